@@ -1,0 +1,160 @@
+# `make help` lists the targets and variables. Everything is made below build; a second run redoes only what changed.
+
+PYTHON ?= /usr/bin/python3
+BUILD ?= build
+plain := $(BUILD)
+# Sanitizers of the C parts, such as SANITIZE=address,undefined: a build of its own beside the plain one.
+SANITIZE ?=
+# How long `make fuzz` runs each fuzzer. `make test` gives them less, two minutes in all.
+FUZZ_SECONDS ?= 60
+# How long `make chaos` goes on.
+SECONDS ?= 600
+# What pytest is told besides, such as PYTEST=-x, PYTEST="-k docker" or PYTEST=tests/unit.
+PYTEST ?=
+
+comma := ,
+sanitizer_address := libasan.so
+sanitizer_undefined := libubsan.so
+sanitizer_thread := libtsan.so
+ifneq ($(SANITIZE),)
+override BUILD := $(BUILD)/sanitized-$(subst $(comma),-,$(SANITIZE))
+setup_args := --config-settings=setup-args=-Db_sanitize=$(SANITIZE)
+# Python is not built with a sanitizer, so its run-time libraries are loaded before the engine needs them.
+sanitized := env ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+	LD_PRELOAD="$(foreach name,$(subst $(comma), ,$(SANITIZE)),$(shell gcc -print-file-name=$(sanitizer_$(name))))"
+endif
+
+venv := $(BUILD)/venv
+bin := $(venv)/bin
+stamps := $(BUILD)/stamps
+image := build/image/mgpu-test.tar
+pip := $(bin)/python -m pip -qq --disable-pip-version-check --no-input
+packages := oci_specs runtime_hook native_sched sim containerd_api install mgpu_cli
+code := $(packages) shim load
+sources := meson.build pyproject.toml tools/python_sources.py \
+	$(shell find $(code) -type d -name __pycache__ -prune -o -type f -print)
+# Packages are added, renamed and removed too, and only the folders' times show that.
+folders := $(shell find $(code) -type d -name __pycache__ -prune -o -type d -print)
+
+# What is compiled into the sanitized build and is worked hard there: what the tests compile for themselves has its
+# sanitizers in every run, and an engine's daemon in between adds nothing but its own time.
+hardest := $(addprefix tests/engine/test_,holder.py nvidia_calls.py nvidia_files.py) tests/hostile \
+	$(addprefix tests/engines/test_,memory_cap.py release.py no_way_past.py bad_input.py)
+
+# meson and ninja come from the venv.
+export PATH := $(abspath $(bin)):$(PATH)
+export PIP_ROOT_USER_ACTION := ignore
+.DELETE_ON_ERROR:
+.PHONY: help demo test soak chaos fuzz lint bench build image gpu-kit format protos clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo 'make demo    set up, then show two simulated GPUs shared by containers of a private containerd'
+	@echo 'make test    set up, then run every test that needs no GPU'
+	@echo 'make soak    set up, then start and end containers by the hundred while engines restart and mgpud is killed'
+	@echo 'make chaos   set up, then kill, stop and starve parts of mgpu for SECONDS=$(SECONDS); MGPU_CHAOS_SEED=N repeats one'
+	@echo 'make fuzz    every fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS) each'
+	@echo 'make lint    the linters alone'
+	@echo 'make bench   measure; prints a table and writes $(BUILD)/bench.json'
+	@echo 'make build   mgpu installed into $(venv)'
+	@echo 'make image   the image that tests and demo run: $(image)'
+	@echo 'make gpu-kit what tests/gpu/bringup.sh needs on a bare machine with a card, in build/gpu-kit'
+	@echo 'make format  rewrite the sources as the linters want them'
+	@echo 'make protos  generate the bindings of containerd'"'"'s API anew'
+	@echo 'make clean   remove build'
+	@echo
+	@echo 'Variables: PYTHON=$(PYTHON)  BUILD=$(BUILD)  SANITIZE=address,undefined  PYTEST="-x -k docker"'
+
+demo: $(stamps)/demo-system $(stamps)/installed $(image)
+	@$(bin)/python -m demo
+
+test: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image)
+	@$(sanitized) $(bin)/python -m pytest -m 'not bench and not gpu and not soak' $(PYTEST)
+ifeq ($(SANITIZE)$(PYTEST),)
+	@echo 'once more, what runs the C parts hardest, with AddressSanitizer and UndefinedBehaviorSanitizer'
+	@$(MAKE) --no-print-directory test SANITIZE=address,undefined PYTEST='-q $(hardest) -m "not (daemon or bench or gpu or soak)"'
+endif
+
+soak: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image)
+	@$(sanitized) $(bin)/python -m pytest -m soak $(PYTEST)
+
+chaos: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image)
+	@MGPU_CHAOS_SECONDS=$(SECONDS) $(sanitized) $(bin)/python -m pytest -s tests/chaos -m 'not soak' $(PYTEST)
+
+fuzz: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) $(bin)/python -m pytest tests/fuzz $(PYTEST)
+
+lint: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed
+	@$(bin)/python -m pytest tests/unit/test_linters.py $(PYTEST)
+
+bench: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image)
+	@$(bin)/python -m tests.bench --output $(BUILD)/bench.json
+
+build: $(stamps)/build-system $(stamps)/installed
+
+image: $(stamps)/demo-system $(image)
+
+gpu-kit: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed
+	@$(bin)/python -m tests.gpu.kit build/gpu-kit
+
+format: $(stamps)/test-system $(stamps)/test-tools
+	@$(bin)/ruff check --quiet --fix . || true
+	@$(bin)/ruff format --quiet .
+	@find $(code) tests -name '*.[ch]' -exec clang-format -i {} +
+
+protos: $(stamps)/test-tools
+	@$(bin)/python tools/protos.py
+
+clean:
+	rm -rf --one-file-system build
+
+# setup.sh is quick when nothing is missing, so it is asked every time: a stamp would not see a removed package.
+$(stamps)/%-system: FORCE
+	@tools/setup.sh $*
+	@mkdir -p $(@D) && touch $@
+
+FORCE:
+
+$(venv)/pyvenv.cfg: | $(stamps)/build-system
+	@echo 'venv: $(venv)'
+	@$(PYTHON) -c 'import sys; sys.exit("mgpu needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] \
+		if sys.version_info < (3, 11) else 0)'
+	@$(PYTHON) -m venv $(if $(SANITIZE),--without-pip) $(venv)
+
+ifneq ($(SANITIZE),)
+# What is not ours is the plain build's: nothing of it has another form with sanitizers. Our own packages come first.
+$(stamps)/build-tools $(stamps)/test-tools: $(stamps)/%-tools: $(plain)/stamps/%-tools $(venv)/pyvenv.cfg
+	@mkdir -p $(@D)
+	@for folder in $(plain)/venv/lib/python*/site-packages; do \
+		realpath "$$folder" >"$(venv)/lib/$$(basename "$$(dirname "$$folder")")/site-packages/plain.pth"; done
+	@for program in $(plain)/venv/bin/*; do \
+		test -e "$(bin)/$${program##*/}" || ln -s "$$(realpath -s "$$program")" $(bin); done
+	@touch $@
+
+$(plain)/stamps/%:
+	@$(MAKE) --no-print-directory SANITIZE= BUILD=$(plain) $@
+else
+$(stamps)/build-tools: pyproject.toml tools/requirements.py $(venv)/pyvenv.cfg
+	@echo 'venv: packages to build and run'
+	@mkdir -p $(@D)
+	@$(bin)/python tools/requirements.py build run >$@.txt
+	@$(pip) install -r $@.txt
+	@touch $@
+
+$(stamps)/test-tools: pyproject.toml tools/requirements.py $(stamps)/build-tools
+	@echo 'venv: packages to test'
+	@$(bin)/python tools/requirements.py test >$@.txt
+	@$(pip) install -r $@.txt
+	@touch $@
+endif
+
+$(stamps)/installed: $(sources) $(folders) $(stamps)/build-tools
+	@echo 'build: mgpu into $(venv)'
+	@$(pip) install --no-build-isolation --no-deps --force-reinstall \
+		--config-settings=build-dir=$(BUILD)/meson $(setup_args) .
+	@touch $@
+
+$(image): tests/image/build.sh tests/image/pack.py tests/image/requirements.txt | $(stamps)/demo-system $(stamps)/build-tools
+	@echo 'image: $@ (about a minute)'
+	@tests/image/build.sh $(abspath $(bin)/python) $(@D)
+	@touch $@
