@@ -1,0 +1,135 @@
+"""How a grant changes a container's OCI spec.
+
+Pure but for looking at mount sources through `Host`. The spec that comes in is not changed; what the grant does not
+touch is carried over as it is and in its order, known to us or not.
+"""
+
+from __future__ import annotations
+
+from oci_specs.members import member_object, member_objects, member_string, member_strings
+from oci_specs.reach import (
+    HOOK_STAGES,
+    injector,
+    is_nvidia_device,
+    is_nvidia_mount,
+    is_nvidia_rule,
+    normal_path,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from oci_specs.reach import Host
+
+ORIGINAL_SHA256 = "dev.mgpu.original-sha256"
+# Over the two waits, for the state and for mgpud, of 10 s each that mgpu-hook has itself.
+HOOK_TIMEOUT_SECONDS = 30
+
+
+def apply(
+    spec: Mapping[str, Any],
+    grant: Mapping[str, Any],
+    *,
+    bundle: str,
+    hook: str,
+    original_sha256: str,
+    host: Host,
+) -> dict[str, Any]:
+    """The spec of a container that was given `grant` (schemas/grant.schema.json).
+
+    hook is the path of mgpu-hook; original_sha256 that of the bytes the spec was parsed from, kept as an annotation.
+    A grant without cards gets the filter and our hooks and keeps all else: its container was let through by the
+    node's config with what it had. Refusal if the spec is malformed or its seccomp profile cannot be rewritten.
+    """
+    from oci_specs.seccomp import check_annotations, rewrite
+
+    check_annotations(member_object(spec, "annotations"))
+
+    new = dict(spec)
+    linux = new["linux"] = dict(member_object(spec, "linux"))
+    if grant["cards"]:
+        _give_devices(linux, grant["edits"]["devices"], host)
+        new["mounts"] = _mounts(spec, grant["edits"]["mounts"], bundle, host)
+        if "process" in spec:
+            process = new["process"] = dict(member_object(spec, "process"))
+            process["env"] = _env(member_strings(process, "env"), grant["edits"]["env"])
+    new["hooks"] = _hooks(spec, grant, hook)
+    profile = member_object(linux, "seccomp") or None
+    linux["seccomp"] = rewrite(profile, listener_path=grant["listener_path"], metadata=grant["nonce"])
+    new["annotations"] = {**member_object(spec, "annotations"), ORIGINAL_SHA256: original_sha256}
+    return new
+
+
+def _give_devices(linux: dict[str, Any], granted: Iterable[Mapping[str, Any]], host: Host) -> None:
+    majors = host.majors()
+    granted = list(granted)
+    paths = {normal_path(device["path"]) for device in granted}
+    linux["devices"] = [
+        device
+        for device in member_objects(linux, "devices")
+        if not is_nvidia_device(device, majors) and normal_path(member_string(device, "path")) not in paths
+    ] + granted
+    resources = linux["resources"] = dict(member_object(linux, "resources"))
+    resources["devices"] = [
+        rule
+        for rule in member_objects(resources, "devices")
+        if not (rule.get("allow") is True and is_nvidia_rule(rule, majors))
+    ]
+    for device in granted:
+        rule = {
+            "allow": True,
+            "type": device["type"],
+            "major": device["major"],
+            "minor": device["minor"],
+            "access": "rw",
+        }
+        if rule not in resources["devices"]:
+            resources["devices"].append(rule)
+
+
+def _mounts(
+    spec: Mapping[str, Any], granted: list[dict[str, Any]], bundle: str, host: Host
+) -> list[dict[str, Any]]:
+    """Of two mounts on one place the later hides the earlier: the granted one is meant, the other is left out."""
+    taken = {normal_path(mount["destination"]) for mount in granted}
+    kept = [
+        mount
+        for mount in member_objects(spec, "mounts")
+        if normal_path(member_string(mount, "destination")) not in taken
+        and not is_nvidia_mount(mount, bundle, host)
+    ]
+    return kept + granted
+
+
+def _env(env: list[str], granted: list[str]) -> list[str]:
+    names = {entry.partition("=")[0] for entry in granted}
+    return [entry for entry in env if entry.partition("=")[0] not in names] + granted
+
+
+def _hooks(spec: Mapping[str, Any], grant: Mapping[str, Any], program: str) -> dict[str, Any]:
+    hooks = dict(member_object(spec, "hooks"))
+    # Ours come first: nothing else is set up for a container that mgpud turns away.
+    ours = {
+        "createRuntime": _own_hook("bind", grant, program),
+        "poststop": _own_hook("release", grant, program),
+    }
+    for stage in HOOK_STAGES:
+        entries = member_objects(hooks, stage)
+        if grant["cards"]:
+            entries = [entry for entry in entries if injector(entry) is None]
+            entries = entries + grant["edits"]["hooks"].get(stage, [])
+        if stage in ours:
+            entries = [ours[stage], *entries]
+        if entries or stage in hooks:
+            hooks[stage] = entries
+    return hooks
+
+
+def _own_hook(verb: str, grant: Mapping[str, Any], program: str) -> dict[str, Any]:
+    return {
+        "path": program,
+        "args": ["mgpu-hook", verb, "--socket", grant["socket"], "--grant", grant["nonce"]],
+        "timeout": HOOK_TIMEOUT_SECONDS,
+    }

@@ -1,0 +1,165 @@
+"""Readers of values: from the text of one key to its meaning, or None when the text is not allowed there.
+
+Each form carries, in words, what it allows, so that a refusal can say it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from oci_specs import units, vocabulary
+from oci_specs.request import Memory
+
+MIN_MIB = 256
+_MAX = units.MAX_NUMBER
+
+# An abbreviated UUID is enough, as for the NVIDIA runtime; older drivers name MIG devices MIG-GPU-<uuid>/<gi>/<ci>.
+_UUID = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z][0-9A-Za-z/-]{0,94}")
+_MIG_INDEX = re.compile(r"[0-9]{1,4}:[0-9]{1,4}")
+
+
+@dataclass(frozen=True)
+class Form:
+    """read gives the meaning of a text or None; allowed says in words what it takes, most what it can count to."""
+
+    read: Callable[[str], Any]
+    allowed: str
+    most: int = _MAX
+
+    def allowed_instead_of(self, text: str) -> str:
+        """In words, what to write instead of a text that read did not take.
+
+        The most is far beyond any card, so that only a number above it hears of it.
+        """
+        return f"{self.most} at most" if units.is_above(text, self.most) else self.allowed
+
+
+@dataclass(frozen=True)
+class Cards:
+    """How many cards, and which if named: then count is their number. count 0 is a container without a GPU."""
+
+    count: int
+    uuids: tuple[str, ...] = ()
+
+
+def _choice(values: dict[str, str]) -> Form:
+    names = list(values)
+    return Form(values.get, f"{', '.join(names[:-1])} or {names[-1]}")
+
+
+def _number(text: str, least: int, most: int = _MAX) -> int | None:
+    value = units.whole_number(text)
+    return value if value is not None and least <= value <= most else None
+
+
+def _mib(text: str) -> Memory | None:
+    value = _number(text, MIN_MIB)
+    return None if value is None else Memory(mib=value)
+
+
+def _blocks(mib: int) -> Callable[[str], Memory | None]:
+    def read(text: str) -> Memory | None:
+        value = _number(text, 1, _MAX // mib)
+        return None if value is None else Memory(mib=value * mib)
+
+    return read
+
+
+def _gib_units(text: str) -> Memory | None:
+    value = _number(text, 1, _MAX // units.MIB_PER_GIB)
+    return None if value is None else Memory(units=value)
+
+
+def _core(least: int, most: int, step: int) -> Callable[[str], int | None]:
+    def read(text: str) -> int | None:
+        value = _number(text, 1)
+        if value is None or value % 100 == 0:
+            return value
+        return value if least <= value <= most and value % step == 0 else None
+
+    return read
+
+
+def _count(text: str) -> Cards | None:
+    value = _number(text, 1)
+    return None if value is None else Cards(value)
+
+
+def _count_list(text: str) -> list[int] | None:
+    numbers = [_number(part.strip(), 0) for part in text.split(",")]
+    return None if None in numbers else [number for number in numbers if number is not None]
+
+
+def _count_or_uuids(text: str) -> Cards | None:
+    if count := _count(text):
+        return count
+    uuids = tuple(part.strip() for part in text.split(","))
+    if len(set(uuids)) < len(uuids) or not all(_UUID.fullmatch(uuid) for uuid in uuids):
+        return None
+    return Cards(len(uuids), uuids)
+
+
+def visible_devices(text: str) -> tuple[str, ...] | None:
+    """The cards that NVIDIA_VISIBLE_DEVICES names, each once, or () for "all"; None when it is not understood."""
+    if text == "all":
+        return ()
+    names: dict[str, None] = {}
+    for part in text.split(","):
+        name = part.strip()
+        index = units.whole_number(name)
+        if index is None and not (_UUID.fullmatch(name) or _MIG_INDEX.fullmatch(name)):
+            return None
+        names[name if index is None else str(index)] = None
+    return tuple(names)
+
+
+VISIBLE_DEVICES_ALLOWED = "all, none, void, card indices, GPU-… or MIG-… UUIDs, separated by commas"
+
+_MGPU_POLICIES = {name: name for name in ("fixed-share", "guaranteed-burst-share", "native-burst-share")}
+_QGPU_POLICIES = {
+    "best-effort": vocabulary.NATIVE_BURST_SHARE,
+    "be": vocabulary.NATIVE_BURST_SHARE,
+    "fixed-share": vocabulary.FIXED_SHARE,
+    "fs": vocabulary.FIXED_SHARE,
+    "burst-share": vocabulary.GUARANTEED_BURST_SHARE,
+    "bs": vocabulary.GUARANTEED_BURST_SHARE,
+}
+_NUMBERED_POLICIES = {str(number): name for number, name in enumerate(vocabulary.POLICIES)}
+
+FORMS = {
+    "class": _choice({"online": vocabulary.ONLINE, "offline": vocabulary.OFFLINE}),
+    # system_cores is for the node's own daemons, which katalyst places outside its sharing.
+    "katalyst-class": _choice(
+        {
+            "shared_cores": vocabulary.ONLINE,
+            "dedicated_cores": vocabulary.ONLINE,
+            "reclaimed_cores": vocabulary.OFFLINE,
+        },
+    ),
+    "mgpu-policy": _choice(_MGPU_POLICIES),
+    "qgpu-policy": _choice(_QGPU_POLICIES),
+    "policy": _choice({**_MGPU_POLICIES, **_QGPU_POLICIES, **_NUMBERED_POLICIES}),
+    "mib": Form(_mib, f"a whole number of MiB, {MIN_MIB} or more"),
+    "gib": Form(
+        _blocks(units.MIB_PER_GIB), "a whole number of GB (1024 MiB), 1 or more", _MAX // units.MIB_PER_GIB
+    ),
+    "vcuda-blocks": Form(
+        _blocks(units.VCUDA_BLOCK_MIB),
+        f"a whole number of {units.VCUDA_BLOCK_MIB} MiB blocks, 1 or more",
+        _MAX // units.VCUDA_BLOCK_MIB,
+    ),
+    "gib-units": Form(_gib_units, "a whole number of GiB units, 1 or more", _MAX // units.MIB_PER_GIB),
+    "mgpu-core": Form(_core(1, 100, 1), "1 to 100, or a multiple of 100"),
+    "qgpu-core": Form(_core(5, 100, 5), "5 to 100 in steps of 5, or a multiple of 100"),
+    "vcuda-core": Form(_core(1, 99, 1), "1 to 99, or a multiple of 100"),
+    "core": Form(_core(1, _MAX, 1), "a whole percentage, 1 or more and at most 100 a card"),
+    "count-list": Form(_count_list, "one whole number for each container of the pod, such as 2,1,0"),
+    "count": Form(_count, "a whole number, 1 or more"),
+    "count-or-uuids": Form(
+        _count_or_uuids,
+        "a whole number, 1 or more, or different GPU-… or MIG-… UUIDs separated by commas",
+    ),
+}

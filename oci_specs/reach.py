@@ -1,0 +1,244 @@
+"""Which ways lead from a container, as its OCI spec stands, to an NVIDIA device node of the host.
+
+The names of the nodes and the character majors are those of the NVIDIA driver: 195 is fixed (nvidia0…, nvidiactl,
+nvidia-modeset), the others are given out at load time and are found by name in /proc/devices.
+"""
+
+from __future__ import annotations
+
+import os
+
+from oci_specs.members import member_number, member_object, member_objects, member_string, member_strings
+from oci_specs.refusal import Refusal, quoted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Set
+    from typing import Any
+
+NVIDIA_MAJOR = 195
+# NVIDIA's own injectors, by the program's file name: what the legacy hook and CDI specs of nvidia-ctk put into specs.
+NVIDIA_HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
+CDI_HOOKS = ("nvidia-ctk", "nvidia-cdi-hook")
+HOOK_STAGES = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
+
+_NODE_PREFIX = "/dev/nvidia"
+_PROC_PREFIX = "/proc/driver/nvidia"
+
+
+class Host:
+    """What has to be looked up on the host. Tests give another."""
+
+    def __init__(self) -> None:
+        self._majors: frozenset[int] | None = None
+
+    def majors(self) -> frozenset[int]:
+        """Character majors of the NVIDIA driver: nvidia, nvidia-uvm, nvidia-caps, nvidia-nvswitch and the like."""
+        if self._majors is None:
+            try:
+                # Bytes: a text file's codec is one more import on every container start.
+                with open("/proc/devices", "rb") as devices:
+                    self._majors = nvidia_majors(devices.read().decode("ascii", "replace"))
+            except OSError:
+                self._majors = frozenset((NVIDIA_MAJOR,))
+        return self._majors
+
+    def resolve(self, path: str) -> str:
+        """path without symbolic links. Refusal when no file can have such a name."""
+        try:
+            return os.path.realpath(path)
+        except ValueError:
+            raise Refusal(
+                "bad-spec", f"{quoted(path)} is not a path", "give a spec that follows its schema"
+            ) from None
+
+    def character_major(self, path: str) -> int | None:
+        """The major of the character device at path, or None."""
+        try:
+            status = os.stat(path)
+        except (OSError, ValueError):
+            return None
+        # S_IFMT and S_IFCHR of stat(7); the module stat is one more import on every container start.
+        return os.major(status.st_rdev) if status.st_mode & 0o170000 == 0o020000 else None
+
+    def is_own_pid_namespace(self, path: str) -> bool:
+        """Whether a pid namespace that a spec joins by path is ours; "" stands for a new one."""
+        if not path:
+            return False
+        try:
+            return os.path.samefile(path, "/proc/self/ns/pid")
+        except (OSError, ValueError):
+            return False
+
+
+def nvidia_majors(proc_devices: str) -> frozenset[int]:
+    """Character majors whose name starts with "nvidia" in the text of /proc/devices; 195 is always among them."""
+    found = {NVIDIA_MAJOR}
+    for line in proc_devices.partition("Block devices:")[0].splitlines():
+        number, _, name = line.strip().partition(" ")
+        if number.isdigit() and name.startswith("nvidia"):
+            found.add(int(number))
+    return frozenset(found)
+
+
+def is_nvidia_path(path: str) -> bool:
+    """Whether path names an NVIDIA node, or a folder of them such as /dev/nvidia-caps."""
+    return normal_path(path).startswith(_NODE_PREFIX)
+
+
+def is_nvidia_device(device: Mapping[str, Any], majors: Set[int]) -> bool:
+    """Whether an entry of linux.devices is an NVIDIA node, by name or by number.
+
+    By name alone as well: simulated cards have nodes of the null device under the driver's names.
+    """
+    if is_nvidia_path(member_string(device, "path")):
+        return True
+    return _is_nvidia_number(device, majors)
+
+
+def is_nvidia_rule(rule: Mapping[str, Any], majors: Set[int]) -> bool:
+    """Whether an entry of linux.resources.devices is about NVIDIA nodes and nothing else."""
+    return _is_nvidia_number(rule, majors)
+
+
+def _is_nvidia_number(entry: Mapping[str, Any], majors: Set[int]) -> bool:
+    major = member_number(entry, "major")
+    return major is not None and major in majors and member_string(entry, "type") in ("c", "u")
+
+
+def is_nvidia_mount(mount: Mapping[str, Any], bundle: str, host: Host) -> bool:
+    """Whether a mount brings in an NVIDIA node or the driver's procfs files, and nothing else."""
+    source = _bind_source(mount, bundle, host)
+    if source is None:
+        return False
+    return source.startswith((_NODE_PREFIX, _PROC_PREFIX)) or host.character_major(source) in host.majors()
+
+
+def injector(hook: Mapping[str, Any]) -> str | None:
+    """The name of the NVIDIA injector that an OCI hook runs, or None."""
+    name = os.path.basename(member_string(hook, "path"))
+    return name if name in NVIDIA_HOOKS or name in CDI_HOOKS else None
+
+
+def reach(spec: Mapping[str, Any], bundle: str, host: Host) -> list[dict[str, str]]:
+    """Every way that spec has to an NVIDIA node, as {"how": …, "detail": text}.
+
+    how is "device", "mount", "cdi" or "hook" for what a grant takes out and replaces, and "cgroup" (device rules open
+    to NVIDIA's numbers) or "tree" (a folder of devices mounted whole) for what stays open beside a grant.
+    bundle is what relative mount sources are relative to. Refusal when the spec's members have wrong types.
+    """
+    return [{"how": how, "detail": detail} for how, detail in _ways(spec, bundle, host)]
+
+
+def shared_pids(spec: Mapping[str, Any], host: Host) -> list[dict[str, str]]:
+    """The way of a container among the host's processes, which could have one of those call the driver for it.
+
+    Only of interest beside a request for a GPU: without one such containers are nothing to us.
+    """
+    for namespace in member_objects(member_object(spec, "linux"), "namespaces"):
+        if member_string(namespace, "type") == "pid" and not host.is_own_pid_namespace(
+            member_string(namespace, "path")
+        ):
+            return []
+    return [{"how": "hostpid", "detail": "the host's pid namespace"}]
+
+
+def _ways(spec: Mapping[str, Any], bundle: str, host: Host) -> Iterator[tuple[str, str]]:
+    linux = member_object(spec, "linux")
+    majors = host.majors()
+    for device in member_objects(linux, "devices"):
+        if is_nvidia_device(device, majors):
+            yield "device", member_string(device, "path")
+    rules = member_objects(member_object(linux, "resources"), "devices")
+    others = [rule for rule in rules if not (rule.get("allow") is True and is_nvidia_rule(rule, majors))]
+    if not _has_user_namespace(linux):
+        if (words := _open_rule(others, majors)) is not None:
+            yield "cgroup", words
+        elif (words := _open_rule(rules, majors)) is not None:
+            yield "device", words
+    for mount in member_objects(spec, "mounts"):
+        source = _reaching_source(mount, bundle, host)
+        if source is not None:
+            how = "mount" if is_nvidia_mount(mount, bundle, host) else "tree"
+            yield how, f"{source} on {member_string(mount, 'destination')}"
+    hooks = member_object(spec, "hooks")
+    for stage in HOOK_STAGES:
+        for hook in member_objects(hooks, stage):
+            name = injector(hook)
+            if name is not None:
+                yield ("cdi" if name in CDI_HOOKS else "hook"), f"{stage} hook {name}"
+
+
+def _has_user_namespace(linux: Mapping[str, Any]) -> bool:
+    """A container in a user namespace of its own cannot make device nodes (mknod(2)), whatever the rules."""
+    return any(
+        member_string(namespace, "type") == "user" for namespace in member_objects(linux, "namespaces")
+    )
+
+
+def _open_rule(rules: list[dict[str, Any]], majors: Set[int]) -> str | None:
+    """The device rule, as words, that lets the container open NVIDIA nodes it makes itself; None if none does."""
+    if not rules:
+        # runc then denies what it does not list itself, but crun leaves the cgroup as open as its parent.
+        return "no device rules"
+    for major in sorted(majors):
+        verdict: str | None = None
+        # As in the kernel: the last rule that covers a device decides.
+        for rule in rules:
+            if not _covers(rule, major):
+                continue
+            if rule.get("allow") is True:
+                verdict = _words(rule)
+            elif member_number(rule, "minor") in (None, -1) and {"r", "w"} <= set(_access(rule)):
+                verdict = None
+        if verdict is not None:
+            return verdict
+    return None
+
+
+def _covers(rule: Mapping[str, Any], major: int) -> bool:
+    """Whether a rule is about opening character devices of this major, all of them or some."""
+    if not {"r", "w"} & set(_access(rule)):
+        return False
+    return member_string(rule, "type") in ("", "a", "c", "u") and member_number(rule, "major") in (
+        None,
+        -1,
+        major,
+    )
+
+
+def _access(rule: Mapping[str, Any]) -> str:
+    return member_string(rule, "access") or "rwm"
+
+
+def _words(rule: Mapping[str, Any]) -> str:
+    kind = member_string(rule, "type") or "a"
+    numbers = [member_number(rule, name) for name in ("major", "minor")]
+    shown = ":".join("*" if number in (None, -1) else str(number) for number in numbers)
+    return f"device rule {kind} {shown} {_access(rule)}"
+
+
+def _reaching_source(mount: Mapping[str, Any], bundle: str, host: Host) -> str | None:
+    """The mount's source if NVIDIA nodes, or a folder that has them somewhere below, come with it."""
+    if member_string(mount, "type") == "devtmpfs":
+        return "devtmpfs"
+    source = _bind_source(mount, bundle, host)
+    if source is None:
+        return None
+    if source in ("/", "/dev") or is_nvidia_mount(mount, bundle, host):
+        return source
+    return None
+
+
+def _bind_source(mount: Mapping[str, Any], bundle: str, host: Host) -> str | None:
+    """Where a bind mount's source really is; None for other mounts. Runtimes go by the type or by the options."""
+    if member_string(mount, "type") != "bind" and not {"bind", "rbind"} & set(
+        member_strings(mount, "options")
+    ):
+        return None
+    return normal_path(host.resolve(os.path.join(bundle, member_string(mount, "source"))))
+
+
+def normal_path(path: str) -> str:
+    """path without "..", "." and repeated slashes; POSIX leaves two leading slashes alone, the kernel does not."""
+    return os.path.normpath("/" + path.lstrip("/")) if path.startswith("/") else path

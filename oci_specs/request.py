@@ -1,0 +1,81 @@
+"""What a container asks for, whoever's words it used."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+Qos = Literal["online", "offline"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """Memory over all cards of the container: exactly one of mib (exact) or units (GiB units of whichever card)."""
+
+    mib: int | None = None
+    units: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.mib is None) == (self.units is None):
+            raise ValueError("memory is either in MiB or in units")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """Who asks. container is the name in the pod's manifest, or the container id where there is no pod."""
+
+    pod: str | None = None
+    namespace: str | None = None
+    container: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One container's request. Totals are over its cards and divide evenly by count.
+
+    policy: None adopts the card's, else the node's. count: None means every candidate, only with whole_cards.
+    uuids: these cards and no others. candidates: indices and UUIDs that NVIDIA_VISIBLE_DEVICES leaves, empty for all.
+    core_percent: 100 is one card; None asks for no quota. whole_cards: nobody else on the cards; then memory and
+    core_percent are None.
+    """
+
+    qos: Qos
+    policy: str | None
+    count: int | None
+    uuids: tuple[str, ...] = ()
+    candidates: tuple[str, ...] = ()
+    memory: Memory | None = None
+    core_percent: int | None = None
+    whole_cards: bool = False
+    identity: Identity = Identity()
+
+    def to_json(self) -> dict[str, Any]:
+        """As schemas/request.schema.json describes it."""
+        memory = None
+        if self.memory is not None:
+            memory = {name: value for name, value in asdict(self.memory).items() if value is not None}
+        return {
+            **asdict(self),
+            "uuids": list(self.uuids),
+            "candidates": list(self.candidates),
+            "memory": memory,
+        }
+
+    @classmethod
+    def from_json(cls, obj: object) -> Request:
+        """The inverse of to_json; Refusal if obj is not what the schema describes."""
+        from oci_specs import schemas
+
+        fields = schemas.validate("request", obj)
+        memory = fields["memory"]
+        return cls(
+            qos=fields["qos"],
+            policy=fields["policy"],
+            count=fields["count"],
+            uuids=tuple(fields["uuids"]),
+            candidates=tuple(fields["candidates"]),
+            memory=None if memory is None else Memory(**memory),
+            core_percent=fields["core_percent"],
+            whole_cards=fields["whole_cards"],
+            identity=Identity(**fields["identity"]),
+        )

@@ -1,0 +1,144 @@
+"""Every key that users may write, as data.
+
+The form names the reader in `oci_specs.forms` that turns a value into its meaning; `implies` is the class that a key
+carries besides its number. This module imports nothing heavy: `names_gpu` decides, on every container start, whether
+mgpu has anything to do with the container.
+"""
+
+from __future__ import annotations
+
+from oci_specs import identity
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ANNOTATION = "annotation"
+ENV = "env"
+
+CLASS = "class"
+POLICY = "policy"
+MEMORY = "memory"
+CORE = "core"
+CARDS = "cards"
+
+ONLINE = "online"
+OFFLINE = "offline"
+
+NATIVE_BURST_SHARE = "native-burst-share"
+FIXED_SHARE = "fixed-share"
+GUARANTEED_BURST_SHARE = "guaranteed-burst-share"
+# The order is that of the numbers 0, 1 and 2 that qGPU gives them.
+POLICIES = (NATIVE_BURST_SHARE, FIXED_SHARE, GUARANTEED_BURST_SHARE)
+
+VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+# Values that name no card. The NVIDIA runtime treats an empty value and "void" as unset; CDI specs write "void" so
+# that it keeps its hands off a container that has its devices already.
+VISIBLE_DEVICES_UNSET = ("", "void")
+VISIBLE_DEVICES_NONE = "none"
+
+OWN_PREFIX = "mgpu.dev/"
+OWN_ENV_PREFIX = "MGPU_"
+# What mgpu's own programs read. An image or an operator's shell that hands them on says nothing about a GPU.
+_PROGRAMS_ENV = frozenset({"MGPU_PREFIX", "MGPU_ROOT"})
+
+
+class Key:
+    """One key. implies: None, or "online"/"offline" for the keys that come as a pair, one for each class."""
+
+    __slots__ = ("form", "implies", "meaning", "name", "source")
+
+    def __init__(self, meaning: str, name: str, source: str, form: str, implies: str | None = None) -> None:
+        self.meaning = meaning
+        self.name = name
+        self.source = source
+        self.form = form
+        self.implies = implies
+
+    def __repr__(self) -> str:
+        return f"Key({self.meaning}, {self.name})"
+
+
+KEYS = (
+    Key(CLASS, "katalyst.kubewharf.io/qos_level", ANNOTATION, "katalyst-class"),
+    Key(CLASS, "tke.cloud.tencent.com/app-class", ANNOTATION, "class"),
+    Key(CLASS, "mgpu.dev/qos", ANNOTATION, "class"),
+    Key(CLASS, "MGPU_QOS", ENV, "class"),
+    Key(POLICY, "vke.volcengine.com/mgpu-compute-policy", ANNOTATION, "mgpu-policy"),
+    Key(POLICY, "tke.cloud.tencent.com/qgpu-schedule-policy", ANNOTATION, "qgpu-policy"),
+    Key(POLICY, "mgpu.dev/policy", ANNOTATION, "policy"),
+    Key(POLICY, "MGPU_POLICY", ENV, "policy"),
+    Key(MEMORY, "vke.volcengine.com/mgpu-memory", ANNOTATION, "mib"),
+    Key(MEMORY, "tke.cloud.tencent.com/qgpu-memory", ANNOTATION, "gib"),
+    Key(MEMORY, "tencent.com/vcuda-memory", ANNOTATION, "vcuda-blocks"),
+    Key(MEMORY, "aliyun.com/gpu-mem", ANNOTATION, "aliyun-units"),
+    Key(MEMORY, "mgpu.dev/memory-mib", ANNOTATION, "mib"),
+    Key(MEMORY, "MGPU_MEMORY_MIB", ENV, "mib"),
+    Key(CORE, "vke.volcengine.com/mgpu-core", ANNOTATION, "mgpu-core", ONLINE),
+    Key(CORE, "vke.volcengine.com/reclaimed-mgpu-core", ANNOTATION, "mgpu-core", OFFLINE),
+    Key(CORE, "tke.cloud.tencent.com/qgpu-core", ANNOTATION, "qgpu-core", ONLINE),
+    Key(CORE, "tke.cloud.tencent.com/qgpu-core-greedy", ANNOTATION, "qgpu-core", OFFLINE),
+    Key(CORE, "tencent.com/vcuda-core", ANNOTATION, "vcuda-core"),
+    Key(CORE, "mgpu.dev/core", ANNOTATION, "core"),
+    Key(CORE, "MGPU_CORE", ENV, "core"),
+    Key(CARDS, "vke.volcengine.com/container-multiple-gpu", ANNOTATION, "count-list"),
+    Key(CARDS, "aliyun.com/gpu-count", ANNOTATION, "count"),
+    Key(CARDS, "mgpu.dev/gpus", ANNOTATION, "count-or-uuids"),
+    Key(CARDS, "MGPU_GPUS", ENV, "count-or-uuids"),
+)
+
+_ANNOTATIONS = frozenset(key.name for key in KEYS if key.source == ANNOTATION)
+_ENV = frozenset(key.name for key in KEYS if key.source == ENV)
+# A class or a policy alone asks for nothing: katalyst writes qos_level on every pod of a cluster.
+_ASKING_ANNOTATIONS = frozenset(
+    key.name for key in KEYS if key.source == ANNOTATION and key.meaning in (MEMORY, CORE, CARDS)
+)
+_ASKING_ENV = frozenset(
+    key.name for key in KEYS if key.source == ENV and key.meaning in (MEMORY, CORE, CARDS)
+)
+
+
+def unknown_own(annotations: Mapping[str, str], env: Mapping[str, str]) -> list[str]:
+    """The names under our prefixes that are no keys of ours: a misspelt limit must not be no limit."""
+    return [
+        *sorted(name for name in annotations if name.startswith(OWN_PREFIX) and name not in _ANNOTATIONS),
+        *sorted(name for name in env if _is_own_variable(name) and name not in _ENV),
+    ]
+
+
+def _is_own_variable(name: str) -> bool:
+    return name.startswith(OWN_ENV_PREFIX) and name not in _PROGRAMS_ENV and not _is_of_a_service(name)
+
+
+def _is_of_a_service(name: str) -> bool:
+    """Whether this is what Kubernetes puts into every pod beside a Service called mgpu or mgpu-something."""
+    return "_SERVICE_HOST" in name or "_SERVICE_PORT" in name or name.endswith("_PORT") or "_PORT_" in name
+
+
+def names_gpu(annotations: Mapping[str, str], env: Mapping[str, str]) -> bool:
+    """Whether the container names a GPU in any way, rightly or wrongly, so that mgpud must be asked.
+
+    False is final: such a container is run as it is. NVIDIA_VISIBLE_DEVICES counts unless it is empty, "void" or
+    "none", even though "all" by itself asks for nothing on most nodes: only mgpud knows the node's config.
+    """
+    if not _ASKING_ANNOTATIONS.isdisjoint(annotations) or not _ASKING_ENV.isdisjoint(env):
+        return True
+    if env.get(VISIBLE_DEVICES, "") not in (*VISIBLE_DEVICES_UNSET, VISIBLE_DEVICES_NONE):
+        return True
+    return bool(unknown_own(annotations, env))
+
+
+def admission_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
+    """The annotations that an admit message carries: ours, misspelt ones of ours, and those that say who it is."""
+    return {
+        name: value
+        for name, value in annotations.items()
+        if name in _ANNOTATIONS or name in identity.ANNOTATIONS or name.startswith(OWN_PREFIX)
+    }
+
+
+def admission_env(env: Mapping[str, str]) -> dict[str, str]:
+    """The environment that an admit message carries: ours, misspelt ones of ours, and NVIDIA's."""
+    return {
+        name: value for name, value in env.items() if _is_own_variable(name) or name.startswith("NVIDIA_")
+    }
