@@ -1,0 +1,91 @@
+/* What struct sched is made of, so that the caller can provide it; only core/ looks inside. */
+#ifndef MGPU_SCHED_TYPES_H
+#define MGPU_SCHED_TYPES_H
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { SCHED_ENTITIES = 1024, SCHED_CARDS = 32, SCHED_BUCKETS = 1024 };
+enum sched_class_id { SCHED_ONLINE, SCHED_OFFLINE, SCHED_CLASSES };
+/* Numbered as users may write them (vocabulary: policy). */
+enum sched_policy_id { SCHED_NATIVE, SCHED_FIXED, SCHED_GUARANTEED, SCHED_POLICIES };
+
+struct sched_class;
+struct sched_policy;
+
+enum entity_known { KNOWN_NOTHING, KNOWN_SUSPENDED, KNOWN_RUNNING };
+enum entity_order { ORDER_NONE, ORDER_RUN, ORDER_SUSPEND };
+
+/* Times of one kind of order that the driver refused. */
+struct backoff {
+    uint64_t retry_at;
+    uint32_t failures;
+};
+
+/* An interval in which an entity with work had its cards. Open while it lasts; what came later than its end
+ * turned out to be is given back. */
+struct charge {
+    bool open;
+    uint64_t from, to;
+    uint64_t vruntime; /* at `from` */
+};
+
+struct entity {
+    uint64_t id;
+    const struct sched_class *class;
+    const struct sched_policy *policy;
+    uint32_t cards, quota;
+    uint32_t busy; /* cards where it has work */
+    bool paused;
+
+    /* What is asked of the loop, and what it has told. */
+    enum entity_known known;
+    enum entity_order order;
+    struct backoff resume, suspend;
+
+    uint64_t vruntime; /* ns times 100 / weight; wraps, so differences only */
+    struct charge charge;
+    int64_t budget;       /* fixed-share, in hundredths of a ns: percent times ns is exact */
+    uint64_t refilled_at; /* the budget is that of this instant */
+
+    uint64_t slice_end;      /* 0: no turn; UINT64_MAX: a turn that begins when the resume is confirmed */
+    uint64_t slice_vruntime; /* when the turn began */
+    uint64_t enabled_at;     /* when it was last told to run */
+    uint64_t idle_since;     /* the latest end of work */
+    bool waking;             /* became busy since the last decision */
+
+    /* The plan that the last decision made. */
+    bool wanted, chosen, sticky;
+    uint8_t why; /* enum sched_why */
+    uint64_t key;
+
+    uint64_t run_ns, suspended_ns, suspended_at, preemptions;
+
+    uint16_t next[SCHED_CARDS]; /* the run queues' links, slot numbers, 0 = end */
+    uint16_t hash_next;         /* also links free slots */
+};
+
+/* One card's run queues. */
+struct rq {
+    enum sched_policy_id policy;
+    uint8_t watch;                   /* enum sched_watch_level */
+    uint16_t members[SCHED_CLASSES]; /* slot numbers by rising id */
+    uint16_t nr[SCHED_CLASSES];
+    uint16_t online_busy; /* online entities with work here */
+    bool online_ended;    /* online work has ended here, at online_end */
+    uint64_t online_end;
+    uint64_t min_vruntime[SCHED_CLASSES]; /* of those with work when somebody last had some */
+    uint32_t domain;                      /* this card and all that gangs couple to it */
+    uint64_t wake_at;                     /* of the domain, kept at its lowest card */
+};
+
+struct sched {
+    uint64_t hold_ns, slice_ns[SCHED_CLASSES], period_ns, linger_ns, wakeup_granularity_ns;
+    uint64_t now; /* the latest instant heard of */
+    uint64_t touched;
+    uint32_t dirty; /* cards where something has happened since the last decision */
+    struct rq rq[SCHED_CARDS];
+    struct entity entity[SCHED_ENTITIES + 1]; /* [0] is none */
+    uint16_t bucket[SCHED_BUCKETS], free;
+    struct entity *queue[SCHED_ENTITIES]; /* room for one decision's candidates */
+};
+#endif
