@@ -1,0 +1,254 @@
+#include "groups.h"
+#include "../boundary/rm_abi.h"
+#include "../driver/group_control.h"
+#include "groups_private.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+
+int groups_init(struct groups *g, const struct driver_ops *ops, struct driver *driver, int kick)
+{
+    *g = (struct groups){
+        .kick = kick,
+        .ops = ops,
+        .driver = driver,
+        .group = calloc(GROUPS_MAX, sizeof(*g->group)),
+        .channel = calloc(CHANNELS_MAX, sizeof(*g->channel)),
+        .bulk = calloc(GROUPS_MAX, sizeof(*g->bulk)),
+    };
+    mutex_init_inheriting(&g->lock);
+    if (g->group && g->channel && g->bulk)
+        return 0;
+    groups_destroy(g);
+    return -ENOMEM;
+}
+
+static void end_channel(struct groups *g, struct channel *c)
+{
+    if (c->userd.at)
+        g->ops->userd_unmap(&c->userd);
+    g->live_channels[c->card] -= c->userd.at != NULL;
+    c->live = false;
+}
+
+void groups_destroy(struct groups *g)
+{
+    for (uint32_t i = 0; i < g->channels; i++)
+        if (g->channel[i].live)
+            end_channel(g, &g->channel[i]);
+    free(g->group);
+    free(g->channel);
+    free(g->bulk);
+    g->group = NULL;
+    g->channel = NULL;
+    g->bulk = NULL;
+    g->groups = g->channels = g->bulks = 0;
+    pthread_mutex_destroy(&g->lock);
+}
+
+struct group *group_find(struct groups *g, uint32_t client, uint32_t handle)
+{
+    for (uint32_t i = 0; i < g->groups; i++)
+        if (g->group[i].live && g->group[i].name.client == client && g->group[i].name.handle == handle)
+            return &g->group[i];
+    return NULL;
+}
+
+/* There is room for as many as there are groups. */
+static uint32_t join_bulk(struct groups *g, uint32_t client, uint32_t card, uint32_t subdevice)
+{
+    uint32_t unused = g->bulks, i;
+
+    for (i = 0; i < g->bulks; i++) {
+        const struct bulk *b = &g->bulk[i];
+
+        if (!b->groups)
+            unused = i;
+        else if (b->client == client && b->card == card && b->subdevice == subdevice)
+            break;
+    }
+    if (i == g->bulks) {
+        i = unused;
+        g->bulk[i] = (struct bulk){.client = client, .card = card, .subdevice = subdevice};
+        if (i == g->bulks)
+            g->bulks++;
+    }
+    g->bulk[i].groups++;
+    return i;
+}
+
+/* NULL: there are as many as there may be. */
+static struct group *place_group(struct groups *g, const struct group *group, uint32_t subdevice)
+{
+    struct group *at = g->group;
+
+    while (at < g->group + g->groups && at->live)
+        at++;
+    if (at == g->group + GROUPS_MAX)
+        return NULL;
+    *at = *group;
+    at->bulk = join_bulk(g, group->name.client, group->card, subdevice);
+    if (at == g->group + g->groups)
+        g->groups++;
+    return at;
+}
+
+static void end_group(struct groups *g, struct group *group)
+{
+    group->live = false;
+    g->bulk[group->bulk].groups--;
+}
+
+static int begin_group(struct groups *g, const struct group *group)
+{
+    if (suspend_calls(g, group->card) > SUSPEND_CALLS_MAX)
+        return -ENOSPC;
+    return timeslices_settle(g);
+}
+
+int groups_add(struct groups *g, const struct rm_target *name, uint32_t card, bool copies, uint32_t subdevice)
+{
+    struct group fresh = {.name = *name, .card = card, .copies = copies, .runlist = DRIVEN_OFF, .live = true};
+    struct group *group;
+    int e;
+    WITH_GROUPS(g);
+
+    if ((e = group_tsg_id(g->ops, g->driver, name, &fresh.tsg_id)) < 0)
+        return e;
+    if (!(group = place_group(g, &fresh, subdevice)))
+        return -ENOSPC;
+    if ((e = begin_group(g, group)) < 0)
+        end_group(g, group);
+    return e;
+}
+
+int groups_recover(struct groups *g, const struct rm_target *name, const struct rm_object *obj,
+                   uint32_t subdevice)
+{
+    struct group found = {
+        .name = *name,
+        .card = obj->card,
+        .copies = obj->copies,
+        .wanted = obj->wanted,
+        .timeslice_us = obj->timeslice_us,
+        .live = true,
+    };
+    WITH_GROUPS(g);
+
+    group_tsg_id(g->ops, g->driver, name, &found.tsg_id);
+    return place_group(g, &found, subdevice) ? 0 : -ENOSPC;
+}
+
+int groups_channel_begins(struct groups *g, uint32_t client, uint32_t handle)
+{
+    struct group *group;
+    int e;
+    WITH_GROUPS(g);
+
+    if (!(group = group_find(g, client, handle)))
+        return -ESRCH;
+    group->making = true;
+    if ((e = group_settle(g, group)) < 0)
+        group->making = false;
+    return e;
+}
+
+void groups_channel_ends(struct groups *g, uint32_t client, uint32_t handle)
+{
+    struct group *group;
+    WITH_GROUPS(g);
+
+    if ((group = group_find(g, client, handle)))
+        group->making = false;
+}
+
+static int map_userd(struct groups *g, const struct rm_target *name, struct channel *c)
+{
+    int e;
+
+    if (!name->userd.memory)
+        return 0;
+    if ((e = g->ops->userd_map(g->driver, name, &c->userd)) < 0)
+        return e;
+    c->seen_put = *(const volatile uint32_t *)(const volatile void *)(c->userd.at + RM_USERD_GP_GET);
+    g->live_channels[c->card]++;
+    return 0;
+}
+
+/* NULL and the error: there are as many as there may be, or no such group. */
+static struct channel *place_channel(struct groups *g, const struct rm_target *name, uint32_t handle,
+                                     enum driven state, int *error)
+{
+    struct group *group = group_find(g, name->client, handle);
+    struct channel *c = g->channel;
+
+    while (c < g->channel + g->channels && c->live)
+        c++;
+    *error = !group ? -ESRCH : c == g->channel + CHANNELS_MAX ? -ENOSPC : 0;
+    if (*error)
+        return NULL;
+    *c = (struct channel){
+        .client = name->client,
+        .handle = name->handle,
+        .card = group->card,
+        .group = (uint32_t)(group - g->group),
+        .state = state,
+        .live = true,
+    };
+    group->channels[state]++;
+    g->bulk[group->bulk].channels++;
+    if (c == g->channel + g->channels)
+        g->channels++;
+    return c;
+}
+
+static void forget_channel(struct groups *g, struct channel *c)
+{
+    struct group *group = &g->group[c->group];
+
+    end_channel(g, c);
+    g->bulk[group->bulk].channels--;
+    group->channels[c->state]--;
+    group->stopped -= c->stopped;
+}
+
+int groups_add_channel(struct groups *g, const struct rm_target *name, uint32_t group)
+{
+    struct channel *c;
+    int e;
+    WITH_GROUPS(g);
+
+    if (!(c = place_channel(g, name, group, DRIVEN_ON, &e)))
+        return e;
+    e = suspend_calls(g, c->card) > SUSPEND_CALLS_MAX ? -ENOSPC : map_userd(g, name, c);
+    if (e < 0)
+        forget_channel(g, c);
+    else
+        eventfd_write(g->kick, 1);
+    return e;
+}
+
+/* Without its USERD nothing is seen of it any more, and it can be suspended all the same. */
+int groups_recover_channel(struct groups *g, const struct rm_target *name, uint32_t group)
+{
+    struct channel *c;
+    int e;
+    WITH_GROUPS(g);
+
+    if ((c = place_channel(g, name, group, DRIVEN_UNKNOWN, &e)))
+        map_userd(g, name, c);
+    return e;
+}
+
+void groups_forget(struct groups *g, uint32_t client, uint32_t handle)
+{
+    struct group *group;
+    WITH_GROUPS(g);
+
+    group = group_find(g, client, handle);
+    for (struct channel *c = g->channel; c < g->channel + g->channels; c++)
+        if (c->live && ((c->client == client && c->handle == handle) || &g->group[c->group] == group))
+            forget_channel(g, c);
+    if (group)
+        end_group(g, group);
+}

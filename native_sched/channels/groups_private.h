@@ -1,0 +1,22 @@
+/* What the files of the channel groups share. The lock of the groups is held in all of them. */
+#ifndef MGPU_GROUPS_PRIVATE_H
+#define MGPU_GROUPS_PRIVATE_H
+#include "../base/mutex.h"
+#include "groups.h"
+
+#define WITH_GROUPS(g) LOCKED_(groups_held, &(g)->lock)
+
+enum { CUDA_TIMESLICE_US = 2048 }; /* read back on 595 (XSched's report) */
+
+/* NULL: there is none. */
+struct group *group_find(struct groups *g, uint32_t client, uint32_t handle);
+
+/* suspend.c: brings the driver to what the tenant and the scheduler together want of one group. What the driver says; a
+ * group that is gone wants nothing. */
+int group_settle(struct groups *g, struct group *group);
+/* By how many calls what the tenant has on the card is suspended. */
+uint32_t suspend_calls(const struct groups *g, uint32_t card);
+
+/* timeslice.c: gives each group the timeslice that it should have by now. */
+int timeslices_settle(struct groups *g);
+#endif

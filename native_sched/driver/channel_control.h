@@ -1,0 +1,13 @@
+/* DISABLE_CHANNELS, carried out through the driver table on the open file of the channels' client: it preempts them and
+ * keeps them off until they are enabled, whatever is done to their groups. No work is discarded. */
+#ifndef MGPU_CHANNEL_CONTROL_H
+#define MGPU_CHANNEL_CONTROL_H
+#include "../boundary/rm_abi.h"
+#include "driver.h"
+
+/* Channels of the client of `group`, at most RM_MAX_DISABLE; subdevice: one of that client, of the card they are on. Returns
+ * when none of them is on an engine. -ESRCH: the client is gone, and they with it; -EIO: one of them is not there, or RM refuses:
+ * the others may run. */
+int channels_disable(const struct driver_ops *ops, struct driver *d, const struct rm_target *group,
+                     uint32_t subdevice, const uint32_t *channel, uint32_t channels, bool disable);
+#endif

@@ -1,0 +1,111 @@
+/* The one road to a GPU driver. The mediator and the scheduler run the same code on every driver; what
+ * differs is behind this table. Functions return 0 or a positive value, or a negative errno. */
+#ifndef MGPU_DRIVER_H
+#define MGPU_DRIVER_H
+#include "../boundary/files.h"
+
+struct driver;
+struct caller;
+struct rm_table;
+struct rm_pid_info;
+
+struct driver_call {
+    const struct open_file *file;
+    const struct open_file *aux_file; /* the file behind an fd inside the outer struct, or NULL */
+    const struct rm_table *rm;        /* sizes of the running driver's version */
+    pid_t tgid;
+    uint32_t cmd;
+    uint8_t *outer, *params; /* in and out; the params pointer inside outer is the driver's to set */
+    uint32_t outer_bytes, params_bytes;
+    uint32_t params_max; /* as_caller(): room behind params */
+    uint64_t params_at;  /* as_caller(), out: where in the caller they are */
+    int reply_fd; /* out: a file that is to take the place of the caller's fd in the outer struct, or -1 */
+};
+
+/* Where a channel keeps its USERD, as its allocation said: offset inside a memory object of the same client. */
+struct userd_place {
+    uint32_t minor; /* of the card the channel is on */
+    uint32_t memory;
+    uint64_t offset;
+};
+
+/* An object of RM: handles mean something only through the open file that its client was made on. */
+struct rm_target {
+    struct open_file file;
+    uint32_t client, handle;
+    const struct rm_table *rm; /* sizes of the driver's version; NULL: the newest known */
+    struct userd_place userd;  /* channels only, memory 0: not said. sim's card knows it by itself. */
+};
+
+/* A channel's USERD, mapped read-only. Its owner writes there as it likes: hints, never facts. */
+struct userd {
+    const volatile uint8_t *at;
+    void *map;
+    size_t map_bytes;
+    void *owner; /* the driver's own */
+};
+
+struct engine_status {
+    uint32_t tsg_id; /* the channel group on the engine */
+    bool busy;       /* it executes, or is being switched */
+};
+enum { ENGINES_MAX = 16 };
+
+struct driver_ops {
+    const char *name;
+    /* dir: where the driver's own sockets are (sim), unused otherwise. */
+    int (*open)(const char *dir, struct files *files, struct driver **out);
+    /* Nobody asks it anything any more, next_gone() included. */
+    void (*close)(struct driver *d);
+
+    /* Which driver file is behind fd `fd` of the notified caller? Fills `out` with a file of tenant `t`.
+     * -ENOTTY: no driver file; -EPERM: one, but not this tenant's. */
+    int (*identify)(struct driver *d, struct caller *c, struct tenant *t, int fd, struct open_file *out);
+
+    /* A file that an earlier worker knew, whose calls have ended with it. client: a root client that was made through it, 0:
+     * none is known. 0: it lives, and is known again by its id; its end will be told by next_gone(). -EBADF: it is gone, or
+     * is not to be found any more. */
+    int (*adopt)(struct driver *d, const struct open_file *file, uint32_t client);
+
+    /* The ioctl on that open file, with copied arguments. An RM failure is 0 here and a status in outer.
+     * -EBADF: the file is gone. -EAGAIN: it lives, and at present no process can be found that holds it by a descriptor:
+     * nothing was done. -EINPROGRESS: not done, must_continue() says why. */
+    int (*execute)(struct driver *d, struct driver_call *call);
+
+    /* True for a call that only the caller itself can make (the driver looks at the calling process, or the arguments
+     * name descriptors or memory of it): it is let through with CONTINUE, and audited. NULL: there is none. */
+    bool (*must_continue)(const struct driver_call *call);
+
+    /* Where no kernel would take the call up after CONTINUE: makes it as the caller would, from what is in the caller's
+     * memory by then, and leaves in `call` what is to be written there. NULL: the kernel does it. */
+    int (*as_caller)(struct driver *d, struct caller *c, uint64_t outer_at, struct driver_call *call);
+
+    /* RM's own number of the card, by which programs ask for it; a negative errno. NULL: as it was said when the card was
+     * added. */
+    int (*device_instance)(struct driver *d, uint32_t minor);
+
+    /* What the driver itself counts to the processes in `info` on that card, by the control GET_PID_INFO: the audit.
+     * -ENXIO: the card is lost. */
+    int (*pid_info)(struct driver *d, uint32_t minor, struct rm_pid_info *info);
+
+    /* Whether a suspended tenant's channels are best taken off by DISABLE_CHANNELS, RM_MAX_DISABLE of a client in one call.
+     * Otherwise, and where this is NULL, each of its groups is taken off its runlist by GPFIFO_SCHEDULE. */
+    bool (*disables_channels)(const struct driver *d);
+
+    /* Blocks until a file of the driver is gone (its last holder closed it): its id, or a negative errno. */
+    int64_t (*next_gone)(struct driver *d);
+    /* From now on next_gone() fails, whoever waits in it included. */
+    void (*stop_watch)(struct driver *d);
+
+    /* Activity. Reading costs no call to the driver. */
+    int (*userd_map)(struct driver *d, const struct rm_target *channel, struct userd *out);
+    void (*userd_unmap)(struct userd *userd);
+    /* Fills out for each engine of the card and returns how many. */
+    int (*engine_status)(struct driver *d, uint32_t minor, struct engine_status *out);
+    const char *probes; /* what work is seen by, for people to read */
+
+    uint64_t granule_bytes; /* the driver rounds allocations up to this */
+};
+
+extern const struct driver_ops driver_sim, driver_nvidia;
+#endif

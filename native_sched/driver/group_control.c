@@ -1,0 +1,73 @@
+#include "group_control.h"
+#include "../boundary/rm_abi.h"
+#include "../rm/table.h"
+#include <errno.h>
+
+int control_of_client(const struct driver_ops *ops, struct driver *d, const struct rm_target *of,
+                      uint32_t object, uint32_t cmd, void *params, uint32_t bytes)
+{
+    struct rm_control ctl = {
+        .client = of->client,
+        .object = object,
+        .cmd = cmd,
+        .params_size = bytes,
+    };
+    struct driver_call call = {
+        .file = &of->file,
+        .cmd = RM_CMD(RM_ESC_CONTROL, sizeof(ctl)),
+        .outer = (uint8_t *)&ctl,
+        .outer_bytes = sizeof(ctl),
+        .params = params,
+        .params_bytes = bytes,
+        .reply_fd = -1,
+    };
+    int e = ops->execute(d, &call);
+
+    if (e < 0)
+        return e == -EBADF ? -ESRCH : e;
+    switch (ctl.status) {
+    case RM_OK:
+        return 0;
+    case RM_ERR_INVALID_CLIENT:
+        return -ESRCH;
+    case RM_ERR_INVALID_OBJECT_HANDLE:
+    case RM_ERR_OBJECT_NOT_FOUND:
+        return -ENOENT;
+    default:
+        return -EIO;
+    }
+}
+
+static int control(const struct driver_ops *ops, struct driver *d, const struct rm_target *group,
+                   uint32_t cmd, void *params, uint32_t bytes)
+{
+    int e = control_of_client(ops, d, group, group->handle, cmd, params, bytes);
+
+    return e == -ENOENT ? -ESRCH : e;
+}
+
+int group_schedule(const struct driver_ops *ops, struct driver *d, const struct rm_target *group, bool enable)
+{
+    struct rm_tsg_schedule params = {.enable = enable};
+
+    int bytes = group->rm ? rm_control_params(group->rm, RM_CTRL_TSG_SCHEDULE) : (int)sizeof(params);
+
+    return control(ops, d, group, RM_CTRL_TSG_SCHEDULE, &params, (uint32_t)bytes);
+}
+
+int group_set_timeslice(const struct driver_ops *ops, struct driver *d, const struct rm_target *group,
+                        uint64_t timeslice_us)
+{
+    struct rm_tsg_timeslice params = {.timeslice_us = timeslice_us};
+
+    return control(ops, d, group, RM_CTRL_TSG_SET_TIMESLICE, &params, sizeof(params));
+}
+
+int group_tsg_id(const struct driver_ops *ops, struct driver *d, const struct rm_target *group, uint32_t *id)
+{
+    struct rm_tsg_info params = {.tsg_id = 0};
+    int e = control(ops, d, group, RM_CTRL_TSG_GET_INFO, &params, sizeof(params));
+
+    *id = params.tsg_id;
+    return e;
+}

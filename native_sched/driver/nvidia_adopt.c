@@ -1,0 +1,66 @@
+/* Files that an earlier worker knew. The kernel's names of them ended with it, so each is looked for where it was last seen
+ * and then among all descriptors of the driver: a control file is the one on which its root client answers, a card's file
+ * is only told from others by the descriptor, and what hangs on it hangs on the control file. What is not found counts as
+ * gone, and the driver's own account of the container's processes, which is due then, tells if that is not true. */
+#define _GNU_SOURCE
+#include "../base/scoped.h"
+#include "../boundary/rm_abi.h"
+#include "nvidia_private.h"
+#include "nvidia_scan.h"
+#include <errno.h>
+#include <sys/stat.h>
+
+/* A control that every root client answers and that shows nothing: on the client's own file alone. */
+static bool answers(const struct driver *d, int fd, uint32_t client)
+{
+    struct rm_gpu_ids ids = {0};
+    struct rm_control ctl = {
+        .client = client,
+        .object = client,
+        .cmd = RM_CTRL_GET_ATTACHED_IDS,
+        .params = (uint64_t)(uintptr_t)&ids,
+        .params_size = sizeof(ids),
+    };
+
+    return d->host->ioctl(fd, RM_CMD(RM_ESC_CONTROL, sizeof(ctl)), &ctl) == 0 && ctl.status == RM_OK;
+}
+
+static bool is_it(const struct driver *d, const struct open_file *file, uint32_t client, int fd)
+{
+    struct nvidia_node node;
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && d->host->classify(&st, d->uvm_major, &node) == 0 &&
+           node.kind == file->kind && (node.kind != NODE_CARD || node.minor == file->minor) &&
+           (!client || answers(d, fd, client));
+}
+
+struct search {
+    struct driver *d;
+    const struct open_file *file;
+    uint32_t client;
+    int result;
+};
+
+static bool try_place(void *context, struct fd_place at)
+{
+    struct search *s = context;
+    scoped_fd int fd = fd_place_fetch(&at);
+
+    if (fd < 0 || !is_it(s->d, s->file, s->client, fd))
+        return false;
+    s->result = nvidia_files_adopt(&s->d->files, s->file, fd, at);
+    return s->result == 0;
+}
+
+int nvidia_adopt(struct driver *d, const struct open_file *file, uint32_t client)
+{
+    struct search s = {.d = d, .file = file, .client = client, .result = -EBADF};
+    struct fd_place at = {.tid = file->seen_tid, .tgid = file->seen_tgid, .fd = file->seen_fd};
+
+    if (at.tid && try_place(&s, at))
+        return 0;
+    if (client)
+        nvidia_scan_each(d, try_place, &s);
+    return s.result == 0 ? 0 : -EBADF;
+}

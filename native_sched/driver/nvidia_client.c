@@ -1,0 +1,189 @@
+#define _GNU_SOURCE
+#include "nvidia_client.h"
+#include "../base/scoped.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { FIRST_HANDLE = 0x6d670001, COPY_ENGINES = 10 };
+
+/* What the driver says where an engine has no runlist: the last few values. */
+#define RUNLIST_ERRORS 0xfffffff0u
+
+static int rm(const struct nvidia_client *c, int fd, uint32_t nr, void *outer, uint32_t bytes,
+              const uint32_t *status)
+{
+    int e = c->host->ioctl(fd, RM_CMD(nr, bytes), outer);
+
+    if (e < 0)
+        return e;
+    return *status == RM_OK ? 0 : *status == RM_ERR_GPU_IS_LOST ? -ENXIO : -EIO;
+}
+
+uint32_t nvidia_client_handle(struct nvidia_client *c)
+{
+    return atomic_fetch_add(&c->next_handle, 1);
+}
+
+static int alloc(const struct nvidia_client *c, uint32_t parent, uint32_t *handle, uint32_t class_id,
+                 void *params, uint32_t bytes)
+{
+    struct rm_alloc a = {
+        .root = c->root,
+        .parent = parent,
+        .handle = *handle,
+        .class_id = class_id,
+        .params = (uintptr_t)params,
+        .params_size = bytes,
+    };
+    int e = rm(c, c->ctl, RM_ESC_ALLOC, &a, sizeof(a), &a.status);
+
+    *handle = a.handle;
+    return e;
+}
+
+int nvidia_client_control(const struct nvidia_client *c, uint32_t object, uint32_t cmd, void *params,
+                          uint32_t bytes)
+{
+    struct rm_control ctl = {
+        .client = c->root,
+        .object = object,
+        .cmd = cmd,
+        .params = (uintptr_t)params,
+        .params_size = bytes,
+    };
+
+    return rm(c, c->ctl, RM_ESC_CONTROL, &ctl, sizeof(ctl), &ctl.status);
+}
+
+int nvidia_client_free(const struct nvidia_client *c, uint32_t parent, uint32_t handle)
+{
+    struct rm_free f = {.root = c->root, .parent = parent, .handle = handle};
+
+    return rm(c, c->ctl, RM_ESC_FREE, &f, sizeof(f), &f.status);
+}
+
+int nvidia_client_node(const struct nvidia_client *c, const struct own_card *card)
+{
+    struct rm_register_fd reg = {.ctl_fd = c->ctl};
+    char path[256];
+    int fd, e;
+
+    if (card)
+        snprintf(path, sizeof(path), "%s/nvidia%u", c->host->dev_dir, card->minor);
+    else
+        snprintf(path, sizeof(path), "%s/nvidiactl", c->host->dev_dir);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    if (!card || (e = c->host->ioctl(fd, RM_CMD(RM_ESC_REGISTER_FD, sizeof(reg)), &reg)) == 0)
+        return fd;
+    close(fd);
+    return e;
+}
+
+static int attach(struct nvidia_client *c, struct own_card *card)
+{
+    struct rm_id_info info = {.gpu_id = card->gpu_id};
+    struct rm_device device = {.id = 0};
+    struct rm_subdevice subdevice = {.id = 0};
+    uint32_t device_handle = nvidia_client_handle(c), subdevice_handle = nvidia_client_handle(c);
+    int e;
+
+    if ((card->node = nvidia_client_node(c, card)) < 0)
+        return card->node;
+    if ((e = nvidia_client_control(c, c->root, RM_CTRL_GET_ID_INFO, &info, sizeof(info))) < 0)
+        return e;
+    device.id = info.device_instance;
+    subdevice.id = info.subdevice_instance;
+    if ((e = alloc(c, c->root, &device_handle, RM_CLASS_DEVICE, &device, sizeof(device))) < 0 ||
+        (e = alloc(c, device_handle, &subdevice_handle, RM_CLASS_SUBDEVICE, &subdevice, sizeof(subdevice))) <
+            0)
+        return e;
+    card->device_instance = info.device_instance;
+    card->device = device_handle;
+    card->subdevice = subdevice_handle;
+    return 0;
+}
+
+static int list_cards(struct nvidia_client *c)
+{
+    struct rm_card_info info[RM_MAX_CARDS] = {{.valid = 0}};
+    int e = c->host->ioctl(c->ctl, RM_CMD(RM_ESC_CARD_INFO, sizeof(info)), info);
+
+    if (e < 0)
+        return e;
+    for (uint32_t i = 0; i < RM_MAX_CARDS; i++)
+        if (info[i].valid)
+            c->card[c->cards++] = (struct own_card){
+                .minor = info[i].minor,
+                .gpu_id = info[i].gpu_id,
+                .pci_domain = info[i].pci_domain,
+                .pci_bus = info[i].pci_bus,
+                .pci_slot = info[i].pci_slot,
+                .node = -1,
+            };
+    return 0;
+}
+
+int nvidia_client_open(struct nvidia_client *c, const struct nvidia_host *host)
+{
+    int e;
+
+    *c = (struct nvidia_client){.host = host, .ctl = -1};
+    atomic_init(&c->next_handle, FIRST_HANDLE);
+    if ((c->ctl = nvidia_client_node(c, NULL)) < 0)
+        return c->ctl;
+    if ((e = alloc(c, 0, &c->root, RM_CLASS_ROOT_CLIENT, NULL, 0)) < 0 || (e = list_cards(c)) < 0) {
+        nvidia_client_close(c);
+        return e;
+    }
+    /* A card that cannot be attached has no probes; the others have theirs. */
+    for (uint32_t i = 0; i < c->cards; i++)
+        (void)attach(c, &c->card[i]);
+    return 0;
+}
+
+/* The last close of the control node frees all that the client has. */
+void nvidia_client_close(struct nvidia_client *c)
+{
+    for (uint32_t i = 0; i < c->cards; i++)
+        scoped_close(&c->card[i].node);
+    scoped_close(&c->ctl);
+    c->cards = 0;
+    c->ctl = -1;
+}
+
+const struct own_card *nvidia_client_card(const struct nvidia_client *c, uint32_t minor)
+{
+    for (uint32_t i = 0; i < c->cards; i++)
+        if (c->card[i].minor == minor && c->card[i].subdevice)
+            return &c->card[i];
+    return NULL;
+}
+
+/* One engine in a call: an engine that the card does not have may fail the whole call. */
+static bool runlist_of(const struct nvidia_client *c, const struct own_card *card, uint32_t engine,
+                       uint32_t *base)
+{
+    struct rm_runlist_bases list = {.engine = {engine}};
+
+    if (nvidia_client_control(c, card->subdevice, RM_CTRL_ENGINE_RUNLIST_BASE, &list, sizeof(list)) < 0)
+        return false;
+    *base = list.base[0];
+    return *base && *base < RUNLIST_ERRORS;
+}
+
+uint32_t nvidia_client_runlists(const struct nvidia_client *c, const struct own_card *card, uint32_t *out,
+                                uint32_t max)
+{
+    uint32_t n = 0;
+
+    if (max && runlist_of(c, card, RM_ENGINE_GRAPHICS, &out[n]))
+        n++;
+    for (uint32_t i = 0; i < COPY_ENGINES && n < max; i++)
+        if (runlist_of(c, card, RM_ENGINE_COPY0 + i, &out[n]))
+            n++;
+    return n;
+}

@@ -1,0 +1,43 @@
+/* The arbiter's own RM client: it asks what tenants may not ask, and maps what a tenant's channel shares with it. It
+ * allocates nothing on the cards. Its files are the arbiter's, so that they may stay open. */
+#ifndef MGPU_NVIDIA_CLIENT_H
+#define MGPU_NVIDIA_CLIENT_H
+#include "nvidia_abi.h"
+#include "nvidia_host.h"
+#include <stdatomic.h>
+
+struct own_card {
+    uint32_t minor, gpu_id, device_instance;
+    uint32_t device, subdevice; /* handles; 0: the card could not be attached */
+    uint32_t pci_domain;
+    uint8_t pci_bus, pci_slot;
+    int node; /* keeps the card attached */
+};
+
+struct nvidia_client {
+    const struct nvidia_host *host;
+    int ctl;
+    uint32_t root;
+    atomic_uint next_handle;
+    struct own_card card[MAX_CARDS];
+    uint32_t cards;
+};
+
+/* Errors: a negative errno; -EIO for an RM status that is not OK. */
+int nvidia_client_open(struct nvidia_client *c, const struct nvidia_host *host);
+void nvidia_client_close(struct nvidia_client *c);
+/* NULL: there is no such card, or it could not be attached. */
+const struct own_card *nvidia_client_card(const struct nvidia_client *c, uint32_t minor);
+
+int nvidia_client_control(const struct nvidia_client *c, uint32_t object, uint32_t cmd, void *params,
+                          uint32_t bytes);
+int nvidia_client_free(const struct nvidia_client *c, uint32_t parent, uint32_t handle);
+uint32_t nvidia_client_handle(struct nvidia_client *c);
+/* A new open file of a card's node or, with NULL, of the control node. */
+int nvidia_client_node(const struct nvidia_client *c, const struct own_card *card);
+
+/* The bases of the runlists of graphics and copy engines, in `out`; returns how many. Needs CAP_SYS_ADMIN in the calling
+ * thread (the control is privileged). */
+uint32_t nvidia_client_runlists(const struct nvidia_client *c, const struct own_card *card, uint32_t *out,
+                                uint32_t max);
+#endif

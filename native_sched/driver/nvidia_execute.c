@@ -1,0 +1,177 @@
+/* A tenant's ioctl, made by the arbiter on the tenant's own open file. The thread has no CAP_SYS_ADMIN, SYS_NICE or PERFMON:
+ * the driver gives its caller's rights, call by call. */
+#define _GNU_SOURCE
+#include "../base/scoped.h"
+#include "../boundary/mediate.h"
+#include "nvidia_abi.h"
+#include "nvidia_private.h"
+#include <errno.h>
+#include <string.h>
+
+enum { NONE = 0xffff };
+
+/* What in an outer struct means something only in the process that made the call. */
+static const struct shape {
+    uint16_t nr, bytes;      /* bytes 0: any */
+    uint16_t params_at;      /* u64 */
+    uint16_t params_size_at; /* u32 */
+    uint16_t pointer_at;     /* u64: never passed on */
+    uint16_t fd_at;          /* i32 */
+} shapes[] = {
+    {RM_ESC_ALLOC, sizeof(struct rm_alloc), RM_PARAMS_AT, offsetof(struct rm_alloc, params_size),
+     RM_ALLOC_RIGHTS_AT, NONE},
+    {RM_ESC_ALLOC, sizeof(struct rm_alloc_short), RM_PARAMS_AT, offsetof(struct rm_alloc_short, params_size),
+     NONE, NONE},
+    {RM_ESC_CONTROL, sizeof(struct rm_control), RM_PARAMS_AT, offsetof(struct rm_control, params_size), NONE,
+     NONE},
+    {RM_ESC_FREE, sizeof(struct rm_free), NONE, NONE, NONE, NONE},
+    {RM_ESC_DUP_OBJECT, sizeof(struct rm_dup), NONE, NONE, NONE, NONE},
+    {RM_ESC_SHARE, sizeof(struct rm_share), NONE, NONE, NONE, NONE},
+    {RM_ESC_CARD_INFO, 0, NONE, NONE, NONE, NONE},
+    {RM_ESC_REGISTER_FD, sizeof(struct rm_register_fd), NONE, NONE, NONE,
+     offsetof(struct rm_register_fd, ctl_fd)},
+    {RM_ESC_CHECK_VERSION_STR, sizeof(struct rm_check_version), NONE, NONE, NONE, NONE},
+    {RM_ESC_SYS_PARAMS, sizeof(struct rm_sys_params), NONE, NONE, NONE, NONE},
+    {RM_ESC_ATTACH_GPUS, 0, NONE, NONE, NONE, NONE},
+    {RM_ESC_WAIT_OPEN, 8, NONE, NONE, NONE, NONE},
+};
+
+static const struct shape *shape_of(uint32_t cmd)
+{
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++)
+        if (shapes[i].nr == RM_NR(cmd) && (!shapes[i].bytes || shapes[i].bytes == RM_SIZE(cmd)))
+            return &shapes[i];
+    return NULL;
+}
+
+static uint32_t u32_at(const struct driver_call *call, uint32_t offset)
+{
+    uint32_t value = 0;
+
+    if (offset + sizeof(value) <= call->outer_bytes)
+        memcpy(&value, call->outer + offset, sizeof(value));
+    return value;
+}
+
+static bool class_is_the_callers(uint32_t class_id)
+{
+    switch (class_id) {
+    case RM_CLASS_ROOT: /* the client is the calling process's */
+    case RM_CLASS_ROOT_NON_PRIVILEGED:
+    case RM_CLASS_ROOT_CLIENT:
+    case RM_CLASS_OS_DESCRIPTOR: /* pins the caller's pages */
+    case RM_CLASS_GPU_INSTANCE:  /* a capability's descriptor */
+    case RM_CLASS_COMPUTE_INSTANCE:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Controls with descriptors in their parameters: export to and import from one, attaching to a multicast team, and the
+ * export class. */
+static bool control_is_the_callers(uint32_t cmd)
+{
+    return (cmd & 0xffffff00) == 0x3d00 || cmd >> 16 == 0xfd || cmd >> 16 == 0xe0;
+}
+
+bool nvidia_must_continue(const struct driver_call *call)
+{
+    if (call->file->kind == NODE_UVM) /* bare numbers, about the caller's own address space */
+        return true;
+    switch (RM_NR(call->cmd)) {
+    case RM_ESC_ALLOC:
+        return class_is_the_callers(u32_at(call, offsetof(struct rm_alloc, class_id)));
+    case RM_ESC_CONTROL:
+        return control_is_the_callers(u32_at(call, offsetof(struct rm_control, cmd)));
+    case RM_ESC_VID_HEAP:
+        return u32_at(call, RM_VID_HEAP_FUNCTION_AT) == RM_HEAP_OS_DESCRIPTOR;
+    case RM_ESC_ALLOC_MEMORY: /* a descriptor, or the caller's pages */
+    case RM_ESC_MAP_MEMORY:   /* the driver lets only the client's own process map */
+    case RM_ESC_UNMAP_MEMORY:
+    case RM_ESC_ALLOC_OS_EVENT: /* a descriptor */
+    case RM_ESC_FREE_OS_EVENT:
+    case RM_ESC_EXPORT_DMABUF: /* answers with a descriptor */
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void put(uint8_t *outer, uint16_t offset, const void *value, size_t bytes)
+{
+    if (offset != NONE)
+        memcpy(outer + offset, value, bytes);
+}
+
+/* Our pointers and descriptors in place of the caller's. The parameters' size is that of our copy: the driver copies as
+ * many bytes from there. */
+static int make_ours(uint8_t *outer, const struct shape *s, const struct driver_call *call, int aux)
+{
+    uint64_t params = call->params_bytes ? (uintptr_t)call->params : 0, none = 0;
+    uint32_t said;
+
+    if (s->params_at == NONE && call->params_bytes)
+        return -EINVAL;
+    if (s->params_size_at != NONE) {
+        memcpy(&said, outer + s->params_size_at, sizeof(said));
+        if (s->nr == RM_ESC_CONTROL && said != call->params_bytes)
+            return -EINVAL;
+        put(outer, s->params_size_at, &call->params_bytes, sizeof(call->params_bytes));
+    }
+    put(outer, s->params_at, &params, sizeof(params));
+    put(outer, s->pointer_at, &none, sizeof(none));
+    put(outer, s->fd_at, &aux, sizeof(aux));
+    return 0;
+}
+
+/* The caller's own again: it must not see where our memory lies. */
+static void make_theirs(uint8_t *outer, const struct shape *s, const uint8_t *before)
+{
+    put(outer, s->params_size_at, before + (s->params_size_at == NONE ? 0 : s->params_size_at),
+        sizeof(uint32_t));
+    put(outer, s->params_at, before + (s->params_at == NONE ? 0 : s->params_at), sizeof(uint64_t));
+    put(outer, s->pointer_at, before + (s->pointer_at == NONE ? 0 : s->pointer_at), sizeof(uint64_t));
+    put(outer, s->fd_at, before + (s->fd_at == NONE ? 0 : s->fd_at), sizeof(int32_t));
+}
+
+static int fetch(struct driver *d, const struct open_file *file)
+{
+    int fd = nvidia_files_fetch(&d->files, file->id);
+    uint64_t one = 1;
+
+    if (fd == -EAGAIN) {
+        atomic_store(&d->lost, true);
+        if (write(d->wake, &one, sizeof(one)) < 0)
+            return -errno;
+    }
+    return fd;
+}
+
+int nvidia_execute(struct driver *d, struct driver_call *call)
+{
+    _Alignas(16) uint8_t outer[OUTER_MAX];
+    const struct shape *s = shape_of(call->cmd);
+    scoped_fd int aux = -1;
+    scoped_fd int fd = -1;
+    int e;
+
+    call->reply_fd = -1;
+    if (nvidia_must_continue(call))
+        return -EINPROGRESS;
+    if (!s)
+        return -ENOTTY;
+    if (call->outer_bytes != RM_SIZE(call->cmd) || call->outer_bytes > sizeof(outer) ||
+        (s->fd_at != NONE) != (call->aux_file != NULL))
+        return -EINVAL;
+    if (call->aux_file && (aux = fetch(d, call->aux_file)) < 0)
+        return aux;
+    if ((fd = fetch(d, call->file)) < 0)
+        return fd;
+    memcpy(outer, call->outer, call->outer_bytes);
+    if ((e = make_ours(outer, s, call, aux)) < 0 || (e = d->host->ioctl(fd, call->cmd, outer)) < 0)
+        return e;
+    make_theirs(outer, s, call->outer);
+    memcpy(call->outer, outer, call->outer_bytes);
+    return e;
+}

@@ -1,0 +1,469 @@
+#define _GNU_SOURCE
+#include "nvidia_files.h"
+#include "../base/scoped.h"
+#include "nvidia_loose.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#ifndef PIDFD_THREAD
+#define PIDFD_THREAD O_EXCL
+#endif
+
+/* A look is a kcmp, about a microsecond. The lock is held over so many: a mediated call may wait for it. A sweep looks at
+ * SWEEP_FILES, and at all that are left when it finds one gone: they go in bunches. */
+enum { LOOKS_AT_ONCE = 8, SWEEP_FILES = 256 };
+enum { SLOT_MASK = (1 << NVIDIA_SLOT_BITS) - 1 };
+
+#define WITH_TABLE(f) LOCKED_(table_held, &(f)->lock)
+
+uint64_t nvidia_now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+int nvidia_files_init(struct nvidia_files *f, struct files *known)
+{
+    memset(f, 0, sizeof(*f));
+    f->known = known;
+    f->slot = calloc(FILES_MAX, sizeof(*f->slot));
+    f->order = calloc(FILES_MAX, sizeof(*f->order));
+    pthread_mutex_init(&f->lock, NULL);
+    if (f->slot && f->order)
+        return 0;
+    nvidia_files_destroy(f);
+    return -ENOMEM;
+}
+
+void nvidia_files_destroy(struct nvidia_files *f)
+{
+    for (uint32_t i = 0; i < f->ordered; i++)
+        weak_file_drop(&f->slot[f->order[i]].weak);
+    free(f->slot);
+    free(f->order);
+    pthread_mutex_destroy(&f->lock);
+}
+
+int fd_place_fetch(const struct fd_place *at)
+{
+    scoped_fd int pidfd = (int)syscall(SYS_pidfd_open, at->tid, PIDFD_THREAD);
+    scoped_fd int leader = -1;
+    int fd = pidfd < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, pidfd, at->fd, 0);
+
+    if (fd >= 0)
+        return fd;
+    /* The thread has ended, or the kernel is older than 6.9 and names only leaders. */
+    leader = (int)syscall(SYS_pidfd_open, at->tgid, 0);
+    if (leader < 0)
+        return -errno;
+    fd = (int)syscall(SYS_pidfd_getfd, leader, at->fd, 0);
+    return fd < 0 ? -errno : fd;
+}
+
+static struct nvidia_file *file_of(struct nvidia_files *f, uint64_t id)
+{
+    struct nvidia_file *file = &f->slot[id & SLOT_MASK];
+
+    return id && file->file.id == id && !file->gone_at_ns ? file : NULL;
+}
+
+static bool same_place(const struct fd_place *a, const struct fd_place *b)
+{
+    return a->tgid == b->tgid && a->fd == b->fd && a->tid == b->tid;
+}
+
+/* To the front. The last one falls off; a scan finds it again. */
+static void note_place(struct nvidia_file *file, struct fd_place at)
+{
+    uint32_t i = 0;
+
+    while (i < file->places && !same_place(&file->place[i], &at))
+        i++;
+    if (i == file->places && i < NVIDIA_FILE_PLACES)
+        file->places++;
+    else if (i == NVIDIA_FILE_PLACES)
+        i--;
+    memmove(&file->place[1], &file->place[0], i * sizeof(at));
+    file->place[0] = at;
+    file->lost = false;
+}
+
+static void forget_place(struct nvidia_file *file, const struct fd_place *at)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < file->places; i++)
+        if (!same_place(&file->place[i], at))
+            file->place[kept++] = file->place[i];
+    file->places = kept;
+}
+
+static struct fd_hint *hint_of(struct nvidia_files *f, const struct fd_place *at)
+{
+    return &f->hint[((uint32_t)at->tgid * 67 + (uint32_t)at->fd) % NVIDIA_FD_HINTS];
+}
+
+/* The file has ended. Whatever was found of it in `order` or `loose` is taken out by the caller. */
+static void bury(struct nvidia_files *f, uint32_t slot)
+{
+    struct nvidia_file *file = &f->slot[slot];
+
+    weak_file_drop(&file->weak);
+    file->gone_at_ns = nvidia_now_ns();
+    file->lost = false;
+    file->next = 0;
+    if (f->gone_tail)
+        f->slot[f->gone_tail].next = slot;
+    else
+        f->gone_head = slot;
+    f->gone_tail = slot;
+}
+
+static void bury_ordered(struct nvidia_files *f, uint32_t i)
+{
+    bury(f, f->order[i]);
+    memmove(&f->order[i], &f->order[i + 1], (--f->ordered - i) * sizeof(*f->order));
+}
+
+static void put_in_order(struct nvidia_files *f, uint32_t where, uint32_t slot)
+{
+    memmove(&f->order[where + 1], &f->order[where], (f->ordered++ - where) * sizeof(*f->order));
+    f->order[where] = slot;
+}
+
+/* Where in the order the file is (*found), or would be. A negative errno. */
+static int64_t search(struct nvidia_files *f, int fd, bool *found)
+{
+    uint32_t low = 0, high = f->ordered;
+
+    *found = false;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        int order = weak_file_compare(&f->slot[f->order[middle]].weak, fd);
+
+        if (order == -ENOENT) {
+            bury_ordered(f, middle);
+            high--;
+            continue;
+        }
+        if (order < 0)
+            return order;
+        if (order == 0) {
+            *found = true;
+            return middle;
+        }
+        if (order == 1)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* The slot of a known file, 0, or a negative errno. *where: where a new one goes. */
+static int64_t find(struct nvidia_files *f, int fd, const struct fd_place *at, uint32_t *where)
+{
+    const struct fd_hint *hint = hint_of(f, at);
+    const struct nvidia_file *file = &f->slot[hint->slot];
+    int64_t i;
+    bool found;
+
+    if (hint->slot && hint->tgid == at->tgid && hint->fd == at->fd && file->weak.epoll >= 0 &&
+        !file->gone_at_ns && weak_file_compare(&file->weak, fd) == 0)
+        return hint->slot;
+    if ((i = search(f, fd, &found)) < 0)
+        return i;
+    *where = (uint32_t)i;
+    return found ? f->order[i] : 0;
+}
+
+static uint32_t take_slot(struct nvidia_files *f)
+{
+    uint32_t slot = f->free_head;
+
+    if (slot)
+        f->free_head = f->slot[slot].next;
+    else if (f->high < FILES_MAX - 1)
+        slot = ++f->high;
+    return slot;
+}
+
+static void free_slot(struct nvidia_files *f, uint32_t slot)
+{
+    f->slot[slot] = (struct nvidia_file){.next = f->free_head, .weak = {.epoll = -1}};
+    f->free_head = slot;
+}
+
+/* A new slot, known to the engine. */
+static int64_t add(struct nvidia_files *f, const struct open_file *node, int fd, struct weak_file weak)
+{
+    uint32_t slot = take_slot(f);
+    struct stat st;
+    int e;
+
+    if (!slot)
+        return -ENFILE;
+    if (fstat(fd, &st) < 0)
+        st.st_rdev = 0;
+    f->slot[slot] = (struct nvidia_file){.file = *node, .rdev = st.st_rdev, .weak = weak};
+    f->slot[slot].file.id = f->slot[slot].file.ino = ++f->sequence << NVIDIA_SLOT_BITS | slot;
+    f->slot[slot].file.dev = st.st_rdev;
+    if ((e = files_add(f->known, &f->slot[slot].file)) == 0)
+        return slot;
+    free_slot(f, slot);
+    return e;
+}
+
+static int64_t add_loose(struct nvidia_files *f, const struct open_file *node, int fd)
+{
+    int64_t slot;
+
+    if (f->loosened == NVIDIA_LOOSE_MAX || loose_files_of(f, node->tenant) == NVIDIA_TENANT_LOOSE_MAX)
+        return -EMFILE;
+    if ((slot = add(f, node, fd, (struct weak_file){.epoll = -1})) > 0)
+        f->loose[f->loosened++] = (uint32_t)slot;
+    return slot;
+}
+
+static int64_t add_ordered(struct nvidia_files *f, const struct open_file *node, int fd, uint32_t where)
+{
+    struct weak_file weak;
+    int64_t slot;
+    int e = weak_file_take(fd, &weak);
+
+    if (e == -EPERM) {
+        slot = loose_file_find(f, node->tenant, fd);
+        return slot ? slot : add_loose(f, node, fd);
+    }
+    if (e < 0)
+        return e;
+    if ((slot = add(f, node, fd, weak)) < 0) {
+        weak_file_drop(&weak);
+        return slot;
+    }
+    put_in_order(f, where, (uint32_t)slot);
+    return slot;
+}
+
+int nvidia_files_identify(struct nvidia_files *f, struct tenant *t, const struct open_file *node, int ours,
+                          struct fd_place at, struct open_file *out)
+{
+    struct open_file fresh = {.tenant = t, .kind = node->kind, .minor = node->minor};
+    uint32_t where = 0;
+    int64_t slot;
+    WITH_TABLE(f);
+
+    if ((slot = find(f, ours, &at, &where)) == 0)
+        slot = add_ordered(f, &fresh, ours, where);
+    if (slot < 0)
+        return (int)slot;
+    if (f->slot[slot].file.tenant != t)
+        return -EPERM;
+    if (!f->slot[slot].places || !same_place(&f->slot[slot].place[0], &at))
+        files_note_seen(f->known, f->slot[slot].file.id, at.tid, at.tgid, at.fd);
+    note_place(&f->slot[slot], at);
+    *hint_of(f, &at) = (struct fd_hint){at.tgid, at.fd, (uint32_t)slot};
+    *out = f->slot[slot].file;
+    return 0;
+}
+
+/* The slot that an id names, out of the free ones. False when another file has it. */
+static bool take_named_slot(struct nvidia_files *f, uint32_t slot)
+{
+    uint32_t *at = &f->free_head;
+
+    while (f->high < slot)
+        free_slot(f, ++f->high);
+    while (*at && *at != slot)
+        at = &f->slot[*at].next;
+    if (!*at)
+        return false;
+    *at = f->slot[slot].next;
+    return true;
+}
+
+static int insert(struct nvidia_files *f, uint32_t slot, int ours)
+{
+    struct nvidia_file *file = &f->slot[slot];
+    int64_t where;
+    bool found;
+    int e = weak_file_take(ours, &file->weak);
+
+    if (e == -EPERM && f->loosened < NVIDIA_LOOSE_MAX) {
+        f->loose[f->loosened++] = slot;
+        return 0;
+    }
+    if (e < 0)
+        return e;
+    if ((where = search(f, ours, &found)) < 0 || found) {
+        weak_file_drop(&file->weak);
+        return found ? -EEXIST : (int)where;
+    }
+    put_in_order(f, (uint32_t)where, slot);
+    return 0;
+}
+
+int nvidia_files_adopt(struct nvidia_files *f, const struct open_file *file, int ours, struct fd_place at)
+{
+    uint32_t slot = file->id & SLOT_MASK;
+    struct stat st;
+    int e;
+    WITH_TABLE(f);
+
+    if (fstat(ours, &st) < 0)
+        return -errno;
+    if (!slot || !take_named_slot(f, slot))
+        return -EEXIST;
+    f->slot[slot] = (struct nvidia_file){.file = *file, .rdev = st.st_rdev, .weak = {.epoll = -1}};
+    if ((e = insert(f, slot, ours)) < 0) {
+        free_slot(f, slot);
+        return e;
+    }
+    if (f->sequence < file->id >> NVIDIA_SLOT_BITS)
+        f->sequence = file->id >> NVIDIA_SLOT_BITS;
+    note_place(&f->slot[slot], at);
+    return 0;
+}
+
+void nvidia_files_note(struct nvidia_files *f, int ours, struct fd_place at)
+{
+    int64_t i;
+    bool found;
+    WITH_TABLE(f);
+
+    i = search(f, ours, &found);
+    if (i >= 0 && found)
+        note_place(&f->slot[f->order[i]], at);
+}
+
+/* 1: *at is the file's first place. 0: it has none. -EBADF: it is gone. */
+static int first_place(struct nvidia_files *f, uint64_t id, struct fd_place *at)
+{
+    struct nvidia_file *file;
+    WITH_TABLE(f);
+
+    if (!(file = file_of(f, id)))
+        return -EBADF;
+    if (file->weak.epoll >= 0 && !weak_file_lives(&file->weak))
+        return -EBADF; /* the sweep buries it */
+    if (!file->places) {
+        file->lost = true;
+        return 0;
+    }
+    *at = file->place[0];
+    return 1;
+}
+
+/* Whether what was fetched is the file. If not it is there no more. */
+static bool confirm_place(struct nvidia_files *f, uint64_t id, const struct fd_place *at, int fd)
+{
+    struct nvidia_file *file;
+    WITH_TABLE(f);
+
+    if (!(file = file_of(f, id)))
+        return false;
+    if (fd >= 0 &&
+        (file->weak.epoll >= 0 ? weak_file_compare(&file->weak, fd) == 0 : loose_file_is(file, fd)))
+        return true;
+    forget_place(file, at);
+    return false;
+}
+
+int nvidia_files_fetch(struct nvidia_files *f, uint64_t id)
+{
+    struct fd_place at;
+    int e = 0, fd;
+
+    /* A tenant that notes new places as fast as they turn out to be wrong gets no more of our time. */
+    for (int tries = 0; tries < 2 * NVIDIA_FILE_PLACES && (e = first_place(f, id, &at)) > 0; tries++) {
+        fd = fd_place_fetch(&at);
+        if (confirm_place(f, id, &at, fd))
+            return fd;
+        if (fd >= 0)
+            close(fd); /* outside the lock: the last close of a file of the driver takes its time */
+    }
+    return e < 0 ? e : -EAGAIN;
+}
+
+/* False when every process it was seen in has ended. A pid that is somebody else's by now passes for the old one: what is
+ * fetched from there is compared in any case. */
+static bool has_place(const struct nvidia_file *file)
+{
+    for (uint32_t i = 0; i < file->places; i++)
+        if (kill(file->place[i].tgid, 0) == 0 || errno != ESRCH)
+            return true;
+    return false;
+}
+
+struct sweep {
+    bool lost, gone;
+};
+
+/* Goes on where it was. False when that was the last file. */
+static bool sweep_some(struct nvidia_files *f, struct sweep *seen)
+{
+    WITH_TABLE(f);
+
+    for (int looks = 0; looks < LOOKS_AT_ONCE && f->cursor < f->ordered; looks++) {
+        struct nvidia_file *file = &f->slot[f->order[f->cursor]];
+
+        if (!weak_file_lives(&file->weak)) {
+            bury_ordered(f, f->cursor);
+            seen->gone = true;
+            continue;
+        }
+        /* Calls of the scheduler's are made on control files alone. */
+        file->lost |= file->file.kind == NODE_CTL && !has_place(file);
+        seen->lost |= file->lost;
+        f->cursor++;
+    }
+    if (f->cursor < f->ordered)
+        return true;
+    f->cursor = 0;
+    return false;
+}
+
+static void sweep_loose(struct nvidia_files *f)
+{
+    WITH_TABLE(f);
+
+    for (uint32_t i = 0; i < f->loosened; i++) {
+        if (loose_file_lives(&f->slot[f->loose[i]]))
+            continue;
+        bury(f, f->loose[i]);
+        f->loose[i--] = f->loose[--f->loosened];
+    }
+}
+
+bool nvidia_files_sweep(struct nvidia_files *f)
+{
+    struct sweep seen = {.lost = false};
+
+    for (int looks = 0; (looks < SWEEP_FILES || seen.gone) && sweep_some(f, &seen); looks += LOOKS_AT_ONCE)
+        ;
+    sweep_loose(f);
+    return seen.lost;
+}
+
+uint64_t nvidia_files_take_gone(struct nvidia_files *f, uint64_t before_ns)
+{
+    uint32_t slot;
+    uint64_t id;
+    WITH_TABLE(f);
+
+    slot = f->gone_head;
+    if (!slot || f->slot[slot].gone_at_ns > before_ns)
+        return 0;
+    if (!(f->gone_head = f->slot[slot].next))
+        f->gone_tail = 0;
+    id = f->slot[slot].file.id;
+    free_slot(f, slot);
+    return id;
+}

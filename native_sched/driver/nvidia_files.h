@@ -1,0 +1,86 @@
+/* Which open files of the driver tenants have, without keeping one of them open: for each a weak reference, which proves
+ * identity and end, and a few places where it was last seen, from which it is fetched again.
+ *
+ * Cost of a lookup: one kcmp (three times a system call that does nothing: a microsecond at most) where this process used
+ * this descriptor for this file before, else one for each halving of the table. Files are ordered as the kernel orders them, whoever's they are, so that a file that one
+ * tenant passes to another is known as the first one's.
+ *
+ * nvidia-uvm's files cannot be polled, so there is no weak reference to them: they are compared with the descriptors in
+ * which they were seen (KCMP_FILE), and end when none of those is such a file any more. That can be early for one that
+ * was passed on, and then it is a new file to us: nothing may hang on them that must not be lost. */
+#ifndef MGPU_NVIDIA_FILES_H
+#define MGPU_NVIDIA_FILES_H
+#include "../boundary/files.h"
+#include "nvidia_weak_file.h"
+#include <sys/stat.h>
+
+/* A descriptor of somebody else. Threads can have descriptors of their own, so the thread comes first. */
+struct fd_place {
+    pid_t tid, tgid;
+    int fd;
+};
+
+enum {
+    NVIDIA_FILE_PLACES = 4,
+    NVIDIA_LOOSE_MAX = 1024,      /* files that cannot be polled */
+    NVIDIA_TENANT_LOOSE_MAX = 64, /* of one tenant */
+    NVIDIA_FD_HINTS = 4096,
+    NVIDIA_SLOT_BITS = 18, /* low bits of a file's id */
+};
+_Static_assert(1 << NVIDIA_SLOT_BITS == FILES_MAX, "a slot fits an id");
+
+struct nvidia_file {
+    struct open_file file; /* dev is the node's number, ino the id: those of an inode name no open file */
+    dev_t rdev;
+    struct weak_file weak;
+    struct fd_place place[NVIDIA_FILE_PLACES]; /* tgid 0: none; where it was last seen first */
+    uint32_t places;
+    bool lost;           /* it lives, and is at none of its places */
+    uint64_t gone_at_ns; /* 0: it lives */
+    uint32_t next;       /* free list, or list of those that are gone */
+};
+
+struct nvidia_files {
+    struct files *known;      /* the engine's table, which ends charges */
+    pthread_mutex_t lock;     /* guards what follows; taken before known's */
+    struct nvidia_file *slot; /* [0] unused */
+    uint32_t *order, ordered; /* slots by the kernel's order of files */
+    uint32_t loose[NVIDIA_LOOSE_MAX], loosened;
+    struct fd_hint {
+        pid_t tgid;
+        int fd;
+        uint32_t slot;
+    } hint[NVIDIA_FD_HINTS];
+    uint32_t high, free_head, gone_head, gone_tail, cursor;
+    uint64_t sequence;
+};
+
+int nvidia_files_init(struct nvidia_files *f, struct files *known);
+void nvidia_files_destroy(struct nvidia_files *f);
+
+/* The file behind our descriptor `ours`, fetched from `at`: known already, or new and tenant t's. kind and minor are those
+ * of the node behind it. -EPERM: another tenant's. */
+int nvidia_files_identify(struct nvidia_files *f, struct tenant *t, const struct open_file *node, int ours,
+                          struct fd_place at, struct open_file *out);
+
+/* An earlier worker's file, which is behind our descriptor `ours`, fetched from `at`: known again by its id. -EEXIST: that is
+ * another known file. */
+int nvidia_files_adopt(struct nvidia_files *f, const struct open_file *file, int ours, struct fd_place at);
+
+/* Notes that our descriptor `ours` was fetched from `at`, if it is a known file. */
+void nvidia_files_note(struct nvidia_files *f, int ours, struct fd_place at);
+
+/* A descriptor of the file, the caller's to close. -EBADF: gone. -EAGAIN: it lives where we do not know. */
+int nvidia_files_fetch(struct nvidia_files *f, uint64_t id);
+
+/* Looks at some of the files, in turn. True when one of them is lost. */
+bool nvidia_files_sweep(struct nvidia_files *f);
+
+/* A file that was gone by `before_ns`, each once: its id; 0: none. */
+uint64_t nvidia_files_take_gone(struct nvidia_files *f, uint64_t before_ns);
+
+/* A duplicate of somebody's descriptor. -ESRCH, -EBADF. */
+int fd_place_fetch(const struct fd_place *at);
+/* CLOCK_MONOTONIC. */
+uint64_t nvidia_now_ns(void);
+#endif

@@ -1,0 +1,40 @@
+/* What the files of the NVIDIA driver share. */
+#ifndef MGPU_NVIDIA_PRIVATE_H
+#define MGPU_NVIDIA_PRIVATE_H
+#include "driver.h"
+#include "nvidia_client.h"
+#include "nvidia_files.h"
+#include "nvidia_host.h"
+#include "nvidia_status.h"
+#include <stdatomic.h>
+
+struct driver {
+    const struct nvidia_host *host;
+    struct nvidia_files files;
+    struct nvidia_client client;
+    struct nvidia_status status[MAX_CARDS]; /* by minor */
+    uint32_t uvm_major;
+    bool
+        disables_channels; /* which means to suspend works, and what it costs, is for a card to say (E5, E6) */
+    /* The watch: one thread at a time in next_gone(). */
+    int wake; /* eventfd: a file is lost, or the driver is closed */
+    atomic_bool stopping, lost;
+    uint64_t scanned_at_ns;
+    pthread_mutex_t watch_lock;
+    pthread_cond_t watch_left;
+    bool watched; /* next_gone() has been asked, and has not said that it is over */
+};
+
+int nvidia_open_with(const struct nvidia_host *host, struct files *files, struct driver **out);
+void nvidia_close(struct driver *d);
+/* nvidia_identify() for what has been fetched already. */
+int nvidia_identify_fetched(struct driver *d, struct tenant *t, int ours, struct fd_place at,
+                            struct open_file *out);
+int nvidia_adopt(struct driver *d, const struct open_file *file, uint32_t client);
+int nvidia_execute(struct driver *d, struct driver_call *call);
+bool nvidia_must_continue(const struct driver_call *call);
+int64_t nvidia_next_gone(struct driver *d);
+int nvidia_userd_map(struct driver *d, const struct rm_target *channel, struct userd *out);
+void nvidia_userd_unmap(struct userd *userd);
+int nvidia_engine_status(struct driver *d, uint32_t minor, struct engine_status *out);
+#endif

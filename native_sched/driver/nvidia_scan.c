@@ -1,0 +1,83 @@
+#define _GNU_SOURCE
+#include "nvidia_scan.h"
+#include "../base/scoped.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/sysmacros.h>
+
+static void scoped_closedir(DIR **dir)
+{
+    if (*dir)
+        closedir(*dir);
+}
+#define scoped_dir __attribute__((cleanup(scoped_closedir)))
+
+/* Without asking a file server, which may not answer. */
+static bool of_the_driver(const struct driver *d, int dir, const char *name)
+{
+    struct nvidia_node node;
+    struct statx sx;
+    struct stat st = {.st_mode = 0};
+
+    if (statx(dir, name, AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, &sx) < 0)
+        return false;
+    st.st_mode = sx.stx_mode;
+    st.st_rdev = makedev(sx.stx_rdev_major, sx.stx_rdev_minor);
+    st.st_dev = makedev(sx.stx_dev_major, sx.stx_dev_minor);
+    st.st_ino = sx.stx_ino;
+    return d->host->classify(&st, d->uvm_major, &node) == 0;
+}
+
+static int number(const char *text)
+{
+    char *end;
+    long n = strtol(text, &end, 10);
+
+    return *end || end == text ? -1 : (int)n;
+}
+
+/* True once `found` says so. */
+static bool scan_process(struct driver *d, pid_t pid, scan_fn found, void *context)
+{
+    const struct dirent *e;
+    char path[40];
+
+    snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+    scoped_dir DIR *dir = opendir(path);
+    while (dir && (e = readdir(dir))) {
+        struct fd_place at = {.tid = pid, .tgid = pid, .fd = number(e->d_name)};
+
+        if (at.fd >= 0 && of_the_driver(d, dirfd(dir), e->d_name) && found(context, at))
+            return true;
+    }
+    return false;
+}
+
+bool nvidia_scan_each(struct driver *d, scan_fn found, void *context)
+{
+    scoped_dir DIR *proc = opendir("/proc");
+    const struct dirent *e;
+    pid_t pid;
+
+    while (proc && (e = readdir(proc)))
+        if ((pid = number(e->d_name)) > 0 && pid != getpid() && scan_process(d, pid, found, context))
+            return true;
+    return false;
+}
+
+static bool note(void *context, struct fd_place at)
+{
+    struct driver *d = context;
+    scoped_fd int fd = fd_place_fetch(&at);
+
+    if (fd >= 0)
+        nvidia_files_note(&d->files, fd, at);
+    return false;
+}
+
+void nvidia_scan(struct driver *d)
+{
+    nvidia_scan_each(d, note, d);
+}

@@ -1,0 +1,26 @@
+/* Which channel group is on which engine, read from the card's registers: BAR0, mapped read-only. Nothing is ever written.
+ *
+ * ENGINE_STATUS0 is 0x200 above each runlist's base (GA100 manual, dev_runlist): bits 11:0 the group, 15:13 the context
+ * status, 31 busy. No such manual exists for GH100: what is found there is believed as far as it looks like it. */
+#ifndef MGPU_NVIDIA_STATUS_H
+#define MGPU_NVIDIA_STATUS_H
+#include "driver.h"
+
+struct nvidia_status {
+    const volatile uint8_t *bar;
+    size_t bar_bytes;
+    uint32_t at[ENGINES_MAX]; /* offsets of ENGINE_STATUS0 */
+    uint32_t engines;         /* 0: not available */
+};
+
+/* bar_path: the PCI device's resource0. base: of each runlist. Those that are the same, lie outside or answer with an error
+ * pattern are left out. The number of engines, or a negative errno; -ENODATA: none is left. */
+int nvidia_status_open(struct nvidia_status *s, const char *bar_path, const uint32_t *base, uint32_t bases);
+void nvidia_status_close(struct nvidia_status *s);
+
+/* 0 when one of the engines cannot be read at present: then nothing is known. */
+int nvidia_status_read(const struct nvidia_status *s, struct engine_status *out);
+
+/* False: not a status but what the card's bus says of a register that cannot be read. */
+bool nvidia_status_decode(uint32_t word, struct engine_status *out);
+#endif

@@ -1,0 +1,484 @@
+/* The simulated card as a driver. Device nodes are null devices under NVIDIA's names; on the first call on
+ * such a file the caller's fd is replaced by one the card holds the other end of, so that the last close is
+ * seen by the card as a driver would see it. */
+#define _GNU_SOURCE
+#include "../../sim/card/channel_abi.h"
+#include "../../sim/card/protocol.h"
+#include "../base/scoped.h"
+#include "../boundary/caller.h"
+#include "../boundary/rm_abi.h"
+#include "../rm/table.h"
+#include "sim_private.h"
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { GRANULE_BYTES = 64 << 10 };
+
+/* Each mediating thread has its own connection and buffers, closed when the thread ends. */
+struct line {
+    int fd;
+    bool realtime;
+    struct sim_request request;
+    struct sim_reply reply;
+};
+static pthread_key_t line_key;
+static pthread_once_t line_once = PTHREAD_ONCE_INIT;
+
+static void line_free(void *p)
+{
+    struct line *l = p;
+
+    if (l->fd >= 0)
+        close(l->fd);
+    free(l);
+}
+
+static void line_key_create(void)
+{
+    pthread_key_create(&line_key, line_free);
+}
+
+static struct line *line_of_thread(void)
+{
+    struct line *l;
+
+    pthread_once(&line_once, line_key_create);
+    l = pthread_getspecific(line_key);
+    if (!l && (l = calloc(1, sizeof(*l)))) {
+        struct sched_param priority;
+        int policy;
+
+        l->fd = -1;
+        l->realtime = !pthread_getschedparam(pthread_self(), &policy, &priority) && policy == SCHED_FIFO;
+        pthread_setspecific(line_key, l);
+    }
+    return l;
+}
+
+static int dial(const struct driver *d)
+{
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), e;
+
+    if (fd < 0)
+        return -errno;
+    if (connect(fd, (const struct sockaddr *)&d->at, sizeof(d->at)) == 0)
+        return fd;
+    e = -errno;
+    close(fd);
+    return e;
+}
+
+/* A driver's call does not sleep in its caller until the card has answered: the scheduler's thread polls here as it would
+ * there, and does not add the host's wake-up to the time that the card takes. Bounded, should the card be gone. */
+static void poll_for_answer(int fd)
+{
+    enum { POLLS_MAX = 600 }; /* some 300 us */
+    char byte;
+
+    for (int i = 0; i < POLLS_MAX; i++)
+        if (recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN)
+            return;
+}
+
+static ssize_t receive(int fd, struct sim_reply *r, int *got)
+{
+    union {
+        struct cmsghdr head;
+        char space[CMSG_SPACE(sizeof(int))];
+    } control;
+    struct iovec iov = {r, sizeof(*r)};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+    const struct cmsghdr *h;
+    ssize_t n;
+
+    if (!got)
+        return recv(fd, r, sizeof(*r), 0);
+    msg.msg_control = &control;
+    msg.msg_controllen = sizeof(control);
+    n = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC);
+    *got = -1;
+    if (n > 0 && (h = CMSG_FIRSTHDR(&msg)) && h->cmsg_type == SCM_RIGHTS)
+        memcpy(got, CMSG_DATA(h), sizeof(int));
+    return n;
+}
+
+/* One question, one answer. Never asked twice: the card may have acted before a connection broke. */
+static int ask(const struct driver *d, struct line *l, size_t payload, int *got)
+{
+    bool sent;
+    size_t bytes = offsetof(struct sim_request, payload) + payload;
+
+    l->request.realtime = l->realtime;
+    if (l->fd < 0 && (l->fd = dial(d)) < 0) {
+        l->fd = -1;
+        return -EIO;
+    }
+    sent = send(l->fd, &l->request, bytes, MSG_NOSIGNAL) == (ssize_t)bytes;
+    if (sent && l->realtime)
+        poll_for_answer(l->fd);
+    if (sent && receive(l->fd, &l->reply, got) >= (ssize_t)offsetof(struct sim_reply, payload))
+        return l->reply.error ? -abs(l->reply.error) : 0;
+    close(l->fd);
+    l->fd = -1;
+    return -EIO;
+}
+
+/* Told from here on of every file that ends; and what an earlier worker asked the card for has been done. */
+static int subscribe(const struct driver *d)
+{
+    static const struct sim_request hello = {.op = SIM_SUBSCRIBE};
+    struct sim_event first;
+    int fd = dial(d), e;
+
+    if (fd < 0)
+        return fd;
+    if (send(fd, &hello, offsetof(struct sim_request, payload), MSG_NOSIGNAL) > 0 &&
+        recv(fd, &first, sizeof(first), 0) == sizeof(first))
+        return fd;
+    e = errno ? -errno : -EIO;
+    close(fd);
+    return e;
+}
+
+static int sim_open(const char *dir, struct files *files, struct driver **out)
+{
+    struct driver *d = calloc(1, sizeof(*d));
+
+    if (!d)
+        return -ENOMEM;
+    d->files = files;
+    d->own_fd = -1;
+    pthread_mutex_init(&d->own, NULL);
+    d->at.sun_family = AF_UNIX;
+    if (snprintf(d->at.sun_path, sizeof(d->at.sun_path), "%s/card.sock", dir) >=
+        (int)sizeof(d->at.sun_path)) {
+        free(d);
+        return -ENAMETOOLONG;
+    }
+    if ((d->events = subscribe(d)) < 0) {
+        int e = d->events;
+
+        free(d);
+        return e;
+    }
+    *out = d;
+    return 0;
+}
+
+static void sim_stop_watch(struct driver *d)
+{
+    shutdown(d->events, SHUT_RDWR);
+}
+
+static void sim_close(struct driver *d)
+{
+    close(d->events);
+    for (int i = 0; i < MAX_CARDS; i++)
+        if (d->status[i])
+            munmap((void *)(uintptr_t)d->status[i], d->status_bytes[i]);
+    if (d->own_fd >= 0)
+        close(d->own_fd);
+    pthread_mutex_destroy(&d->own);
+    free(d);
+}
+
+static const struct tenant_node *node_of(const struct tenant *t, const struct stat *st)
+{
+    for (uint32_t i = 0; i < t->nodes; i++)
+        if (t->node[i].dev == st->st_dev && t->node[i].ino == st->st_ino)
+            return &t->node[i];
+    return NULL;
+}
+
+static int open_and_replace(struct driver *d, struct caller *c, struct tenant *t, int fd,
+                            const struct tenant_node *node, struct open_file *out)
+{
+    struct line *l = line_of_thread();
+    pid_t tgid = caller_tgid(c);
+    scoped_fd int ours = -1;
+    struct stat st;
+    int e;
+
+    if (!l)
+        return -ENOMEM;
+    *out = (struct open_file){.tenant = t, .kind = node->kind, .minor = node->minor};
+    if (!tgid)
+        return -ESRCH;
+    l->request = (struct sim_request){.op = SIM_OPEN, .node = node->kind, .minor = node->minor};
+    l->request.tgid = tgid;
+    if ((e = ask(d, l, 0, &ours)) < 0 || ours < 0)
+        return e < 0 ? e : -EIO;
+    if (fstat(ours, &st) < 0)
+        return -errno;
+    out->id = l->reply.file;
+    atomic_store_explicit(&d->reread_us, l->reply.reread_us, memory_order_relaxed);
+    out->dev = st.st_dev;
+    out->ino = st.st_ino;
+    if ((e = files_add(d->files, out)) < 0)
+        return e;
+    /* If this fails our copy is the last one: its close is the card's hang-up, and that ends the entry. */
+    return caller_replace_fd(c, fd, ours);
+}
+
+static int sim_identify(struct driver *d, struct caller *c, struct tenant *t, int fd, struct open_file *out)
+{
+    struct file_identity identity;
+    const struct tenant_node *node;
+    struct stat st;
+
+    if (caller_recall_file(c, fd, &identity) && files_find(d->files, identity.dev, identity.ino, out))
+        return out->tenant == t ? 0 : -EPERM;
+    scoped_fd int ours = caller_fetch_fd(c, fd);
+    if (ours < 0)
+        return ours;
+    if (fstat(ours, &st) < 0)
+        return -errno;
+    if (S_ISFIFO(st.st_mode) && files_find(d->files, st.st_dev, st.st_ino, out)) {
+        if (out->tenant != t)
+            return -EPERM;
+        identity = (struct file_identity){st.st_dev, st.st_ino};
+        caller_remember_file(c, fd, ours, &identity);
+        return 0;
+    }
+    if (S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3) && (node = node_of(t, &st)))
+        return open_and_replace(d, c, t, fd, node, out);
+    return -ENOTTY;
+}
+
+static int sim_adopt(struct driver *d, const struct open_file *file, uint32_t client)
+{
+    (void)client;
+    struct line *l = line_of_thread();
+
+    if (!l)
+        return -ENOMEM;
+    l->request = (struct sim_request){.op = SIM_FILE, .file = file->id};
+    return ask(d, l, 0, NULL);
+}
+
+int sim_open_control(struct driver *d, uint64_t *file)
+{
+    struct line *l = line_of_thread();
+    int e, fd = -1;
+
+    if (!l)
+        return -ENOMEM;
+    l->request = (struct sim_request){.op = SIM_OPEN, .node = SIM_NODE_CTL, .tgid = getpid()};
+    if ((e = ask(d, l, 0, &fd)) < 0 || fd < 0)
+        return e < 0 ? e : -EIO;
+    *file = l->reply.file;
+    return fd;
+}
+
+/* Handing a mapping out is the only call whose answer carries a file. */
+static bool hands_out(uint32_t cmd)
+{
+    return RM_NR(cmd) == RM_ESC_MAP_MEMORY;
+}
+
+int sim_execute(struct driver *d, struct driver_call *call)
+{
+    struct line *l = line_of_thread();
+    size_t outer = call->outer_bytes, params = call->params_bytes;
+    int e;
+
+    call->reply_fd = -1;
+    if (!l)
+        return -ENOMEM;
+    memset(&l->request, 0, offsetof(struct sim_request, payload));
+    l->request.op = SIM_IOCTL;
+    l->request.cmd = call->cmd;
+    l->request.file = call->file->id;
+    l->request.aux_file = call->aux_file ? call->aux_file->id : 0;
+    l->request.tgid = call->tgid;
+    l->request.outer_bytes = call->outer_bytes;
+    l->request.params_bytes = call->params_bytes;
+    memcpy(l->request.payload, call->outer, outer);
+    if (params)
+        memcpy(l->request.payload + outer, call->params, params);
+    if ((e = ask(d, l, outer + params, hands_out(call->cmd) ? &call->reply_fd : NULL)) < 0)
+        return e;
+    if (l->reply.outer_bytes != outer || l->reply.params_bytes > params)
+        return -EIO;
+    memcpy(call->outer, l->reply.payload, outer);
+    if (params)
+        memcpy(call->params, l->reply.payload + outer, l->reply.params_bytes);
+    return 0;
+}
+
+/* A client is its caller's: the driver notes who made it. */
+static bool sim_must_continue(const struct driver_call *call)
+{
+    const struct rm_alloc *a = (const void *)call->outer; /* in both layouts the class is at the same place */
+
+    return RM_NR(call->cmd) == RM_ESC_ALLOC &&
+           (a->class_id == RM_CLASS_ROOT || a->class_id == RM_CLASS_ROOT_CLIENT);
+}
+
+/* The parameters that the call names by now: their size is the class's, as the driver has it. */
+static int reread_params(struct caller *c, struct driver_call *call)
+{
+    const struct rm_alloc *a = (const void *)call->outer;
+    int bytes = rm_class_params(call->rm, a->class_id);
+
+    call->params_bytes = 0;
+    if (bytes <= 0 || !a->params)
+        return 0;
+    if ((uint32_t)bytes > call->params_max)
+        return -EINVAL;
+    call->params_at = a->params;
+    call->params_bytes = (uint32_t)bytes;
+    return caller_read(c, a->params, call->params, (size_t)bytes);
+}
+
+static int sim_as_caller(struct driver *d, struct caller *c, uint64_t outer_at, struct driver_call *call)
+{
+    uint32_t us = atomic_load_explicit(&d->reread_us, memory_order_relaxed);
+    struct timespec wait = {.tv_sec = us / 1000000, .tv_nsec = (long)(us % 1000000) * 1000};
+    int e;
+
+    if (us)
+        nanosleep(&wait, NULL);
+    if ((e = caller_read(c, outer_at, call->outer, call->outer_bytes)) < 0 ||
+        (e = reread_params(c, call)) < 0)
+        return e;
+    return sim_execute(d, call);
+}
+
+/* Like the driver's own file, the mapping outlives the object; whoever mapped it unmaps it. */
+static int map_readonly(int fd, void **at, size_t *bytes)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    *bytes = (size_t)st.st_size;
+    *at = mmap(NULL, *bytes, PROT_READ, MAP_SHARED, fd, 0);
+    return *at == MAP_FAILED ? -errno : 0;
+}
+
+static int sim_userd_map(struct driver *d, const struct rm_target *channel, struct userd *out)
+{
+    const struct sim_userd_of of = {.client = channel->client, .channel = channel->handle};
+    struct line *l = line_of_thread();
+    scoped_fd int fd = -1;
+    uint64_t offset;
+    int e;
+
+    if (!l)
+        return -ENOMEM;
+    l->request = (struct sim_request){.op = SIM_USERD, .file = channel->file.id, .outer_bytes = sizeof(of)};
+    memcpy(l->request.payload, &of, sizeof(of));
+    if ((e = ask(d, l, sizeof(of), &fd)) < 0)
+        return e;
+    if (fd < 0 || l->reply.outer_bytes != sizeof(offset))
+        return -EIO;
+    memcpy(&offset, l->reply.payload, sizeof(offset));
+    if ((e = map_readonly(fd, &out->map, &out->map_bytes)) < 0)
+        return e;
+    if (offset > out->map_bytes || out->map_bytes - offset < RM_USERD_BYTES) {
+        munmap(out->map, out->map_bytes);
+        return -EIO;
+    }
+    out->at = (const volatile uint8_t *)out->map + offset;
+    return 0;
+}
+
+static void sim_userd_unmap(struct userd *userd)
+{
+    munmap(userd->map, userd->map_bytes);
+}
+
+static int map_status(struct driver *d, uint32_t minor)
+{
+    struct line *l = line_of_thread();
+    scoped_fd int fd = -1;
+    size_t bytes;
+    void *at;
+    int e;
+
+    if (!l)
+        return -ENOMEM;
+    l->request = (struct sim_request){.op = SIM_STATUS, .minor = minor};
+    if ((e = ask(d, l, 0, &fd)) < 0)
+        return e;
+    if (fd < 0)
+        return -EIO;
+    if ((e = map_readonly(fd, &at, &bytes)) < 0)
+        return e;
+    if (bytes < sizeof(struct sim_status_page)) {
+        munmap(at, bytes);
+        return -EIO;
+    }
+    d->status[minor] = at;
+    d->status_bytes[minor] = bytes;
+    return 0;
+}
+
+static int sim_engine_status(struct driver *d, uint32_t minor, struct engine_status *out)
+{
+    int e;
+
+    if (minor >= MAX_CARDS)
+        return -EINVAL;
+    if (!d->status[minor] && (e = map_status(d, minor)) < 0)
+        return e;
+    for (int i = 0; i < SIM_ENGINES; i++) {
+        uint32_t word = d->status[minor]->engine[i];
+
+        out[i] = (struct engine_status){.tsg_id = word & SIM_STATUS_TSG_MASK, .busy = word & SIM_STATUS_BUSY};
+    }
+    return SIM_ENGINES;
+}
+
+static int64_t sim_next_gone(struct driver *d)
+{
+    struct sim_event event;
+
+    for (;;) {
+        ssize_t n = recv(d->events, &event, sizeof(event), 0);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n != sizeof(event))
+            return -EIO;
+        if (event.kind == SIM_EVENT_FILE_GONE)
+            return (int64_t)event.file;
+    }
+}
+
+static bool sim_disables_channels(const struct driver *d)
+{
+    (void)d;
+    return true;
+}
+
+const struct driver_ops driver_sim = {
+    .name = "sim",
+    .open = sim_open,
+    .close = sim_close,
+    .identify = sim_identify,
+    .adopt = sim_adopt,
+    .execute = sim_execute,
+    .must_continue = sim_must_continue,
+    .as_caller = sim_as_caller,
+    .pid_info = sim_pid_info,
+    .disables_channels = sim_disables_channels,
+    .next_gone = sim_next_gone,
+    .stop_watch = sim_stop_watch,
+    .userd_map = sim_userd_map,
+    .userd_unmap = sim_userd_unmap,
+    .engine_status = sim_engine_status,
+    .probes = "USERD GP_PUT, engine status",
+    .granule_bytes = GRANULE_BYTES,
+};
