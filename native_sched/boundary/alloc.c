@@ -1,0 +1,124 @@
+/* The escapes that make and free objects by class: ALLOC in both its layouts, ALLOC_OBJECT, FREE. A tenant's calls of this
+ * kind are carried out one after the other, so that no listener's call can slip between what another's asked and what it
+ * booked. */
+#include "create.h"
+#include "let_through.h"
+#include <errno.h>
+#include <string.h>
+
+/* Fetches the parameters of a class: the driver sizes them by class, and takes no other size where one is named. */
+static int fetch_params(struct call *c, uint32_t class_id, uint64_t at, uint32_t said, uint32_t *status)
+{
+    int bytes = class_params(c, class_id);
+
+    if (bytes < 0) {
+        *status = RM_ERR_INVALID_CLASS;
+        return 0;
+    }
+    if (bytes && said && said != (uint32_t)bytes) {
+        *status = RM_ERR_INVALID_PARAM_STRUCT;
+        return 0;
+    }
+    if (bytes && !at)
+        memset(c->params, 0, (size_t)bytes);
+    return call_params(c, at, (uint32_t)bytes);
+}
+
+/* Objects that work on another client's, which their parameters name: RM would let any client of the same process be
+ * named, and of others by what they share. */
+static bool names_foreign_client(struct call *c, uint32_t class_id)
+{
+    const struct rm_event *event = (const void *)c->params;
+    const struct rm_debugger *debugger = (const void *)c->params;
+    uint32_t client;
+
+    switch (class_id) {
+    case RM_CLASS_EVENT:
+    case RM_CLASS_EVENT_OS:
+        client = event->client;
+        break;
+    case RM_CLASS_DEBUGGER:
+        client = debugger->client;
+        break;
+    default:
+        return false;
+    }
+    WITH_TENANT(c->tenant);
+    return client && !objects_find(&c->tenant->objects, client, client);
+}
+
+static bool by_its_caller(struct call *c)
+{
+    struct driver_call d = call_for_driver(c, &c->file);
+
+    return c->m->ops->must_continue && c->m->ops->must_continue(&d);
+}
+
+static int make(struct call *c, struct creation *a, uint32_t *status)
+{
+    int e;
+
+    if (names_foreign_client(c, a->class_id)) {
+        *status = RM_ERR_INVALID_CLIENT;
+        return 0;
+    }
+    WITH_CALLS_OF(c->tenant);
+    if (class_is_root(a->class_id) && by_its_caller(c))
+        return let_through(c, status);
+    e = create_object(c, &c->file, a, status);
+    c->params_out = e == 0 && *status == RM_OK && c->params_bytes != 0;
+    return e;
+}
+
+/* Both layouts begin alike; where they say how large the parameters are, and how it went, they differ. */
+static int alloc(struct call *c, uint32_t said, uint32_t *status_out)
+{
+    struct rm_alloc_short *o = (void *)c->outer;
+    struct creation a = {o->root, o->parent, o->handle, o->class_id};
+    uint32_t status = RM_OK;
+    int e = fetch_params(c, a.class_id, o->params, said, &status);
+
+    if (e == 0 && status == RM_OK)
+        e = make(c, &a, &status);
+    if (e == 0 && !c->passed) {
+        o->handle = a.handle;
+        *status_out = status;
+    }
+    return e;
+}
+
+int mediate_alloc(struct call *c)
+{
+    struct rm_alloc *o = (void *)c->outer;
+
+    return alloc(c, o->params_size, &o->status);
+}
+
+int mediate_alloc_short(struct call *c)
+{
+    struct rm_alloc_short *o = (void *)c->outer;
+
+    return alloc(c, o->params_size, &o->status);
+}
+
+/* An allocation without parameters. Root clients have the other ways. */
+int mediate_alloc_object(struct call *c)
+{
+    struct rm_alloc_object *o = (void *)c->outer;
+    struct creation a = {o->root, o->parent, o->handle, o->class_id};
+
+    if (class_params(c, a.class_id) != 0 || class_is_root(a.class_id)) {
+        o->status = RM_ERR_INVALID_CLASS;
+        return 0;
+    }
+    WITH_CALLS_OF(c->tenant);
+    return create_object(c, &c->file, &a, &o->status);
+}
+
+int mediate_free(struct call *c)
+{
+    struct rm_free *f = (void *)c->outer;
+
+    WITH_CALLS_OF(c->tenant);
+    return destroy_object(c, f->root, f->handle, &f->status);
+}

@@ -1,0 +1,204 @@
+/* RM_CONTROL: one row per command that is more than passed on. */
+#include "control.h"
+#include "../channels/groups.h"
+#include "view.h"
+#include <errno.h>
+#include <stddef.h>
+
+typedef int (*control_fn)(struct call *c, uint32_t *status);
+
+static int pass(struct call *c, uint32_t *status)
+{
+    (void)status;
+    return call_driver(c);
+}
+
+/* The channel group that the call names, by itself or by one of its channels; 0 when this call's file has none. */
+static uint32_t own_group(struct call *c)
+{
+    const struct rm_control *ctl = (const void *)c->outer;
+    const struct objects *o = &c->tenant->objects;
+    WITH_TENANT(c->tenant);
+    uint32_t slot = call_find(c, ctl->client, ctl->object);
+
+    if (slot && ctl->cmd == RM_CTRL_CHANNEL_SCHEDULE)
+        slot = o->slot[slot].parent;
+    return slot && o->slot[slot].class_id == RM_CLASS_CHANNEL_GROUP ? o->slot[slot].handle : 0;
+}
+
+static int on_group(int e, uint32_t *status)
+{
+    *status = e == -ESRCH ? RM_ERR_INVALID_OBJECT_HANDLE : RM_OK;
+    return e == -ESRCH ? 0 : e;
+}
+
+/* For the next worker. Each is a word: no matter when this one ends. */
+static void note_wish(struct call *c, uint32_t group, const uint32_t *wanted, const uint64_t *timeslice_us)
+{
+    const struct rm_control *ctl = (const void *)c->outer;
+    struct objects *o = &c->tenant->objects;
+    WITH_TENANT(c->tenant);
+    uint32_t slot = objects_find(o, ctl->client, group);
+
+    if (slot && wanted)
+        o->slot[slot].wanted = *wanted;
+    if (slot && timeslice_us)
+        o->slot[slot].timeslice_us = *timeslice_us;
+}
+
+/* Answered, and carried out as far as the scheduler lets the tenant run: programs do not start without it. */
+static int schedule_group(struct call *c, uint32_t *status)
+{
+    const struct rm_control *ctl = (const void *)c->outer;
+    uint32_t wanted = ((const struct rm_tsg_schedule *)(const void *)c->params)->enable, group = own_group(c);
+
+    note_wish(c, group, &wanted, NULL);
+    return on_group(groups_want(c->tenant->groups, ctl->client, group, wanted), status);
+}
+
+static int set_timeslice(struct call *c, uint32_t *status)
+{
+    const struct rm_control *ctl = (const void *)c->outer;
+    const struct rm_tsg_timeslice *want = (const void *)c->params;
+    uint32_t group = own_group(c);
+
+    note_wish(c, group, NULL, &want->timeslice_us);
+    return on_group(groups_set_timeslice(c->tenant->groups, ctl->client, group, want->timeslice_us), status);
+}
+
+static int get_timeslice(struct call *c, uint32_t *status)
+{
+    const struct rm_control *ctl = (const void *)c->outer;
+    struct rm_tsg_timeslice *have = (void *)c->params;
+
+    return on_group(groups_get_timeslice(c->tenant->groups, ctl->client, own_group(c), &have->timeslice_us),
+                    status);
+}
+
+/* libcuda disables channels of its own, when it ends them for one. Recorded as its wish, like GPFIFO_SCHEDULE: what it enables
+ * runs when the scheduler lets it. RM would take anybody's channels here. */
+static int disable_channels(struct call *c, uint32_t *status)
+{
+    const struct rm_control *ctl = (const void *)c->outer;
+    const struct rm_disable_channels *p = (const void *)c->params;
+    int e;
+    {
+        const struct objects *o = &c->tenant->objects;
+        WITH_TENANT(c->tenant);
+        uint32_t subdevice = call_find(c, ctl->client, ctl->object), slot;
+
+        *status = RM_ERR_INVALID_OBJECT_HANDLE;
+        if (!subdevice || o->slot[subdevice].class_id != RM_CLASS_SUBDEVICE)
+            return 0;
+        *status = RM_ERR_INVALID_ARGUMENT;
+        if (p->count > RM_MAX_DISABLE || p->rewind_gp_put || p->runlist_preempt_event)
+            return 0;
+        *status = RM_ERR_INSUFFICIENT_PERMISSIONS;
+        for (uint32_t i = 0; i < p->count; i++) {
+            slot = call_find(c, p->client[i], p->channel[i]);
+            if (!slot || !rm_class_is_channel(o->slot[slot].class_id))
+                return 0;
+        }
+    }
+    e = groups_stop(c->tenant->groups, p->client, p->channel, p->count, p->disable);
+    *status = e == -ESRCH ? RM_ERR_INSUFFICIENT_PERMISSIONS : RM_OK;
+    return e == -ESRCH ? 0 : e;
+}
+
+/* Compute work that may not be preempted between instructions would keep online work waiting for the end of a block, or of
+ * a kernel. Programs ask for what we give them. */
+static int keep_preemptible(struct call *c, uint32_t *status)
+{
+    struct rm_preemption_mode *mode = (void *)c->params;
+
+    (void)status;
+    if (c->params_bytes >= sizeof(*mode) && mode->flags & RM_PREEMPTION_SETS_COMPUTE)
+        mode->compute = RM_PREEMPTION_BY_INSTRUCTION;
+    return call_driver(c);
+}
+
+static const struct control {
+    uint32_t cmd;
+    control_fn serve; /* NULL: refused. A tenant that could schedule its own channels could resume itself. */
+} controls[] = {
+    {RM_CTRL_FB_GET_INFO_V2, view_fb_info},
+    {RM_CTRL_GET_ATTACHED_IDS, view_attached_ids},
+    {RM_CTRL_GET_ID_INFO, view_id_info},
+    {RM_CTRL_GPU_GET_PROBED_IDS, control_probed_ids},
+    {RM_CTRL_GPU_GET_ACTIVE_DEVICE_IDS, control_active_ids},
+    {RM_CTRL_GPU_ATTACH_IDS, control_attach},
+    {RM_CTRL_GPU_DETACH_IDS, control_attach},
+    {RM_CTRL_GPU_GET_ID_INFO_V2, control_of_card},
+    {RM_CTRL_GPU_GET_PCI_INFO, control_of_card},
+    {RM_CTRL_GPU_GET_UUID_FROM_GPU_ID, control_of_card},
+    {RM_CTRL_GPU_QUERY_DRAIN_STATE, control_of_card},
+    {RM_CTRL_GPU_ASYNC_ATTACH_ID, control_of_card},
+    {RM_CTRL_GPU_WAIT_ATTACH_ID, control_of_card},
+    {RM_CTRL_GR_SET_CTXSW_PREEMPTION_MODE, keep_preemptible},
+    {RM_CTRL_GPU_GET_PIDS, view_pids},
+    {RM_CTRL_GPU_GET_PID_INFO, view_pid_info},
+    {RM_CTRL_GPU_GET_NAME, pass},
+    {RM_CTRL_GPU_GET_GID, pass},
+    {RM_CTRL_MC_GET_ARCH, pass},
+    {RM_CTRL_BUS_GET_PCI, pass},
+    {RM_CTRL_TSG_GET_TIMESLICE, get_timeslice},
+    {RM_CTRL_TSG_GET_INFO, pass},
+    {RM_CTRL_TSG_SCHEDULE, schedule_group},
+    {RM_CTRL_CHANNEL_SCHEDULE, schedule_group},
+    {RM_CTRL_TSG_SET_TIMESLICE, set_timeslice},
+    {RM_CTRL_TSG_PREEMPT, NULL},
+    {RM_CTRL_TSG_SET_INTERLEAVE, NULL},
+    {RM_CTRL_TSG_MAKE_REALTIME, NULL},
+    {RM_CTRL_DISABLE_CHANNELS, disable_channels},
+};
+
+static int refuse_scheduling(struct call *c, uint32_t *status)
+{
+    (void)c;
+    *status = RM_ERR_INSUFFICIENT_PERMISSIONS;
+    return 0;
+}
+
+/* How the control is served; NULL: not at all. Those without a row are passed on where interface.def says so. */
+static control_fn server_of(uint32_t cmd, int bytes)
+{
+    for (size_t i = 0; i < sizeof(controls) / sizeof(*controls); i++)
+        if (controls[i].cmd == cmd)
+            return controls[i].serve ? controls[i].serve : refuse_scheduling;
+    if (bytes == RM_BYTES_CALLERS)
+        return pass;
+    return control_has_lists(cmd) ? control_lists : NULL;
+}
+
+static bool right_size(const struct rm_control *ctl, int bytes)
+{
+    if (bytes == RM_BYTES_CALLERS)
+        return ctl->params_size <= PARAMS_MAX && !ctl->params == !ctl->params_size;
+    return (int)ctl->params_size == bytes && ctl->params;
+}
+
+/* Commands that interface.def does not have may hold pointers, or tell of other tenants: RM's own "not supported". */
+int mediate_control(struct call *c)
+{
+    struct rm_control *ctl = (void *)c->outer;
+    int e, bytes = rm_control_params(&c->m->rm, ctl->cmd);
+    control_fn serve = server_of(ctl->cmd, bytes);
+
+    if (!serve) {
+        ctl->status = RM_ERR_NOT_SUPPORTED;
+        return 0;
+    }
+    if (serve == refuse_scheduling)
+        return refuse_scheduling(c, &ctl->status);
+    if (!right_size(ctl, bytes)) {
+        ctl->status = RM_ERR_INVALID_PARAM_STRUCT;
+        return 0;
+    }
+    if ((e = call_params(c, ctl->params, ctl->params_size)) < 0)
+        return e;
+    c->params_out = c->params_bytes != 0;
+    e = serve(c, &ctl->status);
+    if (e < 0 || ctl->status != RM_OK)
+        c->params_out = false;
+    return e;
+}

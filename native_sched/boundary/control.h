@@ -1,0 +1,18 @@
+/* Controls that are more than passed on, by what their parameters hold. Each serves one call: 0, with RM's status in *status
+ * where it is not the driver's in the outer struct; or a negative errno. */
+#ifndef MGPU_CONTROL_H
+#define MGPU_CONTROL_H
+#include "mediate.h"
+
+/* Parameters that begin with the id of a card: the tenant's, or it does not exist. */
+int control_of_card(struct call *c, uint32_t *status);
+/* Lists of cards. */
+int control_probed_ids(struct call *c, uint32_t *status);
+int control_active_ids(struct call *c, uint32_t *status);
+int control_attach(struct call *c, uint32_t *status);
+
+/* Parameters that point to lists: copied, executed with our copies, copied back. */
+bool control_has_lists(uint32_t cmd);
+int control_lists(struct call *c, uint32_t *status);
+
+#endif

@@ -1,0 +1,94 @@
+/* Controls that name cards by RM's ids, or list them: a tenant's cards are those that it was granted, and no others are. */
+#include "control.h"
+#include <string.h>
+
+#define NO_ID 0xffffffffu
+enum { ALL_IDS = 0xffff }; /* NV0000_CTRL_GPU_ATTACH_ALL_PROBED_IDS, and to detach */
+
+static bool granted(const struct call *c, uint32_t gpu_id)
+{
+    for (uint32_t i = 0; i < c->m->cards; i++)
+        if (c->m->card[i].gpu_id == gpu_id && c->tenant->granted[c->m->card[i].index])
+            return true;
+    return false;
+}
+
+static void list_granted(const struct call *c, struct rm_gpu_ids *out)
+{
+    uint32_t n = 0;
+
+    memset(out, 0xff, sizeof(*out));
+    for (uint32_t i = 0; i < c->m->cards; i++)
+        if (c->tenant->granted[c->m->card[i].index])
+            out->id[n++] = c->m->card[i].gpu_id;
+}
+
+int control_of_card(struct call *c, uint32_t *status)
+{
+    uint32_t gpu_id;
+
+    if (c->params_bytes < sizeof(gpu_id)) {
+        *status = RM_ERR_INVALID_PARAM_STRUCT;
+        return 0;
+    }
+    memcpy(&gpu_id, c->params, sizeof(gpu_id));
+    if (!granted(c, gpu_id)) {
+        *status = RM_ERR_INVALID_ARGUMENT;
+        return 0;
+    }
+    return call_driver(c);
+}
+
+/* Two lists: the cards, and those that are left out of use. Answered here. */
+int control_probed_ids(struct call *c, uint32_t *status)
+{
+    struct rm_gpu_ids *ids = (void *)c->params;
+
+    if (c->params_bytes != 2 * sizeof(*ids)) {
+        *status = RM_ERR_INVALID_PARAM_STRUCT;
+        return 0;
+    }
+    memset(&ids[1], 0xff, sizeof(ids[1]));
+    WITH_TENANT(c->tenant);
+    list_granted(c, &ids[0]);
+    *status = RM_OK;
+    return 0;
+}
+
+int control_active_ids(struct call *c, uint32_t *status)
+{
+    struct rm_active_ids *list = (void *)c->params;
+    uint32_t kept = 0;
+    int e;
+
+    if (c->params_bytes != sizeof(*list)) {
+        *status = RM_ERR_INVALID_PARAM_STRUCT;
+        return 0;
+    }
+    if ((e = call_driver(c)) < 0 || *status)
+        return e;
+    for (uint32_t i = 0; i < list->count && i < RM_MAX_CARDS; i++)
+        if (granted(c, list->device[i].gpu_id))
+            list->device[kept++] = list->device[i];
+    memset(&list->device[kept], 0, (RM_MAX_CARDS - kept) * sizeof(list->device[0]));
+    list->count = kept;
+    return 0;
+}
+
+int control_attach(struct call *c, uint32_t *status)
+{
+    struct rm_gpu_ids *ids = (void *)c->params;
+
+    if (c->params_bytes < sizeof(*ids)) {
+        *status = RM_ERR_INVALID_PARAM_STRUCT;
+        return 0;
+    }
+    if (ids->id[0] == ALL_IDS)
+        list_granted(c, ids);
+    for (uint32_t i = 0; i < RM_MAX_CARDS && ids->id[i] != NO_ID; i++)
+        if (!granted(c, ids->id[i])) {
+            *status = RM_ERR_INVALID_ARGUMENT;
+            return 0;
+        }
+    return call_driver(c);
+}

@@ -1,0 +1,356 @@
+#include "create.h"
+#include "../channels/groups.h"
+#include "caught.h"
+#include <errno.h>
+#include <string.h>
+
+int class_params(const struct call *c, uint32_t class_id)
+{
+    return class_id == RM_CLASS_ROOT_NON_PRIVILEGED ? -ENOENT : rm_class_params(&c->m->rm, class_id);
+}
+
+bool class_is_root(uint32_t class_id)
+{
+    return class_id == RM_CLASS_ROOT || class_id == RM_CLASS_ROOT_CLIENT;
+}
+
+bool class_is_memory(uint32_t class_id)
+{
+    return class_id == RM_CLASS_MEMORY_LOCAL_USER;
+}
+
+static uint64_t round_up(uint64_t bytes, uint64_t granule)
+{
+    return bytes > UINT64_MAX - granule ? UINT64_MAX : (bytes + granule - 1) / granule * granule;
+}
+
+static const struct card *granted_instance(const struct call *c, uint32_t device_instance)
+{
+    /* Several MIG instances are cards with the number of one device. */
+    for (uint32_t i = 0; i < c->m->cards; i++)
+        if (c->m->card[i].device_instance == device_instance && c->tenant->granted[c->m->card[i].index])
+            return &c->m->card[i];
+    return NULL;
+}
+
+static bool copies(const struct call *c)
+{
+    return ((const struct rm_channel_group *)(const void *)c->params)->engine_type >= RM_ENGINE_COPY0;
+}
+
+/* Bytes of video memory the object may take: what the flags say of its kind is the driver's to judge, and a
+ * reservation that it does not use is given back. */
+static uint64_t cost_of(const struct call *c, const struct creation *a, uint32_t card)
+{
+    const struct rm_memory *mem = (const void *)c->params;
+    const struct card *k = mediator_card(c->m, card);
+
+    if (a->class_id == RM_CLASS_CHANNEL_GROUP && k)
+        return copies(c) ? k->copy_context_bytes : k->context_bytes;
+    if (a->class_id != RM_CLASS_MEMORY_LOCAL_USER)
+        return 0;
+    return round_up(mem->size, c->m->ops->granule_bytes);
+}
+
+/* What the driver says it gave. */
+static uint64_t given(const struct call *c, const struct creation *a, uint64_t asked)
+{
+    const struct rm_memory *mem = (const void *)c->params;
+    uint64_t bytes;
+
+    if (a->class_id != RM_CLASS_MEMORY_LOCAL_USER)
+        return asked;
+    bytes = round_up(mem->size, c->m->ops->granule_bytes);
+    return bytes > asked ? bytes : asked;
+}
+
+/* Where an object goes and what it costs. */
+struct place {
+    const struct open_file *file;
+    uint32_t parent; /* slot, 0 for a root client */
+    uint32_t card;
+    uint64_t reserved;
+};
+
+/* Handles that RM gives out itself begin at 0xcaf00000 (RS_UNIQUE_HANDLE_BASE), libcuda's at 0x5c000000. */
+enum { OWN_HANDLES = 0x39000000, OWN_HANDLES_MASK = 0xffffff };
+
+uint32_t choose_handle(struct tenant *t, uint32_t client, uint32_t *handle)
+{
+    const struct objects *o = &t->objects;
+
+    if (*handle)
+        return objects_find(o, client, *handle) ? RM_ERR_INSERT_DUPLICATE_NAME : RM_OK;
+    do
+        *handle = OWN_HANDLES | (t->last_handle++ & OWN_HANDLES_MASK);
+    while (objects_find(o, client, *handle));
+    return RM_OK;
+}
+
+/* Finds the place of a new object and sets its cost aside. RM_OK or another RM status. */
+static uint32_t reserve(struct call *c, struct creation *a, struct place *p)
+{
+    struct tenant *t = c->tenant;
+    const struct card *k;
+    uint32_t status;
+    WITH_TENANT(t);
+
+    p->card = OBJECT_NO_CARD;
+    if (class_is_root(a->class_id))
+        return RM_OK;
+    if (!(p->parent = call_find_on(c, p->file, a->root, a->parent)))
+        return call_find_on(c, p->file, a->root, a->root) ? RM_ERR_INVALID_OBJECT_PARENT
+                                                          : RM_ERR_INVALID_CLIENT;
+    if ((status = choose_handle(t, a->root, &a->handle)))
+        return status;
+    p->card = t->objects.slot[p->parent].card;
+    if (a->class_id == RM_CLASS_DEVICE) {
+        k = granted_instance(c, ((const struct rm_device *)(const void *)c->params)->id);
+        if (!k)
+            return RM_ERR_INVALID_DEVICE;
+        p->card = k->index;
+    }
+    if (p->card == OBJECT_NO_CARD)
+        return RM_OK;
+    p->reserved = cost_of(c, a, p->card);
+    return ledger_reserve(&t->ledger[p->card], p->reserved) < 0 ? RM_ERR_NO_MEMORY : RM_OK;
+}
+
+static void give_back(struct call *c, const struct place *p)
+{
+    if (p->card == OBJECT_NO_CARD)
+        return;
+    WITH_TENANT(c->tenant);
+    ledger_settle(&c->tenant->ledger[p->card], p->reserved, 0);
+}
+
+static void end_charge(void *context, const struct rm_object *obj)
+{
+    struct tenant *t = context;
+
+    if (obj->card != OBJECT_NO_CARD && obj->bytes)
+        ledger_release(&t->ledger[obj->card], obj->bytes);
+    if (obj->class_id == RM_CLASS_CHANNEL_GROUP || rm_class_is_channel(obj->class_id))
+        groups_forget(t->groups, obj->client, obj->handle);
+}
+
+/* What the scheduler needs of it: a channel without USERD of its own is one that takes no work. */
+static void note_channels(const struct call *c, const struct creation *a, struct rm_object *obj)
+{
+    const struct rm_channel *channel = (const void *)c->params;
+
+    if (a->class_id == RM_CLASS_CHANNEL_GROUP) {
+        obj->copies = copies(c);
+    } else if (rm_class_is_channel(a->class_id)) {
+        obj->userd.memory = channel->userd_memory[0];
+        obj->userd.offset = channel->userd_offset[0];
+    }
+}
+
+/* Adds the object the driver has just made and charges what it takes; the reservation is used up only then. */
+static int book(struct call *c, const struct creation *a, const struct place *p, uint64_t bytes)
+{
+    struct tenant *t = c->tenant;
+    struct process_id owner = {0};
+    int64_t slot;
+    int e;
+
+    if (class_is_root(a->class_id) && (e = caller_process_id(c->caller, &owner)) < 0)
+        return e;
+    WITH_TENANT(t);
+    /* A client is never added to a file that is gone: nothing would end it. */
+    if (class_is_root(a->class_id) && !files_open(c->m->files, p->file))
+        return -EBADF;
+    slot = objects_add(&t->objects, p->parent, a->root, a->handle, a->class_id);
+    if (slot < 0)
+        return (int)slot;
+    t->objects.slot[slot].card = p->card;
+    t->objects.slot[slot].file = class_is_root(a->class_id) ? p->file->id : 0;
+    t->objects.slot[slot].owner = owner;
+    note_channels(c, a, &t->objects.slot[slot]);
+    if (p->card != OBJECT_NO_CARD) {
+        if ((e = ledger_settle(&t->ledger[p->card], p->reserved, bytes)) < 0) {
+            objects_drop(&t->objects, (uint32_t)slot, end_charge, t);
+            return e;
+        }
+        t->objects.slot[slot].bytes = t->objects.slot[slot].memory_bytes = bytes;
+    }
+    objects_commit(&t->objects, (uint32_t)slot);
+    return 0;
+}
+
+bool object_target(const struct mediator *m, const struct rm_object *obj, const struct open_file *file,
+                   struct rm_target *out)
+{
+    bool group = obj->class_id == RM_CLASS_CHANNEL_GROUP;
+    const struct card *card = mediator_card(m, obj->card);
+
+    if (!card || !(group || rm_class_is_channel(obj->class_id)))
+        return false;
+    *out = (struct rm_target){.file = *file, .client = obj->client, .handle = obj->handle, .rm = &m->rm};
+    if (!group)
+        out->userd = (struct userd_place){card->minor, obj->userd.memory, obj->userd.offset};
+    return true;
+}
+
+uint32_t subdevice_below(const struct objects *o, uint32_t device)
+{
+    uint32_t i = o->slot[device].first_child;
+
+    while (i && o->slot[i].class_id != RM_CLASS_SUBDEVICE)
+        i = o->slot[i].next_sibling;
+    return i ? o->slot[i].handle : 0;
+}
+
+/* Nothing runs on the card that the scheduler cannot see and stop: what it cannot take on is not made. */
+static int announce(struct call *c, const struct creation *a, const struct place *p)
+{
+    struct rm_target name;
+    struct rm_object obj;
+    uint32_t subdevice;
+    {
+        const struct objects *o = &c->tenant->objects;
+        WITH_TENANT(c->tenant);
+        obj = o->slot[call_find_on(c, p->file, a->root, a->handle)];
+        subdevice = subdevice_below(o, p->parent);
+    }
+
+    if (!object_target(c->m, &obj, p->file, &name))
+        return 0;
+    return obj.class_id == RM_CLASS_CHANNEL_GROUP
+               ? groups_add(c->tenant->groups, &name, p->card, obj.copies, subdevice)
+               : groups_add_channel(c->tenant->groups, &name, a->parent);
+}
+
+/* False when it may still be there. */
+static bool unmake_on(struct call *c, const struct open_file *file, uint32_t client, uint32_t parent,
+                      uint32_t handle)
+{
+    struct rm_free f = {.root = client, .parent = parent, .handle = handle};
+    int e = mediator_call(c->m, file, NULL, caller_tgid(c->caller), RM_CMD(RM_ESC_FREE, sizeof(f)), &f,
+                          sizeof(f));
+
+    return e == -EBADF || (e == 0 && f.status == RM_OK);
+}
+
+void unmake(struct call *c, uint32_t client, uint32_t parent, uint32_t handle)
+{
+    unmake_on(c, &c->file, client, parent, handle);
+}
+
+/* An object that the driver has made and nobody may have. False when it stays all the same, and so does its charge. */
+static bool take_back(struct call *c, const struct creation *a, const struct place *p, uint32_t *status)
+{
+    *status = RM_ERR_NO_MEMORY;
+    return unmake_on(c, p->file, a->root, class_is_root(a->class_id) ? 0 : a->parent, a->handle);
+}
+
+static int create_in(struct call *c, struct place *p, struct creation *a, uint32_t *status)
+{
+    const struct open_file *file = p->file;
+    struct rm_alloc alloc = {
+        .root = a->root,
+        .parent = a->parent,
+        .handle = a->handle,
+        .class_id = a->class_id,
+        .params_size = c->params_bytes,
+    };
+    int e;
+
+    if (a->handle)
+        caught_intend(c, INTENT_MAKE, file, a->root, a->parent, a->handle);
+    e = call_driver_on(c, file, RM_CMD(RM_ESC_ALLOC, sizeof(alloc)), &alloc, sizeof(alloc));
+    *status = alloc.status;
+    if (e < 0 || alloc.status != RM_OK) {
+        give_back(c, p);
+        return e;
+    }
+    a->handle = alloc.handle;
+    a->root = class_is_root(a->class_id) ? alloc.handle : a->root;
+    e = book(c, a, p, given(c, a, p->reserved));
+    if (e < 0) {
+        /* The driver lets go of it before the account does. */
+        if (take_back(c, a, p, status) && e != -ENOMEM)
+            give_back(c, p);
+        return 0;
+    }
+    if (announce(c, a, p) < 0 && take_back(c, a, p, status)) {
+        WITH_TENANT(c->tenant);
+        objects_drop(&c->tenant->objects, call_find_on(c, file, a->root, a->handle), end_charge, c->tenant);
+    }
+    return 0;
+}
+
+int create_object(struct call *c, const struct open_file *file, struct creation *a, uint32_t *status)
+{
+    struct place place = {.file = file};
+    struct groups *groups = c->tenant->groups;
+    uint32_t group = rm_class_is_channel(a->class_id) ? a->parent : 0;
+    int e;
+
+    if ((*status = reserve(c, a, &place)))
+        return 0;
+    if (group && (e = groups_channel_begins(groups, a->root, group)) < 0) {
+        *status = e == -ESRCH ? RM_ERR_INVALID_OBJECT_PARENT : RM_ERR_NO_MEMORY;
+        give_back(c, &place);
+        return 0;
+    }
+    e = create_in(c, &place, a, status);
+    if (group)
+        groups_channel_ends(groups, a->root, group);
+    return e;
+}
+
+int destroy_object(struct call *c, uint32_t root, uint32_t handle, uint32_t *status)
+{
+    struct rm_free f = {.root = root, .handle = handle};
+    struct tenant *t = c->tenant;
+    uint32_t slot;
+    int e;
+
+    {
+        WITH_TENANT(t);
+        if (!call_find(c, root, root)) {
+            *status = RM_ERR_INVALID_CLIENT;
+            return 0;
+        }
+        slot = call_find(c, root, handle);
+    }
+    if (groups_need(t->groups, root, handle)) {
+        *status = RM_ERR_STATE_IN_USE;
+        return 0;
+    }
+    if (slot)
+        caught_intend(c, INTENT_FREE, &c->file, root, 0, handle);
+    e = call_driver_on(c, &c->file, RM_CMD(RM_ESC_FREE, sizeof(f)), &f, sizeof(f));
+    *status = f.status;
+    if (e == 0 && f.status == RM_OK && slot) {
+        WITH_TENANT(t);
+        objects_drop(&t->objects, slot, end_charge, t);
+    }
+    return e;
+}
+
+int book_alias(struct tenant *t, uint32_t parent, uint32_t source, uint32_t client, uint32_t handle)
+{
+    int64_t slot = objects_add(&t->objects, parent, client, handle, t->objects.slot[source].class_id);
+
+    if (slot < 0)
+        return (int)slot;
+    objects_alias(&t->objects, source, (uint32_t)slot);
+    objects_commit(&t->objects, (uint32_t)slot);
+    return 0;
+}
+
+void mediate_file_gone(struct files *files, const struct open_file *file)
+{
+    struct tenant *t = file->tenant;
+
+    {
+        WITH_CALLS_OF(t);
+        WITH_TENANT(t);
+        objects_drop_file(&t->objects, file->id, end_charge, t);
+        let_through_forget(t, file->id);
+    }
+    files_forget(files, t);
+}

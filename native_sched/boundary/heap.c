@@ -1,0 +1,179 @@
+/* The older ways to allocate memory, VID_HEAP and ALLOC_MEMORY. RM itself turns both into an allocation by class
+ * (rmapi_deprecated_vidheapctrl.c, rmapi_deprecated_allocmemory.c); so does the mediator, and there is one way to account. */
+#include "create.h"
+#include <errno.h>
+#include <string.h>
+
+static uint32_t location_of(uint32_t attr)
+{
+    return attr >> RM_MEMORY_ATTR_LOCATION_SHIFT & RM_MEMORY_ATTR_LOCATION_MASK;
+}
+
+static struct rm_memory *empty_params(struct call *c)
+{
+    int bytes = class_params(c, RM_CLASS_MEMORY_LOCAL_USER);
+
+    memset(c->params, 0, sizeof(struct rm_memory));
+    c->params_bytes = (uint32_t)bytes;
+    return (struct rm_memory *)(void *)c->params;
+}
+
+/* The fields that every kind of allocation has, under the same names. */
+#define COPY_SAME(to, from)                      \
+    do {                                         \
+        (to)->owner = (from)->owner;             \
+        (to)->type = (from)->type;               \
+        (to)->flags = (from)->flags;             \
+        (to)->attr = (from)->attr;               \
+        (to)->attr2 = (from)->attr2;             \
+        (to)->format = (from)->format;           \
+        (to)->compr_covg = (from)->compr_covg;   \
+        (to)->zcull_covg = (from)->zcull_covg;   \
+        (to)->size = (from)->size;               \
+        (to)->alignment = (from)->alignment;     \
+        (to)->offset = (from)->offset;           \
+        (to)->limit = (from)->limit;             \
+        (to)->range_lo = (from)->range_lo;       \
+        (to)->range_hi = (from)->range_hi;       \
+        (to)->ctag_offset = (from)->ctag_offset; \
+    } while (0)
+
+/* -ENOTSUP: not a function that allocates. */
+static int heap_params(const struct rm_heap *h, struct rm_memory *mem)
+{
+    switch (h->function) {
+    case RM_HEAP_ALLOC_SIZE:
+        COPY_SAME(mem, &h->by_size);
+        mem->width = h->by_size.width;
+        mem->height = h->by_size.height;
+        return 0;
+    case RM_HEAP_ALLOC_PITCH_HEIGHT:
+        COPY_SAME(mem, &h->by_pitch);
+        mem->width = h->by_pitch.width;
+        mem->height = h->by_pitch.height;
+        mem->pitch = h->by_pitch.pitch;
+        return 0;
+    case RM_HEAP_ALLOC_SIZE_RANGE:
+        COPY_SAME(mem, &h->by_range);
+        return 0;
+    default:
+        return -ENOTSUP;
+    }
+}
+
+static void heap_answer(struct rm_heap *h, const struct rm_memory *mem)
+{
+    if (h->function == RM_HEAP_ALLOC_SIZE)
+        COPY_SAME(&h->by_size, mem);
+    else if (h->function == RM_HEAP_ALLOC_PITCH_HEIGHT)
+        COPY_SAME(&h->by_pitch, mem);
+    else
+        COPY_SAME(&h->by_range, mem);
+    if (h->function == RM_HEAP_ALLOC_PITCH_HEIGHT)
+        h->by_pitch.pitch = mem->pitch;
+}
+
+/* Bytes in the card and free in it, as the tenant has them. False when the call names no card. */
+static bool heap_view(struct call *c, struct rm_heap *h)
+{
+    const struct objects *o = &c->tenant->objects;
+    WITH_TENANT(c->tenant);
+    uint32_t slot = call_find(c, h->root, h->parent), card = slot ? o->slot[slot].card : OBJECT_NO_CARD;
+    const struct ledger *l = &c->tenant->ledger[card == OBJECT_NO_CARD ? 0 : card];
+
+    if (card == OBJECT_NO_CARD)
+        return false;
+    h->total = l->cap_bytes;
+    h->free = ledger_free_bytes(l);
+    return true;
+}
+
+static int heap_allocate(struct call *c, struct rm_heap *h)
+{
+    struct rm_memory *mem = empty_params(c);
+    struct creation a = {.root = h->root, .parent = h->parent};
+    int e;
+
+    if (heap_params(h, mem) < 0 || mem->flags & RM_MEMORY_FLAG_VIRTUAL ||
+        location_of(mem->attr) > RM_MEMORY_LOCATION_HOST) {
+        h->status = RM_ERR_NOT_SUPPORTED;
+        return 0;
+    }
+    mem->vaspace = h->vaspace;
+    a.handle = mem->flags & RM_HEAP_HANDLE_PROVIDED ? h->any.handle : 0;
+    a.class_id = location_of(mem->attr) == RM_MEMORY_LOCATION_VIDEO ? RM_CLASS_MEMORY_LOCAL_USER
+                                                                    : RM_CLASS_MEMORY_SYSTEM;
+    e = create_object(c, &c->file, &a, &h->status);
+    if (e < 0 || h->status != RM_OK)
+        return e;
+    heap_answer(h, mem);
+    h->any.handle = a.handle;
+    heap_view(c, h);
+    return 0;
+}
+
+int mediate_heap(struct call *c)
+{
+    struct rm_heap *h = (void *)c->outer;
+    uint64_t most;
+
+    WITH_CALLS_OF(c->tenant);
+    switch (h->function) {
+    case RM_HEAP_FREE:
+        return destroy_object(c, h->root, h->any.handle, &h->status);
+    case RM_HEAP_INFO:
+        h->status = heap_view(c, h) ? RM_OK : RM_ERR_INVALID_OBJECT_HANDLE;
+        most = h->status == RM_OK ? h->free : 0;
+        h->info.offset = h->info.base = 0;
+        h->info.size = most;
+        return 0;
+    default:
+        return heap_allocate(c, h);
+    }
+}
+
+/* The client was made on the control node that the card's file is registered with. */
+static bool control_file(const struct call *c, struct open_file *out)
+{
+    struct open_file now;
+
+    return files_by_id(c->m->files, c->file.id, &now) && now.control &&
+           files_by_id(c->m->files, now.control, out) && out->tenant == c->tenant;
+}
+
+/* Host memory that RM would map into its caller is left to ALLOC and MAP_MEMORY; descriptors of the caller's own pages
+ * (0x71) are not for tenants. */
+int mediate_alloc_memory(struct call *c)
+{
+    struct rm_alloc_memory *o = (void *)c->outer;
+    struct creation a = {o->root, o->parent, o->handle, o->class_id};
+    bool host = o->class_id == RM_CLASS_MEMORY_SYSTEM;
+    struct open_file control;
+    struct rm_memory *mem;
+    int e;
+
+    if (o->class_id != RM_CLASS_MEMORY_LOCAL_USER &&
+        !(host && (uint32_t)o->flags >> RM_ALLOC_MEMORY_MAPPING_SHIFT)) {
+        o->status = RM_ERR_NOT_SUPPORTED;
+        return 0;
+    }
+    if (o->limit == UINT64_MAX) {
+        o->status = RM_ERR_INVALID_ARGUMENT;
+        return 0;
+    }
+    WITH_CALLS_OF(c->tenant);
+    if (!control_file(c, &control)) {
+        o->status = RM_ERR_INVALID_CLIENT;
+        return 0;
+    }
+    mem = empty_params(c);
+    mem->owner = o->root;
+    mem->size = o->limit + 1;
+    mem->attr = (host ? RM_MEMORY_LOCATION_HOST : RM_MEMORY_LOCATION_VIDEO) << RM_MEMORY_ATTR_LOCATION_SHIFT;
+    e = create_object(c, &control, &a, &o->status);
+    if (e == 0 && o->status == RM_OK) {
+        o->handle = a.handle;
+        o->limit = mem->size - 1;
+    }
+    return e;
+}

@@ -1,0 +1,328 @@
+#include "let_through.h"
+#include "../channels/groups.h"
+#include <errno.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+
+enum { PROCESSES_MAX = 1024 };
+
+/* In this order, so that a worker that ends in between leaves one entry too many and none too few. */
+static void remove_client(struct let_through *l, uint32_t i)
+{
+    uint32_t last = l->clients - 1;
+
+    if (i != last)
+        l->client[i] = l->client[last];
+    __atomic_store_n(&l->client[last].calls, 0, __ATOMIC_RELEASE);
+    l->clients = last;
+}
+
+void let_through_recover(struct let_through *l)
+{
+    l->clients = 0;
+    for (uint32_t i = 0; i < LET_THROUGH_MAX; i++)
+        if (l->client[i].calls)
+            l->client[l->clients++] = l->client[i];
+    for (uint32_t i = l->clients; i < LET_THROUGH_MAX; i++)
+        l->client[i].calls = 0;
+    if (l->runs > LET_THROUGH_RUNS)
+        l->runs = LET_THROUGH_RUNS;
+    l->begun = true;
+}
+
+void let_through_forget(struct tenant *t, uint64_t file)
+{
+    struct let_through *l = t->let_through;
+
+    for (uint32_t i = 0; i < l->clients;)
+        if (l->client[i].file == file)
+            remove_client(l, i);
+        else
+            i++;
+}
+
+struct processes {
+    pid_t tgid[PROCESSES_MAX];
+    uint32_t count;
+    bool overflow;
+};
+
+static void note(struct processes *p, pid_t tgid)
+{
+    for (uint32_t i = p->count; i-- > 0;)
+        if (p->tgid[i] == tgid)
+            return;
+    if (p->count == PROCESSES_MAX)
+        p->overflow = true;
+    else
+        p->tgid[p->count++] = tgid;
+}
+
+/* Every process to which the driver may count memory of the tenant. The tenant is held. */
+static void processes_of(const struct tenant *t, struct processes *out)
+{
+    const struct objects *o = &t->objects;
+
+    out->count = 0;
+    out->overflow = false;
+    for (uint32_t i = o->slot[0].first_child; i; i = o->slot[i].next_sibling)
+        note(out, o->slot[i].owner.tgid);
+    for (uint32_t i = 0; i < t->let_through->clients; i++)
+        note(out, t->let_through->client[i].who.tgid);
+}
+
+/* False when there is no room. The tenant is held. */
+static bool expect_client(struct let_through *l, uint64_t file, const struct process_id *who, bool doubt)
+{
+    uint32_t i = 0;
+
+    while (i < l->clients && (l->client[i].file != file || l->client[i].who.tgid != who->tgid))
+        i++;
+    if (i == LET_THROUGH_MAX)
+        return false;
+    if (i == l->clients) {
+        l->client[i].file = file;
+        l->client[i].calls = l->client[i].doubtful = 0;
+        l->clients++;
+    }
+    l->client[i].who = *who;
+    l->client[i].calls++;
+    l->client[i].doubtful += doubt;
+    return true;
+}
+
+/* The tenant is held. */
+static void found_client(struct let_through *l, int at)
+{
+    if (l->client[at].doubtful)
+        l->client[at].doubtful--;
+    if (l->client[at].calls == 1)
+        remove_client(l, (uint32_t)at);
+    else
+        l->client[at].calls--;
+}
+
+/* Whether the call's file may have a client already, from which what a flipped class makes could hang. The tenant is held. */
+static bool may_have_client(const struct tenant *t, uint64_t file)
+{
+    const struct objects *o = &t->objects;
+
+    for (uint32_t i = o->slot[0].first_child; i; i = o->slot[i].next_sibling)
+        if (o->slot[i].file == file)
+            return true;
+    for (uint32_t i = 0; i < t->let_through->clients; i++)
+        if (t->let_through->client[i].file == file)
+            return true;
+    return false;
+}
+
+/* How many calls have been let through on such files and have not turned out to have made a client. The tenant is held. */
+static uint32_t doubtful(const struct tenant *t)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < t->let_through->clients; i++)
+        n += t->let_through->client[i].doubtful;
+    return n;
+}
+
+/* It runs from when we answer until the thread calls again, or is no more. */
+static int runs_in_its_caller(struct call *c)
+{
+    struct let_through *l = c->tenant->let_through;
+
+    c->passed = true;
+    l->begun = true;
+    atomic_store_explicit(&c->tenant->audit_due, true, memory_order_release);
+    l->running[l->runs++] = (pid_t)c->caller->req->pid;
+    return -EINPROGRESS;
+}
+
+int let_pages_through(struct call *c)
+{
+    WITH_CALLS_OF(c->tenant);
+    if (!caller_waits(c->caller))
+        return -EINTR;
+    if (c->m->ops->as_caller || c->tenant->let_through->runs == LET_THROUGH_RUNS)
+        return -EPERM;
+    return runs_in_its_caller(c);
+}
+
+int let_through(struct call *c, uint32_t *status)
+{
+    struct tenant *t = c->tenant;
+    struct let_through *l = t->let_through;
+    struct driver_call d = call_for_driver(c, &c->file);
+    struct processes processes;
+    struct process_id who;
+    bool first, doubt;
+    int e = caller_process_id(c->caller, &who);
+
+    if (e < 0)
+        return e;
+    if (!caller_waits(c->caller))
+        return -EINTR;
+    {
+        WITH_TENANT(t);
+        processes_of(t, &processes);
+        note(&processes, who.tgid);
+        doubt = !c->m->ops->as_caller && may_have_client(t, c->file.id);
+        if ((doubt && doubtful(t) == LET_THROUGH_DOUBTFUL) || l->runs == LET_THROUGH_RUNS ||
+            processes.overflow || !files_open(c->m->files, &c->file) ||
+            !expect_client(l, c->file.id, &who, doubt)) {
+            *status = RM_ERR_NO_MEMORY;
+            return 0;
+        }
+    }
+    /* What a flipped class adds to a group of the tenant's is no channel that we could name. */
+    if (doubt && (e = groups_unsure(t->groups, true)) < 0)
+        return e;
+    if (!c->m->ops->as_caller)
+        return runs_in_its_caller(c);
+    c->passed = true;
+    /* The first can make one root client at most: whatever else it asks for needs a client to hang from. */
+    first = !l->begun;
+    l->begun = true;
+    if (!first)
+        atomic_store_explicit(&t->audit_due, true, memory_order_release);
+    e = c->m->ops->as_caller(c->m->driver, c->caller, c->outer_at, &d);
+    c->params_at = d.params_at;
+    c->params_bytes = d.params_bytes;
+    c->params_out = e == 0 && d.params_bytes;
+    return e;
+}
+
+static void forget_finished(struct let_through *l, pid_t caller)
+{
+    for (uint32_t i = 0; i < l->runs;)
+        if (l->running[i] == caller || (kill(l->running[i], 0) < 0 && errno == ESRCH))
+            l->running[i] = l->running[--l->runs];
+        else
+            i++;
+}
+
+/* What the driver counts to the processes on the card; a negative errno. */
+static int64_t counted(const struct call *c, const struct card *card, const struct processes *p)
+{
+    static _Thread_local struct rm_pid_info info;
+    uint64_t sum = 0;
+    int e;
+
+    for (uint32_t at = 0; at < p->count; at += info.count) {
+        info = (struct rm_pid_info){.count = p->count - at};
+        if (info.count > RM_MAX_PID_INFO)
+            info.count = RM_MAX_PID_INFO;
+        for (uint32_t i = 0; i < info.count; i++)
+            info.entry[i].pid = (uint32_t)p->tgid[at + i];
+        if ((e = c->m->ops->pid_info(c->m->driver, card->minor, &info)) < 0)
+            return e;
+        for (uint32_t i = 0; i < info.count; i++)
+            sum += info.entry[i].memory_private + info.entry[i].memory_shared_owned;
+    }
+    return (int64_t)sum;
+}
+
+int settle(struct call *c)
+{
+    struct tenant *t = c->tenant;
+    struct processes processes;
+    int64_t bytes;
+    uint64_t used;
+
+    if (atomic_load(&t->unaccounted_bytes))
+        return -EPERM;
+    WITH_CALLS_OF(t);
+    if (settled(t))
+        return 0;
+    forget_finished(t->let_through, (pid_t)c->caller->req->pid);
+    {
+        WITH_TENANT(t);
+        processes_of(t, &processes);
+    }
+    for (uint32_t i = 0; i < c->m->cards; i++) {
+        const struct card *card = &c->m->card[i];
+
+        if (!t->granted[card->index])
+            continue;
+        {
+            WITH_TENANT(t);
+            used = t->ledger[card->index].used_bytes;
+        }
+        /* Nobody has anything of a card that is lost, and its tenants are to hear that from the driver. */
+        if ((bytes = counted(c, card, &processes)) == -ENXIO)
+            continue;
+        if (bytes < 0)
+            return (int)bytes;
+        if ((uint64_t)bytes > used) {
+            atomic_store(&t->unaccounted_bytes, (uint64_t)bytes - used);
+            eventfd_write(c->m->events, 1);
+            return -EPERM;
+        }
+    }
+    if (!t->let_through->runs)
+        atomic_store_explicit(&t->audit_due, false, memory_order_release);
+    return 0;
+}
+
+/* A control that every root client answers and that shows nothing to anybody: made on the call's own file, it succeeds for
+ * a client of that file alone. */
+static int is_client(struct call *c, uint32_t client)
+{
+    struct rm_gpu_ids ids;
+    struct rm_control ctl = {
+        .client = client,
+        .object = client,
+        .cmd = RM_CTRL_GET_ATTACHED_IDS,
+        .params_size = sizeof(ids),
+    };
+    struct driver_call d = call_for_driver(c, &c->file);
+    int e;
+
+    d.cmd = RM_CMD(RM_ESC_CONTROL, sizeof(ctl));
+    d.outer = (uint8_t *)&ctl;
+    d.outer_bytes = sizeof(ctl);
+    d.params = (uint8_t *)&ids;
+    d.params_bytes = sizeof(ids);
+    e = c->m->ops->execute(c->m->driver, &d);
+    return e < 0 ? e : ctl.status == RM_OK;
+}
+
+/* The one of the caller's process, if there is one: a file can be shared between processes. -ENOENT. */
+static int waiting(const struct let_through *l, uint64_t file, pid_t tgid)
+{
+    int found = -ENOENT;
+
+    for (uint32_t i = 0; i < l->clients; i++)
+        if (l->client[i].file == file && (found < 0 || l->client[i].who.tgid == tgid))
+            found = (int)i;
+    return found;
+}
+
+int adopt_client(struct call *c, uint32_t client)
+{
+    struct tenant *t = c->tenant;
+    struct let_through *l = t->let_through;
+    int64_t slot;
+    int e, at;
+
+    WITH_CALLS_OF(t);
+    {
+        WITH_TENANT(t);
+        at = waiting(l, c->file.id, caller_tgid(c->caller));
+        if (at < 0 || !client || objects_find(&t->objects, client, client))
+            return 0;
+    }
+    if ((e = is_client(c, client)) <= 0)
+        return e;
+    WITH_TENANT(t);
+    if (!files_open(c->m->files, &c->file))
+        return 0;
+    slot = objects_add(&t->objects, 0, client, client, RM_CLASS_ROOT_CLIENT);
+    if (slot < 0)
+        return 0;
+    t->objects.slot[slot].file = c->file.id;
+    t->objects.slot[slot].owner = l->client[at].who;
+    objects_commit(&t->objects, (uint32_t)slot);
+    found_client(l, at);
+    return doubtful(t) ? 0 : groups_unsure(t->groups, false);
+}

@@ -1,0 +1,281 @@
+#include "mediate.h"
+#include "caught.h"
+#include "let_through.h"
+#include <errno.h>
+#include <string.h>
+
+const struct card *mediator_card(const struct mediator *m, uint32_t index)
+{
+    for (uint32_t i = 0; i < m->cards; i++)
+        if (m->card[i].index == index)
+            return &m->card[i];
+    return NULL;
+}
+
+int call_params(struct call *c, uint64_t at, uint32_t bytes)
+{
+    int e;
+
+    if (bytes > PARAMS_MAX)
+        return -EINVAL;
+    if (!at || !bytes) {
+        c->params_bytes = 0;
+        return 0;
+    }
+    if (at != c->guessed_at || bytes > c->guessed_bytes) {
+        if ((e = caller_read(c->caller, at, c->params, bytes)) < 0)
+            return e;
+        caller_learn_params(c->caller, c->outer_at, at, bytes);
+    }
+    c->params_at = at;
+    c->params_bytes = bytes;
+    caught_read_params(c);
+    return 0;
+}
+
+uint32_t call_find_on(const struct call *c, const struct open_file *file, uint32_t client, uint32_t handle)
+{
+    const struct objects *o = &c->tenant->objects;
+    uint32_t slot = objects_find(o, client, handle);
+
+    return slot && o->slot[objects_root(o, slot)].file == file->id ? slot : 0;
+}
+
+uint32_t call_find(const struct call *c, uint32_t client, uint32_t handle)
+{
+    return call_find_on(c, &c->file, client, handle);
+}
+
+struct driver_call call_for_driver(struct call *c, const struct open_file *file)
+{
+    return (struct driver_call){
+        .file = file,
+        .rm = &c->m->rm,
+        .tgid = caller_tgid(c->caller),
+        .cmd = c->cmd,
+        .outer = c->outer,
+        .outer_bytes = c->outer_bytes,
+        .params = c->params,
+        .params_bytes = c->params_bytes,
+        .params_max = PARAMS_MAX,
+        .reply_fd = -1,
+    };
+}
+
+/* What was read may be another process's by now: nothing is done in its name. */
+static int execute(struct call *c, struct driver_call *d)
+{
+    c->asked = true;
+    return caller_waits(c->caller) ? c->m->ops->execute(c->m->driver, d) : -EINTR;
+}
+
+int call_driver_with(struct call *c, const struct open_file *aux, int *reply_fd)
+{
+    struct driver_call d = call_for_driver(c, &c->file);
+    int e;
+
+    d.aux_file = aux;
+    e = execute(c, &d);
+    if (reply_fd)
+        *reply_fd = d.reply_fd;
+    return e;
+}
+
+int call_driver_on(struct call *c, const struct open_file *file, uint32_t cmd, void *outer,
+                   uint32_t outer_bytes)
+{
+    struct driver_call d = call_for_driver(c, file);
+
+    d.cmd = cmd;
+    d.outer = outer;
+    d.outer_bytes = outer_bytes;
+    return execute(c, &d);
+}
+
+int call_driver(struct call *c)
+{
+    return call_driver_with(c, NULL, NULL);
+}
+
+int mediator_call(const struct mediator *m, const struct open_file *file, const struct open_file *aux,
+                  pid_t tgid, uint32_t cmd, void *outer, uint32_t outer_bytes)
+{
+    struct driver_call d = {
+        .file = file,
+        .aux_file = aux,
+        .rm = &m->rm,
+        .tgid = tgid,
+        .cmd = cmd,
+        .outer = outer,
+        .outer_bytes = outer_bytes,
+        .reply_fd = -1,
+    };
+
+    return m->ops->execute(m->driver, &d);
+}
+
+static bool registered(const struct call *c)
+{
+    struct open_file now;
+
+    return !files_by_id(c->m->files, c->file.id, &now) || now.control;
+}
+
+/* The struct names the control node by an fd of the caller; the driver gets the file behind it. */
+static int register_fd(struct call *c)
+{
+    const struct rm_register_fd *r = (const void *)c->outer;
+    struct open_file ctl;
+    int e = c->m->ops->identify(c->m->driver, c->caller, c->tenant, r->ctl_fd, &ctl);
+
+    if (e < 0)
+        return -EINVAL;
+    if (!registered(c))
+        caught_intend(c, INTENT_REGISTER, &c->file, 0, (uint32_t)(ctl.id >> 32), (uint32_t)ctl.id);
+    if ((e = call_driver_with(c, &ctl, NULL)) == 0)
+        files_register(c->m->files, c->file.id, ctl.id);
+    return e;
+}
+
+static int refuse_permission(struct call *c)
+{
+    (void)c;
+    return -EPERM;
+}
+
+static int refuse_unsupported(struct call *c)
+{
+    (void)c;
+    return -ENOTTY;
+}
+
+/* By name in rm/interface.def, which has their sizes. A tenant's own are accounted; what is refused can create or alias
+ * memory in ways that are not, or carries any other call. */
+static const struct escape {
+    uint32_t nr, size, status_at;
+    bool changes, on_client; /* its outer struct begins with the handle of a root client */
+    int (*serve)(struct call *c);
+} escapes[] = {
+#define SIZE_AND_STATUS(name) .nr = RM_ESC_##name, .size = RM_SIZE_##name, .status_at = RM_STATUS_##name
+    {SIZE_AND_STATUS(CONTROL), .on_client = true, .serve = mediate_control},
+    {SIZE_AND_STATUS(ALLOC), .changes = true, .on_client = true, .serve = mediate_alloc},
+    {SIZE_AND_STATUS(ALLOC_SHORT), .changes = true, .on_client = true, .serve = mediate_alloc_short},
+    {SIZE_AND_STATUS(FREE), .changes = true, .on_client = true, .serve = mediate_free},
+    {SIZE_AND_STATUS(CARD_INFO), .serve = mediate_card_info},
+    {SIZE_AND_STATUS(REGISTER_FD), .changes = true, .serve = register_fd},
+    {SIZE_AND_STATUS(CHECK_VERSION_STR), .serve = call_driver},
+    {SIZE_AND_STATUS(SYS_PARAMS), .serve = call_driver},
+    {SIZE_AND_STATUS(ATTACH_GPUS), .serve = call_driver},
+    {SIZE_AND_STATUS(WAIT_OPEN), .serve = call_driver},
+    {SIZE_AND_STATUS(ALLOC_OS_EVENT), .serve = call_driver},
+    {SIZE_AND_STATUS(FREE_OS_EVENT), .serve = call_driver},
+    {SIZE_AND_STATUS(ALLOC_OBJECT), .changes = true, .on_client = true, .serve = mediate_alloc_object},
+    {SIZE_AND_STATUS(ALLOC_MEMORY), .changes = true, .serve = mediate_alloc_memory},
+    {SIZE_AND_STATUS(VID_HEAP), .changes = true, .on_client = true, .serve = mediate_heap},
+    {SIZE_AND_STATUS(DUP_OBJECT), .changes = true, .on_client = true, .serve = mediate_dup},
+    {SIZE_AND_STATUS(SHARE), .on_client = true, .serve = mediate_share},
+    {SIZE_AND_STATUS(MAP_MEMORY), .changes = true, .on_client = true, .serve = mediate_map},
+    {SIZE_AND_STATUS(UNMAP_MEMORY), .on_client = true, .serve = mediate_unmap},
+    {SIZE_AND_STATUS(IDLE_CHANNELS), .serve = refuse_unsupported},
+    {SIZE_AND_STATUS(MAP_MEMORY_DMA), .serve = refuse_unsupported},
+    {SIZE_AND_STATUS(UNMAP_MEMORY_DMA), .serve = refuse_unsupported},
+    {SIZE_AND_STATUS(EXPORT_DMABUF), .serve = refuse_permission},
+    {SIZE_AND_STATUS(XFER), .serve = refuse_permission},
+};
+
+static const struct escape *escape_of(const struct mediator *m, uint32_t cmd)
+{
+    for (size_t i = 0; i < sizeof(escapes) / sizeof(*escapes); i++)
+        if (escapes[i].nr == RM_NR(cmd) && rm_bytes(&m->rm, escapes[i].size) == RM_SIZE(cmd))
+            return &escapes[i];
+    return NULL;
+}
+
+/* The size is a constant for all that have a status or change something. */
+static const struct escape *fixed_escape(uint32_t cmd)
+{
+    for (size_t i = 0; i < sizeof(escapes) / sizeof(*escapes); i++)
+        if (escapes[i].nr == RM_NR(cmd) && escapes[i].size == RM_SIZE(cmd))
+            return &escapes[i];
+    return NULL;
+}
+
+uint32_t mediate_status_at(uint32_t cmd)
+{
+    const struct escape *e = fixed_escape(cmd);
+
+    return e ? e->status_at : (uint32_t)RM_NO_STATUS;
+}
+
+bool mediate_changes(uint32_t cmd)
+{
+    const struct escape *e = fixed_escape(cmd);
+
+    return e && e->changes;
+}
+
+int mediate_outer_bytes(const struct mediator *m, uint32_t cmd)
+{
+    const struct escape *e = escape_of(m, cmd);
+
+    if (!e)
+        return uvm_command(cmd) ? 0 : -ENOTTY;
+    return RM_SIZE(cmd) > OUTER_MAX ? 0 : (int)RM_SIZE(cmd);
+}
+
+/* A no of our own, in the status word; the errnos are counted where they are answered. */
+static void count_refusal(struct call *c, const struct escape *e, int result)
+{
+    uint32_t status = RM_OK;
+
+    if (result < 0 || c->asked || c->passed || e->status_at == RM_NO_STATUS)
+        return;
+    memcpy(&status, c->outer + e->status_at, sizeof(status));
+    if (status != RM_OK)
+        stats_refused(&c->tenant->stats, status);
+}
+
+/* Pages of the caller's own: the driver pins those of the process that calls. */
+static bool pins_pages(struct call *c)
+{
+    const struct rm_alloc_memory *memory = (const void *)c->outer;
+    const struct rm_heap *heap = (const void *)c->outer;
+    struct driver_call d = call_for_driver(c, &c->file);
+
+    switch (RM_NR(c->cmd)) {
+    case RM_ESC_ALLOC_MEMORY:
+        if (memory->class_id != RM_CLASS_OS_DESCRIPTOR)
+            return false;
+        break;
+    case RM_ESC_VID_HEAP:
+        if (heap->function != RM_HEAP_OS_DESCRIPTOR)
+            return false;
+        break;
+    default:
+        return false;
+    }
+    return c->m->ops->must_continue && c->m->ops->must_continue(&d);
+}
+
+int mediate(struct call *c)
+{
+    const struct escape *e = escape_of(c->m, c->cmd);
+    uint32_t client;
+    int error;
+
+    if (!e)
+        return mediate_uvm(c);
+    if (c->file.kind == NODE_UVM)
+        return -ENOTTY;
+    if (e->on_client && __atomic_load_n(&c->tenant->let_through->clients, __ATOMIC_RELAXED)) {
+        memcpy(&client, c->outer, sizeof(client));
+        if ((error = adopt_client(c, client)) < 0)
+            return error;
+    }
+    c->asked = false;
+    if (pins_pages(c))
+        return let_pages_through(c);
+    error = e->serve(c);
+    count_refusal(c, e, error);
+    return error;
+}

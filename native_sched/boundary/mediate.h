@@ -1,0 +1,105 @@
+/* What becomes of one notified ioctl: decode, account, execute, rewrite the view. */
+#ifndef MGPU_MEDIATE_H
+#define MGPU_MEDIATE_H
+#include "../driver/driver.h"
+#include "../rm/table.h"
+#include "caller.h"
+#include "rm_abi.h"
+
+enum {
+    OUTER_MAX = RM_MAX_CARDS * sizeof(struct rm_card_info), /* CARD_INFO is the largest */
+    PARAMS_MAX = 16384,
+};
+
+struct mediator { /* shared by every listener's thread, constant once serving */
+    const struct driver_ops *ops;
+    struct driver *driver;
+    struct files *files;
+    struct card card[MAX_CARDS];
+    uint32_t cards;
+    struct rm_table rm; /* the sizes of the running driver's version */
+    int events;         /* eventfd: tells the daemon to look */
+};
+
+struct caught;
+
+struct call {
+    const struct mediator *m;
+    struct tenant *tenant;
+    struct caller *caller;
+    struct open_file file;
+    uint32_t cmd;
+    uint64_t outer_at, params_at; /* in the caller */
+    uint32_t outer_bytes, params_bytes;
+    bool asked;      /* the driver had its say */
+    bool passed;     /* it was let through: what it did is not for us to say */
+    bool params_out; /* params changed and go back to the caller */
+    uint64_t guessed_at;
+    size_t guessed_bytes;
+    struct caught *caught; /* where the next worker finds it; NULL: nowhere */
+    _Alignas(16) uint8_t outer[OUTER_MAX];
+    _Alignas(16) uint8_t params[PARAMS_MAX];
+};
+
+/* Serves call->caller's notification, whose outer struct has been read. Returns what ioctl() returns: 0 with
+ * the RM status inside outer, or a negative errno with nothing to write back. */
+int mediate(struct call *c);
+
+/* The outer struct's size for a notified command, or -ENOTTY. */
+int mediate_outer_bytes(const struct mediator *m, uint32_t cmd);
+
+/* Where the RM status lies in the outer struct; RM_NO_STATUS: it has none. */
+uint32_t mediate_status_at(uint32_t cmd);
+
+/* What a call is to the replay of calls that were interrupted. Changing: done twice it would be another call. */
+bool mediate_changes(uint32_t cmd);
+
+/* Fetches `bytes` of parameters at `at` in the caller into c->params. -EFAULT; -EINVAL when too large. */
+int call_params(struct call *c, uint64_t at, uint32_t bytes);
+
+/* The tenant's object of that name, if its client was made through the very file of this call; 0 otherwise. The
+ * tenant is held. */
+uint32_t call_find(const struct call *c, uint32_t client, uint32_t handle);
+uint32_t call_find_on(const struct call *c, const struct open_file *file, uint32_t client, uint32_t handle);
+
+/* The call with its copied arguments, for the driver, on that file. */
+struct driver_call call_for_driver(struct call *c, const struct open_file *file);
+
+/* Hands the call to the driver with the copied arguments. */
+int call_driver(struct call *c);
+/* The same; aux: the file behind an fd inside the outer struct, or NULL. *reply_fd: a file that the driver put in its
+ * place, or -1; NULL where none can come. */
+int call_driver_with(struct call *c, const struct open_file *aux, int *reply_fd);
+/* The same with another outer struct than the caller's, on another file perhaps. */
+int call_driver_on(struct call *c, const struct open_file *file, uint32_t cmd, void *outer,
+                   uint32_t outer_bytes);
+
+/* A call without parameters that no caller has made: in that process's name, 0: in nobody's. aux as above. */
+int mediator_call(const struct mediator *m, const struct open_file *file, const struct open_file *aux,
+                  pid_t tgid, uint32_t cmd, void *outer, uint32_t outer_bytes);
+
+/* Handlers of the larger escapes. */
+int mediate_alloc(struct call *c);
+int mediate_alloc_short(struct call *c);
+int mediate_alloc_object(struct call *c);
+int mediate_alloc_memory(struct call *c);
+int mediate_heap(struct call *c);
+int mediate_dup(struct call *c);
+int mediate_share(struct call *c);
+int mediate_free(struct call *c);
+int mediate_control(struct call *c);
+int mediate_card_info(struct call *c);
+int mediate_map(struct call *c);
+int mediate_unmap(struct call *c);
+
+/* Commands of nvidia-uvm, which have no outer struct that we look at. */
+bool uvm_command(uint32_t cmd);
+int mediate_uvm(struct call *c);
+
+/* Every charge of an open file that is gone ends; called once per file. */
+void mediate_file_gone(struct files *files, const struct open_file *file);
+/* Root clients that were let through on it are none any more. The tenant is held. */
+void let_through_forget(struct tenant *t, uint64_t file);
+
+const struct card *mediator_card(const struct mediator *m, uint32_t index);
+#endif

@@ -1,0 +1,342 @@
+#include "objects.h"
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+
+/* Lazily backed: a tenant with few objects touches few pages. */
+static void *reserve(size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    return p == MAP_FAILED ? NULL : p;
+}
+
+enum { BUCKET_BYTES = OBJECTS_BUCKETS * sizeof(uint32_t) };
+
+static int init(struct objects *o)
+{
+    o->bucket = reserve(BUCKET_BYTES);
+    if (!o->slot || !o->bucket) {
+        objects_destroy(o);
+        return -ENOMEM;
+    }
+    if (getrandom(&o->hash_factor, sizeof(o->hash_factor), 0) < 0) {
+        objects_destroy(o);
+        return -errno;
+    }
+    o->hash_factor |= 1;
+    return 0;
+}
+
+int objects_init(struct objects *o)
+{
+    *o = (struct objects){.slot = reserve(OBJECTS_BYTES)};
+    return init(o);
+}
+
+static int reach(const struct objects *o, uint32_t slot)
+{
+    return o->store ? store_reach(o->store, o->store_at + (slot + 1) * sizeof(*o->slot)) : 0;
+}
+
+int objects_init_in(struct objects *o, struct store *store, size_t at)
+{
+    int e;
+
+    *o = (struct objects){.store = store, .store_at = at};
+    if ((e = reach(o, 0)) < 0)
+        return e;
+    o->slot = (struct rm_object *)(void *)(store->at + at);
+    return init(o);
+}
+
+void objects_destroy(struct objects *o)
+{
+    if (o->slot && !o->store)
+        munmap(o->slot, OBJECTS_BYTES);
+    if (o->bucket)
+        munmap(o->bucket, BUCKET_BYTES);
+    *o = (struct objects){0};
+}
+
+static uint32_t *bucket_of(const struct objects *o, uint32_t client, uint32_t handle)
+{
+    uint64_t key = ((uint64_t)client << 32 | handle) * o->hash_factor;
+
+    return &o->bucket[key >> 47 & (OBJECTS_BUCKETS - 1)];
+}
+
+uint32_t objects_find(const struct objects *o, uint32_t client, uint32_t handle)
+{
+    uint32_t i = *bucket_of(o, client, handle);
+
+    while (i && (o->slot[i].client != client || o->slot[i].handle != handle))
+        i = o->slot[i].hash_next;
+    return i;
+}
+
+static void hash_in(struct objects *o, uint32_t i)
+{
+    uint32_t *head = bucket_of(o, o->slot[i].client, o->slot[i].handle);
+
+    o->slot[i].hash_next = *head;
+    *head = i;
+}
+
+static void hash_out(struct objects *o, uint32_t i)
+{
+    uint32_t *at = bucket_of(o, o->slot[i].client, o->slot[i].handle);
+
+    while (*at && *at != i)
+        at = &o->slot[*at].hash_next;
+    if (*at)
+        *at = o->slot[i].hash_next;
+}
+
+static void link_child(struct objects *o, uint32_t parent, uint32_t i)
+{
+    struct rm_object *p = &o->slot[parent], *c = &o->slot[i];
+
+    c->parent = parent;
+    c->prev_sibling = 0;
+    c->next_sibling = p->first_child;
+    if (p->first_child)
+        o->slot[p->first_child].prev_sibling = i;
+    p->first_child = i;
+}
+
+static void unlink_child(struct objects *o, uint32_t i)
+{
+    struct rm_object *c = &o->slot[i];
+
+    if (c->prev_sibling)
+        o->slot[c->prev_sibling].next_sibling = c->next_sibling;
+    else
+        o->slot[c->parent].first_child = c->next_sibling;
+    if (c->next_sibling)
+        o->slot[c->next_sibling].prev_sibling = c->prev_sibling;
+}
+
+/* The free list is threaded through hash_next. While it is empty every slot up to `live` is in use, so the
+ * next one has never been touched and costs no memory until now. */
+static uint32_t take_slot(struct objects *o)
+{
+    uint32_t i = o->free_head;
+
+    if (i) {
+        o->free_head = o->slot[i].hash_next;
+    } else {
+        i = o->live + 1;
+        if (i > OBJECTS_MAX || reach(o, i) < 0)
+            return 0;
+    }
+    o->live++;
+    return i;
+}
+
+int64_t objects_add(struct objects *o, uint32_t parent, uint32_t client, uint32_t handle, uint32_t class_id)
+{
+    uint32_t i = take_slot(o);
+
+    if (!i)
+        return -ENOSPC;
+    o->slot[i] = (struct rm_object){
+        .client = client,
+        .handle = handle,
+        .class_id = class_id,
+        .card = parent ? o->slot[parent].card : OBJECT_NO_CARD,
+    };
+    link_child(o, parent, i);
+    hash_in(o, i);
+    return i;
+}
+
+static uint32_t check_of(const struct rm_object *obj)
+{
+    enum { FROM = offsetof(struct rm_object, client), TO = offsetof(struct rm_object, memory) };
+
+    return store_check((const uint8_t *)obj + FROM, TO - FROM);
+}
+
+void objects_commit(struct objects *o, uint32_t slot)
+{
+    __atomic_store_n(&o->slot[slot].check, check_of(&o->slot[slot]), __ATOMIC_RELEASE);
+}
+
+/* Pre-order walk of a subtree without recursion: a tenant chooses its depth. */
+uint32_t objects_next(const struct objects *o, uint32_t top, uint32_t i)
+{
+    if (o->slot[i].first_child)
+        return o->slot[i].first_child;
+    while (i != top && !o->slot[i].next_sibling)
+        i = o->slot[i].parent;
+    return i == top ? 0 : o->slot[i].next_sibling;
+}
+
+static void link_alias(struct objects *o, uint32_t slot, uint32_t alias)
+{
+    struct rm_object *of = &o->slot[slot], *as = &o->slot[alias];
+    uint32_t next = of->alias_next ? of->alias_next : slot;
+
+    as->alias_next = next;
+    as->alias_prev = slot;
+    o->slot[next].alias_prev = alias;
+    of->alias_next = alias;
+}
+
+void objects_alias(struct objects *o, uint32_t slot, uint32_t alias)
+{
+    struct rm_object *of = &o->slot[slot], *as = &o->slot[alias];
+
+    if (!of->memory)
+        __atomic_store_n(&of->memory, ++o->last_memory, __ATOMIC_RELEASE);
+    as->memory = of->memory;
+    as->memory_bytes = of->memory_bytes;
+    link_alias(o, slot, alias);
+}
+
+/* The memory lives on under its other names, and so does the charge for it. */
+static void leave_aliases(struct objects *o, uint32_t i)
+{
+    struct rm_object *obj = &o->slot[i];
+    uint32_t next = obj->alias_next, prev = obj->alias_prev;
+
+    if (!next)
+        return;
+    o->slot[next].bytes += obj->bytes;
+    obj->bytes = 0;
+    o->slot[next].alias_prev = next == prev ? 0 : prev;
+    o->slot[prev].alias_next = next == prev ? 0 : next;
+}
+
+void objects_drop(struct objects *o, uint32_t slot, objects_ended_fn ended, void *context)
+{
+    uint32_t i = slot, parent;
+
+    for (;;) {
+        while (o->slot[i].first_child)
+            i = o->slot[i].first_child;
+        parent = o->slot[i].parent;
+        __atomic_store_n(&o->slot[i].check, 0, __ATOMIC_RELEASE);
+        leave_aliases(o, i);
+        if (ended)
+            ended(context, &o->slot[i]);
+        hash_out(o, i);
+        unlink_child(o, i);
+        o->slot[i].hash_next = o->free_head;
+        o->free_head = i;
+        o->live--;
+        if (i == slot)
+            return;
+        i = parent;
+    }
+}
+
+uint32_t objects_root(const struct objects *o, uint32_t slot)
+{
+    while (o->slot[slot].parent)
+        slot = o->slot[slot].parent;
+    return slot;
+}
+
+void objects_drop_file(struct objects *o, uint64_t file, objects_ended_fn ended, void *context)
+{
+    uint32_t i = o->slot[0].first_child, next;
+
+    for (; i; i = next) {
+        next = o->slot[i].next_sibling;
+        if (o->slot[i].file == file)
+            objects_drop(o, i, ended, context);
+    }
+}
+
+static bool whole(const struct objects *o, uint32_t i)
+{
+    return o->slot[i].check && o->slot[i].check == check_of(&o->slot[i]);
+}
+
+/* Objects end children first and begin parents first, so each has its parent, unless somebody else wrote here. */
+static bool has_parent(const struct objects *o, uint32_t i, uint32_t slots)
+{
+    uint32_t parent = o->slot[i].parent;
+
+    return !parent ||
+           (parent < slots && o->slot[parent].check && o->slot[parent].client == o->slot[i].client);
+}
+
+static void keep_only_whole(struct objects *o, uint32_t slots)
+{
+    bool again = true;
+
+    for (uint32_t i = 1; i < slots; i++)
+        if (!whole(o, i))
+            o->slot[i] = (struct rm_object){0};
+    while (again) {
+        again = false;
+        for (uint32_t i = 1; i < slots; i++)
+            if (o->slot[i].check && !has_parent(o, i, slots)) {
+                o->slot[i] = (struct rm_object){0};
+                again = true;
+            }
+    }
+}
+
+/* Names of the same memory find each other, and the first of them carries the charge. */
+static int recover_aliases(struct objects *o, uint32_t slots)
+{
+    uint32_t *first = calloc(OBJECTS_BUCKETS, sizeof(*first)), *at;
+
+    if (!first)
+        return -ENOMEM;
+    for (uint32_t i = 1; i < slots; i++) {
+        uint64_t memory = o->slot[i].memory;
+
+        if (!o->slot[i].check || !memory)
+            continue;
+        if (memory > o->last_memory)
+            o->last_memory = memory;
+        for (at = &first[memory % OBJECTS_BUCKETS]; *at && o->slot[*at].memory != memory;)
+            at = at == &first[OBJECTS_BUCKETS - 1] ? first : at + 1;
+        if (*at) {
+            link_alias(o, *at, i);
+            o->slot[i].bytes = 0;
+        } else {
+            *at = i;
+        }
+    }
+    free(first);
+    return 0;
+}
+
+int objects_recover(struct objects *o)
+{
+    uint32_t slots = (uint32_t)((o->store->reached_bytes - o->store_at) / sizeof(*o->slot)), high = 0;
+
+    if (slots > OBJECTS_MAX + 1)
+        slots = OBJECTS_MAX + 1;
+    o->slot[0] = (struct rm_object){0};
+    keep_only_whole(o, slots);
+    for (uint32_t i = 1; i < slots; i++) {
+        struct rm_object *obj = &o->slot[i];
+
+        if (!obj->check)
+            continue;
+        obj->first_child = obj->alias_next = obj->alias_prev = 0;
+        obj->bytes = obj->memory_bytes;
+        high = i;
+    }
+    for (uint32_t i = 1; i <= high; i++) {
+        if (o->slot[i].check) {
+            link_child(o, o->slot[i].parent, i);
+            hash_in(o, i);
+            o->live++;
+        } else {
+            o->slot[i].hash_next = o->free_head;
+            o->free_head = i;
+        }
+    }
+    return recover_aliases(o, slots);
+}

@@ -1,0 +1,212 @@
+#define _GNU_SOURCE
+#include "recover.h"
+#include "../channels/groups.h"
+#include "caught.h"
+#include "create.h"
+#include "let_through.h"
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool number_after(const char *name, const char *prefix, uint64_t *out)
+{
+    size_t n = strlen(prefix);
+    char *end;
+
+    if (strncmp(name, prefix, n) || name[n] < '0' || name[n] > '9')
+        return false;
+    *out = strtoull(name + n, &end, 10);
+    return !*end;
+}
+
+static struct left_page *open_page(int folder, const char *name, uint64_t listener)
+{
+    struct left_page *page = calloc(1, sizeof(*page));
+
+    if (!page)
+        return NULL;
+    page->listener = listener;
+    if (store_open(&page->store, folder, name, &listener_layout) == 0 && page->store.found &&
+        page->store.reached_bytes >= sizeof(struct listener_page))
+        return page;
+    store_close(&page->store);
+    free(page);
+    return NULL;
+}
+
+static DIR *open_folder(int folder)
+{
+    int fd = dup(folder);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+
+    if (dir)
+        rewinddir(dir);
+    else if (fd >= 0)
+        close(fd);
+    return dir;
+}
+
+int left_pages_read(struct left_page **all, int folder)
+{
+    DIR *dir = open_folder(folder);
+    const struct dirent *entry;
+    struct left_page *page;
+    uint64_t listener;
+
+    *all = NULL;
+    if (!dir)
+        return -errno;
+    while ((entry = readdir(dir))) {
+        if (!number_after(entry->d_name, "listener-", &listener) ||
+            !(page = open_page(folder, entry->d_name, listener)))
+            continue;
+        page->next = *all;
+        *all = page;
+    }
+    closedir(dir);
+    return 0;
+}
+
+static struct listener_page *page_of(const struct left_page *left)
+{
+    return (struct listener_page *)(void *)left->store.at;
+}
+
+struct left_page *left_page_take(struct left_page **all, uint64_t listener, uint64_t tenant)
+{
+    for (struct left_page **at = all; *at; at = &(*at)->next) {
+        struct left_page *page = *at;
+
+        if (page->listener != listener || page_of(page)->tenant != tenant)
+            continue;
+        *at = page->next;
+        return page;
+    }
+    return NULL;
+}
+
+uint32_t left_forget(struct left_page **all, int folder, bool (*known)(void *context, uint64_t tenant),
+                     void *context)
+{
+    DIR *dir = open_folder(folder);
+    const struct dirent *entry;
+    uint64_t tenant;
+    uint32_t n = 0;
+
+    for (struct left_page *page; (page = *all); n++) {
+        *all = page->next;
+        store_remove(&page->store);
+        free(page);
+    }
+    while (dir && (entry = readdir(dir)))
+        if (number_after(entry->d_name, "tenant-", &tenant) && !known(context, tenant))
+            n += unlinkat(folder, entry->d_name, 0) == 0;
+    if (dir)
+        closedir(dir);
+    return n;
+}
+
+static uint32_t client_on(const struct objects *o, uint64_t file)
+{
+    uint32_t i = o->slot[0].first_child;
+
+    while (i && o->slot[i].file != file)
+        i = o->slot[i].next_sibling;
+    return o->slot[i].client;
+}
+
+/* With a file all that was made through it has ended. */
+static void drop_ended_files(const struct mediator *m, struct tenant *t)
+{
+    struct open_file file = {.id = 0}, gone;
+    struct objects *o = &t->objects;
+
+    files_adopt(m->files, t);
+    while (files_after(m->files, t, file.id, &file)) {
+        if (m->ops->adopt(m->driver, &file, client_on(o, file.id)) != -EBADF)
+            continue;
+        if (files_take(m->files, file.id, &gone))
+            files_forget(m->files, t);
+        let_through_forget(t, file.id);
+    }
+    for (uint32_t i = o->slot[0].first_child, next; i; i = next) {
+        next = o->slot[i].next_sibling;
+        if (!files_by_id(m->files, o->slot[i].file, &gone) || gone.tenant != t)
+            objects_drop(o, i, NULL, NULL);
+    }
+}
+
+/* The charges, and the channels with what drives them. */
+static int take_on(const struct mediator *m, struct tenant *t)
+{
+    const struct objects *o = &t->objects;
+    struct rm_target name;
+    struct open_file file;
+    int e = 0;
+
+    for (uint32_t i = objects_next(o, 0, 0); i && e >= 0; i = objects_next(o, 0, i)) {
+        const struct rm_object *obj = &o->slot[i];
+
+        if (obj->card >= MAX_CARDS)
+            continue;
+        t->ledger[obj->card].used_bytes += obj->bytes;
+        if (!files_by_id(m->files, o->slot[objects_root(o, i)].file, &file) ||
+            !object_target(m, obj, &file, &name))
+            continue;
+        if (obj->class_id == RM_CLASS_CHANNEL_GROUP)
+            e = groups_recover(t->groups, &name, obj, subdevice_below(o, obj->parent));
+        else
+            e = groups_recover_channel(t->groups, &name, o->slot[obj->parent].handle);
+    }
+    for (uint32_t i = 0; i < MAX_CARDS; i++)
+        t->ledger[i].peak_bytes = t->ledger[i].used_bytes;
+    return e;
+}
+
+static int recover(const struct mediator *m, struct tenant *t, const struct left_page *left)
+{
+    /* A file that ends now waits for its turn. */
+    WITH_CALLS_OF(t);
+    int e = objects_recover(&t->objects);
+
+    if (e < 0)
+        return e;
+    let_through_recover(t->let_through);
+    drop_ended_files(m, t);
+    for (; left; left = left->next)
+        if (page_of(left)->tenant == t->id)
+            caught_settle(m, t, &page_of(left)->caught);
+    atomic_store(&t->audit_due, true);
+    return take_on(m, t);
+}
+
+int tenant_open(const struct mediator *m, struct tenant *t, int folder, const struct left_page *left)
+{
+    static const struct store_layout layout = {
+        .kind = STORE_TENANT,
+        .record_bytes = sizeof(struct rm_object),
+        .max_bytes = TENANT_SLOTS_AT + OBJECTS_BYTES,
+    };
+    char name[STORE_NAME_MAX];
+    bool found;
+    int e;
+
+    snprintf(name, sizeof(name), "tenant-%llu", (unsigned long long)t->id);
+    if ((e = store_open(&t->store, folder, name, &layout)) < 0)
+        return e;
+    found = t->store.found;
+    if ((e = objects_init_in(&t->objects, &t->store, TENANT_SLOTS_AT)) == 0) {
+        t->let_through = (struct let_through *)(void *)t->store.at;
+        if (!found || (e = recover(m, t, left)) == 0)
+            return found;
+        objects_destroy(&t->objects);
+    }
+    if (found)
+        store_close(&t->store);
+    else
+        store_remove(&t->store);
+    return e;
+}

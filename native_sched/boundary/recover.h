@@ -1,0 +1,26 @@
+/* A tenant as an earlier worker left it: its books from the journal, put right by what the driver says is left of it. */
+#ifndef MGPU_RECOVER_H
+#define MGPU_RECOVER_H
+#include "listener.h"
+
+/* The pages of listeners that nobody has come for yet. */
+struct left_page {
+    uint64_t listener;
+    struct store store;
+    struct left_page *next;
+};
+
+/* All pages in the folder. Files that are none are left alone. */
+int left_pages_read(struct left_page **all, int folder);
+/* Takes the page of that listener out, if it is the tenant's; NULL when there is none. */
+struct left_page *left_page_take(struct left_page **all, uint64_t listener, uint64_t tenant);
+/* Removes what is left, and journals of tenants for which `known` is false: how many there were. */
+uint32_t left_forget(struct left_page **all, int folder, bool (*known)(void *context, uint64_t tenant),
+                     void *context);
+
+/* Where a tenant's slots lie in its store, after struct let_through. */
+enum { TENANT_SLOTS_AT = (sizeof(struct let_through) + 63) / 64 * 64 };
+/* Opens the tenant's store in the folder (-1: memory that ends with us), its books and its channels; t->id is set. 1: an
+ * earlier worker's, whose pages of listeners are among `left`. A negative errno: nothing of it is left open. */
+int tenant_open(const struct mediator *m, struct tenant *t, int folder, const struct left_page *left);
+#endif

@@ -1,0 +1,135 @@
+#include "replay.h"
+#include <string.h>
+
+static struct replay_entry *entry_of(struct replay *r, uint32_t tid)
+{
+    for (int i = 0; i < REPLAY_SLOTS; i++)
+        if (r->entry[i].tid == tid)
+            return &r->entry[i];
+    return NULL;
+}
+
+static bool goes_before(const struct replay_entry *a, const struct replay_entry *b)
+{
+    return a->accepted != b->accepted ? a->accepted : a->number < b->number;
+}
+
+/* The thread's own, an empty one, or the one that is least likely to be asked for. */
+static struct replay_entry *room_for(struct replay *r, uint32_t tid)
+{
+    struct replay_entry *room = entry_of(r, tid);
+
+    if (!room)
+        room = entry_of(r, 0);
+    if (room)
+        return room;
+    room = &r->entry[0];
+    for (int i = 1; i < REPLAY_SLOTS; i++)
+        if (goes_before(&r->entry[i], room))
+            room = &r->entry[i];
+    return room;
+}
+
+/* A refusal changed nothing: asked again, it is the driver's to repeat. */
+static bool succeeded(const struct call *c)
+{
+    uint32_t status = RM_OK, at = mediate_status_at(c->cmd);
+
+    if (at != RM_NO_STATUS)
+        memcpy(&status, c->outer + at, sizeof(status));
+    return status == RM_OK;
+}
+
+/* The object that a call makes or frees. */
+struct object_name {
+    uint32_t root, handle;
+};
+
+static struct object_name name_in(uint32_t cmd, const uint8_t *outer)
+{
+    const struct rm_free *f = (const void *)
+        outer; /* ALLOC in all its forms and DUP have both at the same places */
+    const struct rm_heap *h = (const void *)outer;
+
+    if (RM_NR(cmd) == RM_ESC_VID_HEAP)
+        return (struct object_name){h->root, h->any.handle};
+    return (struct object_name){f->root, f->handle};
+}
+
+static bool frees(uint32_t cmd, const uint8_t *outer)
+{
+    return RM_NR(cmd) == RM_ESC_FREE ||
+           (RM_NR(cmd) == RM_ESC_VID_HEAP &&
+            ((const struct rm_heap *)(const void *)outer)->function == RM_HEAP_FREE);
+}
+
+/* Another thread's accepted answers hold no longer where this call may have made them untrue. */
+static void forget_undone(struct replay *r, const struct call *c)
+{
+    struct object_name now = name_in(c->cmd, c->outer);
+
+    for (int i = 0; i < REPLAY_SLOTS; i++) {
+        struct replay_entry *e = &r->entry[i];
+        struct object_name then = name_in(e->cmd, e->outer);
+
+        if (e->accepted && e->file == c->file.id &&
+            (frees(c->cmd, c->outer) || (then.root == now.root && then.handle == now.handle)))
+            e->tid = 0;
+    }
+}
+
+void replay_keep(struct replay *r, const struct seccomp_notif *req, const struct call *c,
+                 const uint8_t *before, int result, bool written, bool accepted)
+{
+    struct replay_entry *e;
+
+    if (!mediate_changes(c->cmd) || c->outer_bytes > REPLAY_OUTER_MAX || c->params_bytes > REPLAY_PARAMS_MAX)
+        return;
+    if (accepted && !succeeded(c))
+        return;
+    forget_undone(r, c);
+    e = room_for(r, req->pid);
+    e->tid = 0;
+    *e = (struct replay_entry){
+        .cmd = c->cmd,
+        .number = ++r->kept,
+        .fd = req->data.args[0],
+        .at = c->outer_at,
+        .params_at = c->params_at,
+        .outer_bytes = c->outer_bytes,
+        .params_bytes = c->params_out ? c->params_bytes : 0,
+        .written = written,
+        .accepted = accepted,
+        .file = c->file.id,
+        .result = result,
+    };
+    memcpy(e->before, before, c->outer_bytes);
+    memcpy(e->outer, c->outer, c->outer_bytes);
+    memcpy(e->params, c->params, e->params_bytes);
+    __atomic_store_n(&e->tid, req->pid, __ATOMIC_RELEASE);
+}
+
+bool replay_find(struct replay *r, const struct seccomp_notif *req, struct call *c, int *result)
+{
+    struct replay_entry *e = entry_of(r, req->pid);
+    bool same = e && e->cmd == c->cmd && e->fd == req->data.args[0] && e->file == c->file.id &&
+                e->at == c->outer_at && e->outer_bytes == c->outer_bytes;
+
+    /* The kernel's repeat finds what was written; a program's own repeat passes what it passed before. */
+    if (same && e->accepted)
+        same = !memcmp(e->outer, c->outer, c->outer_bytes);
+    else if (same)
+        same = !memcmp(e->before, c->outer, c->outer_bytes) ||
+               (e->written && !memcmp(e->outer, c->outer, c->outer_bytes));
+    if (e)
+        e->tid = 0; /* a thread waits in one call at a time: another one ends the story of the first */
+    if (!same)
+        return false;
+    memcpy(c->outer, e->outer, e->outer_bytes);
+    memcpy(c->params, e->params, e->params_bytes);
+    c->params_at = e->params_at;
+    c->params_bytes = e->params_bytes;
+    c->params_out = e->params_bytes;
+    *result = e->result;
+    return true;
+}

@@ -1,0 +1,56 @@
+#include "stats.h"
+#include "rm_abi.h"
+
+static enum mgpu_refused kind_of(uint32_t rm_status)
+{
+    switch (rm_status) {
+    case RM_ERR_NO_MEMORY:
+        return MGPU_REFUSED_MEMORY;
+    case RM_ERR_INVALID_DEVICE:
+        return MGPU_REFUSED_CARD;
+    case RM_ERR_INVALID_CLASS:
+        return MGPU_REFUSED_CLASS;
+    case RM_ERR_INVALID_CLIENT:
+    case RM_ERR_INVALID_OBJECT_PARENT:
+    case RM_ERR_INVALID_OBJECT_HANDLE:
+        return MGPU_REFUSED_HANDLE;
+    case RM_ERR_INSUFFICIENT_PERMISSIONS:
+        return MGPU_REFUSED_SCHEDULING;
+    case RM_ERR_INVALID_PARAM_STRUCT:
+        return MGPU_REFUSED_FORM;
+    default:
+        return MGPU_REFUSED_UNSUPPORTED;
+    }
+}
+
+static void add_one(atomic_uint_least64_t *count)
+{
+    atomic_fetch_add_explicit(count, 1, memory_order_relaxed);
+}
+
+void stats_refused(struct tenant_stats *s, uint32_t rm_status)
+{
+    add_one(&s->refused[kind_of(rm_status)]);
+}
+
+int stats_refused_errno(struct tenant_stats *s, int result)
+{
+    add_one(&s->refused[result == -EPERM ? MGPU_REFUSED_PERMISSION : MGPU_REFUSED_UNSUPPORTED]);
+    return result;
+}
+
+uint64_t stats_calls(const struct listener_stats *s)
+{
+    return atomic_load_explicit(&s->steps, memory_order_relaxed) / 2;
+}
+
+uint64_t stats_serving_since_ns(struct listener_stats *s, uint64_t now_ns)
+{
+    uint64_t steps = atomic_load_explicit(&s->steps, memory_order_relaxed);
+
+    if (steps != s->seen_steps) {
+        s->seen_steps = steps;
+        s->seen_ns = now_ns;
+    }
+    return steps % 2 ? s->seen_ns : 0;
+}

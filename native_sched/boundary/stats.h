@@ -1,0 +1,44 @@
+/* Counts of the mediator's, for operators: calls answered, calls refused, and who has been at one call for how long.
+ * Relaxed throughout: they order nothing. */
+#ifndef MGPU_BOUNDARY_STATS_H
+#define MGPU_BOUNDARY_STATS_H
+#include "../engine.h"
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+/* Of one tenant, whose listeners' threads all write here: only where they refuse. By enum mgpu_refused. */
+struct tenant_stats {
+    atomic_uint_least64_t refused[MGPU_REFUSED_KINDS];
+};
+
+/* Of one listener's thread, which alone writes `steps`: a plain increment, without a locked instruction. */
+struct listener_stats {
+    atomic_uint_least64_t steps;  /* calls taken up plus calls answered: odd while one is served */
+    uint64_t seen_steps, seen_ns; /* the watcher's last change of it */
+};
+
+static inline void stats_step(struct listener_stats *s)
+{
+    uint64_t steps = atomic_load_explicit(&s->steps, memory_order_relaxed);
+
+    atomic_store_explicit(&s->steps, steps + 1, memory_order_relaxed);
+}
+
+/* mgpu refused with this RM status. Not for a status that the driver gave. */
+void stats_refused(struct tenant_stats *s, uint32_t rm_status);
+/* ... with this errno, as ioctl()'s result. Returns it. */
+int stats_refused_errno(struct tenant_stats *s, int result);
+
+/* Counts a result of serving a call that says no by itself. Returns the result. */
+static inline int stats_result(struct tenant_stats *s, int result)
+{
+    return result == -EPERM || result == -ENOTTY ? stats_refused_errno(s, result) : result;
+}
+
+uint64_t stats_calls(const struct listener_stats *s);
+
+/* Since when the thread serves the call it is at, as far as this and earlier looks tell; 0: it serves none. To be called
+ * by one watcher. */
+uint64_t stats_serving_since_ns(struct listener_stats *s, uint64_t now_ns);
+#endif

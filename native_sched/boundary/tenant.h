@@ -1,0 +1,73 @@
+/* A tenant: one granted container. Its cards and caps, its RM objects, the device nodes it was given. */
+#ifndef MGPU_TENANT_H
+#define MGPU_TENANT_H
+#include "../base/mutex.h"
+#include "../core/ledger.h"
+#include "objects.h"
+#include "process_id.h"
+#include "stats.h"
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+enum { MAX_CARDS = 32, MAX_TENANTS = 1024, TENANT_MAX_NODES = MAX_CARDS + 4 };
+
+struct card {
+    uint32_t index, minor, gpu_id, device_instance;
+    uint64_t memory_bytes;
+    /* What the driver itself takes for one channel group, a measured constant: of the graphics engine, of a copy engine. */
+    uint64_t context_bytes, copy_context_bytes;
+};
+
+enum node_kind { NODE_CTL, NODE_CARD, NODE_UVM };
+
+struct tenant_node { /* a device node inside the container, by identity of the file */
+    dev_t dev;
+    ino_t ino;
+    enum node_kind kind;
+    uint32_t minor;
+};
+
+struct groups;
+
+/* Calls that were let through to the driver (let_through.h). */
+enum { LET_THROUGH_MAX = 64, LET_THROUGH_RUNS = 16, LET_THROUGH_DOUBTFUL = 4 };
+struct let_through {
+    struct {
+        uint64_t file;
+        struct process_id who;
+        uint32_t calls;        /* 0: a free entry */
+        uint32_t doubtful;     /* of them: a flipped class could have hung what it made from another client */
+    } client[LET_THROUGH_MAX]; /* root clients that the books may not have yet, by file and process */
+    uint32_t clients;
+    bool begun;                      /* there has been one */
+    pid_t running[LET_THROUGH_RUNS]; /* threads whose call may not have ended */
+    uint32_t runs;
+};
+
+struct tenant {
+    uint64_t id; /* 0: the slot is free */
+    /* Held over a whole call that makes or frees objects, the driver's part included: what is booked is what the
+     * driver did, in its order, whichever of the tenant's listeners a call came by. Taken before `lock`. */
+    pthread_mutex_t calls;
+    pthread_mutex_t lock; /* guards everything below */
+    bool granted[MAX_CARDS];
+    struct ledger ledger[MAX_CARDS];
+    struct objects objects;
+    struct tenant_node node[TENANT_MAX_NODES];
+    uint32_t nodes, listeners;
+    uint32_t last_handle; /* of those that we choose */
+    struct tenant_stats stats;
+    uint32_t files;                  /* guarded by the file table's lock */
+    struct groups *groups;           /* its own lock, taken last */
+    struct let_through *let_through; /* guarded by `calls`, clients by `lock` too */
+    struct store store;              /* what the next worker needs: let_through and the objects' slots */
+    atomic_bool audit_due;           /* a call was let through since the driver's account was last compared */
+    _Atomic uint64_t
+        unaccounted_bytes; /* not 0: it holds so much more than it was charged for, and is served no more */
+};
+
+/* Hold the tenant, or the order of its calls, until the end of the scope. */
+#define WITH_TENANT(t)   LOCKED_(tenant_held, &(t)->lock)
+#define WITH_CALLS_OF(t) LOCKED_(calls_held, &(t)->calls)
+#endif

@@ -1,0 +1,50 @@
+#include "usage.h"
+
+#include "rm_abi.h"
+
+enum { BUCKETS = 2 * USAGE_MAX };
+
+/* Entries by process and card, found by open addressing: a tenant chooses how many processes and clients it has. */
+struct index {
+    uint16_t entry[BUCKETS]; /* index into out, plus 1; 0: empty */
+};
+
+static struct process_use *entry_of(struct index *x, struct process_use *out, uint32_t *n, uint32_t max,
+                                    const struct process_id *who, uint32_t card)
+{
+    uint32_t at = (((uint32_t)who->tgid * 31 + card) * 0x9e3779b9u >> 16) % BUCKETS;
+
+    for (; x->entry[at]; at = (at + 1) % BUCKETS) {
+        struct process_use *u = &out[x->entry[at] - 1];
+
+        if (u->who.tgid == who->tgid && u->card == card)
+            return u;
+    }
+    if (*n == max)
+        return NULL;
+    out[*n] = (struct process_use){.who = *who, .card = card};
+    x->entry[at] = (uint16_t)++ * n;
+    return &out[*n - 1];
+}
+
+uint32_t usage_by_process(const struct objects *o, struct process_use *out, uint32_t max)
+{
+    struct index x = {{0}};
+    uint32_t n = 0;
+
+    if (max > USAGE_MAX)
+        max = USAGE_MAX;
+    for (uint32_t root = o->slot[0].first_child; root; root = o->slot[root].next_sibling) {
+        for (uint32_t i = root; i; i = objects_next(o, root, i)) {
+            const struct rm_object *obj = &o->slot[i];
+            struct process_use *u;
+
+            if (obj->card == OBJECT_NO_CARD || (!obj->bytes && obj->class_id != RM_CLASS_CHANNEL_GROUP))
+                continue;
+            u = entry_of(&x, out, &n, max, &o->slot[root].owner, obj->card);
+            if (u)
+                u->bytes += obj->bytes;
+        }
+    }
+    return n;
+}
