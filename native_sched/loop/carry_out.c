@@ -1,0 +1,118 @@
+#include "carry_out.h"
+#include "entities.h"
+#include "look.h"
+
+enum { DECISIONS_AT_ONCE = 64 };
+
+static uint32_t why_of(const struct loop *l, uint64_t id)
+{
+    struct sched_state state;
+
+    return sched_state(&l->core, id, &state) < 0 ? MGPU_WHY_NONE : loop_why(state.why);
+}
+
+/* A suspend may overtake the same entity's resume. */
+static void order(struct loop *l, const struct sched_decision *d, uint64_t now)
+{
+    struct loop_entity *entity = loop_entity_of(l, d->id);
+
+    if (!entity)
+        return;
+    if (entity->order == LOOP_NOTHING)
+        l->ordered[l->orders++] = (uint16_t)(entity - l->entity);
+    entity->order = d->run ? LOOP_RESUME : LOOP_SUSPEND;
+    entity->begun = false;
+    entity->running = false;
+    entity->why = why_of(l, d->id);
+    entity->decided_ns = now;
+    if (!d->run)
+        loop_note(l, now, 0, d->id, MGPU_SCHED_SUSPEND, UINT32_MAX, entity->why);
+}
+
+static uint64_t decide(struct loop *l)
+{
+    struct sched_decision decision[DECISIONS_AT_ONCE];
+    uint64_t now, wake_at;
+    uint32_t n;
+    bool more;
+
+    do {
+        pthread_mutex_lock(&l->lock);
+        now = loop_now_ns();
+        more = sched_decide(&l->core, now, decision, DECISIONS_AT_ONCE, &n, &wake_at);
+        for (uint32_t i = 0; i < n; i++)
+            order(l, &decision[i], now);
+        pthread_mutex_unlock(&l->lock);
+    } while (more);
+    return wake_at;
+}
+
+/* Suspends come first, each in its turn. NULL: there is no order. */
+static struct loop_entity *next_in_turn(struct loop *l)
+{
+    uint32_t at = 0;
+    uint16_t slot;
+
+    if (!l->orders)
+        return NULL;
+    while (at < l->orders && l->entity[l->ordered[at]].order != LOOP_SUSPEND)
+        at++;
+    at = at < l->orders ? at : 0;
+    slot = l->ordered[at];
+    l->orders--;
+    for (; at < l->orders; at++)
+        l->ordered[at] = l->ordered[at + 1];
+    return &l->entity[slot];
+}
+
+static void tell(struct loop *l, struct loop_entity *entity, int error)
+{
+    bool run = entity->order == LOOP_RESUME;
+    uint64_t at = loop_now_ns();
+
+    l->stats.decided_ns = entity->decided_ns;
+    loop_stats_outcome(&l->stats, run, entity->why, error, at);
+    entity->order = LOOP_NOTHING;
+    if (error < 0) {
+        sched_failed(&l->core, at, entity->id, run);
+        return;
+    }
+    sched_carried_out(&l->core, at, entity->id, run);
+    entity->running = run;
+    loop_note(l, at, 0, entity->id, run ? MGPU_SCHED_RUNNING : MGPU_SCHED_SUSPENDED, UINT32_MAX, entity->why);
+}
+
+/* `active` is held: no entity goes meanwhile. */
+static void step(struct loop *l, struct loop_entity *entity)
+{
+    bool run = entity->order == LOOP_RESUME;
+    int e;
+
+    if (!entity->begun) {
+        entity->begun = true;
+        if (run)
+            loop_note(l, loop_now_ns(), 0, entity->id, MGPU_SCHED_RESUME, UINT32_MAX, entity->why);
+        groups_run_begin(entity->groups, run);
+    }
+    e = groups_run_step(entity->groups);
+    pthread_mutex_lock(&l->lock);
+    if (e > 0)
+        l->ordered[l->orders++] = (uint16_t)(entity - l->entity);
+    else
+        tell(l, entity, e);
+    pthread_mutex_unlock(&l->lock);
+}
+
+uint64_t loop_carry_out(struct loop *l)
+{
+    for (;;) {
+        uint64_t wake_at = decide(l);
+        struct loop_entity *entity = next_in_turn(l);
+
+        if (!entity)
+            return wake_at;
+        step(l, entity);
+        if (loop_now_ns() >= l->next_look_ns)
+            loop_look(l);
+    }
+}

@@ -1,0 +1,187 @@
+#include "entities.h"
+#include <errno.h>
+
+struct loop_entity *loop_entity_of(struct loop *l, uint64_t id)
+{
+    for (uint32_t i = 0; id && i < l->entities; i++)
+        if (l->entity[i].id == id)
+            return &l->entity[i];
+    return NULL;
+}
+
+uint32_t loop_why(enum sched_why why)
+{
+    switch (why) {
+    case WHY_PREEMPTED:
+        return MGPU_WHY_PREEMPTED;
+    case WHY_HOLD:
+        return MGPU_WHY_HOLD;
+    case WHY_QUOTA:
+        return MGPU_WHY_QUOTA;
+    case WHY_SLICE:
+        return MGPU_WHY_SLICE;
+    case WHY_IDLE:
+        return MGPU_WHY_IDLE;
+    case WHY_FAILED:
+        return MGPU_WHY_FAILED;
+    case WHY_PAUSED:
+        return MGPU_WHY_PAUSED;
+    case WHY_NONE:
+        break;
+    }
+    return MGPU_WHY_NONE;
+}
+
+static void leave(struct loop *l, const struct loop_entity *entity)
+{
+    uint16_t slot = (uint16_t)(entity - l->entity);
+
+    for (uint32_t i = 0; i < MAX_CARDS; i++)
+        for (uint32_t k = 0; k < l->card[i].tenants; k++)
+            if (l->card[i].tenant[k] == slot)
+                l->card[i].tenant[k--] = l->card[i].tenant[--l->card[i].tenants];
+}
+
+static int join(struct loop *l, struct loop_entity *entity, uint32_t cards)
+{
+    uint16_t slot = (uint16_t)(entity - l->entity);
+
+    for (uint32_t i = 0; i < MAX_CARDS; i++) {
+        if (!(cards & 1u << i))
+            continue;
+        if (l->card[i].tenants == LOOP_CARD_TENANTS)
+            return -ENOSPC;
+        l->card[i].tenant[l->card[i].tenants++] = slot;
+        /* Nobody looked while there was one tenant: what it does is to be known before it is decided upon. */
+        l->card[i].next_look_ns = 0;
+    }
+    return 0;
+}
+
+/* One with channels from the start was an earlier worker's. It may have been preempted in the middle of a kernel, of which
+ * nothing is seen from outside: it has work until it has been seen to run and to have none. */
+static void take_for_busy(struct loop *l, struct loop_entity *entity, uint32_t cards, uint64_t now)
+{
+    for (uint32_t i = 0; i < MAX_CARDS; i++) {
+        if (!(cards & 1u << i) || !groups_any_channel(entity->groups, i))
+            continue;
+        entity->on[i].busy = true;
+        sched_work_seen(&l->core, now, entity->id, i, now);
+        loop_note(l, now, now, entity->id, MGPU_SCHED_WORK, i, MGPU_WHY_NONE);
+    }
+}
+
+static int add(struct loop *l, const struct sched_entity_config *config, struct groups *groups)
+{
+    struct loop_entity *entity = l->entity;
+    uint64_t now = loop_now_ns();
+    int e;
+
+    while (entity < l->entity + l->entities && entity->id)
+        entity++;
+    if (entity == l->entity + MAX_TENANTS)
+        return -ENOSPC;
+    if ((e = sched_add(&l->core, now, config)) < 0)
+        return e;
+    *entity = (struct loop_entity){.id = config->id, .groups = groups};
+    if (entity == l->entity + l->entities)
+        l->entities++;
+    if ((e = join(l, entity, config->cards)) < 0) {
+        sched_remove(&l->core, now, config->id);
+        leave(l, entity);
+        entity->id = 0;
+        return e;
+    }
+    loop_note(l, now, now, config->id, MGPU_SCHED_ADDED, UINT32_MAX, MGPU_WHY_NONE);
+    take_for_busy(l, entity, config->cards, now);
+    return 0;
+}
+
+int loop_schedule(struct loop *l, const struct sched_entity_config *config, struct groups *groups)
+{
+    int e;
+
+    pthread_mutex_lock(&l->lock);
+    e = loop_entity_of(l, config->id) ? sched_change(&l->core, loop_now_ns(), config)
+                                      : add(l, config, groups);
+    pthread_mutex_unlock(&l->lock);
+    if (e == 0)
+        e = groups_favour(groups, config->class_id == SCHED_ONLINE ? FAVOUR_FIRST : FAVOUR_LAST);
+    loop_kick(l);
+    return e;
+}
+
+void loop_forget(struct loop *l, uint64_t id)
+{
+    struct loop_entity *entity;
+
+    pthread_mutex_lock(&l->active);
+    pthread_mutex_lock(&l->lock);
+    if ((entity = loop_entity_of(l, id))) {
+        sched_remove(&l->core, loop_now_ns(), id);
+        leave(l, entity);
+        entity->id = 0;
+        loop_note(l, loop_now_ns(), 0, id, MGPU_SCHED_REMOVED, UINT32_MAX, MGPU_WHY_NONE);
+    }
+    pthread_mutex_unlock(&l->lock);
+    pthread_mutex_unlock(&l->active);
+    loop_kick(l);
+}
+
+void loop_configure(struct loop *l, const struct mgpu_sched_config *config)
+{
+    struct sched_config core = sched_default_config;
+
+    core.hold_ns = config->hold_ns;
+    pthread_mutex_lock(&l->lock);
+    l->config = *config;
+    sched_configure(&l->core, loop_now_ns(), &core);
+    pthread_mutex_unlock(&l->lock);
+    loop_kick(l);
+}
+
+int loop_card_policy(struct loop *l, uint32_t card, uint32_t policy)
+{
+    int e;
+
+    if (policy >= SCHED_POLICIES)
+        return -EINVAL;
+    pthread_mutex_lock(&l->lock);
+    e = sched_card_policy(&l->core, card, (enum sched_policy_id)policy);
+    pthread_mutex_unlock(&l->lock);
+    loop_kick(l);
+    return e;
+}
+
+int loop_pause(struct loop *l, uint64_t id, bool paused)
+{
+    int e;
+
+    pthread_mutex_lock(&l->lock);
+    e = sched_pause(&l->core, loop_now_ns(), id, paused);
+    pthread_mutex_unlock(&l->lock);
+    loop_kick(l);
+    return e;
+}
+
+int loop_state(struct loop *l, uint64_t id, struct mgpu_sched_state *out)
+{
+    struct sched_state state;
+    int e;
+
+    pthread_mutex_lock(&l->lock);
+    e = sched_state(&l->core, id, &state);
+    pthread_mutex_unlock(&l->lock);
+    if (e < 0)
+        return e;
+    *out = (struct mgpu_sched_state){
+        .enabled = state.enabled,
+        .busy = state.busy,
+        .throttled = state.throttled,
+        .why = loop_why(state.why),
+        .run_ns = state.run_ns,
+        .suspended_ns = state.suspended_ns,
+        .preemptions = state.preemptions,
+    };
+    return 0;
+}

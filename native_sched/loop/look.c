@@ -1,0 +1,117 @@
+#include "look.h"
+#include "entities.h"
+
+/* Work has ended when that many looks in a row saw none of it, neither on an engine nor on its way. */
+enum { IDLE_LOOKS = 3 };
+
+static const struct card *card_of(const struct loop *l, uint32_t index)
+{
+    return mediator_card(l->m, index);
+}
+
+/* Busy is sticky: what was preempted or throttled in the middle of a kernel has nothing on its way and is on no engine.
+ * So nothing is learnt of a tenant that does not run, nor while an engine executes somebody else's group. */
+static bool tells_idle(const struct loop_entity *entity, unsigned int activity)
+{
+    return entity->running && !(activity & ACTIVITY_OTHERS);
+}
+
+static void look_at(struct loop *l, struct loop_entity *entity, uint32_t card, unsigned int activity,
+                    uint64_t now)
+{
+    if (activity & (ACTIVITY_NEW | ACTIVITY_PENDING | ACTIVITY_EXECUTING)) {
+        entity->on[card].idle_looks = 0;
+        if (entity->on[card].busy)
+            return;
+        entity->on[card].busy = true;
+        sched_work_seen(&l->core, now, entity->id, card, now);
+        loop_note(l, now, now, entity->id, MGPU_SCHED_WORK, card, MGPU_WHY_NONE);
+        return;
+    }
+    if (!entity->on[card].busy)
+        return;
+    if (!tells_idle(entity, activity)) {
+        entity->on[card].idle_looks = 0;
+        return;
+    }
+    if (!entity->on[card].idle_looks++)
+        entity->on[card].idle_since_ns = now;
+    if (entity->on[card].idle_looks < IDLE_LOOKS)
+        return;
+    entity->on[card].busy = false;
+    entity->on[card].idle_looks = 0;
+    sched_work_done(&l->core, now, entity->id, card, entity->on[card].idle_since_ns);
+    loop_note(l, now, entity->on[card].idle_since_ns, entity->id, MGPU_SCHED_IDLE, card, MGPU_WHY_NONE);
+}
+
+static void look_at_card(struct loop *l, uint32_t index, uint64_t now)
+{
+    struct engine_status engine[ENGINES_MAX];
+    const struct card *card = card_of(l, index);
+    int engines = card ? l->m->ops->engine_status(l->m->driver, card->minor, engine) : 0;
+
+    loop_stats_count(&l->stats.looks);
+    for (uint32_t i = 0; i < l->card[index].tenants; i++) {
+        struct loop_entity *entity = &l->entity[l->card[index].tenant[i]];
+        unsigned int activity = groups_look(entity->groups, index, engine, engines);
+
+        /* Without its status an engine may execute anybody's work: then nobody is seen to be idle. */
+        if (engines <= 0)
+            activity |= ACTIVITY_OTHERS;
+        if (!(activity & ACTIVITY_UNKNOWN))
+            look_at(l, entity, index, activity, now);
+    }
+}
+
+void loop_look(struct loop *l)
+{
+    uint64_t now = loop_now_ns();
+
+    pthread_mutex_lock(&l->lock);
+    for (uint32_t i = 0; i < MAX_CARDS; i++)
+        if (l->card[i].tenants && l->card[i].next_look_ns <= now)
+            look_at_card(l, i, now);
+    l->looked_ns = now;
+    pthread_mutex_unlock(&l->lock);
+    loop_plan_looks(l);
+}
+
+static bool any_channel(const struct loop *l, uint32_t card)
+{
+    for (uint32_t i = 0; i < l->card[card].tenants; i++)
+        if (groups_any_channel(l->entity[l->card[card].tenant[i]].groups, card))
+            return true;
+    return false;
+}
+
+static uint64_t period_ns(const struct loop *l, uint32_t card)
+{
+    switch (any_channel(l, card) ? sched_watch(&l->core, card) : WATCH_NONE) {
+    case WATCH_FAST:
+        return l->config.poll_fast_ns;
+    case WATCH_SLOW:
+        return l->config.poll_slow_ns;
+    default:
+        return 0;
+    }
+}
+
+void loop_plan_looks(struct loop *l)
+{
+    uint64_t earliest = UINT64_MAX, looked = l->looked_ns;
+
+    pthread_mutex_lock(&l->lock);
+    for (uint32_t i = 0; i < MAX_CARDS; i++) {
+        struct loop_card *card = &l->card[i];
+        uint64_t period = card->tenants ? period_ns(l, i) : 0;
+
+        if (!period)
+            card->next_look_ns = UINT64_MAX;
+        else if (card->next_look_ns <= looked || card->next_look_ns > looked + period)
+            card->next_look_ns = looked + period;
+        if (card->next_look_ns < earliest)
+            earliest = card->next_look_ns;
+    }
+    l->next_look_ns = earliest;
+    pthread_mutex_unlock(&l->lock);
+}
