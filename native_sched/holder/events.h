@@ -1,0 +1,33 @@
+/* What the holder's one thread waits for. */
+#ifndef MGPU_HOLDER_EVENTS_H
+#define MGPU_HOLDER_EVENTS_H
+#include <stdint.h>
+
+enum source {
+    FROM_SIGNAL,
+    FROM_RUNTIMES,
+    FROM_INTAKE,     /* which: index */
+    FROM_WORKERS,    /* the listening socket */
+    FROM_CANDIDATE,  /* which: index */
+    FROM_WORKER,     /* its connection */
+    FROM_WORKER_END, /* its pidfd */
+    FROM_CHILD,      /* a pidfd; which: index */
+    FROM_TRIAL,      /* the pidfd of the program that is to replace this one, on trial */
+};
+
+/* events: of epoll. watch_again changes those of an fd that is watched already. */
+void watch(int fd, enum source source, uint64_t which, uint32_t events);
+void watch_again(int fd, enum source source, uint64_t which, uint32_t events);
+
+/* CLOCK_MONOTONIC. */
+int64_t now_ms(void);
+
+/* One line on stderr. */
+void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The sooner of two waits in ms, of which -1 means for ever. */
+static inline int64_t sooner(int64_t a, int64_t b)
+{
+    return a < 0 || (b >= 0 && b < a) ? b : a;
+}
+#endif

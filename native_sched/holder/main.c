@@ -1,0 +1,318 @@
+/* mgpu-holder: owns seccomp.sock and keeps every container's seccomp listener, so that the arbiter can end and
+ * start again while containers run: a listener whose last copy is closed makes their calls fail for good. It
+ * knows nothing of GPUs and holds no driver file. */
+#define _GNU_SOURCE
+#include "child.h"
+#include "events.h"
+#include "replace.h"
+#include "runtimes.h"
+#include "worker.h"
+#include <errno.h>
+#include <getopt.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LOOK_MS = 1000, WATCHDOG_MS = 10000, GOES_ON = -1 };
+
+static struct own own;
+static int poller, signals_fd;
+
+int64_t now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+void say(const char *format, ...)
+{
+    char line[512];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(line, sizeof(line), format, args);
+    va_end(args);
+    fprintf(stderr, "mgpu-holder: %s\n", line);
+}
+
+static void control(int how, int fd, enum source source, uint64_t which, uint32_t events)
+{
+    struct epoll_event ev = {.events = events, .data.u64 = (uint64_t)source << 56 | which};
+
+    if (epoll_ctl(poller, how, fd, &ev) < 0)
+        say("epoll_ctl: %s", strerror(errno));
+}
+
+void watch(int fd, enum source source, uint64_t which, uint32_t events)
+{
+    control(EPOLL_CTL_ADD, fd, source, which, events);
+}
+
+void watch_again(int fd, enum source source, uint64_t which, uint32_t events)
+{
+    control(EPOLL_CTL_MOD, fd, source, which, events);
+}
+
+static int serve_socket(const char *path, int type)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd < 0 || strlen(path) >= sizeof(at.sun_path)) {
+        say("%s: path too long for a socket (107 bytes)", path);
+        exit(1);
+    }
+    strcpy(at.sun_path, path);
+    unlink(path);
+    if (bind(fd, (struct sockaddr *)&at, sizeof(at)) < 0 || chmod(path, 0600) < 0 || listen(fd, 128) < 0) {
+        say("%s: %s", path, strerror(errno));
+        exit(1);
+    }
+    return fd;
+}
+
+/* Drops the listeners whose containers are gone; returns the ms to the next look. A look now and then, not a wait: a
+ * waiter would be woken by every notification, and every mediated call would pay for that. */
+static int64_t drop_hung_up(int64_t now)
+{
+    static int64_t due_ms;
+
+    if (!held_count())
+        return -1;
+    if (now < due_ms)
+        return due_ms - now;
+    due_ms = now + LOOK_MS;
+    for (struct held *h = held; h < held + HELD_MAX; h++) {
+        struct pollfd p = {.fd = h->fd};
+
+        if (h->id && poll(&p, 1, 0) > 0 && p.revents & POLLHUP)
+            held_drop(h);
+    }
+    return LOOK_MS;
+}
+
+/* What is due by time; returns the ms until it is due again, -1 for never. */
+static int64_t housekeeping(void)
+{
+    int64_t now = now_ms(), next = drop_hung_up(now);
+
+    next = sooner(next, runtimes_look(now));
+    next = sooner(next, workers_look(now));
+    next = sooner(next, children_look(now));
+    return sooner(next, replace_look(now));
+}
+
+/* A listener for each container and exec: more than the usual soft limit. */
+static void allow_many_files(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static int signals(void)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static void tell_ready(void)
+{
+    if (!own.told_ready) {
+        puts("ready");
+        fflush(stdout);
+    }
+    own.told_ready = true;
+}
+
+static void worker_ready(pid_t pid)
+{
+    child_ready(pid);
+    tell_ready();
+}
+
+/* GOES_ON, or what to exit with. */
+static int take_signal(void)
+{
+    struct signalfd_siginfo got;
+
+    if (read(signals_fd, &got, sizeof(got)) != sizeof(got))
+        return GOES_ON;
+    if (got.ssi_signo == SIGUSR1)
+        child_renew();
+    else if (got.ssi_signo == SIGHUP)
+        replace_begin();
+    else
+        return 0;
+    return GOES_ON;
+}
+
+static int handle(const struct epoll_event *ev)
+{
+    unsigned int which = (unsigned int)(ev->data.u64 & 0xffffffff);
+
+    switch ((enum source)(ev->data.u64 >> 56)) {
+    case FROM_SIGNAL:
+        return take_signal();
+    case FROM_RUNTIMES:
+        runtimes_accept(own.runtimes_fd);
+        break;
+    case FROM_INTAKE:
+        runtime_read(which);
+        break;
+    case FROM_WORKERS:
+        workers_accept(own.workers_fd);
+        break;
+    case FROM_CANDIDATE:
+        candidate_read(which);
+        break;
+    case FROM_WORKER:
+        worker_event(ev->events);
+        break;
+    case FROM_WORKER_END:
+        worker_end();
+        break;
+    case FROM_CHILD:
+        return child_end(which);
+    case FROM_TRIAL:
+        trial_end(&own);
+        break;
+    }
+    return GOES_ON;
+}
+
+static int serve(void)
+{
+    struct epoll_event ev[64];
+    int n, status;
+
+    for (;;) {
+        n = epoll_wait(poller, ev, 64, (int)housekeeping());
+        for (int i = 0; i < n; i++)
+            if ((status = handle(&ev[i])) != GOES_ON)
+                return status;
+    }
+}
+
+static const char usage[] =
+    "usage: mgpu-holder --seccomp-socket PATH --worker-socket PATH [--watchdog-ms MS]\n"
+    "                   [--worker-log PATH] [--worker-lock PATH] [-- WORKER ARGUMENT...]\n"
+    "SIGHUP: replaces itself by the program at its own path; SIGUSR1: starts a worker that takes over\n";
+
+struct settings {
+    const char *seccomp, *workers, *resume;
+};
+
+static bool read_arguments(int argc, char **argv, struct settings *to)
+{
+    static const struct option options[] = {
+        {"seccomp-socket", required_argument, NULL, 's'}, {"worker-socket", required_argument, NULL, 'w'},
+        {"watchdog-ms", required_argument, NULL, 'd'},    {"worker-log", required_argument, NULL, 'l'},
+        {"worker-lock", required_argument, NULL, 'k'},    {"resume", required_argument, NULL, 'r'},
+        {"knows-format", required_argument, NULL, 'f'},   {0},
+    };
+    char *end = "";
+    int opt;
+
+    workers.watchdog_ms = WATCHDOG_MS;
+    while ((opt = getopt_long(argc, argv, "+", options, NULL)) != -1) {
+        if (opt == 's')
+            to->seccomp = optarg;
+        else if (opt == 'w')
+            to->workers = optarg;
+        else if (opt == 'd')
+            workers.watchdog_ms = strtol(optarg, &end, 10);
+        else if (opt == 'l')
+            children.log = optarg;
+        else if (opt == 'k')
+            children.lock = optarg;
+        else if (opt == 'r')
+            to->resume = optarg;
+        else if (opt == 'f')
+            exit(strtol(optarg, NULL, 10) != SAVED_FORMAT);
+        else
+            return false;
+        if (*end || workers.watchdog_ms < 0 || workers.watchdog_ms > 86400000)
+            return false;
+    }
+    if (optind < argc)
+        children.argv = argv + optind;
+    return to->seccomp && to->workers && (optind == argc || !strcmp(argv[optind - 1], "--"));
+}
+
+static void begin(const struct settings *s)
+{
+    struct timespec boot;
+
+    /* A worker that goes on has ids of the holder before: since boot, fewer have come than microseconds went by. */
+    clock_gettime(CLOCK_BOOTTIME, &boot);
+    held_number_from((uint64_t)boot.tv_sec * 1000000 + (uint64_t)boot.tv_nsec / 1000);
+    children.patience_ms = now_ms() + (workers.watchdog_ms ? workers.watchdog_ms : WATCHDOG_MS);
+    own.runtimes_fd = serve_socket(s->seccomp, SOCK_STREAM);
+    own.workers_fd = serve_socket(s->workers, SOCK_SEQPACKET);
+    if (!children.argv)
+        tell_ready();
+}
+
+static void watch_all(void)
+{
+    watch(signals_fd, FROM_SIGNAL, 0, EPOLLIN);
+    watch(own.runtimes_fd, FROM_RUNTIMES, 0, EPOLLIN);
+    watch(own.workers_fd, FROM_WORKERS, 0, EPOLLIN);
+    runtimes_watch();
+    workers_watch();
+    children_watch();
+}
+
+int main(int argc, char **argv)
+{
+    struct settings settings = {0};
+    int status;
+
+    if (!read_arguments(argc, argv, &settings)) {
+        fputs(usage, stderr);
+        return 2;
+    }
+    allow_many_files();
+    runtimes_init();
+    workers_init();
+    children_init();
+    replace_init(argv);
+    workers.starts_worker = children.argv;
+    workers.ready = worker_ready;
+    poller = epoll_create1(EPOLL_CLOEXEC);
+    signals_fd = signals();
+    if (!settings.resume)
+        begin(&settings);
+    else if (replace_resume(settings.resume, &own) < 0)
+        return 1;
+    watch_all();
+    status = serve();
+    children_stop();
+    unlink(settings.seccomp);
+    unlink(settings.workers);
+    return status;
+}

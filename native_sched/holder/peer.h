@@ -1,0 +1,22 @@
+#ifndef MGPU_HOLDER_PEER_H
+#define MGPU_HOLDER_PEER_H
+#include <stdbool.h>
+#include <sys/types.h>
+
+enum { ACCEPT_PAUSE_US = 100000 };
+
+/* The next connection, nonblocking; -1 when there is none that counts. The other end has to be root of this node: uid 0
+ * in our own pid and user namespaces. Root of a container that was given the socket is neither, whatever it says.
+ * may_be_gone: root whose process has ended by now counts too. A runtime sends its message and goes on, a container whose
+ * listener is not taken has lost it for good, and what the message proves is judged by its nonce. */
+int peer_accept(int listening, bool may_be_gone);
+
+/* A pidfd of the process that connected, and its pid; -1 when it is gone. */
+int peer_process(int fd, pid_t *pid);
+
+/* 0 or a negative errno. */
+int process_signal(int pidfd, int signal);
+
+/* Whether the last thread of that process is gone, and with it every call that one of them was in. */
+bool process_ended(int pidfd);
+#endif
