@@ -1,0 +1,1 @@
+"""mgpud: control socket, inventory, placement, grants."""

@@ -1,0 +1,172 @@
+#define _GNU_SOURCE
+#include "engine.h"
+#include "engine_private.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+uint32_t mgpu_engine_abi(void)
+{
+    return MGPU_ENGINE_ABI;
+}
+
+static const struct driver_ops *const drivers[] = {&driver_nvidia, &driver_sim};
+
+static const struct driver_ops *driver_named(const char *name)
+{
+    for (size_t i = 0; i < sizeof(drivers) / sizeof(*drivers); i++)
+        if (!strcmp(drivers[i]->name, name))
+            return drivers[i];
+    return NULL;
+}
+
+/* Ends charges as the driver says its files are gone. */
+static void *watch_files(void *arg)
+{
+    struct mgpu_engine *e = arg;
+    struct open_file file;
+    int64_t id;
+
+    while ((id = e->mediator.ops->next_gone(e->mediator.driver)) >= 0) {
+        /* A file of a tenant that is yet to be taken over: that will see that it is gone. */
+        if (files_take(&e->files, (uint64_t)id, &file) && file.tenant)
+            mediate_file_gone(&e->files, &file);
+        eventfd_write(e->events, 1);
+    }
+    atomic_store(&e->driver_lost, true);
+    eventfd_write(e->events, 1);
+    return NULL;
+}
+
+static void stop_watch_files(struct mgpu_engine *e)
+{
+    e->mediator.ops->stop_watch(e->mediator.driver);
+    pthread_join(e->file_watch, NULL);
+}
+
+const char *mgpu_rm_known(void)
+{
+    return rm_table_known();
+}
+
+uint32_t mgpu_engine_rm_table(const struct mgpu_engine *e)
+{
+    return e->mediator.rm.major << 16 | e->mediator.rm.minor;
+}
+
+static int open_journal(struct mgpu_engine *e, const char *folder)
+{
+    int error;
+
+    e->journal = -1;
+    if (!folder)
+        return 0;
+    if ((e->journal = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
+        return -errno;
+    if ((error = left_pages_read(&e->left, e->journal)) < 0)
+        close(e->journal);
+    return error;
+}
+
+/* The pages stay for whoever comes next. */
+static void close_journal(struct mgpu_engine *e)
+{
+    for (struct left_page *page; (page = e->left);) {
+        e->left = page->next;
+        store_close(&page->store);
+        free(page);
+    }
+    if (e->journal >= 0)
+        close(e->journal);
+}
+
+int mgpu_engine_open(const char *driver, const char *dir, const char *version, const char *journal,
+                     struct mgpu_engine **out)
+{
+    const struct driver_ops *ops = driver_named(driver);
+    struct rm_table rm;
+    int error = rm_table_pick(version, &rm);
+    struct mgpu_engine *e = ops && !error ? calloc(1, sizeof(*e)) : NULL;
+
+    if (!e)
+        return !ops ? -ENOENT : error ? -EPROTONOSUPPORT : -ENOMEM;
+    e->events = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    pthread_mutex_init(&e->lock, NULL);
+    e->mediator = (struct mediator){.ops = ops, .files = &e->files, .rm = rm, .events = e->events};
+    if ((error = open_journal(e, journal)) < 0)
+        goto fail;
+    if ((error = files_init(&e->files, e->journal)) < 0)
+        goto fail_journal;
+    if ((error = ops->open(dir, &e->files, &e->mediator.driver)) < 0)
+        goto fail_files;
+    if ((error = -pthread_create(&e->file_watch, NULL, watch_files, e)) < 0)
+        goto fail_driver;
+    if ((error = reaper_start(e)) < 0)
+        goto fail_watch;
+    if ((error = loop_start(&e->loop, &e->mediator)) < 0)
+        goto fail_reaper;
+    *out = e;
+    return 0;
+fail_reaper:
+    reaper_stop(e);
+fail_watch:
+    stop_watch_files(e);
+fail_driver:
+    ops->close(e->mediator.driver);
+fail_files:
+    files_destroy(&e->files);
+fail_journal:
+    close_journal(e);
+fail:
+    close(e->events);
+    free(e);
+    return error;
+}
+
+void mgpu_engine_close(struct mgpu_engine *e)
+{
+    reaper_stop(e);
+    loop_stop(&e->loop);
+    stop_watch_files(e);
+    for (uint32_t i = 0; i < MAX_TENANTS; i++) /* their mappings are the driver's to undo */
+        if (e->tenant[i].id)
+            tenant_destroy(&e->tenant[i]);
+    e->mediator.ops->close(e->mediator.driver);
+    files_destroy(&e->files);
+    close_journal(e);
+    close(e->events);
+    free(e);
+}
+
+int mgpu_engine_add_card(struct mgpu_engine *e, const struct mgpu_card *card)
+{
+    struct mediator *m = &e->mediator;
+    int instance = (int)card->device_instance;
+
+    if (m->ops->device_instance && (instance = m->ops->device_instance(m->driver, card->minor)) < 0)
+        return instance;
+    if (m->cards == MAX_CARDS || card->index >= MAX_CARDS)
+        return -ENOSPC;
+    m->card[m->cards++] = (struct card){
+        .index = card->index,
+        .minor = card->minor,
+        .gpu_id = card->gpu_id,
+        .device_instance = (uint32_t)instance,
+        .memory_bytes = card->memory_bytes,
+        .context_bytes = card->context_bytes,
+        .copy_context_bytes = card->copy_context_bytes,
+    };
+    return 0;
+}
+
+int mgpu_engine_event_fd(const struct mgpu_engine *e)
+{
+    return e->events;
+}
+
+int mgpu_engine_driver_alive(const struct mgpu_engine *e)
+{
+    return !atomic_load(&e->driver_lost);
+}

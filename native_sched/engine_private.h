@@ -1,0 +1,47 @@
+/* What the engine's own files share. */
+#ifndef MGPU_ENGINE_PRIVATE_H
+#define MGPU_ENGINE_PRIVATE_H
+#include "boundary/recover.h"
+#include "loop/loop.h"
+#include <unistd.h>
+
+struct mgpu_engine {
+    struct files files;
+    struct mediator mediator;
+    pthread_t file_watch, reaper;
+    int events; /* eventfd for the daemon */
+    int wake;   /* eventfd for the reaper */
+    atomic_bool driver_lost, stopping;
+    pthread_mutex_t lock; /* guards tenant[].id and the list of listeners */
+    struct tenant tenant[MAX_TENANTS];
+    struct listener *listeners;
+    int journal;            /* a folder, or -1 */
+    struct left_page *left; /* guarded by `lock` */
+    struct loop loop;
+    struct {
+        uint64_t calls, refused[MGPU_REFUSED_KINDS];
+    } ended; /* of listeners and tenants that are gone; guarded by `lock` */
+    atomic_uint_least64_t
+        serving_since_ns; /* by the mediator's thread that is longest at a call; 0: by none */
+};
+
+/* The reaper sees listeners hang up, ends and joins their threads. */
+int reaper_start(struct mgpu_engine *e);
+void reaper_stop(struct mgpu_engine *e);
+void reaper_wake(struct mgpu_engine *e); /* a listener has been added */
+
+/* Holds the engine's lock until the end of the scope. */
+#define WITH_ENGINE(e) LOCKED_(engine_held, &(e)->lock)
+
+/* What a tenant holds; nothing of the engine uses it any more. Its journal stays. */
+void tenant_destroy(struct tenant *t);
+
+/* NULL when there is none. */
+struct tenant *tenant_by_id(struct mgpu_engine *e, uint64_t id);
+
+/* Counts of what is about to go stay; the engine's lock is held. */
+void stats_keep_tenant(struct mgpu_engine *e, const struct tenant *t);
+void stats_keep_listener(struct mgpu_engine *e, const struct listener *l);
+/* The reaper's: sees how long the mediator's threads have been at their calls. */
+void stats_watch_listeners(struct mgpu_engine *e);
+#endif

@@ -1,0 +1,229 @@
+/* Tenants and their listeners as the daemon sees them. */
+#define _GNU_SOURCE
+#include "engine.h"
+#include "boundary/caught.h"
+#include "boundary/usage.h"
+#include "engine_private.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct tenant *tenant_by_id(struct mgpu_engine *e, uint64_t id)
+{
+    for (uint32_t i = 0; id && i < MAX_TENANTS; i++)
+        if (e->tenant[i].id == id)
+            return &e->tenant[i];
+    return NULL;
+}
+
+void tenant_destroy(struct tenant *t)
+{
+    groups_destroy(t->groups);
+    free(t->groups);
+    objects_destroy(&t->objects);
+    store_close(&t->store);
+    pthread_mutex_destroy(&t->lock);
+    pthread_mutex_destroy(&t->calls);
+    t->id = 0;
+}
+
+int mgpu_tenant_add(struct mgpu_engine *e, uint64_t id)
+{
+    WITH_ENGINE(e);
+    struct tenant *t = e->tenant;
+    int error;
+
+    if (!id || tenant_by_id(e, id))
+        return id ? -EEXIST : -EINVAL;
+    while (t < e->tenant + MAX_TENANTS && t->id)
+        t++;
+    if (t == e->tenant + MAX_TENANTS)
+        return -ENOSPC;
+    memset(t, 0, sizeof(*t));
+    t->groups = calloc(1, sizeof(*t->groups));
+    if (!t->groups)
+        return -ENOMEM;
+    if ((error = groups_init(t->groups, e->mediator.ops, e->mediator.driver, e->loop.kick)) < 0) {
+        free(t->groups);
+        return error;
+    }
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_mutex_init(&t->calls, NULL);
+    t->id = id;
+    if ((error = tenant_open(&e->mediator, t, e->journal, e->left)) < 0)
+        tenant_destroy(t);
+    return error;
+}
+
+static bool known(void *engine, uint64_t tenant)
+{
+    return tenant_by_id(engine, tenant);
+}
+
+int mgpu_recovered(struct mgpu_engine *e)
+{
+    WITH_ENGINE(e);
+
+    if (e->journal < 0)
+        return 0;
+    return (int)(left_forget(&e->left, e->journal, known, e) + files_forget_strangers(&e->files));
+}
+
+int mgpu_tenant_grant(struct mgpu_engine *e, uint64_t id, uint32_t card, uint64_t cap_bytes)
+{
+    WITH_ENGINE(e);
+    struct tenant *t = tenant_by_id(e, id);
+
+    if (!t || !mediator_card(&e->mediator, card))
+        return -ENOENT;
+    WITH_TENANT(t);
+    t->granted[card] = true;
+    t->ledger[card].cap_bytes = cap_bytes;
+    return 0;
+}
+
+int mgpu_tenant_add_node(struct mgpu_engine *e, uint64_t id, uint64_t dev, uint64_t ino, uint32_t kind,
+                         uint32_t minor)
+{
+    WITH_ENGINE(e);
+    struct tenant *t = tenant_by_id(e, id);
+
+    if (!t || kind > NODE_UVM)
+        return -ENOENT;
+    WITH_TENANT(t);
+    for (uint32_t i = 0; i < t->nodes; i++)
+        if (t->node[i].dev == dev && t->node[i].ino == ino)
+            return 0;
+    if (t->nodes == TENANT_MAX_NODES)
+        return -ENOSPC;
+    /* Readers look without the lock: the entry is complete before the count says so. */
+    t->node[t->nodes] = (struct tenant_node){
+        .dev = dev, .ino = ino, .kind = (enum node_kind)kind, .minor = minor};
+    __atomic_store_n(&t->nodes, t->nodes + 1, __ATOMIC_RELEASE);
+    return 0;
+}
+
+int mgpu_tenant_usage(struct mgpu_engine *e, uint64_t id, uint32_t card, struct mgpu_usage *out)
+{
+    WITH_ENGINE(e);
+    struct tenant *t = tenant_by_id(e, id);
+    const struct ledger *l;
+
+    if (!t || card >= MAX_CARDS)
+        return -ENOENT;
+    WITH_TENANT(t);
+    l = &t->ledger[card];
+    *out = (struct mgpu_usage){l->cap_bytes, l->used_bytes, l->reserved_bytes, l->peak_bytes};
+    return 0;
+}
+
+int mgpu_tenant_state(struct mgpu_engine *e, uint64_t id, struct mgpu_tenant_state *out)
+{
+    WITH_ENGINE(e);
+    struct tenant *t = tenant_by_id(e, id);
+
+    if (!t)
+        return -ENOENT;
+    WITH_TENANT(t);
+    *out = (struct mgpu_tenant_state){
+        .listeners = t->listeners,
+        .files = files_of(&e->files, t),
+        .objects = t->objects.live,
+        .unaccounted_bytes = atomic_load(&t->unaccounted_bytes),
+    };
+    return 0;
+}
+
+int mgpu_tenant_processes(struct mgpu_engine *e, uint64_t id, struct mgpu_process *out, uint32_t max)
+{
+    static _Thread_local struct process_use use[USAGE_MAX];
+    WITH_ENGINE(e);
+    struct tenant *t = tenant_by_id(e, id);
+    uint32_t n;
+
+    if (!t)
+        return -ENOENT;
+    WITH_TENANT(t);
+    n = usage_by_process(&t->objects, use, max);
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = (struct mgpu_process){use[i].who.tgid, use[i].card, use[i].bytes};
+    return (int)n;
+}
+
+int mgpu_tenant_remove(struct mgpu_engine *e, uint64_t id)
+{
+    WITH_ENGINE(e);
+    struct tenant *t = tenant_by_id(e, id);
+
+    if (!t)
+        return -ENOENT;
+    {
+        WITH_TENANT(t); /* whoever counted down to 0 has let go of the tenant by now */
+        if (t->listeners || files_of(&e->files, t))
+            return -EBUSY;
+    }
+    loop_forget(&e->loop, id);
+    stats_keep_tenant(e, t);
+    store_remove(&t->store);
+    tenant_destroy(t);
+    return 0;
+}
+
+/* The page that an earlier worker wrote for this listener, or a new one. */
+static int open_page(struct mgpu_engine *e, struct listener *l, uint64_t holder_id)
+{
+    struct left_page *left = left_page_take(&e->left, holder_id, l->tenant->id);
+    char name[STORE_NAME_MAX];
+    int error;
+
+    if (left) {
+        l->store = left->store;
+        free(left);
+        return 0;
+    }
+    snprintf(name, sizeof(name), "listener-%llu", (unsigned long long)holder_id);
+    if ((error = store_open(&l->store, e->journal, name, &listener_layout)) < 0)
+        return error;
+    /* Another tenant's, of an earlier run of the holder. */
+    if (l->store.found) {
+        store_remove(&l->store);
+        if ((error = store_open(&l->store, e->journal, name, &listener_layout)) < 0)
+            return error;
+    }
+    if ((error = store_reach(&l->store, sizeof(struct listener_page))) < 0) {
+        store_remove(&l->store);
+        return error;
+    }
+    ((struct listener_page *)(void *)l->store.at)->tenant = l->tenant->id;
+    return 0;
+}
+
+int mgpu_listener_add(struct mgpu_engine *e, uint64_t id, int fd, uint64_t holder_id)
+{
+    struct listener *l = calloc(1, sizeof(*l));
+    WITH_ENGINE(e);
+    struct tenant *t = tenant_by_id(e, id);
+    int error = !l ? -ENOMEM : !t ? -ENOENT : 0;
+    bool caught = false;
+
+    if (!error) {
+        *l = (struct listener){.m = &e->mediator, .tenant = t, .fd = fd, .ended = e->wake};
+        error = open_page(e, l, holder_id);
+        caught = !error && ((struct listener_page *)(void *)l->store.at)->caught.req.id;
+        if (!error && (error = listener_start(l)) < 0)
+            store_close(&l->store);
+    }
+    if (error < 0) {
+        free(l);
+        close(fd);
+        return error;
+    }
+    pthread_mutex_lock(&t->lock);
+    t->listeners++;
+    pthread_mutex_unlock(&t->lock);
+    l->next = e->listeners;
+    e->listeners = l;
+    reaper_wake(e);
+    return caught;
+}
