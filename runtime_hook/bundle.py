@@ -1,0 +1,137 @@
+"""A bundle's spec: read with its own bytes kept, replaced in one step, and put back if nothing comes of it."""
+
+from __future__ import annotations
+
+import os
+
+from oci_specs.edits import ORIGINAL_SHA256
+from oci_specs.members import member_object
+from oci_specs.refusal import Refusal
+from runtime_hook import quick_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+KEPT_NAME = ".mgpu-config.json"
+
+
+class Spec:
+    """The spec in file `path`: original is what the engine wrote, content the same parsed.
+
+    A file that mgpu already rewrote, as when an engine creates twice from one bundle, stands for the original that
+    was kept beside it.
+    """
+
+    __slots__ = ("_kept", "_path", "content", "original", "rewritten")
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._kept = os.path.join(os.path.dirname(path), KEPT_NAME)
+        self.original = _read(path)
+        self.content = parse(path, self.original)
+        sha256 = member_object(self.content, "annotations").get(ORIGINAL_SHA256)
+        self.rewritten = sha256 is not None
+        if self.rewritten:
+            self._take_kept(sha256)
+
+    def _take_kept(self, sha256: object) -> None:
+        try:
+            self.original = _read(self._kept)
+        except Refusal:
+            self.original = b""
+        if digest(self.original) != sha256:
+            raise Refusal(
+                "bundle-changed",
+                f"{self._path} was rewritten by mgpu and its original is not in {self._kept}",
+                "create the container from a fresh bundle",
+            )
+        self.content = parse(self._kept, self.original)
+
+    def replace(self, content: Mapping[str, Any]) -> None:
+        """Puts content in the spec's place; on a failure the file is as it was."""
+        # ASCII, so that bytes which are no UTF-8 and came in as lone surrogates can be written: Go reads them as
+        # U+FFFD either way.
+        text = quick_json.dumps(content).encode("ascii")
+        new = self._kept + ".new"
+        try:
+            if not self.rewritten:
+                _write(self._kept, self.original, like=self._path)
+            _write(new, text, like=self._path)
+            os.rename(new, self._path)
+        except OSError as error:
+            _remove(new)
+            if not self.rewritten:
+                _remove(self._kept)
+            raise Refusal(
+                "bundle-not-written",
+                f"the spec {self._path} cannot be rewritten: {error.strerror}",
+                "make room for it, or make the bundle writable",
+            ) from error
+        self.rewritten = True
+
+    def restore(self) -> None:
+        """Puts the original back in the spec's place, if the file is not that already."""
+        if self.rewritten:
+            os.rename(self._kept, self._path)
+            self.rewritten = False
+
+
+def digest(data: bytes) -> str:
+    """SHA-256 in hexadecimal."""
+    # hashlib loads OpenSSL, for longer than all else here takes. The same in CPython itself: 3.12 on, 3.11, any other.
+    for module in ("_sha2", "_sha256", "hashlib"):
+        try:
+            sha256 = __import__(module).sha256
+        except ImportError:
+            continue
+        break
+    return str(sha256(data).hexdigest())
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.readall()
+    except OSError as error:
+        raise Refusal(
+            "no-spec",
+            f"the spec {path} cannot be read: {error.strerror}",
+            "give --bundle a folder with a config.json",
+        ) from error
+
+
+def parse(path: str, data: bytes) -> dict[str, Any]:
+    """The spec in data, which came from `path`; Refusal if it is none."""
+    try:
+        content = quick_json.loads(data.decode("utf-8", "surrogateescape"))
+    except (ValueError, RecursionError) as error:
+        raise Refusal(
+            "bad-spec", f"the spec {path} is not JSON: {error}", "give a valid config.json"
+        ) from error
+    if not isinstance(content, dict):
+        raise Refusal("bad-spec", f"the spec {path} is not a JSON object", "give a valid config.json")
+    return content
+
+
+def _write(path: str, data: bytes, *, like: str) -> None:
+    """A whole new file with the owner and mode of the file `like`."""
+    status = os.stat(like)
+    _remove(path)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
+            os.fchown(file, status.st_uid, status.st_gid)
+        os.fchmod(file, status.st_mode & 0o7777)
+        while data:
+            data = data[os.write(file, data) :]
+    finally:
+        os.close(file)
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass

@@ -1,0 +1,105 @@
+#include "control.h"
+
+#include "native_sched/base/scoped.h"
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A worker that was killed is followed by the next within a fraction of a second; several may be, one after the
+ * other. */
+enum { RESTART_MS = 10000, LOOK_US = 50000 };
+
+static int not_answering(const char *path, unsigned int timeout_s, int error, struct complaint *why)
+{
+    if (error == EAGAIN || error == EWOULDBLOCK)
+        return complain(why, ETIMEDOUT, "see what mgpud logs, then try again",
+                        "mgpud did not answer on %s within %u s", path, timeout_s);
+    if (error == EACCES || error == EPERM)
+        return complain(why, error, "run the container as root", "mgpud's socket %s: %s", path,
+                        strerror(error));
+    return complain(why, error, "start mgpud, then try again", "mgpud is not running: no answer on %s (%s)",
+                    path, strerror(error));
+}
+
+static ssize_t call_once(const char *path, const char *request, size_t bytes, char *reply,
+                         unsigned int timeout_s, struct complaint *why)
+{
+    /* A connect waits for room in the backlog as long as a send may wait. */
+    const struct timeval limit = {.tv_sec = timeout_s};
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    scoped_fd int fd = -1;
+    ssize_t n;
+
+    if (bytes > CONTROL_MAX_BYTES)
+        return complain(why, EMSGSIZE, "the container's state is too large for mgpu",
+                        "%zu bytes for mgpud, at most %d", bytes, CONTROL_MAX_BYTES);
+    if (strlen(path) >= sizeof(address.sun_path))
+        return complain(why, ENAMETOOLONG, "use a shorter path", "%s is too long for a socket", path);
+    strcpy(address.sun_path, path);
+    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return complain(why, errno, "try again", "cannot make a socket: %s", strerror(errno));
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+    if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
+        return not_answering(path, timeout_s, errno, why);
+    if (send(fd, request, bytes, MSG_NOSIGNAL) < 0)
+        return not_answering(path, timeout_s, errno, why);
+    /* With MSG_TRUNC the length is the packet's own, however much of it fitted. */
+    n = recv(fd, reply, CONTROL_MAX_BYTES, MSG_TRUNC);
+    if (n < 0)
+        return not_answering(path, timeout_s, errno, why);
+    if (n == 0)
+        return not_answering(path, timeout_s, ECONNRESET, why);
+    if (n > CONTROL_MAX_BYTES)
+        return complain(why, EMSGSIZE, "see what mgpud logs", "mgpud's reply has %zd bytes, at most %d", n,
+                        CONTROL_MAX_BYTES);
+    return n;
+}
+
+/* Whether the holder lives, which has mgpud started again. It is asked for a kind of socket that its own is not: the kernel
+ * says so where there is one, and the holder sees nothing of it. */
+static bool is_restarting(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const char *slash = strrchr(path, '/');
+    int folder_bytes = slash ? (int)(slash - path) : 0;
+    scoped_fd int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    int n = snprintf(address.sun_path, sizeof(address.sun_path), "%.*s/seccomp.sock", folder_bytes, path);
+
+    if (fd < 0 || n >= (int)sizeof(address.sun_path))
+        return false;
+    return connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 && errno == EPROTOTYPE;
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static bool is_not_running(ssize_t result)
+{
+    return result == -ENOENT || result == -ECONNREFUSED || result == -ECONNRESET || result == -EPIPE;
+}
+
+ssize_t control_call(const char *path, const char *request, size_t bytes, char *reply, unsigned int timeout_s,
+                     struct complaint *why)
+{
+    const int64_t end_ms = now_ms() + RESTART_MS;
+    ssize_t n;
+
+    while (is_not_running(n = call_once(path, request, bytes, reply, timeout_s, why)) && now_ms() < end_ms &&
+           is_restarting(path))
+        usleep(LOOK_US);
+    return n;
+}

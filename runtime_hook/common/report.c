@@ -1,0 +1,101 @@
+#include "report.h"
+
+#include "native_sched/base/scoped.h"
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+/* The longest line is all of message and hint, each byte of it a control character. */
+enum { LINE_BYTES = 4 * sizeof(struct complaint) + 16, LOG_BYTES = 2 * LINE_BYTES + 80 };
+
+int complain(struct complaint *why, int error, const char *hint, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(why->message, sizeof(why->message), format, arguments);
+    va_end(arguments);
+    snprintf(why->hint, sizeof(why->hint), "%s", hint);
+    return -error;
+}
+
+/* Appends text with its control characters escaped; returns the new length. */
+static size_t append_printable(char *line, size_t bytes, const char *text)
+{
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+
+        if (c < 0x20 || c == 0x7f)
+            bytes += (size_t)sprintf(line + bytes, "\\x%02x", c);
+        else
+            line[bytes++] = (char)c;
+    }
+    line[bytes] = '\0';
+    return bytes;
+}
+
+static size_t compose(char *line, const struct complaint *why)
+{
+    size_t bytes = append_printable(line, 0, "mgpu: ");
+
+    bytes = append_printable(line, bytes, why->message);
+    bytes = append_printable(line, bytes, "; ");
+    return append_printable(line, bytes, why->hint);
+}
+
+static void write_whole(int fd, const char *text, size_t bytes)
+{
+    while (bytes > 0) {
+        ssize_t n = write(fd, text, bytes);
+
+        if (n <= 0)
+            return;
+        text += n;
+        bytes -= (size_t)n;
+    }
+}
+
+/* Whether both are the same file, as when runc is told to log to /dev/stderr. */
+static bool is_stderr(int fd)
+{
+    struct stat log, standard;
+
+    return fstat(fd, &log) == 0 && fstat(STDERR_FILENO, &standard) == 0 && log.st_dev == standard.st_dev &&
+           log.st_ino == standard.st_ino;
+}
+
+static void append_to_log(const char *path, const char *line)
+{
+    scoped_fd int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644);
+    char record[LOG_BYTES];
+    size_t bytes = 0;
+    time_t now = time(NULL);
+    struct tm utc;
+
+    if (fd < 0 || is_stderr(fd))
+        return;
+    bytes += (size_t)sprintf(record, "{\"level\":\"error\",\"msg\":\"");
+    for (; *line; line++) {
+        if (*line == '"' || *line == '\\')
+            record[bytes++] = '\\';
+        record[bytes++] = *line;
+    }
+    gmtime_r(&now, &utc);
+    bytes += strftime(record + bytes, sizeof(record) - bytes, "\",\"time\":\"%Y-%m-%dT%H:%M:%SZ\"}\n", &utc);
+    write_whole(fd, record, bytes);
+}
+
+void report(const struct complaint *why, const char *log)
+{
+    char line[LINE_BYTES];
+    size_t bytes = compose(line, why);
+
+    if (log && *log)
+        append_to_log(log, line);
+    line[bytes] = '\n';
+    write_whole(STDERR_FILENO, line, bytes + 1);
+}

@@ -1,0 +1,17 @@
+#ifndef MGPU_REPORT_H
+#define MGPU_REPORT_H
+
+/* Why something is refused: what happened, and what to do about it. Both are cut, never overrun. */
+struct complaint {
+    char message[640];
+    char hint[320];
+};
+
+/* Fills why and returns -error, so that a caller can `return complain(...)`. */
+int complain(struct complaint *why, int error, const char *hint, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* Writes "mgpu: MESSAGE; HINT" as one line to stderr and, unless log is NULL, appends it to the file log as
+ * {"level":"error","msg":…,"time":…}: engines show that word for word and drop what is on stderr. */
+void report(const struct complaint *why, const char *log);
+#endif

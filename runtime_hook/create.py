@@ -1,0 +1,202 @@
+"""create and run: decide, ask mgpud, rewrite the spec, become the runtime.
+
+The process is the one that the engine started and ends up as runc: mgpud ties its reservation to this pid.
+"""
+
+from __future__ import annotations
+
+import os
+
+from oci_specs import identity, vocabulary
+from oci_specs.members import member_object, member_string, member_strings, member_texts
+from oci_specs.reach import Host, reach, shared_pids
+from oci_specs.refusal import Refusal
+from runtime_hook.arguments import Create, Launch
+from runtime_hook.bundle import Spec, digest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, NoReturn
+
+# A release after a failure is a courtesy: mgpud notices by itself that this process is gone.
+RELEASE_TIMEOUT_SECONDS = 2
+
+
+def main(arguments: list[str]) -> int:
+    """Becomes the runtime, or reports in one line why not and returns the exit status."""
+    launch = Launch(arguments)
+    try:
+        if launch.filters:
+            from runtime_hook import precreate
+
+            return precreate.main(launch)
+        _run(launch)
+    except Refusal as refusal:
+        failure = refusal
+    except Exception as error:
+        failure = Refusal(
+            "internal",
+            f"mgpu-runtime failed: {type(error).__name__}: {error}",
+            "report this with the container's spec",
+        )
+    from runtime_hook.report import report
+
+    report(failure, launch.log)
+    return 1
+
+
+def _run(launch: Launch) -> NoReturn:
+    create = Create(launch.command[launch.verb :])
+    if create.wants_help:
+        _become(launch)
+    spec = Spec(create.config)
+    host = Host()
+    wish = Wish(spec.content, create.bundle, host)
+    if launch.restores and wish.is_ours:
+        raise Refusal(
+            "no-restore",
+            "a checkpoint of a container with a GPU cannot be restored: its memory on the card was not in it",
+            "create the container anew",
+        )
+    if wish.is_ours:
+        _ask(launch, create, spec, wish, host)
+    # An earlier create may have rewritten the bundle under a grant that is gone.
+    spec.restore()
+    _become(launch)
+
+
+class Wish:
+    """What a spec says of a GPU: annotations and environment that may ask for one, ways that lead to one."""
+
+    __slots__ = ("annotations", "env", "is_ours", "ways")
+
+    def __init__(self, spec: Mapping[str, Any], bundle: str, host: Host) -> None:
+        self.annotations = member_texts(spec, "annotations")
+        self.env = _environment(member_object(spec, "process"))
+        self.ways = reach(spec, bundle, host)
+        if identity.is_sandbox(self.annotations):
+            # Its pod's request is its containers'; a way to the driver of its own is nobody's.
+            self.annotations, self.env = {}, {}
+        named = vocabulary.names_gpu(self.annotations, self.env)
+        if named:
+            self.ways += shared_pids(spec, host)
+        self.is_ours = named or bool(self.ways)
+
+
+def admit(
+    launch: Launch, container_id: str, bundle: str, spec: Mapping[str, Any], wish: Wish, **members: Any
+) -> dict[str, Any] | None:
+    """mgpud's grant for a container, None if it has no part in it. Refusal.
+
+    members: others of the request (schemas/control.schema.json).
+    """
+    from runtime_hook import control
+
+    root = member_string(member_object(spec, "root"), "path")
+    seccomp = member_object(member_object(spec, "linux"), "seccomp")
+    reply = control.call(
+        launch.socket,
+        "admit",
+        container_id=container_id,
+        bundle=bundle,
+        rootfs=os.path.normpath(os.path.join(bundle, root)),
+        annotations=vocabulary.admission_annotations(wish.annotations),
+        env=vocabulary.admission_env(wish.env),
+        reach=wish.ways,
+        seccomp_listener=member_string(seccomp, "listenerPath") or None,
+        **members,
+    )
+    if reply.get("action") == "pass":
+        return None
+    grant = reply.get("grant")
+    if not isinstance(grant, dict) or not isinstance(grant.get("nonce"), str):
+        raise control.bad_reply("neither a pass nor a grant", launch.socket)
+    return grant
+
+
+def _ask(launch: Launch, create: Create, spec: Spec, wish: Wish, host: Host) -> None:
+    """Asks mgpud and, with a grant, rewrites the spec and becomes the runtime. Returns if mgpud has no part in it."""
+    grant = admit(launch, create.container_id, create.bundle, spec.content, wish)
+    if grant is None:
+        return
+    try:
+        _rewrite(launch, create, spec, grant, host)
+    except BaseException:
+        give_back(launch, create.container_id, create.bundle, grant)
+        raise
+
+
+def rewritten(
+    launch: Launch,
+    content: Mapping[str, Any],
+    original: bytes,
+    grant: Mapping[str, Any],
+    bundle: str,
+    host: Host,
+) -> dict[str, Any]:
+    """The spec under the grant; original is what content was parsed from. Refusal."""
+    from oci_specs import edits
+
+    try:
+        return edits.apply(
+            content, grant, bundle=bundle, hook=launch.hook, original_sha256=digest(original), host=host
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        from runtime_hook import control
+
+        raise control.bad_reply(
+            f"a malformed grant ({type(error).__name__}: {error})", launch.socket
+        ) from error
+
+
+def _rewrite(launch: Launch, create: Create, spec: Spec, grant: Mapping[str, Any], host: Host) -> NoReturn:
+    spec.replace(rewritten(launch, spec.content, spec.original, grant, create.bundle, host))
+    try:
+        _become(launch)
+    except BaseException:
+        spec.restore()
+        raise
+
+
+def give_back(launch: Launch, container_id: str, bundle: str, grant: Mapping[str, Any]) -> None:
+    """Tells mgpud that nothing comes of a grant."""
+    from runtime_hook import control
+
+    state = {"ociVersion": "1.0.2", "id": container_id, "status": "stopped", "bundle": bundle}
+    try:
+        control.call(
+            launch.socket,
+            "release",
+            timeout_seconds=RELEASE_TIMEOUT_SECONDS,
+            nonce=grant["nonce"],
+            state=state,
+        )
+    except Refusal:
+        # What went wrong before is what the user has to know.
+        pass
+
+
+def _become(launch: Launch) -> NoReturn:
+    try:
+        os.execve(launch.command[0], launch.command, _initial_environment())
+    except OSError as error:
+        raise Refusal(
+            "no-runtime", f"cannot start {launch.command[0]}: {error.strerror}", "install the runtime again"
+        ) from error
+
+
+def _initial_environment() -> dict[bytes, bytes]:
+    """The environment that the engine gave: in a C locale, Python adds LC_CTYPE to its own (PEP 538)."""
+    with open("/proc/self/environ", "rb") as environ:
+        entries = environ.read().split(b"\0")
+    return {
+        name: value
+        for name, equals, value in (entry.partition(b"=") for entry in entries)
+        if equals and name
+    }
+
+
+def _environment(process: Mapping[str, Any]) -> dict[str, str]:
+    """The container's variables; of repeated ones the last, as the process sees them."""
+    return dict(entry.partition("=")[::2] for entry in member_strings(process, "env"))

@@ -1,0 +1,47 @@
+#include "state.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char hint[] = "mgpu-hook is for a container runtime to call, with the OCI state on stdin";
+
+static long monotonic_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+int state_read(int fd, char *text, size_t capacity, unsigned int timeout_s, struct slice *state,
+               struct complaint *why)
+{
+    long deadline_ms = monotonic_ms() + (long)timeout_s * 1000;
+    size_t bytes = 0;
+
+    for (;;) {
+        struct pollfd ready = {.fd = fd, .events = POLLIN};
+        long left_ms = deadline_ms - monotonic_ms();
+        ssize_t n;
+
+        if (left_ms <= 0 || poll(&ready, 1, (int)left_ms) == 0)
+            return complain(why, ETIMEDOUT, hint, "the container's state did not end within %u s", timeout_s);
+        n = read(fd, text + bytes, capacity - bytes);
+        if (n < 0 && (errno == EINTR || errno == EAGAIN))
+            continue;
+        if (n < 0)
+            return complain(why, errno, hint, "the container's state cannot be read: %s", strerror(errno));
+        if (n == 0)
+            break;
+        bytes += (size_t)n;
+        if (bytes == capacity)
+            return complain(why, EFBIG, hint, "the container's state has %zu bytes or more", capacity);
+    }
+    *state = (struct slice){text, bytes};
+    if (!json_is_object(*state))
+        return complain(why, EBADMSG, hint, "the container's state is not a JSON object (%zu bytes)", bytes);
+    return 0;
+}

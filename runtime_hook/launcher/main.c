@@ -1,0 +1,108 @@
+/* mgpu-runtime: stands where the engine expects runc. What makes no container goes to runc at once; create and run
+ * go to Python, which edits the spec and then becomes runc itself, so that the process stays one and the same. */
+#include "argv.h"
+#include "runtime.h"
+#include "runtime_hook/common/conf.h"
+#include "runtime_hook/common/report.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CONF_OPTION "--mgpu-config="
+enum { OPTION_BYTES = PATH_MAX + 16, N_OPTIONS = 4 };
+
+static int missing(const char *key, const char *conf_path, struct complaint *why)
+{
+    return complain(why, EINVAL, "install mgpu again, or add the line", "\"%s\" is not set in %s", key,
+                    conf_path);
+}
+
+static int exec_runtime(char **argv, char *runtime, struct complaint *why)
+{
+    argv[0] = runtime;
+    execv(runtime, argv);
+    return complain(why, errno, "install the runtime again", "cannot start %s: %s", runtime, strerror(errno));
+}
+
+/* What main.py gets is our own options, "--", and the command line to become, whose first word is the runtime. */
+static int exec_python(int argc, char **argv, const struct invocation *call, struct conf *conf,
+                       const char *conf_path, struct complaint *why)
+{
+    static char options[N_OPTIONS][OPTION_BYTES];
+    char **words;
+    int n = 0, error;
+
+    if (!*conf->python)
+        return missing("python", conf_path, why);
+    if (!*conf->main)
+        return missing("main", conf_path, why);
+    if (!*conf->socket)
+        return missing("socket", conf_path, why);
+    if (!*conf->hook)
+        return missing("hook", conf_path, why);
+    words = calloc((size_t)argc + N_OPTIONS + 5, sizeof(*words));
+    if (!words)
+        return complain(why, ENOMEM, "try again", "out of memory");
+    snprintf(options[0], OPTION_BYTES, "--socket=%s", conf->socket);
+    snprintf(options[1], OPTION_BYTES, "--hook=%s", conf->hook);
+    snprintf(options[2], OPTION_BYTES, "--log=%s", call->log ? call->log : "");
+    snprintf(options[3], OPTION_BYTES, "--verb=%d", call->verb);
+    words[n++] = conf->python;
+    words[n++] = (char[]){"-ISs"};
+    words[n++] = conf->main;
+    for (int i = 0; i < N_OPTIONS; i++)
+        words[n++] = options[i];
+    words[n++] = (char[]){"--"};
+    memcpy(words + n, argv, (size_t)argc * sizeof(*argv));
+    execv(conf->python, words);
+    error = errno;
+    free(words);
+    return complain(why, error, "install mgpu again, or set python there",
+                    "cannot start python %s, set in %s: %s", conf->python, conf_path, strerror(error));
+}
+
+static int launch(int argc, char **argv, const struct invocation *call, const char *conf_path,
+                  struct complaint *why)
+{
+    static struct conf conf;
+    static char runtime[PATH_MAX];
+    int error = conf_read(conf_path, &conf, why);
+
+    if (!error)
+        error = runtime_find(conf.runtime, conf_path, runtime, why);
+    if (error)
+        return error;
+    if (!argv_creates(argc, argv, call))
+        return exec_runtime(argv, runtime, why);
+    argv[0] = runtime;
+    return exec_python(argc, argv, call, &conf, conf_path, why);
+}
+
+int main(int argc, char **argv)
+{
+    static char name[] = "mgpu-runtime", *bare[] = {name, NULL};
+    const char *conf_path = CONF_DEFAULT_PATH;
+    struct invocation call;
+    struct complaint why;
+
+    if (argc == 0) {
+        argc = 1;
+        argv = bare;
+    }
+    if (argc > 1 && strncmp(argv[1], CONF_OPTION, strlen(CONF_OPTION)) == 0) {
+        /* We are the interpreter of a script: the kernel puts the script's option and then its path first. */
+        int own = argc > 2 ? 2 : 1;
+
+        conf_path = argv[1] + strlen(CONF_OPTION);
+        argc -= own;
+        argv += own;
+    }
+    call = argv_read(argc, argv);
+    launch(argc, argv, &call, conf_path, &why);
+    report(&why, call.log);
+    return 1;
+}
