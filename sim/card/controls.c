@@ -1,0 +1,226 @@
+#include "rm.h"
+#include <string.h>
+
+enum { KIB_SHIFT = 10, BAR1_KIB = 256 << 10, PAGE_64K_KIB = 64 };
+enum { ANY_CHANNEL = RM_CLASS_CHANNEL_VOLTA }; /* stands for the channels of every architecture */
+enum { FORMAT_ASCII = 0, FORMAT_BINARY = 2, UUID_BYTES = 16 };
+
+static uint32_t attached_ids(const struct rm_request *request)
+{
+    struct rm_gpu_ids *ids = request->params;
+
+    for (uint32_t i = 0; i < RM_MAX_CARDS; i++)
+        ids->id[i] = i < request->rm->card_count ? request->rm->cards[i].gpu_id : 0xffffffffu;
+    return RM_OK;
+}
+
+static uint32_t id_info(const struct rm_request *request)
+{
+    struct rm_id_info *info = request->params;
+    const struct sim_card *card = card_by_gpu_id(request->rm, info->gpu_id);
+
+    if (!card)
+        return RM_ERR_INVALID_ARGUMENT;
+    *info = (struct rm_id_info){
+        .gpu_id = card->gpu_id,
+        .device_instance = card->index,
+        .name_pointer = info->name_pointer,
+        .board_id = card->gpu_id,
+    };
+    return RM_OK;
+}
+
+static uint32_t name(const struct rm_request *request)
+{
+    struct rm_name *out = request->params;
+
+    if (out->flags != FORMAT_ASCII)
+        return RM_ERR_NOT_SUPPORTED;
+    memset(out->ascii, 0, sizeof out->ascii);
+    strncpy(out->ascii, request->card->profile->name, sizeof out->ascii - 1);
+    return RM_OK;
+}
+
+static uint8_t hex_digit(char c)
+{
+    return (uint8_t)(c <= '9' ? c - '0' : c - 'a' + 10);
+}
+
+static uint32_t gid(const struct rm_request *request)
+{
+    struct rm_gid *out = request->params;
+    const char *text = request->card->uuid;
+
+    if (out->flags != FORMAT_ASCII && out->flags != FORMAT_BINARY)
+        return RM_ERR_NOT_SUPPORTED;
+    memset(out->data, 0, sizeof out->data);
+    if (out->flags == FORMAT_ASCII) {
+        out->length = (uint32_t)strlen(text) + 1;
+        memcpy(out->data, text, out->length);
+        return RM_OK;
+    }
+    out->length = UUID_BYTES;
+    text += strlen("GPU-");
+    for (uint32_t i = 0; i < UUID_BYTES; i++, text += 2) {
+        text += *text == '-';
+        out->data[i] = (uint8_t)(hex_digit(text[0]) << 4 | hex_digit(text[1]));
+    }
+    return RM_OK;
+}
+
+static uint32_t arch(const struct rm_request *request)
+{
+    struct rm_arch *out = request->params;
+
+    *out = (struct rm_arch){
+        .architecture = request->card->profile->architecture,
+        .implementation = request->card->profile->implementation,
+        .revision = 0xa1,
+    };
+    return RM_OK;
+}
+
+static uint32_t pci(const struct rm_request *request)
+{
+    const struct card_profile *profile = request->card->profile;
+    struct rm_pci *out = request->params;
+
+    *out = (struct rm_pci){
+        .device_id = (uint32_t)profile->pci_device << 16 | SIM_PCI_VENDOR,
+        .subsystem_id = (uint32_t)profile->pci_subsystem << 16 | SIM_PCI_VENDOR,
+        .revision_id = 0xa1,
+        .ext_device_id = profile->pci_device,
+    };
+    return RM_OK;
+}
+
+static bool fb_value(const struct heap *heap, uint32_t index, uint32_t *kib)
+{
+    switch (index) {
+    case RM_FB_BAR1_SIZE:
+    case RM_FB_BAR1_AVAIL:
+        *kib = BAR1_KIB;
+        return true;
+    case RM_FB_RAM_SIZE:
+    case RM_FB_TOTAL_RAM_SIZE:
+    case RM_FB_HEAP_SIZE:
+    case RM_FB_MAPPABLE_HEAP_SIZE:
+    case RM_FB_USABLE_RAM_SIZE:
+        *kib = (uint32_t)(heap->total_bytes >> KIB_SHIFT);
+        return true;
+    case RM_FB_LARGEST_FREE:
+    case RM_FB_HEAP_FREE:
+        *kib = (uint32_t)((heap->total_bytes - heap->used_bytes) >> KIB_SHIFT);
+        return true;
+    default:
+        return false;
+    }
+}
+
+static uint32_t fb_info(const struct rm_request *request)
+{
+    struct rm_fb_info *info = request->params;
+
+    if (info->count > (request->params_bytes - sizeof info->count) / sizeof info->entry[0])
+        return RM_ERR_INVALID_ARGUMENT;
+    for (uint32_t i = 0; i < info->count; i++)
+        if (!fb_value(&request->card->heap, info->entry[i].index, &info->entry[i].data))
+            info->entry[i].data = 0;
+    return RM_OK;
+}
+
+static bool listed(const struct rm_pids *pids, uint32_t pid)
+{
+    for (uint32_t i = 0; i < pids->count; i++)
+        if (pids->pid[i] == pid)
+            return true;
+    return false;
+}
+
+static uint32_t get_pids(const struct rm_request *request)
+{
+    struct rm_pids *pids = request->params;
+
+    if (pids->id_type)
+        return RM_ERR_NOT_SUPPORTED;
+    pids->count = 0;
+    for (const struct rm_client *client = request->rm->clients; client; client = client->next) {
+        if (pids->count == RM_MAX_PIDS)
+            break;
+        if (!listed(pids, (uint32_t)client->tgid) && client_has_class(client, request->card, pids->id))
+            pids->pid[pids->count++] = (uint32_t)client->tgid;
+    }
+    return RM_OK;
+}
+
+static uint32_t get_pid_info(const struct rm_request *request)
+{
+    struct rm_pid_info *info = request->params;
+
+    if (!info->count || info->count > RM_MAX_PID_INFO)
+        return RM_ERR_INVALID_ARGUMENT;
+    for (uint32_t i = 0; i < info->count; i++) {
+        struct rm_pid_entry *entry = &info->entry[i];
+        uint32_t pid = entry->pid, index = entry->index;
+
+        *entry = (struct rm_pid_entry){.pid = pid, .index = index, .result = RM_ERR_OBJECT_NOT_FOUND};
+        entry->smc_subscription = 0xffffffffu;
+        if (index) {
+            entry->result = RM_ERR_NOT_SUPPORTED;
+            continue;
+        }
+        for (const struct rm_client *client = request->rm->clients; client; client = client->next) {
+            if ((uint32_t)client->tgid != pid)
+                continue;
+            entry->result = RM_OK;
+            entry->memory_private += client->bytes[request->card->index];
+        }
+    }
+    return RM_OK;
+}
+
+static const struct control_rule {
+    uint32_t cmd, class_id;
+    uint32_t (*execute)(const struct rm_request *request);
+} rules[] = {
+    {RM_CTRL_GET_ATTACHED_IDS, RM_CLASS_ROOT_CLIENT, attached_ids},
+    {RM_CTRL_GET_ID_INFO, RM_CLASS_ROOT_CLIENT, id_info},
+    {RM_CTRL_GPU_GET_NAME, RM_CLASS_SUBDEVICE, name},
+    {RM_CTRL_GPU_GET_GID, RM_CLASS_SUBDEVICE, gid},
+    {RM_CTRL_GPU_GET_PIDS, RM_CLASS_SUBDEVICE, get_pids},
+    {RM_CTRL_GPU_GET_PID_INFO, RM_CLASS_SUBDEVICE, get_pid_info},
+    {RM_CTRL_FB_GET_INFO_V2, RM_CLASS_SUBDEVICE, fb_info},
+    {RM_CTRL_MC_GET_ARCH, RM_CLASS_SUBDEVICE, arch},
+    {RM_CTRL_BUS_GET_PCI, RM_CLASS_SUBDEVICE, pci},
+    {RM_CTRL_DISABLE_CHANNELS, RM_CLASS_SUBDEVICE, disable_channels},
+    {RM_CTRL_TSG_SCHEDULE, RM_CLASS_CHANNEL_GROUP, tsg_schedule},
+    {RM_CTRL_CHANNEL_SCHEDULE, ANY_CHANNEL, tsg_schedule},
+    {RM_CTRL_TSG_SET_TIMESLICE, RM_CLASS_CHANNEL_GROUP, tsg_set_timeslice},
+    {RM_CTRL_TSG_GET_TIMESLICE, RM_CLASS_CHANNEL_GROUP, tsg_get_timeslice},
+    {RM_CTRL_TSG_PREEMPT, RM_CLASS_CHANNEL_GROUP, tsg_preempt},
+    {RM_CTRL_TSG_GET_INFO, RM_CLASS_CHANNEL_GROUP, tsg_info},
+};
+
+uint32_t control(struct rm_call *call, const struct rm_control *ctl)
+{
+    struct rm_request request = {.rm = call->rm, .params = call->params, .params_bytes = call->params_bytes};
+    uint32_t class_id;
+
+    if (!client_find(call->rm, ctl->client, call->file))
+        return RM_ERR_INVALID_CLIENT;
+    request.object = object_find(call->rm, ctl->client, ctl->object);
+    if (!request.object)
+        return RM_ERR_OBJECT_NOT_FOUND;
+    request.card = request.object->card;
+    if (request.card && request.card->lost)
+        return RM_ERR_GPU_IS_LOST;
+    class_id = class_is_channel(request.object->class_id) ? ANY_CHANNEL : request.object->class_id;
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
+        if (rules[i].cmd != ctl->cmd || rules[i].class_id != class_id)
+            continue;
+        if ((int)call->params_bytes != rm_control_params(&call->rm->table, ctl->cmd))
+            return RM_ERR_INVALID_PARAM_STRUCT;
+        return rules[i].execute(&request);
+    }
+    return RM_ERR_NOT_SUPPORTED;
+}

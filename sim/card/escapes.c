@@ -1,0 +1,219 @@
+#include "clock.h"
+#include "rm.h"
+#include "wait.h"
+#include <errno.h>
+#include <string.h>
+
+enum { BAR1_BYTES = 1 << 28, REGISTER_BYTES = 1 << 24, MEMBLOCK_BYTES = 128 << 20 };
+enum { NODE_CTL = 1 << SIM_NODE_CTL, NODE_CARD = 1 << SIM_NODE_CARD, NODE_ANY = NODE_CTL | NODE_CARD };
+enum { VERSION_CMD_QUERY = '2' };
+
+static int check_version(struct rm_call *call)
+{
+    struct rm_check_version *version = call->outer;
+    bool same;
+
+    version->version[sizeof version->version - 1] = 0;
+    same = version->cmd == VERSION_CMD_QUERY || !strcmp(version->version, call->rm->version);
+    memset(version->version, 0, sizeof version->version);
+    strncpy(version->version, call->rm->version, sizeof version->version - 1);
+    version->reply = same;
+    return same ? 0 : -EINVAL;
+}
+
+static int sys_params(struct rm_call *call)
+{
+    struct rm_sys_params *params = call->outer;
+
+    params->memblock_bytes = MEMBLOCK_BYTES;
+    return 0;
+}
+
+static int card_info(struct rm_call *call)
+{
+    struct rm *rm = call->rm;
+    struct rm_card_info *info = call->outer;
+
+    if (call->outer_bytes / sizeof *info < rm->card_count)
+        return -EINVAL;
+    memset(info, 0, call->outer_bytes);
+    for (uint32_t i = 0; i < rm->card_count; i++) {
+        const struct sim_card *card = &rm->cards[i];
+
+        info[i] = (struct rm_card_info){
+            .valid = 1,
+            .pci_bus = (uint8_t)(card->gpu_id >> 8),
+            .pci_slot = card->pci_slot,
+            .pci_vendor = SIM_PCI_VENDOR,
+            .pci_device = card->profile->pci_device,
+            .gpu_id = card->gpu_id,
+            .reg_address = 0xc0000000u + (uint64_t)i * REGISTER_BYTES,
+            .reg_bytes = REGISTER_BYTES,
+            .fb_address = 0x1000000000u + (uint64_t)i * BAR1_BYTES,
+            .fb_bytes = BAR1_BYTES,
+            .minor = card->minor,
+        };
+    }
+    return 0;
+}
+
+static int register_fd(struct rm_call *call)
+{
+    const struct sim_file *control_file = file_find(call->rm, call->aux_file);
+
+    if (!control_file || control_file->node != SIM_NODE_CTL || call->file->registered_with)
+        return -EINVAL;
+    call->file->registered_with = control_file->id;
+    return 0;
+}
+
+static int attach_gpus(struct rm_call *call)
+{
+    const uint32_t *id = call->outer;
+
+    for (uint32_t i = 0; i < call->outer_bytes / sizeof *id; i++)
+        if (!card_by_gpu_id(call->rm, id[i]))
+            return -EINVAL;
+    return 0;
+}
+
+static int wait_open(struct rm_call *call)
+{
+    memset(call->outer, 0, call->outer_bytes);
+    return 0;
+}
+
+static int os_event(struct rm_call *call)
+{
+    uint32_t *words = call->outer; /* client, device, fd, status */
+
+    words[3] = RM_OK;
+    return 0;
+}
+
+static int alloc(struct rm_call *call)
+{
+    struct rm_alloc *alloc = call->outer;
+
+    if (alloc->params_size && alloc->params_size != call->params_bytes)
+        alloc->status = RM_ERR_INVALID_PARAM_STRUCT;
+    else
+        alloc->status = class_alloc(call, alloc->root, alloc->parent, &alloc->handle, alloc->class_id);
+    return 0;
+}
+
+static int alloc_short(struct rm_call *call)
+{
+    struct rm_alloc_short *alloc = call->outer;
+
+    if (alloc->params_size && alloc->params_size != call->params_bytes)
+        alloc->status = RM_ERR_INVALID_PARAM_STRUCT;
+    else
+        alloc->status = class_alloc(call, alloc->root, alloc->parent, &alloc->handle, alloc->class_id);
+    return 0;
+}
+
+static int free_object(struct rm_call *call)
+{
+    struct rm_free *request = call->outer;
+    struct rm_object *object = object_find(call->rm, request->root, request->handle);
+
+    if (!client_find(call->rm, request->root, call->file)) {
+        request->status = RM_ERR_INVALID_CLIENT;
+    } else if (!object) {
+        request->status = RM_ERR_OBJECT_NOT_FOUND;
+    } else {
+        object_free(call->rm, object);
+        request->status = RM_OK;
+    }
+    return 0;
+}
+
+static int control_object(struct rm_call *call)
+{
+    struct rm_control *ctl = call->outer;
+
+    ctl->status = ctl->params_size == call->params_bytes ? control(call, ctl) : RM_ERR_INVALID_PARAM_STRUCT;
+    return 0;
+}
+
+/* bytes 0: any multiple of `step`. `card`: the call goes to the card and takes its time. */
+static const struct escape_rule {
+    uint32_t nr, nodes, bytes, step;
+    bool card;
+    int (*execute)(struct rm_call *call);
+} rules[] = {
+    {RM_ESC_ALLOC, NODE_CTL, sizeof(struct rm_alloc), 0, true, alloc},
+    {RM_ESC_ALLOC, NODE_CTL, sizeof(struct rm_alloc_short), 0, true, alloc_short},
+    {RM_ESC_FREE, NODE_CTL, sizeof(struct rm_free), 0, true, free_object},
+    {RM_ESC_CONTROL, NODE_CTL, sizeof(struct rm_control), 0, true, control_object},
+    {RM_ESC_DUP_OBJECT, NODE_CTL, sizeof(struct rm_dup), 0, true, dup_object},
+    {RM_ESC_SHARE, NODE_CTL, sizeof(struct rm_share), 0, true, share_object},
+    {RM_ESC_MAP_MEMORY, NODE_CTL, sizeof(struct rm_map_memory), 0, false, map_memory},
+    {RM_ESC_UNMAP_MEMORY, NODE_CTL, sizeof(struct rm_unmap_memory), 0, false, unmap_memory},
+    {RM_ESC_CARD_INFO, NODE_ANY, 0, sizeof(struct rm_card_info), false, card_info},
+    {RM_ESC_REGISTER_FD, NODE_CARD, sizeof(struct rm_register_fd), 0, false, register_fd},
+    {RM_ESC_ALLOC_OS_EVENT, NODE_ANY, 16, 0, false, os_event},
+    {RM_ESC_FREE_OS_EVENT, NODE_ANY, 16, 0, false, os_event},
+    {RM_ESC_CHECK_VERSION_STR, NODE_ANY, sizeof(struct rm_check_version), 0, false, check_version},
+    {RM_ESC_ATTACH_GPUS, NODE_CTL, 0, sizeof(uint32_t), false, attach_gpus},
+    {RM_ESC_SYS_PARAMS, NODE_ANY, sizeof(struct rm_sys_params), 0, false, sys_params},
+    {RM_ESC_WAIT_OPEN, NODE_CARD, 8, 0, false, wait_open},
+};
+
+static bool size_fits(const struct escape_rule *rule, uint32_t bytes)
+{
+    return rule->bytes ? bytes == rule->bytes : bytes && bytes % rule->step == 0;
+}
+
+/* The same calls of a run every time: Knuth's generator, of which the high bits are the random ones. */
+static bool in_tail(struct rm *rm)
+{
+    rm->tail_seed = rm->tail_seed * 6364136223846793005u + 1442695040888963407u;
+    return (rm->tail_seed >> 33) % 1000 < rm->tail_per_mille;
+}
+
+/* The caller waits out the card's time with the RM lock held, as behind the real driver's. */
+static void take_time(struct rm *rm)
+{
+    uint32_t cost_us = rm->call_us + (in_tail(rm) ? rm->tail_us : 0);
+
+    if (cost_us)
+        wait_until(clock_now_ns() + (uint64_t)cost_us * 1000);
+}
+
+/* UVM commands are bare numbers; those answered here end in a 32-bit status. */
+static int uvm(struct rm_call *call)
+{
+    uint32_t status_at = call->cmd == UVM_INITIALIZE ? 8 : 4;
+
+    if (call->cmd == UVM_DEINITIALIZE)
+        return 0;
+    if (call->cmd != UVM_INITIALIZE && call->cmd != UVM_MM_INITIALIZE && call->cmd != UVM_PAGEABLE_MEM_ACCESS)
+        return -EINVAL;
+    if (call->outer_bytes < status_at + sizeof(uint32_t))
+        return -EINVAL;
+    if (call->cmd == UVM_PAGEABLE_MEM_ACCESS)
+        memset(call->outer, 0, status_at);
+    memset((char *)call->outer + status_at, 0, sizeof(uint32_t));
+    return 0;
+}
+
+int escape(struct rm_call *call)
+{
+    call->rm->calls++;
+    if (call->file->node == SIM_NODE_UVM)
+        return uvm(call);
+    if (RM_SIZE(call->cmd) != call->outer_bytes)
+        return -EINVAL;
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
+        if (rules[i].nr != RM_NR(call->cmd) || !size_fits(&rules[i], call->outer_bytes))
+            continue;
+        if (!(rules[i].nodes & 1u << call->file->node))
+            return -EINVAL;
+        if (rules[i].card)
+            take_time(call->rm);
+        return rules[i].execute(call);
+    }
+    return -EINVAL;
+}

@@ -1,0 +1,89 @@
+/* A card's engines and their time, as the resource manager drives them.
+ *
+ * Each card has one lock of its own, taken after the RM lock and never before it, and one thread that sleeps until
+ * the next event: a kernel's or a timeslice's end, a doorbell. Whoever holds the lock may advance the card to now, so
+ * a call never waits for the thread. Instants are CLOCK_MONOTONIC nanoseconds and computed: a thread that wakes late
+ * makes nothing longer. */
+#ifndef MGPU_SIM_GPU_H
+#define MGPU_SIM_GPU_H
+#include "../channel_abi.h"
+#include "../sysmem.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct gpu;
+struct gpu_group;
+struct gpu_channel;
+struct gpu_doorbell;
+
+enum {
+    GPU_DEFAULT_TIMESLICE_US = 2048,
+    GPU_MAX_TIMESLICE_US = 8500000, /* what the hardware's timeslice register holds */
+    GPU_MAX_GROUPS = 4095,
+    GPU_MAX_GROUP_CHANNELS = 128,
+};
+
+struct gpu_costs {
+    uint32_t switch_us;       /* half to save a group with an unfinished kernel, half to load another */
+    uint32_t copy_mib_per_ms; /* > 0 */
+};
+
+/* Whose group: names only, for the account. */
+struct gpu_owner {
+    uint64_t file;
+    uint32_t client, handle;
+    int32_t tgid;
+};
+
+/* gpu.c. Negative errno; lives as long as the process. */
+int gpu_create(struct gpu **gpu, const struct gpu_costs *costs);
+/* All cards of the process: a RELEASE on one may be waited for on another. */
+int gpu_start(struct gpu *const *all, uint32_t count);
+/* Everything until now is done and shown: the thread may be late. */
+void gpu_refresh(struct gpu *gpu);
+/* A read-only descriptor of the status page, or negative errno. */
+int gpu_status_fd(const struct gpu *gpu);
+
+/* group.c: NULL when the card has no id left, or no memory. A new group is not enabled. */
+struct gpu_group *gpu_group_create(struct gpu *gpu, enum sim_engine_index engine,
+                                   const struct gpu_owner *owner);
+/* At once, its channels before it. */
+void gpu_group_free(struct gpu_group *group);
+uint32_t gpu_group_tsg(const struct gpu_group *group);
+void gpu_group_enable(struct gpu_group *group);
+/* These return the instant from which it executes nothing. */
+uint64_t gpu_group_disable(struct gpu_group *group);
+uint64_t gpu_group_preempt(struct gpu_group *group);
+void gpu_group_set_timeslice(struct gpu_group *group, uint32_t timeslice_us);
+uint32_t gpu_group_timeslice_us(struct gpu_group *group);
+
+/* channel.c */
+struct gpu_channel_layout { /* bytes from the start of the memory, validated by gpu_layout_fits() */
+    uint64_t userd_at, ring_at;
+    uint32_t entries;
+};
+bool gpu_layout_fits(const struct gpu_channel_layout *layout, uint64_t memory_bytes);
+/* Takes a reference on the memory. NULL: the group has GPU_MAX_GROUP_CHANNELS, or no memory. */
+struct gpu_channel *gpu_channel_create(struct gpu_group *group, struct sysmem *memory,
+                                       const struct gpu_channel_layout *layout);
+void gpu_channel_free(struct gpu_channel *channel);
+/* All at one instant; they are the card's. Returns when the last of them executes nothing. */
+uint64_t gpu_channels_off(struct gpu *gpu, struct gpu_channel *const *channels, uint32_t count);
+void gpu_channels_on(struct gpu *gpu, struct gpu_channel *const *channels, uint32_t count);
+/* Nothing that any channel of the card has to do is ever done. */
+void gpu_lose(struct gpu *gpu);
+/* Read-only descriptor of the memory that USERD lies in, or negative errno. */
+int gpu_channel_userd(const struct gpu_channel *channel, uint64_t *offset);
+
+/* doorbell.c: an eventfd per object. NULL when the host does not allow it. */
+struct gpu_doorbell *gpu_doorbell_create(struct gpu *gpu, uint32_t client);
+void gpu_doorbell_free(struct gpu_doorbell *doorbell);
+/* Another descriptor of it, or negative errno. */
+int gpu_doorbell_fd(const struct gpu_doorbell *doorbell);
+
+/* account.c: "engines":[…],"ended":[…] of one moment. */
+void gpu_print_account(struct gpu *gpu, FILE *out);
+/* timeline.c: entries numbered `since` and up. */
+void gpu_print_timeline(struct gpu *gpu, uint64_t since, FILE *out);
+#endif

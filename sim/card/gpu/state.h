@@ -1,0 +1,171 @@
+/* What the engines share among their files. Everything is under gpu->lock unless it says otherwise.
+ *   gpu.c      the lock, the thread and its sleep, the status page
+ *   engine.c   what an engine does next, and when
+ *   runqueue.c which groups wait for an engine
+ *   group.c    channel groups, from RM's side
+ *   channel.c  channels, from RM's side; USERD
+ *   fetch.c    ring entries and commands, read from memory that is not trusted
+ *   timeline.c, account.c what tests are told */
+#ifndef MGPU_SIM_GPU_STATE_H
+#define MGPU_SIM_GPU_STATE_H
+#include "../../../native_sched/boundary/rm_abi.h"
+#include "gpu.h"
+#include "timeline.h"
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define NEVER_NS UINT64_MAX
+#define US_NS    1000u
+
+enum {
+    FETCH_AHEAD = 2, /* ring entries that the front end reads before they execute */
+    ENDED_GROUPS = 256,
+    TSG_WORDS = (GPU_MAX_GROUPS + 1) / 64,
+};
+
+/* What a command, a ring entry, or a semaphore's way to host memory takes of the front end: free in a burst, so that
+ * short kernels start back to back, and a flood of empty commands costs its sender time on the engine instead of the
+ * host's. */
+enum { FETCH_NS = 500, SEMAPHORE_NS = 2000, FETCH_BURST_NS = 1024 * FETCH_NS };
+
+/* Above any kernel's length, and far from where adding to an instant overflows. */
+#define KERNEL_MAX_NS (UINT64_C(1) << 60)
+
+struct gpu_channel {
+    struct gpu_channel *next; /* in the group */
+    struct gpu_channel *next_blocked, *prev_blocked;
+    struct gpu_group *group;
+    struct sysmem *memory;
+    struct gpu_channel_layout layout;
+    uint32_t get;   /* the next entry to fetch; USERD shows it */
+    uint32_t put;   /* known to the engine */
+    uint32_t found; /* read from USERD, becomes known at the instant the card has advanced to */
+    uint32_t fetched_count;
+    struct sim_ring_entry fetched[FETCH_AHEAD + 1]; /* the first one executes once it is begun */
+    bool begun;
+    bool off, failed;
+    struct sysmem *waits_for; /* an ACQUIRE's semaphore; NULL: not blocked */
+    struct sim_command command;
+    bool executing;                   /* a kernel, wherever its group is */
+    uint64_t kernel_ns, remaining_ns; /* of it */
+};
+
+struct gpu_totals {
+    struct gpu_owner owner;
+    enum sim_engine_index engine;
+    uint32_t tsg, timeslice_us;
+    bool enabled, pending;
+    uint64_t run_ns, switch_ns, kernels, kernel_ns, errors;
+};
+
+struct gpu_group {
+    struct gpu *gpu;
+    struct gpu_engine *engine;
+    struct gpu_group *next, *prev;               /* of the card */
+    struct gpu_group *next_queued, *prev_queued; /* of the engine's run queue */
+    bool queued;
+    bool disabled_by_save;        /* to be told on the timeline when the save is over */
+    struct gpu_channel *channels; /* in order of creation */
+    struct gpu_channel *turn;     /* whose entry executes, or is looked at first */
+    uint32_t channel_count;
+    uint64_t front_ns; /* when the front end is done with what it has read for this group */
+    struct gpu_totals totals;
+};
+
+enum engine_state { ENGINE_IDLE, ENGINE_SAVING, ENGINE_LOADING, ENGINE_RUNNING };
+
+struct gpu_engine {
+    struct gpu *gpu;
+    enum sim_engine_index index;
+    enum engine_state state;
+    uint64_t at_ns;             /* computed up to here; SAVING, LOADING: since when */
+    struct gpu_group *resident; /* whose context is on the engine, if it executes or not */
+    struct gpu_group *moving;   /* SAVING, LOADING: which */
+    uint64_t switch_end_ns;
+    struct gpu_group *running;  /* RUNNING */
+    struct gpu_channel *kernel; /* RUNNING: whose kernel is on the engine, or NULL */
+    uint64_t slice_end_ns, run_start_ns;
+    struct gpu_group *queue_first, *queue_last;
+    uint64_t run_ns, switch_ns;
+};
+
+struct gpu {
+    pthread_mutex_t
+        lock; /* inherits priority and is handed over in order: the thread cannot starve callers */
+    struct gpu_engine engines[SIM_ENGINES];
+    uint64_t at_ns; /* every event before is done */
+    uint64_t half_switch_ns, copy_bytes_per_ms;
+    struct gpu_group *groups;
+    struct gpu_channel *blocked;
+    atomic_uint blocked_count; /* read by other cards without the lock */
+    uint64_t tsg_used[TSG_WORDS];
+    uint32_t last_tsg;
+    struct gpu_totals ended[ENDED_GROUPS]; /* a ring */
+    uint64_t ended_count;
+    uint64_t slipped_ns;
+    struct timeline timeline;
+    struct sim_status_page *status;
+    int status_fd, epoll_fd, timer_fd, kick_fd;
+    uint64_t armed_ns, timer_pass_ns;
+    struct gpu *const *all;
+    uint32_t all_count;
+};
+
+/* group.c */
+/* Could anything of it run: it is enabled, and a channel of it is not off. The timeline tells when that changes. */
+bool group_open(const struct gpu_group *group);
+void group_opens(struct gpu_group *group, bool was_open);
+void group_closes(struct gpu_group *group, bool was_open, uint64_t off_ns);
+
+/* account.c */
+extern const char *const gpu_engine_names[SIM_ENGINES];
+
+/* gpu.c */
+/* Takes the lock. */
+void gpu_lock(struct gpu *gpu);
+/* Every event up to now is done: returns that now. The lock is given up for a moment when there are many. */
+uint64_t gpu_catch_up(struct gpu *gpu);
+/* Carries out what changed, shows it, sets the timer, and gives up the lock. */
+void gpu_settle_unlock(struct gpu *gpu);
+
+/* engine.c */
+/* False when there is more to do than one lock hold should take. */
+bool gpu_advance(struct gpu *gpu, uint64_t now_ns);
+uint64_t gpu_next_event_ns(const struct gpu *gpu);
+/* Accounts what runs up to the card's instant. */
+void engine_progress(struct gpu_engine *engine);
+/* What ran so far is told as an entry of the timeline; what follows will be another. */
+void engine_cut_run(struct gpu_engine *engine);
+/* Takes the group off the engine and its queue, with its state or without; returns when it is off. */
+uint64_t engine_evict(struct gpu_group *group, bool save);
+/* The same for the kernel of one channel; the group goes on with its others. */
+void engine_drop_kernel(struct gpu_channel *channel);
+/* To the end of the queue, if somebody waits; returns when it is off. */
+uint64_t engine_preempt(struct gpu_group *group);
+/* The host could not keep up: time that is passed over instead of being caught up with. */
+void engine_slip(struct gpu_engine *engine, uint64_t slip_ns);
+bool engine_loads(const struct gpu_group *group);
+
+/* runqueue.c */
+void runqueue_push(struct gpu_group *group);
+void runqueue_remove(struct gpu_group *group);
+/* Puts the group where its enabled flag and its channels' work say. */
+void runqueue_update(struct gpu_group *group);
+
+/* fetch.c */
+bool channel_has_work(const struct gpu_channel *channel);
+bool group_has_work(const struct gpu_group *group);
+/* The channel whose command is next, which becomes the group's turn; NULL: no work. */
+struct gpu_channel *group_pick(struct gpu_group *group);
+/* Reads ring entries ahead, as far as a group on the engine does. */
+void channel_prefetch(struct gpu_channel *channel);
+/* Executes one command, or begins a kernel. */
+void channel_step(struct gpu_channel *channel);
+/* Looks at GP_PUT and makes it known, in two steps: reading comes before the instant at which it counts. */
+void channel_look(struct gpu_channel *channel);
+void channel_accept(struct gpu_channel *channel);
+void channel_fail(struct gpu_channel *channel);
+void channel_unblock(struct gpu_channel *channel);
+/* Looks again at what blocked channels wait for: of that memory, or NULL: of that client, or 0: all. */
+void gpu_recheck(struct gpu *gpu, const struct sysmem *memory, uint32_t client);
+#endif

@@ -1,0 +1,81 @@
+#include "rm.h"
+#include <errno.h>
+#include <fcntl.h>
+
+enum { PAGE_MASK = 4095 };
+
+static uint32_t map_system_memory(struct rm_call *call, struct rm_map_memory *map,
+                                  const struct rm_object *object)
+{
+    uint64_t bytes = object->memory->bytes;
+
+    if (map->offset & PAGE_MASK || map->offset >= bytes || map->length > bytes - map->offset)
+        return RM_ERR_INVALID_ARGUMENT;
+    call->reply_fd = memfd_reopen(object->memory->fd, O_RDWR);
+    map->linear = map->offset;
+    return call->reply_fd < 0 ? RM_ERR_NO_MEMORY : RM_OK;
+}
+
+static uint32_t map_doorbell(struct rm_call *call, struct rm_map_memory *map, const struct rm_object *object)
+{
+    call->reply_fd = gpu_doorbell_fd(object->doorbell);
+    map->linear = 0;
+    return call->reply_fd < 0 ? RM_ERR_NO_MEMORY : RM_OK;
+}
+
+static uint32_t map_object(struct rm_call *call, struct rm_map_memory *map)
+{
+    const struct rm_object *object, *device;
+
+    if (!client_find(call->rm, map->client, call->file))
+        return RM_ERR_INVALID_CLIENT;
+    device = object_find(call->rm, map->client, map->device);
+    object = object_find(call->rm, map->client, map->memory);
+    if (!device || !object)
+        return RM_ERR_OBJECT_NOT_FOUND;
+    if (object->card && object->card->lost)
+        return RM_ERR_GPU_IS_LOST;
+    if (device->class_id != RM_CLASS_DEVICE && device->class_id != RM_CLASS_SUBDEVICE)
+        return RM_ERR_INVALID_DEVICE;
+    if (object_device(device) != object_device(object))
+        return RM_ERR_INVALID_DEVICE;
+    if (object->class_id == RM_CLASS_MEMORY_SYSTEM)
+        return map_system_memory(call, map, object);
+    if (class_is_usermode(object->class_id))
+        return map_doorbell(call, map, object);
+    return RM_ERR_NOT_SUPPORTED;
+}
+
+int map_memory(struct rm_call *call)
+{
+    struct rm_map_memory *map = call->outer;
+
+    map->status = map_object(call, map);
+    if (map->status)
+        call->reply_fd = -1;
+    return 0;
+}
+
+/* What is mapped is the program's until it unmaps it itself. */
+int unmap_memory(struct rm_call *call)
+{
+    struct rm_unmap_memory *unmap = call->outer;
+
+    unmap->status = client_find(call->rm, unmap->client, call->file) ? RM_OK : RM_ERR_INVALID_CLIENT;
+    return 0;
+}
+
+int userd_fd(struct rm *rm, uint64_t file_id, const struct sim_userd_of *of, uint64_t *offset)
+{
+    const struct sim_file *file = file_find(rm, file_id);
+    const struct rm_object *object;
+
+    if (!file)
+        return -EBADF;
+    if (!client_find(rm, of->client, file))
+        return -ENOENT;
+    object = object_find(rm, of->client, of->channel);
+    if (!object || !class_is_channel(object->class_id) || !object->channel)
+        return -ENOENT;
+    return gpu_channel_userd(object->channel, offset);
+}

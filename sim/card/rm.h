@@ -1,0 +1,187 @@
+/* The simulated driver's state: cards, open files, clients and their object trees, all under one lock, as the
+ * driver has one. Functions here expect it held unless they say otherwise.
+ *   cards.c   the cards of this process and who they are
+ *   files.c   open files, hang-up, subscribers
+ *   objects.c clients and object trees
+ *   classes.c what allocating an object of a class does, and freeing one
+ *   compute.c the classes of channels: groups, channels, their memory and doorbells
+ *   escapes.c the ioctls, controls.c the control commands
+ *   dup.c     memory that has several names
+ *   mapping.c what a program maps, schedule.c the controls of groups and channels
+ * A card's engines have a lock of their own (gpu/gpu.h), taken under this one. */
+#ifndef MGPU_SIM_RM_H
+#define MGPU_SIM_RM_H
+#include "../../native_sched/boundary/rm_abi.h"
+#include "../../native_sched/rm/table.h"
+#include "gpu/gpu.h"
+#include "heap.h"
+#include "profiles.h"
+#include "protocol.h"
+#include <pthread.h>
+#include <stdbool.h>
+
+enum { RM_SHARES = 4 };
+enum { RM_HASH_BUCKETS = 1 << 17, RM_FILE_BUCKETS = 4096 };
+
+struct sim_card {
+    const struct card_profile *profile;
+    uint32_t index, minor, gpu_id;
+    uint8_t pci_slot;
+    char uuid[48], pci[24];
+    struct heap heap;
+    struct gpu *gpu;
+    bool lost; /* fallen off the bus: it executes nothing, and its objects can only be freed */
+};
+
+struct rm_object {
+    struct rm_client *client;
+    struct rm_object *parent, *child, *next, *prev;
+    struct rm_object *hash_next;
+    struct sim_card *card; /* NULL above a device */
+    uint64_t bytes;        /* taken from the card's heap */
+    uint32_t handle, class_id;
+    struct rm_object *alias_next, *alias_prev; /* other names of the same memory, in a ring; NULL: none */
+    uint32_t shared_with[RM_SHARES];           /* clients that may have another name for it; 0: none */
+    union {                                    /* by class; NULL: an object without */
+        struct sysmem *memory;
+        struct gpu_group *group;
+        struct gpu_channel *channel;
+        struct gpu_doorbell *doorbell;
+    };
+};
+
+/* A root object: usable only through the file it was made on. */
+struct rm_client {
+    struct rm_object root;
+    struct rm_client *next, *prev; /* all clients */
+    struct sim_file *file;
+    int32_t tgid;
+    uint32_t next_handle;
+    uint64_t bytes[RM_MAX_CARDS];
+    struct sysmem_quota *sysmem;
+    uint32_t doorbells, channels;
+};
+
+struct sim_file {
+    struct sim_file *hash_next;
+    uint64_t id;
+    enum sim_node node;
+    struct sim_card *card;    /* SIM_NODE_CARD */
+    uint64_t registered_with; /* SIM_NODE_CARD: id of the control file, 0 = none yet */
+    int32_t tgid;             /* who opened it */
+    int write_fd;             /* the card's end of the pipe */
+};
+
+struct rm {
+    pthread_mutex_t lock;
+    const char *version;   /* of the driver it plays, one that the table knows */
+    struct rm_table table; /* its sizes */
+    uint32_t call_us;      /* how long a call that reaches the card holds the lock */
+    uint32_t reread_us;    /* how long calls that are let through wait before their arguments are read */
+    uint32_t tail_us, tail_per_mille; /* how much longer so many of a thousand take */
+    uint64_t tail_seed;
+    uint32_t card_count;
+    struct sim_card cards[RM_MAX_CARDS];
+    struct rm_client *clients;
+    struct rm_object *objects[RM_HASH_BUCKETS];
+    struct sim_file *files[RM_FILE_BUCKETS];
+    uint64_t last_file;
+    uint32_t last_client_handle;
+    uint64_t calls;
+    int hangup_epoll;
+};
+
+/* One ioctl being executed. Buffers are changed in place and travel back. */
+struct rm_call {
+    struct rm *rm;
+    struct sim_file *file;
+    uint64_t aux_file;
+    int32_t tgid;
+    uint32_t cmd;
+    void *outer, *params;
+    uint32_t outer_bytes, params_bytes;
+    int reply_fd; /* MAP_MEMORY: to travel with the reply; -1 = none */
+};
+
+/* cards.c. "v100-16:2,a10" -> rm->cards; -EINVAL with one line on stderr. */
+int cards_parse(struct rm *rm, const char *list);
+/* Their engines, --copy-mib-per-ms 0 = the profile's; negative errno. */
+int cards_start(struct rm *rm, uint32_t switch_us, uint32_t copy_mib_per_ms);
+struct sim_card *card_by_minor(struct rm *rm, uint32_t minor);
+struct sim_card *card_by_gpu_id(struct rm *rm, uint32_t gpu_id);
+
+/* files.c */
+struct sim_file *file_find(struct rm *rm, uint64_t id);
+int file_open(struct rm *rm, const struct sim_request *request, struct sim_file **file, int *read_fd);
+/* Runs for ever, lock not held: frees what belongs to files whose last reader is gone. */
+void files_watch(struct rm *rm);
+
+/* serve.c, lock not held. */
+void subscribers_tell(const struct sim_event *event);
+
+/* objects.c */
+struct rm_client *client_create(struct rm *rm, struct sim_file *file, uint32_t handle, int32_t tgid);
+struct rm_client *client_find(struct rm *rm, uint32_t handle, const struct sim_file *file);
+bool client_handle_taken(struct rm *rm, uint32_t handle);
+struct rm_object *object_create(struct rm *rm, struct rm_object *parent, uint32_t handle, uint32_t class_id);
+struct rm_object *object_find(struct rm *rm, uint32_t client, uint32_t handle);
+/* The device that the object is below, or is; NULL: none. */
+const struct rm_object *object_device(const struct rm_object *object);
+uint32_t object_new_handle(struct rm *rm, struct rm_client *client);
+/* Takes heap for an object; false when the card has no room. */
+bool object_take(struct rm_object *object, uint64_t bytes);
+/* Frees the object and everything below it; a root object's client with it. */
+void object_free(struct rm *rm, struct rm_object *object);
+void objects_free_file(struct rm *rm, const struct sim_file *file);
+/* Whether the client holds an object of that class on that card. */
+bool client_has_class(const struct rm_client *client, const struct sim_card *card, uint32_t class_id);
+
+/* dup.c: the escapes DUP_OBJECT and SHARE, and what happens to memory whose one name ends. */
+int dup_object(struct rm_call *call);
+int share_object(struct rm_call *call);
+void leave_aliases(struct rm_object *object);
+
+/* classes.c: an enum rm_status. *handle 0 = choose one. */
+uint32_t class_alloc(struct rm_call *call, uint32_t root, uint32_t parent, uint32_t *handle,
+                     uint32_t class_id);
+/* Ends what the object's class made, before the object itself is freed. */
+void class_release(struct rm_object *object);
+
+/* compute.c: constructors return an enum rm_status. */
+uint32_t system_memory_alloc(struct rm_call *call, struct rm_object *object);
+uint32_t channel_group_alloc(struct rm_call *call, struct rm_object *object);
+uint32_t channel_alloc(struct rm_call *call, struct rm_object *object);
+uint32_t usermode_alloc(struct rm_call *call, struct rm_object *object);
+void system_memory_free(struct rm_object *object);
+void channel_group_free(struct rm_object *object);
+void channel_free(struct rm_object *object);
+void usermode_free(struct rm_object *object);
+bool class_is_channel(uint32_t class_id);
+bool class_is_usermode(uint32_t class_id);
+
+/* mapping.c: the escapes MAP_MEMORY and UNMAP_MEMORY; what SIM_USERD answers, an fd or negative errno. */
+int map_memory(struct rm_call *call);
+int unmap_memory(struct rm_call *call);
+int userd_fd(struct rm *rm, uint64_t file, const struct sim_userd_of *of, uint64_t *offset);
+
+/* escapes.c: 0 or the negative errno that ioctl() fails with. */
+int escape(struct rm_call *call);
+
+/* controls.c: an enum rm_status. */
+uint32_t control(struct rm_call *call, const struct rm_control *ctl);
+
+/* schedule.c: the same. */
+struct rm_request { /* a control being executed: params are as large as the driver's version has them */
+    struct rm *rm;
+    struct rm_object *object;
+    const struct sim_card *card;
+    void *params;
+    uint32_t params_bytes;
+};
+uint32_t tsg_schedule(const struct rm_request *request);
+uint32_t tsg_set_timeslice(const struct rm_request *request);
+uint32_t tsg_get_timeslice(const struct rm_request *request);
+uint32_t tsg_preempt(const struct rm_request *request);
+uint32_t tsg_info(const struct rm_request *request);
+uint32_t disable_channels(const struct rm_request *request);
+#endif

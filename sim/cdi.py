@@ -1,0 +1,76 @@
+"""The CDI spec of simulated cards: their device nodes and the simulated driver's two libraries.
+
+A simulated node is the null device under NVIDIA's name: open() needs no driver, and the first ioctl is caught.
+Source of the format: the Container Device Interface specification, version 0.6.0.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from oci_specs import paths
+from sim.cards import Card, cards
+
+KIND = "sim.mgpu.dev/gpu"
+VERSION = "0.6.0"
+FILE_NAME = "sim.mgpu.dev-gpu.json"
+LIBRARY_DIR = "/usr/lib/x86_64-linux-gnu"
+LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
+CONTROL_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
+NULL_MAJOR, NULL_MINOR = 1, 3
+
+
+def _node(path: str) -> dict[str, Any]:
+    return {
+        "path": path,
+        "type": "c",
+        "major": NULL_MAJOR,
+        "minor": NULL_MINOR,
+        "fileMode": 0o666,
+        "permissions": "rw",
+    }
+
+
+def _mount(library: str, host_path: str) -> dict[str, Any]:
+    return {
+        "hostPath": host_path,
+        "containerPath": f"{LIBRARY_DIR}/{library}",
+        "options": ["ro", "nosuid", "nodev", "bind"],
+    }
+
+
+def spec(found: Sequence[Card], libraries: dict[str, str]) -> dict[str, Any]:
+    """The CDI spec of the cards, each named by its index and its UUID, and "all".
+
+    libraries: host path of each of LIBRARIES by its name.
+    """
+    devices = []
+    for card in found:
+        edits = {"deviceNodes": [_node(f"/dev/nvidia{card.minor}")]}
+        devices += [{"name": name, "containerEdits": edits} for name in (str(card.index), card.uuid)]
+    every = [_node(f"/dev/nvidia{card.minor}") for card in found]
+    devices.append({"name": "all", "containerEdits": {"deviceNodes": every}})
+    return {
+        "cdiVersion": VERSION,
+        "kind": KIND,
+        "devices": devices,
+        "containerEdits": {
+            "deviceNodes": [_node(path) for path in CONTROL_NODES],
+            "mounts": [_mount(library, path) for library, path in libraries.items()],
+        },
+    }
+
+
+def write(directory: Path, admin_socket: Path) -> Path:
+    """Writes the spec of the cards behind the socket into `directory`; its path. A reader never sees half of it."""
+    document = spec(cards(admin_socket), {library: paths.lib(f"sim/{library}") for library in LIBRARIES})
+    path = directory / FILE_NAME
+    # CDI readers skip names that do not end in .json or .yaml.
+    unfinished = path.with_suffix(".tmp")
+    unfinished.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    os.replace(unfinished, path)
+    return path

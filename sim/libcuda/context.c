@@ -1,0 +1,178 @@
+#include "engines.h"
+#include "objects.h"
+#include "stream.h"
+#include <stdlib.h>
+
+enum { FLAGS_MASK = 0xff };
+
+static struct CUctx_st *contexts;
+
+bool context_live(CUcontext context)
+{
+    for (const struct CUctx_st *live = contexts; live; live = live->next)
+        if (live == context)
+            return true;
+    return false;
+}
+
+static void context_free(struct CUctx_st *context)
+{
+    engines_free(context->engines);
+    free(context);
+}
+
+/* The parent's RM client went with the session; only our own notes are left to drop. */
+void contexts_forget(void)
+{
+    while (contexts) {
+        struct CUctx_st *context = contexts;
+
+        contexts = context->next;
+        context_free(context);
+    }
+}
+
+CUcontext context_hold(CUcontext context)
+{
+    __atomic_fetch_add(&context->refs, 1, __ATOMIC_RELAXED);
+    return context;
+}
+
+void context_release(CUcontext context)
+{
+    if (!__atomic_sub_fetch(&context->refs, 1, __ATOMIC_ACQ_REL))
+        context_free(context);
+}
+
+CUresult context_make(struct rmc *rm, struct device *device, unsigned int flags, CUcontext *out)
+{
+    struct CUctx_st *context = calloc(1, sizeof *context);
+    CUresult error;
+
+    if (!context)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *context = (struct CUctx_st){.device = device, .flags = flags, .refs = 1};
+    context->engines = engines_make(rm, device->card, &error);
+    if (error) {
+        free(context);
+        return error;
+    }
+    context->legacy_stream = stream_make(context, LEGACY_LANE);
+    if (!context->legacy_stream) {
+        engines_end(context->engines);
+        context_release(context);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    context->next = contexts;
+    contexts = context;
+    *out = context;
+    return CUDA_SUCCESS;
+}
+
+void context_end(struct rmc *rm, CUcontext context)
+{
+    struct CUctx_st **at = &contexts;
+
+    ranges_end_context(rm, context);
+    engines_end(context->engines);
+    while (*at != context)
+        at = &(*at)->next;
+    *at = context->next;
+    objects_end_context(context);
+    context_release(context);
+}
+
+CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
+{
+    CUresult result;
+    ENTRY entry = enter_device(device);
+
+    if (entry.error)
+        return entry.error;
+    if (!context || flags & ~(unsigned int)FLAGS_MASK)
+        return CUDA_ERROR_INVALID_VALUE;
+    result = context_make(entry.rm, entry.device, flags, context);
+    if (!result && !stack_push(*context)) {
+        context_end(entry.rm, *context);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return result;
+}
+
+CUresult cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice device)
+{
+    return cuCtxCreate_v2(context, flags, device);
+}
+
+CUresult cuCtxCreate_v3(CUcontext *context, void *affinity, int affinities, unsigned int flags,
+                        CUdevice device)
+{
+    if (affinity || affinities)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return cuCtxCreate_v2(context, flags, device);
+}
+
+CUresult cuCtxCreate_v4(CUcontext *context, void *params, unsigned int flags, CUdevice device)
+{
+    return params ? CUDA_ERROR_NOT_SUPPORTED : cuCtxCreate_v2(context, flags, device);
+}
+
+CUresult cuCtxDestroy_v2(CUcontext context)
+{
+    ENTRY entry = enter();
+
+    if (entry.error)
+        return entry.error;
+    if (!context_live(context) || context->primary)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (stack_top() == context)
+        stack_pop();
+    context_end(entry.rm, context);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxDestroy(CUcontext context)
+{
+    return cuCtxDestroy_v2(context);
+}
+
+CUresult cuCtxGetDevice(CUdevice *device)
+{
+    CUcontext context;
+    ENTRY entry = enter_context(&context);
+
+    if (entry.error)
+        return entry.error;
+    if (!device)
+        return CUDA_ERROR_INVALID_VALUE;
+    *device = ordinal_of(context->device);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetFlags(unsigned int *flags)
+{
+    CUcontext context;
+    ENTRY entry = enter_context(&context);
+
+    if (entry.error)
+        return entry.error;
+    if (!flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    *flags = context->flags;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetApiVersion(CUcontext context, unsigned int *version)
+{
+    enum { CONTEXT_API_VERSION = 3020 };
+    ENTRY entry = enter();
+
+    if (entry.error)
+        return entry.error;
+    if (!version)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!context_live(context ? context : stack_top()))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    *version = CONTEXT_API_VERSION;
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,95 @@
+/* How the parts of the library work together, from the bottom up:
+ *   session.c   the driver, the lock, devices    visible.c   CUDA_VISIBLE_DEVICES
+ *   device.c    cuDevice*                        attribute.c cuDeviceGetAttribute
+ *   stack.c     the thread's stack of contexts   ranges.c    which addresses are given out
+ *   objects.c   what handles name                engines.h   channels and waiting for them
+ *   stream.h    what is submitted to them
+ *   context.c   making and ending contexts       current.c   the calling thread's
+ *   primary.c   the context a card's users share memory.c    cuMem*
+ *   init.c      cuInit, forks                    entry.c     cuGetProcAddress
+ *   error.c     names of errors
+ * One lock (rmc_lock) for everything but the stack, which is the thread's own, and the engines, whose locks are taken
+ * without it or after it, never before it: whoever waits for work has left it.
+ *
+ * Device memory has a size and an address and no contents: a copy takes its time and changes nothing. */
+#ifndef MGPU_SIM_CUDA_H
+#define MGPU_SIM_CUDA_H
+#include "../rmclient/rmclient.h"
+#include "cuda_api.h"
+#include <stdbool.h>
+
+struct device {
+    const struct rmc_card *card;
+    CUcontext primary; /* NULL when inactive */
+    unsigned int primary_users, primary_flags;
+};
+
+struct CUctx_st {
+    struct CUctx_st *next; /* all live contexts */
+    struct device *device;
+    struct engines *engines;
+    CUstream legacy_stream, thread_streams;
+    unsigned int flags;
+    unsigned int refs; /* atomic: one of the list of live ones, and one per object */
+    bool primary;
+};
+
+/* Every call on the driver runs inside an entry: the lock is held and cuInit was called in this process. */
+struct entry {
+    CUresult error;
+    struct rmc *rm; /* NULL on error */
+    struct device *device;
+};
+void leave(struct entry *entry);
+#define ENTRY __attribute__((cleanup(leave))) struct entry
+
+struct entry enter(void);
+struct entry enter_device(CUdevice device);
+/* current.c. CUDA_ERROR_INVALID_CONTEXT when the thread has none; *context is the current one. */
+struct entry enter_context(CUcontext *context);
+
+/* Lock held. Nothing to do where the process has a session. */
+CUresult session_open(void);
+/* Whether the session is that of a process which this one was forked from. */
+bool session_inherited(void);
+
+CUresult from_rm(uint32_t status);
+CUdevice ordinal_of(const struct device *device);
+unsigned int device_count(void);
+struct device *device_at(CUdevice ordinal);
+
+/* visible.c: indices of cards in the order the process is to see them; the number of them. */
+uint32_t visible_cards(const struct rmc *rm, uint32_t order[RM_MAX_CARDS]);
+
+/* context.c, lock held. */
+CUresult context_make(struct rmc *rm, struct device *device, unsigned int flags, CUcontext *context);
+void context_end(struct rmc *rm, CUcontext context);
+bool context_live(CUcontext context);
+/* In a forked child: nothing of the parent's exists. */
+void contexts_forget(void);
+/* Any time: the memory stays while somebody holds it. */
+CUcontext context_hold(CUcontext context);
+void context_release(CUcontext context);
+
+/* stack.c: of the calling thread. */
+CUcontext stack_top(void);
+bool stack_push(CUcontext context);
+CUcontext stack_pop(void);
+void stack_forget(void);
+
+/* ranges.c, lock held: one allocation each, by address. */
+struct range {
+    CUdeviceptr base;
+    size_t bytes;
+    CUcontext context;
+    uint32_t handle;
+};
+/* Fills in base; false when out of addresses or memory. */
+bool range_add(struct range *range);
+/* The range that holds the address, NULL when none does. Good until the next change. */
+const struct range *range_at(CUdeviceptr address);
+void range_remove(const struct range *range);
+/* Frees them in the driver too. */
+void ranges_end_context(const struct rmc *rm, CUcontext context);
+void ranges_forget(void);
+#endif

@@ -1,0 +1,206 @@
+#include "engines.h"
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { VASPACE_PARAMS_BYTES = 56, PAGE_BYTES = 4096 };
+
+static const uint32_t engine_types[SIM_ENGINES] = {
+    [SIM_ENGINE_GRAPHICS] = RM_ENGINE_GRAPHICS,
+    [SIM_ENGINE_COPY] = RM_ENGINE_COPY0,
+};
+
+static uint32_t group_make(struct engines *engines, enum sim_engine_index engine)
+{
+    struct rm_channel_group params = {.vaspace = engines->vaspace, .engine_type = engine_types[engine]};
+
+    return rmc_alloc(engines->rm, engines->card->device, &engines->group[engine], RM_CLASS_CHANNEL_GROUP,
+                     &params, sizeof params);
+}
+
+struct engines *engines_make(const struct rmc *rm, const struct rmc_card *card, CUresult *error)
+{
+    struct engines *engines = calloc(1, sizeof *engines);
+    char vaspace[VASPACE_PARAMS_BYTES] = {0};
+    uint32_t status;
+
+    *error = CUDA_ERROR_OUT_OF_MEMORY;
+    if (!engines)
+        return NULL;
+    *engines = (struct engines){.rm = rm, .card = card, .doorbell_fd = -1};
+    pthread_mutex_init(&engines->lock, NULL);
+    status = rmc_alloc(rm, card->device, &engines->vaspace, RM_CLASS_VASPACE, vaspace, sizeof vaspace);
+    if (!status)
+        status = group_make(engines, SIM_ENGINE_GRAPHICS);
+    *error = from_rm(status);
+    if (!status)
+        return engines;
+    engines_end(engines);
+    engines_free(engines);
+    return NULL;
+}
+
+static void give_back(const struct rmc *rm, uint32_t handle)
+{
+    if (handle)
+        rmc_free(rm, handle);
+}
+
+void engines_end(struct engines *engines)
+{
+    pthread_mutex_lock(&engines->lock);
+    __atomic_store_n(&engines->error, CUDA_ERROR_CONTEXT_IS_DESTROYED, __ATOMIC_RELEASE);
+    for (uint32_t i = 0; i < CHANNELS; i++)
+        if (engines->channels[i])
+            channel_end(engines->channels[i]);
+    for (int i = 0; i < SIM_ENGINES; i++)
+        give_back(engines->rm, engines->group[i]);
+    slabs_end(engines);
+    engines_ring(engines);
+    give_back(engines->rm, engines->usermode);
+    give_back(engines->rm, engines->vaspace);
+    pthread_mutex_unlock(&engines->lock);
+}
+
+void engines_free(struct engines *engines)
+{
+    for (uint32_t i = 0; i < CHANNELS; i++)
+        if (engines->channels[i])
+            channel_free(engines->channels[i]);
+    slabs_to_pool(engines);
+    if (engines->doorbell_fd >= 0)
+        close(engines->doorbell_fd);
+    pthread_mutex_destroy(&engines->lock);
+    free(engines);
+}
+
+/* The card looks at its rings, and at the semaphores that channels wait for. */
+void engines_ring(const struct engines *engines)
+{
+    static const uint64_t once = 1;
+
+    if (engines->doorbell_fd >= 0 && write(engines->doorbell_fd, &once, sizeof once) < 0)
+        return; /* a lost card shows where its work is waited for */
+}
+
+CUresult engines_error(const struct engines *engines)
+{
+    return __atomic_load_n(&engines->error, __ATOMIC_ACQUIRE);
+}
+
+uint32_t engines_memory(const struct engines *engines, uint64_t bytes, uint32_t *handle, uint8_t **map)
+{
+    struct rm_memory params = {.owner = engines->rm->client, .size = bytes};
+    struct rmc_mapping mapping = {.bytes = bytes};
+    uint32_t device = engines->card->device;
+    uint32_t status = rmc_alloc(engines->rm, device, handle, RM_CLASS_MEMORY_SYSTEM, &params, sizeof params);
+    void *at = MAP_FAILED;
+
+    if (status)
+        return status;
+    status = rmc_map(engines->rm, engines->card, device, *handle, &mapping);
+    if (!status) {
+        at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, mapping.fd, (off_t)mapping.offset);
+        close(mapping.fd);
+        if (at == MAP_FAILED)
+            status = RMC_STATUS_IOCTL_FAILED;
+    }
+    if (status) {
+        rmc_free(engines->rm, *handle);
+        *handle = 0;
+        return status;
+    }
+    *map = at;
+    return RM_OK;
+}
+
+static uint32_t usermode_class(const struct rmc_card *card)
+{
+    switch (card->model->channel_class) {
+    case RM_CLASS_CHANNEL_VOLTA:
+        return RM_CLASS_USERMODE_VOLTA;
+    case RM_CLASS_CHANNEL_TURING:
+        return RM_CLASS_USERMODE_TURING;
+    case RM_CLASS_CHANNEL_AMPERE:
+        return RM_CLASS_USERMODE_AMPERE;
+    case RM_CLASS_CHANNEL_HOPPER:
+        return RM_CLASS_USERMODE_HOPPER;
+    default:
+        return RM_CLASS_USERMODE_BLACKWELL;
+    }
+}
+
+/* The fd is written to for as long as the context lives. */
+static uint32_t doorbell_make(struct engines *engines)
+{
+    struct rmc_mapping mapping = {.bytes = PAGE_BYTES};
+    uint32_t parent = engines->card->subdevice, status = RM_OK;
+
+    if (engines->doorbell_fd >= 0)
+        return RM_OK;
+    if (!engines->usermode)
+        status = rmc_alloc(engines->rm, parent, &engines->usermode, usermode_class(engines->card), NULL, 0);
+    if (!status)
+        status = rmc_map(engines->rm, engines->card, parent, engines->usermode, &mapping);
+    if (!status)
+        engines->doorbell_fd = mapping.fd;
+    return status;
+}
+
+/* A group is enabled once it has something to run. */
+static uint32_t group_enable(const struct engines *engines, enum sim_engine_index engine)
+{
+    struct rm_tsg_schedule schedule = {.enable = 1};
+
+    return rmc_control(engines->rm, engines->group[engine], RM_CTRL_TSG_SCHEDULE, &schedule, sizeof schedule);
+}
+
+static uint32_t channel_add(struct engines *engines, enum sim_engine_index engine, uint32_t index)
+{
+    uint32_t status = doorbell_make(engines);
+    struct channel *channel;
+
+    if (!status && !engines->group[engine])
+        status = group_make(engines, engine);
+    if (status)
+        return status;
+    channel = channel_make(engines, engine, index, &status);
+    if (!channel)
+        return status;
+    status = group_enable(engines, engine);
+    if (status) {
+        channel_end(channel);
+        channel_free(channel);
+        return status;
+    }
+    __atomic_store_n(&engines->channels[index], channel, __ATOMIC_RELEASE);
+    return RM_OK;
+}
+
+struct channel *engines_channel_at(struct engines *engines, uint32_t index)
+{
+    return __atomic_load_n(&engines->channels[index], __ATOMIC_ACQUIRE);
+}
+
+struct channel *engines_channel(struct engines *engines, enum sim_engine_index engine, unsigned int lane,
+                                CUresult *error)
+{
+    uint32_t index = engine * LANES + lane;
+
+    *error = CUDA_SUCCESS;
+    if (engines_channel_at(engines, index))
+        return engines_channel_at(engines, index);
+    pthread_mutex_lock(&engines->lock);
+    *error = engines_error(engines);
+    if (!*error && !engines->channels[index])
+        *error = from_rm(channel_add(engines, engine, index));
+    pthread_mutex_unlock(&engines->lock);
+    return *error ? NULL : engines_channel_at(engines, index);
+}
+
+unsigned int engines_lane(struct engines *engines)
+{
+    unsigned int number = __atomic_fetch_add(&engines->next_lane, 1, __ATOMIC_RELAXED);
+
+    return 1 + number % (LANES - 1);
+}

@@ -1,0 +1,30 @@
+#include "cuda.h"
+#include "engines.h"
+#include "objects.h"
+
+CUresult cuInit(unsigned int flags)
+{
+    CUresult result;
+
+    if (flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    rmc_lock();
+    if (session_inherited()) {
+        stack_forget();
+        objects_forget();
+        contexts_forget();
+        slabs_forget();
+        ranges_forget();
+    }
+    result = session_open();
+    rmc_unlock();
+    return result;
+}
+
+CUresult cuDriverGetVersion(int *version)
+{
+    if (!version)
+        return CUDA_ERROR_INVALID_VALUE;
+    *version = SIM_CUDA_VERSION;
+    return CUDA_SUCCESS;
+}
