@@ -1,0 +1,144 @@
+"""Carrying a plan out: all of it, or nothing."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from install import files
+from install.change import BACKUP_SUFFIX, Change, Plan
+from oci_specs.refusal import Refusal
+
+DIR_MODE = 0o755
+# Until it is known who may read it.
+STAGED_MODE = 0o600
+
+
+def apply(plan: Plan) -> None:
+    """Make the changes. On failure those already made are taken back, and Refusal says what stood in the way."""
+    with _said_in_one_line(), _staged(plan.changes) as staged:
+        done: list[Change] = []
+        try:
+            for change in plan.changes:
+                _commit(change, staged.get(change.path))
+                done.append(change)
+        except OSError:
+            for change in reversed(done):
+                _take_back(change)
+            raise
+
+
+def write_below(plan: Plan, folder: Path) -> list[Path]:
+    """Write what the plan's files are to be below `folder`, under their whole paths; the host stays as it is."""
+    written = []
+    with _said_in_one_line():
+        for change in plan.changes:
+            if change.after is None or change.path.suffix == BACKUP_SUFFIX:
+                continue
+            path = folder / change.path.relative_to("/")
+            path.parent.mkdir(mode=DIR_MODE, parents=True, exist_ok=True)
+            fresh = _fresh_name(path)
+            _write(fresh, change)
+            _dress(fresh, change)
+            fresh.rename(path)
+            written.append(path)
+    return written
+
+
+@contextmanager
+def _said_in_one_line() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Refusal(
+            "cannot-write",
+            f"{error.filename2 or error.filename or 'a file'}: {error.strerror or error}",
+            "see that root may write there (a read-only file system, chattr +i); nothing was changed",
+        ) from error
+
+
+@contextmanager
+def _staged(changes: Iterable[Change]) -> Iterator[dict[Path, Path]]:
+    """Fresh files beside those they will replace. What is left of them goes at the end, and new empty folders too."""
+    staged: dict[Path, Path] = {}
+    made: list[Path] = []
+    try:
+        for change in changes:
+            if change.after is not None:
+                place = _place(change)
+                made += _make_folders(place.parent)
+                staged[change.path] = _fresh_name(place)
+                _write(staged[change.path], change)
+        yield staged
+    finally:
+        for fresh in staged.values():
+            with suppress(OSError):
+                fresh.unlink()
+        for folder in reversed(made):
+            # Not empty: what was written is there to stay.
+            with suppress(OSError):
+                folder.rmdir()
+
+
+def _place(change: Change) -> Path:
+    return change.path if change.link else files.final(change.path)
+
+
+def _make_folders(folder: Path) -> list[Path]:
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(mode=DIR_MODE)
+    return missing[::-1]
+
+
+def _fresh_name(place: Path) -> Path:
+    return place.with_name(f".{place.name}.{secrets.token_hex(4)}.new")
+
+
+def _write(fresh: Path, change: Change) -> None:
+    assert change.after is not None
+    if change.link:
+        fresh.symlink_to(os.fsdecode(change.after))
+        return
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, STAGED_MODE)
+    with open(descriptor, "wb") as file:
+        file.write(change.after)
+        file.flush()
+        os.fsync(descriptor)
+
+
+def _commit(change: Change, fresh: Path | None) -> None:
+    if fresh is None:
+        change.path.unlink(missing_ok=True)
+        return
+    _dress(fresh, change)
+    fresh.rename(_place(change))
+
+
+def _dress(fresh: Path, change: Change) -> None:
+    """Mode, owner and labels: those of the file that it replaces or is like, if there is one; never its times."""
+    if change.link:
+        return
+    model = change.path if change.before is not None else change.like
+    if model is None or not model.exists():
+        fresh.chmod(change.mode)
+        return
+    was = model.stat()
+    os.chown(fresh, was.st_uid, was.st_gid)
+    shutil.copystat(model, fresh)
+    os.utime(fresh)
+
+
+def _take_back(change: Change) -> None:
+    with suppress(OSError):
+        if change.before is None:
+            _place(change).unlink(missing_ok=True)
+        else:
+            fresh = _fresh_name(_place(change))
+            _write(fresh, replace(change, after=change.before))
+            _commit(change, fresh)

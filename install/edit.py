@@ -1,0 +1,22 @@
+"""What an edit of a text gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Edited:
+    """The new text, and what the operator should know. A text of None: there is to be no such file.
+
+    keep: the old text holds somebody's own work, and must not be lost with the file.
+    """
+
+    text: str | None
+    notes: tuple[str, ...] = ()
+    keep: bool = False
+
+
+@dataclass(frozen=True)
+class NotHere:
+    """There is nothing of ours in the text."""
