@@ -1,0 +1,21 @@
+"""Asking mgpud, with a hint for somebody at a terminal when it does not run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from oci_specs.refusal import Refusal
+from runtime_hook import control
+
+
+def ask(socket: Path, verb: str, **members: Any) -> dict[str, Any]:
+    """mgpud's reply to a verb; Refusal when it says no or does not answer."""
+    try:
+        return control.call(os.fspath(socket), verb, **members)
+    except Refusal as refusal:
+        if refusal.code != "mgpud-not-running":
+            raise
+        hint = "start it with mgpu up, or say where it runs with --root or MGPU_ROOT"
+        raise Refusal(refusal.code, refusal.message, hint) from refusal

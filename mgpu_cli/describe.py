@@ -1,0 +1,54 @@
+"""`mgpu describe CONTAINER`: everything mgpud knows of one container."""
+
+from __future__ import annotations
+
+import click
+
+from mgpu_cli import client, options, render
+from mgpu_cli.render import Container
+from mgpu_cli.state import StateDir
+from oci_specs.refusal import Refusal, printable, quoted
+
+
+def find(containers: list[Container], wanted: str) -> Container:
+    """The one container that `wanted` names: its whole id, else a name of it, else the start of its id.
+
+    Refusal when none or several match. The order is docker's.
+    """
+    exact = [found for found in containers if wanted == found["container_id"]]
+    by_name = [found for found in containers if printable(wanted) in _names(found)]
+    by_start = [found for found in containers if found["container_id"].startswith(wanted)]
+    matches = exact or by_name or by_start
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        ids = ", ".join(found["container_id"][: render.SHORT_ID_CHARS] for found in matches)
+        raise Refusal("ambiguous", f"{quoted(wanted)} names {len(matches)} containers: {ids}", "give the id")
+    raise Refusal(
+        "no-such-container", f"no container with a grant is called {quoted(wanted)}", "see mgpu ps"
+    )
+
+
+def _names(container: Container) -> set[str]:
+    """What it may be called, as ps prints it: NAMESPACE/POD/CONTAINER whole, from its end on, or the pod alone."""
+    namespace, pod, own = (container[key] for key in ("namespace", "pod", "container"))
+    forms = ((pod, own), (own,), (namespace, pod), (pod,))
+    said = {printable("/".join(form)) for form in forms if all(form)}
+    return (said | {render.name(container)}) - {""}
+
+
+@click.command(short_help="Show one container.")
+@click.argument("container")
+@options.root
+@options.output
+def describe(container: str, state: StateDir, output: str) -> None:
+    """Show one container that holds a GPU.
+
+    CONTAINER is what mgpu ps prints: NAMESPACE/POD/CONTAINER, POD/CONTAINER, the container's or the pod's name,
+    or the id or the start of it. Docker and ctr tell mgpu no name: there it is the id.
+    """
+    found = find(client.ask(state.control, "list")["containers"], container)
+    if output == "json":
+        render.as_json(found)
+    else:
+        render.container(found)

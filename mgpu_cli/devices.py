@@ -1,0 +1,20 @@
+"""`mgpu devices`: the node's cards and what of them is granted."""
+
+from __future__ import annotations
+
+import click
+
+from mgpu_cli import client, options, render
+from mgpu_cli.state import StateDir
+
+
+@click.command()
+@options.root
+@options.output
+def devices(state: StateDir, output: str) -> None:
+    """List cards with their memory, granted and used, in MiB."""
+    cards = client.ask(state.control, "list")["cards"]
+    if output == "json":
+        render.as_json(cards)
+    else:
+        render.cards(cards)

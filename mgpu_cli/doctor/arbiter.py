@@ -1,0 +1,66 @@
+"""mgpud: whether it answers, and how well it can do its work."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from mgpu_cli.doctor.finding import Finding, Group, fail, ok, warn
+from mgpu_cli.doctor.host import Host
+from mgpu_cli.doctor.processes import CAP_SYS_NICE, capabilities, limit
+
+UNIT = "/etc/systemd/system/mgpud.service"
+
+
+def answers(host: Host) -> Iterator[Finding]:
+    health = host.health
+    if isinstance(health, str):
+        yield fail(
+            "mgpud-silent",
+            health,
+            "containers that ask for a GPU are refused",
+            "systemctl start mgpud" if host.path(UNIT).exists() else "mgpu up --sim v100-16:2",
+        )
+        return
+    yield ok(
+        "mgpud-answers",
+        f"mgpud answers, pid {health['pid']}, {health['containers']} containers on {health['cards']} cards",
+    )
+    yield ok(
+        "mgpud-probes",
+        f"work is seen by {health['probes']}; looked for every {health['poll_fast_us']} µs where online is idle "
+        f"beside running offline, and the hold is {health['hold_ms']} ms",
+    )
+
+
+def realtime(host: Host) -> Iterator[Finding]:
+    """A scheduler's thread that waits for a CPU is online waiting for its card."""
+    health = host.health
+    if isinstance(health, str):
+        return
+    if health["sched_fifo"]:
+        yield ok("mgpud-fifo", "its scheduler runs under SCHED_FIFO")
+        return
+    yield warn(
+        "mgpud-fifo",
+        f"its scheduler does not run under SCHED_FIFO: {_why_not(host, health['pid'])}",
+        "on a busy node online work waits longer for its card",
+        "give mgpud CAP_SYS_NICE, or LimitRTPRIO=20 in its unit, and restart it",
+    )
+
+
+def _why_not(host: Host, pid: int) -> str:
+    held = capabilities(host, pid)
+    if held is not None and not held >> CAP_SYS_NICE & 1 and limit(host, pid, "Max realtime priority") == 0:
+        return "it has no CAP_SYS_NICE, and its realtime priority is limited to 0"
+    if host.number("/proc/sys/kernel/sched_rt_runtime_us") == 0:
+        return "kernel.sched_rt_runtime_us is 0"
+    for line in (host.text(f"/proc/{pid}/cgroup") or "").splitlines():
+        _number, controllers, path = line.split(":", 2)
+        file = f"/sys/fs/cgroup/cpu{path}/cpu.rt_runtime_us"
+        if "cpu" in controllers.split(",") and host.number(os.path.normpath(file)) == 0:
+            return f"its cgroup {path} has no realtime budget (cpu.rt_runtime_us is 0)"
+    return "the kernel refused it"
+
+
+GROUP = Group("mgpud", (answers, realtime))

@@ -1,0 +1,154 @@
+"""The node as the checks see it. Tests put another one there: a folder for /, prepared answers for everything else."""
+
+from __future__ import annotations
+
+import functools
+import http.client
+import json
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mgpu_cli.doctor import syscalls
+from mgpu_cli.doctor.containerd_facts import Facts
+from mgpu_cli.doctor.containerd_facts import ask as ask_containerd
+from mgpu_cli.state import StateDir
+from oci_specs.refusal import Refusal
+from runtime_hook import control
+
+# Nothing that is asked may take longer: the whole is to be ready in two seconds.
+TIMEOUT_S = 1.2
+
+
+class NoAnswerError(Exception):
+    """A program or an engine that could not be asked; its words are one line."""
+
+
+def _run(argv: Sequence[str]) -> str:
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise NoAnswerError(f"{argv[0]} does not answer within {TIMEOUT_S} s") from None
+    except OSError as error:
+        raise NoAnswerError(f"{argv[0]}: {error.strerror}") from error
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise NoAnswerError(said[-1] if said else f"{argv[0]} ended with status {done.returncode}")
+    return done.stdout
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=TIMEOUT_S)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(TIMEOUT_S)
+        self.sock.connect(self._path)
+
+
+def _get(path: str, url: str) -> Any:
+    connection = _UnixConnection(path)
+    try:
+        connection.request("GET", url)
+        reply = connection.getresponse()
+        if reply.status != http.client.OK:
+            raise NoAnswerError(f"{path} answers {reply.status} {reply.reason}")
+        return json.loads(reply.read())
+    except TimeoutError:
+        raise NoAnswerError(f"{path} does not answer within {TIMEOUT_S} s") from None
+    # RemoteDisconnected is of both kinds.
+    except (http.client.HTTPException, ValueError) as error:
+        raise NoAnswerError(f"{path} does not speak HTTP and JSON: {error}") from error
+    except OSError as error:
+        raise NoAnswerError(f"{path}: {error.strerror or error}") from error
+    finally:
+        connection.close()
+
+
+def _ask(path: str, verb: str) -> dict[str, Any]:
+    try:
+        return control.call(path, verb, timeout_seconds=1)
+    except Refusal as refusal:
+        raise NoAnswerError(refusal.message) from refusal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Host:
+    """root stands for /. The functions are what reaches out of it; each raises NoAnswerError."""
+
+    state: StateDir
+    node_config: Path | None = None
+    root: Path = Path("/")
+    search_path: str = os.environ.get("PATH", os.defpath)
+    uid: int = -1
+    run: Callable[[Sequence[str]], str] = _run
+    get: Callable[[str, str], Any] = _get
+    ask: Callable[[str, str], dict[str, Any]] = _ask
+    containerd: Callable[[str], Facts] = ask_containerd
+    syscall: Callable[[str], int] = syscalls.probe
+
+    def path(self, name: str | os.PathLike[str]) -> Path:
+        """Where `name`, which is absolute, lies."""
+        return self.root / os.fspath(name).lstrip("/")
+
+    def text(self, name: str | os.PathLike[str]) -> str | None:
+        """What a file says; None where it is not there or cannot be read."""
+        try:
+            return self.path(name).read_text(errors="replace")
+        except OSError:
+            return None
+
+    def number(self, name: str) -> int | None:
+        """The whole number that a file of /proc/sys says."""
+        text = (self.text(name) or "").strip()
+        return int(text) if text.lstrip("-").isdecimal() else None
+
+    def is_socket(self, name: str | os.PathLike[str]) -> bool:
+        return self.path(name).is_socket()
+
+    def is_program(self, name: str | os.PathLike[str]) -> bool:
+        path = self.path(name)
+        return path.is_file() and os.access(path, os.X_OK)
+
+    def commands(self) -> Iterator[list[str]]:
+        """The command lines of all processes."""
+        for path in self.path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):
+                yield path.read_text(errors="replace").split("\0")
+
+    def which(self, program: str) -> str | None:
+        """Path of a program on PATH, below root."""
+        folders = os.pathsep.join(os.fspath(self.path(each)) for each in self.search_path.split(os.pathsep))
+        found = shutil.which(program, path=folders)
+        return None if found is None else "/" + os.path.relpath(found, self.root)
+
+    @functools.cached_property
+    def health(self) -> dict[str, Any] | str:
+        """mgpud's reply to `health`, or why there is none."""
+        try:
+            return self.ask(os.fspath(self.state.control), "health")
+        except NoAnswerError as error:
+            return str(error)
+
+    @functools.cached_property
+    def driver(self) -> str:
+        """Which driver's cards are shared here, by mgpud or else by what is loaded: "sim", "nvidia", or "" for none."""
+        if isinstance(self.health, dict):
+            return str(self.health["driver"])
+        return "nvidia" if self.text("/proc/driver/nvidia/version") else ""

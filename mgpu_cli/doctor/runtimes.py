@@ -1,0 +1,98 @@
+"""The OCI runtimes below mgpu-runtime."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from mgpu_cli.doctor.finding import Finding, Group, fail, note, ok, warn
+from mgpu_cli.doctor.host import Host, NoAnswerError
+
+# The first with listenerPath: runc 1.1.0, crun 0.20.
+LEAST = {"runc": (1, 1), "crun": (0, 20)}
+NOTIFY = "SCMP_ACT_NOTIFY"
+
+
+def _version(said: str) -> tuple[int, int] | None:
+    found = re.search(r"version v?(\d+)\.(\d+)", said)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def _one(host: Host, name: str, path: str) -> Iterator[Finding]:
+    id = f"runtime-{name}"
+    try:
+        said = host.run([path, "--version"])
+    except NoAnswerError as error:
+        yield warn(id, f"{name}: {error}", "", f"{path} --version")
+        return
+    found = _version(said)
+    first = said.splitlines()[0] if said.strip() else name
+    if found is None:
+        yield note(id, f"{path} says no version that is known here")
+    elif found < LEAST[name]:
+        least = ".".join(map(str, LEAST[name]))
+        yield fail(
+            id,
+            f"{first} is older than {least}",
+            "it has no seccomp listeners, without which nothing is started",
+            f"install {name} {least} or newer",
+        )
+    else:
+        yield ok(id, first)
+        yield from _features(host, name, path, said)
+
+
+def _features(host: Host, name: str, path: str, version: str) -> Iterator[Finding]:
+    """Whether it was built with seccomp. Older ones have no `features`: crun then says it with its version."""
+    id = f"runtime-{name}-seccomp"
+    without = fail(
+        id, f"{name} was built without seccomp listeners", "", f"install a {name} with libseccomp 2.5"
+    )
+    try:
+        told: Any = json.loads(host.run([path, "features"]))
+        seccomp = told["linux"]["seccomp"]
+        if not seccomp.get("enabled") or NOTIFY not in seccomp.get("actions", []):
+            yield without
+    except NoAnswerError:
+        if name == "crun" and "+SECCOMP" not in version:
+            yield without
+    except (ValueError, KeyError, TypeError, AttributeError):
+        yield note(id, f"{path} features says nothing of seccomp")
+
+
+def installed(host: Host) -> Iterator[Finding]:
+    found = {name: path for name in LEAST if (path := host.which(name))}
+    if not found:
+        yield fail("runtime-none", "neither runc nor crun is installed", "", "apt-get install runc")
+    for name, path in found.items():
+        yield from _one(host, name, path)
+    hybrid = host.path("/sys/fs/cgroup/unified").is_dir() and host.path("/sys/fs/cgroup/memory").is_dir()
+    if "crun" in found and hybrid:
+        yield note(
+            "runtime-crun-cgroups",
+            "crun refuses cgroups in the hybrid layout, which this node has",
+            "containers of podman's that use crun do not start, with or without mgpu",
+            "podman --runtime runc",
+        )
+
+
+def below(host: Host) -> Iterator[Finding]:
+    """What this node's mgpu-runtime becomes."""
+    conf = host.text(host.state.runtime_conf)
+    if conf is None:
+        return  # said of mgpud
+    for key in ("runtime", "hook", "python", "main"):
+        named = re.search(rf'^{key} = "([^"]*)"', conf, re.MULTILINE)
+        if named is None or not host.path(named[1]).exists():
+            where = f"names {named[1]}, which is not there" if named else f"names no {key}"
+            yield fail(
+                "runtime-conf",
+                f"{host.state.runtime_conf} {where}",
+                "no container that asks for a GPU starts",
+                "start mgpu again, which writes it",
+            )
+
+
+GROUP = Group("runtimes", (installed, below))

@@ -1,0 +1,203 @@
+"""`mgpu health`: whether mgpu does its work on this node."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from mgpu_cli import client, options, render, table
+from mgpu_cli.state import StateDir
+from oci_specs.refusal import Refusal, printable
+
+State = Literal["ok", "attention", "failed"]
+# Exit statuses, as monitoring plugins have them.
+STATUS: dict[State, int] = {"ok": 0, "attention": 1, "failed": 2}
+_STYLES: dict[State, str] = {"ok": "green", "attention": "bold yellow", "failed": "bold red"}
+# A thread that mgpud's watchdog says this of; native_sched/daemon/health.py takes slow drivers into account.
+_STUCK_S = 10.0
+_NEWS = timedelta(minutes=10)
+_SHOWN_ERRORS = 5
+_LISTENING = 1 << 16  # __SO_ACCEPTCON in /proc/net/unix
+_CARDS = ("CARD", "NAME", "CONTAINERS", "USED/GRANTED/TOTAL MiB", "POLICY")
+
+
+class Check(NamedTuple):
+    state: State
+    name: str
+    text: str
+
+
+def listening(path: Path, unix: str) -> bool:
+    """Whether somebody listens on the socket, by the kernel's table (/proc/net/unix); connecting would take a turn."""
+    for line in unix.splitlines()[1:]:
+        fields = line.split(maxsplit=7)
+        if len(fields) == 8 and fields[7] == str(path) and int(fields[3], 16) & _LISTENING:
+            return True
+    return False
+
+
+def checks(
+    found: dict[str, Any] | Refusal,
+    listing: dict[str, Any] | None,
+    *,
+    holder: bool,
+    metrics: bool,
+    now: datetime,
+) -> list[Check]:
+    """What mgpud says of itself, or why it says nothing, judged."""
+    keeps = Check(
+        *(("ok", "holder", "listens") if holder else ("failed", "holder", "nobody listens on seccomp.sock"))
+    )
+    if isinstance(found, Refusal):
+        return [Check("failed", "mgpud", found.message), keeps]
+    return [
+        Check("ok", "mgpud", _self(found)),
+        keeps,
+        *_driver(found),
+        *_threads(found),
+        Check("ok", "metrics", "served") if metrics else Check("attention", "metrics", "not served"),
+        *_tenants(found, listing),
+        *_recovery(found),
+        *_errors(found, now),
+    ]
+
+
+def _self(found: dict[str, Any]) -> str:
+    up = timedelta(seconds=int(found["uptime_seconds"]))
+    return f"pid {found['pid']}, up {up}, at most {found['max_rss_kib'] >> 10} MiB"
+
+
+def _driver(found: dict[str, Any]) -> Iterator[Check]:
+    name = f"{found['driver']} {found['driver_version']}"
+    if found["driver_alive"]:
+        yield Check("ok", "driver", f"{name} answers")
+    else:
+        yield Check("failed", "driver", f"{name} no longer answers; restart mgpud once it is back")
+
+
+def _threads(found: dict[str, Any]) -> Iterator[Check]:
+    stuck_s = found.get("scheduler_stuck_seconds", 0)
+    turns = f"{found.get('scheduler_turns', 0)} turns, poll {found['poll_fast_us']} us, hold {found['hold_ms']} ms"
+    if stuck_s >= _STUCK_S:
+        yield Check("failed", "scheduler", f"stuck for {stuck_s:.0f} s")
+    elif found["sched_fifo"]:
+        yield Check("ok", "scheduler", f"SCHED_FIFO, {turns}")
+    else:
+        yield Check("attention", "scheduler", f"not under SCHED_FIFO: others can delay preemption; {turns}")
+    stuck_s = found.get("mediator_stuck_seconds", 0)
+    served = f"{found['listeners']} listeners"
+    if stuck_s >= _STUCK_S:
+        yield Check("failed", "mediator", f"{served}, at one call for {stuck_s:.0f} s")
+    else:
+        yield Check("ok", "mediator", served)
+
+
+def _tenants(found: dict[str, Any], listing: dict[str, Any] | None) -> Iterator[Check]:
+    yield Check("ok" if found["cards"] else "attention", "cards", str(found["cards"]))
+    text = str(found["containers"])
+    for word in ("advisory", "draining"):
+        rows = listing["containers"] if listing else []
+        count = sum(row["advisory"] if word == "advisory" else row["state"] == word for row in rows)
+        text += f", {count} {word}" if count else ""
+    yield Check("ok", "containers", text)
+
+
+def _recovery(found: dict[str, Any]) -> Iterator[Check]:
+    """Nothing of the first worker's: it had nobody's containers to take over."""
+    for name in found.get("lost", []):
+        yield Check(
+            "failed", "lost", f"{name}: its grant cannot be read; end it, nothing new is admitted before"
+        )
+    taken = found.get("recovered")
+    if taken is None or found.get("generation", 1) <= 1:
+        return
+    text = (
+        f"worker {found['generation']} took over {taken['tenants']} containers, {taken['listeners']} listeners "
+        f"and {taken['calls']} waiting calls within {taken['duration_ms']:.0f} ms of its start"
+    )
+    if taken["failed"]:
+        yield Check("failed", "recovery", f"{text}; {taken['failed']} could not be taken over")
+    else:
+        yield Check("ok", "recovery", text)
+
+
+def _errors(found: dict[str, Any], now: datetime) -> Iterator[Check]:
+    errors = [one for one in found.get("errors", []) if one["level"] == "error"]
+    new = [one for one in errors if now - datetime.fromisoformat(one["time"]) < _NEWS]
+    if new:
+        yield Check("attention", "errors", f"{len(new)} in the last ten minutes")
+    else:
+        yield Check("ok", "errors", "none in the last ten minutes")
+
+
+@click.command(short_help="Say whether mgpu does its work here.")
+@options.root
+@options.output
+def health(state: StateDir, output: str) -> None:
+    """Say whether mgpud, its threads, the holder and the driver do their work, and what was logged last.
+
+    The exit status is 0 when all is well, 1 when something wants looking at, 2 when containers are not served.
+    """
+    found, listing = _ask(state)
+    unix = Path("/proc/net/unix").read_text(errors="replace")
+    judged = checks(
+        found,
+        listing,
+        holder=listening(state.seccomp, unix),
+        metrics=listening(state.metrics, unix),
+        now=datetime.now(UTC),
+    )
+    status = max(STATUS[check.state] for check in judged)
+    said = None if isinstance(found, Refusal) else found
+    if output == "json":
+        members = ("version", "ok")
+        mgpud = said and {name: said[name] for name in said if name not in members}
+        click.echo(
+            json.dumps({"status": status, "checks": [x._asdict() for x in judged], "mgpud": mgpud}, indent=2)
+        )
+    else:
+        text = screen(judged, said, listing)
+        console = Console(highlight=False)
+        if console.is_terminal:
+            console.print(text, soft_wrap=True)
+        else:
+            click.echo(text.plain)
+    sys.exit(status)
+
+
+def _ask(state: StateDir) -> tuple[dict[str, Any] | Refusal, dict[str, Any] | None]:
+    try:
+        return client.ask(state.control, "health"), client.ask(state.control, "list")
+    except Refusal as refusal:
+        return refusal, None
+
+
+def screen(judged: list[Check], found: dict[str, Any] | None, listing: dict[str, Any] | None) -> Text:
+    """The checks, the cards and the last lines of the log that are worth one."""
+    lines = Text(no_wrap=True, overflow="ellipsis")
+    printed = table.text(judged).splitlines()
+    for check, line in zip(judged, printed, strict=True):
+        lines.append(line[: len(check.state)], _STYLES[check.state])
+        lines.append(line[len(check.state) :] + "\n")
+    if listing and listing["cards"]:
+        lines.append("\n" + table.text([_CARDS, *map(_card, listing["cards"])]))
+    errors = (found or {}).get("errors", [])[-_SHOWN_ERRORS:]
+    if errors:
+        lines.append("\nlast in the log\n")
+        for one in errors:
+            lines.append(printable(f"{one['time']} {one['level']} {one['event']} {one['text']}") + "\n")
+    lines.rstrip()
+    return lines
+
+
+def _card(card: dict[str, Any]) -> tuple[object, ...]:
+    memory = f"{render.mib(card['used_bytes'])}/{card['granted_mib']}/{card['memory_mib']}"
+    return card["index"], card["name"], card["containers"], memory, card["policy"] or "-"

@@ -1,0 +1,62 @@
+"""What the holder says of itself, to whoever asks."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from oci_specs.refusal import Refusal
+
+# native_sched/holder/protocol.h: struct holder_head and what follows it in struct holder_status.
+_HEAD = struct.Struct("=IIQ")
+_REST = struct.Struct("=6I")
+_STATUS = 8
+_UCRED = struct.Struct("=iII")
+TIMEOUT_S = 5.0
+
+
+class HolderStatus(NamedTuple):
+    """pid: the holder's; replaced: how often it became another program; refused: how often it did not.
+
+    worker_pid: 0 when no mgpud serves; starting: how many do not serve yet.
+    """
+
+    pid: int
+    replaced: int
+    worker_pid: int
+    starts_worker: bool
+    listeners: int
+    killed: int
+    starting: int
+    refused: int
+
+
+def status(path: Path) -> HolderStatus:
+    """Refusal when no holder answers on that socket."""
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
+            link.settimeout(TIMEOUT_S)
+            link.connect(str(path))
+            pid = _UCRED.unpack(link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))[0]
+            said = b""
+            with suppress(BrokenPipeError, ConnectionResetError):
+                link.send(_HEAD.pack(_STATUS, 0, 0))
+                said = link.recv(_HEAD.size + _REST.size)
+    except OSError as error:
+        raise Refusal(
+            "no-holder",
+            f"mgpu is not running: no answer on {path} ({error.strerror or error})",
+            "start it with mgpu up or systemctl start mgpud, or say where it runs with --root or MGPU_ROOT",
+        ) from error
+    if len(said) != _HEAD.size + _REST.size or _HEAD.unpack_from(said)[0] != _STATUS:
+        raise Refusal(
+            "holder-version",
+            f"the holder (pid {pid}) is of another version of mgpu, which does not say what it does",
+            "stop mgpu when no container needs it, and start it again",
+        )
+    _kind, _protocol, replaced = _HEAD.unpack_from(said)
+    worker, starts, *rest = _REST.unpack_from(said, _HEAD.size)
+    return HolderStatus(pid, replaced, worker, bool(starts), *rest)

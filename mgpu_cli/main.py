@@ -1,0 +1,59 @@
+"""The command group `mgpu`."""
+
+from __future__ import annotations
+
+import click
+
+from mgpu_cli.describe import describe
+from mgpu_cli.devices import devices
+from mgpu_cli.doctor.command import doctor
+from mgpu_cli.health import health
+from mgpu_cli.install import install
+from mgpu_cli.policy import policy
+from mgpu_cli.ps import ps
+from mgpu_cli.run import run
+from mgpu_cli.set import set_container
+from mgpu_cli.timeline.command import timeline
+from mgpu_cli.top import top
+from mgpu_cli.uninstall import uninstall
+from mgpu_cli.up import up
+from mgpu_cli.upgrade import upgrade
+from mgpu_cli.version import package_version, version
+from oci_specs.refusal import Refusal
+
+
+class _Group(click.Group):
+    """Says a refusal in one line on stderr and exits 1, whichever subcommand it comes from."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except Refusal as refusal:
+            click.echo(refusal.line(), err=True)
+            ctx.exit(1)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_version(), message="mgpu %(version)s")
+def main() -> None:
+    """Share NVIDIA GPUs between containers, with hard memory caps and the stock driver."""
+
+
+for command in (
+    up,
+    upgrade,
+    ps,
+    top,
+    timeline,
+    health,
+    devices,
+    describe,
+    set_container,
+    policy,
+    run,
+    install,
+    uninstall,
+    doctor,
+    version,
+):
+    main.add_command(command)

@@ -1,0 +1,206 @@
+"""What mgpud lists, as tables or as the protocol's JSON as it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from mgpu_cli import table
+from oci_specs.refusal import printable
+
+# Objects of the control protocol's list reply: oci_specs/schemas/control.schema.json names their members.
+Container = dict[str, Any]
+Card = dict[str, Any]
+Row = tuple[object, ...]
+
+SHORT_ID_CHARS = 12
+MIB = 1 << 20
+NS_PER_S = 1_000_000_000
+# The names, which have any length, come last: with short ones a row fits 80 columns.
+CONTAINERS = ("CONTAINER", "CARD", "USED/CAP MiB", "CORE%", "CLASS", "POLICY", "STATE", "AGE", "NAME")
+CARDS = ("CARD", "NAME", "MEMORY MiB", "GRANTED", "USED", "CONTAINERS", "POLICY", "UUID")
+CONTAINERS_CARDS = ("CARD", "CAP MiB", "USED", "PEAK", "CORE%", "UUID")
+PROCESSES = ("PID", "CARD", "USED MiB")
+POLICIES = ("CARD", "POLICY", "SET BY", "CONTAINERS")
+
+
+def as_json(value: object) -> None:
+    click.echo(json.dumps(value, indent=2))
+
+
+def mib(size_bytes: int) -> str:
+    """size_bytes in MiB, rounded up: a container that uses one byte does not show as using none."""
+    return str(-(-size_bytes // MIB))
+
+
+def age(created: str, now: datetime | None = None) -> str:
+    """Time since the RFC 3339 timestamp `created`, in its largest unit: 42s, 5m, 3h, 2d."""
+    seconds = int(((now or datetime.now(UTC)) - datetime.fromisoformat(created)).total_seconds())
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= length:
+            return f"{seconds // length}{unit}"
+    return f"{max(seconds, 0)}s"
+
+
+def name(container: Container) -> str:
+    """namespace/pod/container as far as the engine said, on one line; else the name that containerd has for it.
+
+    Empty when there is none but the id.
+    """
+    parts = [container[key] for key in ("namespace", "pod", "container")]
+    known = [part for part in parts if part and part != container["container_id"]]
+    if not known and container["containerd"] and container["containerd"]["name"]:
+        known = [container["containerd"]["name"]]
+    return printable("/".join(known))
+
+
+def state(container: Container) -> str:
+    marks = [name for name in ("paused", "advisory") if container[name]]
+    if container.get("unaccounted_bytes"):
+        marks.append("killed")
+    marks += [f"card {card['index']} lost" for card in container["cards"] if card.get("lost")]
+    return ", ".join([container["state"], *marks])
+
+
+def _caught(container: Container) -> Iterator[Row]:
+    if unaccounted := container.get("unaccounted_bytes"):
+        yield "Killed:", f"the driver counts {mib(unaccounted)} MiB to it that it was not charged for"
+
+
+def containers(found: list[Container]) -> None:
+    if not found:
+        click.echo("No container holds a GPU.")
+        return
+    _show(CONTAINERS, *(line for row in found for line in _container_lines(row)))
+
+
+def cards(found: list[Card]) -> None:
+    if not found:
+        click.echo("This node has no cards.")
+        return
+    _show(
+        CARDS,
+        *(
+            (
+                row["index"],
+                row["name"],
+                row["memory_mib"],
+                row["granted_mib"],
+                mib(row["used_bytes"]),
+                row["containers"],
+                row["policy"] or "-",
+                row["uuid"],
+            )
+            for row in found
+        ),
+    )
+
+
+def policies(found: list[Card]) -> None:
+    """The cards of a policy reply, each with who set its policy."""
+    if not found:
+        click.echo("This node has no cards.")
+        return
+    _show(
+        POLICIES,
+        *(
+            (
+                row["index"],
+                row["policy"],
+                row["owner"][:SHORT_ID_CHARS],
+                ", ".join(each[:SHORT_ID_CHARS] for each in row["tenants"]) or "-",
+            )
+            for row in found
+        ),
+    )
+
+
+def activity(sched: dict[str, Any] | None) -> str:
+    """Whether the scheduler lets it run, and if not, why; of the container as a whole."""
+    if sched is None:
+        return "-"
+    if sched["enabled"]:
+        return "running" if sched["busy"] else "idle"
+    return f"suspended ({sched['why']})" if sched["busy"] else "idle, suspended"
+
+
+def _scheduling(sched: dict[str, Any] | None) -> Iterator[Row]:
+    yield "Activity:", activity(sched)
+    if sched is not None:
+        yield "Share:", f"{sched['quota_percent']} percent of each card"
+        yield "Ran:", f"{sched['run_ns'] / NS_PER_S:.3f} s"
+        suspended_s = sched["suspended_ns"] / NS_PER_S
+        yield "Suspended:", f"{suspended_s:.3f} s, preempted {_times(sched['preemptions'])}"
+
+
+def _containerd(task: dict[str, Any] | None) -> Iterator[Row]:
+    if task is not None:
+        killed = f", out of host memory {_times(task['oom_kills'])}" if task["oom_kills"] else ""
+        yield "Containerd:", f"task {task['task']}, namespace {task['namespace']}, {task['runtime']}{killed}"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def container(found: Container) -> None:
+    _show(
+        ("Container:", found["container_id"]),
+        ("Name:", name(found) or "-"),
+        ("Grant:", found["id"]),
+        ("State:", state(found)),
+        *_containerd(found["containerd"]),
+        *_caught(found),
+        ("Class:", found["class"]),
+        ("Policy:", found["policy"] or "-"),
+        *_scheduling(found["sched"]),
+        ("Pid:", found["pid"] if found["pid"] is not None else "-"),
+        ("Created:", f"{found['created']} ({age(found['created'])} ago)"),
+    )
+    click.echo()
+    _show(
+        CONTAINERS_CARDS,
+        *(
+            (
+                card["index"],
+                card["memory_mib"],
+                mib(card["used_bytes"]),
+                mib(card["peak_bytes"]),
+                _core(card),
+                card["uuid"],
+            )
+            for card in found["cards"]
+        ),
+    )
+    click.echo()
+    if not found["processes"]:
+        click.echo("No process in it uses a card.")
+        return
+    _show(PROCESSES, *((row["pid"], row["card"], mib(row["used_bytes"])) for row in found["processes"]))
+
+
+def _container_lines(row: Container) -> Iterator[Row]:
+    """One line for each of its cards; what is said of the container as a whole stands on the first.
+
+    An advisory container has a line also when it was given no card: it is there to be seen.
+    """
+    before: Row = (row["container_id"][:SHORT_ID_CHARS],)
+    after: Row = (row["class"], row["policy"] or "-", state(row), age(row["created"]), name(row) or "-")
+    if not row["cards"]:
+        yield (*before, "-", "-", "-", *after)
+    for card in row["cards"]:
+        used = f"{mib(card['used_bytes'])}/{card['memory_mib']}"
+        yield (*before, card["index"], used, _core(card), *after)
+        before, after = ("",) * len(before), ("",) * len(after)
+
+
+def _core(card: Card) -> str:
+    return "-" if card["core_percent"] is None else str(card["core_percent"])
+
+
+def _show(*rows: Row) -> None:
+    click.echo(table.text(rows), nl=False)

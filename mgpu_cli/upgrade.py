@@ -1,0 +1,144 @@
+"""`mgpu upgrade`: the installed programs take the running ones' place, while containers run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+import click
+
+from mgpu_cli import client, holder, options
+from mgpu_cli.holder import HolderStatus
+from mgpu_cli.state import StateDir
+from oci_specs.refusal import Refusal
+
+UNIT = "mgpud.service"
+HOLDER_TIMEOUT_S = 15.0
+WORKER_TIMEOUT_S = 90.0
+_LOOK_S = 0.05
+
+
+@click.command(short_help="Have the installed version take over while containers run.")
+@options.root
+def upgrade(state: StateDir) -> None:
+    """Have the installed holder and mgpud take the place of the running ones, while containers run.
+
+    Calls that containers make meanwhile wait for the new mgpud. A program that cannot go on from where the running
+    one is does not begin, and that one goes on.
+    """
+    before = holder.status(state.holder)
+    after = _replace_holder(state, before)
+    click.echo(
+        f"holder (pid {after.pid}) is replaced by the installed one; it holds {after.listeners} listeners"
+    )
+    _renew_worker(state, after)
+    began = time.monotonic()
+    found = _serving(state, after.worker_pid)
+    instead = f"takes the place of pid {after.worker_pid}" if after.worker_pid else "serves, where none did"
+    click.echo(
+        f"mgpud (pid {found['pid']}) {instead} after {time.monotonic() - began:.1f} s; "
+        f"it serves {found['containers']} containers"
+    )
+
+
+def _until(limit_s: float, done: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + limit_s
+    while not done():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_LOOK_S)
+    return True
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except PermissionError as error:
+        raise Refusal(
+            "not-root", f"the holder (pid {pid}) takes no signal from you", "run it as root"
+        ) from error
+
+
+def _replace_holder(state: StateDir, before: HolderStatus) -> HolderStatus:
+    now = before
+
+    def over() -> bool:
+        nonlocal now
+        now = holder.status(state.holder)
+        return (now.replaced, now.refused) != (before.replaced, before.refused)
+
+    _signal(before.pid, signal.SIGHUP)
+    if not _until(HOLDER_TIMEOUT_S, over) or now.replaced == before.replaced:
+        raise Refusal(
+            "not-replaced",
+            f"the holder (pid {before.pid}) goes on as it was: the installed one cannot go on in its place",
+            "see what it logs; nothing has changed for containers",
+        )
+    return now
+
+
+def _renew_worker(state: StateDir, now: HolderStatus) -> None:
+    if now.starts_worker:
+        _signal(now.pid, signal.SIGUSR1)
+    elif now.worker_pid and _main_pid() != now.worker_pid:
+        raise Refusal(
+            "not-started-here",
+            f"mgpud (pid {now.worker_pid}) is run neither by mgpu up nor by {UNIT}",
+            f"start the new one with mgpud --root {state.path} --take-over and the options of the old one",
+        )
+    else:
+        done = subprocess.run(
+            ["systemctl", "restart", UNIT],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=WORKER_TIMEOUT_S,
+        )
+        if done.returncode != 0:
+            said = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+            raise Refusal(
+                "restart-failed", f"systemctl restart {UNIT}: {said[-1]}", f"see journalctl -u {UNIT}"
+            )
+
+
+def _main_pid() -> int:
+    with suppress(OSError, ValueError, subprocess.SubprocessError):
+        shown = subprocess.run(
+            ["systemctl", "show", "--property=MainPID", "--value", UNIT],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=10,
+        )
+        return int(shown.stdout)
+    return 0
+
+
+def _serving(state: StateDir, old_pid: int) -> dict[str, object]:
+    """What the new mgpud says of itself once it serves."""
+    found: dict[str, object] = {}
+    started = False
+
+    def over() -> bool:
+        nonlocal found, started
+        with suppress(Refusal):
+            found = client.ask(state.control, "health")
+            if found["pid"] != old_pid:
+                return True
+        now = holder.status(state.holder)
+        # The new one is gone again, and the old one still serves.
+        failed = started and not now.starting and now.worker_pid == old_pid
+        started = started or bool(now.starting)
+        return failed
+
+    if not _until(WORKER_TIMEOUT_S, over) or found.get("pid") in (None, old_pid):
+        raise Refusal(
+            "not-taken-over",
+            f"the new mgpud does not serve, and that before (pid {old_pid}) goes on",
+            f"see what it said in {state.log / 'mgpud.log'} or in journalctl -u {UNIT}",
+        )
+    return found
