@@ -1,0 +1,167 @@
+"""Fixtures of the tests that run containers, and what every test gets: a marker by its folder, logs when it fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import pytest
+
+from tests.support import arbiter, containerd, cri, dockerd, host, podman, programs
+from tests.support.arbiter import Arbiter
+from tests.support.containerd import Containerd
+from tests.support.cri import Kubelet
+from tests.support.dockerd import Dockerd
+from tests.support.logs import LOGS
+from tests.support.places import IMAGE_ARCHIVE, MGPU
+from tests.support.podman import Podman
+from tests.support.programs import Programs
+
+# A change is judged by the same examples each time; whoever works on the code meets new ones.
+# How long examples take says something of the machine only.
+hypothesis.settings.register_profile(
+    "default", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.register_profile("ci", hypothesis.settings.get_profile("default"), derandomize=True)
+hypothesis.settings.load_profile("default")
+if os.environ.get("CI"):
+    hypothesis.settings.load_profile("ci")
+
+TESTS = Path(__file__).parent
+UNSTEADY_LINES = 40
+MARKED_FOLDERS = frozenset({"bench", "chaos", "engine", "engines", "fuzz", "gpu", "hostile", "sim", "unit"})
+# Programs on the wall clock of a machine that may be busy elsewhere: what fails is run once more, and told. Not where
+# one failure in a thousand runs is what is looked for.
+NEVER_AGAIN = frozenset({"chaos", "hostile"})
+# What brings one with it.
+DAEMONS = frozenset({"ctd", "docker_daemon", "docker", "pod", "kubelet"})
+
+
+def _end(process: subprocess.Popen[bytes], kind: Any, *rest: Any) -> None:
+    """Of a `with` block that failed nobody waits for a program which was to be told to end further down."""
+    if kind is not None:
+        process.kill()
+    _wait_at_the_end(process, kind, *rest)
+
+
+_wait_at_the_end = subprocess.Popen.__exit__
+subprocess.Popen.__exit__ = _end  # type: ignore[assignment]
+
+
+def pytest_configure() -> None:
+    # Whoever starts the tests in the background may have it ignored, which programs inherit.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        folder = item.path.relative_to(TESTS).parts[0]
+        if folder in MARKED_FOLDERS:
+            item.add_marker(folder)
+        if DAEMONS & set(getattr(item, "fixturenames", ())):
+            item.add_marker("daemon")
+        if folder not in NEVER_AGAIN and item.get_closest_marker("soak") is None:
+            item.add_marker(pytest.mark.flaky(reruns=1))
+    # What is quick and most often wrong first; within a folder the order stays.
+    slow = ("engines", "fuzz", "hostile", "chaos")
+    items.sort(key=lambda item: item.path.relative_to(TESTS).parts[0] in slow)
+
+
+def pytest_runtest_setup() -> None:
+    LOGS.mark()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Iterator[None]:
+    report: pytest.TestReport = yield  # type: ignore[assignment]
+    if report.failed:
+        report.sections += [(f"log of {name}", text) for name, text in LOGS.since_mark()]
+    return report  # type: ignore[return-value]
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """A test that passed only when it was run a second time is no failure, and is to be seen and mended."""
+    passed = {report.nodeid for report in terminalreporter.stats.get("passed", [])}
+    unsteady = [report for report in terminalreporter.stats.get("rerun", []) if report.nodeid in passed]
+    if not unsteady:
+        return
+    terminalreporter.section("unsteady: failed, and passed when it was run a second time", sep="=")
+    for report in unsteady:
+        terminalreporter.section(report.nodeid, sep="_")
+        terminalreporter.write_line("\n".join(report.longreprtext.splitlines()[-UNSTEADY_LINES:]))
+    terminalreporter.section(f"{len(unsteady)} unsteady, to be mended", sep="=")
+    for report in unsteady:
+        terminalreporter.write_line(f"UNSTEADY {report.nodeid}")
+
+
+@pytest.fixture(scope="session")
+def private_host() -> None:
+    """Root's own view of the machine, which everything that starts a container needs: see host.become_private."""
+    if os.geteuid() != 0:
+        pytest.fail("these tests start containers: run them as root, with make test")
+    for needed in (MGPU, IMAGE_ARCHIVE):
+        if not needed.exists():
+            pytest.fail(f"{needed} does not exist: run the tests with make test, which makes it")
+    host.become_private()
+
+
+@pytest.fixture
+def mgpu(private_host: None) -> Iterator[Arbiter]:
+    """mgpu on two simulated V100-16, with nothing on them; another set-up: arbiter.running()."""
+    with arbiter.running() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def lasting_mgpu(private_host: None) -> Iterator[Arbiter]:
+    """As mgpu, for all tests of a module that leave nothing behind; the module's own fixture `mgpu` gives it out."""
+    with arbiter.running() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def ctd(private_host: None) -> Iterator[Containerd]:
+    """A containerd for the whole run, with the test image."""
+    with containerd.running() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def docker_daemon(private_host: None) -> Iterator[Dockerd]:
+    """A dockerd for the whole run, with the test image."""
+    with dockerd.running() as running:
+        yield running
+
+
+@pytest.fixture
+def docker(docker_daemon: Dockerd, mgpu: Arbiter) -> Dockerd:
+    """The dockerd, whose `--runtime=mgpu` is this test's mgpu."""
+    docker_daemon.point_at(mgpu.runtime)
+    return docker_daemon
+
+
+@pytest.fixture(scope="session")
+def pod(private_host: None) -> Iterator[Podman]:
+    """podman for the whole run, with the test image."""
+    with podman.running() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def kubelet(private_host: None) -> Iterator[Kubelet]:
+    """Pods on a containerd of its own for the whole run, with handlers of mgpu's; see cri.running."""
+    with cri.running() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def built(private_host: None) -> Iterator[Programs]:
+    """The test programs, to be mounted into containers."""
+    with programs.built() as found:
+        yield found

@@ -1,0 +1,263 @@
+/* The NVIDIA driver with ordinary files for its nodes and a resource manager that the test answers for, as flat functions. */
+#define _GNU_SOURCE
+#include "../../native_sched/driver/channel_control.h"
+#include "../../native_sched/driver/nvidia_private.h"
+#include "../../native_sched/driver/nvidia_scan.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+enum { NODES = 8, TENANTS = 2 };
+
+typedef int (*ioctl_fn)(int fd, uint32_t cmd, void *arg);
+
+static struct {
+    dev_t dev;
+    ino_t ino;
+    struct nvidia_node is;
+} node[NODES];
+static int nodes;
+
+struct harness {
+    struct nvidia_host host;
+    struct files files;
+    struct driver *driver;
+    struct tenant tenant[TENANTS];
+    char dev_dir[256], pci_dir[256], majors[256];
+};
+
+/* The null device cannot be polled, as nvidia-uvm cannot. */
+static int classify(const struct stat *st, uint32_t uvm_major, struct nvidia_node *out)
+{
+    (void)uvm_major;
+    for (int i = 0; i < nodes; i++)
+        if (node[i].dev == st->st_dev && node[i].ino == st->st_ino) {
+            *out = node[i].is;
+            return 0;
+        }
+    if (!S_ISCHR(st->st_mode) || st->st_rdev != makedev(1, 3))
+        return -ENOTTY;
+    *out = (struct nvidia_node){NODE_UVM, 0};
+    return 0;
+}
+
+int harness_node(const char *path, int kind, uint32_t minor)
+{
+    struct stat st;
+
+    if (nodes == NODES || stat(path, &st) < 0)
+        return -1;
+    node[nodes].dev = st.st_dev;
+    node[nodes].ino = st.st_ino;
+    node[nodes++].is = (struct nvidia_node){(enum node_kind)kind, minor};
+    return 0;
+}
+
+struct harness *harness_open(const char *dev_dir, const char *pci_dir, const char *majors, ioctl_fn answer,
+                             int *error)
+{
+    struct harness *h = calloc(1, sizeof(*h));
+
+    strncpy(h->dev_dir, dev_dir, sizeof(h->dev_dir) - 1);
+    strncpy(h->pci_dir, pci_dir, sizeof(h->pci_dir) - 1);
+    strncpy(h->majors, majors, sizeof(h->majors) - 1);
+    h->host = (struct nvidia_host){h->dev_dir, h->pci_dir, h->majors, classify, answer};
+    files_init(&h->files, -1);
+    for (int i = 0; i < TENANTS; i++) {
+        h->tenant[i].id = (uint64_t)i + 1;
+        h->tenant[i].nodes = 3;
+        h->tenant[i].node[0] = (struct tenant_node){.kind = NODE_CTL};
+        h->tenant[i].node[1] = (struct tenant_node){.kind = NODE_CARD, .minor = 0};
+        h->tenant[i].node[2] = (struct tenant_node){.kind = NODE_UVM};
+    }
+    *error = nvidia_open_with(&h->host, &h->files, &h->driver);
+    if (!*error)
+        return h;
+    files_destroy(&h->files);
+    free(h);
+    return NULL;
+}
+
+void harness_close(struct harness *h)
+{
+    nvidia_close(h->driver);
+    files_destroy(&h->files);
+    free(h);
+    nodes = 0;
+}
+
+const char *harness_probes(void)
+{
+    return driver_nvidia.probes;
+}
+
+/* The file's id, or a negative errno. */
+int64_t harness_identify(struct harness *h, int tenant, int pid, int fd)
+{
+    struct fd_place at = {pid, pid, fd};
+    int ours = fd_place_fetch(&at);
+    struct open_file file;
+    int e;
+
+    if (ours < 0)
+        return ours;
+    e = nvidia_identify_fetched(h->driver, &h->tenant[tenant], ours, at, &file);
+    close(ours);
+    if (e == 0 && !files_open(&h->files, &file))
+        return -EBADFD; /* the engine would not add a client to it */
+    return e < 0 ? e : (int64_t)file.id;
+}
+
+int harness_fetch(struct harness *h, int64_t id)
+{
+    return nvidia_files_fetch(&h->driver->files, (uint64_t)id);
+}
+
+void harness_scan(struct harness *h)
+{
+    nvidia_scan(h->driver);
+}
+
+static int64_t end(struct harness *h, int64_t id)
+{
+    struct open_file file;
+
+    if (id <= 0)
+        return id;
+    if (!files_take(&h->files, (uint64_t)id, &file))
+        return -EBADFD;
+    files_forget(&h->files, file.tenant);
+    return id;
+}
+
+/* One that is gone, without a grace; 0: none. */
+int64_t harness_sweep(struct harness *h)
+{
+    nvidia_files_sweep(&h->driver->files);
+    return end(h, (int64_t)nvidia_files_take_gone(&h->driver->files, UINT64_MAX));
+}
+
+int64_t harness_next_gone(struct harness *h)
+{
+    return end(h, nvidia_next_gone(h->driver));
+}
+
+void harness_stop(struct harness *h)
+{
+    uint64_t one = 1;
+
+    atomic_store(&h->driver->stopping, true);
+    if (write(h->driver->wake, &one, sizeof(one)) < 0)
+        abort();
+}
+
+uint32_t harness_files_of(struct harness *h, int tenant)
+{
+    return files_of(&h->files, &h->tenant[tenant]);
+}
+
+static struct open_file file_named(int64_t id, int kind)
+{
+    return (struct open_file){.id = (uint64_t)id, .kind = (enum node_kind)kind};
+}
+
+int harness_execute(struct harness *h, int64_t id, int64_t aux, uint32_t cmd, uint8_t *outer,
+                    uint32_t outer_bytes, uint8_t *params, uint32_t params_bytes)
+{
+    struct open_file file = file_named(id, NODE_CTL), aux_file = file_named(aux, NODE_CTL);
+    struct driver_call call = {
+        .file = &file,
+        .aux_file = aux ? &aux_file : NULL,
+        .cmd = cmd,
+        .outer = outer,
+        .outer_bytes = outer_bytes,
+        .params = params,
+        .params_bytes = params_bytes,
+    };
+
+    return driver_nvidia.execute(h->driver, &call);
+}
+
+int harness_must_continue(int kind, uint32_t cmd, uint8_t *outer, uint32_t outer_bytes)
+{
+    struct open_file file = file_named(1, kind);
+    struct driver_call call = {.file = &file, .cmd = cmd, .outer = outer, .outer_bytes = outer_bytes};
+
+    return driver_nvidia.must_continue(&call);
+}
+
+int harness_disable(struct harness *h, int64_t id, uint32_t subdevice, const uint32_t *channel,
+                    uint32_t channels, int disable)
+{
+    struct rm_target group = {.file = file_named(id, NODE_CTL), .client = 0xc1, .handle = 0x96};
+
+    return channels_disable(&driver_nvidia, h->driver, &group, subdevice, channel, channels, disable);
+}
+
+/* GP_PUT of the mapped USERD, or a negative errno. */
+int64_t harness_userd(struct harness *h, int64_t id, uint32_t minor, uint32_t memory, uint64_t offset)
+{
+    struct rm_target channel = {
+        .file = file_named(id, NODE_CTL),
+        .client = 0xc1,
+        .handle = 0xcc,
+        .userd = {minor, memory, offset},
+    };
+    struct userd userd;
+    int e = driver_nvidia.userd_map(h->driver, &channel, &userd);
+    uint32_t put;
+
+    if (e < 0)
+        return e;
+    put = *(const volatile uint32_t *)(const volatile void *)(userd.at + RM_USERD_GP_PUT);
+    driver_nvidia.userd_unmap(&userd);
+    return put;
+}
+
+/* tsg_id and busy of each engine, in pairs. */
+int harness_engines(struct harness *h, uint32_t minor, uint32_t *out)
+{
+    struct engine_status engine[ENGINES_MAX];
+    int n = driver_nvidia.engine_status(h->driver, minor, engine);
+
+    for (int i = 0; i < n; i++) {
+        out[2 * i] = engine[i].tsg_id;
+        out[2 * i + 1] = engine[i].busy;
+    }
+    return n;
+}
+
+/* -1: no status. */
+int64_t harness_decode(uint32_t word)
+{
+    struct engine_status s;
+
+    return nvidia_status_decode(word, &s) ? (int64_t)s.busy << 32 | s.tsg_id : -1;
+}
+
+int harness_classify(uint32_t major, uint32_t minor, uint32_t uvm_major, int character)
+{
+    struct stat st = {.st_mode = character ? S_IFCHR : S_IFREG, .st_rdev = makedev(major, minor)};
+    struct nvidia_node is;
+    int e = nvidia_classify(&st, uvm_major, &is);
+
+    return e < 0 ? e : (int)(is.kind << 16 | is.minor);
+}
+
+/* A weak reference on its own: epoll << 32 | number, or a negative errno. */
+int64_t harness_weak(int fd)
+{
+    struct weak_file w;
+    int e = weak_file_take(fd, &w);
+
+    return e < 0 ? e : (int64_t)w.epoll << 32 | (int64_t)w.number;
+}
+
+int harness_weak_lives(int64_t weak)
+{
+    struct weak_file w = {(int)(weak >> 32), (int)(weak & 0xffffffff)};
+
+    return weak_file_lives(&w);
+}

@@ -1,0 +1,310 @@
+"""The whole mediator over NVIDIA's driver, whose nodes are a simulated card's files and whose tenants are processes."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import struct
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from native_sched.daemon.engine import (
+    Card,
+    Engine,
+    NodeKind,
+    Policy,
+    SchedConfig,
+    TenantClass,
+    open_engine,
+)
+from sim import cards
+from sim.cards import CardProcess, running
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CTL, CARD, UVM = 0, 1, 2
+MIB = 1 << 20
+VERSION = "580.95.05"
+FREE, CONTROL, ALLOC, MAP = 0x29, 0x2A, 0x2B, 0x4E
+REGISTER_FD, UVM_INITIALIZE, UVM_MIGRATE = 201, 0x30000001, 51
+ROOT, MEMORY_SYSTEM, MEMORY, DEVICE, SUBDEVICE, GROUP = 0x41, 0x3E, 0x40, 0x80, 0x2080, 0xA06C
+EVENT_OS, HOPPER = 0x79, 0xC86F
+NO_PARAMS = -1
+
+
+def cmd(number: int, size: int) -> int:
+    return 3 << 30 | size << 16 | ord("F") << 8 | number
+
+
+@functools.cache
+def library() -> str:
+    """The engine with the seam's other side; with sanitizers where this Python runs with them."""
+    native = REPOSITORY / "native_sched"
+    sources = [
+        path
+        for path in sorted(native.rglob("*.c"))
+        if "holder" not in path.parts and path.name != "nvidia_host.c"
+    ]
+    sources.append(Path(__file__).with_name("nvidia_on_card.c"))
+    sanitize = ["-fsanitize=address,undefined"] if "libasan" in os.environ.get("LD_PRELOAD", "") else []
+    out = Path(tempfile.mkdtemp(prefix="mgpu-nvidia-")) / "libengine.so"
+    flags = ["-std=gnu11", "-g", "-O0", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-pthread"]
+    subprocess.run(["gcc", *flags, *sanitize, "-o", out, *sources], check=True)
+    return str(out)
+
+
+@functools.cache
+def tenant_program() -> str:
+    out = Path(tempfile.mkdtemp(prefix="mgpu-nvidia-")) / "tenant"
+    flags = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run(["gcc", *flags, "-o", out, Path(__file__).with_name("nvidia_tenant.c")], check=True)
+    return str(out)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """result: 0 or a negative errno. through: the call was let through, and made by its caller."""
+
+    result: int
+    outer: bytes
+    params: bytes
+    through: bool
+
+    def u32(self, offset: int) -> int:
+        value: int = struct.unpack_from("I", self.outer, offset)[0]
+        return value
+
+
+class Tenant:
+    """A process that is mediated. It has a control file and a card's file."""
+
+    def __init__(self, world: World, tenant: int) -> None:
+        self._world = world
+        self.id = tenant
+        environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+        self._process = subprocess.Popen(
+            [tenant_program(), world.card.card_socket],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            env=environment,
+        )
+        self.pid = self._process.pid
+        self.ctl, self.card, self.uvm = self.open(CTL), self.open(CARD), self.open(UVM)
+        listener = int(self.tell("filter"))
+        pidfd = os.pidfd_open(self.pid)
+        taken = ctypes.CDLL(None, use_errno=True).syscall(438, pidfd, listener, 0)  # pidfd_getfd
+        os.close(pidfd)
+        assert taken >= 0
+        # As the holder keeps one for the next worker.
+        self.listener = taken
+        self.serve()
+        registered = self.ioctl(self.card, REGISTER_FD, struct.pack("i", self.ctl))
+        assert (registered.result, registered.through) == (0, False)
+
+    def serve(self) -> bool:
+        return self._world.engine.add_listener(self.id, os.dup(self.listener), holder_id=self.id)
+
+    def tell(self, *what: object) -> str:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(" ".join(map(str, what)) + "\n")
+        line = self._process.stdout.readline()
+        assert line, "the tenant has died"
+        return line.strip()
+
+    def open(self, kind: int) -> int:
+        fd, ino, name = map(int, self.tell("open", kind, 0).split())
+        if kind != UVM:
+            self._world.lib.on_card_file(ctypes.c_uint64(ino), ctypes.c_uint64(name), kind, 0)
+        return fd
+
+    def ioctl(
+        self,
+        fd: int,
+        number: int,
+        outer: bytes = b"",
+        params: bytes = b"",
+        *,
+        at: int = NO_PARAMS,
+        flip: bytes = b"",
+    ) -> Answer:
+        command = cmd(number, len(outer)) if outer else number
+        said = self.tell(
+            "ioctl", fd, f"{command:x}", outer.hex() or "-", params.hex() or "-", at, flip.hex() or "-"
+        ).split()
+        after = [bytes.fromhex(word.removeprefix("-")) for word in said[1:3]]
+        return Answer(int(said[0]), after[0], after[1], said[-1] == "through")
+
+    def alloc(
+        self,
+        client: int,
+        parent: int,
+        handle: int,
+        class_id: int,
+        params: bytes = b"",
+        *,
+        flip: bytes = b"",
+        fd: int | None = None,
+    ) -> Answer:
+        outer = alloc_struct(client, parent, handle, class_id, len(params))
+        at = 0x10 if params else NO_PARAMS
+        return self.ioctl(self.ctl if fd is None else fd, ALLOC, outer, params, at=at, flip=flip)
+
+    def control(self, client: int, thing: int, command: int, params: bytes) -> Answer:
+        outer = struct.pack("IIIIQII", client, thing, command, 0, 0, len(params), 0)
+        return self.ioctl(self.ctl, CONTROL, outer, params, at=0x10)
+
+    def free(self, client: int, handle: int) -> Answer:
+        return self.ioctl(self.ctl, FREE, struct.pack("IIII", client, client, handle, 0))
+
+    def client(self) -> int:
+        """A root client, let through, with a device 0xd0 and a subdevice 0xd1 that are executed."""
+        made = self.alloc(0, 0, 0, ROOT)
+        assert (made.result, made.through, made.u32(0x28)) == (0, True, 0)
+        client = made.u32(8)
+        for parent, handle, class_id, params in (
+            (client, 0xD0, DEVICE, bytes(56)),
+            (0xD0, 0xD1, SUBDEVICE, bytes(4)),
+        ):
+            answer = self.alloc(client, parent, handle, class_id, params)
+            assert (answer.result, answer.u32(0x28), answer.through) == (0, 0, False), hex(class_id)
+        return client
+
+    def kill(self) -> None:
+        if self.listener >= 0:
+            os.close(self.listener)
+        self.listener = -1
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+
+def alloc_struct(client: int, parent: int, handle: int, class_id: int, params: int = 0) -> bytes:
+    """NVOS64."""
+    return struct.pack("IIIIQQIIII", client, parent, handle, class_id, 0, 0, params, 0, 0, 0)
+
+
+def memory(size: int) -> bytes:
+    """Parameters of class 0x40 and 0x3e."""
+    params = bytearray(128)
+    struct.pack_into("Q", params, 0x40, size)
+    return bytes(params)
+
+
+def group(engine_type: int = 1) -> bytes:
+    return struct.pack("5I", 0, 0, 0, engine_type, 0)
+
+
+def channel(userd: int) -> bytes:
+    params = bytearray(368)
+    struct.pack_into("QII", params, 8, 4096, 16, 0)
+    struct.pack_into("I", params, 0x20, userd)
+    return bytes(params)
+
+
+class World:
+    """A card, the engine on it as NVIDIA's driver, and tenants, each in a process of its own."""
+
+    def __init__(self, folder: Path, card: CardProcess, stack: ExitStack) -> None:
+        self.card = card
+        self.lib = ctypes.CDLL(library())
+        self._stack = stack
+        self._tenants = 0
+        nodes = folder / "nodes"
+        nodes.mkdir()
+        for name in ("nvidiactl", "nvidia0"):
+            (nodes / name).touch()
+        assert self.lib.on_card_begin(os.fsencode(card.card_socket), os.fsencode(nodes)) == 0
+        [found] = cards.cards(card.admin_socket)
+        self._card = Card(
+            index=0,
+            minor=0,
+            gpu_id=found.gpu_id,
+            device_instance=99,  # the driver's own number is asked for
+            memory_bytes=found.memory_mib << 20,
+            context_bytes=found.context_bytes,
+            copy_context_bytes=found.copy_context_bytes,
+        )
+        self._journal = folder / "journal"
+        self._journal.mkdir()
+        self._engines = stack.enter_context(ExitStack())
+        self._all: list[tuple[Tenant, int, bool]] = []
+        self.begin()
+
+    def begin(self) -> None:
+        opened = open_engine(library(), "nvidia", "", VERSION, str(self._journal))
+        self.engine: Engine = self._engines.enter_context(opened)
+        self.engine.add_card(self._card)
+        self.engine.configure(SchedConfig(hold_ns=0, poll_fast_ns=400_000, poll_slow_ns=1_000_000, off=0))
+        self.engine.card_policy(0, Policy.NATIVE_BURST_SHARE)
+
+    def restart(self, meanwhile: Callable[[], object] = lambda: None) -> None:
+        """The engine ends, and the next one serves the same tenants."""
+        self._engines.close()
+        meanwhile()
+        self.lib.on_card_again()
+        self.begin()
+        for tenant, cap_mib, offline in self._all:
+            assert self._tell(tenant.id, cap_mib, offline)
+            if tenant.listener >= 0:
+                tenant.serve()
+        self.engine.recovered()
+
+    def _tell(self, tenant: int, cap_mib: int, offline: bool) -> bool:
+        known = self.engine.add_tenant(tenant)
+        self.engine.grant(tenant, 0, cap_mib << 20)
+        for kind in (NodeKind.CTL, NodeKind.CARD, NodeKind.UVM):
+            self.engine.add_node(tenant, 0, 1 + kind, kind, 0)
+        self.engine.schedule(tenant, TenantClass.OFFLINE if offline else TenantClass.ONLINE, 100)
+        return known
+
+    def tenant(self, *, cap_mib: int = 2048, offline: bool = False) -> Tenant:
+        self._tenants += 1
+        self._tell(self._tenants, cap_mib, offline)
+        made = Tenant(self, self._tenants)
+        self._all.append((made, cap_mib, offline))
+        self._stack.callback(made.kill)
+        return made
+
+    def uncounted(self, size: int) -> None:
+        """So many bytes the driver has taken for groups, and does not count to the process."""
+        ctypes.c_uint64.in_dll(self.lib, "on_card_uncounted").value = size
+
+    def refuses(self, escape: int = 0, control: int = 0) -> None:
+        """The driver answers these with an error from here on."""
+        ctypes.c_int.in_dll(self.lib, "on_card_refuse").value = escape
+        ctypes.c_uint32.in_dll(self.lib, "on_card_refuse_control").value = control
+
+    def by_disabling(self) -> None:
+        """Tenants are suspended by DISABLE_CHANNELS."""
+        self.lib.on_card_by_disabling(self.engine._handle)
+
+    def suspended_by(self) -> tuple[int, int]:
+        """How many calls took groups off their runlist, and channels off."""
+        names = ("on_card_unscheduled", "on_card_disabled")
+        unscheduled, disabled = (ctypes.c_uint32.in_dll(self.lib, name).value for name in names)
+        return unscheduled, disabled
+
+    def used_mib(self, tenant: Tenant) -> float:
+        return self.engine.usage(tenant.id, 0).used_bytes / MIB
+
+    def groups(self) -> dict[int, bool]:
+        """Whether the card has each group of the graphics engine enabled, by its handle."""
+        [engine] = [
+            e for e in cards.account(self.card.admin_socket).cards[0].engines if e.engine == "graphics"
+        ]
+        return {one.group: one.enabled for one in engine.groups}
+
+
+@contextmanager
+def world(folder: Path) -> Iterator[World]:
+    with running(folder, "h200", rm_call_us=0) as card, ExitStack() as stack:
+        yield World(folder, card, stack)

@@ -1,0 +1,309 @@
+/* The NVIDIA driver's ops table over a simulated card: its nodes are the card's own files, and what would be a call to the
+ * kernel is one to the card's process. Linked with the engine in place of driver/nvidia_host.c.
+ *
+ * USERD cannot be duplicated on the simulated card, which maps it for its maker alone; that is done here in its maker's
+ * name. Everything else is the card's. */
+#define _GNU_SOURCE
+#include "../../native_sched/driver/nvidia_private.h"
+#include "../../native_sched/engine_private.h"
+#include "../../native_sched/boundary/rm_abi.h"
+#include "../../sim/card/protocol.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { FILES = 256, CLIENTS = 64, DUPLICATES = 64 };
+
+static struct {
+    ino_t ino;
+    uint64_t id;
+    struct nvidia_node is;
+} file[FILES];
+static int files;
+
+static struct {
+    uint32_t client, device;
+    uint64_t file;
+} client[CLIENTS];
+static int clients;
+
+static struct {
+    uint32_t handle, source_client, source;
+} duplicate[DUPLICATES];
+static int duplicates;
+
+static struct own {
+    int fd;
+    ino_t ino;
+    uint64_t id;
+} own[FILES];
+static int owned;
+static uint32_t own_root;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char dev_dir[256];
+static int line = -1;
+static struct sim_request request;
+static struct sim_reply reply;
+/* Answered "not supported": an escape, such as FREE, and a control; 0: none. */
+int on_card_refuse, on_card_refuse_control;
+uint64_t
+    on_card_uncounted; /* bytes of its own that the driver does not count to processes, as NVIDIA's does not */
+
+uint32_t on_card_unscheduled,
+    on_card_disabled; /* calls that took groups off their runlist, or channels off */
+
+void on_card_by_disabling(struct mgpu_engine *e)
+{
+    e->mediator.driver->disables_channels = true;
+}
+
+static int ask(size_t payload, int *got)
+{
+    char control[CMSG_SPACE(sizeof(int))];
+    struct iovec in = {&reply, sizeof(reply)};
+    struct msghdr msg = {
+        .msg_iov = &in, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+    const struct cmsghdr *h;
+
+    if (send(line, &request, offsetof(struct sim_request, payload) + payload, MSG_NOSIGNAL) < 0 ||
+        recvmsg(line, &msg, MSG_CMSG_CLOEXEC) < 0)
+        abort();
+    *got = -1;
+    if ((h = CMSG_FIRSTHDR(&msg)) && h->cmsg_type == SCM_RIGHTS)
+        memcpy(got, CMSG_DATA(h), sizeof(*got));
+    return -reply.error;
+}
+
+/* Before the engine is opened. */
+int on_card_begin(const char *socket_path, const char *nodes)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+
+    files = clients = duplicates = owned = 0;
+    own_root = 0;
+    on_card_refuse = on_card_refuse_control = 0;
+    on_card_uncounted = 0;
+    on_card_unscheduled = on_card_disabled = 0;
+    strncpy(dev_dir, nodes, sizeof(dev_dir) - 1);
+    strncpy(at.sun_path, socket_path, sizeof(at.sun_path) - 1);
+    if (line >= 0)
+        close(line);
+    line = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    return connect(line, (struct sockaddr *)&at, sizeof(at)) < 0 ? -errno : 0;
+}
+
+/* Before the next engine is opened: the last one's own client is no more. */
+void on_card_again(void)
+{
+    owned = duplicates = 0;
+    own_root = 0;
+}
+
+/* A tenant's file: what its fstat() says, what the card calls it, whose node it stands for. */
+void on_card_file(uint64_t ino, uint64_t id, int kind, uint32_t minor)
+{
+    pthread_mutex_lock(&lock);
+    file[files].ino = (ino_t)ino;
+    file[files].id = id;
+    file[files++].is = (struct nvidia_node){(enum node_kind)kind, minor};
+    pthread_mutex_unlock(&lock);
+}
+
+static int classify(const struct stat *st, uint32_t uvm_major, struct nvidia_node *out)
+{
+    (void)uvm_major;
+    for (int i = 0; S_ISFIFO(st->st_mode) && i < files; i++)
+        if (file[i].ino == st->st_ino) {
+            *out = file[i].is;
+            return 0;
+        }
+    if (!S_ISCHR(st->st_mode) || st->st_rdev != makedev(1, 3))
+        return -ENOTTY;
+    *out = (struct nvidia_node){NODE_UVM, 0}; /* cannot be polled, as nvidia-uvm cannot */
+    return 0;
+}
+
+/* The card's name of the file behind one of our descriptors; the arbiter's own are opened when they are first used. */
+static uint64_t id_of(int fd)
+{
+    struct stat st;
+    int got;
+
+    if (fstat(fd, &st) < 0)
+        abort();
+    for (int i = 0; i < files; i++)
+        if (file[i].ino == st.st_ino && S_ISFIFO(st.st_mode))
+            return file[i].id;
+    for (int i = 0; i < owned; i++)
+        if (own[i].fd == fd && own[i].ino == st.st_ino)
+            return own[i].id;
+    char path[64], name[256] = "";
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    if (readlink(path, name, sizeof(name) - 1) < 0 || owned == FILES)
+        abort();
+    request = (struct sim_request){.op = SIM_OPEN, .tgid = getpid()};
+    request.node = strstr(name, "nvidiactl") ? SIM_NODE_CTL : SIM_NODE_CARD;
+    if (ask(0, &got) < 0)
+        abort();
+    own[owned++] = (struct own){fd, st.st_ino, reply.file}; /* `got` stays open: the card's file lives */
+    return reply.file;
+}
+
+static int forward(uint64_t id, uint32_t cmd, void *outer, void *params, uint32_t params_bytes, uint64_t aux,
+                   int *got)
+{
+    uint32_t bytes = RM_SIZE(cmd);
+    int e;
+
+    request = (struct sim_request){
+        .op = SIM_IOCTL, .cmd = cmd, .file = id, .aux_file = aux, .tgid = getpid(), .outer_bytes = bytes};
+    request.params_bytes = params_bytes;
+    memcpy(request.payload, outer, bytes);
+    if (params_bytes)
+        memcpy(request.payload + bytes, params, params_bytes);
+    if ((e = ask(bytes + params_bytes, got)) < 0)
+        return e;
+    memcpy(outer, reply.payload, bytes);
+    if (params_bytes)
+        memcpy(params, reply.payload + bytes, reply.params_bytes);
+    return 0;
+}
+
+static void note_device(uint64_t id, const struct rm_alloc_short *a, uint32_t status)
+{
+    if (a->class_id == RM_CLASS_ROOT_CLIENT && !status && !own_root)
+        own_root = a->handle;
+    if (a->class_id != RM_CLASS_DEVICE || status || clients == CLIENTS)
+        return;
+    client[clients].client = a->root;
+    client[clients].device = a->handle;
+    client[clients++].file = id;
+}
+
+static int duplicate_for_us(struct rm_dup *d)
+{
+    duplicate[duplicates % DUPLICATES].handle = d->handle;
+    duplicate[duplicates % DUPLICATES].source_client = d->source_client;
+    duplicate[duplicates++ % DUPLICATES].source = d->source_handle;
+    d->status = RM_OK;
+    return 0;
+}
+
+static int map_for_us(struct rm_map_memory *m)
+{
+    struct rm_map_memory theirs = *m;
+    int got = -1;
+
+    m->status = RM_ERR_OBJECT_NOT_FOUND;
+    for (int i = 0; i < DUPLICATES; i++)
+        for (int k = 0; k < clients; k++) {
+            if (duplicate[i].handle != m->memory || client[k].client != duplicate[i].source_client)
+                continue;
+            theirs.client = client[k].client;
+            theirs.device = client[k].device;
+            theirs.memory = duplicate[i].source;
+            forward(client[k].file, RM_CMD(RM_ESC_MAP_MEMORY, sizeof(theirs)), &theirs, NULL, 0,
+                    client[k].file, &got);
+            m->status = theirs.status;
+        }
+    if (got >= 0) {
+        dup2(got, m->fd);
+        close(got);
+    }
+    return 0;
+}
+
+static bool ours(uint32_t handle)
+{
+    return own_root && handle == own_root;
+}
+
+static int serve(int fd, uint32_t cmd, void *arg)
+{
+    struct rm_alloc_short *a = arg;
+    struct rm_control *ctl = arg;
+    struct rm_alloc *alloc = arg;
+    uint64_t id = id_of(fd), aux = 0;
+    uint32_t params = 0;
+    int got = -1, e;
+
+    switch (RM_NR(cmd)) {
+    case RM_ESC_ALLOC:
+        params = RM_SIZE(cmd) == sizeof(*alloc) ? alloc->params_size : a->params_size;
+        params = a->params ? params : 0;
+        e = forward(id, cmd, arg, (void *)(uintptr_t)a->params, params, 0, &got);
+        note_device(id, a, RM_SIZE(cmd) == sizeof(*alloc) ? alloc->status : a->status);
+        return e;
+    case RM_ESC_CONTROL:
+        if (on_card_refuse_control && ctl->cmd == (uint32_t)on_card_refuse_control) {
+            ctl->status = RM_ERR_NOT_SUPPORTED;
+            return 0;
+        }
+        on_card_unscheduled += ctl->cmd == RM_CTRL_TSG_SCHEDULE && !*(const uint8_t *)(uintptr_t)ctl->params;
+        on_card_disabled += ctl->cmd == RM_CTRL_DISABLE_CHANNELS && *(const uint8_t *)(uintptr_t)ctl->params;
+        e = forward(id, cmd, arg, (void *)(uintptr_t)ctl->params, ctl->params_size, 0, &got);
+        if (ctl->cmd == RM_CTRL_GPU_GET_PID_INFO)
+            ((struct rm_pid_info *)(uintptr_t)ctl->params)->entry[0].memory_private -= on_card_uncounted;
+        return e;
+    case RM_ESC_DUP_OBJECT:
+        if (ours(((struct rm_dup *)arg)->client))
+            return duplicate_for_us(arg);
+        break;
+    case RM_ESC_MAP_MEMORY:
+        if (ours(((struct rm_map_memory *)arg)->client))
+            return map_for_us(arg);
+        return -EPERM; /* the driver lets only the client's own process map */
+    case RM_ESC_FREE:
+        if (ours(((struct rm_free *)arg)->root)) {
+            ((struct rm_free *)arg)->status = RM_OK;
+            return 0;
+        }
+        break;
+    case RM_ESC_REGISTER_FD:
+        aux = id_of(((struct rm_register_fd *)arg)->ctl_fd);
+        break;
+    default:
+        break;
+    }
+    if (on_card_refuse && RM_NR(cmd) == (uint32_t)on_card_refuse) {
+        ((struct rm_free *)arg)->status = RM_ERR_NOT_SUPPORTED;
+        return 0;
+    }
+    return forward(id, cmd, arg, NULL, 0, aux, &got);
+}
+
+static int call_card(int fd, uint32_t cmd, void *arg)
+{
+    int e;
+
+    pthread_mutex_lock(&lock);
+    e = serve(fd, cmd, arg);
+    pthread_mutex_unlock(&lock);
+    return e;
+}
+
+int nvidia_classify(const struct stat *st, uint32_t uvm_major, struct nvidia_node *out)
+{
+    return classify(st, uvm_major, out);
+}
+
+uint32_t nvidia_major_of(const char *majors_path, const char *name)
+{
+    (void)majors_path;
+    (void)name;
+    return 0;
+}
+
+const struct nvidia_host nvidia_host = {
+    .dev_dir = dev_dir,
+    .pci_dir = "/nonexistent",
+    .majors_path = "/nonexistent",
+    .classify = classify,
+    .ioctl = call_card,
+};

@@ -1,0 +1,198 @@
+/* A tenant of a simulated card that is driven as NVIDIA's: it has the card's files themselves, and what it is let do by itself
+ * it does as the kernel would, with what is in its memory by then. Told what to do a line at a time:
+ *
+ *   open KIND MINOR                     fd, inode and the card's name of a new file
+ *   filter                              the descriptor of its seccomp listener; calls are mediated from here on
+ *   ioctl FD CMD OUTER PARAMS AT FLIP   hex; PARAMS is put where OUTER points at AT (-1: none). If the call is let through,
+ *                                       it is made with FLIP in place of OUTER (-: as it is)
+ *
+ * An answer is "RESULT OUTER PARAMS": 0 or a negative errno, what memory holds then; or "RESULT OUTER PARAMS through". */
+#define _GNU_SOURCE
+#include "../../native_sched/boundary/rm_abi.h"
+#include "../../sim/card/protocol.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { BYTES = 20000, FDS = 256 };
+
+static int card;
+static uint64_t id_of_fd[FDS];
+static struct sim_request request;
+static struct sim_reply reply;
+
+static int ask(size_t payload, int *got)
+{
+    char control[CMSG_SPACE(sizeof(int))];
+    struct iovec in = {&reply, sizeof(reply)};
+    struct msghdr msg = {
+        .msg_iov = &in, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+    const struct cmsghdr *h;
+
+    if (send(card, &request, offsetof(struct sim_request, payload) + payload, 0) < 0 ||
+        recvmsg(card, &msg, 0) < 0)
+        exit(3);
+    *got = -1;
+    if ((h = CMSG_FIRSTHDR(&msg)) && h->cmsg_type == SCM_RIGHTS)
+        memcpy(got, CMSG_DATA(h), sizeof(*got));
+    return -reply.error;
+}
+
+static void open_file(uint32_t kind, uint32_t minor)
+{
+    struct stat st;
+    int fd;
+
+    if (kind == SIM_NODE_UVM) {
+        printf("%d 0 0\n", open("/dev/null", O_RDWR));
+        return;
+    }
+    request = (struct sim_request){.op = SIM_OPEN, .node = kind, .minor = minor, .tgid = getpid()};
+    if (ask(0, &fd) < 0 || fd < 0 || fd >= FDS || fstat(fd, &st) < 0)
+        exit(3);
+    id_of_fd[fd] = reply.file;
+    printf("%d %llu %llu\n", fd, (unsigned long long)st.st_ino, (unsigned long long)reply.file);
+}
+
+/* Every call of type 'F', and the bare numbers of nvidia-uvm. */
+static void install_filter(void)
+{
+    struct sock_filter f[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 6),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, UVM_INITIALIZE, 3, 0),
+        BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, 0xff, 0, 2),
+        BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xff00),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 'F' << 8, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog prog = {.len = sizeof(f) / sizeof(*f), .filter = f};
+
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    printf("%ld\n", syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &prog));
+}
+
+static size_t unhex(const char *text, uint8_t *out)
+{
+    size_t n = 0;
+    unsigned int byte;
+
+    for (; text[0] != '-' && sscanf(text, "%2x", &byte) == 1; text += 2)
+        out[n++] = (uint8_t)byte;
+    return n;
+}
+
+static void hex(const uint8_t *bytes, size_t n)
+{
+    printf(" ");
+    for (size_t i = 0; i < n; i++)
+        printf("%02x", bytes[i]);
+    if (!n)
+        printf("-");
+}
+
+/* The kernel and the driver, after CONTINUE: nothing but what is in memory counts. */
+static int as_the_kernel(int fd, uint32_t cmd, uint8_t *outer, uint8_t *params, size_t params_bytes)
+{
+    uint32_t bytes = RM_SIZE(cmd);
+    struct rm_map_memory *map = (void *)outer;
+    int got, e;
+
+    request = (struct sim_request){.op = SIM_IOCTL, .cmd = cmd, .file = id_of_fd[fd], .tgid = getpid()};
+    request.outer_bytes = bytes;
+    request.params_bytes = (uint32_t)params_bytes;
+    if (RM_NR(cmd) == RM_ESC_MAP_MEMORY)
+        request.aux_file = id_of_fd[map->fd];
+    memcpy(request.payload, outer, bytes);
+    memcpy(request.payload + bytes, params, params_bytes);
+    if ((e = ask(bytes + params_bytes, &got)) < 0)
+        return e;
+    memcpy(outer, reply.payload, bytes);
+    memcpy(params, reply.payload + bytes, reply.params_bytes);
+    if (got >= 0)
+        dup2(got, map->fd);
+    return 0;
+}
+
+static void call(int fd, uint32_t cmd, const char *outer_text, const char *params_text, int at,
+                 const char *flip)
+{
+    static uint8_t outer[BYTES], params[BYTES];
+    size_t outer_bytes = unhex(outer_text, outer), params_bytes = unhex(params_text, params);
+    uint64_t pointer = (uintptr_t)params;
+    bool through;
+    int e;
+
+    if (at >= 0)
+        memcpy(outer + at, &pointer, sizeof(pointer));
+    e = ioctl(fd, cmd, outer) < 0 ? -errno : 0;
+    /* A pipe has no such calls: nobody but the mediator answers. */
+    through = e == -ENOTTY && (id_of_fd[fd] || !RM_SIZE(cmd) || cmd == UVM_INITIALIZE);
+    if (through && unhex(flip, outer) && at >= 0)
+        memcpy(outer + at, &pointer, sizeof(pointer));
+    if (through && id_of_fd[fd] && RM_SIZE(cmd))
+        e = as_the_kernel(fd, cmd, outer, params, params_bytes);
+    if (at >= 0)
+        memset(outer + at, 0, sizeof(pointer));
+    printf("%d", e);
+    hex(outer, outer_bytes);
+    hex(params, params_bytes);
+    printf("%s\n", through ? " through" : "");
+}
+
+/* GP_PUT of the USERD at the start of what the fd maps. */
+static void put(int fd, uint32_t value)
+{
+    uint8_t *at = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    if (at == MAP_FAILED)
+        exit(3);
+    *(volatile uint32_t *)(void *)(at + RM_USERD_GP_PUT) = value;
+    munmap(at, 4096);
+    printf("put\n");
+}
+
+int main(int argc, char **argv)
+{
+    static char text[4 * BYTES], outer[2 * BYTES], params[2 * BYTES], flip[2 * BYTES];
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    unsigned int kind, minor, cmd;
+    int fd, where;
+
+    if (argc != 2)
+        return 2;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    strncpy(at.sun_path, argv[1], sizeof(at.sun_path) - 1);
+    card = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (connect(card, (struct sockaddr *)&at, sizeof(at)) < 0)
+        return 3;
+    while (fgets(text, sizeof(text), stdin)) {
+        if (sscanf(text, "open %u %u", &kind, &minor) == 2)
+            open_file(kind, minor);
+        else if (!strncmp(text, "filter", 6))
+            install_filter();
+        else if (sscanf(text, "put %d %u", &fd, &minor) == 2)
+            put(fd, minor);
+        else if (sscanf(text, "ioctl %d %x %s %s %d %s", &fd, &cmd, outer, params, &where, flip) == 6)
+            call(fd, cmd, outer, params, where, flip);
+        else
+            return 2;
+        fflush(stdout);
+    }
+    return 0;
+}

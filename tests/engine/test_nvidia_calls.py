@@ -1,0 +1,415 @@
+"""What the NVIDIA driver is told when the arbiter calls it, against a resource manager that is a Python function."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from nvidia_parts import CARD, CTL, UVM, Driver, Process, driver, library, processes
+
+FREE, CONTROL, ALLOC, DUP, SHARE, VID_HEAP, MAP = 0x29, 0x2A, 0x2B, 0x34, 0x35, 0x4A, 0x4E
+CARD_INFO, REGISTER_FD, OS_EVENT, VERSION = 200, 201, 206, 210
+RUNLIST_BASE, ID_INFO, DISABLE = 0x20800179, 0x202, 0x2080110B
+POISON = 0xDEAD_0000_BEEF_0000
+
+
+def cmd(nr: int, size: int) -> int:
+    return 3 << 30 | size << 16 | ord("F") << 8 | nr
+
+
+def peek(at: int, layout: str, offset: int = 0) -> int:
+    value: int = struct.unpack_from(layout, ctypes.string_at(at + offset, struct.calcsize(layout)))[0]
+    return value
+
+
+def poke(at: int, layout: str, offset: int, value: int) -> None:
+    data = struct.pack(layout, value)
+    ctypes.memmove(at + offset, data, len(data))
+
+
+@dataclass
+class Call:
+    nr: int
+    size: int
+    outer: bytes
+    params: bytes
+    inode: int
+    passed_inode: int
+
+
+@dataclass
+class Rm:
+    """Answers OK, notes what it was asked, and lets a test change the answer."""
+
+    calls: list[Call] = field(default_factory=list)
+    answer: Callable[[int, int], int] = lambda nr, arg: 0
+    bases: dict[int, int] = field(default_factory=dict)
+    cards: int = 0
+    next_handle: int = 0xC1D0_0000
+
+    def __call__(self, fd: int, command: int, arg: int) -> int:
+        nr, size = command & 0xFF, command >> 16 & 0x3FFF
+        outer = ctypes.string_at(arg, size)
+        params = b""
+        if nr in (ALLOC, CONTROL) and (at := peek(arg, "Q", 0x10)):
+            params = ctypes.string_at(at, peek(arg, "I", 0x18 if size == 32 else 0x20))
+        passed = {REGISTER_FD: 0, MAP: 0x30}.get(nr)
+        self.calls.append(
+            Call(
+                nr,
+                size,
+                outer,
+                params,
+                os.fstat(fd).st_ino,
+                0 if passed is None else os.fstat(peek(arg, "i", passed)).st_ino,
+            )
+        )
+        self._own(nr, arg)
+        return self.answer(nr, arg)
+
+    def _own(self, nr: int, arg: int) -> None:
+        if nr == CARD_INFO:
+            for i in range(self.cards):
+                poke(arg, "B", 72 * i, 1)
+                poke(arg, "B", 72 * i + 8, 0x65)
+                poke(arg, "I", 72 * i + 16, 0x6500)
+                poke(arg, "I", 72 * i + 56, i)
+        elif nr == ALLOC and not peek(arg, "I", 8):
+            poke(arg, "I", 8, self.next_handle)
+        elif nr == CONTROL and peek(arg, "I", 8) == RUNLIST_BASE:
+            params = peek(arg, "Q", 0x10)
+            poke(params, "I", 336, self.bases.get(peek(params, "I"), 0xFFFF_FFFF))
+
+
+@dataclass
+class Tenant:
+    nvidia: Driver
+    rm: Rm
+    process: Process
+    fd: int
+    file: int
+
+    def execute(self, nr: int, outer: bytes, params: bytes = b"", aux: int = 0) -> tuple[int, bytes, bytes]:
+        out = ctypes.create_string_buffer(outer, len(outer))
+        par = ctypes.create_string_buffer(params, len(params)) if params else None
+        result = self.nvidia.call(
+            "execute",
+            ctypes.c_int64(self.file),
+            ctypes.c_int64(aux),
+            ctypes.c_uint32(cmd(nr, len(outer))),
+            out,
+            len(outer),
+            par,
+            len(params),
+        )
+        return result, out.raw, par.raw if par else b""
+
+
+@pytest.fixture
+def rm() -> Rm:
+    return Rm()
+
+
+@pytest.fixture
+def tenant(rm: Rm, tmp_path: Path) -> Iterator[Tenant]:
+    rm.cards = 1
+    with driver(tmp_path, rm) as nvidia, processes() as start:
+        process = start()
+        fd = process.tell("open", nvidia.nodes[CTL])
+        rm.calls.clear()
+        yield Tenant(nvidia, rm, process, fd, nvidia.identify(process, fd))
+
+
+def alloc64(class_id: int, size: int = 0, params: int = POISON, rights: int = POISON) -> bytes:
+    return struct.pack("IIIIQQIIII", 1, 2, 3, class_id, params, rights, size, 0, 0, 0)
+
+
+def alloc32(class_id: int, size: int = 0, params: int = POISON) -> bytes:
+    return struct.pack("IIIIQII", 1, 2, 3, class_id, params, size, 0)
+
+
+def control(command: int, size: int) -> bytes:
+    return struct.pack("IIIIQII", 1, 2, command, 0, POISON, size, 0)
+
+
+@pytest.mark.parametrize(
+    ("nr", "outer", "size_at"),
+    [
+        (ALLOC, alloc64(0x40, 128), 0x20),
+        (ALLOC, alloc64(0x40, 0), 0x20),
+        (ALLOC, alloc32(0x40, 128), 0x18),
+        (CONTROL, control(0x20801303, 128), 0x18),
+    ],
+)
+def test_pointers_are_ours_for_the_driver_and_theirs_for_the_caller(
+    tenant: Tenant, nr: int, outer: bytes, size_at: int
+) -> None:
+    def answer(_nr: int, arg: int) -> int:
+        poke(peek(arg, "Q", 0x10), "I", 4, 0x600D)
+        poke(arg, "I", len(outer) - 4 if len(outer) == 32 else 0x28, 0x51)
+        return 0
+
+    tenant.rm.answer = answer
+    result, after, params = tenant.execute(nr, outer, b"\x11" * 128)
+    assert result == 0
+    (call,) = tenant.rm.calls
+    assert call.params == b"\x11" * 128
+    assert call.inode == os.stat(tenant.nvidia.nodes[CTL]).st_ino
+    assert struct.unpack_from("Q", call.outer, 0x10)[0] not in (0, POISON)
+    assert struct.unpack_from("I", call.outer, size_at)[0] == 128
+    if len(outer) == 48:
+        assert struct.unpack_from("Q", call.outer, 0x18)[0] == 0, "a rights pointer of the caller's"
+    status_at = len(outer) - 4 if len(outer) == 32 else 0x28
+    assert after == outer[:status_at] + struct.pack("I", 0x51) + outer[status_at + 4 :]
+    assert params[4:8] == struct.pack("I", 0x600D)
+
+
+def test_a_pointer_without_parameters_is_never_followed(tenant: Tenant) -> None:
+    assert tenant.execute(ALLOC, alloc64(0xC661, 64))[0] == 0
+    assert struct.unpack_from("QQI", tenant.rm.calls[0].outer, 0x10) == (0, 0, 0)
+
+
+def test_sizes_that_would_reach_beyond_our_copy(tenant: Tenant) -> None:
+    assert tenant.execute(CONTROL, control(0x20801303, 129), b"x" * 128)[0] == -errno.EINVAL
+    assert tenant.execute(FREE, bytes(16), b"x")[0] == -errno.EINVAL
+    assert tenant.execute(FREE, bytes(12))[0] == -errno.ENOTTY
+    assert tenant.rm.calls == []
+
+
+def test_the_driver_s_refusal_leaves_the_arguments_alone(tenant: Tenant) -> None:
+    def answer(_nr: int, arg: int) -> int:
+        poke(arg, "I", 0, 0x0BAD)
+        return -errno.ENODEV
+
+    tenant.rm.answer = answer
+    outer = alloc64(0x40, 128)
+    assert tenant.execute(ALLOC, outer, bytes(128))[:2] == (-errno.ENODEV, outer)
+
+
+def test_a_descriptor_in_the_struct_becomes_the_file_behind_it(tenant: Tenant) -> None:
+    card = tenant.process.tell("open", tenant.nvidia.nodes[CARD])
+    other = tenant.nvidia.identify(tenant.process, card)
+    outer = struct.pack("i", 4242)
+    assert tenant.execute(REGISTER_FD, outer, aux=other)[:2] == (0, outer)
+    assert tenant.rm.calls[0].passed_inode == os.stat(tenant.nvidia.nodes[CARD]).st_ino
+    assert tenant.execute(REGISTER_FD, outer)[0] == -errno.EINVAL, "never the caller's number in our table"
+
+
+def test_calls_on_a_file_that_ended_or_hides(tenant: Tenant) -> None:
+    outer = control(0xA06C0106, 4)
+    child = tenant.process.tell("fork")
+    tenant.process.kill()
+    assert tenant.execute(CONTROL, outer, bytes(4))[0] == -errno.EAGAIN
+    os.kill(child, 9)
+    while not tenant.nvidia.gone():
+        pass
+    assert tenant.execute(CONTROL, outer, bytes(4))[0] == -errno.EBADF
+    assert tenant.rm.calls == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "nr", "outer", "expected"),
+    [
+        (CTL, ALLOC, alloc64(0x0), True),
+        (CTL, ALLOC, alloc64(0x1), True),
+        (CTL, ALLOC, alloc32(0x41), True),
+        (CTL, ALLOC, alloc32(0x5), False),
+        (CTL, ALLOC, alloc64(0x79), False),
+        (CTL, ALLOC, alloc64(0x71), True),
+        (CTL, ALLOC, alloc64(0xC637), True),
+        (CTL, ALLOC, alloc64(0xC638), True),
+        (CTL, ALLOC, alloc64(0x40), False),
+        (CTL, ALLOC, alloc64(0xC86F), False),
+        (CTL, CONTROL, control(0x3D05, 8), True),
+        (CTL, CONTROL, control(0x3D0C, 8), True),
+        (CTL, CONTROL, control(0xFD0101, 8), True),
+        (CTL, CONTROL, control(0xE00101, 8), True),
+        (CTL, CONTROL, control(0x20801303, 8), False),
+        (CTL, MAP, bytes(56), True),
+        (CTL, OS_EVENT, bytes(16), True),
+        (CTL, FREE, bytes(16), False),
+        (CTL, REGISTER_FD, bytes(4), False),
+        (CTL, VERSION, bytes(72), False),
+        (CTL, VID_HEAP, struct.pack("III", 0, 0, 27) + bytes(172), True),
+        (CTL, VID_HEAP, struct.pack("III", 0, 0, 2) + bytes(172), False),
+        (UVM, FREE, bytes(16), True),
+    ],
+)
+def test_what_only_the_caller_itself_can_do(kind: int, nr: int, outer: bytes, expected: bool) -> None:
+    buffer = ctypes.create_string_buffer(outer, len(outer))
+    assert bool(library().harness_must_continue(kind, cmd(nr, len(outer)), buffer, len(outer))) is expected
+
+
+def test_what_only_the_caller_can_do_is_not_done_for_it(tenant: Tenant) -> None:
+    assert tenant.execute(ALLOC, alloc64(0x41))[0] == -errno.EINPROGRESS
+    assert tenant.rm.calls == []
+
+
+def disable(tenant: Tenant, channels: int, *, off: bool = True) -> int:
+    array = (ctypes.c_uint32 * max(1, channels))(*range(0x1000, 0x1000 + channels))
+    return tenant.nvidia.call("disable", ctypes.c_int64(tenant.file), 0x2080, array, channels, int(off))
+
+
+@pytest.mark.parametrize("off", [True, False])
+def test_disable_channels_takes_own_handles_and_discards_no_work(tenant: Tenant, off: bool) -> None:
+    assert disable(tenant, 64, off=off) == 0
+    (call,) = tenant.rm.calls
+    client, handle, command = struct.unpack_from("III", call.outer)
+    assert (client, handle, command, len(call.params)) == (0xC1, 0x2080, DISABLE, 536)
+    said, count, only_scheduling, rewind, event = struct.unpack_from("<BxxxIBB6xQ", call.params)
+    assert (said, count, only_scheduling, rewind, event) == (off, 64, 0, 0, 0)
+    assert struct.unpack_from("64I", call.params, 0x18) == (0xC1,) * 64
+    assert struct.unpack_from("64I", call.params, 0x118) == tuple(range(0x1000, 0x1000 + 64))
+
+
+def test_more_channels_than_one_call_takes(tenant: Tenant) -> None:
+    assert disable(tenant, 65) == -errno.EINVAL
+    assert tenant.rm.calls == []
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [(0x23, -errno.ESRCH), (0x57, -errno.EIO), (0x33, -errno.EIO), (0x56, -errno.EIO)],
+)
+def test_a_suspension_that_failed_is_not_taken_for_one(tenant: Tenant, status: int, expected: int) -> None:
+    """One stale handle fails the whole list: only a client that is gone has nothing left to run."""
+
+    def answer(nr: int, arg: int) -> int:
+        poke(arg, "I", 0x1C, status)
+        return 0
+
+    tenant.rm.answer = answer
+    assert disable(tenant, 2) == expected
+
+
+@pytest.mark.parametrize(
+    ("word", "tsg", "busy"),
+    [
+        (0x0000_0000, 0, 0),
+        (0x8000_0123, 0x123, 1),
+        (0x0000_2ABC, 0xABC, 0),  # a context that is there and idle
+        (0x0000_A001, 1, 1),  # saved
+        (0x0000_C002, 2, 1),  # loaded
+        (0x0000_E003, 3, 1),  # switched
+        (0x7FFF_1FFF & ~0xE000, 0xFFF, 0),
+    ],
+)
+def test_engine_status(word: int, tsg: int, busy: int) -> None:
+    assert library().harness_decode(ctypes.c_uint32(word)) == busy << 32 | tsg
+
+
+@pytest.mark.parametrize("word", [0xFFFF_FFFF, 0xBADF_5040, 0xBAD0_0100])
+def test_engine_status_that_is_none(word: int) -> None:
+    assert library().harness_decode(ctypes.c_uint32(word)) == -1
+
+
+BAR_BYTES = 1 << 20
+
+
+@pytest.fixture
+def bar(tmp_path: Path) -> Path:
+    path = tmp_path / "pci" / "0000:65:00.0" / "resource0"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(bytes(BAR_BYTES))
+    return path
+
+
+def write_word(bar: Path, at: int, word: int) -> None:
+    with bar.open("r+b") as f:
+        f.seek(at)
+        f.write(struct.pack("I", word))
+
+
+def engines(nvidia: Driver, minor: int = 0) -> list[tuple[int, int]]:
+    out = (ctypes.c_uint32 * 32)()
+    n = nvidia.call("engines", minor, out)
+    assert n >= 0
+    return [(out[2 * i], out[2 * i + 1]) for i in range(n)]
+
+
+def test_engines_are_found_once_each_and_read(rm: Rm, bar: Path, tmp_path: Path) -> None:
+    rm.cards = 1
+    # Graphics and the first copy engine share a runlist; one lies outside; one cannot be read.
+    rm.bases = {1: 0x1000, 9: 0x1000, 10: 0x2000, 11: BAR_BYTES - 0x200, 12: 0x3000, 13: 2}
+    write_word(bar, 0x3200, 0xBADF_1234)
+    with driver(tmp_path, rm) as nvidia:
+        assert engines(nvidia) == [(0, 0), (0, 0)]
+        write_word(bar, 0x1200, 0x8000_0007)
+        write_word(bar, 0x2200, 0x0000_2008)
+        assert engines(nvidia) == [(7, 1), (8, 0)]
+        write_word(bar, 0x2200, 0xFFFF_FFFF)
+        assert engines(nvidia) == [], "half a status would show somebody idle"
+        assert engines(nvidia, minor=1) == []
+        assert nvidia.lib.harness_probes().decode() == (
+            "USERD GP_PUT (shared mappings), engine status of 1 of 1 cards"
+        )
+
+
+def test_without_registers_it_says_so(rm: Rm, tmp_path: Path) -> None:
+    rm.cards = 1
+    with driver(tmp_path, rm) as nvidia:
+        assert engines(nvidia) == []
+        assert "engine status not available" in nvidia.lib.harness_probes().decode()
+
+
+def test_no_driver_is_an_error(rm: Rm, tmp_path: Path) -> None:
+    rm.answer = lambda _nr, _arg: -errno.ENODEV
+    with pytest.raises(OSError) as caught:
+        Driver(tmp_path, rm)
+    assert caught.value.errno == errno.ENODEV
+
+
+def test_userd_is_shared_duplicated_and_mapped_where_the_channel_keeps_it(
+    tenant: Tenant, tmp_path: Path
+) -> None:
+    (tmp_path / "dev" / "nvidia0").write_bytes(bytes(0x600 + 0x8C) + struct.pack("I", 77) + bytes(4096))
+    tenant.rm.calls.clear()
+    put = tenant.nvidia.call("userd", ctypes.c_int64(tenant.file), 0, 0x40, ctypes.c_uint64(0x5600))
+    assert put == 77
+    share, duplicate, mapping, free = [c for c in tenant.rm.calls if c.nr != REGISTER_FD]
+    assert [c.nr for c in (share, duplicate, mapping, free)] == [SHARE, DUP, MAP, FREE]
+    assert share.inode == os.stat(tenant.nvidia.nodes[CTL]).st_ino, "asked through the tenant's file"
+    own = os.stat(tmp_path / "dev" / "nvidiactl").st_ino
+    assert {duplicate.inode, mapping.inode, free.inode} == {own}
+    root = tenant.rm.next_handle
+    assert struct.unpack_from("IIIIHB", share.outer) == (0xC1, 0x40, root, 1, 3, 0)
+    client, device, handle, source_client, source = struct.unpack_from("5I", duplicate.outer)
+    assert (client, source_client, source) == (root, 0xC1, 0x40)
+    assert struct.unpack_from("III", mapping.outer) == (root, device, handle)
+    assert struct.unpack_from("QQ", mapping.outer, 0x10) == (0x5000, 4096)
+    assert mapping.passed_inode == os.stat(tmp_path / "dev" / "nvidia0").st_ino
+    assert struct.unpack_from("III", free.outer) == (root, device, handle)
+
+
+@pytest.mark.parametrize("refused", [SHARE, DUP, MAP])
+def test_userd_that_cannot_be_seen_leaves_nothing_behind(tenant: Tenant, refused: int) -> None:
+    status_at = {SHARE: 0x14, DUP: 0x18, MAP: 0x28}[refused]
+
+    def answer(nr: int, arg: int) -> int:
+        if nr == refused:
+            poke(arg, "I", status_at, 0x1B)
+        return 0
+
+    tenant.rm.answer = answer
+    before = len(os.listdir("/proc/self/fd"))
+    assert (
+        tenant.nvidia.call("userd", ctypes.c_int64(tenant.file), 0, 0x40, ctypes.c_uint64(0)) == -errno.EIO
+    )
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert (FREE in [c.nr for c in tenant.rm.calls]) == (refused == MAP)
+
+
+@pytest.mark.parametrize(
+    ("minor", "memory", "offset", "expected"),
+    [(0, 0, 0, -errno.ENODATA), (5, 0x40, 0, -errno.ENODEV), (0, 0x40, 4096 - 256, -errno.EINVAL)],
+)
+def test_userd_nowhere(tenant: Tenant, minor: int, memory: int, offset: int, expected: int) -> None:
+    place = (minor, memory, ctypes.c_uint64(offset))
+    assert tenant.nvidia.call("userd", ctypes.c_int64(tenant.file), *place) == expected
+    assert tenant.rm.calls == []

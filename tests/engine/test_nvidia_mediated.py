@@ -1,0 +1,327 @@
+"""NVIDIA's driver under the whole mediator: what is executed, what is let through, and what a flipped call comes to."""
+
+from __future__ import annotations
+
+import errno
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from nvidia_mediated import (
+    CONTROL,
+    EVENT_OS,
+    FREE,
+    GROUP,
+    HOPPER,
+    MAP,
+    MEMORY,
+    MEMORY_SYSTEM,
+    MIB,
+    REGISTER_FD,
+    ROOT,
+    UVM_INITIALIZE,
+    UVM_MIGRATE,
+    Tenant,
+    World,
+    alloc_struct,
+    channel,
+    group,
+    memory,
+    world,
+)
+
+from tests.support.waiting import until
+
+INSUFFICIENT, INVALID_ARGUMENT = 0x1B, 0x1F
+NO_MEMORY, INVALID_CLIENT, INVALID_HANDLE, INVALID_PARENT, NOT_SUPPORTED = 0x51, 0x23, 0x33, 0x36, 0x56
+CONTEXT_MIB = 240
+ATTACHED, PIDS, PID_INFO, FB_INFO, SCHEDULE = 0x201, 0x2080018D, 0x2080018E, 0x20801303, 0xA06C0101
+DISABLE, GROUP_INFO = 0x2080110B, 0xA06C0106
+GROUP_HANDLE, USERD, CHANNEL = 0x900, 0x901, 0x902
+STATUS = 0x28
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[World]:
+    with world(tmp_path) as made:
+        yield made
+
+
+def made(tenant: Tenant, client: int, parent: int, handle: int, class_id: int, params: bytes) -> None:
+    answer = tenant.alloc(client, parent, handle, class_id, params)
+    assert (answer.result, answer.u32(STATUS), answer.through) == (0, 0, False), f"{class_id:#x}"
+
+
+def working_group(tenant: Tenant, client: int) -> int:
+    """A group with a channel, scheduled; the descriptor that maps its USERD."""
+    made(tenant, client, 0xD0, GROUP_HANDLE, GROUP, group())
+    made(tenant, client, 0xD0, USERD, MEMORY_SYSTEM, memory(65536))
+    made(tenant, client, GROUP_HANDLE, CHANNEL, HOPPER, channel(USERD))
+    scheduled = tenant.control(client, GROUP_HANDLE, SCHEDULE, b"\x01\x00\x00")
+    assert (scheduled.result, scheduled.u32(0x1C)) == (0, 0)
+    view = tenant.open(1)
+    assert tenant.ioctl(view, REGISTER_FD, struct.pack("i", tenant.ctl)).result == 0
+    outer = struct.pack("IIIIQQQIIiI", client, 0xD0, USERD, 0, 0, 65536, 0, 0, 0, view, 0)
+    mapped = tenant.ioctl(tenant.ctl, MAP, outer)
+    assert (mapped.result, mapped.u32(STATUS), mapped.through) == (0, 0, True)
+    return view
+
+
+def test_memory_is_charged_capped_and_released(here: World) -> None:
+    tenant = here.tenant(cap_mib=64)
+    client = tenant.client()
+    made(tenant, client, 0xD0, 0x100, MEMORY, memory(48 * MIB))
+    assert here.used_mib(tenant) == 48
+    refused = tenant.alloc(client, 0xD0, 0x101, MEMORY, memory(32 * MIB))
+    assert (refused.result, refused.u32(STATUS)) == (0, NO_MEMORY)
+    info = struct.pack("I4I", 2, 8, 0, 0x16, 0).ljust(1028, b"\0")
+    seen = tenant.control(client, 0xD1, FB_INFO, info)
+    assert struct.unpack_from("5I", seen.params) == (2, 8, 64 << 10, 0x16, 16 << 10)
+    assert tenant.free(client, 0x100).u32(0xC) == 0
+    assert here.used_mib(tenant) == 0
+
+
+def test_an_end_of_the_process_ends_its_charges(here: World) -> None:
+    tenant = here.tenant()
+    client = tenant.client()
+    made(tenant, client, 0xD0, 0x100, MEMORY, memory(48 * MIB))
+    working_group(tenant, client)
+    assert here.used_mib(tenant) == 48 + CONTEXT_MIB
+    tenant.kill()
+    until(lambda: here.engine.state(tenant.id).files == 0, "its files are gone")
+    assert here.used_mib(tenant) == 0
+    assert here.engine.state(tenant.id).objects == 0
+
+
+def test_the_next_engine_goes_on_with_tenants_that_run(here: World) -> None:
+    """Nothing is left of what the kernel called their files: each is found again, on whichever descriptor it is."""
+    one, other = here.tenant(cap_mib=512), here.tenant(offline=True)
+    client, other_client = one.client(), other.client()
+    made(one, client, 0xD0, 0x100, MEMORY, memory(200 * MIB))
+    other_view = working_group(other, other_client)
+    here.restart()
+    assert here.used_mib(one) == 200
+    assert here.used_mib(other) == CONTEXT_MIB
+    assert other.tell("put", other_view, 3) == "put"
+    until(lambda: here.groups() == {GROUP_HANDLE: True}, "the group runs again")
+    made(one, client, 0xD0, 0x101, MEMORY, memory(200 * MIB))
+    refused = one.alloc(client, 0xD0, 0x102, MEMORY, memory(200 * MIB))
+    assert (refused.result, refused.u32(STATUS)) == (0, NO_MEMORY)
+    assert one.free(client, 0x100).u32(0xC) == 0
+    here.restart()
+    assert here.used_mib(one) == 200
+    view = working_group(one, client)
+    assert one.tell("put", view, 3) == "put"
+    until(lambda: not here.engine.sched(other.id).enabled, "offline gives way")
+    one.kill()
+    until(lambda: here.engine.state(one.id).files == 0, "its files are gone")
+    assert here.used_mib(one) == 0
+
+
+def test_what_ended_while_nobody_served_is_charged_no_more(here: World) -> None:
+    tenant, other = here.tenant(), here.tenant()
+    made(tenant, tenant.client(), 0xD0, 0x100, MEMORY, memory(48 * MIB))
+    made(other, other.client(), 0xD0, 0x100, MEMORY, memory(16 * MIB))
+    here.restart(tenant.kill)
+    assert (here.used_mib(tenant), here.used_mib(other)) == (0, 16)
+    assert here.engine.state(tenant.id).objects == 0
+
+
+def test_files_passed_to_another_tenant_are_refused(here: World) -> None:
+    one, other = here.tenant(), here.tenant()
+    client = one.client()
+    stolen = other.alloc(client, 0xD0, 0x100, MEMORY, memory(MIB))
+    assert stolen.u32(STATUS) == INVALID_CLIENT
+
+
+def test_processes_are_named_as_the_caller_sees_them(here: World) -> None:
+    tenant, other = here.tenant(), here.tenant()
+    client = tenant.client()
+    other.client()
+    made(tenant, client, 0xD0, 0x100, MEMORY, memory(MIB))
+    pids = tenant.control(client, 0xD1, PIDS, struct.pack("III", 0, 0, 0).ljust(3812, b"\0"))
+    assert struct.unpack_from("4I", pids.params) == (0, 0, 1, tenant.pid)
+    asked = struct.pack("IIIIIIQ", 1, 0, tenant.pid, 0, 0, 0, 0).ljust(14408, b"\0")
+    use = tenant.control(client, 0xD1, PID_INFO, asked)
+    assert struct.unpack_from("Q", use.params, 8 + 16) == (MIB,)
+
+
+def test_work_is_seen_in_userd_and_the_offline_group_is_taken_off(here: World) -> None:
+    offline, online = here.tenant(offline=True), here.tenant()
+    off_client, on_client = offline.client(), online.client()
+    assert offline.tell("put", working_group(offline, off_client), 3) == "put"
+    until(lambda: here.groups() == {GROUP_HANDLE: True}, "it has work, and the card to itself")
+    assert here.engine.sched(offline.id).preemptions == 0
+    assert online.tell("put", working_group(online, on_client), 3) == "put"
+    until(lambda: here.engine.sched(offline.id).preemptions == 1, "offline gives way")
+
+    def enabled() -> dict[int, bool]:
+        return {one.tgid: one.enabled for one in here.card.account().cards[0].engines[0].groups}
+
+    until(lambda: enabled() == {offline.pid: False, online.pid: True}, "so it is on the card")
+
+
+def test_events_are_executed_with_the_descriptors_number(here: World) -> None:
+    """The simulated card has no events: it is reached, and says so."""
+    tenant = here.tenant()
+    client = tenant.client()
+    event = struct.pack("IIIIQ", client, 0xD1, EVENT_OS, 0, 7)
+    answer = tenant.alloc(client, 0xD1, 0x200, EVENT_OS, event)
+    assert (answer.result, answer.through) == (0, False)
+    foreign = struct.pack("IIIIQ", client + 1, 0xD1, EVENT_OS, 0, 7)
+    assert tenant.alloc(client, 0xD1, 0x200, EVENT_OS, foreign).u32(STATUS) == INVALID_CLIENT
+
+
+def test_nvidia_uvm_runs_in_its_caller_but_moves_no_memory(here: World) -> None:
+    tenant = here.tenant()
+    assert tenant.ioctl(tenant.uvm, UVM_INITIALIZE).through
+    assert tenant.ioctl(tenant.uvm, UVM_MIGRATE).result == -errno.EPERM
+    client = tenant.client()
+    control = struct.pack("IIIIQII", client, client, ATTACHED, 0, 0, 128, 0)
+    assert tenant.ioctl(tenant.uvm, CONTROL, control).result == -errno.ENOTTY
+    # And none of its commands on another node's file.
+    assert tenant.ioctl(tenant.ctl, UVM_MIGRATE).result == -errno.ENOTTY
+
+
+def test_a_call_flipped_to_memory_costs_the_tenant_every_answer(here: World) -> None:
+    tenant, other = here.tenant(), here.tenant()
+    client, well = tenant.client(), other.client()
+    flipped = alloc_struct(client, 0xD0, 0x100, MEMORY, 128)
+    answer = tenant.alloc(0, 0, 0, ROOT, memory(MIB), flip=flipped)
+    assert (answer.result, answer.u32(STATUS), answer.through) == (0, 0, True)
+    attached = bytes(128)
+    assert tenant.control(client, client, ATTACHED, attached).result == -errno.EPERM
+    assert here.engine.state(tenant.id).unaccounted_bytes == MIB
+    assert other.control(well, well, ATTACHED, attached).result == 0
+
+
+def flipped_group(tenant: Tenant, client: int, handle: int) -> bool:
+    """A root client's allocation that makes a group instead, if it is let through."""
+    answer = tenant.alloc(0, 0, 0, ROOT, group(), flip=alloc_struct(client, 0xD0, handle, GROUP, 20))
+    assert answer.result == 0
+    return answer.through
+
+
+def test_a_group_made_by_a_flipped_call_is_found_by_its_memory(here: World) -> None:
+    tenant = here.tenant(cap_mib=8192)
+    client = tenant.client()
+    assert flipped_group(tenant, client, 0xBAD)
+    assert tenant.control(client, client, ATTACHED, bytes(128)).result == -errno.EPERM
+    assert here.engine.state(tenant.id).unaccounted_bytes == CONTEXT_MIB * MIB
+
+
+def test_where_the_driver_does_not_count_it_it_never_runs_and_does_not_pile_up(here: World) -> None:
+    tenant = here.tenant(cap_mib=8192)
+    client = tenant.client()
+    made(tenant, client, 0xD0, USERD, MEMORY_SYSTEM, memory(65536))
+    unknown = 0xBAD
+    assert flipped_group(tenant, client, unknown)
+    here.uncounted(CONTEXT_MIB * MIB)
+    assert tenant.control(client, client, ATTACHED, bytes(128)).result == 0
+    scheduled = tenant.control(client, unknown, SCHEDULE, b"\x01\x00\x00")
+    assert (scheduled.result, scheduled.u32(0x1C)) == (0, INVALID_HANDLE)
+    assert tenant.alloc(client, unknown, CHANNEL, HOPPER, channel(USERD)).u32(STATUS) == INVALID_PARENT
+    assert here.groups() == {unknown: False}
+    for number in range(3):
+        assert flipped_group(tenant, client, unknown + 1 + number)
+        here.uncounted((2 + number) * CONTEXT_MIB * MIB)
+    assert not flipped_group(tenant, client, 0xBAE0)
+    assert set(here.groups().values()) == {False}
+    # On a file of its own a client has nothing to hang from but itself.
+    assert tenant.alloc(0, 0, 0, ROOT, fd=tenant.open(0)).through
+
+
+def test_clients_that_turn_out_to_be_such_are_not_held_against_a_tenant(here: World) -> None:
+    tenant = here.tenant()
+    tenant.client()
+    for _ in range(10):
+        again = tenant.alloc(0, 0, 0, ROOT)
+        assert (again.through, again.u32(STATUS)) == (True, 0)
+        assert tenant.control(again.u32(8), again.u32(8), ATTACHED, bytes(128)).result == 0
+
+
+def disable(client: int, *channels: int, on: bool = False) -> bytes:
+    params = bytearray(536)
+    struct.pack_into("B3xI", params, 0, not on, len(channels))
+    for i, channel_handle in enumerate(channels):
+        struct.pack_into("I", params, 0x18 + 4 * i, client)
+        struct.pack_into("I", params, 0x118 + 4 * i, channel_handle)
+    return bytes(params)
+
+
+def test_a_tenant_may_disable_its_own_channels_and_no_others(here: World) -> None:
+    tenant, other = here.tenant(), here.tenant()
+    client, its = tenant.client(), other.client()
+    working_group(tenant, client)
+
+    def says(who: Tenant, params: bytes, thing: int = 0xD1, root: int = 0) -> int:
+        answer = who.control(root or (client if who is tenant else its), thing, DISABLE, params)
+        assert (answer.result, answer.through) == (0, False)
+        return answer.u32(0x1C)
+
+    until(lambda: here.groups() == {GROUP_HANDLE: True}, "it runs")
+    for params in (disable(client, CHANNEL), disable(its, CHANNEL), disable(client, 0xBAD)):
+        assert says(other, params) == INSUFFICIENT
+    # One that is another's among its own: nothing is done.
+    assert says(tenant, disable(client, CHANNEL, 0xBAD)) == INSUFFICIENT
+    assert here.groups() == {GROUP_HANDLE: True}
+    assert says(tenant, disable(client, CHANNEL), thing=0xD0) == INVALID_HANDLE
+    rewinding = bytearray(disable(client, CHANNEL))
+    rewinding[9] = 1
+    assert says(tenant, bytes(rewinding)) == INVALID_ARGUMENT
+    assert says(tenant, disable(client, CHANNEL)) == 0
+    assert here.groups() == {GROUP_HANDLE: False}
+    assert says(tenant, disable(client, CHANNEL, on=True)) == 0
+    assert here.groups() == {GROUP_HANDLE: True}
+
+
+def test_a_suspended_tenant_does_not_enable_itself(here: World) -> None:
+    tenant = here.tenant()
+    client = tenant.client()
+    working_group(tenant, client)
+    here.engine.pause(tenant.id, True)
+    until(lambda: here.groups() == {GROUP_HANDLE: False}, "it is suspended")
+    answer = tenant.control(client, 0xD1, DISABLE, disable(client, CHANNEL, on=True))
+    assert (answer.result, answer.u32(0x1C)) == (0, 0)
+    assert here.groups() == {GROUP_HANDLE: False}
+    here.engine.pause(tenant.id, False)
+    until(lambda: here.groups() == {GROUP_HANDLE: True}, "it is resumed")
+
+
+def test_where_a_channel_may_be_unknown_its_group_is_taken_off_as_a_whole(here: World) -> None:
+    here.by_disabling()
+    tenant = here.tenant()
+    client = tenant.client()
+    working_group(tenant, client)
+    until(lambda: here.groups() == {GROUP_HANDLE: True}, "it runs")
+    here.engine.pause(tenant.id, True)
+    until(lambda: here.suspended_by() == (0, 1), "its channel is disabled")
+    # Another client on the same file: its call could have put a channel into the group instead.
+    second = tenant.alloc(0, 0, 0, ROOT)
+    assert (second.through, here.suspended_by()) == (True, (1, 1))
+    here.engine.pause(tenant.id, False)
+    until(lambda: here.groups() == {GROUP_HANDLE: True}, "it is resumed")
+    here.engine.pause(tenant.id, True)
+    until(lambda: here.groups() == {GROUP_HANDLE: False}, "it is suspended")
+    assert here.suspended_by() == (2, 1)
+
+
+def test_what_cannot_be_freed_again_stays_charged(here: World) -> None:
+    tenant = here.tenant()
+    client = tenant.client()
+    here.refuses(escape=FREE, control=GROUP_INFO)
+    answer = tenant.alloc(client, 0xD0, GROUP_HANDLE, GROUP, group())
+    assert answer.u32(STATUS) == NO_MEMORY
+    assert here.used_mib(tenant) == CONTEXT_MIB == here.card.account().cards[0].used_bytes / MIB
+    here.refuses(control=GROUP_INFO)
+    assert tenant.alloc(client, 0xD0, GROUP_HANDLE + 1, GROUP, group()).u32(STATUS) == NO_MEMORY
+    assert here.used_mib(tenant) == CONTEXT_MIB
+
+
+def test_controls_that_are_not_known_stay_refused(here: World) -> None:
+    tenant = here.tenant()
+    client = tenant.client()
+    for command in (0x3D05, 0xFD0101, 0x20801301, 0x20801234):
+        answer = tenant.control(client, client, command, bytes(16))
+        assert (answer.result, answer.u32(0x1C)) == (0, NOT_SUPPORTED), hex(command)

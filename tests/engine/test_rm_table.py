@@ -1,0 +1,118 @@
+"""The RM interface by driver version: C and Python read the same file, and the page shows it."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+
+import pytest
+
+from tests.support import rm_interface
+from tests.support.places import REPOSITORY
+
+INTERFACE = rm_interface.read()
+PROBE = """
+#include "boundary/rm_abi.h"
+#include "rm/table.h"
+int pick(const char *version, struct rm_table *out) { return rm_table_pick(version, out); }
+int class_params(const struct rm_table *t, uint32_t id) { return rm_class_params(t, id); }
+int control_params(const struct rm_table *t, uint32_t cmd) { return rm_control_params(t, cmd); }
+const char *known(void) { return rm_table_known(); }
+"""
+
+
+class Table(ctypes.Structure):
+    _fields_ = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("unknown", ctypes.c_uint32),
+        ("bytes", ctypes.c_uint32 * len(INTERFACE.sizes)),
+    ]
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    folder = tmp_path_factory.mktemp("rm")
+    (folder / "probe.c").write_text(PROBE)
+    flags = [
+        "-std=gnu11",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-fPIC",
+        "-shared",
+        "-I",
+        REPOSITORY / "native_sched",
+    ]
+    subprocess.run(["gcc", *flags, "-o", folder / "probe.so", folder / "probe.c"], check=True)
+    return ctypes.CDLL(str(folder / "probe.so"))
+
+
+def picked(table: ctypes.CDLL, version: str) -> Table | None:
+    out = Table()
+    return None if table.pick(version.encode(), ctypes.byref(out)) else out
+
+
+CALLERS_SIZE = 0x20000
+VERSIONS = sorted({*INTERFACE.branches, *INTERFACE.points()})
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("later", [0, 7])
+def test_sizes_of_a_version(table: ctypes.CDLL, version: tuple[int, int], later: int) -> None:
+    at = (version[0], version[1] + later)
+    found = picked(table, f"{at[0]}.{at[1]}.01")
+    assert found is not None
+    sizes = {name: INTERFACE.size_at(name, at) for name in INTERFACE.sizes}
+    assert list(found.bytes) == list(sizes.values())
+    assert (found.major, found.minor) == max(point for point in INTERFACE.points() if point <= at)
+    for item in INTERFACE.classes:
+        expected = INTERFACE.size_at(item.size, at)
+        assert table.class_params(ctypes.byref(found), item.number) == expected, item.name
+    for item in (*INTERFACE.controls, *INTERFACE.lists):
+        expected = INTERFACE.size_at(item.size, at)
+        assert table.control_params(ctypes.byref(found), item.number) == (expected or 0), item.name
+    for name, number in INTERFACE.passed:
+        assert table.control_params(ctypes.byref(found), number) == CALLERS_SIZE, name
+
+
+def test_a_branch_stands_for_its_newest(table: ctypes.CDLL) -> None:
+    whole, newest = picked(table, "580"), picked(table, "580.999")
+    assert whole is not None
+    assert newest is not None
+    assert (whole.major, whole.minor, list(whole.bytes)) == (580, 65, list(newest.bytes))
+
+
+@pytest.mark.parametrize(
+    "version", ["", "x", "600.1", "534.99", "535.54.03", "535.43", "5800.1", "58", "580x", "-580", "580,1"]
+)
+def test_what_is_not_known_is_not_guessed(table: ctypes.CDLL, version: str) -> None:
+    assert picked(table, version) is None
+
+
+def test_the_known_ones_can_be_read(table: ctypes.CDLL) -> None:
+    table.known.restype = ctypes.c_char_p
+    assert table.known().decode() == ", ".join(f"{major}.{minor}" for major, minor in INTERFACE.branches)
+
+
+def test_numbers_of_a_kind_differ() -> None:
+    assert len({item.number for item in INTERFACE.classes}) == len(INTERFACE.classes)
+    controls = [item.number for item in (*INTERFACE.controls, *INTERFACE.lists)]
+    controls += [number for _, number in INTERFACE.passed]
+    assert len(set(controls)) == len(controls)
+    assert len({number for _, number in INTERFACE.uvm}) == len(INTERFACE.uvm)
+    escapes = [
+        (escape.number, size) for escape in INTERFACE.escapes for size in INTERFACE.all_sizes(escape.size)
+    ]
+    assert len(set(escapes)) == len(escapes)
+
+
+def test_changes_are_in_the_order_of_versions() -> None:
+    for name, changes in INTERFACE.sizes.items():
+        versions = [since for since, _ in changes]
+        assert versions == sorted(set(versions)), name
+        assert versions[0] == INTERFACE.branches[0], f"{name} has no size in the oldest version"
+
+
+def test_the_page_is_what_the_file_says() -> None:
+    assert rm_interface.PAGE.read_text() == rm_interface.page(INTERFACE)

@@ -1,0 +1,120 @@
+/* Channels made by hand, and kernels put into them: what a program reaches of the card without a system call. */
+#ifndef PROGRAMS_GPU_H
+#define PROGRAMS_GPU_H
+#include "../../sim/card/channel_abi.h"
+#include "rm.h"
+#include <sys/mman.h>
+
+enum { DOORBELL = 0xd2, MEMORY_BYTES = 65536, RING_AT = 4096, RING_ENTRIES = 16, WORK_AT = 8192 };
+
+struct gpu {
+    int ctl, card, doorbell;
+    uint32_t client;
+};
+
+/* Its objects: the group, then the memory, then the channel. */
+struct work {
+    uint32_t group;
+    int fd; /* of the memory that USERD and the ring lie in; -1: closed */
+    uint8_t *at;
+    uint32_t put;
+};
+
+static inline int register_card(const struct gpu *g)
+{
+    struct rm_register_fd reg = {.ctl_fd = g->ctl};
+    int card = open_node("/dev/nvidia0");
+
+    must(!ioctl(card, RM_CMD(RM_ESC_REGISTER_FD, sizeof(reg)), &reg), "card");
+    return card;
+}
+
+/* The fd in whose place the view was put. */
+static inline int map_object(const struct gpu *g, uint32_t object, uint64_t bytes)
+{
+    struct rm_map_memory m = {
+        .client = g->client,
+        .device = DEVICE,
+        .memory = object,
+        .length = bytes,
+        .fd = register_card(g),
+    };
+
+    must(!ioctl(g->ctl, RM_CMD(RM_ESC_MAP_MEMORY, sizeof(m)), &m) && !m.status, "map");
+    return m.fd;
+}
+
+static inline void gpu_open(struct gpu *g)
+{
+    struct rm_subdevice subdevice = {.id = 0};
+
+    *g = (struct gpu){.client = 0};
+    g->ctl = open_client(&g->client);
+    g->card = register_card(g);
+    must(!rm_alloc(g->ctl, g->client, DEVICE, SUBDEVICE, RM_CLASS_SUBDEVICE, &subdevice, sizeof(subdevice)),
+         "subdevice");
+    must(!rm_alloc(g->ctl, g->client, SUBDEVICE, DOORBELL, RM_CLASS_USERMODE_HOPPER, NULL, 0), "doorbell");
+    g->doorbell = map_object(g, DOORBELL, 4096);
+}
+
+/* RM's status: a group with a channel that has no work yet. */
+static inline int64_t work_make(const struct gpu *g, struct work *w, uint32_t group)
+{
+    static const uint32_t classes[] = {RM_CLASS_CHANNEL_VOLTA, RM_CLASS_CHANNEL_TURING,
+                                       RM_CLASS_CHANNEL_AMPERE, RM_CLASS_CHANNEL_HOPPER,
+                                       RM_CLASS_CHANNEL_BLACKWELL};
+    struct rm_channel_group tsg = {.engine_type = RM_ENGINE_GRAPHICS};
+    struct rm_memory memory = {.size = MEMORY_BYTES};
+    struct rm_channel channel = {
+        .gpfifo_offset = RING_AT,
+        .gpfifo_entries = RING_ENTRIES,
+        .userd_memory = {group + 1},
+    };
+    struct rm_tsg_schedule enable = {.enable = 1};
+    int64_t status;
+
+    *w = (struct work){.group = group, .fd = -1};
+    status = rm_alloc(g->ctl, g->client, DEVICE, group, RM_CLASS_CHANNEL_GROUP, &tsg, sizeof(tsg));
+    if (status)
+        return status;
+    status = rm_alloc(g->ctl, g->client, DEVICE, group + 1, RM_CLASS_MEMORY_SYSTEM, &memory, sizeof(memory));
+    if (status)
+        return status;
+    for (size_t i = 0; i < sizeof(classes) / sizeof(*classes); i++) {
+        status = rm_alloc(g->ctl, g->client, group, group + 2, classes[i], &channel, sizeof(channel));
+        if (status != RM_ERR_INVALID_CLASS)
+            break;
+    }
+    if (status)
+        return status;
+    rm_control(g->ctl, g->client, group, RM_CTRL_TSG_SCHEDULE, &enable, sizeof(enable));
+    w->fd = map_object(g, group + 1, MEMORY_BYTES);
+    w->at = mmap(NULL, MEMORY_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, w->fd, 0);
+    must(w->at != MAP_FAILED, "mmap");
+    return RM_OK;
+}
+
+static inline volatile uint32_t *userd(const struct work *w, uint32_t offset)
+{
+    return (volatile uint32_t *)(volatile void *)(w->at + offset);
+}
+
+static inline void ring(const struct gpu *g)
+{
+    uint64_t one = 1;
+
+    (void)!write(g->doorbell, &one, sizeof(one));
+}
+
+static inline void submit(const struct gpu *g, struct work *w, uint64_t kernel_ns)
+{
+    *(struct sim_command *)(void *)(w->at + WORK_AT) = (struct sim_command){
+        .op = SIM_CMD_KERNEL,
+        .a = kernel_ns,
+    };
+    ((struct sim_ring_entry *)(void *)(w->at + RING_AT))[w->put % RING_ENTRIES] = (struct sim_ring_entry){
+        .offset = WORK_AT, .commands = 1};
+    __atomic_store_n((uint32_t *)(void *)(w->at + RM_USERD_GP_PUT), ++w->put, __ATOMIC_RELEASE);
+    ring(g);
+}
+#endif

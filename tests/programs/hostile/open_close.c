@@ -1,0 +1,18 @@
+/* Opens a file of the driver, uses it and closes it again, N times. Usage: open_close N. Prints "done N", and stands
+ * still with nothing open. */
+#include "../rm.h"
+
+int main(int argc, char **argv)
+{
+    int n = argc > 1 ? atoi(argv[1]) : 1;
+    struct rm_sys_params p = {0};
+
+    for (int i = 0; i < n; i++) {
+        int fd = open_node(i % 2 ? "/dev/nvidiactl" : "/dev/nvidia0");
+
+        must(!ioctl(fd, RM_CMD(RM_ESC_SYS_PARAMS, sizeof(p)), &p), "first call");
+        close(fd);
+    }
+    say("done %d", n);
+    hold();
+}

@@ -1,0 +1,77 @@
+/* A process that its sibling holds by the strings of ptrace: the sibling changes the system call at its entry, after
+ * the arguments were chosen and before they are looked at, and stops it in the middle of calls.
+ * Usage: puppet SECONDS. Prints "done STOPS CHANGED", and stands still: CHANGED calls went on under another command. */
+#include "../rm.h"
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <time.h>
+
+/* However little of a second a busy machine gives it. */
+enum { STOPS_MIN = 200, CHANGED_MIN = 80 };
+
+static struct rm_alloc call;
+static struct rm_memory memory = {.size = MIB};
+
+/* Makes harmless calls: the command that means something is put in by the tracer. */
+static void puppet(void)
+{
+    uint32_t client = 0;
+    int fd = open_client(&client);
+
+    for (uint32_t i = 0;; i++) {
+        call = (struct rm_alloc){
+            .root = client,
+            .parent = DEVICE,
+            .handle = FIRST_MEMORY + i,
+            .class_id = RM_CLASS_MEMORY_LOCAL_USER,
+            .params = (uintptr_t)&memory,
+            .params_size = sizeof(memory),
+        };
+        ioctl(fd, 0x5401, &call); /* TCGETS: the filter lets it be */
+        if (i % 600 == 599) {
+            rm_free(fd, client, DEVICE);
+            rm_device(fd, client);
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    time_t end = time(NULL) + (argc > 1 ? atoi(argv[1]) : 1);
+    unsigned long stops = 0, changed = 0;
+    uint64_t state = 1;
+    pid_t child = fork();
+    int status;
+
+    if (child == 0) {
+        raise(SIGSTOP);
+        puppet();
+    }
+    must(waitpid(child, &status, WUNTRACED) == child, "child");
+    must(!ptrace(PTRACE_SEIZE, child, NULL, PTRACE_O_TRACESYSGOOD), "seize");
+    kill(child, SIGCONT);
+    while (stops < STOPS_MIN || changed < CHANGED_MIN || time(NULL) < end) {
+        struct user_regs_struct regs;
+
+        if (waitpid(child, &status, __WALL) != child || !WIFSTOPPED(status))
+            break;
+        stops++;
+        if (!ptrace(PTRACE_GETREGS, child, NULL, &regs) && regs.orig_rax == SYS_ioctl && regs.rsi == 0x5401 &&
+            (long)regs.rax == -ENOSYS) {
+            regs.rsi = RM_CMD(RM_ESC_ALLOC, sizeof(call));
+            changed += !ptrace(PTRACE_SETREGS, child, NULL, &regs);
+        }
+        ptrace(PTRACE_SYSCALL, child, NULL, NULL);
+        /* Now and then it is torn out of the call it waits in. */
+        if (below(&state, 4) == 0) {
+            usleep(below(&state, 60));
+            ptrace(PTRACE_INTERRUPT, child, NULL, NULL);
+        }
+    }
+    ptrace(PTRACE_INTERRUPT, child, NULL, NULL);
+    say("done %lu %lu", stops, changed);
+    hold();
+}

@@ -1,0 +1,46 @@
+/* Asks for root clients while a thread turns the class into that of video memory and back, so that what is checked is not
+ * what is carried out. Prints "attacking", and "refused" when no call is served any more; then waits to be killed. */
+#define _GNU_SOURCE
+#include "rm.h"
+#include <pthread.h>
+
+enum { ATTEMPTS = 2000, KIB_512 = 512 << 10 };
+
+static struct rm_alloc shot;
+static volatile int over;
+
+static void *flip(void *arg)
+{
+    volatile uint32_t *class_id = &shot.class_id;
+
+    (void)arg;
+    while (!over) {
+        *class_id = RM_CLASS_ROOT_CLIENT;
+        usleep(200);
+        *class_id = RM_CLASS_MEMORY_LOCAL_USER;
+        usleep(200);
+    }
+    return NULL;
+}
+
+int main(void)
+{
+    uint32_t client = 0;
+    int fd = open_client(&client);
+    struct rm_memory memory = {.size = KIB_512};
+    pthread_t thread;
+
+    say("attacking");
+    pthread_create(&thread, NULL, flip, NULL);
+    for (int i = 0; i < ATTEMPTS; i++) {
+        shot = (struct rm_alloc){.root = client, .parent = DEVICE, .params = (uintptr_t)&memory};
+        memory = (struct rm_memory){.size = KIB_512};
+        if (ioctl(fd, RM_CMD(RM_ESC_ALLOC, sizeof(shot)), &shot)) {
+            over = 1;
+            say("refused");
+            hold();
+        }
+    }
+    printf("never caught\n");
+    return 1;
+}

@@ -1,0 +1,227 @@
+"""Speaks the simulated card's protocol, as the arbiter does, and makes RM objects over it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+CTL, CARD, UVM = 0, 1, 2
+OPEN, IOCTL, SUBSCRIBE, USERD, STATUS = 1, 2, 3, 4, 5
+EVENT_SUBSCRIBED, EVENT_FILE_GONE = 0, 1
+REQUEST = struct.Struct("<IIIIQQiIII")
+REPLY = struct.Struct("<iIIIQQ")
+EVENT = struct.Struct("<IIQ")
+PACKET_MAX = 65536
+
+ALLOC, FREE, CONTROL, MAP_MEMORY, UNMAP_MEMORY = 0x2B, 0x29, 0x2A, 0x4E, 0x4F
+CARD_INFO, REGISTER_FD, CHECK_VERSION, ATTACH_GPUS, SYS_PARAMS, WAIT_OPEN = 200, 201, 210, 212, 214, 218
+ROOT_CLIENT, DEVICE, SUBDEVICE, MEMORY, VASPACE, CHANNEL_GROUP = 0x41, 0x80, 0x2080, 0x40, 0x90F1, 0xA06C
+SYSTEM_MEMORY = 0x3E
+USERMODE = (0xC361, 0xC461, 0xC561, 0xC661, 0xC761)
+CHANNEL_VOLTA, CHANNEL_AMPERE = 0xC36F, 0xC56F
+GRAPHICS_ENGINE, COPY_ENGINE = 0x1, 0x9
+TSG_SCHEDULE, CHANNEL_SCHEDULE, DISABLE_CHANNELS = 0xA06C0101, 0xA06F0103, 0x2080110B
+SET_TIMESLICE, GET_TIMESLICE, PREEMPT, TSG_INFO = 0xA06C0103, 0xA06C0104, 0xA06C0105, 0xA06C0106
+
+OK, DUPLICATE, INVALID_ARGUMENT, INVALID_CLASS, INVALID_CLIENT = 0, 0x19, 0x1F, 0x22, 0x23
+INVALID_HANDLE = 0x33
+INVALID_DEVICE, INVALID_PARENT, INVALID_PARAMS, NO_MEMORY = 0x26, 0x36, 0x3D, 0x51
+NOT_SUPPORTED, NOT_FOUND = 0x56, 0x57
+
+ALLOC_STRUCT = struct.Struct("<IIIIQQIIII")
+FREE_STRUCT = struct.Struct("<IIII")
+CONTROL_STRUCT = struct.Struct("<IIIIQII")
+MEMORY_STRUCT = struct.Struct("<12I7Q6I")
+DEVICE_STRUCT = struct.Struct("<6I3QII")
+CHANNEL_STRUCT = struct.Struct("<IIQIIII8I8QI236x")
+MAP_STRUCT = struct.Struct("<4I3QIIiI")
+UNMAP_STRUCT = struct.Struct("<4IQII")
+
+
+def rm_cmd(nr: int, size: int) -> int:
+    """_IOWR('F', nr, size)."""
+    return 3 << 30 | size << 16 | ord("F") << 8 | nr
+
+
+@dataclass(frozen=True)
+class File:
+    """An open file of the card: its id, the descriptor that keeps it open, the descriptor's inode as told."""
+
+    id: int
+    fd: int
+    ino: int
+
+
+class Connection:
+    """One connection to card.sock. Not for use from two threads at once."""
+
+    def __init__(self, path: Path) -> None:
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(60)
+        self.socket.connect(os.fspath(path))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def open(self, node: int = CTL, minor: int = 0, tgid: int = 1) -> File:
+        """OSError with the errno that open()'s replacement fails with."""
+        _, fd, file, ino = self._ask(REQUEST.pack(OPEN, node, minor, 0, 0, 0, tgid, 0, 0, 0))
+        assert fd is not None
+        return File(file, fd, ino)
+
+    def _ask(self, packet: bytes) -> tuple[tuple[bytes, bytes], int | None, int, int]:
+        """((outer, params), descriptor, file, inode)."""
+        self.socket.send(packet)
+        data, fds, _, _ = socket.recv_fds(self.socket, PACKET_MAX, 1)
+        error, outer_bytes, params_bytes, _, file, ino = REPLY.unpack_from(data)
+        if error:
+            raise OSError(error, os.strerror(error))
+        assert len(data) == REPLY.size + outer_bytes + params_bytes
+        parts = data[REPLY.size : REPLY.size + outer_bytes], data[REPLY.size + outer_bytes :]
+        return parts, fds[0] if fds else None, file, ino
+
+    def ioctl(
+        self, file: int, cmd: int, outer: bytes, params: bytes = b"", *, tgid: int = 1, aux: int = 0
+    ) -> tuple[bytes, bytes]:
+        """(outer, params) as they come back. OSError with the errno that ioctl() fails with."""
+        head = REQUEST.pack(IOCTL, 0, 0, cmd, file, aux, tgid, len(outer), len(params), 0)
+        parts, fd, _, _ = self._ask(head + outer + params)
+        assert fd is None
+        return parts
+
+    def map(
+        self, file: int, root: int, device: int, memory: int, *, offset: int = 0, length: int = 4096
+    ) -> tuple[int, int | None, int]:
+        """(RM status, descriptor to map, offset to map it at)."""
+        outer = MAP_STRUCT.pack(root, device, memory, 0, offset, length, 0xDEAD, 0xDEAD, 0, -1, 0)
+        head = REQUEST.pack(IOCTL, 0, 0, rm_cmd(MAP_MEMORY, len(outer)), file, 0, 1, len(outer), 0, 0)
+        (outer, _), fd, _, _ = self._ask(head + outer)
+        fields = MAP_STRUCT.unpack(outer)
+        return fields[7], fd, fields[6]
+
+    def userd(self, file: int, client: int, channel: int) -> tuple[int, int]:
+        """(read-only descriptor, offset of the channel's USERD). OSError when there is no such channel."""
+        payload = struct.pack("<II", client, channel)
+        head = REQUEST.pack(USERD, 0, 0, 0, file, 0, 1, len(payload), 0, 0)
+        (offset, _), fd, _, _ = self._ask(head + payload)
+        assert fd is not None
+        return fd, int.from_bytes(offset, "little")
+
+    def status_page(self, minor: int = 0) -> int:
+        """Read-only descriptor of the card's status page."""
+        _, fd, _, _ = self._ask(REQUEST.pack(STATUS, 0, minor, 0, 0, 0, 1, 0, 0, 0))
+        assert fd is not None
+        return fd
+
+    def escape(self, file: int, nr: int, outer: bytes, *, aux: int = 0) -> bytes:
+        return self.ioctl(file, rm_cmd(nr, len(outer)), outer, aux=aux)[0]
+
+    def alloc(
+        self,
+        file: int,
+        root: int,
+        parent: int,
+        handle: int,
+        class_id: int,
+        params: bytes = b"",
+        tgid: int = 1,
+    ) -> tuple[int, int, bytes]:
+        """(RM status, handle, params)."""
+        outer = ALLOC_STRUCT.pack(root, parent, handle, class_id, 0, 0, len(params), 0, 0xDEAD, 0)
+        outer, params = self.ioctl(file, rm_cmd(ALLOC, len(outer)), outer, params, tgid=tgid)
+        fields = ALLOC_STRUCT.unpack(outer)
+        return fields[8], fields[2], params
+
+    def free(self, file: int, root: int, handle: int) -> int:
+        """RM status."""
+        outer = self.escape(file, FREE, FREE_STRUCT.pack(root, 0, handle, 0xDEAD))
+        return int(FREE_STRUCT.unpack(outer)[3])
+
+    def control(self, file: int, client: int, handle: int, cmd: int, params: bytes) -> tuple[int, bytes]:
+        """(RM status, params)."""
+        outer = CONTROL_STRUCT.pack(client, handle, cmd, 0, 0, len(params), 0xDEAD)
+        outer, params = self.ioctl(file, rm_cmd(CONTROL, len(outer)), outer, params)
+        return CONTROL_STRUCT.unpack(outer)[6], params
+
+
+def memory_params(size: int, *, flags: int = 0, attr: int = 0) -> bytes:
+    fields = [0] * 25
+    fields[2], fields[6], fields[14] = flags, attr, size
+    return MEMORY_STRUCT.pack(*fields)
+
+
+def group_params(engine: int = 0) -> bytes:
+    return struct.pack("<5I", 0, 0, 0, engine, 0)
+
+
+def channel_params(memory: int, *, userd: int, ring: int, entries: int) -> bytes:
+    return CHANNEL_STRUCT.pack(0, 0, ring, entries, 0, 0, 0, memory, *[0] * 7, userd, *[0] * 7, 0)
+
+
+def device_params(instance: int) -> bytes:
+    return DEVICE_STRUCT.pack(instance, *[0] * 10)
+
+
+class Client:
+    """A control file with a root client, and a device and subdevice on one card."""
+
+    def __init__(self, connection: Connection, card: int = 0, *, tgid: int = 1) -> None:
+        self.connection, self.tgid = connection, tgid
+        self.file = connection.open(CTL, tgid=tgid)
+        self.root = self.made(0, ROOT_CLIENT)
+        self.device = self.made(self.root, DEVICE, device_params(card))
+        self.subdevice = self.made(self.device, SUBDEVICE, bytes(4))
+
+    root = 0
+    closed = False
+    bell = -1  # a doorbell's descriptor, for who needs one
+
+    def alloc(self, parent: int, class_id: int, params: bytes = b"", handle: int = 0) -> tuple[int, int]:
+        """(RM status, handle)."""
+        status, handle, _ = self.connection.alloc(
+            self.file.id, self.root, parent, handle, class_id, params, self.tgid
+        )
+        return status, handle
+
+    def made(self, parent: int, class_id: int, params: bytes = b"") -> int:
+        status, handle = self.alloc(parent, class_id, params)
+        assert status == OK
+        return handle
+
+    def memory(self, size: int) -> tuple[int, int]:
+        return self.alloc(self.device, MEMORY, memory_params(size))
+
+    def system_memory(self, size: int) -> tuple[int, int]:
+        return self.alloc(self.device, SYSTEM_MEMORY, memory_params(size))
+
+    def map(
+        self, memory: int, *, device: int | None = None, offset: int = 0, length: int = 4096
+    ) -> tuple[int, int | None, int]:
+        """(RM status, descriptor to map, offset to map it at)."""
+        above = self.device if device is None else device
+        return self.connection.map(self.file.id, self.root, above, memory, offset=offset, length=length)
+
+    def group(self, engine: int = 0) -> int:
+        return self.made(self.device, CHANNEL_GROUP, group_params(engine))
+
+    def free(self, handle: int) -> int:
+        return self.connection.free(self.file.id, self.root, handle)
+
+    def control(self, cmd: int, params: bytes, handle: int | None = None) -> tuple[int, bytes]:
+        target = self.subdevice if handle is None else handle
+        return self.connection.control(self.file.id, self.root, target, cmd, params)
+
+    def close(self) -> None:
+        """Once only: the number may be another file's by then."""
+        if not self.closed:
+            self.closed = True
+            os.close(self.file.fd)
+            if self.bell >= 0:
+                os.close(self.bell)

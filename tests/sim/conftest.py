@@ -1,0 +1,118 @@
+"""A simulated card, once as it is installed and once built with the address and undefined-behaviour sanitizers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from oci_specs import paths
+from sim.cards import CardProcess, ask, running
+from tests.sim.card_protocol import Client, Connection
+from tests.support.waiting import until
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+C_FLAGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-pthread")
+
+NewClient = Callable[..., Client]
+Run = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def sanitized_simcard(tmp_path_factory: pytest.TempPathFactory) -> str:
+    program = tmp_path_factory.mktemp("sanitized") / "mgpu-simcard"
+    sanitizers = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    sources = sorted((REPOSITORY / "sim/card").rglob("*.c"))
+    subprocess.run(["cc", *C_FLAGS, *sanitizers, *sources, "-o", program], check=True)
+    return os.fspath(program)
+
+
+@pytest.fixture(scope="session")
+def supervisor(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A program that forwards a command's RM ioctls to a card: see supervisor.c."""
+    program = tmp_path_factory.mktemp("supervisor") / "supervisor"
+    subprocess.run(
+        ["cc", *C_FLAGS, "-O2", Path(__file__).with_name("supervisor.c"), "-o", program], check=True
+    )
+    return os.fspath(program)
+
+
+@pytest.fixture(scope="module", params=["installed", "sanitized"])
+def card(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CardProcess]:
+    """Two V100-16 and an A10, whose calls take no time; at the end they hold nothing and have not crashed."""
+    if request.param == "sanitized":
+        program = request.getfixturevalue("sanitized_simcard")
+    else:
+        program = paths.libexec("mgpu-simcard")
+    directory = tmp_path_factory.mktemp("card")
+    with running(directory, "v100-16:2,a10", rm_call_us=0, program=program) as process:
+        yield process
+    assert process.process.returncode == 0
+
+
+@pytest.fixture
+def connection(card: CardProcess) -> Iterator[Connection]:
+    with Connection(card.card_socket) as made:
+        yield made
+
+
+@pytest.fixture
+def new_client(card: CardProcess, connection: Connection) -> Iterator[NewClient]:
+    """Makes clients whose files are closed at the end of the test, which ends when the card has seen that."""
+    clients: list[Client] = []
+
+    def make(card_index: int = 0, tgid: int = 1) -> Client:
+        clients.append(Client(connection, card_index, tgid=tgid))
+        return clients[-1]
+
+    yield make
+    for client in clients:
+        client.close()
+    theirs = {client.file.id for client in clients}
+    until(
+        lambda: theirs.isdisjoint(open_["file"] for open_ in ask(card.admin_socket, "files")),
+        "the card has seen the files close",
+        poll_s=0.002,
+    )
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CardProcess]:
+    with running(tmp_path_factory.mktemp("card"), "v100-16:2,a10", rm_call_us=0) as card:
+        yield card
+
+
+@pytest.fixture
+def supervised(simulated: CardProcess, supervisor: str) -> Iterator[Callable[[list[str]], list[str]]]:
+    """Turns a command into one whose ioctls the card answers. After the test the card must soon be empty."""
+    yield lambda command: [supervisor, os.fspath(simulated.card_socket), "3", *command]
+    until(
+        lambda: not any(card.used_bytes for card in simulated.account().cards),
+        "the cards are empty",
+        poll_s=0.005,
+    )
+
+
+@pytest.fixture
+def run(supervised: Callable[[list[str]], list[str]]) -> Run:
+    def call(command: list[str], **environment: str) -> str:
+        ended = subprocess.run(
+            supervised(command),
+            env=library_environment(**environment),
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
+
+    return call
+
+
+def library_environment(**more: str) -> dict[str, str]:
+    """Where the simulated libraries are found; more: variables besides."""
+    return {**os.environ, "LD_LIBRARY_PATH": os.path.dirname(paths.lib("sim/libcuda.so.1")), **more}

@@ -1,0 +1,104 @@
+"""Uses of nvidia-ml-py, unmodified, run as `python nvml_cases.py CASE` where ioctls reach a card. Prints JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+import pynvml
+
+
+def cards() -> Any:
+    pynvml.nvmlInit()
+    found = []
+    for index in range(pynvml.nvmlDeviceGetCount()):
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        pci = pynvml.nvmlDeviceGetPciInfo(handle)
+        uuid = pynvml.nvmlDeviceGetUUID(handle)
+        for same in (
+            pynvml.nvmlDeviceGetHandleByUUID(uuid),
+            pynvml.nvmlDeviceGetHandleByPciBusId(pci.busId),
+        ):
+            assert pynvml.nvmlDeviceGetIndex(same) == index
+        memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+        second = pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2)
+        assert (memory.total, memory.free, memory.used) == (second.total, second.free, second.used)
+        found.append(
+            {
+                "name": pynvml.nvmlDeviceGetName(handle),
+                "uuid": uuid,
+                "minor": pynvml.nvmlDeviceGetMinorNumber(handle),
+                "pci": pci.busId,
+                "capability": pynvml.nvmlDeviceGetCudaComputeCapability(handle),
+                "total": memory.total,
+                "used": memory.used,
+                "processes": [
+                    [process.pid, process.usedGpuMemory]
+                    for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+                ],
+                "older": [
+                    [process.pid, process.usedGpuMemory]
+                    for process in pynvml.nvmlDeviceGetComputeRunningProcesses_v2(handle)
+                ],
+                "graphics": pynvml.nvmlDeviceGetGraphicsRunningProcesses(handle),
+            }
+        )
+    driver, cuda = pynvml.nvmlSystemGetDriverVersion(), pynvml.nvmlSystemGetCudaDriverVersion()
+    pynvml.nvmlShutdown()
+    return {"cards": found, "driver": driver, "cuda": cuda}
+
+
+def errors() -> Any:
+    """Names of the errors that misuse and unmeasured things end in."""
+    raised = []
+
+    def note(function: Any, *arguments: Any) -> None:
+        try:
+            function(*arguments)
+        except pynvml.NVMLError as error:
+            raised.append(type(error).__name__)
+
+    note(pynvml.nvmlDeviceGetCount)
+    pynvml.nvmlInit()
+    note(pynvml.nvmlDeviceGetHandleByIndex, 99)
+    note(pynvml.nvmlDeviceGetHandleByUUID, "GPU-none")
+    note(pynvml.nvmlDeviceGetName, pynvml.c_nvmlDevice_t())
+    handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+    for function in (
+        pynvml.nvmlDeviceGetUtilizationRates,
+        pynvml.nvmlDeviceGetPowerUsage,
+        pynvml.nvmlDeviceGetFanSpeed,
+        pynvml.nvmlDeviceGetMigMode,
+    ):
+        note(function, handle)
+    note(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU)
+    assert pynvml.nvmlSystemGetProcessName(os.getpid()).endswith(("python", "python3", "python3.11"))
+    pynvml.nvmlShutdown()
+    note(pynvml.nvmlShutdown)
+    return raised
+
+
+def fork() -> Any:
+    """A child goes on with its parent's handle."""
+    pynvml.nvmlInit()
+    handle = pynvml.nvmlDeviceGetHandleByIndex(1)
+    name = pynvml.nvmlDeviceGetName(handle)
+    child = os.fork()
+    if child == 0:
+        os._exit(pynvml.nvmlDeviceGetName(handle) != name)
+    status = os.waitpid(child, 0)[1]
+    return [status, pynvml.nvmlDeviceGetName(handle)]
+
+
+def no_driver() -> Any:
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return type(error).__name__
+    return None
+
+
+if __name__ == "__main__":
+    print(json.dumps(globals()[sys.argv[1]]()))

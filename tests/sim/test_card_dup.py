@@ -1,0 +1,145 @@
+"""Memory that has several names: who may have one, and that it is there until the last of them ends."""
+
+from __future__ import annotations
+
+import os
+import struct
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sim.cards import CardProcess
+from tests.sim.card_protocol import (
+    DUPLICATE,
+    INVALID_CLIENT,
+    INVALID_PARENT,
+    NO_MEMORY,
+    NOT_FOUND,
+    NOT_SUPPORTED,
+    OK,
+    Client,
+    Connection,
+)
+from tests.sim.conftest import NewClient
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.sim
+MIB = 1 << 20
+DUP_OBJECT, SHARE = 0x34, 0x35
+DENIED = 0x1B
+CLIENT_TYPE, DUP_RIGHT, REVOKE = 3, 1, 1
+DUP_STRUCT = struct.Struct("<7I")
+SHARE_STRUCT = struct.Struct("<4IHBxI")
+
+
+def used(card: CardProcess) -> int:
+    """Bytes taken of the card, counted both ways."""
+    account = card.account().cards[0]
+    assert sum(use.bytes for use in account.files) == account.used_bytes
+    return account.used_bytes
+
+
+def dup(
+    to: Client, source: Client, memory: int, *, parent: int | None = None, handle: int = 0
+) -> tuple[int, int]:
+    """(RM status, handle)."""
+    above = to.device if parent is None else parent
+    outer = DUP_STRUCT.pack(to.root, above, handle, source.root, memory, 0, 0xDEAD)
+    fields = DUP_STRUCT.unpack(to.connection.escape(to.file.id, DUP_OBJECT, outer))
+    return fields[6], fields[2]
+
+
+def share(owner: Client, memory: int, target: int, *, kind: int = CLIENT_TYPE, action: int = 0) -> int:
+    outer = SHARE_STRUCT.pack(owner.root, memory, target, DUP_RIGHT, kind, action, 0xDEAD)
+    return int(SHARE_STRUCT.unpack(owner.connection.escape(owner.file.id, SHARE, outer))[6])
+
+
+def memory(client: Client) -> int:
+    status, handle = client.memory(MIB)
+    assert status == OK
+    return handle
+
+
+def test_who_may_have_a_name(new_client: NewClient) -> None:
+    owner, sibling, stranger = new_client(tgid=1), new_client(tgid=1), new_client(tgid=2)
+    object_ = memory(owner)
+    assert dup(sibling, owner, object_)[0] == OK
+    assert dup(stranger, owner, object_)[0] == DENIED
+    assert share(owner, object_, stranger.root) == OK
+    assert dup(stranger, owner, object_)[0] == OK
+    assert share(owner, object_, stranger.root, action=REVOKE) == OK
+    assert dup(stranger, owner, object_)[0] == DENIED
+    assert share(owner, object_, stranger.root, kind=1) == NOT_SUPPORTED
+    assert share(stranger, object_ + 99, owner.root) == NOT_FOUND
+    assert [share(owner, object_, target) for target in (1, 2, 3, 4, 5)] == [OK] * 4 + [NO_MEMORY]
+
+
+def test_what_is_refused(new_client: NewClient) -> None:
+    owner, other = new_client(), new_client()
+    elsewhere = new_client(1)
+    object_ = memory(owner)
+    assert dup(other, owner, owner.device)[0] == NOT_SUPPORTED
+    assert dup(other, owner, object_ + 99)[0] == NOT_FOUND
+    assert dup(other, owner, object_, parent=other.root)[0] == INVALID_PARENT
+    assert dup(elsewhere, owner, object_)[0] == INVALID_PARENT
+    status, handle = dup(other, owner, object_, handle=0x77)
+    assert (status, handle) == (OK, 0x77)
+    assert dup(other, owner, object_, handle=0x77)[0] == DUPLICATE
+    outer = DUP_STRUCT.pack(owner.root, owner.device, 0, owner.root, object_, 0, 0xDEAD)
+    through = other.connection.escape(other.file.id, DUP_OBJECT, outer)
+    assert DUP_STRUCT.unpack(through)[6] == INVALID_CLIENT
+
+
+def test_the_file_that_made_it_may_go(card: CardProcess, new_client: NewClient) -> None:
+    owner, other = new_client(tgid=1), new_client(tgid=1)
+    status, handle = dup(other, owner, memory(owner))
+    assert status == OK
+    assert used(card) == MIB
+    owner.close()
+    until(lambda: {use.file for use in card.account().cards[0].files} == {other.file.id}, "the file is gone")
+    assert used(card) == MIB
+    assert other.free(handle) == OK
+    assert used(card) == 0
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from(["new", "dup", "dup", "free", "free", "device"]), st.integers(0, 99)),
+    max_size=40,
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=steps)
+def test_against_a_model(card: CardProcess, connection: Connection, steps: list[tuple[str, int]]) -> None:
+    """names: (client, handle) to the number of the memory it stands for."""
+    clients = [Client(connection), Client(connection), Client(connection)]
+    names: dict[tuple[int, int], int] = {}
+    made = 0
+    try:
+        for what, pick in steps:
+            index = pick % len(clients)
+            client = clients[index]
+            keys = list(names)
+            if what == "new":
+                names[index, memory(client)] = made = made + 1
+            elif what == "dup" and keys:
+                owner, handle = keys[pick % len(keys)]
+                status, new = dup(client, clients[owner], handle)
+                assert status == OK
+                names[index, new] = names[owner, handle]
+            elif what == "free" and keys:
+                owner, handle = key = keys[pick % len(keys)]
+                assert clients[owner].free(handle) == OK
+                del names[key]
+            elif what == "device":
+                assert client.free(client.device) == OK
+                names = {key: value for key, value in names.items() if key[0] != index}
+                clients[index].close()
+                clients[index] = Client(connection)
+            assert used(card) == len(set(names.values())) * MIB
+    finally:
+        for client in clients:
+            client.close()
+        until(lambda: used(card) == 0, "the card is empty", poll_s=0.002)
+    assert os.path.exists(card.admin_socket)

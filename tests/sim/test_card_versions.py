@@ -1,0 +1,84 @@
+"""The card as drivers of several versions: it takes the sizes of that version and no others."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from oci_specs import paths
+from sim.cards import running
+from tests.sim.card_protocol import (
+    INVALID_PARAMS,
+    MEMORY,
+    OK,
+    TSG_SCHEDULE,
+    Client,
+    Connection,
+    channel_params,
+    memory_params,
+)
+from tests.support import rm_interface
+
+pytestmark = pytest.mark.sim
+INTERFACE = rm_interface.read()
+FB_GET_INFO_V2 = 0x20801303
+CHANNEL_VOLTA = 0xC36F
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    "version", ["535.183.01", "545.29.06", "550.163.01", "570.211.01", "575.64.05", "580.95.05", "595.45.04"]
+)
+def test_sizes_are_the_versions(tmp_path: Path, version: str) -> None:
+    at = (int(version[:3]), int(version.split(".")[1]))
+    sizes = {name: INTERFACE.size_at(name, at) or 0 for name in INTERFACE.sizes}
+    options = ["--driver-version", version]
+    with (
+        running(tmp_path, "v100-16", rm_call_us=0, options=options) as card,
+        Connection(card.card_socket) as line,
+    ):
+        client = Client(line)
+        group = client.group()
+        for wrong in (0, -1, 1):
+            status = OK if not wrong else INVALID_PARAMS
+            params = (memory_params(MIB) + bytes(8))[: sizes["MEMORY"] + wrong]
+            assert client.alloc(client.device, MEMORY, params)[0] == status
+            assert client.control(TSG_SCHEDULE, bytes(sizes["SCHEDULE"] + wrong), group)[0] == status
+            assert client.control(FB_GET_INFO_V2, bytes(sizes["FB_INFO"] + wrong))[0] == status
+        _, ring = client.alloc(client.device, 0x3E, memory_params(65536)[: sizes["MEMORY"]])
+        params = (channel_params(ring, userd=0, ring=4096, entries=64) + bytes(8))[: sizes["CHANNEL"]]
+        status, channel = client.alloc(group, CHANNEL_VOLTA, params)
+        assert status == OK
+        assert line.userd(client.file.id, client.root, channel)[1] == 0
+        client.close()
+
+
+def test_more_entries_than_the_parameters_hold(tmp_path: Path) -> None:
+    with (
+        running(tmp_path, "v100-16", rm_call_us=0, options=["--driver-version", "535.183.01"]) as card,
+        Connection(card.card_socket) as line,
+    ):
+        client = Client(line)
+        for count, status in ((54, OK), (55, 0x1F), (0xFFFFFFFF, 0x1F)):
+            params = count.to_bytes(4, "little") + bytes(432)
+            assert client.control(FB_GET_INFO_V2, params)[0] == status
+        client.close()
+
+
+@pytest.mark.parametrize("version", ["600.1", "535.54.03", "x", "", "580" + ".1" * 40])
+def test_an_unknown_version_is_refused_with_the_known_ones(tmp_path: Path, version: str) -> None:
+    argv = [
+        paths.libexec("mgpu-simcard"),
+        "--dir",
+        str(tmp_path),
+        "--cards",
+        "a10",
+        "--driver-version",
+        version,
+    ]
+    ended = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.count("\n") == 1
+    assert "535.86, 545.23" in ended.stderr

@@ -1,0 +1,54 @@
+"""The CDI spec that simulated cards write about themselves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from oci_specs.refusal import Refusal
+from sim import cdi
+from sim.cards import CardProcess, running
+
+pytestmark = pytest.mark.sim
+
+
+def test_spec(tmp_path: Path) -> None:
+    with running(tmp_path, "v100-16:2", rm_call_us=0) as card:
+        path = cdi.write(tmp_path, card.admin_socket)
+        uuids = [one.uuid for one in card.cards()]
+    spec = json.loads(path.read_text(encoding="utf-8"))
+    assert (spec["cdiVersion"], spec["kind"]) == ("0.6.0", "sim.mgpu.dev/gpu")
+    nodes = {
+        device["name"]: [node["path"] for node in device["containerEdits"]["deviceNodes"]]
+        for device in spec["devices"]
+    }
+    assert nodes == {
+        "0": ["/dev/nvidia0"],
+        uuids[0]: ["/dev/nvidia0"],
+        "1": ["/dev/nvidia1"],
+        uuids[1]: ["/dev/nvidia1"],
+        "all": ["/dev/nvidia0", "/dev/nvidia1"],
+    }
+    common = spec["containerEdits"]
+    for node in common["deviceNodes"]:
+        assert (node["type"], node["major"], node["minor"], node["permissions"]) == ("c", 1, 3, "rw")
+    assert [node["path"] for node in common["deviceNodes"]] == ["/dev/nvidiactl", "/dev/nvidia-uvm"]
+    for mount in common["mounts"]:
+        assert Path(mount["hostPath"]).is_file()
+        assert mount["containerPath"] == f"/usr/lib/x86_64-linux-gnu/{Path(mount['hostPath']).name}"
+        assert mount["options"] == ["ro", "nosuid", "nodev", "bind"]
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+
+
+def test_no_card_no_spec(tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="no simulated card answers"):
+        cdi.write(tmp_path, tmp_path / "admin.sock")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_spec_follows_the_minors(card: CardProcess) -> None:
+    spec = cdi.spec(card.cards()[2:], {})
+    assert spec["devices"][0]["name"] == "2"
+    assert spec["devices"][-1]["containerEdits"]["deviceNodes"][0]["path"] == "/dev/nvidia2"

@@ -1,0 +1,130 @@
+"""mgpu on simulated cards: what `mgpu up` starts, for tests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runtime_hook import control
+from sim import cards
+from sim.cards import Account
+from tests.support import host
+from tests.support.commands import Done, attempt, run
+from tests.support.logs import LOGS
+from tests.support.places import MGPU
+from tests.support.processes import daemon, kill_left_behind, others_here
+from tests.support.waiting import until
+
+Json = dict[str, Any]
+PROGRAMS = ("simcard", "holder", "mgpud")
+
+
+@dataclass(frozen=True)
+class Arbiter:
+    """A running mgpu. pid is that of `mgpu up`."""
+
+    root: Path
+    pid: int
+
+    @property
+    def runtime(self) -> Path:
+        """What an engine is pointed at."""
+        return self.root / "bin" / "mgpu-runtime"
+
+    @property
+    def control(self) -> Path:
+        return self.root / "mgpud.sock"
+
+    def ask(self, verb: str, **members: Any) -> Json:
+        """A reply of mgpud's; Refusal when it refuses."""
+        return control.call(str(self.control), verb, **members)
+
+    def listing(self) -> Json:
+        return self.ask("list")
+
+    def containers(self) -> list[Json]:
+        found: list[Json] = self.listing()["containers"]
+        return found
+
+    def used_bytes(self) -> list[int]:
+        """Memory in use on each card by mgpud's ledger."""
+        return [card["used_bytes"] for card in self.listing()["cards"]]
+
+    def account(self) -> Account:
+        """The simulated cards' own account, which the ledger has to equal."""
+        return cards.account(self.root / "sim" / "admin.sock")
+
+    def mgpu(self, *args: str) -> str:
+        """Output of one of the operator's commands; CommandFailedError if it fails."""
+        return run(MGPU, args[0], "--root", self.root, *args[1:])
+
+    def try_mgpu(self, *args: str) -> Done:
+        return attempt(MGPU, args[0], "--root", self.root, *args[1:])
+
+    def pid_of(self, program: str) -> int:
+        """Pid of "simcard", "holder" or "mgpud"; mgpud is the child of a holder, or nobody's after that has died."""
+        found = self.pids_of(program)
+        assert len(found) == 1, f"{len(found)} running {program} below {self.root}"
+        return found[0]
+
+    def pids_of(self, program: str) -> list[int]:
+        wanted = program if program == "mgpud" else f"mgpu-{program}"
+        below = re.compile(re.escape(bytes(self.root)) + rb"(?![\w.-])")
+        parents = {}
+        for pid in others_here():
+            with suppress(OSError):
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                # mgpud is a script, which its interpreter is told the name of.
+                names = {
+                    word.rpartition(b"/")[2].decode() for word in words[: 2 if program == "mgpud" else 1]
+                }
+                if wanted in names and any(below.match(word) for word in words):
+                    stat = Path(f"/proc/{pid}/stat").read_text()
+                    parents[pid] = int(stat.rpartition(")")[2].split()[1])
+        # A child that has not begun its own program yet looks like its parent.
+        return [pid for pid, parent in parents.items() if parent not in parents]
+
+
+def until_empty(mgpu: Arbiter) -> None:
+    """Waits until nothing of any container is left on it, by its own ledger and by the cards'."""
+    until(lambda: mgpu.containers() == [], "every grant is back")
+    until(lambda: not any(mgpu.used_bytes()), "the ledger is empty")
+    until(lambda: not any(card.used_bytes for card in mgpu.account().cards), "the cards are empty")
+
+
+@contextmanager
+def running(
+    profiles: str = "v100-16:2",
+    *,
+    runtime: str = "runc",
+    node_config: str | None = None,
+    root: Path | None = None,
+    sim_options: Sequence[str] = (),
+) -> Iterator[Arbiter]:
+    """mgpu up with simulated cards. runtime: the one below mgpu's; node_config: text of a node.toml.
+
+    root: its state directory, one of its own if None. sim_options: NAME=VALUE of the simulated card.
+    """
+    with host.home("up") as base:
+        root = root or base / "r"
+        log = base / "up.log"
+        argv: list[str | Path] = [MGPU, "up", "--sim", profiles, "--root", root, "--runtime", runtime]
+        argv += [word for option in sim_options for word in ("--sim-option", option)]
+        if node_config is not None:
+            (base / "node.toml").write_text(node_config)
+            argv += ["--node-config", base / "node.toml"]
+        logs = [root / "log" / f"{program}.log" for program in PROGRAMS]
+        for path in logs:
+            LOGS.add(path)
+        try:
+            # The last thing it does before it is up is to say how it is looked at.
+            with daemon(argv, log=log, ready=lambda: "To stop" in log.read_text()) as process:
+                yield Arbiter(root, process.pid)
+        finally:
+            kill_left_behind(root)
+            for path in logs:
+                LOGS.remove(path)

@@ -1,0 +1,79 @@
+"""OCI bundles for runc and crun without an engine."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support import host
+from tests.support.commands import TIMEOUT_S, Done, attempt, run
+from tests.support.places import IMAGE_ROOTFS
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle and a place for the runtime's state. Its container is named `container` and is the only one."""
+
+    path: Path
+    container: str
+
+    @property
+    def state(self) -> Path:
+        return self.path / "state"
+
+    @property
+    def config(self) -> Any:
+        return json.loads((self.path / "config.json").read_text())
+
+    def edit(self, change: Callable[[Any], None]) -> None:
+        """Let change alter config.json."""
+        config = self.config
+        change(config)
+        (self.path / "config.json").write_text(json.dumps(config))
+
+    def argv(self, runtime: str | Path, verb: str, *args: str | Path) -> list[str | Path]:
+        return [runtime, "--root", self.state, verb, *args]
+
+    def run(self, runtime: str | Path, *args: str | Path, timeout_s: float = TIMEOUT_S) -> Done:
+        """`runtime run` to its end; args are further options of run."""
+        argv = self.argv(runtime, "run", "--bundle", self.path, *args, self.container)
+        return attempt(*argv, timeout_s=timeout_s)
+
+    def call(self, runtime: str | Path, verb: str, *args: str | Path) -> str:
+        """Another verb on the container; CommandFailedError when it fails."""
+        return run(*self.argv(runtime, verb, *args))
+
+
+@contextmanager
+def bundle(
+    *command: str,
+    annotations: dict[str, str] | None = None,
+    env: dict[str, str] | None = None,
+    mounts: Sequence[dict[str, Any]] = (),
+) -> Iterator[Bundle]:
+    """A bundle that runs `command` in a writable view of the test image, in the way of runc's own example spec."""
+    with host.home("oci") as home, host.overlay(IMAGE_ROOTFS, "ovl") as rootfs:
+        run("runc", "spec", "--bundle", home)
+        made = Bundle(home, home.name)
+
+        def fill(config: Any) -> None:
+            config["root"] = {"path": os.fspath(rootfs)}
+            config["process"]["terminal"] = False
+            config["process"]["args"] = list(command)
+            config["process"]["env"] += [f"{key}={value}" for key, value in (env or {}).items()]
+            config["mounts"] += mounts
+            config["annotations"] = dict(annotations or {})
+            config["linux"]["cgroupsPath"] = f"/{home.name}"
+
+        made.edit(fill)
+        try:
+            yield made
+        finally:
+            for runtime in ("runc", "crun"):
+                attempt(*made.argv(runtime, "delete", "--force", made.container))
+            host.remove_cgroups(home.name)

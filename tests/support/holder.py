@@ -1,0 +1,255 @@
+"""The holder as container runtimes and workers meet it. A memfd stands in for a seccomp listener, and a pipe whose
+writers are gone for one that has hung up."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from native_sched.daemon.holder_link import HolderLink, Listener
+from oci_specs import paths
+from tests.support.places import REPOSITORY
+from tests.support.waiting import until
+
+HEAD = struct.Struct("=IIQ")
+LISTENER, HELLO, WELCOME, REFUSED, ALL, STATUS = 1, 3, 4, 5, 6, 8
+SERVING = 2
+# A worker in a process of its own: says what it is sent in lines of JSON, and does what it is told in words.
+WORKER = """
+import json, os, select, sys, threading
+from native_sched.daemon import worker_lock
+from native_sched.daemon.holder_link import HolderLink
+from oci_specs.refusal import Refusal
+
+def say(**words):
+    os.write(1, (json.dumps({"pid": os.getpid()} | words) + "\\n").encode())
+
+def got(listener):
+    say(listener=listener.holder_id, container=listener.container_id, file=os.fstat(listener.fd).st_ino)
+
+socket, *flags = sys.argv[1:]
+try:
+    link = HolderLink(socket, take_over="--take-over" in flags)
+except Refusal as refusal:
+    print(refusal.line(), file=sys.stderr)
+    sys.exit(1)
+link.when_all_came = lambda count: say(all=count)
+with worker_lock.held(os.path.join(os.path.dirname(socket), "worker.lock"), fence=link.fence):
+    say(welcome=link.fence)
+    link.read_all(got)
+    if "--beat" in flags:
+        def beat():
+            while True:
+                link.alive()
+                threading.Event().wait(0.1)
+        threading.Thread(target=beat, daemon=True).start()
+    told = [0]
+    while True:
+        ready, _, _ = select.select([link.fileno(), *told], [], [])
+        if link.fileno() in ready and not link.read(got):
+            say(gone=True)
+            link.close()
+            select.select([], [], [], 60)
+        if 0 in ready:
+            word, _, number = os.read(0, 100).decode().strip().partition(" ")
+            if not word:
+                told = []
+            elif word == "drop":
+                link.drop(int(number))
+                say(dropped=int(number))
+            elif word == "alive":
+                link.alive()
+            elif word == "close":
+                link.close()
+                select.select([], [], [], 60)
+            else:
+                sys.exit(int(number or 0))
+"""
+
+
+def message(container: str = "c1", metadata: str = "nonce", **more: object) -> bytes:
+    """What runc sends with a listener."""
+    state = {
+        "ociVersion": "1.0.2",
+        "id": container,
+        "status": "creating",
+        "pid": 7,
+        "bundle": '/b{\\"}',
+    } | more
+    return json.dumps({"fds": ["seccompFd"], "pid": 7, "metadata": metadata, "state": state}).encode()
+
+
+def stand_in() -> tuple[int, int]:
+    """(an fd to send, a file number to know it by)."""
+    fd = os.memfd_create("listener")
+    return fd, os.fstat(fd).st_ino
+
+
+def send(link: socket.socket, data: bytes, fds: list[int]) -> None:
+    socket.send_fds(link, [data], fds)
+    for fd in fds:
+        os.close(fd)
+
+
+def receive(worker: HolderLink, count: int) -> list[Listener]:
+    got: list[Listener] = []
+    until(lambda: worker.read(got.append) and len(got) >= count, f"{count} listeners")
+    return got
+
+
+class Worker:
+    """A worker that is a process of its own, in the tests' hands."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def said(self) -> dict[str, object]:
+        """The next line; AssertionError at the end of its output."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, "the worker has ended"
+        words: dict[str, object] = json.loads(line)
+        return words
+
+    def tell(self, *words: object) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(" ".join(map(str, words)) + "\n")
+        self.process.stdin.flush()
+
+    def start(self) -> dict[int, str]:
+        """Until every listener that was there has come: their containers by id."""
+        assert "welcome" in self.said()
+        found: dict[int, str] = {}
+        while "all" not in (said := self.said()):
+            found[int(str(said["listener"]))] = str(said["container"])
+        assert said["all"] == len(found)
+        return found
+
+
+class Status(NamedTuple):
+    """struct holder_status."""
+
+    replaced: int
+    worker_pid: int
+    starts_worker: int
+    listeners: int
+    killed: int
+    starting: int
+    refused: int
+
+
+@dataclass(frozen=True)
+class Holder:
+    folder: Path
+    process: subprocess.Popen[str]
+
+    @property
+    def worker_socket(self) -> Path:
+        return self.folder / "holder.sock"
+
+    def log(self) -> str:
+        return (self.folder / "holder.log").read_text()
+
+    def runtime(self) -> socket.socket:
+        """A connection as a container runtime makes it."""
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        link.connect(str(self.folder / "seccomp.sock"))
+        return link
+
+    def arrives(self, *containers: str) -> list[int]:
+        """A listener of each arrives; their file numbers."""
+        files = []
+        for container in containers:
+            fd, file = stand_in()
+            files.append(file)
+            with self.runtime() as runtime:
+                send(runtime, message(container), [fd])
+        return files
+
+    def worker(self, *, take_over: bool = False) -> HolderLink:
+        """A worker that is the tests' own process."""
+        return HolderLink(str(self.worker_socket), take_over=take_over)
+
+    def stranger(self) -> socket.socket:
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        link.connect(str(self.worker_socket))
+        return link
+
+    @contextmanager
+    def worker_process(self, *flags: str) -> Iterator[Worker]:
+        with subprocess.Popen(
+            worker_argv(self.folder, *flags),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            try:
+                yield Worker(process)
+            finally:
+                process.kill()
+
+    def status(self) -> Status:
+        with self.stranger() as asks:
+            asks.send(HEAD.pack(STATUS, 0, 0))
+            said = asks.recv(100)
+        kind, _protocol, replaced = HEAD.unpack_from(said)
+        assert kind == STATUS
+        return Status(replaced, *struct.unpack_from("=6I", said, HEAD.size))
+
+    def open_files(self) -> int:
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+
+def worker_argv(folder: Path, *flags: str) -> list[str]:
+    code = f"import sys\nsys.path.insert(0, {str(REPOSITORY)!r})\n{WORKER}"
+    return [sys.executable, "-c", code, str(folder / "holder.sock"), *flags]
+
+
+@contextmanager
+def holding(
+    folder: Path, *options: str | Path, worker: Sequence[str | Path] = (), program: Path | None = None
+) -> Iterator[Holder]:
+    """A holder, ready, which is to end well unless the tests have waited for its end.
+
+    worker: the command that it runs, if any; its words go to folder/worker.log.
+    """
+    argv: list[str | Path] = [program or paths.libexec("mgpu-holder")]
+    argv += ["--seccomp-socket", folder / "seccomp.sock"]
+    argv += ["--worker-socket", folder / "holder.sock", *options]
+    if worker:
+        argv += [
+            "--worker-log",
+            folder / "worker.log",
+            "--worker-lock",
+            folder / "worker.lock",
+            "--",
+            *worker,
+        ]
+    with (folder / "holder.log").open("ab") as log:
+        process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=log, text=True)
+    with process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "ready\n"
+            yield Holder(folder, process)
+            if process.returncode is None:
+                process.terminate()
+                assert process.wait(10) == 0
+                assert not (folder / "seccomp.sock").exists()
+        finally:
+            process.send_signal(signal.SIGKILL)

@@ -1,0 +1,106 @@
+"""The C programs of tests/programs, built once per run, for containers of the test image to run."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support import host
+from tests.support.places import REPOSITORY
+
+SOURCES = REPOSITORY / "tests" / "programs"
+NAMES = ("capped", "churn", "cuda_start", "hold", "mortal", "steady")
+STATIC_SOURCES = {
+    "card_direct": REPOSITORY / "tests" / "bench" / "card_direct.c",
+    "notify_floor": REPOSITORY / "tests" / "bench" / "notify_floor.c",
+    "timer_floor": REPOSITORY / "tests" / "bench" / "timer_floor.c",
+    "rm_latency": REPOSITORY / "tests" / "bench" / "rm_latency.c",
+    "alarm": SOURCES / "alarm.c",
+    "alloc_storm": SOURCES / "alloc_storm.c",
+    "changing": SOURCES / "changing.c",
+    "reclass": SOURCES / "reclass.c",
+    "many_objects": SOURCES / "many_objects.c",
+    "many_files": SOURCES / "many_files.c",
+    "steadfast": SOURCES / "steadfast.c",
+    "memory_paths": SOURCES / "memory_paths.c",
+    "resume": SOURCES / "resume.c",
+    "storm": SOURCES / "storm.c",
+}
+# One for each attempt to get past the boundary: they need nothing but a kernel.
+HOSTILE = {path.stem: path for path in sorted((SOURCES / "hostile").glob("*.c"))}
+INSIDE = "/programs"
+KEPT = REPOSITORY / "build" / "test-programs"
+
+
+@dataclass(frozen=True)
+class Programs:
+    """Where they are on the host; containers get the folder as INSIDE."""
+
+    folder: Path
+
+    @property
+    def ctr_mount(self) -> tuple[str, str]:
+        return "--mount", f"type=bind,src={self.folder},dst={INSIDE},options=rbind:ro"
+
+    @property
+    def docker_mount(self) -> tuple[str, str]:
+        return "--volume", f"{self.folder}:{INSIDE}:ro"
+
+    @property
+    def oci_mount(self) -> dict[str, object]:
+        return {
+            "destination": INSIDE,
+            "type": "bind",
+            "source": str(self.folder),
+            "options": ["rbind", "ro"],
+        }
+
+
+def inside(name: str) -> str:
+    """A program's path in a container that has the mount."""
+    return f"{INSIDE}/{name}"
+
+
+def _digest() -> str:
+    """Of all that the programs are made from."""
+    found = hashlib.sha256()
+    folders = (SOURCES, REPOSITORY / "tests" / "bench", REPOSITORY / "native_sched", REPOSITORY / "sim")
+    for path in sorted(path for folder in folders for path in folder.rglob("*.[ch]")):
+        found.update(os.fsencode(path) + b"\0" + path.read_bytes())
+    return found.hexdigest()[:16]
+
+
+def _compile(folder: Path) -> None:
+    flags = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror"]
+    commands = [
+        ["gcc", *flags, "-o", folder / name, SOURCES / f"{name}.c", "-lpthread", "-ldl"] for name in NAMES
+    ]
+    commands += [
+        ["gcc", *flags, "-static", "-no-pie", "-o", folder / name, source, "-lpthread"]
+        for name, source in {**STATIC_SOURCES, **HOSTILE}.items()
+    ]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for done in pool.map(lambda command: subprocess.run(command, check=False), commands):
+            done.check_returncode()
+
+
+@contextmanager
+def built() -> Iterator[Programs]:
+    """They are compiled once for all runs, those with sanitizers too: none of it is ours but the tests'."""
+    kept = KEPT / _digest()
+    if not kept.exists():
+        KEPT.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(dir=KEPT))
+        _compile(made)
+        made.rename(kept)
+    with host.home("prg") as folder:
+        shutil.copytree(kept, folder, dirs_exist_ok=True)
+        yield Programs(folder)

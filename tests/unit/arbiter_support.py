@@ -1,0 +1,233 @@
+"""An arbiter without an engine: one that only remembers what it was told, behind the real admission and verbs."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+from native_sched.daemon.admission import Admission
+from native_sched.daemon.arbiter import Arbiter, Node
+from native_sched.daemon.card_policies import CardPolicies
+from native_sched.daemon.engine import (
+    Engine,
+    NodeKind,
+    Policy,
+    Process,
+    SchedEvent,
+    SchedState,
+    TenantClass,
+    TenantState,
+    Usage,
+    Why,
+)
+from native_sched.daemon.grant_store import GrantStore
+from native_sched.daemon.grants import Grant, Grants
+from native_sched.daemon.holder_link import HolderLink
+from native_sched.daemon.inventory import CardInfo
+from native_sched.daemon.lifecycle import Lifecycle
+from native_sched.daemon.listeners import Listeners
+from native_sched.daemon.node_config import NodeConfig
+from native_sched.daemon.node_state import NodeState
+from native_sched.daemon.scheduling import Scheduling
+from native_sched.daemon.server import Peer
+from oci_specs import schemas
+
+CARDS = [
+    CardInfo(index=i, minor=i, uuid=f"GPU-{i}", name="Tesla V100-SXM2-16GB", memory_mib=16160, gpu_id=9 + i)
+    for i in range(2)
+]
+
+
+class FakeEngine:
+    """What the engine would be told. busy: tenants that still hold something."""
+
+    def __init__(self) -> None:
+        self.unaccounted: dict[int, int] = {}
+        self.tenants: dict[int, dict[int, int]] = {}
+        self.busy: set[int] = set()
+        self.listeners: list[tuple[int, int]] = []
+        self.caught: set[int] = set()
+        self.policies: dict[int, Policy] = {}
+        self.paused: dict[int, bool] = {}
+        self.scheduled: dict[int, tuple[TenantClass, int]] = {}
+        self.nodes: dict[int, list[tuple[int, int, NodeKind, int]]] = {}
+        self.journal: set[int] = set()
+        self.held_bytes: dict[tuple[int, int], int] = {}
+        self.after_grant: Callable[[int, int], None] = lambda tenant, card: None
+        self.refuses: set[str] = set()
+        self.driver_alive = True
+        self.realtime = False
+        self.probes = "a guess"
+        self.log: list[SchedEvent] = []
+        self.event_fd = os.eventfd(0, os.EFD_NONBLOCK)
+
+    def add_tenant(self, tenant: int) -> bool:
+        if "tenant" in self.refuses:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.tenants[tenant] = {}
+        return tenant in self.journal
+
+    def add_node(self, tenant: int, dev: int, ino: int, kind: NodeKind, minor: int) -> None:
+        self.nodes.setdefault(tenant, []).append((dev, ino, kind, minor))
+
+    def recovered(self) -> int:
+        return len(self.journal - self.tenants.keys())
+
+    def grant(self, tenant: int, card: int, cap_bytes: int) -> None:
+        self.tenants[tenant][card] = cap_bytes
+        self.after_grant(tenant, card)
+
+    def usage(self, tenant: int, card: int) -> Usage:
+        held = self.held_bytes.get((tenant, card), 0)
+        return Usage(cap_bytes=self.tenants[tenant][card], used_bytes=held, peak_bytes=held)
+
+    def processes(self, _tenant: int) -> list[Process]:
+        return []
+
+    rm_table = "580.65"
+
+    def state(self, tenant: int) -> TenantState:
+        return TenantState(listeners=1, unaccounted_bytes=self.unaccounted.get(tenant, 0))
+
+    def card_policy(self, card: int, policy: Policy) -> None:
+        if f"policy {card}" in self.refuses:
+            raise OSError(errno.EBUSY, "Device or resource busy")
+        self.policies[card] = policy
+
+    def schedule(self, tenant: int, tenant_class: TenantClass, quota_percent: int) -> None:
+        if "schedule" in self.refuses:
+            raise OSError(errno.EINVAL, "Invalid argument")
+        assert tenant in self.tenants
+        assert 1 <= quota_percent <= 100
+        assert all(card in self.policies for card in self.tenants[tenant]), "a card without a policy"
+        for card in self.tenants[tenant]:
+            others = [
+                percent
+                for other, (its_class, percent) in self.scheduled.items()
+                if other != tenant and its_class == tenant_class and card in self.tenants[other]
+            ]
+            # The scheduler answers -EDQUOT, which admission and live changes have to rule out, also on the way.
+            assert sum(others) + quota_percent <= 100, "the class comes to more than a card"
+        self.scheduled[tenant] = (tenant_class, quota_percent)
+
+    def pause(self, tenant: int, paused: bool) -> None:
+        if tenant not in self.scheduled:
+            raise OSError(errno.ENOENT, "No such file or directory")
+        self.paused[tenant] = paused
+
+    def sched(self, tenant: int) -> SchedState:
+        return SchedState(enabled=1, busy=1, why=Why.NONE, run_ns=7)
+
+    def events(self, since: int) -> tuple[list[SchedEvent], int, int]:
+        return self.log[since:], len(self.log), 0
+
+    def remove_tenant(self, tenant: int) -> None:
+        if tenant in self.busy:
+            raise OSError(errno.EBUSY, "busy")
+        if self.tenants.pop(tenant, None) is None:
+            raise OSError(errno.ENOENT, "no such tenant")
+        self.scheduled.pop(tenant, None)
+
+    def add_listener(self, tenant: int, fd: int, holder_id: int) -> bool:
+        if tenant not in self.tenants:
+            raise OSError(errno.ENOENT, "No such file or directory")
+        self.listeners.append((tenant, fd))
+        return holder_id in self.caught
+
+
+class FakeLink:
+    def __init__(self) -> None:
+        self.dropped: list[int] = []
+
+    def drop(self, holder_id: int) -> None:
+        self.dropped.append(holder_id)
+
+
+class World:
+    """folder: where the grants are written down; another World on it is the next worker."""
+
+    def __init__(self, config: NodeConfig, folder: Path | None = None) -> None:
+        self._made = None if folder else TemporaryDirectory()
+        self.folder = folder = folder or Path(self._made.name if self._made else "")
+        self.store = GrantStore(str(folder / "grants"))
+        self.state = NodeState(str(folder / "node-state.json"))
+        self.loop = asyncio.new_event_loop()
+        self.engine = FakeEngine()
+        self.link = FakeLink()
+        self.grants = Grants(self.state.now.last_tenant)
+        self.policies = CardPolicies(self.grants, self.state.now.policies)
+        engine = cast(Engine, self.engine)
+        self.scheduling = Scheduling(engine, self.grants, self.policies)
+        self.admission = Admission(
+            CARDS, self.grants, self.policies, config, lambda _cards: {"devices": [], "mounts": []}
+        )
+        self.listeners = Listeners(engine, self.grants, cast(HolderLink, self.link))
+        self.life = Lifecycle(engine, self.grants, self.scheduling, self.loop, self.store, self.state)
+        node = Node(
+            driver="sim",
+            driver_version="1",
+            cards=tuple(CARDS),
+            listener_path="/l",
+            socket="/s",
+            config=config,
+        )
+        self.arbiter = Arbiter(
+            node,
+            engine,
+            self.grants,
+            self.policies,
+            self.scheduling,
+            self.admission,
+            self.life,
+            self.store,
+            self.state,
+        )
+
+    def admit(self, container: str = "c1", reach: list[Any] | None = None, **env: str) -> Grant | None:
+        grant = self.admission.admit(
+            {
+                "container_id": container,
+                "rootfs": "/r",
+                "annotations": {},
+                "env": env,
+                "reach": reach or [],
+            }
+        )
+        if grant is not None:
+            self.life.begin(grant, os.getpid(), 60)
+        return grant
+
+    def unregistered(self) -> Grant:
+        """A grant that was decided and not yet begun."""
+        message = {"container_id": "c", "rootfs": "/r", "annotations": {}, "reach": []}
+        grant = self.admission.admit({**message, "env": {"MGPU_MEMORY_MIB": "512"}})
+        assert grant is not None
+        return grant
+
+    def granted(self, container: str = "c1", **env: str) -> Grant:
+        grant = self.admit(container, **(env or {"MGPU_MEMORY_MIB": "1024"}))
+        assert grant is not None
+        return grant
+
+    def ask(self, verb: str, **members: Any) -> dict[str, Any]:
+        """The reply to a message, both checked by their schemas; Refusal when it is one."""
+        message = {"version": 1, "verb": verb, **members}
+        schemas.validate("control", message)
+        reply = self.arbiter.verbs()[verb](message, Peer(os.getpid(), 0))
+        schemas.validate(f"control#{verb}-reply", {"version": 1, "ok": True, **reply})
+        return reply
+
+    def close(self) -> None:
+        self.loop.close()
+        if self._made is not None:
+            self._made.cleanup()
+        os.close(self.engine.event_fd)
+
+    def turn(self) -> None:
+        """Lets the event loop do what is due."""
+        self.loop.run_until_complete(asyncio.sleep(0))

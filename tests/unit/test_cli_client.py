@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mgpu_cli import client
+from oci_specs.refusal import Refusal
+from tests.unit.cli_support import fake_mgpud
+
+
+def test_asks_one_versioned_packet_and_returns_the_reply(tmp_path: Path) -> None:
+    with fake_mgpud(tmp_path / "s") as fake:
+        fake.reply({"version": 1, "ok": True, "pid": 7})
+        assert client.ask(tmp_path / "s", "health")["pid"] == 7
+    assert fake.asked == [{"version": 1, "verb": "health"}]
+
+
+def test_a_refusal_keeps_mgpuds_words(tmp_path: Path) -> None:
+    with fake_mgpud(tmp_path / "s") as fake:
+        fake.reply({"version": 1, "ok": False, "error": {"code": "c-d", "message": "m", "hint": "h"}})
+        with pytest.raises(Refusal) as refused:
+            client.ask(tmp_path / "s", "list")
+    assert (refused.value.code, refused.value.line()) == ("c-d", "mgpu: m; h")
+
+
+@pytest.mark.parametrize("name", ["none", "dead", "x" * 120])
+def test_where_nothing_serves_the_hint_names_mgpu_up_and_root(tmp_path: Path, name: str) -> None:
+    with fake_mgpud(tmp_path / "dead"):
+        pass
+    with pytest.raises(Refusal, match="mgpud is not running") as refused:
+        client.ask(tmp_path / name, "list")
+    assert "mgpu up" in refused.value.hint
+    assert "--root" in refused.value.hint

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mgpu_cli import runtime_files
+from mgpu_cli.state import StateDir
+from oci_specs.refusal import Refusal
+
+
+def test_create_makes_a_private_directory_and_is_repeatable(tmp_path: Path) -> None:
+    state = StateDir(tmp_path / "a" / "b")
+    state.create()
+    state.create()
+    assert state.path.stat().st_mode & 0o777 == 0o700
+    assert all(below.is_dir() for below in (state.sim, state.cdi, state.log, state.runtime.parent))
+
+
+@pytest.mark.parametrize("name", ["x" * 93, 'q"q', "b\\b", "n\nn", "e\x1be"])
+def test_names_that_cannot_work_are_refused_before_anything_is_made(tmp_path: Path, name: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        StateDir(tmp_path / name).create()
+    assert "\n" not in refused.value.line()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_longest_socket_of_the_longest_name_can_be_bound() -> None:
+    room = 107 - len("/sim/admin.sock")
+    state = StateDir(Path("/" + "x" * (room - 1)))
+    assert max(len(os.fsencode(path)) for path in state.sockets) == 107
+    with pytest.raises(Refusal, match="leave room for 92"):
+        StateDir(Path("/" + "x" * room)).create()
+
+
+def test_a_directory_others_can_write_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    with pytest.raises(Refusal, match="can be written by other users"):
+        StateDir(tmp_path).create()
+
+
+def test_a_file_in_the_way_is_said(tmp_path: Path) -> None:
+    (tmp_path / "f").touch()
+    with pytest.raises(Refusal, match="cannot make the state directory"):
+        StateDir(tmp_path / "f").create()
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from mgpu_cli.state import StateDir
+with StateDir(Path(sys.argv[1])).lock():
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_only_one_supervisor_a_directory_and_a_killed_one_leaves_no_lock(tmp_path: Path) -> None:
+    state = StateDir(tmp_path)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with (
+            pytest.raises(Refusal, match=rf"another mgpu up \(pid {holder.pid}\) already serves"),
+            state.lock(),
+        ):
+            pass
+        holder.kill()
+    with state.lock():
+        pass
+
+
+def test_remove_sockets_takes_what_a_killed_supervisor_left(tmp_path: Path) -> None:
+    state = StateDir(tmp_path)
+    state.create()
+    for path in state.sockets:
+        path.touch()
+    state.remove_sockets()
+    assert not any(path.exists() for path in state.sockets)
+
+
+def test_the_first_line_of_the_runtime_fits_what_the_kernel_reads(tmp_path: Path) -> None:
+    state = StateDir(tmp_path)
+    tail = f" --mgpu-config={state.runtime_conf}\n"
+    longest = "/" + "l" * (255 - len("#!/") - len(tail))
+    line = runtime_files.shebang(longest, state)
+    assert len(line) == 255
+    assert line == f"#!{longest}{tail}".encode()
+    with pytest.raises(Refusal, match="256 bytes long"):
+        runtime_files.shebang(longest + "l", state)
+    with pytest.raises(Refusal, match="no space"):
+        runtime_files.shebang("/opt/my gpu/mgpu-runtime", state)
+
+
+def test_the_kernel_hands_over_the_config_as_one_argument(tmp_path: Path) -> None:
+    state = StateDir(tmp_path / "with space")
+    state.create()
+    launcher = tmp_path / "launcher"
+    launcher.symlink_to("/usr/bin/printf")
+    state.runtime.write_bytes(runtime_files.shebang(str(launcher), state))
+    state.runtime.chmod(0o700)
+    # printf takes the option as its format; what matters is that it arrives whole.
+    said = subprocess.run([state.runtime], capture_output=True, text=True, check=False)
+    assert f"--mgpu-config={state.runtime_conf}" in said.stderr + said.stdout

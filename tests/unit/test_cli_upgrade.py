@@ -1,0 +1,164 @@
+"""`mgpu upgrade` before anything that runs here: a holder that is a socket in the tests' hands."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from mgpu_cli import client, upgrade
+from mgpu_cli.holder import _HEAD, _REST
+from mgpu_cli.main import main
+
+Answer = tuple[int, ...]
+
+
+def run(root: Path) -> Result:
+    return CliRunner().invoke(main, ["upgrade", "--root", str(root)])
+
+
+class FakeHolder:
+    """Answers status with what `now` says: replaced, and then the rest."""
+
+    def __init__(self, path: Path, now: Callable[[], Answer]) -> None:
+        self._now = now
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.bind(str(path))
+        self._socket.listen(8)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                link, _ = self._socket.accept()
+            except OSError:
+                return
+            with link:
+                link.recv(100)
+                replaced, *rest = self._now()
+                link.send(_HEAD.pack(8, 1, replaced) + _REST.pack(*rest))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+@pytest.fixture
+def signals(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Signals that would have been sent."""
+    sent: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
+    monkeypatch.setattr(upgrade, "_LOOK_S", 0.001)
+    return sent
+
+
+def test_nothing_runs(root: Path) -> None:
+    done = run(root)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.startswith("mgpu: mgpu is not running: no answer on ")
+
+
+def test_a_holder_that_does_not_say_what_it_does(root: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as old:
+        old.bind(str(root / "holder.sock"))
+        old.listen(1)
+        thread = threading.Thread(target=lambda: old.accept()[0].close())
+        thread.start()
+        done = run(root)
+        thread.join()
+    assert done.exit_code == 1
+    assert "is of another version of mgpu" in done.stderr
+
+
+def answers(monkeypatch: pytest.MonkeyPatch, pid: Callable[[], int]) -> None:
+    monkeypatch.setattr(client, "ask", lambda _socket, _verb: {"pid": pid(), "containers": 3})
+
+
+def test_both_are_replaced(
+    root: Path, monkeypatch: pytest.MonkeyPatch, signals: list[tuple[int, int]]
+) -> None:
+    def renewed() -> bool:
+        return (os.getpid(), signal.SIGUSR1) in signals
+
+    answers(monkeypatch, lambda: 8 if renewed() else 7)
+    holder = FakeHolder(
+        root / "holder.sock",
+        lambda: (1 if signals else 0, 8 if renewed() else 7, 1, 3, 0, 0, 0),
+    )
+    done = run(root)
+    holder.close()
+    assert done.exit_code == 0, done.stderr
+    first, second = done.stdout.splitlines()
+    assert first == f"holder (pid {os.getpid()}) is replaced by the installed one; it holds 3 listeners"
+    assert second.startswith("mgpud (pid 8) takes the place of pid 7 after ")
+    assert second.endswith(" s; it serves 3 containers")
+    assert signals == [(os.getpid(), signal.SIGHUP), (os.getpid(), signal.SIGUSR1)]
+
+
+def test_a_holder_that_stays_what_it_is(root: Path, signals: list[tuple[int, int]]) -> None:
+    holder = FakeHolder(root / "holder.sock", lambda: (0, 7, 1, 3, 0, 0, 1 if signals else 0))
+    done = run(root)
+    holder.close()
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "goes on as it was" in done.stderr
+    assert signals == [(os.getpid(), signal.SIGHUP)]
+
+
+def test_a_new_mgpud_that_does_not_start(
+    root: Path, monkeypatch: pytest.MonkeyPatch, signals: list[tuple[int, int]]
+) -> None:
+    answers(monkeypatch, lambda: 7)
+    seen = 0
+
+    def now() -> Answer:
+        nonlocal seen
+        seen += len(signals) == 2
+        return (1 if signals else 0, 7, 1, 3, 0, 1 if 0 < seen < 3 else 0, 0)
+
+    holder = FakeHolder(root / "holder.sock", now)
+    done = run(root)
+    holder.close()
+    assert done.exit_code == 1
+    assert "the new mgpud does not serve, and that before (pid 7) goes on" in done.stderr
+
+
+def test_a_mgpud_that_nobody_looks_after(
+    root: Path, monkeypatch: pytest.MonkeyPatch, signals: list[tuple[int, int]]
+) -> None:
+    monkeypatch.setattr(upgrade, "_main_pid", lambda: 0)
+    holder = FakeHolder(root / "holder.sock", lambda: (1 if signals else 0, 7, 0, 3, 0, 0, 0))
+    done = run(root)
+    holder.close()
+    assert done.exit_code == 1
+    assert "mgpud (pid 7) is run neither by mgpu up nor by mgpud.service" in done.stderr
+    assert "--take-over" in done.stderr
+
+
+def test_systemd_is_asked_where_it_runs_mgpud(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signals: list[tuple[int, int]]
+) -> None:
+    asked = tmp_path / "asked"
+    systemctl = tmp_path / "systemctl"
+    systemctl.write_text(f'#!/bin/sh\necho "$@" >> {asked}\n[ "$1" = show ] && echo 7; true\n')
+    systemctl.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    answers(monkeypatch, lambda: 8)
+    holder = FakeHolder(root / "holder.sock", lambda: (1 if signals else 0, 7, 0, 3, 0, 0, 0))
+    done = run(root)
+    holder.close()
+    assert done.exit_code == 0, done.stderr
+    assert asked.read_text().splitlines()[-1] == "restart mgpud.service"
+    assert signals == [(os.getpid(), signal.SIGHUP)]

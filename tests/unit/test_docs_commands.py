@@ -1,0 +1,94 @@
+"""What the README and docs/ say exists does exist; what the README's console blocks print is tested on the engines."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+from click import Command, Group, Option
+
+from mgpu_cli.main import main
+from oci_specs import vocabulary
+from tests.support.console import Step, matches, steps
+from tests.support.places import REPOSITORY
+
+README = REPOSITORY / "README.md"
+PAGES = [README, *sorted((REPOSITORY / "docs").glob("*.md"))]
+_LINK = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
+_CODE = re.compile(r"`([^`\n]+)`|^    (?! )(.+)$", re.MULTILINE)
+
+
+def commands(page: Path, program: str) -> set[str]:
+    """Commands of `program` in the page: in code spans, indented blocks and console blocks."""
+    text = page.read_text()
+    found = [first or second for first, second in _CODE.findall(text)]
+    found += [step.command for step in steps(text)]
+    return {command.strip() for command in found if command.startswith(f"{program} ")}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    missing = [link for link in _LINK.findall(page.read_text()) if not (page.parent / link).exists()]
+    assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_make_has_the_targets(page: Path) -> None:
+    for command in commands(page, "make"):
+        words = [word for word in shlex.split(command)[1:] if "=" not in word]
+        asked = subprocess.run(
+            ["make", "--question", *words], cwd=REPOSITORY, capture_output=True, text=True, check=False
+        )
+        # 1: there is something to do; 2: there is no such target.
+        assert asked.returncode in (0, 1), f"{command}: {asked.stderr}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_mgpu_has_the_subcommands_and_options(page: Path) -> None:
+    assert isinstance(main, Group)
+    for command in commands(page, "mgpu"):
+        name, *words = shlex.split(command)[1:]
+        assert name in main.commands, command
+        unknown = {word for word in words if word.startswith("-")} - options(main.commands[name])
+        # What follows the container's own command is not ours.
+        assert not unknown or name == "run", f"{command}: {unknown}"
+
+
+def options(command: Command) -> set[str]:
+    return {name for option in command.params if isinstance(option, Option) for name in option.opts}
+
+
+def test_readme_names_every_key() -> None:
+    named = set(
+        re.findall(r"`([^`]+)`", README.read_text().partition("## What to write")[2].partition("\n## ")[0])
+    )
+    keys = {key.name for key in vocabulary.KEYS} | {vocabulary.VISIBLE_DEVICES}
+    assert keys <= named, f"not in the README's table: {sorted(keys - named)}"
+
+
+def test_the_readme_has_commands_to_check() -> None:
+    assert commands(README, "make") >= {"make demo", "make test", "make build image"}
+    assert "mgpu up --sim v100-16:2" in commands(README, "mgpu")
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "same"),
+    [
+        ("one\n", "one\n", True),
+        ("one", "two", False),
+        ("a ... c", "a b\nb c", True),
+        ("a ... c", "a b", False),
+        ("[0] | ... |", "[0] | 4096 | root(1M)", False),
+        ("one  \n", "one", True),
+    ],
+)
+def test_shown_output_is_compared(shown: str, printed: str, same: bool) -> None:
+    assert matches(shown, printed) is same
+
+
+def test_steps_of_a_block() -> None:
+    text = "```console\n$ one\n$ two --x\nout\n```\n```sh\n$ not this\n```\n"
+    assert steps(text) == [Step("one", ""), Step("two --x", "out\n")]

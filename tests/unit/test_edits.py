@@ -1,0 +1,203 @@
+"""How a grant changes a spec, and above all what it leaves alone."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oci_specs import edits
+from oci_specs.refusal import Refusal
+from tests.create_path import NONCE, grant
+from tests.unit.test_reach import DENY_ALL, SPECS, FakeHost, bind, load, ways
+
+SOCKET, LISTENER = Path("/run/mgpu/mgpud.sock"), Path("/run/mgpu/seccomp.sock")
+HOOK = "/opt/mgpu/libexec/mgpu/mgpu-hook"
+
+
+def apply(spec: dict[str, Any], given: dict[str, Any], host: FakeHost | None = None) -> dict[str, Any]:
+    before = copy.deepcopy((spec, given))
+    new = edits.apply(
+        spec, given, bundle="/bundle", hook=HOOK, original_sha256="ab" * 32, host=host or FakeHost()
+    )
+    assert (spec, given) == before, "the arguments were changed"
+    return new
+
+
+def hook_entry(verb: str) -> dict[str, Any]:
+    args = ["mgpu-hook", verb, "--socket", str(SOCKET), "--grant", NONCE]
+    return {"path": HOOK, "args": args, "timeout": 30}
+
+
+def test_two_cards_on_docker() -> None:
+    spec = load("docker-20.10-default")
+    mount = bind("/opt/mgpu/lib/mgpu/sim/libcuda.so.1", destination="/usr/lib/libcuda.so.1")
+    given = grant(SOCKET, LISTENER, cards=2, mounts=[mount], env=["A=1", "PATH=/sim"])
+    new = apply(spec, given)
+    assert [device["path"] for device in new["linux"]["devices"]] == [
+        "/dev/nvidiactl",
+        "/dev/nvidia-uvm",
+        "/dev/nvidia0",
+        "/dev/nvidia1",
+    ]
+    rules = new["linux"]["resources"]["devices"]
+    assert rules[:-1] == spec["linux"]["resources"]["devices"]
+    assert rules[-1] == {"allow": True, "type": "c", "major": 1, "minor": 3, "access": "rw"}
+    assert new["mounts"] == [*spec["mounts"], mount]
+    assert new["process"]["env"] == ["HOSTNAME=c0ffee", "A=1", "PATH=/sim"]
+    assert new["hooks"] == {
+        "prestart": spec["hooks"]["prestart"],
+        "createRuntime": [hook_entry("bind")],
+        "poststop": [hook_entry("release")],
+    }
+    assert new["linux"]["seccomp"]["listenerPath"] == str(LISTENER)
+    assert new["linux"]["seccomp"]["listenerMetadata"] == NONCE
+    assert new["annotations"] == {edits.ORIGINAL_SHA256: "ab" * 32}
+    untouched = set(spec) - {"linux", "mounts", "process", "hooks"}
+    assert {name: new[name] for name in untouched} == {name: spec[name] for name in untouched}
+    assert list(new)[: len(spec)] == list(spec)
+
+
+def test_what_was_there_of_nvidia_goes() -> None:
+    spec = load("docker-20.10-device-nvidia98")
+    spec["linux"]["devices"] += [
+        {"path": "/dev/fuse", "type": "c", "major": 10, "minor": 229},
+        {"path": "/dev/odd", "type": "c", "major": 195, "minor": 7},
+    ]
+    spec["mounts"] += [
+        bind("/dev/nvidia3"),
+        bind("/proc/driver/nvidia/gpus"),
+        bind("/srv/data"),
+        bind("/srv/card"),
+    ]
+    spec["hooks"]["prestart"] += [
+        {"path": "/usr/bin/nvidia-container-runtime-hook"},
+        {"path": "/usr/bin/cni"},
+    ]
+    spec["hooks"]["createContainer"] = [{"path": "/usr/bin/nvidia-ctk"}]
+    new = apply(spec, grant(SOCKET, LISTENER), FakeHost(nodes={"/srv/card": 195}))
+    paths = [device["path"] for device in new["linux"]["devices"]]
+    assert paths == ["/dev/fuse", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0"]
+    assert [mount["source"] for mount in new["mounts"] if mount["destination"] == "/mnt"] == ["/srv/data"]
+    assert [hook["path"] for hook in new["hooks"]["prestart"]] == [
+        spec["hooks"]["prestart"][0]["path"],
+        "/usr/bin/cni",
+    ]
+    assert new["hooks"]["createContainer"] == []
+    assert {"allow": True, "type": "c", "major": 195, "minor": 98, "access": "rwm"} not in new["linux"][
+        "resources"
+    ]["devices"]
+    # What is left are the granted nodes.
+    new["linux"]["devices"] = new["linux"]["devices"][:1]
+    assert ways(new) == []
+
+
+def test_granted_hooks_of_cdi_come_after_ours() -> None:
+    ctk = {"path": "/usr/bin/nvidia-ctk", "args": ["nvidia-ctk", "hook", "update-ldcache"]}
+    own = {"path": "/usr/bin/own"}
+    spec = load("runc-1.1-spec")
+    spec["hooks"] = {"createRuntime": [own], "unknownStage": [1]}
+    new = apply(spec, grant(SOCKET, LISTENER, hooks={"createContainer": [ctk], "createRuntime": [ctk]}))
+    assert new["hooks"] == {
+        "createRuntime": [hook_entry("bind"), own, ctk],
+        "unknownStage": [1],
+        "createContainer": [ctk],
+        "poststop": [hook_entry("release")],
+    }
+
+
+def test_granted_places_are_taken_over() -> None:
+    spec = load("runc-1.1-spec")
+    spec["linux"]["devices"] = [{"path": "//dev/nv/../card", "type": "c", "major": 10, "minor": 1, "x": 1}]
+    spec["mounts"].append(bind("/old", destination="/usr/lib/x/"))
+    device = {"path": "/dev/card", "type": "c", "major": 1, "minor": 3}
+    mount = bind("/new", destination="/usr/lib/x")
+    new = apply(spec, grant(SOCKET, LISTENER, devices=[device], mounts=[mount]))
+    assert new["linux"]["devices"] == [device]
+    assert new["mounts"] == [*spec["mounts"][:-1], mount]
+
+
+@pytest.mark.parametrize("name", ["docker-20.10-privileged", "docker-20.10-device-nvidia98"])
+def test_a_grant_without_cards_adds_filter_and_hooks_only(name: str) -> None:
+    spec = load(name)
+    spec["hooks"]["prestart"].append({"path": "/usr/bin/nvidia-container-runtime-hook"})
+    spec["mounts"].append(bind("/dev/nvidia3"))
+    new = apply(spec, grant(SOCKET, LISTENER, cards=0))
+    assert new["linux"].pop("seccomp")["listenerPath"] == str(LISTENER)
+    assert new["hooks"] == {
+        **spec["hooks"],
+        "createRuntime": [hook_entry("bind")],
+        "poststop": [hook_entry("release")],
+    }
+    assert new["annotations"].pop(edits.ORIGINAL_SHA256)
+    spec["linux"].pop("seccomp", None)
+    for name in ("linux", "mounts", "process"):
+        assert new[name] == spec[name]
+
+
+def test_the_least_spec() -> None:
+    new = apply({}, grant(SOCKET, LISTENER))
+    assert sorted(new) == ["annotations", "hooks", "linux", "mounts"]
+
+
+@pytest.mark.parametrize("path", sorted(SPECS.glob("*.json")), ids=lambda path: path.stem)
+def test_every_engine(path: Path) -> None:
+    spec = json.loads(path.read_text())
+    new = apply(spec, grant(SOCKET, LISTENER))
+    assert json.loads(json.dumps(new)) == new
+    granted = {"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0"}
+    assert {device["path"] for device in new["linux"]["devices"] if "nvidia" in device["path"]} == granted
+
+
+unknown = st.dictionaries(
+    st.text("xyz", min_size=3, max_size=5), st.recursive(st.integers(), st.lists, max_leaves=3), max_size=3
+)
+
+
+@given(
+    top=unknown,
+    linux=unknown,
+    process=unknown,
+    resources=unknown,
+    annotations=st.dictionaries(st.text(), st.text()),
+)
+def test_unknown_members_are_carried_over(
+    top: dict[str, Any],
+    linux: dict[str, Any],
+    process: dict[str, Any],
+    resources: dict[str, Any],
+    annotations: dict[str, str],
+) -> None:
+    spec = {
+        **top,
+        "process": {**process, "env": ["A=b"]},
+        "linux": {**linux, "resources": {**resources, "devices": [DENY_ALL]}},
+        "annotations": annotations,
+    }
+    new = apply(spec, grant(SOCKET, LISTENER))
+    assert new.items() >= top.items()
+    assert new["process"] == spec["process"]
+    assert new["linux"].items() >= linux.items()
+    assert new["linux"]["resources"].items() >= resources.items()
+    assert (
+        new["annotations"].items()
+        >= {k: v for k, v in annotations.items() if k != edits.ORIGINAL_SHA256}.items()
+    )
+
+
+@pytest.mark.parametrize(
+    ("of", "says"),
+    [
+        ({"mounts": [{"destination": []}]}, '"destination" is "[]", not a string'),
+        ({"linux": {"devices": [{"path": 7}]}}, '"path" is "7", not a string'),
+    ],
+)
+def test_a_member_of_another_type_is_the_specs_fault(of: dict[str, Any], says: str) -> None:
+    with pytest.raises(Refusal) as caught:
+        apply(of, grant(SOCKET, LISTENER))
+    assert says in caught.value.line()

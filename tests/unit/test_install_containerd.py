@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import fnmatch
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from install_support import ON_DISK, PARTS, install, toml_texts, tree, uninstall, wish
+
+from install import annotation_lists, containerd
+from install.change import Plan
+from oci_specs import vocabulary
+from oci_specs.refusal import Refusal
+
+V2 = "io.containerd.grpc.v1.cri"
+V3 = "io.containerd.cri.v1.runtime"
+SYSTEMD = f"""\
+version = 2
+[plugins."{V2}".containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+  base_runtime_spec = "/etc/containerd/base.json"
+  [plugins."{V2}".containerd.runtimes.runc.options]
+    SystemdCgroup = true
+    Root = "/run/other"
+"""
+
+
+def handler(text: str, cri: str = V2) -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads(text)["plugins"][cri]["containerd"]["runtimes"]["mgpu"]
+    return found
+
+
+def installed(folder: Path, text: str, **chosen: Any) -> tuple[str, Plan]:
+    config = folder / "config.toml"
+    config.write_text(text)
+    plan = install(containerd.ENGINE, wish(folder, config, **chosen))
+    return config.read_text(), plan
+
+
+@ON_DISK
+@given(toml_texts(prefix=f'[plugins."{V2}".containerd', version=2))
+def test_uninstalled_it_is_byte_for_byte_as_it_was(text: str) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        after, _ = installed(folder, text)
+        assert handler(after)["runtime_type"] == "io.containerd.mgpu.v2"
+        wished = wish(folder, folder / "config.toml")
+        assert install(containerd.ENGINE, wished).changes == ()
+        uninstall(containerd.ENGINE, wished)
+        assert tree(folder) == {"config.toml": text.encode()}
+
+
+@pytest.mark.parametrize(
+    ("text", "cri"),
+    [
+        ("", "cri"),
+        ("version = 1\n", "cri"),
+        ("version = 2\n", V2),
+        ("version = 3\n", V3),
+        ("version = 4\n", V3),
+    ],
+)
+def test_the_plugin_has_the_name_of_the_files_version(tmp_path: Path, text: str, cri: str) -> None:
+    after, _ = installed(tmp_path, text)
+    assert handler(after, cri)["runtime_type"] == "io.containerd.mgpu.v2"
+    assert (tmp_path / "bin" / "containerd-shim-mgpu-v2").readlink() == Path(PARTS.shim)
+
+
+def test_no_file_is_one_that_every_containerd_reads(tmp_path: Path) -> None:
+    wished = wish(tmp_path, tmp_path / "containerd" / "config.toml")
+    install(containerd.ENGINE, wished)
+    after = (tmp_path / "containerd" / "config.toml").read_text()
+    assert (tomllib.loads(after)["version"], "options" in handler(after)) == (2, False)
+    uninstall(containerd.ENGINE, wished)
+    assert tree(tmp_path) == {}
+
+
+def test_every_annotation_of_the_vocabulary_passes_and_no_stranger(tmp_path: Path) -> None:
+    table = handler(installed(tmp_path, "version = 2\n")[0])
+    assert table["pod_annotations"] == table["container_annotations"] == annotation_lists.patterns()
+    for key in vocabulary.KEYS:
+        if key.source == vocabulary.ANNOTATION:
+            assert passes(key.name, table["pod_annotations"]), key.name
+    assert passes("mgpu.dev/memory-mb", table["pod_annotations"]), (
+        "a misspelt key has to be refused, not lost"
+    )
+    assert not passes("katalyst.kubewharf.io/other", table["pod_annotations"])
+
+
+def passes(name: str, patterns: list[str]) -> bool:
+    """As Go's path.Match: part by part, since "*" does not cross a slash."""
+    parts = name.split("/")
+    return any(
+        len(parts) == len(pattern.split("/"))
+        and all(fnmatch.fnmatchcase(part, own) for part, own in zip(parts, pattern.split("/"), strict=True))
+        for pattern in patterns
+    )
+
+
+def test_systemds_cgroups_take_the_binary_and_it_says_why(tmp_path: Path) -> None:
+    after, plan = installed(tmp_path, SYSTEMD)
+    table = handler(after)
+    assert table["runtime_type"] == "io.containerd.runc.v2"
+    assert table["options"] == {"BinaryName": PARTS.runtime, "SystemdCgroup": True, "Root": "/run/other"}
+    assert table["base_runtime_spec"] == "/etc/containerd/base.json"
+    assert any("SystemdCgroup is an option" in note for note in plan.notes)
+
+
+def test_the_default_handler_is_named_where_none_was(tmp_path: Path) -> None:
+    after, _ = installed(tmp_path, "version = 2\n")
+    handlers = tomllib.loads(after)["plugins"][V2]["containerd"]["runtimes"]
+    assert handlers["runc"] == {"runtime_type": "io.containerd.runc.v2"}
+    assert "runtimes.runc]" not in installed(tmp_path, SYSTEMD)[0].removeprefix(SYSTEMD)
+
+
+def test_the_default_runtimes_options_count(tmp_path: Path) -> None:
+    text = SYSTEMD.replace("runtimes.runc", "runtimes.mine")
+    assert handler(installed(tmp_path, text)[0])["runtime_type"] == "io.containerd.mgpu.v2"
+    (tmp_path / "config.toml.mgpu-backup").unlink()
+    named = text.replace(
+        "[plugins", f'[plugins."{V2}".containerd]\ndefault_runtime_name = "mine"\n[plugins', 1
+    )
+    after, plan = installed(tmp_path, named)
+    assert handler(after)["runtime_type"] == "io.containerd.runc.v2"
+    assert 'the default handler is "mine", and stays it' in plan.notes
+
+
+def test_the_shim_is_refused_where_it_cannot_be_told_of_systemd(tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match=r"SystemdCgroup = true.*leave --route out"):
+        installed(tmp_path, SYSTEMD, route="shim")
+    assert tree(tmp_path) == {"config.toml": SYSTEMD.encode()}
+
+
+def test_the_binary_may_be_asked_for(tmp_path: Path) -> None:
+    table = handler(installed(tmp_path, "version = 2\n", route="runc")[0])
+    assert table["options"] == {"BinaryName": PARTS.runtime}
+
+
+def test_in_1_x_ours_goes_where_the_last_word_on_cri_is(tmp_path: Path) -> None:
+    other = tmp_path / "conf.d" / "50-other.toml"
+    other.parent.mkdir()
+    other.write_text(SYSTEMD)
+    (tmp_path / "conf.d" / "60-none.toml").write_text("version = 2\noom_score = 1\n")
+    main = f'version = 2\nimports = ["conf.d/*.toml"]\n[plugins."{V2}"]\nsandbox_image = "x"\n'
+    after, _ = installed(tmp_path, main)
+    assert after == main
+    assert handler(other.read_text())["options"]["SystemdCgroup"] is True
+    uninstall(containerd.ENGINE, wish(tmp_path, tmp_path / "config.toml"))
+    assert other.read_text() == SYSTEMD
+
+
+def test_a_block_that_no_longer_decides_moves(tmp_path: Path) -> None:
+    main = 'version = 2\nimports = ["conf.d/*.toml"]\n'
+    installed(tmp_path, main)
+    (tmp_path / "conf.d").mkdir()
+    (tmp_path / "conf.d" / "late.toml").write_text(f'version = 2\n[plugins."{V2}"]\n')
+    wished = wish(tmp_path, tmp_path / "config.toml")
+    install(containerd.ENGINE, wished)
+    assert (tmp_path / "config.toml").read_text() == main
+    assert "mgpu" in (tmp_path / "conf.d" / "late.toml").read_text()
+
+
+def test_from_2_0_on_it_is_a_file_of_its_own_where_those_are_read(tmp_path: Path) -> None:
+    main = f'version = 3\nimports = ["{tmp_path}/conf.d/*.toml"]\n'
+    after, _ = installed(tmp_path, main)
+    assert after == main
+    own = tmp_path / "conf.d" / "99-mgpu.toml"
+    assert tomllib.loads(own.read_text())["version"] == 3
+    assert handler(own.read_text(), V3)["runtime_type"] == "io.containerd.mgpu.v2"
+    wished = wish(tmp_path, tmp_path / "config.toml")
+    assert install(containerd.ENGINE, wished).changes == ()
+    uninstall(containerd.ENGINE, wished)
+    assert tree(tmp_path) == {"config.toml": main.encode()}
+
+
+def test_ours_as_the_default_is_not_taken_away(tmp_path: Path) -> None:
+    text = f'version = 2\n[plugins."{V2}".containerd]\ndefault_runtime_name = "mgpu"\n'
+    after, _ = installed(tmp_path, text)
+    with pytest.raises(Refusal, match="default_runtime_name"):
+        uninstall(containerd.ENGINE, wish(tmp_path, tmp_path / "config.toml"))
+    assert (tmp_path / "config.toml").read_text() == after
+
+
+def test_what_the_default_handler_hands_on_is_handed_on_too(tmp_path: Path) -> None:
+    text = f'version = 2\n[plugins."{V2}".containerd.runtimes.runc]\npod_annotations = ["x.y/*", "mgpu.dev/*"]\n'
+    table = handler(installed(tmp_path, text)[0])
+    assert table["pod_annotations"] == [*annotation_lists.patterns(), "x.y/*"]
+    assert table["container_annotations"] == annotation_lists.patterns()
+
+
+def test_a_disabled_plugin_is_said(tmp_path: Path) -> None:
+    _, plan = installed(tmp_path, 'disabled_plugins = ["cri"]\n')
+    assert any("disables the plugin cri" in note for note in plan.notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("version = ", "is not valid TOML"),
+        ('version = "2"\n', '"version" is no number'),
+        ("imports = 3\n", '"imports" is not a list'),
+        ('imports = ["missing.toml"]\n', "which is not there"),
+        (f'version = 2\n[plugins."{V2}".containerd.runtimes.mgpu]\nruntime_type = "x"\n', "already"),
+        ("version = 2\nplugins = {}\n", "in a form that no table can be added to"),
+    ],
+)
+def test_what_cannot_be_is_one_line_and_no_change(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(Refusal, match="nothing was changed") as refused:
+        installed(tmp_path, text)
+    assert words in refused.value.line()
+    assert tree(tmp_path) == {"config.toml": text.encode()}

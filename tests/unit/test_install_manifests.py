@@ -1,0 +1,80 @@
+"""The manifests by Kubernetes' published schemas, and the examples by the vocabulary they are written in."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from install.parts import HANDLER
+from native_sched.daemon.node_config import NodeConfig
+from oci_specs import parse, vocabulary
+from tests.support.places import REPOSITORY
+
+MANIFESTS = sorted((REPOSITORY / "install" / "manifests").glob("*.yaml"))
+AGENT = REPOSITORY / "install" / "manifests" / "node-agent.yaml"
+EXAMPLES = [path for path in MANIFESTS if path.name.startswith("example-")]
+# appArmorProfile in a securityContext came with 1.30.
+OLDEST, NEWEST = "1.30", kubernetes_validate.latest_version()
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    return [document for document in yaml.safe_load_all(path.read_text()) if document]
+
+
+def test_there_are_manifests() -> None:
+    kinds = {document["kind"] for path in MANIFESTS for document in documents(path)}
+    assert kinds == {"DaemonSet", "Namespace", "Pod", "RuntimeClass"}
+
+
+@pytest.mark.parametrize("version", [OLDEST, NEWEST])
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
+def test_valid_by_the_published_schema(path: Path, version: str) -> None:
+    for document in documents(path):
+        kubernetes_validate.validate(document, version, strict=True)
+
+
+def test_an_unknown_member_would_be_found() -> None:
+    [document] = documents(EXAMPLES[0])
+    document["spec"]["runtimeClass"] = "mgpu"
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(document, NEWEST, strict=True)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_asks_for_a_gpu_by_our_handler(path: Path) -> None:
+    [pod] = documents(path)
+    assert pod["spec"]["runtimeClassName"] == HANDLER
+    request = parse.request(pod["metadata"]["annotations"], {}, NodeConfig())
+    assert request is not None
+    assert request.memory is not None
+
+
+def test_the_agents_image_is_of_this_version() -> None:
+    version = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
+    spec = next(each for each in documents(AGENT) if each["kind"] == "DaemonSet")["spec"]["template"]["spec"]
+    assert {each["image"] for each in (*spec["initContainers"], *spec["containers"])} == {f"mgpu:{version}"}
+
+
+def test_every_vocabulary_has_an_example() -> None:
+    def prefix(name: str) -> str:
+        return name.partition("/")[0]
+
+    shown = {prefix(name) for path in EXAMPLES for name in documents(path)[0]["metadata"]["annotations"]}
+    assert shown == {prefix(key.name) for key in vocabulary.KEYS if key.source == vocabulary.ANNOTATION}
+
+
+@pytest.mark.parametrize(("name", "unit_name"), [("holder", "mgpu-holder"), ("mgpud", "mgpud")])
+def test_the_agent_may_do_what_its_unit_may(name: str, unit_name: str) -> None:
+    unit = (REPOSITORY / "install" / "units" / f"{unit_name}.service").read_text()
+    [line] = [line for line in unit.splitlines() if line.startswith("CapabilityBoundingSet=")]
+    units = {name.removeprefix("CAP_") for name in line.partition("=")[2].split()}
+    [agent] = [each for each in documents(AGENT) if each["kind"] == "DaemonSet"]
+    spec = agent["spec"]["template"]["spec"]
+    [program] = [each for each in spec["containers"] if each["name"] == name]
+    assert set(program["securityContext"]["capabilities"]["add"]) == units | {"SYS_CHROOT"}
+    assert spec["hostPID"] is True

@@ -1,0 +1,96 @@
+"""The units by systemd's own judgement, and the presets."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from install_support import PARTS
+
+from install import parts, systemd
+from native_sched.daemon.health import PERIOD_S, STUCK_S
+from oci_specs.refusal import Refusal
+
+# Of 10, by systemd-analyze security 252; the holder does with next to nothing, mgpud needs what its unit lists.
+MOST_EXPOSURE = {"mgpu-holder.service": 1.6, "mgpud.service": 3.9}
+
+
+@pytest.fixture
+def units(tmp_path: Path) -> Path:
+    """The units, with programs that are there: systemd looks for them."""
+    program = Path(sys.executable).resolve()
+    here = replace(PARTS, holder=str(program), mgpud=str(program))
+    for name in systemd.UNITS:
+        (tmp_path / name).write_text(systemd.rendered(name, here))
+    return tmp_path
+
+
+def analyze(*args: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["systemd-analyze", *args], capture_output=True, text=True, check=False, env={"LC_ALL": "C.UTF-8"}
+    )
+
+
+@pytest.mark.parametrize("name", systemd.UNITS)
+def test_systemd_finds_no_fault(units: Path, name: str) -> None:
+    done = analyze("verify", "--man=no", units / name)
+    faults = [line for line in done.stderr.splitlines() if name in line or "mgpu" in line]
+    assert (done.returncode, faults) == (0, []), done.stderr
+
+
+def test_a_fault_would_be_found(units: Path) -> None:
+    unit = units / "mgpud.service"
+    unit.write_text(unit.read_text().replace("Type=notify", "Type=exce\nNonsense=yes"))
+    done = analyze("verify", "--man=no", unit)
+    assert "Nonsense" in done.stderr
+    assert "exce" in done.stderr
+
+
+@pytest.mark.parametrize("name", systemd.UNITS)
+def test_exposure_is_bounded(units: Path, name: str) -> None:
+    done = analyze("security", "--offline=true", "--no-pager", "--json=short", units / name)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout), done.stdout
+    shown = analyze("security", "--offline=true", "--no-pager", units / name).stdout
+    found = re.search(r"Overall exposure level for \S+: ([0-9.]+)", shown)
+    assert found is not None, shown
+    assert float(found[1]) <= MOST_EXPOSURE[name]
+
+
+def test_nothing_is_left_to_fill_in() -> None:
+    for name in (*systemd.UNITS, systemd.PRESET):
+        assert "@" not in systemd.rendered(name, PARTS).replace("@system-service", "").replace("@debug", "")
+
+
+def test_the_preset_names_the_units() -> None:
+    preset = systemd.rendered(systemd.PRESET, PARTS)
+    assert preset.split() == [word for unit in systemd.UNITS for word in ("enable", unit)]
+
+
+def test_mgpud_is_ended_when_it_stands_still() -> None:
+    unit = systemd.rendered("mgpud.service", PARTS)
+    [most_s] = re.findall(r"^WatchdogSec=(\d+)$", unit, re.MULTILINE)
+    # It stops to say that it is alive only after STUCK_S, and systemd waits for twice what lies between two words.
+    assert int(most_s) > STUCK_S > 2 * PERIOD_S
+    assert "\nType=notify\n" in unit
+
+
+def test_before_every_engine_and_mgpud_after_the_holder() -> None:
+    for name in systemd.UNITS:
+        before = re.search(r"^Before=(.*)$", systemd.rendered(name, PARTS), re.MULTILINE)
+        assert before is not None
+        assert {"containerd.service", "docker.service", "crio.service"} <= set(before[1].split())
+    assert "\nAfter=mgpu-holder.service\n" in systemd.rendered("mgpud.service", PARTS)
+
+
+@pytest.mark.parametrize(
+    "path", ["/opt/m gpu/x", "/opt/50%/x", '/opt/"/x', "/opt/$x", "/opt/ü/x", "/opt/\n"]
+)
+def test_paths_that_units_would_read_otherwise_are_refused(path: str) -> None:
+    with pytest.raises(Refusal, match="plain path"):
+        parts.checked(replace(PARTS, mgpud=path))

@@ -1,0 +1,102 @@
+"""Real cards, from an NVML that answers as its documentation says."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from native_sched.daemon import inventory
+from oci_specs.refusal import Refusal
+
+
+class NvmlError(Exception):
+    pass
+
+
+def fake(**functions: object) -> ModuleType:
+    module = ModuleType("pynvml")
+    shut = []
+    vars(module).update(
+        NVMLError=NvmlError,
+        nvmlInit=lambda: None,
+        nvmlShutdown=lambda: shut.append(True),
+        nvmlDeviceGetCount=lambda: 2,
+        nvmlDeviceGetHandleByIndex=lambda index: index,
+        nvmlDeviceGetPciInfo=lambda index: SimpleNamespace(domain=0, bus=0x17 + index, device=0),
+        nvmlDeviceGetMinorNumber=lambda index: index,
+        nvmlDeviceGetUUID=lambda index: f"GPU-{index}",
+        nvmlDeviceGetName=lambda _index: "NVIDIA H200",
+        nvmlDeviceGetMemoryInfo=lambda _index: SimpleNamespace(total=143771 << 20),
+        nvmlSystemGetDriverVersion=lambda: "580.95.05",
+        nvmlDeviceGetMigMode=lambda _index: (0, 0),
+        shut=shut,
+    )
+    vars(module).update(functions)
+    return module
+
+
+def test_cards(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = fake()
+    monkeypatch.setitem(sys.modules, "pynvml", module)
+    version, cards = inventory.nvml()
+    assert version == "580.95.05"
+    assert [(card.index, card.minor, card.uuid, card.memory_mib) for card in cards] == [
+        (0, 0, "GPU-0", 143771),
+        (1, 1, "GPU-1", 143771),
+    ]
+    # What RM calls the card: 0000:17:00 is 0x1700.
+    assert [card.gpu_id for card in cards] == [0x1700, 0x1800]
+    assert module.shut == [True]
+
+
+def test_no_driver_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = fake()
+
+    def init() -> None:
+        raise NvmlError("Driver Not Loaded")
+
+    vars(module)["nvmlInit"] = init
+    monkeypatch.setitem(sys.modules, "pynvml", module)
+    with pytest.raises(Refusal, match="Driver Not Loaded"):
+        inventory.nvml()
+
+
+def test_mig_instances_are_cards_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def instance(index: int, number: int) -> tuple[int, int]:
+        if number == 1:
+            raise NvmlError("Not Found")
+        return index, number
+
+    module = fake(
+        nvmlDeviceGetMigMode=lambda index: (index == 1, index == 1),
+        nvmlDeviceGetMaxMigDeviceCount=lambda _index: 3,
+        nvmlDeviceGetMigDeviceHandleByIndex=instance,
+        nvmlDeviceGetGpuInstanceId=lambda device: 7 + device[1],
+        nvmlDeviceGetComputeInstanceId=lambda _device: 0,
+        nvmlDeviceGetUUID=lambda device: (
+            f"MIG-{device[1]}" if isinstance(device, tuple) else f"GPU-{device}"
+        ),
+        nvmlDeviceGetMemoryInfo=lambda device: SimpleNamespace(
+            total=(17920 if isinstance(device, tuple) else 143771) << 20
+        ),
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", module)
+    _, cards = inventory.nvml(context_mib=400, copy_context_mib=20)
+    assert [(card.index, card.minor, card.uuid, card.memory_mib, card.instance) for card in cards] == [
+        (0, 0, "GPU-0", 143771, None),
+        (1, 1, "MIG-0", 17920, (7, 0)),
+        (2, 1, "MIG-2", 17920, (9, 0)),
+    ]
+    # The card below is the same to RM.
+    assert [card.gpu_id for card in cards] == [0x1700, 0x1800, 0x1800]
+    assert {(card.context_bytes, card.copy_context_bytes) for card in cards} == {(400 << 20, 20 << 20)}
+
+
+def test_mig_that_nvml_does_not_know_of_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unsupported(_index: int) -> None:
+        raise NvmlError("Not Supported")
+
+    monkeypatch.setitem(sys.modules, "pynvml", fake(nvmlDeviceGetMigMode=unsupported))
+    assert [card.instance for card in inventory.nvml()[1]] == [None, None]

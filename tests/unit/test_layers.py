@@ -1,0 +1,135 @@
+"""Which package may import which, and what the create path must not load: it runs at every container's start."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.support.places import PREFIX, REPOSITORY
+from tests.support.tree import PYTHON, files_of, relative
+
+# package: (packages of this repository, other people's packages); the standard library always.
+LAYERS: dict[str, tuple[set[str], set[str]]] = {
+    "oci_specs": (set(), {"jsonschema", "referencing", "yaml"}),
+    "runtime_hook": ({"oci_specs"}, set()),
+    "sim": ({"oci_specs"}, set()),
+    "native_sched": ({"oci_specs", "sim"}, {"pynvml", "jsonschema", "prometheus_client"}),
+    "containerd_api": (set(), {"google", "grpc"}),
+    "install": ({"oci_specs"}, set()),
+    "mgpu_cli": (
+        {"containerd_api", "install", "oci_specs", "runtime_hook", "sim"},
+        {"PIL", "click", "rich"},
+    ),
+    "demo": ({"mgpu_cli", "oci_specs", "sim"}, {"rich"}),
+}
+# Where other people's packages may be imported only inside functions: every container's start imports these.
+ON_EVERY_START = ("oci_specs", "runtime_hook")
+HEAVY = {
+    "asyncio",
+    "click",
+    "ctypes",
+    "google",
+    "grpc",
+    "jsonschema",
+    "logging",
+    "multiprocessing",
+    "prometheus_client",
+    "pynvml",
+    "rich",
+    "yaml",
+}
+
+
+class Import(NamedTuple):
+    module: str
+    line: int
+    at_import_time: bool
+
+
+def imports(source: str) -> Iterator[Import]:
+    """Every import of a module; relative ones have the module ""."""
+    tree = ast.parse(source)
+    late = {id(inner) for outer in ast.walk(tree) if _runs_late(outer) for inner in ast.walk(outer)}
+    for node in ast.walk(tree):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = ["" if node.level else node.module or ""]
+        for name in names:
+            yield Import(name, node.lineno, id(node) not in late)
+
+
+def _runs_late(node: ast.AST) -> bool:
+    if isinstance(node, ast.If):
+        return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+
+
+def sources(package: str) -> list[Path]:
+    found = [path for path in files_of(PYTHON) if relative(path).startswith(f"{package}/")]
+    assert found, f"no sources of {package}"
+    return found
+
+
+@pytest.mark.parametrize("package", sorted(LAYERS))
+def test_imports_only_what_lies_below(package: str) -> None:
+    own, foreign = LAYERS[package]
+    wrong = []
+    for path in sources(package):
+        for found in imports(path.read_text()):
+            top = found.module.partition(".")[0]
+            known = top in sys.stdlib_module_names or top == package or top in own
+            late = package not in ON_EVERY_START or not found.at_import_time
+            if not known and not (top in foreign and late):
+                wrong.append(f"{relative(path)}:{found.line} imports {found.module or 'a relative name'}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_cycle_between_packages() -> None:
+    pending = {package: set(own) for package, (own, _) in LAYERS.items()}
+    while pending:
+        free = {package for package, own in pending.items() if not own}
+        assert free, f"these need one another: {', '.join(sorted(pending))}"
+        pending = {package: own - free for package, own in pending.items() if package not in free}
+
+
+def test_the_rule_is_seen_to_fail() -> None:
+    source = "import os\ndef late():\n    import yaml\nfrom rich import print\n"
+    assert list(imports(source)) == [
+        Import("os", 1, True),
+        Import("rich", 4, True),
+        Import("yaml", 3, False),
+    ]
+
+
+def test_create_path_loads_nothing_heavy() -> None:
+    script = (
+        "import json, sys\n"
+        f"sys.path.append({str(REPOSITORY)!r})\n"
+        "import runtime_hook.create\n"
+        "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))\n"
+    )
+    # In the way of mgpu-runtime: no environment, no site-packages.
+    done = subprocess.run([sys.executable, "-ISs", "-c", script], capture_output=True, text=True, check=True)
+    assert HEAVY.isdisjoint(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("package", sorted(set(LAYERS) - {"demo"}))
+def test_installed_as_it_is_here(package: str) -> None:
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    site = PREFIX / "lib" / version / "site-packages"
+    if not (site / package).is_dir():
+        pytest.skip(f"mgpu is not installed in {PREFIX}; make test installs it")
+    here = {relative(path): path.read_bytes() for path in sources(package)}
+    there = {path.relative_to(site).as_posix(): path.read_bytes() for path in (site / package).rglob("*.py")}
+    assert sorted(there) == sorted(here)
+    differing = [name for name, content in here.items() if there[name] != content]
+    assert not differing, f"installed from older sources: {differing}"

@@ -1,0 +1,105 @@
+"""What a linter can say about the sources, as tests."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.support.places import REPOSITORY
+from tests.support.tree import PYTHON, SHELL, TEXT, C, files_of, relative
+
+MAX_LINES = 500
+LONG_TEXTS = frozenset({"LICENSE"})
+PACKAGES = (
+    "containerd_api",
+    "demo",
+    "install",
+    "mgpu_cli",
+    "native_sched",
+    "oci_specs",
+    "runtime_hook",
+    "sim",
+)
+TYPED = (*PACKAGES, "tools", "tests/image", "tests/support", "tests/conftest.py")
+SHOWN_LINES = 40
+# At most this many names of files are shown: a rule that fails everywhere needs no list.
+SHOWN = 20
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def passes(*argv: str | Path) -> None:
+    """Run a linter; its own words are the failure."""
+    program = shutil.which(argv[0], path=f"{sys.prefix}/bin:/usr/bin:/bin")
+    assert program is not None, f"{argv[0]} is not installed: run the linters with make lint"
+    done = subprocess.run([program, *argv[1:]], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        said = (done.stdout + done.stderr).strip().splitlines()
+        pytest.fail("\n".join([f"{argv[0]}:", *said[:SHOWN_LINES]]), pytrace=False)
+
+
+def none_of(files: Sequence[Path], what: str) -> None:
+    names = [relative(path) for path in files]
+    assert not names, f"{what}: {', '.join(names[:SHOWN])}"
+
+
+def test_ruff_check() -> None:
+    passes("ruff", "check", "--no-cache", "--quiet", ".")
+
+
+def test_ruff_format() -> None:
+    passes("ruff", "format", "--no-cache", "--quiet", "--check", "--diff", ".")
+
+
+def test_mypy() -> None:
+    passes("mypy", *TYPED)
+
+
+def test_clang_format() -> None:
+    passes("clang-format", "--dry-run", "--Werror", *files_of(C))
+
+
+def test_shellcheck() -> None:
+    passes("shellcheck", *files_of(SHELL))
+
+
+def test_codespell() -> None:
+    passes("codespell", *(path for path in files_of(TEXT) if path.name not in LONG_TEXTS))
+
+
+def test_files_are_small() -> None:
+    none_of(
+        [
+            path
+            for path in files_of(TEXT)
+            if path.name not in LONG_TEXTS and len(path.read_bytes().splitlines()) > MAX_LINES
+        ],
+        f"more than {MAX_LINES} lines",
+    )
+
+
+def test_no_tabs() -> None:
+    none_of(
+        [path for path in files_of(TEXT) if path.name != "Makefile" and b"\t" in path.read_bytes()], "tabs"
+    )
+
+
+def test_no_trailing_space_and_one_newline_at_the_end() -> None:
+    wrong = []
+    for path in files_of(TEXT):
+        content = path.read_bytes()
+        untidy_line = any(line != line.rstrip() for line in content.split(b"\n"))
+        if content and (untidy_line or not content.endswith(b"\n") or content.endswith(b"\n\n")):
+            wrong.append(path)
+    none_of(wrong, "trailing space, or not exactly one newline at the end")
+
+
+def test_python_is_python() -> None:
+    assert files_of(PYTHON), "git lists no Python file: the other tests here would look at nothing"
+    assert files_of(C)
+    assert files_of(SHELL)

@@ -1,0 +1,280 @@
+"""The watchdog, the `health` verb and `mgpu health`."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from mgpu_cli import health
+from mgpu_cli.health import checks, listening
+from mgpu_cli.main import main
+from native_sched.daemon import sd_notify
+from native_sched.daemon.health import PERIOD_S, STUCK_S, with_threads
+from native_sched.daemon.server import Peer
+from oci_specs import schemas
+from oci_specs.refusal import Refusal
+from tests.unit.cli_support import FakeMgpud, card, container, fake_mgpud, list_reply
+from tests.unit.metrics_support import node
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+HEALTH = {
+    "driver": "sim",
+    "driver_version": "545.1",
+    "driver_alive": True,
+    "pid": 4242,
+    "uptime_seconds": 3723.5,
+    "max_rss_kib": 45 << 10,
+    "cards": 2,
+    "containers": 1,
+    "listeners": 3,
+    "sched_fifo": True,
+    "probes": "USERD GP_PUT, engine status",
+    "hold_ms": 100,
+    "poll_fast_us": 300,
+    "scheduler_turns": 17,
+    "scheduler_stuck_seconds": 0.0,
+    "mediator_stuck_seconds": 0.0,
+    "log_left_out": 0,
+    "errors": [],
+}
+REPLY = {"version": 1, "ok": True, **HEALTH}
+LISTING = list_reply([container()], [card()])
+
+
+def error(minutes_ago: int, level: str = "error") -> dict[str, str]:
+    at = (datetime.now(UTC) - timedelta(minutes=minutes_ago)).isoformat(timespec="milliseconds")
+    return {"time": at.replace("+00:00", "Z"), "level": level, "event": "x", "text": 'why="a b"'}
+
+
+def test_a_thread_that_does_not_turn_is_told_once_and_again_when_it_turns() -> None:
+    with node() as world:
+        world.pass_s(20)
+        assert world.watchdog.scheduler.stuck_s == 0
+        world.engine.turns_alone = False
+        world.pass_s(STUCK_S - PERIOD_S)
+        assert world.watchdog.scheduler.stuck_s == STUCK_S - PERIOD_S
+        assert world.log.recent() == []
+        world.pass_s(60)
+        assert [entry.event for entry in world.log.recent()] == ["thread-stuck"]
+        assert world.one("mgpu_thread_stuck_seconds", thread="scheduler") == STUCK_S - PERIOD_S + 60
+        world.engine.turns_alone = True
+        world.pass_s(2)
+        assert [entry.event for entry in world.log.recent()] == ["thread-stuck", "thread-turns-again"]
+        assert world.one("mgpu_thread_stuck_seconds", thread="scheduler") == 0
+
+
+def test_a_mediator_at_one_call_is_stuck_only_when_look_after_look_finds_it_so() -> None:
+    with node() as world:
+        # The process was stopped for a minute: the next look finds an old call, which then ends.
+        world.engine.serving_ns = 60 * 10**9
+        world.pass_s(2)
+        world.engine.serving_ns = 0
+        world.pass_s(10)
+        assert world.log.recent() == []
+        world.engine.serving_ns = 60 * 10**9
+        world.pass_s(STUCK_S)
+        [entry] = world.log.recent()
+        assert (entry.level, entry.text) == ("error", "thread=mediator seconds=10.0")
+
+
+def test_an_event_loop_that_does_not_come_round_is_seen_by_the_thread_beside_it() -> None:
+    with node() as world:
+        for _ in range(6):
+            world.watchdog.look()
+        [entry] = world.log.recent()
+        assert "thread=daemon" in entry.text
+        assert world.ticks == 0
+        world.pass_s(2)
+        assert world.ticks == 1
+
+
+def test_a_lost_driver_is_told_once() -> None:
+    with node() as world:
+        world.engine.driver_alive = False
+        world.pass_s(10)
+        assert [entry.event for entry in world.log.recent()] == ["driver-lost"]
+        assert world.one("mgpu_driver_up") == 0
+
+
+def test_the_watchdogs_own_thread_looks_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("native_sched.daemon.health.PERIOD_S", 0.001)
+    with node() as world:
+        world.watchdog.start()
+        while world.watchdog.turns < 3:
+            pass
+        world.watchdog.stop()
+
+
+@pytest.fixture
+def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """The socket of a service manager that wants to be told."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind(str(tmp_path / "notify"))
+        listening.settimeout(30)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        yield listening
+
+
+def test_the_service_manager_is_told_as_long_as_all_of_it_turns(
+    manager: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("native_sched.daemon.health.PERIOD_S", 0.001)
+    monkeypatch.setattr("native_sched.daemon.health.STUCK_S", 0.01)
+    with node() as world:
+        # The loop of the fake is turned by hand only: the daemon counts as stuck after ten looks.
+        world.watchdog.start()
+        assert [manager.recv(64) for _ in range(2)] == [b"READY=1", b"WATCHDOG=1"]
+        while not world.watchdog.daemon.stuck:
+            time.sleep(0.001)
+        turns = world.watchdog.turns
+        while world.watchdog.turns < turns + 3:
+            time.sleep(0.001)
+        world.watchdog.stop()
+        told = [manager.recv(64)]
+        while told[-1] != b"STOPPING=1":
+            told.append(manager.recv(64))
+        assert len(told) <= 10 + 1, "it went on to say that it is alive"
+
+
+@pytest.mark.parametrize("path", ["", "nonsense", "/nowhere/notify", "@nowhere"])
+def test_a_manager_that_is_not_there_is_no_fault(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOTIFY_SOCKET", path)
+    sd_notify.tell(sd_notify.READY)
+
+
+def test_the_verb_tells_what_its_schema_says() -> None:
+    with node() as world:
+        world.log.error("listener-not-served", container="c", why="Too many open files")
+        plain = {name: HEALTH[name] for name in list(HEALTH)[:13]}
+        found = with_threads(lambda message, peer: plain, world.watchdog)({}, Peer(1, 0))
+        schemas.validate("control#health-reply", {"version": 1, "ok": True, **found})
+        assert found["errors"][0]["event"] == "listener-not-served"
+
+
+def judged(found: dict[str, Any] | Refusal = HEALTH, **sockets: bool) -> dict[str, tuple[str, str]]:
+    sockets = {"holder": True, "metrics": True} | sockets
+    return {one.name: (one.state, one.text) for one in checks(found, LISTING, now=NOW, **sockets)}
+
+
+def test_all_is_well() -> None:
+    assert {state for state, _text in judged().values()} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "name", "state", "says"),
+    [
+        ({"driver_alive": False}, "driver", "failed", "no longer answers"),
+        ({"scheduler_stuck_seconds": 12.0}, "scheduler", "failed", "stuck for 12 s"),
+        ({"scheduler_stuck_seconds": 4.0}, "scheduler", "ok", "SCHED_FIFO"),
+        ({"mediator_stuck_seconds": 12.0}, "mediator", "failed", "at one call for 12 s"),
+        ({"sched_fifo": False}, "scheduler", "attention", "not under SCHED_FIFO"),
+        ({"cards": 0}, "cards", "attention", "0"),
+    ],
+)
+def test_what_is_not_well(changed: dict[str, Any], name: str, state: str, says: str) -> None:
+    found = judged({**HEALTH, **changed})
+    assert found[name][0] == state
+    assert says in found[name][1]
+    assert {one for other, (one, _) in found.items() if other != name} == {"ok"}
+
+
+def test_errors_are_news_for_ten_minutes() -> None:
+    entry = {"level": "error", "event": "x", "text": ""}
+    for minutes, state in ((9, "attention"), (11, "ok")):
+        at = (NOW - timedelta(minutes=minutes)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        assert judged({**HEALTH, "errors": [{"time": at, **entry}]})["errors"][0] == state
+        assert judged({**HEALTH, "errors": [{"time": at, **entry, "level": "warning"}]})["errors"][0] == "ok"
+
+
+def test_without_mgpud_the_holder_is_told_of_all_the_same() -> None:
+    gone = Refusal("mgpud-not-running", "mgpud is not running", "start it")
+    assert judged(gone) == {"mgpud": ("failed", "mgpud is not running"), "holder": ("ok", "listens")}
+    assert judged(gone, holder=False)["holder"][0] == "failed"
+
+
+def test_listening_is_what_the_kernel_says(tmp_path: Path) -> None:
+    path = tmp_path / "a b.sock"
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(path))
+        assert not listening(path, Path("/proc/net/unix").read_text())
+        made.listen()
+        assert listening(path, Path("/proc/net/unix").read_text())
+    assert not listening(path, Path("/proc/net/unix").read_text())
+
+
+@pytest.fixture
+def mgpud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMgpud]:
+    monkeypatch.setenv("MGPU_ROOT", str(tmp_path))
+    with fake_mgpud(tmp_path / "mgpud.sock") as fake:
+        fake.reply_to("health", REPLY)
+        fake.reply_to("list", LISTING)
+        yield fake
+
+
+def serve(tmp_path: Path, *names: str) -> list[socket.socket]:
+    made = []
+    for name in names:
+        made.append(socket.socket(socket.AF_UNIX))
+        made[-1].bind(os.fspath(tmp_path / name))
+        made[-1].listen()
+    return made
+
+
+def run(*args: str) -> Result:
+    return CliRunner().invoke(main, ["health", *args])
+
+
+def test_the_screen_and_its_status(mgpud: FakeMgpud, tmp_path: Path) -> None:
+    result = run()
+    assert result.exit_code == 2, "nobody listens for containers"
+    sockets = serve(tmp_path, "seccomp.sock", "metrics.sock")
+    result = run()
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert lines[0].split() == ["ok", "mgpud", "pid", "4242,", "up", "1:02:03,", "at", "most", "45", "MiB"]
+    assert max(map(len, lines)) <= 80
+    assert len(lines) <= 24
+    assert "512/4309/16160" in result.output
+    mgpud.reply_to("health", {**REPLY, "errors": [error(1), error(60, "warning")]})
+    result = run()
+    assert result.exit_code == 1
+    assert result.output.rstrip().endswith('warning x why="a b"')
+    for one in sockets:
+        one.close()
+
+
+def test_json_says_the_same(mgpud: FakeMgpud, tmp_path: Path) -> None:
+    sockets = serve(tmp_path, "seccomp.sock", "metrics.sock")
+    mgpud.reply_to("health", {**REPLY, "sched_fifo": False})
+    result = run("-o", "json")
+    found = json.loads(result.output)
+    assert (result.exit_code, found["status"]) == (1, 1)
+    assert found["mgpud"] == {**HEALTH, "sched_fifo": False}
+    assert [one["name"] for one in found["checks"] if one["state"] == "attention"] == ["scheduler"]
+    for one in sockets:
+        one.close()
+
+
+def test_no_mgpud_is_status_2(tmp_path: Path) -> None:
+    result = run("--root", str(tmp_path))
+    assert result.exit_code == 2
+    assert "failed  mgpud   mgpud is not running" in result.output
+    assert json.loads(run("--root", str(tmp_path), "-o", "json").output)["mgpud"] is None
+
+
+def test_names_in_the_log_do_not_command_the_terminal(mgpud: FakeMgpud) -> None:
+    mgpud.reply_to("health", {**REPLY, "errors": [{**error(1), "text": "container=\x1b[2J\n"}]})
+    assert "\x1b" not in run().output
+
+
+def test_statuses_are_the_plugins() -> None:
+    assert health.STATUS == {"ok": 0, "attention": 1, "failed": 2}

@@ -1,0 +1,312 @@
+"""Which specs reach NVIDIA nodes: what real engines write, and one thing at a time on top of it."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oci_specs.reach import Host, nvidia_majors, reach
+from oci_specs.refusal import Refusal
+
+# Written by the engines named, by `docker run`, `ctr run` and so on with the option named; made shorter.
+SPECS = Path(__file__).with_name("specs")
+UVM, CAPS = 511, 237
+PROC_DEVICES = f"""Character devices:
+  1 mem
+195 nvidia
+195 nvidiactl
+{CAPS} nvidia-caps
+{UVM} nvidia-uvm
+
+Block devices:
+  7 loop
+  9 nvidia-no-such-block-device
+"""
+
+
+class FakeHost(Host):
+    """links: where symbolic links lead; nodes: majors of character devices."""
+
+    def __init__(self, links: dict[str, str] | None = None, nodes: dict[str, int] | None = None) -> None:
+        super().__init__()
+        self.links = links or {}
+        self.nodes = nodes or {}
+
+    def majors(self) -> frozenset[int]:
+        return nvidia_majors(PROC_DEVICES)
+
+    def resolve(self, path: str) -> str:
+        return self.links.get(path, path)
+
+    def character_major(self, path: str) -> int | None:
+        return self.nodes.get(path)
+
+
+def load(name: str) -> dict[str, Any]:
+    spec: dict[str, Any] = json.loads((SPECS / f"{name}.json").read_text())
+    return spec
+
+
+def ways(spec: dict[str, Any], host: Host | None = None) -> list[tuple[str, str]]:
+    return [(way["how"], way["detail"]) for way in reach(spec, "/bundle", host or FakeHost())]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("docker-20.10-default", []),
+        ("docker-20.10-unconfined", []),
+        ("docker-20.10-device-fuse", []),
+        ("containerd-1.6-default", []),
+        ("podman-4.3-default", []),
+        ("runc-1.1-spec", []),
+        ("crun-1.8-spec", []),
+        ("docker-20.10-privileged", [("cgroup", "device rule a *:* rwm")]),
+        ("containerd-1.6-privileged", [("cgroup", "device rule a *:* rwm")]),
+        ("podman-4.3-privileged", [("cgroup", "device rule a *:* rwm")]),
+        (
+            "docker-20.10-device-nvidia98",
+            [("device", "/dev/nvidia98"), ("device", "device rule c 195:98 rwm")],
+        ),
+        (
+            "podman-4.3-device-nvidia99",
+            [("device", "/dev/nvidia99"), ("device", "device rule c 195:99 rwm")],
+        ),
+        ("docker-20.10-cgroup-rule-195", [("device", "device rule c 195:* rwm")]),
+        ("docker-20.10-volume-dev", [("tree", "/dev on /hostdev")]),
+        ("podman-4.3-volume-dev", [("tree", "/dev on /hostdev")]),
+    ],
+)
+def test_what_engines_write(name: str, expected: list[tuple[str, str]]) -> None:
+    assert ways(load(name)) == expected
+
+
+def test_every_stored_spec_is_in_the_table() -> None:
+    assert len(list(SPECS.glob("*.json"))) == 15
+
+
+@pytest.mark.parametrize(
+    ("device", "found"),
+    [
+        ({"path": "/dev/nvidia0", "type": "c", "major": 195, "minor": 0}, True),
+        ({"path": "/dev/nvidiactl", "type": "c", "major": 1, "minor": 3}, True),
+        ({"path": "//dev/./x/../nvidia-caps/nvidia-cap1", "type": "c", "major": 1, "minor": 3}, True),
+        ({"path": "/dev/innocent", "type": "c", "major": 195, "minor": 255}, True),
+        ({"path": "/dev/innocent", "type": "u", "major": UVM, "minor": 0}, True),
+        ({"path": "/innocent", "type": "c", "major": CAPS, "minor": 2}, True),
+        ({"path": "/dev/innocent", "type": "b", "major": 195, "minor": 0}, False),
+        ({"path": "/dev/null", "type": "c", "major": 1, "minor": 3}, False),
+        ({"path": "/dev/null"}, False),
+        ({"path": "/opt/dev/nvidia0", "type": "p"}, False),
+    ],
+)
+def test_device(device: dict[str, Any], found: bool) -> None:
+    spec = load("docker-20.10-default")
+    spec["linux"]["devices"].append(device)
+    assert ways(spec) == ([("device", device["path"])] if found else [])
+
+
+DENY_ALL = {"allow": False, "access": "rwm"}
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        ([DENY_ALL], None),
+        # The OCI defaults let everything be made and nothing be opened.
+        (
+            [
+                DENY_ALL,
+                {"allow": True, "type": "c", "access": "m"},
+                {"allow": True, "type": "b", "access": "m"},
+            ],
+            None,
+        ),
+        ([DENY_ALL, {"allow": True, "type": "c", "major": 1, "minor": 3, "access": "rwm"}], None),
+        ([DENY_ALL, {"allow": True, "type": "b", "access": "rwm"}], None),
+        ([{"allow": False}], None),
+        ([], "no device rules"),
+        ([{"allow": True}], "a *:* rwm"),
+        ([{"allow": True, "type": "a", "access": "r"}], "a *:* r"),
+        ([DENY_ALL, {"allow": True, "type": "c", "access": "w"}], "c *:* w"),
+        ([DENY_ALL, {"allow": True, "type": "c", "major": -1, "minor": -1, "access": "rwm"}], "c *:* rwm"),
+        ([DENY_ALL, {"allow": True, "type": "c", "major": 195, "access": "rw"}], "c 195:* rw"),
+        ([DENY_ALL, {"allow": True, "type": "c", "major": 195, "minor": 0, "access": "r"}], "c 195:0 r"),
+        ([DENY_ALL, {"allow": True, "type": "c", "major": UVM, "access": "rw"}], f"c {UVM}:* rw"),
+        ([DENY_ALL, {"allow": True, "type": "c", "minor": 0, "access": "rw"}], "c *:0 rw"),
+        # The last rule decides.
+        ([{"allow": True, "access": "rwm"}, DENY_ALL], None),
+        ([{"allow": True, "type": "c", "major": 195, "access": "rw"}, DENY_ALL], None),
+        # Denied in part only.
+        (
+            [{"allow": True, "access": "rwm"}, {"allow": False, "type": "c", "major": 195, "access": "r"}],
+            "a *:* rwm",
+        ),
+        (
+            [{"allow": True, "access": "rwm"}, {"allow": False, "type": "c", "major": 195, "minor": 0}],
+            "a *:* rwm",
+        ),
+        ([{"allow": True, "access": "rwm"}, {"allow": False, "type": "c", "major": 195}], "a *:* rwm"),
+        (
+            [{"allow": True, "access": "rwm"}]
+            + [{"allow": False, "type": "c", "major": major} for major in (195, UVM, CAPS)],
+            None,
+        ),
+    ],
+)
+def test_device_rules(rules: list[dict[str, Any]], expected: str | None) -> None:
+    spec = load("docker-20.10-default")
+    spec["linux"]["resources"]["devices"] = rules
+    text = expected if expected == "no device rules" else f"device rule {expected}"
+    # A rule about NVIDIA's numbers alone goes with the nodes when there is a grant.
+    how = "device" if expected and expected.startswith(("c 195:", f"c {UVM}:")) else "cgroup"
+    assert ways(spec) == ([(how, text)] if expected else [])
+
+
+def test_a_user_namespace_makes_no_nodes() -> None:
+    spec = load("docker-20.10-privileged")
+    spec["linux"]["namespaces"].append({"type": "user"})
+    assert ways(spec) == []
+
+
+def bind(source: str, **more: Any) -> dict[str, Any]:
+    return {"destination": "/mnt", "type": "bind", "source": source, "options": ["rbind"], **more}
+
+
+@pytest.mark.parametrize(
+    ("mount", "source"),
+    [
+        (bind("/dev"), "/dev"),
+        (bind("/dev/"), "/dev"),
+        (bind("//dev/../dev/."), "/dev"),
+        (bind("/"), "/"),
+        (bind("/dev", type="none"), "/dev"),
+        (bind("/dev", options=None), "/dev"),
+        (bind("/dev/nvidia0"), "/dev/nvidia0"),
+        (bind("/dev/nvidia-caps"), "/dev/nvidia-caps"),
+        (bind("/link-to-dev"), "/dev"),
+        (bind("/proc/driver/nvidia/capabilities"), "/proc/driver/nvidia/capabilities"),
+        (bind("/srv/card"), "/srv/card"),
+        (bind("nodes/card"), "/bundle/nodes/card"),
+        ({"destination": "/mnt", "type": "devtmpfs", "source": "x"}, "devtmpfs"),
+        (bind("/dev/shm"), None),
+        (bind("/dev/fuse"), None),
+        (bind("/devices"), None),
+        (bind("/proc"), None),
+        (bind("dev"), None),
+        (bind("/dev", type="tmpfs", options=["nosuid"]), None),
+        ({"destination": "/dev", "type": "tmpfs", "source": "/dev"}, None),
+        ({"destination": "/dev"}, None),
+    ],
+)
+def test_mount(mount: dict[str, Any], source: str | None) -> None:
+    host = FakeHost({"/link-to-dev": "/dev"}, {"/srv/card": 195, "/bundle/nodes/card": UVM, "/dev/fuse": 10})
+    spec = load("docker-20.10-default")
+    spec["mounts"].append(mount)
+    how = "tree" if source in ("/", "/dev", "devtmpfs") else "mount"
+    assert ways(spec, host) == ([(how, f"{source} on {mount['destination']}")] if source else [])
+
+
+@pytest.mark.parametrize("stage", ["prestart", "createRuntime", "createContainer", "startContainer"])
+@pytest.mark.parametrize(
+    ("path", "how"),
+    [
+        ("/usr/bin/nvidia-container-runtime-hook", "hook"),
+        ("/usr/bin/nvidia-container-toolkit", "hook"),
+        ("/usr/bin/nvidia-ctk", "cdi"),
+        ("/usr/bin/nvidia-cdi-hook", "cdi"),
+        ("/usr/bin/other-hook", None),
+    ],
+)
+def test_hook(stage: str, path: str, how: str | None) -> None:
+    spec = load("docker-20.10-default")
+    spec["hooks"].setdefault(stage, []).append({"path": path})
+    assert ways(spec) == ([(how, f"{stage} hook {path.rpartition('/')[2]}")] if how else [])
+
+
+def test_majors_of_a_host() -> None:
+    assert nvidia_majors(PROC_DEVICES) == {195, UVM, CAPS}
+    assert nvidia_majors("") == {195}
+    assert 195 in Host().majors()
+
+
+def test_host_tells_nodes(tmp_path: Path) -> None:
+    host = Host()
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("/dev/null")
+    assert host.character_major(str(tmp_path / "link")) == 1
+    assert host.resolve(str(tmp_path / "link")) == "/dev/null"
+    assert host.character_major(str(tmp_path / "file")) is None
+    assert host.character_major(str(tmp_path / "missing")) is None
+    assert host.character_major("a\0b") is None
+
+
+@pytest.mark.parametrize("source", ["/a\0b", "/\ud800"])
+def test_a_source_that_no_file_can_have_is_refused(source: str) -> None:
+    with pytest.raises(Refusal, match="is not a path"):
+        reach({"mounts": [{"type": "bind", "source": source}]}, "/bundle", Host())
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"linux": []},
+        {"linux": {"devices": {}}},
+        {"linux": {"devices": ["/dev/nvidia0"]}},
+        {"linux": {"devices": [{"path": 1}]}},
+        {"linux": {"devices": [{"path": "/x", "type": "c", "major": "195"}]}},
+        {"linux": {"devices": [{"path": "/x", "type": "c", "major": True}]}},
+        {"linux": {"resources": {"devices": [{"allow": True, "access": 7}]}}},
+        {"mounts": "none"},
+        {"mounts": [{"type": "bind", "source": []}]},
+        {"hooks": {"prestart": {"path": "x"}}},
+    ],
+)
+def test_wrong_types_are_refused(spec: dict[str, Any]) -> None:
+    with pytest.raises(Refusal) as refusal:
+        ways({"linux": {"resources": {"devices": [DENY_ALL]}}, **spec})
+    assert refusal.value.code == "bad-spec"
+
+
+rule = st.fixed_dictionaries(
+    {"allow": st.booleans()},
+    optional={
+        "type": st.sampled_from(["", "a", "b", "c"]),
+        "major": st.sampled_from([-1, 1, 195, None]),
+        "minor": st.sampled_from([-1, 0, 255, None]),
+        "access": st.sampled_from(["", "r", "w", "m", "rw", "rwm"]),
+    },
+)
+
+
+@given(rules=st.lists(rule, min_size=1, max_size=6))
+def test_rules_agree_with_the_kernel(rules: list[dict[str, Any]]) -> None:
+    """Never unnoticed: whatever minor and access the rules let through, evaluated one device at a time."""
+
+    def covers(rule: dict[str, Any], minor: int, access: str) -> bool:
+        return (
+            rule.get("type", "") in ("", "a", "c")
+            and rule.get("major") in (None, -1, 195)
+            and rule.get("minor") in (None, -1, minor)
+            and access in (rule.get("access") or "rwm")
+        )
+
+    def may_open(minor: int, access: str) -> bool:
+        # Denied to begin with, as with runc; without any rule crun would allow.
+        verdict = False
+        for rule in rules:
+            if covers(rule, minor, access):
+                verdict = rule["allow"]
+        return verdict
+
+    spec = load("runc-1.1-spec")
+    spec["linux"]["resources"]["devices"] = copy.deepcopy(rules)
+    opened = any(may_open(minor, access) for minor in (0, 255, 7) for access in "rw")
+    if opened:
+        assert ways(spec)

@@ -1,0 +1,331 @@
+"""The rewrite against libseccomp itself: what each filter decides, before and after."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+from hypothesis import HealthCheck, assume, event, given, settings
+from hypothesis import strategies as st
+
+from oci_specs.refusal import Refusal
+from oci_specs.seccomp import check_annotations, rewrite
+from oci_specs.seccomp.notified import NOTIFY_CUBES, REFUSED_CUBES, RM_PAIRS, UVM_COMMANDS
+from oci_specs.seccomp.size import MAX_INSTRUCTIONS, estimate
+from tests.support.libseccomp import ACTION_MASK, ERRNO_EPERM, NOTIFY, PERMISSIVE, Filter, Rejected
+from tests.support.seccomp_profiles import (
+    ABIS,
+    ALL,
+    DENIED_BY_DEFAULT,
+    LOW,
+    TCGETS,
+    TIOCLINUX,
+    TIOCSTI,
+    X86,
+    X86_64,
+    Call,
+    Profile,
+    calls,
+    condition,
+    engine_default,
+    profile,
+    profiles,
+    rule,
+    syscall_number,
+)
+
+pytestmark = pytest.mark.unit
+
+LISTENER = "/run/mgpu/seccomp.sock"
+
+
+def rewritten(of: Profile | None, metadata: str = "nonce") -> Profile:
+    return rewrite(of, listener_path=LISTENER, metadata=metadata)
+
+
+def in_cubes(command: int, cubes: tuple[tuple[int, int], ...]) -> bool:
+    return any(command & mask == datum for mask, datum in cubes)
+
+
+def permissive(verdict: int) -> bool:
+    return verdict & ACTION_MASK in PERMISSIVE
+
+
+def check(before: Filter, after: Filter, call: Call) -> None:
+    abi, nr, args = call
+    was, now = before.decide(abi, nr, args), after.decide(abi, nr, args)
+    command = args[1] & LOW
+    if nr == syscall_number("io_uring_setup", abi):
+        assert now == ERRNO_EPERM if permissive(was) else not permissive(now)
+    elif nr != syscall_number("ioctl", abi) or not in_cubes(command, NOTIFY_CUBES + REFUSED_CUBES):
+        assert now == was, f"{abi} {nr} {[hex(arg) for arg in args]}: {was:#x} became {now:#x}"
+    elif in_cubes(command, NOTIFY_CUBES):
+        if args[1] > LOW:
+            # The kernel drops the upper half: such a call may share its command's fate, and is never let through.
+            assert not permissive(now) or now == NOTIFY
+        elif permissive(was):
+            assert now == NOTIFY
+        else:
+            # Of several rules that deny it another one may now come first.
+            assert not permissive(now)
+            assert now != NOTIFY
+    elif permissive(was):
+        assert now == ERRNO_EPERM
+    else:
+        assert not permissive(now)
+        assert now != NOTIFY
+
+
+COMMANDS = [
+    *(0xC0000000 | size << 16 | 0x4600 | nr for nr, size in RM_PAIRS),
+    *(size << 16 | nr for nr, size in RM_PAIRS),
+    *(0xC0000000 | (size + 1) << 16 | 0x4600 | nr for nr, size in RM_PAIRS),
+    *(datum for _, datum in NOTIFY_CUBES + REFUSED_CUBES),
+    *(command ^ 1 << bit for command in UVM_COMMANDS[:4] for bit in range(32)),
+    TIOCSTI,
+    TIOCLINUX,
+    TCGETS,
+    0,
+    LOW,
+]
+HIGH_WORDS = (0, 1 << 32, LOW << 32)
+
+
+def check_everywhere(of: Profile | None, result: Profile, **how: bool) -> None:
+    unconfined = profile("ALLOW")
+    before, after = Filter(of or unconfined, **how), Filter(result, **how)
+    for abi in ABIS:
+        for command in COMMANDS:
+            for high in HIGH_WORDS if abi != X86 else (0,):
+                check(before, after, (abi, syscall_number("ioctl", abi), (3, command | high, 7, 0, 0, 0)))
+        for name in ("io_uring_setup", "read", "personality", "clone", "clone3", "getpid", "mount"):
+            for value in (0, 8, 0x10000000):
+                check(before, after, (abi, syscall_number(name, abi), (value, 1, 2, 3, 4, 5)))
+        for nr in (1000, -1):
+            check(before, after, (abi, nr, (0,) * 6))
+
+
+EQ_FIRST_PAIR = 0xC030462B
+ORDINARY: dict[str, Profile | None] = {
+    "unconfined": None,
+    "engine default": engine_default(),
+    "all but a list": profile("ALLOW", rule("ERRNO", names=tuple(sorted(DENIED_BY_DEFAULT)))),
+    "nothing allowed": profile("KILL_PROCESS"),
+    "no ioctl": profile("ERRNO", rule("ALLOW", names=("read", "write"))),
+    "logged": profile("LOG"),
+    "traced": profile("TRACE", errno=7),
+    "logged ioctl": profile("ERRNO", rule("LOG")),
+    "traced ioctl": profile("ERRNO", rule("TRACE", errno=9)),
+    "unconditional outvotes": profile("ERRNO", rule("KILL", condition("EQ", TIOCSTI)), rule("ALLOW")),
+    "first unconditional wins": profile("ERRNO", rule("ALLOW"), rule("KILL"), rule("LOG")),
+    "first unconditional denies": profile(
+        "ALLOW", rule("KILL"), rule("LOG"), rule("LOG", condition("EQ", 5))
+    ),
+    "no TIOCSTI": profile("ALLOW", rule("ERRNO", condition("EQ", TIOCSTI), errno=1)),
+    "no TIOCSTI, masked": profile(
+        "ALLOW", *(rule("ERRNO", condition("MASKED_EQ", LOW, value)) for value in (TIOCSTI, TIOCLINUX))
+    ),
+    "all but TIOCSTI": profile("ERRNO", rule("ALLOW", condition("NE", TIOCSTI))),
+    "all but an RM call": profile("ERRNO", rule("ALLOW", condition("NE", EQ_FIRST_PAIR))),
+    "some terminals": profile(
+        "ERRNO", rule("ALLOW", condition("EQ", TCGETS)), rule("LOG", condition("EQ", TIOCSTI))
+    ),
+    "one RM call": profile("ERRNO", rule("ALLOW", condition("EQ", EQ_FIRST_PAIR)), errno=38),
+    "NVIDIA type": profile("ERRNO", rule("ALLOW", condition("MASKED_EQ", 0xFF00, 0x4600))),
+    "not the NVIDIA type": profile("ALLOW", rule("ERRNO", condition("MASKED_EQ", 0xFF00, 0x4600))),
+    "one fd": profile(
+        "ERRNO", rule("ALLOW", condition("EQ", 3, index=0), condition("MASKED_EQ", 0xFF00, 0x4600))
+    ),
+    "any fd but one": profile("ERRNO", rule("ALLOW", condition("NE", 3, index=0))),
+    "twice the command": profile(
+        "ERRNO", rule("ALLOW", condition("EQ", TCGETS), condition("EQ", EQ_FIRST_PAIR))
+    ),
+    "up to": profile("ERRNO", rule("ALLOW", condition("LE", 0xFFFF))),
+    "below": profile("ERRNO", rule("ALLOW", condition("LT", 0x5500))),
+    "shared entry": profile(
+        "ERRNO", rule("ALLOW", condition("EQ", 25), names=("read", "ioctl", "personality"))
+    ),
+    "io_uring by condition": profile(
+        "ERRNO", rule("ALLOW", condition("LE", 8, index=0), names=("io_uring_setup", "read"))
+    ),
+    "io_uring denied": profile("ALLOW", rule("KILL_PROCESS", names=("io_uring_setup",))),
+    "io_uring denied but to 32-bit programs": profile(
+        "ERRNO",
+        rule("ALLOW", condition("MASKED_EQ", LOW << 32, 1 << 32, index=0), names=("io_uring_setup",)),
+        rule("KILL", names=("io_uring_setup",)),
+    ),
+    "native only": profile("ERRNO", rule("ALLOW"), abis=(X86_64,)),
+    "i386 beside": profile("ALLOW", abis=(X86,)),
+}
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_ordinary_profiles_are_kept(name: str) -> None:
+    of = ORDINARY[name]
+    untouched = copy.deepcopy(of)
+    result = rewritten(of)
+    assert of == untouched
+    for how in ({}, {"stub": False}, {"binary_tree": True}):
+        check_everywhere(of, result, **how)
+    assert rewritten(result) == result
+    assert rewritten(result, "other") == {**result, "listenerMetadata": "other"}
+    assert json.loads(json.dumps(result)) == result
+
+
+def test_default_profile_notifies_and_names_the_listener() -> None:
+    result = rewritten(engine_default(), "0123")
+    assert result["listenerPath"] == LISTENER
+    assert result["listenerMetadata"] == "0123"
+    assert Filter(result).decide(X86_64, 16, (3, EQ_FIRST_PAIR, 0, 0, 0, 0)) == NOTIFY
+
+
+def test_an_empty_section_is_unconfined() -> None:
+    assert rewritten({}) == rewritten(None)
+
+
+@settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+@given(profiles(), st.booleans(), st.data())
+def test_any_profile_is_kept(of: Profile, tree: bool, data: st.DataObject) -> None:
+    try:
+        before = Filter(of, binary_tree=tree)
+    except Rejected:
+        assume(False)
+    try:
+        once = rewritten(of)
+    except Refusal as refusal:
+        event(refusal.message[:60])
+        return
+    event("rewritten")
+    assert rewritten(once, "other") == {**once, "listenerMetadata": "other"}
+    after = Filter(once, binary_tree=tree)
+    assert len(after.program) <= MAX_INSTRUCTIONS
+    for call in data.draw(st.lists(calls(of), min_size=20, max_size=60)):
+        check(before, after, call)
+
+
+REFUSED: dict[str, tuple[Profile, str]] = {
+    "foreign listener": (
+        {**engine_default(), "listenerPath": "/run/other.sock"},
+        "listenerPath of its own",
+    ),
+    "notify without listener": (
+        profile("ERRNO", rule("NOTIFY", names=("mount",))),
+        "without a listenerPath",
+    ),
+    "notify of its own": (
+        {**profile("ERRNO", rule("NOTIFY", names=("mount",))), "listenerPath": LISTENER},
+        "NOTIFY rules of its own",
+    ),
+    "notify of other ioctls": (
+        {**profile("ERRNO", rule("NOTIFY", condition("EQ", TIOCSTI))), "listenerPath": LISTENER},
+        "NOTIFY rules of its own",
+    ),
+    "notify by default": (profile("NOTIFY"), "notifies by default"),
+    "disagreeing rules": (
+        profile(
+            "KILL", rule("ALLOW", condition("GE", 0, index=2)), rule("ERRNO", condition("EQ", EQ_FIRST_PAIR))
+        ),
+        "different actions",
+    ),
+    "disagreeing rules in 32-bit programs": (
+        profile(
+            "KILL",
+            rule("ALLOW", condition("MASKED_EQ", 0xFF | 1 << 32, 0x2B | 1 << 32)),
+            rule("ERRNO", condition("MASKED_EQ", 0xFFFF | 1 << 32, 0x462B)),
+        ),
+        "different actions",
+    ),
+    "denied by fd": (profile("ALLOW", rule("ERRNO", condition("EQ", 3, index=0))), "another argument"),
+    "upper half": (profile("ALLOW", rule("ERRNO", condition("MASKED_EQ", LOW << 32, 0))), "upper half"),
+    "upper half before a denial": (
+        profile("ERRNO", rule("ALLOW", condition("MASKED_EQ", LOW << 32, 0)), rule("KILL")),
+        "upper half",
+    ),
+    "large bound": (profile("ERRNO", rule("ALLOW", condition("GE", 1 << 32))), "more than 32 bits"),
+    "too large": (
+        profile(
+            "ERRNO",
+            *(rule("ALLOW", condition("NE", value), condition("EQ", value, index=0)) for value in range(60)),
+        ),
+        "filter instructions",
+    ),
+    "far too large": (
+        profile("ERRNO", *(rule("ALLOW", condition("GE", 0x77777777 + value)) for value in range(2000))),
+        "filter instructions",
+    ),
+    "unknown action": (profile("FORGET"), "not an action"),
+    "unknown operator": (profile("ERRNO", rule("ALLOW", condition("IS", 1))), "unknown operator"),
+    "not a number": (
+        profile("ERRNO", rule("ALLOW", {"index": 1, "value": "1", "op": "SCMP_CMP_EQ"})),
+        "unsigned",
+    ),
+    "negative": (profile("ERRNO", rule("ALLOW", condition("EQ", -1))), "unsigned"),
+    "seventh argument": (profile("ERRNO", rule("ALLOW", condition("EQ", 1, index=6))), "argument 6"),
+    "many conditions": (
+        profile("ERRNO", rule("ALLOW", *(condition("EQ", value) for value in range(7)))),
+        "more than 6",
+    ),
+    "no default": ({"syscalls": [rule("ALLOW")]}, "defaultAction"),
+    "no names": (profile("ERRNO", {"action": "SCMP_ACT_ALLOW"}), "list of names"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals_are_one_plain_line(name: str) -> None:
+    of, words = REFUSED[name]
+    with pytest.raises(Refusal) as caught:
+        rewritten(of)
+    assert caught.value.code == "seccomp-profile"
+    assert words in caught.value.message
+    assert "\n" not in caught.value.line()
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        {"syscalls": {}},
+        {"syscalls": ["ioctl"]},
+        {"syscalls": [{"names": "ioctl", "action": "SCMP_ACT_ALLOW"}]},
+        {"syscalls": [{"names": [{}], "action": "SCMP_ACT_ALLOW"}]},
+        {"flags": 2},
+        {"flags": [["SECCOMP_FILTER_FLAG_LOG"]]},
+        {"architectures": 1},
+        {"architectures": [{}]},
+    ],
+)
+def test_wrong_types_in_a_profile_are_refused(member: Profile) -> None:
+    with pytest.raises(Refusal) as caught:
+        rewritten({**profile("ALLOW"), **member})
+    assert caught.value.code == "bad-spec"
+
+
+def test_tsync_goes_and_other_flags_stay() -> None:
+    of = {**profile("ALLOW"), "flags": ["SECCOMP_FILTER_FLAG_TSYNC", "SECCOMP_FILTER_FLAG_LOG"]}
+    assert rewritten(of)["flags"] == ["SECCOMP_FILTER_FLAG_LOG"]
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_the_estimate_is_not_too_low(name: str) -> None:
+    result = rewritten(ORDINARY[name])
+    assert len(Filter(result).program) <= estimate(result)
+
+
+def test_upper_bits_of_the_command_hide_nothing() -> None:
+    """The kernel drops them, so a filter that looked at them would be walked around."""
+    after = Filter(rewritten(engine_default()))
+    for high in (1 << 32, 1 << 63, LOW << 32):
+        assert after.decide(X86_64, 16, (3, EQ_FIRST_PAIR | high, 0, 0, 0, 0)) == NOTIFY
+        assert after.decide(X86_64, 16, (3, 0xC01046D3 | high, 0, 0, 0, 0)) == ERRNO_EPERM
+        assert after.decide(X86_64, 16, (3, (TCGETS | high) & ALL, 0, 0, 0, 0)) & ACTION_MASK in PERMISSIVE
+
+
+def test_an_annotation_that_replaces_the_filter_is_refused() -> None:
+    check_annotations({"run.oci.keep_original_groups": "1"})
+    with pytest.raises(Refusal, match=r"run\.oci\.seccomp_bpf_data") as caught:
+        check_annotations({"run.oci.seccomp_bpf_data": "AAAA"})
+    assert caught.value.code == "seccomp-profile"
