@@ -1,0 +1,53 @@
+"""What a benchmark reports: rows for people and for machines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+from rich.table import Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One figure. baseline: the plain thing, measured in the same run and unit; target: what it has to keep to."""
+
+    name: str
+    value: float
+    unit: str
+    baseline: float | None = None
+    target: float | None = None
+    better: Literal["lower", "higher"] = "lower"
+
+    @property
+    def kept(self) -> bool | None:
+        if self.target is None:
+            return None
+        return self.value <= self.target if self.better == "lower" else self.value >= self.target
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The value below which `share` (0 to 1) of the values lie; of few values the nearest one above."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def write(rows: Iterable[Row], path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+
+
+def show(rows: Iterable[Row]) -> None:
+    table = Table("what", "value", "beside", "target", "", title="mgpu bench")
+    for column in (1, 2, 3):
+        table.columns[column].justify = "right"
+    for row in rows:
+        beside = "" if row.baseline is None else f"{row.baseline:.2f}"
+        limit = "" if row.target is None else f"{'≤' if row.better == 'lower' else '≥'} {row.target:g}"
+        verdict = {None: "", True: "kept", False: "missed"}[row.kept]
+        table.add_row(row.name, f"{row.value:.2f} {row.unit}", beside, limit, verdict)
+    Console().print(table)

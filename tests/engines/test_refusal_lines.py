@@ -1,0 +1,101 @@
+"""Every refusal reaches the user of ctr and docker word for word, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from tests.refusals import NODE_REFUSALS, REFUSALS, RefusalCase
+from tests.support import arbiter
+from tests.support.arbiter import Arbiter
+from tests.support.bundle import bundle
+from tests.support.commands import attempt
+from tests.support.containerd import Containerd
+from tests.support.dockerd import RUNTIME, Dockerd
+from tests.support.places import IMAGE_NAME
+from tests.support.started import foreground
+
+CASES = [*REFUSALS, *NODE_REFUSALS]
+
+
+@pytest.fixture(scope="module")
+def shared(private_host: None) -> Iterator[Arbiter]:
+    with arbiter.running() as running:
+        yield running
+
+
+def new_name() -> str:
+    return f"t-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_ctr(ctd: Containerd, shared: Arbiter, case: RefusalCase) -> None:
+    name = new_name()
+    argv = ctd.run_argv(
+        name, "true", runtime=shared.runtime, annotations=case.annotations, env=case.env, options=["--rm"]
+    )
+    done = attempt(*argv)
+    assert done.status != 0
+    assert case.line in done.err
+    assert len([line for line in done.err.splitlines() if "mgpu:" in line]) == 1, done.err
+    assert shared.containers() == []
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.can_be_env], ids=lambda case: case.id)
+def test_docker(docker_daemon: Dockerd, shared: Arbiter, case: RefusalCase) -> None:
+    docker_daemon.point_at(shared.runtime)
+    env = [word for key, value in case.env.items() for word in ("--env", f"{key}={value}")]
+    done = docker_daemon.try_docker(
+        "run", "--rm", "--network=none", f"--runtime={RUNTIME}", *env, IMAGE_NAME, "true"
+    )
+    assert done.status != 0
+    assert case.line in done.err
+    assert shared.containers() == []
+
+
+def test_a_policy_that_conflicts_names_who_set_it(ctd: Containerd, shared: Arbiter) -> None:
+    env = {"MGPU_MEMORY_MIB": "2048", "MGPU_GPUS": "2"}
+    with bundle("sh", "-c", "echo up; exec sleep 60", env=env) as made:
+        argv = made.argv(shared.runtime, "run", "--bundle", made.path, made.container)
+        with foreground(argv) as running:
+            assert running.line() == "up"
+            policy = {"mgpu.dev/policy": "native-burst-share", "mgpu.dev/memory-mib": "1024"}
+            done = attempt(
+                *ctd.run_argv(
+                    new_name(), "true", runtime=shared.runtime, annotations=policy, options=["--rm"]
+                )
+            )
+            assert done.status != 0
+            assert f"{made.container}" in done.err
+            assert "fixed-share" in done.err
+            made.call(shared.runtime, "kill", made.container, "KILL")
+
+
+def test_mgpud_not_running(ctd: Containerd, docker_daemon: Dockerd) -> None:
+    with arbiter.running() as gone:
+        runtime = gone.root / "bin" / "mgpu-runtime"
+        conf = (gone.root / "runtime.conf").read_text()
+        script = runtime.read_text()
+    runtime.parent.mkdir(parents=True)
+    (gone.root / "runtime.conf").write_text(conf)
+    runtime.write_text(script)
+    os.chmod(runtime, 0o755)
+    annotations = {"mgpu.dev/memory-mib": "1024"}
+    argv = ctd.run_argv(new_name(), "true", runtime=runtime, annotations=annotations, options=["--rm"])
+    done = attempt(*argv)
+    line = f"mgpu: mgpud is not running: no answer on {gone.control}"
+    assert done.status != 0
+    assert line in done.err
+    docker_daemon.point_at(runtime)
+    done = docker_daemon.try_docker(
+        *["run", "--rm", "--network=none", f"--runtime={RUNTIME}", "--env", "MGPU_MEMORY_MIB=1024"],
+        *[IMAGE_NAME, "true"],
+    )
+    assert done.status != 0
+    assert line in done.err
+    # Without a GPU nobody needs mgpud.
+    argv = ctd.run_argv(new_name(), "echo", "plain", runtime=runtime, options=["--rm"])
+    assert attempt(*argv).out == "plain\n"

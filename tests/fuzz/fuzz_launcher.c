@@ -1,0 +1,124 @@
+#define _GNU_SOURCE
+/* What mgpu-runtime reads: its config, and the command line that an engine gives it. A command line that makes a
+ * container is never taken for one that does not, wherever its verb stands. */
+#include "../../runtime_hook/common/conf.h"
+#include "../../runtime_hook/launcher/argv.h"
+#include "choices.h"
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { WORDS_MAX = 32, TEXT_MAX_BYTES = 4096 };
+
+static void must(bool good, const char *what)
+{
+    if (good)
+        return;
+    fprintf(stderr, "broken: %s\n", what);
+    abort();
+}
+
+static bool absolute_or_empty(const char *path)
+{
+    return !*path || *path == '/';
+}
+
+static void read_conf(const uint8_t *data, size_t bytes)
+{
+    static struct conf conf;
+    struct complaint why;
+    char path[32];
+    int fd = memfd_create("conf", 0);
+
+    must(fd >= 0 && write(fd, data, bytes) == (ssize_t)bytes, "the test's own file");
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    memset(&why, 'x', sizeof(why));
+    if (conf_read(path, &conf, &why) == 0) {
+        must(*conf.runtime && (*conf.runtime == '/' || !strchr(conf.runtime, '/')), "the runtime's path");
+        must(absolute_or_empty(conf.socket) && absolute_or_empty(conf.hook) &&
+                 absolute_or_empty(conf.python) && absolute_or_empty(conf.main) &&
+                 absolute_or_empty(conf.seccomp_socket),
+             "a relative path");
+    } else {
+        must(memchr(why.message, '\0', sizeof(why.message)) && memchr(why.hint, '\0', sizeof(why.hint)),
+             "a complaint without an end");
+    }
+    close(fd);
+}
+
+static bool makes(const char *word)
+{
+    return !strcmp(word, "create") || !strcmp(word, "precreate") || !strcmp(word, "run") ||
+           !strcmp(word, "restore");
+}
+
+static void read_argv(struct choices *c)
+{
+    static const char *const known[] = {"--root",
+                                        "-root",
+                                        "--log",
+                                        "--log=x",
+                                        "--debug",
+                                        "--systemd-cgroup",
+                                        "--",
+                                        "create",
+                                        "run",
+                                        "state",
+                                        "--criu",
+                                        "--new=x",
+                                        "--new",
+                                        "--",
+                                        "-",
+                                        "restore",
+                                        "x",
+                                        "--help",
+                                        "kill",
+                                        "--rootless",
+                                        "--root=/",
+                                        "-h",
+                                        "-v",
+                                        "--version",
+                                        "delete",
+                                        "--log",
+                                        "--bundle",
+                                        "start",
+                                        "--cgroup-manager=x"};
+    char text[WORDS_MAX][16], *words[WORDS_MAX + 1] = {NULL};
+    int n = 1 + (int)below(c, WORDS_MAX - 1);
+    struct invocation call;
+
+    for (int i = 0; i < n; i++) {
+        if (one_in(c, 4)) {
+            fill(c, text[i], sizeof(text[i]) - 1);
+            text[i][15] = '\0';
+        } else {
+            snprintf(text[i], sizeof(text[i]), "%.15s", known[below(c, sizeof(known) / sizeof(*known))]);
+        }
+        words[i] = text[i];
+    }
+    call = argv_read(n, words);
+    must(call.verb >= 1 && call.verb <= n, "a verb outside of the command line");
+    /* A plain verb in the first place is the verb. */
+    if (n > 1 && makes(words[1]))
+        must(call.verb == 1, "another verb than the first word");
+    if (call.verb == n)
+        must(!argv_creates(n, words, &call), "it creates without a verb");
+    else
+        must(!argv_creates(n, words, &call) || makes(words[call.verb]), "it creates by another verb");
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    struct choices c = {data, data + bytes};
+
+    if (bytes > TEXT_MAX_BYTES)
+        return 0;
+    if (one_in(&c, 2))
+        read_argv(&c);
+    else
+        read_conf(c.at, (size_t)(c.end - c.at));
+    return 0;
+}

@@ -1,0 +1,187 @@
+"""The fuzzers: each a program that takes libFuzzer's options, built or found here."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).parent
+NATIVE = REPOSITORY / "native_sched"
+HOOK = REPOSITORY / "runtime_hook"
+FOLDER = REPOSITORY / "build" / "fuzz"
+# What the kernel and threads are to the mediator stays out: fake_caller.c stands in for the first of these.
+_NOT_OF_THE_MEDIATOR = {"caller.c", "listener.c", "file_mark.c", "privileges.c", "recover.c"}
+# A life of the mediator is made of many small choices; longer inputs are slower and find no more.
+_MAX_BYTES = 2048
+_ONE_INPUT_S = 60
+_MEMORY_MIB = 1024
+
+
+@dataclass(frozen=True)
+class Target:
+    """seconds: how long it runs in `make test`. sources: of a C target; a target without is a property in Python."""
+
+    name: str
+    seconds: int
+    sources: tuple[Path, ...] = ()
+    include: Path = REPOSITORY
+
+    @property
+    def seeds(self) -> Path:
+        """Inputs that once broke something, in hexadecimal: they are tried first."""
+        return HERE / "corpus" / self.name
+
+
+def _glob(folder: Path, without: Iterable[str] = ()) -> tuple[Path, ...]:
+    return tuple(path for path in sorted(folder.glob("*.c")) if path.name not in set(without))
+
+
+def _here(*names: str) -> tuple[Path, ...]:
+    return tuple(HERE / f"{name}.c" for name in names)
+
+
+TARGETS = (
+    Target(
+        "mediate",
+        20,
+        (
+            *_here("fuzz_mediate", "made", "model", "fake_caller", "books"),
+            *_glob(NATIVE / "boundary", _NOT_OF_THE_MEDIATOR),
+            NATIVE / "core" / "ledger.c",
+            NATIVE / "journal" / "store.c",
+            *_glob(NATIVE / "channels"),
+            *(NATIVE / "driver" / f"{name}_control.c" for name in ("channel", "group")),
+        ),
+    ),
+    Target(
+        "sched",
+        10,
+        (
+            *_here("fuzz_sched"),
+            *_glob(NATIVE / "core"),
+            *(
+                REPOSITORY / "tests" / "engine" / "sched_sim" / f"{name}.c"
+                for name in ("sim", "check", "report")
+            ),
+            REPOSITORY / "tests" / "engine" / "sched_sim" / "scenario.c",
+        ),
+        include=NATIVE / "core",
+    ),
+    Target(
+        "holder",
+        6,
+        (*_here("fuzz_holder"), NATIVE / "holder" / "intake.c", NATIVE / "holder" / "json_end.c"),
+    ),
+    Target(
+        "workers",
+        5,
+        (
+            *_here("fuzz_workers"),
+            *(
+                NATIVE / "holder" / f"{name}.c"
+                for name in ("worker", "give_back", "table", "saved_read", "saved_write")
+            ),
+        ),
+    ),
+    Target("hook", 5, (*_here("fuzz_hook"), HOOK / "hook" / "json.c")),
+    Target(
+        "launcher",
+        5,
+        (
+            *_here("fuzz_launcher"),
+            HOOK / "launcher" / "argv.c",
+            HOOK / "common" / "conf.c",
+            HOOK / "common" / "report.c",
+        ),
+    ),
+    Target("annotations", 6),
+    Target("seccomp", 10),
+    Target("control", 8),
+    Target("listener_message", 3),
+    Target("spec", 8),
+    Target("quick_json", 4),
+    Target("cdi", 5),
+)
+
+
+def _environment() -> dict[str, str]:
+    # Under `make test SANITIZE=…` another sanitizer would be loaded into these.
+    return {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+
+
+def program(target: Target) -> list[str | Path]:
+    """The command to run it with. AssertionError when a C target does not compile."""
+    if not target.sources:
+        return [sys.executable, "-m", "tests.fuzz.guided", target.name]
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    out = FOLDER / target.name
+    flags = ["-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", f"-I{target.include}"]
+    sanitize = ["-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=all"]
+    done = subprocess.run(
+        ["clang", *flags, *sanitize, "-o", out, *target.sources],
+        env=_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [out]
+
+
+@dataclass(frozen=True)
+class Found:
+    """How a run ended: status 0 when nothing was found. tried: inputs; artifact: the one that broke something."""
+
+    status: int
+    tried: int
+    artifact: Path | None
+    said: str
+
+
+def run(target: Target, seconds: int) -> Found:
+    """Fuzz for so long. What it learnt stays below build/fuzz for the next run."""
+    corpus, known, broken = (FOLDER / kind / target.name for kind in ("corpus", "known", "broken"))
+    for folder in (corpus, known, broken):
+        folder.mkdir(parents=True, exist_ok=True)
+    # Long ones to begin with: a fuzzer that starts from nothing takes its time to make any.
+    chance = random.Random(target.name)
+    for bytes_ in (64, 256, 1024, _MAX_BYTES):
+        (known / f"chance-{bytes_}").write_bytes(chance.randbytes(bytes_))
+    for seed in target.seeds.glob("*.hex"):
+        (known / seed.stem).write_bytes(bytes.fromhex(seed.read_text()))
+    options = [
+        f"-max_total_time={seconds}",
+        f"-max_len={_MAX_BYTES}",
+        "-len_control=0",
+        f"-timeout={_ONE_INPUT_S}",
+        f"-rss_limit_mb={_MEMORY_MIB}",
+        f"-artifact_prefix={broken}/",
+        "-print_final_stats=1",
+        "-verbosity=1",
+    ]
+    done = subprocess.run(
+        [*program(target), *options, corpus, known],
+        cwd=REPOSITORY,
+        env=_environment(),
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=seconds + 120,
+        check=False,
+    )
+    said = done.stdout + done.stderr
+    artifact = re.search(r"Test unit written to (\S+)", said)
+    tried = re.search(r"stat::number_of_executed_units:\s*(\d+)", said)
+    return Found(
+        done.returncode,
+        int(tried[1]) if tried else 0,
+        Path(artifact[1]) if artifact else None,
+        "\n".join([line for line in said.splitlines() if "Instrumenting" not in line][-60:]),
+    )

@@ -1,0 +1,90 @@
+"""The hostile attempts of tests/programs/hostile on whatever card there is, judged by what the driver itself counts.
+
+The suite under tests/hostile judges by the simulated card's account, which says nothing of NVIDIA's driver. Those with
+`decides` are what only that driver can decide. tests/hostile/test_gpu.py and bringup.sh run them where there is a card.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+CAP_MIB = 512
+MIB = 1 << 20
+EPERM, ENOSYS, NO_MEMORY = 1, 38, 0x51
+Judge = Callable[[list[int], str], bool]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """judge: from the numbers of its line, and the line. One that is killed for what it tries has been held too.
+
+    decides: what of the driver it shows; empty: decided on the simulated card, and run here besides.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    judge: Judge
+    decides: str = ""
+    cap_mib: int = CAP_MIB
+
+
+def numbers(line: str) -> list[int]:
+    found = []
+    for word in line.split():
+        try:
+            found.append(int(word, 0))
+        except ValueError:
+            continue
+    return found
+
+
+def anything(_: list[int], line: str) -> bool:
+    return bool(line)
+
+
+def not_made(said: list[int], line: str) -> bool:
+    return "made" not in line and bool(said) and said[0] in (EPERM, ENOSYS)
+
+
+ATTEMPTS: tuple[Attempt, ...] = (
+    Attempt(
+        "takes all it can",
+        ("greedy",),
+        lambda said, _: len(said) == 2 and said[0] <= CAP_MIB * MIB and said[1] == NO_MEMORY,
+        "what the driver rounds up to, and what it takes itself",
+    ),
+    Attempt(
+        "every type byte", ("other_type",), lambda said, _: said[2:] == [0], "which bits the driver looks at"
+    ),
+    Attempt(
+        "class changed by a thread", ("flip", "class", "1"), anything, "what the kernel reads after CONTINUE"
+    ),
+    Attempt("size changed by a thread", ("flip", "size", "1"), anything),
+    Attempt("pointer changed by a thread", ("flip", "pointer", "1"), anything),
+    Attempt("control changed by a thread", ("flip", "control", "1"), anything),
+    Attempt("root client turned into memory", ("reclass",), anything, "the audit by GET_PID_INFO"),
+    Attempt("another file under the descriptor", ("dup2_race", "1"), lambda said, _: said == [0]),
+    Attempt(
+        "sizes that make no sense",
+        ("sizes",),
+        lambda said, _: len(said) == 2 and said[1] <= CAP_MIB * MIB,
+        "zero, huge and overlapping sizes in RM itself",
+    ),
+    Attempt("int 0x80", ("foreign_calls", "i386"), not_made, "the driver's compat entry"),
+    Attempt("x32", ("foreign_calls", "x32"), not_made, "the driver's compat entry"),
+    Attempt("io_uring", ("foreign_calls", "io_uring"), not_made),
+    Attempt("filters of its own", ("nested",), lambda said, _: said[-1:] == [NO_MEMORY]),
+    Attempt("a tracer", ("puppet", "1"), anything),
+    Attempt(
+        "thousands of files",
+        ("open_close", "2000"),
+        lambda _, line: line.startswith("done"),
+        "how long the driver takes to let go of a file",
+    ),
+)
+DECIDED_ON_A_CARD = tuple(one for one in ATTEMPTS if one.decides)
+# Enough to see that they are run and judged.
+ON_A_SIMULATED_CARD = tuple(
+    one for one in ATTEMPTS if one.argv[0] in ("greedy", "other_type", "foreign_calls")
+)

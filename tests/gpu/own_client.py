@@ -1,0 +1,121 @@
+"""Our own RM client: what root can see of a card. Only NVIDIA's driver answers."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.gpu import rm
+from tests.gpu.backend import Backend
+from tests.gpu.supervise import Made
+
+PAGE = 4096
+DEVICE, SUBDEVICE, FIRST_DUPLICATE = 0xCAFE0080, 0xCAFE2080, 0xCAFE9000
+SHARE_CLIENT, ACCESS_DUP, READ_ONLY = 3, 1, 1
+ENGINE_STATUS0, COPY_ENGINES = 0x200, 4
+NO_RUNLIST = 0xFFFFFFF0
+
+
+class NeedsCardError(Exception):
+    """Not on a simulated card."""
+
+
+class Userd:
+    """A page of a program's USERD."""
+
+    def __init__(self, view: mmap.mmap, offset: int) -> None:
+        self._view = memoryview(view).cast("I")
+        self._offset = offset
+
+    def word(self, at: int) -> int:
+        return int(self._view[(self._offset + at) // 4])
+
+
+class OwnClient:
+    """A client with a device and a subdevice of the first card; use as a context."""
+
+    def __init__(self, backend: Backend) -> None:
+        if backend.name != "nvidia":
+            raise NeedsCardError("it asks NVIDIA's driver")
+        self.ctl = rm.node("nvidiactl")
+        self._files: list[int] = []
+        self.client = self._alloc(rm.alloc(0, 0, 0, rm.ROOT))
+        self._alloc(rm.alloc(self.client, self.client, DEVICE, rm.DEVICE, bytes(56)))
+        self._alloc(rm.alloc(self.client, DEVICE, SUBDEVICE, rm.SUBDEVICE, bytes(4)))
+        self._duplicates = FIRST_DUPLICATE
+
+    def __enter__(self) -> OwnClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for fd in (*self._files, self.ctl):
+            os.close(fd)
+
+    def _make(self, fd: int, call: rm.Call, status_at: int, what: str) -> None:
+        error = rm.on_file(fd, call)
+        if error or call.u32(status_at):
+            raise rm.RmError(what, -error if error else call.u32(status_at))
+
+    def _alloc(self, call: rm.Call) -> int:
+        self._make(self.ctl, call, 0x28, f"class {call.u32(12):#x}")
+        return call.u32(8)
+
+    def _card(self) -> int:
+        """A new open file of the first card, registered."""
+        [node] = sorted(Path("/dev").glob("nvidia[0-9]*"))[:1]
+        fd = os.open(node, os.O_RDWR | os.O_CLOEXEC)
+        self._files.append(fd)
+        rm.on_file(fd, rm.Call(rm.REGISTER_FD, bytearray(struct.pack("<i", self.ctl)), bytearray(), -1))
+        return fd
+
+    def map_userd(self, theirs: int, channel: Made) -> Userd:
+        """By SHARE through the program's own file, DUP_OBJECT and MAP_MEMORY here."""
+        share = struct.pack(
+            "<IIIIHBBI", channel.client, channel.userd, self.client, ACCESS_DUP, SHARE_CLIENT, 0, 0, 0
+        )
+        self._make(theirs, rm.Call(rm.SHARE, bytearray(share), bytearray(), -1), 0x14, "SHARE")
+        self._duplicates += 1
+        dup = struct.pack("<7I", self.client, DEVICE, self._duplicates, channel.client, channel.userd, 0, 0)
+        self._make(self.ctl, rm.Call(rm.DUP, bytearray(dup), bytearray(), -1), 0x18, "DUP_OBJECT")
+        page = channel.userd_offset // PAGE * PAGE
+        worst: rm.RmError | OSError = rm.RmError("MAP_MEMORY", 0)
+        for fd in (self._card(), rm.node("nvidiactl")):
+            self._files.append(os.dup(fd))
+            outer = struct.pack(
+                "<IIIIQQQIIiI", self.client, DEVICE, self._duplicates, 0, page, PAGE, 0, 0, READ_ONLY, fd, 0
+            )
+            try:
+                self._make(self.ctl, rm.Call(rm.MAP, bytearray(outer), bytearray(), -1), 0x28, "MAP_MEMORY")
+                return Userd(
+                    mmap.mmap(fd, PAGE, mmap.MAP_SHARED, mmap.PROT_READ), channel.userd_offset - page
+                )
+            except (rm.RmError, OSError) as error:
+                worst = error
+        raise worst
+
+    def runlist_bases(self) -> dict[int, int]:
+        """By engine type: graphics and the first copy engines."""
+        found = {}
+        for engine in (rm.GRAPHICS, *(9 + i for i in range(COPY_ENGINES))):
+            call = rm.control(
+                self.client, SUBDEVICE, rm.RUNLIST_BASE, struct.pack("<I", engine).ljust(1008, b"\0")
+            )
+            if rm.on_file(self.ctl, call) == 0 and call.u32(0x1C) == 0:
+                (base,) = struct.unpack_from("<I", call.params, 336)
+                if 0 < base < NO_RUNLIST:
+                    found[engine] = base
+        if rm.GRAPHICS not in found:
+            raise rm.RmError("ENGINE_RUNLIST_BASE", call.u32(0x1C))
+        return found
+
+    def engine_status(self, base: int) -> Callable[[], int]:
+        """Reads ENGINE_STATUS0 of a runlist from BAR0, which is mapped read-only."""
+        [bar, *_] = sorted(Path("/sys/bus/pci/drivers/nvidia").glob("*/resource0"))
+        with open(bar, "rb") as file:
+            at = base + ENGINE_STATUS0
+            view = mmap.mmap(file.fileno(), PAGE, mmap.MAP_SHARED, mmap.PROT_READ, offset=at // PAGE * PAGE)
+        words = memoryview(view).cast("I")
+        return lambda: int(words[at % PAGE // 4])

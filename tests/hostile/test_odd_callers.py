@@ -1,0 +1,84 @@
+"""Callers that are not hostile, only unusual: interrupted all the time, in very many groups, or another process or
+another file by the next call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import arbiter
+from tests.support.arbiter import Arbiter
+from tests.support.bundle import bundle
+from tests.support.programs import Programs, inside
+from tests.support.started import foreground
+from tests.support.waiting import until
+
+ENV = {"MGPU_MEMORY_MIB": "1024"}
+
+
+@pytest.fixture
+def mgpu(lasting_mgpu: Arbiter) -> Iterator[Arbiter]:
+    yield lasting_mgpu
+    arbiter.until_empty(lasting_mgpu)
+
+
+def test_a_signal_every_200_us(mgpu: Arbiter, built: Programs) -> None:
+    with bundle(inside("alarm"), "500", env=ENV, mounts=[built.oci_mount]) as made:
+        done = made.run(mgpu.runtime)
+        assert done.out == "ok 500, often interrupted\n", str(done)
+    until(lambda: mgpu.containers() == [], "the grant is back")
+    assert mgpu.used_bytes() == [0, 0]
+    assert [card.used_bytes for card in mgpu.account().cards] == [0, 0]
+
+
+def test_a_process_in_thousands_of_groups(mgpu: Arbiter, built: Programs) -> None:
+    with bundle(inside("capped"), env=ENV, mounts=[built.oci_mount]) as made:
+        made.edit(lambda config: config["process"]["user"].update(additionalGids=list(range(1, 4000))))
+        done = made.run(mgpu.runtime)
+        assert done.status == 0, str(done)
+        assert '"after": 0' in done.out
+
+
+@pytest.mark.parametrize("how", ["files", "vfork", "exec"])
+def test_what_changes_between_two_calls_of_a_thread(mgpu: Arbiter, built: Programs, how: str) -> None:
+    with bundle(inside("changing"), how, env=ENV, mounts=[built.oci_mount]) as made:
+        done = made.run(mgpu.runtime)
+        assert done.out == "ok\n", str(done)
+
+
+def test_a_file_that_is_remembered_is_not_kept_open(mgpu: Arbiter, built: Programs) -> None:
+    with bundle(inside("changing"), "close", env=ENV, mounts=[built.oci_mount]) as made:
+        argv = made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)
+        with foreground(argv) as running:
+            assert running.line() == "holding"
+            assert mgpu.used_bytes() == [1 << 20, 0]
+            running.tell()
+            assert running.line() == "closed"
+            until(lambda: mgpu.account().cards[0].used_bytes == 0, "the card has seen the close")
+            until(lambda: mgpu.used_bytes() == [0, 0], "the charge has ended")
+            made.call(mgpu.runtime, "kill", made.container, "KILL")
+    until(lambda: mgpu.containers() == [], "the grant is back")
+
+
+def test_a_process_under_the_id_of_a_thread_that_has_ended(mgpu: Arbiter, built: Programs) -> None:
+    """What was known of the thread is not said of the process. Programs that restore others choose ids like this."""
+
+    def let_choose_ids(config: Any) -> None:
+        for kind in ("bounding", "effective", "permitted"):
+            config["process"]["capabilities"][kind].append("CAP_CHECKPOINT_RESTORE")
+
+    with bundle(inside("changing"), "tid", env=ENV, mounts=[built.oci_mount]) as made:
+        made.edit(let_choose_ids)
+        argv = made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)
+        with foreground(argv) as running:
+            assert running.line() == "thread"
+            process = mgpu.containers()[0]["pid"]
+            [thread] = {int(task.name) for task in Path(f"/proc/{process}/task").iterdir()} - {process}
+            running.tell(str(thread))
+            assert running.line() == "holding"
+            assert [use.tgid for use in mgpu.account().cards[0].files] == [thread]
+            made.call(mgpu.runtime, "kill", made.container, "KILL")
+    until(lambda: mgpu.containers() == [], "the grant is back")
