@@ -23,7 +23,8 @@ class Standing:
     """Everything that a container brings and has to take with it, as names that can be told from one another.
 
     processes: command lines in the tests' mount namespace; sockets: by their folder, as a daemon that is restarted may
-    give its own another name; descriptors: what mgpu's programs have open, by kind.
+    give its own another name; descriptors: what mgpu's programs have open, by kind, and of sockets only what is more
+    than one for each thread: a thread keeps a connection to the simulated card from its first call on.
     """
 
     grants: Counter[str]
@@ -70,11 +71,16 @@ def _groups(names: Iterable[str]) -> Iterable[str]:
 
 def _descriptors(mgpu: Arbiter) -> Iterable[str]:
     for program in ("holder", "mgpud"):
-        folder = Path(f"/proc/{mgpu.pid_of(program)}/fd")
-        for number in os.listdir(folder):
+        process = Path(f"/proc/{mgpu.pid_of(program)}")
+        connections = len(os.listdir(process / "task"))
+        for number in os.listdir(process / "fd"):
             with suppress(FileNotFoundError):
                 # socket:[1234] and the like have a number of their own each.
-                yield f"{program} {os.readlink(folder / number).partition('[')[0]}"
+                kind = os.readlink(process / "fd" / number).partition("[")[0]
+                if kind == "socket:" and connections:
+                    connections -= 1
+                else:
+                    yield f"{program} {kind}"
 
 
 def _command_lines() -> Iterable[str]:
