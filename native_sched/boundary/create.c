@@ -227,8 +227,7 @@ static bool unmake_on(struct call *c, const struct open_file *file, uint32_t cli
                       uint32_t handle)
 {
     struct rm_free f = {.root = client, .parent = parent, .handle = handle};
-    int e = mediator_call(c->m, file, NULL, caller_tgid(c->caller), RM_CMD(RM_ESC_FREE, sizeof(f)), &f,
-                          sizeof(f));
+    int e = mediator_call(c->m, file, NULL, RM_CMD(RM_ESC_FREE, sizeof(f)), &f, sizeof(f));
 
     return e == -EBADF || (e == 0 && f.status == RM_OK);
 }
