@@ -36,7 +36,7 @@ void reaper_wake(struct mgpu_engine *e); /* a listener has been added */
 /* What a tenant holds; nothing of the engine uses it any more. Its journal stays. */
 void tenant_destroy(struct tenant *t);
 
-/* NULL when there is none. */
+/* NULL when there is none, or only what could not be taken over of one. */
 struct tenant *tenant_by_id(struct mgpu_engine *e, uint64_t id);
 
 /* Counts of what is about to go stay; the engine's lock is held. */

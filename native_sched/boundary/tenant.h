@@ -47,6 +47,9 @@ struct let_through {
 
 struct tenant {
     uint64_t id; /* 0: the slot is free */
+    /* An earlier worker's that could not be taken over: it has no books and gets no service. The slot stays its own, and with
+     * it the files that are open, until the last of them has ended. Guarded by `calls`, written under the engine's lock. */
+    bool lost;
     /* Held over a whole call that makes or frees objects, the driver's part included: what is booked is what the
      * driver did, in its order, whichever of the tenant's listeners a call came by. Taken before `lock`. */
     pthread_mutex_t calls;
