@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #define MGPU_API __attribute__((visibility("default")))
-enum { MGPU_ENGINE_ABI = 4 };
+enum { MGPU_ENGINE_ABI = 5, MGPU_CARDS_MAX = 32 };
 
 struct mgpu_engine;
 
@@ -160,6 +160,8 @@ struct mgpu_stats {
     uint64_t calls;                                               /* mediated */
     uint64_t listeners;                                           /* at present */
     uint64_t refused[MGPU_REFUSED_KINDS];
+    uint64_t
+        audit_mismatches[MGPU_CARDS_MAX]; /* by card: the driver counted more to a tenant than the ledger */
 };
 struct mgpu_pulse {
     uint64_t turns;      /* of the scheduler's thread, up to now */

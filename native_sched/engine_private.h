@@ -19,7 +19,7 @@ struct mgpu_engine {
     struct left_page *left; /* guarded by `lock` */
     struct loop loop;
     struct {
-        uint64_t calls, refused[MGPU_REFUSED_KINDS];
+        uint64_t calls, refused[MGPU_REFUSED_KINDS], audit_mismatches[MAX_CARDS];
     } ended; /* of listeners and tenants that are gone; guarded by `lock` */
     atomic_uint_least64_t
         serving_since_ns; /* by the mediator's thread that is longest at a call; 0: by none */

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-enum { MAX_CARDS = 32, MAX_TENANTS = 1024, TENANT_MAX_NODES = MAX_CARDS + 4 };
+enum { MAX_CARDS = MGPU_CARDS_MAX, MAX_TENANTS = 1024, TENANT_MAX_NODES = MAX_CARDS + 4 };
 
 struct card {
     uint32_t index, minor, gpu_id, device_instance;
