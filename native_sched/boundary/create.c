@@ -351,8 +351,10 @@ void mediate_file_gone(struct files *files, const struct open_file *file)
     {
         WITH_CALLS_OF(t);
         WITH_TENANT(t);
-        objects_drop_file(&t->objects, file->id, end_charge, t);
-        let_through_forget(t, file->id);
+        if (!t->lost) {
+            objects_drop_file(&t->objects, file->id, end_charge, t);
+            let_through_forget(t, file->id);
+        }
     }
     files_forget(files, t);
 }

@@ -255,6 +255,7 @@ int settle(struct call *c)
         if (bytes < 0)
             return (int)bytes;
         if ((uint64_t)bytes > used) {
+            stats_audit_mismatch(&t->stats, card->index);
             atomic_store(&t->unaccounted_bytes, (uint64_t)bytes - used);
             eventfd_write(c->m->events, 1);
             return -EPERM;
