@@ -15,7 +15,8 @@ from oci_specs.reach import Host
 from oci_specs.refusal import Refusal
 from runtime_hook import quick_json
 from runtime_hook.bundle import parse
-from runtime_hook.create import Wish, admit, give_back, rewritten
+from runtime_hook.create import admit, give_back
+from runtime_hook.decision import Wish, rewritten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,7 +62,10 @@ def _filtered(launch: Launch, original: bytes, podman: int) -> bytes:
     if grant is None:
         return original
     try:
-        return quick_json.dumps(rewritten(launch, spec, original, grant, BUNDLE, host)).encode("ascii")
+        new = rewritten(
+            spec, original, grant, bundle=BUNDLE, hook=launch.hook, socket=launch.socket, host=host
+        )
+        return quick_json.dumps(new).encode("ascii")
     except BaseException:
         give_back(launch, container_id, BUNDLE, grant)
         raise

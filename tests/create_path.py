@@ -21,12 +21,16 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 _SOURCES = {
     "mgpu-runtime": [
         "common/conf.c",
+        "common/json.c",
         "common/report.c",
         "launcher/argv.c",
         "launcher/main.c",
+        "launcher/packet.c",
+        "launcher/prepare.c",
         "launcher/runtime.c",
+        "launcher/spec_file.c",
     ],
-    "mgpu-hook": ["common/control.c", "common/report.c", "hook/json.c", "hook/main.c", "hook/state.c"],
+    "mgpu-hook": ["common/control.c", "common/json.c", "common/report.c", "hook/main.c", "hook/state.c"],
 }
 NONCE = "0123456789abcdef0123456789abcdef"
 

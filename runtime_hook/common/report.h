@@ -3,8 +3,8 @@
 
 /* Why something is refused: what happened, and what to do about it. Both are cut, never overrun. */
 struct complaint {
-    char message[640];
-    char hint[320];
+    char message[4096];
+    char hint[2048];
 };
 
 /* Fills why and returns -error, so that a caller can `return complain(...)`. */

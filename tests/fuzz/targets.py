@@ -91,7 +91,7 @@ TARGETS = (
             ),
         ),
     ),
-    Target("hook", 5, (*_here("fuzz_hook"), HOOK / "hook" / "json.c")),
+    Target("hook", 5, (*_here("fuzz_hook"), HOOK / "common" / "json.c")),
     Target(
         "launcher",
         5,

@@ -1,0 +1,220 @@
+#define _GNU_SOURCE
+#include "prepare.h"
+
+#include "native_sched/base/scoped.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/sysmacros.h>
+#include <sys/time.h>
+#include <sys/un.h>
+
+/* mgpud's own bounds of a packet and of a text (native_sched/daemon/server.py, prepare.py). */
+enum { PACKET_MAX_BYTES = 128 * 1024, TEXT_MAX_BYTES = 512 * 1024, PATHS_MAX = 64 };
+/* Python asks once more, and waits longer: the same process gets the same answer. */
+enum { TIMEOUT_S = 1 };
+
+static bool is_bundle(const char *word, size_t bytes)
+{
+    return (bytes == 6 && memcmp(word, "bundle", 6) == 0) || (bytes == 1 && *word == 'b');
+}
+
+bool prepare_config(char *const *words, const char *folder, char config[PATH_MAX])
+{
+    const char *bundle = "";
+    int n;
+
+    for (; *words && strcmp(*words, "--") != 0; words++) {
+        const char *name = *words + strspn(*words, "-");
+        size_t bytes = strcspn(name, "=");
+
+        if (name == *words || !is_bundle(name, bytes))
+            continue;
+        if (name[bytes])
+            bundle = name + bytes + 1;
+        else if (words[1])
+            bundle = *++words;
+    }
+    n = snprintf(config, PATH_MAX, "%s%s%s/config.json", *bundle == '/' ? "" : folder,
+                 *bundle && *bundle != '/' ? "/" : "", bundle);
+    return n < PATH_MAX;
+}
+
+static bool is_word(struct slice value, const char *word)
+{
+    return value.bytes == strlen(word) + 2 && memcmp(value.text + 1, word, value.bytes - 2) == 0 &&
+           *value.text == '"';
+}
+
+/* Whole, or not at all: a refusal is not to be cut. */
+static bool take_text(struct slice value, char *text, size_t capacity)
+{
+    if (value.bytes < 2 || value.bytes > capacity)
+        return false;
+    json_string(value, text, capacity);
+    return *text;
+}
+
+static size_t read_length(struct slice value)
+{
+    char digits[8] = "";
+
+    if (value.bytes == 0 || value.bytes >= sizeof(digits))
+        return 0;
+    memcpy(digits, value.text, value.bytes);
+    if (strspn(digits, "0123456789") != value.bytes)
+        return 0;
+    return strtoul(digits, NULL, 10);
+}
+
+enum prepared prepare_read(struct slice reply, size_t *bytes, struct slice *paths, struct complaint *why)
+{
+    struct slice version, ok, action, error;
+
+    *paths = (struct slice){NULL, 0};
+    *bytes = 0;
+    if (!json_is_object(reply))
+        return PREPARE_YOURSELF;
+    version = json_member(reply, "version");
+    ok = json_member(reply, "ok");
+    action = json_member(reply, "action");
+    if (version.bytes != 1 || *version.text != '1' || ok.bytes != 4 || memcmp(ok.text, "true", 4) != 0)
+        return PREPARE_YOURSELF;
+    if (is_word(action, "pass"))
+        return PREPARE_PASS;
+    if (is_word(action, "look")) {
+        *paths = json_member(reply, "paths");
+    } else if (is_word(action, "write")) {
+        *bytes = read_length(json_member(reply, "bytes"));
+        return *bytes > 0 && *bytes <= TEXT_MAX_BYTES ? PREPARE_WRITE : PREPARE_YOURSELF;
+    } else if (is_word(action, "refuse")) {
+        error = json_member(reply, "error");
+        if (error.text && *error.text == '{' &&
+            take_text(json_member(error, "message"), why->message, sizeof(why->message)) &&
+            take_text(json_member(error, "hint"), why->hint, sizeof(why->hint)))
+            return PREPARE_REFUSE;
+    }
+    return PREPARE_YOURSELF;
+}
+
+/* The major of the character device at path, -1 for anything else. */
+static long major_of(const char *path)
+{
+    struct stat status;
+
+    return stat(path, &status) == 0 && S_ISCHR(status.st_mode) ? (long)major(status.st_rdev) : -1;
+}
+
+void prepare_look(struct slice paths, struct packet *found)
+{
+    char path[PATH_MAX], real[PATH_MAX], major[32];
+    int n = 0;
+
+    packet_put(found, "{\"found\":[");
+    for (struct slice at = json_item(paths, (struct slice){NULL, 0}); at.text && !found->spoilt;
+         at = json_item(paths, at)) {
+        /* What is not there has no real path: that is for Python to say. */
+        if (n == PATHS_MAX || !take_text(at, path, sizeof(path)) || *path != '/' || !realpath(path, real)) {
+            found->spoilt = true;
+            break;
+        }
+        packet_put(found, n++ ? ",[" : "[");
+        packet_put_string(found, real);
+        snprintf(major, sizeof(major), ",%ld]", major_of(real));
+        packet_put(found, major);
+    }
+    packet_put(found, "]}");
+}
+
+static int connect_to(const char *path)
+{
+    const struct timeval limit = {.tv_sec = TIMEOUT_S};
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd;
+
+    if (strlen(path) >= sizeof(address.sun_path))
+        return -1;
+    strcpy(address.sun_path, path);
+    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -1;
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+    if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static bool tell(int fd, const char *text, size_t bytes)
+{
+    return send(fd, text, bytes, MSG_NOSIGNAL) == (ssize_t)bytes;
+}
+
+/* One packet that fits; its length, or 0. */
+static size_t hear(int fd, char *text, size_t capacity)
+{
+    ssize_t n = recv(fd, text, capacity, MSG_TRUNC);
+
+    return n > 0 && (size_t)n <= capacity ? (size_t)n : 0;
+}
+
+static void put_request(struct packet *request, char *const *words, const char *folder, const char *config,
+                        const char *hook)
+{
+    packet_put(request, "{\"version\":1,\"verb\":\"prepare\",\"words\":[");
+    for (char *const *word = words; *word; word++) {
+        if (word != words)
+            packet_put(request, ",");
+        packet_put_string(request, *word);
+    }
+    packet_put(request, "],\"folder\":");
+    packet_put_string(request, folder);
+    packet_put(request, ",\"config\":");
+    packet_put_string(request, config);
+    packet_put(request, ",\"hook\":");
+    packet_put_string(request, hook);
+    packet_put(request, "}");
+}
+
+static enum prepared converse(int fd, struct packet *packet, struct preparation *made, struct complaint *why)
+{
+    static char reply[PACKET_MAX_BYTES], text[TEXT_MAX_BYTES];
+    enum prepared said;
+    struct slice paths;
+    size_t bytes;
+
+    if (!tell(fd, packet->text, packet->bytes) || !tell(fd, made->original.text, made->original.bytes))
+        return PREPARE_YOURSELF;
+    said = prepare_read((struct slice){reply, hear(fd, reply, sizeof(reply))}, &bytes, &paths, why);
+    if (paths.text) {
+        packet->bytes = 0;
+        prepare_look(paths, packet);
+        if (packet->spoilt || !tell(fd, packet->text, packet->bytes))
+            return PREPARE_YOURSELF;
+        said = prepare_read((struct slice){reply, hear(fd, reply, sizeof(reply))}, &bytes, &paths, why);
+    }
+    if (said != PREPARE_WRITE)
+        return said;
+    made->text = (struct slice){text, hear(fd, text, sizeof(text))};
+    return made->text.bytes == bytes ? PREPARE_WRITE : PREPARE_YOURSELF;
+}
+
+enum prepared prepare(char *const *words, const struct conf *conf, struct preparation *made,
+                      struct complaint *why)
+{
+    static char spec[PACKET_MAX_BYTES], text[PACKET_MAX_BYTES];
+    struct packet packet = {.text = text, .capacity = sizeof(text)};
+    char folder[PATH_MAX];
+    scoped_fd int fd = -1;
+
+    if (!getcwd(folder, sizeof(folder)) || !prepare_config(words, folder, made->file.path))
+        return PREPARE_YOURSELF;
+    put_request(&packet, words, folder, made->file.path, conf->hook);
+    if (packet.spoilt || !spec_file_read(&made->file, spec, sizeof(spec)))
+        return PREPARE_YOURSELF;
+    made->original = (struct slice){spec, made->file.bytes};
+    fd = connect_to(conf->socket);
+    return fd < 0 ? PREPARE_YOURSELF : converse(fd, &packet, made, why);
+}

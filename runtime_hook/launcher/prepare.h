@@ -1,0 +1,38 @@
+#ifndef MGPU_PREPARE_H
+#define MGPU_PREPARE_H
+#include "packet.h"
+#include "runtime_hook/common/conf.h"
+#include "runtime_hook/common/json.h"
+#include "runtime_hook/common/report.h"
+#include "spec_file.h"
+
+enum prepared {
+    PREPARE_YOURSELF, /* mgpud has not done it, for whatever reason: Python is to */
+    PREPARE_PASS,     /* the container is none of mgpu's */
+    PREPARE_WRITE,    /* the spec has to be replaced */
+    PREPARE_REFUSE,
+};
+
+/* What mgpud made of the spec in file: its text as it is, and with PREPARE_WRITE the one to put in its place. */
+struct preparation {
+    struct spec_file file;
+    struct slice original, text;
+};
+
+/* Has mgpud decide about the container of a create, run or restore, as runtime_hook/create.py would in this process.
+ * words: the command line from its verb on, ended by NULL. why is filled with PREPARE_REFUSE only. */
+enum prepared prepare(char *const *words, const struct conf *conf, struct preparation *made,
+                      struct complaint *why);
+
+/* The pieces of it that read what others wrote. */
+
+/* The file that the words seem to name, as mgpud is told it and checks; false if it does not fit. */
+bool prepare_config(char *const *words, const char *folder, char config[PATH_MAX]);
+
+/* What a reply says. PREPARE_WRITE: *bytes is the length of the packet that follows. *paths, with PREPARE_YOURSELF, are
+ * those to look up before there is another reply. */
+enum prepared prepare_read(struct slice reply, size_t *bytes, struct slice *paths, struct complaint *why);
+
+/* Looks paths up and puts what mgpud is to be told; an odd one spoils the packet. */
+void prepare_look(struct slice paths, struct packet *found);
+#endif
