@@ -28,7 +28,7 @@ class Spec:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._kept = os.path.join(os.path.dirname(path), KEPT_NAME)
+        self._kept = kept_beside(path)
         self.original = _read(path)
         self.content = parse(path, self.original)
         sha256 = member_object(self.content, "annotations").get(ORIGINAL_SHA256)
@@ -76,6 +76,11 @@ class Spec:
         if self.rewritten:
             os.rename(self._kept, self._path)
             self.rewritten = False
+
+
+def kept_beside(path: str) -> str:
+    """Where the original of the spec at path is kept."""
+    return os.path.join(os.path.dirname(path), KEPT_NAME)
 
 
 def digest(data: bytes) -> str:

@@ -18,7 +18,7 @@ from oci_specs.members import member_object
 from oci_specs.refusal import Refusal
 from runtime_hook import quick_json
 from runtime_hook.arguments import Create
-from runtime_hook.bundle import parse
+from runtime_hook.bundle import digest, kept_beside, parse
 from runtime_hook.decision import Wish, admission, refuse_restore, rewritten
 
 # What the launcher has room for.
@@ -65,9 +65,12 @@ class Prepare:
         if create.wants_help or create.config != message["config"] or len(text) > MESSAGE_MAX_BYTES:
             raise NotHereError
         spec = parse(create.config, text)
-        if ORIGINAL_SHA256 in member_object(spec, "annotations"):
-            # It stands for another text, which is kept beside it.
-            raise NotHereError
+        sha256 = member_object(spec, "annotations").get(ORIGINAL_SHA256)
+        if sha256 is not None:
+            text = yield [_packet(action="original")]
+            if len(text) > MESSAGE_MAX_BYTES or digest(text) != sha256:
+                raise NotHereError
+            spec = parse(kept_beside(create.config), text)
         _check_work(spec)
         host = LookedUp()
         wish = Wish(spec, create.bundle, host)

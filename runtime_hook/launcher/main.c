@@ -78,10 +78,13 @@ static int try_prepared(char **argv, const struct invocation *call, const struct
         return 0;
     switch (prepare(argv + call->verb, conf, &made, why)) {
     case PREPARE_PASS:
+        /* An earlier create may have rewritten the bundle under a grant that is gone. */
+        if (made.file.rewritten)
+            spec_file_restore(&made.file);
         exec_runtime(argv, runtime, why);
         return 0;
     case PREPARE_WRITE:
-        if (spec_file_replace(&made.file, made.original.text, made.text.text, made.text.bytes)) {
+        if (spec_file_replace(&made.file, made.original, made.text)) {
             exec_runtime(argv, runtime, why);
             spec_file_restore(&made.file);
         }

@@ -12,8 +12,12 @@
 
 /* mgpud's own bounds of a packet and of a text (native_sched/daemon/server.py, prepare.py). */
 enum { PACKET_MAX_BYTES = 128 * 1024, TEXT_MAX_BYTES = 512 * 1024, PATHS_MAX = 64 };
+/* For the original, and for what mount sources are. */
+enum { QUESTIONS_MAX = 2 };
 /* Python asks once more, and waits longer: the same process gets the same answer. */
 enum { TIMEOUT_S = 1 };
+
+static char spec[PACKET_MAX_BYTES];
 
 static bool is_bundle(const char *word, size_t bytes)
 {
@@ -68,34 +72,36 @@ static size_t read_length(struct slice value)
     return strtoul(digits, NULL, 10);
 }
 
-enum prepared prepare_read(struct slice reply, size_t *bytes, struct slice *paths, struct complaint *why)
+struct prepare_reply prepare_read(struct slice text, struct complaint *why)
 {
+    struct prepare_reply reply = {.said = PREPARE_YOURSELF};
     struct slice version, ok, action, error;
 
-    *paths = (struct slice){NULL, 0};
-    *bytes = 0;
-    if (!json_is_object(reply))
-        return PREPARE_YOURSELF;
-    version = json_member(reply, "version");
-    ok = json_member(reply, "ok");
-    action = json_member(reply, "action");
+    if (!json_is_object(text))
+        return reply;
+    version = json_member(text, "version");
+    ok = json_member(text, "ok");
+    action = json_member(text, "action");
     if (version.bytes != 1 || *version.text != '1' || ok.bytes != 4 || memcmp(ok.text, "true", 4) != 0)
-        return PREPARE_YOURSELF;
-    if (is_word(action, "pass"))
-        return PREPARE_PASS;
-    if (is_word(action, "look")) {
-        *paths = json_member(reply, "paths");
+        return reply;
+    if (is_word(action, "pass")) {
+        reply.said = PREPARE_PASS;
+    } else if (is_word(action, "original")) {
+        reply.wants_kept = true;
+    } else if (is_word(action, "look")) {
+        reply.paths = json_member(text, "paths");
     } else if (is_word(action, "write")) {
-        *bytes = read_length(json_member(reply, "bytes"));
-        return *bytes > 0 && *bytes <= TEXT_MAX_BYTES ? PREPARE_WRITE : PREPARE_YOURSELF;
+        reply.bytes = read_length(json_member(text, "bytes"));
+        if (reply.bytes > 0 && reply.bytes <= TEXT_MAX_BYTES)
+            reply.said = PREPARE_WRITE;
     } else if (is_word(action, "refuse")) {
-        error = json_member(reply, "error");
+        error = json_member(text, "error");
         if (error.text && *error.text == '{' &&
             take_text(json_member(error, "message"), why->message, sizeof(why->message)) &&
             take_text(json_member(error, "hint"), why->hint, sizeof(why->hint)))
-            return PREPARE_REFUSE;
+            reply.said = PREPARE_REFUSE;
     }
-    return PREPARE_YOURSELF;
+    return reply;
 }
 
 /* The major of the character device at path, -1 for anything else. */
@@ -178,33 +184,41 @@ static void put_request(struct packet *request, char *const *words, const char *
     packet_put(request, "}");
 }
 
+/* Whether mgpud was told what it wanted to know, so that there is another reply. */
+static bool tell_more(int fd, const struct prepare_reply *reply, struct packet *packet, struct preparation *made)
+{
+    if (reply->wants_kept && !made->file.rewritten) {
+        made->original.bytes = spec_file_read_kept(&made->file, spec, sizeof(spec));
+        return made->original.bytes && tell(fd, spec, made->original.bytes);
+    }
+    if (!reply->paths.text)
+        return false;
+    packet->bytes = 0;
+    prepare_look(reply->paths, packet);
+    return !packet->spoilt && tell(fd, packet->text, packet->bytes);
+}
+
 static enum prepared converse(int fd, struct packet *packet, struct preparation *made, struct complaint *why)
 {
-    static char reply[PACKET_MAX_BYTES], text[TEXT_MAX_BYTES];
-    enum prepared said;
-    struct slice paths;
-    size_t bytes;
+    static char heard[PACKET_MAX_BYTES], text[TEXT_MAX_BYTES];
+    struct prepare_reply reply;
+    int n = 0;
 
-    if (!tell(fd, packet->text, packet->bytes) || !tell(fd, made->original.text, made->original.bytes))
+    if (!tell(fd, packet->text, packet->bytes) || !tell(fd, spec, made->original.bytes))
         return PREPARE_YOURSELF;
-    said = prepare_read((struct slice){reply, hear(fd, reply, sizeof(reply))}, &bytes, &paths, why);
-    if (paths.text) {
-        packet->bytes = 0;
-        prepare_look(paths, packet);
-        if (packet->spoilt || !tell(fd, packet->text, packet->bytes))
-            return PREPARE_YOURSELF;
-        said = prepare_read((struct slice){reply, hear(fd, reply, sizeof(reply))}, &bytes, &paths, why);
-    }
-    if (said != PREPARE_WRITE)
-        return said;
+    do
+        reply = prepare_read((struct slice){heard, hear(fd, heard, sizeof(heard))}, why);
+    while (n++ < QUESTIONS_MAX && tell_more(fd, &reply, packet, made));
+    if (reply.said != PREPARE_WRITE)
+        return reply.said;
     made->text = (struct slice){text, hear(fd, text, sizeof(text))};
-    return made->text.bytes == bytes ? PREPARE_WRITE : PREPARE_YOURSELF;
+    return made->text.bytes == reply.bytes ? PREPARE_WRITE : PREPARE_YOURSELF;
 }
 
 enum prepared prepare(char *const *words, const struct conf *conf, struct preparation *made,
                       struct complaint *why)
 {
-    static char spec[PACKET_MAX_BYTES], text[PACKET_MAX_BYTES];
+    static char text[PACKET_MAX_BYTES];
     struct packet packet = {.text = text, .capacity = sizeof(text)};
     char folder[PATH_MAX];
     scoped_fd int fd = -1;
@@ -212,9 +226,9 @@ enum prepared prepare(char *const *words, const struct conf *conf, struct prepar
     if (!getcwd(folder, sizeof(folder)) || !prepare_config(words, folder, made->file.path))
         return PREPARE_YOURSELF;
     put_request(&packet, words, folder, made->file.path, conf->hook);
-    if (packet.spoilt || !spec_file_read(&made->file, spec, sizeof(spec)))
+    made->original = (struct slice){spec, spec_file_read(&made->file, spec, sizeof(spec))};
+    if (packet.spoilt || !made->original.bytes)
         return PREPARE_YOURSELF;
-    made->original = (struct slice){spec, made->file.bytes};
     fd = connect_to(conf->socket);
     return fd < 0 ? PREPARE_YOURSELF : converse(fd, &packet, made, why);
 }

@@ -29,9 +29,15 @@ enum prepared prepare(char *const *words, const struct conf *conf, struct prepar
 /* The file that the words seem to name, as mgpud is told it and checks; false if it does not fit. */
 bool prepare_config(char *const *words, const char *folder, char config[PATH_MAX]);
 
-/* What a reply says. PREPARE_WRITE: *bytes is the length of the packet that follows. *paths, with PREPARE_YOURSELF, are
- * those to look up before there is another reply. */
-enum prepared prepare_read(struct slice reply, size_t *bytes, struct slice *paths, struct complaint *why);
+/* A reply of mgpud's. */
+struct prepare_reply {
+    enum prepared said;
+    size_t bytes;       /* PREPARE_WRITE: of the packet that follows */
+    bool wants_kept;    /* PREPARE_YOURSELF: before there is another reply, it is to be sent the original … */
+    struct slice paths; /* … or to be told what these are */
+};
+
+struct prepare_reply prepare_read(struct slice text, struct complaint *why);
 
 /* Looks paths up and puts what mgpud is to be told; an odd one spoils the packet. */
 void prepare_look(struct slice paths, struct packet *found);
