@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 # podman's specs have absolute paths only, and hooks of this stage are told no bundle.
 BUNDLE = "/"
+SOURCE = "from podman"
 ID_DIGITS = 64
 # user_namespaces(7): the namespace that a machine starts with.
 INITIAL_UID_MAP = [b"0", b"0", b"4294967295"]
@@ -48,7 +49,7 @@ def main(launch: Launch) -> int:
 
 
 def _filtered(launch: Launch, original: bytes, podman: int) -> bytes:
-    spec = parse("from podman", original)
+    spec = parse(SOURCE, original)
     host = Host()
     wish = Wish(spec, BUNDLE, host)
     if _is_another_users(launch.socket):

@@ -31,6 +31,7 @@ _SOURCES = {
         "common/json.c",
         "common/report.c",
         "launcher/argv.c",
+        "launcher/filter.c",
         "launcher/main.c",
         "launcher/packet.c",
         "launcher/prepare.c",

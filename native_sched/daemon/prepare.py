@@ -7,8 +7,8 @@ launcher's own way: then nothing came of it here, or the same process gets the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, NamedTuple
 
 from native_sched.daemon.log import LOG
 from native_sched.daemon.looked_up import LookedUp, NotHereError
@@ -16,7 +16,7 @@ from native_sched.daemon.server import MESSAGE_MAX_BYTES, VERSION, Dialogue, Pee
 from oci_specs.edits import ORIGINAL_SHA256
 from oci_specs.members import member_object
 from oci_specs.refusal import Refusal
-from runtime_hook import quick_json
+from runtime_hook import precreate, quick_json
 from runtime_hook.arguments import Create
 from runtime_hook.bundle import digest, kept_beside, parse
 from runtime_hook.decision import Wish, admission, refuse_restore, rewritten
@@ -34,6 +34,16 @@ def _packet(**members: Any) -> bytes:
 
 YOURSELF = [_packet(action="yourself")]
 PASS = [_packet(action="pass")]
+
+
+class Container(NamedTuple):
+    """One that is to be made. text: what spec was parsed from; container_id: "" where only the spec tells it."""
+
+    spec: dict[str, Any]
+    text: bytes
+    bundle: str
+    container_id: str
+    restores: bool
 
 
 class Prepare:
@@ -61,46 +71,34 @@ class Prepare:
             return YOURSELF
 
     def _prepare(self, message: Mapping[str, Any], peer: Peer, text: bytes) -> Dialogue:
-        create = Create(message["words"], message["folder"])
-        if create.wants_help or create.config != message["config"] or len(text) > MESSAGE_MAX_BYTES:
-            raise NotHereError
-        spec = parse(create.config, text)
-        sha256 = member_object(spec, "annotations").get(ORIGINAL_SHA256)
-        if sha256 is not None:
-            text = yield [_packet(action="original")]
-            if len(text) > MESSAGE_MAX_BYTES or digest(text) != sha256:
-                raise NotHereError
-            spec = parse(kept_beside(create.config), text)
+        made = yield from _read(message, text)
+        spec, bundle = made.spec, made.bundle
         _check_work(spec)
         host = LookedUp()
-        wish = Wish(spec, create.bundle, host)
+        wish = Wish(spec, bundle, host)
         if host.missing:
             answer = yield [_packet(action="look", paths=host.missing)]
             host.learn(_found(answer))
-            wish = Wish(spec, create.bundle, host)
+            wish = Wish(spec, bundle, host)
         if host.missing:
             raise NotHereError
-        refuse_restore(create.restores, wish)
+        refuse_restore(made.restores, wish)
         if not wish.is_ours:
             return PASS
-        grant = self._ask(admission(create.container_id, create.bundle, spec, wish), peer)
+        container_id = made.container_id or precreate.identify(spec)
+        pid = {name: message[name] for name in ("runtime_pid",) if name in message}
+        grant = self._ask({**admission(container_id, bundle, spec, wish), **pid}, peer)
         if grant is None:
             return PASS
         try:
             new = rewritten(
-                spec,
-                text,
-                grant,
-                bundle=create.bundle,
-                hook=message["hook"],
-                socket=self._socket,
-                host=host,
+                spec, made.text, grant, bundle=bundle, hook=message["hook"], socket=self._socket, host=host
             )
             changed = quick_json.dumps(new).encode("ascii")
             if host.missing or len(changed) > TEXT_MAX_BYTES:
                 raise NotHereError
         except BaseException:
-            self._give_back(grant, create.container_id, peer)
+            self._release({"nonce": grant["nonce"], "state": {"id": container_id}}, peer)
             raise
         return [_packet(action="write", bytes=len(changed)), changed]
 
@@ -116,8 +114,24 @@ class Prepare:
         grant: Mapping[str, Any] = reply["grant"]
         return grant
 
-    def _give_back(self, grant: Mapping[str, Any], container_id: str, peer: Peer) -> None:
-        self._release({"nonce": grant["nonce"], "state": {"id": container_id}}, peer)
+
+def _read(message: Mapping[str, Any], text: bytes) -> Generator[list[bytes], bytes, Container]:
+    if len(text) > MESSAGE_MAX_BYTES:
+        raise NotHereError
+    words = message["words"]
+    if words[0] == "precreate":
+        return Container(parse(precreate.SOURCE, text), text, precreate.BUNDLE, "", False)
+    create = Create(words, message["folder"])
+    if create.wants_help or not create.container_id or create.config != message["config"]:
+        raise NotHereError
+    spec = parse(create.config, text)
+    sha256 = member_object(spec, "annotations").get(ORIGINAL_SHA256)
+    if sha256 is not None:
+        text = yield [_packet(action="original")]
+        if len(text) > MESSAGE_MAX_BYTES or digest(text) != sha256:
+            raise NotHereError
+        spec = parse(kept_beside(create.config), text)
+    return Container(spec, text, create.bundle, create.container_id, create.restores)
 
 
 def _check_work(spec: Mapping[str, Any]) -> None:

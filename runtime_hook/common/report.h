@@ -14,4 +14,7 @@ int complain(struct complaint *why, int error, const char *hint, const char *for
 /* Writes "mgpu: MESSAGE; HINT" as one line to stderr and, unless log is NULL, appends it to the file log as
  * {"level":"error","msg":…,"time":…}: engines show that word for word and drop what is on stderr. */
 void report(const struct complaint *why, const char *log);
+
+/* Writes that line to the end of a file that is there, unless it is stderr. */
+void report_line(const struct complaint *why, const char *path);
 #endif

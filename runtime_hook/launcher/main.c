@@ -2,6 +2,7 @@
  * mgpud says what becomes of the spec; where it does not, Python does, which edits the spec and becomes runc itself.
  * Either way the process stays one and the same. */
 #include "argv.h"
+#include "filter.h"
 #include "prepare.h"
 #include "runtime.h"
 #include "runtime_hook/common/conf.h"
@@ -74,8 +75,15 @@ static int try_prepared(char **argv, const struct invocation *call, const struct
 {
     static struct preparation made;
 
-    if (strcmp(argv[call->verb], "precreate") == 0 || !*conf->socket || !*conf->hook)
+    if (!*conf->socket || !*conf->hook)
         return 0;
+    if (strcmp(argv[call->verb], "precreate") == 0) {
+        int status = filter(argv + call->verb, conf, call->log);
+
+        if (status >= 0)
+            exit(status);
+        return 0;
+    }
     switch (prepare(argv + call->verb, conf, &made, why)) {
     case PREPARE_PASS:
         /* An earlier create may have rewritten the bundle under a grant that is gone. */

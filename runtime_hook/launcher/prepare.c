@@ -10,14 +10,13 @@
 #include <sys/time.h>
 #include <sys/un.h>
 
-/* mgpud's own bounds of a packet and of a text (native_sched/daemon/server.py, prepare.py). */
-enum { PACKET_MAX_BYTES = 128 * 1024, TEXT_MAX_BYTES = 512 * 1024, PATHS_MAX = 64 };
+enum { PACKET_MAX_BYTES = 128 * 1024, PATHS_MAX = 64 };
 /* For the original, and for what mount sources are. */
 enum { QUESTIONS_MAX = 2 };
 /* Python asks once more, and waits longer: the same process gets the same answer. */
 enum { TIMEOUT_S = 1 };
 
-static char spec[PACKET_MAX_BYTES];
+static char spec[PREPARE_SPEC_MAX_BYTES];
 
 static bool is_bundle(const char *word, size_t bytes)
 {
@@ -92,7 +91,7 @@ struct prepare_reply prepare_read(struct slice text, struct complaint *why)
         reply.paths = json_member(text, "paths");
     } else if (is_word(action, "write")) {
         reply.bytes = read_length(json_member(text, "bytes"));
-        if (reply.bytes > 0 && reply.bytes <= TEXT_MAX_BYTES)
+        if (reply.bytes > 0 && reply.bytes <= PREPARE_TEXT_MAX_BYTES)
             reply.said = PREPARE_WRITE;
     } else if (is_word(action, "refuse")) {
         error = json_member(text, "error");
@@ -167,8 +166,10 @@ static size_t hear(int fd, char *text, size_t capacity)
 }
 
 static void put_request(struct packet *request, char *const *words, const char *folder, const char *config,
-                        const char *hook)
+                        const char *hook, pid_t runtime_pid)
 {
+    char number[32];
+
     packet_put(request, "{\"version\":1,\"verb\":\"prepare\",\"words\":[");
     for (char *const *word = words; *word; word++) {
         if (word != words)
@@ -181,6 +182,8 @@ static void put_request(struct packet *request, char *const *words, const char *
     packet_put_string(request, config);
     packet_put(request, ",\"hook\":");
     packet_put_string(request, hook);
+    snprintf(number, sizeof(number), ",\"runtime_pid\":%d", runtime_pid);
+    packet_put(request, runtime_pid ? number : "");
     packet_put(request, "}");
 }
 
@@ -200,11 +203,11 @@ static bool tell_more(int fd, const struct prepare_reply *reply, struct packet *
 
 static enum prepared converse(int fd, struct packet *packet, struct preparation *made, struct complaint *why)
 {
-    static char heard[PACKET_MAX_BYTES], text[TEXT_MAX_BYTES];
+    static char heard[PACKET_MAX_BYTES], text[PREPARE_TEXT_MAX_BYTES];
     struct prepare_reply reply;
     int n = 0;
 
-    if (!tell(fd, packet->text, packet->bytes) || !tell(fd, spec, made->original.bytes))
+    if (!tell(fd, packet->text, packet->bytes) || !tell(fd, made->original.text, made->original.bytes))
         return PREPARE_YOURSELF;
     do
         reply = prepare_read((struct slice){heard, hear(fd, heard, sizeof(heard))}, why);
@@ -215,20 +218,34 @@ static enum prepared converse(int fd, struct packet *packet, struct preparation 
     return made->text.bytes == reply.bytes ? PREPARE_WRITE : PREPARE_YOURSELF;
 }
 
-enum prepared prepare(char *const *words, const struct conf *conf, struct preparation *made,
-                      struct complaint *why)
+static enum prepared ask(char *const *words, const char *folder, const struct conf *conf, pid_t runtime_pid,
+                         struct preparation *made, struct complaint *why)
 {
     static char text[PACKET_MAX_BYTES];
     struct packet packet = {.text = text, .capacity = sizeof(text)};
-    char folder[PATH_MAX];
     scoped_fd int fd = -1;
 
-    if (!getcwd(folder, sizeof(folder)) || !prepare_config(words, folder, made->file.path))
-        return PREPARE_YOURSELF;
-    put_request(&packet, words, folder, made->file.path, conf->hook);
-    made->original = (struct slice){spec, spec_file_read(&made->file, spec, sizeof(spec))};
+    put_request(&packet, words, folder, made->file.path, conf->hook, runtime_pid);
     if (packet.spoilt || !made->original.bytes)
         return PREPARE_YOURSELF;
     fd = connect_to(conf->socket);
     return fd < 0 ? PREPARE_YOURSELF : converse(fd, &packet, made, why);
+}
+
+enum prepared prepare(char *const *words, const struct conf *conf, struct preparation *made,
+                      struct complaint *why)
+{
+    char folder[PATH_MAX];
+
+    if (!getcwd(folder, sizeof(folder)) || !prepare_config(words, folder, made->file.path))
+        return PREPARE_YOURSELF;
+    made->original = (struct slice){spec, spec_file_read(&made->file, spec, sizeof(spec))};
+    return ask(words, folder, conf, 0, made, why);
+}
+
+enum prepared prepare_given(char *const *words, const struct conf *conf, pid_t runtime_pid,
+                            struct preparation *made, struct complaint *why)
+{
+    strcpy(made->file.path, "/");
+    return ask(words, "/", conf, runtime_pid, made, why);
 }

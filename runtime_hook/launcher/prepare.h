@@ -5,6 +5,10 @@
 #include "runtime_hook/common/json.h"
 #include "runtime_hook/common/report.h"
 #include "spec_file.h"
+#include <sys/types.h>
+
+/* mgpud's bounds of a packet and of a text (native_sched/daemon/server.py, prepare.py). */
+enum { PREPARE_SPEC_MAX_BYTES = 128 * 1024, PREPARE_TEXT_MAX_BYTES = 512 * 1024 };
 
 enum prepared {
     PREPARE_YOURSELF, /* mgpud has not done it, for whatever reason: Python is to */
@@ -23,6 +27,10 @@ struct preparation {
  * words: the command line from its verb on, ended by NULL. why is filled with PREPARE_REFUSE only. */
 enum prepared prepare(char *const *words, const struct conf *conf, struct preparation *made,
                       struct complaint *why);
+
+/* The same for a spec that is no file of a bundle, made->original, and a container of the process runtime_pid. */
+enum prepared prepare_given(char *const *words, const struct conf *conf, pid_t runtime_pid,
+                            struct preparation *made, struct complaint *why);
 
 /* The pieces of it that read what others wrote. */
 
