@@ -135,7 +135,7 @@ class Mgpud:
                 if request["verb"] == "prepare":
                     # The launcher hangs up where it does without.
                     with suppress(OSError):
-                        self._prepare(peer, request, pid)
+                        self.prepare(peer, request, pid)
                     continue
                 reply = self._told(request, pid)
                 if reply is not None:
@@ -146,7 +146,7 @@ class Mgpud:
         self.requests.append(request)
         return self._answer(request)
 
-    def _prepare(self, peer: socket.socket, request: dict[str, Any], pid: int) -> None:
+    def prepare(self, peer: socket.socket, request: dict[str, Any], pid: int) -> None:
         schemas.validate("control", request)
         if not self.prepares:
             peer.send(json.dumps(refused("mgpud knows no verb", "it knows admit")).encode())
@@ -227,11 +227,12 @@ class Node:
         self.conf = root / "runtime.conf"
         self.script = root / "mgpu-runtime"
         self.log = root / "log.json"
+        self.hook = program("mgpu-hook", sanitized=False)
         self.write_conf(
             runtime=runtime,
             socket=str(self.socket),
             seccomp_socket=str(self.listener),
-            hook=program("mgpu-hook", sanitized=False),
+            hook=self.hook,
             python=sys.executable,
             main=str(REPOSITORY / "runtime_hook/main.py"),
         )
