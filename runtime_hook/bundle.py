@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 KEPT_NAME = ".mgpu-config.json"
+# The function, once it was needed: to look for a module that is not there takes longer than a spec's digest.
+_sha256: list[Any] = []
 
 
 class Spec:
@@ -85,14 +87,15 @@ def kept_beside(path: str) -> str:
 
 def digest(data: bytes) -> str:
     """SHA-256 in hexadecimal."""
-    # hashlib loads OpenSSL, for longer than all else here takes. The same in CPython itself: 3.12 on, 3.11, any other.
-    for module in ("_sha2", "_sha256", "hashlib"):
-        try:
-            sha256 = __import__(module).sha256
-        except ImportError:
-            continue
-        break
-    return str(sha256(data).hexdigest())
+    if not _sha256:
+        # hashlib loads OpenSSL, for longer than all else here takes. The same in CPython itself: 3.12 on, 3.11, any other.
+        for module in ("_sha2", "_sha256", "hashlib"):
+            try:
+                _sha256.append(__import__(module).sha256)
+            except ImportError:
+                continue
+            break
+    return str(_sha256[0](data).hexdigest())
 
 
 def _read(path: str) -> bytes:

@@ -188,7 +188,8 @@ static void put_request(struct packet *request, char *const *words, const char *
 }
 
 /* Whether mgpud was told what it wanted to know, so that there is another reply. */
-static bool tell_more(int fd, const struct prepare_reply *reply, struct packet *packet, struct preparation *made)
+static bool tell_more(int fd, const struct prepare_reply *reply, struct packet *packet,
+                      struct preparation *made)
 {
     if (reply->wants_kept && !made->file.rewritten) {
         made->original.bytes = spec_file_read_kept(&made->file, spec, sizeof(spec));

@@ -40,8 +40,8 @@ bool prepare_config(char *const *words, const char *folder, char config[PATH_MAX
 /* A reply of mgpud's. */
 struct prepare_reply {
     enum prepared said;
-    size_t bytes;       /* PREPARE_WRITE: of the packet that follows */
-    bool wants_kept;    /* PREPARE_YOURSELF: before there is another reply, it is to be sent the original … */
+    size_t bytes;    /* PREPARE_WRITE: of the packet that follows */
+    bool wants_kept; /* PREPARE_YOURSELF: before there is another reply, it is to be sent the original … */
     struct slice paths; /* … or to be told what these are */
 };
 

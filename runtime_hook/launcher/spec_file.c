@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define KEPT_NAME ".mgpu-config.json"
+#define KEPT_NAME  ".mgpu-config.json"
 #define NEW_SUFFIX ".new"
 enum { NAME_BYTES = PATH_MAX + 32 };
 
@@ -15,7 +15,8 @@ static void name_beside(const struct spec_file *file, const char *suffix, char n
 {
     const char *slash = strrchr(file->path, '/');
 
-    snprintf(name, NAME_BYTES, "%.*s/" KEPT_NAME "%s", slash ? (int)(slash - file->path) : 0, file->path, suffix);
+    snprintf(name, NAME_BYTES, "%.*s/" KEPT_NAME "%s", slash ? (int)(slash - file->path) : 0, file->path,
+             suffix);
 }
 
 static size_t read_whole(const char *path, struct stat *status, char *text, size_t capacity)
@@ -74,7 +75,8 @@ static bool make(const char *path, const struct stat *like, struct slice text)
     fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return false;
-    if ((like->st_uid != geteuid() || like->st_gid != getegid()) && fchown(fd, like->st_uid, like->st_gid) < 0)
+    if ((like->st_uid != geteuid() || like->st_gid != getegid()) &&
+        fchown(fd, like->st_uid, like->st_gid) < 0)
         return false;
     return fchmod(fd, like->st_mode & 07777) == 0 && write_whole(fd, text.text, text.bytes);
 }

@@ -97,9 +97,8 @@ TARGETS = (
         5,
         (
             *_here("fuzz_launcher"),
-            HOOK / "launcher" / "argv.c",
-            HOOK / "common" / "conf.c",
-            HOOK / "common" / "report.c",
+            *(HOOK / "launcher" / f"{name}.c" for name in ("argv", "packet", "prepare", "spec_file")),
+            *(HOOK / "common" / f"{name}.c" for name in ("conf", "json", "report")),
         ),
     ),
     Target("annotations", 6),

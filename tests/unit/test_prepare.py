@@ -217,13 +217,20 @@ def odd_specs() -> Iterator[tuple[str, bytes]]:
     yield "numbers", json.dumps({**asking, "x": [1e400, -0.0, 1 << 70, 0.1]}).encode()
     yield "deep", json.dumps({**asking, "x": 1}).encode().replace(b'"x": 1', b'"x": ' + b"[" * 2000)
     yield "malformed", json.dumps({**asking, "mounts": 1, "process": 2}).encode()
-    yield "odd path", json.dumps(
-        {**asking, "mounts": [{"destination": "/x", "type": "bind", "source": "/\x00"}]}
-    ).encode()
+    yield (
+        "odd path",
+        json.dumps(
+            {**asking, "mounts": [{"destination": "/x", "type": "bind", "source": "/\x00"}]}
+        ).encode(),
+    )
 
 
-@pytest.mark.parametrize(("name", "text"), list(odd_specs()), ids=lambda value: value if isinstance(value, str) else "")
-def test_both_ways_make_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: bytes) -> None:
+@pytest.mark.parametrize(
+    ("name", "text"), list(odd_specs()), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_both_ways_make_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: bytes
+) -> None:
     """Modulo where the two nodes are."""
     told = []
     for prepares in (False, True):
@@ -260,14 +267,25 @@ def world() -> Iterator[World]:
 
 
 def talk(
-    world: World, text: bytes, *answers: bytes, words: tuple[str, ...] = ("create", "--bundle", "/b", "c1"), **told: Any
+    world: World,
+    text: bytes,
+    *answers: bytes,
+    words: tuple[str, ...] = ("create", "--bundle", "/b", "c1"),
+    **told: Any,
 ) -> list[Any]:
     """What mgpud says in the end; its packets are as the schema has them."""
     verbs = world.arbiter.verbs()
-    made = Prepare(verbs["admit"], verbs["release"], lambda message: schemas.validate("control", message), "/s")
+    made = Prepare(
+        verbs["admit"], verbs["release"], lambda message: schemas.validate("control", message), "/s"
+    )
     message = {
-        **{"version": 1, "verb": "prepare", "words": list(words)},
-        **{"folder": "/", "config": "/b/config.json", "hook": "/h", **told},
+        "version": 1,
+        "verb": "prepare",
+        "words": list(words),
+        "folder": "/",
+        "config": "/b/config.json",
+        "hook": "/h",
+        **told,
     }
     schemas.validate("control", message)
     dialogue: Dialogue = made.converse(message, Peer(os.getpid(), 0))
@@ -381,7 +399,9 @@ def test_what_is_unusual_is_left_to_the_launcher(world: World, members: dict[str
         (("create", "--bundle", "/b", ""), {}),
     ],
 )
-def test_the_text_has_to_be_that_of_the_words(world: World, words: tuple[str, ...], told: dict[str, str]) -> None:
+def test_the_text_has_to_be_that_of_the_words(
+    world: World, words: tuple[str, ...], told: dict[str, str]
+) -> None:
     assert talk(world, as_text(annotations=ASKING), words=words, **told)[0]["action"] == "yourself"
 
 
@@ -426,8 +446,12 @@ def test_over_the_socket(world: World, tmp_path: Path) -> None:
     server.listen()
     text = as_text(annotations=ASKING, mounts=[bind("/a")])
     request = {
-        **{"version": 1, "verb": "prepare", "words": ["create", "--bundle", "/b", "c1"]},
-        **{"folder": "/", "config": "/b/config.json", "hook": "/h"},
+        "version": 1,
+        "verb": "prepare",
+        "words": ["create", "--bundle", "/b", "c1"],
+        "folder": "/",
+        "config": "/b/config.json",
+        "hook": "/h",
     }
 
     def launcher(packets: list[bytes], hear: int) -> list[Any]:
