@@ -88,7 +88,7 @@ def kept_beside(path: str) -> str:
 def digest(data: bytes) -> str:
     """SHA-256 in hexadecimal."""
     if not _sha256:
-        # hashlib loads OpenSSL, for longer than all else here takes. The same in CPython itself: 3.12 on, 3.11, any other.
+        # hashlib loads OpenSSL, for longer than all else here takes. The same in CPython itself: 3.12, 3.11, others.
         for module in ("_sha2", "_sha256", "hashlib"):
             try:
                 _sha256.append(__import__(module).sha256)

@@ -155,7 +155,7 @@ class Server:
         try:
             _check_peer(peer)
             message = decode(data)
-            verb, dialogue = (table.get(message["verb"]) for table in (self._verbs, self._dialogues))
+            verb, dialogue = self._verbs.get(message["verb"]), self._dialogues.get(message["verb"])
             if verb is None and dialogue is None:
                 raise Refusal(
                     "unknown-verb",
@@ -163,7 +163,8 @@ class Server:
                     f"it knows {', '.join(sorted([*self._verbs, *self._dialogues]))}",
                 )
             self._validate(message)
-            if dialogue is not None:
+            if verb is None:
+                assert dialogue is not None  # one of them is there
                 return dialogue(message, peer)
             return {"version": VERSION, "ok": True, **verb(message, peer)}
         except Refusal as refusal:

@@ -246,7 +246,7 @@ def _conversed(dialogue: Dialogue, packets: list[bytes]) -> dict[str, Any]:
     except StopIteration as end:
         said = end.value
     reply = json.loads(said[0])
-    schemas.validate("control#prepare-reply", reply)
+    schemas.validate("prepare#reply", reply)
     assert reply["action"] != "write" or len(said[1]) == reply["bytes"]
     dialogue.close()
     return dict(reply)

@@ -148,7 +148,7 @@ def test_a_look_for_real_paths(node: Node) -> None:
     with Saying(node, ok(action="look", paths=paths), ok(action="pass")) as mgpud:
         assert create(node).returncode == 0
     assert json.loads(mgpud.told[1]) == {"found": [["/dev/null", 1], ["/dev", -1]]}
-    schemas.validate("control#prepare-found", json.loads(mgpud.told[1]))
+    schemas.validate("prepare#found", json.loads(mgpud.told[1]))
 
 
 ERROR = {"code": "no", "message": "no", "hint": "no"}
@@ -298,7 +298,7 @@ def talk(
     except StopIteration as end:
         packets = end.value
     reply = json.loads(packets[0])
-    schemas.validate("control#prepare-reply", reply)
+    schemas.validate("prepare#reply", reply)
     if reply["action"] == "write":
         assert len(packets[1]) == reply["bytes"]
     return [reply, *map(json.loads, packets[1:])]
