@@ -365,8 +365,9 @@ def test_what_is_found_is_checked(world: World, found: bytes) -> None:
     assert list(world.grants) == []
 
 
-def _rules(count: int) -> dict[str, Any]:
-    rule = {"names": ["ioctl"], "action": "SCMP_ACT_ALLOW"}
+def _rules(count: int, *conditions: str) -> dict[str, Any]:
+    args = [{"index": 1, "op": f"SCMP_CMP_{op}", "value": 7} for op in conditions]
+    rule = {"names": ["ioctl"], "action": "SCMP_ACT_ALLOW", "args": args}
     return {"seccomp": {"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [rule] * count}}
 
 
@@ -376,6 +377,8 @@ UNUSUAL: list[dict[str, Any]] = [
     {"mounts": [bind("/\x00")]},
     {"mounts": [bind("/ü")]},
     {"linux": _rules(prepare.IOCTL_RULES_MAX + 1)},
+    {"linux": _rules(1, "LT")},
+    {"linux": _rules(1, "NE", "NE", "NE")},
     {"linux": {"namespaces": [{"type": "pid", "path": "/var/run/pidns"}]}},
     {"annotations": {**ASKING, "dev.mgpu.original-sha256": "x"}},
     {"annotations": {"mgpu.dev/gpus": "ü" * 30_000}},
