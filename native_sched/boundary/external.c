@@ -37,8 +37,8 @@ static bool less(const struct external *x, uint32_t slot, uint64_t file, uint64_
 }
 
 /* Those before the key and the others. */
-static void split(struct external *x, uint32_t top, const struct external_map *key, uint32_t slot, uint32_t *low,
-                  uint32_t *high)
+static void split(struct external *x, uint32_t top, const struct external_map *key, uint32_t slot,
+                  uint32_t *low, uint32_t *high)
 {
     if (!top) {
         *low = *high = 0;
@@ -239,7 +239,8 @@ void external_recover(struct tenant *t)
         if (x->map[i].check)
             x->map[i].held_bytes = x->map[i].bytes;
     for (uint32_t i = objects_next(o, 0, 0); i; i = objects_next(o, 0, i))
-        for (uint32_t k = o->slot[i].memory ? *bucket_of(x, o->slot[i].memory) : 0; k; k = x->map[k].memory_next)
+        for (uint32_t k = o->slot[i].memory ? *bucket_of(x, o->slot[i].memory) : 0; k;
+             k = x->map[k].memory_next)
             if (x->map[k].memory == o->slot[i].memory)
                 x->map[k].held_bytes = 0;
     for (uint32_t i = 1; i <= x->high; i++) {

@@ -156,7 +156,8 @@ static void answer_caught(struct server *s)
 
     if (!k->req.id)
         return;
-    if (k->stage != CAUGHT_DONE || mediate_outer_bytes(c->m, (uint32_t)k->req.data.args[1]) > REPLAY_OUTER_MAX) {
+    if (k->stage != CAUGHT_DONE ||
+        mediate_outer_bytes(c->m, (uint32_t)k->req.data.args[1]) > REPLAY_OUTER_MAX) {
         if (waits)
             answer(s, stats_result(&s->l->tenant->stats, serve(s)));
         return;

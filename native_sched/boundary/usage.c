@@ -49,7 +49,8 @@ uint32_t usage_by_process(const struct objects *o, const struct external *x, str
     }
     for (uint32_t i = 1; x && i <= x->high; i++) {
         const struct external_map *map = &x->map[i];
-        struct process_use *u = map->held_bytes ? entry_of(&index, out, &n, max, &map->owner, map->card) : NULL;
+        struct process_use *u = map->held_bytes ? entry_of(&index, out, &n, max, &map->owner, map->card)
+                                                : NULL;
 
         if (u)
             u->bytes += map->held_bytes;

@@ -161,7 +161,8 @@ static uint32_t first_from(struct tenant *t, const struct open_file *file, uint6
 }
 
 /* The range that began there is no more; how long it was, the caller alone has said. */
-static void range_freed(const struct mediator *m, struct tenant *t, const struct open_file *file, uint64_t base)
+static void range_freed(const struct mediator *m, struct tenant *t, const struct open_file *file,
+                        uint64_t base)
 {
     uint64_t at;
     uint32_t slot;
