@@ -122,11 +122,22 @@ uint32_t external_from(const struct external *x, uint64_t file, uint64_t base)
     return x ? of_file(x, at_or_after(x, file, base, 0), file) : 0;
 }
 
+/* Of the same file. */
+static uint32_t next_of(const struct external *x, uint32_t slot)
+{
+    const struct external_map *m = &x->map[slot];
+
+    return of_file(x, at_or_after(x, m->file, m->base, slot + 1), m->file);
+}
+
 static void link_in(struct external *x, uint32_t slot)
 {
     uint32_t *head = bucket_of(x, x->map[slot].memory);
 
     x->map[slot].memory_next = *head;
+    x->map[slot].memory_prev = 0;
+    if (*head)
+        x->map[*head].memory_prev = slot;
     *head = slot;
     x->map[slot].held_bytes = 0;
     order_in(x, slot);
@@ -271,11 +282,12 @@ static uint32_t take_slot(struct external *x)
 
 static uint32_t same(const struct external *x, const struct external_map *what)
 {
-    for (uint32_t i = *bucket_of(x, what->memory); i; i = x->map[i].memory_next) {
+    uint32_t i = external_from(x, what->file, what->base);
+
+    for (; i && x->map[i].base == what->base; i = next_of(x, i)) {
         const struct external_map *m = &x->map[i];
 
-        if (m->memory == what->memory && m->file == what->file && m->base == what->base &&
-            m->end == what->end && !memcmp(m->gpu, what->gpu, sizeof(m->gpu)))
+        if (m->memory == what->memory && m->end == what->end && !memcmp(m->gpu, what->gpu, sizeof(m->gpu)))
             return i;
     }
     return 0;
@@ -300,7 +312,7 @@ int64_t external_add(struct external *x, const struct external_map *what, bool *
 void external_drop(struct external *x, uint32_t slot)
 {
     struct external_map *m = &x->map[slot];
-    uint32_t heir = sibling(x, m->memory, slot), *at;
+    uint32_t heir = sibling(x, m->memory, slot);
 
     __atomic_store_n(&m->check, 0, __ATOMIC_RELEASE);
     if (m->held_bytes && heir) {
@@ -310,9 +322,12 @@ void external_drop(struct external *x, uint32_t slot)
         ledger_release(&x->ledger[m->card], m->held_bytes);
     }
     order_out(x, slot);
-    for (at = bucket_of(x, m->memory); *at != slot;)
-        at = &x->map[*at].memory_next;
-    *at = m->memory_next;
+    if (m->memory_prev)
+        x->map[m->memory_prev].memory_next = m->memory_next;
+    else
+        *bucket_of(x, m->memory) = m->memory_next;
+    if (m->memory_next)
+        x->map[m->memory_next].memory_prev = m->memory_prev;
     x->live--;
     *m = (struct external_map){.memory_next = x->free_head};
     x->free_head = slot;
@@ -359,7 +374,7 @@ void external_unmapped(struct external *x, uint64_t file, uint64_t base, uint64_
     for (; i && x->map[i].base < end; i = next) {
         struct external_map was = x->map[i];
 
-        next = of_file(x, at_or_after(x, file, was.base, i + 1), file);
+        next = next_of(x, i);
         if (overlaps(&was, base, end, gpu))
             cut(x, i, base, end);
     }

@@ -24,8 +24,8 @@ struct external_map {
 
     /* What follows from the above. */
     uint64_t held_bytes; /* charged for the memory, whose objects have ended: by one of its mappings */
-    uint32_t memory_next;
-    uint32_t left, right; /* slots in order of file, base and slot: a treap */
+    uint32_t memory_next, memory_prev; /* slots in the same bucket; 0 = none */
+    uint32_t left, right;              /* slots in order of file, base and slot: a treap */
 };
 
 struct external {

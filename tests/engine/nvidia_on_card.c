@@ -91,6 +91,7 @@ int on_card_begin(const char *socket_path, const char *nodes)
     struct sockaddr_un at = {.sun_family = AF_UNIX};
 
     files = clients = duplicates = owned = ranges = 0;
+    memset(range, 0, sizeof(range));
     own_root = 0;
     on_card_refuse = on_card_refuse_control = 0;
     on_card_uncounted = 0;

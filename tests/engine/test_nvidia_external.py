@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import random
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -297,3 +298,76 @@ def test_what_is_held_hides_nothing_from_the_audit(here: World) -> None:
     assert (answer.result, answer.through) == (0, True)
     assert tenant.control(client, client, ATTACHED, bytes(128)).result == -errno.EPERM
     assert here.engine.state(tenant.id).unaccounted_bytes == MIB
+
+
+class Memories:
+    """What is mapped where, as UVM has it, in pages of one range: the judge of the books."""
+
+    def __init__(self, here: World, tenant: Tenant, client: int) -> None:
+        self.here, self.tenant, self.client = here, tenant, client
+        self.number = 0
+        self.names: dict[int, int] = {}  # handle → memory
+        self.pages: dict[int, int] = {}  # memory → MiB
+        self.mapped: set[tuple[int, int, bytes]] = set()  # (memory, page, GPU)
+
+    def handle(self) -> int:
+        self.number += 1
+        return 0x1000 + self.number
+
+    def allocate(self, chance: random.Random) -> None:
+        handle, size = self.handle(), chance.choice((1, 2, 4))
+        assert allocate(self.tenant, self.client, handle, size * MIB) == OK
+        self.names[handle] = self.number
+        self.pages[self.number] = size
+
+    def second_name(self, chance: random.Random) -> None:
+        of, handle = chance.choice(list(self.names)), self.handle()
+        outer = struct.pack("7I", self.client, 0xD0, handle, self.client, of, 0, 0)
+        assert self.tenant.ioctl(self.tenant.ctl, DUP_OBJECT, outer).u32(0x18) == OK
+        self.names[handle] = self.names[of]
+
+    def map(self, chance: random.Random) -> None:
+        handle, at = chance.choice(list(self.names)), chance.randrange(8)
+        size = chance.choice((1, 2, 4))
+        gpus = chance.choice(((GPU_ONE,), (GPU_TWO,), (GPU_ONE, GPU_TWO)))
+        params = map_external(self.client, handle, BASE + at * MIB, size * MIB, gpus)
+        mapped(self.tenant, params)
+        self.mapped |= {(self.names[handle], page, gpu) for page in range(at, at + size) for gpu in gpus}
+
+    def unmap(self, chance: random.Random) -> None:
+        at, size, gpu = chance.randrange(10), chance.choice((1, 2, 6)), chance.choice((GPU_ONE, GPU_TWO))
+        assert unmapped(self.tenant, BASE + at * MIB, size * MIB, gpu) == OK
+        self.mapped = {one for one in self.mapped if one[2] != gpu or not at <= one[1] < at + size}
+
+    def free(self, chance: random.Random) -> None:
+        handle = chance.choice(list(self.names))
+        assert self.tenant.free(self.client, handle).u32(0xC) == OK
+        del self.names[handle]
+
+    def free_range(self, _chance: random.Random) -> None:
+        assert freed(self.tenant) == OK
+        self.here.range(BASE, SIZE)
+        self.mapped.clear()
+
+    def used_mib(self) -> int:
+        alive = {*self.names.values(), *(memory for memory, _page, _gpu in self.mapped)}
+        return sum(self.pages[memory] for memory in alive)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_order_of_steps_is_charged_as_the_driver_keeps_it(here: World, seed: int) -> None:
+    chance = random.Random(seed)
+    tenant = here.tenant(cap_mib=4096)
+    books = Memories(here, tenant, tenant.client())
+    for _ in range(200):
+        steps = [books.allocate]
+        if books.names:
+            steps += [books.second_name, books.map, books.map, books.free, books.free]
+        steps += [books.unmap, books.unmap]
+        if chance.random() < 0.02:
+            books.free_range(chance)
+        elif chance.random() < 0.03:
+            here.restart()
+        else:
+            chance.choice(steps)(chance)
+        assert here.used_mib(tenant) == books.used_mib()
