@@ -19,8 +19,6 @@
 enum { LOOKS_AT_ONCE = 8, SWEEP_FILES = 256 };
 enum { SLOT_MASK = (1 << NVIDIA_SLOT_BITS) - 1 };
 
-#define WITH_TABLE(f) LOCKED_(table_held, &(f)->lock)
-
 uint64_t nvidia_now_ns(void)
 {
     struct timespec t;
@@ -442,39 +440,6 @@ static bool sweep_some(struct nvidia_files *f, struct sweep *seen)
         return true;
     f->cursor = 0;
     return false;
-}
-
-bool nvidia_files_mark_loose(struct nvidia_files *f)
-{
-    bool any = false;
-    WITH_TABLE(f);
-
-    for (uint32_t i = 0; i < f->loosened; i++) {
-        struct nvidia_file *file = &f->slot[f->loose[i]];
-
-        file->lost = !loose_file_at_a_place(file);
-        any |= file->lost;
-    }
-    return any;
-}
-
-/* It is on no list meanwhile, and its slot not free. */
-int nvidia_files_take_loose(struct nvidia_files *f, uint32_t *slot)
-{
-    WITH_TABLE(f);
-
-    for (uint32_t i = 0; i < f->loosened; i++) {
-        struct nvidia_file *file = &f->slot[f->loose[i]];
-        int pin = file->pin;
-
-        if (!file->lost)
-            continue;
-        *slot = f->loose[i];
-        f->loose[i] = f->loose[--f->loosened];
-        file->pin = -1;
-        return pin;
-    }
-    return -1;
 }
 
 void nvidia_files_loose_closed(struct nvidia_files *f, uint32_t slot)

@@ -54,6 +54,8 @@ struct nvidia_files {
     uint64_t sequence;
 };
 
+#define WITH_TABLE(f) LOCKED_(table_held, &(f)->lock)
+
 int nvidia_files_init(struct nvidia_files *f, struct files *known);
 void nvidia_files_destroy(struct nvidia_files *f);
 

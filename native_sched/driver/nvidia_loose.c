@@ -39,3 +39,36 @@ bool loose_file_at_a_place(const struct nvidia_file *file)
             return true;
     return false;
 }
+
+bool nvidia_files_mark_loose(struct nvidia_files *f)
+{
+    bool any = false;
+    WITH_TABLE(f);
+
+    for (uint32_t i = 0; i < f->loosened; i++) {
+        struct nvidia_file *file = &f->slot[f->loose[i]];
+
+        file->lost = !loose_file_at_a_place(file);
+        any |= file->lost;
+    }
+    return any;
+}
+
+/* It is on no list meanwhile, and its slot not free. */
+int nvidia_files_take_loose(struct nvidia_files *f, uint32_t *slot)
+{
+    WITH_TABLE(f);
+
+    for (uint32_t i = 0; i < f->loosened; i++) {
+        struct nvidia_file *file = &f->slot[f->loose[i]];
+        int pin = file->pin;
+
+        if (!file->lost)
+            continue;
+        *slot = f->loose[i];
+        f->loose[i] = f->loose[--f->loosened];
+        file->pin = -1;
+        return pin;
+    }
+    return -1;
+}
