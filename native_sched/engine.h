@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #define MGPU_API __attribute__((visibility("default")))
-enum { MGPU_ENGINE_ABI = 4 };
+enum { MGPU_ENGINE_ABI = 5, MGPU_CARDS_MAX = 32 };
 
 struct mgpu_engine;
 
@@ -95,7 +95,9 @@ MGPU_API int mgpu_engine_event_fd(const struct mgpu_engine *e);
 MGPU_API int mgpu_engine_driver_alive(const struct mgpu_engine *e);
 
 /* 1: taken over from the journal, with what it has and is charged. Its grants and nodes, and how it is scheduled, are to be
- * said again; a cap may be below what it has. -ENOSPC: no room, for tenants or in the journal. */
+ * said again; a cap may be below what it has. -ENOSPC: no room, for tenants or in the journal. An earlier engine's that cannot
+ * be taken over is unknown to all but mgpu_tenant_remove(): its journal stays for the next engine, and its files are nobody
+ * else's. */
 MGPU_API int mgpu_tenant_add(struct mgpu_engine *e, uint64_t id);
 /* All tenants and listeners that are to go on have been added: what others left in the journal is forgotten. How much. */
 MGPU_API int mgpu_recovered(struct mgpu_engine *e);
@@ -158,6 +160,8 @@ struct mgpu_stats {
     uint64_t calls;                                               /* mediated */
     uint64_t listeners;                                           /* at present */
     uint64_t refused[MGPU_REFUSED_KINDS];
+    uint64_t
+        audit_mismatches[MGPU_CARDS_MAX]; /* by card: the driver counted more to a tenant than the ledger */
 };
 struct mgpu_pulse {
     uint64_t turns;      /* of the scheduler's thread, up to now */

@@ -19,7 +19,7 @@ struct mgpu_engine {
     struct left_page *left; /* guarded by `lock` */
     struct loop loop;
     struct {
-        uint64_t calls, refused[MGPU_REFUSED_KINDS];
+        uint64_t calls, refused[MGPU_REFUSED_KINDS], audit_mismatches[MAX_CARDS];
     } ended; /* of listeners and tenants that are gone; guarded by `lock` */
     atomic_uint_least64_t
         serving_since_ns; /* by the mediator's thread that is longest at a call; 0: by none */
@@ -36,7 +36,7 @@ void reaper_wake(struct mgpu_engine *e); /* a listener has been added */
 /* What a tenant holds; nothing of the engine uses it any more. Its journal stays. */
 void tenant_destroy(struct tenant *t);
 
-/* NULL when there is none. */
+/* NULL when there is none, or only what could not be taken over of one. */
 struct tenant *tenant_by_id(struct mgpu_engine *e, uint64_t id);
 
 /* Counts of what is about to go stay; the engine's lock is held. */

@@ -11,9 +11,16 @@ static void add_refused(uint64_t *to, const struct tenant_stats *s)
         to[i] += atomic_load_explicit(&s->refused[i], memory_order_relaxed);
 }
 
+static void add_mismatches(uint64_t *to, const struct tenant_stats *s)
+{
+    for (int i = 0; i < MAX_CARDS; i++)
+        to[i] += atomic_load_explicit(&s->audit_mismatches[i], memory_order_relaxed);
+}
+
 void stats_keep_tenant(struct mgpu_engine *e, const struct tenant *t)
 {
     add_refused(e->ended.refused, &t->stats);
+    add_mismatches(e->ended.audit_mismatches, &t->stats);
 }
 
 void stats_keep_listener(struct mgpu_engine *e, const struct listener *l)
@@ -53,9 +60,14 @@ int mgpu_engine_stats(struct mgpu_engine *e, struct mgpu_stats *out)
     loop_stats_read(&e->loop.stats, out);
     for (int i = 0; i < MGPU_REFUSED_KINDS; i++)
         out->refused[i] = e->ended.refused[i];
-    for (uint32_t i = 0; i < MAX_TENANTS; i++)
-        if (e->tenant[i].id)
-            add_refused(out->refused, &e->tenant[i].stats);
+    for (int i = 0; i < MAX_CARDS; i++)
+        out->audit_mismatches[i] = e->ended.audit_mismatches[i];
+    for (uint32_t i = 0; i < MAX_TENANTS; i++) {
+        if (!e->tenant[i].id)
+            continue;
+        add_refused(out->refused, &e->tenant[i].stats);
+        add_mismatches(out->audit_mismatches, &e->tenant[i].stats);
+    }
     for (const struct listener *l = e->listeners; l; l = l->next) {
         out->calls += stats_calls(&l->stats);
         out->listeners++;

@@ -10,57 +10,95 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct tenant *tenant_by_id(struct mgpu_engine *e, uint64_t id)
+/* 0: a free one. */
+static struct tenant *slot_of(struct mgpu_engine *e, uint64_t id)
 {
-    for (uint32_t i = 0; id && i < MAX_TENANTS; i++)
+    for (uint32_t i = 0; i < MAX_TENANTS; i++)
         if (e->tenant[i].id == id)
             return &e->tenant[i];
     return NULL;
 }
 
-void tenant_destroy(struct tenant *t)
+struct tenant *tenant_by_id(struct mgpu_engine *e, uint64_t id)
 {
-    groups_destroy(t->groups);
+    struct tenant *t = id ? slot_of(e, id) : NULL;
+
+    return t && !t->lost ? t : NULL;
+}
+
+static void close_books(struct tenant *t)
+{
+    if (t->groups)
+        groups_destroy(t->groups);
     free(t->groups);
+    t->groups = NULL;
+    t->let_through = NULL;
     objects_destroy(&t->objects);
     external_close(t->external);
+    t->external = NULL;
     store_close(&t->store);
+}
+
+void tenant_destroy(struct tenant *t)
+{
+    close_books(t);
     pthread_mutex_destroy(&t->lock);
     pthread_mutex_destroy(&t->calls);
     t->id = 0;
 }
 
+static int open_books(struct mgpu_engine *e, struct tenant *t)
+{
+    struct groups *groups = calloc(1, sizeof(*groups));
+    int error;
+
+    if (!groups)
+        return -ENOMEM;
+    if ((error = groups_init(groups, e->mediator.ops, e->mediator.driver, e->loop.kick)) < 0) {
+        free(groups);
+        return error;
+    }
+    t->groups = groups;
+    return tenant_open(&e->mediator, t, e->journal, e->left);
+}
+
+/* As tenant_open(), and the tenant is lost where that fails and an earlier worker's is there. */
+static int open_or_lose(struct mgpu_engine *e, struct tenant *t)
+{
+    /* A file that ends now waits for its turn. */
+    WITH_CALLS_OF(t);
+    int error = open_books(e, t);
+
+    if (error < 0) {
+        t->lost = tenant_left(&e->mediator, t, e->journal);
+        close_books(t);
+    }
+    return error;
+}
+
 int mgpu_tenant_add(struct mgpu_engine *e, uint64_t id)
 {
     WITH_ENGINE(e);
-    struct tenant *t = e->tenant;
+    struct tenant *t;
     int error;
 
-    if (!id || tenant_by_id(e, id))
+    if (!id || slot_of(e, id))
         return id ? -EEXIST : -EINVAL;
-    while (t < e->tenant + MAX_TENANTS && t->id)
-        t++;
-    if (t == e->tenant + MAX_TENANTS)
+    if (!(t = slot_of(e, 0)))
         return -ENOSPC;
     memset(t, 0, sizeof(*t));
-    t->groups = calloc(1, sizeof(*t->groups));
-    if (!t->groups)
-        return -ENOMEM;
-    if ((error = groups_init(t->groups, e->mediator.ops, e->mediator.driver, e->loop.kick)) < 0) {
-        free(t->groups);
-        return error;
-    }
+    t->store.fd = -1;
     pthread_mutex_init(&t->lock, NULL);
     pthread_mutex_init(&t->calls, NULL);
     t->id = id;
-    if ((error = tenant_open(&e->mediator, t, e->journal, e->left)) < 0)
+    if ((error = open_or_lose(e, t)) < 0 && !t->lost)
         tenant_destroy(t);
     return error;
 }
 
 static bool known(void *engine, uint64_t tenant)
 {
-    return tenant_by_id(engine, tenant);
+    return slot_of(engine, tenant);
 }
 
 int mgpu_recovered(struct mgpu_engine *e)
@@ -156,7 +194,7 @@ int mgpu_tenant_processes(struct mgpu_engine *e, uint64_t id, struct mgpu_proces
 int mgpu_tenant_remove(struct mgpu_engine *e, uint64_t id)
 {
     WITH_ENGINE(e);
-    struct tenant *t = tenant_by_id(e, id);
+    struct tenant *t = id ? slot_of(e, id) : NULL;
 
     if (!t)
         return -ENOENT;
@@ -169,6 +207,8 @@ int mgpu_tenant_remove(struct mgpu_engine *e, uint64_t id)
     stats_keep_tenant(e, t);
     external_remove(t->external);
     store_remove(&t->store);
+    if (t->lost)
+        tenant_forget(id, e->journal);
     tenant_destroy(t);
     return 0;
 }

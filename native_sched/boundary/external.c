@@ -193,6 +193,11 @@ static void take_over(struct external *x, struct objects *o)
     }
 }
 
+void external_name(uint64_t tenant, char name[STORE_NAME_MAX])
+{
+    snprintf(name, STORE_NAME_MAX, "external-%llu", (unsigned long long)tenant);
+}
+
 int external_open(struct tenant *t, int folder)
 {
     static const struct store_layout layout = {
@@ -206,7 +211,7 @@ int external_open(struct tenant *t, int folder)
 
     if (e < 0)
         return e;
-    snprintf(name, sizeof(name), "external-%llu", (unsigned long long)t->id);
+    external_name(t->id, name);
     if ((e = store_open(&x->store, folder, name, &layout)) < 0) {
         free(x->bucket);
         free(x);

@@ -181,6 +181,7 @@ int let_through(struct call *c, uint32_t *status)
     if (!c->m->ops->as_caller)
         return runs_in_its_caller(c);
     c->passed = true;
+    d.tgid = who.tgid;
     /* The first can make one root client at most: whatever else it asks for needs a client to hang from. */
     first = !l->begun;
     l->begun = true;
@@ -256,6 +257,7 @@ int settle(struct call *c)
         if (bytes < 0)
             return (int)bytes;
         if ((uint64_t)bytes > used) {
+            stats_audit_mismatch(&t->stats, card->index);
             atomic_store(&t->unaccounted_bytes, (uint64_t)bytes - used);
             eventfd_write(c->m->events, 1);
             return -EPERM;

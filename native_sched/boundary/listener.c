@@ -170,7 +170,7 @@ static void answer_caught(struct server *s)
         replay_keep(&s->page->replay, &k->req, c, s->before, k->result, k->written, k->written);
     } else if (not_replaced(s)) {
         k->stage = CAUGHT_NOTHING;
-        answer(s, serve(s));
+        answer(s, stats_result(&s->l->tenant->stats, serve(s)));
     } else {
         answer(s, k->result < 0 ? k->result : write_back(s));
     }

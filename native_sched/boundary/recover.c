@@ -114,27 +114,41 @@ uint32_t left_forget(struct left_page **all, int folder, bool (*known)(void *con
 
 static uint32_t client_on(const struct objects *o, uint64_t file)
 {
-    uint32_t i = o->slot[0].first_child;
+    uint32_t i = o->slot ? o->slot[0].first_child : 0;
 
+    if (!i)
+        return 0;
     while (i && o->slot[i].file != file)
         i = o->slot[i].next_sibling;
     return o->slot[i].client;
 }
 
-/* With a file all that was made through it has ended. */
-static void drop_ended_files(const struct mediator *m, struct tenant *t)
+/* Those that have ended meanwhile are none any more. */
+static void find_files(const struct mediator *m, struct tenant *t)
 {
     struct open_file file = {.id = 0}, gone;
-    struct objects *o = &t->objects;
 
     files_adopt(m->files, t);
     while (files_after(m->files, t, file.id, &file)) {
-        if (m->ops->adopt(m->driver, &file, client_on(o, file.id)) != -EBADF)
+        if (m->ops->adopt(m->driver, &file, client_on(&t->objects, file.id)) != -EBADF)
             continue;
         if (files_take(m->files, file.id, &gone))
             files_forget(m->files, t);
-        let_through_forget(t, file.id);
     }
+}
+
+/* With a file all that was made through it has ended. */
+static void drop_ended_files(const struct mediator *m, struct tenant *t)
+{
+    struct let_through *l = t->let_through;
+    struct objects *o = &t->objects;
+    struct open_file gone;
+
+    for (uint32_t i = 0; i < l->clients;)
+        if (!files_by_id(m->files, l->client[i].file, &gone) || gone.tenant != t)
+            let_through_forget(t, l->client[i].file);
+        else
+            i++;
     for (uint32_t i = o->slot[0].first_child, next; i; i = next) {
         next = o->slot[i].next_sibling;
         if (!files_by_id(m->files, o->slot[i].file, &gone) || gone.tenant != t)
@@ -182,10 +196,10 @@ static int take_on(const struct mediator *m, struct tenant *t)
 
 static int recover(const struct mediator *m, struct tenant *t, const struct left_page *left)
 {
-    /* A file that ends now waits for its turn. */
-    WITH_CALLS_OF(t);
     int e = objects_recover(&t->objects);
 
+    /* Whatever becomes of it, its files are its own. */
+    find_files(m, t);
     if (e < 0)
         return e;
     let_through_recover(t->let_through);
@@ -196,6 +210,11 @@ static int recover(const struct mediator *m, struct tenant *t, const struct left
             caught_settle(m, t, &page_of(left)->caught);
     atomic_store(&t->audit_due, true);
     return take_on(m, t);
+}
+
+static void name_of(uint64_t id, char name[STORE_NAME_MAX])
+{
+    snprintf(name, STORE_NAME_MAX, "tenant-%llu", (unsigned long long)id);
 }
 
 int tenant_open(const struct mediator *m, struct tenant *t, int folder, const struct left_page *left)
@@ -209,7 +228,7 @@ int tenant_open(const struct mediator *m, struct tenant *t, int folder, const st
     bool found;
     int e;
 
-    snprintf(name, sizeof(name), "tenant-%llu", (unsigned long long)t->id);
+    name_of(t->id, name);
     if ((e = store_open(&t->store, folder, name, &layout)) < 0)
         return e;
     found = t->store.found;
@@ -226,4 +245,27 @@ int tenant_open(const struct mediator *m, struct tenant *t, int folder, const st
     else
         store_remove(&t->store);
     return e;
+}
+
+bool tenant_left(const struct mediator *m, struct tenant *t, int folder)
+{
+    char name[STORE_NAME_MAX];
+
+    name_of(t->id, name);
+    /* Where they were found already the driver is not to be asked twice: it takes a file that it knows for another's. */
+    if (!files_of(m->files, t))
+        find_files(m, t);
+    return files_of(m->files, t) || (folder >= 0 && faccessat(folder, name, F_OK, 0) == 0);
+}
+
+void tenant_forget(uint64_t id, int folder)
+{
+    char name[STORE_NAME_MAX];
+
+    if (folder < 0)
+        return;
+    external_name(id, name);
+    unlinkat(folder, name, 0);
+    name_of(id, name);
+    unlinkat(folder, name, 0);
 }

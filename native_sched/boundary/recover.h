@@ -20,7 +20,14 @@ uint32_t left_forget(struct left_page **all, int folder, bool (*known)(void *con
 
 /* Where a tenant's slots lie in its store, after struct let_through. */
 enum { TENANT_SLOTS_AT = (sizeof(struct let_through) + 63) / 64 * 64 };
-/* Opens the tenant's store in the folder (-1: memory that ends with us), its books and its channels; t->id is set. 1: an
- * earlier worker's, whose pages of listeners are among `left`. A negative errno: nothing of it is left open. */
+/* Opens the tenant's store in the folder (-1: memory that ends with us), its books and its channels; t->id is set, and its
+ * calls are held. 1: an earlier worker's, whose pages of listeners are among `left`. A negative errno: nothing of it is left
+ * open, and an earlier worker's journal stays. */
 int tenant_open(const struct mediator *m, struct tenant *t, int folder, const struct left_page *left);
+
+/* For one that could not be opened, whose calls are held: the files that an earlier worker knew as its own are known as such
+ * again. True when there are any, or a journal. */
+bool tenant_left(const struct mediator *m, struct tenant *t, int folder);
+/* Nothing of it is left in the driver: its journal goes too. */
+void tenant_forget(uint64_t id, int folder);
 #endif

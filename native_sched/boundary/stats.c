@@ -39,6 +39,11 @@ int stats_refused_errno(struct tenant_stats *s, int result)
     return result;
 }
 
+void stats_audit_mismatch(struct tenant_stats *s, uint32_t card)
+{
+    add_one(&s->audit_mismatches[card]);
+}
+
 uint64_t stats_calls(const struct listener_stats *s)
 {
     return atomic_load_explicit(&s->steps, memory_order_relaxed) / 2;

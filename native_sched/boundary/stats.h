@@ -10,6 +10,7 @@
 /* Of one tenant, whose listeners' threads all write here: only where they refuse. By enum mgpu_refused. */
 struct tenant_stats {
     atomic_uint_least64_t refused[MGPU_REFUSED_KINDS];
+    atomic_uint_least64_t audit_mismatches[MGPU_CARDS_MAX];
 };
 
 /* Of one listener's thread, which alone writes `steps`: a plain increment, without a locked instruction. */
@@ -35,6 +36,9 @@ static inline int stats_result(struct tenant_stats *s, int result)
 {
     return result == -EPERM || result == -ENOTTY ? stats_refused_errno(s, result) : result;
 }
+
+/* The driver counts more to the tenant on that card than the ledger. */
+void stats_audit_mismatch(struct tenant_stats *s, uint32_t card);
 
 uint64_t stats_calls(const struct listener_stats *s);
 

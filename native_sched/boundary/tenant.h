@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-enum { MAX_CARDS = 32, MAX_TENANTS = 1024, TENANT_MAX_NODES = MAX_CARDS + 4 };
+enum { MAX_CARDS = MGPU_CARDS_MAX, MAX_TENANTS = 1024, TENANT_MAX_NODES = MAX_CARDS + 4 };
 
 struct card {
     uint32_t index, minor, gpu_id, device_instance;
@@ -48,6 +48,9 @@ struct let_through {
 
 struct tenant {
     uint64_t id; /* 0: the slot is free */
+    /* An earlier worker's that could not be taken over: it has no books and gets no service. The slot stays its own, and with
+     * it the files that are open, until the last of them has ended. Guarded by `calls`, written under the engine's lock. */
+    bool lost;
     /* Held over a whole call that makes or frees objects, the driver's part included: what is booked is what the
      * driver did, in its order, whichever of the tenant's listeners a call came by. Taken before `lock`. */
     pthread_mutex_t calls;

@@ -14,7 +14,8 @@ from enum import IntEnum
 
 from oci_specs.refusal import Refusal, printable
 
-ABI = 4
+ABI = 5
+MAX_CARDS = 32
 MAX_PROCESSES = 1024
 
 
@@ -182,6 +183,7 @@ class Stats(Structure):
         ("calls", c_uint64),
         ("listeners", c_uint64),
         ("refused", c_uint64 * len(Refused)),
+        ("audit_mismatches", c_uint64 * MAX_CARDS),
     ]
 
 

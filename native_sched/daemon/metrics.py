@@ -140,11 +140,6 @@ class NodeCollector(ObservedCollector):
         for reason, count in self._of.refusals.counts.items():
             containers.add_metric([reason], count)
         yield containers
-        yield Counter(
-            "mgpu_audit_mismatches",
-            "Calls that containers made themselves and that were not what mgpud let through.",
-            0,
-        )
 
 
 class CardCollector(ObservedCollector):
@@ -167,16 +162,23 @@ class CardCollector(ObservedCollector):
             )
         )
         lost = Gauge("mgpu_card_lost", "Whether the card has fallen off the bus.", labels=CARD_LABELS)
+        mismatches = Counter(
+            "mgpu_audit_mismatches",
+            "Audits that found the driver to count more memory to a container than the ledger.",
+            labels=CARD_LABELS,
+        )
+        found = of.engine.stats().audit_mismatches
         for card in of.cards:
             owned = of.policies.of(card.index)
             labels = _card(card)
             own = [(grant, share) for grant in grants for share in grant.cards if share.index == card.index]
             lost.add_metric(labels, card.index in of.lost.indices)
+            mismatches.add_metric(labels, found[card.index])
             info.add_metric([*labels, card.name, owned.policy if owned else ""], 1)
             memory.add_metric(labels, card.memory_mib * _MIB)
             used.add_metric(labels, sum(usage(of.engine, grant, card.index).used_bytes for grant, _ in own))
             granted.add_metric(labels, sum(share.memory_mib for _, share in own) * _MIB)
-        yield from (info, memory, used, granted, lost)
+        yield from (info, memory, used, granted, lost, mismatches)
         yield from self._by_class(grants)
 
     def _by_class(self, grants: list[Grant]) -> Iterator[Metric]:

@@ -193,6 +193,7 @@ def test_a_call_flipped_to_memory_costs_the_tenant_every_answer(here: World) -> 
     attached = bytes(128)
     assert tenant.control(client, client, ATTACHED, attached).result == -errno.EPERM
     assert here.engine.state(tenant.id).unaccounted_bytes == MIB
+    assert list(here.engine.stats().audit_mismatches) == [1, *[0] * 31]
     assert other.control(well, well, ATTACHED, attached).result == 0
 
 

@@ -14,6 +14,7 @@ from tests.support.bundle import bundle
 from tests.support.commands import attempt
 from tests.support.places import MGPU
 from tests.support.programs import Programs, inside
+from tests.support.scrape import scrape
 from tests.support.started import foreground
 from tests.support.waiting import until
 
@@ -114,6 +115,8 @@ def test_a_call_that_changes_between_check_and_use(built: Programs) -> None:
             with foreground(argv) as beside:
                 assert beside.line() == "held 0"
                 held = counts(mgpu)
+                until(lambda: (mgpu.root / "metrics.sock").exists(), "metrics are served")
+                assert scrape(mgpu.root).values("mgpu_audit_mismatches_total") == [0, 0]
                 with bundle(inside("reclass"), env=ENV, mounts=[built.oci_mount]) as made:
                     flipping = made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)
                     with foreground(flipping) as attacker:
@@ -123,6 +126,9 @@ def test_a_call_that_changes_between_check_and_use(built: Programs) -> None:
                 assert counts(mgpu) == held
                 said = (mgpu.root / "log" / "mgpud.log").read_text()
                 assert said.count("event=killed-unaccounted") == 1
+                # Its own series ended with it.
+                found = scrape(mgpu.root)
+                assert [found.one("mgpu_audit_mismatches_total", card=card) for card in "01"] == [1, 0]
                 assert beside.process.poll() is None
                 neighbour.call(mgpu.runtime, "kill", neighbour.container, "KILL")
         nothing_left(mgpu)

@@ -54,7 +54,6 @@ def test_promtool_is_seen_to_complain() -> None:
 
 def test_all_that_counts_is_there_from_the_first_scrape_on_with_zero(world: Node) -> None:
     for name in (
-        "mgpu_audit_mismatches_total",
         "mgpu_log_lines_left_out_total",
         "mgpu_mediated_calls_total",
         "mgpu_preemption_latency_seconds_count",
@@ -67,6 +66,7 @@ def test_all_that_counts_is_there_from_the_first_scrape_on_with_zero(world: Node
     for name, count in (
         ("mgpu_refused_calls_total", len(Refused)),
         ("mgpu_refused_containers_total", len(CODES)),
+        ("mgpu_audit_mismatches_total", 2),
         ("mgpu_card_run_seconds_total", 4),
         ("mgpu_card_busy", 4),
         ("mgpu_card_containers", 4),
@@ -78,6 +78,12 @@ def test_all_that_counts_is_there_from_the_first_scrape_on_with_zero(world: Node
     for name in ("run_seconds_total", "suspended_seconds_total", "preemptions_total", "share_ratio"):
         assert world.one(CONTAINER + name, container_id="c1") == 0
     assert len(world.samples(CONTAINER + "refused_calls_total")) == len(Refused)
+
+
+def test_audits_are_counted_by_card(world: Node) -> None:
+    world.engine.counts.audit_mismatches[1] = 3
+    assert world.one("mgpu_audit_mismatches_total", card="0", uuid="GPU-0000") == 0
+    assert world.one("mgpu_audit_mismatches_total", card="1", uuid="GPU-0001") == 3
 
 
 def test_openmetrics_is_the_same(world: Node) -> None:
