@@ -144,7 +144,7 @@ static int map_external(struct call *c)
 static bool has_range(const struct mediator *m, const struct open_file *file, uint64_t base)
 {
     struct uvm_unmap_external unmap = {.range = {base, PROBE_BYTES}};
-    int e = mediator_call(m, file, NULL, 0, UVM_UNMAP_EXTERNAL, &unmap, sizeof(unmap));
+    int e = mediator_call(m, file, NULL, UVM_UNMAP_EXTERNAL, &unmap, sizeof(unmap));
 
     return e < 0 || unmap.status != RM_ERR_INVALID_ADDRESS;
 }
@@ -208,7 +208,7 @@ int uvm_again(const struct mediator *m, struct tenant *t, const struct open_file
               uint8_t *outer)
 {
     uint32_t bytes = (uint32_t)uvm_outer_bytes(m, cmd), status;
-    int e = mediator_call(m, file, NULL, 0, cmd, outer, bytes);
+    int e = mediator_call(m, file, NULL, cmd, outer, bytes);
 
     if (e < 0)
         return e;
