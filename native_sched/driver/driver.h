@@ -13,12 +13,14 @@ struct driver_call {
     const struct open_file *file;
     const struct open_file *aux_file; /* the file behind an fd inside the outer struct, or NULL */
     const struct rm_table *rm;        /* sizes of the running driver's version */
-    pid_t tgid; /* whose client it is, where the call makes one: a driver notes that, and asks of no other call */
+    pid_t
+        tgid; /* whose client it is, where the call makes one: a driver notes that, and asks of no other call */
     uint32_t cmd;
     uint8_t *outer, *params; /* in and out; the params pointer inside outer is the driver's to set */
     uint32_t outer_bytes, params_bytes;
     uint32_t params_max; /* as_caller(): room behind params */
     uint64_t params_at;  /* as_caller(), out: where in the caller they are */
+    bool apart; /* what ends with it may have descriptors of processes: none of ours are to be in its reach */
     int reply_fd; /* out: a file that is to take the place of the caller's fd in the outer struct, or -1 */
 };
 
