@@ -32,6 +32,15 @@ static struct subscription *free_entry(struct let_through *l)
     return NULL;
 }
 
+/* One object proves one call: of two that name it, the other could have made anything. */
+static bool awaited(const struct let_through *l, uint32_t client, uint32_t handle)
+{
+    for (const struct subscription *s = l->subscription; s < l->subscription + SUBSCRIPTIONS_MAX; s++)
+        if (s->file && !s->ended && s->client == client && s->handle == handle)
+            return true;
+    return false;
+}
+
 /* RM_OK where it may be made, or what RM says to a caller without the capability. The tenant is held. */
 static uint32_t examine(const struct call *c, const struct creation *a)
 {
@@ -50,6 +59,8 @@ static uint32_t examine(const struct call *c, const struct creation *a)
         return RM_ERR_NOT_SUPPORTED;
     if (c->params_bytes != sizeof(*want))
         return RM_ERR_INVALID_ARGUMENT;
+    if (awaited(c->tenant->let_through, a->root, a->handle))
+        return RM_ERR_INSERT_DUPLICATE_NAME;
     if (want->id != (a->class_id == RM_CLASS_GPU_INSTANCE ? card->gpu_instance : card->compute_instance))
         return RM_ERR_INSUFFICIENT_PERMISSIONS;
     return RM_OK;
@@ -117,8 +128,8 @@ static int is_there(struct call *c, const struct subscription *s)
     return e < 0 ? e : ctl.status == RM_ERR_INVALID_PARAM_STRUCT;
 }
 
-/* One that finds no room stays unknown: it takes nothing, and ends with its parent. */
-static void book(struct call *c, const struct subscription *s)
+/* False for one that finds no room. It takes nothing and ends with its parent, but proves no call: it would prove others too. */
+static bool book(struct call *c, const struct subscription *s)
 {
     struct tenant *t = c->tenant;
     struct open_file file;
@@ -128,12 +139,13 @@ static void book(struct call *c, const struct subscription *s)
     int64_t slot;
 
     if (!parent || objects_find(&t->objects, s->client, s->handle))
-        return;
+        return false;
     slot = objects_add(&t->objects, parent, s->client, s->handle, s->class_id);
     if (slot < 0)
-        return;
+        return false;
     t->objects.slot[slot].card = t->objects.slot[parent].card;
     objects_commit(&t->objects, (uint32_t)slot);
+    return true;
 }
 
 static bool runs(const struct let_through *l, pid_t thread)
@@ -160,13 +172,11 @@ int subscriptions_look(struct call *c)
             continue;
         if (e < 0 && e != -EBADF)
             return e;
-        if (e > 0)
-            book(c, s);
-        if (e) {
+        if (e < 0 || (e > 0 && book(c, s))) {
             s->file = 0;
             found = true;
         } else {
-            s->ended = ended;
+            s->ended = e > 0 || ended;
         }
     }
     return found && !in_doubt(c->tenant) ? groups_unsure(c->tenant->groups, false) : 0;
