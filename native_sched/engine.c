@@ -154,6 +154,8 @@ int mgpu_engine_add_card(struct mgpu_engine *e, const struct mgpu_card *card)
         .minor = card->minor,
         .gpu_id = card->gpu_id,
         .device_instance = (uint32_t)instance,
+        .gpu_instance = card->gpu_instance,
+        .compute_instance = card->compute_instance,
         .memory_bytes = card->memory_bytes,
         .context_bytes = card->context_bytes,
         .copy_context_bytes = card->copy_context_bytes,

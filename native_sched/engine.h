@@ -6,12 +6,13 @@
 #include <stdint.h>
 
 #define MGPU_API __attribute__((visibility("default")))
-enum { MGPU_ENGINE_ABI = 5, MGPU_CARDS_MAX = 32 };
+enum { MGPU_ENGINE_ABI = 6, MGPU_CARDS_MAX = 32 };
 
 struct mgpu_engine;
 
 struct mgpu_card {
     uint32_t index, minor, gpu_id, device_instance;
+    uint32_t gpu_instance, compute_instance; /* of MIG; UINT32_MAX: it is a card as a whole */
     uint64_t memory_bytes;
     uint64_t context_bytes,
         copy_context_bytes; /* taken for a channel group: of the graphics engine, of a copy engine */
@@ -101,6 +102,7 @@ MGPU_API int mgpu_engine_driver_alive(const struct mgpu_engine *e);
 MGPU_API int mgpu_tenant_add(struct mgpu_engine *e, uint64_t id);
 /* All tenants and listeners that are to go on have been added: what others left in the journal is forgotten. How much. */
 MGPU_API int mgpu_recovered(struct mgpu_engine *e);
+/* -EEXIST: it was granted another MIG instance of the same card. */
 MGPU_API int mgpu_tenant_grant(struct mgpu_engine *e, uint64_t id, uint32_t card, uint64_t cap_bytes);
 /* kind: 0 control, 1 card, 2 UVM. (dev, ino): identity of the node inside the container. */
 MGPU_API int mgpu_tenant_add_node(struct mgpu_engine *e, uint64_t id, uint64_t dev, uint64_t ino,

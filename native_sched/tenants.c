@@ -115,9 +115,15 @@ int mgpu_tenant_grant(struct mgpu_engine *e, uint64_t id, uint32_t card, uint64_
     WITH_ENGINE(e);
     struct tenant *t = tenant_by_id(e, id);
 
-    if (!t || !mediator_card(&e->mediator, card))
+    const struct card *k = mediator_card(&e->mediator, card);
+
+    if (!t || !k)
         return -ENOENT;
     WITH_TENANT(t);
+    for (uint32_t i = 0; i < e->mediator.cards; i++)
+        if (e->mediator.card[i].minor == k->minor && e->mediator.card[i].index != card &&
+            t->granted[e->mediator.card[i].index])
+            return -EEXIST;
     t->granted[card] = true;
     t->ledger[card].cap_bytes = cap_bytes;
     return 0;

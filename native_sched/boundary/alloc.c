@@ -3,6 +3,7 @@
  * booked. */
 #include "create.h"
 #include "let_through.h"
+#include "subscriptions.h"
 #include <errno.h>
 #include <string.h>
 
@@ -11,6 +12,10 @@ static int fetch_params(struct call *c, uint32_t class_id, uint64_t at, uint32_t
 {
     int bytes = class_params(c, class_id);
 
+    if (class_is_of_operators(class_id)) {
+        *status = RM_ERR_INSUFFICIENT_PERMISSIONS;
+        return 0;
+    }
     if (bytes < 0) {
         *status = RM_ERR_INVALID_CLASS;
         return 0;
@@ -65,6 +70,8 @@ static int make(struct call *c, struct creation *a, uint32_t *status)
     WITH_CALLS_OF(c->tenant);
     if (class_is_root(a->class_id) && by_its_caller(c))
         return let_through(c, status);
+    if (class_is_subscription(a->class_id) && by_its_caller(c))
+        return subscribe(c, a, status);
     e = create_object(c, &c->file, a, status);
     c->params_out = e == 0 && *status == RM_OK && c->params_bytes != 0;
     return e;

@@ -126,6 +126,7 @@ static const struct control {
     {RM_CTRL_GET_ID_INFO, view_id_info},
     {RM_CTRL_GPU_GET_PROBED_IDS, control_probed_ids},
     {RM_CTRL_GPU_GET_ACTIVE_DEVICE_IDS, control_active_ids},
+    {RM_CTRL_GPU_GET_ACTIVE_PARTITION_IDS, control_gpu_instances},
     {RM_CTRL_GPU_ATTACH_IDS, control_attach},
     {RM_CTRL_GPU_DETACH_IDS, control_attach},
     {RM_CTRL_GPU_GET_ID_INFO_V2, control_of_card},

@@ -10,6 +10,7 @@ int control_of_card(struct call *c, uint32_t *status);
 int control_probed_ids(struct call *c, uint32_t *status);
 int control_active_ids(struct call *c, uint32_t *status);
 int control_attach(struct call *c, uint32_t *status);
+int control_gpu_instances(struct call *c, uint32_t *status);
 
 /* Parameters that point to lists: copied, executed with our copies, copied back. */
 bool control_has_lists(uint32_t cmd);

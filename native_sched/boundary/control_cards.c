@@ -13,6 +13,20 @@ static bool granted(const struct call *c, uint32_t gpu_id)
     return false;
 }
 
+static bool granted_device(const struct call *c, uint32_t gpu_id, uint32_t gpu_instance,
+                           uint32_t compute_instance)
+{
+    for (uint32_t i = 0; i < c->m->cards; i++) {
+        const struct card *card = &c->m->card[i];
+
+        if (card->gpu_id != gpu_id || !c->tenant->granted[card->index])
+            continue;
+        return card->gpu_instance == RM_NO_INSTANCE ||
+               (card->gpu_instance == gpu_instance && card->compute_instance == compute_instance);
+    }
+    return false;
+}
+
 static void list_granted(const struct call *c, struct rm_gpu_ids *out)
 {
     uint32_t n = 0;
@@ -68,7 +82,8 @@ int control_active_ids(struct call *c, uint32_t *status)
     if ((e = call_driver(c)) < 0 || *status)
         return e;
     for (uint32_t i = 0; i < list->count && i < RM_MAX_CARDS; i++)
-        if (granted(c, list->device[i].gpu_id))
+        if (granted_device(c, list->device[i].gpu_id, list->device[i].gpu_instance,
+                           list->device[i].compute_instance))
             list->device[kept++] = list->device[i];
     memset(&list->device[kept], 0, (RM_MAX_CARDS - kept) * sizeof(list->device[0]));
     list->count = kept;
@@ -91,4 +106,34 @@ int control_attach(struct call *c, uint32_t *status)
             return 0;
         }
     return call_driver(c);
+}
+
+/* The GPU instances of the object's card: the driver lists everybody's. */
+int control_gpu_instances(struct call *c, uint32_t *status)
+{
+    const struct rm_control *ctl = (const void *)c->outer;
+    struct rm_gpu_instances *list = (void *)c->params;
+    const struct card *card;
+    uint32_t kept = 0;
+    int e;
+
+    if (c->params_bytes != sizeof(*list)) {
+        *status = RM_ERR_INVALID_PARAM_STRUCT;
+        return 0;
+    }
+    if ((e = call_driver(c)) < 0 || *status)
+        return e;
+    {
+        WITH_TENANT(c->tenant);
+        uint32_t slot = call_find(c, ctl->client, ctl->object);
+
+        card = slot ? mediator_card(c->m, c->tenant->objects.slot[slot].card) : NULL;
+    }
+    for (uint32_t i = 0; i < list->count && i < RM_MAX_GPU_INSTANCES; i++)
+        if (card && list->id[i] == card->gpu_instance)
+            list->id[kept++] = list->id[i];
+    for (uint32_t i = kept; i < RM_MAX_GPU_INSTANCES; i++)
+        list->id[i] = RM_NO_INSTANCE;
+    list->count = kept;
+    return 0;
 }

@@ -304,6 +304,19 @@ int create_object(struct call *c, const struct open_file *file, struct creation 
     return e;
 }
 
+/* Whether a subscription to a MIG instance may end with it, known to us or not: it holds a descriptor of the process that
+ * made it, which RM closes by its number in whichever process frees. The tenant's calls are held. */
+static bool may_end_subscription(const struct call *c, uint32_t slot)
+{
+    uint32_t class_id = c->tenant->objects.slot[slot].class_id;
+
+    if (!mediator_has_instances(c->m))
+        return false;
+    return !slot || class_is_root(class_id) || class_id == RM_CLASS_DEVICE ||
+           class_id == RM_CLASS_SUBDEVICE || class_id == RM_CLASS_GPU_INSTANCE ||
+           class_id == RM_CLASS_COMPUTE_INSTANCE;
+}
+
 int destroy_object(struct call *c, uint32_t root, uint32_t handle, uint32_t *status)
 {
     struct rm_free f = {.root = root, .handle = handle};
@@ -323,9 +336,11 @@ int destroy_object(struct call *c, uint32_t root, uint32_t handle, uint32_t *sta
         *status = RM_ERR_STATE_IN_USE;
         return 0;
     }
+    c->apart = may_end_subscription(c, slot);
     if (slot)
         caught_intend(c, INTENT_FREE, &c->file, root, 0, handle);
     e = call_driver_on(c, &c->file, RM_CMD(RM_ESC_FREE, sizeof(f)), &f, sizeof(f));
+    c->apart = false;
     *status = f.status;
     if (e == 0 && f.status == RM_OK && slot) {
         WITH_TENANT(t);

@@ -1,6 +1,7 @@
 #include "let_through.h"
 #include "../channels/groups.h"
 #include "external.h"
+#include "subscriptions.h"
 #include <errno.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -40,6 +41,7 @@ void let_through_forget(struct tenant *t, uint64_t file)
             remove_client(l, i);
         else
             i++;
+    subscriptions_forget(l, file);
 }
 
 struct processes {
@@ -117,18 +119,21 @@ static bool may_have_client(const struct tenant *t, uint64_t file)
     return false;
 }
 
-/* How many calls have been let through on such files and have not turned out to have made a client. The tenant is held. */
-static uint32_t doubtful(const struct tenant *t)
+uint32_t let_through_doubtful(const struct tenant *t)
 {
-    uint32_t n = 0;
+    uint32_t n = subscriptions_open(t->let_through, true);
 
     for (uint32_t i = 0; i < t->let_through->clients; i++)
         n += t->let_through->client[i].doubtful;
     return n;
 }
 
-/* It runs from when we answer until the thread calls again, or is no more. */
-static int runs_in_its_caller(struct call *c)
+bool in_doubt(const struct tenant *t)
+{
+    return let_through_doubtful(t) || subscriptions_open(t->let_through, false);
+}
+
+int runs_in_its_caller(struct call *c)
 {
     struct let_through *l = c->tenant->let_through;
 
@@ -168,7 +173,7 @@ int let_through(struct call *c, uint32_t *status)
         processes_of(t, &processes);
         note(&processes, who.tgid);
         doubt = !c->m->ops->as_caller && may_have_client(t, c->file.id);
-        if ((doubt && doubtful(t) == LET_THROUGH_DOUBTFUL) || l->runs == LET_THROUGH_RUNS ||
+        if ((doubt && let_through_doubtful(t) >= LET_THROUGH_DOUBTFUL) || l->runs == LET_THROUGH_RUNS ||
             processes.overflow || !files_open(c->m->files, &c->file) ||
             !expect_client(l, c->file.id, &who, doubt)) {
             *status = RM_ERR_NO_MEMORY;
@@ -230,6 +235,7 @@ int settle(struct call *c)
     struct processes processes;
     int64_t bytes;
     uint64_t used;
+    int e;
 
     if (atomic_load(&t->unaccounted_bytes))
         return -EPERM;
@@ -237,6 +243,8 @@ int settle(struct call *c)
     if (settled(t))
         return 0;
     forget_finished(t->let_through, (pid_t)c->caller->req->pid);
+    if ((e = subscriptions_look(c)) < 0)
+        return e;
     {
         WITH_TENANT(t);
         processes_of(t, &processes);
@@ -263,7 +271,9 @@ int settle(struct call *c)
             return -EPERM;
         }
     }
-    if (!t->let_through->runs)
+    /* A file that nobody has at present cannot be asked for its subscriptions. */
+    if (!t->let_through->runs &&
+        subscriptions_open(t->let_through, false) == subscriptions_open(t->let_through, true))
         atomic_store_explicit(&t->audit_due, false, memory_order_release);
     return 0;
 }
@@ -328,5 +338,5 @@ int adopt_client(struct call *c, uint32_t client)
     t->objects.slot[slot].owner = l->client[at].who;
     objects_commit(&t->objects, (uint32_t)slot);
     found_client(l, at);
-    return doubtful(t) ? 0 : groups_unsure(t->groups, false);
+    return in_doubt(t) ? 0 : groups_unsure(t->groups, false);
 }

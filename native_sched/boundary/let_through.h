@@ -20,6 +20,15 @@ int let_through(struct call *c, uint32_t *status);
 /* The same for one that has the driver pin the caller's pages. -EPERM: this driver does not take it, or too many run. */
 int let_pages_through(struct call *c);
 
+/* Answered with CONTINUE: it runs from then until the thread calls again, or is no more. Room for it has been seen to. */
+int runs_in_its_caller(struct call *c);
+
+/* How many calls have been let through on files that may have a client, and turned out to have made nothing that we know.
+ * The tenant is held. */
+uint32_t let_through_doubtful(const struct tenant *t);
+/* There are such calls, or some that may become such. The tenant's calls are held. */
+bool in_doubt(const struct tenant *t);
+
 /* Before a call of a tenant is served or answered. -EPERM: it has been caught. */
 int settle(struct call *c);
 

@@ -12,6 +12,14 @@ const struct card *mediator_card(const struct mediator *m, uint32_t index)
     return NULL;
 }
 
+bool mediator_has_instances(const struct mediator *m)
+{
+    for (uint32_t i = 0; i < m->cards; i++)
+        if (m->card[i].gpu_instance != RM_NO_INSTANCE)
+            return true;
+    return false;
+}
+
 int call_params(struct call *c, uint64_t at, uint32_t bytes)
 {
     int e;
@@ -57,6 +65,7 @@ struct driver_call call_for_driver(struct call *c, const struct open_file *file)
         .params = c->params,
         .params_bytes = c->params_bytes,
         .params_max = PARAMS_MAX,
+        .apart = c->apart,
         .reply_fd = -1,
     };
 }
@@ -106,6 +115,7 @@ int mediator_call(const struct mediator *m, const struct open_file *file, const 
         .cmd = cmd,
         .outer = outer,
         .outer_bytes = outer_bytes,
+        .apart = RM_NR(cmd) == RM_ESC_FREE && mediator_has_instances(m),
         .reply_fd = -1,
     };
 

@@ -32,6 +32,7 @@ struct call {
     uint64_t outer_at, params_at; /* in the caller */
     uint32_t outer_bytes, params_bytes;
     bool asked;      /* the driver had its say */
+    bool apart;      /* as in struct driver_call */
     bool passed;     /* it was let through: what it did is not for us to say */
     bool params_out; /* params changed and go back to the caller */
     uint64_t guessed_at;
@@ -106,4 +107,6 @@ void mediate_file_gone(struct files *files, const struct open_file *file);
 void let_through_forget(struct tenant *t, uint64_t file);
 
 const struct card *mediator_card(const struct mediator *m, uint32_t index);
+/* Some of the cards are MIG instances. */
+bool mediator_has_instances(const struct mediator *m);
 #endif

@@ -86,6 +86,7 @@ enum rm_control_cmd {
 #include "../rm/interface.def"
 };
 
+enum { RM_CLASS_MIG_CONFIG = 0xc639, RM_CLASS_MIG_MONITOR = 0xc640 };
 enum { RM_CLASS_OS_DESCRIPTOR = 0x71 }; /* the caller's pages: by ALLOC_MEMORY alone */
 
 /* Outer structs of the escapes. */
@@ -195,6 +196,10 @@ struct rm_card_info { /* CARD_INFO, 72 each */
 enum { RM_MAX_CARDS = 32 };
 
 /* Parameters behind params pointers. */
+struct rm_instance { /* classes 0xc637, 0xc638; descriptor: of the capability, in the process that calls */
+    uint64_t descriptor;
+    uint32_t id, pad; /* GPU instance (swizzId), compute instance */
+};
 struct rm_memory { /* NV_MEMORY_ALLOCATION_PARAMS, class 0x40; 120 before 545.23 */
     uint32_t owner, type, flags, width, height, pitch, attr, attr2, format, compr_covg, zcull_covg, pad0;
     uint64_t range_lo, range_hi, size, alignment, offset, limit, address;
@@ -284,6 +289,10 @@ struct rm_active_ids { /* 0x288, 388: cards, or instances of them */
         uint32_t gpu_id, gpu_instance, compute_instance;
     } device[RM_MAX_CARDS];
 };
+enum { RM_NO_INSTANCE = 0xffffffff, RM_MAX_GPU_INSTANCES = 9 };
+struct rm_gpu_instances { /* 0x2080018b, 40 */
+    uint32_t id[RM_MAX_GPU_INSTANCES], count;
+};
 struct rm_id_info { /* 0x202, 32 */
     uint32_t gpu_id, flags, device_instance, subdevice_instance;
     uint64_t name_pointer;
@@ -331,7 +340,7 @@ struct rm_pid_entry { /* 72; index 0 = video memory use */
     uint32_t pid, index, result, pad0;
     uint64_t memory_private, memory_shared_owned, memory_shared_duped;
     uint64_t protected_private, protected_shared_owned, protected_shared_duped;
-    uint32_t smc_subscription, pad1;
+    uint32_t compute_instance, gpu_instance; /* RM_NO_INSTANCE: MIG is off */
 };
 struct rm_pid_info { /* 0x2080018e, 14408 */
     uint32_t count, pad;
@@ -404,6 +413,9 @@ RM_SZ(rm_tsg_preempt, 8);
 RM_SZ(rm_event, 24);
 RM_SZ(rm_debugger, 12);
 RM_SZ(rm_active_ids, 388);
+RM_SZ(rm_gpu_instances, 40);
+RM_SZ(rm_instance, 16);
+RM_AT(rm_instance, id, 8);
 RM_AT(rm_disable_channels, client, 0x18);
 RM_AT(rm_disable_channels, channel, 0x118);
 RM_SZ(rm_disable_channels, 536);

@@ -14,6 +14,7 @@ enum { MAX_CARDS = MGPU_CARDS_MAX, MAX_TENANTS = 1024, TENANT_MAX_NODES = MAX_CA
 
 struct card {
     uint32_t index, minor, gpu_id, device_instance;
+    uint32_t gpu_instance, compute_instance; /* of MIG; RM_NO_INSTANCE: it is a card as a whole */
     uint64_t memory_bytes;
     /* What the driver itself takes for one channel group, a measured constant: of the graphics engine, of a copy engine. */
     uint64_t context_bytes, copy_context_bytes;
@@ -32,7 +33,15 @@ struct groups;
 struct external;
 
 /* Calls that were let through to the driver (let_through.h). */
-enum { LET_THROUGH_MAX = 64, LET_THROUGH_RUNS = 16, LET_THROUGH_DOUBTFUL = 4 };
+enum { LET_THROUGH_MAX = 64, LET_THROUGH_RUNS = 16, LET_THROUGH_DOUBTFUL = 4, SUBSCRIPTIONS_MAX = 8 };
+
+/* To a MIG instance, let through, and not yet found in the driver. */
+struct subscription {
+    uint64_t file; /* 0: a free entry */
+    uint32_t client, parent, handle, class_id;
+    pid_t thread;
+    bool ended; /* the call has ended, and has not made it */
+};
 struct let_through {
     struct {
         uint64_t file;
@@ -41,6 +50,7 @@ struct let_through {
         uint32_t doubtful;     /* of them: a flipped class could have hung what it made from another client */
     } client[LET_THROUGH_MAX]; /* root clients that the books may not have yet, by file and process */
     uint32_t clients;
+    struct subscription subscription[SUBSCRIPTIONS_MAX];
     bool begun;                      /* there has been one */
     pid_t running[LET_THROUGH_RUNS]; /* threads whose call may not have ended */
     uint32_t runs;

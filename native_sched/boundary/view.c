@@ -161,6 +161,8 @@ int view_pids(struct call *c, uint32_t *status)
 
 int view_pid_info(struct call *c, uint32_t *status)
 {
+    const struct rm_control *ctl = (const void *)c->outer;
+    const struct card *card = mediator_card(c->m, card_of_object(c, ctl->client, ctl->object));
     struct rm_pid_info *list = (void *)c->params;
     struct process_use use[USAGE_MAX];
     struct process_id caller;
@@ -176,7 +178,12 @@ int view_pid_info(struct call *c, uint32_t *status)
     for (uint32_t i = 0; i < list->count; i++) {
         struct rm_pid_entry *e = &list->entry[i];
 
-        *e = (struct rm_pid_entry){.pid = e->pid, .index = e->index};
+        *e = (struct rm_pid_entry){
+            .pid = e->pid,
+            .index = e->index,
+            .compute_instance = card ? card->compute_instance : RM_NO_INSTANCE,
+            .gpu_instance = card ? card->gpu_instance : RM_NO_INSTANCE,
+        };
         for (int k = 0; k < n; k++)
             if (pid_for(&use[k].who, caller.levels - 1) == (pid_t)e->pid)
                 e->memory_private += use[k].bytes;

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from native_sched.daemon import capabilities
 from native_sched.daemon.cards import CardShare
+from native_sched.daemon.inventory import CardInfo
 from oci_specs.cdi import Registry
 from oci_specs.refusal import Refusal
 
@@ -26,11 +28,24 @@ def _name(registry: Registry, kind: str, card: CardShare) -> str:
     )
 
 
-def edits_from_cdi(kind: str, directories: Sequence[str]) -> Callable[[Iterable[CardShare]], dict[str, Any]]:
-    """A function from cards to the `edits` of a grant. Specs are read anew each time: they follow the driver."""
+def edits_from_cdi(
+    kind: str,
+    directories: Sequence[str],
+    known: Iterable[CardInfo] = (),
+    minors_path: str = capabilities.MINORS,
+) -> Callable[[Iterable[CardShare]], dict[str, Any]]:
+    """A function from cards to the `edits` of a grant. Specs are read anew each time: they follow the driver.
+
+    known: the node's cards, by which MIG instances are told. Capabilities of others are refused, whoever's they are.
+    """
+    instances = {card.uuid: (card.minor, card.instance) for card in known if card.instance}
 
     def edits(cards: Iterable[CardShare]) -> dict[str, Any]:
+        cards = list(cards)
         registry = Registry.load(directories)
-        return registry.edits(kind, [_name(registry, kind, card) for card in cards]).to_json()
+        found = registry.edits(kind, [_name(registry, kind, card) for card in cards]).to_json()
+        own = {card.uuid: instances[card.uuid] for card in cards if card.uuid in instances}
+        capabilities.check(found, own, capabilities.minors(minors_path))
+        return found
 
     return edits

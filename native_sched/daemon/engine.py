@@ -14,7 +14,7 @@ from enum import IntEnum
 
 from oci_specs.refusal import Refusal, printable
 
-ABI = 5
+ABI = 6
 MAX_CARDS = 32
 MAX_PROCESSES = 1024
 
@@ -27,14 +27,19 @@ class NodeKind(IntEnum):
     UVM = 2
 
 
+NO_INSTANCE = 0xFFFFFFFF
+
+
 class Card(Structure):
-    """struct mgpu_card; sizes in bytes."""
+    """struct mgpu_card; sizes in bytes. gpu_instance, compute_instance: NO_INSTANCE for a card as a whole."""
 
     _fields_ = [
         ("index", c_uint32),
         ("minor", c_uint32),
         ("gpu_id", c_uint32),
         ("device_instance", c_uint32),
+        ("gpu_instance", c_uint32),
+        ("compute_instance", c_uint32),
         ("memory_bytes", c_uint64),
         ("context_bytes", c_uint64),
         ("copy_context_bytes", c_uint64),

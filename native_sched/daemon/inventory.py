@@ -1,6 +1,7 @@
 """The cards of this node: from NVML on real ones, from the card process on simulated ones."""
 
 import os
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +14,9 @@ from sim import cards
 class CardInfo:
     """One card, or one MIG instance: a card of its own with its own memory and engines.
 
-    memory_mib: what it has; context_bytes, copy_context_bytes: what the driver takes of it per channel group, of the
-    graphics engine and of a copy engine. instance: (GPU instance, compute instance) of MIG.
+    memory_mib: what it has, of a GPU instance with several compute instances an equal part. context_bytes,
+    copy_context_bytes: what the driver takes of it per channel group, of the graphics engine and of a copy engine.
+    instance: (GPU instance, compute instance) of MIG.
     """
 
     index: int
@@ -68,6 +70,7 @@ def nvml(*, context_mib: int = 0, copy_context_mib: int = 0) -> tuple[str, list[
             handle = pynvml.nvmlDeviceGetHandleByIndex(number)
             pci = pynvml.nvmlDeviceGetPciInfo(handle)
             instances = _instances(pynvml, handle)
+            inside = Counter(instance[0] for _, instance in instances or [])
             for device, instance in [(handle, None)] if instances is None else instances:
                 cards.append(
                     CardInfo(
@@ -75,7 +78,9 @@ def nvml(*, context_mib: int = 0, copy_context_mib: int = 0) -> tuple[str, list[
                         minor=pynvml.nvmlDeviceGetMinorNumber(handle),
                         uuid=str(pynvml.nvmlDeviceGetUUID(device)),
                         name=str(pynvml.nvmlDeviceGetName(device)),
-                        memory_mib=pynvml.nvmlDeviceGetMemoryInfo(device).total >> 20,
+                        # To NVML each compute instance has all of the memory that it shares with its like.
+                        memory_mib=(pynvml.nvmlDeviceGetMemoryInfo(device).total >> 20)
+                        // (inside[instance[0]] if instance else 1),
                         # RM's gpuId of a PCI device: domain, bus and slot packed as gpuGenerateGpuId does
                         gpu_id=pci.domain << 16 | pci.bus << 8 | pci.device,
                         context_bytes=context_mib << 20,

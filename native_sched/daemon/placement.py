@@ -7,7 +7,14 @@ from collections.abc import Callable, Sequence
 from native_sched.daemon import room
 from native_sched.daemon.cards import CardShare, CardState, Placement, Tenant
 from native_sched.daemon.node_config import NodeConfig
-from native_sched.daemon.placement_refusal import ambiguous, no_room, policies_differ, too_few, unknown_card
+from native_sched.daemon.placement_refusal import (
+    ambiguous,
+    no_room,
+    policies_differ,
+    same_gpu,
+    too_few,
+    unknown_card,
+)
 from oci_specs.request import Qos, Request
 
 __all__ = ["CardShare", "CardState", "Placement", "Tenant", "place"]
@@ -27,12 +34,18 @@ def place(request: Request, cards: Sequence[CardState], config: NodeConfig) -> P
     fitting = [verdict for verdict in verdicts if verdict.lack is None]
     if len(fitting) < count:
         raise no_room(request, count, verdicts, config)
+    gpus = len({verdict.card.minor for verdict in fitting})
+    if gpus < count:
+        raise same_gpu(count, gpus)
     rank = _STRATEGIES[config.placement]
     # The candidates came by index and the sort is stable.
     fitting.sort(key=lambda verdict: rank(verdict.card, request.qos))
     by_policy: dict[str, list[room.Verdict]] = {}
     for verdict in fitting:
-        by_policy.setdefault(verdict.policy, []).append(verdict)
+        group = by_policy.setdefault(verdict.policy, [])
+        # Of MIG instances of one GPU a container gets one: which of two a program subscribes to is not ours to see.
+        if all(verdict.card.minor != other.card.minor for other in group):
+            group.append(verdict)
     for policy, group in by_policy.items():
         if len(group) >= count:
             shares = sorted((verdict.share for verdict in group[:count]), key=lambda share: share.index)

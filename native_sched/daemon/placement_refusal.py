@@ -44,6 +44,15 @@ def too_few(request: Request, count: int, candidates: int, there: int) -> Refusa
     return Refusal("too-few-cards", f"{asked}, and this node has {there}", f"ask for at most {there}")
 
 
+def same_gpu(count: int, gpus: int) -> Refusal:
+    return Refusal(
+        "same-gpu",
+        f"{_counted(count, 'card')} asked, and those that fit are MIG instances of {_counted(gpus, 'GPU')}: "
+        "a container gets at most one of each",
+        f"ask for at most {gpus}, or for instances of other GPUs",
+    )
+
+
 def policies_differ(count: int, fitting: Sequence[Verdict]) -> Refusal:
     owners = ", ".join(f"card {one.card.index} runs {_policy(one)}" for one in fitting[:_LISTED_CARDS])
     return Refusal(

@@ -78,7 +78,9 @@ async def _serve(stack: ExitStack, worker: Worker, nice: int) -> int:
         recovered=worker.recovered,
         lost=lost,
     )
-    edits_for = edits_from_cdi(_CDI_KINDS[worker.driver], [worker.path("cdi"), *config.cdi_dirs])
+    edits_for = edits_from_cdi(
+        _CDI_KINDS[worker.driver], [worker.path("cdi"), *config.cdi_dirs], worker.cards
+    )
     admission = Admission(worker.cards, grants, worker.policies, config, edits_for, lost.indices)
     arbiter = Arbiter(
         node,

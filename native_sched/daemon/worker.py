@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from native_sched.daemon import inventory, node_config, recovery, worker_lock
 from native_sched.daemon.card_policies import CardPolicies
-from native_sched.daemon.engine import Card, Engine, SchedConfig, open_engine
+from native_sched.daemon.engine import NO_INSTANCE, Card, Engine, SchedConfig, open_engine
 from native_sched.daemon.grant_store import GrantStore
 from native_sched.daemon.grants import Grants
 from native_sched.daemon.holder_link import HolderLink
@@ -87,6 +87,8 @@ def _engine(
                 minor=card.minor,
                 gpu_id=card.gpu_id,
                 device_instance=card.index,
+                gpu_instance=card.instance[0] if card.instance else NO_INSTANCE,
+                compute_instance=card.instance[1] if card.instance else NO_INSTANCE,
                 memory_bytes=card.memory_mib << 20,
                 context_bytes=card.context_bytes,
                 copy_context_bytes=card.copy_context_bytes,

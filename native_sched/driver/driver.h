@@ -19,6 +19,7 @@ struct driver_call {
     uint32_t outer_bytes, params_bytes;
     uint32_t params_max; /* as_caller(): room behind params */
     uint64_t params_at;  /* as_caller(), out: where in the caller they are */
+    bool apart; /* what ends with it may have descriptors of processes: none of ours are to be in its reach */
     int reply_fd; /* out: a file that is to take the place of the caller's fd in the outer struct, or -1 */
 };
 

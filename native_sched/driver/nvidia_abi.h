@@ -9,10 +9,8 @@ struct rm_runlist_bases { /* 0x20800179, 1008; a base at or above the first erro
 };
 enum { RM_MAP_READ_ONLY = 1 };
 
-/* Classes whose allocation is the caller's own: the driver notes who calls, or finds its memory or descriptors. */
-enum {
-    RM_CLASS_GPU_INSTANCE = 0xc637,
-    RM_CLASS_COMPUTE_INSTANCE = 0xc638,
+struct rm_mig_monitor { /* class 0xc640; descriptor: of the capability */
+    uint64_t descriptor;
 };
 enum { RM_VID_HEAP_FUNCTION_AT = 0x8 };
 

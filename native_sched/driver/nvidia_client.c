@@ -107,6 +107,41 @@ static int attach(struct nvidia_client *c, struct own_card *card)
     return 0;
 }
 
+/* Lines of "NAME MINOR", a minor of /dev/nvidia-caps each. -ENOENT: none of that name. */
+static int capability(const struct nvidia_host *host, const char *name)
+{
+    FILE *f = fopen(host->minors_path, "re");
+    char line[128], found[96];
+    int minor, result = -ENOENT;
+
+    if (!f)
+        return -ENOENT;
+    while (result < 0 && fgets(line, sizeof(line), f))
+        if (sscanf(line, "%95s %d", found, &minor) == 2 && !strcmp(found, name))
+            result = minor;
+    fclose(f);
+    return result;
+}
+
+/* With MIG, GET_PID_INFO tells of all instances only a client that has a session of this kind. Where there is no MIG, there
+ * is no need of one, and where it cannot be had the audit fails. */
+static void watch_instances(struct nvidia_client *c)
+{
+    struct rm_mig_monitor monitor = {.descriptor = 0};
+    uint32_t handle = nvidia_client_handle(c);
+    int minor = capability(c->host, "monitor");
+    scoped_fd int fd = -1;
+    char path[300];
+
+    if (minor < 0)
+        return;
+    snprintf(path, sizeof(path), "%s/nvidia-caps/nvidia-cap%d", c->host->dev_dir, minor);
+    if ((fd = open(path, O_RDONLY | O_CLOEXEC)) < 0)
+        return;
+    monitor.descriptor = (uint32_t)fd;
+    (void)alloc(c, c->root, &handle, RM_CLASS_MIG_MONITOR, &monitor, sizeof(monitor));
+}
+
 static int list_cards(struct nvidia_client *c)
 {
     struct rm_card_info info[RM_MAX_CARDS] = {{.valid = 0}};
@@ -139,6 +174,7 @@ int nvidia_client_open(struct nvidia_client *c, const struct nvidia_host *host)
         nvidia_client_close(c);
         return e;
     }
+    watch_instances(c);
     /* A card that cannot be attached has no probes; the others have theirs. */
     for (uint32_t i = 0; i < c->cards; i++)
         (void)attach(c, &c->card[i]);

@@ -4,6 +4,7 @@
 #include "../base/scoped.h"
 #include "../boundary/mediate.h"
 #include "nvidia_abi.h"
+#include "nvidia_apart.h"
 #include "nvidia_private.h"
 #include <errno.h>
 #include <string.h>
@@ -194,7 +195,11 @@ int nvidia_execute(struct driver *d, struct driver_call *call)
     if ((fd = fetch(d, call->file)) < 0)
         return fd;
     memcpy(outer, call->outer, call->outer_bytes);
-    if ((e = make_ours(outer, s, call, aux)) < 0 || (e = d->host->ioctl(fd, call->cmd, outer)) < 0)
+    if ((e = make_ours(outer, s, call, aux)) < 0)
+        return e;
+    e = call->apart ? nvidia_ioctl_apart(d->host, fd, call->cmd, outer)
+                    : d->host->ioctl(fd, call->cmd, outer);
+    if (e < 0)
         return e;
     make_theirs(outer, s, call->outer);
     memcpy(call->outer, outer, call->outer_bytes);

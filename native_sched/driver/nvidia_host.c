@@ -52,6 +52,7 @@ const struct nvidia_host nvidia_host = {
     .dev_dir = "/dev",
     .pci_dir = "/sys/bus/pci/devices",
     .majors_path = "/proc/devices",
+    .minors_path = "/proc/driver/nvidia-caps/mig-minors",
     .classify = nvidia_classify,
     .ioctl = call_driver,
 };

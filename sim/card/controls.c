@@ -164,7 +164,7 @@ static uint32_t get_pid_info(const struct rm_request *request)
         uint32_t pid = entry->pid, index = entry->index;
 
         *entry = (struct rm_pid_entry){.pid = pid, .index = index, .result = RM_ERR_OBJECT_NOT_FOUND};
-        entry->smc_subscription = 0xffffffffu;
+        entry->compute_instance = entry->gpu_instance = RM_NO_INSTANCE;
         if (index) {
             entry->result = RM_ERR_NOT_SUPPORTED;
             continue;

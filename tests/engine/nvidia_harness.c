@@ -63,7 +63,7 @@ struct harness *harness_open(const char *dev_dir, const char *pci_dir, const cha
     strncpy(h->dev_dir, dev_dir, sizeof(h->dev_dir) - 1);
     strncpy(h->pci_dir, pci_dir, sizeof(h->pci_dir) - 1);
     strncpy(h->majors, majors, sizeof(h->majors) - 1);
-    h->host = (struct nvidia_host){h->dev_dir, h->pci_dir, h->majors, classify, answer};
+    h->host = (struct nvidia_host){h->dev_dir, h->pci_dir, h->majors, "/nonexistent", classify, answer};
     files_init(&h->files, -1);
     for (int i = 0; i < TENANTS; i++) {
         h->tenant[i].id = (uint64_t)i + 1;

@@ -8,12 +8,13 @@ import os
 import struct
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from native_sched.daemon.engine import (
+    NO_INSTANCE,
     Card,
     Engine,
     NodeKind,
@@ -243,7 +244,9 @@ def channel(userd: int) -> bytes:
 class World:
     """A card, the engine on it as NVIDIA's driver, and tenants, each in a process of its own."""
 
-    def __init__(self, folder: Path, card: CardProcess, stack: ExitStack) -> None:
+    def __init__(
+        self, folder: Path, card: CardProcess, stack: ExitStack, instances: Sequence[tuple[int, int]]
+    ) -> None:
         self.card = card
         self.lib = ctypes.CDLL(library())
         self._stack = stack
@@ -254,27 +257,37 @@ class World:
             (nodes / name).touch()
         assert self.lib.on_card_begin(os.fsencode(card.card_socket), os.fsencode(nodes)) == 0
         [found] = cards.cards(card.admin_socket)
-        self._card = Card(
-            index=0,
-            minor=0,
-            gpu_id=found.gpu_id,
-            device_instance=99,  # the driver's own number is asked for
-            memory_bytes=found.memory_mib << 20,
-            context_bytes=found.context_bytes,
-            copy_context_bytes=found.copy_context_bytes,
-        )
+        (nodes / "mig-minors").write_text("config 1\nmonitor 2\ngpu0/gi1/access 12\n")
+        (nodes / "nvidia-caps").mkdir()
+        (nodes / "nvidia-caps" / "nvidia-cap2").touch()
+        self._cards = [
+            Card(
+                index=index,
+                minor=0,
+                gpu_id=found.gpu_id,
+                device_instance=99,  # the driver's own number is asked for
+                gpu_instance=gpu,
+                compute_instance=compute,
+                memory_bytes=found.memory_mib << 20,
+                context_bytes=found.context_bytes,
+                copy_context_bytes=found.copy_context_bytes,
+            )
+            for index, (gpu, compute) in enumerate(instances or [(NO_INSTANCE, NO_INSTANCE)])
+        ]
         self._journal = folder / "journal"
         self._journal.mkdir()
         self._engines = stack.enter_context(ExitStack())
-        self._all: list[tuple[Tenant, int, bool]] = []
+        self._all: list[tuple[Tenant, int, bool, int]] = []
         self.begin()
 
     def begin(self) -> None:
         opened = open_engine(library(), "nvidia", "", VERSION, str(self._journal))
         self.engine: Engine = self._engines.enter_context(opened)
-        self.engine.add_card(self._card)
+        for card in self._cards:
+            self.engine.add_card(card)
         self.engine.configure(SchedConfig(hold_ns=0, poll_fast_ns=400_000, poll_slow_ns=1_000_000, off=0))
-        self.engine.card_policy(0, Policy.NATIVE_BURST_SHARE)
+        for card in self._cards:
+            self.engine.card_policy(card.index, Policy.NATIVE_BURST_SHARE)
 
     def restart(
         self, meanwhile: Callable[[], object] = lambda: None, *, without: Tenant | None = None
@@ -284,30 +297,30 @@ class World:
         meanwhile()
         self.lib.on_card_again()
         self.begin()
-        for tenant, cap_mib, offline in self._all:
+        for tenant, cap_mib, offline, card in self._all:
             if tenant is without:
                 with suppress(ProcessLookupError):  # what the engine says to a channel without its group
                     self.engine.add_tenant(tenant.id)
                     raise AssertionError("it was taken over")
                 continue
-            assert self._tell(tenant.id, cap_mib, offline)
+            assert self._tell(tenant.id, cap_mib, offline, card)
             if tenant.listener >= 0:
                 tenant.serve()
         self.engine.recovered()
 
-    def _tell(self, tenant: int, cap_mib: int, offline: bool) -> bool:
+    def _tell(self, tenant: int, cap_mib: int, offline: bool, card: int) -> bool:
         known = self.engine.add_tenant(tenant)
-        self.engine.grant(tenant, 0, cap_mib << 20)
+        self.engine.grant(tenant, card, cap_mib << 20)
         for kind in (NodeKind.CTL, NodeKind.CARD, NodeKind.UVM):
             self.engine.add_node(tenant, 0, 1 + kind, kind, 0)
         self.engine.schedule(tenant, TenantClass.OFFLINE if offline else TenantClass.ONLINE, 100)
         return known
 
-    def tenant(self, *, cap_mib: int = 2048, offline: bool = False) -> Tenant:
+    def tenant(self, *, cap_mib: int = 2048, offline: bool = False, card: int = 0) -> Tenant:
         self._tenants += 1
-        self._tell(self._tenants, cap_mib, offline)
+        self._tell(self._tenants, cap_mib, offline, card)
         made = Tenant(self, self._tenants)
-        self._all.append((made, cap_mib, offline))
+        self._all.append((made, cap_mib, offline, card))
         self._stack.callback(made.kill)
         return made
 
@@ -334,8 +347,17 @@ class World:
         unscheduled, disabled = (ctypes.c_uint32.in_dll(self.lib, name).value for name in names)
         return unscheduled, disabled
 
-    def used_mib(self, tenant: Tenant) -> float:
-        return self.engine.usage(tenant.id, 0).used_bytes / MIB
+    def closes(self, descriptor: int) -> None:
+        """What the driver frees from here on has that descriptor of the process that made it."""
+        ctypes.c_int.in_dll(self.lib, "on_card_closes").value = descriptor
+
+    @property
+    def monitors(self) -> int:
+        """How many sessions that are told of every MIG instance there are."""
+        return ctypes.c_uint32.in_dll(self.lib, "on_card_monitors").value
+
+    def used_mib(self, tenant: Tenant, card: int = 0) -> float:
+        return self.engine.usage(tenant.id, card).used_bytes / MIB
 
     def groups(self) -> dict[int, bool]:
         """Whether the card has each group of the graphics engine enabled, by its handle."""
@@ -346,6 +368,7 @@ class World:
 
 
 @contextmanager
-def world(folder: Path) -> Iterator[World]:
+def world(folder: Path, instances: Sequence[tuple[int, int]] = ()) -> Iterator[World]:
+    """instances: of MIG, (GPU instance, compute instance), each a card of its own; none: a card as a whole."""
     with running(folder, "h200", rm_call_us=0) as card, ExitStack() as stack:
-        yield World(folder, card, stack)
+        yield World(folder, card, stack, instances)

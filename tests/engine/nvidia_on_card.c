@@ -51,7 +51,7 @@ static struct uvm_range range[RANGES];
 static int ranges;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char dev_dir[256];
+static char dev_dir[256], minors_path[300];
 static int line = -1;
 static struct sim_request request;
 static struct sim_reply reply;
@@ -60,6 +60,8 @@ int on_card_refuse, on_card_refuse_control;
 uint64_t
     on_card_uncounted; /* bytes of its own that the driver does not count to processes, as NVIDIA's does not */
 
+int on_card_closes = -1;   /* a descriptor that the next frees close, as those of a subscription do */
+uint32_t on_card_monitors; /* MIG monitor sessions */
 uint32_t on_card_unscheduled,
     on_card_disabled; /* calls that took groups off their runlist, or channels off */
 
@@ -95,8 +97,11 @@ int on_card_begin(const char *socket_path, const char *nodes)
     own_root = 0;
     on_card_refuse = on_card_refuse_control = 0;
     on_card_uncounted = 0;
+    on_card_closes = -1;
+    on_card_monitors = 0;
     on_card_unscheduled = on_card_disabled = 0;
     strncpy(dev_dir, nodes, sizeof(dev_dir) - 1);
+    snprintf(minors_path, sizeof(minors_path), "%s/mig-minors", nodes);
     strncpy(at.sun_path, socket_path, sizeof(at.sun_path) - 1);
     if (line >= 0)
         close(line);
@@ -272,6 +277,28 @@ static int serve_uvm(uint32_t cmd, void *arg)
     }
 }
 
+/* The driver's own list: compute instance i of GPU instances 3 to 6, i = 0, 1, whoever has them. */
+static uint32_t list_instances(const struct rm_control *ctl)
+{
+    struct rm_active_ids *devices = (void *)(uintptr_t)ctl->params;
+    struct rm_gpu_instances *instances = (void *)(uintptr_t)ctl->params;
+    struct rm_card_info info[RM_MAX_CARDS];
+    int got;
+
+    if (ctl->cmd == RM_CTRL_GPU_GET_ACTIVE_PARTITION_IDS) {
+        *instances = (struct rm_gpu_instances){.id = {3, 4, 5, 6}, .count = 4};
+        return RM_OK;
+    }
+    forward(own[0].id, RM_CMD(RM_ESC_CARD_INFO, sizeof(info)), info, NULL, 0, 0, &got);
+    for (uint32_t i = 0; i < 8; i++) {
+        devices->device[i].gpu_id = info[0].gpu_id;
+        devices->device[i].gpu_instance = 3 + i / 2;
+        devices->device[i].compute_instance = i % 2;
+    }
+    devices->count = 8;
+    return RM_OK;
+}
+
 static int serve(int fd, uint32_t cmd, void *arg)
 {
     struct rm_alloc_short *a = arg;
@@ -285,6 +312,10 @@ static int serve(int fd, uint32_t cmd, void *arg)
         return serve_uvm(cmd, arg);
     switch (RM_NR(cmd)) {
     case RM_ESC_ALLOC:
+        if (a->class_id == RM_CLASS_MIG_MONITOR) {
+            on_card_monitors++;
+            return 0;
+        }
         params = RM_SIZE(cmd) == sizeof(*alloc) ? alloc->params_size : a->params_size;
         params = a->params ? params : 0;
         e = forward(id, cmd, arg, (void *)(uintptr_t)a->params, params, 0, &got);
@@ -298,6 +329,13 @@ static int serve(int fd, uint32_t cmd, void *arg)
         on_card_unscheduled += ctl->cmd == RM_CTRL_TSG_SCHEDULE && !*(const uint8_t *)(uintptr_t)ctl->params;
         on_card_disabled += ctl->cmd == RM_CTRL_DISABLE_CHANNELS && *(const uint8_t *)(uintptr_t)ctl->params;
         e = forward(id, cmd, arg, (void *)(uintptr_t)ctl->params, ctl->params_size, 0, &got);
+        /* The class has it, and takes parameters. */
+        if ((ctl->cmd == RM_CTRL_GPU_INSTANCE_GET_ACTIVE_IDS ||
+             ctl->cmd == RM_CTRL_COMPUTE_INSTANCE_GET_UUID) &&
+            ctl->status == RM_ERR_NOT_SUPPORTED)
+            ctl->status = RM_ERR_INVALID_PARAM_STRUCT;
+        if (ctl->cmd == RM_CTRL_GPU_GET_ACTIVE_DEVICE_IDS || ctl->cmd == RM_CTRL_GPU_GET_ACTIVE_PARTITION_IDS)
+            ctl->status = list_instances(ctl);
         if (ctl->cmd == RM_CTRL_GPU_GET_PID_INFO)
             ((struct rm_pid_info *)(uintptr_t)ctl->params)->entry[0].memory_private -= on_card_uncounted;
         return e;
@@ -314,6 +352,9 @@ static int serve(int fd, uint32_t cmd, void *arg)
             ((struct rm_free *)arg)->status = RM_OK;
             return 0;
         }
+        /* As RM ends a subscription: by its number, in the process that calls. */
+        if (on_card_closes >= 0)
+            close(on_card_closes);
         break;
     case RM_ESC_REGISTER_FD:
         aux = id_of(((struct rm_register_fd *)arg)->ctl_fd);
@@ -354,6 +395,7 @@ const struct nvidia_host nvidia_host = {
     .dev_dir = dev_dir,
     .pci_dir = "/nonexistent",
     .majors_path = "/nonexistent",
+    .minors_path = minors_path,
     .classify = classify,
     .ioctl = call_card,
 };

@@ -108,6 +108,24 @@ static void hex(const uint8_t *bytes, size_t n)
         printf("-");
 }
 
+/* A subscription to a MIG instance stands there as an object that the card knows; the capability of instance N is
+ * descriptor 100 + N. False: RM's no, in outer. */
+static bool instance(struct rm_alloc *a, const uint8_t *params)
+{
+    const struct rm_instance *want = (const void *)params;
+
+    if (a->class_id != RM_CLASS_GPU_INSTANCE && a->class_id != RM_CLASS_COMPUTE_INSTANCE)
+        return true;
+    if (want->descriptor != 100 + want->id) {
+        a->status = RM_ERR_INSUFFICIENT_PERMISSIONS;
+        return false;
+    }
+    if (a->class_id == RM_CLASS_COMPUTE_INSTANCE)
+        a->parent = 0xd1;
+    a->class_id = RM_CLASS_USERMODE_HOPPER;
+    return true;
+}
+
 /* The kernel and the driver, after CONTINUE: nothing but what is in memory counts. */
 static int as_the_kernel(int fd, uint32_t cmd, uint8_t *outer, uint8_t *params, size_t params_bytes)
 {
@@ -115,6 +133,8 @@ static int as_the_kernel(int fd, uint32_t cmd, uint8_t *outer, uint8_t *params, 
     struct rm_map_memory *map = (void *)outer;
     int got, e;
 
+    if (RM_NR(cmd) == RM_ESC_ALLOC && bytes == sizeof(struct rm_alloc) && !instance((void *)outer, params))
+        return 0;
     request = (struct sim_request){.op = SIM_IOCTL, .cmd = cmd, .file = id_of_fd[fd], .tgid = getpid()};
     request.outer_bytes = bytes;
     request.params_bytes = (uint32_t)params_bytes;

@@ -21,6 +21,8 @@ void world_start(void)
             .minor = i,
             .gpu_id = 100 + i,
             .device_instance = i,
+            .gpu_instance = RM_NO_INSTANCE,
+            .compute_instance = RM_NO_INSTANCE,
             .memory_bytes = 64 * MIB,
             .context_bytes = 5 * MIB,
             .copy_context_bytes = MIB,

@@ -94,6 +94,36 @@ def test_mig_instances_are_cards_of_their_own(monkeypatch: pytest.MonkeyPatch) -
     assert {(card.context_bytes, card.copy_context_bytes) for card in cards} == {(400 << 20, 20 << 20)}
 
 
+def test_compute_instances_of_one_gpu_instance_share_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    instances = [(1, 0), (1, 1), (1, 2), (2, 0)]
+
+    def instance(_index: int, number: int) -> tuple[int, int]:
+        if number >= len(instances):
+            raise NvmlError("Not Found")
+        return instances[number]
+
+    module = fake(
+        nvmlDeviceGetCount=lambda: 1,
+        nvmlDeviceGetMigMode=lambda _index: (1, 1),
+        nvmlDeviceGetMaxMigDeviceCount=lambda _index: 7,
+        nvmlDeviceGetMigDeviceHandleByIndex=instance,
+        nvmlDeviceGetGpuInstanceId=lambda device: device[0],
+        nvmlDeviceGetComputeInstanceId=lambda device: device[1],
+        nvmlDeviceGetUUID=lambda device: f"MIG-{device}",
+        nvmlDeviceGetMemoryInfo=lambda device: SimpleNamespace(
+            total=(60000 if device[0] == 1 else 17920) << 20
+        ),
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", module)
+    cards = inventory.nvml()[1]
+    assert [(card.instance, card.memory_mib) for card in cards] == [
+        ((1, 0), 20000),
+        ((1, 1), 20000),
+        ((1, 2), 20000),
+        ((2, 0), 17920),
+    ]
+
+
 def test_mig_that_nvml_does_not_know_of_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
     def unsupported(_index: int) -> None:
         raise NvmlError("Not Supported")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from native_sched.daemon.node_config import NodeConfig, Strategy
@@ -148,4 +150,20 @@ def test_no_cards_at_all() -> None:
     assert line(request(1024)) == "mgpu: 1 card asked, and this node has none; run it on a node with GPUs"
     assert (
         line(request(count=None)) == "mgpu: cards asked, and this node has none; run it on a node with GPUs"
+    )
+
+
+# MIG instances.
+
+
+def test_a_container_gets_one_mig_instance_of_a_gpu() -> None:
+    instances = tuple(replace(card(index), minor=index // 2, uuid=f"MIG-{index}") for index in range(4))
+    assert indices(place(request(2048, count=2), instances, CONFIG)) == [0, 2]
+    assert indices(place(request(2048, count=2, uuids=("MIG-1", "MIG-2")), instances, CONFIG)) == [1, 2]
+    assert line(request(4096, count=3), *instances) == (
+        "mgpu: 3 cards asked, and those that fit are MIG instances of 2 GPUs: a container gets at most one of each; "
+        "ask for at most 2, or for instances of other GPUs"
+    )
+    assert line(request(2048, count=2, uuids=("MIG-0", "MIG-1")), *instances).startswith(
+        "mgpu: 2 cards asked, and those that fit are MIG instances of 1 GPU: "
     )

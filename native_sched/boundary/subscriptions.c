@@ -1,0 +1,183 @@
+#include "subscriptions.h"
+#include "../channels/groups.h"
+#include "let_through.h"
+#include <errno.h>
+
+bool class_is_of_operators(uint32_t class_id)
+{
+    return class_id == RM_CLASS_MIG_CONFIG || class_id == RM_CLASS_MIG_MONITOR;
+}
+
+uint32_t subscriptions_open(const struct let_through *l, bool ended)
+{
+    uint32_t n = 0;
+
+    for (const struct subscription *s = l->subscription; s < l->subscription + SUBSCRIPTIONS_MAX; s++)
+        n += s->file && (s->ended || !ended);
+    return n;
+}
+
+void subscriptions_forget(struct let_through *l, uint64_t file)
+{
+    for (struct subscription *s = l->subscription; s < l->subscription + SUBSCRIPTIONS_MAX; s++)
+        if (s->file == file)
+            s->file = 0;
+}
+
+static struct subscription *free_entry(struct let_through *l)
+{
+    for (struct subscription *s = l->subscription; s < l->subscription + SUBSCRIPTIONS_MAX; s++)
+        if (!s->file)
+            return s;
+    return NULL;
+}
+
+/* One object proves one call: of two that name it, the other could have made anything. */
+static bool awaited(const struct let_through *l, uint32_t client, uint32_t handle)
+{
+    for (const struct subscription *s = l->subscription; s < l->subscription + SUBSCRIPTIONS_MAX; s++)
+        if (s->file && !s->ended && s->client == client && s->handle == handle)
+            return true;
+    return false;
+}
+
+/* RM_OK where it may be made, or what RM says to a caller without the capability. The tenant is held. */
+static uint32_t examine(const struct call *c, const struct creation *a)
+{
+    const struct rm_instance *want = (const void *)c->params;
+    const struct objects *o = &c->tenant->objects;
+    uint32_t parent = call_find(c, a->root, a->parent);
+    uint32_t above = a->class_id == RM_CLASS_GPU_INSTANCE ? RM_CLASS_SUBDEVICE : RM_CLASS_GPU_INSTANCE;
+    const struct card *card;
+
+    if (!parent)
+        return call_find(c, a->root, a->root) ? RM_ERR_INVALID_OBJECT_PARENT : RM_ERR_INVALID_CLIENT;
+    if (o->slot[parent].class_id != above)
+        return RM_ERR_INVALID_OBJECT_PARENT;
+    card = mediator_card(c->m, o->slot[parent].card);
+    if (!card || card->gpu_instance == RM_NO_INSTANCE)
+        return RM_ERR_NOT_SUPPORTED;
+    if (c->params_bytes != sizeof(*want))
+        return RM_ERR_INVALID_ARGUMENT;
+    if (awaited(c->tenant->let_through, a->root, a->handle))
+        return RM_ERR_INSERT_DUPLICATE_NAME;
+    if (want->id != (a->class_id == RM_CLASS_GPU_INSTANCE ? card->gpu_instance : card->compute_instance))
+        return RM_ERR_INSUFFICIENT_PERMISSIONS;
+    return RM_OK;
+}
+
+/* The caller's own struct is what the driver will read: a name that we gave has to be in it. */
+static int say_handle(struct call *c, uint32_t handle)
+{
+    struct rm_alloc_short *o = (void *)c->outer;
+
+    if (o->handle == handle)
+        return 0;
+    o->handle = handle;
+    return caller_write_both(c->caller, c->outer_at, c->outer, c->outer_bytes, 0, NULL, 0);
+}
+
+int subscribe(struct call *c, struct creation *a, uint32_t *status)
+{
+    struct tenant *t = c->tenant;
+    struct let_through *l = t->let_through;
+    struct subscription *s = free_entry(l);
+    int e;
+
+    if (!caller_waits(c->caller))
+        return -EINTR;
+    {
+        WITH_TENANT(t);
+        if ((*status = examine(c, a)) || (*status = choose_handle(t, a->root, &a->handle)))
+            return 0;
+        if (!s || l->runs == LET_THROUGH_RUNS || let_through_doubtful(t) >= LET_THROUGH_DOUBTFUL ||
+            !files_open(c->m->files, &c->file)) {
+            *status = RM_ERR_NO_MEMORY;
+            return 0;
+        }
+    }
+    if ((e = say_handle(c, a->handle)) < 0 || (e = groups_unsure(t->groups, true)) < 0)
+        return e;
+    *s = (struct subscription){
+        .client = a->root,
+        .parent = a->parent,
+        .handle = a->handle,
+        .class_id = a->class_id,
+        .thread = (pid_t)c->caller->req->pid,
+    };
+    __atomic_store_n(&s->file, c->file.id, __ATOMIC_RELEASE);
+    return runs_in_its_caller(c);
+}
+
+/* A control that the class has, without the parameters that it takes: RM's words then tell an object of that class from one
+ * of another and from none, and nothing is done. */
+static int is_there(struct call *c, const struct subscription *s)
+{
+    struct rm_control ctl = {
+        .client = s->client,
+        .object = s->handle,
+        .cmd = s->class_id == RM_CLASS_GPU_INSTANCE ? RM_CTRL_GPU_INSTANCE_GET_ACTIVE_IDS
+                                                    : RM_CTRL_COMPUTE_INSTANCE_GET_UUID,
+    };
+    struct open_file file;
+    int e;
+
+    if (!files_by_id(c->m->files, s->file, &file))
+        return -EBADF;
+    e = mediator_call(c->m, &file, NULL, RM_CMD(RM_ESC_CONTROL, sizeof(ctl)), &ctl, sizeof(ctl));
+    return e < 0 ? e : ctl.status == RM_ERR_INVALID_PARAM_STRUCT;
+}
+
+/* False for one that finds no room. It takes nothing and ends with its parent, but proves no call: it would prove others too. */
+static bool book(struct call *c, const struct subscription *s)
+{
+    struct tenant *t = c->tenant;
+    struct open_file file;
+    WITH_TENANT(t);
+    uint32_t parent = files_by_id(c->m->files, s->file, &file) ? call_find_on(c, &file, s->client, s->parent)
+                                                               : 0;
+    int64_t slot;
+
+    if (!parent || objects_find(&t->objects, s->client, s->handle))
+        return false;
+    slot = objects_add(&t->objects, parent, s->client, s->handle, s->class_id);
+    if (slot < 0)
+        return false;
+    t->objects.slot[slot].card = t->objects.slot[parent].card;
+    objects_commit(&t->objects, (uint32_t)slot);
+    return true;
+}
+
+static bool runs(const struct let_through *l, pid_t thread)
+{
+    for (uint32_t i = 0; i < l->runs; i++)
+        if (l->running[i] == thread)
+            return true;
+    return false;
+}
+
+int subscriptions_look(struct call *c)
+{
+    struct let_through *l = c->tenant->let_through;
+    bool found = false;
+    int e;
+
+    for (struct subscription *s = l->subscription; s < l->subscription + SUBSCRIPTIONS_MAX; s++) {
+        if (!s->file || s->ended)
+            continue;
+        /* Before it is asked: what has ended by then has made it or never will. */
+        bool ended = !runs(l, s->thread);
+
+        if ((e = is_there(c, s)) == -EAGAIN)
+            continue;
+        if (e < 0 && e != -EBADF)
+            return e;
+        if (e < 0 || (e > 0 && book(c, s))) {
+            s->file = 0;
+            found = true;
+        } else {
+            s->ended = e > 0 || ended;
+        }
+    }
+    return found && !in_doubt(c->tenant) ? groups_unsure(c->tenant->groups, false) : 0;
+}

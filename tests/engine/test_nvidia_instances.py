@@ -1,0 +1,332 @@
+"""MIG instances as cards of their own: subscriptions, what they are scoped to, and whose work gives way to whose."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from nvidia_mediated import (
+    CONTROL,
+    FREE,
+    GROUP,
+    HOPPER,
+    MAP,
+    MEMORY,
+    MEMORY_SYSTEM,
+    MIB,
+    REGISTER_FD,
+    ROOT,
+    Answer,
+    Tenant,
+    World,
+    alloc_struct,
+    channel,
+    group,
+    memory,
+    world,
+)
+
+from tests.support.waiting import until
+
+GPU_INSTANCE, COMPUTE_INSTANCE, MIG_CONFIG, MIG_MONITOR = 0xC637, 0xC638, 0xC639, 0xC640
+ACTIVE_DEVICES, ACTIVE_PARTITIONS, INVALID_PARAMS = 0x288, 0x2080018B, 0x3D
+ATTACHED, PID_INFO, SCHEDULE = 0x201, 0x2080018E, 0xA06C0101
+OK, INSUFFICIENT, INVALID_ARGUMENT, DUPLICATE = 0, 0x1B, 0x1F, 0x19
+INVALID_CLIENT, INVALID_HANDLE, INVALID_PARENT, NO_MEMORY, NOT_SUPPORTED = 0x23, 0x33, 0x36, 0x51, 0x56
+CONTEXT_MIB = 240
+STATUS, CONTROL_STATUS = 0x28, 0x1C
+GI, CI = 0xD2, 0xD3
+PROFILING = 0xFFFFFFFE
+INSTANCES = [(3, 0), (5, 1)]
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[World]:
+    with world(tmp_path, INSTANCES) as made:
+        yield made
+
+
+def instance(number: int, descriptor: int | None = None) -> bytes:
+    """Parameters of both classes; the capability of instance N is descriptor 100 + N here."""
+    return struct.pack("QII", 100 + number if descriptor is None else descriptor, number, 0)
+
+
+def subscribe(
+    tenant: Tenant,
+    client: int,
+    number: int,
+    handle: int = GI,
+    *,
+    class_id: int = GPU_INSTANCE,
+    **more: bytes,
+) -> Answer:
+    parent = 0xD1 if class_id == GPU_INSTANCE else GI
+    return tenant.alloc(client, parent, handle, class_id, instance(number), **more)
+
+
+def subscribed(tenant: Tenant, gpu: int, compute: int) -> int:
+    """A client with both of its subscriptions."""
+    client = tenant.client()
+    for class_id, number, handle in ((GPU_INSTANCE, gpu, GI), (COMPUTE_INSTANCE, compute, CI)):
+        answer = subscribe(tenant, client, number, handle, class_id=class_id)
+        assert (answer.result, answer.u32(STATUS), answer.through) == (0, OK, True), hex(class_id)
+    return client
+
+
+def alive(tenant: Tenant, client: int) -> int:
+    return tenant.control(client, client, ATTACHED, bytes(128)).result
+
+
+def refused(answer: Answer) -> int:
+    """The status of one that was not let through."""
+    assert (answer.result, answer.through) == (0, False)
+    return answer.u32(STATUS)
+
+
+def test_a_tenant_subscribes_to_its_instance_and_works_there(here: World) -> None:
+    tenant = here.tenant(cap_mib=1024, card=1)
+    client = subscribed(tenant, 5, 1)
+    made = tenant.alloc(client, 0xD0, 0x100, MEMORY, memory(48 * MIB))
+    assert refused(made) == OK
+    assert refused(tenant.alloc(client, 0xD0, 0x900, GROUP, group())) == OK
+    assert here.used_mib(tenant, 1) == 48 + CONTEXT_MIB
+    assert here.used_mib(tenant, 0) == 0
+    asked = struct.pack("IIIIIIQ", 1, 0, tenant.pid, 0, 0, 0, 0).ljust(14408, b"\0")
+    use = tenant.control(client, 0xD1, PID_INFO, asked)
+    assert struct.unpack_from("Q", use.params, 8 + 16) == ((48 + CONTEXT_MIB) * MIB,)
+    assert struct.unpack_from("II", use.params, 8 + 64) == (1, 5), "compute instance, GPU instance"
+    assert tenant.free(client, 0xD0).u32(0xC) == OK
+    assert here.used_mib(tenant, 1) == 0
+    assert here.engine.state(tenant.id).objects == 1
+
+
+@pytest.mark.parametrize("number", [0, 3, 4, PROFILING])
+def test_no_other_gpu_instance(here: World, number: int) -> None:
+    tenant = here.tenant(card=1)
+    client = tenant.client()
+    assert refused(subscribe(tenant, client, number)) == INSUFFICIENT
+    assert subscribe(tenant, client, 5).through
+
+
+def test_no_other_compute_instance(here: World) -> None:
+    tenant = here.tenant(card=1)
+    client = tenant.client()
+    assert subscribe(tenant, client, 5).through
+    for number in (0, 2, 5):
+        answer = subscribe(tenant, client, number, CI, class_id=COMPUTE_INSTANCE)
+        assert refused(answer) == INSUFFICIENT
+    assert subscribe(tenant, client, 1, CI, class_id=COMPUTE_INSTANCE).through
+
+
+def test_a_subscription_hangs_from_what_it_is_about(here: World) -> None:
+    tenant, other = here.tenant(card=1), here.tenant(card=1)
+    client, its = tenant.client(), other.client()
+    for parent in (client, 0xD0, 0xBAD):
+        assert refused(tenant.alloc(client, parent, GI, GPU_INSTANCE, instance(5))) == INVALID_PARENT
+    assert refused(tenant.alloc(client, 0xD1, CI, COMPUTE_INSTANCE, instance(1))) == INVALID_PARENT
+    assert refused(other.alloc(client, 0xD1, GI, GPU_INSTANCE, instance(5))) == INVALID_CLIENT
+    assert refused(tenant.alloc(client, 0xD1, GI, GPU_INSTANCE)) == INVALID_ARGUMENT
+    assert refused(subscribe(tenant, client, 5, 0xD0)) == DUPLICATE
+    assert alive(tenant, client) == alive(other, its) == 0
+
+
+def test_a_card_as_a_whole_has_none(tmp_path: Path) -> None:
+    with world(tmp_path) as here:
+        tenant = here.tenant()
+        client = tenant.client()
+        assert refused(subscribe(tenant, client, 0)) == NOT_SUPPORTED
+        assert refused(subscribe(tenant, client, 0xFFFFFFFF)) == NOT_SUPPORTED
+
+
+@pytest.mark.parametrize("class_id", [MIG_CONFIG, MIG_MONITOR])
+def test_sessions_of_operators_are_refused_as_without_their_capability(here: World, class_id: int) -> None:
+    tenant = here.tenant(card=1)
+    client = tenant.client()
+    assert refused(tenant.alloc(client, client, 0x200, class_id, bytes(8))) == INSUFFICIENT
+
+
+def test_the_arbiter_has_the_session_that_its_audits_need(here: World) -> None:
+    assert here.monitors == 1
+
+
+def test_a_handle_that_the_driver_is_to_choose_is_known(here: World) -> None:
+    tenant = here.tenant(card=1)
+    client = tenant.client()
+    answer = subscribe(tenant, client, 5, 0)
+    assert (answer.through, answer.u32(STATUS)) == (True, OK)
+    handle = answer.u32(8)
+    assert handle
+    below = tenant.alloc(client, handle, CI, COMPUTE_INSTANCE, instance(1))
+    assert (below.through, below.u32(STATUS)) == (True, OK)
+    assert alive(tenant, client) == 0
+    objects = here.engine.state(tenant.id).objects
+    assert objects == 5, "client, device, subdevice and both subscriptions"
+
+
+def test_what_the_driver_did_not_make_is_in_no_books(here: World) -> None:
+    """The descriptor is of no capability of that instance: RM says no in the caller's own call."""
+    tenant = here.tenant(card=1)
+    client = tenant.client()
+    wrong = tenant.alloc(client, 0xD1, GI, GPU_INSTANCE, instance(5, descriptor=7))
+    assert (wrong.through, wrong.u32(STATUS)) == (True, INSUFFICIENT)
+    assert alive(tenant, client) == 0
+    assert here.engine.state(tenant.id).objects == 3
+    assert refused(tenant.alloc(client, GI, CI, COMPUTE_INSTANCE, instance(1))) == INVALID_PARENT
+    again = subscribe(tenant, client, 5)
+    assert (again.through, again.u32(STATUS)) == (True, OK)
+
+
+def test_a_subscription_flipped_to_memory_costs_every_answer(here: World) -> None:
+    tenant, other = here.tenant(card=1), here.tenant(card=1)
+    client, well = tenant.client(), other.client()
+    flipped = alloc_struct(client, 0xD0, 0x100, MEMORY, 128)
+    params = instance(5) + memory(MIB)[16:]
+    outer = alloc_struct(client, 0xD1, GI, GPU_INSTANCE, 0)
+    answer = tenant.ioctl(tenant.ctl, 0x2B, outer, params, at=0x10, flip=flipped)
+    assert (answer.result, answer.through) == (0, True)
+    assert answer.u32(STATUS) == OK
+    assert alive(tenant, client) == -1
+    assert here.engine.state(tenant.id).unaccounted_bytes == MIB
+    assert alive(other, well) == 0
+
+
+def flipped_group(tenant: Tenant, client: int, handle: int) -> Answer:
+    params = bytearray(group())
+    flip = alloc_struct(client, 0xD0, handle, GROUP, 20)
+    outer = alloc_struct(client, 0xD1, 0x300 + handle, GPU_INSTANCE, 0)
+    # One struct is both: instance 5 at 8, where a group has its address space.
+    struct.pack_into("QI", params, 0, 105, 5)
+    return tenant.ioctl(tenant.ctl, 0x2B, outer, bytes(params), at=0x10, flip=flip)
+
+
+def test_groups_of_flipped_subscriptions_never_run_and_do_not_pile_up(here: World) -> None:
+    tenant = here.tenant(cap_mib=8192, card=1)
+    client = tenant.client()
+    for number in range(4):
+        answer = flipped_group(tenant, client, 0xA0 + number)
+        assert (answer.through, answer.u32(STATUS)) == (True, OK)
+        here.uncounted((1 + number) * CONTEXT_MIB * MIB)
+    refusal = flipped_group(tenant, client, 0xA4)
+    assert refused(refusal) == NO_MEMORY
+    scheduled = tenant.control(client, 0xA0, SCHEDULE, b"\x01\x00\x00")
+    assert (scheduled.result, scheduled.u32(CONTROL_STATUS)) == (0, INVALID_HANDLE)
+    assert set(here.groups().values()) == {False}
+    # Nor do root clients, on the same count.
+    assert refused(tenant.alloc(0, 0, 0, ROOT)) == NO_MEMORY
+
+
+def test_subscriptions_that_turn_out_to_be_such_are_not_held_against_a_tenant(here: World) -> None:
+    tenant = here.tenant(card=1)
+    client = tenant.client()
+    for _ in range(12):
+        assert subscribe(tenant, client, 5).u32(STATUS) == OK
+        assert tenant.free(client, GI).u32(0xC) == OK
+
+
+def test_what_has_not_been_looked_at_ends_with_its_file(here: World) -> None:
+    tenant = here.tenant(card=1)
+    client = tenant.client()
+    for number in range(4):
+        assert subscribe(tenant, client, 5, GI + number).through
+    tenant.kill()
+    until(lambda: here.engine.state(tenant.id).files == 0, "its files are gone")
+    assert here.engine.state(tenant.id).objects == 0
+
+
+def test_the_next_engine_knows_them(here: World) -> None:
+    tenant = here.tenant(card=1)
+    client = subscribed(tenant, 5, 1)
+    here.restart()
+    assert alive(tenant, client) == 0
+    assert here.engine.state(tenant.id).objects == 5
+    assert refused(tenant.alloc(client, 0xD0, 0x100, MEMORY, memory(MIB))) == OK
+    assert here.used_mib(tenant, 1) == 1
+
+
+def test_freeing_one_closes_no_descriptor_of_the_arbiter(here: World) -> None:
+    """RM closes its duplicate of the capability by its number, in the process that frees."""
+    tenant = here.tenant(card=1)
+    client = subscribed(tenant, 5, 1)
+    mine = os.open("/dev/null", os.O_RDONLY)
+    try:
+        here.closes(mine)
+        for handle in (CI, GI, 0xBAD, 0xD0, client):
+            tenant.ioctl(tenant.ctl, FREE, struct.pack("IIII", client, client, handle, 0))
+            os.fstat(mine)
+    finally:
+        here.closes(-1)
+        os.close(mine)
+    assert here.engine.state(tenant.id).objects == 0
+
+
+def test_one_instance_of_a_card_is_what_a_tenant_gets(here: World) -> None:
+    here.engine.add_tenant(77)
+    here.engine.grant(77, 0, MIB)
+    here.engine.grant(77, 0, 2 * MIB)
+    with pytest.raises(FileExistsError):
+        here.engine.grant(77, 1, MIB)
+    here.engine.remove_tenant(77)
+
+
+def working(tenant: Tenant, client: int) -> None:
+    """A group with a channel that has work."""
+    for parent, handle, class_id, params in (
+        (0xD0, 0x900, GROUP, group()),
+        (0xD0, 0x901, MEMORY_SYSTEM, memory(65536)),
+        (0x900, 0x902, HOPPER, channel(0x901)),
+    ):
+        assert refused(tenant.alloc(client, parent, handle, class_id, params)) == OK
+    assert tenant.control(client, 0x900, SCHEDULE, b"\x01\x00\x00").u32(CONTROL_STATUS) == OK
+    view = tenant.open(1)
+    assert tenant.ioctl(view, REGISTER_FD, struct.pack("i", tenant.ctl)).result == 0
+    outer = struct.pack("IIIIQQQIIiI", client, 0xD0, 0x901, 0, 0, 65536, 0, 0, 0, view, 0)
+    assert tenant.ioctl(tenant.ctl, MAP, outer).through
+    assert tenant.tell("put", view, 3) == "put"
+
+
+def enabled(here: World) -> dict[int, bool]:
+    engine = next(e for e in here.card.account().cards[0].engines if e.engine == "graphics")
+    return {one.tgid: one.enabled for one in engine.groups}
+
+
+def test_work_takes_others_off_its_own_instance_and_off_no_other(here: World) -> None:
+    offline, beside = here.tenant(offline=True, card=0), here.tenant(offline=True, card=1)
+    online, idle = here.tenant(card=1), here.tenant(card=0)
+    working(offline, subscribed(offline, 3, 0))
+    working(beside, subscribed(beside, 5, 1))
+    until(lambda: enabled(here) == {offline.pid: True, beside.pid: True}, "each has its instance to itself")
+    working(online, subscribed(online, 5, 1))
+    until(lambda: here.engine.sched(beside.id).preemptions == 1, "offline gives way on the same instance")
+    until(
+        lambda: enabled(here) == {offline.pid: True, beside.pid: False, online.pid: True}, "and there alone"
+    )
+    assert here.engine.sched(offline.id).preemptions == 0
+    working(idle, subscribed(idle, 3, 0))
+    until(lambda: here.engine.sched(offline.id).preemptions == 1, "as it would on its own")
+
+
+def test_lists_of_instances_have_the_tenants_own(here: World) -> None:
+    tenant = here.tenant(card=1)
+    client = subscribed(tenant, 5, 1)
+    devices = tenant.control(client, client, ACTIVE_DEVICES, bytes(388))
+    assert (devices.result, devices.u32(CONTROL_STATUS)) == (0, OK)
+    count, gpu_id, *instance = struct.unpack_from("4I", devices.params)
+    assert (count, instance) == (1, [5, 1])
+    assert gpu_id
+    assert not any(devices.params[16:])
+    partitions = tenant.control(client, 0xD1, ACTIVE_PARTITIONS, bytes(40))
+    assert struct.unpack("10I", partitions.params) == (5, *[0xFFFFFFFF] * 8, 1)
+    assert tenant.control(client, 0xD1, ACTIVE_PARTITIONS, bytes(36)).u32(CONTROL_STATUS) == INVALID_PARAMS
+
+
+def test_controls_outside_the_list_stay_refused(here: World) -> None:
+    tenant = here.tenant(card=1)
+    client = subscribed(tenant, 5, 1)
+    # Making, deleting, exporting and importing instances.
+    for command in (0xC6370101, 0xC6370102, 0xC6370105, 0xC6370106, 0x20800174, 0x20800183):
+        outer = struct.pack("IIIIQII", client, GI, command, 0, 0, 16, 0)
+        answer = tenant.ioctl(tenant.ctl, CONTROL, outer, bytes(16), at=0x10)
+        assert (answer.result, answer.u32(CONTROL_STATUS)) == (0, NOT_SUPPORTED), hex(command)
