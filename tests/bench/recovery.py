@@ -22,7 +22,7 @@ PAUSE_S = 1.0
 
 
 def _recovery_ms(mgpu: Arbiter, life: Life) -> float:
-    """From the death of mgpud, upon which the holder forks the next one, to the answer to a call that was made after it."""
+    """From the death of mgpud, when the holder forks the next one, to the answer to a call that was made after it."""
     before = mgpu.ask("health")["generation"]
     died_ns = end(mgpu.pid_of("mgpud"))
     life.call()

@@ -38,9 +38,9 @@ KINDS = ("descriptors", "threads", "mappings", "files")
 
 @dataclass(frozen=True)
 class Size:
-    """lives: containers that come and go under one mgpud, after warm_up of them, and as many before that which see others
-    killed. leaked_bytes: what of mgpud's and of the holder's own memory may stay of each. A heap takes some thousands
-    of lives to find its size.
+    """lives: containers that come and go under one mgpud, after warm_up of them, and as many before that which see
+    others killed. leaked_bytes: what of mgpud's and of the holder's own memory may stay of each. A heap takes some
+    thousands of lives to find its size.
 
     A day of a node that is busy is 10,000 of them, one in nine seconds, with a `mgpu ps` for each, a scrape for every
     second one, which is one in 17 s, and a live change for every tenth; a worker that is killed every hour; and some

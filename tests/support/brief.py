@@ -1,4 +1,4 @@
-"""Containers of an instant: what mgpud, the holder and the card see of one, without a runtime's half second in between."""
+"""Containers of an instant: what mgpud, the holder and the card see of one, without a runtime in between."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import socket
 import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 from tests.support import host
 from tests.support.arbiter import Arbiter
@@ -45,7 +46,7 @@ class Life:
             "pid": int(pid),
             "bundle": "/",
         }
-        asked = {
+        asked: dict[str, Any] = {
             "container_id": self.name,
             "bundle": "/",
             "rootfs": "/",
