@@ -83,7 +83,7 @@ static uint32_t end(const struct mediator *m, struct tenant *t, const struct ope
     struct rm_free f = {.root = was->client, .parent = was->parent, .handle = was->handle};
     struct objects *o = &t->objects;
     uint32_t slot = objects_find(o, was->client, was->handle);
-    int e = mediator_call(m, file, NULL, 0, RM_CMD(RM_ESC_FREE, sizeof(f)), &f, sizeof(f));
+    int e = mediator_call(m, file, NULL, RM_CMD(RM_ESC_FREE, sizeof(f)), &f, sizeof(f));
 
     if (e < 0)
         return RM_ERR_NOT_SUPPORTED;
@@ -116,7 +116,7 @@ static void register_again(const struct mediator *m, const struct open_file *fil
     struct open_file control;
 
     if (files_by_id(m->files, control_of(was), &control)) {
-        mediator_call(m, file, &control, 0, RM_CMD(RM_ESC_REGISTER_FD, sizeof(r)), &r, sizeof(r));
+        mediator_call(m, file, &control, RM_CMD(RM_ESC_REGISTER_FD, sizeof(r)), &r, sizeof(r));
         files_register(m->files, file->id, control.id);
     }
 }

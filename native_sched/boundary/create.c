@@ -205,20 +205,23 @@ uint32_t subdevice_below(const struct objects *o, uint32_t device)
 /* Nothing runs on the card that the scheduler cannot see and stop: what it cannot take on is not made. */
 static int announce(struct call *c, const struct creation *a, const struct place *p)
 {
+    bool group = a->class_id == RM_CLASS_CHANNEL_GROUP;
     struct rm_target name;
     struct rm_object obj;
     uint32_t subdevice;
+
+    if (!group && !rm_class_is_channel(a->class_id))
+        return 0;
     {
         const struct objects *o = &c->tenant->objects;
         WITH_TENANT(c->tenant);
         obj = o->slot[call_find_on(c, p->file, a->root, a->handle)];
-        subdevice = subdevice_below(o, p->parent);
+        subdevice = group ? subdevice_below(o, p->parent) : 0;
     }
 
     if (!object_target(c->m, &obj, p->file, &name))
         return 0;
-    return obj.class_id == RM_CLASS_CHANNEL_GROUP
-               ? groups_add(c->tenant->groups, &name, p->card, obj.copies, subdevice)
+    return group ? groups_add(c->tenant->groups, &name, p->card, obj.copies, subdevice)
                : groups_add_channel(c->tenant->groups, &name, a->parent);
 }
 
@@ -227,8 +230,7 @@ static bool unmake_on(struct call *c, const struct open_file *file, uint32_t cli
                       uint32_t handle)
 {
     struct rm_free f = {.root = client, .parent = parent, .handle = handle};
-    int e = mediator_call(c->m, file, NULL, caller_tgid(c->caller), RM_CMD(RM_ESC_FREE, sizeof(f)), &f,
-                          sizeof(f));
+    int e = mediator_call(c->m, file, NULL, RM_CMD(RM_ESC_FREE, sizeof(f)), &f, sizeof(f));
 
     return e == -EBADF || (e == 0 && f.status == RM_OK);
 }

@@ -180,6 +180,7 @@ int let_through(struct call *c, uint32_t *status)
     if (!c->m->ops->as_caller)
         return runs_in_its_caller(c);
     c->passed = true;
+    d.tgid = who.tgid;
     /* The first can make one root client at most: whatever else it asks for needs a client to hang from. */
     first = !l->begun;
     l->begun = true;

@@ -51,7 +51,6 @@ struct driver_call call_for_driver(struct call *c, const struct open_file *file)
     return (struct driver_call){
         .file = file,
         .rm = &c->m->rm,
-        .tgid = caller_tgid(c->caller),
         .cmd = c->cmd,
         .outer = c->outer,
         .outer_bytes = c->outer_bytes,
@@ -98,13 +97,12 @@ int call_driver(struct call *c)
 }
 
 int mediator_call(const struct mediator *m, const struct open_file *file, const struct open_file *aux,
-                  pid_t tgid, uint32_t cmd, void *outer, uint32_t outer_bytes)
+                  uint32_t cmd, void *outer, uint32_t outer_bytes)
 {
     struct driver_call d = {
         .file = file,
         .aux_file = aux,
         .rm = &m->rm,
-        .tgid = tgid,
         .cmd = cmd,
         .outer = outer,
         .outer_bytes = outer_bytes,

@@ -62,7 +62,7 @@ int call_params(struct call *c, uint64_t at, uint32_t bytes);
 uint32_t call_find(const struct call *c, uint32_t client, uint32_t handle);
 uint32_t call_find_on(const struct call *c, const struct open_file *file, uint32_t client, uint32_t handle);
 
-/* The call with its copied arguments, for the driver, on that file. */
+/* The call with its copied arguments, for the driver, on that file; in nobody's name. */
 struct driver_call call_for_driver(struct call *c, const struct open_file *file);
 
 /* Hands the call to the driver with the copied arguments. */
@@ -74,9 +74,9 @@ int call_driver_with(struct call *c, const struct open_file *aux, int *reply_fd)
 int call_driver_on(struct call *c, const struct open_file *file, uint32_t cmd, void *outer,
                    uint32_t outer_bytes);
 
-/* A call without parameters that no caller has made: in that process's name, 0: in nobody's. aux as above. */
+/* A call without parameters that no caller has made, and that makes no client. aux as above. */
 int mediator_call(const struct mediator *m, const struct open_file *file, const struct open_file *aux,
-                  pid_t tgid, uint32_t cmd, void *outer, uint32_t outer_bytes);
+                  uint32_t cmd, void *outer, uint32_t outer_bytes);
 
 /* Handlers of the larger escapes. */
 int mediate_alloc(struct call *c);

@@ -69,11 +69,26 @@ def _verbs() -> tuple[str, ...]:
 
 @cache
 def _validator(name: str) -> Validator:
-    from jsonschema import Draft202012Validator
     from referencing import Registry, Resource
 
     registry: Registry[Any] = Registry().with_resources(
         (f"{each}.schema.json", Resource.from_contents(load(each))) for each in NAMES
     )
     file, separator, anchor = name.partition("#")
-    return Draft202012Validator({"$ref": f"{file}.schema.json{separator}{anchor}"}, registry=registry)
+    validator: Validator = validator_class()(
+        {"$ref": f"{file}.schema.json{separator}{anchor}"}, registry=registry
+    )
+    return validator
+
+
+@cache
+def validator_class() -> Any:
+    """jsonschema's validator, with 1.0 for no integer as it is to Python and to C, where JSON Schema says it is one."""
+    from jsonschema import Draft202012Validator, validators
+
+    def is_integer(_: object, instance: object) -> bool:
+        return isinstance(instance, int) and not isinstance(instance, bool)
+
+    types = Draft202012Validator.TYPE_CHECKER.redefine("integer", is_integer)
+    extend: Any = validators.extend
+    return extend(Draft202012Validator, type_checker=types)
