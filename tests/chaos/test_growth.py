@@ -55,7 +55,7 @@ class Size:
 
 
 DAY = Size(lives=10_000, warm_up=2500, kills=24, containers=300, leaked_bytes=100)
-MINUTES = Size(lives=600, warm_up=150, kills=2, containers=3, leaked_bytes=1500)
+MINUTES = Size(lives=500, warm_up=120, kills=2, containers=3, leaked_bytes=3000)
 
 
 @dataclass(frozen=True)
