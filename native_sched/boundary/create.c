@@ -222,7 +222,7 @@ static int announce(struct call *c, const struct creation *a, const struct place
     if (!object_target(c->m, &obj, p->file, &name))
         return 0;
     return group ? groups_add(c->tenant->groups, &name, p->card, obj.copies, subdevice)
-               : groups_add_channel(c->tenant->groups, &name, a->parent);
+                 : groups_add_channel(c->tenant->groups, &name, a->parent);
 }
 
 /* False when it may still be there. */
