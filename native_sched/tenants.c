@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "engine.h"
 #include "boundary/caught.h"
+#include "boundary/external.h"
 #include "boundary/usage.h"
 #include "engine_private.h"
 #include <errno.h>
@@ -33,6 +34,8 @@ static void close_books(struct tenant *t)
     t->groups = NULL;
     t->let_through = NULL;
     objects_destroy(&t->objects);
+    external_close(t->external);
+    t->external = NULL;
     store_close(&t->store);
 }
 
@@ -182,7 +185,7 @@ int mgpu_tenant_processes(struct mgpu_engine *e, uint64_t id, struct mgpu_proces
     if (!t)
         return -ENOENT;
     WITH_TENANT(t);
-    n = usage_by_process(&t->objects, use, max);
+    n = usage_by_process(&t->objects, t->external, use, max);
     for (uint32_t i = 0; i < n; i++)
         out[i] = (struct mgpu_process){use[i].who.tgid, use[i].card, use[i].bytes};
     return (int)n;
@@ -202,6 +205,7 @@ int mgpu_tenant_remove(struct mgpu_engine *e, uint64_t id)
     }
     loop_forget(&e->loop, id);
     stats_keep_tenant(e, t);
+    external_remove(t->external);
     store_remove(&t->store);
     if (t->lost)
         tenant_forget(id, e->journal);

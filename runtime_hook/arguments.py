@@ -33,17 +33,16 @@ class Launch:
         """Whether podman's precreate hook is what was started."""
         return self.command[self.verb] == "precreate"
 
-    @property
-    def restores(self) -> bool:
-        return self.command[self.verb] == "restore"
-
 
 class Create:
-    """`create`, `run` or `restore` and what follows: container id, absolute bundle, name of the spec's file in it."""
+    """`create`, `run` or `restore` and what follows: container id, absolute bundle, name of the spec's file in it.
 
-    __slots__ = ("bundle", "config", "container_id", "wants_help")
+    folder: the current one of whoever was given the words, "" for our own.
+    """
 
-    def __init__(self, words: list[str]) -> None:
+    __slots__ = ("bundle", "config", "container_id", "restores", "wants_help")
+
+    def __init__(self, words: list[str], folder: str = "") -> None:
         bundle = ""
         config = "config.json"
         names: list[str] = []
@@ -75,5 +74,6 @@ class Create:
                 "bad-arguments", f"{words[0]} names {len(names)} containers: {quoted(shown)}", "name one"
             )
         self.container_id = names[0] if names else ""
-        self.bundle = os.path.abspath(bundle)
+        self.restores = words[0] == "restore"
+        self.bundle = os.path.abspath(os.path.join(folder, bundle))
         self.config = os.path.join(self.bundle, config)

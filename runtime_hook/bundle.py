@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 KEPT_NAME = ".mgpu-config.json"
+# The function, once it was needed: to look for a module that is not there takes longer than a spec's digest.
+_sha256: list[Any] = []
 
 
 class Spec:
@@ -28,7 +30,7 @@ class Spec:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._kept = os.path.join(os.path.dirname(path), KEPT_NAME)
+        self._kept = kept_beside(path)
         self.original = _read(path)
         self.content = parse(path, self.original)
         sha256 = member_object(self.content, "annotations").get(ORIGINAL_SHA256)
@@ -78,16 +80,22 @@ class Spec:
             self.rewritten = False
 
 
+def kept_beside(path: str) -> str:
+    """Where the original of the spec at path is kept."""
+    return os.path.join(os.path.dirname(path), KEPT_NAME)
+
+
 def digest(data: bytes) -> str:
     """SHA-256 in hexadecimal."""
-    # hashlib loads OpenSSL, for longer than all else here takes. The same in CPython itself: 3.12 on, 3.11, any other.
-    for module in ("_sha2", "_sha256", "hashlib"):
-        try:
-            sha256 = __import__(module).sha256
-        except ImportError:
-            continue
-        break
-    return str(sha256(data).hexdigest())
+    if not _sha256:
+        # hashlib loads OpenSSL, for longer than all else here takes. The same in CPython itself: 3.12, 3.11, others.
+        for module in ("_sha2", "_sha256", "hashlib"):
+            try:
+                _sha256.append(__import__(module).sha256)
+            except ImportError:
+                continue
+            break
+    return str(_sha256[0](data).hexdigest())
 
 
 def _read(path: str) -> bytes:

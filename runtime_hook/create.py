@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import os
 
-from oci_specs import identity, vocabulary
-from oci_specs.members import member_object, member_string, member_strings, member_texts
-from oci_specs.reach import Host, reach, shared_pids
+from oci_specs.reach import Host
 from oci_specs.refusal import Refusal
 from runtime_hook.arguments import Create, Launch
-from runtime_hook.bundle import Spec, digest
+from runtime_hook.bundle import Spec
+from runtime_hook.decision import Wish, admission, refuse_restore, rewritten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,35 +52,12 @@ def _run(launch: Launch) -> NoReturn:
     spec = Spec(create.config)
     host = Host()
     wish = Wish(spec.content, create.bundle, host)
-    if launch.restores and wish.is_ours:
-        raise Refusal(
-            "no-restore",
-            "a checkpoint of a container with a GPU cannot be restored: its memory on the card was not in it",
-            "create the container anew",
-        )
+    refuse_restore(create.restores, wish)
     if wish.is_ours:
         _ask(launch, create, spec, wish, host)
     # An earlier create may have rewritten the bundle under a grant that is gone.
     spec.restore()
     _become(launch)
-
-
-class Wish:
-    """What a spec says of a GPU: annotations and environment that may ask for one, ways that lead to one."""
-
-    __slots__ = ("annotations", "env", "is_ours", "ways")
-
-    def __init__(self, spec: Mapping[str, Any], bundle: str, host: Host) -> None:
-        self.annotations = member_texts(spec, "annotations")
-        self.env = _environment(member_object(spec, "process"))
-        self.ways = reach(spec, bundle, host)
-        if identity.is_sandbox(self.annotations):
-            # Its pod's request is its containers'; a way to the driver of its own is nobody's.
-            self.annotations, self.env = {}, {}
-        named = vocabulary.names_gpu(self.annotations, self.env)
-        if named:
-            self.ways += shared_pids(spec, host)
-        self.is_ours = named or bool(self.ways)
 
 
 def admit(
@@ -93,20 +69,8 @@ def admit(
     """
     from runtime_hook import control
 
-    root = member_string(member_object(spec, "root"), "path")
-    seccomp = member_object(member_object(spec, "linux"), "seccomp")
-    reply = control.call(
-        launch.socket,
-        "admit",
-        container_id=container_id,
-        bundle=bundle,
-        rootfs=os.path.normpath(os.path.join(bundle, root)),
-        annotations=vocabulary.admission_annotations(wish.annotations),
-        env=vocabulary.admission_env(wish.env),
-        reach=wish.ways,
-        seccomp_listener=member_string(seccomp, "listenerPath") or None,
-        **members,
-    )
+    asked = admission(container_id, bundle, spec, wish)
+    reply = control.call(launch.socket, "admit", **asked, **members)
     if reply.get("action") == "pass":
         return None
     grant = reply.get("grant")
@@ -127,31 +91,17 @@ def _ask(launch: Launch, create: Create, spec: Spec, wish: Wish, host: Host) -> 
         raise
 
 
-def rewritten(
-    launch: Launch,
-    content: Mapping[str, Any],
-    original: bytes,
-    grant: Mapping[str, Any],
-    bundle: str,
-    host: Host,
-) -> dict[str, Any]:
-    """The spec under the grant; original is what content was parsed from. Refusal."""
-    from oci_specs import edits
-
-    try:
-        return edits.apply(
-            content, grant, bundle=bundle, hook=launch.hook, original_sha256=digest(original), host=host
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        from runtime_hook import control
-
-        raise control.bad_reply(
-            f"a malformed grant ({type(error).__name__}: {error})", launch.socket
-        ) from error
-
-
 def _rewrite(launch: Launch, create: Create, spec: Spec, grant: Mapping[str, Any], host: Host) -> NoReturn:
-    spec.replace(rewritten(launch, spec.content, spec.original, grant, create.bundle, host))
+    new = rewritten(
+        spec.content,
+        spec.original,
+        grant,
+        bundle=create.bundle,
+        hook=launch.hook,
+        socket=launch.socket,
+        host=host,
+    )
+    spec.replace(new)
     try:
         _become(launch)
     except BaseException:
@@ -195,8 +145,3 @@ def _initial_environment() -> dict[bytes, bytes]:
         for name, equals, value in (entry.partition(b"=") for entry in entries)
         if equals and name
     }
-
-
-def _environment(process: Mapping[str, Any]) -> dict[str, str]:
-    """The container's variables; of repeated ones the last, as the process sees them."""
-    return dict(entry.partition("=")[::2] for entry in member_strings(process, "env"))

@@ -15,7 +15,8 @@ from oci_specs.reach import Host
 from oci_specs.refusal import Refusal
 from runtime_hook import quick_json
 from runtime_hook.bundle import parse
-from runtime_hook.create import Wish, admit, give_back, rewritten
+from runtime_hook.create import admit, give_back
+from runtime_hook.decision import Wish, rewritten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 # podman's specs have absolute paths only, and hooks of this stage are told no bundle.
 BUNDLE = "/"
+SOURCE = "from podman"
 ID_DIGITS = 64
 # user_namespaces(7): the namespace that a machine starts with.
 INITIAL_UID_MAP = [b"0", b"0", b"4294967295"]
@@ -47,7 +49,7 @@ def main(launch: Launch) -> int:
 
 
 def _filtered(launch: Launch, original: bytes, podman: int) -> bytes:
-    spec = parse("from podman", original)
+    spec = parse(SOURCE, original)
     host = Host()
     wish = Wish(spec, BUNDLE, host)
     if _is_another_users(launch.socket):
@@ -61,7 +63,10 @@ def _filtered(launch: Launch, original: bytes, podman: int) -> bytes:
     if grant is None:
         return original
     try:
-        return quick_json.dumps(rewritten(launch, spec, original, grant, BUNDLE, host)).encode("ascii")
+        new = rewritten(
+            spec, original, grant, bundle=BUNDLE, hook=launch.hook, socket=launch.socket, host=host
+        )
+        return quick_json.dumps(new).encode("ascii")
     except BaseException:
         give_back(launch, container_id, BUNDLE, grant)
         raise

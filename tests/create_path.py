@@ -12,21 +12,33 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+from native_sched.daemon.looked_up import NotHereError
+from native_sched.daemon.prepare import Prepare
+from native_sched.daemon.server import Peer
+from oci_specs import schemas
+from oci_specs.refusal import Refusal
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 _SOURCES = {
     "mgpu-runtime": [
         "common/conf.c",
+        "common/json.c",
         "common/report.c",
         "launcher/argv.c",
+        "launcher/filter.c",
         "launcher/main.c",
+        "launcher/packet.c",
+        "launcher/prepare.c",
         "launcher/runtime.c",
+        "launcher/spec_file.c",
     ],
-    "mgpu-hook": ["common/control.c", "common/report.c", "hook/json.c", "hook/main.c", "hook/state.c"],
+    "mgpu-hook": ["common/control.c", "common/json.c", "common/report.c", "hook/main.c", "hook/state.c"],
 }
 NONCE = "0123456789abcdef0123456789abcdef"
 
@@ -78,8 +90,11 @@ def remove_programs() -> None:
 class Mgpud:
     """A control socket at path. answer gets each request and gives the reply: an object, raw bytes, or None to hang up.
 
-    requests and peer_pids hold what came, in order.
+    requests and peer_pids hold what came, in order. One that prepares asks answer only for what it does not do itself;
+    one that does not is of a version before there was `prepare`.
     """
+
+    prepares = False
 
     def __init__(self, path: Path, answer: Answer) -> None:
         self.requests: list[dict[str, Any]] = []
@@ -115,11 +130,53 @@ class Mgpud:
                 if not data:
                     continue
                 credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-                self.peer_pids.append(struct.unpack("3i", credentials)[0])
-                self.requests.append(json.loads(data))
-                reply = self._answer(self.requests[-1])
+                pid = struct.unpack("3i", credentials)[0]
+                request = json.loads(data)
+                if request["verb"] == "prepare":
+                    # The launcher hangs up where it does without.
+                    with suppress(OSError):
+                        self.prepare(peer, request, pid)
+                    continue
+                reply = self._told(request, pid)
                 if reply is not None:
                     peer.send(reply if isinstance(reply, bytes) else json.dumps(reply).encode())
+
+    def _told(self, request: dict[str, Any], pid: int) -> dict[str, Any] | bytes | None:
+        self.peer_pids.append(pid)
+        self.requests.append(request)
+        return self._answer(request)
+
+    def prepare(self, peer: socket.socket, request: dict[str, Any], pid: int) -> None:
+        schemas.validate("control", request)
+        if not self.prepares:
+            peer.send(json.dumps(refused("mgpud knows no verb", "it knows admit")).encode())
+            return
+
+        def verb(name: str, message: Mapping[str, Any], _peer: Peer) -> dict[str, Any]:
+            reply = self._told({**message, "verb": name}, pid)
+            if not isinstance(reply, dict) or reply.get("ok") is not True:
+                error = reply.get("error") if isinstance(reply, dict) else None
+                if error is None:
+                    self.requests.pop()
+                    raise NotHereError
+                raise Refusal.from_error(error)
+            return reply
+
+        admit, release = (functools.partial(verb, name) for name in ("admit", "release"))
+        prepare = Prepare(admit, release, lambda message: schemas.validate("control", message), "/socket")
+        dialogue = prepare.converse(request, Peer(pid, 0))
+        try:
+            packets = next(dialogue)
+            while True:
+                for packet in packets:
+                    peer.send(packet)
+                data = peer.recv(256 * 1024)
+                if not data:
+                    return
+                packets = dialogue.send(data)
+        except StopIteration as end:
+            for packet in end.value:
+                peer.send(packet)
 
 
 def ok(**members: Any) -> dict[str, Any]:
@@ -170,11 +227,12 @@ class Node:
         self.conf = root / "runtime.conf"
         self.script = root / "mgpu-runtime"
         self.log = root / "log.json"
+        self.hook = program("mgpu-hook", sanitized=False)
         self.write_conf(
             runtime=runtime,
             socket=str(self.socket),
             seccomp_socket=str(self.listener),
-            hook=program("mgpu-hook", sanitized=False),
+            hook=self.hook,
             python=sys.executable,
             main=str(REPOSITORY / "runtime_hook/main.py"),
         )

@@ -121,6 +121,20 @@ static void register_again(const struct mediator *m, const struct open_file *fil
     }
 }
 
+/* Mappings end once: a second time there are none, which is no error of the caller's. */
+static void again(const struct mediator *m, struct tenant *t, const struct open_file *file, struct caught *k)
+{
+    memcpy(k->outer, k->before, sizeof(k->outer));
+    if (uvm_again(m, t, file, k->was.client, k->outer) < 0) {
+        enter(k, CAUGHT_READ);
+        return;
+    }
+    k->params_out_bytes = 0;
+    k->result = 0;
+    k->written = false;
+    enter(k, CAUGHT_DONE);
+}
+
 void caught_settle(const struct mediator *m, struct tenant *t, struct caught *k)
 {
     struct open_file file;
@@ -140,6 +154,9 @@ void caught_settle(const struct mediator *m, struct tenant *t, struct caught *k)
     case INTENT_REGISTER:
         register_again(m, &file, &k->was);
         finish(k, cmd, RM_OK);
+        return;
+    case INTENT_UVM:
+        again(m, t, &file, k);
         return;
     case INTENT_MAKE:
         /* Where that fails it can be there, uncharged: the audit, which is due then, has the last word. */

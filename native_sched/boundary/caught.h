@@ -19,7 +19,7 @@ enum caught_stage {
 };
 
 /* What is undone by freeing it, or is done once more because twice is the same. */
-enum intent { INTENT_MAKE, INTENT_FREE, INTENT_REGISTER };
+enum intent { INTENT_MAKE, INTENT_FREE, INTENT_REGISTER, INTENT_UVM };
 
 struct caught {
     struct seccomp_notif req; /* id 0: none */
@@ -49,7 +49,7 @@ extern const struct store_layout listener_layout;
 /* c->caught NULL: nobody keeps anything. The first two: only for a call that changes something. */
 void caught_read(struct call *c, const uint8_t *outer);
 void caught_read_params(struct call *c);
-/* INTENT_REGISTER: parent and handle are the two halves of the control file's id. */
+/* INTENT_UVM: client is the command. INTENT_REGISTER: parent and handle are the two halves of the control file's id. */
 void caught_intend(struct call *c, enum intent what, const struct open_file *file, uint32_t client,
                    uint32_t parent, uint32_t handle);
 void caught_done(struct call *c, int result);

@@ -1,6 +1,7 @@
 #include "create.h"
 #include "../channels/groups.h"
 #include "caught.h"
+#include "external.h"
 #include <errno.h>
 #include <string.h>
 
@@ -128,7 +129,7 @@ static void end_charge(void *context, const struct rm_object *obj)
 {
     struct tenant *t = context;
 
-    if (obj->card != OBJECT_NO_CARD && obj->bytes)
+    if (obj->card != OBJECT_NO_CARD && obj->bytes && !external_holds(t->external, obj))
         ledger_release(&t->ledger[obj->card], obj->bytes);
     if (obj->class_id == RM_CLASS_CHANNEL_GROUP || rm_class_is_channel(obj->class_id))
         groups_forget(t->groups, obj->client, obj->handle);
@@ -354,6 +355,7 @@ void mediate_file_gone(struct files *files, const struct open_file *file)
         WITH_TENANT(t);
         if (!t->lost) {
             objects_drop_file(&t->objects, file->id, end_charge, t);
+            external_drop_file(t->external, file->id);
             let_through_forget(t, file->id);
         }
     }

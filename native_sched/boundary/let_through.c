@@ -1,5 +1,6 @@
 #include "let_through.h"
 #include "../channels/groups.h"
+#include "external.h"
 #include <errno.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -247,7 +248,8 @@ int settle(struct call *c)
             continue;
         {
             WITH_TENANT(t);
-            used = t->ledger[card->index].used_bytes;
+            /* What has no name any more the driver counts to nobody. */
+            used = t->ledger[card->index].used_bytes - external_held(t->external, card->index);
         }
         /* Nobody has anything of a card that is lost, and its tenants are to hear that from the driver. */
         if ((bytes = counted(c, card, &processes)) == -ENXIO)

@@ -156,13 +156,14 @@ static void answer_caught(struct server *s)
 
     if (!k->req.id)
         return;
-    if (k->stage != CAUGHT_DONE || RM_SIZE((uint32_t)k->req.data.args[1]) > REPLAY_OUTER_MAX) {
+    if (k->stage != CAUGHT_DONE ||
+        mediate_outer_bytes(c->m, (uint32_t)k->req.data.args[1]) > REPLAY_OUTER_MAX) {
         if (waits)
             answer(s, stats_result(&s->l->tenant->stats, serve(s)));
         return;
     }
     take_up(s);
-    c->outer_bytes = RM_SIZE(c->cmd);
+    c->outer_bytes = (uint32_t)mediate_outer_bytes(c->m, c->cmd);
     memcpy(s->before, k->before, sizeof(k->before));
     caught_result(k, c);
     if (!waits) {

@@ -209,7 +209,7 @@ bool mediate_changes(uint32_t cmd)
 {
     const struct escape *e = fixed_escape(cmd);
 
-    return e && e->changes;
+    return (e && e->changes) || uvm_ends_mappings(cmd);
 }
 
 int mediate_outer_bytes(const struct mediator *m, uint32_t cmd)
@@ -217,7 +217,7 @@ int mediate_outer_bytes(const struct mediator *m, uint32_t cmd)
     const struct escape *e = escape_of(m, cmd);
 
     if (!e)
-        return uvm_command(cmd) ? 0 : -ENOTTY;
+        return uvm_outer_bytes(m, cmd);
     return RM_SIZE(cmd) > OUTER_MAX ? 0 : (int)RM_SIZE(cmd);
 }
 

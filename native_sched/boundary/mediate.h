@@ -92,9 +92,13 @@ int mediate_card_info(struct call *c);
 int mediate_map(struct call *c);
 int mediate_unmap(struct call *c);
 
-/* Commands of nvidia-uvm, which have no outer struct that we look at. */
-bool uvm_command(uint32_t cmd);
+/* Commands of nvidia-uvm. The outer struct is that of the few that are executed; -ENOTTY: not a command of it. */
+int uvm_outer_bytes(const struct mediator *m, uint32_t cmd);
+bool uvm_ends_mappings(uint32_t cmd);
 int mediate_uvm(struct call *c);
+/* One that an earlier worker began, of the file, made to its end. The tenant's calls are held. */
+int uvm_again(const struct mediator *m, struct tenant *t, const struct open_file *file, uint32_t cmd,
+              uint8_t *outer);
 
 /* Every charge of an open file that is gone ends; called once per file. */
 void mediate_file_gone(struct files *files, const struct open_file *file);

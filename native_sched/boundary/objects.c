@@ -187,13 +187,21 @@ static void link_alias(struct objects *o, uint32_t slot, uint32_t alias)
     of->alias_next = alias;
 }
 
-void objects_alias(struct objects *o, uint32_t slot, uint32_t alias)
+uint64_t objects_memory(struct objects *o, uint32_t slot)
 {
-    struct rm_object *of = &o->slot[slot], *as = &o->slot[alias];
+    struct rm_object *of = &o->slot[slot];
 
     if (!of->memory)
         __atomic_store_n(&of->memory, ++o->last_memory, __ATOMIC_RELEASE);
-    as->memory = of->memory;
+    return of->memory;
+}
+
+void objects_alias(struct objects *o, uint32_t slot, uint32_t alias)
+{
+    const struct rm_object *of = &o->slot[slot];
+    struct rm_object *as = &o->slot[alias];
+
+    as->memory = objects_memory(o, slot);
     as->memory_bytes = of->memory_bytes;
     link_alias(o, slot, alias);
 }

@@ -72,6 +72,9 @@ void objects_commit(struct objects *o, uint32_t slot);
 /* The object after i in a walk over the subtree of top; 0 at its end. */
 uint32_t objects_next(const struct objects *o, uint32_t top, uint32_t i);
 
+/* The number of the object's memory, which is never another's. */
+uint64_t objects_memory(struct objects *o, uint32_t slot);
+
 /* Says that `alias`, which has none yet, is charged nothing and is not committed, stands for the same memory as `slot`. */
 void objects_alias(struct objects *o, uint32_t slot, uint32_t alias);
 

@@ -3,6 +3,7 @@
 #include "../channels/groups.h"
 #include "caught.h"
 #include "create.h"
+#include "external.h"
 #include "let_through.h"
 #include <dirent.h>
 #include <errno.h>
@@ -102,7 +103,9 @@ uint32_t left_forget(struct left_page **all, int folder, bool (*known)(void *con
         free(page);
     }
     while (dir && (entry = readdir(dir)))
-        if (number_after(entry->d_name, "tenant-", &tenant) && !known(context, tenant))
+        if ((number_after(entry->d_name, "tenant-", &tenant) ||
+             number_after(entry->d_name, "external-", &tenant)) &&
+            !known(context, tenant))
             n += unlinkat(folder, entry->d_name, 0) == 0;
     if (dir)
         closedir(dir);
@@ -153,6 +156,16 @@ static void drop_ended_files(const struct mediator *m, struct tenant *t)
     }
 }
 
+static void drop_mappings_of_ended_files(const struct mediator *m, struct tenant *t)
+{
+    struct external *x = t->external;
+    struct open_file file;
+
+    for (uint32_t i = 1; i <= x->high; i++)
+        if (x->map[i].check && (!files_by_id(m->files, x->map[i].file, &file) || file.tenant != t))
+            external_drop(x, i);
+}
+
 /* The charges, and the channels with what drives them. */
 static int take_on(const struct mediator *m, struct tenant *t)
 {
@@ -175,6 +188,7 @@ static int take_on(const struct mediator *m, struct tenant *t)
         else
             e = groups_recover_channel(t->groups, &name, o->slot[obj->parent].handle);
     }
+    external_recover(t);
     for (uint32_t i = 0; i < MAX_CARDS; i++)
         t->ledger[i].peak_bytes = t->ledger[i].used_bytes;
     return e;
@@ -190,6 +204,7 @@ static int recover(const struct mediator *m, struct tenant *t, const struct left
         return e;
     let_through_recover(t->let_through);
     drop_ended_files(m, t);
+    drop_mappings_of_ended_files(m, t);
     for (; left; left = left->next)
         if (page_of(left)->tenant == t->id)
             caught_settle(m, t, &page_of(left)->caught);
@@ -219,8 +234,10 @@ int tenant_open(const struct mediator *m, struct tenant *t, int folder, const st
     found = t->store.found;
     if ((e = objects_init_in(&t->objects, &t->store, TENANT_SLOTS_AT)) == 0) {
         t->let_through = (struct let_through *)(void *)t->store.at;
-        if (!found || (e = recover(m, t, left)) == 0)
+        if ((e = external_open(t, folder)) == 0 && (!found || (e = recover(m, t, left)) == 0))
             return found;
+        if (!found)
+            external_remove(t->external);
         objects_destroy(&t->objects);
     }
     if (found)
@@ -245,7 +262,10 @@ void tenant_forget(uint64_t id, int folder)
 {
     char name[STORE_NAME_MAX];
 
+    if (folder < 0)
+        return;
+    external_name(id, name);
+    unlinkat(folder, name, 0);
     name_of(id, name);
-    if (folder >= 0)
-        unlinkat(folder, name, 0);
+    unlinkat(folder, name, 0);
 }

@@ -25,14 +25,40 @@ enum rm_escape {
 
 /* /dev/nvidia-uvm takes bare command numbers. */
 enum uvm_cmd {
-#define UVM(name, number) UVM_##name = number,
+#define UVM(name, number, bytes) UVM_##name = number,
 #include "../rm/interface.def"
 };
+
+/* Their parameters, which the argument points to (uvm_ioctl.h). Each ends in the RM status; MAP_EXTERNAL_ALLOCATION has an
+ * array between its first and its last fields, of a length that depends on the driver's version. */
+struct uvm_range {
+    uint64_t base, length; /* FREE has no length from 590.44 on */
+};
+struct uvm_unmap_external {
+    struct uvm_range range;
+    uint8_t gpu[16];
+    uint32_t status, pad;
+};
+struct uvm_map_external_begin {
+    struct uvm_range range;
+    uint64_t offset;
+};
+struct uvm_map_external_gpu {
+    uint8_t gpu[16];
+    uint32_t attributes[5];
+};
+struct uvm_map_external_end {
+    uint64_t gpus; /* of the array */
+    int32_t ctl_fd;
+    uint32_t client, memory, status;
+};
+enum { UVM_STATUS_FROM_END = 8, UVM_MAP_EXTERNAL_STATUS_FROM_END = 4 };
 
 enum rm_status {
     RM_OK = 0,
     RM_ERR_GPU_IS_LOST = 0x0f,
     RM_ERR_INSUFFICIENT_PERMISSIONS = 0x1b,
+    RM_ERR_INVALID_ADDRESS = 0x1e,
     RM_ERR_INVALID_ARGUMENT = 0x1f,
     RM_ERR_INVALID_CLASS = 0x22,
     RM_ERR_INVALID_CLIENT = 0x23,

@@ -27,9 +27,10 @@ static struct process_use *entry_of(struct index *x, struct process_use *out, ui
     return &out[*n - 1];
 }
 
-uint32_t usage_by_process(const struct objects *o, struct process_use *out, uint32_t max)
+uint32_t usage_by_process(const struct objects *o, const struct external *x, struct process_use *out,
+                          uint32_t max)
 {
-    struct index x = {{0}};
+    struct index index = {{0}};
     uint32_t n = 0;
 
     if (max > USAGE_MAX)
@@ -41,10 +42,18 @@ uint32_t usage_by_process(const struct objects *o, struct process_use *out, uint
 
             if (obj->card == OBJECT_NO_CARD || (!obj->bytes && obj->class_id != RM_CLASS_CHANNEL_GROUP))
                 continue;
-            u = entry_of(&x, out, &n, max, &o->slot[root].owner, obj->card);
+            u = entry_of(&index, out, &n, max, &o->slot[root].owner, obj->card);
             if (u)
                 u->bytes += obj->bytes;
         }
+    }
+    for (uint32_t i = 1; x && i <= x->high; i++) {
+        const struct external_map *map = &x->map[i];
+        struct process_use *u = map->held_bytes ? entry_of(&index, out, &n, max, &map->owner, map->card)
+                                                : NULL;
+
+        if (u)
+            u->bytes += map->held_bytes;
     }
     return n;
 }

@@ -1,7 +1,7 @@
 /* Which process of a tenant holds how much of which card, from the tenant's own objects. */
 #ifndef MGPU_USAGE_H
 #define MGPU_USAGE_H
-#include "objects.h"
+#include "external.h"
 
 enum { USAGE_MAX = 1024 };
 
@@ -11,7 +11,8 @@ struct process_use {
     uint64_t bytes;
 };
 
-/* One entry for each process and card on which it holds memory or a channel group; what is beyond `max`
+/* One entry for each process and card on which it holds memory or a channel group, memory without a name included; what is beyond `max`
  * (at most USAGE_MAX) is left out. Returns their number. The tenant is held. */
-uint32_t usage_by_process(const struct objects *o, struct process_use *out, uint32_t max);
+uint32_t usage_by_process(const struct objects *o, const struct external *x, struct process_use *out,
+                          uint32_t max);
 #endif

@@ -1,4 +1,5 @@
-"""The control socket: SOCK_SEQPACKET, one JSON object a packet, one reply each. Peers are root, and in our own
+"""The control socket: SOCK_SEQPACKET, one JSON object a packet, one reply each, save `prepare`, which takes several
+packets either way. Peers are root, and in our own
 pid and user namespaces: a process inside a granted container is neither."""
 
 import asyncio
@@ -7,8 +8,8 @@ import json
 import os
 import socket
 import struct
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,9 @@ class Peer:
 
 
 Verb = Callable[[Mapping[str, Any], Peer], Reply]
+# Yields packets to send and is given the one that comes back; what it returns are the last ones.
+Dialogue = Generator[list[bytes], bytes, list[bytes]]
+DialogueVerb = Callable[[Mapping[str, Any], Peer], Dialogue]
 
 
 def _peer(connection: socket.socket) -> Peer:
@@ -79,10 +83,15 @@ class Server:
     """Answers requests by a table of verbs. validate(message) raises Refusal for what the schema forbids."""
 
     def __init__(
-        self, path: str, verbs: Mapping[str, Verb], validate: Callable[[dict[str, Any]], None]
+        self,
+        path: str,
+        verbs: Mapping[str, Verb],
+        validate: Callable[[dict[str, Any]], None],
+        dialogues: Mapping[str, DialogueVerb] | None = None,
     ) -> None:
         self._path = path
         self._verbs = verbs
+        self._dialogues = dialogues or {}
         self._validate = validate
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
@@ -135,21 +144,47 @@ class Server:
             connection.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, REPLY_MAX_BYTES)
             peer = _peer(connection)
             while data := await loop.sock_recv(connection, MESSAGE_MAX_BYTES + 1):
-                await loop.sock_sendall(connection, json.dumps(self.answer(data, peer)).encode())
+                answer = self.answer(data, peer)
+                if isinstance(answer, dict):
+                    await loop.sock_sendall(connection, json.dumps(answer).encode())
+                else:
+                    await _converse(connection, answer)
 
-    def answer(self, data: bytes, peer: Peer) -> Reply:
+    def answer(self, data: bytes, peer: Peer) -> Reply | Dialogue:
         """The reply to one packet; never raises for what a peer can send."""
         try:
             _check_peer(peer)
             message = decode(data)
-            verb = self._verbs.get(message["verb"])
-            if verb is None:
+            verb, dialogue = self._verbs.get(message["verb"]), self._dialogues.get(message["verb"])
+            if verb is None and dialogue is None:
                 raise Refusal(
                     "unknown-verb",
                     f"mgpud knows no verb {quoted(message['verb'])}",
-                    f"it knows {', '.join(sorted(self._verbs))}",
+                    f"it knows {', '.join(sorted([*self._verbs, *self._dialogues]))}",
                 )
             self._validate(message)
+            if verb is None:
+                assert dialogue is not None  # one of them is there
+                return dialogue(message, peer)
             return {"version": VERSION, "ok": True, **verb(message, peer)}
         except Refusal as refusal:
             return {"version": VERSION, "ok": False, "error": refusal.to_error()}
+
+
+async def _converse(connection: socket.socket, dialogue: Dialogue) -> None:
+    """To its end, or until the peer hangs up."""
+    loop = asyncio.get_running_loop()
+    with closing(dialogue):
+        try:
+            packets = next(dialogue)
+            while True:
+                for packet in packets:
+                    await loop.sock_sendall(connection, packet)
+                data = await loop.sock_recv(connection, MESSAGE_MAX_BYTES + 1)
+                if not data:
+                    return
+                packets = dialogue.send(data)
+        except StopIteration as end:
+            packets = end.value
+        for packet in packets:
+            await loop.sock_sendall(connection, packet)

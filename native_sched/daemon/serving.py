@@ -7,6 +7,7 @@ import asyncio
 import os
 import signal
 from contextlib import ExitStack, suppress
+from typing import Any
 
 from native_sched.daemon import hurry, inventory, metrics_service
 from native_sched.daemon.admission import Admission
@@ -23,6 +24,7 @@ from native_sched.daemon.metrics_account import Account
 from native_sched.daemon.metrics_refused import Refusals
 from native_sched.daemon.metrics_service import Observed
 from native_sched.daemon.pause import pauser
+from native_sched.daemon.prepare import Prepare
 from native_sched.daemon.server import Server
 from native_sched.daemon.worker import Worker
 from oci_specs import schemas
@@ -94,7 +96,12 @@ async def _serve(stack: ExitStack, worker: Worker, nice: int) -> int:
     verbs = arbiter.verbs()
     verbs["admit"] = refusals.counted(with_holder(verbs["admit"], lambda: link.connected))
     verbs["health"] = with_threads(verbs["health"], watchdog)
-    server = Server(node.socket, verbs, lambda message: schemas.validate("control", message) and None)
+
+    def validate(message: dict[str, Any]) -> None:
+        schemas.validate("control", message)
+
+    prepare = Prepare(verbs["admit"], verbs["release"], validate, node.socket)
+    server = Server(node.socket, verbs, validate, {"prepare": prepare.converse})
     stack.callback(server.close)
     server.listen()
     serving = loop.create_task(server.serve())

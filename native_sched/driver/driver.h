@@ -13,8 +13,7 @@ struct driver_call {
     const struct open_file *file;
     const struct open_file *aux_file; /* the file behind an fd inside the outer struct, or NULL */
     const struct rm_table *rm;        /* sizes of the running driver's version */
-    pid_t
-        tgid; /* whose client it is, where the call makes one: a driver notes that, and asks of no other call */
+    pid_t tgid;                       /* whose client it is, where the call makes one */
     uint32_t cmd;
     uint8_t *outer, *params; /* in and out; the params pointer inside outer is the driver's to set */
     uint32_t outer_bytes, params_bytes;

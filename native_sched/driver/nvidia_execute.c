@@ -75,10 +75,16 @@ static bool control_is_the_callers(uint32_t cmd)
     return (cmd & 0xffffff00) == 0x3d00 || cmd >> 16 == 0xfd || cmd >> 16 == 0xe0;
 }
 
+/* What these do is said by the file, whoever calls (uvm_free() and uvm_unmap_external()). */
+static bool of_the_file(uint32_t cmd)
+{
+    return cmd == UVM_FREE || cmd == UVM_UNMAP_EXTERNAL;
+}
+
 bool nvidia_must_continue(const struct driver_call *call)
 {
     if (call->file->kind == NODE_UVM) /* bare numbers, about the caller's own address space */
-        return true;
+        return !of_the_file(call->cmd);
     switch (RM_NR(call->cmd)) {
     case RM_ESC_ALLOC:
         return class_is_the_callers(u32_at(call, offsetof(struct rm_alloc, class_id)));
@@ -148,6 +154,23 @@ static int fetch(struct driver *d, const struct open_file *file)
     return fd;
 }
 
+static int execute_uvm(struct driver *d, struct driver_call *call)
+{
+    _Alignas(16) uint8_t outer[64];
+    scoped_fd int fd = -1;
+    int e;
+
+    if (call->params_bytes || call->aux_file || call->outer_bytes > sizeof(outer) ||
+        call->outer_bytes != (uint32_t)rm_uvm_params(call->rm, call->cmd))
+        return -EINVAL;
+    if ((fd = fetch(d, call->file)) < 0)
+        return fd;
+    memcpy(outer, call->outer, call->outer_bytes);
+    if ((e = d->host->ioctl(fd, call->cmd, outer)) == 0)
+        memcpy(call->outer, outer, call->outer_bytes);
+    return e;
+}
+
 int nvidia_execute(struct driver *d, struct driver_call *call)
 {
     _Alignas(16) uint8_t outer[OUTER_MAX];
@@ -159,6 +182,8 @@ int nvidia_execute(struct driver *d, struct driver_call *call)
     call->reply_fd = -1;
     if (nvidia_must_continue(call))
         return -EINPROGRESS;
+    if (call->file->kind == NODE_UVM)
+        return execute_uvm(d, call);
     if (!s)
         return -ENOTTY;
     if (call->outer_bytes != RM_SIZE(call->cmd) || call->outer_bytes > sizeof(outer) ||

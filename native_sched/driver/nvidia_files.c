@@ -19,8 +19,6 @@
 enum { LOOKS_AT_ONCE = 8, SWEEP_FILES = 256 };
 enum { SLOT_MASK = (1 << NVIDIA_SLOT_BITS) - 1 };
 
-#define WITH_TABLE(f) LOCKED_(table_held, &(f)->lock)
-
 uint64_t nvidia_now_ns(void)
 {
     struct timespec t;
@@ -46,6 +44,8 @@ void nvidia_files_destroy(struct nvidia_files *f)
 {
     for (uint32_t i = 0; i < f->ordered; i++)
         weak_file_drop(&f->slot[f->order[i]].weak);
+    for (uint32_t i = 0; i < f->loosened; i++)
+        close(f->slot[f->loose[i]].pin);
     free(f->slot);
     free(f->order);
     pthread_mutex_destroy(&f->lock);
@@ -175,8 +175,8 @@ static int64_t find(struct nvidia_files *f, int fd, const struct fd_place *at, u
     int64_t i;
     bool found;
 
-    if (hint->slot && hint->tgid == at->tgid && hint->fd == at->fd && file->weak.epoll >= 0 &&
-        !file->gone_at_ns && weak_file_compare(&file->weak, fd) == 0)
+    if (hint->slot && hint->tgid == at->tgid && hint->fd == at->fd && !file->gone_at_ns &&
+        (file->weak.epoll >= 0 ? weak_file_compare(&file->weak, fd) == 0 : loose_file_is(file, fd)))
         return hint->slot;
     if ((i = search(f, fd, &found)) < 0)
         return i;
@@ -197,7 +197,7 @@ static uint32_t take_slot(struct nvidia_files *f)
 
 static void free_slot(struct nvidia_files *f, uint32_t slot)
 {
-    f->slot[slot] = (struct nvidia_file){.next = f->free_head, .weak = {.epoll = -1}};
+    f->slot[slot] = (struct nvidia_file){.next = f->free_head, .weak = {.epoll = -1}, .pin = -1};
     f->free_head = slot;
 }
 
@@ -212,7 +212,7 @@ static int64_t add(struct nvidia_files *f, const struct open_file *node, int fd,
         return -ENFILE;
     if (fstat(fd, &st) < 0)
         st.st_rdev = 0;
-    f->slot[slot] = (struct nvidia_file){.file = *node, .rdev = st.st_rdev, .weak = weak};
+    f->slot[slot] = (struct nvidia_file){.file = *node, .weak = weak, .pin = -1};
     f->slot[slot].file.id = f->slot[slot].file.ino = ++f->sequence << NVIDIA_SLOT_BITS | slot;
     f->slot[slot].file.dev = st.st_rdev;
     if ((e = files_add(f->known, &f->slot[slot].file)) == 0)
@@ -224,11 +224,18 @@ static int64_t add(struct nvidia_files *f, const struct open_file *node, int fd,
 static int64_t add_loose(struct nvidia_files *f, const struct open_file *node, int fd)
 {
     int64_t slot;
+    int pin;
 
     if (f->loosened == NVIDIA_LOOSE_MAX || loose_files_of(f, node->tenant) == NVIDIA_TENANT_LOOSE_MAX)
         return -EMFILE;
-    if ((slot = add(f, node, fd, (struct weak_file){.epoll = -1})) > 0)
-        f->loose[f->loosened++] = (uint32_t)slot;
+    if ((pin = fcntl(fd, F_DUPFD_CLOEXEC, 0)) < 0)
+        return -errno;
+    if ((slot = add(f, node, fd, (struct weak_file){.epoll = -1})) < 0) {
+        close(pin);
+        return slot;
+    }
+    f->slot[slot].pin = pin;
+    f->loose[f->loosened++] = (uint32_t)slot;
     return slot;
 }
 
@@ -239,7 +246,7 @@ static int64_t add_ordered(struct nvidia_files *f, const struct open_file *node,
     int e = weak_file_take(fd, &weak);
 
     if (e == -EPERM) {
-        slot = loose_file_find(f, node->tenant, fd);
+        slot = loose_file_find(f, fd);
         return slot ? slot : add_loose(f, node, fd);
     }
     if (e < 0)
@@ -296,7 +303,9 @@ static int insert(struct nvidia_files *f, uint32_t slot, int ours)
     bool found;
     int e = weak_file_take(ours, &file->weak);
 
-    if (e == -EPERM && f->loosened < NVIDIA_LOOSE_MAX) {
+    if (e == -EPERM && f->loosened < NVIDIA_LOOSE_MAX && !loose_file_find(f, ours)) {
+        if ((file->pin = fcntl(ours, F_DUPFD_CLOEXEC, 0)) < 0)
+            return -errno;
         f->loose[f->loosened++] = slot;
         return 0;
     }
@@ -313,15 +322,12 @@ static int insert(struct nvidia_files *f, uint32_t slot, int ours)
 int nvidia_files_adopt(struct nvidia_files *f, const struct open_file *file, int ours, struct fd_place at)
 {
     uint32_t slot = file->id & SLOT_MASK;
-    struct stat st;
     int e;
     WITH_TABLE(f);
 
-    if (fstat(ours, &st) < 0)
-        return -errno;
     if (!slot || !take_named_slot(f, slot))
         return -EEXIST;
-    f->slot[slot] = (struct nvidia_file){.file = *file, .rdev = st.st_rdev, .weak = {.epoll = -1}};
+    f->slot[slot] = (struct nvidia_file){.file = *file, .weak = {.epoll = -1}, .pin = -1};
     if ((e = insert(f, slot, ours)) < 0) {
         free_slot(f, slot);
         return e;
@@ -341,10 +347,12 @@ void nvidia_files_note(struct nvidia_files *f, int ours, struct fd_place at)
     i = search(f, ours, &found);
     if (i >= 0 && found)
         note_place(&f->slot[f->order[i]], at);
+    else if ((i = loose_file_find(f, ours)))
+        note_place(&f->slot[i], at);
 }
 
-/* 1: *at is the file's first place. 0: it has none. -EBADF: it is gone. */
-static int first_place(struct nvidia_files *f, uint64_t id, struct fd_place *at)
+/* 1: *at is the file's first place, or *ours a descriptor of it. 0: it has none. -EBADF: it is gone. */
+static int first_place(struct nvidia_files *f, uint64_t id, struct fd_place *at, int *ours)
 {
     struct nvidia_file *file;
     WITH_TABLE(f);
@@ -353,6 +361,8 @@ static int first_place(struct nvidia_files *f, uint64_t id, struct fd_place *at)
         return -EBADF;
     if (file->weak.epoll >= 0 && !weak_file_lives(&file->weak))
         return -EBADF; /* the sweep buries it */
+    if (file->pin >= 0)
+        return (*ours = fcntl(file->pin, F_DUPFD_CLOEXEC, 0)) < 0 ? -errno : 1;
     if (!file->places) {
         file->lost = true;
         return 0;
@@ -369,8 +379,7 @@ static bool confirm_place(struct nvidia_files *f, uint64_t id, const struct fd_p
 
     if (!(file = file_of(f, id)))
         return false;
-    if (fd >= 0 &&
-        (file->weak.epoll >= 0 ? weak_file_compare(&file->weak, fd) == 0 : loose_file_is(file, fd)))
+    if (fd >= 0 && weak_file_compare(&file->weak, fd) == 0)
         return true;
     forget_place(file, at);
     return false;
@@ -379,15 +388,18 @@ static bool confirm_place(struct nvidia_files *f, uint64_t id, const struct fd_p
 int nvidia_files_fetch(struct nvidia_files *f, uint64_t id)
 {
     struct fd_place at;
-    int e = 0, fd;
+    int e = 0, fd = -1;
 
     /* A tenant that notes new places as fast as they turn out to be wrong gets no more of our time. */
-    for (int tries = 0; tries < 2 * NVIDIA_FILE_PLACES && (e = first_place(f, id, &at)) > 0; tries++) {
+    for (int tries = 0; tries < 2 * NVIDIA_FILE_PLACES && (e = first_place(f, id, &at, &fd)) > 0; tries++) {
+        if (fd >= 0)
+            return fd;
         fd = fd_place_fetch(&at);
         if (confirm_place(f, id, &at, fd))
             return fd;
         if (fd >= 0)
             close(fd); /* outside the lock: the last close of a file of the driver takes its time */
+        fd = -1;
     }
     return e < 0 ? e : -EAGAIN;
 }
@@ -430,16 +442,11 @@ static bool sweep_some(struct nvidia_files *f, struct sweep *seen)
     return false;
 }
 
-static void sweep_loose(struct nvidia_files *f)
+void nvidia_files_loose_closed(struct nvidia_files *f, uint32_t slot)
 {
     WITH_TABLE(f);
 
-    for (uint32_t i = 0; i < f->loosened; i++) {
-        if (loose_file_lives(&f->slot[f->loose[i]]))
-            continue;
-        bury(f, f->loose[i]);
-        f->loose[i--] = f->loose[--f->loosened];
-    }
+    bury(f, slot);
 }
 
 bool nvidia_files_sweep(struct nvidia_files *f)
@@ -448,7 +455,6 @@ bool nvidia_files_sweep(struct nvidia_files *f)
 
     for (int looks = 0; (looks < SWEEP_FILES || seen.gone) && sweep_some(f, &seen); looks += LOOKS_AT_ONCE)
         ;
-    sweep_loose(f);
     return seen.lost;
 }
 

@@ -5,9 +5,8 @@
  * this descriptor for this file before, else one for each halving of the table. Files are ordered as the kernel orders them, whoever's they are, so that a file that one
  * tenant passes to another is known as the first one's.
  *
- * nvidia-uvm's files cannot be polled, so there is no weak reference to them: they are compared with the descriptors in
- * which they were seen (KCMP_FILE), and end when none of those is such a file any more. That can be early for one that
- * was passed on, and then it is a new file to us: nothing may hang on them that must not be lost. */
+ * nvidia-uvm's files cannot be polled, so there is no weak reference to them. Each is kept open by a descriptor of ours, by which
+ * it is known wherever it comes up (KCMP_FILE), and let go when no process has another any more. */
 #ifndef MGPU_NVIDIA_FILES_H
 #define MGPU_NVIDIA_FILES_H
 #include "../boundary/files.h"
@@ -31,11 +30,11 @@ _Static_assert(1 << NVIDIA_SLOT_BITS == FILES_MAX, "a slot fits an id");
 
 struct nvidia_file {
     struct open_file file; /* dev is the node's number, ino the id: those of an inode name no open file */
-    dev_t rdev;
     struct weak_file weak;
+    int pin; /* of a file that cannot be polled: our descriptor of it; -1: none */
     struct fd_place place[NVIDIA_FILE_PLACES]; /* tgid 0: none; where it was last seen first */
     uint32_t places;
-    bool lost;           /* it lives, and is at none of its places */
+    bool lost;           /* it is at none of its places */
     uint64_t gone_at_ns; /* 0: it lives */
     uint32_t next;       /* free list, or list of those that are gone */
 };
@@ -54,6 +53,8 @@ struct nvidia_files {
     uint32_t high, free_head, gone_head, gone_tail, cursor;
     uint64_t sequence;
 };
+
+#define WITH_TABLE(f) LOCKED_(table_held, &(f)->lock)
 
 int nvidia_files_init(struct nvidia_files *f, struct files *known);
 void nvidia_files_destroy(struct nvidia_files *f);
@@ -75,6 +76,12 @@ int nvidia_files_fetch(struct nvidia_files *f, uint64_t id);
 
 /* Looks at some of the files, in turn. True when one of them is lost. */
 bool nvidia_files_sweep(struct nvidia_files *f);
+
+/* Files that cannot be polled and are at none of their places: whether there are any. Those that have not been noted anywhere
+ * since are taken out, one at a time: our descriptor, the last perhaps, for the caller to close before it says so; -1: none. */
+bool nvidia_files_mark_loose(struct nvidia_files *f);
+int nvidia_files_take_loose(struct nvidia_files *f, uint32_t *slot);
+void nvidia_files_loose_closed(struct nvidia_files *f, uint32_t slot);
 
 /* A file that was gone by `before_ns`, each once: its id; 0: none. */
 uint64_t nvidia_files_take_gone(struct nvidia_files *f, uint64_t before_ns);

@@ -1,10 +1,7 @@
 #define _GNU_SOURCE
 #include "nvidia_loose.h"
-#include <fcntl.h>
 #include <linux/kcmp.h>
-#include <stdio.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 static bool same_file(pid_t pid, int theirs, int ours)
@@ -14,17 +11,13 @@ static bool same_file(pid_t pid, int theirs, int ours)
 
 bool loose_file_is(const struct nvidia_file *file, int fd)
 {
-    for (uint32_t i = 0; i < file->places; i++)
-        if (same_file(file->place[i].tid, file->place[i].fd, fd) ||
-            same_file(file->place[i].tgid, file->place[i].fd, fd))
-            return true;
-    return false;
+    return file->pin >= 0 && same_file(getpid(), fd, file->pin);
 }
 
-uint32_t loose_file_find(const struct nvidia_files *f, const struct tenant *t, int fd)
+uint32_t loose_file_find(const struct nvidia_files *f, int fd)
 {
     for (uint32_t i = 0; i < f->loosened; i++)
-        if (f->slot[f->loose[i]].file.tenant == t && loose_file_is(&f->slot[f->loose[i]], fd))
+        if (loose_file_is(&f->slot[f->loose[i]], fd))
             return f->loose[i];
     return 0;
 }
@@ -38,21 +31,44 @@ uint32_t loose_files_of(const struct nvidia_files *f, const struct tenant *t)
     return n;
 }
 
-static bool is_device(pid_t pid, int fd, dev_t rdev)
-{
-    char path[48];
-    struct statx st;
-
-    snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, fd);
-    return statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_TYPE, &st) == 0 && S_ISCHR(st.stx_mode) &&
-           makedev(st.stx_rdev_major, st.stx_rdev_minor) == rdev;
-}
-
-bool loose_file_lives(const struct nvidia_file *file)
+bool loose_file_at_a_place(const struct nvidia_file *file)
 {
     for (uint32_t i = 0; i < file->places; i++)
-        if (is_device(file->place[i].tid, file->place[i].fd, file->rdev) ||
-            is_device(file->place[i].tgid, file->place[i].fd, file->rdev))
+        if (same_file(file->place[i].tid, file->place[i].fd, file->pin) ||
+            same_file(file->place[i].tgid, file->place[i].fd, file->pin))
             return true;
     return false;
+}
+
+bool nvidia_files_mark_loose(struct nvidia_files *f)
+{
+    bool any = false;
+    WITH_TABLE(f);
+
+    for (uint32_t i = 0; i < f->loosened; i++) {
+        struct nvidia_file *file = &f->slot[f->loose[i]];
+
+        file->lost = !loose_file_at_a_place(file);
+        any |= file->lost;
+    }
+    return any;
+}
+
+/* It is on no list meanwhile, and its slot not free. */
+int nvidia_files_take_loose(struct nvidia_files *f, uint32_t *slot)
+{
+    WITH_TABLE(f);
+
+    for (uint32_t i = 0; i < f->loosened; i++) {
+        struct nvidia_file *file = &f->slot[f->loose[i]];
+        int pin = file->pin;
+
+        if (!file->lost)
+            continue;
+        *slot = f->loose[i];
+        f->loose[i] = f->loose[--f->loosened];
+        file->pin = -1;
+        return pin;
+    }
+    return -1;
 }

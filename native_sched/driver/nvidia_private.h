@@ -34,6 +34,8 @@ int nvidia_adopt(struct driver *d, const struct open_file *file, uint32_t client
 int nvidia_execute(struct driver *d, struct driver_call *call);
 bool nvidia_must_continue(const struct driver_call *call);
 int64_t nvidia_next_gone(struct driver *d);
+/* Lets go of files that cannot be polled and that nobody else has any more. */
+void nvidia_end_loose(struct driver *d);
 int nvidia_userd_map(struct driver *d, const struct rm_target *channel, struct userd *out);
 void nvidia_userd_unmap(struct userd *userd);
 int nvidia_engine_status(struct driver *d, uint32_t minor, struct engine_status *out);

@@ -24,6 +24,20 @@ static void scan_if_due(struct driver *d)
     d->scanned_at_ns = nvidia_now_ns();
 }
 
+void nvidia_end_loose(struct driver *d)
+{
+    uint32_t slot;
+    int fd;
+
+    if (!nvidia_files_mark_loose(&d->files))
+        return;
+    nvidia_scan(d);
+    while ((fd = nvidia_files_take_loose(&d->files, &slot)) >= 0) {
+        close(fd); /* the last of it, and then it takes its time */
+        nvidia_files_loose_closed(&d->files, slot);
+    }
+}
+
 static bool watch_begins(struct driver *d)
 {
     bool may;
@@ -60,6 +74,7 @@ int64_t nvidia_next_gone(struct driver *d)
         lost = nvidia_files_sweep(&d->files);
         if (lost || atomic_load(&d->lost))
             scan_if_due(d);
+        nvidia_end_loose(d);
     }
     return watch_ends(d);
 }

@@ -21,21 +21,36 @@ void runtimes_watch(void)
             watch(intakes[i].fd, FROM_INTAKE, i, EPOLLIN);
 }
 
+/* INTAKE_MAX: none is free. */
+static unsigned int free_intake(void)
+{
+    unsigned int i = 0;
+
+    while (i < INTAKE_MAX && intakes[i].fd >= 0)
+        i++;
+    return i;
+}
+
 void runtimes_accept(int listening)
 {
     int got = peer_accept(listening, true);
+    unsigned int i = free_intake();
 
-    for (unsigned int i = 0; i < INTAKE_MAX && got >= 0; i++) {
-        if (intakes[i].fd < 0) {
-            intake_open(&intakes[i], got, now_ms());
-            watch(got, FROM_INTAKE, i, EPOLLIN);
-            return;
-        }
+    if (got < 0)
+        return;
+    if (i == INTAKE_MAX) {
+        /* Those who have hung up or said all make room, whichever event is told of first. */
+        for (i = 0; i < INTAKE_MAX; i++)
+            runtime_read(i);
+        i = free_intake();
     }
-    if (got >= 0) {
-        say("connection refused: %d container runtimes are connected already", INTAKE_MAX);
-        close(got);
+    if (i < INTAKE_MAX) {
+        intake_open(&intakes[i], got, now_ms());
+        watch(got, FROM_INTAKE, i, EPOLLIN);
+        return;
     }
+    say("connection refused: %d container runtimes are connected already", INTAKE_MAX);
+    close(got);
 }
 
 void runtime_read(unsigned int which)

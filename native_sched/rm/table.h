@@ -98,6 +98,13 @@ static const struct rm_class_bytes {
 #include "interface.def"
 };
 
+static const struct rm_uvm_bytes {
+    uint32_t cmd, bytes;
+} rm_uvm_bytes[] __attribute__((unused)) = {
+#define UVM(name, number, bytes) {number, bytes},
+#include "interface.def"
+};
+
 static const struct rm_control_bytes {
     uint32_t cmd, bytes;
 } rm_control_bytes[] __attribute__((unused)) = {
@@ -113,6 +120,15 @@ static inline int rm_class_params(const struct rm_table *t, uint32_t class_id)
     for (size_t i = 0; i < sizeof(rm_class_bytes) / sizeof(*rm_class_bytes); i++)
         if (rm_class_bytes[i].class_id == class_id)
             return (int)rm_bytes(t, rm_class_bytes[i].bytes);
+    return -ENOENT;
+}
+
+/* Bytes of the parameters of a command of nvidia-uvm, 0: not looked at. -ENOENT: not a command of the table. */
+static inline int rm_uvm_params(const struct rm_table *t, uint32_t cmd)
+{
+    for (size_t i = 0; i < sizeof(rm_uvm_bytes) / sizeof(*rm_uvm_bytes); i++)
+        if (rm_uvm_bytes[i].cmd == cmd)
+            return (int)rm_bytes(t, rm_uvm_bytes[i].bytes);
     return -ENOENT;
 }
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
 CONTROL = "control"
-NAMES = ("container", "control", "grant", "grant_record", "node_config", "node_state", "request")
+NAMES = ("container", "control", "grant", "grant_record", "node_config", "node_state", "prepare", "request")
 # jsonschema quotes the offending value in its messages, however large it is.
 _MESSAGE_MAX_CHARS = 300
 

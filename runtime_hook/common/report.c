@@ -89,6 +89,18 @@ static void append_to_log(const char *path, const char *line)
     write_whole(fd, record, bytes);
 }
 
+void report_line(const struct complaint *why, const char *path)
+{
+    scoped_fd int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK);
+    char line[LINE_BYTES];
+    size_t bytes = compose(line, why);
+
+    if (fd < 0 || is_stderr(fd))
+        return;
+    line[bytes] = '\n';
+    write_whole(fd, line, bytes + 1);
+}
+
 void report(const struct complaint *why, const char *log)
 {
     char line[LINE_BYTES];

@@ -3,8 +3,8 @@
 
 /* Why something is refused: what happened, and what to do about it. Both are cut, never overrun. */
 struct complaint {
-    char message[640];
-    char hint[320];
+    char message[4096];
+    char hint[2048];
 };
 
 /* Fills why and returns -error, so that a caller can `return complain(...)`. */
@@ -14,4 +14,7 @@ int complain(struct complaint *why, int error, const char *hint, const char *for
 /* Writes "mgpu: MESSAGE; HINT" as one line to stderr and, unless log is NULL, appends it to the file log as
  * {"level":"error","msg":…,"time":…}: engines show that word for word and drop what is on stderr. */
 void report(const struct complaint *why, const char *log);
+
+/* Writes that line to the end of a file that is there, unless it is stderr. */
+void report_line(const struct complaint *why, const char *path);
 #endif

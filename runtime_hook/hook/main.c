@@ -1,8 +1,8 @@
 /* mgpu-hook: tells mgpud that a granted container is there (bind, before its process starts) and that it is gone
  * (release, after it ended). It runs in the host's namespaces as root, even where /proc/<pid>/root looks like the
  * container's, so it writes nothing anywhere. */
-#include "json.h"
 #include "runtime_hook/common/control.h"
+#include "runtime_hook/common/json.h"
 #include "runtime_hook/common/report.h"
 #include "state.h"
 

@@ -1,6 +1,6 @@
 #ifndef MGPU_STATE_H
 #define MGPU_STATE_H
-#include "json.h"
+#include "runtime_hook/common/json.h"
 #include "runtime_hook/common/report.h"
 
 /* Reads the OCI state that a runtime writes to a hook's stdin, into text[capacity], to its end. It must be a JSON

@@ -1,6 +1,9 @@
-/* mgpu-runtime: stands where the engine expects runc. What makes no container goes to runc at once; create and run
- * go to Python, which edits the spec and then becomes runc itself, so that the process stays one and the same. */
+/* mgpu-runtime: stands where the engine expects runc. What makes no container goes to runc at once. For create and run
+ * mgpud says what becomes of the spec; where it does not, Python does, which edits the spec and becomes runc itself.
+ * Either way the process stays one and the same. */
 #include "argv.h"
+#include "filter.h"
+#include "prepare.h"
 #include "runtime.h"
 #include "runtime_hook/common/conf.h"
 #include "runtime_hook/common/report.h"
@@ -65,6 +68,42 @@ static int exec_python(int argc, char **argv, const struct invocation *call, str
                     "cannot start python %s, set in %s: %s", conf->python, conf_path, strerror(error));
 }
 
+/* Becomes the runtime if mgpud prepared the container for it. -EPERM with why filled if mgpud refuses it; 0 if that is
+ * for Python to find out, also when something fails here: the same process gets the same grant again. */
+static int try_prepared(char **argv, const struct invocation *call, const struct conf *conf, char *runtime,
+                        struct complaint *why)
+{
+    static struct preparation made;
+
+    if (!*conf->socket || !*conf->hook)
+        return 0;
+    if (strcmp(argv[call->verb], "precreate") == 0) {
+        int status = filter(argv + call->verb, conf, call->log);
+
+        if (status >= 0)
+            exit(status);
+        return 0;
+    }
+    switch (prepare(argv + call->verb, conf, &made, why)) {
+    case PREPARE_PASS:
+        /* An earlier create may have rewritten the bundle under a grant that is gone. */
+        if (made.file.rewritten)
+            spec_file_restore(&made.file);
+        exec_runtime(argv, runtime, why);
+        return 0;
+    case PREPARE_WRITE:
+        if (spec_file_replace(&made.file, made.original, made.text)) {
+            exec_runtime(argv, runtime, why);
+            spec_file_restore(&made.file);
+        }
+        return 0;
+    case PREPARE_REFUSE:
+        return -EPERM;
+    default:
+        return 0;
+    }
+}
+
 static int launch(int argc, char **argv, const struct invocation *call, const char *conf_path,
                   struct complaint *why)
 {
@@ -79,6 +118,9 @@ static int launch(int argc, char **argv, const struct invocation *call, const ch
     if (!argv_creates(argc, argv, call))
         return exec_runtime(argv, runtime, why);
     argv[0] = runtime;
+    error = try_prepared(argv, call, &conf, runtime, why);
+    if (error)
+        return error;
     return exec_python(argc, argv, call, &conf, conf_path, why);
 }
 

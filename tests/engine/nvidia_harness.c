@@ -136,6 +136,7 @@ static int64_t end(struct harness *h, int64_t id)
 int64_t harness_sweep(struct harness *h)
 {
     nvidia_files_sweep(&h->driver->files);
+    nvidia_end_loose(h->driver);
     return end(h, (int64_t)nvidia_files_take_gone(&h->driver->files, UINT64_MAX));
 }
 

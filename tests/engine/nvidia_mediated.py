@@ -31,6 +31,8 @@ MIB = 1 << 20
 VERSION = "580.95.05"
 FREE, CONTROL, ALLOC, MAP = 0x29, 0x2A, 0x2B, 0x4E
 REGISTER_FD, UVM_INITIALIZE, UVM_MIGRATE = 201, 0x30000001, 51
+UVM_MAP_EXTERNAL, UVM_FREE, UVM_UNMAP_EXTERNAL = 33, 34, 66
+GPU_ONE, GPU_TWO = b"one".ljust(16, b"\0"), b"two".ljust(16, b"\0")
 ROOT, MEMORY_SYSTEM, MEMORY, DEVICE, SUBDEVICE, GROUP = 0x41, 0x3E, 0x40, 0x80, 0x2080, 0xA06C
 EVENT_OS, HOPPER = 0x79, 0xC86F
 NO_PARAMS = -1
@@ -136,6 +138,9 @@ class Tenant:
         flip: bytes = b"",
     ) -> Answer:
         command = cmd(number, len(outer)) if outer else number
+        return self._ioctl(fd, command, outer, params, at, flip)
+
+    def _ioctl(self, fd: int, command: int, outer: bytes, params: bytes, at: int, flip: bytes) -> Answer:
         said = self.tell(
             "ioctl", fd, f"{command:x}", outer.hex() or "-", params.hex() or "-", at, flip.hex() or "-"
         ).split()
@@ -177,6 +182,9 @@ class Tenant:
             assert (answer.result, answer.u32(0x28), answer.through) == (0, 0, False), hex(class_id)
         return client
 
+    def uvm_call(self, number: int, params: bytes, *, fd: int | None = None, flip: bytes = b"") -> Answer:
+        return self._ioctl(self.uvm if fd is None else fd, number, params, b"", NO_PARAMS, flip)
+
     def kill(self) -> None:
         if self.listener >= 0:
             os.close(self.listener)
@@ -198,6 +206,27 @@ def memory(size: int) -> bytes:
     params = bytearray(128)
     struct.pack_into("Q", params, 0x40, size)
     return bytes(params)
+
+
+def map_external(
+    client: int, handle: int, base: int, size: int, gpus: tuple[bytes, ...] = (GPU_ONE,)
+) -> bytes:
+    """Parameters of MAP_EXTERNAL_ALLOCATION since 550.54."""
+    attributes = b"".join(gpu + bytes(20) for gpu in gpus).ljust(256 * 36, b"\0")
+    return (
+        struct.pack("QQQ", base, size, 0)
+        + attributes
+        + struct.pack("QiIII", len(gpus), 0, client, handle, 0)
+    )
+
+
+def unmap_external(base: int, size: int, gpu: bytes = GPU_ONE) -> bytes:
+    return struct.pack("QQ16sII", base, size, gpu, 0xFFFF, 0)
+
+
+def free_range(base: int, size: int) -> bytes:
+    """Parameters of UVM_FREE before 590.44."""
+    return struct.pack("QQII", base, size, 0xFFFF, 0)
 
 
 def group(engine_type: int = 1) -> bytes:
@@ -281,6 +310,10 @@ class World:
         self._all.append((made, cap_mib, offline))
         self._stack.callback(made.kill)
         return made
+
+    def range(self, base: int, size: int) -> None:
+        """CREATE_EXTERNAL_RANGE has been made, by whomever: a file's addresses are all files'."""
+        self.lib.on_card_range(ctypes.c_uint64(base), ctypes.c_uint64(size))
 
     def uncounted(self, size: int) -> None:
         """So many bytes the driver has taken for groups, and does not count to the process."""

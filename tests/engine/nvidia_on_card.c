@@ -45,6 +45,11 @@ static struct own {
 static int owned;
 static uint32_t own_root;
 
+/* Ranges for external mappings, of all UVM files together: what is mapped in them is not UVM's to say here. */
+enum { RANGES = 64 };
+static struct uvm_range range[RANGES];
+static int ranges;
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char dev_dir[256];
 static int line = -1;
@@ -85,7 +90,8 @@ int on_card_begin(const char *socket_path, const char *nodes)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
 
-    files = clients = duplicates = owned = 0;
+    files = clients = duplicates = owned = ranges = 0;
+    memset(range, 0, sizeof(range));
     own_root = 0;
     on_card_refuse = on_card_refuse_control = 0;
     on_card_uncounted = 0;
@@ -112,6 +118,14 @@ void on_card_file(uint64_t ino, uint64_t id, int kind, uint32_t minor)
     file[files].ino = (ino_t)ino;
     file[files].id = id;
     file[files++].is = (struct nvidia_node){(enum node_kind)kind, minor};
+    pthread_mutex_unlock(&lock);
+}
+
+/* CREATE_EXTERNAL_RANGE, which its caller makes. */
+void on_card_range(uint64_t base, uint64_t length)
+{
+    pthread_mutex_lock(&lock);
+    range[ranges++ % RANGES] = (struct uvm_range){base, length};
     pthread_mutex_unlock(&lock);
 }
 
@@ -224,15 +238,51 @@ static bool ours(uint32_t handle)
     return own_root && handle == own_root;
 }
 
+static struct uvm_range *range_of(uint64_t at)
+{
+    for (int i = 0; i < RANGES; i++)
+        if (at >= range[i].base && at < range[i].base + range[i].length)
+            return &range[i];
+    return NULL;
+}
+
+/* Commands that the arbiter makes. A GPU is one whose name does not begin with 0. */
+static int serve_uvm(uint32_t cmd, void *arg)
+{
+    struct uvm_unmap_external *unmap = arg;
+    struct uvm_range *of = range_of(unmap->range.base);
+    uint32_t *freed = (void *)((uint8_t *)arg + 16); /* the status of FREE before 590.44 */
+
+    switch (cmd) {
+    case UVM_FREE:
+        *freed = of && of->base == unmap->range.base && of->length == unmap->range.length
+                     ? RM_OK
+                     : RM_ERR_INVALID_ADDRESS;
+        if (*freed == RM_OK)
+            *of = (struct uvm_range){0, 0};
+        return 0;
+    case UVM_UNMAP_EXTERNAL:
+        unmap->status = !of || unmap->range.base + unmap->range.length > of->base + of->length
+                            ? RM_ERR_INVALID_ADDRESS
+                        : !unmap->gpu[0] ? RM_ERR_INVALID_DEVICE
+                                         : RM_OK;
+        return 0;
+    default:
+        abort();
+    }
+}
+
 static int serve(int fd, uint32_t cmd, void *arg)
 {
     struct rm_alloc_short *a = arg;
     struct rm_control *ctl = arg;
     struct rm_alloc *alloc = arg;
-    uint64_t id = id_of(fd), aux = 0;
+    uint64_t id = RM_SIZE(cmd) ? id_of(fd) : 0, aux = 0;
     uint32_t params = 0;
     int got = -1, e;
 
+    if (!RM_SIZE(cmd))
+        return serve_uvm(cmd, arg);
     switch (RM_NR(cmd)) {
     case RM_ESC_ALLOC:
         params = RM_SIZE(cmd) == sizeof(*alloc) ? alloc->params_size : a->params_size;

@@ -3,6 +3,8 @@
  *
  *   open KIND MINOR                     fd, inode and the card's name of a new file
  *   filter                              the descriptor of its seccomp listener; calls are mediated from here on
+ *   close FD
+ *   dup FD                              the descriptor
  *   ioctl FD CMD OUTER PARAMS AT FLIP   hex; PARAMS is put where OUTER points at AT (-1: none). If the call is let through,
  *                                       it is made with FLIP in place of OUTER (-: as it is)
  *
@@ -184,6 +186,10 @@ int main(int argc, char **argv)
     while (fgets(text, sizeof(text), stdin)) {
         if (sscanf(text, "open %u %u", &kind, &minor) == 2)
             open_file(kind, minor);
+        else if (sscanf(text, "close %d", &fd) == 1)
+            printf("%d\n", close(fd));
+        else if (sscanf(text, "dup %d", &fd) == 1)
+            printf("%d\n", dup(fd));
         else if (!strncmp(text, "filter", 6))
             install_filter();
         else if (sscanf(text, "put %d %u", &fd, &minor) == 2)

@@ -175,6 +175,20 @@ def test_messages_are_kept_up_to_a_bound_and_what_is_held_stays(holder: Holder) 
     assert holder.status().listeners == count
 
 
+def test_those_who_have_hung_up_make_room_before_anyone_is_turned_away(holder: Holder) -> None:
+    before = holder.open_files()
+    silent = [holder.runtime() for _ in range(128)]
+    until(lambda: holder.open_files() == before + 128, "all are connected")
+    os.kill(holder.process.pid, signal.SIGSTOP)
+    try:
+        holder.arrives("after")
+        for runtime in silent:
+            runtime.close()
+    finally:
+        os.kill(holder.process.pid, signal.SIGCONT)
+    until(lambda: holder.status().listeners == 1, "the next is served")
+
+
 def test_too_many_runtimes_at_once_are_turned_away(holder: Holder) -> None:
     silent = [holder.runtime() for _ in range(129)]
     silent[-1].settimeout(10)

@@ -100,7 +100,7 @@ def test_numbers_of_a_kind_differ() -> None:
     controls = [item.number for item in (*INTERFACE.controls, *INTERFACE.lists)]
     controls += [number for _, number in INTERFACE.passed]
     assert len(set(controls)) == len(controls)
-    assert len({number for _, number in INTERFACE.uvm}) == len(INTERFACE.uvm)
+    assert len({item.number for item in INTERFACE.uvm}) == len(INTERFACE.uvm)
     escapes = [
         (escape.number, size) for escape in INTERFACE.escapes for size in INTERFACE.all_sizes(escape.size)
     ]

@@ -1,5 +1,5 @@
 /* What mgpu-hook reads: a container's state from its runtime, a reply of mgpud's. */
-#include "../../runtime_hook/hook/json.h"
+#include "../../runtime_hook/common/json.h"
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

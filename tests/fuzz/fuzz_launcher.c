@@ -1,8 +1,9 @@
 #define _GNU_SOURCE
-/* What mgpu-runtime reads: its config, and the command line that an engine gives it. A command line that makes a
- * container is never taken for one that does not, wherever its verb stands. */
+/* What mgpu-runtime reads: its config, the command line that an engine gives it, and what mgpud answers. A command line
+ * that makes a container is never taken for one that does not, wherever its verb stands. */
 #include "../../runtime_hook/common/conf.h"
 #include "../../runtime_hook/launcher/argv.h"
+#include "../../runtime_hook/launcher/prepare.h"
 #include "choices.h"
 #include <fcntl.h>
 #include <stdio.h>
@@ -54,6 +55,48 @@ static bool makes(const char *word)
            !strcmp(word, "restore");
 }
 
+static void check_config(char *const *words)
+{
+    char config[PATH_MAX];
+
+    memset(config, 'x', sizeof(config));
+    if (!prepare_config(words, "/folder", config))
+        return;
+    must(memchr(config, '\0', sizeof(config)) && *config == '/', "a spec at no absolute path");
+    must(strlen(config) >= 12 && !strcmp(config + strlen(config) - 12, "/config.json"),
+         "another file than the spec");
+}
+
+/* A text in memory of exactly its size: reading on would be seen. */
+static void read_reply(const uint8_t *data, size_t bytes)
+{
+    char answer[256], *copy = malloc(bytes + 1);
+    struct complaint why;
+    struct prepare_reply reply;
+
+    must(copy, "memory");
+    memcpy(copy, data, bytes);
+    memset(&why, 'x', sizeof(why));
+    reply = prepare_read((struct slice){copy, bytes}, &why);
+    must((reply.said == PREPARE_WRITE) == (reply.bytes > 0),
+         "a new text without a length, or the other way round");
+    must(reply.bytes <= PREPARE_TEXT_MAX_BYTES, "a text that there is no room for");
+    must(reply.said == PREPARE_YOURSELF || (!reply.paths.text && !reply.wants_kept), "an answer that asks");
+    if (reply.said == PREPARE_REFUSE)
+        must(*why.message && *why.hint && memchr(why.message, '\0', sizeof(why.message)) &&
+                 memchr(why.hint, '\0', sizeof(why.hint)),
+             "a refusal that says nothing");
+    if (reply.paths.text) {
+        struct packet found = {.text = answer, .capacity = sizeof(answer)};
+
+        prepare_look(reply.paths, &found);
+        must(found.bytes <= sizeof(answer), "more than there is room for");
+        must(found.spoilt || json_is_object((struct slice){answer, found.bytes}),
+             "an answer that is not JSON");
+    }
+    free(copy);
+}
+
 static void read_argv(struct choices *c)
 {
     static const char *const known[] = {"--root",
@@ -98,6 +141,7 @@ static void read_argv(struct choices *c)
         }
         words[i] = text[i];
     }
+    check_config(words);
     call = argv_read(n, words);
     must(call.verb >= 1 && call.verb <= n, "a verb outside of the command line");
     /* A plain verb in the first place is the verb. */
@@ -116,9 +160,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 
     if (bytes > TEXT_MAX_BYTES)
         return 0;
-    if (one_in(&c, 2))
+    switch (below(&c, 3)) {
+    case 0:
         read_argv(&c);
-    else
+        break;
+    case 1:
         read_conf(c.at, (size_t)(c.end - c.at));
+        break;
+    default:
+        read_reply(c.at, (size_t)(c.end - c.at));
+    }
     return 0;
 }

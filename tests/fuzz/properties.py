@@ -4,6 +4,7 @@ them, so that whoever chooses the bytes, a coverage-guided fuzzer or chance, mak
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import os
 import tempfile
@@ -16,7 +17,8 @@ from hypothesis import strategies as st
 
 from native_sched.daemon.holder_link import parse
 from native_sched.daemon.node_config import NodeConfig
-from native_sched.daemon.server import Peer, Server
+from native_sched.daemon.prepare import Prepare
+from native_sched.daemon.server import Dialogue, Peer, Server
 from oci_specs import cdi, edits, reach, schemas, vocabulary
 from oci_specs import parse as request_parse
 from oci_specs.refusal import Refusal
@@ -197,9 +199,16 @@ _MEMBERS = {
     "card": st.integers(-1, 3),
     "policy": st.sampled_from(["fixed-share", "native-burst-share"]) | texts,
     "since": st.integers(-1, 1 << 65),
+    "words": st.sampled_from([["create", "-b", "/b", "c1"], ["run", "c2"], ["precreate"]])
+    | st.lists(texts, max_size=4),
+    "folder": texts | st.just("/b"),
+    "config": texts | st.just("/b/config.json"),
+    "hook": texts | st.just("/h"),
 }
+_ASKS = json.dumps({**load("runc-1.1-spec"), "annotations": {"mgpu.dev/memory-mib": "512"}}).encode()
 _VERBS: dict[str, tuple[str, ...]] = {
     "admit": ("container_id", "bundle", "rootfs", "annotations", "env", "reach", "seccomp_listener"),
+    "prepare": ("words", "folder", "config", "hook"),
     "bind": ("nonce", "state"),
     "release": ("nonce", "state"),
     "list": (),
@@ -228,23 +237,39 @@ def messages(draw: st.DrawFn) -> bytes:
     return json.dumps(message).encode()
 
 
+def _conversed(dialogue: Dialogue, packets: list[bytes]) -> dict[str, Any]:
+    """The last reply to a launcher that says these, if there is one, and else a made one."""
+    said = next(dialogue)
+    try:
+        for packet in packets:
+            said = dialogue.send(packet)
+    except StopIteration as end:
+        said = end.value
+    reply = json.loads(said[0])
+    schemas.validate("prepare#reply", reply)
+    assert reply["action"] != "write" or len(said[1]) == reply["bytes"]
+    dialogue.close()
+    return dict(reply)
+
+
 @_SETTINGS
 @given(st.lists(messages(), min_size=1, max_size=5))
 def control(packets: list[bytes]) -> None:
     """A mgpud with a fake engine, alive for some messages; its nonces stand for "0", "1", …"""
     world = World(NodeConfig())
     with tempfile.TemporaryDirectory() as folder:
-        server = Server(
-            f"{folder}/s",
-            world.arbiter.verbs(),
-            lambda message: schemas.validate("control", message) and None,
-        )
+        verbs = world.arbiter.verbs()
+        validate = functools.partial(schemas.validate, "control")
+        prepare = Prepare(verbs["admit"], verbs["release"], validate, "/s")
+        server = Server(f"{folder}/s", verbs, validate, {"prepare": prepare.converse})
         try:
             for packet in packets:
                 nonces = [grant.nonce for grant in world.grants]
                 for place, nonce in enumerate(nonces):
                     packet = packet.replace(b'"nonce": "%d"' % place, b'"nonce": "%s"' % nonce.encode())
                 reply = server.answer(packet, _ROOT)
+                if not isinstance(reply, dict):
+                    reply = _conversed(reply, [_ASKS, *packets])
                 json.dumps(reply).encode()
                 assert reply["version"] == 1
                 if not reply["ok"]:

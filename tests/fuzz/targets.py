@@ -91,15 +91,14 @@ TARGETS = (
             ),
         ),
     ),
-    Target("hook", 5, (*_here("fuzz_hook"), HOOK / "hook" / "json.c")),
+    Target("hook", 5, (*_here("fuzz_hook"), HOOK / "common" / "json.c")),
     Target(
         "launcher",
         5,
         (
             *_here("fuzz_launcher"),
-            HOOK / "launcher" / "argv.c",
-            HOOK / "common" / "conf.c",
-            HOOK / "common" / "report.c",
+            *(HOOK / "launcher" / f"{name}.c" for name in ("argv", "packet", "prepare", "spec_file")),
+            *(HOOK / "common" / f"{name}.c" for name in ("conf", "json", "report")),
         ),
     ),
     Target("annotations", 6),

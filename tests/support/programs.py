@@ -35,6 +35,8 @@ STATIC_SOURCES = {
     "resume": SOURCES / "resume.c",
     "storm": SOURCES / "storm.c",
 }
+# Preloaded, it makes a program's calls of the driver the simulated card's own.
+UNMEDIATED = "unmediated.so"
 # One for each attempt to get past the boundary: they need nothing but a kernel.
 HOSTILE = {path.stem: path for path in sorted((SOURCES / "hostile").glob("*.c"))}
 INSIDE = "/programs"
@@ -84,6 +86,8 @@ def _compile(folder: Path) -> None:
     commands = [
         ["gcc", *flags, "-o", folder / name, SOURCES / f"{name}.c", "-lpthread", "-ldl"] for name in NAMES
     ]
+    source = REPOSITORY / "tests" / "bench" / "unmediated.c"
+    commands.append(["gcc", *flags, "-shared", "-fPIC", "-o", folder / UNMEDIATED, source, "-ldl"])
     commands += [
         ["gcc", *flags, "-static", "-no-pie", "-o", folder / name, source, "-lpthread"]
         for name, source in {**STATIC_SOURCES, **HOSTILE}.items()

@@ -37,7 +37,7 @@ class Interface:
     branches: tuple[Version, ...]
     sizes: dict[str, tuple[tuple[Version, int], ...]]
     escapes: tuple[Item, ...]
-    uvm: tuple[tuple[str, int], ...]
+    uvm: tuple[Item, ...]
     classes: tuple[Item, ...]
     controls: tuple[Item, ...]
     passed: tuple[tuple[str, int], ...]
@@ -79,7 +79,7 @@ def read(path: Path = SOURCE) -> Interface:
             Item(name, int(number, 0), _size(size), None if at == "RM_NO_STATUS" else int(at, 0))
             for name, number, size, at in rows["ESCAPE"]
         ),
-        uvm=tuple((name, int(number, 0)) for name, number in rows["UVM"]),
+        uvm=tuple(Item(name, int(number, 0), _size(size) or None) for name, number, size in rows["UVM"]),
         classes=tuple(Item(name, int(number, 0), _size(size)) for name, number, size in rows["CLASS"]),
         controls=tuple(Item(name, int(number, 0), _size(size)) for name, number, size in rows["CONTROL"]),
         passed=tuple((name, int(number, 0)) for name, number in rows["PASSED"]),
@@ -122,8 +122,9 @@ def page(interface: Interface) -> str:
             "\n## Controls that are passed on\n\nWith parameters of the caller's size.\n\n"
             "| name | number |\n|---|---|\n",
             *(f"| {name} | {number:#x} |\n" for name, number in interface.passed),
-            "\n## Commands of nvidia-uvm\n\n| name | number |\n|---|---|\n",
-            *(f"| {name} | {number:#x} |\n" for name, number in interface.uvm),
+            *_table(
+                interface, "Commands of nvidia-uvm", interface.uvm, "parameters, where mgpu looks at them"
+            ),
         ]
     )
 

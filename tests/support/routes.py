@@ -288,5 +288,8 @@ def precreate_hooks(mgpu: Arbiter) -> Path:
     """A folder for podman's --hooks-dir, with what mgpu install podman --hooks writes."""
     folder = mgpu.root / "hooks.d"
     folder.mkdir(exist_ok=True)
-    (folder / podman.HOOK.name).write_text(precreate_hook.text(str(mgpu.runtime)))
+    # In one step: others start containers meanwhile. podman reads what is called *.json.
+    new = folder / new_name()
+    new.write_text(precreate_hook.text(str(mgpu.runtime)))
+    new.rename(folder / podman.HOOK.name)
     return folder

@@ -87,7 +87,7 @@ def test_the_committed_complement_is_what_the_search_finds() -> None:
 
 
 def test_uvm_commands_are_those_of_the_interface() -> None:
-    assert sorted(notified.UVM_COMMANDS) == sorted(number for _, number in INTERFACE.uvm)
+    assert sorted(notified.UVM_COMMANDS) == sorted(item.number for item in INTERFACE.uvm)
 
 
 def test_every_escape_is_watched_at_the_sizes_of_every_version() -> None:

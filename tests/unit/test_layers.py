@@ -20,7 +20,7 @@ LAYERS: dict[str, tuple[set[str], set[str]]] = {
     "oci_specs": (set(), {"jsonschema", "referencing", "yaml"}),
     "runtime_hook": ({"oci_specs"}, set()),
     "sim": ({"oci_specs"}, set()),
-    "native_sched": ({"oci_specs", "sim"}, {"pynvml", "jsonschema", "prometheus_client"}),
+    "native_sched": ({"oci_specs", "runtime_hook", "sim"}, {"pynvml", "jsonschema", "prometheus_client"}),
     "containerd_api": (set(), {"google", "grpc"}),
     "install": ({"oci_specs"}, set()),
     "mgpu_cli": (

@@ -192,6 +192,23 @@ struct slice json_member(struct slice object, const char *name)
     return found;
 }
 
+struct slice json_item(struct slice array, struct slice last)
+{
+    const char *end = array.text ? array.text + array.bytes : NULL;
+    struct reader r = {last.text ? last.text + last.bytes : array.text, end};
+    struct slice none = {NULL, 0};
+    const char *start;
+
+    skip_blanks(&r);
+    if (!take(&r, last.text ? ',' : '['))
+        return none;
+    skip_blanks(&r);
+    start = r.at;
+    if (!read_value(&r, 1))
+        return none;
+    return (struct slice){start, (size_t)(r.at - start)};
+}
+
 static size_t encode_utf8(unsigned int c, char out[4])
 {
     if (c < 0x80) {

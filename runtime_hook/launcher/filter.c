@@ -1,0 +1,77 @@
+#define _GNU_SOURCE
+#include "filter.h"
+
+#include "native_sched/base/scoped.h"
+#include "prepare.h"
+#include <stdio.h>
+#include <sys/mman.h>
+
+enum { PIECE_BYTES = 16 * 1024 };
+
+static bool write_whole(int fd, const char *text, size_t bytes)
+{
+    while (bytes > 0) {
+        ssize_t n = write(fd, text, bytes);
+
+        if (n <= 0)
+            return false;
+        text += n;
+        bytes -= (size_t)n;
+    }
+    return true;
+}
+
+/* Moves all of standard input into memory, from where it can be read twice; false, with nothing read, if that cannot
+ * be. A spec that was read in part is none, which Python says. */
+static bool keep_input(void)
+{
+    scoped_fd int fd = memfd_create("spec", MFD_CLOEXEC);
+    char piece[PIECE_BYTES];
+    ssize_t n;
+
+    if (fd < 0)
+        return false;
+    while ((n = read(STDIN_FILENO, piece, sizeof(piece))) > 0)
+        if (!write_whole(fd, piece, (size_t)n))
+            break;
+    return lseek(fd, 0, SEEK_SET) == 0 && dup2(fd, STDIN_FILENO) == STDIN_FILENO;
+}
+
+static void tell(pid_t podman, const struct complaint *why)
+{
+    char path[64];
+
+    snprintf(path, sizeof(path), "/proc/%d/fd/2", podman);
+    report_line(why, path);
+}
+
+int filter(char *const *words, const struct conf *conf, const char *log)
+{
+    static char spec[PREPARE_SPEC_MAX_BYTES];
+    static struct preparation made;
+    /* Its process goes on to start the container. */
+    pid_t podman = getppid();
+    struct complaint why;
+    struct slice out;
+    ssize_t bytes;
+
+    if (!keep_input())
+        return -1;
+    bytes = pread(STDIN_FILENO, spec, sizeof(spec), 0);
+    if (bytes <= 0 || bytes == (ssize_t)sizeof(spec))
+        return -1;
+    out = made.original = (struct slice){spec, (size_t)bytes};
+    switch (prepare_given(words, conf, podman, &made, &why)) {
+    case PREPARE_WRITE:
+        out = made.text;
+        /* fallthrough */
+    case PREPARE_PASS:
+        return write_whole(STDOUT_FILENO, out.text, out.bytes) ? 0 : 1;
+    case PREPARE_REFUSE:
+        tell(podman, &why);
+        report(&why, log);
+        return 1;
+    default:
+        return -1;
+    }
+}

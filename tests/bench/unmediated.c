@@ -1,0 +1,140 @@
+/* Preloaded into a program, NVIDIA's nodes are the simulated card itself: what the program does in a container with a
+ * grant it does here with nobody between it and the driver. MGPU_CARD_SOCKET names the card. When the program ends,
+ * it and the children that it had meanwhile have made so many calls of the driver: {"calls": N} on stderr. */
+#define _GNU_SOURCE
+#include "card_line.h"
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/mman.h>
+
+enum { FDS_MAX = 1024 };
+
+static struct card_line line = {.fd = -1};
+static pid_t line_pid;
+static uint64_t file_of[FDS_MAX]; /* by descriptor; 0: none of the driver's */
+static atomic_ulong *calls;
+
+__attribute__((constructor)) static void begin(void)
+{
+    calls = mmap(NULL, sizeof(*calls), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+}
+
+__attribute__((destructor)) static void end(void)
+{
+    fprintf(stderr, "{\"calls\": %lu}\n", atomic_load(calls));
+}
+
+/* One question, one answer: a child needs a line of its own. */
+static struct card_line *my_line(void)
+{
+    if (line_pid != getpid()) {
+        line_pid = getpid();
+        card_connect(&line, getenv("MGPU_CARD_SOCKET"));
+    }
+    return &line;
+}
+
+static int open_node(const char *path)
+{
+    bool control = !strcmp(path, "/dev/nvidiactl");
+    uint64_t file;
+    int fd = card_open(my_line(), control ? SIM_NODE_CTL : SIM_NODE_CARD,
+                       control ? 0 : (uint32_t)strtoul(path + strlen("/dev/nvidia"), NULL, 10), &file);
+
+    if (fd >= FDS_MAX)
+        exit(1);
+    if (fd < 0)
+        errno = ENODEV;
+    else
+        file_of[fd] = file;
+    return fd;
+}
+
+/* What the libraries are built with: 64-bit offsets. */
+int open64(const char *path, int flags, ...)
+{
+    int (*real)(const char *, int, ...) = (int (*)(const char *, int, ...))dlsym(RTLD_NEXT, "open64");
+    mode_t mode;
+    va_list rest;
+
+    if (!strncmp(path, "/dev/nvidia", strlen("/dev/nvidia")))
+        return open_node(path);
+    va_start(rest, flags);
+    mode = flags & O_CREAT ? va_arg(rest, mode_t) : 0;
+    va_end(rest);
+    return real(path, flags, mode);
+}
+
+int close(int fd)
+{
+    int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, "close");
+
+    if (fd >= 0 && fd < FDS_MAX)
+        file_of[fd] = 0;
+    return real(fd);
+}
+
+static uint64_t known(int fd)
+{
+    return fd >= 0 && fd < FDS_MAX ? file_of[fd] : 0;
+}
+
+/* A mapping takes the place of the descriptor that the call names. */
+static void take(struct rm_map_memory *map, int fd)
+{
+    if (fd < 0)
+        return;
+    dup3(fd, map->fd, O_CLOEXEC);
+    close(fd);
+    file_of[map->fd] = 0;
+}
+
+static int call(int fd, uint32_t cmd, void *outer)
+{
+    const struct rm_alloc *a = outer;
+    const struct rm_control *c = outer;
+    uint64_t aux = 0;
+    void *params = NULL;
+    uint32_t bytes = 0;
+    bool maps = RM_NR(cmd) == RM_ESC_MAP_MEMORY;
+    int reply = -1, e;
+
+    if (RM_NR(cmd) == RM_ESC_ALLOC && a->params) {
+        params = (void *)(uintptr_t)a->params;
+        bytes = a->params_size;
+    } else if (RM_NR(cmd) == RM_ESC_CONTROL && c->params) {
+        params = (void *)(uintptr_t)c->params;
+        bytes = c->params_size;
+    } else if (RM_NR(cmd) == RM_ESC_REGISTER_FD) {
+        aux = known(((const struct rm_register_fd *)outer)->ctl_fd);
+    } else if (maps) {
+        aux = known(((const struct rm_map_memory *)outer)->fd);
+    }
+    atomic_fetch_add(calls, 1);
+    e = card_call(my_line(), file_of[fd], aux, cmd, outer, params, bytes, maps ? &reply : NULL);
+    if (maps)
+        take(outer, reply);
+    return e;
+}
+
+int ioctl(int fd, unsigned long cmd, ...)
+{
+    int (*real)(int, unsigned long, ...) = (int (*)(int, unsigned long, ...))dlsym(RTLD_NEXT, "ioctl");
+    void *argument;
+    va_list rest;
+    int e;
+
+    va_start(rest, cmd);
+    argument = va_arg(rest, void *);
+    va_end(rest);
+    if (!known(fd))
+        return real(fd, cmd, argument);
+    e = call(fd, (uint32_t)cmd, argument);
+    errno = -e;
+    return e ? -1 : 0;
+}

@@ -1,0 +1,373 @@
+"""Memory that nvidia-uvm has mapped: its charge ends with the last mapping, not with its RM object."""
+
+from __future__ import annotations
+
+import errno
+import random
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from nvidia_mediated import (
+    GPU_ONE,
+    GPU_TWO,
+    MEMORY,
+    MIB,
+    ROOT,
+    UVM,
+    UVM_FREE,
+    UVM_MAP_EXTERNAL,
+    UVM_UNMAP_EXTERNAL,
+    Tenant,
+    World,
+    free_range,
+    map_external,
+    memory,
+    unmap_external,
+    world,
+)
+
+from tests.support.waiting import until
+
+OK, INVALID_ADDRESS, INVALID_ARGUMENT, INVALID_DEVICE, NO_MEMORY = 0, 0x1E, 0x1F, 0x26, 0x51
+DUP_OBJECT, ATTACHED = 0x34, 0x201
+MAP_STATUS, UNMAP_STATUS, FREE_STATUS = 9260, 32, 16
+BASE, SIZE = 0x7F0000000000, 48 * MIB
+HANDLE = 0x100
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[World]:
+    with world(tmp_path) as made:
+        made.range(BASE, SIZE)
+        yield made
+
+
+def allocate(tenant: Tenant, client: int, handle: int = HANDLE, size: int = SIZE) -> int:
+    """The RM status."""
+    answer = tenant.alloc(client, 0xD0, handle, MEMORY, memory(size))
+    assert (answer.result, answer.through) == (0, False)
+    return answer.u32(0x28)
+
+
+def mapped(tenant: Tenant, params: bytes, fd: int | None = None) -> None:
+    answer = tenant.uvm_call(UVM_MAP_EXTERNAL, params, fd=fd)
+    assert answer.through, hex(answer.u32(MAP_STATUS))
+
+
+def unmapped(tenant: Tenant, base: int = BASE, size: int = SIZE, gpu: bytes = GPU_ONE) -> int:
+    answer = tenant.uvm_call(UVM_UNMAP_EXTERNAL, unmap_external(base, size, gpu))
+    assert (answer.result, answer.through) == (0, False)
+    return answer.u32(UNMAP_STATUS)
+
+
+def freed(tenant: Tenant, base: int = BASE, size: int = SIZE) -> int:
+    answer = tenant.uvm_call(UVM_FREE, free_range(base, size))
+    assert (answer.result, answer.through) == (0, False)
+    return answer.u32(FREE_STATUS)
+
+
+def held(here: World, **gpus: tuple[bytes, ...]) -> tuple[Tenant, int]:
+    """A tenant that may have 64 MiB and has mapped 48 and freed them, and its client."""
+    tenant = here.tenant(cap_mib=64)
+    client = tenant.client()
+    assert allocate(tenant, client) == OK
+    mapped(tenant, map_external(client, HANDLE, BASE, SIZE, **gpus))
+    assert tenant.free(client, HANDLE).u32(0xC) == OK
+    assert here.used_mib(tenant) == 48
+    return tenant, client
+
+
+def test_what_is_mapped_stays_charged_and_the_cap_refuses(here: World) -> None:
+    tenant, client = held(here)
+    assert allocate(tenant, client) == NO_MEMORY
+    assert [use.used_bytes for use in here.engine.processes(tenant.id)] == [SIZE]
+    assert unmapped(tenant) == OK
+    assert here.used_mib(tenant) == 0
+    assert allocate(tenant, client) == OK
+    assert here.used_mib(tenant) == 48
+
+
+def test_what_is_unmapped_first_ends_with_its_object(here: World) -> None:
+    tenant = here.tenant(cap_mib=64)
+    client = tenant.client()
+    for _ in range(3):
+        assert allocate(tenant, client) == OK
+        mapped(tenant, map_external(client, HANDLE, BASE, SIZE))
+        assert unmapped(tenant) == OK
+        assert here.used_mib(tenant) == 48
+        assert tenant.free(client, HANDLE).u32(0xC) == OK
+        assert here.used_mib(tenant) == 0
+
+
+def test_a_range_that_is_freed_ends_all_that_is_mapped_in_it(here: World) -> None:
+    tenant = here.tenant(cap_mib=64)
+    client = tenant.client()
+    here.range(BASE + SIZE, MIB)
+    for number in range(4):
+        assert allocate(tenant, client, HANDLE + number, 12 * MIB) == OK
+        mapped(tenant, map_external(client, HANDLE + number, BASE + number * 12 * MIB, 12 * MIB))
+    assert allocate(tenant, client, HANDLE + 9, MIB) == OK
+    mapped(tenant, map_external(client, HANDLE + 9, BASE + SIZE, MIB))
+    for number in (*range(4), 9):
+        assert tenant.free(client, HANDLE + number).u32(0xC) == OK
+    assert here.used_mib(tenant) == 49
+    assert freed(tenant) == OK
+    assert here.used_mib(tenant) == 1
+    assert freed(tenant, BASE + SIZE, MIB) == OK
+    assert here.used_mib(tenant) == 0
+
+
+def test_a_call_that_the_driver_refuses_ends_nothing(here: World) -> None:
+    tenant, _client = held(here)
+    assert unmapped(tenant, gpu=bytes(16)) == INVALID_DEVICE
+    assert unmapped(tenant, size=2 * SIZE) == INVALID_ADDRESS
+    assert freed(tenant, size=SIZE - 4096) == INVALID_ADDRESS
+    assert freed(tenant, BASE + 4096, SIZE - 4096) == INVALID_ADDRESS
+    assert here.used_mib(tenant) == 48
+
+
+def test_one_gpu_of_two_is_not_both(here: World) -> None:
+    tenant, _client = held(here, gpus=(GPU_ONE, GPU_TWO))
+    assert unmapped(tenant) == OK
+    assert here.used_mib(tenant) == 48
+    assert unmapped(tenant, gpu=GPU_TWO) == OK
+    assert here.used_mib(tenant) == 0
+
+
+def test_it_ends_when_every_part_is_unmapped(here: World) -> None:
+    tenant, _client = held(here)
+    part = 16 * MIB
+    for number in (1, 0, 2):
+        assert here.used_mib(tenant) == 48
+        assert unmapped(tenant, BASE + number * part, part) == OK
+    assert here.used_mib(tenant) == 0
+
+
+def test_a_mapping_that_follows_at_the_same_address_ends_no_other(here: World) -> None:
+    """Whether the driver took it is not seen."""
+    tenant, client = held(here)
+    assert allocate(tenant, client, HANDLE + 1, MIB) == OK
+    mapped(tenant, map_external(client, HANDLE + 1, BASE, MIB))
+    assert tenant.free(client, HANDLE + 1).u32(0xC) == OK
+    assert here.used_mib(tenant) == 49
+    assert unmapped(tenant) == OK
+    assert here.used_mib(tenant) == 0
+
+
+def test_a_handle_that_comes_again_is_other_memory(here: World) -> None:
+    tenant, client = held(here)
+    assert allocate(tenant, client, HANDLE, 8 * MIB) == OK
+    assert here.used_mib(tenant) == 56
+    assert tenant.free(client, HANDLE).u32(0xC) == OK
+    assert here.used_mib(tenant) == 48
+
+
+def test_memory_of_two_names_is_held_after_the_last(here: World) -> None:
+    tenant = here.tenant(cap_mib=64)
+    client = tenant.client()
+    assert allocate(tenant, client) == OK
+    outer = struct.pack("7I", client, 0xD0, HANDLE + 1, client, HANDLE, 0, 0)
+    assert tenant.ioctl(tenant.ctl, DUP_OBJECT, outer).u32(0x18) == OK
+    mapped(tenant, map_external(client, HANDLE, BASE, SIZE))
+    for handle in (HANDLE, HANDLE + 1):
+        assert here.used_mib(tenant) == 48
+        assert tenant.free(client, handle).u32(0xC) == OK
+    assert here.used_mib(tenant) == 48
+    assert unmapped(tenant) == OK
+    assert here.used_mib(tenant) == 0
+
+
+@pytest.mark.parametrize("above", [0xD0, 0])
+def test_an_end_of_what_is_above_is_one_of_the_memory(here: World, above: int) -> None:
+    tenant = here.tenant(cap_mib=64)
+    client = tenant.client()
+    assert allocate(tenant, client) == OK
+    mapped(tenant, map_external(client, HANDLE, BASE, SIZE))
+    assert tenant.free(client, above or client).u32(0xC) == OK
+    assert here.used_mib(tenant) == 48
+    assert freed(tenant) == OK
+    assert here.used_mib(tenant) == 0
+
+
+def test_it_outlives_the_file_of_its_client(here: World) -> None:
+    tenant = here.tenant(cap_mib=64)
+    client = tenant.client()
+    assert allocate(tenant, client) == OK
+    mapped(tenant, map_external(client, HANDLE, BASE, SIZE))
+    tenant.tell("close", tenant.ctl)
+    until(lambda: here.engine.state(tenant.id).objects == 0, "its client is gone")
+    assert here.used_mib(tenant) == 48
+    tenant.tell("close", tenant.uvm)
+    until(lambda: here.used_mib(tenant) == 0, "so are its mappings")
+
+
+def test_it_ends_with_the_last_descriptor_of_the_file(here: World) -> None:
+    tenant, _client = held(here)
+    other = tenant.open(UVM)
+    copy = int(tenant.tell("dup", tenant.uvm))
+    here.range(2 * BASE, MIB)
+    tenant.tell("close", tenant.uvm)
+    # Another file where it was, and a range at the same address of that one.
+    assert tenant.open(UVM) == tenant.uvm
+    assert tenant.uvm_call(UVM_FREE, free_range(2 * BASE, MIB)).u32(FREE_STATUS) == OK
+    assert unmapped(tenant) == OK
+    assert here.used_mib(tenant) == 48
+    tenant.tell("close", copy)
+    until(lambda: here.used_mib(tenant) == 0, "its last descriptor is closed")
+    assert tenant.uvm_call(UVM_UNMAP_EXTERNAL, unmap_external(BASE, SIZE), fd=other).result == 0
+
+
+def test_it_ends_with_its_process(here: World) -> None:
+    tenant, _client = held(here)
+    tenant.kill()
+    until(lambda: here.used_mib(tenant) == 0, "its charges have ended")
+    until(lambda: here.engine.state(tenant.id).files == 0, "its files are gone")
+
+
+def test_the_next_engine_keeps_what_is_held_and_what_is_mapped(here: World) -> None:
+    tenant, client = held(here, gpus=(GPU_ONE, GPU_TWO))
+    here.range(2 * BASE, SIZE)
+    assert allocate(tenant, client, HANDLE, 8 * MIB) == OK
+    mapped(tenant, map_external(client, HANDLE, 2 * BASE, 8 * MIB))
+    here.restart()
+    assert here.used_mib(tenant) == 56
+    assert allocate(tenant, client, HANDLE + 1, 16 * MIB) == NO_MEMORY
+    assert tenant.free(client, HANDLE).u32(0xC) == OK
+    assert here.used_mib(tenant) == 56
+    # Its number is nothing else's.
+    assert allocate(tenant, client, HANDLE, 4 * MIB) == OK
+    mapped(tenant, map_external(client, HANDLE, 2 * BASE + 8 * MIB, 4 * MIB))
+    assert unmapped(tenant, 2 * BASE, 8 * MIB) == OK
+    assert here.used_mib(tenant) == 52
+    here.restart()
+    assert unmapped(tenant) == OK
+    assert here.used_mib(tenant) == 52
+    assert unmapped(tenant, gpu=GPU_TWO) == OK
+    assert here.used_mib(tenant) == 4
+
+
+def test_what_ended_while_nobody_served_is_held_no_more(here: World) -> None:
+    tenant, _client = held(here)
+    here.restart(tenant.kill)
+    assert here.used_mib(tenant) == 0
+
+
+def test_a_full_table_refuses_the_next_mapping(here: World) -> None:
+    tenant = here.tenant(cap_mib=64)
+    client = tenant.client()
+    assert allocate(tenant, client) == OK
+    gpus = tuple(struct.pack("IIQ", 1 + number, 0, 0) for number in range(256))
+    for number in range(256):
+        mapped(tenant, map_external(client, HANDLE, BASE + number * 4096, 4096, gpus))
+    # Those that it has are not counted twice.
+    mapped(tenant, map_external(client, HANDLE, BASE, 4096, gpus))
+    refused = tenant.uvm_call(UVM_MAP_EXTERNAL, map_external(client, HANDLE, BASE + MIB, 4096))
+    assert (refused.result, refused.through, refused.u32(MAP_STATUS)) == (0, False, NO_MEMORY)
+    assert unmapped(tenant, BASE, 4096, gpus[0]) == OK
+    mapped(tenant, map_external(client, HANDLE, BASE + MIB, 4096))
+    assert tenant.free(client, HANDLE).u32(0xC) == OK
+    assert here.used_mib(tenant) == 48
+    assert freed(tenant) == OK
+    assert here.used_mib(tenant) == 0
+
+
+def test_mappings_that_make_no_sense_are_refused(here: World) -> None:
+    tenant = here.tenant(cap_mib=64)
+    client = tenant.client()
+    assert allocate(tenant, client) == OK
+    for params, status in (
+        (map_external(client, HANDLE, BASE, 0), INVALID_ADDRESS),
+        (map_external(client, HANDLE, (1 << 64) - 4096, 8192), INVALID_ADDRESS),
+        (map_external(client, HANDLE, BASE, SIZE, ()), INVALID_ARGUMENT),
+    ):
+        refused = tenant.uvm_call(UVM_MAP_EXTERNAL, params)
+        assert (refused.result, refused.through, refused.u32(MAP_STATUS)) == (0, False, status)
+    # What has no charge of a card's needs no record.
+    mapped(tenant, map_external(client, 0xBAD, BASE, SIZE))
+    on_another = tenant.uvm_call(UVM_MAP_EXTERNAL, map_external(client, HANDLE, BASE, SIZE), fd=tenant.ctl)
+    assert on_another.result == -errno.ENOTTY
+
+
+def test_what_is_held_hides_nothing_from_the_audit(here: World) -> None:
+    """The driver counts it to nobody: as much again without a charge is still too much."""
+    tenant, client = held(here)
+    flipped = struct.pack("IIIIQQIIII", client, 0xD0, HANDLE, MEMORY, 0, 0, 128, 0, 0, 0)
+    answer = tenant.alloc(0, 0, 0, ROOT, memory(MIB), flip=flipped)
+    assert (answer.result, answer.through) == (0, True)
+    assert tenant.control(client, client, ATTACHED, bytes(128)).result == -errno.EPERM
+    assert here.engine.state(tenant.id).unaccounted_bytes == MIB
+
+
+class Memories:
+    """What is mapped where, as UVM has it, in pages of one range: the judge of the books."""
+
+    def __init__(self, here: World, tenant: Tenant, client: int) -> None:
+        self.here, self.tenant, self.client = here, tenant, client
+        self.number = 0
+        self.names: dict[int, int] = {}  # handle → memory
+        self.pages: dict[int, int] = {}  # memory → MiB
+        self.mapped: set[tuple[int, int, bytes]] = set()  # (memory, page, GPU)
+
+    def handle(self) -> int:
+        self.number += 1
+        return 0x1000 + self.number
+
+    def allocate(self, chance: random.Random) -> None:
+        handle, size = self.handle(), chance.choice((1, 2, 4))
+        assert allocate(self.tenant, self.client, handle, size * MIB) == OK
+        self.names[handle] = self.number
+        self.pages[self.number] = size
+
+    def second_name(self, chance: random.Random) -> None:
+        of, handle = chance.choice(list(self.names)), self.handle()
+        outer = struct.pack("7I", self.client, 0xD0, handle, self.client, of, 0, 0)
+        assert self.tenant.ioctl(self.tenant.ctl, DUP_OBJECT, outer).u32(0x18) == OK
+        self.names[handle] = self.names[of]
+
+    def map(self, chance: random.Random) -> None:
+        handle, at = chance.choice(list(self.names)), chance.randrange(8)
+        size = chance.choice((1, 2, 4))
+        gpus = chance.choice(((GPU_ONE,), (GPU_TWO,), (GPU_ONE, GPU_TWO)))
+        params = map_external(self.client, handle, BASE + at * MIB, size * MIB, gpus)
+        mapped(self.tenant, params)
+        self.mapped |= {(self.names[handle], page, gpu) for page in range(at, at + size) for gpu in gpus}
+
+    def unmap(self, chance: random.Random) -> None:
+        at, size, gpu = chance.randrange(10), chance.choice((1, 2, 6)), chance.choice((GPU_ONE, GPU_TWO))
+        assert unmapped(self.tenant, BASE + at * MIB, size * MIB, gpu) == OK
+        self.mapped = {one for one in self.mapped if one[2] != gpu or not at <= one[1] < at + size}
+
+    def free(self, chance: random.Random) -> None:
+        handle = chance.choice(list(self.names))
+        assert self.tenant.free(self.client, handle).u32(0xC) == OK
+        del self.names[handle]
+
+    def free_range(self, _chance: random.Random) -> None:
+        assert freed(self.tenant) == OK
+        self.here.range(BASE, SIZE)
+        self.mapped.clear()
+
+    def used_mib(self) -> int:
+        alive = {*self.names.values(), *(memory for memory, _page, _gpu in self.mapped)}
+        return sum(self.pages[memory] for memory in alive)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_order_of_steps_is_charged_as_the_driver_keeps_it(here: World, seed: int) -> None:
+    chance = random.Random(seed)
+    tenant = here.tenant(cap_mib=4096)
+    books = Memories(here, tenant, tenant.client())
+    for _ in range(200):
+        steps = [books.allocate]
+        if books.names:
+            steps += [books.second_name, books.map, books.map, books.free, books.free]
+        steps += [books.unmap, books.unmap]
+        if chance.random() < 0.02:
+            books.free_range(chance)
+        elif chance.random() < 0.03:
+            here.restart()
+        else:
+            chance.choice(steps)(chance)
+        assert here.used_mib(tenant) == books.used_mib()
