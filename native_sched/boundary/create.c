@@ -245,6 +245,7 @@ void unmake(struct call *c, uint32_t client, uint32_t parent, uint32_t handle)
 static bool take_back(struct call *c, const struct creation *a, const struct place *p, uint32_t *status)
 {
     *status = RM_ERR_NO_MEMORY;
+    stats_refused(&c->tenant->stats, *status); /* the driver had said yes */
     return unmake_on(c, p->file, a->root, class_is_root(a->class_id) ? 0 : a->parent, a->handle);
 }
 

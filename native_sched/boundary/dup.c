@@ -48,6 +48,7 @@ int mediate_dup(struct call *c)
     if (e < 0) {
         unmake(c, d->client, d->parent, d->handle);
         d->status = RM_ERR_NO_MEMORY;
+        stats_refused(&t->stats, d->status);
     }
     return 0;
 }

@@ -78,6 +78,7 @@ class Lifecycle:
         self._store = store
         self._node = node
         self._watches = Watches(loop)
+        self._leases: dict[str, asyncio.TimerHandle] = {}
         # Called with a grant whose container is about to be forgotten by the engine, or not yet.
         self.before_end: Callable[[Grant], object] = lambda grant: None
         # Nonces of grants that cannot be read, and the containers that run under them.
@@ -131,7 +132,14 @@ class Lifecycle:
             )
         except ProcessLookupError:
             self._loop.call_soon(self._unless_bound, grant)
-        self._loop.call_later(seconds, self._unless_bound, grant)
+        # It would keep the grant until the lease is over, long after a container of an instant has gone.
+        self._end_lease(grant)
+        self._leases[grant.nonce] = self._loop.call_later(seconds, self._unless_bound, grant)
+
+    def _end_lease(self, grant: Grant) -> None:
+        timer = self._leases.pop(grant.nonce, None)
+        if timer is not None:
+            timer.cancel()
 
     def _unless_bound(self, grant: Grant) -> None:
         if grant.state == "admitted":
@@ -166,6 +174,7 @@ class Lifecycle:
             raise
         grant.state = "bound"
         grant.pid, grant.pid_start, grant.nodes = pid, start, seen
+        self._end_lease(grant)
         self._watches.forget((grant.nonce, "runtime"))
 
     def resume_all(self, listeners: Listeners) -> None:
@@ -201,6 +210,7 @@ class Lifecycle:
         """The container ended or never came to be. What it holds in the driver ends with its last process."""
         was = grant.state
         grant.state = "draining"
+        self._end_lease(grant)
         self._watches.forget((grant.nonce, "init"))
         self._watches.forget((grant.nonce, "runtime"))
         if not self._finish(grant) and was != "draining":

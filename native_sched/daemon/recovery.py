@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from native_sched.daemon import freezer, process_id
@@ -79,6 +79,7 @@ def take_over(
     listeners.recovering = True
     hand_over(listeners)
     listeners.recovering = False
+    _see_freezers(found.grants, pause)
     done.listeners, done.calls = listeners.taken, listeners.answered
     done.forgotten = engine.recovered()
     done.duration_ms = round(since_start_ms(), 1)
@@ -86,7 +87,7 @@ def take_over(
 
 
 def _see_process(grant: Grant, done: Recovered) -> None:
-    """Whether its container is there, and whether it is frozen."""
+    """Whether its container is there."""
     if grant.state != "bound":
         return
     assert grant.pid is not None  # it is bound
@@ -95,10 +96,14 @@ def _see_process(grant: Grant, done: Recovered) -> None:
         grant.state = "draining"
         done.ended += 1
         LOG.info("ended-meanwhile", container=grant.container_id, grant=grant.id)
-        return
-    frozen = _is_frozen(grant.pid)
-    if frozen is not None:
-        grant.paused = frozen
+
+
+def _see_freezers(grants: Iterable[Grant], pause: Callable[[Grant, bool], None]) -> None:
+    """Who was frozen or thawed while nobody looked. It is asked last: a call waits for none of it."""
+    for grant in grants:
+        frozen = _is_frozen(grant.pid) if grant.state == "bound" and grant.pid is not None else None
+        if frozen is not None and frozen != grant.paused:
+            pause(grant, frozen)
 
 
 def _is_frozen(pid: int) -> bool | None:

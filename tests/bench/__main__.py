@@ -9,7 +9,18 @@ from pathlib import Path
 
 import click
 
-from tests.bench import colocation, idle, installs, ioctls, journal, mediation, routes, rows, starts
+from tests.bench import (
+    colocation,
+    idle,
+    installs,
+    ioctls,
+    journal,
+    mediation,
+    recovery,
+    routes,
+    rows,
+    starts,
+)
 from tests.support import arbiter, host, programs
 
 
@@ -33,6 +44,7 @@ def main(output: Path) -> None:
         found += routes.measure(built)
         found += installs.measure()
     with programs.built() as built:
+        found += recovery.measure(built)
         found += colocation.measure(built)
     rows.show(found)
     rows.write(found, output)

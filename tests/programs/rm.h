@@ -112,9 +112,12 @@ static inline int64_t rm_memory(int fd, uint32_t client, uint32_t handle, uint64
     return rm_alloc(fd, client, DEVICE, handle, RM_CLASS_MEMORY_LOCAL_USER, &m, sizeof(m));
 }
 
+/* RM's number of the card that the device is on. */
+static uint32_t card_number __attribute__((unused));
+
 static inline int64_t rm_device(int fd, uint32_t client)
 {
-    struct rm_device d = {.id = 0};
+    struct rm_device d = {.id = card_number};
 
     return rm_alloc(fd, client, client, DEVICE, RM_CLASS_DEVICE, &d, sizeof(d));
 }

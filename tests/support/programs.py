@@ -24,6 +24,7 @@ STATIC_SOURCES = {
     "timer_floor": REPOSITORY / "tests" / "bench" / "timer_floor.c",
     "rm_latency": REPOSITORY / "tests" / "bench" / "rm_latency.c",
     "alarm": SOURCES / "alarm.c",
+    "brief": SOURCES / "brief.c",
     "alloc_storm": SOURCES / "alloc_storm.c",
     "changing": SOURCES / "changing.c",
     "reclass": SOURCES / "reclass.c",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -122,6 +124,23 @@ def test_bind_is_idempotent_and_once(world: World, monkeypatch: pytest.MonkeyPat
     world.life.release(grant)
     with pytest.raises(Refusal, match="is draining"):
         world.life.bind(grant, os.getpid())
+
+
+@pytest.mark.parametrize("binds", [True, False])
+def test_nothing_keeps_a_grant_that_has_ended(
+    world: World, monkeypatch: pytest.MonkeyPatch, binds: bool
+) -> None:
+    """Its lease is for long: a node where containers of an instant come and go would keep them all until then."""
+    monkeypatch.setattr(lifecycle_module.nodes, "identities", lambda *_arguments: [])
+    grant = world.granted()
+    if binds:
+        world.life.bind(grant, os.getpid())
+    world.life.release(grant)
+    world.turn()
+    ended = weakref.ref(grant)
+    del grant
+    gc.collect()
+    assert ended() is None
 
 
 def test_a_container_that_was_caught_is_killed_once_and_says_why(

@@ -193,7 +193,7 @@ def test_whether_it_is_frozen_is_looked_at_anew(
     monkeypatch.setattr(freezer, "state_file", lambda pid: StateFile(str(events), True))
     node.next()
     assert only(node).paused == frozen
-    assert node.world.engine.paused == ({grant.tenant: True} if frozen else {})
+    assert node.world.engine.paused == {grant.tenant: frozen}
 
 
 def test_live_changes_and_the_operators_word_stay(node: Node, process: subprocess.Popen[bytes]) -> None:

@@ -1,0 +1,57 @@
+"""What one container may have of mgpud's own room: at the bound it is refused, and nobody else notices."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tests.hostile.siege import Siege
+from tests.support.scrape import scrape
+from tests.support.waiting import until
+
+OBJECTS_MAX, OBJECT_BYTES = 65536, 64 << 10
+JOURNAL_MAX_BYTES = 9 << 20
+NO_MEMORY = 0x51
+THREADS = 300
+# Of one container and its listener, with 16 callers and 16 files remembered (docs/boundary.md).
+CONTAINER_FDS, LISTENER_FDS = 4, 4 + 16 + 16
+
+
+def count(siege: Siege, what: str) -> int:
+    return len(os.listdir(f"/proc/{siege.mgpud}/{what}"))
+
+
+def calls(siege: Siege) -> float:
+    return scrape(siege.mgpu.root).one("mgpu_mediated_calls_total")
+
+
+def test_calls_that_wait_are_their_callers(siege: Siege) -> None:
+    threads, fds = count(siege, "task"), count(siege, "fd")
+    with siege.attempt("alloc_storm", str(THREADS)) as storm:
+        assert storm.line() == "storming"
+        begun = calls(siege)
+        until(lambda: calls(siege) > begun + 10 * THREADS, "they call")
+        siege.neighbour_is_well()
+        assert count(siege, "task") == threads + 1
+        assert count(siege, "fd") <= fds + CONTAINER_FDS + LISTENER_FDS
+        storm.kill()
+
+
+def test_objects_without_number(siege: Siege) -> None:
+    with siege.attempt("many_objects", str(OBJECTS_MAX + 100), cap_mib=6144) as many:
+        assert many.line() == "ready"
+        many.running.tell()
+        word, held, _, status = many.line().split()
+        # Its client and its device are objects too.
+        assert (word, int(held), int(status)) == ("made", OBJECTS_MAX - 2, NO_MEMORY)
+        siege.neighbour_is_well()
+        assert siege.counts_agree() == many.used_bytes == int(held) * OBJECT_BYTES
+        name = f"tenant-{many.row['id'].removeprefix('g-')}"
+        journal = Path(siege.mgpu.root / "journal" / name).stat().st_size
+        assert OBJECTS_MAX * 100 < journal < JOURNAL_MAX_BYTES
+        # The next one is refused as well, and is counted as what it is.
+        many.running.tell()
+        assert many.line() == f"made {held} status {NO_MEMORY}"
+        refused = scrape(siege.mgpu.root).of("refused_calls_total", many.made.container, reason="memory")
+        assert refused == 2
+        many.kill()
