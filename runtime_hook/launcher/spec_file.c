@@ -14,9 +14,10 @@ enum { NAME_BYTES = PATH_MAX + 32 };
 static void name_beside(const struct spec_file *file, const char *suffix, char name[NAME_BYTES])
 {
     const char *slash = strrchr(file->path, '/');
+    size_t folder_bytes = slash ? (size_t)(slash - file->path) : 0;
 
-    snprintf(name, NAME_BYTES, "%.*s/" KEPT_NAME "%s", slash ? (int)(slash - file->path) : 0, file->path,
-             suffix);
+    memcpy(name, file->path, folder_bytes);
+    snprintf(name + folder_bytes, NAME_BYTES - folder_bytes, "/" KEPT_NAME "%s", suffix);
 }
 
 static size_t read_whole(const char *path, struct stat *status, char *text, size_t capacity)
