@@ -155,12 +155,12 @@ def test_pods(kubelet: Kubelet, mgpu: Arbiter, built: Programs, size: Size) -> N
         with ways.none_of_them():
             kubelet.restart()
 
-    before = look()
+    before, pods_before = look(), kubelet.sandboxes()
     with ThreadPoolExecutor(size.at_once) as pool:
         with_interruptions([pool.submit(life) for life in lives], restart, restart)
     before.sockets[str(SHIM_SOCKETS)] += sum(life.killed for life in lives)
     nothing_left(look, before)
-    assert kubelet.sandboxes() == []
+    assert set(kubelet.sandboxes()) <= set(pods_before)
     assert all(life.killed for life in lives[1::6]), "no shim was killed"
 
 

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -206,11 +207,15 @@ class Kubelet:
         return int(status.exit_code) if status.state == 2 else None
 
     def remove(self, pod: Pod) -> None:
-        """The end of a pod that is deleted without a grace period."""
+        """The end of a pod that is deleted without a grace period; as a kubelet does, it asks again after a no.
+
+        containerd 1.6 hangs up on a container's shim when it sees that it has exited, also while it is being stopped,
+        and answers "ttrpc: closed".
+        """
         for container in pod.containers.values():
-            self.client.call("StopContainer", container_id=container, timeout=0)
-            self.client.call("RemoveContainer", container_id=container)
-        self.remove_sandbox(pod.id)
+            retried(partial(self.client.call, "StopContainer", container_id=container, timeout=0))
+            retried(partial(self.client.call, "RemoveContainer", container_id=container))
+        retried(partial(self.remove_sandbox, pod.id))
 
     def remove_sandbox(self, sandbox: str) -> None:
         """Removes a sandbox with whatever is in it."""
