@@ -1,4 +1,5 @@
 #define _GNU_SOURCE
+#include "../base/write_whole.h"
 #include "child.h"
 #include "runtimes.h"
 #include "saved.h"
@@ -104,19 +105,6 @@ static void put_rest(FILE *out, const struct own *own)
     put(out, THE_REST, &rest, sizeof(rest), NULL, 0);
 }
 
-static int write_all(int fd, const char *data, size_t bytes)
-{
-    while (bytes) {
-        ssize_t n = write(fd, data, bytes);
-
-        if (n < 0)
-            return -errno;
-        data += n;
-        bytes -= (size_t)n;
-    }
-    return 0;
-}
-
 int saved_write(const struct own *own)
 {
     char *data = NULL;
@@ -142,7 +130,7 @@ int saved_write(const struct own *own)
     head.checksum = saved_checksum(data + sizeof(head), head.bytes);
     memcpy(data, &head, sizeof(head));
     fd = memfd_create("mgpu-holder", MFD_CLOEXEC);
-    e = fd < 0 ? -errno : write_all(fd, data, bytes);
+    e = fd < 0 ? -errno : write_whole(fd, data, bytes);
     free(data);
     if (e < 0 && fd >= 0)
         close(fd);

@@ -1,6 +1,7 @@
 #include "report.h"
 
 #include "native_sched/base/scoped.h"
+#include "native_sched/base/write_whole.h"
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -45,18 +46,6 @@ static size_t compose(char *line, const struct complaint *why)
     bytes = append_printable(line, bytes, why->message);
     bytes = append_printable(line, bytes, "; ");
     return append_printable(line, bytes, why->hint);
-}
-
-static void write_whole(int fd, const char *text, size_t bytes)
-{
-    while (bytes > 0) {
-        ssize_t n = write(fd, text, bytes);
-
-        if (n <= 0)
-            return;
-        text += n;
-        bytes -= (size_t)n;
-    }
 }
 
 /* Whether both are the same file, as when runc is told to log to /dev/stderr. */

@@ -2,24 +2,12 @@
 #include "filter.h"
 
 #include "native_sched/base/scoped.h"
+#include "native_sched/base/write_whole.h"
 #include "prepare.h"
 #include <stdio.h>
 #include <sys/mman.h>
 
 enum { PIECE_BYTES = 16 * 1024 };
-
-static bool write_whole(int fd, const char *text, size_t bytes)
-{
-    while (bytes > 0) {
-        ssize_t n = write(fd, text, bytes);
-
-        if (n <= 0)
-            return false;
-        text += n;
-        bytes -= (size_t)n;
-    }
-    return true;
-}
 
 /* Moves all of standard input into memory, from where it can be read twice; false, with nothing read, if that cannot
  * be. A spec that was read in part is none, which Python says. */
@@ -32,7 +20,7 @@ static bool keep_input(void)
     if (fd < 0)
         return false;
     while ((n = read(STDIN_FILENO, piece, sizeof(piece))) > 0)
-        if (!write_whole(fd, piece, (size_t)n))
+        if (write_whole(fd, piece, (size_t)n) < 0)
             break;
     return lseek(fd, 0, SEEK_SET) == 0 && dup2(fd, STDIN_FILENO) == STDIN_FILENO;
 }
@@ -66,7 +54,7 @@ int filter(char *const *words, const struct conf *conf, const char *log)
         out = made.text;
         /* fallthrough */
     case PREPARE_PASS:
-        return write_whole(STDOUT_FILENO, out.text, out.bytes) ? 0 : 1;
+        return write_whole(STDOUT_FILENO, out.text, out.bytes) < 0;
     case PREPARE_REFUSE:
         tell(podman, &why);
         report(&why, log);

@@ -1,6 +1,7 @@
 #include "spec_file.h"
 
 #include "native_sched/base/scoped.h"
+#include "native_sched/base/write_whole.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -54,19 +55,6 @@ size_t spec_file_read_kept(struct spec_file *file, char *text, size_t capacity)
     return read_whole(kept, &status, text, capacity);
 }
 
-static bool write_whole(int fd, const char *text, size_t bytes)
-{
-    while (bytes > 0) {
-        ssize_t n = write(fd, text, bytes);
-
-        if (n <= 0)
-            return false;
-        text += n;
-        bytes -= (size_t)n;
-    }
-    return true;
-}
-
 /* A whole new file with the owner and mode of another. */
 static bool make(const char *path, const struct stat *like, struct slice text)
 {
@@ -79,7 +67,7 @@ static bool make(const char *path, const struct stat *like, struct slice text)
     if ((like->st_uid != geteuid() || like->st_gid != getegid()) &&
         fchown(fd, like->st_uid, like->st_gid) < 0)
         return false;
-    return fchmod(fd, like->st_mode & 07777) == 0 && write_whole(fd, text.text, text.bytes);
+    return fchmod(fd, like->st_mode & 07777) == 0 && write_whole(fd, text.text, text.bytes) == 0;
 }
 
 bool spec_file_replace(const struct spec_file *file, struct slice original, struct slice text)
