@@ -5,22 +5,16 @@
 #include "loop/entities.h"
 #include <errno.h>
 
-static void add_refused(uint64_t *to, const struct tenant_stats *s)
+static void add(uint64_t *to, const atomic_uint_least64_t *counts, int n)
 {
-    for (int i = 0; i < MGPU_REFUSED_KINDS; i++)
-        to[i] += atomic_load_explicit(&s->refused[i], memory_order_relaxed);
-}
-
-static void add_mismatches(uint64_t *to, const struct tenant_stats *s)
-{
-    for (int i = 0; i < MAX_CARDS; i++)
-        to[i] += atomic_load_explicit(&s->audit_mismatches[i], memory_order_relaxed);
+    for (int i = 0; i < n; i++)
+        to[i] += atomic_load_explicit(&counts[i], memory_order_relaxed);
 }
 
 void stats_keep_tenant(struct mgpu_engine *e, const struct tenant *t)
 {
-    add_refused(e->ended.refused, &t->stats);
-    add_mismatches(e->ended.audit_mismatches, &t->stats);
+    add(e->ended.refused, t->stats.refused, MGPU_REFUSED_KINDS);
+    add(e->ended.audit_mismatches, t->stats.audit_mismatches, MAX_CARDS);
 }
 
 void stats_keep_listener(struct mgpu_engine *e, const struct listener *l)
@@ -65,8 +59,8 @@ int mgpu_engine_stats(struct mgpu_engine *e, struct mgpu_stats *out)
     for (uint32_t i = 0; i < MAX_TENANTS; i++) {
         if (!e->tenant[i].id)
             continue;
-        add_refused(out->refused, &e->tenant[i].stats);
-        add_mismatches(out->audit_mismatches, &e->tenant[i].stats);
+        add(out->refused, e->tenant[i].stats.refused, MGPU_REFUSED_KINDS);
+        add(out->audit_mismatches, e->tenant[i].stats.audit_mismatches, MAX_CARDS);
     }
     for (const struct listener *l = e->listeners; l; l = l->next) {
         out->calls += stats_calls(&l->stats);
@@ -84,6 +78,6 @@ int mgpu_tenant_refused(struct mgpu_engine *e, uint64_t id, uint64_t *out)
         return -ENOENT;
     for (int i = 0; i < MGPU_REFUSED_KINDS; i++)
         out[i] = 0;
-    add_refused(out, &t->stats);
+    add(out, t->stats.refused, MGPU_REFUSED_KINDS);
     return 0;
 }

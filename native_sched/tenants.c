@@ -114,7 +114,6 @@ int mgpu_tenant_grant(struct mgpu_engine *e, uint64_t id, uint32_t card, uint64_
 {
     WITH_ENGINE(e);
     struct tenant *t = tenant_by_id(e, id);
-
     const struct card *k = mediator_card(&e->mediator, card);
 
     if (!t || !k)

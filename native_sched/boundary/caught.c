@@ -95,6 +95,15 @@ static uint32_t end(const struct mediator *m, struct tenant *t, const struct ope
     return RM_OK;
 }
 
+/* What is in k->outer is the answer, and the driver was asked for nothing else. */
+static void answered(struct caught *k)
+{
+    k->params_out_bytes = 0;
+    k->result = 0;
+    k->written = false;
+    enter(k, CAUGHT_DONE);
+}
+
 static void finish(struct caught *k, uint32_t cmd, uint32_t status)
 {
     uint32_t at = mediate_status_at(cmd);
@@ -102,10 +111,7 @@ static void finish(struct caught *k, uint32_t cmd, uint32_t status)
     memcpy(k->outer, k->before, sizeof(k->outer));
     if (at != RM_NO_STATUS)
         memcpy(k->outer + at, &status, sizeof(status));
-    k->params_out_bytes = 0;
-    k->result = 0;
-    k->written = false;
-    enter(k, CAUGHT_DONE);
+    answered(k);
 }
 
 /* The driver takes no second registration: a no means that the first has been made. */
@@ -129,10 +135,7 @@ static void again(const struct mediator *m, struct tenant *t, const struct open_
         enter(k, CAUGHT_READ);
         return;
     }
-    k->params_out_bytes = 0;
-    k->result = 0;
-    k->written = false;
-    enter(k, CAUGHT_DONE);
+    answered(k);
 }
 
 void caught_settle(const struct mediator *m, struct tenant *t, struct caught *k)

@@ -219,7 +219,7 @@ bool mediate_changes(uint32_t cmd)
 {
     const struct escape *e = fixed_escape(cmd);
 
-    return (e && e->changes) || uvm_ends_mappings(cmd);
+    return (e && e->changes) || rm_uvm_ends_mappings(cmd);
 }
 
 int mediate_outer_bytes(const struct mediator *m, uint32_t cmd)

@@ -95,7 +95,6 @@ int mediate_unmap(struct call *c);
 
 /* Commands of nvidia-uvm. The outer struct is that of the few that are executed; -ENOTTY: not a command of it. */
 int uvm_outer_bytes(const struct mediator *m, uint32_t cmd);
-bool uvm_ends_mappings(uint32_t cmd);
 int mediate_uvm(struct call *c);
 /* One that an earlier worker began, of the file, made to its end. The tenant's calls are held. */
 int uvm_again(const struct mediator *m, struct tenant *t, const struct open_file *file, uint32_t cmd,

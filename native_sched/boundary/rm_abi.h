@@ -8,6 +8,7 @@
  * struct once, returns 0 and leaves the RM status inside the struct. */
 #ifndef MGPU_RM_ABI_H
 #define MGPU_RM_ABI_H
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/ioctl.h>
@@ -28,6 +29,12 @@ enum uvm_cmd {
 #define UVM(name, number, bytes) UVM_##name = number,
 #include "../rm/interface.def"
 };
+
+/* What these do is said by the file, whoever calls (uvm_free() and uvm_unmap_external() of nvidia-uvm). */
+static inline bool rm_uvm_ends_mappings(uint32_t cmd)
+{
+    return cmd == UVM_FREE || cmd == UVM_UNMAP_EXTERNAL;
+}
 
 /* Their parameters, which the argument points to (uvm_ioctl.h). Each ends in the RM status; MAP_EXTERNAL_ALLOCATION has an
  * array between its first and its last fields, of a length that depends on the driver's version. */

@@ -20,12 +20,7 @@ int uvm_outer_bytes(const struct mediator *m, uint32_t cmd)
 {
     int bytes = rm_uvm_params(&m->rm, cmd);
 
-    return bytes < 0 ? -ENOTTY : uvm_ends_mappings(cmd) ? bytes : 0;
-}
-
-bool uvm_ends_mappings(uint32_t cmd)
-{
-    return cmd == UVM_FREE || cmd == UVM_UNMAP_EXTERNAL;
+    return bytes < 0 ? -ENOTTY : rm_uvm_ends_mappings(cmd) ? bytes : 0;
 }
 
 static bool moves_memory(uint32_t cmd)
@@ -178,9 +173,8 @@ static void ended(const struct mediator *m, struct tenant *t, const struct open_
                   const uint8_t *outer)
 {
     const struct uvm_unmap_external *unmap = (const void *)outer;
-    uint64_t base;
+    const uint64_t base = unmap->range.base; /* where FREE has it too */
 
-    memcpy(&base, outer, sizeof(base));
     if (cmd == UVM_FREE) {
         range_freed(m, t, file, base);
         return;
@@ -230,7 +224,7 @@ int mediate_uvm(struct call *c)
         return -ENOTTY;
     if (moves_memory(c->cmd))
         return -EPERM;
-    if (uvm_ends_mappings(c->cmd))
+    if (rm_uvm_ends_mappings(c->cmd))
         return end_external(c);
     if (c->cmd == UVM_MAP_EXTERNAL_ALLOCATION)
         return map_external(c);

@@ -88,7 +88,7 @@ class Prepare:
         if not wish.is_ours:
             return PASS
         container_id = made.container_id or precreate.identify(spec)
-        pid = {name: message[name] for name in ("runtime_pid",) if name in message}
+        pid = {"runtime_pid": message["runtime_pid"]} if "runtime_pid" in message else {}
         grant = self._ask({**admission(container_id, bundle, spec, wish), **pid}, peer)
         if grant is None:
             return PASS

@@ -76,16 +76,10 @@ static bool control_is_the_callers(uint32_t cmd)
     return (cmd & 0xffffff00) == 0x3d00 || cmd >> 16 == 0xfd || cmd >> 16 == 0xe0;
 }
 
-/* What these do is said by the file, whoever calls (uvm_free() and uvm_unmap_external()). */
-static bool of_the_file(uint32_t cmd)
-{
-    return cmd == UVM_FREE || cmd == UVM_UNMAP_EXTERNAL;
-}
-
 bool nvidia_must_continue(const struct driver_call *call)
 {
     if (call->file->kind == NODE_UVM) /* bare numbers, about the caller's own address space */
-        return !of_the_file(call->cmd);
+        return !rm_uvm_ends_mappings(call->cmd);
     switch (RM_NR(call->cmd)) {
     case RM_ESC_ALLOC:
         return class_is_the_callers(u32_at(call, offsetof(struct rm_alloc, class_id)));
