@@ -9,30 +9,18 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.create_path import NONCE, Mgpud, Node, grant, ok, one_line, refused, remove_programs, write_script
+from tests.create_path import NONCE, Mgpud, Node, grant, ok, one_line, refused, write_script
 from tests.unit.test_reach import load
 
 ASKING = {"aliyun.com/gpu-mem": "8", "unrelated": "x", "io.kubernetes.pod.name": "p"}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def programs() -> Iterator[None]:
-    yield
-    remove_programs()
-
-
-@pytest.fixture(params=["python", "mgpud"], autouse=True)
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Who decides and rewrites: both say and write the same."""
-    chosen: str = request.param
-    monkeypatch.setattr(Mgpud, "prepares", chosen == "mgpud")
-    return chosen
+pytestmark = pytest.mark.usefixtures("create_path_programs", "way")
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +14,14 @@ import pytest
 from oci_specs.edits import ORIGINAL_SHA256
 from oci_specs.refusal import Refusal
 from runtime_hook.precreate import identify
-from tests.create_path import NONCE, Mgpud, Node, grant, ok, one_line, refused, remove_programs
+from tests.create_path import NONCE, Mgpud, Node, grant, ok, one_line, refused
 from tests.unit.test_reach import load
 
 ID = "c0ffee" + 58 * "0"
 ASKING = {"mgpu.dev/memory-mib": "1024"}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def programs() -> Iterator[None]:
-    yield
-    remove_programs()
-
-
-@pytest.fixture(params=["python", "mgpud"], autouse=True)
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Who decides and rewrites: both say and write the same."""
-    chosen: str = request.param
-    monkeypatch.setattr(Mgpud, "prepares", chosen == "mgpud")
-    return chosen
+pytestmark = pytest.mark.usefixtures("create_path_programs", "way")
 
 
 @pytest.fixture
