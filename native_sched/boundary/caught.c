@@ -127,9 +127,14 @@ static void register_again(const struct mediator *m, const struct open_file *fil
     }
 }
 
-/* Mappings end once: a second time there are none, which is no error of the caller's. */
+/* Mappings end once: a second time there are none, which is no error of the caller's. One is made anew: twice is the same. */
 static void again(const struct mediator *m, struct tenant *t, const struct open_file *file, struct caught *k)
 {
+    if (k->was.client == UVM_MAP_EXTERNAL_ALLOCATION) {
+        map_external_undo(m, file, k->was.parent, k->was.handle);
+        enter(k, CAUGHT_READ);
+        return;
+    }
     memcpy(k->outer, k->before, sizeof(k->outer));
     if (uvm_again(m, t, file, k->was.client, k->outer) < 0) {
         enter(k, CAUGHT_READ);

@@ -49,7 +49,8 @@ extern const struct store_layout listener_layout;
 /* c->caught NULL: nobody keeps anything. The first two: only for a call that changes something. */
 void caught_read(struct call *c, const uint8_t *outer);
 void caught_read_params(struct call *c);
-/* INTENT_UVM: client is the command. INTENT_REGISTER: parent and handle are the two halves of the control file's id. */
+/* INTENT_UVM: client is the command; of a mapping, the file is that of the memory's client, and parent and handle are client and
+ * memory. INTENT_REGISTER: parent and handle are the two halves of the control file's id. */
 void caught_intend(struct call *c, enum intent what, const struct open_file *file, uint32_t client,
                    uint32_t parent, uint32_t handle);
 void caught_done(struct call *c, int result);

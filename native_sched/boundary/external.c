@@ -372,7 +372,8 @@ static bool overlaps(const struct external_map *m, uint64_t base, uint64_t end, 
     return m->base < end && m->end > base && !memcmp(m->gpu, gpu, sizeof(m->gpu));
 }
 
-void external_unmapped(struct external *x, uint64_t file, uint64_t base, uint64_t end, const uint8_t *gpu)
+void external_unmapped(struct external *x, uint64_t file, uint64_t base, uint64_t end, const uint8_t *gpu,
+                       uint32_t but)
 {
     uint32_t i = external_from(x, file, base), next;
 
@@ -380,7 +381,7 @@ void external_unmapped(struct external *x, uint64_t file, uint64_t base, uint64_
         struct external_map was = x->map[i];
 
         next = next_of(x, i);
-        if (overlaps(&was, base, end, gpu))
+        if (i != but && overlaps(&was, base, end, gpu))
             cut(x, i, base, end);
     }
     i = x ? last_before(x, file, base, 0) : 0;
@@ -388,7 +389,7 @@ void external_unmapped(struct external *x, uint64_t file, uint64_t base, uint64_
         struct external_map was = x->map[i];
 
         next = last_before(x, file, was.base, i);
-        if (overlaps(&was, base, end, gpu))
+        if (i != but && overlaps(&was, base, end, gpu))
             cut(x, i, base, end);
     }
 }

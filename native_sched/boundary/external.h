@@ -1,10 +1,10 @@
 /* Memory that nvidia-uvm has mapped. MAP_EXTERNAL_ALLOCATION duplicates an RM object into UVM's own client, and the memory
  * stays until the last such duplicate ends, however early its RM object is freed (uvm_map_external.c of NVIDIA's
- * open-gpu-kernel-modules). So a mapping is in this table before its caller may make it, and while one of a memory is, the
+ * open-gpu-kernel-modules). So a mapping is in this table before the driver is asked for it, and while one of a memory is, the
  * charge for that memory outlives its last name.
  *
- * A mapping is that of one range on one GPU. Two of the same range both count: the driver replaces the first, but whether the
- * second came about is not seen. One ends when the driver has said so to the arbiter (uvm.c), or with its file.
+ * A mapping is that of one range on one GPU. One ends when the driver has said so to the arbiter (uvm.c), when the driver has
+ * put another one in its place (map_external.c), or with its file.
  *
  * Whether a charge is held follows from the records: no object stands for the memory any more. So the records are all that the
  * journal has. Fixed capacity, no allocation after external_open(). The tenant is held for all of it; x NULL: none. */
@@ -61,8 +61,9 @@ bool external_holds(struct external *x, const struct rm_object *obj);
 /* The first mapping of the file at or above that address; 0: none. */
 uint32_t external_from(const struct external *x, uint64_t file, uint64_t base);
 /* That range of the file is mapped on that GPU no more. Where there is no room for what is left of a mapping on both sides, it
- * counts as a whole. */
-void external_unmapped(struct external *x, uint64_t file, uint64_t base, uint64_t end, const uint8_t *gpu);
+ * counts as a whole. but: a slot that stays; 0: none. */
+void external_unmapped(struct external *x, uint64_t file, uint64_t base, uint64_t end, const uint8_t *gpu,
+                       uint32_t but);
 void external_drop_file(struct external *x, uint64_t file);
 
 /* What is charged on the card for memory without a name; 0 where x is NULL. */

@@ -96,6 +96,10 @@ int mediate_unmap(struct call *c);
 /* Commands of nvidia-uvm. The outer struct is that of the few that are executed; -ENOTTY: not a command of it. */
 int uvm_outer_bytes(const struct mediator *m, uint32_t cmd);
 int mediate_uvm(struct call *c);
+int mediate_map_external(struct call *c);
+/* What an earlier worker may have left of one: the object is shared no more. */
+void map_external_undo(const struct mediator *m, const struct open_file *client_file, uint32_t client,
+                       uint32_t memory);
 /* One that an earlier worker began, of the file, made to its end. The tenant's calls are held. */
 int uvm_again(const struct mediator *m, struct tenant *t, const struct open_file *file, uint32_t cmd,
               uint8_t *outer);

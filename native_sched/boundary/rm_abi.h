@@ -30,10 +30,15 @@ enum uvm_cmd {
 #include "../rm/interface.def"
 };
 
-/* What these do is said by the file, whoever calls (uvm_free() and uvm_unmap_external() of nvidia-uvm). */
+/* What these do is said by the file, whoever calls (uvm_api_free(), uvm_api_unmap_external() and
+ * uvm_api_map_external_allocation() of nvidia-uvm). */
 static inline bool rm_uvm_ends_mappings(uint32_t cmd)
 {
     return cmd == UVM_FREE || cmd == UVM_UNMAP_EXTERNAL;
+}
+static inline bool rm_uvm_of_the_file(uint32_t cmd)
+{
+    return cmd == UVM_MAP_EXTERNAL_ALLOCATION || rm_uvm_ends_mappings(cmd);
 }
 
 /* Their parameters, which the argument points to (uvm_ioctl.h). Each ends in the RM status; MAP_EXTERNAL_ALLOCATION has an
@@ -129,9 +134,9 @@ struct rm_alloc_object {                     /* NVOS05, 20 */
 struct rm_dup { /* NVOS55, 28; handle 0: RM chooses */
     uint32_t client, parent, handle, source_client, source_handle, flags, status;
 };
-enum { RM_SHARE_TYPE_CLIENT = 3, RM_SHARE_ACCESS_DUP = 1 };
-enum { RM_SHARE_REVOKE = 1 };
-struct rm_share { /* NVOS57, 24 */
+enum { RM_SHARE_TYPE_ALL = 1, RM_SHARE_TYPE_CLIENT = 3, RM_SHARE_ACCESS_DUP = 1 };
+enum { RM_SHARE_REVOKE = 1, RM_SHARE_COMPOSE = 4 }; /* not composed: in place of what holds already */
+struct rm_share {                                   /* NVOS57, 24 */
     uint32_t client, handle, target, access_mask;
     uint16_t type;
     uint8_t action, pad;

@@ -4,10 +4,8 @@
  * What moves memory of the host's into a card's, or keeps it there, is refused: it is charged to nobody. Faults of the card's
  * on managed memory still do that; what they bring in gives way to allocations (docs/boundary.md).
  *
- * A mapping of an allocation keeps its memory (external.h), so it is written down before it is let through. UVM lets only the
- * client's own process make one, and what it maps can be another thread's last word (docs/nvidia-driver.md). What ends
- * mappings is about the file alone: the arbiter makes these calls, from its own copy of the parameters, and believes
- * nothing but the driver's answer. */
+ * A mapping of an allocation keeps its memory (external.h). What makes mappings and what ends them is about the file alone: the
+ * arbiter makes these calls, from its own copy of the parameters, and believes nothing but the driver's answer. */
 #include "caught.h"
 #include "create.h"
 #include "external.h"
@@ -36,102 +34,6 @@ static bool moves_memory(uint32_t cmd)
     default:
         return false;
     }
-}
-
-/* A mapping as its caller has it in memory at this moment. */
-struct asked {
-    struct uvm_map_external_begin begin;
-    struct uvm_map_external_end end;
-    uint32_t bytes; /* of the whole struct */
-    const struct uvm_map_external_gpu *gpu;
-};
-
-/* The GPUs go where parameters are kept. RM_OK, another RM status, or a negative errno. */
-static int read_map(struct call *c, struct asked *a)
-{
-    uint32_t most;
-    int e;
-
-    a->bytes = (uint32_t)rm_uvm_params(&c->m->rm, UVM_MAP_EXTERNAL_ALLOCATION);
-    most = (a->bytes - sizeof(a->begin) - sizeof(a->end)) / sizeof(*a->gpu);
-    if ((e = caller_read(c->caller, c->outer_at, &a->begin, sizeof(a->begin))) < 0 ||
-        (e = caller_read(c->caller, c->outer_at + a->bytes - sizeof(a->end), &a->end, sizeof(a->end))) < 0)
-        return e;
-    if (!a->end.gpus || a->end.gpus > most)
-        return RM_ERR_INVALID_ARGUMENT;
-    if (a->begin.range.base + a->begin.range.length <= a->begin.range.base)
-        return RM_ERR_INVALID_ADDRESS;
-    a->gpu = (const struct uvm_map_external_gpu *)(const void *)c->params;
-    e = caller_read(c->caller, c->outer_at + sizeof(a->begin), c->params, a->end.gpus * sizeof(*a->gpu));
-    /* What was read may be another process's by now. */
-    return e < 0 ? e : caller_waits(c->caller) ? RM_OK : -EINTR;
-}
-
-/* All of them, or none. The tenant is held. */
-static int note_all(struct tenant *t, const struct asked *a, struct external_map *map)
-{
-    uint32_t added[(PARAMS_MAX - sizeof(a->begin) - sizeof(a->end)) / sizeof(*a->gpu)], n = 0;
-    int64_t slot = 0;
-    bool known;
-
-    for (uint64_t i = 0; i < a->end.gpus && slot >= 0; i++) {
-        memcpy(map->gpu, a->gpu[i].gpu, sizeof(map->gpu));
-        if ((slot = external_add(t->external, map, &known)) >= 0 && !known)
-            added[n++] = (uint32_t)slot;
-    }
-    while (slot < 0 && n)
-        external_drop(t->external, added[--n]);
-    return slot < 0 ? RM_ERR_NO_MEMORY : RM_OK;
-}
-
-/* Only memory of a card's is charged, and what has no name here the driver does not find either. */
-static int note_map(struct call *c, const struct asked *a)
-{
-    struct tenant *t = c->tenant;
-    struct objects *o = &t->objects;
-    WITH_TENANT(t);
-    uint32_t slot = objects_find(o, a->end.client, a->end.memory);
-    struct external_map map = {
-        .file = c->file.id,
-        .base = a->begin.range.base,
-        .end = a->begin.range.base + a->begin.range.length,
-    };
-
-    if (!slot || !class_is_memory(o->slot[slot].class_id) || !o->slot[slot].memory_bytes)
-        return RM_OK;
-    /* A mapping is not kept by a file that is gone: nothing would end it. */
-    if (!files_open(c->m->files, &c->file))
-        return -EBADF;
-    map.card = o->slot[slot].card;
-    map.bytes = o->slot[slot].memory_bytes;
-    map.memory = objects_memory(o, slot);
-    map.owner = o->slot[objects_root(o, slot)].owner;
-    return note_all(t, a, &map);
-}
-
-static int map_external(struct call *c)
-{
-    struct asked a;
-    uint32_t status;
-    int e = read_map(c, &a);
-
-    if (e == RM_OK) {
-        /* No object ends between the look and the books. */
-        WITH_CALLS_OF(c->tenant);
-        e = note_map(c, &a);
-    }
-    if (e < 0)
-        return e;
-    c->passed = e == RM_OK;
-    if (c->passed)
-        return -EINPROGRESS;
-    status = (uint32_t)e;
-    stats_refused(&c->tenant->stats, status);
-    memcpy(c->params, &status, sizeof(status));
-    c->params_at = c->outer_at + a.bytes - UVM_MAP_EXTERNAL_STATUS_FROM_END;
-    c->params_bytes = sizeof(status);
-    c->params_out = true;
-    return 0;
 }
 
 /* Whether the file has a range for external mappings at that address. To unmap from a GPU that there is not is an error of
@@ -180,7 +82,7 @@ static void ended(const struct mediator *m, struct tenant *t, const struct open_
         return;
     }
     WITH_TENANT(t);
-    external_unmapped(t->external, file->id, base, base + unmap->range.length, unmap->gpu);
+    external_unmapped(t->external, file->id, base, base + unmap->range.length, unmap->gpu, 0);
 }
 
 static int end_external(struct call *c)
@@ -219,7 +121,7 @@ int mediate_uvm(struct call *c)
 {
     struct driver_call d = call_for_driver(c, &c->file);
 
-    d.cmd = UVM_MAP_EXTERNAL_ALLOCATION;
+    d.cmd = UVM_INITIALIZE;
     if (c->file.kind != NODE_UVM || !c->m->ops->must_continue || !c->m->ops->must_continue(&d))
         return -ENOTTY;
     if (moves_memory(c->cmd))
@@ -227,7 +129,7 @@ int mediate_uvm(struct call *c)
     if (rm_uvm_ends_mappings(c->cmd))
         return end_external(c);
     if (c->cmd == UVM_MAP_EXTERNAL_ALLOCATION)
-        return map_external(c);
+        return mediate_map_external(c);
     c->passed = true;
     return -EINPROGRESS;
 }

@@ -79,7 +79,7 @@ static bool control_is_the_callers(uint32_t cmd)
 bool nvidia_must_continue(const struct driver_call *call)
 {
     if (call->file->kind == NODE_UVM) /* bare numbers, about the caller's own address space */
-        return !rm_uvm_ends_mappings(call->cmd);
+        return !rm_uvm_of_the_file(call->cmd);
     switch (RM_NR(call->cmd)) {
     case RM_ESC_ALLOC:
         return class_is_the_callers(u32_at(call, offsetof(struct rm_alloc, class_id)));
@@ -151,19 +151,13 @@ static int fetch(struct driver *d, const struct open_file *file)
 
 static int execute_uvm(struct driver *d, struct driver_call *call)
 {
-    _Alignas(16) uint8_t outer[64];
     scoped_fd int fd = -1;
-    int e;
 
-    if (call->params_bytes || call->aux_file || call->outer_bytes > sizeof(outer) ||
+    if (call->params_bytes || call->aux_file ||
         call->outer_bytes != (uint32_t)rm_uvm_params(call->rm, call->cmd))
         return -EINVAL;
-    if ((fd = fetch(d, call->file)) < 0)
-        return fd;
-    memcpy(outer, call->outer, call->outer_bytes);
-    if ((e = d->host->ioctl(fd, call->cmd, outer)) == 0)
-        memcpy(call->outer, outer, call->outer_bytes);
-    return e;
+    fd = fetch(d, call->file);
+    return fd < 0 ? fd : d->host->ioctl(fd, call->cmd, call->outer);
 }
 
 int nvidia_execute(struct driver *d, struct driver_call *call)

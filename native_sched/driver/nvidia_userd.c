@@ -29,6 +29,7 @@ static int share(struct driver *d, const struct rm_target *channel)
         .target = d->client.root,
         .access_mask = RM_SHARE_ACCESS_DUP,
         .type = RM_SHARE_TYPE_CLIENT,
+        .action = RM_SHARE_COMPOSE, /* the tenant's own process keeps its right to duplicate it */
     };
     struct driver_call call = {
         .file = &channel->file,

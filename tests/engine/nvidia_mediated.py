@@ -52,7 +52,7 @@ def library() -> str:
         for path in sorted(native.rglob("*.c"))
         if "holder" not in path.parts and path.name != "nvidia_host.c"
     ]
-    sources.append(Path(__file__).with_name("nvidia_on_card.c"))
+    sources += [Path(__file__).with_name(name) for name in ("nvidia_on_card.c", "uvm_on_card.c")]
     sanitize = ["-fsanitize=address,undefined"] if "libasan" in os.environ.get("LD_PRELOAD", "") else []
     out = Path(tempfile.mkdtemp(prefix="mgpu-nvidia-")) / "libengine.so"
     flags = ["-std=gnu11", "-g", "-O0", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-pthread"]
@@ -142,9 +142,11 @@ class Tenant:
         return self._ioctl(fd, command, outer, params, at, flip)
 
     def _ioctl(self, fd: int, command: int, outer: bytes, params: bytes, at: int, flip: bytes) -> Answer:
-        said = self.tell(
-            "ioctl", fd, f"{command:x}", outer.hex() or "-", params.hex() or "-", at, flip.hex() or "-"
-        ).split()
+        words = (outer.hex() or "-", params.hex() or "-", at, flip.hex() or "-")
+        return self._answer("ioctl", fd, f"{command:x}", *words)
+
+    def _answer(self, *what: object) -> Answer:
+        said = self.tell(*what).split()
         after = [bytes.fromhex(word.removeprefix("-")) for word in said[1:3]]
         return Answer(int(said[0]), after[0], after[1], said[-1] == "through")
 
@@ -185,6 +187,14 @@ class Tenant:
 
     def uvm_call(self, number: int, params: bytes, *, fd: int | None = None, flip: bytes = b"") -> Answer:
         return self._ioctl(self.uvm if fd is None else fd, number, params, b"", NO_PARAMS, flip)
+
+    def raced(self, number: int, params: bytes, at: int, word: int) -> Answer:
+        """As uvm_call, while another thread changes the word at that place back and forth."""
+        return self._answer("race", self.uvm, f"{number:x}", params.hex(), at, f"{word:x}")
+
+    def child_call(self, number: int, params: bytes) -> Answer:
+        """As uvm_call, by a child of the process."""
+        return self._answer("child", self.uvm, f"{number:x}", params.hex())
 
     def kill(self) -> None:
         if self.listener >= 0:
@@ -308,6 +318,20 @@ class World:
                 tenant.serve()
         self.engine.recovered()
 
+    def dies_mapping(self, tenant: Tenant, client: int, memory: int) -> None:
+        """The engine ends while it makes an external mapping of that memory, and the next one serves."""
+        find = self.lib.on_card_client_file
+        find.restype = ctypes.c_uint64
+        file = find(self.engine._handle, ctypes.c_uint64(tenant.id), ctypes.c_uint32(client))
+
+        def died() -> None:
+            journal, listener = os.fsencode(self._journal), ctypes.c_uint64(tenant.id)
+            assert (
+                self.lib.on_card_died_mapping(journal, listener, ctypes.c_uint64(file), client, memory) == 1
+            )
+
+        self.restart(died)
+
     def _tell(self, tenant: int, cap_mib: int, offline: bool, card: int) -> bool:
         known = self.engine.add_tenant(tenant)
         self.engine.grant(tenant, card, cap_mib << 20)
@@ -355,6 +379,16 @@ class World:
     def monitors(self) -> int:
         """How many sessions that are told of every MIG instance there are."""
         return ctypes.c_uint32.in_dll(self.lib, "on_card_monitors").value
+
+    @property
+    def mapped(self) -> int:
+        """The handle of the memory that nvidia-uvm has mapped last."""
+        return ctypes.c_uint32.in_dll(self.lib, "on_card_mapped").value
+
+    @property
+    def shared(self) -> int:
+        """How many objects whoever calls may duplicate."""
+        return int(self.lib.on_card_shared())
 
     def used_mib(self, tenant: Tenant, card: int = 0) -> float:
         return self.engine.usage(tenant.id, card).used_bytes / MIB

@@ -6,9 +6,12 @@
 #define _GNU_SOURCE
 #include "../../native_sched/driver/nvidia_private.h"
 #include "../../native_sched/engine_private.h"
+#include "../../native_sched/boundary/caught.h"
 #include "../../native_sched/boundary/rm_abi.h"
 #include "../../sim/card/protocol.h"
+#include "uvm_on_card.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,11 +48,6 @@ static struct own {
 static int owned;
 static uint32_t own_root;
 
-/* Ranges for external mappings, of all UVM files together: what is mapped in them is not UVM's to say here. */
-enum { RANGES = 64 };
-static struct uvm_range range[RANGES];
-static int ranges;
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char dev_dir[256], minors_path[300];
 static int line = -1;
@@ -68,6 +66,42 @@ uint32_t on_card_unscheduled,
 void on_card_by_disabling(struct mgpu_engine *e)
 {
     e->mediator.driver->disables_channels = true;
+}
+
+uint64_t on_card_client_file(struct mgpu_engine *e, uint64_t tenant, uint32_t client)
+{
+    const struct objects *o = &tenant_by_id(e, tenant)->objects;
+
+    return o->slot[objects_find(o, client, client)].file;
+}
+
+/* As if the last worker had died in the middle of a mapping, between the object's share and its end. */
+int on_card_died_mapping(const char *journal, uint64_t listener, uint64_t file_id, uint32_t of,
+                         uint32_t memory)
+{
+    int folder = open(journal, O_RDONLY | O_DIRECTORY | O_CLOEXEC), e;
+    struct store page;
+    struct caught *k;
+    char name[STORE_NAME_MAX];
+
+    snprintf(name, sizeof(name), "listener-%llu", (unsigned long long)listener);
+    if (folder < 0 || (e = store_open(&page, folder, name, &listener_layout)) < 0)
+        return -1;
+    k = &((struct listener_page *)(void *)page.at)->caught;
+    k->req.id = 1;
+    k->req.data.args[1] = UVM_MAP_EXTERNAL_ALLOCATION;
+    k->was = (struct caught_intent){.what = INTENT_UVM,
+                                    .client = UVM_MAP_EXTERNAL_ALLOCATION,
+                                    .parent = of,
+                                    .handle = memory,
+                                    .file = file_id};
+    k->check = store_check(&k->was, sizeof(k->was));
+    k->stage = CAUGHT_INTENDED;
+    uvm_on_card_share(of, memory, true);
+    e = page.found;
+    store_close(&page);
+    close(folder);
+    return e;
 }
 
 static int ask(size_t payload, int *got)
@@ -92,8 +126,8 @@ int on_card_begin(const char *socket_path, const char *nodes)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
 
-    files = clients = duplicates = owned = ranges = 0;
-    memset(range, 0, sizeof(range));
+    files = clients = duplicates = owned = 0;
+    uvm_on_card_begin();
     own_root = 0;
     on_card_refuse = on_card_refuse_control = 0;
     on_card_uncounted = 0;
@@ -123,14 +157,6 @@ void on_card_file(uint64_t ino, uint64_t id, int kind, uint32_t minor)
     file[files].ino = (ino_t)ino;
     file[files].id = id;
     file[files++].is = (struct nvidia_node){(enum node_kind)kind, minor};
-    pthread_mutex_unlock(&lock);
-}
-
-/* CREATE_EXTERNAL_RANGE, which its caller makes. */
-void on_card_range(uint64_t base, uint64_t length)
-{
-    pthread_mutex_lock(&lock);
-    range[ranges++ % RANGES] = (struct uvm_range){base, length};
     pthread_mutex_unlock(&lock);
 }
 
@@ -243,38 +269,22 @@ static bool ours(uint32_t handle)
     return own_root && handle == own_root;
 }
 
-static struct uvm_range *range_of(uint64_t at)
+/* What is for everybody the card takes for shared with the arbiter, if the client and the object are there. */
+static int share(uint64_t id, uint32_t cmd, struct rm_share *s)
 {
-    for (int i = 0; i < RANGES; i++)
-        if (at >= range[i].base && at < range[i].base + range[i].length)
-            return &range[i];
-    return NULL;
-}
+    struct rm_share theirs = *s;
+    int got, e;
 
-/* Commands that the arbiter makes. A GPU is one whose name does not begin with 0. */
-static int serve_uvm(uint32_t cmd, void *arg)
-{
-    struct uvm_unmap_external *unmap = arg;
-    struct uvm_range *of = range_of(unmap->range.base);
-    uint32_t *freed = (void *)((uint8_t *)arg + 16); /* the status of FREE before 590.44 */
-
-    switch (cmd) {
-    case UVM_FREE:
-        *freed = of && of->base == unmap->range.base && of->length == unmap->range.length
-                     ? RM_OK
-                     : RM_ERR_INVALID_ADDRESS;
-        if (*freed == RM_OK)
-            *of = (struct uvm_range){0, 0};
-        return 0;
-    case UVM_UNMAP_EXTERNAL:
-        unmap->status = !of || unmap->range.base + unmap->range.length > of->base + of->length
-                            ? RM_ERR_INVALID_ADDRESS
-                        : !unmap->gpu[0] ? RM_ERR_INVALID_DEVICE
-                                         : RM_OK;
-        return 0;
-    default:
-        abort();
+    if (s->type == RM_SHARE_TYPE_ALL) {
+        theirs.type = RM_SHARE_TYPE_CLIENT;
+        theirs.target = own_root;
     }
+    e = forward(id, cmd, &theirs, NULL, 0, 0, &got);
+    s->status = theirs.status;
+    if (e < 0 || s->status || s->type != RM_SHARE_TYPE_ALL)
+        return e;
+    uvm_on_card_share(s->client, s->handle, !(s->action & RM_SHARE_REVOKE));
+    return e;
 }
 
 /* The driver's own list: compute instance i of GPU instances 3 to 6, i = 0, 1, whoever has them. */
@@ -309,7 +319,7 @@ static int serve(int fd, uint32_t cmd, void *arg)
     int got = -1, e;
 
     if (!RM_SIZE(cmd))
-        return serve_uvm(cmd, arg);
+        return uvm_on_card_serve(cmd, arg);
     switch (RM_NR(cmd)) {
     case RM_ESC_ALLOC:
         if (a->class_id == RM_CLASS_MIG_MONITOR) {
@@ -339,6 +349,8 @@ static int serve(int fd, uint32_t cmd, void *arg)
         if (ctl->cmd == RM_CTRL_GPU_GET_PID_INFO)
             ((struct rm_pid_info *)(uintptr_t)ctl->params)->entry[0].memory_private -= on_card_uncounted;
         return e;
+    case RM_ESC_SHARE:
+        return share(id, cmd, arg);
     case RM_ESC_DUP_OBJECT:
         if (ours(((struct rm_dup *)arg)->client))
             return duplicate_for_us(arg);

@@ -8,6 +8,9 @@
  *   ioctl FD CMD OUTER PARAMS AT FLIP   hex; PARAMS is put where OUTER points at AT (-1: none). If the call is let through,
  *                                       it is made with FLIP in place of OUTER (-: as it is)
  *
+ *   race FD CMD OUTER AT WORD           as ioctl, while another thread puts WORD and what was there by turns at AT
+ *   child FD CMD OUTER                  as ioctl, by a process that was forked
+ *
  * An answer is "RESULT OUTER PARAMS": 0 or a negative errno, what memory holds then; or "RESULT OUTER PARAMS through". */
 #define _GNU_SOURCE
 #include "../../native_sched/boundary/rm_abi.h"
@@ -16,6 +19,7 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -27,6 +31,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { BYTES = 20000, FDS = 256 };
@@ -177,6 +182,61 @@ static void call(int fd, uint32_t cmd, const char *outer_text, const char *param
     printf("%s\n", through ? " through" : "");
 }
 
+struct flipping {
+    volatile uint32_t *at;
+    uint32_t word;
+    volatile bool begun, done;
+};
+
+static void *flip_until_done(void *arg)
+{
+    struct flipping *f = arg;
+    uint32_t was = *f->at;
+
+    while (!f->done) {
+        *f->at = f->word;
+        f->begun = true;
+        *f->at = was;
+    }
+    return NULL;
+}
+
+static void race(int fd, uint32_t cmd, const char *text, int at, uint32_t word)
+{
+    static uint8_t outer[BYTES];
+    size_t bytes = unhex(text, outer);
+    struct flipping f = {.at = (void *)(outer + at), .word = word};
+    pthread_t thread;
+    int e;
+
+    if (pthread_create(&thread, NULL, flip_until_done, &f))
+        exit(3);
+    while (!f.begun)
+        ;
+    e = ioctl(fd, cmd, outer) < 0 ? -errno : 0;
+    f.done = true;
+    pthread_join(thread, NULL);
+    printf("%d", e);
+    hex(outer, bytes);
+    printf(" -\n");
+}
+
+static void in_child(int fd, uint32_t cmd, const char *text)
+{
+    pid_t child;
+
+    fflush(stdout);
+    if ((child = fork()) < 0)
+        exit(3);
+    if (child) {
+        waitpid(child, NULL, 0);
+        return;
+    }
+    call(fd, cmd, text, "-", -1, "-");
+    fflush(stdout);
+    _exit(0);
+}
+
 /* GP_PUT of the USERD at the start of what the fd maps. */
 static void put(int fd, uint32_t value)
 {
@@ -214,6 +274,10 @@ int main(int argc, char **argv)
             install_filter();
         else if (sscanf(text, "put %d %u", &fd, &minor) == 2)
             put(fd, minor);
+        else if (sscanf(text, "race %d %x %s %d %x", &fd, &cmd, outer, &where, &minor) == 5)
+            race(fd, cmd, outer, where, minor);
+        else if (sscanf(text, "child %d %x %s", &fd, &cmd, outer) == 3)
+            in_child(fd, cmd, outer);
         else if (sscanf(text, "ioctl %d %x %s %s %d %s", &fd, &cmd, outer, params, &where, flip) == 6)
             call(fd, cmd, outer, params, where, flip);
         else

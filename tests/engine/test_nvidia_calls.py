@@ -17,6 +17,7 @@ FREE, CONTROL, ALLOC, DUP, SHARE, VID_HEAP, MAP = 0x29, 0x2A, 0x2B, 0x34, 0x35, 
 CARD_INFO, REGISTER_FD, OS_EVENT, VERSION = 200, 201, 206, 210
 RUNLIST_BASE, ID_INFO, DISABLE = 0x20800179, 0x202, 0x2080110B
 POISON = 0xDEAD_0000_BEEF_0000
+COMPOSE = 4
 
 
 def cmd(nr: int, size: int) -> int:
@@ -378,7 +379,7 @@ def test_userd_is_shared_duplicated_and_mapped_where_the_channel_keeps_it(
     own = os.stat(tmp_path / "dev" / "nvidiactl").st_ino
     assert {duplicate.inode, mapping.inode, free.inode} == {own}
     root = tenant.rm.next_handle
-    assert struct.unpack_from("IIIIHB", share.outer) == (0xC1, 0x40, root, 1, 3, 0)
+    assert struct.unpack_from("IIIIHB", share.outer) == (0xC1, 0x40, root, 1, 3, COMPOSE)
     client, device, handle, source_client, source = struct.unpack_from("5I", duplicate.outer)
     assert (client, source_client, source) == (root, 0xC1, 0x40)
     assert struct.unpack_from("III", mapping.outer) == (root, device, handle)

@@ -31,8 +31,9 @@ from nvidia_mediated import (
 from tests.support.waiting import until
 
 OK, INVALID_ADDRESS, INVALID_ARGUMENT, INVALID_DEVICE, NO_MEMORY = 0, 0x1E, 0x1F, 0x26, 0x51
+NOT_PERMITTED, INVALID_CLIENT, INVALID_HANDLE, NOT_FOUND = 0x1B, 0x23, 0x33, 0x57
 DUP_OBJECT, ATTACHED = 0x34, 0x201
-MAP_STATUS, UNMAP_STATUS, FREE_STATUS = 9260, 32, 16
+MAP_MEMORY, MAP_STATUS, UNMAP_STATUS, FREE_STATUS = 9256, 9260, 32, 16
 BASE, SIZE = 0x7F0000000000, 48 * MIB
 HANDLE = 0x100
 
@@ -53,7 +54,7 @@ def allocate(tenant: Tenant, client: int, handle: int = HANDLE, size: int = SIZE
 
 def mapped(tenant: Tenant, params: bytes, fd: int | None = None) -> None:
     answer = tenant.uvm_call(UVM_MAP_EXTERNAL, params, fd=fd)
-    assert answer.through, hex(answer.u32(MAP_STATUS))
+    assert (answer.result, answer.through, answer.u32(MAP_STATUS)) == (0, False, OK)
 
 
 def unmapped(tenant: Tenant, base: int = BASE, size: int = SIZE, gpu: bytes = GPU_ONE) -> int:
@@ -145,15 +146,89 @@ def test_it_ends_when_every_part_is_unmapped(here: World) -> None:
     assert here.used_mib(tenant) == 0
 
 
-def test_a_mapping_that_follows_at_the_same_address_ends_no_other(here: World) -> None:
-    """Whether the driver took it is not seen."""
+def test_a_mapping_that_follows_at_the_same_address_ends_the_one_before(here: World) -> None:
     tenant, client = held(here)
     assert allocate(tenant, client, HANDLE + 1, MIB) == OK
     mapped(tenant, map_external(client, HANDLE + 1, BASE, MIB))
     assert tenant.free(client, HANDLE + 1).u32(0xC) == OK
+    # The rest of the first still keeps all of it.
     assert here.used_mib(tenant) == 49
+    assert allocate(tenant, client, HANDLE + 2, MIB) == OK
+    mapped(tenant, map_external(client, HANDLE + 2, BASE, SIZE))
+    assert here.used_mib(tenant) == 1
+    mapped(tenant, map_external(client, HANDLE + 2, BASE, SIZE))
+    assert tenant.free(client, HANDLE + 2).u32(0xC) == OK
+    assert here.used_mib(tenant) == 1
     assert unmapped(tenant) == OK
     assert here.used_mib(tenant) == 0
+
+
+def test_a_mapping_that_the_driver_refuses_holds_nothing(here: World) -> None:
+    tenant = here.tenant(cap_mib=64)
+    client = tenant.client()
+    assert allocate(tenant, client) == OK
+    mapped(tenant, map_external(client, HANDLE, BASE, MIB))
+    for params, status in (
+        (map_external(client, HANDLE, BASE, 2 * SIZE), INVALID_ADDRESS),
+        (map_external(client, HANDLE, BASE, SIZE, (GPU_ONE, bytes(16))), INVALID_DEVICE),
+    ):
+        answer = tenant.uvm_call(UVM_MAP_EXTERNAL, params)
+        assert (answer.result, answer.through, answer.u32(MAP_STATUS)) == (0, False, status)
+    assert tenant.free(client, HANDLE).u32(0xC) == OK
+    assert here.used_mib(tenant) == 48
+    assert unmapped(tenant, BASE, MIB) == OK
+    assert here.used_mib(tenant) == 0
+
+
+def test_what_another_thread_puts_there_meanwhile_is_not_mapped_uncharged(here: World) -> None:
+    tenant = here.tenant(cap_mib=64)
+    client = tenant.client()
+    for _ in range(20):
+        for number, size in enumerate((MIB, 40 * MIB)):
+            assert allocate(tenant, client, HANDLE + number, size) == OK
+        answer = tenant.raced(
+            UVM_MAP_EXTERNAL, map_external(client, HANDLE, BASE, MIB), MAP_MEMORY, HANDLE + 1
+        )
+        assert (answer.result, answer.through, answer.u32(MAP_STATUS)) == (0, False, OK)
+        for number in range(2):
+            assert tenant.free(client, HANDLE + number).u32(0xC) == OK
+        assert here.used_mib(tenant) == (1 if here.mapped == HANDLE else 40)
+        assert unmapped(tenant) == OK
+        assert here.used_mib(tenant) == 0
+
+
+def test_its_memory_is_shared_with_others_for_no_longer_than_the_call(here: World) -> None:
+    tenant = here.tenant(cap_mib=64)
+    client = tenant.client()
+    assert allocate(tenant, client) == OK
+    mapped(tenant, map_external(client, HANDLE, BASE, SIZE))
+    assert here.shared == 0
+    refused = tenant.uvm_call(UVM_MAP_EXTERNAL, map_external(client, HANDLE, BASE, 2 * SIZE))
+    assert (refused.result, refused.u32(MAP_STATUS)) == (0, INVALID_ADDRESS)
+    assert here.shared == 0
+
+
+def test_a_worker_that_dies_while_it_maps_leaves_nothing_shared(here: World) -> None:
+    tenant = here.tenant(cap_mib=64)
+    client = tenant.client()
+    assert allocate(tenant, client) == OK
+    here.dies_mapping(tenant, client, HANDLE)
+    assert here.shared == 0
+    mapped(tenant, map_external(client, HANDLE, BASE, SIZE))
+
+
+def test_memory_of_another_process_is_not_mapped(here: World) -> None:
+    """As UVM has it by itself: what a process has is its own, also within a container."""
+    tenant = here.tenant(cap_mib=64)
+    client = tenant.client()
+    assert allocate(tenant, client) == OK
+    other = here.tenant(cap_mib=64)
+    other.client()
+    answer = other.uvm_call(UVM_MAP_EXTERNAL, map_external(client, HANDLE, BASE, SIZE))
+    assert (answer.result, answer.through, answer.u32(MAP_STATUS)) == (0, False, INVALID_CLIENT)
+    answer = tenant.child_call(UVM_MAP_EXTERNAL, map_external(client, HANDLE, BASE, SIZE))
+    assert (answer.result, answer.through, answer.u32(MAP_STATUS)) == (0, False, NOT_PERMITTED)
+    assert here.shared == 0
 
 
 def test_a_handle_that_comes_again_is_other_memory(here: World) -> None:
@@ -258,7 +333,7 @@ def test_a_full_table_refuses_the_next_mapping(here: World) -> None:
     tenant = here.tenant(cap_mib=64)
     client = tenant.client()
     assert allocate(tenant, client) == OK
-    gpus = tuple(struct.pack("IIQ", 1 + number, 0, 0) for number in range(256))
+    gpus = tuple(struct.pack("IIQ", 1 + 2 * number, 0, 0) for number in range(256))
     for number in range(256):
         mapped(tenant, map_external(client, HANDLE, BASE + number * 4096, 4096, gpus))
     # Those that it has are not counted twice.
@@ -284,8 +359,10 @@ def test_mappings_that_make_no_sense_are_refused(here: World) -> None:
     ):
         refused = tenant.uvm_call(UVM_MAP_EXTERNAL, params)
         assert (refused.result, refused.through, refused.u32(MAP_STATUS)) == (0, False, status)
-    # What has no charge of a card's needs no record.
-    mapped(tenant, map_external(client, 0xBAD, BASE, SIZE))
+    unknown = tenant.uvm_call(UVM_MAP_EXTERNAL, map_external(client, 0xBAD, BASE, SIZE))
+    assert (unknown.result, unknown.through, unknown.u32(MAP_STATUS)) == (0, False, NOT_FOUND)
+    device = tenant.uvm_call(UVM_MAP_EXTERNAL, map_external(client, 0xD0, BASE, SIZE))
+    assert (device.result, device.through, device.u32(MAP_STATUS)) == (0, False, INVALID_HANDLE)
     on_another = tenant.uvm_call(UVM_MAP_EXTERNAL, map_external(client, HANDLE, BASE, SIZE), fd=tenant.ctl)
     assert on_another.result == -errno.ENOTTY
 
@@ -332,7 +409,9 @@ class Memories:
         gpus = chance.choice(((GPU_ONE,), (GPU_TWO,), (GPU_ONE, GPU_TWO)))
         params = map_external(self.client, handle, BASE + at * MIB, size * MIB, gpus)
         mapped(self.tenant, params)
-        self.mapped |= {(self.names[handle], page, gpu) for page in range(at, at + size) for gpu in gpus}
+        taken = {(page, gpu) for page in range(at, at + size) for gpu in gpus}
+        self.mapped = {one for one in self.mapped if one[1:] not in taken}
+        self.mapped |= {(self.names[handle], page, gpu) for page, gpu in taken}
 
     def unmap(self, chance: random.Random) -> None:
         at, size, gpu = chance.randrange(10), chance.choice((1, 2, 6)), chance.choice((GPU_ONE, GPU_TWO))

@@ -1,0 +1,205 @@
+/* MAP_EXTERNAL_ALLOCATION of nvidia-uvm, made by the arbiter on the tenant's file and from its own copy of the parameters: what is
+ * mapped is what is in the table (external.h), whatever another thread does to the caller's memory meanwhile.
+ *
+ * UVM duplicates the memory into its own client and may do so in the name of the process that calls (clientCopyResource() and
+ * cliresShareCallback() of NVIDIA's open-gpu-kernel-modules: by default only that of the client itself, RS_SHARE_TYPE_PID). So
+ * for the length of the call the object is shared with everybody, on its client's own file. Other tenants gain nothing from
+ * that: they cannot name it (dup.c). The rule of the process is kept here. */
+#include "caught.h"
+#include "create.h"
+#include "external.h"
+#include <errno.h>
+#include <string.h>
+
+enum {
+    GPUS_MAX = (PARAMS_MAX - sizeof(struct uvm_map_external_begin) - sizeof(struct uvm_map_external_end)) /
+               sizeof(struct uvm_map_external_gpu)
+};
+
+/* A mapping as its caller had it in memory. c->params is the whole struct, as long as the driver's version has it. */
+struct asked {
+    const struct uvm_map_external_begin *begin;
+    const struct uvm_map_external_gpu *gpu;
+    struct uvm_map_external_end *end;
+    uint32_t bytes;
+};
+
+/* Its records, one for each GPU. */
+struct noted {
+    uint32_t slot[GPUS_MAX], n;
+    bool fresh[GPUS_MAX];
+};
+
+/* RM_OK, another RM status, or a negative errno. What UVM does not look at is not read. */
+static int read_map(struct call *c, struct asked *a)
+{
+    uint32_t most;
+    int e;
+
+    a->bytes = (uint32_t)rm_uvm_params(&c->m->rm, UVM_MAP_EXTERNAL_ALLOCATION);
+    most = (a->bytes - sizeof(*a->begin) - sizeof(*a->end)) / sizeof(*a->gpu);
+    a->begin = (const void *)c->params;
+    a->gpu = (const void *)(c->params + sizeof(*a->begin));
+    a->end = (void *)(c->params + a->bytes - sizeof(*a->end));
+    if ((e = caller_read(c->caller, c->outer_at, c->params, sizeof(*a->begin))) < 0 ||
+        (e = caller_read(c->caller, c->outer_at + a->bytes - sizeof(*a->end), a->end, sizeof(*a->end))) < 0)
+        return e;
+    if (!a->end->gpus || a->end->gpus > most)
+        return RM_ERR_INVALID_ARGUMENT;
+    if (a->begin->range.base + a->begin->range.length <= a->begin->range.base)
+        return RM_ERR_INVALID_ADDRESS;
+    a->end->ctl_fd = -1;
+    e = caller_read(c->caller, c->outer_at + sizeof(*a->begin), c->params + sizeof(*a->begin),
+                    a->end->gpus * sizeof(*a->gpu));
+    /* What was read may be another process's by now. */
+    return e < 0 ? e : caller_waits(c->caller) ? RM_OK : -EINTR;
+}
+
+/* The client's own file, through which its object is shared; map->memory stays 0 where nothing is charged: what is not of a
+ * card's, and the caller's own pages, which have no name here. RM_OK or another RM status. The tenant is held. */
+static uint32_t find(const struct call *c, const struct asked *a, struct open_file *client,
+                     struct external_map *map)
+{
+    const struct objects *o = &c->tenant->objects;
+    uint32_t root = objects_find(o, a->end->client, a->end->client);
+    uint32_t slot = objects_find(o, a->end->client, a->end->memory);
+
+    if (!root || !files_by_id(c->m->files, o->slot[root].file, client))
+        return RM_ERR_INVALID_CLIENT;
+    if (o->slot[root].owner.tgid != caller_tgid(c->caller))
+        return RM_ERR_INSUFFICIENT_PERMISSIONS;
+    if (slot && !class_is_memory(o->slot[slot].class_id))
+        return RM_ERR_INVALID_OBJECT_HANDLE;
+    if (!slot || !o->slot[slot].memory_bytes)
+        return RM_OK;
+    *map = (struct external_map){
+        .file = c->file.id,
+        .base = a->begin->range.base,
+        .end = a->begin->range.base + a->begin->range.length,
+        .card = o->slot[slot].card,
+        .bytes = o->slot[slot].memory_bytes,
+        .memory = objects_memory(&c->tenant->objects, slot),
+        .owner = o->slot[root].owner,
+    };
+    return RM_OK;
+}
+
+static void forget(struct tenant *t, const struct noted *noted)
+{
+    for (uint32_t i = noted->n; i-- > 0;)
+        if (noted->fresh[i])
+            external_drop(t->external, noted->slot[i]);
+}
+
+/* On all the GPUs, or on none. The tenant is held. */
+static uint32_t note(struct tenant *t, const struct asked *a, struct external_map *map, struct noted *noted)
+{
+    int64_t slot;
+
+    for (noted->n = 0; map->memory && noted->n < a->end->gpus; noted->n++) {
+        memcpy(map->gpu, a->gpu[noted->n].gpu, sizeof(map->gpu));
+        if ((slot = external_add(t->external, map, &noted->fresh[noted->n])) < 0) {
+            forget(t, noted);
+            return RM_ERR_NO_MEMORY;
+        }
+        noted->fresh[noted->n] = !noted->fresh[noted->n];
+        noted->slot[noted->n] = (uint32_t)slot;
+    }
+    return RM_OK;
+}
+
+/* The driver has put it in the place of what was mapped there. The tenant is held. */
+static void replace(struct tenant *t, const struct call *c, const struct asked *a, const struct noted *noted)
+{
+    const struct uvm_range *range = &a->begin->range;
+
+    for (uint32_t i = 0; i < a->end->gpus; i++)
+        external_unmapped(t->external, c->file.id, range->base, range->base + range->length, a->gpu[i].gpu,
+                          noted->n ? noted->slot[i] : 0);
+}
+
+/* RM_OK, another RM status, or a negative errno. */
+static int share(const struct mediator *m, const struct open_file *file, uint32_t client, uint32_t memory,
+                 uint8_t action)
+{
+    struct rm_share s = {
+        .client = client,
+        .handle = memory,
+        .access_mask = RM_SHARE_ACCESS_DUP,
+        .type = RM_SHARE_TYPE_ALL,
+        .action = RM_SHARE_COMPOSE | action,
+    };
+    int e = mediator_call(m, file, NULL, RM_CMD(RM_ESC_SHARE, sizeof(s)), &s, sizeof(s));
+
+    return e < 0 ? e : (int)s.status;
+}
+
+void map_external_undo(const struct mediator *m, const struct open_file *client_file, uint32_t client,
+                       uint32_t memory)
+{
+    share(m, client_file, client, memory, RM_SHARE_REVOKE);
+}
+
+static int make(struct call *c, const struct asked *a, const struct open_file *client_file)
+{
+    int e = share(c->m, client_file, a->end->client, a->end->memory, 0);
+
+    if (e != RM_OK)
+        return e;
+    e = call_driver_on(c, &c->file, c->cmd, c->params, a->bytes);
+    map_external_undo(c->m, client_file, a->end->client, a->end->memory);
+    return e < 0 ? e : (int)a->end->status;
+}
+
+static int book_and_make(struct call *c, const struct asked *a)
+{
+    struct tenant *t = c->tenant;
+    struct external_map map = {0};
+    struct open_file client_file;
+    struct noted noted;
+    uint32_t status;
+    int e;
+    WITH_CALLS_OF(t);
+
+    {
+        WITH_TENANT(t);
+        /* A mapping is not kept by a file that is gone: nothing would end it. */
+        if (!files_open(c->m->files, &c->file))
+            return -EBADF;
+        if ((status = find(c, a, &client_file, &map)) || (status = note(t, a, &map, &noted))) {
+            stats_refused(&t->stats, status);
+            return (int)status;
+        }
+    }
+    /* A worker that ends in here leaves records of what may not be, which end with the object or the file; the call is
+     * made anew, and twice is the same. */
+    caught_read(c, c->outer);
+    caught_intend(c, INTENT_UVM, &client_file, c->cmd, a->end->client, a->end->memory);
+    e = make(c, a, &client_file);
+    WITH_TENANT(t);
+    if (e == RM_OK)
+        replace(t, c, a, &noted);
+    else
+        forget(t, &noted);
+    return e;
+}
+
+int mediate_map_external(struct call *c)
+{
+    struct asked a;
+    uint32_t status;
+    int e = read_map(c, &a);
+
+    if (e == RM_OK)
+        e = book_and_make(c, &a);
+    else if (e > 0)
+        stats_refused(&c->tenant->stats, (uint32_t)e);
+    if (e < 0)
+        return e;
+    status = (uint32_t)e;
+    memcpy(c->params, &status, sizeof(status));
+    c->params_at = c->outer_at + a.bytes - UVM_MAP_EXTERNAL_STATUS_FROM_END;
+    c->params_bytes = sizeof(status);
+    c->params_out = true;
+    return 0;
+}

@@ -1,0 +1,111 @@
+#include "uvm_on_card.h"
+
+#include "../../native_sched/boundary/rm_abi.h"
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RANGES = 64, SHARED = 16, MAP_EXTERNAL_BYTES = 9264 };
+
+/* Ranges for external mappings, of all UVM files together: what is mapped in them is not UVM's to say here. */
+static struct uvm_range range[RANGES];
+static int ranges;
+
+/* Objects that whoever calls may duplicate. */
+static struct {
+    uint32_t client, handle;
+} shared[SHARED];
+
+uint32_t on_card_mapped; /* the memory of the last external mapping, by its handle */
+
+void uvm_on_card_begin(void)
+{
+    memset(range, 0, sizeof(range));
+    memset(shared, 0, sizeof(shared));
+    ranges = 0;
+    on_card_mapped = 0;
+}
+
+/* CREATE_EXTERNAL_RANGE, which its caller makes. */
+void on_card_range(uint64_t base, uint64_t length)
+{
+    range[ranges++ % RANGES] = (struct uvm_range){base, length};
+}
+
+void uvm_on_card_share(uint32_t client, uint32_t handle, bool now)
+{
+    for (int i = 0; i < SHARED; i++)
+        if (now ? !shared[i].client : shared[i].client == client && shared[i].handle == handle) {
+            shared[i].client = now ? client : 0;
+            shared[i].handle = handle;
+            return;
+        }
+}
+
+uint32_t on_card_shared(void)
+{
+    uint32_t n = 0;
+
+    for (int i = 0; i < SHARED; i++)
+        n += shared[i].client != 0;
+    return n;
+}
+
+static struct uvm_range *range_of(uint64_t at)
+{
+    for (int i = 0; i < RANGES; i++)
+        if (at >= range[i].base && at < range[i].base + range[i].length)
+            return &range[i];
+    return NULL;
+}
+
+/* By another process than the client's own, so only what is for everybody. */
+static uint32_t map_external(const uint8_t *params)
+{
+    const struct uvm_map_external_begin *begin = (const void *)params;
+    const struct uvm_map_external_gpu *gpu = (const void *)(params + sizeof(*begin));
+    const struct uvm_map_external_end *end = (const void *)(params + MAP_EXTERNAL_BYTES - sizeof(*end));
+    const struct uvm_range *of = range_of(begin->range.base);
+
+    if (!of || begin->range.base + begin->range.length > of->base + of->length)
+        return RM_ERR_INVALID_ADDRESS;
+    for (uint64_t i = 0; i < end->gpus; i++)
+        if (!gpu[i].gpu[0])
+            return RM_ERR_INVALID_DEVICE;
+    for (int i = 0; i < SHARED; i++)
+        if (shared[i].client == end->client && shared[i].handle == end->memory) {
+            on_card_mapped = end->memory;
+            return RM_OK;
+        }
+    return RM_ERR_INSUFFICIENT_PERMISSIONS;
+}
+
+/* Commands that the arbiter makes. A GPU is one whose name does not begin with 0. */
+int uvm_on_card_serve(uint32_t cmd, void *arg)
+{
+    struct uvm_unmap_external *unmap = arg;
+    struct uvm_range *of = range_of(unmap->range.base);
+    uint32_t *freed = (void *)((uint8_t *)arg + 16); /* the status of FREE before 590.44 */
+
+    switch (cmd) {
+    case UVM_MAP_EXTERNAL_ALLOCATION:
+        freed = (void *)((uint8_t *)arg + MAP_EXTERNAL_BYTES - UVM_MAP_EXTERNAL_STATUS_FROM_END);
+        *freed = map_external(arg);
+        return 0;
+    case UVM_FREE:
+        *freed = of && of->base == unmap->range.base && of->length == unmap->range.length
+                     ? RM_OK
+                     : RM_ERR_INVALID_ADDRESS;
+        if (*freed == RM_OK)
+            *of = (struct uvm_range){0, 0};
+        return 0;
+    case UVM_UNMAP_EXTERNAL:
+        unmap->status = !of || unmap->range.base + unmap->range.length > of->base + of->length
+                            ? RM_ERR_INVALID_ADDRESS
+                        : !unmap->gpu[0] ? RM_ERR_INVALID_DEVICE
+                                         : RM_OK;
+        return 0;
+    default:
+        abort();
+    }
+}

@@ -1,0 +1,11 @@
+/* nvidia-uvm over the simulated card, as far as the arbiter makes its calls. nvidia_on_card.c has the lock. */
+#ifndef MGPU_TESTS_UVM_ON_CARD_H
+#define MGPU_TESTS_UVM_ON_CARD_H
+#include <stdbool.h>
+#include <stdint.h>
+
+void uvm_on_card_begin(void);
+/* Whoever calls may duplicate the object, or no longer. */
+void uvm_on_card_share(uint32_t client, uint32_t handle, bool shared);
+int uvm_on_card_serve(uint32_t cmd, void *arg);
+#endif
