@@ -6,8 +6,9 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import hypothesis
 import pytest
@@ -40,6 +41,16 @@ MARKED_FOLDERS = frozenset({"bench", "chaos", "engine", "engines", "fuzz", "gpu"
 NEVER_AGAIN = frozenset({"chaos", "hostile"})
 # What brings one with it.
 DAEMONS = frozenset({"ctd", "docker_daemon", "docker", "pod", "kubelet"})
+FAILED = pytest.StashKey[bool]()
+
+
+class Clearable(Protocol):
+    """An engine that lasts longer than a test."""
+
+    def clear(self) -> None: ...
+
+
+LASTING: list[Clearable] = []
 
 
 def _end(process: subprocess.Popen[bytes], kind: Any, *rest: Any) -> None:
@@ -77,10 +88,33 @@ def pytest_runtest_setup() -> None:
     LOGS.mark()
 
 
+@contextmanager
+def cleared_after_failures(engine: Clearable) -> Iterator[None]:
+    """What a test leaves there when it fails is no fault of the next one, nor of its own second run."""
+    LASTING.append(engine)
+    try:
+        yield
+    finally:
+        LASTING.remove(engine)
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Iterator[None]:
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """While the mgpu that its containers were started with is there."""
+    if item.stash.get(FAILED, False):
+        item.stash[FAILED] = False
+        for engine in LASTING:
+            # What ails the engine has failed the test already.
+            with suppress(Exception):
+                engine.clear()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     report: pytest.TestReport = yield  # type: ignore[assignment]
     if report.failed:
+        item.stash[FAILED] = True
         report.sections += [(f"log of {name}", text) for name, text in LOGS.since_mark()]
     return report  # type: ignore[return-value]
 
@@ -128,14 +162,14 @@ def lasting_mgpu(private_host: None) -> Iterator[Arbiter]:
 @pytest.fixture(scope="session")
 def ctd(private_host: None) -> Iterator[Containerd]:
     """A containerd for the whole run, with the test image."""
-    with containerd.running() as running:
+    with containerd.running() as running, cleared_after_failures(running):
         yield running
 
 
 @pytest.fixture(scope="session")
 def docker_daemon(private_host: None) -> Iterator[Dockerd]:
     """A dockerd for the whole run, with the test image."""
-    with dockerd.running() as running:
+    with dockerd.running() as running, cleared_after_failures(running):
         yield running
 
 
@@ -149,14 +183,14 @@ def docker(docker_daemon: Dockerd, mgpu: Arbiter) -> Dockerd:
 @pytest.fixture(scope="session")
 def pod(private_host: None) -> Iterator[Podman]:
     """podman for the whole run, with the test image."""
-    with podman.running() as running:
+    with podman.running() as running, cleared_after_failures(running):
         yield running
 
 
 @pytest.fixture(scope="session")
 def kubelet(private_host: None) -> Iterator[Kubelet]:
     """Pods on a containerd of its own for the whole run, with handlers of mgpu's; see cri.running."""
-    with cri.running() as running:
+    with cri.running() as running, cleared_after_failures(running):
         yield running
 
 

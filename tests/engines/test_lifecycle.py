@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -50,11 +51,18 @@ def soak(size: Size) -> object:
     return pytest.param(size, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])
 
 
-def nothing_left(look: Callable[[], Standing], before: Standing) -> None:
+def nothing_left(look: Callable[[], Standing], before: Standing, log: Path) -> None:
+    """log: the engine's, which may say what became of what is left."""
     deadline = time.monotonic() + SETTLE_S
     while left := look().less(before):
-        assert time.monotonic() < deadline, json.dumps(left, indent=1)
+        assert time.monotonic() < deadline, f"{json.dumps(left, indent=1)}\n{told(log, str(left))}"
         time.sleep(0.2)
+
+
+def told(log: Path, left: str) -> str:
+    """The lines of a log that name any container of those that are left."""
+    ids = set(re.findall(r"\b[0-9a-f]{64}\b", left))
+    return "\n".join(line for line in log.read_text().splitlines() if any(one in line for one in ids))
 
 
 def with_interruptions(work: list[Future[None]], *interruptions: Callable[[], None]) -> None:
@@ -159,7 +167,7 @@ def test_pods(kubelet: Kubelet, mgpu: Arbiter, built: Programs, size: Size) -> N
     with ThreadPoolExecutor(size.at_once) as pool:
         with_interruptions([pool.submit(life) for life in lives], restart, restart)
     before.sockets[str(SHIM_SOCKETS)] += sum(life.killed for life in lives)
-    nothing_left(look, before)
+    nothing_left(look, before, kubelet.home / "containerd.log")
     assert set(kubelet.sandboxes()) <= set(pods_before)
     assert all(life.killed for life in lives[1::6]), "no shim was killed"
 
@@ -192,8 +200,7 @@ def use(docker: Dockerd, built: Programs, ways: Ways, number: int) -> None:
 
 def none_listed(docker: Dockerd) -> bool:
     """What dockerd denied to know while it went away and knows again is removed as an operator would remove it."""
-    for left in docker.containers():
-        docker.try_docker("rm", "--force", left)
+    docker.clear()
     return docker.containers() == []
 
 
@@ -214,4 +221,4 @@ def test_containers_of_docker(docker: Dockerd, mgpu: Arbiter, built: Programs, s
         with_interruptions(work, docker.service.restart, restart_containerd)
     until(lambda: none_listed(docker), "dockerd lists no container", timeout_s=SETTLE_S)
     before.sockets[str(docker.home / "exec" / "libnetwork")] += 1
-    nothing_left(look, before)
+    nothing_left(look, before, docker.home / "dockerd.log")

@@ -86,6 +86,11 @@ class Containerd:
     def containers(self) -> list[str]:
         return self.ctr("container", "list", "--quiet").split()
 
+    def clear(self) -> None:
+        """Removes every container."""
+        for left in self.containers():
+            self.remove(left)
+
 
 @contextmanager
 def running(
@@ -124,8 +129,7 @@ def running(
                 try:
                     yield containerd
                 finally:
-                    for left in containerd.containers():
-                        containerd.remove(left)
+                    containerd.clear()
         finally:
             kill_left_behind(home)
             host.unmount_below(home)

@@ -227,6 +227,12 @@ class Kubelet:
         told = {} if name is None else {"label_selector": {"io.kubernetes.pod.name": name}}
         return [one.id for one in self.client.call("ListPodSandbox", filter=told).items]
 
+    def clear(self) -> None:
+        """Removes every pod that can be removed."""
+        for left in self.sandboxes():
+            with suppress(CallError):
+                retried(partial(self.remove_sandbox, left), timeout_s=10.0)
+
     def shim_of(self, pod: Pod) -> int | None:
         """Pid of the pod's shim; None if it has none."""
         return shim_pid(pod.id)
@@ -275,8 +281,7 @@ def running(name: str = "cri") -> Iterator[Kubelet]:
                 try:
                     yield kubelet
                 finally:
-                    for left in kubelet.sandboxes():
-                        kubelet.remove_sandbox(left)
+                    kubelet.clear()
 
 
 def _ready(client: Client) -> bool:

@@ -65,6 +65,11 @@ class Dockerd:
     def containers(self) -> list[str]:
         return self.docker("ps", "--all", "--quiet", "--no-trunc").split()
 
+    def clear(self) -> None:
+        """Removes every container."""
+        for left in self.containers():
+            self.try_docker("rm", "--force", left)
+
 
 def client() -> str:
     """The docker that belongs to the dockerd, if there are several."""
@@ -96,8 +101,7 @@ def running(name: str = "dkr") -> Iterator[Dockerd]:
                 try:
                     yield dockerd
                 finally:
-                    for left in dockerd.containers():
-                        dockerd.try_docker("rm", "--force", left)
+                    dockerd.clear()
         finally:
             kill_left_behind(home)
             host.unmount_below(home)

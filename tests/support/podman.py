@@ -43,6 +43,10 @@ class Podman:
     def try_podman(self, *args: str | Path, timeout_s: float = TIMEOUT_S) -> Done:
         return attempt("podman", *args, env=self.env, timeout_s=timeout_s)
 
+    def clear(self) -> None:
+        """Removes every container."""
+        self.try_podman("rm", "--all", "--force", "--time", "0")
+
 
 @contextmanager
 def running(name: str = "pod") -> Iterator[Podman]:
@@ -62,7 +66,7 @@ def running(name: str = "pod") -> Iterator[Podman]:
             podman.podman("load", "--input", IMAGE_ARCHIVE, timeout_s=120)
             yield podman
         finally:
-            podman.try_podman("rm", "--all", "--force", "--time", "0")
+            podman.clear()
             kill_left_behind(home)
             host.unmount_below(home)
             host.remove_cgroups(home.name)
