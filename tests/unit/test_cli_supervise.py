@@ -47,14 +47,18 @@ def test_a_signal_stops_the_watch_and_handlers_are_put_back(tmp_path: Path, numb
     assert (tmp_path / "journal").read_text() == "one\n"
 
 
+def start_and_watch(programs: Supervisor, name: str, argv: list[str]) -> None:
+    programs.start(name, argv)
+    programs.watch()
+
+
 def test_a_program_that_ends_is_named_with_its_last_words(tmp_path: Path) -> None:
     with Supervisor(tmp_path) as programs:
         programs.start("one", serve("one", tmp_path / "journal"))
-        programs.start(
-            "two", ["sh", "-c", "echo ready; for i in $(seq 20); do echo line $i; done >&2; exit 3"]
-        )
+        script = "echo ready; for i in $(seq 20); do echo line $i; done >&2; exit 3"
+        # It may have ended by the time that it is seen to be ready.
         with pytest.raises(Ended, match=r"^two ended with status 3$") as ended:
-            programs.watch()
+            start_and_watch(programs, "two", ["sh", "-c", script])
     assert ended.value.tail == [f"line {i}" for i in range(11, 21)]
     assert (tmp_path / "journal").read_text() == "one\n"
 
