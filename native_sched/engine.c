@@ -30,10 +30,11 @@ static void *watch_files(void *arg)
     int64_t id;
 
     while ((id = e->mediator.ops->next_gone(e->mediator.driver)) >= 0) {
-        /* A file of a tenant that is yet to be taken over: that will see that it is gone. */
-        if (files_take(&e->files, (uint64_t)id, &file) && file.tenant)
-            mediate_file_gone(&e->files, &file);
-        eventfd_write(e->events, 1);
+        /* A file of a tenant that is yet to be taken over: that will see that it is gone. The daemon waits for the last of
+         * a tenant that nobody can call for any more; a program that starts closes files by the dozen. */
+        if (!files_take(&e->files, (uint64_t)id, &file) || !file.tenant ||
+            mediate_file_gone(&e->files, &file))
+            eventfd_write(e->events, 1);
     }
     atomic_store(&e->driver_lost, true);
     eventfd_write(e->events, 1);

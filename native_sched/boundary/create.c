@@ -361,7 +361,7 @@ int book_alias(struct tenant *t, uint32_t parent, uint32_t source, uint32_t clie
     return 0;
 }
 
-void mediate_file_gone(struct files *files, const struct open_file *file)
+bool mediate_file_gone(struct files *files, const struct open_file *file)
 {
     struct tenant *t = file->tenant;
 
@@ -374,5 +374,8 @@ void mediate_file_gone(struct files *files, const struct open_file *file)
             let_through_forget(t, file->id);
         }
     }
+    /* Whichever of its last file and its last listener ends after the other sees so: both are counted here. */
+    WITH_TENANT(t);
     files_forget(files, t);
+    return !t->listeners;
 }

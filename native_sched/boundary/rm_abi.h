@@ -305,10 +305,11 @@ enum { RM_NO_INSTANCE = 0xffffffff, RM_MAX_GPU_INSTANCES = 9 };
 struct rm_gpu_instances { /* 0x2080018b, 40 */
     uint32_t id[RM_MAX_GPU_INSTANCES], count;
 };
-struct rm_id_info { /* 0x202, 32 */
+struct rm_id_info { /* 0x202, 40 */
     uint32_t gpu_id, flags, device_instance, subdevice_instance;
     uint64_t name_pointer;
-    uint32_t sli_status, board_id;
+    uint32_t sli_status, board_id, gpu_instance;
+    int32_t numa_node;
 };
 struct rm_name { /* 0x20800110; flags 0 = ASCII */
     uint32_t flags;
@@ -424,6 +425,8 @@ RM_SZ(rm_tsg_schedule, 3);
 RM_SZ(rm_tsg_preempt, 8);
 RM_SZ(rm_event, 24);
 RM_SZ(rm_debugger, 12);
+RM_AT(rm_id_info, sli_status, 0x18);
+RM_SZ(rm_id_info, 40);
 RM_SZ(rm_active_ids, 388);
 RM_SZ(rm_gpu_instances, 40);
 RM_SZ(rm_instance, 16);

@@ -257,7 +257,7 @@ class Engine:
 
     @property
     def event_fd(self) -> int:
-        """Readable when a listener or an open file ended; read 8 bytes to reset."""
+        """Readable when a listener ended, or an open file of a tenant that has none left; read 8 bytes to reset."""
         return int(self._lib.mgpu_engine_event_fd(self._handle))
 
     @property

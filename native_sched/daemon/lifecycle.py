@@ -235,7 +235,7 @@ class Lifecycle:
         return True
 
     def something_ended(self) -> None:
-        """A listener or an open file is gone: perhaps the last of a draining grant."""
+        """A listener is gone, or a file of a tenant without one: perhaps the last of a draining grant."""
         with suppress(BlockingIOError):
             os.read(self._engine.event_fd, 8)
         for grant in self._grants:

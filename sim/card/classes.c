@@ -10,6 +10,7 @@ static uint32_t device(struct rm_call *call, struct rm_object *object)
     if (params->id >= call->rm->card_count)
         return RM_ERR_INVALID_DEVICE;
     object->card = &call->rm->cards[params->id];
+    call->own_us = call->rm->init_us;
     return RM_OK;
 }
 
@@ -35,6 +36,8 @@ static uint32_t memory(struct rm_call *call, struct rm_object *object)
     return RM_OK;
 }
 
+enum { ANY_CHANNEL = RM_CLASS_CHANNEL_VOLTA }; /* stands for the channels of every architecture */
+
 /* Without `exact`, parameters that are not the size of this driver's version are accepted, and not looked at. */
 static const struct class_rule {
     uint32_t class_id, parent_class;
@@ -58,6 +61,15 @@ static const struct class_rule {
     {RM_CLASS_USERMODE_AMPERE, RM_CLASS_SUBDEVICE, false, usermode_alloc, usermode_free},
     {RM_CLASS_USERMODE_HOPPER, RM_CLASS_SUBDEVICE, false, usermode_alloc, usermode_free},
     {RM_CLASS_USERMODE_BLACKWELL, RM_CLASS_SUBDEVICE, false, usermode_alloc, usermode_free},
+    /* There, and that is all: a start of libcuda makes them. */
+    {RM_CLASS_BINAPI, RM_CLASS_SUBDEVICE, false, NULL, NULL},
+    {RM_CLASS_CONFIDENTIAL_COMPUTE, RM_CLASS_ROOT_CLIENT, false, NULL, NULL},
+    {RM_CLASS_CONTEXT_SHARE, RM_CLASS_CHANNEL_GROUP, false, NULL, NULL},
+    {RM_CLASS_DEBUGGER, RM_CLASS_DEVICE, false, NULL, NULL},
+    {RM_CLASS_EVENT_OS, RM_CLASS_SUBDEVICE, false, NULL, NULL},
+    {RM_CLASS_MEMORY_VIRTUAL, RM_CLASS_DEVICE, false, NULL, NULL},
+    {RM_CLASS_COMPUTE_VOLTA, ANY_CHANNEL, false, NULL, NULL},
+    {RM_CLASS_COPY_VOLTA, ANY_CHANNEL, false, NULL, NULL},
 };
 
 static const struct class_rule *rule_of(uint32_t class_id)
@@ -66,6 +78,13 @@ static const struct class_rule *rule_of(uint32_t class_id)
         if (rules[i].class_id == class_id)
             return &rules[i];
     return NULL;
+}
+
+static bool below(const struct class_rule *rule, const struct rm_object *above)
+{
+    if (rule->parent_class == ANY_CHANNEL)
+        return class_is_channel(above->class_id);
+    return above->class_id == rule->parent_class;
 }
 
 void class_release(struct rm_object *object)
@@ -109,7 +128,7 @@ uint32_t class_alloc(struct rm_call *call, uint32_t root, uint32_t parent, uint3
     rule = rule_of(class_id);
     if (!rule)
         return RM_ERR_INVALID_CLASS;
-    if (above->class_id != rule->parent_class)
+    if (!below(rule, above))
         return RM_ERR_INVALID_OBJECT_PARENT;
     if (rule->exact && (int)call->params_bytes != rm_class_params(&call->rm->table, class_id))
         return RM_ERR_INVALID_PARAM_STRUCT;

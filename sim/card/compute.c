@@ -61,7 +61,10 @@ uint32_t channel_group_alloc(struct rm_call *call, struct rm_object *object)
     if (!object_take(object, (uint64_t)(copy ? profile->copy_context_mib : profile->context_mib) << 20))
         return RM_ERR_NO_MEMORY;
     object->group = gpu_group_create(object->card->gpu, copy ? SIM_ENGINE_COPY : SIM_ENGINE_GRAPHICS, &owner);
-    return object->group ? RM_OK : RM_ERR_NO_MEMORY;
+    if (!object->group)
+        return RM_ERR_NO_MEMORY;
+    call->own_us = copy ? 0 : call->rm->context_us;
+    return RM_OK;
 }
 
 void channel_group_free(struct rm_object *object)

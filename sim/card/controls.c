@@ -26,6 +26,8 @@ static uint32_t id_info(const struct rm_request *request)
         .device_instance = card->index,
         .name_pointer = info->name_pointer,
         .board_id = card->gpu_id,
+        .gpu_instance = RM_NO_INSTANCE,
+        .numa_node = -1,
     };
     return RM_OK;
 }

@@ -17,6 +17,7 @@ enum {
     DEFAULT_CALL_US = 30,
     DEFAULT_SWITCH_US = 100,
     MAX_US = 1000000,
+    MAX_START_US = 60000000,
     MAX_COPY_MIB_PER_MS = 1000000,
     BACKLOG = 512,
     EXIT_USAGE = 2,
@@ -32,12 +33,15 @@ static const char usage[] =
     "  --rm-tail-per-mille N  how many of a thousand calls that are (default 0)\n"
     "  --reread-us N          how long a call that must run in its caller waits before its arguments are read\n"
     "                         again (default 0)\n"
+    "  --init-us N            what cuInit takes besides its calls, in the allocation of each device (default 0)\n"
+    "  --context-us N         what a context takes besides its calls, in the construction of its graphics channel\n"
+    "                         group (default 0)\n"
     "  --switch-us N          microseconds to change the channel group on an engine (default 100)\n"
     "  --copy-mib-per-ms N    what a copy moves in a millisecond (default: as the card's PCIe bus does)\n";
 
 struct options {
     const char *dir, *cards, *version;
-    uint32_t reread_us, call_us, tail_us, tail_per_mille, switch_us, copy_mib_per_ms;
+    uint32_t reread_us, call_us, tail_us, tail_per_mille, init_us, context_us, switch_us, copy_mib_per_ms;
 };
 
 /* Options that take a number, by what getopt_long() returns for them. */
@@ -50,6 +54,8 @@ static const struct number_option {
     {"rm-tail-us", offsetof(struct options, tail_us), 0, MAX_US},
     {"rm-tail-per-mille", offsetof(struct options, tail_per_mille), 0, 1000},
     {"reread-us", offsetof(struct options, reread_us), 0, MAX_US},
+    {"init-us", offsetof(struct options, init_us), 0, MAX_START_US},
+    {"context-us", offsetof(struct options, context_us), 0, MAX_START_US},
     {"switch-us", offsetof(struct options, switch_us), 0, MAX_US},
     {"copy-mib-per-ms", offsetof(struct options, copy_mib_per_ms), 1, MAX_COPY_MIB_PER_MS},
 };
@@ -203,6 +209,8 @@ int main(int argc, char **argv)
     rm.reread_us = options.reread_us;
     rm.tail_us = options.tail_us;
     rm.tail_per_mille = options.tail_per_mille;
+    rm.init_us = options.init_us;
+    rm.context_us = options.context_us;
     sigemptyset(&ends);
     sigaddset(&ends, SIGTERM);
     sigaddset(&ends, SIGINT);

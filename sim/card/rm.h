@@ -80,6 +80,8 @@ struct rm {
     uint32_t reread_us;    /* how long calls that are let through wait before their arguments are read */
     uint32_t tail_us, tail_per_mille; /* how much longer so many of a thousand take */
     uint64_t tail_seed;
+    uint32_t init_us,
+        context_us; /* what the library takes for a device and for a context besides its calls */
     uint32_t card_count;
     struct sim_card cards[RM_MAX_CARDS];
     struct rm_client *clients;
@@ -100,7 +102,8 @@ struct rm_call {
     uint32_t cmd;
     void *outer, *params;
     uint32_t outer_bytes, params_bytes;
-    int reply_fd; /* MAP_MEMORY: to travel with the reply; -1 = none */
+    int reply_fd;    /* MAP_MEMORY: to travel with the reply; -1 = none */
+    uint32_t own_us; /* how long the caller waits after it, without the lock: others' calls go on */
 };
 
 /* cards.c. "v100-16:2,a10" -> rm->cards; -EINVAL with one line on stderr. */

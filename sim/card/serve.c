@@ -1,4 +1,5 @@
 #include "serve.h"
+#include "clock.h"
 #include "wait.h"
 #include <errno.h>
 #include <poll.h>
@@ -184,6 +185,8 @@ static int do_ioctl(struct rm *rm, const struct sim_request *request, struct sim
     call.file = file_find(rm, request->file);
     error = call.file ? escape(&call) : -EBADF;
     pthread_mutex_unlock(&rm->lock);
+    if (call.own_us)
+        wait_until(clock_now_ns() + (uint64_t)call.own_us * 1000);
     *fd = call.reply_fd;
     return error;
 }

@@ -41,10 +41,18 @@ static struct card_line *my_line(void)
 
 static int open_node(const char *path)
 {
-    bool control = !strcmp(path, "/dev/nvidiactl");
+    enum sim_node node = SIM_NODE_CARD;
+    uint32_t minor = 0;
     uint64_t file;
-    int fd = card_open(my_line(), control ? SIM_NODE_CTL : SIM_NODE_CARD,
-                       control ? 0 : (uint32_t)strtoul(path + strlen("/dev/nvidia"), NULL, 10), &file);
+    int fd;
+
+    if (!strcmp(path, "/dev/nvidiactl"))
+        node = SIM_NODE_CTL;
+    else if (!strcmp(path, "/dev/nvidia-uvm"))
+        node = SIM_NODE_UVM;
+    else
+        minor = (uint32_t)strtoul(path + strlen("/dev/nvidia"), NULL, 10);
+    fd = card_open(my_line(), node, minor, &file);
 
     if (fd >= FDS_MAX)
         exit(1);
@@ -115,11 +123,16 @@ static int call(int fd, uint32_t cmd, void *outer)
     } else if (maps) {
         aux = known(((const struct rm_map_memory *)outer)->fd);
     }
-    atomic_fetch_add(calls, 1);
     e = card_call(my_line(), file_of[fd], aux, cmd, outer, params, bytes, maps ? &reply : NULL);
     if (maps)
         take(outer, reply);
     return e;
+}
+
+/* Its commands are bare numbers. What the arbiter answers on a simulated card it answers without asking it. */
+static bool is_uvm(uint32_t cmd)
+{
+    return _IOC_TYPE(cmd) != 'F';
 }
 
 int ioctl(int fd, unsigned long cmd, ...)
@@ -134,7 +147,8 @@ int ioctl(int fd, unsigned long cmd, ...)
     va_end(rest);
     if (!known(fd))
         return real(fd, cmd, argument);
-    e = call(fd, (uint32_t)cmd, argument);
+    atomic_fetch_add(calls, 1);
+    e = is_uvm((uint32_t)cmd) ? -ENOTTY : call(fd, (uint32_t)cmd, argument);
     errno = -e;
     return e ? -1 : 0;
 }

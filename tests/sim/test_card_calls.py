@@ -123,7 +123,7 @@ def test_identity_controls(card: CardProcess, new_client: NewClient) -> None:
         status, ids = client.control(ATTACHED_IDS, bytes(128), client.root)
         assert status == OK
         assert struct.unpack("<32I", ids)[:4] == (*(c.gpu_id for c in card.cards()), 0xFFFFFFFF)
-        status, info = client.control(ID_INFO, struct.pack("<I", known.gpu_id).ljust(32, b"\0"), client.root)
+        status, info = client.control(ID_INFO, struct.pack("<I", known.gpu_id).ljust(40, b"\0"), client.root)
         assert (status, struct.unpack_from("<I", info, 8)[0]) == (OK, known.index)
         assert client.control(NAME, bytes(132))[1][4:68].rstrip(b"\0").decode() == known.name
         assert client.control(GID, bytes(268))[1][12:].rstrip(b"\0").decode() == known.uuid

@@ -77,6 +77,8 @@ def test_bad_options_are_refused(tmp_path: Path) -> None:
         ["--dir", "/nowhere"],
         ["--nonsense"],
         ["--dir", str(tmp_path), "--cards", "a10", "--rm-call-us", "x"],
+        ["--dir", str(tmp_path), "--cards", "a10", "--init-us", "60000001"],
+        ["--dir", str(tmp_path), "--cards", "a10", "--context-us", "-1"],
     ):
         ended = subprocess.run([program, *arguments], capture_output=True, check=False, timeout=60)
         assert (ended.returncode, ended.stdout) == (2, b"")

@@ -1,0 +1,91 @@
+"""What a start of a program costs on the card besides its calls, and the objects that only a start makes."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from sim.cards import running
+from tests.sim.card_protocol import (
+    ALLOC,
+    ALLOC_STRUCT,
+    CHANNEL_GROUP,
+    CHANNEL_VOLTA,
+    COPY_ENGINE,
+    DEVICE,
+    GRAPHICS_ENGINE,
+    INVALID_PARENT,
+    IOCTL,
+    OK,
+    REQUEST,
+    TSG_INFO,
+    Client,
+    Connection,
+    group_params,
+    rm_cmd,
+)
+
+MS = 1_000_000
+# Longer than a connection of these tests waits for an answer.
+NEVER_US = 60_000_000
+BINARY, COMPUTING, SHARED_CONTEXT, DEBUGGER, OS_EVENT, VIRTUAL = 0x2081, 0xCB33, 0x9067, 0x83DE, 0x79, 0x50A0
+COMPUTE, COPIES = 0xC3C0, 0xC3B5
+
+
+def test_a_device_and_a_context_take_their_time(tmp_path: Path) -> None:
+    options = ["--init-us", "30000", "--context-us", "50000"]
+    with running(tmp_path, "v100-16", rm_call_us=0, options=options) as card:
+        with Connection(card.card_socket) as connection:
+            before = time.monotonic_ns()
+            client = Client(connection)
+            made = time.monotonic_ns()
+            assert made - before >= 30 * MS
+            client.group(GRAPHICS_ENGINE)
+            assert time.monotonic_ns() - made >= 50 * MS
+            client.close()
+
+
+def test_nothing_else_does(tmp_path: Path) -> None:
+    with running(tmp_path, "v100-16", options=["--context-us", str(NEVER_US)]) as card:
+        with Connection(card.card_socket) as connection:
+            client = Client(connection)
+            client.group(COPY_ENGINE)
+            status, _ = client.alloc(client.root, CHANNEL_GROUP, group_params(GRAPHICS_ENGINE))
+            assert status == INVALID_PARENT
+            client.close()
+
+
+def test_others_go_on_meanwhile(tmp_path: Path) -> None:
+    """The driver's lock is not held: most of that time is the library's own."""
+    with running(tmp_path, "v100-16", options=["--context-us", str(NEVER_US)]) as card:
+        with Connection(card.card_socket) as one, Connection(card.card_socket) as other:
+            waits, works = Client(one), Client(other)
+            group = group_params(GRAPHICS_ENGINE)
+            outer = ALLOC_STRUCT.pack(waits.root, waits.device, 0, CHANNEL_GROUP, 0, 0, len(group), 0, 0, 0)
+            cmd = rm_cmd(ALLOC, len(outer))
+            head = REQUEST.pack(IOCTL, 0, 0, cmd, waits.file.id, 0, 1, len(outer), len(group), 0)
+            one.socket.send(head + outer + group)
+            assert works.control(TSG_INFO, bytes(4), works.group(COPY_ENGINE))[0] == OK
+            waits.close()
+            works.close()
+
+
+def test_what_only_a_start_makes(tmp_path: Path) -> None:
+    with running(tmp_path, "v100-16", rm_call_us=0) as card, Connection(card.card_socket) as connection:
+        client = Client(connection)
+        group = client.group()
+        channel = client.made(group, CHANNEL_VOLTA)
+        places = {
+            client.root: (COMPUTING,),
+            client.device: (DEBUGGER, VIRTUAL),
+            client.subdevice: (BINARY, OS_EVENT),
+            group: (SHARED_CONTEXT,),
+            channel: (COMPUTE, COPIES),
+        }
+        for parent, classes in places.items():
+            for class_id in classes:
+                client.made(parent, class_id)
+                elsewhere = client.device if parent == channel else channel
+                assert client.alloc(elsewhere, class_id)[0] == INVALID_PARENT
+        assert client.alloc(channel, DEVICE, bytes(56))[0] == INVALID_PARENT
+        client.close()
