@@ -94,6 +94,7 @@ enum rm_control_cmd {
 };
 
 enum { RM_CLASS_MIG_CONFIG = 0xc639, RM_CLASS_MIG_MONITOR = 0xc640 };
+enum { RM_CLASS_USER_SHARED_DATA = 0xde }; /* memory in which the driver tells of the card as a whole */
 enum { RM_CLASS_OS_DESCRIPTOR = 0x71 }; /* the caller's pages: by ALLOC_MEMORY alone */
 
 /* Outer structs of the escapes. */
