@@ -130,8 +130,10 @@ void some_call(struct choices *c, struct made *made)
             .params_size = some_bytes(c),
         };
 
-        if (ctl.cmd == RM_CTRL_GPU_PERFMON_UTIL && !one_in(c, 4))
+        if (ctl.cmd == RM_CTRL_GPU_PERFMON_UTIL && !one_in(c, 4)) {
+            ctl.object = 0xd1;
             ctl.params_size = (uint32_t)rm_control_params(&world.m.rm, ctl.cmd);
+        }
         made->cmd = RM_CMD(RM_ESC_CONTROL, sizeof(ctl));
         memcpy(made->outer, &ctl, sizeof(ctl));
         break;
