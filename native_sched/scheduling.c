@@ -32,7 +32,7 @@ int mgpu_tenant_schedule(struct mgpu_engine *e, uint64_t id, uint32_t class, uin
     config.class_id = class == MGPU_ONLINE ? SCHED_ONLINE : SCHED_OFFLINE;
     for (uint32_t i = 0; i < MAX_CARDS; i++)
         config.cards |= t->granted[i] ? 1u << i : 0;
-    return loop_schedule(&e->loop, &config, t->groups);
+    return loop_schedule(&e->loop, &config, t->groups, t->utilization);
 }
 
 int mgpu_tenant_pause(struct mgpu_engine *e, uint64_t id, uint32_t paused)

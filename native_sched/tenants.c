@@ -32,6 +32,8 @@ static void close_books(struct tenant *t)
         groups_destroy(t->groups);
     free(t->groups);
     t->groups = NULL;
+    free(t->utilization);
+    t->utilization = NULL;
     t->let_through = NULL;
     objects_destroy(&t->objects);
     external_close(t->external);
@@ -59,6 +61,8 @@ static int open_books(struct mgpu_engine *e, struct tenant *t)
         return error;
     }
     t->groups = groups;
+    if (!(t->utilization = calloc(1, sizeof(*t->utilization))))
+        return -ENOMEM;
     return tenant_open(&e->mediator, t, e->journal, e->left);
 }
 

@@ -16,6 +16,11 @@ static int fetch_params(struct call *c, uint32_t class_id, uint64_t at, uint32_t
         *status = RM_ERR_INSUFFICIENT_PERMISSIONS;
         return 0;
     }
+    /* Everybody's use of the card, and from 590.44 on their pids, in a page that is mapped: as RM answers a vGPU's guest. */
+    if (class_id == RM_CLASS_USER_SHARED_DATA) {
+        *status = RM_ERR_NOT_SUPPORTED;
+        return 0;
+    }
     if (bytes < 0) {
         *status = RM_ERR_INVALID_CLASS;
         return 0;

@@ -138,6 +138,7 @@ static const struct control {
     {RM_CTRL_GR_SET_CTXSW_PREEMPTION_MODE, keep_preemptible},
     {RM_CTRL_GPU_GET_PIDS, view_pids},
     {RM_CTRL_GPU_GET_PID_INFO, view_pid_info},
+    {RM_CTRL_GPU_PERFMON_UTIL, control_utilization},
     {RM_CTRL_GPU_GET_NAME, pass},
     {RM_CTRL_GPU_GET_GID, pass},
     {RM_CTRL_MC_GET_ARCH, pass},
@@ -195,6 +196,8 @@ int mediate_control(struct call *c)
         ctl->status = RM_ERR_INVALID_PARAM_STRUCT;
         return 0;
     }
+    if (serve == control_utilization)
+        return control_utilization(c, &ctl->status);
     if ((e = call_params(c, ctl->params, ctl->params_size)) < 0)
         return e;
     c->params_out = c->params_bytes != 0;

@@ -12,6 +12,11 @@ int control_active_ids(struct call *c, uint32_t *status);
 int control_attach(struct call *c, uint32_t *status);
 int control_gpu_instances(struct call *c, uint32_t *status);
 
+/* What the tenant had of the card. Its parameters are not copied. */
+int control_utilization(struct call *c, uint32_t *status);
+/* A program has come that may ask for it. */
+void utilization_expected(const struct tenant *t);
+
 /* Parameters that point to lists: copied, executed with our copies, copied back. */
 bool control_has_lists(uint32_t cmd);
 int control_lists(struct call *c, uint32_t *status);

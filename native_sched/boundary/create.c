@@ -1,6 +1,7 @@
 #include "create.h"
 #include "../channels/groups.h"
 #include "caught.h"
+#include "control.h"
 #include "external.h"
 #include <errno.h>
 #include <string.h>
@@ -278,6 +279,8 @@ static int create_in(struct call *c, struct place *p, struct creation *a, uint32
             give_back(c, p);
         return 0;
     }
+    if (a->class_id == RM_CLASS_SUBDEVICE)
+        utilization_expected(c->tenant);
     if (announce(c, a, p) < 0 && take_back(c, a, p, status)) {
         WITH_TENANT(c->tenant);
         objects_drop(&c->tenant->objects, call_find_on(c, file, a->root, a->handle), end_charge, c->tenant);

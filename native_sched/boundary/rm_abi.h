@@ -99,7 +99,8 @@ enum rm_control_cmd {
 };
 
 enum { RM_CLASS_MIG_CONFIG = 0xc639, RM_CLASS_MIG_MONITOR = 0xc640 };
-enum { RM_CLASS_OS_DESCRIPTOR = 0x71 }; /* the caller's pages: by ALLOC_MEMORY alone */
+enum { RM_CLASS_USER_SHARED_DATA = 0xde }; /* memory in which the driver tells of the card as a whole */
+enum { RM_CLASS_OS_DESCRIPTOR = 0x71 };    /* the caller's pages: by ALLOC_MEMORY alone */
 
 /* Outer structs of the escapes. */
 struct rm_alloc { /* NVOS64, 48 */
@@ -359,6 +360,17 @@ struct rm_pid_info { /* 0x2080018e, 14408 */
     uint32_t count, pad;
     struct rm_pid_entry entry[RM_MAX_PID_INFO];
 };
+enum { RM_PERFMON_SAMPLES = 72, RM_PERFMON_UTIL = 2, RM_PERFMON_ENGINES_AT = 8, RM_PERFMON_NO_PID = ~0u };
+struct rm_perfmon_head { /* 0x20802096; then RM_PERFMON_SAMPLES samples, see rm/perfmon.h */
+    uint8_t type, pad[3];
+    uint32_t buffer_bytes, count;
+    uint32_t tracker; /* the oldest sample; where the ring is not full, the first that is all zeros */
+};
+struct rm_perfmon_engine { /* 116; 128 from 570.86, with a pointer of the driver's own */
+    uint32_t util;         /* hundredths of a percent */
+    uint32_t vgpu_scale, pid, vgpu_pid;
+    char vgpu_process[100];
+};
 
 #define RM_AT(s, f, o) _Static_assert(offsetof(struct s, f) == (o), #s "." #f)
 #define RM_SZ(s, n)    _Static_assert(sizeof(struct s) == (n), #s)
@@ -439,6 +451,10 @@ RM_SZ(rm_pids, 3812);
 RM_SZ(rm_pid_entry, 72);
 RM_AT(rm_pid_entry, memory_private, 0x10);
 RM_SZ(rm_pid_info, 14408);
+RM_AT(rm_perfmon_head, tracker, 0xc);
+RM_SZ(rm_perfmon_head, 16);
+RM_AT(rm_perfmon_engine, pid, 0x8);
+RM_SZ(rm_perfmon_engine, 116);
 #undef RM_AT
 #undef RM_SZ
 #endif

@@ -3,6 +3,7 @@
 #define MGPU_TENANT_H
 #include "../base/mutex.h"
 #include "../core/ledger.h"
+#include "../core/utilization.h"
 #include "objects.h"
 #include "process_id.h"
 #include "stats.h"
@@ -74,6 +75,7 @@ struct tenant {
     struct tenant_stats stats;
     uint32_t files;                  /* guarded by the file table's lock */
     struct groups *groups;           /* its own lock, taken last */
+    struct utilization *utilization; /* without a lock */
     struct let_through *let_through; /* guarded by `calls`, clients by `lock` too */
     struct external *external;       /* external.h; NULL: nothing is mapped by nvidia-uvm */
     struct store store;              /* what the next worker needs: let_through and the objects' slots */

@@ -190,3 +190,15 @@ int view_pid_info(struct call *c, uint32_t *status)
     }
     return 0;
 }
+
+int view_only_process(struct call *c, uint32_t *pid, uint32_t *status)
+{
+    struct process_use use[USAGE_MAX];
+    struct process_id caller;
+    int n = own_processes(c, use, &caller, status);
+
+    if (n < 0 || *status)
+        return n;
+    *pid = n == 1 ? (uint32_t)pid_for(&use[0].who, caller.levels - 1) : (uint32_t)RM_PERFMON_NO_PID;
+    return 0;
+}

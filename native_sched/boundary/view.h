@@ -9,4 +9,7 @@ int view_id_info(struct call *c, uint32_t *status);
 int view_fb_info(struct call *c, uint32_t *status);
 int view_pids(struct call *c, uint32_t *status);
 int view_pid_info(struct call *c, uint32_t *status);
+
+/* The tenant's one process on the card that the call asks about, as the caller names it; RM_PERFMON_NO_PID where it is not one. */
+int view_only_process(struct call *c, uint32_t *pid, uint32_t *status);
 #endif

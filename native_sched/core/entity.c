@@ -91,7 +91,7 @@ static void charge_from(const struct sched *s, struct entity *e, uint64_t at)
 
 void entity_charge_open(struct sched *s, struct entity *e, uint64_t at)
 {
-    if (e->charge.open || !e->busy)
+    if (e->charge.open || !e->busy || s->rq[first_card(e->busy)].unwatched)
         return;
     /* A suspend under way in an unknown state: it may have overtaken a resume. */
     if (e->known == KNOWN_RUNNING || e->order == ORDER_RUN ||

@@ -214,7 +214,7 @@ int sched_state(const struct sched *s, uint64_t id, struct sched_state *out)
     *out = (struct sched_state){
         .enabled = entity_on(e),
         .confirmed = e->order == ORDER_NONE && e->known != KNOWN_NOTHING,
-        .busy = e->busy,
+        .busy = e->busy && !s->rq[first_card(e->busy)].unwatched,
         .throttled = policy_throttled(s, e),
         .why = e->why,
         .run_ns = e->run_ns,

@@ -57,7 +57,7 @@ enum sched_why {
 struct sched_state {
     bool enabled;   /* the last order, or else what the loop last told */
     bool confirmed; /* the loop has carried that order out */
-    bool busy;
+    bool busy;      /* as far as somebody looks */
     bool throttled;
     enum sched_why why;
     uint64_t run_ns;       /* charged: had work and its cards, switch-in included */
@@ -113,6 +113,15 @@ int sched_failed(struct sched *s, uint64_t at, uint64_t id, bool running);
 
 /* As of the last decision. */
 enum sched_watch_level sched_watch(const struct sched *s, uint32_t card);
+
+/* The loop looks at the card for work, or does not: it may leave that where sched_watch() says that there is nothing to learn.
+ * What goes unseen is charged to nobody, and its work is known again as it was once the card is looked at again. */
+void sched_watched(struct sched *s, uint64_t now, uint32_t card, bool watched);
+
+/* run_ns of sched_state() as it is at `now`; 0 for strangers. */
+uint64_t sched_run_ns(const struct sched *s, uint64_t id, uint64_t now);
+/* What the entity can have of its cards' time at most, in percent: its quota where that is never exceeded. 100 for strangers. */
+uint32_t sched_most_percent(const struct sched *s, uint64_t id);
 
 /* Does the entity count as having work on the card? False for strangers. */
 bool sched_has_work(const struct sched *s, uint64_t id, uint32_t card);

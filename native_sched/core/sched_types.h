@@ -72,6 +72,7 @@ struct rq {
     uint16_t nr[SCHED_CLASSES];
     uint16_t online_busy; /* online entities with work here */
     bool online_ended;    /* online work has ended here, at online_end */
+    bool unwatched; /* nobody looks for work: what is known of it is of earlier, and nobody is charged */
     uint64_t online_end;
     uint64_t min_vruntime[SCHED_CLASSES]; /* of those with work when somebody last had some */
     uint32_t domain;                      /* this card and all that gangs couple to it */

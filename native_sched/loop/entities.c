@@ -71,7 +71,8 @@ static void take_for_busy(struct loop *l, struct loop_entity *entity, uint32_t c
     }
 }
 
-static int add(struct loop *l, const struct sched_entity_config *config, struct groups *groups)
+static int add(struct loop *l, const struct sched_entity_config *config, struct groups *groups,
+               struct utilization *utilization)
 {
     struct loop_entity *entity = l->entity;
     uint64_t now = loop_now_ns();
@@ -83,7 +84,7 @@ static int add(struct loop *l, const struct sched_entity_config *config, struct 
         return -ENOSPC;
     if ((e = sched_add(&l->core, now, config)) < 0)
         return e;
-    *entity = (struct loop_entity){.id = config->id, .groups = groups};
+    *entity = (struct loop_entity){.id = config->id, .groups = groups, .utilization = utilization};
     if (entity == l->entity + l->entities)
         l->entities++;
     if ((e = join(l, entity, config->cards)) < 0) {
@@ -92,18 +93,20 @@ static int add(struct loop *l, const struct sched_entity_config *config, struct 
         entity->id = 0;
         return e;
     }
+    atomic_store(&utilization->kept, true);
     loop_note(l, now, now, config->id, MGPU_SCHED_ADDED, UINT32_MAX, MGPU_WHY_NONE);
     take_for_busy(l, entity, config->cards, now);
     return 0;
 }
 
-int loop_schedule(struct loop *l, const struct sched_entity_config *config, struct groups *groups)
+int loop_schedule(struct loop *l, const struct sched_entity_config *config, struct groups *groups,
+                  struct utilization *utilization)
 {
     int e;
 
     pthread_mutex_lock(&l->lock);
     e = loop_entity_of(l, config->id) ? sched_change(&l->core, loop_now_ns(), config)
-                                      : add(l, config, groups);
+                                      : add(l, config, groups, utilization);
     pthread_mutex_unlock(&l->lock);
     if (e == 0)
         e = groups_favour(groups, config->class_id == SCHED_ONLINE ? FAVOUR_FIRST : FAVOUR_LAST);

@@ -44,6 +44,16 @@ static void look_at(struct loop *l, struct loop_entity *entity, uint32_t card, u
     loop_note(l, now, entity->on[card].idle_since_ns, entity->id, MGPU_SCHED_IDLE, card, MGPU_WHY_NONE);
 }
 
+/* The core's account, by what the tenant was known to have work on: of several cards it is charged once. */
+static void note_use(struct loop *l, struct loop_entity *entity, uint32_t card, bool was_busy, uint64_t now)
+{
+    uint64_t run_ns = sched_run_ns(&l->core, entity->id, now), before = entity->on[card].run_ns;
+
+    entity->on[card].run_ns = run_ns;
+    utilization_note(&entity->utilization->card[card], now, was_busy ? (int64_t)(run_ns - before) : 0,
+                     sched_most_percent(&l->core, entity->id));
+}
+
 static void look_at_card(struct loop *l, uint32_t index, uint64_t now)
 {
     struct engine_status engine[ENGINES_MAX];
@@ -51,15 +61,20 @@ static void look_at_card(struct loop *l, uint32_t index, uint64_t now)
     int engines = card ? l->m->ops->engine_status(l->m->driver, card->minor, engine) : 0;
 
     loop_stats_count(&l->stats.looks);
+    if (l->card[index].unwatched)
+        sched_watched(&l->core, now, index, true);
+    l->card[index].unwatched = false;
     for (uint32_t i = 0; i < l->card[index].tenants; i++) {
         struct loop_entity *entity = &l->entity[l->card[index].tenant[i]];
         unsigned int activity = groups_look(entity->groups, index, engine, engines);
+        bool was_busy = entity->on[index].busy;
 
         /* Without its status an engine may execute anybody's work: then nobody is seen to be idle. */
         if (engines <= 0)
             activity |= ACTIVITY_OTHERS;
         if (!(activity & ACTIVITY_UNKNOWN))
             look_at(l, entity, index, activity, now);
+        note_use(l, entity, index, was_busy, now);
     }
 }
 
@@ -84,9 +99,37 @@ static bool any_channel(const struct loop *l, uint32_t card)
     return false;
 }
 
-static uint64_t period_ns(const struct loop *l, uint32_t card)
+/* A program in a container that is not looked at otherwise wants to know what it uses. */
+static bool wanted(const struct loop *l, uint32_t card, uint64_t now)
 {
-    switch (any_channel(l, card) ? sched_watch(&l->core, card) : WATCH_NONE) {
+    for (uint32_t i = 0; i < l->card[card].tenants; i++)
+        if (utilization_wanted(l->entity[l->card[card].tenant[i]].utilization, now))
+            return true;
+    return false;
+}
+
+static enum sched_watch_level level(const struct loop *l, uint32_t card, uint64_t now)
+{
+    enum sched_watch_level core = sched_watch(&l->core, card);
+
+    return core == WATCH_NONE && wanted(l, card, now) ? WATCH_SLOW : core;
+}
+
+static void pause_accounts(struct loop *l, uint32_t card)
+{
+    for (uint32_t i = 0; i < l->card[card].tenants; i++)
+        utilization_pause(&l->entity[l->card[card].tenant[i]].utilization->card[card]);
+}
+
+static uint64_t period_ns(struct loop *l, uint32_t card, uint64_t now)
+{
+    enum sched_watch_level watch = level(l, card, now);
+
+    if (watch == WATCH_NONE && !l->card[card].unwatched) {
+        sched_watched(&l->core, now, card, false);
+        l->card[card].unwatched = true;
+    }
+    switch (any_channel(l, card) ? watch : WATCH_NONE) {
     case WATCH_FAST:
         return l->config.poll_fast_ns;
     case WATCH_SLOW:
@@ -98,13 +141,15 @@ static uint64_t period_ns(const struct loop *l, uint32_t card)
 
 void loop_plan_looks(struct loop *l)
 {
-    uint64_t earliest = UINT64_MAX, looked = l->looked_ns;
+    uint64_t earliest = UINT64_MAX, looked = l->looked_ns, now = loop_now_ns();
 
     pthread_mutex_lock(&l->lock);
     for (uint32_t i = 0; i < MAX_CARDS; i++) {
         struct loop_card *card = &l->card[i];
-        uint64_t period = card->tenants ? period_ns(l, i) : 0;
+        uint64_t period = card->tenants ? period_ns(l, i, now) : 0;
 
+        if (!period && card->next_look_ns != UINT64_MAX)
+            pause_accounts(l, i);
         if (!period)
             card->next_look_ns = UINT64_MAX;
         else if (card->next_look_ns <= looked || card->next_look_ns > looked + period)

@@ -5,6 +5,7 @@
 #include "../boundary/mediate.h"
 #include "../channels/groups.h"
 #include "../core/sched.h"
+#include "../core/utilization.h"
 #include "events.h"
 #include "stats.h"
 #include <stdatomic.h>
@@ -16,6 +17,7 @@ enum loop_order { LOOP_NOTHING, LOOP_SUSPEND, LOOP_RESUME };
 struct loop_entity {
     uint64_t id; /* 0: the slot is free */
     struct groups *groups;
+    struct utilization *utilization;
     bool running;          /* carried out, and nothing decided against it */
     enum loop_order order; /* is being carried out, by the thread alone */
     bool begun;
@@ -25,6 +27,7 @@ struct loop_entity {
         bool busy; /* told to the core */
         uint32_t idle_looks;
         uint64_t idle_since_ns;
+        uint64_t run_ns; /* at the last look */
     } on[MAX_CARDS];
 };
 
@@ -32,6 +35,7 @@ struct loop_card {
     uint64_t next_look_ns;
     uint16_t tenant[LOOP_CARD_TENANTS]; /* indices into entity */
     uint32_t tenants;
+    bool unwatched; /* as the core was told */
 };
 
 struct loop {
@@ -58,7 +62,8 @@ void loop_stop(struct loop *l);
 void loop_configure(struct loop *l, const struct mgpu_sched_config *config);
 int loop_card_policy(struct loop *l, uint32_t card, uint32_t policy);
 /* Adds the tenant, or changes it. */
-int loop_schedule(struct loop *l, const struct sched_entity_config *config, struct groups *groups);
+int loop_schedule(struct loop *l, const struct sched_entity_config *config, struct groups *groups,
+                  struct utilization *utilization);
 /* After this the thread touches the tenant's groups no more. */
 void loop_forget(struct loop *l, uint64_t id);
 /* Its container is frozen, or is no longer. -ENOENT. */

@@ -1,5 +1,8 @@
+#include "../../native_sched/rm/perfmon.h"
+#include "clock.h"
 #include "rm.h"
 #include <string.h>
+#include <time.h>
 
 enum { KIB_SHIFT = 10, BAR1_KIB = 256 << 10, PAGE_64K_KIB = 64 };
 enum { ANY_CHANNEL = RM_CLASS_CHANNEL_VOLTA }; /* stands for the channels of every architecture */
@@ -181,6 +184,51 @@ static uint32_t get_pid_info(const struct rm_request *request)
     return RM_OK;
 }
 
+/* From the monotonic clock to the wall's, the same at every call. */
+static uint64_t wall_ahead_ns(void)
+{
+    static uint64_t ahead_ns; /* under the lock */
+    struct timespec wall;
+
+    if (!ahead_ns) {
+        clock_gettime(CLOCK_REALTIME, &wall);
+        ahead_ns = (uint64_t)wall.tv_sec * 1000000000 + (uint64_t)wall.tv_nsec - clock_now_ns();
+    }
+    return ahead_ns;
+}
+
+static struct rm_perfmon_use told(const struct gpu_use *use)
+{
+    return (struct rm_perfmon_use){use->hundredths,
+                                   use->hundredths ? (uint32_t)use->tgid : (uint32_t)RM_PERFMON_NO_PID};
+}
+
+/* Kernels are the graphics engine's, and copies what reads and writes memory. */
+static uint32_t utilization(const struct rm_request *request)
+{
+    struct rm_perfmon_layout layout = rm_perfmon_layout(&request->rm->table);
+    struct gpu_use use[GPU_UTILIZATION_SLOTS][SIM_ENGINES];
+    struct rm_perfmon_head *head = request->params;
+    uint8_t *at = (uint8_t *)request->params + sizeof *head;
+    uint64_t end_ns;
+
+    if (head->buffer_bytes != layout.sample_bytes * RM_PERFMON_SAMPLES)
+        return RM_ERR_INVALID_ARGUMENT;
+    head->count = RM_PERFMON_SAMPLES;
+    head->tracker = 0;
+    end_ns = gpu_utilization(request->card->gpu, use) + wall_ahead_ns();
+    for (uint32_t i = 0; i < RM_PERFMON_SAMPLES; i++, at += layout.sample_bytes) {
+        const struct rm_perfmon_use known[RM_PERFMON_KNOWN] = {
+            [RM_PERFMON_FB] = told(&use[i][SIM_ENGINE_COPY]),
+            [RM_PERFMON_GR] = told(&use[i][SIM_ENGINE_GRAPHICS]),
+        };
+
+        rm_perfmon_write(&layout, at, end_ns - (RM_PERFMON_SAMPLES - 1 - i) * GPU_UTILIZATION_SLOT_NS, known);
+    }
+    return RM_OK;
+}
+_Static_assert((int)GPU_UTILIZATION_SLOTS == (int)RM_PERFMON_SAMPLES, "a slot for each sample");
+
 static const struct control_rule {
     uint32_t cmd, class_id;
     uint32_t (*execute)(const struct rm_request *request);
@@ -192,6 +240,7 @@ static const struct control_rule {
     {RM_CTRL_GPU_GET_PIDS, RM_CLASS_SUBDEVICE, get_pids},
     {RM_CTRL_GPU_GET_PID_INFO, RM_CLASS_SUBDEVICE, get_pid_info},
     {RM_CTRL_FB_GET_INFO_V2, RM_CLASS_SUBDEVICE, fb_info},
+    {RM_CTRL_GPU_PERFMON_UTIL, RM_CLASS_SUBDEVICE, utilization},
     {RM_CTRL_MC_GET_ARCH, RM_CLASS_SUBDEVICE, arch},
     {RM_CTRL_BUS_GET_PCI, RM_CLASS_SUBDEVICE, pci},
     {RM_CTRL_DISABLE_CHANNELS, RM_CLASS_SUBDEVICE, disable_channels},

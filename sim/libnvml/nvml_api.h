@@ -67,6 +67,16 @@ typedef struct {
     unsigned int gpuInstanceId, computeInstanceId;
 } nvmlProcessInfo_t;
 
+typedef struct {
+    unsigned int gpu, memory;
+} nvmlUtilization_t;
+
+typedef struct {
+    unsigned int pid;
+    unsigned long long timeStamp;
+    unsigned int smUtil, memUtil, encUtil, decUtil;
+} nvmlProcessUtilizationSample_t;
+
 /* A versioned struct says its size and version in its first word. */
 #define NVML_STRUCT_VERSION(type, number) ((unsigned int)(sizeof(type) | (number) << 24))
 #endif

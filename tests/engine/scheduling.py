@@ -100,6 +100,7 @@ def declare(library: ctypes.CDLL) -> ctypes.CDLL:
     """Tell ctypes what is longer than an int."""
     library.sched_touched.restype = c_uint64
     library.sched_touched.argtypes = [c_void_p]
+    library.sched_run_ns.restype = c_uint64
     library.sched_decide.restype = c_bool
     library.sched_has_work.restype = c_bool
     library.sim_new.restype = c_void_p
@@ -293,6 +294,15 @@ class ByHand(AbstractContextManager["ByHand"]):
         state = State()
         assert self.library.sched_state(self.pointer, c_uint64(id), byref(state)) == 0
         return state
+
+    def watched(self, watched: bool, card: int = 0) -> None:
+        self.library.sched_watched(self.pointer, c_uint64(self.now), c_uint32(card), c_bool(watched))
+
+    def run_ns(self, id: int) -> int:
+        return int(self.library.sched_run_ns(self.pointer, c_uint64(id), c_uint64(self.now)))
+
+    def most_percent(self, id: int) -> int:
+        return int(self.library.sched_most_percent(self.pointer, c_uint64(id)))
 
     def enabled(self) -> set[int]:
         ids = range(1, 100)

@@ -326,3 +326,13 @@ def test_controls_that_are_not_known_stay_refused(here: World) -> None:
     for command in (0x3D05, 0xFD0101, 0x20801301, 0x20801234):
         answer = tenant.control(client, client, command, bytes(16))
         assert (answer.result, answer.u32(0x1C)) == (0, NOT_SUPPORTED), hex(command)
+
+
+def test_the_drivers_own_account_of_the_card_is_not_for_tenants(here: World) -> None:
+    """RM_USER_SHARED_DATA, and the control that has it written: programs go on without, as in a vGPU's guest."""
+    tenant = here.tenant()
+    client = tenant.client()
+    answer = tenant.alloc(client, 0xD1, 0x300, 0xDE, bytes(8))
+    assert (answer.result, answer.u32(STATUS), answer.through) == (0, NOT_SUPPORTED, False)
+    polled = tenant.control(client, 0x300, 0xDE0001, bytes(8))
+    assert (polled.result, polled.u32(0x1C)) == (0, NOT_SUPPORTED)

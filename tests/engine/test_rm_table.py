@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 import subprocess
 
 import pytest
@@ -13,10 +14,22 @@ from tests.support.places import REPOSITORY
 INTERFACE = rm_interface.read()
 PROBE = """
 #include "boundary/rm_abi.h"
+#include "rm/perfmon.h"
 #include "rm/table.h"
 int pick(const char *version, struct rm_table *out) { return rm_table_pick(version, out); }
 int class_params(const struct rm_table *t, uint32_t id) { return rm_class_params(t, id); }
 int control_params(const struct rm_table *t, uint32_t cmd) { return rm_control_params(t, cmd); }
+uint32_t perfmon(const struct rm_table *t, uint8_t *out)
+{
+    struct rm_perfmon_layout l = rm_perfmon_layout(t);
+    const struct rm_perfmon_use use[] = {[RM_PERFMON_FB] = {12, 34}, [RM_PERFMON_GR] = {5600, 78}};
+    struct rm_perfmon_use read[RM_PERFMON_KNOWN];
+
+    rm_perfmon_write(&l, out, 1234567890123, use);
+    if (rm_perfmon_read(&l, out, read) != 1234567890123 || memcmp(read, use, sizeof(use)))
+        return 0;
+    return l.sample_bytes;
+}
 const char *known(void) { return rm_table_known(); }
 """
 
@@ -116,3 +129,29 @@ def test_changes_are_in_the_order_of_versions() -> None:
 
 def test_the_page_is_what_the_file_says() -> None:
     assert rm_interface.PAGE.read_text() == rm_interface.page(INTERFACE)
+
+
+@pytest.mark.parametrize(
+    ("version", "engines", "engine_bytes"),
+    [
+        ("535.86", 4, 116),
+        ("545.23", 4, 116),
+        ("550.54", 6, 116),
+        ("565.57", 6, 116),
+        ("570.86", 6, 128),
+        ("595.45", 6, 128),
+    ],
+)
+def test_a_sample_of_utilisation(table: ctypes.CDLL, version: str, engines: int, engine_bytes: int) -> None:
+    """As ctrl2080perf.h has it: a time, then of each engine its use, a scale, a pid, a guest's pid and name."""
+    found = picked(table, version)
+    out = (ctypes.c_uint8 * 1024)(*[0xA5] * 1024)
+    engine = struct.Struct(f"<IIII100x{engine_bytes - 116}x")
+    nobody = engine.pack(0, 0, 2**32 - 1, 2**32 - 1)
+    expected = struct.pack("<Q", 1234567890123)
+    expected += engine.pack(12, 0, 34, 2**32 - 1) + engine.pack(5600, 0, 78, 2**32 - 1)
+    expected += nobody * (engines - 2)
+    assert table.perfmon(ctypes.byref(found), out) == len(expected)
+    assert bytes(out) == expected + b"\xa5" * (1024 - len(expected))
+    at = (int(version[:3]), int(version[4:]))
+    assert INTERFACE.size_at("PERFMON_UTIL", at) == 16 + 72 * len(expected)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.engine.scheduling import FIXED, MS, OFFLINE, ONLINE, ByHand, config
+from tests.engine.scheduling import FIXED, GUARANTEED, MS, OFFLINE, ONLINE, ByHand, config
 
 
 @pytest.fixture
@@ -124,3 +124,36 @@ def test_a_resume_that_failed_costs_nothing(hand: ByHand) -> None:
     hand.failed(1, True)
     assert hand.state(1).run_ns == 0
     assert hand.state(1).budget_ns >= before
+
+
+def test_what_nobody_looks_at_is_not_charged(hand: ByHand) -> None:
+    """One that is alone and had work when the last look was made may be idle since."""
+    hand.add(1, ONLINE)
+    hand.settle()
+    hand.seen(1)
+    hand.settle()
+    hand.now += 4 * MS
+    hand.watched(False)
+    hand.now += 1000 * MS
+    hand.decide()
+    assert hand.state(1).run_ns == 4 * MS == hand.run_ns(1)
+    assert not hand.state(1).busy
+    hand.carried_out(1, True)
+    hand.now += 5 * MS
+    hand.decide()
+    assert hand.state(1).run_ns == 4 * MS
+    hand.watched(True)
+    hand.now += 3 * MS
+    assert hand.run_ns(1) == 7 * MS
+    assert hand.state(1).busy
+    hand.done(1, since=hand.now - 1 * MS)
+    assert hand.run_ns(1) == 6 * MS
+
+
+def test_what_an_entity_can_have_at_most_is_a_quota_that_binds(hand: ByHand) -> None:
+    hand.policy(0, FIXED)
+    hand.add(1, ONLINE, quota=30)
+    hand.add(2, OFFLINE, quota=100)
+    assert [hand.most_percent(id) for id in (1, 2, 3)] == [30, 100, 100]
+    hand.policy(0, GUARANTEED)
+    assert hand.most_percent(1) == 100

@@ -71,9 +71,14 @@ int caller_write_both(struct caller *c, uint64_t at, const void *outer, size_t b
     (void)at;
     (void)outer;
     (void)bytes;
-    (void)params_at;
     (void)params;
-    (void)params_bytes;
+    if (RM_NR(world.made->cmd) == RM_ESC_CONTROL) {
+        const struct rm_control *ctl = (const void *)world.made->outer;
+
+        if (ctl->cmd == RM_CTRL_GPU_PERFMON_UTIL &&
+            (params_at < ctl->params || params_at + params_bytes > ctl->params + ctl->params_size))
+            broken("%zu bytes are written beside the parameters", params_bytes);
+    }
     return one_in(world.choices, 32) ? -EFAULT : 0;
 }
 

@@ -37,8 +37,10 @@ void world_start(void)
         t->groups = calloc(1, sizeof(*t->groups));
         if (!t->groups || groups_init(t->groups, &model_ops, NULL, kick) < 0 || objects_init(&t->objects) < 0)
             abort();
-        if (!(t->let_through = calloc(1, sizeof(*t->let_through))))
+        if (!(t->let_through = calloc(1, sizeof(*t->let_through))) ||
+            !(t->utilization = calloc(1, sizeof(*t->utilization))))
             abort();
+        atomic_store(&t->utilization->kept, true);
         t->objects.hash_factor = 0x9e3779b97f4a7c15; /* the same every time */
         t->id = k + 1;
         for (uint32_t card = k; card < CARDS; card++)

@@ -46,7 +46,9 @@ static uint32_t some_control(struct choices *c)
         RM_CTRL_TSG_SET_TIMESLICE, RM_CTRL_TSG_GET_TIMESLICE, RM_CTRL_TSG_GET_INFO,
         RM_CTRL_CHANNEL_SCHEDULE,  RM_CTRL_DISABLE_CHANNELS,  RM_CTRL_FB_GET_INFO};
 
-    return one_in(c, 16) ? (uint32_t)any_number(c) : controls[below(c, 12)];
+    if (!one_in(c, 16))
+        return controls[below(c, 12)];
+    return one_in(c, 2) ? RM_CTRL_GPU_PERFMON_UTIL : (uint32_t)any_number(c);
 }
 
 static uint32_t some_bytes(struct choices *c)
@@ -128,6 +130,10 @@ void some_call(struct choices *c, struct made *made)
             .params_size = some_bytes(c),
         };
 
+        if (ctl.cmd == RM_CTRL_GPU_PERFMON_UTIL && !one_in(c, 4)) {
+            ctl.object = 0xd1;
+            ctl.params_size = (uint32_t)rm_control_params(&world.m.rm, ctl.cmd);
+        }
         made->cmd = RM_CMD(RM_ESC_CONTROL, sizeof(ctl));
         memcpy(made->outer, &ctl, sizeof(ctl));
         break;
@@ -168,6 +174,13 @@ void some_params(struct choices *c, const struct made *made, void *params, size_
         return;
     }
     memset(params, 0, bytes);
+    if (RM_NR(made->cmd) == RM_ESC_CONTROL && bytes == sizeof(struct rm_perfmon_head)) {
+        ((struct rm_perfmon_head *)params)->buffer_bytes = one_in(c, 8) ? (uint32_t)any_number(c)
+                                                                        : rm_bytes(&world.m.rm,
+                                                                                   RM_BYTES_PERFMON_SAMPLE) *
+                                                                              RM_PERFMON_SAMPLES;
+        return;
+    }
     if (RM_NR(made->cmd) != RM_ESC_ALLOC) {
         *(uint8_t *)params = one_byte(c);
         if (bytes >= 12)

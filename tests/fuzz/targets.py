@@ -55,7 +55,7 @@ TARGETS = (
         (
             *_here("fuzz_mediate", "made", "model", "fake_caller", "books"),
             *_glob(NATIVE / "boundary", _NOT_OF_THE_MEDIATOR),
-            NATIVE / "core" / "ledger.c",
+            *(NATIVE / "core" / f"{name}.c" for name in ("ledger", "utilization")),
             NATIVE / "journal" / "store.c",
             *_glob(NATIVE / "channels"),
             *(NATIVE / "driver" / f"{name}_control.c" for name in ("channel", "group")),

@@ -62,3 +62,14 @@ def test_parameters_in_a_page_that_nobody_provides(siege: Siege) -> None:
         assert stalled.line() in ("waits", f"answered {EFAULT}")
         siege.neighbour_is_well()
         assert stalled.used_bytes == 0 == siege.counts_agree()
+
+
+def test_utilisation_that_is_read_into_what_is_not_there(siege: Siege) -> None:
+    with siege.attempt("samples") as samples:
+        # What was not as it must be comes before.
+        said = samples.line()
+        good, tried, beside = (int(word.rstrip(",")) for word in said.split() if word.rstrip(",").isdigit())
+        assert (good, beside) == (tried, 0), said
+        assert tried > 300
+        assert samples.used_bytes == 0 == siege.counts_agree()
+        siege.neighbour_is_well()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
+import time
 from typing import Any
 
 import pynvml
@@ -67,7 +69,6 @@ def errors() -> Any:
     note(pynvml.nvmlDeviceGetName, pynvml.c_nvmlDevice_t())
     handle = pynvml.nvmlDeviceGetHandleByIndex(0)
     for function in (
-        pynvml.nvmlDeviceGetUtilizationRates,
         pynvml.nvmlDeviceGetPowerUsage,
         pynvml.nvmlDeviceGetFanSpeed,
         pynvml.nvmlDeviceGetMigMode,
@@ -78,6 +79,34 @@ def errors() -> Any:
     pynvml.nvmlShutdown()
     note(pynvml.nvmlShutdown)
     return raised
+
+
+def utilization() -> Any:
+    """What each of a card's processes and the card did, once it has been busy for a while; then at rest."""
+    pynvml.nvmlInit()
+    handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+    at_rest = pynvml.nvmlDeviceGetUtilizationRates(handle)
+    load = [sys.argv[2], "saturate", "--kernel-us", "1000", "--queue", "64", "--seconds", "600"]
+    with subprocess.Popen(load, stdout=subprocess.DEVNULL) as busy:
+        while pynvml.nvmlDeviceGetUtilizationRates(handle).gpu < 90:
+            time.sleep(0.02)
+        processes = pynvml.nvmlDeviceGetProcessUtilization(handle, 0)
+        gpustat = subprocess.run(
+            [sys.executable, "-m", "gpustat", "--json"], capture_output=True, text=True, check=True
+        ).stdout
+        other = pynvml.nvmlDeviceGetUtilizationRates(pynvml.nvmlDeviceGetHandleByIndex(1))
+        busy.terminate()
+        busy.wait()
+    while pynvml.nvmlDeviceGetUtilizationRates(handle).gpu:
+        time.sleep(0.02)
+    return {
+        "at_rest": [at_rest.gpu, at_rest.memory],
+        "pids": [process.pid == busy.pid for process in processes],
+        "used": [process.smUtil for process in processes],
+        "gpustat": [gpu["utilization.gpu"] for gpu in json.loads(gpustat)["gpus"]],
+        "other": [other.gpu, other.memory],
+        "newest_us": processes[0].timeStamp,
+    }
 
 
 def fork() -> Any:

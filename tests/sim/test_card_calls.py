@@ -216,7 +216,7 @@ def test_open_of_what_is_not_there(connection: Connection) -> None:
         b"x",
         REQUEST.pack(OPEN, 0, 0, 0, 0, 0, 1, 8, 0, 0),
         REQUEST.pack(IOCTL, 0, 0, 0, 1, 0, 1, 0xFFFFFFFF, 1, 0),
-        REQUEST.pack(IOCTL, 0, 0, 0, 1, 0, 1, 32768, 1, 0) + bytes(32769),
+        REQUEST.pack(IOCTL, 0, 0, 0, 1, 0, 1, 57344, 1, 0) + bytes(57345),
         REQUEST.pack(99, 0, 0, 0, 0, 0, 1, 0, 0, 0),
         bytes(60000),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import subprocess
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from oci_specs import paths
 from sim.cards import running
 from tests.sim.card_protocol import (
+    INVALID_ARGUMENT,
     INVALID_PARAMS,
     MEMORY,
     OK,
@@ -23,7 +25,7 @@ from tests.support import rm_interface
 
 pytestmark = pytest.mark.sim
 INTERFACE = rm_interface.read()
-FB_GET_INFO_V2 = 0x20801303
+FB_GET_INFO_V2, PERFMON_UTIL = 0x20801303, 0x20802096
 CHANNEL_VOLTA = 0xC36F
 MIB = 1 << 20
 
@@ -82,3 +84,25 @@ def test_an_unknown_version_is_refused_with_the_known_ones(tmp_path: Path, versi
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr.count("\n") == 1
     assert "535.86, 545.23" in ended.stderr
+
+
+@pytest.mark.parametrize("version", ["535.183.01", "550.163.01", "570.211.01", "580.95.05", "595.45.04"])
+def test_utilisation_in_the_versions_layout(tmp_path: Path, version: str) -> None:
+    at = (int(version[:3]), int(version.split(".")[1]))
+    whole, sample_bytes = (INTERFACE.size_at(name, at) or 0 for name in ("PERFMON_UTIL", "PERFMON_SAMPLE"))
+    options = ["--driver-version", version]
+    with (
+        running(tmp_path, "v100-16", rm_call_us=0, options=options) as card,
+        Connection(card.card_socket) as line,
+    ):
+        client = Client(line)
+        head = struct.pack("<B3xIII", 2, whole - 16, 0, 0)
+        status, answer = client.control(PERFMON_UTIL, head + bytes(whole - 16))
+        assert (status, struct.unpack_from("<III", answer, 4)) == (OK, (whole - 16, 72, 0))
+        times = [struct.unpack_from("<Q", answer, at)[0] for at in range(16, whole, sample_bytes)]
+        assert {after - before for after, before in zip(times[1:], times, strict=False)} == {10**10 // 72}
+        for wrong in (0, 1, whole):
+            head = struct.pack("<B3xIII", 2, wrong, 0, 0)
+            assert client.control(PERFMON_UTIL, head + bytes(whole - 16))[0] == INVALID_ARGUMENT
+        assert client.control(PERFMON_UTIL, bytes(whole - 1))[0] == INVALID_PARAMS
+        client.close()

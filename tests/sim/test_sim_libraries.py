@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -121,9 +122,23 @@ def test_nvml_sees_cards_memory_and_processes(
         }
 
 
+def test_nvml_utilisation(run: Run) -> None:
+    before_us = time.time_ns() // 1000
+    seen = json.loads(
+        run([sys.executable, str(HERE / "nvml_cases.py"), "utilization", paths.libexec("mgpu-load")])
+    )
+    assert (seen["at_rest"], seen["other"]) == ([0, 0], [0, 0])
+    assert seen["pids"] == [True]
+    assert 0 < seen["used"][0] <= 100
+    assert 0 < seen["gpustat"][0] <= 100
+    assert seen["gpustat"][1:] == [0, 0]
+    # A sample's time is that of the wall clock. Whoever sets that meanwhile has another second.
+    assert before_us - 1_000_000 < seen["newest_us"] < time.time_ns() // 1000 + 1_000_000
+
+
 def test_nvml_errors(nvml: Callable[..., Any]) -> None:
     misuse = ["Uninitialized", "InvalidArgument", "NotFound", "InvalidArgument"]
-    unmeasured = ["NotSupported"] * 5
+    unmeasured = ["NotSupported"] * 4
     assert nvml("errors") == [f"NVMLError_{name}" for name in (*misuse, *unmeasured, "Uninitialized")]
 
 

@@ -25,6 +25,7 @@ void engine_progress(struct gpu_engine *engine)
         engine->kernel->remaining_ns -= passed_ns;
     engine->running->totals.run_ns += passed_ns;
     engine->run_ns += passed_ns;
+    utilization_ran(engine, engine->at_ns, engine->gpu->at_ns);
     engine->at_ns = engine->gpu->at_ns;
 }
 

@@ -24,6 +24,10 @@ enum {
     GPU_MAX_GROUP_CHANNELS = 128,
 };
 
+/* Ten seconds, in as many samples as NVIDIA's driver keeps. */
+enum { GPU_UTILIZATION_SLOTS = 72, GPU_UTILIZATION_RING = GPU_UTILIZATION_SLOTS + 1 };
+#define GPU_UTILIZATION_SLOT_NS (UINT64_C(10000000000) / GPU_UTILIZATION_SLOTS)
+
 struct gpu_costs {
     uint32_t switch_us;       /* half to save a group with an unfinished kernel, half to load another */
     uint32_t copy_mib_per_ms; /* > 0 */
@@ -81,6 +85,14 @@ struct gpu_doorbell *gpu_doorbell_create(struct gpu *gpu, uint32_t client);
 void gpu_doorbell_free(struct gpu_doorbell *doorbell);
 /* Another descriptor of it, or negative errno. */
 int gpu_doorbell_fd(const struct gpu_doorbell *doorbell);
+
+/* utilization.c: what each engine did in each of the slots up to the one that now lies in, oldest first. Returns when the last
+ * of them ended. */
+struct gpu_use {
+    uint32_t hundredths; /* of a percent, switches excluded */
+    int32_t tgid;        /* 0: nobody's */
+};
+uint64_t gpu_utilization(struct gpu *gpu, struct gpu_use use[GPU_UTILIZATION_SLOTS][SIM_ENGINES]);
 
 /* account.c: "engines":[…],"ended":[…] of one moment. */
 void gpu_print_account(struct gpu *gpu, FILE *out);

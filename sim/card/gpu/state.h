@@ -5,6 +5,7 @@
  *   group.c    channel groups, from RM's side
  *   channel.c  channels, from RM's side; USERD
  *   fetch.c    ring entries and commands, read from memory that is not trusted
+ *   utilization.c what it did in the last ten seconds, as its driver tells
  *   timeline.c, account.c what tests are told */
 #ifndef MGPU_SIM_GPU_STATE_H
 #define MGPU_SIM_GPU_STATE_H
@@ -74,6 +75,12 @@ struct gpu_group {
 
 enum engine_state { ENGINE_IDLE, ENGINE_SAVING, ENGINE_LOADING, ENGINE_RUNNING };
 
+struct gpu_slot {
+    uint64_t number; /* of the slot of time, since the clock's start */
+    uint64_t run_ns;
+    int32_t tgid; /* whose kernel was the last in it */
+};
+
 struct gpu_engine {
     struct gpu *gpu;
     enum sim_engine_index index;
@@ -87,6 +94,7 @@ struct gpu_engine {
     uint64_t slice_end_ns, run_start_ns;
     struct gpu_group *queue_first, *queue_last;
     uint64_t run_ns, switch_ns;
+    struct gpu_slot slots[GPU_UTILIZATION_RING]; /* one is being filled */
 };
 
 struct gpu {
@@ -145,6 +153,9 @@ uint64_t engine_preempt(struct gpu_group *group);
 /* The host could not keep up: time that is passed over instead of being caught up with. */
 void engine_slip(struct gpu_engine *engine, uint64_t slip_ns);
 bool engine_loads(const struct gpu_group *group);
+
+/* utilization.c: its running group executed meanwhile. */
+void utilization_ran(struct gpu_engine *engine, uint64_t from_ns, uint64_t to_ns);
 
 /* runqueue.c */
 void runqueue_push(struct gpu_group *group);

@@ -1,0 +1,45 @@
+/* When each engine executed, exactly, as the control that reads utilisation tells it. */
+#include "../clock.h"
+#include "state.h"
+#include <time.h>
+
+void utilization_ran(struct gpu_engine *engine, uint64_t from_ns, uint64_t to_ns)
+{
+    if (to_ns - from_ns > GPU_UTILIZATION_SLOT_NS * GPU_UTILIZATION_SLOTS)
+        from_ns = to_ns - GPU_UTILIZATION_SLOT_NS * GPU_UTILIZATION_SLOTS;
+    while (from_ns < to_ns) {
+        uint64_t number = from_ns / GPU_UTILIZATION_SLOT_NS, end_ns = (number + 1) * GPU_UTILIZATION_SLOT_NS;
+        struct gpu_slot *slot = &engine->slots[number % GPU_UTILIZATION_RING];
+
+        if (slot->number != number)
+            *slot = (struct gpu_slot){.number = number};
+        end_ns = end_ns < to_ns ? end_ns : to_ns;
+        slot->run_ns += end_ns - from_ns;
+        slot->tgid = engine->running->totals.owner.tgid;
+        from_ns = end_ns;
+    }
+}
+
+static struct gpu_use use_of(const struct gpu_engine *engine, uint64_t number)
+{
+    const struct gpu_slot *slot = &engine->slots[number % GPU_UTILIZATION_RING];
+
+    if (slot->number != number)
+        return (struct gpu_use){0};
+    return (struct gpu_use){(uint32_t)(slot->run_ns * 10000 / GPU_UTILIZATION_SLOT_NS), slot->tgid};
+}
+
+uint64_t gpu_utilization(struct gpu *gpu, struct gpu_use use[GPU_UTILIZATION_SLOTS][SIM_ENGINES])
+{
+    uint64_t current;
+
+    gpu_lock(gpu);
+    current = gpu_catch_up(gpu) / GPU_UTILIZATION_SLOT_NS;
+    for (uint32_t i = 0; i < SIM_ENGINES; i++) {
+        engine_progress(&gpu->engines[i]);
+        for (uint32_t k = 0; k < GPU_UTILIZATION_SLOTS; k++)
+            use[k][i] = use_of(&gpu->engines[i], current - GPU_UTILIZATION_SLOTS + k);
+    }
+    gpu_settle_unlock(gpu);
+    return current * GPU_UTILIZATION_SLOT_NS;
+}
