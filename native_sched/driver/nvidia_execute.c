@@ -152,8 +152,7 @@ static int fetch(struct driver *d, const struct open_file *file)
 static int execute_uvm(struct driver *d, struct driver_call *call)
 {
     _Alignas(16) uint8_t outer[64];
-    scoped_fd int fd = -1;
-    int e;
+    int fd, e;
 
     if (call->params_bytes || call->aux_file || call->outer_bytes > sizeof(outer) ||
         call->outer_bytes != (uint32_t)rm_uvm_params(call->rm, call->cmd))
@@ -163,6 +162,8 @@ static int execute_uvm(struct driver *d, struct driver_call *call)
     memcpy(outer, call->outer, call->outer_bytes);
     if ((e = d->host->ioctl(fd, call->cmd, outer)) == 0)
         memcpy(call->outer, outer, call->outer_bytes);
+    close(fd);
+    nvidia_files_put(&d->files, call->file->id);
     return e;
 }
 
@@ -182,7 +183,8 @@ int nvidia_execute(struct driver *d, struct driver_call *call)
     if (!s)
         return -ENOTTY;
     if (call->outer_bytes != RM_SIZE(call->cmd) || call->outer_bytes > sizeof(outer) ||
-        (s->fd_at != NONE) != (call->aux_file != NULL))
+        (s->fd_at != NONE) != (call->aux_file != NULL) ||
+        (call->aux_file && call->aux_file->kind == NODE_UVM))
         return -EINVAL;
     if (call->aux_file && (aux = fetch(d, call->aux_file)) < 0)
         return aux;
