@@ -38,7 +38,7 @@ folders := $(shell find $(code) -type d -name __pycache__ -prune -o -type d -pri
 
 # What is compiled into the sanitized build and is worked hard there: what the tests compile for themselves has its
 # sanitizers in every run, and an engine's daemon in between adds nothing but its own time.
-hardest := $(addprefix tests/engine/test_,holder.py nvidia_calls.py nvidia_files.py) tests/hostile \
+hardest := $(addprefix tests/engine/test_,holder.py nvidia_calls.py nvidia_files.py nvidia_loose.py) tests/hostile \
 	$(addprefix tests/engines/test_,memory_cap.py release.py no_way_past.py bad_input.py)
 
 # meson and ninja come from the venv.

@@ -77,11 +77,12 @@ static void *reap(void *arg)
     int wait_ms = -1;
     uint64_t count;
 
-    while (wait_ms >= 0 || !atomic_load(&e->stopping)) {
+    /* Also when the engine is stopped before this thread first runs: listeners may have been added. */
+    do {
         if (poll(&wake, 1, wait_ms) > 0 && read(e->wake, &count, sizeof(count)) < 0 && errno != EAGAIN)
             abort();
         wait_ms = sweep(e);
-    }
+    } while (wait_ms >= 0 || !atomic_load(&e->stopping));
     return NULL;
 }
 

@@ -209,8 +209,13 @@ int mgpu_tenant_remove(struct mgpu_engine *e, uint64_t id)
         return -ENOENT;
     {
         WITH_TENANT(t); /* whoever counted down to 0 has let go of the tenant by now */
-        if (t->listeners || files_of(&e->files, t))
+        if (t->listeners)
             return -EBUSY;
+    }
+    if (files_of(&e->files, t)) {
+        if (e->mediator.ops->tenant_ended)
+            e->mediator.ops->tenant_ended(e->mediator.driver, t);
+        return -EBUSY;
     }
     loop_forget(&e->loop, id);
     stats_keep_tenant(e, t);

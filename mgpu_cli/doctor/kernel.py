@@ -18,6 +18,7 @@ NEEDED = {
     "seccomp-notify": "CONFIG_SECCOMP_FILTER: every NVIDIA call of a container is answered through it",
     "pidfd_getfd": "a container's calls are made on its own open files, which are fetched by it",
     "kcmp": "CONFIG_KCMP: tells whose open file a descriptor is",
+    "fanotify": "CONFIG_FANOTIFY: tells that a file of nvidia-uvm has ended",
     "process_vm_readv": "CONFIG_CROSS_MEMORY_ATTACH: a call's arguments are read by it",
 }
 

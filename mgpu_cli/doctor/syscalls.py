@@ -14,7 +14,10 @@ _PIDFD_GETFD = 438
 _SECCOMP_GET_NOTIF_SIZES = 3
 _KCMP_FILE = 0
 
-NAMES = ("seccomp-notify", "pidfd_getfd", "kcmp", "process_vm_readv")
+_FAN_CLOEXEC, _FAN_REPORT_TID, _FAN_MARK_ADD, _FAN_CLOSE = 0x1, 0x100, 0x1, 0x18
+_AT_FDCWD = -100
+
+NAMES = ("seccomp-notify", "pidfd_getfd", "kcmp", "fanotify", "process_vm_readv")
 
 
 def probe(name: str) -> int:
@@ -32,6 +35,16 @@ def probe(name: str) -> int:
             numbers["kcmp"], ctypes.c_long(pid), ctypes.c_long(pid), ctypes.c_long(_KCMP_FILE), zero, zero
         )
         return 0 if done >= 0 else ctypes.get_errno()
+    if name == "fanotify":
+        group = libc.fanotify_init(_FAN_CLOEXEC | _FAN_REPORT_TID, os.O_RDONLY)
+        if group < 0:
+            return ctypes.get_errno()
+        marked = libc.fanotify_mark(
+            group, _FAN_MARK_ADD, ctypes.c_uint64(_FAN_CLOSE), _AT_FDCWD, os.fsencode("/dev/null")
+        )
+        error = 0 if marked == 0 else ctypes.get_errno()
+        os.close(group)
+        return error
     if name == "process_vm_readv":
         done = libc.syscall(numbers[name], ctypes.c_long(pid), None, zero, None, zero, zero)
         return 0 if done >= 0 else ctypes.get_errno()

@@ -130,7 +130,8 @@ static void find_files(const struct mediator *m, struct tenant *t)
 
     files_adopt(m->files, t);
     while (files_after(m->files, t, file.id, &file)) {
-        if (m->ops->adopt(m->driver, &file, client_on(&t->objects, file.id)) != -EBADF)
+        if (m->ops->adopt(m->driver, &file, client_on(&t->objects, file.id),
+                          external_from(t->external, file.id, 0)) != -EBADF)
             continue;
         if (files_take(m->files, file.id, &gone))
             files_forget(m->files, t);

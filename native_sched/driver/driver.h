@@ -64,9 +64,9 @@ struct driver_ops {
     int (*identify)(struct driver *d, struct caller *c, struct tenant *t, int fd, struct open_file *out);
 
     /* A file that an earlier worker knew, whose calls have ended with it. client: a root client that was made through it, 0:
-     * none is known. 0: it lives, and is known again by its id; its end will be told by next_gone(). -EBADF: it is gone, or
-     * is not to be found any more. */
-    int (*adopt)(struct driver *d, const struct open_file *file, uint32_t client);
+     * none is known. holds: memory may be charged that it alone keeps. 0: it lives, or it holds and may be where nobody sees it;
+     * it is known again by its id; its end will be told by next_gone(). -EBADF: it is gone, or is not to be found any more. */
+    int (*adopt)(struct driver *d, const struct open_file *file, uint32_t client, bool holds);
 
     /* The ioctl on that open file, with copied arguments. An RM failure is 0 here and a status in outer.
      * -EBADF: the file is gone. -EAGAIN: it lives, and at present no process can be found that holds it by a descriptor:
@@ -95,6 +95,8 @@ struct driver_ops {
 
     /* Blocks until a file of the driver is gone (its last holder closed it): its id, or a negative errno. */
     int64_t (*next_gone)(struct driver *d);
+    /* The tenant has no process any more: of its files those have ended too that could not be found. NULL: all can be. */
+    void (*tenant_ended)(struct driver *d, const struct tenant *t);
     /* From now on next_gone() fails, whoever waits in it included. */
     void (*stop_watch)(struct driver *d);
 

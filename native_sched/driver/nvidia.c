@@ -10,6 +10,8 @@
 #include <sys/resource.h>
 
 enum { GRANULE_BYTES = 64 << 10 }; /* the least that the memory manager gives, even for a 4 KiB page */
+/* Files that are nowhere to be found are looked for again that often, whatever tenants do. */
+static const uint64_t scan_gap_ns = 500ull * 1000 * 1000;
 
 static char probes[160] = "not looked for yet";
 
@@ -80,6 +82,7 @@ int nvidia_open_with(const struct nvidia_host *host, struct files *files, struct
     if (!(d = calloc(1, sizeof(*d))))
         return -ENOMEM;
     d->host = host;
+    d->scan_gap_ns = scan_gap_ns;
     d->uvm_major = nvidia_major_of(host->majors_path, "nvidia-uvm");
     pthread_mutex_init(&d->watch_lock, NULL);
     pthread_cond_init(&d->watch_left, NULL);
@@ -87,8 +90,10 @@ int nvidia_open_with(const struct nvidia_host *host, struct files *files, struct
         e = -errno;
         goto fail;
     }
-    if ((e = nvidia_files_init(&d->files, files)) < 0)
+    if ((e = last_close_open(&d->last_close)) < 0)
         goto fail_wake;
+    if ((e = nvidia_files_init(&d->files, files)) < 0)
+        goto fail_last_close;
     if ((e = nvidia_client_open(&d->client, host)) < 0)
         goto fail_files;
     describe_probes(d, open_status(d));
@@ -96,6 +101,8 @@ int nvidia_open_with(const struct nvidia_host *host, struct files *files, struct
     return 0;
 fail_files:
     nvidia_files_destroy(&d->files);
+fail_last_close:
+    last_close_end(&d->last_close);
 fail_wake:
     close(d->wake);
 fail:
@@ -126,8 +133,14 @@ void nvidia_close(struct driver *d)
         nvidia_status_close(&d->status[i]);
     nvidia_client_close(&d->client);
     nvidia_files_destroy(&d->files);
+    last_close_end(&d->last_close);
     close(d->wake);
     free(d);
+}
+
+static void nvidia_tenant_ended(struct driver *d, const struct tenant *t)
+{
+    nvidia_files_tenant_ended(&d->files, t);
 }
 
 static bool was_given(const struct tenant *t, const struct nvidia_node *node)
@@ -210,6 +223,7 @@ const struct driver_ops driver_nvidia = {
     .pid_info = nvidia_pid_info,
     .disables_channels = nvidia_disables_channels,
     .next_gone = nvidia_next_gone,
+    .tenant_ended = nvidia_tenant_ended,
     .stop_watch = nvidia_stop_watch,
     .userd_map = nvidia_userd_map,
     .userd_unmap = nvidia_userd_unmap,

@@ -1,7 +1,8 @@
 /* Files that an earlier worker knew. The kernel's names of them ended with it, so each is looked for where it was last seen
  * and then among all descriptors of the driver: a control file is the one on which its root client answers, a card's file
  * is only told from others by the descriptor, and what hangs on it hangs on the control file. What is not found counts as
- * gone, and the driver's own account of the container's processes, which is due then, tells if that is not true. */
+ * gone, and the driver's own account of the container's processes, which is due then, tells if that is not true. What a file
+ * of nvidia-uvm keeps is in nobody's account: as long as something may be charged for it, not to be found is not gone. */
 #define _GNU_SOURCE
 #include "../base/scoped.h"
 #include "../boundary/rm_abi.h"
@@ -53,7 +54,7 @@ static bool try_place(void *context, struct fd_place at)
     return s->result == 0;
 }
 
-int nvidia_adopt(struct driver *d, const struct open_file *file, uint32_t client)
+int nvidia_adopt(struct driver *d, const struct open_file *file, uint32_t client, bool holds)
 {
     struct search s = {.d = d, .file = file, .client = client, .result = -EBADF};
     struct fd_place at = {.tid = file->seen_tid, .tgid = file->seen_tgid, .fd = file->seen_fd};
@@ -62,5 +63,7 @@ int nvidia_adopt(struct driver *d, const struct open_file *file, uint32_t client
         return 0;
     if (client)
         nvidia_scan_each(d, try_place, &s);
+    if (s.result < 0 && file->kind == NODE_UVM && holds)
+        s.result = nvidia_files_adopt(&d->files, file, -1, at);
     return s.result == 0 ? 0 : -EBADF;
 }

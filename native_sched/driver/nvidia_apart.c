@@ -3,6 +3,11 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Of our descriptors: held for reading by whoever has one. */
+static pthread_rwlock_t copies = PTHREAD_RWLOCK_INITIALIZER;
 
 struct apart {
     const struct nvidia_host *host;
@@ -16,7 +21,13 @@ static void *call(void *arg)
 {
     struct apart *a = arg;
 
-    a->result = unshare(CLONE_FILES) < 0 ? -errno : a->host->ioctl(a->fd, a->cmd, a->outer);
+    if (unshare(CLONE_FILES) < 0) {
+        a->result = -errno;
+        return NULL;
+    }
+    a->result = a->host->ioctl(a->fd, a->cmd, a->outer);
+    /* Whoever joins a thread may go on before its table has ended. */
+    syscall(SYS_close_range, 0, ~0u, 0);
     return NULL;
 }
 
@@ -24,10 +35,21 @@ int nvidia_ioctl_apart(const struct nvidia_host *host, int fd, uint32_t cmd, voi
 {
     struct apart a = {.host = host, .fd = fd, .cmd = cmd, .outer = outer};
     pthread_t thread;
-    int e = -pthread_create(&thread, NULL, call, &a);
+    int e;
 
-    if (e < 0)
-        return e;
-    pthread_join(thread, NULL);
-    return a.result;
+    pthread_rwlock_rdlock(&copies);
+    if ((e = -pthread_create(&thread, NULL, call, &a)) == 0)
+        pthread_join(thread, NULL);
+    pthread_rwlock_unlock(&copies);
+    return e < 0 ? e : a.result;
+}
+
+bool nvidia_apart_hold(void)
+{
+    return pthread_rwlock_trywrlock(&copies) == 0;
+}
+
+void nvidia_apart_release(void)
+{
+    pthread_rwlock_unlock(&copies);
 }

@@ -151,13 +151,17 @@ static int fetch(struct driver *d, const struct open_file *file)
 
 static int execute_uvm(struct driver *d, struct driver_call *call)
 {
-    scoped_fd int fd = -1;
+    int fd, e;
 
     if (call->params_bytes || call->aux_file ||
         call->outer_bytes != (uint32_t)rm_uvm_params(call->rm, call->cmd))
         return -EINVAL;
-    fd = fetch(d, call->file);
-    return fd < 0 ? fd : d->host->ioctl(fd, call->cmd, call->outer);
+    if ((fd = fetch(d, call->file)) < 0)
+        return fd;
+    e = d->host->ioctl(fd, call->cmd, call->outer);
+    close(fd);
+    nvidia_files_put(&d->files, call->file->id);
+    return e;
 }
 
 int nvidia_execute(struct driver *d, struct driver_call *call)
@@ -176,7 +180,8 @@ int nvidia_execute(struct driver *d, struct driver_call *call)
     if (!s)
         return -ENOTTY;
     if (call->outer_bytes != RM_SIZE(call->cmd) || call->outer_bytes > sizeof(outer) ||
-        (s->fd_at != NONE) != (call->aux_file != NULL))
+        (s->fd_at != NONE) != (call->aux_file != NULL) ||
+        (call->aux_file && call->aux_file->kind == NODE_UVM))
         return -EINVAL;
     if (call->aux_file && (aux = fetch(d, call->aux_file)) < 0)
         return aux;

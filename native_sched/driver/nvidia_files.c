@@ -4,7 +4,6 @@
 #include "nvidia_loose.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -45,7 +44,8 @@ void nvidia_files_destroy(struct nvidia_files *f)
     for (uint32_t i = 0; i < f->ordered; i++)
         weak_file_drop(&f->slot[f->order[i]].weak);
     for (uint32_t i = 0; i < f->loosened; i++)
-        close(f->slot[f->loose[i]].pin);
+        if (f->slot[f->loose[i]].pin >= 0)
+            close(f->slot[f->loose[i]].pin);
     free(f->slot);
     free(f->order);
     pthread_mutex_destroy(&f->lock);
@@ -93,6 +93,7 @@ static void note_place(struct nvidia_file *file, struct fd_place at)
     memmove(&file->place[1], &file->place[0], i * sizeof(at));
     file->place[0] = at;
     file->lost = false;
+    file->looks = 0;
 }
 
 static void forget_place(struct nvidia_file *file, const struct fd_place *at)
@@ -110,8 +111,7 @@ static struct fd_hint *hint_of(struct nvidia_files *f, const struct fd_place *at
     return &f->hint[((uint32_t)at->tgid * 67 + (uint32_t)at->fd) % NVIDIA_FD_HINTS];
 }
 
-/* The file has ended. Whatever was found of it in `order` or `loose` is taken out by the caller. */
-static void bury(struct nvidia_files *f, uint32_t slot)
+void nvidia_files_bury(struct nvidia_files *f, uint32_t slot)
 {
     struct nvidia_file *file = &f->slot[slot];
 
@@ -128,7 +128,7 @@ static void bury(struct nvidia_files *f, uint32_t slot)
 
 static void bury_ordered(struct nvidia_files *f, uint32_t i)
 {
-    bury(f, f->order[i]);
+    nvidia_files_bury(f, f->order[i]);
     memmove(&f->order[i], &f->order[i + 1], (--f->ordered - i) * sizeof(*f->order));
 }
 
@@ -273,7 +273,7 @@ int nvidia_files_identify(struct nvidia_files *f, struct tenant *t, const struct
         return (int)slot;
     if (f->slot[slot].file.tenant != t)
         return -EPERM;
-    if (!f->slot[slot].places || !same_place(&f->slot[slot].place[0], &at))
+    if (!f->slot[slot].places || !same_place(&f->slot[slot].place[0], &at) || f->slot[slot].looks)
         files_note_seen(f->known, f->slot[slot].file.id, at.tid, at.tgid, at.fd);
     note_place(&f->slot[slot], at);
     *hint_of(f, &at) = (struct fd_hint){at.tgid, at.fd, (uint32_t)slot};
@@ -301,10 +301,10 @@ static int insert(struct nvidia_files *f, uint32_t slot, int ours)
     struct nvidia_file *file = &f->slot[slot];
     int64_t where;
     bool found;
-    int e = weak_file_take(ours, &file->weak);
+    int e = ours < 0 ? -EPERM : weak_file_take(ours, &file->weak);
 
-    if (e == -EPERM && f->loosened < NVIDIA_LOOSE_MAX && !loose_file_find(f, ours)) {
-        if ((file->pin = fcntl(ours, F_DUPFD_CLOEXEC, 0)) < 0)
+    if (e == -EPERM && f->loosened < NVIDIA_LOOSE_MAX && (ours < 0 || !loose_file_find(f, ours))) {
+        if (ours >= 0 && (file->pin = fcntl(ours, F_DUPFD_CLOEXEC, 0)) < 0)
             return -errno;
         f->loose[f->loosened++] = slot;
         return 0;
@@ -334,7 +334,8 @@ int nvidia_files_adopt(struct nvidia_files *f, const struct open_file *file, int
     }
     if (f->sequence < file->id >> NVIDIA_SLOT_BITS)
         f->sequence = file->id >> NVIDIA_SLOT_BITS;
-    note_place(&f->slot[slot], at);
+    if (ours >= 0)
+        note_place(&f->slot[slot], at);
     return 0;
 }
 
@@ -347,8 +348,10 @@ void nvidia_files_note(struct nvidia_files *f, int ours, struct fd_place at)
     i = search(f, ours, &found);
     if (i >= 0 && found)
         note_place(&f->slot[f->order[i]], at);
-    else if ((i = loose_file_find(f, ours)))
+    else if ((i = loose_file_find(f, ours))) {
         note_place(&f->slot[i], at);
+        files_note_seen(f->known, f->slot[i].file.id, at.tid, at.tgid, at.fd);
+    }
 }
 
 /* 1: *at is the file's first place, or *ours a descriptor of it. 0: it has none. -EBADF: it is gone. */
@@ -361,8 +364,11 @@ static int first_place(struct nvidia_files *f, uint64_t id, struct fd_place *at,
         return -EBADF;
     if (file->weak.epoll >= 0 && !weak_file_lives(&file->weak))
         return -EBADF; /* the sweep buries it */
-    if (file->pin >= 0)
-        return (*ours = fcntl(file->pin, F_DUPFD_CLOEXEC, 0)) < 0 ? -errno : 1;
+    if (file->pin >= 0) {
+        *ours = fcntl(file->pin, F_DUPFD_CLOEXEC, 0);
+        file->fetched += *ours >= 0;
+        return *ours < 0 ? -errno : 1;
+    }
     if (!file->places) {
         file->lost = true;
         return 0;
@@ -404,14 +410,13 @@ int nvidia_files_fetch(struct nvidia_files *f, uint64_t id)
     return e < 0 ? e : -EAGAIN;
 }
 
-/* False when every process it was seen in has ended. A pid that is somebody else's by now passes for the old one: what is
- * fetched from there is compared in any case. */
-static bool has_place(const struct nvidia_file *file)
+void nvidia_files_put(struct nvidia_files *f, uint64_t id)
 {
-    for (uint32_t i = 0; i < file->places; i++)
-        if (kill(file->place[i].tgid, 0) == 0 || errno != ESRCH)
-            return true;
-    return false;
+    struct nvidia_file *file;
+    WITH_TABLE(f);
+
+    if ((file = file_of(f, id)) && file->fetched)
+        file->fetched--;
 }
 
 struct sweep {
@@ -432,7 +437,7 @@ static bool sweep_some(struct nvidia_files *f, struct sweep *seen)
             continue;
         }
         /* Calls of the scheduler's are made on control files alone. */
-        file->lost |= file->file.kind == NODE_CTL && !has_place(file);
+        file->lost |= file->file.kind == NODE_CTL && !nvidia_file_has_process(file);
         seen->lost |= file->lost;
         f->cursor++;
     }
@@ -440,13 +445,6 @@ static bool sweep_some(struct nvidia_files *f, struct sweep *seen)
         return true;
     f->cursor = 0;
     return false;
-}
-
-void nvidia_files_loose_closed(struct nvidia_files *f, uint32_t slot)
-{
-    WITH_TABLE(f);
-
-    bury(f, slot);
 }
 
 bool nvidia_files_sweep(struct nvidia_files *f)

@@ -6,7 +6,8 @@
  * tenant passes to another is known as the first one's.
  *
  * nvidia-uvm's files cannot be polled, so there is no weak reference to them. Each is kept open by a descriptor of ours, by which
- * it is known wherever it comes up (KCMP_FILE), and let go when no process has another any more. */
+ * it is known wherever it comes up (KCMP_FILE), and let go when no process has another any more. If that was not its last close,
+ * it is where nobody sees it: it stays in the table, with what hangs on it, until its tenant has ended. */
 #ifndef MGPU_NVIDIA_FILES_H
 #define MGPU_NVIDIA_FILES_H
 #include "../boundary/files.h"
@@ -21,8 +22,13 @@ struct fd_place {
 
 enum {
     NVIDIA_FILE_PLACES = 4,
-    NVIDIA_LOOSE_MAX = 1024,      /* files that cannot be polled */
-    NVIDIA_TENANT_LOOSE_MAX = 64, /* of one tenant */
+    /* Files that cannot be polled, and those of one tenant. Half of them are for programs that end: they stay for a second. */
+    NVIDIA_LOOSE_MAX = 2048,
+    NVIDIA_TENANT_LOOSE_MAX = 128,
+    /* So many looks have to miss one: while a process lives that has had it, and after the last of them. The second is for
+     * what may go on for a moment when a process has ended, such as a look of somebody's at its memory. */
+    NVIDIA_LOOSE_LOOKS = 10,
+    NVIDIA_ENDED_LOOKS = 2,
     NVIDIA_FD_HINTS = 4096,
     NVIDIA_SLOT_BITS = 18, /* low bits of a file's id */
 };
@@ -31,7 +37,10 @@ _Static_assert(1 << NVIDIA_SLOT_BITS == FILES_MAX, "a slot fits an id");
 struct nvidia_file {
     struct open_file file; /* dev is the node's number, ino the id: those of an inode name no open file */
     struct weak_file weak;
-    int pin; /* of a file that cannot be polled: our descriptor of it; -1: none */
+    int pin; /* of a file that cannot be polled: our descriptor of it; -1: none, it has been let go */
+    uint32_t fetched; /* duplicates of `pin` that are in use */
+    uint32_t looks;   /* through all processes, in a row, that have missed it */
+    bool ended, due;  /* at the last of them: every process that had it has ended; it may be let go */
     struct fd_place place[NVIDIA_FILE_PLACES]; /* tgid 0: none; where it was last seen first */
     uint32_t places;
     bool lost;           /* it is at none of its places */
@@ -65,23 +74,28 @@ int nvidia_files_identify(struct nvidia_files *f, struct tenant *t, const struct
                           struct fd_place at, struct open_file *out);
 
 /* An earlier worker's file, which is behind our descriptor `ours`, fetched from `at`: known again by its id. -EEXIST: that is
- * another known file. */
+ * another known file. ours -1: one that cannot be polled, and that is where nobody sees it. */
 int nvidia_files_adopt(struct nvidia_files *f, const struct open_file *file, int ours, struct fd_place at);
 
 /* Notes that our descriptor `ours` was fetched from `at`, if it is a known file. */
 void nvidia_files_note(struct nvidia_files *f, int ours, struct fd_place at);
 
-/* A descriptor of the file, the caller's to close. -EBADF: gone. -EAGAIN: it lives where we do not know. */
+/* A descriptor of the file, the caller's to close, and then to put back. -EBADF: gone. -EAGAIN: it lives where we do not know. */
 int nvidia_files_fetch(struct nvidia_files *f, uint64_t id);
+void nvidia_files_put(struct nvidia_files *f, uint64_t id);
 
 /* Looks at some of the files, in turn. True when one of them is lost. */
 bool nvidia_files_sweep(struct nvidia_files *f);
 
-/* Files that cannot be polled and are at none of their places: whether there are any. Those that have not been noted anywhere
- * since are taken out, one at a time: our descriptor, the last perhaps, for the caller to close before it says so; -1: none. */
+/* Files that cannot be polled. mark: whether some are at none of their places. look: all processes have been looked through
+ * since. take, after a look: our descriptor of one that has been missed often enough, for the caller to close; -1: there is none.
+ * The file is where nobody sees it from then on, unless the caller says that it is closed. */
 bool nvidia_files_mark_loose(struct nvidia_files *f);
+void nvidia_files_look_loose(struct nvidia_files *f);
 int nvidia_files_take_loose(struct nvidia_files *f, uint32_t *slot);
 void nvidia_files_loose_closed(struct nvidia_files *f, uint32_t slot);
+/* The tenant has no process any more: those of its files that nobody sees are closed. */
+void nvidia_files_tenant_ended(struct nvidia_files *f, const struct tenant *t);
 
 /* A file that was gone by `before_ns`, each once: its id; 0: none. */
 uint64_t nvidia_files_take_gone(struct nvidia_files *f, uint64_t before_ns);

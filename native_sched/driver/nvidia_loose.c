@@ -1,6 +1,8 @@
 #define _GNU_SOURCE
 #include "nvidia_loose.h"
+#include <errno.h>
 #include <linux/kcmp.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -31,11 +33,28 @@ uint32_t loose_files_of(const struct nvidia_files *f, const struct tenant *t)
     return n;
 }
 
-bool loose_file_at_a_place(const struct nvidia_file *file)
+const struct fd_place *loose_file_place(const struct nvidia_file *file)
 {
     for (uint32_t i = 0; i < file->places; i++)
         if (same_file(file->place[i].tid, file->place[i].fd, file->pin) ||
             same_file(file->place[i].tgid, file->place[i].fd, file->pin))
+            return &file->place[i];
+    return NULL;
+}
+
+/* The next worker looks for it there. At none: what stands at its place would pass for it. */
+static void tell_place(struct nvidia_files *f, const struct nvidia_file *file, const struct fd_place *at)
+{
+    static const struct fd_place none;
+
+    at = at ? at : &none;
+    files_note_seen(f->known, file->file.id, at->tid, at->tgid, at->fd);
+}
+
+bool nvidia_file_has_process(const struct nvidia_file *file)
+{
+    for (uint32_t i = 0; i < file->places; i++)
+        if (kill(file->place[i].tgid, 0) == 0 || errno != ESRCH)
             return true;
     return false;
 }
@@ -47,28 +66,113 @@ bool nvidia_files_mark_loose(struct nvidia_files *f)
 
     for (uint32_t i = 0; i < f->loosened; i++) {
         struct nvidia_file *file = &f->slot[f->loose[i]];
+        const struct fd_place *at = file->pin >= 0 ? loose_file_place(file) : NULL;
 
-        file->lost = !loose_file_at_a_place(file);
+        file->lost = file->pin >= 0 && !at;
         any |= file->lost;
+        if (at && file->looks) {
+            file->looks = 0;
+            tell_place(f, file, at);
+        }
     }
     return any;
 }
 
-/* It is on no list meanwhile, and its slot not free. */
-int nvidia_files_take_loose(struct nvidia_files *f, uint32_t *slot)
+/* A file that UVM_MM_INITIALIZE was called on holds another one, and the memory of its process with all that is mapped there
+ * (uvm_api_mm_initialize() and uvm_release_mm() of NVIDIA's open-gpu-kernel-modules). It is the younger of the two: what is
+ * older waits for it. */
+static void put_off_older(struct nvidia_files *f, const struct nvidia_file *than)
+{
+    for (uint32_t i = 0; i < f->loosened; i++) {
+        struct nvidia_file *file = &f->slot[f->loose[i]];
+
+        if (file->file.tenant == than->file.tenant && file->file.id < than->file.id)
+            file->due = false;
+    }
+}
+
+void nvidia_files_look_loose(struct nvidia_files *f)
 {
     WITH_TABLE(f);
 
+    /* Of a process that has ended by now none is seen at its place below: it closed them all before. */
+    for (uint32_t i = 0; i < f->loosened; i++)
+        f->slot[f->loose[i]].ended = !nvidia_file_has_process(&f->slot[f->loose[i]]);
     for (uint32_t i = 0; i < f->loosened; i++) {
         struct nvidia_file *file = &f->slot[f->loose[i]];
-        int pin = file->pin;
+        bool missed = file->lost;
 
-        if (!file->lost)
-            continue;
-        *slot = f->loose[i];
-        f->loose[i] = f->loose[--f->loosened];
-        file->pin = -1;
-        return pin;
+        file->lost = file->pin >= 0 && !loose_file_place(file);
+        if (missed && file->lost && !file->looks++)
+            tell_place(f, file, NULL);
+        file->due = file->lost && file->looks >= (file->ended ? NVIDIA_ENDED_LOOKS : NVIDIA_LOOSE_LOOKS);
     }
-    return -1;
+    for (uint32_t i = 0; i < f->loosened; i++)
+        if (f->slot[f->loose[i]].lost && !f->slot[f->loose[i]].due)
+            put_off_older(f, &f->slot[f->loose[i]]);
+}
+
+static struct nvidia_file *youngest_due(struct nvidia_files *f, uint32_t *slot)
+{
+    struct nvidia_file *found = NULL;
+
+    for (uint32_t i = 0; i < f->loosened; i++) {
+        struct nvidia_file *file = &f->slot[f->loose[i]];
+
+        if (!file->due || (found && found->file.id > file->file.id))
+            continue;
+        found = file;
+        *slot = f->loose[i];
+    }
+    return found;
+}
+
+int nvidia_files_take_loose(struct nvidia_files *f, uint32_t *slot)
+{
+    struct nvidia_file *file;
+    int pin;
+    WITH_TABLE(f);
+
+    while ((file = youngest_due(f, slot)) && (file->fetched || !file->lost)) {
+        file->due = false;
+        put_off_older(f, file);
+    }
+    if (!file)
+        return -1;
+    pin = file->pin;
+    file->pin = -1;
+    file->places = 0;
+    file->lost = file->due = false;
+    return pin;
+}
+
+static bool take_out(struct nvidia_files *f, uint32_t slot)
+{
+    for (uint32_t i = 0; i < f->loosened; i++)
+        if (f->loose[i] == slot) {
+            f->loose[i] = f->loose[--f->loosened];
+            return true;
+        }
+    return false;
+}
+
+/* Its tenant may have ended meanwhile, and the file with it. The slot is not free before the watch says so. */
+void nvidia_files_loose_closed(struct nvidia_files *f, uint32_t slot)
+{
+    WITH_TABLE(f);
+
+    if (take_out(f, slot))
+        nvidia_files_bury(f, slot);
+}
+
+void nvidia_files_tenant_ended(struct nvidia_files *f, const struct tenant *t)
+{
+    WITH_TABLE(f);
+
+    for (uint32_t i = f->loosened; i--;) {
+        uint32_t slot = f->loose[i];
+
+        if (f->slot[slot].pin < 0 && f->slot[slot].file.tenant == t && take_out(f, slot))
+            nvidia_files_bury(f, slot);
+    }
 }

@@ -5,6 +5,7 @@
 #include "nvidia_client.h"
 #include "nvidia_files.h"
 #include "nvidia_host.h"
+#include "nvidia_last_close.h"
 #include "nvidia_status.h"
 #include <stdatomic.h>
 
@@ -19,7 +20,8 @@ struct driver {
     /* The watch: one thread at a time in next_gone(). */
     int wake; /* eventfd: a file is lost, or the driver is closed */
     atomic_bool stopping, lost;
-    uint64_t scanned_at_ns;
+    uint64_t scanned_at_ns, scan_gap_ns;
+    struct last_close last_close;
     pthread_mutex_t watch_lock;
     pthread_cond_t watch_left;
     bool watched; /* next_gone() has been asked, and has not said that it is over */
@@ -30,12 +32,12 @@ void nvidia_close(struct driver *d);
 /* nvidia_identify() for what has been fetched already. */
 int nvidia_identify_fetched(struct driver *d, struct tenant *t, int ours, struct fd_place at,
                             struct open_file *out);
-int nvidia_adopt(struct driver *d, const struct open_file *file, uint32_t client);
+int nvidia_adopt(struct driver *d, const struct open_file *file, uint32_t client, bool holds);
 int nvidia_execute(struct driver *d, struct driver_call *call);
 bool nvidia_must_continue(const struct driver_call *call);
 int64_t nvidia_next_gone(struct driver *d);
-/* Lets go of files that cannot be polled and that nobody else has any more. */
-void nvidia_end_loose(struct driver *d);
+/* Looks for files that are lost, when that is due, and lets go of those that cannot be polled and are in no process. */
+void nvidia_find_lost(struct driver *d, bool lost);
 int nvidia_userd_map(struct driver *d, const struct rm_target *channel, struct userd *out);
 void nvidia_userd_unmap(struct userd *userd);
 int nvidia_engine_status(struct driver *d, uint32_t minor, struct engine_status *out);

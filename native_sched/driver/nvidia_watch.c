@@ -1,6 +1,7 @@
 /* Which files are gone. Nothing tells: there is no hook at the close of somebody else's file, so every file's weak reference
  * is looked at in turn, some at each tick. */
 #define _GNU_SOURCE
+#include "nvidia_apart.h"
 #include "nvidia_private.h"
 #include "nvidia_scan.h"
 #include <errno.h>
@@ -10,32 +11,37 @@
 enum { SWEEP_MS = 100, NS_PER_MS = 1000 * 1000 };
 /* The weak reference ends when the last close begins, the memory when it is over. How long that takes is for E5 to say. */
 static const uint64_t grace_ns = 200ull * NS_PER_MS;
-/* A file that is nowhere to be found is looked for again that often. */
-static const uint64_t scan_ns = 1000ull * NS_PER_MS;
 
-static void scan_if_due(struct driver *d)
+static bool scan_is_due(struct driver *d)
 {
-    uint64_t now = nvidia_now_ns();
-
-    if (d->scanned_at_ns && now - d->scanned_at_ns < scan_ns)
-        return;
-    atomic_store(&d->lost, false);
-    nvidia_scan(d);
-    d->scanned_at_ns = nvidia_now_ns();
+    return !d->scanned_at_ns || nvidia_now_ns() - d->scanned_at_ns >= d->scan_gap_ns;
 }
 
-void nvidia_end_loose(struct driver *d)
+/* With a copy of our descriptors about, no close of ours is the last. */
+static void let_go_of_loose(struct driver *d)
 {
     uint32_t slot;
     int fd;
 
-    if (!nvidia_files_mark_loose(&d->files))
+    if (!nvidia_apart_hold())
         return;
+    while ((fd = nvidia_files_take_loose(&d->files, &slot)) >= 0)
+        if (last_close(&d->last_close, fd)) /* which takes its time */
+            nvidia_files_loose_closed(&d->files, slot);
+    nvidia_apart_release();
+}
+
+void nvidia_find_lost(struct driver *d, bool lost)
+{
+    bool loose = nvidia_files_mark_loose(&d->files);
+
+    if ((!lost && !loose) || !scan_is_due(d))
+        return;
+    atomic_store(&d->lost, false);
     nvidia_scan(d);
-    while ((fd = nvidia_files_take_loose(&d->files, &slot)) >= 0) {
-        close(fd); /* the last of it, and then it takes its time */
-        nvidia_files_loose_closed(&d->files, slot);
-    }
+    d->scanned_at_ns = nvidia_now_ns();
+    nvidia_files_look_loose(&d->files);
+    let_go_of_loose(d);
 }
 
 static bool watch_begins(struct driver *d)
@@ -72,9 +78,7 @@ int64_t nvidia_next_gone(struct driver *d)
         if (poll(&wake, 1, SWEEP_MS) > 0 && read(d->wake, &count, sizeof(count)) < 0 && errno != EAGAIN)
             break;
         lost = nvidia_files_sweep(&d->files);
-        if (lost || atomic_load(&d->lost))
-            scan_if_due(d);
-        nvidia_end_loose(d);
+        nvidia_find_lost(d, lost || atomic_load(&d->lost));
     }
     return watch_ends(d);
 }

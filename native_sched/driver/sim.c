@@ -255,9 +255,10 @@ static int sim_identify(struct driver *d, struct caller *c, struct tenant *t, in
     return -ENOTTY;
 }
 
-static int sim_adopt(struct driver *d, const struct open_file *file, uint32_t client)
+static int sim_adopt(struct driver *d, const struct open_file *file, uint32_t client, bool holds)
 {
     (void)client;
+    (void)holds;
     struct line *l = line_of_thread();
 
     if (!l)

@@ -1,6 +1,7 @@
 /* The NVIDIA driver with ordinary files for its nodes and a resource manager that the test answers for, as flat functions. */
 #define _GNU_SOURCE
 #include "../../native_sched/driver/channel_control.h"
+#include "../../native_sched/driver/nvidia_apart.h"
 #include "../../native_sched/driver/nvidia_private.h"
 #include "../../native_sched/driver/nvidia_scan.h"
 #include <errno.h>
@@ -112,7 +113,10 @@ int64_t harness_identify(struct harness *h, int tenant, int pid, int fd)
 
 int harness_fetch(struct harness *h, int64_t id)
 {
-    return nvidia_files_fetch(&h->driver->files, (uint64_t)id);
+    int fd = nvidia_files_fetch(&h->driver->files, (uint64_t)id);
+
+    nvidia_files_put(&h->driver->files, (uint64_t)id);
+    return fd;
 }
 
 void harness_scan(struct harness *h)
@@ -132,11 +136,12 @@ static int64_t end(struct harness *h, int64_t id)
     return id;
 }
 
-/* One that is gone, without a grace; 0: none. */
+/* One that is gone, without a grace; 0: none. A scan is always due. */
 int64_t harness_sweep(struct harness *h)
 {
+    h->driver->scanned_at_ns = 0;
     nvidia_files_sweep(&h->driver->files);
-    nvidia_end_loose(h->driver);
+    nvidia_find_lost(h->driver, false);
     return end(h, (int64_t)nvidia_files_take_gone(&h->driver->files, UINT64_MAX));
 }
 
@@ -152,6 +157,86 @@ void harness_stop(struct harness *h)
     atomic_store(&h->driver->stopping, true);
     if (write(h->driver->wake, &one, sizeof(one)) < 0)
         abort();
+}
+
+/* The driver is called by a thread that has a copy of all descriptors. */
+int harness_apart(struct harness *h)
+{
+    return nvidia_ioctl_apart(&h->host, 0, 0, NULL);
+}
+
+/* As the watch does it, of which one look through all processes is due and no other. */
+void harness_tick(struct harness *h)
+{
+    h->driver->scan_gap_ns = UINT64_MAX;
+    nvidia_find_lost(h->driver, false);
+}
+
+/* The thread at one of whose descriptors the next worker looks for the file; 0: at none. */
+int harness_seen(struct harness *h, int64_t id)
+{
+    struct open_file file;
+
+    return files_by_id(&h->files, (uint64_t)id, &file) ? file.seen_tid : -1;
+}
+
+/* How many files are where nobody sees them. */
+uint32_t harness_unseen(struct harness *h)
+{
+    const struct nvidia_files *f = &h->driver->files;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < f->loosened; i++)
+        n += f->slot[f->loose[i]].pin < 0;
+    return n;
+}
+
+void harness_tenant_ended(struct harness *h, int tenant)
+{
+    driver_nvidia.tenant_ended(h->driver, &h->tenant[tenant]);
+}
+
+/* A duplicate that a call is made on, until harness_put(). */
+int harness_use(struct harness *h, int64_t id)
+{
+    return nvidia_files_fetch(&h->driver->files, (uint64_t)id);
+}
+
+void harness_put(struct harness *h, int64_t id)
+{
+    nvidia_files_put(&h->driver->files, (uint64_t)id);
+}
+
+/* After a look through all processes: the file that is let go first; 0: none. */
+int64_t harness_let_go(struct harness *h)
+{
+    struct nvidia_files *f = &h->driver->files;
+    uint32_t slot;
+    int fd;
+
+    nvidia_files_mark_loose(f);
+    nvidia_scan(h->driver);
+    nvidia_files_look_loose(f);
+    if ((fd = nvidia_files_take_loose(f, &slot)) < 0)
+        return 0;
+    close(fd);
+    return (int64_t)f->slot[slot].file.id;
+}
+
+/* by: the way in which the kernel is to say so. */
+int harness_last_close(struct harness *h, int fd, int by)
+{
+    struct last_close one = {.group = {-1, -1}};
+
+    one.group[by] = h->driver->last_close.group[by];
+    return last_close(&one, fd);
+}
+
+int harness_blind_close(int fd)
+{
+    const struct last_close blind = {.group = {-1, -1}};
+
+    return last_close(&blind, fd);
 }
 
 uint32_t harness_files_of(struct harness *h, int tenant)

@@ -365,6 +365,16 @@ class World:
         """Tenants are suspended by DISABLE_CHANNELS."""
         self.lib.on_card_by_disabling(self.engine._handle)
 
+    def looks(self, gap_s: float) -> None:
+        """How long it is from one look through all processes to the next; the first is due."""
+        self.lib.on_card_looks(self.engine._handle, ctypes.c_uint64(int(gap_s * 1e9)))
+
+    def lost(self) -> tuple[int, int]:
+        """How many of nvidia-uvm's files are looked for, and how many have been let go and are not closed."""
+        missed, unseen = ctypes.c_uint32(), ctypes.c_uint32()
+        self.lib.on_card_lost(self.engine._handle, ctypes.byref(missed), ctypes.byref(unseen))
+        return missed.value, unseen.value
+
     def suspended_by(self) -> tuple[int, int]:
         """How many calls took groups off their runlist, and channels off."""
         names = ("on_card_unscheduled", "on_card_disabled")

@@ -104,6 +104,28 @@ int on_card_died_mapping(const char *journal, uint64_t listener, uint64_t file_i
     return e;
 }
 
+/* How long it is from one look through all processes to the next, the first of which is due. */
+void on_card_looks(struct mgpu_engine *e, uint64_t gap_ns)
+{
+    e->mediator.driver->scan_gap_ns = gap_ns;
+    e->mediator.driver->scanned_at_ns = 0;
+}
+
+/* How many of nvidia-uvm's files are looked for, and how many have been let go and are not closed. */
+void on_card_lost(struct mgpu_engine *e, uint32_t *missed, uint32_t *unseen)
+{
+    struct nvidia_files *f = &e->mediator.driver->files;
+    WITH_TABLE(f);
+
+    *missed = *unseen = 0;
+    for (uint32_t i = 0; i < f->loosened; i++) {
+        const struct nvidia_file *one = &f->slot[f->loose[i]];
+
+        *missed += one->pin >= 0 && one->looks;
+        *unseen += one->pin < 0;
+    }
+}
+
 static int ask(size_t payload, int *got)
 {
     char control[CMSG_SPACE(sizeof(int))];

@@ -41,6 +41,34 @@ for line in sys.stdin:
     elif what == "receive":
         data, rights, _, _ = kept.recvmsg(1, 64)
         out = array.array("i", rights[0][2][:4])[0]
+    elif what == "map":
+        # mmap's own duplicates the descriptor.
+        import ctypes
+        libc = ctypes.CDLL(None)
+        libc.mmap.restype = ctypes.c_void_p
+        mapping = ctypes.c_void_p(libc.mmap(None, 4096, 3, 1, n[0], 0))
+    elif what == "unmap":
+        libc.munmap(mapping, 4096)
+    elif what == "begin":
+        # A call that waits for as long as the file is locked by another.
+        import fcntl, threading
+        threading.Thread(target=fcntl.flock, args=(n[0], fcntl.LOCK_EX), daemon=True).start()
+    elif what == "churn":
+        import threading
+        def churn(path=args[0]):
+            while True:
+                os.close(os.open(path, os.O_RDWR))
+        threading.Thread(target=churn, daemon=True).start()
+    elif what == "hammer":
+        import threading, time
+        def hammer(fd=n[0]):
+            while True:
+                kept.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))])
+                os.close(fd)
+                time.sleep(0.001)
+                _, rights, _, _ = kept.recvmsg(1, 64)
+                fd = array.array("i", rights[0][2][:4])[0]
+        threading.Thread(target=hammer, daemon=True).start()
     elif what == "fork":
         out = os.fork()
         if out == 0:
@@ -133,7 +161,7 @@ def library() -> ctypes.CDLL:
     flags = ["-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-pthread"]
     subprocess.run(["gcc", *flags, *sanitize, "-o", out, *sources], check=True)
     lib = ctypes.CDLL(str(out))
-    for name in ("identify", "sweep", "next_gone", "userd", "decode", "weak"):
+    for name in ("identify", "sweep", "next_gone", "userd", "decode", "weak", "let_go"):
         getattr(lib, f"harness_{name}").restype = ctypes.c_int64
     lib.harness_open.restype = ctypes.c_void_p
     lib.harness_probes.restype = ctypes.c_char_p

@@ -5,6 +5,8 @@
  *   filter                              the descriptor of its seccomp listener; calls are mediated from here on
  *   close FD
  *   dup FD                              the descriptor
+ *   send FD                             puts it into a message to itself, and closes it
+ *   receive                             the descriptor
  *   ioctl FD CMD OUTER PARAMS AT FLIP   hex; PARAMS is put where OUTER points at AT (-1: none). If the call is let through,
  *                                       it is made with FLIP in place of OUTER (-: as it is)
  *
@@ -237,6 +239,28 @@ static void in_child(int fd, uint32_t cmd, const char *text)
     _exit(0);
 }
 
+static int to_itself[2] = {-1, -1};
+
+static void pass(int fd, bool receives)
+{
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr head;
+    } control = {.head = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
+    char byte = 0;
+    struct iovec text = {&byte, 1};
+    struct msghdr msg = {
+        .msg_iov = &text, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+
+    if (to_itself[0] < 0 && socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, to_itself) < 0)
+        exit(3);
+    memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
+    if ((receives ? recvmsg(to_itself[0], &msg, 0) : sendmsg(to_itself[1], &msg, 0)) != 1)
+        exit(3);
+    memcpy(&fd, CMSG_DATA(&control.head), sizeof(fd));
+    printf("%d\n", receives ? fd : close(fd));
+}
+
 /* GP_PUT of the USERD at the start of what the fd maps. */
 static void put(int fd, uint32_t value)
 {
@@ -270,6 +294,10 @@ int main(int argc, char **argv)
             printf("%d\n", close(fd));
         else if (sscanf(text, "dup %d", &fd) == 1)
             printf("%d\n", dup(fd));
+        else if (sscanf(text, "send %d", &fd) == 1)
+            pass(fd, false);
+        else if (!strncmp(text, "receive", 7))
+            pass(-1, true);
         else if (!strncmp(text, "filter", 6))
             install_filter();
         else if (sscanf(text, "put %d %u", &fd, &minor) == 2)

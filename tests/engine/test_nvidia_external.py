@@ -274,6 +274,7 @@ def test_it_outlives_the_file_of_its_client(here: World) -> None:
     tenant.tell("close", tenant.ctl)
     until(lambda: here.engine.state(tenant.id).objects == 0, "its client is gone")
     assert here.used_mib(tenant) == 48
+    here.looks(0)
     tenant.tell("close", tenant.uvm)
     until(lambda: here.used_mib(tenant) == 0, "so are its mappings")
 
@@ -289,6 +290,7 @@ def test_it_ends_with_the_last_descriptor_of_the_file(here: World) -> None:
     assert tenant.uvm_call(UVM_FREE, free_range(2 * BASE, MIB)).u32(FREE_STATUS) == OK
     assert unmapped(tenant) == OK
     assert here.used_mib(tenant) == 48
+    here.looks(0)
     tenant.tell("close", copy)
     until(lambda: here.used_mib(tenant) == 0, "its last descriptor is closed")
     assert tenant.uvm_call(UVM_UNMAP_EXTERNAL, unmap_external(BASE, SIZE), fd=other).result == 0
@@ -321,12 +323,6 @@ def test_the_next_engine_keeps_what_is_held_and_what_is_mapped(here: World) -> N
     assert here.used_mib(tenant) == 52
     assert unmapped(tenant, gpu=GPU_TWO) == OK
     assert here.used_mib(tenant) == 4
-
-
-def test_what_ended_while_nobody_served_is_held_no_more(here: World) -> None:
-    tenant, _client = held(here)
-    here.restart(tenant.kill)
-    assert here.used_mib(tenant) == 0
 
 
 def test_a_full_table_refuses_the_next_mapping(here: World) -> None:

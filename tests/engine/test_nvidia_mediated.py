@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,6 +118,14 @@ def test_the_next_engine_goes_on_with_tenants_that_run(here: World) -> None:
     one.kill()
     until(lambda: here.engine.state(one.id).files == 0, "its files are gone")
     assert here.used_mib(one) == 0
+
+
+def test_an_engine_that_ends_as_soon_as_it_has_begun_leaves_no_thread(here: World) -> None:
+    here.tenant()
+    before = len(os.listdir("/proc/self/task"))
+    for _ in range(100):
+        here.restart()
+    assert len(os.listdir("/proc/self/task")) == before
 
 
 def test_what_ended_while_nobody_served_is_charged_no_more(here: World) -> None:

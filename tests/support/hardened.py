@@ -24,9 +24,9 @@ def settings(unit: Path) -> dict[str, str]:
 
 
 def calls(groups: list[str]) -> set[str]:
-    """The system calls of systemd's groups, and of groups in these."""
-    found: set[str] = set()
-    pending = list(groups)
+    """The system calls that are named, those of systemd's groups, and of groups in these."""
+    found = {name for name in groups if not name.startswith("@")}
+    pending = [name for name in groups if name.startswith("@")]
     while pending:
         shown = subprocess.run(
             ["systemd-analyze", "syscall-filter", pending.pop()], capture_output=True, text=True, check=True

@@ -104,6 +104,7 @@ FAULTS: list[tuple[Group, Change, dict[str, Level]]] = [
     (kernel.GROUP, write("/proc/sys/kernel/osrelease", "5.4.0\n"), {"kernel-version": FAIL}),
     (kernel.GROUP, missing("/proc/sys/kernel/osrelease"), {"kernel-version": WARN}),
     (kernel.GROUP, refuses("kcmp", errno.ENOSYS), {"kernel-kcmp": FAIL}),
+    (kernel.GROUP, refuses("fanotify", errno.ENOSYS), {"kernel-fanotify": FAIL}),
     (kernel.GROUP, refuses("pidfd_getfd", errno.EPERM), {"kernel-pidfd-getfd": FAIL}),
     (kernel.GROUP, refuses("seccomp-notify", errno.EINVAL), {"kernel-seccomp-notify": FAIL}),
     (
