@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -326,3 +327,12 @@ def test_controls_that_are_not_known_stay_refused(here: World) -> None:
     for command in (0x3D05, 0xFD0101, 0x20801301, 0x20801234):
         answer = tenant.control(client, client, command, bytes(16))
         assert (answer.result, answer.u32(0x1C)) == (0, NOT_SUPPORTED), hex(command)
+
+
+def test_an_engine_that_ends_at_once_leaves_no_listener(here: World) -> None:
+    tenant = here.tenant()
+    before = len(os.listdir("/proc/self/task"))
+    for _ in range(60):
+        here.restart()
+    assert len(os.listdir("/proc/self/task")) == before
+    tenant.client()
