@@ -36,6 +36,12 @@ static inline bool rm_uvm_ends_mappings(uint32_t cmd)
     return cmd == UVM_FREE || cmd == UVM_UNMAP_EXTERNAL;
 }
 
+/* ... and uvm_unregister_channel(). */
+static inline bool rm_uvm_is_of_file(uint32_t cmd)
+{
+    return rm_uvm_ends_mappings(cmd) || cmd == UVM_UNREGISTER_CHANNEL;
+}
+
 /* Their parameters, which the argument points to (uvm_ioctl.h). Each ends in the RM status; MAP_EXTERNAL_ALLOCATION has an
  * array between its first and its last fields, of a length that depends on the driver's version. */
 struct uvm_range {
@@ -64,9 +70,11 @@ enum { UVM_STATUS_FROM_END = 8, UVM_MAP_EXTERNAL_STATUS_FROM_END = 4 };
 enum rm_status {
     RM_OK = 0,
     RM_ERR_GPU_IS_LOST = 0x0f,
+    RM_ERR_ILLEGAL_ACTION = 0x16,
     RM_ERR_INSUFFICIENT_PERMISSIONS = 0x1b,
     RM_ERR_INVALID_ADDRESS = 0x1e,
     RM_ERR_INVALID_ARGUMENT = 0x1f,
+    RM_ERR_INVALID_CHANNEL = 0x21,
     RM_ERR_INVALID_CLASS = 0x22,
     RM_ERR_INVALID_CLIENT = 0x23,
     RM_ERR_INVALID_COMMAND = 0x24,

@@ -79,7 +79,7 @@ static bool control_is_the_callers(uint32_t cmd)
 bool nvidia_must_continue(const struct driver_call *call)
 {
     if (call->file->kind == NODE_UVM) /* bare numbers, about the caller's own address space */
-        return !rm_uvm_ends_mappings(call->cmd);
+        return !rm_uvm_is_of_file(call->cmd);
     switch (RM_NR(call->cmd)) {
     case RM_ESC_ALLOC:
         return class_is_the_callers(u32_at(call, offsetof(struct rm_alloc, class_id)));
