@@ -32,7 +32,7 @@ static void *watch_files(void *arg)
     while ((id = e->mediator.ops->next_gone(e->mediator.driver)) >= 0) {
         /* A file of a tenant that is yet to be taken over: that will see that it is gone. */
         if (files_take(&e->files, (uint64_t)id, &file) && file.tenant)
-            mediate_file_gone(&e->files, &file);
+            mediate_file_gone(&e->mediator, &file);
         eventfd_write(e->events, 1);
     }
     atomic_store(&e->driver_lost, true);

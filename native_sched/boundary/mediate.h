@@ -101,7 +101,7 @@ int uvm_again(const struct mediator *m, struct tenant *t, const struct open_file
               uint8_t *outer);
 
 /* Every charge of an open file that is gone ends; called once per file. */
-void mediate_file_gone(struct files *files, const struct open_file *file);
+void mediate_file_gone(const struct mediator *m, const struct open_file *file);
 /* Root clients that were let through on it are none any more. The tenant is held. */
 void let_through_forget(struct tenant *t, uint64_t file);
 

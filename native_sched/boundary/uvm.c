@@ -11,6 +11,7 @@
 #include "caught.h"
 #include "create.h"
 #include "external.h"
+#include "registered.h"
 #include <errno.h>
 #include <string.h>
 
@@ -228,6 +229,8 @@ int mediate_uvm(struct call *c)
         return end_external(c);
     if (c->cmd == UVM_MAP_EXTERNAL_ALLOCATION)
         return map_external(c);
+    if (c->cmd == UVM_REGISTER_CHANNEL)
+        return register_channel(c);
     c->passed = true;
     return -EINPROGRESS;
 }

@@ -9,10 +9,12 @@
 #include "../../native_sched/boundary/rm_abi.h"
 #include "../../sim/card/protocol.h"
 #include <errno.h>
+#include <linux/kcmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -49,6 +51,16 @@ static uint32_t own_root;
 enum { RANGES = 64 };
 static struct uvm_range range[RANGES];
 static int ranges;
+
+/* Channels that UVM retains, by the descriptor of the file on which they are registered. */
+enum { RETAINED = 64 };
+static struct retained_channel {
+    pid_t pid; /* 0: a free entry */
+    int fd;
+    uint32_t client, channel;
+} retained[RETAINED];
+uint32_t on_card_unregistered;
+int on_card_uvm_error;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char dev_dir[256], minors_path[300];
@@ -94,6 +106,9 @@ int on_card_begin(const char *socket_path, const char *nodes)
 
     files = clients = duplicates = owned = ranges = 0;
     memset(range, 0, sizeof(range));
+    memset(retained, 0, sizeof(retained));
+    on_card_unregistered = 0;
+    on_card_uvm_error = 0;
     own_root = 0;
     on_card_refuse = on_card_refuse_control = 0;
     on_card_uncounted = 0;
@@ -132,6 +147,79 @@ void on_card_range(uint64_t base, uint64_t length)
     pthread_mutex_lock(&lock);
     range[ranges++ % RANGES] = (struct uvm_range){base, length};
     pthread_mutex_unlock(&lock);
+}
+
+/* REGISTER_CHANNEL, which its caller makes: of each channel once. */
+void on_card_lands(pid_t pid, int fd, uint32_t of, uint32_t channel)
+{
+    bool again = false;
+    int i = 0;
+
+    pthread_mutex_lock(&lock);
+    for (int k = 0; k < RETAINED; k++)
+        again |= retained[k].pid == pid && retained[k].fd == fd && retained[k].client == of &&
+                 retained[k].channel == channel;
+    while (i < RETAINED && retained[i].pid)
+        i++;
+    if (i == RETAINED)
+        abort();
+    if (!again)
+        retained[i] = (struct retained_channel){pid, fd, of, channel};
+    pthread_mutex_unlock(&lock);
+}
+
+void on_card_closed(pid_t pid, int fd)
+{
+    pthread_mutex_lock(&lock);
+    for (struct retained_channel *r = retained; r < retained + RETAINED; r++)
+        if (r->pid == pid && r->fd == fd)
+            r->pid = 0;
+    pthread_mutex_unlock(&lock);
+}
+
+int on_card_retained(void)
+{
+    int n = 0;
+
+    pthread_mutex_lock(&lock);
+    for (const struct retained_channel *r = retained; r < retained + RETAINED; r++)
+        n += r->pid != 0;
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
+int on_card_retains(uint32_t of, uint32_t channel)
+{
+    bool found = false;
+
+    pthread_mutex_lock(&lock);
+    for (const struct retained_channel *r = retained; r < retained + RETAINED; r++)
+        found |= r->pid && r->client == of && r->channel == channel;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+/* As before 590.44. */
+static int unregister(int fd, void *arg)
+{
+    struct {
+        uint8_t gpu[16];
+        uint32_t client, channel, status;
+    } *u = arg;
+
+    if (on_card_uvm_error)
+        return on_card_uvm_error;
+    u->status = RM_ERR_INVALID_CHANNEL;
+    for (struct retained_channel *r = retained; r < retained + RETAINED; r++) {
+        if (!r->pid || r->client != u->client || r->channel != u->channel ||
+            syscall(SYS_kcmp, getpid(), r->pid, KCMP_FILE, (unsigned long)fd, (unsigned long)r->fd))
+            continue;
+        r->pid = 0;
+        on_card_unregistered++;
+        u->status = RM_OK;
+        break;
+    }
+    return 0;
 }
 
 static int classify(const struct stat *st, uint32_t uvm_major, struct nvidia_node *out)
@@ -252,13 +340,15 @@ static struct uvm_range *range_of(uint64_t at)
 }
 
 /* Commands that the arbiter makes. A GPU is one whose name does not begin with 0. */
-static int serve_uvm(uint32_t cmd, void *arg)
+static int serve_uvm(int fd, uint32_t cmd, void *arg)
 {
     struct uvm_unmap_external *unmap = arg;
     struct uvm_range *of = range_of(unmap->range.base);
     uint32_t *freed = (void *)((uint8_t *)arg + 16); /* the status of FREE before 590.44 */
 
     switch (cmd) {
+    case UVM_UNREGISTER_CHANNEL:
+        return unregister(fd, arg);
     case UVM_FREE:
         *freed = of && of->base == unmap->range.base && of->length == unmap->range.length
                      ? RM_OK
@@ -309,7 +399,7 @@ static int serve(int fd, uint32_t cmd, void *arg)
     int got = -1, e;
 
     if (!RM_SIZE(cmd))
-        return serve_uvm(cmd, arg);
+        return serve_uvm(fd, cmd, arg);
     switch (RM_NR(cmd)) {
     case RM_ESC_ALLOC:
         if (a->class_id == RM_CLASS_MIG_MONITOR) {
@@ -363,7 +453,8 @@ static int serve(int fd, uint32_t cmd, void *arg)
         break;
     }
     if (on_card_refuse && RM_NR(cmd) == (uint32_t)on_card_refuse) {
-        ((struct rm_free *)arg)->status = RM_ERR_NOT_SUPPORTED;
+        *(RM_NR(cmd) == RM_ESC_SHARE ? &((struct rm_share *)arg)->status
+                                     : &((struct rm_free *)arg)->status) = RM_ERR_NOT_SUPPORTED;
         return 0;
     }
     return forward(id, cmd, arg, NULL, 0, aux, &got);
