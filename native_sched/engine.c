@@ -33,7 +33,7 @@ static void *watch_files(void *arg)
         /* A file of a tenant that is yet to be taken over: that will see that it is gone. The daemon waits for the last of
          * a tenant that nobody can call for any more; a program that starts closes files by the dozen. */
         if (!files_take(&e->files, (uint64_t)id, &file) || !file.tenant ||
-            mediate_file_gone(&e->files, &file))
+            mediate_file_gone(&e->mediator, &file))
             eventfd_write(e->events, 1);
     }
     atomic_store(&e->driver_lost, true);

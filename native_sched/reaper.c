@@ -74,15 +74,18 @@ static void *reap(void *arg)
 {
     struct mgpu_engine *e = arg;
     struct pollfd wake = {.fd = e->wake, .events = POLLIN};
+    bool stopping = false;
     int wait_ms = -1;
     uint64_t count;
 
-    /* Also when the engine is stopped before this thread first runs: listeners may have been added. */
-    do {
-        if (poll(&wake, 1, wait_ms) > 0 && read(e->wake, &count, sizeof(count)) < 0 && errno != EAGAIN)
+    /* The last look is one that began after the stop: a listener may have been added since the one before. */
+    while (wait_ms >= 0 || !stopping) {
+        stopping = atomic_load(&e->stopping);
+        if ((wait_ms >= 0 || !stopping) && poll(&wake, 1, wait_ms) > 0 &&
+            read(e->wake, &count, sizeof(count)) < 0 && errno != EAGAIN)
             abort();
         wait_ms = sweep(e);
-    } while (wait_ms >= 0 || !atomic_load(&e->stopping));
+    }
     return NULL;
 }
 

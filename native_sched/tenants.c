@@ -3,6 +3,7 @@
 #include "engine.h"
 #include "boundary/caught.h"
 #include "boundary/external.h"
+#include "boundary/registered.h"
 #include "boundary/usage.h"
 #include "engine_private.h"
 #include <errno.h>
@@ -38,6 +39,8 @@ static void close_books(struct tenant *t)
     objects_destroy(&t->objects);
     external_close(t->external);
     t->external = NULL;
+    registered_close(t->registered);
+    t->registered = NULL;
     store_close(&t->store);
 }
 
@@ -194,7 +197,7 @@ int mgpu_tenant_processes(struct mgpu_engine *e, uint64_t id, struct mgpu_proces
     if (!t)
         return -ENOENT;
     WITH_TENANT(t);
-    n = usage_by_process(&t->objects, t->external, use, max);
+    n = usage_by_process(t, use, max);
     for (uint32_t i = 0; i < n; i++)
         out[i] = (struct mgpu_process){use[i].who.tgid, use[i].card, use[i].bytes};
     return (int)n;
@@ -220,6 +223,7 @@ int mgpu_tenant_remove(struct mgpu_engine *e, uint64_t id)
     loop_forget(&e->loop, id);
     stats_keep_tenant(e, t);
     external_remove(t->external);
+    registered_remove(t->registered);
     store_remove(&t->store);
     if (t->lost)
         tenant_forget(id, e->journal);

@@ -1,4 +1,5 @@
 #include "caught.h"
+#include "registered.h"
 #include <errno.h>
 #include <string.h>
 
@@ -90,8 +91,13 @@ static uint32_t end(const struct mediator *m, struct tenant *t, const struct ope
     if (f.status != RM_OK && f.status != RM_ERR_OBJECT_NOT_FOUND &&
         f.status != RM_ERR_INVALID_OBJECT_HANDLE && f.status != RM_ERR_INVALID_CLIENT)
         return f.status;
-    if (slot && o->slot[objects_root(o, slot)].file == file->id)
+    WITH_TENANT(t);
+    if (slot && o->slot[objects_root(o, slot)].file == file->id) {
+        registered_note(m, t, slot);
         objects_drop(o, slot, NULL, NULL);
+    } else {
+        registered_note_channel(t, was->client, was->parent, was->handle);
+    }
     return RM_OK;
 }
 

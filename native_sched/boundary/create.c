@@ -3,6 +3,7 @@
 #include "caught.h"
 #include "control.h"
 #include "external.h"
+#include "registered.h"
 #include <errno.h>
 #include <string.h>
 
@@ -114,6 +115,8 @@ static uint32_t reserve(struct call *c, struct creation *a, struct place *p)
     }
     if (p->card == OBJECT_NO_CARD)
         return RM_OK;
+    if ((a->class_id == RM_CLASS_CHANNEL_GROUP || rm_class_is_channel(a->class_id)) && registered_full(t))
+        return RM_ERR_NO_MEMORY;
     p->reserved = cost_of(c, a, p->card);
     return ledger_reserve(&t->ledger[p->card], p->reserved) < 0 ? RM_ERR_NO_MEMORY : RM_OK;
 }
@@ -130,7 +133,8 @@ static void end_charge(void *context, const struct rm_object *obj)
 {
     struct tenant *t = context;
 
-    if (obj->card != OBJECT_NO_CARD && obj->bytes && !external_holds(t->external, obj))
+    if (obj->card != OBJECT_NO_CARD && obj->bytes && !external_holds(t->external, obj) &&
+        !registered_holds(t->registered, obj))
         ledger_release(&t->ledger[obj->card], obj->bytes);
     if (obj->class_id == RM_CLASS_CHANNEL_GROUP || rm_class_is_channel(obj->class_id))
         groups_forget(t->groups, obj->client, obj->handle);
@@ -250,6 +254,27 @@ static bool take_back(struct call *c, const struct creation *a, const struct pla
     return unmake_on(c, p->file, a->root, class_is_root(a->class_id) ? 0 : a->parent, a->handle);
 }
 
+/* The driver has ended the object: so do the books. */
+static void ended(struct call *c, uint32_t slot)
+{
+    {
+        WITH_TENANT(c->tenant);
+        registered_note(c->m, c->tenant, slot);
+        objects_drop(&c->tenant->objects, slot, end_charge, c->tenant);
+    }
+    registered_look(c->m, c->tenant, true);
+}
+
+/* A channel that the driver had made: its name could be guessed meanwhile. */
+static void not_booked(struct call *c, const struct creation *a)
+{
+    {
+        WITH_TENANT(c->tenant);
+        registered_note_channel(c->tenant, a->root, a->parent, a->handle);
+    }
+    registered_look(c->m, c->tenant, true);
+}
+
 static int create_in(struct call *c, struct place *p, struct creation *a, uint32_t *status)
 {
     const struct open_file *file = p->file;
@@ -275,16 +300,18 @@ static int create_in(struct call *c, struct place *p, struct creation *a, uint32
     e = book(c, a, p, given(c, a, p->reserved));
     if (e < 0) {
         /* The driver lets go of it before the account does. */
-        if (take_back(c, a, p, status) && e != -ENOMEM)
-            give_back(c, p);
+        if (take_back(c, a, p, status)) {
+            if (e != -ENOMEM)
+                give_back(c, p);
+            if (rm_class_is_channel(a->class_id))
+                not_booked(c, a);
+        }
         return 0;
     }
     if (a->class_id == RM_CLASS_SUBDEVICE)
         utilization_expected(c->tenant);
-    if (announce(c, a, p) < 0 && take_back(c, a, p, status)) {
-        WITH_TENANT(c->tenant);
-        objects_drop(&c->tenant->objects, call_find_on(c, file, a->root, a->handle), end_charge, c->tenant);
-    }
+    if (announce(c, a, p) < 0 && take_back(c, a, p, status))
+        ended(c, call_find_on(c, file, a->root, a->handle));
     return 0;
 }
 
@@ -346,10 +373,8 @@ int destroy_object(struct call *c, uint32_t root, uint32_t handle, uint32_t *sta
     e = call_driver_on(c, &c->file, RM_CMD(RM_ESC_FREE, sizeof(f)), &f, sizeof(f));
     c->apart = false;
     *status = f.status;
-    if (e == 0 && f.status == RM_OK && slot) {
-        WITH_TENANT(t);
-        objects_drop(&t->objects, slot, end_charge, t);
-    }
+    if (e == 0 && f.status == RM_OK && slot)
+        ended(c, slot);
     return e;
 }
 
@@ -364,21 +389,34 @@ int book_alias(struct tenant *t, uint32_t parent, uint32_t source, uint32_t clie
     return 0;
 }
 
-bool mediate_file_gone(struct files *files, const struct open_file *file)
+static void end_all_of(const struct mediator *m, struct tenant *t, uint64_t file)
+{
+    struct objects *o = &t->objects;
+    WITH_TENANT(t);
+
+    for (uint32_t i = o->slot[0].first_child; i; i = o->slot[i].next_sibling)
+        if (o->slot[i].file == file)
+            registered_note(m, t, i);
+    objects_drop_file(o, file, end_charge, t);
+    external_drop_file(t->external, file);
+    registered_file_gone(t, file);
+    let_through_forget(t, file);
+}
+
+bool mediate_file_gone(const struct mediator *m, const struct open_file *file)
 {
     struct tenant *t = file->tenant;
 
     {
         WITH_CALLS_OF(t);
-        WITH_TENANT(t);
         if (!t->lost) {
-            objects_drop_file(&t->objects, file->id, end_charge, t);
-            external_drop_file(t->external, file->id);
-            let_through_forget(t, file->id);
+            end_all_of(m, t, file->id);
+            /* nvidia-uvm takes as long as the tenant has it take, and everybody's files end here. */
+            registered_look(m, t, false);
         }
     }
     /* Whichever of its last file and its last listener ends after the other sees so: both are counted here. */
     WITH_TENANT(t);
-    files_forget(files, t);
+    files_forget(m->files, t);
     return !t->listeners;
 }

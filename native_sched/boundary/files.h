@@ -52,6 +52,10 @@ uint32_t files_forget_strangers(struct files *f);
 /* Some file of the tenant's with an id above `id`, by rising ids. False when there is none. */
 bool files_after(struct files *f, const struct tenant *t, uint64_t id, struct open_file *out);
 
+/* The tenant's files of that kind: how many of them are in `out`. */
+uint32_t files_of_kind(struct files *f, const struct tenant *t, enum node_kind kind, struct open_file *out,
+                       uint32_t max);
+
 /* A taken file counts as its tenant's until its charges have ended. */
 void files_forget(struct files *f, struct tenant *t);
 uint32_t files_of(struct files *f, const struct tenant *t);

@@ -1,6 +1,7 @@
 #include "let_through.h"
 #include "../channels/groups.h"
 #include "external.h"
+#include "registered.h"
 #include "subscriptions.h"
 #include <errno.h>
 #include <signal.h>
@@ -133,6 +134,19 @@ bool in_doubt(const struct tenant *t)
     return let_through_doubtful(t) || subscriptions_open(t->let_through, false);
 }
 
+bool let_through_in_doubt(const struct tenant *t, uint64_t file)
+{
+    const struct let_through *l = t->let_through;
+
+    for (uint32_t i = 0; i < l->clients; i++)
+        if (l->client[i].file == file)
+            return true;
+    for (const struct subscription *s = l->subscription; s < l->subscription + SUBSCRIPTIONS_MAX; s++)
+        if (s->file == file)
+            return true;
+    return false;
+}
+
 int runs_in_its_caller(struct call *c)
 {
     struct let_through *l = c->tenant->let_through;
@@ -257,7 +271,8 @@ int settle(struct call *c)
         {
             WITH_TENANT(t);
             /* What has no name any more the driver counts to nobody. */
-            used = t->ledger[card->index].used_bytes - external_held(t->external, card->index);
+            used = t->ledger[card->index].used_bytes - external_held(t->external, card->index) -
+                   registered_held(t->registered, card->index);
         }
         /* Nobody has anything of a card that is lost, and its tenants are to hear that from the driver. */
         if ((bytes = counted(c, card, &processes)) == -ENXIO)

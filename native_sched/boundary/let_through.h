@@ -28,6 +28,8 @@ int runs_in_its_caller(struct call *c);
 uint32_t let_through_doubtful(const struct tenant *t);
 /* There are such calls, or some that may become such. The tenant's calls are held. */
 bool in_doubt(const struct tenant *t);
+/* ... on that file: what they made may hang from a client of it. */
+bool let_through_in_doubt(const struct tenant *t, uint64_t file);
 
 /* Before a call of a tenant is served or answered. -EPERM: it has been caught. */
 int settle(struct call *c);

@@ -3,6 +3,7 @@
 #include "caught.h"
 #include "let_through.h"
 #include "privileges.h"
+#include "registered.h"
 #include <errno.h>
 #include <linux/audit.h>
 #include <poll.h>
@@ -86,6 +87,8 @@ static int serve(struct server *s)
     c->outer_bytes = (uint32_t)bytes;
     if ((e = c->m->ops->identify(c->m->driver, &s->caller, c->tenant, (int)d->args[0], &c->file)) < 0)
         return e;
+    if (!registered_settled(c->tenant))
+        registered_settle(c);
     if (!settled(c->tenant) && (e = settle(c)) < 0)
         return e;
     if (!caught_again(&s->page->caught, c) &&

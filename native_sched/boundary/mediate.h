@@ -106,7 +106,7 @@ int uvm_again(const struct mediator *m, struct tenant *t, const struct open_file
 
 /* Every charge of an open file that is gone ends; called once per file. Whether the tenant has no listener: the file may have
  * been the last that it waited for. */
-bool mediate_file_gone(struct files *files, const struct open_file *file);
+bool mediate_file_gone(const struct mediator *m, const struct open_file *file);
 /* Root clients that were let through on it are none any more. The tenant is held. */
 void let_through_forget(struct tenant *t, uint64_t file);
 

@@ -29,7 +29,7 @@ struct rm_object {
         } userd;
     };
     /* What changes while the object lives: each a word. */
-    uint64_t memory;       /* number of the memory, where it has several names; 0: only this one */
+    uint64_t memory;       /* its number, once it has a second name, a mapping or a registration; 0: none */
     uint64_t timeslice_us; /* channel groups: what the tenant set; 0: nothing */
     uint32_t wanted;       /* channel groups: 1: by its tenant */
 

@@ -5,6 +5,7 @@
 #include "create.h"
 #include "external.h"
 #include "let_through.h"
+#include "registered.h"
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -104,7 +105,8 @@ uint32_t left_forget(struct left_page **all, int folder, bool (*known)(void *con
     }
     while (dir && (entry = readdir(dir)))
         if ((number_after(entry->d_name, "tenant-", &tenant) ||
-             number_after(entry->d_name, "external-", &tenant)) &&
+             number_after(entry->d_name, "external-", &tenant) ||
+             number_after(entry->d_name, "registered-", &tenant)) &&
             !known(context, tenant))
             n += unlinkat(folder, entry->d_name, 0) == 0;
     if (dir)
@@ -145,15 +147,22 @@ static void drop_ended_files(const struct mediator *m, struct tenant *t)
     struct objects *o = &t->objects;
     struct open_file gone;
 
-    for (uint32_t i = 0; i < l->clients;)
-        if (!files_by_id(m->files, l->client[i].file, &gone) || gone.tenant != t)
-            let_through_forget(t, l->client[i].file);
+    for (uint32_t i = o->slot[0].first_child, next; i; i = next) {
+        uint64_t file = o->slot[i].file;
+
+        next = o->slot[i].next_sibling;
+        if (files_by_id(m->files, file, &gone) && gone.tenant == t)
+            continue;
+        registered_note(m, t, i);
+        objects_drop(o, i, NULL, NULL);
+    }
+    for (uint32_t i = 0; i < l->clients;) {
+        uint64_t file = l->client[i].file;
+
+        if (!files_by_id(m->files, file, &gone) || gone.tenant != t)
+            let_through_forget(t, file);
         else
             i++;
-    for (uint32_t i = o->slot[0].first_child, next; i; i = next) {
-        next = o->slot[i].next_sibling;
-        if (!files_by_id(m->files, o->slot[i].file, &gone) || gone.tenant != t)
-            objects_drop(o, i, NULL, NULL);
     }
 }
 
@@ -190,6 +199,8 @@ static int take_on(const struct mediator *m, struct tenant *t)
             e = groups_recover_channel(t->groups, &name, o->slot[obj->parent].handle);
     }
     external_recover(t);
+    registered_recover(m, t);
+    registered_look(m, t, false);
     for (uint32_t i = 0; i < MAX_CARDS; i++)
         t->ledger[i].peak_bytes = t->ledger[i].used_bytes;
     return e;
@@ -235,10 +246,13 @@ int tenant_open(const struct mediator *m, struct tenant *t, int folder, const st
     found = t->store.found;
     if ((e = objects_init_in(&t->objects, &t->store, TENANT_SLOTS_AT)) == 0) {
         t->let_through = (struct let_through *)(void *)t->store.at;
-        if ((e = external_open(t, folder)) == 0 && (!found || (e = recover(m, t, left)) == 0))
+        if ((e = external_open(t, folder)) == 0 && (e = registered_open(t, folder, found)) == 0 &&
+            (!found || (e = recover(m, t, left)) == 0))
             return found;
-        if (!found)
+        if (!found) {
             external_remove(t->external);
+            registered_remove(t->registered);
+        }
         objects_destroy(&t->objects);
     }
     if (found)
@@ -266,6 +280,8 @@ void tenant_forget(uint64_t id, int folder)
     if (folder < 0)
         return;
     external_name(id, name);
+    unlinkat(folder, name, 0);
+    registered_name(id, name);
     unlinkat(folder, name, 0);
     name_of(id, name);
     unlinkat(folder, name, 0);

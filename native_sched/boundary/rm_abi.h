@@ -30,15 +30,15 @@ enum uvm_cmd {
 #include "../rm/interface.def"
 };
 
-/* What these do is said by the file, whoever calls (uvm_api_free(), uvm_api_unmap_external() and
- * uvm_api_map_external_allocation() of nvidia-uvm). */
+/* What these do is said by the file, whoever calls (uvm_api_free(), uvm_api_unmap_external(),
+ * uvm_api_map_external_allocation() and uvm_api_unregister_channel() of nvidia-uvm). */
 static inline bool rm_uvm_ends_mappings(uint32_t cmd)
 {
     return cmd == UVM_FREE || cmd == UVM_UNMAP_EXTERNAL;
 }
 static inline bool rm_uvm_of_the_file(uint32_t cmd)
 {
-    return cmd == UVM_MAP_EXTERNAL_ALLOCATION || rm_uvm_ends_mappings(cmd);
+    return cmd == UVM_MAP_EXTERNAL_ALLOCATION || cmd == UVM_UNREGISTER_CHANNEL || rm_uvm_ends_mappings(cmd);
 }
 
 /* Their parameters, which the argument points to (uvm_ioctl.h). Each ends in the RM status; MAP_EXTERNAL_ALLOCATION has an
@@ -69,9 +69,11 @@ enum { UVM_STATUS_FROM_END = 8, UVM_MAP_EXTERNAL_STATUS_FROM_END = 4 };
 enum rm_status {
     RM_OK = 0,
     RM_ERR_GPU_IS_LOST = 0x0f,
+    RM_ERR_ILLEGAL_ACTION = 0x16,
     RM_ERR_INSUFFICIENT_PERMISSIONS = 0x1b,
     RM_ERR_INVALID_ADDRESS = 0x1e,
     RM_ERR_INVALID_ARGUMENT = 0x1f,
+    RM_ERR_INVALID_CHANNEL = 0x21,
     RM_ERR_INVALID_CLASS = 0x22,
     RM_ERR_INVALID_CLIENT = 0x23,
     RM_ERR_INVALID_COMMAND = 0x24,

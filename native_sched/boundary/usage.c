@@ -27,9 +27,11 @@ static struct process_use *entry_of(struct index *x, struct process_use *out, ui
     return &out[*n - 1];
 }
 
-uint32_t usage_by_process(const struct objects *o, const struct external *x, struct process_use *out,
-                          uint32_t max)
+uint32_t usage_by_process(const struct tenant *t, struct process_use *out, uint32_t max)
 {
+    const struct objects *o = &t->objects;
+    const struct external *x = t->external;
+    const struct registered *r = t->registered;
     struct index index = {{0}};
     uint32_t n = 0;
 
@@ -54,6 +56,13 @@ uint32_t usage_by_process(const struct objects *o, const struct external *x, str
 
         if (u)
             u->bytes += map->held_bytes;
+    }
+    for (uint32_t i = 0; r && i < r->high; i++) {
+        const struct retained *m = &r->page->slot[i];
+        struct process_use *u = m->held_bytes ? entry_of(&index, out, &n, max, &m->owner, m->card) : NULL;
+
+        if (u)
+            u->bytes += m->held_bytes;
     }
     return n;
 }

@@ -2,6 +2,7 @@
 #ifndef MGPU_USAGE_H
 #define MGPU_USAGE_H
 #include "external.h"
+#include "registered.h"
 
 enum { USAGE_MAX = 1024 };
 
@@ -13,6 +14,5 @@ struct process_use {
 
 /* One entry for each process and card on which it holds memory or a channel group, memory without a name included; what is beyond `max`
  * (at most USAGE_MAX) is left out. Returns their number. The tenant is held. */
-uint32_t usage_by_process(const struct objects *o, const struct external *x, struct process_use *out,
-                          uint32_t max);
+uint32_t usage_by_process(const struct tenant *t, struct process_use *out, uint32_t max);
 #endif

@@ -9,6 +9,7 @@
 #include "caught.h"
 #include "create.h"
 #include "external.h"
+#include "registered.h"
 #include <errno.h>
 #include <string.h>
 
@@ -130,6 +131,8 @@ int mediate_uvm(struct call *c)
         return end_external(c);
     if (c->cmd == UVM_MAP_EXTERNAL_ALLOCATION)
         return mediate_map_external(c);
+    if (c->cmd == UVM_REGISTER_CHANNEL)
+        return register_channel(c);
     c->passed = true;
     return -EINPROGRESS;
 }

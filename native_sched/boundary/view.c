@@ -136,7 +136,7 @@ static int own_processes(struct call *c, struct process_use *use, struct process
     if (caller_process_id(c->caller, caller) < 0)
         return -ESRCH;
     WITH_TENANT(c->tenant);
-    n = usage_by_process(&c->tenant->objects, c->tenant->external, use, USAGE_MAX);
+    n = usage_by_process(c->tenant, use, USAGE_MAX);
     for (uint32_t i = 0; i < n; i++)
         if (use[i].card == card && pid_for(&use[i].who, caller->levels - 1))
             use[kept++] = use[i];

@@ -30,9 +30,10 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 CTL, CARD, UVM = 0, 1, 2
 MIB = 1 << 20
 VERSION = "580.95.05"
-FREE, CONTROL, ALLOC, MAP = 0x29, 0x2A, 0x2B, 0x4E
+FREE, CONTROL, ALLOC, SHARE, MAP = 0x29, 0x2A, 0x2B, 0x35, 0x4E
 REGISTER_FD, UVM_INITIALIZE, UVM_MIGRATE = 201, 0x30000001, 51
 UVM_MAP_EXTERNAL, UVM_FREE, UVM_UNMAP_EXTERNAL = 33, 34, 66
+UVM_REGISTER_CHANNEL, UVM_UNREGISTER_CHANNEL = 27, 28
 GPU_ONE, GPU_TWO = b"one".ljust(16, b"\0"), b"two".ljust(16, b"\0")
 ROOT, MEMORY_SYSTEM, MEMORY, DEVICE, SUBDEVICE, GROUP = 0x41, 0x3E, 0x40, 0x80, 0x2080, 0xA06C
 EVENT_OS, HOPPER = 0x79, 0xC86F
@@ -63,7 +64,7 @@ def library() -> str:
 @functools.cache
 def tenant_program() -> str:
     out = Path(tempfile.mkdtemp(prefix="mgpu-nvidia-")) / "tenant"
-    flags = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"]
+    flags = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
     subprocess.run(["gcc", *flags, "-o", out, Path(__file__).with_name("nvidia_tenant.c")], check=True)
     return str(out)
 
@@ -141,9 +142,18 @@ class Tenant:
         command = cmd(number, len(outer)) if outer else number
         return self._ioctl(fd, command, outer, params, at, flip)
 
-    def _ioctl(self, fd: int, command: int, outer: bytes, params: bytes, at: int, flip: bytes) -> Answer:
+    def _ioctl(
+        self,
+        fd: int,
+        command: int,
+        outer: bytes,
+        params: bytes,
+        at: int,
+        flip: bytes,
+        who: str = "",
+    ) -> Answer:
         words = (outer.hex() or "-", params.hex() or "-", at, flip.hex() or "-")
-        return self._answer("ioctl", fd, f"{command:x}", *words)
+        return self._answer(f"{who} ioctl".strip(), fd, f"{command:x}", *words)
 
     def _answer(self, *what: object) -> Answer:
         said = self.tell(*what).split()
@@ -185,8 +195,11 @@ class Tenant:
             assert (answer.result, answer.u32(0x28), answer.through) == (0, 0, False), hex(class_id)
         return client
 
-    def uvm_call(self, number: int, params: bytes, *, fd: int | None = None, flip: bytes = b"") -> Answer:
-        return self._ioctl(self.uvm if fd is None else fd, number, params, b"", NO_PARAMS, flip)
+    def uvm_call(
+        self, number: int, params: bytes, *, fd: int | None = None, flip: bytes = b"", who: str = ""
+    ) -> Answer:
+        """who: "aside", a new thread, which does nothing more; "again", the first of these."""
+        return self._ioctl(self.uvm if fd is None else fd, number, params, b"", NO_PARAMS, flip, who)
 
     def raced(self, number: int, params: bytes, at: int, word: int) -> Answer:
         """As uvm_call, while another thread changes the word at that place back and forth."""
@@ -238,6 +251,15 @@ def unmap_external(base: int, size: int, gpu: bytes = GPU_ONE) -> bytes:
 def free_range(base: int, size: int) -> bytes:
     """Parameters of UVM_FREE before 590.44."""
     return struct.pack("QQII", base, size, 0xFFFF, 0)
+
+
+def register_channel(client: int, channel: int) -> bytes:
+    return struct.pack("16siII4xQQI4x", GPU_ONE, 0, client, channel, 0, 0, 0xFFFF)
+
+
+def unregister_channel(client: int, channel: int) -> bytes:
+    """Parameters before 590.44."""
+    return struct.pack("16sIII", GPU_ONE, client, channel, 0xFFFF)
 
 
 def group(engine_type: int = 1) -> bytes:
@@ -351,6 +373,41 @@ class World:
     def range(self, base: int, size: int) -> None:
         """CREATE_EXTERNAL_RANGE has been made, by whomever: a file's addresses are all files'."""
         self.lib.on_card_range(ctypes.c_uint64(base), ctypes.c_uint64(size))
+
+    def lands(self, tenant: Tenant, client: int, channel: int, fd: int | None = None) -> None:
+        """A REGISTER_CHANNEL that was let through is carried out on that file: it retains the channel."""
+        fd = tenant.uvm if fd is None else fd
+        self.lib.on_card_lands(tenant.pid, fd, ctypes.c_uint32(client), ctypes.c_uint32(channel))
+
+    def closes_uvm(self, tenant: Tenant, fd: int | None = None) -> None:
+        """The last descriptor that the tenant has of that file of nvidia-uvm, with what is registered there."""
+        fd = tenant.uvm if fd is None else fd
+        tenant.tell("close", fd)
+        self.lets_go(tenant, fd)
+
+    def lets_go(self, tenant: Tenant, fd: int) -> None:
+        """Of all that is registered on that file of nvidia-uvm."""
+        self.lib.on_card_closed(tenant.pid, fd)
+
+    @property
+    def retained(self) -> int:
+        """How many channels are registered."""
+        return int(self.lib.on_card_retained())
+
+    @property
+    def unregistered(self) -> int:
+        """How many UNREGISTER_CHANNEL found one."""
+        return ctypes.c_uint32.in_dll(self.lib, "on_card_unregistered").value
+
+    def uvm_fails(self, error: int) -> None:
+        """UNREGISTER_CHANNEL does, with this errno; 0: no more."""
+        ctypes.c_int.in_dll(self.lib, "on_card_uvm_error").value = error
+
+    def context(self, size: int) -> None:
+        """What tenants are charged for a group, in the next engine, which begins here."""
+        for card in self._cards:
+            card.context_bytes = size
+        self.restart()
 
     def uncounted(self, size: int) -> None:
         """So many bytes the driver has taken for groups, and does not count to the process."""

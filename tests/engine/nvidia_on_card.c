@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -341,7 +342,7 @@ static int serve(int fd, uint32_t cmd, void *arg)
     int got = -1, e;
 
     if (!RM_SIZE(cmd))
-        return uvm_on_card_serve(cmd, arg);
+        return uvm_on_card_serve(fd, cmd, arg);
     switch (RM_NR(cmd)) {
     case RM_ESC_ALLOC:
         if (a->class_id == RM_CLASS_MIG_MONITOR) {
@@ -371,8 +372,6 @@ static int serve(int fd, uint32_t cmd, void *arg)
         if (ctl->cmd == RM_CTRL_GPU_GET_PID_INFO)
             ((struct rm_pid_info *)(uintptr_t)ctl->params)->entry[0].memory_private -= on_card_uncounted;
         return e;
-    case RM_ESC_SHARE:
-        return share(id, cmd, arg);
     case RM_ESC_DUP_OBJECT:
         if (ours(((struct rm_dup *)arg)->client))
             return duplicate_for_us(arg);
@@ -397,9 +396,12 @@ static int serve(int fd, uint32_t cmd, void *arg)
         break;
     }
     if (on_card_refuse && RM_NR(cmd) == (uint32_t)on_card_refuse) {
-        ((struct rm_free *)arg)->status = RM_ERR_NOT_SUPPORTED;
+        *(RM_NR(cmd) == RM_ESC_SHARE ? &((struct rm_share *)arg)->status
+                                     : &((struct rm_free *)arg)->status) = RM_ERR_NOT_SUPPORTED;
         return 0;
     }
+    if (RM_NR(cmd) == RM_ESC_SHARE)
+        return share(id, cmd, arg);
     return forward(id, cmd, arg, NULL, 0, aux, &got);
 }
 

@@ -9,6 +9,9 @@
  *   receive                             the descriptor
  *   ioctl FD CMD OUTER PARAMS AT FLIP   hex; PARAMS is put where OUTER points at AT (-1: none). If the call is let through,
  *                                       it is made with FLIP in place of OUTER (-: as it is)
+ *   aside ioctl ...                     the same, by a new thread, which then does nothing more
+ *   again ioctl ...                     by the first of these threads
+ *   join                                they all end
  *
  *   race FD CMD OUTER AT WORD           as ioctl, while another thread puts WORD and what was there by turns at AT
  *   child FD CMD OUTER                  as ioctl, by a process that was forked
@@ -22,6 +25,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -36,7 +40,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BYTES = 20000, FDS = 256 };
+enum { BYTES = 20000, FDS = 256, ASIDE = 32 };
 
 static int card;
 static uint64_t id_of_fd[FDS];
@@ -273,12 +277,104 @@ static void put(int fd, uint32_t value)
     printf("put\n");
 }
 
+static bool call_as_said(const char *text)
+{
+    static char outer[2 * BYTES], params[2 * BYTES], flip[2 * BYTES];
+    unsigned int cmd;
+    int fd, where;
+
+    if (sscanf(text, "ioctl %d %x %s %s %d %s", &fd, &cmd, outer, params, &where, flip) != 6)
+        return false;
+    call(fd, cmd, outer, params, where, flip);
+    return true;
+}
+
+static bool race_as_said(const char *text)
+{
+    static char outer[2 * BYTES];
+    unsigned int cmd, word;
+    int fd, where;
+
+    if (sscanf(text, "race %d %x %s %d %x", &fd, &cmd, outer, &where, &word) != 5)
+        return false;
+    race(fd, cmd, outer, where, word);
+    return true;
+}
+
+static bool child_as_said(const char *text)
+{
+    static char outer[2 * BYTES];
+    unsigned int cmd;
+    int fd;
+
+    if (sscanf(text, "child %d %x %s", &fd, &cmd, outer) != 3)
+        return false;
+    in_child(fd, cmd, outer);
+    return true;
+}
+
+static struct aside {
+    pthread_t thread;
+    pid_t tid;
+    sem_t said, done;
+    const char *what; /* NULL: end */
+} aside[ASIDE];
+static int asides;
+
+static void *beside(void *arg)
+{
+    struct aside *a = arg;
+
+    a->tid = (pid_t)syscall(SYS_gettid);
+    for (;;) {
+        sem_wait(&a->said);
+        if (!a->what)
+            return NULL;
+        call_as_said(a->what);
+        sem_post(&a->done);
+    }
+}
+
+static void say(struct aside *a, const char *what)
+{
+    a->what = what;
+    sem_post(&a->said);
+    sem_wait(&a->done);
+}
+
+static void start_aside(const char *what)
+{
+    struct aside *a = &aside[asides++];
+
+    if (asides > ASIDE)
+        exit(3);
+    sem_init(&a->said, 0, 0);
+    sem_init(&a->done, 0, 0);
+    pthread_create(&a->thread, NULL, beside, a);
+    say(a, what);
+}
+
+/* The kernel knows none of them any more. */
+static void join(void)
+{
+    for (; asides; asides--) {
+        struct aside *a = &aside[asides - 1];
+
+        a->what = NULL;
+        sem_post(&a->said);
+        pthread_join(a->thread, NULL);
+        while (syscall(SYS_tgkill, getpid(), a->tid, 0) == 0)
+            sched_yield();
+    }
+    printf("joined\n");
+}
+
 int main(int argc, char **argv)
 {
-    static char text[4 * BYTES], outer[2 * BYTES], params[2 * BYTES], flip[2 * BYTES];
+    static char text[4 * BYTES];
     struct sockaddr_un at = {.sun_family = AF_UNIX};
-    unsigned int kind, minor, cmd;
-    int fd, where;
+    unsigned int kind, minor;
+    int fd;
 
     if (argc != 2)
         return 2;
@@ -302,13 +398,13 @@ int main(int argc, char **argv)
             install_filter();
         else if (sscanf(text, "put %d %u", &fd, &minor) == 2)
             put(fd, minor);
-        else if (sscanf(text, "race %d %x %s %d %x", &fd, &cmd, outer, &where, &minor) == 5)
-            race(fd, cmd, outer, where, minor);
-        else if (sscanf(text, "child %d %x %s", &fd, &cmd, outer) == 3)
-            in_child(fd, cmd, outer);
-        else if (sscanf(text, "ioctl %d %x %s %s %d %s", &fd, &cmd, outer, params, &where, flip) == 6)
-            call(fd, cmd, outer, params, where, flip);
-        else
+        else if (!strncmp(text, "aside ", 6))
+            start_aside(text + 6);
+        else if (!strncmp(text, "again ", 6) && asides)
+            say(&aside[0], text + 6);
+        else if (!strncmp(text, "join", 4))
+            join();
+        else if (!call_as_said(text) && !race_as_said(text) && !child_as_said(text))
             return 2;
         fflush(stdout);
     }

@@ -31,8 +31,8 @@ from nvidia_mediated import (
 from tests.support.waiting import until
 
 OK, INVALID_ADDRESS, INVALID_ARGUMENT, INVALID_DEVICE, NO_MEMORY = 0, 0x1E, 0x1F, 0x26, 0x51
-NOT_PERMITTED, INVALID_CLIENT, INVALID_HANDLE, NOT_FOUND = 0x1B, 0x23, 0x33, 0x57
-DUP_OBJECT, ATTACHED = 0x34, 0x201
+NOT_PERMITTED, INVALID_CLIENT, INVALID_HANDLE, NOT_SUPPORTED, NOT_FOUND = 0x1B, 0x23, 0x33, 0x56, 0x57
+DUP_OBJECT, SHARE, ATTACHED = 0x34, 0x35, 0x201
 MAP_MEMORY, MAP_STATUS, UNMAP_STATUS, FREE_STATUS = 9256, 9260, 32, 16
 BASE, SIZE = 0x7F0000000000, 48 * MIB
 HANDLE = 0x100
@@ -206,6 +206,19 @@ def test_its_memory_is_shared_with_others_for_no_longer_than_the_call(here: Worl
     refused = tenant.uvm_call(UVM_MAP_EXTERNAL, map_external(client, HANDLE, BASE, 2 * SIZE))
     assert (refused.result, refused.u32(MAP_STATUS)) == (0, INVALID_ADDRESS)
     assert here.shared == 0
+
+
+def test_what_cannot_be_shared_is_not_mapped(here: World) -> None:
+    tenant = here.tenant(cap_mib=64)
+    client = tenant.client()
+    assert allocate(tenant, client) == OK
+    here.refuses(escape=SHARE)
+    refused = tenant.uvm_call(UVM_MAP_EXTERNAL, map_external(client, HANDLE, BASE, SIZE))
+    assert (refused.result, refused.through, refused.u32(MAP_STATUS)) == (0, False, NOT_SUPPORTED)
+    assert here.mapped == 0
+    here.refuses()
+    assert tenant.free(client, HANDLE).u32(0xC) == OK
+    assert here.used_mib(tenant) == 0
 
 
 def test_a_worker_that_dies_while_it_maps_leaves_nothing_shared(here: World) -> None:

@@ -345,3 +345,12 @@ def test_the_drivers_own_account_of_the_card_is_not_for_tenants(here: World) -> 
     assert (answer.result, answer.u32(STATUS), answer.through) == (0, NOT_SUPPORTED, False)
     polled = tenant.control(client, 0x300, 0xDE0001, bytes(8))
     assert (polled.result, polled.u32(0x1C)) == (0, NOT_SUPPORTED)
+
+
+def test_an_engine_that_ends_at_once_leaves_no_listener(here: World) -> None:
+    tenant = here.tenant()
+    before = len(os.listdir("/proc/self/task"))
+    for _ in range(60):
+        here.restart()
+    assert len(os.listdir("/proc/self/task")) == before
+    tenant.client()

@@ -1,9 +1,14 @@
+#define _GNU_SOURCE
 #include "uvm_on_card.h"
 
 #include "../../native_sched/boundary/rm_abi.h"
+#include <linux/kcmp.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 enum { RANGES = 64, SHARED = 16, MAP_EXTERNAL_BYTES = 9264 };
 
@@ -16,12 +21,26 @@ static struct {
     uint32_t client, handle;
 } shared[SHARED];
 
+/* Channels that UVM retains, by the descriptor of the file on which they are registered. */
+enum { RETAINED = 64 };
+static struct retained_channel {
+    pid_t pid; /* 0: a free entry */
+    int fd;
+    uint32_t client, channel;
+} retained[RETAINED];
+uint32_t on_card_unregistered;
+int on_card_uvm_error;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 uint32_t on_card_mapped; /* the memory of the last external mapping, by its handle */
 
 void uvm_on_card_begin(void)
 {
     memset(range, 0, sizeof(range));
     memset(shared, 0, sizeof(shared));
+    memset(retained, 0, sizeof(retained));
+    on_card_unregistered = 0;
+    on_card_uvm_error = 0;
     ranges = 0;
     on_card_mapped = 0;
 }
@@ -30,6 +49,81 @@ void uvm_on_card_begin(void)
 void on_card_range(uint64_t base, uint64_t length)
 {
     range[ranges++ % RANGES] = (struct uvm_range){base, length};
+}
+
+/* REGISTER_CHANNEL, which its caller makes: of each channel once. */
+void on_card_lands(pid_t pid, int fd, uint32_t of, uint32_t channel)
+{
+    bool again = false;
+    int i = 0;
+
+    pthread_mutex_lock(&lock);
+    for (int k = 0; k < RETAINED; k++)
+        again |= retained[k].pid == pid && retained[k].fd == fd && retained[k].client == of &&
+                 retained[k].channel == channel;
+    while (i < RETAINED && retained[i].pid)
+        i++;
+    if (i == RETAINED)
+        abort();
+    if (!again)
+        retained[i] = (struct retained_channel){pid, fd, of, channel};
+    pthread_mutex_unlock(&lock);
+}
+
+void on_card_closed(pid_t pid, int fd)
+{
+    pthread_mutex_lock(&lock);
+    for (struct retained_channel *r = retained; r < retained + RETAINED; r++)
+        if (r->pid == pid && r->fd == fd)
+            r->pid = 0;
+    pthread_mutex_unlock(&lock);
+}
+
+int on_card_retained(void)
+{
+    int n = 0;
+
+    pthread_mutex_lock(&lock);
+    for (const struct retained_channel *r = retained; r < retained + RETAINED; r++)
+        n += r->pid != 0;
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
+int on_card_retains(uint32_t of, uint32_t channel)
+{
+    bool found = false;
+
+    pthread_mutex_lock(&lock);
+    for (const struct retained_channel *r = retained; r < retained + RETAINED; r++)
+        found |= r->pid && r->client == of && r->channel == channel;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+/* As before 590.44. */
+static int unregister(int fd, void *arg)
+{
+    struct {
+        uint8_t gpu[16];
+        uint32_t client, channel, status;
+    } *u = arg;
+
+    if (on_card_uvm_error)
+        return on_card_uvm_error;
+    u->status = RM_ERR_INVALID_CHANNEL;
+    pthread_mutex_lock(&lock);
+    for (struct retained_channel *r = retained; r < retained + RETAINED; r++) {
+        if (!r->pid || r->client != u->client || r->channel != u->channel ||
+            syscall(SYS_kcmp, getpid(), r->pid, KCMP_FILE, (unsigned long)fd, (unsigned long)r->fd))
+            continue;
+        r->pid = 0;
+        on_card_unregistered++;
+        u->status = RM_OK;
+        break;
+    }
+    pthread_mutex_unlock(&lock);
+    return 0;
 }
 
 void uvm_on_card_share(uint32_t client, uint32_t handle, bool now)
@@ -81,13 +175,15 @@ static uint32_t map_external(const uint8_t *params)
 }
 
 /* Commands that the arbiter makes. A GPU is one whose name does not begin with 0. */
-int uvm_on_card_serve(uint32_t cmd, void *arg)
+int uvm_on_card_serve(int fd, uint32_t cmd, void *arg)
 {
     struct uvm_unmap_external *unmap = arg;
     struct uvm_range *of = range_of(unmap->range.base);
     uint32_t *freed = (void *)((uint8_t *)arg + 16); /* the status of FREE before 590.44 */
 
     switch (cmd) {
+    case UVM_UNREGISTER_CHANNEL:
+        return unregister(fd, arg);
     case UVM_MAP_EXTERNAL_ALLOCATION:
         freed = (void *)((uint8_t *)arg + MAP_EXTERNAL_BYTES - UVM_MAP_EXTERNAL_STATUS_FROM_END);
         *freed = map_external(arg);

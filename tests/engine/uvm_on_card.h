@@ -7,5 +7,5 @@
 void uvm_on_card_begin(void);
 /* Whoever calls may duplicate the object, or no longer. */
 void uvm_on_card_share(uint32_t client, uint32_t handle, bool shared);
-int uvm_on_card_serve(uint32_t cmd, void *arg);
+int uvm_on_card_serve(int fd, uint32_t cmd, void *arg);
 #endif
