@@ -26,7 +26,8 @@ struct mgpu_process {
     uint64_t used_bytes;
 };
 struct mgpu_tenant_state {
-    uint32_t listeners, files, objects, pad;
+    uint32_t listeners, files, objects;
+    uint32_t hides; /* 1: it keeps its files where nobody finds them, so that it cannot be suspended */
     uint64_t
         unaccounted_bytes; /* not 0: caught with so much more than it was charged for; it is served no more */
 };

@@ -182,6 +182,7 @@ int mgpu_tenant_state(struct mgpu_engine *e, uint64_t id, struct mgpu_tenant_sta
         .listeners = t->listeners,
         .files = files_of(&e->files, t),
         .objects = t->objects.live,
+        .hides = loop_hides(&e->loop, id),
         .unaccounted_bytes = atomic_load(&t->unaccounted_bytes),
     };
     return 0;

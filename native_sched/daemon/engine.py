@@ -64,13 +64,13 @@ class Process(Structure):
 
 
 class TenantState(Structure):
-    """struct mgpu_tenant_state: what still hangs on a tenant; unaccounted_bytes: not 0 once it was caught."""
+    """struct mgpu_tenant_state: what still hangs on a tenant; hides, unaccounted_bytes: not 0 once it was caught."""
 
     _fields_ = [
         ("listeners", c_uint32),
         ("files", c_uint32),
         ("objects", c_uint32),
-        ("pad", c_uint32),
+        ("hides", c_uint32),
         ("unaccounted_bytes", c_uint64),
     ]
 

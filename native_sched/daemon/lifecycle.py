@@ -244,11 +244,19 @@ class Lifecycle:
                 self._finish(grant)
 
     def _kill_if_caught(self, grant: Grant) -> None:
-        """Ends a container that the driver counts more memory to than it was charged for; it is served no more."""
+        """Ends a container that the driver counts more memory to than it was charged for; it is served no more.
+
+        Also one whose work goes on where it ought to rest, because no process shows the file that it was made through.
+        """
         try:
-            found = self._engine.state(grant.tenant).unaccounted_bytes
+            state = self._engine.state(grant.tenant)
         except OSError:
             return
+        if state.hides and not grant.hides:
+            grant.hides = True
+            LOG.error("killed-hidden", container=grant.container_id)
+            self._watches.kill((grant.nonce, "init"))
+        found = state.unaccounted_bytes
         if not found or grant.unaccounted_bytes:
             return
         grant.unaccounted_bytes = found

@@ -1,6 +1,8 @@
 #include "carry_out.h"
 #include "entities.h"
 #include "look.h"
+#include <errno.h>
+#include <sys/eventfd.h>
 
 enum { DECISIONS_AT_ONCE = 64 };
 
@@ -65,11 +67,27 @@ static struct loop_entity *next_in_turn(struct loop *l)
     return &l->entity[slot];
 }
 
+/* The driver looks for such a file as long as it lives. Whoever keeps it out of sight meanwhile works on, so the daemon is
+ * told, which ends the container. */
+static void note_hiding(struct loop *l, struct loop_entity *entity, int error, uint64_t at)
+{
+    if (error != -EAGAIN)
+        entity->hidden_since_ns = 0;
+    else if (!entity->hidden_since_ns)
+        entity->hidden_since_ns = at;
+    if (entity->hides || !entity->hidden_since_ns || at - entity->hidden_since_ns < l->patience_ns)
+        return;
+    entity->hides = true;
+    eventfd_write(l->m->events, 1);
+}
+
 static void tell(struct loop *l, struct loop_entity *entity, int error)
 {
     bool run = entity->order == LOOP_RESUME;
     uint64_t at = loop_now_ns();
 
+    if (!run)
+        note_hiding(l, entity, error, at);
     l->stats.decided_ns = entity->decided_ns;
     loop_stats_outcome(&l->stats, run, entity->why, error, at);
     entity->order = LOOP_NOTHING;

@@ -114,6 +114,17 @@ int loop_schedule(struct loop *l, const struct sched_entity_config *config, stru
     return e;
 }
 
+bool loop_hides(struct loop *l, uint64_t id)
+{
+    const struct loop_entity *entity;
+    bool hides;
+
+    pthread_mutex_lock(&l->lock);
+    hides = (entity = loop_entity_of(l, id)) && entity->hides;
+    pthread_mutex_unlock(&l->lock);
+    return hides;
+}
+
 void loop_forget(struct loop *l, uint64_t id)
 {
     struct loop_entity *entity;

@@ -15,6 +15,8 @@
 #include <unistd.h>
 
 enum { REALTIME_PRIORITY = 20 };
+/* Three looks through all processes: a file that is passed on is found by the second. */
+enum { PATIENCE_NS = 1500000000 };
 enum { NS_PER_S = 1000000000 };
 
 uint64_t loop_now_ns(void)
@@ -92,6 +94,7 @@ int loop_start(struct loop *l, const struct mediator *m)
 
     l->m = m;
     l->config = defaults;
+    l->patience_ns = PATIENCE_NS;
     for (int i = 0; i < MAX_CARDS; i++)
         l->card[i].next_look_ns = UINT64_MAX;
     mutex_init_inheriting(&l->active);

@@ -23,6 +23,8 @@ struct loop_entity {
     bool begun;
     uint32_t why;
     uint64_t decided_ns;
+    uint64_t hidden_since_ns; /* it cannot be suspended, since its file is where nobody finds it; 0: it can */
+    bool hides;               /* ... for longer than that can be an accident */
     struct {
         bool busy; /* told to the core */
         uint32_t idle_looks;
@@ -52,7 +54,8 @@ struct loop {
     uint16_t ordered[MAX_TENANTS];    /* indices of the entities with an order, in their turn */
     uint32_t orders;
     struct events events;
-    int kick; /* eventfd: something has changed */
+    uint64_t patience_ns; /* with a tenant that cannot be suspended for want of its file */
+    int kick;             /* eventfd: something has changed */
     atomic_bool stopping, realtime;
     struct loop_stats stats;
 };
@@ -68,6 +71,8 @@ int loop_schedule(struct loop *l, const struct sched_entity_config *config, stru
 void loop_forget(struct loop *l, uint64_t id);
 /* Its container is frozen, or is no longer. -ENOENT. */
 int loop_pause(struct loop *l, uint64_t id, bool paused);
+/* Work of the tenant's goes on that ought to rest: its file is in no process, and what is not found is not suspended. */
+bool loop_hides(struct loop *l, uint64_t id);
 int loop_state(struct loop *l, uint64_t id, struct mgpu_sched_state *out);
 /* New work may be to come: look at once. */
 void loop_kick(struct loop *l);

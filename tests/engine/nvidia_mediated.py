@@ -432,6 +432,10 @@ class World:
         self.lib.on_card_lost(self.engine._handle, ctypes.byref(missed), ctypes.byref(unseen))
         return missed.value, unseen.value
 
+    def patience(self, ns: int) -> None:
+        """How long a tenant may hide the file that it would be suspended through."""
+        self.lib.on_card_patience(self.engine._handle, ctypes.c_uint64(ns))
+
     def suspended_by(self) -> tuple[int, int]:
         """How many calls took groups off their runlist, and channels off."""
         names = ("on_card_unscheduled", "on_card_disabled")

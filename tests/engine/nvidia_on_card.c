@@ -69,6 +69,12 @@ void on_card_by_disabling(struct mgpu_engine *e)
     e->mediator.driver->disables_channels = true;
 }
 
+/* With a tenant that hides its file. */
+void on_card_patience(struct mgpu_engine *e, uint64_t ns)
+{
+    e->loop.patience_ns = ns;
+}
+
 uint64_t on_card_client_file(struct mgpu_engine *e, uint64_t tenant, uint32_t client)
 {
     const struct objects *o = &tenant_by_id(e, tenant)->objects;

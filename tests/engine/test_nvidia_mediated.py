@@ -171,6 +171,38 @@ def test_work_is_seen_in_userd_and_the_offline_group_is_taken_off(here: World) -
     until(lambda: enabled() == {offline.pid: False, online.pid: True}, "so it is on the card")
 
 
+def hidden(here: World) -> tuple[Tenant, Tenant]:
+    """Offline work whose control file is in a message when online work begins."""
+    offline, online = here.tenant(offline=True), here.tenant()
+    off_client, on_client = offline.client(), online.client()
+    assert offline.tell("put", working_group(offline, off_client), 3) == "put"
+    until(lambda: here.groups() == {GROUP_HANDLE: True}, "it has the card to itself")
+    assert offline.tell("send", offline.ctl) == "0"
+    assert online.tell("put", working_group(online, on_client), 3) == "put"
+    return offline, online
+
+
+def test_whoever_hides_its_file_to_go_on_working_is_told_of(here: World) -> None:
+    here.patience(0)
+    offline, online = hidden(here)
+    until(lambda: here.engine.state(offline.id).hides == 1, "it cannot be suspended")
+    assert here.engine.state(online.id).hides == 0
+
+
+def test_a_file_that_is_shown_in_time_is_suspended_through(here: World) -> None:
+    here.patience(1 << 62)
+    offline, _online = hidden(here)
+    until(lambda: here.engine.stats().suspend_failures > 0, "it could not be suspended at once")
+    offline.ctl = int(offline.tell("receive"))
+
+    def enabled() -> bool:
+        [group] = [one for one in here.card.account().cards[0].engines[0].groups if one.tgid == offline.pid]
+        return bool(group.enabled)
+
+    until(lambda: not enabled(), "it is found again, and off the card")
+    assert here.engine.state(offline.id).hides == 0
+
+
 def test_events_are_executed_with_the_descriptors_number(here: World) -> None:
     """The simulated card takes any: it is reached."""
     tenant = here.tenant()

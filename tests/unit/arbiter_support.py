@@ -48,6 +48,7 @@ class FakeEngine:
 
     def __init__(self) -> None:
         self.unaccounted: dict[int, int] = {}
+        self.hiding: set[int] = set()
         self.tenants: dict[int, dict[int, int]] = {}
         self.busy: set[int] = set()
         self.listeners: list[tuple[int, int]] = []
@@ -92,7 +93,8 @@ class FakeEngine:
     rm_table = "580.65"
 
     def state(self, tenant: int) -> TenantState:
-        return TenantState(listeners=1, unaccounted_bytes=self.unaccounted.get(tenant, 0))
+        caught = self.unaccounted.get(tenant, 0)
+        return TenantState(listeners=1, unaccounted_bytes=caught, hides=tenant in self.hiding)
 
     def card_policy(self, card: int, policy: Policy) -> None:
         if f"policy {card}" in self.refuses:

@@ -164,6 +164,23 @@ def test_a_container_that_was_caught_is_killed_once_and_says_why(
     assert render.state(rows["c1"]).endswith(", killed")
 
 
+def test_a_container_that_hides_from_suspension_is_killed_once(
+    world: World, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(lifecycle_module.nodes, "identities", lambda *_arguments: [])
+    grant, other = world.granted("c1"), world.granted("c2")
+    with subprocess.Popen(["sleep", "60"]) as cheat, subprocess.Popen(["sleep", "60"]) as neighbour:
+        world.life.bind(grant, cheat.pid)
+        world.life.bind(other, neighbour.pid)
+        world.engine.hiding.add(grant.tenant)
+        world.life.something_ended()
+        assert cheat.wait(5) == -signal.SIGKILL
+        world.life.something_ended()
+        assert neighbour.poll() is None
+        neighbour.kill()
+    assert capfd.readouterr().err.count("event=killed-hidden container=c1") == 1
+
+
 def test_a_lease_that_runs_out(world: World) -> None:
     grant = world.unregistered()
     world.life.begin(grant, os.getpid(), 0)
