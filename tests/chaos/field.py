@@ -9,7 +9,6 @@ from __future__ import annotations
 import mmap
 import os
 import random
-import select
 import signal
 import statistics
 import struct
@@ -26,7 +25,7 @@ from tests.support.arbiter import Arbiter
 from tests.support.bundle import Bundle, bundle
 from tests.support.programs import Programs, inside
 from tests.support.started import Foreground, foreground
-from tests.support.waiting import until
+from tests.support.waiting import readable, until
 
 MIB = 1 << 20
 NS_PER_MS = 1_000_000
@@ -95,7 +94,7 @@ class Tenant:
     def is_well(self) -> None:
         """It runs, and has not complained."""
         assert self.running.process.stdout is not None
-        if select.select([self.running.process.stdout], [], [], 0)[0]:
+        if readable(self.running.process.stdout, 0):
             raise AssertionError(f"{self.name}: {self.running.line()}")
 
 
@@ -255,7 +254,7 @@ def end(pid: int, number: int = signal.SIGKILL) -> int:
     pidfd = os.pidfd_open(pid)
     try:
         signal.pidfd_send_signal(pidfd, number)
-        select.select([pidfd], [], [])
+        readable(pidfd)
         return time.monotonic_ns()
     finally:
         os.close(pidfd)

@@ -42,7 +42,7 @@ static struct {
 static int duplicates;
 
 static struct own {
-    int fd;
+    int fd, keeps; /* keeps: it is open there */
     ino_t ino;
     uint64_t id;
 } own[FILES];
@@ -150,12 +150,19 @@ static int ask(size_t payload, int *got)
     return -reply.error;
 }
 
+static void close_own(void)
+{
+    while (owned)
+        close(own[--owned].keeps);
+}
+
 /* Before the engine is opened. */
 int on_card_begin(const char *socket_path, const char *nodes)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
 
-    files = clients = duplicates = owned = 0;
+    close_own();
+    files = clients = duplicates = 0;
     uvm_on_card_begin();
     own_root = 0;
     on_card_refuse = on_card_refuse_control = 0;
@@ -175,7 +182,8 @@ int on_card_begin(const char *socket_path, const char *nodes)
 /* Before the next engine is opened: the last one's own client is no more. */
 void on_card_again(void)
 {
-    owned = duplicates = 0;
+    close_own();
+    duplicates = 0;
     own_root = 0;
 }
 
@@ -225,7 +233,7 @@ static uint64_t id_of(int fd)
     request.node = strstr(name, "nvidiactl") ? SIM_NODE_CTL : SIM_NODE_CARD;
     if (ask(0, &got) < 0)
         abort();
-    own[owned++] = (struct own){fd, st.st_ino, reply.file}; /* `got` stays open: the card's file lives */
+    own[owned++] = (struct own){fd, got, st.st_ino, reply.file};
     return reply.file;
 }
 

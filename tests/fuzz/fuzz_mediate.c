@@ -1,6 +1,7 @@
 /* Notified calls of two tenants, decoded and carried out by the mediator: whatever they hold, the books and the driver
  * agree after each, and nobody is above a cap or on another's object. */
 #include "world.h"
+#include "../../native_sched/boundary/registered.h"
 #include "../../native_sched/boundary/replay.h"
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -37,7 +38,7 @@ void world_start(void)
         t->groups = calloc(1, sizeof(*t->groups));
         if (!t->groups || groups_init(t->groups, &model_ops, NULL, kick) < 0 || objects_init(&t->objects) < 0)
             abort();
-        if (!(t->let_through = calloc(1, sizeof(*t->let_through))) ||
+        if (!(t->let_through = calloc(1, sizeof(*t->let_through))) || registered_open(t, -1, false) < 0 ||
             !(t->utilization = calloc(1, sizeof(*t->utilization))))
             abort();
         atomic_store(&t->utilization->kept, true);
@@ -69,7 +70,7 @@ void world_close(uint32_t tenant, uint32_t file)
     model_file_gone(id);
     if (!files_take(&world.files, id, &gone))
         broken("an open file is not in the table");
-    mediate_file_gone(&world.files, &gone);
+    mediate_file_gone(&world.m, &gone);
 }
 
 /* As a listener serves it. */

@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
+import select
 import time
 from collections.abc import Callable
+from typing import Protocol
+
+
+class HasFileno(Protocol):
+    def fileno(self) -> int: ...
+
+
+def readable(what: HasFileno | int, timeout_ms: int | None = None) -> bool:
+    """Whether there is something to read there, or its end, before the time is over; None: as long as it takes.
+
+    Also where the descriptor's number is one that select() does not take.
+    """
+    poll = select.poll()
+    poll.register(what, select.POLLIN)
+    return bool(poll.poll(timeout_ms))
 
 
 def took_s(act: Callable[[], object]) -> float:
