@@ -5,7 +5,7 @@ BUILD ?= build
 plain := $(BUILD)
 # Sanitizers of the C parts, such as SANITIZE=address,undefined: a build of its own beside the plain one.
 SANITIZE ?=
-# How long `make fuzz` runs each fuzzer. `make test` gives them less, two minutes in all.
+# How long each fuzzer runs, in `make fuzz` and in `make test`.
 FUZZ_SECONDS ?= 60
 # How long `make chaos` goes on.
 SECONDS ?= 600
@@ -69,7 +69,7 @@ demo: $(stamps)/demo-system $(stamps)/installed $(image)
 	@$(bin)/python -m demo
 
 test: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image)
-	@$(sanitized) $(bin)/python -m pytest -m 'not bench and not gpu and not soak' $(PYTEST)
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) $(sanitized) $(bin)/python -m pytest -m 'not bench and not gpu and not soak' $(PYTEST)
 ifeq ($(SANITIZE)$(PYTEST),)
 	@echo 'once more, what runs the C parts hardest, with AddressSanitizer and UndefinedBehaviorSanitizer'
 	@$(MAKE) --no-print-directory test SANITIZE=address,undefined PYTEST='-q $(hardest) -m "not (daemon or bench or gpu or soak)"'
