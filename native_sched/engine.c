@@ -141,6 +141,13 @@ void mgpu_engine_close(struct mgpu_engine *e)
     free(e);
 }
 
+int mgpu_engine_context_bytes(struct mgpu_engine *e, uint32_t minor, uint32_t copies, uint64_t *out)
+{
+    const struct mediator *m = &e->mediator;
+
+    return m->ops->context_bytes ? m->ops->context_bytes(m->driver, &m->rm, minor, copies, out) : -ENOSYS;
+}
+
 int mgpu_engine_add_card(struct mgpu_engine *e, const struct mgpu_card *card)
 {
     struct mediator *m = &e->mediator;

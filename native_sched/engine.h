@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #define MGPU_API __attribute__((visibility("default")))
-enum { MGPU_ENGINE_ABI = 6, MGPU_CARDS_MAX = 32 };
+enum { MGPU_ENGINE_ABI = 7, MGPU_CARDS_MAX = 32 };
 
 struct mgpu_engine;
 
@@ -87,6 +87,10 @@ MGPU_API const char *mgpu_rm_known(void);
 /* The version at which the newest of the sizes in use appeared: major << 16 | minor. */
 MGPU_API uint32_t mgpu_engine_rm_table(const struct mgpu_engine *e);
 MGPU_API void mgpu_engine_close(struct mgpu_engine *e);
+
+/* What the driver takes of a card by itself for a channel group of the graphics engine, or with `copies` of a copy engine:
+ * measured, by making some. To be asked while nobody uses the card. -ENOSYS: this driver says it otherwise. */
+MGPU_API int mgpu_engine_context_bytes(struct mgpu_engine *e, uint32_t minor, uint32_t copies, uint64_t *out);
 
 /* All cards before the first listener. */
 MGPU_API int mgpu_engine_add_card(struct mgpu_engine *e, const struct mgpu_card *card);

@@ -14,7 +14,7 @@ from enum import IntEnum
 
 from oci_specs.refusal import Refusal, printable
 
-ABI = 6
+ABI = 7
 MAX_CARDS = 32
 MAX_PROCESSES = 1024
 
@@ -204,6 +204,7 @@ _SIGNATURES: dict[str, tuple[list[object], object]] = {
     "mgpu_engine_rm_table": ([c_void_p], c_uint32),
     "mgpu_engine_open": ([c_char_p, c_char_p, c_char_p, c_char_p, POINTER(c_void_p)], c_int),
     "mgpu_engine_close": ([c_void_p], None),
+    "mgpu_engine_context_bytes": ([c_void_p, c_uint32, c_uint32, POINTER(c_uint64)], c_int),
     "mgpu_engine_add_card": ([c_void_p, POINTER(Card)], c_int),
     "mgpu_engine_event_fd": ([c_void_p], c_int),
     "mgpu_engine_driver_alive": ([c_void_p], c_int),
@@ -245,6 +246,12 @@ class Engine:
     def __init__(self, lib: ctypes.CDLL, handle: c_void_p) -> None:
         self._lib = lib
         self._handle = handle
+
+    def context_bytes(self, minor: int, *, copies: bool) -> int:
+        """What the driver takes of a card for a channel group by itself, measured; OSError."""
+        out = c_uint64()
+        _checked(self._lib.mgpu_engine_context_bytes(self._handle, minor, copies, byref(out)))
+        return out.value
 
     def add_card(self, card: Card) -> None:
         _checked(self._lib.mgpu_engine_add_card(self._handle, byref(card)))

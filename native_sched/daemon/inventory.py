@@ -49,10 +49,10 @@ def simulated(directory: str) -> tuple[str, list[CardInfo]]:
     return str(cards.ask(admin, "driver")["driver_version"]), found
 
 
-def nvml(*, context_mib: int = 0, copy_context_mib: int = 0) -> tuple[str, list[CardInfo]]:
+def nvml() -> tuple[str, list[CardInfo]]:
     """(driver version, cards) of the real driver; Refusal when NVML has none to offer.
 
-    context_mib, copy_context_mib: what the driver takes per channel group, which it does not tell.
+    What the driver takes per channel group it does not tell: contexts.py.
     """
     import pynvml
 
@@ -83,8 +83,6 @@ def nvml(*, context_mib: int = 0, copy_context_mib: int = 0) -> tuple[str, list[
                         // (inside[instance[0]] if instance else 1),
                         # RM's gpuId of a PCI device: domain, bus and slot packed as gpuGenerateGpuId does
                         gpu_id=pci.domain << 16 | pci.bus << 8 | pci.device,
-                        context_bytes=context_mib << 20,
-                        copy_context_bytes=copy_context_mib << 20,
                         instance=instance,
                     )
                 )

@@ -18,13 +18,15 @@ KIND = "node-state"
 class State:
     """generation: how many workers there were, this one included; last_tenant: the highest number given so far.
 
-    policies: the operator's word for each card. config_crc32: of the last node.toml that was found good.
+    policies: the operator's word for each card. config_crc32: of the last node.toml that was found good. contexts: what
+    was measured of cards (contexts.py), by UUID: bytes of the graphics engine and of a copy engine.
     """
 
     generation: int = 0
     last_tenant: int = 0
     policies: dict[int, str] = field(default_factory=dict)
     config_crc32: str = ""
+    contexts: dict[str, list[int]] = field(default_factory=dict)
 
 
 def _to_json(state: State) -> dict[str, Any]:
@@ -38,6 +40,10 @@ def _from_json(body: Any) -> State:
             last_tenant=int(body["last_tenant"]),
             policies={int(card): str(policy) for card, policy in body["policies"].items()},
             config_crc32=str(body["config_crc32"]),
+            contexts={
+                str(uuid): [int(graphics), int(copies)]
+                for uuid, (graphics, copies) in body.get("contexts", {}).items()
+            },
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Unreadable("not what a node's state says") from error

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from native_sched.daemon import inventory, node_config, recovery, worker_lock
+from native_sched.daemon import contexts, inventory, node_config, recovery, worker_lock
 from native_sched.daemon.card_policies import CardPolicies
 from native_sched.daemon.engine import NO_INSTANCE, Card, Engine, SchedConfig, open_engine
 from native_sched.daemon.grant_store import GrantStore
@@ -57,10 +57,8 @@ def _config(root: str, path: str | None, known_good: str) -> tuple[NodeConfig, s
     return NodeConfig(), ""
 
 
-def _cards(driver: str, root: str, config: NodeConfig) -> tuple[str, list[CardInfo]]:
-    if driver == "sim":
-        return inventory.simulated(os.path.join(root, "sim"))
-    return inventory.nvml(context_mib=config.context_mib, copy_context_mib=config.copy_context_mib)
+def _cards(driver: str, root: str) -> tuple[str, list[CardInfo]]:
+    return inventory.simulated(os.path.join(root, "sim")) if driver == "sim" else inventory.nvml()
 
 
 def _journal(root: str) -> str | None:
@@ -73,13 +71,14 @@ def _journal(root: str) -> str | None:
     return folder
 
 
-def _engine(
-    stack: ExitStack, driver: str, root: str, version: str, cards: Sequence[CardInfo], config: NodeConfig
-) -> Engine:
+def _engine(stack: ExitStack, driver: str, root: str, version: str) -> Engine:
     journal = _journal(root)
-    engine = stack.enter_context(
+    return stack.enter_context(
         open_engine(paths.lib("libmgpu_engine.so"), driver, os.path.join(root, "sim"), version, journal)
     )
+
+
+def _set_up(engine: Engine, cards: Sequence[CardInfo], config: NodeConfig) -> None:
     for card in cards:
         engine.add_card(
             Card(
@@ -102,7 +101,6 @@ def _engine(
             off=not config.schedule,
         )
     )
-    return engine
 
 
 def begin(stack: ExitStack, arguments: argparse.Namespace) -> Worker:
@@ -111,7 +109,7 @@ def begin(stack: ExitStack, arguments: argparse.Namespace) -> Worker:
     state = os.path.join(root, "node-state.json")
     # Whatever there is to refuse is refused before the worker that serves is ended.
     config, config_crc32 = _config(root, arguments.node_config, NodeState(state).now.config_crc32)
-    version, cards = _cards(arguments.driver, root, config)
+    version, cards = _cards(arguments.driver, root)
     link = HolderLink(os.path.join(root, "holder.sock"), take_over=arguments.take_over)
     stack.callback(link.close)
     stack.enter_context(worker_lock.held(os.path.join(root, "worker.lock"), fence=link.fence))
@@ -123,9 +121,12 @@ def begin(stack: ExitStack, arguments: argparse.Namespace) -> Worker:
         LOG.warning(
             "driver-table-overridden", driver_version=version, taken_for=override, risk="caps may not hold"
         )
-    if arguments.driver == "nvidia" and not config.context_mib:
-        LOG.warning("context-not-measured", risk="what the driver takes by itself is charged to nobody")
-    engine = _engine(stack, arguments.driver, root, override or version, cards, config)
+    engine = _engine(stack, arguments.driver, root, override or version)
+    if arguments.driver == "nvidia":
+        cards, measured = contexts.of_cards(engine, cards, config, node.now.contexts)
+        if measured != node.now.contexts:
+            node.note(contexts=measured)
+    _set_up(engine, cards, config)
     store = GrantStore(os.path.join(root, "grants"))
     found = store.load()
     grants = Grants(node.now.last_tenant)

@@ -85,6 +85,11 @@ struct driver_ops {
      * added. */
     int (*device_instance)(struct driver *d, uint32_t minor);
 
+    /* What the driver takes by itself for one more channel group on that card, found by making some: of the graphics engine
+     * or of a copy engine. NULL: it is known by other means. */
+    int (*context_bytes)(struct driver *d, const struct rm_table *rm, uint32_t minor, bool copies,
+                         uint64_t *out);
+
     /* What the driver itself counts to the processes in `info` on that card, by the control GET_PID_INFO: the audit.
      * -ENXIO: the card is lost. */
     int (*pid_info)(struct driver *d, uint32_t minor, struct rm_pid_info *info);

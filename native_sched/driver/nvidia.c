@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "../base/scoped.h"
 #include "../boundary/caller.h"
+#include "nvidia_context.h"
 #include "nvidia_private.h"
 #include <errno.h>
 #include <stdio.h>
@@ -220,6 +221,7 @@ const struct driver_ops driver_nvidia = {
     .execute = nvidia_execute,
     .must_continue = nvidia_must_continue,
     .device_instance = nvidia_device_instance,
+    .context_bytes = nvidia_context_bytes,
     .pid_info = nvidia_pid_info,
     .disables_channels = nvidia_disables_channels,
     .next_gone = nvidia_next_gone,

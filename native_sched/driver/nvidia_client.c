@@ -26,8 +26,8 @@ uint32_t nvidia_client_handle(struct nvidia_client *c)
     return atomic_fetch_add(&c->next_handle, 1);
 }
 
-static int alloc(const struct nvidia_client *c, uint32_t parent, uint32_t *handle, uint32_t class_id,
-                 void *params, uint32_t bytes)
+int nvidia_client_alloc(const struct nvidia_client *c, uint32_t parent, uint32_t *handle, uint32_t class_id,
+                        void *params, uint32_t bytes)
 {
     struct rm_alloc a = {
         .root = c->root,
@@ -97,9 +97,9 @@ static int attach(struct nvidia_client *c, struct own_card *card)
         return e;
     device.id = info.device_instance;
     subdevice.id = info.subdevice_instance;
-    if ((e = alloc(c, c->root, &device_handle, RM_CLASS_DEVICE, &device, sizeof(device))) < 0 ||
-        (e = alloc(c, device_handle, &subdevice_handle, RM_CLASS_SUBDEVICE, &subdevice, sizeof(subdevice))) <
-            0)
+    if ((e = nvidia_client_alloc(c, c->root, &device_handle, RM_CLASS_DEVICE, &device, sizeof(device))) < 0 ||
+        (e = nvidia_client_alloc(c, device_handle, &subdevice_handle, RM_CLASS_SUBDEVICE, &subdevice,
+                                 sizeof(subdevice))) < 0)
         return e;
     card->device_instance = info.device_instance;
     card->device = device_handle;
@@ -139,7 +139,7 @@ static void watch_instances(struct nvidia_client *c)
     if ((fd = open(path, O_RDONLY | O_CLOEXEC)) < 0)
         return;
     monitor.descriptor = (uint32_t)fd;
-    (void)alloc(c, c->root, &handle, RM_CLASS_MIG_MONITOR, &monitor, sizeof(monitor));
+    (void)nvidia_client_alloc(c, c->root, &handle, RM_CLASS_MIG_MONITOR, &monitor, sizeof(monitor));
 }
 
 static int list_cards(struct nvidia_client *c)
@@ -170,7 +170,8 @@ int nvidia_client_open(struct nvidia_client *c, const struct nvidia_host *host)
     atomic_init(&c->next_handle, FIRST_HANDLE);
     if ((c->ctl = nvidia_client_node(c, NULL)) < 0)
         return c->ctl;
-    if ((e = alloc(c, 0, &c->root, RM_CLASS_ROOT_CLIENT, NULL, 0)) < 0 || (e = list_cards(c)) < 0) {
+    if ((e = nvidia_client_alloc(c, 0, &c->root, RM_CLASS_ROOT_CLIENT, NULL, 0)) < 0 ||
+        (e = list_cards(c)) < 0) {
         nvidia_client_close(c);
         return e;
     }

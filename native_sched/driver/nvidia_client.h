@@ -1,5 +1,5 @@
 /* The arbiter's own RM client: it asks what tenants may not ask, and maps what a tenant's channel shares with it. It
- * allocates nothing on the cards. Its files are the arbiter's, so that they may stay open. */
+ * keeps nothing on the cards. Its files are the arbiter's, so that they may stay open. */
 #ifndef MGPU_NVIDIA_CLIENT_H
 #define MGPU_NVIDIA_CLIENT_H
 #include "nvidia_abi.h"
@@ -31,6 +31,8 @@ const struct own_card *nvidia_client_card(const struct nvidia_client *c, uint32_
 
 int nvidia_client_control(const struct nvidia_client *c, uint32_t object, uint32_t cmd, void *params,
                           uint32_t bytes);
+int nvidia_client_alloc(const struct nvidia_client *c, uint32_t parent, uint32_t *handle, uint32_t class_id,
+                        void *params, uint32_t bytes);
 int nvidia_client_free(const struct nvidia_client *c, uint32_t parent, uint32_t handle);
 uint32_t nvidia_client_handle(struct nvidia_client *c);
 /* A new open file of a card's node or, with NULL, of the control node. */

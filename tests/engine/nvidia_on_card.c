@@ -301,6 +301,14 @@ static int map_for_us(struct rm_map_memory *m)
     return 0;
 }
 
+static bool is_duplicate(uint32_t handle)
+{
+    for (int i = 0; i < DUPLICATES; i++)
+        if (duplicate[i].handle == handle)
+            return true;
+    return false;
+}
+
 static bool ours(uint32_t handle)
 {
     return own_root && handle == own_root;
@@ -395,10 +403,12 @@ static int serve(int fd, uint32_t cmd, void *arg)
             return map_for_us(arg);
         return -EPERM; /* the driver lets only the client's own process map */
     case RM_ESC_FREE:
-        if (ours(((struct rm_free *)arg)->root)) {
+        if (ours(((struct rm_free *)arg)->root) && is_duplicate(((struct rm_free *)arg)->handle)) {
             ((struct rm_free *)arg)->status = RM_OK;
             return 0;
         }
+        if (ours(((struct rm_free *)arg)->root))
+            break;
         /* As RM ends a subscription: by its number, in the process that calls. */
         if (on_card_closes >= 0)
             close(on_card_closes);

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from native_sched.daemon.node_state import NodeState
 from tests.gpu.backend import Backend, Nvidia, Simulated
 from tests.gpu.experiments import EXPERIMENTS
 from tests.gpu.own_client import NeedsCardError
@@ -100,9 +101,13 @@ def product(run: Run, driver: str, folder: Path, plain: bool) -> None:
     begin = time.monotonic()
     try:
         runtime, why = (None, "--plain") if plain else usable_runtime(folder)
-        context = run.results.fact("E6 census", "context_mib") or 0
-        with Product(driver, folder, context_mib=int(context), runtime=runtime) as served:
-            started.figures = {"runtime": why, "health": served.ask("health")}
+        with Product(driver, folder, runtime=runtime) as served:
+            # contexts: what mgpud has measured; E6 has the same from outside.
+            started.figures = {
+                "runtime": why,
+                "health": served.ask("health"),
+                "contexts": NodeState(str(served.state.path / "node-state.json")).now.contexts,
+            }
             started.verdict = (
                 "serves in containers" if runtime else "serves plain processes under the filter"
             )

@@ -50,7 +50,7 @@ def census(backend: Backend, results: Results, out: Result) -> None:
         time.sleep(0.5)
         own = sum(one.bytes for one in load.by_class(rm.MEMORY)) >> 20
         groups = sum(one.engine == rm.GRAPHICS for one in load.by_class(rm.GROUP))
-        # What the driver takes by itself, all of it put down to the graphics engine's groups: node.toml's context_mib.
+        # What the driver takes by itself, all of it put down to the graphics engine's groups: mgpud measures it too.
         out.figures["context_mib"] = max(0, used_mib(backend) - before - own) // max(1, groups)
         _note_census(load, "cuda", out, results)
         out.figures["handles_seen_under_continue"] = bool(target)

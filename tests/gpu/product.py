@@ -52,21 +52,17 @@ class Run:
 class Product:
     """Holder and mgpud over the driver, or over a simulated card. Use as a context."""
 
-    def __init__(
-        self, driver: str, folder: Path, *, context_mib: int = 0, runtime: str | None = None
-    ) -> None:
+    def __init__(self, driver: str, folder: Path, *, runtime: str | None = None) -> None:
         self.driver = driver
         self.runtime = runtime
         self.folder = folder
         self.state = StateDir(folder / "r")
-        self._context_mib = context_mib
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         self.state.create()
         (self.state.path / "node.toml").write_text(
-            "containerd = []\ncdi_dirs = []\nhold_ms = 100\n"
-            f'context_mib = {self._context_mib}\npolicy = "native-burst-share"\n'
+            'containerd = []\ncdi_dirs = []\nhold_ms = 100\npolicy = "native-burst-share"\n'
         )
         if self.runtime:
             runtime_files.write(self.state, self.runtime)

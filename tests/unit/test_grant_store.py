@@ -212,7 +212,11 @@ def test_the_nodes_state(tmp_path: Path) -> None:
     path = tmp_path / "node-state.json"
     state = NodeState(str(path))
     assert (state.now.generation, state.now.last_tenant) == (0, 0)
-    state.save(generation=1, policies={10: "fixed-share", 2: "native-burst-share"})
+    state.save(
+        generation=1,
+        policies={10: "fixed-share", 2: "native-burst-share"},
+        contexts={"GPU-1": [1 << 26, 0]},
+    )
     schemas.validate("node_state", json.loads(path.read_bytes()))
     change = state.prepare(last_tenant=5)
     assert NodeState(str(path)).now.last_tenant == 0
@@ -220,6 +224,7 @@ def test_the_nodes_state(tmp_path: Path) -> None:
     again = NodeState(str(path)).now
     assert (again, again.last_tenant) == (state.now, 5)
     assert again.policies == {10: "fixed-share", 2: "native-burst-share"}
+    assert again.contexts == {"GPU-1": [1 << 26, 0]}
 
 
 def test_a_nodes_state_that_is_lost_gives_no_number_twice(tmp_path: Path) -> None:

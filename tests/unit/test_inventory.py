@@ -83,7 +83,7 @@ def test_mig_instances_are_cards_of_their_own(monkeypatch: pytest.MonkeyPatch) -
         ),
     )
     monkeypatch.setitem(sys.modules, "pynvml", module)
-    _, cards = inventory.nvml(context_mib=400, copy_context_mib=20)
+    _, cards = inventory.nvml()
     assert [(card.index, card.minor, card.uuid, card.memory_mib, card.instance) for card in cards] == [
         (0, 0, "GPU-0", 143771, None),
         (1, 1, "MIG-0", 17920, (7, 0)),
@@ -91,7 +91,6 @@ def test_mig_instances_are_cards_of_their_own(monkeypatch: pytest.MonkeyPatch) -
     ]
     # The card below is the same to RM.
     assert [card.gpu_id for card in cards] == [0x1700, 0x1800, 0x1800]
-    assert {(card.context_bytes, card.copy_context_bytes) for card in cards} == {(400 << 20, 20 << 20)}
 
 
 def test_compute_instances_of_one_gpu_instance_share_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
