@@ -22,6 +22,11 @@ bool class_is_memory(uint32_t class_id)
     return class_id == RM_CLASS_MEMORY_LOCAL_USER;
 }
 
+bool class_is_uncounted(uint32_t class_id)
+{
+    return class_id != RM_CLASS_MEMORY_LOCAL_USER && class_id != RM_CLASS_CHANNEL_GROUP;
+}
+
 static uint64_t round_up(uint64_t bytes, uint64_t granule)
 {
     return bytes > UINT64_MAX - granule ? UINT64_MAX : (bytes + granule - 1) / granule * granule;
@@ -47,11 +52,12 @@ static uint64_t cost_of(const struct call *c, const struct creation *a, uint32_t
 {
     const struct rm_memory *mem = (const void *)c->params;
     const struct card *k = mediator_card(c->m, card);
+    uint64_t own = c->m->ops->own_bytes ? c->m->ops->own_bytes(a->class_id, c->params) : 0;
 
     if (a->class_id == RM_CLASS_CHANNEL_GROUP && k)
-        return copies(c) ? k->copy_context_bytes : k->context_bytes;
+        return own + (copies(c) ? k->copy_context_bytes : k->context_bytes);
     if (a->class_id != RM_CLASS_MEMORY_LOCAL_USER)
-        return 0;
+        return own;
     return round_up(mem->size, c->m->ops->granule_bytes);
 }
 
@@ -133,6 +139,8 @@ static void end_charge(void *context, const struct rm_object *obj)
 {
     struct tenant *t = context;
 
+    if (obj->card != OBJECT_NO_CARD && class_is_uncounted(obj->class_id))
+        t->own_bytes[obj->card] -= obj->bytes;
     if (obj->card != OBJECT_NO_CARD && obj->bytes && !external_holds(t->external, obj) &&
         !registered_holds(t->registered, obj))
         ledger_release(&t->ledger[obj->card], obj->bytes);
@@ -180,6 +188,8 @@ static int book(struct call *c, const struct creation *a, const struct place *p,
             return e;
         }
         t->objects.slot[slot].bytes = t->objects.slot[slot].memory_bytes = bytes;
+        if (class_is_uncounted(a->class_id))
+            t->own_bytes[p->card] += bytes;
     }
     objects_commit(&t->objects, (uint32_t)slot);
     return 0;

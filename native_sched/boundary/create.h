@@ -30,6 +30,8 @@ uint32_t subdevice_below(const struct objects *o, uint32_t device);
 int class_params(const struct call *c, uint32_t class_id);
 bool class_is_root(uint32_t class_id);
 bool class_is_memory(uint32_t class_id);
+/* Of what is charged for an object of that class the driver's account of processes has nothing. */
+bool class_is_uncounted(uint32_t class_id);
 
 /* Adds an object that the driver has made by another name of `source`'s memory. -ENOSPC. The tenant is held. */
 int book_alias(struct tenant *t, uint32_t parent, uint32_t source, uint32_t client, uint32_t handle);

@@ -270,9 +270,9 @@ int settle(struct call *c)
             continue;
         {
             WITH_TENANT(t);
-            /* What has no name any more the driver counts to nobody. */
+            /* What has no name any more the driver counts to nobody, nor what it takes by itself. */
             used = t->ledger[card->index].used_bytes - external_held(t->external, card->index) -
-                   registered_held(t->registered, card->index);
+                   registered_held(t->registered, card->index) - t->own_bytes[card->index];
         }
         /* Nobody has anything of a card that is lost, and its tenants are to hear that from the driver. */
         if ((bytes = counted(c, card, &processes)) == -ENXIO)

@@ -4,6 +4,7 @@
 #include "../boundary/caller.h"
 #include "nvidia_context.h"
 #include "nvidia_private.h"
+#include "nvidia_tables.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -222,6 +223,7 @@ const struct driver_ops driver_nvidia = {
     .must_continue = nvidia_must_continue,
     .device_instance = nvidia_device_instance,
     .context_bytes = nvidia_context_bytes,
+    .own_bytes = nvidia_own_bytes,
     .pid_info = nvidia_pid_info,
     .disables_channels = nvidia_disables_channels,
     .next_gone = nvidia_next_gone,

@@ -9,7 +9,14 @@ import pytest
 from tests.engine import scheduling
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-SOURCES = ("core/ledger.c", "boundary/objects.c", "boundary/files.c", "journal/store.c", "holder/json_end.c")
+SOURCES = (
+    "core/ledger.c",
+    "boundary/objects.c",
+    "boundary/files.c",
+    "driver/nvidia_tables.c",
+    "journal/store.c",
+    "holder/json_end.c",
+)
 
 
 @pytest.fixture(scope="session")

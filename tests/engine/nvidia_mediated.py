@@ -37,6 +37,11 @@ UVM_REGISTER_CHANNEL, UVM_UNREGISTER_CHANNEL = 27, 28
 GPU_ONE, GPU_TWO = b"one".ljust(16, b"\0"), b"two".ljust(16, b"\0")
 ROOT, MEMORY_SYSTEM, MEMORY, DEVICE, SUBDEVICE, GROUP = 0x41, 0x3E, 0x40, 0x80, 0x2080, 0xA06C
 EVENT_OS, HOPPER = 0x79, 0xC86F
+ADDRESS_SPACE, VIRTUAL = 0x90F1, 0x50A0
+# What the driver takes by itself: for an address space; for a group, its context and its channels' instance blocks.
+SPACE_MIB = 1 / 16
+CARD_CONTEXT_MIB = 240
+CONTEXT_MIB = CARD_CONTEXT_MIB + 9 / 16
 NO_PARAMS = -1
 
 
@@ -450,6 +455,11 @@ class World:
     def monitors(self) -> int:
         """How many sessions that are told of every MIG instance there are."""
         return ctypes.c_uint32.in_dll(self.lib, "on_card_monitors").value
+
+    @property
+    def virtual_flags(self) -> int:
+        """Of the virtual memory that was made last, as the driver was asked."""
+        return ctypes.c_uint32.in_dll(self.lib, "on_card_virtual_flags").value
 
     @property
     def mapped(self) -> int:
