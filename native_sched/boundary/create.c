@@ -148,12 +148,22 @@ static void end_charge(void *context, const struct rm_object *obj)
         groups_forget(t->groups, obj->client, obj->handle);
 }
 
-/* What the scheduler needs of it: a channel without USERD of its own is one that takes no work. */
-static void note_channels(const struct call *c, const struct creation *a, struct rm_object *obj)
+/* Of what the driver has given. */
+static uint32_t page_shift(const struct rm_memory *mem)
+{
+    static const uint32_t shift[] = {0, 12, 16, 21}; /* huge ones may be larger */
+
+    return shift[mem->attr >> RM_MEMORY_ATTR_PAGE_SHIFT & RM_MEMORY_ATTR_PAGE_MASK];
+}
+
+/* What the scheduler needs of it: a channel without USERD of its own is one that takes no work. And how memory is mapped. */
+static void note_kind(const struct call *c, const struct creation *a, struct rm_object *obj)
 {
     const struct rm_channel *channel = (const void *)c->params;
 
-    if (a->class_id == RM_CLASS_CHANNEL_GROUP) {
+    if (a->class_id == RM_CLASS_MEMORY_LOCAL_USER || a->class_id == RM_CLASS_MEMORY_SYSTEM)
+        obj->page_shift = page_shift((const void *)c->params);
+    else if (a->class_id == RM_CLASS_CHANNEL_GROUP) {
         obj->copies = copies(c);
     } else if (rm_class_is_channel(a->class_id)) {
         obj->userd.memory = channel->userd_memory[0];
@@ -181,7 +191,7 @@ static int book(struct call *c, const struct creation *a, const struct place *p,
     t->objects.slot[slot].card = p->card;
     t->objects.slot[slot].file = class_is_root(a->class_id) ? p->file->id : 0;
     t->objects.slot[slot].owner = owner;
-    note_channels(c, a, &t->objects.slot[slot]);
+    note_kind(c, a, &t->objects.slot[slot]);
     if (p->card != OBJECT_NO_CARD) {
         if ((e = ledger_settle(&t->ledger[p->card], p->reserved, bytes)) < 0) {
             objects_drop(&t->objects, (uint32_t)slot, end_charge, t);

@@ -23,6 +23,7 @@ struct rm_object {
     union {
         struct process_id owner; /* root clients: the process that made them */
         uint32_t copies;         /* channel groups: 1: on a copy engine */
+        uint32_t page_shift;     /* memory: of its pages; 0: not known */
         struct {                 /* channels: where USERD is; memory 0: there is none */
             uint32_t memory, pad;
             uint64_t offset;

@@ -13,6 +13,7 @@ SOURCES = (
     "core/ledger.c",
     "boundary/objects.c",
     "boundary/files.c",
+    "boundary/page_tables.c",
     "driver/nvidia_tables.c",
     "journal/store.c",
     "holder/json_end.c",

@@ -238,12 +238,12 @@ def memory(size: int) -> bytes:
 
 
 def map_external(
-    client: int, handle: int, base: int, size: int, gpus: tuple[bytes, ...] = (GPU_ONE,)
+    client: int, handle: int, base: int, size: int, gpus: tuple[bytes, ...] = (GPU_ONE,), offset: int = 0
 ) -> bytes:
     """Parameters of MAP_EXTERNAL_ALLOCATION since 550.54."""
     attributes = b"".join(gpu + bytes(20) for gpu in gpus).ljust(256 * 36, b"\0")
     return (
-        struct.pack("QQQ", base, size, 0)
+        struct.pack("QQQ", base, size, offset)
         + attributes
         + struct.pack("QiIII", len(gpus), 0, client, handle, 0)
     )
@@ -473,6 +473,16 @@ class World:
 
     def used_mib(self, tenant: Tenant, card: int = 0) -> float:
         return self.engine.usage(tenant.id, card).used_bytes / MIB
+
+    def tables_mib(self, tenant: Tenant) -> float:
+        """What is charged for the page tables of external mappings: part of used_mib()."""
+        find = self.lib.on_card_tables
+        find.restype = ctypes.c_uint64
+        return int(find(self.engine._handle, ctypes.c_uint64(tenant.id), ctypes.c_uint32(0))) / MIB
+
+    def memory_mib(self, tenant: Tenant) -> float:
+        """What is charged for all else."""
+        return self.used_mib(tenant) - self.tables_mib(tenant)
 
     def groups(self) -> dict[int, bool]:
         """Whether the card has each group of the graphics engine enabled, by its handle."""

@@ -7,6 +7,7 @@
 #include "../../native_sched/driver/nvidia_private.h"
 #include "../../native_sched/engine_private.h"
 #include "../../native_sched/boundary/caught.h"
+#include "../../native_sched/boundary/external.h"
 #include "../../native_sched/boundary/rm_abi.h"
 #include "../../sim/card/protocol.h"
 #include "uvm_on_card.h"
@@ -81,6 +82,11 @@ uint64_t on_card_client_file(struct mgpu_engine *e, uint64_t tenant, uint32_t cl
     const struct objects *o = &tenant_by_id(e, tenant)->objects;
 
     return o->slot[objects_find(o, client, client)].file;
+}
+
+uint64_t on_card_tables(struct mgpu_engine *e, uint64_t tenant, uint32_t card)
+{
+    return tenant_by_id(e, tenant)->external->tables_bytes[card];
 }
 
 /* As if the last worker had died in the middle of a mapping, between the object's share and its end. */
