@@ -163,6 +163,7 @@ int on_card_begin(const char *socket_path, const char *nodes)
 
     close_own();
     files = clients = duplicates = 0;
+    memset(duplicate, 0, sizeof(duplicate));
     uvm_on_card_begin();
     own_root = 0;
     on_card_refuse = on_card_refuse_control = 0;
@@ -184,6 +185,7 @@ void on_card_again(void)
 {
     close_own();
     duplicates = 0;
+    memset(duplicate, 0, sizeof(duplicate));
     own_root = 0;
 }
 
