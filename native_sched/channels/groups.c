@@ -229,15 +229,18 @@ int groups_add_channel(struct groups *g, const struct rm_target *name, uint32_t 
 }
 
 /* Without its USERD nothing is seen of it any more, and it can be suspended all the same. */
-int groups_recover_channel(struct groups *g, const struct rm_target *name, uint32_t group)
+int groups_recover_channel(struct groups *g, const struct rm_target *name, const struct rm_object *obj,
+                           uint32_t group)
 {
     struct channel *c;
     int e;
     WITH_GROUPS(g);
 
-    if ((c = place_channel(g, name, group, DRIVEN_UNKNOWN, &e)))
-        map_userd(g, name, c);
-    return e;
+    if (!(c = place_channel(g, name, group, DRIVEN_UNKNOWN, &e)))
+        return e;
+    channel_stop(g, c, obj->stopped);
+    map_userd(g, name, c);
+    return 0;
 }
 
 void groups_forget(struct groups *g, uint32_t client, uint32_t handle)

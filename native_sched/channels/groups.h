@@ -81,12 +81,13 @@ int groups_channel_begins(struct groups *g, uint32_t client, uint32_t group);
 void groups_channel_ends(struct groups *g, uint32_t client, uint32_t group);
 /* -ENOSPC; -ESRCH: no such group; what the driver says. */
 int groups_add_channel(struct groups *g, const struct rm_target *name, uint32_t group);
-/* What an earlier worker knew, groups before their channels, with what the tenant has said of a group. What the driver makes
+/* What an earlier worker knew, groups before their channels, with what the tenant has said of them. What the driver makes
  * of them is settled by the next groups_run(); those that the driver says nothing of, as on a lost card, are kept and tried
  * again then. -ENOSPC; -ESRCH: no such group. */
 int groups_recover(struct groups *g, const struct rm_target *name, const struct rm_object *obj,
                    uint32_t subdevice);
-int groups_recover_channel(struct groups *g, const struct rm_target *name, uint32_t group);
+int groups_recover_channel(struct groups *g, const struct rm_target *name, const struct rm_object *obj,
+                           uint32_t group);
 /* One that is gone: of either kind or of none. */
 void groups_forget(struct groups *g, uint32_t client, uint32_t handle);
 /* Is the object a subdevice by which groups are suspended? */
