@@ -22,7 +22,7 @@ struct rm_object {
     uint64_t file;         /* root clients: the open file they live and die with */
     union {
         struct process_id owner; /* root clients: the process that made them */
-        uint32_t copies;         /* channel groups: 1: on a copy engine */
+        uint32_t engine_type;    /* channel groups: as their maker said */
         struct {                 /* channels: where USERD is; memory 0: there is none */
             uint32_t memory, pad;
             uint64_t offset;

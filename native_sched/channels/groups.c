@@ -106,9 +106,17 @@ static int begin_group(struct groups *g, const struct group *group)
     return timeslices_settle(g);
 }
 
-int groups_add(struct groups *g, const struct rm_target *name, uint32_t card, bool copies, uint32_t subdevice)
+int groups_add(struct groups *g, const struct rm_target *name, uint32_t card, uint32_t engine_type,
+               uint32_t subdevice)
 {
-    struct group fresh = {.name = *name, .card = card, .copies = copies, .runlist = DRIVEN_OFF, .live = true};
+    struct group fresh = {
+        .name = *name,
+        .card = card,
+        .engine_type = engine_type,
+        .copies = engine_type >= RM_ENGINE_COPY0,
+        .runlist = DRIVEN_OFF,
+        .live = true,
+    };
     struct group *group;
     int e;
     WITH_GROUPS(g);
@@ -128,7 +136,8 @@ int groups_recover(struct groups *g, const struct rm_target *name, const struct 
     struct group found = {
         .name = *name,
         .card = obj->card,
-        .copies = obj->copies,
+        .engine_type = obj->engine_type,
+        .copies = obj->engine_type >= RM_ENGINE_COPY0,
         .wanted = obj->wanted,
         .timeslice_us = obj->timeslice_us,
         .live = true,

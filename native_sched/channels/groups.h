@@ -24,8 +24,9 @@ struct bulk {
 struct group {
     struct rm_target name;
     uint32_t card, tsg_id;
-    uint32_t bulk; /* index */
-    bool copies;   /* on a copy engine */
+    uint32_t bulk;        /* index */
+    uint32_t engine_type; /* as its maker said; 0: the only one there is */
+    bool copies;          /* on a copy engine */
     bool live;
     bool wanted;                      /* by its tenant */
     enum driven runlist;              /* by GPFIFO_SCHEDULE */
@@ -73,7 +74,7 @@ int groups_init(struct groups *g, const struct driver_ops *ops, struct driver *d
 void groups_destroy(struct groups *g);
 
 /* A group that the driver has just made. subdevice: as in struct bulk. -ENOSPC; what the driver says. */
-int groups_add(struct groups *g, const struct rm_target *name, uint32_t card, bool copies,
+int groups_add(struct groups *g, const struct rm_target *name, uint32_t card, uint32_t engine_type,
                uint32_t subdevice);
 /* A channel is about to be made in the group: until it has been added, or was not made, only the group as a whole can be
  * suspended. -ESRCH: no such group; what the driver says. It must not be made then. */

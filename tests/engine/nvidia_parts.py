@@ -203,6 +203,10 @@ class Driver:
     def call(self, name: str, *args: Any) -> int:
         return int(getattr(self.lib, f"harness_{name}")(ctypes.c_void_p(self._handle), *args))
 
+    def add_card(self, index: int, *, minor: int = 0, instance: tuple[int, int] = (-1, -1)) -> None:
+        """instance: of MIG, (GPU instance, compute instance)."""
+        self.call("add_card", index, minor, *instance)
+
     def identify(self, process: Process, fd: int, tenant: int = 0) -> int:
         return self.call("identify", tenant, process.pid, fd)
 
