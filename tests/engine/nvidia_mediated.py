@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import engine_parts
 from nvidia_registers import Registers
 
 from native_sched.daemon.engine import (
@@ -28,7 +29,6 @@ from native_sched.daemon.engine import (
 from sim import cards
 from sim.cards import CardProcess, running
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 CTL, CARD, UVM = 0, 1, 2
 MIB = 1 << 20
 VERSION = "580.95.05"
@@ -48,19 +48,9 @@ def cmd(number: int, size: int) -> int:
 
 @functools.cache
 def library() -> str:
-    """The engine with the seam's other side; with sanitizers where this Python runs with them."""
-    native = REPOSITORY / "native_sched"
-    sources = [
-        path
-        for path in sorted(native.rglob("*.c"))
-        if "holder" not in path.parts and path.name != "nvidia_host.c"
-    ]
-    sources += sorted(Path(__file__).parent.glob("*_on_card.c"))
-    sanitize = ["-fsanitize=address,undefined"] if "libasan" in os.environ.get("LD_PRELOAD", "") else []
-    out = Path(tempfile.mkdtemp(prefix="mgpu-nvidia-")) / "libengine.so"
-    flags = ["-std=gnu11", "-g", "-O0", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-pthread"]
-    subprocess.run(["gcc", *flags, *sanitize, "-o", out, *sources], check=True)
-    return str(out)
+    """The engine with the seam's other side."""
+    beside = sorted(Path(__file__).parent.glob("*_on_card.c"))
+    return engine_parts.library("libengine.so", *beside, without="nvidia_host.c")
 
 
 @functools.cache
