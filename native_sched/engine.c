@@ -180,6 +180,8 @@ int mgpu_engine_add_card(struct mgpu_engine *e, const struct mgpu_card *card)
         .context_bytes = card->context_bytes,
         .copy_context_bytes = card->copy_context_bytes,
     };
+    if (m->ops->add_card)
+        m->ops->add_card(m->driver, &m->card[m->cards - 1]);
     return 0;
 }
 

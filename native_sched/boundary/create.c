@@ -146,7 +146,7 @@ static void note_channels(const struct call *c, const struct creation *a, struct
     const struct rm_channel *channel = (const void *)c->params;
 
     if (a->class_id == RM_CLASS_CHANNEL_GROUP) {
-        obj->copies = copies(c);
+        obj->engine_type = ((const struct rm_channel_group *)(const void *)c->params)->engine_type;
     } else if (rm_class_is_channel(a->class_id)) {
         obj->userd.memory = channel->userd_memory[0];
         obj->userd.offset = channel->userd_offset[0];
@@ -195,7 +195,7 @@ bool object_target(const struct mediator *m, const struct rm_object *obj, const 
         return false;
     *out = (struct rm_target){.file = *file, .client = obj->client, .handle = obj->handle, .rm = &m->rm};
     if (!group)
-        out->userd = (struct userd_place){card->minor, obj->userd.memory, obj->userd.offset};
+        out->userd = (struct userd_place){card, obj->userd.memory, obj->userd.offset};
     return true;
 }
 
@@ -227,7 +227,7 @@ static int announce(struct call *c, const struct creation *a, const struct place
 
     if (!object_target(c->m, &obj, p->file, &name))
         return 0;
-    return group ? groups_add(c->tenant->groups, &name, p->card, obj.copies, subdevice)
+    return group ? groups_add(c->tenant->groups, &name, p->card, obj.engine_type, subdevice)
                  : groups_add_channel(c->tenant->groups, &name, a->parent);
 }
 

@@ -86,7 +86,7 @@ static uint32_t find(const struct call *c, const struct asked *a, struct open_fi
 
 static void forget(struct tenant *t, const struct noted *noted)
 {
-    for (uint32_t i = noted->n; i-- > 0;)
+    for (uint32_t i = 0; i < noted->n; i++)
         if (noted->fresh[i])
             external_drop(t->external, noted->slot[i]);
 }

@@ -22,7 +22,7 @@ struct rm_object {
     uint64_t file;         /* root clients: the open file they live and die with */
     union {
         struct process_id owner; /* root clients: the process that made them */
-        uint32_t copies;         /* channel groups: 1: on a copy engine */
+        uint32_t engine_type;    /* channel groups: as their maker said */
         struct {                 /* channels: where USERD is; memory 0: there is none */
             uint32_t memory, pad;
             uint64_t offset;
@@ -32,6 +32,7 @@ struct rm_object {
     uint64_t memory;       /* its number, once it has a second name, a mapping or a registration; 0: none */
     uint64_t timeslice_us; /* channel groups: what the tenant set; 0: nothing */
     uint32_t wanted;       /* channel groups: 1: by its tenant */
+    uint32_t stopped;      /* channels: 1: by its tenant */
 
     /* What follows from the above. */
     uint32_t first_child, next_sibling, prev_sibling; /* slots, 0 = none */

@@ -196,7 +196,7 @@ static int take_on(const struct mediator *m, struct tenant *t)
         if (obj->class_id == RM_CLASS_CHANNEL_GROUP)
             e = groups_recover(t->groups, &name, obj, subdevice_below(o, obj->parent));
         else
-            e = groups_recover_channel(t->groups, &name, o->slot[obj->parent].handle);
+            e = groups_recover_channel(t->groups, &name, obj, o->slot[obj->parent].handle);
     }
     external_recover(t);
     registered_recover(m, t);

@@ -25,7 +25,7 @@ struct driver_call {
 
 /* Where a channel keeps its USERD, as its allocation said: offset inside a memory object of the same client. */
 struct userd_place {
-    uint32_t minor; /* of the card the channel is on */
+    const struct card *card; /* that the channel is on */
     uint32_t memory;
     uint64_t offset;
 };
@@ -48,9 +48,17 @@ struct userd {
 
 struct engine_status {
     uint32_t tsg_id; /* the channel group on the engine */
-    bool busy;       /* it executes, or is being switched */
+    uint32_t
+        engines; /* the group is one of these, a bit each: the number of a group means something among its like alone */
+    bool busy; /* it executes, or is being switched */
 };
 enum { ENGINES_MAX = 16 };
+
+/* The bit of an engine, by its number in a channel group's parameters; 0: nobody looks at it. */
+static inline uint32_t engine_bit(uint32_t engine_type)
+{
+    return engine_type < 32 ? 1u << engine_type : 0;
+}
 
 struct driver_ops {
     const char *name;
@@ -81,6 +89,9 @@ struct driver_ops {
      * memory by then, and leaves in `call` what is to be written there. NULL: the kernel does it. */
     int (*as_caller)(struct driver *d, struct caller *c, uint64_t outer_at, struct driver_call *call);
 
+    /* One of the cards there are, before any tenant: what engine_status() needs of it. It stays where it is. NULL: nothing. */
+    void (*add_card)(struct driver *d, const struct card *card);
+
     /* RM's own number of the card, by which programs ask for it; a negative errno. NULL: as it was said when the card was
      * added. */
     int (*device_instance)(struct driver *d, uint32_t minor);
@@ -109,7 +120,7 @@ struct driver_ops {
     int (*userd_map)(struct driver *d, const struct rm_target *channel, struct userd *out);
     void (*userd_unmap)(struct userd *userd);
     /* Fills out for each engine of the card and returns how many. */
-    int (*engine_status)(struct driver *d, uint32_t minor, struct engine_status *out);
+    int (*engine_status)(struct driver *d, const struct card *card, struct engine_status *out);
     const char *probes; /* what work is seen by, for people to read */
 
     uint64_t granule_bytes; /* the driver rounds allocations up to this */

@@ -5,6 +5,7 @@
 #include "nvidia_client.h"
 #include "nvidia_files.h"
 #include "nvidia_host.h"
+#include "nvidia_instance.h"
 #include "nvidia_last_close.h"
 #include "nvidia_status.h"
 #include <stdatomic.h>
@@ -13,7 +14,10 @@ struct driver {
     const struct nvidia_host *host;
     struct nvidia_files files;
     struct nvidia_client client;
-    struct nvidia_status status[MAX_CARDS]; /* by minor */
+    /* By the card's index. */
+    struct nvidia_status status[MAX_CARDS];
+    struct nvidia_instance instance[MAX_CARDS]; /* where it is one of MIG */
+    uint32_t cards, seen;                       /* seen: cards with a status */
     uint32_t uvm_major;
     bool
         disables_channels; /* which means to suspend works, and what it costs, is for a card to say (E5, E6) */
@@ -40,5 +44,5 @@ int64_t nvidia_next_gone(struct driver *d);
 void nvidia_find_lost(struct driver *d, bool lost);
 int nvidia_userd_map(struct driver *d, const struct rm_target *channel, struct userd *out);
 void nvidia_userd_unmap(struct userd *userd);
-int nvidia_engine_status(struct driver *d, uint32_t minor, struct engine_status *out);
+int nvidia_engine_status(struct driver *d, const struct card *card, struct engine_status *out);
 #endif

@@ -13,6 +13,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import engine_parts
+from nvidia_registers import Registers
+
 from native_sched.daemon.engine import (
     NO_INSTANCE,
     Card,
@@ -26,7 +29,6 @@ from native_sched.daemon.engine import (
 from sim import cards
 from sim.cards import CardProcess, running
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 CTL, CARD, UVM = 0, 1, 2
 MIB = 1 << 20
 VERSION = "580.95.05"
@@ -46,19 +48,9 @@ def cmd(number: int, size: int) -> int:
 
 @functools.cache
 def library() -> str:
-    """The engine with the seam's other side; with sanitizers where this Python runs with them."""
-    native = REPOSITORY / "native_sched"
-    sources = [
-        path
-        for path in sorted(native.rglob("*.c"))
-        if "holder" not in path.parts and path.name != "nvidia_host.c"
-    ]
-    sources += [Path(__file__).with_name(name) for name in ("nvidia_on_card.c", "uvm_on_card.c")]
-    sanitize = ["-fsanitize=address,undefined"] if "libasan" in os.environ.get("LD_PRELOAD", "") else []
-    out = Path(tempfile.mkdtemp(prefix="mgpu-nvidia-")) / "libengine.so"
-    flags = ["-std=gnu11", "-g", "-O0", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-pthread"]
-    subprocess.run(["gcc", *flags, *sanitize, "-o", out, *sources], check=True)
-    return str(out)
+    """The engine with the seam's other side."""
+    beside = sorted(Path(__file__).parent.glob("*_on_card.c"))
+    return engine_parts.library("libengine.so", *beside, without="nvidia_host.c")
 
 
 @functools.cache
@@ -277,7 +269,12 @@ class World:
     """A card, the engine on it as NVIDIA's driver, and tenants, each in a process of its own."""
 
     def __init__(
-        self, folder: Path, card: CardProcess, stack: ExitStack, instances: Sequence[tuple[int, int]]
+        self,
+        folder: Path,
+        card: CardProcess,
+        stack: ExitStack,
+        instances: Sequence[tuple[int, int]],
+        seen: bool,
     ) -> None:
         self.card = card
         self.lib = ctypes.CDLL(library())
@@ -292,6 +289,8 @@ class World:
         (nodes / "mig-minors").write_text("config 1\nmonitor 2\ngpu0/gi1/access 12\n")
         (nodes / "nvidia-caps").mkdir()
         (nodes / "nvidia-caps" / "nvidia-cap2").touch()
+        if seen:
+            self.registers = Registers(nodes, found.pci, instances)
         self._cards = [
             Card(
                 index=index,
@@ -473,7 +472,10 @@ class World:
 
 
 @contextmanager
-def world(folder: Path, instances: Sequence[tuple[int, int]] = ()) -> Iterator[World]:
-    """instances: of MIG, (GPU instance, compute instance), each a card of its own; none: a card as a whole."""
+def world(folder: Path, instances: Sequence[tuple[int, int]] = (), *, seen: bool = False) -> Iterator[World]:
+    """instances: of MIG, (GPU instance, compute instance), each a card of its own; none: a card as a whole.
+
+    seen: the arbiter has the capabilities of instances, and reads what their engines execute.
+    """
     with running(folder, "h200", rm_call_us=0) as card, ExitStack() as stack:
-        yield World(folder, card, stack, instances)
+        yield World(folder, card, stack, instances, seen)

@@ -9,6 +9,7 @@
 #include "../../native_sched/boundary/caught.h"
 #include "../../native_sched/boundary/rm_abi.h"
 #include "../../sim/card/protocol.h"
+#include "mig_on_card.h"
 #include "uvm_on_card.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -43,14 +44,14 @@ static int duplicates;
 
 static struct own {
     int fd, keeps; /* keeps: it is open there */
+    bool registered;
     ino_t ino;
     uint64_t id;
 } own[FILES];
 static int owned;
-static uint32_t own_root;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char dev_dir[256], minors_path[300];
+static char dev_dir[256], minors_path[300], pci_dir[300];
 static int line = -1;
 static struct sim_request request;
 static struct sim_reply reply;
@@ -165,7 +166,7 @@ int on_card_begin(const char *socket_path, const char *nodes)
     files = clients = duplicates = 0;
     memset(duplicate, 0, sizeof(duplicate));
     uvm_on_card_begin();
-    own_root = 0;
+    mig_on_card_begin();
     on_card_refuse = on_card_refuse_control = 0;
     on_card_uncounted = 0;
     on_card_closes = -1;
@@ -173,6 +174,7 @@ int on_card_begin(const char *socket_path, const char *nodes)
     on_card_unscheduled = on_card_disabled = 0;
     strncpy(dev_dir, nodes, sizeof(dev_dir) - 1);
     snprintf(minors_path, sizeof(minors_path), "%s/mig-minors", nodes);
+    snprintf(pci_dir, sizeof(pci_dir), "%s/pci", nodes);
     strncpy(at.sun_path, socket_path, sizeof(at.sun_path) - 1);
     if (line >= 0)
         close(line);
@@ -186,7 +188,7 @@ void on_card_again(void)
     close_own();
     duplicates = 0;
     memset(duplicate, 0, sizeof(duplicate));
-    own_root = 0;
+    mig_on_card_begin();
 }
 
 /* A tenant's file: what its fstat() says, what the card calls it, whose node it stands for. */
@@ -235,8 +237,21 @@ static uint64_t id_of(int fd)
     request.node = strstr(name, "nvidiactl") ? SIM_NODE_CTL : SIM_NODE_CARD;
     if (ask(0, &got) < 0)
         abort();
-    own[owned++] = (struct own){fd, got, st.st_ino, reply.file};
+    own[owned++] = (struct own){fd, got, false, st.st_ino, reply.file};
     return reply.file;
+}
+
+/* A node that the arbiter opens where it had another is the same file here. */
+static bool registered(uint64_t id)
+{
+    bool was = false;
+
+    for (int i = 0; i < owned; i++)
+        if (own[i].id == id) {
+            was = own[i].registered;
+            own[i].registered = true;
+        }
+    return was;
 }
 
 static int forward(uint64_t id, uint32_t cmd, void *outer, void *params, uint32_t params_bytes, uint64_t aux,
@@ -261,8 +276,8 @@ static int forward(uint64_t id, uint32_t cmd, void *outer, void *params, uint32_
 
 static void note_device(uint64_t id, const struct rm_alloc_short *a, uint32_t status)
 {
-    if (a->class_id == RM_CLASS_ROOT_CLIENT && !status && !own_root)
-        own_root = a->handle;
+    if (a->class_id == RM_CLASS_ROOT_CLIENT && !status)
+        mig_on_card_client(a->handle);
     if (a->class_id != RM_CLASS_DEVICE || status || clients == CLIENTS)
         return;
     client[clients].client = a->root;
@@ -311,11 +326,6 @@ static bool is_duplicate(uint32_t handle)
     return false;
 }
 
-static bool ours(uint32_t handle)
-{
-    return own_root && handle == own_root;
-}
-
 /* What is for everybody the card takes for shared with the arbiter, if the client and the object are there. */
 static int share(uint64_t id, uint32_t cmd, struct rm_share *s)
 {
@@ -324,7 +334,7 @@ static int share(uint64_t id, uint32_t cmd, struct rm_share *s)
 
     if (s->type == RM_SHARE_TYPE_ALL) {
         theirs.type = RM_SHARE_TYPE_CLIENT;
-        theirs.target = own_root;
+        theirs.target = mig_on_card_first();
     }
     e = forward(id, cmd, &theirs, NULL, 0, 0, &got);
     s->status = theirs.status;
@@ -373,6 +383,8 @@ static int serve(int fd, uint32_t cmd, void *arg)
             on_card_monitors++;
             return 0;
         }
+        if (RM_SIZE(cmd) == sizeof(*alloc) && mig_on_card_subscribes(alloc))
+            return 0;
         params = RM_SIZE(cmd) == sizeof(*alloc) ? alloc->params_size : a->params_size;
         params = a->params ? params : 0;
         e = forward(id, cmd, arg, (void *)(uintptr_t)a->params, params, 0, &got);
@@ -381,6 +393,10 @@ static int serve(int fd, uint32_t cmd, void *arg)
     case RM_ESC_CONTROL:
         if (on_card_refuse_control && ctl->cmd == (uint32_t)on_card_refuse_control) {
             ctl->status = RM_ERR_NOT_SUPPORTED;
+            return 0;
+        }
+        if (ctl->cmd == RM_CTRL_ENGINE_RUNLIST_BASE) {
+            ctl->status = mig_on_card_runlist(ctl->client, (void *)(uintptr_t)ctl->params, ctl->params_size);
             return 0;
         }
         on_card_unscheduled += ctl->cmd == RM_CTRL_TSG_SCHEDULE && !*(const uint8_t *)(uintptr_t)ctl->params;
@@ -397,25 +413,28 @@ static int serve(int fd, uint32_t cmd, void *arg)
             ((struct rm_pid_info *)(uintptr_t)ctl->params)->entry[0].memory_private -= on_card_uncounted;
         return e;
     case RM_ESC_DUP_OBJECT:
-        if (ours(((struct rm_dup *)arg)->client))
+        if (mig_on_card_ours(((struct rm_dup *)arg)->client))
             return duplicate_for_us(arg);
         break;
     case RM_ESC_MAP_MEMORY:
-        if (ours(((struct rm_map_memory *)arg)->client))
+        if (mig_on_card_ours(((struct rm_map_memory *)arg)->client))
             return map_for_us(arg);
         return -EPERM; /* the driver lets only the client's own process map */
     case RM_ESC_FREE:
-        if (ours(((struct rm_free *)arg)->root) && is_duplicate(((struct rm_free *)arg)->handle)) {
+        if (mig_on_card_ours(((struct rm_free *)arg)->root)) {
+            if (!mig_on_card_freed(((struct rm_free *)arg)->root, ((struct rm_free *)arg)->handle) &&
+                !is_duplicate(((struct rm_free *)arg)->handle))
+                break;
             ((struct rm_free *)arg)->status = RM_OK;
             return 0;
         }
-        if (ours(((struct rm_free *)arg)->root))
-            break;
         /* As RM ends a subscription: by its number, in the process that calls. */
         if (on_card_closes >= 0)
             close(on_card_closes);
         break;
     case RM_ESC_REGISTER_FD:
+        if (registered(id))
+            return 0;
         aux = id_of(((struct rm_register_fd *)arg)->ctl_fd);
         break;
     default:
@@ -455,7 +474,7 @@ uint32_t nvidia_major_of(const char *majors_path, const char *name)
 
 const struct nvidia_host nvidia_host = {
     .dev_dir = dev_dir,
-    .pci_dir = "/nonexistent",
+    .pci_dir = pci_dir,
     .majors_path = "/nonexistent",
     .minors_path = minors_path,
     .classify = classify,

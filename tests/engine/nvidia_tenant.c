@@ -265,14 +265,14 @@ static void pass(int fd, bool receives)
     printf("%d\n", receives ? fd : close(fd));
 }
 
-/* GP_PUT of the USERD at the start of what the fd maps. */
-static void put(int fd, uint32_t value)
+/* A word of the USERD at the start of what the fd maps. */
+static void put(int fd, uint32_t value, uint32_t offset)
 {
     uint8_t *at = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
     if (at == MAP_FAILED)
         exit(3);
-    *(volatile uint32_t *)(void *)(at + RM_USERD_GP_PUT) = value;
+    *(volatile uint32_t *)(void *)(at + offset) = value;
     munmap(at, 4096);
     printf("put\n");
 }
@@ -397,7 +397,9 @@ int main(int argc, char **argv)
         else if (!strncmp(text, "filter", 6))
             install_filter();
         else if (sscanf(text, "put %d %u", &fd, &minor) == 2)
-            put(fd, minor);
+            put(fd, minor, RM_USERD_GP_PUT);
+        else if (sscanf(text, "get %d %u", &fd, &minor) == 2)
+            put(fd, minor, RM_USERD_GP_GET);
         else if (!strncmp(text, "aside ", 6))
             start_aside(text + 6);
         else if (!strncmp(text, "again ", 6) && asides)

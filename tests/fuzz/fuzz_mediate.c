@@ -112,8 +112,9 @@ static void serve(struct tenant *t, struct replay *replay, const struct made *ma
 
 static void look(struct tenant *t, struct choices *c)
 {
-    struct engine_status engine[2] = {{.tsg_id = one_byte(c), .busy = one_in(c, 2)},
-                                      {.tsg_id = one_byte(c), .busy = one_in(c, 2)}};
+    struct engine_status engine[2] = {
+        {.tsg_id = one_byte(c), .engines = engine_bit(RM_ENGINE_GRAPHICS), .busy = one_in(c, 2)},
+        {.tsg_id = one_byte(c), .engines = engine_bit(RM_ENGINE_COPY0), .busy = one_in(c, 2)}};
 
     for (uint32_t card = 0; card < CARDS; card++)
         groups_look(t->groups, card, engine, 2);

@@ -93,7 +93,7 @@ TARGETS = (
         (
             *_here("fuzz_launcher"),
             *(HOOK / "launcher" / f"{name}.c" for name in ("argv", "packet", "prepare", "spec_file")),
-            *(HOOK / "common" / f"{name}.c" for name in ("conf", "json", "report")),
+            *(HOOK / "common" / f"{name}.c" for name in ("conf", "connection", "json", "report")),
         ),
     ),
     Target("annotations"),

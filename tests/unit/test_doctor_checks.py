@@ -155,6 +155,11 @@ FAULTS: list[tuple[Group, Change, dict[str, Level]]] = [
     (driver.GROUP, health(driver_alive=False), {"driver-lost": FAIL}),
     (arbiter.GROUP, no_mgpud, {"mgpud-silent": FAIL}),
     (arbiter.GROUP, health(sched_fifo=False), {"mgpud-fifo": WARN}),
+    (
+        arbiter.GROUP,
+        health(probes="USERD, engine status of 1 of 2 cards: on the others nobody is ever seen idle"),
+        {"mgpud-probes": WARN},
+    ),
     (permissions.GROUP, lambda node: setattr(node, "uid", 1000), {"permissions-root": WARN}),
     (
         permissions.GROUP,
