@@ -56,6 +56,12 @@ void caught_intend(struct call *c, enum intent what, const struct open_file *fil
     enter(k, CAUGHT_INTENDED);
 }
 
+void caught_booked(struct call *c)
+{
+    if (c->caught && c->caught->stage == CAUGHT_INTENDED)
+        enter(c->caught, CAUGHT_READ);
+}
+
 void caught_done(struct call *c, int result)
 {
     struct caught *k = c->caught;
@@ -173,6 +179,8 @@ void caught_settle(const struct mediator *m, struct tenant *t, struct caught *k)
         again(m, t, &file, k);
         return;
     case INTENT_MAKE:
+        if (RM_NR(cmd) == RM_ESC_DUP_OBJECT)
+            dup_undo_share(m, t, (const struct rm_dup *)(const void *)k->before);
         /* Where that fails it can be there, uncharged: the audit, which is due then, has the last word. */
         end(m, t, &file, &k->was);
         enter(k, CAUGHT_READ);

@@ -53,6 +53,8 @@ void caught_read_params(struct call *c);
  * memory. INTENT_REGISTER: parent and handle are the two halves of the control file's id. */
 void caught_intend(struct call *c, enum intent what, const struct open_file *file, uint32_t client,
                    uint32_t parent, uint32_t handle);
+/* What was intended is in the books, and the call goes on: made anew it finds that there. */
+void caught_booked(struct call *c);
 void caught_done(struct call *c, int result);
 
 /* A later worker, before it serves anything of the tenant: the driver and the books have all of what was intended, or

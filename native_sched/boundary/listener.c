@@ -67,6 +67,7 @@ static void take_up(struct server *s)
     c->cmd = (uint32_t)d->args[1];
     c->outer_at = d->args[2];
     c->params_out = c->passed = false;
+    c->said = 0;
     c->params_bytes = 0;
     c->guessed_bytes = 0;
 }
@@ -91,12 +92,12 @@ static int serve(struct server *s)
         registered_settle(c);
     if (!settled(c->tenant) && (e = settle(c)) < 0)
         return e;
-    if (!caught_again(&s->page->caught, c) &&
+    if (!(c->again = caught_again(&s->page->caught, c)) &&
         (e = caller_read_outer(&s->caller, c->outer_at, c->outer, c->outer_bytes, c->params, PARAMS_MAX,
                                &c->guessed_at, &c->guessed_bytes)) < 0)
         return e;
     memcpy(s->before, c->outer, c->outer_bytes);
-    if (mediate_changes(c->cmd))
+    if (call_changes(c))
         caught_read(c, s->before);
     if (!replay_find(&s->page->replay, req, c, &e))
         e = mediate(c);

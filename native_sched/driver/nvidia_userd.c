@@ -26,10 +26,10 @@ static int share(struct driver *d, const struct rm_target *channel)
     struct rm_share s = {
         .client = channel->client,
         .handle = channel->userd.memory,
-        .target = d->client.root,
-        .access_mask = RM_SHARE_ACCESS_DUP,
-        .type = RM_SHARE_TYPE_CLIENT,
-        .action = RM_SHARE_COMPOSE, /* the tenant's own process keeps its right to duplicate it */
+        .policy.target = d->client.root,
+        .policy.access_mask = RM_SHARE_ACCESS_DUP,
+        .policy.type = RM_SHARE_TYPE_CLIENT,
+        .policy.action = RM_SHARE_COMPOSE, /* the tenant's own process keeps its right to duplicate it */
     };
     struct driver_call call = {
         .file = &channel->file,
