@@ -95,6 +95,13 @@ uint32_t choose_handle(struct tenant *t, uint32_t client, uint32_t *handle)
     return RM_OK;
 }
 
+uint32_t same_handle_again(const struct call *c, uint32_t nth)
+{
+    uint64_t id = (c->caller->req->id + nth) * 0x9e3779b97f4a7c15u;
+
+    return OWN_HANDLES | ((uint32_t)(id >> 32) & OWN_HANDLES_MASK);
+}
+
 /* Finds the place of a new object and sets its cost aside. RM_OK or another RM status. */
 static uint32_t reserve(struct call *c, struct creation *a, struct place *p)
 {

@@ -19,6 +19,9 @@ int destroy_object(struct call *c, uint32_t root, uint32_t handle, uint32_t *sta
  * RM_OK, or that it is taken. The tenant is held. */
 uint32_t choose_handle(struct tenant *t, uint32_t client, uint32_t *handle);
 
+/* One that a later worker chooses again for the nth object of the same call, where it is free. */
+uint32_t same_handle_again(const struct call *c, uint32_t nth);
+
 /* What the scheduler calls a channel group or a channel; false for anything else. */
 bool object_target(const struct mediator *m, const struct rm_object *obj, const struct open_file *file,
                    struct rm_target *out);

@@ -3,9 +3,10 @@
  * frees what it finds in memory that it has not written yet: other programs' exports (cliresCtrlCmdOsUnixExportObjectsToFd_IMPL
  * in os.c of NVIDIA's open-gpu-kernel-modules).
  *
- * What is exported is written down before RM is asked: a worker that ends in between leaves a name too many, which the call
- * takes the place of when it is made anew, or which ends with the file. */
+ * What is exported is in the books before RM is asked, and is taken back by a later worker in both, or stays in the books until
+ * the file ends: never in RM alone. */
 #include "export.h"
+#include "caught.h"
 #include "create.h"
 #include "exported.h"
 #include "rm_export_abi.h"
@@ -40,9 +41,13 @@ uint32_t control_said(const struct call *c)
            store_check(&in->count, sizeof(in->count) + sizeof(in->index));
 }
 
-uint32_t export_file(struct call *c, int32_t fd, struct open_file *out)
+int export_file(struct call *c, int32_t fd, struct open_file *out)
 {
-    switch (c->m->ops->identify(c->m->driver, c->caller, c->tenant, fd, out)) {
+    int e = c->m->ops->identify(c->m->driver, c->caller, c->tenant, fd, out);
+
+    if (e < 0 && !caller_waits(c->caller))
+        return -EINTR;
+    switch (e) {
     case 0:
         return out->kind == NODE_CTL ? RM_OK : RM_ERR_INVALID_PARAMETER;
     case -EPERM:
@@ -129,7 +134,7 @@ static uint32_t find_file(const struct call *c, struct wanted *w, uint32_t clien
     const struct objects *o = &c->tenant->objects;
     uint32_t device;
 
-    if (root && w->first && !c->again)
+    if (root && w->first)
         return RM_ERR_STATE_IN_USE;
     if (root) {
         w->max = o->slot[root].places;
@@ -236,6 +241,7 @@ static void settle_place(struct tenant *t, const struct place *p, bool done)
 /* RM_OK, another RM status, or a negative errno. */
 static int export_one(struct call *c, const struct wanted *w, uint32_t i, const struct open_file *file)
 {
+    const struct rm_control *ctl = (const void *)c->outer;
     struct rm_export_objects ask = {
         .device = w->device, .max = (uint16_t)w->max, .count = 1, .index = (uint16_t)(w->index + i)};
     struct tenant *t = c->tenant;
@@ -248,6 +254,8 @@ static int export_one(struct call *c, const struct wanted *w, uint32_t i, const 
         memcpy(ask.metadata, w->metadata, sizeof(ask.metadata));
     {
         WITH_TENANT(t);
+        caught_intend(c, INTENT_EXPORT, file, ctl->client, !exported_root(&t->objects, file->id),
+                      w->index + i);
         if ((status = note(c, w, i, file, &place))) {
             if (c->asked)
                 stats_refused(&t->stats, status);
@@ -257,19 +265,70 @@ static int export_one(struct call *c, const struct wanted *w, uint32_t i, const 
     e = export_ask(c, RM_CTRL_EXPORT_OBJECTS_TO_FD, &ask, sizeof(ask), file);
     WITH_TENANT(t);
     settle_place(t, &place, e == RM_OK);
+    if (i + 1 < w->count)
+        caught_begun(c);
     return e;
+}
+
+/* Any of the tenant's can say it: the client itself may have ended. */
+static uint32_t client_to_ask(const struct mediator *m, const struct tenant *t, uint32_t wanted,
+                              struct open_file *file)
+{
+    const struct objects *o = &t->objects;
+    uint32_t i = objects_find(o, wanted, wanted);
+
+    for (i = i ? i : o->slot[0].first_child; i; i = o->slot[i].next_sibling)
+        if (o->slot[i].client && files_by_id(m->files, o->slot[i].file, file))
+            return o->slot[i].client;
+    return 0;
+}
+
+void export_undo(const struct mediator *m, struct tenant *t, const struct open_file *file, uint32_t client,
+                 uint32_t place, bool first)
+{
+    struct rm_export_objects none = {.count = 1, .index = (uint16_t)place};
+    struct rm_control ctl = {.cmd = RM_CTRL_EXPORT_OBJECTS_TO_FD, .params_size = sizeof(none)};
+    struct open_file on;
+    struct driver_call d = {
+        .file = &on,
+        .aux_file = file,
+        .rm = &m->rm,
+        .cmd = RM_CMD(RM_ESC_CONTROL, sizeof(ctl)),
+        .outer = (uint8_t *)&ctl,
+        .outer_bytes = sizeof(ctl),
+        .params = (uint8_t *)&none,
+        .params_bytes = sizeof(none),
+        .reply_fd = -1,
+    };
+    uint32_t root, i, next;
+
+    WITH_TENANT(t);
+    ctl.client = ctl.object = client_to_ask(m, t, client, &on);
+    root = exported_root(&t->objects, file->id);
+    /* A file that has never been set up is one that has nothing. */
+    if (!root || !ctl.client || m->ops->execute(m->driver, &d) < 0 ||
+        (ctl.status != RM_OK && ctl.status != RM_ERR_INVALID_PARAMETER))
+        return;
+    for (i = exported_at(&t->objects, root, place, 0); i; i = next) {
+        next = exported_at(&t->objects, root, place, i);
+        objects_drop(&t->objects, i, NULL, NULL);
+    }
+    if (first)
+        objects_drop(&t->objects, root, NULL, NULL);
 }
 
 int control_export(struct call *c, uint32_t *status)
 {
     struct open_file file;
     struct wanted w;
-    int e = RM_OK;
+    int e;
 
     c->params_out = false;
-    c->said = control_said(c);
-    if ((*status = read_wanted(c, &w)) || (*status = export_file(c, w.fd, &file)))
+    c->said = c->said_after = control_said(c);
+    if ((*status = read_wanted(c, &w)))
         return 0;
+    if ((e = export_file(c, w.fd, &file)) != RM_OK)
+        return export_answer(e, status);
     WITH_CALLS_OF(c->tenant);
     {
         WITH_TENANT(c->tenant);
@@ -279,16 +338,16 @@ int control_export(struct call *c, uint32_t *status)
     for (uint32_t i = 0; i < w.count && e == RM_OK; i++)
         e = export_one(c, &w, i, &file);
     c->params_bytes = 0;
-    *status = e < 0 ? RM_OK : (uint32_t)e;
-    return e < 0 ? e : 0;
+    return export_answer(e, status);
 }
 
 int control_export_info(struct call *c, uint32_t *status)
 {
     struct rm_export_info *info = (void *)c->params;
     struct open_file file;
+    int e = export_file(c, info->fd, &file);
 
-    if ((*status = export_file(c, info->fd, &file)))
-        return 0;
+    if (e != RM_OK)
+        return export_answer(e, status);
     return call_driver_with(c, &file, NULL);
 }

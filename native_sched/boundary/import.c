@@ -67,11 +67,15 @@ static uint32_t find_name(struct call *c, const struct wanted *w, uint32_t i, ui
                           uint32_t source, bool *there)
 {
     const struct rm_control *ctl = (const void *)c->outer;
-    struct objects *o = &c->tenant->objects;
+    const struct objects *o = &c->tenant->objects;
+    uint32_t handle = w->object[i] ? w->object[i] : same_handle_again(c, i);
+    uint32_t taken = objects_find(o, ctl->client, handle);
 
     if (!may_have_name(o, source, parent))
         return RM_ERR_INVALID_OBJECT_PARENT;
-    *there = c->again && is_name_of(o, objects_find(o, ctl->client, w->object[i]), parent, source);
+    *there = c->again && is_name_of(o, taken, parent, source);
+    if (*there || !taken)
+        w->object[i] = handle;
     return *there ? RM_OK : choose_handle(c->tenant, ctl->client, &w->object[i]);
 }
 
@@ -109,7 +113,8 @@ static int import_one(struct call *c, struct wanted *w, uint32_t i, const struct
     }
     w->made[i] = e == 0;
     if (e == 0) {
-        caught_booked(c);
+        if (i + 1 < w->count)
+            caught_begun(c);
         return RM_OK;
     }
     unmake(c, ctl->client, w->parent, w->object[i]);
@@ -137,6 +142,7 @@ static int answer(struct call *c, const struct wanted *w)
     int e = 0;
 
     c->params_out = true;
+    c->said_after = control_said(c);
     if (ctl->cmd == RM_CTRL_IMPORT_OBJECT_FROM_FD)
         return 0;
     if (w->chosen && caller_waits(c->caller))
@@ -153,11 +159,13 @@ int control_import(struct call *c, uint32_t *status)
     const struct rm_control *ctl = (const void *)c->outer;
     struct open_file file;
     struct wanted w;
-    int e = RM_OK;
+    int e;
 
-    c->said = control_said(c);
-    if ((*status = read_wanted(ctl, c->params, &w)) || (*status = export_file(c, w.fd, &file)))
+    c->said = c->said_after = control_said(c);
+    if ((*status = read_wanted(ctl, c->params, &w)))
         return 0;
+    if ((e = export_file(c, w.fd, &file)) != RM_OK)
+        return export_answer(e, status);
     WITH_CALLS_OF(c->tenant);
     {
         WITH_TENANT(c->tenant);
@@ -169,6 +177,5 @@ int control_import(struct call *c, uint32_t *status)
     if (e == RM_OK)
         return answer(c, &w);
     take_back(c, &w);
-    *status = e < 0 ? RM_OK : (uint32_t)e;
-    return e < 0 ? e : 0;
+    return export_answer(e, status);
 }

@@ -67,7 +67,8 @@ static void take_up(struct server *s)
     c->cmd = (uint32_t)d->args[1];
     c->outer_at = d->args[2];
     c->params_out = c->passed = false;
-    c->said = 0;
+    c->again = false;
+    c->said = c->said_after = 0;
     c->params_bytes = 0;
     c->guessed_bytes = 0;
 }
@@ -92,7 +93,7 @@ static int serve(struct server *s)
         registered_settle(c);
     if (!settled(c->tenant) && (e = settle(c)) < 0)
         return e;
-    if (!(c->again = caught_again(&s->page->caught, c)) &&
+    if (!caught_again(&s->page->caught, c) &&
         (e = caller_read_outer(&s->caller, c->outer_at, c->outer, c->outer_bytes, c->params, PARAMS_MAX,
                                &c->guessed_at, &c->guessed_bytes)) < 0)
         return e;

@@ -36,7 +36,9 @@ struct call {
     bool apart;      /* as in struct driver_call */
     bool passed;     /* it was let through: what it did is not for us to say */
     bool params_out; /* params changed and go back to the caller */
-    uint32_t said; /* a check of the parameters that tell this call from another with the same outer struct */
+    /* A check of the parameters that tell this call from another with the same outer struct, as the caller passed them and
+     * as they are in its memory when it has been answered. */
+    uint32_t said, said_after;
     uint64_t guessed_at;
     size_t guessed_bytes;
     struct caught *caught; /* where the next worker finds it; NULL: nowhere */
@@ -102,6 +104,9 @@ int mediate_map_external(struct call *c);
 /* What an earlier worker may have left of one: the object is shared no more. */
 void map_external_undo(const struct mediator *m, const struct open_file *client_file, uint32_t client,
                        uint32_t memory);
+/* ... of an export: there is none at that place any more, in the driver and in the books. first: of the file. */
+void export_undo(const struct mediator *m, struct tenant *t, const struct open_file *file, uint32_t client,
+                 uint32_t place, bool first);
 /* ... and of a duplicate: its object is shared no more with the client that was to have it. */
 void dup_undo_share(const struct mediator *m, struct tenant *t, const struct rm_dup *d);
 /* One that an earlier worker began, of the file, made to its end. The tenant's calls are held. */

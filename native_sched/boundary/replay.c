@@ -100,6 +100,7 @@ void replay_keep(struct replay *r, const struct seccomp_notif *req, const struct
         .outer_bytes = c->outer_bytes,
         .params_bytes = c->params_out ? c->params_bytes : 0,
         .said = c->said,
+        .said_after = c->said_after,
         .written = written,
         .accepted = accepted,
         .file = c->file.id,
@@ -115,9 +116,14 @@ void replay_keep(struct replay *r, const struct seccomp_notif *req, const struct
 static bool says_the_same(const struct replay_entry *e, struct call *c)
 {
     const struct rm_control *ctl = (const void *)c->outer;
+    uint32_t says;
 
-    return RM_NR(c->cmd) != RM_ESC_CONTROL ||
-           (call_params(c, ctl->params, ctl->params_size) == 0 && control_said(c) == e->said);
+    if (RM_NR(c->cmd) != RM_ESC_CONTROL)
+        return true;
+    if (call_params(c, ctl->params, ctl->params_size) < 0)
+        return false;
+    says = control_said(c);
+    return says == e->said || says == e->said_after;
 }
 
 bool replay_find(struct replay *r, const struct seccomp_notif *req, struct call *c, int *result)
@@ -141,6 +147,8 @@ bool replay_find(struct replay *r, const struct seccomp_notif *req, struct call 
     c->params_at = e->params_at;
     c->params_bytes = e->params_bytes;
     c->params_out = e->params_bytes;
+    c->said = e->said;
+    c->said_after = e->said_after;
     *result = e->result;
     return true;
 }
