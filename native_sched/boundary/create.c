@@ -22,6 +22,11 @@ bool class_is_memory(uint32_t class_id)
     return class_id == RM_CLASS_MEMORY_LOCAL_USER;
 }
 
+bool class_has_names(uint32_t class_id)
+{
+    return class_is_memory(class_id) || class_id == RM_CLASS_MEMORY_SYSTEM;
+}
+
 static uint64_t round_up(uint64_t bytes, uint64_t granule)
 {
     return bytes > UINT64_MAX - granule ? UINT64_MAX : (bytes + granule - 1) / granule * granule;
@@ -90,6 +95,13 @@ uint32_t choose_handle(struct tenant *t, uint32_t client, uint32_t *handle)
     return RM_OK;
 }
 
+uint32_t same_handle_again(const struct call *c, uint32_t nth)
+{
+    uint64_t id = (c->caller->req->id + nth) * 0x9e3779b97f4a7c15u;
+
+    return OWN_HANDLES | ((uint32_t)(id >> 32) & OWN_HANDLES_MASK);
+}
+
 /* Finds the place of a new object and sets its cost aside. RM_OK or another RM status. */
 static uint32_t reserve(struct call *c, struct creation *a, struct place *p)
 {
@@ -140,6 +152,11 @@ static void end_charge(void *context, const struct rm_object *obj)
         groups_forget(t->groups, obj->client, obj->handle);
 }
 
+void drop_object(struct tenant *t, uint32_t slot)
+{
+    objects_drop(&t->objects, slot, end_charge, t);
+}
+
 /* What the scheduler needs of it: a channel without USERD of its own is one that takes no work. */
 static void note_channels(const struct call *c, const struct creation *a, struct rm_object *obj)
 {
@@ -176,7 +193,7 @@ static int book(struct call *c, const struct creation *a, const struct place *p,
     note_channels(c, a, &t->objects.slot[slot]);
     if (p->card != OBJECT_NO_CARD) {
         if ((e = ledger_settle(&t->ledger[p->card], p->reserved, bytes)) < 0) {
-            objects_drop(&t->objects, (uint32_t)slot, end_charge, t);
+            drop_object(t, (uint32_t)slot);
             return e;
         }
         t->objects.slot[slot].bytes = t->objects.slot[slot].memory_bytes = bytes;
@@ -241,9 +258,9 @@ static bool unmake_on(struct call *c, const struct open_file *file, uint32_t cli
     return e == -EBADF || (e == 0 && f.status == RM_OK);
 }
 
-void unmake(struct call *c, uint32_t client, uint32_t parent, uint32_t handle)
+bool unmake(struct call *c, uint32_t client, uint32_t parent, uint32_t handle)
 {
-    unmake_on(c, &c->file, client, parent, handle);
+    return unmake_on(c, &c->file, client, parent, handle);
 }
 
 /* An object that the driver has made and nobody may have. False when it stays all the same, and so does its charge. */
@@ -260,7 +277,7 @@ static void ended(struct call *c, uint32_t slot)
     {
         WITH_TENANT(c->tenant);
         registered_note(c->m, c->tenant, slot);
-        objects_drop(&c->tenant->objects, slot, end_charge, c->tenant);
+        drop_object(c->tenant, slot);
     }
     registered_look(c->m, c->tenant, true);
 }

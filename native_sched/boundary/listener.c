@@ -67,6 +67,8 @@ static void take_up(struct server *s)
     c->cmd = (uint32_t)d->args[1];
     c->outer_at = d->args[2];
     c->params_out = c->passed = false;
+    c->again = false;
+    c->said = c->said_after = 0;
     c->params_bytes = 0;
     c->guessed_bytes = 0;
 }
@@ -96,7 +98,7 @@ static int serve(struct server *s)
                                &c->guessed_at, &c->guessed_bytes)) < 0)
         return e;
     memcpy(s->before, c->outer, c->outer_bytes);
-    if (mediate_changes(c->cmd))
+    if (call_changes(c))
         caught_read(c, s->before);
     if (!replay_find(&s->page->replay, req, c, &e))
         e = mediate(c);

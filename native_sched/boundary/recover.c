@@ -3,6 +3,7 @@
 #include "../channels/groups.h"
 #include "caught.h"
 #include "create.h"
+#include "exported.h"
 #include "external.h"
 #include "let_through.h"
 #include "registered.h"
@@ -118,11 +119,15 @@ static uint32_t client_on(const struct objects *o, uint64_t file)
 {
     uint32_t i = o->slot ? o->slot[0].first_child : 0;
 
-    if (!i)
-        return 0;
-    while (i && o->slot[i].file != file)
+    while (i && (o->slot[i].file != file || !o->slot[i].client))
         i = o->slot[i].next_sibling;
-    return o->slot[i].client;
+    return i ? o->slot[i].client : 0;
+}
+
+/* Memory may be charged that the file alone keeps. */
+static bool file_holds(const struct tenant *t, uint64_t file)
+{
+    return external_from(t->external, file, 0) || (t->objects.slot && exported_root(&t->objects, file));
 }
 
 /* Those that have ended meanwhile are none any more. */
@@ -132,8 +137,8 @@ static void find_files(const struct mediator *m, struct tenant *t)
 
     files_adopt(m->files, t);
     while (files_after(m->files, t, file.id, &file)) {
-        if (m->ops->adopt(m->driver, &file, client_on(&t->objects, file.id),
-                          external_from(t->external, file.id, 0)) != -EBADF)
+        if (m->ops->adopt(m->driver, &file, client_on(&t->objects, file.id), file_holds(t, file.id)) !=
+            -EBADF)
             continue;
         if (files_take(m->files, file.id, &gone))
             files_forget(m->files, t);

@@ -80,11 +80,13 @@ enum rm_status {
     RM_ERR_INVALID_DEVICE = 0x26,
     RM_ERR_INVALID_OBJECT_HANDLE = 0x33,
     RM_ERR_INVALID_OBJECT_PARENT = 0x36,
+    RM_ERR_INVALID_PARAMETER = 0x3b,
     RM_ERR_INVALID_PARAM_STRUCT = 0x3d,
     RM_ERR_NO_MEMORY = 0x51,
     RM_ERR_STATE_IN_USE = 0x63,
     RM_ERR_NOT_SUPPORTED = 0x56,
     RM_ERR_OBJECT_NOT_FOUND = 0x57,
+    RM_ERR_OUT_OF_RANGE = 0x5b,
     RM_ERR_INSERT_DUPLICATE_NAME = 0x19,
 };
 
@@ -137,12 +139,26 @@ struct rm_alloc_object {                     /* NVOS05, 20 */
 struct rm_dup { /* NVOS55, 28; handle 0: RM chooses */
     uint32_t client, parent, handle, source_client, source_handle, flags, status;
 };
-enum { RM_SHARE_TYPE_ALL = 1, RM_SHARE_TYPE_CLIENT = 3, RM_SHARE_ACCESS_DUP = 1 };
-enum { RM_SHARE_REVOKE = 1, RM_SHARE_COMPOSE = 4 }; /* not composed: in place of what holds already */
-struct rm_share {                                   /* NVOS57, 24 */
-    uint32_t client, handle, target, access_mask;
+enum rm_share_type {
+    RM_SHARE_TYPE_NONE,
+    RM_SHARE_TYPE_ALL,
+    RM_SHARE_TYPE_TOKEN, /* who has the same effective user id, or is the same process */
+    RM_SHARE_TYPE_CLIENT,
+    RM_SHARE_TYPE_PID,
+    RM_SHARE_TYPE_PARTITION, /* whoever takes it on the same MIG instance, on the same card */
+    RM_SHARE_TYPE_GPU,
+};
+enum { RM_SHARE_ACCESS_DUP = 1 };
+/* Not composed: in place of what holds already. Required: it gives nothing, and nobody else is given anything. */
+enum { RM_SHARE_REVOKE = 1, RM_SHARE_REQUIRE = 2, RM_SHARE_COMPOSE = 4 };
+struct rm_share_policy { /* RS_SHARE_POLICY, 12: what 0xd04 takes */
+    uint32_t target, access_mask;
     uint16_t type;
     uint8_t action, pad;
+};
+struct rm_share { /* NVOS57, 24 */
+    uint32_t client, handle;
+    struct rm_share_policy policy;
     uint32_t status;
 };
 enum rm_heap_function {
@@ -393,7 +409,7 @@ RM_AT(rm_alloc_object, status, 0x10);
 RM_SZ(rm_alloc_object, 20);
 RM_AT(rm_dup, status, 0x18);
 RM_SZ(rm_dup, 28);
-RM_AT(rm_share, type, 0x10);
+RM_AT(rm_share, policy.type, 0x10);
 RM_AT(rm_share, status, 0x14);
 RM_SZ(rm_share, 24);
 RM_AT(rm_heap, status, 0x14);
@@ -443,6 +459,9 @@ RM_AT(rm_id_info, sli_status, 0x18);
 RM_SZ(rm_id_info, 40);
 RM_SZ(rm_active_ids, 388);
 RM_SZ(rm_gpu_instances, 40);
+RM_SZ(rm_share_policy, 12);
+RM_SZ(rm_share, 24);
+RM_AT(rm_share, status, 0x14);
 RM_SZ(rm_instance, 16);
 RM_AT(rm_instance, id, 8);
 RM_AT(rm_disable_channels, client, 0x18);

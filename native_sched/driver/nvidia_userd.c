@@ -55,10 +55,10 @@ static int share(struct driver *d, const struct duplicate *dup, const struct rm_
     struct rm_share s = {
         .client = channel->client,
         .handle = channel->userd.memory,
-        .target = dup->client->root,
-        .access_mask = RM_SHARE_ACCESS_DUP,
-        .type = RM_SHARE_TYPE_CLIENT,
-        .action = RM_SHARE_COMPOSE, /* the tenant's own process keeps its right to duplicate it */
+        .policy.target = dup->client->root,
+        .policy.access_mask = RM_SHARE_ACCESS_DUP,
+        .policy.type = RM_SHARE_TYPE_CLIENT,
+        .policy.action = RM_SHARE_COMPOSE, /* the tenant's own process keeps its right to duplicate it */
     };
     struct driver_call call = {
         .file = &channel->file,

@@ -78,9 +78,10 @@ class Answer:
 class Tenant:
     """A process that is mediated. It has a control file and a card's file."""
 
-    def __init__(self, world: World, tenant: int) -> None:
+    def __init__(self, world: World, tenant: int, holder_id: int) -> None:
         self._world = world
         self.id = tenant
+        self._holder_id = holder_id
         environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
         self._process = subprocess.Popen(
             [tenant_program(), world.card.card_socket],
@@ -105,7 +106,9 @@ class Tenant:
 
     def serve(self, tenant: int = 0) -> bool:
         """tenant: what its calls are taken for; 0: what it is."""
-        return self._world.engine.add_listener(tenant or self.id, os.dup(self.listener), holder_id=self.id)
+        return self._world.engine.add_listener(
+            tenant or self.id, os.dup(self.listener), holder_id=self._holder_id
+        )
 
     def tell(self, *what: object) -> str:
         assert self._process.stdin is not None
@@ -308,6 +311,7 @@ class World:
         self._journal = folder / "journal"
         self._journal.mkdir()
         self._engines = stack.enter_context(ExitStack())
+        self._mates: list[Tenant] = []
         self._all: list[tuple[Tenant, int, bool, int]] = []
         self.begin()
 
@@ -335,8 +339,9 @@ class World:
                     raise AssertionError("it was taken over")
                 continue
             assert self._tell(tenant.id, cap_mib, offline, card)
-            if tenant.listener >= 0:
-                tenant.serve()
+            for process in (tenant, *(mate for mate in self._mates if mate.id == tenant.id)):
+                if process.listener >= 0:
+                    process.serve()
         self.engine.recovered()
 
     def dies_mapping(self, tenant: Tenant, client: int, memory: int) -> None:
@@ -364,8 +369,14 @@ class World:
     def tenant(self, *, cap_mib: int = 2048, offline: bool = False, card: int = 0) -> Tenant:
         self._tenants += 1
         self._tell(self._tenants, cap_mib, offline, card)
-        made = Tenant(self, self._tenants)
+        made = Tenant(self, self._tenants, self._tenants)
         self._all.append((made, cap_mib, offline, card))
+        self._stack.callback(made.kill)
+        return made
+
+    def mate(self, tenant: Tenant) -> Tenant:
+        """Another process of the same container, with a listener of its own."""
+        self._mates.append(made := Tenant(self, tenant.id, 1000 + len(self._mates)))
         self._stack.callback(made.kill)
         return made
 

@@ -65,6 +65,8 @@ uint32_t on_card_monitors; /* MIG monitor sessions */
 uint32_t on_card_unscheduled,
     on_card_disabled; /* calls that took groups off their runlist, or channels off */
 
+uint32_t on_card_shares; /* bits by enum rm_share_type: all that the driver has been told */
+
 void on_card_by_disabling(struct mgpu_engine *e)
 {
     e->mediator.driver->disables_channels = true;
@@ -171,6 +173,7 @@ int on_card_begin(const char *socket_path, const char *nodes)
     on_card_uncounted = 0;
     on_card_closes = -1;
     on_card_monitors = 0;
+    on_card_shares = 0;
     on_card_unscheduled = on_card_disabled = 0;
     strncpy(dev_dir, nodes, sizeof(dev_dir) - 1);
     snprintf(minors_path, sizeof(minors_path), "%s/mig-minors", nodes);
@@ -326,22 +329,24 @@ static bool is_duplicate(uint32_t handle)
     return false;
 }
 
-/* What is for everybody the card takes for shared with the arbiter, if the client and the object are there. */
+/* What nvidia-uvm may map is said here too. */
 static int share(uint64_t id, uint32_t cmd, struct rm_share *s)
 {
-    struct rm_share theirs = *s;
-    int got, e;
+    int got, e = forward(id, cmd, s, NULL, 0, 0, &got);
 
-    if (s->type == RM_SHARE_TYPE_ALL) {
-        theirs.type = RM_SHARE_TYPE_CLIENT;
-        theirs.target = mig_on_card_first();
-    }
-    e = forward(id, cmd, &theirs, NULL, 0, 0, &got);
-    s->status = theirs.status;
-    if (e < 0 || s->status || s->type != RM_SHARE_TYPE_ALL)
-        return e;
-    uvm_on_card_share(s->client, s->handle, !(s->action & RM_SHARE_REVOKE));
+    if (e == 0 && !s->status && s->policy.type == RM_SHARE_TYPE_ALL)
+        uvm_on_card_share(s->client, s->handle, !(s->policy.action & RM_SHARE_REVOKE));
+    on_card_shares |= 1u << s->policy.type;
     return e;
+}
+
+/* The file that a descriptor in the parameters names, which is ours by now; 0: the control has none. */
+static uint64_t named_file(const struct rm_control *ctl)
+{
+    if (ctl->cmd != RM_CTRL_EXPORT_OBJECTS_TO_FD && ctl->cmd != RM_CTRL_IMPORT_OBJECTS_FROM_FD &&
+        ctl->cmd != RM_CTRL_GET_EXPORT_OBJECT_INFO)
+        return 0;
+    return id_of(*(const int *)(uintptr_t)ctl->params);
 }
 
 /* The driver's own list: compute instance i of GPU instances 3 to 6, i = 0, 1, whoever has them. */
@@ -401,7 +406,7 @@ static int serve(int fd, uint32_t cmd, void *arg)
         }
         on_card_unscheduled += ctl->cmd == RM_CTRL_TSG_SCHEDULE && !*(const uint8_t *)(uintptr_t)ctl->params;
         on_card_disabled += ctl->cmd == RM_CTRL_DISABLE_CHANNELS && *(const uint8_t *)(uintptr_t)ctl->params;
-        e = forward(id, cmd, arg, (void *)(uintptr_t)ctl->params, ctl->params_size, 0, &got);
+        e = forward(id, cmd, arg, (void *)(uintptr_t)ctl->params, ctl->params_size, named_file(ctl), &got);
         /* The class has it, and takes parameters. */
         if ((ctl->cmd == RM_CTRL_GPU_INSTANCE_GET_ACTIVE_IDS ||
              ctl->cmd == RM_CTRL_COMPUTE_INSTANCE_GET_UUID) &&

@@ -7,6 +7,7 @@
  *   dup FD                              the descriptor
  *   send FD                             puts it into a message to itself, and closes it
  *   receive                             the descriptor
+ *   take PID FD                         another process's descriptor: ours
  *   ioctl FD CMD OUTER PARAMS AT FLIP   hex; PARAMS is put where OUTER points at AT (-1: none). If the call is let through,
  *                                       it is made with FLIP in place of OUTER (-: as it is)
  *   aside ioctl ...                     the same, by a new thread, which then does nothing more
@@ -265,6 +266,14 @@ static void pass(int fd, bool receives)
     printf("%d\n", receives ? fd : close(fd));
 }
 
+static void take(pid_t from, int fd)
+{
+    int pidfd = (int)syscall(SYS_pidfd_open, from, 0);
+
+    printf("%ld\n", syscall(SYS_pidfd_getfd, pidfd, fd, 0));
+    close(pidfd);
+}
+
 /* A word of the USERD at the start of what the fd maps. */
 static void put(int fd, uint32_t value, uint32_t offset)
 {
@@ -394,6 +403,8 @@ int main(int argc, char **argv)
             pass(fd, false);
         else if (!strncmp(text, "receive", 7))
             pass(-1, true);
+        else if (sscanf(text, "take %u %d", &kind, &fd) == 2)
+            take((pid_t)kind, fd);
         else if (!strncmp(text, "filter", 6))
             install_filter();
         else if (sscanf(text, "put %d %u", &fd, &minor) == 2)

@@ -390,7 +390,7 @@ def test_what_cannot_be_freed_again_stays_charged(here: World) -> None:
 def test_controls_that_are_not_known_stay_refused(here: World) -> None:
     tenant = here.tenant()
     client = tenant.client()
-    for command in (0x3D05, 0xFD0101, 0x20801301, 0x20801234):
+    for command in (0x3D04, 0xFD0101, 0x20801301, 0x20801234):
         answer = tenant.control(client, client, command, bytes(16))
         assert (answer.result, answer.u32(0x1C)) == (0, NOT_SUPPORTED), hex(command)
 
