@@ -65,7 +65,8 @@ uint32_t on_card_monitors; /* MIG monitor sessions */
 uint32_t on_card_unscheduled,
     on_card_disabled; /* calls that took groups off their runlist, or channels off */
 
-uint32_t on_card_shares; /* bits by enum rm_share_type: all that the driver has been told */
+uint32_t on_card_exports; /* how often the driver was asked for one */
+uint32_t on_card_shares;  /* bits by enum rm_share_type: all that the driver has been told */
 
 void on_card_by_disabling(struct mgpu_engine *e)
 {
@@ -173,7 +174,7 @@ int on_card_begin(const char *socket_path, const char *nodes)
     on_card_uncounted = 0;
     on_card_closes = -1;
     on_card_monitors = 0;
-    on_card_shares = 0;
+    on_card_shares = on_card_exports = 0;
     on_card_unscheduled = on_card_disabled = 0;
     strncpy(dev_dir, nodes, sizeof(dev_dir) - 1);
     snprintf(minors_path, sizeof(minors_path), "%s/mig-minors", nodes);
@@ -405,6 +406,7 @@ static int serve(int fd, uint32_t cmd, void *arg)
             return 0;
         }
         on_card_unscheduled += ctl->cmd == RM_CTRL_TSG_SCHEDULE && !*(const uint8_t *)(uintptr_t)ctl->params;
+        on_card_exports += ctl->cmd == RM_CTRL_EXPORT_OBJECTS_TO_FD;
         on_card_disabled += ctl->cmd == RM_CTRL_DISABLE_CHANNELS && *(const uint8_t *)(uintptr_t)ctl->params;
         e = forward(id, cmd, arg, (void *)(uintptr_t)ctl->params, ctl->params_size, named_file(ctl), &got);
         /* The class has it, and takes parameters. */

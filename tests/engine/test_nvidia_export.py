@@ -252,6 +252,8 @@ def test_what_cannot_be_exported(here: World) -> None:
     assert first.alloc(client, DEVICE, 0x300, GROUP, group()).u32(0x28) == OK
     for handle, status in ((0x300, NOT_SUPPORTED), (DEVICE, NOT_SUPPORTED), (0x999, NOT_FOUND)):
         assert exported(first, client, fd, handle) == status
+    # The driver would export a group, and keep what it takes.
+    assert ctypes.c_uint32.in_dll(here.lib, "on_card_exports").value == 0
     assert exported(first, other, fd) == INVALID_CLIENT
     assert exported(first, client, -1) == INVALID_PARAMETER
     assert exported(first, client, first.open(CARD)) == INVALID_PARAMETER
@@ -277,6 +279,15 @@ def test_a_no_of_the_driver_books_nothing(here: World) -> None:
     assert freed(first, client) == OK
     assert here.used_mib(first) == 0
     here.refuses()
+    assert allocate(first, client) == OK
+    another = first.open(CTL)
+    assert export_several(first, client, another, [HANDLE]) == OK
+    here.refuses(control=EXPORT_SEVERAL)
+    assert export_several(first, client, another, [HANDLE], index=1) == NOT_SUPPORTED
+    here.refuses()
+    assert export_several(first, client, another, [0]) == OK
+    assert freed(first, client) == OK
+    assert here.used_mib(first) == 0
     assert allocate(first, client) == OK
     assert exported(first, client, fd) == OK
     here.refuses(control=EXPORT_SEVERAL)
@@ -316,6 +327,12 @@ def test_a_program_may_export_to_the_file_of_its_client(here: World) -> None:
     first.kill()
     close(second, theirs)
     until(lambda: here.used_mib(first) == 0, "the charge ends with the file")
+
+
+def test_what_a_file_has_cannot_be_named(here: World) -> None:
+    first, client, second, other = pair(here)
+    given(first, client, second)
+    assert {duplicated(second, other, 0, slot * 512) for slot in range(64)} == {NOT_PERMITTED}
 
 
 def test_host_memory_is_exported_and_duplicated_for_nothing(here: World) -> None:
