@@ -125,6 +125,11 @@ static uint32_t client_on(const struct objects *o, uint64_t file)
     return o->slot[i].client;
 }
 
+static bool may_hold(const struct tenant *t, const struct open_file *file)
+{
+    return external_from(t->external, file->id, 0) || registered_may_hold(t->registered, file);
+}
+
 /* Those that have ended meanwhile are none any more. */
 static void find_files(const struct mediator *m, struct tenant *t)
 {
@@ -132,9 +137,10 @@ static void find_files(const struct mediator *m, struct tenant *t)
 
     files_adopt(m->files, t);
     while (files_after(m->files, t, file.id, &file)) {
-        if (m->ops->adopt(m->driver, &file, client_on(&t->objects, file.id),
-                          external_from(t->external, file.id, 0)) != -EBADF)
+        if (m->ops->adopt(m->driver, &file, client_on(&t->objects, file.id), may_hold(t, &file)) != -EBADF)
             continue;
+        if (may_hold(t, &file))
+            registered_lost(t->registered);
         if (files_take(m->files, file.id, &gone))
             files_forget(m->files, t);
     }

@@ -143,6 +143,11 @@ static void nvidia_tenant_ended(struct driver *d, const struct tenant *t)
     nvidia_files_tenant_ended(&d->files, t);
 }
 
+static bool nvidia_sees_all_uvm(struct driver *d)
+{
+    return nvidia_files_see_all(&d->files, d->host);
+}
+
 static bool was_given(const struct tenant *t, const struct nvidia_node *node)
 {
     uint32_t nodes = __atomic_load_n(&t->nodes, __ATOMIC_ACQUIRE);
@@ -224,6 +229,7 @@ const struct driver_ops driver_nvidia = {
     .disables_channels = nvidia_disables_channels,
     .next_gone = nvidia_next_gone,
     .tenant_ended = nvidia_tenant_ended,
+    .sees_all_uvm = nvidia_sees_all_uvm,
     .stop_watch = nvidia_stop_watch,
     .userd_map = nvidia_userd_map,
     .userd_unmap = nvidia_userd_unmap,

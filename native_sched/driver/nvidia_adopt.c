@@ -2,12 +2,14 @@
  * and then among all descriptors of the driver: a control file is the one on which its root client answers, a card's file
  * is only told from others by the descriptor, and what hangs on it hangs on the control file. What is not found counts as
  * gone, and the driver's own account of the container's processes, which is due then, tells if that is not true. What a file
- * of nvidia-uvm keeps is in nobody's account: as long as something may be charged for it, not to be found is not gone. */
+ * of nvidia-uvm keeps is in nobody's account: as long as something may be charged for it, not to be found is not gone. While
+ * nobody serves no file is initialised, so that one that was is told from one that has been opened since. */
 #define _GNU_SOURCE
 #include "../base/scoped.h"
 #include "../boundary/rm_abi.h"
 #include "nvidia_private.h"
 #include "nvidia_scan.h"
+#include "nvidia_uvm.h"
 #include <errno.h>
 #include <sys/stat.h>
 
@@ -33,7 +35,8 @@ static bool is_it(const struct driver *d, const struct open_file *file, uint32_t
 
     return fstat(fd, &st) == 0 && d->host->classify(&st, d->uvm_major, &node) == 0 &&
            node.kind == file->kind && (node.kind != NODE_CARD || node.minor == file->minor) &&
-           (!client || answers(d, fd, client));
+           (!client || answers(d, fd, client)) &&
+           (!file->initialized || nvidia_uvm_is_initialized(d->host, fd));
 }
 
 struct search {

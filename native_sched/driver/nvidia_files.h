@@ -11,6 +11,7 @@
 #ifndef MGPU_NVIDIA_FILES_H
 #define MGPU_NVIDIA_FILES_H
 #include "../boundary/files.h"
+#include "nvidia_host.h"
 #include "nvidia_weak_file.h"
 #include <sys/stat.h>
 
@@ -94,6 +95,10 @@ bool nvidia_files_mark_loose(struct nvidia_files *f);
 void nvidia_files_look_loose(struct nvidia_files *f);
 int nvidia_files_take_loose(struct nvidia_files *f, uint32_t *slot);
 void nvidia_files_loose_closed(struct nvidia_files *f, uint32_t slot);
+/* The kernel says how many of them are open, and we have a descriptor of each. */
+bool nvidia_files_see_all(struct nvidia_files *f, const struct nvidia_host *host);
+/* Where that is so, those that nobody sees are closed. */
+void nvidia_files_end_unseen(struct nvidia_files *f, const struct nvidia_host *host);
 /* The tenant has no process any more: those of its files that nobody sees are closed. */
 void nvidia_files_tenant_ended(struct nvidia_files *f, const struct tenant *t);
 

@@ -5,6 +5,7 @@
 #include "../../native_sched/driver/nvidia_private.h"
 #include "../../native_sched/driver/nvidia_scan.h"
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysmacros.h>
@@ -26,7 +27,7 @@ struct harness {
     struct files files;
     struct driver *driver;
     struct tenant tenant[TENANTS];
-    char dev_dir[256], pci_dir[256], majors[256];
+    char dev_dir[256], pci_dir[256], majors[256], references[300];
 };
 
 /* The null device cannot be polled, as nvidia-uvm cannot. */
@@ -64,7 +65,16 @@ struct harness *harness_open(const char *dev_dir, const char *pci_dir, const cha
     strncpy(h->dev_dir, dev_dir, sizeof(h->dev_dir) - 1);
     strncpy(h->pci_dir, pci_dir, sizeof(h->pci_dir) - 1);
     strncpy(h->majors, majors, sizeof(h->majors) - 1);
-    h->host = (struct nvidia_host){h->dev_dir, h->pci_dir, h->majors, "/nonexistent", classify, answer};
+    snprintf(h->references, sizeof(h->references), "%s/uvm-references", dev_dir);
+    h->host = (struct nvidia_host){
+        .dev_dir = h->dev_dir,
+        .pci_dir = h->pci_dir,
+        .majors_path = h->majors,
+        .minors_path = "/nonexistent",
+        .uvm_references_path = h->references,
+        .classify = classify,
+        .ioctl = answer,
+    };
     files_init(&h->files, -1);
     for (int i = 0; i < TENANTS; i++) {
         h->tenant[i].id = (uint64_t)i + 1;
@@ -140,6 +150,7 @@ static int64_t end(struct harness *h, int64_t id)
 int64_t harness_sweep(struct harness *h)
 {
     h->driver->scanned_at_ns = 0;
+    nvidia_files_end_unseen(&h->driver->files, &h->host);
     nvidia_files_sweep(&h->driver->files);
     nvidia_find_lost(h->driver, false);
     return end(h, (int64_t)nvidia_files_take_gone(&h->driver->files, UINT64_MAX));

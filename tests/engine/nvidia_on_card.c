@@ -50,7 +50,7 @@ static int owned;
 static uint32_t own_root;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char dev_dir[256], minors_path[300];
+static char dev_dir[256], minors_path[300], references_path[300];
 static int line = -1;
 static struct sim_request request;
 static struct sim_reply reply;
@@ -172,6 +172,7 @@ int on_card_begin(const char *socket_path, const char *nodes)
     on_card_unscheduled = on_card_disabled = 0;
     strncpy(dev_dir, nodes, sizeof(dev_dir) - 1);
     snprintf(minors_path, sizeof(minors_path), "%s/mig-minors", nodes);
+    snprintf(references_path, sizeof(references_path), "%s/uvm-references", nodes);
     strncpy(at.sun_path, socket_path, sizeof(at.sun_path) - 1);
     if (line >= 0)
         close(line);
@@ -351,11 +352,12 @@ static int serve(int fd, uint32_t cmd, void *arg)
     struct rm_alloc_short *a = arg;
     struct rm_control *ctl = arg;
     struct rm_alloc *alloc = arg;
-    uint64_t id = RM_SIZE(cmd) ? id_of(fd) : 0, aux = 0;
+    bool uvm = !RM_SIZE(cmd) || cmd == UVM_INITIALIZE;
+    uint64_t id = uvm ? 0 : id_of(fd), aux = 0;
     uint32_t params = 0;
     int got = -1, e;
 
-    if (!RM_SIZE(cmd))
+    if (uvm)
         return uvm_on_card_serve(fd, cmd, arg);
     switch (RM_NR(cmd)) {
     case RM_ESC_ALLOC:
@@ -446,6 +448,7 @@ const struct nvidia_host nvidia_host = {
     .pci_dir = "/nonexistent",
     .majors_path = "/nonexistent",
     .minors_path = minors_path,
+    .uvm_references_path = references_path,
     .classify = classify,
     .ioctl = call_card,
 };
