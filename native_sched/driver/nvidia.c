@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "../base/scoped.h"
 #include "../boundary/caller.h"
+#include "nvidia_hidden.h"
 #include "nvidia_private.h"
 #include <errno.h>
 #include <stdio.h>
@@ -140,6 +141,7 @@ void nvidia_close(struct driver *d)
 
 static void nvidia_tenant_ended(struct driver *d, const struct tenant *t)
 {
+    nvidia_hidden_end(d, t);
     nvidia_files_tenant_ended(&d->files, t);
 }
 
@@ -173,6 +175,7 @@ int nvidia_identify_fetched(struct driver *d, struct tenant *t, int ours, struct
     if (!was_given(t, &node))
         return -EPERM;
     of = (struct open_file){.kind = node.kind, .minor = node.minor};
+    nvidia_hidden_show(d, t, ours, at);
     return nvidia_files_identify(&d->files, t, &of, ours, at, out);
 }
 

@@ -166,15 +166,13 @@ void nvidia_files_loose_closed(struct nvidia_files *f, uint32_t slot)
         nvidia_files_bury(f, slot);
 }
 
-/* t: its files; NULL: everybody's of nvidia-uvm. */
+/* t: its files; NULL: everybody's. */
 static void bury_unseen(struct nvidia_files *f, const struct tenant *t)
 {
     for (uint32_t i = f->loosened; i--;) {
         uint32_t slot = f->loose[i];
 
-        const struct nvidia_file *file = &f->slot[slot];
-
-        if (file->pin < 0 && (t ? file->file.tenant == t : file->file.kind == NODE_UVM) && take_out(f, slot))
+        if (f->slot[slot].pin < 0 && (!t || f->slot[slot].file.tenant == t) && take_out(f, slot))
             nvidia_files_bury(f, slot);
     }
 }

@@ -2,6 +2,7 @@
  * is looked at in turn, some at each tick. */
 #define _GNU_SOURCE
 #include "nvidia_apart.h"
+#include "nvidia_hidden.h"
 #include "nvidia_private.h"
 #include "nvidia_scan.h"
 #include "nvidia_uvm.h"
@@ -82,6 +83,7 @@ int64_t nvidia_next_gone(struct driver *d)
         if (poll(&wake, 1, SWEEP_MS) > 0 && read(d->wake, &count, sizeof(count)) < 0 && errno != EAGAIN)
             break;
         nvidia_files_end_unseen(&d->files, d->host);
+        nvidia_hidden_look(d);
         lost = nvidia_files_sweep(&d->files);
         nvidia_find_lost(d, lost || atomic_load(&d->lost));
     }

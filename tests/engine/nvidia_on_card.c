@@ -389,7 +389,8 @@ static int serve(int fd, uint32_t cmd, void *arg)
             ((struct rm_pid_info *)(uintptr_t)ctl->params)->entry[0].memory_private -= on_card_uncounted;
         return e;
     case RM_ESC_DUP_OBJECT:
-        if (ours(((struct rm_dup *)arg)->client))
+        if (ours(((struct rm_dup *)arg)->client) &&
+            ((struct rm_dup *)arg)->source_client != ((struct rm_dup *)arg)->source_handle)
             return duplicate_for_us(arg);
         break;
     case RM_ESC_MAP_MEMORY:
@@ -421,10 +422,20 @@ static int serve(int fd, uint32_t cmd, void *arg)
     return forward(id, cmd, arg, NULL, 0, aux, &got);
 }
 
+/* The card's own end of what stands for a file of the driver: no process that hides the other has it. */
+static bool is_the_cards_end(int fd)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode) && (fcntl(fd, F_GETFL) & O_ACCMODE) == O_WRONLY;
+}
+
 static int call_card(int fd, uint32_t cmd, void *arg)
 {
     int e;
 
+    if (is_the_cards_end(fd))
+        return -ENOTTY;
     pthread_mutex_lock(&lock);
     e = serve(fd, cmd, arg);
     pthread_mutex_unlock(&lock);
