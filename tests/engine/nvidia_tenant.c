@@ -44,7 +44,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BYTES = 20000, FDS = 256, ASIDE = 32 };
+enum { BYTES = 20000, FDS = 256, ASIDE = 80 };
 
 static int card;
 static uint64_t id_of_fd[FDS];

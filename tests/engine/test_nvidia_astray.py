@@ -36,6 +36,7 @@ from tests.support.waiting import until
 
 OK, BUSY_RETRY, INVALID_ARGUMENT, NO_MEMORY = 0, 0x03, 0x1F, 0x51
 INITIALIZE_STATUS = 8
+AT_ONCE = 64  # INITIALIZING_MAX
 FLAGS = (7).to_bytes(8, "little") + bytes(8)
 
 
@@ -178,8 +179,11 @@ def test_one_at_a_time_of_a_file(here: World) -> None:
 def test_no_more_are_under_way_than_are_known(here: World) -> None:
     tenant = here.tenant()
     unseen = tenant.open(UVM)
-    for _ in range(16):
+    for _ in range(AT_ONCE):
         tenant.goes_astray(unseen, fd=tenant.open(UVM), who="aside")
+    refused = tenant.uvm_call(UVM_INITIALIZE, bytes(16))
+    assert (refused.result, refused.u32(INITIALIZE_STATUS), refused.through) == (0, NO_MEMORY, False)
+    tenant.tell("join")
     assert tenant.initialize()
 
 
