@@ -406,18 +406,18 @@ int book_alias(struct tenant *t, uint32_t parent, uint32_t source, uint32_t clie
     return 0;
 }
 
-static void end_all_of(const struct mediator *m, struct tenant *t, uint64_t file)
+static void end_all_of(const struct mediator *m, struct tenant *t, const struct open_file *file)
 {
     struct objects *o = &t->objects;
     WITH_TENANT(t);
 
     for (uint32_t i = o->slot[0].first_child; i; i = o->slot[i].next_sibling)
-        if (o->slot[i].file == file)
+        if (o->slot[i].file == file->id)
             registered_note(m, t, i);
-    objects_drop_file(o, file, end_charge, t);
-    external_drop_file(t->external, file);
+    objects_drop_file(o, file->id, end_charge, t);
+    external_drop_file(t->external, file->id);
     registered_file_gone(t, file);
-    let_through_forget(t, file);
+    let_through_forget(t, file->id);
 }
 
 bool mediate_file_gone(const struct mediator *m, const struct open_file *file)
@@ -427,7 +427,7 @@ bool mediate_file_gone(const struct mediator *m, const struct open_file *file)
     {
         WITH_CALLS_OF(t);
         if (!t->lost) {
-            end_all_of(m, t, file->id);
+            end_all_of(m, t, file);
             /* nvidia-uvm takes as long as the tenant has it take, and everybody's files end here. */
             registered_look(m, t, false);
         }

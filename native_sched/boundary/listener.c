@@ -129,6 +129,8 @@ static void answer(struct server *s, int result)
 
     bool accepted = ioctl(s->l->fd, SECCOMP_IOCTL_NOTIF_SEND, &resp) == 0;
 
+    if (continues && !accepted)
+        initialize_withdrawn(&s->call);
     if (result >= 0 && (accepted || errno == ENOENT))
         replay_keep(&s->page->replay, req, &s->call, s->before, result, true, accepted);
 }
@@ -161,6 +163,8 @@ static void answer_caught(struct server *s)
 
     if (!k->req.id)
         return;
+    if (waits)
+        initialize_withdrawn(c);
     if (k->stage != CAUGHT_DONE ||
         mediate_outer_bytes(c->m, (uint32_t)k->req.data.args[1]) > REPLAY_OUTER_MAX) {
         if (waits)

@@ -124,10 +124,15 @@ static uint32_t client_on(const struct objects *o, uint64_t file)
     return i ? o->slot[i].client : 0;
 }
 
-/* Memory may be charged that the file alone keeps. */
-static bool file_holds(const struct tenant *t, uint64_t file)
+/* Memory is charged that it alone keeps. */
+static bool exports(const struct tenant *t, const struct open_file *file)
 {
-    return external_from(t->external, file, 0) || (t->objects.slot && exported_root(&t->objects, file));
+    return t->objects.slot && exported_root(&t->objects, file->id);
+}
+
+static bool may_hold(const struct tenant *t, const struct open_file *file)
+{
+    return external_from(t->external, file->id, 0) || registered_may_hold(t->registered, file);
 }
 
 /* Those that have ended meanwhile are none any more. */
@@ -137,9 +142,11 @@ static void find_files(const struct mediator *m, struct tenant *t)
 
     files_adopt(m->files, t);
     while (files_after(m->files, t, file.id, &file)) {
-        if (m->ops->adopt(m->driver, &file, client_on(&t->objects, file.id), file_holds(t, file.id)) !=
-            -EBADF)
+        if (m->ops->adopt(m->driver, &file, client_on(&t->objects, file.id),
+                          exports(t, &file) || may_hold(t, &file)) != -EBADF)
             continue;
+        if (may_hold(t, &file))
+            registered_lost(t->registered);
         if (files_take(m->files, file.id, &gone))
             files_forget(m->files, t);
     }

@@ -31,18 +31,23 @@ enum uvm_cmd {
 };
 
 /* What these do is said by the file, whoever calls (uvm_api_free(), uvm_api_unmap_external(),
- * uvm_api_map_external_allocation() and uvm_api_unregister_channel() of nvidia-uvm). */
+ * uvm_api_map_external_allocation() and uvm_api_unregister_channel() of nvidia-uvm). INITIALIZE where the file is initialised. */
 static inline bool rm_uvm_ends_mappings(uint32_t cmd)
 {
     return cmd == UVM_FREE || cmd == UVM_UNMAP_EXTERNAL;
 }
 static inline bool rm_uvm_of_the_file(uint32_t cmd)
 {
-    return cmd == UVM_MAP_EXTERNAL_ALLOCATION || cmd == UVM_UNREGISTER_CHANNEL || rm_uvm_ends_mappings(cmd);
+    return cmd == UVM_MAP_EXTERNAL_ALLOCATION || cmd == UVM_UNREGISTER_CHANNEL || cmd == UVM_INITIALIZE ||
+           rm_uvm_ends_mappings(cmd);
 }
 
 /* Their parameters, which the argument points to (uvm_ioctl.h). Each ends in the RM status; MAP_EXTERNAL_ALLOCATION has an
  * array between its first and its last fields, of a length that depends on the driver's version. */
+struct uvm_initialize {
+    uint64_t flags;
+    uint32_t status, pad;
+};
 struct uvm_range {
     uint64_t base, length; /* FREE has no length from 590.44 on */
 };
@@ -68,6 +73,7 @@ enum { UVM_STATUS_FROM_END = 8, UVM_MAP_EXTERNAL_STATUS_FROM_END = 4 };
 
 enum rm_status {
     RM_OK = 0,
+    RM_ERR_BUSY_RETRY = 0x03,
     RM_ERR_GPU_IS_LOST = 0x0f,
     RM_ERR_ILLEGAL_ACTION = 0x16,
     RM_ERR_INSUFFICIENT_PERMISSIONS = 0x1b,

@@ -113,6 +113,9 @@ struct driver_ops {
     int64_t (*next_gone)(struct driver *d);
     /* The tenant has no process any more: of its files those have ended too that could not be found. NULL: all can be. */
     void (*tenant_ended)(struct driver *d, const struct tenant *t);
+    /* At this moment no file of nvidia-uvm is open on the machine but those that are known and can be asked. NULL, false: that
+     * cannot be told, or is not so. */
+    bool (*sees_all_uvm)(struct driver *d);
     /* From now on next_gone() fails, whoever waits in it included. */
     void (*stop_watch)(struct driver *d);
 

@@ -3,6 +3,7 @@
 #include "../base/scoped.h"
 #include "../boundary/caller.h"
 #include "nvidia_context.h"
+#include "nvidia_hidden.h"
 #include "nvidia_private.h"
 #include <errno.h>
 #include <stdio.h>
@@ -162,7 +163,13 @@ void nvidia_close(struct driver *d)
 
 static void nvidia_tenant_ended(struct driver *d, const struct tenant *t)
 {
+    nvidia_hidden_end(d, t);
     nvidia_files_tenant_ended(&d->files, t);
+}
+
+static bool nvidia_sees_all_uvm(struct driver *d)
+{
+    return nvidia_files_see_all(&d->files, d->host);
 }
 
 static bool was_given(const struct tenant *t, const struct nvidia_node *node)
@@ -190,6 +197,7 @@ int nvidia_identify_fetched(struct driver *d, struct tenant *t, int ours, struct
     if (!was_given(t, &node))
         return -EPERM;
     of = (struct open_file){.kind = node.kind, .minor = node.minor};
+    nvidia_hidden_show(d, t, ours, at);
     return nvidia_files_identify(&d->files, t, &of, ours, at, out);
 }
 
@@ -248,6 +256,7 @@ const struct driver_ops driver_nvidia = {
     .disables_channels = nvidia_disables_channels,
     .next_gone = nvidia_next_gone,
     .tenant_ended = nvidia_tenant_ended,
+    .sees_all_uvm = nvidia_sees_all_uvm,
     .stop_watch = nvidia_stop_watch,
     .userd_map = nvidia_userd_map,
     .userd_unmap = nvidia_userd_unmap,

@@ -1,19 +1,21 @@
 /* Files that an earlier worker knew. The kernel's names of them ended with it, so each is looked for where it was last seen
  * and then among all descriptors of the driver: a control file is the one on which its root client answers, a card's file
  * is only told from others by the descriptor, and what hangs on it hangs on the control file. What is not found counts as
- * gone, and the driver's own account of the container's processes, which is due then, tells if that is not true. What a file
- * of nvidia-uvm keeps is in nobody's account, and what is exported through a control file neither: as long as something may be
- * charged for it, not to be found is not gone. */
+ * gone, but for a control file whose client the driver still has: that is where nobody sees it, and its charges stay, until it
+ * comes up or its client is no more. What a file of nvidia-uvm keeps is in nobody's account, and what is exported through a
+ * control file neither: as long as something may be charged for it, not to be found is not gone. While nobody serves no file
+ * of nvidia-uvm is initialised, so that one that was is told from one that has been opened since. */
 #define _GNU_SOURCE
 #include "../base/scoped.h"
 #include "../boundary/rm_export_abi.h"
 #include "nvidia_private.h"
 #include "nvidia_scan.h"
+#include "nvidia_uvm.h"
 #include <errno.h>
 #include <sys/stat.h>
 
 /* A control that every root client answers and that shows nothing: on the client's own file alone. */
-static bool answers(const struct driver *d, int fd, uint32_t client)
+bool nvidia_answers(const struct driver *d, int fd, uint32_t client)
 {
     struct rm_gpu_ids ids = {0};
     struct rm_control ctl = {
@@ -53,7 +55,8 @@ static bool is_it(const struct driver *d, const struct open_file *file, uint32_t
 
     return fstat(fd, &st) == 0 && d->host->classify(&st, d->uvm_major, &node) == 0 &&
            node.kind == file->kind && (node.kind != NODE_CARD || node.minor == file->minor) &&
-           (client ? answers(d, fd, client) : file->kind != NODE_CTL || !holds || exports(d, fd));
+           (client ? nvidia_answers(d, fd, client) : file->kind != NODE_CTL || !holds || exports(d, fd)) &&
+           (!file->initialized || nvidia_uvm_is_initialized(d->host, fd));
 }
 
 struct search {
@@ -71,7 +74,7 @@ static bool try_place(void *context, struct fd_place at)
 
     if (fd < 0 || !is_it(s->d, s->file, s->client, s->holds, fd))
         return false;
-    s->result = nvidia_files_adopt(&s->d->files, s->file, fd, at);
+    s->result = nvidia_files_adopt(&s->d->files, s->file, fd, at, s->client);
     return s->result == 0;
 }
 
@@ -84,7 +87,8 @@ int nvidia_adopt(struct driver *d, const struct open_file *file, uint32_t client
         return 0;
     if (client)
         nvidia_scan_each(d, try_place, &s);
-    if (s.result < 0 && !client && holds)
-        s.result = nvidia_files_adopt(&d->files, file, -1, at);
+    if (s.result < 0 && ((!client && holds) ||
+                         (file->kind == NODE_CTL && client && nvidia_client_exists(&d->client, client))))
+        s.result = nvidia_files_adopt(&d->files, file, -1, at, client);
     return s.result == 0 ? 0 : -EBADF;
 }

@@ -65,6 +65,24 @@ int nvidia_client_free(const struct nvidia_client *c, uint32_t parent, uint32_t 
     return rm(c, c->ctl, RM_ESC_FREE, &f, sizeof(f), &f.status);
 }
 
+/* RM looks for the client whose object is to be duplicated, then for the object, and says at the end that a client cannot be
+ * duplicated (serverCopyResource() in rs_server.c; cliresCanCopy is resCanCopy_IMPL: no). The file is not looked at. */
+int nvidia_client_exists(const struct nvidia_client *c, uint32_t client)
+{
+    struct rm_dup dup = {
+        .client = c->root,
+        .parent = c->root,
+        .source_client = client,
+        .source_handle = client,
+    };
+    int e = c->host->ioctl(c->ctl, RM_CMD(RM_ESC_DUP_OBJECT, sizeof(dup)), &dup);
+
+    if (e < 0)
+        return e;
+    return dup.status != RM_ERR_INVALID_OBJECT_HANDLE && dup.status != RM_ERR_INVALID_CLIENT &&
+           dup.status != RM_ERR_OBJECT_NOT_FOUND;
+}
+
 int nvidia_client_node(const struct nvidia_client *c, const struct own_card *card)
 {
     struct rm_register_fd reg = {.ctl_fd = c->ctl};

@@ -42,6 +42,8 @@ int nvidia_client_control(const struct nvidia_client *c, uint32_t object, uint32
 int nvidia_client_alloc(const struct nvidia_client *c, uint32_t parent, uint32_t *handle, uint32_t class_id,
                         void *params, uint32_t bytes);
 int nvidia_client_free(const struct nvidia_client *c, uint32_t parent, uint32_t handle);
+/* Whether a root client of that handle is there, whoever's and on whatever file: 0 or 1, or a negative errno. */
+int nvidia_client_exists(const struct nvidia_client *c, uint32_t client);
 uint32_t nvidia_client_handle(struct nvidia_client *c);
 /* A new open file of a card's node or, with NULL, of the control node. */
 int nvidia_client_node(const struct nvidia_client *c, const struct own_card *card);

@@ -25,6 +25,7 @@ struct driver {
     int wake; /* eventfd: a file is lost, or the driver is closed */
     atomic_bool stopping, lost;
     uint64_t scanned_at_ns, scan_gap_ns;
+    uint32_t hidden_next; /* of the control files that nobody sees, the one that is asked about next */
     struct last_close last_close;
     pthread_mutex_t watch_lock;
     pthread_cond_t watch_left;
@@ -37,6 +38,8 @@ void nvidia_close(struct driver *d);
 int nvidia_identify_fetched(struct driver *d, struct tenant *t, int ours, struct fd_place at,
                             struct open_file *out);
 int nvidia_adopt(struct driver *d, const struct open_file *file, uint32_t client, bool holds);
+/* The client was made on the file behind our descriptor. */
+bool nvidia_answers(const struct driver *d, int fd, uint32_t client);
 int nvidia_execute(struct driver *d, struct driver_call *call);
 bool nvidia_must_continue(const struct driver_call *call);
 int64_t nvidia_next_gone(struct driver *d);

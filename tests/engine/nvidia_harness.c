@@ -27,7 +27,7 @@ struct harness {
     struct files files;
     struct driver *driver;
     struct tenant tenant[TENANTS];
-    char dev_dir[256], pci_dir[256], majors[256], minors[300];
+    char dev_dir[256], pci_dir[256], majors[256], minors[300], references[300];
     struct card card[CARDS];
 };
 
@@ -67,7 +67,16 @@ struct harness *harness_open(const char *dev_dir, const char *pci_dir, const cha
     strncpy(h->pci_dir, pci_dir, sizeof(h->pci_dir) - 1);
     strncpy(h->majors, majors, sizeof(h->majors) - 1);
     snprintf(h->minors, sizeof(h->minors), "%s/mig-minors", dev_dir);
-    h->host = (struct nvidia_host){h->dev_dir, h->pci_dir, h->majors, h->minors, classify, answer};
+    snprintf(h->references, sizeof(h->references), "%s/uvm-references", dev_dir);
+    h->host = (struct nvidia_host){
+        .dev_dir = h->dev_dir,
+        .pci_dir = h->pci_dir,
+        .majors_path = h->majors,
+        .minors_path = h->minors,
+        .uvm_references_path = h->references,
+        .classify = classify,
+        .ioctl = answer,
+    };
     files_init(&h->files, -1);
     for (int i = 0; i < TENANTS; i++) {
         h->tenant[i].id = (uint64_t)i + 1;
@@ -156,6 +165,7 @@ static int64_t end(struct harness *h, int64_t id)
 int64_t harness_sweep(struct harness *h)
 {
     h->driver->scanned_at_ns = 0;
+    nvidia_files_end_unseen(&h->driver->files, &h->host);
     nvidia_files_sweep(&h->driver->files);
     nvidia_find_lost(h->driver, false);
     return end(h, (int64_t)nvidia_files_take_gone(&h->driver->files, UINT64_MAX));

@@ -196,6 +196,16 @@ class Tenant:
         """who: "aside", a new thread, which does nothing more; "again", the first of these."""
         return self._ioctl(self.uvm if fd is None else fd, number, params, b"", NO_PARAMS, flip, who)
 
+    def initialize(self, fd: int | None = None, *, who: str = "") -> bool:
+        """Whether it was let through."""
+        return self.uvm_call(UVM_INITIALIZE, bytes(16), fd=fd, who=who).through
+
+    def goes_astray(self, on: int, *, fd: int | None = None, who: str = "") -> None:
+        """INITIALIZE is called on a file, and made on the one that another thread has put in its place."""
+        self.tell("astray", on)
+        assert self.initialize(fd, who=who)
+        self.tell("astray", -1)
+
     def raced(self, number: int, params: bytes, at: int, word: int) -> Answer:
         """As uvm_call, while another thread changes the word at that place back and forth."""
         return self._answer("race", self.uvm, f"{number:x}", params.hex(), at, f"{word:x}")
@@ -283,7 +293,7 @@ class World:
         self.lib = ctypes.CDLL(library())
         self._stack = stack
         self._tenants = 0
-        nodes = folder / "nodes"
+        nodes = self._nodes = folder / "nodes"
         nodes.mkdir()
         for name in ("nvidiactl", "nvidia0"):
             (nodes / name).touch()
@@ -308,15 +318,15 @@ class World:
             )
             for index, (gpu, compute) in enumerate(instances or [(NO_INSTANCE, NO_INSTANCE)])
         ]
-        self._journal = folder / "journal"
-        self._journal.mkdir()
+        self.journal = folder / "journal"
+        self.journal.mkdir()
         self._engines = stack.enter_context(ExitStack())
         self._mates: list[Tenant] = []
         self._all: list[tuple[Tenant, int, bool, int]] = []
         self.begin()
 
     def begin(self) -> None:
-        opened = open_engine(library(), "nvidia", "", VERSION, str(self._journal))
+        opened = open_engine(library(), "nvidia", "", VERSION, str(self.journal))
         self.engine: Engine = self._engines.enter_context(opened)
         for card in self._cards:
             self.engine.add_card(card)
@@ -351,7 +361,7 @@ class World:
         file = find(self.engine._handle, ctypes.c_uint64(tenant.id), ctypes.c_uint32(client))
 
         def died() -> None:
-            journal, listener = os.fsencode(self._journal), ctypes.c_uint64(tenant.id)
+            journal, listener = os.fsencode(self.journal), ctypes.c_uint64(tenant.id)
             assert (
                 self.lib.on_card_died_mapping(journal, listener, ctypes.c_uint64(file), client, memory) == 1
             )
@@ -398,6 +408,10 @@ class World:
     def lets_go(self, tenant: Tenant, fd: int) -> None:
         """Of all that is registered on that file of nvidia-uvm."""
         self.lib.on_card_closed(tenant.pid, fd)
+
+    def open_files(self, number: int) -> None:
+        """So many of nvidia-uvm are open on the machine, by the references to its module."""
+        (self._nodes / "uvm-references").write_text(f"{2 * number}\n")
 
     @property
     def retained(self) -> int:

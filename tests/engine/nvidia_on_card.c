@@ -51,7 +51,7 @@ static struct own {
 static int owned;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char dev_dir[256], minors_path[300], pci_dir[300];
+static char dev_dir[256], minors_path[300], references_path[300], pci_dir[300];
 static int line = -1;
 static struct sim_request request;
 static struct sim_reply reply;
@@ -179,6 +179,7 @@ int on_card_begin(const char *socket_path, const char *nodes)
     strncpy(dev_dir, nodes, sizeof(dev_dir) - 1);
     snprintf(minors_path, sizeof(minors_path), "%s/mig-minors", nodes);
     snprintf(pci_dir, sizeof(pci_dir), "%s/pci", nodes);
+    snprintf(references_path, sizeof(references_path), "%s/uvm-references", nodes);
     strncpy(at.sun_path, socket_path, sizeof(at.sun_path) - 1);
     if (line >= 0)
         close(line);
@@ -377,11 +378,12 @@ static int serve(int fd, uint32_t cmd, void *arg)
     struct rm_alloc_short *a = arg;
     struct rm_control *ctl = arg;
     struct rm_alloc *alloc = arg;
-    uint64_t id = RM_SIZE(cmd) ? id_of(fd) : 0, aux = 0;
+    bool uvm = !RM_SIZE(cmd) || cmd == UVM_INITIALIZE;
+    uint64_t id = uvm ? 0 : id_of(fd), aux = 0;
     uint32_t params = 0;
     int got = -1, e;
 
-    if (!RM_SIZE(cmd))
+    if (uvm)
         return uvm_on_card_serve(fd, cmd, arg);
     switch (RM_NR(cmd)) {
     case RM_ESC_ALLOC:
@@ -420,7 +422,8 @@ static int serve(int fd, uint32_t cmd, void *arg)
             ((struct rm_pid_info *)(uintptr_t)ctl->params)->entry[0].memory_private -= on_card_uncounted;
         return e;
     case RM_ESC_DUP_OBJECT:
-        if (mig_on_card_ours(((struct rm_dup *)arg)->client))
+        if (mig_on_card_ours(((struct rm_dup *)arg)->client) &&
+            ((struct rm_dup *)arg)->source_client != ((struct rm_dup *)arg)->source_handle)
             return duplicate_for_us(arg);
         break;
     case RM_ESC_MAP_MEMORY:
@@ -457,10 +460,20 @@ static int serve(int fd, uint32_t cmd, void *arg)
     return forward(id, cmd, arg, NULL, 0, aux, &got);
 }
 
+/* The card's own end of what stands for a file of the driver: no process that hides the other has it. */
+static bool is_the_cards_end(int fd)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode) && (fcntl(fd, F_GETFL) & O_ACCMODE) == O_WRONLY;
+}
+
 static int call_card(int fd, uint32_t cmd, void *arg)
 {
     int e;
 
+    if (is_the_cards_end(fd))
+        return -ENOTTY;
     pthread_mutex_lock(&lock);
     e = serve(fd, cmd, arg);
     pthread_mutex_unlock(&lock);
@@ -484,6 +497,7 @@ const struct nvidia_host nvidia_host = {
     .pci_dir = pci_dir,
     .majors_path = "/nonexistent",
     .minors_path = minors_path,
+    .uvm_references_path = references_path,
     .classify = classify,
     .ioctl = call_card,
 };
