@@ -2,6 +2,8 @@
 #include "nvidia_loose.h"
 #include <sys/stat.h>
 
+enum { ASKED_AT_ONCE = 16 };
+
 /* The client of the one at that place in the list, of tenant t (NULL: of anybody); 0: there is none. */
 static uint32_t nth(struct nvidia_files *f, const struct tenant *t, uint32_t n, uint32_t *slot)
 {
@@ -74,11 +76,16 @@ void nvidia_hidden_look(struct driver *d)
 
     if (!__atomic_load_n(&d->files.hidden, __ATOMIC_RELAXED))
         return;
-    client = nth(&d->files, NULL, d->hidden_next++, &slot);
-    if (!client)
-        d->hidden_next = 0;
-    else if (nvidia_client_exists(&d->client, client) == 0)
-        end(&d->files, slot);
+    for (int asked = 0; asked < ASKED_AT_ONCE; asked++) {
+        if (!(client = nth(&d->files, NULL, d->hidden_next, &slot))) {
+            d->hidden_next = 0;
+            return;
+        }
+        if (nvidia_client_exists(&d->client, client) == 0)
+            end(&d->files, slot);
+        else
+            d->hidden_next++;
+    }
 }
 
 void nvidia_hidden_end(struct driver *d, const struct tenant *t)

@@ -7,7 +7,7 @@
 
 /* What is behind our descriptor, fetched from `at`, may be one of the tenant's (NULL: of anybody's). */
 void nvidia_hidden_show(struct driver *d, const struct tenant *t, int ours, struct fd_place at);
-/* Asks the driver about one of them. */
+/* Asks the driver about some of them, in turn. */
 void nvidia_hidden_look(struct driver *d);
 /* Those of the tenant have ended with it. */
 void nvidia_hidden_end(struct driver *d, const struct tenant *t);
