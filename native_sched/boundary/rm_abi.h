@@ -260,8 +260,12 @@ struct rm_subdevice { /* NV2080_ALLOC_PARAMETERS */
 struct rm_channel_group { /* class 0xA06C, 20 */
     uint32_t error_object, ecc_error_object, vaspace, engine_type, vgpu_flag;
 };
-enum rm_engine { RM_ENGINE_GRAPHICS = 0x1, RM_ENGINE_COPY0 = 0x9 }; /* NV2080_ENGINE_TYPE; 0x9 and up copy */
-struct rm_channel {                                                 /* channel classes; 360 before 570.86 */
+enum rm_engine { /* NV2080_ENGINE_TYPE */
+                 RM_ENGINE_GRAPHICS = 0x1,
+                 RM_ENGINE_COPY0 = 0x9, /* and up: copy engines, but for some of video and the like */
+                 RM_ENGINE_COPY10 = 0x34,
+};
+struct rm_channel { /* channel classes; 360 before 570.86 */
     uint32_t error_object, pad0;
     uint64_t gpfifo_offset;
     uint32_t gpfifo_entries, flags, context_share, vaspace;

@@ -46,18 +46,18 @@ struct userd {
     void *owner; /* the driver's own */
 };
 
+/* Groups are numbered among those that may be on the same engines. */
 struct engine_status {
-    uint32_t tsg_id; /* the channel group on the engine */
-    uint32_t
-        engines; /* the group is one of these, a bit each: the number of a group means something among its like alone */
-    bool busy; /* it executes, or is being switched */
+    uint32_t tsg_id;  /* the channel group on the engine */
+    uint64_t engines; /* that it may have been made for, a bit each */
+    bool busy;        /* it executes, or is being switched */
 };
-enum { ENGINES_MAX = 16 };
+enum { ENGINES_MAX = 32 };
 
 /* The bit of an engine, by its number in a channel group's parameters; 0: nobody looks at it. */
-static inline uint32_t engine_bit(uint32_t engine_type)
+static inline uint64_t engine_bit(uint32_t engine_type)
 {
-    return engine_type < 32 ? 1u << engine_type : 0;
+    return engine_type < 64 ? 1ull << engine_type : 0;
 }
 
 struct driver_ops {

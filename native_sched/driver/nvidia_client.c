@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FIRST_HANDLE = 0x6d670001, COPY_ENGINES = 10 };
+enum { FIRST_HANDLE = 0x6d670001, COPY_ENGINES = 20 };
 
 /* What the driver says where an engine has no runlist: the last few values. */
 #define RUNLIST_ERRORS 0xfffffff0u
@@ -261,13 +261,19 @@ static uint32_t runlist_of(const struct nvidia_client *c, const struct own_card 
     return 0;
 }
 
+/* NV2080_ENGINE_TYPE_COPY(i) (cl2080_notification.h). */
+static uint32_t copy_engine(uint32_t i)
+{
+    return i < 10 ? RM_ENGINE_COPY0 + i : RM_ENGINE_COPY10 + i - 10;
+}
+
 uint32_t nvidia_client_runlists(const struct nvidia_client *c, const struct own_card *card,
                                 struct nvidia_runlist *out, uint32_t max)
 {
     uint32_t n = 0, engine, base, at;
 
     for (uint32_t i = 0; i <= COPY_ENGINES; i++) {
-        engine = i ? RM_ENGINE_COPY0 + i - 1 : RM_ENGINE_GRAPHICS;
+        engine = i ? copy_engine(i - 1) : RM_ENGINE_GRAPHICS;
         if (!(base = runlist_of(c, card, engine)))
             continue;
         for (at = 0; at < n && out[at].base != base;)

@@ -25,7 +25,8 @@ struct nvidia_client {
 
 /* Engines whose groups are on one runlist. */
 struct nvidia_runlist {
-    uint32_t base, engines; /* engines: as in struct engine_status */
+    uint32_t base;
+    uint64_t engines; /* as in struct engine_status */
 };
 
 /* Errors: a negative errno; -EIO for an RM status that is not OK. */

@@ -11,7 +11,7 @@ struct nvidia_status {
     const volatile uint8_t *bar;
     size_t bar_bytes;
     uint32_t at[ENGINES_MAX]; /* offsets of ENGINE_STATUS0 */
-    uint32_t on[ENGINES_MAX]; /* as in struct engine_status */
+    uint64_t on[ENGINES_MAX]; /* as in struct engine_status */
     uint32_t engines;         /* 0: not available */
 };
 

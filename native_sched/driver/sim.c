@@ -441,7 +441,7 @@ static int sim_engine_status(struct driver *d, const struct card *card, struct e
         /* The card numbers its groups, whatever their engine. */
         out[i] = (struct engine_status){
             .tsg_id = word & SIM_STATUS_TSG_MASK,
-            .engines = UINT32_MAX,
+            .engines = UINT64_MAX,
             .busy = word & SIM_STATUS_BUSY,
         };
     }

@@ -337,7 +337,7 @@ int harness_engines(struct harness *h, uint32_t card, uint32_t *out)
     for (int i = 0; i < n; i++) {
         out[3 * i] = engine[i].tsg_id;
         out[3 * i + 1] = engine[i].busy;
-        out[3 * i + 2] = engine[i].engines;
+        out[3 * i + 2] = (uint32_t)(engine[i].engines | engine[i].engines >> 32);
     }
     return n;
 }

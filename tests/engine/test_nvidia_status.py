@@ -109,10 +109,11 @@ def test_runlists_are_listed_as_the_driver_s_version_does(
 def test_whose_groups_an_engine_executes(rm: Rm, bar: Path, tmp_path: Path) -> None:
     """The number of a group means something among the groups of the engines on its runlist."""
     rm.cards = 1
-    rm.bases = {1: 0x1000, 9: 0x1000, 10: 0x2000}
+    rm.bases = {1: 0x1000, 9: 0x1000, 10: 0x2000, 0x3D: 0x3000}
     with driver(tmp_path, rm) as nvidia:
         nvidia.add_card(0)
-        assert [one[2] for one in status(nvidia)] == [1 << 1 | 1 << 9, 1 << 10]
+        # Of the eleventh copy engine and those after it the upper half of the bits tells.
+        assert [one[2] for one in status(nvidia)] == [1 << 1 | 1 << 9, 1 << 10, 1 << (0x3D - 32)]
 
 
 def test_without_registers_it_says_so(rm: Rm, tmp_path: Path) -> None:
