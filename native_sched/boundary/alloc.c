@@ -64,8 +64,23 @@ static bool by_its_caller(struct call *c)
     return c->m->ops->must_continue && c->m->ops->must_continue(&d);
 }
 
+/* RM makes the page tables of virtual memory with it, of the card's memory: two GiB for a TiB (virtmemConstruct() in
+ * virtual_mem.c). It is asked to make them when something is mapped there, which tenants cannot: MAP_MEMORY_DMA is refused. What
+ * has them in any case is charged. True where the caller had not asked for that itself. */
+static bool ask_without_tables(struct call *c, uint32_t class_id)
+{
+    enum { NOT_SO = RM_MEMORY_FLAG_LAZY | RM_MEMORY_FLAG_EXTERNALLY_MANAGED | RM_MEMORY_FLAG_SPARSE };
+    struct rm_memory *mem = (void *)c->params;
+
+    if (class_id != RM_CLASS_MEMORY_VIRTUAL || mem->flags & NOT_SO)
+        return false;
+    mem->flags |= RM_MEMORY_FLAG_LAZY;
+    return true;
+}
+
 static int make(struct call *c, struct creation *a, uint32_t *status)
 {
+    bool lazily;
     int e;
 
     if (names_foreign_client(c, a->class_id)) {
@@ -77,7 +92,10 @@ static int make(struct call *c, struct creation *a, uint32_t *status)
         return let_through(c, status);
     if (class_is_subscription(a->class_id) && by_its_caller(c))
         return subscribe(c, a, status);
+    lazily = ask_without_tables(c, a->class_id);
     e = create_object(c, &c->file, a, status);
+    if (lazily)
+        ((struct rm_memory *)(void *)c->params)->flags &= ~(uint32_t)RM_MEMORY_FLAG_LAZY;
     c->params_out = e == 0 && *status == RM_OK && c->params_bytes != 0;
     return e;
 }

@@ -27,6 +27,11 @@ bool class_has_names(uint32_t class_id)
     return class_is_memory(class_id) || class_id == RM_CLASS_MEMORY_SYSTEM;
 }
 
+bool class_is_uncounted(uint32_t class_id)
+{
+    return class_id != RM_CLASS_MEMORY_LOCAL_USER && class_id != RM_CLASS_CHANNEL_GROUP;
+}
+
 static uint64_t round_up(uint64_t bytes, uint64_t granule)
 {
     return bytes > UINT64_MAX - granule ? UINT64_MAX : (bytes + granule - 1) / granule * granule;
@@ -52,11 +57,12 @@ static uint64_t cost_of(const struct call *c, const struct creation *a, uint32_t
 {
     const struct rm_memory *mem = (const void *)c->params;
     const struct card *k = mediator_card(c->m, card);
+    uint64_t own = c->m->ops->own_bytes ? c->m->ops->own_bytes(a->class_id, c->params) : 0;
 
     if (a->class_id == RM_CLASS_CHANNEL_GROUP && k)
-        return copies(c) ? k->copy_context_bytes : k->context_bytes;
+        return own + (copies(c) ? k->copy_context_bytes : k->context_bytes);
     if (a->class_id != RM_CLASS_MEMORY_LOCAL_USER)
-        return 0;
+        return own;
     return round_up(mem->size, c->m->ops->granule_bytes);
 }
 
@@ -145,6 +151,8 @@ static void end_charge(void *context, const struct rm_object *obj)
 {
     struct tenant *t = context;
 
+    if (obj->card != OBJECT_NO_CARD && class_is_uncounted(obj->class_id))
+        t->own_bytes[obj->card] -= obj->bytes;
     if (obj->card != OBJECT_NO_CARD && obj->bytes && !external_holds(t->external, obj) &&
         !registered_holds(t->registered, obj))
         ledger_release(&t->ledger[obj->card], obj->bytes);
@@ -157,12 +165,22 @@ void drop_object(struct tenant *t, uint32_t slot)
     objects_drop(&t->objects, slot, end_charge, t);
 }
 
-/* What the scheduler needs of it: a channel without USERD of its own is one that takes no work. */
-static void note_channels(const struct call *c, const struct creation *a, struct rm_object *obj)
+/* Of what the driver has given. */
+static uint32_t page_shift(const struct rm_memory *mem)
+{
+    static const uint32_t shift[] = {0, 12, 16, 21}; /* huge ones may be larger */
+
+    return shift[mem->attr >> RM_MEMORY_ATTR_PAGE_SHIFT & RM_MEMORY_ATTR_PAGE_MASK];
+}
+
+/* What the scheduler needs of it: a channel without USERD of its own is one that takes no work. And how memory is mapped. */
+static void note_kind(const struct call *c, const struct creation *a, struct rm_object *obj)
 {
     const struct rm_channel *channel = (const void *)c->params;
 
-    if (a->class_id == RM_CLASS_CHANNEL_GROUP) {
+    if (a->class_id == RM_CLASS_MEMORY_LOCAL_USER || a->class_id == RM_CLASS_MEMORY_SYSTEM)
+        obj->page_shift = page_shift((const void *)c->params);
+    else if (a->class_id == RM_CLASS_CHANNEL_GROUP) {
         obj->engine_type = ((const struct rm_channel_group *)(const void *)c->params)->engine_type;
     } else if (rm_class_is_channel(a->class_id)) {
         obj->userd.memory = channel->userd_memory[0];
@@ -190,13 +208,15 @@ static int book(struct call *c, const struct creation *a, const struct place *p,
     t->objects.slot[slot].card = p->card;
     t->objects.slot[slot].file = class_is_root(a->class_id) ? p->file->id : 0;
     t->objects.slot[slot].owner = owner;
-    note_channels(c, a, &t->objects.slot[slot]);
+    note_kind(c, a, &t->objects.slot[slot]);
     if (p->card != OBJECT_NO_CARD) {
         if ((e = ledger_settle(&t->ledger[p->card], p->reserved, bytes)) < 0) {
             drop_object(t, (uint32_t)slot);
             return e;
         }
         t->objects.slot[slot].bytes = t->objects.slot[slot].memory_bytes = bytes;
+        if (class_is_uncounted(a->class_id))
+            t->own_bytes[p->card] += bytes;
     }
     objects_commit(&t->objects, (uint32_t)slot);
     return 0;

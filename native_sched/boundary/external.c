@@ -154,6 +154,44 @@ static uint32_t sibling(const struct external *x, uint64_t memory, uint32_t but)
     return i;
 }
 
+static struct mapped_range range_of(const struct external *x, const struct external_map *m)
+{
+    return (struct mapped_range){
+        .space = page_tables_space(&x->tables, m->file, m->gpu),
+        .base = m->base,
+        .end = m->end,
+        .page_shift = m->page_shift,
+    };
+}
+
+/* Its page tables are charged. within_cap: -ENOMEM where that passes it. */
+static int charge_tables(struct external *x, const struct external_map *m, bool within_cap)
+{
+    struct mapped_range range = range_of(x, m);
+    uint64_t bytes = page_tables_add(&x->tables, &range);
+
+    if (within_cap && ledger_reserve(&x->ledger[m->card], bytes) < 0) {
+        page_tables_drop(&x->tables, &range);
+        return -ENOMEM;
+    }
+    x->tables_bytes[m->card] += bytes;
+    if (within_cap)
+        ledger_settle(&x->ledger[m->card], bytes, bytes);
+    else if (x->charges)
+        x->ledger[m->card].used_bytes += bytes;
+    return 0;
+}
+
+static void give_tables_back(struct external *x, const struct external_map *m)
+{
+    struct mapped_range range = range_of(x, m);
+    uint64_t bytes = page_tables_drop(&x->tables, &range);
+
+    x->tables_bytes[m->card] -= bytes;
+    if (x->charges)
+        ledger_release(&x->ledger[m->card], bytes);
+}
+
 static int allocate(struct external **out)
 {
     struct external *x = calloc(1, sizeof(*x));
@@ -161,7 +199,8 @@ static int allocate(struct external **out)
     if (!x)
         return -ENOMEM;
     x->bucket = calloc(EXTERNAL_BUCKETS, sizeof(*x->bucket));
-    if (!x->bucket || getrandom(&x->factor, sizeof(x->factor), 0) < 0) {
+    if (!x->bucket || getrandom(&x->factor, sizeof(x->factor), 0) < 0 ||
+        page_tables_open(&x->tables, EXTERNAL_MAX) < 0) {
         free(x->bucket);
         free(x);
         return -ENOMEM;
@@ -184,6 +223,7 @@ static void take_over(struct external *x, struct objects *o)
 
         if (m->check && m->check == check_of(m) && m->card < MAX_CARDS) {
             link_in(x, i);
+            charge_tables(x, m, false);
             if (m->memory > o->last_memory)
                 o->last_memory = m->memory;
         } else {
@@ -213,12 +253,14 @@ int external_open(struct tenant *t, int folder)
         return e;
     external_name(t->id, name);
     if ((e = store_open(&x->store, folder, name, &layout)) < 0) {
+        page_tables_close(&x->tables);
         free(x->bucket);
         free(x);
         return e;
     }
     x->map = (struct external_map *)(void *)x->store.at;
     x->ledger = t->ledger;
+    x->charges = !x->store.found;
     if (x->store.found)
         take_over(x, &t->objects);
     t->external = x;
@@ -230,6 +272,7 @@ void external_close(struct external *x)
     if (!x)
         return;
     store_close(&x->store);
+    page_tables_close(&x->tables);
     free(x->bucket);
     free(x);
 }
@@ -251,6 +294,9 @@ void external_recover(struct tenant *t)
     struct external *x = t->external;
     const struct objects *o = &t->objects;
 
+    x->charges = true;
+    for (uint32_t card = 0; card < MAX_CARDS; card++)
+        x->ledger[card].used_bytes += x->tables_bytes[card];
     for (uint32_t i = 1; i <= x->high; i++)
         if (x->map[i].check)
             x->map[i].held_bytes = x->map[i].bytes;
@@ -292,13 +338,20 @@ static uint32_t same(const struct external *x, const struct external_map *what)
     for (; i && x->map[i].base == what->base; i = next_of(x, i)) {
         const struct external_map *m = &x->map[i];
 
-        if (m->memory == what->memory && m->end == what->end && !memcmp(m->gpu, what->gpu, sizeof(m->gpu)))
+        if (m->memory == what->memory && m->end == what->end && m->page_shift == what->page_shift &&
+            !memcmp(m->gpu, what->gpu, sizeof(m->gpu)))
             return i;
     }
     return 0;
 }
 
-int64_t external_add(struct external *x, const struct external_map *what, bool *known)
+static void put_slot(struct external *x, uint32_t slot)
+{
+    x->map[slot] = (struct external_map){.memory_next = x->free_head};
+    x->free_head = slot;
+}
+
+static int64_t add(struct external *x, const struct external_map *what, bool *known, bool within_cap)
 {
     uint32_t slot = x ? same(x, what) : 0;
 
@@ -307,11 +360,20 @@ int64_t external_add(struct external *x, const struct external_map *what, bool *
         return slot;
     if (!x || !(slot = take_slot(x)))
         return -ENOSPC;
+    if (charge_tables(x, what, within_cap) < 0) {
+        put_slot(x, slot);
+        return -ENOMEM;
+    }
     x->map[slot] = *what;
     x->map[slot].check = 0;
     link_in(x, slot);
     __atomic_store_n(&x->map[slot].check, check_of(&x->map[slot]), __ATOMIC_RELEASE);
     return slot;
+}
+
+int64_t external_add(struct external *x, const struct external_map *what, bool *known)
+{
+    return add(x, what, known, true);
 }
 
 void external_drop(struct external *x, uint32_t slot)
@@ -326,6 +388,7 @@ void external_drop(struct external *x, uint32_t slot)
         x->held_bytes[m->card] -= m->held_bytes;
         ledger_release(&x->ledger[m->card], m->held_bytes);
     }
+    give_tables_back(x, m);
     order_out(x, slot);
     if (m->memory_prev)
         x->map[m->memory_prev].memory_next = m->memory_next;
@@ -334,8 +397,7 @@ void external_drop(struct external *x, uint32_t slot)
     if (m->memory_next)
         x->map[m->memory_next].memory_prev = m->memory_prev;
     x->live--;
-    *m = (struct external_map){.memory_next = x->free_head};
-    x->free_head = slot;
+    put_slot(x, slot);
 }
 
 bool external_holds(struct external *x, const struct rm_object *obj)
@@ -347,7 +409,8 @@ bool external_holds(struct external *x, const struct rm_object *obj)
     return slot;
 }
 
-/* What is left of the mapping below and above the range, as mappings of their own, before the whole one ends. */
+/* What is left of the mapping below and above the range, as mappings of their own, before the whole one ends. Their page tables
+ * are among the whole one's: what they have together is never more than it had. */
 static void cut(struct external *x, uint32_t slot, uint64_t base, uint64_t end)
 {
     struct external_map rest = x->map[slot];
@@ -355,13 +418,13 @@ static void cut(struct external *x, uint32_t slot, uint64_t base, uint64_t end)
 
     if (x->map[slot].base < base) {
         rest.end = base;
-        if (external_add(x, &rest, &known) < 0)
+        if (add(x, &rest, &known, false) < 0)
             return;
     }
     if (x->map[slot].end > end) {
         rest.base = end;
         rest.end = x->map[slot].end;
-        if (external_add(x, &rest, &known) < 0)
+        if (add(x, &rest, &known, false) < 0)
             return;
     }
     external_drop(x, slot);
@@ -404,5 +467,5 @@ void external_drop_file(struct external *x, uint64_t file)
 
 uint64_t external_held(const struct external *x, uint32_t card)
 {
-    return x ? x->held_bytes[card] : 0;
+    return x ? x->held_bytes[card] + x->tables_bytes[card] : 0;
 }

@@ -6,10 +6,13 @@
  * A mapping is that of one range on one GPU. One ends when the driver has said so to the arbiter (uvm.c), when the driver has
  * put another one in its place (map_external.c), or with its file.
  *
+ * Each takes page tables of the card besides, also one of the host's memory (page_tables.h), which are charged with it.
+ *
  * Whether a charge is held follows from the records: no object stands for the memory any more. So the records are all that the
  * journal has. Fixed capacity, no allocation after external_open(). The tenant is held for all of it; x NULL: none. */
 #ifndef MGPU_EXTERNAL_H
 #define MGPU_EXTERNAL_H
+#include "page_tables.h"
 #include "tenant.h"
 
 enum { EXTERNAL_MAX = 65536, EXTERNAL_BUCKETS = 65536, UVM_GPU_BYTES = 16 };
@@ -18,9 +21,11 @@ struct external_map {
     uint32_t check; /* of what is above `held_bytes`, stored last; 0: a free slot */
     uint32_t card;
     uint64_t file, base, end; /* addresses in that file's address space, end exclusive */
-    uint64_t memory, bytes;   /* the number of the memory (objects.h), and its charge on `card` */
-    struct process_id owner;  /* of the client whose object was named */
+    uint64_t memory,
+        bytes; /* the number of the memory (objects.h), and its charge on `card`; 0, 0: it is not of a card */
+    struct process_id owner; /* of the client whose object was named */
     uint8_t gpu[UVM_GPU_BYTES];
+    uint32_t page_shift, pad; /* of the pages that it is mapped by */
 
     /* What follows from the above. */
     uint64_t held_bytes; /* charged for the memory, whose objects have ended: by one of its mappings */
@@ -35,7 +40,10 @@ struct external {
     uint32_t root, free_head, live, high;
     uint32_t factor;
     uint64_t held_bytes[MAX_CARDS]; /* part of the ledger's used_bytes */
-    struct ledger *ledger;          /* the tenant's */
+    struct page_tables tables;
+    uint64_t tables_bytes[MAX_CARDS]; /* the same, once they are charged */
+    bool charges; /* ... which is not before external_recover(), where there are records to recover */
+    struct ledger *ledger; /* the tenant's */
 };
 
 /* In the journal's folder, or in memory that ends with us (-1). */
@@ -51,7 +59,7 @@ void external_name(uint64_t tenant, char name[STORE_NAME_MAX]);
  * may be looked up and ended. */
 void external_recover(struct tenant *t);
 
-/* The slot of the mapping, which it may have had before (*known); -ENOSPC. */
+/* The slot of the mapping, which it may have had before (*known); -ENOSPC; -ENOMEM: its page tables are more than is free. */
 int64_t external_add(struct external *x, const struct external_map *what, bool *known);
 void external_drop(struct external *x, uint32_t slot);
 
@@ -66,6 +74,6 @@ void external_unmapped(struct external *x, uint64_t file, uint64_t base, uint64_
                        uint32_t but);
 void external_drop_file(struct external *x, uint64_t file);
 
-/* What is charged on the card for memory without a name; 0 where x is NULL. */
+/* What is charged on the card for memory without a name and for page tables; 0 where x is NULL. */
 uint64_t external_held(const struct external *x, uint32_t card);
 #endif

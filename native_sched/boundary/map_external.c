@@ -56,14 +56,25 @@ static int read_map(struct call *c, struct asked *a)
     return e < 0 ? e : caller_waits(c->caller) ? RM_OK : -EINTR;
 }
 
-/* The client's own file, through which its object is shared; map->memory stays 0 where nothing is charged: what is not of a
- * card's, and the caller's own pages, which have no name here. RM_OK or another RM status. The tenant is held. */
+/* The caller's own pages have no name here, and so no card: their page tables are the first one's. */
+static uint32_t first_card(const struct tenant *t)
+{
+    uint32_t card = 0;
+
+    while (card < MAX_CARDS - 1 && !t->granted[card])
+        card++;
+    return card;
+}
+
+/* The client's own file, through which its object is shared, and what is mapped: memory of a card's or of the host's. RM_OK or
+ * another RM status. The tenant is held. */
 static uint32_t find(const struct call *c, const struct asked *a, struct open_file *client,
                      struct external_map *map)
 {
     const struct objects *o = &c->tenant->objects;
     uint32_t root = objects_find(o, a->end->client, a->end->client);
     uint32_t slot = objects_find(o, a->end->client, a->end->memory);
+    const struct uvm_range *range = &a->begin->range;
 
     if (!root || !files_by_id(c->m->files, o->slot[root].file, client))
         return RM_ERR_INVALID_CLIENT;
@@ -71,17 +82,19 @@ static uint32_t find(const struct call *c, const struct asked *a, struct open_fi
         return RM_ERR_INSUFFICIENT_PERMISSIONS;
     if (slot && !class_has_names(o->slot[slot].class_id))
         return RM_ERR_INVALID_OBJECT_HANDLE;
-    if (!slot || !o->slot[slot].memory_bytes)
-        return RM_OK;
     *map = (struct external_map){
         .file = c->file.id,
-        .base = a->begin->range.base,
-        .end = a->begin->range.base + a->begin->range.length,
-        .card = o->slot[slot].card,
-        .bytes = o->slot[slot].memory_bytes,
-        .memory = objects_memory(&c->tenant->objects, slot),
+        .base = range->base,
+        .end = range->base + range->length,
+        .card = slot ? o->slot[slot].card : first_card(c->tenant),
         .owner = o->slot[root].owner,
+        .page_shift = page_shift_of(range->base, range->length, a->begin->offset,
+                                    slot ? o->slot[slot].page_shift : 0),
     };
+    if (slot && o->slot[slot].memory_bytes) {
+        map->bytes = o->slot[slot].memory_bytes;
+        map->memory = objects_memory(&c->tenant->objects, slot);
+    }
     return RM_OK;
 }
 
@@ -97,7 +110,7 @@ static uint32_t note(struct tenant *t, const struct asked *a, struct external_ma
 {
     int64_t slot;
 
-    for (noted->n = 0; map->memory && noted->n < a->end->gpus; noted->n++) {
+    for (noted->n = 0; noted->n < a->end->gpus; noted->n++) {
         memcpy(map->gpu, a->gpu[noted->n].gpu, sizeof(map->gpu));
         if ((slot = external_add(t->external, map, &noted->fresh[noted->n])) < 0) {
             forget(t, noted);
@@ -116,7 +129,7 @@ static void replace(struct tenant *t, const struct call *c, const struct asked *
 
     for (uint32_t i = 0; i < a->end->gpus; i++)
         external_unmapped(t->external, c->file.id, range->base, range->base + range->length, a->gpu[i].gpu,
-                          noted->n ? noted->slot[i] : 0);
+                          noted->slot[i]);
 }
 
 /* RM_OK, another RM status, or a negative errno. */

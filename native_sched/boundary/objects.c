@@ -223,6 +223,7 @@ void objects_alias(struct objects *o, uint32_t slot, uint32_t alias)
 
     as->memory = objects_memory(o, slot);
     as->memory_bytes = of->memory_bytes;
+    as->page_shift = of->page_shift;
     link_alias(o, slot, alias);
 }
 

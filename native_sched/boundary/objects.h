@@ -27,6 +27,7 @@ struct rm_object {
         struct process_id owner; /* root clients: the process that made them */
         uint32_t engine_type;    /* channel groups: as their maker said */
         uint32_t places;         /* files that memory is exported through: how much they take */
+        uint32_t page_shift;     /* memory: of its pages; 0: not known */
         struct {                 /* channels: where USERD is; memory 0: there is none */
             uint32_t memory, pad;
             uint64_t offset;

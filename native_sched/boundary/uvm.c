@@ -2,7 +2,8 @@
  * memory makes one of them another. Most are about the calling process's address space and run in it.
  *
  * What moves memory of the host's into a card's, or keeps it there, is refused: it is charged to nobody. Faults of the card's
- * on managed memory still do that; what they bring in gives way to allocations (docs/boundary.md).
+ * on managed memory still do that; what they bring in gives way to allocations (docs/boundary.md). So is what maps nothing over any
+ * length, in page tables of the card's that no memory stands for.
  *
  * A mapping of an allocation keeps its memory (external.h). What makes mappings and what ends them is about the file alone: the
  * arbiter makes these calls, from its own copy of the parameters, and believes nothing but the driver's answer. */
@@ -22,13 +23,14 @@ int uvm_outer_bytes(const struct mediator *m, uint32_t cmd)
     return bytes < 0 ? -ENOTTY : rm_uvm_ends_mappings(cmd) ? bytes : 0;
 }
 
-static bool moves_memory(uint32_t cmd)
+static bool takes_memory(uint32_t cmd)
 {
     switch (cmd) {
     case UVM_SET_PREFERRED_LOCATION:
     case UVM_MIGRATE:
     case UVM_MIGRATE_RANGE_GROUP:
     case UVM_POPULATE_PAGEABLE:
+    case UVM_MAP_EXTERNAL_SPARSE:
     case UVM_ALLOC_DEVICE_P2P:
     case UVM_DISCARD:
         return true;
@@ -125,7 +127,7 @@ int mediate_uvm(struct call *c)
     d.cmd = UVM_REGISTER_CHANNEL;
     if (c->file.kind != NODE_UVM || !c->m->ops->must_continue || !c->m->ops->must_continue(&d))
         return -ENOTTY;
-    if (moves_memory(c->cmd))
+    if (takes_memory(c->cmd))
         return -EPERM;
     if (rm_uvm_ends_mappings(c->cmd))
         return end_external(c);

@@ -101,6 +101,10 @@ struct driver_ops {
     int (*context_bytes)(struct driver *d, const struct rm_table *rm, uint32_t minor, bool copies,
                          uint64_t *out);
 
+    /* What the driver takes of the card by itself for an object of that class, whose parameters these are, besides what it says
+     * that it has given, and the context_bytes() of a group. UINT64_MAX: more than is to be had. NULL: nothing. */
+    uint64_t (*own_bytes)(uint32_t class_id, const void *params);
+
     /* What the driver itself counts to the processes in `info` on that card, by the control GET_PID_INFO: the audit.
      * -ENXIO: the card is lost. */
     int (*pid_info)(struct driver *d, uint32_t minor, struct rm_pid_info *info);

@@ -5,6 +5,7 @@
 #include "nvidia_context.h"
 #include "nvidia_hidden.h"
 #include "nvidia_private.h"
+#include "nvidia_tables.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -252,6 +253,7 @@ const struct driver_ops driver_nvidia = {
     .add_card = nvidia_add_card,
     .device_instance = nvidia_device_instance,
     .context_bytes = nvidia_context_bytes,
+    .own_bytes = nvidia_own_bytes,
     .pid_info = nvidia_pid_info,
     .disables_channels = nvidia_disables_channels,
     .next_gone = nvidia_next_gone,

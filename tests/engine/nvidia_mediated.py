@@ -39,6 +39,11 @@ UVM_REGISTER_CHANNEL, UVM_UNREGISTER_CHANNEL = 27, 28
 GPU_ONE, GPU_TWO = b"one".ljust(16, b"\0"), b"two".ljust(16, b"\0")
 ROOT, MEMORY_SYSTEM, MEMORY, DEVICE, SUBDEVICE, GROUP = 0x41, 0x3E, 0x40, 0x80, 0x2080, 0xA06C
 EVENT_OS, HOPPER = 0x79, 0xC86F
+ADDRESS_SPACE, VIRTUAL = 0x90F1, 0x50A0
+# What the driver takes by itself: for an address space; for a group, its context and its channels' instance blocks.
+SPACE_MIB = 1 / 16
+CARD_CONTEXT_MIB = 240
+CONTEXT_MIB = CARD_CONTEXT_MIB + 9 / 16
 NO_PARAMS = -1
 
 
@@ -238,12 +243,12 @@ def memory(size: int) -> bytes:
 
 
 def map_external(
-    client: int, handle: int, base: int, size: int, gpus: tuple[bytes, ...] = (GPU_ONE,)
+    client: int, handle: int, base: int, size: int, gpus: tuple[bytes, ...] = (GPU_ONE,), offset: int = 0
 ) -> bytes:
     """Parameters of MAP_EXTERNAL_ALLOCATION since 550.54."""
     attributes = b"".join(gpu + bytes(20) for gpu in gpus).ljust(256 * 36, b"\0")
     return (
-        struct.pack("QQQ", base, size, 0)
+        struct.pack("QQQ", base, size, offset)
         + attributes
         + struct.pack("QiIII", len(gpus), 0, client, handle, 0)
     )
@@ -476,6 +481,11 @@ class World:
         return ctypes.c_uint32.in_dll(self.lib, "on_card_monitors").value
 
     @property
+    def virtual_flags(self) -> int:
+        """Of the virtual memory that was made last, as the driver was asked."""
+        return ctypes.c_uint32.in_dll(self.lib, "on_card_virtual_flags").value
+
+    @property
     def mapped(self) -> int:
         """The handle of the memory that nvidia-uvm has mapped last."""
         return ctypes.c_uint32.in_dll(self.lib, "on_card_mapped").value
@@ -487,6 +497,16 @@ class World:
 
     def used_mib(self, tenant: Tenant, card: int = 0) -> float:
         return self.engine.usage(tenant.id, card).used_bytes / MIB
+
+    def tables_mib(self, tenant: Tenant) -> float:
+        """What is charged for the page tables of external mappings: part of used_mib()."""
+        find = self.lib.on_card_tables
+        find.restype = ctypes.c_uint64
+        return int(find(self.engine._handle, ctypes.c_uint64(tenant.id), ctypes.c_uint32(0))) / MIB
+
+    def memory_mib(self, tenant: Tenant) -> float:
+        """What is charged for all else."""
+        return self.used_mib(tenant) - self.tables_mib(tenant)
 
     def groups(self) -> dict[int, bool]:
         """Whether the card has each group of the graphics engine enabled, by its handle."""

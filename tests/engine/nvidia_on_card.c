@@ -7,6 +7,7 @@
 #include "../../native_sched/driver/nvidia_private.h"
 #include "../../native_sched/engine_private.h"
 #include "../../native_sched/boundary/caught.h"
+#include "../../native_sched/boundary/external.h"
 #include "../../native_sched/boundary/rm_abi.h"
 #include "../../sim/card/protocol.h"
 #include "mig_on_card.h"
@@ -60,8 +61,9 @@ int on_card_refuse, on_card_refuse_control;
 uint64_t
     on_card_uncounted; /* bytes of its own that the driver does not count to processes, as NVIDIA's does not */
 
-int on_card_closes = -1;   /* a descriptor that the next frees close, as those of a subscription do */
-uint32_t on_card_monitors; /* MIG monitor sessions */
+int on_card_closes = -1;        /* a descriptor that the next frees close, as those of a subscription do */
+uint32_t on_card_monitors;      /* MIG monitor sessions */
+uint32_t on_card_virtual_flags; /* of the virtual memory that was made last, as the driver was asked */
 uint32_t on_card_unscheduled,
     on_card_disabled; /* calls that took groups off their runlist, or channels off */
 
@@ -84,6 +86,11 @@ uint64_t on_card_client_file(struct mgpu_engine *e, uint64_t tenant, uint32_t cl
     const struct objects *o = &tenant_by_id(e, tenant)->objects;
 
     return o->slot[objects_find(o, client, client)].file;
+}
+
+uint64_t on_card_tables(struct mgpu_engine *e, uint64_t tenant, uint32_t card)
+{
+    return tenant_by_id(e, tenant)->external->tables_bytes[card];
 }
 
 /* As if the last worker had died in the middle of a mapping, between the object's share and its end. */
@@ -395,6 +402,8 @@ static int serve(int fd, uint32_t cmd, void *arg)
             return 0;
         params = RM_SIZE(cmd) == sizeof(*alloc) ? alloc->params_size : a->params_size;
         params = a->params ? params : 0;
+        if (a->class_id == RM_CLASS_MEMORY_VIRTUAL && params)
+            on_card_virtual_flags = ((const struct rm_memory *)(uintptr_t)a->params)->flags;
         e = forward(id, cmd, arg, (void *)(uintptr_t)a->params, params, 0, &got);
         note_device(id, a, RM_SIZE(cmd) == sizeof(*alloc) ? alloc->status : a->status);
         return e;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nvidia_mediated import (
+    CONTEXT_MIB,
     GROUP,
     HOPPER,
     UVM_INITIALIZE,
@@ -15,7 +16,6 @@ from nvidia_mediated import (
 )
 
 NO_MEMORY, ATTACHED = 0x51, 0x201
-CONTEXT_MIB = 240
 GROUP_HANDLE, USERD, CHANNEL = 0x900, 0x901, 0x902
 REGISTER_STATUS, STATUS = 48, 0x28
 

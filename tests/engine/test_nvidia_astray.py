@@ -87,7 +87,7 @@ def test_what_a_file_that_nobody_knows_retains_stays_charged(here: World) -> Non
     tenant, client, _unseen = retained_unseen(here)
     freed(tenant, client, GROUP_HANDLE)
     assert (here.retained, here.used_mib(tenant)) == (1, CONTEXT_MIB)
-    assert [use.used_bytes for use in here.engine.processes(tenant.id)] == [CONTEXT_MIB << 20]
+    assert [use.used_bytes for use in here.engine.processes(tenant.id)] == [CONTEXT_MIB * 2**20]
     assert used_again(here, tenant, client) == 2 * CONTEXT_MIB
     assert here.retained == 1, "what is known is asked all the same"
 

@@ -27,6 +27,7 @@ from nvidia_mediated import (
     unmap_external,
     world,
 )
+from page_tables import Mapped, tables_bytes
 
 from tests.support.waiting import until
 
@@ -76,7 +77,7 @@ def held(here: World, **gpus: tuple[bytes, ...]) -> tuple[Tenant, int]:
     assert allocate(tenant, client) == OK
     mapped(tenant, map_external(client, HANDLE, BASE, SIZE, **gpus))
     assert tenant.free(client, HANDLE).u32(0xC) == OK
-    assert here.used_mib(tenant) == 48
+    assert here.memory_mib(tenant) == 48
     return tenant, client
 
 
@@ -87,7 +88,7 @@ def test_what_is_mapped_stays_charged_and_the_cap_refuses(here: World) -> None:
     assert unmapped(tenant) == OK
     assert here.used_mib(tenant) == 0
     assert allocate(tenant, client) == OK
-    assert here.used_mib(tenant) == 48
+    assert here.memory_mib(tenant) == 48
 
 
 def test_what_is_unmapped_first_ends_with_its_object(here: World) -> None:
@@ -97,7 +98,7 @@ def test_what_is_unmapped_first_ends_with_its_object(here: World) -> None:
         assert allocate(tenant, client) == OK
         mapped(tenant, map_external(client, HANDLE, BASE, SIZE))
         assert unmapped(tenant) == OK
-        assert here.used_mib(tenant) == 48
+        assert here.memory_mib(tenant) == 48
         assert tenant.free(client, HANDLE).u32(0xC) == OK
         assert here.used_mib(tenant) == 0
 
@@ -113,9 +114,9 @@ def test_a_range_that_is_freed_ends_all_that_is_mapped_in_it(here: World) -> Non
     mapped(tenant, map_external(client, HANDLE + 9, BASE + SIZE, MIB))
     for number in (*range(4), 9):
         assert tenant.free(client, HANDLE + number).u32(0xC) == OK
-    assert here.used_mib(tenant) == 49
+    assert here.memory_mib(tenant) == 49
     assert freed(tenant) == OK
-    assert here.used_mib(tenant) == 1
+    assert here.memory_mib(tenant) == 1
     assert freed(tenant, BASE + SIZE, MIB) == OK
     assert here.used_mib(tenant) == 0
 
@@ -126,13 +127,13 @@ def test_a_call_that_the_driver_refuses_ends_nothing(here: World) -> None:
     assert unmapped(tenant, size=2 * SIZE) == INVALID_ADDRESS
     assert freed(tenant, size=SIZE - 4096) == INVALID_ADDRESS
     assert freed(tenant, BASE + 4096, SIZE - 4096) == INVALID_ADDRESS
-    assert here.used_mib(tenant) == 48
+    assert here.memory_mib(tenant) == 48
 
 
 def test_one_gpu_of_two_is_not_both(here: World) -> None:
     tenant, _client = held(here, gpus=(GPU_ONE, GPU_TWO))
     assert unmapped(tenant) == OK
-    assert here.used_mib(tenant) == 48
+    assert here.memory_mib(tenant) == 48
     assert unmapped(tenant, gpu=GPU_TWO) == OK
     assert here.used_mib(tenant) == 0
 
@@ -141,7 +142,7 @@ def test_it_ends_when_every_part_is_unmapped(here: World) -> None:
     tenant, _client = held(here)
     part = 16 * MIB
     for number in (1, 0, 2):
-        assert here.used_mib(tenant) == 48
+        assert here.memory_mib(tenant) == 48
         assert unmapped(tenant, BASE + number * part, part) == OK
     assert here.used_mib(tenant) == 0
 
@@ -152,13 +153,13 @@ def test_a_mapping_that_follows_at_the_same_address_ends_the_one_before(here: Wo
     mapped(tenant, map_external(client, HANDLE + 1, BASE, MIB))
     assert tenant.free(client, HANDLE + 1).u32(0xC) == OK
     # The rest of the first still keeps all of it.
-    assert here.used_mib(tenant) == 49
+    assert here.memory_mib(tenant) == 49
     assert allocate(tenant, client, HANDLE + 2, MIB) == OK
     mapped(tenant, map_external(client, HANDLE + 2, BASE, SIZE))
-    assert here.used_mib(tenant) == 1
+    assert here.memory_mib(tenant) == 1
     mapped(tenant, map_external(client, HANDLE + 2, BASE, SIZE))
     assert tenant.free(client, HANDLE + 2).u32(0xC) == OK
-    assert here.used_mib(tenant) == 1
+    assert here.memory_mib(tenant) == 1
     assert unmapped(tenant) == OK
     assert here.used_mib(tenant) == 0
 
@@ -175,7 +176,7 @@ def test_a_mapping_that_the_driver_refuses_holds_nothing(here: World) -> None:
         answer = tenant.uvm_call(UVM_MAP_EXTERNAL, params)
         assert (answer.result, answer.through, answer.u32(MAP_STATUS)) == (0, False, status)
     assert tenant.free(client, HANDLE).u32(0xC) == OK
-    assert here.used_mib(tenant) == 48
+    assert here.memory_mib(tenant) == 48
     assert unmapped(tenant, BASE, MIB) == OK
     assert here.used_mib(tenant) == 0
 
@@ -192,7 +193,7 @@ def test_what_another_thread_puts_there_meanwhile_is_not_mapped_uncharged(here: 
         assert (answer.result, answer.through, answer.u32(MAP_STATUS)) == (0, False, OK)
         for number in range(2):
             assert tenant.free(client, HANDLE + number).u32(0xC) == OK
-        assert here.used_mib(tenant) == (1 if here.mapped == HANDLE else 40)
+        assert here.memory_mib(tenant) == (1 if here.mapped == HANDLE else 40)
         assert unmapped(tenant) == OK
         assert here.used_mib(tenant) == 0
 
@@ -247,9 +248,9 @@ def test_memory_of_another_process_is_not_mapped(here: World) -> None:
 def test_a_handle_that_comes_again_is_other_memory(here: World) -> None:
     tenant, client = held(here)
     assert allocate(tenant, client, HANDLE, 8 * MIB) == OK
-    assert here.used_mib(tenant) == 56
+    assert here.memory_mib(tenant) == 56
     assert tenant.free(client, HANDLE).u32(0xC) == OK
-    assert here.used_mib(tenant) == 48
+    assert here.memory_mib(tenant) == 48
 
 
 def test_memory_of_two_names_is_held_after_the_last(here: World) -> None:
@@ -260,9 +261,9 @@ def test_memory_of_two_names_is_held_after_the_last(here: World) -> None:
     assert tenant.ioctl(tenant.ctl, DUP_OBJECT, outer).u32(0x18) == OK
     mapped(tenant, map_external(client, HANDLE, BASE, SIZE))
     for handle in (HANDLE, HANDLE + 1):
-        assert here.used_mib(tenant) == 48
+        assert here.memory_mib(tenant) == 48
         assert tenant.free(client, handle).u32(0xC) == OK
-    assert here.used_mib(tenant) == 48
+    assert here.memory_mib(tenant) == 48
     assert unmapped(tenant) == OK
     assert here.used_mib(tenant) == 0
 
@@ -274,7 +275,7 @@ def test_an_end_of_what_is_above_is_one_of_the_memory(here: World, above: int) -
     assert allocate(tenant, client) == OK
     mapped(tenant, map_external(client, HANDLE, BASE, SIZE))
     assert tenant.free(client, above or client).u32(0xC) == OK
-    assert here.used_mib(tenant) == 48
+    assert here.memory_mib(tenant) == 48
     assert freed(tenant) == OK
     assert here.used_mib(tenant) == 0
 
@@ -286,7 +287,7 @@ def test_it_outlives_the_file_of_its_client(here: World) -> None:
     mapped(tenant, map_external(client, HANDLE, BASE, SIZE))
     tenant.tell("close", tenant.ctl)
     until(lambda: here.engine.state(tenant.id).objects == 0, "its client is gone")
-    assert here.used_mib(tenant) == 48
+    assert here.memory_mib(tenant) == 48
     here.looks(0)
     tenant.tell("close", tenant.uvm)
     until(lambda: here.used_mib(tenant) == 0, "so are its mappings")
@@ -302,7 +303,7 @@ def test_it_ends_with_the_last_descriptor_of_the_file(here: World) -> None:
     assert tenant.open(UVM) == tenant.uvm
     assert tenant.uvm_call(UVM_FREE, free_range(2 * BASE, MIB)).u32(FREE_STATUS) == OK
     assert unmapped(tenant) == OK
-    assert here.used_mib(tenant) == 48
+    assert here.memory_mib(tenant) == 48
     here.looks(0)
     tenant.tell("close", copy)
     until(lambda: here.used_mib(tenant) == 0, "its last descriptor is closed")
@@ -322,20 +323,20 @@ def test_the_next_engine_keeps_what_is_held_and_what_is_mapped(here: World) -> N
     assert allocate(tenant, client, HANDLE, 8 * MIB) == OK
     mapped(tenant, map_external(client, HANDLE, 2 * BASE, 8 * MIB))
     here.restart()
-    assert here.used_mib(tenant) == 56
+    assert here.memory_mib(tenant) == 56
     assert allocate(tenant, client, HANDLE + 1, 16 * MIB) == NO_MEMORY
     assert tenant.free(client, HANDLE).u32(0xC) == OK
-    assert here.used_mib(tenant) == 56
+    assert here.memory_mib(tenant) == 56
     # Its number is nothing else's.
     assert allocate(tenant, client, HANDLE, 4 * MIB) == OK
     mapped(tenant, map_external(client, HANDLE, 2 * BASE + 8 * MIB, 4 * MIB))
     assert unmapped(tenant, 2 * BASE, 8 * MIB) == OK
-    assert here.used_mib(tenant) == 52
+    assert here.memory_mib(tenant) == 52
     here.restart()
     assert unmapped(tenant) == OK
-    assert here.used_mib(tenant) == 52
+    assert here.memory_mib(tenant) == 52
     assert unmapped(tenant, gpu=GPU_TWO) == OK
-    assert here.used_mib(tenant) == 4
+    assert here.memory_mib(tenant) == 4
 
 
 def test_a_full_table_refuses_the_next_mapping(here: World) -> None:
@@ -352,7 +353,7 @@ def test_a_full_table_refuses_the_next_mapping(here: World) -> None:
     assert unmapped(tenant, BASE, 4096, gpus[0]) == OK
     mapped(tenant, map_external(client, HANDLE, BASE + MIB, 4096))
     assert tenant.free(client, HANDLE).u32(0xC) == OK
-    assert here.used_mib(tenant) == 48
+    assert here.memory_mib(tenant) == 48
     assert freed(tenant) == OK
     assert here.used_mib(tenant) == 0
 
@@ -437,6 +438,9 @@ class Memories:
         self.here.range(BASE, SIZE)
         self.mapped.clear()
 
+    def tables_bytes(self) -> int:
+        return tables_bytes(Mapped(gpu, BASE + page * MIB, MIB) for _memory, page, gpu in self.mapped)
+
     def used_mib(self) -> int:
         alive = {*self.names.values(), *(memory for memory, _page, _gpu in self.mapped)}
         return sum(self.pages[memory] for memory in alive)
@@ -458,4 +462,5 @@ def test_any_order_of_steps_is_charged_as_the_driver_keeps_it(here: World, seed:
             here.restart()
         else:
             chance.choice(steps)(chance)
-        assert here.used_mib(tenant) == books.used_mib()
+        assert here.memory_mib(tenant) == books.used_mib()
+        assert here.tables_mib(tenant) * MIB == books.tables_bytes()

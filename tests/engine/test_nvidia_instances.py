@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from nvidia_mediated import (
+    CARD_CONTEXT_MIB,
+    CONTEXT_MIB,
     CONTROL,
     FREE,
     GROUP,
@@ -36,7 +38,6 @@ ACTIVE_DEVICES, ACTIVE_PARTITIONS, INVALID_PARAMS = 0x288, 0x2080018B, 0x3D
 ATTACHED, PID_INFO, SCHEDULE, GROUP_INFO = 0x201, 0x2080018E, 0xA06C0101, 0xA06C0106
 OK, INSUFFICIENT, INVALID_ARGUMENT, DUPLICATE = 0, 0x1B, 0x1F, 0x19
 INVALID_CLIENT, INVALID_HANDLE, INVALID_PARENT, NO_MEMORY, NOT_SUPPORTED = 0x23, 0x33, 0x36, 0x51, 0x56
-CONTEXT_MIB = 240
 STATUS, CONTROL_STATUS = 0x28, 0x1C
 GI, CI = 0xD2, 0xD3
 PROFILING = 0xFFFFFFFE
@@ -208,7 +209,7 @@ def test_groups_of_flipped_subscriptions_never_run_and_do_not_pile_up(here: Worl
     for number in range(4):
         answer = flipped_group(tenant, client, 0xA0 + number)
         assert (answer.through, answer.u32(STATUS)) == (True, OK)
-        here.uncounted((1 + number) * CONTEXT_MIB * MIB)
+        here.uncounted((1 + number) * CARD_CONTEXT_MIB * MIB)
     refusal = flipped_group(tenant, client, 0xA4)
     assert refused(refusal) == NO_MEMORY
     scheduled = tenant.control(client, 0xA0, SCHEDULE, b"\x01\x00\x00")

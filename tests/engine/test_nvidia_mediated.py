@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from nvidia_mediated import (
+    CARD_CONTEXT_MIB,
+    CONTEXT_MIB,
     CONTROL,
     EVENT_OS,
     FREE,
@@ -36,7 +38,6 @@ from tests.support.waiting import until
 
 INSUFFICIENT, INVALID_ARGUMENT = 0x1B, 0x1F
 NO_MEMORY, INVALID_CLIENT, INVALID_HANDLE, INVALID_PARENT, NOT_SUPPORTED = 0x51, 0x23, 0x33, 0x36, 0x56
-CONTEXT_MIB = 240
 ATTACHED, PIDS, PID_INFO, FB_INFO, SCHEDULE = 0x201, 0x2080018D, 0x2080018E, 0x20801303, 0xA06C0101
 DISABLE, GROUP_INFO = 0x2080110B, 0xA06C0106
 GROUP_HANDLE, USERD, CHANNEL = 0x900, 0x901, 0x902
@@ -250,7 +251,7 @@ def test_a_group_made_by_a_flipped_call_is_found_by_its_memory(here: World) -> N
     client = tenant.client()
     assert flipped_group(tenant, client, 0xBAD)
     assert tenant.control(client, client, ATTACHED, bytes(128)).result == -errno.EPERM
-    assert here.engine.state(tenant.id).unaccounted_bytes == CONTEXT_MIB * MIB
+    assert here.engine.state(tenant.id).unaccounted_bytes == CARD_CONTEXT_MIB * MIB
 
 
 def test_where_the_driver_does_not_count_it_it_never_runs_and_does_not_pile_up(here: World) -> None:
@@ -259,7 +260,7 @@ def test_where_the_driver_does_not_count_it_it_never_runs_and_does_not_pile_up(h
     made(tenant, client, 0xD0, USERD, MEMORY_SYSTEM, memory(65536))
     unknown = 0xBAD
     assert flipped_group(tenant, client, unknown)
-    here.uncounted(CONTEXT_MIB * MIB)
+    here.uncounted(CARD_CONTEXT_MIB * MIB)
     assert tenant.control(client, client, ATTACHED, bytes(128)).result == 0
     scheduled = tenant.control(client, unknown, SCHEDULE, b"\x01\x00\x00")
     assert (scheduled.result, scheduled.u32(0x1C)) == (0, INVALID_HANDLE)
@@ -267,7 +268,7 @@ def test_where_the_driver_does_not_count_it_it_never_runs_and_does_not_pile_up(h
     assert here.groups() == {unknown: False}
     for number in range(3):
         assert flipped_group(tenant, client, unknown + 1 + number)
-        here.uncounted((2 + number) * CONTEXT_MIB * MIB)
+        here.uncounted((2 + number) * CARD_CONTEXT_MIB * MIB)
     assert not flipped_group(tenant, client, 0xBAE0)
     assert set(here.groups().values()) == {False}
     # On a file of its own a client has nothing to hang from but itself.
@@ -381,7 +382,8 @@ def test_what_cannot_be_freed_again_stays_charged(here: World) -> None:
     here.refuses(escape=FREE, control=GROUP_INFO)
     answer = tenant.alloc(client, 0xD0, GROUP_HANDLE, GROUP, group())
     assert answer.u32(STATUS) == NO_MEMORY
-    assert here.used_mib(tenant) == CONTEXT_MIB == here.card.account().cards[0].used_bytes / MIB
+    assert here.used_mib(tenant) == CONTEXT_MIB
+    assert here.card.account().cards[0].used_bytes == CARD_CONTEXT_MIB * MIB
     here.refuses(control=GROUP_INFO)
     assert tenant.alloc(client, 0xD0, GROUP_HANDLE + 1, GROUP, group()).u32(STATUS) == NO_MEMORY
     assert here.used_mib(tenant) == CONTEXT_MIB

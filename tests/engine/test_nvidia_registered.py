@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from nvidia_mediated import (
+    CARD_CONTEXT_MIB,
     GROUP,
     HOPPER,
     MEMORY,
@@ -247,7 +248,7 @@ def test_what_registers_later_holds_nothing_up(here: World) -> None:
 
 
 def test_what_is_held_counts_against_the_cap(here: World) -> None:
-    tenant = here.tenant(cap_mib=CONTEXT_MIB + 16)
+    tenant = here.tenant(cap_mib=CARD_CONTEXT_MIB + 17)
     client = tenant.client()
     grouped(tenant, client)
     channelled(tenant, client)

@@ -53,7 +53,7 @@ def held(here: World) -> tuple[Tenant, int]:
     made = tenant.uvm_call(UVM_MAP_EXTERNAL, map_external(client, HANDLE, BASE, SIZE))
     assert (made.result, made.u32(MAP_STATUS)) == (0, 0)
     assert tenant.free(client, HANDLE).u32(0xC) == OK
-    assert here.used_mib(tenant) == 48
+    assert here.memory_mib(tenant) == 48
     return tenant, client
 
 
@@ -67,7 +67,7 @@ def removed(here: World, tenant: Tenant) -> bool:
 def ends_with_its_tenant(here: World, tenant: Tenant) -> None:
     """Of the tenant that is charged 48 MiB, with all its processes, and nothing is left of it."""
     assert not removed(here, tenant), "it has a process"
-    assert here.used_mib(tenant) == 48
+    assert here.memory_mib(tenant) == 48
     tenant.kill()
     until(lambda: removed(here, tenant), "nothing is left of it")
     assert here.lost() == (0, 0)
@@ -78,13 +78,13 @@ def test_a_file_in_a_message_keeps_what_it_has_mapped_charged(here: World) -> No
     here.looks(0)
     tenant.tell("send", tenant.uvm)
     until(lambda: here.lost() == (0, 1), "it has been let go, and is not closed")
-    assert here.used_mib(tenant) == 48
+    assert here.memory_mib(tenant) == 48
     assert allocate(tenant, client) == NO_MEMORY
     # What comes up again has no name any more.
     fd = int(tenant.tell("receive"))
     unmap = tenant.uvm_call(UVM_UNMAP_EXTERNAL, unmap_external(BASE, SIZE), fd=fd)
     assert (unmap.result, unmap.u32(UNMAP_STATUS)) == (0, OK)
-    assert here.used_mib(tenant) == 48
+    assert here.memory_mib(tenant) == 48
     tenant.tell("close", fd)
     until(lambda: here.engine.state(tenant.id).files == 3, "that one is closed")
     ends_with_its_tenant(here, tenant)
@@ -122,7 +122,7 @@ def test_the_next_engine_keeps_what_nobody_sees(here: World) -> None:
     until(lambda: here.lost() == (0, 1), "it has been let go, and is not closed")
     for _ in range(2):
         here.restart()
-        assert (here.used_mib(tenant), here.lost()) == (48, (0, 1))
+        assert (here.memory_mib(tenant), here.lost()) == (48, (0, 1))
     ends_with_its_tenant(here, tenant)
 
 
@@ -134,7 +134,7 @@ def test_the_next_engine_takes_no_other_file_for_it(here: World) -> None:
     until(lambda: here.lost() == (1, 0), "it has been missed once")
     here.restart()
     here.looks(0)
-    assert (here.used_mib(tenant), here.lost()) == (48, (0, 1))
+    assert (here.memory_mib(tenant), here.lost()) == (48, (0, 1))
     here.range(2 * BASE, MIB)
     assert tenant.uvm_call(UVM_FREE, free_range(2 * BASE, MIB)).u32(FREE_STATUS) == OK
     tenant.tell("close", tenant.uvm)
@@ -165,7 +165,7 @@ def test_what_ended_while_nobody_served_stays_charged_until_its_tenant_has_ended
     other = here.tenant()
     assert tenant.uvm_call(UVM_UNMAP_EXTERNAL, unmap_external(BASE, SIZE), fd=tenant.open(UVM)).result == 0
     here.restart(tenant.kill)
-    assert here.used_mib(tenant) == 48
+    assert here.memory_mib(tenant) == 48
     assert here.engine.state(tenant.id).objects == 0
     # A file that has nothing mapped, and is not initialised, keeps nothing.
     assert here.lost() == (0, 1)
@@ -179,7 +179,7 @@ def test_what_ended_while_nobody_served_ends_when_the_kernel_says_so(here: World
     assert other.initialize()
     here.open_files(2)
     here.restart(tenant.kill)
-    assert here.used_mib(tenant) == 48
+    assert here.memory_mib(tenant) == 48
     here.open_files(1)
     until(lambda: here.used_mib(tenant) == 0, "it is closed")
     assert here.lost() == (0, 0)

@@ -1,7 +1,7 @@
 #include "world.h"
 #include <errno.h>
 
-enum { GRANULE = 65536, HEAP_BYTES = 1 << 30, FRESH_HANDLE = 0x50000000 };
+enum { GRANULE = 65536, HEAP_BYTES = 1 << 30, OWN_BYTES = 3 << 20, FRESH_HANDLE = 0x50000000 };
 
 int model_find(uint32_t client, uint32_t handle)
 {
@@ -38,6 +38,13 @@ static uint64_t taken(uint32_t card)
     return bytes; /* some of it more than once: the heap is large */
 }
 
+/* What the driver takes by itself. */
+static uint64_t own_bytes(uint32_t class_id, const void *params)
+{
+    (void)params;
+    return class_id == RM_CLASS_VASPACE || class_id == RM_CLASS_CHANNEL_GROUP ? OWN_BYTES : 0;
+}
+
 /* As the class's constructor: what it needs and what it gives back in the parameters. */
 static uint32_t construct(struct node *n, struct driver_call *call)
 {
@@ -70,6 +77,8 @@ static uint32_t construct(struct node *n, struct driver_call *call)
         card = &world.m.card[n->card];
         n->bytes = group->engine_type >= RM_ENGINE_COPY0 ? card->copy_context_bytes : card->context_bytes;
     }
+    if (n->card != OBJECT_NO_CARD)
+        n->bytes += own_bytes(n->class_id, call->params);
     n->is_channel = is_channel(n->class_id);
     n->has_userd = n->is_channel && call->params_bytes >= 360 && channel->userd_memory[0];
     return RM_OK;
@@ -298,6 +307,7 @@ const struct driver_ops model_ops = {
     .name = "model",
     .identify = identify,
     .execute = execute,
+    .own_bytes = own_bytes,
     .disables_channels = disables_channels,
     .userd_map = userd_map,
     .userd_unmap = userd_unmap,

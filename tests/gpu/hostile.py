@@ -13,7 +13,7 @@ CAP_MIB = 512
 # Of programs with contexts of CUDA's, which take some of it; and what they allocate at a time.
 CUDA_CAP_MIB, PIECE_MIB = 2048, 256
 MIB = 1 << 20
-EPERM, ENOSYS, NO_MEMORY = 1, 38, 0x51
+EPERM, ENOTTY, ENOSYS, NO_MEMORY = 1, 25, 38, 0x51
 Judge = Callable[[list[int], str], bool]
 
 
@@ -59,6 +59,10 @@ def something_was_kept(said: list[int], _: str) -> bool:
     return len(said) == 3 and min(said[:2]) > 0
 
 
+def within_the_cap(said: list[int], _: str) -> bool:
+    return len(said) == 3 and said[1] <= CAP_MIB * MIB and said[2] == NO_MEMORY
+
+
 ATTEMPTS: tuple[Attempt, ...] = (
     Attempt(
         "takes all it can",
@@ -86,6 +90,29 @@ ATTEMPTS: tuple[Attempt, ...] = (
     Attempt("int 0x80", ("foreign_calls", "i386"), not_made, "the driver's compat entry"),
     Attempt("x32", ("foreign_calls", "x32"), not_made, "the driver's compat entry"),
     Attempt("io_uring", ("foreign_calls", "io_uring"), not_made),
+    Attempt(
+        "sixteen TiB of virtual memory",
+        ("tables", "virtual", "16"),
+        within_the_cap,
+        "that page tables asked for lazily are not made",
+    ),
+    Attempt(
+        "sparse virtual memory, and some that fails late",
+        ("tables", "sparse", "64"),
+        within_the_cap,
+        "what RM reserves for tables, and what a failed call leaves in its pool",
+    ),
+    Attempt(
+        "thousands of address spaces",
+        ("tables", "spaces", "20000"),
+        within_the_cap,
+        "what an address space takes by itself",
+    ),
+    Attempt(
+        "a mapping longer than its object",
+        ("tables", "dma"),
+        lambda said, line: within_the_cap(said, line) and said[0] == ENOTTY,
+    ),
     Attempt("filters of its own", ("nested",), lambda said, _: said[-1:] == [NO_MEMORY]),
     Attempt("a tracer", ("puppet", "1"), anything),
     Attempt(
@@ -119,5 +146,7 @@ ATTEMPTS: tuple[Attempt, ...] = (
 DECIDED_ON_A_CARD = tuple(one for one in ATTEMPTS if one.decides)
 # Enough to see that they are run and judged.
 ON_A_SIMULATED_CARD = tuple(
-    one for one in ATTEMPTS if one.argv[0] in ("greedy", "other_type", "foreign_calls", "uvm_keeps")
+    one
+    for one in ATTEMPTS
+    if one.argv[0] in ("greedy", "other_type", "foreign_calls", "tables", "uvm_keeps")
 )
