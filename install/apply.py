@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from install import files
+from install import folders
 from install.change import BACKUP_SUFFIX, Change, Plan
 from oci_specs.refusal import Refusal
 
@@ -70,7 +70,7 @@ def _staged(changes: Iterable[Change]) -> Iterator[dict[Path, Path]]:
     try:
         for change in changes:
             if change.after is not None:
-                place = _place(change)
+                place = folders.place(change)
                 made += _make_folders(place.parent)
                 staged[change.path] = _fresh_name(place)
                 _write(staged[change.path], change)
@@ -85,15 +85,11 @@ def _staged(changes: Iterable[Change]) -> Iterator[dict[Path, Path]]:
                 folder.rmdir()
 
 
-def _place(change: Change) -> Path:
-    return change.path if change.link else files.final(change.path)
-
-
 def _make_folders(folder: Path) -> list[Path]:
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    for each in reversed(missing):
+    missing = folders.missing(folder)
+    for each in missing:
         each.mkdir(mode=DIR_MODE)
-    return missing[::-1]
+    return missing
 
 
 def _fresh_name(place: Path) -> Path:
@@ -117,7 +113,7 @@ def _commit(change: Change, fresh: Path | None) -> None:
         change.path.unlink(missing_ok=True)
         return
     _dress(fresh, change)
-    fresh.rename(_place(change))
+    fresh.rename(folders.place(change))
 
 
 def _dress(fresh: Path, change: Change) -> None:
@@ -137,8 +133,8 @@ def _dress(fresh: Path, change: Change) -> None:
 def _take_back(change: Change) -> None:
     with suppress(OSError):
         if change.before is None:
-            _place(change).unlink(missing_ok=True)
+            folders.place(change).unlink(missing_ok=True)
         else:
-            fresh = _fresh_name(_place(change))
+            fresh = _fresh_name(folders.place(change))
             _write(fresh, replace(change, after=change.before))
             _commit(change, fresh)

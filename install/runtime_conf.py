@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from pathlib import Path
 
-from install import files, planning, podman, toml_text, whole_file
+from install import files, folders, planning, podman, toml_text, whole_file
 from install.change import Plan, Target
 from install.engine import Engine, Wish
 from install.engines import ENGINES
@@ -34,11 +35,21 @@ def taken_away(parts: Parts, going: Iterable[Engine]) -> Plan:
     return Plan() if any(_is_pointed_at_us(each, parts) for each in staying) else _without(parts)
 
 
+def with_folders(plan: Plan) -> Plan:
+    """What is written down of the folders that the plan makes."""
+    return folders.noted(plan, _record())
+
+
 def tidied() -> None:
-    """Our folders go when nothing of the operator's is in them."""
+    """Our folders go when nothing of the operator's is in them, and those that install has made elsewhere."""
+    folders.removed(_record(), last=not RUNTIME_CONF.exists())
     for folder in (podman.HOOK.parent, RUNTIME_CONF.parent):
         with suppress(OSError):
             folder.rmdir()
+
+
+def _record() -> Path:
+    return RUNTIME_CONF.with_name("made-folders")
 
 
 def _without(parts: Parts) -> Plan:

@@ -91,6 +91,9 @@ def install(
     plans = [(engine, planning.to_install(engine.targets(programs, wish))) for engine in chosen]
     shared = planning.to_install([runtime_conf.target(programs)])
     together = sum((plan for _, plan in plans), shared)
+    folders = runtime_conf.with_folders(together)
+    if output is None:
+        together += folders
     if dry_run:
         show(together)
         return
@@ -100,7 +103,7 @@ def install(
         say_notes(together)
         return
     apply.apply(together)
-    say_changes(shared)
+    say_changes(shared + folders)
     taken = True
     for engine, plan in plans:
         say_done(engine, plan)

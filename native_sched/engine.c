@@ -52,9 +52,21 @@ const char *mgpu_rm_known(void)
     return rm_table_known();
 }
 
+static uint32_t row_of(const struct rm_table *rm)
+{
+    return rm->major << 16 | rm->minor;
+}
+
+int mgpu_rm_row(const char *version)
+{
+    struct rm_table rm;
+
+    return rm_table_pick(version, &rm) ? -EPROTONOSUPPORT : (int)row_of(&rm);
+}
+
 uint32_t mgpu_engine_rm_table(const struct mgpu_engine *e)
 {
-    return e->mediator.rm.major << 16 | e->mediator.rm.minor;
+    return row_of(&e->mediator.rm);
 }
 
 static int open_journal(struct mgpu_engine *e, const char *folder)
@@ -168,6 +180,8 @@ int mgpu_engine_add_card(struct mgpu_engine *e, const struct mgpu_card *card)
         .context_bytes = card->context_bytes,
         .copy_context_bytes = card->copy_context_bytes,
     };
+    if (m->ops->add_card)
+        m->ops->add_card(m->driver, &m->card[m->cards - 1]);
     return 0;
 }
 

@@ -84,6 +84,8 @@ MGPU_API int mgpu_engine_open(const char *driver, const char *dir, const char *v
                               struct mgpu_engine **out);
 /* The driver versions that are known, for people to read: branches and their first versions. */
 MGPU_API const char *mgpu_rm_known(void);
+/* What mgpu_engine_rm_table() would say of that version. -EPROTONOSUPPORT: no known one. */
+MGPU_API int mgpu_rm_row(const char *version);
 /* The version at which the newest of the sizes in use appeared: major << 16 | minor. */
 MGPU_API uint32_t mgpu_engine_rm_table(const struct mgpu_engine *e);
 MGPU_API void mgpu_engine_close(struct mgpu_engine *e);

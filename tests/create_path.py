@@ -23,23 +23,10 @@ from native_sched.daemon.prepare import Prepare
 from native_sched.daemon.server import Peer
 from oci_specs import schemas
 from oci_specs.refusal import Refusal
+from tests.support.sources import listed
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-_SOURCES = {
-    "mgpu-runtime": [
-        "common/conf.c",
-        "common/json.c",
-        "common/report.c",
-        "launcher/argv.c",
-        "launcher/filter.c",
-        "launcher/main.c",
-        "launcher/packet.c",
-        "launcher/prepare.c",
-        "launcher/runtime.c",
-        "launcher/spec_file.c",
-    ],
-    "mgpu-hook": ["common/control.c", "common/json.c", "common/report.c", "hook/main.c", "hook/state.c"],
-}
+_SOURCES = {"mgpu-runtime": "runtime_launcher_sources", "mgpu-hook": "runtime_hook_sources"}
 NONCE = "0123456789abcdef0123456789abcdef"
 
 Answer = Callable[[dict[str, Any]], dict[str, Any] | bytes | None]
@@ -70,7 +57,7 @@ def _compile(name: str, sanitized: bool) -> str:
             "-o",
             str(folder / name),
         ]
-        + [str(REPOSITORY / "runtime_hook" / source) for source in _SOURCES[name]],
+        + [str(source) for source in listed(REPOSITORY / "runtime_hook", _SOURCES[name])],
         check=True,
     )
     _FOLDERS.append(folder)

@@ -26,10 +26,18 @@ def answers(host: Host) -> Iterator[Finding]:
         "mgpud-answers",
         f"mgpud answers, pid {health['pid']}, {health['containers']} containers on {health['cards']} cards",
     )
-    yield ok(
-        "mgpud-probes",
+    seen = (
         f"work is seen by {health['probes']}; looked for every {health['poll_fast_us']} µs where online is idle "
-        f"beside running offline, and the hold is {health['hold_ms']} ms",
+        f"beside running offline, and the hold is {health['hold_ms']} ms"
+    )
+    if "nobody is ever seen idle" not in health["probes"]:
+        yield ok("mgpud-probes", seen)
+        return
+    yield warn(
+        "mgpud-probes",
+        seen,
+        "where nobody is seen idle, offline work rests for as long as online work has a channel and has once worked",
+        "see that root may map the card's registers and open /dev/nvidia-caps/*, and restart mgpud",
     )
 
 

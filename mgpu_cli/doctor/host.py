@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mgpu_cli.doctor import syscalls
+from mgpu_cli.doctor import rm_table, syscalls
 from mgpu_cli.doctor.containerd_facts import Facts
 from mgpu_cli.doctor.containerd_facts import ask as ask_containerd
+from mgpu_cli.doctor.rm_table import Row
 from mgpu_cli.state import StateDir
 from oci_specs.refusal import Refusal
 from runtime_hook import control
@@ -102,6 +103,7 @@ class Host:
     ask: Callable[[str, str], dict[str, Any]] = _ask
     containerd: Callable[[str], Facts] = ask_containerd
     syscall: Callable[[str], int] = syscalls.probe
+    rm_row: Callable[[str], Row] = rm_table.row
 
     def path(self, name: str | os.PathLike[str]) -> Path:
         """Where `name`, which is absolute, lies."""

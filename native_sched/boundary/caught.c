@@ -29,6 +29,7 @@ void caught_read(struct call *c, const uint8_t *outer)
     memcpy(k->before, outer, c->outer_bytes);
     k->file = c->file.id;
     k->params_bytes = 0;
+    k->begun = c->again;
     enter(k, CAUGHT_READ);
 }
 
@@ -56,6 +57,16 @@ void caught_intend(struct call *c, enum intent what, const struct open_file *fil
     enter(k, CAUGHT_INTENDED);
 }
 
+void caught_begun(struct call *c)
+{
+    struct caught *k = c->caught;
+
+    if (!k || k->stage != CAUGHT_INTENDED)
+        return;
+    __atomic_store_n(&k->begun, true, __ATOMIC_RELEASE);
+    enter(k, CAUGHT_READ);
+}
+
 void caught_done(struct call *c, int result)
 {
     struct caught *k = c->caught;
@@ -68,6 +79,8 @@ void caught_done(struct call *c, int result)
     k->params_at = c->params_at;
     k->params_out_bytes = out;
     k->result = result;
+    k->said = c->said;
+    k->said_after = c->said_after;
     k->written = false;
     enter(k, CAUGHT_DONE);
 }
@@ -172,7 +185,13 @@ void caught_settle(const struct mediator *m, struct tenant *t, struct caught *k)
     case INTENT_UVM:
         again(m, t, &file, k);
         return;
+    case INTENT_EXPORT:
+        export_undo(m, t, &file, k->was.client, k->was.handle, k->was.parent);
+        enter(k, CAUGHT_READ);
+        return;
     case INTENT_MAKE:
+        if (RM_NR(cmd) == RM_ESC_DUP_OBJECT)
+            dup_undo_share(m, t, (const struct rm_dup *)(const void *)k->before);
         /* Where that fails it can be there, uncharged: the audit, which is due then, has the last word. */
         end(m, t, &file, &k->was);
         enter(k, CAUGHT_READ);
@@ -186,6 +205,7 @@ bool caught_again(const struct caught *k, struct call *c)
     if (k->stage != CAUGHT_READ || k->file != c->file.id || c->outer_bytes > sizeof(k->before) ||
         k->params_bytes > sizeof(k->params_before))
         return false;
+    c->again = k->begun;
     memcpy(c->outer, k->before, c->outer_bytes);
     memcpy(c->params, k->params_before, k->params_bytes);
     c->guessed_at = k->params_at;
@@ -200,5 +220,7 @@ void caught_result(const struct caught *k, struct call *c)
     c->params_at = k->params_at;
     c->params_bytes = k->params_out_bytes <= sizeof(k->params) ? k->params_out_bytes : 0;
     c->params_out = c->params_bytes;
+    c->said = k->said;
+    c->said_after = k->said_after;
     c->file.id = k->file;
 }

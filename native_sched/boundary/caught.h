@@ -19,7 +19,7 @@ enum caught_stage {
 };
 
 /* What is undone by freeing it, or is done once more because twice is the same. */
-enum intent { INTENT_MAKE, INTENT_FREE, INTENT_REGISTER, INTENT_UVM };
+enum intent { INTENT_MAKE, INTENT_FREE, INTENT_REGISTER, INTENT_UVM, INTENT_EXPORT };
 
 struct caught {
     struct seccomp_notif req; /* id 0: none */
@@ -28,9 +28,12 @@ struct caught {
         uint32_t what, client, parent, handle;
         uint64_t file; /* the open file that the driver is asked on */
     } was;
+    bool
+        begun; /* READ: some of it may be done and in the books, which is what it finds when it is made anew */
     bool written;   /* DONE: the caller's memory may hold it already */
     int32_t result; /* DONE */
     uint32_t params_bytes, params_out_bytes;
+    uint32_t said, said_after; /* DONE: as in struct call */
     uint64_t params_at, file;
     _Alignas(16) uint8_t before[REPLAY_OUTER_MAX]; /* READ */
     _Alignas(16) uint8_t params_before[REPLAY_PARAMS_MAX];
@@ -50,9 +53,13 @@ extern const struct store_layout listener_layout;
 void caught_read(struct call *c, const uint8_t *outer);
 void caught_read_params(struct call *c);
 /* INTENT_UVM: client is the command; of a mapping, the file is that of the memory's client, and parent and handle are client and
- * memory. INTENT_REGISTER: parent and handle are the two halves of the control file's id. */
+ * memory. INTENT_REGISTER: parent and handle are the two halves of the control file's id. INTENT_EXPORT: the file that is exported
+ * through, handle is the place; parent: nothing has been exported through it before. */
 void caught_intend(struct call *c, enum intent what, const struct open_file *file, uint32_t client,
                    uint32_t parent, uint32_t handle);
+/* What was intended is in the driver and in the books, and the call goes on: it is not undone any more, and made anew the
+ * call finds it there. */
+void caught_begun(struct call *c);
 void caught_done(struct call *c, int result);
 
 /* A later worker, before it serves anything of the tenant: the driver and the books have all of what was intended, or

@@ -75,6 +75,20 @@ static int get_timeslice(struct call *c, uint32_t *status)
                     status);
 }
 
+/* Where this one ends before, the next serves the call anew. */
+static void note_stopped(struct tenant *t, const struct rm_disable_channels *p)
+{
+    struct objects *o = &t->objects;
+    WITH_TENANT(t);
+
+    for (uint32_t i = 0; i < p->count; i++) {
+        uint32_t slot = objects_find(o, p->client[i], p->channel[i]);
+
+        if (slot)
+            o->slot[slot].stopped = p->disable != 0;
+    }
+}
+
 /* libcuda disables channels of its own, when it ends them for one. Recorded as its wish, like GPFIFO_SCHEDULE: what it enables
  * runs when the scheduler lets it. RM would take anybody's channels here. */
 static int disable_channels(struct call *c, uint32_t *status)
@@ -101,6 +115,8 @@ static int disable_channels(struct call *c, uint32_t *status)
         }
     }
     e = groups_stop(c->tenant->groups, p->client, p->channel, p->count, p->disable);
+    if (e != -ESRCH)
+        note_stopped(c->tenant, p);
     *status = e == -ESRCH ? RM_ERR_INSUFFICIENT_PERMISSIONS : RM_OK;
     return e == -ESRCH ? 0 : e;
 }
@@ -139,6 +155,13 @@ static const struct control {
     {RM_CTRL_GPU_GET_PIDS, view_pids},
     {RM_CTRL_GPU_GET_PID_INFO, view_pid_info},
     {RM_CTRL_GPU_PERFMON_UTIL, control_utilization},
+    {RM_CTRL_EXPORT_OBJECT_TO_FD, control_export},
+    {RM_CTRL_EXPORT_OBJECTS_TO_FD, control_export},
+    {RM_CTRL_CREATE_EXPORT_OBJECT_FD, control_export},
+    {RM_CTRL_IMPORT_OBJECT_FROM_FD, control_import},
+    {RM_CTRL_IMPORT_OBJECTS_FROM_FD, control_import},
+    {RM_CTRL_GET_EXPORT_OBJECT_INFO, control_export_info},
+    {RM_CTRL_CLIENT_SET_INHERITED_SHARE_POLICY, control_inherited_share},
     {RM_CTRL_GPU_GET_NAME, pass},
     {RM_CTRL_GPU_GET_GID, pass},
     {RM_CTRL_MC_GET_ARCH, pass},

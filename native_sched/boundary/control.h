@@ -17,6 +17,16 @@ int control_utilization(struct call *c, uint32_t *status);
 /* A program has come that may ask for it. */
 void utilization_expected(const struct tenant *t);
 
+/* Export to open files, and import from them. */
+int control_export(struct call *c, uint32_t *status);
+int control_import(struct call *c, uint32_t *status);
+int control_export_info(struct call *c, uint32_t *status);
+/* Of these, which are not to be carried out twice; and what tells them apart. */
+bool control_changes(uint32_t cmd);
+uint32_t control_said(const struct call *c);
+
+int control_inherited_share(struct call *c, uint32_t *status);
+
 /* Parameters that point to lists: copied, executed with our copies, copied back. */
 bool control_has_lists(uint32_t cmd);
 int control_lists(struct call *c, uint32_t *status);

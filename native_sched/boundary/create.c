@@ -22,6 +22,11 @@ bool class_is_memory(uint32_t class_id)
     return class_id == RM_CLASS_MEMORY_LOCAL_USER;
 }
 
+bool class_has_names(uint32_t class_id)
+{
+    return class_is_memory(class_id) || class_id == RM_CLASS_MEMORY_SYSTEM;
+}
+
 bool class_is_uncounted(uint32_t class_id)
 {
     return class_id != RM_CLASS_MEMORY_LOCAL_USER && class_id != RM_CLASS_CHANNEL_GROUP;
@@ -96,6 +101,13 @@ uint32_t choose_handle(struct tenant *t, uint32_t client, uint32_t *handle)
     return RM_OK;
 }
 
+uint32_t same_handle_again(const struct call *c, uint32_t nth)
+{
+    uint64_t id = (c->caller->req->id + nth) * 0x9e3779b97f4a7c15u;
+
+    return OWN_HANDLES | ((uint32_t)(id >> 32) & OWN_HANDLES_MASK);
+}
+
 /* Finds the place of a new object and sets its cost aside. RM_OK or another RM status. */
 static uint32_t reserve(struct call *c, struct creation *a, struct place *p)
 {
@@ -148,6 +160,11 @@ static void end_charge(void *context, const struct rm_object *obj)
         groups_forget(t->groups, obj->client, obj->handle);
 }
 
+void drop_object(struct tenant *t, uint32_t slot)
+{
+    objects_drop(&t->objects, slot, end_charge, t);
+}
+
 /* Of what the driver has given. */
 static uint32_t page_shift(const struct rm_memory *mem)
 {
@@ -164,7 +181,7 @@ static void note_kind(const struct call *c, const struct creation *a, struct rm_
     if (a->class_id == RM_CLASS_MEMORY_LOCAL_USER || a->class_id == RM_CLASS_MEMORY_SYSTEM)
         obj->page_shift = page_shift((const void *)c->params);
     else if (a->class_id == RM_CLASS_CHANNEL_GROUP) {
-        obj->copies = copies(c);
+        obj->engine_type = ((const struct rm_channel_group *)(const void *)c->params)->engine_type;
     } else if (rm_class_is_channel(a->class_id)) {
         obj->userd.memory = channel->userd_memory[0];
         obj->userd.offset = channel->userd_offset[0];
@@ -194,7 +211,7 @@ static int book(struct call *c, const struct creation *a, const struct place *p,
     note_kind(c, a, &t->objects.slot[slot]);
     if (p->card != OBJECT_NO_CARD) {
         if ((e = ledger_settle(&t->ledger[p->card], p->reserved, bytes)) < 0) {
-            objects_drop(&t->objects, (uint32_t)slot, end_charge, t);
+            drop_object(t, (uint32_t)slot);
             return e;
         }
         t->objects.slot[slot].bytes = t->objects.slot[slot].memory_bytes = bytes;
@@ -215,7 +232,7 @@ bool object_target(const struct mediator *m, const struct rm_object *obj, const 
         return false;
     *out = (struct rm_target){.file = *file, .client = obj->client, .handle = obj->handle, .rm = &m->rm};
     if (!group)
-        out->userd = (struct userd_place){card->minor, obj->userd.memory, obj->userd.offset};
+        out->userd = (struct userd_place){card, obj->userd.memory, obj->userd.offset};
     return true;
 }
 
@@ -247,7 +264,7 @@ static int announce(struct call *c, const struct creation *a, const struct place
 
     if (!object_target(c->m, &obj, p->file, &name))
         return 0;
-    return group ? groups_add(c->tenant->groups, &name, p->card, obj.copies, subdevice)
+    return group ? groups_add(c->tenant->groups, &name, p->card, obj.engine_type, subdevice)
                  : groups_add_channel(c->tenant->groups, &name, a->parent);
 }
 
@@ -261,9 +278,9 @@ static bool unmake_on(struct call *c, const struct open_file *file, uint32_t cli
     return e == -EBADF || (e == 0 && f.status == RM_OK);
 }
 
-void unmake(struct call *c, uint32_t client, uint32_t parent, uint32_t handle)
+bool unmake(struct call *c, uint32_t client, uint32_t parent, uint32_t handle)
 {
-    unmake_on(c, &c->file, client, parent, handle);
+    return unmake_on(c, &c->file, client, parent, handle);
 }
 
 /* An object that the driver has made and nobody may have. False when it stays all the same, and so does its charge. */
@@ -280,7 +297,7 @@ static void ended(struct call *c, uint32_t slot)
     {
         WITH_TENANT(c->tenant);
         registered_note(c->m, c->tenant, slot);
-        objects_drop(&c->tenant->objects, slot, end_charge, c->tenant);
+        drop_object(c->tenant, slot);
     }
     registered_look(c->m, c->tenant, true);
 }
@@ -409,18 +426,18 @@ int book_alias(struct tenant *t, uint32_t parent, uint32_t source, uint32_t clie
     return 0;
 }
 
-static void end_all_of(const struct mediator *m, struct tenant *t, uint64_t file)
+static void end_all_of(const struct mediator *m, struct tenant *t, const struct open_file *file)
 {
     struct objects *o = &t->objects;
     WITH_TENANT(t);
 
     for (uint32_t i = o->slot[0].first_child; i; i = o->slot[i].next_sibling)
-        if (o->slot[i].file == file)
+        if (o->slot[i].file == file->id)
             registered_note(m, t, i);
-    objects_drop_file(o, file, end_charge, t);
-    external_drop_file(t->external, file);
+    objects_drop_file(o, file->id, end_charge, t);
+    external_drop_file(t->external, file->id);
     registered_file_gone(t, file);
-    let_through_forget(t, file);
+    let_through_forget(t, file->id);
 }
 
 bool mediate_file_gone(const struct mediator *m, const struct open_file *file)
@@ -430,7 +447,7 @@ bool mediate_file_gone(const struct mediator *m, const struct open_file *file)
     {
         WITH_CALLS_OF(t);
         if (!t->lost) {
-            end_all_of(m, t, file->id);
+            end_all_of(m, t, file);
             /* nvidia-uvm takes as long as the tenant has it take, and everybody's files end here. */
             registered_look(m, t, false);
         }

@@ -19,6 +19,9 @@ int destroy_object(struct call *c, uint32_t root, uint32_t handle, uint32_t *sta
  * RM_OK, or that it is taken. The tenant is held. */
 uint32_t choose_handle(struct tenant *t, uint32_t client, uint32_t *handle);
 
+/* One that a later worker chooses again for the nth object of the same call, where it is free. */
+uint32_t same_handle_again(const struct call *c, uint32_t nth);
+
 /* What the scheduler calls a channel group or a channel; false for anything else. */
 bool object_target(const struct mediator *m, const struct rm_object *obj, const struct open_file *file,
                    struct rm_target *out);
@@ -30,12 +33,20 @@ uint32_t subdevice_below(const struct objects *o, uint32_t device);
 int class_params(const struct call *c, uint32_t class_id);
 bool class_is_root(uint32_t class_id);
 bool class_is_memory(uint32_t class_id);
+/* Memory of a card or of the host: what may have other names, be exported and be mapped. */
+bool class_has_names(uint32_t class_id);
+
+/* Whether an object with that parent may stand for the source's memory. The tenant is held. */
+bool may_have_name(const struct objects *o, uint32_t source, uint32_t parent);
 /* Of what is charged for an object of that class the driver's account of processes has nothing. */
 bool class_is_uncounted(uint32_t class_id);
 
 /* Adds an object that the driver has made by another name of `source`'s memory. -ENOSPC. The tenant is held. */
 int book_alias(struct tenant *t, uint32_t parent, uint32_t source, uint32_t client, uint32_t handle);
 
-/* Frees in the driver an object of this call's file that the books do not have. */
-void unmake(struct call *c, uint32_t client, uint32_t parent, uint32_t handle);
+/* Ends it in the books, with its charge. The tenant is held. */
+void drop_object(struct tenant *t, uint32_t slot);
+
+/* Frees in the driver an object of this call's file. False when it may still be there. */
+bool unmake(struct call *c, uint32_t client, uint32_t parent, uint32_t handle);
 #endif

@@ -1,8 +1,16 @@
 /* DUP_OBJECT and SHARE: a second name for memory of the same tenant, through any of its clients. Another tenant's object
  * and one that does not exist get the same answer. */
 #include "caught.h"
+#include "control.h"
 #include "create.h"
+#include "shared.h"
 #include <errno.h>
+
+bool may_have_name(const struct objects *o, uint32_t source, uint32_t parent)
+{
+    /* What is charged to one card is not to be had on another. */
+    return o->slot[source].card == o->slot[parent].card || !class_is_memory(o->slot[source].class_id);
+}
 
 /* Where the new name goes and what it stands for. RM_OK or another RM status. The tenant is held. */
 static uint32_t find_both(const struct call *c, const struct rm_dup *d, uint32_t *parent, uint32_t *source)
@@ -15,12 +23,58 @@ static uint32_t find_both(const struct call *c, const struct rm_dup *d, uint32_t
         return RM_ERR_INVALID_OBJECT_PARENT;
     if (!(*source = objects_find(o, d->source_client, d->source_handle)))
         return RM_ERR_INSUFFICIENT_PERMISSIONS;
-    if (!class_is_memory(o->slot[*source].class_id))
+    if (!class_has_names(o->slot[*source].class_id))
         return RM_ERR_NOT_SUPPORTED;
-    /* What is charged to one card is not to be had on another. */
-    if (o->slot[*source].card != o->slot[*parent].card)
-        return RM_ERR_INVALID_OBJECT_PARENT;
-    return RM_OK;
+    return may_have_name(o, *source, *parent) ? RM_OK : RM_ERR_INVALID_OBJECT_PARENT;
+}
+
+/* The file of the source's client, where everybody may have the source; false: RM has the last word. */
+static bool shared_on(const struct mediator *m, struct tenant *t, const struct rm_dup *d,
+                      struct open_file *file)
+{
+    const struct objects *o = &t->objects;
+    WITH_TENANT(t);
+    uint32_t source = objects_find(o, d->source_client, d->source_handle);
+
+    return source && shared_with_all(o, source) &&
+           files_by_id(m->files, o->slot[objects_root(o, source)].file, file);
+}
+
+static int share_with_it(const struct mediator *m, const struct open_file *file, const struct rm_dup *d,
+                         uint8_t action)
+{
+    const struct rm_share_policy this_client = {
+        .target = d->client,
+        .access_mask = RM_SHARE_ACCESS_DUP,
+        .type = RM_SHARE_TYPE_CLIENT,
+        .action = RM_SHARE_COMPOSE | action,
+    };
+
+    return shared_tell(m, file, d->source_client, d->source_handle, &this_client);
+}
+
+void dup_undo_share(const struct mediator *m, struct tenant *t, const struct rm_dup *d)
+{
+    struct open_file file;
+
+    if (shared_on(m, t, d, &file))
+        share_with_it(m, &file, d, RM_SHARE_REVOKE);
+}
+
+/* RM knows of no share with everybody, as an earlier name is asked for: it hears of one with this client, while it is asked. */
+static int duplicate(struct call *c)
+{
+    struct rm_dup *d = (void *)c->outer;
+    struct open_file file;
+    int e = call_driver(c);
+
+    if (e < 0 || d->status != RM_ERR_INSUFFICIENT_PERMISSIONS || !shared_on(c->m, c->tenant, d, &file))
+        return e;
+    if ((e = share_with_it(c->m, &file, d, 0)) != RM_OK)
+        return e < 0 ? e : 0;
+    e = call_driver(c);
+    share_with_it(c->m, &file, d, RM_SHARE_REVOKE);
+    return e;
 }
 
 int mediate_dup(struct call *c)
@@ -39,7 +93,7 @@ int mediate_dup(struct call *c)
     }
     caught_intend(c, INTENT_MAKE, &c->file, d->client, d->parent, d->handle);
     /* Slots do not change meanwhile: what makes and ends objects holds the tenant's calls. */
-    if ((e = call_driver(c)) < 0 || d->status != RM_OK)
+    if ((e = duplicate(c)) < 0 || d->status != RM_OK)
         return e;
     {
         WITH_TENANT(t);
@@ -53,21 +107,69 @@ int mediate_dup(struct call *c)
     return 0;
 }
 
-/* Only with another client of the same tenant: who may dup is then known by name. */
+/* A client that is named is one of the tenant's. The tenant is held. */
+static bool may_share(const struct objects *o, const struct rm_share_policy *p)
+{
+    return p->type != RM_SHARE_TYPE_CLIENT || objects_find(o, p->target, p->target);
+}
+
+/* Rights to duplicate, and to whom is the tenant's to say: RM's list and ours change in the same order. */
 int mediate_share(struct call *c)
 {
     struct rm_share *s = (void *)c->outer;
+    const struct rm_share_policy said = s->policy;
+    struct tenant *t = c->tenant;
+    uint32_t slot;
+    int e;
 
+    WITH_CALLS_OF(t);
     {
-        WITH_TENANT(c->tenant);
-        if (!call_find(c, s->client, s->handle)) {
+        WITH_TENANT(t);
+        if (!(slot = call_find(c, s->client, s->handle))) {
             s->status = RM_ERR_INVALID_OBJECT_HANDLE;
             return 0;
         }
-        if (s->type != RM_SHARE_TYPE_CLIENT || !objects_find(&c->tenant->objects, s->target, s->target)) {
+        if (!may_share(&t->objects, &said) ||
+            (said.type != RM_SHARE_TYPE_CLIENT && said.access_mask != RM_SHARE_ACCESS_DUP)) {
             s->status = RM_ERR_INSUFFICIENT_PERMISSIONS;
             return 0;
         }
     }
-    return call_driver(c);
+    s->policy = shared_for_rm(&said);
+    e = call_driver(c);
+    s->policy = said;
+    WITH_TENANT(t);
+    if (e == 0 && s->status == RM_OK)
+        shared_note(&t->objects, slot, &said);
+    return e;
+}
+
+/* The same for all that the client has and is not shared by itself. */
+int control_inherited_share(struct call *c, uint32_t *status)
+{
+    const struct rm_control *ctl = (const void *)c->outer;
+    struct rm_share_policy *p = (void *)c->params, said = *p;
+    struct tenant *t = c->tenant;
+    uint32_t slot;
+    int e;
+
+    WITH_CALLS_OF(t);
+    {
+        WITH_TENANT(t);
+        if (!(slot = call_find(c, ctl->client, ctl->client))) {
+            *status = RM_ERR_INVALID_CLIENT;
+            return 0;
+        }
+        if (!may_share(&t->objects, &said)) {
+            *status = RM_ERR_INSUFFICIENT_PERMISSIONS;
+            return 0;
+        }
+    }
+    *p = shared_for_rm(&said);
+    e = call_driver(c);
+    *p = said;
+    WITH_TENANT(t);
+    if (e == 0 && ctl->status == RM_OK && ctl->object == ctl->client)
+        shared_note(&t->objects, slot, &said);
+    return e;
 }

@@ -152,6 +152,15 @@ void files_note_seen(struct files *f, uint64_t id, pid_t tid, pid_t tgid, int fd
     f->slot[i].seen_fd = fd;
 }
 
+void files_note_initialized(struct files *f, uint64_t id)
+{
+    WITH_FILES(f);
+    uint32_t i = slot_by_id(f, id);
+
+    if (i)
+        f->slot[i].initialized = true;
+}
+
 bool files_by_id(struct files *f, uint64_t id, struct open_file *out)
 {
     WITH_FILES(f);

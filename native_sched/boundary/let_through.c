@@ -70,7 +70,8 @@ static void processes_of(const struct tenant *t, struct processes *out)
     out->count = 0;
     out->overflow = false;
     for (uint32_t i = o->slot[0].first_child; i; i = o->slot[i].next_sibling)
-        note(out, o->slot[i].owner.tgid);
+        if (o->slot[i].client)
+            note(out, o->slot[i].owner.tgid);
     for (uint32_t i = 0; i < t->let_through->clients; i++)
         note(out, t->let_through->client[i].who.tgid);
 }
@@ -112,7 +113,7 @@ static bool may_have_client(const struct tenant *t, uint64_t file)
     const struct objects *o = &t->objects;
 
     for (uint32_t i = o->slot[0].first_child; i; i = o->slot[i].next_sibling)
-        if (o->slot[i].file == file)
+        if (o->slot[i].file == file && o->slot[i].client)
             return true;
     for (uint32_t i = 0; i < t->let_through->clients; i++)
         if (t->let_through->client[i].file == file)
@@ -222,7 +223,7 @@ static void forget_finished(struct let_through *l, pid_t caller)
             i++;
 }
 
-/* What the driver counts to the processes on the card; a negative errno. */
+/* What the driver counts to the processes on the card, for each name that one has of it; a negative errno. */
 static int64_t counted(const struct call *c, const struct card *card, const struct processes *p)
 {
     static _Thread_local struct rm_pid_info info;
@@ -238,7 +239,8 @@ static int64_t counted(const struct call *c, const struct card *card, const stru
         if ((e = c->m->ops->pid_info(c->m->driver, card->minor, &info)) < 0)
             return e;
         for (uint32_t i = 0; i < info.count; i++)
-            sum += info.entry[i].memory_private + info.entry[i].memory_shared_owned;
+            sum += info.entry[i].memory_private + info.entry[i].memory_shared_owned +
+                   info.entry[i].memory_shared_duped;
     }
     return (int64_t)sum;
 }
@@ -270,9 +272,8 @@ int settle(struct call *c)
             continue;
         {
             WITH_TENANT(t);
-            /* What has no name any more the driver counts to nobody, nor what it takes by itself. */
-            used = t->ledger[card->index].used_bytes - external_held(t->external, card->index) -
-                   registered_held(t->registered, card->index) - t->own_bytes[card->index];
+            /* What no client has a name of any more the driver counts to nobody, nor what it takes by itself. */
+            used = t->objects.named_bytes[card->index] - t->own_bytes[card->index];
         }
         /* Nobody has anything of a card that is lost, and its tenants are to hear that from the driver. */
         if ((bytes = counted(c, card, &processes)) == -ENXIO)

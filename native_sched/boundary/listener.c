@@ -67,6 +67,8 @@ static void take_up(struct server *s)
     c->cmd = (uint32_t)d->args[1];
     c->outer_at = d->args[2];
     c->params_out = c->passed = false;
+    c->again = false;
+    c->said = c->said_after = 0;
     c->params_bytes = 0;
     c->guessed_bytes = 0;
 }
@@ -96,7 +98,7 @@ static int serve(struct server *s)
                                &c->guessed_at, &c->guessed_bytes)) < 0)
         return e;
     memcpy(s->before, c->outer, c->outer_bytes);
-    if (mediate_changes(c->cmd))
+    if (call_changes(c))
         caught_read(c, s->before);
     if (!replay_find(&s->page->replay, req, c, &e))
         e = mediate(c);
@@ -127,6 +129,8 @@ static void answer(struct server *s, int result)
 
     bool accepted = ioctl(s->l->fd, SECCOMP_IOCTL_NOTIF_SEND, &resp) == 0;
 
+    if (continues && !accepted)
+        initialize_withdrawn(&s->call);
     if (result >= 0 && (accepted || errno == ENOENT))
         replay_keep(&s->page->replay, req, &s->call, s->before, result, true, accepted);
 }
@@ -159,6 +163,8 @@ static void answer_caught(struct server *s)
 
     if (!k->req.id)
         return;
+    if (waits)
+        initialize_withdrawn(c);
     if (k->stage != CAUGHT_DONE ||
         mediate_outer_bytes(c->m, (uint32_t)k->req.data.args[1]) > REPLAY_OUTER_MAX) {
         if (waits)

@@ -8,6 +8,7 @@
 #include "caught.h"
 #include "create.h"
 #include "external.h"
+#include "shared.h"
 #include <errno.h>
 #include <string.h>
 
@@ -79,7 +80,7 @@ static uint32_t find(const struct call *c, const struct asked *a, struct open_fi
         return RM_ERR_INVALID_CLIENT;
     if (o->slot[root].owner.tgid != caller_tgid(c->caller))
         return RM_ERR_INSUFFICIENT_PERMISSIONS;
-    if (slot && !class_is_memory(o->slot[slot].class_id) && o->slot[slot].class_id != RM_CLASS_MEMORY_SYSTEM)
+    if (slot && !class_has_names(o->slot[slot].class_id))
         return RM_ERR_INVALID_OBJECT_HANDLE;
     *map = (struct external_map){
         .file = c->file.id,
@@ -99,7 +100,7 @@ static uint32_t find(const struct call *c, const struct asked *a, struct open_fi
 
 static void forget(struct tenant *t, const struct noted *noted)
 {
-    for (uint32_t i = noted->n; i-- > 0;)
+    for (uint32_t i = 0; i < noted->n; i++)
         if (noted->fresh[i])
             external_drop(t->external, noted->slot[i]);
 }
@@ -135,16 +136,13 @@ static void replace(struct tenant *t, const struct call *c, const struct asked *
 static int share(const struct mediator *m, const struct open_file *file, uint32_t client, uint32_t memory,
                  uint8_t action)
 {
-    struct rm_share s = {
-        .client = client,
-        .handle = memory,
+    const struct rm_share_policy everybody = {
         .access_mask = RM_SHARE_ACCESS_DUP,
         .type = RM_SHARE_TYPE_ALL,
         .action = RM_SHARE_COMPOSE | action,
     };
-    int e = mediator_call(m, file, NULL, RM_CMD(RM_ESC_SHARE, sizeof(s)), &s, sizeof(s));
 
-    return e < 0 ? e : (int)s.status;
+    return shared_tell(m, file, client, memory, &everybody);
 }
 
 void map_external_undo(const struct mediator *m, const struct open_file *client_file, uint32_t client,

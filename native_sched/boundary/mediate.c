@@ -1,5 +1,6 @@
 #include "mediate.h"
 #include "caught.h"
+#include "control.h"
 #include "let_through.h"
 #include <errno.h>
 #include <string.h>
@@ -215,11 +216,13 @@ uint32_t mediate_status_at(uint32_t cmd)
     return e ? e->status_at : (uint32_t)RM_NO_STATUS;
 }
 
-bool mediate_changes(uint32_t cmd)
+bool call_changes(const struct call *c)
 {
-    const struct escape *e = fixed_escape(cmd);
+    const struct escape *e = fixed_escape(c->cmd);
 
-    return (e && e->changes) || rm_uvm_ends_mappings(cmd);
+    return (e && e->changes) || rm_uvm_ends_mappings(c->cmd) ||
+           (RM_NR(c->cmd) == RM_ESC_CONTROL &&
+            control_changes(((const struct rm_control *)(const void *)c->outer)->cmd));
 }
 
 int mediate_outer_bytes(const struct mediator *m, uint32_t cmd)

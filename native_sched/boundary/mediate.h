@@ -32,9 +32,13 @@ struct call {
     uint64_t outer_at, params_at; /* in the caller */
     uint32_t outer_bytes, params_bytes;
     bool asked;      /* the driver had its say */
+    bool again;      /* an earlier worker may have carried some of it out */
     bool apart;      /* as in struct driver_call */
     bool passed;     /* it was let through: what it did is not for us to say */
     bool params_out; /* params changed and go back to the caller */
+    /* A check of the parameters that tell this call from another with the same outer struct, as the caller passed them and
+     * as they are in its memory when it has been answered. */
+    uint32_t said, said_after;
     uint64_t guessed_at;
     size_t guessed_bytes;
     struct caught *caught; /* where the next worker finds it; NULL: nowhere */
@@ -53,7 +57,7 @@ int mediate_outer_bytes(const struct mediator *m, uint32_t cmd);
 uint32_t mediate_status_at(uint32_t cmd);
 
 /* What a call is to the replay of calls that were interrupted. Changing: done twice it would be another call. */
-bool mediate_changes(uint32_t cmd);
+bool call_changes(const struct call *c);
 
 /* Fetches `bytes` of parameters at `at` in the caller into c->params. -EFAULT; -EINVAL when too large. */
 int call_params(struct call *c, uint64_t at, uint32_t bytes);
@@ -100,6 +104,11 @@ int mediate_map_external(struct call *c);
 /* What an earlier worker may have left of one: the object is shared no more. */
 void map_external_undo(const struct mediator *m, const struct open_file *client_file, uint32_t client,
                        uint32_t memory);
+/* ... of an export: there is none at that place any more, in the driver and in the books. first: of the file. */
+void export_undo(const struct mediator *m, struct tenant *t, const struct open_file *file, uint32_t client,
+                 uint32_t place, bool first);
+/* ... and of a duplicate: its object is shared no more with the client that was to have it. */
+void dup_undo_share(const struct mediator *m, struct tenant *t, const struct rm_dup *d);
 /* One that an earlier worker began, of the file, made to its end. The tenant's calls are held. */
 int uvm_again(const struct mediator *m, struct tenant *t, const struct open_file *file, uint32_t cmd,
               uint8_t *outer);

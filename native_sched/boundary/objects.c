@@ -69,13 +69,18 @@ static uint32_t *bucket_of(const struct objects *o, uint32_t client, uint32_t ha
     return &o->bucket[key >> 47 & (OBJECTS_BUCKETS - 1)];
 }
 
-uint32_t objects_find(const struct objects *o, uint32_t client, uint32_t handle)
+uint32_t objects_next_named(const struct objects *o, uint32_t after, uint32_t client, uint32_t handle)
 {
-    uint32_t i = *bucket_of(o, client, handle);
+    uint32_t i = after ? o->slot[after].hash_next : *bucket_of(o, client, handle);
 
     while (i && (o->slot[i].client != client || o->slot[i].handle != handle))
         i = o->slot[i].hash_next;
     return i;
+}
+
+uint32_t objects_find(const struct objects *o, uint32_t client, uint32_t handle)
+{
+    return client ? objects_next_named(o, 0, client, handle) : 0;
 }
 
 static void hash_in(struct objects *o, uint32_t i)
@@ -161,8 +166,23 @@ static uint32_t check_of(const struct rm_object *obj)
     return store_check((const uint8_t *)obj + FROM, TO - FROM);
 }
 
+static void count_in(struct objects *o, const struct rm_object *obj)
+{
+    if (obj->client && obj->card < MGPU_CARDS_MAX)
+        o->named_bytes[obj->card] += obj->memory_bytes;
+    o->nameless += !obj->client;
+}
+
+static void count_out(struct objects *o, const struct rm_object *obj)
+{
+    if (obj->client && obj->card < MGPU_CARDS_MAX)
+        o->named_bytes[obj->card] -= obj->memory_bytes;
+    o->nameless -= !obj->client;
+}
+
 void objects_commit(struct objects *o, uint32_t slot)
 {
+    count_in(o, &o->slot[slot]);
     __atomic_store_n(&o->slot[slot].check, check_of(&o->slot[slot]), __ATOMIC_RELEASE);
 }
 
@@ -229,6 +249,8 @@ void objects_drop(struct objects *o, uint32_t slot, objects_ended_fn ended, void
         while (o->slot[i].first_child)
             i = o->slot[i].first_child;
         parent = o->slot[i].parent;
+        if (o->slot[i].check)
+            count_out(o, &o->slot[i]);
         __atomic_store_n(&o->slot[i].check, 0, __ATOMIC_RELEASE);
         leave_aliases(o, i);
         if (ended)
@@ -341,6 +363,7 @@ int objects_recover(struct objects *o)
         if (o->slot[i].check) {
             link_child(o, o->slot[i].parent, i);
             hash_in(o, i);
+            count_in(o, &o->slot[i]);
             o->live++;
         } else {
             o->slot[i].hash_next = o->free_head;

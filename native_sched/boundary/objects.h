@@ -3,10 +3,13 @@
  * end. Objects that stand for the same memory form a ring; one of them carries the charge, and hands it on when it ends.
  * Fixed capacity, no allocation after objects_init; the owner serialises.
  *
+ * Client 0 is nobody's: what it has are names that hang from open files (exported.h).
+ *
  * The slots may lie in a journal (journal/store.h): the next worker reads there what each object is, and finds out anew
  * what follows from that. An object counts from objects_commit() on. */
 #ifndef MGPU_OBJECTS_H
 #define MGPU_OBJECTS_H
+#include "../engine.h"
 #include "../journal/store.h"
 #include "process_id.h"
 #include <stdint.h>
@@ -22,7 +25,8 @@ struct rm_object {
     uint64_t file;         /* root clients: the open file they live and die with */
     union {
         struct process_id owner; /* root clients: the process that made them */
-        uint32_t copies;         /* channel groups: 1: on a copy engine */
+        uint32_t engine_type;    /* channel groups: as their maker said */
+        uint32_t places;         /* files that memory is exported through: how much they take */
         uint32_t page_shift;     /* memory: of its pages; 0: not known */
         struct {                 /* channels: where USERD is; memory 0: there is none */
             uint32_t memory, pad;
@@ -33,6 +37,8 @@ struct rm_object {
     uint64_t memory;       /* its number, once it has a second name, a mapping or a registration; 0: none */
     uint64_t timeslice_us; /* channel groups: what the tenant set; 0: nothing */
     uint32_t wanted;       /* channel groups: 1: by its tenant */
+    uint32_t stopped;      /* channels: 1: by its tenant */
+    uint32_t shared;       /* shared.h: with whom, as its tenant said; 0: it has said nothing */
 
     /* What follows from the above. */
     uint32_t first_child, next_sibling, prev_sibling; /* slots, 0 = none */
@@ -47,7 +53,9 @@ struct objects {
     uint32_t free_head, live;
     uint64_t hash_factor; /* random: handles are the tenant's to choose, and chains of them must not be */
     uint64_t last_memory;
-    struct store *store; /* NULL: the slots are the books' own memory */
+    uint64_t named_bytes[MGPU_CARDS_MAX]; /* of all that clients have, counted for each name of it */
+    uint32_t nameless;                    /* objects of client 0 */
+    struct store *store;                  /* NULL: the slots are the books' own memory */
     size_t store_at;
 };
 
@@ -63,6 +71,8 @@ int objects_recover(struct objects *o);
 
 /* 0 when there is none. */
 uint32_t objects_find(const struct objects *o, uint32_t client, uint32_t handle);
+/* The next of that name after `after` (0: the first); client 0 can have several. */
+uint32_t objects_next_named(const struct objects *o, uint32_t after, uint32_t client, uint32_t handle);
 
 /* The new slot, or -ENOSPC. parent 0 makes a root client. An object of the same name is an error of the
  * caller: RM has refused it before. */

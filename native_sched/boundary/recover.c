@@ -3,6 +3,7 @@
 #include "../channels/groups.h"
 #include "caught.h"
 #include "create.h"
+#include "exported.h"
 #include "external.h"
 #include "let_through.h"
 #include "registered.h"
@@ -118,11 +119,20 @@ static uint32_t client_on(const struct objects *o, uint64_t file)
 {
     uint32_t i = o->slot ? o->slot[0].first_child : 0;
 
-    if (!i)
-        return 0;
-    while (i && o->slot[i].file != file)
+    while (i && (o->slot[i].file != file || !o->slot[i].client))
         i = o->slot[i].next_sibling;
-    return o->slot[i].client;
+    return i ? o->slot[i].client : 0;
+}
+
+/* Memory is charged that it alone keeps. */
+static bool exports(const struct tenant *t, const struct open_file *file)
+{
+    return t->objects.slot && exported_root(&t->objects, file->id);
+}
+
+static bool may_hold(const struct tenant *t, const struct open_file *file)
+{
+    return external_from(t->external, file->id, 0) || registered_may_hold(t->registered, file);
 }
 
 /* Those that have ended meanwhile are none any more. */
@@ -133,8 +143,10 @@ static void find_files(const struct mediator *m, struct tenant *t)
     files_adopt(m->files, t);
     while (files_after(m->files, t, file.id, &file)) {
         if (m->ops->adopt(m->driver, &file, client_on(&t->objects, file.id),
-                          external_from(t->external, file.id, 0)) != -EBADF)
+                          exports(t, &file) || may_hold(t, &file)) != -EBADF)
             continue;
+        if (may_hold(t, &file))
+            registered_lost(t->registered);
         if (files_take(m->files, file.id, &gone))
             files_forget(m->files, t);
     }
@@ -198,7 +210,7 @@ static int take_on(const struct mediator *m, struct tenant *t)
         if (obj->class_id == RM_CLASS_CHANNEL_GROUP)
             e = groups_recover(t->groups, &name, obj, subdevice_below(o, obj->parent));
         else
-            e = groups_recover_channel(t->groups, &name, o->slot[obj->parent].handle);
+            e = groups_recover_channel(t->groups, &name, obj, o->slot[obj->parent].handle);
     }
     external_recover(t);
     registered_recover(m, t);

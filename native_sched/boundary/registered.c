@@ -186,10 +186,14 @@ static bool unregister(const struct mediator *m, const struct open_file *file, u
     return all;
 }
 
-static bool let_go(const struct mediator *m, const struct tenant *t, const struct retained *what,
+static bool let_go(const struct mediator *m, const struct tenant *t, struct retained *what,
                    const struct open_file *file, uint32_t files, bool ask)
 {
+    bool unsure = initialize_unsure(&t->registered->page->initialize);
+
     if (!what->channel) {
+        if (unsure)
+            return false;
         if (what->file && !let_through_in_doubt(t, what->file))
             return true;
         for (uint32_t i = 0; i < files; i++)
@@ -200,9 +204,22 @@ static bool let_go(const struct mediator *m, const struct tenant *t, const struc
     if (what->waits)
         return false;
     if (!files)
-        return true;
+        return !unsure;
     /* By a name that another channel has by now that one would be stopped. */
-    return ask && !objects_find(&t->objects, what->client, what->channel) && unregister(m, file, files, what);
+    if (ask && !(unsure && what->asked) && !objects_find(&t->objects, what->client, what->channel))
+        what->asked = unregister(m, file, files, what);
+    return ask && what->asked && !unsure;
+}
+
+/* What came of calls that are over, or the kernel's word that all files that are open are known: each is asked once more. */
+static bool look_at_files(const struct mediator *m, struct registered *r)
+{
+    struct initialize_calls *calls = &r->page->initialize;
+    bool running = initialize_look(m, calls, 0);
+
+    if (r->live && calls->astray && m->ops->sees_all_uvm && m->ops->sees_all_uvm(m->driver))
+        calls->astray = 0;
+    return running;
 }
 
 void registered_look(const struct mediator *m, struct tenant *t, bool ask)
@@ -210,38 +227,45 @@ void registered_look(const struct mediator *m, struct tenant *t, bool ask)
     struct registered *r = t->registered;
     struct open_file file[REGISTERED_FILES];
     uint32_t files, running;
+    bool initializing;
 
     if (!r->begun || !atomic_load(&r->due))
         return;
     running = finish(r, 0);
+    initializing = look_at_files(m, r);
     files = files_of_kind(m->files, t, NODE_UVM, file, REGISTERED_FILES);
     for (struct retained *what = first(r); r->live && what < end(r); what++)
         if (what->check && let_go(m, t, what, file, files, ask)) {
             WITH_TENANT(t);
             drop(r, what);
         }
-    atomic_store(&r->due, r->live || running);
+    atomic_store(&r->due, r->live || running || initializing);
 }
 
-void registered_file_gone(struct tenant *t, uint64_t file)
+void registered_file_gone(struct tenant *t, const struct open_file *file)
 {
     struct registered *r = t->registered;
 
     if (!r->begun)
         return;
+    initialize_file_gone(&r->page->initialize, file);
     for (struct retained *m = first(r); m < end(r); m++)
-        if (m->file == file)
+        if (m->file == file->id)
             m->file = 0;
 }
 
 void registered_settle(struct call *c)
 {
+    struct registered *r = c->tenant->registered;
+    pid_t tid = (pid_t)c->caller->req->pid;
     WITH_CALLS_OF(c->tenant);
-    finish(c->tenant->registered, (pid_t)c->caller->req->pid);
+
+    finish(r, tid);
+    initialize_look(c->m, &r->page->initialize, tid);
     registered_look(c->m, c->tenant, true);
 }
 
-static int begin(struct registered *r)
+int registered_begin(struct registered *r)
 {
     int e;
 
@@ -274,7 +298,7 @@ int register_channel(struct call *c)
 
     if (!caller_waits(c->caller))
         return -EINTR;
-    if (begin(r) < 0)
+    if (registered_begin(r) < 0)
         return refuse(c, RM_ERR_NO_MEMORY);
     finish(r, tid);
     while (i < REGISTERING_MAX && r->page->registering[i])
@@ -285,6 +309,17 @@ int register_channel(struct call *c)
     atomic_store_explicit(&r->due, true, memory_order_release);
     c->passed = true;
     return -EINPROGRESS;
+}
+
+bool registered_may_hold(const struct registered *r, const struct open_file *file)
+{
+    return r && r->begun && initialize_matters(&r->page->initialize, file);
+}
+
+void registered_lost(struct registered *r)
+{
+    if (r && r->begun)
+        r->page->initialize.astray++;
 }
 
 bool registered_full(const struct tenant *t)
@@ -322,6 +357,7 @@ static void take_over(struct registered *r, struct objects *o)
             r->high = i + 1;
     for (struct retained *m = first(r); m < end(r); m++) {
         m->held_bytes = 0;
+        m->asked = false;
         if (!m->check || m->check != check_of(m) || m->card >= MAX_CARDS) {
             put_free(r, m);
             continue;
@@ -361,7 +397,7 @@ int registered_open(struct tenant *t, int folder, bool earlier)
     if (r->store.found && r->store.reached_bytes >= sizeof(*r->page))
         r->begun = r->page->begun;
     else if (earlier && !r->store.found)
-        e = begin(r); /* what a worker that kept no such file let through is not known */
+        e = registered_begin(r); /* what a worker that kept no such file let through is not known */
     if (r->begun)
         take_over(r, &t->objects);
     if (e < 0) {

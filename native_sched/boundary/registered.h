@@ -11,10 +11,14 @@
  * A group to which a flipped call may have added a channel without a name (let_through.h) is in the table by itself, until
  * that call has turned out to be another, or the files of nvidia-uvm that were open then are closed.
  *
+ * Where the tenant may have a file of nvidia-uvm that we do not know (initialize.h), no answer is enough, and all of this stays
+ * charged.
+ *
  * Whether a charge is held follows from the records: no group of that number is in the books any more. Fixed capacity; no
  * allocation after registered_open(). The tenant's calls are held for all that changes it. */
 #ifndef MGPU_REGISTERED_H
 #define MGPU_REGISTERED_H
+#include "initialize.h"
 #include "mediate.h"
 
 enum {
@@ -38,13 +42,15 @@ struct retained {
 
     /* What follows from the above. */
     uint32_t next_free;
+    bool asked;          /* the files that are known have let it go */
     uint64_t held_bytes; /* charged for the group, which has ended: by one of its records */
 };
 
 /* Where the journal has it. */
 struct registered_page {
-    bool begun;                         /* a call has been let through */
+    bool begun;                         /* a call has been let through, or may be */
     pid_t registering[REGISTERING_MAX]; /* 0: free */
+    struct initialize_calls initialize; /* an unknown file may retain anything */
     _Alignas(64) struct retained slot[REGISTERED_MAX];
 };
 
@@ -69,6 +75,13 @@ void registered_name(uint64_t tenant, char name[STORE_NAME_MAX]);
 /* After the objects of an earlier worker have been put right: what has no group any more is charged here. */
 void registered_recover(const struct mediator *m, struct tenant *t);
 
+/* Channels may be registered on the file. */
+bool registered_may_hold(const struct registered *r, const struct open_file *file);
+/* Such a one is not known any more, and may be open. */
+void registered_lost(struct registered *r);
+/* From here on its page is there. -ENOSPC. */
+int registered_begin(struct registered *r);
+
 /* REGISTER_CHANNEL, on its way into the kernel. As mediate(). */
 int register_channel(struct call *c);
 
@@ -86,7 +99,7 @@ void registered_note_channel(struct tenant *t, uint32_t client, uint32_t parent,
 /* The books have: what is retained no more ends. ask: nvidia-uvm is told to let go, else only what is known is looked at. */
 void registered_look(const struct mediator *m, struct tenant *t, bool ask);
 /* A file is gone, and what hung from it has been noted. The tenant is held. */
-void registered_file_gone(struct tenant *t, uint64_t file);
+void registered_file_gone(struct tenant *t, const struct open_file *file);
 
 /* There is no room for what could become of one more channel or group. The tenant is held. */
 bool registered_full(const struct tenant *t);

@@ -1,4 +1,5 @@
 #include "replay.h"
+#include "control.h"
 #include <string.h>
 
 static struct replay_entry *entry_of(struct replay *r, uint32_t tid)
@@ -83,7 +84,7 @@ void replay_keep(struct replay *r, const struct seccomp_notif *req, const struct
 {
     struct replay_entry *e;
 
-    if (!mediate_changes(c->cmd) || c->outer_bytes > REPLAY_OUTER_MAX || c->params_bytes > REPLAY_PARAMS_MAX)
+    if (!call_changes(c) || c->outer_bytes > REPLAY_OUTER_MAX || c->params_bytes > REPLAY_PARAMS_MAX)
         return;
     if (accepted && !succeeded(c))
         return;
@@ -98,6 +99,8 @@ void replay_keep(struct replay *r, const struct seccomp_notif *req, const struct
         .params_at = c->params_at,
         .outer_bytes = c->outer_bytes,
         .params_bytes = c->params_out ? c->params_bytes : 0,
+        .said = c->said,
+        .said_after = c->said_after,
         .written = written,
         .accepted = accepted,
         .file = c->file.id,
@@ -107,6 +110,20 @@ void replay_keep(struct replay *r, const struct seccomp_notif *req, const struct
     memcpy(e->outer, c->outer, c->outer_bytes);
     memcpy(e->params, c->params, e->params_bytes);
     __atomic_store_n(&e->tid, req->pid, __ATOMIC_RELEASE);
+}
+
+/* A control is what its parameters say. */
+static bool says_the_same(const struct replay_entry *e, struct call *c)
+{
+    const struct rm_control *ctl = (const void *)c->outer;
+    uint32_t says;
+
+    if (RM_NR(c->cmd) != RM_ESC_CONTROL)
+        return true;
+    if (call_params(c, ctl->params, ctl->params_size) < 0)
+        return false;
+    says = control_said(c);
+    return says == e->said || says == e->said_after;
 }
 
 bool replay_find(struct replay *r, const struct seccomp_notif *req, struct call *c, int *result)
@@ -123,13 +140,15 @@ bool replay_find(struct replay *r, const struct seccomp_notif *req, struct call 
                (e->written && !memcmp(e->outer, c->outer, c->outer_bytes));
     if (e)
         e->tid = 0; /* a thread waits in one call at a time: another one ends the story of the first */
-    if (!same)
+    if (!same || !says_the_same(e, c))
         return false;
     memcpy(c->outer, e->outer, e->outer_bytes);
     memcpy(c->params, e->params, e->params_bytes);
     c->params_at = e->params_at;
     c->params_bytes = e->params_bytes;
     c->params_out = e->params_bytes;
+    c->said = e->said;
+    c->said_after = e->said_after;
     *result = e->result;
     return true;
 }

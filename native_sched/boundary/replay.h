@@ -20,7 +20,7 @@ struct replay {
         uint32_t tid, cmd; /* tid 0: empty; stored last, for a later worker may read this */
         uint64_t number;   /* the higher, the later it was kept */
         uint64_t fd, at, params_at;
-        uint32_t outer_bytes, params_bytes;
+        uint32_t outer_bytes, params_bytes, said, said_after;
         bool written;  /* the caller's memory holds the result already */
         bool accepted; /* so did the kernel */
         uint64_t file;

@@ -31,18 +31,23 @@ enum uvm_cmd {
 };
 
 /* What these do is said by the file, whoever calls (uvm_api_free(), uvm_api_unmap_external(),
- * uvm_api_map_external_allocation() and uvm_api_unregister_channel() of nvidia-uvm). */
+ * uvm_api_map_external_allocation() and uvm_api_unregister_channel() of nvidia-uvm). INITIALIZE where the file is initialised. */
 static inline bool rm_uvm_ends_mappings(uint32_t cmd)
 {
     return cmd == UVM_FREE || cmd == UVM_UNMAP_EXTERNAL;
 }
 static inline bool rm_uvm_of_the_file(uint32_t cmd)
 {
-    return cmd == UVM_MAP_EXTERNAL_ALLOCATION || cmd == UVM_UNREGISTER_CHANNEL || rm_uvm_ends_mappings(cmd);
+    return cmd == UVM_MAP_EXTERNAL_ALLOCATION || cmd == UVM_UNREGISTER_CHANNEL || cmd == UVM_INITIALIZE ||
+           rm_uvm_ends_mappings(cmd);
 }
 
 /* Their parameters, which the argument points to (uvm_ioctl.h). Each ends in the RM status; MAP_EXTERNAL_ALLOCATION has an
  * array between its first and its last fields, of a length that depends on the driver's version. */
+struct uvm_initialize {
+    uint64_t flags;
+    uint32_t status, pad;
+};
 struct uvm_range {
     uint64_t base, length; /* FREE has no length from 590.44 on */
 };
@@ -68,6 +73,7 @@ enum { UVM_STATUS_FROM_END = 8, UVM_MAP_EXTERNAL_STATUS_FROM_END = 4 };
 
 enum rm_status {
     RM_OK = 0,
+    RM_ERR_BUSY_RETRY = 0x03,
     RM_ERR_GPU_IS_LOST = 0x0f,
     RM_ERR_ILLEGAL_ACTION = 0x16,
     RM_ERR_INSUFFICIENT_PERMISSIONS = 0x1b,
@@ -80,11 +86,13 @@ enum rm_status {
     RM_ERR_INVALID_DEVICE = 0x26,
     RM_ERR_INVALID_OBJECT_HANDLE = 0x33,
     RM_ERR_INVALID_OBJECT_PARENT = 0x36,
+    RM_ERR_INVALID_PARAMETER = 0x3b,
     RM_ERR_INVALID_PARAM_STRUCT = 0x3d,
     RM_ERR_NO_MEMORY = 0x51,
     RM_ERR_STATE_IN_USE = 0x63,
     RM_ERR_NOT_SUPPORTED = 0x56,
     RM_ERR_OBJECT_NOT_FOUND = 0x57,
+    RM_ERR_OUT_OF_RANGE = 0x5b,
     RM_ERR_INSERT_DUPLICATE_NAME = 0x19,
 };
 
@@ -137,12 +145,26 @@ struct rm_alloc_object {                     /* NVOS05, 20 */
 struct rm_dup { /* NVOS55, 28; handle 0: RM chooses */
     uint32_t client, parent, handle, source_client, source_handle, flags, status;
 };
-enum { RM_SHARE_TYPE_ALL = 1, RM_SHARE_TYPE_CLIENT = 3, RM_SHARE_ACCESS_DUP = 1 };
-enum { RM_SHARE_REVOKE = 1, RM_SHARE_COMPOSE = 4 }; /* not composed: in place of what holds already */
-struct rm_share {                                   /* NVOS57, 24 */
-    uint32_t client, handle, target, access_mask;
+enum rm_share_type {
+    RM_SHARE_TYPE_NONE,
+    RM_SHARE_TYPE_ALL,
+    RM_SHARE_TYPE_TOKEN, /* who has the same effective user id, or is the same process */
+    RM_SHARE_TYPE_CLIENT,
+    RM_SHARE_TYPE_PID,
+    RM_SHARE_TYPE_PARTITION, /* whoever takes it on the same MIG instance, on the same card */
+    RM_SHARE_TYPE_GPU,
+};
+enum { RM_SHARE_ACCESS_DUP = 1 };
+/* Not composed: in place of what holds already. Required: it gives nothing, and nobody else is given anything. */
+enum { RM_SHARE_REVOKE = 1, RM_SHARE_REQUIRE = 2, RM_SHARE_COMPOSE = 4 };
+struct rm_share_policy { /* RS_SHARE_POLICY, 12: what 0xd04 takes */
+    uint32_t target, access_mask;
     uint16_t type;
     uint8_t action, pad;
+};
+struct rm_share { /* NVOS57, 24 */
+    uint32_t client, handle;
+    struct rm_share_policy policy;
     uint32_t status;
 };
 enum rm_heap_function {
@@ -245,8 +267,12 @@ struct rm_subdevice { /* NV2080_ALLOC_PARAMETERS */
 struct rm_channel_group { /* class 0xA06C, 20 */
     uint32_t error_object, ecc_error_object, vaspace, engine_type, vgpu_flag;
 };
-enum rm_engine { RM_ENGINE_GRAPHICS = 0x1, RM_ENGINE_COPY0 = 0x9 }; /* NV2080_ENGINE_TYPE; 0x9 and up copy */
-struct rm_channel {                                                 /* channel classes; 360 before 570.86 */
+enum rm_engine { /* NV2080_ENGINE_TYPE */
+                 RM_ENGINE_GRAPHICS = 0x1,
+                 RM_ENGINE_COPY0 = 0x9, /* and up: copy engines, but for some of video and the like */
+                 RM_ENGINE_COPY10 = 0x34,
+};
+struct rm_channel { /* channel classes; 360 before 570.86 */
     uint32_t error_object, pad0;
     uint64_t gpfifo_offset;
     uint32_t gpfifo_entries, flags, context_share, vaspace;
@@ -400,7 +426,7 @@ RM_AT(rm_alloc_object, status, 0x10);
 RM_SZ(rm_alloc_object, 20);
 RM_AT(rm_dup, status, 0x18);
 RM_SZ(rm_dup, 28);
-RM_AT(rm_share, type, 0x10);
+RM_AT(rm_share, policy.type, 0x10);
 RM_AT(rm_share, status, 0x14);
 RM_SZ(rm_share, 24);
 RM_AT(rm_heap, status, 0x14);
@@ -450,6 +476,9 @@ RM_AT(rm_id_info, sli_status, 0x18);
 RM_SZ(rm_id_info, 40);
 RM_SZ(rm_active_ids, 388);
 RM_SZ(rm_gpu_instances, 40);
+RM_SZ(rm_share_policy, 12);
+RM_SZ(rm_share, 24);
+RM_AT(rm_share, status, 0x14);
 RM_SZ(rm_instance, 16);
 RM_AT(rm_instance, id, 8);
 RM_AT(rm_disable_channels, client, 0x18);

@@ -38,7 +38,8 @@ uint32_t usage_by_process(const struct tenant *t, struct process_use *out, uint3
     if (max > USAGE_MAX)
         max = USAGE_MAX;
     for (uint32_t root = o->slot[0].first_child; root; root = o->slot[root].next_sibling) {
-        for (uint32_t i = root; i; i = objects_next(o, root, i)) {
+        /* What files alone have is no process's. */
+        for (uint32_t i = o->slot[root].client ? root : 0; i; i = objects_next(o, root, i)) {
             const struct rm_object *obj = &o->slot[i];
             struct process_use *u;
 

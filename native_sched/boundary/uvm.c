@@ -124,7 +124,7 @@ int mediate_uvm(struct call *c)
 {
     struct driver_call d = call_for_driver(c, &c->file);
 
-    d.cmd = UVM_INITIALIZE;
+    d.cmd = UVM_REGISTER_CHANNEL;
     if (c->file.kind != NODE_UVM || !c->m->ops->must_continue || !c->m->ops->must_continue(&d))
         return -ENOTTY;
     if (takes_memory(c->cmd))
@@ -133,6 +133,8 @@ int mediate_uvm(struct call *c)
         return end_external(c);
     if (c->cmd == UVM_MAP_EXTERNAL_ALLOCATION)
         return mediate_map_external(c);
+    if (c->cmd == UVM_INITIALIZE)
+        return initialize(c);
     if (c->cmd == UVM_REGISTER_CHANNEL)
         return register_channel(c);
     c->passed = true;

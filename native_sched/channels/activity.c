@@ -7,10 +7,18 @@ static uint32_t word_at(const struct userd *u, uint32_t offset)
     return *(const volatile uint32_t *)(const volatile void *)(u->at + offset);
 }
 
-static bool ours(const struct groups *g, uint32_t card, uint32_t tsg_id)
+/* Where each runlist has channel RAM of its own, and so on every card with MIG, RM counts groups by runlist (kchangrpInit() in
+ * kernel_channel_group.c, kfifoStateInitLocked() in kernel_fifo_init.c): another's on another engine has the same number. */
+static bool may_be_on(const struct group *group, const struct engine_status *engine)
+{
+    return !group->engine_type || engine->engines & engine_bit(group->engine_type);
+}
+
+static bool ours(const struct groups *g, uint32_t card, const struct engine_status *engine)
 {
     for (uint32_t i = 0; i < g->groups; i++)
-        if (g->group[i].live && g->group[i].card == card && g->group[i].tsg_id == tsg_id)
+        if (g->group[i].live && g->group[i].card == card && g->group[i].tsg_id == engine->tsg_id &&
+            may_be_on(&g->group[i], engine))
             return true;
     return false;
 }
@@ -35,7 +43,7 @@ unsigned int groups_look(struct groups *g, uint32_t card, const struct engine_st
     }
     for (int i = 0; i < engines; i++)
         if (engine[i].busy)
-            seen |= ours(g, card, engine[i].tsg_id) ? ACTIVITY_EXECUTING : ACTIVITY_OTHERS;
+            seen |= ours(g, card, &engine[i]) ? ACTIVITY_EXECUTING : ACTIVITY_OTHERS;
     pthread_mutex_unlock(&g->lock);
     return seen;
 }

@@ -106,9 +106,17 @@ static int begin_group(struct groups *g, const struct group *group)
     return timeslices_settle(g);
 }
 
-int groups_add(struct groups *g, const struct rm_target *name, uint32_t card, bool copies, uint32_t subdevice)
+int groups_add(struct groups *g, const struct rm_target *name, uint32_t card, uint32_t engine_type,
+               uint32_t subdevice)
 {
-    struct group fresh = {.name = *name, .card = card, .copies = copies, .runlist = DRIVEN_OFF, .live = true};
+    struct group fresh = {
+        .name = *name,
+        .card = card,
+        .engine_type = engine_type,
+        .copies = engine_type >= RM_ENGINE_COPY0,
+        .runlist = DRIVEN_OFF,
+        .live = true,
+    };
     struct group *group;
     int e;
     WITH_GROUPS(g);
@@ -128,7 +136,8 @@ int groups_recover(struct groups *g, const struct rm_target *name, const struct 
     struct group found = {
         .name = *name,
         .card = obj->card,
-        .copies = obj->copies,
+        .engine_type = obj->engine_type,
+        .copies = obj->engine_type >= RM_ENGINE_COPY0,
         .wanted = obj->wanted,
         .timeslice_us = obj->timeslice_us,
         .live = true,
@@ -229,15 +238,18 @@ int groups_add_channel(struct groups *g, const struct rm_target *name, uint32_t 
 }
 
 /* Without its USERD nothing is seen of it any more, and it can be suspended all the same. */
-int groups_recover_channel(struct groups *g, const struct rm_target *name, uint32_t group)
+int groups_recover_channel(struct groups *g, const struct rm_target *name, const struct rm_object *obj,
+                           uint32_t group)
 {
     struct channel *c;
     int e;
     WITH_GROUPS(g);
 
-    if ((c = place_channel(g, name, group, DRIVEN_UNKNOWN, &e)))
-        map_userd(g, name, c);
-    return e;
+    if (!(c = place_channel(g, name, group, DRIVEN_UNKNOWN, &e)))
+        return e;
+    channel_stop(g, c, obj->stopped);
+    map_userd(g, name, c);
+    return 0;
 }
 
 void groups_forget(struct groups *g, uint32_t client, uint32_t handle)

@@ -24,8 +24,9 @@ struct bulk {
 struct group {
     struct rm_target name;
     uint32_t card, tsg_id;
-    uint32_t bulk; /* index */
-    bool copies;   /* on a copy engine */
+    uint32_t bulk;        /* index */
+    uint32_t engine_type; /* as its maker said; 0: the only one there is */
+    bool copies;          /* on a copy engine */
     bool live;
     bool wanted;                      /* by its tenant */
     enum driven runlist;              /* by GPFIFO_SCHEDULE */
@@ -73,7 +74,7 @@ int groups_init(struct groups *g, const struct driver_ops *ops, struct driver *d
 void groups_destroy(struct groups *g);
 
 /* A group that the driver has just made. subdevice: as in struct bulk. -ENOSPC; what the driver says. */
-int groups_add(struct groups *g, const struct rm_target *name, uint32_t card, bool copies,
+int groups_add(struct groups *g, const struct rm_target *name, uint32_t card, uint32_t engine_type,
                uint32_t subdevice);
 /* A channel is about to be made in the group: until it has been added, or was not made, only the group as a whole can be
  * suspended. -ESRCH: no such group; what the driver says. It must not be made then. */
@@ -81,12 +82,13 @@ int groups_channel_begins(struct groups *g, uint32_t client, uint32_t group);
 void groups_channel_ends(struct groups *g, uint32_t client, uint32_t group);
 /* -ENOSPC; -ESRCH: no such group; what the driver says. */
 int groups_add_channel(struct groups *g, const struct rm_target *name, uint32_t group);
-/* What an earlier worker knew, groups before their channels, with what the tenant has said of a group. What the driver makes
+/* What an earlier worker knew, groups before their channels, with what the tenant has said of them. What the driver makes
  * of them is settled by the next groups_run(); those that the driver says nothing of, as on a lost card, are kept and tried
  * again then. -ENOSPC; -ESRCH: no such group. */
 int groups_recover(struct groups *g, const struct rm_target *name, const struct rm_object *obj,
                    uint32_t subdevice);
-int groups_recover_channel(struct groups *g, const struct rm_target *name, uint32_t group);
+int groups_recover_channel(struct groups *g, const struct rm_target *name, const struct rm_object *obj,
+                           uint32_t group);
 /* One that is gone: of either kind or of none. */
 void groups_forget(struct groups *g, uint32_t client, uint32_t handle);
 /* Is the object a subdevice by which groups are suspended? */

@@ -11,6 +11,13 @@ enum { CUDA_TIMESLICE_US = 2048 }; /* read back on 595 (XSched's report) */
 /* NULL: there is none. */
 struct group *group_find(struct groups *g, uint32_t client, uint32_t handle);
 
+/* By its tenant: what becomes of that is group_settle()'s. */
+static inline void channel_stop(struct groups *g, struct channel *c, bool stop)
+{
+    g->group[c->group].stopped += (uint32_t)stop - (uint32_t)c->stopped;
+    c->stopped = stop;
+}
+
 /* suspend.c: brings the driver to what the tenant and the scheduler together want of one group. What the driver says; a
  * group that is gone wants nothing. */
 int group_settle(struct groups *g, struct group *group);

@@ -254,13 +254,8 @@ int groups_stop(struct groups *g, const uint32_t *client, const uint32_t *channe
     for (uint32_t i = 0; i < channels; i++)
         if (!channel_find(g, client[i], channel[i]))
             return -ESRCH;
-    for (uint32_t i = 0; i < channels; i++) {
-        struct channel *c = channel_find(g, client[i], channel[i]);
-        struct group *group = &g->group[c->group];
-
-        group->stopped += (uint32_t)stop - (uint32_t)c->stopped;
-        c->stopped = stop;
-    }
+    for (uint32_t i = 0; i < channels; i++)
+        channel_stop(g, channel_find(g, client[i], channel[i]), stop);
     for (uint32_t i = 0; i < channels; i++)
         if ((e = group_settle(g, &g->group[channel_find(g, client[i], channel[i])->group])) < 0)
             error = e;

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from native_sched.daemon.log import LOG
 from oci_specs.refusal import Refusal
 from sim import cards
 
@@ -69,6 +70,7 @@ def nvml() -> tuple[str, list[CardInfo]]:
         for number in range(pynvml.nvmlDeviceGetCount()):
             handle = pynvml.nvmlDeviceGetHandleByIndex(number)
             pci = pynvml.nvmlDeviceGetPciInfo(handle)
+            _see_compute_mode(pynvml, handle, number)
             instances = _instances(pynvml, handle)
             inside = Counter(instance[0] for _, instance in instances or [])
             for device, instance in [(handle, None)] if instances is None else instances:
@@ -112,6 +114,22 @@ def lost_nvml(known: Iterable[CardInfo]) -> set[int]:
         return found
     finally:
         pynvml.nvmlShutdown()
+
+
+def _see_compute_mode(pynvml: Any, handle: Any, number: int) -> None:
+    """In the exclusive modes, and in "prohibited", RM itself keeps a card's second process away."""
+    try:
+        mode = pynvml.nvmlDeviceGetComputeMode(handle)
+    except pynvml.NVMLError:
+        return
+    if mode != pynvml.NVML_COMPUTEMODE_DEFAULT:
+        LOG.warning(
+            "compute-mode-exclusive",
+            card=number,
+            mode=mode,
+            risk="one process at most gets a context there",
+            what=f"nvidia-smi -i {number} -c DEFAULT",
+        )
 
 
 def _instances(pynvml: Any, handle: Any) -> list[tuple[Any, tuple[int, int]]] | None:

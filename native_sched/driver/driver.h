@@ -25,7 +25,7 @@ struct driver_call {
 
 /* Where a channel keeps its USERD, as its allocation said: offset inside a memory object of the same client. */
 struct userd_place {
-    uint32_t minor; /* of the card the channel is on */
+    const struct card *card; /* that the channel is on */
     uint32_t memory;
     uint64_t offset;
 };
@@ -46,11 +46,19 @@ struct userd {
     void *owner; /* the driver's own */
 };
 
+/* Groups are numbered among those that may be on the same engines. */
 struct engine_status {
-    uint32_t tsg_id; /* the channel group on the engine */
-    bool busy;       /* it executes, or is being switched */
+    uint32_t tsg_id;  /* the channel group on the engine */
+    uint64_t engines; /* that it may have been made for, a bit each */
+    bool busy;        /* it executes, or is being switched */
 };
-enum { ENGINES_MAX = 16 };
+enum { ENGINES_MAX = 32 };
+
+/* The bit of an engine, by its number in a channel group's parameters; 0: nobody looks at it. */
+static inline uint64_t engine_bit(uint32_t engine_type)
+{
+    return engine_type < 64 ? 1ull << engine_type : 0;
+}
 
 struct driver_ops {
     const char *name;
@@ -81,6 +89,9 @@ struct driver_ops {
      * memory by then, and leaves in `call` what is to be written there. NULL: the kernel does it. */
     int (*as_caller)(struct driver *d, struct caller *c, uint64_t outer_at, struct driver_call *call);
 
+    /* One of the cards there are, before any tenant: what engine_status() needs of it. It stays where it is. NULL: nothing. */
+    void (*add_card)(struct driver *d, const struct card *card);
+
     /* RM's own number of the card, by which programs ask for it; a negative errno. NULL: as it was said when the card was
      * added. */
     int (*device_instance)(struct driver *d, uint32_t minor);
@@ -106,6 +117,9 @@ struct driver_ops {
     int64_t (*next_gone)(struct driver *d);
     /* The tenant has no process any more: of its files those have ended too that could not be found. NULL: all can be. */
     void (*tenant_ended)(struct driver *d, const struct tenant *t);
+    /* At this moment no file of nvidia-uvm is open on the machine but those that are known and can be asked. NULL, false: that
+     * cannot be told, or is not so. */
+    bool (*sees_all_uvm)(struct driver *d);
     /* From now on next_gone() fails, whoever waits in it included. */
     void (*stop_watch)(struct driver *d);
 
@@ -113,7 +127,7 @@ struct driver_ops {
     int (*userd_map)(struct driver *d, const struct rm_target *channel, struct userd *out);
     void (*userd_unmap)(struct userd *userd);
     /* Fills out for each engine of the card and returns how many. */
-    int (*engine_status)(struct driver *d, uint32_t minor, struct engine_status *out);
+    int (*engine_status)(struct driver *d, const struct card *card, struct engine_status *out);
     const char *probes; /* what work is seen by, for people to read */
 
     uint64_t granule_bytes; /* the driver rounds allocations up to this */

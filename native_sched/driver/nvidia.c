@@ -3,6 +3,7 @@
 #include "../base/scoped.h"
 #include "../boundary/caller.h"
 #include "nvidia_context.h"
+#include "nvidia_hidden.h"
 #include "nvidia_private.h"
 #include "nvidia_tables.h"
 #include <errno.h>
@@ -45,32 +46,54 @@ static int check_kernel(void)
     return e;
 }
 
-static uint32_t open_status(struct driver *d)
+/* How work is seen on a card as a whole, or on one of its MIG instances: to RM an instance's runlists are a secret from clients
+ * that are not subscribed to it. */
+static uint32_t runlists_of(struct driver *d, const struct card *card, const struct own_card *own,
+                            struct nvidia_runlist *out)
 {
-    uint32_t base[ENGINES_MAX], n, found = 0;
-    char path[300];
+    struct nvidia_instance *instance = &d->instance[card->index];
+    struct nvidia_client *c;
+    uint32_t n;
 
-    for (uint32_t i = 0; i < d->client.cards; i++) {
-        const struct own_card *card = &d->client.card[i];
-
-        if (!card->subdevice || card->minor >= MAX_CARDS)
-            continue;
-        n = nvidia_client_runlists(&d->client, card, base, ENGINES_MAX);
-        snprintf(path, sizeof(path), "%s/%04x:%02x:%02x.0/resource0", d->host->pci_dir, card->pci_domain,
-                 card->pci_bus, card->pci_slot);
-        found += nvidia_status_open(&d->status[card->minor], path, base, n) > 0;
-    }
-    return found;
+    if (card->gpu_instance == RM_NO_INSTANCE)
+        return nvidia_client_runlists(&d->client, own, out, ENGINES_MAX);
+    nvidia_instance_init(instance, card, own);
+    if (nvidia_instance_enter(instance, d->host, &c) < 0)
+        return 0;
+    n = nvidia_client_runlists(c, &c->card[0], out, ENGINES_MAX);
+    nvidia_instance_leave(instance);
+    return n;
 }
 
-static void describe_probes(const struct driver *d, uint32_t status)
+static bool open_status(struct driver *d, const struct card *card)
 {
-    if (status)
-        snprintf(probes, sizeof(probes), "USERD GP_PUT (shared mappings), engine status of %u of %u cards",
-                 status, d->client.cards);
-    else
+    const struct own_card *own = nvidia_client_card(&d->client, card->minor);
+    struct nvidia_runlist runlist[ENGINES_MAX];
+    char path[300];
+    uint32_t n;
+
+    if (!own || !(n = runlists_of(d, card, own, runlist)))
+        return false;
+    snprintf(path, sizeof(path), "%s/%04x:%02x:%02x.0/resource0", d->host->pci_dir, own->pci_domain,
+             own->pci_bus, own->pci_slot);
+    return nvidia_status_open(&d->status[card->index], path, runlist, n) > 0;
+}
+
+static void describe_probes(uint32_t cards, uint32_t seen)
+{
+    if (!seen)
         snprintf(probes, sizeof(probes),
                  "USERD GP_PUT (shared mappings); engine status not available: nobody is ever seen idle");
+    else
+        snprintf(probes, sizeof(probes), "USERD GP_PUT (shared mappings), engine status of %u of %u cards%s",
+                 seen, cards, seen < cards ? ": on the others nobody is ever seen idle" : "");
+}
+
+static void nvidia_add_card(struct driver *d, const struct card *card)
+{
+    d->cards++;
+    d->seen += open_status(d, card);
+    describe_probes(d->cards, d->seen);
 }
 
 int nvidia_open_with(const struct nvidia_host *host, struct files *files, struct driver **out)
@@ -98,7 +121,6 @@ int nvidia_open_with(const struct nvidia_host *host, struct files *files, struct
         goto fail_last_close;
     if ((e = nvidia_client_open(&d->client, host)) < 0)
         goto fail_files;
-    describe_probes(d, open_status(d));
     *out = d;
     return 0;
 fail_files:
@@ -142,7 +164,13 @@ void nvidia_close(struct driver *d)
 
 static void nvidia_tenant_ended(struct driver *d, const struct tenant *t)
 {
+    nvidia_hidden_end(d, t);
     nvidia_files_tenant_ended(&d->files, t);
+}
+
+static bool nvidia_sees_all_uvm(struct driver *d)
+{
+    return nvidia_files_see_all(&d->files, d->host);
 }
 
 static bool was_given(const struct tenant *t, const struct nvidia_node *node)
@@ -170,6 +198,7 @@ int nvidia_identify_fetched(struct driver *d, struct tenant *t, int ours, struct
     if (!was_given(t, &node))
         return -EPERM;
     of = (struct open_file){.kind = node.kind, .minor = node.minor};
+    nvidia_hidden_show(d, t, ours, at);
     return nvidia_files_identify(&d->files, t, &of, ours, at, out);
 }
 
@@ -186,9 +215,9 @@ static int nvidia_identify(struct driver *d, struct caller *c, struct tenant *t,
     return nvidia_identify_fetched(d, t, ours, at, out);
 }
 
-int nvidia_engine_status(struct driver *d, uint32_t minor, struct engine_status *out)
+int nvidia_engine_status(struct driver *d, const struct card *card, struct engine_status *out)
 {
-    return minor < MAX_CARDS ? nvidia_status_read(&d->status[minor], out) : -EINVAL;
+    return nvidia_status_read(&d->status[card->index], out);
 }
 
 static int nvidia_device_instance(struct driver *d, uint32_t minor)
@@ -221,6 +250,7 @@ const struct driver_ops driver_nvidia = {
     .adopt = nvidia_adopt,
     .execute = nvidia_execute,
     .must_continue = nvidia_must_continue,
+    .add_card = nvidia_add_card,
     .device_instance = nvidia_device_instance,
     .context_bytes = nvidia_context_bytes,
     .own_bytes = nvidia_own_bytes,
@@ -228,6 +258,7 @@ const struct driver_ops driver_nvidia = {
     .disables_channels = nvidia_disables_channels,
     .next_gone = nvidia_next_gone,
     .tenant_ended = nvidia_tenant_ended,
+    .sees_all_uvm = nvidia_sees_all_uvm,
     .stop_watch = nvidia_stop_watch,
     .userd_map = nvidia_userd_map,
     .userd_unmap = nvidia_userd_unmap,

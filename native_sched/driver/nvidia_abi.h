@@ -3,9 +3,17 @@
 #define MGPU_NVIDIA_ABI_H
 #include "../boundary/rm_abi.h"
 
-enum { RM_CTRL_ENGINE_RUNLIST_BASE = 0x20800179, RM_RUNLIST_ENGINES = 84 };
-struct rm_runlist_bases { /* 0x20800179, 1008; a base at or above the first error is none */
-    uint32_t engine[RM_RUNLIST_ENGINES], base[RM_RUNLIST_ENGINES], id[RM_RUNLIST_ENGINES];
+enum { RM_CTRL_ENGINE_RUNLIST_BASE = 0x20800179, RM_RUNLIST_ENGINES = 84, RM_RUNLIST_LISTS = 3 };
+/* Its parameters are lists of as many words: engines, their runlists' bases and, from 570.86 on, ids. A base at or above the
+ * first error is none (ctrl2080gpu.h). */
+static const struct rm_runlist_shape {
+    uint32_t engines, lists;
+} rm_runlist_shapes[] = {
+    {RM_RUNLIST_ENGINES, RM_RUNLIST_LISTS},
+    {RM_RUNLIST_ENGINES, 2}, /* 560.28 */
+    {64, 2},                 /* 550.40 */
+    {63, 2},                 /* 545.23 */
+    {62, 2},
 };
 enum { RM_MAP_READ_ONLY = 1 };
 
@@ -17,7 +25,6 @@ enum { RM_VID_HEAP_FUNCTION_AT = 0x8 };
 /* Offsets in the outer structs. */
 enum { RM_PARAMS_AT = 0x10, RM_ALLOC_RIGHTS_AT = 0x18 };
 
-_Static_assert(sizeof(struct rm_runlist_bases) == 1008, "runlist bases");
 _Static_assert(offsetof(struct rm_alloc, params) == RM_PARAMS_AT, "NVOS64");
 _Static_assert(offsetof(struct rm_alloc_short, params) == RM_PARAMS_AT, "NVOS21");
 _Static_assert(offsetof(struct rm_control, params) == RM_PARAMS_AT, "NVOS54");

@@ -1,18 +1,21 @@
 /* Files that an earlier worker knew. The kernel's names of them ended with it, so each is looked for where it was last seen
  * and then among all descriptors of the driver: a control file is the one on which its root client answers, a card's file
  * is only told from others by the descriptor, and what hangs on it hangs on the control file. What is not found counts as
- * gone, and the driver's own account of the container's processes, which is due then, tells if that is not true. What a file
- * of nvidia-uvm keeps is in nobody's account: as long as something may be charged for it, not to be found is not gone. */
+ * gone, but for a control file whose client the driver still has: that is where nobody sees it, and its charges stay, until it
+ * comes up or its client is no more. What a file of nvidia-uvm keeps is in nobody's account, and what is exported through a
+ * control file neither: as long as something may be charged for it, not to be found is not gone. While nobody serves no file
+ * of nvidia-uvm is initialised, so that one that was is told from one that has been opened since. */
 #define _GNU_SOURCE
 #include "../base/scoped.h"
-#include "../boundary/rm_abi.h"
+#include "../boundary/rm_export_abi.h"
 #include "nvidia_private.h"
 #include "nvidia_scan.h"
+#include "nvidia_uvm.h"
 #include <errno.h>
 #include <sys/stat.h>
 
 /* A control that every root client answers and that shows nothing: on the client's own file alone. */
-static bool answers(const struct driver *d, int fd, uint32_t client)
+bool nvidia_answers(const struct driver *d, int fd, uint32_t client)
 {
     struct rm_gpu_ids ids = {0};
     struct rm_control ctl = {
@@ -26,20 +29,41 @@ static bool answers(const struct driver *d, int fd, uint32_t client)
     return d->host->ioctl(fd, RM_CMD(RM_ESC_CONTROL, sizeof(ctl)), &ctl) == 0 && ctl.status == RM_OK;
 }
 
-static bool is_it(const struct driver *d, const struct open_file *file, uint32_t client, int fd)
+/* Something has been exported through it. Older drivers' parameters are smaller, and each takes its own size alone. */
+static bool exports(const struct driver *d, int fd)
+{
+    static const uint32_t sizes[] = {80, 76};
+    union {
+        struct rm_export_info info;
+        uint8_t bytes[80];
+    } params;
+
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+        params.info.fd = fd;
+        if (nvidia_client_control(&d->client, d->client.root, RM_CTRL_GET_EXPORT_OBJECT_INFO, &params,
+                                  sizes[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* holds: without a client, it is known by what is exported through it. */
+static bool is_it(const struct driver *d, const struct open_file *file, uint32_t client, bool holds, int fd)
 {
     struct nvidia_node node;
     struct stat st;
 
     return fstat(fd, &st) == 0 && d->host->classify(&st, d->uvm_major, &node) == 0 &&
            node.kind == file->kind && (node.kind != NODE_CARD || node.minor == file->minor) &&
-           (!client || answers(d, fd, client));
+           (client ? nvidia_answers(d, fd, client) : file->kind != NODE_CTL || !holds || exports(d, fd)) &&
+           (!file->initialized || nvidia_uvm_is_initialized(d->host, fd));
 }
 
 struct search {
     struct driver *d;
     const struct open_file *file;
     uint32_t client;
+    bool holds;
     int result;
 };
 
@@ -48,22 +72,23 @@ static bool try_place(void *context, struct fd_place at)
     struct search *s = context;
     scoped_fd int fd = fd_place_fetch(&at);
 
-    if (fd < 0 || !is_it(s->d, s->file, s->client, fd))
+    if (fd < 0 || !is_it(s->d, s->file, s->client, s->holds, fd))
         return false;
-    s->result = nvidia_files_adopt(&s->d->files, s->file, fd, at);
+    s->result = nvidia_files_adopt(&s->d->files, s->file, fd, at, s->client);
     return s->result == 0;
 }
 
 int nvidia_adopt(struct driver *d, const struct open_file *file, uint32_t client, bool holds)
 {
-    struct search s = {.d = d, .file = file, .client = client, .result = -EBADF};
+    struct search s = {.d = d, .file = file, .client = client, .holds = holds, .result = -EBADF};
     struct fd_place at = {.tid = file->seen_tid, .tgid = file->seen_tgid, .fd = file->seen_fd};
 
     if (at.tid && try_place(&s, at))
         return 0;
     if (client)
         nvidia_scan_each(d, try_place, &s);
-    if (s.result < 0 && file->kind == NODE_UVM && holds)
-        s.result = nvidia_files_adopt(&d->files, file, -1, at);
+    if (s.result < 0 && ((!client && holds) ||
+                         (file->kind == NODE_CTL && client && nvidia_client_exists(&d->client, client))))
+        s.result = nvidia_files_adopt(&d->files, file, -1, at, client);
     return s.result == 0 ? 0 : -EBADF;
 }

@@ -1,12 +1,13 @@
 #define _GNU_SOURCE
 #include "nvidia_client.h"
 #include "../base/scoped.h"
+#include "driver.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { FIRST_HANDLE = 0x6d670001, COPY_ENGINES = 10 };
+enum { FIRST_HANDLE = 0x6d670001, COPY_ENGINES = 20 };
 
 /* What the driver says where an engine has no runlist: the last few values. */
 #define RUNLIST_ERRORS 0xfffffff0u
@@ -64,6 +65,24 @@ int nvidia_client_free(const struct nvidia_client *c, uint32_t parent, uint32_t 
     return rm(c, c->ctl, RM_ESC_FREE, &f, sizeof(f), &f.status);
 }
 
+/* RM looks for the client whose object is to be duplicated, then for the object, and says at the end that a client cannot be
+ * duplicated (serverCopyResource() in rs_server.c; cliresCanCopy is resCanCopy_IMPL: no). The file is not looked at. */
+int nvidia_client_exists(const struct nvidia_client *c, uint32_t client)
+{
+    struct rm_dup dup = {
+        .client = c->root,
+        .parent = c->root,
+        .source_client = client,
+        .source_handle = client,
+    };
+    int e = c->host->ioctl(c->ctl, RM_CMD(RM_ESC_DUP_OBJECT, sizeof(dup)), &dup);
+
+    if (e < 0)
+        return e;
+    return dup.status != RM_ERR_INVALID_OBJECT_HANDLE && dup.status != RM_ERR_INVALID_CLIENT &&
+           dup.status != RM_ERR_OBJECT_NOT_FOUND;
+}
+
 int nvidia_client_node(const struct nvidia_client *c, const struct own_card *card)
 {
     struct rm_register_fd reg = {.ctl_fd = c->ctl};
@@ -83,10 +102,11 @@ int nvidia_client_node(const struct nvidia_client *c, const struct own_card *car
     return e;
 }
 
-static int attach(struct nvidia_client *c, struct own_card *card)
+/* shares: the client whose address space is the device's own; 0: one that all such devices have. */
+static int attach(struct nvidia_client *c, struct own_card *card, uint32_t shares)
 {
     struct rm_id_info info = {.gpu_id = card->gpu_id};
-    struct rm_device device = {.id = 0};
+    struct rm_device device = {.client_share = shares};
     struct rm_subdevice subdevice = {.id = 0};
     uint32_t device_handle = nvidia_client_handle(c), subdevice_handle = nvidia_client_handle(c);
     int e;
@@ -108,7 +128,7 @@ static int attach(struct nvidia_client *c, struct own_card *card)
 }
 
 /* Lines of "NAME MINOR", a minor of /dev/nvidia-caps each. -ENOENT: none of that name. */
-static int capability(const struct nvidia_host *host, const char *name)
+static int capability_minor(const struct nvidia_host *host, const char *name)
 {
     FILE *f = fopen(host->minors_path, "re");
     char line[128], found[96];
@@ -123,20 +143,27 @@ static int capability(const struct nvidia_host *host, const char *name)
     return result;
 }
 
+int nvidia_client_capability(const struct nvidia_host *host, const char *name)
+{
+    int minor = capability_minor(host, name), fd;
+    char path[300];
+
+    if (minor < 0)
+        return minor;
+    snprintf(path, sizeof(path), "%s/nvidia-caps/nvidia-cap%d", host->dev_dir, minor);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
 /* With MIG, GET_PID_INFO tells of all instances only a client that has a session of this kind. Where there is no MIG, there
  * is no need of one, and where it cannot be had the audit fails. */
 static void watch_instances(struct nvidia_client *c)
 {
     struct rm_mig_monitor monitor = {.descriptor = 0};
     uint32_t handle = nvidia_client_handle(c);
-    int minor = capability(c->host, "monitor");
-    scoped_fd int fd = -1;
-    char path[300];
+    scoped_fd int fd = nvidia_client_capability(c->host, "monitor");
 
-    if (minor < 0)
-        return;
-    snprintf(path, sizeof(path), "%s/nvidia-caps/nvidia-cap%d", c->host->dev_dir, minor);
-    if ((fd = open(path, O_RDONLY | O_CLOEXEC)) < 0)
+    if (fd < 0)
         return;
     monitor.descriptor = (uint32_t)fd;
     (void)nvidia_client_alloc(c, c->root, &handle, RM_CLASS_MIG_MONITOR, &monitor, sizeof(monitor));
@@ -162,24 +189,42 @@ static int list_cards(struct nvidia_client *c)
     return 0;
 }
 
-int nvidia_client_open(struct nvidia_client *c, const struct nvidia_host *host)
+static int open_root(struct nvidia_client *c, const struct nvidia_host *host)
 {
-    int e;
-
     *c = (struct nvidia_client){.host = host, .ctl = -1};
     atomic_init(&c->next_handle, FIRST_HANDLE);
     if ((c->ctl = nvidia_client_node(c, NULL)) < 0)
         return c->ctl;
-    if ((e = nvidia_client_alloc(c, 0, &c->root, RM_CLASS_ROOT_CLIENT, NULL, 0)) < 0 ||
-        (e = list_cards(c)) < 0) {
+    return nvidia_client_alloc(c, 0, &c->root, RM_CLASS_ROOT_CLIENT, NULL, 0);
+}
+
+int nvidia_client_open(struct nvidia_client *c, const struct nvidia_host *host)
+{
+    int e;
+
+    if ((e = open_root(c, host)) < 0 || (e = list_cards(c)) < 0) {
         nvidia_client_close(c);
         return e;
     }
     watch_instances(c);
     /* A card that cannot be attached has no probes; the others have theirs. */
     for (uint32_t i = 0; i < c->cards; i++)
-        (void)attach(c, &c->card[i]);
+        (void)attach(c, &c->card[i], 0);
     return 0;
+}
+
+int nvidia_client_open_on(struct nvidia_client *c, const struct nvidia_host *host,
+                          const struct own_card *card)
+{
+    int e = open_root(c, host);
+
+    if (e == 0) {
+        c->card[c->cards++] = (struct own_card){.minor = card->minor, .gpu_id = card->gpu_id, .node = -1};
+        e = attach(c, &c->card[0], c->root);
+    }
+    if (e < 0)
+        nvidia_client_close(c);
+    return e;
 }
 
 /* The last close of the control node frees all that the client has. */
@@ -200,27 +245,44 @@ const struct own_card *nvidia_client_card(const struct nvidia_client *c, uint32_
     return NULL;
 }
 
-/* One engine in a call: an engine that the card does not have may fail the whole call. */
-static bool runlist_of(const struct nvidia_client *c, const struct own_card *card, uint32_t engine,
-                       uint32_t *base)
+/* One engine in a call: an engine that the card, or the instance that the client is subscribed to, does not have fails the whole
+ * call (subdeviceCtrlCmdGpuGetEngineRunlistPriBase() in subdevice_ctrl_gpu_kernel.c). RM takes the size of its own version and
+ * no other, and no two are the same: which it is, is tried out. */
+static uint32_t runlist_of(const struct nvidia_client *c, const struct own_card *card, uint32_t engine)
 {
-    struct rm_runlist_bases list = {.engine = {engine}};
+    for (size_t i = 0; i < sizeof(rm_runlist_shapes) / sizeof(*rm_runlist_shapes); i++) {
+        uint32_t list[RM_RUNLIST_LISTS * RM_RUNLIST_ENGINES] = {engine};
+        const struct rm_runlist_shape *shape = &rm_runlist_shapes[i];
+        uint32_t bytes = shape->engines * shape->lists * (uint32_t)sizeof(*list);
 
-    if (nvidia_client_control(c, card->subdevice, RM_CTRL_ENGINE_RUNLIST_BASE, &list, sizeof(list)) < 0)
-        return false;
-    *base = list.base[0];
-    return *base && *base < RUNLIST_ERRORS;
+        if (nvidia_client_control(c, card->subdevice, RM_CTRL_ENGINE_RUNLIST_BASE, list, bytes) == 0)
+            return list[shape->engines] < RUNLIST_ERRORS ? list[shape->engines] : 0;
+    }
+    return 0;
 }
 
-uint32_t nvidia_client_runlists(const struct nvidia_client *c, const struct own_card *card, uint32_t *out,
-                                uint32_t max)
+/* NV2080_ENGINE_TYPE_COPY(i) (cl2080_notification.h). */
+static uint32_t copy_engine(uint32_t i)
 {
-    uint32_t n = 0;
+    return i < 10 ? RM_ENGINE_COPY0 + i : RM_ENGINE_COPY10 + i - 10;
+}
 
-    if (max && runlist_of(c, card, RM_ENGINE_GRAPHICS, &out[n]))
-        n++;
-    for (uint32_t i = 0; i < COPY_ENGINES && n < max; i++)
-        if (runlist_of(c, card, RM_ENGINE_COPY0 + i, &out[n]))
-            n++;
+uint32_t nvidia_client_runlists(const struct nvidia_client *c, const struct own_card *card,
+                                struct nvidia_runlist *out, uint32_t max)
+{
+    uint32_t n = 0, engine, base, at;
+
+    for (uint32_t i = 0; i <= COPY_ENGINES; i++) {
+        engine = i ? copy_engine(i - 1) : RM_ENGINE_GRAPHICS;
+        if (!(base = runlist_of(c, card, engine)))
+            continue;
+        for (at = 0; at < n && out[at].base != base;)
+            at++;
+        if (at == max)
+            continue;
+        if (at == n)
+            out[n++] = (struct nvidia_runlist){.base = base};
+        out[at].engines |= engine_bit(engine);
+    }
     return n;
 }

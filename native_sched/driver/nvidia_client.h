@@ -23,8 +23,17 @@ struct nvidia_client {
     uint32_t cards;
 };
 
+/* Engines whose groups are on one runlist. */
+struct nvidia_runlist {
+    uint32_t base;
+    uint64_t engines; /* as in struct engine_status */
+};
+
 /* Errors: a negative errno; -EIO for an RM status that is not OK. */
 int nvidia_client_open(struct nvidia_client *c, const struct nvidia_host *host);
+/* One that has that card alone, its first, attached, and address spaces of its own there. */
+int nvidia_client_open_on(struct nvidia_client *c, const struct nvidia_host *host,
+                          const struct own_card *card);
 void nvidia_client_close(struct nvidia_client *c);
 /* NULL: there is no such card, or it could not be attached. */
 const struct own_card *nvidia_client_card(const struct nvidia_client *c, uint32_t minor);
@@ -34,12 +43,16 @@ int nvidia_client_control(const struct nvidia_client *c, uint32_t object, uint32
 int nvidia_client_alloc(const struct nvidia_client *c, uint32_t parent, uint32_t *handle, uint32_t class_id,
                         void *params, uint32_t bytes);
 int nvidia_client_free(const struct nvidia_client *c, uint32_t parent, uint32_t handle);
+/* Whether a root client of that handle is there, whoever's and on whatever file: 0 or 1, or a negative errno. */
+int nvidia_client_exists(const struct nvidia_client *c, uint32_t client);
 uint32_t nvidia_client_handle(struct nvidia_client *c);
 /* A new open file of a card's node or, with NULL, of the control node. */
 int nvidia_client_node(const struct nvidia_client *c, const struct own_card *card);
+/* Of the right to MIG instances, by its name in the driver's list. -ENOENT: there is none. */
+int nvidia_client_capability(const struct nvidia_host *host, const char *name);
 
-/* The bases of the runlists of graphics and copy engines, in `out`; returns how many. Needs CAP_SYS_ADMIN in the calling
- * thread (the control is privileged). */
-uint32_t nvidia_client_runlists(const struct nvidia_client *c, const struct own_card *card, uint32_t *out,
-                                uint32_t max);
+/* The runlists of graphics and copy engines, in `out`; returns how many. Needs CAP_SYS_ADMIN in the calling thread (the
+ * control is privileged). */
+uint32_t nvidia_client_runlists(const struct nvidia_client *c, const struct own_card *card,
+                                struct nvidia_runlist *out, uint32_t max);
 #endif

@@ -69,10 +69,19 @@ static bool class_is_the_callers(uint32_t class_id)
     }
 }
 
-/* Controls with descriptors in their parameters: export to and import from one, attaching to a multicast team, and the
- * export class. */
+/* Controls whose parameters begin with a descriptor of the control node, which RM looks up in the thread that calls
+ * (nv_get_file_private()). */
+static bool control_names_file(uint32_t cmd)
+{
+    return cmd == RM_CTRL_EXPORT_OBJECTS_TO_FD || cmd == RM_CTRL_IMPORT_OBJECTS_FROM_FD ||
+           cmd == RM_CTRL_GET_EXPORT_OBJECT_INFO;
+}
+
+/* Others with descriptors in their parameters: further ways to export, attaching to a multicast team, and the export class. */
 static bool control_is_the_callers(uint32_t cmd)
 {
+    if (control_names_file(cmd))
+        return false;
     return (cmd & 0xffffff00) == 0x3d00 || cmd >> 16 == 0xfd || cmd >> 16 == 0xe0;
 }
 
@@ -103,6 +112,21 @@ static void put(uint8_t *outer, uint16_t offset, const void *value, size_t bytes
 {
     if (offset != NONE)
         memcpy(outer + offset, value, bytes);
+}
+
+static bool in_params(const struct driver_call *call)
+{
+    return RM_NR(call->cmd) == RM_ESC_CONTROL &&
+           control_names_file(u32_at(call, offsetof(struct rm_control, cmd)));
+}
+
+static int swap_first(struct driver_call *call, int value)
+{
+    int was;
+
+    memcpy(&was, call->params, sizeof(was));
+    memcpy(call->params, &value, sizeof(value));
+    return was;
 }
 
 /* Our pointers and descriptors in place of the caller's. The parameters' size is that of our copy: the driver copies as
@@ -170,7 +194,8 @@ int nvidia_execute(struct driver *d, struct driver_call *call)
     const struct shape *s = shape_of(call->cmd);
     scoped_fd int aux = -1;
     scoped_fd int fd = -1;
-    int e;
+    bool named = in_params(call);
+    int e, theirs = -1;
 
     call->reply_fd = -1;
     if (nvidia_must_continue(call))
@@ -180,8 +205,8 @@ int nvidia_execute(struct driver *d, struct driver_call *call)
     if (!s)
         return -ENOTTY;
     if (call->outer_bytes != RM_SIZE(call->cmd) || call->outer_bytes > sizeof(outer) ||
-        (s->fd_at != NONE) != (call->aux_file != NULL) ||
-        (call->aux_file && call->aux_file->kind == NODE_UVM))
+        (s->fd_at != NONE || named) != (call->aux_file != NULL) ||
+        (named && call->params_bytes < sizeof(aux)) || (call->aux_file && call->aux_file->kind == NODE_UVM))
         return -EINVAL;
     if (call->aux_file && (aux = fetch(d, call->aux_file)) < 0)
         return aux;
@@ -190,8 +215,12 @@ int nvidia_execute(struct driver *d, struct driver_call *call)
     memcpy(outer, call->outer, call->outer_bytes);
     if ((e = make_ours(outer, s, call, aux)) < 0)
         return e;
+    if (named)
+        theirs = swap_first(call, aux);
     e = call->apart ? nvidia_ioctl_apart(d->host, fd, call->cmd, outer)
                     : d->host->ioctl(fd, call->cmd, outer);
+    if (named)
+        swap_first(call, theirs);
     if (e < 0)
         return e;
     make_theirs(outer, s, call->outer);

@@ -1,17 +1,12 @@
 #define _GNU_SOURCE
 #include "nvidia_files.h"
-#include "../base/scoped.h"
 #include "nvidia_loose.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
-
-#ifndef PIDFD_THREAD
-#define PIDFD_THREAD O_EXCL
-#endif
+#include <unistd.h>
 
 /* A look is a kcmp, about a microsecond. The lock is held over so many: a mediated call may wait for it. A sweep looks at
  * SWEEP_FILES, and at all that are left when it finds one gone: they go in bunches. */
@@ -51,22 +46,6 @@ void nvidia_files_destroy(struct nvidia_files *f)
     pthread_mutex_destroy(&f->lock);
 }
 
-int fd_place_fetch(const struct fd_place *at)
-{
-    scoped_fd int pidfd = (int)syscall(SYS_pidfd_open, at->tid, PIDFD_THREAD);
-    scoped_fd int leader = -1;
-    int fd = pidfd < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, pidfd, at->fd, 0);
-
-    if (fd >= 0)
-        return fd;
-    /* The thread has ended, or the kernel is older than 6.9 and names only leaders. */
-    leader = (int)syscall(SYS_pidfd_open, at->tgid, 0);
-    if (leader < 0)
-        return -errno;
-    fd = (int)syscall(SYS_pidfd_getfd, leader, at->fd, 0);
-    return fd < 0 ? -errno : fd;
-}
-
 static struct nvidia_file *file_of(struct nvidia_files *f, uint64_t id)
 {
     struct nvidia_file *file = &f->slot[id & SLOT_MASK];
@@ -80,7 +59,7 @@ static bool same_place(const struct fd_place *a, const struct fd_place *b)
 }
 
 /* To the front. The last one falls off; a scan finds it again. */
-static void note_place(struct nvidia_file *file, struct fd_place at)
+void nvidia_file_note_place(struct nvidia_file *file, struct fd_place at)
 {
     uint32_t i = 0;
 
@@ -275,7 +254,7 @@ int nvidia_files_identify(struct nvidia_files *f, struct tenant *t, const struct
         return -EPERM;
     if (!f->slot[slot].places || !same_place(&f->slot[slot].place[0], &at) || f->slot[slot].looks)
         files_note_seen(f->known, f->slot[slot].file.id, at.tid, at.tgid, at.fd);
-    note_place(&f->slot[slot], at);
+    nvidia_file_note_place(&f->slot[slot], at);
     *hint_of(f, &at) = (struct fd_hint){at.tgid, at.fd, (uint32_t)slot};
     *out = f->slot[slot].file;
     return 0;
@@ -296,12 +275,20 @@ static bool take_named_slot(struct nvidia_files *f, uint32_t slot)
     return true;
 }
 
-static int insert(struct nvidia_files *f, uint32_t slot, int ours)
+int nvidia_files_insert(struct nvidia_files *f, uint32_t slot, int ours)
 {
     struct nvidia_file *file = &f->slot[slot];
     int64_t where;
     bool found;
-    int e = ours < 0 ? -EPERM : weak_file_take(ours, &file->weak);
+    int e;
+
+    /* Without a client the driver cannot be asked about it: it is kept as long as those of nvidia-uvm are. */
+    if (ours < 0 && file->client) {
+        file->next = f->hidden;
+        f->hidden = slot;
+        return 0;
+    }
+    e = ours < 0 ? -EPERM : weak_file_take(ours, &file->weak);
 
     if (e == -EPERM && f->loosened < NVIDIA_LOOSE_MAX && (ours < 0 || !loose_file_find(f, ours))) {
         if (ours >= 0 && (file->pin = fcntl(ours, F_DUPFD_CLOEXEC, 0)) < 0)
@@ -319,7 +306,8 @@ static int insert(struct nvidia_files *f, uint32_t slot, int ours)
     return 0;
 }
 
-int nvidia_files_adopt(struct nvidia_files *f, const struct open_file *file, int ours, struct fd_place at)
+int nvidia_files_adopt(struct nvidia_files *f, const struct open_file *file, int ours, struct fd_place at,
+                       uint32_t client)
 {
     uint32_t slot = file->id & SLOT_MASK;
     int e;
@@ -327,16 +315,24 @@ int nvidia_files_adopt(struct nvidia_files *f, const struct open_file *file, int
 
     if (!slot || !take_named_slot(f, slot))
         return -EEXIST;
-    f->slot[slot] = (struct nvidia_file){.file = *file, .weak = {.epoll = -1}, .pin = -1};
-    if ((e = insert(f, slot, ours)) < 0) {
+    f->slot[slot] = (struct nvidia_file){.file = *file, .weak = {.epoll = -1}, .pin = -1, .client = client};
+    if ((e = nvidia_files_insert(f, slot, ours)) < 0) {
         free_slot(f, slot);
         return e;
     }
     if (f->sequence < file->id >> NVIDIA_SLOT_BITS)
         f->sequence = file->id >> NVIDIA_SLOT_BITS;
     if (ours >= 0)
-        note_place(&f->slot[slot], at);
+        nvidia_file_note_place(&f->slot[slot], at);
     return 0;
+}
+
+bool nvidia_files_know(struct nvidia_files *f, int ours)
+{
+    bool found;
+    WITH_TABLE(f);
+
+    return search(f, ours, &found) >= 0 && found;
 }
 
 void nvidia_files_note(struct nvidia_files *f, int ours, struct fd_place at)
@@ -347,9 +343,9 @@ void nvidia_files_note(struct nvidia_files *f, int ours, struct fd_place at)
 
     i = search(f, ours, &found);
     if (i >= 0 && found)
-        note_place(&f->slot[f->order[i]], at);
+        nvidia_file_note_place(&f->slot[f->order[i]], at);
     else if ((i = loose_file_find(f, ours))) {
-        note_place(&f->slot[i], at);
+        nvidia_file_note_place(&f->slot[i], at);
         files_note_seen(f->known, f->slot[i].file.id, at.tid, at.tgid, at.fd);
     }
 }

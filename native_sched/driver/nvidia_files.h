@@ -11,6 +11,7 @@
 #ifndef MGPU_NVIDIA_FILES_H
 #define MGPU_NVIDIA_FILES_H
 #include "../boundary/files.h"
+#include "nvidia_host.h"
 #include "nvidia_weak_file.h"
 #include <sys/stat.h>
 
@@ -43,9 +44,10 @@ struct nvidia_file {
     bool ended, due;  /* at the last of them: every process that had it has ended; it may be let go */
     struct fd_place place[NVIDIA_FILE_PLACES]; /* tgid 0: none; where it was last seen first */
     uint32_t places;
+    uint32_t client;     /* of a control file that nobody sees: one that was made through it */
     bool lost;           /* it is at none of its places */
     uint64_t gone_at_ns; /* 0: it lives */
-    uint32_t next;       /* free list, or list of those that are gone */
+    uint32_t next;       /* free list, list of those that are gone, or of `hidden` */
 };
 
 struct nvidia_files {
@@ -59,6 +61,7 @@ struct nvidia_files {
         int fd;
         uint32_t slot;
     } hint[NVIDIA_FD_HINTS];
+    uint32_t hidden; /* control files that the next worker has not found, and that are alive */
     uint32_t high, free_head, gone_head, gone_tail, cursor;
     uint64_t sequence;
 };
@@ -74,9 +77,12 @@ int nvidia_files_identify(struct nvidia_files *f, struct tenant *t, const struct
                           struct fd_place at, struct open_file *out);
 
 /* An earlier worker's file, which is behind our descriptor `ours`, fetched from `at`: known again by its id. -EEXIST: that is
- * another known file. ours -1: one that cannot be polled, and that is where nobody sees it. */
-int nvidia_files_adopt(struct nvidia_files *f, const struct open_file *file, int ours, struct fd_place at);
+ * another known file. ours -1: one that is where nobody sees it; of a control file, client is one that was made through it. */
+int nvidia_files_adopt(struct nvidia_files *f, const struct open_file *file, int ours, struct fd_place at,
+                       uint32_t client);
 
+/* What is behind our descriptor can be polled, and is known. */
+bool nvidia_files_know(struct nvidia_files *f, int ours);
 /* Notes that our descriptor `ours` was fetched from `at`, if it is a known file. */
 void nvidia_files_note(struct nvidia_files *f, int ours, struct fd_place at);
 
@@ -94,6 +100,10 @@ bool nvidia_files_mark_loose(struct nvidia_files *f);
 void nvidia_files_look_loose(struct nvidia_files *f);
 int nvidia_files_take_loose(struct nvidia_files *f, uint32_t *slot);
 void nvidia_files_loose_closed(struct nvidia_files *f, uint32_t slot);
+/* The kernel says how many of them are open, and we have a descriptor of each. */
+bool nvidia_files_see_all(struct nvidia_files *f, const struct nvidia_host *host);
+/* Where that is so, those that nobody sees are closed. */
+void nvidia_files_end_unseen(struct nvidia_files *f, const struct nvidia_host *host);
 /* The tenant has no process any more: those of its files that nobody sees are closed. */
 void nvidia_files_tenant_ended(struct nvidia_files *f, const struct tenant *t);
 

@@ -53,6 +53,7 @@ const struct nvidia_host nvidia_host = {
     .pci_dir = "/sys/bus/pci/devices",
     .majors_path = "/proc/devices",
     .minors_path = "/proc/driver/nvidia-caps/mig-minors",
+    .uvm_references_path = "/sys/module/nvidia_uvm/refcnt",
     .classify = nvidia_classify,
     .ioctl = call_driver,
 };

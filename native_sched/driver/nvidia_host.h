@@ -10,10 +10,11 @@ struct nvidia_node {
 };
 
 struct nvidia_host {
-    const char *dev_dir;     /* /dev */
-    const char *pci_dir;     /* /sys/bus/pci/devices */
-    const char *majors_path; /* /proc/devices */
-    const char *minors_path; /* /proc/driver/nvidia-caps/mig-minors */
+    const char *dev_dir;             /* /dev */
+    const char *pci_dir;             /* /sys/bus/pci/devices */
+    const char *majors_path;         /* /proc/devices */
+    const char *minors_path;         /* /proc/driver/nvidia-caps/mig-minors */
+    const char *uvm_references_path; /* /sys/module/nvidia_uvm/refcnt */
     /* Which node a file of this kind and number was opened by. -ENOTTY: none of NVIDIA's; -EPERM: one of NVIDIA's that
      * no tenant gets. */
     int (*classify)(const struct stat *st, uint32_t uvm_major, struct nvidia_node *out);

@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "nvidia_loose.h"
+#include "nvidia_uvm.h"
 #include <errno.h>
 #include <linux/kcmp.h>
 #include <signal.h>
@@ -165,14 +166,46 @@ void nvidia_files_loose_closed(struct nvidia_files *f, uint32_t slot)
         nvidia_files_bury(f, slot);
 }
 
+/* t: its files; NULL: everybody's. */
+static void bury_unseen(struct nvidia_files *f, const struct tenant *t)
+{
+    for (uint32_t i = f->loosened; i--;) {
+        uint32_t slot = f->loose[i];
+
+        if (f->slot[slot].pin < 0 && (!t || f->slot[slot].file.tenant == t) && take_out(f, slot))
+            nvidia_files_bury(f, slot);
+    }
+}
+
 void nvidia_files_tenant_ended(struct nvidia_files *f, const struct tenant *t)
 {
     WITH_TABLE(f);
 
-    for (uint32_t i = f->loosened; i--;) {
-        uint32_t slot = f->loose[i];
+    bury_unseen(f, t);
+}
 
-        if (f->slot[slot].pin < 0 && f->slot[slot].file.tenant == t && take_out(f, slot))
-            nvidia_files_bury(f, slot);
-    }
+/* How many of nvidia-uvm there are with a descriptor of ours. */
+static uint32_t pinned(const struct nvidia_files *f)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < f->loosened; i++)
+        n += f->slot[f->loose[i]].pin >= 0;
+    return n;
+}
+
+bool nvidia_files_see_all(struct nvidia_files *f, const struct nvidia_host *host)
+{
+    WITH_TABLE(f);
+
+    return nvidia_uvm_open_files(host) == pinned(f);
+}
+
+void nvidia_files_end_unseen(struct nvidia_files *f, const struct nvidia_host *host)
+{
+    WITH_TABLE(f);
+    uint32_t ours = pinned(f);
+
+    if (ours < f->loosened && nvidia_uvm_open_files(host) == ours)
+        bury_unseen(f, NULL);
 }

@@ -15,6 +15,10 @@ const struct fd_place *loose_file_place(const struct nvidia_file *file);
 /* False when every process it was seen in has ended. A pid that is somebody else's by now passes for the old one. */
 bool nvidia_file_has_process(const struct nvidia_file *file);
 
+/* Where a new slot's file is known by what is behind our descriptor; -1: nowhere. -EEXIST: another slot's is. */
+int nvidia_files_insert(struct nvidia_files *f, uint32_t slot, int ours);
+void nvidia_file_note_place(struct nvidia_file *file, struct fd_place at);
+
 /* The file has ended. Whatever was found of it in `order` or `loose` is taken out by the caller. */
 void nvidia_files_bury(struct nvidia_files *f, uint32_t slot);
 #endif

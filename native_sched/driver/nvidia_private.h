@@ -5,6 +5,7 @@
 #include "nvidia_client.h"
 #include "nvidia_files.h"
 #include "nvidia_host.h"
+#include "nvidia_instance.h"
 #include "nvidia_last_close.h"
 #include "nvidia_status.h"
 #include <stdatomic.h>
@@ -13,7 +14,10 @@ struct driver {
     const struct nvidia_host *host;
     struct nvidia_files files;
     struct nvidia_client client;
-    struct nvidia_status status[MAX_CARDS]; /* by minor */
+    /* By the card's index. */
+    struct nvidia_status status[MAX_CARDS];
+    struct nvidia_instance instance[MAX_CARDS]; /* where it is one of MIG */
+    uint32_t cards, seen;                       /* seen: cards with a status */
     uint32_t uvm_major;
     bool
         disables_channels; /* which means to suspend works, and what it costs, is for a card to say (E5, E6) */
@@ -21,6 +25,7 @@ struct driver {
     int wake; /* eventfd: a file is lost, or the driver is closed */
     atomic_bool stopping, lost;
     uint64_t scanned_at_ns, scan_gap_ns;
+    uint32_t hidden_next; /* of the control files that nobody sees, the one that is asked about next */
     struct last_close last_close;
     pthread_mutex_t watch_lock;
     pthread_cond_t watch_left;
@@ -33,6 +38,8 @@ void nvidia_close(struct driver *d);
 int nvidia_identify_fetched(struct driver *d, struct tenant *t, int ours, struct fd_place at,
                             struct open_file *out);
 int nvidia_adopt(struct driver *d, const struct open_file *file, uint32_t client, bool holds);
+/* The client was made on the file behind our descriptor. */
+bool nvidia_answers(const struct driver *d, int fd, uint32_t client);
 int nvidia_execute(struct driver *d, struct driver_call *call);
 bool nvidia_must_continue(const struct driver_call *call);
 int64_t nvidia_next_gone(struct driver *d);
@@ -40,5 +47,5 @@ int64_t nvidia_next_gone(struct driver *d);
 void nvidia_find_lost(struct driver *d, bool lost);
 int nvidia_userd_map(struct driver *d, const struct rm_target *channel, struct userd *out);
 void nvidia_userd_unmap(struct userd *userd);
-int nvidia_engine_status(struct driver *d, uint32_t minor, struct engine_status *out);
+int nvidia_engine_status(struct driver *d, const struct card *card, struct engine_status *out);
 #endif

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "nvidia_scan.h"
 #include "../base/scoped.h"
+#include "nvidia_hidden.h"
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -72,8 +73,10 @@ static bool note(void *context, struct fd_place at)
     struct driver *d = context;
     scoped_fd int fd = fd_place_fetch(&at);
 
-    if (fd >= 0)
-        nvidia_files_note(&d->files, fd, at);
+    if (fd < 0)
+        return false;
+    nvidia_hidden_show(d, NULL, fd, at);
+    nvidia_files_note(&d->files, fd, at);
     return false;
 }
 

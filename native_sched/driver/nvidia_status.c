@@ -30,21 +30,21 @@ static uint32_t word_at(const struct nvidia_status *s, uint32_t offset)
     return *(const volatile uint32_t *)(const volatile void *)(s->bar + offset);
 }
 
-static void add_engine(struct nvidia_status *s, uint32_t base)
+static void add_engine(struct nvidia_status *s, const struct nvidia_runlist *runlist)
 {
+    uint32_t base = runlist->base;
     struct engine_status unused;
 
     if (base % sizeof(uint32_t) || s->bar_bytes < ENGINE_STATUS0 + sizeof(uint32_t) ||
-        base > s->bar_bytes - ENGINE_STATUS0 - sizeof(uint32_t) || s->engines == ENGINES_MAX)
+        base > s->bar_bytes - ENGINE_STATUS0 - sizeof(uint32_t) || s->engines == ENGINES_MAX ||
+        !nvidia_status_decode(word_at(s, base + ENGINE_STATUS0), &unused))
         return;
-    for (uint32_t i = 0; i < s->engines; i++)
-        if (s->at[i] == base + ENGINE_STATUS0)
-            return;
-    if (nvidia_status_decode(word_at(s, base + ENGINE_STATUS0), &unused))
-        s->at[s->engines++] = base + ENGINE_STATUS0;
+    s->at[s->engines] = base + ENGINE_STATUS0;
+    s->on[s->engines++] = runlist->engines;
 }
 
-int nvidia_status_open(struct nvidia_status *s, const char *bar_path, const uint32_t *base, uint32_t bases)
+int nvidia_status_open(struct nvidia_status *s, const char *bar_path, const struct nvidia_runlist *runlist,
+                       uint32_t runlists)
 {
     scoped_fd int fd = open(bar_path, O_RDONLY | O_CLOEXEC);
     struct stat st;
@@ -58,8 +58,8 @@ int nvidia_status_open(struct nvidia_status *s, const char *bar_path, const uint
         return -errno;
     s->bar = bar;
     s->bar_bytes = (size_t)st.st_size;
-    for (uint32_t i = 0; i < bases; i++)
-        add_engine(s, base[i]);
+    for (uint32_t i = 0; i < runlists; i++)
+        add_engine(s, &runlist[i]);
     if (s->engines)
         return (int)s->engines;
     nvidia_status_close(s);
@@ -75,8 +75,10 @@ void nvidia_status_close(struct nvidia_status *s)
 
 int nvidia_status_read(const struct nvidia_status *s, struct engine_status *out)
 {
-    for (uint32_t i = 0; i < s->engines; i++)
+    for (uint32_t i = 0; i < s->engines; i++) {
         if (!nvidia_status_decode(word_at(s, s->at[i]), &out[i]))
             return 0;
+        out[i].engines = s->on[i];
+    }
     return (int)s->engines;
 }

@@ -5,17 +5,20 @@
 #ifndef MGPU_NVIDIA_STATUS_H
 #define MGPU_NVIDIA_STATUS_H
 #include "driver.h"
+#include "nvidia_client.h"
 
 struct nvidia_status {
     const volatile uint8_t *bar;
     size_t bar_bytes;
     uint32_t at[ENGINES_MAX]; /* offsets of ENGINE_STATUS0 */
+    uint64_t on[ENGINES_MAX]; /* as in struct engine_status */
     uint32_t engines;         /* 0: not available */
 };
 
-/* bar_path: the PCI device's resource0. base: of each runlist. Those that are the same, lie outside or answer with an error
- * pattern are left out. The number of engines, or a negative errno; -ENODATA: none is left. */
-int nvidia_status_open(struct nvidia_status *s, const char *bar_path, const uint32_t *base, uint32_t bases);
+/* bar_path: the PCI device's resource0. Runlists that lie outside or answer with an error pattern are left out. The number of
+ * engines, or a negative errno; -ENODATA: none is left. */
+int nvidia_status_open(struct nvidia_status *s, const char *bar_path, const struct nvidia_runlist *runlist,
+                       uint32_t runlists);
 void nvidia_status_close(struct nvidia_status *s);
 
 /* 0 when one of the engines cannot be read at present: then nothing is known. */

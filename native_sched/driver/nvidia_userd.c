@@ -16,20 +16,49 @@
 enum { PAGE_BYTES = 4096 };
 
 struct duplicate {
-    const struct nvidia_client *client;
-    uint32_t parent, handle;
+    struct nvidia_client *client;
+    struct nvidia_instance *instance; /* whose client it is; NULL: the arbiter's own */
+    const struct own_card *card;
+    uint32_t handle;
 };
 
+/* Of a MIG instance RM lets nobody duplicate video memory who is not subscribed to it (vidmemCheckCopyPermissions() in
+ * video_mem.c), and maps it where the subscription says (kbusGetBar1VARangeForDevice() in kern_bus.c). Where there is no
+ * subscribing, memory of the host can be duplicated all the same. */
+static struct duplicate *begin(struct driver *d, const struct card *card)
+{
+    struct nvidia_instance *instance = &d->instance[card->index];
+    const struct own_card *own = nvidia_client_card(&d->client, card->minor);
+    struct duplicate *dup = own ? malloc(sizeof(*dup)) : NULL;
+    struct nvidia_client *c;
+
+    if (!dup)
+        return NULL;
+    *dup = (struct duplicate){.client = &d->client, .card = own};
+    if (instance->is && nvidia_instance_enter(instance, d->host, &c) == 0)
+        *dup = (struct duplicate){.client = c, .instance = instance, .card = &c->card[0]};
+    return dup;
+}
+
+static void end(struct duplicate *dup)
+{
+    if (dup->handle)
+        nvidia_client_free(dup->client, dup->card->device, dup->handle);
+    if (dup->instance)
+        nvidia_instance_leave(dup->instance);
+    free(dup);
+}
+
 /* Asked through the tenant's own file: its client alone may share its objects. */
-static int share(struct driver *d, const struct rm_target *channel)
+static int share(struct driver *d, const struct duplicate *dup, const struct rm_target *channel)
 {
     struct rm_share s = {
         .client = channel->client,
         .handle = channel->userd.memory,
-        .target = d->client.root,
-        .access_mask = RM_SHARE_ACCESS_DUP,
-        .type = RM_SHARE_TYPE_CLIENT,
-        .action = RM_SHARE_COMPOSE, /* the tenant's own process keeps its right to duplicate it */
+        .policy.target = dup->client->root,
+        .policy.access_mask = RM_SHARE_ACCESS_DUP,
+        .policy.type = RM_SHARE_TYPE_CLIENT,
+        .policy.action = RM_SHARE_COMPOSE, /* the tenant's own process keeps its right to duplicate it */
     };
     struct driver_call call = {
         .file = &channel->file,
@@ -43,35 +72,36 @@ static int share(struct driver *d, const struct rm_target *channel)
     return e < 0 ? e : s.status == RM_OK ? 0 : -EIO;
 }
 
-static int duplicate(struct driver *d, const struct own_card *card, const struct rm_target *channel,
-                     struct duplicate *out)
+static int duplicate(struct duplicate *of, const struct rm_target *channel)
 {
     struct rm_dup dup = {
-        .client = d->client.root,
-        .parent = card->device,
-        .handle = nvidia_client_handle(&d->client),
+        .client = of->client->root,
+        .parent = of->card->device,
+        .handle = nvidia_client_handle(of->client),
         .source_client = channel->client,
         .source_handle = channel->userd.memory,
     };
-    int e = d->host->ioctl(d->client.ctl, RM_CMD(RM_ESC_DUP_OBJECT, sizeof(dup)), &dup);
+    int e = of->client->host->ioctl(of->client->ctl, RM_CMD(RM_ESC_DUP_OBJECT, sizeof(dup)), &dup);
 
-    *out = (struct duplicate){&d->client, card->device, dup.handle};
-    return e < 0 ? e : dup.status == RM_OK ? 0 : -EIO;
+    if (e < 0 || dup.status != RM_OK)
+        return e < 0 ? e : -EIO;
+    of->handle = dup.handle;
+    return 0;
 }
 
 /* The mapping keeps `fd`'s file; a file has one mapping at a time. */
-static int map_through(struct driver *d, int fd, const struct duplicate *dup, uint64_t page, void **at)
+static int map_through(const struct duplicate *dup, int fd, uint64_t page, void **at)
 {
     struct rm_map_memory m = {
-        .client = d->client.root,
-        .device = dup->parent,
+        .client = dup->client->root,
+        .device = dup->card->device,
         .memory = dup->handle,
         .offset = page,
         .length = PAGE_BYTES,
         .flags = RM_MAP_READ_ONLY,
         .fd = fd,
     };
-    int e = d->host->ioctl(d->client.ctl, RM_CMD(RM_ESC_MAP_MEMORY, sizeof(m)), &m);
+    int e = dup->client->host->ioctl(dup->client->ctl, RM_CMD(RM_ESC_MAP_MEMORY, sizeof(m)), &m);
 
     if (e < 0 || m.status != RM_OK)
         return e < 0 ? e : -EIO;
@@ -80,41 +110,33 @@ static int map_through(struct driver *d, int fd, const struct duplicate *dup, ui
 }
 
 /* Video memory is mapped through the card's node, the host's through the control node: which it is, is not asked. */
-static int map(struct driver *d, const struct own_card *card, const struct duplicate *dup, uint64_t page,
-               void **at)
+static int map(const struct duplicate *dup, uint64_t page, void **at)
 {
-    scoped_fd int card_node = nvidia_client_node(&d->client, card);
+    scoped_fd int card_node = nvidia_client_node(dup->client, dup->card);
     scoped_fd int control_node = -1;
 
-    if (card_node >= 0 && map_through(d, card_node, dup, page, at) == 0)
+    if (card_node >= 0 && map_through(dup, card_node, page, at) == 0)
         return 0;
-    control_node = nvidia_client_node(&d->client, NULL);
-    return control_node < 0 ? control_node : map_through(d, control_node, dup, page, at);
+    control_node = nvidia_client_node(dup->client, NULL);
+    return control_node < 0 ? control_node : map_through(dup, control_node, page, at);
 }
 
 int nvidia_userd_map(struct driver *d, const struct rm_target *channel, struct userd *out)
 {
     const struct userd_place *place = &channel->userd;
-    const struct own_card *card = nvidia_client_card(&d->client, place->minor);
     uint64_t in_page = place->offset % PAGE_BYTES;
     struct duplicate *dup;
     int e;
 
     if (!place->memory)
         return -ENODATA;
-    if (!card)
-        return -ENODEV;
     if (in_page > PAGE_BYTES - RM_USERD_BYTES)
         return -EINVAL;
-    if (!(dup = malloc(sizeof(*dup))))
-        return -ENOMEM;
-    if ((e = share(d, channel)) < 0 || (e = duplicate(d, card, channel, dup)) < 0) {
-        free(dup);
-        return e;
-    }
-    if ((e = map(d, card, dup, place->offset - in_page, &out->map)) < 0) {
-        nvidia_client_free(dup->client, dup->parent, dup->handle);
-        free(dup);
+    if (!(dup = begin(d, place->card)))
+        return -ENODEV;
+    if ((e = share(d, dup, channel)) < 0 || (e = duplicate(dup, channel)) < 0 ||
+        (e = map(dup, place->offset - in_page, &out->map)) < 0) {
+        end(dup);
         return e;
     }
     out->map_bytes = PAGE_BYTES;
@@ -125,9 +147,6 @@ int nvidia_userd_map(struct driver *d, const struct rm_target *channel, struct u
 
 void nvidia_userd_unmap(struct userd *userd)
 {
-    struct duplicate *dup = userd->owner;
-
     munmap(userd->map, userd->map_bytes);
-    nvidia_client_free(dup->client, dup->parent, dup->handle);
-    free(dup);
+    end(userd->owner);
 }

@@ -2,8 +2,10 @@
  * is looked at in turn, some at each tick. */
 #define _GNU_SOURCE
 #include "nvidia_apart.h"
+#include "nvidia_hidden.h"
 #include "nvidia_private.h"
 #include "nvidia_scan.h"
+#include "nvidia_uvm.h"
 #include <errno.h>
 #include <poll.h>
 #include <unistd.h>
@@ -25,9 +27,12 @@ static void let_go_of_loose(struct driver *d)
 
     if (!nvidia_apart_hold())
         return;
-    while ((fd = nvidia_files_take_loose(&d->files, &slot)) >= 0)
+    while ((fd = nvidia_files_take_loose(&d->files, &slot)) >= 0) {
+        if (nvidia_uvm_is_initialized(d->host, fd))
+            files_note_initialized(d->files.known, d->files.slot[slot].file.id);
         if (last_close(&d->last_close, fd)) /* which takes its time */
             nvidia_files_loose_closed(&d->files, slot);
+    }
     nvidia_apart_release();
 }
 
@@ -77,6 +82,8 @@ int64_t nvidia_next_gone(struct driver *d)
             return (int64_t)id;
         if (poll(&wake, 1, SWEEP_MS) > 0 && read(d->wake, &count, sizeof(count)) < 0 && errno != EAGAIN)
             break;
+        nvidia_files_end_unseen(&d->files, d->host);
+        nvidia_hidden_look(d);
         lost = nvidia_files_sweep(&d->files);
         nvidia_find_lost(d, lost || atomic_load(&d->lost));
     }

@@ -426,8 +426,9 @@ static int map_status(struct driver *d, uint32_t minor)
     return 0;
 }
 
-static int sim_engine_status(struct driver *d, uint32_t minor, struct engine_status *out)
+static int sim_engine_status(struct driver *d, const struct card *card, struct engine_status *out)
 {
+    uint32_t minor = card->minor;
     int e;
 
     if (minor >= MAX_CARDS)
@@ -437,7 +438,12 @@ static int sim_engine_status(struct driver *d, uint32_t minor, struct engine_sta
     for (int i = 0; i < SIM_ENGINES; i++) {
         uint32_t word = d->status[minor]->engine[i];
 
-        out[i] = (struct engine_status){.tsg_id = word & SIM_STATUS_TSG_MASK, .busy = word & SIM_STATUS_BUSY};
+        /* The card numbers its groups, whatever their engine. */
+        out[i] = (struct engine_status){
+            .tsg_id = word & SIM_STATUS_TSG_MASK,
+            .engines = UINT64_MAX,
+            .busy = word & SIM_STATUS_BUSY,
+        };
     }
     return SIM_ENGINES;
 }

@@ -58,7 +58,7 @@ static void look_at_card(struct loop *l, uint32_t index, uint64_t now)
 {
     struct engine_status engine[ENGINES_MAX];
     const struct card *card = card_of(l, index);
-    int engines = card ? l->m->ops->engine_status(l->m->driver, card->minor, engine) : 0;
+    int engines = card ? l->m->ops->engine_status(l->m->driver, card, engine) : 0;
 
     loop_stats_count(&l->stats.looks);
     if (l->card[index].unwatched)

@@ -1,5 +1,6 @@
 #include "control.h"
 
+#include "connection.h"
 #include "native_sched/base/scoped.h"
 #include <errno.h>
 #include <stdbool.h>
@@ -7,20 +8,23 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
 /* A worker that was killed is followed by the next within a fraction of a second; several may be, one after the
  * other. */
-enum { RESTART_MS = 10000, LOOK_US = 50000 };
+enum { RESTART_MS = 10000, LOOK_US = 50000, LOOK_S = 1 };
 
 static int not_answering(const char *path, unsigned int timeout_s, int error, struct complaint *why)
 {
     if (error == EAGAIN || error == EWOULDBLOCK)
         return complain(why, ETIMEDOUT, "see what mgpud logs, then try again",
                         "mgpud did not answer on %s within %u s", path, timeout_s);
+    if (error == ENAMETOOLONG)
+        return complain(why, error, "use a shorter path", "%s is too long for a socket", path);
+    if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS)
+        return complain(why, error, "try again", "cannot make a socket: %s", strerror(error));
     if (error == EACCES || error == EPERM)
         return complain(why, error, "run the container as root", "mgpud's socket %s: %s", path,
                         strerror(error));
@@ -31,25 +35,14 @@ static int not_answering(const char *path, unsigned int timeout_s, int error, st
 static ssize_t call_once(const char *path, const char *request, size_t bytes, char *reply,
                          unsigned int timeout_s, struct complaint *why)
 {
-    /* A connect waits for room in the backlog as long as a send may wait. */
-    const struct timeval limit = {.tv_sec = timeout_s};
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
     scoped_fd int fd = -1;
     ssize_t n;
 
     if (bytes > CONTROL_MAX_BYTES)
         return complain(why, EMSGSIZE, "the container's state is too large for mgpu",
                         "%zu bytes for mgpud, at most %d", bytes, CONTROL_MAX_BYTES);
-    if (strlen(path) >= sizeof(address.sun_path))
-        return complain(why, ENAMETOOLONG, "use a shorter path", "%s is too long for a socket", path);
-    strcpy(address.sun_path, path);
-    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return complain(why, errno, "try again", "cannot make a socket: %s", strerror(errno));
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-    if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
-        return not_answering(path, timeout_s, errno, why);
+    if ((fd = connection_to(path, timeout_s)) < 0)
+        return not_answering(path, timeout_s, -fd, why);
     if (send(fd, request, bytes, MSG_NOSIGNAL) < 0)
         return not_answering(path, timeout_s, errno, why);
     /* With MSG_TRUNC the length is the packet's own, however much of it fitted. */
@@ -68,15 +61,13 @@ static ssize_t call_once(const char *path, const char *request, size_t bytes, ch
  * says so where there is one, and the holder sees nothing of it. */
 static bool is_restarting(const char *path)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char holder[sizeof(((struct sockaddr_un *)0)->sun_path)];
     const char *slash = strrchr(path, '/');
     int folder_bytes = slash ? (int)(slash - path) : 0;
-    scoped_fd int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    int n = snprintf(address.sun_path, sizeof(address.sun_path), "%.*s/seccomp.sock", folder_bytes, path);
+    int n = snprintf(holder, sizeof(holder), "%.*s/seccomp.sock", folder_bytes, path);
+    scoped_fd int fd = n < (int)sizeof(holder) ? connection_to(holder, LOOK_S) : -ENAMETOOLONG;
 
-    if (fd < 0 || n >= (int)sizeof(address.sun_path))
-        return false;
-    return connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 && errno == EPROTOTYPE;
+    return fd == -EPROTOTYPE;
 }
 
 static int64_t now_ms(void)

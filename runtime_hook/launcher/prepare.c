@@ -2,13 +2,12 @@
 #include "prepare.h"
 
 #include "native_sched/base/scoped.h"
+#include "runtime_hook/common/connection.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/sysmacros.h>
-#include <sys/time.h>
-#include <sys/un.h>
 
 enum { PACKET_MAX_BYTES = 128 * 1024, PATHS_MAX = 64 };
 /* For the original, and for what mount sources are. */
@@ -132,26 +131,6 @@ void prepare_look(struct slice paths, struct packet *found)
     packet_put(found, "]}");
 }
 
-static int connect_to(const char *path)
-{
-    const struct timeval limit = {.tv_sec = TIMEOUT_S};
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int fd;
-
-    if (strlen(path) >= sizeof(address.sun_path))
-        return -1;
-    strcpy(address.sun_path, path);
-    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return -1;
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-    if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0)
-        return fd;
-    close(fd);
-    return -1;
-}
-
 static bool tell(int fd, const char *text, size_t bytes)
 {
     return send(fd, text, bytes, MSG_NOSIGNAL) == (ssize_t)bytes;
@@ -229,7 +208,7 @@ static enum prepared ask(char *const *words, const char *folder, const struct co
     put_request(&packet, words, folder, made->file.path, conf->hook, runtime_pid);
     if (packet.spoilt || !made->original.bytes)
         return PREPARE_YOURSELF;
-    fd = connect_to(conf->socket);
+    fd = connection_to(conf->socket, TIMEOUT_S);
     return fd < 0 ? PREPARE_YOURSELF : converse(fd, &packet, made, why);
 }
 

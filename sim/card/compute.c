@@ -40,8 +40,12 @@ uint32_t system_memory_alloc(struct rm_call *call, struct rm_object *object)
 
 void system_memory_free(struct rm_object *object)
 {
-    if (object->memory)
-        sysmem_forget(object->memory);
+    struct sysmem *memory = object->memory;
+
+    if (memory && memory->client == object->client->root.handle && memory->handle == object->handle)
+        sysmem_forget(memory);
+    else
+        sysmem_put(memory);
 }
 
 uint32_t channel_group_alloc(struct rm_call *call, struct rm_object *object)

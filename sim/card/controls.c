@@ -152,10 +152,23 @@ static uint32_t get_pids(const struct rm_request *request)
     for (const struct rm_client *client = request->rm->clients; client; client = client->next) {
         if (pids->count == RM_MAX_PIDS)
             break;
-        if (!listed(pids, (uint32_t)client->tgid) && client_has_class(client, request->card, pids->id))
+        if (!client->internal && !listed(pids, (uint32_t)client->tgid) &&
+            client_has_class(client, request->card, pids->id))
             pids->pid[pids->count++] = (uint32_t)client->tgid;
     }
     return RM_OK;
+}
+
+/* What others have, by the names that these are of it. */
+static uint64_t duped_bytes(const struct rm_object *object, const struct sim_card *card)
+{
+    uint64_t bytes = 0;
+
+    if (object->card == card && object->alias_next && !object->bytes)
+        bytes = object->memory_bytes;
+    for (const struct rm_object *child = object->child; child; child = child->next)
+        bytes += duped_bytes(child, card);
+    return bytes;
 }
 
 static uint32_t get_pid_info(const struct rm_request *request)
@@ -175,10 +188,11 @@ static uint32_t get_pid_info(const struct rm_request *request)
             continue;
         }
         for (const struct rm_client *client = request->rm->clients; client; client = client->next) {
-            if ((uint32_t)client->tgid != pid)
+            if ((uint32_t)client->tgid != pid || client->internal)
                 continue;
             entry->result = RM_OK;
             entry->memory_private += client->bytes[request->card->index];
+            entry->memory_shared_duped += duped_bytes(&client->root, request->card);
         }
     }
     return RM_OK;
@@ -235,6 +249,13 @@ static const struct control_rule {
 } rules[] = {
     {RM_CTRL_GET_ATTACHED_IDS, RM_CLASS_ROOT_CLIENT, attached_ids},
     {RM_CTRL_GET_ID_INFO, RM_CLASS_ROOT_CLIENT, id_info},
+    {RM_CTRL_CLIENT_SET_INHERITED_SHARE_POLICY, RM_CLASS_ROOT_CLIENT, inherited_share},
+    {RM_CTRL_EXPORT_OBJECT_TO_FD, RM_CLASS_ROOT_CLIENT, export_object},
+    {RM_CTRL_EXPORT_OBJECTS_TO_FD, RM_CLASS_ROOT_CLIENT, export_objects},
+    {RM_CTRL_CREATE_EXPORT_OBJECT_FD, RM_CLASS_ROOT_CLIENT, export_create},
+    {RM_CTRL_GET_EXPORT_OBJECT_INFO, RM_CLASS_ROOT_CLIENT, export_info},
+    {RM_CTRL_IMPORT_OBJECT_FROM_FD, RM_CLASS_ROOT_CLIENT, import_object},
+    {RM_CTRL_IMPORT_OBJECTS_FROM_FD, RM_CLASS_ROOT_CLIENT, import_objects},
     {RM_CTRL_GPU_GET_NAME, RM_CLASS_SUBDEVICE, name},
     {RM_CTRL_GPU_GET_GID, RM_CLASS_SUBDEVICE, gid},
     {RM_CTRL_GPU_GET_PIDS, RM_CLASS_SUBDEVICE, get_pids},
@@ -257,6 +278,7 @@ uint32_t control(struct rm_call *call, const struct rm_control *ctl)
     struct rm_request request = {.rm = call->rm, .params = call->params, .params_bytes = call->params_bytes};
     uint32_t class_id;
 
+    request.aux_file = call->aux_file;
     if (!client_find(call->rm, ctl->client, call->file))
         return RM_ERR_INVALID_CLIENT;
     request.object = object_find(call->rm, ctl->client, ctl->object);

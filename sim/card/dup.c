@@ -1,19 +1,50 @@
 #include "rm.h"
+#include <string.h>
 
-/* As RM by default: a process may have other names for what it made itself, and whoever it shared it with. */
+bool class_has_names(uint32_t class_id)
+{
+    return class_id == RM_CLASS_MEMORY_LOCAL_USER || class_id == RM_CLASS_MEMORY_SYSTEM;
+}
+
+struct rm_object *object_alias(struct rm *rm, struct rm_object *parent, uint32_t handle,
+                               struct rm_object *source)
+{
+    struct rm_object *object = object_create(rm, parent, handle, source->class_id);
+
+    if (!object)
+        return NULL;
+    object->memory_bytes = source->memory_bytes;
+    if (source->memory)
+        object->memory = sysmem_take(source->memory);
+    object->alias_prev = source;
+    object->alias_next = source->alias_next ? source->alias_next : source;
+    object->alias_next->alias_prev = object;
+    source->alias_next = object;
+    return object;
+}
+
+/* As RM by default: a process may have other names for what it made itself. */
 static bool may_dup(const struct rm_object *source, const struct rm_client *to)
 {
-    for (int i = 0; i < RM_SHARES; i++)
+    const struct rm_client *from = source->client;
+    uint32_t shared;
+
+    if (from == to)
+        return true;
+    while (source && !source->share_said)
+        source = source->parent;
+    shared = source ? source->shared : 1u << RM_SHARE_TYPE_PID;
+    for (int i = 0; source && i < RM_SHARES; i++)
         if (source->shared_with[i] == to->root.handle)
             return true;
-    return source->client->tgid == to->tgid;
+    return shared & 1u << RM_SHARE_TYPE_ALL || (shared & 1u << RM_SHARE_TYPE_PID && from->tgid == to->tgid) ||
+           (shared & 1u << RM_SHARE_TYPE_TOKEN && from->uid == to->uid && to->uid != UINT32_MAX);
 }
 
 static uint32_t dup_to(struct rm_call *call, struct rm_dup *dup)
 {
     struct rm_client *to = client_find(call->rm, dup->client, call->file);
-    struct rm_object *source = object_find(call->rm, dup->source_client, dup->source_handle), *parent,
-                     *object;
+    struct rm_object *source = object_find(call->rm, dup->source_client, dup->source_handle), *parent;
     uint32_t handle = dup->handle;
 
     if (!to)
@@ -23,22 +54,18 @@ static uint32_t dup_to(struct rm_call *call, struct rm_dup *dup)
         return RM_ERR_OBJECT_NOT_FOUND;
     if (source->card && source->card->lost)
         return RM_ERR_GPU_IS_LOST;
-    if (source->class_id != RM_CLASS_MEMORY_LOCAL_USER)
+    if (!class_has_names(source->class_id))
         return RM_ERR_NOT_SUPPORTED;
-    if (parent->class_id != RM_CLASS_DEVICE || parent->card != source->card)
+    if (parent->class_id != RM_CLASS_DEVICE ||
+        (source->class_id == RM_CLASS_MEMORY_LOCAL_USER && parent->card != source->card))
         return RM_ERR_INVALID_OBJECT_PARENT;
     if (!may_dup(source, to))
         return RM_ERR_INSUFFICIENT_PERMISSIONS;
     if (handle && object_find(call->rm, dup->client, handle))
         return RM_ERR_INSERT_DUPLICATE_NAME;
     handle = handle ? handle : object_new_handle(call->rm, to);
-    object = object_create(call->rm, parent, handle, source->class_id);
-    if (!object)
+    if (!object_alias(call->rm, parent, handle, source))
         return RM_ERR_NO_MEMORY;
-    object->alias_prev = source;
-    object->alias_next = source->alias_next ? source->alias_next : source;
-    object->alias_next->alias_prev = object;
-    source->alias_next = object;
     dup->handle = handle;
     return RM_OK;
 }
@@ -51,34 +78,62 @@ int dup_object(struct rm_call *call)
     return 0;
 }
 
-static uint32_t share(struct rm_call *call, const struct rm_share *share)
+/* A list of its own begins as that of the object above, or empty (clientShareResource_IMPL() in rs_client.c). */
+static void begin_list(struct rm_object *object, bool composed)
 {
-    struct rm_object *object;
-    bool revoke = share->action & RM_SHARE_REVOKE || !(share->access_mask & RM_SHARE_ACCESS_DUP);
+    const struct rm_object *from = object;
 
-    if (!client_find(call->rm, share->client, call->file))
-        return RM_ERR_INVALID_CLIENT;
-    object = object_find(call->rm, share->client, share->handle);
-    if (!object)
-        return RM_ERR_OBJECT_NOT_FOUND;
-    if (share->type != RM_SHARE_TYPE_CLIENT || !share->target)
-        return RM_ERR_NOT_SUPPORTED;
+    while (from && !from->share_said)
+        from = from->parent;
+    if (!composed) {
+        object->shared = 0;
+        memset(object->shared_with, 0, sizeof object->shared_with);
+    } else if (from != object) {
+        object->shared = from ? from->shared : 1u << RM_SHARE_TYPE_PID;
+        if (from)
+            memcpy(object->shared_with, from->shared_with, sizeof object->shared_with);
+    }
+    object->share_said = true;
+}
+
+static uint32_t share(struct rm_object *object, const struct rm_share_policy *p)
+{
+    bool revoke = p->action & RM_SHARE_REVOKE;
+
+    if (p->type >= 8)
+        return RM_ERR_INVALID_ARGUMENT;
+    begin_list(object, p->action & RM_SHARE_COMPOSE);
+    if (!(p->access_mask & RM_SHARE_ACCESS_DUP) || p->action & RM_SHARE_REQUIRE)
+        return RM_OK;
+    if (p->type != RM_SHARE_TYPE_CLIENT) {
+        object->shared = revoke ? object->shared & ~(1u << p->type) : object->shared | 1u << p->type;
+        return RM_OK;
+    }
     for (int i = 0; i < RM_SHARES; i++)
-        if (object->shared_with[i] == share->target)
+        if (object->shared_with[i] == p->target)
             object->shared_with[i] = 0;
     for (int i = 0; i < RM_SHARES && !revoke; i++)
         if (!object->shared_with[i]) {
-            object->shared_with[i] = share->target;
+            object->shared_with[i] = p->target;
             return RM_OK;
         }
     return revoke ? RM_OK : RM_ERR_NO_MEMORY;
 }
 
+uint32_t inherited_share(const struct rm_request *request)
+{
+    return share(request->object, request->params);
+}
+
 int share_object(struct rm_call *call)
 {
     struct rm_share *request = call->outer;
+    struct rm_object *object = object_find(call->rm, request->client, request->handle);
 
-    request->status = share(call, request);
+    if (!client_find(call->rm, request->client, call->file))
+        request->status = RM_ERR_INVALID_CLIENT;
+    else
+        request->status = object ? share(object, &request->policy) : RM_ERR_OBJECT_NOT_FOUND;
     return 0;
 }
 

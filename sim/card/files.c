@@ -26,6 +26,7 @@ static void file_free(struct rm *rm, struct sim_file *file)
     struct sim_file **at = bucket(rm, file->id);
 
     objects_free_file(rm, file);
+    exports_free(file);
     while (*at != file)
         at = &(*at)->hash_next;
     *at = file->hash_next;

@@ -1,5 +1,7 @@
 #include "rm.h"
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 enum { FIRST_CLIENT_HANDLE = 0xc1d00001u, FIRST_OBJECT_HANDLE = 0xcaf00001u };
 
@@ -53,7 +55,17 @@ struct rm_client *client_find(struct rm *rm, uint32_t handle, const struct sim_f
 {
     struct rm_object *root = object_find(rm, handle, handle);
 
-    return root && root->client->file == file ? root->client : NULL;
+    return root && root->client->file == file && !root->client->internal ? root->client : NULL;
+}
+
+/* The effective one, whose the process's files under /proc are. */
+static uint32_t uid_of(int32_t tgid)
+{
+    struct stat st;
+    char path[32];
+
+    snprintf(path, sizeof path, "/proc/%d", (int)tgid);
+    return stat(path, &st) ? UINT32_MAX : st.st_uid;
 }
 
 struct rm_client *client_create(struct rm *rm, struct sim_file *file, uint32_t handle, int32_t tgid)
@@ -70,6 +82,7 @@ struct rm_client *client_create(struct rm *rm, struct sim_file *file, uint32_t h
     client->root = (struct rm_object){.client = client, .handle = handle, .class_id = RM_CLASS_ROOT_CLIENT};
     client->file = file;
     client->tgid = tgid;
+    client->uid = tgid ? uid_of(tgid) : UINT32_MAX;
     client->next_handle = FIRST_OBJECT_HANDLE;
     client->next = rm->clients;
     if (rm->clients)
@@ -109,7 +122,7 @@ struct rm_object *object_create(struct rm *rm, struct rm_object *parent, uint32_
 
 bool object_take(struct rm_object *object, uint64_t bytes)
 {
-    object->bytes = heap_take(&object->card->heap, bytes);
+    object->bytes = object->memory_bytes = heap_take(&object->card->heap, bytes);
     object->client->bytes[object->card->index] += object->bytes;
     return object->bytes != 0;
 }

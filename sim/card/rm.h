@@ -7,6 +7,7 @@
  *   compute.c the classes of channels: groups, channels, their memory and doorbells
  *   escapes.c the ioctls, controls.c the control commands
  *   dup.c     memory that has several names
+ *   exports.c memory that is exported through open files
  *   mapping.c what a program maps, schedule.c the controls of groups and channels
  * A card's engines have a lock of their own (gpu/gpu.h), taken under this one. */
 #ifndef MGPU_SIM_RM_H
@@ -39,10 +40,13 @@ struct rm_object {
     struct rm_object *hash_next;
     struct sim_card *card; /* NULL above a device */
     uint64_t bytes;        /* taken from the card's heap */
+    uint64_t memory_bytes; /* the same for all names of a memory */
     uint32_t handle, class_id;
     struct rm_object *alias_next, *alias_prev; /* other names of the same memory, in a ring; NULL: none */
-    uint32_t shared_with[RM_SHARES];           /* clients that may have another name for it; 0: none */
-    union {                                    /* by class; NULL: an object without */
+    /* Who may have another name for it, and for what is below it: bits by enum rm_share_type, and clients (0: none). */
+    uint32_t shared, shared_with[RM_SHARES];
+    bool share_said; /* or it is as the object above has it */
+    union {          /* by class; NULL: an object without */
         struct sysmem *memory;
         struct gpu_group *group;
         struct gpu_channel *channel;
@@ -56,6 +60,8 @@ struct rm_client {
     struct rm_client *next, *prev; /* all clients */
     struct sim_file *file;
     int32_t tgid;
+    uint32_t uid;
+    bool internal; /* the driver's own: nobody calls on it */
     uint32_t next_handle;
     uint64_t bytes[RM_MAX_CARDS];
     struct sysmem_quota *sysmem;
@@ -70,6 +76,7 @@ struct sim_file {
     uint64_t registered_with; /* SIM_NODE_CARD: id of the control file, 0 = none yet */
     int32_t tgid;             /* who opened it */
     int write_fd;             /* the card's end of the pipe */
+    struct exports *exports;  /* SIM_NODE_CTL: NULL: nothing was exported through it */
 };
 
 struct rm {
@@ -143,6 +150,10 @@ bool client_has_class(const struct rm_client *client, const struct sim_card *car
 int dup_object(struct rm_call *call);
 int share_object(struct rm_call *call);
 void leave_aliases(struct rm_object *object);
+bool class_has_names(uint32_t class_id);
+/* Another name of the source's memory; NULL: the host has no room. */
+struct rm_object *object_alias(struct rm *rm, struct rm_object *parent, uint32_t handle,
+                               struct rm_object *source);
 
 /* classes.c: an enum rm_status. *handle 0 = choose one. */
 uint32_t class_alloc(struct rm_call *call, uint32_t root, uint32_t parent, uint32_t *handle,
@@ -180,6 +191,7 @@ struct rm_request { /* a control being executed: params are as large as the driv
     const struct sim_card *card;
     void *params;
     uint32_t params_bytes;
+    uint64_t aux_file;
 };
 uint32_t tsg_schedule(const struct rm_request *request);
 uint32_t tsg_set_timeslice(const struct rm_request *request);
@@ -187,4 +199,14 @@ uint32_t tsg_get_timeslice(const struct rm_request *request);
 uint32_t tsg_preempt(const struct rm_request *request);
 uint32_t tsg_info(const struct rm_request *request);
 uint32_t disable_channels(const struct rm_request *request);
+
+/* dup.c, exports.c: the same. */
+uint32_t inherited_share(const struct rm_request *request);
+uint32_t export_object(const struct rm_request *request);
+uint32_t export_objects(const struct rm_request *request);
+uint32_t export_create(const struct rm_request *request);
+uint32_t export_info(const struct rm_request *request);
+uint32_t import_object(const struct rm_request *request);
+uint32_t import_objects(const struct rm_request *request);
+void exports_free(struct sim_file *file);
 #endif

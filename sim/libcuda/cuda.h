@@ -6,6 +6,7 @@
  *   stream.h    what is submitted to them
  *   context.c   making and ending contexts       current.c   the calling thread's
  *   primary.c   the context a card's users share memory.c    cuMem*
+ *   physical.c  cuMemCreate and descriptors      ipc.c       cuIpc*
  *   init.c      cuInit, forks                    entry.c     cuGetProcAddress
  *   error.c     names of errors
  * One lock (rmc_lock) for everything but the stack, which is the thread's own, and the engines, whose locks are taken
@@ -83,6 +84,7 @@ struct range {
     size_t bytes;
     CUcontext context;
     uint32_t handle;
+    bool opened; /* another process's: cuIpcOpenMemHandle() */
 };
 /* Fills in base; false when out of addresses or memory. */
 bool range_add(struct range *range);
@@ -92,4 +94,9 @@ void range_remove(const struct range *range);
 /* Frees them in the driver too. */
 void ranges_end_context(const struct rmc *rm, CUcontext context);
 void ranges_forget(void);
+
+/* memory.c: frees a whole range, opened or our own. */
+CUresult memory_free(CUdeviceptr pointer, bool opened);
+/* physical.c, lock held: in a forked child. */
+void physical_forget(void);
 #endif

@@ -15,6 +15,7 @@ CUresult cuInit(unsigned int flags)
         contexts_forget();
         slabs_forget();
         ranges_forget();
+        physical_forget();
     }
     result = session_open();
     rmc_unlock();

@@ -55,7 +55,7 @@ CUresult cuMemAlloc(CUdeviceptr *pointer, size_t bytes)
     return cuMemAlloc_v2(pointer, bytes);
 }
 
-CUresult cuMemFree_v2(CUdeviceptr pointer)
+CUresult memory_free(CUdeviceptr pointer, bool opened)
 {
     const struct range *range;
     uint32_t status;
@@ -64,15 +64,20 @@ CUresult cuMemFree_v2(CUdeviceptr pointer)
 
     if (entry.error)
         return entry.error;
-    if (!pointer)
+    if (!pointer && !opened)
         return CUDA_SUCCESS;
     range = range_at(pointer);
-    if (!range || range->base != pointer)
+    if (!range || range->base != pointer || range->opened != opened)
         return CUDA_ERROR_INVALID_VALUE;
     status = rmc_free(entry.rm, range->handle);
     if (!status)
         range_remove(range);
     return from_rm(status);
+}
+
+CUresult cuMemFree_v2(CUdeviceptr pointer)
+{
+    return memory_free(pointer, false);
 }
 
 CUresult cuMemFree(CUdeviceptr pointer)

@@ -80,6 +80,8 @@ CUresult from_rm(uint32_t status)
         return CUDA_SUCCESS;
     case RM_ERR_NO_MEMORY:
         return CUDA_ERROR_OUT_OF_MEMORY;
+    case RM_ERR_INVALID_PARAMETER:
+        return CUDA_ERROR_INVALID_VALUE;
     case RM_ERR_INSUFFICIENT_PERMISSIONS:
         return CUDA_ERROR_NOT_PERMITTED;
     case RM_ERR_NOT_SUPPORTED:

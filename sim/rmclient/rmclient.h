@@ -64,6 +64,16 @@ struct rmc_mapping {
 uint32_t rmc_map(const struct rmc *rm, const struct rmc_card *card, uint32_t parent, uint32_t handle,
                  struct rmc_mapping *mapping);
 
+/* Memory that other processes may have. Names: in their own clients, by the client and handle of its maker; or through a file,
+ * which says to which card it belongs and how large it is. */
+uint32_t rmc_share(const struct rmc *rm, uint32_t handle);
+uint32_t rmc_dup(const struct rmc *rm, const struct rmc_card *card, uint32_t *handle, uint32_t client,
+                 uint32_t source);
+uint32_t rmc_export(const struct rmc *rm, const struct rmc_card *card, uint32_t handle, uint64_t bytes,
+                    int *fd);
+uint32_t rmc_import(const struct rmc *rm, int fd, const struct rmc_card **card, uint32_t *handle,
+                    uint64_t *bytes);
+
 /* Video memory in KiB by enum rm_fb_index; at most RM_FB_ENTRIES values in one call. */
 uint32_t rmc_memory_kib(const struct rmc *rm, const struct rmc_card *card, const uint32_t *indices,
                         uint32_t *kib, uint32_t count);

@@ -8,6 +8,7 @@ class RmObject(Structure):
         [(name, c_uint32) for name in ("check", "client", "handle", "class_id", "card", "parent")]
         + [("memory_bytes", c_uint64), ("file", c_uint64), ("owner", c_int32 * 6)]
         + [("memory", c_uint64), ("timeslice_us", c_uint64), ("wanted", c_uint32)]
+        + [("stopped", c_uint32), ("shared", c_uint32)]
         + [(name, c_uint32) for name in ("first_child", "next_sibling", "prev_sibling", "hash_next")]
         + [("alias_next", c_uint32), ("alias_prev", c_uint32), ("bytes", c_uint64)]
     )
@@ -34,6 +35,8 @@ class Objects(Structure):
         ("live", c_uint32),
         ("hash_factor", c_uint64),
         ("last_memory", c_uint64),
+        ("named_bytes", c_uint64 * 32),
+        ("nameless", c_uint32),
         ("store", POINTER(Store)),
         ("store_at", c_size_t),
     ]

@@ -5,12 +5,13 @@
 #include "../../native_sched/driver/nvidia_private.h"
 #include "../../native_sched/driver/nvidia_scan.h"
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-enum { NODES = 8, TENANTS = 2 };
+enum { NODES = 8, TENANTS = 2, CARDS = 4 };
 
 typedef int (*ioctl_fn)(int fd, uint32_t cmd, void *arg);
 
@@ -26,7 +27,8 @@ struct harness {
     struct files files;
     struct driver *driver;
     struct tenant tenant[TENANTS];
-    char dev_dir[256], pci_dir[256], majors[256];
+    char dev_dir[256], pci_dir[256], majors[256], minors[300], references[300];
+    struct card card[CARDS];
 };
 
 /* The null device cannot be polled, as nvidia-uvm cannot. */
@@ -64,7 +66,17 @@ struct harness *harness_open(const char *dev_dir, const char *pci_dir, const cha
     strncpy(h->dev_dir, dev_dir, sizeof(h->dev_dir) - 1);
     strncpy(h->pci_dir, pci_dir, sizeof(h->pci_dir) - 1);
     strncpy(h->majors, majors, sizeof(h->majors) - 1);
-    h->host = (struct nvidia_host){h->dev_dir, h->pci_dir, h->majors, "/nonexistent", classify, answer};
+    snprintf(h->minors, sizeof(h->minors), "%s/mig-minors", dev_dir);
+    snprintf(h->references, sizeof(h->references), "%s/uvm-references", dev_dir);
+    h->host = (struct nvidia_host){
+        .dev_dir = h->dev_dir,
+        .pci_dir = h->pci_dir,
+        .majors_path = h->majors,
+        .minors_path = h->minors,
+        .uvm_references_path = h->references,
+        .classify = classify,
+        .ioctl = answer,
+    };
     files_init(&h->files, -1);
     for (int i = 0; i < TENANTS; i++) {
         h->tenant[i].id = (uint64_t)i + 1;
@@ -79,6 +91,19 @@ struct harness *harness_open(const char *dev_dir, const char *pci_dir, const cha
     files_destroy(&h->files);
     free(h);
     return NULL;
+}
+
+/* gpu_instance -1: the card as a whole. */
+void harness_add_card(struct harness *h, uint32_t index, uint32_t minor, int gpu_instance,
+                      int compute_instance)
+{
+    h->card[index] = (struct card){
+        .index = index,
+        .minor = minor,
+        .gpu_instance = (uint32_t)gpu_instance,
+        .compute_instance = (uint32_t)compute_instance,
+    };
+    driver_nvidia.add_card(h->driver, &h->card[index]);
 }
 
 void harness_close(struct harness *h)
@@ -140,6 +165,7 @@ static int64_t end(struct harness *h, int64_t id)
 int64_t harness_sweep(struct harness *h)
 {
     h->driver->scanned_at_ns = 0;
+    nvidia_files_end_unseen(&h->driver->files, &h->host);
     nvidia_files_sweep(&h->driver->files);
     nvidia_find_lost(h->driver, false);
     return end(h, (int64_t)nvidia_files_take_gone(&h->driver->files, UINT64_MAX));
@@ -283,13 +309,13 @@ int harness_disable(struct harness *h, int64_t id, uint32_t subdevice, const uin
 }
 
 /* GP_PUT of the mapped USERD, or a negative errno. */
-int64_t harness_userd(struct harness *h, int64_t id, uint32_t minor, uint32_t memory, uint64_t offset)
+int64_t harness_userd(struct harness *h, int64_t id, uint32_t card, uint32_t memory, uint64_t offset)
 {
     struct rm_target channel = {
         .file = file_named(id, NODE_CTL),
         .client = 0xc1,
         .handle = 0xcc,
-        .userd = {minor, memory, offset},
+        .userd = {&h->card[card], memory, offset},
     };
     struct userd userd;
     int e = driver_nvidia.userd_map(h->driver, &channel, &userd);
@@ -302,15 +328,16 @@ int64_t harness_userd(struct harness *h, int64_t id, uint32_t minor, uint32_t me
     return put;
 }
 
-/* tsg_id and busy of each engine, in pairs. */
-int harness_engines(struct harness *h, uint32_t minor, uint32_t *out)
+/* tsg_id, busy and engines of each, in threes. */
+int harness_engines(struct harness *h, uint32_t card, uint32_t *out)
 {
     struct engine_status engine[ENGINES_MAX];
-    int n = driver_nvidia.engine_status(h->driver, minor, engine);
+    int n = driver_nvidia.engine_status(h->driver, &h->card[card], engine);
 
     for (int i = 0; i < n; i++) {
-        out[2 * i] = engine[i].tsg_id;
-        out[2 * i + 1] = engine[i].busy;
+        out[3 * i] = engine[i].tsg_id;
+        out[3 * i + 1] = engine[i].busy;
+        out[3 * i + 2] = (uint32_t)(engine[i].engines | engine[i].engines >> 32);
     }
     return n;
 }

@@ -13,6 +13,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import engine_parts
+from nvidia_registers import Registers
+
 from native_sched.daemon.engine import (
     NO_INSTANCE,
     Card,
@@ -26,7 +29,6 @@ from native_sched.daemon.engine import (
 from sim import cards
 from sim.cards import CardProcess, running
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 CTL, CARD, UVM = 0, 1, 2
 MIB = 1 << 20
 VERSION = "580.95.05"
@@ -51,19 +53,9 @@ def cmd(number: int, size: int) -> int:
 
 @functools.cache
 def library() -> str:
-    """The engine with the seam's other side; with sanitizers where this Python runs with them."""
-    native = REPOSITORY / "native_sched"
-    sources = [
-        path
-        for path in sorted(native.rglob("*.c"))
-        if "holder" not in path.parts and path.name != "nvidia_host.c"
-    ]
-    sources += [Path(__file__).with_name(name) for name in ("nvidia_on_card.c", "uvm_on_card.c")]
-    sanitize = ["-fsanitize=address,undefined"] if "libasan" in os.environ.get("LD_PRELOAD", "") else []
-    out = Path(tempfile.mkdtemp(prefix="mgpu-nvidia-")) / "libengine.so"
-    flags = ["-std=gnu11", "-g", "-O0", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-pthread"]
-    subprocess.run(["gcc", *flags, *sanitize, "-o", out, *sources], check=True)
-    return str(out)
+    """The engine with the seam's other side."""
+    beside = sorted(Path(__file__).parent.glob("*_on_card.c"))
+    return engine_parts.library("libengine.so", *beside, without="nvidia_host.c")
 
 
 @functools.cache
@@ -91,9 +83,10 @@ class Answer:
 class Tenant:
     """A process that is mediated. It has a control file and a card's file."""
 
-    def __init__(self, world: World, tenant: int) -> None:
+    def __init__(self, world: World, tenant: int, holder_id: int) -> None:
         self._world = world
         self.id = tenant
+        self._holder_id = holder_id
         environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
         self._process = subprocess.Popen(
             [tenant_program(), world.card.card_socket],
@@ -118,7 +111,9 @@ class Tenant:
 
     def serve(self, tenant: int = 0) -> bool:
         """tenant: what its calls are taken for; 0: what it is."""
-        return self._world.engine.add_listener(tenant or self.id, os.dup(self.listener), holder_id=self.id)
+        return self._world.engine.add_listener(
+            tenant or self.id, os.dup(self.listener), holder_id=self._holder_id
+        )
 
     def tell(self, *what: object) -> str:
         assert self._process.stdin is not None
@@ -206,6 +201,16 @@ class Tenant:
         """who: "aside", a new thread, which does nothing more; "again", the first of these."""
         return self._ioctl(self.uvm if fd is None else fd, number, params, b"", NO_PARAMS, flip, who)
 
+    def initialize(self, fd: int | None = None, *, who: str = "") -> bool:
+        """Whether it was let through."""
+        return self.uvm_call(UVM_INITIALIZE, bytes(16), fd=fd, who=who).through
+
+    def goes_astray(self, on: int, *, fd: int | None = None, who: str = "") -> None:
+        """INITIALIZE is called on a file, and made on the one that another thread has put in its place."""
+        self.tell("astray", on)
+        assert self.initialize(fd, who=who)
+        self.tell("astray", -1)
+
     def raced(self, number: int, params: bytes, at: int, word: int) -> Answer:
         """As uvm_call, while another thread changes the word at that place back and forth."""
         return self._answer("race", self.uvm, f"{number:x}", params.hex(), at, f"{word:x}")
@@ -282,13 +287,18 @@ class World:
     """A card, the engine on it as NVIDIA's driver, and tenants, each in a process of its own."""
 
     def __init__(
-        self, folder: Path, card: CardProcess, stack: ExitStack, instances: Sequence[tuple[int, int]]
+        self,
+        folder: Path,
+        card: CardProcess,
+        stack: ExitStack,
+        instances: Sequence[tuple[int, int]],
+        seen: bool,
     ) -> None:
         self.card = card
         self.lib = ctypes.CDLL(library())
         self._stack = stack
         self._tenants = 0
-        nodes = folder / "nodes"
+        nodes = self._nodes = folder / "nodes"
         nodes.mkdir()
         for name in ("nvidiactl", "nvidia0"):
             (nodes / name).touch()
@@ -297,6 +307,8 @@ class World:
         (nodes / "mig-minors").write_text("config 1\nmonitor 2\ngpu0/gi1/access 12\n")
         (nodes / "nvidia-caps").mkdir()
         (nodes / "nvidia-caps" / "nvidia-cap2").touch()
+        if seen:
+            self.registers = Registers(nodes, found.pci, instances)
         self._cards = [
             Card(
                 index=index,
@@ -311,14 +323,15 @@ class World:
             )
             for index, (gpu, compute) in enumerate(instances or [(NO_INSTANCE, NO_INSTANCE)])
         ]
-        self._journal = folder / "journal"
-        self._journal.mkdir()
+        self.journal = folder / "journal"
+        self.journal.mkdir()
         self._engines = stack.enter_context(ExitStack())
+        self._mates: list[Tenant] = []
         self._all: list[tuple[Tenant, int, bool, int]] = []
         self.begin()
 
     def begin(self) -> None:
-        opened = open_engine(library(), "nvidia", "", VERSION, str(self._journal))
+        opened = open_engine(library(), "nvidia", "", VERSION, str(self.journal))
         self.engine: Engine = self._engines.enter_context(opened)
         for card in self._cards:
             self.engine.add_card(card)
@@ -341,8 +354,9 @@ class World:
                     raise AssertionError("it was taken over")
                 continue
             assert self._tell(tenant.id, cap_mib, offline, card)
-            if tenant.listener >= 0:
-                tenant.serve()
+            for process in (tenant, *(mate for mate in self._mates if mate.id == tenant.id)):
+                if process.listener >= 0:
+                    process.serve()
         self.engine.recovered()
 
     def dies_mapping(self, tenant: Tenant, client: int, memory: int) -> None:
@@ -352,7 +366,7 @@ class World:
         file = find(self.engine._handle, ctypes.c_uint64(tenant.id), ctypes.c_uint32(client))
 
         def died() -> None:
-            journal, listener = os.fsencode(self._journal), ctypes.c_uint64(tenant.id)
+            journal, listener = os.fsencode(self.journal), ctypes.c_uint64(tenant.id)
             assert (
                 self.lib.on_card_died_mapping(journal, listener, ctypes.c_uint64(file), client, memory) == 1
             )
@@ -370,8 +384,14 @@ class World:
     def tenant(self, *, cap_mib: int = 2048, offline: bool = False, card: int = 0) -> Tenant:
         self._tenants += 1
         self._tell(self._tenants, cap_mib, offline, card)
-        made = Tenant(self, self._tenants)
+        made = Tenant(self, self._tenants, self._tenants)
         self._all.append((made, cap_mib, offline, card))
+        self._stack.callback(made.kill)
+        return made
+
+    def mate(self, tenant: Tenant) -> Tenant:
+        """Another process of the same container, with a listener of its own."""
+        self._mates.append(made := Tenant(self, tenant.id, 1000 + len(self._mates)))
         self._stack.callback(made.kill)
         return made
 
@@ -393,6 +413,10 @@ class World:
     def lets_go(self, tenant: Tenant, fd: int) -> None:
         """Of all that is registered on that file of nvidia-uvm."""
         self.lib.on_card_closed(tenant.pid, fd)
+
+    def open_files(self, number: int) -> None:
+        """So many of nvidia-uvm are open on the machine, by the references to its module."""
+        (self._nodes / "uvm-references").write_text(f"{2 * number}\n")
 
     @property
     def retained(self) -> int:
@@ -493,7 +517,10 @@ class World:
 
 
 @contextmanager
-def world(folder: Path, instances: Sequence[tuple[int, int]] = ()) -> Iterator[World]:
-    """instances: of MIG, (GPU instance, compute instance), each a card of its own; none: a card as a whole."""
+def world(folder: Path, instances: Sequence[tuple[int, int]] = (), *, seen: bool = False) -> Iterator[World]:
+    """instances: of MIG, (GPU instance, compute instance), each a card of its own; none: a card as a whole.
+
+    seen: the arbiter has the capabilities of instances, and reads what their engines execute.
+    """
     with running(folder, "h200", rm_call_us=0) as card, ExitStack() as stack:
-        yield World(folder, card, stack, instances)
+        yield World(folder, card, stack, instances, seen)

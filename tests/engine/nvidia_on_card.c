@@ -10,6 +10,7 @@
 #include "../../native_sched/boundary/external.h"
 #include "../../native_sched/boundary/rm_abi.h"
 #include "../../sim/card/protocol.h"
+#include "mig_on_card.h"
 #include "uvm_on_card.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -44,14 +45,14 @@ static int duplicates;
 
 static struct own {
     int fd, keeps; /* keeps: it is open there */
+    bool registered;
     ino_t ino;
     uint64_t id;
 } own[FILES];
 static int owned;
-static uint32_t own_root;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char dev_dir[256], minors_path[300];
+static char dev_dir[256], minors_path[300], references_path[300], pci_dir[300];
 static int line = -1;
 static struct sim_request request;
 static struct sim_reply reply;
@@ -65,6 +66,9 @@ uint32_t on_card_monitors;      /* MIG monitor sessions */
 uint32_t on_card_virtual_flags; /* of the virtual memory that was made last, as the driver was asked */
 uint32_t on_card_unscheduled,
     on_card_disabled; /* calls that took groups off their runlist, or channels off */
+
+uint32_t on_card_exports; /* how often the driver was asked for one */
+uint32_t on_card_shares;  /* bits by enum rm_share_type: all that the driver has been told */
 
 void on_card_by_disabling(struct mgpu_engine *e)
 {
@@ -170,15 +174,19 @@ int on_card_begin(const char *socket_path, const char *nodes)
 
     close_own();
     files = clients = duplicates = 0;
+    memset(duplicate, 0, sizeof(duplicate));
     uvm_on_card_begin();
-    own_root = 0;
+    mig_on_card_begin();
     on_card_refuse = on_card_refuse_control = 0;
     on_card_uncounted = 0;
     on_card_closes = -1;
     on_card_monitors = 0;
+    on_card_shares = on_card_exports = 0;
     on_card_unscheduled = on_card_disabled = 0;
     strncpy(dev_dir, nodes, sizeof(dev_dir) - 1);
     snprintf(minors_path, sizeof(minors_path), "%s/mig-minors", nodes);
+    snprintf(pci_dir, sizeof(pci_dir), "%s/pci", nodes);
+    snprintf(references_path, sizeof(references_path), "%s/uvm-references", nodes);
     strncpy(at.sun_path, socket_path, sizeof(at.sun_path) - 1);
     if (line >= 0)
         close(line);
@@ -191,7 +199,8 @@ void on_card_again(void)
 {
     close_own();
     duplicates = 0;
-    own_root = 0;
+    memset(duplicate, 0, sizeof(duplicate));
+    mig_on_card_begin();
 }
 
 /* A tenant's file: what its fstat() says, what the card calls it, whose node it stands for. */
@@ -240,8 +249,21 @@ static uint64_t id_of(int fd)
     request.node = strstr(name, "nvidiactl") ? SIM_NODE_CTL : SIM_NODE_CARD;
     if (ask(0, &got) < 0)
         abort();
-    own[owned++] = (struct own){fd, got, st.st_ino, reply.file};
+    own[owned++] = (struct own){fd, got, false, st.st_ino, reply.file};
     return reply.file;
+}
+
+/* A node that the arbiter opens where it had another is the same file here. */
+static bool registered(uint64_t id)
+{
+    bool was = false;
+
+    for (int i = 0; i < owned; i++)
+        if (own[i].id == id) {
+            was = own[i].registered;
+            own[i].registered = true;
+        }
+    return was;
 }
 
 static int forward(uint64_t id, uint32_t cmd, void *outer, void *params, uint32_t params_bytes, uint64_t aux,
@@ -266,8 +288,8 @@ static int forward(uint64_t id, uint32_t cmd, void *outer, void *params, uint32_
 
 static void note_device(uint64_t id, const struct rm_alloc_short *a, uint32_t status)
 {
-    if (a->class_id == RM_CLASS_ROOT_CLIENT && !status && !own_root)
-        own_root = a->handle;
+    if (a->class_id == RM_CLASS_ROOT_CLIENT && !status)
+        mig_on_card_client(a->handle);
     if (a->class_id != RM_CLASS_DEVICE || status || clients == CLIENTS)
         return;
     client[clients].client = a->root;
@@ -316,27 +338,24 @@ static bool is_duplicate(uint32_t handle)
     return false;
 }
 
-static bool ours(uint32_t handle)
-{
-    return own_root && handle == own_root;
-}
-
-/* What is for everybody the card takes for shared with the arbiter, if the client and the object are there. */
+/* What nvidia-uvm may map is said here too. */
 static int share(uint64_t id, uint32_t cmd, struct rm_share *s)
 {
-    struct rm_share theirs = *s;
-    int got, e;
+    int got, e = forward(id, cmd, s, NULL, 0, 0, &got);
 
-    if (s->type == RM_SHARE_TYPE_ALL) {
-        theirs.type = RM_SHARE_TYPE_CLIENT;
-        theirs.target = own_root;
-    }
-    e = forward(id, cmd, &theirs, NULL, 0, 0, &got);
-    s->status = theirs.status;
-    if (e < 0 || s->status || s->type != RM_SHARE_TYPE_ALL)
-        return e;
-    uvm_on_card_share(s->client, s->handle, !(s->action & RM_SHARE_REVOKE));
+    if (e == 0 && !s->status && s->policy.type == RM_SHARE_TYPE_ALL)
+        uvm_on_card_share(s->client, s->handle, !(s->policy.action & RM_SHARE_REVOKE));
+    on_card_shares |= 1u << s->policy.type;
     return e;
+}
+
+/* The file that a descriptor in the parameters names, which is ours by now; 0: the control has none. */
+static uint64_t named_file(const struct rm_control *ctl)
+{
+    if (ctl->cmd != RM_CTRL_EXPORT_OBJECTS_TO_FD && ctl->cmd != RM_CTRL_IMPORT_OBJECTS_FROM_FD &&
+        ctl->cmd != RM_CTRL_GET_EXPORT_OBJECT_INFO)
+        return 0;
+    return id_of(*(const int *)(uintptr_t)ctl->params);
 }
 
 /* The driver's own list: compute instance i of GPU instances 3 to 6, i = 0, 1, whoever has them. */
@@ -366,11 +385,12 @@ static int serve(int fd, uint32_t cmd, void *arg)
     struct rm_alloc_short *a = arg;
     struct rm_control *ctl = arg;
     struct rm_alloc *alloc = arg;
-    uint64_t id = RM_SIZE(cmd) ? id_of(fd) : 0, aux = 0;
+    bool uvm = !RM_SIZE(cmd) || cmd == UVM_INITIALIZE;
+    uint64_t id = uvm ? 0 : id_of(fd), aux = 0;
     uint32_t params = 0;
     int got = -1, e;
 
-    if (!RM_SIZE(cmd))
+    if (uvm)
         return uvm_on_card_serve(fd, cmd, arg);
     switch (RM_NR(cmd)) {
     case RM_ESC_ALLOC:
@@ -378,6 +398,8 @@ static int serve(int fd, uint32_t cmd, void *arg)
             on_card_monitors++;
             return 0;
         }
+        if (RM_SIZE(cmd) == sizeof(*alloc) && mig_on_card_subscribes(alloc))
+            return 0;
         params = RM_SIZE(cmd) == sizeof(*alloc) ? alloc->params_size : a->params_size;
         params = a->params ? params : 0;
         if (a->class_id == RM_CLASS_MEMORY_VIRTUAL && params)
@@ -390,9 +412,14 @@ static int serve(int fd, uint32_t cmd, void *arg)
             ctl->status = RM_ERR_NOT_SUPPORTED;
             return 0;
         }
+        if (ctl->cmd == RM_CTRL_ENGINE_RUNLIST_BASE) {
+            ctl->status = mig_on_card_runlist(ctl->client, (void *)(uintptr_t)ctl->params, ctl->params_size);
+            return 0;
+        }
         on_card_unscheduled += ctl->cmd == RM_CTRL_TSG_SCHEDULE && !*(const uint8_t *)(uintptr_t)ctl->params;
+        on_card_exports += ctl->cmd == RM_CTRL_EXPORT_OBJECTS_TO_FD;
         on_card_disabled += ctl->cmd == RM_CTRL_DISABLE_CHANNELS && *(const uint8_t *)(uintptr_t)ctl->params;
-        e = forward(id, cmd, arg, (void *)(uintptr_t)ctl->params, ctl->params_size, 0, &got);
+        e = forward(id, cmd, arg, (void *)(uintptr_t)ctl->params, ctl->params_size, named_file(ctl), &got);
         /* The class has it, and takes parameters. */
         if ((ctl->cmd == RM_CTRL_GPU_INSTANCE_GET_ACTIVE_IDS ||
              ctl->cmd == RM_CTRL_COMPUTE_INSTANCE_GET_UUID) &&
@@ -404,25 +431,29 @@ static int serve(int fd, uint32_t cmd, void *arg)
             ((struct rm_pid_info *)(uintptr_t)ctl->params)->entry[0].memory_private -= on_card_uncounted;
         return e;
     case RM_ESC_DUP_OBJECT:
-        if (ours(((struct rm_dup *)arg)->client))
+        if (mig_on_card_ours(((struct rm_dup *)arg)->client) &&
+            ((struct rm_dup *)arg)->source_client != ((struct rm_dup *)arg)->source_handle)
             return duplicate_for_us(arg);
         break;
     case RM_ESC_MAP_MEMORY:
-        if (ours(((struct rm_map_memory *)arg)->client))
+        if (mig_on_card_ours(((struct rm_map_memory *)arg)->client))
             return map_for_us(arg);
         return -EPERM; /* the driver lets only the client's own process map */
     case RM_ESC_FREE:
-        if (ours(((struct rm_free *)arg)->root) && is_duplicate(((struct rm_free *)arg)->handle)) {
+        if (mig_on_card_ours(((struct rm_free *)arg)->root)) {
+            if (!mig_on_card_freed(((struct rm_free *)arg)->root, ((struct rm_free *)arg)->handle) &&
+                !is_duplicate(((struct rm_free *)arg)->handle))
+                break;
             ((struct rm_free *)arg)->status = RM_OK;
             return 0;
         }
-        if (ours(((struct rm_free *)arg)->root))
-            break;
         /* As RM ends a subscription: by its number, in the process that calls. */
         if (on_card_closes >= 0)
             close(on_card_closes);
         break;
     case RM_ESC_REGISTER_FD:
+        if (registered(id))
+            return 0;
         aux = id_of(((struct rm_register_fd *)arg)->ctl_fd);
         break;
     default:
@@ -438,10 +469,20 @@ static int serve(int fd, uint32_t cmd, void *arg)
     return forward(id, cmd, arg, NULL, 0, aux, &got);
 }
 
+/* The card's own end of what stands for a file of the driver: no process that hides the other has it. */
+static bool is_the_cards_end(int fd)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode) && (fcntl(fd, F_GETFL) & O_ACCMODE) == O_WRONLY;
+}
+
 static int call_card(int fd, uint32_t cmd, void *arg)
 {
     int e;
 
+    if (is_the_cards_end(fd))
+        return -ENOTTY;
     pthread_mutex_lock(&lock);
     e = serve(fd, cmd, arg);
     pthread_mutex_unlock(&lock);
@@ -462,9 +503,10 @@ uint32_t nvidia_major_of(const char *majors_path, const char *name)
 
 const struct nvidia_host nvidia_host = {
     .dev_dir = dev_dir,
-    .pci_dir = "/nonexistent",
+    .pci_dir = pci_dir,
     .majors_path = "/nonexistent",
     .minors_path = minors_path,
+    .uvm_references_path = references_path,
     .classify = classify,
     .ioctl = call_card,
 };

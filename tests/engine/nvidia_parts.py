@@ -7,14 +7,13 @@ import functools
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-DRIVER = REPOSITORY / "native_sched" / "driver"
+import engine_parts
+
 CTL, CARD, UVM = 0, 1, 2
 
 # A process that does with descriptors what it is told, a line at a time. Descriptor 3 is a socket, where it has one.
@@ -144,23 +143,8 @@ def processes() -> Iterator[Callable[..., Process]]:
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """The driver and its harness; with sanitizers where this Python runs with them."""
-    sources = [
-        *sorted(DRIVER.glob("nvidia*.c")),
-        DRIVER / "channel_control.c",
-        DRIVER / "group_control.c",
-        DRIVER.parent / "boundary" / "files.c",
-        DRIVER.parent / "journal" / "store.c",
-        DRIVER.parent / "boundary" / "caller.c",
-        DRIVER.parent / "boundary" / "file_mark.c",
-        Path(__file__).with_name("nvidia_harness.c"),
-    ]
-    preloaded = os.environ.get("LD_PRELOAD", "")
-    sanitize = ["-fsanitize=address,undefined"] if "libasan" in preloaded else []
-    out = Path(tempfile.mkdtemp(prefix="mgpu-nvidia-")) / "libnvidia_parts.so"
-    flags = ["-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-pthread"]
-    subprocess.run(["gcc", *flags, *sanitize, "-o", out, *sources], check=True)
-    lib = ctypes.CDLL(str(out))
+    """The driver and its harness."""
+    lib = ctypes.CDLL(engine_parts.library("libnvidia.so", Path(__file__).with_name("nvidia_harness.c")))
     for name in ("identify", "sweep", "next_gone", "userd", "decode", "weak", "let_go"):
         getattr(lib, f"harness_{name}").restype = ctypes.c_int64
     lib.harness_open.restype = ctypes.c_void_p
@@ -202,6 +186,10 @@ class Driver:
 
     def call(self, name: str, *args: Any) -> int:
         return int(getattr(self.lib, f"harness_{name}")(ctypes.c_void_p(self._handle), *args))
+
+    def add_card(self, index: int, *, minor: int = 0, instance: tuple[int, int] = (-1, -1)) -> None:
+        """instance: of MIG, (GPU instance, compute instance)."""
+        self.call("add_card", index, minor, *instance)
 
     def identify(self, process: Process, fd: int, tenant: int = 0) -> int:
         return self.call("identify", tenant, process.pid, fd)

@@ -5,13 +5,17 @@
  *   filter                              the descriptor of its seccomp listener; calls are mediated from here on
  *   close FD
  *   dup FD                              the descriptor
+ *   astray FD                           INITIALIZE, where it is let through, is made on that one from here on; -1: as called
  *   send FD                             puts it into a message to itself, and closes it
  *   receive                             the descriptor
+ *   take PID FD                         another process's descriptor: ours
  *   ioctl FD CMD OUTER PARAMS AT FLIP   hex; PARAMS is put where OUTER points at AT (-1: none). If the call is let through,
  *                                       it is made with FLIP in place of OUTER (-: as it is)
  *   aside ioctl ...                     the same, by a new thread, which then does nothing more
  *   again ioctl ...                     by the first of these threads
  *   join                                they all end
+ *
+ * SIGUSR1 tears it out of a call, which it makes again.
  *
  *   race FD CMD OUTER AT WORD           as ioctl, while another thread puts WORD and what was there by turns at AT
  *   child FD CMD OUTER                  as ioctl, by a process that was forked
@@ -20,6 +24,7 @@
 #define _GNU_SOURCE
 #include "../../native_sched/boundary/rm_abi.h"
 #include "../../sim/card/protocol.h"
+#include "uvm_on_card.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -40,7 +45,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BYTES = 20000, FDS = 256, ASIDE = 32 };
+enum { BYTES = 20000, FDS = 256, ASIDE = 80 };
 
 static int card;
 static uint64_t id_of_fd[FDS];
@@ -162,6 +167,9 @@ static int as_the_kernel(int fd, uint32_t cmd, uint8_t *outer, uint8_t *params, 
     return 0;
 }
 
+/* The file that another thread has put in the place of the one on which INITIALIZE is called; -1: none. */
+static int astray = -1;
+
 static void call(int fd, uint32_t cmd, const char *outer_text, const char *params_text, int at,
                  const char *flip)
 {
@@ -176,6 +184,9 @@ static void call(int fd, uint32_t cmd, const char *outer_text, const char *param
     e = ioctl(fd, cmd, outer) < 0 ? -errno : 0;
     /* A pipe has no such calls: nobody but the mediator answers. */
     through = e == -ENOTTY && (id_of_fd[fd] || !RM_SIZE(cmd) || cmd == UVM_INITIALIZE);
+    if (through && cmd == UVM_INITIALIZE &&
+        fcntl(astray < 0 ? fd : astray, F_SETSIG, UVM_ON_CARD_INITIALIZED) < 0)
+        exit(3);
     if (through && unhex(flip, outer) && at >= 0)
         memcpy(outer + at, &pointer, sizeof(pointer));
     if (through && id_of_fd[fd] && RM_SIZE(cmd))
@@ -265,14 +276,22 @@ static void pass(int fd, bool receives)
     printf("%d\n", receives ? fd : close(fd));
 }
 
-/* GP_PUT of the USERD at the start of what the fd maps. */
-static void put(int fd, uint32_t value)
+static void take(pid_t from, int fd)
+{
+    int pidfd = (int)syscall(SYS_pidfd_open, from, 0);
+
+    printf("%ld\n", syscall(SYS_pidfd_getfd, pidfd, fd, 0));
+    close(pidfd);
+}
+
+/* A word of the USERD at the start of what the fd maps. */
+static void put(int fd, uint32_t value, uint32_t offset)
 {
     uint8_t *at = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
     if (at == MAP_FAILED)
         exit(3);
-    *(volatile uint32_t *)(void *)(at + RM_USERD_GP_PUT) = value;
+    *(volatile uint32_t *)(void *)(at + offset) = value;
     munmap(at, 4096);
     printf("put\n");
 }
@@ -369,8 +388,14 @@ static void join(void)
     printf("joined\n");
 }
 
+static void on_signal(int signal)
+{
+    (void)signal;
+}
+
 int main(int argc, char **argv)
 {
+    const struct sigaction again = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     static char text[4 * BYTES];
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     unsigned int kind, minor;
@@ -379,6 +404,7 @@ int main(int argc, char **argv)
     if (argc != 2)
         return 2;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    sigaction(SIGUSR1, &again, NULL);
     strncpy(at.sun_path, argv[1], sizeof(at.sun_path) - 1);
     card = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (connect(card, (struct sockaddr *)&at, sizeof(at)) < 0)
@@ -388,16 +414,22 @@ int main(int argc, char **argv)
             open_file(kind, minor);
         else if (sscanf(text, "close %d", &fd) == 1)
             printf("%d\n", close(fd));
+        else if (sscanf(text, "astray %d", &fd) == 1)
+            printf("%d\n", astray = fd);
         else if (sscanf(text, "dup %d", &fd) == 1)
             printf("%d\n", dup(fd));
         else if (sscanf(text, "send %d", &fd) == 1)
             pass(fd, false);
         else if (!strncmp(text, "receive", 7))
             pass(-1, true);
+        else if (sscanf(text, "take %u %d", &kind, &fd) == 2)
+            take((pid_t)kind, fd);
         else if (!strncmp(text, "filter", 6))
             install_filter();
         else if (sscanf(text, "put %d %u", &fd, &minor) == 2)
-            put(fd, minor);
+            put(fd, minor, RM_USERD_GP_PUT);
+        else if (sscanf(text, "get %d %u", &fd, &minor) == 2)
+            put(fd, minor, RM_USERD_GP_GET);
         else if (!strncmp(text, "aside ", 6))
             start_aside(text + 6);
         else if (!strncmp(text, "again ", 6) && asides)

@@ -6,86 +6,32 @@ import ctypes
 import errno
 import os
 import struct
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from fake_rm import (
+    ALLOC,
+    CONTROL,
+    DISABLE,
+    DUP,
+    FREE,
+    MAP,
+    OS_EVENT,
+    REGISTER_FD,
+    SHARE,
+    VERSION,
+    VID_HEAP,
+    Rm,
+    cmd,
+    peek,
+    poke,
+)
 from nvidia_parts import CARD, CTL, UVM, Driver, Process, driver, library, processes
 
-FREE, CONTROL, ALLOC, DUP, SHARE, VID_HEAP, MAP = 0x29, 0x2A, 0x2B, 0x34, 0x35, 0x4A, 0x4E
-CARD_INFO, REGISTER_FD, OS_EVENT, VERSION = 200, 201, 206, 210
-RUNLIST_BASE, ID_INFO, DISABLE = 0x20800179, 0x202, 0x2080110B
 POISON = 0xDEAD_0000_BEEF_0000
 COMPOSE = 4
-
-
-def cmd(nr: int, size: int) -> int:
-    return 3 << 30 | size << 16 | ord("F") << 8 | nr
-
-
-def peek(at: int, layout: str, offset: int = 0) -> int:
-    value: int = struct.unpack_from(layout, ctypes.string_at(at + offset, struct.calcsize(layout)))[0]
-    return value
-
-
-def poke(at: int, layout: str, offset: int, value: int) -> None:
-    data = struct.pack(layout, value)
-    ctypes.memmove(at + offset, data, len(data))
-
-
-@dataclass
-class Call:
-    nr: int
-    size: int
-    outer: bytes
-    params: bytes
-    inode: int
-    passed_inode: int
-
-
-@dataclass
-class Rm:
-    """Answers OK, notes what it was asked, and lets a test change the answer."""
-
-    calls: list[Call] = field(default_factory=list)
-    answer: Callable[[int, int], int] = lambda nr, arg: 0
-    bases: dict[int, int] = field(default_factory=dict)
-    cards: int = 0
-    next_handle: int = 0xC1D0_0000
-
-    def __call__(self, fd: int, command: int, arg: int) -> int:
-        nr, size = command & 0xFF, command >> 16 & 0x3FFF
-        outer = ctypes.string_at(arg, size)
-        params = b""
-        if nr in (ALLOC, CONTROL) and (at := peek(arg, "Q", 0x10)):
-            params = ctypes.string_at(at, peek(arg, "I", 0x18 if size == 32 else 0x20))
-        passed = {REGISTER_FD: 0, MAP: 0x30}.get(nr)
-        self.calls.append(
-            Call(
-                nr,
-                size,
-                outer,
-                params,
-                os.fstat(fd).st_ino,
-                0 if passed is None else os.fstat(peek(arg, "i", passed)).st_ino,
-            )
-        )
-        self._own(nr, arg)
-        return self.answer(nr, arg)
-
-    def _own(self, nr: int, arg: int) -> None:
-        if nr == CARD_INFO:
-            for i in range(self.cards):
-                poke(arg, "B", 72 * i, 1)
-                poke(arg, "B", 72 * i + 8, 0x65)
-                poke(arg, "I", 72 * i + 16, 0x6500)
-                poke(arg, "I", 72 * i + 56, i)
-        elif nr == ALLOC and not peek(arg, "I", 8):
-            poke(arg, "I", 8, self.next_handle)
-        elif nr == CONTROL and peek(arg, "I", 8) == RUNLIST_BASE:
-            params = peek(arg, "Q", 0x10)
-            poke(params, "I", 336, self.bases.get(peek(params, "I"), 0xFFFF_FFFF))
 
 
 @dataclass
@@ -121,6 +67,8 @@ def rm() -> Rm:
 def tenant(rm: Rm, tmp_path: Path) -> Iterator[Tenant]:
     rm.cards = 1
     with driver(tmp_path, rm) as nvidia, processes() as start:
+        nvidia.add_card(0)
+        nvidia.add_card(1, minor=5)
         process = start()
         fd = process.tell("open", nvidia.nodes[CTL])
         rm.calls.clear()
@@ -228,7 +176,10 @@ def test_calls_on_a_file_that_ended_or_hides(tenant: Tenant) -> None:
         (CTL, ALLOC, alloc64(0x40), False),
         (CTL, ALLOC, alloc64(0xC86F), False),
         (CTL, CONTROL, control(0x3D05, 8), True),
-        (CTL, CONTROL, control(0x3D0C, 8), True),
+        (CTL, CONTROL, control(0x3D0A, 8), True),
+        (CTL, CONTROL, control(0x3D0B, 8), False),
+        (CTL, CONTROL, control(0x3D0C, 8), False),
+        (CTL, CONTROL, control(0x3D08, 8), False),
         (CTL, CONTROL, control(0xFD0101, 8), True),
         (CTL, CONTROL, control(0xE00101, 8), True),
         (CTL, CONTROL, control(0x20801303, 8), False),
@@ -289,76 +240,6 @@ def test_a_suspension_that_failed_is_not_taken_for_one(tenant: Tenant, status: i
     assert disable(tenant, 2) == expected
 
 
-@pytest.mark.parametrize(
-    ("word", "tsg", "busy"),
-    [
-        (0x0000_0000, 0, 0),
-        (0x8000_0123, 0x123, 1),
-        (0x0000_2ABC, 0xABC, 0),  # a context that is there and idle
-        (0x0000_A001, 1, 1),  # saved
-        (0x0000_C002, 2, 1),  # loaded
-        (0x0000_E003, 3, 1),  # switched
-        (0x7FFF_1FFF & ~0xE000, 0xFFF, 0),
-    ],
-)
-def test_engine_status(word: int, tsg: int, busy: int) -> None:
-    assert library().harness_decode(ctypes.c_uint32(word)) == busy << 32 | tsg
-
-
-@pytest.mark.parametrize("word", [0xFFFF_FFFF, 0xBADF_5040, 0xBAD0_0100])
-def test_engine_status_that_is_none(word: int) -> None:
-    assert library().harness_decode(ctypes.c_uint32(word)) == -1
-
-
-BAR_BYTES = 1 << 20
-
-
-@pytest.fixture
-def bar(tmp_path: Path) -> Path:
-    path = tmp_path / "pci" / "0000:65:00.0" / "resource0"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(bytes(BAR_BYTES))
-    return path
-
-
-def write_word(bar: Path, at: int, word: int) -> None:
-    with bar.open("r+b") as f:
-        f.seek(at)
-        f.write(struct.pack("I", word))
-
-
-def engines(nvidia: Driver, minor: int = 0) -> list[tuple[int, int]]:
-    out = (ctypes.c_uint32 * 32)()
-    n = nvidia.call("engines", minor, out)
-    assert n >= 0
-    return [(out[2 * i], out[2 * i + 1]) for i in range(n)]
-
-
-def test_engines_are_found_once_each_and_read(rm: Rm, bar: Path, tmp_path: Path) -> None:
-    rm.cards = 1
-    # Graphics and the first copy engine share a runlist; one lies outside; one cannot be read.
-    rm.bases = {1: 0x1000, 9: 0x1000, 10: 0x2000, 11: BAR_BYTES - 0x200, 12: 0x3000, 13: 2}
-    write_word(bar, 0x3200, 0xBADF_1234)
-    with driver(tmp_path, rm) as nvidia:
-        assert engines(nvidia) == [(0, 0), (0, 0)]
-        write_word(bar, 0x1200, 0x8000_0007)
-        write_word(bar, 0x2200, 0x0000_2008)
-        assert engines(nvidia) == [(7, 1), (8, 0)]
-        write_word(bar, 0x2200, 0xFFFF_FFFF)
-        assert engines(nvidia) == [], "half a status would show somebody idle"
-        assert engines(nvidia, minor=1) == []
-        assert nvidia.lib.harness_probes().decode() == (
-            "USERD GP_PUT (shared mappings), engine status of 1 of 1 cards"
-        )
-
-
-def test_without_registers_it_says_so(rm: Rm, tmp_path: Path) -> None:
-    rm.cards = 1
-    with driver(tmp_path, rm) as nvidia:
-        assert engines(nvidia) == []
-        assert "engine status not available" in nvidia.lib.harness_probes().decode()
-
-
 def test_no_driver_is_an_error(rm: Rm, tmp_path: Path) -> None:
     rm.answer = lambda _nr, _arg: -errno.ENODEV
     with pytest.raises(OSError) as caught:
@@ -407,10 +288,10 @@ def test_userd_that_cannot_be_seen_leaves_nothing_behind(tenant: Tenant, refused
 
 
 @pytest.mark.parametrize(
-    ("minor", "memory", "offset", "expected"),
-    [(0, 0, 0, -errno.ENODATA), (5, 0x40, 0, -errno.ENODEV), (0, 0x40, 4096 - 256, -errno.EINVAL)],
+    ("card", "memory", "offset", "expected"),
+    [(0, 0, 0, -errno.ENODATA), (1, 0x40, 0, -errno.ENODEV), (0, 0x40, 4096 - 256, -errno.EINVAL)],
 )
-def test_userd_nowhere(tenant: Tenant, minor: int, memory: int, offset: int, expected: int) -> None:
-    place = (minor, memory, ctypes.c_uint64(offset))
+def test_userd_nowhere(tenant: Tenant, card: int, memory: int, offset: int, expected: int) -> None:
+    place = (card, memory, ctypes.c_uint64(offset))
     assert tenant.nvidia.call("userd", ctypes.c_int64(tenant.file), *place) == expected
     assert tenant.rm.calls == []

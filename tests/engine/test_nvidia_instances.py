@@ -35,7 +35,7 @@ from tests.support.waiting import until
 
 GPU_INSTANCE, COMPUTE_INSTANCE, MIG_CONFIG, MIG_MONITOR = 0xC637, 0xC638, 0xC639, 0xC640
 ACTIVE_DEVICES, ACTIVE_PARTITIONS, INVALID_PARAMS = 0x288, 0x2080018B, 0x3D
-ATTACHED, PID_INFO, SCHEDULE = 0x201, 0x2080018E, 0xA06C0101
+ATTACHED, PID_INFO, SCHEDULE, GROUP_INFO = 0x201, 0x2080018E, 0xA06C0101, 0xA06C0106
 OK, INSUFFICIENT, INVALID_ARGUMENT, DUPLICATE = 0, 0x1B, 0x1F, 0x19
 INVALID_CLIENT, INVALID_HANDLE, INVALID_PARENT, NO_MEMORY, NOT_SUPPORTED = 0x23, 0x33, 0x36, 0x51, 0x56
 STATUS, CONTROL_STATUS = 0x28, 0x1C
@@ -272,8 +272,8 @@ def test_one_instance_of_a_card_is_what_a_tenant_gets(here: World) -> None:
     here.engine.remove_tenant(77)
 
 
-def working(tenant: Tenant, client: int) -> None:
-    """A group with a channel that has work."""
+def working(tenant: Tenant, client: int) -> int:
+    """A group with a channel that has work; the descriptor that maps its USERD."""
     for parent, handle, class_id, params in (
         (0xD0, 0x900, GROUP, group()),
         (0xD0, 0x901, MEMORY_SYSTEM, memory(65536)),
@@ -286,6 +286,7 @@ def working(tenant: Tenant, client: int) -> None:
     outer = struct.pack("IIIIQQQIIiI", client, 0xD0, 0x901, 0, 0, 65536, 0, 0, 0, view, 0)
     assert tenant.ioctl(tenant.ctl, MAP, outer).through
     assert tenant.tell("put", view, 3) == "put"
+    return view
 
 
 def enabled(here: World) -> dict[int, bool]:
@@ -307,6 +308,92 @@ def test_work_takes_others_off_its_own_instance_and_off_no_other(here: World) ->
     assert here.engine.sched(offline.id).preemptions == 0
     working(idle, subscribed(idle, 3, 0))
     until(lambda: here.engine.sched(offline.id).preemptions == 1, "as it would on its own")
+
+
+@pytest.fixture
+def seen(tmp_path: Path) -> Iterator[World]:
+    with world(tmp_path, INSTANCES, seen=True) as made:
+        yield made
+
+
+def tsg(tenant: Tenant, client: int) -> int:
+    number: int = struct.unpack("I", tenant.control(client, 0x900, GROUP_INFO, bytes(4)).params)[0]
+    return number
+
+
+def looked(here: World) -> None:
+    """Returns when everything has been looked at, some times."""
+    looks = here.engine.stats().looks
+    until(lambda: here.engine.stats().looks > looks + 16, "the scheduler looks")
+
+
+def busy(here: World, tenant: Tenant) -> bool:
+    return bool(here.engine.sched(tenant.id).busy)
+
+
+def test_an_instance_is_seen_idle_by_its_own_engines(seen: World) -> None:
+    offline, online = seen.tenant(offline=True, card=0), seen.tenant(card=0)
+    client = subscribed(online, 3, 0)
+    view = working(online, client)
+    working(offline, subscribed(offline, 3, 0))
+    until(lambda: enabled(seen) == {offline.pid: False, online.pid: True}, "online work comes first")
+    seen.registers.executes(0, tsg(online, client))
+    online.tell("get", view, 3)
+    looked(seen)
+    assert busy(seen, online), "all of it has been fetched, and executes"
+    # What other instances do, with groups of the same number, is theirs.
+    seen.registers.executes(1, tsg(online, client))
+    seen.registers.executes(0, None)
+    until(lambda: not busy(seen, online), "its work has ended")
+    until(lambda: seen.engine.sched(offline.id).run_ns > 0, "offline work has its turn")
+    assert "engine status of 2 of 2 cards" in seen.engine.probes
+
+
+def test_the_number_of_a_group_is_that_of_its_engine(seen: World) -> None:
+    """RM counts the groups of each runlist for itself."""
+    tenant, beside = seen.tenant(card=0), seen.tenant(offline=True, card=0)
+    client = subscribed(tenant, 3, 0)
+    view = working(tenant, client)
+    working(beside, subscribed(beside, 3, 0))
+    until(lambda: busy(seen, tenant), "it has work")
+    tenant.tell("get", view, 3)
+    until(lambda: not busy(seen, tenant), "it has none")
+    seen.registers.executes(0, tsg(tenant, client), copies=True)
+    looked(seen)
+    assert not busy(seen, tenant), "somebody else's copies"
+    seen.registers.executes(0, tsg(tenant, client))
+    until(lambda: busy(seen, tenant), "its own work")
+
+
+def test_an_instance_that_is_not_seen_has_nobody_idle(here: World) -> None:
+    offline, online = here.tenant(offline=True, card=0), here.tenant(card=0)
+    view = working(online, subscribed(online, 3, 0))
+    working(offline, subscribed(offline, 3, 0))
+    until(lambda: enabled(here) == {offline.pid: False, online.pid: True}, "online work comes first")
+    online.tell("get", view, 3)
+    looked(here)
+    assert busy(here, online)
+    assert here.engine.sched(offline.id).run_ns == 0
+    assert "engine status not available: nobody is ever seen idle" in here.engine.probes
+
+
+def subscriptions(here: World) -> int:
+    """How many the arbiter has to instances."""
+    return int(here.lib.on_card_subscriptions())
+
+
+def test_an_instance_has_a_subscriber_while_its_channels_are_seen(seen: World) -> None:
+    assert subscriptions(seen) == 0
+    tenant, beside = seen.tenant(card=1), seen.tenant(card=1)
+    working(tenant, subscribed(tenant, 5, 1))
+    working(beside, subscribed(beside, 5, 1))
+    assert subscriptions(seen) == 2, "to the GPU instance and the compute instance, by one client"
+    tenant.kill()
+    until(lambda: seen.engine.state(tenant.id).objects == 0, "its channel is gone")
+    assert subscriptions(seen) == 2
+    beside.kill()
+    until(lambda: seen.engine.state(beside.id).objects == 0, "so is the last")
+    until(lambda: subscriptions(seen) == 0, "the instance may be deleted")
 
 
 def test_lists_of_instances_have_the_tenants_own(here: World) -> None:

@@ -85,6 +85,23 @@ def test_what_nobody_sees_lives_until_its_tenant_has_ended(nvidia: Driver, where
         assert nvidia.call("files_of", 0) == 0
 
 
+def test_what_nobody_sees_ends_when_the_kernel_says_that_all_is_known(nvidia: Driver) -> None:
+    here, there = socket.socketpair()
+    with here, there, processes() as start:
+        a, b = start(here.fileno()), start()
+        (fd, name), _ = called_on(nvidia, a), called_on(nvidia, b)
+        a.tell("send", fd)
+        a.tell("close", fd)
+        looks(nvidia, LOOKS)
+        assert nvidia.call("unseen") == 1
+        # It is open itself; somebody opens one at this moment; nothing is said.
+        for said in ("4", "3", "6", "0", "", "-"):
+            (nvidia.folder / "dev" / "uvm-references").write_text(said)
+            assert looks(nvidia, 1) == set()
+        (nvidia.folder / "dev" / "uvm-references").write_text("2\n")
+        assert looks(nvidia, 1) == {name}
+
+
 def test_what_comes_up_again_is_known_again(nvidia: Driver) -> None:
     here, there = socket.socketpair()
     with here, there, processes() as start:

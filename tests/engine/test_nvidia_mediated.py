@@ -319,6 +319,32 @@ def test_a_tenant_may_disable_its_own_channels_and_no_others(here: World) -> Non
     assert here.groups() == {GROUP_HANDLE: True}
 
 
+def test_the_next_engine_knows_what_a_tenant_has_disabled(here: World) -> None:
+    tenant = here.tenant()
+    client = tenant.client()
+    beside, its_channel = 0x910, 0x912
+    working_group(tenant, client)
+    made(tenant, client, 0xD0, beside, GROUP, group())
+    made(tenant, client, beside, its_channel, HOPPER, channel(USERD))
+
+    def says(thing: int, command: int, params: bytes) -> None:
+        answer = tenant.control(client, thing, command, params)
+        assert (answer.result, answer.u32(0x1C)) == (0, 0)
+
+    says(beside, SCHEDULE, b"\x01\x00\x00")
+    says(0xD1, DISABLE, disable(client, CHANNEL, its_channel))
+    says(0xD1, DISABLE, disable(client, its_channel, on=True))
+    here.engine.pause(tenant.id, True)
+    until(lambda: here.groups() == {GROUP_HANDLE: False, beside: False}, "it is suspended")
+    here.restart()
+    until(lambda: here.groups()[beside], "the next engine lets it run")
+    # Asked for once more, a group is brought to what its tenant wants before the call is answered.
+    says(GROUP_HANDLE, SCHEDULE, b"\x01\x00\x00")
+    assert here.groups() == {GROUP_HANDLE: False, beside: True}
+    says(0xD1, DISABLE, disable(client, CHANNEL, on=True))
+    assert here.groups() == {GROUP_HANDLE: True, beside: True}
+
+
 def test_a_suspended_tenant_does_not_enable_itself(here: World) -> None:
     tenant = here.tenant()
     client = tenant.client()
@@ -366,7 +392,7 @@ def test_what_cannot_be_freed_again_stays_charged(here: World) -> None:
 def test_controls_that_are_not_known_stay_refused(here: World) -> None:
     tenant = here.tenant()
     client = tenant.client()
-    for command in (0x3D05, 0xFD0101, 0x20801301, 0x20801234):
+    for command in (0x3D04, 0xFD0101, 0x20801301, 0x20801234):
         answer = tenant.control(client, client, command, bytes(16))
         assert (answer.result, answer.u32(0x1C)) == (0, NOT_SUPPORTED), hex(command)
 

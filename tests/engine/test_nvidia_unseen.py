@@ -163,11 +163,23 @@ def test_what_ended_while_nobody_served_stays_charged_until_its_tenant_has_ended
     """Nothing tells it from what is hidden."""
     tenant, _client = held(here)
     other = here.tenant()
-    assert tenant.ioctl(tenant.open(UVM), UVM_INITIALIZE).through
+    assert tenant.uvm_call(UVM_UNMAP_EXTERNAL, unmap_external(BASE, SIZE), fd=tenant.open(UVM)).result == 0
     here.restart(tenant.kill)
     assert here.memory_mib(tenant) == 48
     assert here.engine.state(tenant.id).objects == 0
-    # A file that has nothing mapped keeps nothing.
+    # A file that has nothing mapped, and is not initialised, keeps nothing.
     assert here.lost() == (0, 1)
     until(lambda: removed(here, tenant), "nothing is left of it")
     assert not removed(here, other)
+
+
+def test_what_ended_while_nobody_served_ends_when_the_kernel_says_so(here: World) -> None:
+    tenant, _client = held(here)
+    other = here.tenant()
+    assert other.initialize()
+    here.open_files(2)
+    here.restart(tenant.kill)
+    assert here.memory_mib(tenant) == 48
+    here.open_files(1)
+    until(lambda: here.used_mib(tenant) == 0, "it is closed")
+    assert here.lost() == (0, 0)

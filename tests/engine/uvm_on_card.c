@@ -1,12 +1,19 @@
 #define _GNU_SOURCE
 #include "uvm_on_card.h"
 
+#include "../../native_sched/boundary/caught.h"
+#include "../../native_sched/boundary/registered.h"
 #include "../../native_sched/boundary/rm_abi.h"
+#include "../../native_sched/engine_private.h"
+#include <errno.h>
+#include <fcntl.h>
 #include <linux/kcmp.h>
 #include <pthread.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -32,6 +39,9 @@ uint32_t on_card_unregistered;
 int on_card_uvm_error;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Whether a file is initialised is answered when a byte has come, after one has gone out; -1: at once. */
+int on_card_asked = -1, on_card_answers = -1;
+uint64_t on_card_flags;  /* of every INITIALIZE */
 uint32_t on_card_mapped; /* the memory of the last external mapping, by its handle */
 
 void uvm_on_card_begin(void)
@@ -42,6 +52,8 @@ void uvm_on_card_begin(void)
     on_card_unregistered = 0;
     on_card_uvm_error = 0;
     ranges = 0;
+    on_card_flags = 0;
+    on_card_asked = on_card_answers = -1;
     on_card_mapped = 0;
 }
 
@@ -174,6 +186,62 @@ static uint32_t map_external(const uint8_t *params)
     return RM_ERR_INSUFFICIENT_PERMISSIONS;
 }
 
+static bool initialized(int fd)
+{
+    return fcntl(fd, F_GETSIG) == UVM_ON_CARD_INITIALIZED;
+}
+
+static uint32_t look(int fd)
+{
+    char byte = 0;
+
+    if (on_card_answers >= 0 && (write(on_card_asked, &byte, 1) != 1 || read(on_card_answers, &byte, 1) != 1))
+        abort();
+    return initialized(fd) ? RM_ERR_INVALID_ADDRESS : RM_ERR_ILLEGAL_ACTION;
+}
+
+/* Any file of nvidia-uvm that the tenant has called on. */
+uint64_t on_card_uvm_file(struct mgpu_engine *e, uint64_t tenant)
+{
+    struct open_file file = {.id = 0};
+
+    files_of_kind(&e->files, tenant_by_id(e, tenant), NODE_UVM, &file, 1);
+    return file.id;
+}
+
+/* As if the last worker had died when it had written down an INITIALIZE that now waits on the tenant's listener, and not answered
+ * it. */
+int on_card_died_initializing(const char *journal, uint64_t tenant, int listener, uint64_t file)
+{
+    static const struct store_layout layout = {
+        .kind = STORE_REGISTERED,
+        .record_bytes = sizeof(struct registered_page),
+        .max_bytes = sizeof(struct registered_page),
+    };
+    int folder = open(journal, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct store page, registered;
+    struct registered_page *r;
+    struct seccomp_notif *req;
+    char name[STORE_NAME_MAX];
+
+    snprintf(name, sizeof(name), "listener-%llu", (unsigned long long)tenant);
+    if (folder < 0 || store_open(&page, folder, name, &listener_layout) < 0)
+        return -1;
+    registered_name(tenant, name);
+    if (store_open(&registered, folder, name, &layout) < 0 || store_reach(&registered, sizeof(*r)) < 0)
+        return -1;
+    req = &((struct listener_page *)(void *)page.at)->caught.req;
+    *req = (struct seccomp_notif){0};
+    if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, req) < 0)
+        return -errno;
+    r = (struct registered_page *)(void *)registered.at;
+    r->begun = true;
+    r->initialize.call[0] = (struct initializing){file, req->id, (pid_t)req->pid, 0};
+    store_close(&registered);
+    store_close(&page);
+    return close(folder);
+}
+
 /* Commands that the arbiter makes. A GPU is one whose name does not begin with 0. */
 int uvm_on_card_serve(int fd, uint32_t cmd, void *arg)
 {
@@ -182,6 +250,13 @@ int uvm_on_card_serve(int fd, uint32_t cmd, void *arg)
     uint32_t *freed = (void *)((uint8_t *)arg + 16); /* the status of FREE before 590.44 */
 
     switch (cmd) {
+    case UVM_INITIALIZE:
+        if (!initialized(fd))
+            abort(); /* it would be the arbiter's own memory */
+        ((struct uvm_initialize *)arg)->status = on_card_flags == ((struct uvm_initialize *)arg)->flags
+                                                     ? RM_OK
+                                                     : RM_ERR_INVALID_ARGUMENT;
+        return 0;
     case UVM_UNREGISTER_CHANNEL:
         return unregister(fd, arg);
     case UVM_MAP_EXTERNAL_ALLOCATION:
@@ -196,6 +271,10 @@ int uvm_on_card_serve(int fd, uint32_t cmd, void *arg)
             *of = (struct uvm_range){0, 0};
         return 0;
     case UVM_UNMAP_EXTERNAL:
+        if (!unmap->range.length) {
+            unmap->status = look(fd);
+            return 0;
+        }
         unmap->status = !of || unmap->range.base + unmap->range.length > of->base + of->length
                             ? RM_ERR_INVALID_ADDRESS
                         : !unmap->gpu[0] ? RM_ERR_INVALID_DEVICE

@@ -4,6 +4,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* What INITIALIZE leaves in the open file, as far as any file can be made to keep something: F_SETSIG. */
+enum { UVM_ON_CARD_INITIALIZED = 40 };
+
 void uvm_on_card_begin(void);
 /* Whoever calls may duplicate the object, or no longer. */
 void uvm_on_card_share(uint32_t client, uint32_t handle, bool shared);

@@ -1,4 +1,5 @@
 /* What must hold between two calls, whatever they were. */
+#include "../../native_sched/boundary/exported.h"
 #include "world.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -38,7 +39,7 @@ static void check_tree(const struct tenant *t)
 
             if (++seen > o->live)
                 broken("the tree has more objects than live ones");
-            if (objects_find(o, obj->client, obj->handle) != i)
+            if (obj->client && objects_find(o, obj->client, obj->handle) != i)
                 broken("object %x:%x is not found by its name", obj->client, obj->handle);
             if (before ? o->slot[before].next_sibling != i : o->slot[obj->parent].first_child != i)
                 broken("object %x:%x hangs in no list", obj->client, obj->handle);
@@ -86,6 +87,60 @@ static void check_channel(const struct groups *g, const struct node *n)
     broken("%x:%x is of a group that the scheduler does not know", n->client, n->handle);
 }
 
+/* What files keep in the driver they keep in the books, at the same places. */
+static void check_exports(const struct tenant *t)
+{
+    const struct objects *o = &t->objects;
+    uint32_t kept = 0;
+
+    for (int i = 0; i < EXPORT_FILES; i++) {
+        const struct export_file *f = &world.exports[i];
+        uint32_t root = f->file && tenant_of(f->file) == t ? exported_root(o, f->file) : 0;
+
+        if (f->file && tenant_of(f->file) == t && !root)
+            broken("file %llu exports, the books do not know", (unsigned long long)f->file);
+        kept += root != 0;
+        for (uint32_t place = 0; root && place < EXPORT_PLACES; place++) {
+            uint32_t slot = exported_at(o, root, place, 0);
+
+            if (!slot != !f->at[place].live || (slot && exported_at(o, root, place, slot)))
+                broken("place %u of file %llu is not what the books say", place, (unsigned long long)f->file);
+            if (slot && f->at[place].bytes > o->slot[slot].memory_bytes)
+                broken("place %u has more than it is charged", place);
+            kept += slot != 0;
+        }
+    }
+    if (kept != o->nameless)
+        broken("files keep %u names, the books %u", kept, o->nameless);
+}
+
+/* Every memory once, by whatever names it has: no more than is charged. */
+static void check_memory(const struct tenant *t, uint32_t whose)
+{
+    uint64_t seen[NODES + EXPORT_FILES * EXPORT_PLACES], bytes[MAX_CARDS] = {0};
+    uint32_t n = 0;
+
+    for (int i = 0; i < NODES + EXPORT_FILES * EXPORT_PLACES; i++) {
+        const struct export_file *f = i < NODES ? NULL : &world.exports[(i - NODES) / EXPORT_PLACES];
+        const struct node *node = f ? &f->at[(i - NODES) % EXPORT_PLACES] : &world.node[i];
+        uint32_t k = 0;
+
+        if (!node->live || tenant_of(f ? f->file : node->file) != &world.tenant[whose] || !node->bytes)
+            continue;
+        while (node->memory && k < n && seen[k] != node->memory)
+            k++;
+        if (node->memory && k < n)
+            continue;
+        if (node->memory)
+            seen[n++] = node->memory;
+        bytes[node->card] += node->bytes;
+    }
+    for (int card = 0; card < CARDS; card++)
+        if (bytes[card] > t->ledger[card].used_bytes)
+            broken("the driver has %llu for the tenant, charged are %llu", (unsigned long long)bytes[card],
+                   (unsigned long long)t->ledger[card].used_bytes);
+}
+
 /* Every object that the driver has is one that was booked, of its file and for at least as much. */
 static void check_driver(void)
 {
@@ -105,9 +160,9 @@ static void check_driver(void)
         if (!slot)
             broken("the driver has %x:%x of class %x, the books do not", n->client, n->handle, n->class_id);
         obj = &t->objects.slot[slot];
-        if (n->bytes > obj->bytes || (n->bytes && n->card != obj->card))
+        if (n->bytes > obj->memory_bytes || (n->bytes && n->card != obj->card))
             broken("%x:%x takes %llu and is charged %llu", n->client, n->handle, (unsigned long long)n->bytes,
-                   (unsigned long long)obj->bytes);
+                   (unsigned long long)obj->memory_bytes);
         if (n->card != OBJECT_NO_CARD && !t->granted[n->card])
             broken("%x:%x is on a card that was not granted", n->client, n->handle);
         live[t - world.tenant]++;
@@ -125,8 +180,11 @@ static void check_driver(void)
             seen_groups += g->group[i].live;
         for (uint32_t i = 0; i < g->channels; i++)
             seen_channels += g->channel[i].live;
-        if (live[k] != world.tenant[k].objects.live)
-            broken("%u objects in the books, %u in the driver", world.tenant[k].objects.live, live[k]);
+        if (live[k] != world.tenant[k].objects.live - world.tenant[k].objects.nameless)
+            broken("%u objects in the books, %u of them nobody's, %u in the driver",
+                   world.tenant[k].objects.live, world.tenant[k].objects.nameless, live[k]);
+        check_exports(&world.tenant[k]);
+        check_memory(&world.tenant[k], (uint32_t)k);
         if (groups[k] != seen_groups || channels[k] != seen_channels)
             broken("the scheduler knows %u groups and %u channels, the driver %u and %u", seen_groups,
                    seen_channels, groups[k], channels[k]);

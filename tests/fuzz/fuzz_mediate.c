@@ -112,14 +112,15 @@ static void serve(struct tenant *t, struct replay *replay, const struct made *ma
 
 static void look(struct tenant *t, struct choices *c)
 {
-    struct engine_status engine[2] = {{.tsg_id = one_byte(c), .busy = one_in(c, 2)},
-                                      {.tsg_id = one_byte(c), .busy = one_in(c, 2)}};
+    struct engine_status engine[2] = {
+        {.tsg_id = one_byte(c), .engines = engine_bit(RM_ENGINE_GRAPHICS), .busy = one_in(c, 2)},
+        {.tsg_id = one_byte(c), .engines = engine_bit(RM_ENGINE_COPY0), .busy = one_in(c, 2)}};
 
     for (uint32_t card = 0; card < CARDS; card++)
         groups_look(t->groups, card, engine, 2);
 }
 
-/* A client with a device on the tenant's second file: most calls mean nothing without. Channels: with a group that runs if its
+/* A client with a device and memory on the tenant's second file: most calls mean nothing without. Channels: with a group that runs if its
  * tenant does, too. */
 static void settle_in(uint32_t k, struct replay *replay, bool channels)
 {
@@ -127,6 +128,7 @@ static void settle_in(uint32_t k, struct replay *replay, bool channels)
     const struct rm_alloc first[] = {
         {.root = client, .handle = client, .class_id = RM_CLASS_ROOT_CLIENT},
         {.root = client, .parent = client, .handle = 0xd0, .class_id = RM_CLASS_DEVICE, .params = 1},
+        {.root = client, .parent = 0xd0, .handle = 0xe2, .class_id = RM_CLASS_MEMORY_LOCAL_USER, .params = 1},
         {.root = client, .parent = 0xd0, .handle = 0xd1, .class_id = RM_CLASS_SUBDEVICE, .params = 1},
         {.root = client, .parent = 0xd0, .handle = 0xe0, .class_id = RM_CLASS_CHANNEL_GROUP, .params = 1},
         {.root = client, .parent = 0xe0, .handle = 0xe1, .class_id = RM_CLASS_CHANNEL_VOLTA, .params = 1},
@@ -136,7 +138,7 @@ static void settle_in(uint32_t k, struct replay *replay, bool channels)
     struct choices none = {&nothing, &nothing}, *chosen = world.choices;
 
     world.choices = &none;
-    for (int i = 0; i < (channels ? 5 : 2); i++) {
+    for (int i = 0; i < (channels ? 6 : 3); i++) {
         memcpy(made.outer, &first[i], sizeof(first[i]));
         serve(&world.tenant[k], replay, &made);
     }

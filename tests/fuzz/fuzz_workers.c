@@ -115,8 +115,11 @@ static bool lives(const struct process *p)
 
 static void hang_up(struct process *p)
 {
-    if (p->link >= 0)
+    if (p->link >= 0) {
+        /* Whoever looks through the descriptors of all processes may have it for a moment. */
+        shutdown(p->link, SHUT_RDWR);
         close(p->link);
+    }
     p->link = -1;
     p->welcomed = false;
 }

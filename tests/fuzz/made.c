@@ -1,4 +1,5 @@
 /* Calls as programs make them, and as nobody does: mostly of names that mean something here, so that they meet. */
+#include "../../native_sched/boundary/rm_export_abi.h"
 #include "world.h"
 
 enum { PARAMS_AT = 0x20000, KIB = 1024 };
@@ -12,7 +13,7 @@ static uint32_t some_client(struct choices *c)
 
 static uint32_t some_handle(struct choices *c)
 {
-    static const uint32_t handles[] = {0xd0, 0xd0, 0xd0, 0xd1, 0xe0, 0xe1, 0xe2, 0xe3,
+    static const uint32_t handles[] = {0xd0, 0xd0, 0xe2, 0xd1, 0xe0, 0xe1, 0xe2, 0xe3,
                                        0xe4, 0xe5, 0xe6, 0xc1, 0xc2, 0,    0xe0, 0xe1};
 
     return one_in(c, 32) ? (uint32_t)any_number(c) : handles[below(c, 16)];
@@ -38,6 +39,20 @@ static uint32_t some_class(struct choices *c)
     return one_in(c, 32) ? (uint32_t)any_number(c) : classes[below(c, 14)];
 }
 
+static const uint32_t exports[] = {
+    RM_CTRL_EXPORT_OBJECT_TO_FD,     RM_CTRL_EXPORT_OBJECTS_TO_FD,   RM_CTRL_EXPORT_OBJECTS_TO_FD,
+    RM_CTRL_CREATE_EXPORT_OBJECT_FD, RM_CTRL_IMPORT_OBJECT_FROM_FD,  RM_CTRL_IMPORT_OBJECTS_FROM_FD,
+    RM_CTRL_IMPORT_OBJECTS_FROM_FD,  RM_CTRL_GET_EXPORT_OBJECT_INFO,
+};
+
+static bool is_export(uint32_t cmd)
+{
+    for (size_t i = 0; i < sizeof(exports) / sizeof(*exports); i++)
+        if (exports[i] == cmd)
+            return true;
+    return false;
+}
+
 static uint32_t some_control(struct choices *c)
 {
     static const uint32_t controls[] = {
@@ -46,6 +61,8 @@ static uint32_t some_control(struct choices *c)
         RM_CTRL_TSG_SET_TIMESLICE, RM_CTRL_TSG_GET_TIMESLICE, RM_CTRL_TSG_GET_INFO,
         RM_CTRL_CHANNEL_SCHEDULE,  RM_CTRL_DISABLE_CHANNELS,  RM_CTRL_FB_GET_INFO};
 
+    if (one_in(c, 2))
+        return exports[below(c, 8)];
     if (!one_in(c, 16))
         return controls[below(c, 12)];
     return one_in(c, 2) ? RM_CTRL_GPU_PERFMON_UTIL : (uint32_t)any_number(c);
@@ -92,6 +109,28 @@ static void some_alloc(struct choices *c, struct made *made)
     memcpy(made->outer, &s, sizeof(s));
 }
 
+static void some_share(struct choices *c, struct made *made)
+{
+    struct rm_dup d = {.client = some_client(c), .parent = 0xd0, .handle = some_handle(c)};
+    struct rm_share s = {.client = some_client(c), .handle = some_handle(c)};
+
+    d.source_client = one_in(c, 2) ? d.client : some_client(c);
+    d.source_handle = some_handle(c);
+    s.policy = (struct rm_share_policy){
+        .target = some_client(c),
+        .access_mask = one_in(c, 8) ? one_byte(c) : RM_SHARE_ACCESS_DUP,
+        .type = (uint16_t)below(c, 8),
+        .action = (uint8_t)below(c, 8),
+    };
+    if (one_in(c, 3)) {
+        made->cmd = RM_CMD(RM_ESC_SHARE, sizeof(s));
+        memcpy(made->outer, &s, sizeof(s));
+    } else {
+        made->cmd = RM_CMD(RM_ESC_DUP_OBJECT, sizeof(d));
+        memcpy(made->outer, &d, sizeof(d));
+    }
+}
+
 void some_call(struct choices *c, struct made *made)
 {
     static const uint32_t others[] = {RM_CMD(RM_ESC_CARD_INFO, OUTER_MAX),
@@ -134,6 +173,10 @@ void some_call(struct choices *c, struct made *made)
             ctl.object = 0xd1;
             ctl.params_size = (uint32_t)rm_control_params(&world.m.rm, ctl.cmd);
         }
+        if (is_export(ctl.cmd) && !one_in(c, 16)) {
+            ctl.object = ctl.client;
+            ctl.params_size = (uint32_t)rm_control_params(&world.m.rm, ctl.cmd);
+        }
         made->cmd = RM_CMD(RM_ESC_CONTROL, sizeof(ctl));
         memcpy(made->outer, &ctl, sizeof(ctl));
         break;
@@ -151,6 +194,10 @@ void some_call(struct choices *c, struct made *made)
         break;
     }
     case 6:
+        if (one_in(c, 2)) {
+            some_share(c, made);
+            break;
+        }
         made->cmd = others[below(c, 12)];
         fill(c, made->outer, 64);
         break;
@@ -159,6 +206,45 @@ void some_call(struct choices *c, struct made *made)
         fill(c, made->outer, 64);
         break;
     }
+}
+
+/* Four objects at most, at the first places mostly. */
+static void some_export(struct choices *c, uint32_t cmd, void *params, size_t bytes)
+{
+    union {
+        struct rm_export_object one;
+        struct rm_export_objects several;
+        struct rm_export_create create;
+        struct rm_import_object in;
+        struct rm_import_objects ins;
+    } p = {.several = {.fd = 0}};
+    uint32_t device = one_in(c, 16) ? some_handle(c) : 0xd0;
+    uint16_t count = (uint16_t)below(c, 4), index = (uint16_t)below(c, 3);
+    int32_t fd = (int32_t)(one_in(c, 8) ? below(c, 8) : 1 + below(c, 2));
+
+    switch (cmd) {
+    case RM_CTRL_EXPORT_OBJECT_TO_FD:
+        p.one = (struct rm_export_object){1, device, 0, some_handle(c), fd, one_in(c, 16)};
+        break;
+    case RM_CTRL_CREATE_EXPORT_OBJECT_FD:
+        p.create = (struct rm_export_create){.device = device, .max = EXPORT_PLACES, .fd = fd};
+        break;
+    case RM_CTRL_IMPORT_OBJECT_FROM_FD:
+        p.in = (struct rm_import_object){fd, 1, 0, device, some_handle(c)};
+        break;
+    case RM_CTRL_IMPORT_OBJECTS_FROM_FD:
+        p.ins = (struct rm_import_objects){.fd = fd, .parent = device, .count = count, .index = index};
+        for (int i = 0; i < 4; i++)
+            p.ins.object[i] = some_handle(c);
+        break;
+    default:
+        p.several = (struct rm_export_objects){.fd = fd, .device = device, .count = count, .index = index};
+        p.several.max = (uint16_t)(one_in(c, 16) ? any_number(c) % (EXPORT_PLACES + 1) : EXPORT_PLACES);
+        for (int i = 0; i < 4; i++)
+            p.several.object[i] = some_handle(c);
+        break;
+    }
+    memcpy(params, &p, bytes < sizeof(p) ? bytes : sizeof(p));
 }
 
 void some_params(struct choices *c, const struct made *made, void *params, size_t bytes)
@@ -179,6 +265,11 @@ void some_params(struct choices *c, const struct made *made, void *params, size_
                                                                         : rm_bytes(&world.m.rm,
                                                                                    RM_BYTES_PERFMON_SAMPLE) *
                                                                               RM_PERFMON_SAMPLES;
+        return;
+    }
+    if (RM_NR(made->cmd) == RM_ESC_CONTROL &&
+        is_export(((const struct rm_control *)(const void *)made->outer)->cmd)) {
+        some_export(c, ((const struct rm_control *)(const void *)made->outer)->cmd, params, bytes);
         return;
     }
     if (RM_NR(made->cmd) != RM_ESC_ALLOC) {

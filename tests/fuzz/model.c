@@ -3,7 +3,7 @@
 
 enum { GRANULE = 65536, HEAP_BYTES = 1 << 30, OWN_BYTES = 3 << 20, FRESH_HANDLE = 0x50000000 };
 
-static int find(uint32_t client, uint32_t handle)
+int model_find(uint32_t client, uint32_t handle)
 {
     for (int i = 0; i < NODES; i++)
         if (world.node[i].live && world.node[i].client == client && world.node[i].handle == handle)
@@ -11,9 +11,9 @@ static int find(uint32_t client, uint32_t handle)
     return -1;
 }
 
-static int find_client(uint32_t client, uint64_t file)
+int model_find_client(uint32_t client, uint64_t file)
 {
-    int i = find(client, client);
+    int i = model_find(client, client);
 
     return i >= 0 && world.node[i].parent < 0 && world.node[i].file == file ? i : -1;
 }
@@ -35,7 +35,7 @@ static uint64_t taken(uint32_t card)
     for (int i = 0; i < NODES; i++)
         if (world.node[i].live && world.node[i].card == card)
             bytes += world.node[i].bytes;
-    return bytes;
+    return bytes; /* some of it more than once: the heap is large */
 }
 
 /* What the driver takes by itself. */
@@ -69,6 +69,8 @@ static uint32_t construct(struct node *n, struct driver_call *call)
             return RM_ERR_NO_MEMORY;
         memory->size = n->bytes;
     }
+    if (n->class_id == RM_CLASS_MEMORY_LOCAL_USER || n->class_id == RM_CLASS_MEMORY_SYSTEM)
+        n->memory = ++world.last_memory;
     if (n->class_id == RM_CLASS_CHANNEL_GROUP) {
         if (call->params_bytes < sizeof(*group))
             return RM_ERR_INVALID_PARAM_STRUCT;
@@ -111,19 +113,19 @@ static uint32_t alloc(struct driver_call *call, uint32_t root, uint32_t parent, 
         made.client = made.handle;
         made.card = OBJECT_NO_CARD;
         made.class_id = RM_CLASS_ROOT_CLIENT;
-        if (find_client(made.client, call->file->id) >= 0 || find(made.client, made.client) >= 0)
+        if (model_find_client(made.client, call->file->id) >= 0 || model_find(made.client, made.client) >= 0)
             return RM_ERR_INSERT_DUPLICATE_NAME;
     } else {
-        if (find_client(root, call->file->id) < 0)
+        if (model_find_client(root, call->file->id) < 0)
             return RM_ERR_INVALID_CLIENT;
-        if ((above = find(root, parent)) < 0)
+        if ((above = model_find(root, parent)) < 0)
             return RM_ERR_OBJECT_NOT_FOUND;
         if (parent_class(class_id) && world.node[above].class_id != parent_class(class_id))
             return RM_ERR_INVALID_OBJECT_PARENT;
         made.client = root;
         made.parent = above;
         made.card = world.node[above].card;
-        if (find(root, made.handle) >= 0)
+        if (model_find(root, made.handle) >= 0)
             return RM_ERR_INSERT_DUPLICATE_NAME;
         if ((status = construct(&made, call)))
             return status;
@@ -145,9 +147,9 @@ static uint32_t free_object(const struct driver_call *call, const struct rm_free
 {
     int i;
 
-    if (find_client(f->root, call->file->id) < 0)
+    if (model_find_client(f->root, call->file->id) < 0)
         return RM_ERR_INVALID_CLIENT;
-    if ((i = find(f->root, f->handle)) < 0)
+    if ((i = model_find(f->root, f->handle)) < 0)
         return RM_ERR_OBJECT_NOT_FOUND;
     free_below(i);
     return RM_OK;
@@ -158,7 +160,7 @@ static uint32_t disable_channels(const struct node *subdevice, const struct rm_d
     if (subdevice->class_id != RM_CLASS_SUBDEVICE || params->count > RM_MAX_DISABLE)
         return RM_ERR_INVALID_ARGUMENT;
     for (uint32_t i = 0; i < params->count; i++) {
-        int channel = find(params->client[i], params->channel[i]);
+        int channel = model_find(params->client[i], params->channel[i]);
 
         if (params->client[i] != subdevice->client || channel < 0 || !world.node[channel].is_channel ||
             world.node[channel].card != subdevice->card)
@@ -171,10 +173,13 @@ static uint32_t disable_channels(const struct node *subdevice, const struct rm_d
 static uint32_t control(struct driver_call *call, const struct rm_control *ctl)
 {
     struct rm_tsg_info *info = (void *)call->params;
-    int i = find(ctl->client, ctl->object);
+    int i = model_find(ctl->client, ctl->object);
+    uint32_t status;
 
-    if (find_client(ctl->client, call->file->id) < 0)
+    if (model_find_client(ctl->client, call->file->id) < 0)
         return RM_ERR_INVALID_CLIENT;
+    if (model_exports(call, ctl->client, ctl->cmd, &status))
+        return status;
     if (i < 0)
         return RM_ERR_OBJECT_NOT_FOUND;
     if (ctl->cmd == RM_CTRL_TSG_GET_INFO)
@@ -195,7 +200,11 @@ static const uint32_t failures[] = {RM_ERR_NO_MEMORY, RM_ERR_INSUFFICIENT_PERMIS
  * word against the books, and nothing here could tell who is right. */
 static bool fails(const struct driver_call *call)
 {
-    return call->outer == world.outer && one_in(world.choices, 24);
+    const struct rm_control *ctl = (const void *)call->outer;
+    bool exports = RM_NR(call->cmd) == RM_ESC_CONTROL &&
+                   (ctl->cmd == RM_CTRL_EXPORT_OBJECTS_TO_FD || ctl->cmd == RM_CTRL_IMPORT_OBJECTS_FROM_FD);
+
+    return (call->outer == world.outer || exports) && one_in(world.choices, 24);
 }
 
 static int execute(struct driver *d, struct driver_call *call)
@@ -228,9 +237,11 @@ static int execute(struct driver *d, struct driver_call *call)
     case RM_ESC_MAP_MEMORY:
         ((struct rm_map_memory *)(void *)outer)->status = status;
         break;
-    case RM_ESC_DUP_OBJECT: /* the model keeps one name for an object */
-        status = RM_ERR_NOT_SUPPORTED;
-        memcpy(outer + mediate_status_at(call->cmd), &status, sizeof(status));
+    case RM_ESC_DUP_OBJECT:
+        ((struct rm_dup *)(void *)outer)->status = status ? status : model_dup(call, (void *)outer);
+        break;
+    case RM_ESC_SHARE:
+        ((struct rm_share *)(void *)outer)->status = status ? status : model_share(call, (void *)outer);
         break;
     default: /* whatever a driver may leave there */
         fill(world.choices, outer, call->outer_bytes < 16 ? call->outer_bytes : 16);
@@ -243,6 +254,7 @@ void model_file_gone(uint64_t file)
     for (int i = 0; i < NODES; i++)
         if (world.node[i].live && world.node[i].file == file)
             world.node[i].live = false;
+    model_exports_gone(file);
 }
 
 static int identify(struct driver *d, struct caller *c, struct tenant *t, int fd, struct open_file *out)

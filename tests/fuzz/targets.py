@@ -52,7 +52,7 @@ TARGETS = (
     Target(
         "mediate",
         (
-            *_here("fuzz_mediate", "made", "model", "fake_caller", "books"),
+            *_here("fuzz_mediate", "made", "model", "model_share", "fake_caller", "books"),
             *_glob(NATIVE / "boundary", _NOT_OF_THE_MEDIATOR),
             *(NATIVE / "core" / f"{name}.c" for name in ("ledger", "utilization")),
             NATIVE / "journal" / "store.c",
@@ -93,7 +93,7 @@ TARGETS = (
         (
             *_here("fuzz_launcher"),
             *(HOOK / "launcher" / f"{name}.c" for name in ("argv", "packet", "prepare", "spec_file")),
-            *(HOOK / "common" / f"{name}.c" for name in ("conf", "json", "report")),
+            *(HOOK / "common" / f"{name}.c" for name in ("conf", "connection", "json", "report")),
         ),
     ),
     Target("annotations"),

@@ -7,17 +7,26 @@
 #include "choices.h"
 
 enum { TENANTS = 2, CARDS = 2, TENANT_FILES = 3, NODES = 128 };
+enum { EXPORT_FILES = TENANTS * TENANT_FILES, EXPORT_PLACES = 8 };
 enum { FILE_OF_OTHERS = 6, NO_FILE = 7 }; /* descriptor numbers of a caller; below: its tenant's files */
 
 struct node { /* an object in the driver */
     bool live;
     uint64_t file;
     uint32_t client, handle, class_id, card;
-    int parent; /* -1: a root client */
-    uint64_t bytes;
+    int parent;             /* -1: a root client */
+    uint64_t bytes, memory; /* memory: its number, the same for all its names; 0: it is none */
+    uint32_t shared_with;   /* a client; 0: nobody */
     bool is_channel, has_userd;
     bool scheduled; /* a group is on its runlist */
     bool disabled;  /* a channel is */
+};
+
+/* A file that is exported through. */
+struct export_file {
+    uint64_t file; /* 0: none */
+    uint32_t places;
+    struct node at[EXPORT_PLACES];
 };
 
 struct made { /* a call */
@@ -35,6 +44,8 @@ struct world {
     uint64_t open[TENANTS][TENANT_FILES]; /* file ids; 0: closed */
     uint64_t last_file;
     struct node node[NODES];
+    struct export_file exports[EXPORT_FILES];
+    uint64_t last_memory;
     const struct made *made; /* the call as its caller made it: what lies behind its pointer is of its kind */
     const uint8_t *outer; /* of the call being mediated: what comes with another one is the mediator's own */
     int userd_maps;
@@ -54,6 +65,14 @@ void some_params(struct choices *c, const struct made *made, void *params, size_
 /* model.c: the driver. */
 extern const struct driver_ops model_ops;
 void model_file_gone(uint64_t file);
+int model_find(uint32_t client, uint32_t handle);
+int model_find_client(uint32_t client, uint64_t file);
+
+/* model_share.c: an RM status; whether it is a control of these. */
+uint32_t model_dup(const struct driver_call *call, const struct rm_dup *d);
+uint32_t model_share(const struct driver_call *call, const struct rm_share *s);
+bool model_exports(const struct driver_call *call, uint32_t client, uint32_t cmd, uint32_t *status);
+void model_exports_gone(uint64_t file);
 
 /* Aborts with a line unless all that must always hold does. */
 void check_books(void);

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 CAP_MIB = 512
+# Of programs with contexts of CUDA's, which take some of it; and what they allocate at a time.
+CUDA_CAP_MIB, PIECE_MIB = 2048, 256
 MIB = 1 << 20
 EPERM, ENOTTY, ENOSYS, NO_MEMORY = 1, 25, 38, 0x51
 Judge = Callable[[list[int], str], bool]
@@ -19,7 +21,8 @@ Judge = Callable[[list[int], str], bool]
 class Attempt:
     """judge: from the numbers of its line, and the line. One that is killed for what it tries has been held too.
 
-    decides: what of the driver it shows; empty: decided on the simulated card, and run here besides.
+    decides: what of the driver it shows; empty: decided on the simulated card, and run here besides. covered: what the
+    card has less of in the end is in the ledger.
     """
 
     name: str
@@ -27,6 +30,7 @@ class Attempt:
     judge: Judge
     decides: str = ""
     cap_mib: int = CAP_MIB
+    covered: bool = False
 
 
 def numbers(line: str) -> list[int]:
@@ -45,6 +49,14 @@ def anything(_: list[int], line: str) -> bool:
 
 def not_made(said: list[int], line: str) -> bool:
     return "made" not in line and bool(said) and said[0] in (EPERM, ENOSYS)
+
+
+def uvm_keeps(name: str, argv: tuple[str, ...], judge: Judge, decides: str) -> Attempt:
+    return Attempt(name, ("uvm_keeps", *argv), judge, decides, CUDA_CAP_MIB, covered=True)
+
+
+def something_was_kept(said: list[int], _: str) -> bool:
+    return len(said) == 3 and min(said[:2]) > 0
 
 
 def within_the_cap(said: list[int], _: str) -> bool:
@@ -109,9 +121,32 @@ ATTEMPTS: tuple[Attempt, ...] = (
         lambda _, line: line.startswith("done"),
         "how long the driver takes to let go of a file",
     ),
+    uvm_keeps(
+        "groups freed while nvidia-uvm has their channels",
+        ("groups", "12"),
+        something_was_kept,
+        "whether what a registration retains is charged until it is gone",
+    ),
+    uvm_keeps(
+        "memory freed while nvidia-uvm has it mapped",
+        ("memory", "16", str(PIECE_MIB)),
+        # Where nothing was mapped each is gone as it is freed.
+        lambda said, line: (
+            something_was_kept(said, line) and (said[0] * PIECE_MIB <= CUDA_CAP_MIB or not said[2])
+        ),
+        "that a mapping outlives the object, and its charge does",
+    ),
+    uvm_keeps(
+        "files of nvidia-uvm in messages alone",
+        ("message", "4", str(3 * PIECE_MIB)),
+        something_was_kept,
+        "that such a file keeps what it has mapped, and is not taken for closed",
+    ),
 )
 DECIDED_ON_A_CARD = tuple(one for one in ATTEMPTS if one.decides)
 # Enough to see that they are run and judged.
 ON_A_SIMULATED_CARD = tuple(
-    one for one in ATTEMPTS if one.argv[0] in ("greedy", "other_type", "foreign_calls", "tables")
+    one
+    for one in ATTEMPTS
+    if one.argv[0] in ("greedy", "other_type", "foreign_calls", "tables", "uvm_keeps")
 )

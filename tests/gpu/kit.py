@@ -47,6 +47,7 @@ SOURCES = (
     *sorted((REPOSITORY / "tests" / "programs" / "hostile").glob("*.c")),
     REPOSITORY / "tests" / "programs" / "cuda_start.c",
     REPOSITORY / "tests" / "programs" / "reclass.c",
+    REPOSITORY / "tests" / "programs" / "uvm_keeps.c",
     REPOSITORY / "tests" / "bench" / "rm_latency.c",
     REPOSITORY / "tests" / "gpu" / "launch.c",
 )

@@ -17,6 +17,8 @@ DEVICE, SUBDEVICE, FIRST_DUPLICATE = 0xCAFE0080, 0xCAFE2080, 0xCAFE9000
 SHARE_CLIENT, ACCESS_DUP, READ_ONLY = 3, 1, 1
 ENGINE_STATUS0, COPY_ENGINES = 0x200, 4
 NO_RUNLIST = 0xFFFFFFF0
+# How many engines a list has and how many lists there are, by the driver's version: 570, 560, 550, 545, 535.
+RUNLIST_SHAPES = ((84, 3), (84, 2), (64, 2), (63, 2), (62, 2))
 
 
 class NeedsCardError(Exception):
@@ -100,13 +102,14 @@ class OwnClient:
         """By engine type: graphics and the first copy engines."""
         found = {}
         for engine in (rm.GRAPHICS, *(9 + i for i in range(COPY_ENGINES))):
-            call = rm.control(
-                self.client, SUBDEVICE, rm.RUNLIST_BASE, struct.pack("<I", engine).ljust(1008, b"\0")
-            )
-            if rm.on_file(self.ctl, call) == 0 and call.u32(0x1C) == 0:
-                (base,) = struct.unpack_from("<I", call.params, 336)
-                if 0 < base < NO_RUNLIST:
-                    found[engine] = base
+            for engines, lists in RUNLIST_SHAPES:
+                params = struct.pack("<I", engine).ljust(4 * engines * lists, b"\0")
+                call = rm.control(self.client, SUBDEVICE, rm.RUNLIST_BASE, params)
+                if rm.on_file(self.ctl, call) == 0 and call.u32(0x1C) == 0:
+                    (base,) = struct.unpack_from("<I", call.params, 4 * engines)
+                    if 0 < base < NO_RUNLIST:
+                        found[engine] = base
+                    break
         if rm.GRAPHICS not in found:
             raise rm.RmError("ENGINE_RUNLIST_BASE", call.u32(0x1C))
         return found

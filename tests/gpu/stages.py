@@ -175,7 +175,8 @@ def held(product: Product, attempt: Attempt, results: Results) -> str:
         return f"said {line.strip()!r}"
     if any(one > attempt.cap_mib for one in held_mib):
         return f"holds {held_mib} MiB"
-    return f"{on_card} MiB on the card" if on_card > attempt.cap_mib + UNCAPPED_MIB else ""
+    most = sum(held_mib) if attempt.covered else attempt.cap_mib
+    return f"{on_card} MiB on the card, {held_mib} MiB held" if on_card > most + UNCAPPED_MIB else ""
 
 
 def attempts(product: Product, results: Results, out: Result) -> None:
@@ -221,5 +222,5 @@ STAGES: tuple[tuple[str, Stage, int], ...] = (
     ("P5 overhead", overhead, 20),
     ("P6 cost of calls", rm_cost, 20),
     ("P8 start", start, 30),
-    ("P7 hostile", attempts, 60),
+    ("P7 hostile", attempts, 90),
 )

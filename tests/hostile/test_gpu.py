@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from tests.gpu.hostile import ATTEMPTS, DECIDED_ON_A_CARD
+from tests.gpu.hostile import ATTEMPTS, DECIDED_ON_A_CARD, Attempt
+from tests.gpu.product import Product
+from tests.gpu.results import Results
+from tests.gpu.stages import held
 from tests.support.places import REPOSITORY
-from tests.support.programs import HOSTILE, STATIC_SOURCES
+from tests.support.programs import HOSTILE, NAMES, STATIC_SOURCES
 
 
 @pytest.mark.gpu
@@ -31,4 +39,41 @@ def test_what_a_card_decides_is_said_in_the_docs() -> None:
     for attempt in DECIDED_ON_A_CARD:
         assert f"| {attempt.name} | {attempt.decides} |" in page
     for attempt in ATTEMPTS:
-        assert attempt.argv[0] in HOSTILE or attempt.argv[0] in STATIC_SOURCES
+        assert attempt.argv[0] in (*HOSTILE, *STATIC_SOURCES, *NAMES)
+
+
+@dataclass
+class Served:
+    """A product in whose container the attempt leaves so much to the ledger, and so much on the card."""
+
+    charged_mib: int
+    used_mib: list[int] = field(default_factory=list)
+
+    @contextmanager
+    def container(self, argv: list[str], *, memory_mib: int) -> Iterator[Any]:
+        process = SimpleNamespace(poll=lambda: None)
+        yield SimpleNamespace(name="one", line=lambda: "2 2 2", process=process)
+
+    def containers(self) -> list[Any]:
+        return [{"container_id": "one", "cards": [{"used_bytes": self.charged_mib << 20}]}]
+
+    def card_used_mib(self) -> int:
+        return self.used_mib.pop(0)
+
+
+@pytest.mark.parametrize(
+    ("charged", "used", "covered", "good"),
+    [
+        (300, 340, True, True),
+        (300, 400, True, False),
+        (300, 400, False, True),
+        (300, 600, False, False),
+        (600, 600, True, False),
+    ],
+)
+def test_when_an_attempt_is_held(charged: int, used: int, covered: bool, good: bool) -> None:
+    """covered: memory below the cap too has to be in the ledger."""
+    attempt = Attempt("one", ("one",), lambda _said, _line: True, covered=covered)
+    product = cast("Product", Served(charged, [100, 100 + used]))
+    results = cast("Results", SimpleNamespace(log=lambda _line: None))
+    assert (held(product, attempt, results) == "") is good

@@ -1,11 +1,12 @@
 /* A container's processes that use the card as if nothing ever happened to mgpu, and take any answer that is not the right
  * one for a failure: of memory made and freed, freed twice, made beyond the cap, of clients and files that come and go,
- * of a child that ends with what it has, under signals that interrupt calls.
+ * of memory exported and imported, of a child that ends with what it has, under signals that interrupt calls.
  *
  * Usage: steadfast SEED PROCESSES CAP_MIB RING CARD
  * RING is a file that the caller made: what every call took is written there (struct ring). On its input a line "stop" has
  * all processes stand still, with what they have: "still MIB"; "go" has them go on; at the end of it they end. A process
  * that was answered wrongly says "wrong ..." and ends. */
+#include "../../native_sched/boundary/rm_export_abi.h"
 #include "rm.h"
 #include <poll.h>
 #include <signal.h>
@@ -163,6 +164,38 @@ static void child(void)
         wrong("a child ended with %#x", (unsigned int)status);
 }
 
+static int64_t on_client(const struct mine *m, uint32_t cmd, void *params, uint32_t bytes)
+{
+    return rm_control(m->fd, m->client, m->client, cmd, params, bytes);
+}
+
+/* Through a file of its own, which has nothing any more when it is closed. */
+static void hand_around(const struct mine *m, uint32_t i)
+{
+    struct rm_export_object one = {.type = 1, .device = DEVICE, .object = FIRST_MEMORY + i};
+    struct rm_export_objects none = {.count = 1};
+    struct rm_import_objects two = {.parent = DEVICE, .object = {FIRST_MEMORY + 2 * MEMORIES}, .count = 1};
+    struct rm_import_object chosen = {.type = 1, .parent = DEVICE};
+    int fd = open_node("/dev/nvidiactl");
+
+    one.fd = none.fd = two.fd = chosen.fd = fd;
+    begin();
+    ended(on_client(m, RM_CTRL_EXPORT_OBJECT_TO_FD, &one, sizeof(one)), RM_OK, "export");
+    begin();
+    ended(on_client(m, RM_CTRL_IMPORT_OBJECTS_FROM_FD, &two, sizeof(two)), RM_OK, "import");
+    begin();
+    ended(on_client(m, RM_CTRL_EXPORT_OBJECT_TO_FD, &one, sizeof(one)), RM_ERR_STATE_IN_USE, "second export");
+    begin();
+    ended(on_client(m, RM_CTRL_IMPORT_OBJECT_FROM_FD, &chosen, sizeof(chosen)), RM_OK, "import of any name");
+    begin();
+    ended(rm_free(m->fd, m->client, two.object[0]), RM_OK, "free of the import");
+    begin();
+    ended(rm_free(m->fd, m->client, chosen.object), RM_OK, "free of the other import");
+    begin();
+    ended(on_client(m, RM_CTRL_EXPORT_OBJECTS_TO_FD, &none, sizeof(none)), RM_OK, "end of the export");
+    close(fd);
+}
+
 static void step(struct mine *m)
 {
     uint32_t i = below(&state, MEMORIES);
@@ -184,6 +217,12 @@ static void step(struct mine *m)
         begin();
         ended(rm_memory(m->fd, m->client, FIRST_MEMORY + MEMORIES, (uint64_t)(cap_mib + 1) * MIB),
               RM_ERR_NO_MEMORY, "memory beyond the cap");
+        return;
+    case 4:
+    case 5:
+    case 6:
+        if (m->mib[i])
+            hand_around(m, i);
         return;
     default:
         if (!m->mib[i]) {

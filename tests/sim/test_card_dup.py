@@ -28,7 +28,8 @@ pytestmark = pytest.mark.sim
 MIB = 1 << 20
 DUP_OBJECT, SHARE = 0x34, 0x35
 DENIED = 0x1B
-CLIENT_TYPE, DUP_RIGHT, REVOKE = 3, 1, 1
+NONE_TYPE, ALL_TYPE, TOKEN_TYPE, CLIENT_TYPE, PID_TYPE = range(5)
+DUP_RIGHT, REVOKE, COMPOSE, INHERITED_SHARE = 1, 1, 4, 0xD04
 DUP_STRUCT = struct.Struct("<7I")
 SHARE_STRUCT = struct.Struct("<4IHBxI")
 
@@ -66,13 +67,32 @@ def test_who_may_have_a_name(new_client: NewClient) -> None:
     object_ = memory(owner)
     assert dup(sibling, owner, object_)[0] == OK
     assert dup(stranger, owner, object_)[0] == DENIED
-    assert share(owner, object_, stranger.root) == OK
+    assert share(owner, object_, stranger.root, action=COMPOSE) == OK
     assert dup(stranger, owner, object_)[0] == OK
-    assert share(owner, object_, stranger.root, action=REVOKE) == OK
+    assert dup(sibling, owner, object_)[0] == OK
+    assert share(owner, object_, stranger.root, action=REVOKE | COMPOSE) == OK
     assert dup(stranger, owner, object_)[0] == DENIED
-    assert share(owner, object_, stranger.root, kind=1) == NOT_SUPPORTED
     assert share(stranger, object_ + 99, owner.root) == NOT_FOUND
-    assert [share(owner, object_, target) for target in (1, 2, 3, 4, 5)] == [OK] * 4 + [NO_MEMORY]
+    # Not composed: in place of what held before.
+    for kind in (ALL_TYPE, TOKEN_TYPE):
+        assert share(owner, object_, 0, kind=kind) == OK
+        assert dup(stranger, owner, object_)[0] == OK
+    assert share(owner, object_, stranger.root) == OK
+    assert dup(sibling, owner, object_)[0] == DENIED
+    assert share(owner, object_, 0, kind=NONE_TYPE) == OK
+    assert dup(stranger, owner, object_)[0] == DENIED
+    targets = [share(owner, object_, target, action=COMPOSE) for target in (1, 2, 3, 4, 5)]
+    assert targets == [OK] * 4 + [NO_MEMORY]
+
+
+def test_what_is_not_shared_by_itself_is_shared_as_its_client(new_client: NewClient) -> None:
+    owner, stranger = new_client(tgid=1), new_client(tgid=2)
+    object_, other = memory(owner), memory(owner)
+    assert share(owner, other, 0, kind=PID_TYPE) == OK
+    everybody = struct.pack("<IIHBx", 0, DUP_RIGHT, ALL_TYPE, COMPOSE)
+    assert owner.control(INHERITED_SHARE, everybody, owner.root)[0] == OK
+    assert dup(stranger, owner, object_)[0] == OK
+    assert dup(stranger, owner, other)[0] == DENIED
 
 
 def test_what_is_refused(new_client: NewClient) -> None:

@@ -13,6 +13,7 @@ from install import precreate_hook
 from mgpu_cli.doctor.containerd_facts import Facts
 from mgpu_cli.doctor.finding import Finding, Group, Level
 from mgpu_cli.doctor.host import Host, NoAnswerError
+from mgpu_cli.doctor.rm_table import Row
 from mgpu_cli.state import StateDir
 from oci_specs import vocabulary
 
@@ -49,6 +50,7 @@ class Node:
         self.health: dict[str, Any] | None = {
             "driver": "sim",
             "driver_version": "550.1",
+            "rm_table": "580.65",
             "driver_alive": True,
             "pid": 100,
             "containers": 0,
@@ -62,6 +64,7 @@ class Node:
         self.docker: Any = {"ServerVersion": "20.10", "Runtimes": {"mgpu": {"path": RUNTIME}}}
         self.facts = Facts("1.6.20", CRI)
         self.syscalls: dict[str, int] = {}
+        self.rm_rows = {"550.54.15": "550.54"}
         self.uid = 0
         self._well()
 
@@ -155,6 +158,7 @@ class Node:
             ask=ask,
             containerd=lambda _address: self.facts,
             syscall=lambda name: self.syscalls.get(name, 0),
+            rm_row=lambda version: Row(self.rm_rows.get(version, ""), "535.86, 550.54"),
         )
 
     def findings(self, group: Group) -> list[Finding]:

@@ -85,6 +85,16 @@ def nvidia(node: Node) -> None:
         node.write(name, "")
 
 
+def unknown_nvidia(node: Node) -> None:
+    nvidia(node)
+    node.rm_rows = {}
+
+
+def taken_for_another(node: Node) -> None:
+    unknown_nvidia(node)
+    health(rm_table="550.54", rm_table_override="550")(node)
+
+
 def crun(node: Node) -> None:
     node.program("/usr/bin/crun", "crun version 1.8.1\n+SECCOMP +EBPF", "--version")
 
@@ -139,10 +149,17 @@ FAULTS: list[tuple[Group, Change, dict[str, Level]]] = [
     (cdi.GROUP, health(driver="nvidia"), {"cdi-none": FAIL}),
     (driver.GROUP, no_mgpud, {"driver-none": NOTE}),
     (driver.GROUP, nvidia, {"driver-nvidia": NOTE}),
+    (driver.GROUP, unknown_nvidia, {"driver-nvidia": NOTE, "driver-table": FAIL}),
+    (driver.GROUP, taken_for_another, {"driver-nvidia": NOTE, "driver-table-overridden": WARN}),
     (driver.GROUP, write("/proc/driver/nvidia/version", "what"), {"driver-version": WARN}),
     (driver.GROUP, health(driver_alive=False), {"driver-lost": FAIL}),
     (arbiter.GROUP, no_mgpud, {"mgpud-silent": FAIL}),
     (arbiter.GROUP, health(sched_fifo=False), {"mgpud-fifo": WARN}),
+    (
+        arbiter.GROUP,
+        health(probes="USERD, engine status of 1 of 2 cards: on the others nobody is ever seen idle"),
+        {"mgpud-probes": WARN},
+    ),
     (permissions.GROUP, lambda node: setattr(node, "uid", 1000), {"permissions-root": WARN}),
     (
         permissions.GROUP,

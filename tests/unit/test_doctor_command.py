@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from mgpu_cli.doctor import command, host, syscalls
+from mgpu_cli.doctor import command, host, rm_table, syscalls
 from mgpu_cli.doctor.examine import examine, worst
 from mgpu_cli.doctor.finding import Finding, Group, Level, fail, note, ok, warn
 from mgpu_cli.doctor.host import Host, NoAnswerError
@@ -172,3 +172,11 @@ def test_on_this_machine_it_is_quick_and_changes_nothing(tmp_path: Path) -> None
     assert (silent["level"], silent["group"]) == ("fail", "mgpud")
     assert not any(each["id"].endswith("-failed") for each in found), found
     assert not root.exists()
+
+
+@pytest.mark.parametrize(
+    ("version", "row"), [("580.95.05", "580.65"), ("550.54.14", "550.54"), ("470.1", ""), ("nonsense", "")]
+)
+def test_the_table_of_a_version(version: str, row: str) -> None:
+    found = rm_table.row(version)
+    assert (found.version, found.known.split(", ")[0]) == (row, "535.86")

@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.create_path import NONCE, Mgpud, ok, one_line, program, refused, remove_programs
+from tests.create_path import NONCE, Mgpud, ok, one_line, program, refused
+
+pytestmark = pytest.mark.usefixtures("create_path_programs")
 
 STATE = '{"ociVersion":"1.0.2", "id":"c1", "pid":12,\n "bundle":"/b", "annotations":{"a":"\\u00e9 \\"}{"}}'
-
-
-@pytest.fixture(scope="module", autouse=True)
-def programs() -> Iterator[None]:
-    yield
-    remove_programs()
 
 
 def hook(verb: str, path: Path, state: str | bytes = STATE) -> subprocess.CompletedProcess[str]:

@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cli_support import container, fake_mgpud, list_reply
-from install import parts, runtime_conf
+from install import folders, parts, runtime_conf
+from install.change import Change, Plan
 from install.engines import ENGINES
 from mgpu_cli import install as install_command
 from mgpu_cli import uninstall as uninstall_command
@@ -54,6 +55,49 @@ def test_there_and_back_again(machine: Path) -> None:
     assert (done.exit_code, done.stderr) == (0, "")
     assert path.read_text() == '{"debug": true}\n'
     assert [each for each in machine.rglob("*") if each.is_file()] == [path]
+
+
+@needs_root
+def test_folders_that_install_has_made_go_with_their_files(machine: Path) -> None:
+    (machine / "etc" / "before").mkdir(parents=True)
+    for path in (
+        machine / "etc" / "new" / "below" / "docker.json",
+        machine / "etc" / "before" / "docker.json",
+    ):
+        assert run(machine, "install", "docker", "--config", path).exit_code == 0
+        assert run(machine, "uninstall", "docker", "--config", path).exit_code == 0
+    assert {each.relative_to(machine).as_posix() for each in machine.rglob("*")} == {"etc", "etc/before"}
+
+
+def test_folders_that_somebody_else_uses_stay(tmp_path: Path) -> None:
+    record = tmp_path / "mgpu" / "made-folders"
+    ours, shared = tmp_path / "ours", tmp_path / "shared" / "below"
+    changes = tuple(
+        Change(path=path, before=None, after=b"") for path in (ours / "x", shared / "x", record.parent / "y")
+    )
+    [change] = folders.noted(Plan(changes), record).changes
+    assert change.after == f"{ours}\n{shared.parent}\n{shared}\n".encode()
+    for folder in (record.parent, ours, shared):
+        folder.mkdir(parents=True)
+    record.write_bytes(change.after)
+    (shared / "of-the-operator").touch()
+    folders.removed(record, last=False)
+    assert not ours.exists()
+    assert record.read_text() == f"{shared.parent}\n{shared}\n"
+    folders.removed(record, last=True)
+    assert (shared / "of-the-operator").exists()
+    assert not record.exists()
+
+
+@needs_root
+def test_output_and_refusals_write_no_folders_down(machine: Path) -> None:
+    path = machine / "etc" / "new" / "docker.json"
+    out = run(machine, "install", "docker", "--config", path, "--output", machine / "out")
+    assert out.exit_code == 0
+    assert not list(machine.rglob("made-folders"))
+    (machine / "etc").write_text("")
+    assert run(machine, "install", "docker", "--config", path).exit_code == 1
+    assert not list(machine.rglob("made-folders"))
 
 
 def test_dry_run_shows_a_diff_and_changes_nothing(machine: Path) -> None:

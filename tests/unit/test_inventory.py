@@ -31,6 +31,8 @@ def fake(**functions: object) -> ModuleType:
         nvmlDeviceGetMemoryInfo=lambda _index: SimpleNamespace(total=143771 << 20),
         nvmlSystemGetDriverVersion=lambda: "580.95.05",
         nvmlDeviceGetMigMode=lambda _index: (0, 0),
+        nvmlDeviceGetComputeMode=lambda _index: 0,
+        NVML_COMPUTEMODE_DEFAULT=0,
         shut=shut,
     )
     vars(module).update(functions)
@@ -49,6 +51,17 @@ def test_cards(monkeypatch: pytest.MonkeyPatch) -> None:
     # What RM calls the card: 0000:17:00 is 0x1700.
     assert [card.gpu_id for card in cards] == [0x1700, 0x1800]
     assert module.shut == [True]
+
+
+def test_a_card_for_one_process_is_said(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    modes = {0: 0, 1: 3}
+    monkeypatch.setitem(sys.modules, "pynvml", fake(nvmlDeviceGetComputeMode=modes.__getitem__))
+    inventory.nvml()
+    [line] = capfd.readouterr().err.splitlines()
+    assert "event=compute-mode-exclusive card=1 mode=3" in line
+    assert "nvidia-smi -i 1 -c DEFAULT" in line
 
 
 def test_no_driver_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,18 +18,14 @@ from native_sched.daemon.node_config import NodeConfig
 from native_sched.daemon.prepare import Prepare
 from native_sched.daemon.server import Dialogue, Peer, Server
 from oci_specs import schemas
-from tests.create_path import Mgpud, Node, grant, ok, one_line, remove_programs, write_script
+from tests.create_path import Mgpud, Node, grant, ok, one_line, write_script
 from tests.unit.arbiter_support import World
 from tests.unit.test_reach import SPECS, load
 
+pytestmark = pytest.mark.usefixtures("create_path_programs")
+
 ASKING = {"mgpu.dev/memory-mib": "512"}
 NEW = b'{"new":1}'
-
-
-@pytest.fixture(scope="module", autouse=True)
-def programs() -> Iterator[None]:
-    yield
-    remove_programs()
 
 
 def node_at(folder: Path, *, python: bool) -> Node:

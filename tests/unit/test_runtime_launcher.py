@@ -5,18 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.create_path import Node, one_line, program, remove_programs, write_script
+from tests.create_path import Node, one_line, program, write_script
 
-
-@pytest.fixture(scope="module", autouse=True)
-def programs() -> Iterator[None]:
-    yield
-    remove_programs()
+pytestmark = pytest.mark.usefixtures("create_path_programs")
 
 
 @pytest.fixture

@@ -1,0 +1,62 @@
+"""Folders that `mgpu install` makes for its files are written down: `mgpu uninstall` takes those and no others."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from install import files
+from install.change import Change, Plan
+
+
+def place(change: Change) -> Path:
+    """Where it is written."""
+    return change.path if change.link else files.final(change.path)
+
+
+def missing(folder: Path) -> list[Path]:
+    """It and those above it that are not there, the uppermost first."""
+    return [each for each in (*reversed(folder.parents), folder) if not each.exists()]
+
+
+def noted(plan: Plan, record: Path) -> Plan:
+    """What the record is to say once the plan has been carried out."""
+    fresh = {
+        str(folder)
+        for change in plan.changes
+        if change.after is not None
+        for folder in missing(place(change).parent)
+        # Goes with the record.
+        if folder != record.parent
+    }
+    if not fresh:
+        return Plan()
+    known = files.read_text(record)
+    lines = sorted({*_lines(known), *fresh})
+    before = None if known is None else known.encode()
+    return Plan((Change(path=record, before=before, after=_text(lines).encode()),))
+
+
+def removed(record: Path, *, last: bool) -> None:
+    """Those that are empty go. last: and so does the record, for nothing of mgpu's is left that would."""
+    known = files.read_text(record)
+    if known is None:
+        return
+    # What is inside another comes before it.
+    for folder in sorted(_lines(known), reverse=True):
+        with suppress(OSError):
+            Path(folder).rmdir()
+    left = [folder for folder in _lines(known) if Path(folder).exists()]
+    with suppress(OSError):
+        if last or not left:
+            record.unlink()
+        else:
+            record.write_text(_text(left))
+
+
+def _lines(text: str | None) -> list[str]:
+    return (text or "").splitlines()
+
+
+def _text(lines: list[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)

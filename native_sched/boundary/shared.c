@@ -1,0 +1,60 @@
+#include "shared.h"
+
+/* Whoever takes it on the same card, or the same instance of one, is everybody here: nothing is duplicated to another. */
+static bool is_for_all(const struct rm_share_policy *p)
+{
+    return (p->type == RM_SHARE_TYPE_ALL || p->type == RM_SHARE_TYPE_GPU ||
+            p->type == RM_SHARE_TYPE_PARTITION) &&
+           !(p->action & RM_SHARE_REQUIRE) && p->access_mask & RM_SHARE_ACCESS_DUP;
+}
+
+struct rm_share_policy shared_for_rm(const struct rm_share_policy *said)
+{
+    struct rm_share_policy told = *said;
+
+    if (!is_for_all(said))
+        return told;
+    told.access_mask &= ~(uint32_t)RM_SHARE_ACCESS_DUP;
+    if (!told.access_mask) {
+        told.type = RM_SHARE_TYPE_NONE;
+        told.access_mask = RM_SHARE_ACCESS_DUP;
+    }
+    return told;
+}
+
+int shared_tell(const struct mediator *m, const struct open_file *file, uint32_t client, uint32_t handle,
+                const struct rm_share_policy *policy)
+{
+    struct rm_share s = {.client = client, .handle = handle, .policy = *policy};
+    int e = mediator_call(m, file, NULL, RM_CMD(RM_ESC_SHARE, sizeof(s)), &s, sizeof(s));
+
+    return e < 0 ? e : (int)s.status;
+}
+
+static uint32_t above(const struct objects *o, uint32_t slot)
+{
+    while (slot && !(o->slot[slot].shared & SHARED_SAID))
+        slot = o->slot[slot].parent;
+    return slot;
+}
+
+/* A list of its own begins as that of the object above, or empty. */
+void shared_note(struct objects *o, uint32_t slot, const struct rm_share_policy *said)
+{
+    uint32_t from = above(o, slot), shared = SHARED_SAID;
+
+    if (said->action & RM_SHARE_COMPOSE && from)
+        shared |= o->slot[from].shared;
+    if (is_for_all(said) && said->action & RM_SHARE_REVOKE)
+        shared &= ~(uint32_t)SHARED_WITH_ALL;
+    else if (is_for_all(said))
+        shared |= SHARED_WITH_ALL;
+    __atomic_store_n(&o->slot[slot].shared, shared, __ATOMIC_RELEASE);
+}
+
+bool shared_with_all(const struct objects *o, uint32_t slot)
+{
+    uint32_t from = above(o, slot);
+
+    return from && o->slot[from].shared & SHARED_WITH_ALL;
+}

@@ -1,0 +1,31 @@
+#include "nvidia_uvm.h"
+#include "../boundary/rm_abi.h"
+#include <stdio.h>
+
+/* An open file of a character device has two references to the module: chrdev_open() takes one to the device (cdev_get) and
+ * one to its operations (fops_get), and __fput() puts both, after the driver's own release. UVM takes none by itself, and no
+ * module needs it. */
+enum { REFERENCES_OF_A_FILE = 2 };
+
+bool nvidia_uvm_is_initialized(const struct nvidia_host *host, int fd)
+{
+    /* No range can be that: UVM says so where it gets as far. */
+    struct uvm_unmap_external unmap = {.range = {0, 0}};
+
+    return host->ioctl(fd, UVM_UNMAP_EXTERNAL, &unmap) == 0 && unmap.status == RM_ERR_INVALID_ADDRESS;
+}
+
+uint32_t nvidia_uvm_open_files(const struct nvidia_host *host)
+{
+    FILE *f = fopen(host->uvm_references_path, "re");
+    unsigned int references;
+    bool said;
+
+    if (!f)
+        return UINT32_MAX;
+    said = fscanf(f, "%u", &references) == 1;
+    fclose(f);
+    if (!said || references % REFERENCES_OF_A_FILE)
+        return UINT32_MAX;
+    return references / REFERENCES_OF_A_FILE;
+}

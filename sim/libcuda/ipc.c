@@ -1,0 +1,77 @@
+/* Memory of another process of the container: cuIpc*, by the names of its client and its object. */
+#include "cuda.h"
+#include <string.h>
+
+/* What a CUipcMemHandle holds. */
+struct shared {
+    int32_t pid;
+    uint32_t client, handle, instance;
+    uint64_t bytes;
+};
+_Static_assert(sizeof(struct shared) <= sizeof(CUipcMemHandle), "what is told of it fits");
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr pointer)
+{
+    const struct range *range;
+    struct shared shared;
+    CUcontext context;
+    CUresult result;
+    ENTRY entry = enter_context(&context);
+
+    if (entry.error)
+        return entry.error;
+    range = range_at(pointer);
+    if (!out || !range || range->opened)
+        return CUDA_ERROR_INVALID_VALUE;
+    result = from_rm(rmc_share(entry.rm, range->handle));
+    if (result)
+        return result;
+    shared = (struct shared){
+        .pid = entry.rm->pid,
+        .client = entry.rm->client,
+        .handle = range->handle,
+        .instance = range->context->device->card->instance,
+        .bytes = range->bytes,
+    };
+    memset(out, 0, sizeof *out);
+    memcpy(out, &shared, sizeof shared);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pointer, CUipcMemHandle handle, unsigned int flags)
+{
+    struct range range = {.opened = true};
+    struct shared shared;
+    CUresult result;
+    ENTRY entry = enter_context(&range.context);
+
+    if (entry.error)
+        return entry.error;
+    memcpy(&shared, &handle, sizeof shared);
+    if (!pointer || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS ||
+        shared.instance != range.context->device->card->instance)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (shared.pid == entry.rm->pid && shared.client == entry.rm->client)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    result = from_rm(
+        rmc_dup(entry.rm, range.context->device->card, &range.handle, shared.client, shared.handle));
+    if (result)
+        return result;
+    range.bytes = shared.bytes;
+    if (!range_add(&range)) {
+        rmc_free(entry.rm, range.handle);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *pointer = range.base;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuIpcOpenMemHandle(CUdeviceptr *pointer, CUipcMemHandle handle, unsigned int flags)
+{
+    return cuIpcOpenMemHandle_v2(pointer, handle, flags);
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr pointer)
+{
+    return memory_free(pointer, true);
+}

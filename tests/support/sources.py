@@ -1,0 +1,14 @@
+"""The sources of a program or library, as its meson.build lists them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+
+def listed(folder: Path, name: str) -> list[Path]:
+    """Of `name = files(...)` in the folder's meson.build."""
+    build = (folder / "meson.build").read_text()
+    found = re.search(rf"^{name} = files\(([^)]*)\)", build, re.MULTILINE)
+    assert found, f"{folder}/meson.build has no {name}"
+    return [folder / source for source in re.findall(r"'([^']+)'", found[1])]
