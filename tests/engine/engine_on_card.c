@@ -1,0 +1,85 @@
+/* What tests do to the engine itself, and look up in it. */
+#define _GNU_SOURCE
+#include "../../native_sched/boundary/caught.h"
+#include "../../native_sched/boundary/external.h"
+#include "../../native_sched/boundary/rm_abi.h"
+#include "../../native_sched/driver/nvidia_private.h"
+#include "../../native_sched/engine_private.h"
+#include "uvm_on_card.h"
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+void on_card_by_disabling(struct mgpu_engine *e)
+{
+    e->mediator.driver->disables_channels = true;
+}
+
+/* With a tenant that hides its file. */
+void on_card_patience(struct mgpu_engine *e, uint64_t ns)
+{
+    e->loop.patience_ns = ns;
+}
+
+uint64_t on_card_client_file(struct mgpu_engine *e, uint64_t tenant, uint32_t client)
+{
+    const struct objects *o = &tenant_by_id(e, tenant)->objects;
+
+    return o->slot[objects_find(o, client, client)].file;
+}
+
+uint64_t on_card_tables(struct mgpu_engine *e, uint64_t tenant, uint32_t card)
+{
+    return tenant_by_id(e, tenant)->external->tables_bytes[card];
+}
+
+/* As if the last worker had died in the middle of a mapping, between the object's share and its end. */
+int on_card_died_mapping(const char *journal, uint64_t listener, uint64_t file_id, uint32_t of,
+                         uint32_t memory)
+{
+    int folder = open(journal, O_RDONLY | O_DIRECTORY | O_CLOEXEC), e;
+    struct store page;
+    struct caught *k;
+    char name[STORE_NAME_MAX];
+
+    snprintf(name, sizeof(name), "listener-%llu", (unsigned long long)listener);
+    if (folder < 0 || (e = store_open(&page, folder, name, &listener_layout)) < 0)
+        return -1;
+    k = &((struct listener_page *)(void *)page.at)->caught;
+    k->req.id = 1;
+    k->req.data.args[1] = UVM_MAP_EXTERNAL_ALLOCATION;
+    k->was = (struct caught_intent){.what = INTENT_UVM,
+                                    .client = UVM_MAP_EXTERNAL_ALLOCATION,
+                                    .parent = of,
+                                    .handle = memory,
+                                    .file = file_id};
+    k->check = store_check(&k->was, sizeof(k->was));
+    k->stage = CAUGHT_INTENDED;
+    uvm_on_card_share(of, memory, true);
+    e = page.found;
+    store_close(&page);
+    close(folder);
+    return e;
+}
+
+/* How long it is from one look through all processes to the next, the first of which is due. */
+void on_card_looks(struct mgpu_engine *e, uint64_t gap_ns)
+{
+    e->mediator.driver->scan_gap_ns = gap_ns;
+    e->mediator.driver->scanned_at_ns = 0;
+}
+
+/* How many of nvidia-uvm's files are looked for, and how many have been let go and are not closed. */
+void on_card_lost(struct mgpu_engine *e, uint32_t *missed, uint32_t *unseen)
+{
+    struct nvidia_files *f = &e->mediator.driver->files;
+    WITH_TABLE(f);
+
+    *missed = *unseen = 0;
+    for (uint32_t i = 0; i < f->loosened; i++) {
+        const struct nvidia_file *one = &f->slot[f->loose[i]];
+
+        *missed += one->pin >= 0 && one->looks;
+        *unseen += one->pin < 0;
+    }
+}
