@@ -2,8 +2,8 @@
  * memory makes one of them another. Most are about the calling process's address space and run in it.
  *
  * What moves memory of the host's into a card's, or keeps it there, is refused: it is charged to nobody. Faults of the card's
- * on managed memory still do that; what they bring in gives way to allocations (docs/boundary.md). So is what maps nothing over any
- * length, in page tables of the card's that no memory stands for.
+ * on managed memory still do that; what they bring in gives way to allocations (docs/boundary.md). Refused is also what maps nothing
+ * over any length: page tables of the card's that no memory stands for.
  *
  * A mapping of an allocation keeps its memory (external.h). What makes mappings and what ends them is about the file alone: the
  * arbiter makes these calls, from its own copy of the parameters, and believes nothing but the driver's answer. */
