@@ -4,6 +4,7 @@
  *          of input frees the duplicate: "freed"
  *   steal  tries to get another container's object: prints the status */
 #define _GNU_SOURCE
+#include "../../native_sched/boundary/rm_export_abi.h"
 #include "rm.h"
 #include <sys/wait.h>
 
@@ -200,6 +201,23 @@ static uint32_t dup_to(const struct side *to, const struct side *from, uint32_t 
     return dup_at(to, to->device, from->client, object, handle);
 }
 
+/* The memory exported by one side, and imported by the other below that device; the import is freed. */
+static uint32_t import_at(const struct side *to, uint32_t parent, const struct side *from, uint32_t object)
+{
+    int fd = open("/dev/nvidiactl", O_RDWR | O_CLOEXEC);
+    struct rm_export_object out = {.type = 1, .device = from->device, .object = object, .fd = fd};
+    struct rm_import_object in = {.fd = fd, .type = 1, .parent = parent};
+    uint32_t status;
+
+    must(!rm_control(from->fd, from->client, from->client, RM_CTRL_EXPORT_OBJECT_TO_FD, &out, sizeof(out)),
+         "export");
+    status = (uint32_t)rm_control(to->fd, to->client, to->client, RM_CTRL_IMPORT_OBJECT_FROM_FD, &in,
+                                  sizeof(in));
+    must(status || !free_object(to, in.object), "free of the import");
+    must(!close(fd), "close");
+    return status;
+}
+
 static uint32_t share(const struct side *s, uint32_t object, uint32_t type, uint32_t target)
 {
     struct rm_share share = {
@@ -231,6 +249,8 @@ static void duplicates(const struct side *s)
     far = attach(&other, 1);
     must(dup_at(&other, far, s->client, object, &none) == RM_ERR_INVALID_OBJECT_PARENT,
          "dup on another card");
+    must(import_at(&other, far, s, object) == RM_ERR_INVALID_OBJECT_PARENT, "import on another card");
+    must(import_at(&other, other.device, s, object) == RM_OK, "import on the same card");
     must(dup_at(&other, 0x5eed, s->client, object, &none) == RM_ERR_INVALID_OBJECT_PARENT, "no such parent");
     /* Everything below a device ends with it, and the charge is the other name's. */
     must(!dup_to(&other, s, object, &second) && !free_object(&other, other.device), "free the device");
