@@ -1,6 +1,7 @@
 #include "let_through.h"
 #include "../channels/groups.h"
 #include "external.h"
+#include "managed.h"
 #include "registered.h"
 #include "subscriptions.h"
 #include <errno.h>
@@ -270,9 +271,9 @@ int settle(struct call *c)
             continue;
         {
             WITH_TENANT(t);
-            /* What has no name any more the driver counts to nobody. */
+            /* What has no name any more the driver counts to nobody, nor what is managed. */
             used = t->ledger[card->index].used_bytes - external_held(t->external, card->index) -
-                   registered_held(t->registered, card->index);
+                   registered_held(t->registered, card->index) - managed_held(t);
         }
         /* Nobody has anything of a card that is lost, and its tenants are to hear that from the driver. */
         if ((bytes = counted(c, card, &processes)) == -ENXIO)

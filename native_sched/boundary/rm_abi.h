@@ -46,6 +46,15 @@ static inline bool rm_uvm_of_the_file(uint32_t cmd)
 struct uvm_range {
     uint64_t base, length; /* FREE has no length from 590.44 on */
 };
+struct uvm_initialize {
+    uint64_t flags;
+    uint32_t status, pad;
+};
+enum { UVM_INIT_DISABLE_HMM = 1, UVM_INIT_MULTI_PROCESS = 2 };
+struct uvm_pageable {
+    uint8_t access, pad[3];
+    uint32_t status;
+};
 struct uvm_unmap_external {
     struct uvm_range range;
     uint8_t gpu[16];

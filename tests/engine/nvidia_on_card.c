@@ -197,9 +197,26 @@ void on_card_file(uint64_t ino, uint64_t id, int kind, uint32_t minor)
     pthread_mutex_unlock(&lock);
 }
 
+static ino_t uvm_ino;
+
+/* A file that stands for nvidia-uvm where it is to be mapped. */
+void on_card_uvm_node(uint64_t ino)
+{
+    uvm_ino = (ino_t)ino;
+}
+
+void on_card_managed_looks(struct mgpu_engine *e, uint64_t gap_ns)
+{
+    e->managed_gap_ns = gap_ns;
+}
+
 static int classify(const struct stat *st, uint32_t uvm_major, struct nvidia_node *out)
 {
     (void)uvm_major;
+    if (S_ISREG(st->st_mode) && st->st_ino == uvm_ino) {
+        *out = (struct nvidia_node){NODE_UVM, 0};
+        return 0;
+    }
     for (int i = 0; S_ISFIFO(st->st_mode) && i < files; i++)
         if (file[i].ino == st->st_ino) {
             *out = file[i].is;
@@ -351,11 +368,12 @@ static int serve(int fd, uint32_t cmd, void *arg)
     struct rm_alloc_short *a = arg;
     struct rm_control *ctl = arg;
     struct rm_alloc *alloc = arg;
-    uint64_t id = RM_SIZE(cmd) ? id_of(fd) : 0, aux = 0;
+    bool uvm = !RM_SIZE(cmd) || cmd == UVM_INITIALIZE;
+    uint64_t id = uvm ? 0 : id_of(fd), aux = 0;
     uint32_t params = 0;
     int got = -1, e;
 
-    if (!RM_SIZE(cmd))
+    if (uvm)
         return uvm_on_card_serve(fd, cmd, arg);
     switch (RM_NR(cmd)) {
     case RM_ESC_ALLOC:

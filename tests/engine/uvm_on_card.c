@@ -12,6 +12,8 @@
 
 enum { RANGES = 64, SHARED = 16, MAP_EXTERNAL_BYTES = 9264 };
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
 /* Ranges for external mappings, of all UVM files together: what is mapped in them is not UVM's to say here. */
 static struct uvm_range range[RANGES];
 static int ranges;
@@ -31,11 +33,55 @@ static struct retained_channel {
 uint32_t on_card_unregistered;
 int on_card_uvm_error;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 uint32_t on_card_mapped; /* the memory of the last external mapping, by its handle */
+
+/* Files that are initialised, as above. */
+static struct initialized {
+    pid_t pid; /* 0: a free entry */
+    int fd;
+    uint64_t flags;
+} initialized[RETAINED];
+static int initializeds;
+
+void on_card_initialized(pid_t pid, int fd, uint64_t flags)
+{
+    pthread_mutex_lock(&lock);
+    initialized[initializeds++ % RETAINED] = (struct initialized){pid, fd, flags};
+    pthread_mutex_unlock(&lock);
+}
+
+/* NULL: it is not. Their processes live, or what is kept open is by another number. */
+static const struct initialized *initialized_of(int fd)
+{
+    for (int i = 0; i < RETAINED; i++)
+        if (initialized[i].pid && syscall(SYS_kcmp, getpid(), initialized[i].pid, KCMP_FILE,
+                                          (unsigned long)fd, (unsigned long)initialized[i].fd) == 0)
+            return &initialized[i];
+    return NULL;
+}
+
+static int initialize(int fd, struct uvm_initialize *u)
+{
+    const struct initialized *i = initialized_of(fd);
+
+    if (!i)
+        abort(); /* it would be with the arbiter's memory */
+    u->status = u->flags == i->flags ? RM_OK : RM_ERR_INVALID_ARGUMENT;
+    return 0;
+}
+
+static int pageable(int fd, struct uvm_pageable *u)
+{
+    const struct initialized *i = initialized_of(fd);
+
+    u->status = i ? RM_OK : RM_ERR_ILLEGAL_ACTION;
+    u->access = i && !i->flags;
+    return 0;
+}
 
 void uvm_on_card_begin(void)
 {
+    memset(initialized, 0, sizeof(initialized));
     memset(range, 0, sizeof(range));
     memset(shared, 0, sizeof(shared));
     memset(retained, 0, sizeof(retained));
@@ -182,6 +228,10 @@ int uvm_on_card_serve(int fd, uint32_t cmd, void *arg)
     uint32_t *freed = (void *)((uint8_t *)arg + 16); /* the status of FREE before 590.44 */
 
     switch (cmd) {
+    case UVM_INITIALIZE:
+        return initialize(fd, arg);
+    case UVM_PAGEABLE_MEM_ACCESS:
+        return pageable(fd, arg);
     case UVM_UNREGISTER_CHANNEL:
         return unregister(fd, arg);
     case UVM_MAP_EXTERNAL_ALLOCATION:
