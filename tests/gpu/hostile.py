@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 CAP_MIB = 512
 MIB = 1 << 20
-EPERM, ENOSYS, NO_MEMORY = 1, 38, 0x51
+EPERM, ENOMEM, ENOSYS, NO_MEMORY = 1, 12, 38, 0x51
 Judge = Callable[[list[int], str], bool]
 
 
@@ -74,6 +74,18 @@ ATTEMPTS: tuple[Attempt, ...] = (
     Attempt("int 0x80", ("foreign_calls", "i386"), not_made, "the driver's compat entry"),
     Attempt("x32", ("foreign_calls", "x32"), not_made, "the driver's compat entry"),
     Attempt("io_uring", ("foreign_calls", "io_uring"), not_made),
+    Attempt(
+        "managed memory above the cap",
+        ("managed", "over"),
+        lambda said, _: len(said) == 2 and said[0] <= CAP_MIB * MIB and said[1] == ENOMEM,
+        "that mmap() of nvidia-uvm at its offset makes a range, and says ENOMEM",
+    ),
+    Attempt(
+        "nvidia-uvm under the descriptor of mmap()",
+        ("managed", "swap", "5"),
+        lambda _, line: bool(line) and "kept" not in line,
+        "what the kernel maps after CONTINUE",
+    ),
     Attempt("filters of its own", ("nested",), lambda said, _: said[-1:] == [NO_MEMORY]),
     Attempt("a tracer", ("puppet", "1"), anything),
     Attempt(
