@@ -68,7 +68,7 @@ def state(container: Container) -> str:
 
 def _caught(container: Container) -> Iterator[Row]:
     if unaccounted := container.get("unaccounted_bytes"):
-        yield "Killed:", f"the driver counts {mib(unaccounted)} MiB to it that it was not charged for"
+        yield "Killed:", f"it had {mib(unaccounted)} MiB that it was not charged for"
 
 
 def containers(found: list[Container]) -> None:

@@ -105,6 +105,7 @@ int mgpu_engine_open(const char *driver, const char *dir, const char *version, c
 
     if (!e)
         return !ops ? -ENOENT : error ? -EPROTONOSUPPORT : -ENOMEM;
+    e->managed_gap_ns = 1000ull * 1000 * 1000;
     e->events = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pthread_mutex_init(&e->lock, NULL);
     e->mediator = (struct mediator){.ops = ops, .files = &e->files, .rm = rm, .events = e->events};

@@ -9,8 +9,9 @@ struct mgpu_engine {
     struct files files;
     struct mediator mediator;
     pthread_t file_watch, reaper;
-    int events; /* eventfd for the daemon */
-    int wake;   /* eventfd for the reaper */
+    uint64_t managed_gap_ns, managed_looked_ns; /* between looks at managed memory; the reaper's */
+    int events;                                 /* eventfd for the daemon */
+    int wake;                                   /* eventfd for the reaper */
     atomic_bool driver_lost, stopping;
     pthread_mutex_t lock; /* guards tenant[].id and the list of listeners */
     struct tenant tenant[MAX_TENANTS];

@@ -3,6 +3,7 @@
 #include "engine.h"
 #include "boundary/caught.h"
 #include "boundary/external.h"
+#include "boundary/managed.h"
 #include "boundary/registered.h"
 #include "boundary/usage.h"
 #include "engine_private.h"
@@ -41,6 +42,8 @@ static void close_books(struct tenant *t)
     t->external = NULL;
     registered_close(t->registered);
     t->registered = NULL;
+    managed_close(t->managed);
+    t->managed = NULL;
     store_close(&t->store);
 }
 
@@ -130,6 +133,9 @@ int mgpu_tenant_grant(struct mgpu_engine *e, uint64_t id, uint32_t card, uint64_
         if (e->mediator.card[i].minor == k->minor && e->mediator.card[i].index != card &&
             t->granted[e->mediator.card[i].index])
             return -EEXIST;
+    /* Managed memory may come to any of its cards, to this one from now on too. */
+    if (!t->granted[card])
+        ledger_take(&t->ledger[card], managed_held(t));
     t->granted[card] = true;
     t->ledger[card].cap_bytes = cap_bytes;
     return 0;
@@ -225,6 +231,7 @@ int mgpu_tenant_remove(struct mgpu_engine *e, uint64_t id)
     stats_keep_tenant(e, t);
     external_remove(t->external);
     registered_remove(t->registered);
+    managed_remove(t->managed);
     store_remove(&t->store);
     if (t->lost)
         tenant_forget(id, e->journal);

@@ -108,6 +108,11 @@ int caller_process_id(struct caller *c, struct process_id *out)
     return read_process_id((pid_t)c->req->pid, out);
 }
 
+int caller_process_id_of(pid_t tid, struct process_id *out)
+{
+    return read_process_id(tid, out);
+}
+
 static int open_pidfd(pid_t tid, struct caller_entry *e)
 {
     struct process_id id;

@@ -56,6 +56,9 @@ pid_t caller_tgid(struct caller *c);
 /* Names of the caller's process in every pid namespace, outermost first. */
 int caller_process_id(struct caller *c, struct process_id *out);
 
+/* The same of another thread than the caller's. */
+int caller_process_id_of(pid_t tid, struct process_id *out);
+
 /* A duplicate of the caller's fd, close-on-exec: the same open file. */
 int caller_fetch_fd(struct caller *c, int fd);
 

@@ -3,6 +3,7 @@
 #include "caught.h"
 #include "control.h"
 #include "external.h"
+#include "managed.h"
 #include "registered.h"
 #include <errno.h>
 #include <string.h>
@@ -359,7 +360,10 @@ int create_object(struct call *c, const struct open_file *file, struct creation 
     uint32_t group = rm_class_is_channel(a->class_id) ? a->parent : 0;
     int e;
 
-    if ((*status = reserve(c, a, &place)))
+    *status = reserve(c, a, &place);
+    if (*status == RM_ERR_NO_MEMORY && managed_held(c->tenant) && managed_look(c->m, c->tenant))
+        *status = reserve(c, a, &place);
+    if (*status)
         return 0;
     if (group && (e = groups_channel_begins(groups, a->root, group)) < 0) {
         *status = e == -ESRCH ? RM_ERR_INVALID_OBJECT_PARENT : RM_ERR_NO_MEMORY;

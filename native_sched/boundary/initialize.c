@@ -1,4 +1,5 @@
 #include "initialize.h"
+#include "managed.h"
 #include "registered.h"
 #include <errno.h>
 #include <signal.h>
@@ -107,11 +108,16 @@ static bool under_way_on(const struct initialize_calls *calls, uint64_t file)
     return false;
 }
 
-/* The driver looks at the flags alone, and nothing comes of it. */
+/* The driver looks at the flags alone, which are as we have had them put (managed.h), and nothing comes of it. */
 static int once_more(struct call *c)
 {
-    int e = mediator_call(c->m, &c->file, NULL, UVM_INITIALIZE, c->params, c->params_bytes);
+    struct uvm_initialize *said = (void *)c->params;
+    uint64_t flags = said->flags;
+    int e;
 
+    said->flags |= UVM_INIT_DISABLE_HMM;
+    e = mediator_call(c->m, &c->file, NULL, UVM_INITIALIZE, c->params, c->params_bytes);
+    said->flags = flags;
     c->params_out = e == 0;
     return e;
 }
@@ -120,11 +126,14 @@ static int let_through_on(struct call *c, struct registered *r)
 {
     struct initialize_calls *calls = &r->page->initialize;
     struct initializing *call = free_call(calls);
+    int e;
 
     if (under_way_on(calls, c->file.id))
         return say(c, RM_ERR_BUSY_RETRY);
     if (!call)
         return say(c, RM_ERR_NO_MEMORY);
+    if ((e = managed_initializes(c, ((const struct uvm_initialize *)(const void *)c->params)->flags)))
+        return e < 0 ? e : say(c, (uint32_t)e);
     call->file = c->file.id;
     call->notification = c->caller->req->id;
     call->ended = false;

@@ -1,6 +1,7 @@
 #include "let_through.h"
 #include "../channels/groups.h"
 #include "external.h"
+#include "managed.h"
 #include "registered.h"
 #include "subscriptions.h"
 #include <errno.h>

@@ -2,6 +2,7 @@
 #include "listener.h"
 #include "caught.h"
 #include "let_through.h"
+#include "managed.h"
 #include "privileges.h"
 #include "registered.h"
 #include <errno.h>
@@ -35,7 +36,8 @@ struct server {
 static bool foreign_abi(const struct seccomp_data *d)
 {
 #if defined(__x86_64__)
-    return d->arch != AUDIT_ARCH_X86_64 || (d->nr & X32_SYSCALL_BIT) || d->nr != SYS_ioctl;
+    return d->arch != AUDIT_ARCH_X86_64 || (d->nr & X32_SYSCALL_BIT) ||
+           (d->nr != SYS_ioctl && d->nr != SYS_mmap);
 #else
 #error "mgpu knows the system call numbers of x86-64 only"
 #endif
@@ -73,6 +75,13 @@ static void take_up(struct server *s)
     c->guessed_bytes = 0;
 }
 
+static int settle_all(struct call *c)
+{
+    int e = settled(c->tenant) ? 0 : settle(c);
+
+    return e < 0 || managed_settled(c->tenant) ? e : managed_settle(c);
+}
+
 /* 0, or the errno the caller's ioctl() fails with; what changed is written into its memory. */
 static int serve(struct server *s)
 {
@@ -83,6 +92,8 @@ static int serve(struct server *s)
 
     if (foreign_abi(d))
         return -EPERM;
+    if (d->nr == SYS_mmap)
+        return managed_mmap(c, d);
     take_up(s);
     if ((bytes = mediate_outer_bytes(c->m, c->cmd)) < 0)
         return bytes;
@@ -91,7 +102,7 @@ static int serve(struct server *s)
         return e;
     if (!registered_settled(c->tenant))
         registered_settle(c);
-    if (!settled(c->tenant) && (e = settle(c)) < 0)
+    if ((e = settle_all(c)) < 0)
         return e;
     if (!caught_again(&s->page->caught, c) &&
         (e = caller_read_outer(&s->caller, c->outer_at, c->outer, c->outer_bytes, c->params, PARAMS_MAX,
@@ -105,8 +116,8 @@ static int serve(struct server *s)
     if (e == -EINPROGRESS)
         return c->passed || safe_by_number(c->cmd) ? e : -EPERM;
     /* Another listener of the tenant may have let a call through meanwhile. */
-    if (e == 0 && !c->passed && !settled(c->tenant))
-        e = settle(c);
+    if (e == 0 && !c->passed)
+        e = settle_all(c);
     if (e < 0)
         return e;
     caught_done(c, e);

@@ -6,6 +6,7 @@
 #include "exported.h"
 #include "external.h"
 #include "let_through.h"
+#include "managed.h"
 #include "registered.h"
 #include <dirent.h>
 #include <errno.h>
@@ -107,7 +108,8 @@ uint32_t left_forget(struct left_page **all, int folder, bool (*known)(void *con
     while (dir && (entry = readdir(dir)))
         if ((number_after(entry->d_name, "tenant-", &tenant) ||
              number_after(entry->d_name, "external-", &tenant) ||
-             number_after(entry->d_name, "registered-", &tenant)) &&
+             number_after(entry->d_name, "registered-", &tenant) ||
+             number_after(entry->d_name, "managed-", &tenant)) &&
             !known(context, tenant))
             n += unlinkat(folder, entry->d_name, 0) == 0;
     if (dir)
@@ -261,11 +263,12 @@ int tenant_open(const struct mediator *m, struct tenant *t, int folder, const st
     if ((e = objects_init_in(&t->objects, &t->store, TENANT_SLOTS_AT)) == 0) {
         t->let_through = (struct let_through *)(void *)t->store.at;
         if ((e = external_open(t, folder)) == 0 && (e = registered_open(t, folder, found)) == 0 &&
-            (!found || (e = recover(m, t, left)) == 0))
+            (!found || (e = recover(m, t, left)) == 0) && (e = managed_open(m, t, folder, found)) == 0)
             return found;
         if (!found) {
             external_remove(t->external);
             registered_remove(t->registered);
+            managed_remove(t->managed);
         }
         objects_destroy(&t->objects);
     }
@@ -296,6 +299,8 @@ void tenant_forget(uint64_t id, int folder)
     external_name(id, name);
     unlinkat(folder, name, 0);
     registered_name(id, name);
+    unlinkat(folder, name, 0);
+    managed_name(id, name);
     unlinkat(folder, name, 0);
     name_of(id, name);
     unlinkat(folder, name, 0);

@@ -48,8 +48,13 @@ struct uvm_initialize {
     uint64_t flags;
     uint32_t status, pad;
 };
+enum { UVM_INIT_DISABLE_HMM = 1, UVM_INIT_MULTI_PROCESS = 2 };
 struct uvm_range {
     uint64_t base, length; /* FREE has no length from 590.44 on */
+};
+struct uvm_pageable {
+    uint8_t access, pad[3];
+    uint32_t status;
 };
 struct uvm_unmap_external {
     struct uvm_range range;

@@ -33,6 +33,7 @@ struct tenant_node { /* a device node inside the container, by identity of the f
 struct groups;
 struct external;
 struct registered;
+struct managed;
 
 /* Calls that were let through to the driver (let_through.h). */
 enum { LET_THROUGH_MAX = 64, LET_THROUGH_RUNS = 16, LET_THROUGH_DOUBTFUL = 4, SUBSCRIPTIONS_MAX = 8 };
@@ -82,6 +83,7 @@ struct tenant {
     struct let_through *let_through; /* guarded by `calls`, clients by `lock` too */
     struct external *external;       /* external.h; NULL: nothing is mapped by nvidia-uvm */
     struct registered *registered;   /* registered.h: channels that nvidia-uvm may retain */
+    struct managed *managed;         /* managed.h: memory that cards' faults bring in */
     struct store store;              /* what the next worker needs: let_through and the objects' slots */
     atomic_bool audit_due;           /* a call was let through since the driver's account was last compared */
     _Atomic uint64_t

@@ -32,6 +32,7 @@ uint32_t usage_by_process(const struct tenant *t, struct process_use *out, uint3
     const struct objects *o = &t->objects;
     const struct external *x = t->external;
     const struct registered *r = t->registered;
+    const struct managed *g = t->managed;
     struct index index = {{0}};
     uint32_t n = 0;
 
@@ -65,5 +66,15 @@ uint32_t usage_by_process(const struct tenant *t, struct process_use *out, uint3
         if (u)
             u->bytes += m->held_bytes;
     }
+    for (uint32_t i = 0; g && g->page && i < MANAGED_SPACES; i++)
+        for (uint32_t card = 0; card < MAX_CARDS; card++) {
+            const struct managed_space *s = &g->page->space[i];
+            struct process_use *u = s->check && s->bytes && t->granted[card]
+                                        ? entry_of(&index, out, &n, max, &s->who, card)
+                                        : NULL;
+
+            if (u)
+                u->bytes += s->bytes;
+        }
     return n;
 }

@@ -2,6 +2,7 @@
 #ifndef MGPU_USAGE_H
 #define MGPU_USAGE_H
 #include "external.h"
+#include "managed.h"
 #include "registered.h"
 
 enum { USAGE_MAX = 1024 };

@@ -1,15 +1,16 @@
 /* Commands of nvidia-uvm. They are bare numbers, which the filter matches as a whole, so that nothing that a thread changes in
  * memory makes one of them another. Most are about the calling process's address space and run in it.
  *
- * What moves memory of the host's into a card's, or keeps it there, is refused: it is charged to nobody. Faults of the card's
- * on managed memory still do that; what they bring in gives way to allocations (docs/boundary.md). Refused is also what maps nothing
- * over any length: page tables of the card's that no memory stands for.
+ * What moves memory of the host's into a card's, or keeps it there, is refused. Faults of the card's on managed memory still do
+ * that; its ranges are charged (managed.h). Refused is also what maps nothing over any length: page tables of the card's that no
+ * memory stands for.
  *
  * A mapping of an allocation keeps its memory (external.h). What makes mappings and what ends them is about the file alone: the
  * arbiter makes these calls, from its own copy of the parameters, and believes nothing but the driver's answer. */
 #include "caught.h"
 #include "create.h"
 #include "external.h"
+#include "managed.h"
 #include "registered.h"
 #include <errno.h>
 #include <string.h>
@@ -123,18 +124,21 @@ int uvm_again(const struct mediator *m, struct tenant *t, const struct open_file
 int mediate_uvm(struct call *c)
 {
     struct driver_call d = call_for_driver(c, &c->file);
+    int e;
 
     d.cmd = UVM_REGISTER_CHANNEL;
     if (c->file.kind != NODE_UVM || !c->m->ops->must_continue || !c->m->ops->must_continue(&d))
         return -ENOTTY;
     if (takes_memory(c->cmd))
         return -EPERM;
+    if (c->cmd == UVM_INITIALIZE)
+        return initialize(c);
+    if ((e = managed_check_file(c)) < 0)
+        return e;
     if (rm_uvm_ends_mappings(c->cmd))
         return end_external(c);
     if (c->cmd == UVM_MAP_EXTERNAL_ALLOCATION)
         return mediate_map_external(c);
-    if (c->cmd == UVM_INITIALIZE)
-        return initialize(c);
     if (c->cmd == UVM_REGISTER_CHANNEL)
         return register_channel(c);
     c->passed = true;

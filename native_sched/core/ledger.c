@@ -38,6 +38,12 @@ int ledger_settle(struct ledger *l, uint64_t reserved, uint64_t actual)
     return 0;
 }
 
+void ledger_take(struct ledger *l, uint64_t bytes)
+{
+    l->used_bytes += bytes;
+    note_peak(l);
+}
+
 void ledger_release(struct ledger *l, uint64_t bytes)
 {
     assert(l->used_bytes >= bytes);

@@ -21,7 +21,10 @@ int ledger_reserve(struct ledger *l, uint64_t bytes);
  * when the surplus does not fit, and then nothing at all is charged: the caller must free the object. */
 int ledger_settle(struct ledger *l, uint64_t reserved, uint64_t actual);
 
-/* Ends a charge made by ledger_settle. */
+/* A charge for what is there already, whatever the cap says. */
+void ledger_take(struct ledger *l, uint64_t bytes);
+
+/* Ends a charge made by ledger_settle or ledger_take. */
 void ledger_release(struct ledger *l, uint64_t bytes);
 
 /* What an allocation may still take. */

@@ -105,6 +105,13 @@ struct driver_ops {
      * that it has given, and the context_bytes() of a group. UINT64_MAX: more than is to be had. NULL: nothing. */
     uint64_t (*own_bytes)(uint32_t class_id, const void *params);
 
+    /* Bytes of managed memory between two addresses, of the memory whose map (/proc/TID/maps) is open as `map`: a range that
+     * mmap() of nvidia-uvm has made. A negative errno: the thread is gone, or its memory. NULL: there is no such memory. */
+    int64_t (*managed)(struct driver *d, int map, pid_t tid, uint64_t from, uint64_t to);
+    /* 1: the file of nvidia-uvm was initialised with exactly these flags, and its cards reach no other memory of the process;
+     * 0: in another way; -ENODATA: not at all yet. */
+    int (*initialized)(struct driver *d, const struct open_file *file, uint64_t flags);
+
     /* What the driver itself counts to the processes in `info` on that card, by the control GET_PID_INFO: the audit.
      * -ENXIO: the card is lost. */
     int (*pid_info)(struct driver *d, uint32_t minor, struct rm_pid_info *info);

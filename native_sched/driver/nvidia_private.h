@@ -37,6 +37,8 @@ void nvidia_close(struct driver *d);
 /* nvidia_identify() for what has been fetched already. */
 int nvidia_identify_fetched(struct driver *d, struct tenant *t, int ours, struct fd_place at,
                             struct open_file *out);
+int64_t nvidia_managed(struct driver *d, int map, pid_t tid, uint64_t from, uint64_t to);
+int nvidia_initialized(struct driver *d, const struct open_file *file, uint64_t flags);
 int nvidia_adopt(struct driver *d, const struct open_file *file, uint32_t client, bool holds);
 /* The client was made on the file behind our descriptor. */
 bool nvidia_answers(const struct driver *d, int fd, uint32_t client);

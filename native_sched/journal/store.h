@@ -14,7 +14,14 @@ enum { STORE_HEAD_BYTES = 4096, STORE_NAME_MAX = 40 };
 /* Counted up with every change of a layout: another version's files are refused, not guessed at. */
 enum { STORE_VERSION = 3 };
 
-enum store_kind { STORE_FILES = 1, STORE_TENANT, STORE_LISTENER, STORE_EXTERNAL, STORE_REGISTERED };
+enum store_kind {
+    STORE_FILES = 1,
+    STORE_TENANT,
+    STORE_LISTENER,
+    STORE_EXTERNAL,
+    STORE_REGISTERED,
+    STORE_MANAGED
+};
 
 struct store {
     int folder, fd; /* -1: anonymous memory, which ends with the process */

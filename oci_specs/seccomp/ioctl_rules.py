@@ -102,7 +102,8 @@ def rewrite_ioctl(entries: list[Entry], default: Action) -> list[Entry]:
             replaced[index] = _rest(_verdict(entries[index]), ())
             return [*replace(entries, IOCTL, replaced), *_watched(REFUSED_PARTS, NOTIFY_PARTS)]
     if default[0] in PERMISSIVE:
-        return _permissive_default([entry for entry in entries if entry.get("action") != NOTIFY], default)
+        ours = [entry for entry in entries if entry.get("action") == NOTIFY and entry["names"] == [IOCTL]]
+        return _permissive_default([entry for entry in entries if entry not in ours], default)
     return _split_rules(entries, rules, _split)
 
 

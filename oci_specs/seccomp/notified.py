@@ -77,8 +77,9 @@ UVM_COMMANDS: tuple[int, ...] = (
 # RM commands that the filter refuses itself. IOCTL_XFER_CMD carries any other command at any size behind a pointer.
 REFUSED: tuple[tuple[int, int], ...] = ((211, 16),)
 
-# System calls that reach a device past ioctl(): io_uring opens and passes files without a system call to filter.
-REFUSED_SYSCALLS: tuple[str, ...] = ("io_uring_setup",)
+# System calls that reach a device past ioctl() and mmap(): io_uring opens and passes files without a system call to
+# filter; remap_file_pages() calls a file's mmap() on what mremap() has moved, at another address than it was asked for.
+REFUSED_SYSCALLS: tuple[str, ...] = ("io_uring_setup", "remap_file_pages")
 
 # EPERM, which runc and crun also give when a profile names no errnoRet.
 REFUSED_ERRNO = 1

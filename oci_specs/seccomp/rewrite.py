@@ -6,6 +6,7 @@ from oci_specs.members import member_objects, member_strings
 from oci_specs.seccomp.actions import ERRNO, NOTIFY, PERMISSIVE, action
 from oci_specs.seccomp.conditions import read, refuse, upper_only
 from oci_specs.seccomp.ioctl_rules import IOCTL, only_notified, replace, rewrite_ioctl, rules_of
+from oci_specs.seccomp.mmap_rules import only_ours, rewrite_mmap
 from oci_specs.seccomp.notified import REFUSED_ERRNO, REFUSED_SYSCALLS
 from oci_specs.seccomp.size import check_size
 
@@ -39,7 +40,7 @@ def rewrite(profile: dict[str, Any] | None, *, listener_path: str, metadata: str
     _check_listener(profile, entries, default, listener_path)
     for name in REFUSED_SYSCALLS:
         entries = _refuse_syscall(entries, name, default)
-    entries = rewrite_ioctl(entries, default)
+    entries = rewrite_mmap(rewrite_ioctl(entries, default), default)
     rewritten = {**profile, "listenerPath": listener_path, "listenerMetadata": metadata, "syscalls": entries}
     flags = member_strings(profile, "flags")
     if TSYNC in flags:
@@ -70,7 +71,10 @@ def _check_listener(
         if entry.get("action") == NOTIFY:
             if not path:
                 raise refuse("has SCMP_ACT_NOTIFY rules without a listenerPath")
-            if entry["names"] != [IOCTL] or not all(map(only_notified, read(entry.get("args")))):
+            rules = read(entry.get("args"))
+            if not only_ours(entry["names"], rules) and (
+                entry["names"] != [IOCTL] or not all(map(only_notified, rules))
+            ):
                 raise refuse(
                     "has SCMP_ACT_NOTIFY rules of its own, and a container can have one listener only"
                 )

@@ -83,3 +83,8 @@ void on_card_lost(struct mgpu_engine *e, uint32_t *missed, uint32_t *unseen)
         *unseen += one->pin < 0;
     }
 }
+
+void on_card_managed_looks(struct mgpu_engine *e, uint64_t gap_ns)
+{
+    e->managed_gap_ns = gap_ns;
+}

@@ -15,6 +15,13 @@ from pathlib import Path
 
 import engine_parts
 from nvidia_registers import Registers
+from uvm_params import GPU_ONE as GPU_ONE
+from uvm_params import GPU_TWO as GPU_TWO
+from uvm_params import free_range as free_range
+from uvm_params import map_external as map_external
+from uvm_params import register_channel as register_channel
+from uvm_params import unmap_external as unmap_external
+from uvm_params import unregister_channel as unregister_channel
 
 from native_sched.daemon.engine import (
     NO_INSTANCE,
@@ -36,7 +43,6 @@ FREE, CONTROL, ALLOC, SHARE, MAP = 0x29, 0x2A, 0x2B, 0x35, 0x4E
 REGISTER_FD, UVM_INITIALIZE, UVM_MIGRATE = 201, 0x30000001, 51
 UVM_MAP_EXTERNAL, UVM_FREE, UVM_UNMAP_EXTERNAL = 33, 34, 66
 UVM_REGISTER_CHANNEL, UVM_UNREGISTER_CHANNEL = 27, 28
-GPU_ONE, GPU_TWO = b"one".ljust(16, b"\0"), b"two".ljust(16, b"\0")
 ROOT, MEMORY_SYSTEM, MEMORY, DEVICE, SUBDEVICE, GROUP = 0x41, 0x3E, 0x40, 0x80, 0x2080, 0xA06C
 EVENT_OS, HOPPER = 0x79, 0xC86F
 ADDRESS_SPACE, VIRTUAL = 0x90F1, 0x50A0
@@ -45,6 +51,7 @@ SPACE_MIB = 1 / 16
 CARD_CONTEXT_MIB = 240
 CONTEXT_MIB = CARD_CONTEXT_MIB + 9 / 16
 NO_PARAMS = -1
+MAP_FIXED = 0x10
 
 
 def cmd(number: int, size: int) -> int:
@@ -62,7 +69,8 @@ def library() -> str:
 def tenant_program() -> str:
     out = Path(tempfile.mkdtemp(prefix="mgpu-nvidia-")) / "tenant"
     flags = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
-    subprocess.run(["gcc", *flags, "-o", out, Path(__file__).with_name("nvidia_tenant.c")], check=True)
+    sources = [Path(__file__).with_name(name) for name in ("nvidia_tenant.c", "tenant_maps.c")]
+    subprocess.run(["gcc", *flags, "-o", out, *sources], check=True)
     return str(out)
 
 
@@ -201,14 +209,20 @@ class Tenant:
         """who: "aside", a new thread, which does nothing more; "again", the first of these."""
         return self._ioctl(self.uvm if fd is None else fd, number, params, b"", NO_PARAMS, flip, who)
 
-    def initialize(self, fd: int | None = None, *, who: str = "") -> bool:
-        """Whether it was let through."""
-        return self.uvm_call(UVM_INITIALIZE, bytes(16), fd=fd, who=who).through
+    def initialize(
+        self, fd: int | None = None, flags: int = 0, *, lands: int | None = None, who: str = ""
+    ) -> Answer:
+        """UVM_INITIALIZE with these flags; lands: those that the kernel reads. Default: what is there by then."""
+        params = struct.pack("QII", flags, 0xFFFF, 0)
+        flip = b"" if lands is None else struct.pack("Q", lands)
+        return self.uvm_call(UVM_INITIALIZE, params, fd=fd, flip=flip, who=who)
 
-    def goes_astray(self, on: int, *, fd: int | None = None, who: str = "") -> None:
+    def goes_astray(
+        self, on: int, *, fd: int | None = None, who: str = "", lands: int | None = None
+    ) -> None:
         """INITIALIZE is called on a file, and made on the one that another thread has put in its place."""
         self.tell("astray", on)
-        assert self.initialize(fd, who=who)
+        assert self.initialize(fd, who=who, lands=lands).through
         self.tell("astray", -1)
 
     def raced(self, number: int, params: bytes, at: int, word: int) -> Answer:
@@ -218,6 +232,17 @@ class Tenant:
     def child_call(self, number: int, params: bytes) -> Answer:
         """As uvm_call, by a child of the process."""
         return self._answer("child", self.uvm, f"{number:x}", params.hex())
+
+    def open_uvm(self) -> int:
+        """A file of nvidia-uvm that can be mapped; here no driver looks at what initialised it."""
+        return int(self.tell("file", self._world.uvm_node))
+
+    def map(self, fd: int, at: int, size: int, flags: int = MAP_FIXED, how: str = "map") -> int:
+        """0 or a negative errno. how: "map", as tenant_maps.c has it."""
+        return int(self.tell(how, fd, f"{at:x}", f"{size:x}", f"{flags:x}"))
+
+    def unmap(self, at: int, size: int) -> None:
+        assert self.tell("unmap", f"{at:x}", f"{size:x}") == "0"
 
     def kill(self) -> None:
         if self.listener >= 0:
@@ -240,36 +265,6 @@ def memory(size: int) -> bytes:
     params = bytearray(128)
     struct.pack_into("Q", params, 0x40, size)
     return bytes(params)
-
-
-def map_external(
-    client: int, handle: int, base: int, size: int, gpus: tuple[bytes, ...] = (GPU_ONE,), offset: int = 0
-) -> bytes:
-    """Parameters of MAP_EXTERNAL_ALLOCATION since 550.54."""
-    attributes = b"".join(gpu + bytes(20) for gpu in gpus).ljust(256 * 36, b"\0")
-    return (
-        struct.pack("QQQ", base, size, offset)
-        + attributes
-        + struct.pack("QiIII", len(gpus), 0, client, handle, 0)
-    )
-
-
-def unmap_external(base: int, size: int, gpu: bytes = GPU_ONE) -> bytes:
-    return struct.pack("QQ16sII", base, size, gpu, 0xFFFF, 0)
-
-
-def free_range(base: int, size: int) -> bytes:
-    """Parameters of UVM_FREE before 590.44."""
-    return struct.pack("QQII", base, size, 0xFFFF, 0)
-
-
-def register_channel(client: int, channel: int) -> bytes:
-    return struct.pack("16siII4xQQI4x", GPU_ONE, 0, client, channel, 0, 0, 0xFFFF)
-
-
-def unregister_channel(client: int, channel: int) -> bytes:
-    """Parameters before 590.44."""
-    return struct.pack("16sIII", GPU_ONE, client, channel, 0xFFFF)
 
 
 def group(engine_type: int = 1) -> bytes:
@@ -304,6 +299,11 @@ class World:
             (nodes / name).touch()
         assert self.lib.on_card_begin(os.fsencode(card.card_socket), os.fsencode(nodes)) == 0
         [found] = cards.cards(card.admin_socket)
+        # As large as what is mapped of it; nothing is ever written there.
+        self.uvm_node = nodes / "nvidia-uvm"
+        with self.uvm_node.open("wb") as uvm:
+            uvm.truncate(1 << 43)
+        self.lib.on_card_uvm_node(ctypes.c_uint64(self.uvm_node.stat().st_ino))
         (nodes / "mig-minors").write_text("config 1\nmonitor 2\ngpu0/gi1/access 12\n")
         (nodes / "nvidia-caps").mkdir()
         (nodes / "nvidia-caps" / "nvidia-cap2").touch()
@@ -398,6 +398,10 @@ class World:
     def range(self, base: int, size: int) -> None:
         """CREATE_EXTERNAL_RANGE has been made, by whomever: a file's addresses are all files'."""
         self.lib.on_card_range(ctypes.c_uint64(base), ctypes.c_uint64(size))
+
+    def managed_looks(self, gap_s: float) -> None:
+        """How long it is from one look at managed memory to the next that nobody has asked for."""
+        self.lib.on_card_managed_looks(self.engine._handle, ctypes.c_uint64(int(gap_s * 1e9)))
 
     def lands(self, tenant: Tenant, client: int, channel: int, fd: int | None = None) -> None:
         """A REGISTER_CHANNEL that was let through is carried out on that file: it retains the channel."""

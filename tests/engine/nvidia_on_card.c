@@ -136,9 +136,21 @@ void on_card_file(uint64_t ino, uint64_t id, int kind, uint32_t minor)
     pthread_mutex_unlock(&lock);
 }
 
+static ino_t uvm_ino;
+
+/* A file that stands for nvidia-uvm where it is to be mapped. */
+void on_card_uvm_node(uint64_t ino)
+{
+    uvm_ino = (ino_t)ino;
+}
+
 static int classify(const struct stat *st, uint32_t uvm_major, struct nvidia_node *out)
 {
     (void)uvm_major;
+    if (S_ISREG(st->st_mode) && st->st_ino == uvm_ino) {
+        *out = (struct nvidia_node){NODE_UVM, 0};
+        return 0;
+    }
     for (int i = 0; S_ISFIFO(st->st_mode) && i < files; i++)
         if (file[i].ino == st->st_ino) {
             *out = file[i].is;

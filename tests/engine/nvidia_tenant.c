@@ -20,10 +20,13 @@
  *   race FD CMD OUTER AT WORD           as ioctl, while another thread puts WORD and what was there by turns at AT
  *   child FD CMD OUTER                  as ioctl, by a process that was forked
  *
+ *   exec                                the program begins anew; for mappings see tenant_maps.c
+ *
  * An answer is "RESULT OUTER PARAMS": 0 or a negative errno, what memory holds then; or "RESULT OUTER PARAMS through". */
 #define _GNU_SOURCE
 #include "../../native_sched/boundary/rm_abi.h"
 #include "../../sim/card/protocol.h"
+#include "tenant_maps.h"
 #include "uvm_on_card.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -85,11 +88,12 @@ static void open_file(uint32_t kind, uint32_t minor)
     printf("%d %llu %llu\n", fd, (unsigned long long)st.st_ino, (unsigned long long)reply.file);
 }
 
-/* Every call of type 'F', and the bare numbers of nvidia-uvm. */
+/* Every call of type 'F', the bare numbers of nvidia-uvm, and mappings as oci_specs/seccomp/mmap_rules.py has them. */
 static void install_filter(void)
 {
     struct sock_filter f[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 9, 0),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 6),
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, UVM_INITIALIZE, 3, 0),
@@ -98,6 +102,18 @@ static void install_filter(void)
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 'F' << 8, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+        BPF_STMT(BPF_ALU | BPF_AND | BPF_K, PROT_READ | PROT_WRITE),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PROT_READ | PROT_WRITE, 0, 6),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[3])),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, MAP_SHARED, 0, 4),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[5]) + 4),
+        BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, 0, 3, 0),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[5])),
+        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 4096, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
     };
     struct sock_fprog prog = {.len = sizeof(f) / sizeof(*f), .filter = f};
 
@@ -179,16 +195,19 @@ static void call(int fd, uint32_t cmd, const char *outer_text, const char *param
     bool through;
     int e;
 
+    /* What is read of a call that says nothing is the same each time. */
+    memset(outer + outer_bytes, 0, 64);
     if (at >= 0)
         memcpy(outer + at, &pointer, sizeof(pointer));
     e = ioctl(fd, cmd, outer) < 0 ? -errno : 0;
     /* A pipe has no such calls: nobody but the mediator answers. */
     through = e == -ENOTTY && (id_of_fd[fd] || !RM_SIZE(cmd) || cmd == UVM_INITIALIZE);
-    if (through && cmd == UVM_INITIALIZE &&
-        fcntl(astray < 0 ? fd : astray, F_SETSIG, UVM_ON_CARD_INITIALIZED) < 0)
-        exit(3);
     if (through && unhex(flip, outer) && at >= 0)
         memcpy(outer + at, &pointer, sizeof(pointer));
+    if (through && cmd == UVM_INITIALIZE &&
+        fcntl(astray < 0 ? fd : astray, F_SETSIG, UVM_ON_CARD_INITIALIZED + (outer[0] & UVM_ON_CARD_FLAGS)) <
+            0)
+        exit(3);
     if (through && id_of_fd[fd] && RM_SIZE(cmd))
         e = as_the_kernel(fd, cmd, outer, params, params_bytes);
     if (at >= 0)
@@ -436,7 +455,11 @@ int main(int argc, char **argv)
             say(&aside[0], text + 6);
         else if (!strncmp(text, "join", 4))
             join();
-        else if (!call_as_said(text) && !race_as_said(text) && !child_as_said(text))
+        else if (!strncmp(text, "exec", 4)) {
+            printf("exec\n");
+            fflush(stdout);
+            execv("/proc/self/exe", argv);
+        } else if (!call_as_said(text) && !race_as_said(text) && !child_as_said(text) && !maps_as_said(text))
             return 2;
         fflush(stdout);
     }

@@ -49,7 +49,7 @@ def here(tmp_path: Path) -> Iterator[World]:
 def started(here: World) -> tuple[Tenant, int]:
     """As a program starts: with a file of nvidia-uvm, and a group with a channel."""
     tenant = here.tenant()
-    assert tenant.initialize()
+    assert tenant.initialize().through
     return of_one_group(here, tenant)
 
 
@@ -142,7 +142,7 @@ def test_a_call_that_is_under_way_holds_charges_up(here: World) -> None:
 def test_one_that_was_made_where_it_was_called_holds_nothing_up(here: World) -> None:
     """Its thread does not call again."""
     tenant, client = started(here)
-    assert tenant.initialize(tenant.open(UVM), who="aside")
+    assert tenant.initialize(tenant.open(UVM), who="aside").through
     freed(tenant, client, GROUP_HANDLE)
     assert here.used_mib(tenant) == 0
 
@@ -150,7 +150,7 @@ def test_one_that_was_made_where_it_was_called_holds_nothing_up(here: World) -> 
 def test_one_file_for_two_calls_is_not_enough(here: World) -> None:
     tenant, client = started(here)
     one, two = tenant.open(UVM), tenant.open(UVM)
-    assert tenant.initialize(one, who="aside")
+    assert tenant.initialize(one, who="aside").through
     tenant.goes_astray(tenant.open(UVM), fd=two, who="aside")
     tenant.tell("join")
     freed(tenant, client, GROUP_HANDLE)
@@ -184,7 +184,7 @@ def test_no_more_are_under_way_than_are_known(here: World) -> None:
     refused = tenant.uvm_call(UVM_INITIALIZE, bytes(16))
     assert (refused.result, refused.u32(INITIALIZE_STATUS), refused.through) == (0, NO_MEMORY, False)
     tenant.tell("join")
-    assert tenant.initialize()
+    assert tenant.initialize().through
 
 
 @pytest.mark.parametrize("who", ["", "aside"])
@@ -305,7 +305,7 @@ def test_a_program_that_ends_leaves_nothing_behind(here: World, who: str) -> Non
     """Not even when it has called INITIALIZE last."""
     tenant = here.tenant()
     of_one_group(here, tenant)
-    assert tenant.initialize(who=who)
+    assert tenant.initialize(who=who).through
     tenant.kill()
     until(lambda: here.engine.state(tenant.id).files == 0, "its files are gone")
     assert here.used_mib(tenant) == 0
@@ -314,7 +314,7 @@ def test_a_program_that_ends_leaves_nothing_behind(here: World, who: str) -> Non
 def test_a_file_that_is_closed_before_anybody_looks_has_been_initialized(here: World) -> None:
     tenant, client = of_one_group(here)
     fd = tenant.open(UVM)
-    assert tenant.initialize(fd)
+    assert tenant.initialize(fd).through
     here.looks(0)
     tenant.tell("close", fd)
     until(lambda: here.engine.state(tenant.id).files == 2, "it is closed")

@@ -176,7 +176,7 @@ def test_what_ended_while_nobody_served_stays_charged_until_its_tenant_has_ended
 def test_what_ended_while_nobody_served_ends_when_the_kernel_says_so(here: World) -> None:
     tenant, _client = held(here)
     other = here.tenant()
-    assert other.initialize()
+    assert other.initialize().through
     here.open_files(2)
     here.restart(tenant.kill)
     assert here.memory_mib(tenant) == 48

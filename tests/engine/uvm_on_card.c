@@ -19,6 +19,8 @@
 
 enum { RANGES = 64, SHARED = 16, MAP_EXTERNAL_BYTES = 9264 };
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
 /* Ranges for external mappings, of all UVM files together: what is mapped in them is not UVM's to say here. */
 static struct uvm_range range[RANGES];
 static int ranges;
@@ -38,11 +40,36 @@ static struct retained_channel {
 uint32_t on_card_unregistered;
 int on_card_uvm_error;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* Whether a file is initialised is answered when a byte has come, after one has gone out; -1: at once. */
 int on_card_asked = -1, on_card_answers = -1;
-uint64_t on_card_flags;  /* of every INITIALIZE */
 uint32_t on_card_mapped; /* the memory of the last external mapping, by its handle */
+
+static bool initialized(int fd)
+{
+    int said = fcntl(fd, F_GETSIG);
+
+    return said >= UVM_ON_CARD_INITIALIZED && said <= UVM_ON_CARD_INITIALIZED + UVM_ON_CARD_FLAGS;
+}
+
+static uint64_t flags_of(int fd)
+{
+    return (uint64_t)(fcntl(fd, F_GETSIG) - UVM_ON_CARD_INITIALIZED);
+}
+
+static int initialize_again(int fd, struct uvm_initialize *u)
+{
+    if (!initialized(fd))
+        abort(); /* it would be with the arbiter's memory */
+    u->status = u->flags == flags_of(fd) ? RM_OK : RM_ERR_INVALID_ARGUMENT;
+    return 0;
+}
+
+static int pageable(int fd, struct uvm_pageable *u)
+{
+    u->status = initialized(fd) ? RM_OK : RM_ERR_ILLEGAL_ACTION;
+    u->access = initialized(fd) && !(flags_of(fd) & UVM_INIT_DISABLE_HMM);
+    return 0;
+}
 
 void uvm_on_card_begin(void)
 {
@@ -52,7 +79,6 @@ void uvm_on_card_begin(void)
     on_card_unregistered = 0;
     on_card_uvm_error = 0;
     ranges = 0;
-    on_card_flags = 0;
     on_card_asked = on_card_answers = -1;
     on_card_mapped = 0;
 }
@@ -186,11 +212,6 @@ static uint32_t map_external(const uint8_t *params)
     return RM_ERR_INSUFFICIENT_PERMISSIONS;
 }
 
-static bool initialized(int fd)
-{
-    return fcntl(fd, F_GETSIG) == UVM_ON_CARD_INITIALIZED;
-}
-
 static uint32_t look(int fd)
 {
     char byte = 0;
@@ -251,12 +272,9 @@ int uvm_on_card_serve(int fd, uint32_t cmd, void *arg)
 
     switch (cmd) {
     case UVM_INITIALIZE:
-        if (!initialized(fd))
-            abort(); /* it would be the arbiter's own memory */
-        ((struct uvm_initialize *)arg)->status = on_card_flags == ((struct uvm_initialize *)arg)->flags
-                                                     ? RM_OK
-                                                     : RM_ERR_INVALID_ARGUMENT;
-        return 0;
+        return initialize_again(fd, arg);
+    case UVM_PAGEABLE_MEM_ACCESS:
+        return pageable(fd, arg);
     case UVM_UNREGISTER_CHANNEL:
         return unregister(fd, arg);
     case UVM_MAP_EXTERNAL_ALLOCATION:

@@ -4,8 +4,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What INITIALIZE leaves in the open file, as far as any file can be made to keep something: F_SETSIG. */
-enum { UVM_ON_CARD_INITIALIZED = 40 };
+/* What INITIALIZE leaves in the open file, as far as any file can be made to keep something: F_SETSIG, with the flags. */
+enum { UVM_ON_CARD_INITIALIZED = 40, UVM_ON_CARD_FLAGS = 3 };
 
 void uvm_on_card_begin(void);
 /* Whoever calls may duplicate the object, or no longer. */

@@ -58,8 +58,8 @@ class Steady:
 
 
 @contextmanager
-def steady(mgpu: Arbiter, built: Programs, threads: int = 2) -> Iterator[Steady]:
-    with bundle(inside("steady"), str(threads), env=ENV, mounts=[built.oci_mount]) as made:
+def steady(mgpu: Arbiter, built: Programs, threads: int = 2, program: str = "steady") -> Iterator[Steady]:
+    with bundle(inside(program), str(threads), env=ENV, mounts=[built.oci_mount]) as made:
         argv = made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)
         with foreground(argv) as running:
             assert running.line() == "up"

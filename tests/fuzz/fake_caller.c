@@ -23,6 +23,12 @@ int caller_process_id(struct caller *c, struct process_id *out)
     return 0;
 }
 
+int caller_process_id_of(pid_t tid, struct process_id *out)
+{
+    *out = (struct process_id){.tgid = tid, .levels = 1, .at = {tid}};
+    return 0;
+}
+
 int caller_fetch_fd(struct caller *c, int fd)
 {
     (void)c;

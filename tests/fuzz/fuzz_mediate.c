@@ -1,6 +1,7 @@
 /* Notified calls of two tenants, decoded and carried out by the mediator: whatever they hold, the books and the driver
  * agree after each, and nobody is above a cap or on another's object. */
 #include "world.h"
+#include "../../native_sched/boundary/managed.h"
 #include "../../native_sched/boundary/registered.h"
 #include "../../native_sched/boundary/replay.h"
 #include <stdlib.h>
@@ -39,6 +40,7 @@ void world_start(void)
         if (!t->groups || groups_init(t->groups, &model_ops, NULL, kick) < 0 || objects_init(&t->objects) < 0)
             abort();
         if (!(t->let_through = calloc(1, sizeof(*t->let_through))) || registered_open(t, -1, false) < 0 ||
+            managed_open(&world.m, t, -1, false) < 0 ||
             !(t->utilization = calloc(1, sizeof(*t->utilization))))
             abort();
         atomic_store(&t->utilization->kept, true);

@@ -13,7 +13,7 @@ CAP_MIB = 512
 # Of programs with contexts of CUDA's, which take some of it; and what they allocate at a time.
 CUDA_CAP_MIB, PIECE_MIB = 2048, 256
 MIB = 1 << 20
-EPERM, ENOTTY, ENOSYS, NO_MEMORY = 1, 25, 38, 0x51
+EPERM, ENOMEM, ENOTTY, ENOSYS, NO_MEMORY = 1, 12, 25, 38, 0x51
 Judge = Callable[[list[int], str], bool]
 
 
@@ -112,6 +112,18 @@ ATTEMPTS: tuple[Attempt, ...] = (
         "a mapping longer than its object",
         ("tables", "dma"),
         lambda said, line: within_the_cap(said, line) and said[0] == ENOTTY,
+    ),
+    Attempt(
+        "managed memory above the cap",
+        ("managed", "over"),
+        lambda said, _: len(said) == 2 and said[0] <= CAP_MIB * MIB and said[1] == ENOMEM,
+        "that mmap() of nvidia-uvm at its offset makes a range, and says ENOMEM",
+    ),
+    Attempt(
+        "nvidia-uvm under the descriptor of mmap()",
+        ("managed", "swap", "5"),
+        lambda _, line: bool(line) and "kept" not in line,
+        "what the kernel maps after CONTINUE",
     ),
     Attempt("filters of its own", ("nested",), lambda said, _: said[-1:] == [NO_MEMORY]),
     Attempt("a tracer", ("puppet", "1"), anything),

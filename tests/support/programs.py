@@ -31,6 +31,7 @@ STATIC_SOURCES = {
     "many_objects": SOURCES / "many_objects.c",
     "many_files": SOURCES / "many_files.c",
     "steadfast": SOURCES / "steadfast.c",
+    "mappings": SOURCES / "mappings.c",
     "memory_paths": SOURCES / "memory_paths.c",
     "resume": SOURCES / "resume.c",
     "storm": SOURCES / "storm.c",

@@ -52,12 +52,39 @@ def permissive(verdict: int) -> bool:
     return verdict & ACTION_MASK in PERMISSIVE
 
 
+def maps_as_uvm(args: tuple[int, ...], first_page: int) -> bool:
+    """A shared mapping for reading and writing that may be at the address that is its offset."""
+    address, _, protection, flags, _, offset = args
+    if protection & 3 != 3 or not flags & 1:
+        return False
+    return offset >= first_page or (address == 0 and bool(flags & 0x100010))
+
+
+def check_mmap(abi: str, was: int, now: int, args: tuple[int, ...]) -> None:
+    said = f"{abi} {[hex(arg) for arg in args]}: {was:#x} became {now:#x}"
+    if not permissive(was):
+        assert now == was, said
+    elif abi != X86_64:
+        # The arguments lie elsewhere, or only their low words are compared: refused, by whichever of the two.
+        assert now in (ERRNO_EPERM, NOTIFY), said
+    elif maps_as_uvm(args, 4096):
+        assert now == NOTIFY or (now == ERRNO_EPERM and args[1] >= LOW << 32), said
+    else:
+        # No file is so long, and libseccomp loses one descriptor of 64 bits.
+        assert now == was or args[1] >= LOW << 32 or args[4] == LOW << 32, said
+
+
 def check(before: Filter, after: Filter, call: Call) -> None:
     abi, nr, args = call
     was, now = before.decide(abi, nr, args), after.decide(abi, nr, args)
     command = args[1] & LOW
-    if nr == syscall_number("io_uring_setup", abi):
+    if nr in (syscall_number("io_uring_setup", abi), syscall_number("remap_file_pages", abi)):
         assert now == ERRNO_EPERM if permissive(was) else not permissive(now)
+    elif nr == syscall_number("mmap", abi):
+        check_mmap(abi, was, now, args)
+    elif abi == X86 and nr == syscall_number("mmap2", abi):
+        expected = ERRNO_EPERM if permissive(was) and maps_as_uvm(args, 1) else was
+        assert now == expected, f"{[hex(arg) for arg in args]}: {was:#x} became {now:#x}"
     elif nr != syscall_number("ioctl", abi) or not in_cubes(command, NOTIFY_CUBES + REFUSED_CUBES):
         assert now == was, f"{abi} {nr} {[hex(arg) for arg in args]}: {was:#x} became {now:#x}"
     elif in_cubes(command, NOTIFY_CUBES):
@@ -90,6 +117,28 @@ COMMANDS = [
     LOW,
 ]
 HIGH_WORDS = (0, 1 << 32, LOW << 32)
+# Each argument at the values between which the filter tells apart, one or two of them changed at a time.
+MANAGED = (0x7F0000000000, 2 << 20, 3, 0x11, 7, 0x7F0000000000)
+CHANGED: tuple[tuple[int, ...], ...] = (
+    (0, 1, 4096, LOW << 32, ALL),
+    (0, LOW << 32, ALL, (LOW << 32) - 1),
+    (0, 1, 2, 7, 3 | 1 << 32, 1 << 32),
+    (0, 1, 2, 3, 0x10, 0x12, 0x13, 0x22, 0x100001, 0x100002, 0x1 | 1 << 32, 0x10 << 32),
+    (0, LOW, ALL, LOW << 32, 1 << 32),
+    (0, 1, 4095, 4096, 1 << 32, 1 << 63, ALL & ~4095),
+)
+MAPPINGS = sorted(
+    {
+        tuple(
+            one if index == first else other if index == second else value
+            for index, value in enumerate(MANAGED)
+        )
+        for first, ones in enumerate(CHANGED)
+        for second, others in enumerate(CHANGED)
+        for one in (*ones, MANAGED[first])
+        for other in others
+    }
+)
 
 
 def check_everywhere(of: Profile | None, result: Profile, **how: bool) -> None:
@@ -102,6 +151,10 @@ def check_everywhere(of: Profile | None, result: Profile, **how: bool) -> None:
         for name in ("io_uring_setup", "read", "personality", "clone", "clone3", "getpid", "mount"):
             for value in (0, 8, 0x10000000):
                 check(before, after, (abi, syscall_number(name, abi), (value, 1, 2, 3, 4, 5)))
+        for args in MAPPINGS:
+            low = args if abi != X86 else tuple(arg & LOW for arg in args)
+            for name in ("mmap", "mmap2") if abi == X86 else ("mmap",):
+                check(before, after, (abi, syscall_number(name, abi), low))
         for nr in (1000, -1):
             check(before, after, (abi, nr, (0,) * 6))
 
@@ -154,6 +207,15 @@ ORDINARY: dict[str, Profile | None] = {
         "ERRNO",
         rule("ALLOW", condition("MASKED_EQ", LOW << 32, 1 << 32, index=0), names=("io_uring_setup",)),
         rule("KILL", names=("io_uring_setup",)),
+    ),
+    "mmap beside others": profile("KILL_PROCESS", rule("ALLOW", names=("mmap", "munmap", "ioctl"))),
+    "mmap logged": profile("ERRNO", rule("LOG", names=("mmap", "mmap2", "read"))),
+    "mmap traced by default": profile("TRACE", rule("LOG", names=("mmap",)), errno=7),
+    "mmap denied": profile("ALLOW", rule("KILL", names=("mmap",)), rule("ERRNO", names=("mmap2",), errno=5)),
+    "mmap outvotes": profile(
+        "ERRNO",
+        rule("KILL", condition("MASKED_EQ", 4, 4, 2), names=("mmap",)),
+        rule("ALLOW", names=("mmap",)),
     ),
     "native only": profile("ERRNO", rule("ALLOW"), abis=(X86_64,)),
     "i386 beside": profile("ALLOW", abis=(X86,)),
@@ -226,6 +288,21 @@ REFUSED: dict[str, tuple[Profile, str]] = {
         "NOTIFY rules of its own",
     ),
     "notify by default": (profile("NOTIFY"), "notifies by default"),
+    "notify of other mappings": (
+        {
+            **profile("ERRNO", rule("NOTIFY", condition("EQ", 0, 0, 5), names=("mmap",))),
+            "listenerPath": LISTENER,
+        },
+        "NOTIFY rules of its own",
+    ),
+    "mappings by condition": (
+        profile("ALLOW", rule("ERRNO", condition("MASKED_EQ", 6, 6, 2), names=("mmap",))),
+        "rules for mmap with conditions",
+    ),
+    "mappings by the upper half": (
+        profile("ALLOW", rule("ERRNO", condition("MASKED_EQ", LOW << 32, 0, 5), names=("mmap",))),
+        "rule for mmap on the upper half",
+    ),
     "disagreeing rules": (
         profile(
             "KILL", rule("ALLOW", condition("GE", 0, index=2)), rule("ERRNO", condition("EQ", EQ_FIRST_PAIR))

@@ -1,0 +1,428 @@
+#define _GNU_SOURCE
+#include "managed.h"
+#include "managed_private.h"
+#include "space.h"
+#include <errno.h>
+#include <stddef.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+
+enum { PAGE_BYTES = 4096 };
+/* No address is higher, on any x86-64. */
+static const uint64_t addresses_end = 1ull << 56;
+
+uint32_t managed_space_check(const struct managed_space *s)
+{
+    return store_check((const uint8_t *)s + sizeof(s->check),
+                       offsetof(struct managed_space, bytes) - sizeof(s->check));
+}
+
+int managed_reach(struct managed *g)
+{
+    int e = g->page ? 0 : store_reach(&g->store, sizeof(*g->page));
+
+    if (!e)
+        g->page = (struct managed_page *)(void *)g->store.at;
+    return e;
+}
+
+static bool is_granted(const struct mediator *m, const struct tenant *t, uint32_t i)
+{
+    return t->granted[m->card[i].index];
+}
+
+/* On each of its cards, or on none. */
+static int charge(const struct mediator *m, struct tenant *t, struct managed_space *s, uint64_t bytes)
+{
+    WITH_TENANT(t);
+
+    for (uint32_t i = 0; i < m->cards; i++)
+        if (is_granted(m, t, i) && bytes > ledger_free_bytes(&t->ledger[m->card[i].index]))
+            return -ENOMEM;
+    __atomic_store_n(&s->bytes, s->bytes + bytes, __ATOMIC_RELEASE);
+    t->managed->bytes += bytes;
+    for (uint32_t i = 0; i < m->cards; i++) {
+        struct ledger *l = &t->ledger[m->card[i].index];
+
+        if (is_granted(m, t, i) && ledger_reserve(l, bytes) == 0)
+            ledger_settle(l, bytes, bytes);
+    }
+    return 0;
+}
+
+static void release(const struct mediator *m, struct tenant *t, struct managed_space *s, uint64_t bytes)
+{
+    WITH_TENANT(t);
+
+    for (uint32_t i = 0; i < m->cards; i++)
+        if (is_granted(m, t, i))
+            ledger_release(&t->ledger[m->card[i].index], bytes);
+    t->managed->bytes -= bytes;
+    __atomic_store_n(&s->bytes, s->bytes - bytes, __ATOMIC_RELEASE);
+}
+
+void managed_caught(const struct mediator *m, struct tenant *t, uint64_t bytes)
+{
+    for (uint32_t i = 0; i < m->cards; i++)
+        if (is_granted(m, t, i))
+            stats_audit_mismatch(&t->stats, m->card[i].index);
+    atomic_store(&t->unaccounted_bytes, bytes);
+    atomic_store(&t->managed->due, true);
+    eventfd_write(m->events, 1);
+}
+
+void managed_close_handle(struct managed_handle *h)
+{
+    if (h->map >= 0)
+        close(h->map);
+    if (h->memory >= 0)
+        close(h->memory);
+    *h = (struct managed_handle){-1, -1};
+}
+
+void managed_drop_space(struct managed *g, uint32_t i)
+{
+    for (struct managed_call *k = g->page->call; k < g->page->call + MANAGED_CALLS; k++)
+        if (k->tid && k->space == i + 1)
+            k->tid = 0;
+    __atomic_store_n(&g->page->space[i].check, 0, __ATOMIC_RELEASE);
+    managed_close_handle(&g->handle[i]);
+}
+
+/* What is mapped there. -ENXIO: nobody has that memory any more; -EAGAIN: somebody has, and it cannot be looked at. */
+static int64_t mapped(const struct mediator *m, const struct managed *g, uint32_t i, uint64_t from,
+                      uint64_t to)
+{
+    const struct managed_handle *h = &g->handle[i];
+    int64_t n = m->ops->managed(m->driver, h->map, g->page->space[i].tid, from, to);
+
+    if (n >= 0)
+        return n;
+    return space_lives(h->memory) ? -EAGAIN : -ENXIO;
+}
+
+/* What runs and is charged may map that much yet. */
+static uint64_t to_come(const struct managed *g, uint32_t i)
+{
+    uint64_t bytes = 0;
+
+    for (const struct managed_call *k = g->page->call; k < g->page->call + MANAGED_CALLS; k++)
+        if (k->tid && k->space == i + 1 && k->charged)
+            bytes += k->bytes;
+    return bytes;
+}
+
+static bool has_calls(const struct managed *g, uint32_t i)
+{
+    for (const struct managed_call *k = g->page->call; k < g->page->call + MANAGED_CALLS; k++)
+        if (k->tid && k->space == i + 1)
+            return true;
+    return false;
+}
+
+static bool must_charge(const struct mediator *m, struct tenant *t, uint32_t i, uint64_t bytes)
+{
+    if (charge(m, t, &t->managed->page->space[i], bytes) == 0)
+        return true;
+    managed_caught(m, t, bytes);
+    return false;
+}
+
+/* Its process has gone, and another one has its memory: what may have come of calls that were not charged has. */
+static void assume_the_worst(const struct mediator *m, struct tenant *t, uint32_t i)
+{
+    struct managed *g = t->managed;
+
+    for (struct managed_call *k = g->page->call; k < g->page->call + MANAGED_CALLS; k++)
+        if (k->tid && k->space == i + 1 && !k->charged)
+            k->charged = must_charge(m, t, i, k->bytes);
+}
+
+static bool look_at(const struct mediator *m, struct tenant *t, uint32_t i)
+{
+    struct managed *g = t->managed;
+    struct managed_space *s = &g->page->space[i];
+    int64_t n = mapped(m, g, i, 0, addresses_end);
+    uint64_t less;
+
+    if (n == -EAGAIN) {
+        assume_the_worst(m, t, i);
+        return false;
+    }
+    if (n < 0) {
+        less = s->bytes;
+        release(m, t, s, less);
+        managed_drop_space(g, i);
+        return less;
+    }
+    if ((uint64_t)n > s->bytes) {
+        must_charge(m, t, i, (uint64_t)n - s->bytes);
+        return false;
+    }
+    less = s->bytes - (uint64_t)n;
+    less -= less < to_come(g, i) ? less : to_come(g, i);
+    if (less)
+        release(m, t, s, less);
+    if (!s->bytes && !has_calls(g, i) && !g->page->missed)
+        managed_drop_space(g, i);
+    return less;
+}
+
+bool managed_look(const struct mediator *m, struct tenant *t)
+{
+    struct managed *g = t->managed;
+    bool any = false, less = false;
+
+    managed_finish(m, t, 0);
+    for (uint32_t i = 0; g->page && i < MANAGED_SPACES; i++)
+        if (g->page->space[i].check) {
+            less |= look_at(m, t, i);
+            any |= g->page->space[i].check;
+        }
+    atomic_store(&g->watched, any);
+    return less;
+}
+
+/* Whether one runs on that was not charged. Those that have ended were looked at after that. */
+bool managed_finish(const struct mediator *m, struct tenant *t, pid_t caller)
+{
+    struct managed *g = t->managed;
+    bool runs = false;
+
+    for (uint32_t n = 0; g->page && n < MANAGED_CALLS; n++) {
+        struct managed_call *k = &g->page->call[n];
+        bool ended = k->tid && (k->tid == caller || thread_has_left(k->tid, SYS_mmap));
+
+        if (k->tid && k->space && !k->charged && mapped(m, g, k->space - 1, k->base, k->base + k->bytes) != 0)
+            look_at(m, t, k->space - 1);
+        if (ended)
+            k->tid = 0;
+        runs |= k->tid && k->space && !k->charged;
+    }
+    return runs;
+}
+
+int managed_settle(struct call *c)
+{
+    struct tenant *t = c->tenant;
+    struct managed *g = t->managed;
+    pid_t caller = (pid_t)c->caller->req->pid;
+    bool due;
+    WITH_CALLS_OF(t);
+
+    if (atomic_load(&t->unaccounted_bytes))
+        return -EPERM;
+    due = managed_finish(c->m, t, caller);
+    due |= managed_check_files(c->m, t, caller);
+    if (g->page && g->page->missed && g->page->begun) {
+        managed_look(c->m, t);
+        due = true;
+    }
+    if (atomic_load(&t->unaccounted_bytes))
+        return -EPERM;
+    atomic_store_explicit(&g->due, due, memory_order_release);
+    return 0;
+}
+
+void managed_watch(const struct mediator *m, struct tenant *t)
+{
+    if (!t->managed || !atomic_load(&t->managed->watched) || pthread_mutex_trylock(&t->calls))
+        return; /* whoever holds them looks by himself */
+    managed_look(m, t);
+    pthread_mutex_unlock(&t->calls);
+}
+
+static int find_space(const struct managed *g, pid_t tid, pid_t tgid, const struct space_name *name)
+{
+    for (int i = 0; i < MANAGED_SPACES; i++) {
+        const struct managed_space *s = &g->page->space[i];
+
+        if (s->check && s->who.tgid == tgid && s->started == name->started && s->layout == name->layout)
+            return i;
+    }
+    for (int i = 0; i < MANAGED_SPACES; i++) {
+        const struct managed_space *s = &g->page->space[i];
+        struct space_name now;
+
+        if (!s->check || !space_same(tid, s->tid))
+            continue;
+        now = space_name_of(s->tid);
+        if (now.started == s->started && now.layout == s->layout)
+            return i;
+    }
+    return -ENOSPC;
+}
+
+/* The thread's, which may be one of those already. */
+static int space_of(struct managed *g, pid_t tid, const struct process_id *who)
+{
+    struct space_name name = space_name_of(tid);
+    int i = find_space(g, tid, who->tgid, &name), e;
+
+    if (i >= 0)
+        return i;
+    for (i = 0; i < MANAGED_SPACES && g->page->space[i].check; i++)
+        ;
+    if (i == MANAGED_SPACES)
+        return -ENOSPC;
+    /* A process's first thread can have ended before the others. */
+    if ((e = space_open(who->tgid, &g->handle[i].map, &g->handle[i].memory)) == 0)
+        g->page->space[i] = (struct managed_space){.tid = who->tgid};
+    else if ((e = space_open(tid, &g->handle[i].map, &g->handle[i].memory)) == 0)
+        g->page->space[i] = (struct managed_space){.tid = tid};
+    else
+        return e;
+    g->page->space[i].started = name.started;
+    g->page->space[i].layout = name.layout;
+    g->page->space[i].who = *who;
+    __atomic_store_n(&g->page->space[i].check, managed_space_check(&g->page->space[i]), __ATOMIC_RELEASE);
+    return i;
+}
+
+int managed_space_of(struct call *c)
+{
+    struct process_id who;
+    int e = caller_process_id(c->caller, &who);
+
+    return e < 0 ? e : space_of(c->tenant->managed, (pid_t)c->caller->req->pid, &who);
+}
+
+void managed_begin(struct call *c)
+{
+    struct managed *g = c->tenant->managed;
+
+    if (g->page->begun)
+        return;
+    g->page->begun = true;
+    for (struct managed_call *k = g->page->call; k < g->page->call + MANAGED_CALLS; k++) {
+        struct process_id who = {.tgid = k->tid};
+        int i;
+
+        if (!k->tid || thread_has_left(k->tid, SYS_mmap)) {
+            k->tid = 0;
+            continue;
+        }
+        i = caller_process_id_of(k->tid, &who) < 0 ? -ESRCH : space_of(g, k->tid, &who);
+        if (i >= 0)
+            k->space = (uint32_t)i + 1;
+        else
+            k->tid = 0;
+        g->page->missed |= i == -ENOSPC;
+    }
+}
+
+static struct managed_call *free_call(struct managed *g, pid_t tid)
+{
+    struct managed_call *found = NULL;
+
+    for (struct managed_call *k = g->page->call; k < g->page->call + MANAGED_CALLS; k++)
+        if (k->tid == tid)
+            return k;
+        else if (!k->tid)
+            found = k;
+    return found;
+}
+
+/* Nobody has asked for memory of nvidia-uvm yet. */
+static void note(const struct mediator *m, struct tenant *t, pid_t tid, uint64_t base, uint64_t bytes)
+{
+    struct managed *g = t->managed;
+    struct managed_call *k = free_call(g, tid);
+
+    if (!k) {
+        managed_finish(m, t, tid);
+        k = free_call(g, tid);
+    }
+    if (k)
+        *k = (struct managed_call){.tid = tid, .base = base, .bytes = bytes};
+    else
+        g->page->missed = true;
+}
+
+/* At another address than its offset, or at none. */
+static bool cannot_be_managed(const struct seccomp_data *d)
+{
+    const uint64_t length = d->args[1], offset = d->args[5];
+
+    return (d->args[3] & (MAP_FIXED | MAP_FIXED_NOREPLACE) && d->args[0] != offset) || offset % PAGE_BYTES ||
+           offset >= addresses_end || !length || length >= addresses_end;
+}
+
+static int charge_or_look(const struct mediator *m, struct tenant *t, int space, uint64_t bytes)
+{
+    struct managed_space *s = &t->managed->page->space[space];
+
+    if (charge(m, t, s, bytes) == 0)
+        return 0;
+    managed_look(m, t);
+    return s->check ? charge(m, t, s, bytes) : -ENOMEM;
+}
+
+static int let_run(struct call *c, uint64_t base, uint64_t bytes, bool charged)
+{
+    struct tenant *t = c->tenant;
+    struct managed *g = t->managed;
+    pid_t tid = (pid_t)c->caller->req->pid;
+    struct managed_call *k = free_call(g, tid);
+    int i = k ? managed_space_of(c) : -EAGAIN;
+
+    if (i < 0)
+        return i == -ENOSPC ? -EAGAIN : i;
+    /* Before the charge, as one that is to map nothing: a look keeps what a call needs, and gives back the rest. */
+    *k = (struct managed_call){.space = (uint32_t)i + 1, .charged = charged, .base = base};
+    __atomic_store_n(&k->tid, tid, __ATOMIC_RELEASE);
+    if (charged && charge_or_look(c->m, t, i, bytes) < 0) {
+        k->tid = 0;
+        atomic_store(&g->watched, true);
+        return -ENOMEM;
+    }
+    k->bytes = bytes;
+    atomic_store(&g->watched, true);
+    if (!charged)
+        atomic_store_explicit(&g->due, true, memory_order_release);
+    return -EINPROGRESS;
+}
+
+int managed_mmap(struct call *c, const struct seccomp_data *d)
+{
+    struct tenant *t = c->tenant;
+    struct managed *g = t->managed;
+    pid_t tid = (pid_t)c->caller->req->pid;
+    const uint64_t base = d->args[5], bytes = (d->args[1] + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    int e = -ENOTTY;
+
+    if (atomic_load(&t->unaccounted_bytes))
+        return -EPERM;
+    if (!c->m->ops->managed || cannot_be_managed(d))
+        return -EINPROGRESS;
+    if (atomic_load(&g->begun))
+        e = c->m->ops->identify(c->m->driver, c->caller, t, (int)d->args[4], &c->file);
+    if (e < 0 && e != -ENOTTY && e != -EBADF)
+        return e;
+    WITH_CALLS_OF(t);
+    if (!caller_waits(c->caller))
+        return -EINTR;
+    if (managed_reach(g) < 0)
+        return g->begun ? -EAGAIN : -EINPROGRESS;
+    if (!g->page->begun) {
+        note(c->m, t, tid, base, bytes);
+        return -EINPROGRESS;
+    }
+    managed_finish(c->m, t, tid);
+    if (e == 0 && c->file.kind == NODE_UVM)
+        managed_check(c->m, t, &c->file);
+    if (atomic_load(&t->unaccounted_bytes))
+        return -EPERM;
+    return let_run(c, base, bytes, e == 0 && c->file.kind == NODE_UVM);
+}
+
+uint64_t managed_held(const struct tenant *t)
+{
+    return t->managed ? t->managed->bytes : 0;
+}

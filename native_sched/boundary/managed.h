@@ -1,0 +1,96 @@
+/* Managed memory: ranges of nvidia-uvm that come to be by mmap(), and whose pages the card's faults bring in. The driver counts
+ * them to nobody, so what is mapped is charged, on each card that the container holds.
+ *
+ * A call of mmap() runs in its caller. Its registers say all about the range but the file, which another thread can change after
+ * the look: a managed range is at the address that is its offset (uvm_mmap() of NVIDIA's open-gpu-kernel-modules). So a call on a
+ * file of nvidia-uvm is charged before it runs, whatever becomes of it. One on another file is let through uncharged, and
+ * until it has ended its process's map is looked at there before each answer of the tenant.
+ *
+ * munmap() is not seen. The truth is the map of the process: what is mapped less than charged is given back, what is mapped and
+ * not charged is charged, and a tenant for whom that is too much has been caught. A look counts all of a memory, and is made with
+ * the tenant's calls held, so that what is mapped meanwhile has been charged, or is of a call that is known to run.
+ *
+ * An address space is known by descriptors of its map and memory, which name it for ever, whatever its processes become.
+ * Fixed capacity; no allocation after managed_open(). The tenant's calls are held for all that changes it. */
+#ifndef MGPU_MANAGED_H
+#define MGPU_MANAGED_H
+#include "mediate.h"
+
+enum { MANAGED_SPACES = 128, MANAGED_CALLS = 64, MANAGED_FILES = 128 };
+
+/* An address space with managed memory, or with a call that may bring some. */
+struct managed_space {
+    uint32_t check; /* of all up to `bytes`, stored last; 0: a free slot */
+    pid_t tid;      /* a thread that had it */
+    uint64_t
+        started; /* when its process was, and where exec() put it: another one's of the same number are others */
+    uint64_t layout;
+    struct process_id who;
+    uint64_t bytes; /* charged, on each card; changes by itself */
+};
+
+/* A call that was let through and may not have ended. */
+struct managed_call {
+    pid_t tid;      /* 0: a free entry */
+    uint32_t space; /* its slot plus 1; 0: nobody has asked for memory of nvidia-uvm yet */
+    bool charged;
+    uint64_t base, bytes;
+};
+
+/* Where the journal has it. */
+struct managed_page {
+    bool begun;  /* a file of nvidia-uvm was to be initialised */
+    bool missed; /* more calls were let through before that than could be written down */
+    uint64_t
+        earlier; /* files of nvidia-uvm up to this id were initialised before anybody looked at their flags */
+    struct managed_space space[MANAGED_SPACES];
+    struct managed_call call[MANAGED_CALLS];
+};
+
+struct managed {
+    struct managed_page *page;
+    struct store store;
+    struct managed_handle {
+        int map, memory;
+    } handle[MANAGED_SPACES];
+    atomic_bool begun;   /* the page's */
+    atomic_bool due;     /* a call runs that was not charged, or a file was to be initialised */
+    atomic_bool watched; /* there is something to look at now and then */
+    uint64_t bytes;      /* charged, of all spaces */
+    pid_t initializing[MANAGED_CALLS];
+    uint64_t checked[MANAGED_FILES]; /* files whose flags are known to be right */
+    uint32_t checks;
+};
+
+/* In the journal's folder, or in memory that ends with us (-1). earlier: the tenant is an earlier worker's. */
+int managed_open(const struct mediator *m, struct tenant *t, int folder, bool earlier);
+void managed_close(struct managed *g);
+/* ... and nobody is to take it over. */
+void managed_remove(struct managed *g);
+/* What the journal calls it. */
+void managed_name(uint64_t tenant, char name[STORE_NAME_MAX]);
+
+/* A notified mmap(). -EINPROGRESS: answer with CONTINUE. */
+int managed_mmap(struct call *c, const struct seccomp_data *d);
+
+/* UVM_INITIALIZE with these flags is about to be let through: the caller's are put right. RM_OK, another RM status, or a negative
+ * errno. The tenant's calls are held. */
+int managed_initializes(struct call *c, uint64_t flags);
+/* Before another call on a file of nvidia-uvm is served. -EPERM: it was initialised in another way. */
+int managed_check_file(struct call *c);
+
+/* Before a call of the tenant is served or answered. -EPERM: it has been caught. */
+int managed_settle(struct call *c);
+static inline bool managed_settled(const struct tenant *t)
+{
+    return !t->managed || !atomic_load_explicit(&t->managed->due, memory_order_acquire);
+}
+
+/* Compares what is charged with what is mapped; true when something was given back. The tenant's calls are held. */
+bool managed_look(const struct mediator *m, struct tenant *t);
+/* The same where nobody holds them, and there is something to look at. */
+void managed_watch(const struct mediator *m, struct tenant *t);
+
+/* What is charged on each of its cards. */
+uint64_t managed_held(const struct tenant *t);
+#endif

@@ -1,0 +1,104 @@
+/* How files of nvidia-uvm are initialised. Without UVM_INIT_FLAGS_DISABLE_HMM a card's faults bring in any memory of the process,
+ * and it is no range that could be charged. With UVM_INIT_FLAGS_MULTI_PROCESS_SHARING_MODE managed pages outlive the process that
+ * mapped them (uvm_destroy_vma_managed() of NVIDIA's open-gpu-kernel-modules).
+ *
+ * INITIALIZE runs in its caller, since it is about the calling process. The flag is put where the kernel will read it, and
+ * another thread can take it away; so the file is asked afterwards. A second INITIALIZE compares the flags and does nothing
+ * else (uvm_api_initialize()), which is safe once the file says that it is initialised: it never is otherwise again. */
+#define _GNU_SOURCE
+#include "managed_private.h"
+#include "space.h"
+#include <errno.h>
+#include <sys/syscall.h>
+
+static bool is_checked(const struct managed *g, uint64_t file)
+{
+    if (g->page && file <= g->page->earlier)
+        return true;
+    for (uint32_t i = 0; i < MANAGED_FILES; i++)
+        if (g->checked[i] == file)
+            return true;
+    return false;
+}
+
+void managed_check(const struct mediator *m, struct tenant *t, const struct open_file *file)
+{
+    struct managed *g = t->managed;
+    uint64_t bytes = 0;
+    int e;
+
+    if (!m->ops->initialized || is_checked(g, file->id))
+        return;
+    e = m->ops->initialized(m->driver, file, UVM_INIT_DISABLE_HMM);
+    if (e > 0) {
+        g->checked[g->checks++ % MANAGED_FILES] = file->id;
+    } else if (e == 0) {
+        /* What it has brought in nobody can say: all of a card, at the most. */
+        for (uint32_t i = 0; i < m->cards; i++)
+            if (t->granted[m->card[i].index] && m->card[i].memory_bytes > bytes)
+                bytes = m->card[i].memory_bytes;
+        managed_caught(m, t, bytes ? bytes : 1);
+    }
+}
+
+bool managed_check_files(const struct mediator *m, struct tenant *t, pid_t caller)
+{
+    struct managed *g = t->managed;
+    struct open_file file[MANAGED_FILES];
+    uint32_t files;
+    bool runs = false;
+
+    for (uint32_t i = 0; i < MANAGED_CALLS; i++) {
+        pid_t tid = g->initializing[i];
+
+        if (tid && (tid == caller || thread_has_left(tid, SYS_ioctl)))
+            g->initializing[i] = 0;
+        runs |= g->initializing[i];
+    }
+    files = files_of_kind(m->files, t, NODE_UVM, file, MANAGED_FILES);
+    for (uint32_t i = 0; i < files; i++)
+        managed_check(m, t, &file[i]);
+    return runs;
+}
+
+int managed_check_file(struct call *c)
+{
+    WITH_CALLS_OF(c->tenant);
+
+    managed_check(c->m, c->tenant, &c->file);
+    return atomic_load(&c->tenant->unaccounted_bytes) ? -EPERM : 0;
+}
+
+uint64_t managed_newest_file(const struct mediator *m, const struct tenant *t)
+{
+    struct open_file file[MANAGED_FILES];
+    uint32_t files = files_of_kind(m->files, t, NODE_UVM, file, MANAGED_FILES);
+    uint64_t newest = 0;
+
+    for (uint32_t i = 0; i < files; i++)
+        newest = file[i].id > newest ? file[i].id : newest;
+    return newest;
+}
+
+int managed_initializes(struct call *c, uint64_t flags)
+{
+    struct managed *g = c->tenant->managed;
+    int e, i = 0;
+
+    if (flags & UVM_INIT_MULTI_PROCESS)
+        return RM_ERR_NOT_SUPPORTED;
+    while (i < MANAGED_CALLS && g->initializing[i])
+        i++;
+    if (i == MANAGED_CALLS || managed_reach(g) < 0)
+        return RM_ERR_NO_MEMORY;
+    managed_begin(c);
+    atomic_store(&g->begun, true);
+    if (g->page->missed && managed_space_of(c) < 0)
+        return RM_ERR_NO_MEMORY;
+    flags |= UVM_INIT_DISABLE_HMM;
+    if ((e = caller_write_both(c->caller, c->outer_at, &flags, sizeof(flags), 0, NULL, 0)) < 0)
+        return e;
+    g->initializing[i] = (pid_t)c->caller->req->pid;
+    atomic_store_explicit(&g->due, true, memory_order_release);
+    return RM_OK;
+}

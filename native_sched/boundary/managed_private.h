@@ -1,0 +1,27 @@
+/* What the files of managed.h share. The tenant's calls are held for all of it. */
+#ifndef MGPU_MANAGED_PRIVATE_H
+#define MGPU_MANAGED_PRIVATE_H
+#include "managed.h"
+
+/* Of all of it that does not change by itself. */
+uint32_t managed_space_check(const struct managed_space *s);
+void managed_drop_space(struct managed *g, uint32_t i);
+void managed_close_handle(struct managed_handle *h);
+/* Room in the journal. -ENOSPC. */
+int managed_reach(struct managed *g);
+/* The tenant is about to have a file of nvidia-uvm initialised: what runs already counts from now on. */
+void managed_begin(struct call *c);
+/* The address space of the caller. -ENOSPC, -ESRCH. */
+int managed_space_of(struct call *c);
+/* Calls that have ended are forgotten, after a look at what came of them. True: one runs that was not charged. */
+bool managed_finish(const struct mediator *m, struct tenant *t, pid_t caller);
+/* It holds so much that it was not charged for. */
+void managed_caught(const struct mediator *m, struct tenant *t, uint64_t bytes);
+
+/* Whether the file was initialised as we have it done; a tenant whose file was not has been caught. */
+void managed_check(const struct mediator *m, struct tenant *t, const struct open_file *file);
+/* All of its files. True: one may be about to be initialised. */
+bool managed_check_files(const struct mediator *m, struct tenant *t, pid_t caller);
+/* The highest id of those that it has now. */
+uint64_t managed_newest_file(const struct mediator *m, const struct tenant *t);
+#endif

@@ -1,0 +1,96 @@
+#define _GNU_SOURCE
+#include "space.h"
+#include "../base/scoped.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/kcmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Fields of /proc/PID/stat (proc_pid_stat(5)). Those of the layout change with exec() alone; others a process may set. */
+enum {
+    STAT_AFTER_NAME = 3,
+    STAT_STARTED = 22,
+    STAT_CODE = 26,
+    STAT_STACK = 28,
+    STAT_DATA = 45,
+    STAT_HEAP = 47
+};
+
+static int open_of(pid_t tid, const char *name)
+{
+    char path[48];
+    int fd;
+
+    snprintf(path, sizeof(path), "/proc/%d/%s", (int)tid, name);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+static ssize_t read_of(pid_t tid, const char *name, char *text, size_t bytes)
+{
+    scoped_fd int fd = open_of(tid, name);
+    ssize_t n = fd < 0 ? fd : read(fd, text, bytes - 1);
+
+    text[n > 0 ? n : 0] = '\0';
+    return n;
+}
+
+struct space_name space_name_of(pid_t tid)
+{
+    struct space_name found = {0};
+    char text[1024], *at;
+
+    if (read_of(tid, "stat", text, sizeof(text)) <= 0 || !(at = strrchr(text, ')')))
+        return found;
+    at = strchr(at, ' ');
+    for (int field = STAT_AFTER_NAME; at && field <= STAT_HEAP; field++, at = strchr(at + 1, ' ')) {
+        uint64_t value = strtoull(at + 1, NULL, 10);
+
+        if (field == STAT_STARTED)
+            found.started = value;
+        if (field == STAT_CODE || field == STAT_STACK || field == STAT_DATA || field == STAT_HEAP)
+            found.layout = (found.layout ^ value) * 0x9e3779b97f4a7c15u;
+    }
+    return found;
+}
+
+int space_open(pid_t tid, int *map, int *memory)
+{
+    *map = open_of(tid, "maps");
+    *memory = open_of(tid, "mem");
+    if (*map >= 0 && *memory >= 0 && space_lives(*memory))
+        return 0;
+    scoped_close(map);
+    scoped_close(memory);
+    *map = *memory = -1;
+    return -ESRCH;
+}
+
+bool space_lives(int memory)
+{
+    char byte;
+
+    /* Where nobody has it there is nothing to read; where somebody has, nothing is at that address. */
+    return pread(memory, &byte, 1, 0) != 0;
+}
+
+bool space_same(pid_t one, pid_t other)
+{
+    return syscall(SYS_kcmp, one, other, KCMP_VM, 0ul, 0ul) == 0;
+}
+
+bool thread_has_left(pid_t tid, long system_call)
+{
+    char text[32];
+
+    if (kill(tid, 0) < 0 && errno == ESRCH)
+        return true;
+    if (read_of(tid, "syscall", text, sizeof(text)) <= 0 || text[0] == 'r')
+        return false;
+    return strtol(text, NULL, 10) != system_call;
+}

@@ -1,0 +1,24 @@
+/* An address space of a tenant's, from outside: descriptors of the map and of the memory of a process name it for ever, while
+ * the process may exec() and others may have it too (CLONE_VM). */
+#ifndef MGPU_SPACE_H
+#define MGPU_SPACE_H
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* When a thread's process began, and what exec() has made of its memory. Both 0: it is gone. */
+struct space_name {
+    uint64_t started, layout;
+};
+struct space_name space_name_of(pid_t tid);
+
+/* Both descriptors, of the memory that the thread has now. -ESRCH. */
+int space_open(pid_t tid, int *map, int *memory);
+/* Some process has it, which need not be the one that it was opened of. */
+bool space_lives(int memory);
+/* Both threads have the same one now. */
+bool space_same(pid_t one, pid_t other);
+
+/* The thread is no more, or waits in another system call than this one. False where that cannot be said. */
+bool thread_has_left(pid_t tid, long system_call);
+#endif

@@ -1,0 +1,335 @@
+"""Managed memory: what nvidia-uvm maps is charged before it is, and looked for where it could be mapped unseen."""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from nvidia_mediated import FREE, MEMORY, MIB, UVM_MIGRATE, Tenant, World, memory, world
+
+from tests.support.waiting import until
+
+NO_MEMORY = 0x51
+NOT_SUPPORTED = 0x56
+AT = 1 << 40
+PAGE = 4096
+DISABLE_HMM, MULTI_PROCESS = 1, 2
+STATUS = 0x28
+UVM_REGISTER_GPU = 37
+# Linux can be asked for the map of a memory by whoever has it open.
+QUERIES = tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 11)
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[World]:
+    with world(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def quiet(here: World) -> World:
+    """Nobody looks of himself."""
+    here.managed_looks(3600)
+    return here
+
+
+def started(here: World, cap_mib: int = 64) -> tuple[Tenant, int]:
+    """A process that has initialised a file of nvidia-uvm."""
+    tenant = here.tenant(cap_mib=cap_mib)
+    uvm = tenant.open_uvm()
+    assert tenant.initialize(uvm).through
+    assert tenant.uvm_call(UVM_REGISTER_GPU, bytes(64), fd=uvm).through
+    return tenant, uvm
+
+
+def settles(tenant: Tenant) -> int:
+    """What the next call of the container comes to."""
+    return tenant.ioctl(tenant.ctl, FREE, bytes(16)).result
+
+
+def test_a_range_is_charged_and_capped(here: World) -> None:
+    tenant, uvm = started(here)
+    assert tenant.map(uvm, AT, 48 * MIB) == 0
+    assert here.used_mib(tenant) == 48
+    assert tenant.map(uvm, AT + (1 << 32), 17 * MIB) == -errno.ENOMEM
+    client = tenant.client()
+    refused = tenant.alloc(client, 0xD0, 0x100, MEMORY, memory(17 * MIB))
+    assert (refused.result, refused.u32(STATUS)) == (0, NO_MEMORY)
+    assert tenant.map(uvm, AT + (1 << 32), 16 * MIB) == 0
+    assert here.used_mib(tenant) == 64
+    assert settles(tenant) == 0
+
+
+def test_an_unmapped_range_is_given_back_to_whoever_needs_it(quiet: World) -> None:
+    tenant, uvm = started(quiet)
+    client = tenant.client()
+    assert tenant.map(uvm, AT, 64 * MIB) == 0
+    tenant.unmap(AT + 16 * MIB, 16 * MIB)
+    made = tenant.alloc(client, 0xD0, 0x100, MEMORY, memory(16 * MIB))
+    assert (made.result, made.u32(STATUS)) == (0, 0)
+    assert quiet.used_mib(tenant) == 64
+    tenant.unmap(AT, 16 * MIB)
+    assert tenant.map(uvm, AT, 16 * MIB) == 0
+    assert tenant.map(uvm, AT - 16 * MIB, PAGE) == -errno.ENOMEM
+
+
+def test_what_is_unmapped_is_seen_without_a_call(here: World) -> None:
+    here.managed_looks(0)
+    tenant, uvm = started(here)
+    assert tenant.map(uvm, AT, 32 * MIB) == 0
+    tenant.unmap(AT, 32 * MIB)
+    assert settles(tenant) == 0  # so that mmap() has ended
+    until(lambda: here.used_mib(tenant) == 0, "it is given back")
+
+
+@pytest.mark.parametrize("end", ["exec", "kill"])
+def test_the_end_of_a_memory_ends_its_charge(here: World, end: str) -> None:
+    here.managed_looks(0)
+    tenant, uvm = started(here)
+    assert tenant.map(uvm, AT, 32 * MIB) == 0
+    assert here.used_mib(tenant) == 32
+    other = here.tenant()  # somebody is left to look for
+    if end == "exec":
+        tenant.tell("exec")
+    else:
+        tenant.kill()
+    until(lambda: here.used_mib(tenant) == 0, "it is given back")
+    assert here.used_mib(other) == 0
+
+
+def test_cycles_and_many_small_maps(quiet: World) -> None:
+    tenant, uvm = started(quiet, cap_mib=4)
+    for _ in range(50):
+        assert tenant.map(uvm, AT, 3 * MIB) == 0
+        tenant.unmap(AT, 3 * MIB)
+    made = [tenant.map(uvm, AT + i * MIB, MIB // 2) for i in range(12)]
+    assert made == [0] * 8 + [-errno.ENOMEM] * 4
+    assert quiet.used_mib(tenant) == 4
+
+
+def test_one_over_another_counts_once_it_is_there(quiet: World) -> None:
+    tenant, uvm = started(quiet)
+    assert tenant.map(uvm, AT, 32 * MIB) == 0
+    assert tenant.map(uvm, AT, 32 * MIB) == 0
+    assert tenant.map(uvm, AT + MIB, 32 * MIB) == 0  # 33 in all, so that there is room again
+    assert settles(tenant) == 0
+
+
+@pytest.mark.parametrize("size", [0, 1, (1 << 43) + PAGE, (1 << 64) - PAGE, (1 << 64) - 1])
+def test_sizes_that_make_no_sense(quiet: World, size: int) -> None:
+    tenant, uvm = started(quiet)
+    result = tenant.map(uvm, AT, size)
+    assert (result, quiet.used_mib(tenant) * MIB) == ((0, PAGE) if size == 1 else (result, 0))
+    assert result in (0, -errno.EINVAL, -errno.ENOMEM)
+    assert (result == 0) == (size == 1)
+
+
+def test_an_offset_that_is_not_the_address_is_no_managed_range(quiet: World) -> None:
+    tenant, uvm = started(quiet)
+    assert int(tenant.tell("ordinary", uvm, 0, f"{PAGE:x}", f"{2 * MIB:x}")) == 0
+    assert settles(tenant) == 0
+    assert tenant.map(uvm, AT, 64 * MIB) == 0
+    assert settles(tenant) == 0
+
+
+def test_an_address_that_is_not_the_offset_is_not_charged(quiet: World) -> None:
+    tenant, uvm = started(quiet)
+    assert tenant.map(uvm, AT, 128 * MIB, how="elsewhere") == 0
+    assert quiet.used_mib(tenant) == 0
+    assert settles(tenant) == 0
+
+
+def test_ordinary_files_are_mapped_as_ever(here: World, tmp_path: Path) -> None:
+    ordinary = tmp_path / "ordinary"
+    with ordinary.open("wb") as file:
+        file.truncate(AT + (1 << 32))
+    tenant = here.tenant(cap_mib=1)
+    fd = int(tenant.tell("file", ordinary))
+    for i in range(200):
+        assert tenant.map(fd, AT + i * MIB, MIB) == 0
+    uvm = tenant.open_uvm()
+    assert tenant.initialize(uvm).through
+    for i in range(200):
+        assert tenant.map(fd, AT + i * MIB, MIB) == 0
+    assert here.used_mib(tenant) == 0
+    assert settles(tenant) == 0
+
+
+def test_a_process_with_the_same_memory_shares_the_charge(quiet: World) -> None:
+    tenant, uvm = started(quiet)
+    assert tenant.map(uvm, AT, 16 * MIB) == 0
+    assert tenant.map(uvm, AT + (1 << 32), 16 * MIB, how="sibling") == 0
+    assert quiet.used_mib(tenant) == 32
+    assert settles(tenant) == 0
+    assert tenant.map(uvm, AT + (2 << 32), 33 * MIB) == -errno.ENOMEM
+    assert quiet.used_mib(tenant) == 32
+
+
+def test_memory_outlives_the_process_that_mapped_it(quiet: World) -> None:
+    """It is another's too, which nothing is known of: what is mapped there stays charged."""
+    tenant, uvm = started(quiet)
+    client = tenant.client()
+    assert tenant.map(uvm, AT, 48 * MIB, how="sibling") == 0
+    assert quiet.used_mib(tenant) == 48
+    refused = tenant.alloc(client, 0xD0, 0x100, MEMORY, memory(17 * MIB))
+    assert (refused.result, refused.u32(STATUS)) == (0, NO_MEMORY)
+    tenant.unmap(AT, 32 * MIB)
+    made = tenant.alloc(client, 0xD0, 0x100, MEMORY, memory(17 * MIB))
+    assert (made.result, made.u32(STATUS)) == (0, 0 if QUERIES else NO_MEMORY)
+    assert quiet.used_mib(tenant) == (33 if QUERIES else 48)
+
+
+@pytest.mark.skipif(not QUERIES, reason="nobody can look at a memory whose process is no more")
+def test_an_ordinary_file_that_a_process_that_is_no_more_has_mapped(quiet: World, tmp_path: Path) -> None:
+    ordinary = tmp_path / "ordinary"
+    ordinary.touch()
+    tenant, _ = started(quiet, cap_mib=1)
+    assert tenant.map(int(tenant.tell("file", ordinary)), AT, 2 * MIB, flags=0, how="elsewhere") == 0
+    assert settles(tenant) == 0
+
+
+def test_a_child_has_memory_of_its_own(quiet: World) -> None:
+    tenant, uvm = started(quiet)
+    assert tenant.map(uvm, AT, 48 * MIB, how="forked") == 0
+    assert tenant.map(uvm, AT, 17 * MIB) == -errno.ENOMEM
+    assert tenant.map(uvm, AT, 16 * MIB) == 0
+    assert quiet.used_mib(tenant) == 64
+    assert settles(tenant) == 0
+
+
+def test_another_program_in_the_same_process_is_charged_anew(quiet: World) -> None:
+    """What the first one had is still there: a process that shared its memory holds it."""
+    tenant, uvm = started(quiet)
+    assert tenant.map(uvm, AT, 32 * MIB) == 0
+    tenant.tell("shares")
+    tenant.tell("exec")
+    again = tenant.open_uvm()
+    assert tenant.initialize(again).through
+    assert tenant.map(again, AT, 33 * MIB) == -errno.ENOMEM
+    assert tenant.map(again, AT, 32 * MIB) == 0
+    assert quiet.used_mib(tenant) == 64
+    assert tenant.map(again, AT + (1 << 32), PAGE) == -errno.ENOMEM
+    assert quiet.used_mib(tenant) == 64
+
+
+def test_a_mapping_that_waits_for_the_file_to_be_initialised_is_found(quiet: World) -> None:
+    """It was let through when nobody had asked for memory of nvidia-uvm, and has not been seen to end."""
+    tenant = quiet.tenant(cap_mib=1)
+    uvm = tenant.open_uvm()
+    assert tenant.map(uvm, AT, 2 * MIB, how="spun") == 0
+    assert tenant.initialize(uvm).through
+    assert settles(tenant) == -errno.EPERM
+    assert quiet.engine.state(tenant.id).unaccounted_bytes == 2 * MIB
+
+
+def test_what_runs_keeps_its_charge(quiet: World) -> None:
+    """A range that is not there may be yet to come, while the thread is in its call."""
+    tenant, uvm = started(quiet)
+    assert tenant.map(uvm, AT, 48 * MIB, how="spun") == 0
+    tenant.unmap(AT, 48 * MIB)
+    assert tenant.map(uvm, AT, 17 * MIB) == -errno.ENOMEM
+    assert quiet.used_mib(tenant) == 48
+
+
+def cheat(here: World, tmp_path: Path) -> tuple[Tenant, int]:
+    """One that has more mapped than its cap: the look saw another file than the kernel."""
+    ordinary = tmp_path / "ordinary"
+    ordinary.touch()
+    tenant, uvm = started(here, cap_mib=1)
+    assert tenant.tell("swapped", int(tenant.tell("file", ordinary)), uvm, f"{AT:x}", f"{2 * MIB:x}") == "1"
+    return tenant, uvm
+
+
+def test_a_file_that_is_swapped_is_caught_before_the_next_answer(quiet: World, tmp_path: Path) -> None:
+    tenant, _ = cheat(quiet, tmp_path)
+    assert settles(tenant) == -errno.EPERM
+    assert quiet.engine.state(tenant.id).unaccounted_bytes == 2 * MIB
+    assert settles(tenant) == -errno.EPERM
+
+
+def test_a_file_that_is_swapped_is_caught_before_the_next_mapping(quiet: World, tmp_path: Path) -> None:
+    tenant, uvm = cheat(quiet, tmp_path)
+    assert tenant.map(uvm, AT + (1 << 32), PAGE) == -errno.EPERM
+    assert quiet.engine.state(tenant.id).unaccounted_bytes == 2 * MIB
+
+
+def test_a_file_that_is_swapped_is_caught_without_a_call(here: World, tmp_path: Path) -> None:
+    here.managed_looks(0)
+    tenant, _ = cheat(here, tmp_path)
+    until(lambda: here.engine.state(tenant.id).unaccounted_bytes == 2 * MIB, "it is caught")
+
+
+def test_the_next_engine_catches_what_the_last_one_let_through(quiet: World, tmp_path: Path) -> None:
+    tenant, _ = cheat(quiet, tmp_path)
+    quiet.restart()
+    quiet.managed_looks(3600)
+    assert settles(tenant) == -errno.EPERM
+
+
+def test_charges_outlive_the_engine(quiet: World) -> None:
+    tenant, uvm = started(quiet)
+    assert tenant.map(uvm, AT, 48 * MIB) == 0
+    quiet.restart()
+    assert quiet.used_mib(tenant) == 48
+    assert tenant.map(uvm, AT + (1 << 32), 17 * MIB) == -errno.ENOMEM
+    quiet.restart(lambda: tenant.unmap(AT, 48 * MIB))
+    assert tenant.map(uvm, AT, 64 * MIB) == 0
+    quiet.restart(tenant.kill)
+    assert quiet.used_mib(tenant) == 0
+
+
+def test_processes_are_told_what_they_hold(here: World) -> None:
+    tenant, uvm = started(here)
+    assert tenant.map(uvm, AT, 16 * MIB) == 0
+    assert [(p.pid, p.used_bytes) for p in here.engine.processes(tenant.id)] == [(tenant.pid, 16 * MIB)]
+
+
+def test_managed_memory_hides_no_memory_of_another_kind(quiet: World) -> None:
+    """What the driver counts to the processes is compared with the other charges alone."""
+    tenant, uvm = started(quiet)
+    assert tenant.map(uvm, AT, 32 * MIB) == 0
+    client = tenant.client()
+    flip = struct.pack("IIIIQQIIII", client, 0xD0, 0x200, MEMORY, 0, 0, 128, 0, 0, 0)
+    tenant.alloc(0, 0, 0, 0x41, memory(16 * MIB), flip=flip)
+    assert settles(tenant) == -errno.EPERM
+
+
+def test_pageable_memory_stays_where_it_is(quiet: World) -> None:
+    tenant = quiet.tenant()
+    uvm = tenant.open_uvm()
+    first = tenant.initialize(uvm)
+    assert (first.through, struct.unpack_from("Q", first.outer)) == (True, (DISABLE_HMM,))
+    for flags in (0, DISABLE_HMM):
+        again = tenant.initialize(uvm, flags)
+        assert (again.through, struct.unpack_from("QI", again.outer)) == (False, (flags, 0))
+    assert settles(tenant) == 0
+
+
+def test_sharing_between_processes_is_refused(quiet: World) -> None:
+    tenant = quiet.tenant()
+    answer = tenant.initialize(tenant.open_uvm(), MULTI_PROCESS)
+    assert (answer.result, answer.through, answer.u32(8)) == (0, False, NOT_SUPPORTED)
+
+
+@pytest.mark.parametrize("flags", [0, MULTI_PROCESS, MULTI_PROCESS | DISABLE_HMM])
+def test_flags_that_another_thread_changes_are_found(quiet: World, flags: int) -> None:
+    tenant = quiet.tenant()
+    uvm = tenant.open_uvm()
+    assert tenant.initialize(uvm, lands=flags).through
+    assert settles(tenant) == -errno.EPERM
+    assert tenant.uvm_call(UVM_REGISTER_GPU, bytes(64), fd=uvm).result == -errno.EPERM
+    assert quiet.engine.state(tenant.id).unaccounted_bytes > 0
+
+
+def test_flags_of_a_file_that_was_swapped_are_found_with_its_first_call(quiet: World) -> None:
+    """INITIALIZE landed on another file than was looked at."""
+    tenant, _ = started(quiet)
+    other = tenant.open_uvm()
+    tenant.goes_astray(other, fd=tenant.open_uvm(), lands=0)
+    assert tenant.uvm_call(UVM_MIGRATE, bytes(64), fd=other).result == -errno.EPERM
+    assert tenant.uvm_call(UVM_REGISTER_GPU, bytes(64), fd=other).result == -errno.EPERM
+    assert quiet.engine.state(tenant.id).unaccounted_bytes > 0
