@@ -8,6 +8,7 @@
  * struct once, returns 0 and leaves the RM status inside the struct. */
 #ifndef MGPU_RM_ABI_H
 #define MGPU_RM_ABI_H
+#include "uvm_abi.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,58 +24,6 @@ enum rm_escape {
 #define RM_CMD(nr, size) _IOC(_IOC_READ | _IOC_WRITE, 'F', (nr), (size))
 #define RM_NR(cmd)       ((uint32_t)(cmd)&0xffu)
 #define RM_SIZE(cmd)     (((uint32_t)(cmd) >> 16) & 0x3fffu)
-
-/* /dev/nvidia-uvm takes bare command numbers. */
-enum uvm_cmd {
-#define UVM(name, number, bytes) UVM_##name = number,
-#include "../rm/interface.def"
-};
-
-/* What these do is said by the file, whoever calls (uvm_api_free(), uvm_api_unmap_external(),
- * uvm_api_map_external_allocation() and uvm_api_unregister_channel() of nvidia-uvm). INITIALIZE where the file is initialised. */
-static inline bool rm_uvm_ends_mappings(uint32_t cmd)
-{
-    return cmd == UVM_FREE || cmd == UVM_UNMAP_EXTERNAL;
-}
-static inline bool rm_uvm_of_the_file(uint32_t cmd)
-{
-    return cmd == UVM_MAP_EXTERNAL_ALLOCATION || cmd == UVM_UNREGISTER_CHANNEL || cmd == UVM_INITIALIZE ||
-           rm_uvm_ends_mappings(cmd);
-}
-
-/* Their parameters, which the argument points to (uvm_ioctl.h). Each ends in the RM status; MAP_EXTERNAL_ALLOCATION has an
- * array between its first and its last fields, of a length that depends on the driver's version. */
-struct uvm_initialize {
-    uint64_t flags;
-    uint32_t status, pad;
-};
-enum { UVM_INIT_DISABLE_HMM = 1, UVM_INIT_MULTI_PROCESS = 2 };
-struct uvm_range {
-    uint64_t base, length; /* FREE has no length from 590.44 on */
-};
-struct uvm_pageable {
-    uint8_t access, pad[3];
-    uint32_t status;
-};
-struct uvm_unmap_external {
-    struct uvm_range range;
-    uint8_t gpu[16];
-    uint32_t status, pad;
-};
-struct uvm_map_external_begin {
-    struct uvm_range range;
-    uint64_t offset;
-};
-struct uvm_map_external_gpu {
-    uint8_t gpu[16];
-    uint32_t attributes[5];
-};
-struct uvm_map_external_end {
-    uint64_t gpus; /* of the array */
-    int32_t ctl_fd;
-    uint32_t client, memory, status;
-};
-enum { UVM_STATUS_FROM_END = 8, UVM_MAP_EXTERNAL_STATUS_FROM_END = 4 };
 
 enum rm_status {
     RM_OK = 0,

@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-from nvidia_mediated import (
-    CONTEXT_MIB,
-    GROUP,
-    HOPPER,
-    UVM_INITIALIZE,
-    UVM_REGISTER_CHANNEL,
-    Tenant,
-    World,
-    channel,
-    group,
-    register_channel,
-)
+from nvidia_mediated import Tenant, World
+from rm_params import CONTEXT_MIB, GROUP, HOPPER, UVM_INITIALIZE, UVM_REGISTER_CHANNEL, channel, group
+from uvm_params import register_channel
 
 NO_MEMORY, ATTACHED = 0x51, 0x201
 GROUP_HANDLE, USERD, CHANNEL = 0x900, 0x901, 0x902

@@ -9,7 +9,8 @@ from ctypes import create_string_buffer
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import GROUP, MEMORY, MIB, World, memory, world
+from nvidia_mediated import World, world
+from rm_params import GROUP, MEMORY, MIB, memory
 from test_nvidia_mediated import ATTACHED, CONTEXT_MIB, GROUP_HANDLE, made, working_group
 
 from tests.engine.books import RmObject

@@ -11,15 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import (
-    UVM,
-    UVM_INITIALIZE,
-    UVM_UNREGISTER_CHANNEL,
-    Tenant,
-    World,
-    unregister_channel,
-    world,
-)
+from nvidia_mediated import Tenant, World, world
 from registered_steps import (
     CHANNEL,
     CONTEXT_MIB,
@@ -31,6 +23,8 @@ from registered_steps import (
     of_one_group,
     registers,
 )
+from rm_params import UVM, UVM_INITIALIZE, UVM_UNREGISTER_CHANNEL
+from uvm_params import unregister_channel
 
 from tests.support.waiting import until
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import CTL, ROOT, World, world
+from nvidia_mediated import World, world
+from rm_params import CTL, ROOT
 
 from tests.support.waiting import until
 

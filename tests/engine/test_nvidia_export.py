@@ -8,23 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import (
-    CARD,
-    CTL,
-    GROUP,
-    MEMORY,
-    MEMORY_SYSTEM,
-    MIB,
-    ROOT,
-    SHARE,
-    Answer,
-    Tenant,
-    World,
-    alloc_struct,
-    group,
-    memory,
-    world,
-)
+from nvidia_mediated import Answer, Tenant, World, world
+from rm_params import CARD, CTL, GROUP, MEMORY, MEMORY_SYSTEM, MIB, ROOT, SHARE, alloc_struct, group, memory
 
 from sim import cards
 from tests.support.waiting import until

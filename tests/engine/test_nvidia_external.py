@@ -9,25 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import (
-    GPU_ONE,
-    GPU_TWO,
-    MEMORY,
-    MIB,
-    ROOT,
-    UVM,
-    UVM_FREE,
-    UVM_MAP_EXTERNAL,
-    UVM_UNMAP_EXTERNAL,
-    Tenant,
-    World,
-    free_range,
-    map_external,
-    memory,
-    unmap_external,
-    world,
-)
+from nvidia_mediated import Tenant, World, world
 from page_tables import Mapped, tables_bytes
+from rm_params import MEMORY, MIB, ROOT, UVM, UVM_FREE, UVM_MAP_EXTERNAL, UVM_UNMAP_EXTERNAL, memory
+from uvm_params import GPU_ONE, GPU_TWO, free_range, map_external, unmap_external
 
 from tests.support.waiting import until
 

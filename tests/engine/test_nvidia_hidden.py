@@ -7,8 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import CTL, MEMORY, MIB, Tenant, World, memory, world
+from nvidia_mediated import Tenant, World, world
 from registered_steps import CHANNEL, CONTEXT_MIB, freed, of_one_group
+from rm_params import CTL, MEMORY, MIB, memory
 
 from tests.support.waiting import until
 

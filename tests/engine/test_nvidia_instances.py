@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import (
+from nvidia_mediated import Answer, Tenant, World, world
+from rm_params import (
     CARD_CONTEXT_MIB,
     CONTEXT_MIB,
     CONTROL,
@@ -21,14 +22,10 @@ from nvidia_mediated import (
     MIB,
     REGISTER_FD,
     ROOT,
-    Answer,
-    Tenant,
-    World,
     alloc_struct,
     channel,
     group,
     memory,
-    world,
 )
 
 from tests.support.waiting import until

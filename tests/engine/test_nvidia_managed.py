@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import FREE, MEMORY, MIB, UVM_MIGRATE, Tenant, World, memory, world
+from nvidia_mediated import Tenant, World, world
+from rm_params import FREE, MEMORY, MIB, UVM_MIGRATE, memory
 
 from tests.support.waiting import until
 

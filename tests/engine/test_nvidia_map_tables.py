@@ -9,22 +9,11 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import (
-    GPU_ONE,
-    GPU_TWO,
-    MEMORY,
-    MEMORY_SYSTEM,
-    MIB,
-    ROOT,
-    UVM_MAP_EXTERNAL,
-    Tenant,
-    World,
-    map_external,
-    memory,
-    world,
-)
+from nvidia_mediated import Tenant, World, world
 from page_tables import BIG_PAGE, HUGE_PAGE, Mapped, tables_bytes
+from rm_params import MEMORY, MEMORY_SYSTEM, MIB, ROOT, UVM_MAP_EXTERNAL, memory
 from test_nvidia_external import HANDLE, MAP_STATUS, NO_MEMORY, OK, freed, mapped, unmapped
+from uvm_params import GPU_ONE, GPU_TWO, map_external
 
 UVM_MAP_EXTERNAL_SPARSE, ATTACHED = 74, 0x201
 TIB = 1 << 40

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import (
+from nvidia_mediated import Tenant, World, world
+from rm_params import (
     CARD_CONTEXT_MIB,
     CONTEXT_MIB,
     CONTROL,
@@ -25,13 +26,10 @@ from nvidia_mediated import (
     ROOT,
     UVM_INITIALIZE,
     UVM_MIGRATE,
-    Tenant,
-    World,
     alloc_struct,
     channel,
     group,
     memory,
-    world,
 )
 
 from tests.support.waiting import until

@@ -11,26 +11,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import (
-    CARD_CONTEXT_MIB,
-    GROUP,
-    HOPPER,
-    MEMORY,
-    MEMORY_SYSTEM,
-    MIB,
-    ROOT,
-    SHARE,
-    UVM,
-    UVM_REGISTER_CHANNEL,
-    UVM_UNREGISTER_CHANNEL,
-    World,
-    channel,
-    group,
-    memory,
-    register_channel,
-    unregister_channel,
-    world,
-)
+from nvidia_mediated import World, world
 from registered_steps import (
     ATTACHED,
     CHANNEL,
@@ -50,6 +31,23 @@ from registered_steps import (
     of_one_group,
     registers,
 )
+from rm_params import (
+    CARD_CONTEXT_MIB,
+    GROUP,
+    HOPPER,
+    MEMORY,
+    MEMORY_SYSTEM,
+    MIB,
+    ROOT,
+    SHARE,
+    UVM,
+    UVM_REGISTER_CHANNEL,
+    UVM_UNREGISTER_CHANNEL,
+    channel,
+    group,
+    memory,
+)
+from uvm_params import register_channel, unregister_channel
 
 from tests.support.waiting import until
 

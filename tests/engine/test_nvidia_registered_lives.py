@@ -9,20 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import (
-    FREE,
-    HOPPER,
-    ROOT,
-    UVM,
-    UVM_UNREGISTER_CHANNEL,
-    Tenant,
-    World,
-    alloc_struct,
-    channel,
-    cmd,
-    unregister_channel,
-    world,
-)
+from nvidia_mediated import Tenant, World, world
 from registered_steps import (
     CHANNEL,
     CONTEXT_MIB,
@@ -37,6 +24,8 @@ from registered_steps import (
     of_one_group,
     registers,
 )
+from rm_params import FREE, HOPPER, ROOT, UVM, UVM_UNREGISTER_CHANNEL, alloc_struct, channel, cmd
+from uvm_params import unregister_channel
 
 from tests.support.waiting import until
 

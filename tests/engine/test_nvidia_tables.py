@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nvidia_mediated import (
+from nvidia_mediated import Tenant, World, world
+from rm_params import (
     ADDRESS_SPACE,
     CARD_CONTEXT_MIB,
     CONTEXT_MIB,
@@ -23,12 +24,9 @@ from nvidia_mediated import (
     ROOT,
     SPACE_MIB,
     VIRTUAL,
-    Tenant,
-    World,
     channel,
     group,
     memory,
-    world,
 )
 
 from native_sched.daemon.engine import Refused

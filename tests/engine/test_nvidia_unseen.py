@@ -7,7 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import (
+from nvidia_mediated import Tenant, World, world
+from rm_params import (
     MEMORY,
     MIB,
     UVM,
@@ -15,14 +16,9 @@ from nvidia_mediated import (
     UVM_INITIALIZE,
     UVM_MAP_EXTERNAL,
     UVM_UNMAP_EXTERNAL,
-    Tenant,
-    World,
-    free_range,
-    map_external,
     memory,
-    unmap_external,
-    world,
 )
+from uvm_params import free_range, map_external, unmap_external
 
 from tests.support.waiting import until
 

@@ -8,12 +8,12 @@ GPU_ONE, GPU_TWO = b"one".ljust(16, b"\0"), b"two".ljust(16, b"\0")
 
 
 def map_external(
-    client: int, handle: int, base: int, size: int, gpus: tuple[bytes, ...] = (GPU_ONE,)
+    client: int, handle: int, base: int, size: int, gpus: tuple[bytes, ...] = (GPU_ONE,), offset: int = 0
 ) -> bytes:
     """Parameters of MAP_EXTERNAL_ALLOCATION since 550.54."""
     attributes = b"".join(gpu + bytes(20) for gpu in gpus).ljust(256 * 36, b"\0")
     return (
-        struct.pack("QQQ", base, size, 0)
+        struct.pack("QQQ", base, size, offset)
         + attributes
         + struct.pack("QiIII", len(gpus), 0, client, handle, 0)
     )
