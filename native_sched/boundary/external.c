@@ -286,7 +286,6 @@ void external_remove(struct external *x)
 static void hold(struct external *x, uint32_t slot, uint64_t bytes)
 {
     x->map[slot].held_bytes = bytes;
-    x->held_bytes[x->map[slot].card] += bytes;
 }
 
 void external_recover(struct tenant *t)
@@ -385,7 +384,6 @@ void external_drop(struct external *x, uint32_t slot)
     if (m->held_bytes && heir) {
         x->map[heir].held_bytes = m->held_bytes;
     } else if (m->held_bytes) {
-        x->held_bytes[m->card] -= m->held_bytes;
         ledger_release(&x->ledger[m->card], m->held_bytes);
     }
     give_tables_back(x, m);
@@ -463,9 +461,4 @@ void external_drop_file(struct external *x, uint64_t file)
 
     while ((i = external_from(x, file, 0)))
         external_drop(x, i);
-}
-
-uint64_t external_held(const struct external *x, uint32_t card)
-{
-    return x ? x->held_bytes[card] + x->tables_bytes[card] : 0;
 }

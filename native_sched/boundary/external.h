@@ -39,7 +39,6 @@ struct external {
     uint32_t *bucket;         /* by number of the memory */
     uint32_t root, free_head, live, high;
     uint32_t factor;
-    uint64_t held_bytes[MAX_CARDS]; /* part of the ledger's used_bytes */
     struct page_tables tables;
     uint64_t tables_bytes[MAX_CARDS]; /* the same, once they are charged */
     bool charges; /* ... which is not before external_recover(), where there are records to recover */
@@ -73,7 +72,4 @@ uint32_t external_from(const struct external *x, uint64_t file, uint64_t base);
 void external_unmapped(struct external *x, uint64_t file, uint64_t base, uint64_t end, const uint8_t *gpu,
                        uint32_t but);
 void external_drop_file(struct external *x, uint64_t file);
-
-/* What is charged on the card for memory without a name and for page tables; 0 where x is NULL. */
-uint64_t external_held(const struct external *x, uint32_t card);
 #endif

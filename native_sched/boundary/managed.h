@@ -41,8 +41,6 @@ struct managed_call {
 struct managed_page {
     bool begun;  /* a file of nvidia-uvm was to be initialised */
     bool missed; /* more calls were let through before that than could be written down */
-    uint64_t
-        earlier; /* files of nvidia-uvm up to this id were initialised before anybody looked at their flags */
     struct managed_space space[MANAGED_SPACES];
     struct managed_call call[MANAGED_CALLS];
 };
@@ -62,8 +60,8 @@ struct managed {
     uint32_t checks;
 };
 
-/* In the journal's folder, or in memory that ends with us (-1). earlier: the tenant is an earlier worker's. */
-int managed_open(const struct mediator *m, struct tenant *t, int folder, bool earlier);
+/* In the journal's folder, or in memory that ends with us (-1). */
+int managed_open(struct tenant *t, int folder);
 void managed_close(struct managed *g);
 /* ... and nobody is to take it over. */
 void managed_remove(struct managed *g);

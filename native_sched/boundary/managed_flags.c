@@ -13,8 +13,6 @@
 
 static bool is_checked(const struct managed *g, uint64_t file)
 {
-    if (g->page && file <= g->page->earlier)
-        return true;
     for (uint32_t i = 0; i < MANAGED_FILES; i++)
         if (g->checked[i] == file)
             return true;
@@ -67,17 +65,6 @@ int managed_check_file(struct call *c)
 
     managed_check(c->m, c->tenant, &c->file);
     return atomic_load(&c->tenant->unaccounted_bytes) ? -EPERM : 0;
-}
-
-uint64_t managed_newest_file(const struct mediator *m, const struct tenant *t)
-{
-    struct open_file file[MANAGED_FILES];
-    uint32_t files = files_of_kind(m->files, t, NODE_UVM, file, MANAGED_FILES);
-    uint64_t newest = 0;
-
-    for (uint32_t i = 0; i < files; i++)
-        newest = file[i].id > newest ? file[i].id : newest;
-    return newest;
 }
 
 int managed_initializes(struct call *c, uint64_t flags)

@@ -22,6 +22,4 @@ void managed_caught(const struct mediator *m, struct tenant *t, uint64_t bytes);
 void managed_check(const struct mediator *m, struct tenant *t, const struct open_file *file);
 /* All of its files. True: one may be about to be initialised. */
 bool managed_check_files(const struct mediator *m, struct tenant *t, pid_t caller);
-/* The highest id of those that it has now. */
-uint64_t managed_newest_file(const struct mediator *m, const struct tenant *t);
 #endif

@@ -32,7 +32,7 @@ static void take_over(struct managed *g)
     atomic_store(&g->watched, true);
 }
 
-int managed_open(const struct mediator *m, struct tenant *t, int folder, bool earlier)
+int managed_open(struct tenant *t, int folder)
 {
     static const struct store_layout layout = {
         .kind = STORE_MANAGED,
@@ -54,12 +54,6 @@ int managed_open(const struct mediator *m, struct tenant *t, int folder, bool ea
     }
     if (g->store.found && g->store.reached_bytes >= sizeof(*g->page) && managed_reach(g) == 0)
         take_over(g);
-    else if (earlier && !g->store.found && (e = managed_reach(g)) == 0)
-        g->page->earlier = managed_newest_file(m, t);
-    if (e < 0) {
-        managed_close(g);
-        return e;
-    }
     t->managed = g;
     return 0;
 }

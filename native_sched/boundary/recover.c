@@ -263,7 +263,7 @@ int tenant_open(const struct mediator *m, struct tenant *t, int folder, const st
     if ((e = objects_init_in(&t->objects, &t->store, TENANT_SLOTS_AT)) == 0) {
         t->let_through = (struct let_through *)(void *)t->store.at;
         if ((e = external_open(t, folder)) == 0 && (e = registered_open(t, folder, found)) == 0 &&
-            (!found || (e = recover(m, t, left)) == 0) && (e = managed_open(m, t, folder, found)) == 0)
+            (!found || (e = recover(m, t, left)) == 0) && (e = managed_open(t, folder)) == 0)
             return found;
         if (!found) {
             external_remove(t->external);

@@ -55,7 +55,6 @@ static void drop(struct registered *r, struct retained *m)
     if (m->held_bytes && heir) {
         heir->held_bytes = m->held_bytes;
     } else if (m->held_bytes) {
-        r->held_bytes[m->card] -= m->held_bytes;
         ledger_release(&r->ledger[m->card], m->held_bytes);
     }
     put_free(r, m);
@@ -327,12 +326,6 @@ bool registered_full(const struct tenant *t)
     return t->registered->live >= FULL;
 }
 
-static void hold(struct registered *r, struct retained *m)
-{
-    m->held_bytes = m->bytes;
-    r->held_bytes[m->card] += m->bytes;
-}
-
 bool registered_holds(struct registered *r, const struct rm_object *obj)
 {
     struct retained *m = r->begun && obj->memory && obj->class_id == RM_CLASS_CHANNEL_GROUP
@@ -340,13 +333,8 @@ bool registered_holds(struct registered *r, const struct rm_object *obj)
                              : NULL;
 
     if (m)
-        hold(r, m);
+        m->held_bytes = m->bytes;
     return m;
-}
-
-uint64_t registered_held(const struct registered *r, uint32_t card)
-{
-    return r->held_bytes[card];
 }
 
 /* The numbers of their groups are given to nothing else. */
@@ -446,7 +434,7 @@ void registered_recover(const struct mediator *m, struct tenant *t)
         for (struct retained *other = what + 1; other < end(r); other++)
             if (other->group == what->group)
                 other->held_bytes = 0;
-        hold(r, what);
+        what->held_bytes = what->bytes;
         r->ledger[what->card].used_bytes += what->bytes;
     }
 }

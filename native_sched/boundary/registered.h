@@ -60,8 +60,7 @@ struct registered {
     bool begun;
     atomic_bool due; /* a thread registers, or a record may have become untrue */
     uint32_t high, live,
-        free_head; /* slots that were ever used, and that are; a slot's number is its index plus 1 */
-    uint64_t held_bytes[MAX_CARDS];
+        free_head;         /* slots that were ever used, and that are; a slot's number is its index plus 1 */
     struct ledger *ledger; /* the tenant's */
 };
 
@@ -105,6 +104,4 @@ void registered_file_gone(struct tenant *t, const struct open_file *file);
 bool registered_full(const struct tenant *t);
 /* The group's last object ends: true when its charge is held from now on. The tenant is held. */
 bool registered_holds(struct registered *r, const struct rm_object *obj);
-/* What is charged on the card for groups that are no more. */
-uint64_t registered_held(const struct registered *r, uint32_t card);
 #endif

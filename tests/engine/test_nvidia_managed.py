@@ -326,19 +326,6 @@ def test_flags_that_another_thread_changes_are_found(quiet: World, flags: int) -
     assert quiet.engine.state(tenant.id).unaccounted_bytes > 0
 
 
-def test_files_that_an_earlier_version_let_be_initialised_are_left_as_they_are(
-    quiet: World, tmp_path: Path
-) -> None:
-    tenant = quiet.tenant()
-    uvm = tenant.open_uvm()
-    assert tenant.uvm_call(UVM_REGISTER_GPU, bytes(64), fd=uvm).through
-    quiet.initialized(tenant, uvm, 0)
-    quiet.restart((tmp_path / "journal" / f"managed-{tenant.id}").unlink)
-    assert tenant.uvm_call(UVM_REGISTER_GPU, bytes(64), fd=uvm).through
-    assert tenant.initialize(tenant.open_uvm()).through
-    assert settles(tenant) == 0
-
-
 def test_flags_of_a_file_that_was_swapped_are_found_with_its_first_call(quiet: World) -> None:
     """INITIALIZE landed on another file than was looked at."""
     tenant, _ = started(quiet)

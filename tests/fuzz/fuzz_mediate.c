@@ -40,8 +40,7 @@ void world_start(void)
         if (!t->groups || groups_init(t->groups, &model_ops, NULL, kick) < 0 || objects_init(&t->objects) < 0)
             abort();
         if (!(t->let_through = calloc(1, sizeof(*t->let_through))) || registered_open(t, -1, false) < 0 ||
-            managed_open(&world.m, t, -1, false) < 0 ||
-            !(t->utilization = calloc(1, sizeof(*t->utilization))))
+            managed_open(t, -1) < 0 || !(t->utilization = calloc(1, sizeof(*t->utilization))))
             abort();
         atomic_store(&t->utilization->kept, true);
         t->objects.hash_factor = 0x9e3779b97f4a7c15; /* the same every time */
