@@ -20,9 +20,9 @@ Cube = tuple[int, int]
 
 COMMAND_BITS = 32
 # Both found by trying: with the high bits first the tree is larger than at its best but widens to the fewest cubes,
-# and among the seeds 1 to 17 this one gives 110 cubes where the others give 111 to 127.
+# and among the seeds 1 to 40 this one gives 110 cubes where the others give 111 to 124.
 BIT_ORDER: tuple[int, ...] = tuple(range(COMMAND_BITS - 1, -1, -1))
-SEED = 5
+SEED = 35
 WIDENINGS = 20
 
 
