@@ -238,50 +238,90 @@ void managed_watch(const struct mediator *m, struct tenant *t)
     pthread_mutex_unlock(&t->calls);
 }
 
-static int find_space(const struct managed *g, pid_t tid, pid_t tgid, const struct space_name *name)
+/* That of the process, or of one that has the thread's memory, that was found last. -ENOSPC: none. */
+static int last_space(const struct managed *g, pid_t tid, pid_t tgid)
 {
+    int found = -ENOSPC;
+
     for (int i = 0; i < MANAGED_SPACES; i++) {
         const struct managed_space *s = &g->page->space[i];
 
-        if (s->check && s->who.tgid == tgid && s->started == name->started && s->layout == name->layout)
-            return i;
+        if (s->check && s->who.tgid == tgid && (found < 0 || s->number > g->page->space[found].number))
+            found = i;
     }
-    for (int i = 0; i < MANAGED_SPACES; i++) {
-        const struct managed_space *s = &g->page->space[i];
-        struct space_name now;
-
-        if (!s->check || !space_same(tid, s->tid))
-            continue;
-        now = space_name_of(s->tid);
-        if (now.started == s->started && now.layout == s->layout)
-            return i;
-    }
-    return -ENOSPC;
+    for (int i = 0; found < 0 && i < MANAGED_SPACES; i++)
+        if (g->page->space[i].check && g->page->space[i].who.tgid != tgid &&
+            space_same(tid, g->page->space[i].tid))
+            found = last_space(g, g->page->space[i].tid, g->page->space[i].who.tgid);
+    return found;
 }
 
-/* The thread's, which may be one of those already. */
-static int space_of(struct managed *g, pid_t tid, const struct process_id *who)
+/* A thread whose call there may not have ended has the same memory as this one. */
+static bool shares_a_call(const struct managed *g, uint32_t i, pid_t tid)
 {
-    struct space_name name = space_name_of(tid);
-    int i = find_space(g, tid, who->tgid, &name), e;
+    for (const struct managed_call *k = g->page->call; k < g->page->call + MANAGED_CALLS; k++)
+        if (k->tid && k->tid != tid && k->space == i + 1 && space_same(tid, k->tid))
+            return true;
+    return false;
+}
 
-    if (i >= 0)
-        return i;
-    for (i = 0; i < MANAGED_SPACES && g->page->space[i].check; i++)
-        ;
+/* Whether a space is the memory that has just been opened of the thread: exec() gives a process another one, and the old one may
+ * live on. What has something mapped was found when that was mapped, so that the last one found is the one, if as much is
+ * mapped there. 1, 0; -EAGAIN: what is mapped changes all the time. */
+static int is_it(const struct mediator *m, struct managed *g, uint32_t i, pid_t tid,
+                 struct managed_handle *now)
+{
+    enum { LOOKS = 8 };
+
+    for (int k = 0; k < LOOKS; k++) {
+        int64_t first = mapped(m, g, i, 0, addresses_end);
+        int64_t here = m->ops->managed(m->driver, now->map, tid, 0, addresses_end);
+
+        if (first < 0 || here < 0)
+            return 0;
+        if (first == here) {
+            if (here || shares_a_call(g, i, tid))
+                return 1;
+            /* Nothing is lost with the other one, if it is another. */
+            managed_close_handle(&g->handle[i]);
+            g->handle[i] = *now;
+            *now = (struct managed_handle){-1, -1};
+            return 1;
+        }
+        if (first == mapped(m, g, i, 0, addresses_end))
+            return 0;
+    }
+    return -EAGAIN;
+}
+
+static int add_space(struct managed *g, pid_t tid, const struct process_id *who, struct managed_handle *now)
+{
+    int i = 0;
+
+    while (i < MANAGED_SPACES && g->page->space[i].check)
+        i++;
     if (i == MANAGED_SPACES)
         return -ENOSPC;
-    /* A process's first thread can have ended before the others. */
-    if ((e = space_open(who->tgid, &g->handle[i].map, &g->handle[i].memory)) == 0)
-        g->page->space[i] = (struct managed_space){.tid = who->tgid};
-    else if ((e = space_open(tid, &g->handle[i].map, &g->handle[i].memory)) == 0)
-        g->page->space[i] = (struct managed_space){.tid = tid};
-    else
-        return e;
-    g->page->space[i].started = name.started;
-    g->page->space[i].layout = name.layout;
-    g->page->space[i].who = *who;
+    g->handle[i] = *now;
+    *now = (struct managed_handle){-1, -1};
+    g->page->space[i] = (struct managed_space){.tid = tid, .number = ++g->page->last_number, .who = *who};
     __atomic_store_n(&g->page->space[i].check, managed_space_check(&g->page->space[i]), __ATOMIC_RELEASE);
+    return i;
+}
+
+/* The thread's, which may be one of those already. -ENOSPC, -ESRCH, -EAGAIN. */
+static int space_of(const struct mediator *m, struct managed *g, pid_t tid, const struct process_id *who)
+{
+    struct managed_handle now = {-1, -1};
+    int i = last_space(g, tid, who->tgid), e;
+    pid_t of = who->tgid;
+
+    /* A process's first thread can have ended before the others. */
+    if (space_open(of, &now.map, &now.memory) < 0 && (e = space_open(of = tid, &now.map, &now.memory)) < 0)
+        return e;
+    e = i < 0 ? 0 : is_it(m, g, (uint32_t)i, of, &now);
+    i = e < 0 ? e : e ? i : add_space(g, of, who, &now);
+    managed_close_handle(&now);
     return i;
 }
 
@@ -290,7 +330,7 @@ int managed_space_of(struct call *c)
     struct process_id who;
     int e = caller_process_id(c->caller, &who);
 
-    return e < 0 ? e : space_of(c->tenant->managed, (pid_t)c->caller->req->pid, &who);
+    return e < 0 ? e : space_of(c->m, c->tenant->managed, (pid_t)c->caller->req->pid, &who);
 }
 
 void managed_begin(struct call *c)
@@ -308,7 +348,7 @@ void managed_begin(struct call *c)
             k->tid = 0;
             continue;
         }
-        i = caller_process_id_of(k->tid, &who) < 0 ? -ESRCH : space_of(g, k->tid, &who);
+        i = caller_process_id_of(k->tid, &who) < 0 ? -ESRCH : space_of(c->m, g, k->tid, &who);
         if (i >= 0)
             k->space = (uint32_t)i + 1;
         else
@@ -370,8 +410,12 @@ static int let_run(struct call *c, uint64_t base, uint64_t bytes, bool charged)
     struct managed *g = t->managed;
     pid_t tid = (pid_t)c->caller->req->pid;
     struct managed_call *k = free_call(g, tid);
-    int i = k ? managed_space_of(c) : -EAGAIN;
+    int i = k ? managed_space_of(c) : -ENOSPC;
 
+    if (i == -ENOSPC) {
+        managed_look(c->m, t);
+        i = (k = free_call(g, tid)) ? managed_space_of(c) : -ENOSPC;
+    }
     if (i < 0)
         return i == -ENOSPC ? -EAGAIN : i;
     /* Before the charge, as one that is to map nothing: a look keeps what a call needs, and gives back the rest. */

@@ -20,11 +20,9 @@ enum { MANAGED_SPACES = 128, MANAGED_CALLS = 64, MANAGED_FILES = 128 };
 
 /* An address space with managed memory, or with a call that may bring some. */
 struct managed_space {
-    uint32_t check; /* of all up to `bytes`, stored last; 0: a free slot */
-    pid_t tid;      /* a thread that had it */
-    uint64_t
-        started; /* when its process was, and where exec() put it: another one's of the same number are others */
-    uint64_t layout;
+    uint32_t check;  /* of all up to `bytes`, stored last; 0: a free slot */
+    pid_t tid;       /* a thread that had it */
+    uint64_t number; /* the highest of a process's is the last that was found */
     struct process_id who;
     uint64_t bytes; /* charged, on each card; changes by itself */
 };
@@ -39,6 +37,7 @@ struct managed_call {
 
 /* Where the journal has it. */
 struct managed_page {
+    uint64_t last_number;
     bool begun;  /* a file of nvidia-uvm was to be initialised */
     bool missed; /* more calls were let through before that than could be written down */
     struct managed_space space[MANAGED_SPACES];

@@ -1,28 +1,61 @@
 /* The journal's part of managed.h: what the next worker finds. */
 #include "managed_private.h"
 #include "space.h"
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 void managed_name(uint64_t tenant, char name[STORE_NAME_MAX])
 {
     snprintf(name, STORE_NAME_MAX, "managed-%llu", (unsigned long long)tenant);
 }
 
-/* Their memory is found again where their process still has it. */
+/* An earlier one of the same process was another memory, which nothing leads to any more. */
+static bool is_last(const struct managed *g, uint32_t i)
+{
+    const struct managed_space *s = &g->page->space[i];
+
+    for (const struct managed_space *o = g->page->space; o < g->page->space + MANAGED_SPACES; o++)
+        if (o->check && o->who.tgid == s->who.tgid && o->number > s->number)
+            return false;
+    return true;
+}
+
+/* Of any thread that the process has by now. */
+static int open_again(struct managed_space *s, struct managed_handle *h)
+{
+    struct process_id now;
+    char path[32];
+    struct dirent *entry;
+    DIR *threads;
+    int e;
+
+    /* The number may be another process's by now. */
+    if (caller_process_id_of(s->who.tgid, &now) < 0 || now.levels != s->who.levels ||
+        memcmp(now.at, s->who.at, (size_t)now.levels * sizeof(*now.at)))
+        return -ESRCH;
+    e = space_open(s->who.tgid, &h->map, &h->memory);
+    snprintf(path, sizeof(path), "/proc/%d/task", (int)s->who.tgid);
+    if (e == 0 || !(threads = opendir(path)))
+        return e;
+    while (e < 0 && (entry = readdir(threads)))
+        e = space_open((pid_t)atoi(entry->d_name), &h->map, &h->memory);
+    closedir(threads);
+    return e;
+}
+
+/* Their memory is found again where their process lives: what it has now is what counts. */
 static void take_over(struct managed *g)
 {
     atomic_store(&g->begun, g->page->begun);
     for (uint32_t i = 0; i < MANAGED_SPACES; i++) {
         struct managed_space *s = &g->page->space[i];
-        struct space_name now;
 
         if (!s->check)
             continue;
-        now = space_name_of(s->tid);
-        if (s->check != managed_space_check(s) || now.started != s->started || now.layout != s->layout ||
-            space_open(s->tid, &g->handle[i].map, &g->handle[i].memory) < 0) {
+        if (s->check != managed_space_check(s) || !is_last(g, i) || open_again(s, &g->handle[i]) < 0) {
             managed_drop_space(g, i);
             continue;
         }

@@ -11,16 +11,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Fields of /proc/PID/stat (proc_pid_stat(5)). Those of the layout change with exec() alone; others a process may set. */
-enum {
-    STAT_AFTER_NAME = 3,
-    STAT_STARTED = 22,
-    STAT_CODE = 26,
-    STAT_STACK = 28,
-    STAT_DATA = 45,
-    STAT_HEAP = 47
-};
-
 static int open_of(pid_t tid, const char *name)
 {
     char path[48];
@@ -38,25 +28,6 @@ static ssize_t read_of(pid_t tid, const char *name, char *text, size_t bytes)
 
     text[n > 0 ? n : 0] = '\0';
     return n;
-}
-
-struct space_name space_name_of(pid_t tid)
-{
-    struct space_name found = {0};
-    char text[1024], *at;
-
-    if (read_of(tid, "stat", text, sizeof(text)) <= 0 || !(at = strrchr(text, ')')))
-        return found;
-    at = strchr(at, ' ');
-    for (int field = STAT_AFTER_NAME; at && field <= STAT_HEAP; field++, at = strchr(at + 1, ' ')) {
-        uint64_t value = strtoull(at + 1, NULL, 10);
-
-        if (field == STAT_STARTED)
-            found.started = value;
-        if (field == STAT_CODE || field == STAT_STACK || field == STAT_DATA || field == STAT_HEAP)
-            found.layout = (found.layout ^ value) * 0x9e3779b97f4a7c15u;
-    }
-    return found;
 }
 
 int space_open(pid_t tid, int *map, int *memory)

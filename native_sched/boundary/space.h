@@ -6,12 +6,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* When a thread's process began, and what exec() has made of its memory. Both 0: it is gone. */
-struct space_name {
-    uint64_t started, layout;
-};
-struct space_name space_name_of(pid_t tid);
-
 /* Both descriptors, of the memory that the thread has now. -ESRCH. */
 int space_open(pid_t tid, int *map, int *memory);
 /* Some process has it, which need not be the one that it was opened of. */
