@@ -161,6 +161,15 @@ void files_note_initialized(struct files *f, uint64_t id)
         f->slot[i].initialized = true;
 }
 
+void files_note_new(struct files *f, uint64_t id)
+{
+    WITH_FILES(f);
+    uint32_t i = slot_by_id(f, id);
+
+    if (i)
+        f->slot[i].may_be_unseen = false;
+}
+
 bool files_by_id(struct files *f, uint64_t id, struct open_file *out)
 {
     WITH_FILES(f);

@@ -19,7 +19,8 @@ struct open_file {
     uint64_t control; /* a card's file: id of the control file it was registered with, 0: none */
     int32_t seen_tid, seen_tgid,
         seen_fd;          /* a descriptor of it that somebody had, for the next worker to look; tid 0: none */
-    uint32_t initialized; /* of nvidia-uvm, and known to be */
+    uint16_t initialized; /* of nvidia-uvm, and known to be */
+    uint16_t may_be_unseen; /* initialised when it came up first, perhaps one that nobody saw then */
 
     struct tenant *tenant; /* NULL: an earlier worker's, nobody has come for it yet */
     uint32_t next, next_by_id;
@@ -44,6 +45,7 @@ bool files_open(struct files *f, const struct open_file *file); /* it has not go
 void files_register(struct files *f, uint64_t id, uint64_t control);
 void files_note_seen(struct files *f, uint64_t id, pid_t tid, pid_t tgid, int fd);
 void files_note_initialized(struct files *f, uint64_t id);
+void files_note_new(struct files *f, uint64_t id); /* it is none that nobody saw */
 bool files_by_id(struct files *f, uint64_t id, struct open_file *out);
 bool files_take(struct files *f, uint64_t id, struct open_file *out); /* removes it */
 

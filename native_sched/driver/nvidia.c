@@ -6,6 +6,7 @@
 #include "nvidia_hidden.h"
 #include "nvidia_private.h"
 #include "nvidia_tables.h"
+#include "nvidia_uvm.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -199,7 +200,14 @@ int nvidia_identify_fetched(struct driver *d, struct tenant *t, int ours, struct
         return -EPERM;
     of = (struct open_file){.kind = node.kind, .minor = node.minor};
     nvidia_hidden_show(d, t, ours, at);
-    return nvidia_files_identify(&d->files, t, &of, ours, at, out);
+    if ((e = nvidia_files_identify(&d->files, t, &of, ours, at, out)) <= 0)
+        return e;
+    /* On one that is not initialised nothing is charged. Asked without the table's lock. */
+    if (!nvidia_uvm_is_initialized(d->host, ours)) {
+        nvidia_files_is_new(&d->files, out->id);
+        out->may_be_unseen = false;
+    }
+    return 0;
 }
 
 static int nvidia_identify(struct driver *d, struct caller *c, struct tenant *t, int fd,

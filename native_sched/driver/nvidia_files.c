@@ -242,12 +242,16 @@ int nvidia_files_identify(struct nvidia_files *f, struct tenant *t, const struct
                           struct fd_place at, struct open_file *out)
 {
     struct open_file fresh = {.tenant = t, .kind = node->kind, .minor = node->minor};
+    uint64_t newest;
     uint32_t where = 0;
     int64_t slot;
     WITH_TABLE(f);
 
-    if ((slot = find(f, ours, &at, &where)) == 0)
+    newest = f->sequence;
+    if ((slot = find(f, ours, &at, &where)) == 0) {
+        fresh.may_be_unseen = node->kind == NODE_UVM && loose_files_unseen(f);
         slot = add_ordered(f, &fresh, ours, where);
+    }
     if (slot < 0)
         return (int)slot;
     if (f->slot[slot].file.tenant != t)
@@ -257,7 +261,17 @@ int nvidia_files_identify(struct nvidia_files *f, struct tenant *t, const struct
     nvidia_file_note_place(&f->slot[slot], at);
     *hint_of(f, &at) = (struct fd_hint){at.tgid, at.fd, (uint32_t)slot};
     *out = f->slot[slot].file;
-    return 0;
+    return out->may_be_unseen && out->id >> NVIDIA_SLOT_BITS > newest;
+}
+
+void nvidia_files_is_new(struct nvidia_files *f, uint64_t id)
+{
+    struct nvidia_file *file;
+    WITH_TABLE(f);
+
+    if ((file = file_of(f, id)))
+        file->file.may_be_unseen = false;
+    files_note_new(f->known, id);
 }
 
 /* The slot that an id names, out of the free ones. False when another file has it. */
@@ -282,7 +296,7 @@ int nvidia_files_insert(struct nvidia_files *f, uint32_t slot, int ours)
     bool found;
     int e;
 
-    /* Without a client the driver cannot be asked about it: it is kept as long as those of nvidia-uvm are. */
+    /* Without a client the driver cannot be asked about it: it is kept until its tenant has ended. */
     if (ours < 0 && file->client) {
         file->next = f->hidden;
         f->hidden = slot;

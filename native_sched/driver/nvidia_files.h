@@ -72,9 +72,11 @@ int nvidia_files_init(struct nvidia_files *f, struct files *known);
 void nvidia_files_destroy(struct nvidia_files *f);
 
 /* The file behind our descriptor `ours`, fetched from `at`: known already, or new and tenant t's. kind and minor are those
- * of the node behind it. -EPERM: another tenant's. */
+ * of the node behind it. -EPERM: another tenant's. 1: it is new to us, and may be one that nobody sees, which has come up again:
+ * it is taken for that in what the kernel says (below), until it is said that it is_new. */
 int nvidia_files_identify(struct nvidia_files *f, struct tenant *t, const struct open_file *node, int ours,
                           struct fd_place at, struct open_file *out);
+void nvidia_files_is_new(struct nvidia_files *f, uint64_t id);
 
 /* An earlier worker's file, which is behind our descriptor `ours`, fetched from `at`: known again by its id. -EEXIST: that is
  * another known file. ours -1: one that is where nobody sees it; of a control file, client is one that was made through it. */
@@ -100,9 +102,9 @@ bool nvidia_files_mark_loose(struct nvidia_files *f);
 void nvidia_files_look_loose(struct nvidia_files *f);
 int nvidia_files_take_loose(struct nvidia_files *f, uint32_t *slot);
 void nvidia_files_loose_closed(struct nvidia_files *f, uint32_t slot);
-/* The kernel says how many of them are open, and we have a descriptor of each. */
+/* The kernel says how many of nvidia-uvm are open, and we have a descriptor of each; none of these may be one that nobody sees. */
 bool nvidia_files_see_all(struct nvidia_files *f, const struct nvidia_host *host);
-/* Where that is so, those that nobody sees are closed. */
+/* Where that is so, those of nvidia-uvm that nobody sees are closed. */
 void nvidia_files_end_unseen(struct nvidia_files *f, const struct nvidia_host *host);
 /* The tenant has no process any more: those of its files that nobody sees are closed. */
 void nvidia_files_tenant_ended(struct nvidia_files *f, const struct tenant *t);

@@ -166,13 +166,27 @@ void nvidia_files_loose_closed(struct nvidia_files *f, uint32_t slot)
         nvidia_files_bury(f, slot);
 }
 
-/* t: its files; NULL: everybody's. */
+static bool is_unseen_uvm(const struct nvidia_file *file)
+{
+    return file->pin < 0 && file->file.kind == NODE_UVM;
+}
+
+bool loose_files_unseen(const struct nvidia_files *f)
+{
+    for (uint32_t i = 0; i < f->loosened; i++)
+        if (is_unseen_uvm(&f->slot[f->loose[i]]))
+            return true;
+    return false;
+}
+
+/* t: its files; NULL: everybody's of nvidia-uvm. */
 static void bury_unseen(struct nvidia_files *f, const struct tenant *t)
 {
     for (uint32_t i = f->loosened; i--;) {
         uint32_t slot = f->loose[i];
+        const struct nvidia_file *file = &f->slot[slot];
 
-        if (f->slot[slot].pin < 0 && (!t || f->slot[slot].file.tenant == t) && take_out(f, slot))
+        if ((t ? file->pin < 0 && file->file.tenant == t : is_unseen_uvm(file)) && take_out(f, slot))
             nvidia_files_bury(f, slot);
     }
 }
@@ -184,28 +198,36 @@ void nvidia_files_tenant_ended(struct nvidia_files *f, const struct tenant *t)
     bury_unseen(f, t);
 }
 
-/* How many of nvidia-uvm there are with a descriptor of ours. */
-static uint32_t pinned(const struct nvidia_files *f)
+/* Every file of nvidia-uvm that is open is one with a descriptor of ours, and none of these may be one that nobody sees, under
+ * another name. */
+static bool sees_all(const struct nvidia_files *f, const struct nvidia_host *host)
 {
-    uint32_t n = 0;
+    bool unseen = loose_files_unseen(f);
+    uint32_t pinned = 0;
 
-    for (uint32_t i = 0; i < f->loosened; i++)
-        n += f->slot[f->loose[i]].pin >= 0;
-    return n;
+    for (uint32_t i = 0; i < f->loosened; i++) {
+        const struct nvidia_file *file = &f->slot[f->loose[i]];
+
+        if (file->file.kind != NODE_UVM || file->pin < 0)
+            continue;
+        if (unseen && file->file.may_be_unseen)
+            return false;
+        pinned++;
+    }
+    return nvidia_uvm_open_files(host) == pinned;
 }
 
 bool nvidia_files_see_all(struct nvidia_files *f, const struct nvidia_host *host)
 {
     WITH_TABLE(f);
 
-    return nvidia_uvm_open_files(host) == pinned(f);
+    return sees_all(f, host);
 }
 
 void nvidia_files_end_unseen(struct nvidia_files *f, const struct nvidia_host *host)
 {
     WITH_TABLE(f);
-    uint32_t ours = pinned(f);
 
-    if (ours < f->loosened && nvidia_uvm_open_files(host) == ours)
+    if (loose_files_unseen(f) && sees_all(f, host))
         bury_unseen(f, NULL);
 }

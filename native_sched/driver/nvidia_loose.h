@@ -10,6 +10,8 @@
 uint32_t loose_file_find(const struct nvidia_files *f, int fd);
 bool loose_file_is(const struct nvidia_file *file, int fd);
 uint32_t loose_files_of(const struct nvidia_files *f, const struct tenant *t);
+/* There is one of nvidia-uvm that nobody sees. */
+bool loose_files_unseen(const struct nvidia_files *f);
 /* One of the descriptors the file was seen at, which is this very file; NULL: none is. */
 const struct fd_place *loose_file_place(const struct nvidia_file *file);
 /* False when every process it was seen in has ended. A pid that is somebody else's by now passes for the old one. */

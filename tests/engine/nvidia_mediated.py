@@ -45,6 +45,7 @@ from native_sched.daemon.engine import (
 )
 from sim import cards
 from sim.cards import CardProcess, running
+from tests.support.waiting import until
 
 VERSION = "580.95.05"
 NO_PARAMS = -1
@@ -390,6 +391,14 @@ class World:
     def open_files(self, number: int) -> None:
         """So many of nvidia-uvm are open on the machine, by the references to its module."""
         (self._nodes / "uvm-references").write_text(f"{2 * number}\n")
+
+    def watched(self, tenant: Tenant) -> None:
+        """All files have been looked at since, and what is found to have ended has: a new one's end, too."""
+        fd = tenant.open(CTL)
+        assert tenant.alloc(0, 0, 0, ROOT, fd=fd).through
+        files = self.engine.state(tenant.id).files
+        tenant.tell("close", fd)
+        until(lambda: self.engine.state(tenant.id).files < files, "that one is closed")
 
     @property
     def retained(self) -> int:

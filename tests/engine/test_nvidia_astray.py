@@ -107,6 +107,27 @@ def test_it_ends_when_the_kernel_says_that_all_is_known(here: World) -> None:
     assert used_again(here, tenant, client) == 0
 
 
+def test_all_is_not_known_while_one_may_have_two_names(here: World) -> None:
+    other = here.tenant()
+    assert other.initialize().through
+    tenant, client, unseen = retained_unseen(here)
+    here.restart(lambda: other.tell("send", other.uvm))
+    assert here.lost() == (0, 1)
+    other.uvm = int(other.tell("receive"))
+    assert other.uvm_call(UVM_UNREGISTER_CHANNEL, unregister_channel(1, 2)).through
+    freed(tenant, client, GROUP_HANDLE)
+    here.closes_uvm(tenant, unseen)
+    here.open_files(2)
+    calls(tenant, client)
+    assert here.used_mib(tenant) == CONTEXT_MIB
+    other.kill()
+    until(lambda: here.engine.state(other.id).files == 1, "it is closed, but for its first name")
+    here.open_files(1)
+    until(lambda: here.lost() == (0, 0), "and that one")
+    calls(tenant, client)
+    assert here.used_mib(tenant) == 0
+
+
 def test_one_that_comes_to_be_known_is_asked(here: World) -> None:
     tenant, client, unseen = retained_unseen(here)
     here.open_files(2)

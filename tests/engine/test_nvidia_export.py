@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,13 @@ def given(first: Tenant, client: int, second: Tenant) -> tuple[int, int]:
 
 def close(tenant: Tenant, fd: int) -> None:
     assert tenant.tell("close", fd) == "0"
+
+
+def removed(here: World, tenant: Tenant) -> bool:
+    with suppress(OSError):
+        here.engine.remove_tenant(tenant.id)
+        return True
+    return False
 
 
 def driver_has(here: World) -> int:
@@ -362,6 +370,22 @@ def test_a_file_that_the_next_engine_does_not_find_keeps_its_charge(here: World)
     here.restart()
     assert here.used_mib(first) == 48
     assert allocate(second, other) == NO_MEMORY
+
+
+def test_the_kernels_word_about_uvm_says_nothing_of_a_control_file(here: World) -> None:
+    first, client, second, other = pair(here)
+    fd, theirs = given(first, client, second)
+    assert freed(first, client) == OK
+    close(first, fd)
+    assert second.tell("send", theirs) == "0"
+    here.open_files(0)
+    here.restart()
+    here.watched(first)
+    assert here.used_mib(first) == 48
+    assert allocate(second, other) == NO_MEMORY
+    first.kill()
+    second.kill()
+    until(lambda: removed(here, first), "it ends with its tenant")
 
 
 def test_the_audit_counts_every_name_and_still_finds_a_cheat(here: World) -> None:

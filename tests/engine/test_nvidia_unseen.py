@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from nvidia_mediated import Tenant, World, world
 from rm_params import (
+    CTL,
     MEMORY,
     MIB,
     UVM,
@@ -179,3 +180,53 @@ def test_what_ended_while_nobody_served_ends_when_the_kernel_says_so(here: World
     here.open_files(1)
     until(lambda: here.used_mib(tenant) == 0, "it is closed")
     assert here.lost() == (0, 0)
+
+
+def comes_up_again(here: World) -> Tenant:
+    """A tenant whose file, with 48 MiB mapped, the next engine has not found, and then takes for a new one."""
+    tenant, _client = held(here)
+    assert tenant.initialize().through
+    here.restart(lambda: tenant.tell("send", tenant.uvm))
+    assert (here.memory_mib(tenant), here.lost()) == (48, (0, 1))
+    tenant.open(CTL)  # where it was, so that it is not found there by the next one
+    tenant.uvm = int(tenant.tell("receive"))
+    files = here.engine.state(tenant.id).files
+    here.range(2 * BASE, MIB)
+    assert tenant.uvm_call(UVM_FREE, free_range(2 * BASE, MIB)).u32(FREE_STATUS) == OK
+    assert here.engine.state(tenant.id).files == files + 1
+    here.open_files(1)
+    return tenant
+
+
+def test_the_kernels_word_says_nothing_of_one_that_may_be_known_by_another_name(here: World) -> None:
+    tenant = comes_up_again(here)
+    here.watched(tenant)
+    assert (here.memory_mib(tenant), here.lost()) == (48, (0, 1))
+    here.restart()
+    here.watched(tenant)
+    assert (here.memory_mib(tenant), here.lost()) == (48, (0, 1))
+    ends_with_its_tenant(here, tenant)
+
+
+def test_it_does_again_when_that_one_is_closed(here: World) -> None:
+    tenant = comes_up_again(here)
+    here.looks(0)
+    files = here.engine.state(tenant.id).files
+    tenant.tell("close", tenant.uvm)
+    until(lambda: here.engine.state(tenant.id).files == files - 1, "it is closed")
+    assert here.memory_mib(tenant) == 48
+    here.open_files(0)
+    until(lambda: here.used_mib(tenant) == 0, "what nobody saw is closed")
+    assert here.lost() == (0, 0)
+
+
+def test_a_new_file_is_none_that_nobody_sees(here: World) -> None:
+    tenant, _client = held(here)
+    assert tenant.initialize().through
+    here.restart(lambda: tenant.tell("send", tenant.uvm))
+    tenant.uvm = tenant.open(UVM)
+    assert tenant.initialize().through
+    here.watched(tenant)
+    assert (here.memory_mib(tenant), here.lost()) == (48, (0, 1))
+    here.open_files(1)
+    until(lambda: here.used_mib(tenant) == 0, "what nobody saw is closed")
