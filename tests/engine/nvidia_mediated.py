@@ -45,6 +45,7 @@ from native_sched.daemon.engine import (
 )
 from sim import cards
 from sim.cards import CardProcess, running
+from tests.support.waiting import until
 
 VERSION = "580.95.05"
 NO_PARAMS = -1
@@ -371,6 +372,18 @@ class World:
     def managed_looks(self, gap_s: float) -> None:
         """How long it is from one look at managed memory to the next that nobody has asked for."""
         self.lib.on_card_managed_looks(self.engine._handle, ctypes.c_uint64(int(gap_s * 1e9)))
+
+    @contextmanager
+    def held_look(self) -> Iterator[None]:
+        """One look at managed memory has begun, and ends with the scope."""
+        self.lib.on_card_hold_look(self.engine._handle)
+        self.managed_looks(0)
+        try:
+            until(self.lib.on_card_look_is_held, "somebody looks")
+            yield
+        finally:
+            self.managed_looks(3600)
+            self.lib.on_card_let_go_look()
 
     def lands(self, tenant: Tenant, client: int, channel: int, fd: int | None = None) -> None:
         """A REGISTER_CHANNEL that was let through is carried out on that file: it retains the channel."""
