@@ -117,14 +117,18 @@ int mgpu_engine_open(const char *driver, const char *dir, const char *version, c
         goto fail_files;
     if ((error = -pthread_create(&e->file_watch, NULL, watch_files, e)) < 0)
         goto fail_driver;
-    if ((error = reaper_start(e)) < 0)
+    if ((error = managed_looks_start(e)) < 0)
         goto fail_watch;
+    if ((error = reaper_start(e)) < 0)
+        goto fail_looks;
     if ((error = loop_start(&e->loop, &e->mediator)) < 0)
         goto fail_reaper;
     *out = e;
     return 0;
 fail_reaper:
     reaper_stop(e);
+fail_looks:
+    managed_looks_stop(e);
 fail_watch:
     stop_watch_files(e);
 fail_driver:
@@ -142,6 +146,7 @@ fail:
 void mgpu_engine_close(struct mgpu_engine *e)
 {
     reaper_stop(e);
+    managed_looks_stop(e);
     loop_stop(&e->loop);
     stop_watch_files(e);
     for (uint32_t i = 0; i < MAX_TENANTS; i++) /* their mappings are the driver's to undo */

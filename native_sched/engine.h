@@ -97,7 +97,8 @@ MGPU_API int mgpu_engine_context_bytes(struct mgpu_engine *e, uint32_t minor, ui
 /* All cards before the first listener. */
 MGPU_API int mgpu_engine_add_card(struct mgpu_engine *e, const struct mgpu_card *card);
 
-/* Readable when something ended: a listener, an open file. Read 8 bytes to reset it. */
+/* Readable when something ended: a listener, an open file, a look that a tenant was not removed for. Read 8 bytes to
+ * reset it. */
 MGPU_API int mgpu_engine_event_fd(const struct mgpu_engine *e);
 /* 0 once the driver's event stream is lost. */
 MGPU_API int mgpu_engine_driver_alive(const struct mgpu_engine *e);
@@ -118,7 +119,8 @@ MGPU_API int mgpu_tenant_usage(struct mgpu_engine *e, uint64_t id, uint32_t card
 MGPU_API int mgpu_tenant_processes(struct mgpu_engine *e, uint64_t id, struct mgpu_process *out,
                                    uint32_t max);
 MGPU_API int mgpu_tenant_state(struct mgpu_engine *e, uint64_t id, struct mgpu_tenant_state *out);
-/* -EBUSY while a listener or an open file remains. */
+/* -EBUSY while a listener or an open file remains, or it is being looked at: to be tried again when the event descriptor is
+ * readable. */
 MGPU_API int mgpu_tenant_remove(struct mgpu_engine *e, uint64_t id);
 
 /* Before the first tenant, and live. */

@@ -9,9 +9,9 @@ struct mgpu_engine {
     struct files files;
     struct mediator mediator;
     pthread_t file_watch, reaper;
-    uint64_t managed_gap_ns, managed_looked_ns; /* between looks at managed memory; the reaper's */
-    int events;                                 /* eventfd for the daemon */
-    int wake;                                   /* eventfd for the reaper */
+    uint64_t managed_gap_ns; /* the least from one look at a tenant's managed memory to the next */
+    int events;              /* eventfd for the daemon */
+    int wake;                /* eventfd for the reaper */
     atomic_bool driver_lost, stopping;
     pthread_mutex_t lock; /* guards tenant[].id and the list of listeners */
     struct tenant tenant[MAX_TENANTS];
@@ -19,6 +19,13 @@ struct mgpu_engine {
     int journal;            /* a folder, or -1 */
     struct left_page *left; /* guarded by `lock` */
     struct loop loop;
+    struct {
+        pthread_t thread;
+        pthread_cond_t due;
+        const struct tenant *at; /* looked at without `lock`: it is not removed meanwhile */
+        bool awaited;            /* its removal is: the daemon is told */
+        bool over;
+    } looks; /* at managed memory; guarded by `lock` */
     struct {
         uint64_t calls, refused[MGPU_REFUSED_KINDS], audit_mismatches[MAX_CARDS];
     } ended; /* of listeners and tenants that are gone; guarded by `lock` */
@@ -30,6 +37,14 @@ struct mgpu_engine {
 int reaper_start(struct mgpu_engine *e);
 void reaper_stop(struct mgpu_engine *e);
 void reaper_wake(struct mgpu_engine *e); /* a listener has been added */
+
+/* Looks at managed memory, in a thread of their own. */
+int managed_looks_start(struct mgpu_engine *e);
+void managed_looks_stop(struct mgpu_engine *e);
+/* One may be due. */
+void managed_looks_wake(struct mgpu_engine *e);
+/* Whether the tenant is being looked at. The daemon is told when that is over. The engine's lock is held. */
+bool managed_looks_at(struct mgpu_engine *e, const struct tenant *t);
 
 /* Holds the engine's lock until the end of the scope. */
 #define WITH_ENGINE(e) LOCKED_(engine_held, &(e)->lock)

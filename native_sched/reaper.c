@@ -1,7 +1,6 @@
 /* Ends listeners that have hung up. Looks at them a few times a second instead of waiting on them: whoever waits
  * on a seccomp listener is woken by every notification too, and that is paid by every mediated call. */
 #define _GNU_SOURCE
-#include "boundary/managed.h"
 #include "engine_private.h"
 #include "loop/entities.h"
 #include <errno.h>
@@ -42,22 +41,6 @@ static bool hung_up(const struct listener *l)
     return poll(&p, 1, 0) > 0 && p.revents & POLLHUP;
 }
 
-/* munmap() is not seen, nor what a tenant that never calls again has had mapped in a race. */
-static void watch_managed(struct mgpu_engine *e)
-{
-    uint64_t now = loop_now_ns();
-
-    if (now - e->managed_looked_ns < e->managed_gap_ns)
-        return;
-    e->managed_looked_ns = now;
-    for (uint32_t i = 0; i < MAX_TENANTS; i++) {
-        WITH_ENGINE(e);
-
-        if (e->tenant[i].id && !e->tenant[i].lost)
-            managed_watch(&e->mediator, &e->tenant[i]);
-    }
-}
-
 /* Joins the threads that ended. Returns how long to wait before the next look, in ms; -1: until woken. */
 static int sweep(struct mgpu_engine *e)
 {
@@ -85,7 +68,7 @@ static int sweep(struct mgpu_engine *e)
             forget(e, done);
     } while (done);
     stats_watch_listeners(e);
-    watch_managed(e);
+    managed_looks_wake(e);
     return wait_ms;
 }
 

@@ -7,6 +7,7 @@
 #include "boundary/registered.h"
 #include "boundary/usage.h"
 #include "engine_private.h"
+#include "loop/entities.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,6 +102,7 @@ int mgpu_tenant_add(struct mgpu_engine *e, uint64_t id)
     pthread_mutex_init(&t->lock, NULL);
     pthread_mutex_init(&t->calls, NULL);
     t->id = id;
+    t->looked_ns = loop_now_ns();
     if ((error = open_or_lose(e, t)) < 0 && !t->lost)
         tenant_destroy(t);
     return error;
@@ -227,6 +229,8 @@ int mgpu_tenant_remove(struct mgpu_engine *e, uint64_t id)
             e->mediator.ops->tenant_ended(e->mediator.driver, t);
         return -EBUSY;
     }
+    if (managed_looks_at(e, t))
+        return -EBUSY;
     loop_forget(&e->loop, id);
     stats_keep_tenant(e, t);
     external_remove(t->external);

@@ -85,7 +85,9 @@ struct tenant {
     struct registered *registered;   /* registered.h: channels that nvidia-uvm may retain */
     struct managed *managed;         /* managed.h: memory that cards' faults bring in */
     struct store store;              /* what the next worker needs: let_through and the objects' slots */
-    atomic_bool audit_due;           /* a call was let through since the driver's account was last compared */
+    /* At managed memory, the last time that nobody asked for it. Guarded by the engine's lock. */
+    uint64_t looked_ns, look_took_ns;
+    atomic_bool audit_due; /* a call was let through since the driver's account was last compared */
     _Atomic uint64_t
         unaccounted_bytes; /* not 0: it holds so much more than it was charged for, and is served no more */
 };

@@ -297,7 +297,7 @@ class Engine:
         return out
 
     def remove_tenant(self, tenant: int) -> None:
-        """OSError(EBUSY) while a listener or an open file remains."""
+        """OSError(EBUSY) while a listener or an open file remains, or it is being looked at: event_fd tells."""
         _checked(self._lib.mgpu_tenant_remove(self._handle, tenant))
 
     def configure(self, config: SchedConfig) -> None:

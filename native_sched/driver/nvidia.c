@@ -5,6 +5,7 @@
 #include "nvidia_context.h"
 #include "nvidia_hidden.h"
 #include "nvidia_private.h"
+#include "nvidia_stat.h"
 #include "nvidia_tables.h"
 #include "nvidia_uvm.h"
 #include <errno.h>
@@ -192,8 +193,8 @@ int nvidia_identify_fetched(struct driver *d, struct tenant *t, int ours, struct
     struct stat st;
     int e;
 
-    if (fstat(ours, &st) < 0)
-        return -errno;
+    if ((e = nvidia_stat(ours, "", &st)) < 0)
+        return e;
     if ((e = d->host->classify(&st, d->uvm_major, &node)) < 0)
         return e;
     if (!was_given(t, &node))

@@ -10,6 +10,7 @@
 #include "../boundary/rm_export_abi.h"
 #include "nvidia_private.h"
 #include "nvidia_scan.h"
+#include "nvidia_stat.h"
 #include "nvidia_uvm.h"
 #include <errno.h>
 #include <sys/stat.h>
@@ -53,7 +54,7 @@ static bool is_it(const struct driver *d, const struct open_file *file, uint32_t
     struct nvidia_node node;
     struct stat st;
 
-    return fstat(fd, &st) == 0 && d->host->classify(&st, d->uvm_major, &node) == 0 &&
+    return nvidia_stat(fd, "", &st) == 0 && d->host->classify(&st, d->uvm_major, &node) == 0 &&
            node.kind == file->kind && (node.kind != NODE_CARD || node.minor == file->minor) &&
            (client ? nvidia_answers(d, fd, client) : file->kind != NODE_CTL || !holds || exports(d, fd)) &&
            (!file->initialized || nvidia_uvm_is_initialized(d->host, fd));

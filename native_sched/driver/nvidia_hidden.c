@@ -1,5 +1,6 @@
 #include "nvidia_hidden.h"
 #include "nvidia_loose.h"
+#include "nvidia_stat.h"
 #include <sys/stat.h>
 
 enum { ASKED_AT_ONCE = 16 };
@@ -53,7 +54,8 @@ static bool is_control(const struct driver *d, int fd)
     struct nvidia_node node;
     struct stat st;
 
-    return fstat(fd, &st) == 0 && d->host->classify(&st, d->uvm_major, &node) == 0 && node.kind == NODE_CTL;
+    return nvidia_stat(fd, "", &st) == 0 && d->host->classify(&st, d->uvm_major, &node) == 0 &&
+           node.kind == NODE_CTL;
 }
 
 void nvidia_hidden_show(struct driver *d, const struct tenant *t, int ours, struct fd_place at)

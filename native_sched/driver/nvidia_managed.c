@@ -2,7 +2,9 @@
 #define _GNU_SOURCE
 #include "../boundary/rm_abi.h"
 #include "nvidia_private.h"
+#include "nvidia_stat.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +56,7 @@ static bool is_managed(const struct driver *d, pid_t tid, const struct range *r)
         return false;
     snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", (int)tid, (unsigned long long)r->start,
              (unsigned long long)r->end);
-    if (stat(path, &st) < 0)
+    if (nvidia_stat(AT_FDCWD, path, &st) < 0)
         return true;
     return d->host->classify(&st, d->uvm_major, &node) == 0 && node.kind == NODE_UVM;
 }

@@ -2,11 +2,10 @@
 #include "nvidia_scan.h"
 #include "../base/scoped.h"
 #include "nvidia_hidden.h"
+#include "nvidia_stat.h"
 #include <dirent.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/sysmacros.h>
 
 static void scoped_closedir(DIR **dir)
 {
@@ -15,20 +14,12 @@ static void scoped_closedir(DIR **dir)
 }
 #define scoped_dir __attribute__((cleanup(scoped_closedir)))
 
-/* Without asking a file server, which may not answer. */
 static bool of_the_driver(const struct driver *d, int dir, const char *name)
 {
     struct nvidia_node node;
-    struct statx sx;
-    struct stat st = {.st_mode = 0};
+    struct stat st;
 
-    if (statx(dir, name, AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, &sx) < 0)
-        return false;
-    st.st_mode = sx.stx_mode;
-    st.st_rdev = makedev(sx.stx_rdev_major, sx.stx_rdev_minor);
-    st.st_dev = makedev(sx.stx_dev_major, sx.stx_dev_minor);
-    st.st_ino = sx.stx_ino;
-    return d->host->classify(&st, d->uvm_major, &node) == 0;
+    return nvidia_stat(dir, name, &st) == 0 && d->host->classify(&st, d->uvm_major, &node) == 0;
 }
 
 static int number(const char *text)

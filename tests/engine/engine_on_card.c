@@ -7,6 +7,7 @@
 #include "../../native_sched/engine_private.h"
 #include "uvm_on_card.h"
 #include <fcntl.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -87,4 +88,37 @@ void on_card_lost(struct mgpu_engine *e, uint32_t *missed, uint32_t *unseen)
 void on_card_managed_looks(struct mgpu_engine *e, uint64_t gap_ns)
 {
     e->managed_gap_ns = gap_ns;
+}
+
+static struct driver_ops held_ops;
+static atomic_bool held;
+static sem_t let_go;
+
+static int64_t held_managed(struct driver *d, int map, pid_t tid, uint64_t from, uint64_t to)
+{
+    if (!atomic_exchange(&held, true))
+        sem_wait(&let_go);
+    return nvidia_managed(d, map, tid, from, to);
+}
+
+/* The next look at a map takes until it is let go. */
+void on_card_hold_look(struct mgpu_engine *e)
+{
+    WITH_ENGINE(e);
+
+    atomic_store(&held, false);
+    sem_init(&let_go, 0, 0);
+    held_ops = *e->mediator.ops;
+    held_ops.managed = held_managed;
+    e->mediator.ops = &held_ops;
+}
+
+int on_card_look_is_held(void)
+{
+    return atomic_load(&held);
+}
+
+void on_card_let_go_look(void)
+{
+    sem_post(&let_go);
 }

@@ -373,6 +373,18 @@ class World:
         """How long it is from one look at managed memory to the next that nobody has asked for."""
         self.lib.on_card_managed_looks(self.engine._handle, ctypes.c_uint64(int(gap_s * 1e9)))
 
+    @contextmanager
+    def held_look(self) -> Iterator[None]:
+        """One look at managed memory has begun, and ends with the scope."""
+        self.lib.on_card_hold_look(self.engine._handle)
+        self.managed_looks(0)
+        try:
+            until(self.lib.on_card_look_is_held, "somebody looks")
+            yield
+        finally:
+            self.managed_looks(3600)
+            self.lib.on_card_let_go_look()
+
     def lands(self, tenant: Tenant, client: int, channel: int, fd: int | None = None) -> None:
         """A REGISTER_CHANNEL that was let through is carried out on that file: it retains the channel."""
         fd = tenant.uvm if fd is None else fd

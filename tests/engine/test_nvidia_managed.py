@@ -5,14 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from nvidia_mediated import Tenant, World, world
 from rm_params import FREE, MEMORY, MIB, UVM_MIGRATE, memory
 
-from tests.support.waiting import until
+from tests.support.waiting import readable, until
 
 NO_MEMORY = 0x51
 NOT_SUPPORTED = 0x56
@@ -85,6 +87,55 @@ def test_what_is_unmapped_is_seen_without_a_call(here: World) -> None:
     tenant.unmap(AT, 32 * MIB)
     assert settles(tenant) == 0  # so that mmap() has ended
     until(lambda: here.used_mib(tenant) == 0, "it is given back")
+
+
+def answered(act: Callable[[], object], what: str) -> None:
+    thread = Thread(target=act, daemon=True)
+    thread.start()
+    until(lambda: not thread.is_alive(), what, timeout_s=10)
+
+
+def test_a_look_that_takes_long_holds_up_nobody_else(quiet: World) -> None:
+    tenant, uvm = started(quiet)
+    other = quiet.tenant()
+    assert tenant.map(uvm, AT, 32 * MIB) == 0
+    with quiet.held_look():
+        answered(lambda: quiet.used_mib(tenant), "a call of the daemon")
+        answered(quiet.tenant, "another tenant and its listener")
+        other.kill()
+        until(lambda: quiet.engine.state(other.id).listeners == 0, "a listener ends", timeout_s=10)
+
+
+def removed(here: World, tenant: Tenant) -> bool:
+    try:
+        here.engine.remove_tenant(tenant.id)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        return False
+    else:
+        return True
+
+
+def test_a_tenant_is_not_removed_while_it_is_looked_at(quiet: World) -> None:
+    tenant, uvm = started(quiet)
+    quiet.tenant()  # somebody is left to look for
+    assert tenant.map(uvm, AT, 32 * MIB) == 0
+    assert settles(tenant) == 0
+    tenant.kill()
+
+    def nothing_else() -> bool:
+        state = quiet.engine.state(tenant.id)
+        return state.listeners == state.files == 0
+
+    quiet.looks(0)
+    until(nothing_else, "its listener and its files end")
+    with quiet.held_look():
+        with suppress(BlockingIOError):
+            os.read(quiet.engine.event_fd, 8)
+        assert not removed(quiet, tenant)
+    assert readable(quiet.engine.event_fd, 10_000), "nobody says that the look is over"
+    until(lambda: removed(quiet, tenant), "it can be removed")
 
 
 @pytest.mark.parametrize("end", ["exec", "kill"])
