@@ -119,8 +119,8 @@ MGPU_API int mgpu_tenant_usage(struct mgpu_engine *e, uint64_t id, uint32_t card
 MGPU_API int mgpu_tenant_processes(struct mgpu_engine *e, uint64_t id, struct mgpu_process *out,
                                    uint32_t max);
 MGPU_API int mgpu_tenant_state(struct mgpu_engine *e, uint64_t id, struct mgpu_tenant_state *out);
-/* -EBUSY while a listener or an open file remains, or it is being looked at: to be tried again when the event descriptor is
- * readable. */
+/* -EBUSY while a listener or an open file remains, or it is being looked at: to be tried again when the event
+ * descriptor is readable. */
 MGPU_API int mgpu_tenant_remove(struct mgpu_engine *e, uint64_t id);
 
 /* Before the first tenant, and live. */

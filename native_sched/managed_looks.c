@@ -1,6 +1,6 @@
-/* Looks now and then at what tenants have had mapped by nvidia-uvm: munmap() is not seen, nor what a tenant that never calls
- * again has had mapped in a race. A tenant decides how long a look takes, by how much it maps. So the looks have a thread of
- * their own, which holds nothing of the engine meanwhile. */
+/* Looks now and then at what tenants have had mapped by nvidia-uvm: munmap() is not seen, nor what a tenant that never
+ * calls again has had mapped in a race. A tenant decides how long a look takes, by how much it maps. So the looks have a
+ * thread of their own, which holds nothing of the engine meanwhile. */
 #define _GNU_SOURCE
 #include "boundary/managed.h"
 #include "engine_private.h"

@@ -3,6 +3,7 @@
 #define MGPU_NVIDIA_STAT_H
 #include <sys/stat.h>
 
-/* Only what classify() goes by is filled in. An empty name: the file behind the descriptor itself. 0 or a negative errno. */
+/* Only what classify() goes by is filled in. An empty name: the file behind the descriptor itself. 0 or a negative
+ * errno. */
 int nvidia_stat(int dir, const char *name, struct stat *out);
 #endif

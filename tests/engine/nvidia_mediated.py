@@ -45,7 +45,6 @@ from native_sched.daemon.engine import (
 )
 from sim import cards
 from sim.cards import CardProcess, running
-from tests.support.waiting import until
 
 VERSION = "580.95.05"
 NO_PARAMS = -1
@@ -373,18 +372,6 @@ class World:
         """How long it is from one look at managed memory to the next that nobody has asked for."""
         self.lib.on_card_managed_looks(self.engine._handle, ctypes.c_uint64(int(gap_s * 1e9)))
 
-    @contextmanager
-    def held_look(self) -> Iterator[None]:
-        """One look at managed memory has begun, and ends with the scope."""
-        self.lib.on_card_hold_look(self.engine._handle)
-        self.managed_looks(0)
-        try:
-            until(self.lib.on_card_look_is_held, "somebody looks")
-            yield
-        finally:
-            self.managed_looks(3600)
-            self.lib.on_card_let_go_look()
-
     def lands(self, tenant: Tenant, client: int, channel: int, fd: int | None = None) -> None:
         """A REGISTER_CHANNEL that was let through is carried out on that file: it retains the channel."""
         fd = tenant.uvm if fd is None else fd
@@ -403,14 +390,6 @@ class World:
     def open_files(self, number: int) -> None:
         """So many of nvidia-uvm are open on the machine, by the references to its module."""
         (self._nodes / "uvm-references").write_text(f"{2 * number}\n")
-
-    def watched(self, tenant: Tenant) -> None:
-        """All files have been looked at since, and what is found to have ended has: a new one's end, too."""
-        fd = tenant.open(CTL)
-        assert tenant.alloc(0, 0, 0, ROOT, fd=fd).through
-        files = self.engine.state(tenant.id).files
-        tenant.tell("close", fd)
-        until(lambda: self.engine.state(tenant.id).files < files, "that one is closed")
 
     @property
     def retained(self) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from nvidia_mediated import Answer, Tenant, World, world
 from rm_params import CARD, CTL, GROUP, MEMORY, MEMORY_SYSTEM, MIB, ROOT, SHARE, alloc_struct, group, memory
+from watching import watched
 
 from sim import cards
 from tests.support.waiting import until
@@ -380,7 +381,7 @@ def test_the_kernels_word_about_uvm_says_nothing_of_a_control_file(here: World) 
     assert second.tell("send", theirs) == "0"
     here.open_files(0)
     here.restart()
-    here.watched(first)
+    watched(here, first)
     assert here.used_mib(first) == 48
     assert allocate(second, other) == NO_MEMORY
     first.kill()

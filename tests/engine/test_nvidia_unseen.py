@@ -20,6 +20,7 @@ from rm_params import (
     memory,
 )
 from uvm_params import free_range, map_external, unmap_external
+from watching import watched
 
 from tests.support.waiting import until
 
@@ -200,10 +201,10 @@ def comes_up_again(here: World) -> Tenant:
 
 def test_the_kernels_word_says_nothing_of_one_that_may_be_known_by_another_name(here: World) -> None:
     tenant = comes_up_again(here)
-    here.watched(tenant)
+    watched(here, tenant)
     assert (here.memory_mib(tenant), here.lost()) == (48, (0, 1))
     here.restart()
-    here.watched(tenant)
+    watched(here, tenant)
     assert (here.memory_mib(tenant), here.lost()) == (48, (0, 1))
     ends_with_its_tenant(here, tenant)
 
@@ -226,7 +227,7 @@ def test_a_new_file_is_none_that_nobody_sees(here: World) -> None:
     here.restart(lambda: tenant.tell("send", tenant.uvm))
     tenant.uvm = tenant.open(UVM)
     assert tenant.initialize().through
-    here.watched(tenant)
+    watched(here, tenant)
     assert (here.memory_mib(tenant), here.lost()) == (48, (0, 1))
     here.open_files(1)
     until(lambda: here.used_mib(tenant) == 0, "what nobody saw is closed")
