@@ -28,11 +28,6 @@ bool class_has_names(uint32_t class_id)
     return class_is_memory(class_id) || class_id == RM_CLASS_MEMORY_SYSTEM;
 }
 
-bool class_is_uncounted(uint32_t class_id)
-{
-    return class_id != RM_CLASS_MEMORY_LOCAL_USER && class_id != RM_CLASS_CHANNEL_GROUP;
-}
-
 static uint64_t round_up(uint64_t bytes, uint64_t granule)
 {
     return bytes > UINT64_MAX - granule ? UINT64_MAX : (bytes + granule - 1) / granule * granule;
@@ -152,8 +147,6 @@ static void end_charge(void *context, const struct rm_object *obj)
 {
     struct tenant *t = context;
 
-    if (obj->card != OBJECT_NO_CARD && class_is_uncounted(obj->class_id))
-        t->own_bytes[obj->card] -= obj->bytes;
     if (obj->card != OBJECT_NO_CARD && obj->bytes && !external_holds(t->external, obj) &&
         !registered_holds(t->registered, obj))
         ledger_release(&t->ledger[obj->card], obj->bytes);
@@ -216,8 +209,6 @@ static int book(struct call *c, const struct creation *a, const struct place *p,
             return e;
         }
         t->objects.slot[slot].bytes = t->objects.slot[slot].memory_bytes = bytes;
-        if (class_is_uncounted(a->class_id))
-            t->own_bytes[p->card] += bytes;
     }
     objects_commit(&t->objects, (uint32_t)slot);
     return 0;

@@ -38,8 +38,6 @@ bool class_has_names(uint32_t class_id);
 
 /* Whether an object with that parent may stand for the source's memory. The tenant is held. */
 bool may_have_name(const struct objects *o, uint32_t source, uint32_t parent);
-/* Of what is charged for an object of that class the driver's account of processes has nothing. */
-bool class_is_uncounted(uint32_t class_id);
 
 /* Adds an object that the driver has made by another name of `source`'s memory. -ENOSPC. The tenant is held. */
 int book_alias(struct tenant *t, uint32_t parent, uint32_t source, uint32_t client, uint32_t handle);

@@ -65,12 +65,17 @@ void initialize_file_gone(struct initialize_calls *calls, const struct open_file
         }
 }
 
-bool initialize_unsure(const struct initialize_calls *calls)
+bool initialize_runs(const struct initialize_calls *calls)
 {
     for (int i = 0; i < INITIALIZING_MAX; i++)
         if (calls->call[i].thread)
             return true;
-    return calls->astray;
+    return false;
+}
+
+bool initialize_unsure(const struct initialize_calls *calls)
+{
+    return calls->astray || initialize_runs(calls);
 }
 
 bool initialize_matters(const struct initialize_calls *calls, const struct open_file *file)

@@ -35,6 +35,8 @@ void initialize_withdrawn(struct call *c);
 bool initialize_look(const struct mediator *m, struct initialize_calls *calls, pid_t caller);
 /* The file is gone. */
 void initialize_file_gone(struct initialize_calls *calls, const struct open_file *file);
+/* Some are under way, by what was last looked at. */
+bool initialize_runs(const struct initialize_calls *calls);
 /* There is, or may be, an initialised file that we do not know. */
 bool initialize_unsure(const struct initialize_calls *calls);
 /* The file was initialised, or may be at any moment. */

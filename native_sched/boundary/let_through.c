@@ -274,7 +274,7 @@ int settle(struct call *c)
         {
             WITH_TENANT(t);
             /* What no client has a name of any more the driver counts to nobody, nor what it takes by itself. */
-            used = t->objects.named_bytes[card->index] - t->own_bytes[card->index];
+            used = t->objects.named_bytes[card->index];
         }
         /* Nobody has anything of a card that is lost, and its tenants are to hear that from the driver. */
         if ((bytes = counted(c, card, &processes)) == -ENXIO)

@@ -219,7 +219,7 @@ int managed_settle(struct call *c)
     if (atomic_load(&t->unaccounted_bytes))
         return -EPERM;
     due = managed_finish(c->m, t, caller);
-    due |= managed_check_files(c->m, t, caller);
+    due |= managed_check_files(c->m, t);
     if (g->page && g->page->missed && g->page->begun) {
         managed_look(c->m, t);
         due = true;

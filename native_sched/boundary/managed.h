@@ -50,11 +50,10 @@ struct managed {
     struct managed_handle {
         int map, memory;
     } handle[MANAGED_SPACES];
-    atomic_bool begun;   /* the page's */
-    atomic_bool due;     /* a call runs that was not charged, or a file was to be initialised */
-    atomic_bool watched; /* there is something to look at now and then */
-    uint64_t bytes;      /* charged, of all spaces */
-    pid_t initializing[MANAGED_CALLS];
+    atomic_bool begun;               /* the page's */
+    atomic_bool due;                 /* a call runs that was not charged, or a file was to be initialised */
+    atomic_bool watched;             /* there is something to look at now and then */
+    uint64_t bytes;                  /* charged, of all spaces */
     uint64_t checked[MANAGED_FILES]; /* files whose flags are known to be right */
     uint32_t checks;
 };

@@ -7,9 +7,8 @@
  * else (uvm_api_initialize()), which is safe once the file says that it is initialised: it never is otherwise again. */
 #define _GNU_SOURCE
 #include "managed_private.h"
-#include "space.h"
+#include "registered.h"
 #include <errno.h>
-#include <sys/syscall.h>
 
 static bool is_checked(const struct managed *g, uint64_t file)
 {
@@ -39,24 +38,14 @@ void managed_check(const struct mediator *m, struct tenant *t, const struct open
     }
 }
 
-bool managed_check_files(const struct mediator *m, struct tenant *t, pid_t caller)
+bool managed_check_files(const struct mediator *m, struct tenant *t)
 {
-    struct managed *g = t->managed;
     struct open_file file[MANAGED_FILES];
-    uint32_t files;
-    bool runs = false;
+    uint32_t files = files_of_kind(m->files, t, NODE_UVM, file, MANAGED_FILES);
 
-    for (uint32_t i = 0; i < MANAGED_CALLS; i++) {
-        pid_t tid = g->initializing[i];
-
-        if (tid && (tid == caller || thread_has_left(tid, SYS_ioctl)))
-            g->initializing[i] = 0;
-        runs |= g->initializing[i];
-    }
-    files = files_of_kind(m->files, t, NODE_UVM, file, MANAGED_FILES);
     for (uint32_t i = 0; i < files; i++)
         managed_check(m, t, &file[i]);
-    return runs;
+    return t->registered->begun && initialize_runs(&t->registered->page->initialize);
 }
 
 int managed_check_file(struct call *c)
@@ -70,13 +59,11 @@ int managed_check_file(struct call *c)
 int managed_initializes(struct call *c, uint64_t flags)
 {
     struct managed *g = c->tenant->managed;
-    int e, i = 0;
+    int e;
 
     if (flags & UVM_INIT_MULTI_PROCESS)
         return RM_ERR_NOT_SUPPORTED;
-    while (i < MANAGED_CALLS && g->initializing[i])
-        i++;
-    if (i == MANAGED_CALLS || managed_reach(g) < 0)
+    if (managed_reach(g) < 0)
         return RM_ERR_NO_MEMORY;
     managed_begin(c);
     atomic_store(&g->begun, true);
@@ -85,7 +72,6 @@ int managed_initializes(struct call *c, uint64_t flags)
     flags |= UVM_INIT_DISABLE_HMM;
     if ((e = caller_write_both(c->caller, c->outer_at, &flags, sizeof(flags), 0, NULL, 0)) < 0)
         return e;
-    g->initializing[i] = (pid_t)c->caller->req->pid;
     atomic_store_explicit(&g->due, true, memory_order_release);
     return RM_OK;
 }

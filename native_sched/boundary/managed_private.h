@@ -21,5 +21,5 @@ void managed_caught(const struct mediator *m, struct tenant *t, uint64_t bytes);
 /* Whether the file was initialised as we have it done; a tenant whose file was not has been caught. */
 void managed_check(const struct mediator *m, struct tenant *t, const struct open_file *file);
 /* All of its files. True: one may be about to be initialised. */
-bool managed_check_files(const struct mediator *m, struct tenant *t, pid_t caller);
+bool managed_check_files(const struct mediator *m, struct tenant *t);
 #endif

@@ -1,4 +1,5 @@
 #include "objects.h"
+#include "rm_abi.h"
 #include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -166,16 +167,23 @@ static uint32_t check_of(const struct rm_object *obj)
     return store_check((const uint8_t *)obj + FROM, TO - FROM);
 }
 
+/* Of what the driver takes by itself for objects of other classes its account of processes has nothing. */
+static bool is_counted(const struct rm_object *obj)
+{
+    return obj->client && obj->card < MGPU_CARDS_MAX &&
+           (obj->class_id == RM_CLASS_MEMORY_LOCAL_USER || obj->class_id == RM_CLASS_CHANNEL_GROUP);
+}
+
 static void count_in(struct objects *o, const struct rm_object *obj)
 {
-    if (obj->client && obj->card < MGPU_CARDS_MAX)
+    if (is_counted(obj))
         o->named_bytes[obj->card] += obj->memory_bytes;
     o->nameless += !obj->client;
 }
 
 static void count_out(struct objects *o, const struct rm_object *obj)
 {
-    if (obj->client && obj->card < MGPU_CARDS_MAX)
+    if (is_counted(obj))
         o->named_bytes[obj->card] -= obj->memory_bytes;
     o->nameless -= !obj->client;
 }

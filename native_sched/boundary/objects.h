@@ -53,9 +53,10 @@ struct objects {
     uint32_t free_head, live;
     uint64_t hash_factor; /* random: handles are the tenant's to choose, and chains of them must not be */
     uint64_t last_memory;
-    uint64_t named_bytes[MGPU_CARDS_MAX]; /* of all that clients have, counted for each name of it */
-    uint32_t nameless;                    /* objects of client 0 */
-    struct store *store;                  /* NULL: the slots are the books' own memory */
+    /* Of what clients have and the driver may count to processes, which is not what it takes by itself: for each name of it. */
+    uint64_t named_bytes[MGPU_CARDS_MAX];
+    uint32_t nameless;   /* objects of client 0 */
+    struct store *store; /* NULL: the slots are the books' own memory */
     size_t store_at;
 };
 

@@ -70,8 +70,6 @@ struct tenant {
     pthread_mutex_t lock; /* guards everything below */
     bool granted[MAX_CARDS];
     struct ledger ledger[MAX_CARDS];
-    uint64_t own_bytes
-        [MAX_CARDS]; /* part of used_bytes: what the driver takes by itself and counts to no process */
     struct objects objects;
     struct tenant_node node[TENANT_MAX_NODES];
     uint32_t nodes, listeners;
