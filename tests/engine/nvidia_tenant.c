@@ -26,6 +26,7 @@
 #define _GNU_SOURCE
 #include "../../native_sched/boundary/rm_abi.h"
 #include "../../sim/card/protocol.h"
+#include "../programs/pass_fd.h"
 #include "tenant_maps.h"
 #include "uvm_on_card.h"
 #include <errno.h>
@@ -277,21 +278,10 @@ static int to_itself[2] = {-1, -1};
 
 static void pass(int fd, bool receives)
 {
-    union {
-        char bytes[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr head;
-    } control = {.head = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
-    char byte = 0;
-    struct iovec text = {&byte, 1};
-    struct msghdr msg = {
-        .msg_iov = &text, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
-
     if (to_itself[0] < 0 && socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, to_itself) < 0)
         exit(3);
-    memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
-    if ((receives ? recvmsg(to_itself[0], &msg, 0) : sendmsg(to_itself[1], &msg, 0)) != 1)
+    if ((fd = pass_fd(to_itself[!receives], fd, receives)) < 0)
         exit(3);
-    memcpy(&fd, CMSG_DATA(&control.head), sizeof(fd));
     printf("%d\n", receives ? fd : close(fd));
 }
 

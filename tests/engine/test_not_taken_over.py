@@ -12,6 +12,7 @@ import pytest
 from nvidia_mediated import World, world
 from rm_params import GROUP, MEMORY, MIB, memory
 from test_nvidia_mediated import ATTACHED, CONTEXT_MIB, GROUP_HANDLE, made, working_group
+from watching import removed
 
 from tests.engine.books import RmObject
 from tests.support.waiting import until
@@ -84,19 +85,9 @@ def test_when_it_has_ended_nothing_of_it_is_left(here: World, tmp_path: Path) ->
     journal = tmp_path / "journal" / f"tenant-{lost.id}"
     here.restart(lambda: spoil(here, journal, client), without=lost)
 
-    def removed() -> bool:
-        try:
-            here.engine.remove_tenant(lost.id)
-        except OSError as error:
-            if error.errno != errno.EBUSY:
-                raise
-            return False
-        else:
-            return True
-
-    assert not removed()
+    assert not removed(here, lost)
     lost.kill()
-    until(removed, "its files are gone")
+    until(lambda: removed(here, lost), "its files are gone")
     assert not journal.exists()
     assert here.engine.state(other.id).files == files
     assert other.control(well, well, ATTACHED, bytes(128)).result == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import select
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 from nvidia_mediated import World, world
 from rm_params import CTL, ROOT
+from watching import removed
 
 from tests.support.waiting import until
 
@@ -47,22 +47,11 @@ def test_files_of_a_tenant_that_is_served_end_unheard(here: World) -> None:
     assert told(here) == 0
 
 
-def removed(here: World, tenant: int) -> bool:
-    try:
-        here.engine.remove_tenant(tenant)
-    except OSError as error:
-        if error.errno != errno.EBUSY:
-            raise
-        return False
-    else:
-        return True
-
-
 def test_who_waits_to_be_told_finds_the_tenant_over(here: World) -> None:
     tenant = here.tenant()
     tenant.client()
     told(here)
     tenant.kill()
-    while not removed(here, tenant.id):
+    while not removed(here, tenant):
         assert select.select([here.engine.event_fd], [], [], WAIT_S)[0], "nobody says that it is over"
         told(here)

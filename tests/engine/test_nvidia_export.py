@@ -5,13 +5,12 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from nvidia_mediated import Answer, Tenant, World, world
 from rm_params import CARD, CTL, GROUP, MEMORY, MEMORY_SYSTEM, MIB, ROOT, SHARE, alloc_struct, group, memory
-from watching import watched
+from watching import removed, watched
 
 from sim import cards
 from tests.support.waiting import until
@@ -126,13 +125,6 @@ def given(first: Tenant, client: int, second: Tenant) -> tuple[int, int]:
 
 def close(tenant: Tenant, fd: int) -> None:
     assert tenant.tell("close", fd) == "0"
-
-
-def removed(here: World, tenant: Tenant) -> bool:
-    with suppress(OSError):
-        here.engine.remove_tenant(tenant.id)
-        return True
-    return False
 
 
 def driver_has(here: World) -> int:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from nvidia_mediated import Tenant, World, world
 from registered_steps import CHANNEL, CONTEXT_MIB, freed, of_one_group
 from rm_params import CTL, MEMORY, MIB, memory
+from watching import removed
 
 from tests.support.waiting import until
 
@@ -37,13 +37,6 @@ def hidden(here: World) -> tuple[Tenant, int]:
     assert allocate(tenant, client) == OK
     here.restart(lambda: tenant.tell("send", tenant.ctl))
     return tenant, client
-
-
-def removed(here: World, tenant: Tenant) -> bool:
-    with suppress(OSError):
-        here.engine.remove_tenant(tenant.id)
-        return True
-    return False
 
 
 def test_what_was_made_through_it_stays_charged(here: World) -> None:

@@ -13,6 +13,7 @@ from threading import Thread
 import pytest
 from nvidia_mediated import Tenant, World, world
 from rm_params import FREE, MEMORY, MIB, UVM_MIGRATE, memory
+from watching import removed
 
 from tests.support.waiting import readable, until
 
@@ -117,17 +118,6 @@ def test_a_look_that_takes_long_holds_up_nobody_else(quiet: World) -> None:
         answered(quiet.tenant, "another tenant and its listener")
         other.kill()
         until(lambda: quiet.engine.state(other.id).listeners == 0, "a listener ends", timeout_s=10)
-
-
-def removed(here: World, tenant: Tenant) -> bool:
-    try:
-        here.engine.remove_tenant(tenant.id)
-    except OSError as error:
-        if error.errno != errno.EBUSY:
-            raise
-        return False
-    else:
-        return True
 
 
 def test_a_tenant_is_not_removed_while_it_is_looked_at(quiet: World) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from rm_params import (
     memory,
 )
 from uvm_params import free_range, map_external, unmap_external
-from watching import watched
+from watching import removed, watched
 
 from tests.support.waiting import until
 
@@ -53,13 +52,6 @@ def held(here: World) -> tuple[Tenant, int]:
     assert tenant.free(client, HANDLE).u32(0xC) == OK
     assert here.memory_mib(tenant) == 48
     return tenant, client
-
-
-def removed(here: World, tenant: Tenant) -> bool:
-    with suppress(OSError):
-        here.engine.remove_tenant(tenant.id)
-        return True
-    return False
 
 
 def ends_with_its_tenant(here: World, tenant: Tenant) -> None:

@@ -1,6 +1,8 @@
-"""What the thread that watches files has come to."""
+"""What the threads that watch files and tenants have come to."""
 
 from __future__ import annotations
+
+import errno
 
 from nvidia_mediated import Tenant, World
 from rm_params import CTL, ROOT
@@ -15,3 +17,15 @@ def watched(here: World, tenant: Tenant) -> None:
     files = here.engine.state(tenant.id).files
     tenant.tell("close", fd)
     until(lambda: here.engine.state(tenant.id).files < files, "that one is closed")
+
+
+def removed(here: World, tenant: Tenant) -> bool:
+    """Whether it could be: nothing is left of it."""
+    try:
+        here.engine.remove_tenant(tenant.id)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        return False
+    else:
+        return True

@@ -7,6 +7,7 @@
  * many registrations or mappings it has seen. */
 #define _GNU_SOURCE
 #include "cuda_driver.h"
+#include "pass_fd.h"
 #include "rm.h"
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -104,21 +105,6 @@ static void keep_groups(int tell)
     hold();
 }
 
-static void give(int to, int fd)
-{
-    union {
-        char bytes[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr head;
-    } control = {.head = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
-    char byte = 0;
-    struct iovec text = {&byte, 1};
-    struct msghdr msg = {
-        .msg_iov = &text, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
-
-    memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
-    total->done += sendmsg(to, &msg, 0) == 1;
-}
-
 static void keep_in_message(int to, uint32_t mib)
 {
     begin();
@@ -126,7 +112,7 @@ static void keep_in_message(int to, uint32_t mib)
     if (!seen.files) /* as with the simulated card's library */
         (void)ioctl(open_node("/dev/nvidia-uvm"), UVM_INITIALIZE, NULL);
     for (uint32_t i = 0; i < seen.files; i++)
-        give(to, seen.file[i]);
+        total->done += pass_fd(to, seen.file[i], false) >= 0;
     _exit(0);
 }
 

@@ -8,6 +8,7 @@
  *   imports        imports 1 MiB as often as it may; prints how often, and RM's last answer
  *   flip           exports and imports while a thread changes what they name; prints "done N" */
 #include "../../../native_sched/boundary/rm_export_abi.h"
+#include "../pass_fd.h"
 #include "../gpu.h"
 #include <pthread.h>
 #include <sys/socket.h>
@@ -47,18 +48,8 @@ static int control_file(void)
 
 static int pass(int socket, int fd, bool receives)
 {
-    union {
-        char space[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr head;
-    } control = {.head = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
-    char byte = 0;
-    struct iovec iov = {&byte, 1};
-    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control};
-
-    m.msg_controllen = sizeof(control);
-    memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
-    must((receives ? recvmsg(socket, &m, 0) : sendmsg(socket, &m, 0)) == 1, "message");
-    memcpy(&fd, CMSG_DATA(&control.head), sizeof(fd));
+    fd = pass_fd(socket, fd, receives);
+    must(fd >= 0, "message");
     return fd;
 }
 
