@@ -53,6 +53,7 @@ void tenant_destroy(struct tenant *t)
     close_books(t);
     pthread_mutex_destroy(&t->lock);
     pthread_mutex_destroy(&t->calls);
+    pthread_cond_destroy(&t->file_ended);
     t->id = 0;
 }
 
@@ -101,6 +102,7 @@ int mgpu_tenant_add(struct mgpu_engine *e, uint64_t id)
     t->store.fd = -1;
     pthread_mutex_init(&t->lock, NULL);
     pthread_mutex_init(&t->calls, NULL);
+    cond_init_monotonic(&t->file_ended);
     t->id = id;
     t->looked_ns = loop_now_ns();
     if ((error = open_or_lose(e, t)) < 0 && !t->lost)

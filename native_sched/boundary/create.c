@@ -1,4 +1,5 @@
 #include "create.h"
+#include "ending.h"
 #include "../channels/groups.h"
 #include "caught.h"
 #include "control.h"
@@ -354,8 +355,10 @@ int create_object(struct call *c, const struct open_file *file, struct creation 
     *status = reserve(c, a, &place);
     if (*status == RM_ERR_NO_MEMORY && managed_held(c->tenant) && managed_look(c->m, c->tenant))
         *status = reserve(c, a, &place);
+    for (e = 1; *status == RM_ERR_NO_MEMORY && (e = ending_wait(c)) > 0;)
+        *status = reserve(c, a, &place);
     if (*status)
-        return 0;
+        return e < 0 ? e : 0;
     if (group && (e = groups_channel_begins(groups, a->root, group)) < 0) {
         *status = e == -ESRCH ? RM_ERR_INVALID_OBJECT_PARENT : RM_ERR_NO_MEMORY;
         give_back(c, &place);
@@ -446,6 +449,7 @@ bool mediate_file_gone(const struct mediator *m, const struct open_file *file)
             /* nvidia-uvm takes as long as the tenant has it take, and everybody's files end here. */
             registered_look(m, t, false);
         }
+        ending_over(t);
     }
     /* Whichever of its last file and its last listener ends after the other sees so: both are counted here. */
     WITH_TENANT(t);

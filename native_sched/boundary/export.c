@@ -8,6 +8,7 @@
 #include "export.h"
 #include "caught.h"
 #include "create.h"
+#include "ending.h"
 #include "exported.h"
 #include "rm_export_abi.h"
 #include <errno.h>
@@ -43,7 +44,7 @@ uint32_t control_said(const struct call *c)
 
 int export_file(struct call *c, int32_t fd, struct open_file *out)
 {
-    int e = c->m->ops->identify(c->m->driver, c->caller, c->tenant, fd, out);
+    int e = ending_identify(c, fd, out);
 
     if (e < 0 && !caller_waits(c->caller))
         return -EINTR;

@@ -192,6 +192,8 @@ bool files_take(struct files *f, uint64_t id, struct open_file *out)
     __atomic_store_n(&f->slot[i].check, 0, __ATOMIC_RELEASE);
     *at = f->slot[i].next_by_id;
     *out = f->slot[i];
+    if (out->tenant)
+        out->tenant->files_ending++;
     for (at = bucket_of(f->bucket, out->ino); *at != i; at = &f->slot[*at].next)
         ;
     *at = f->slot[i].next;
@@ -248,6 +250,21 @@ bool files_after(struct files *f, const struct tenant *t, uint64_t id, struct op
     return found;
 }
 
+uint32_t files_list(struct files *f, const struct tenant *t, uint32_t *at, struct open_file *out,
+                    uint32_t max)
+{
+    WITH_FILES(f);
+    uint32_t n = 0;
+
+    while (n < max && *at < f->high) {
+        const struct open_file *file = &f->slot[++*at];
+
+        if (file->check && file->tenant == t)
+            out[n++] = *file;
+    }
+    return n;
+}
+
 uint32_t files_of_kind(struct files *f, const struct tenant *t, enum node_kind kind, struct open_file *out,
                        uint32_t max)
 {
@@ -265,6 +282,7 @@ void files_forget(struct files *f, struct tenant *t)
     WITH_FILES(f);
 
     t->files--;
+    t->files_ending--;
 }
 
 uint32_t files_of(struct files *f, const struct tenant *t)
@@ -272,4 +290,11 @@ uint32_t files_of(struct files *f, const struct tenant *t)
     WITH_FILES(f);
 
     return t->files;
+}
+
+bool files_ending(struct files *f, const struct tenant *t)
+{
+    WITH_FILES(f);
+
+    return t->files_ending;
 }

@@ -60,7 +60,13 @@ bool files_after(struct files *f, const struct tenant *t, uint64_t id, struct op
 uint32_t files_of_kind(struct files *f, const struct tenant *t, enum node_kind kind, struct open_file *out,
                        uint32_t max);
 
+/* Some more of the tenant's files, from *at on, which is 0 first: how many; 0: there are no more. */
+uint32_t files_list(struct files *f, const struct tenant *t, uint32_t *at, struct open_file *out,
+                    uint32_t max);
+
 /* A taken file counts as its tenant's until its charges have ended. */
 void files_forget(struct files *f, struct tenant *t);
 uint32_t files_of(struct files *f, const struct tenant *t);
+bool files_ending(struct files *f,
+                  const struct tenant *t); /* some are taken, and their charges have not ended */
 #endif

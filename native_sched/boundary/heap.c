@@ -1,6 +1,7 @@
 /* The older ways to allocate memory, VID_HEAP and ALLOC_MEMORY. RM itself turns both into an allocation by class
  * (rmapi_deprecated_vidheapctrl.c, rmapi_deprecated_allocmemory.c); so does the mediator, and there is one way to account. */
 #include "create.h"
+#include "ending.h"
 #include <errno.h>
 #include <string.h>
 
@@ -116,12 +117,17 @@ int mediate_heap(struct call *c)
 {
     struct rm_heap *h = (void *)c->outer;
     uint64_t most;
+    int e;
 
     WITH_CALLS_OF(c->tenant);
     switch (h->function) {
     case RM_HEAP_FREE:
         return destroy_object(c, h->root, h->any.handle, &h->status);
     case RM_HEAP_INFO:
+        while ((e = ending_wait(c)) > 0)
+            ;
+        if (e < 0)
+            return e;
         h->status = heap_view(c, h) ? RM_OK : RM_ERR_INVALID_OBJECT_HANDLE;
         most = h->status == RM_OK ? h->free : 0;
         h->info.offset = h->info.base = 0;

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "listener.h"
 #include "caught.h"
+#include "ending.h"
 #include "let_through.h"
 #include "managed.h"
 #include "privileges.h"
@@ -92,13 +93,14 @@ static int serve(struct server *s)
 
     if (foreign_abi(d))
         return -EPERM;
+    c->waits_since_ms = 0;
     if (d->nr == SYS_mmap)
         return managed_mmap(c, d);
     take_up(s);
     if ((bytes = mediate_outer_bytes(c->m, c->cmd)) < 0)
         return bytes;
     c->outer_bytes = (uint32_t)bytes;
-    if ((e = c->m->ops->identify(c->m->driver, &s->caller, c->tenant, (int)d->args[0], &c->file)) < 0)
+    if ((e = ending_identify(c, (int)d->args[0], &c->file)) < 0)
         return e;
     if (!registered_settled(c->tenant))
         registered_settle(c);
@@ -215,6 +217,7 @@ static void *run(void *arg)
     s->call.tenant = l->tenant;
     s->call.caller = &s->caller;
     s->call.caught = &s->page->caught;
+    s->call.over = &l->hung_up;
     caller_init(&s->caller, l->fd, &s->page->caught.req);
     if (l->store.found)
         answer_caught(s);

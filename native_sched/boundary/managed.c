@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "managed.h"
+#include "ending.h"
 #include "managed_private.h"
 #include "space.h"
 #include <errno.h>
@@ -433,23 +434,14 @@ static int let_run(struct call *c, uint64_t base, uint64_t bytes, bool charged)
     return -EINPROGRESS;
 }
 
-int managed_mmap(struct call *c, const struct seccomp_data *d)
+/* of_uvm: the descriptor is one of a file of nvidia-uvm. The tenant's calls are held. */
+static int map_managed(struct call *c, const struct seccomp_data *d, bool of_uvm)
 {
     struct tenant *t = c->tenant;
     struct managed *g = t->managed;
     pid_t tid = (pid_t)c->caller->req->pid;
     const uint64_t base = d->args[5], bytes = (d->args[1] + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
-    int e = -ENOTTY;
 
-    if (atomic_load(&t->unaccounted_bytes))
-        return -EPERM;
-    if (!c->m->ops->managed || cannot_be_managed(d))
-        return -EINPROGRESS;
-    if (atomic_load(&g->begun))
-        e = c->m->ops->identify(c->m->driver, c->caller, t, (int)d->args[4], &c->file);
-    if (e < 0 && e != -ENOTTY && e != -EBADF)
-        return e;
-    WITH_CALLS_OF(t);
     if (!caller_waits(c->caller))
         return -EINTR;
     if (managed_reach(g) < 0)
@@ -459,11 +451,33 @@ int managed_mmap(struct call *c, const struct seccomp_data *d)
         return -EINPROGRESS;
     }
     managed_finish(c->m, t, tid);
-    if (e == 0 && c->file.kind == NODE_UVM)
+    if (of_uvm)
         managed_check(c->m, t, &c->file);
     if (atomic_load(&t->unaccounted_bytes))
         return -EPERM;
-    return let_run(c, base, bytes, e == 0 && c->file.kind == NODE_UVM);
+    return let_run(c, base, bytes, of_uvm);
+}
+
+int managed_mmap(struct call *c, const struct seccomp_data *d)
+{
+    struct tenant *t = c->tenant;
+    int e = -ENOTTY, waited = 1;
+    bool of_uvm;
+
+    if (atomic_load(&t->unaccounted_bytes))
+        return -EPERM;
+    if (!c->m->ops->managed || cannot_be_managed(d))
+        return -EINPROGRESS;
+    if (atomic_load(&t->managed->begun))
+        e = ending_identify(c, (int)d->args[4], &c->file);
+    if (e < 0 && e != -ENOTTY && e != -EBADF)
+        return e;
+    of_uvm = e == 0 && c->file.kind == NODE_UVM;
+    WITH_CALLS_OF(t);
+    do
+        e = map_managed(c, d, of_uvm);
+    while (e == -ENOMEM && (waited = ending_wait(c)) > 0);
+    return waited < 0 ? waited : e;
 }
 
 uint64_t managed_held(const struct tenant *t)

@@ -7,6 +7,7 @@
  * that: they cannot name it (dup.c). The rule of the process is kept here. */
 #include "caught.h"
 #include "create.h"
+#include "ending.h"
 #include "external.h"
 #include "shared.h"
 #include <errno.h>
@@ -162,25 +163,37 @@ static int make(struct call *c, const struct asked *a, const struct open_file *c
     return e < 0 ? e : (int)a->end->status;
 }
 
+/* Its records. RM_OK, another RM status, or a negative errno. The tenant's calls are held. */
+static int book(struct call *c, const struct asked *a, struct open_file *client_file, struct noted *noted)
+{
+    struct external_map map = {0};
+    uint32_t status;
+    WITH_TENANT(c->tenant);
+
+    /* A mapping is not kept by a file that is gone: nothing would end it. */
+    if (!files_open(c->m->files, &c->file))
+        return -EBADF;
+    if (!(status = find(c, a, client_file, &map)))
+        status = note(c->tenant, a, &map, noted);
+    return (int)status;
+}
+
 static int book_and_make(struct call *c, const struct asked *a)
 {
     struct tenant *t = c->tenant;
-    struct external_map map = {0};
     struct open_file client_file;
     struct noted noted;
-    uint32_t status;
-    int e;
+    int e, waited = 1;
     WITH_CALLS_OF(t);
 
-    {
-        WITH_TENANT(t);
-        /* A mapping is not kept by a file that is gone: nothing would end it. */
-        if (!files_open(c->m->files, &c->file))
-            return -EBADF;
-        if ((status = find(c, a, &client_file, &map)) || (status = note(t, a, &map, &noted))) {
-            stats_refused(&t->stats, status);
-            return (int)status;
-        }
+    do
+        e = book(c, a, &client_file, &noted);
+    while (e == RM_ERR_NO_MEMORY && (waited = ending_wait(c)) > 0);
+    if (e != RM_OK) {
+        e = waited < 0 ? waited : e;
+        if (e > 0)
+            stats_refused(&t->stats, (uint32_t)e);
+        return e;
     }
     /* A worker that ends in here leaves records of what may not be, which end with the object or the file; the call is
      * made anew, and twice is the same. */

@@ -1,6 +1,7 @@
 #include "mediate.h"
 #include "caught.h"
 #include "control.h"
+#include "ending.h"
 #include "let_through.h"
 #include <errno.h>
 #include <string.h>
@@ -135,7 +136,7 @@ static int register_fd(struct call *c)
 {
     const struct rm_register_fd *r = (const void *)c->outer;
     struct open_file ctl;
-    int e = c->m->ops->identify(c->m->driver, c->caller, c->tenant, r->ctl_fd, &ctl);
+    int e = ending_identify(c, r->ctl_fd, &ctl);
 
     if (e < 0)
         return -EINVAL;

@@ -41,7 +41,9 @@ struct call {
     uint32_t said, said_after;
     uint64_t guessed_at;
     size_t guessed_bytes;
-    struct caught *caught; /* where the next worker finds it; NULL: nowhere */
+    uint64_t waits_since_ms; /* ending.h; 0: it has not waited */
+    const atomic_bool *over; /* the arbiter ends; NULL: it does not */
+    struct caught *caught;   /* where the next worker finds it; NULL: nowhere */
     _Alignas(16) uint8_t outer[OUTER_MAX];
     _Alignas(16) uint8_t params[PARAMS_MAX];
 };

@@ -67,6 +67,9 @@ struct tenant {
     /* Held over a whole call that makes or frees objects, the driver's part included: what is booked is what the
      * driver did, in its order, whichever of the tenant's listeners a call came by. Taken before `lock`. */
     pthread_mutex_t calls;
+    /* ending.h: guarded by `calls`. 0: nobody waits. CLOCK_MONOTONIC. */
+    pthread_cond_t file_ended;
+    uint64_t ending_since_ms;
     pthread_mutex_t lock; /* guards everything below */
     bool granted[MAX_CARDS];
     struct ledger ledger[MAX_CARDS];
@@ -75,8 +78,9 @@ struct tenant {
     uint32_t nodes, listeners;
     uint32_t last_handle; /* of those that we choose */
     struct tenant_stats stats;
-    uint32_t files;                  /* guarded by the file table's lock */
-    struct groups *groups;           /* its own lock, taken last */
+    uint32_t files,
+        files_ending;      /* guarded by the file table's lock; ending: taken out of it, and still charged */
+    struct groups *groups; /* its own lock, taken last */
     struct utilization *utilization; /* without a lock */
     struct let_through *let_through; /* guarded by `calls`, clients by `lock` too */
     struct external *external;       /* external.h; NULL: nothing is mapped by nvidia-uvm */

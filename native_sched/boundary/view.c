@@ -1,4 +1,5 @@
 /* What a tenant sees: its own memory, its own processes under its own pids, its own cards. */
+#include "ending.h"
 #include "usage.h"
 #include "view.h"
 #include <errno.h>
@@ -95,8 +96,10 @@ int view_fb_info(struct call *c, uint32_t *status)
     struct rm_fb_info *info = (void *)c->params;
     uint32_t card = card_of_object(c, ctl->client, ctl->object), entries;
     struct ledger ledger;
-    int e = call_driver(c);
+    int e = ending_settle(c);
 
+    if (e == 0)
+        e = call_driver(c);
     if (e < 0 || *status)
         return e;
     if (card == OBJECT_NO_CARD) {

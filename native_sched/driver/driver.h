@@ -122,6 +122,9 @@ struct driver_ops {
 
     /* Blocks until a file of the driver is gone (its last holder closed it): its id, or a negative errno. */
     int64_t (*next_gone)(struct driver *d);
+    /* Some of these files have ended, or are closed by their processes and end as soon as that is certain, and next_gone() has yet
+     * to tell of them. NULL: it tells at once. */
+    bool (*any_ended)(struct driver *d, const struct open_file *file, uint32_t files);
     /* The tenant has no process any more: of its files those have ended too that could not be found. NULL: all can be. */
     void (*tenant_ended)(struct driver *d, const struct tenant *t);
     /* At this moment no file of nvidia-uvm is open on the machine but those that are known and can be asked. NULL, false: that

@@ -268,6 +268,7 @@ const struct driver_ops driver_nvidia = {
     .pid_info = nvidia_pid_info,
     .disables_channels = nvidia_disables_channels,
     .next_gone = nvidia_next_gone,
+    .any_ended = nvidia_any_ended,
     .tenant_ended = nvidia_tenant_ended,
     .sees_all_uvm = nvidia_sees_all_uvm,
     .stop_watch = nvidia_stop_watch,

@@ -11,7 +11,6 @@
 /* A look is a kcmp, about a microsecond. The lock is held over so many: a mediated call may wait for it. A sweep looks at
  * SWEEP_FILES, and at all that are left when it finds one gone: they go in bunches. */
 enum { LOOKS_AT_ONCE = 8, SWEEP_FILES = 256 };
-enum { SLOT_MASK = (1 << NVIDIA_SLOT_BITS) - 1 };
 
 uint64_t nvidia_now_ns(void)
 {
@@ -48,7 +47,7 @@ void nvidia_files_destroy(struct nvidia_files *f)
 
 static struct nvidia_file *file_of(struct nvidia_files *f, uint64_t id)
 {
-    struct nvidia_file *file = &f->slot[id & SLOT_MASK];
+    struct nvidia_file *file = &f->slot[id & NVIDIA_SLOT_MASK];
 
     return id && file->file.id == id && !file->gone_at_ns ? file : NULL;
 }
@@ -323,7 +322,7 @@ int nvidia_files_insert(struct nvidia_files *f, uint32_t slot, int ours)
 int nvidia_files_adopt(struct nvidia_files *f, const struct open_file *file, int ours, struct fd_place at,
                        uint32_t client)
 {
-    uint32_t slot = file->id & SLOT_MASK;
+    uint32_t slot = file->id & NVIDIA_SLOT_MASK;
     int e;
     WITH_TABLE(f);
 

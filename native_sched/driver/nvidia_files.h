@@ -32,6 +32,7 @@ enum {
     NVIDIA_ENDED_LOOKS = 2,
     NVIDIA_FD_HINTS = 4096,
     NVIDIA_SLOT_BITS = 18, /* low bits of a file's id */
+    NVIDIA_SLOT_MASK = (1 << NVIDIA_SLOT_BITS) - 1,
 };
 _Static_assert(1 << NVIDIA_SLOT_BITS == FILES_MAX, "a slot fits an id");
 

@@ -45,6 +45,7 @@ bool nvidia_answers(const struct driver *d, int fd, uint32_t client);
 int nvidia_execute(struct driver *d, struct driver_call *call);
 bool nvidia_must_continue(const struct driver_call *call);
 int64_t nvidia_next_gone(struct driver *d);
+bool nvidia_any_ended(struct driver *d, const struct open_file *file, uint32_t files);
 /* Looks for files that are lost, when that is due, and lets go of those that cannot be polled and are in no process. */
 void nvidia_find_lost(struct driver *d, bool lost);
 int nvidia_userd_map(struct driver *d, const struct rm_target *channel, struct userd *out);

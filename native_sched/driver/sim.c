@@ -3,12 +3,11 @@
  * seen by the card as a driver would see it. */
 #define _GNU_SOURCE
 #include "../../sim/card/channel_abi.h"
-#include "../../sim/card/protocol.h"
 #include "../base/scoped.h"
 #include "../boundary/caller.h"
 #include "../boundary/rm_abi.h"
 #include "../rm/table.h"
-#include "sim_private.h"
+#include "sim_line.h"
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -24,121 +23,12 @@
 
 enum { GRANULE_BYTES = 64 << 10 };
 
-/* Each mediating thread has its own connection and buffers, closed when the thread ends. */
-struct line {
-    int fd;
-    bool realtime;
-    struct sim_request request;
-    struct sim_reply reply;
-};
-static pthread_key_t line_key;
-static pthread_once_t line_once = PTHREAD_ONCE_INIT;
-
-static void line_free(void *p)
-{
-    struct line *l = p;
-
-    if (l->fd >= 0)
-        close(l->fd);
-    free(l);
-}
-
-static void line_key_create(void)
-{
-    pthread_key_create(&line_key, line_free);
-}
-
-static struct line *line_of_thread(void)
-{
-    struct line *l;
-
-    pthread_once(&line_once, line_key_create);
-    l = pthread_getspecific(line_key);
-    if (!l && (l = calloc(1, sizeof(*l)))) {
-        struct sched_param priority;
-        int policy;
-
-        l->fd = -1;
-        l->realtime = !pthread_getschedparam(pthread_self(), &policy, &priority) && policy == SCHED_FIFO;
-        pthread_setspecific(line_key, l);
-    }
-    return l;
-}
-
-static int dial(const struct driver *d)
-{
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), e;
-
-    if (fd < 0)
-        return -errno;
-    if (connect(fd, (const struct sockaddr *)&d->at, sizeof(d->at)) == 0)
-        return fd;
-    e = -errno;
-    close(fd);
-    return e;
-}
-
-/* A driver's call does not sleep in its caller until the card has answered: the scheduler's thread polls here as it would
- * there, and does not add the host's wake-up to the time that the card takes. Bounded, should the card be gone. */
-static void poll_for_answer(int fd)
-{
-    enum { POLLS_MAX = 600 }; /* some 300 us */
-    char byte;
-
-    for (int i = 0; i < POLLS_MAX; i++)
-        if (recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN)
-            return;
-}
-
-static ssize_t receive(int fd, struct sim_reply *r, int *got)
-{
-    union {
-        struct cmsghdr head;
-        char space[CMSG_SPACE(sizeof(int))];
-    } control;
-    struct iovec iov = {r, sizeof(*r)};
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-    const struct cmsghdr *h;
-    ssize_t n;
-
-    if (!got)
-        return recv(fd, r, sizeof(*r), 0);
-    msg.msg_control = &control;
-    msg.msg_controllen = sizeof(control);
-    n = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC);
-    *got = -1;
-    if (n > 0 && (h = CMSG_FIRSTHDR(&msg)) && h->cmsg_type == SCM_RIGHTS)
-        memcpy(got, CMSG_DATA(h), sizeof(int));
-    return n;
-}
-
-/* One question, one answer. Never asked twice: the card may have acted before a connection broke. */
-static int ask(const struct driver *d, struct line *l, size_t payload, int *got)
-{
-    bool sent;
-    size_t bytes = offsetof(struct sim_request, payload) + payload;
-
-    l->request.realtime = l->realtime;
-    if (l->fd < 0 && (l->fd = dial(d)) < 0) {
-        l->fd = -1;
-        return -EIO;
-    }
-    sent = send(l->fd, &l->request, bytes, MSG_NOSIGNAL) == (ssize_t)bytes;
-    if (sent && l->realtime)
-        poll_for_answer(l->fd);
-    if (sent && receive(l->fd, &l->reply, got) >= (ssize_t)offsetof(struct sim_reply, payload))
-        return l->reply.error ? -abs(l->reply.error) : 0;
-    close(l->fd);
-    l->fd = -1;
-    return -EIO;
-}
-
 /* Told from here on of every file that ends; and what an earlier worker asked the card for has been done. */
 static int subscribe(const struct driver *d)
 {
     static const struct sim_request hello = {.op = SIM_SUBSCRIBE};
     struct sim_event first;
-    int fd = dial(d), e;
+    int fd = sim_dial(d), e;
 
     if (fd < 0)
         return fd;
@@ -203,7 +93,7 @@ static const struct tenant_node *node_of(const struct tenant *t, const struct st
 static int open_and_replace(struct driver *d, struct caller *c, struct tenant *t, int fd,
                             const struct tenant_node *node, struct open_file *out)
 {
-    struct line *l = line_of_thread();
+    struct line *l = sim_line();
     pid_t tgid = caller_tgid(c);
     scoped_fd int ours = -1;
     struct stat st;
@@ -216,7 +106,7 @@ static int open_and_replace(struct driver *d, struct caller *c, struct tenant *t
         return -ESRCH;
     l->request = (struct sim_request){.op = SIM_OPEN, .node = node->kind, .minor = node->minor};
     l->request.tgid = tgid;
-    if ((e = ask(d, l, 0, &ours)) < 0 || ours < 0)
+    if ((e = sim_ask(d, l, 0, &ours)) < 0 || ours < 0)
         return e < 0 ? e : -EIO;
     if (fstat(ours, &st) < 0)
         return -errno;
@@ -259,23 +149,37 @@ static int sim_adopt(struct driver *d, const struct open_file *file, uint32_t cl
 {
     (void)client;
     (void)holds;
-    struct line *l = line_of_thread();
+    struct line *l = sim_line();
 
     if (!l)
         return -ENOMEM;
     l->request = (struct sim_request){.op = SIM_FILE, .file = file->id};
-    return ask(d, l, 0, NULL);
+    return sim_ask(d, l, 0, NULL);
+}
+
+static bool sim_any_ended(struct driver *d, const struct open_file *file, uint32_t files)
+{
+    struct line *l = sim_line();
+
+    if (!l)
+        return false;
+    memset(&l->request, 0, offsetof(struct sim_request, payload));
+    l->request.op = SIM_ENDED;
+    l->request.outer_bytes = files * (uint32_t)sizeof(file->id);
+    for (uint32_t i = 0; i < files; i++)
+        memcpy(l->request.payload + i * sizeof(file->id), &file[i].id, sizeof(file->id));
+    return sim_ask(d, l, l->request.outer_bytes, NULL) == -EBADF;
 }
 
 int sim_open_control(struct driver *d, uint64_t *file)
 {
-    struct line *l = line_of_thread();
+    struct line *l = sim_line();
     int e, fd = -1;
 
     if (!l)
         return -ENOMEM;
     l->request = (struct sim_request){.op = SIM_OPEN, .node = SIM_NODE_CTL, .tgid = getpid()};
-    if ((e = ask(d, l, 0, &fd)) < 0 || fd < 0)
+    if ((e = sim_ask(d, l, 0, &fd)) < 0 || fd < 0)
         return e < 0 ? e : -EIO;
     *file = l->reply.file;
     return fd;
@@ -289,7 +193,7 @@ static bool hands_out(uint32_t cmd)
 
 int sim_execute(struct driver *d, struct driver_call *call)
 {
-    struct line *l = line_of_thread();
+    struct line *l = sim_line();
     size_t outer = call->outer_bytes, params = call->params_bytes;
     int e;
 
@@ -307,7 +211,7 @@ int sim_execute(struct driver *d, struct driver_call *call)
     memcpy(l->request.payload, call->outer, outer);
     if (params)
         memcpy(l->request.payload + outer, call->params, params);
-    if ((e = ask(d, l, outer + params, hands_out(call->cmd) ? &call->reply_fd : NULL)) < 0)
+    if ((e = sim_ask(d, l, outer + params, hands_out(call->cmd) ? &call->reply_fd : NULL)) < 0)
         return e;
     if (l->reply.outer_bytes != outer || l->reply.params_bytes > params)
         return -EIO;
@@ -371,7 +275,7 @@ static int map_readonly(int fd, void **at, size_t *bytes)
 static int sim_userd_map(struct driver *d, const struct rm_target *channel, struct userd *out)
 {
     const struct sim_userd_of of = {.client = channel->client, .channel = channel->handle};
-    struct line *l = line_of_thread();
+    struct line *l = sim_line();
     scoped_fd int fd = -1;
     uint64_t offset;
     int e;
@@ -380,7 +284,7 @@ static int sim_userd_map(struct driver *d, const struct rm_target *channel, stru
         return -ENOMEM;
     l->request = (struct sim_request){.op = SIM_USERD, .file = channel->file.id, .outer_bytes = sizeof(of)};
     memcpy(l->request.payload, &of, sizeof(of));
-    if ((e = ask(d, l, sizeof(of), &fd)) < 0)
+    if ((e = sim_ask(d, l, sizeof(of), &fd)) < 0)
         return e;
     if (fd < 0 || l->reply.outer_bytes != sizeof(offset))
         return -EIO;
@@ -402,7 +306,7 @@ static void sim_userd_unmap(struct userd *userd)
 
 static int map_status(struct driver *d, uint32_t minor)
 {
-    struct line *l = line_of_thread();
+    struct line *l = sim_line();
     scoped_fd int fd = -1;
     size_t bytes;
     void *at;
@@ -411,7 +315,7 @@ static int map_status(struct driver *d, uint32_t minor)
     if (!l)
         return -ENOMEM;
     l->request = (struct sim_request){.op = SIM_STATUS, .minor = minor};
-    if ((e = ask(d, l, 0, &fd)) < 0)
+    if ((e = sim_ask(d, l, 0, &fd)) < 0)
         return e;
     if (fd < 0)
         return -EIO;
@@ -482,6 +386,7 @@ const struct driver_ops driver_sim = {
     .pid_info = sim_pid_info,
     .disables_channels = sim_disables_channels,
     .next_gone = sim_next_gone,
+    .any_ended = sim_any_ended,
     .stop_watch = sim_stop_watch,
     .userd_map = sim_userd_map,
     .userd_unmap = sim_userd_unmap,

@@ -1,6 +1,7 @@
 #include "rm.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -19,6 +20,14 @@ struct sim_file *file_find(struct rm *rm, uint64_t id)
     while (file && file->id != id)
         file = file->hash_next;
     return file;
+}
+
+bool file_is_held(struct rm *rm, uint64_t id)
+{
+    const struct sim_file *file = file_find(rm, id);
+    struct pollfd end = {.fd = file ? file->write_fd : -1};
+
+    return file && poll(&end, 1, 0) == 0;
 }
 
 static void file_free(struct rm *rm, struct sim_file *file)
@@ -97,6 +106,8 @@ void files_watch(struct rm *rm)
     for (;;) {
         int count = epoll_wait(rm->hangup_epoll, events, HANGUP_BATCH, -1);
 
+        if (count > 0 && rm->close_us)
+            usleep(rm->close_us);
         for (int i = 0; i < count; i++)
             hang_up(rm, events[i].data.u64);
     }

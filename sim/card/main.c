@@ -33,6 +33,7 @@ static const char usage[] =
     "  --rm-tail-per-mille N  how many of a thousand calls that are (default 0)\n"
     "  --reread-us N          how long a call that must run in its caller waits before its arguments are read\n"
     "                         again (default 0)\n"
+    "  --close-us N           how long what a file held stays held after its last close (default 0)\n"
     "  --init-us N            what cuInit takes besides its calls, in the allocation of each device (default 0)\n"
     "  --context-us N         what a context takes besides its calls, in the construction of its graphics channel\n"
     "                         group (default 0)\n"
@@ -41,7 +42,8 @@ static const char usage[] =
 
 struct options {
     const char *dir, *cards, *version;
-    uint32_t reread_us, call_us, tail_us, tail_per_mille, init_us, context_us, switch_us, copy_mib_per_ms;
+    uint32_t reread_us, close_us, call_us, tail_us, tail_per_mille, init_us, context_us, switch_us,
+        copy_mib_per_ms;
 };
 
 /* Options that take a number, by what getopt_long() returns for them. */
@@ -54,6 +56,7 @@ static const struct number_option {
     {"rm-tail-us", offsetof(struct options, tail_us), 0, MAX_US},
     {"rm-tail-per-mille", offsetof(struct options, tail_per_mille), 0, 1000},
     {"reread-us", offsetof(struct options, reread_us), 0, MAX_US},
+    {"close-us", offsetof(struct options, close_us), 0, MAX_US},
     {"init-us", offsetof(struct options, init_us), 0, MAX_START_US},
     {"context-us", offsetof(struct options, context_us), 0, MAX_START_US},
     {"switch-us", offsetof(struct options, switch_us), 0, MAX_US},
@@ -207,6 +210,7 @@ int main(int argc, char **argv)
     mutex_init_inheriting(&rm.lock);
     rm.call_us = options.call_us;
     rm.reread_us = options.reread_us;
+    rm.close_us = options.close_us;
     rm.tail_us = options.tail_us;
     rm.tail_per_mille = options.tail_per_mille;
     rm.init_us = options.init_us;

@@ -29,6 +29,7 @@ enum sim_op {
     SIM_USERD =
         4, /* file, payload struct sim_userd_of -> payload uint64_t offset of USERD, read-only fd of its memory */
     SIM_FILE = 6,   /* file -> error EBADF when it is gone */
+    SIM_ENDED = 7,  /* payload uint64_t ids of files -> error EBADF when one of them is closed, told or not */
     SIM_STATUS = 5, /* minor -> read-only fd of the card's status page (channel_abi.h) */
 };
 

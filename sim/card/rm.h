@@ -87,6 +87,7 @@ struct rm {
     uint32_t reread_us;    /* how long calls that are let through wait before their arguments are read */
     uint32_t tail_us, tail_per_mille; /* how much longer so many of a thousand take */
     uint64_t tail_seed;
+    uint32_t close_us; /* from the last close of a file to its end */
     uint32_t init_us,
         context_us; /* what the library takes for a device and for a context besides its calls */
     uint32_t card_count;
@@ -122,6 +123,7 @@ struct sim_card *card_by_gpu_id(struct rm *rm, uint32_t gpu_id);
 
 /* files.c */
 struct sim_file *file_find(struct rm *rm, uint64_t id);
+bool file_is_held(struct rm *rm, uint64_t id); /* it is there, and some process has it open */
 int file_open(struct rm *rm, const struct sim_request *request, struct sim_file **file, int *read_fd);
 /* Runs for ever, lock not held: frees what belongs to files whose last reader is gone. */
 void files_watch(struct rm *rm);

@@ -219,6 +219,20 @@ static int do_file(struct rm *rm, const struct sim_request *request)
     return there ? 0 : -EBADF;
 }
 
+static int do_ended(struct rm *rm, const struct sim_request *request)
+{
+    bool there = true;
+    uint64_t id;
+
+    pthread_mutex_lock(&rm->lock);
+    for (uint32_t i = 0; there && i + sizeof id <= request->outer_bytes; i += sizeof id) {
+        memcpy(&id, request->payload + i, sizeof id);
+        there = file_is_held(rm, id);
+    }
+    pthread_mutex_unlock(&rm->lock);
+    return there ? 0 : -EBADF;
+}
+
 static int do_status(struct rm *rm, const struct sim_request *request, int *fd)
 {
     const struct sim_card *card = card_by_minor(rm, request->minor);
@@ -260,6 +274,9 @@ static bool serve_one(struct rm *rm, int connection, struct sim_request *request
             break;
         case SIM_FILE:
             error = do_file(rm, request);
+            break;
+        case SIM_ENDED:
+            error = do_ended(rm, request);
             break;
         case SIM_SUBSCRIBE:
             finish_ended();

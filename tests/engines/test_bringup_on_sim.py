@@ -58,6 +58,7 @@ DECIDED = {
     "P0 start": "serves in containers",
     "P1 view": "shows the cap",
     "P2 memory": "out of memory at the cap, goes on",
+    "P9 in turn": "each has all",
     "P3 torch": "no PyTorch here",
     "P7 hostile": "all held",
 }
@@ -91,4 +92,5 @@ def test_without_containers_the_same_filter_is_on_plain_processes(kit_folder: Pa
         "P0 start": "serves plain processes under the filter",
         "P1 view": "shows the cap",
         "P2 memory": "out of memory at the cap, goes on",
+    "P9 in turn": "each has all",
     }

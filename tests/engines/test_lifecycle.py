@@ -25,7 +25,7 @@ import pytest
 
 from tests.cri.client import CallError
 from tests.support import cri
-from tests.support.arbiter import Arbiter
+from tests.support.arbiter import Arbiter, until_empty
 from tests.support.cri import Kubelet, Pod, retried
 from tests.support.dockerd import RUNTIME, Dockerd
 from tests.support.leftovers import Standing, standing
@@ -163,6 +163,7 @@ def test_pods(kubelet: Kubelet, mgpu: Arbiter, built: Programs, size: Size) -> N
         with ways.none_of_them():
             kubelet.restart()
 
+    until_empty(mgpu)
     before, pods_before = look(), kubelet.sandboxes()
     with ThreadPoolExecutor(size.at_once) as pool:
         with_interruptions([pool.submit(life) for life in lives], restart, restart)
@@ -215,6 +216,7 @@ def test_containers_of_docker(docker: Dockerd, mgpu: Arbiter, built: Programs, s
 
     ways = Ways()
     use(docker, built, ways, size.count)
+    until_empty(mgpu)
     before = look()
     with ThreadPoolExecutor(size.at_once) as pool:
         work = [pool.submit(use, docker, built, ways, number) for number in range(size.count)]

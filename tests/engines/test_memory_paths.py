@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,30 @@ def test_every_path(mgpu: Arbiter, built: Programs) -> None:
         done = made.run(mgpu.runtime)
         assert done.out == "ok\n", str(done)
     nothing_left(mgpu)
+
+
+@pytest.fixture(scope="module")
+def slow_to_close() -> Iterator[Arbiter]:
+    """What a file held stays held for a while after its last close, as a driver takes its time over that."""
+    with arbiter.running(sim_options=["close-us=200000"]) as mgpu:
+        yield mgpu
+
+
+def test_every_path_where_files_end_late(slow_to_close: Arbiter, built: Programs) -> None:
+    with bundle(inside("memory_paths"), "all", env=ENV, mounts=[built.oci_mount]) as made:
+        done = made.run(slow_to_close.runtime)
+        assert done.out == "ok\n", str(done)
+    nothing_left(slow_to_close)
+
+
+def test_each_process_has_all_that_the_last_one_had(slow_to_close: Arbiter, built: Programs) -> None:
+    with bundle(inside("in_turn"), "4", env={"MGPU_MEMORY_MIB": "1024"}, mounts=[built.oci_mount]) as made:
+        done = made.run(slow_to_close.runtime)
+        assert done.status == 0, str(done)
+        had = [int(line) for line in done.out.split()]
+        assert len(had) == 4
+        assert set(had) == {had[0]}
+    nothing_left(slow_to_close)
 
 
 def test_a_duplicate_outlives_its_file_and_no_other_container_gets_one(

@@ -46,6 +46,7 @@ STATIC = frozenset({"launch", "foreign_calls"})
 SOURCES = (
     *sorted((REPOSITORY / "tests" / "programs" / "hostile").glob("*.c")),
     REPOSITORY / "tests" / "programs" / "cuda_start.c",
+    REPOSITORY / "tests" / "programs" / "in_turn.c",
     REPOSITORY / "tests" / "programs" / "reclass.c",
     REPOSITORY / "tests" / "programs" / "uvm_keeps.c",
     REPOSITORY / "tests" / "bench" / "rm_latency.c",

@@ -79,6 +79,18 @@ def memory(product: Product, results: Results, out: Result) -> None:
     out.verdict = "out of memory at the cap, goes on" if codes == [0, 2, 0] else "not as expected"
 
 
+def in_turn(product: Product, results: Results, out: Result) -> None:
+    """Processes of a container, one after the other: each has all that the last one had, as soon as that has ended."""
+    began = time.monotonic()
+    with product.container([str(PROGRAMS / "in_turn"), "3"], memory_mib=CAP_MIB) as box:
+        ran = box.end(40)
+    had = [int(word) for word in ran.out.split() if word.isdigit()]
+    out.figures = {"had_mib": [size >> 20 for size in had], "seconds": round(time.monotonic() - began, 2)}
+    out.verdict = (
+        "each has all" if len(had) == 3 and len(set(had)) == 1 else f"not as expected: {ran.out[-300:]}"
+    )
+
+
 def torch(product: Product, results: Results, out: Result) -> None:
     """The machine's own PyTorch, where there is one."""
     python = "/usr/bin/python3" if product.driver == "sim" else "python3"
@@ -217,6 +229,7 @@ def start(product: Product, results: Results, out: Result) -> None:
 STAGES: tuple[tuple[str, Stage, int], ...] = (
     ("P1 view", view, 30),
     ("P2 memory", memory, 40),
+    ("P9 in turn", in_turn, 50),
     ("P3 torch", torch, 70),
     ("P4 colocation", colocation, 60),
     ("P5 overhead", overhead, 20),

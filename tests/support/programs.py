@@ -17,7 +17,18 @@ from tests.support import host
 from tests.support.places import REPOSITORY
 
 SOURCES = REPOSITORY / "tests" / "programs"
-NAMES = ("capped", "churn", "cuda_start", "hold", "ipc", "mortal", "nvidia_start", "steady", "uvm_keeps")
+NAMES = (
+    "capped",
+    "churn",
+    "cuda_start",
+    "hold",
+    "in_turn",
+    "ipc",
+    "mortal",
+    "nvidia_start",
+    "steady",
+    "uvm_keeps",
+)
 STATIC_SOURCES = {
     "card_direct": REPOSITORY / "tests" / "bench" / "card_direct.c",
     "notify_floor": REPOSITORY / "tests" / "bench" / "notify_floor.c",
