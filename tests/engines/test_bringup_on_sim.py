@@ -88,9 +88,9 @@ def test_the_whole_run(kit_folder: Path, tmp_path: Path) -> None:
 
 
 def test_without_containers_the_same_filter_is_on_plain_processes(kit_folder: Path, tmp_path: Path) -> None:
-    assert run(kit_folder, tmp_path, "--plain", "--only", "P0", "P1", "P2") == {
+    assert run(kit_folder, tmp_path, "--plain", "--only", "P0", "P1", "P2", "P9") == {
         "P0 start": "serves plain processes under the filter",
         "P1 view": "shows the cap",
         "P2 memory": "out of memory at the cap, goes on",
-    "P9 in turn": "each has all",
+        "P9 in turn": "each has all",
     }
