@@ -22,31 +22,6 @@ static const struct driver_ops *driver_named(const char *name)
     return NULL;
 }
 
-/* Ends charges as the driver says its files are gone. */
-static void *watch_files(void *arg)
-{
-    struct mgpu_engine *e = arg;
-    struct open_file file;
-    int64_t id;
-
-    while ((id = e->mediator.ops->next_gone(e->mediator.driver)) >= 0) {
-        /* A file of a tenant that is yet to be taken over: that will see that it is gone. The daemon waits for the last of
-         * a tenant that nobody can call for any more; a program that starts closes files by the dozen. */
-        if (!files_take(&e->files, (uint64_t)id, &file) || !file.tenant ||
-            mediate_file_gone(&e->mediator, &file))
-            eventfd_write(e->events, 1);
-    }
-    atomic_store(&e->driver_lost, true);
-    eventfd_write(e->events, 1);
-    return NULL;
-}
-
-static void stop_watch_files(struct mgpu_engine *e)
-{
-    e->mediator.ops->stop_watch(e->mediator.driver);
-    pthread_join(e->file_watch, NULL);
-}
-
 const char *mgpu_rm_known(void)
 {
     return rm_table_known();
@@ -115,7 +90,7 @@ int mgpu_engine_open(const char *driver, const char *dir, const char *version, c
         goto fail_journal;
     if ((error = ops->open(dir, &e->files, &e->mediator.driver)) < 0)
         goto fail_files;
-    if ((error = -pthread_create(&e->file_watch, NULL, watch_files, e)) < 0)
+    if ((error = file_ends_start(e)) < 0)
         goto fail_driver;
     if ((error = managed_looks_start(e)) < 0)
         goto fail_watch;
@@ -130,7 +105,7 @@ fail_reaper:
 fail_looks:
     managed_looks_stop(e);
 fail_watch:
-    stop_watch_files(e);
+    file_ends_stop(e);
 fail_driver:
     ops->close(e->mediator.driver);
 fail_files:
@@ -148,7 +123,7 @@ void mgpu_engine_close(struct mgpu_engine *e)
     reaper_stop(e);
     managed_looks_stop(e);
     loop_stop(&e->loop);
-    stop_watch_files(e);
+    file_ends_stop(e);
     for (uint32_t i = 0; i < MAX_TENANTS; i++) /* their mappings are the driver's to undo */
         if (e->tenant[i].id)
             tenant_destroy(&e->tenant[i]);

@@ -5,10 +5,20 @@
 #include "loop/loop.h"
 #include <unistd.h>
 
+/* Files of which the driver has told that they are gone. */
+struct file_ends {
+    pthread_t watch, late; /* hears of them, ends those whose tenants were at a call */
+    pthread_mutex_t lock;  /* guards what follows */
+    pthread_cond_t more;
+    uint64_t *id; /* of those that are left to do, in the order in which they went */
+    uint32_t n, room;
+    bool over, busy[MAX_TENANTS]; /* busy: at a call when its turn came */
+};
+
 struct mgpu_engine {
     struct files files;
     struct mediator mediator;
-    pthread_t file_watch, reaper;
+    pthread_t reaper;
     uint64_t managed_gap_ns; /* the least from one look at a tenant's managed memory to the next */
     int events;              /* eventfd for the daemon */
     int wake;                /* eventfd for the reaper */
@@ -19,6 +29,7 @@ struct mgpu_engine {
     int journal;            /* a folder, or -1 */
     struct left_page *left; /* guarded by `lock` */
     struct loop loop;
+    struct file_ends ends;
     struct {
         pthread_t thread;
         pthread_cond_t due;
@@ -37,6 +48,10 @@ struct mgpu_engine {
 int reaper_start(struct mgpu_engine *e);
 void reaper_stop(struct mgpu_engine *e);
 void reaper_wake(struct mgpu_engine *e); /* a listener has been added */
+
+/* Hears of files that are gone, and ends their charges. */
+int file_ends_start(struct mgpu_engine *e);
+void file_ends_stop(struct mgpu_engine *e);
 
 /* Looks at managed memory, in a thread of their own. */
 int managed_looks_start(struct mgpu_engine *e);

@@ -442,15 +442,12 @@ bool mediate_file_gone(const struct mediator *m, const struct open_file *file)
 {
     struct tenant *t = file->tenant;
 
-    {
-        WITH_CALLS_OF(t);
-        if (!t->lost) {
-            end_all_of(m, t, file);
-            /* nvidia-uvm takes as long as the tenant has it take, and everybody's files end here. */
-            registered_look(m, t, false);
-        }
-        ending_over(t);
+    if (!t->lost) {
+        end_all_of(m, t, file);
+        /* nvidia-uvm takes as long as the tenant has it take, and everybody's files end here. */
+        registered_look(m, t, false);
     }
+    ending_over(t);
     /* Whichever of its last file and its last listener ends after the other sees so: both are counted here. */
     WITH_TENANT(t);
     files_forget(m->files, t);

@@ -180,26 +180,43 @@ bool files_by_id(struct files *f, uint64_t id, struct open_file *out)
     return i;
 }
 
-bool files_take(struct files *f, uint64_t id, struct open_file *out)
+static void take(struct files *f, uint32_t i, struct open_file *out)
 {
-    WITH_FILES(f);
-    uint32_t *at = bucket_of(f->bucket_by_id, id), i;
+    uint32_t *at;
 
-    while (*at && f->slot[*at].id != id)
-        at = &f->slot[*at].next_by_id;
-    if (!(i = *at))
-        return false;
-    __atomic_store_n(&f->slot[i].check, 0, __ATOMIC_RELEASE);
-    *at = f->slot[i].next_by_id;
     *out = f->slot[i];
     if (out->tenant)
         out->tenant->files_ending++;
+    __atomic_store_n(&f->slot[i].check, 0, __ATOMIC_RELEASE);
+    for (at = bucket_of(f->bucket_by_id, out->id); *at != i; at = &f->slot[*at].next_by_id)
+        ;
+    *at = out->next_by_id;
     for (at = bucket_of(f->bucket, out->ino); *at != i; at = &f->slot[*at].next)
         ;
-    *at = f->slot[i].next;
+    *at = out->next;
     f->slot[i] = (struct open_file){.next = f->free_head};
     f->free_head = i;
-    return true;
+}
+
+bool files_take(struct files *f, uint64_t id, struct open_file *out)
+{
+    WITH_FILES(f);
+    uint32_t i = slot_by_id(f, id);
+
+    if (i)
+        take(f, i, out);
+    return i;
+}
+
+bool files_take_of(struct files *f, uint64_t id, const struct tenant *t, struct open_file *out)
+{
+    WITH_FILES(f);
+    uint32_t i = slot_by_id(f, id);
+    bool is_theirs = i && f->slot[i].tenant == t;
+
+    if (is_theirs)
+        take(f, i, out);
+    return is_theirs;
 }
 
 uint32_t files_adopt(struct files *f, struct tenant *t)

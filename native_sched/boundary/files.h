@@ -49,6 +49,9 @@ void files_note_new(struct files *f, uint64_t id); /* it is none that nobody saw
 bool files_by_id(struct files *f, uint64_t id, struct open_file *out);
 bool files_take(struct files *f, uint64_t id, struct open_file *out); /* removes it */
 
+/* The same, if it is that tenant's; NULL: nobody has come for it. */
+bool files_take_of(struct files *f, uint64_t id, const struct tenant *t, struct open_file *out);
+
 /* The tenant has come for its files: how many there are. */
 uint32_t files_adopt(struct files *f, struct tenant *t);
 /* Removes those that nobody came for: how many. Their tenants are gone. */

@@ -115,8 +115,8 @@ void dup_undo_share(const struct mediator *m, struct tenant *t, const struct rm_
 int uvm_again(const struct mediator *m, struct tenant *t, const struct open_file *file, uint32_t cmd,
               uint8_t *outer);
 
-/* Every charge of an open file that is gone ends; called once per file. Whether the tenant has no listener: the file may have
- * been the last that it waited for. */
+/* Every charge of an open file that is gone ends; called once per file. Whether the tenant has no listener: the file may have been
+ * the last that it waited for. The tenant's calls are held. */
 bool mediate_file_gone(const struct mediator *m, const struct open_file *file);
 /* Root clients that were let through on it are none any more. The tenant is held. */
 void let_through_forget(struct tenant *t, uint64_t file);

@@ -12,8 +12,8 @@ from threading import Thread
 
 import pytest
 from nvidia_mediated import Tenant, World, world
-from rm_params import FREE, MEMORY, MIB, UVM_MIGRATE, memory
-from watching import removed
+from rm_params import CTL, FREE, MEMORY, MIB, ROOT, UVM_MIGRATE, memory
+from watching import removed, watched
 
 from tests.support.waiting import readable, until
 
@@ -118,6 +118,24 @@ def test_a_look_that_takes_long_holds_up_nobody_else(quiet: World) -> None:
         answered(quiet.tenant, "another tenant and its listener")
         other.kill()
         until(lambda: quiet.engine.state(other.id).listeners == 0, "a listener ends", timeout_s=10)
+
+
+def test_nobody_elses_files_end_late(quiet: World) -> None:
+    tenant, uvm = started(quiet)
+    other = quiet.tenant()
+    assert tenant.map(uvm, AT, 32 * MIB) == 0
+    files = [tenant.open(CTL) for _ in range(3)]
+    for fd in files:
+        assert tenant.alloc(0, 0, 0, ROOT, fd=fd).through
+    before = quiet.engine.state(tenant.id).files
+    with held_look(quiet):
+        for fd in files:
+            tenant.tell("close", fd)
+        watched(quiet, other)
+        # Those that went first have been heard of by then.
+        assert quiet.engine.state(tenant.id).files == before
+        watched(quiet, other)
+    until(lambda: quiet.engine.state(tenant.id).files == before - len(files), "they end too")
 
 
 def test_a_tenant_is_not_removed_while_it_is_looked_at(quiet: World) -> None:

@@ -71,6 +71,7 @@ void world_close(uint32_t tenant, uint32_t file)
     model_file_gone(id);
     if (!files_take(&world.files, id, &gone))
         broken("an open file is not in the table");
+    WITH_CALLS_OF(gone.tenant);
     mediate_file_gone(&world.m, &gone);
 }
 
