@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "engine.h"
+#include "boundary/ending.h"
 #include "engine_private.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -83,7 +84,8 @@ int mgpu_engine_open(const char *driver, const char *dir, const char *version, c
     e->managed_gap_ns = 1000ull * 1000 * 1000;
     e->events = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pthread_mutex_init(&e->lock, NULL);
-    e->mediator = (struct mediator){.ops = ops, .files = &e->files, .rm = rm, .events = e->events};
+    e->mediator = (struct mediator){
+        .ops = ops, .files = &e->files, .rm = rm, .events = e->events, .ending_wait_ms = ENDING_WAIT_MS};
     if ((error = open_journal(e, journal)) < 0)
         goto fail;
     if ((error = files_init(&e->files, e->journal)) < 0)

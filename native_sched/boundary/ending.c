@@ -54,7 +54,7 @@ int ending_wait(struct call *c)
     if (!c->waits_since_ms)
         c->waits_since_ms = now;
     /* A tenant can have its files end one after the other for as long as it likes. */
-    if (now - t->ending_since_ms >= ENDING_WAIT_MS || now - c->waits_since_ms >= ENDING_WAIT_MS)
+    if (now - t->ending_since_ms >= c->m->ending_wait_ms || now - c->waits_since_ms >= c->m->ending_wait_ms)
         return 0;
     wait_for_end(t);
     return (c->over && atomic_load(c->over)) || !caller_waits(c->caller) ? -EINTR : 1;

@@ -6,7 +6,7 @@
 
 enum { ENDING_WAIT_MS = 2000 };
 
-/* While a file of the tenant's ends, for ENDING_WAIT_MS at most, from the last one that has and in all of the call. 1: charges may have ended, ask
+/* While a file of the tenant's ends, for the mediator's ending_wait_ms at most, from the last one that has and in all of the call. 1: charges may have ended, ask
  * again. 0: none is ending, or it takes too long. -EINTR: the caller waits no more, or the arbiter ends. The tenant's calls are
  * held, and let go meanwhile. */
 int ending_wait(struct call *c);

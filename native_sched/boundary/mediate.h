@@ -17,8 +17,9 @@ struct mediator { /* shared by every listener's thread, constant once serving */
     struct files *files;
     struct card card[MAX_CARDS];
     uint32_t cards;
-    struct rm_table rm; /* the sizes of the running driver's version */
-    int events;         /* eventfd: tells the daemon to look */
+    struct rm_table rm;      /* the sizes of the running driver's version */
+    int events;              /* eventfd: tells the daemon to look */
+    uint32_t ending_wait_ms; /* ending.h */
 };
 
 struct caught;

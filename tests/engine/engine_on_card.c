@@ -22,6 +22,12 @@ void on_card_patience(struct mgpu_engine *e, uint64_t ns)
     e->loop.patience_ns = ns;
 }
 
+/* For files that end. */
+void on_card_waits(struct mgpu_engine *e, uint32_t ms)
+{
+    e->mediator.ending_wait_ms = ms;
+}
+
 uint64_t on_card_client_file(struct mgpu_engine *e, uint64_t tenant, uint32_t client)
 {
     const struct objects *o = &tenant_by_id(e, tenant)->objects;

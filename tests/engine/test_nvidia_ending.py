@@ -16,7 +16,7 @@ import pytest
 from nvidia_mediated import Tenant, World, world
 from rm_params import CTL, DEVICE, MEMORY, MIB, ROOT, SUBDEVICE, UVM, UVM_FREE, UVM_MAP_EXTERNAL, memory
 from uvm_params import free_range, map_external
-from watching import watched
+from watching import waits, watched
 
 from tests.support.waiting import until
 
@@ -28,14 +28,16 @@ BASE, SIZE = 0x7F0000000000, 48 * MIB
 CAP_MIB = 64
 FB_GET_INFO_V2, FB_INFO_BYTES, HEAP_FREE = 0x20801303, 1028, 0x16
 IOCTL = "16 "  # of x86-64, as /proc/PID/syscall begins
-# ending.h, in nanoseconds.
-WAIT_NS = 2_000_000_000
+# How long a call waits for what does not end.
+WAIT_S = 1.0
+LONG_S = 60.0
 
 
 @pytest.fixture
 def here(tmp_path: Path) -> Iterator[World]:
     with world(tmp_path) as made:
         made.range(BASE, SIZE)
+        waits(made, LONG_S)  # the machine may be busy
         yield made
 
 
@@ -136,29 +138,31 @@ def test_and_there_are_not_too_many_open_files(here: World) -> None:
     assert called(tenant, tenant.uvm) == 0
 
 
-def took_ns(tenant: Tenant, client: int) -> int:
-    began = time.monotonic_ns()
+def took_s(tenant: Tenant, client: int) -> float:
+    began = time.monotonic()
     assert allocate(tenant, client) == NO_MEMORY
-    return time.monotonic_ns() - began
+    return time.monotonic() - began
 
 
 def test_what_does_not_end_is_waited_for_once(here: World) -> None:
     """A file of nvidia-uvm that is lost, and that nobody looks for."""
     first, second, client = two(here)
     here.looks(3600)
+    waits(here, WAIT_S)
     watched(here, second)
     first.kill()
-    assert took_ns(second, client) >= WAIT_NS
-    assert min(took_ns(second, client) for _ in range(5)) < WAIT_NS
+    assert took_s(second, client) >= WAIT_S
+    assert min(took_s(second, client) for _ in range(5)) < WAIT_S
     # Until another has ended.
     watched(here, second)
-    assert took_ns(second, client) >= WAIT_NS
+    assert took_s(second, client) >= WAIT_S
 
 
 def test_nobody_is_held_up_by_one_end_after_the_other(here: World) -> None:
     """While another process of the container closes a file now and then."""
     first, second, client = two(here)
     here.looks(3600)
+    waits(here, WAIT_S)
     third = here.mate(first)
     files = [third.open(CTL) for _ in range(40)]
     for fd in files:
@@ -174,35 +178,35 @@ def test_nobody_is_held_up_by_one_end_after_the_other(here: World) -> None:
     asking = threading.Thread(target=asks)
     asking.start()
     closed = 0
-    while not answered.wait(WAIT_NS / 1e9 / 10):
+    while not answered.wait(WAIT_S / 10):
         third.tell("close", files[closed])
         closed += 1
     asking.join()
     assert closed < len(files)
 
 
-def goes_ns(here: World) -> int:
+def goes_s(here: World) -> float:
     """From the end of a program that is waiting to that of its listener."""
     first, second, client = two(here)
     watched(here, second)
     first.kill()
     listeners = here.engine.state(first.id).listeners
 
-    def waits() -> None:
+    def asks() -> None:
         with suppress(AssertionError):  # it dies
             allocate(second, client)
 
-    waiting = threading.Thread(target=waits)
+    waiting = threading.Thread(target=asks)
     waiting.start()
     until(lambda: Path(f"/proc/{second.pid}/syscall").read_text().startswith(IOCTL), "it is in the call")
-    began = time.monotonic_ns()
+    began = time.monotonic()
     os.kill(second.pid, signal.SIGKILL)
     until(lambda: here.engine.state(first.id).listeners < listeners, "its listener has ended")
-    took = time.monotonic_ns() - began
+    took = time.monotonic() - began
     waiting.join()
     return took
 
 
 def test_who_ends_meanwhile_is_waited_for_no_more(here: World) -> None:
     here.looks(3600)
-    assert min(goes_ns(here) for _ in range(3)) < WAIT_NS / 2
+    assert goes_s(here) < LONG_S / 2

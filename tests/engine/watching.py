@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 
 from nvidia_mediated import Tenant, World
@@ -29,3 +30,8 @@ def removed(here: World, tenant: Tenant) -> bool:
         return False
     else:
         return True
+
+
+def waits(here: World, limit_s: float) -> None:
+    """How long a call waits for files that end."""
+    here.lib.on_card_waits(here.engine._handle, ctypes.c_uint32(int(limit_s * 1000)))

@@ -188,6 +188,12 @@ def _is(pid: int, command: str) -> bool:
         return False
 
 
+def task_of(mgpu: Arbiter, container: str) -> str:
+    """Its task's state, as containerd has told it last."""
+    told = row_of(mgpu, container)["containerd"]
+    return str(told["task"]) if told else ""
+
+
 def test_what_containerd_tells(ctd: Containerd) -> None:
     container = f"t-{uuid.uuid4().hex[:8]}"
     config = f"{CONFIG}containerd = ['{ctd.address}']\n"
@@ -211,13 +217,18 @@ def test_what_containerd_tells(ctd: Containerd) -> None:
             lambda: ctd.ctr("task", "pause", container),
             lambda: ctd.ctr("task", "resume", container),
         )
-        until(lambda: row_of(up, container)["containerd"]["task"] == "running", "its task runs again")
+        until(lambda: task_of(up, container) == "running", "its task runs again")
         with stopped(ctd):
             # Nobody waits for containerd: what mgpud is asked it answers, and what runs goes on.
             pid = row_of(up, container)["pid"]
             prompt(lambda: took_s(lambda: row_of(up, container)), "an answer while containerd is silent")
             until(lambda: not stands_still(up, pid, 0.1), "it runs on the card")
             assert len(up.mgpu("describe", container)) > 0
+        # It may have been taken for dead meanwhile; what happens before it is found again it tells nobody.
+        ctd.ctr("task", "pause", container)
+        until(lambda: task_of(up, container) == "paused", "it is heard again")
+        ctd.ctr("task", "resume", container)
+        until(lambda: task_of(up, container) == "running", "also that it runs")
         ctd.remove(container)
         until(lambda: not up.containers(), "its grant is given back")
         log = up.root / "log" / "mgpud.log"

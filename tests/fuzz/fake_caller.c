@@ -82,7 +82,8 @@ int caller_write_both(struct caller *c, uint64_t at, const void *outer, size_t b
         const struct rm_control *ctl = (const void *)world.made->outer;
 
         if (ctl->cmd == RM_CTRL_GPU_PERFMON_UTIL &&
-            (params_at < ctl->params || params_at + params_bytes > ctl->params + ctl->params_size))
+            (params_at - ctl->params > ctl->params_size ||
+             params_bytes > ctl->params_size - (params_at - ctl->params)))
             broken("%zu bytes are written beside the parameters", params_bytes);
     }
     return one_in(world.choices, 32) ? -EFAULT : 0;
