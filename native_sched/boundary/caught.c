@@ -1,5 +1,6 @@
 #include "caught.h"
 #include "registered.h"
+#include "shared.h"
 #include <errno.h>
 #include <string.h>
 
@@ -146,11 +147,13 @@ static void register_again(const struct mediator *m, const struct open_file *fil
     }
 }
 
-/* Mappings end once: a second time there are none, which is no error of the caller's. One is made anew: twice is the same. */
+/* Mappings end once: a second time there are none, which is no error of the caller's. One is made anew: twice is the same. So is
+ * an address space registered, which may find that it has been. */
 static void again(const struct mediator *m, struct tenant *t, const struct open_file *file, struct caught *k)
 {
-    if (k->was.client == UVM_MAP_EXTERNAL_ALLOCATION) {
-        map_external_undo(m, file, k->was.parent, k->was.handle);
+    if (k->was.client == UVM_MAP_EXTERNAL_ALLOCATION || k->was.client == UVM_REGISTER_GPU_VASPACE) {
+        shared_take_back(m, file, k->was.parent, k->was.handle);
+        k->begun = true;
         enter(k, CAUGHT_READ);
         return;
     }

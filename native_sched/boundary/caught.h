@@ -53,8 +53,9 @@ extern const struct store_layout listener_layout;
 void caught_read(struct call *c, const uint8_t *outer);
 void caught_read_params(struct call *c);
 /* INTENT_UVM: client is the command; of a mapping, the file is that of the memory's client, and parent and handle are client and
- * memory. INTENT_REGISTER: parent and handle are the two halves of the control file's id. INTENT_EXPORT: the file that is exported
- * through, handle is the place; parent: nothing has been exported through it before. */
+ * memory; of an address space that is registered, the same. INTENT_REGISTER: parent and handle are the two halves of the control
+ * file's id. INTENT_EXPORT: the file that is exported through, handle is the place; parent: nothing has been exported through it
+ * before. */
 void caught_intend(struct call *c, enum intent what, const struct open_file *file, uint32_t client,
                    uint32_t parent, uint32_t handle);
 /* What was intended is in the driver and in the books, and the call goes on: it is not undone any more, and made anew the

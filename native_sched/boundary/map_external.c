@@ -134,32 +134,14 @@ static void replace(struct tenant *t, const struct call *c, const struct asked *
 }
 
 /* RM_OK, another RM status, or a negative errno. */
-static int share(const struct mediator *m, const struct open_file *file, uint32_t client, uint32_t memory,
-                 uint8_t action)
-{
-    const struct rm_share_policy everybody = {
-        .access_mask = RM_SHARE_ACCESS_DUP,
-        .type = RM_SHARE_TYPE_ALL,
-        .action = RM_SHARE_COMPOSE | action,
-    };
-
-    return shared_tell(m, file, client, memory, &everybody);
-}
-
-void map_external_undo(const struct mediator *m, const struct open_file *client_file, uint32_t client,
-                       uint32_t memory)
-{
-    share(m, client_file, client, memory, RM_SHARE_REVOKE);
-}
-
 static int make(struct call *c, const struct asked *a, const struct open_file *client_file)
 {
-    int e = share(c->m, client_file, a->end->client, a->end->memory, 0);
+    int e = shared_lend(c->m, client_file, a->end->client, a->end->memory);
 
     if (e != RM_OK)
         return e;
     e = call_driver_on(c, &c->file, c->cmd, c->params, a->bytes);
-    map_external_undo(c->m, client_file, a->end->client, a->end->memory);
+    shared_take_back(c->m, client_file, a->end->client, a->end->memory);
     return e < 0 ? e : (int)a->end->status;
 }
 

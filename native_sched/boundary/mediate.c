@@ -214,6 +214,8 @@ uint32_t mediate_status_at(uint32_t cmd)
 {
     const struct escape *e = fixed_escape(cmd);
 
+    if (cmd == UVM_REGISTER_GPU_VASPACE)
+        return offsetof(struct uvm_register_gpu_vaspace, status);
     return e ? e->status_at : (uint32_t)RM_NO_STATUS;
 }
 
@@ -221,7 +223,7 @@ bool call_changes(const struct call *c)
 {
     const struct escape *e = fixed_escape(c->cmd);
 
-    return (e && e->changes) || rm_uvm_ends_mappings(c->cmd) ||
+    return (e && e->changes) || rm_uvm_ends_mappings(c->cmd) || c->cmd == UVM_REGISTER_GPU_VASPACE ||
            (RM_NR(c->cmd) == RM_ESC_CONTROL &&
             control_changes(((const struct rm_control *)(const void *)c->outer)->cmd));
 }

@@ -104,10 +104,9 @@ int mediate_unmap(struct call *c);
 int uvm_outer_bytes(const struct mediator *m, uint32_t cmd);
 int mediate_uvm(struct call *c);
 int mediate_map_external(struct call *c);
-/* What an earlier worker may have left of one: the object is shared no more. */
-void map_external_undo(const struct mediator *m, const struct open_file *client_file, uint32_t client,
-                       uint32_t memory);
-/* ... of an export: there is none at that place any more, in the driver and in the books. first: of the file. */
+int register_gpu_vaspace(struct call *c);
+/* What an earlier worker may have left of an export: there is none at that place any more, in the driver and in the books. first:
+ * of the file. */
 void export_undo(const struct mediator *m, struct tenant *t, const struct open_file *file, uint32_t client,
                  uint32_t place, bool first);
 /* ... and of a duplicate: its object is shared no more with the client that was to have it. */

@@ -3,8 +3,9 @@
  * (nvGpuOpsRetainChannel() of NVIDIA's open-gpu-kernel-modules).
  *
  * The call runs in its caller: which channel it registers, and on which file, is another thread's last word. So nothing is
- * believed of it but that it runs, from its CONTINUE until its thread calls again or is no more. When the driver has ended
- * a channel, all of the tenant's files of nvidia-uvm are told to unregister it, by its name. What has no name any more can be
+ * believed of it but that it runs, from its CONTINUE until its thread calls again or is no more. It is a file that has the channel's
+ * address space, one of the tenant's own (gpu_vaspace.c). When the driver has ended a channel, all of these are told to
+ * unregister it, by its name. What has no name any more can be
  * registered no more, so that a channel is no longer retained once all of them have answered after the last call that ran
  * then has ended. Until that has been seen it is in this table, and the charge of its group outlives the group.
  *

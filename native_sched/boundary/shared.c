@@ -31,6 +31,28 @@ int shared_tell(const struct mediator *m, const struct open_file *file, uint32_t
     return e < 0 ? e : (int)s.status;
 }
 
+static int tell_everybody(const struct mediator *m, const struct open_file *file, uint32_t client,
+                          uint32_t handle, uint8_t action)
+{
+    const struct rm_share_policy everybody = {
+        .access_mask = RM_SHARE_ACCESS_DUP,
+        .type = RM_SHARE_TYPE_ALL,
+        .action = RM_SHARE_COMPOSE | action,
+    };
+
+    return shared_tell(m, file, client, handle, &everybody);
+}
+
+int shared_lend(const struct mediator *m, const struct open_file *file, uint32_t client, uint32_t handle)
+{
+    return tell_everybody(m, file, client, handle, 0);
+}
+
+int shared_take_back(const struct mediator *m, const struct open_file *file, uint32_t client, uint32_t handle)
+{
+    return tell_everybody(m, file, client, handle, RM_SHARE_REVOKE);
+}
+
 static uint32_t above(const struct objects *o, uint32_t slot)
 {
     while (slot && !(o->slot[slot].shared & SHARED_SAID))

@@ -18,6 +18,11 @@ struct rm_share_policy shared_for_rm(const struct rm_share_policy *said);
 /* As the arbiter, on the file of the object's client: an RM status, or a negative errno. */
 int shared_tell(const struct mediator *m, const struct open_file *file, uint32_t client, uint32_t handle,
                 const struct rm_share_policy *policy);
+/* For the length of a call of nvidia-uvm's, which duplicates the object and may do so in the name of its client's own process
+ * alone: with everybody, and no more. As shared_tell(). */
+int shared_lend(const struct mediator *m, const struct open_file *file, uint32_t client, uint32_t handle);
+int shared_take_back(const struct mediator *m, const struct open_file *file, uint32_t client,
+                     uint32_t handle);
 /* RM has taken what it was told for that object. The tenant is held. */
 void shared_note(struct objects *o, uint32_t slot, const struct rm_share_policy *said);
 /* Whether it is shared with everybody. The tenant is held. */

@@ -21,7 +21,9 @@ int uvm_outer_bytes(const struct mediator *m, uint32_t cmd)
 {
     int bytes = rm_uvm_params(&m->rm, cmd);
 
-    return bytes < 0 ? -ENOTTY : rm_uvm_ends_mappings(cmd) ? bytes : 0;
+    if (bytes < 0)
+        return -ENOTTY;
+    return rm_uvm_ends_mappings(cmd) || cmd == UVM_REGISTER_GPU_VASPACE ? bytes : 0;
 }
 
 static bool takes_memory(uint32_t cmd)
@@ -139,6 +141,8 @@ int mediate_uvm(struct call *c)
         return end_external(c);
     if (c->cmd == UVM_MAP_EXTERNAL_ALLOCATION)
         return mediate_map_external(c);
+    if (c->cmd == UVM_REGISTER_GPU_VASPACE)
+        return register_gpu_vaspace(c);
     if (c->cmd == UVM_REGISTER_CHANNEL)
         return register_channel(c);
     c->passed = true;

@@ -10,8 +10,8 @@ enum uvm_cmd {
 #include "../rm/interface.def"
 };
 
-/* What these do is said by the file, whoever calls (uvm_api_free(), uvm_api_unmap_external(),
- * uvm_api_map_external_allocation() and uvm_api_unregister_channel() of nvidia-uvm). INITIALIZE where the file is initialised. */
+/* What these do is said by the file, whoever calls (uvm_api_free(), uvm_api_unmap_external(), uvm_api_map_external_allocation(),
+ * uvm_api_register_gpu_va_space() and uvm_api_unregister_channel() of nvidia-uvm). INITIALIZE where the file is initialised. */
 static inline bool rm_uvm_ends_mappings(uint32_t cmd)
 {
     return cmd == UVM_FREE || cmd == UVM_UNMAP_EXTERNAL;
@@ -19,7 +19,7 @@ static inline bool rm_uvm_ends_mappings(uint32_t cmd)
 static inline bool rm_uvm_of_the_file(uint32_t cmd)
 {
     return cmd == UVM_MAP_EXTERNAL_ALLOCATION || cmd == UVM_UNREGISTER_CHANNEL || cmd == UVM_INITIALIZE ||
-           rm_uvm_ends_mappings(cmd);
+           cmd == UVM_REGISTER_GPU_VASPACE || rm_uvm_ends_mappings(cmd);
 }
 
 /* Their parameters, which the argument points to (uvm_ioctl.h). Each ends in the RM status; MAP_EXTERNAL_ALLOCATION has an
@@ -40,6 +40,11 @@ struct uvm_unmap_external {
     struct uvm_range range;
     uint8_t gpu[16];
     uint32_t status, pad;
+};
+struct uvm_register_gpu_vaspace {
+    uint8_t gpu[16];
+    int32_t ctl_fd;
+    uint32_t client, vaspace, status;
 };
 struct uvm_map_external_begin {
     struct uvm_range range;

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import ctypes
+
 from nvidia_mediated import Tenant, World
-from rm_params import CONTEXT_MIB, GROUP, HOPPER, UVM_INITIALIZE, UVM_REGISTER_CHANNEL, channel, group
-from uvm_params import register_channel
+from rm_params import (
+    ADDRESS_SPACE,
+    CONTEXT_MIB,
+    GROUP,
+    HOPPER,
+    UVM_INITIALIZE,
+    UVM_REGISTER_CHANNEL,
+    UVM_REGISTER_GPU_VASPACE,
+    channel,
+    group,
+)
+from uvm_params import GPU_ONE, register_channel, register_space
 
 NO_MEMORY, ATTACHED = 0x51, 0x201
-GROUP_HANDLE, USERD, CHANNEL = 0x900, 0x901, 0x902
-REGISTER_STATUS, STATUS = 48, 0x28
+GROUP_HANDLE, USERD, CHANNEL, SPACE = 0x900, 0x901, 0x902, 0x903
+SPACE_STATUS, REGISTER_STATUS, STATUS = 28, 48, 0x28
 
 
 def made(tenant: Tenant, client: int, parent: int, handle: int, class_id: int, params: bytes) -> None:
@@ -31,6 +43,43 @@ def of_one_group(here: World, tenant: Tenant | None = None) -> tuple[Tenant, int
     grouped(tenant, client)
     channelled(tenant, client)
     return tenant, client
+
+
+def spaced(tenant: Tenant, client: int, handle: int = SPACE) -> None:
+    made(tenant, client, 0xD0, handle, ADDRESS_SPACE, bytes(56))
+
+
+def space_lands(here: World, tenant: Tenant, client: int, handle: int, fd: int) -> int:
+    """A REGISTER_GPU_VASPACE that was let through is carried out on that file: the RM status."""
+    lands = here.lib.on_card_space_lands
+    lands.restype = ctypes.c_uint32
+    return int(lands(tenant.pid, fd, ctypes.c_uint32(client), ctypes.c_uint32(handle)))
+
+
+def takes(here: World, tenant: Tenant, client: int, fd: int) -> bool:
+    """As World.lands(), where the driver does it: on the file on which the client's address space is registered."""
+    driver = here.lib.on_card_takes
+    driver.restype = ctypes.c_bool
+    return bool(driver(tenant.pid, fd, ctypes.c_uint32(client), ctypes.c_uint32(CHANNEL)))
+
+
+def registers_space(
+    here: World,
+    tenant: Tenant,
+    client: int,
+    handle: int = SPACE,
+    *,
+    fd: int | None = None,
+    on: int | None = None,
+    gpu: bytes = GPU_ONE,
+) -> int:
+    """The RM status. on: the file that another thread has put in the place of the one that it is called on."""
+    fd = tenant.uvm if fd is None else fd
+    answer = tenant.uvm_call(UVM_REGISTER_GPU_VASPACE, register_space(client, handle, gpu), fd=fd)
+    if answer.through:
+        return space_lands(here, tenant, client, handle, fd if on is None else on)
+    assert answer.result == 0
+    return answer.u32(SPACE_STATUS)
 
 
 def registers(

@@ -6,8 +6,7 @@ import ctypes
 import os
 import signal
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ from registered_steps import (
     registers,
 )
 from rm_params import UVM, UVM_INITIALIZE, UVM_UNREGISTER_CHANNEL
+from uvm_asked import asked, beside, has_handled
 from uvm_params import unregister_channel
 
 from tests.support.waiting import until
@@ -241,37 +241,6 @@ def test_the_next_engine_takes_no_new_file_for_an_initialized_one(here: World) -
     assert here.lost() == (0, 1)
 
 
-@contextmanager
-def asked(here: World) -> Iterator[tuple[Callable[[], object], Callable[[], object]]]:
-    """Whether a file is initialised is not answered before it is said so: waits for a question, answers all."""
-    hears, asks = os.pipe()
-    answers, answer = os.pipe()
-    ctypes.c_int.in_dll(here.lib, "on_card_asked").value = asks
-    ctypes.c_int.in_dll(here.lib, "on_card_answers").value = answers
-
-    def answer_all() -> None:
-        ctypes.c_int.in_dll(here.lib, "on_card_answers").value = -1
-        os.write(answer, b"x")
-
-    try:
-        yield lambda: os.read(hears, 1), answer_all
-    finally:
-        answer_all()
-        for fd in (hears, asks, answers, answer):
-            os.close(fd)
-
-
-@contextmanager
-def beside(tenant: Tenant) -> Iterator[ThreadPoolExecutor]:
-    """A thread that waits for the tenant, which does not outlive what fails."""
-    with ThreadPoolExecutor(1) as other:
-        try:
-            yield other
-        except BaseException:
-            os.kill(tenant.pid, signal.SIGKILL)
-            raise
-
-
 def dies_at(here: World, tenant: Tenant, call: Callable[[], object]) -> None:
     """The engine ends at that INITIALIZE of the tenant's, before it is let through; the next one serves."""
     find, dies = here.lib.on_card_uvm_file, here.lib.on_card_died_initializing
@@ -284,11 +253,6 @@ def dies_at(here: World, tenant: Tenant, call: Callable[[], object]) -> None:
         assert dies(os.fsencode(here.journal), name, tenant.listener, file) == 0
 
     here.restart(died)
-
-
-def has_handled(pid: int, number: signal.Signals) -> bool:
-    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    return not (int(status["SigPnd"], 16) | int(status["ShdPnd"], 16)) >> (number - 1) & 1
 
 
 def test_one_that_a_signal_tears_away_is_made_again(here: World) -> None:

@@ -40,7 +40,13 @@ static struct retained_channel {
 uint32_t on_card_unregistered;
 int on_card_uvm_error;
 
-/* Whether a file is initialised is answered when a byte has come, after one has gone out; -1: at once. */
+/* Address spaces that are registered, by their numbers. */
+static struct {
+    uint32_t client, handle; /* client 0: free */
+} space[UVM_ON_CARD_SPACES];
+
+/* Whether a file is initialised, and what comes of an address space, is answered when a byte has come, after one has gone out; -1:
+ * at once. */
 int on_card_asked = -1, on_card_answers = -1;
 uint32_t on_card_mapped; /* the memory of the last external mapping, by its handle */
 
@@ -48,12 +54,12 @@ static bool initialized(int fd)
 {
     int said = fcntl(fd, F_GETSIG);
 
-    return said >= UVM_ON_CARD_INITIALIZED && said <= UVM_ON_CARD_INITIALIZED + UVM_ON_CARD_FLAGS;
+    return said >= UVM_ON_CARD_INITIALIZED;
 }
 
 static uint64_t flags_of(int fd)
 {
-    return (uint64_t)(fcntl(fd, F_GETSIG) - UVM_ON_CARD_INITIALIZED);
+    return (uint64_t)(fcntl(fd, F_GETSIG) - UVM_ON_CARD_INITIALIZED) & UVM_ON_CARD_FLAGS;
 }
 
 static int initialize_again(int fd, struct uvm_initialize *u)
@@ -76,6 +82,7 @@ void uvm_on_card_begin(void)
     memset(range, 0, sizeof(range));
     memset(shared, 0, sizeof(shared));
     memset(retained, 0, sizeof(retained));
+    memset(space, 0, sizeof(space));
     on_card_unregistered = 0;
     on_card_uvm_error = 0;
     ranges = 0;
@@ -106,6 +113,65 @@ void on_card_lands(pid_t pid, int fd, uint32_t of, uint32_t channel)
     if (!again)
         retained[i] = (struct retained_channel){pid, fd, of, channel};
     pthread_mutex_unlock(&lock);
+}
+
+/* The number of the address space that is registered on the file; -1: there is none. */
+static int space_on(int fd)
+{
+    return initialized(fd) ? (fcntl(fd, F_GETSIG) - UVM_ON_CARD_INITIALIZED) / UVM_ON_CARD_SPACE - 1 : -1;
+}
+
+static uint32_t put_space(int fd, uint32_t of, uint32_t handle)
+{
+    int i = 0;
+
+    if (!initialized(fd))
+        return RM_ERR_ILLEGAL_ACTION;
+    if (space_on(fd) >= 0)
+        return RM_ERR_INVALID_DEVICE;
+    for (int k = 0; k < UVM_ON_CARD_SPACES; k++)
+        if (space[k].client == of && space[k].handle == handle)
+            return RM_ERR_NOT_SUPPORTED;
+    while (i < UVM_ON_CARD_SPACES && space[i].client)
+        i++;
+    if (i == UVM_ON_CARD_SPACES || fcntl(fd, F_SETSIG, fcntl(fd, F_GETSIG) + (i + 1) * UVM_ON_CARD_SPACE) < 0)
+        abort();
+    space[i].client = of;
+    space[i].handle = handle;
+    return RM_OK;
+}
+
+static int file_of(pid_t pid, int fd)
+{
+    int process = (int)syscall(SYS_pidfd_open, pid, 0);
+    int file = (int)syscall(SYS_pidfd_getfd, process, fd, 0);
+
+    if (process < 0 || file < 0)
+        abort();
+    close(process);
+    return file;
+}
+
+/* REGISTER_GPU_VASPACE, which its caller makes. */
+uint32_t on_card_space_lands(pid_t pid, int fd, uint32_t of, uint32_t handle)
+{
+    int file = file_of(pid, fd);
+    uint32_t status = put_space(file, of, handle);
+
+    close(file);
+    return status;
+}
+
+/* REGISTER_CHANNEL as the driver takes it: where the channel's address space is, which is the only one of its client's. */
+bool on_card_takes(pid_t pid, int fd, uint32_t of, uint32_t channel)
+{
+    int file = file_of(pid, fd), at = space_on(file);
+
+    close(file);
+    if (at < 0 || space[at].client != of)
+        return false;
+    on_card_lands(pid, fd, of, channel);
+    return true;
 }
 
 void on_card_closed(pid_t pid, int fd)
@@ -192,6 +258,14 @@ static struct uvm_range *range_of(uint64_t at)
 }
 
 /* By another process than the client's own, so only what is for everybody. */
+static bool may_have(uint32_t client, uint32_t handle)
+{
+    for (int i = 0; i < SHARED; i++)
+        if (shared[i].client == client && shared[i].handle == handle)
+            return true;
+    return false;
+}
+
 static uint32_t map_external(const uint8_t *params)
 {
     const struct uvm_map_external_begin *begin = (const void *)params;
@@ -204,20 +278,33 @@ static uint32_t map_external(const uint8_t *params)
     for (uint64_t i = 0; i < end->gpus; i++)
         if (!gpu[i].gpu[0])
             return RM_ERR_INVALID_DEVICE;
-    for (int i = 0; i < SHARED; i++)
-        if (shared[i].client == end->client && shared[i].handle == end->memory) {
-            on_card_mapped = end->memory;
-            return RM_OK;
-        }
-    return RM_ERR_INSUFFICIENT_PERMISSIONS;
+    if (!may_have(end->client, end->memory))
+        return RM_ERR_INSUFFICIENT_PERMISSIONS;
+    on_card_mapped = end->memory;
+    return RM_OK;
 }
 
-static uint32_t look(int fd)
+static void wait_to_answer(void)
 {
     char byte = 0;
 
     if (on_card_answers >= 0 && (write(on_card_asked, &byte, 1) != 1 || read(on_card_answers, &byte, 1) != 1))
         abort();
+}
+
+static uint32_t register_space(int fd, const struct uvm_register_gpu_vaspace *r)
+{
+    uint32_t status = !r->gpu[0]                         ? RM_ERR_INVALID_DEVICE
+                      : !may_have(r->client, r->vaspace) ? RM_ERR_INSUFFICIENT_PERMISSIONS
+                                                         : put_space(fd, r->client, r->vaspace);
+
+    wait_to_answer();
+    return status;
+}
+
+static uint32_t look(int fd)
+{
+    wait_to_answer();
     return initialized(fd) ? RM_ERR_INVALID_ADDRESS : RM_ERR_ILLEGAL_ACTION;
 }
 
@@ -228,6 +315,39 @@ uint64_t on_card_uvm_file(struct mgpu_engine *e, uint64_t tenant)
 
     files_of_kind(&e->files, tenant_by_id(e, tenant), NODE_UVM, &file, 1);
     return file.id;
+}
+
+/* As if the last worker had died in a REGISTER_GPU_VASPACE that now waits on the tenant's listener: between the share of the
+ * address space and its end. What its caller said: `said`. */
+int on_card_died_registering(const char *journal, uint64_t tenant, int listener, uint64_t file,
+                             uint64_t client_file, const struct uvm_register_gpu_vaspace *said)
+{
+    int folder = open(journal, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct store page;
+    struct caught *k;
+    char name[STORE_NAME_MAX];
+
+    snprintf(name, sizeof(name), "listener-%llu", (unsigned long long)tenant);
+    if (folder < 0 || store_open(&page, folder, name, &listener_layout) < 0)
+        return -1;
+    k = &((struct listener_page *)(void *)page.at)->caught;
+    k->req = (struct seccomp_notif){0};
+    if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &k->req) < 0)
+        return -errno;
+    memcpy(k->before, said, sizeof(*said));
+    k->file = file;
+    k->params_bytes = 0;
+    k->begun = false;
+    k->was = (struct caught_intent){.what = INTENT_UVM,
+                                    .client = UVM_REGISTER_GPU_VASPACE,
+                                    .parent = said->client,
+                                    .handle = said->vaspace,
+                                    .file = client_file};
+    k->check = store_check(&k->was, sizeof(k->was));
+    k->stage = CAUGHT_INTENDED;
+    uvm_on_card_share(said->client, said->vaspace, true);
+    store_close(&page);
+    return close(folder);
 }
 
 /* As if the last worker had died when it had written down an INITIALIZE that now waits on the tenant's listener, and not answered
@@ -277,6 +397,9 @@ int uvm_on_card_serve(int fd, uint32_t cmd, void *arg)
         return pageable(fd, arg);
     case UVM_UNREGISTER_CHANNEL:
         return unregister(fd, arg);
+    case UVM_REGISTER_GPU_VASPACE:
+        ((struct uvm_register_gpu_vaspace *)arg)->status = register_space(fd, arg);
+        return 0;
     case UVM_MAP_EXTERNAL_ALLOCATION:
         freed = (void *)((uint8_t *)arg + MAP_EXTERNAL_BYTES - UVM_MAP_EXTERNAL_STATUS_FROM_END);
         *freed = map_external(arg);

@@ -6,6 +6,8 @@
 
 /* What INITIALIZE leaves in the open file, as far as any file can be made to keep something: F_SETSIG, with the flags. */
 enum { UVM_ON_CARD_INITIALIZED = 40, UVM_ON_CARD_FLAGS = 3 };
+/* ... and the address space that is registered there, by its number among these. */
+enum { UVM_ON_CARD_SPACES = 5, UVM_ON_CARD_SPACE = UVM_ON_CARD_FLAGS + 1 };
 
 void uvm_on_card_begin(void);
 /* Whoever calls may duplicate the object, or no longer. */

@@ -28,6 +28,10 @@ def free_range(base: int, size: int) -> bytes:
     return struct.pack("QQII", base, size, 0xFFFF, 0)
 
 
+def register_space(client: int, handle: int, gpu: bytes = GPU_ONE) -> bytes:
+    return struct.pack("16siIII", gpu, 7, client, handle, 0xFFFF)
+
+
 def register_channel(client: int, channel: int) -> bytes:
     return struct.pack("16siII4xQQI4x", GPU_ONE, 0, client, channel, 0, 0, 0xFFFF)
 
