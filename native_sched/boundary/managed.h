@@ -16,7 +16,7 @@
 #define MGPU_MANAGED_H
 #include "mediate.h"
 
-enum { MANAGED_SPACES = 128, MANAGED_CALLS = 64, MANAGED_FILES = 128 };
+enum { MANAGED_SPACES = 128, MANAGED_CALLS = 1024, MANAGED_FILES = 128 };
 
 /* An address space with managed memory, or with a call that may bring some. */
 struct managed_space {
@@ -30,7 +30,7 @@ struct managed_space {
 /* A call that was let through and may not have ended. */
 struct managed_call {
     pid_t tid;      /* 0: a free entry */
-    uint32_t space; /* its slot plus 1; 0: nobody has asked for memory of nvidia-uvm yet */
+    uint32_t space; /* its slot plus 1; 0: nobody has asked for memory of nvidia-uvm there yet */
     bool charged;
     uint64_t base, bytes;
 };
@@ -38,8 +38,7 @@ struct managed_call {
 /* Where the journal has it. */
 struct managed_page {
     uint64_t last_number;
-    bool begun;  /* a file of nvidia-uvm was to be initialised */
-    bool missed; /* more calls were let through before that than could be written down */
+    bool begun; /* a file of nvidia-uvm was to be initialised */
     struct managed_space space[MANAGED_SPACES];
     struct managed_call call[MANAGED_CALLS];
 };

@@ -65,10 +65,9 @@ int managed_initializes(struct call *c, uint64_t flags)
         return RM_ERR_NOT_SUPPORTED;
     if (managed_reach(g) < 0)
         return RM_ERR_NO_MEMORY;
-    managed_begin(c);
-    atomic_store(&g->begun, true);
-    if (g->page->missed && managed_space_of(c) < 0)
+    if (managed_begin(c) < 0)
         return RM_ERR_NO_MEMORY;
+    atomic_store(&g->begun, true);
     flags |= UVM_INIT_DISABLE_HMM;
     if ((e = caller_write_both(c->caller, c->outer_at, &flags, sizeof(flags), 0, NULL, 0)) < 0)
         return e;

@@ -9,8 +9,9 @@ void managed_drop_space(struct managed *g, uint32_t i);
 void managed_close_handle(struct managed_handle *h);
 /* Room in the journal. -ENOSPC. */
 int managed_reach(struct managed *g);
-/* The tenant is about to have a file of nvidia-uvm initialised: what runs already counts from now on. */
-void managed_begin(struct call *c);
+/* The caller is about to initialise a file of nvidia-uvm: what runs in its memory already counts from now on. In another one it
+ * maps nothing of that file (uvm_mmap()). -ENOSPC, -ESRCH, -EAGAIN. */
+int managed_begin(struct call *c);
 /* The address space of the caller. -ENOSPC, -ESRCH. */
 int managed_space_of(struct call *c);
 /* Calls that have ended are forgotten, after a look at what came of them. True: one runs that was not charged. */
