@@ -186,6 +186,7 @@ bool managed_look(const struct mediator *m, struct tenant *t)
             less |= look_at(m, t, i);
             any |= g->page->space[i].check;
         }
+    any |= managed_check_files(m, t);
     atomic_store(&g->watched, any);
     return less;
 }
@@ -439,7 +440,7 @@ static int map_managed(struct call *c, const struct seccomp_data *d, bool of_uvm
         return note(c->m, t, tid, base, bytes);
     managed_finish(c->m, t, tid);
     if (of_uvm)
-        managed_check(c->m, t, &c->file);
+        managed_check(c->m, t, c->file.id);
     if (atomic_load(&t->unaccounted_bytes))
         return -EPERM;
     return let_run(c, base, bytes, of_uvm);

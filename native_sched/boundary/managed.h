@@ -49,12 +49,10 @@ struct managed {
     struct managed_handle {
         int map, memory;
     } handle[MANAGED_SPACES];
-    atomic_bool begun;               /* the page's */
-    atomic_bool due;                 /* a call runs that was not charged, or a file was to be initialised */
-    atomic_bool watched;             /* there is something to look at now and then */
-    uint64_t bytes;                  /* charged, of all spaces */
-    uint64_t checked[MANAGED_FILES]; /* files whose flags are known to be right */
-    uint32_t checks;
+    atomic_bool begun;   /* the page's */
+    atomic_bool due;     /* a call runs that was not charged, or a file was to be initialised */
+    atomic_bool watched; /* there is something to look at now and then */
+    uint64_t bytes;      /* charged, of all spaces */
 };
 
 /* In the journal's folder, or in memory that ends with us (-1). */
@@ -73,6 +71,9 @@ int managed_mmap(struct call *c, const struct seccomp_data *d);
 int managed_initializes(struct call *c, uint64_t flags);
 /* Before another call on a file of nvidia-uvm is served. -EPERM: it was initialised in another way. */
 int managed_check_file(struct call *c);
+/* One of the tenant's files may have been initialised in another way, and nobody can ask it any more. The tenant's calls are held,
+ * and it has had calls of INITIALIZE let through. */
+bool managed_in_doubt(const struct mediator *m, const struct tenant *t);
 
 /* Before a call of the tenant is served or answered. -EPERM: it has been caught. */
 int managed_settle(struct call *c);

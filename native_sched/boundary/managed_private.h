@@ -19,8 +19,9 @@ bool managed_finish(const struct mediator *m, struct tenant *t, pid_t caller);
 /* It holds so much that it was not charged for. */
 void managed_caught(const struct mediator *m, struct tenant *t, uint64_t bytes);
 
-/* Whether the file was initialised as we have it done; a tenant whose file was not has been caught. */
-void managed_check(const struct mediator *m, struct tenant *t, const struct open_file *file);
-/* All of its files. True: one may be about to be initialised. */
+/* Whether the file was initialised as we have it done; a tenant whose file was not has been caught. False: it cannot be asked
+ * at this moment, and is before the tenant's next call. */
+bool managed_check(const struct mediator *m, struct tenant *t, uint64_t file);
+/* All of its files. True: that is to be done again, since one may be about to be initialised, or could not be asked. */
 bool managed_check_files(const struct mediator *m, struct tenant *t);
 #endif

@@ -39,6 +39,7 @@ static struct retained_channel {
 } retained[RETAINED];
 uint32_t on_card_unregistered;
 int on_card_uvm_error;
+int on_card_pageable_error; /* PAGEABLE_MEM_ACCESS fails with this errno; 0: it does not */
 
 /* Whether a file is initialised is answered when a byte has come, after one has gone out; -1: at once. */
 int on_card_asked = -1, on_card_answers = -1;
@@ -66,6 +67,8 @@ static int initialize_again(int fd, struct uvm_initialize *u)
 
 static int pageable(int fd, struct uvm_pageable *u)
 {
+    if (on_card_pageable_error)
+        return on_card_pageable_error;
     u->status = initialized(fd) ? RM_OK : RM_ERR_ILLEGAL_ACTION;
     u->access = initialized(fd) && !(flags_of(fd) & UVM_INIT_DISABLE_HMM);
     return 0;
@@ -77,7 +80,7 @@ void uvm_on_card_begin(void)
     memset(shared, 0, sizeof(shared));
     memset(retained, 0, sizeof(retained));
     on_card_unregistered = 0;
-    on_card_uvm_error = 0;
+    on_card_uvm_error = on_card_pageable_error = 0;
     ranges = 0;
     on_card_asked = on_card_answers = -1;
     on_card_mapped = 0;
