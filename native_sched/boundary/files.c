@@ -161,6 +161,17 @@ void files_note_initialized(struct files *f, uint64_t id)
         f->slot[i].initialized = true;
 }
 
+void files_note_flags(struct files *f, uint64_t id, enum uvm_flags flags)
+{
+    WITH_FILES(f);
+    uint32_t i = slot_by_id(f, id);
+
+    if (!i)
+        return;
+    f->slot[i].flags = (uint8_t)flags;
+    f->slot[i].initialized |= flags != UVM_FLAGS_UNKNOWN;
+}
+
 void files_note_new(struct files *f, uint64_t id)
 {
     WITH_FILES(f);

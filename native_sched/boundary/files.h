@@ -9,6 +9,9 @@
 /* Only what is used takes memory. A tenant's own limit keeps one from taking every slot. */
 enum { TENANT_FILES_MAX = 4096, FILES_MAX = 64 * TENANT_FILES_MAX, FILES_BUCKETS = 2 * FILES_MAX };
 
+/* How a file of nvidia-uvm was initialised: as we have it done, or in another way. */
+enum uvm_flags { UVM_FLAGS_UNKNOWN, UVM_FLAGS_RIGHT, UVM_FLAGS_WRONG };
+
 struct open_file {
     uint64_t id;       /* the driver's name of it, never reused */
     uint64_t dev, ino; /* identity of the file the container holds */
@@ -18,8 +21,9 @@ struct open_file {
     uint32_t check;   /* of what is above, stored last; 0: a free slot */
     uint64_t control; /* a card's file: id of the control file it was registered with, 0: none */
     int32_t seen_tid, seen_tgid,
-        seen_fd;          /* a descriptor of it that somebody had, for the next worker to look; tid 0: none */
-    uint16_t initialized; /* of nvidia-uvm, and known to be */
+        seen_fd;         /* a descriptor of it that somebody had, for the next worker to look; tid 0: none */
+    uint8_t initialized; /* of nvidia-uvm, and known to be */
+    uint8_t flags;       /* enum uvm_flags: what it has said */
     uint16_t may_be_unseen; /* initialised when it came up first, perhaps one that nobody saw then */
 
     struct tenant *tenant; /* NULL: an earlier worker's, nobody has come for it yet */
@@ -45,6 +49,8 @@ bool files_open(struct files *f, const struct open_file *file); /* it has not go
 void files_register(struct files *f, uint64_t id, uint64_t control);
 void files_note_seen(struct files *f, uint64_t id, pid_t tid, pid_t tgid, int fd);
 void files_note_initialized(struct files *f, uint64_t id);
+/* RIGHT, WRONG: and that it is initialised. UNKNOWN: it is to be asked again. */
+void files_note_flags(struct files *f, uint64_t id, enum uvm_flags flags);
 void files_note_new(struct files *f, uint64_t id); /* it is none that nobody saw */
 bool files_by_id(struct files *f, uint64_t id, struct open_file *out);
 bool files_take(struct files *f, uint64_t id, struct open_file *out); /* removes it */

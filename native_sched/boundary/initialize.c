@@ -23,6 +23,15 @@ static bool is_initialized(const struct mediator *m, const struct initializing *
     return file.initialized || state_of(m, &file) == RM_ERR_INVALID_ADDRESS;
 }
 
+/* It is there, and cannot be asked any more: a call that has ended may have initialised it. */
+static bool may_be_initialized(const struct mediator *m, const struct initializing *call)
+{
+    struct open_file file;
+    int64_t state = files_by_id(m->files, call->file, &file) ? state_of(m, &file) : -EBADF;
+
+    return state < 0 && state != -EBADF;
+}
+
 /* One that ends in between leaves a call astray too many, and none too few. */
 static void end(struct initialize_calls *calls, struct initializing *call, bool initialized)
 {
@@ -44,7 +53,7 @@ bool initialize_look(const struct mediator *m, struct initialize_calls *calls, p
         if (!call->thread)
             continue;
         if (all || call->thread == caller || (kill(call->thread, 0) < 0 && errno == ESRCH)) {
-            if (initialized[call - calls->call])
+            if (initialized[call - calls->call] || may_be_initialized(m, call))
                 files_note_initialized(m->files, call->file);
             end(calls, call, initialized[call - calls->call]);
         } else {

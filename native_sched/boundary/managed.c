@@ -170,7 +170,7 @@ static bool look_at(const struct mediator *m, struct tenant *t, uint32_t i)
     less -= less < to_come(g, i) ? less : to_come(g, i);
     if (less)
         release(m, t, s, less);
-    if (!s->bytes && !has_calls(g, i) && !g->page->missed)
+    if (!s->bytes && !has_calls(g, i))
         managed_drop_space(g, i);
     return less;
 }
@@ -186,6 +186,7 @@ bool managed_look(const struct mediator *m, struct tenant *t)
             less |= look_at(m, t, i);
             any |= g->page->space[i].check;
         }
+    any |= managed_check_files(m, t);
     atomic_store(&g->watched, any);
     return less;
 }
@@ -221,10 +222,6 @@ int managed_settle(struct call *c)
         return -EPERM;
     due = managed_finish(c->m, t, caller);
     due |= managed_check_files(c->m, t);
-    if (g->page && g->page->missed && g->page->begun) {
-        managed_look(c->m, t);
-        due = true;
-    }
     if (atomic_load(&t->unaccounted_bytes))
         return -EPERM;
     atomic_store_explicit(&g->due, due, memory_order_release);
@@ -334,28 +331,21 @@ int managed_space_of(struct call *c)
     return e < 0 ? e : space_of(c->m, c->tenant->managed, (pid_t)c->caller->req->pid, &who);
 }
 
-void managed_begin(struct call *c)
+int managed_begin(struct call *c)
 {
     struct managed *g = c->tenant->managed;
+    pid_t caller = (pid_t)c->caller->req->pid;
+    int i = -ENOSPC;
 
-    if (g->page->begun)
-        return;
     g->page->begun = true;
     for (struct managed_call *k = g->page->call; k < g->page->call + MANAGED_CALLS; k++) {
-        struct process_id who = {.tgid = k->tid};
-        int i;
-
-        if (!k->tid || thread_has_left(k->tid, SYS_mmap)) {
-            k->tid = 0;
+        if (!k->tid || k->space || !space_same(k->tid, caller))
             continue;
-        }
-        i = caller_process_id_of(k->tid, &who) < 0 ? -ESRCH : space_of(c->m, g, k->tid, &who);
-        if (i >= 0)
-            k->space = (uint32_t)i + 1;
-        else
-            k->tid = 0;
-        g->page->missed |= i == -ENOSPC;
+        if (i < 0 && (i = managed_space_of(c)) < 0)
+            return i;
+        k->space = (uint32_t)i + 1;
     }
+    return 0;
 }
 
 static struct managed_call *free_call(struct managed *g, pid_t tid)
@@ -371,7 +361,7 @@ static struct managed_call *free_call(struct managed *g, pid_t tid)
 }
 
 /* Nobody has asked for memory of nvidia-uvm yet. */
-static void note(const struct mediator *m, struct tenant *t, pid_t tid, uint64_t base, uint64_t bytes)
+static int note(const struct mediator *m, struct tenant *t, pid_t tid, uint64_t base, uint64_t bytes)
 {
     struct managed *g = t->managed;
     struct managed_call *k = free_call(g, tid);
@@ -380,10 +370,10 @@ static void note(const struct mediator *m, struct tenant *t, pid_t tid, uint64_t
         managed_finish(m, t, tid);
         k = free_call(g, tid);
     }
-    if (k)
-        *k = (struct managed_call){.tid = tid, .base = base, .bytes = bytes};
-    else
-        g->page->missed = true;
+    if (!k)
+        return -EAGAIN;
+    *k = (struct managed_call){.tid = tid, .base = base, .bytes = bytes};
+    return -EINPROGRESS;
 }
 
 /* At another address than its offset, or at none. */
@@ -446,13 +436,11 @@ static int map_managed(struct call *c, const struct seccomp_data *d, bool of_uvm
         return -EINTR;
     if (managed_reach(g) < 0)
         return g->begun ? -EAGAIN : -EINPROGRESS;
-    if (!g->page->begun) {
-        note(c->m, t, tid, base, bytes);
-        return -EINPROGRESS;
-    }
+    if (!g->page->begun)
+        return note(c->m, t, tid, base, bytes);
     managed_finish(c->m, t, tid);
     if (of_uvm)
-        managed_check(c->m, t, &c->file);
+        managed_check(c->m, t, c->file.id);
     if (atomic_load(&t->unaccounted_bytes))
         return -EPERM;
     return let_run(c, base, bytes, of_uvm);

@@ -16,7 +16,7 @@
 #define MGPU_MANAGED_H
 #include "mediate.h"
 
-enum { MANAGED_SPACES = 128, MANAGED_CALLS = 64, MANAGED_FILES = 128 };
+enum { MANAGED_SPACES = 128, MANAGED_CALLS = 1024, MANAGED_FILES = 128 };
 
 /* An address space with managed memory, or with a call that may bring some. */
 struct managed_space {
@@ -30,7 +30,7 @@ struct managed_space {
 /* A call that was let through and may not have ended. */
 struct managed_call {
     pid_t tid;      /* 0: a free entry */
-    uint32_t space; /* its slot plus 1; 0: nobody has asked for memory of nvidia-uvm yet */
+    uint32_t space; /* its slot plus 1; 0: nobody has asked for memory of nvidia-uvm there yet */
     bool charged;
     uint64_t base, bytes;
 };
@@ -38,8 +38,7 @@ struct managed_call {
 /* Where the journal has it. */
 struct managed_page {
     uint64_t last_number;
-    bool begun;  /* a file of nvidia-uvm was to be initialised */
-    bool missed; /* more calls were let through before that than could be written down */
+    bool begun; /* a file of nvidia-uvm was to be initialised */
     struct managed_space space[MANAGED_SPACES];
     struct managed_call call[MANAGED_CALLS];
 };
@@ -50,12 +49,10 @@ struct managed {
     struct managed_handle {
         int map, memory;
     } handle[MANAGED_SPACES];
-    atomic_bool begun;               /* the page's */
-    atomic_bool due;                 /* a call runs that was not charged, or a file was to be initialised */
-    atomic_bool watched;             /* there is something to look at now and then */
-    uint64_t bytes;                  /* charged, of all spaces */
-    uint64_t checked[MANAGED_FILES]; /* files whose flags are known to be right */
-    uint32_t checks;
+    atomic_bool begun;   /* the page's */
+    atomic_bool due;     /* a call runs that was not charged, or a file was to be initialised */
+    atomic_bool watched; /* there is something to look at now and then */
+    uint64_t bytes;      /* charged, of all spaces */
 };
 
 /* In the journal's folder, or in memory that ends with us (-1). */
@@ -74,6 +71,9 @@ int managed_mmap(struct call *c, const struct seccomp_data *d);
 int managed_initializes(struct call *c, uint64_t flags);
 /* Before another call on a file of nvidia-uvm is served. -EPERM: it was initialised in another way. */
 int managed_check_file(struct call *c);
+/* One of the tenant's files may have been initialised in another way, and nobody can ask it any more. The tenant's calls are held,
+ * and it has had calls of INITIALIZE let through. */
+bool managed_in_doubt(const struct mediator *m, const struct tenant *t);
 
 /* Before a call of the tenant is served or answered. -EPERM: it has been caught. */
 int managed_settle(struct call *c);

@@ -4,55 +4,93 @@
  *
  * INITIALIZE runs in its caller, since it is about the calling process. The flag is put where the kernel will read it, and
  * another thread can take it away; so the file is asked afterwards. A second INITIALIZE compares the flags and does nothing
- * else (uvm_api_initialize()), which is safe once the file says that it is initialised: it never is otherwise again. */
+ * else (uvm_api_initialize()), which is safe once the file says that it is initialised: it never is otherwise again.
+ *
+ * A file that nobody sees can be asked by nobody, and used all the same. So each is asked before our descriptor of it is closed
+ * (nvidia_watch.c), and what it has said is kept with it. What was not initialised by then, and may be since, is in doubt: a call
+ * was under way on it. So is what an earlier worker had not asked, and that is where nobody sees it. */
 #define _GNU_SOURCE
 #include "managed_private.h"
 #include "registered.h"
 #include <errno.h>
 
-static bool is_checked(const struct managed *g, uint64_t file)
+static int noted(const struct mediator *m, uint64_t file)
 {
-    for (uint32_t i = 0; i < MANAGED_FILES; i++)
-        if (g->checked[i] == file)
-            return true;
-    return false;
+    struct open_file now;
+
+    return files_by_id(m->files, file, &now) ? now.flags : -EBADF;
 }
 
-void managed_check(const struct mediator *m, struct tenant *t, const struct open_file *file)
+/* What it says, or has said: an enum uvm_flags, or as the driver's initialized(). */
+static int flags_of(const struct mediator *m, uint64_t id)
 {
-    struct managed *g = t->managed;
-    uint64_t bytes = 0;
-    int e;
+    const struct open_file file = {.id = id};
+    int flags = noted(m, id), e;
 
-    if (!m->ops->initialized || is_checked(g, file->id))
-        return;
-    e = m->ops->initialized(m->driver, file, UVM_INIT_DISABLE_HMM);
-    if (e > 0) {
-        g->checked[g->checks++ % MANAGED_FILES] = file->id;
-    } else if (e == 0) {
-        /* What it has brought in nobody can say: all of a card, at the most. */
-        for (uint32_t i = 0; i < m->cards; i++)
-            if (t->granted[m->card[i].index] && m->card[i].memory_bytes > bytes)
-                bytes = m->card[i].memory_bytes;
-        managed_caught(m, t, bytes ? bytes : 1);
-    }
+    if (flags != UVM_FLAGS_UNKNOWN)
+        return flags;
+    e = m->ops->initialized(m->driver, &file, UVM_INIT_DISABLE_HMM);
+    /* It may have been let go meanwhile, and was asked before. */
+    if (e == -EAGAIN && (flags = noted(m, id)) != UVM_FLAGS_UNKNOWN)
+        return flags;
+    if (e < 0)
+        return e;
+    flags = e ? UVM_FLAGS_RIGHT : UVM_FLAGS_WRONG;
+    files_note_flags(m->files, id, (enum uvm_flags)flags);
+    return flags;
+}
+
+/* What it has brought in nobody can say: all of a card, at the most. */
+static void caught(const struct mediator *m, struct tenant *t)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < m->cards; i++)
+        if (t->granted[m->card[i].index] && m->card[i].memory_bytes > bytes)
+            bytes = m->card[i].memory_bytes;
+    managed_caught(m, t, bytes ? bytes : 1);
+}
+
+bool managed_check(const struct mediator *m, struct tenant *t, uint64_t file)
+{
+    int flags = m->ops->initialized ? flags_of(m, file) : -ENODATA;
+    bool done = flags >= 0 || flags == -ENODATA || flags == -EBADF || flags == -EAGAIN;
+
+    if (flags == UVM_FLAGS_WRONG)
+        caught(m, t);
+    if (!done)
+        atomic_store_explicit(&t->managed->due, true, memory_order_release);
+    return done;
 }
 
 bool managed_check_files(const struct mediator *m, struct tenant *t)
 {
     struct open_file file[MANAGED_FILES];
     uint32_t files = files_of_kind(m->files, t, NODE_UVM, file, MANAGED_FILES);
+    bool all = true;
 
     for (uint32_t i = 0; i < files; i++)
-        managed_check(m, t, &file[i]);
-    return t->registered->begun && initialize_runs(&t->registered->page->initialize);
+        all &= managed_check(m, t, file[i].id);
+    return !all || (t->registered->begun && initialize_runs(&t->registered->page->initialize));
+}
+
+bool managed_in_doubt(const struct mediator *m, const struct tenant *t)
+{
+    struct open_file file[MANAGED_FILES];
+    uint32_t files = files_of_kind(m->files, t, NODE_UVM, file, MANAGED_FILES);
+
+    for (uint32_t i = 0; m->ops->initialized && i < files; i++)
+        if (initialize_matters(&t->registered->page->initialize, &file[i]) &&
+            flags_of(m, file[i].id) == -EAGAIN)
+            return true;
+    return false;
 }
 
 int managed_check_file(struct call *c)
 {
     WITH_CALLS_OF(c->tenant);
 
-    managed_check(c->m, c->tenant, &c->file);
+    managed_check(c->m, c->tenant, c->file.id);
     return atomic_load(&c->tenant->unaccounted_bytes) ? -EPERM : 0;
 }
 
@@ -65,13 +103,13 @@ int managed_initializes(struct call *c, uint64_t flags)
         return RM_ERR_NOT_SUPPORTED;
     if (managed_reach(g) < 0)
         return RM_ERR_NO_MEMORY;
-    managed_begin(c);
-    atomic_store(&g->begun, true);
-    if (g->page->missed && managed_space_of(c) < 0)
+    if (managed_begin(c) < 0)
         return RM_ERR_NO_MEMORY;
+    atomic_store(&g->begun, true);
     flags |= UVM_INIT_DISABLE_HMM;
     if ((e = caller_write_both(c->caller, c->outer_at, &flags, sizeof(flags), 0, NULL, 0)) < 0)
         return e;
     atomic_store_explicit(&g->due, true, memory_order_release);
+    atomic_store(&g->watched, true);
     return RM_OK;
 }

@@ -9,8 +9,9 @@ void managed_drop_space(struct managed *g, uint32_t i);
 void managed_close_handle(struct managed_handle *h);
 /* Room in the journal. -ENOSPC. */
 int managed_reach(struct managed *g);
-/* The tenant is about to have a file of nvidia-uvm initialised: what runs already counts from now on. */
-void managed_begin(struct call *c);
+/* The caller is about to initialise a file of nvidia-uvm: what runs in its memory already counts from now on. In another one it
+ * maps nothing of that file (uvm_mmap()). -ENOSPC, -ESRCH, -EAGAIN. */
+int managed_begin(struct call *c);
 /* The address space of the caller. -ENOSPC, -ESRCH. */
 int managed_space_of(struct call *c);
 /* Calls that have ended are forgotten, after a look at what came of them. True: one runs that was not charged. */
@@ -18,8 +19,9 @@ bool managed_finish(const struct mediator *m, struct tenant *t, pid_t caller);
 /* It holds so much that it was not charged for. */
 void managed_caught(const struct mediator *m, struct tenant *t, uint64_t bytes);
 
-/* Whether the file was initialised as we have it done; a tenant whose file was not has been caught. */
-void managed_check(const struct mediator *m, struct tenant *t, const struct open_file *file);
-/* All of its files. True: one may be about to be initialised. */
+/* Whether the file was initialised as we have it done; a tenant whose file was not has been caught. False: it cannot be asked
+ * at this moment, and is before the tenant's next call. */
+bool managed_check(const struct mediator *m, struct tenant *t, uint64_t file);
+/* All of its files. True: that is to be done again, since one may be about to be initialised, or could not be asked. */
 bool managed_check_files(const struct mediator *m, struct tenant *t);
 #endif

@@ -109,7 +109,8 @@ struct driver_ops {
      * mmap() of nvidia-uvm has made. A negative errno: the thread is gone, or its memory. NULL: there is no such memory. */
     int64_t (*managed)(struct driver *d, int map, pid_t tid, uint64_t from, uint64_t to);
     /* 1: the file of nvidia-uvm was initialised with exactly these flags, and its cards reach no other memory of the process;
-     * 0: in another way; -ENODATA: not at all yet. */
+     * 0: in another way; -ENODATA: not at all yet; -EBADF: it is gone; -EAGAIN: nobody can ask it any more, since it lives where
+     * nobody sees it: what it said until then is noted; another error: it cannot be asked now. */
     int (*initialized)(struct driver *d, const struct open_file *file, uint64_t flags);
 
     /* What the driver itself counts to the processes in `info` on that card, by the control GET_PID_INFO: the audit.

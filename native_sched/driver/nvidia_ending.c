@@ -12,7 +12,7 @@ static bool is_ending(const struct nvidia_file *at, const struct open_file *file
         return true;
     if (at->weak.epoll >= 0)
         return !weak_file_lives(&at->weak);
-    return at->pin >= 0 && !loose_file_place(at);
+    return at->closing || (at->pin >= 0 && !loose_file_place(at));
 }
 
 static bool any_of(struct nvidia_files *f, const struct open_file *file, uint32_t files)

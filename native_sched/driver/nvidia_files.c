@@ -335,8 +335,11 @@ int nvidia_files_adopt(struct nvidia_files *f, const struct open_file *file, int
     }
     if (f->sequence < file->id >> NVIDIA_SLOT_BITS)
         f->sequence = file->id >> NVIDIA_SLOT_BITS;
-    if (ours >= 0)
+    if (ours >= 0) {
         nvidia_file_note_place(&f->slot[slot], at);
+        /* Another one can have been put there while nobody looked. */
+        files_note_flags(f->known, file->id, UVM_FLAGS_UNKNOWN);
+    }
     return 0;
 }
 
@@ -378,6 +381,8 @@ static int first_place(struct nvidia_files *f, uint64_t id, struct fd_place *at,
         file->fetched += *ours >= 0;
         return *ours < 0 ? -errno : 1;
     }
+    if (file->closing)
+        return -EBUSY;
     if (!file->places) {
         file->lost = true;
         return 0;

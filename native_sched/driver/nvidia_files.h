@@ -43,6 +43,7 @@ struct nvidia_file {
     uint32_t fetched; /* duplicates of `pin` that are in use */
     uint32_t looks;   /* through all processes, in a row, that have missed it */
     bool ended, due;  /* at the last of them: every process that had it has ended; it may be let go */
+    bool closing;     /* `pin` is being closed: it will have ended, or be where nobody sees it */
     struct fd_place place[NVIDIA_FILE_PLACES]; /* tgid 0: none; where it was last seen first */
     uint32_t places;
     uint32_t client;     /* of a control file that nobody sees: one that was made through it */
@@ -89,7 +90,8 @@ bool nvidia_files_know(struct nvidia_files *f, int ours);
 /* Notes that our descriptor `ours` was fetched from `at`, if it is a known file. */
 void nvidia_files_note(struct nvidia_files *f, int ours, struct fd_place at);
 
-/* A descriptor of the file, the caller's to close, and then to put back. -EBADF: gone. -EAGAIN: it lives where we do not know. */
+/* A descriptor of the file, the caller's to close, and then to put back. -EBADF: gone. -EAGAIN: it lives where we do not know.
+ * -EBUSY: it is one of these two, and which is about to be known. */
 int nvidia_files_fetch(struct nvidia_files *f, uint64_t id);
 void nvidia_files_put(struct nvidia_files *f, uint64_t id);
 
@@ -97,12 +99,14 @@ void nvidia_files_put(struct nvidia_files *f, uint64_t id);
 bool nvidia_files_sweep(struct nvidia_files *f);
 
 /* Files that cannot be polled. mark: whether some are at none of their places. look: all processes have been looked through
- * since. take, after a look: our descriptor of one that has been missed often enough, for the caller to close; -1: there is none.
- * The file is where nobody sees it from then on, unless the caller says that it is closed. */
+ * since. next, after a look: one that has been missed often enough; 0: there is none. take: our descriptor of it, for the
+ * caller to close, and to say whether that has closed the file, which is where nobody sees it otherwise; -1: it is not to be
+ * let go any more. */
 bool nvidia_files_mark_loose(struct nvidia_files *f);
 void nvidia_files_look_loose(struct nvidia_files *f);
-int nvidia_files_take_loose(struct nvidia_files *f, uint32_t *slot);
-void nvidia_files_loose_closed(struct nvidia_files *f, uint32_t slot);
+uint64_t nvidia_files_next_loose(struct nvidia_files *f);
+int nvidia_files_take_loose(struct nvidia_files *f, uint64_t id);
+void nvidia_files_let_go(struct nvidia_files *f, uint64_t id, bool closed);
 /* The kernel says how many of nvidia-uvm are open, and we have a descriptor of each; none of these may be one that nobody sees. */
 bool nvidia_files_see_all(struct nvidia_files *f, const struct nvidia_host *host);
 /* Where that is so, those of nvidia-uvm that nobody sees are closed. */

@@ -113,37 +113,44 @@ void nvidia_files_look_loose(struct nvidia_files *f)
             put_off_older(f, &f->slot[f->loose[i]]);
 }
 
-static struct nvidia_file *youngest_due(struct nvidia_files *f, uint32_t *slot)
+static struct nvidia_file *youngest_due(struct nvidia_files *f)
 {
     struct nvidia_file *found = NULL;
 
     for (uint32_t i = 0; i < f->loosened; i++) {
         struct nvidia_file *file = &f->slot[f->loose[i]];
 
-        if (!file->due || (found && found->file.id > file->file.id))
-            continue;
-        found = file;
-        *slot = f->loose[i];
+        if (file->due && (!found || found->file.id < file->file.id))
+            found = file;
     }
     return found;
 }
 
-int nvidia_files_take_loose(struct nvidia_files *f, uint32_t *slot)
+uint64_t nvidia_files_next_loose(struct nvidia_files *f)
 {
     struct nvidia_file *file;
-    int pin;
     WITH_TABLE(f);
 
-    while ((file = youngest_due(f, slot)) && (file->fetched || !file->lost)) {
+    while ((file = youngest_due(f)) && (file->fetched || !file->lost)) {
         file->due = false;
         put_off_older(f, file);
     }
-    if (!file)
+    return file ? file->file.id : 0;
+}
+
+int nvidia_files_take_loose(struct nvidia_files *f, uint64_t id)
+{
+    struct nvidia_file *file = &f->slot[id & NVIDIA_SLOT_MASK];
+    int pin;
+    WITH_TABLE(f);
+
+    if (!file->due || !file->lost || file->fetched)
         return -1;
     pin = file->pin;
     file->pin = -1;
     file->places = 0;
     file->lost = file->due = false;
+    file->closing = true;
     return pin;
 }
 
@@ -158,11 +165,13 @@ static bool take_out(struct nvidia_files *f, uint32_t slot)
 }
 
 /* Its tenant may have ended meanwhile, and the file with it. The slot is not free before the watch says so. */
-void nvidia_files_loose_closed(struct nvidia_files *f, uint32_t slot)
+void nvidia_files_let_go(struct nvidia_files *f, uint64_t id, bool closed)
 {
+    uint32_t slot = id & NVIDIA_SLOT_MASK;
     WITH_TABLE(f);
 
-    if (take_out(f, slot))
+    f->slot[slot].closing = false;
+    if (closed && take_out(f, slot))
         nvidia_files_bury(f, slot);
 }
 

@@ -3,6 +3,7 @@
 #include "../boundary/rm_abi.h"
 #include "nvidia_private.h"
 #include "nvidia_stat.h"
+#include "nvidia_uvm.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -130,15 +131,12 @@ int64_t nvidia_managed(struct driver *d, int map, pid_t tid, uint64_t from, uint
 
 int nvidia_initialized(struct driver *d, const struct open_file *file, uint64_t flags)
 {
-    struct uvm_pageable pageable = {0};
-    struct uvm_initialize initialize = {.flags = flags};
     int fd = nvidia_files_fetch(&d->files, file->id), e;
 
     if (fd < 0)
         return fd;
-    if ((e = d->host->ioctl(fd, UVM_PAGEABLE_MEM_ACCESS, &pageable)) == 0)
-        e = pageable.status == RM_OK ? d->host->ioctl(fd, UVM_INITIALIZE, &initialize) : -ENODATA;
+    e = nvidia_uvm_initialized_as(d->host, fd, flags);
     close(fd);
     nvidia_files_put(&d->files, file->id);
-    return e < 0 ? e : !pageable.access && initialize.status == RM_OK;
+    return e;
 }

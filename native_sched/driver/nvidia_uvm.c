@@ -1,5 +1,6 @@
 #include "nvidia_uvm.h"
 #include "../boundary/rm_abi.h"
+#include <errno.h>
 #include <stdio.h>
 
 /* An open file of a character device has two references to the module: chrdev_open() takes one to the device (cdev_get) and
@@ -13,6 +14,21 @@ bool nvidia_uvm_is_initialized(const struct nvidia_host *host, int fd)
     struct uvm_unmap_external unmap = {.range = {0, 0}};
 
     return host->ioctl(fd, UVM_UNMAP_EXTERNAL, &unmap) == 0 && unmap.status == RM_ERR_INVALID_ADDRESS;
+}
+
+/* While the machine is being suspended UVM answers nothing (uvm_unlocked_ioctl()). */
+int nvidia_uvm_initialized_as(const struct nvidia_host *host, int fd, uint64_t flags)
+{
+    struct uvm_pageable pageable = {0};
+    struct uvm_initialize initialize = {.flags = flags};
+
+    if (host->ioctl(fd, UVM_PAGEABLE_MEM_ACCESS, &pageable) < 0)
+        return -EBUSY;
+    if (pageable.status != RM_OK)
+        return -ENODATA;
+    if (host->ioctl(fd, UVM_INITIALIZE, &initialize) < 0)
+        return -EBUSY;
+    return !pageable.access && initialize.status == RM_OK;
 }
 
 uint32_t nvidia_uvm_open_files(const struct nvidia_host *host)

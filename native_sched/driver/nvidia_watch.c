@@ -1,11 +1,11 @@
 /* Which files are gone. Nothing tells: there is no hook at the close of somebody else's file, so every file's weak reference
  * is looked at in turn, some at each tick. */
 #define _GNU_SOURCE
+#include "../boundary/rm_abi.h"
 #include "nvidia_apart.h"
 #include "nvidia_hidden.h"
 #include "nvidia_private.h"
 #include "nvidia_scan.h"
-#include "nvidia_uvm.h"
 #include <errno.h>
 #include <poll.h>
 #include <unistd.h>
@@ -19,20 +19,29 @@ static bool scan_is_due(struct driver *d)
     return !d->scanned_at_ns || nvidia_now_ns() - d->scanned_at_ns >= d->scan_gap_ns;
 }
 
+/* Once our descriptor is closed it may be where nobody sees it, and be used there: whoever looks at the flags of the tenant's
+ * files finds what is noted here. One that is initialised after that is by a call that is under way on it. */
+static bool has_been_asked(struct driver *d, uint64_t id)
+{
+    const struct open_file file = {.id = id};
+    int e = nvidia_initialized(d, &file, UVM_INIT_DISABLE_HMM);
+
+    if (e >= 0)
+        files_note_flags(d->files.known, id, e ? UVM_FLAGS_RIGHT : UVM_FLAGS_WRONG);
+    return e >= 0 || e == -ENODATA;
+}
+
 /* With a copy of our descriptors about, no close of ours is the last. */
 static void let_go_of_loose(struct driver *d)
 {
-    uint32_t slot;
+    uint64_t id;
     int fd;
 
     if (!nvidia_apart_hold())
         return;
-    while ((fd = nvidia_files_take_loose(&d->files, &slot)) >= 0) {
-        if (nvidia_uvm_is_initialized(d->host, fd))
-            files_note_initialized(d->files.known, d->files.slot[slot].file.id);
-        if (last_close(&d->last_close, fd)) /* which takes its time */
-            nvidia_files_loose_closed(&d->files, slot);
-    }
+    while ((id = nvidia_files_next_loose(&d->files)) && has_been_asked(d, id) &&
+           (fd = nvidia_files_take_loose(&d->files, id)) >= 0)
+        nvidia_files_let_go(&d->files, id, last_close(&d->last_close, fd)); /* which takes its time */
     nvidia_apart_release();
 }
 

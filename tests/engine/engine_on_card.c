@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "../../native_sched/boundary/caught.h"
 #include "../../native_sched/boundary/external.h"
+#include "../../native_sched/boundary/managed.h"
 #include "../../native_sched/boundary/rm_abi.h"
 #include "../../native_sched/driver/nvidia_private.h"
 #include "../../native_sched/engine_private.h"
@@ -96,6 +97,19 @@ void on_card_managed_looks(struct mgpu_engine *e, uint64_t gap_ns)
     e->managed_gap_ns = gap_ns;
 }
 
+/* As if as many calls of mmap() were under way as there is room for: all of them are the one that is. */
+void on_card_fill_calls(struct mgpu_engine *e, uint64_t tenant)
+{
+    struct tenant *t = tenant_by_id(e, tenant);
+    WITH_CALLS_OF(t);
+    struct managed_call *call = t->managed->page->call, one = {.tid = 0};
+
+    for (int i = 0; i < MANAGED_CALLS; i++)
+        one = call[i].tid ? call[i] : one;
+    for (int i = 0; i < MANAGED_CALLS; i++)
+        call[i] = one;
+}
+
 static struct driver_ops held_ops;
 static atomic_bool held;
 static sem_t let_go;
@@ -105,6 +119,25 @@ static int64_t held_managed(struct driver *d, int map, pid_t tid, uint64_t from,
     if (!atomic_exchange(&held, true))
         sem_wait(&let_go);
     return nvidia_managed(d, map, tid, from, to);
+}
+
+static atomic_uint looks;
+
+static int64_t counted_managed(struct driver *d, int map, pid_t tid, uint64_t from, uint64_t to)
+{
+    atomic_fetch_add(&looks, 1);
+    return nvidia_managed(d, map, tid, from, to);
+}
+
+/* How many maps have been looked at since this was asked last; the first time nobody has counted. */
+uint32_t on_card_looked(struct mgpu_engine *e)
+{
+    WITH_ENGINE(e);
+
+    held_ops = *e->mediator.ops;
+    held_ops.managed = counted_managed;
+    e->mediator.ops = &held_ops;
+    return atomic_exchange(&looks, 0);
 }
 
 /* The next look at a map takes until it is let go. */

@@ -237,16 +237,28 @@ void harness_put(struct harness *h, int64_t id)
 int64_t harness_let_go(struct harness *h)
 {
     struct nvidia_files *f = &h->driver->files;
-    uint32_t slot;
-    int fd;
+    uint64_t id;
 
     nvidia_files_mark_loose(f);
     nvidia_scan(h->driver);
     nvidia_files_look_loose(f);
-    if ((fd = nvidia_files_take_loose(f, &slot)) < 0)
-        return 0;
-    close(fd);
-    return (int64_t)f->slot[slot].file.id;
+    if ((id = nvidia_files_next_loose(f)))
+        close(nvidia_files_take_loose(f, id));
+    return (int64_t)id;
+}
+
+/* It ends, or has, and the watch has yet to say so. */
+int harness_ending(struct harness *h, int64_t id)
+{
+    const struct open_file file = {.id = (uint64_t)id};
+
+    return driver_nvidia.any_ended(h->driver, &file, 1);
+}
+
+/* Our descriptor of it is closed, and it is not. */
+void harness_is_hidden(struct harness *h, int64_t id)
+{
+    nvidia_files_let_go(&h->driver->files, (uint64_t)id, false);
 }
 
 /* by: the way in which the kernel is to say so. */

@@ -79,12 +79,13 @@ static void share(void)
     printf("%d\n", clone(wait_for_parent, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL));
 }
 
-/* Nothing says of a thread that is on a processor whether it is in a system call. */
+/* Nothing says of a thread that is or would be on a processor whether it is in a system call. It takes what nobody else wants. */
 static void *make_and_spin(void *what)
 {
     struct mapping *m = what;
 
     make(m);
+    sched_setscheduler(0, SCHED_IDLE, &(struct sched_param){0});
     __atomic_store_n(&m->made, true, __ATOMIC_RELEASE);
     for (;;)
         ;

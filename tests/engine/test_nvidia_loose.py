@@ -18,6 +18,7 @@ from tests.support.waiting import until
 LOOKS, ENDED = 10, 2  # NVIDIA_LOOSE_LOOKS, NVIDIA_ENDED_LOOKS
 MOST = 128  # NVIDIA_TENANT_LOOSE_MAX
 BY_NAME, BY_DESCRIPTOR = 0, 1
+PAGEABLE_MEM_ACCESS = 39
 
 
 def put_node(opened: Driver) -> None:
@@ -228,6 +229,38 @@ def test_the_younger_of_two_goes_first(nvidia: Driver) -> None:
         assert [nvidia.call("let_go") for _ in range(3)] == [younger, older, 0]
         b.kill()
         assert [nvidia.call("let_go") for _ in range(ENDED)] == [0, other]
+
+
+def test_one_that_is_being_closed_is_about_to_be_known(nvidia: Driver) -> None:
+    with processes() as start:
+        a = start()
+        _fd, name = called_on(nvidia, a)
+        a.kill()
+        assert [nvidia.call("let_go") for _ in range(ENDED)] == [0, name]
+        assert (nvidia.call("use", name), nvidia.call("ending", name)) == (-errno.EBUSY, 1)
+        nvidia.call("is_hidden", name)
+        assert (nvidia.call("use", name), nvidia.call("ending", name)) == (-errno.EAGAIN, 0)
+
+
+def test_what_cannot_be_asked_is_not_let_go(tmp_path: Path) -> None:
+    """It would be used where nobody sees it."""
+    suspended = True
+
+    def answer(_fd: int, cmd: int, _arg: int) -> int:
+        return -errno.EAGAIN if suspended and cmd == PAGEABLE_MEM_ACCESS else 0
+
+    here, there = socket.socketpair()
+    with driver(tmp_path, answer) as nvidia, here, there, processes() as start:
+        put_node(nvidia)
+        a = start(here.fileno())
+        fd, _name = called_on(nvidia, a)
+        a.tell("send", fd)
+        a.tell("close", fd)
+        assert looks(nvidia, 2 * LOOKS) == set()
+        assert nvidia.call("unseen") == 0
+        suspended = False
+        assert looks(nvidia, 1) == set()
+        assert nvidia.call("unseen") == 1
 
 
 def test_no_close_is_made_beside_a_copy_of_all_descriptors(tmp_path: Path) -> None:

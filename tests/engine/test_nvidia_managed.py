@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import struct
@@ -299,6 +300,49 @@ def test_a_mapping_that_waits_for_the_file_to_be_initialised_is_found(quiet: Wor
     assert tenant.initialize(uvm).through
     assert settles(tenant) == -errno.EPERM
     assert quiet.engine.state(tenant.id).unaccounted_bytes == 2 * MIB
+
+
+def test_however_many_wait_for_it_each_is_found(quiet: World) -> None:
+    tenant = quiet.tenant(cap_mib=1)
+    uvm = tenant.open_uvm()
+    for i in range(99):
+        assert tenant.map(uvm, AT + i * PAGE, PAGE, how="spun") == 0
+    assert tenant.map(uvm, AT + (1 << 32), 2 * MIB, how="spun") == 0
+    tenant.unmap(AT, 99 * PAGE)
+    assert tenant.initialize(uvm).through
+    assert settles(tenant) == -errno.EPERM
+    assert quiet.engine.state(tenant.id).unaccounted_bytes == 2 * MIB
+
+
+def test_no_more_wait_for_it_than_are_known(quiet: World) -> None:
+    tenant = quiet.tenant()
+    uvm = tenant.open_uvm()
+    assert tenant.map(uvm, AT, PAGE, how="spun") == 0
+    quiet.lib.on_card_fill_calls(quiet.engine._handle, ctypes.c_uint64(tenant.id))
+    assert tenant.map(uvm, AT, PAGE) == -errno.EAGAIN
+
+
+def looked(here: World) -> int:
+    """How many maps have been looked at since this was asked last; the first time nobody has counted."""
+    return int(here.lib.on_card_looked(here.engine._handle))
+
+
+def test_calls_that_are_over_are_looked_for_no_more(quiet: World) -> None:
+    """Nor those of processes that initialise nothing: what they map is of no file that is initialised."""
+    tenant = quiet.tenant()
+    ended, lives = quiet.mate(tenant), quiet.mate(tenant)
+    for i in range(99):
+        assert ended.map(ended.open_uvm(), AT + i * PAGE, PAGE, how="spun") == 0
+    assert lives.map(lives.open_uvm(), AT, PAGE, how="spun") == 0
+    ended.kill()
+    assert tenant.initialize(tenant.open_uvm()).through
+    assert settles(tenant) == 0
+    looked(quiet)
+    assert [settles(tenant) for _ in range(2)] == [0, 0]
+    assert looked(quiet) == 0
+    assert lives.initialize(lives.uvm).through
+    assert settles(tenant) == 0
+    assert looked(quiet) > 0, "now it may map what is initialised"
 
 
 def test_what_runs_keeps_its_charge(quiet: World) -> None:

@@ -39,6 +39,7 @@ static struct retained_channel {
 } retained[RETAINED];
 uint32_t on_card_unregistered;
 int on_card_uvm_error;
+int on_card_pageable_error; /* PAGEABLE_MEM_ACCESS fails with this errno; 0: it does not */
 
 /* Address spaces that are registered, by their numbers. */
 static struct {
@@ -72,6 +73,8 @@ static int initialize_again(int fd, struct uvm_initialize *u)
 
 static int pageable(int fd, struct uvm_pageable *u)
 {
+    if (on_card_pageable_error)
+        return on_card_pageable_error;
     u->status = initialized(fd) ? RM_OK : RM_ERR_ILLEGAL_ACTION;
     u->access = initialized(fd) && !(flags_of(fd) & UVM_INIT_DISABLE_HMM);
     return 0;
@@ -84,7 +87,7 @@ void uvm_on_card_begin(void)
     memset(retained, 0, sizeof(retained));
     memset(space, 0, sizeof(space));
     on_card_unregistered = 0;
-    on_card_uvm_error = 0;
+    on_card_uvm_error = on_card_pageable_error = 0;
     ranges = 0;
     on_card_asked = on_card_answers = -1;
     on_card_mapped = 0;
