@@ -7,11 +7,16 @@
  * tenant's own (dup.c). So a tenant's channels can be on its own files alone, on those that we know, wherever the calls
  * that register them are made (registered.h).
  *
+ * Nor can a card's faults come to another file, or to one that was initialised in another way than we have it done: each has
+ * to have said so before it gets an address space (managed_flags.c).
+ *
  * UVM duplicates the address space as it does memory: it is lent for the length of the call, and the rule of the process is kept
  * here (map_external.c). */
 #include "caught.h"
 #include "create.h"
+#include "managed.h"
 #include "shared.h"
+#include <errno.h>
 
 /* The file of its client, through which it is lent. RM_OK or another RM status. The tenant is held. */
 static uint32_t find(const struct call *c, const struct uvm_register_gpu_vaspace *said,
@@ -51,6 +56,12 @@ int register_gpu_vaspace(struct call *c)
     int e;
     WITH_CALLS_OF(c->tenant);
 
+    if ((e = managed_initialized(c->m, c->tenant, c->file.id)) == -ENODATA) {
+        said->status = RM_ERR_ILLEGAL_ACTION; /* as UVM answers */
+        return 0;
+    }
+    if (e < 0)
+        return e == -EPERM ? e : -EAGAIN;
     {
         WITH_TENANT(c->tenant);
         said->status = find(c, said, &client);

@@ -71,9 +71,9 @@ int managed_mmap(struct call *c, const struct seccomp_data *d);
 int managed_initializes(struct call *c, uint64_t flags);
 /* Before another call on a file of nvidia-uvm is served. -EPERM: it was initialised in another way. */
 int managed_check_file(struct call *c);
-/* One of the tenant's files may have been initialised in another way, and nobody can ask it any more. The tenant's calls are held,
- * and it has had calls of INITIALIZE let through. */
-bool managed_in_doubt(const struct mediator *m, const struct tenant *t);
+/* 0: the file was initialised as we have it done, and stays so. -ENODATA: not at all; -EPERM: in another way, and its tenant is
+ * caught; another errno: that cannot be asked now. The tenant's calls are held. */
+int managed_initialized(const struct mediator *m, struct tenant *t, uint64_t file);
 
 /* Before a call of the tenant is served or answered. -EPERM: it has been caught. */
 int managed_settle(struct call *c);

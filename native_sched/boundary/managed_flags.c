@@ -6,9 +6,9 @@
  * another thread can take it away; so the file is asked afterwards. A second INITIALIZE compares the flags and does nothing
  * else (uvm_api_initialize()), which is safe once the file says that it is initialised: it never is otherwise again.
  *
- * A file that nobody sees can be asked by nobody, and used all the same. So each is asked before our descriptor of it is closed
- * (nvidia_watch.c), and what it has said is kept with it. What was not initialised by then, and may be since, is in doubt: a call
- * was under way on it. So is what an earlier worker had not asked, and that is where nobody sees it. */
+ * A card's faults come to a file by the channels that are registered on it, and these want an address space that is: only a file
+ * that has said how it was initialised gets one (gpu_vaspace.c), wherever it is and whoever sees it after that. The others are
+ * asked for their ranges' sake, each before our descriptor of it is closed too (nvidia_watch.c), and what it has said is kept with it. */
 #define _GNU_SOURCE
 #include "managed_private.h"
 #include "registered.h"
@@ -74,16 +74,13 @@ bool managed_check_files(const struct mediator *m, struct tenant *t)
     return !all || (t->registered->begun && initialize_runs(&t->registered->page->initialize));
 }
 
-bool managed_in_doubt(const struct mediator *m, const struct tenant *t)
+int managed_initialized(const struct mediator *m, struct tenant *t, uint64_t file)
 {
-    struct open_file file[MANAGED_FILES];
-    uint32_t files = files_of_kind(m->files, t, NODE_UVM, file, MANAGED_FILES);
+    int flags = m->ops->initialized ? flags_of(m, file) : UVM_FLAGS_RIGHT;
 
-    for (uint32_t i = 0; m->ops->initialized && i < files; i++)
-        if (initialize_matters(&t->registered->page->initialize, &file[i]) &&
-            flags_of(m, file[i].id) == -EAGAIN)
-            return true;
-    return false;
+    if (flags == UVM_FLAGS_WRONG)
+        caught(m, t);
+    return flags < 0 ? flags : flags == UVM_FLAGS_RIGHT ? 0 : -EPERM;
 }
 
 int managed_check_file(struct call *c)

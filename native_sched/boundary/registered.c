@@ -1,7 +1,6 @@
 #include "registered.h"
 #include "../channels/groups.h"
 #include "let_through.h"
-#include "managed.h"
 #include <errno.h>
 #include <signal.h>
 #include <stddef.h>
@@ -301,9 +300,6 @@ int register_channel(struct call *c)
     if (registered_begin(r) < 0)
         return refuse(c, RM_ERR_NO_MEMORY);
     finish(r, tid);
-    /* Without a channel no fault of a card's comes to a file. */
-    if (managed_in_doubt(c->m, c->tenant))
-        return refuse(c, RM_ERR_INSUFFICIENT_PERMISSIONS);
     while (i < REGISTERING_MAX && r->page->registering[i])
         i++;
     if (i == REGISTERING_MAX)

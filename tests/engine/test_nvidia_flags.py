@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 from nvidia_mediated import Answer, Tenant, World, world
-from registered_steps import CHANNEL, REGISTER_STATUS, calls, of_one_group
-from rm_params import FREE, UVM, UVM_REGISTER_CHANNEL
-from uvm_params import register_channel
+from registered_steps import CHANNEL, SPACE, SPACE_STATUS, calls, of_one_group, spaced
+from rm_params import FREE, UVM, UVM_REGISTER_CHANNEL, UVM_REGISTER_GPU_VASPACE
+from uvm_params import register_channel, register_space
 
 from tests.support.waiting import until
 
 DISABLE_HMM = 1
 UVM_REGISTER_GPU = 37
-INSUFFICIENT_PERMISSIONS = 0x1B
+ILLEGAL_ACTION = 0x16
 
 
 @pytest.fixture
@@ -55,11 +55,6 @@ def hides(here: World, tenant: Tenant, fd: int) -> None:
     here.looks(0)
     tenant.tell("send", fd)
     until(lambda: here.lost() == (0, 1), "it has been let go, and is not closed")
-
-
-def is_refused(answer: Answer) -> bool:
-    said = (answer.result, answer.through, answer.u32(REGISTER_STATUS))
-    return said == (0, False, INSUFFICIENT_PERMISSIONS)
 
 
 def test_one_that_is_hidden_before_anybody_asks_is_found(here: World) -> None:
@@ -109,35 +104,37 @@ def test_one_is_found_without_a_call(here: World) -> None:
     until(lambda: here.engine.state(tenant.id).unaccounted_bytes > 0, "it is asked")
 
 
-def hidden_in_its_call(here: World) -> tuple[Tenant, int]:
-    """A tenant that hides a file which a call of INITIALIZE is under way on, with flags that may still change."""
+def test_one_that_is_hidden_in_its_call_holds_up_nobody(here: World) -> None:
+    """With flags that may still change. It has no address space, and gets none."""
     tenant, client = started(here)
     other = tenant.open(UVM)
     # Nobody can have it made later: it is made on one that nobody knows.
     tenant.goes_astray(tenant.open(UVM), fd=other, who="aside", lands=DISABLE_HMM)
     assert registers(tenant, client).through
     hides(here, tenant, other)
-    return tenant, client
-
-
-def test_one_that_is_hidden_in_its_call_takes_no_channels(here: World) -> None:
-    tenant, client = hidden_in_its_call(here)
-    assert is_refused(registers(tenant, client))
+    assert registers(tenant, client).through
     tenant.tell("join")
-    assert is_refused(registers(tenant, client)), "it has been made, on whichever file"
+    assert registers(tenant, client).through
     here.restart()
     assert here.lost() == (0, 1)
-    assert is_refused(registers(tenant, client))
+    assert registers(tenant, client).through
     assert here.engine.state(tenant.id).unaccounted_bytes == 0
 
 
-def test_it_does_again_when_the_kernel_says_that_it_is_closed(here: World) -> None:
-    tenant, client = hidden_in_its_call(here)
-    tenant.tell("join")
-    assert is_refused(registers(tenant, client))
-    here.open_files(1)
-    until(lambda: here.lost() == (0, 0), "it is closed")
-    assert registers(tenant, client).through
+def test_no_address_space_for_one_that_is_not_as_it_has_to_be(here: World) -> None:
+    tenant, client = started(here)
+    spaced(tenant, client)
+    other = tenant.open(UVM)
+    params = register_space(client, SPACE)
+    early = tenant.uvm_call(UVM_REGISTER_GPU_VASPACE, params, fd=other)
+    assert (early.result, early.through, early.u32(SPACE_STATUS)) == (0, False, ILLEGAL_ACTION)
+    answers(here, -errno.EAGAIN)
+    assert tenant.uvm_call(UVM_REGISTER_GPU_VASPACE, params, fd=other).result == -errno.EAGAIN
+    answers(here, 0)
+    # Nobody else asks while the file is initialised by a call on another, in the middle of which this one is made.
+    tenant.goes_astray(other, fd=tenant.open(UVM), who="aside", lands=0)
+    assert tenant.uvm_call(UVM_REGISTER_GPU_VASPACE, params, fd=other).result == -errno.EPERM
+    assert here.engine.state(tenant.id).unaccounted_bytes > 0
 
 
 def test_others_of_the_container_are_not_held_up_by_one_that_ends_at_its_call(here: World) -> None:
