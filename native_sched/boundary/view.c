@@ -3,6 +3,7 @@
 #include "usage.h"
 #include "view.h"
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 
 /* OBJECT_NO_CARD when this call's file has no such object, or it is not on a card. */
@@ -90,13 +91,35 @@ static uint32_t capped_kib(uint32_t index, uint32_t kib, const struct ledger *l)
     return limit < kib ? (uint32_t)limit : kib;
 }
 
+/* Of the caller's size, which the driver may not have judged yet. */
+static uint32_t fb_entries(const struct call *c)
+{
+    const struct rm_fb_info *info = (const void *)c->params;
+    uint32_t head = offsetof(struct rm_fb_info, entry), room;
+
+    if (c->params_bytes < head)
+        return 0;
+    room = (c->params_bytes - head) / sizeof(struct rm_fb_entry);
+    return info->count < room ? info->count : room;
+}
+
+static bool asks_what_is_free(const struct call *c)
+{
+    const struct rm_fb_info *info = (const void *)c->params;
+
+    for (uint32_t i = 0; i < fb_entries(c); i++)
+        if (info->entry[i].index == RM_FB_LARGEST_FREE || info->entry[i].index == RM_FB_HEAP_FREE)
+            return true;
+    return false;
+}
+
 int view_fb_info(struct call *c, uint32_t *status)
 {
     const struct rm_control *ctl = (const void *)c->outer;
     struct rm_fb_info *info = (void *)c->params;
     uint32_t card = card_of_object(c, ctl->client, ctl->object), entries;
     struct ledger ledger;
-    int e = ending_settle(c);
+    int e = asks_what_is_free(c) ? ending_settle(c) : 0;
 
     if (e == 0)
         e = call_driver(c);
@@ -111,9 +134,7 @@ int view_fb_info(struct call *c, uint32_t *status)
         WITH_TENANT(c->tenant);
         ledger = c->tenant->ledger[card];
     }
-    entries = (c->params_bytes - 4) / sizeof(struct rm_fb_entry);
-    if (info->count < entries)
-        entries = info->count;
+    entries = fb_entries(c);
     for (uint32_t i = 0; i < entries; i++)
         info->entry[i].data = capped_kib(info->entry[i].index, info->entry[i].data, &ledger);
     return 0;
