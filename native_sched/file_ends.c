@@ -4,12 +4,12 @@
  * who hears of the driver's files waits for none of them. What cannot end at once is left to another thread, which waits a little
  * for each tenant in turn; a tenant's files end in the order in which they went. */
 #define _GNU_SOURCE
+#include "base/clock.h"
 #include "engine_private.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 
 enum { TURN_MS = 2, FIRST_ROOM = 64 };
 
@@ -22,12 +22,8 @@ static struct tenant *tenant_of(struct mgpu_engine *e, uint64_t id)
 
 static bool hold_calls(struct tenant *t, uint32_t wait_ms)
 {
-    struct timespec until;
+    struct timespec until = monotonic_after_ms(wait_ms);
 
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += (long)wait_ms * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
     return pthread_mutex_clocklock(&t->calls, CLOCK_MONOTONIC, &until) == 0;
 }
 

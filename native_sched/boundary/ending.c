@@ -1,20 +1,12 @@
 #include "ending.h"
+#include "../base/clock.h"
 #include "caller.h"
 #include "files.h"
 #include "tenant.h"
 #include <errno.h>
-#include <time.h>
 
 /* Whether the caller waits and the files are ending is looked at again after so long: nobody tells of the first. */
 enum { LOOK_MS = 20, FILES_AT_ONCE = 64 };
-
-static uint64_t now_ms(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 /* The driver first: what it has told of since is taken out of the table, and counted there. */
 static bool any_ends(const struct mediator *m, const struct tenant *t)
@@ -30,12 +22,8 @@ static bool any_ends(const struct mediator *m, const struct tenant *t)
 
 static void wait_for_end(struct tenant *t)
 {
-    struct timespec until;
+    struct timespec until = monotonic_after_ms(LOOK_MS);
 
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += LOOK_MS * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
     pthread_cond_timedwait(&t->file_ended, &t->calls, &until);
 }
 
@@ -48,7 +36,7 @@ int ending_wait(struct call *c)
         t->ending_since_ms = 0;
         return 0;
     }
-    now = now_ms();
+    now = monotonic_ns() / 1000000;
     if (!t->ending_since_ms)
         t->ending_since_ms = now;
     if (!c->waits_since_ms)

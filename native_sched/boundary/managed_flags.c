@@ -51,13 +51,20 @@ static void caught(const struct mediator *m, struct tenant *t)
     managed_caught(m, t, bytes ? bytes : 1);
 }
 
-bool managed_check(const struct mediator *m, struct tenant *t, uint64_t file)
+int managed_initialized(const struct mediator *m, struct tenant *t, uint64_t file)
 {
-    int flags = m->ops->initialized ? flags_of(m, file) : -ENODATA;
-    bool done = flags >= 0 || flags == -ENODATA || flags == -EBADF || flags == -EAGAIN;
+    int flags = m->ops->initialized ? flags_of(m, file) : UVM_FLAGS_RIGHT;
 
     if (flags == UVM_FLAGS_WRONG)
         caught(m, t);
+    return flags < 0 ? flags : flags == UVM_FLAGS_RIGHT ? 0 : -EPERM;
+}
+
+bool managed_check(const struct mediator *m, struct tenant *t, uint64_t file)
+{
+    int e = managed_initialized(m, t, file);
+    bool done = e == 0 || e == -EPERM || e == -ENODATA || e == -EBADF || e == -EAGAIN;
+
     if (!done)
         atomic_store_explicit(&t->managed->due, true, memory_order_release);
     return done;
@@ -72,15 +79,6 @@ bool managed_check_files(const struct mediator *m, struct tenant *t)
     for (uint32_t i = 0; i < files; i++)
         all &= managed_check(m, t, file[i].id);
     return !all || (t->registered->begun && initialize_runs(&t->registered->page->initialize));
-}
-
-int managed_initialized(const struct mediator *m, struct tenant *t, uint64_t file)
-{
-    int flags = m->ops->initialized ? flags_of(m, file) : UVM_FLAGS_RIGHT;
-
-    if (flags == UVM_FLAGS_WRONG)
-        caught(m, t);
-    return flags < 0 ? flags : flags == UVM_FLAGS_RIGHT ? 0 : -EPERM;
 }
 
 int managed_check_file(struct call *c)

@@ -223,7 +223,7 @@ bool call_changes(const struct call *c)
 {
     const struct escape *e = fixed_escape(c->cmd);
 
-    return (e && e->changes) || rm_uvm_ends_mappings(c->cmd) || c->cmd == UVM_REGISTER_GPU_VASPACE ||
+    return (e && e->changes) || rm_uvm_is_executed(c->cmd) ||
            (RM_NR(c->cmd) == RM_ESC_CONTROL &&
             control_changes(((const struct rm_control *)(const void *)c->outer)->cmd));
 }

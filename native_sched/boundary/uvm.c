@@ -23,7 +23,7 @@ int uvm_outer_bytes(const struct mediator *m, uint32_t cmd)
 
     if (bytes < 0)
         return -ENOTTY;
-    return rm_uvm_ends_mappings(cmd) || cmd == UVM_REGISTER_GPU_VASPACE ? bytes : 0;
+    return rm_uvm_is_executed(cmd) ? bytes : 0;
 }
 
 static bool takes_memory(uint32_t cmd)

@@ -16,10 +16,15 @@ static inline bool rm_uvm_ends_mappings(uint32_t cmd)
 {
     return cmd == UVM_FREE || cmd == UVM_UNMAP_EXTERNAL;
 }
+/* Made by the arbiter, and all of their parameters are an outer struct. */
+static inline bool rm_uvm_is_executed(uint32_t cmd)
+{
+    return cmd == UVM_REGISTER_GPU_VASPACE || rm_uvm_ends_mappings(cmd);
+}
 static inline bool rm_uvm_of_the_file(uint32_t cmd)
 {
     return cmd == UVM_MAP_EXTERNAL_ALLOCATION || cmd == UVM_UNREGISTER_CHANNEL || cmd == UVM_INITIALIZE ||
-           cmd == UVM_REGISTER_GPU_VASPACE || rm_uvm_ends_mappings(cmd);
+           rm_uvm_is_executed(cmd);
 }
 
 /* Their parameters, which the argument points to (uvm_ioctl.h). Each ends in the RM status; MAP_EXTERNAL_ALLOCATION has an

@@ -1,11 +1,11 @@
 #define _GNU_SOURCE
 #include "nvidia_files.h"
+#include "../base/clock.h"
 #include "nvidia_loose.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 /* A look is a kcmp, about a microsecond. The lock is held over so many: a mediated call may wait for it. A sweep looks at
@@ -14,10 +14,7 @@ enum { LOOKS_AT_ONCE = 8, SWEEP_FILES = 256 };
 
 uint64_t nvidia_now_ns(void)
 {
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+    return monotonic_ns();
 }
 
 int nvidia_files_init(struct nvidia_files *f, struct files *known)

@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "loop.h"
+#include "../base/clock.h"
 #include "../base/mutex.h"
 #include "../boundary/privileges.h"
 #include "carry_out.h"
@@ -21,10 +22,7 @@ enum { NS_PER_S = 1000000000 };
 
 uint64_t loop_now_ns(void)
 {
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+    return monotonic_ns();
 }
 
 void loop_note(struct loop *l, uint64_t at_ns, uint64_t since_ns, uint64_t tenant, uint32_t kind,
