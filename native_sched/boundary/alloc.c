@@ -13,20 +13,20 @@ static int fetch_params(struct call *c, uint32_t class_id, uint64_t at, uint32_t
     int bytes = class_params(c, class_id);
 
     if (class_is_of_operators(class_id)) {
-        *status = RM_ERR_INSUFFICIENT_PERMISSIONS;
+        *status = NV_ERR_INSUFFICIENT_PERMISSIONS;
         return 0;
     }
     /* Everybody's use of the card, and from 590.44 on their pids, in a page that is mapped: as RM answers a vGPU's guest. */
-    if (class_id == RM_CLASS_USER_SHARED_DATA) {
-        *status = RM_ERR_NOT_SUPPORTED;
+    if (class_id == RM_USER_SHARED_DATA) {
+        *status = NV_ERR_NOT_SUPPORTED;
         return 0;
     }
     if (bytes < 0) {
-        *status = RM_ERR_INVALID_CLASS;
+        *status = NV_ERR_INVALID_CLASS;
         return 0;
     }
     if (bytes && said && said != (uint32_t)bytes) {
-        *status = RM_ERR_INVALID_PARAM_STRUCT;
+        *status = NV_ERR_INVALID_PARAM_STRUCT;
         return 0;
     }
     if (bytes && !at)
@@ -43,11 +43,11 @@ static bool names_foreign_client(struct call *c, uint32_t class_id)
     uint32_t client;
 
     switch (class_id) {
-    case RM_CLASS_EVENT:
-    case RM_CLASS_EVENT_OS:
+    case NV01_EVENT:
+    case NV01_EVENT_OS_EVENT:
         client = event->client;
         break;
-    case RM_CLASS_DEBUGGER:
+    case GT200_DEBUGGER:
         client = debugger->client;
         break;
     default:
@@ -72,7 +72,7 @@ static bool ask_without_tables(struct call *c, uint32_t class_id)
     enum { NOT_SO = RM_MEMORY_FLAG_LAZY | RM_MEMORY_FLAG_EXTERNALLY_MANAGED | RM_MEMORY_FLAG_SPARSE };
     struct rm_memory *mem = (void *)c->params;
 
-    if (class_id != RM_CLASS_MEMORY_VIRTUAL || mem->flags & NOT_SO)
+    if (class_id != NV50_MEMORY_VIRTUAL || mem->flags & NOT_SO)
         return false;
     mem->flags |= RM_MEMORY_FLAG_LAZY;
     return true;
@@ -84,7 +84,7 @@ static int make(struct call *c, struct creation *a, uint32_t *status)
     int e;
 
     if (names_foreign_client(c, a->class_id)) {
-        *status = RM_ERR_INVALID_CLIENT;
+        *status = NV_ERR_INVALID_CLIENT;
         return 0;
     }
     WITH_CALLS_OF(c->tenant);
@@ -96,7 +96,7 @@ static int make(struct call *c, struct creation *a, uint32_t *status)
     e = create_object(c, &c->file, a, status);
     if (lazily)
         ((struct rm_memory *)(void *)c->params)->flags &= ~(uint32_t)RM_MEMORY_FLAG_LAZY;
-    c->params_out = e == 0 && *status == RM_OK && c->params_bytes != 0;
+    c->params_out = e == 0 && *status == NV_OK && c->params_bytes != 0;
     return e;
 }
 
@@ -105,10 +105,10 @@ static int alloc(struct call *c, uint32_t said, uint32_t *status_out)
 {
     struct rm_alloc_short *o = (void *)c->outer;
     struct creation a = {o->root, o->parent, o->handle, o->class_id};
-    uint32_t status = RM_OK;
+    uint32_t status = NV_OK;
     int e = fetch_params(c, a.class_id, o->params, said, &status);
 
-    if (e == 0 && status == RM_OK)
+    if (e == 0 && status == NV_OK)
         e = make(c, &a, &status);
     if (e == 0 && !c->passed) {
         o->handle = a.handle;
@@ -138,7 +138,7 @@ int mediate_alloc_object(struct call *c)
     struct creation a = {o->root, o->parent, o->handle, o->class_id};
 
     if (class_params(c, a.class_id) != 0 || class_is_root(a.class_id)) {
-        o->status = RM_ERR_INVALID_CLASS;
+        o->status = NV_ERR_INVALID_CLASS;
         return 0;
     }
     WITH_CALLS_OF(c->tenant);

@@ -91,19 +91,19 @@ static uint64_t control_of(const struct caught_intent *was)
     return (uint64_t)was->parent << 32 | was->handle;
 }
 
-/* Out of the driver, then out of the books. Returns the driver's status: RM_OK where it was not there any more. */
+/* Out of the driver, then out of the books. Returns the driver's status: NV_OK where it was not there any more. */
 static uint32_t end(const struct mediator *m, struct tenant *t, const struct open_file *file,
                     const struct caught_intent *was)
 {
     struct rm_free f = {.root = was->client, .parent = was->parent, .handle = was->handle};
     struct objects *o = &t->objects;
     uint32_t slot = objects_find(o, was->client, was->handle);
-    int e = mediator_call(m, file, NULL, RM_CMD(RM_ESC_FREE, sizeof(f)), &f, sizeof(f));
+    int e = mediator_call(m, file, NULL, RM_CMD(NV_ESC_RM_FREE, sizeof(f)), &f, sizeof(f));
 
     if (e < 0)
-        return RM_ERR_NOT_SUPPORTED;
-    if (f.status != RM_OK && f.status != RM_ERR_OBJECT_NOT_FOUND &&
-        f.status != RM_ERR_INVALID_OBJECT_HANDLE && f.status != RM_ERR_INVALID_CLIENT)
+        return NV_ERR_NOT_SUPPORTED;
+    if (f.status != NV_OK && f.status != NV_ERR_OBJECT_NOT_FOUND &&
+        f.status != NV_ERR_INVALID_OBJECT_HANDLE && f.status != NV_ERR_INVALID_CLIENT)
         return f.status;
     WITH_TENANT(t);
     if (slot && o->slot[objects_root(o, slot)].file == file->id) {
@@ -112,7 +112,7 @@ static uint32_t end(const struct mediator *m, struct tenant *t, const struct ope
     } else {
         registered_note_channel(t, was->client, was->parent, was->handle);
     }
-    return RM_OK;
+    return NV_OK;
 }
 
 /* What is in k->outer is the answer, and the driver was asked for nothing else. */
@@ -142,7 +142,7 @@ static void register_again(const struct mediator *m, const struct open_file *fil
     struct open_file control;
 
     if (files_by_id(m->files, control_of(was), &control)) {
-        mediator_call(m, file, &control, RM_CMD(RM_ESC_REGISTER_FD, sizeof(r)), &r, sizeof(r));
+        mediator_call(m, file, &control, RM_CMD(NV_ESC_REGISTER_FD, sizeof(r)), &r, sizeof(r));
         files_register(m->files, file->id, control.id);
     }
 }
@@ -183,7 +183,7 @@ void caught_settle(const struct mediator *m, struct tenant *t, struct caught *k)
         return;
     case INTENT_REGISTER:
         register_again(m, &file, &k->was);
-        finish(k, cmd, RM_OK);
+        finish(k, cmd, NV_OK);
         return;
     case INTENT_UVM:
         again(m, t, &file, k);
@@ -193,7 +193,7 @@ void caught_settle(const struct mediator *m, struct tenant *t, struct caught *k)
         enter(k, CAUGHT_READ);
         return;
     case INTENT_MAKE:
-        if (RM_NR(cmd) == RM_ESC_DUP_OBJECT)
+        if (RM_NR(cmd) == NV_ESC_RM_DUP_OBJECT)
             dup_undo_share(m, t, (const struct rm_dup *)(const void *)k->before);
         /* Where that fails it can be there, uncharged: the audit, which is due then, has the last word. */
         end(m, t, &file, &k->was);

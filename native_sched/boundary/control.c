@@ -21,14 +21,14 @@ static uint32_t own_group(struct call *c)
     WITH_TENANT(c->tenant);
     uint32_t slot = call_find(c, ctl->client, ctl->object);
 
-    if (slot && ctl->cmd == RM_CTRL_CHANNEL_SCHEDULE)
+    if (slot && ctl->cmd == NVA06F_CTRL_CMD_GPFIFO_SCHEDULE)
         slot = o->slot[slot].parent;
-    return slot && o->slot[slot].class_id == RM_CLASS_CHANNEL_GROUP ? o->slot[slot].handle : 0;
+    return slot && o->slot[slot].class_id == KEPLER_CHANNEL_GROUP_A ? o->slot[slot].handle : 0;
 }
 
 static int on_group(int e, uint32_t *status)
 {
-    *status = e == -ESRCH ? RM_ERR_INVALID_OBJECT_HANDLE : RM_OK;
+    *status = e == -ESRCH ? NV_ERR_INVALID_OBJECT_HANDLE : NV_OK;
     return e == -ESRCH ? 0 : e;
 }
 
@@ -101,13 +101,13 @@ static int disable_channels(struct call *c, uint32_t *status)
         WITH_TENANT(c->tenant);
         uint32_t subdevice = call_find(c, ctl->client, ctl->object), slot;
 
-        *status = RM_ERR_INVALID_OBJECT_HANDLE;
-        if (!subdevice || o->slot[subdevice].class_id != RM_CLASS_SUBDEVICE)
+        *status = NV_ERR_INVALID_OBJECT_HANDLE;
+        if (!subdevice || o->slot[subdevice].class_id != NV20_SUBDEVICE_0)
             return 0;
-        *status = RM_ERR_INVALID_ARGUMENT;
+        *status = NV_ERR_INVALID_ARGUMENT;
         if (p->count > RM_MAX_DISABLE || p->rewind_gp_put || p->runlist_preempt_event)
             return 0;
-        *status = RM_ERR_INSUFFICIENT_PERMISSIONS;
+        *status = NV_ERR_INSUFFICIENT_PERMISSIONS;
         for (uint32_t i = 0; i < p->count; i++) {
             slot = call_find(c, p->client[i], p->channel[i]);
             if (!slot || !rm_class_is_channel(o->slot[slot].class_id))
@@ -117,7 +117,7 @@ static int disable_channels(struct call *c, uint32_t *status)
     e = groups_stop(c->tenant->groups, p->client, p->channel, p->count, p->disable);
     if (e != -ESRCH)
         note_stopped(c->tenant, p);
-    *status = e == -ESRCH ? RM_ERR_INSUFFICIENT_PERMISSIONS : RM_OK;
+    *status = e == -ESRCH ? NV_ERR_INSUFFICIENT_PERMISSIONS : NV_OK;
     return e == -ESRCH ? 0 : e;
 }
 
@@ -137,50 +137,50 @@ static const struct control {
     uint32_t cmd;
     control_fn serve; /* NULL: refused. A tenant that could schedule its own channels could resume itself. */
 } controls[] = {
-    {RM_CTRL_FB_GET_INFO_V2, view_fb_info},
-    {RM_CTRL_GET_ATTACHED_IDS, view_attached_ids},
-    {RM_CTRL_GET_ID_INFO, view_id_info},
-    {RM_CTRL_GPU_GET_PROBED_IDS, control_probed_ids},
-    {RM_CTRL_GPU_GET_ACTIVE_DEVICE_IDS, control_active_ids},
-    {RM_CTRL_GPU_GET_ACTIVE_PARTITION_IDS, control_gpu_instances},
-    {RM_CTRL_GPU_ATTACH_IDS, control_attach},
-    {RM_CTRL_GPU_DETACH_IDS, control_attach},
-    {RM_CTRL_GPU_GET_ID_INFO_V2, control_of_card},
-    {RM_CTRL_GPU_GET_PCI_INFO, control_of_card},
-    {RM_CTRL_GPU_GET_UUID_FROM_GPU_ID, control_of_card},
-    {RM_CTRL_GPU_QUERY_DRAIN_STATE, control_of_card},
-    {RM_CTRL_GPU_ASYNC_ATTACH_ID, control_of_card},
-    {RM_CTRL_GPU_WAIT_ATTACH_ID, control_of_card},
-    {RM_CTRL_GR_SET_CTXSW_PREEMPTION_MODE, keep_preemptible},
-    {RM_CTRL_GPU_GET_PIDS, view_pids},
-    {RM_CTRL_GPU_GET_PID_INFO, view_pid_info},
-    {RM_CTRL_GPU_PERFMON_UTIL, control_utilization},
-    {RM_CTRL_EXPORT_OBJECT_TO_FD, control_export},
-    {RM_CTRL_EXPORT_OBJECTS_TO_FD, control_export},
-    {RM_CTRL_CREATE_EXPORT_OBJECT_FD, control_export},
-    {RM_CTRL_IMPORT_OBJECT_FROM_FD, control_import},
-    {RM_CTRL_IMPORT_OBJECTS_FROM_FD, control_import},
-    {RM_CTRL_GET_EXPORT_OBJECT_INFO, control_export_info},
-    {RM_CTRL_CLIENT_SET_INHERITED_SHARE_POLICY, control_inherited_share},
-    {RM_CTRL_GPU_GET_NAME, pass},
-    {RM_CTRL_GPU_GET_GID, pass},
-    {RM_CTRL_MC_GET_ARCH, pass},
-    {RM_CTRL_BUS_GET_PCI, pass},
-    {RM_CTRL_TSG_GET_TIMESLICE, get_timeslice},
-    {RM_CTRL_TSG_GET_INFO, pass},
-    {RM_CTRL_TSG_SCHEDULE, schedule_group},
-    {RM_CTRL_CHANNEL_SCHEDULE, schedule_group},
-    {RM_CTRL_TSG_SET_TIMESLICE, set_timeslice},
-    {RM_CTRL_TSG_PREEMPT, NULL},
-    {RM_CTRL_TSG_SET_INTERLEAVE, NULL},
-    {RM_CTRL_TSG_MAKE_REALTIME, NULL},
-    {RM_CTRL_DISABLE_CHANNELS, disable_channels},
+    {NV2080_CTRL_CMD_FB_GET_INFO_V2, view_fb_info},
+    {NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS, view_attached_ids},
+    {NV0000_CTRL_CMD_GPU_GET_ID_INFO, view_id_info},
+    {NV0000_CTRL_CMD_GPU_GET_PROBED_IDS, control_probed_ids},
+    {NV0000_CTRL_CMD_GPU_GET_ACTIVE_DEVICE_IDS, control_active_ids},
+    {NV2080_CTRL_CMD_GPU_GET_ACTIVE_PARTITION_IDS, control_gpu_instances},
+    {NV0000_CTRL_CMD_GPU_ATTACH_IDS, control_attach},
+    {NV0000_CTRL_CMD_GPU_DETACH_IDS, control_attach},
+    {NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2, control_of_card},
+    {NV0000_CTRL_CMD_GPU_GET_PCI_INFO, control_of_card},
+    {NV0000_CTRL_CMD_GPU_GET_UUID_FROM_GPU_ID, control_of_card},
+    {NV0000_CTRL_CMD_GPU_QUERY_DRAIN_STATE, control_of_card},
+    {NV0000_CTRL_CMD_GPU_ASYNC_ATTACH_ID, control_of_card},
+    {NV0000_CTRL_CMD_GPU_WAIT_ATTACH_ID, control_of_card},
+    {NV2080_CTRL_CMD_GR_SET_CTXSW_PREEMPTION_MODE, keep_preemptible},
+    {NV2080_CTRL_CMD_GPU_GET_PIDS, view_pids},
+    {NV2080_CTRL_CMD_GPU_GET_PID_INFO, view_pid_info},
+    {NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2, control_utilization},
+    {NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECT_TO_FD, control_export},
+    {NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD, control_export},
+    {NV0000_CTRL_CMD_OS_UNIX_CREATE_EXPORT_OBJECT_FD, control_export},
+    {NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECT_FROM_FD, control_import},
+    {NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECTS_FROM_FD, control_import},
+    {NV0000_CTRL_CMD_OS_UNIX_GET_EXPORT_OBJECT_INFO, control_export_info},
+    {NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY, control_inherited_share},
+    {NV2080_CTRL_CMD_GPU_GET_NAME_STRING, pass},
+    {NV2080_CTRL_CMD_GPU_GET_GID_INFO, pass},
+    {NV2080_CTRL_CMD_MC_GET_ARCH_INFO, pass},
+    {NV2080_CTRL_CMD_BUS_GET_PCI_INFO, pass},
+    {NVA06C_CTRL_CMD_GET_TIMESLICE, get_timeslice},
+    {NVA06C_CTRL_CMD_GET_INFO, pass},
+    {NVA06C_CTRL_CMD_GPFIFO_SCHEDULE, schedule_group},
+    {NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, schedule_group},
+    {NVA06C_CTRL_CMD_SET_TIMESLICE, set_timeslice},
+    {NVA06C_CTRL_CMD_PREEMPT, NULL},
+    {NVA06C_CTRL_CMD_SET_INTERLEAVE_LEVEL, NULL},
+    {NVA06C_CTRL_CMD_MAKE_REALTIME, NULL},
+    {NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS, disable_channels},
 };
 
 static int refuse_scheduling(struct call *c, uint32_t *status)
 {
     (void)c;
-    *status = RM_ERR_INSUFFICIENT_PERMISSIONS;
+    *status = NV_ERR_INSUFFICIENT_PERMISSIONS;
     return 0;
 }
 
@@ -210,13 +210,13 @@ int mediate_control(struct call *c)
     control_fn serve = server_of(ctl->cmd, bytes);
 
     if (!serve) {
-        ctl->status = RM_ERR_NOT_SUPPORTED;
+        ctl->status = NV_ERR_NOT_SUPPORTED;
         return 0;
     }
     if (serve == refuse_scheduling)
         return refuse_scheduling(c, &ctl->status);
     if (!right_size(ctl, bytes)) {
-        ctl->status = RM_ERR_INVALID_PARAM_STRUCT;
+        ctl->status = NV_ERR_INVALID_PARAM_STRUCT;
         return 0;
     }
     if (serve == control_utilization)
@@ -225,7 +225,7 @@ int mediate_control(struct call *c)
         return e;
     c->params_out = c->params_bytes != 0;
     e = serve(c, &ctl->status);
-    if (e < 0 || ctl->status != RM_OK)
+    if (e < 0 || ctl->status != NV_OK)
         c->params_out = false;
     return e;
 }

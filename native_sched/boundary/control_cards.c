@@ -42,12 +42,12 @@ int control_of_card(struct call *c, uint32_t *status)
     uint32_t gpu_id;
 
     if (c->params_bytes < sizeof(gpu_id)) {
-        *status = RM_ERR_INVALID_PARAM_STRUCT;
+        *status = NV_ERR_INVALID_PARAM_STRUCT;
         return 0;
     }
     memcpy(&gpu_id, c->params, sizeof(gpu_id));
     if (!granted(c, gpu_id)) {
-        *status = RM_ERR_INVALID_ARGUMENT;
+        *status = NV_ERR_INVALID_ARGUMENT;
         return 0;
     }
     return call_driver(c);
@@ -59,13 +59,13 @@ int control_probed_ids(struct call *c, uint32_t *status)
     struct rm_gpu_ids *ids = (void *)c->params;
 
     if (c->params_bytes != 2 * sizeof(*ids)) {
-        *status = RM_ERR_INVALID_PARAM_STRUCT;
+        *status = NV_ERR_INVALID_PARAM_STRUCT;
         return 0;
     }
     memset(&ids[1], 0xff, sizeof(ids[1]));
     WITH_TENANT(c->tenant);
     list_granted(c, &ids[0]);
-    *status = RM_OK;
+    *status = NV_OK;
     return 0;
 }
 
@@ -76,7 +76,7 @@ int control_active_ids(struct call *c, uint32_t *status)
     int e;
 
     if (c->params_bytes != sizeof(*list)) {
-        *status = RM_ERR_INVALID_PARAM_STRUCT;
+        *status = NV_ERR_INVALID_PARAM_STRUCT;
         return 0;
     }
     if ((e = call_driver(c)) < 0 || *status)
@@ -95,14 +95,14 @@ int control_attach(struct call *c, uint32_t *status)
     struct rm_gpu_ids *ids = (void *)c->params;
 
     if (c->params_bytes < sizeof(*ids)) {
-        *status = RM_ERR_INVALID_PARAM_STRUCT;
+        *status = NV_ERR_INVALID_PARAM_STRUCT;
         return 0;
     }
     if (ids->id[0] == ALL_IDS)
         list_granted(c, ids);
     for (uint32_t i = 0; i < RM_MAX_CARDS && ids->id[i] != NO_ID; i++)
         if (!granted(c, ids->id[i])) {
-            *status = RM_ERR_INVALID_ARGUMENT;
+            *status = NV_ERR_INVALID_ARGUMENT;
             return 0;
         }
     return call_driver(c);
@@ -118,7 +118,7 @@ int control_gpu_instances(struct call *c, uint32_t *status)
     int e;
 
     if (c->params_bytes != sizeof(*list)) {
-        *status = RM_ERR_INVALID_PARAM_STRUCT;
+        *status = NV_ERR_INVALID_PARAM_STRUCT;
         return 0;
     }
     if ((e = call_driver(c)) < 0 || *status)

@@ -51,7 +51,7 @@ int control_lists(struct call *c, uint32_t *status)
     memcpy(&count, c->params, sizeof(count));
     memcpy(theirs, c->params + POINTERS_AT, row->lists * sizeof(*theirs));
     if (count > PARAMS_MAX / LISTS_MAX / row->element_bytes - ALIGNMENT) {
-        *status = RM_ERR_INVALID_ARGUMENT;
+        *status = NV_ERR_INVALID_ARGUMENT;
         return 0;
     }
     bytes = count * row->element_bytes;

@@ -46,15 +46,15 @@ static const struct card *card_asked(struct call *c, uint32_t *status)
         }
     }
     card = mediator_card(c->m, index);
-    *status = RM_ERR_INVALID_OBJECT_HANDLE;
+    *status = NV_ERR_INVALID_OBJECT_HANDLE;
     if (!card)
         return NULL;
     /* The driver has none of MIG instances either. */
-    *status = RM_ERR_NOT_SUPPORTED;
-    if (class_id != RM_CLASS_SUBDEVICE || card->gpu_instance != RM_NO_INSTANCE ||
+    *status = NV_ERR_NOT_SUPPORTED;
+    if (class_id != NV20_SUBDEVICE_0 || card->gpu_instance != RM_NO_INSTANCE ||
         !atomic_load(&c->tenant->utilization->kept))
         return NULL;
-    *status = RM_OK;
+    *status = NV_OK;
     return card;
 }
 
@@ -120,7 +120,7 @@ int control_utilization(struct call *c, uint32_t *status)
     if ((e = caller_read(c->caller, at, &head, sizeof(head))) < 0)
         return e;
     if (head.buffer_bytes != layout.sample_bytes * RM_PERFMON_SAMPLES) {
-        *status = RM_ERR_INVALID_ARGUMENT;
+        *status = NV_ERR_INVALID_ARGUMENT;
         return 0;
     }
     take(c->tenant, card->index, &samples);

@@ -11,22 +11,22 @@
 
 int class_params(const struct call *c, uint32_t class_id)
 {
-    return class_id == RM_CLASS_ROOT_NON_PRIVILEGED ? -ENOENT : rm_class_params(&c->m->rm, class_id);
+    return class_id == NV01_ROOT_NON_PRIV ? -ENOENT : rm_class_params(&c->m->rm, class_id);
 }
 
 bool class_is_root(uint32_t class_id)
 {
-    return class_id == RM_CLASS_ROOT || class_id == RM_CLASS_ROOT_CLIENT;
+    return class_id == NV01_ROOT || class_id == NV01_ROOT_CLIENT;
 }
 
 bool class_is_memory(uint32_t class_id)
 {
-    return class_id == RM_CLASS_MEMORY_LOCAL_USER;
+    return class_id == NV01_MEMORY_LOCAL_USER;
 }
 
 bool class_has_names(uint32_t class_id)
 {
-    return class_is_memory(class_id) || class_id == RM_CLASS_MEMORY_SYSTEM;
+    return class_is_memory(class_id) || class_id == NV01_MEMORY_SYSTEM;
 }
 
 static uint64_t round_up(uint64_t bytes, uint64_t granule)
@@ -56,9 +56,9 @@ static uint64_t cost_of(const struct call *c, const struct creation *a, uint32_t
     const struct card *k = mediator_card(c->m, card);
     uint64_t own = c->m->ops->own_bytes ? c->m->ops->own_bytes(a->class_id, c->params) : 0;
 
-    if (a->class_id == RM_CLASS_CHANNEL_GROUP && k)
+    if (a->class_id == KEPLER_CHANNEL_GROUP_A && k)
         return own + (copies(c) ? k->copy_context_bytes : k->context_bytes);
-    if (a->class_id != RM_CLASS_MEMORY_LOCAL_USER)
+    if (a->class_id != NV01_MEMORY_LOCAL_USER)
         return own;
     return round_up(mem->size, c->m->ops->granule_bytes);
 }
@@ -69,7 +69,7 @@ static uint64_t given(const struct call *c, const struct creation *a, uint64_t a
     const struct rm_memory *mem = (const void *)c->params;
     uint64_t bytes;
 
-    if (a->class_id != RM_CLASS_MEMORY_LOCAL_USER)
+    if (a->class_id != NV01_MEMORY_LOCAL_USER)
         return asked;
     bytes = round_up(mem->size, c->m->ops->granule_bytes);
     return bytes > asked ? bytes : asked;
@@ -91,11 +91,11 @@ uint32_t choose_handle(struct tenant *t, uint32_t client, uint32_t *handle)
     const struct objects *o = &t->objects;
 
     if (*handle)
-        return objects_find(o, client, *handle) ? RM_ERR_INSERT_DUPLICATE_NAME : RM_OK;
+        return objects_find(o, client, *handle) ? NV_ERR_INSERT_DUPLICATE_NAME : NV_OK;
     do
         *handle = OWN_HANDLES | (t->last_handle++ & OWN_HANDLES_MASK);
     while (objects_find(o, client, *handle));
-    return RM_OK;
+    return NV_OK;
 }
 
 uint32_t same_handle_again(const struct call *c, uint32_t nth)
@@ -105,7 +105,7 @@ uint32_t same_handle_again(const struct call *c, uint32_t nth)
     return OWN_HANDLES | ((uint32_t)(id >> 32) & OWN_HANDLES_MASK);
 }
 
-/* Finds the place of a new object and sets its cost aside. RM_OK or another RM status. */
+/* Finds the place of a new object and sets its cost aside. NV_OK or another RM status. */
 static uint32_t reserve(struct call *c, struct creation *a, struct place *p)
 {
     struct tenant *t = c->tenant;
@@ -115,25 +115,25 @@ static uint32_t reserve(struct call *c, struct creation *a, struct place *p)
 
     p->card = OBJECT_NO_CARD;
     if (class_is_root(a->class_id))
-        return RM_OK;
+        return NV_OK;
     if (!(p->parent = call_find_on(c, p->file, a->root, a->parent)))
-        return call_find_on(c, p->file, a->root, a->root) ? RM_ERR_INVALID_OBJECT_PARENT
-                                                          : RM_ERR_INVALID_CLIENT;
+        return call_find_on(c, p->file, a->root, a->root) ? NV_ERR_INVALID_OBJECT_PARENT
+                                                          : NV_ERR_INVALID_CLIENT;
     if ((status = choose_handle(t, a->root, &a->handle)))
         return status;
     p->card = t->objects.slot[p->parent].card;
-    if (a->class_id == RM_CLASS_DEVICE) {
+    if (a->class_id == NV01_DEVICE_0) {
         k = granted_instance(c, ((const struct rm_device *)(const void *)c->params)->id);
         if (!k)
-            return RM_ERR_INVALID_DEVICE;
+            return NV_ERR_INVALID_DEVICE;
         p->card = k->index;
     }
     if (p->card == OBJECT_NO_CARD)
-        return RM_OK;
-    if ((a->class_id == RM_CLASS_CHANNEL_GROUP || rm_class_is_channel(a->class_id)) && registered_full(t))
-        return RM_ERR_NO_MEMORY;
+        return NV_OK;
+    if ((a->class_id == KEPLER_CHANNEL_GROUP_A || rm_class_is_channel(a->class_id)) && registered_full(t))
+        return NV_ERR_NO_MEMORY;
     p->reserved = cost_of(c, a, p->card);
-    return ledger_reserve(&t->ledger[p->card], p->reserved) < 0 ? RM_ERR_NO_MEMORY : RM_OK;
+    return ledger_reserve(&t->ledger[p->card], p->reserved) < 0 ? NV_ERR_NO_MEMORY : NV_OK;
 }
 
 static void give_back(struct call *c, const struct place *p)
@@ -151,7 +151,7 @@ static void end_charge(void *context, const struct rm_object *obj)
     if (obj->card != OBJECT_NO_CARD && obj->bytes && !external_holds(t->external, obj) &&
         !registered_holds(t->registered, obj))
         ledger_release(&t->ledger[obj->card], obj->bytes);
-    if (obj->class_id == RM_CLASS_CHANNEL_GROUP || rm_class_is_channel(obj->class_id))
+    if (obj->class_id == KEPLER_CHANNEL_GROUP_A || rm_class_is_channel(obj->class_id))
         groups_forget(t->groups, obj->client, obj->handle);
 }
 
@@ -173,9 +173,9 @@ static void note_kind(const struct call *c, const struct creation *a, struct rm_
 {
     const struct rm_channel *channel = (const void *)c->params;
 
-    if (a->class_id == RM_CLASS_MEMORY_LOCAL_USER || a->class_id == RM_CLASS_MEMORY_SYSTEM)
+    if (a->class_id == NV01_MEMORY_LOCAL_USER || a->class_id == NV01_MEMORY_SYSTEM)
         obj->page_shift = page_shift((const void *)c->params);
-    else if (a->class_id == RM_CLASS_CHANNEL_GROUP) {
+    else if (a->class_id == KEPLER_CHANNEL_GROUP_A) {
         obj->engine_type = ((const struct rm_channel_group *)(const void *)c->params)->engine_type;
     } else if (rm_class_is_channel(a->class_id)) {
         obj->userd.memory = channel->userd_memory[0];
@@ -218,7 +218,7 @@ static int book(struct call *c, const struct creation *a, const struct place *p,
 bool object_target(const struct mediator *m, const struct rm_object *obj, const struct open_file *file,
                    struct rm_target *out)
 {
-    bool group = obj->class_id == RM_CLASS_CHANNEL_GROUP;
+    bool group = obj->class_id == KEPLER_CHANNEL_GROUP_A;
     const struct card *card = mediator_card(m, obj->card);
 
     if (!card || !(group || rm_class_is_channel(obj->class_id)))
@@ -233,7 +233,7 @@ uint32_t subdevice_below(const struct objects *o, uint32_t device)
 {
     uint32_t i = o->slot[device].first_child;
 
-    while (i && o->slot[i].class_id != RM_CLASS_SUBDEVICE)
+    while (i && o->slot[i].class_id != NV20_SUBDEVICE_0)
         i = o->slot[i].next_sibling;
     return i ? o->slot[i].handle : 0;
 }
@@ -241,7 +241,7 @@ uint32_t subdevice_below(const struct objects *o, uint32_t device)
 /* Nothing runs on the card that the scheduler cannot see and stop: what it cannot take on is not made. */
 static int announce(struct call *c, const struct creation *a, const struct place *p)
 {
-    bool group = a->class_id == RM_CLASS_CHANNEL_GROUP;
+    bool group = a->class_id == KEPLER_CHANNEL_GROUP_A;
     struct rm_target name;
     struct rm_object obj;
     uint32_t subdevice;
@@ -266,9 +266,9 @@ static bool unmake_on(struct call *c, const struct open_file *file, uint32_t cli
                       uint32_t handle)
 {
     struct rm_free f = {.root = client, .parent = parent, .handle = handle};
-    int e = mediator_call(c->m, file, NULL, RM_CMD(RM_ESC_FREE, sizeof(f)), &f, sizeof(f));
+    int e = mediator_call(c->m, file, NULL, RM_CMD(NV_ESC_RM_FREE, sizeof(f)), &f, sizeof(f));
 
-    return e == -EBADF || (e == 0 && f.status == RM_OK);
+    return e == -EBADF || (e == 0 && f.status == NV_OK);
 }
 
 bool unmake(struct call *c, uint32_t client, uint32_t parent, uint32_t handle)
@@ -279,7 +279,7 @@ bool unmake(struct call *c, uint32_t client, uint32_t parent, uint32_t handle)
 /* An object that the driver has made and nobody may have. False when it stays all the same, and so does its charge. */
 static bool take_back(struct call *c, const struct creation *a, const struct place *p, uint32_t *status)
 {
-    *status = RM_ERR_NO_MEMORY;
+    *status = NV_ERR_NO_MEMORY;
     stats_refused(&c->tenant->stats, *status); /* the driver had said yes */
     return unmake_on(c, p->file, a->root, class_is_root(a->class_id) ? 0 : a->parent, a->handle);
 }
@@ -319,9 +319,9 @@ static int create_in(struct call *c, struct place *p, struct creation *a, uint32
 
     if (a->handle)
         caught_intend(c, INTENT_MAKE, file, a->root, a->parent, a->handle);
-    e = call_driver_on(c, file, RM_CMD(RM_ESC_ALLOC, sizeof(alloc)), &alloc, sizeof(alloc));
+    e = call_driver_on(c, file, RM_CMD(NV_ESC_RM_ALLOC, sizeof(alloc)), &alloc, sizeof(alloc));
     *status = alloc.status;
-    if (e < 0 || alloc.status != RM_OK) {
+    if (e < 0 || alloc.status != NV_OK) {
         give_back(c, p);
         return e;
     }
@@ -338,7 +338,7 @@ static int create_in(struct call *c, struct place *p, struct creation *a, uint32
         }
         return 0;
     }
-    if (a->class_id == RM_CLASS_SUBDEVICE)
+    if (a->class_id == NV20_SUBDEVICE_0)
         utilization_expected(c->tenant);
     if (announce(c, a, p) < 0 && take_back(c, a, p, status))
         ended(c, call_find_on(c, file, a->root, a->handle));
@@ -353,14 +353,14 @@ int create_object(struct call *c, const struct open_file *file, struct creation 
     int e;
 
     *status = reserve(c, a, &place);
-    if (*status == RM_ERR_NO_MEMORY && managed_held(c->tenant) && managed_look(c->m, c->tenant))
+    if (*status == NV_ERR_NO_MEMORY && managed_held(c->tenant) && managed_look(c->m, c->tenant))
         *status = reserve(c, a, &place);
-    for (e = 1; *status == RM_ERR_NO_MEMORY && (e = ending_wait(c)) > 0;)
+    for (e = 1; *status == NV_ERR_NO_MEMORY && (e = ending_wait(c)) > 0;)
         *status = reserve(c, a, &place);
     if (*status)
         return e < 0 ? e : 0;
     if (group && (e = groups_channel_begins(groups, a->root, group)) < 0) {
-        *status = e == -ESRCH ? RM_ERR_INVALID_OBJECT_PARENT : RM_ERR_NO_MEMORY;
+        *status = e == -ESRCH ? NV_ERR_INVALID_OBJECT_PARENT : NV_ERR_NO_MEMORY;
         give_back(c, &place);
         return 0;
     }
@@ -378,9 +378,8 @@ static bool may_end_subscription(const struct call *c, uint32_t slot)
 
     if (!mediator_has_instances(c->m))
         return false;
-    return !slot || class_is_root(class_id) || class_id == RM_CLASS_DEVICE ||
-           class_id == RM_CLASS_SUBDEVICE || class_id == RM_CLASS_GPU_INSTANCE ||
-           class_id == RM_CLASS_COMPUTE_INSTANCE;
+    return !slot || class_is_root(class_id) || class_id == NV01_DEVICE_0 || class_id == NV20_SUBDEVICE_0 ||
+           class_id == AMPERE_SMC_PARTITION_REF || class_id == AMPERE_SMC_EXEC_PARTITION_REF;
 }
 
 int destroy_object(struct call *c, uint32_t root, uint32_t handle, uint32_t *status)
@@ -393,22 +392,22 @@ int destroy_object(struct call *c, uint32_t root, uint32_t handle, uint32_t *sta
     {
         WITH_TENANT(t);
         if (!call_find(c, root, root)) {
-            *status = RM_ERR_INVALID_CLIENT;
+            *status = NV_ERR_INVALID_CLIENT;
             return 0;
         }
         slot = call_find(c, root, handle);
     }
     if (groups_need(t->groups, root, handle)) {
-        *status = RM_ERR_STATE_IN_USE;
+        *status = NV_ERR_STATE_IN_USE;
         return 0;
     }
     c->apart = may_end_subscription(c, slot);
     if (slot)
         caught_intend(c, INTENT_FREE, &c->file, root, 0, handle);
-    e = call_driver_on(c, &c->file, RM_CMD(RM_ESC_FREE, sizeof(f)), &f, sizeof(f));
+    e = call_driver_on(c, &c->file, RM_CMD(NV_ESC_RM_FREE, sizeof(f)), &f, sizeof(f));
     c->apart = false;
     *status = f.status;
-    if (e == 0 && f.status == RM_OK && slot)
+    if (e == 0 && f.status == NV_OK && slot)
         ended(c, slot);
     return e;
 }

@@ -16,7 +16,7 @@ int create_object(struct call *c, const struct open_file *file, struct creation 
 int destroy_object(struct call *c, uint32_t root, uint32_t handle, uint32_t *status);
 
 /* A name that is free, where the caller gives none: what is asked of the driver under a name that we know can be undone.
- * RM_OK, or that it is taken. The tenant is held. */
+ * NV_OK, or that it is taken. The tenant is held. */
 uint32_t choose_handle(struct tenant *t, uint32_t client, uint32_t *handle);
 
 /* One that a later worker chooses again for the nth object of the same call, where it is free. */

@@ -12,20 +12,20 @@ bool may_have_name(const struct objects *o, uint32_t source, uint32_t parent)
     return o->slot[source].card == o->slot[parent].card || !class_is_memory(o->slot[source].class_id);
 }
 
-/* Where the new name goes and what it stands for. RM_OK or another RM status. The tenant is held. */
+/* Where the new name goes and what it stands for. NV_OK or another RM status. The tenant is held. */
 static uint32_t find_both(const struct call *c, const struct rm_dup *d, uint32_t *parent, uint32_t *source)
 {
     const struct objects *o = &c->tenant->objects;
 
     if (!call_find(c, d->client, d->client))
-        return RM_ERR_INVALID_CLIENT;
+        return NV_ERR_INVALID_CLIENT;
     if (!(*parent = call_find(c, d->client, d->parent)))
-        return RM_ERR_INVALID_OBJECT_PARENT;
+        return NV_ERR_INVALID_OBJECT_PARENT;
     if (!(*source = objects_find(o, d->source_client, d->source_handle)))
-        return RM_ERR_INSUFFICIENT_PERMISSIONS;
+        return NV_ERR_INSUFFICIENT_PERMISSIONS;
     if (!class_has_names(o->slot[*source].class_id))
-        return RM_ERR_NOT_SUPPORTED;
-    return may_have_name(o, *source, *parent) ? RM_OK : RM_ERR_INVALID_OBJECT_PARENT;
+        return NV_ERR_NOT_SUPPORTED;
+    return may_have_name(o, *source, *parent) ? NV_OK : NV_ERR_INVALID_OBJECT_PARENT;
 }
 
 /* The file of the source's client, where everybody may have the source; false: RM has the last word. */
@@ -68,9 +68,9 @@ static int duplicate(struct call *c)
     struct open_file file;
     int e = call_driver(c);
 
-    if (e < 0 || d->status != RM_ERR_INSUFFICIENT_PERMISSIONS || !shared_on(c->m, c->tenant, d, &file))
+    if (e < 0 || d->status != NV_ERR_INSUFFICIENT_PERMISSIONS || !shared_on(c->m, c->tenant, d, &file))
         return e;
-    if ((e = share_with_it(c->m, &file, d, 0)) != RM_OK)
+    if ((e = share_with_it(c->m, &file, d, 0)) != NV_OK)
         return e < 0 ? e : 0;
     e = call_driver(c);
     share_with_it(c->m, &file, d, RM_SHARE_REVOKE);
@@ -93,7 +93,7 @@ int mediate_dup(struct call *c)
     }
     caught_intend(c, INTENT_MAKE, &c->file, d->client, d->parent, d->handle);
     /* Slots do not change meanwhile: what makes and ends objects holds the tenant's calls. */
-    if ((e = duplicate(c)) < 0 || d->status != RM_OK)
+    if ((e = duplicate(c)) < 0 || d->status != NV_OK)
         return e;
     {
         WITH_TENANT(t);
@@ -101,7 +101,7 @@ int mediate_dup(struct call *c)
     }
     if (e < 0) {
         unmake(c, d->client, d->parent, d->handle);
-        d->status = RM_ERR_NO_MEMORY;
+        d->status = NV_ERR_NO_MEMORY;
         stats_refused(&t->stats, d->status);
     }
     return 0;
@@ -126,12 +126,12 @@ int mediate_share(struct call *c)
     {
         WITH_TENANT(t);
         if (!(slot = call_find(c, s->client, s->handle))) {
-            s->status = RM_ERR_INVALID_OBJECT_HANDLE;
+            s->status = NV_ERR_INVALID_OBJECT_HANDLE;
             return 0;
         }
         if (!may_share(&t->objects, &said) ||
             (said.type != RM_SHARE_TYPE_CLIENT && said.access_mask != RM_SHARE_ACCESS_DUP)) {
-            s->status = RM_ERR_INSUFFICIENT_PERMISSIONS;
+            s->status = NV_ERR_INSUFFICIENT_PERMISSIONS;
             return 0;
         }
     }
@@ -139,7 +139,7 @@ int mediate_share(struct call *c)
     e = call_driver(c);
     s->policy = said;
     WITH_TENANT(t);
-    if (e == 0 && s->status == RM_OK)
+    if (e == 0 && s->status == NV_OK)
         shared_note(&t->objects, slot, &said);
     return e;
 }
@@ -157,11 +157,11 @@ int control_inherited_share(struct call *c, uint32_t *status)
     {
         WITH_TENANT(t);
         if (!(slot = call_find(c, ctl->client, ctl->client))) {
-            *status = RM_ERR_INVALID_CLIENT;
+            *status = NV_ERR_INVALID_CLIENT;
             return 0;
         }
         if (!may_share(&t->objects, &said)) {
-            *status = RM_ERR_INSUFFICIENT_PERMISSIONS;
+            *status = NV_ERR_INSUFFICIENT_PERMISSIONS;
             return 0;
         }
     }
@@ -169,7 +169,7 @@ int control_inherited_share(struct call *c, uint32_t *status)
     e = call_driver(c);
     *p = said;
     WITH_TENANT(t);
-    if (e == 0 && ctl->status == RM_OK && ctl->object == ctl->client)
+    if (e == 0 && ctl->status == NV_OK && ctl->object == ctl->client)
         shared_note(&t->objects, slot, &said);
     return e;
 }

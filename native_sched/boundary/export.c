@@ -1,4 +1,4 @@
-/* Export of memory through open files: RM_CTRL_EXPORT_OBJECT_TO_FD, EXPORT_OBJECTS_TO_FD and CREATE_EXPORT_OBJECT_FD, all of
+/* Export of memory through open files: NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECT_TO_FD, EXPORT_OBJECTS_TO_FD and CREATE_EXPORT_OBJECT_FD, all of
  * them made as the second, with one object at a time. Twice is the same then, and where RM fails in the middle of several it
  * frees what it finds in memory that it has not written yet: other programs' exports (cliresCtrlCmdOsUnixExportObjectsToFd_IMPL
  * in os.c of NVIDIA's open-gpu-kernel-modules).
@@ -25,9 +25,11 @@ struct wanted {
 
 bool control_changes(uint32_t cmd)
 {
-    return cmd == RM_CTRL_EXPORT_OBJECT_TO_FD || cmd == RM_CTRL_EXPORT_OBJECTS_TO_FD ||
-           cmd == RM_CTRL_CREATE_EXPORT_OBJECT_FD || cmd == RM_CTRL_IMPORT_OBJECT_FROM_FD ||
-           cmd == RM_CTRL_IMPORT_OBJECTS_FROM_FD;
+    return cmd == NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECT_TO_FD ||
+           cmd == NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD ||
+           cmd == NV0000_CTRL_CMD_OS_UNIX_CREATE_EXPORT_OBJECT_FD ||
+           cmd == NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECT_FROM_FD ||
+           cmd == NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECTS_FROM_FD;
 }
 
 /* What an import answers may be in the caller's memory already. */
@@ -36,7 +38,7 @@ uint32_t control_said(const struct call *c)
     const struct rm_control *ctl = (const void *)c->outer;
     const struct rm_import_objects *in = (const void *)c->params;
 
-    if (ctl->cmd != RM_CTRL_IMPORT_OBJECTS_FROM_FD)
+    if (ctl->cmd != NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECTS_FROM_FD)
         return store_check(c->params, c->params_bytes);
     return store_check(in, offsetof(struct rm_import_objects, type)) ^
            store_check(&in->count, sizeof(in->count) + sizeof(in->index));
@@ -50,23 +52,23 @@ int export_file(struct call *c, int32_t fd, struct open_file *out)
         return -EINTR;
     switch (e) {
     case 0:
-        return out->kind == NODE_CTL ? RM_OK : RM_ERR_INVALID_PARAMETER;
+        return out->kind == NODE_CTL ? NV_OK : NV_ERR_INVALID_PARAMETER;
     case -EPERM:
-        return RM_ERR_INSUFFICIENT_PERMISSIONS;
+        return NV_ERR_INSUFFICIENT_PERMISSIONS;
     case -EMFILE:
     case -ENFILE:
     case -ENOSPC:
-        return RM_ERR_NO_MEMORY;
+        return NV_ERR_NO_MEMORY;
     default:
-        return RM_ERR_INVALID_PARAMETER;
+        return NV_ERR_INVALID_PARAMETER;
     }
 }
 
 uint32_t export_client(const struct call *c, const struct rm_control *ctl)
 {
     if (!call_find(c, ctl->client, ctl->client))
-        return RM_ERR_INVALID_CLIENT;
-    return ctl->object == ctl->client ? RM_OK : RM_ERR_NOT_SUPPORTED;
+        return NV_ERR_INVALID_CLIENT;
+    return ctl->object == ctl->client ? NV_OK : NV_ERR_NOT_SUPPORTED;
 }
 
 int export_ask(struct call *c, uint32_t cmd, void *params, uint32_t bytes, const struct open_file *file)
@@ -77,7 +79,7 @@ int export_ask(struct call *c, uint32_t cmd, void *params, uint32_t bytes, const
     struct driver_call d = call_for_driver(c, &c->file);
     int e;
 
-    d.cmd = RM_CMD(RM_ESC_CONTROL, sizeof(ctl));
+    d.cmd = RM_CMD(NV_ESC_RM_CONTROL, sizeof(ctl));
     d.outer = (uint8_t *)&ctl;
     d.outer_bytes = sizeof(ctl);
     d.params = params;
@@ -88,7 +90,7 @@ int export_ask(struct call *c, uint32_t cmd, void *params, uint32_t bytes, const
     return e < 0 ? e : (int)ctl.status;
 }
 
-/* RM_OK, or what RM says of such parameters. */
+/* NV_OK, or what RM says of such parameters. */
 static uint32_t read_wanted(const struct call *c, struct wanted *w)
 {
     const struct rm_control *ctl = (const void *)c->outer;
@@ -98,32 +100,32 @@ static uint32_t read_wanted(const struct call *c, struct wanted *w)
     static const uint32_t nothing;
 
     switch (ctl->cmd) {
-    case RM_CTRL_EXPORT_OBJECT_TO_FD:
+    case NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECT_TO_FD:
         if (one->flags & RM_EXPORT_EMPTY_FD || one->type != RM_EXPORT_TYPE_RM || !one->object)
-            return RM_ERR_INVALID_PARAMETER;
+            return NV_ERR_INVALID_PARAMETER;
         *w = (struct wanted){.fd = one->fd, .device = one->device, .max = 1, .count = 1, .first = true};
         w->object = &one->object;
-        return RM_OK;
-    case RM_CTRL_CREATE_EXPORT_OBJECT_FD:
+        return NV_OK;
+    case NV0000_CTRL_CMD_OS_UNIX_CREATE_EXPORT_OBJECT_FD:
         *w = (struct wanted){
             .fd = create->fd, .device = create->device, .max = create->max, .count = 1, .first = true};
         w->metadata = create->metadata;
         w->object = &nothing;
-        return w->max ? RM_OK : RM_ERR_INVALID_PARAMETER;
+        return w->max ? NV_OK : NV_ERR_INVALID_PARAMETER;
     default:
         *w = (struct wanted){.fd = several->fd, .device = several->device, .max = several->max};
         w->count = several->count;
         w->index = several->index;
         w->metadata = several->metadata;
         w->object = several->object;
-        return w->count <= RM_EXPORT_OBJECTS ? RM_OK : RM_ERR_INVALID_PARAMETER;
+        return w->count <= RM_EXPORT_OBJECTS ? NV_OK : NV_ERR_INVALID_PARAMETER;
     }
 }
 
 /* The device above an object, where a program that exports one object has named none. */
 static uint32_t device_above(const struct objects *o, uint32_t slot)
 {
-    while (slot && o->slot[slot].class_id != RM_CLASS_DEVICE)
+    while (slot && o->slot[slot].class_id != NV01_DEVICE_0)
         slot = o->slot[slot].parent;
     return slot ? o->slot[slot].handle : 0;
 }
@@ -136,28 +138,28 @@ static uint32_t find_file(const struct call *c, struct wanted *w, uint32_t clien
     uint32_t device;
 
     if (root && w->first)
-        return RM_ERR_STATE_IN_USE;
+        return NV_ERR_STATE_IN_USE;
     if (root) {
         w->max = o->slot[root].places;
         *card = o->slot[root].card;
-        return RM_OK;
+        return NV_OK;
     }
     if (!w->max)
-        return RM_ERR_INVALID_PARAMETER;
+        return NV_ERR_INVALID_PARAMETER;
     if (w->max > EXPORTED_PLACES)
-        return RM_ERR_NO_MEMORY;
+        return NV_ERR_NO_MEMORY;
     if (w->first && !w->device)
         w->device = device_above(o, call_find(c, client, *w->object));
     device = w->device ? call_find(c, client, w->device) : 0;
     if (w->device && !device)
-        return RM_ERR_OBJECT_NOT_FOUND;
-    if (device && o->slot[device].class_id != RM_CLASS_DEVICE)
-        return RM_ERR_INVALID_PARAMETER;
+        return NV_ERR_OBJECT_NOT_FOUND;
+    if (device && o->slot[device].class_id != NV01_DEVICE_0)
+        return NV_ERR_INVALID_PARAMETER;
     *card = device ? o->slot[device].card : OBJECT_NO_CARD;
-    return RM_OK;
+    return NV_OK;
 }
 
-/* All of it, before RM is asked for any: RM exports all or none. RM_OK, or its no. The tenant is held. */
+/* All of it, before RM is asked for any: RM exports all or none. NV_OK, or its no. The tenant is held. */
 static uint32_t examine(const struct call *c, struct wanted *w, const struct open_file *file)
 {
     const struct rm_control *ctl = (const void *)c->outer;
@@ -167,21 +169,21 @@ static uint32_t examine(const struct call *c, struct wanted *w, const struct ope
     if (status || (status = find_file(c, w, ctl->client, exported_root(o, file->id), &card)))
         return status;
     if (w->count + w->index > w->max)
-        return RM_ERR_OUT_OF_RANGE;
+        return NV_ERR_OUT_OF_RANGE;
     for (uint32_t i = 0; i < w->count; i++) {
         uint32_t slot = call_find(c, ctl->client, w->object[i]);
 
         if (!w->object[i])
             continue;
         if (!slot)
-            return RM_ERR_OBJECT_NOT_FOUND;
+            return NV_ERR_OBJECT_NOT_FOUND;
         if (!class_has_names(o->slot[slot].class_id))
-            return RM_ERR_NOT_SUPPORTED;
+            return NV_ERR_NOT_SUPPORTED;
         if (o->slot[slot].card != card)
-            return RM_ERR_INVALID_PARAMETER;
+            return NV_ERR_INVALID_PARAMETER;
         more++;
     }
-    return o->nameless + more < EXPORTED_MAX ? RM_OK : RM_ERR_NO_MEMORY;
+    return o->nameless + more < EXPORTED_MAX ? NV_OK : NV_ERR_NO_MEMORY;
 }
 
 /* One place of the file, as it is about to be: `name` stands for the object, 0: for none. */
@@ -190,7 +192,7 @@ struct place {
     bool fresh; /* the root is this call's */
 };
 
-/* RM_OK, or that there is no room. The tenant is held. */
+/* NV_OK, or that there is no room. The tenant is held. */
 static uint32_t note(struct call *c, const struct wanted *w, uint32_t i, const struct open_file *file,
                      struct place *p)
 {
@@ -203,23 +205,23 @@ static uint32_t note(struct call *c, const struct wanted *w, uint32_t i, const s
     *p = (struct place){.root = exported_root(o, file->id), .at = w->index + i};
     /* Nothing is kept by a file that is gone: nothing would end it. */
     if (!files_open(c->m->files, file))
-        return RM_ERR_INVALID_PARAMETER;
+        return NV_ERR_INVALID_PARAMETER;
     if (!p->root) {
         slot = exported_add_root(o, file->id, device ? o->slot[device].card : OBJECT_NO_CARD, w->max);
         if (slot < 0)
-            return RM_ERR_NO_MEMORY;
+            return NV_ERR_NO_MEMORY;
         p->root = (uint32_t)slot;
         p->fresh = true;
     }
     if (!source)
-        return RM_OK;
+        return NV_OK;
     if ((slot = exported_add(o, p->root, p->at, source)) >= 0) {
         p->name = (uint32_t)slot;
-        return RM_OK;
+        return NV_OK;
     }
     if (p->fresh)
         drop_object(c->tenant, p->root);
-    return RM_ERR_NO_MEMORY;
+    return NV_ERR_NO_MEMORY;
 }
 
 /* RM has done it: what was at the place is there no more. Or it has not. The tenant is held. */
@@ -239,7 +241,7 @@ static void settle_place(struct tenant *t, const struct place *p, bool done)
     }
 }
 
-/* RM_OK, another RM status, or a negative errno. */
+/* NV_OK, another RM status, or a negative errno. */
 static int export_one(struct call *c, const struct wanted *w, uint32_t i, const struct open_file *file)
 {
     const struct rm_control *ctl = (const void *)c->outer;
@@ -263,9 +265,9 @@ static int export_one(struct call *c, const struct wanted *w, uint32_t i, const 
             return (int)status;
         }
     }
-    e = export_ask(c, RM_CTRL_EXPORT_OBJECTS_TO_FD, &ask, sizeof(ask), file);
+    e = export_ask(c, NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD, &ask, sizeof(ask), file);
     WITH_TENANT(t);
-    settle_place(t, &place, e == RM_OK);
+    settle_place(t, &place, e == NV_OK);
     if (i + 1 < w->count)
         caught_begun(c);
     return e;
@@ -288,13 +290,14 @@ void export_undo(const struct mediator *m, struct tenant *t, const struct open_f
                  uint32_t place, bool first)
 {
     struct rm_export_objects none = {.count = 1, .index = (uint16_t)place};
-    struct rm_control ctl = {.cmd = RM_CTRL_EXPORT_OBJECTS_TO_FD, .params_size = sizeof(none)};
+    struct rm_control ctl = {.cmd = NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD,
+                             .params_size = sizeof(none)};
     struct open_file on;
     struct driver_call d = {
         .file = &on,
         .aux_file = file,
         .rm = &m->rm,
-        .cmd = RM_CMD(RM_ESC_CONTROL, sizeof(ctl)),
+        .cmd = RM_CMD(NV_ESC_RM_CONTROL, sizeof(ctl)),
         .outer = (uint8_t *)&ctl,
         .outer_bytes = sizeof(ctl),
         .params = (uint8_t *)&none,
@@ -308,7 +311,7 @@ void export_undo(const struct mediator *m, struct tenant *t, const struct open_f
     root = exported_root(&t->objects, file->id);
     /* A file that has never been set up is one that has nothing. */
     if (!root || !ctl.client || m->ops->execute(m->driver, &d) < 0 ||
-        (ctl.status != RM_OK && ctl.status != RM_ERR_INVALID_PARAMETER))
+        (ctl.status != NV_OK && ctl.status != NV_ERR_INVALID_PARAMETER))
         return;
     for (i = exported_at(&t->objects, root, place, 0); i; i = next) {
         next = exported_at(&t->objects, root, place, i);
@@ -328,7 +331,7 @@ int control_export(struct call *c, uint32_t *status)
     c->said = c->said_after = control_said(c);
     if ((*status = read_wanted(c, &w)))
         return 0;
-    if ((e = export_file(c, w.fd, &file)) != RM_OK)
+    if ((e = export_file(c, w.fd, &file)) != NV_OK)
         return export_answer(e, status);
     WITH_CALLS_OF(c->tenant);
     {
@@ -336,7 +339,7 @@ int control_export(struct call *c, uint32_t *status)
         if ((*status = examine(c, &w, &file)))
             return 0;
     }
-    for (uint32_t i = 0; i < w.count && e == RM_OK; i++)
+    for (uint32_t i = 0; i < w.count && e == NV_OK; i++)
         e = export_one(c, &w, i, &file);
     c->params_bytes = 0;
     return export_answer(e, status);
@@ -348,7 +351,7 @@ int control_export_info(struct call *c, uint32_t *status)
     struct open_file file;
     int e = export_file(c, info->fd, &file);
 
-    if (e != RM_OK)
+    if (e != NV_OK)
         return export_answer(e, status);
     return call_driver_with(c, &file, NULL);
 }

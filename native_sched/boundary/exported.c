@@ -27,9 +27,8 @@ uint32_t exported_root(const struct objects *o, uint64_t file)
 
 int64_t exported_add_root(struct objects *o, uint64_t file, uint32_t card, uint32_t places)
 {
-    int64_t slot = o->nameless >= EXPORTED_MAX
-                       ? -ENOSPC
-                       : objects_add(o, 0, 0, handle_of_file(file), RM_CLASS_ROOT_CLIENT);
+    int64_t slot = o->nameless >= EXPORTED_MAX ? -ENOSPC
+                                               : objects_add(o, 0, 0, handle_of_file(file), NV01_ROOT_CLIENT);
 
     if (slot < 0)
         return slot;

@@ -18,7 +18,7 @@
 #include "shared.h"
 #include <errno.h>
 
-/* The file of its client, through which it is lent. RM_OK or another RM status. The tenant is held. */
+/* The file of its client, through which it is lent. NV_OK or another RM status. The tenant is held. */
 static uint32_t find(const struct call *c, const struct uvm_register_gpu_vaspace *said,
                      struct open_file *client)
 {
@@ -27,20 +27,20 @@ static uint32_t find(const struct call *c, const struct uvm_register_gpu_vaspace
     uint32_t slot = objects_find(o, said->client, said->vaspace);
 
     if (!root || !files_by_id(c->m->files, o->slot[root].file, client))
-        return RM_ERR_INVALID_CLIENT;
+        return NV_ERR_INVALID_CLIENT;
     if (o->slot[root].owner.tgid != caller_tgid(c->caller))
-        return RM_ERR_INSUFFICIENT_PERMISSIONS;
-    return slot && o->slot[slot].class_id == RM_CLASS_VASPACE ? RM_OK : RM_ERR_INVALID_OBJECT_HANDLE;
+        return NV_ERR_INSUFFICIENT_PERMISSIONS;
+    return slot && o->slot[slot].class_id == FERMI_VASPACE_A ? NV_OK : NV_ERR_INVALID_OBJECT_HANDLE;
 }
 
-/* RM_OK, another RM status, or a negative errno. */
+/* NV_OK, another RM status, or a negative errno. */
 static int make(struct call *c, struct uvm_register_gpu_vaspace *said, const struct open_file *client)
 {
     int32_t ctl_fd = said->ctl_fd;
     int e;
 
     caught_intend(c, INTENT_UVM, client, c->cmd, said->client, said->vaspace);
-    if ((e = shared_lend(c->m, client, said->client, said->vaspace)) != RM_OK)
+    if ((e = shared_lend(c->m, client, said->client, said->vaspace)) != NV_OK)
         return e;
     said->ctl_fd = -1; /* it is not looked at */
     e = call_driver(c);
@@ -57,7 +57,7 @@ int register_gpu_vaspace(struct call *c)
     WITH_CALLS_OF(c->tenant);
 
     if ((e = managed_initialized(c->m, c->tenant, c->file.id)) == -ENODATA) {
-        said->status = RM_ERR_ILLEGAL_ACTION; /* as UVM answers */
+        said->status = NV_ERR_ILLEGAL_ACTION; /* as UVM answers */
         return 0;
     }
     if (e < 0)
@@ -73,8 +73,8 @@ int register_gpu_vaspace(struct call *c)
     if ((e = make(c, said, &client)) < 0)
         return e;
     /* The file has one of that card: by an earlier worker, which has not told the caller. */
-    if (c->again && e == RM_ERR_INVALID_DEVICE)
-        e = RM_OK;
+    if (c->again && e == NV_ERR_INVALID_DEVICE)
+        e = NV_OK;
     said->status = (uint32_t)e;
     return 0;
 }

@@ -12,7 +12,7 @@ static uint32_t location_of(uint32_t attr)
 
 static struct rm_memory *empty_params(struct call *c)
 {
-    int bytes = class_params(c, RM_CLASS_MEMORY_LOCAL_USER);
+    int bytes = class_params(c, NV01_MEMORY_LOCAL_USER);
 
     memset(c->params, 0, sizeof(struct rm_memory));
     c->params_bytes = (uint32_t)bytes;
@@ -97,15 +97,15 @@ static int heap_allocate(struct call *c, struct rm_heap *h)
 
     if (heap_params(h, mem) < 0 || mem->flags & RM_MEMORY_FLAG_VIRTUAL ||
         location_of(mem->attr) > RM_MEMORY_LOCATION_HOST) {
-        h->status = RM_ERR_NOT_SUPPORTED;
+        h->status = NV_ERR_NOT_SUPPORTED;
         return 0;
     }
     mem->vaspace = h->vaspace;
     a.handle = mem->flags & RM_HEAP_HANDLE_PROVIDED ? h->any.handle : 0;
-    a.class_id = location_of(mem->attr) == RM_MEMORY_LOCATION_VIDEO ? RM_CLASS_MEMORY_LOCAL_USER
-                                                                    : RM_CLASS_MEMORY_SYSTEM;
+    a.class_id = location_of(mem->attr) == RM_MEMORY_LOCATION_VIDEO ? NV01_MEMORY_LOCAL_USER
+                                                                    : NV01_MEMORY_SYSTEM;
     e = create_object(c, &c->file, &a, &h->status);
-    if (e < 0 || h->status != RM_OK)
+    if (e < 0 || h->status != NV_OK)
         return e;
     heap_answer(h, mem);
     h->any.handle = a.handle;
@@ -128,8 +128,8 @@ int mediate_heap(struct call *c)
             ;
         if (e < 0)
             return e;
-        h->status = heap_view(c, h) ? RM_OK : RM_ERR_INVALID_OBJECT_HANDLE;
-        most = h->status == RM_OK ? h->free : 0;
+        h->status = heap_view(c, h) ? NV_OK : NV_ERR_INVALID_OBJECT_HANDLE;
+        most = h->status == NV_OK ? h->free : 0;
         h->info.offset = h->info.base = 0;
         h->info.size = most;
         return 0;
@@ -153,23 +153,23 @@ int mediate_alloc_memory(struct call *c)
 {
     struct rm_alloc_memory *o = (void *)c->outer;
     struct creation a = {o->root, o->parent, o->handle, o->class_id};
-    bool host = o->class_id == RM_CLASS_MEMORY_SYSTEM;
+    bool host = o->class_id == NV01_MEMORY_SYSTEM;
     struct open_file control;
     struct rm_memory *mem;
     int e;
 
-    if (o->class_id != RM_CLASS_MEMORY_LOCAL_USER &&
+    if (o->class_id != NV01_MEMORY_LOCAL_USER &&
         !(host && (uint32_t)o->flags >> RM_ALLOC_MEMORY_MAPPING_SHIFT)) {
-        o->status = RM_ERR_NOT_SUPPORTED;
+        o->status = NV_ERR_NOT_SUPPORTED;
         return 0;
     }
     if (o->limit == UINT64_MAX) {
-        o->status = RM_ERR_INVALID_ARGUMENT;
+        o->status = NV_ERR_INVALID_ARGUMENT;
         return 0;
     }
     WITH_CALLS_OF(c->tenant);
     if (!control_file(c, &control)) {
-        o->status = RM_ERR_INVALID_CLIENT;
+        o->status = NV_ERR_INVALID_CLIENT;
         return 0;
     }
     mem = empty_params(c);
@@ -177,7 +177,7 @@ int mediate_alloc_memory(struct call *c)
     mem->size = o->limit + 1;
     mem->attr = (host ? RM_MEMORY_LOCATION_HOST : RM_MEMORY_LOCATION_VIDEO) << RM_MEMORY_ATTR_LOCATION_SHIFT;
     e = create_object(c, &control, &a, &o->status);
-    if (e == 0 && o->status == RM_OK) {
+    if (e == 0 && o->status == NV_OK) {
         o->handle = a.handle;
         o->limit = mem->size - 1;
     }

@@ -1,5 +1,5 @@
 /* Import of what was exported through an open file of the tenant's (export.c): a further name of the memory, in the importing
- * client, charged nothing. RM_CTRL_IMPORT_OBJECT_FROM_FD and IMPORT_OBJECTS_FROM_FD, both made as the second, with one object
+ * client, charged nothing. NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECT_FROM_FD and IMPORT_OBJECTS_FROM_FD, both made as the second, with one object
  * at a time and a name that we know. Where RM fails in the middle of several it frees all that the call names before that,
  * at places too where nothing was exported: any object of the client's (cliresCtrlCmdOsUnixImportObjectsFromFd_IMPL in os.c
  * of NVIDIA's open-gpu-kernel-modules). */
@@ -26,19 +26,19 @@ static uint32_t read_wanted(const struct rm_control *ctl, uint8_t *params, struc
     struct rm_import_object *one = (void *)params;
     struct rm_import_objects *several = (void *)params;
 
-    if (ctl->cmd == RM_CTRL_IMPORT_OBJECT_FROM_FD) {
+    if (ctl->cmd == NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECT_FROM_FD) {
         *w = (struct wanted){.fd = one->fd, .parent = one->parent, .count = 1, .object = &one->object};
         w->type = &w->unused;
-        return one->type == RM_EXPORT_TYPE_RM ? RM_OK : RM_ERR_INVALID_PARAMETER;
+        return one->type == RM_EXPORT_TYPE_RM ? NV_OK : NV_ERR_INVALID_PARAMETER;
     }
     *w = (struct wanted){.fd = several->fd, .parent = several->parent, .object = several->object};
     w->count = several->count;
     w->index = several->index;
     w->type = several->type;
-    return w->count <= RM_IMPORT_OBJECTS ? RM_OK : RM_ERR_INVALID_PARAMETER;
+    return w->count <= RM_IMPORT_OBJECTS ? NV_OK : NV_ERR_INVALID_PARAMETER;
 }
 
-/* RM_OK, or RM's no. The tenant is held. */
+/* NV_OK, or RM's no. The tenant is held. */
 static uint32_t examine(const struct call *c, const struct wanted *w, const struct open_file *file)
 {
     const struct rm_control *ctl = (const void *)c->outer;
@@ -48,12 +48,12 @@ static uint32_t examine(const struct call *c, const struct wanted *w, const stru
     if (status)
         return status;
     if (!root)
-        return RM_ERR_INVALID_PARAMETER;
+        return NV_ERR_INVALID_PARAMETER;
     if (w->count + w->index > o->slot[root].places)
-        return RM_ERR_OUT_OF_RANGE;
-    if (ctl->cmd == RM_CTRL_IMPORT_OBJECT_FROM_FD && !exported_at(o, root, 0, 0))
-        return RM_ERR_INVALID_PARAMETER;
-    return call_find(c, ctl->client, w->parent) ? RM_OK : RM_ERR_INVALID_OBJECT_PARENT;
+        return NV_ERR_OUT_OF_RANGE;
+    if (ctl->cmd == NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECT_FROM_FD && !exported_at(o, root, 0, 0))
+        return NV_ERR_INVALID_PARAMETER;
+    return call_find(c, ctl->client, w->parent) ? NV_OK : NV_ERR_INVALID_OBJECT_PARENT;
 }
 
 /* Of the memory that the slot stands for, in this client and with this parent. */
@@ -72,14 +72,14 @@ static uint32_t find_name(struct call *c, const struct wanted *w, uint32_t i, ui
     uint32_t taken = objects_find(o, ctl->client, handle);
 
     if (!may_have_name(o, source, parent))
-        return RM_ERR_INVALID_OBJECT_PARENT;
+        return NV_ERR_INVALID_OBJECT_PARENT;
     *there = c->again && is_name_of(o, taken, parent, source);
     if (*there || !taken)
         w->object[i] = handle;
-    return *there ? RM_OK : choose_handle(c->tenant, ctl->client, &w->object[i]);
+    return *there ? NV_OK : choose_handle(c->tenant, ctl->client, &w->object[i]);
 }
 
-/* RM_OK, another RM status, or a negative errno. */
+/* NV_OK, another RM status, or a negative errno. */
 static int import_one(struct call *c, struct wanted *w, uint32_t i, const struct open_file *file)
 {
     const struct rm_control *ctl = (const void *)c->outer;
@@ -96,7 +96,7 @@ static int import_one(struct call *c, struct wanted *w, uint32_t i, const struct
         source = exported_at(o, exported_root(o, file->id), w->index + i, 0);
         if (!source) {
             w->type[i] = 0;
-            return RM_OK;
+            return NV_OK;
         }
         w->type[i] = class_is_memory(o->slot[source].class_id) ? RM_IMPORT_TYPE_VIDEO : RM_IMPORT_TYPE_HOST;
         w->chosen |= !w->object[i];
@@ -105,7 +105,7 @@ static int import_one(struct call *c, struct wanted *w, uint32_t i, const struct
     }
     ask.object[0] = w->object[i];
     caught_intend(c, INTENT_MAKE, &c->file, ctl->client, w->parent, w->object[i]);
-    if ((e = export_ask(c, RM_CTRL_IMPORT_OBJECTS_FROM_FD, &ask, sizeof(ask), file)) != RM_OK)
+    if ((e = export_ask(c, NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECTS_FROM_FD, &ask, sizeof(ask), file)) != NV_OK)
         return e;
     {
         WITH_TENANT(t);
@@ -115,11 +115,11 @@ static int import_one(struct call *c, struct wanted *w, uint32_t i, const struct
     if (e == 0) {
         if (i + 1 < w->count)
             caught_begun(c);
-        return RM_OK;
+        return NV_OK;
     }
     unmake(c, ctl->client, w->parent, w->object[i]);
-    stats_refused(&t->stats, RM_ERR_NO_MEMORY);
-    return RM_ERR_NO_MEMORY;
+    stats_refused(&t->stats, NV_ERR_NO_MEMORY);
+    return NV_ERR_NO_MEMORY;
 }
 
 static void take_back(struct call *c, const struct wanted *w)
@@ -143,7 +143,7 @@ static int answer(struct call *c, const struct wanted *w)
 
     c->params_out = true;
     c->said_after = control_said(c);
-    if (ctl->cmd == RM_CTRL_IMPORT_OBJECT_FROM_FD)
+    if (ctl->cmd == NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECT_FROM_FD)
         return 0;
     if (w->chosen && caller_waits(c->caller))
         e = caller_write_both(c->caller, c->params_at + offsetof(struct rm_import_objects, object), w->object,
@@ -164,7 +164,7 @@ int control_import(struct call *c, uint32_t *status)
     c->said = c->said_after = control_said(c);
     if ((*status = read_wanted(ctl, c->params, &w)))
         return 0;
-    if ((e = export_file(c, w.fd, &file)) != RM_OK)
+    if ((e = export_file(c, w.fd, &file)) != NV_OK)
         return export_answer(e, status);
     WITH_CALLS_OF(c->tenant);
     {
@@ -172,9 +172,9 @@ int control_import(struct call *c, uint32_t *status)
         if ((*status = examine(c, &w, &file)))
             return 0;
     }
-    for (uint32_t i = 0; i < w.count && e == RM_OK; i++)
+    for (uint32_t i = 0; i < w.count && e == NV_OK; i++)
         e = import_one(c, &w, i, &file);
-    if (e == RM_OK)
+    if (e == NV_OK)
         return answer(c, &w);
     take_back(c, &w);
     return export_answer(e, status);

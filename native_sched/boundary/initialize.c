@@ -20,7 +20,7 @@ static bool is_initialized(const struct mediator *m, const struct initializing *
 
     if (call->ended || !files_by_id(m->files, call->file, &file))
         return false;
-    return file.initialized || state_of(m, &file) == RM_ERR_INVALID_ADDRESS;
+    return file.initialized || state_of(m, &file) == NV_ERR_INVALID_ADDRESS;
 }
 
 /* It is there, and cannot be asked any more: a call that has ended may have initialised it. */
@@ -143,9 +143,9 @@ static int let_through_on(struct call *c, struct registered *r)
     int e;
 
     if (under_way_on(calls, c->file.id))
-        return say(c, RM_ERR_BUSY_RETRY);
+        return say(c, NV_ERR_BUSY_RETRY);
     if (!call)
-        return say(c, RM_ERR_NO_MEMORY);
+        return say(c, NV_ERR_NO_MEMORY);
     if ((e = managed_initializes(c, ((const struct uvm_initialize *)(const void *)c->params)->flags)))
         return e < 0 ? e : say(c, (uint32_t)e);
     call->file = c->file.id;
@@ -171,12 +171,12 @@ int initialize(struct call *c)
     if (!caller_waits(c->caller))
         return -EINTR;
     if (registered_begin(r) < 0)
-        return say(c, RM_ERR_NO_MEMORY);
+        return say(c, NV_ERR_NO_MEMORY);
     if ((state = state_of(c->m, &c->file)) < 0)
         return (int)state;
-    if (state == RM_ERR_INVALID_ADDRESS)
+    if (state == NV_ERR_INVALID_ADDRESS)
         return once_more(c);
-    return state == RM_ERR_ILLEGAL_ACTION ? let_through_on(c, r) : say(c, (uint32_t)state);
+    return state == NV_ERR_ILLEGAL_ACTION ? let_through_on(c, r) : say(c, (uint32_t)state);
 }
 
 void initialize_withdrawn(struct call *c)

@@ -192,7 +192,7 @@ int let_through(struct call *c, uint32_t *status)
         if ((doubt && let_through_doubtful(t) >= LET_THROUGH_DOUBTFUL) || l->runs == LET_THROUGH_RUNS ||
             processes.overflow || !files_open(c->m->files, &c->file) ||
             !expect_client(l, c->file.id, &who, doubt)) {
-            *status = RM_ERR_NO_MEMORY;
+            *status = NV_ERR_NO_MEMORY;
             return 0;
         }
     }
@@ -303,19 +303,19 @@ static int is_client(struct call *c, uint32_t client)
     struct rm_control ctl = {
         .client = client,
         .object = client,
-        .cmd = RM_CTRL_GET_ATTACHED_IDS,
+        .cmd = NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS,
         .params_size = sizeof(ids),
     };
     struct driver_call d = call_for_driver(c, &c->file);
     int e;
 
-    d.cmd = RM_CMD(RM_ESC_CONTROL, sizeof(ctl));
+    d.cmd = RM_CMD(NV_ESC_RM_CONTROL, sizeof(ctl));
     d.outer = (uint8_t *)&ctl;
     d.outer_bytes = sizeof(ctl);
     d.params = (uint8_t *)&ids;
     d.params_bytes = sizeof(ids);
     e = c->m->ops->execute(c->m->driver, &d);
-    return e < 0 ? e : ctl.status == RM_OK;
+    return e < 0 ? e : ctl.status == NV_OK;
 }
 
 /* The one of the caller's process, if there is one: a file can be shared between processes. -ENOENT. */
@@ -348,7 +348,7 @@ int adopt_client(struct call *c, uint32_t client)
     WITH_TENANT(t);
     if (!files_open(c->m->files, &c->file))
         return 0;
-    slot = objects_add(&t->objects, 0, client, client, RM_CLASS_ROOT_CLIENT);
+    slot = objects_add(&t->objects, 0, client, client, NV01_ROOT_CLIENT);
     if (slot < 0)
         return 0;
     t->objects.slot[slot].file = c->file.id;

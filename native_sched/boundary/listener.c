@@ -48,8 +48,8 @@ static bool foreign_abi(const struct seccomp_data *d)
  * maps and unmaps what its own client has, and has events set. */
 static bool safe_by_number(uint32_t cmd)
 {
-    return RM_NR(cmd) == RM_ESC_MAP_MEMORY || RM_NR(cmd) == RM_ESC_UNMAP_MEMORY ||
-           RM_NR(cmd) == RM_ESC_ALLOC_OS_EVENT || RM_NR(cmd) == RM_ESC_FREE_OS_EVENT;
+    return RM_NR(cmd) == NV_ESC_RM_MAP_MEMORY || RM_NR(cmd) == NV_ESC_RM_UNMAP_MEMORY ||
+           RM_NR(cmd) == NV_ESC_ALLOC_OS_EVENT || RM_NR(cmd) == NV_ESC_FREE_OS_EVENT;
 }
 
 static int write_back(struct server *s)
@@ -162,7 +162,7 @@ static bool not_replaced(struct server *s)
     const struct call *c = &s->call;
     struct open_file target;
 
-    return RM_NR(c->cmd) == RM_ESC_MAP_MEMORY &&
+    return RM_NR(c->cmd) == NV_ESC_RM_MAP_MEMORY &&
            c->m->ops->identify(c->m->driver, &s->caller, c->tenant,
                                ((const struct rm_map_memory *)(const void *)c->outer)->fd, &target) == 0;
 }

@@ -66,7 +66,7 @@ void managed_name(uint64_t tenant, char name[STORE_NAME_MAX]);
 /* A notified mmap(). -EINPROGRESS: answer with CONTINUE. */
 int managed_mmap(struct call *c, const struct seccomp_data *d);
 
-/* UVM_INITIALIZE with these flags is about to be let through: the caller's are put right. RM_OK, another RM status, or a negative
+/* UVM_INITIALIZE with these flags is about to be let through: the caller's are put right. NV_OK, another RM status, or a negative
  * errno. The tenant's calls are held. */
 int managed_initializes(struct call *c, uint64_t flags);
 /* Before another call on a file of nvidia-uvm is served. -EPERM: it was initialised in another way. */

@@ -95,16 +95,16 @@ int managed_initializes(struct call *c, uint64_t flags)
     int e;
 
     if (flags & UVM_INIT_MULTI_PROCESS)
-        return RM_ERR_NOT_SUPPORTED;
+        return NV_ERR_NOT_SUPPORTED;
     if (managed_reach(g) < 0)
-        return RM_ERR_NO_MEMORY;
+        return NV_ERR_NO_MEMORY;
     if (managed_begin(c) < 0)
-        return RM_ERR_NO_MEMORY;
+        return NV_ERR_NO_MEMORY;
     atomic_store(&g->begun, true);
     flags |= UVM_INIT_DISABLE_HMM;
     if ((e = caller_write_both(c->caller, c->outer_at, &flags, sizeof(flags), 0, NULL, 0)) < 0)
         return e;
     atomic_store_explicit(&g->due, true, memory_order_release);
     atomic_store(&g->watched, true);
-    return RM_OK;
+    return NV_OK;
 }

@@ -18,12 +18,12 @@ int mediate_map(struct call *c)
     int e;
 
     if (!own_object(c, map->client, map->memory) || !own_object(c, map->client, map->device)) {
-        map->status = RM_ERR_INVALID_OBJECT_HANDLE;
+        map->status = NV_ERR_INVALID_OBJECT_HANDLE;
         return 0;
     }
     if (c->m->ops->identify(c->m->driver, c->caller, c->tenant, map->fd, &target) < 0)
         return -EINVAL;
-    if ((e = call_driver_with(c, &target, &reply)) < 0 || map->status != RM_OK || reply < 0)
+    if ((e = call_driver_with(c, &target, &reply)) < 0 || map->status != NV_OK || reply < 0)
         return e;
     /* After this the fd is no file of the driver's any more: whoever goes on with the call must not begin anew. */
     caught_done(c, 0);
@@ -36,7 +36,7 @@ int mediate_unmap(struct call *c)
     struct rm_unmap_memory *unmap = (void *)c->outer;
 
     if (!own_object(c, unmap->client, unmap->memory)) {
-        unmap->status = RM_ERR_INVALID_OBJECT_HANDLE;
+        unmap->status = NV_ERR_INVALID_OBJECT_HANDLE;
         return 0;
     }
     return call_driver(c);

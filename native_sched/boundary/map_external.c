@@ -32,7 +32,7 @@ struct noted {
     bool fresh[GPUS_MAX];
 };
 
-/* RM_OK, another RM status, or a negative errno. What UVM does not look at is not read. */
+/* NV_OK, another RM status, or a negative errno. What UVM does not look at is not read. */
 static int read_map(struct call *c, struct asked *a)
 {
     uint32_t most;
@@ -47,14 +47,14 @@ static int read_map(struct call *c, struct asked *a)
         (e = caller_read(c->caller, c->outer_at + a->bytes - sizeof(*a->end), a->end, sizeof(*a->end))) < 0)
         return e;
     if (!a->end->gpus || a->end->gpus > most)
-        return RM_ERR_INVALID_ARGUMENT;
+        return NV_ERR_INVALID_ARGUMENT;
     if (a->begin->range.base + a->begin->range.length <= a->begin->range.base)
-        return RM_ERR_INVALID_ADDRESS;
+        return NV_ERR_INVALID_ADDRESS;
     a->end->ctl_fd = -1;
     e = caller_read(c->caller, c->outer_at + sizeof(*a->begin), c->params + sizeof(*a->begin),
                     a->end->gpus * sizeof(*a->gpu));
     /* What was read may be another process's by now. */
-    return e < 0 ? e : caller_waits(c->caller) ? RM_OK : -EINTR;
+    return e < 0 ? e : caller_waits(c->caller) ? NV_OK : -EINTR;
 }
 
 /* The caller's own pages have no name here, and so no card: their page tables are the first one's. */
@@ -67,7 +67,7 @@ static uint32_t first_card(const struct tenant *t)
     return card;
 }
 
-/* The client's own file, through which its object is shared, and what is mapped: memory of a card's or of the host's. RM_OK or
+/* The client's own file, through which its object is shared, and what is mapped: memory of a card's or of the host's. NV_OK or
  * another RM status. The tenant is held. */
 static uint32_t find(const struct call *c, const struct asked *a, struct open_file *client,
                      struct external_map *map)
@@ -78,11 +78,11 @@ static uint32_t find(const struct call *c, const struct asked *a, struct open_fi
     const struct uvm_range *range = &a->begin->range;
 
     if (!root || !files_by_id(c->m->files, o->slot[root].file, client))
-        return RM_ERR_INVALID_CLIENT;
+        return NV_ERR_INVALID_CLIENT;
     if (o->slot[root].owner.tgid != caller_tgid(c->caller))
-        return RM_ERR_INSUFFICIENT_PERMISSIONS;
+        return NV_ERR_INSUFFICIENT_PERMISSIONS;
     if (slot && !class_has_names(o->slot[slot].class_id))
-        return RM_ERR_INVALID_OBJECT_HANDLE;
+        return NV_ERR_INVALID_OBJECT_HANDLE;
     *map = (struct external_map){
         .file = c->file.id,
         .base = range->base,
@@ -96,7 +96,7 @@ static uint32_t find(const struct call *c, const struct asked *a, struct open_fi
         map->bytes = o->slot[slot].memory_bytes;
         map->memory = objects_memory(&c->tenant->objects, slot);
     }
-    return RM_OK;
+    return NV_OK;
 }
 
 static void forget(struct tenant *t, const struct noted *noted)
@@ -115,12 +115,12 @@ static uint32_t note(struct tenant *t, const struct asked *a, struct external_ma
         memcpy(map->gpu, a->gpu[noted->n].gpu, sizeof(map->gpu));
         if ((slot = external_add(t->external, map, &noted->fresh[noted->n])) < 0) {
             forget(t, noted);
-            return RM_ERR_NO_MEMORY;
+            return NV_ERR_NO_MEMORY;
         }
         noted->fresh[noted->n] = !noted->fresh[noted->n];
         noted->slot[noted->n] = (uint32_t)slot;
     }
-    return RM_OK;
+    return NV_OK;
 }
 
 /* The driver has put it in the place of what was mapped there. The tenant is held. */
@@ -133,19 +133,19 @@ static void replace(struct tenant *t, const struct call *c, const struct asked *
                           noted->slot[i]);
 }
 
-/* RM_OK, another RM status, or a negative errno. */
+/* NV_OK, another RM status, or a negative errno. */
 static int make(struct call *c, const struct asked *a, const struct open_file *client_file)
 {
     int e = shared_lend(c->m, client_file, a->end->client, a->end->memory);
 
-    if (e != RM_OK)
+    if (e != NV_OK)
         return e;
     e = call_driver_on(c, &c->file, c->cmd, c->params, a->bytes);
     shared_take_back(c->m, client_file, a->end->client, a->end->memory);
     return e < 0 ? e : (int)a->end->status;
 }
 
-/* Its records. RM_OK, another RM status, or a negative errno. The tenant's calls are held. */
+/* Its records. NV_OK, another RM status, or a negative errno. The tenant's calls are held. */
 static int book(struct call *c, const struct asked *a, struct open_file *client_file, struct noted *noted)
 {
     struct external_map map = {0};
@@ -170,8 +170,8 @@ static int book_and_make(struct call *c, const struct asked *a)
 
     do
         e = book(c, a, &client_file, &noted);
-    while (e == RM_ERR_NO_MEMORY && (waited = ending_wait(c)) > 0);
-    if (e != RM_OK) {
+    while (e == NV_ERR_NO_MEMORY && (waited = ending_wait(c)) > 0);
+    if (e != NV_OK) {
         e = waited < 0 ? waited : e;
         if (e > 0)
             stats_refused(&t->stats, (uint32_t)e);
@@ -183,7 +183,7 @@ static int book_and_make(struct call *c, const struct asked *a)
     caught_intend(c, INTENT_UVM, &client_file, c->cmd, a->end->client, a->end->memory);
     e = make(c, a, &client_file);
     WITH_TENANT(t);
-    if (e == RM_OK)
+    if (e == NV_OK)
         replace(t, c, a, &noted);
     else
         forget(t, &noted);
@@ -196,7 +196,7 @@ int mediate_map_external(struct call *c)
     uint32_t status;
     int e = read_map(c, &a);
 
-    if (e == RM_OK)
+    if (e == NV_OK)
         e = book_and_make(c, &a);
     else if (e > 0)
         stats_refused(&c->tenant->stats, (uint32_t)e);

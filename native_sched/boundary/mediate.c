@@ -117,7 +117,7 @@ int mediator_call(const struct mediator *m, const struct open_file *file, const 
         .cmd = cmd,
         .outer = outer,
         .outer_bytes = outer_bytes,
-        .apart = RM_NR(cmd) == RM_ESC_FREE && mediator_has_instances(m),
+        .apart = RM_NR(cmd) == NV_ESC_RM_FREE && mediator_has_instances(m),
         .reply_fd = -1,
     };
 
@@ -166,31 +166,33 @@ static const struct escape {
     bool changes, on_client; /* its outer struct begins with the handle of a root client */
     int (*serve)(struct call *c);
 } escapes[] = {
-#define SIZE_AND_STATUS(name) .nr = RM_ESC_##name, .size = RM_SIZE_##name, .status_at = RM_STATUS_##name
-    {SIZE_AND_STATUS(CONTROL), .on_client = true, .serve = mediate_control},
-    {SIZE_AND_STATUS(ALLOC), .changes = true, .on_client = true, .serve = mediate_alloc},
-    {SIZE_AND_STATUS(ALLOC_SHORT), .changes = true, .on_client = true, .serve = mediate_alloc_short},
-    {SIZE_AND_STATUS(FREE), .changes = true, .on_client = true, .serve = mediate_free},
-    {SIZE_AND_STATUS(CARD_INFO), .serve = mediate_card_info},
-    {SIZE_AND_STATUS(REGISTER_FD), .changes = true, .serve = register_fd},
-    {SIZE_AND_STATUS(CHECK_VERSION_STR), .serve = call_driver},
-    {SIZE_AND_STATUS(SYS_PARAMS), .serve = call_driver},
-    {SIZE_AND_STATUS(ATTACH_GPUS), .serve = call_driver},
-    {SIZE_AND_STATUS(WAIT_OPEN), .serve = call_driver},
-    {SIZE_AND_STATUS(ALLOC_OS_EVENT), .serve = call_driver},
-    {SIZE_AND_STATUS(FREE_OS_EVENT), .serve = call_driver},
-    {SIZE_AND_STATUS(ALLOC_OBJECT), .changes = true, .on_client = true, .serve = mediate_alloc_object},
-    {SIZE_AND_STATUS(ALLOC_MEMORY), .changes = true, .serve = mediate_alloc_memory},
-    {SIZE_AND_STATUS(VID_HEAP), .changes = true, .on_client = true, .serve = mediate_heap},
-    {SIZE_AND_STATUS(DUP_OBJECT), .changes = true, .on_client = true, .serve = mediate_dup},
-    {SIZE_AND_STATUS(SHARE), .on_client = true, .serve = mediate_share},
-    {SIZE_AND_STATUS(MAP_MEMORY), .changes = true, .on_client = true, .serve = mediate_map},
-    {SIZE_AND_STATUS(UNMAP_MEMORY), .on_client = true, .serve = mediate_unmap},
-    {SIZE_AND_STATUS(IDLE_CHANNELS), .serve = refuse_unsupported},
-    {SIZE_AND_STATUS(MAP_MEMORY_DMA), .serve = refuse_unsupported},
-    {SIZE_AND_STATUS(UNMAP_MEMORY_DMA), .serve = refuse_unsupported},
-    {SIZE_AND_STATUS(EXPORT_DMABUF), .serve = refuse_permission},
-    {SIZE_AND_STATUS(XFER), .serve = refuse_permission},
+#define SIZE_AND_STATUS(name) .nr = name, .size = RM_SIZE_##name, .status_at = RM_STATUS_##name
+    {SIZE_AND_STATUS(NV_ESC_RM_CONTROL), .on_client = true, .serve = mediate_control},
+    {SIZE_AND_STATUS(NV_ESC_RM_ALLOC), .changes = true, .on_client = true, .serve = mediate_alloc},
+    {SIZE_AND_STATUS(NV_ESC_RM_ALLOC_NVOS21), .changes = true, .on_client = true,
+     .serve = mediate_alloc_short},
+    {SIZE_AND_STATUS(NV_ESC_RM_FREE), .changes = true, .on_client = true, .serve = mediate_free},
+    {SIZE_AND_STATUS(NV_ESC_CARD_INFO), .serve = mediate_card_info},
+    {SIZE_AND_STATUS(NV_ESC_REGISTER_FD), .changes = true, .serve = register_fd},
+    {SIZE_AND_STATUS(NV_ESC_CHECK_VERSION_STR), .serve = call_driver},
+    {SIZE_AND_STATUS(NV_ESC_SYS_PARAMS), .serve = call_driver},
+    {SIZE_AND_STATUS(NV_ESC_ATTACH_GPUS_TO_FD), .serve = call_driver},
+    {SIZE_AND_STATUS(NV_ESC_WAIT_OPEN_COMPLETE), .serve = call_driver},
+    {SIZE_AND_STATUS(NV_ESC_ALLOC_OS_EVENT), .serve = call_driver},
+    {SIZE_AND_STATUS(NV_ESC_FREE_OS_EVENT), .serve = call_driver},
+    {SIZE_AND_STATUS(NV_ESC_RM_ALLOC_OBJECT), .changes = true, .on_client = true,
+     .serve = mediate_alloc_object},
+    {SIZE_AND_STATUS(NV_ESC_RM_ALLOC_MEMORY), .changes = true, .serve = mediate_alloc_memory},
+    {SIZE_AND_STATUS(NV_ESC_RM_VID_HEAP_CONTROL), .changes = true, .on_client = true, .serve = mediate_heap},
+    {SIZE_AND_STATUS(NV_ESC_RM_DUP_OBJECT), .changes = true, .on_client = true, .serve = mediate_dup},
+    {SIZE_AND_STATUS(NV_ESC_RM_SHARE), .on_client = true, .serve = mediate_share},
+    {SIZE_AND_STATUS(NV_ESC_RM_MAP_MEMORY), .changes = true, .on_client = true, .serve = mediate_map},
+    {SIZE_AND_STATUS(NV_ESC_RM_UNMAP_MEMORY), .on_client = true, .serve = mediate_unmap},
+    {SIZE_AND_STATUS(NV_ESC_RM_IDLE_CHANNELS), .serve = refuse_unsupported},
+    {SIZE_AND_STATUS(NV_ESC_RM_MAP_MEMORY_DMA), .serve = refuse_unsupported},
+    {SIZE_AND_STATUS(NV_ESC_RM_UNMAP_MEMORY_DMA), .serve = refuse_unsupported},
+    {SIZE_AND_STATUS(NV_ESC_EXPORT_TO_DMABUF_FD), .serve = refuse_permission},
+    {SIZE_AND_STATUS(NV_ESC_IOCTL_XFER_CMD), .serve = refuse_permission},
 };
 
 static const struct escape *escape_of(const struct mediator *m, uint32_t cmd)
@@ -224,7 +226,7 @@ bool call_changes(const struct call *c)
     const struct escape *e = fixed_escape(c->cmd);
 
     return (e && e->changes) || rm_uvm_is_executed(c->cmd) ||
-           (RM_NR(c->cmd) == RM_ESC_CONTROL &&
+           (RM_NR(c->cmd) == NV_ESC_RM_CONTROL &&
             control_changes(((const struct rm_control *)(const void *)c->outer)->cmd));
 }
 
@@ -240,12 +242,12 @@ int mediate_outer_bytes(const struct mediator *m, uint32_t cmd)
 /* A no of our own, in the status word; the errnos are counted where they are answered. */
 static void count_refusal(struct call *c, const struct escape *e, int result)
 {
-    uint32_t status = RM_OK;
+    uint32_t status = NV_OK;
 
     if (result < 0 || c->asked || c->passed || e->status_at == RM_NO_STATUS)
         return;
     memcpy(&status, c->outer + e->status_at, sizeof(status));
-    if (status != RM_OK)
+    if (status != NV_OK)
         stats_refused(&c->tenant->stats, status);
 }
 
@@ -257,11 +259,11 @@ static bool pins_pages(struct call *c)
     struct driver_call d = call_for_driver(c, &c->file);
 
     switch (RM_NR(c->cmd)) {
-    case RM_ESC_ALLOC_MEMORY:
-        if (memory->class_id != RM_CLASS_OS_DESCRIPTOR)
+    case NV_ESC_RM_ALLOC_MEMORY:
+        if (memory->class_id != NV01_MEMORY_SYSTEM_OS_DESCRIPTOR)
             return false;
         break;
-    case RM_ESC_VID_HEAP:
+    case NV_ESC_RM_VID_HEAP_CONTROL:
         if (heap->function != RM_HEAP_OS_DESCRIPTOR)
             return false;
         break;

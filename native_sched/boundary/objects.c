@@ -171,7 +171,7 @@ static uint32_t check_of(const struct rm_object *obj)
 static bool is_counted(const struct rm_object *obj)
 {
     return obj->client && obj->card < MGPU_CARDS_MAX &&
-           (obj->class_id == RM_CLASS_MEMORY_LOCAL_USER || obj->class_id == RM_CLASS_CHANNEL_GROUP);
+           (obj->class_id == NV01_MEMORY_LOCAL_USER || obj->class_id == KEPLER_CHANNEL_GROUP_A);
 }
 
 static void count_in(struct objects *o, const struct rm_object *obj)

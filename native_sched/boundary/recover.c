@@ -207,7 +207,7 @@ static int take_on(const struct mediator *m, struct tenant *t)
         if (!files_by_id(m->files, o->slot[objects_root(o, i)].file, &file) ||
             !object_target(m, obj, &file, &name))
             continue;
-        if (obj->class_id == RM_CLASS_CHANNEL_GROUP)
+        if (obj->class_id == KEPLER_CHANNEL_GROUP_A)
             e = groups_recover(t->groups, &name, obj, subdevice_below(o, obj->parent));
         else
             e = groups_recover_channel(t->groups, &name, obj, o->slot[obj->parent].handle);

@@ -128,7 +128,7 @@ static void note(struct tenant *t, uint32_t group, const struct retained *what)
         .waits = what->waits,
     };
 
-    if (obj->class_id == RM_CLASS_CHANNEL_GROUP && obj->card < MAX_CARDS)
+    if (obj->class_id == KEPLER_CHANNEL_GROUP_A && obj->card < MAX_CARDS)
         add(t->registered, &m);
 }
 
@@ -152,7 +152,7 @@ void registered_note(const struct mediator *m, struct tenant *t, uint32_t slot)
     for (uint32_t i = slot; i; i = objects_next(o, slot, i))
         if (rm_class_is_channel(o->slot[i].class_id))
             note(t, o->slot[i].parent, &(struct retained){.channel = o->slot[i].handle, .waits = running});
-        else if (o->slot[i].class_id == RM_CLASS_CHANNEL_GROUP)
+        else if (o->slot[i].class_id == KEPLER_CHANNEL_GROUP_A)
             note_group(m, t, i);
 }
 
@@ -179,8 +179,8 @@ static bool unregister(const struct mediator *m, const struct open_file *file, u
         memcpy(outer + bytes - sizeof(u), &u, sizeof(u));
         e = mediator_call(m, &file[i], NULL, UVM_UNREGISTER_CHANNEL, outer, bytes);
         memcpy(&u, outer + bytes - sizeof(u), sizeof(u));
-        all &= e == -EBADF || (e == 0 && (u.status == RM_OK || u.status == RM_ERR_INVALID_CHANNEL ||
-                                          u.status == RM_ERR_ILLEGAL_ACTION));
+        all &= e == -EBADF || (e == 0 && (u.status == NV_OK || u.status == NV_ERR_INVALID_CHANNEL ||
+                                          u.status == NV_ERR_ILLEGAL_ACTION));
     }
     return all;
 }
@@ -298,12 +298,12 @@ int register_channel(struct call *c)
     if (!caller_waits(c->caller))
         return -EINTR;
     if (registered_begin(r) < 0)
-        return refuse(c, RM_ERR_NO_MEMORY);
+        return refuse(c, NV_ERR_NO_MEMORY);
     finish(r, tid);
     while (i < REGISTERING_MAX && r->page->registering[i])
         i++;
     if (i == REGISTERING_MAX)
-        return refuse(c, RM_ERR_NO_MEMORY);
+        return refuse(c, NV_ERR_NO_MEMORY);
     __atomic_store_n(&r->page->registering[i], tid, __ATOMIC_RELEASE);
     atomic_store_explicit(&r->due, true, memory_order_release);
     c->passed = true;
@@ -328,7 +328,7 @@ bool registered_full(const struct tenant *t)
 
 bool registered_holds(struct registered *r, const struct rm_object *obj)
 {
-    struct retained *m = r->begun && obj->memory && obj->class_id == RM_CLASS_CHANNEL_GROUP
+    struct retained *m = r->begun && obj->memory && obj->class_id == KEPLER_CHANNEL_GROUP_A
                              ? of_group(r, obj->memory, NULL)
                              : NULL;
 
@@ -424,7 +424,7 @@ void registered_recover(const struct mediator *m, struct tenant *t)
             what->file = 0;
     }
     for (uint32_t i = objects_next(o, 0, 0); i; i = objects_next(o, 0, i))
-        if (o->slot[i].class_id == RM_CLASS_CHANNEL_GROUP && o->slot[i].memory)
+        if (o->slot[i].class_id == KEPLER_CHANNEL_GROUP_A && o->slot[i].memory)
             for (struct retained *what = first(r); what < end(r); what++)
                 if (what->group == o->slot[i].memory)
                     what->held_bytes = 0;

@@ -34,11 +34,11 @@ static struct replay_entry *room_for(struct replay *r, uint32_t tid)
 /* A refusal changed nothing: asked again, it is the driver's to repeat. */
 static bool succeeded(const struct call *c)
 {
-    uint32_t status = RM_OK, at = mediate_status_at(c->cmd);
+    uint32_t status = NV_OK, at = mediate_status_at(c->cmd);
 
     if (at != RM_NO_STATUS)
         memcpy(&status, c->outer + at, sizeof(status));
-    return status == RM_OK;
+    return status == NV_OK;
 }
 
 /* The object that a call makes or frees. */
@@ -52,15 +52,15 @@ static struct object_name name_in(uint32_t cmd, const uint8_t *outer)
         outer; /* ALLOC in all its forms and DUP have both at the same places */
     const struct rm_heap *h = (const void *)outer;
 
-    if (RM_NR(cmd) == RM_ESC_VID_HEAP)
+    if (RM_NR(cmd) == NV_ESC_RM_VID_HEAP_CONTROL)
         return (struct object_name){h->root, h->any.handle};
     return (struct object_name){f->root, f->handle};
 }
 
 static bool frees(uint32_t cmd, const uint8_t *outer)
 {
-    return RM_NR(cmd) == RM_ESC_FREE ||
-           (RM_NR(cmd) == RM_ESC_VID_HEAP &&
+    return RM_NR(cmd) == NV_ESC_RM_FREE ||
+           (RM_NR(cmd) == NV_ESC_RM_VID_HEAP_CONTROL &&
             ((const struct rm_heap *)(const void *)outer)->function == RM_HEAP_FREE);
 }
 
@@ -118,7 +118,7 @@ static bool says_the_same(const struct replay_entry *e, struct call *c)
     const struct rm_control *ctl = (const void *)c->outer;
     uint32_t says;
 
-    if (RM_NR(c->cmd) != RM_ESC_CONTROL)
+    if (RM_NR(c->cmd) != NV_ESC_RM_CONTROL)
         return true;
     if (call_params(c, ctl->params, ctl->params_size) < 0)
         return false;

@@ -15,7 +15,7 @@
 #include <sys/ioctl.h>
 
 enum rm_escape {
-#define ESCAPE(name, number, bytes, status_at) RM_ESC_##name = number,
+#define ESCAPE(name, number, bytes, status_at) name = number,
 #include "../rm/interface.def"
 };
 
@@ -26,45 +26,25 @@ enum rm_escape {
 #define RM_SIZE(cmd)     (((uint32_t)(cmd) >> 16) & 0x3fffu)
 
 enum rm_status {
-    RM_OK = 0,
-    RM_ERR_BUSY_RETRY = 0x03,
-    RM_ERR_GPU_IS_LOST = 0x0f,
-    RM_ERR_ILLEGAL_ACTION = 0x16,
-    RM_ERR_INSUFFICIENT_PERMISSIONS = 0x1b,
-    RM_ERR_INVALID_ADDRESS = 0x1e,
-    RM_ERR_INVALID_ARGUMENT = 0x1f,
-    RM_ERR_INVALID_CHANNEL = 0x21,
-    RM_ERR_INVALID_CLASS = 0x22,
-    RM_ERR_INVALID_CLIENT = 0x23,
-    RM_ERR_INVALID_COMMAND = 0x24,
-    RM_ERR_INVALID_DEVICE = 0x26,
-    RM_ERR_INVALID_OBJECT_HANDLE = 0x33,
-    RM_ERR_INVALID_OBJECT_PARENT = 0x36,
-    RM_ERR_INVALID_PARAMETER = 0x3b,
-    RM_ERR_INVALID_PARAM_STRUCT = 0x3d,
-    RM_ERR_NO_MEMORY = 0x51,
-    RM_ERR_STATE_IN_USE = 0x63,
-    RM_ERR_NOT_SUPPORTED = 0x56,
-    RM_ERR_OBJECT_NOT_FOUND = 0x57,
-    RM_ERR_OUT_OF_RANGE = 0x5b,
-    RM_ERR_INSERT_DUPLICATE_NAME = 0x19,
+#define STATUS(name, number) name = number,
+#include "../rm/interface.def"
 };
 
 enum rm_class {
-#define CLASS(name, number, bytes) RM_CLASS_##name = number,
+#define CLASS(name, number, bytes) name = number,
 #include "../rm/interface.def"
 };
 
 enum rm_control_cmd {
-#define CONTROL(name, number, bytes)                     RM_CTRL_##name = number,
-#define PASSED(name, number)                             RM_CTRL_##name = number,
-#define LISTS(name, number, bytes, lists, element_bytes) RM_CTRL_##name = number,
+#define CONTROL(name, number, bytes)                     name = number,
+#define PASSED(name, number)                             name = number,
+#define LISTS(name, number, bytes, lists, element_bytes) name = number,
 #include "../rm/interface.def"
 };
 
-enum { RM_CLASS_MIG_CONFIG = 0xc639, RM_CLASS_MIG_MONITOR = 0xc640 };
-enum { RM_CLASS_USER_SHARED_DATA = 0xde }; /* memory in which the driver tells of the card as a whole */
-enum { RM_CLASS_OS_DESCRIPTOR = 0x71 };    /* the caller's pages: by ALLOC_MEMORY alone */
+enum { AMPERE_SMC_CONFIG_SESSION = 0xc639, AMPERE_SMC_MONITOR_SESSION = 0xc640 };
+enum { RM_USER_SHARED_DATA = 0xde }; /* memory in which the driver tells of the card as a whole */
+enum { NV01_MEMORY_SYSTEM_OS_DESCRIPTOR = 0x71 }; /* the caller's pages: by ALLOC_MEMORY alone */
 
 /* Outer structs of the escapes. */
 struct rm_alloc { /* NVOS64, 48 */

@@ -26,7 +26,7 @@ int shared_tell(const struct mediator *m, const struct open_file *file, uint32_t
                 const struct rm_share_policy *policy)
 {
     struct rm_share s = {.client = client, .handle = handle, .policy = *policy};
-    int e = mediator_call(m, file, NULL, RM_CMD(RM_ESC_SHARE, sizeof(s)), &s, sizeof(s));
+    int e = mediator_call(m, file, NULL, RM_CMD(NV_ESC_RM_SHARE, sizeof(s)), &s, sizeof(s));
 
     return e < 0 ? e : (int)s.status;
 }

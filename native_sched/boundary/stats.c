@@ -4,19 +4,19 @@
 static enum mgpu_refused kind_of(uint32_t rm_status)
 {
     switch (rm_status) {
-    case RM_ERR_NO_MEMORY:
+    case NV_ERR_NO_MEMORY:
         return MGPU_REFUSED_MEMORY;
-    case RM_ERR_INVALID_DEVICE:
+    case NV_ERR_INVALID_DEVICE:
         return MGPU_REFUSED_CARD;
-    case RM_ERR_INVALID_CLASS:
+    case NV_ERR_INVALID_CLASS:
         return MGPU_REFUSED_CLASS;
-    case RM_ERR_INVALID_CLIENT:
-    case RM_ERR_INVALID_OBJECT_PARENT:
-    case RM_ERR_INVALID_OBJECT_HANDLE:
+    case NV_ERR_INVALID_CLIENT:
+    case NV_ERR_INVALID_OBJECT_PARENT:
+    case NV_ERR_INVALID_OBJECT_HANDLE:
         return MGPU_REFUSED_HANDLE;
-    case RM_ERR_INSUFFICIENT_PERMISSIONS:
+    case NV_ERR_INSUFFICIENT_PERMISSIONS:
         return MGPU_REFUSED_SCHEDULING;
-    case RM_ERR_INVALID_PARAM_STRUCT:
+    case NV_ERR_INVALID_PARAM_STRUCT:
         return MGPU_REFUSED_FORM;
     default:
         return MGPU_REFUSED_UNSUPPORTED;

@@ -5,7 +5,7 @@
 
 bool class_is_of_operators(uint32_t class_id)
 {
-    return class_id == RM_CLASS_MIG_CONFIG || class_id == RM_CLASS_MIG_MONITOR;
+    return class_id == AMPERE_SMC_CONFIG_SESSION || class_id == AMPERE_SMC_MONITOR_SESSION;
 }
 
 uint32_t subscriptions_open(const struct let_through *l, bool ended)
@@ -41,29 +41,29 @@ static bool awaited(const struct let_through *l, uint32_t client, uint32_t handl
     return false;
 }
 
-/* RM_OK where it may be made, or what RM says to a caller without the capability. The tenant is held. */
+/* NV_OK where it may be made, or what RM says to a caller without the capability. The tenant is held. */
 static uint32_t examine(const struct call *c, const struct creation *a)
 {
     const struct rm_instance *want = (const void *)c->params;
     const struct objects *o = &c->tenant->objects;
     uint32_t parent = call_find(c, a->root, a->parent);
-    uint32_t above = a->class_id == RM_CLASS_GPU_INSTANCE ? RM_CLASS_SUBDEVICE : RM_CLASS_GPU_INSTANCE;
+    uint32_t above = a->class_id == AMPERE_SMC_PARTITION_REF ? NV20_SUBDEVICE_0 : AMPERE_SMC_PARTITION_REF;
     const struct card *card;
 
     if (!parent)
-        return call_find(c, a->root, a->root) ? RM_ERR_INVALID_OBJECT_PARENT : RM_ERR_INVALID_CLIENT;
+        return call_find(c, a->root, a->root) ? NV_ERR_INVALID_OBJECT_PARENT : NV_ERR_INVALID_CLIENT;
     if (o->slot[parent].class_id != above)
-        return RM_ERR_INVALID_OBJECT_PARENT;
+        return NV_ERR_INVALID_OBJECT_PARENT;
     card = mediator_card(c->m, o->slot[parent].card);
     if (!card || card->gpu_instance == RM_NO_INSTANCE)
-        return RM_ERR_NOT_SUPPORTED;
+        return NV_ERR_NOT_SUPPORTED;
     if (c->params_bytes != sizeof(*want))
-        return RM_ERR_INVALID_ARGUMENT;
+        return NV_ERR_INVALID_ARGUMENT;
     if (awaited(c->tenant->let_through, a->root, a->handle))
-        return RM_ERR_INSERT_DUPLICATE_NAME;
-    if (want->id != (a->class_id == RM_CLASS_GPU_INSTANCE ? card->gpu_instance : card->compute_instance))
-        return RM_ERR_INSUFFICIENT_PERMISSIONS;
-    return RM_OK;
+        return NV_ERR_INSERT_DUPLICATE_NAME;
+    if (want->id != (a->class_id == AMPERE_SMC_PARTITION_REF ? card->gpu_instance : card->compute_instance))
+        return NV_ERR_INSUFFICIENT_PERMISSIONS;
+    return NV_OK;
 }
 
 /* The caller's own struct is what the driver will read: a name that we gave has to be in it. */
@@ -92,7 +92,7 @@ int subscribe(struct call *c, struct creation *a, uint32_t *status)
             return 0;
         if (!s || l->runs == LET_THROUGH_RUNS || let_through_doubtful(t) >= LET_THROUGH_DOUBTFUL ||
             !files_open(c->m->files, &c->file)) {
-            *status = RM_ERR_NO_MEMORY;
+            *status = NV_ERR_NO_MEMORY;
             return 0;
         }
     }
@@ -116,16 +116,16 @@ static int is_there(struct call *c, const struct subscription *s)
     struct rm_control ctl = {
         .client = s->client,
         .object = s->handle,
-        .cmd = s->class_id == RM_CLASS_GPU_INSTANCE ? RM_CTRL_GPU_INSTANCE_GET_ACTIVE_IDS
-                                                    : RM_CTRL_COMPUTE_INSTANCE_GET_UUID,
+        .cmd = s->class_id == AMPERE_SMC_PARTITION_REF ? NVC637_CTRL_EXEC_PARTITIONS_GET_ACTIVE_IDS
+                                                       : NVC638_CTRL_CMD_GET_UUID,
     };
     struct open_file file;
     int e;
 
     if (!files_by_id(c->m->files, s->file, &file))
         return -EBADF;
-    e = mediator_call(c->m, &file, NULL, RM_CMD(RM_ESC_CONTROL, sizeof(ctl)), &ctl, sizeof(ctl));
-    return e < 0 ? e : ctl.status == RM_ERR_INVALID_PARAM_STRUCT;
+    e = mediator_call(c->m, &file, NULL, RM_CMD(NV_ESC_RM_CONTROL, sizeof(ctl)), &ctl, sizeof(ctl));
+    return e < 0 ? e : ctl.status == NV_ERR_INVALID_PARAM_STRUCT;
 }
 
 /* False for one that finds no room. It takes nothing and ends with its parent, but proves no call: it would prove others too. */

@@ -14,7 +14,7 @@ bool class_is_of_operators(uint32_t class_id);
 
 static inline bool class_is_subscription(uint32_t class_id)
 {
-    return class_id == RM_CLASS_GPU_INSTANCE || class_id == RM_CLASS_COMPUTE_INSTANCE;
+    return class_id == AMPERE_SMC_PARTITION_REF || class_id == AMPERE_SMC_EXEC_PARTITION_REF;
 }
 
 /* As let_through(). The tenant's calls are held. */

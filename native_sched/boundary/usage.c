@@ -44,7 +44,7 @@ uint32_t usage_by_process(const struct tenant *t, struct process_use *out, uint3
             const struct rm_object *obj = &o->slot[i];
             struct process_use *u;
 
-            if (obj->card == OBJECT_NO_CARD || (!obj->bytes && obj->class_id != RM_CLASS_CHANNEL_GROUP))
+            if (obj->card == OBJECT_NO_CARD || (!obj->bytes && obj->class_id != KEPLER_CHANNEL_GROUP_A))
                 continue;
             u = entry_of(&index, out, &n, max, &o->slot[root].owner, obj->card);
             if (u)

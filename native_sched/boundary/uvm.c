@@ -49,7 +49,7 @@ static bool has_range(const struct mediator *m, const struct open_file *file, ui
     struct uvm_unmap_external unmap = {.range = {base, PROBE_BYTES}};
     int e = mediator_call(m, file, NULL, UVM_UNMAP_EXTERNAL, &unmap, sizeof(unmap));
 
-    return e < 0 || unmap.status != RM_ERR_INVALID_ADDRESS;
+    return e < 0 || unmap.status != NV_ERR_INVALID_ADDRESS;
 }
 
 /* The first mapping at or above the address; 0: none. */
@@ -101,7 +101,7 @@ static int end_external(struct call *c)
     if ((e = call_driver(c)) < 0)
         return e;
     memcpy(&status, c->outer + c->outer_bytes - UVM_STATUS_FROM_END, sizeof(status));
-    if (status == RM_OK)
+    if (status == NV_OK)
         ended(c->m, c->tenant, &c->file, c->cmd, c->outer);
     return 0;
 }
@@ -115,10 +115,10 @@ int uvm_again(const struct mediator *m, struct tenant *t, const struct open_file
     if (e < 0)
         return e;
     memcpy(&status, outer + bytes - UVM_STATUS_FROM_END, sizeof(status));
-    if (status == RM_ERR_INVALID_ADDRESS)
-        status = RM_OK;
+    if (status == NV_ERR_INVALID_ADDRESS)
+        status = NV_OK;
     memcpy(outer + bytes - UVM_STATUS_FROM_END, &status, sizeof(status));
-    if (status == RM_OK)
+    if (status == NV_OK)
         ended(m, t, file, cmd, outer);
     return 0;
 }

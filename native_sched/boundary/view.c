@@ -46,7 +46,7 @@ int view_attached_ids(struct call *c, uint32_t *status)
     WITH_TENANT(c->tenant);
 
     if (!call_find(c, ctl->client, ctl->client)) {
-        *status = RM_ERR_INVALID_CLIENT;
+        *status = NV_ERR_INVALID_CLIENT;
         return 0;
     }
     memset(ids, 0xff, sizeof(*ids));
@@ -61,7 +61,7 @@ int view_id_info(struct call *c, uint32_t *status)
     struct rm_id_info *info = (void *)c->params;
 
     if (!granted_gpu(c, info->gpu_id)) {
-        *status = RM_ERR_INVALID_ARGUMENT;
+        *status = NV_ERR_INVALID_ARGUMENT;
         return 0;
     }
     info->name_pointer = 0; /* an embedded pointer into the caller: never the driver's to follow from here */
@@ -126,7 +126,7 @@ int view_fb_info(struct call *c, uint32_t *status)
     if (e < 0 || *status)
         return e;
     if (card == OBJECT_NO_CARD) {
-        *status = RM_ERR_INVALID_OBJECT_HANDLE;
+        *status = NV_ERR_INVALID_OBJECT_HANDLE;
         c->params_out = false;
         return 0;
     }
@@ -154,7 +154,7 @@ static int own_processes(struct call *c, struct process_use *use, struct process
     uint32_t card = card_of_object(c, ctl->client, ctl->object), n, kept = 0;
 
     if (card == OBJECT_NO_CARD) {
-        *status = RM_ERR_INVALID_OBJECT_HANDLE;
+        *status = NV_ERR_INVALID_OBJECT_HANDLE;
         return 0;
     }
     if (caller_process_id(c->caller, caller) < 0)
@@ -193,7 +193,7 @@ int view_pid_info(struct call *c, uint32_t *status)
     int n;
 
     if (list->count > RM_MAX_PID_INFO) {
-        *status = RM_ERR_INVALID_ARGUMENT;
+        *status = NV_ERR_INVALID_ARGUMENT;
         return 0;
     }
     n = own_processes(c, use, &caller, status);

@@ -15,6 +15,7 @@ int channels_disable(const struct driver_ops *ops, struct driver *d, const struc
         params.client[i] = group->client;
         params.channel[i] = channel[i];
     }
-    e = control_of_client(ops, d, group, subdevice, RM_CTRL_DISABLE_CHANNELS, &params, sizeof(params));
+    e = control_of_client(ops, d, group, subdevice, NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS, &params,
+                          sizeof(params));
     return e == -ENOENT ? -EIO : e;
 }

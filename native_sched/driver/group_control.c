@@ -14,7 +14,7 @@ int control_of_client(const struct driver_ops *ops, struct driver *d, const stru
     };
     struct driver_call call = {
         .file = &of->file,
-        .cmd = RM_CMD(RM_ESC_CONTROL, sizeof(ctl)),
+        .cmd = RM_CMD(NV_ESC_RM_CONTROL, sizeof(ctl)),
         .outer = (uint8_t *)&ctl,
         .outer_bytes = sizeof(ctl),
         .params = params,
@@ -26,12 +26,12 @@ int control_of_client(const struct driver_ops *ops, struct driver *d, const stru
     if (e < 0)
         return e == -EBADF ? -ESRCH : e;
     switch (ctl.status) {
-    case RM_OK:
+    case NV_OK:
         return 0;
-    case RM_ERR_INVALID_CLIENT:
+    case NV_ERR_INVALID_CLIENT:
         return -ESRCH;
-    case RM_ERR_INVALID_OBJECT_HANDLE:
-    case RM_ERR_OBJECT_NOT_FOUND:
+    case NV_ERR_INVALID_OBJECT_HANDLE:
+    case NV_ERR_OBJECT_NOT_FOUND:
         return -ENOENT;
     default:
         return -EIO;
@@ -50,9 +50,10 @@ int group_schedule(const struct driver_ops *ops, struct driver *d, const struct 
 {
     struct rm_tsg_schedule params = {.enable = enable};
 
-    int bytes = group->rm ? rm_control_params(group->rm, RM_CTRL_TSG_SCHEDULE) : (int)sizeof(params);
+    int bytes = group->rm ? rm_control_params(group->rm, NVA06C_CTRL_CMD_GPFIFO_SCHEDULE)
+                          : (int)sizeof(params);
 
-    return control(ops, d, group, RM_CTRL_TSG_SCHEDULE, &params, (uint32_t)bytes);
+    return control(ops, d, group, NVA06C_CTRL_CMD_GPFIFO_SCHEDULE, &params, (uint32_t)bytes);
 }
 
 int group_set_timeslice(const struct driver_ops *ops, struct driver *d, const struct rm_target *group,
@@ -60,13 +61,13 @@ int group_set_timeslice(const struct driver_ops *ops, struct driver *d, const st
 {
     struct rm_tsg_timeslice params = {.timeslice_us = timeslice_us};
 
-    return control(ops, d, group, RM_CTRL_TSG_SET_TIMESLICE, &params, sizeof(params));
+    return control(ops, d, group, NVA06C_CTRL_CMD_SET_TIMESLICE, &params, sizeof(params));
 }
 
 int group_tsg_id(const struct driver_ops *ops, struct driver *d, const struct rm_target *group, uint32_t *id)
 {
     struct rm_tsg_info params = {.tsg_id = 0};
-    int e = control(ops, d, group, RM_CTRL_TSG_GET_INFO, &params, sizeof(params));
+    int e = control(ops, d, group, NVA06C_CTRL_CMD_GET_INFO, &params, sizeof(params));
 
     *id = params.tsg_id;
     return e;

@@ -241,7 +241,7 @@ static int nvidia_pid_info(struct driver *d, uint32_t minor, struct rm_pid_info 
 {
     const struct own_card *card = nvidia_client_card(&d->client, minor);
 
-    return card ? nvidia_client_control(&d->client, card->subdevice, RM_CTRL_GPU_GET_PID_INFO, info,
+    return card ? nvidia_client_control(&d->client, card->subdevice, NV2080_CTRL_CMD_GPU_GET_PID_INFO, info,
                                         sizeof(*info))
                 : -ENODEV;
 }

@@ -22,12 +22,12 @@ bool nvidia_answers(const struct driver *d, int fd, uint32_t client)
     struct rm_control ctl = {
         .client = client,
         .object = client,
-        .cmd = RM_CTRL_GET_ATTACHED_IDS,
+        .cmd = NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS,
         .params = (uint64_t)(uintptr_t)&ids,
         .params_size = sizeof(ids),
     };
 
-    return d->host->ioctl(fd, RM_CMD(RM_ESC_CONTROL, sizeof(ctl)), &ctl) == 0 && ctl.status == RM_OK;
+    return d->host->ioctl(fd, RM_CMD(NV_ESC_RM_CONTROL, sizeof(ctl)), &ctl) == 0 && ctl.status == NV_OK;
 }
 
 /* Something has been exported through it. Older drivers' parameters are smaller, and each takes its own size alone. */
@@ -41,8 +41,8 @@ static bool exports(const struct driver *d, int fd)
 
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
         params.info.fd = fd;
-        if (nvidia_client_control(&d->client, d->client.root, RM_CTRL_GET_EXPORT_OBJECT_INFO, &params,
-                                  sizes[i]) == 0)
+        if (nvidia_client_control(&d->client, d->client.root, NV0000_CTRL_CMD_OS_UNIX_GET_EXPORT_OBJECT_INFO,
+                                  &params, sizes[i]) == 0)
             return true;
     }
     return false;

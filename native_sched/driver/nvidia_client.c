@@ -19,7 +19,7 @@ static int rm(const struct nvidia_client *c, int fd, uint32_t nr, void *outer, u
 
     if (e < 0)
         return e;
-    return *status == RM_OK ? 0 : *status == RM_ERR_GPU_IS_LOST ? -ENXIO : -EIO;
+    return *status == NV_OK ? 0 : *status == NV_ERR_GPU_IS_LOST ? -ENXIO : -EIO;
 }
 
 uint32_t nvidia_client_handle(struct nvidia_client *c)
@@ -38,7 +38,7 @@ int nvidia_client_alloc(const struct nvidia_client *c, uint32_t parent, uint32_t
         .params = (uintptr_t)params,
         .params_size = bytes,
     };
-    int e = rm(c, c->ctl, RM_ESC_ALLOC, &a, sizeof(a), &a.status);
+    int e = rm(c, c->ctl, NV_ESC_RM_ALLOC, &a, sizeof(a), &a.status);
 
     *handle = a.handle;
     return e;
@@ -55,14 +55,14 @@ int nvidia_client_control(const struct nvidia_client *c, uint32_t object, uint32
         .params_size = bytes,
     };
 
-    return rm(c, c->ctl, RM_ESC_CONTROL, &ctl, sizeof(ctl), &ctl.status);
+    return rm(c, c->ctl, NV_ESC_RM_CONTROL, &ctl, sizeof(ctl), &ctl.status);
 }
 
 int nvidia_client_free(const struct nvidia_client *c, uint32_t parent, uint32_t handle)
 {
     struct rm_free f = {.root = c->root, .parent = parent, .handle = handle};
 
-    return rm(c, c->ctl, RM_ESC_FREE, &f, sizeof(f), &f.status);
+    return rm(c, c->ctl, NV_ESC_RM_FREE, &f, sizeof(f), &f.status);
 }
 
 /* RM looks for the client whose object is to be duplicated, then for the object, and says at the end that a client cannot be
@@ -75,12 +75,12 @@ int nvidia_client_exists(const struct nvidia_client *c, uint32_t client)
         .source_client = client,
         .source_handle = client,
     };
-    int e = c->host->ioctl(c->ctl, RM_CMD(RM_ESC_DUP_OBJECT, sizeof(dup)), &dup);
+    int e = c->host->ioctl(c->ctl, RM_CMD(NV_ESC_RM_DUP_OBJECT, sizeof(dup)), &dup);
 
     if (e < 0)
         return e;
-    return dup.status != RM_ERR_INVALID_OBJECT_HANDLE && dup.status != RM_ERR_INVALID_CLIENT &&
-           dup.status != RM_ERR_OBJECT_NOT_FOUND;
+    return dup.status != NV_ERR_INVALID_OBJECT_HANDLE && dup.status != NV_ERR_INVALID_CLIENT &&
+           dup.status != NV_ERR_OBJECT_NOT_FOUND;
 }
 
 int nvidia_client_node(const struct nvidia_client *c, const struct own_card *card)
@@ -96,7 +96,7 @@ int nvidia_client_node(const struct nvidia_client *c, const struct own_card *car
     fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0)
         return -errno;
-    if (!card || (e = c->host->ioctl(fd, RM_CMD(RM_ESC_REGISTER_FD, sizeof(reg)), &reg)) == 0)
+    if (!card || (e = c->host->ioctl(fd, RM_CMD(NV_ESC_REGISTER_FD, sizeof(reg)), &reg)) == 0)
         return fd;
     close(fd);
     return e;
@@ -113,12 +113,12 @@ static int attach(struct nvidia_client *c, struct own_card *card, uint32_t share
 
     if ((card->node = nvidia_client_node(c, card)) < 0)
         return card->node;
-    if ((e = nvidia_client_control(c, c->root, RM_CTRL_GET_ID_INFO, &info, sizeof(info))) < 0)
+    if ((e = nvidia_client_control(c, c->root, NV0000_CTRL_CMD_GPU_GET_ID_INFO, &info, sizeof(info))) < 0)
         return e;
     device.id = info.device_instance;
     subdevice.id = info.subdevice_instance;
-    if ((e = nvidia_client_alloc(c, c->root, &device_handle, RM_CLASS_DEVICE, &device, sizeof(device))) < 0 ||
-        (e = nvidia_client_alloc(c, device_handle, &subdevice_handle, RM_CLASS_SUBDEVICE, &subdevice,
+    if ((e = nvidia_client_alloc(c, c->root, &device_handle, NV01_DEVICE_0, &device, sizeof(device))) < 0 ||
+        (e = nvidia_client_alloc(c, device_handle, &subdevice_handle, NV20_SUBDEVICE_0, &subdevice,
                                  sizeof(subdevice))) < 0)
         return e;
     card->device_instance = info.device_instance;
@@ -166,13 +166,13 @@ static void watch_instances(struct nvidia_client *c)
     if (fd < 0)
         return;
     monitor.descriptor = (uint32_t)fd;
-    (void)nvidia_client_alloc(c, c->root, &handle, RM_CLASS_MIG_MONITOR, &monitor, sizeof(monitor));
+    (void)nvidia_client_alloc(c, c->root, &handle, AMPERE_SMC_MONITOR_SESSION, &monitor, sizeof(monitor));
 }
 
 static int list_cards(struct nvidia_client *c)
 {
     struct rm_card_info info[RM_MAX_CARDS] = {{.valid = 0}};
-    int e = c->host->ioctl(c->ctl, RM_CMD(RM_ESC_CARD_INFO, sizeof(info)), info);
+    int e = c->host->ioctl(c->ctl, RM_CMD(NV_ESC_CARD_INFO, sizeof(info)), info);
 
     if (e < 0)
         return e;
@@ -195,7 +195,7 @@ static int open_root(struct nvidia_client *c, const struct nvidia_host *host)
     atomic_init(&c->next_handle, FIRST_HANDLE);
     if ((c->ctl = nvidia_client_node(c, NULL)) < 0)
         return c->ctl;
-    return nvidia_client_alloc(c, 0, &c->root, RM_CLASS_ROOT_CLIENT, NULL, 0);
+    return nvidia_client_alloc(c, 0, &c->root, NV01_ROOT_CLIENT, NULL, 0);
 }
 
 int nvidia_client_open(struct nvidia_client *c, const struct nvidia_host *host)

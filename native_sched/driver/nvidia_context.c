@@ -13,10 +13,10 @@ static int free_bytes(const struct nvidia_client *c, const struct rm_table *rm, 
                       uint64_t *out)
 {
     struct rm_fb_info info = {.count = 1, .entry[0].index = RM_FB_HEAP_FREE};
-    int bytes = rm_control_params(rm, RM_CTRL_FB_GET_INFO_V2);
-    int e = bytes < 0
-                ? bytes
-                : nvidia_client_control(c, card->subdevice, RM_CTRL_FB_GET_INFO_V2, &info, (uint32_t)bytes);
+    int bytes = rm_control_params(rm, NV2080_CTRL_CMD_FB_GET_INFO_V2);
+    int e = bytes < 0 ? bytes
+                      : nvidia_client_control(c, card->subdevice, NV2080_CTRL_CMD_FB_GET_INFO_V2, &info,
+                                              (uint32_t)bytes);
 
     *out = (uint64_t)info.entry[0].data * KIB;
     return e;
@@ -43,7 +43,7 @@ static int take(struct nvidia_client *c, const struct rm_table *rm, const struct
         struct rm_channel_group params = {.engine_type = copies ? RM_ENGINE_COPY0 : RM_ENGINE_GRAPHICS};
         uint32_t handle = nvidia_client_handle(c);
 
-        if ((e = nvidia_client_alloc(c, card->device, &handle, RM_CLASS_CHANNEL_GROUP, &params,
+        if ((e = nvidia_client_alloc(c, card->device, &handle, KEPLER_CHANNEL_GROUP_A, &params,
                                      sizeof(params))) < 0)
             break;
         group[i] = handle;

@@ -19,22 +19,22 @@ static const struct shape {
     uint16_t pointer_at;     /* u64: never passed on */
     uint16_t fd_at;          /* i32 */
 } shapes[] = {
-    {RM_ESC_ALLOC, sizeof(struct rm_alloc), RM_PARAMS_AT, offsetof(struct rm_alloc, params_size),
+    {NV_ESC_RM_ALLOC, sizeof(struct rm_alloc), RM_PARAMS_AT, offsetof(struct rm_alloc, params_size),
      RM_ALLOC_RIGHTS_AT, NONE},
-    {RM_ESC_ALLOC, sizeof(struct rm_alloc_short), RM_PARAMS_AT, offsetof(struct rm_alloc_short, params_size),
+    {NV_ESC_RM_ALLOC, sizeof(struct rm_alloc_short), RM_PARAMS_AT,
+     offsetof(struct rm_alloc_short, params_size), NONE, NONE},
+    {NV_ESC_RM_CONTROL, sizeof(struct rm_control), RM_PARAMS_AT, offsetof(struct rm_control, params_size),
      NONE, NONE},
-    {RM_ESC_CONTROL, sizeof(struct rm_control), RM_PARAMS_AT, offsetof(struct rm_control, params_size), NONE,
-     NONE},
-    {RM_ESC_FREE, sizeof(struct rm_free), NONE, NONE, NONE, NONE},
-    {RM_ESC_DUP_OBJECT, sizeof(struct rm_dup), NONE, NONE, NONE, NONE},
-    {RM_ESC_SHARE, sizeof(struct rm_share), NONE, NONE, NONE, NONE},
-    {RM_ESC_CARD_INFO, 0, NONE, NONE, NONE, NONE},
-    {RM_ESC_REGISTER_FD, sizeof(struct rm_register_fd), NONE, NONE, NONE,
+    {NV_ESC_RM_FREE, sizeof(struct rm_free), NONE, NONE, NONE, NONE},
+    {NV_ESC_RM_DUP_OBJECT, sizeof(struct rm_dup), NONE, NONE, NONE, NONE},
+    {NV_ESC_RM_SHARE, sizeof(struct rm_share), NONE, NONE, NONE, NONE},
+    {NV_ESC_CARD_INFO, 0, NONE, NONE, NONE, NONE},
+    {NV_ESC_REGISTER_FD, sizeof(struct rm_register_fd), NONE, NONE, NONE,
      offsetof(struct rm_register_fd, ctl_fd)},
-    {RM_ESC_CHECK_VERSION_STR, sizeof(struct rm_check_version), NONE, NONE, NONE, NONE},
-    {RM_ESC_SYS_PARAMS, sizeof(struct rm_sys_params), NONE, NONE, NONE, NONE},
-    {RM_ESC_ATTACH_GPUS, 0, NONE, NONE, NONE, NONE},
-    {RM_ESC_WAIT_OPEN, 8, NONE, NONE, NONE, NONE},
+    {NV_ESC_CHECK_VERSION_STR, sizeof(struct rm_check_version), NONE, NONE, NONE, NONE},
+    {NV_ESC_SYS_PARAMS, sizeof(struct rm_sys_params), NONE, NONE, NONE, NONE},
+    {NV_ESC_ATTACH_GPUS_TO_FD, 0, NONE, NONE, NONE, NONE},
+    {NV_ESC_WAIT_OPEN_COMPLETE, 8, NONE, NONE, NONE, NONE},
 };
 
 static const struct shape *shape_of(uint32_t cmd)
@@ -57,12 +57,12 @@ static uint32_t u32_at(const struct driver_call *call, uint32_t offset)
 static bool class_is_the_callers(uint32_t class_id)
 {
     switch (class_id) {
-    case RM_CLASS_ROOT: /* the client is the calling process's */
-    case RM_CLASS_ROOT_NON_PRIVILEGED:
-    case RM_CLASS_ROOT_CLIENT:
-    case RM_CLASS_OS_DESCRIPTOR: /* pins the caller's pages */
-    case RM_CLASS_GPU_INSTANCE:  /* a capability's descriptor */
-    case RM_CLASS_COMPUTE_INSTANCE:
+    case NV01_ROOT: /* the client is the calling process's */
+    case NV01_ROOT_NON_PRIV:
+    case NV01_ROOT_CLIENT:
+    case NV01_MEMORY_SYSTEM_OS_DESCRIPTOR: /* pins the caller's pages */
+    case AMPERE_SMC_PARTITION_REF:         /* a capability's descriptor */
+    case AMPERE_SMC_EXEC_PARTITION_REF:
         return true;
     default:
         return false;
@@ -73,8 +73,9 @@ static bool class_is_the_callers(uint32_t class_id)
  * (nv_get_file_private()). */
 static bool control_names_file(uint32_t cmd)
 {
-    return cmd == RM_CTRL_EXPORT_OBJECTS_TO_FD || cmd == RM_CTRL_IMPORT_OBJECTS_FROM_FD ||
-           cmd == RM_CTRL_GET_EXPORT_OBJECT_INFO;
+    return cmd == NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD ||
+           cmd == NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECTS_FROM_FD ||
+           cmd == NV0000_CTRL_CMD_OS_UNIX_GET_EXPORT_OBJECT_INFO;
 }
 
 /* Others with descriptors in their parameters: further ways to export, attaching to a multicast team, and the export class. */
@@ -90,18 +91,18 @@ bool nvidia_must_continue(const struct driver_call *call)
     if (call->file->kind == NODE_UVM) /* bare numbers, about the caller's own address space */
         return !rm_uvm_of_the_file(call->cmd);
     switch (RM_NR(call->cmd)) {
-    case RM_ESC_ALLOC:
+    case NV_ESC_RM_ALLOC:
         return class_is_the_callers(u32_at(call, offsetof(struct rm_alloc, class_id)));
-    case RM_ESC_CONTROL:
+    case NV_ESC_RM_CONTROL:
         return control_is_the_callers(u32_at(call, offsetof(struct rm_control, cmd)));
-    case RM_ESC_VID_HEAP:
+    case NV_ESC_RM_VID_HEAP_CONTROL:
         return u32_at(call, RM_VID_HEAP_FUNCTION_AT) == RM_HEAP_OS_DESCRIPTOR;
-    case RM_ESC_ALLOC_MEMORY: /* a descriptor, or the caller's pages */
-    case RM_ESC_MAP_MEMORY:   /* the driver lets only the client's own process map */
-    case RM_ESC_UNMAP_MEMORY:
-    case RM_ESC_ALLOC_OS_EVENT: /* a descriptor */
-    case RM_ESC_FREE_OS_EVENT:
-    case RM_ESC_EXPORT_DMABUF: /* answers with a descriptor */
+    case NV_ESC_RM_ALLOC_MEMORY: /* a descriptor, or the caller's pages */
+    case NV_ESC_RM_MAP_MEMORY:   /* the driver lets only the client's own process map */
+    case NV_ESC_RM_UNMAP_MEMORY:
+    case NV_ESC_ALLOC_OS_EVENT: /* a descriptor */
+    case NV_ESC_FREE_OS_EVENT:
+    case NV_ESC_EXPORT_TO_DMABUF_FD: /* answers with a descriptor */
         return true;
     default:
         return false;
@@ -116,7 +117,7 @@ static void put(uint8_t *outer, uint16_t offset, const void *value, size_t bytes
 
 static bool in_params(const struct driver_call *call)
 {
-    return RM_NR(call->cmd) == RM_ESC_CONTROL &&
+    return RM_NR(call->cmd) == NV_ESC_RM_CONTROL &&
            control_names_file(u32_at(call, offsetof(struct rm_control, cmd)));
 }
 
@@ -140,7 +141,7 @@ static int make_ours(uint8_t *outer, const struct shape *s, const struct driver_
         return -EINVAL;
     if (s->params_size_at != NONE) {
         memcpy(&said, outer + s->params_size_at, sizeof(said));
-        if (s->nr == RM_ESC_CONTROL && said != call->params_bytes)
+        if (s->nr == NV_ESC_RM_CONTROL && said != call->params_bytes)
             return -EINVAL;
         put(outer, s->params_size_at, &call->params_bytes, sizeof(call->params_bytes));
     }

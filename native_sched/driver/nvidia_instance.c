@@ -32,12 +32,12 @@ static int subscribe(struct nvidia_instance *i)
     struct nvidia_client *c = &i->client;
 
     snprintf(name + used, sizeof(name) - (size_t)used, "access");
-    if ((e = subscribe_to(c, c->card[0].subdevice, &i->gpu, RM_CLASS_GPU_INSTANCE, i->is->gpu_instance,
+    if ((e = subscribe_to(c, c->card[0].subdevice, &i->gpu, AMPERE_SMC_PARTITION_REF, i->is->gpu_instance,
                           name)) < 0)
         return e;
     snprintf(name + used, sizeof(name) - (size_t)used, "ci%u/access", i->is->compute_instance);
-    if ((e = subscribe_to(c, i->gpu, &i->compute, RM_CLASS_COMPUTE_INSTANCE, i->is->compute_instance, name)) <
-        0)
+    if ((e = subscribe_to(c, i->gpu, &i->compute, AMPERE_SMC_EXEC_PARTITION_REF, i->is->compute_instance,
+                          name)) < 0)
         (void)nvidia_client_free(c, c->card[0].subdevice, i->gpu);
     return e;
 }

@@ -68,13 +68,13 @@ static uint64_t virtual_bytes(const struct rm_memory *mem)
 uint64_t nvidia_own_bytes(uint32_t class_id, const void *params)
 {
     switch (class_id) {
-    case RM_CLASS_MEMORY_VIRTUAL:
+    case NV50_MEMORY_VIRTUAL:
         return virtual_bytes(params);
-    case RM_CLASS_VASPACE:
+    case FERMI_VASPACE_A:
         /* Its root and the directories of the part that GSP's firmware manages, 4 KiB each: five at the most
          * (gvaspaceReserveSplitVaSpace() in gpu_vaspace.c). */
         return CHUNK_BYTES;
-    case RM_CLASS_CHANNEL_GROUP:
+    case KEPLER_CHANNEL_GROUP_A:
         return CHANNELS_BYTES;
     default:
         return 0;

@@ -62,14 +62,14 @@ static int share(struct driver *d, const struct duplicate *dup, const struct rm_
     };
     struct driver_call call = {
         .file = &channel->file,
-        .cmd = RM_CMD(RM_ESC_SHARE, sizeof(s)),
+        .cmd = RM_CMD(NV_ESC_RM_SHARE, sizeof(s)),
         .outer = (uint8_t *)&s,
         .outer_bytes = sizeof(s),
         .reply_fd = -1,
     };
     int e = nvidia_execute(d, &call);
 
-    return e < 0 ? e : s.status == RM_OK ? 0 : -EIO;
+    return e < 0 ? e : s.status == NV_OK ? 0 : -EIO;
 }
 
 static int duplicate(struct duplicate *of, const struct rm_target *channel)
@@ -81,9 +81,9 @@ static int duplicate(struct duplicate *of, const struct rm_target *channel)
         .source_client = channel->client,
         .source_handle = channel->userd.memory,
     };
-    int e = of->client->host->ioctl(of->client->ctl, RM_CMD(RM_ESC_DUP_OBJECT, sizeof(dup)), &dup);
+    int e = of->client->host->ioctl(of->client->ctl, RM_CMD(NV_ESC_RM_DUP_OBJECT, sizeof(dup)), &dup);
 
-    if (e < 0 || dup.status != RM_OK)
+    if (e < 0 || dup.status != NV_OK)
         return e < 0 ? e : -EIO;
     of->handle = dup.handle;
     return 0;
@@ -101,9 +101,9 @@ static int map_through(const struct duplicate *dup, int fd, uint64_t page, void 
         .flags = RM_MAP_READ_ONLY,
         .fd = fd,
     };
-    int e = dup->client->host->ioctl(dup->client->ctl, RM_CMD(RM_ESC_MAP_MEMORY, sizeof(m)), &m);
+    int e = dup->client->host->ioctl(dup->client->ctl, RM_CMD(NV_ESC_RM_MAP_MEMORY, sizeof(m)), &m);
 
-    if (e < 0 || m.status != RM_OK)
+    if (e < 0 || m.status != NV_OK)
         return e < 0 ? e : -EIO;
     *at = mmap(NULL, PAGE_BYTES, PROT_READ, MAP_SHARED, fd, 0);
     return *at == MAP_FAILED ? -errno : 0;

@@ -13,7 +13,7 @@ bool nvidia_uvm_is_initialized(const struct nvidia_host *host, int fd)
     /* No range can be that: UVM says so where it gets as far. */
     struct uvm_unmap_external unmap = {.range = {0, 0}};
 
-    return host->ioctl(fd, UVM_UNMAP_EXTERNAL, &unmap) == 0 && unmap.status == RM_ERR_INVALID_ADDRESS;
+    return host->ioctl(fd, UVM_UNMAP_EXTERNAL, &unmap) == 0 && unmap.status == NV_ERR_INVALID_ADDRESS;
 }
 
 /* While the machine is being suspended UVM answers nothing (uvm_unlocked_ioctl()). */
@@ -24,11 +24,11 @@ int nvidia_uvm_initialized_as(const struct nvidia_host *host, int fd, uint64_t f
 
     if (host->ioctl(fd, UVM_PAGEABLE_MEM_ACCESS, &pageable) < 0)
         return -EBUSY;
-    if (pageable.status != RM_OK)
+    if (pageable.status != NV_OK)
         return -ENODATA;
     if (host->ioctl(fd, UVM_INITIALIZE, &initialize) < 0)
         return -EBUSY;
-    return !pageable.access && initialize.status == RM_OK;
+    return !pageable.access && initialize.status == NV_OK;
 }
 
 uint32_t nvidia_uvm_open_files(const struct nvidia_host *host)

@@ -188,7 +188,7 @@ int sim_open_control(struct driver *d, uint64_t *file)
 /* Handing a mapping out is the only call whose answer carries a file. */
 static bool hands_out(uint32_t cmd)
 {
-    return RM_NR(cmd) == RM_ESC_MAP_MEMORY;
+    return RM_NR(cmd) == NV_ESC_RM_MAP_MEMORY;
 }
 
 int sim_execute(struct driver *d, struct driver_call *call)
@@ -226,8 +226,8 @@ static bool sim_must_continue(const struct driver_call *call)
 {
     const struct rm_alloc *a = (const void *)call->outer; /* in both layouts the class is at the same place */
 
-    return RM_NR(call->cmd) == RM_ESC_ALLOC &&
-           (a->class_id == RM_CLASS_ROOT || a->class_id == RM_CLASS_ROOT_CLIENT);
+    return RM_NR(call->cmd) == NV_ESC_RM_ALLOC &&
+           (a->class_id == NV01_ROOT || a->class_id == NV01_ROOT_CLIENT);
 }
 
 /* The parameters that the call names by now: their size is the class's, as the driver has it. */

@@ -21,14 +21,14 @@ static int own_call(struct driver *d, uint32_t nr, void *outer, uint32_t bytes, 
 
     if (e < 0)
         return e;
-    return *status == RM_OK ? 0 : *status == RM_ERR_GPU_IS_LOST ? -ENXIO : -EIO;
+    return *status == NV_OK ? 0 : *status == NV_ERR_GPU_IS_LOST ? -ENXIO : -EIO;
 }
 
 static int own_alloc(struct driver *d, uint32_t parent, uint32_t class_id, void *params, uint32_t bytes,
                      uint32_t *handle)
 {
     struct rm_alloc a = {.root = d->own_client, .parent = parent, .class_id = class_id, .params_size = bytes};
-    int e = own_call(d, RM_ESC_ALLOC, &a, sizeof(a), params, bytes, &a.status);
+    int e = own_call(d, NV_ESC_RM_ALLOC, &a, sizeof(a), params, bytes, &a.status);
 
     *handle = a.handle;
     return e;
@@ -38,7 +38,7 @@ static int own_open(struct driver *d)
 {
     if (d->own_fd < 0 && (d->own_fd = sim_open_control(d, &d->own_file.id)) < 0)
         return d->own_fd;
-    return own_alloc(d, 0, RM_CLASS_ROOT_CLIENT, NULL, 0, &d->own_client);
+    return own_alloc(d, 0, NV01_ROOT_CLIENT, NULL, 0, &d->own_client);
 }
 
 /* Cards have the numbers of their minors here. */
@@ -51,14 +51,14 @@ static int own_attach(struct driver *d, uint32_t minor)
 
     if (e < 0 || d->own_subdevice[minor])
         return e;
-    if ((e = own_alloc(d, d->own_client, RM_CLASS_DEVICE, &device, sizeof(device), &handle)) < 0)
+    if ((e = own_alloc(d, d->own_client, NV01_DEVICE_0, &device, sizeof(device), &handle)) < 0)
         return e;
-    return own_alloc(d, handle, RM_CLASS_SUBDEVICE, &subdevice, sizeof(subdevice), &d->own_subdevice[minor]);
+    return own_alloc(d, handle, NV20_SUBDEVICE_0, &subdevice, sizeof(subdevice), &d->own_subdevice[minor]);
 }
 
 int sim_pid_info(struct driver *d, uint32_t minor, struct rm_pid_info *info)
 {
-    struct rm_control ctl = {.cmd = RM_CTRL_GPU_GET_PID_INFO, .params_size = sizeof(*info)};
+    struct rm_control ctl = {.cmd = NV2080_CTRL_CMD_GPU_GET_PID_INFO, .params_size = sizeof(*info)};
     int e;
 
     if (minor >= MAX_CARDS)
@@ -68,5 +68,5 @@ int sim_pid_info(struct driver *d, uint32_t minor, struct rm_pid_info *info)
     ctl.client = d->own_client;
     ctl.object = d->own_subdevice[minor];
     pthread_mutex_unlock(&d->own);
-    return e < 0 ? e : own_call(d, RM_ESC_CONTROL, &ctl, sizeof(ctl), info, sizeof(*info), &ctl.status);
+    return e < 0 ? e : own_call(d, NV_ESC_RM_CONTROL, &ctl, sizeof(ctl), info, sizeof(*info), &ctl.status);
 }

@@ -20,8 +20,8 @@ struct rm_perfmon_use {
 static inline struct rm_perfmon_layout rm_perfmon_layout(const struct rm_table *t)
 {
     struct rm_perfmon_layout l = {
-        .sample_bytes = rm_bytes(t, RM_BYTES_PERFMON_SAMPLE),
-        .engine_bytes = rm_bytes(t, RM_BYTES_PERFMON_ENGINE),
+        .sample_bytes = rm_bytes(t, RM_BYTES_NV2080_CTRL_PERF_GPUMON_PERFMON_UTIL_SAMPLE),
+        .engine_bytes = rm_bytes(t, RM_BYTES_NV2080_CTRL_PERF_GPUMON_ENGINE_UTIL_SAMPLE),
     };
 
     l.engines = (l.sample_bytes - RM_PERFMON_ENGINES_AT) / l.engine_bytes;

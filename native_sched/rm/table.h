@@ -136,7 +136,7 @@ static inline bool rm_class_is_channel(uint32_t class_id)
 {
     for (size_t i = 0; i < sizeof(rm_class_bytes) / sizeof(*rm_class_bytes); i++)
         if (rm_class_bytes[i].class_id == class_id)
-            return rm_class_bytes[i].bytes == RM_BYTES_CHANNEL;
+            return rm_class_bytes[i].bytes == RM_BYTES_NV_CHANNEL_ALLOC_PARAMS;
     return false;
 }
 

@@ -9,16 +9,15 @@ enum {
 
 bool class_is_channel(uint32_t class_id)
 {
-    return class_id == RM_CLASS_CHANNEL_VOLTA || class_id == RM_CLASS_CHANNEL_TURING ||
-           class_id == RM_CLASS_CHANNEL_AMPERE || class_id == RM_CLASS_CHANNEL_HOPPER ||
-           class_id == RM_CLASS_CHANNEL_BLACKWELL;
+    return class_id == VOLTA_CHANNEL_GPFIFO_A || class_id == TURING_CHANNEL_GPFIFO_A ||
+           class_id == AMPERE_CHANNEL_GPFIFO_A || class_id == HOPPER_CHANNEL_GPFIFO_A ||
+           class_id == BLACKWELL_CHANNEL_GPFIFO_A;
 }
 
 bool class_is_usermode(uint32_t class_id)
 {
-    return class_id == RM_CLASS_USERMODE_VOLTA || class_id == RM_CLASS_USERMODE_TURING ||
-           class_id == RM_CLASS_USERMODE_AMPERE || class_id == RM_CLASS_USERMODE_HOPPER ||
-           class_id == RM_CLASS_USERMODE_BLACKWELL;
+    return class_id == VOLTA_USERMODE_A || class_id == TURING_USERMODE_A || class_id == AMPERE_USERMODE_A ||
+           class_id == HOPPER_USERMODE_A || class_id == BLACKWELL_USERMODE_A;
 }
 
 uint32_t system_memory_alloc(struct rm_call *call, struct rm_object *object)
@@ -28,14 +27,14 @@ uint32_t system_memory_alloc(struct rm_call *call, struct rm_object *object)
     uint64_t bytes;
 
     if (!params->size || params->size > SIM_MEMORY_BYTES_MAX || params->flags & RM_MEMORY_FLAG_VIRTUAL)
-        return RM_ERR_INVALID_ARGUMENT;
+        return NV_ERR_INVALID_ARGUMENT;
     bytes = (params->size + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
     object->memory = sysmem_create(&client->sysmem, client->root.handle, object->handle, bytes);
     if (!object->memory)
-        return RM_ERR_NO_MEMORY;
+        return NV_ERR_NO_MEMORY;
     params->size = bytes;
     params->limit = bytes - 1;
-    return RM_OK;
+    return NV_OK;
 }
 
 void system_memory_free(struct rm_object *object)
@@ -61,14 +60,14 @@ uint32_t channel_group_alloc(struct rm_call *call, struct rm_object *object)
     };
 
     if (!copy && params->engine_type && params->engine_type != RM_ENGINE_GRAPHICS)
-        return RM_ERR_INVALID_ARGUMENT;
+        return NV_ERR_INVALID_ARGUMENT;
     if (!object_take(object, (uint64_t)(copy ? profile->copy_context_mib : profile->context_mib) << 20))
-        return RM_ERR_NO_MEMORY;
+        return NV_ERR_NO_MEMORY;
     object->group = gpu_group_create(object->card->gpu, copy ? SIM_ENGINE_COPY : SIM_ENGINE_GRAPHICS, &owner);
     if (!object->group)
-        return RM_ERR_NO_MEMORY;
+        return NV_ERR_NO_MEMORY;
     call->own_us = copy ? 0 : call->rm->context_us;
-    return RM_OK;
+    return NV_OK;
 }
 
 void channel_group_free(struct rm_object *object)
@@ -85,25 +84,25 @@ uint32_t channel_alloc(struct rm_call *call, struct rm_object *object)
     struct sysmem *memory;
 
     if (object->class_id != object->card->profile->channel_class)
-        return RM_ERR_INVALID_CLASS;
+        return NV_ERR_INVALID_CLASS;
     if (call->params_bytes && (int)call->params_bytes != rm_class_params(&call->rm->table, object->class_id))
-        return RM_ERR_INVALID_PARAM_STRUCT;
+        return NV_ERR_INVALID_PARAM_STRUCT;
     if (!call->params_bytes || !params->userd_memory[0])
-        return RM_OK; /* executes nothing */
+        return NV_OK; /* executes nothing */
     layout = (struct gpu_channel_layout){params->userd_offset[0], params->gpfifo_offset,
                                          params->gpfifo_entries};
     memory = sysmem_get(client->root.handle, params->userd_memory[0]);
     if (!memory)
-        return RM_ERR_INVALID_ARGUMENT;
+        return NV_ERR_INVALID_ARGUMENT;
     if (!gpu_layout_fits(&layout, memory->bytes)) {
         sysmem_put(memory);
-        return RM_ERR_INVALID_ARGUMENT;
+        return NV_ERR_INVALID_ARGUMENT;
     }
     if (client->channels < MAX_CLIENT_CHANNELS)
         object->channel = gpu_channel_create(object->parent->group, memory, &layout);
     sysmem_put(memory);
     client->channels += object->channel != NULL;
-    return object->channel ? RM_OK : RM_ERR_NO_MEMORY;
+    return object->channel ? NV_OK : NV_ERR_NO_MEMORY;
 }
 
 void channel_free(struct rm_object *object)
@@ -122,7 +121,7 @@ uint32_t usermode_alloc(struct rm_call *call, struct rm_object *object)
     if (client->doorbells < MAX_CLIENT_DOORBELLS)
         object->doorbell = gpu_doorbell_create(object->card->gpu, client->root.handle);
     client->doorbells += object->doorbell != NULL;
-    return object->doorbell ? RM_OK : RM_ERR_NO_MEMORY;
+    return object->doorbell ? NV_OK : NV_ERR_NO_MEMORY;
 }
 
 void usermode_free(struct rm_object *object)

@@ -5,7 +5,7 @@
 #include <time.h>
 
 enum { KIB_SHIFT = 10, BAR1_KIB = 256 << 10, PAGE_64K_KIB = 64 };
-enum { ANY_CHANNEL = RM_CLASS_CHANNEL_VOLTA }; /* stands for the channels of every architecture */
+enum { ANY_CHANNEL = VOLTA_CHANNEL_GPFIFO_A }; /* stands for the channels of every architecture */
 enum { FORMAT_ASCII = 0, FORMAT_BINARY = 2, UUID_BYTES = 16 };
 
 static uint32_t attached_ids(const struct rm_request *request)
@@ -14,7 +14,7 @@ static uint32_t attached_ids(const struct rm_request *request)
 
     for (uint32_t i = 0; i < RM_MAX_CARDS; i++)
         ids->id[i] = i < request->rm->card_count ? request->rm->cards[i].gpu_id : 0xffffffffu;
-    return RM_OK;
+    return NV_OK;
 }
 
 static uint32_t id_info(const struct rm_request *request)
@@ -23,7 +23,7 @@ static uint32_t id_info(const struct rm_request *request)
     const struct sim_card *card = card_by_gpu_id(request->rm, info->gpu_id);
 
     if (!card)
-        return RM_ERR_INVALID_ARGUMENT;
+        return NV_ERR_INVALID_ARGUMENT;
     *info = (struct rm_id_info){
         .gpu_id = card->gpu_id,
         .device_instance = card->index,
@@ -32,7 +32,7 @@ static uint32_t id_info(const struct rm_request *request)
         .gpu_instance = RM_NO_INSTANCE,
         .numa_node = -1,
     };
-    return RM_OK;
+    return NV_OK;
 }
 
 static uint32_t name(const struct rm_request *request)
@@ -40,10 +40,10 @@ static uint32_t name(const struct rm_request *request)
     struct rm_name *out = request->params;
 
     if (out->flags != FORMAT_ASCII)
-        return RM_ERR_NOT_SUPPORTED;
+        return NV_ERR_NOT_SUPPORTED;
     memset(out->ascii, 0, sizeof out->ascii);
     strncpy(out->ascii, request->card->profile->name, sizeof out->ascii - 1);
-    return RM_OK;
+    return NV_OK;
 }
 
 static uint8_t hex_digit(char c)
@@ -57,12 +57,12 @@ static uint32_t gid(const struct rm_request *request)
     const char *text = request->card->uuid;
 
     if (out->flags != FORMAT_ASCII && out->flags != FORMAT_BINARY)
-        return RM_ERR_NOT_SUPPORTED;
+        return NV_ERR_NOT_SUPPORTED;
     memset(out->data, 0, sizeof out->data);
     if (out->flags == FORMAT_ASCII) {
         out->length = (uint32_t)strlen(text) + 1;
         memcpy(out->data, text, out->length);
-        return RM_OK;
+        return NV_OK;
     }
     out->length = UUID_BYTES;
     text += strlen("GPU-");
@@ -70,7 +70,7 @@ static uint32_t gid(const struct rm_request *request)
         text += *text == '-';
         out->data[i] = (uint8_t)(hex_digit(text[0]) << 4 | hex_digit(text[1]));
     }
-    return RM_OK;
+    return NV_OK;
 }
 
 static uint32_t arch(const struct rm_request *request)
@@ -82,7 +82,7 @@ static uint32_t arch(const struct rm_request *request)
         .implementation = request->card->profile->implementation,
         .revision = 0xa1,
     };
-    return RM_OK;
+    return NV_OK;
 }
 
 static uint32_t pci(const struct rm_request *request)
@@ -96,7 +96,7 @@ static uint32_t pci(const struct rm_request *request)
         .revision_id = 0xa1,
         .ext_device_id = profile->pci_device,
     };
-    return RM_OK;
+    return NV_OK;
 }
 
 static bool fb_value(const struct heap *heap, uint32_t index, uint32_t *kib)
@@ -127,11 +127,11 @@ static uint32_t fb_info(const struct rm_request *request)
     struct rm_fb_info *info = request->params;
 
     if (info->count > (request->params_bytes - sizeof info->count) / sizeof info->entry[0])
-        return RM_ERR_INVALID_ARGUMENT;
+        return NV_ERR_INVALID_ARGUMENT;
     for (uint32_t i = 0; i < info->count; i++)
         if (!fb_value(&request->card->heap, info->entry[i].index, &info->entry[i].data))
             info->entry[i].data = 0;
-    return RM_OK;
+    return NV_OK;
 }
 
 static bool listed(const struct rm_pids *pids, uint32_t pid)
@@ -147,7 +147,7 @@ static uint32_t get_pids(const struct rm_request *request)
     struct rm_pids *pids = request->params;
 
     if (pids->id_type)
-        return RM_ERR_NOT_SUPPORTED;
+        return NV_ERR_NOT_SUPPORTED;
     pids->count = 0;
     for (const struct rm_client *client = request->rm->clients; client; client = client->next) {
         if (pids->count == RM_MAX_PIDS)
@@ -156,7 +156,7 @@ static uint32_t get_pids(const struct rm_request *request)
             client_has_class(client, request->card, pids->id))
             pids->pid[pids->count++] = (uint32_t)client->tgid;
     }
-    return RM_OK;
+    return NV_OK;
 }
 
 /* What others have, by the names that these are of it. */
@@ -176,26 +176,26 @@ static uint32_t get_pid_info(const struct rm_request *request)
     struct rm_pid_info *info = request->params;
 
     if (!info->count || info->count > RM_MAX_PID_INFO)
-        return RM_ERR_INVALID_ARGUMENT;
+        return NV_ERR_INVALID_ARGUMENT;
     for (uint32_t i = 0; i < info->count; i++) {
         struct rm_pid_entry *entry = &info->entry[i];
         uint32_t pid = entry->pid, index = entry->index;
 
-        *entry = (struct rm_pid_entry){.pid = pid, .index = index, .result = RM_ERR_OBJECT_NOT_FOUND};
+        *entry = (struct rm_pid_entry){.pid = pid, .index = index, .result = NV_ERR_OBJECT_NOT_FOUND};
         entry->compute_instance = entry->gpu_instance = RM_NO_INSTANCE;
         if (index) {
-            entry->result = RM_ERR_NOT_SUPPORTED;
+            entry->result = NV_ERR_NOT_SUPPORTED;
             continue;
         }
         for (const struct rm_client *client = request->rm->clients; client; client = client->next) {
             if ((uint32_t)client->tgid != pid || client->internal)
                 continue;
-            entry->result = RM_OK;
+            entry->result = NV_OK;
             entry->memory_private += client->bytes[request->card->index];
             entry->memory_shared_duped += duped_bytes(&client->root, request->card);
         }
     }
-    return RM_OK;
+    return NV_OK;
 }
 
 /* From the monotonic clock to the wall's, the same at every call. */
@@ -227,7 +227,7 @@ static uint32_t utilization(const struct rm_request *request)
     uint64_t end_ns;
 
     if (head->buffer_bytes != layout.sample_bytes * RM_PERFMON_SAMPLES)
-        return RM_ERR_INVALID_ARGUMENT;
+        return NV_ERR_INVALID_ARGUMENT;
     head->count = RM_PERFMON_SAMPLES;
     head->tracker = 0;
     end_ns = gpu_utilization(request->card->gpu, use) + wall_ahead_ns();
@@ -239,7 +239,7 @@ static uint32_t utilization(const struct rm_request *request)
 
         rm_perfmon_write(&layout, at, end_ns - (RM_PERFMON_SAMPLES - 1 - i) * GPU_UTILIZATION_SLOT_NS, known);
     }
-    return RM_OK;
+    return NV_OK;
 }
 _Static_assert((int)GPU_UTILIZATION_SLOTS == (int)RM_PERFMON_SAMPLES, "a slot for each sample");
 
@@ -247,30 +247,30 @@ static const struct control_rule {
     uint32_t cmd, class_id;
     uint32_t (*execute)(const struct rm_request *request);
 } rules[] = {
-    {RM_CTRL_GET_ATTACHED_IDS, RM_CLASS_ROOT_CLIENT, attached_ids},
-    {RM_CTRL_GET_ID_INFO, RM_CLASS_ROOT_CLIENT, id_info},
-    {RM_CTRL_CLIENT_SET_INHERITED_SHARE_POLICY, RM_CLASS_ROOT_CLIENT, inherited_share},
-    {RM_CTRL_EXPORT_OBJECT_TO_FD, RM_CLASS_ROOT_CLIENT, export_object},
-    {RM_CTRL_EXPORT_OBJECTS_TO_FD, RM_CLASS_ROOT_CLIENT, export_objects},
-    {RM_CTRL_CREATE_EXPORT_OBJECT_FD, RM_CLASS_ROOT_CLIENT, export_create},
-    {RM_CTRL_GET_EXPORT_OBJECT_INFO, RM_CLASS_ROOT_CLIENT, export_info},
-    {RM_CTRL_IMPORT_OBJECT_FROM_FD, RM_CLASS_ROOT_CLIENT, import_object},
-    {RM_CTRL_IMPORT_OBJECTS_FROM_FD, RM_CLASS_ROOT_CLIENT, import_objects},
-    {RM_CTRL_GPU_GET_NAME, RM_CLASS_SUBDEVICE, name},
-    {RM_CTRL_GPU_GET_GID, RM_CLASS_SUBDEVICE, gid},
-    {RM_CTRL_GPU_GET_PIDS, RM_CLASS_SUBDEVICE, get_pids},
-    {RM_CTRL_GPU_GET_PID_INFO, RM_CLASS_SUBDEVICE, get_pid_info},
-    {RM_CTRL_FB_GET_INFO_V2, RM_CLASS_SUBDEVICE, fb_info},
-    {RM_CTRL_GPU_PERFMON_UTIL, RM_CLASS_SUBDEVICE, utilization},
-    {RM_CTRL_MC_GET_ARCH, RM_CLASS_SUBDEVICE, arch},
-    {RM_CTRL_BUS_GET_PCI, RM_CLASS_SUBDEVICE, pci},
-    {RM_CTRL_DISABLE_CHANNELS, RM_CLASS_SUBDEVICE, disable_channels},
-    {RM_CTRL_TSG_SCHEDULE, RM_CLASS_CHANNEL_GROUP, tsg_schedule},
-    {RM_CTRL_CHANNEL_SCHEDULE, ANY_CHANNEL, tsg_schedule},
-    {RM_CTRL_TSG_SET_TIMESLICE, RM_CLASS_CHANNEL_GROUP, tsg_set_timeslice},
-    {RM_CTRL_TSG_GET_TIMESLICE, RM_CLASS_CHANNEL_GROUP, tsg_get_timeslice},
-    {RM_CTRL_TSG_PREEMPT, RM_CLASS_CHANNEL_GROUP, tsg_preempt},
-    {RM_CTRL_TSG_GET_INFO, RM_CLASS_CHANNEL_GROUP, tsg_info},
+    {NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS, NV01_ROOT_CLIENT, attached_ids},
+    {NV0000_CTRL_CMD_GPU_GET_ID_INFO, NV01_ROOT_CLIENT, id_info},
+    {NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY, NV01_ROOT_CLIENT, inherited_share},
+    {NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECT_TO_FD, NV01_ROOT_CLIENT, export_object},
+    {NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD, NV01_ROOT_CLIENT, export_objects},
+    {NV0000_CTRL_CMD_OS_UNIX_CREATE_EXPORT_OBJECT_FD, NV01_ROOT_CLIENT, export_create},
+    {NV0000_CTRL_CMD_OS_UNIX_GET_EXPORT_OBJECT_INFO, NV01_ROOT_CLIENT, export_info},
+    {NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECT_FROM_FD, NV01_ROOT_CLIENT, import_object},
+    {NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECTS_FROM_FD, NV01_ROOT_CLIENT, import_objects},
+    {NV2080_CTRL_CMD_GPU_GET_NAME_STRING, NV20_SUBDEVICE_0, name},
+    {NV2080_CTRL_CMD_GPU_GET_GID_INFO, NV20_SUBDEVICE_0, gid},
+    {NV2080_CTRL_CMD_GPU_GET_PIDS, NV20_SUBDEVICE_0, get_pids},
+    {NV2080_CTRL_CMD_GPU_GET_PID_INFO, NV20_SUBDEVICE_0, get_pid_info},
+    {NV2080_CTRL_CMD_FB_GET_INFO_V2, NV20_SUBDEVICE_0, fb_info},
+    {NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2, NV20_SUBDEVICE_0, utilization},
+    {NV2080_CTRL_CMD_MC_GET_ARCH_INFO, NV20_SUBDEVICE_0, arch},
+    {NV2080_CTRL_CMD_BUS_GET_PCI_INFO, NV20_SUBDEVICE_0, pci},
+    {NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS, NV20_SUBDEVICE_0, disable_channels},
+    {NVA06C_CTRL_CMD_GPFIFO_SCHEDULE, KEPLER_CHANNEL_GROUP_A, tsg_schedule},
+    {NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, ANY_CHANNEL, tsg_schedule},
+    {NVA06C_CTRL_CMD_SET_TIMESLICE, KEPLER_CHANNEL_GROUP_A, tsg_set_timeslice},
+    {NVA06C_CTRL_CMD_GET_TIMESLICE, KEPLER_CHANNEL_GROUP_A, tsg_get_timeslice},
+    {NVA06C_CTRL_CMD_PREEMPT, KEPLER_CHANNEL_GROUP_A, tsg_preempt},
+    {NVA06C_CTRL_CMD_GET_INFO, KEPLER_CHANNEL_GROUP_A, tsg_info},
 };
 
 uint32_t control(struct rm_call *call, const struct rm_control *ctl)
@@ -280,20 +280,20 @@ uint32_t control(struct rm_call *call, const struct rm_control *ctl)
 
     request.aux_file = call->aux_file;
     if (!client_find(call->rm, ctl->client, call->file))
-        return RM_ERR_INVALID_CLIENT;
+        return NV_ERR_INVALID_CLIENT;
     request.object = object_find(call->rm, ctl->client, ctl->object);
     if (!request.object)
-        return RM_ERR_OBJECT_NOT_FOUND;
+        return NV_ERR_OBJECT_NOT_FOUND;
     request.card = request.object->card;
     if (request.card && request.card->lost)
-        return RM_ERR_GPU_IS_LOST;
+        return NV_ERR_GPU_IS_LOST;
     class_id = class_is_channel(request.object->class_id) ? ANY_CHANNEL : request.object->class_id;
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
         if (rules[i].cmd != ctl->cmd || rules[i].class_id != class_id)
             continue;
         if ((int)call->params_bytes != rm_control_params(&call->rm->table, ctl->cmd))
-            return RM_ERR_INVALID_PARAM_STRUCT;
+            return NV_ERR_INVALID_PARAM_STRUCT;
         return rules[i].execute(&request);
     }
-    return RM_ERR_NOT_SUPPORTED;
+    return NV_ERR_NOT_SUPPORTED;
 }

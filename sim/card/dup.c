@@ -3,7 +3,7 @@
 
 bool class_has_names(uint32_t class_id)
 {
-    return class_id == RM_CLASS_MEMORY_LOCAL_USER || class_id == RM_CLASS_MEMORY_SYSTEM;
+    return class_id == NV01_MEMORY_LOCAL_USER || class_id == NV01_MEMORY_SYSTEM;
 }
 
 struct rm_object *object_alias(struct rm *rm, struct rm_object *parent, uint32_t handle,
@@ -48,26 +48,26 @@ static uint32_t dup_to(struct rm_call *call, struct rm_dup *dup)
     uint32_t handle = dup->handle;
 
     if (!to)
-        return RM_ERR_INVALID_CLIENT;
+        return NV_ERR_INVALID_CLIENT;
     parent = object_find(call->rm, dup->client, dup->parent);
     if (!parent || !source)
-        return RM_ERR_OBJECT_NOT_FOUND;
+        return NV_ERR_OBJECT_NOT_FOUND;
     if (source->card && source->card->lost)
-        return RM_ERR_GPU_IS_LOST;
+        return NV_ERR_GPU_IS_LOST;
     if (!class_has_names(source->class_id))
-        return RM_ERR_NOT_SUPPORTED;
-    if (parent->class_id != RM_CLASS_DEVICE ||
-        (source->class_id == RM_CLASS_MEMORY_LOCAL_USER && parent->card != source->card))
-        return RM_ERR_INVALID_OBJECT_PARENT;
+        return NV_ERR_NOT_SUPPORTED;
+    if (parent->class_id != NV01_DEVICE_0 ||
+        (source->class_id == NV01_MEMORY_LOCAL_USER && parent->card != source->card))
+        return NV_ERR_INVALID_OBJECT_PARENT;
     if (!may_dup(source, to))
-        return RM_ERR_INSUFFICIENT_PERMISSIONS;
+        return NV_ERR_INSUFFICIENT_PERMISSIONS;
     if (handle && object_find(call->rm, dup->client, handle))
-        return RM_ERR_INSERT_DUPLICATE_NAME;
+        return NV_ERR_INSERT_DUPLICATE_NAME;
     handle = handle ? handle : object_new_handle(call->rm, to);
     if (!object_alias(call->rm, parent, handle, source))
-        return RM_ERR_NO_MEMORY;
+        return NV_ERR_NO_MEMORY;
     dup->handle = handle;
-    return RM_OK;
+    return NV_OK;
 }
 
 int dup_object(struct rm_call *call)
@@ -101,13 +101,13 @@ static uint32_t share(struct rm_object *object, const struct rm_share_policy *p)
     bool revoke = p->action & RM_SHARE_REVOKE;
 
     if (p->type >= 8)
-        return RM_ERR_INVALID_ARGUMENT;
+        return NV_ERR_INVALID_ARGUMENT;
     begin_list(object, p->action & RM_SHARE_COMPOSE);
     if (!(p->access_mask & RM_SHARE_ACCESS_DUP) || p->action & RM_SHARE_REQUIRE)
-        return RM_OK;
+        return NV_OK;
     if (p->type != RM_SHARE_TYPE_CLIENT) {
         object->shared = revoke ? object->shared & ~(1u << p->type) : object->shared | 1u << p->type;
-        return RM_OK;
+        return NV_OK;
     }
     for (int i = 0; i < RM_SHARES; i++)
         if (object->shared_with[i] == p->target)
@@ -115,9 +115,9 @@ static uint32_t share(struct rm_object *object, const struct rm_share_policy *p)
     for (int i = 0; i < RM_SHARES && !revoke; i++)
         if (!object->shared_with[i]) {
             object->shared_with[i] = p->target;
-            return RM_OK;
+            return NV_OK;
         }
-    return revoke ? RM_OK : RM_ERR_NO_MEMORY;
+    return revoke ? NV_OK : NV_ERR_NO_MEMORY;
 }
 
 uint32_t inherited_share(const struct rm_request *request)
@@ -131,9 +131,9 @@ int share_object(struct rm_call *call)
     struct rm_object *object = object_find(call->rm, request->client, request->handle);
 
     if (!client_find(call->rm, request->client, call->file))
-        request->status = RM_ERR_INVALID_CLIENT;
+        request->status = NV_ERR_INVALID_CLIENT;
     else
-        request->status = object ? share(object, &request->policy) : RM_ERR_OBJECT_NOT_FOUND;
+        request->status = object ? share(object, &request->policy) : NV_ERR_OBJECT_NOT_FOUND;
     return 0;
 }
 

@@ -87,7 +87,7 @@ static int os_event(struct rm_call *call)
 {
     uint32_t *words = call->outer; /* client, device, fd, status */
 
-    words[3] = RM_OK;
+    words[3] = NV_OK;
     return 0;
 }
 
@@ -96,7 +96,7 @@ static int alloc(struct rm_call *call)
     struct rm_alloc *alloc = call->outer;
 
     if (alloc->params_size && alloc->params_size != call->params_bytes)
-        alloc->status = RM_ERR_INVALID_PARAM_STRUCT;
+        alloc->status = NV_ERR_INVALID_PARAM_STRUCT;
     else
         alloc->status = class_alloc(call, alloc->root, alloc->parent, &alloc->handle, alloc->class_id);
     return 0;
@@ -107,7 +107,7 @@ static int alloc_short(struct rm_call *call)
     struct rm_alloc_short *alloc = call->outer;
 
     if (alloc->params_size && alloc->params_size != call->params_bytes)
-        alloc->status = RM_ERR_INVALID_PARAM_STRUCT;
+        alloc->status = NV_ERR_INVALID_PARAM_STRUCT;
     else
         alloc->status = class_alloc(call, alloc->root, alloc->parent, &alloc->handle, alloc->class_id);
     return 0;
@@ -119,12 +119,12 @@ static int free_object(struct rm_call *call)
     struct rm_object *object = object_find(call->rm, request->root, request->handle);
 
     if (!client_find(call->rm, request->root, call->file)) {
-        request->status = RM_ERR_INVALID_CLIENT;
+        request->status = NV_ERR_INVALID_CLIENT;
     } else if (!object) {
-        request->status = RM_ERR_OBJECT_NOT_FOUND;
+        request->status = NV_ERR_OBJECT_NOT_FOUND;
     } else {
         object_free(call->rm, object);
-        request->status = RM_OK;
+        request->status = NV_OK;
     }
     return 0;
 }
@@ -133,7 +133,7 @@ static int control_object(struct rm_call *call)
 {
     struct rm_control *ctl = call->outer;
 
-    ctl->status = ctl->params_size == call->params_bytes ? control(call, ctl) : RM_ERR_INVALID_PARAM_STRUCT;
+    ctl->status = ctl->params_size == call->params_bytes ? control(call, ctl) : NV_ERR_INVALID_PARAM_STRUCT;
     return 0;
 }
 
@@ -143,22 +143,22 @@ static const struct escape_rule {
     bool card;
     int (*execute)(struct rm_call *call);
 } rules[] = {
-    {RM_ESC_ALLOC, NODE_CTL, sizeof(struct rm_alloc), 0, true, alloc},
-    {RM_ESC_ALLOC, NODE_CTL, sizeof(struct rm_alloc_short), 0, true, alloc_short},
-    {RM_ESC_FREE, NODE_CTL, sizeof(struct rm_free), 0, true, free_object},
-    {RM_ESC_CONTROL, NODE_CTL, sizeof(struct rm_control), 0, true, control_object},
-    {RM_ESC_DUP_OBJECT, NODE_CTL, sizeof(struct rm_dup), 0, true, dup_object},
-    {RM_ESC_SHARE, NODE_CTL, sizeof(struct rm_share), 0, true, share_object},
-    {RM_ESC_MAP_MEMORY, NODE_CTL, sizeof(struct rm_map_memory), 0, false, map_memory},
-    {RM_ESC_UNMAP_MEMORY, NODE_CTL, sizeof(struct rm_unmap_memory), 0, false, unmap_memory},
-    {RM_ESC_CARD_INFO, NODE_ANY, 0, sizeof(struct rm_card_info), false, card_info},
-    {RM_ESC_REGISTER_FD, NODE_CARD, sizeof(struct rm_register_fd), 0, false, register_fd},
-    {RM_ESC_ALLOC_OS_EVENT, NODE_ANY, 16, 0, false, os_event},
-    {RM_ESC_FREE_OS_EVENT, NODE_ANY, 16, 0, false, os_event},
-    {RM_ESC_CHECK_VERSION_STR, NODE_ANY, sizeof(struct rm_check_version), 0, false, check_version},
-    {RM_ESC_ATTACH_GPUS, NODE_CTL, 0, sizeof(uint32_t), false, attach_gpus},
-    {RM_ESC_SYS_PARAMS, NODE_ANY, sizeof(struct rm_sys_params), 0, false, sys_params},
-    {RM_ESC_WAIT_OPEN, NODE_CARD, 8, 0, false, wait_open},
+    {NV_ESC_RM_ALLOC, NODE_CTL, sizeof(struct rm_alloc), 0, true, alloc},
+    {NV_ESC_RM_ALLOC, NODE_CTL, sizeof(struct rm_alloc_short), 0, true, alloc_short},
+    {NV_ESC_RM_FREE, NODE_CTL, sizeof(struct rm_free), 0, true, free_object},
+    {NV_ESC_RM_CONTROL, NODE_CTL, sizeof(struct rm_control), 0, true, control_object},
+    {NV_ESC_RM_DUP_OBJECT, NODE_CTL, sizeof(struct rm_dup), 0, true, dup_object},
+    {NV_ESC_RM_SHARE, NODE_CTL, sizeof(struct rm_share), 0, true, share_object},
+    {NV_ESC_RM_MAP_MEMORY, NODE_CTL, sizeof(struct rm_map_memory), 0, false, map_memory},
+    {NV_ESC_RM_UNMAP_MEMORY, NODE_CTL, sizeof(struct rm_unmap_memory), 0, false, unmap_memory},
+    {NV_ESC_CARD_INFO, NODE_ANY, 0, sizeof(struct rm_card_info), false, card_info},
+    {NV_ESC_REGISTER_FD, NODE_CARD, sizeof(struct rm_register_fd), 0, false, register_fd},
+    {NV_ESC_ALLOC_OS_EVENT, NODE_ANY, 16, 0, false, os_event},
+    {NV_ESC_FREE_OS_EVENT, NODE_ANY, 16, 0, false, os_event},
+    {NV_ESC_CHECK_VERSION_STR, NODE_ANY, sizeof(struct rm_check_version), 0, false, check_version},
+    {NV_ESC_ATTACH_GPUS_TO_FD, NODE_CTL, 0, sizeof(uint32_t), false, attach_gpus},
+    {NV_ESC_SYS_PARAMS, NODE_ANY, sizeof(struct rm_sys_params), 0, false, sys_params},
+    {NV_ESC_WAIT_OPEN_COMPLETE, NODE_CARD, 8, 0, false, wait_open},
 };
 
 static bool size_fits(const struct escape_rule *rule, uint32_t bytes)

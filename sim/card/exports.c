@@ -34,17 +34,17 @@ static uint32_t set_up(const struct rm_request *request, struct sim_file *file, 
     struct exports *e;
 
     if (file->exports)
-        return RM_ERR_STATE_IN_USE;
+        return NV_ERR_STATE_IN_USE;
     if (!places)
-        return RM_ERR_INVALID_PARAMETER;
+        return NV_ERR_INVALID_PARAMETER;
     if (device && !of)
-        return RM_ERR_OBJECT_NOT_FOUND;
-    if (of && of->class_id != RM_CLASS_DEVICE)
-        return RM_ERR_INVALID_PARAMETER;
+        return NV_ERR_OBJECT_NOT_FOUND;
+    if (of && of->class_id != NV01_DEVICE_0)
+        return NV_ERR_INVALID_PARAMETER;
     e = calloc(1, sizeof *e + places * sizeof e->at[0]);
     if (!e || !(e->client = client_create(request->rm, file, 0, 0))) {
         free(e);
-        return RM_ERR_NO_MEMORY;
+        return NV_ERR_NO_MEMORY;
     }
     e->client->internal = true;
     e->places = places;
@@ -52,12 +52,12 @@ static uint32_t set_up(const struct rm_request *request, struct sim_file *file, 
         memcpy(e->metadata, metadata, sizeof e->metadata);
     file->exports = e;
     if (!of)
-        return RM_OK;
+        return NV_OK;
     e->device = object_create(request->rm, &e->client->root, object_new_handle(request->rm, e->client),
-                              RM_CLASS_DEVICE);
+                              NV01_DEVICE_0);
     if (e->device)
         e->device->card = of->card;
-    return e->device ? RM_OK : RM_ERR_NO_MEMORY;
+    return e->device ? NV_OK : NV_ERR_NO_MEMORY;
 }
 
 static void undo(const struct rm_request *request, struct sim_file *file)
@@ -72,13 +72,13 @@ static uint32_t export_to(const struct rm_request *request, struct exports *e, u
     struct rm_object *source = object_find(request->rm, request->object->handle, handle);
 
     if (!source)
-        return RM_ERR_OBJECT_NOT_FOUND;
+        return NV_ERR_OBJECT_NOT_FOUND;
     if (!class_has_names(source->class_id))
-        return RM_ERR_NOT_SUPPORTED;
+        return NV_ERR_NOT_SUPPORTED;
     if (!e->device || source->card != e->device->card)
-        return RM_ERR_INVALID_PARAMETER;
+        return NV_ERR_INVALID_PARAMETER;
     *out = object_alias(request->rm, e->device, object_new_handle(request->rm, e->client), source);
-    return *out ? RM_OK : RM_ERR_NO_MEMORY;
+    return *out ? NV_OK : NV_ERR_NO_MEMORY;
 }
 
 /* All of them, or none; what was at their places gives way. */
@@ -86,12 +86,12 @@ static uint32_t put(const struct rm_request *request, struct exports *e, const u
                     uint32_t count, uint32_t index)
 {
     struct rm_object *made[RM_EXPORT_OBJECTS] = {0};
-    uint32_t status = RM_OK;
+    uint32_t status = NV_OK;
 
     if (count > RM_EXPORT_OBJECTS)
-        return RM_ERR_INVALID_PARAMETER;
+        return NV_ERR_INVALID_PARAMETER;
     if (count + index > e->places)
-        return RM_ERR_OUT_OF_RANGE;
+        return NV_ERR_OUT_OF_RANGE;
     for (uint32_t i = 0; i < count && !status; i++)
         if (handles[i])
             status = export_to(request, e, handles[i], &made[i]);
@@ -117,7 +117,7 @@ uint32_t export_objects(const struct rm_request *request)
     uint32_t status;
 
     if (!file)
-        return RM_ERR_INVALID_PARAMETER;
+        return NV_ERR_INVALID_PARAMETER;
     if (fresh && (status = set_up(request, file, p->device, p->max, p->metadata)))
         return status;
     status = put(request, file->exports, p->object, p->count, p->index);
@@ -133,7 +133,7 @@ uint32_t export_object(const struct rm_request *request)
     uint32_t status;
 
     if (!file || p->type != RM_EXPORT_TYPE_RM || p->flags & RM_EXPORT_EMPTY_FD)
-        return RM_ERR_INVALID_PARAMETER;
+        return NV_ERR_INVALID_PARAMETER;
     if ((status = set_up(request, file, p->device, 1, NULL)))
         return status;
     status = put(request, file->exports, &p->object, 1, 0);
@@ -147,7 +147,7 @@ uint32_t export_create(const struct rm_request *request)
     const struct rm_export_create *p = request->params;
     struct sim_file *file = named_file(request);
 
-    return file ? set_up(request, file, p->device, p->max, p->metadata) : RM_ERR_INVALID_PARAMETER;
+    return file ? set_up(request, file, p->device, p->max, p->metadata) : NV_ERR_INVALID_PARAMETER;
 }
 
 static uint32_t import_from(const struct rm_request *request, struct rm_object *source,
@@ -157,31 +157,31 @@ static uint32_t import_from(const struct rm_request *request, struct rm_object *
     struct rm_object *parent = object_find(request->rm, client->root.handle, parent_handle), *made;
 
     if (!parent)
-        return RM_ERR_OBJECT_NOT_FOUND;
-    if (parent->class_id != RM_CLASS_DEVICE)
-        return RM_ERR_INVALID_OBJECT_PARENT;
+        return NV_ERR_OBJECT_NOT_FOUND;
+    if (parent->class_id != NV01_DEVICE_0)
+        return NV_ERR_INVALID_OBJECT_PARENT;
     if (source->card && source->card->lost)
-        return RM_ERR_GPU_IS_LOST;
-    if (source->class_id == RM_CLASS_MEMORY_LOCAL_USER && parent->card != source->card)
-        return RM_ERR_INVALID_OBJECT_PARENT;
+        return NV_ERR_GPU_IS_LOST;
+    if (source->class_id == NV01_MEMORY_LOCAL_USER && parent->card != source->card)
+        return NV_ERR_INVALID_OBJECT_PARENT;
     if (*handle && object_find(request->rm, client->root.handle, *handle))
-        return RM_ERR_INSERT_DUPLICATE_NAME;
+        return NV_ERR_INSERT_DUPLICATE_NAME;
     if (!*handle)
         *handle = object_new_handle(request->rm, client);
     made = object_alias(request->rm, parent, *handle, source);
-    return made ? RM_OK : RM_ERR_NO_MEMORY;
+    return made ? NV_OK : NV_ERR_NO_MEMORY;
 }
 
 uint32_t import_objects(const struct rm_request *request)
 {
     struct rm_import_objects *p = request->params;
     const struct sim_file *file = named_file(request);
-    uint32_t status = RM_OK, i;
+    uint32_t status = NV_OK, i;
 
     if (!file || !file->exports || p->count > RM_IMPORT_OBJECTS)
-        return RM_ERR_INVALID_PARAMETER;
+        return NV_ERR_INVALID_PARAMETER;
     if ((uint32_t)p->count + p->index > file->exports->places)
-        return RM_ERR_OUT_OF_RANGE;
+        return NV_ERR_OUT_OF_RANGE;
     for (i = 0; i < p->count && !status; i++) {
         struct rm_object *source = file->exports->at[p->index + i];
 
@@ -189,10 +189,9 @@ uint32_t import_objects(const struct rm_request *request)
         if (!source)
             continue;
         status = import_from(request, source, p->parent, &p->object[i]);
-        p->type[i] = source->class_id == RM_CLASS_MEMORY_LOCAL_USER ? RM_IMPORT_TYPE_VIDEO
-                                                                    : RM_IMPORT_TYPE_HOST;
+        p->type[i] = source->class_id == NV01_MEMORY_LOCAL_USER ? RM_IMPORT_TYPE_VIDEO : RM_IMPORT_TYPE_HOST;
     }
-    for (i -= status != RM_OK; status && i--;)
+    for (i -= status != NV_OK; status && i--;)
         if (p->type[i])
             object_free(request->rm, object_find(request->rm, request->object->handle, p->object[i]));
     return status;
@@ -204,7 +203,7 @@ uint32_t import_object(const struct rm_request *request)
     const struct sim_file *file = named_file(request);
 
     if (!file || p->type != RM_EXPORT_TYPE_RM || !file->exports || !file->exports->at[0])
-        return RM_ERR_INVALID_PARAMETER;
+        return NV_ERR_INVALID_PARAMETER;
     return import_from(request, file->exports->at[0], p->parent, &p->object);
 }
 
@@ -219,7 +218,7 @@ uint32_t export_info(const struct rm_request *request)
     uint16_t places;
 
     if (!e)
-        return RM_ERR_INVALID_PARAMETER;
+        return NV_ERR_INVALID_PARAMETER;
     info->device_instance = e->device ? e->device->card->index : RM_MAX_CARDS;
     if (request->params_bytes > sizeof *info + sizeof places + sizeof e->metadata + sizeof places) {
         memcpy(at, &no_instance, sizeof no_instance);
@@ -228,5 +227,5 @@ uint32_t export_info(const struct rm_request *request)
     places = (uint16_t)e->places;
     memcpy(at, &places, sizeof places);
     memcpy(at + sizeof places, e->metadata, sizeof e->metadata);
-    return RM_OK;
+    return NV_OK;
 }

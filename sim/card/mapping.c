@@ -10,17 +10,17 @@ static uint32_t map_system_memory(struct rm_call *call, struct rm_map_memory *ma
     uint64_t bytes = object->memory->bytes;
 
     if (map->offset & PAGE_MASK || map->offset >= bytes || map->length > bytes - map->offset)
-        return RM_ERR_INVALID_ARGUMENT;
+        return NV_ERR_INVALID_ARGUMENT;
     call->reply_fd = memfd_reopen(object->memory->fd, O_RDWR);
     map->linear = map->offset;
-    return call->reply_fd < 0 ? RM_ERR_NO_MEMORY : RM_OK;
+    return call->reply_fd < 0 ? NV_ERR_NO_MEMORY : NV_OK;
 }
 
 static uint32_t map_doorbell(struct rm_call *call, struct rm_map_memory *map, const struct rm_object *object)
 {
     call->reply_fd = gpu_doorbell_fd(object->doorbell);
     map->linear = 0;
-    return call->reply_fd < 0 ? RM_ERR_NO_MEMORY : RM_OK;
+    return call->reply_fd < 0 ? NV_ERR_NO_MEMORY : NV_OK;
 }
 
 static uint32_t map_object(struct rm_call *call, struct rm_map_memory *map)
@@ -28,22 +28,22 @@ static uint32_t map_object(struct rm_call *call, struct rm_map_memory *map)
     const struct rm_object *object, *device;
 
     if (!client_find(call->rm, map->client, call->file))
-        return RM_ERR_INVALID_CLIENT;
+        return NV_ERR_INVALID_CLIENT;
     device = object_find(call->rm, map->client, map->device);
     object = object_find(call->rm, map->client, map->memory);
     if (!device || !object)
-        return RM_ERR_OBJECT_NOT_FOUND;
+        return NV_ERR_OBJECT_NOT_FOUND;
     if (object->card && object->card->lost)
-        return RM_ERR_GPU_IS_LOST;
-    if (device->class_id != RM_CLASS_DEVICE && device->class_id != RM_CLASS_SUBDEVICE)
-        return RM_ERR_INVALID_DEVICE;
+        return NV_ERR_GPU_IS_LOST;
+    if (device->class_id != NV01_DEVICE_0 && device->class_id != NV20_SUBDEVICE_0)
+        return NV_ERR_INVALID_DEVICE;
     if (object_device(device) != object_device(object))
-        return RM_ERR_INVALID_DEVICE;
-    if (object->class_id == RM_CLASS_MEMORY_SYSTEM)
+        return NV_ERR_INVALID_DEVICE;
+    if (object->class_id == NV01_MEMORY_SYSTEM)
         return map_system_memory(call, map, object);
     if (class_is_usermode(object->class_id))
         return map_doorbell(call, map, object);
-    return RM_ERR_NOT_SUPPORTED;
+    return NV_ERR_NOT_SUPPORTED;
 }
 
 int map_memory(struct rm_call *call)
@@ -61,7 +61,7 @@ int unmap_memory(struct rm_call *call)
 {
     struct rm_unmap_memory *unmap = call->outer;
 
-    unmap->status = client_find(call->rm, unmap->client, call->file) ? RM_OK : RM_ERR_INVALID_CLIENT;
+    unmap->status = client_find(call->rm, unmap->client, call->file) ? NV_OK : NV_ERR_INVALID_CLIENT;
     return 0;
 }
 

@@ -41,7 +41,7 @@ struct rm_object *object_find(struct rm *rm, uint32_t client, uint32_t handle)
 
 const struct rm_object *object_device(const struct rm_object *object)
 {
-    while (object && object->class_id != RM_CLASS_DEVICE)
+    while (object && object->class_id != NV01_DEVICE_0)
         object = object->parent;
     return object;
 }
@@ -79,7 +79,7 @@ struct rm_client *client_create(struct rm *rm, struct sim_file *file, uint32_t h
             rm->last_client_handle = FIRST_CLIENT_HANDLE - 1;
         handle = ++rm->last_client_handle;
     }
-    client->root = (struct rm_object){.client = client, .handle = handle, .class_id = RM_CLASS_ROOT_CLIENT};
+    client->root = (struct rm_object){.client = client, .handle = handle, .class_id = NV01_ROOT_CLIENT};
     client->file = file;
     client->tgid = tgid;
     client->uid = tgid ? uid_of(tgid) : UINT32_MAX;

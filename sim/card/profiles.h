@@ -15,7 +15,7 @@ struct card_profile {
     uint32_t copy_context_mib; /* the same for a group of the copy engine */
     uint32_t copy_mib_per_ms;  /* over PCIe, one way; about what the bus's generation carries */
     uint32_t channel_class;
-    uint32_t architecture, implementation; /* as RM_CTRL_MC_GET_ARCH reports them */
+    uint32_t architecture, implementation; /* as NV2080_CTRL_CMD_MC_GET_ARCH_INFO reports them */
     uint16_t pci_device, pci_subsystem;
     uint32_t cc_major, cc_minor, sm_count, threads_per_sm;
     uint32_t sm_clock_mhz, memory_clock_mhz, memory_bus_bits, l2_kib;

@@ -23,7 +23,7 @@ uint32_t tsg_schedule(const struct rm_request *request)
         gpu_group_enable(group);
     else
         wait_off(request->card, gpu_group_disable(group));
-    return RM_OK;
+    return NV_OK;
 }
 
 uint32_t tsg_set_timeslice(const struct rm_request *request)
@@ -31,9 +31,9 @@ uint32_t tsg_set_timeslice(const struct rm_request *request)
     const struct rm_tsg_timeslice *params = request->params;
 
     if (params->timeslice_us > GPU_MAX_TIMESLICE_US)
-        return RM_ERR_INVALID_ARGUMENT;
+        return NV_ERR_INVALID_ARGUMENT;
     gpu_group_set_timeslice(request->object->group, (uint32_t)params->timeslice_us);
-    return RM_OK;
+    return NV_OK;
 }
 
 uint32_t tsg_get_timeslice(const struct rm_request *request)
@@ -41,7 +41,7 @@ uint32_t tsg_get_timeslice(const struct rm_request *request)
     struct rm_tsg_timeslice *params = request->params;
 
     params->timeslice_us = gpu_group_timeslice_us(request->object->group);
-    return RM_OK;
+    return NV_OK;
 }
 
 uint32_t tsg_preempt(const struct rm_request *request)
@@ -51,11 +51,11 @@ uint32_t tsg_preempt(const struct rm_request *request)
     uint64_t off_ns;
 
     if (params->manual_timeout && params->timeout_us > max_timeout_us)
-        return RM_ERR_INVALID_ARGUMENT;
+        return NV_ERR_INVALID_ARGUMENT;
     off_ns = gpu_group_preempt(request->object->group);
     if (params->wait)
         wait_off(request->card, off_ns);
-    return RM_OK;
+    return NV_OK;
 }
 
 uint32_t tsg_info(const struct rm_request *request)
@@ -63,7 +63,7 @@ uint32_t tsg_info(const struct rm_request *request)
     struct rm_tsg_info *params = request->params;
 
     params->tsg_id = gpu_group_tsg(request->object->group);
-    return RM_OK;
+    return NV_OK;
 }
 
 /* How the driver judges the clients of others is not known (its firmware does): here the caller's own are all. */
@@ -73,14 +73,14 @@ static uint32_t channel_named(const struct rm_request *request, uint32_t client,
     struct rm_object *object;
 
     if (client != request->object->client->root.handle)
-        return RM_ERR_INVALID_CLIENT;
+        return NV_ERR_INVALID_CLIENT;
     object = object_find(request->rm, client, handle);
     if (!object)
-        return RM_ERR_OBJECT_NOT_FOUND;
+        return NV_ERR_OBJECT_NOT_FOUND;
     if (!class_is_channel(object->class_id) || object->card != request->card)
-        return RM_ERR_INVALID_OBJECT_HANDLE;
+        return NV_ERR_INVALID_OBJECT_HANDLE;
     *channel = object;
-    return RM_OK;
+    return NV_OK;
 }
 
 uint32_t disable_channels(const struct rm_request *request)
@@ -90,7 +90,7 @@ uint32_t disable_channels(const struct rm_request *request)
     uint32_t count = 0;
 
     if (params->count > RM_MAX_DISABLE)
-        return RM_ERR_INVALID_ARGUMENT;
+        return NV_ERR_INVALID_ARGUMENT;
     for (uint32_t i = 0; i < params->count; i++) {
         struct rm_object *object;
         uint32_t status = channel_named(request, params->client[i], params->channel[i], &object);
@@ -104,5 +104,5 @@ uint32_t disable_channels(const struct rm_request *request)
         wait_off(request->card, gpu_channels_off(request->card->gpu, channels, count));
     else
         gpu_channels_on(request->card->gpu, channels, count);
-    return RM_OK;
+    return NV_OK;
 }

@@ -35,7 +35,7 @@ struct channel *channel_make(struct engines *engines, enum sim_engine_index engi
         .engine_type = engine_types[engine],
     };
 
-    *status = RM_ERR_NO_MEMORY;
+    *status = NV_ERR_NO_MEMORY;
     if (!channel)
         return NULL;
     channel->engines = engines;

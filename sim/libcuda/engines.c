@@ -14,7 +14,7 @@ static uint32_t group_make(struct engines *engines, enum sim_engine_index engine
 {
     struct rm_channel_group params = {.vaspace = engines->vaspace, .engine_type = engine_types[engine]};
 
-    return rmc_alloc(engines->rm, engines->card->device, &engines->group[engine], RM_CLASS_CHANNEL_GROUP,
+    return rmc_alloc(engines->rm, engines->card->device, &engines->group[engine], KEPLER_CHANNEL_GROUP_A,
                      &params, sizeof params);
 }
 
@@ -29,7 +29,7 @@ struct engines *engines_make(const struct rmc *rm, const struct rmc_card *card, 
         return NULL;
     *engines = (struct engines){.rm = rm, .card = card, .doorbell_fd = -1};
     pthread_mutex_init(&engines->lock, NULL);
-    status = rmc_alloc(rm, card->device, &engines->vaspace, RM_CLASS_VASPACE, vaspace, sizeof vaspace);
+    status = rmc_alloc(rm, card->device, &engines->vaspace, FERMI_VASPACE_A, vaspace, sizeof vaspace);
     if (!status)
         status = group_make(engines, SIM_ENGINE_GRAPHICS);
     *error = from_rm(status);
@@ -93,7 +93,7 @@ uint32_t engines_memory(const struct engines *engines, uint64_t bytes, uint32_t 
     struct rm_memory params = {.owner = engines->rm->client, .size = bytes};
     struct rmc_mapping mapping = {.bytes = bytes};
     uint32_t device = engines->card->device;
-    uint32_t status = rmc_alloc(engines->rm, device, handle, RM_CLASS_MEMORY_SYSTEM, &params, sizeof params);
+    uint32_t status = rmc_alloc(engines->rm, device, handle, NV01_MEMORY_SYSTEM, &params, sizeof params);
     void *at = MAP_FAILED;
 
     if (status)
@@ -111,22 +111,22 @@ uint32_t engines_memory(const struct engines *engines, uint64_t bytes, uint32_t 
         return status;
     }
     *map = at;
-    return RM_OK;
+    return NV_OK;
 }
 
 static uint32_t usermode_class(const struct rmc_card *card)
 {
     switch (card->model->channel_class) {
-    case RM_CLASS_CHANNEL_VOLTA:
-        return RM_CLASS_USERMODE_VOLTA;
-    case RM_CLASS_CHANNEL_TURING:
-        return RM_CLASS_USERMODE_TURING;
-    case RM_CLASS_CHANNEL_AMPERE:
-        return RM_CLASS_USERMODE_AMPERE;
-    case RM_CLASS_CHANNEL_HOPPER:
-        return RM_CLASS_USERMODE_HOPPER;
+    case VOLTA_CHANNEL_GPFIFO_A:
+        return VOLTA_USERMODE_A;
+    case TURING_CHANNEL_GPFIFO_A:
+        return TURING_USERMODE_A;
+    case AMPERE_CHANNEL_GPFIFO_A:
+        return AMPERE_USERMODE_A;
+    case HOPPER_CHANNEL_GPFIFO_A:
+        return HOPPER_USERMODE_A;
     default:
-        return RM_CLASS_USERMODE_BLACKWELL;
+        return BLACKWELL_USERMODE_A;
     }
 }
 
@@ -134,10 +134,10 @@ static uint32_t usermode_class(const struct rmc_card *card)
 static uint32_t doorbell_make(struct engines *engines)
 {
     struct rmc_mapping mapping = {.bytes = PAGE_BYTES};
-    uint32_t parent = engines->card->subdevice, status = RM_OK;
+    uint32_t parent = engines->card->subdevice, status = NV_OK;
 
     if (engines->doorbell_fd >= 0)
-        return RM_OK;
+        return NV_OK;
     if (!engines->usermode)
         status = rmc_alloc(engines->rm, parent, &engines->usermode, usermode_class(engines->card), NULL, 0);
     if (!status)
@@ -152,7 +152,8 @@ static uint32_t group_enable(const struct engines *engines, enum sim_engine_inde
 {
     struct rm_tsg_schedule schedule = {.enable = 1};
 
-    return rmc_control(engines->rm, engines->group[engine], RM_CTRL_TSG_SCHEDULE, &schedule, sizeof schedule);
+    return rmc_control(engines->rm, engines->group[engine], NVA06C_CTRL_CMD_GPFIFO_SCHEDULE, &schedule,
+                       sizeof schedule);
 }
 
 static uint32_t channel_add(struct engines *engines, enum sim_engine_index engine, uint32_t index)
@@ -174,7 +175,7 @@ static uint32_t channel_add(struct engines *engines, enum sim_engine_index engin
         return status;
     }
     __atomic_store_n(&engines->channels[index], channel, __ATOMIC_RELEASE);
-    return RM_OK;
+    return NV_OK;
 }
 
 struct channel *engines_channel_at(struct engines *engines, uint32_t index)

@@ -38,8 +38,8 @@ CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
     if (!pointer || !bytes)
         return CUDA_ERROR_INVALID_VALUE;
     params.owner = entry.rm->client;
-    status = rmc_alloc(entry.rm, range.context->device->card->device, &range.handle,
-                       RM_CLASS_MEMORY_LOCAL_USER, &params, sizeof params);
+    status = rmc_alloc(entry.rm, range.context->device->card->device, &range.handle, NV01_MEMORY_LOCAL_USER,
+                       &params, sizeof params);
     if (status)
         return from_rm(status);
     if (!range_add(&range)) {

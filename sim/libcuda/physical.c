@@ -84,7 +84,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
         return CUDA_ERROR_INVALID_DEVICE;
     made.card = device->card;
     params.owner = entry.rm->client;
-    status = rmc_alloc(entry.rm, made.card->device, &made.handle, RM_CLASS_MEMORY_LOCAL_USER, &params,
+    status = rmc_alloc(entry.rm, made.card->device, &made.handle, NV01_MEMORY_LOCAL_USER, &params,
                        sizeof params);
     return status ? from_rm(status) : keep(entry.rm, &made, handle);
 }

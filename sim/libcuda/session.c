@@ -76,15 +76,15 @@ struct entry enter_device(CUdevice device)
 CUresult from_rm(uint32_t status)
 {
     switch (status) {
-    case RM_OK:
+    case NV_OK:
         return CUDA_SUCCESS;
-    case RM_ERR_NO_MEMORY:
+    case NV_ERR_NO_MEMORY:
         return CUDA_ERROR_OUT_OF_MEMORY;
-    case RM_ERR_INVALID_PARAMETER:
+    case NV_ERR_INVALID_PARAMETER:
         return CUDA_ERROR_INVALID_VALUE;
-    case RM_ERR_INSUFFICIENT_PERMISSIONS:
+    case NV_ERR_INSUFFICIENT_PERMISSIONS:
         return CUDA_ERROR_NOT_PERMITTED;
-    case RM_ERR_NOT_SUPPORTED:
+    case NV_ERR_NOT_SUPPORTED:
         return CUDA_ERROR_NOT_SUPPORTED;
     case RMC_STATUS_IOCTL_FAILED:
         return CUDA_ERROR_OPERATING_SYSTEM;

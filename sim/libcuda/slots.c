@@ -59,7 +59,7 @@ static struct slab *slab_make(struct engines *engines, uint32_t *status)
     struct sim_semaphore *semaphores;
     uint32_t memory = 0;
 
-    *status = RM_ERR_NO_MEMORY;
+    *status = NV_ERR_NO_MEMORY;
     if (!slab)
         return NULL;
     *status = engines_memory(engines, SLAB_BYTES, &memory, &slab->map);
@@ -90,7 +90,7 @@ static uint32_t slab_add(struct engines *engines)
     engines->slabs = slab;
     for (uint32_t i = 0; i < SLAB_SLOTS; i++)
         put_first(engines, &slab->slots[i]);
-    return RM_OK;
+    return NV_OK;
 }
 
 /* Those that are given back wait at the end of the list: the first has had the most time. */

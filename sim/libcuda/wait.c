@@ -52,11 +52,11 @@ static bool spin(const struct sim_semaphore *semaphore, uint32_t value)
 static void probe(struct engines *engines)
 {
     struct rm_tsg_info info = {0};
-    uint32_t status = rmc_control(engines->rm, engines->group[SIM_ENGINE_GRAPHICS], RM_CTRL_TSG_GET_INFO,
+    uint32_t status = rmc_control(engines->rm, engines->group[SIM_ENGINE_GRAPHICS], NVA06C_CTRL_CMD_GET_INFO,
                                   &info, sizeof info);
     CUresult none = CUDA_SUCCESS;
 
-    if (status && status != RM_ERR_NOT_SUPPORTED)
+    if (status && status != NV_ERR_NOT_SUPPORTED)
         __atomic_compare_exchange_n(&engines->error, &none, CUDA_ERROR_LAUNCH_FAILED, false, __ATOMIC_RELEASE,
                                     __ATOMIC_RELAXED);
 }

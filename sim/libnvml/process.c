@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 /* A process computes on a card when it holds a channel group there. */
-enum { COMPUTE_CLASS = RM_CLASS_CHANNEL_GROUP, NO_INSTANCE = -1 };
+enum { COMPUTE_CLASS = KEPLER_CHANNEL_GROUP_A, NO_INSTANCE = -1 };
 
 struct use {
     unsigned int pid;
@@ -12,7 +12,7 @@ struct use {
 static uint32_t read_uses(const struct entry *entry, struct use *uses, uint32_t *count)
 {
     struct rm_pids pids = {.id = COMPUTE_CLASS};
-    uint32_t status = rmc_control(entry->rm, entry->card->subdevice, RM_CTRL_GPU_GET_PIDS, &pids,
+    uint32_t status = rmc_control(entry->rm, entry->card->subdevice, NV2080_CTRL_CMD_GPU_GET_PIDS, &pids,
                                   sizeof pids);
 
     *count = 0;
@@ -23,7 +23,8 @@ static uint32_t read_uses(const struct entry *entry, struct use *uses, uint32_t 
             info.entry[info.count].pid = pids.pid[first + info.count];
             info.count++;
         }
-        status = rmc_control(entry->rm, entry->card->subdevice, RM_CTRL_GPU_GET_PID_INFO, &info, sizeof info);
+        status = rmc_control(entry->rm, entry->card->subdevice, NV2080_CTRL_CMD_GPU_GET_PID_INFO, &info,
+                             sizeof info);
         for (uint32_t i = 0; !status && i < info.count; i++) {
             if (info.entry[i].result)
                 continue; /* gone since the list was made */

@@ -121,13 +121,13 @@ uint32_t index_of(const struct entry *entry)
 nvmlReturn_t from_rm(uint32_t status)
 {
     switch (status) {
-    case RM_OK:
+    case NV_OK:
         return NVML_SUCCESS;
-    case RM_ERR_INSUFFICIENT_PERMISSIONS:
+    case NV_ERR_INSUFFICIENT_PERMISSIONS:
         return NVML_ERROR_NO_PERMISSION;
-    case RM_ERR_NOT_SUPPORTED:
+    case NV_ERR_NOT_SUPPORTED:
         return NVML_ERROR_NOT_SUPPORTED;
-    case RM_ERR_NO_MEMORY:
+    case NV_ERR_NO_MEMORY:
         return NVML_ERROR_MEMORY;
     case RMC_STATUS_IOCTL_FAILED:
         return NVML_ERROR_GPU_IS_LOST;

@@ -24,7 +24,8 @@ static uint32_t read_ring(const struct entry *entry, struct rm_perfmon_layout *l
         .type = RM_PERFMON_UTIL,
         .buffer_bytes = layout->sample_bytes * RM_PERFMON_SAMPLES,
     };
-    return rmc_control(entry->rm, entry->card->subdevice, RM_CTRL_GPU_PERFMON_UTIL, &ring, sizeof ring);
+    return rmc_control(entry->rm, entry->card->subdevice,
+                       NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2, &ring, sizeof ring);
 }
 
 static struct sample sample_at(const struct rm_perfmon_layout *layout, uint32_t i)

@@ -15,13 +15,13 @@ uint32_t rmc_map(const struct rmc *rm, const struct rmc_card *card, uint32_t par
     map.fd = rmc_open_node(rm, card);
     if (map.fd < 0)
         return RMC_STATUS_IOCTL_FAILED;
-    status = rmc_ioctl(rm->ctl_fd, RM_ESC_MAP_MEMORY, &map, sizeof map) ? RMC_STATUS_IOCTL_FAILED
-                                                                        : map.status;
+    status = rmc_ioctl(rm->ctl_fd, NV_ESC_RM_MAP_MEMORY, &map, sizeof map) ? RMC_STATUS_IOCTL_FAILED
+                                                                           : map.status;
     if (status) {
         close(map.fd);
         return status;
     }
     mapping->fd = map.fd;
     mapping->offset = map.linear;
-    return RM_OK;
+    return NV_OK;
 }

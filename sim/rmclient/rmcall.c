@@ -32,7 +32,7 @@ uint32_t rmc_alloc(const struct rmc *rm, uint32_t parent, uint32_t *handle, uint
         .params = (uintptr_t)params,
         .params_size = at_most(params_bytes, rm_class_params(&rm->table, class_id)),
     };
-    uint32_t status = call(rm->ctl_fd, RM_ESC_ALLOC, &alloc, sizeof alloc, &alloc.status);
+    uint32_t status = call(rm->ctl_fd, NV_ESC_RM_ALLOC, &alloc, sizeof alloc, &alloc.status);
 
     if (!status)
         *handle = alloc.handle;
@@ -43,7 +43,7 @@ uint32_t rmc_free(const struct rmc *rm, uint32_t handle)
 {
     struct rm_free request = {.root = rm->client, .handle = handle};
 
-    return call(rm->ctl_fd, RM_ESC_FREE, &request, sizeof request, &request.status);
+    return call(rm->ctl_fd, NV_ESC_RM_FREE, &request, sizeof request, &request.status);
 }
 
 uint32_t rmc_control(const struct rmc *rm, uint32_t object, uint32_t cmd, void *params, uint32_t params_bytes)
@@ -56,7 +56,7 @@ uint32_t rmc_control(const struct rmc *rm, uint32_t object, uint32_t cmd, void *
         .params_size = at_most(params_bytes, rm_control_params(&rm->table, cmd)),
     };
 
-    return call(rm->ctl_fd, RM_ESC_CONTROL, &ctl, sizeof ctl, &ctl.status);
+    return call(rm->ctl_fd, NV_ESC_RM_CONTROL, &ctl, sizeof ctl, &ctl.status);
 }
 
 uint32_t rmc_memory_kib(const struct rmc *rm, const struct rmc_card *card, const uint32_t *indices,
@@ -67,7 +67,7 @@ uint32_t rmc_memory_kib(const struct rmc *rm, const struct rmc_card *card, const
 
     for (uint32_t i = 0; i < count; i++)
         info.entry[i].index = indices[i];
-    status = rmc_control(rm, card->subdevice, RM_CTRL_FB_GET_INFO_V2, &info, sizeof info);
+    status = rmc_control(rm, card->subdevice, NV2080_CTRL_CMD_FB_GET_INFO_V2, &info, sizeof info);
     for (uint32_t i = 0; i < count && !status; i++)
         kib[i] = info.entry[i].data;
     return status;

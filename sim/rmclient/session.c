@@ -31,7 +31,7 @@ int rmc_open_node(const struct rmc *rm, const struct rmc_card *card)
     fd = node_open(path);
     if (fd < 0)
         return fd;
-    error = rmc_ioctl(fd, RM_ESC_REGISTER_FD, &registration, sizeof registration);
+    error = rmc_ioctl(fd, NV_ESC_REGISTER_FD, &registration, sizeof registration);
     if (!error)
         return fd;
     close(fd);
@@ -42,10 +42,10 @@ static uint32_t card_open_objects(const struct rmc *rm, struct rmc_card *card)
 {
     struct rm_device device = {.id = card->instance};
     struct rm_subdevice subdevice = {0};
-    uint32_t status = rmc_alloc(rm, rm->client, &card->device, RM_CLASS_DEVICE, &device, sizeof device);
+    uint32_t status = rmc_alloc(rm, rm->client, &card->device, NV01_DEVICE_0, &device, sizeof device);
 
     if (!status)
-        status = rmc_alloc(rm, card->device, &card->subdevice, RM_CLASS_SUBDEVICE, &subdevice,
+        status = rmc_alloc(rm, card->device, &card->subdevice, NV20_SUBDEVICE_0, &subdevice,
                            sizeof subdevice);
     return status;
 }
@@ -54,14 +54,17 @@ static uint32_t card_describe(const struct rmc *rm, struct rmc_card *card)
 {
     struct rm_name name = {0};
     struct rm_gid gid = {0};
-    uint32_t status = rmc_control(rm, card->subdevice, RM_CTRL_GPU_GET_NAME, &name, sizeof name);
+    uint32_t status = rmc_control(rm, card->subdevice, NV2080_CTRL_CMD_GPU_GET_NAME_STRING, &name,
+                                  sizeof name);
 
     if (!status)
-        status = rmc_control(rm, card->subdevice, RM_CTRL_GPU_GET_GID, &gid, sizeof gid);
+        status = rmc_control(rm, card->subdevice, NV2080_CTRL_CMD_GPU_GET_GID_INFO, &gid, sizeof gid);
     if (!status)
-        status = rmc_control(rm, card->subdevice, RM_CTRL_MC_GET_ARCH, &card->arch, sizeof card->arch);
+        status = rmc_control(rm, card->subdevice, NV2080_CTRL_CMD_MC_GET_ARCH_INFO, &card->arch,
+                             sizeof card->arch);
     if (!status)
-        status = rmc_control(rm, card->subdevice, RM_CTRL_BUS_GET_PCI, &card->pci, sizeof card->pci);
+        status = rmc_control(rm, card->subdevice, NV2080_CTRL_CMD_BUS_GET_PCI_INFO, &card->pci,
+                             sizeof card->pci);
     snprintf(card->name, sizeof card->name, "%.63s", name.ascii);
     snprintf(card->uuid, sizeof card->uuid, "%.63s", (const char *)gid.data);
     snprintf(card->bus_id, sizeof card->bus_id, "%08X:%02X:%02X.%X", card->info.pci_domain,
@@ -94,18 +97,18 @@ static int cards_open(struct rmc *rm)
 {
     struct rm_card_info infos[RM_MAX_CARDS] = {0};
     struct rm_gpu_ids ids = {0};
-    int error = rmc_ioctl(rm->ctl_fd, RM_ESC_CARD_INFO, infos, sizeof infos);
+    int error = rmc_ioctl(rm->ctl_fd, NV_ESC_CARD_INFO, infos, sizeof infos);
 
     if (error)
         return error;
-    if (rmc_control(rm, rm->client, RM_CTRL_GET_ATTACHED_IDS, &ids, sizeof ids))
+    if (rmc_control(rm, rm->client, NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS, &ids, sizeof ids))
         return -EIO;
     for (uint32_t i = 0; i < RM_MAX_CARDS && ids.id[i] != 0xffffffffu; i++) {
         struct rmc_card *card = &rm->cards[rm->card_count];
         struct rm_id_info id_info = {.gpu_id = ids.id[i]};
         const struct rm_card_info *info = info_of(infos, ids.id[i]);
 
-        if (!info || rmc_control(rm, rm->client, RM_CTRL_GET_ID_INFO, &id_info, sizeof id_info))
+        if (!info || rmc_control(rm, rm->client, NV0000_CTRL_CMD_GPU_GET_ID_INFO, &id_info, sizeof id_info))
             continue;
         *card = (struct rmc_card){.gpu_id = ids.id[i], .instance = id_info.device_instance, .info = *info};
         card->node_fd = -1;
@@ -123,15 +126,15 @@ static int driver_open(struct rmc *rm)
     rm->ctl_fd = node_open("/dev/nvidiactl");
     if (rm->ctl_fd < 0)
         return rm->ctl_fd;
-    error = rmc_ioctl(rm->ctl_fd, RM_ESC_CHECK_VERSION_STR, &version, sizeof version);
+    error = rmc_ioctl(rm->ctl_fd, NV_ESC_CHECK_VERSION_STR, &version, sizeof version);
     if (!error)
-        error = rmc_ioctl(rm->ctl_fd, RM_ESC_SYS_PARAMS, &params, sizeof params);
+        error = rmc_ioctl(rm->ctl_fd, NV_ESC_SYS_PARAMS, &params, sizeof params);
     if (error)
         return error;
     snprintf(rm->driver_version, sizeof rm->driver_version, "%.63s", version.version);
     if (rm_table_pick(rm->driver_version, &rm->table))
         return -EPROTO;
-    if (rmc_alloc(rm, 0, &rm->client, RM_CLASS_ROOT_CLIENT, NULL, 0))
+    if (rmc_alloc(rm, 0, &rm->client, NV01_ROOT_CLIENT, NULL, 0))
         return -EIO;
     return cards_open(rm);
 }

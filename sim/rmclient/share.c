@@ -12,7 +12,8 @@ uint32_t rmc_share(const struct rmc *rm, uint32_t handle)
         .policy = {.access_mask = RM_SHARE_ACCESS_DUP, .type = RM_SHARE_TYPE_ALL, .action = RM_SHARE_COMPOSE},
     };
 
-    return rmc_ioctl(rm->ctl_fd, RM_ESC_SHARE, &share, sizeof share) ? RMC_STATUS_IOCTL_FAILED : share.status;
+    return rmc_ioctl(rm->ctl_fd, NV_ESC_RM_SHARE, &share, sizeof share) ? RMC_STATUS_IOCTL_FAILED
+                                                                        : share.status;
 }
 
 uint32_t rmc_dup(const struct rmc *rm, const struct rmc_card *card, uint32_t *handle, uint32_t client,
@@ -25,7 +26,7 @@ uint32_t rmc_dup(const struct rmc *rm, const struct rmc_card *card, uint32_t *ha
         .source_handle = source,
     };
 
-    if (rmc_ioctl(rm->ctl_fd, RM_ESC_DUP_OBJECT, &dup, sizeof dup))
+    if (rmc_ioctl(rm->ctl_fd, NV_ESC_RM_DUP_OBJECT, &dup, sizeof dup))
         return RMC_STATUS_IOCTL_FAILED;
     *handle = dup.handle;
     return dup.status;
@@ -42,7 +43,8 @@ uint32_t rmc_export(const struct rmc *rm, const struct rmc_card *card, uint32_t 
     export.fd = open("/dev/nvidiactl", O_RDWR | O_CLOEXEC);
     if (export.fd < 0)
         return RMC_STATUS_IOCTL_FAILED;
-    status = rmc_control(rm, rm->client, RM_CTRL_EXPORT_OBJECTS_TO_FD, &export, sizeof export);
+    status = rmc_control(rm, rm->client, NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD, &export,
+                         sizeof export);
     if (status)
         close(export.fd);
     else
@@ -57,8 +59,9 @@ static uint32_t ask_about(const struct rmc *rm, int fd, uint32_t *instance, uint
         struct rm_export_info info;
         uint8_t at[80];
     } said = {.info.fd = fd};
-    uint32_t size = (uint32_t)rm_control_params(&rm->table, RM_CTRL_GET_EXPORT_OBJECT_INFO);
-    uint32_t status = rmc_control(rm, rm->client, RM_CTRL_GET_EXPORT_OBJECT_INFO, &said, sizeof said);
+    uint32_t size = (uint32_t)rm_control_params(&rm->table, NV0000_CTRL_CMD_OS_UNIX_GET_EXPORT_OBJECT_INFO);
+    uint32_t status = rmc_control(rm, rm->client, NV0000_CTRL_CMD_OS_UNIX_GET_EXPORT_OBJECT_INFO, &said,
+                                  sizeof said);
     size_t metadata = size < sizeof said ? 10 : 14;
 
     *instance = said.info.device_instance;
@@ -77,11 +80,12 @@ uint32_t rmc_import(const struct rmc *rm, int fd, const struct rmc_card **card, 
         if (rm->cards[i].instance == instance)
             *card = &rm->cards[i];
     if (!status && !*card)
-        status = RM_ERR_INVALID_DEVICE;
+        status = NV_ERR_INVALID_DEVICE;
     if (status)
         return status;
     import.parent = (*card)->device;
-    status = rmc_control(rm, rm->client, RM_CTRL_IMPORT_OBJECTS_FROM_FD, &import, sizeof import);
+    status = rmc_control(rm, rm->client, NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECTS_FROM_FD, &import,
+                         sizeof import);
     *handle = import.object[0];
-    return status ? status : import.type[0] == RM_IMPORT_TYPE_VIDEO ? RM_OK : RM_ERR_NOT_SUPPORTED;
+    return status ? status : import.type[0] == RM_IMPORT_TYPE_VIDEO ? NV_OK : NV_ERR_NOT_SUPPORTED;
 }

@@ -17,9 +17,9 @@ static void alloc(uint32_t parent, uint32_t handle, uint32_t class_id, void *par
     struct rm_alloc a = {
         .root = client, .parent = parent, .handle = handle, .class_id = class_id, .params_size = bytes};
 
-    if (card_call(&line, file, 0, RM_CMD(RM_ESC_ALLOC, sizeof(a)), &a, params, bytes, NULL) || a.status)
+    if (card_call(&line, file, 0, RM_CMD(NV_ESC_RM_ALLOC, sizeof(a)), &a, params, bytes, NULL) || a.status)
         exit(2);
-    if (class_id == RM_CLASS_ROOT_CLIENT)
+    if (class_id == NV01_ROOT_CLIENT)
         client = a.handle;
 }
 
@@ -27,14 +27,14 @@ static void alloc_memory(void)
 {
     struct rm_memory memory = {.size = 65536, .alignment = 65536};
 
-    alloc(DEVICE, MEMORY, RM_CLASS_MEMORY_LOCAL_USER, &memory, sizeof(memory));
+    alloc(DEVICE, MEMORY, NV01_MEMORY_LOCAL_USER, &memory, sizeof(memory));
 }
 
 static void free_memory(void)
 {
     struct rm_free f = {.root = client, .parent = DEVICE, .handle = MEMORY};
 
-    if (card_call(&line, file, 0, RM_CMD(RM_ESC_FREE, sizeof(f)), &f, NULL, 0, NULL) || f.status)
+    if (card_call(&line, file, 0, RM_CMD(NV_ESC_RM_FREE, sizeof(f)), &f, NULL, 0, NULL) || f.status)
         exit(2);
 }
 
@@ -86,8 +86,8 @@ int main(int argc, char **argv)
     card_connect(&line, argv[1]);
     if (card_open(&line, SIM_NODE_CTL, 0, &file) < 0)
         return 1;
-    alloc(0, 0, RM_CLASS_ROOT_CLIENT, NULL, 0);
-    alloc(client, DEVICE, RM_CLASS_DEVICE, &device, sizeof(device));
+    alloc(0, 0, NV01_ROOT_CLIENT, NULL, 0);
+    alloc(client, DEVICE, NV01_DEVICE_0, &device, sizeof(device));
     printf("{");
     direct(n);
     printf(", ");

@@ -50,9 +50,9 @@ static uint32_t alloc(uint32_t parent, uint32_t handle, uint32_t class_id, void 
         .params_size = bytes,
     };
 
-    if (ioctl(ctl, RM_CMD(RM_ESC_ALLOC, sizeof(a)), &a))
+    if (ioctl(ctl, RM_CMD(NV_ESC_RM_ALLOC, sizeof(a)), &a))
         fail("alloc", 0);
-    if (class_id == RM_CLASS_ROOT_CLIENT)
+    if (class_id == NV01_ROOT_CLIENT)
         client = a.handle;
     return a.status;
 }
@@ -61,7 +61,7 @@ static uint32_t alloc_memory(uint64_t bytes)
 {
     struct rm_memory m = {.size = bytes, .alignment = 65536};
 
-    return alloc(DEVICE, MEMORY, RM_CLASS_MEMORY_LOCAL_USER, &m, sizeof(m));
+    return alloc(DEVICE, MEMORY, NV01_MEMORY_LOCAL_USER, &m, sizeof(m));
 }
 
 static void unrelated(void)
@@ -81,7 +81,7 @@ static void control(uint32_t object, uint32_t cmd, void *params, uint32_t bytes)
         .params_size = bytes,
     };
 
-    if (ioctl(ctl, RM_CMD(RM_ESC_CONTROL, sizeof(c)), &c) || c.status)
+    if (ioctl(ctl, RM_CMD(NV_ESC_RM_CONTROL, sizeof(c)), &c) || c.status)
         fail("control", c.status);
 }
 
@@ -89,12 +89,12 @@ static void answered(void)
 {
     struct rm_gpu_ids ids = {{0}};
 
-    control(client, RM_CTRL_GET_ATTACHED_IDS, &ids, sizeof(ids));
+    control(client, NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS, &ids, sizeof(ids));
 }
 
 static void refused(void)
 {
-    if (alloc_memory(1ull << 50) != RM_ERR_NO_MEMORY)
+    if (alloc_memory(1ull << 50) != NV_ERR_NO_MEMORY)
         fail("an allocation over the cap was not refused", 0);
 }
 
@@ -102,7 +102,7 @@ static void view(void)
 {
     struct rm_fb_info info = {.count = 2, .entry = {{RM_FB_TOTAL_RAM_SIZE, 0}, {RM_FB_HEAP_FREE, 0}}};
 
-    control(SUBDEVICE, RM_CTRL_FB_GET_INFO_V2, &info, sizeof(info));
+    control(SUBDEVICE, NV2080_CTRL_CMD_FB_GET_INFO_V2, &info, sizeof(info));
 }
 
 static void alloc_free(void)
@@ -112,7 +112,7 @@ static void alloc_free(void)
 
     if (status)
         fail("alloc memory", status);
-    if (ioctl(ctl, RM_CMD(RM_ESC_FREE, sizeof(f)), &f) || f.status)
+    if (ioctl(ctl, RM_CMD(NV_ESC_RM_FREE, sizeof(f)), &f) || f.status)
         fail("free", f.status);
 }
 
@@ -144,15 +144,15 @@ int main(int argc, char **argv)
     ctl = open("/dev/nvidiactl", O_RDWR | O_CLOEXEC);
     if (ctl < 0)
         fail("/dev/nvidiactl", 0);
-    if (ioctl(ctl, RM_CMD(RM_ESC_CARD_INFO, sizeof(cards)), cards))
+    if (ioctl(ctl, RM_CMD(NV_ESC_CARD_INFO, sizeof(cards)), cards))
         fail("CARD_INFO", 0);
-    if ((status = alloc(0, 0, RM_CLASS_ROOT_CLIENT, NULL, 0)))
+    if ((status = alloc(0, 0, NV01_ROOT_CLIENT, NULL, 0)))
         fail("root client", status);
     /* Instances are the card's own numbers; the first granted one answers. */
     for (dev.id = 0; dev.id < RM_MAX_CARDS; dev.id++)
-        if (!(status = alloc(client, DEVICE, RM_CLASS_DEVICE, &dev, sizeof(dev))))
+        if (!(status = alloc(client, DEVICE, NV01_DEVICE_0, &dev, sizeof(dev))))
             break;
-    if (status || (status = alloc(DEVICE, SUBDEVICE, RM_CLASS_SUBDEVICE, &sub, sizeof(sub))))
+    if (status || (status = alloc(DEVICE, SUBDEVICE, NV20_SUBDEVICE_0, &sub, sizeof(sub))))
         fail("device", status);
     printf("{");
     measure("unrelated", unrelated, n, ", ");

@@ -109,16 +109,16 @@ static int call(int fd, uint32_t cmd, void *outer)
     uint64_t aux = 0;
     void *params = NULL;
     uint32_t bytes = 0;
-    bool maps = RM_NR(cmd) == RM_ESC_MAP_MEMORY;
+    bool maps = RM_NR(cmd) == NV_ESC_RM_MAP_MEMORY;
     int reply = -1, e;
 
-    if (RM_NR(cmd) == RM_ESC_ALLOC && a->params) {
+    if (RM_NR(cmd) == NV_ESC_RM_ALLOC && a->params) {
         params = (void *)(uintptr_t)a->params;
         bytes = a->params_size;
-    } else if (RM_NR(cmd) == RM_ESC_CONTROL && c->params) {
+    } else if (RM_NR(cmd) == NV_ESC_RM_CONTROL && c->params) {
         params = (void *)(uintptr_t)c->params;
         bytes = c->params_size;
-    } else if (RM_NR(cmd) == RM_ESC_REGISTER_FD) {
+    } else if (RM_NR(cmd) == NV_ESC_REGISTER_FD) {
         aux = known(((const struct rm_register_fd *)outer)->ctl_fd);
     } else if (maps) {
         aux = known(((const struct rm_map_memory *)outer)->fd);

@@ -46,20 +46,20 @@ uint32_t mig_on_card_first(void)
 bool mig_on_card_subscribes(struct rm_alloc *alloc)
 {
     const struct rm_instance *want = (const void *)(uintptr_t)alloc->params;
-    bool gpu = alloc->class_id == RM_CLASS_GPU_INSTANCE;
+    bool gpu = alloc->class_id == AMPERE_SMC_PARTITION_REF;
     struct own_client *c = find(alloc->root);
     char path[64], name[300] = "", expected[64];
 
-    if (!c || (!gpu && alloc->class_id != RM_CLASS_COMPUTE_INSTANCE))
+    if (!c || (!gpu && alloc->class_id != AMPERE_SMC_EXEC_PARTITION_REF))
         return false;
     snprintf(path, sizeof(path), "/proc/self/fd/%d", (int)want->descriptor);
     snprintf(expected, sizeof(expected), "/nvidia-cap%u", gpu ? want->id : 10 * c->gpu + want->id);
-    alloc->status = RM_ERR_INSUFFICIENT_PERMISSIONS;
+    alloc->status = NV_ERR_INSUFFICIENT_PERMISSIONS;
     if (readlink(path, name, sizeof(name) - 1) < 0 || !strstr(name, expected))
         return true;
     *(gpu ? &c->gpu : &c->compute) = want->id;
     c->handle[!gpu] = alloc->handle;
-    alloc->status = RM_OK;
+    alloc->status = NV_OK;
     return true;
 }
 
@@ -90,9 +90,9 @@ uint32_t mig_on_card_runlist(uint32_t root, uint32_t *list, uint32_t bytes)
     bool copies = list[0] == RM_ENGINE_COPY0;
 
     if (bytes != sizeof(*list) * RM_RUNLIST_LISTS * RM_RUNLIST_ENGINES)
-        return RM_ERR_INVALID_PARAM_STRUCT;
+        return NV_ERR_INVALID_PARAM_STRUCT;
     if (!c || c->compute == RM_NO_INSTANCE || (list[0] != RM_ENGINE_GRAPHICS && !copies))
-        return RM_ERR_INVALID_ARGUMENT;
+        return NV_ERR_INVALID_ARGUMENT;
     list[RM_RUNLIST_ENGINES] = c->gpu << 16 | c->compute << 12 | (uint32_t)copies << 11;
-    return RM_OK;
+    return NV_OK;
 }

@@ -223,9 +223,9 @@ static int forward(uint64_t id, uint32_t cmd, void *outer, void *params, uint32_
 
 static void note_device(uint64_t id, const struct rm_alloc_short *a, uint32_t status)
 {
-    if (a->class_id == RM_CLASS_ROOT_CLIENT && !status)
+    if (a->class_id == NV01_ROOT_CLIENT && !status)
         mig_on_card_client(a->handle);
-    if (a->class_id != RM_CLASS_DEVICE || status || clients == CLIENTS)
+    if (a->class_id != NV01_DEVICE_0 || status || clients == CLIENTS)
         return;
     client[clients].client = a->root;
     client[clients].device = a->handle;
@@ -237,7 +237,7 @@ static int duplicate_for_us(struct rm_dup *d)
     duplicate[duplicates % DUPLICATES].handle = d->handle;
     duplicate[duplicates % DUPLICATES].source_client = d->source_client;
     duplicate[duplicates++ % DUPLICATES].source = d->source_handle;
-    d->status = RM_OK;
+    d->status = NV_OK;
     return 0;
 }
 
@@ -246,7 +246,7 @@ static int map_for_us(struct rm_map_memory *m)
     struct rm_map_memory theirs = *m;
     int got = -1;
 
-    m->status = RM_ERR_OBJECT_NOT_FOUND;
+    m->status = NV_ERR_OBJECT_NOT_FOUND;
     for (int i = 0; i < DUPLICATES; i++)
         for (int k = 0; k < clients; k++) {
             if (duplicate[i].handle != m->memory || client[k].client != duplicate[i].source_client)
@@ -254,7 +254,7 @@ static int map_for_us(struct rm_map_memory *m)
             theirs.client = client[k].client;
             theirs.device = client[k].device;
             theirs.memory = duplicate[i].source;
-            forward(client[k].file, RM_CMD(RM_ESC_MAP_MEMORY, sizeof(theirs)), &theirs, NULL, 0,
+            forward(client[k].file, RM_CMD(NV_ESC_RM_MAP_MEMORY, sizeof(theirs)), &theirs, NULL, 0,
                     client[k].file, &got);
             m->status = theirs.status;
         }
@@ -287,8 +287,9 @@ static int share(uint64_t id, uint32_t cmd, struct rm_share *s)
 /* The file that a descriptor in the parameters names, which is ours by now; 0: the control has none. */
 static uint64_t named_file(const struct rm_control *ctl)
 {
-    if (ctl->cmd != RM_CTRL_EXPORT_OBJECTS_TO_FD && ctl->cmd != RM_CTRL_IMPORT_OBJECTS_FROM_FD &&
-        ctl->cmd != RM_CTRL_GET_EXPORT_OBJECT_INFO)
+    if (ctl->cmd != NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD &&
+        ctl->cmd != NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECTS_FROM_FD &&
+        ctl->cmd != NV0000_CTRL_CMD_OS_UNIX_GET_EXPORT_OBJECT_INFO)
         return 0;
     return id_of(*(const int *)(uintptr_t)ctl->params);
 }
@@ -301,18 +302,18 @@ static uint32_t list_instances(const struct rm_control *ctl)
     struct rm_card_info info[RM_MAX_CARDS];
     int got;
 
-    if (ctl->cmd == RM_CTRL_GPU_GET_ACTIVE_PARTITION_IDS) {
+    if (ctl->cmd == NV2080_CTRL_CMD_GPU_GET_ACTIVE_PARTITION_IDS) {
         *instances = (struct rm_gpu_instances){.id = {3, 4, 5, 6}, .count = 4};
-        return RM_OK;
+        return NV_OK;
     }
-    forward(own[0].id, RM_CMD(RM_ESC_CARD_INFO, sizeof(info)), info, NULL, 0, 0, &got);
+    forward(own[0].id, RM_CMD(NV_ESC_CARD_INFO, sizeof(info)), info, NULL, 0, 0, &got);
     for (uint32_t i = 0; i < 8; i++) {
         devices->device[i].gpu_id = info[0].gpu_id;
         devices->device[i].gpu_instance = 3 + i / 2;
         devices->device[i].compute_instance = i % 2;
     }
     devices->count = 8;
-    return RM_OK;
+    return NV_OK;
 }
 
 static int serve(int fd, uint32_t cmd, void *arg)
@@ -328,8 +329,8 @@ static int serve(int fd, uint32_t cmd, void *arg)
     if (uvm)
         return uvm_on_card_serve(fd, cmd, arg);
     switch (RM_NR(cmd)) {
-    case RM_ESC_ALLOC:
-        if (a->class_id == RM_CLASS_MIG_MONITOR) {
+    case NV_ESC_RM_ALLOC:
+        if (a->class_id == AMPERE_SMC_MONITOR_SESSION) {
             on_card_monitors++;
             return 0;
         }
@@ -337,56 +338,59 @@ static int serve(int fd, uint32_t cmd, void *arg)
             return 0;
         params = RM_SIZE(cmd) == sizeof(*alloc) ? alloc->params_size : a->params_size;
         params = a->params ? params : 0;
-        if (a->class_id == RM_CLASS_MEMORY_VIRTUAL && params)
+        if (a->class_id == NV50_MEMORY_VIRTUAL && params)
             on_card_virtual_flags = ((const struct rm_memory *)(uintptr_t)a->params)->flags;
         e = forward(id, cmd, arg, (void *)(uintptr_t)a->params, params, 0, &got);
         note_device(id, a, RM_SIZE(cmd) == sizeof(*alloc) ? alloc->status : a->status);
         return e;
-    case RM_ESC_CONTROL:
+    case NV_ESC_RM_CONTROL:
         if (on_card_refuse_control && ctl->cmd == (uint32_t)on_card_refuse_control) {
-            ctl->status = RM_ERR_NOT_SUPPORTED;
+            ctl->status = NV_ERR_NOT_SUPPORTED;
             return 0;
         }
         if (ctl->cmd == RM_CTRL_ENGINE_RUNLIST_BASE) {
             ctl->status = mig_on_card_runlist(ctl->client, (void *)(uintptr_t)ctl->params, ctl->params_size);
             return 0;
         }
-        on_card_unscheduled += ctl->cmd == RM_CTRL_TSG_SCHEDULE && !*(const uint8_t *)(uintptr_t)ctl->params;
-        on_card_exports += ctl->cmd == RM_CTRL_EXPORT_OBJECTS_TO_FD;
-        on_card_disabled += ctl->cmd == RM_CTRL_DISABLE_CHANNELS && *(const uint8_t *)(uintptr_t)ctl->params;
+        on_card_unscheduled += ctl->cmd == NVA06C_CTRL_CMD_GPFIFO_SCHEDULE &&
+                               !*(const uint8_t *)(uintptr_t)ctl->params;
+        on_card_exports += ctl->cmd == NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD;
+        on_card_disabled += ctl->cmd == NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS &&
+                            *(const uint8_t *)(uintptr_t)ctl->params;
         e = forward(id, cmd, arg, (void *)(uintptr_t)ctl->params, ctl->params_size, named_file(ctl), &got);
         /* The class has it, and takes parameters. */
-        if ((ctl->cmd == RM_CTRL_GPU_INSTANCE_GET_ACTIVE_IDS ||
-             ctl->cmd == RM_CTRL_COMPUTE_INSTANCE_GET_UUID) &&
-            ctl->status == RM_ERR_NOT_SUPPORTED)
-            ctl->status = RM_ERR_INVALID_PARAM_STRUCT;
-        if (ctl->cmd == RM_CTRL_GPU_GET_ACTIVE_DEVICE_IDS || ctl->cmd == RM_CTRL_GPU_GET_ACTIVE_PARTITION_IDS)
+        if ((ctl->cmd == NVC637_CTRL_EXEC_PARTITIONS_GET_ACTIVE_IDS ||
+             ctl->cmd == NVC638_CTRL_CMD_GET_UUID) &&
+            ctl->status == NV_ERR_NOT_SUPPORTED)
+            ctl->status = NV_ERR_INVALID_PARAM_STRUCT;
+        if (ctl->cmd == NV0000_CTRL_CMD_GPU_GET_ACTIVE_DEVICE_IDS ||
+            ctl->cmd == NV2080_CTRL_CMD_GPU_GET_ACTIVE_PARTITION_IDS)
             ctl->status = list_instances(ctl);
-        if (ctl->cmd == RM_CTRL_GPU_GET_PID_INFO)
+        if (ctl->cmd == NV2080_CTRL_CMD_GPU_GET_PID_INFO)
             ((struct rm_pid_info *)(uintptr_t)ctl->params)->entry[0].memory_private -= on_card_uncounted;
         return e;
-    case RM_ESC_DUP_OBJECT:
+    case NV_ESC_RM_DUP_OBJECT:
         if (mig_on_card_ours(((struct rm_dup *)arg)->client) &&
             ((struct rm_dup *)arg)->source_client != ((struct rm_dup *)arg)->source_handle)
             return duplicate_for_us(arg);
         break;
-    case RM_ESC_MAP_MEMORY:
+    case NV_ESC_RM_MAP_MEMORY:
         if (mig_on_card_ours(((struct rm_map_memory *)arg)->client))
             return map_for_us(arg);
         return -EPERM; /* the driver lets only the client's own process map */
-    case RM_ESC_FREE:
+    case NV_ESC_RM_FREE:
         if (mig_on_card_ours(((struct rm_free *)arg)->root)) {
             if (!mig_on_card_freed(((struct rm_free *)arg)->root, ((struct rm_free *)arg)->handle) &&
                 !is_duplicate(((struct rm_free *)arg)->handle))
                 break;
-            ((struct rm_free *)arg)->status = RM_OK;
+            ((struct rm_free *)arg)->status = NV_OK;
             return 0;
         }
         /* As RM ends a subscription: by its number, in the process that calls. */
         if (on_card_closes >= 0)
             close(on_card_closes);
         break;
-    case RM_ESC_REGISTER_FD:
+    case NV_ESC_REGISTER_FD:
         if (registered(id))
             return 0;
         aux = id_of(((struct rm_register_fd *)arg)->ctl_fd);
@@ -395,11 +399,11 @@ static int serve(int fd, uint32_t cmd, void *arg)
         break;
     }
     if (on_card_refuse && RM_NR(cmd) == (uint32_t)on_card_refuse) {
-        *(RM_NR(cmd) == RM_ESC_SHARE ? &((struct rm_share *)arg)->status
-                                     : &((struct rm_free *)arg)->status) = RM_ERR_NOT_SUPPORTED;
+        *(RM_NR(cmd) == NV_ESC_RM_SHARE ? &((struct rm_share *)arg)->status
+                                        : &((struct rm_free *)arg)->status) = NV_ERR_NOT_SUPPORTED;
         return 0;
     }
-    if (RM_NR(cmd) == RM_ESC_SHARE)
+    if (RM_NR(cmd) == NV_ESC_RM_SHARE)
         return share(id, cmd, arg);
     return forward(id, cmd, arg, NULL, 0, aux, &got);
 }

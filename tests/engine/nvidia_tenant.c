@@ -147,15 +147,15 @@ static bool instance(struct rm_alloc *a, const uint8_t *params)
 {
     const struct rm_instance *want = (const void *)params;
 
-    if (a->class_id != RM_CLASS_GPU_INSTANCE && a->class_id != RM_CLASS_COMPUTE_INSTANCE)
+    if (a->class_id != AMPERE_SMC_PARTITION_REF && a->class_id != AMPERE_SMC_EXEC_PARTITION_REF)
         return true;
     if (want->descriptor != 100 + want->id) {
-        a->status = RM_ERR_INSUFFICIENT_PERMISSIONS;
+        a->status = NV_ERR_INSUFFICIENT_PERMISSIONS;
         return false;
     }
-    if (a->class_id == RM_CLASS_COMPUTE_INSTANCE)
+    if (a->class_id == AMPERE_SMC_EXEC_PARTITION_REF)
         a->parent = 0xd1;
-    a->class_id = RM_CLASS_USERMODE_HOPPER;
+    a->class_id = HOPPER_USERMODE_A;
     return true;
 }
 
@@ -166,12 +166,12 @@ static int as_the_kernel(int fd, uint32_t cmd, uint8_t *outer, uint8_t *params, 
     struct rm_map_memory *map = (void *)outer;
     int got, e;
 
-    if (RM_NR(cmd) == RM_ESC_ALLOC && bytes == sizeof(struct rm_alloc) && !instance((void *)outer, params))
+    if (RM_NR(cmd) == NV_ESC_RM_ALLOC && bytes == sizeof(struct rm_alloc) && !instance((void *)outer, params))
         return 0;
     request = (struct sim_request){.op = SIM_IOCTL, .cmd = cmd, .file = id_of_fd[fd], .tgid = getpid()};
     request.outer_bytes = bytes;
     request.params_bytes = (uint32_t)params_bytes;
-    if (RM_NR(cmd) == RM_ESC_MAP_MEMORY)
+    if (RM_NR(cmd) == NV_ESC_RM_MAP_MEMORY)
         request.aux_file = id_of_fd[map->fd];
     memcpy(request.payload, outer, bytes);
     memcpy(request.payload + bytes, params, params_bytes);

@@ -154,4 +154,6 @@ def test_a_sample_of_utilisation(table: ctypes.CDLL, version: str, engines: int,
     assert table.perfmon(ctypes.byref(found), out) == len(expected)
     assert bytes(out) == expected + b"\xa5" * (1024 - len(expected))
     at = (int(version[:3]), int(version[4:]))
-    assert INTERFACE.size_at("PERFMON_UTIL", at) == 16 + 72 * len(expected)
+    assert INTERFACE.size_at(
+        "NV2080_CTRL_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2_PARAMS", at
+    ) == 16 + 72 * len(expected)

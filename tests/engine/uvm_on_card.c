@@ -67,7 +67,7 @@ static int initialize_again(int fd, struct uvm_initialize *u)
 {
     if (!initialized(fd))
         abort(); /* it would be with the arbiter's memory */
-    u->status = u->flags == flags_of(fd) ? RM_OK : RM_ERR_INVALID_ARGUMENT;
+    u->status = u->flags == flags_of(fd) ? NV_OK : NV_ERR_INVALID_ARGUMENT;
     return 0;
 }
 
@@ -75,7 +75,7 @@ static int pageable(int fd, struct uvm_pageable *u)
 {
     if (on_card_pageable_error)
         return on_card_pageable_error;
-    u->status = initialized(fd) ? RM_OK : RM_ERR_ILLEGAL_ACTION;
+    u->status = initialized(fd) ? NV_OK : NV_ERR_ILLEGAL_ACTION;
     u->access = initialized(fd) && !(flags_of(fd) & UVM_INIT_DISABLE_HMM);
     return 0;
 }
@@ -129,19 +129,19 @@ static uint32_t put_space(int fd, uint32_t of, uint32_t handle)
     int i = 0;
 
     if (!initialized(fd))
-        return RM_ERR_ILLEGAL_ACTION;
+        return NV_ERR_ILLEGAL_ACTION;
     if (space_on(fd) >= 0)
-        return RM_ERR_INVALID_DEVICE;
+        return NV_ERR_INVALID_DEVICE;
     for (int k = 0; k < UVM_ON_CARD_SPACES; k++)
         if (space[k].client == of && space[k].handle == handle)
-            return RM_ERR_NOT_SUPPORTED;
+            return NV_ERR_NOT_SUPPORTED;
     while (i < UVM_ON_CARD_SPACES && space[i].client)
         i++;
     if (i == UVM_ON_CARD_SPACES || fcntl(fd, F_SETSIG, fcntl(fd, F_GETSIG) + (i + 1) * UVM_ON_CARD_SPACE) < 0)
         abort();
     space[i].client = of;
     space[i].handle = handle;
-    return RM_OK;
+    return NV_OK;
 }
 
 static int file_of(pid_t pid, int fd)
@@ -218,7 +218,7 @@ static int unregister(int fd, void *arg)
 
     if (on_card_uvm_error)
         return on_card_uvm_error;
-    u->status = RM_ERR_INVALID_CHANNEL;
+    u->status = NV_ERR_INVALID_CHANNEL;
     pthread_mutex_lock(&lock);
     for (struct retained_channel *r = retained; r < retained + RETAINED; r++) {
         if (!r->pid || r->client != u->client || r->channel != u->channel ||
@@ -226,7 +226,7 @@ static int unregister(int fd, void *arg)
             continue;
         r->pid = 0;
         on_card_unregistered++;
-        u->status = RM_OK;
+        u->status = NV_OK;
         break;
     }
     pthread_mutex_unlock(&lock);
@@ -277,14 +277,14 @@ static uint32_t map_external(const uint8_t *params)
     const struct uvm_range *of = range_of(begin->range.base);
 
     if (!of || begin->range.base + begin->range.length > of->base + of->length)
-        return RM_ERR_INVALID_ADDRESS;
+        return NV_ERR_INVALID_ADDRESS;
     for (uint64_t i = 0; i < end->gpus; i++)
         if (!gpu[i].gpu[0])
-            return RM_ERR_INVALID_DEVICE;
+            return NV_ERR_INVALID_DEVICE;
     if (!may_have(end->client, end->memory))
-        return RM_ERR_INSUFFICIENT_PERMISSIONS;
+        return NV_ERR_INSUFFICIENT_PERMISSIONS;
     on_card_mapped = end->memory;
-    return RM_OK;
+    return NV_OK;
 }
 
 static void wait_to_answer(void)
@@ -297,8 +297,8 @@ static void wait_to_answer(void)
 
 static uint32_t register_space(int fd, const struct uvm_register_gpu_vaspace *r)
 {
-    uint32_t status = !r->gpu[0]                         ? RM_ERR_INVALID_DEVICE
-                      : !may_have(r->client, r->vaspace) ? RM_ERR_INSUFFICIENT_PERMISSIONS
+    uint32_t status = !r->gpu[0]                         ? NV_ERR_INVALID_DEVICE
+                      : !may_have(r->client, r->vaspace) ? NV_ERR_INSUFFICIENT_PERMISSIONS
                                                          : put_space(fd, r->client, r->vaspace);
 
     wait_to_answer();
@@ -308,7 +308,7 @@ static uint32_t register_space(int fd, const struct uvm_register_gpu_vaspace *r)
 static uint32_t look(int fd)
 {
     wait_to_answer();
-    return initialized(fd) ? RM_ERR_INVALID_ADDRESS : RM_ERR_ILLEGAL_ACTION;
+    return initialized(fd) ? NV_ERR_INVALID_ADDRESS : NV_ERR_ILLEGAL_ACTION;
 }
 
 /* Any file of nvidia-uvm that the tenant has called on. */
@@ -409,9 +409,9 @@ int uvm_on_card_serve(int fd, uint32_t cmd, void *arg)
         return 0;
     case UVM_FREE:
         *freed = of && of->base == unmap->range.base && of->length == unmap->range.length
-                     ? RM_OK
-                     : RM_ERR_INVALID_ADDRESS;
-        if (*freed == RM_OK)
+                     ? NV_OK
+                     : NV_ERR_INVALID_ADDRESS;
+        if (*freed == NV_OK)
             *of = (struct uvm_range){0, 0};
         return 0;
     case UVM_UNMAP_EXTERNAL:
@@ -420,9 +420,9 @@ int uvm_on_card_serve(int fd, uint32_t cmd, void *arg)
             return 0;
         }
         unmap->status = !of || unmap->range.base + unmap->range.length > of->base + of->length
-                            ? RM_ERR_INVALID_ADDRESS
-                        : !unmap->gpu[0] ? RM_ERR_INVALID_DEVICE
-                                         : RM_OK;
+                            ? NV_ERR_INVALID_ADDRESS
+                        : !unmap->gpu[0] ? NV_ERR_INVALID_DEVICE
+                                         : NV_OK;
         return 0;
     default:
         abort();

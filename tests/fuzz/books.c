@@ -166,7 +166,7 @@ static void check_driver(void)
         if (n->card != OBJECT_NO_CARD && !t->granted[n->card])
             broken("%x:%x is on a card that was not granted", n->client, n->handle);
         live[t - world.tenant]++;
-        groups[t - world.tenant] += n->class_id == RM_CLASS_CHANNEL_GROUP;
+        groups[t - world.tenant] += n->class_id == KEPLER_CHANNEL_GROUP_A;
         channels[t - world.tenant] += n->is_channel;
         mapped += n->has_userd;
         if (n->is_channel)

@@ -78,10 +78,10 @@ int caller_write_both(struct caller *c, uint64_t at, const void *outer, size_t b
     (void)outer;
     (void)bytes;
     (void)params;
-    if (RM_NR(world.made->cmd) == RM_ESC_CONTROL) {
+    if (RM_NR(world.made->cmd) == NV_ESC_RM_CONTROL) {
         const struct rm_control *ctl = (const void *)world.made->outer;
 
-        if (ctl->cmd == RM_CTRL_GPU_PERFMON_UTIL &&
+        if (ctl->cmd == NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2 &&
             (params_at - ctl->params > ctl->params_size ||
              params_bytes > ctl->params_size - (params_at - ctl->params)))
             broken("%zu bytes are written beside the parameters", params_bytes);

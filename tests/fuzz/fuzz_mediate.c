@@ -128,14 +128,14 @@ static void settle_in(uint32_t k, struct replay *replay, bool channels)
 {
     const uint32_t client = 0xc1 + k;
     const struct rm_alloc first[] = {
-        {.root = client, .handle = client, .class_id = RM_CLASS_ROOT_CLIENT},
-        {.root = client, .parent = client, .handle = 0xd0, .class_id = RM_CLASS_DEVICE, .params = 1},
-        {.root = client, .parent = 0xd0, .handle = 0xe2, .class_id = RM_CLASS_MEMORY_LOCAL_USER, .params = 1},
-        {.root = client, .parent = 0xd0, .handle = 0xd1, .class_id = RM_CLASS_SUBDEVICE, .params = 1},
-        {.root = client, .parent = 0xd0, .handle = 0xe0, .class_id = RM_CLASS_CHANNEL_GROUP, .params = 1},
-        {.root = client, .parent = 0xe0, .handle = 0xe1, .class_id = RM_CLASS_CHANNEL_VOLTA, .params = 1},
+        {.root = client, .handle = client, .class_id = NV01_ROOT_CLIENT},
+        {.root = client, .parent = client, .handle = 0xd0, .class_id = NV01_DEVICE_0, .params = 1},
+        {.root = client, .parent = 0xd0, .handle = 0xe2, .class_id = NV01_MEMORY_LOCAL_USER, .params = 1},
+        {.root = client, .parent = 0xd0, .handle = 0xd1, .class_id = NV20_SUBDEVICE_0, .params = 1},
+        {.root = client, .parent = 0xd0, .handle = 0xe0, .class_id = KEPLER_CHANNEL_GROUP_A, .params = 1},
+        {.root = client, .parent = 0xe0, .handle = 0xe1, .class_id = VOLTA_CHANNEL_GPFIFO_A, .params = 1},
     };
-    struct made made = {.cmd = RM_CMD(RM_ESC_ALLOC, sizeof(*first)), .fd = 1, .pid = 200};
+    struct made made = {.cmd = RM_CMD(NV_ESC_RM_ALLOC, sizeof(*first)), .fd = 1, .pid = 200};
     static const uint8_t nothing;
     struct choices none = {&nothing, &nothing}, *chosen = world.choices;
 

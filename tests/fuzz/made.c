@@ -21,28 +21,20 @@ static uint32_t some_handle(struct choices *c)
 
 static uint32_t some_class(struct choices *c)
 {
-    static const uint32_t classes[] = {RM_CLASS_ROOT_CLIENT,
-                                       RM_CLASS_DEVICE,
-                                       RM_CLASS_MEMORY_LOCAL_USER,
-                                       RM_CLASS_CHANNEL_GROUP,
-                                       RM_CLASS_CHANNEL_VOLTA,
-                                       RM_CLASS_MEMORY_SYSTEM,
-                                       RM_CLASS_SUBDEVICE,
-                                       RM_CLASS_VASPACE,
-                                       RM_CLASS_ROOT,
-                                       RM_CLASS_USERMODE_VOLTA,
-                                       RM_CLASS_MEMORY_LOCAL_USER,
-                                       RM_CLASS_MEMORY_LOCAL_USER,
-                                       RM_CLASS_CHANNEL_GROUP,
-                                       RM_CLASS_CHANNEL_VOLTA};
+    static const uint32_t classes[] = {NV01_ROOT_CLIENT,       NV01_DEVICE_0,          NV01_MEMORY_LOCAL_USER,
+                                       KEPLER_CHANNEL_GROUP_A, VOLTA_CHANNEL_GPFIFO_A, NV01_MEMORY_SYSTEM,
+                                       NV20_SUBDEVICE_0,       FERMI_VASPACE_A,        NV01_ROOT,
+                                       VOLTA_USERMODE_A,       NV01_MEMORY_LOCAL_USER, NV01_MEMORY_LOCAL_USER,
+                                       KEPLER_CHANNEL_GROUP_A, VOLTA_CHANNEL_GPFIFO_A};
 
     return one_in(c, 32) ? (uint32_t)any_number(c) : classes[below(c, 14)];
 }
 
 static const uint32_t exports[] = {
-    RM_CTRL_EXPORT_OBJECT_TO_FD,     RM_CTRL_EXPORT_OBJECTS_TO_FD,   RM_CTRL_EXPORT_OBJECTS_TO_FD,
-    RM_CTRL_CREATE_EXPORT_OBJECT_FD, RM_CTRL_IMPORT_OBJECT_FROM_FD,  RM_CTRL_IMPORT_OBJECTS_FROM_FD,
-    RM_CTRL_IMPORT_OBJECTS_FROM_FD,  RM_CTRL_GET_EXPORT_OBJECT_INFO,
+    NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECT_TO_FD,    NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD,
+    NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD,   NV0000_CTRL_CMD_OS_UNIX_CREATE_EXPORT_OBJECT_FD,
+    NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECT_FROM_FD,  NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECTS_FROM_FD,
+    NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECTS_FROM_FD, NV0000_CTRL_CMD_OS_UNIX_GET_EXPORT_OBJECT_INFO,
 };
 
 static bool is_export(uint32_t cmd)
@@ -55,17 +47,24 @@ static bool is_export(uint32_t cmd)
 
 static uint32_t some_control(struct choices *c)
 {
-    static const uint32_t controls[] = {
-        RM_CTRL_FB_GET_INFO_V2,    RM_CTRL_GET_ATTACHED_IDS,  RM_CTRL_GET_ID_INFO,
-        RM_CTRL_GPU_GET_PIDS,      RM_CTRL_GPU_GET_PID_INFO,  RM_CTRL_TSG_SCHEDULE,
-        RM_CTRL_TSG_SET_TIMESLICE, RM_CTRL_TSG_GET_TIMESLICE, RM_CTRL_TSG_GET_INFO,
-        RM_CTRL_CHANNEL_SCHEDULE,  RM_CTRL_DISABLE_CHANNELS,  RM_CTRL_FB_GET_INFO};
+    static const uint32_t controls[] = {NV2080_CTRL_CMD_FB_GET_INFO_V2,
+                                        NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS,
+                                        NV0000_CTRL_CMD_GPU_GET_ID_INFO,
+                                        NV2080_CTRL_CMD_GPU_GET_PIDS,
+                                        NV2080_CTRL_CMD_GPU_GET_PID_INFO,
+                                        NVA06C_CTRL_CMD_GPFIFO_SCHEDULE,
+                                        NVA06C_CTRL_CMD_SET_TIMESLICE,
+                                        NVA06C_CTRL_CMD_GET_TIMESLICE,
+                                        NVA06C_CTRL_CMD_GET_INFO,
+                                        NVA06F_CTRL_CMD_GPFIFO_SCHEDULE,
+                                        NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS,
+                                        NV2080_CTRL_CMD_FB_GET_INFO};
 
     if (one_in(c, 2))
         return exports[below(c, 8)];
     if (!one_in(c, 16))
         return controls[below(c, 12)];
-    return one_in(c, 2) ? RM_CTRL_GPU_PERFMON_UTIL : (uint32_t)any_number(c);
+    return one_in(c, 2) ? NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2 : (uint32_t)any_number(c);
 }
 
 static uint32_t some_bytes(struct choices *c)
@@ -91,21 +90,21 @@ static void some_alloc(struct choices *c, struct made *made)
     };
     struct rm_alloc_short s;
 
-    if (a.class_id == RM_CLASS_ROOT_CLIENT && !one_in(c, 8))
+    if (a.class_id == NV01_ROOT_CLIENT && !one_in(c, 8))
         a.handle = a.root;
-    if (a.class_id == RM_CLASS_DEVICE && !one_in(c, 8))
+    if (a.class_id == NV01_DEVICE_0 && !one_in(c, 8))
         a.parent = a.root;
-    if (a.class_id == RM_CLASS_MEMORY_LOCAL_USER && one_in(c, 2))
+    if (a.class_id == NV01_MEMORY_LOCAL_USER && one_in(c, 2))
         a.parent = 0xd0;
-    if (a.class_id == RM_CLASS_CHANNEL_GROUP && one_in(c, 2))
+    if (a.class_id == KEPLER_CHANNEL_GROUP_A && one_in(c, 2))
         a.parent = 0xd0;
     a.params_size = one_in(c, 4) ? some_bytes(c) : 0;
-    made->cmd = RM_CMD(RM_ESC_ALLOC, sizeof(a));
+    made->cmd = RM_CMD(NV_ESC_RM_ALLOC, sizeof(a));
     memcpy(made->outer, &a, sizeof(a));
     if (!one_in(c, 8))
         return;
     s = (struct rm_alloc_short){a.root, a.parent, a.handle, a.class_id, a.params, a.params_size, 0};
-    made->cmd = RM_CMD(RM_ESC_ALLOC, sizeof(s));
+    made->cmd = RM_CMD(NV_ESC_RM_ALLOC, sizeof(s));
     memcpy(made->outer, &s, sizeof(s));
 }
 
@@ -123,28 +122,28 @@ static void some_share(struct choices *c, struct made *made)
         .action = (uint8_t)below(c, 8),
     };
     if (one_in(c, 3)) {
-        made->cmd = RM_CMD(RM_ESC_SHARE, sizeof(s));
+        made->cmd = RM_CMD(NV_ESC_RM_SHARE, sizeof(s));
         memcpy(made->outer, &s, sizeof(s));
     } else {
-        made->cmd = RM_CMD(RM_ESC_DUP_OBJECT, sizeof(d));
+        made->cmd = RM_CMD(NV_ESC_RM_DUP_OBJECT, sizeof(d));
         memcpy(made->outer, &d, sizeof(d));
     }
 }
 
 void some_call(struct choices *c, struct made *made)
 {
-    static const uint32_t others[] = {RM_CMD(RM_ESC_CARD_INFO, OUTER_MAX),
-                                      RM_CMD(RM_ESC_REGISTER_FD, 4),
-                                      RM_CMD(RM_ESC_CHECK_VERSION_STR, 72),
-                                      RM_CMD(RM_ESC_ATTACH_GPUS, 128),
-                                      RM_CMD(RM_ESC_WAIT_OPEN, 8),
-                                      RM_CMD(RM_ESC_ALLOC_MEMORY, 56),
-                                      RM_CMD(RM_ESC_VID_HEAP, 184),
-                                      RM_CMD(RM_ESC_DUP_OBJECT, 28),
-                                      RM_CMD(RM_ESC_SHARE, 24),
-                                      RM_CMD(RM_ESC_UNMAP_MEMORY, 32),
-                                      RM_CMD(RM_ESC_XFER, 16),
-                                      RM_CMD(RM_ESC_SYS_PARAMS, 8)};
+    static const uint32_t others[] = {RM_CMD(NV_ESC_CARD_INFO, OUTER_MAX),
+                                      RM_CMD(NV_ESC_REGISTER_FD, 4),
+                                      RM_CMD(NV_ESC_CHECK_VERSION_STR, 72),
+                                      RM_CMD(NV_ESC_ATTACH_GPUS_TO_FD, 128),
+                                      RM_CMD(NV_ESC_WAIT_OPEN_COMPLETE, 8),
+                                      RM_CMD(NV_ESC_RM_ALLOC_MEMORY, 56),
+                                      RM_CMD(NV_ESC_RM_VID_HEAP_CONTROL, 184),
+                                      RM_CMD(NV_ESC_RM_DUP_OBJECT, 28),
+                                      RM_CMD(NV_ESC_RM_SHARE, 24),
+                                      RM_CMD(NV_ESC_RM_UNMAP_MEMORY, 32),
+                                      RM_CMD(NV_ESC_IOCTL_XFER_CMD, 16),
+                                      RM_CMD(NV_ESC_SYS_PARAMS, 8)};
 
     *made = (struct made){.fd = one_in(c, 6) ? below(c, 8) : 1, .pid = 200 + below(c, 4)};
     switch (below(c, 8)) {
@@ -156,7 +155,7 @@ void some_call(struct choices *c, struct made *made)
     case 3: {
         struct rm_free f = {.root = some_client(c), .handle = some_handle(c)};
 
-        made->cmd = RM_CMD(RM_ESC_FREE, sizeof(f));
+        made->cmd = RM_CMD(NV_ESC_RM_FREE, sizeof(f));
         memcpy(made->outer, &f, sizeof(f));
         break;
     }
@@ -169,7 +168,7 @@ void some_call(struct choices *c, struct made *made)
             .params_size = some_bytes(c),
         };
 
-        if (ctl.cmd == RM_CTRL_GPU_PERFMON_UTIL && !one_in(c, 4)) {
+        if (ctl.cmd == NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2 && !one_in(c, 4)) {
             ctl.object = 0xd1;
             ctl.params_size = (uint32_t)rm_control_params(&world.m.rm, ctl.cmd);
         }
@@ -177,7 +176,7 @@ void some_call(struct choices *c, struct made *made)
             ctl.object = ctl.client;
             ctl.params_size = (uint32_t)rm_control_params(&world.m.rm, ctl.cmd);
         }
-        made->cmd = RM_CMD(RM_ESC_CONTROL, sizeof(ctl));
+        made->cmd = RM_CMD(NV_ESC_RM_CONTROL, sizeof(ctl));
         memcpy(made->outer, &ctl, sizeof(ctl));
         break;
     }
@@ -189,7 +188,7 @@ void some_call(struct choices *c, struct made *made)
             .fd = (int32_t)below(c, 8),
         };
 
-        made->cmd = RM_CMD(RM_ESC_MAP_MEMORY, sizeof(map));
+        made->cmd = RM_CMD(NV_ESC_RM_MAP_MEMORY, sizeof(map));
         memcpy(made->outer, &map, sizeof(map));
         break;
     }
@@ -223,16 +222,16 @@ static void some_export(struct choices *c, uint32_t cmd, void *params, size_t by
     int32_t fd = (int32_t)(one_in(c, 8) ? below(c, 8) : 1 + below(c, 2));
 
     switch (cmd) {
-    case RM_CTRL_EXPORT_OBJECT_TO_FD:
+    case NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECT_TO_FD:
         p.one = (struct rm_export_object){1, device, 0, some_handle(c), fd, one_in(c, 16)};
         break;
-    case RM_CTRL_CREATE_EXPORT_OBJECT_FD:
+    case NV0000_CTRL_CMD_OS_UNIX_CREATE_EXPORT_OBJECT_FD:
         p.create = (struct rm_export_create){.device = device, .max = EXPORT_PLACES, .fd = fd};
         break;
-    case RM_CTRL_IMPORT_OBJECT_FROM_FD:
+    case NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECT_FROM_FD:
         p.in = (struct rm_import_object){fd, 1, 0, device, some_handle(c)};
         break;
-    case RM_CTRL_IMPORT_OBJECTS_FROM_FD:
+    case NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECTS_FROM_FD:
         p.ins = (struct rm_import_objects){.fd = fd, .parent = device, .count = count, .index = index};
         for (int i = 0; i < 4; i++)
             p.ins.object[i] = some_handle(c);
@@ -260,36 +259,36 @@ void some_params(struct choices *c, const struct made *made, void *params, size_
         return;
     }
     memset(params, 0, bytes);
-    if (RM_NR(made->cmd) == RM_ESC_CONTROL && bytes == sizeof(struct rm_perfmon_head)) {
-        ((struct rm_perfmon_head *)params)->buffer_bytes = one_in(c, 8) ? (uint32_t)any_number(c)
-                                                                        : rm_bytes(&world.m.rm,
-                                                                                   RM_BYTES_PERFMON_SAMPLE) *
-                                                                              RM_PERFMON_SAMPLES;
+    if (RM_NR(made->cmd) == NV_ESC_RM_CONTROL && bytes == sizeof(struct rm_perfmon_head)) {
+        ((struct rm_perfmon_head *)params)->buffer_bytes =
+            one_in(c, 8) ? (uint32_t)any_number(c)
+                         : rm_bytes(&world.m.rm, RM_BYTES_NV2080_CTRL_PERF_GPUMON_PERFMON_UTIL_SAMPLE) *
+                               RM_PERFMON_SAMPLES;
         return;
     }
-    if (RM_NR(made->cmd) == RM_ESC_CONTROL &&
+    if (RM_NR(made->cmd) == NV_ESC_RM_CONTROL &&
         is_export(((const struct rm_control *)(const void *)made->outer)->cmd)) {
         some_export(c, ((const struct rm_control *)(const void *)made->outer)->cmd, params, bytes);
         return;
     }
-    if (RM_NR(made->cmd) != RM_ESC_ALLOC) {
+    if (RM_NR(made->cmd) != NV_ESC_RM_ALLOC) {
         *(uint8_t *)params = one_byte(c);
         if (bytes >= 12)
             fill(c, params, 12);
         return;
     }
     switch (a->class_id) {
-    case RM_CLASS_DEVICE:
+    case NV01_DEVICE_0:
         *(uint8_t *)params = (uint8_t)below(c, 3);
         break;
-    case RM_CLASS_MEMORY_LOCAL_USER:
+    case NV01_MEMORY_LOCAL_USER:
         memory->size = one_in(c, 16) ? any_number(c) : sizes[below(c, 8)];
         break;
-    case RM_CLASS_CHANNEL_GROUP:
+    case KEPLER_CHANNEL_GROUP_A:
         ((struct rm_channel_group *)params)->engine_type = one_in(c, 3) ? RM_ENGINE_COPY0
                                                                         : RM_ENGINE_GRAPHICS;
         break;
-    case RM_CLASS_CHANNEL_VOLTA:
+    case VOLTA_CHANNEL_GPFIFO_A:
         channel->userd_memory[0] = one_in(c, 4) ? 0 : some_handle(c);
         break;
     default:

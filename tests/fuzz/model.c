@@ -20,12 +20,12 @@ int model_find_client(uint32_t client, uint64_t file)
 
 static bool is_root(uint32_t class_id)
 {
-    return class_id <= 1 || class_id == RM_CLASS_ROOT_CLIENT;
+    return class_id <= 1 || class_id == NV01_ROOT_CLIENT;
 }
 
 static bool is_channel(uint32_t class_id)
 {
-    return (class_id & 0xff) == 0x6f && class_id >= RM_CLASS_CHANNEL_VOLTA;
+    return (class_id & 0xff) == 0x6f && class_id >= VOLTA_CHANNEL_GPFIFO_A;
 }
 
 static uint64_t taken(uint32_t card)
@@ -42,7 +42,7 @@ static uint64_t taken(uint32_t card)
 static uint64_t own_bytes(uint32_t class_id, const void *params)
 {
     (void)params;
-    return class_id == RM_CLASS_VASPACE || class_id == RM_CLASS_CHANNEL_GROUP ? OWN_BYTES : 0;
+    return class_id == FERMI_VASPACE_A || class_id == KEPLER_CHANNEL_GROUP_A ? OWN_BYTES : 0;
 }
 
 /* As the class's constructor: what it needs and what it gives back in the parameters. */
@@ -54,26 +54,26 @@ static uint32_t construct(struct node *n, struct driver_call *call)
     const struct rm_channel_group *group = (const void *)call->params;
     const struct card *card;
 
-    if (n->class_id == RM_CLASS_DEVICE) {
+    if (n->class_id == NV01_DEVICE_0) {
         if (call->params_bytes < sizeof(*device) || device->id >= CARDS)
-            return RM_ERR_INVALID_DEVICE;
+            return NV_ERR_INVALID_DEVICE;
         n->card = device->id;
     }
-    if (n->class_id == RM_CLASS_MEMORY_LOCAL_USER) {
+    if (n->class_id == NV01_MEMORY_LOCAL_USER) {
         if (call->params_bytes < 120 || !memory->size || memory->size > HEAP_BYTES)
-            return RM_ERR_INVALID_ARGUMENT;
+            return NV_ERR_INVALID_ARGUMENT;
         n->bytes = (memory->size + GRANULE - 1) / GRANULE * GRANULE;
         if (one_in(world.choices, 16)) /* a driver may give more than was asked for, and says so */
             n->bytes += GRANULE * (1 + (uint64_t)below(world.choices, 200));
         if (taken(n->card) + n->bytes > HEAP_BYTES)
-            return RM_ERR_NO_MEMORY;
+            return NV_ERR_NO_MEMORY;
         memory->size = n->bytes;
     }
-    if (n->class_id == RM_CLASS_MEMORY_LOCAL_USER || n->class_id == RM_CLASS_MEMORY_SYSTEM)
+    if (n->class_id == NV01_MEMORY_LOCAL_USER || n->class_id == NV01_MEMORY_SYSTEM)
         n->memory = ++world.last_memory;
-    if (n->class_id == RM_CLASS_CHANNEL_GROUP) {
+    if (n->class_id == KEPLER_CHANNEL_GROUP_A) {
         if (call->params_bytes < sizeof(*group))
-            return RM_ERR_INVALID_PARAM_STRUCT;
+            return NV_ERR_INVALID_PARAM_STRUCT;
         card = &world.m.card[n->card];
         n->bytes = group->engine_type >= RM_ENGINE_COPY0 ? card->copy_context_bytes : card->context_bytes;
     }
@@ -81,19 +81,19 @@ static uint32_t construct(struct node *n, struct driver_call *call)
         n->bytes += own_bytes(n->class_id, call->params);
     n->is_channel = is_channel(n->class_id);
     n->has_userd = n->is_channel && call->params_bytes >= 360 && channel->userd_memory[0];
-    return RM_OK;
+    return NV_OK;
 }
 
 /* The parent a class hangs from; 0: any. */
 static uint32_t parent_class(uint32_t class_id)
 {
-    if (class_id == RM_CLASS_DEVICE)
-        return RM_CLASS_ROOT_CLIENT;
+    if (class_id == NV01_DEVICE_0)
+        return NV01_ROOT_CLIENT;
     if (is_channel(class_id))
-        return RM_CLASS_CHANNEL_GROUP;
-    if (class_id == RM_CLASS_SUBDEVICE || class_id == RM_CLASS_MEMORY_LOCAL_USER ||
-        class_id == RM_CLASS_MEMORY_SYSTEM || class_id == RM_CLASS_CHANNEL_GROUP)
-        return RM_CLASS_DEVICE;
+        return KEPLER_CHANNEL_GROUP_A;
+    if (class_id == NV20_SUBDEVICE_0 || class_id == NV01_MEMORY_LOCAL_USER ||
+        class_id == NV01_MEMORY_SYSTEM || class_id == KEPLER_CHANNEL_GROUP_A)
+        return NV01_DEVICE_0;
     return 0;
 }
 
@@ -107,32 +107,32 @@ static uint32_t alloc(struct driver_call *call, uint32_t root, uint32_t parent, 
     while (slot < NODES && world.node[slot].live)
         slot++;
     if (slot == NODES)
-        return RM_ERR_NO_MEMORY;
+        return NV_ERR_NO_MEMORY;
     made.handle = *handle ? *handle : FRESH_HANDLE + (uint32_t)slot;
     if (is_root(class_id)) {
         made.client = made.handle;
         made.card = OBJECT_NO_CARD;
-        made.class_id = RM_CLASS_ROOT_CLIENT;
+        made.class_id = NV01_ROOT_CLIENT;
         if (model_find_client(made.client, call->file->id) >= 0 || model_find(made.client, made.client) >= 0)
-            return RM_ERR_INSERT_DUPLICATE_NAME;
+            return NV_ERR_INSERT_DUPLICATE_NAME;
     } else {
         if (model_find_client(root, call->file->id) < 0)
-            return RM_ERR_INVALID_CLIENT;
+            return NV_ERR_INVALID_CLIENT;
         if ((above = model_find(root, parent)) < 0)
-            return RM_ERR_OBJECT_NOT_FOUND;
+            return NV_ERR_OBJECT_NOT_FOUND;
         if (parent_class(class_id) && world.node[above].class_id != parent_class(class_id))
-            return RM_ERR_INVALID_OBJECT_PARENT;
+            return NV_ERR_INVALID_OBJECT_PARENT;
         made.client = root;
         made.parent = above;
         made.card = world.node[above].card;
         if (model_find(root, made.handle) >= 0)
-            return RM_ERR_INSERT_DUPLICATE_NAME;
+            return NV_ERR_INSERT_DUPLICATE_NAME;
         if ((status = construct(&made, call)))
             return status;
     }
     world.node[slot] = made;
     *handle = made.handle;
-    return RM_OK;
+    return NV_OK;
 }
 
 static void free_below(int top)
@@ -148,26 +148,26 @@ static uint32_t free_object(const struct driver_call *call, const struct rm_free
     int i;
 
     if (model_find_client(f->root, call->file->id) < 0)
-        return RM_ERR_INVALID_CLIENT;
+        return NV_ERR_INVALID_CLIENT;
     if ((i = model_find(f->root, f->handle)) < 0)
-        return RM_ERR_OBJECT_NOT_FOUND;
+        return NV_ERR_OBJECT_NOT_FOUND;
     free_below(i);
-    return RM_OK;
+    return NV_OK;
 }
 
 static uint32_t disable_channels(const struct node *subdevice, const struct rm_disable_channels *params)
 {
-    if (subdevice->class_id != RM_CLASS_SUBDEVICE || params->count > RM_MAX_DISABLE)
-        return RM_ERR_INVALID_ARGUMENT;
+    if (subdevice->class_id != NV20_SUBDEVICE_0 || params->count > RM_MAX_DISABLE)
+        return NV_ERR_INVALID_ARGUMENT;
     for (uint32_t i = 0; i < params->count; i++) {
         int channel = model_find(params->client[i], params->channel[i]);
 
         if (params->client[i] != subdevice->client || channel < 0 || !world.node[channel].is_channel ||
             world.node[channel].card != subdevice->card)
-            return RM_ERR_OBJECT_NOT_FOUND;
+            return NV_ERR_OBJECT_NOT_FOUND;
         world.node[channel].disabled = params->disable;
     }
-    return RM_OK;
+    return NV_OK;
 }
 
 static uint32_t control(struct driver_call *call, const struct rm_control *ctl)
@@ -177,32 +177,33 @@ static uint32_t control(struct driver_call *call, const struct rm_control *ctl)
     uint32_t status;
 
     if (model_find_client(ctl->client, call->file->id) < 0)
-        return RM_ERR_INVALID_CLIENT;
+        return NV_ERR_INVALID_CLIENT;
     if (model_exports(call, ctl->client, ctl->cmd, &status))
         return status;
     if (i < 0)
-        return RM_ERR_OBJECT_NOT_FOUND;
-    if (ctl->cmd == RM_CTRL_TSG_GET_INFO)
+        return NV_ERR_OBJECT_NOT_FOUND;
+    if (ctl->cmd == NVA06C_CTRL_CMD_GET_INFO)
         info->tsg_id = (uint32_t)i + 1;
-    if (ctl->cmd == RM_CTRL_TSG_SCHEDULE)
+    if (ctl->cmd == NVA06C_CTRL_CMD_GPFIFO_SCHEDULE)
         world.node[i].scheduled = ((const struct rm_tsg_schedule *)(const void *)call->params)->enable;
-    if (ctl->cmd == RM_CTRL_DISABLE_CHANNELS)
+    if (ctl->cmd == NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS)
         return disable_channels(&world.node[i], (const void *)call->params);
-    if (ctl->cmd == RM_CTRL_FB_GET_INFO_V2 || ctl->cmd == RM_CTRL_GET_ID_INFO)
+    if (ctl->cmd == NV2080_CTRL_CMD_FB_GET_INFO_V2 || ctl->cmd == NV0000_CTRL_CMD_GPU_GET_ID_INFO)
         fill(world.choices, call->params, call->params_bytes < 64 ? call->params_bytes : 64);
-    return RM_OK;
+    return NV_OK;
 }
 
-static const uint32_t failures[] = {RM_ERR_NO_MEMORY, RM_ERR_INSUFFICIENT_PERMISSIONS,
-                                    RM_ERR_INVALID_ARGUMENT, 0xffffffff};
+static const uint32_t failures[] = {NV_ERR_NO_MEMORY, NV_ERR_INSUFFICIENT_PERMISSIONS,
+                                    NV_ERR_INVALID_ARGUMENT, 0xffffffff};
 
 /* What the mediator does of its own accord is to succeed: an object that it cannot take back would be the driver's
  * word against the books, and nothing here could tell who is right. */
 static bool fails(const struct driver_call *call)
 {
     const struct rm_control *ctl = (const void *)call->outer;
-    bool exports = RM_NR(call->cmd) == RM_ESC_CONTROL &&
-                   (ctl->cmd == RM_CTRL_EXPORT_OBJECTS_TO_FD || ctl->cmd == RM_CTRL_IMPORT_OBJECTS_FROM_FD);
+    bool exports = RM_NR(call->cmd) == NV_ESC_RM_CONTROL &&
+                   (ctl->cmd == NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD ||
+                    ctl->cmd == NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECTS_FROM_FD);
 
     return (call->outer == world.outer || exports) && one_in(world.choices, 24);
 }
@@ -220,7 +221,7 @@ static int execute(struct driver *d, struct driver_call *call)
     if (fails(call))
         status = failures[below(world.choices, 4)];
     switch (RM_NR(call->cmd)) {
-    case RM_ESC_ALLOC:
+    case NV_ESC_RM_ALLOC:
         handle = &((struct rm_alloc *)(void *)outer)->handle;
         if (!status)
             status = alloc(call, ((const uint32_t *)(const void *)outer)[0],
@@ -228,19 +229,19 @@ static int execute(struct driver *d, struct driver_call *call)
                            ((const uint32_t *)(const void *)outer)[3]);
         memcpy(outer + mediate_status_at(call->cmd), &status, sizeof(status));
         break;
-    case RM_ESC_FREE:
+    case NV_ESC_RM_FREE:
         ((struct rm_free *)(void *)outer)->status = status ? status : free_object(call, (void *)outer);
         break;
-    case RM_ESC_CONTROL:
+    case NV_ESC_RM_CONTROL:
         ((struct rm_control *)(void *)outer)->status = status ? status : control(call, (void *)outer);
         break;
-    case RM_ESC_MAP_MEMORY:
+    case NV_ESC_RM_MAP_MEMORY:
         ((struct rm_map_memory *)(void *)outer)->status = status;
         break;
-    case RM_ESC_DUP_OBJECT:
+    case NV_ESC_RM_DUP_OBJECT:
         ((struct rm_dup *)(void *)outer)->status = status ? status : model_dup(call, (void *)outer);
         break;
-    case RM_ESC_SHARE:
+    case NV_ESC_RM_SHARE:
         ((struct rm_share *)(void *)outer)->status = status ? status : model_share(call, (void *)outer);
         break;
     default: /* whatever a driver may leave there */

@@ -25,10 +25,10 @@ int main(int argc, char **argv)
         int ctl = open_client(&client), card = open_node("/dev/nvidia0");
         struct rm_register_fd reg = {.ctl_fd = ctl};
 
-        must(!ioctl(card, RM_CMD(RM_ESC_REGISTER_FD, sizeof(reg)), &reg), "register");
+        must(!ioctl(card, RM_CMD(NV_ESC_REGISTER_FD, sizeof(reg)), &reg), "register");
         for (int k = 0; k < 20; k++) {
-            must(rm_memory(ctl, client, FIRST_MEMORY, MIB) == RM_OK, "alloc");
-            must(rm_free(ctl, client, FIRST_MEMORY) == RM_OK, "free");
+            must(rm_memory(ctl, client, FIRST_MEMORY, MIB) == NV_OK, "alloc");
+            must(rm_free(ctl, client, FIRST_MEMORY) == NV_OK, "free");
         }
         close(card);
         close(ctl);

@@ -10,7 +10,7 @@ static void *storm(void *arg)
     uint32_t handle = FIRST_MEMORY + (uint32_t)(uintptr_t)arg;
 
     for (;;)
-        if (rm_memory(fd, client, handle, 65536) == RM_OK)
+        if (rm_memory(fd, client, handle, 65536) == NV_OK)
             rm_free(fd, client, handle);
     return NULL;
 }

@@ -43,8 +43,8 @@ static void work(void)
 
     gpu_open(&g);
     for (uint32_t i = 0; i < BUFFERS; i++)
-        must(rm_memory(g.ctl, g.client, FIRST_MEMORY + i, MIB) == RM_OK, "memory");
-    must(work_make(&g, &w, GROUP) == RM_OK, "channel");
+        must(rm_memory(g.ctl, g.client, FIRST_MEMORY + i, MIB) == NV_OK, "memory");
+    must(work_make(&g, &w, GROUP) == NV_OK, "channel");
     submit(&g, &w, 10000);
     for (int i = 0; i < FILES; i++) {
         client = 0;
@@ -52,7 +52,7 @@ static void work(void)
     }
     /* The others end with their file. */
     for (uint32_t i = 0; i < BUFFERS / 2; i++)
-        must(rm_free(g.ctl, g.client, FIRST_MEMORY + i) == RM_OK, "free");
+        must(rm_free(g.ctl, g.client, FIRST_MEMORY + i) == NV_OK, "free");
 }
 
 static int live(void)
@@ -65,7 +65,7 @@ static int live(void)
         if (*line == 'w')
             work();
         else
-            must(rm_memory(g.ctl, g.client, FIRST_MEMORY + BUFFERS + calls++, MIB) == RM_OK, "memory");
+            must(rm_memory(g.ctl, g.client, FIRST_MEMORY + BUFFERS + calls++, MIB) == NV_OK, "memory");
         say("done");
     }
     return 0;

@@ -29,7 +29,7 @@ static int open_ctl(uint32_t *client)
 static int64_t ask(int fd, uint32_t client)
 {
     memset(&ids, POISON & 0xff, sizeof(ids));
-    return rm_control(fd, client, client, RM_CTRL_GET_ATTACHED_IDS, &ids, sizeof(ids));
+    return rm_control(fd, client, client, NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS, &ids, sizeof(ids));
 }
 
 static int answered(void)
@@ -40,7 +40,7 @@ static int answered(void)
 static void must_answer(int fd, uint32_t client)
 {
     for (int i = 0; i < REPEATS; i++)
-        must(ask(fd, client) == RM_OK && answered(), "answer");
+        must(ask(fd, client) == NV_OK && answered(), "answer");
 }
 
 static void files(void)
@@ -52,13 +52,13 @@ static void files(void)
 
     for (int round = 0; round < 3; round++) {
         must_answer(fd, one);
-        must(ask(fd, two) == RM_ERR_INVALID_CLIENT, "the other file's client");
+        must(ask(fd, two) == NV_ERR_INVALID_CLIENT, "the other file's client");
         dup2(other, fd);
-        must(ask(fd, one) == RM_ERR_INVALID_CLIENT, "the file before's client");
+        must(ask(fd, one) == NV_ERR_INVALID_CLIENT, "the file before's client");
         must_answer(fd, two);
         if ((child = fork()) == 0) {
             dup2(kept, fd);
-            must(ask(fd, two) == RM_ERR_INVALID_CLIENT, "the parent's file's client");
+            must(ask(fd, two) == NV_ERR_INVALID_CLIENT, "the parent's file's client");
             must_answer(fd, one);
             _exit(0);
         }
@@ -76,7 +76,7 @@ static void files(void)
     close(kept);
     close(fd);
     must(open_ctl(&two) == fd, "the same number");
-    must(ask(fd, one) == RM_ERR_INVALID_CLIENT, "a client of a closed file");
+    must(ask(fd, one) == NV_ERR_INVALID_CLIENT, "a client of a closed file");
     must_answer(fd, two);
 }
 
@@ -156,8 +156,8 @@ static void executed(int fd, uint32_t client, int tell)
 
 static void hold_memory(int fd, uint32_t client)
 {
-    must(rm_device(fd, client) == RM_OK, "device");
-    must(rm_memory(fd, client, FIRST_MEMORY, MIB) == RM_OK, "memory");
+    must(rm_device(fd, client) == NV_OK, "device");
+    must(rm_memory(fd, client, FIRST_MEMORY, MIB) == NV_OK, "memory");
 }
 
 /* Leaves nothing open, and stays. */

@@ -25,7 +25,7 @@ static inline int register_card(const struct gpu *g)
     struct rm_register_fd reg = {.ctl_fd = g->ctl};
     int card = open_node("/dev/nvidia0");
 
-    must(!ioctl(card, RM_CMD(RM_ESC_REGISTER_FD, sizeof(reg)), &reg), "card");
+    must(!ioctl(card, RM_CMD(NV_ESC_REGISTER_FD, sizeof(reg)), &reg), "card");
     return card;
 }
 
@@ -40,7 +40,7 @@ static inline int map_object(const struct gpu *g, uint32_t object, uint64_t byte
         .fd = register_card(g),
     };
 
-    must(!ioctl(g->ctl, RM_CMD(RM_ESC_MAP_MEMORY, sizeof(m)), &m) && !m.status, "map");
+    must(!ioctl(g->ctl, RM_CMD(NV_ESC_RM_MAP_MEMORY, sizeof(m)), &m) && !m.status, "map");
     return m.fd;
 }
 
@@ -51,18 +51,18 @@ static inline void gpu_open(struct gpu *g)
     *g = (struct gpu){.client = 0};
     g->ctl = open_client(&g->client);
     g->card = register_card(g);
-    must(!rm_alloc(g->ctl, g->client, DEVICE, SUBDEVICE, RM_CLASS_SUBDEVICE, &subdevice, sizeof(subdevice)),
+    must(!rm_alloc(g->ctl, g->client, DEVICE, SUBDEVICE, NV20_SUBDEVICE_0, &subdevice, sizeof(subdevice)),
          "subdevice");
-    must(!rm_alloc(g->ctl, g->client, SUBDEVICE, DOORBELL, RM_CLASS_USERMODE_HOPPER, NULL, 0), "doorbell");
+    must(!rm_alloc(g->ctl, g->client, SUBDEVICE, DOORBELL, HOPPER_USERMODE_A, NULL, 0), "doorbell");
     g->doorbell = map_object(g, DOORBELL, 4096);
 }
 
 /* RM's status: a group with a channel that has no work yet. */
 static inline int64_t work_make(const struct gpu *g, struct work *w, uint32_t group)
 {
-    static const uint32_t classes[] = {RM_CLASS_CHANNEL_VOLTA, RM_CLASS_CHANNEL_TURING,
-                                       RM_CLASS_CHANNEL_AMPERE, RM_CLASS_CHANNEL_HOPPER,
-                                       RM_CLASS_CHANNEL_BLACKWELL};
+    static const uint32_t classes[] = {VOLTA_CHANNEL_GPFIFO_A, TURING_CHANNEL_GPFIFO_A,
+                                       AMPERE_CHANNEL_GPFIFO_A, HOPPER_CHANNEL_GPFIFO_A,
+                                       BLACKWELL_CHANNEL_GPFIFO_A};
     struct rm_channel_group tsg = {.engine_type = RM_ENGINE_GRAPHICS};
     struct rm_memory memory = {.size = MEMORY_BYTES};
     struct rm_channel channel = {
@@ -74,24 +74,24 @@ static inline int64_t work_make(const struct gpu *g, struct work *w, uint32_t gr
     int64_t status;
 
     *w = (struct work){.group = group, .fd = -1};
-    status = rm_alloc(g->ctl, g->client, DEVICE, group, RM_CLASS_CHANNEL_GROUP, &tsg, sizeof(tsg));
+    status = rm_alloc(g->ctl, g->client, DEVICE, group, KEPLER_CHANNEL_GROUP_A, &tsg, sizeof(tsg));
     if (status)
         return status;
-    status = rm_alloc(g->ctl, g->client, DEVICE, group + 1, RM_CLASS_MEMORY_SYSTEM, &memory, sizeof(memory));
+    status = rm_alloc(g->ctl, g->client, DEVICE, group + 1, NV01_MEMORY_SYSTEM, &memory, sizeof(memory));
     if (status)
         return status;
     for (size_t i = 0; i < sizeof(classes) / sizeof(*classes); i++) {
         status = rm_alloc(g->ctl, g->client, group, group + 2, classes[i], &channel, sizeof(channel));
-        if (status != RM_ERR_INVALID_CLASS)
+        if (status != NV_ERR_INVALID_CLASS)
             break;
     }
     if (status)
         return status;
-    rm_control(g->ctl, g->client, group, RM_CTRL_TSG_SCHEDULE, &enable, sizeof(enable));
+    rm_control(g->ctl, g->client, group, NVA06C_CTRL_CMD_GPFIFO_SCHEDULE, &enable, sizeof(enable));
     w->fd = map_object(g, group + 1, MEMORY_BYTES);
     w->at = mmap(NULL, MEMORY_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, w->fd, 0);
     must(w->at != MAP_FAILED, "mmap");
-    return RM_OK;
+    return NV_OK;
 }
 
 static inline volatile uint32_t *userd(const struct work *w, uint32_t offset)

@@ -25,7 +25,7 @@ int main(int argc, char **argv)
             continue;
         }
         errno = 0;
-        if (ioctl(fd, RM_CMD(RM_ESC_SYS_PARAMS, sizeof(p)), &p))
+        if (ioctl(fd, RM_CMD(NV_ESC_SYS_PARAMS, sizeof(p)), &p))
             break;
         opened++;
     }

@@ -9,11 +9,11 @@ int main(int argc, char **argv)
 {
     uint32_t client = 0, held = 0, most = argc > 1 ? (uint32_t)atoi(argv[1]) : 0;
     int fd = open_client(&client);
-    int64_t status = RM_OK;
+    int64_t status = NV_OK;
 
     say("ready");
     while (told()) {
-        while (held < most && (status = rm_memory(fd, client, FIRST_MEMORY + held, BYTES)) == RM_OK)
+        while (held < most && (status = rm_memory(fd, client, FIRST_MEMORY + held, BYTES)) == NV_OK)
             held++;
         say("made %u status %lld", held, (long long)status);
     }

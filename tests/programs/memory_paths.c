@@ -31,7 +31,7 @@ static uint32_t attach(const struct side *s, uint32_t instance)
     struct rm_device device = {.id = instance};
     uint32_t handle;
 
-    must(!alloc(s, s->client, RM_CLASS_DEVICE, &device, sizeof(device), &handle), "device");
+    must(!alloc(s, s->client, NV01_DEVICE_0, &device, sizeof(device), &handle), "device");
     return handle;
 }
 
@@ -56,14 +56,14 @@ static uint32_t memory(const struct side *s, uint64_t bytes, uint32_t *handle)
 {
     struct rm_memory m = {.size = bytes};
 
-    return alloc(s, s->device, RM_CLASS_MEMORY_LOCAL_USER, &m, sizeof(m), handle);
+    return alloc(s, s->device, NV01_MEMORY_LOCAL_USER, &m, sizeof(m), handle);
 }
 
 static void heap(const struct side *s, struct rm_heap *h)
 {
     h->root = s->client;
     h->parent = s->device;
-    must(!ioctl(s->fd, RM_CMD(RM_ESC_VID_HEAP, sizeof(*h)), h), "heap");
+    must(!ioctl(s->fd, RM_CMD(NV_ESC_RM_VID_HEAP_CONTROL, sizeof(*h)), h), "heap");
 }
 
 static uint64_t free_bytes(const struct side *s)
@@ -92,7 +92,7 @@ static void heap_allocations(const struct side *s)
         must(h.free == before - MIB && free_bytes(s) == h.free, "heap allocation is charged");
         *overs[i] = before;
         heap(s, &over);
-        must(over.status == RM_ERR_NO_MEMORY, "heap allocation over the cap");
+        must(over.status == NV_ERR_NO_MEMORY, "heap allocation over the cap");
         freeing.any.handle = h.any.handle;
         heap(s, &freeing);
         must(!freeing.status && free_bytes(s) == before, "heap free");
@@ -112,9 +112,9 @@ static void heap_others(const struct side *s)
     virtual.by_size.size = MIB;
     virtual.by_size.flags = RM_MEMORY_FLAG_VIRTUAL;
     heap(s, &virtual);
-    must(virtual.status == RM_ERR_NOT_SUPPORTED, "virtual memory");
+    must(virtual.status == NV_ERR_NOT_SUPPORTED, "virtual memory");
     heap(s, &pages);
-    must(pages.status == RM_ERR_NOT_SUPPORTED, "the caller's own pages");
+    must(pages.status == NV_ERR_NOT_SUPPORTED, "the caller's own pages");
     named.by_size.size = MIB;
     named.by_size.flags = RM_HEAP_HANDLE_PROVIDED;
     named.by_size.handle = 0x77;
@@ -137,7 +137,7 @@ static uint32_t alloc_memory(int fd, const struct side *s, uint32_t class_id, ui
         .fd = -1,
     };
 
-    must(!ioctl(fd, RM_CMD(RM_ESC_ALLOC_MEMORY, sizeof(m)), &m), "alloc memory");
+    must(!ioctl(fd, RM_CMD(NV_ESC_RM_ALLOC_MEMORY, sizeof(m)), &m), "alloc memory");
     return m.status;
 }
 
@@ -148,19 +148,18 @@ static void through_the_card(const struct side *s)
     uint64_t before = free_bytes(s);
 
     must(card >= 0, "open card");
-    must(alloc_memory(card, s, RM_CLASS_MEMORY_LOCAL_USER, 0, MIB, 0x71) == RM_ERR_INVALID_CLIENT,
+    must(alloc_memory(card, s, NV01_MEMORY_LOCAL_USER, 0, MIB, 0x71) == NV_ERR_INVALID_CLIENT,
          "a card's file that is registered with none");
-    must(!ioctl(card, RM_CMD(RM_ESC_REGISTER_FD, sizeof(reg)), &reg), "register");
-    must(!alloc_memory(card, s, RM_CLASS_MEMORY_LOCAL_USER, 0, MIB, 0x71), "video memory");
+    must(!ioctl(card, RM_CMD(NV_ESC_REGISTER_FD, sizeof(reg)), &reg), "register");
+    must(!alloc_memory(card, s, NV01_MEMORY_LOCAL_USER, 0, MIB, 0x71), "video memory");
     must(free_bytes(s) == before - MIB, "alloc memory is charged");
-    must(alloc_memory(card, s, RM_CLASS_MEMORY_LOCAL_USER, 0, before, 0x72) == RM_ERR_NO_MEMORY,
-         "over the cap");
-    must(alloc_memory(card, s, RM_CLASS_MEMORY_LOCAL_USER, 0, 0, 0x72) == RM_ERR_INVALID_ARGUMENT, "no size");
-    must(!alloc_memory(card, s, RM_CLASS_MEMORY_SYSTEM, 1u << RM_ALLOC_MEMORY_MAPPING_SHIFT, MIB, 0x73),
+    must(alloc_memory(card, s, NV01_MEMORY_LOCAL_USER, 0, before, 0x72) == NV_ERR_NO_MEMORY, "over the cap");
+    must(alloc_memory(card, s, NV01_MEMORY_LOCAL_USER, 0, 0, 0x72) == NV_ERR_INVALID_ARGUMENT, "no size");
+    must(!alloc_memory(card, s, NV01_MEMORY_SYSTEM, 1u << RM_ALLOC_MEMORY_MAPPING_SHIFT, MIB, 0x73),
          "host memory");
-    must(alloc_memory(card, s, RM_CLASS_MEMORY_SYSTEM, 0, MIB, 0x74) == RM_ERR_NOT_SUPPORTED,
+    must(alloc_memory(card, s, NV01_MEMORY_SYSTEM, 0, MIB, 0x74) == NV_ERR_NOT_SUPPORTED,
          "mapped host memory");
-    must(alloc_memory(card, s, 0x71, 0, MIB, 0x74) == RM_ERR_NOT_SUPPORTED, "the caller's own pages");
+    must(alloc_memory(card, s, 0x71, 0, MIB, 0x74) == NV_ERR_NOT_SUPPORTED, "the caller's own pages");
     must(!free_object(s, 0x71) && !free_object(s, 0x73) && free_bytes(s) == before, "all is given back");
     close(card);
 }
@@ -169,7 +168,7 @@ static uint32_t alloc_object(const struct side *s, uint32_t parent, uint32_t cla
 {
     struct rm_alloc_object o = {.root = s->client, .parent = parent, .handle = 0x81, .class_id = class_id};
 
-    must(!ioctl(s->fd, RM_CMD(RM_ESC_ALLOC_OBJECT, sizeof(o)), &o), "alloc object");
+    must(!ioctl(s->fd, RM_CMD(NV_ESC_RM_ALLOC_OBJECT, sizeof(o)), &o), "alloc object");
     return o.status;
 }
 
@@ -178,10 +177,10 @@ static void without_parameters(const struct side *s)
     struct rm_subdevice params = {0};
     uint32_t subdevice;
 
-    must(!alloc(s, s->device, RM_CLASS_SUBDEVICE, &params, sizeof(params), &subdevice), "subdevice");
-    must(!alloc_object(s, subdevice, RM_CLASS_USERMODE_VOLTA), "an object without parameters");
-    must(alloc_object(s, s->device, RM_CLASS_MEMORY_LOCAL_USER) == RM_ERR_INVALID_CLASS, "memory without");
-    must(alloc_object(s, 0, RM_CLASS_ROOT_CLIENT) == RM_ERR_INVALID_CLASS, "a client");
+    must(!alloc(s, s->device, NV20_SUBDEVICE_0, &params, sizeof(params), &subdevice), "subdevice");
+    must(!alloc_object(s, subdevice, VOLTA_USERMODE_A), "an object without parameters");
+    must(alloc_object(s, s->device, NV01_MEMORY_LOCAL_USER) == NV_ERR_INVALID_CLASS, "memory without");
+    must(alloc_object(s, 0, NV01_ROOT_CLIENT) == NV_ERR_INVALID_CLASS, "a client");
     must(!free_object(s, subdevice), "free");
 }
 
@@ -191,7 +190,7 @@ static uint32_t dup_at(const struct side *to, uint32_t parent, uint32_t client, 
     struct rm_dup d = {
         .client = to->client, .parent = parent, .source_client = client, .source_handle = object};
 
-    must(!ioctl(to->fd, RM_CMD(RM_ESC_DUP_OBJECT, sizeof(d)), &d), "dup");
+    must(!ioctl(to->fd, RM_CMD(NV_ESC_RM_DUP_OBJECT, sizeof(d)), &d), "dup");
     *handle = d.handle;
     return d.status;
 }
@@ -209,10 +208,11 @@ static uint32_t import_at(const struct side *to, uint32_t parent, const struct s
     struct rm_import_object in = {.fd = fd, .type = 1, .parent = parent};
     uint32_t status;
 
-    must(!rm_control(from->fd, from->client, from->client, RM_CTRL_EXPORT_OBJECT_TO_FD, &out, sizeof(out)),
+    must(!rm_control(from->fd, from->client, from->client, NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECT_TO_FD, &out,
+                     sizeof(out)),
          "export");
-    status = (uint32_t)rm_control(to->fd, to->client, to->client, RM_CTRL_IMPORT_OBJECT_FROM_FD, &in,
-                                  sizeof(in));
+    status = (uint32_t)rm_control(to->fd, to->client, to->client,
+                                  NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECT_FROM_FD, &in, sizeof(in));
     must(status || !free_object(to, in.object), "free of the import");
     must(!close(fd), "close");
     return status;
@@ -226,7 +226,7 @@ static uint32_t share(const struct side *s, uint32_t object, uint32_t type, uint
         .policy = {.target = target, .access_mask = RM_SHARE_ACCESS_DUP, .type = (uint16_t)type},
     };
 
-    must(!ioctl(s->fd, RM_CMD(RM_ESC_SHARE, sizeof(share)), &share), "share");
+    must(!ioctl(s->fd, RM_CMD(NV_ESC_RM_SHARE, sizeof(share)), &share), "share");
     return share.status;
 }
 
@@ -244,14 +244,14 @@ static void duplicates(const struct side *s)
     must(!free_object(&other, second) && free_bytes(s) == before - MIB, "... the last one");
     must(!free_object(s, third) && free_bytes(s) == before, "the last name ends the charge");
     must(!memory(s, MIB, &object), "memory");
-    must(dup_to(&other, s, object + 1000, &none) == RM_ERR_INSUFFICIENT_PERMISSIONS, "dup of nothing");
-    must(dup_to(&other, s, s->device, &none) == RM_ERR_NOT_SUPPORTED, "dup of a device");
+    must(dup_to(&other, s, object + 1000, &none) == NV_ERR_INSUFFICIENT_PERMISSIONS, "dup of nothing");
+    must(dup_to(&other, s, s->device, &none) == NV_ERR_NOT_SUPPORTED, "dup of a device");
     far = attach(&other, 1);
-    must(dup_at(&other, far, s->client, object, &none) == RM_ERR_INVALID_OBJECT_PARENT,
+    must(dup_at(&other, far, s->client, object, &none) == NV_ERR_INVALID_OBJECT_PARENT,
          "dup on another card");
-    must(import_at(&other, far, s, object) == RM_ERR_INVALID_OBJECT_PARENT, "import on another card");
-    must(import_at(&other, other.device, s, object) == RM_OK, "import on the same card");
-    must(dup_at(&other, 0x5eed, s->client, object, &none) == RM_ERR_INVALID_OBJECT_PARENT, "no such parent");
+    must(import_at(&other, far, s, object) == NV_ERR_INVALID_OBJECT_PARENT, "import on another card");
+    must(import_at(&other, other.device, s, object) == NV_OK, "import on the same card");
+    must(dup_at(&other, 0x5eed, s->client, object, &none) == NV_ERR_INVALID_OBJECT_PARENT, "no such parent");
     /* Everything below a device ends with it, and the charge is the other name's. */
     must(!dup_to(&other, s, object, &second) && !free_object(&other, other.device), "free the device");
     must(free_bytes(s) == before - MIB && !free_object(s, object) && free_bytes(s) == before,
@@ -270,7 +270,7 @@ static void shares(const struct side *s)
     if ((child = fork()) == 0) {
         struct side mine = open_side();
 
-        must(dup_to(&mine, s, object, &theirs) == RM_ERR_INSUFFICIENT_PERMISSIONS, "another process's");
+        must(dup_to(&mine, s, object, &theirs) == NV_ERR_INSUFFICIENT_PERMISSIONS, "another process's");
         must(write(up[1], &mine.client, 4) == 4 && read(down[0], words, 4) == 4, "pipe");
         must(!dup_to(&mine, s, object, &theirs), "shared with us");
         must(write(up[1], &theirs, 4) == 4 && read(down[0], words, 4) == 4, "pipe");
@@ -279,7 +279,7 @@ static void shares(const struct side *s)
     }
     must(read(up[0], words, 4) == 4, "pipe");
     must(!share(s, object, RM_SHARE_TYPE_ALL, 0), "share with all");
-    must(share(s, object, RM_SHARE_TYPE_CLIENT, 0xc1d12345) == RM_ERR_INSUFFICIENT_PERMISSIONS,
+    must(share(s, object, RM_SHARE_TYPE_CLIENT, 0xc1d12345) == NV_ERR_INSUFFICIENT_PERMISSIONS,
          "share with a stranger");
     must(!share(s, object, RM_SHARE_TYPE_CLIENT, words[0]) && write(down[1], words, 4) == 4, "share");
     must(read(up[0], words, 4) == 4 && !free_object(s, object), "free ours");
@@ -302,7 +302,7 @@ static void others(const struct side *s)
     int fd = open("/dev/nvidia-uvm", O_RDWR);
 
     for (size_t i = 0; i < sizeof(exports) / sizeof(*exports); i++) {
-        must(rm_control(s->fd, s->client, s->client, exports[i], bytes, 16) == RM_ERR_NOT_SUPPORTED,
+        must(rm_control(s->fd, s->client, s->client, exports[i], bytes, 16) == NV_ERR_NOT_SUPPORTED,
              "export");
     }
     /* Whoever's channels they are, a client of nobody's and our own: it is a control of a subdevice. */
@@ -310,12 +310,12 @@ static void others(const struct side *s)
         struct rm_disable_channels disable = {
             .disable = 1, .count = 1, .client = {i ? s->client : 0xc1d12345}};
 
-        must(rm_control(s->fd, s->client, s->device, RM_CTRL_DISABLE_CHANNELS, &disable, sizeof(disable)) ==
-                 RM_ERR_INVALID_OBJECT_HANDLE,
+        must(rm_control(s->fd, s->client, s->device, NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS, &disable,
+                        sizeof(disable)) == NV_ERR_INVALID_OBJECT_HANDLE,
              "disable channels");
     }
-    must(refused(s->fd, RM_CMD(RM_ESC_EXPORT_DMABUF, 2608), bytes) == EPERM, "dmabuf");
-    must(refused(s->fd, RM_CMD(RM_ESC_XFER, 16), bytes) == EPERM, "transfer");
+    must(refused(s->fd, RM_CMD(NV_ESC_EXPORT_TO_DMABUF_FD, 2608), bytes) == EPERM, "dmabuf");
+    must(refused(s->fd, RM_CMD(NV_ESC_IOCTL_XFER_CMD, 16), bytes) == EPERM, "transfer");
     for (size_t i = 0; i < sizeof(uvm) / sizeof(*uvm); i++)
         must(fd >= 0 && refused(fd, uvm[i], bytes) == ENOTTY, "uvm");
     close(fd);

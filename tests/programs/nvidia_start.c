@@ -30,65 +30,65 @@ struct control {
 };
 
 static const struct control of_client[] = {
-    {RM_CTRL_CLIENT_SET_INHERITED_SHARE_POLICY, ON_CLIENT, 12, 2},
-    {RM_CTRL_SYSTEM_GET_FEATURES, ON_CLIENT, 4, 1},
-    {RM_CTRL_GPU_GET_PROBED_IDS, ON_CLIENT, 256, 1},
-    {RM_CTRL_SYNC_GPU_BOOST_GROUP_INFO, ON_CLIENT, 2244, 1},
-    {RM_CTRL_GPU_ATTACH_IDS, ON_CLIENT, 132, 2},
-    {RM_CTRL_CC_SYSTEM_GET_CAPABILITIES, SYSTEM, 6, 1},
-    {RM_CTRL_GPU_GET_ID_INFO_V2, ON_CLIENT, 32, 1},
-    {RM_CTRL_GET_ATTACHED_IDS, ON_CLIENT, sizeof(struct rm_gpu_ids), 2},
-    {RM_CTRL_GET_ID_INFO, ON_CLIENT, sizeof(struct rm_id_info), 3},
+    {NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY, ON_CLIENT, 12, 2},
+    {NV0000_CTRL_CMD_SYSTEM_GET_FEATURES, ON_CLIENT, 4, 1},
+    {NV0000_CTRL_CMD_GPU_GET_PROBED_IDS, ON_CLIENT, 256, 1},
+    {NV0000_CTRL_CMD_SYNC_GPU_BOOST_GROUP_INFO, ON_CLIENT, 2244, 1},
+    {NV0000_CTRL_CMD_GPU_ATTACH_IDS, ON_CLIENT, 132, 2},
+    {NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_CAPABILITIES, SYSTEM, 6, 1},
+    {NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2, ON_CLIENT, 32, 1},
+    {NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS, ON_CLIENT, sizeof(struct rm_gpu_ids), 2},
+    {NV0000_CTRL_CMD_GPU_GET_ID_INFO, ON_CLIENT, sizeof(struct rm_id_info), 3},
 };
 static const struct control of_card[] = {
-    {RM_CTRL_HOST_GET_CAPS_V2, DEVICE, 3, 1},
-    {RM_CTRL_GPU_GET_CLASSLIST_V2, DEVICE, 404, 1},
-    {RM_CTRL_GPU_GET_NUM_SUBDEVICES, DEVICE, 4, 1},
-    {RM_CTRL_FB_GET_INFO_V2, SUBDEVICE, sizeof(struct rm_fb_info), 4},
-    {RM_CTRL_GPU_GET_ACTIVE_PARTITION_IDS, SUBDEVICE, 40, 1},
-    {RM_CTRL_GPU_GET_GID, SUBDEVICE, sizeof(struct rm_gid), 2},
-    {RM_CTRL_GPU_GET_VIRTUALIZATION_MODE, DEVICE, 8, 1},
+    {NV0080_CTRL_CMD_HOST_GET_CAPS_V2, DEVICE, 3, 1},
+    {NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2, DEVICE, 404, 1},
+    {NV0080_CTRL_CMD_GPU_GET_NUM_SUBDEVICES, DEVICE, 4, 1},
+    {NV2080_CTRL_CMD_FB_GET_INFO_V2, SUBDEVICE, sizeof(struct rm_fb_info), 4},
+    {NV2080_CTRL_CMD_GPU_GET_ACTIVE_PARTITION_IDS, SUBDEVICE, 40, 1},
+    {NV2080_CTRL_CMD_GPU_GET_GID_INFO, SUBDEVICE, sizeof(struct rm_gid), 2},
+    {NV0080_CTRL_CMD_GPU_GET_VIRTUALIZATION_MODE, DEVICE, 8, 1},
     {0x20810108, BINARY, 992, 1},
-    {RM_CTRL_GPU_GET_INFO_V2, SUBDEVICE, 524, 1},
-    {RM_CTRL_MC_GET_ARCH, SUBDEVICE, sizeof(struct rm_arch), 1},
-    {RM_CTRL_BUS_GET_INFO_V2, SUBDEVICE, 420, 2},
-    {RM_CTRL_BUS_GET_PCI, SUBDEVICE, sizeof(struct rm_pci), 1},
-    {RM_CTRL_BUS_GET_PCI_BAR_INFO, SUBDEVICE, 200, 1},
-    {RM_CTRL_BUS_GET_PCIE_SUPPORTED_GPU_ATOMICS, SUBDEVICE, 104, 1},
-    {RM_CTRL_GPU_QUERY_ECC_STATUS, SUBDEVICE, 1224, 1},
-    {RM_CTRL_GPU_GET_ENGINES_V2, SUBDEVICE, 260, 1},
-    {RM_CTRL_GPU_GET_SIMULATION_INFO, SUBDEVICE, 4, 1},
-    {RM_CTRL_GPU_GET_MEMOP_ENABLE, ON_CLIENT, 4, 1},
-    {RM_CTRL_GR_GET_INFO, SUBDEVICE, 32, 1},
-    {RM_CTRL_GR_GET_GPC_MASK, SUBDEVICE, 24, 1},
-    {RM_CTRL_GR_GET_TPC_MASK, SUBDEVICE, 24, 6},
-    {RM_CTRL_GR_GET_CAPS_V2, SUBDEVICE, 48, 1},
-    {RM_CTRL_CE_GET_ALL_CAPS, SUBDEVICE, 136, 1},
-    {RM_CTRL_GR_GET_GLOBAL_SM_ORDER, SUBDEVICE, 6168, 1},
-    {RM_CTRL_GRMGR_GET_GR_FS_INFO, SUBDEVICE, 1928, 1},
-    {RM_CTRL_FB_GET_CAPS_V2, DEVICE, 3, 1},
-    {RM_CTRL_GSP_GET_FEATURES, SUBDEVICE, 72, 1},
-    {RM_CTRL_GPU_GET_SHORT_NAME_STRING, SUBDEVICE, 64, 1},
-    {RM_CTRL_GPU_GET_NAME, SUBDEVICE, sizeof(struct rm_name), 1},
-    {RM_CTRL_GPU_QUERY_COMPUTE_MODE_RULES, SUBDEVICE, 4, 1},
+    {NV2080_CTRL_CMD_GPU_GET_INFO_V2, SUBDEVICE, 524, 1},
+    {NV2080_CTRL_CMD_MC_GET_ARCH_INFO, SUBDEVICE, sizeof(struct rm_arch), 1},
+    {NV2080_CTRL_CMD_BUS_GET_INFO_V2, SUBDEVICE, 420, 2},
+    {NV2080_CTRL_CMD_BUS_GET_PCI_INFO, SUBDEVICE, sizeof(struct rm_pci), 1},
+    {NV2080_CTRL_CMD_BUS_GET_PCI_BAR_INFO, SUBDEVICE, 200, 1},
+    {NV2080_CTRL_CMD_BUS_GET_PCIE_SUPPORTED_GPU_ATOMICS, SUBDEVICE, 104, 1},
+    {NV2080_CTRL_CMD_GPU_QUERY_ECC_STATUS, SUBDEVICE, 1224, 1},
+    {NV2080_CTRL_CMD_GPU_GET_ENGINES_V2, SUBDEVICE, 260, 1},
+    {NV2080_CTRL_CMD_GPU_GET_SIMULATION_INFO, SUBDEVICE, 4, 1},
+    {NV0000_CTRL_CMD_GPU_GET_MEMOP_ENABLE, ON_CLIENT, 4, 1},
+    {NV2080_CTRL_CMD_GR_GET_INFO, SUBDEVICE, 32, 1},
+    {NV2080_CTRL_CMD_GR_GET_GPC_MASK, SUBDEVICE, 24, 1},
+    {NV2080_CTRL_CMD_GR_GET_TPC_MASK, SUBDEVICE, 24, 6},
+    {NV2080_CTRL_CMD_GR_GET_CAPS_V2, SUBDEVICE, 48, 1},
+    {NV2080_CTRL_CMD_CE_GET_ALL_CAPS, SUBDEVICE, 136, 1},
+    {NV2080_CTRL_CMD_GR_GET_GLOBAL_SM_ORDER, SUBDEVICE, 6168, 1},
+    {NV2080_CTRL_CMD_GRMGR_GET_GR_FS_INFO, SUBDEVICE, 1928, 1},
+    {NV0080_CTRL_CMD_FB_GET_CAPS_V2, DEVICE, 3, 1},
+    {NV2080_CTRL_CMD_GSP_GET_FEATURES, SUBDEVICE, 72, 1},
+    {NV2080_CTRL_CMD_GPU_GET_SHORT_NAME_STRING, SUBDEVICE, 64, 1},
+    {NV2080_CTRL_CMD_GPU_GET_NAME_STRING, SUBDEVICE, sizeof(struct rm_name), 1},
+    {NV2080_CTRL_CMD_GPU_QUERY_COMPUTE_MODE_RULES, SUBDEVICE, 4, 1},
     {0x20808159, SUBDEVICE, 332, 1},
-    {RM_CTRL_SYSTEM_GET_FABRIC_STATUS, ON_CLIENT, 4, 1},
-    {RM_CTRL_RC_RELEASE_WATCHDOG_REQUESTS, SUBDEVICE, 0, 1},
-    {RM_CTRL_RC_SOFT_DISABLE_WATCHDOG, SUBDEVICE, 0, 1},
-    {RM_CTRL_SYSTEM_GET_P2P_CAPS_MATRIX, ON_CLIENT, 1352, 1},
+    {NV0000_CTRL_CMD_SYSTEM_GET_FABRIC_STATUS, ON_CLIENT, 4, 1},
+    {NV2080_CTRL_CMD_RC_RELEASE_WATCHDOG_REQUESTS, SUBDEVICE, 0, 1},
+    {NV2080_CTRL_CMD_RC_SOFT_DISABLE_WATCHDOG, SUBDEVICE, 0, 1},
+    {NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_MATRIX, ON_CLIENT, 1352, 1},
     {0x20808162, SUBDEVICE, 1, 1},
-    {RM_CTRL_NVLINK_GET_NVLINK_STATUS, SUBDEVICE, 6152, 1},
-    {RM_CTRL_BUS_GET_C2C_INFO, SUBDEVICE, 28, 1},
+    {NV2080_CTRL_CMD_NVLINK_GET_NVLINK_STATUS, SUBDEVICE, 6152, 1},
+    {NV2080_CTRL_CMD_BUS_GET_C2C_INFO, SUBDEVICE, 28, 1},
 };
 static const struct control before_context[] = {
-    {RM_CTRL_GSP_GET_FEATURES, SUBDEVICE, 72, 1},
-    {RM_CTRL_PERF_BOOST, SUBDEVICE, 8, 1},
-    {RM_CTRL_GPU_ACQUIRE_COMPUTE_MODE_RESERVATION, SUBDEVICE, 0, 1},
+    {NV2080_CTRL_CMD_GSP_GET_FEATURES, SUBDEVICE, 72, 1},
+    {NV2080_CTRL_CMD_PERF_BOOST, SUBDEVICE, 8, 1},
+    {NV2080_CTRL_CMD_GPU_ACQUIRE_COMPUTE_MODE_RESERVATION, SUBDEVICE, 0, 1},
 };
 static const struct control after_context[] = {
-    {RM_CTRL_DEBUG_SET_EXCEPTION_MASK, DEBUG, 4, 1},
-    {RM_CTRL_GR_SET_CTXSW_PREEMPTION_MODE, SUBDEVICE, 32, 1},
-    {RM_CTRL_PERF_CUDA_LIMIT_SET_CONTROL, DEVICE, 1, 1},
+    {NV83DE_CTRL_CMD_DEBUG_SET_EXCEPTION_MASK, DEBUG, 4, 1},
+    {NV2080_CTRL_CMD_GR_SET_CTXSW_PREEMPTION_MODE, SUBDEVICE, 32, 1},
+    {NV0080_CTRL_CMD_PERF_CUDA_LIMIT_SET_CONTROL, DEVICE, 1, 1},
 };
 #define LENGTH(list) (sizeof(list) / sizeof(*(list)))
 
@@ -116,12 +116,12 @@ static void control(const struct control *c)
         uint32_t card;
     } params;
     uint32_t object = c->object == ON_CLIENT ? client : c->object;
-    bool lists = c->cmd == RM_CTRL_SYSTEM_GET_BUILD_VERSION || c->cmd == RM_CTRL_GR_GET_INFO ||
-                 c->cmd == RM_CTRL_FIFO_GET_CHANNELLIST;
+    bool lists = c->cmd == NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION ||
+                 c->cmd == NV2080_CTRL_CMD_GR_GET_INFO || c->cmd == NV0080_CTRL_CMD_FIFO_GET_CHANNELLIST;
 
     for (uint32_t i = 0; i < c->times; i++, calls++) {
         memset(&params, 0, sizeof(params));
-        if (c->cmd == RM_CTRL_GPU_ATTACH_IDS)
+        if (c->cmd == NV0000_CTRL_CMD_GPU_ATTACH_IDS)
             memset(&params, 0xff, c->bytes);
         if (lists)
             params.lists.count = 1;
@@ -159,19 +159,19 @@ static int registered(void)
     struct rm_register_fd reg = {.ctl_fd = ctl};
     int node = open_node("/dev/nvidia0");
 
-    must(!ioctl(node, RM_CMD(RM_ESC_REGISTER_FD, sizeof(reg)), &reg), "register");
+    must(!ioctl(node, RM_CMD(NV_ESC_REGISTER_FD, sizeof(reg)), &reg), "register");
     calls++;
     return node;
 }
 
 static void map(const char *node, uint32_t above, uint32_t object)
 {
-    static const struct control kind = {RM_CTRL_CLIENT_GET_ADDR_SPACE_TYPE, ON_CLIENT, 12, 1};
+    static const struct control kind = {NV0000_CTRL_CMD_CLIENT_GET_ADDR_SPACE_TYPE, ON_CLIENT, 12, 1};
     struct rm_map_memory m = {.client = client, .device = above, .memory = object, .length = PAGE_BYTES};
 
     control(&kind);
     m.fd = open_node(node);
-    must(!ioctl(ctl, RM_CMD(RM_ESC_MAP_MEMORY, sizeof(m)), &m) && !m.status, "map");
+    must(!ioctl(ctl, RM_CMD(NV_ESC_RM_MAP_MEMORY, sizeof(m)), &m) && !m.status, "map");
     calls++;
     if (object != DOORBELL)
         must(mmap(NULL, PAGE_BYTES, PROT_READ, MAP_SHARED, m.fd, 0) != MAP_FAILED, "mmap");
@@ -184,8 +184,8 @@ static void open_driver(void)
     struct rm_sys_params sys = {0};
 
     ctl = open_node("/dev/nvidiactl");
-    must(!ioctl(ctl, RM_CMD(RM_ESC_SYS_PARAMS, sizeof(sys)), &sys), "system");
-    must(!ioctl(ctl, RM_CMD(RM_ESC_CARD_INFO, sizeof(cards)), cards), "cards");
+    must(!ioctl(ctl, RM_CMD(NV_ESC_SYS_PARAMS, sizeof(sys)), &sys), "system");
+    must(!ioctl(ctl, RM_CMD(NV_ESC_CARD_INFO, sizeof(cards)), cards), "cards");
     client = 0;
     make_client(ctl, &client);
     calls += 3;
@@ -194,7 +194,7 @@ static void open_driver(void)
 
 static void init(void)
 {
-    static const struct control version = {RM_CTRL_SYSTEM_GET_BUILD_VERSION, ON_CLIENT, 40, 1};
+    static const struct control version = {NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION, ON_CLIENT, 40, 1};
     struct rm_device device = {.id = 0};
     uint8_t none[64] = {0};
     int first;
@@ -206,7 +206,7 @@ static void init(void)
     first = ctl;
     open_driver();
     close(first);
-    make(client, SYSTEM, RM_CLASS_CONFIDENTIAL_COMPUTE, none, 4);
+    make(client, SYSTEM, NV_CONFIDENTIAL_COMPUTE, none, 4);
     uvm = open_node("/dev/nvidia-uvm");
     uvm_call(UVM_INITIALIZE);
     uvm_call(UVM_MM_INITIALIZE);
@@ -215,17 +215,17 @@ static void init(void)
     must(!rm_free(ctl, client, SYSTEM), "free");
     calls++;
     registered();
-    make(client, DEVICE, RM_CLASS_DEVICE, &device, sizeof(device));
+    make(client, DEVICE, NV01_DEVICE_0, &device, sizeof(device));
     registered();
-    make(DEVICE, SUBDEVICE, RM_CLASS_SUBDEVICE, none, 4);
-    make(SUBDEVICE, BINARY, RM_CLASS_BINAPI, none, 4);
+    make(DEVICE, SUBDEVICE, NV20_SUBDEVICE_0, none, 4);
+    make(SUBDEVICE, BINARY, NV2081_BINAPI, none, 4);
     controls(of_card, LENGTH(of_card));
-    make(SUBDEVICE, DOORBELL, RM_CLASS_USERMODE_VOLTA, NULL, 0);
+    make(SUBDEVICE, DOORBELL, VOLTA_USERMODE_A, NULL, 0);
     map("/dev/nvidia0", SUBDEVICE, DOORBELL);
-    make(DEVICE, SPACE, RM_CLASS_VASPACE, none, 56);
-    make(DEVICE, SPACE_OF_UVM, RM_CLASS_VASPACE, none, 56);
+    make(DEVICE, SPACE, FERMI_VASPACE_A, none, 56);
+    make(DEVICE, SPACE_OF_UVM, FERMI_VASPACE_A, none, 56);
     uvm_call(UVM_REGISTER_GPU);
-    make(DEVICE, VIRTUAL, RM_CLASS_MEMORY_VIRTUAL, NULL, 0);
+    make(DEVICE, VIRTUAL, NV50_MEMORY_VIRTUAL, NULL, 0);
 }
 
 static void memory(uint32_t handle, uint32_t class_id)
@@ -234,7 +234,7 @@ static void memory(uint32_t handle, uint32_t class_id)
     struct rm_memory params = {.size = 65536};
 
     make(DEVICE, handle, class_id, &params, sizeof(params));
-    if (class_id == RM_CLASS_MEMORY_SYSTEM)
+    if (class_id == NV01_MEMORY_SYSTEM)
         map("/dev/nvidiactl", DEVICE, handle);
     if (ranges++ >= RANGES)
         return;
@@ -244,10 +244,10 @@ static void memory(uint32_t handle, uint32_t class_id)
 
 static void channel(uint32_t i)
 {
-    static const struct control list = {RM_CTRL_FIFO_GET_CHANNELLIST, DEVICE, 24, 1},
-                                size = {RM_CTRL_GR_GET_CTX_BUFFER_SIZE, SUBDEVICE, 16, 1};
-    const struct control of_engine = {RM_CTRL_GET_CLASS_ENGINEID, FIRST_CHANNEL + i, 16, 1},
-                         token = {RM_CTRL_GPFIFO_GET_WORK_SUBMIT_TOKEN, FIRST_CHANNEL + i, 4, 1};
+    static const struct control list = {NV0080_CTRL_CMD_FIFO_GET_CHANNELLIST, DEVICE, 24, 1},
+                                size = {NV2080_CTRL_CMD_GR_GET_CTX_BUFFER_SIZE, SUBDEVICE, 16, 1};
+    const struct control of_engine = {NV906F_CTRL_GET_CLASS_ENGINEID, FIRST_CHANNEL + i, 16, 1},
+                         token = {NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN, FIRST_CHANNEL + i, 4, 1};
     struct rm_channel params = {
         .gpfifo_offset = PAGE_BYTES,
         .gpfifo_entries = 16,
@@ -255,16 +255,16 @@ static void channel(uint32_t i)
     };
     uint8_t none[16] = {0};
 
-    memory(FIRST_USERD + i, RM_CLASS_MEMORY_SYSTEM);
-    make(FIRST_GROUP + i * GROUPS / CHANNELS, FIRST_CHANNEL + i, RM_CLASS_CHANNEL_VOLTA, &params,
+    memory(FIRST_USERD + i, NV01_MEMORY_SYSTEM);
+    make(FIRST_GROUP + i * GROUPS / CHANNELS, FIRST_CHANNEL + i, VOLTA_CHANNEL_GPFIFO_A, &params,
          sizeof(params));
     control(&list);
     if (i < COMPUTE_CHANNELS) {
-        make(FIRST_CHANNEL + i, FIRST_ENGINE + CHANNELS + i, RM_CLASS_COMPUTE_VOLTA, none, 16);
+        make(FIRST_CHANNEL + i, FIRST_ENGINE + CHANNELS + i, VOLTA_COMPUTE_A, none, 16);
         control(&of_engine);
         control(&size);
     }
-    make(FIRST_CHANNEL + i, FIRST_ENGINE + i, RM_CLASS_COPY_VOLTA, none, 8);
+    make(FIRST_CHANNEL + i, FIRST_ENGINE + i, VOLTA_DMA_COPY_A, none, 8);
     control(&of_engine);
     control(&token);
     uvm_call(UVM_REGISTER_CHANNEL);
@@ -277,9 +277,9 @@ static void event(uint32_t i)
     int node = registered();
 
     os_event[2] = (uint32_t)node;
-    must(!ioctl(node, RM_CMD(RM_ESC_ALLOC_OS_EVENT, sizeof(os_event)), os_event), "event");
+    must(!ioctl(node, RM_CMD(NV_ESC_ALLOC_OS_EVENT, sizeof(os_event)), os_event), "event");
     calls++;
-    make(SUBDEVICE, FIRST_EVENT + i, RM_CLASS_EVENT_OS, &params, sizeof(params));
+    make(SUBDEVICE, FIRST_EVENT + i, NV01_EVENT_OS_EVENT, &params, sizeof(params));
 }
 
 static void context(void)
@@ -292,23 +292,26 @@ static void context(void)
     controls(before_context, LENGTH(before_context));
     uvm_call(UVM_REGISTER_GPU_VASPACE);
     for (uint32_t i = 0; i < CARD_MEMORIES; i++)
-        memory(FIRST_MEMORY + i, RM_CLASS_MEMORY_LOCAL_USER);
+        memory(FIRST_MEMORY + i, NV01_MEMORY_LOCAL_USER);
     for (uint32_t i = 0; i < GROUPS; i++) {
         struct rm_channel_group group = {.engine_type = i ? RM_ENGINE_COPY0 : RM_ENGINE_GRAPHICS};
 
-        make(DEVICE, FIRST_GROUP + i, RM_CLASS_CHANNEL_GROUP, &group, sizeof(group));
+        make(DEVICE, FIRST_GROUP + i, KEPLER_CHANNEL_GROUP_A, &group, sizeof(group));
     }
-    make(FIRST_GROUP, SHARED_CONTEXT, RM_CLASS_CONTEXT_SHARE, none, 12);
+    make(FIRST_GROUP, SHARED_CONTEXT, FERMI_CONTEXT_SHARE_A, none, 12);
     map("/dev/nvidia0", SUBDEVICE, DOORBELL);
     for (uint32_t i = 0; i < CHANNELS; i++)
         channel(i);
     for (uint32_t i = CHANNELS; i < HOST_MEMORIES; i++)
-        memory(FIRST_USERD + i, RM_CLASS_MEMORY_SYSTEM);
+        memory(FIRST_USERD + i, NV01_MEMORY_SYSTEM);
     for (uint32_t i = 0; i < GROUPS; i++, calls++)
-        must(!rm_control(ctl, client, FIRST_GROUP + i, RM_CTRL_TSG_SCHEDULE, &enable, sizeof(enable)), "run");
-    must(!rm_control(ctl, client, FIRST_GROUP, RM_CTRL_TSG_SET_TIMESLICE, &slice, sizeof(slice)), "slice");
+        must(!rm_control(ctl, client, FIRST_GROUP + i, NVA06C_CTRL_CMD_GPFIFO_SCHEDULE, &enable,
+                         sizeof(enable)),
+             "run");
+    must(!rm_control(ctl, client, FIRST_GROUP, NVA06C_CTRL_CMD_SET_TIMESLICE, &slice, sizeof(slice)),
+         "slice");
     calls++;
-    make(DEVICE, DEBUG, RM_CLASS_DEBUGGER, &debugger, sizeof(debugger));
+    make(DEVICE, DEBUG, GT200_DEBUGGER, &debugger, sizeof(debugger));
     controls(after_context, LENGTH(after_context));
     for (uint32_t i = 0; i < EVENTS; i++)
         event(i);

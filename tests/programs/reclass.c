@@ -15,9 +15,9 @@ static void *flip(void *arg)
 
     (void)arg;
     while (!over) {
-        *class_id = RM_CLASS_ROOT_CLIENT;
+        *class_id = NV01_ROOT_CLIENT;
         usleep(200);
-        *class_id = RM_CLASS_MEMORY_LOCAL_USER;
+        *class_id = NV01_MEMORY_LOCAL_USER;
         usleep(200);
     }
     return NULL;
@@ -35,7 +35,7 @@ int main(void)
     for (int i = 0; i < ATTEMPTS; i++) {
         shot = (struct rm_alloc){.root = client, .parent = DEVICE, .params = (uintptr_t)&memory};
         memory = (struct rm_memory){.size = KIB_512};
-        if (ioctl(fd, RM_CMD(RM_ESC_ALLOC, sizeof(shot)), &shot)) {
+        if (ioctl(fd, RM_CMD(NV_ESC_RM_ALLOC, sizeof(shot)), &shot)) {
             over = 1;
             say("refused");
             hold();

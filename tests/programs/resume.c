@@ -25,14 +25,14 @@ static unsigned int insist(const struct gpu *g, uint32_t group)
         void *params;
         uint32_t bytes;
     } calls[] = {
-        {group, RM_CTRL_TSG_SCHEDULE, &off, sizeof(off)},
-        {group, RM_CTRL_TSG_SCHEDULE, &on, sizeof(on)},
-        {group + 2, RM_CTRL_CHANNEL_SCHEDULE, &on, sizeof(on)},
-        {group, RM_CTRL_TSG_SET_TIMESLICE, &slice, sizeof(slice)},
-        {group, RM_CTRL_TSG_PREEMPT, &preempt, sizeof(preempt)},
-        {group, RM_CTRL_TSG_SET_INTERLEAVE, &level, sizeof(level)},
-        {group, RM_CTRL_TSG_MAKE_REALTIME, &level, sizeof(level)},
-        {SUBDEVICE, RM_CTRL_DISABLE_CHANNELS, &enable, sizeof(enable)},
+        {group, NVA06C_CTRL_CMD_GPFIFO_SCHEDULE, &off, sizeof(off)},
+        {group, NVA06C_CTRL_CMD_GPFIFO_SCHEDULE, &on, sizeof(on)},
+        {group + 2, NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, &on, sizeof(on)},
+        {group, NVA06C_CTRL_CMD_SET_TIMESLICE, &slice, sizeof(slice)},
+        {group, NVA06C_CTRL_CMD_PREEMPT, &preempt, sizeof(preempt)},
+        {group, NVA06C_CTRL_CMD_SET_INTERLEAVE_LEVEL, &level, sizeof(level)},
+        {group, NVA06C_CTRL_CMD_MAKE_REALTIME, &level, sizeof(level)},
+        {SUBDEVICE, NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS, &enable, sizeof(enable)},
     };
     enum { CALLS = sizeof(calls) / sizeof(*calls) };
 
@@ -43,7 +43,7 @@ static unsigned int insist(const struct gpu *g, uint32_t group)
 
 static void begin_kernel(const struct gpu *g, struct work *w, unsigned int group)
 {
-    must(work_make(g, w, group_handle(group)) == RM_OK, "group");
+    must(work_make(g, w, group_handle(group)) == NV_OK, "group");
     submit(g, w, kernel_ns);
 }
 

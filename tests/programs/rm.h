@@ -68,7 +68,7 @@ static inline int64_t rm_alloc_named(int fd, uint32_t client, uint32_t parent, u
         .params = (uintptr_t)params,
         .params_size = bytes,
     };
-    int64_t status = rm_alloc_as(RM_CMD(RM_ESC_ALLOC, sizeof(a)), fd, &a);
+    int64_t status = rm_alloc_as(RM_CMD(NV_ESC_RM_ALLOC, sizeof(a)), fd, &a);
 
     *handle = a.handle;
     return status;
@@ -84,7 +84,7 @@ static inline int64_t rm_free(int fd, uint32_t client, uint32_t handle)
 {
     struct rm_free f = {.root = client, .parent = client, .handle = handle};
 
-    if (ioctl(fd, RM_CMD(RM_ESC_FREE, sizeof(f)), &f))
+    if (ioctl(fd, RM_CMD(NV_ESC_RM_FREE, sizeof(f)), &f))
         return -errno;
     return f.status;
 }
@@ -100,7 +100,7 @@ static inline int64_t rm_control(int fd, uint32_t client, uint32_t object, uint3
         .params_size = bytes,
     };
 
-    if (ioctl(fd, RM_CMD(RM_ESC_CONTROL, sizeof(c)), &c))
+    if (ioctl(fd, RM_CMD(NV_ESC_RM_CONTROL, sizeof(c)), &c))
         return -errno;
     return c.status;
 }
@@ -109,7 +109,7 @@ static inline int64_t rm_memory(int fd, uint32_t client, uint32_t handle, uint64
 {
     struct rm_memory m = {.size = bytes};
 
-    return rm_alloc(fd, client, DEVICE, handle, RM_CLASS_MEMORY_LOCAL_USER, &m, sizeof(m));
+    return rm_alloc(fd, client, DEVICE, handle, NV01_MEMORY_LOCAL_USER, &m, sizeof(m));
 }
 
 /* RM's number of the card that the device is on. */
@@ -119,7 +119,7 @@ static inline int64_t rm_device(int fd, uint32_t client)
 {
     struct rm_device d = {.id = card_number};
 
-    return rm_alloc(fd, client, client, DEVICE, RM_CLASS_DEVICE, &d, sizeof(d));
+    return rm_alloc(fd, client, client, DEVICE, NV01_DEVICE_0, &d, sizeof(d));
 }
 
 static inline int open_node(const char *path)
@@ -133,7 +133,7 @@ static inline int open_node(const char *path)
 /* A client of that handle unless it is 0. */
 static inline void make_client(int fd, uint32_t *client)
 {
-    must(rm_alloc_named(fd, *client, 0, client, RM_CLASS_ROOT_CLIENT, NULL, 0) == RM_OK, "client");
+    must(rm_alloc_named(fd, *client, 0, client, NV01_ROOT_CLIENT, NULL, 0) == NV_OK, "client");
 }
 
 /* A control file with a client and a device. */
@@ -142,7 +142,7 @@ static inline int open_client(uint32_t *client)
     int fd = open_node("/dev/nvidiactl");
 
     make_client(fd, client);
-    must(rm_device(fd, *client) == RM_OK, "device");
+    must(rm_device(fd, *client) == NV_OK, "device");
     return fd;
 }
 

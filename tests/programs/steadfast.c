@@ -97,16 +97,16 @@ static void make_file(struct mine *m)
     m->fd = open_node("/dev/nvidiactl");
     m->client = 0;
     begin();
-    ended(rm_alloc_named(m->fd, 0, 0, &m->client, RM_CLASS_ROOT_CLIENT, NULL, 0), RM_OK, "client");
+    ended(rm_alloc_named(m->fd, 0, 0, &m->client, NV01_ROOT_CLIENT, NULL, 0), NV_OK, "client");
     begin();
-    ended(rm_alloc(m->fd, m->client, m->client, DEVICE, RM_CLASS_DEVICE, &device, sizeof(device)), RM_OK,
+    ended(rm_alloc(m->fd, m->client, m->client, DEVICE, NV01_DEVICE_0, &device, sizeof(device)), NV_OK,
           "device");
 }
 
 static void free_memory(struct mine *m, uint32_t i)
 {
     begin();
-    ended(rm_free(m->fd, m->client, FIRST_MEMORY + i), RM_OK, "free");
+    ended(rm_free(m->fd, m->client, FIRST_MEMORY + i), NV_OK, "free");
     *m->held_mib -= m->mib[i];
     m->mib[i] = 0;
 }
@@ -119,8 +119,8 @@ static void make_memory(struct mine *m, uint32_t i)
     begin();
     result = rm_memory(m->fd, m->client, FIRST_MEMORY + i, (uint64_t)mib * MIB);
     /* The others of the container may have the rest of its cap. */
-    ended(result, result == RM_ERR_NO_MEMORY ? RM_ERR_NO_MEMORY : RM_OK, "memory");
-    if (result == RM_OK) {
+    ended(result, result == NV_ERR_NO_MEMORY ? NV_ERR_NO_MEMORY : NV_OK, "memory");
+    if (result == NV_OK) {
         m->mib[i] = mib;
         *m->held_mib += mib;
     }
@@ -135,7 +135,7 @@ static void leave_file(struct mine *m)
             free_memory(m, i);
     if (below(&state, 2)) {
         begin();
-        ended(rm_free(m->fd, m->client, m->client), RM_OK, "free of the client");
+        ended(rm_free(m->fd, m->client, m->client), NV_OK, "free of the client");
     }
     close(m->fd);
 }
@@ -180,19 +180,22 @@ static void hand_around(const struct mine *m, uint32_t i)
 
     one.fd = none.fd = two.fd = chosen.fd = fd;
     begin();
-    ended(on_client(m, RM_CTRL_EXPORT_OBJECT_TO_FD, &one, sizeof(one)), RM_OK, "export");
+    ended(on_client(m, NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECT_TO_FD, &one, sizeof(one)), NV_OK, "export");
     begin();
-    ended(on_client(m, RM_CTRL_IMPORT_OBJECTS_FROM_FD, &two, sizeof(two)), RM_OK, "import");
+    ended(on_client(m, NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECTS_FROM_FD, &two, sizeof(two)), NV_OK, "import");
     begin();
-    ended(on_client(m, RM_CTRL_EXPORT_OBJECT_TO_FD, &one, sizeof(one)), RM_ERR_STATE_IN_USE, "second export");
+    ended(on_client(m, NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECT_TO_FD, &one, sizeof(one)), NV_ERR_STATE_IN_USE,
+          "second export");
     begin();
-    ended(on_client(m, RM_CTRL_IMPORT_OBJECT_FROM_FD, &chosen, sizeof(chosen)), RM_OK, "import of any name");
+    ended(on_client(m, NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECT_FROM_FD, &chosen, sizeof(chosen)), NV_OK,
+          "import of any name");
     begin();
-    ended(rm_free(m->fd, m->client, two.object[0]), RM_OK, "free of the import");
+    ended(rm_free(m->fd, m->client, two.object[0]), NV_OK, "free of the import");
     begin();
-    ended(rm_free(m->fd, m->client, chosen.object), RM_OK, "free of the other import");
+    ended(rm_free(m->fd, m->client, chosen.object), NV_OK, "free of the other import");
     begin();
-    ended(on_client(m, RM_CTRL_EXPORT_OBJECTS_TO_FD, &none, sizeof(none)), RM_OK, "end of the export");
+    ended(on_client(m, NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD, &none, sizeof(none)), NV_OK,
+          "end of the export");
     close(fd);
 }
 
@@ -210,13 +213,13 @@ static void step(struct mine *m)
         return;
     case 2: /* never there */
         begin();
-        ended(rm_free(m->fd, m->client, FIRST_MEMORY + MEMORIES + i), RM_ERR_OBJECT_NOT_FOUND,
+        ended(rm_free(m->fd, m->client, FIRST_MEMORY + MEMORIES + i), NV_ERR_OBJECT_NOT_FOUND,
               "free of nothing");
         return;
     case 3:
         begin();
         ended(rm_memory(m->fd, m->client, FIRST_MEMORY + MEMORIES, (uint64_t)(cap_mib + 1) * MIB),
-              RM_ERR_NO_MEMORY, "memory beyond the cap");
+              NV_ERR_NO_MEMORY, "memory beyond the cap");
         return;
     case 4:
     case 5:
@@ -232,7 +235,7 @@ static void step(struct mine *m)
         free_memory(m, i);
         if (!below(&state, 4)) {
             begin();
-            ended(rm_free(m->fd, m->client, FIRST_MEMORY + i), RM_ERR_OBJECT_NOT_FOUND, "second free");
+            ended(rm_free(m->fd, m->client, FIRST_MEMORY + i), NV_ERR_OBJECT_NOT_FOUND, "second free");
         }
     }
 }

@@ -47,19 +47,19 @@ static void one_call(void)
 
     switch (pick(10)) {
     case 0:
-        allocate(client, 0, client, RM_CLASS_ROOT_CLIENT, NULL, 0);
+        allocate(client, 0, client, NV01_ROOT_CLIENT, NULL, 0);
         break;
     case 1:
     case 2:
-        allocate(client, client, random_device(), RM_CLASS_DEVICE, &device, sizeof(device));
+        allocate(client, client, random_device(), NV01_DEVICE_0, &device, sizeof(device));
         break;
     case 3:
-        allocate(client, random_device(), 0xe8, RM_CLASS_CHANNEL_GROUP, &group, sizeof(group));
+        allocate(client, random_device(), 0xe8, KEPLER_CHANNEL_GROUP_A, &group, sizeof(group));
         break;
     case 4:
     case 5:
     case 6:
-        allocate(client, random_device(), 0xe0 + pick(MEMORIES), RM_CLASS_MEMORY_LOCAL_USER, &memory,
+        allocate(client, random_device(), 0xe0 + pick(MEMORIES), NV01_MEMORY_LOCAL_USER, &memory,
                  sizeof(memory));
         break;
     case 7:
@@ -91,7 +91,7 @@ static void take_files(bool join)
             exit(1);
         }
         /* The first call on a node gives it its file, which others can open by its descriptor from then on. */
-        if (ioctl(FIRST_FD + i, RM_CMD(RM_ESC_SYS_PARAMS, sizeof(first)), &first)) {
+        if (ioctl(FIRST_FD + i, RM_CMD(NV_ESC_SYS_PARAMS, sizeof(first)), &first)) {
             perror("storm: first call");
             exit(1);
         }

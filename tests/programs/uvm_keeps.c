@@ -45,11 +45,11 @@ static void note_alloc(int fd, unsigned long cmd, const struct rm_alloc_short *a
                           ? ((const struct rm_alloc *)(const void *)a)->status
                           : a->status;
 
-    if (status != RM_OK)
+    if (status != NV_OK)
         return;
-    if (a->class_id == RM_CLASS_CHANNEL_GROUP)
+    if (a->class_id == KEPLER_CHANNEL_GROUP_A)
         note(seen.group, &seen.groups, fd, a);
-    if (a->class_id == RM_CLASS_MEMORY_LOCAL_USER)
+    if (a->class_id == NV01_MEMORY_LOCAL_USER)
         note(seen.memory, &seen.memories, fd, a);
 }
 
@@ -68,7 +68,7 @@ int ioctl(int fd, unsigned long cmd, ...)
         seen.file[seen.files++] = fd;
     if (result == 0 && (cmd == UVM_REGISTER_CHANNEL || cmd == UVM_MAP_EXTERNAL_ALLOCATION))
         total->seen++;
-    if (result == 0 && RM_NR(cmd) == RM_ESC_ALLOC && cmd >> 8 & 0xff && RM_SIZE(cmd))
+    if (result == 0 && RM_NR(cmd) == NV_ESC_RM_ALLOC && cmd >> 8 & 0xff && RM_SIZE(cmd))
         note_alloc(fd, cmd, arg);
     return result;
 }
@@ -76,7 +76,7 @@ int ioctl(int fd, unsigned long cmd, ...)
 static void free_all(const struct name *list, uint32_t n)
 {
     while (n--)
-        total->done += rm_free(list[n].fd, list[n].client, list[n].handle) == RM_OK;
+        total->done += rm_free(list[n].fd, list[n].client, list[n].handle) == NV_OK;
 }
 
 static void begin(void)

@@ -198,10 +198,10 @@ static void find_params(const struct sim_request *request, uint64_t *params, uin
 
     *params = 0;
     *bytes = 0;
-    if (RM_NR(request->cmd) == RM_ESC_CONTROL) {
+    if (RM_NR(request->cmd) == NV_ESC_RM_CONTROL) {
         *params = ((const struct rm_control *)outer)->params;
         *bytes = ((const struct rm_control *)outer)->params_size;
-    } else if (RM_NR(request->cmd) == RM_ESC_ALLOC && request->outer_bytes == sizeof(struct rm_alloc)) {
+    } else if (RM_NR(request->cmd) == NV_ESC_RM_ALLOC && request->outer_bytes == sizeof(struct rm_alloc)) {
         *params = ((const struct rm_alloc *)outer)->params;
         *bytes = ((const struct rm_alloc *)outer)->params_size;
     }
@@ -258,7 +258,7 @@ static int forward(int listener, const struct seccomp_notif *notif, uint64_t fil
         return -EINVAL;
     if (!copy(notif->pid, request.payload + request.outer_bytes, params, request.params_bytes, true))
         return -EFAULT;
-    if (RM_NR(request.cmd) == RM_ESC_REGISTER_FD)
+    if (RM_NR(request.cmd) == NV_ESC_REGISTER_FD)
         request.aux_file = file_of(listener, notif, tgid, ((struct rm_register_fd *)request.payload)->ctl_fd);
     mapping = ask_card(&request, &reply);
     if (mapping >= 0) {

@@ -45,12 +45,24 @@ def test_sizes_are_the_versions(tmp_path: Path, version: str) -> None:
         group = client.group()
         for wrong in (0, -1, 1):
             status = OK if not wrong else INVALID_PARAMS
-            params = (memory_params(MIB) + bytes(8))[: sizes["MEMORY"] + wrong]
+            params = (memory_params(MIB) + bytes(8))[: sizes["NV_MEMORY_ALLOCATION_PARAMS"] + wrong]
             assert client.alloc(client.device, MEMORY, params)[0] == status
-            assert client.control(TSG_SCHEDULE, bytes(sizes["SCHEDULE"] + wrong), group)[0] == status
-            assert client.control(FB_GET_INFO_V2, bytes(sizes["FB_INFO"] + wrong))[0] == status
-        _, ring = client.alloc(client.device, 0x3E, memory_params(65536)[: sizes["MEMORY"]])
-        params = (channel_params(ring, userd=0, ring=4096, entries=64) + bytes(8))[: sizes["CHANNEL"]]
+            assert (
+                client.control(
+                    TSG_SCHEDULE, bytes(sizes["NVA06C_CTRL_GPFIFO_SCHEDULE_PARAMS"] + wrong), group
+                )[0]
+                == status
+            )
+            assert (
+                client.control(FB_GET_INFO_V2, bytes(sizes["NV2080_CTRL_FB_GET_INFO_V2_PARAMS"] + wrong))[0]
+                == status
+            )
+        _, ring = client.alloc(
+            client.device, 0x3E, memory_params(65536)[: sizes["NV_MEMORY_ALLOCATION_PARAMS"]]
+        )
+        params = (channel_params(ring, userd=0, ring=4096, entries=64) + bytes(8))[
+            : sizes["NV_CHANNEL_ALLOC_PARAMS"]
+        ]
         status, channel = client.alloc(group, CHANNEL_VOLTA, params)
         assert status == OK
         assert line.userd(client.file.id, client.root, channel)[1] == 0
@@ -89,7 +101,13 @@ def test_an_unknown_version_is_refused_with_the_known_ones(tmp_path: Path, versi
 @pytest.mark.parametrize("version", ["535.183.01", "550.163.01", "570.211.01", "580.95.05", "595.45.04"])
 def test_utilisation_in_the_versions_layout(tmp_path: Path, version: str) -> None:
     at = (int(version[:3]), int(version.split(".")[1]))
-    whole, sample_bytes = (INTERFACE.size_at(name, at) or 0 for name in ("PERFMON_UTIL", "PERFMON_SAMPLE"))
+    whole, sample_bytes = (
+        INTERFACE.size_at(name, at) or 0
+        for name in (
+            "NV2080_CTRL_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2_PARAMS",
+            "NV2080_CTRL_PERF_GPUMON_PERFMON_UTIL_SAMPLE",
+        )
+    )
     options = ["--driver-version", version]
     with (
         running(tmp_path, "v100-16", rm_call_us=0, options=options) as card,

@@ -15,11 +15,11 @@ int main(int argc, char **argv)
     for (unsigned int i = 0; i < rounds; i++) {
         uint32_t gone[3] = {client, DEVICE, FIRST_MEMORY + below(&state, MEMORIES)};
 
-        rm_alloc(fd, client, 0, client, RM_CLASS_ROOT_CLIENT, NULL, 0);
+        rm_alloc(fd, client, 0, client, NV01_ROOT_CLIENT, NULL, 0);
         rm_device(fd, client);
         held = 0;
         for (uint32_t k = 0; k < MEMORIES; k++)
-            held += rm_memory(fd, client, FIRST_MEMORY + k, MIB) == RM_OK;
+            held += rm_memory(fd, client, FIRST_MEMORY + k, MIB) == NV_OK;
         for (int k = 0; k < 4 && i + 1 < rounds; k++)
             rm_free(fd, client, gone[below(&state, 3)]);
         if (i + 1 < rounds)

@@ -11,11 +11,11 @@ int main(void)
     struct work w;
     struct gpu g;
 
-    while (!(status = rm_alloc(fd, bare, DEVICE, handle, RM_CLASS_CHANNEL_GROUP, &tsg, sizeof(tsg))))
+    while (!(status = rm_alloc(fd, bare, DEVICE, handle, KEPLER_CHANNEL_GROUP_A, &tsg, sizeof(tsg))))
         handle++;
-    must(rm_free(fd, bare, DEVICE) == RM_OK, "free");
+    must(rm_free(fd, bare, DEVICE) == NV_OK, "free");
     gpu_open(&g);
-    must(work_make(&g, &w, 0x100) == RM_OK, "group");
+    must(work_make(&g, &w, 0x100) == NV_OK, "group");
     submit(&g, &w, 10000000000);
     freed = rm_free(g.ctl, g.client, SUBDEVICE);
     say("made %u status %#llx free %#llx", handle - 0x100, (unsigned long long)status,

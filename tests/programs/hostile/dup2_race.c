@@ -26,7 +26,7 @@ static int64_t count_free(int fd, uint32_t client)
     int64_t n = 0;
 
     for (uint32_t handle = FIRST_MEMORY; handle < FIRST_MEMORY + 64; handle++)
-        n += rm_free(fd, client, handle) == RM_OK;
+        n += rm_free(fd, client, handle) == NV_OK;
     return n;
 }
 
@@ -46,8 +46,8 @@ int main(int argc, char **argv)
     must(!pthread_create(&thread, NULL, change, NULL), "thread");
     while (time(NULL) < end) {
         for (uint32_t i = 0; i < 64; i++) {
-            made_one += rm_memory(FD, one, FIRST_MEMORY + i, MIB) == RM_OK;
-            made_two += rm_memory(FD, two, FIRST_MEMORY + i, MIB) == RM_OK;
+            made_one += rm_memory(FD, one, FIRST_MEMORY + i, MIB) == NV_OK;
+            made_two += rm_memory(FD, two, FIRST_MEMORY + i, MIB) == NV_OK;
         }
         /* What was made through one file is there on that file, however often it changed. */
         wrong += count_free(file[0], one) != made_one;

@@ -22,14 +22,16 @@ static int64_t export_to(const struct gpu *g, int fd, uint32_t object)
 {
     struct rm_export_object p = {.type = 1, .device = DEVICE, .object = object, .fd = fd};
 
-    return rm_control(g->ctl, g->client, g->client, RM_CTRL_EXPORT_OBJECT_TO_FD, &p, sizeof(p));
+    return rm_control(g->ctl, g->client, g->client, NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECT_TO_FD, &p,
+                      sizeof(p));
 }
 
 static int64_t import_from(const struct gpu *g, int fd, uint32_t handle)
 {
     struct rm_import_object p = {.fd = fd, .type = 1, .parent = DEVICE, .object = handle};
 
-    return rm_control(g->ctl, g->client, g->client, RM_CTRL_IMPORT_OBJECT_FROM_FD, &p, sizeof(p));
+    return rm_control(g->ctl, g->client, g->client, NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECT_FROM_FD, &p,
+                      sizeof(p));
 }
 
 static int64_t export_at(const struct gpu *g, int fd, uint32_t object, uint16_t place)
@@ -38,7 +40,8 @@ static int64_t export_at(const struct gpu *g, int fd, uint32_t object, uint16_t 
 
     p = (struct rm_export_objects){
         .fd = fd, .device = DEVICE, .max = RM_EXPORT_OBJECTS, .object = {object}, .count = 1, .index = place};
-    return rm_control(g->ctl, g->client, g->client, RM_CTRL_EXPORT_OBJECTS_TO_FD, &p, sizeof(p));
+    return rm_control(g->ctl, g->client, g->client, NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD, &p,
+                      sizeof(p));
 }
 
 static int control_file(void)
@@ -66,12 +69,12 @@ static void send_one(const struct gpu *g, const char *path)
     struct sockaddr_un at = place_of(path);
     int server = socket(AF_UNIX, SOCK_STREAM, 0), fd = control_file();
 
-    must(rm_memory(g->ctl, g->client, FIRST_MEMORY, 8 * MIB) == RM_OK, "memory");
-    must(export_to(g, fd, FIRST_MEMORY) == RM_OK, "export");
+    must(rm_memory(g->ctl, g->client, FIRST_MEMORY, 8 * MIB) == NV_OK, "memory");
+    must(export_to(g, fd, FIRST_MEMORY) == NV_OK, "export");
     must(!bind(server, (struct sockaddr *)&at, sizeof(at)) && !listen(server, 1), path);
     say("listens");
     pass(accept(server, NULL, NULL), fd, false);
-    must(rm_free(g->ctl, g->client, FIRST_MEMORY) == RM_OK && !close(fd), "free");
+    must(rm_free(g->ctl, g->client, FIRST_MEMORY) == NV_OK && !close(fd), "free");
     say("sent");
 }
 
@@ -90,13 +93,13 @@ static void many(const struct gpu *g)
 {
     enum { FILES = 64 };
     int fd[FILES], n = 0, exported = 0;
-    int64_t status = RM_OK;
+    int64_t status = NV_OK;
 
-    must(rm_memory(g->ctl, g->client, FIRST_MEMORY, MIB) == RM_OK, "memory");
-    for (; n < FILES && status == RM_OK; n++) {
+    must(rm_memory(g->ctl, g->client, FIRST_MEMORY, MIB) == NV_OK, "memory");
+    for (; n < FILES && status == NV_OK; n++) {
         fd[n] = control_file();
-        for (uint16_t i = 0; i < RM_EXPORT_OBJECTS && status == RM_OK; i++)
-            exported += (status = export_at(g, fd[n], FIRST_MEMORY, i)) == RM_OK;
+        for (uint16_t i = 0; i < RM_EXPORT_OBJECTS && status == NV_OK; i++)
+            exported += (status = export_at(g, fd[n], FIRST_MEMORY, i)) == NV_OK;
     }
     say("%d %lld", exported, (long long)status);
     told();
@@ -104,7 +107,7 @@ static void many(const struct gpu *g)
         close(fd[--n]);
     say("closed");
     told();
-    must(rm_free(g->ctl, g->client, FIRST_MEMORY) == RM_OK, "free");
+    must(rm_free(g->ctl, g->client, FIRST_MEMORY) == NV_OK, "free");
     say("freed");
 }
 
@@ -119,8 +122,8 @@ static void message(void)
         struct gpu g;
 
         gpu_open(&g);
-        must(rm_memory(g.ctl, g.client, FIRST_MEMORY, 4 * MIB) == RM_OK, "memory");
-        must(export_to(&g, fd, FIRST_MEMORY) == RM_OK, "export");
+        must(rm_memory(g.ctl, g.client, FIRST_MEMORY, 4 * MIB) == NV_OK, "memory");
+        must(export_to(&g, fd, FIRST_MEMORY) == NV_OK, "export");
         pass(between[0], fd, false);
         _exit(0);
     }
@@ -136,8 +139,8 @@ static void freed(const struct gpu *g)
 {
     int fd = control_file();
 
-    must(rm_memory(g->ctl, g->client, FIRST_MEMORY, MIB) == RM_OK, "memory");
-    must(rm_free(g->ctl, g->client, FIRST_MEMORY) == RM_OK, "free");
+    must(rm_memory(g->ctl, g->client, FIRST_MEMORY, MIB) == NV_OK, "memory");
+    must(rm_free(g->ctl, g->client, FIRST_MEMORY) == NV_OK, "free");
     say("%lld %lld %lld %lld", (long long)export_to(g, fd, FIRST_MEMORY), (long long)export_to(g, fd, DEVICE),
         (long long)export_to(g, fd, g->client), (long long)export_to(g, 0, FIRST_MEMORY));
 }
@@ -148,9 +151,9 @@ static void imports(const struct gpu *g)
     int64_t status;
     uint32_t n = 0;
 
-    must(rm_memory(g->ctl, g->client, FIRST_MEMORY, MIB) == RM_OK, "memory");
-    must(export_to(g, fd, FIRST_MEMORY) == RM_OK, "export");
-    while ((status = import_from(g, fd, FIRST_MEMORY + 1 + n)) == RM_OK)
+    must(rm_memory(g->ctl, g->client, FIRST_MEMORY, MIB) == NV_OK, "memory");
+    must(export_to(g, fd, FIRST_MEMORY) == NV_OK, "export");
+    while ((status = import_from(g, fd, FIRST_MEMORY + 1 + n)) == NV_OK)
         n++;
     say("%u %lld", n, (long long)status);
 }
@@ -182,7 +185,7 @@ static void flip(const struct gpu *g)
     uint32_t n = 0;
 
     for (int i = 0; i < 3; i++) {
-        must(rm_memory(g->ctl, g->client, FIRST_MEMORY + (uint32_t)i, MIB) == RM_OK, "memory");
+        must(rm_memory(g->ctl, g->client, FIRST_MEMORY + (uint32_t)i, MIB) == NV_OK, "memory");
         files[i] = control_file();
     }
     files[3] = g->card;
@@ -190,10 +193,10 @@ static void flip(const struct gpu *g)
     for (; n < FLIPS_MIN || time(NULL) < end; n++) {
         out.device = in.parent = DEVICE;
         out.max = 8;
-        rm_control(g->ctl, g->client, g->client, RM_CTRL_EXPORT_OBJECTS_TO_FD, (void *)(uintptr_t)&out,
-                   sizeof(out));
-        rm_control(g->ctl, g->client, g->client, RM_CTRL_IMPORT_OBJECTS_FROM_FD, (void *)(uintptr_t)&in,
-                   sizeof(in));
+        rm_control(g->ctl, g->client, g->client, NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD,
+                   (void *)(uintptr_t)&out, sizeof(out));
+        rm_control(g->ctl, g->client, g->client, NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECTS_FROM_FD,
+                   (void *)(uintptr_t)&in, sizeof(in));
         if (n % 64 == 63)
             for (uint32_t i = 0; i < 16; i++)
                 rm_free(g->ctl, g->client, FIRST_MEMORY + 0x100 + i);

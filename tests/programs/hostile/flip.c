@@ -17,8 +17,8 @@ static uint32_t group;
 
 static void *flip_class(void *arg)
 {
-    static const uint32_t classes[] = {RM_CLASS_MEMORY_LOCAL_USER, RM_CLASS_MEMORY_SYSTEM,
-                                       RM_CLASS_CHANNEL_GROUP, RM_CLASS_VASPACE, RM_CLASS_ROOT_CLIENT};
+    static const uint32_t classes[] = {NV01_MEMORY_LOCAL_USER, NV01_MEMORY_SYSTEM, KEPLER_CHANNEL_GROUP_A,
+                                       FERMI_VASPACE_A, NV01_ROOT_CLIENT};
 
     for (unsigned int i = 0; !stopped; i++)
         call.class_id = classes[i % (sizeof(classes) / sizeof(*classes))];
@@ -50,10 +50,14 @@ static void *flip_control(void *arg)
     static const struct {
         uint32_t cmd, bytes;
     } rows[] = {
-        {RM_CTRL_TSG_GET_INFO, 4},       {RM_CTRL_TSG_SCHEDULE, 3},
-        {RM_CTRL_DISABLE_CHANNELS, 536}, {RM_CTRL_TSG_SET_TIMESLICE, 8},
-        {RM_CTRL_TSG_PREEMPT, 8},        {RM_CTRL_FB_GET_INFO, 16},
-        {RM_CTRL_TSG_MAKE_REALTIME, 4},  {RM_CTRL_GET_ID_INFO, sizeof(struct rm_id_info)},
+        {NVA06C_CTRL_CMD_GET_INFO, 4},
+        {NVA06C_CTRL_CMD_GPFIFO_SCHEDULE, 3},
+        {NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS, 536},
+        {NVA06C_CTRL_CMD_SET_TIMESLICE, 8},
+        {NVA06C_CTRL_CMD_PREEMPT, 8},
+        {NV2080_CTRL_CMD_FB_GET_INFO, 16},
+        {NVA06C_CTRL_CMD_MAKE_REALTIME, 4},
+        {NV0000_CTRL_CMD_GPU_GET_ID_INFO, sizeof(struct rm_id_info)},
     };
 
     for (unsigned int i = 0; !stopped; i++) {
@@ -70,21 +74,21 @@ static void alloc_once(int fd, uint32_t client, uint32_t handle)
     call.parent = DEVICE;
     call.handle = handle;
     if (strcmp(what, "class"))
-        call.class_id = RM_CLASS_MEMORY_LOCAL_USER;
+        call.class_id = NV01_MEMORY_LOCAL_USER;
     if (strcmp(what, "pointer"))
         call.params = (uintptr_t)&memory;
     if (strcmp(what, "size")) {
         memory.size = 2 * MIB;
         call.params_size = 0;
     }
-    ioctl(fd, RM_CMD(RM_ESC_ALLOC, sizeof(call)), &call);
+    ioctl(fd, RM_CMD(NV_ESC_RM_ALLOC, sizeof(call)), &call);
 }
 
 static void control_once(const struct gpu *g)
 {
     control.client = g->client;
     control.params = (uintptr_t)params;
-    ioctl(g->ctl, RM_CMD(RM_ESC_CONTROL, sizeof(control)), &control);
+    ioctl(g->ctl, RM_CMD(NV_ESC_RM_CONTROL, sizeof(control)), &control);
 }
 
 int main(int argc, char **argv)
@@ -105,7 +109,7 @@ int main(int argc, char **argv)
     else if (!strcmp(what, "control"))
         flips = flip_control;
     if (flips == flip_control)
-        must(work_make(&g, &w, group = 0x100) == RM_OK, "group");
+        must(work_make(&g, &w, group = 0x100) == NV_OK, "group");
     must(!pthread_create(&thread, NULL, flips, NULL), "thread");
     for (; n < CALLS_MIN || time(NULL) < end; n++) {
         if (flips == flip_control)

@@ -27,7 +27,7 @@ static long error(long result)
 
 int main(int argc, char **argv)
 {
-    static const unsigned long cmd = RM_CMD(RM_ESC_ALLOC, sizeof(call));
+    static const unsigned long cmd = RM_CMD(NV_ESC_RM_ALLOC, sizeof(call));
     static uint8_t setup[120];
     uint32_t client = 0;
     int fd = open_client(&client);
@@ -37,7 +37,7 @@ int main(int argc, char **argv)
         .root = client,
         .parent = DEVICE,
         .handle = FIRST_MEMORY,
-        .class_id = RM_CLASS_MEMORY_LOCAL_USER,
+        .class_id = NV01_MEMORY_LOCAL_USER,
         .params = (uintptr_t)&memory,
         .params_size = sizeof(memory),
     };
@@ -52,7 +52,7 @@ int main(int argc, char **argv)
         first = error(syscall(X32_IOCTL, fd, cmd, &call));
         second = error(syscall(X32_PLAIN_IOCTL, fd, cmd, &call));
     }
-    if (rm_free(fd, client, FIRST_MEMORY) == RM_OK)
+    if (rm_free(fd, client, FIRST_MEMORY) == NV_OK)
         say("made");
     else
         say("%ld %ld", first, second);

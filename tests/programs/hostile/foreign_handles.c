@@ -14,8 +14,8 @@ static void own(void)
 
     g.ctl = open_client(&g.client);
     g.card = register_card(&g);
-    must(rm_memory(g.ctl, CLIENT, FIRST_MEMORY, 16 * MIB) == RM_OK, "memory");
-    must(work_make(&g, &w, GROUP) == RM_OK, "group");
+    must(rm_memory(g.ctl, CLIENT, FIRST_MEMORY, 16 * MIB) == NV_OK, "memory");
+    must(work_make(&g, &w, GROUP) == NV_OK, "group");
     say("made");
     hold();
 }
@@ -36,18 +36,23 @@ static void other(void)
             .client = CLIENT, .device = DEVICE, .memory = objects[i], .length = 4096, .fd = fd};
         struct rm_memory m = {.size = MIB};
 
-        good += rm_free(fd, CLIENT, objects[i]) == RM_OK;
-        good += rm_free(fd, mine, objects[i] == DEVICE ? FIRST_MEMORY : objects[i]) == RM_OK;
-        good += rm_alloc(fd, CLIENT, objects[i], 0x7777, RM_CLASS_MEMORY_LOCAL_USER, &m, sizeof(m)) == RM_OK;
-        good += !ioctl(fd, RM_CMD(RM_ESC_MAP_MEMORY, sizeof(map)), &map) && !map.status;
-        good += rm_control(fd, CLIENT, objects[i], RM_CTRL_TSG_SCHEDULE, &off, sizeof(off)) == RM_OK;
-        good += rm_control(fd, CLIENT, objects[i], RM_CTRL_CHANNEL_SCHEDULE, &off, sizeof(off)) == RM_OK;
-        good += rm_control(fd, CLIENT, objects[i], RM_CTRL_TSG_SET_TIMESLICE, &slice, sizeof(slice)) == RM_OK;
-        good += rm_control(fd, CLIENT, objects[i], RM_CTRL_FB_GET_INFO_V2, &info, sizeof(info)) == RM_OK;
-        good += rm_control(fd, mine, DEVICE, RM_CTRL_DISABLE_CHANNELS, &disable, sizeof(disable)) == RM_OK;
+        good += rm_free(fd, CLIENT, objects[i]) == NV_OK;
+        good += rm_free(fd, mine, objects[i] == DEVICE ? FIRST_MEMORY : objects[i]) == NV_OK;
+        good += rm_alloc(fd, CLIENT, objects[i], 0x7777, NV01_MEMORY_LOCAL_USER, &m, sizeof(m)) == NV_OK;
+        good += !ioctl(fd, RM_CMD(NV_ESC_RM_MAP_MEMORY, sizeof(map)), &map) && !map.status;
+        good += rm_control(fd, CLIENT, objects[i], NVA06C_CTRL_CMD_GPFIFO_SCHEDULE, &off, sizeof(off)) ==
+                NV_OK;
+        good += rm_control(fd, CLIENT, objects[i], NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, &off, sizeof(off)) ==
+                NV_OK;
+        good += rm_control(fd, CLIENT, objects[i], NVA06C_CTRL_CMD_SET_TIMESLICE, &slice, sizeof(slice)) ==
+                NV_OK;
+        good += rm_control(fd, CLIENT, objects[i], NV2080_CTRL_CMD_FB_GET_INFO_V2, &info, sizeof(info)) ==
+                NV_OK;
+        good += rm_control(fd, mine, DEVICE, NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS, &disable,
+                           sizeof(disable)) == NV_OK;
     }
     /* The name itself is taken, and what is taken is not given twice. */
-    good += rm_alloc(fd, CLIENT, 0, CLIENT, RM_CLASS_ROOT_CLIENT, NULL, 0) == RM_OK;
+    good += rm_alloc(fd, CLIENT, 0, CLIENT, NV01_ROOT_CLIENT, NULL, 0) == NV_OK;
     say("%d", good);
     hold();
 }

@@ -8,7 +8,7 @@ static void allocate(void)
     uint32_t client = 0;
     int fd = open_client(&client);
 
-    for (uint32_t i = 0; rm_memory(fd, client, FIRST_MEMORY + i, MIB) == RM_OK; i++)
+    for (uint32_t i = 0; rm_memory(fd, client, FIRST_MEMORY + i, MIB) == NV_OK; i++)
         ;
 }
 

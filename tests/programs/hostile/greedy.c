@@ -7,10 +7,10 @@ int main(void)
     uint64_t held = 0, bytes = 256 * MIB;
     uint32_t client = 0, handle = FIRST_MEMORY;
     int fd = open_client(&client);
-    int64_t status = RM_OK;
+    int64_t status = NV_OK;
 
     for (; bytes >= 65536; bytes /= 2)
-        while ((status = rm_memory(fd, client, handle++, bytes)) == RM_OK)
+        while ((status = rm_memory(fd, client, handle++, bytes)) == NV_OK)
             held += bytes;
     say("held %llu status %#llx", (unsigned long long)held, (unsigned long long)status);
     hold();

@@ -51,8 +51,8 @@ static void send_all(const char *path)
     struct gpu g;
 
     gpu_open(&g);
-    must(rm_memory(g.ctl, g.client, FIRST_MEMORY, 8 * MIB) == RM_OK, "memory");
-    must(work_make(&g, &w, 0x100) == RM_OK, "group");
+    must(rm_memory(g.ctl, g.client, FIRST_MEMORY, 8 * MIB) == NV_OK, "memory");
+    must(work_make(&g, &w, 0x100) == NV_OK, "group");
     must(!bind(server, (struct sockaddr *)&at, sizeof(at)) && !listen(server, 1), path);
     say("sent %u", g.client);
     to = accept(server, NULL, NULL);
@@ -73,10 +73,10 @@ static void receive_all(const char *path, uint32_t client)
     must(!connect(from, (struct sockaddr *)&at, sizeof(at)), path);
     take(from, fds);
     say("%lld %lld %lld %d %d %d", (long long)rm_memory(fds[0], client, FIRST_MEMORY + 1, MIB),
-        (long long)rm_alloc(fds[0], 0, 0, 0, RM_CLASS_ROOT_CLIENT, NULL, 0),
+        (long long)rm_alloc(fds[0], 0, 0, 0, NV01_ROOT_CLIENT, NULL, 0),
         (long long)rm_free(fds[0], client, client),
-        ioctl(fds[1], RM_CMD(RM_ESC_SYS_PARAMS, sizeof(first)), &first) ? -errno : 0,
-        ioctl(fds[2], RM_CMD(RM_ESC_SYS_PARAMS, sizeof(first)), &first) ? -errno : 0,
+        ioctl(fds[1], RM_CMD(NV_ESC_SYS_PARAMS, sizeof(first)), &first) ? -errno : 0,
+        ioctl(fds[2], RM_CMD(NV_ESC_SYS_PARAMS, sizeof(first)), &first) ? -errno : 0,
         ftruncate(fds[3], 0) ? -errno : 0);
     hold();
 }

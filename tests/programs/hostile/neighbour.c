@@ -19,7 +19,7 @@ static void timed(int64_t result, uint64_t since, const char *what)
 {
     uint64_t took = now_us() - since;
 
-    must(result == RM_OK, what);
+    must(result == NV_OK, what);
     if (took > slowest)
         slowest = took;
 }
@@ -38,7 +38,7 @@ static void round_of_calls(void)
         begun = now_us();
         timed(rm_free(fd, client, FIRST_MEMORY + i), begun, "free");
     }
-    must(rm_free(fd, client, FIRST_MEMORY) == RM_ERR_OBJECT_NOT_FOUND, "it was free");
+    must(rm_free(fd, client, FIRST_MEMORY) == NV_ERR_OBJECT_NOT_FOUND, "it was free");
     close(fd);
 }
 

@@ -34,7 +34,7 @@ int main(void)
     errno = 0;
     listener = (int)install(SECCOMP_RET_USER_NOTIF, SECCOMP_FILTER_FLAG_NEW_LISTENER);
     listener = listener < 0 ? errno : 0;
-    while ((status = rm_memory(fd, client, FIRST_MEMORY + n, MIB)) == RM_OK)
+    while ((status = rm_memory(fd, client, FIRST_MEMORY + n, MIB)) == NV_OK)
         n++;
     say("listener %d held %u status %lld", listener, n, (long long)status);
     hold();

@@ -10,12 +10,12 @@ int main(int argc, char **argv)
     struct gpu g;
 
     gpu_open(&g);
-    must(work_make(&g, &w, 0x100) == RM_OK, "group");
+    must(work_make(&g, &w, 0x100) == NV_OK, "group");
     submit(&g, &w, 10000000000);
     say("ready");
     told();
     for (int i = 0; i < n; i++) {
-        must(work_make(&g, &w, 0x1000 + 0x100 * (uint32_t)i) == RM_OK, "group");
+        must(work_make(&g, &w, 0x1000 + 0x100 * (uint32_t)i) == NV_OK, "group");
         submit(&g, &w, 2000000000);
     }
     say("made %d", n);

@@ -10,7 +10,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < n; i++) {
         int fd = open_node(i % 2 ? "/dev/nvidiactl" : "/dev/nvidia0");
 
-        must(!ioctl(fd, RM_CMD(RM_ESC_SYS_PARAMS, sizeof(p)), &p), "first call");
+        must(!ioctl(fd, RM_CMD(NV_ESC_SYS_PARAMS, sizeof(p)), &p), "first call");
         close(fd);
     }
     say("done %d", n);

@@ -15,16 +15,16 @@ static void attempt(int fd, unsigned long cmd)
         .root = client,
         .parent = DEVICE,
         .handle = handle++,
-        .class_id = RM_CLASS_MEMORY_LOCAL_USER,
+        .class_id = NV01_MEMORY_LOCAL_USER,
         .params = (uintptr_t)&m,
         .params_size = sizeof(m),
     };
 
     if (syscall(SYS_ioctl, fd, cmd, &a))
         other++;
-    else if (a.status == RM_OK)
+    else if (a.status == NV_OK)
         made++;
-    else if (a.status == RM_ERR_NO_MEMORY)
+    else if (a.status == NV_ERR_NO_MEMORY)
         refused++;
     else
         other++;
@@ -32,7 +32,7 @@ static void attempt(int fd, unsigned long cmd)
 
 int main(void)
 {
-    static const unsigned long plain = RM_CMD(RM_ESC_ALLOC, sizeof(struct rm_alloc));
+    static const unsigned long plain = RM_CMD(NV_ESC_RM_ALLOC, sizeof(struct rm_alloc));
     int fd = open_client(&client);
 
     for (unsigned long type = 0; type < 256; type++)

@@ -14,11 +14,11 @@ int main(void)
         uint32_t client = 0;
         int fd = open_client(&client);
 
-        must(rm_memory(fd, client, FIRST_MEMORY, 64 * MIB) == RM_OK, "memory");
+        must(rm_memory(fd, client, FIRST_MEMORY, 64 * MIB) == NV_OK, "memory");
         if (!(child = fork())) {
             setsid();
             /* The client is the maker's by name; the file is what counts. */
-            must(rm_memory(fd, client, FIRST_MEMORY + 1, 32 * MIB) == RM_OK, "the child's memory");
+            must(rm_memory(fd, client, FIRST_MEMORY + 1, 32 * MIB) == NV_OK, "the child's memory");
             must(write(tell[1], &(pid_t){getpid()}, sizeof(pid_t)) == sizeof(pid_t), "tell");
             hold();
         }

@@ -26,7 +26,7 @@ static void puppet(void)
             .root = client,
             .parent = DEVICE,
             .handle = FIRST_MEMORY + i,
-            .class_id = RM_CLASS_MEMORY_LOCAL_USER,
+            .class_id = NV01_MEMORY_LOCAL_USER,
             .params = (uintptr_t)&memory,
             .params_size = sizeof(memory),
         };
@@ -61,7 +61,7 @@ int main(int argc, char **argv)
         stops++;
         if (!ptrace(PTRACE_GETREGS, child, NULL, &regs) && regs.orig_rax == SYS_ioctl && regs.rsi == 0x5401 &&
             (long)regs.rax == -ENOSYS) {
-            regs.rsi = RM_CMD(RM_ESC_ALLOC, sizeof(call));
+            regs.rsi = RM_CMD(NV_ESC_RM_ALLOC, sizeof(call));
             changed += !ptrace(PTRACE_SETREGS, child, NULL, &regs);
         }
         ptrace(PTRACE_SYSCALL, child, NULL, NULL);

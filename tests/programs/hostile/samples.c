@@ -15,7 +15,8 @@ static int fd;
 
 static int64_t ask(uint32_t object, void *params, uint32_t size)
 {
-    return rm_control(fd, client, object, RM_CTRL_GPU_PERFMON_UTIL, params, size);
+    return rm_control(fd, client, object, NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2, params,
+                      size);
 }
 
 static void expect(int64_t got, int64_t wanted)
@@ -44,7 +45,7 @@ static void whole_ring(void)
 {
     uint8_t *params = at_the_end(bytes, ring_bytes);
 
-    expect(ask(SUBDEVICE, params, bytes), RM_OK);
+    expect(ask(SUBDEVICE, params, bytes), NV_OK);
     for (uint8_t *p = (void *)((uintptr_t)params / PAGE * PAGE); p < params; p++)
         beside += *p != STALE;
     for (uint32_t i = 0; i + 4 <= bytes; i += 4)
@@ -57,9 +58,9 @@ static void sizes(void)
     const uint32_t said[] = {0, 1, ring_bytes - 1, ring_bytes + 1, bytes, UINT32_MAX, 1u << 31};
 
     for (size_t i = 0; i < sizeof(size) / sizeof(*size); i++)
-        expect(ask(SUBDEVICE, at_the_end(bytes, ring_bytes), size[i]), RM_ERR_INVALID_PARAM_STRUCT);
+        expect(ask(SUBDEVICE, at_the_end(bytes, ring_bytes), size[i]), NV_ERR_INVALID_PARAM_STRUCT);
     for (size_t i = 0; i < sizeof(said) / sizeof(*said); i++)
-        expect(ask(SUBDEVICE, at_the_end(bytes, said[i]), bytes), RM_ERR_INVALID_ARGUMENT);
+        expect(ask(SUBDEVICE, at_the_end(bytes, said[i]), bytes), NV_ERR_INVALID_ARGUMENT);
 }
 
 static void places(void)
@@ -67,7 +68,7 @@ static void places(void)
     const uintptr_t at[] = {1, PAGE, UINTPTR_MAX, UINTPTR_MAX - 127, 1ul << 47, 0xffff800000000000ul};
     struct rm_control *own = (void *)at_the_end(bytes, ring_bytes);
 
-    expect(ask(SUBDEVICE, NULL, bytes), RM_ERR_INVALID_PARAM_STRUCT);
+    expect(ask(SUBDEVICE, NULL, bytes), NV_ERR_INVALID_PARAM_STRUCT);
     for (size_t i = 0; i < sizeof(at) / sizeof(*at); i++)
         expect(ask(SUBDEVICE, (void *)at[i], bytes), -EFAULT);
     /* The head is there, and not all of the ring. */
@@ -78,22 +79,22 @@ static void places(void)
     *own = (struct rm_control){
         .client = client,
         .object = SUBDEVICE,
-        .cmd = RM_CTRL_GPU_PERFMON_UTIL,
+        .cmd = NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2,
         .params = (uintptr_t)own,
         .params_size = bytes,
     };
-    expect(ioctl(fd, RM_CMD(RM_ESC_CONTROL, sizeof(*own)), own) ? -errno : (int64_t)own->status,
-           RM_ERR_INVALID_ARGUMENT);
+    expect(ioctl(fd, RM_CMD(NV_ESC_RM_CONTROL, sizeof(*own)), own) ? -errno : (int64_t)own->status,
+           NV_ERR_INVALID_ARGUMENT);
 }
 
 static void objects(void)
 {
     const uint32_t object[] = {0, 0x77, FIRST_MEMORY + 7, UINT32_MAX};
 
-    expect(ask(DEVICE, at_the_end(bytes, ring_bytes), bytes), RM_ERR_NOT_SUPPORTED);
-    expect(ask(client, at_the_end(bytes, ring_bytes), bytes), RM_ERR_INVALID_OBJECT_HANDLE);
+    expect(ask(DEVICE, at_the_end(bytes, ring_bytes), bytes), NV_ERR_NOT_SUPPORTED);
+    expect(ask(client, at_the_end(bytes, ring_bytes), bytes), NV_ERR_INVALID_OBJECT_HANDLE);
     for (size_t i = 0; i < sizeof(object) / sizeof(*object); i++)
-        expect(ask(object[i], at_the_end(bytes, ring_bytes), bytes), RM_ERR_INVALID_OBJECT_HANDLE);
+        expect(ask(object[i], at_the_end(bytes, ring_bytes), bytes), NV_ERR_INVALID_OBJECT_HANDLE);
 }
 
 static void *change(void *arg)
@@ -118,7 +119,7 @@ static void races(void)
     for (int i = 0; i < RACES; i++) {
         int64_t status = ask(SUBDEVICE, params, bytes);
 
-        expect(status == RM_ERR_INVALID_ARGUMENT ? RM_OK : status, RM_OK);
+        expect(status == NV_ERR_INVALID_ARGUMENT ? NV_OK : status, NV_OK);
     }
 }
 
@@ -128,10 +129,10 @@ int main(void)
     struct rm_table table;
 
     must(!rm_table_pick("580", &table), "table");
-    bytes = (uint32_t)rm_control_params(&table, RM_CTRL_GPU_PERFMON_UTIL);
+    bytes = (uint32_t)rm_control_params(&table, NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2);
     ring_bytes = bytes - (uint32_t)sizeof(struct rm_perfmon_head);
     fd = open_client(&client);
-    must(!rm_alloc(fd, client, DEVICE, SUBDEVICE, RM_CLASS_SUBDEVICE, &subdevice, sizeof(subdevice)),
+    must(!rm_alloc(fd, client, DEVICE, SUBDEVICE, NV20_SUBDEVICE_0, &subdevice, sizeof(subdevice)),
          "subdevice");
     whole_ring();
     sizes();

@@ -60,8 +60,8 @@ int main(int argc, char **argv)
     struct gpu g;
 
     gpu_open(&g);
-    must(work_make(&g, &w, 0x100) == RM_OK, "group");
-    must(work_make(&g, &other, 0x200) == RM_OK, "second group");
+    must(work_make(&g, &w, 0x100) == NV_OK, "group");
+    must(work_make(&g, &other, 0x200) == NV_OK, "second group");
     if (argc < 2)
         return 2;
     if (!strcmp(argv[1], "busy")) {

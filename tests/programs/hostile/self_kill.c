@@ -16,7 +16,7 @@ static void life(uint64_t seed)
 
     gpu_open(&g);
     for (uint32_t i = 0; i < 3; i++) {
-        must(work_make(&g, &w[i], 0x100 * (i + 1)) == RM_OK, "group");
+        must(work_make(&g, &w[i], 0x100 * (i + 1)) == NV_OK, "group");
         submit(&g, &w[i], 1000000000);
     }
     usleep(below(&state, 40000));

@@ -50,7 +50,7 @@ static void *left(void *arg)
     uint32_t base = FIRST_MEMORY + 0x100 * (uint32_t)(uintptr_t)arg;
 
     for (uint32_t i = 0; i < MEMORIES; i++)
-        held += rm_free(fd, client, base + i) == RM_OK;
+        held += rm_free(fd, client, base + i) == NV_OK;
     return NULL;
 }
 

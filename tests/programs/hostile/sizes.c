@@ -39,7 +39,7 @@ static void amounts(int fd)
             struct rm_memory m = {
                 .size = size[i], .alignment = size[i], .limit = size[i], .range_hi = size[i]};
 
-            if (one(fd, RM_CLASS_MEMORY_LOCAL_USER, &m, bytes[k]) == RM_OK)
+            if (one(fd, NV01_MEMORY_LOCAL_USER, &m, bytes[k]) == NV_OK)
                 held += m.size;
         }
     }
@@ -55,7 +55,7 @@ static void kinds(int fd)
                 .flags = 1u << flag,
             };
 
-            if (one(fd, RM_CLASS_MEMORY_LOCAL_USER, &m, sizeof(m)) == RM_OK)
+            if (one(fd, NV01_MEMORY_LOCAL_USER, &m, sizeof(m)) == NV_OK)
                 held += 65536;
         }
     }
@@ -75,20 +75,20 @@ static void places(int fd)
 
     munmap(pages + PAGE, PAGE);
     for (size_t i = 0; i < sizeof(at) / sizeof(*at); i++)
-        one(fd, RM_CLASS_MEMORY_LOCAL_USER, (void *)at[i], 128);
+        one(fd, NV01_MEMORY_LOCAL_USER, (void *)at[i], 128);
     /* The parameters are the call's own struct: what is written back lies where it came from. */
     *own = (struct rm_alloc){
         .root = client,
         .parent = DEVICE,
         .handle = handle++,
-        .class_id = RM_CLASS_MEMORY_LOCAL_USER,
+        .class_id = NV01_MEMORY_LOCAL_USER,
         .params = (uintptr_t)own,
         .params_size = 128,
     };
-    answered += !ioctl(fd, RM_CMD(RM_ESC_ALLOC, sizeof(*own)), own);
-    answered += !ioctl(fd, RM_CMD(RM_ESC_ALLOC, sizeof(*own)), across);
-    answered += !ioctl(fd, RM_CMD(RM_ESC_ALLOC, sizeof(*own)), NULL);
-    answered += !ioctl(fd, RM_CMD(RM_ESC_FREE, 16), (void *)1);
+    answered += !ioctl(fd, RM_CMD(NV_ESC_RM_ALLOC, sizeof(*own)), own);
+    answered += !ioctl(fd, RM_CMD(NV_ESC_RM_ALLOC, sizeof(*own)), across);
+    answered += !ioctl(fd, RM_CMD(NV_ESC_RM_ALLOC, sizeof(*own)), NULL);
+    answered += !ioctl(fd, RM_CMD(NV_ESC_RM_FREE, 16), (void *)1);
 }
 
 /* Every escape at every size that nobody makes calls of. */

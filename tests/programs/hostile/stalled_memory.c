@@ -29,7 +29,7 @@ static int missing_pages(void *at, size_t bytes)
 
 static void *call(void *arg)
 {
-    result = rm_alloc(fd, client, DEVICE, FIRST_MEMORY, RM_CLASS_MEMORY_LOCAL_USER, page,
+    result = rm_alloc(fd, client, DEVICE, FIRST_MEMORY, NV01_MEMORY_LOCAL_USER, page,
                       sizeof(struct rm_memory));
     return arg;
 }

@@ -18,7 +18,7 @@ static int64_t space(uint32_t handle)
 {
     uint8_t params[64] = {0};
 
-    return rm_alloc(fd, client, DEVICE, handle, RM_CLASS_VASPACE, params, 0);
+    return rm_alloc(fd, client, DEVICE, handle, FERMI_VASPACE_A, params, 0);
 }
 
 static int64_t virtual_memory(uint32_t handle, uint64_t bytes, uint32_t flags, uint64_t at)
@@ -32,7 +32,7 @@ static int64_t virtual_memory(uint32_t handle, uint64_t bytes, uint32_t flags, u
         .vaspace = SPACE,
     };
 
-    return rm_alloc(fd, client, DEVICE, handle, RM_CLASS_MEMORY_VIRTUAL, &m, 0);
+    return rm_alloc(fd, client, DEVICE, handle, NV50_MEMORY_VIRTUAL, &m, 0);
 }
 
 static int map_a_tebibyte(void)
@@ -46,8 +46,8 @@ static int map_a_tebibyte(void)
 
     virtual_memory(VIRTUAL, 65536, 0, 0);
     rm_memory(fd, client, FIRST_MEMORY, 65536);
-    if (!ioctl(fd, RM_CMD(RM_ESC_MAP_MEMORY_DMA, 56), &map) ||
-        !ioctl(fd, RM_CMD(RM_ESC_MAP_MEMORY_DMA, 64), &map))
+    if (!ioctl(fd, RM_CMD(NV_ESC_RM_MAP_MEMORY_DMA, 56), &map) ||
+        !ioctl(fd, RM_CMD(NV_ESC_RM_MAP_MEMORY_DMA, 64), &map))
         return 0;
     return errno;
 }
@@ -58,7 +58,7 @@ static uint64_t take_all(int64_t *status)
     uint64_t held = 0;
 
     for (uint64_t bytes = 256 * MIB; bytes >= 65536; bytes /= 2)
-        while ((*status = rm_memory(fd, client, handle++, bytes)) == RM_OK)
+        while ((*status = rm_memory(fd, client, handle++, bytes)) == NV_OK)
             held += bytes;
     return held;
 }
@@ -71,19 +71,19 @@ int main(int argc, char **argv)
     uint64_t held;
 
     fd = open_client(&client);
-    must(space(SPACE) == RM_OK, "address space");
+    must(space(SPACE) == NV_OK, "address space");
     if (!strcmp(what, "dma"))
         made = map_a_tebibyte();
     for (int i = 0; i < n; i++) {
         uint32_t handle = VIRTUAL + 1 + (uint32_t)i;
 
         if (!strcmp(what, "virtual")) {
-            made += virtual_memory(handle, tib, 0, 0) == RM_OK;
+            made += virtual_memory(handle, tib, 0, 0) == NV_OK;
         } else if (!strcmp(what, "sparse")) {
-            made += virtual_memory(handle, 8 * gib, RM_MEMORY_FLAG_SPARSE, 0) == RM_OK;
+            made += virtual_memory(handle, 8 * gib, RM_MEMORY_FLAG_SPARSE, 0) == NV_OK;
             virtual_memory(handle + 0x10000, 8 * gib, RM_MEMORY_FLAG_SPARSE, UINT64_MAX - 8 * gib + 1);
         } else if (!strcmp(what, "spaces")) {
-            made += space(handle) == RM_OK;
+            made += space(handle) == NV_OK;
         }
     }
     held = take_all(&status);

@@ -17,7 +17,7 @@ int main(void)
     int again, shrunk, grown, sealed, through_proc;
 
     gpu_open(&g);
-    must(work_make(&g, &w, 0x100) == RM_OK, "group");
+    must(work_make(&g, &w, 0x100) == NV_OK, "group");
     submit(&g, &w, 10000000000);
     shrunk = error(ftruncate(w.fd, 0));
     grown = error(ftruncate(w.fd, 1 << 30));
