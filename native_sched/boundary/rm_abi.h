@@ -198,6 +198,9 @@ struct rm_device { /* NV0080_ALLOC_PARAMETERS, 56; id = device instance */
 struct rm_subdevice { /* NV2080_ALLOC_PARAMETERS */
     uint32_t id;
 };
+struct rm_context_share { /* class 0x9067, 12 */
+    uint32_t vaspace, flags, subcontext;
+};
 struct rm_channel_group { /* class 0xA06C, 20 */
     uint32_t error_object, ecc_error_object, vaspace, engine_type, vgpu_flag;
 };
