@@ -31,9 +31,16 @@ static uint32_t memory(struct rm_call *call, struct rm_object *object)
         return NV_ERR_INVALID_ARGUMENT;
     if (!object_take(object, params->size))
         return NV_ERR_NO_MEMORY;
+    if (call->rm->data && !(object->memory = sysmem_sparse(object->bytes)))
+        return NV_ERR_NO_MEMORY;
     params->size = object->bytes;
     params->limit = object->bytes - 1;
     return NV_OK;
+}
+
+static void memory_free(struct rm_object *object)
+{
+    sysmem_put(object->memory);
 }
 
 enum { ANY_CHANNEL = VOLTA_CHANNEL_GPFIFO_A }; /* stands for the channels of every architecture */
@@ -48,7 +55,7 @@ static const struct class_rule {
 } rules[] = {
     {NV01_DEVICE_0, NV01_ROOT_CLIENT, true, device, NULL},
     {NV20_SUBDEVICE_0, NV01_DEVICE_0, true, subdevice, NULL},
-    {NV01_MEMORY_LOCAL_USER, NV01_DEVICE_0, true, memory, NULL},
+    {NV01_MEMORY_LOCAL_USER, NV01_DEVICE_0, true, memory, memory_free},
     {NV01_MEMORY_SYSTEM, NV01_DEVICE_0, true, system_memory_alloc, system_memory_free},
     {FERMI_VASPACE_A, NV01_DEVICE_0, false, NULL, NULL},
     {KEPLER_CHANNEL_GROUP_A, NV01_DEVICE_0, true, channel_group_alloc, channel_group_free},
