@@ -44,6 +44,7 @@ static void memory_free(struct rm_object *object)
 }
 
 enum { ANY_CHANNEL = VOLTA_CHANNEL_GPFIFO_A }; /* stands for the channels of every architecture */
+#define ANY_PARENT UINT32_MAX
 
 /* Without `exact`, parameters that are not the size of this driver's version are accepted, and not looked at. */
 static const struct class_rule {
@@ -73,7 +74,8 @@ static const struct class_rule {
     {NV_CONFIDENTIAL_COMPUTE, NV01_ROOT_CLIENT, false, NULL, NULL},
     {FERMI_CONTEXT_SHARE_A, KEPLER_CHANNEL_GROUP_A, false, NULL, NULL},
     {GT200_DEBUGGER, NV01_DEVICE_0, false, NULL, NULL},
-    {NV01_EVENT_OS_EVENT, NV20_SUBDEVICE_0, false, NULL, NULL},
+    {NV01_EVENT, ANY_PARENT, true, event_alloc, NULL},
+    {NV01_EVENT_OS_EVENT, ANY_PARENT, true, event_alloc, NULL},
     {NV50_MEMORY_VIRTUAL, NV01_DEVICE_0, false, NULL, NULL},
     {VOLTA_COMPUTE_A, ANY_CHANNEL, false, NULL, NULL},
     {VOLTA_DMA_COPY_A, ANY_CHANNEL, false, NULL, NULL},
@@ -91,7 +93,7 @@ static bool below(const struct class_rule *rule, const struct rm_object *above)
 {
     if (rule->parent_class == ANY_CHANNEL)
         return class_is_channel(above->class_id);
-    return above->class_id == rule->parent_class;
+    return rule->parent_class == ANY_PARENT || above->class_id == rule->parent_class;
 }
 
 void class_release(struct rm_object *object)
@@ -126,7 +128,7 @@ uint32_t class_alloc(struct rm_call *call, uint32_t root, uint32_t parent, uint3
     /* 0, 1 (non-privileged) and 0x41 all make a root client. */
     if (class_id <= 1 || class_id == NV01_ROOT_CLIENT)
         return alloc_client(call, handle);
-    client = client_find(call->rm, root, call->file);
+    client = client_find(call->rm, root, file_of_clients(call->rm, call->file));
     if (!client)
         return NV_ERR_INVALID_CLIENT;
     above = object_find(call->rm, root, parent);
