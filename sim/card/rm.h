@@ -9,6 +9,7 @@
  *   dup.c     memory that has several names
  *   exports.c memory that is exported through open files
  *   answers.c the controls that only ask, answers_gr.c those of the graphics engine; chip.c what a chip's classes are
+ *   events.c  events, and the files that they wake
  *   mapping.c what a program maps, schedule.c the controls of groups and channels
  * A card's engines have a lock of their own (gpu/gpu.h), taken under this one. */
 #ifndef MGPU_SIM_RM_H
@@ -89,12 +90,14 @@ struct rm {
     uint32_t reread_us;    /* how long calls that are let through wait before their arguments are read */
     uint32_t tail_us, tail_per_mille; /* how much longer so many of a thousand take */
     uint64_t tail_seed;
+    bool data;         /* the cards' memory has contents */
     uint32_t close_us; /* from the last close of a file to its end */
     uint32_t init_us,
         context_us; /* what the library takes for a device and for a context besides its calls */
     uint32_t card_count;
     struct sim_card cards[RM_MAX_CARDS];
     struct rm_client *clients;
+    struct os_event *os_events;
     struct rm_object *objects[RM_HASH_BUCKETS];
     struct sim_file *files[RM_FILE_BUCKETS];
     uint64_t last_file;
@@ -127,6 +130,8 @@ struct sim_card *card_by_gpu_id(struct rm *rm, uint32_t gpu_id);
 
 /* files.c */
 struct sim_file *file_find(struct rm *rm, uint64_t id);
+/* The file on which the clients are that are called on by this one: the control file that a card's is registered with. */
+const struct sim_file *file_of_clients(struct rm *rm, const struct sim_file *file);
 bool file_is_held(struct rm *rm, uint64_t id); /* it is there, and some process has it open */
 int file_open(struct rm *rm, const struct sim_request *request, struct sim_file **file, int *read_fd);
 /* Runs for ever, lock not held: frees what belongs to files whose last reader is gone. */
@@ -183,6 +188,13 @@ bool class_is_usermode(uint32_t class_id);
 int map_memory(struct rm_call *call);
 int unmap_memory(struct rm_call *call);
 int userd_fd(struct rm *rm, uint64_t file, const struct sim_userd_of *of, uint64_t *offset);
+
+/* events.c: the escapes ALLOC_OS_EVENT and FREE_OS_EVENT, and the class. */
+int os_event_alloc(struct rm_call *call);
+int os_event_free(struct rm_call *call);
+uint32_t event_alloc(struct rm_call *call, struct rm_object *object);
+/* Those of a file that is gone, or of a client; 0: of none. */
+void os_events_end(struct rm *rm, uint64_t file, uint32_t client);
 
 /* escapes.c: 0 or the negative errno that ioctl() fails with. */
 int escape(struct rm_call *call);
