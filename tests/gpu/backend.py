@@ -11,6 +11,7 @@ import stat
 import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -151,6 +152,8 @@ class Simulated:
         self._card.stdout.readline()
         self._line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._line.connect(str(folder / "card.sock"))
+        # Each supervised program has a thread here, and the experiment is one more.
+        self._lock = threading.Lock()
         self._files: dict[int, int] = {}  # the card's name of a file, by its inode
 
     def close(self) -> None:
@@ -173,8 +176,10 @@ class Simulated:
     def _ask(self, head: dict[str, int], payload: bytes = b"") -> tuple[int, bytes, int, int]:
         """(errno, payload, file, descriptor or -1)."""
         order = ("op", "node", "minor", "cmd", "file", "aux", "tgid", "outer", "params", "realtime")
-        self._line.send(struct.pack("<IIIIQQiIII", *(head.get(name, 0) for name in order)) + payload)
-        data, fds, _, _ = socket.recv_fds(self._line, 65536, 1)
+        request = struct.pack("<IIIIQQiIII", *(head.get(name, 0) for name in order)) + payload
+        with self._lock:
+            self._line.send(request)
+            data, fds, _, _ = socket.recv_fds(self._line, 65536, 1)
         error, outer, params, _, file, _ = struct.unpack_from("<iIIIQQ", data)
         return error, data[32 : 32 + outer + params], file, fds[0] if fds else -1
 
