@@ -190,6 +190,10 @@ enum {
     RM_MEMORY_ATTR2_HUGE_SHIFT = 20, /* 2 MiB, 512 MiB, 256 GiB */
     RM_MEMORY_ATTR2_HUGE_MASK = 3,
 };
+struct rm_virtual { /* class 0x70, 24 */
+    uint64_t offset, limit;
+    uint32_t vaspace, pad;
+};
 struct rm_device { /* NV0080_ALLOC_PARAMETERS, 56; id = device instance */
     uint32_t id, client_share, target_client, target_device, flags, pad0;
     uint64_t va_bytes, va_start, va_limit;
@@ -252,6 +256,9 @@ struct
     rm_event { /* classes 0x5, 0x79; data: the descriptor's number, which RM compares with ALLOC_OS_EVENT's */
     uint32_t client, source, class_id, index;
     uint64_t data;
+};
+struct rm_os_event { /* ALLOC_OS_EVENT, FREE_OS_EVENT, 16 */
+    uint32_t client, device, fd, status;
 };
 struct rm_debugger { /* class 0x83de */
     uint32_t unused, client, object;
@@ -408,6 +415,7 @@ RM_SZ(rm_unmap_memory, 32);
 RM_SZ(rm_tsg_schedule, 3);
 RM_SZ(rm_tsg_preempt, 8);
 RM_SZ(rm_event, 24);
+RM_SZ(rm_os_event, 16);
 RM_SZ(rm_debugger, 12);
 RM_AT(rm_id_info, sli_status, 0x18);
 RM_SZ(rm_id_info, 40);

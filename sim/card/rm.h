@@ -9,6 +9,8 @@
  *   dup.c     memory that has several names
  *   exports.c memory that is exported through open files
  *   pages.c   memory of a process's own pages, dma.c what is mapped without nvidia-uvm, uvm.h nvidia-uvm
+ *   answers.c the controls that only ask, answers_gr.c those of the graphics engine; chip.c what a chip's classes are
+ *   events.c  events, and the files that they wake
  *   mapping.c what a program maps, schedule.c the controls of groups and channels
  * A card's engines have a lock of their own (gpu/gpu.h), taken under this one. */
 #ifndef MGPU_SIM_RM_H
@@ -86,6 +88,7 @@ struct sim_file {
 struct rm {
     pthread_mutex_t lock;
     const char *version;   /* of the driver it plays, one that the table knows */
+    uint32_t major, minor; /* the same in numbers; UINT32_MAX: the newest of its branch */
     struct rm_table table; /* its sizes */
     uint32_t call_us;      /* how long a call that reaches the card holds the lock */
     uint32_t reread_us;    /* how long calls that are let through wait before their arguments are read */
@@ -98,6 +101,8 @@ struct rm {
     uint32_t card_count;
     struct sim_card cards[RM_MAX_CARDS];
     struct rm_client *clients;
+    struct os_event *os_events;
+    struct dma_mapping *dma_mappings;
     struct rm_object *objects[RM_HASH_BUCKETS];
     struct sim_file *files[RM_FILE_BUCKETS];
     uint64_t last_file;
@@ -121,6 +126,8 @@ struct rm_call {
 
 /* cards.c. "v100-16:2,a10" -> rm->cards; -EINVAL with one line on stderr. */
 int cards_parse(struct rm *rm, const char *list);
+/* -EINVAL with one line on stderr where the driver of that version knows a card's chip not yet. */
+int cards_are_known(const struct rm *rm);
 /* Their engines, --copy-mib-per-ms 0 = the profile's; negative errno. */
 int cards_start(struct rm *rm, uint32_t switch_us, uint32_t copy_mib_per_ms);
 struct sim_card *card_by_minor(struct rm *rm, uint32_t minor);
@@ -128,6 +135,8 @@ struct sim_card *card_by_gpu_id(struct rm *rm, uint32_t gpu_id);
 
 /* files.c */
 struct sim_file *file_find(struct rm *rm, uint64_t id);
+/* The file on which the clients are that are called on by this one: the control file that a card's is registered with. */
+const struct sim_file *file_of_clients(struct rm *rm, const struct sim_file *file);
 bool file_is_held(struct rm *rm, uint64_t id); /* it is there, and some process has it open */
 int file_open(struct rm *rm, const struct sim_request *request, struct sim_file **file, int *read_fd);
 /* Runs for ever, lock not held: frees what belongs to files whose last reader is gone. */
@@ -168,7 +177,7 @@ struct rm_object *object_alias(struct rm *rm, struct rm_object *parent, uint32_t
 uint32_t class_alloc(struct rm_call *call, uint32_t root, uint32_t parent, uint32_t *handle,
                      uint32_t class_id);
 /* Ends what the object's class made, before the object itself is freed. */
-void class_release(struct rm_object *object);
+void class_release(struct rm *rm, struct rm_object *object);
 
 /* compute.c: constructors return an enum rm_status. */
 uint32_t system_memory_alloc(struct rm_call *call, struct rm_object *object);
@@ -198,6 +207,12 @@ int unmap_dma(struct rm_call *call);
 uint32_t virtual_memory_alloc(struct rm_call *call, struct rm_object *object);
 /* A memory object ends: nothing of it is mapped so any more. */
 void dma_forget(struct rm *rm, const struct rm_object *memory);
+/* events.c: the escapes ALLOC_OS_EVENT and FREE_OS_EVENT, and the class. */
+int os_event_alloc(struct rm_call *call);
+int os_event_free(struct rm_call *call);
+uint32_t event_alloc(struct rm_call *call, struct rm_object *object);
+/* Those of a file that is gone, or of a client; 0: of none. */
+void os_events_end(struct rm *rm, uint64_t file, uint32_t client);
 
 /* escapes.c: 0 or the negative errno that ioctl() fails with. */
 int escape(struct rm_call *call);
@@ -214,6 +229,17 @@ struct rm_request { /* a control being executed: params are as large as the driv
     uint32_t params_bytes;
     uint64_t aux_file;
 };
+
+/* answers.c, answers_gr.c: the same. */
+uint32_t answer_control(const struct rm_request *request, uint32_t cmd);
+uint32_t gr_sm_version(const struct card_profile *profile);
+uint32_t gr_info(const struct rm_request *request);
+uint32_t gr_gpc_mask(const struct rm_request *request);
+uint32_t gr_tpc_mask(const struct rm_request *request);
+uint32_t gr_sm_order(const struct rm_request *request);
+/* The i-th list that the parameters point to, of as many elements as they say; NULL: they point to none. */
+void *request_list(const struct rm_request *request, uint32_t element_bytes, uint32_t i, uint32_t *count);
+
 uint32_t tsg_schedule(const struct rm_request *request);
 uint32_t tsg_set_timeslice(const struct rm_request *request);
 uint32_t tsg_get_timeslice(const struct rm_request *request);
