@@ -86,7 +86,7 @@ uint32_t channel_alloc(struct rm_call *call, struct rm_object *object)
     if (object->class_id != object->card->profile->channel_class)
         return NV_ERR_INVALID_CLASS;
     if (call->params_bytes && (int)call->params_bytes != rm_class_params(&call->rm->table, object->class_id))
-        return NV_ERR_INVALID_PARAM_STRUCT;
+        return NV_ERR_INVALID_ARGUMENT;
     if (!call->params_bytes || !params->userd_memory[0])
         return NV_OK; /* executes nothing */
     layout = (struct gpu_channel_layout){params->userd_offset[0], params->gpfifo_offset,

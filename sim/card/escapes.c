@@ -95,10 +95,7 @@ static int alloc(struct rm_call *call)
 
     if (!made_there(call, alloc->class_id))
         return -EINVAL;
-    if (alloc->params_size && alloc->params_size != call->params_bytes)
-        alloc->status = NV_ERR_INVALID_PARAM_STRUCT;
-    else
-        alloc->status = class_alloc(call, alloc->root, alloc->parent, &alloc->handle, alloc->class_id);
+    alloc->status = class_alloc(call, alloc->root, alloc->parent, &alloc->handle, alloc->class_id);
     return 0;
 }
 
@@ -108,10 +105,7 @@ static int alloc_short(struct rm_call *call)
 
     if (!made_there(call, alloc->class_id))
         return -EINVAL;
-    if (alloc->params_size && alloc->params_size != call->params_bytes)
-        alloc->status = NV_ERR_INVALID_PARAM_STRUCT;
-    else
-        alloc->status = class_alloc(call, alloc->root, alloc->parent, &alloc->handle, alloc->class_id);
+    alloc->status = class_alloc(call, alloc->root, alloc->parent, &alloc->handle, alloc->class_id);
     return 0;
 }
 
@@ -135,7 +129,7 @@ static int control_object(struct rm_call *call)
 {
     struct rm_control *ctl = call->outer;
 
-    ctl->status = ctl->params_size == call->params_bytes ? control(call, ctl) : NV_ERR_INVALID_PARAM_STRUCT;
+    ctl->status = ctl->params_size == call->params_bytes ? control(call, ctl) : NV_ERR_INVALID_ARGUMENT;
     return 0;
 }
 

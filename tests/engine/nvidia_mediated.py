@@ -257,10 +257,12 @@ class World:
         stack: ExitStack,
         instances: Sequence[tuple[int, int]],
         seen: bool,
+        version: str,
     ) -> None:
         self.card = card
         self.lib = ctypes.CDLL(library())
         self._stack = stack
+        self._version = version
         self._tenants = 0
         nodes = self._nodes = folder / "nodes"
         nodes.mkdir()
@@ -300,7 +302,7 @@ class World:
         self.begin()
 
     def begin(self) -> None:
-        opened = open_engine(library(), "nvidia", "", VERSION, str(self.journal))
+        opened = open_engine(library(), "nvidia", "", self._version, str(self.journal))
         self.engine: Engine = self._engines.enter_context(opened)
         for card in self._cards:
             self.engine.add_card(card)
@@ -490,10 +492,13 @@ class World:
 
 
 @contextmanager
-def world(folder: Path, instances: Sequence[tuple[int, int]] = (), *, seen: bool = False) -> Iterator[World]:
+def world(
+    folder: Path, instances: Sequence[tuple[int, int]] = (), *, seen: bool = False, version: str = VERSION
+) -> Iterator[World]:
     """instances: of MIG, (GPU instance, compute instance), each a card of its own; none: a card as a whole.
 
     seen: the arbiter has the capabilities of instances, and reads what their engines execute.
     """
-    with running(folder, "h200", rm_call_us=0) as card, ExitStack() as stack:
-        yield World(folder, card, stack, instances, seen)
+    options = ["--driver-version", version]
+    with running(folder, "h200", rm_call_us=0, options=options) as card, ExitStack() as stack:
+        yield World(folder, card, stack, instances, seen, version)
