@@ -64,6 +64,7 @@ static const struct class_rule {
     {AMPERE_CHANNEL_GPFIFO_A, KEPLER_CHANNEL_GROUP_A, false, channel_alloc, channel_free},
     {HOPPER_CHANNEL_GPFIFO_A, KEPLER_CHANNEL_GROUP_A, false, channel_alloc, channel_free},
     {BLACKWELL_CHANNEL_GPFIFO_A, KEPLER_CHANNEL_GROUP_A, false, channel_alloc, channel_free},
+    {BLACKWELL_CHANNEL_GPFIFO_B, KEPLER_CHANNEL_GROUP_A, false, channel_alloc, channel_free},
     {VOLTA_USERMODE_A, NV20_SUBDEVICE_0, false, usermode_alloc, usermode_free},
     {TURING_USERMODE_A, NV20_SUBDEVICE_0, false, usermode_alloc, usermode_free},
     {AMPERE_USERMODE_A, NV20_SUBDEVICE_0, false, usermode_alloc, usermode_free},

@@ -1,3 +1,4 @@
+#include "../../native_sched/rm/lists.h"
 #include "clock.h"
 #include "rm.h"
 #include "wait.h"
@@ -129,7 +130,13 @@ static int control_object(struct rm_call *call)
 {
     struct rm_control *ctl = call->outer;
 
-    ctl->status = ctl->params_size == call->params_bytes ? control(call, ctl) : NV_ERR_INVALID_ARGUMENT;
+    if (ctl->params_size > call->params_bytes ||
+        rm_bytes_with_lists(ctl->cmd, call->params, ctl->params_size) != call->params_bytes) {
+        ctl->status = NV_ERR_INVALID_ARGUMENT;
+        return 0;
+    }
+    call->params_bytes = ctl->params_size;
+    ctl->status = control(call, ctl);
     return 0;
 }
 

@@ -218,6 +218,10 @@ int main(int argc, char **argv)
                 rm.version, rm_table_known());
         return EXIT_USAGE;
     }
+    rm.minor = UINT32_MAX;
+    sscanf(rm.version, "%u.%u", &rm.major, &rm.minor);
+    if (cards_are_known(&rm))
+        return EXIT_USAGE;
     mutex_init_inheriting(&rm.lock);
     rm.data = options.data;
     rm.call_us = options.call_us;

@@ -8,6 +8,7 @@
  *   escapes.c the ioctls, controls.c the control commands
  *   dup.c     memory that has several names
  *   exports.c memory that is exported through open files
+ *   answers.c the controls that only ask, answers_gr.c those of the graphics engine; chip.c what a chip's classes are
  *   events.c  events, and the files that they wake
  *   mapping.c what a program maps, schedule.c the controls of groups and channels
  * A card's engines have a lock of their own (gpu/gpu.h), taken under this one. */
@@ -83,6 +84,7 @@ struct sim_file {
 struct rm {
     pthread_mutex_t lock;
     const char *version;   /* of the driver it plays, one that the table knows */
+    uint32_t major, minor; /* the same in numbers; UINT32_MAX: the newest of its branch */
     struct rm_table table; /* its sizes */
     uint32_t call_us;      /* how long a call that reaches the card holds the lock */
     uint32_t reread_us;    /* how long calls that are let through wait before their arguments are read */
@@ -119,6 +121,8 @@ struct rm_call {
 
 /* cards.c. "v100-16:2,a10" -> rm->cards; -EINVAL with one line on stderr. */
 int cards_parse(struct rm *rm, const char *list);
+/* -EINVAL with one line on stderr where the driver of that version knows a card's chip not yet. */
+int cards_are_known(const struct rm *rm);
 /* Their engines, --copy-mib-per-ms 0 = the profile's; negative errno. */
 int cards_start(struct rm *rm, uint32_t switch_us, uint32_t copy_mib_per_ms);
 struct sim_card *card_by_minor(struct rm *rm, uint32_t minor);
@@ -207,6 +211,17 @@ struct rm_request { /* a control being executed: params are as large as the driv
     uint32_t params_bytes;
     uint64_t aux_file;
 };
+
+/* answers.c, answers_gr.c: the same. */
+uint32_t answer_control(const struct rm_request *request, uint32_t cmd);
+uint32_t gr_sm_version(const struct card_profile *profile);
+uint32_t gr_info(const struct rm_request *request);
+uint32_t gr_gpc_mask(const struct rm_request *request);
+uint32_t gr_tpc_mask(const struct rm_request *request);
+uint32_t gr_sm_order(const struct rm_request *request);
+/* The i-th list that the parameters point to, of as many elements as they say; NULL: they point to none. */
+void *request_list(const struct rm_request *request, uint32_t element_bytes, uint32_t i, uint32_t *count);
+
 uint32_t tsg_schedule(const struct rm_request *request);
 uint32_t tsg_set_timeslice(const struct rm_request *request);
 uint32_t tsg_get_timeslice(const struct rm_request *request);
