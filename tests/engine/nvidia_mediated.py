@@ -76,8 +76,7 @@ class Answer:
     through: bool
 
     def u32(self, offset: int) -> int:
-        value: int = struct.unpack_from("I", self.outer, offset)[0]
-        return value
+        return int(struct.unpack_from("I", self.outer, offset)[0])
 
 
 class Tenant:
@@ -485,10 +484,8 @@ class World:
 
     def groups(self) -> dict[int, bool]:
         """Whether the card has each group of the graphics engine enabled, by its handle."""
-        [engine] = [
-            e for e in cards.account(self.card.admin_socket).cards[0].engines if e.engine == "graphics"
-        ]
-        return {one.group: one.enabled for one in engine.groups}
+        engines = cards.account(self.card.admin_socket).cards[0].engines
+        return {one.group: one.enabled for e in engines if e.engine == "graphics" for one in e.groups}
 
 
 @contextmanager

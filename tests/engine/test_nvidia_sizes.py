@@ -1,4 +1,4 @@
-"""Sizes that RM judges and we do not: what each driver's programs pass is taken, and RM's own no is what others hear."""
+"""Sizes that RM judges and we do not: what each driver's programs pass is taken, others hear RM's own no."""
 
 from __future__ import annotations
 
