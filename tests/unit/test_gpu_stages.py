@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from native_sched.daemon.inventory import CardInfo
 from tests.gpu import (
+    cdi,
     first,
     forced_refusals,
     lock_holders,
@@ -317,6 +319,27 @@ def test_registers_that_are_hidden_cannot_be_mapped(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "OSError" in done.stderr
     assert (tmp_path / "resource0").stat().st_size == 4096
+
+
+def test_an_instance_has_its_gpus_node_and_two_capabilities(tmp_path: Path) -> None:
+    about = {"name": "it", "memory_mib": 1, "gpu_id": 256}
+    cards = [
+        CardInfo(index=0, minor=1, uuid="GPU-a", **about),
+        CardInfo(index=1, minor=0, uuid="MIG-b", instance=(3, 0), **about),
+    ]
+    (tmp_path / "nvidiactl").touch()
+    found = cdi.spec(cards, tmp_path, {"gpu0/gi3/access": 20, "gpu0/gi3/ci0/access": 21})
+    nodes = {
+        one["name"]: [node["path"] for node in one["containerEdits"]["deviceNodes"]]
+        for one in found["devices"]
+    }
+    assert nodes["GPU-a"] == nodes["0"] == ["/dev/nvidia1"]
+    assert nodes["MIG-b"] == [
+        "/dev/nvidia0",
+        "/dev/nvidia-caps/nvidia-cap20",
+        "/dev/nvidia-caps/nvidia-cap21",
+    ]
+    assert [node["path"] for node in found["containerEdits"]["deviceNodes"]] == ["/dev/nvidiactl"]
 
 
 # Files of nvidia-uvm.
