@@ -474,8 +474,7 @@ class World:
 
     def tables_mib(self, tenant: Tenant) -> float:
         """What is charged for the page tables of external mappings: part of used_mib()."""
-        find = self.lib.on_card_tables
-        find.restype = ctypes.c_uint64
+        (find := self.lib.on_card_tables).restype = ctypes.c_uint64
         return int(find(self.engine._handle, ctypes.c_uint64(tenant.id), ctypes.c_uint32(0))) / MIB
 
     def memory_mib(self, tenant: Tenant) -> float:
