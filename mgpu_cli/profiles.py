@@ -8,7 +8,19 @@ from oci_specs import units
 from oci_specs.refusal import Refusal, quoted
 
 # The table of mgpu-simcard, and how many cards it has room for; a test holds the two together.
-PROFILES = ("v100-16", "a10", "a100-40", "a100-80", "h200")
+PROFILES = (
+    "v100-16",
+    "a10",
+    "a100-40",
+    "a100-80",
+    "h200",
+    "titan-rtx",
+    "t4",
+    "l4",
+    "l40",
+    "b200",
+    "rtx-5090",
+)
 MAX_CARDS = 32
 LISTED = ", ".join(PROFILES)
 

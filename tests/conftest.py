@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import hypothesis
 import pytest
 
-from tests.support import arbiter, containerd, cri, dockerd, host, podman, programs
+from tests.support import arbiter, containerd, cri, dockerd, host, minutes, podman, programs
 from tests.support.arbiter import Arbiter
 from tests.support.containerd import Containerd
 from tests.support.cri import Kubelet
@@ -120,6 +120,21 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
+    _tell_minutes(terminalreporter)
+    _tell_unsteady(terminalreporter)
+
+
+def _tell_minutes(terminalreporter: Any) -> None:
+    """Fuzzers and other tests that wait for what runs beside them count with what they waited."""
+    reports = [one for of_kind in terminalreporter.stats.values() for one in of_kind]
+    lines = minutes.by_suite(one for one in reports if isinstance(one, pytest.TestReport))
+    # A few tests of one folder are timed by pytest's last line.
+    if len(lines) > 2:
+        terminalreporter.section("minutes by suite", sep="=")
+        terminalreporter.write_line("\n".join(lines))
+
+
+def _tell_unsteady(terminalreporter: Any) -> None:
     """A test that passed only when it was run a second time is no failure, and is to be seen and mended."""
     passed = {report.nodeid for report in terminalreporter.stats.get("passed", [])}
     unsteady = [report for report in terminalreporter.stats.get("rerun", []) if report.nodeid in passed]

@@ -34,6 +34,11 @@ static int fetch_params(struct call *c, uint32_t class_id, uint64_t at, uint32_t
     return call_params(c, at, (uint32_t)bytes);
 }
 
+static bool class_is_event(uint32_t class_id)
+{
+    return class_id == NV01_EVENT || class_id == NV01_EVENT_OS_EVENT;
+}
+
 /* Objects that work on another client's, which their parameters name: RM would let any client of the same process be
  * named, and of others by what they share. */
 static bool names_foreign_client(struct call *c, uint32_t class_id)
@@ -42,17 +47,12 @@ static bool names_foreign_client(struct call *c, uint32_t class_id)
     const struct rm_debugger *debugger = (const void *)c->params;
     uint32_t client;
 
-    switch (class_id) {
-    case NV01_EVENT:
-    case NV01_EVENT_OS_EVENT:
+    if (class_is_event(class_id))
         client = event->client;
-        break;
-    case GT200_DEBUGGER:
+    else if (class_id == GT200_DEBUGGER)
         client = debugger->client;
-        break;
-    default:
+    else
         return false;
-    }
     WITH_TENANT(c->tenant);
     return client && !objects_find(&c->tenant->objects, client, client);
 }
@@ -80,10 +80,16 @@ static bool ask_without_tables(struct call *c, uint32_t class_id)
 
 static int make(struct call *c, struct creation *a, uint32_t *status)
 {
+    struct open_file file = c->file;
     bool lazily;
     int e;
 
     if (names_foreign_client(c, a->class_id)) {
+        *status = NV_ERR_INVALID_CLIENT;
+        return 0;
+    }
+    /* Programs have a card's file for each event, and make the event there: of all classes RM takes these two there alone. */
+    if (class_is_event(a->class_id) && !call_control_file(c, &file)) {
         *status = NV_ERR_INVALID_CLIENT;
         return 0;
     }
@@ -93,7 +99,7 @@ static int make(struct call *c, struct creation *a, uint32_t *status)
     if (class_is_subscription(a->class_id) && by_its_caller(c))
         return subscribe(c, a, status);
     lazily = ask_without_tables(c, a->class_id);
-    e = create_object(c, &c->file, a, status);
+    e = create_object(c, &file, a, status);
     if (lazily)
         ((struct rm_memory *)(void *)c->params)->flags &= ~(uint32_t)RM_MEMORY_FLAG_LAZY;
     c->params_out = e == 0 && *status == NV_OK && c->params_bytes != 0;

@@ -192,6 +192,13 @@ void caught_settle(const struct mediator *m, struct tenant *t, struct caught *k)
         export_undo(m, t, &file, k->was.client, k->was.handle, k->was.parent);
         enter(k, CAUGHT_READ);
         return;
+    case INTENT_OS_EVENT:
+        os_event_undo(m, &file, k->was.client, k->was.handle);
+        if (RM_NR(cmd) == NV_ESC_FREE_OS_EVENT)
+            finish(k, cmd, NV_OK);
+        else
+            enter(k, CAUGHT_READ);
+        return;
     case INTENT_MAKE:
         if (RM_NR(cmd) == NV_ESC_RM_DUP_OBJECT)
             dup_undo_share(m, t, (const struct rm_dup *)(const void *)k->before);

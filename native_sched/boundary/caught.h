@@ -19,7 +19,14 @@ enum caught_stage {
 };
 
 /* What is undone by freeing it, or is done once more because twice is the same. */
-enum intent { INTENT_MAKE, INTENT_FREE, INTENT_REGISTER, INTENT_UVM, INTENT_EXPORT };
+enum intent {
+    INTENT_MAKE,
+    INTENT_FREE,
+    INTENT_REGISTER,
+    INTENT_UVM,
+    INTENT_EXPORT,
+    INTENT_OS_EVENT, /* handle is the number that the file is known by */
+};
 
 struct caught {
     struct seccomp_notif req; /* id 0: none */

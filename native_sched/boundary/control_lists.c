@@ -1,33 +1,19 @@
 /* Controls whose parameters point to lists of the caller's, such as NV2080_CTRL_CMD_GR_GET_INFO. The lists are put behind the
  * parameters in our copy, so that the driver follows pointers into our memory alone. */
+#include "../rm/lists.h"
 #include "control.h"
 #include <errno.h>
 #include <string.h>
 
-enum { LISTS_MAX = 3, POINTERS_AT = 8, ALIGNMENT = 16 };
-
-static const struct rm_control_lists *row_of(uint32_t cmd)
-{
-    for (size_t i = 0; i < sizeof(rm_control_lists) / sizeof(*rm_control_lists); i++)
-        if (rm_control_lists[i].cmd == cmd)
-            return &rm_control_lists[i];
-    return NULL;
-}
-
 bool control_has_lists(uint32_t cmd)
 {
-    return row_of(cmd);
-}
-
-static uint32_t aligned(uint32_t bytes)
-{
-    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return rm_control_lists_of(cmd);
 }
 
 /* The i-th list of so many bytes in our copy. */
 static uint8_t *list_at(struct call *c, uint32_t bytes, uint32_t i)
 {
-    return c->params + aligned(c->params_bytes) + (size_t)i * aligned(bytes);
+    return c->params + rm_list_at(c->params_bytes, bytes, i);
 }
 
 static int copy_lists_back(struct call *c, const uint64_t *theirs, uint32_t lists, uint32_t bytes)
@@ -43,14 +29,14 @@ static int copy_lists_back(struct call *c, const uint64_t *theirs, uint32_t list
 int control_lists(struct call *c, uint32_t *status)
 {
     const struct rm_control *ctl = (const void *)c->outer;
-    const struct rm_control_lists *row = row_of(ctl->cmd);
-    uint64_t theirs[LISTS_MAX], ours;
+    const struct rm_control_lists *row = rm_control_lists_of(ctl->cmd);
+    uint64_t theirs[RM_LISTS_MAX], ours;
     uint32_t count, bytes;
     int e;
 
     memcpy(&count, c->params, sizeof(count));
-    memcpy(theirs, c->params + POINTERS_AT, row->lists * sizeof(*theirs));
-    if (count > PARAMS_MAX / LISTS_MAX / row->element_bytes - ALIGNMENT) {
+    memcpy(theirs, c->params + RM_LISTS_POINTERS_AT, row->lists * sizeof(*theirs));
+    if (count > PARAMS_MAX / RM_LISTS_MAX / row->element_bytes - RM_LISTS_ALIGNMENT) {
         *status = NV_ERR_INVALID_ARGUMENT;
         return 0;
     }
@@ -59,11 +45,11 @@ int control_lists(struct call *c, uint32_t *status)
         ours = theirs[i] ? (uintptr_t)list_at(c, bytes, i) : 0;
         if (ours && (e = caller_read(c->caller, theirs[i], list_at(c, bytes, i), bytes)) < 0)
             return e;
-        memcpy(c->params + POINTERS_AT + i * sizeof(ours), &ours, sizeof(ours));
+        memcpy(c->params + RM_LISTS_POINTERS_AT + i * sizeof(ours), &ours, sizeof(ours));
     }
     e = call_driver(c);
     /* The caller must not see where our memory lies. */
-    memcpy(c->params + POINTERS_AT, theirs, row->lists * sizeof(*theirs));
+    memcpy(c->params + RM_LISTS_POINTERS_AT, theirs, row->lists * sizeof(*theirs));
     if (e < 0 || *status)
         return e;
     return copy_lists_back(c, theirs, row->lists, bytes);

@@ -138,15 +138,6 @@ int mediate_heap(struct call *c)
     }
 }
 
-/* The client was made on the control node that the card's file is registered with. */
-static bool control_file(const struct call *c, struct open_file *out)
-{
-    struct open_file now;
-
-    return files_by_id(c->m->files, c->file.id, &now) && now.control &&
-           files_by_id(c->m->files, now.control, out) && out->tenant == c->tenant;
-}
-
 /* Host memory that RM would map into its caller is left to ALLOC and MAP_MEMORY; descriptors of the caller's own pages
  * (0x71) are not for tenants. */
 int mediate_alloc_memory(struct call *c)
@@ -168,7 +159,7 @@ int mediate_alloc_memory(struct call *c)
         return 0;
     }
     WITH_CALLS_OF(c->tenant);
-    if (!control_file(c, &control)) {
+    if (c->file.kind != NODE_CARD || !call_control_file(c, &control)) {
         o->status = NV_ERR_INVALID_CLIENT;
         return 0;
     }

@@ -295,9 +295,9 @@ int settle(struct call *c)
     return 0;
 }
 
-/* A control that every root client answers and that shows nothing to anybody: made on the call's own file, it succeeds for
- * a client of that file alone. */
-static int is_client(struct call *c, uint32_t client)
+/* A control that every root client answers and that shows nothing to anybody: made on that file, it succeeds for
+ * a client of it alone. */
+static int is_client(struct call *c, const struct open_file *file, uint32_t client)
 {
     struct rm_gpu_ids ids;
     struct rm_control ctl = {
@@ -306,7 +306,7 @@ static int is_client(struct call *c, uint32_t client)
         .cmd = NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS,
         .params_size = sizeof(ids),
     };
-    struct driver_call d = call_for_driver(c, &c->file);
+    struct driver_call d = call_for_driver(c, file);
     int e;
 
     d.cmd = RM_CMD(NV_ESC_RM_CONTROL, sizeof(ctl));
@@ -333,25 +333,28 @@ int adopt_client(struct call *c, uint32_t client)
 {
     struct tenant *t = c->tenant;
     struct let_through *l = t->let_through;
+    struct open_file file;
     int64_t slot;
     int e, at;
 
+    if (!call_control_file(c, &file))
+        return 0;
     WITH_CALLS_OF(t);
     {
         WITH_TENANT(t);
-        at = waiting(l, c->file.id, caller_tgid(c->caller));
+        at = waiting(l, file.id, caller_tgid(c->caller));
         if (at < 0 || !client || objects_find(&t->objects, client, client))
             return 0;
     }
-    if ((e = is_client(c, client)) <= 0)
+    if ((e = is_client(c, &file, client)) <= 0)
         return e;
     WITH_TENANT(t);
-    if (!files_open(c->m->files, &c->file))
+    if (!files_open(c->m->files, &file))
         return 0;
     slot = objects_add(&t->objects, 0, client, client, NV01_ROOT_CLIENT);
     if (slot < 0)
         return 0;
-    t->objects.slot[slot].file = c->file.id;
+    t->objects.slot[slot].file = file.id;
     t->objects.slot[slot].owner = l->client[at].who;
     objects_commit(&t->objects, (uint32_t)slot);
     found_client(l, at);

@@ -45,11 +45,10 @@ static bool foreign_abi(const struct seccomp_data *d)
 }
 
 /* Calls for the caller's own thread that are what they are by their number, whatever becomes of their arguments: it
- * maps and unmaps what its own client has, and has events set. */
+ * maps and unmaps what its own client has. */
 static bool safe_by_number(uint32_t cmd)
 {
-    return RM_NR(cmd) == NV_ESC_RM_MAP_MEMORY || RM_NR(cmd) == NV_ESC_RM_UNMAP_MEMORY ||
-           RM_NR(cmd) == NV_ESC_ALLOC_OS_EVENT || RM_NR(cmd) == NV_ESC_FREE_OS_EVENT;
+    return RM_NR(cmd) == NV_ESC_RM_MAP_MEMORY || RM_NR(cmd) == NV_ESC_RM_UNMAP_MEMORY;
 }
 
 static int write_back(struct server *s)

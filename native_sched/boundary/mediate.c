@@ -56,6 +56,18 @@ uint32_t call_find(const struct call *c, uint32_t client, uint32_t handle)
     return call_find_on(c, &c->file, client, handle);
 }
 
+bool call_control_file(const struct call *c, struct open_file *out)
+{
+    struct open_file now;
+
+    if (c->file.kind == NODE_CTL) {
+        *out = c->file;
+        return true;
+    }
+    return files_by_id(c->m->files, c->file.id, &now) && now.control &&
+           files_by_id(c->m->files, now.control, out) && out->tenant == c->tenant;
+}
+
 struct driver_call call_for_driver(struct call *c, const struct open_file *file)
 {
     return (struct driver_call){
@@ -178,8 +190,8 @@ static const struct escape {
     {SIZE_AND_STATUS(NV_ESC_SYS_PARAMS), .serve = call_driver},
     {SIZE_AND_STATUS(NV_ESC_ATTACH_GPUS_TO_FD), .serve = call_driver},
     {SIZE_AND_STATUS(NV_ESC_WAIT_OPEN_COMPLETE), .serve = call_driver},
-    {SIZE_AND_STATUS(NV_ESC_ALLOC_OS_EVENT), .serve = call_driver},
-    {SIZE_AND_STATUS(NV_ESC_FREE_OS_EVENT), .serve = call_driver},
+    {SIZE_AND_STATUS(NV_ESC_ALLOC_OS_EVENT), .changes = true, .on_client = true, .serve = mediate_os_event},
+    {SIZE_AND_STATUS(NV_ESC_FREE_OS_EVENT), .changes = true, .on_client = true, .serve = mediate_os_event},
     {SIZE_AND_STATUS(NV_ESC_RM_ALLOC_OBJECT), .changes = true, .on_client = true,
      .serve = mediate_alloc_object},
     {SIZE_AND_STATUS(NV_ESC_RM_ALLOC_MEMORY), .changes = true, .serve = mediate_alloc_memory},

@@ -70,6 +70,10 @@ int call_params(struct call *c, uint64_t at, uint32_t bytes);
 uint32_t call_find(const struct call *c, uint32_t client, uint32_t handle);
 uint32_t call_find_on(const struct call *c, const struct open_file *file, uint32_t client, uint32_t handle);
 
+/* The file on which the clients of the call's file are: a control file itself, a card's file the one that it is registered
+ * with (RmIoctl()). False: it is registered with none. */
+bool call_control_file(const struct call *c, struct open_file *out);
+
 /* The call with its copied arguments, for the driver, on that file; in nobody's name. */
 struct driver_call call_for_driver(struct call *c, const struct open_file *file);
 
@@ -99,6 +103,7 @@ int mediate_control(struct call *c);
 int mediate_card_info(struct call *c);
 int mediate_map(struct call *c);
 int mediate_unmap(struct call *c);
+int mediate_os_event(struct call *c);
 
 /* Commands of nvidia-uvm. The outer struct is that of the few that are executed; -ENOTTY: not a command of it. */
 int uvm_outer_bytes(const struct mediator *m, uint32_t cmd);
@@ -109,6 +114,8 @@ int register_gpu_vaspace(struct call *c);
  * of the file. */
 void export_undo(const struct mediator *m, struct tenant *t, const struct open_file *file, uint32_t client,
                  uint32_t place, bool first);
+/* ... of an event's file, where it was told or was to be forgotten: nothing is. */
+void os_event_undo(const struct mediator *m, const struct open_file *file, uint32_t client, uint32_t fd);
 /* ... and of a duplicate: its object is shared no more with the client that was to have it. */
 void dup_undo_share(const struct mediator *m, struct tenant *t, const struct rm_dup *d);
 /* One that an earlier worker began, of the file, made to its end. The tenant's calls are held. */

@@ -73,8 +73,7 @@ static void forget_undone(struct replay *r, const struct call *c)
         struct replay_entry *e = &r->entry[i];
         struct object_name then = name_in(e->cmd, e->outer);
 
-        if (e->accepted && e->file == c->file.id &&
-            (frees(c->cmd, c->outer) || (then.root == now.root && then.handle == now.handle)))
+        if (e->accepted && then.root == now.root && (frees(c->cmd, c->outer) || then.handle == now.handle))
             e->tid = 0;
     }
 }

@@ -250,6 +250,9 @@ struct
     uint32_t client, source, class_id, index;
     uint64_t data;
 };
+struct rm_os_event { /* ALLOC_OS_EVENT, FREE_OS_EVENT, 16 */
+    uint32_t client, device, fd, status;
+};
 struct rm_debugger { /* class 0x83de */
     uint32_t unused, client, object;
 };
@@ -405,6 +408,7 @@ RM_SZ(rm_unmap_memory, 32);
 RM_SZ(rm_tsg_schedule, 3);
 RM_SZ(rm_tsg_preempt, 8);
 RM_SZ(rm_event, 24);
+RM_SZ(rm_os_event, 16);
 RM_SZ(rm_debugger, 12);
 RM_AT(rm_id_info, sli_status, 0x18);
 RM_SZ(rm_id_info, 40);

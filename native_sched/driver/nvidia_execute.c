@@ -35,6 +35,9 @@ static const struct shape {
     {NV_ESC_SYS_PARAMS, sizeof(struct rm_sys_params), NONE, NONE, NONE, NONE},
     {NV_ESC_ATTACH_GPUS_TO_FD, 0, NONE, NONE, NONE, NONE},
     {NV_ESC_WAIT_OPEN_COMPLETE, 8, NONE, NONE, NONE, NONE},
+    /* Their descriptor is a name, of which nothing is looked up. */
+    {NV_ESC_ALLOC_OS_EVENT, sizeof(struct rm_os_event), NONE, NONE, NONE, NONE},
+    {NV_ESC_FREE_OS_EVENT, sizeof(struct rm_os_event), NONE, NONE, NONE, NONE},
 };
 
 static const struct shape *shape_of(uint32_t cmd)
@@ -100,8 +103,6 @@ bool nvidia_must_continue(const struct driver_call *call)
     case NV_ESC_RM_ALLOC_MEMORY: /* a descriptor, or the caller's pages */
     case NV_ESC_RM_MAP_MEMORY:   /* the driver lets only the client's own process map */
     case NV_ESC_RM_UNMAP_MEMORY:
-    case NV_ESC_ALLOC_OS_EVENT: /* a descriptor */
-    case NV_ESC_FREE_OS_EVENT:
     case NV_ESC_EXPORT_TO_DMABUF_FD: /* answers with a descriptor */
         return true;
     default:

@@ -6,7 +6,7 @@
 #include "../base/scoped.h"
 #include "../boundary/caller.h"
 #include "../boundary/rm_abi.h"
-#include "../rm/table.h"
+#include "../rm/lists.h"
 #include "sim_line.h"
 #include <errno.h>
 #include <poll.h>
@@ -191,10 +191,20 @@ static bool hands_out(uint32_t cmd)
     return RM_NR(cmd) == NV_ESC_RM_MAP_MEMORY;
 }
 
+/* The lists that the parameters point to lie behind them, and go with them: the card follows no pointer. */
+static size_t params_of(const struct driver_call *call)
+{
+    const struct rm_control *ctl = (const void *)call->outer;
+
+    if (RM_NR(call->cmd) != NV_ESC_RM_CONTROL || !call->params)
+        return call->params_bytes;
+    return rm_bytes_with_lists(ctl->cmd, call->params, call->params_bytes);
+}
+
 int sim_execute(struct driver *d, struct driver_call *call)
 {
     struct line *l = sim_line();
-    size_t outer = call->outer_bytes, params = call->params_bytes;
+    size_t outer = call->outer_bytes, params = params_of(call);
     int e;
 
     call->reply_fd = -1;
@@ -207,7 +217,7 @@ int sim_execute(struct driver *d, struct driver_call *call)
     l->request.aux_file = call->aux_file ? call->aux_file->id : 0;
     l->request.tgid = call->tgid;
     l->request.outer_bytes = call->outer_bytes;
-    l->request.params_bytes = call->params_bytes;
+    l->request.params_bytes = (uint32_t)params;
     memcpy(l->request.payload, call->outer, outer);
     if (params)
         memcpy(l->request.payload + outer, call->params, params);

@@ -85,6 +85,23 @@ int cards_parse(struct rm *rm, const char *list)
     }
 }
 
+int cards_are_known(const struct rm *rm)
+{
+    uint32_t major, minor;
+
+    for (uint32_t i = 0; i < rm->card_count; i++) {
+        const struct card_profile *profile = rm->cards[i].profile;
+
+        if (chip_is_known(profile->chip, rm->major, rm->minor, &major, &minor))
+            continue;
+        fprintf(stderr,
+                "mgpu-simcard: --driver-version: \"%s\" does not know a %s: take %u.%u or a newer one\n",
+                rm->version, profile->name, major, minor);
+        return -EINVAL;
+    }
+    return 0;
+}
+
 int cards_start(struct rm *rm, uint32_t switch_us, uint32_t copy_mib_per_ms)
 {
     static struct gpu *all[RM_MAX_CARDS];

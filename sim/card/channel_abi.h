@@ -12,7 +12,7 @@
 #define MGPU_SIM_CHANNEL_ABI_H
 #include <stdint.h>
 
-enum { SIM_RING_ENTRIES_MAX = 4096, SIM_MEMORY_BYTES_MAX = 4 << 20 }; /* entries: a power of two */
+enum { SIM_RING_ENTRIES_MAX = 4096, SIM_MEMORY_BYTES_MAX = 1 << 30 }; /* entries: a power of two */
 
 struct sim_ring_entry {
     uint32_t offset;   /* of the first command, in bytes, 8-aligned */

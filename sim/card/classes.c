@@ -31,12 +31,20 @@ static uint32_t memory(struct rm_call *call, struct rm_object *object)
         return NV_ERR_INVALID_ARGUMENT;
     if (!object_take(object, params->size))
         return NV_ERR_NO_MEMORY;
+    if (call->rm->data && !(object->memory = sysmem_sparse(object->bytes)))
+        return NV_ERR_NO_MEMORY;
     params->size = object->bytes;
     params->limit = object->bytes - 1;
     return NV_OK;
 }
 
+static void memory_free(struct rm_object *object)
+{
+    sysmem_put(object->memory);
+}
+
 enum { ANY_CHANNEL = VOLTA_CHANNEL_GPFIFO_A }; /* stands for the channels of every architecture */
+#define ANY_PARENT UINT32_MAX
 
 /* Without `exact`, parameters that are not the size of this driver's version are accepted, and not looked at. */
 static const struct class_rule {
@@ -47,7 +55,7 @@ static const struct class_rule {
 } rules[] = {
     {NV01_DEVICE_0, NV01_ROOT_CLIENT, true, device, NULL},
     {NV20_SUBDEVICE_0, NV01_DEVICE_0, true, subdevice, NULL},
-    {NV01_MEMORY_LOCAL_USER, NV01_DEVICE_0, true, memory, NULL},
+    {NV01_MEMORY_LOCAL_USER, NV01_DEVICE_0, true, memory, memory_free},
     {NV01_MEMORY_SYSTEM, NV01_DEVICE_0, true, system_memory_alloc, system_memory_free},
     {FERMI_VASPACE_A, NV01_DEVICE_0, false, NULL, NULL},
     {KEPLER_CHANNEL_GROUP_A, NV01_DEVICE_0, true, channel_group_alloc, channel_group_free},
@@ -56,6 +64,7 @@ static const struct class_rule {
     {AMPERE_CHANNEL_GPFIFO_A, KEPLER_CHANNEL_GROUP_A, false, channel_alloc, channel_free},
     {HOPPER_CHANNEL_GPFIFO_A, KEPLER_CHANNEL_GROUP_A, false, channel_alloc, channel_free},
     {BLACKWELL_CHANNEL_GPFIFO_A, KEPLER_CHANNEL_GROUP_A, false, channel_alloc, channel_free},
+    {BLACKWELL_CHANNEL_GPFIFO_B, KEPLER_CHANNEL_GROUP_A, false, channel_alloc, channel_free},
     {VOLTA_USERMODE_A, NV20_SUBDEVICE_0, false, usermode_alloc, usermode_free},
     {TURING_USERMODE_A, NV20_SUBDEVICE_0, false, usermode_alloc, usermode_free},
     {AMPERE_USERMODE_A, NV20_SUBDEVICE_0, false, usermode_alloc, usermode_free},
@@ -66,7 +75,8 @@ static const struct class_rule {
     {NV_CONFIDENTIAL_COMPUTE, NV01_ROOT_CLIENT, false, NULL, NULL},
     {FERMI_CONTEXT_SHARE_A, KEPLER_CHANNEL_GROUP_A, false, NULL, NULL},
     {GT200_DEBUGGER, NV01_DEVICE_0, false, NULL, NULL},
-    {NV01_EVENT_OS_EVENT, NV20_SUBDEVICE_0, false, NULL, NULL},
+    {NV01_EVENT, ANY_PARENT, true, event_alloc, NULL},
+    {NV01_EVENT_OS_EVENT, ANY_PARENT, true, event_alloc, NULL},
     {NV50_MEMORY_VIRTUAL, NV01_DEVICE_0, false, NULL, NULL},
     {VOLTA_COMPUTE_A, ANY_CHANNEL, false, NULL, NULL},
     {VOLTA_DMA_COPY_A, ANY_CHANNEL, false, NULL, NULL},
@@ -84,7 +94,7 @@ static bool below(const struct class_rule *rule, const struct rm_object *above)
 {
     if (rule->parent_class == ANY_CHANNEL)
         return class_is_channel(above->class_id);
-    return above->class_id == rule->parent_class;
+    return rule->parent_class == ANY_PARENT || above->class_id == rule->parent_class;
 }
 
 void class_release(struct rm_object *object)
@@ -119,7 +129,7 @@ uint32_t class_alloc(struct rm_call *call, uint32_t root, uint32_t parent, uint3
     /* 0, 1 (non-privileged) and 0x41 all make a root client. */
     if (class_id <= 1 || class_id == NV01_ROOT_CLIENT)
         return alloc_client(call, handle);
-    client = client_find(call->rm, root, call->file);
+    client = client_find(call->rm, root, file_of_clients(call->rm, call->file));
     if (!client)
         return NV_ERR_INVALID_CLIENT;
     above = object_find(call->rm, root, parent);

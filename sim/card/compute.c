@@ -9,9 +9,7 @@ enum {
 
 bool class_is_channel(uint32_t class_id)
 {
-    return class_id == VOLTA_CHANNEL_GPFIFO_A || class_id == TURING_CHANNEL_GPFIFO_A ||
-           class_id == AMPERE_CHANNEL_GPFIFO_A || class_id == HOPPER_CHANNEL_GPFIFO_A ||
-           class_id == BLACKWELL_CHANNEL_GPFIFO_A;
+    return rm_class_is_channel(class_id);
 }
 
 bool class_is_usermode(uint32_t class_id)
@@ -83,7 +81,7 @@ uint32_t channel_alloc(struct rm_call *call, struct rm_object *object)
     struct gpu_channel_layout layout;
     struct sysmem *memory;
 
-    if (object->class_id != object->card->profile->channel_class)
+    if (!chip_lists(object->card->profile->chip, call->rm->major, call->rm->minor, object->class_id))
         return NV_ERR_INVALID_CLASS;
     if (call->params_bytes && (int)call->params_bytes != rm_class_params(&call->rm->table, object->class_id))
         return NV_ERR_INVALID_PARAM_STRUCT;

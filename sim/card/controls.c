@@ -295,5 +295,5 @@ uint32_t control(struct rm_call *call, const struct rm_control *ctl)
             return NV_ERR_INVALID_PARAM_STRUCT;
         return rules[i].execute(&request);
     }
-    return NV_ERR_NOT_SUPPORTED;
+    return answer_control(&request, ctl->cmd);
 }

@@ -1,3 +1,4 @@
+#include "../../native_sched/rm/lists.h"
 #include "clock.h"
 #include "rm.h"
 #include "wait.h"
@@ -83,18 +84,18 @@ static int wait_open(struct rm_call *call)
     return 0;
 }
 
-static int os_event(struct rm_call *call)
+/* As RmIoctl() has it: of all classes events alone are made on a card's file. */
+static bool made_there(const struct rm_call *call, uint32_t class_id)
 {
-    uint32_t *words = call->outer; /* client, device, fd, status */
-
-    words[3] = NV_OK;
-    return 0;
+    return call->file->node == SIM_NODE_CTL || class_id == NV01_EVENT || class_id == NV01_EVENT_OS_EVENT;
 }
 
 static int alloc(struct rm_call *call)
 {
     struct rm_alloc *alloc = call->outer;
 
+    if (!made_there(call, alloc->class_id))
+        return -EINVAL;
     if (alloc->params_size && alloc->params_size != call->params_bytes)
         alloc->status = NV_ERR_INVALID_PARAM_STRUCT;
     else
@@ -106,6 +107,8 @@ static int alloc_short(struct rm_call *call)
 {
     struct rm_alloc_short *alloc = call->outer;
 
+    if (!made_there(call, alloc->class_id))
+        return -EINVAL;
     if (alloc->params_size && alloc->params_size != call->params_bytes)
         alloc->status = NV_ERR_INVALID_PARAM_STRUCT;
     else
@@ -133,7 +136,13 @@ static int control_object(struct rm_call *call)
 {
     struct rm_control *ctl = call->outer;
 
-    ctl->status = ctl->params_size == call->params_bytes ? control(call, ctl) : NV_ERR_INVALID_PARAM_STRUCT;
+    if (ctl->params_size > call->params_bytes ||
+        rm_bytes_with_lists(ctl->cmd, call->params, ctl->params_size) != call->params_bytes) {
+        ctl->status = NV_ERR_INVALID_PARAM_STRUCT;
+        return 0;
+    }
+    call->params_bytes = ctl->params_size;
+    ctl->status = control(call, ctl);
     return 0;
 }
 
@@ -143,8 +152,8 @@ static const struct escape_rule {
     bool card;
     int (*execute)(struct rm_call *call);
 } rules[] = {
-    {NV_ESC_RM_ALLOC, NODE_CTL, sizeof(struct rm_alloc), 0, true, alloc},
-    {NV_ESC_RM_ALLOC, NODE_CTL, sizeof(struct rm_alloc_short), 0, true, alloc_short},
+    {NV_ESC_RM_ALLOC, NODE_ANY, sizeof(struct rm_alloc), 0, true, alloc},
+    {NV_ESC_RM_ALLOC, NODE_ANY, sizeof(struct rm_alloc_short), 0, true, alloc_short},
     {NV_ESC_RM_FREE, NODE_CTL, sizeof(struct rm_free), 0, true, free_object},
     {NV_ESC_RM_CONTROL, NODE_CTL, sizeof(struct rm_control), 0, true, control_object},
     {NV_ESC_RM_DUP_OBJECT, NODE_CTL, sizeof(struct rm_dup), 0, true, dup_object},
@@ -153,8 +162,8 @@ static const struct escape_rule {
     {NV_ESC_RM_UNMAP_MEMORY, NODE_CTL, sizeof(struct rm_unmap_memory), 0, false, unmap_memory},
     {NV_ESC_CARD_INFO, NODE_ANY, 0, sizeof(struct rm_card_info), false, card_info},
     {NV_ESC_REGISTER_FD, NODE_CARD, sizeof(struct rm_register_fd), 0, false, register_fd},
-    {NV_ESC_ALLOC_OS_EVENT, NODE_ANY, 16, 0, false, os_event},
-    {NV_ESC_FREE_OS_EVENT, NODE_ANY, 16, 0, false, os_event},
+    {NV_ESC_ALLOC_OS_EVENT, NODE_ANY, sizeof(struct rm_os_event), 0, false, os_event_alloc},
+    {NV_ESC_FREE_OS_EVENT, NODE_ANY, sizeof(struct rm_os_event), 0, false, os_event_free},
     {NV_ESC_CHECK_VERSION_STR, NODE_ANY, sizeof(struct rm_check_version), 0, false, check_version},
     {NV_ESC_ATTACH_GPUS_TO_FD, NODE_CTL, 0, sizeof(uint32_t), false, attach_gpus},
     {NV_ESC_SYS_PARAMS, NODE_ANY, sizeof(struct rm_sys_params), 0, false, sys_params},

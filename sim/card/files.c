@@ -22,6 +22,11 @@ struct sim_file *file_find(struct rm *rm, uint64_t id)
     return file;
 }
 
+const struct sim_file *file_of_clients(struct rm *rm, const struct sim_file *file)
+{
+    return file->registered_with ? file_find(rm, file->registered_with) : file;
+}
+
 bool file_is_held(struct rm *rm, uint64_t id)
 {
     const struct sim_file *file = file_find(rm, id);
@@ -35,6 +40,7 @@ static void file_free(struct rm *rm, struct sim_file *file)
     struct sim_file **at = bucket(rm, file->id);
 
     objects_free_file(rm, file);
+    os_events_end(rm, file->id, 0);
     exports_free(file);
     while (*at != file)
         at = &(*at)->hash_next;

@@ -28,6 +28,7 @@ static const char usage[] =
     "usage: mgpu-simcard --dir DIR --cards PROFILE[:COUNT],... [OPTION N]...\n"
     "  A simulated GPU and its driver, served on DIR/card.sock and DIR/admin.sock until SIGTERM.\n"
     "  --driver-version V     play the driver of that version (default " SIM_DRIVER_VERSION ")\n"
+    "  --data on|off          whether the cards' memory holds what is written to it (default on)\n"
     "  --rm-call-us N         microseconds that a call to the card holds the driver's lock (default 30)\n"
     "  --rm-tail-us N         how much longer some calls take (default 0)\n"
     "  --rm-tail-per-mille N  how many of a thousand calls that are (default 0)\n"
@@ -44,6 +45,7 @@ static const char usage[] =
 
 struct options {
     const char *dir, *cards, *version;
+    bool data;
     uint32_t reread_us, close_us, call_us, tail_us, tail_per_mille, init_us, context_us, switch_us,
         copy_mib_per_ms, disable_channels, engine_status;
 };
@@ -84,11 +86,12 @@ static int parse_number(const struct number_option *known, const char *text, str
 
 static int parse_options(int argc, char **argv, struct options *options)
 {
-    struct option known[NUMBERS + 5] = {
+    struct option known[NUMBERS + 6] = {
         [NUMBERS] = {"dir", required_argument, NULL, 'd'},
         [NUMBERS + 1] = {"cards", required_argument, NULL, 'c'},
         [NUMBERS + 2] = {"help", no_argument, NULL, 'h'},
         [NUMBERS + 3] = {"driver-version", required_argument, NULL, 'v'},
+        [NUMBERS + 4] = {"data", required_argument, NULL, 'm'},
     };
     int option;
 
@@ -105,6 +108,12 @@ static int parse_options(int argc, char **argv, struct options *options)
         case 'v':
             options->version = optarg;
             break;
+        case 'm':
+            options->data = !strcmp(optarg, "on");
+            if (options->data || !strcmp(optarg, "off"))
+                break;
+            fprintf(stderr, "mgpu-simcard: --data: \"%s\" is not on or off\n", optarg);
+            return -EINVAL;
         case 'h':
             fputs(usage, stdout);
             exit(EXIT_SUCCESS);
@@ -200,6 +209,7 @@ int main(int argc, char **argv)
     struct sockaddr_un addresses[2];
     struct options options = {
         .version = SIM_DRIVER_VERSION,
+        .data = true,
         .call_us = DEFAULT_CALL_US,
         .switch_us = DEFAULT_SWITCH_US,
         .disable_channels = 1,
@@ -216,7 +226,12 @@ int main(int argc, char **argv)
                 rm.version, rm_table_known());
         return EXIT_USAGE;
     }
+    rm.minor = UINT32_MAX;
+    sscanf(rm.version, "%u.%u", &rm.major, &rm.minor);
+    if (cards_are_known(&rm))
+        return EXIT_USAGE;
     mutex_init_inheriting(&rm.lock);
+    rm.data = options.data;
     rm.call_us = options.call_us;
     rm.reread_us = options.reread_us;
     rm.close_us = options.close_us;

@@ -4,13 +4,17 @@
 
 enum { PAGE_MASK = 4095 };
 
-static uint32_t map_system_memory(struct rm_call *call, struct rm_map_memory *map,
-                                  const struct rm_object *object)
+static uint32_t map_bytes(struct rm_call *call, struct rm_map_memory *map, const struct rm_object *object)
 {
-    uint64_t bytes = object->memory->bytes;
+    uint64_t bytes;
 
+    if (!object->memory)
+        return NV_ERR_NOT_SUPPORTED;
+    bytes = object->memory->bytes;
     if (map->offset & PAGE_MASK || map->offset >= bytes || map->length > bytes - map->offset)
         return NV_ERR_INVALID_ARGUMENT;
+    if (!sysmem_reach(object->memory))
+        return NV_ERR_NO_MEMORY;
     call->reply_fd = memfd_reopen(object->memory->fd, O_RDWR);
     map->linear = map->offset;
     return call->reply_fd < 0 ? NV_ERR_NO_MEMORY : NV_OK;
@@ -39,8 +43,8 @@ static uint32_t map_object(struct rm_call *call, struct rm_map_memory *map)
         return NV_ERR_INVALID_DEVICE;
     if (object_device(device) != object_device(object))
         return NV_ERR_INVALID_DEVICE;
-    if (object->class_id == NV01_MEMORY_SYSTEM)
-        return map_system_memory(call, map, object);
+    if (class_has_names(object->class_id))
+        return map_bytes(call, map, object);
     if (class_is_usermode(object->class_id))
         return map_doorbell(call, map, object);
     return NV_ERR_NOT_SUPPORTED;

@@ -159,6 +159,7 @@ void object_free(struct rm *rm, struct rm_object *object)
         heap_give(&object->card->heap, object->bytes);
     }
     if (object == &object->client->root) {
+        os_events_end(rm, 0, object->handle);
         client_unlink(rm, object->client);
         sysmem_quota_put(object->client->sysmem);
         free(object->client);

@@ -2,6 +2,7 @@
  * by PCI id the ones that no ioctl carries (multiprocessors, clocks), as a driver's own libraries do. */
 #ifndef MGPU_SIM_PROFILES_H
 #define MGPU_SIM_PROFILES_H
+#include "chip.h"
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,8 +15,11 @@ struct card_profile {
     uint32_t context_mib;      /* what the driver itself takes for one graphics group, below 256 */
     uint32_t copy_context_mib; /* the same for a group of the copy engine */
     uint32_t copy_mib_per_ms;  /* over PCIe, one way; about what the bus's generation carries */
-    uint32_t channel_class;
+    uint32_t channel_class;    /* the newest */
+    enum chip chip;
     uint32_t architecture, implementation; /* as NV2080_CTRL_CMD_MC_GET_ARCH_INFO reports them */
+    uint32_t gpcs, tpcs_per_gpc;           /* of the whole chip; TPCs have two SMs */
+    uint32_t copy_engines;
     uint16_t pci_device, pci_subsystem;
     uint32_t cc_major, cc_minor, sm_count, threads_per_sm;
     uint32_t sm_clock_mhz, memory_clock_mhz, memory_bus_bits, l2_kib;

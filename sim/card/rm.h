@@ -8,6 +8,8 @@
  *   escapes.c the ioctls, controls.c the control commands
  *   dup.c     memory that has several names
  *   exports.c memory that is exported through open files
+ *   answers.c the controls that only ask, answers_gr.c those of the graphics engine; chip.c what a chip's classes are
+ *   events.c  events, and the files that they wake
  *   mapping.c what a program maps, schedule.c the controls of groups and channels
  * A card's engines have a lock of their own (gpu/gpu.h), taken under this one. */
 #ifndef MGPU_SIM_RM_H
@@ -82,6 +84,7 @@ struct sim_file {
 struct rm {
     pthread_mutex_t lock;
     const char *version;   /* of the driver it plays, one that the table knows */
+    uint32_t major, minor; /* the same in numbers; UINT32_MAX: the newest of its branch */
     struct rm_table table; /* its sizes */
     uint32_t call_us;      /* how long a call that reaches the card holds the lock */
     uint32_t reread_us;    /* how long calls that are let through wait before their arguments are read */
@@ -89,12 +92,14 @@ struct rm {
     uint64_t tail_seed;
     bool disables_channels; /* or DISABLE_CHANNELS is not supported */
     bool shows_engines;     /* or their status cannot be read */
+    bool data;              /* the cards' memory has contents */
     uint32_t close_us;      /* from the last close of a file to its end */
     uint32_t init_us,
         context_us; /* what the library takes for a device and for a context besides its calls */
     uint32_t card_count;
     struct sim_card cards[RM_MAX_CARDS];
     struct rm_client *clients;
+    struct os_event *os_events;
     struct rm_object *objects[RM_HASH_BUCKETS];
     struct sim_file *files[RM_FILE_BUCKETS];
     uint64_t last_file;
@@ -118,6 +123,8 @@ struct rm_call {
 
 /* cards.c. "v100-16:2,a10" -> rm->cards; -EINVAL with one line on stderr. */
 int cards_parse(struct rm *rm, const char *list);
+/* -EINVAL with one line on stderr where the driver of that version knows a card's chip not yet. */
+int cards_are_known(const struct rm *rm);
 /* Their engines, --copy-mib-per-ms 0 = the profile's; negative errno. */
 int cards_start(struct rm *rm, uint32_t switch_us, uint32_t copy_mib_per_ms);
 struct sim_card *card_by_minor(struct rm *rm, uint32_t minor);
@@ -125,6 +132,8 @@ struct sim_card *card_by_gpu_id(struct rm *rm, uint32_t gpu_id);
 
 /* files.c */
 struct sim_file *file_find(struct rm *rm, uint64_t id);
+/* The file on which the clients are that are called on by this one: the control file that a card's is registered with. */
+const struct sim_file *file_of_clients(struct rm *rm, const struct sim_file *file);
 bool file_is_held(struct rm *rm, uint64_t id); /* it is there, and some process has it open */
 int file_open(struct rm *rm, const struct sim_request *request, struct sim_file **file, int *read_fd);
 /* Runs for ever, lock not held: frees what belongs to files whose last reader is gone. */
@@ -182,6 +191,13 @@ int map_memory(struct rm_call *call);
 int unmap_memory(struct rm_call *call);
 int userd_fd(struct rm *rm, uint64_t file, const struct sim_userd_of *of, uint64_t *offset);
 
+/* events.c: the escapes ALLOC_OS_EVENT and FREE_OS_EVENT, and the class. */
+int os_event_alloc(struct rm_call *call);
+int os_event_free(struct rm_call *call);
+uint32_t event_alloc(struct rm_call *call, struct rm_object *object);
+/* Those of a file that is gone, or of a client; 0: of none. */
+void os_events_end(struct rm *rm, uint64_t file, uint32_t client);
+
 /* escapes.c: 0 or the negative errno that ioctl() fails with. */
 int escape(struct rm_call *call);
 
@@ -197,6 +213,17 @@ struct rm_request { /* a control being executed: params are as large as the driv
     uint32_t params_bytes;
     uint64_t aux_file;
 };
+
+/* answers.c, answers_gr.c: the same. */
+uint32_t answer_control(const struct rm_request *request, uint32_t cmd);
+uint32_t gr_sm_version(const struct card_profile *profile);
+uint32_t gr_info(const struct rm_request *request);
+uint32_t gr_gpc_mask(const struct rm_request *request);
+uint32_t gr_tpc_mask(const struct rm_request *request);
+uint32_t gr_sm_order(const struct rm_request *request);
+/* The i-th list that the parameters point to, of as many elements as they say; NULL: they point to none. */
+void *request_list(const struct rm_request *request, uint32_t element_bytes, uint32_t i, uint32_t *count);
+
 uint32_t tsg_schedule(const struct rm_request *request);
 uint32_t tsg_set_timeslice(const struct rm_request *request);
 uint32_t tsg_get_timeslice(const struct rm_request *request);

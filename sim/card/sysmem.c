@@ -67,6 +67,23 @@ static void destroy(struct sysmem *memory)
     free(memory);
 }
 
+static bool make_bytes(struct sysmem *memory)
+{
+    void *at;
+    int fd = memfd_sealed("mgpu-memory", memory->bytes, F_SEAL_SEAL);
+
+    if (fd < 0)
+        return false;
+    at = mmap(NULL, memory->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (at == MAP_FAILED) {
+        close(fd);
+        return false;
+    }
+    memory->fd = fd;
+    memory->at = at;
+    return true;
+}
+
 static bool charge(struct sysmem_quota *quota, uint64_t bytes)
 {
     if (count == SYSMEM_OBJECTS || quota->objects == SYSMEM_CLIENT_OBJECTS ||
@@ -105,22 +122,35 @@ static struct sysmem *new_memory(uint32_t client, uint32_t handle, uint64_t byte
 {
     struct sysmem *memory = malloc(sizeof *memory);
 
-    if (!memory)
-        return NULL;
-    *memory = (struct sysmem){
-        .bytes = bytes,
-        .client = client,
-        .handle = handle,
-        .references = 1,
-        .at = MAP_FAILED,
-        .fd = memfd_sealed("mgpu-sysmem", bytes, F_SEAL_SEAL),
-    };
-    if (memory->fd >= 0)
-        memory->at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory->fd, 0);
-    if (memory->at != MAP_FAILED)
-        return memory;
-    destroy(memory);
-    return NULL;
+    if (memory)
+        *memory = (struct sysmem){
+            .bytes = bytes,
+            .client = client,
+            .handle = handle,
+            .references = 1,
+            .at = MAP_FAILED,
+            .fd = -1,
+        };
+    return memory;
+}
+
+struct sysmem *sysmem_sparse(uint64_t bytes)
+{
+    return new_memory(0, 0, bytes);
+}
+
+bool sysmem_reach(struct sysmem *memory)
+{
+    bool there;
+
+    pthread_mutex_lock(&lock);
+    there = memory->fd >= 0;
+    if (!there && count < SYSMEM_OBJECTS && make_bytes(memory)) {
+        count++;
+        there = true;
+    }
+    pthread_mutex_unlock(&lock);
+    return there;
 }
 
 struct sysmem *sysmem_create(struct sysmem_quota **quota, uint32_t client, uint32_t handle, uint64_t bytes)
@@ -128,6 +158,10 @@ struct sysmem *sysmem_create(struct sysmem_quota **quota, uint32_t client, uint3
     struct sysmem *memory = new_memory(client, handle, bytes);
     bool charged;
 
+    if (memory && !make_bytes(memory)) {
+        free(memory);
+        return NULL;
+    }
     if (!*quota) {
         *quota = calloc(1, sizeof **quota);
         if (*quota)
@@ -157,8 +191,10 @@ static void drop(struct sysmem *memory)
 
     pthread_mutex_lock(&lock);
     last = !--memory->references;
-    if (last)
+    if (last && memory->quota)
         unheld = discharge(memory->quota, memory->bytes);
+    else if (last && memory->fd >= 0)
+        count--;
     pthread_mutex_unlock(&lock);
     if (last)
         destroy(memory);

@@ -124,6 +124,7 @@ static uint32_t usermode_class(const struct rmc_card *card)
     case AMPERE_CHANNEL_GPFIFO_A:
         return AMPERE_USERMODE_A;
     case HOPPER_CHANNEL_GPFIFO_A:
+    case BLACKWELL_CHANNEL_GPFIFO_A:
         return HOPPER_USERMODE_A;
     default:
         return BLACKWELL_USERMODE_A;

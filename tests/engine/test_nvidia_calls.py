@@ -184,7 +184,7 @@ def test_calls_on_a_file_that_ended_or_hides(tenant: Tenant) -> None:
         (CTL, CONTROL, control(0xE00101, 8), True),
         (CTL, CONTROL, control(0x20801303, 8), False),
         (CTL, MAP, bytes(56), True),
-        (CTL, OS_EVENT, bytes(16), True),
+        (CARD, OS_EVENT, bytes(16), False),
         (CTL, FREE, bytes(16), False),
         (CTL, REGISTER_FD, bytes(4), False),
         (CTL, VERSION, bytes(72), False),

@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 from nvidia_mediated import Tenant, World, world
 from rm_params import (
+    ALLOC_OS_EVENT,
+    CARD,
     CARD_CONTEXT_MIB,
     CONTEXT_MIB,
     CONTROL,
     EVENT_OS,
     FREE,
+    FREE_OS_EVENT,
     GROUP,
     HOPPER,
     MAP,
@@ -35,7 +38,7 @@ from rm_params import (
 from native_sched.daemon.engine import Unsuspendable
 from tests.support.waiting import until
 
-INSUFFICIENT, INVALID_ARGUMENT = 0x1B, 0x1F
+INSUFFICIENT, INVALID_ARGUMENT, INVALID_EVENT, NOT_FOUND = 0x1B, 0x1F, 0x28, 0x57
 NO_MEMORY, INVALID_CLIENT, INVALID_HANDLE, INVALID_PARENT, NOT_SUPPORTED = 0x51, 0x23, 0x33, 0x36, 0x56
 ATTACHED, PIDS, PID_INFO, FB_INFO, SCHEDULE = 0x201, 0x2080018D, 0x2080018E, 0x20801303, 0xA06C0101
 DISABLE = 0x2080110B
@@ -206,15 +209,72 @@ def test_a_file_that_is_shown_in_time_is_suspended_through(here: World) -> None:
     assert here.engine.state(offline.id).unsuspendable == Unsuspendable.NO
 
 
-def test_events_are_executed_with_the_descriptors_number(here: World) -> None:
-    """The simulated card takes any: it is reached."""
+def registered_card(tenant: Tenant) -> int:
+    """A card's file of its own for an event, as libcuda opens one for each."""
+    node = tenant.open(CARD)
+    assert tenant.ioctl(node, REGISTER_FD, struct.pack("i", tenant.ctl)).result == 0
+    return node
+
+
+def os_event(tenant: Tenant, node: int, client: int, number: int = ALLOC_OS_EVENT) -> int:
+    answer = tenant.ioctl(node, number, struct.pack("IIiI", client, 0xD0, node, 0xFFFF))
+    assert (answer.result, answer.through) == (0, False)
+    return answer.u32(12)
+
+
+def event(tenant: Tenant, client: int, handle: int, of: int, *, on: int, fd: int) -> int:
+    params = struct.pack("IIIIQ", of, 0xD1, EVENT_OS, 0, fd)
+    answer = tenant.alloc(client, 0xD1, handle, EVENT_OS, params, fd=on)
+    assert (answer.result, answer.through) == (0, False)
+    return answer.u32(STATUS)
+
+
+def test_events_are_made_on_a_cards_file_as_libcuda_does(here: World) -> None:
+    """The order of libcuda 555: a new file of the card, registered, told as an event's, and the event on it."""
     tenant = here.tenant()
     client = tenant.client()
-    event = struct.pack("IIIIQ", client, 0xD1, EVENT_OS, 0, 7)
-    answer = tenant.alloc(client, 0xD1, 0x200, EVENT_OS, event)
-    assert (answer.result, answer.u32(STATUS), answer.through) == (0, 0, False)
-    foreign = struct.pack("IIIIQ", client + 1, 0xD1, EVENT_OS, 0, 7)
-    assert tenant.alloc(client, 0xD1, 0x201, EVENT_OS, foreign).u32(STATUS) == INVALID_CLIENT
+    node = registered_card(tenant)
+    assert os_event(tenant, node, client) == 0
+    assert event(tenant, client, 0x200, client, on=node, fd=node) == 0
+    # RM takes it on the control file too, and another event of the same descriptor.
+    assert event(tenant, client, 0x201, 0, on=tenant.ctl, fd=node) == 0
+    # RM looks for the descriptor's number alone, and only for those that it was told.
+    assert event(tenant, client, 0x202, client, on=node, fd=tenant.card) == NOT_FOUND
+    assert [tenant.free(client, handle).u32(0xC) for handle in (0x200, 0x201)] == [0, 0]
+    assert os_event(tenant, node, client, FREE_OS_EVENT) == 0
+    assert os_event(tenant, node, client, FREE_OS_EVENT) == INVALID_EVENT
+
+
+def test_nothing_but_events_is_made_on_a_cards_file(here: World) -> None:
+    tenant = here.tenant()
+    client = tenant.client()
+    node = registered_card(tenant)
+    assert tenant.alloc(client, 0xD0, 0x100, MEMORY, memory(MIB), fd=node).u32(STATUS) == INVALID_CLIENT
+    stray = tenant.open(CARD)
+    assert os_event(tenant, stray, client) == 0
+    assert event(tenant, client, 0x200, client, on=stray, fd=stray) == INVALID_CLIENT
+
+
+def test_nobody_takes_the_place_of_anothers_events(here: World) -> None:
+    tenant, other = here.tenant(), here.tenant()
+    client, its = tenant.client(), other.client()
+    node = registered_card(tenant)
+    assert os_event(other, other.card, client) == INVALID_CLIENT
+    assert os_event(other, other.card, client, FREE_OS_EVENT) == INVALID_CLIENT
+    assert os_event(tenant, node, client) == 0
+    assert os_event(other, other.card, its) == 0
+    # Nor is told of what happens to another's objects.
+    assert event(other, its, 0x200, client, on=other.card, fd=other.card) == INVALID_CLIENT
+
+
+def test_an_events_file_is_told_once_whichever_engine_did(here: World) -> None:
+    tenant = here.tenant()
+    client = tenant.client()
+    node = registered_card(tenant)
+    assert os_event(tenant, node, client) == 0
+    here.restart()
+    assert event(tenant, client, 0x200, client, on=node, fd=node) == 0
+    assert tenant.free(client, 0x200).u32(0xC) == 0
 
 
 def test_nvidia_uvm_runs_in_its_caller_but_moves_no_memory(here: World) -> None:

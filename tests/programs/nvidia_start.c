@@ -139,10 +139,16 @@ static void controls(const struct control *list, size_t count)
         control(&list[i]);
 }
 
+static void make_on(int node, uint32_t parent, uint32_t handle, uint32_t class_id, void *params,
+                    uint32_t bytes)
+{
+    must(!rm_alloc(node, client, parent, handle, class_id, params, bytes), "alloc");
+    calls++;
+}
+
 static void make(uint32_t parent, uint32_t handle, uint32_t class_id, void *params, uint32_t bytes)
 {
-    must(!rm_alloc(ctl, client, parent, handle, class_id, params, bytes), "alloc");
-    calls++;
+    make_on(ctl, parent, handle, class_id, params, bytes);
 }
 
 /* The simulated card has no such file: what its arbiter answers is an errno. */
@@ -272,14 +278,14 @@ static void channel(uint32_t i)
 
 static void event(uint32_t i)
 {
-    struct rm_event params = {.client = client};
-    uint32_t os_event[4] = {client, DEVICE, 0, 0};
     int node = registered();
+    struct rm_os_event os_event = {.client = client, .device = DEVICE, .fd = (uint32_t)node};
+    struct rm_event params = {.client = client, .source = SUBDEVICE, .data = (uint32_t)node};
 
-    os_event[2] = (uint32_t)node;
-    must(!ioctl(node, RM_CMD(NV_ESC_ALLOC_OS_EVENT, sizeof(os_event)), os_event), "event");
+    must(!ioctl(node, RM_CMD(NV_ESC_ALLOC_OS_EVENT, sizeof(os_event)), &os_event) && !os_event.status,
+         "event");
     calls++;
-    make(SUBDEVICE, FIRST_EVENT + i, NV01_EVENT_OS_EVENT, &params, sizeof(params));
+    make_on(node, SUBDEVICE, FIRST_EVENT + i, NV01_EVENT_OS_EVENT, &params, sizeof(params));
 }
 
 static void context(void)

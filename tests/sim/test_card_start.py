@@ -28,7 +28,7 @@ from tests.sim.card_protocol import (
 MS = 1_000_000
 # Longer than a connection of these tests waits for an answer.
 NEVER_US = 60_000_000
-BINARY, COMPUTING, SHARED_CONTEXT, DEBUGGER, OS_EVENT, VIRTUAL = 0x2081, 0xCB33, 0x9067, 0x83DE, 0x79, 0x50A0
+BINARY, COMPUTING, SHARED_CONTEXT, DEBUGGER, VIRTUAL = 0x2081, 0xCB33, 0x9067, 0x83DE, 0x50A0
 COMPUTE, COPIES = 0xC3C0, 0xC3B5
 
 
@@ -78,7 +78,7 @@ def test_what_only_a_start_makes(tmp_path: Path) -> None:
         places = {
             client.root: (COMPUTING,),
             client.device: (DEBUGGER, VIRTUAL),
-            client.subdevice: (BINARY, OS_EVENT),
+            client.subdevice: (BINARY,),
             group: (SHARED_CONTEXT,),
             channel: (COMPUTE, COPIES),
         }

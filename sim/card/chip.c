@@ -1,0 +1,55 @@
+#include "chip.h"
+#include <stddef.h>
+
+#define ON(chip) (1u << CHIP_##chip)
+
+static const struct {
+    uint32_t class_id, since_major, since_minor, until_major, until_minor, chips;
+} listed[] = {
+#define LISTED(name, number, since_major, since_minor, until_major, until_minor, chips) \
+    {number, since_major, since_minor, until_major, until_minor, chips},
+#include "facts/class_lists.def"
+};
+
+static const struct {
+    uint32_t major, minor;
+} first[CHIPS] = {
+#define CHIP(name, major, minor) [CHIP_##name] = {major, minor},
+#include "facts/class_lists.def"
+};
+
+static bool before(uint32_t major, uint32_t minor, uint32_t other_major, uint32_t other_minor)
+{
+    return major < other_major || (major == other_major && minor < other_minor);
+}
+
+bool chip_is_known(enum chip chip, uint32_t major, uint32_t minor, uint32_t *first_major,
+                   uint32_t *first_minor)
+{
+    *first_major = first[chip].major;
+    *first_minor = first[chip].minor;
+    return !before(major, minor, *first_major, *first_minor);
+}
+
+uint32_t chip_class(enum chip chip, uint32_t major, uint32_t minor, uint32_t i)
+{
+    for (size_t at = 0; at < sizeof listed / sizeof listed[0]; at++) {
+        if (!(listed[at].chips & 1u << chip) ||
+            before(major, minor, listed[at].since_major, listed[at].since_minor) ||
+            (listed[at].until_major && !before(major, minor, listed[at].until_major, listed[at].until_minor)))
+            continue;
+        if (!i--)
+            return listed[at].class_id;
+    }
+    return 0;
+}
+
+bool chip_lists(enum chip chip, uint32_t major, uint32_t minor, uint32_t class_id)
+{
+    uint32_t found;
+
+    for (uint32_t i = 0; (found = chip_class(chip, major, minor, i)); i++)
+        if (found == class_id)
+            return true;
+    return false;
+}

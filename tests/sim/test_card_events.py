@@ -1,0 +1,95 @@
+"""Events on the simulated card: where libcuda makes them, and what an event needs."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+
+import pytest
+
+from sim.cards import CardProcess
+from tests.sim.card_protocol import (
+    CARD,
+    INVALID_CLASS,
+    INVALID_CLIENT,
+    MEMORY,
+    NOT_FOUND,
+    OK,
+    REGISTER_FD,
+    Client,
+    Connection,
+    File,
+    memory_params,
+)
+
+ALLOC_OS_EVENT, FREE_OS_EVENT = 206, 207
+EVENT, EVENT_OS = 0x5, 0x79
+TAKEN, INVALID_EVENT, INVALID_OBJECT = 0x1A, 0x28, 0x31
+FD = 27
+
+
+@pytest.fixture
+def connection(card: CardProcess) -> Iterator[Connection]:
+    with Connection(card.card_socket) as made:
+        yield made
+
+
+@pytest.fixture
+def client(connection: Connection) -> Iterator[Client]:
+    made = Client(connection)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def node(connection: Connection, client: Client) -> File:
+    """A card's file, registered with the client's."""
+    file = connection.open(CARD)
+    connection.escape(file.id, REGISTER_FD, bytes(4), aux=client.file.id)
+    return file
+
+
+def os_event(connection: Connection, file: int, client: int, number: int = ALLOC_OS_EVENT) -> int:
+    return struct.unpack("4I", connection.escape(file, number, struct.pack("4I", client, 0, FD, 99)))[3]
+
+
+def event(client: Client, file: int, *, source: int = 0, fd: int = FD, class_id: int = EVENT_OS) -> int:
+    params = struct.pack("4IQ", client.root, source or client.subdevice, class_id, 0, fd)
+    return client.connection.alloc(file, client.root, client.subdevice, 0, class_id, params)[0]
+
+
+def test_an_event_is_made_on_a_cards_file_and_on_the_control_file(
+    connection: Connection, client: Client, node: File
+) -> None:
+    assert event(client, node.id) == NOT_FOUND
+    assert os_event(connection, node.id, client.root) == OK
+    assert os_event(connection, node.id, client.root) == TAKEN
+    assert [event(client, file) for file in (node.id, client.file.id)] == [OK, OK]
+    assert event(client, node.id, fd=FD + 1) == NOT_FOUND
+    assert event(client, node.id, source=0xBAD) == INVALID_OBJECT
+    assert event(client, node.id, class_id=EVENT) == INVALID_CLASS
+
+
+def test_no_other_class_is_made_on_a_cards_file(connection: Connection, client: Client, node: File) -> None:
+    with pytest.raises(OSError, match="Invalid argument"):
+        connection.alloc(node.id, client.root, client.device, 0, MEMORY, memory_params(1 << 20))
+
+
+def test_a_cards_file_that_is_not_registered_has_no_clients(connection: Connection, client: Client) -> None:
+    stray = connection.open(CARD)
+    assert os_event(connection, stray.id, client.root) == OK
+    assert event(client, stray.id) == INVALID_CLIENT
+
+
+def test_what_was_told_ends_with_its_file(connection: Connection, client: Client, node: File) -> None:
+    assert os_event(connection, client.file.id, client.root, FREE_OS_EVENT) == INVALID_EVENT
+    assert os_event(connection, node.id, client.root) == OK
+    assert os_event(connection, client.file.id, client.root, FREE_OS_EVENT) == OK
+    assert os_event(connection, node.id, client.root) == OK
+    os.close(node.fd)
+    other = connection.open(CARD)
+    for _ in range(1000):
+        if os_event(connection, other.id, client.root) == OK:
+            return
+    raise AssertionError("it is still known")
