@@ -364,12 +364,14 @@ static int serve(int fd, uint32_t cmd, void *arg)
         on_card_exports += ctl->cmd == NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD;
         on_card_disabled += ctl->cmd == NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS &&
                             *(const uint8_t *)(uintptr_t)ctl->params;
+        if (mig_on_card_wrong_size(ctl)) {
+            ctl->status = NV_ERR_INVALID_ARGUMENT;
+            return 0;
+        }
         e = forward(id, cmd, arg, (void *)(uintptr_t)ctl->params, ctl->params_size, named_file(ctl), &got);
-        /* The class has it, and takes parameters. */
-        if ((ctl->cmd == NVC637_CTRL_EXEC_PARTITIONS_GET_ACTIVE_IDS ||
-             ctl->cmd == NVC638_CTRL_CMD_GET_UUID) &&
-            ctl->status == NV_ERR_NOT_SUPPORTED)
-            ctl->status = NV_ERR_INVALID_PARAM_STRUCT;
+        /* The card has an object of another class in its place, and none where RM has none. */
+        if (mig_on_card_asks_instance(ctl) && ctl->status == NV_ERR_NOT_SUPPORTED)
+            ctl->status = NV_OK;
         if (ctl->cmd == NV0000_CTRL_CMD_GPU_GET_ACTIVE_DEVICE_IDS ||
             ctl->cmd == NV2080_CTRL_CMD_GPU_GET_ACTIVE_PARTITION_IDS)
             ctl->status = list_instances(ctl);

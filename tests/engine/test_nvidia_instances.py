@@ -32,7 +32,7 @@ from native_sched.daemon.engine import Without
 from tests.support.waiting import until
 
 GPU_INSTANCE, COMPUTE_INSTANCE, MIG_CONFIG, MIG_MONITOR = 0xC637, 0xC638, 0xC639, 0xC640
-ACTIVE_DEVICES, ACTIVE_PARTITIONS, INVALID_PARAMS = 0x288, 0x2080018B, 0x3A
+ACTIVE_DEVICES, ACTIVE_PARTITIONS, INVALID_ARGUMENT = 0x288, 0x2080018B, 0x1F
 ATTACHED, PID_INFO, SCHEDULE, GROUP_INFO = 0x201, 0x2080018E, 0xA06C0101, 0xA06C0106
 OK, INSUFFICIENT, INVALID_ARGUMENT, DUPLICATE = 0, 0x1B, 0x1F, 0x19
 INVALID_CLIENT, INVALID_HANDLE, INVALID_PARENT, NO_MEMORY, NOT_SUPPORTED = 0x23, 0x33, 0x36, 0x51, 0x56
@@ -396,7 +396,7 @@ def test_an_instance_has_a_subscriber_while_its_channels_are_seen(seen: World) -
 def test_lists_of_instances_have_the_tenants_own(here: World) -> None:
     tenant = here.tenant(card=1)
     client = subscribed(tenant, 5, 1)
-    devices = tenant.control(client, client, ACTIVE_DEVICES, bytes(388))
+    devices = tenant.control(client, client, ACTIVE_DEVICES, bytes(3076))
     assert (devices.result, devices.u32(CONTROL_STATUS)) == (0, OK)
     count, gpu_id, *instance = struct.unpack_from("4I", devices.params)
     assert (count, instance) == (1, [5, 1])
@@ -404,7 +404,7 @@ def test_lists_of_instances_have_the_tenants_own(here: World) -> None:
     assert not any(devices.params[16:])
     partitions = tenant.control(client, 0xD1, ACTIVE_PARTITIONS, bytes(40))
     assert struct.unpack("10I", partitions.params) == (5, *[0xFFFFFFFF] * 8, 1)
-    assert tenant.control(client, 0xD1, ACTIVE_PARTITIONS, bytes(36)).u32(CONTROL_STATUS) == INVALID_PARAMS
+    assert tenant.control(client, 0xD1, ACTIVE_PARTITIONS, bytes(36)).u32(CONTROL_STATUS) == INVALID_ARGUMENT
 
 
 def test_controls_outside_the_list_stay_refused(here: World) -> None:

@@ -73,7 +73,7 @@ static uint32_t construct(struct node *n, struct driver_call *call)
         n->memory = ++world.last_memory;
     if (n->class_id == KEPLER_CHANNEL_GROUP_A) {
         if (call->params_bytes < sizeof(*group))
-            return NV_ERR_INVALID_PARAM_STRUCT;
+            return NV_ERR_INVALID_ARGUMENT;
         card = &world.m.card[n->card];
         n->bytes = group->engine_type >= RM_ENGINE_COPY0 ? card->copy_context_bytes : card->context_bytes;
     }

@@ -64,6 +64,8 @@ def unregistered(backend: Backend, results: Results, out: Result) -> None:
             out.figures[means] = [hex(target.run(means, on)[0]) for on in (False, True)]
         free(target, CHANNEL_HANDLE)
         free(target, MEMORY_HANDLE)
+        out.figures["with_a_stale_handle"] = [hex(with_stale(target, off)) for off in (True, False)]
+        target.disable(True)
         out.figures["schedule_without_it"] = [hex(target.run("schedule", on)[0]) for on in (False, True)]
         finish(load, out, "load")
     if any(made.values()):
@@ -109,6 +111,13 @@ def free(target: Target, handle: int) -> int:
     call = rm.Call(rm.FREE, bytearray(outer), bytearray(), -1)
     error = target.program.backend.on_file(target.program.file_of(target.client), call)
     return -error if error else call.u32(0xC)
+
+
+def with_stale(target: Target, off: bool) -> int:
+    """DISABLE_CHANNELS of a channel that is no more, and then of those that are."""
+    handles = [CHANNEL_HANDLE, *(one.handle for one in target.channels)]
+    params = rm.disable(target.client, handles, off)
+    return target.control(target.subdevice, rm.DISABLE_CHANNELS, params)[0]
 
 
 def lone_slice(backend: Backend, results: Results, out: Result) -> None:

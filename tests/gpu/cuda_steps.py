@@ -2,8 +2,9 @@
 
     cuda_steps.py STEP...
 
-Steps: init, count, context, context=FLAGS, context=FLAGS:CARD, info=TIMES, alloc=MIB, free, copy=MIB, event, peer,
-hold=SECONDS, destroy. One that fails ends it, unless its name ends with "?". Any Python runs it, without other modules.
+Steps: init, count, context, context=FLAGS, context=FLAGS:CARD, info=TIMES, alloc=MIB, managed=MIB, free, copy=MIB,
+event, peer, hold=SECONDS, destroy. One that fails ends it, unless its name ends with "?". Any Python runs it, without
+other modules.
 """
 
 from __future__ import annotations
@@ -52,8 +53,17 @@ class Cuda:
 
     def alloc(self, text: str) -> Code:
         pointer = ctypes.c_uint64()
-        code = self.lib.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(int(text) * MIB))
+        code = self.lib.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(int(float(text) * MIB)))
         if not code:
+            self.memory.append(pointer)
+        return code, {"mib": float(text)}
+
+    def managed(self, text: str) -> Code:
+        """Of which the first byte is written here, so that it is known to be there."""
+        pointer = ctypes.c_uint64()
+        code = self.lib.cuMemAllocManaged(ctypes.byref(pointer), ctypes.c_size_t(int(text) * MIB), 1)
+        if not code:
+            ctypes.memset(pointer.value or 0, 1, 1)
             self.memory.append(pointer)
         return code, {"mib": int(text)}
 
@@ -97,7 +107,7 @@ class Cuda:
 STEPS: dict[str, Callable[[Cuda, str], Code]] = {
     name: getattr(Cuda, name)
     for name in (
-        "init", "count", "context", "info", "alloc", "free", "copy", "event", "peer", "hold", "destroy",
+        "init", "count", "context", "info", "alloc", "managed", "free", "copy", "event", "peer", "hold", "destroy",
     )
 }  # fmt: skip
 

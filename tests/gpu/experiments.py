@@ -19,7 +19,9 @@ from typing import Any
 from oci_specs import paths
 from tests.gpu import rm
 from tests.gpu.backend import Backend, set_admin
+from tests.gpu.first import steps
 from tests.gpu.own_client import OwnClient
+from tests.gpu.product_stages import between_processes
 from tests.gpu.results import Result, Results, quantiles
 from tests.gpu.supervise import How, Supervised
 from tests.gpu.tenants import Load, Target, latencies_us, working
@@ -73,12 +75,25 @@ def census(backend: Backend, results: Results, out: Result) -> None:
 
 
 def backend_tools(backend: Backend) -> list[tuple[str, list[str]]]:
-    return [("nvidia_smi", ["nvidia-smi"])] if backend.name == "nvidia" else []
+    """And programs that have memory of other kinds, each with what it asks besides."""
+    words = {
+        "managed": ("init", "context", "managed=64", "free", "destroy"),
+        "sizes": ("init", "context", "alloc=0.004", "alloc=2", "alloc=1024", "destroy"),
+        "sleeping": ("init", "context=4", "event", "destroy"),
+    }
+    found = [(name, steps(*these)) for name, these in words.items()]
+    found.append(("between_processes", between_processes()))
+    return [*found, ("nvidia_smi", ["nvidia-smi"])] if backend.name == "nvidia" else found
 
 
 def _note_census(program: Supervised, name: str, out: Result, results: Results) -> None:
     for what, count in sorted(program.census.seen.items()):
         results.log(f"{name}: {what}: {count}")
+    results.log(f"{name}, in the order of the first of each: {list(program.census.seen)}")
+    for line in program.census.uvm:
+        results.log(f"{name}, nvidia-uvm: {line}")
+    for made in program.by_class(rm.MEMORY):
+        results.log(f"{name} made {made}")
     kinds = {what.split()[0] for what in program.census.seen}
     out.figures[name] = {
         kind: sorted(what.split(" ", 1)[1] for what in program.census.seen if what.startswith(f"{kind} "))
@@ -274,7 +289,11 @@ def userd(backend: Backend, results: Results, out: Result) -> None:
             now, got = [one.word(rm.GP_PUT) for one in maps], [one.word(rm.GP_GET) for one in maps]
             changes, gets, looks = changes + (now != last), gets + (got != last_get), looks + 1
             last, last_get = now, got
+        out.figures["client_there"] = hex(own.duplicate_client(target.client))
         finish(load, out, "load")
+        load.close_files()
+        out.figures["client_gone"] = hex(own.duplicate_client(target.client))
+        out.figures["mapped_by"] = sorted({one.node for one in maps})
         out.figures |= {"put_changes": changes, "get_changes": gets, "looks": looks}
         out.figures["look_us"] = (time.monotonic_ns() - begin) / 1000 / looks if looks else None
     out.verdict = "GP_PUT seen" if changes else "not seen"

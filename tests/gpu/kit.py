@@ -49,6 +49,7 @@ SOURCES = (
     *sorted((REPOSITORY / "tests" / "programs" / "hostile").glob("*.c")),
     REPOSITORY / "tests" / "programs" / "cuda_start.c",
     REPOSITORY / "tests" / "programs" / "in_turn.c",
+    REPOSITORY / "tests" / "programs" / "ipc.c",
     REPOSITORY / "tests" / "programs" / "reclass.c",
     REPOSITORY / "tests" / "programs" / "uvm_keeps.c",
     REPOSITORY / "tests" / "bench" / "rm_latency.c",

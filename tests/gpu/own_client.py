@@ -25,7 +25,8 @@ RUNLIST_SHAPES = ((84, 3), (84, 2), (64, 2), (63, 2), (62, 2))
 class Userd:
     """A page of a program's USERD."""
 
-    def __init__(self, view: mmap.mmap, offset: int) -> None:
+    def __init__(self, view: mmap.mmap, offset: int, node: str) -> None:
+        self.node = node
         self._view = memoryview(view).cast("I")
         self._offset = offset
 
@@ -81,7 +82,7 @@ class OwnClient:
         self._make(self.ctl, rm.Call(rm.DUP, bytearray(dup), bytearray(), -1), 0x18, "DUP_OBJECT")
         page = channel.userd_offset // PAGE * PAGE
         worst: rm.RmError | OSError = rm.RmError("MAP_MEMORY", 0)
-        for fd in (self._card(), self.backend.open("nvidiactl")):
+        for node, fd in (("nvidia0", self._card()), ("nvidiactl", self.backend.open("nvidiactl"))):
             self._files.append(os.dup(fd))
             outer = struct.pack(
                 "<IIIIQQQIIiI", self.client, DEVICE, self._duplicates, 0, page, PAGE, 0, 0, READ_ONLY, fd, 0
@@ -89,11 +90,19 @@ class OwnClient:
             try:
                 self._make(self.ctl, rm.Call(rm.MAP, bytearray(outer), bytearray(), -1), 0x28, "MAP_MEMORY")
                 return Userd(
-                    mmap.mmap(fd, PAGE, mmap.MAP_SHARED, mmap.PROT_READ), channel.userd_offset - page
+                    mmap.mmap(fd, PAGE, mmap.MAP_SHARED, mmap.PROT_READ), channel.userd_offset - page, node
                 )
             except (rm.RmError, OSError) as error:
                 worst = error
         raise worst
+
+    def duplicate_client(self, theirs: int) -> int:
+        """RM's status for the duplicate of another's client: it says whether there is one."""
+        self._duplicates += 1
+        dup = struct.pack("<7I", self.client, self.client, self._duplicates, theirs, theirs, 0, 0)
+        call = rm.Call(rm.DUP, bytearray(dup), bytearray(), -1)
+        error = self.backend.on_file(self.ctl, call)
+        return -error if error else call.u32(0x18)
 
     def runlist_bases(self) -> dict[int, int]:
         """By engine type: graphics and the first copy engines."""

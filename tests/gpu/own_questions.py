@@ -104,10 +104,15 @@ def subscribe(own: OwnClient, minors: Mapping[str, int]) -> dict[str, dict[str, 
         params = struct.pack("<QI4x", capability, number)
         statuses[name] = hex(allocate(own, parent, SUBSCRIPTION[class_id], class_id, params, len(params)))
         os.close(capability)
+    capability = own.backend.open(f"nvidia-caps/nvidia-cap{minors[f'gpu0/gi{gpu}/access']}")
+    params = struct.pack("<QI4x", capability, gpu + 1)
+    another = hex(allocate(own, SUBDEVICE, FIRST, GPU_INSTANCE, params, len(params)))
+    os.close(capability)
     cmd, size = CONTROLS[GPU_INSTANCE]
     things = {"subscription": SUBSCRIPTION[GPU_INSTANCE], "subdevice": SUBDEVICE, "nothing": NOTHING}
     return {
         "subscribed": statuses,
+        "with_another's_capability": {"status": another},
         "right_size": {name: hex(control(own, thing, cmd, size)) for name, thing in things.items()},
         "no_size": {name: hex(control(own, thing, cmd, 0)) for name, thing in things.items()},
     }

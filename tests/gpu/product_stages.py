@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 from oci_specs import paths
+from tests.gpu import first
 from tests.gpu.backend import PROGRAMS, python_with
 from tests.gpu.hostile import ATTEMPTS, ON_A_SIMULATED_CARD, Attempt, numbers
 from tests.gpu.product import Product, environment
@@ -76,6 +77,46 @@ def memory(product: Product, results: Results, out: Result) -> None:
         codes.append(ran.document().get("code", ran.out[-300:]))
     out.figures["codes"] = codes
     out.verdict = "out of memory at the cap, goes on" if codes == [0, 2, 0] else "not as expected"
+
+
+def managed(product: Product, results: Results, out: Result) -> None:
+    """Managed memory is charged by its size: there is none above the cap, and all of it is free again after a free."""
+    above = f"managed?={2 * CAP_MIB}"
+    words = ("init", "context", "managed=1024", "info", above, "free", "info", "managed=1024", "destroy")
+    with product.container(first.steps(*words), memory_mib=CAP_MIB) as box:
+        found = first.does_on(box.end(), words, out, results)
+    if found:
+        beyond, gained = found[4]["code"], found[6]["free_mib"] - found[3]["free_mib"]
+        held = beyond == first.OUT_OF_MEMORY and gained >= 1024
+        out.verdict = "charged by its size" if held else f"error {beyond}, {gained} MiB more after the free"
+
+
+# By a handle of CUDA IPC, and by a descriptor: made in one process, used and let go in another.
+BETWEEN = (
+    "a alloc 256", "a share", "b open", "b room", "b close", "a free",
+    "a create 256", "a export", "b import", "b release", "a drop", "a release",
+)  # fmt: skip
+# Each process does what it is told when it is told: the other has to have done its part. The first makes its context.
+BETWEEN_S = 0.2
+
+
+def between(product: Product, results: Results, out: Result) -> None:
+    """Two processes of a container that have the same memory."""
+    with product.container(between_processes(), memory_mib=CAP_MIB) as box:
+        ran = box.end()
+    out.figures["said"] = lines = [word for word in ran.out.split() if word != "ready"]
+    # Every step but the question for room says CUDA's error.
+    wrong = [f"{step}: {said}" for step, said in zip(BETWEEN, lines, strict=False)
+             if said != "0" and not step.endswith("room")]  # fmt: skip
+    whole = len(lines) == len(BETWEEN)
+    out.verdict = (
+        "shared both ways" if whole and not wrong else "; ".join(wrong) or f"ends after {len(lines)} steps"
+    )
+
+
+def between_processes() -> list[str]:
+    told = "; ".join(f"echo {step}; sleep {BETWEEN_S}" for step in BETWEEN)
+    return ["sh", "-c", f"{{ sleep 2; {told}; }} | {PROGRAMS / 'ipc'}"]
 
 
 def in_turn(product: Product, results: Results, out: Result) -> None:

@@ -18,6 +18,8 @@ from tests.gpu import (
     peers,
     probe,
     product_stages,
+    utilization,
+    uvm_files,
 )
 from tests.gpu.stage import Stage, Where
 
@@ -99,6 +101,10 @@ DRIVER = (
     on(Where.DRIVER, "E10 long suspension", "whether work goes on after 6 s off", "goes on", 25, experiments.managed),
     on(Where.DRIVER, "E9 kill", "whether a suspended program ends when it is killed, and its memory is free",
        "ends and frees", 30, experiments.killed),
+    on(Where.DRIVER, "E22 files of nvidia-uvm", "which nodes can be polled, what is counted, what INITIALIZE changes",
+       "as assumed", 20, uvm_files.files),
+    on(Where.DRIVER, "E23 utilisation samples", "whose work the samples of GPU-Util say it was", "names who works", 30,
+       utilization.samples),
     on(Where.DRIVER, "E19 MIG subscription", "what tells a subscription to an instance from none",
        "a right size tells a subscription", 20, own_questions.mig),
     on(Where.DRIVER, "E20 peers natively", "which classes NCCL uses between cards, and how it ends without them",
@@ -112,6 +118,10 @@ PRODUCT = (
        "out of memory at the cap, goes on", 40, product_stages.memory),
     on(Where.MGPU, "P9 in turn", "whether a program has all as soon as the one before it has ended", "each has all", 50,
        product_stages.in_turn),
+    on(Where.MGPU, "P17 managed memory", "whether it is charged, refused above the cap and given back",
+       "charged by its size", 40, product_stages.managed),
+    on(Where.MGPU, "P18 between processes", "whether CUDA IPC and exported descriptors work inside a container",
+       "shared both ways", 40, product_stages.between),
     on(Where.MGPU, "P4 colocation", "preemption, interference, harvest and release",
        "offline gives way and comes back", 60, product_stages.colocation),
     on(Where.MGPU, "P5 overhead", "kernels per second under mgpu and without it", "measured", 20,

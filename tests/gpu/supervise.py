@@ -29,6 +29,7 @@ RECEIVE, SEND, SET_FLAGS = 0xC0502100, 0xC0182101, 0x40082104
 CONTINUE, SYNC_WAKE_UP = 1, 1
 LIBC = ctypes.CDLL(None, use_errno=True)
 PIDFD_GETFD = 438
+UVM_INITIALIZE = 0x30000001
 
 
 @dataclass
@@ -67,6 +68,7 @@ class Census:
     seen: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
+    uvm: list[str] = field(default_factory=list)
     clients_by_file: dict[str, set[int]] = field(default_factory=dict)
     serve_us: list[float] = field(default_factory=list)
 
@@ -187,6 +189,7 @@ class Supervised:
         size, number = cmd >> 16 & 0x3FFF, cmd & 0xFF
         if cmd >> 8 & 0xFF != ord("F"):
             self.census.seen[f"uvm {cmd:#x}"] += 1
+            self.census.uvm.append(f"thread {tid} file {fd} command {cmd:#x}{_flags(tid, cmd, at)}")
             return (errno.EPERM, 0) if self._refuses("uvm", cmd) else (0, CONTINUE)
         self.census.seen[f"escape {number:#x}/{size}"] += 1
         if self._refuses("escape", number):
@@ -223,6 +226,8 @@ class Supervised:
         client, parent, handle, class_id, pointer = struct.unpack_from("<IIIIQ", outer)
         wide = len(outer) == 48
         self.census.seen[f"class {class_id:#x}"] += 1
+        if wide and struct.unpack_from("<Q", outer, 0x18)[0]:
+            self.census.seen["rights asked"] += 1
         if self._refuses("class", class_id):
             struct.pack_into("<I", outer, 0x28 if wide else 0x1C, rm.INVALID_CLASS)
             return 0
@@ -326,6 +331,15 @@ def fetch(tid: int, fd: int) -> int:
         return int(got)
     finally:
         os.close(pidfd)
+
+
+def _flags(tid: int, cmd: int, at: int) -> str:
+    """Of UVM_INITIALIZE: what its caller wants of the file."""
+    if cmd != UVM_INITIALIZE:
+        return ""
+    with open(f"/proc/{tid}/mem", "rb", buffering=0) as memory:
+        memory.seek(at)
+        return f" flags {int.from_bytes(memory.read(8), 'little'):#x}"
 
 
 def _read(memory: int, at: int, size: int) -> bytearray:

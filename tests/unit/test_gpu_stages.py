@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from native_sched.daemon.inventory import CardInfo
 from tests.gpu import (
+    cdi,
     first,
     forced_refusals,
     lock_holders,
@@ -27,6 +29,7 @@ from tests.gpu import (
     rm,
     served,
     stages,
+    uvm_files,
 )
 from tests.gpu.own_client import OwnClient
 from tests.gpu.product import Run
@@ -284,9 +287,10 @@ def test_a_right_size_tells_a_subscription_from_none() -> None:
         with pytest.raises(CannotSayError, match="no MIG instance"):
             own_questions.subscribe(own, {"config": 1})
         found = own_questions.subscribe(own, minors)
-    assert driver.opened == ["nvidiactl", "nvidia-caps/nvidia-cap20", "nvidia-caps/nvidia-cap21"]
+    assert driver.opened == ["nvidiactl", *(f"nvidia-caps/nvidia-cap{n}" for n in (20, 21, 20))]
     assert found == {
         "subscribed": {"gpu0/gi3/access": "0x0", "gpu0/gi3/ci0/access": "0x0"},
+        "with_another's_capability": {"status": "0x0"},
         "right_size": {"subscription": "0x0", "subdevice": "0x56", "nothing": "0x57"},
         "no_size": dict.fromkeys(("subscription", "subdevice", "nothing"), "0x1f"),
     }
@@ -315,6 +319,85 @@ def test_registers_that_are_hidden_cannot_be_mapped(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "OSError" in done.stderr
     assert (tmp_path / "resource0").stat().st_size == 4096
+
+
+def test_an_instance_has_its_gpus_node_and_two_capabilities(tmp_path: Path) -> None:
+    about = {"name": "it", "memory_mib": 1, "gpu_id": 256}
+    cards = [
+        CardInfo(index=0, minor=1, uuid="GPU-a", **about),
+        CardInfo(index=1, minor=0, uuid="MIG-b", instance=(3, 0), **about),
+    ]
+    (tmp_path / "nvidiactl").touch()
+    found = cdi.spec(cards, tmp_path, {"gpu0/gi3/access": 20, "gpu0/gi3/ci0/access": 21})
+    nodes = {
+        one["name"]: [node["path"] for node in one["containerEdits"]["deviceNodes"]]
+        for one in found["devices"]
+    }
+    assert nodes["GPU-a"] == nodes["0"] == ["/dev/nvidia1"]
+    assert nodes["MIG-b"] == [
+        "/dev/nvidia0",
+        "/dev/nvidia-caps/nvidia-cap20",
+        "/dev/nvidia-caps/nvidia-cap21",
+    ]
+    assert [node["path"] for node in found["containerEdits"]["deviceNodes"]] == ["/dev/nvidiactl"]
+
+
+# Files of nvidia-uvm.
+
+
+def test_what_can_be_polled_is_told_from_what_cannot(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "node")
+    (tmp_path / "file").touch()
+    assert uvm_files.polled(tmp_path / "node")
+    assert not uvm_files.polled(tmp_path / "file")
+
+
+def test_a_file_counts_until_its_last_descriptor_is_closed(tmp_path: Path) -> None:
+    """As the module would: the count is what the test writes, twice the number of open files."""
+    count = tmp_path / "refcnt"
+    count.write_text("4\n")
+    ours: set[int] = set()
+
+    class Count:
+        def read_text(self) -> str:
+            alive = [fd for fd in ours | {fd + 1 for fd in ours} if os.path.exists(f"/proc/self/fd/{fd}")]
+            same = [fd for fd in alive if os.readlink(f"/proc/self/fd/{fd}") == str(count)]
+            return str(4 + 2 * bool(same))
+
+    def opened() -> int:
+        ours.add(fd := os.open(count, os.O_RDONLY))
+        return fd
+
+    found = uvm_files.counted(opened, Count())  # type: ignore[arg-type]
+    assert found == {"open": 2, "dup": 2, "closed one": 2, "closed both": 0}
+
+
+def test_what_unmap_says_tells_an_initialised_file() -> None:
+    state = {"initialized": False}
+
+    def ioctl(fd: int, command: int, params: bytearray) -> None:
+        if command == uvm_files.INITIALIZE:
+            state["initialized"] = True
+            return
+        if not state["initialized"]:
+            raise OSError(1, "EPERM")
+        struct.pack_into("<I", params, uvm_files.UNMAP_STATUS_AT, 0x1E)
+
+    said_of_it = uvm_files.unmapped(3, ioctl)
+    assert said_of_it == {
+        "before": "EPERM",
+        "initialize": "0x0",
+        "again": "0x0",
+        "after": "0x1e",
+        "outside a range, of no GPU": "0x1e",
+    }
+    counts = {"open": 2, "dup": 2, "closed one": 2, "closed both": 0}
+    nodes = {"nvidiactl": True, "nvidia0": True, "nvidia-uvm": False}
+    assert uvm_files.judged(nodes, counts, said_of_it) == "as assumed"
+    wrong = uvm_files.judged(
+        dict.fromkeys(nodes, True), counts | {"dup": 4}, said_of_it | {"before": "0x1e"}
+    )
+    assert wrong == "not as assumed: polling, counting, initialised"
 
 
 # A tenth of a processor.
