@@ -46,7 +46,7 @@ static void memory_free(struct rm_object *object)
     sysmem_put(object->memory);
 }
 
-enum { BY_ALLOC_MEMORY = 0 }; /* below nothing: pages.c makes it */
+enum { BY_ALLOC_MEMORY = 0 };                  /* below nothing: pages.c makes it */
 enum { ANY_CHANNEL = VOLTA_CHANNEL_GPFIFO_A }; /* stands for the channels of every architecture */
 #define ANY_PARENT UINT32_MAX
 

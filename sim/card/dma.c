@@ -42,7 +42,8 @@ uint32_t virtual_memory_alloc(struct rm_call *call, struct rm_object *object)
 
     if (object->class_id == NV01_MEMORY_VIRTUAL && call->params_bytes >= sizeof(struct rm_virtual))
         vaspace = ((const struct rm_virtual *)call->params)->vaspace;
-    else if (object->class_id == NV50_MEMORY_VIRTUAL && call->params_bytes >= offsetof(struct rm_memory, pad1))
+    else if (object->class_id == NV50_MEMORY_VIRTUAL &&
+             call->params_bytes >= offsetof(struct rm_memory, pad1))
         vaspace = ((const struct rm_memory *)call->params)->vaspace;
     if (vaspace)
         of = object_find(call->rm, object->client->root.handle, vaspace);
@@ -127,7 +128,8 @@ static uint32_t unmap(struct rm_call *call, const struct unmapped *asked)
     if (status)
         return status;
     for (struct dma_mapping **at = &call->rm->dma_mappings; *at; at = &(*at)->next)
-        if ((*at)->memory == memory && (*at)->virtual_memory == virtual_memory && (*at)->base == asked->base) {
+        if ((*at)->memory == memory && (*at)->virtual_memory == virtual_memory &&
+            (*at)->base == asked->base) {
             end(at);
             return NV_OK;
         }

@@ -121,10 +121,8 @@ static uint32_t map_on(struct rm_call *call, struct uvm *uvm, const uint8_t *gpu
         return NV_ERR_NO_MEMORY;
     mapping->base = base;
     mapping->end = base + length;
-    mapping->memory =
-        object_alias(call->rm, of->device, object_new_handle(call->rm, uvm->client), memory);
-    if (!mapping->memory ||
-        !space_map(of->space, base, length, memory->memory, begin->offset, mapping)) {
+    mapping->memory = object_alias(call->rm, of->device, object_new_handle(call->rm, uvm->client), memory);
+    if (!mapping->memory || !space_map(of->space, base, length, memory->memory, begin->offset, mapping)) {
         if (mapping->memory)
             object_free(call->rm, mapping->memory);
         free(mapping);
@@ -139,8 +137,8 @@ uint32_t uvm_map_external(struct rm_call *call, struct uvm *uvm)
 {
     const struct uvm_map_external_begin *begin = call->outer;
     const struct uvm_map_external_gpu *gpu = (const void *)(begin + 1);
-    const struct uvm_map_external_end *end =
-        (const void *)((char *)call->outer + call->outer_bytes - sizeof *end);
+    const struct uvm_map_external_end *end = (const void *)((char *)call->outer + call->outer_bytes -
+                                                            sizeof *end);
     uint64_t most = (call->outer_bytes - sizeof *begin - sizeof *end) / sizeof *gpu;
     uint64_t base = begin->range.base, length = begin->range.length;
     struct uvm_range_of *range = base + length > base ? *range_at(uvm, base, base + length) : NULL;

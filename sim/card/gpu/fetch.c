@@ -105,7 +105,8 @@ static bool entry_fits(const struct gpu_channel *channel, const struct ring_entr
 static bool read_entry(const struct gpu_channel *channel, uint32_t number, struct ring_entry *entry)
 {
     const struct gpu_channel_layout *layout = &channel->layout;
-    uint64_t at = layout->ring_at + (uint64_t)(number & (layout->entries - 1)) * sizeof(struct sim_ring_entry);
+    uint64_t at = layout->ring_at +
+                  (uint64_t)(number & (layout->entries - 1)) * sizeof(struct sim_ring_entry);
 
     if (channel->push)
         return push_entry(channel, number, entry);

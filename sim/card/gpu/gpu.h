@@ -65,7 +65,7 @@ void gpu_group_set_timeslice(struct gpu_group *group, uint32_t timeslice_us);
 uint32_t gpu_group_timeslice_us(struct gpu_group *group);
 
 /* channel.c */
-struct gpu_channel_layout { /* bytes from the start of the memory, validated by gpu_layout_fits() */
+struct gpu_channel_layout {     /* bytes from the start of the memory, validated by gpu_layout_fits() */
     uint64_t userd_at, ring_at; /* ring_at: an address, where the channel executes in a space */
     uint32_t entries;
 };

@@ -14,7 +14,16 @@ enum { SEM_OPERATION_MASK = 7, SEM_RELEASE = 1, SEM_REDUCTION = 6 };
 #define SEM_64BIT     (1u << 24)
 #define SEM_TIMESTAMP (1u << 25)
 /* The kind of a header, in its three highest bits. */
-enum { KIND_OLD, KIND_INCREASING, KIND_OLD_SAME, KIND_SAME, KIND_IMMEDIATE, KIND_ONCE, KIND_RESERVED, KIND_END };
+enum {
+    KIND_OLD,
+    KIND_INCREASING,
+    KIND_OLD_SAME,
+    KIND_SAME,
+    KIND_IMMEDIATE,
+    KIND_ONCE,
+    KIND_RESERVED,
+    KIND_END
+};
 
 struct push *push_create(struct space *space, uint64_t launch_ns)
 {

@@ -14,7 +14,7 @@ enum { SUBCHANNELS = 8, METHODS = 4096, RELEASES = 3 };
 /* Written when what went before is done. */
 struct release {
     uint64_t address, payload;
-    bool wide; /* 64 bits; else 32 */
+    bool wide;  /* 64 bits; else 32 */
     bool timed; /* with the time, 8 bytes above */
 };
 

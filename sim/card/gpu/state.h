@@ -58,8 +58,8 @@ struct gpu_channel {
     struct gpu_channel_layout layout;
     struct push *push; /* NULL: a ring of commands (channel_abi.h) in the same memory */
     uint32_t get;      /* the next entry to fetch; USERD shows it */
-    uint32_t put;   /* known to the engine */
-    uint32_t found; /* read from USERD, becomes known at the instant the card has advanced to */
+    uint32_t put;      /* known to the engine */
+    uint32_t found;    /* read from USERD, becomes known at the instant the card has advanced to */
     uint32_t fetched_count;
     struct ring_entry fetched[FETCH_AHEAD + 1]; /* the first one executes once it is begun */
     bool begun;
@@ -74,7 +74,8 @@ struct gpu_totals {
     struct gpu_owner owner;
     enum sim_engine_index engine;
     uint32_t tsg, timeslice_us;
-    bool enabled, pending;
+    bool enabled, pending; /* enabled: on its runlist */
+    bool open;             /* and a channel of it is not off */
     uint64_t run_ns, switch_ns, kernels, kernel_ns, errors;
 };
 
