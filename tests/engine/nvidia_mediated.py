@@ -305,7 +305,7 @@ class World:
         self.engine: Engine = self._engines.enter_context(opened)
         for card in self._cards:
             self.engine.add_card(card)
-        self.engine.configure(SchedConfig(hold_ns=0, poll_fast_ns=400_000, poll_slow_ns=1_000_000, off=0))
+        self.engine.configure(SchedConfig(poll_fast_ns=400_000, poll_slow_ns=1_000_000, quiet_ns=5_000_000))
         for card in self._cards:
             self.engine.card_policy(card.index, Policy.NATIVE_BURST_SHARE)
 
@@ -421,9 +421,9 @@ class World:
         ctypes.c_int.in_dll(self.lib, "on_card_refuse").value = escape
         ctypes.c_uint32.in_dll(self.lib, "on_card_refuse_control").value = control
 
-    def by_disabling(self) -> None:
-        """Tenants are suspended by DISABLE_CHANNELS."""
-        self.lib.on_card_by_disabling(self.engine._handle)
+    def unschedulable(self, handle: int) -> None:
+        """The driver puts that group on no runlist and takes it off none; 0: it does."""
+        ctypes.c_uint32.in_dll(self.lib, "on_card_unschedulable").value = handle
 
     def looks(self, gap_s: float) -> None:
         """How long it is from one look through all processes to the next; the first is due."""
@@ -436,7 +436,7 @@ class World:
         return missed.value, unseen.value
 
     def patience(self, ns: int) -> None:
-        """How long a tenant may hide the file that it would be suspended through."""
+        """For how long it may be that a tenant cannot be suspended."""
         self.lib.on_card_patience(self.engine._handle, ctypes.c_uint64(ns))
 
     def suspended_by(self) -> tuple[int, int]:
@@ -482,9 +482,9 @@ class World:
         return self.used_mib(tenant) - self.tables_mib(tenant)
 
     def groups(self) -> dict[int, bool]:
-        """Whether the card has each group of the graphics engine enabled, by its handle."""
+        """Whether the card lets each group of the graphics engine run, by its handle."""
         engines = cards.account(self.card.admin_socket).cards[0].engines
-        return {one.group: one.enabled for e in engines if e.engine == "graphics" for one in e.groups}
+        return {one.group: one.open for e in engines if e.engine == "graphics" for one in e.groups}
 
 
 @contextmanager

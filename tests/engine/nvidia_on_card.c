@@ -55,6 +55,8 @@ static struct sim_request request;
 static struct sim_reply reply;
 /* Answered "not supported": an escape, such as FREE, and a control; 0: none. */
 int on_card_refuse, on_card_refuse_control;
+/* A group one of whose channels is not registered with nvidia-uvm, as kchannelIsSchedulable_IMPL() has it. */
+uint32_t on_card_unschedulable;
 uint64_t
     on_card_uncounted; /* bytes of its own that the driver does not count to processes, as NVIDIA's does not */
 
@@ -101,6 +103,7 @@ int on_card_begin(const char *socket_path, const char *nodes)
     uvm_on_card_begin();
     mig_on_card_begin();
     on_card_refuse = on_card_refuse_control = 0;
+    on_card_unschedulable = 0;
     on_card_uncounted = 0;
     on_card_closes = -1;
     on_card_monitors = 0;
@@ -346,6 +349,10 @@ static int serve(int fd, uint32_t cmd, void *arg)
     case NV_ESC_RM_CONTROL:
         if (on_card_refuse_control && ctl->cmd == (uint32_t)on_card_refuse_control) {
             ctl->status = NV_ERR_NOT_SUPPORTED;
+            return 0;
+        }
+        if (ctl->cmd == NVA06C_CTRL_CMD_GPFIFO_SCHEDULE && ctl->object == on_card_unschedulable) {
+            ctl->status = NV_ERR_INVALID_STATE;
             return 0;
         }
         if (ctl->cmd == RM_CTRL_ENGINE_RUNLIST_BASE) {

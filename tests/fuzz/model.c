@@ -298,18 +298,11 @@ static void userd_unmap(struct userd *userd)
     world.userd_maps--;
 }
 
-static bool disables_channels(const struct driver *d)
-{
-    (void)d;
-    return true;
-}
-
 const struct driver_ops model_ops = {
     .name = "model",
     .identify = identify,
     .execute = execute,
     .own_bytes = own_bytes,
-    .disables_channels = disables_channels,
     .userd_map = userd_map,
     .userd_unmap = userd_unmap,
     .granule_bytes = GRANULE,
