@@ -7,8 +7,9 @@
 #include <errno.h>
 #include <string.h>
 
-/* Fetches the parameters of a class: the driver sizes them by class, and takes no other size where one is named. */
-static int fetch_params(struct call *c, uint32_t class_id, uint64_t at, uint32_t said, uint32_t *status)
+/* Fetches the parameters of a class, as many as the driver takes: it sizes them by class, whatever size the caller names
+ * (serverAllocApiCopyIn()). */
+static int fetch_params(struct call *c, uint32_t class_id, uint64_t at, uint32_t *status)
 {
     int bytes = class_params(c, class_id);
 
@@ -23,10 +24,6 @@ static int fetch_params(struct call *c, uint32_t class_id, uint64_t at, uint32_t
     }
     if (bytes < 0) {
         *status = NV_ERR_INVALID_CLASS;
-        return 0;
-    }
-    if (bytes && said && said != (uint32_t)bytes) {
-        *status = NV_ERR_INVALID_PARAM_STRUCT;
         return 0;
     }
     if (bytes && !at)
@@ -106,13 +103,13 @@ static int make(struct call *c, struct creation *a, uint32_t *status)
     return e;
 }
 
-/* Both layouts begin alike; where they say how large the parameters are, and how it went, they differ. */
-static int alloc(struct call *c, uint32_t said, uint32_t *status_out)
+/* Both layouts begin alike; where they say how it went they differ. */
+static int alloc(struct call *c, uint32_t *status_out)
 {
     struct rm_alloc_short *o = (void *)c->outer;
     struct creation a = {o->root, o->parent, o->handle, o->class_id};
     uint32_t status = NV_OK;
-    int e = fetch_params(c, a.class_id, o->params, said, &status);
+    int e = fetch_params(c, a.class_id, o->params, &status);
 
     if (e == 0 && status == NV_OK)
         e = make(c, &a, &status);
@@ -127,14 +124,14 @@ int mediate_alloc(struct call *c)
 {
     struct rm_alloc *o = (void *)c->outer;
 
-    return alloc(c, o->params_size, &o->status);
+    return alloc(c, &o->status);
 }
 
 int mediate_alloc_short(struct call *c)
 {
     struct rm_alloc_short *o = (void *)c->outer;
 
-    return alloc(c, o->params_size, &o->status);
+    return alloc(c, &o->status);
 }
 
 /* An allocation without parameters. Root clients have the other ways. */

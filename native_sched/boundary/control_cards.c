@@ -41,10 +41,6 @@ int control_of_card(struct call *c, uint32_t *status)
 {
     uint32_t gpu_id;
 
-    if (c->params_bytes < sizeof(gpu_id)) {
-        *status = NV_ERR_INVALID_PARAM_STRUCT;
-        return 0;
-    }
     memcpy(&gpu_id, c->params, sizeof(gpu_id));
     if (!granted(c, gpu_id)) {
         *status = NV_ERR_INVALID_ARGUMENT;
@@ -53,19 +49,17 @@ int control_of_card(struct call *c, uint32_t *status)
     return call_driver(c);
 }
 
-/* Two lists: the cards, and those that are left out of use. Answered here. */
+/* Two lists: the cards, and those that are left out of use; from 580.65 on a word of flags for each card, of which those that we
+ * know have none. Answered here. */
 int control_probed_ids(struct call *c, uint32_t *status)
 {
     struct rm_gpu_ids *ids = (void *)c->params;
 
-    if (c->params_bytes != 2 * sizeof(*ids)) {
-        *status = NV_ERR_INVALID_PARAM_STRUCT;
-        return 0;
-    }
+    (void)status;
+    memset(c->params, 0, c->params_bytes);
     memset(&ids[1], 0xff, sizeof(ids[1]));
     WITH_TENANT(c->tenant);
     list_granted(c, &ids[0]);
-    *status = NV_OK;
     return 0;
 }
 
@@ -75,17 +69,13 @@ int control_active_ids(struct call *c, uint32_t *status)
     uint32_t kept = 0;
     int e;
 
-    if (c->params_bytes != sizeof(*list)) {
-        *status = NV_ERR_INVALID_PARAM_STRUCT;
-        return 0;
-    }
     if ((e = call_driver(c)) < 0 || *status)
         return e;
-    for (uint32_t i = 0; i < list->count && i < RM_MAX_CARDS; i++)
+    for (uint32_t i = 0; i < list->count && i < RM_MAX_ACTIVE_DEVICES; i++)
         if (granted_device(c, list->device[i].gpu_id, list->device[i].gpu_instance,
                            list->device[i].compute_instance))
             list->device[kept++] = list->device[i];
-    memset(&list->device[kept], 0, (RM_MAX_CARDS - kept) * sizeof(list->device[0]));
+    memset(&list->device[kept], 0, (RM_MAX_ACTIVE_DEVICES - kept) * sizeof(list->device[0]));
     list->count = kept;
     return 0;
 }
@@ -94,10 +84,6 @@ int control_attach(struct call *c, uint32_t *status)
 {
     struct rm_gpu_ids *ids = (void *)c->params;
 
-    if (c->params_bytes < sizeof(*ids)) {
-        *status = NV_ERR_INVALID_PARAM_STRUCT;
-        return 0;
-    }
     if (ids->id[0] == ALL_IDS)
         list_granted(c, ids);
     for (uint32_t i = 0; i < RM_MAX_CARDS && ids->id[i] != NO_ID; i++)
@@ -117,10 +103,6 @@ int control_gpu_instances(struct call *c, uint32_t *status)
     uint32_t kept = 0;
     int e;
 
-    if (c->params_bytes != sizeof(*list)) {
-        *status = NV_ERR_INVALID_PARAM_STRUCT;
-        return 0;
-    }
     if ((e = call_driver(c)) < 0 || *status)
         return e;
     {

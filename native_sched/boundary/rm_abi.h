@@ -60,7 +60,8 @@ struct rm_alloc_short { /* NVOS21, 32 */
 struct rm_free { /* NVOS00, 16 */
     uint32_t root, parent, handle, status;
 };
-struct rm_control { /* NVOS54, 32 */
+enum { RM_CONTROL_NUMBER_MASK = 0x3fff }; /* of a control's command: 0 is "nothing" in every class */
+struct rm_control {                       /* NVOS54, 32 */
     uint32_t client, object, cmd, flags;
     uint64_t params;
     uint32_t params_size, status;
@@ -268,11 +269,12 @@ enum rm_userd { RM_USERD_GP_GET = 0x88, RM_USERD_GP_PUT = 0x8c, RM_USERD_BYTES =
 struct rm_gpu_ids { /* 0x201; ends with 0xffffffff */
     uint32_t id[RM_MAX_CARDS];
 };
-struct rm_active_ids { /* 0x288, 388: cards, or instances of them */
+enum { RM_MAX_ACTIVE_DEVICES = 256 };
+struct rm_active_ids { /* 0x288, 3076: cards, or instances of them */
     uint32_t count;
     struct {
         uint32_t gpu_id, gpu_instance, compute_instance;
-    } device[RM_MAX_CARDS];
+    } device[RM_MAX_ACTIVE_DEVICES];
 };
 enum { RM_NO_INSTANCE = 0xffffffff, RM_MAX_GPU_INSTANCES = 9 };
 struct rm_gpu_instances { /* 0x2080018b, 40 */
@@ -284,7 +286,7 @@ struct rm_id_info { /* 0x202, 40 */
     uint32_t sli_status, board_id, gpu_instance;
     int32_t numa_node;
 };
-struct rm_name { /* 0x20800110; flags 0 = ASCII */
+struct rm_name { /* 0x20800110; flags 0 = ASCII; 68 from 595.44 */
     uint32_t flags;
     char ascii[64], pad[64];
 };
@@ -303,7 +305,7 @@ struct rm_fb_entry {
     uint32_t index, data; /* data in KiB for the size indices below */
 };
 enum { RM_FB_ENTRIES = 128 };
-struct rm_fb_info { /* 0x20801303, 1028 from 580 */
+struct rm_fb_info { /* 0x20801303, 1028 from 580.65 */
     uint32_t count;
     struct rm_fb_entry entry[RM_FB_ENTRIES];
 };
@@ -412,7 +414,7 @@ RM_SZ(rm_os_event, 16);
 RM_SZ(rm_debugger, 12);
 RM_AT(rm_id_info, sli_status, 0x18);
 RM_SZ(rm_id_info, 40);
-RM_SZ(rm_active_ids, 388);
+RM_SZ(rm_active_ids, 3076);
 RM_SZ(rm_gpu_instances, 40);
 RM_SZ(rm_share_policy, 12);
 RM_SZ(rm_share, 24);

@@ -120,8 +120,13 @@ int view_fb_info(struct call *c, uint32_t *status)
     struct rm_fb_info *info = (void *)c->params;
     uint32_t card = card_of_object(c, ctl->client, ctl->object), entries;
     struct ledger ledger;
-    int e = asks_what_is_free(c) ? ending_settle(c) : 0;
+    int e;
 
+    if (info->count > RM_FB_ENTRIES) {
+        *status = NV_ERR_INVALID_ARGUMENT;
+        return 0;
+    }
+    e = asks_what_is_free(c) ? ending_settle(c) : 0;
     if (e == 0)
         e = call_driver(c);
     if (e < 0 || *status)
