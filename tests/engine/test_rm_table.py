@@ -73,7 +73,8 @@ def picked(table: ctypes.CDLL, version: str) -> Table | None:
 
 
 CALLERS_SIZE = 0x20000
-LIVES = {version for life in INTERFACE.lives.values() for version in life if version}
+SERVED = {major for major, _ in INTERFACE.branches}
+LIVES = {at for life in INTERFACE.lives.values() for at in life if at and at[0] in SERVED}
 VERSIONS = sorted({*INTERFACE.branches, *INTERFACE.points(), *LIVES})
 
 
