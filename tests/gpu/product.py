@@ -92,6 +92,8 @@ class Product:
                         str(self.state.sim),
                         "--cards",
                         f"h200:{SIMULATED_CARDS}",
+                        "--engine-status",
+                        str(int(not self.blind)),
                     ],
                     "simcard",
                 )
