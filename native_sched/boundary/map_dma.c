@@ -1,6 +1,8 @@
 /* MAP_MEMORY_DMA: memory put into an address space of the device's by way of a virtual memory object, without nvidia-uvm. RM
- * makes page tables for it, of the card's memory and in no account; the mapping ends, with its tables, when the memory
- * or the virtual memory is freed (RsInterMapping of NVIDIA's open-gpu-kernel-modules; virtmemMapTo_IMPL() in virtual_mem.c).
+ * makes page tables for it, of the card's memory and in no account, for the length that the caller names and before it looks
+ * at the mapping; that ends, with its tables, when the memory or the virtual memory is freed (RsInterMapping of NVIDIA's
+ * open-gpu-kernel-modules; virtmemMapTo_IMPL() in virtual_mem.c). What was reserved for a call that fails stays in a pool, once:
+ * so a call maps no more than what is charged for memory of a card's, and 8 GiB at the most.
  *
  * So a mapping is an object in the books: below the memory, or below the virtual memory where the memory is the caller's own
  * pages, which are in none. It is charged what tables of the smallest pages take, as if no other mapping had entries in them.
@@ -31,6 +33,13 @@ static uint64_t tables_bytes(uint64_t length)
     return bytes;
 }
 
+static bool too_long(const struct rm_object *memory, uint64_t length)
+{
+    static const uint64_t most = 8ull << 30;
+
+    return length > most || (memory && memory->memory_bytes && length > memory->memory_bytes);
+}
+
 /* A slot for the mapping, which hangs from what it ends with; its charge is set aside. NV_OK or another RM status. */
 static uint32_t reserve(struct call *c, const struct asked *a, uint64_t bytes, uint32_t *slot)
 {
@@ -47,6 +56,8 @@ static uint32_t reserve(struct call *c, const struct asked *a, uint64_t bytes, u
     if (!class_is_virtual(o->slot[virtual_memory].class_id) ||
         (memory && !class_has_names(o->slot[memory].class_id)))
         return NV_ERR_INVALID_OBJECT_HANDLE;
+    if (too_long(memory ? &o->slot[memory] : NULL, a->length))
+        return NV_ERR_INVALID_ARGUMENT;
     if (ledger_reserve(&t->ledger[o->slot[virtual_memory].card], bytes) < 0)
         return NV_ERR_NO_MEMORY;
     choose_handle(t, a->client, &handle);

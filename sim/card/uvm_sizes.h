@@ -6,16 +6,6 @@
 #include "../../native_sched/rm/table.h"
 
 enum { UVM_UUID_BYTES = 16 };
-enum { /* that no row of the table names: nothing of the mediator's depends on them */
-       UVM_CREATE_RANGE_GROUP = 23,
-       UVM_DESTROY_RANGE_GROUP = 24,
-       UVM_ENABLE_PEER_ACCESS = 29,
-       UVM_DISABLE_PEER_ACCESS = 30,
-       UVM_MAP_DYNAMIC_PARALLELISM_REGION = 65,
-       UVM_ALLOC_SEMAPHORE_POOL = 68,
-       UVM_VALIDATE_VA_RANGE = 72,
-};
-
 struct uvm_size {
     uint32_t bytes, status_at;
 };
