@@ -11,6 +11,7 @@ import stat
 import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +24,9 @@ ADDFD = struct.Struct("<QIIII")
 ADD_FD, SETFD, CONTINUE = 0x40182103, 1, 1
 CAP_SYS_ADMIN, CAP_SYS_NICE, CAP_PERFMON = 21, 23, 38
 PROGRAMS = Path(sys.prefix) / "programs"
+SIMULATED_CARDS = 2
+OPEN, IOCTL, STATUS = 1, 2, 5
+CTL, CARD = 0, 1
 
 
 class Backend(Protocol):
@@ -46,6 +50,14 @@ class Backend(Protocol):
     def execute(self, tid: int, fd: int, call: rm.Call) -> int: ...
     def on_file(self, fd: int, call: rm.Call) -> int: ...
     def present(self) -> bool: ...
+    def cards(self) -> int: ...
+    def open(self, node: str) -> int:
+        """A file of our own: nvidiactl, or nvidiaN."""
+        ...
+
+    def status_page(self) -> int:
+        """A descriptor of a simulated card's engine status; -1: that is in the card's registers."""
+        ...
 
 
 def set_admin(effective: bool) -> None:
@@ -102,6 +114,15 @@ class Nvidia:
     def present(self) -> bool:
         return os.path.exists("/dev/nvidiactl")
 
+    def cards(self) -> int:
+        return len([node for node in os.listdir("/dev") if re.fullmatch(r"nvidia\d+", node)])
+
+    def open(self, node: str) -> int:
+        return rm.node(node)
+
+    def status_page(self) -> int:
+        return -1
+
 
 def simulated_nodes(argv: Sequence[str]) -> list[str]:
     """The command with NVIDIA's names for null devices, over /dev in a mount namespace of its own."""
@@ -110,7 +131,8 @@ def simulated_nodes(argv: Sequence[str]) -> list[str]:
         "mount -t tmpfs -o mode=755 none $d",
         "cp -a /dev/null /dev/zero /dev/urandom $d/",
     ]
-    lines += [f"mknod -m 666 $d/{name} c 1 3" for name in ("nvidiactl", "nvidia-uvm", "nvidia0")]
+    names = ("nvidiactl", "nvidia-uvm", *(f"nvidia{minor}" for minor in range(SIMULATED_CARDS)))
+    lines += [f"mknod -m 666 $d/{name} c 1 3" for name in names]
     lines += ["mkdir $d/shm", "mount --move $d /dev", 'exec "$@"']
     return ["unshare", "--mount", "--propagation", "private", "sh", "-ec", "\n".join(lines), "sh", *argv]
 
@@ -123,12 +145,15 @@ class Simulated:
     def __init__(self, folder: Path, profile: str = "h200") -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        command = [paths.libexec("mgpu-simcard"), "--dir", str(folder), "--cards", profile]
+        cards = f"{profile}:{SIMULATED_CARDS}"
+        command = [paths.libexec("mgpu-simcard"), "--dir", str(folder), "--cards", cards]
         self._card = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         assert self._card.stdout is not None
         self._card.stdout.readline()
         self._line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._line.connect(str(folder / "card.sock"))
+        # Each supervised program has a thread here, and the experiment is one more.
+        self._lock = threading.Lock()
         self._files: dict[int, int] = {}  # the card's name of a file, by its inode
 
     def close(self) -> None:
@@ -151,8 +176,10 @@ class Simulated:
     def _ask(self, head: dict[str, int], payload: bytes = b"") -> tuple[int, bytes, int, int]:
         """(errno, payload, file, descriptor or -1)."""
         order = ("op", "node", "minor", "cmd", "file", "aux", "tgid", "outer", "params", "realtime")
-        self._line.send(struct.pack("<IIIIQQiIII", *(head.get(name, 0) for name in order)) + payload)
-        data, fds, _, _ = socket.recv_fds(self._line, 65536, 1)
+        request = struct.pack("<IIIIQQiIII", *(head.get(name, 0) for name in order)) + payload
+        with self._lock:
+            self._line.send(request)
+            data, fds, _, _ = socket.recv_fds(self._line, 65536, 1)
         error, outer, params, _, file, _ = struct.unpack_from("<iIIIQQ", data)
         return error, data[32 : 32 + outer + params], file, fds[0] if fds else -1
 
@@ -165,13 +192,28 @@ class Simulated:
         name = os.readlink(path)
         if not stat.S_ISCHR(found.st_mode) or "nvidia" not in name or name.endswith("uvm"):
             return 0
-        node = 0 if name.endswith("ctl") else 1
-        _, _, file, ours = self._ask({"op": 1, "node": node, "tgid": _tgid(tid)})
+        file, ours = self._opened(os.path.basename(name), _tgid(tid))
         if listener >= 0:
             _add_fd(listener, note, ours, fd)
-        self._files[os.fstat(ours).st_ino] = file
         os.close(ours)
         return file
+
+    def _opened(self, node: str, tgid: int) -> tuple[int, int]:
+        """(the card's name of a new file of that node, a descriptor of it)."""
+        minor = node.removeprefix("nvidia")
+        which = {"node": CTL} if minor == "ctl" else {"node": CARD, "minor": int(minor)}
+        _, _, file, ours = self._ask({"op": OPEN, "tgid": tgid, **which})
+        self._files[os.fstat(ours).st_ino] = file
+        return file, ours
+
+    def open(self, node: str) -> int:
+        return self._opened(node, os.getpid())[1]
+
+    def status_page(self) -> int:
+        return self._ask({"op": STATUS})[3]
+
+    def cards(self) -> int:
+        return SIMULATED_CARDS
 
     def adopt(self, listener: int, note: int, tid: int, fd: int) -> None:
         """Before a call is looked at: what is behind fd is the card's from here on."""
@@ -180,7 +222,7 @@ class Simulated:
 
     def _forward(self, file: int, tgid: int, call: rm.Call, aux: int = 0) -> tuple[int, int]:
         sizes = {"outer": len(call.outer), "params": len(call.params), "aux": aux}
-        head = {"op": 2, "cmd": call.cmd, "file": file, "tgid": tgid, **sizes}
+        head = {"op": IOCTL, "cmd": call.cmd, "file": file, "tgid": tgid, **sizes}
         error, payload, _, got = self._ask(head, bytes(call.outer + call.params))
         if not error:
             pointer = bytes(call.outer[call.at : call.at + 8]) if call.at >= 0 else b""
@@ -220,7 +262,15 @@ class Simulated:
         return self._forward(self._file(-1, tid, fd, 0), _tgid(tid), call)[0]
 
     def on_file(self, fd: int, call: rm.Call) -> int:
-        return self._forward(self._files.get(os.fstat(fd).st_ino, 0), os.getpid(), call)[0]
+        other = {rm.REGISTER_FD: 0, rm.MAP: 0x30}.get(call.number)
+        theirs = call.i32(other) if other is not None else -1
+        aux = self._files.get(os.fstat(theirs).st_ino, 0) if theirs >= 0 else 0
+        error, got = self._forward(self._files.get(os.fstat(fd).st_ino, 0), os.getpid(), call, aux)
+        if got >= 0:
+            # What is to be mapped takes the place of the file that was named for it.
+            os.dup2(got, theirs, inheritable=False)
+            os.close(got)
+        return error
 
     def present(self) -> bool:
         return True
@@ -241,6 +291,22 @@ def _add_fd(listener: int, note: int, ours: int, theirs: int) -> None:
 def find(name: str) -> str | None:
     """A program, the machine's own before the kit's."""
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin:{sys.prefix}/bin")
+
+
+def python_with(module: str) -> str | None:
+    """An interpreter of the machine's, which has that module; the kit's own has none of the kind."""
+    for name in ("python3", "python"):
+        found = shutil.which(name)
+        if found:
+            done = subprocess.run(
+                [found, "-c", f"import {module}"],
+                capture_output=True,
+                check=False,
+                env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
+            )
+            if done.returncode == 0:
+                return found
+    return None
 
 
 def driver_version() -> str:

@@ -4,24 +4,38 @@ which has the libraries: the spec brings the nodes alone."""
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from native_sched.daemon import capabilities
 from native_sched.daemon.inventory import CardInfo
 
 NODES = ("nvidiactl", "nvidia-uvm")
 
 
-def spec(cards: list[CardInfo], dev: Path = Path("/dev")) -> dict[str, Any]:
-    """Each card by its index and its UUID. nvidia-caps is not there: instances of MIG need it, and are not tried."""
+def nodes_of(card: CardInfo, minors: Mapping[str, int]) -> list[str]:
+    """An instance of MIG is its GPU's node and two capabilities."""
+    needed = capabilities.needed(card.minor, card.instance) if card.instance else ()
+    return [f"nvidia{card.minor}", *(f"nvidia-caps/nvidia-cap{minors[name]}" for name in needed)]
+
+
+def spec(
+    cards: list[CardInfo], dev: Path = Path("/dev"), minors: Mapping[str, int] | None = None
+) -> dict[str, Any]:
+    """Each card, or instance of MIG, by its index and its UUID."""
+    known = capabilities.minors() if minors is None else minors
     common = [{"path": f"/dev/{name}", "permissions": "rw"} for name in NODES if (dev / name).exists()]
     devices = [
         {
             "name": name,
-            "containerEdits": {"deviceNodes": [{"path": f"/dev/nvidia{card.minor}", "permissions": "rw"}]},
+            "containerEdits": {
+                "deviceNodes": [
+                    {"path": f"/dev/{node}", "permissions": "rw"} for node in nodes_of(card, known)
+                ]
+            },
         }
         for card in cards
-        if card.instance is None
         for name in (str(card.index), card.uuid)
     ]
     return {

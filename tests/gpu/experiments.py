@@ -1,4 +1,4 @@
-"""What mgpu assumes of NVIDIA's driver, tried one by one: the eleven questions of the notes on the RM boundary.
+"""What mgpu assumes of NVIDIA's driver, tried one by one.
 
 Each takes the backend and the results so far and fills a Result. None changes a setting of the card; timeslices and
 suspensions are of programs that end with the experiment.
@@ -19,7 +19,9 @@ from typing import Any
 from oci_specs import paths
 from tests.gpu import rm
 from tests.gpu.backend import Backend, set_admin
+from tests.gpu.first import steps
 from tests.gpu.own_client import OwnClient
+from tests.gpu.product_stages import between_processes
 from tests.gpu.results import Result, Results, quantiles
 from tests.gpu.supervise import How, Supervised
 from tests.gpu.tenants import Load, Target, latencies_us, working
@@ -44,7 +46,7 @@ Experiment = Callable[[Backend, Results, Result], None]
 
 
 def census(backend: Backend, results: Results, out: Result) -> None:
-    """6: which calls, classes, controls and views libcuda and NVML use, and where USERD lies."""
+    """Which calls, classes, controls and views libcuda and NVML use, and where USERD lies."""
     before = used_mib(backend)
     with working(backend, *ONLINE) as (load, target):
         time.sleep(0.5)
@@ -73,12 +75,25 @@ def census(backend: Backend, results: Results, out: Result) -> None:
 
 
 def backend_tools(backend: Backend) -> list[tuple[str, list[str]]]:
-    return [("nvidia_smi", ["nvidia-smi"])] if backend.name == "nvidia" else []
+    """And programs that have memory of other kinds, each with what it asks besides."""
+    words = {
+        "managed": ("init", "context", "managed=64", "free", "destroy"),
+        "sizes": ("init", "context", "alloc=0.004", "alloc=2", "alloc=1024", "destroy"),
+        "sleeping": ("init", "context=4", "event", "destroy"),
+    }
+    found = [(name, steps(*these)) for name, these in words.items()]
+    found.append(("between_processes", between_processes()))
+    return [*found, ("nvidia_smi", ["nvidia-smi"])] if backend.name == "nvidia" else found
 
 
 def _note_census(program: Supervised, name: str, out: Result, results: Results) -> None:
     for what, count in sorted(program.census.seen.items()):
         results.log(f"{name}: {what}: {count}")
+    results.log(f"{name}, in the order of the first of each: {list(program.census.seen)}")
+    for line in program.census.uvm:
+        results.log(f"{name}, nvidia-uvm: {line}")
+    for made in program.by_class(rm.MEMORY):
+        results.log(f"{name} made {made}")
     kinds = {what.split()[0] for what in program.census.seen}
     out.figures[name] = {
         kind: sorted(what.split(" ", 1)[1] for what in program.census.seen if what.startswith(f"{kind} "))
@@ -88,7 +103,7 @@ def _note_census(program: Supervised, name: str, out: Result, results: Results) 
 
 
 def timeslice(backend: Backend, results: Results, out: Result) -> None:
-    """1: what a 1 us and a 1 s timeslice do to an online program beside an offline one that saturates."""
+    """What a 1 us and a 1 s timeslice do to an online program beside an offline one that saturates."""
     with working(backend, *ONLINE) as (online, its), working(backend, *SATURATE) as (offline, other):
         if not its or not other:
             out.verdict = "no handles"
@@ -103,14 +118,14 @@ def timeslice(backend: Backend, results: Results, out: Result) -> None:
         marks.append(("1us_1s", time.monotonic_ns()))
         time.sleep(paced(backend, 2))
         marks.append(("end", time.monotonic_ns()))
-        _finish(offline, out, "offline")
-        _finish(online, out, "online")
+        finish(offline, out, "offline")
+        finish(online, out, "online")
         for (name, begin), (_, end) in itertools.pairwise(marks):
             out.figures[f"{name}_online_us"] = quantiles(latencies_us(online.requests(), begin, end))
     out.verdict = "measured"
 
 
-def _finish(load: Load, out: Result, name: str) -> dict[str, Any]:
+def finish(load: Load, out: Result, name: str) -> dict[str, Any]:
     load.stop()
     said = load.output(10)
     found = {}
@@ -122,7 +137,7 @@ def _finish(load: Load, out: Result, name: str) -> dict[str, Any]:
 
 
 def hard_suspend(means: str) -> Experiment:
-    """2: whether a group stops when it is told, stays off, and goes on with its work."""
+    """Whether a group stops when it is told, stays off, and goes on with its work."""
 
     def experiment(backend: Backend, results: Results, out: Result) -> None:
         off_us, on_us, late, gaps = [], [], 0, []
@@ -150,7 +165,7 @@ def hard_suspend(means: str) -> Experiment:
             long_on = time.monotonic_ns()
             target.run(means, True)
             time.sleep(0.3)
-            said = _finish(load, out, "load")
+            said = finish(load, out, "load")
             done = [at for _, at in load.requests()]
             late = sum(any(off + SETTLED_NS < at < on for at in done) for off, on in gaps)
             after = [(at - off) / 1000 for off, on in gaps for at in done if off < at < on]
@@ -180,7 +195,7 @@ def hard_suspend(means: str) -> Experiment:
 
 
 def cost(backend: Backend, results: Results, out: Result) -> None:
-    """3: what each scheduling call costs, alone and beside a program that allocates."""
+    """What each scheduling call costs, alone and beside a program that allocates."""
     with working(backend, *ONLINE) as (_, target):
         if not target:
             out.verdict = "no handles"
@@ -212,7 +227,7 @@ def _cost_of(target: Target, when: str, out: Result) -> None:
 
 
 def on_behalf(backend: Backend, results: Results, out: Result) -> None:
-    """4: whether objects made by us on the program's own file work, and which channels come out privileged."""
+    """Whether objects made by us on the program's own file work, and which channels come out privileged."""
     for name, how in (
         ("without_admin", How(behalf=True)),
         ("with_admin", How(behalf=True, keep_admin=True)),
@@ -233,7 +248,7 @@ def on_behalf(backend: Backend, results: Results, out: Result) -> None:
 
 
 def refusal(backend: Backend, results: Results, out: Result) -> None:
-    """5: whether 0x51 is CUDA's out of memory, and programs go on; what tools show of a cap."""
+    """Whether 0x51 is CUDA's out of memory, and programs go on; what tools show of a cap."""
     load = paths.libexec("mgpu-load")
     how = How(cap_bytes=CAP_MIB * MIB)
     for name, mib in (("within", 512), ("beyond", 8192)):
@@ -255,7 +270,7 @@ def refusal(backend: Backend, results: Results, out: Result) -> None:
 
 
 def userd(backend: Backend, results: Results, out: Result) -> None:
-    """7: whether GP_PUT can be read by SHARE, DUP_OBJECT and MAP_MEMORY, and what a look costs."""
+    """Whether GP_PUT can be read by SHARE, DUP_OBJECT and MAP_MEMORY, and what a look costs."""
     with OwnClient(backend) as own, working(backend, *ONLINE) as (load, target):
         if not target:
             out.verdict = "no handles"
@@ -274,18 +289,20 @@ def userd(backend: Backend, results: Results, out: Result) -> None:
             now, got = [one.word(rm.GP_PUT) for one in maps], [one.word(rm.GP_GET) for one in maps]
             changes, gets, looks = changes + (now != last), gets + (got != last_get), looks + 1
             last, last_get = now, got
-        _finish(load, out, "load")
+        out.figures["client_there"] = hex(own.duplicate_client(target.client))
+        finish(load, out, "load")
+        load.close_files()
+        out.figures["client_gone"] = hex(own.duplicate_client(target.client))
+        out.figures["mapped_by"] = sorted({one.node for one in maps})
         out.figures |= {"put_changes": changes, "get_changes": gets, "looks": looks}
         out.figures["look_us"] = (time.monotonic_ns() - begin) / 1000 / looks if looks else None
     out.verdict = "GP_PUT seen" if changes else "not seen"
 
 
 def visibility(backend: Backend, results: Results, out: Result) -> None:
-    """8: whether BAR0's engine status names the group that runs."""
+    """Whether engine status names the group that runs."""
     with OwnClient(backend) as own:
-        bases = own.runlist_bases()
-        out.figures["runlist_bases"] = {hex(engine): hex(base) for engine, base in bases.items()}
-        engine_status = own.engine_status(bases[rm.GRAPHICS])
+        engine_status = own.graphics_status(out.figures)
         out.figures["idle"] = _sampled(engine_status, set(), results)
         with working(backend, *SATURATE) as (_, target):
             ids = set()
@@ -312,7 +329,7 @@ def _sampled(word: Callable[[], int], ids: set[int], results: Results) -> dict[s
 
 
 def killed(backend: Backend, results: Results, out: Result) -> None:
-    """9: whether a suspended program that is killed ends, and when its memory is free."""
+    """Whether a suspended program that is killed ends, and when its memory is free."""
     for means in ("schedule", "disable"):
         before = used_mib(backend)
         with working(backend, *SATURATE) as (load, target):
@@ -373,7 +390,7 @@ def _until_free(backend: Backend, before: int) -> float | None:
 
 
 def managed(backend: Backend, results: Results, out: Result) -> None:
-    """10: work that copies and computes in turns, suspended for longer than the driver's time-outs."""
+    """Work that copies and computes in turns, suspended for longer than the driver's time-outs."""
     with working(backend, *BACK_TO_BACK) as (load, target):
         if not target:
             out.verdict = "no handles"
@@ -384,14 +401,14 @@ def managed(backend: Backend, results: Results, out: Result) -> None:
         statuses.append(target.schedule(True, only_graphics=True)[0])
         resumed = time.monotonic_ns()
         time.sleep(0.5)
-        _finish(load, out, "load")
+        finish(load, out, "load")
         after = sum(at >= resumed for _, at in load.requests())
         out.figures |= {"statuses": [hex(one) for one in statuses], "done_after": after}
     out.verdict = "goes on" if after and load.process.returncode == 0 else "does not go on"
 
 
 def foreign(backend: Backend, results: Results, out: Result) -> None:
-    """11: whether one program can disable another's channels, or resume itself."""
+    """Whether one program can disable another's channels, or resume itself."""
     with working(backend, *BACK_TO_BACK) as (victim, its), working(backend, *ONLINE) as (_, attacker):
         if not its or not attacker:
             out.verdict = "no handles"
@@ -413,7 +430,7 @@ def foreign(backend: Backend, results: Results, out: Result) -> None:
         call = rm.control(its.client, its.groups[0].handle, rm.SCHEDULE, bytes(3))
         error = backend.on_file(attacker.program.file_of(attacker.client), call)
         out.figures["schedule_by_another_file"] = hex(-error if error else call.u32(0x1C))
-        _finish(victim, out, "victim")
+        finish(victim, out, "victim")
         done = [at for _, at in victim.requests()]
         stopped = False
         for name in ("without_admin", "with_admin"):
@@ -422,20 +439,3 @@ def foreign(backend: Backend, results: Results, out: Result) -> None:
             out.figures[name]["victim_ran_on"] = ran
             stopped |= not ran
     out.verdict = "another's channels can be stopped" if stopped else "another's handles are refused"
-
-
-EXPERIMENTS: tuple[tuple[str, Experiment, int], ...] = (
-    # name, what, time-out in s; what may wedge the card comes last
-    ("E6 census", census, 40),
-    ("E4 on behalf", on_behalf, 30),
-    ("E5 refusal", refusal, 40),
-    ("E1 timeslice", timeslice, 30),
-    ("E8 visibility", visibility, 20),
-    ("E7 userd", userd, 20),
-    ("E2 suspend by schedule", hard_suspend("schedule"), 35),
-    ("E2 suspend by disable", hard_suspend("disable"), 35),
-    ("E3 cost", cost, 40),
-    ("E11 foreign handles", foreign, 25),
-    ("E10 long suspension", managed, 25),
-    ("E9 kill", killed, 30),
-)

@@ -7,6 +7,7 @@ their loader and their libraries by where the kit is put there (PLACE): a progra
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import secrets
@@ -17,6 +18,7 @@ import sysconfig
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from tests.gpu import served
 from tests.support.places import PREFIX, REPOSITORY
 
 PLACE = Path("/opt/mgpu-gpu-kit")
@@ -47,6 +49,7 @@ SOURCES = (
     *sorted((REPOSITORY / "tests" / "programs" / "hostile").glob("*.c")),
     REPOSITORY / "tests" / "programs" / "cuda_start.c",
     REPOSITORY / "tests" / "programs" / "in_turn.c",
+    REPOSITORY / "tests" / "programs" / "ipc.c",
     REPOSITORY / "tests" / "programs" / "reclass.c",
     REPOSITORY / "tests" / "programs" / "uvm_keeps.c",
     REPOSITORY / "tests" / "bench" / "rm_latency.c",
@@ -112,6 +115,7 @@ def build(kit: Path) -> None:
     shutil.copytree(
         REPOSITORY / "tests" / "gpu", tests / "gpu", ignore=shutil.ignore_patterns("__pycache__")
     )
+    (kit / served.FILE.name).write_text(json.dumps(served.from_rows()) + "\n")
     for name in ("__init__.py", "places.py"):
         if (source := REPOSITORY / "tests" / "support" / name).exists():
             copy(source, tests / "support" / name)

@@ -1,4 +1,4 @@
-"""Our own RM client: what root can see of a card. Only NVIDIA's driver answers."""
+"""Our own RM client: what root can see of a card."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tests.gpu import rm
 from tests.gpu.backend import Backend
@@ -21,14 +22,11 @@ NO_RUNLIST = 0xFFFFFFF0
 RUNLIST_SHAPES = ((84, 3), (84, 2), (64, 2), (63, 2), (62, 2))
 
 
-class NeedsCardError(Exception):
-    """Not on a simulated card."""
-
-
 class Userd:
     """A page of a program's USERD."""
 
-    def __init__(self, view: mmap.mmap, offset: int) -> None:
+    def __init__(self, view: mmap.mmap, offset: int, node: str) -> None:
+        self.node = node
         self._view = memoryview(view).cast("I")
         self._offset = offset
 
@@ -40,9 +38,8 @@ class OwnClient:
     """A client with a device and a subdevice of the first card; use as a context."""
 
     def __init__(self, backend: Backend) -> None:
-        if backend.name != "nvidia":
-            raise NeedsCardError("it asks NVIDIA's driver")
-        self.ctl = rm.node("nvidiactl")
+        self.backend = backend
+        self.ctl = backend.open("nvidiactl")
         self._files: list[int] = []
         self.client = self._alloc(rm.alloc(0, 0, 0, rm.ROOT))
         self._alloc(rm.alloc(self.client, self.client, DEVICE, rm.DEVICE, bytes(56)))
@@ -57,7 +54,7 @@ class OwnClient:
             os.close(fd)
 
     def _make(self, fd: int, call: rm.Call, status_at: int, what: str) -> None:
-        error = rm.on_file(fd, call)
+        error = self.backend.on_file(fd, call)
         if error or call.u32(status_at):
             raise rm.RmError(what, -error if error else call.u32(status_at))
 
@@ -67,10 +64,11 @@ class OwnClient:
 
     def _card(self) -> int:
         """A new open file of the first card, registered."""
-        [node] = sorted(Path("/dev").glob("nvidia[0-9]*"))[:1]
-        fd = os.open(node, os.O_RDWR | os.O_CLOEXEC)
+        fd = self.backend.open("nvidia0")
         self._files.append(fd)
-        rm.on_file(fd, rm.Call(rm.REGISTER_FD, bytearray(struct.pack("<i", self.ctl)), bytearray(), -1))
+        self.backend.on_file(
+            fd, rm.Call(rm.REGISTER_FD, bytearray(struct.pack("<i", self.ctl)), bytearray(), -1)
+        )
         return fd
 
     def map_userd(self, theirs: int, channel: Made) -> Userd:
@@ -84,7 +82,7 @@ class OwnClient:
         self._make(self.ctl, rm.Call(rm.DUP, bytearray(dup), bytearray(), -1), 0x18, "DUP_OBJECT")
         page = channel.userd_offset // PAGE * PAGE
         worst: rm.RmError | OSError = rm.RmError("MAP_MEMORY", 0)
-        for fd in (self._card(), rm.node("nvidiactl")):
+        for node, fd in (("nvidia0", self._card()), ("nvidiactl", self.backend.open("nvidiactl"))):
             self._files.append(os.dup(fd))
             outer = struct.pack(
                 "<IIIIQQQIIiI", self.client, DEVICE, self._duplicates, 0, page, PAGE, 0, 0, READ_ONLY, fd, 0
@@ -92,11 +90,19 @@ class OwnClient:
             try:
                 self._make(self.ctl, rm.Call(rm.MAP, bytearray(outer), bytearray(), -1), 0x28, "MAP_MEMORY")
                 return Userd(
-                    mmap.mmap(fd, PAGE, mmap.MAP_SHARED, mmap.PROT_READ), channel.userd_offset - page
+                    mmap.mmap(fd, PAGE, mmap.MAP_SHARED, mmap.PROT_READ), channel.userd_offset - page, node
                 )
             except (rm.RmError, OSError) as error:
                 worst = error
         raise worst
+
+    def duplicate_client(self, theirs: int) -> int:
+        """RM's status for the duplicate of another's client: it says whether there is one."""
+        self._duplicates += 1
+        dup = struct.pack("<7I", self.client, self.client, self._duplicates, theirs, theirs, 0, 0)
+        call = rm.Call(rm.DUP, bytearray(dup), bytearray(), -1)
+        error = self.backend.on_file(self.ctl, call)
+        return -error if error else call.u32(0x18)
 
     def runlist_bases(self) -> dict[int, int]:
         """By engine type: graphics and the first copy engines."""
@@ -105,7 +111,7 @@ class OwnClient:
             for engines, lists in RUNLIST_SHAPES:
                 params = struct.pack("<I", engine).ljust(4 * engines * lists, b"\0")
                 call = rm.control(self.client, SUBDEVICE, rm.RUNLIST_BASE, params)
-                if rm.on_file(self.ctl, call) == 0 and call.u32(0x1C) == 0:
+                if self.backend.on_file(self.ctl, call) == 0 and call.u32(0x1C) == 0:
                     (base,) = struct.unpack_from("<I", call.params, 4 * engines)
                     if 0 < base < NO_RUNLIST:
                         found[engine] = base
@@ -114,11 +120,25 @@ class OwnClient:
             raise rm.RmError("ENGINE_RUNLIST_BASE", call.u32(0x1C))
         return found
 
-    def engine_status(self, base: int) -> Callable[[], int]:
-        """Reads ENGINE_STATUS0 of a runlist from BAR0, which is mapped read-only."""
-        [bar, *_] = sorted(Path("/sys/bus/pci/drivers/nvidia").glob("*/resource0"))
-        with open(bar, "rb") as file:
-            at = base + ENGINE_STATUS0
-            view = mmap.mmap(file.fileno(), PAGE, mmap.MAP_SHARED, mmap.PROT_READ, offset=at // PAGE * PAGE)
-        words = memoryview(view).cast("I")
-        return lambda: int(words[at % PAGE // 4])
+    def graphics_status(self, figures: dict[str, Any]) -> Callable[[], int]:
+        """Reads what the graphics engine says it runs: a number of a group, and bit 31 while it is busy."""
+        page = self.backend.status_page()
+        if page >= 0:
+            with os.fdopen(page, "rb") as file:
+                return _word(mmap.mmap(file.fileno(), PAGE, mmap.MAP_SHARED, mmap.PROT_READ), 0)
+        bases = self.runlist_bases()
+        figures["runlist_bases"] = {hex(engine): hex(base) for engine, base in bases.items()}
+        return register(bases[rm.GRAPHICS] + ENGINE_STATUS0)
+
+
+def register(at: int, devices: Path = Path("/sys/bus/pci/drivers/nvidia")) -> Callable[[], int]:
+    """Reads one of the first card's BAR0, which is mapped read-only."""
+    [bar, *_] = sorted(devices.glob("*/resource0"))
+    with open(bar, "rb") as file:
+        view = mmap.mmap(file.fileno(), PAGE, mmap.MAP_SHARED, mmap.PROT_READ, offset=at // PAGE * PAGE)
+    return _word(view, at % PAGE)
+
+
+def _word(view: mmap.mmap, at: int) -> Callable[[], int]:
+    words = memoryview(view).cast("I")
+    return lambda: int(words[at // 4])

@@ -23,10 +23,11 @@ from oci_specs import paths
 from oci_specs.seccomp.notified import NOTIFY_CUBES
 from runtime_hook import control
 from tests.gpu import cdi
-from tests.gpu.backend import PROGRAMS, find
+from tests.gpu.backend import PROGRAMS, SIMULATED_CARDS, find
 
 Json = dict[str, Any]
 START_S, END_S = 20.0, 30.0
+REGISTERS = "/sys/bus/pci/drivers/nvidia/*/resource0"
 
 
 class ProductError(Exception):
@@ -50,10 +51,23 @@ class Run:
 
 
 class Product:
-    """Holder and mgpud over the driver, or over a simulated card. Use as a context."""
+    """Holder and mgpud over the driver, or over simulated cards. Use as a context.
 
-    def __init__(self, driver: str, folder: Path, *, runtime: str | None = None) -> None:
+    blind: mgpud cannot map the cards' registers, as where the kernel is locked down, and so reads no engine status.
+    """
+
+    def __init__(
+        self,
+        driver: str,
+        folder: Path,
+        *,
+        runtime: str | None = None,
+        schedule: bool = True,
+        blind: bool = False,
+    ) -> None:
         self.driver = driver
+        self.schedule = schedule
+        self.blind = blind
         self.runtime = runtime
         self.folder = folder
         self.state = StateDir(folder / "r")
@@ -63,6 +77,7 @@ class Product:
         self.state.create()
         (self.state.path / "node.toml").write_text(
             'containerd = []\ncdi_dirs = []\nhold_ms = 100\npolicy = "native-burst-share"\n'
+            f"schedule = {str(self.schedule).lower()}\n"
         )
         if self.runtime:
             runtime_files.write(self.state, self.runtime)
@@ -71,7 +86,13 @@ class Product:
                 from sim import cdi as simulated
 
                 self._start(
-                    [paths.libexec("mgpu-simcard"), "--dir", str(self.state.sim), "--cards", "h200"],
+                    [
+                        paths.libexec("mgpu-simcard"),
+                        "--dir",
+                        str(self.state.sim),
+                        "--cards",
+                        f"h200:{SIMULATED_CARDS}",
+                    ],
                     "simcard",
                 )
                 simulated.write(self.state.cdi, self.state.sim / "admin.sock")
@@ -87,7 +108,8 @@ class Product:
             ]
             self._start([paths.libexec("mgpu-holder"), *sockets], "holder")
             daemon = [sys.executable, "-m", "native_sched.daemon.main", "--root", str(self.state.path)]
-            self._start([*daemon, "--driver", self.driver], "mgpud")
+            daemon += ["--driver", self.driver]
+            self._start(without_registers(daemon, REGISTERS) if self.blind else daemon, "mgpud")
         except BaseException:
             self._stack.close()
             raise
@@ -138,20 +160,34 @@ class Product:
         finally:
             pynvml.nvmlShutdown()
 
+    def card_count(self) -> int:
+        return len(self.ask("list")["cards"])
+
     def containers(self) -> list[Json]:
         found: list[Json] = self.ask("list")["containers"]
         return found
 
     @contextmanager
     def container(
-        self, argv: Sequence[str], *, qos: str = "online", memory_mib: int = 4309
+        self,
+        argv: Sequence[str],
+        *,
+        qos: str = "online",
+        memory_mib: int = 4309,
+        cards: str = "0",
+        host_network: bool = False,
     ) -> Iterator[Container]:
-        """A running container; killed at the end, if it has not ended."""
+        """A running container with so much memory of these cards in all; killed at the end, if it has not ended."""
         with ExitStack() as stack:
             name = f"gpu-{secrets.token_hex(4)}"
-            env = {"MGPU_MEMORY_MIB": str(memory_mib), "MGPU_QOS": qos}
+            env = {
+                "MGPU_MEMORY_MIB": str(memory_mib),
+                "MGPU_QOS": qos,
+                "MGPU_GPUS": str(1 + cards.count(",")),
+                "NVIDIA_VISIBLE_DEVICES": cards,
+            }
             if self.runtime:
-                made = stack.enter_context(_bundle(self.driver, name, argv, env))
+                made = stack.enter_context(_bundle(self.driver, name, argv, env, host_network))
                 command = [
                     str(self.state.runtime),
                     "--root",
@@ -268,6 +304,15 @@ def _popen(
             process.stdout.close()
 
 
+def without_registers(argv: Sequence[str], pattern: str) -> list[str]:
+    """The command where what matches cannot be mapped: the null device is over it, in a mount namespace of its own."""
+    lines = [
+        f'for bar in {pattern}; do [ ! -e "$bar" ] || mount --bind /dev/null "$bar"; done',
+        'exec "$@"',
+    ]
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-ec", "\n".join(lines), "sh", *argv]
+
+
 def environment(driver: str) -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if key in ("PATH", "HOME", "LANG")}
     if driver == "sim":
@@ -282,7 +327,9 @@ def _with_nodes(driver: str, argv: list[str]) -> list[str]:
 
 
 @contextmanager
-def _bundle(driver: str, name: str, argv: Sequence[str], env: dict[str, str]) -> Iterator[Path]:
+def _bundle(
+    driver: str, name: str, argv: Sequence[str], env: dict[str, str], host_network: bool = False
+) -> Iterator[Path]:
     """A bundle whose root is the machine's own. A simulated card's libraries have to be mounted over places in it, so
     there it is a layer of its own; NVIDIA's are where they are."""
     with ExitStack() as stack:
@@ -301,6 +348,9 @@ def _bundle(driver: str, name: str, argv: Sequence[str], env: dict[str, str]) ->
             terminal=False,
         )
         spec["root"]["readonly"] = True
+        if host_network:
+            namespaces = spec["linux"]["namespaces"]
+            spec["linux"]["namespaces"] = [one for one in namespaces if one["type"] != "network"]
         spec["mounts"] += [
             {"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": ["mode=1777"]},
             # The kit, which need not be on the root's own file system.

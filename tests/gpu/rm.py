@@ -20,7 +20,7 @@ SCHEDULE, SET_TIMESLICE, GET_TIMESLICE, PREEMPT, GROUP_INFO = (
     0xA06C0101, 0xA06C0103, 0xA06C0104, 0xA06C0105, 0xA06C0106,
 )  # fmt: skip
 DISABLE_CHANNELS, FB_INFO, RUNLIST_BASE, ID_INFO = 0x2080110B, 0x20801303, 0x20800179, 0x202
-OK, NO_MEMORY = 0, 0x51
+OK, INVALID_ARGUMENT, INVALID_CLASS, NO_MEMORY, NOT_SUPPORTED = 0, 0x1F, 0x22, 0x51, 0x56
 PRIVILEGED_CHANNEL = 1 << 5
 GP_GET, GP_PUT = 0x88, 0x8C
 GRAPHICS = 1
@@ -54,6 +54,10 @@ class Call:
     @property
     def cmd(self) -> int:
         return command(self.number, len(self.outer))
+
+    def i32(self, offset: int) -> int:
+        value: int = struct.unpack_from("<i", self.outer, offset)[0]
+        return value
 
     def u32(self, offset: int) -> int:
         value: int = struct.unpack_from("<I", self.outer, offset)[0]

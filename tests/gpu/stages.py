@@ -1,239 +1,138 @@
-"""The product end to end on the card: caps seen and kept, online beside offline, what it costs, hostile attempts."""
+"""Every stage of the run, in its order: three parts, each of which a machine that is lent for ten minutes can do.
+
+docs/nvidia-driver.md names stages of this table for what only a card can say.
+"""
 
 from __future__ import annotations
 
-import itertools
-import json
-import os
-import subprocess
-import sys
-import time
 from collections.abc import Callable
-from typing import Any
 
-from oci_specs import paths
-from tests.gpu.backend import PROGRAMS
-from tests.gpu.hostile import ATTEMPTS, ON_A_SIMULATED_CARD, Attempt, numbers
-from tests.gpu.product import Product, environment
-from tests.gpu.results import Result, Results, quantiles
-
-CAP_MIB = 4309
-PERIOD_MS, KERNEL_US = 50, 1000
-KILLED = 137
-# What the driver itself takes for a client or two, which no cap is for.
-UNCAPPED_MIB = 64
-Stage = Callable[[Product, Results, Result], None]
-
-SHOW = """
-import json, pynvml
-pynvml.nvmlInit()
-h = pynvml.nvmlDeviceGetHandleByIndex(0)
-m = pynvml.nvmlDeviceGetMemoryInfo(h)
-print(json.dumps({"total_mib": m.total >> 20, "free_mib": m.free >> 20, "used_mib": m.used >> 20}))
-"""
-TORCH = """
-import json, torch
-kept = []
-total = torch.cuda.mem_get_info()[1] >> 20
-try:
-    while True:
-        kept.append(torch.empty(256 << 20, dtype=torch.uint8, device="cuda"))
-except torch.cuda.OutOfMemoryError:
-    held = 256 * len(kept)
-kept.clear()
-torch.cuda.empty_cache()
-a = torch.ones(1024, 1024, device="cuda")
-print(json.dumps({"total_mib": total, "oom_at_mib": held, "after": float((a @ a).sum()) == 1024.0**3}))
-"""
-
-
-def load(*args: str) -> list[str]:
-    return [paths.libexec("mgpu-load"), *args, "-o", "json"]
-
-
-def view(product: Product, results: Results, out: Result) -> None:
-    """What NVML and nvidia-smi show inside."""
-    python = [sys.executable, "-c", SHOW]
-    with product.container(
-        ["env", f"PYTHONPATH={os.environ['PYTHONPATH']}", *python], memory_mib=CAP_MIB
-    ) as box:
-        ran = box.end()
-    out.figures["nvml"] = ran.document() or ran.out[-600:]
-    shown = ran.document().get("total_mib") == CAP_MIB
-    if product.driver == "nvidia":
-        with product.container(["nvidia-smi"], memory_mib=CAP_MIB) as box:
-            ran = box.end()
-        results.log(f"nvidia-smi inside: {ran.out}")
-        shown &= f"{CAP_MIB}MiB" in ran.out
-    out.verdict = "shows the cap" if shown else "does not show the cap"
-
-
-def memory(product: Product, results: Results, out: Result) -> None:
-    """An allocation within the cap, one beyond it, and one within it again."""
-    codes = []
-    for mib in (512, 16384, 512):
-        with product.container(load("alloc", "--mib", str(mib)), memory_mib=CAP_MIB) as box:
-            ran = box.end()
-        codes.append(ran.document().get("code", ran.out[-300:]))
-    out.figures["codes"] = codes
-    out.verdict = "out of memory at the cap, goes on" if codes == [0, 2, 0] else "not as expected"
-
-
-def in_turn(product: Product, results: Results, out: Result) -> None:
-    """Processes of a container, one after the other: each has all that the last one had, as soon as that has ended."""
-    began = time.monotonic()
-    with product.container([str(PROGRAMS / "in_turn"), "3"], memory_mib=CAP_MIB) as box:
-        ran = box.end(40)
-    had = [int(word) for word in ran.out.split() if word.isdigit()]
-    out.figures = {"had_mib": [size >> 20 for size in had], "seconds": round(time.monotonic() - began, 2)}
-    out.verdict = (
-        "each has all" if len(had) == 3 and len(set(had)) == 1 else f"not as expected: {ran.out[-300:]}"
-    )
-
-
-def torch(product: Product, results: Results, out: Result) -> None:
-    """The machine's own PyTorch, where there is one."""
-    python = "/usr/bin/python3" if product.driver == "sim" else "python3"
-    probe = subprocess.run(
-        [python, "-c", "import torch"], capture_output=True, check=False, env=environment("nvidia")
-    )
-    if product.driver == "sim" or probe.returncode:
-        out.verdict = "no PyTorch here"
-        return
-    with product.container([python, "-c", TORCH], memory_mib=CAP_MIB) as box:
-        ran = box.end(60)
-    results.log(f"torch: {ran.out}")
-    out.figures = ran.document()
-    held = out.figures.get("oom_at_mib", 1 << 30) <= CAP_MIB and out.figures.get("after")
-    out.verdict = "out of memory at the cap, goes on" if held else "not as expected"
-
-
-def colocation(product: Product, results: Results, out: Result) -> None:
-    """Online bursts beside offline saturation: preemption, interference, harvest, release."""
-    burst = ("burst", "--period-ms", str(PERIOD_MS), "--kernels", "1", "--kernel-us", str(KERNEL_US))
-    with product.container(load(*burst, "--seconds", str(product.paced(2)))) as box:
-        alone = box.end().document()
-    with product.container(
-        load("saturate", "--kernel-us", "5000", "--seconds", str(product.paced(2))), qos="offline"
-    ) as box:
-        by_itself = box.end().document()
-    with product.container(load("saturate", "--kernel-us", "5000"), qos="offline") as offline:
-        time.sleep(product.paced(2))
-        # Busy for 400 ms, then idle for longer than the hold.
-        responses = []
-        for _ in range(product.paced(4)):
-            with product.container(load(*burst, "--seconds", "0.4")) as box:
-                responses.append(box.end().document())
-            time.sleep(0.4)
-        rows = {one["container_id"]: one["id"] for one in product.containers()}
-        told = product.ask("timeline", since=0)["events"]
-        offline_report = offline.stop().document()
-    mine = [(at, kind, why) for at, _, grant, kind, _, why, *_ in told if grant == rows.get(offline.name)]
-    took = [
-        (b[0] - a[0]) / 1000 for a, b in itertools.pairwise(mine) if (a[1], b[1]) == ("suspend", "suspended")
-    ]
-    out.figures |= {
-        "alone": alone,
-        "beside": responses,
-        "offline_alone": by_itself,
-        "offline_beside": offline_report,
-        "suspend_us": quantiles(took),
-        "suspensions": sum(kind == "suspended" for _, kind, _ in mine),
-        "resumptions": sum(kind == "running" for _, kind, _ in mine),
-    }
-    seen = out.figures["suspensions"]
-    out.verdict = (
-        "offline gives way and comes back"
-        if seen and out.figures["resumptions"]
-        else "offline does not give way"
-    )
-
-
-def overhead(product: Product, results: Results, out: Result) -> None:
-    """One container's kernels per second under mgpu against a plain process's."""
-    work = load("saturate", "--kernel-us", "1000", "--seconds", str(product.paced(2)))
-    with product.container(work) as box:
-        under = box.end().document()
-    out.figures["under_mgpu"] = under
-    if product.driver == "nvidia":
-        done = subprocess.run(work, capture_output=True, text=True, check=False, env=environment("nvidia"))
-        plain: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1]) if done.stdout else {}
-        out.figures["plain"] = plain
-        if under.get("kernels") and plain.get("kernels"):
-            out.figures["ratio"] = under["kernels"] / plain["kernels"]
-    out.verdict = "measured" if under else "did not run"
-
-
-def held(product: Product, attempt: Attempt, results: Results) -> str:
-    """Empty when it was held: by its own words, the ledger and the driver's count. Else why not."""
-    before = product.card_used_mib()
-    argv = [str(PROGRAMS / attempt.argv[0]), *attempt.argv[1:]]
-    with product.container(argv, memory_mib=attempt.cap_mib) as box:
-        line = box.line()
-        held_mib = [
-            share["used_bytes"] >> 20
-            for row in product.containers()
-            if row["container_id"] == box.name
-            for share in row["cards"]
-        ]
-        on_card = product.card_used_mib() - before
-        status = box.process.poll()
-    results.log(
-        f"attempt {attempt.name}: {line.strip()!r}, status {status}, {held_mib} MiB held, {on_card} on the card"
-    )
-    if not line and status != KILLED:
-        return f"said nothing (status {status})"
-    if line and not attempt.judge(numbers(line), line):
-        return f"said {line.strip()!r}"
-    if any(one > attempt.cap_mib for one in held_mib):
-        return f"holds {held_mib} MiB"
-    most = sum(held_mib) if attempt.covered else attempt.cap_mib
-    return f"{on_card} MiB on the card, {held_mib} MiB held" if on_card > most + UNCAPPED_MIB else ""
-
-
-def attempts(product: Product, results: Results, out: Result) -> None:
-    """Each attempt ends refused or accounted, and mgpud is alive after it."""
-    chosen = ON_A_SIMULATED_CARD if product.driver == "sim" else ATTEMPTS
-    out.figures = {one.name: held(product, one, results) or "held" for one in chosen}
-    product.ask("health")
-    wrong = [name for name, said in out.figures.items() if said != "held"]
-    out.verdict = "all held" if not wrong else f"to be looked at: {', '.join(wrong)}"
-
-
-def rm_cost(product: Product, results: Results, out: Result) -> None:
-    """Mediated calls against the driver's own: allocation and free of 64 KiB, a memory view."""
-    program = [str(PROGRAMS / "rm_latency"), str(product.paced(2000))]
-    with product.container(program) as box:
-        out.figures["mediated"] = box.end().document()
-    if product.driver == "nvidia":
-        done = subprocess.run(program, capture_output=True, text=True, check=False)
-        out.figures["plain"] = json.loads(done.stdout) if done.returncode == 0 else done.stderr[-300:]
-    out.verdict = "measured" if out.figures["mediated"] else "did not run"
-
-
-def start(product: Product, results: Results, out: Result) -> None:
-    """cuInit and a context, under mgpu and without it: at most 5 % more is wanted."""
-    program = [str(PROGRAMS / "cuda_start"), str(product.paced(15))]
-    with product.container(program) as box:
-        out.figures["mediated"] = box.end().document()
-    if product.driver == "nvidia":
-        done = subprocess.run(
-            program, capture_output=True, text=True, check=False, env=environment("nvidia")
-        )
-        out.figures["plain"] = json.loads(done.stdout) if done.returncode == 0 else done.stderr[-300:]
-        if done.returncode == 0 and out.figures["mediated"]:
-            out.figures["ratio"] = out.figures["mediated"]["p50_us"] / out.figures["plain"]["p50_us"]
-    out.verdict = "measured" if out.figures["mediated"] else "did not run"
-
-
-STAGES: tuple[tuple[str, Stage, int], ...] = (
-    ("P1 view", view, 30),
-    ("P2 memory", memory, 40),
-    ("P9 in turn", in_turn, 50),
-    ("P3 torch", torch, 70),
-    ("P4 colocation", colocation, 60),
-    ("P5 overhead", overhead, 20),
-    ("P6 cost of calls", rm_cost, 20),
-    ("P8 start", start, 30),
-    ("P7 hostile", attempts, 90),
+from tests.gpu import (
+    channel_groups,
+    experiments,
+    first,
+    forced_refusals,
+    lock_holders,
+    memory_view,
+    own_questions,
+    peers,
+    probe,
+    product_stages,
+    utilization,
+    uvm_files,
 )
+from tests.gpu.stage import Stage, Where
+
+# What a part may take; what does not fit is skipped, and says so.
+PART_S = 9 * 60 - 30
+# What is said of mgpu where it is started, before the stages that use it.
+STARTS = {Where.UNSCHEDULED: "F0 start", Where.MGPU: "P0 start", Where.BLIND: "P15 start"}
+
+
+def on(where: Where, name: str, answers: str, passes: str, limit_s: int, do: Callable[..., None]) -> Stage:
+    return Stage(name=name, answers=answers, passes=passes, limit_s=limit_s, where=where, do=do)
+
+
+FIRST = (
+    on(Where.MACHINE, "E0 probe", "what the machine allows, and nvidia-smi without mgpu", "ok", 60, probe.probe),
+    on(Where.UNSCHEDULED, "F1 nvidia-smi", "whether NVML starts in a container", "runs", 30, first.nvidia_smi),
+    on(Where.UNSCHEDULED, "F2 cuInit", "whether libcuda starts", "cuInit succeeds", 30, first.cu_init),
+    on(
+        Where.UNSCHEDULED, "F3 context", "whether a context is made, waits for events, copies and ends",
+        "a context works", 40, first.context,
+    ),
+    on(
+        Where.UNSCHEDULED, "F4 over the cap", "whether a cudaMalloc beyond the cap is CUDA's out of memory",
+        "out of memory, and goes on", 40, first.over_the_cap,
+    ),
+    on(
+        Where.MGPU, "P10 context", "whether the scheduler's calls leave a context alone", "a context works", 40,
+        first.context,
+    ),
+    on(Where.DRIVER, "E7 userd", "whether GP_PUT can be read, and what a look costs", "GP_PUT seen", 20,
+       experiments.userd),
+    on(Where.DRIVER, "E1 timeslice", "what 1 us and 1 s do to an online program beside an offline one", "measured",
+       30, experiments.timeslice),
+    on(Where.DRIVER, "E2 suspend by disable", "whether DISABLE_CHANNELS stops what runs, and what a call takes",
+       "stops and resumes", 35, experiments.hard_suspend("disable")),
+    on(Where.DRIVER, "E2 suspend by schedule", "the same of GPFIFO_SCHEDULE", "stops and resumes", 35,
+       experiments.hard_suspend("schedule")),
+    on(Where.MGPU, "P3 torch", "whether PyTorch starts, runs out of memory at the cap and goes on",
+       "out of memory at the cap, goes on", 70, product_stages.torch),
+    on(Where.MGPU, "P11 two processes", "whether two programs in a container have contexts at once", "all work", 40,
+       first.two_processes),
+    on(Where.MGPU, "P12 nine processes", "the same of nine", "all work", 70, first.nine_processes),
+    on(Where.MGPU, "P13 two cards", "whether programs are told, consistently, that cards do not reach each other",
+       "no peers, consistently", 40, peers.two_cards),
+    on(Where.MGPU, "P14 NCCL in one container", "whether two ranks on two cards find their way through the host",
+       "all_reduce is right", 110, peers.one_container),
+    on(Where.MGPU, "P14 NCCL in two containers", "the same of a rank in each", "all_reduce is right", 110,
+       peers.two_containers),
+)  # fmt: skip
+DRIVER = (
+    on(Where.DRIVER, "E6 census", "what libcuda and NVML ask for, and where USERD lies", "handles seen", 40,
+       experiments.census),
+    on(Where.DRIVER, "E12 memory view", "which indices of FB_GET_INFO_V2 cuMemGetInfo and NVML read", "indices seen",
+       40, memory_view.indices),
+    on(Where.DRIVER, "E13 groups of a context", "how many channel groups and channels each context has",
+       "N groups and N channels", 30, channel_groups.count),
+    on(Where.DRIVER, "E14 forced refusals", "whether libcuda and NVML start without what mgpu refuses",
+       "all start with what mgpu refuses", 90, forced_refusals.forced),
+    on(Where.DRIVER, "E4 on behalf", "whether calls by another process without CAP_SYS_ADMIN work",
+       "works without CAP_SYS_ADMIN", 30, experiments.on_behalf),
+    on(Where.DRIVER, "E5 refusal", "whether NO_MEMORY is CUDA's out of memory", "refused as out of memory", 40,
+       experiments.refusal),
+    on(Where.DRIVER, "E8 visibility", "whether engine status names the group that runs", "names the group", 20,
+       experiments.visibility),
+    on(Where.DRIVER, "E15 unregistered channel",
+       "whether a group with a channel that nvidia-uvm does not know can be suspended, by either means",
+       "disabled, SCHEDULE refuses the group", 30, channel_groups.unregistered),
+    on(Where.DRIVER, "E16 lone slice", "what a timeslice of 1 us costs a program that is alone", "keeps N%", 30,
+       channel_groups.lone_slice),
+    on(Where.DRIVER, "E3 cost", "what each scheduling call takes, alone and beside work", "measured", 40,
+       experiments.cost),
+    on(Where.DRIVER, "E17 lock holders",
+       "what a suspend takes beside starts, beside throttled starts, and beside starts on another card", "measured",
+       60, lock_holders.beside_starts),
+    on(Where.DRIVER, "E18 sizes", "what RM says of a size that is one off", "a wrong size is told before the object is",
+       20, own_questions.sizes),
+    on(Where.DRIVER, "E11 foreign handles", "whether a program can stop another's channels",
+       "another's handles are refused", 25, experiments.foreign),
+    on(Where.DRIVER, "E10 long suspension", "whether work goes on after 6 s off", "goes on", 25, experiments.managed),
+    on(Where.DRIVER, "E9 kill", "whether a suspended program ends when it is killed, and its memory is free",
+       "ends and frees", 30, experiments.killed),
+    on(Where.DRIVER, "E22 files of nvidia-uvm", "which nodes can be polled, what is counted, what INITIALIZE changes",
+       "as assumed", 20, uvm_files.files),
+    on(Where.DRIVER, "E23 utilisation samples", "whose work the samples of GPU-Util say it was", "names who works", 30,
+       utilization.samples),
+    on(Where.DRIVER, "E19 MIG subscription", "what tells a subscription to an instance from none",
+       "a right size tells a subscription", 20, own_questions.mig),
+    on(Where.DRIVER, "E20 peers natively", "which classes NCCL uses between cards, and how it ends without them",
+       "all_reduce is right natively", 180, peers.natively),
+    on(Where.DRIVER, "E21 context dma", "what ALLOC_CONTEXT_DMA2 allocates, which mgpu refuses", "makes nothing", 20,
+       own_questions.by_context_dma),
+)  # fmt: skip
+PRODUCT = (
+    on(Where.MGPU, "P1 view", "what NVML and nvidia-smi show inside", "shows the cap", 30, product_stages.view),
+    on(Where.MGPU, "P2 memory", "an allocation within the cap, one beyond it, one within it",
+       "out of memory at the cap, goes on", 40, product_stages.memory),
+    on(Where.MGPU, "P9 in turn", "whether a program has all as soon as the one before it has ended", "each has all", 50,
+       product_stages.in_turn),
+    on(Where.MGPU, "P17 managed memory", "whether it is charged, refused above the cap and given back",
+       "charged by its size", 40, product_stages.managed),
+    on(Where.MGPU, "P18 between processes", "whether CUDA IPC and exported descriptors work inside a container",
+       "shared both ways", 40, product_stages.between),
+    on(Where.MGPU, "P4 colocation", "preemption, interference, harvest and release",
+       "offline gives way and comes back", 60, product_stages.colocation),
+    on(Where.MGPU, "P5 overhead", "kernels per second under mgpu and without it", "measured", 20,
+       product_stages.overhead),
+    on(Where.MGPU, "P6 cost of calls", "mediated calls and the driver's own", "measured", 20, product_stages.rm_cost),
+    on(Where.MGPU, "P8 start", "cuInit and a context, under mgpu and without it", "measured", 30,
+       product_stages.start),
+    on(Where.MGPU, "P7 hostile", "whether attempts are refused or accounted", "all held", 90, product_stages.attempts),
+    on(Where.BLIND, "P16 colocation without status", "the same as P4 where engine status cannot be read",
+       "offline gives way and comes back", 60, product_stages.colocation),
+)  # fmt: skip
+PARTS: dict[str, tuple[Stage, ...]] = {"first": FIRST, "driver": DRIVER, "product": PRODUCT}
+STAGES: tuple[Stage, ...] = tuple(stage for part in PARTS.values() for stage in part)
+NAMES = frozenset({stage.name for stage in STAGES} | set(STARTS.values()))

@@ -16,7 +16,7 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from oci_specs.seccomp.notified import NOTIFY_CUBES
@@ -29,6 +29,7 @@ RECEIVE, SEND, SET_FLAGS = 0xC0502100, 0xC0182101, 0x40082104
 CONTINUE, SYNC_WAKE_UP = 1, 1
 LIBC = ctypes.CDLL(None, use_errno=True)
 PIDFD_GETFD = 438
+UVM_INITIALIZE = 0x30000001
 
 
 @dataclass
@@ -44,17 +45,20 @@ class Made:
     flags: int = 0
     userd: int = 0
     userd_offset: int = 0
+    params: bytes = b""
 
 
 @dataclass(kw_only=True)
 class How:
     """behalf: allocations by class are made by us on the program's own file. cap_bytes: 0x51 beyond that, and the
-    memory view shows it. keep_admin: our thread keeps CAP_SYS_ADMIN."""
+    memory view shows it. keep_admin: our thread keeps CAP_SYS_ADMIN. refuse: of a kind ("escape", "class", "control",
+    "uvm") and a number, whether such a call is refused, as the product would, before the driver sees it."""
 
     behalf: bool = False
     cap_bytes: int = 0
     used_bytes: int = 0
     keep_admin: bool = False
+    refuse: Callable[[str, int], bool] | None = None
 
 
 @dataclass
@@ -63,6 +67,8 @@ class Census:
 
     seen: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    uvm: list[str] = field(default_factory=list)
     clients_by_file: dict[str, set[int]] = field(default_factory=dict)
     serve_us: list[float] = field(default_factory=list)
 
@@ -183,8 +189,11 @@ class Supervised:
         size, number = cmd >> 16 & 0x3FFF, cmd & 0xFF
         if cmd >> 8 & 0xFF != ord("F"):
             self.census.seen[f"uvm {cmd:#x}"] += 1
-            return 0, CONTINUE
+            self.census.uvm.append(f"thread {tid} file {fd} command {cmd:#x}{_flags(tid, cmd, at)}")
+            return (errno.EPERM, 0) if self._refuses("uvm", cmd) else (0, CONTINUE)
         self.census.seen[f"escape {number:#x}/{size}"] += 1
+        if self._refuses("escape", number):
+            return errno.EPERM, 0
         self.backend.adopt(self._listener, note, tid, fd)
         memory = os.open(f"/proc/{tid}/mem", os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -217,6 +226,11 @@ class Supervised:
         client, parent, handle, class_id, pointer = struct.unpack_from("<IIIIQ", outer)
         wide = len(outer) == 48
         self.census.seen[f"class {class_id:#x}"] += 1
+        if wide and struct.unpack_from("<Q", outer, 0x18)[0]:
+            self.census.seen["rights asked"] += 1
+        if self._refuses("class", class_id):
+            struct.pack_into("<I", outer, 0x28 if wide else 0x1C, rm.INVALID_CLASS)
+            return 0
         length = rm.CLASS_BYTES.get(class_id, 0)
         params = _read(memory, pointer, length) if pointer and length else bytearray()
         made = _described(client, parent, handle, class_id, params)
@@ -249,6 +263,9 @@ class Supervised:
         client, thing, cmd, _, pointer, length, _ = struct.unpack_from("<IIIIQII", outer)
         self.census.seen[f"control {cmd:#x}/{length}"] += 1
         self._note_file(tid, fd, client)
+        if self._refuses("control", cmd):
+            struct.pack_into("<I", outer, 0x1C, rm.NOT_SUPPORTED)
+            return 0
         if cmd != rm.FB_INFO or length > 4096:
             return None
         params = _read(memory, pointer, length)
@@ -272,6 +289,12 @@ class Supervised:
             index, kib = struct.unpack_from("<II", params, 4 + 8 * i)
             struct.pack_into("<I", params, 8 + 8 * i, min(kib, limits.get(index, kib)))
 
+    def _refuses(self, kind: str, number: int) -> bool:
+        refused = self.how.refuse is not None and self.how.refuse(kind, number)
+        if refused:
+            self.census.refused[f"{kind} {number:#x}"] += 1
+        return refused
+
     def _add(self, made: Made) -> None:
         with self._lock:
             self.objects[made.client, made.handle] = made
@@ -285,7 +308,7 @@ class Supervised:
 
 
 def _described(client: int, parent: int, handle: int, class_id: int, params: bytearray) -> Made:
-    made = Made(client, parent, handle, class_id)
+    made = Made(client, parent, handle, class_id, params=bytes(params))
     if class_id == rm.MEMORY and len(params) >= 0x48:
         made.bytes = struct.unpack_from("<Q", params, 0x40)[0]
     elif class_id == rm.GROUP and params:
@@ -308,6 +331,15 @@ def fetch(tid: int, fd: int) -> int:
         return int(got)
     finally:
         os.close(pidfd)
+
+
+def _flags(tid: int, cmd: int, at: int) -> str:
+    """Of UVM_INITIALIZE: what its caller wants of the file."""
+    if cmd != UVM_INITIALIZE:
+        return ""
+    with open(f"/proc/{tid}/mem", "rb", buffering=0) as memory:
+        memory.seek(at)
+        return f" flags {int.from_bytes(memory.read(8), 'little'):#x}"
 
 
 def _read(memory: int, at: int, size: int) -> bytearray:

@@ -1,0 +1,41 @@
+"""What mgpu serves of the driver's interface, for experiments that refuse the rest: made with the kit."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+FILE = Path(sys.prefix) / "served.json"
+Served = Mapping[str, frozenset[int]]
+
+
+def from_rows() -> dict[str, list[int]]:
+    """By kind. Of escapes the filter says what it refuses, which is the rest here."""
+    from oci_specs.seccomp.notified import REFUSED
+    from tests.support import rm_interface
+
+    rows = rm_interface.read()
+    return {
+        "class": sorted({one.number for one in rows.classes}),
+        "control": sorted(
+            {one.number for one in (*rows.controls, *rows.lists)} | {number for _, number in rows.passed}
+        ),
+        "refused escape": sorted({number for number, _ in REFUSED}),
+    }
+
+
+def read(path: Path = FILE) -> Served:
+    return {kind: frozenset(numbers) for kind, numbers in json.loads(path.read_text()).items()}
+
+
+def refused_by(served: Served) -> Callable[[str, int], bool]:
+    """Whether mgpu would refuse a call of that kind and number. nvidia-uvm's are decided by their file: not here."""
+
+    def refuses(kind: str, number: int) -> bool:
+        if kind == "escape":
+            return number in served["refused escape"]
+        return kind in served and number not in served[kind]
+
+    return refuses

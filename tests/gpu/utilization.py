@@ -1,0 +1,66 @@
+"""The samples of which GPU-Util is made, as RM gives them to a client that may see all processes."""
+
+from __future__ import annotations
+
+import struct
+import time
+from typing import Any
+
+from tests.gpu import rm
+from tests.gpu.backend import Backend
+from tests.gpu.experiments import SATURATE
+from tests.gpu.own_client import SUBDEVICE, OwnClient
+from tests.gpu.results import Result, Results
+from tests.gpu.tenants import working
+
+# NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2: a head of type, bytes, count and tracker, then samples.
+SAMPLES, KIND, NOBODY = 0x20802096, 2, 0xFFFFFFFF
+HEAD, RING, ENGINES_AT = struct.Struct("<B3xIII"), 72, 8
+# Bytes of all, and of what is said of an engine, by the driver's version: 570, 550, 535.
+SHAPES = ((55888, 128), (50704, 116), (34000, 116))
+# Of a sample: a time in ns, then the memory's engine and the graphics engine: hundredths of a percent, a scale, a pid.
+ENGINE = struct.Struct("<III")
+
+
+def samples(backend: Backend, results: Results, out: Result) -> None:
+    with OwnClient(backend) as own, working(backend, *SATURATE):
+        time.sleep(1.5)
+        out.figures["statuses"] = statuses = {}
+        for size, engine_bytes in SHAPES:
+            call = rm.control(
+                own.client, SUBDEVICE, SAMPLES, HEAD.pack(KIND, size - HEAD.size, 0, 0).ljust(size, b"\0")
+            )
+            error = backend.on_file(own.ctl, call)
+            statuses[size] = hex(-error if error else call.u32(0x1C))
+            if statuses[size] == "0x0":
+                out.figures |= decoded(bytes(call.params), engine_bytes)
+                break
+    shown = out.figures.get("busy_pids") or []
+    out.verdict = "names who works" if shown and NOBODY not in shown else f"busy by {shown}"
+
+
+def decoded(params: bytes, engine_bytes: int) -> dict[str, Any]:
+    """The head, how many samples have a time, where the newest is, and who is said to have worked."""
+    kind, ring_bytes, count, tracker = HEAD.unpack_from(params)
+    size = (len(params) - HEAD.size) // RING
+    times, busy, idle, scales = [], set(), set(), set()
+    for i in range(RING):
+        at = HEAD.size + i * size
+        times.append(struct.unpack_from("<Q", params, at)[0])
+        used, scale, pid = ENGINE.unpack_from(params, at + ENGINES_AT + engine_bytes)
+        if times[-1]:
+            (busy if used else idle).add(pid)
+            scales.add(scale)
+    newest = max(range(RING), key=lambda i: times[i])
+    return {
+        "type": kind,
+        "ring_bytes": ring_bytes,
+        "count": count,
+        "tracker": tracker,
+        "newest_at": newest,
+        "with_a_time": sum(time_ns > 0 for time_ns in times),
+        "seconds_old": round((time.time_ns() - times[newest]) / 1e9, 3),
+        "busy_pids": sorted(busy),
+        "idle_pids": sorted(idle),
+        "scales": sorted(scales),
+    }
