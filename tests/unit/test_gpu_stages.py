@@ -26,6 +26,7 @@ from tests.gpu import (
     peers,
     product,
     product_stages,
+    recording,
     rm,
     served,
     stages,
@@ -59,6 +60,9 @@ class Product:
 
     def card_count(self) -> int:
         return self._cards
+
+    def first_card(self) -> tuple[bytes, int]:
+        return bytes(16), 0x100
 
     @contextmanager
     def container(self, argv: list[str], **how: Any) -> Iterator[Box]:
@@ -193,6 +197,30 @@ def test_peers_natively_with_and_without_their_classes(
     assert out.figures["allowed"]["right"] is True
     assert out.figures["allowed"]["classes"]["NV50_P2P"] == 4
     assert out.figures["refused"]["right"] is False
+
+
+# The recording.
+
+
+def test_calls_that_come_to_something_else_inside_are_named(
+    results: Results, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script: list[str] = []
+
+    def natively(text: str) -> str:
+        script.append(text)
+        return "1 0 0 0 0\n4 0 0 0 0\n5 -1 2 ffff 0\n"
+
+    monkeypatch.setattr(recording, "_natively", natively)
+    box = Product("1 0 0 0 0\n4 0 0 23 0\n5 -1 2 ffff 0\n")
+    out = verdict(recording.played, box, results)
+    assert out.verdict == "1 calls differ"
+    assert out.figures["differ"] == ["4 NV_ESC_RM_CONTROL 0x101: status 0x23 / status 0x0"]
+    # The script is given in pieces that an argument may have, and is whole.
+    assert "".join(box.asked[0]["argv"][4:]) == script[0]
+    assert all(len(piece) <= recording.PIECE_BYTES for piece in box.asked[0]["argv"])
+    out = verdict(recording.played, Product("cannot open"), results)
+    assert out.verdict == "does not play: cannot open"
 
 
 # Forced refusals.
