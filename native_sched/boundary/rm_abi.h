@@ -15,7 +15,7 @@
 #include <sys/ioctl.h>
 
 enum rm_escape {
-#define ESCAPE(name, number, bytes, status_at) name = number,
+#define ESCAPE(name, number, bytes, status_at, ...) name = number,
 #include "../rm/interface.def"
 };
 
@@ -31,14 +31,14 @@ enum rm_status {
 };
 
 enum rm_class {
-#define CLASS(name, number, bytes) name = number,
+#define CLASS(name, number, bytes, ...) name = number,
 #include "../rm/interface.def"
 };
 
 enum rm_control_cmd {
-#define CONTROL(name, number, bytes)                     name = number,
-#define PASSED(name, number)                             name = number,
-#define LISTS(name, number, bytes, lists, element_bytes) name = number,
+#define CONTROL(name, number, bytes, ...)                     name = number,
+#define PASSED(name, number, ...)                             name = number,
+#define LISTS(name, number, bytes, lists, element_bytes, ...) name = number,
 #include "../rm/interface.def"
 };
 

@@ -26,14 +26,15 @@ static bool granted_gpu(const struct call *c, uint32_t gpu_id)
 int mediate_card_info(struct call *c)
 {
     struct rm_card_info *info = (void *)c->outer;
-    int e = call_driver(c), kept = 0;
+    uint32_t said = c->outer_bytes / sizeof(*info), kept = 0;
+    int e = call_driver(c);
 
     if (e < 0)
         return e;
-    for (int i = 0; i < RM_MAX_CARDS; i++)
+    for (uint32_t i = 0; i < said; i++)
         if (info[i].valid && granted_gpu(c, info[i].gpu_id))
             info[kept++] = info[i];
-    memset(info + kept, 0, (size_t)(RM_MAX_CARDS - kept) * sizeof(*info));
+    memset(info + kept, 0, c->outer_bytes - kept * sizeof(*info));
     return 0;
 }
 

@@ -73,6 +73,7 @@ ATTEMPTS: tuple[Attempt, ...] = (
     Attempt(
         "every type byte", ("other_type",), lambda said, _: said[2:] == [0], "which bits the driver looks at"
     ),
+    Attempt("escapes that nothing needs", ("other_ways",), lambda said, _: len(said) == 3 and said[1] == 0),
     Attempt(
         "class changed by a thread", ("flip", "class", "1"), anything, "what the kernel reads after CONTINUE"
     ),
