@@ -28,6 +28,8 @@ venv := $(BUILD)/venv
 bin := $(venv)/bin
 stamps := $(BUILD)/stamps
 image := build/image/mgpu-test.tar
+# Programs of others, for containers of the image.
+foreign := build/foreign/installed
 pip := $(bin)/python -m pip -qq --disable-pip-version-check --no-input
 packages := oci_specs runtime_hook native_sched sim containerd_api install mgpu_cli
 code := $(packages) shim load
@@ -68,7 +70,7 @@ help:
 demo: $(stamps)/demo-system $(stamps)/installed $(image)
 	@$(bin)/python -m demo
 
-test: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image)
+test: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image) $(foreign)
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) $(sanitized) $(bin)/python -m pytest -m 'not bench and not gpu and not soak' $(PYTEST)
 ifeq ($(SANITIZE)$(PYTEST),)
 	@echo 'once more, what runs the C parts hardest, with AddressSanitizer and UndefinedBehaviorSanitizer'
@@ -157,4 +159,13 @@ $(stamps)/installed: $(sources) $(folders) $(stamps)/build-tools
 $(image): tests/image/build.sh tests/image/pack.py tests/image/requirements.txt | $(stamps)/demo-system $(stamps)/build-tools
 	@echo 'image: $@ (about a minute)'
 	@tests/image/build.sh $(abspath $(bin)/python) $(@D)
+	@touch $@
+
+# The image's Python and libc, whatever this machine has.
+$(foreign): pyproject.toml tools/requirements.py | $(stamps)/build-tools
+	@echo 'foreign: programs from PyPI into $(@D)'
+	@rm -rf --one-file-system $(@D) && mkdir -p $(@D)
+	@$(bin)/python tools/requirements.py foreign >$(@D)/requirements.txt
+	@$(pip) install --target $(@D)/packages --python-version 3.11 --implementation cp --abi cp311 --abi none \
+		--platform manylinux_2_28_x86_64 --platform manylinux2014_x86_64 --only-binary :all: -r $(@D)/requirements.txt
 	@touch $@

@@ -60,7 +60,7 @@ def name(container: Container) -> str:
 
 def state(container: Container) -> str:
     marks = [name for name in ("paused", "advisory") if container[name]]
-    if container.get("unaccounted_bytes"):
+    if container.get("unaccounted_bytes") or container.get("unsuspendable"):
         marks.append("killed")
     marks += [f"card {card['index']} lost" for card in container["cards"] if card.get("lost")]
     return ", ".join([container["state"], *marks])
@@ -69,6 +69,8 @@ def state(container: Container) -> str:
 def _caught(container: Container) -> Iterator[Row]:
     if unaccounted := container.get("unaccounted_bytes"):
         yield "Killed:", f"it had {mib(unaccounted)} MiB that it was not charged for"
+    if why := container.get("unsuspendable"):
+        yield "Killed:", f"its work could not be suspended: {why}"
 
 
 def containers(found: list[Container]) -> None:
@@ -128,9 +130,26 @@ def activity(sched: dict[str, Any] | None) -> str:
     return f"suspended ({sched['why']})" if sched["busy"] else "idle, suspended"
 
 
-def _scheduling(sched: dict[str, Any] | None) -> Iterator[Row]:
+# What a card is without, native_sched/daemon/without.py: what that means for who looks at one container.
+_WITHOUT = {
+    "engine-status": "idle by fetch only",
+    "userd": "no work seen of some channels",
+    "disable-channels": "suspended by runlist only",
+    "timeslices": "no timeslices",
+    "group-ids": "some groups not told apart",
+}
+
+
+def _without(cards: list[dict[str, Any]]) -> Iterator[Row]:
+    for card in cards:
+        for what in card.get("without", ()):
+            yield f"Card {card['index']}:", _WITHOUT.get(what, f"without {what}")
+
+
+def _scheduling(sched: dict[str, Any] | None, cards: list[dict[str, Any]]) -> Iterator[Row]:
     yield "Activity:", activity(sched)
     if sched is not None:
+        yield from _without(cards)
         yield "Share:", f"{sched['quota_percent']} percent of each card"
         yield "Ran:", f"{sched['run_ns'] / NS_PER_S:.3f} s"
         suspended_s = sched["suspended_ns"] / NS_PER_S
@@ -157,7 +176,7 @@ def container(found: Container) -> None:
         *_caught(found),
         ("Class:", found["class"]),
         ("Policy:", found["policy"] or "-"),
-        *_scheduling(found["sched"]),
+        *_scheduling(found["sched"], found["cards"]),
         ("Pid:", found["pid"] if found["pid"] is not None else "-"),
         ("Created:", f"{found['created']} ({age(found['created'])} ago)"),
     )

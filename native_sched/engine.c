@@ -83,6 +83,7 @@ int mgpu_engine_open(const char *driver, const char *dir, const char *version, c
         return !ops ? -ENOENT : error ? -EPROTONOSUPPORT : -ENOMEM;
     e->managed_gap_ns = 1000ull * 1000 * 1000;
     e->events = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    e->refusals.events = e->events;
     pthread_mutex_init(&e->lock, NULL);
     e->mediator = (struct mediator){
         .ops = ops, .files = &e->files, .rm = rm, .events = e->events, .ending_wait_ms = ENDING_WAIT_MS};

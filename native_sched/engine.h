@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #define MGPU_API __attribute__((visibility("default")))
-enum { MGPU_ENGINE_ABI = 7, MGPU_CARDS_MAX = 32 };
+enum { MGPU_ENGINE_ABI = 8, MGPU_CARDS_MAX = 32 };
 
 struct mgpu_engine;
 
@@ -27,9 +27,17 @@ struct mgpu_process {
 };
 struct mgpu_tenant_state {
     uint32_t listeners, files, objects;
-    uint32_t hides; /* 1: it keeps its files where nobody finds them, so that it cannot be suspended */
+    uint32_t
+        unsuspendable; /* enum mgpu_unsuspendable: it could not be suspended for longer than that can be an accident */
+    uint32_t refused; /* RM's status, where MGPU_SUSPEND_REFUSED */
     uint64_t
         unaccounted_bytes; /* not 0: caught with so much more than it was charged for; it is served no more */
+};
+
+enum mgpu_unsuspendable {
+    MGPU_SUSPENDABLE,
+    MGPU_SUSPEND_HIDDEN,  /* it keeps its files where nobody finds them */
+    MGPU_SUSPEND_REFUSED, /* the driver fails to suspend it */
 };
 
 enum mgpu_class { MGPU_ONLINE, MGPU_OFFLINE };
@@ -50,7 +58,9 @@ struct mgpu_sched_config {
     uint64_t hold_ns;      /* offline stays off that long after the last online work ended; 0: at once */
     uint64_t poll_fast_ns; /* how often an idle online tenant beside running offline work is looked at */
     uint64_t poll_slow_ns; /* ... where nothing is urgent */
-    uint64_t off;          /* not 0: memory caps only, the cards' own time-slicing; not to be changed later */
+    uint64_t
+        quiet_ns; /* online that has had nothing to fetch for so long is idle, where nobody can see what engines execute */
+    uint64_t off; /* not 0: memory caps only, the cards' own time-slicing; not to be changed later */
 };
 struct mgpu_sched_state {
     uint32_t enabled, busy, throttled, why; /* 0 or 1, 0 or 1, 0 or 1, enum mgpu_why */
@@ -137,8 +147,19 @@ MGPU_API int mgpu_tenant_sched(struct mgpu_engine *e, uint64_t id, struct mgpu_s
  * *lost how many were forgotten in between. */
 MGPU_API int mgpu_sched_events(struct mgpu_engine *e, uint64_t since, struct mgpu_sched_event *out,
                                uint32_t max, uint64_t *next, uint64_t *lost);
-/* What work is seen by on this driver, for people to read. */
-MGPU_API const char *mgpu_sched_probes(const struct mgpu_engine *e);
+/* What the scheduler does without on a card. */
+enum mgpu_without {
+    MGPU_WITHOUT_DISABLE_CHANNELS, /* groups are taken off their runlists instead, a call each */
+    MGPU_WITHOUT_TIMESLICES,       /* suspension alone */
+    MGPU_WITHOUT_GROUP_IDS,        /* what such a group executes counts as another's */
+    MGPU_WITHOUT_USERD,            /* a channel without it counts as having work */
+    MGPU_WITHOUT_ENGINE_STATUS,    /* online is seen idle by what its channels have fetched alone */
+    MGPU_WITHOUT_KINDS,
+};
+/* out: MGPU_WITHOUT_KINDS. 0: nothing was refused; above 0: the status that RM first refused it with; below: an errno. A first
+ * refusal makes the event descriptor readable. */
+MGPU_API int mgpu_card_without(struct mgpu_engine *e, uint32_t card, int32_t *out);
+
 /* 1 when the scheduler's thread runs under SCHED_FIFO. */
 MGPU_API int mgpu_sched_realtime(const struct mgpu_engine *e);
 

@@ -28,6 +28,7 @@ struct mgpu_engine {
     struct listener *listeners;
     int journal;            /* a folder, or -1 */
     struct left_page *left; /* guarded by `lock` */
+    struct refusals refusals;
     struct loop loop;
     struct file_ends ends;
     struct {

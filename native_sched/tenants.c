@@ -64,7 +64,7 @@ static int open_books(struct mgpu_engine *e, struct tenant *t)
 
     if (!groups)
         return -ENOMEM;
-    if ((error = groups_init(groups, e->mediator.ops, e->mediator.driver, e->loop.kick)) < 0) {
+    if ((error = groups_init(groups, e->mediator.ops, e->mediator.driver, &e->refusals, e->loop.kick)) < 0) {
         free(groups);
         return error;
     }
@@ -192,7 +192,8 @@ int mgpu_tenant_state(struct mgpu_engine *e, uint64_t id, struct mgpu_tenant_sta
         .listeners = t->listeners,
         .files = files_of(&e->files, t),
         .objects = t->objects.live,
-        .hides = loop_hides(&e->loop, id),
+        .unsuspendable = loop_unsuspendable(&e->loop, id),
+        .refused = groups_suspend_status(t->groups),
         .unaccounted_bytes = atomic_load(&t->unaccounted_bytes),
     };
     return 0;

@@ -64,7 +64,8 @@ class GroupTime:
     """The card's time that one channel group has had, exactly.
 
     client and group are RM handles, file and tgid the open file and process of the client; run_ns is executing,
-    switch_ns being loaded and saved; kernel_ns is the work of kernels done; pending: it has more to do.
+    switch_ns being loaded and saved; kernel_ns is the work of kernels done; pending: it has more to do. enabled: it is
+    on its runlist; open: and not all of its channels are disabled, so that it may run.
     """
 
     engine: str
@@ -74,6 +75,7 @@ class GroupTime:
     file: int
     tgid: int
     enabled: bool
+    open: bool
     timeslice_us: int
     run_ns: int
     switch_ns: int

@@ -35,7 +35,9 @@ if os.environ.get("CI"):
 
 TESTS = Path(__file__).parent
 UNSTEADY_LINES = 40
-MARKED_FOLDERS = frozenset({"bench", "chaos", "engine", "engines", "fuzz", "gpu", "hostile", "sim", "unit"})
+MARKED_FOLDERS = frozenset(
+    {"abi", "bench", "chaos", "engine", "engines", "foreign", "fuzz", "gpu", "hostile", "sim", "unit"}
+)
 # Programs on the wall clock of a machine that may be busy elsewhere: what fails is run once more, and told. Not where
 # one failure in a thousand runs is what is looked for.
 NEVER_AGAIN = frozenset({"chaos", "hostile"})
@@ -80,7 +82,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if folder not in NEVER_AGAIN and item.get_closest_marker("soak") is None:
             item.add_marker(pytest.mark.flaky(reruns=1))
     # What is quick and most often wrong first; within a folder the order stays.
-    slow = ("engines", "fuzz", "hostile", "chaos")
+    slow = ("engines", "foreign", "fuzz", "hostile", "chaos")
     items.sort(key=lambda item: item.path.relative_to(TESTS).parts[0] in slow)
 
 

@@ -11,12 +11,12 @@ PYPROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
 
 
 def requirements(groups: Iterable[str]) -> Iterator[str]:
-    """build: to build the wheel; run: what mgpu imports; test: the extra of that name. KeyError on another name."""
+    """build: to build the wheel; run: what mgpu imports; else an extra's name, or KeyError."""
     document = tomllib.loads(PYPROJECT.read_text())
     found: dict[str, list[str]] = {
         "build": document["build-system"]["requires"],
         "run": document["project"]["dependencies"],
-        "test": document["project"]["optional-dependencies"]["test"],
+        **document["project"]["optional-dependencies"],
     }
     for group in groups:
         yield from found[group]

@@ -26,19 +26,22 @@ def answers(host: Host) -> Iterator[Finding]:
         "mgpud-answers",
         f"mgpud answers, pid {health['pid']}, {health['containers']} containers on {health['cards']} cards",
     )
-    seen = (
-        f"work is seen by {health['probes']}; looked for every {health['poll_fast_us']} µs where online is idle "
-        f"beside running offline, and the hold is {health['hold_ms']} ms"
-    )
-    if "nobody is ever seen idle" not in health["probes"]:
-        yield ok("mgpud-probes", seen)
-        return
-    yield warn(
+    yield ok(
         "mgpud-probes",
-        seen,
-        "where nobody is seen idle, offline work rests for as long as online work has a channel and has once worked",
-        "see that root may map the card's registers and open /dev/nvidia-caps/*, and restart mgpud",
+        f"work is looked for every {health['poll_fast_us']} µs where online is idle beside running offline, and the "
+        f"hold is {health['hold_ms']} ms",
     )
+    for line in health.get("without", ()):
+        what, _, so = line.partition(": ")
+        status = what.startswith("engine-status")
+        yield warn(
+            "mgpud-without",
+            what,
+            so,
+            "see that root may map the card's registers and open /dev/nvidia-caps/*, and restart mgpud"
+            if status
+            else "see driver-without in mgpud's log for what the driver said, and docs/nvidia-driver.md",
+        )
 
 
 def realtime(host: Host) -> Iterator[Finding]:

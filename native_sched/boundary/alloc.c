@@ -7,8 +7,9 @@
 #include <errno.h>
 #include <string.h>
 
-/* Fetches the parameters of a class: the driver sizes them by class, and takes no other size where one is named. */
-static int fetch_params(struct call *c, uint32_t class_id, uint64_t at, uint32_t said, uint32_t *status)
+/* Fetches the parameters of a class, as many as the driver takes: it sizes them by class, whatever size the caller names
+ * (serverAllocApiCopyIn()). */
+static int fetch_params(struct call *c, uint32_t class_id, uint64_t at, uint32_t *status)
 {
     int bytes = class_params(c, class_id);
 
@@ -25,10 +26,6 @@ static int fetch_params(struct call *c, uint32_t class_id, uint64_t at, uint32_t
         *status = NV_ERR_INVALID_CLASS;
         return 0;
     }
-    if (bytes && said && said != (uint32_t)bytes) {
-        *status = NV_ERR_INVALID_PARAM_STRUCT;
-        return 0;
-    }
     if (bytes && !at)
         memset(c->params, 0, (size_t)bytes);
     return call_params(c, at, (uint32_t)bytes);
@@ -39,22 +36,28 @@ static bool class_is_event(uint32_t class_id)
     return class_id == NV01_EVENT || class_id == NV01_EVENT_OS_EVENT;
 }
 
-/* Objects that work on another client's, which their parameters name: RM would let any client of the same process be
- * named, and of others by what they share. */
+static bool is_foreign(struct call *c, uint32_t client)
+{
+    WITH_TENANT(c->tenant);
+
+    return client && !objects_find(&c->tenant->objects, client, client);
+}
+
+/* Objects that work on another client's, which their parameters name: RM would let any client of the same process be named, and
+ * of others by what they share. A device it lets share the address space of anybody's (deviceInitClientShare()). */
 static bool names_foreign_client(struct call *c, uint32_t class_id)
 {
     const struct rm_event *event = (const void *)c->params;
     const struct rm_debugger *debugger = (const void *)c->params;
-    uint32_t client;
+    const struct rm_device *device = (const void *)c->params;
 
     if (class_is_event(class_id))
-        client = event->client;
-    else if (class_id == GT200_DEBUGGER)
-        client = debugger->client;
-    else
-        return false;
-    WITH_TENANT(c->tenant);
-    return client && !objects_find(&c->tenant->objects, client, client);
+        return is_foreign(c, event->client);
+    if (class_id == GT200_DEBUGGER)
+        return is_foreign(c, debugger->client);
+    if (class_id == NV01_DEVICE_0)
+        return is_foreign(c, device->client_share) || is_foreign(c, device->target_client);
+    return false;
 }
 
 static bool by_its_caller(struct call *c)
@@ -106,13 +109,13 @@ static int make(struct call *c, struct creation *a, uint32_t *status)
     return e;
 }
 
-/* Both layouts begin alike; where they say how large the parameters are, and how it went, they differ. */
-static int alloc(struct call *c, uint32_t said, uint32_t *status_out)
+/* Both layouts begin alike; where they say how it went they differ. */
+static int alloc(struct call *c, uint32_t *status_out)
 {
     struct rm_alloc_short *o = (void *)c->outer;
     struct creation a = {o->root, o->parent, o->handle, o->class_id};
     uint32_t status = NV_OK;
-    int e = fetch_params(c, a.class_id, o->params, said, &status);
+    int e = fetch_params(c, a.class_id, o->params, &status);
 
     if (e == 0 && status == NV_OK)
         e = make(c, &a, &status);
@@ -127,14 +130,14 @@ int mediate_alloc(struct call *c)
 {
     struct rm_alloc *o = (void *)c->outer;
 
-    return alloc(c, o->params_size, &o->status);
+    return alloc(c, &o->status);
 }
 
 int mediate_alloc_short(struct call *c)
 {
     struct rm_alloc_short *o = (void *)c->outer;
 
-    return alloc(c, o->params_size, &o->status);
+    return alloc(c, &o->status);
 }
 
 /* An allocation without parameters. Root clients have the other ways. */

@@ -1,6 +1,7 @@
 /* RM_CONTROL: one row per command that is more than passed on. */
 #include "control.h"
 #include "../channels/groups.h"
+#include "rm_export_abi.h"
 #include "view.h"
 #include <errno.h>
 #include <stddef.h>
@@ -30,6 +31,12 @@ static int on_group(int e, uint32_t *status)
 {
     *status = e == -ESRCH ? NV_ERR_INVALID_OBJECT_HANDLE : NV_OK;
     return e == -ESRCH ? 0 : e;
+}
+
+/* The scheduler alone takes groups off their engines; RM has it return when the group is off, and the program goes on. */
+static int preempt(struct call *c, uint32_t *status)
+{
+    return on_group(own_group(c) ? 0 : -ESRCH, status);
 }
 
 /* For the next worker. Each is a word: no matter when this one ends. */
@@ -133,48 +140,66 @@ static int keep_preemptible(struct call *c, uint32_t *status)
     return call_driver(c);
 }
 
+enum { GPU_ID = sizeof(uint32_t) };
+
+/* Those without a row are passed on where interface.def says so. */
 static const struct control {
     uint32_t cmd;
     control_fn serve; /* NULL: refused. A tenant that could schedule its own channels could resume itself. */
+    uint32_t
+        needs; /* bytes that are looked at: how many there are is RM's to judge, which has a size for each version */
 } controls[] = {
-    {NV2080_CTRL_CMD_FB_GET_INFO_V2, view_fb_info},
-    {NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS, view_attached_ids},
-    {NV0000_CTRL_CMD_GPU_GET_ID_INFO, view_id_info},
-    {NV0000_CTRL_CMD_GPU_GET_PROBED_IDS, control_probed_ids},
-    {NV0000_CTRL_CMD_GPU_GET_ACTIVE_DEVICE_IDS, control_active_ids},
-    {NV2080_CTRL_CMD_GPU_GET_ACTIVE_PARTITION_IDS, control_gpu_instances},
-    {NV0000_CTRL_CMD_GPU_ATTACH_IDS, control_attach},
-    {NV0000_CTRL_CMD_GPU_DETACH_IDS, control_attach},
-    {NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2, control_of_card},
-    {NV0000_CTRL_CMD_GPU_GET_PCI_INFO, control_of_card},
-    {NV0000_CTRL_CMD_GPU_GET_UUID_FROM_GPU_ID, control_of_card},
-    {NV0000_CTRL_CMD_GPU_QUERY_DRAIN_STATE, control_of_card},
-    {NV0000_CTRL_CMD_GPU_ASYNC_ATTACH_ID, control_of_card},
-    {NV0000_CTRL_CMD_GPU_WAIT_ATTACH_ID, control_of_card},
-    {NV2080_CTRL_CMD_GR_SET_CTXSW_PREEMPTION_MODE, keep_preemptible},
-    {NV2080_CTRL_CMD_GPU_GET_PIDS, view_pids},
-    {NV2080_CTRL_CMD_GPU_GET_PID_INFO, view_pid_info},
-    {NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2, control_utilization},
-    {NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECT_TO_FD, control_export},
-    {NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD, control_export},
-    {NV0000_CTRL_CMD_OS_UNIX_CREATE_EXPORT_OBJECT_FD, control_export},
-    {NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECT_FROM_FD, control_import},
-    {NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECTS_FROM_FD, control_import},
-    {NV0000_CTRL_CMD_OS_UNIX_GET_EXPORT_OBJECT_INFO, control_export_info},
-    {NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY, control_inherited_share},
-    {NV2080_CTRL_CMD_GPU_GET_NAME_STRING, pass},
-    {NV2080_CTRL_CMD_GPU_GET_GID_INFO, pass},
-    {NV2080_CTRL_CMD_MC_GET_ARCH_INFO, pass},
-    {NV2080_CTRL_CMD_BUS_GET_PCI_INFO, pass},
-    {NVA06C_CTRL_CMD_GET_TIMESLICE, get_timeslice},
-    {NVA06C_CTRL_CMD_GET_INFO, pass},
-    {NVA06C_CTRL_CMD_GPFIFO_SCHEDULE, schedule_group},
-    {NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, schedule_group},
-    {NVA06C_CTRL_CMD_SET_TIMESLICE, set_timeslice},
-    {NVA06C_CTRL_CMD_PREEMPT, NULL},
-    {NVA06C_CTRL_CMD_SET_INTERLEAVE_LEVEL, NULL},
-    {NVA06C_CTRL_CMD_MAKE_REALTIME, NULL},
-    {NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS, disable_channels},
+    {NV2080_CTRL_CMD_FB_GET_INFO_V2, view_fb_info, offsetof(struct rm_fb_info, entry)},
+    {NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS, view_attached_ids, sizeof(struct rm_gpu_ids)},
+    {NV0000_CTRL_CMD_GPU_GET_ID_INFO, view_id_info, sizeof(struct rm_id_info)},
+    {NV0000_CTRL_CMD_GPU_GET_PROBED_IDS, control_probed_ids, 2 * sizeof(struct rm_gpu_ids)},
+    {NV0000_CTRL_CMD_GPU_GET_ACTIVE_DEVICE_IDS, control_active_ids, sizeof(struct rm_active_ids)},
+    {NV2080_CTRL_CMD_GPU_GET_ACTIVE_PARTITION_IDS, control_gpu_instances, sizeof(struct rm_gpu_instances)},
+    {NV0000_CTRL_CMD_GPU_ATTACH_IDS, control_attach, sizeof(struct rm_gpu_ids)},
+    {NV0000_CTRL_CMD_GPU_DETACH_IDS, control_attach, sizeof(struct rm_gpu_ids)},
+    {NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2, control_of_card, GPU_ID},
+    {NV0000_CTRL_CMD_GPU_GET_PCI_INFO, control_of_card, GPU_ID},
+    {NV0000_CTRL_CMD_GPU_GET_UUID_FROM_GPU_ID, control_of_card, GPU_ID},
+    {NV0000_CTRL_CMD_GPU_QUERY_DRAIN_STATE, control_of_card, GPU_ID},
+    {NV0000_CTRL_CMD_GPU_ASYNC_ATTACH_ID, control_of_card, GPU_ID},
+    {NV0000_CTRL_CMD_GPU_WAIT_ATTACH_ID, control_of_card, GPU_ID},
+    {NV2080_CTRL_CMD_GR_SET_CTXSW_PREEMPTION_MODE, keep_preemptible, sizeof(struct rm_preemption_mode)},
+    {NV2080_CTRL_CMD_GPU_GET_PIDS, view_pids, sizeof(struct rm_pids)},
+    {NV2080_CTRL_CMD_GPU_GET_PID_INFO, view_pid_info, sizeof(struct rm_pid_info)},
+    {NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2, control_utilization, 0},
+    {NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECT_TO_FD, control_export, sizeof(struct rm_export_object)},
+    {NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD, control_export, sizeof(struct rm_export_objects)},
+    {NV0000_CTRL_CMD_OS_UNIX_CREATE_EXPORT_OBJECT_FD, control_export, sizeof(struct rm_export_create)},
+    {NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECT_FROM_FD, control_import, sizeof(struct rm_import_object)},
+    {NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECTS_FROM_FD, control_import, sizeof(struct rm_import_objects)},
+    {NV0000_CTRL_CMD_OS_UNIX_GET_EXPORT_OBJECT_INFO, control_export_info, sizeof(struct rm_export_info)},
+    {NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY, control_inherited_share,
+     sizeof(struct rm_share_policy)},
+    {NV2080_CTRL_CMD_GPU_GET_NAME_STRING, pass, 0},
+    {NV2080_CTRL_CMD_GPU_GET_GID_INFO, pass, 0},
+    {NV2080_CTRL_CMD_MC_GET_ARCH_INFO, pass, 0},
+    {NV2080_CTRL_CMD_BUS_GET_PCI_INFO, pass, 0},
+    {NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS, control_p2p_caps_lists, sizeof(struct rm_p2p_caps)},
+    {NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_V2, control_p2p_caps, sizeof(struct rm_p2p_caps)},
+    {NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_MATRIX, control_p2p_matrix, sizeof(struct rm_p2p_matrix)},
+    {NV0000_CTRL_CMD_SYSTEM_GET_FABRIC_STATUS, control_fabric_status, sizeof(uint32_t)},
+    {NV2080_CTRL_CMD_GET_GPU_FABRIC_PROBE_INFO, control_no_links, 0},
+    {NV2080_CTRL_CMD_NVLINK_GET_NVLINK_CAPS, control_no_links, 0},
+    {NV2080_CTRL_CMD_NVLINK_GET_NVLINK_STATUS, control_no_links, 0},
+    {NV0080_CTRL_CMD_GPU_GET_CLASSLIST, control_class_list, sizeof(struct rm_class_list)},
+    {NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2, control_classes, sizeof(struct rm_classes)},
+    {NV906F_CTRL_CMD_RESET_CHANNEL, NULL, 0},
+    {NVA06C_CTRL_CMD_GET_TIMESLICE, get_timeslice, sizeof(struct rm_tsg_timeslice)},
+    {NVA06C_CTRL_CMD_GET_INFO, pass, 0},
+    {NVC637_CTRL_EXEC_PARTITIONS_GET_ACTIVE_IDS, pass, 0},
+    {NVC638_CTRL_CMD_GET_UUID, pass, 0},
+    {NVA06C_CTRL_CMD_GPFIFO_SCHEDULE, schedule_group, sizeof(uint8_t)},
+    {NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, schedule_group, sizeof(uint8_t)},
+    {NVA06C_CTRL_CMD_SET_TIMESLICE, set_timeslice, sizeof(struct rm_tsg_timeslice)},
+    {NVA06C_CTRL_CMD_PREEMPT, preempt, sizeof(struct rm_tsg_preempt)},
+    {NVA06C_CTRL_CMD_SET_INTERLEAVE_LEVEL, NULL, 0},
+    {NVA06C_CTRL_CMD_MAKE_REALTIME, NULL, 0},
+    {NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS, disable_channels, sizeof(struct rm_disable_channels)},
 };
 
 static int refuse_scheduling(struct call *c, uint32_t *status)
@@ -184,22 +209,31 @@ static int refuse_scheduling(struct call *c, uint32_t *status)
     return 0;
 }
 
-/* How the control is served; NULL: not at all. Those without a row are passed on where interface.def says so. */
-static control_fn server_of(uint32_t cmd, int bytes)
+/* How the control is served, into *out; false: not at all. */
+static bool server_of(uint32_t cmd, int bytes, struct control *out)
 {
     for (size_t i = 0; i < sizeof(controls) / sizeof(*controls); i++)
-        if (controls[i].cmd == cmd)
-            return controls[i].serve ? controls[i].serve : refuse_scheduling;
+        if (controls[i].cmd == cmd) {
+            *out = controls[i];
+            return true;
+        }
+    *out = (struct control){.cmd = cmd, .serve = pass};
     if (bytes == RM_BYTES_CALLERS)
-        return pass;
-    return control_has_lists(cmd) ? control_lists : NULL;
+        return true;
+    out->serve = control_lists;
+    out->needs = (uint32_t)bytes;
+    return control_has_lists(cmd);
 }
 
-static bool right_size(const struct rm_control *ctl, int bytes)
+static bool has_params(const struct rm_control *ctl, uint32_t needs)
 {
-    if (bytes == RM_BYTES_CALLERS)
-        return ctl->params_size <= PARAMS_MAX && !ctl->params == !ctl->params_size;
-    return (int)ctl->params_size == bytes && ctl->params;
+    return ctl->params_size >= needs && ctl->params_size <= PARAMS_MAX && !ctl->params == !ctl->params_size;
+}
+
+/* Of each class, and of none: RM looks at no more of it (control.c, NVXXXX_CTRL_CMD_NULL). */
+static bool is_null(uint32_t cmd)
+{
+    return !(cmd & RM_CONTROL_NUMBER_MASK);
 }
 
 /* Commands that interface.def does not have may hold pointers, or tell of other tenants: RM's own "not supported". */
@@ -207,24 +241,29 @@ int mediate_control(struct call *c)
 {
     struct rm_control *ctl = (void *)c->outer;
     int e, bytes = rm_control_params(&c->m->rm, ctl->cmd);
-    control_fn serve = server_of(ctl->cmd, bytes);
+    struct control row;
 
-    if (!serve) {
-        ctl->status = NV_ERR_NOT_SUPPORTED;
+    ctl->status = NV_ERR_NOT_SUPPORTED;
+    if (is_null(ctl->cmd)) {
+        ctl->status = NV_OK;
         return 0;
     }
-    if (serve == refuse_scheduling)
+    if (bytes < 0 || !server_of(ctl->cmd, bytes, &row))
+        return 0;
+    if (!row.serve)
         return refuse_scheduling(c, &ctl->status);
-    if (!right_size(ctl, bytes)) {
-        ctl->status = NV_ERR_INVALID_PARAM_STRUCT;
+    if (row.serve == control_utilization ? (int)ctl->params_size != bytes || !ctl->params
+                                         : !has_params(ctl, row.needs)) {
+        ctl->status = NV_ERR_INVALID_ARGUMENT;
         return 0;
     }
-    if (serve == control_utilization)
+    ctl->status = NV_OK;
+    if (row.serve == control_utilization)
         return control_utilization(c, &ctl->status);
     if ((e = call_params(c, ctl->params, ctl->params_size)) < 0)
         return e;
     c->params_out = c->params_bytes != 0;
-    e = serve(c, &ctl->status);
+    e = row.serve(c, &ctl->status);
     if (e < 0 || ctl->status != NV_OK)
         c->params_out = false;
     return e;

@@ -1,11 +1,12 @@
 /* Controls that name cards by RM's ids, or list them: a tenant's cards are those that it was granted, and no others are. */
 #include "control.h"
+#include <errno.h>
 #include <string.h>
 
 #define NO_ID 0xffffffffu
 enum { ALL_IDS = 0xffff }; /* NV0000_CTRL_GPU_ATTACH_ALL_PROBED_IDS, and to detach */
 
-static bool granted(const struct call *c, uint32_t gpu_id)
+bool granted_gpu(const struct call *c, uint32_t gpu_id)
 {
     for (uint32_t i = 0; i < c->m->cards; i++)
         if (c->m->card[i].gpu_id == gpu_id && c->tenant->granted[c->m->card[i].index])
@@ -41,31 +42,25 @@ int control_of_card(struct call *c, uint32_t *status)
 {
     uint32_t gpu_id;
 
-    if (c->params_bytes < sizeof(gpu_id)) {
-        *status = NV_ERR_INVALID_PARAM_STRUCT;
-        return 0;
-    }
     memcpy(&gpu_id, c->params, sizeof(gpu_id));
-    if (!granted(c, gpu_id)) {
+    if (!granted_gpu(c, gpu_id)) {
         *status = NV_ERR_INVALID_ARGUMENT;
         return 0;
     }
     return call_driver(c);
 }
 
-/* Two lists: the cards, and those that are left out of use. Answered here. */
+/* Two lists: the cards, and those that are left out of use; from 580.65 on a word of flags for each card, of which those that we
+ * know have none. Answered here. */
 int control_probed_ids(struct call *c, uint32_t *status)
 {
     struct rm_gpu_ids *ids = (void *)c->params;
 
-    if (c->params_bytes != 2 * sizeof(*ids)) {
-        *status = NV_ERR_INVALID_PARAM_STRUCT;
-        return 0;
-    }
+    (void)status;
+    memset(c->params, 0, c->params_bytes);
     memset(&ids[1], 0xff, sizeof(ids[1]));
     WITH_TENANT(c->tenant);
     list_granted(c, &ids[0]);
-    *status = NV_OK;
     return 0;
 }
 
@@ -75,17 +70,13 @@ int control_active_ids(struct call *c, uint32_t *status)
     uint32_t kept = 0;
     int e;
 
-    if (c->params_bytes != sizeof(*list)) {
-        *status = NV_ERR_INVALID_PARAM_STRUCT;
-        return 0;
-    }
     if ((e = call_driver(c)) < 0 || *status)
         return e;
-    for (uint32_t i = 0; i < list->count && i < RM_MAX_CARDS; i++)
+    for (uint32_t i = 0; i < list->count && i < RM_MAX_ACTIVE_DEVICES; i++)
         if (granted_device(c, list->device[i].gpu_id, list->device[i].gpu_instance,
                            list->device[i].compute_instance))
             list->device[kept++] = list->device[i];
-    memset(&list->device[kept], 0, (RM_MAX_CARDS - kept) * sizeof(list->device[0]));
+    memset(&list->device[kept], 0, (RM_MAX_ACTIVE_DEVICES - kept) * sizeof(list->device[0]));
     list->count = kept;
     return 0;
 }
@@ -94,17 +85,26 @@ int control_attach(struct call *c, uint32_t *status)
 {
     struct rm_gpu_ids *ids = (void *)c->params;
 
-    if (c->params_bytes < sizeof(*ids)) {
-        *status = NV_ERR_INVALID_PARAM_STRUCT;
-        return 0;
-    }
     if (ids->id[0] == ALL_IDS)
         list_granted(c, ids);
     for (uint32_t i = 0; i < RM_MAX_CARDS && ids->id[i] != NO_ID; i++)
-        if (!granted(c, ids->id[i])) {
+        if (!granted_gpu(c, ids->id[i])) {
             *status = NV_ERR_INVALID_ARGUMENT;
             return 0;
         }
+    return call_driver(c);
+}
+
+/* The driver opens each of the cards and keeps it open with the file; 0 is none. */
+int mediate_attach_gpus(struct call *c)
+{
+    uint32_t gpu_id;
+
+    for (uint32_t i = 0; i + sizeof(gpu_id) <= c->outer_bytes; i += sizeof(gpu_id)) {
+        memcpy(&gpu_id, c->outer + i, sizeof(gpu_id));
+        if (gpu_id && !granted_gpu(c, gpu_id))
+            return -EINVAL;
+    }
     return call_driver(c);
 }
 
@@ -117,10 +117,6 @@ int control_gpu_instances(struct call *c, uint32_t *status)
     uint32_t kept = 0;
     int e;
 
-    if (c->params_bytes != sizeof(*list)) {
-        *status = NV_ERR_INVALID_PARAM_STRUCT;
-        return 0;
-    }
     if ((e = call_driver(c)) < 0 || *status)
         return e;
     {

@@ -16,7 +16,7 @@ static enum mgpu_refused kind_of(uint32_t rm_status)
         return MGPU_REFUSED_HANDLE;
     case NV_ERR_INSUFFICIENT_PERMISSIONS:
         return MGPU_REFUSED_SCHEDULING;
-    case NV_ERR_INVALID_PARAM_STRUCT:
+    case NV_ERR_INVALID_ARGUMENT:
         return MGPU_REFUSED_FORM;
     default:
         return MGPU_REFUSED_UNSUPPORTED;

@@ -3,6 +3,8 @@
 #include "let_through.h"
 #include <errno.h>
 
+enum { INSTANCE_ANSWER_MAX = 512 };
+
 bool class_is_of_operators(uint32_t class_id)
 {
     return class_id == AMPERE_SMC_CONFIG_SESSION || class_id == AMPERE_SMC_MONITOR_SESSION;
@@ -109,8 +111,8 @@ int subscribe(struct call *c, struct creation *a, uint32_t *status)
     return runs_in_its_caller(c);
 }
 
-/* A control that the class has, without the parameters that it takes: RM's words then tell an object of that class from one
- * of another and from none, and nothing is done. */
+/* A control that objects of the class answer, of its own size: RM looks for no object before it has compared that
+ * (_rmapiRmControl()). It changes nothing, and none of another class knows it. */
 static int is_there(struct call *c, const struct subscription *s)
 {
     struct rm_control ctl = {
@@ -119,13 +121,24 @@ static int is_there(struct call *c, const struct subscription *s)
         .cmd = s->class_id == AMPERE_SMC_PARTITION_REF ? NVC637_CTRL_EXEC_PARTITIONS_GET_ACTIVE_IDS
                                                        : NVC638_CTRL_CMD_GET_UUID,
     };
+    _Alignas(16) uint8_t answer[INSTANCE_ANSWER_MAX] = {0};
+    int e, bytes = rm_control_params(&c->m->rm, ctl.cmd);
+    struct driver_call d;
     struct open_file file;
-    int e;
 
     if (!files_by_id(c->m->files, s->file, &file))
         return -EBADF;
-    e = mediator_call(c->m, &file, NULL, RM_CMD(NV_ESC_RM_CONTROL, sizeof(ctl)), &ctl, sizeof(ctl));
-    return e < 0 ? e : ctl.status == NV_ERR_INVALID_PARAM_STRUCT;
+    if (bytes <= 0 || bytes > (int)sizeof(answer))
+        return -ENOTSUP;
+    ctl.params_size = (uint32_t)bytes;
+    d = call_for_driver(c, &file);
+    d.cmd = RM_CMD(NV_ESC_RM_CONTROL, sizeof(ctl));
+    d.outer = (uint8_t *)&ctl;
+    d.outer_bytes = sizeof(ctl);
+    d.params = answer;
+    d.params_bytes = ctl.params_size;
+    e = c->m->ops->execute(c->m->driver, &d);
+    return e < 0 ? e : ctl.status == NV_OK;
 }
 
 /* False for one that finds no room. It takes nothing and ends with its parent, but proves no call: it would prove others too. */

@@ -32,6 +32,8 @@ unsigned int groups_look(struct groups *g, uint32_t card, const struct engine_st
     for (struct channel *c = g->channel; c < g->channel + g->channels; c++) {
         uint32_t put;
 
+        if (c->live && c->card == card && c->blind)
+            seen |= ACTIVITY_PENDING;
         if (!c->live || c->card != card || !c->userd.at)
             continue;
         put = word_at(&c->userd, RM_USERD_GP_PUT);

@@ -6,10 +6,12 @@
 #include <stdlib.h>
 #include <sys/eventfd.h>
 
-int groups_init(struct groups *g, const struct driver_ops *ops, struct driver *driver, int kick)
+int groups_init(struct groups *g, const struct driver_ops *ops, struct driver *driver,
+                struct refusals *refusals, int kick)
 {
     *g = (struct groups){
         .kick = kick,
+        .refusals = refusals,
         .ops = ops,
         .driver = driver,
         .group = calloc(GROUPS_MAX, sizeof(*g->group)),
@@ -27,7 +29,7 @@ static void end_channel(struct groups *g, struct channel *c)
 {
     if (c->userd.at)
         g->ops->userd_unmap(&c->userd);
-    g->live_channels[c->card] -= c->userd.at != NULL;
+    g->live_channels[c->card] -= c->userd.at || c->blind;
     c->live = false;
 }
 
@@ -101,9 +103,24 @@ static void end_group(struct groups *g, struct group *group)
 
 static int begin_group(struct groups *g, const struct group *group)
 {
+    suspend_ask(g, group);
     if (suspend_calls(g, group->card) > SUSPEND_CALLS_MAX)
         return -ENOSPC;
     return timeslices_settle(g);
+}
+
+/* Where RM will not tell it, the group is one that no engine is seen to execute: whoever looks takes it for another's. */
+static int find_tsg_id(struct groups *g, struct group *group)
+{
+    int e = group_tsg_id(g->ops, g->driver, &group->name, &group->tsg_id);
+
+    if (e < 0)
+        group->tsg_id = NO_TSG;
+    if (rm_refused(e)) {
+        refusals_note(g->refusals, group->card, MGPU_WITHOUT_GROUP_IDS, e);
+        e = 0;
+    }
+    return e;
 }
 
 int groups_add(struct groups *g, const struct rm_target *name, uint32_t card, uint32_t engine_type,
@@ -121,7 +138,7 @@ int groups_add(struct groups *g, const struct rm_target *name, uint32_t card, ui
     int e;
     WITH_GROUPS(g);
 
-    if ((e = group_tsg_id(g->ops, g->driver, name, &fresh.tsg_id)) < 0)
+    if ((e = find_tsg_id(g, &fresh)) < 0)
         return e;
     if (!(group = place_group(g, &fresh, subdevice)))
         return -ENOSPC;
@@ -144,7 +161,7 @@ int groups_recover(struct groups *g, const struct rm_target *name, const struct 
     };
     WITH_GROUPS(g);
 
-    group_tsg_id(g->ops, g->driver, name, &found.tsg_id);
+    find_tsg_id(g, &found);
     return place_group(g, &found, subdevice) ? 0 : -ENOSPC;
 }
 
@@ -171,17 +188,20 @@ void groups_channel_ends(struct groups *g, uint32_t client, uint32_t handle)
         group->making = false;
 }
 
-static int map_userd(struct groups *g, const struct rm_target *name, struct channel *c)
+/* Work of a channel whose USERD cannot be read is never seen: it counts as having some for as long as it is there. */
+static void map_userd(struct groups *g, const struct rm_target *name, struct channel *c)
 {
     int e;
 
     if (!name->userd.memory)
-        return 0;
-    if ((e = g->ops->userd_map(g->driver, name, &c->userd)) < 0)
-        return e;
-    c->seen_put = *(const volatile uint32_t *)(const volatile void *)(c->userd.at + RM_USERD_GP_GET);
+        return;
     g->live_channels[c->card]++;
-    return 0;
+    if ((e = g->ops->userd_map(g->driver, name, &c->userd)) < 0) {
+        c->blind = true;
+        refusals_note(g->refusals, c->card, MGPU_WITHOUT_USERD, e);
+        return;
+    }
+    c->seen_put = *(const volatile uint32_t *)(const volatile void *)(c->userd.at + RM_USERD_GP_GET);
 }
 
 /* NULL and the error: there are as many as there may be, or no such group. */
@@ -229,15 +249,15 @@ int groups_add_channel(struct groups *g, const struct rm_target *name, uint32_t 
 
     if (!(c = place_channel(g, name, group, DRIVEN_ON, &e)))
         return e;
-    e = suspend_calls(g, c->card) > SUSPEND_CALLS_MAX ? -ENOSPC : map_userd(g, name, c);
-    if (e < 0)
+    if (suspend_calls(g, c->card) > SUSPEND_CALLS_MAX) {
         forget_channel(g, c);
-    else
-        eventfd_write(g->kick, 1);
-    return e;
+        return -ENOSPC;
+    }
+    map_userd(g, name, c);
+    eventfd_write(g->kick, 1);
+    return 0;
 }
 
-/* Without its USERD nothing is seen of it any more, and it can be suspended all the same. */
 int groups_recover_channel(struct groups *g, const struct rm_target *name, const struct rm_object *obj,
                            uint32_t group)
 {

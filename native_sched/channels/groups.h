@@ -6,9 +6,12 @@
 #ifndef MGPU_GROUPS_H
 #define MGPU_GROUPS_H
 #include "../driver/driver.h"
+#include "refusals.h"
 #include <pthread.h>
 
-/* A tenant beyond these is refused its next one. SUSPEND_CALLS_MAX: of the driver, to suspend what it has on one card. */
+/* A tenant beyond these is refused its next one. SUSPEND_CALLS_MAX: of the driver, to suspend what it has on one card. CUDA
+ * 12.5 makes 4 groups and 20 channels for each context on Turing (recording): 16 of its processes where channels are disabled,
+ * 4 where each group takes a call. */
 enum { GROUPS_MAX = 256, CHANNELS_MAX = 1024, SUSPEND_CALLS_MAX = 16 };
 
 /* In the driver, as far as we have brought it; what an earlier worker left is not known. */
@@ -23,10 +26,10 @@ struct bulk {
 
 struct group {
     struct rm_target name;
-    uint32_t card, tsg_id;
-    uint32_t bulk;        /* index */
-    uint32_t engine_type; /* as its maker said; 0: the only one there is */
-    bool copies;          /* on a copy engine */
+    uint32_t card, tsg_id; /* tsg_id NO_TSG: nobody knows it, and what it executes counts as another's */
+    uint32_t bulk;         /* index */
+    uint32_t engine_type;  /* as its maker said; 0: the only one there is */
+    bool copies;           /* on a copy engine */
     bool live;
     bool wanted;                      /* by its tenant */
     enum driven runlist;              /* by GPFIFO_SCHEDULE */
@@ -35,17 +38,18 @@ struct group {
     uint32_t failed;                  /* in that pass */
     uint32_t stopped;                 /* of its channels by its tenant */
     uint64_t timeslice_us;     /* what the tenant set and is told, whatever the group has; 0: nothing */
-    uint64_t has_timeslice_us; /* what the group has; 0: the driver's own */
+    uint64_t has_timeslice_us; /* what the group was to have, last; 0: the driver's own */
 };
 
 struct channel {
-    struct userd userd; /* at: NULL, it has none of its own and takes no work */
+    struct userd userd; /* at: NULL, it has none of its own and takes no work, or it is blind */
     uint32_t client, handle;
     uint32_t card;
     uint32_t group; /* index */
     uint32_t seen_put;
     enum driven state; /* by DISABLE_CHANNELS */
     bool stopped;      /* by its tenant */
+    bool blind;        /* its USERD cannot be read: for all that is known it has work */
     bool live;
 };
 
@@ -56,21 +60,24 @@ struct groups {
     pthread_mutex_t lock;
     const struct driver_ops *ops;
     struct driver *driver;
+    struct refusals *refusals; /* of all tenants */
     struct group *group;
     struct channel *channel;
     struct bulk *bulk;
-    uint32_t groups, channels, bulks; /* slots that were ever used */
-    uint32_t live_channels[MAX_CARDS];
+    uint32_t groups, channels, bulks;  /* slots that were ever used */
+    uint32_t live_channels[MAX_CARDS]; /* that may take work */
     enum favour favour;
     bool running;
     bool unsure; /* there may be channels in its groups that are not here: groups are taken off as a whole */
     bool paused; /* where nothing is scheduled; else the scheduler does not let it run */
-    uint32_t pass; /* over all groups, numbered; each fails once in it */
-    int error;     /* of the pass: the last */
-    int kick;      /* eventfd: written when there is a new place to look for work */
+    uint32_t pass;           /* over all groups, numbered; each fails once in it */
+    int error;               /* of the pass: the last */
+    uint32_t suspend_status; /* RM's, of the last suspend that it refused; 0: it failed without one */
+    int kick;                /* eventfd: written when there is a new place to look for work */
 };
 
-int groups_init(struct groups *g, const struct driver_ops *ops, struct driver *driver, int kick);
+int groups_init(struct groups *g, const struct driver_ops *ops, struct driver *driver,
+                struct refusals *refusals, int kick);
 void groups_destroy(struct groups *g);
 
 /* A group that the driver has just made. subdevice: as in struct bulk. -ENOSPC; what the driver says. */
@@ -105,9 +112,11 @@ int groups_unsure(struct groups *g, bool unsure);
 int groups_set_timeslice(struct groups *g, uint32_t client, uint32_t handle, uint64_t timeslice_us);
 int groups_get_timeslice(struct groups *g, uint32_t client, uint32_t handle, uint64_t *timeslice_us);
 
-/* Suspends or resumes all of the tenant's groups. Suspended means off the engine when this returns 0; a failure leaves
- * some as they were, and the next call tries them again. */
+/* Suspends or resumes all of the tenant's groups. Suspended means off the engine when this returns 0, or off the runlist where
+ * the driver disables no channels; a failure leaves some as they were, and the next call tries them again. */
 int groups_run(struct groups *g, bool run);
+/* RM's status of the last suspend that it refused; 0: none. */
+uint32_t groups_suspend_status(struct groups *g);
 /* The same in steps of one call to the driver: begun once, then 1 until it is done. Others may be suspended meanwhile. */
 void groups_run_begin(struct groups *g, bool run);
 int groups_run_step(struct groups *g);

@@ -7,6 +7,7 @@
 #define WITH_GROUPS(g) LOCKED_(groups_held, &(g)->lock)
 
 enum { CUDA_TIMESLICE_US = 2048 }; /* read back on 595 (XSched's report) */
+#define NO_TSG UINT32_MAX
 
 /* NULL: there is none. */
 struct group *group_find(struct groups *g, uint32_t client, uint32_t handle);
@@ -21,6 +22,8 @@ static inline void channel_stop(struct groups *g, struct channel *c, bool stop)
 /* suspend.c: brings the driver to what the tenant and the scheduler together want of one group. What the driver says; a
  * group that is gone wants nothing. */
 int group_settle(struct groups *g, struct group *group);
+/* Asks the driver of the group's card, once for all, whether it disables channels. */
+void suspend_ask(struct groups *g, const struct group *group);
 /* By how many calls what the tenant has on the card is suspended. */
 uint32_t suspend_calls(const struct groups *g, uint32_t card);
 

@@ -1,8 +1,10 @@
 /* What runs and what is suspended, in the driver.
  *
- * A group is off when it is not on its runlist, or when all of its channels are disabled. The second is one call for all
- * groups of a client, so that is how a tenant is suspended where the driver can. A channel that is being made cannot be
- * named yet: its group is taken off its runlist. Whoever resumes undoes what was done, whichever it was. */
+ * A group is off when all of its channels are disabled, or when it is not on its runlist. Of the first RM promises that none
+ * of them is running when the call returns, and it is one call for all groups of a client, so that is how a tenant is suspended
+ * where the driver can. Of the second it promises less, and refuses it for a whole group while one of its channels for graphics
+ * or compute is not registered with nvidia-uvm (kchannelIsSchedulable_IMPL() in kernel_channel.c). A channel that is being
+ * made cannot be named yet: its group is taken off its runlist. Whoever resumes undoes what was done, whichever it was. */
 #include "../driver/channel_control.h"
 #include "../driver/group_control.h"
 #include "groups_private.h"
@@ -17,7 +19,25 @@ static bool let_run(const struct groups *g)
 
 static bool in_bulk(const struct groups *g, const struct bulk *b)
 {
-    return b->subdevice && g->ops->disables_channels && g->ops->disables_channels(g->driver);
+    return b->subdevice && !refusals_any(g->refusals, b->card, MGPU_WITHOUT_DISABLE_CHANNELS);
+}
+
+static bool is_unsupported(int e)
+{
+    return rm_refused(e) == NV_ERR_NOT_SUPPORTED;
+}
+
+/* With no channel: a driver that has the call may say what it likes of that. */
+void suspend_ask(struct groups *g, const struct group *group)
+{
+    uint32_t subdevice = g->bulk[group->bulk].subdevice;
+    int e;
+
+    if (!subdevice || atomic_exchange(&g->refusals->asked[group->card], true))
+        return;
+    e = channels_disable(g->ops, g->driver, &group->name, subdevice, NULL, 0, false);
+    if (is_unsupported(e))
+        refusals_note(g->refusals, group->card, MGPU_WITHOUT_DISABLE_CHANNELS, e);
 }
 
 /* Is there a channel in another state? */
@@ -48,7 +68,7 @@ static enum need need_of(const struct groups *g, const struct group *group)
         return NEED_NOTHING;
     bulk = in_bulk(g, &g->bulk[group->bulk]);
     if (let_run(g) && wants(group)) {
-        if (bulk && channels_but(group, DRIVEN_ON))
+        if ((bulk && channels_but(group, DRIVEN_ON)) || group->channels[DRIVEN_OFF])
             return NEED_ENABLE;
         return group->runlist == DRIVEN_ON ? NEED_NOTHING : NEED_SCHEDULE;
     }
@@ -59,11 +79,17 @@ static enum need need_of(const struct groups *g, const struct group *group)
     return channels_but(group, DRIVEN_OFF) ? NEED_DISABLE : NEED_NOTHING;
 }
 
+/* On a card that is lost nothing runs any more, nor ever will. */
+static bool is_gone(int e, bool enable)
+{
+    return e == -ESRCH || (!enable && rm_refused(e) == NV_ERR_GPU_IS_LOST);
+}
+
 static int schedule(struct groups *g, struct group *group, bool enable)
 {
     int e = group_schedule(g->ops, g->driver, &group->name, enable);
 
-    if (e < 0 && e != -ESRCH)
+    if (e < 0 && !is_gone(e, enable))
         return e;
     group->runlist = enable
                          ? DRIVEN_ON
@@ -105,10 +131,15 @@ static int disable(struct groups *g, const struct group *group, enum need need)
     gather(g, group->bulk, need, &b);
     e = channels_disable(g->ops, g->driver, &group->name, bulk->subdevice, b.handle, b.n,
                          need == NEED_DISABLE);
+    /* From now on by the other means: all are as they were. */
+    if (is_unsupported(e) && in_bulk(g, bulk)) {
+        refusals_note(g->refusals, bulk->card, MGPU_WITHOUT_DISABLE_CHANNELS, e);
+        return 0;
+    }
     for (uint32_t i = 0; i < b.n; i++) {
         struct group *of = &g->group[b.channel[i]->group];
 
-        if (e < 0 && e != -ESRCH) {
+        if (e < 0 && !is_gone(e, need == NEED_ENABLE)) {
             of->failed = g->pass;
             continue;
         }
@@ -116,7 +147,7 @@ static int disable(struct groups *g, const struct group *group, enum need need)
         b.channel[i]->state = state_by(need);
         of->channels[b.channel[i]->state]++;
     }
-    return e == -ESRCH ? 0 : e;
+    return is_gone(e, need == NEED_ENABLE) ? 0 : e;
 }
 
 static int act(struct groups *g, struct group *group, enum need need)
@@ -124,11 +155,12 @@ static int act(struct groups *g, struct group *group, enum need need)
     int e;
 
     if (need == NEED_ENABLE || need == NEED_DISABLE)
-        return disable(g, group, need);
-    e = schedule(g, group, need == NEED_SCHEDULE);
-    if (e < 0)
+        e = disable(g, group, need);
+    else if ((e = schedule(g, group, need == NEED_SCHEDULE)) < 0)
         group->failed = g->pass;
-    return e;
+    if (e < 0 && (need == NEED_DISABLE || need == NEED_UNSCHEDULE))
+        g->suspend_status = rm_refused(e);
+    return rm_errno(e);
 }
 
 int group_settle(struct groups *g, struct group *group)
@@ -208,6 +240,13 @@ int groups_run_step(struct groups *g)
     WITH_GROUPS(g);
 
     return step(g);
+}
+
+uint32_t groups_suspend_status(struct groups *g)
+{
+    WITH_GROUPS(g);
+
+    return g->suspend_status;
 }
 
 int groups_pause(struct groups *g, bool paused)

@@ -27,6 +27,11 @@ int timeslices_settle(struct groups *g)
         if (!group->live || (wanted_us = timeslice_us(g, group)) == group->has_timeslice_us)
             continue;
         e = group_set_timeslice(g->ops, g->driver, &group->name, wanted_us);
+        /* Where RM refuses it the group keeps what it has, and there is suspension alone. */
+        if (rm_refused(e)) {
+            refusals_note(g->refusals, group->card, MGPU_WITHOUT_TIMESLICES, e);
+            e = 0;
+        }
         if (e == 0)
             group->has_timeslice_us = wanted_us;
         else if (e != -ESRCH)

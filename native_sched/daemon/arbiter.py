@@ -177,7 +177,13 @@ class Arbiter:
         found["generation"] = self._state.now.generation
         found["recovered"] = asdict(node.recovered)
         found["lost"] = sorted(self._lifecycle.lost.values())
-        return {**found, "hold_ms": node.config.hold_ms, "poll_fast_us": node.config.poll_fast_us}
+        settings = node.config
+        return {
+            **found,
+            "hold_ms": settings.hold_ms,
+            "quiet_ms": settings.quiet_ms,
+            "poll_fast_us": settings.poll_fast_us,
+        }
 
     def set(self, message: Mapping[str, Any], _peer: Peer) -> Reply:
         changed = self._live_grant.change(message)

@@ -14,7 +14,7 @@ from enum import IntEnum
 
 from oci_specs.refusal import Refusal, printable
 
-ABI = 7
+ABI = 8
 MAX_CARDS = 32
 MAX_PROCESSES = 1024
 
@@ -64,15 +64,37 @@ class Process(Structure):
 
 
 class TenantState(Structure):
-    """struct mgpu_tenant_state: what still hangs on a tenant; hides, unaccounted_bytes: not 0 once it was caught."""
+    """struct mgpu_tenant_state: what still hangs on a tenant.
+
+    unsuspendable, unaccounted_bytes: not 0 once it was caught; refused: RM's status, where REFUSED.
+    """
 
     _fields_ = [
         ("listeners", c_uint32),
         ("files", c_uint32),
         ("objects", c_uint32),
-        ("hides", c_uint32),
+        ("unsuspendable", c_uint32),
+        ("refused", c_uint32),
         ("unaccounted_bytes", c_uint64),
     ]
+
+
+class Unsuspendable(IntEnum):
+    """enum mgpu_unsuspendable: why a tenant's work goes on that ought to rest."""
+
+    NO = 0
+    HIDDEN = 1
+    REFUSED = 2
+
+
+class Without(IntEnum):
+    """enum mgpu_without: what the scheduler does without on a card."""
+
+    DISABLE_CHANNELS = 0
+    TIMESLICES = 1
+    GROUP_IDS = 2
+    USERD = 3
+    ENGINE_STATUS = 4
 
 
 class TenantClass(IntEnum):
@@ -123,6 +145,7 @@ class SchedConfig(Structure):
         ("hold_ns", c_uint64),
         ("poll_fast_ns", c_uint64),
         ("poll_slow_ns", c_uint64),
+        ("quiet_ns", c_uint64),
         ("off", c_uint64),
     ]
 
@@ -224,7 +247,7 @@ _SIGNATURES: dict[str, tuple[list[object], object]] = {
         [c_void_p, c_uint64, POINTER(SchedEvent), c_uint32, POINTER(c_uint64), POINTER(c_uint64)],
         c_int,
     ),
-    "mgpu_sched_probes": ([c_void_p], c_char_p),
+    "mgpu_card_without": ([c_void_p, c_uint32, POINTER(c_int32)], c_int),
     "mgpu_sched_realtime": ([c_void_p], c_int),
     "mgpu_listener_add": ([c_void_p, c_uint64, c_int, c_uint64], c_int),
     "mgpu_recovered": ([c_void_p], c_int),
@@ -331,10 +354,11 @@ class Engine:
         )
         return list(out[:count]), after.value, lost.value
 
-    @property
-    def probes(self) -> str:
-        """What work is seen by, for people to read."""
-        return str(self._lib.mgpu_sched_probes(self._handle).decode())
+    def without(self, card: int) -> dict[Without, int]:
+        """What the scheduler does without there: RM's status, or a negative errno."""
+        found = (c_int32 * len(Without))()
+        _checked(self._lib.mgpu_card_without(self._handle, card, found))
+        return {what: found[what] for what in Without if found[what]}
 
     @property
     def realtime(self) -> bool:

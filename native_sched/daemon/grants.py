@@ -70,8 +70,8 @@ class Grant:
     served: bool = True
     # Not 0: the driver counted so much more to it than it was charged for, and it was killed.
     unaccounted_bytes: int = 0
-    # It was killed, since its work could not be suspended: no process showed the file that it was made through.
-    hides: bool = False
+    # Why its work could not be suspended: it was killed.
+    unsuspendable: str = ""
 
     @property
     def id(self) -> str:

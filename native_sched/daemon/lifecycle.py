@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from native_sched.daemon import nodes, process_id
-from native_sched.daemon.engine import Engine
+from native_sched.daemon import nodes, process_id, without
+from native_sched.daemon.engine import Engine, Unsuspendable
 from native_sched.daemon.grant_store import GrantStore, not_recorded
 from native_sched.daemon.grants import Grant, Grants, Node
 from native_sched.daemon.listeners import Listeners, Lost
@@ -246,15 +246,21 @@ class Lifecycle:
     def _kill_if_caught(self, grant: Grant) -> None:
         """Ends a container that the driver counts more memory to than it was charged for; it is served no more.
 
-        Also one whose work goes on where it ought to rest, because no process shows the file that it was made through.
+        Also one whose work goes on where it ought to rest, because no process shows the file that it was made through,
+        or because the driver fails to suspend it.
         """
         try:
             state = self._engine.state(grant.tenant)
         except OSError:
             return
-        if state.hides and not grant.hides:
-            grant.hides = True
-            LOG.error("killed-hidden", container=grant.container_id)
+        if state.unsuspendable and not grant.unsuspendable:
+            if state.unsuspendable == Unsuspendable.HIDDEN:
+                grant.unsuspendable = "no process shows its driver files"
+                LOG.error("killed-hidden", container=grant.container_id)
+            else:
+                refused = without.why(state.refused) if state.refused else "no answer"
+                grant.unsuspendable = f"the driver refuses to suspend it, {refused}"
+                LOG.error("killed-unsuspendable", container=grant.container_id, why=refused)
             self._watches.kill((grant.nonce, "init"))
         found = state.unaccounted_bytes
         if not found or grant.unaccounted_bytes:

@@ -50,6 +50,9 @@ class NodeConfig:
     # Milliseconds that offline stays off after the last online work has completed, so that online's own pauses
     # between kernels do not let offline in.
     hold_ms: int = 100
+    # Milliseconds for which online's channels have had nothing to fetch before it counts as idle, before the hold, on
+    # a card where nobody can see what its engines execute.
+    quiet_ms: int = 5
     # Microseconds between two looks at an idle online container beside running offline work: how long online waits
     # for the card at most, against the arbiter's own use of a CPU.
     poll_fast_us: int = 500

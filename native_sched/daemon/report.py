@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
+from native_sched.daemon import without
 from native_sched.daemon.card_policies import CardPolicies
 from native_sched.daemon.engine import Engine, Process, Usage, Why
 from native_sched.daemon.grants import Grant, Grants
@@ -65,6 +66,7 @@ def container(
                 "peak_bytes": usage.peak_bytes,
                 "core_percent": card.core_percent,
                 "lost": card.index in lost,
+                "without": without.of(engine, card.index),
             }
         )
     return {
@@ -80,6 +82,7 @@ def container(
         "paused": grant.paused,
         "containerd": None if grant.containerd is None else asdict(grant.containerd),
         "unaccounted_bytes": grant.unaccounted_bytes,
+        "unsuspendable": grant.unsuspendable or None,
         "pid": grant.pid,
         "cards": cards,
         "sched": _sched(engine, grant, scheduling.quota_percent(grant)),
@@ -141,5 +144,5 @@ def health(
         "containers": len(grants),
         "listeners": listeners,
         "sched_fifo": engine.realtime,
-        "probes": engine.probes,
+        "without": without.lines(engine, cards),
     }

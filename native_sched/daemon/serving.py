@@ -26,6 +26,7 @@ from native_sched.daemon.metrics_service import Observed
 from native_sched.daemon.pause import pauser
 from native_sched.daemon.prepare import Prepare
 from native_sched.daemon.server import Server
+from native_sched.daemon.without import Told
 from native_sched.daemon.worker import Worker
 from oci_specs import schemas
 
@@ -63,7 +64,14 @@ async def _serve(stack: ExitStack, worker: Worker, nice: int) -> int:
     account = Account(engine)
     lifecycle.before_end = account.look
     from_holder = loop.create_task(link.serve(worker.listeners.take))
-    loop.add_reader(engine.event_fd, lifecycle.something_ended)
+    told = Told(engine, worker.cards)
+
+    def event() -> None:
+        lifecycle.something_ended()
+        told.look()
+
+    told.look()
+    loop.add_reader(engine.event_fd, event)
     lifecycle.resume_all(worker.listeners)
 
     lost = LostCards()

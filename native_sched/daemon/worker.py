@@ -98,6 +98,7 @@ def _set_up(engine: Engine, cards: Sequence[CardInfo], config: NodeConfig) -> No
             hold_ns=config.hold_ms * 1_000_000,
             poll_fast_ns=config.poll_fast_us * 1_000,
             poll_slow_ns=config.poll_slow_us * 1_000,
+            quiet_ns=config.quiet_ms * 1_000_000,
             off=not config.schedule,
         )
     )

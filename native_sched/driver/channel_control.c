@@ -1,6 +1,5 @@
 #include "channel_control.h"
 #include "group_control.h"
-#include <errno.h>
 
 int channels_disable(const struct driver_ops *ops, struct driver *d, const struct rm_target *group,
                      uint32_t subdevice, const uint32_t *channel, uint32_t channels, bool disable)

@@ -117,10 +117,6 @@ struct driver_ops {
      * -ENXIO: the card is lost. */
     int (*pid_info)(struct driver *d, uint32_t minor, struct rm_pid_info *info);
 
-    /* Whether a suspended tenant's channels are best taken off by DISABLE_CHANNELS, RM_MAX_DISABLE of a client in one call.
-     * Otherwise, and where this is NULL, each of its groups is taken off its runlist by GPFIFO_SCHEDULE. */
-    bool (*disables_channels)(const struct driver *d);
-
     /* Blocks until a file of the driver is gone (its last holder closed it): its id, or a negative errno. */
     int64_t (*next_gone)(struct driver *d);
     /* Some of these files have ended, or are closed by their processes and end as soon as that is certain, and next_gone() has yet
@@ -134,12 +130,12 @@ struct driver_ops {
     /* From now on next_gone() fails, whoever waits in it included. */
     void (*stop_watch)(struct driver *d);
 
-    /* Activity. Reading costs no call to the driver. */
+    /* Activity. Reading costs no call to the driver. An error of userd_map() may be RM's status (group_control.h). */
     int (*userd_map)(struct driver *d, const struct rm_target *channel, struct userd *out);
     void (*userd_unmap)(struct userd *userd);
-    /* Fills out for each engine of the card and returns how many. */
+    /* Fills out for each engine of the card and returns how many; 0: the card has no status that can be read; a negative
+     * errno: it has one, and nothing can be told at present. */
     int (*engine_status)(struct driver *d, const struct card *card, struct engine_status *out);
-    const char *probes; /* what work is seen by, for people to read */
 
     uint64_t granule_bytes; /* the driver rounds allocations up to this */
 };

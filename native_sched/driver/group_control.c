@@ -1,7 +1,6 @@
 #include "group_control.h"
 #include "../boundary/rm_abi.h"
 #include "../rm/table.h"
-#include <errno.h>
 
 int control_of_client(const struct driver_ops *ops, struct driver *d, const struct rm_target *of,
                       uint32_t object, uint32_t cmd, void *params, uint32_t bytes)
@@ -34,7 +33,7 @@ int control_of_client(const struct driver_ops *ops, struct driver *d, const stru
     case NV_ERR_OBJECT_NOT_FOUND:
         return -ENOENT;
     default:
-        return -EIO;
+        return rm_refusal(ctl.status);
     }
 }
 

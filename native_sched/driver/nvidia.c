@@ -18,8 +18,6 @@ enum { GRANULE_BYTES = 64 << 10 }; /* the least that the memory manager gives, e
 /* Files that are nowhere to be found are looked for again that often, whatever tenants do. */
 static const uint64_t scan_gap_ns = 500ull * 1000 * 1000;
 
-static char probes[160] = "not looked for yet";
-
 /* One descriptor for each open file of a tenant. */
 static void raise_fd_limit(void)
 {
@@ -67,7 +65,7 @@ static uint32_t runlists_of(struct driver *d, const struct card *card, const str
     return n;
 }
 
-static bool open_status(struct driver *d, const struct card *card)
+static void open_status(struct driver *d, const struct card *card)
 {
     const struct own_card *own = nvidia_client_card(&d->client, card->minor);
     struct nvidia_runlist runlist[ENGINES_MAX];
@@ -75,27 +73,15 @@ static bool open_status(struct driver *d, const struct card *card)
     uint32_t n;
 
     if (!own || !(n = runlists_of(d, card, own, runlist)))
-        return false;
+        return;
     snprintf(path, sizeof(path), "%s/%04x:%02x:%02x.0/resource0", d->host->pci_dir, own->pci_domain,
              own->pci_bus, own->pci_slot);
-    return nvidia_status_open(&d->status[card->index], path, runlist, n) > 0;
-}
-
-static void describe_probes(uint32_t cards, uint32_t seen)
-{
-    if (!seen)
-        snprintf(probes, sizeof(probes),
-                 "USERD GP_PUT (shared mappings); engine status not available: nobody is ever seen idle");
-    else
-        snprintf(probes, sizeof(probes), "USERD GP_PUT (shared mappings), engine status of %u of %u cards%s",
-                 seen, cards, seen < cards ? ": on the others nobody is ever seen idle" : "");
+    (void)nvidia_status_open(&d->status[card->index], path, runlist, n);
 }
 
 static void nvidia_add_card(struct driver *d, const struct card *card)
 {
-    d->cards++;
-    d->seen += open_status(d, card);
-    describe_probes(d->cards, d->seen);
+    open_status(d, card);
 }
 
 int nvidia_open_with(const struct nvidia_host *host, struct files *files, struct driver **out)
@@ -246,11 +232,6 @@ static int nvidia_pid_info(struct driver *d, uint32_t minor, struct rm_pid_info 
                 : -ENODEV;
 }
 
-static bool nvidia_disables_channels(const struct driver *d)
-{
-    return d->disables_channels;
-}
-
 const struct driver_ops driver_nvidia = {
     .name = "nvidia",
     .open = nvidia_open,
@@ -266,7 +247,6 @@ const struct driver_ops driver_nvidia = {
     .managed = nvidia_managed,
     .initialized = nvidia_initialized,
     .pid_info = nvidia_pid_info,
-    .disables_channels = nvidia_disables_channels,
     .next_gone = nvidia_next_gone,
     .any_ended = nvidia_any_ended,
     .tenant_ended = nvidia_tenant_ended,
@@ -275,6 +255,5 @@ const struct driver_ops driver_nvidia = {
     .userd_map = nvidia_userd_map,
     .userd_unmap = nvidia_userd_unmap,
     .engine_status = nvidia_engine_status,
-    .probes = probes,
     .granule_bytes = GRANULE_BYTES,
 };

@@ -17,10 +17,7 @@ struct driver {
     /* By the card's index. */
     struct nvidia_status status[MAX_CARDS];
     struct nvidia_instance instance[MAX_CARDS]; /* where it is one of MIG */
-    uint32_t cards, seen;                       /* seen: cards with a status */
     uint32_t uvm_major;
-    bool
-        disables_channels; /* which means to suspend works, and what it costs, is for a card to say (E5, E6) */
     /* The watch: one thread at a time in next_gone(). */
     int wake; /* eventfd: a file is lost, or the driver is closed */
     atomic_bool stopping, lost;

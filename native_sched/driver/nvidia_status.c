@@ -6,9 +6,10 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-enum { ENGINE_STATUS0 = 0x200, TSG_MASK = 0xfff, CONTEXT_SHIFT = 13, CONTEXT_MASK = 7 };
-/* Context status 5 to 7: being saved, loaded, switched. */
-enum { CONTEXT_SWITCHES = 5 };
+enum { ENGINE_STATUS0 = 0x200, TSG_MASK = 0xfff, CONTEXT_SHIFT = 13, CONTEXT_MASK = 7, NEXT_SHIFT = 16 };
+/* Context status 5 to 7: being saved, loaded, switched. From 6 on the next group is the one that counts (ga100_runl_engine_status()
+ * in nouveau, which names these fields too). */
+enum { CONTEXT_SWITCHES = 5, CONTEXT_LOADS = 6 };
 #define STATUS_BUSY 0x80000000u
 
 bool nvidia_status_decode(uint32_t word, struct engine_status *out)
@@ -19,7 +20,7 @@ bool nvidia_status_decode(uint32_t word, struct engine_status *out)
     if (word == UINT32_MAX || word >> 20 == 0xbad)
         return false;
     *out = (struct engine_status){
-        .tsg_id = word & TSG_MASK,
+        .tsg_id = (context >= CONTEXT_LOADS ? word >> NEXT_SHIFT : word) & TSG_MASK,
         .busy = word & STATUS_BUSY || context >= CONTEXT_SWITCHES,
     };
     return true;
@@ -77,7 +78,7 @@ int nvidia_status_read(const struct nvidia_status *s, struct engine_status *out)
 {
     for (uint32_t i = 0; i < s->engines; i++) {
         if (!nvidia_status_decode(word_at(s, s->at[i]), &out[i]))
-            return 0;
+            return -EIO;
         out[i].engines = s->on[i];
     }
     return (int)s->engines;

@@ -1,7 +1,7 @@
 /* Which channel group is on which engine, read from the card's registers: BAR0, mapped read-only. Nothing is ever written.
  *
  * ENGINE_STATUS0 is 0x200 above each runlist's base (GA100 manual, dev_runlist): bits 11:0 the group, 15:13 the context
- * status, 31 busy. No such manual exists for GH100: what is found there is believed as far as it looks like it. */
+ * status, 27:16 the group that comes next, 31 busy. No such manual exists for GH100: what is found there is believed as far as it looks like it. */
 #ifndef MGPU_NVIDIA_STATUS_H
 #define MGPU_NVIDIA_STATUS_H
 #include "driver.h"
@@ -21,7 +21,7 @@ int nvidia_status_open(struct nvidia_status *s, const char *bar_path, const stru
                        uint32_t runlists);
 void nvidia_status_close(struct nvidia_status *s);
 
-/* 0 when one of the engines cannot be read at present: then nothing is known. */
+/* How many; 0: not available; -EIO: one of the engines cannot be read at present, and then nothing is known. */
 int nvidia_status_read(const struct nvidia_status *s, struct engine_status *out);
 
 /* False: not a status but what the card's bus says of a register that cannot be read. */

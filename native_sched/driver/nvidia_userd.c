@@ -7,6 +7,7 @@
  * reads, for a load instruction. Its price: the duplicate keeps the memory alive until userd_unmap(). */
 #define _GNU_SOURCE
 #include "../base/scoped.h"
+#include "group_control.h"
 #include "nvidia_private.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -69,7 +70,7 @@ static int share(struct driver *d, const struct duplicate *dup, const struct rm_
     };
     int e = nvidia_execute(d, &call);
 
-    return e < 0 ? e : s.status == NV_OK ? 0 : -EIO;
+    return e < 0 ? e : s.status == NV_OK ? 0 : rm_refusal(s.status);
 }
 
 static int duplicate(struct duplicate *of, const struct rm_target *channel)
@@ -84,7 +85,7 @@ static int duplicate(struct duplicate *of, const struct rm_target *channel)
     int e = of->client->host->ioctl(of->client->ctl, RM_CMD(NV_ESC_RM_DUP_OBJECT, sizeof(dup)), &dup);
 
     if (e < 0 || dup.status != NV_OK)
-        return e < 0 ? e : -EIO;
+        return e < 0 ? e : rm_refusal(dup.status);
     of->handle = dup.handle;
     return 0;
 }
@@ -104,7 +105,7 @@ static int map_through(const struct duplicate *dup, int fd, uint64_t page, void 
     int e = dup->client->host->ioctl(dup->client->ctl, RM_CMD(NV_ESC_RM_MAP_MEMORY, sizeof(m)), &m);
 
     if (e < 0 || m.status != NV_OK)
-        return e < 0 ? e : -EIO;
+        return e < 0 ? e : rm_refusal(m.status);
     *at = mmap(NULL, PAGE_BYTES, PROT_READ, MAP_SHARED, fd, 0);
     return *at == MAP_FAILED ? -errno : 0;
 }

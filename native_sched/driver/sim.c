@@ -340,15 +340,18 @@ static int map_status(struct driver *d, uint32_t minor)
     return 0;
 }
 
+static void sim_add_card(struct driver *d, const struct card *card)
+{
+    if (card->minor < MAX_CARDS)
+        (void)map_status(d, card->minor);
+}
+
 static int sim_engine_status(struct driver *d, const struct card *card, struct engine_status *out)
 {
     uint32_t minor = card->minor;
-    int e;
 
-    if (minor >= MAX_CARDS)
-        return -EINVAL;
-    if (!d->status[minor] && (e = map_status(d, minor)) < 0)
-        return e;
+    if (minor >= MAX_CARDS || !d->status[minor])
+        return 0;
     for (int i = 0; i < SIM_ENGINES; i++) {
         uint32_t word = d->status[minor]->engine[i];
 
@@ -378,12 +381,6 @@ static int64_t sim_next_gone(struct driver *d)
     }
 }
 
-static bool sim_disables_channels(const struct driver *d)
-{
-    (void)d;
-    return true;
-}
-
 const struct driver_ops driver_sim = {
     .name = "sim",
     .open = sim_open,
@@ -393,14 +390,13 @@ const struct driver_ops driver_sim = {
     .execute = sim_execute,
     .must_continue = sim_must_continue,
     .as_caller = sim_as_caller,
+    .add_card = sim_add_card,
     .pid_info = sim_pid_info,
-    .disables_channels = sim_disables_channels,
     .next_gone = sim_next_gone,
     .any_ended = sim_any_ended,
     .stop_watch = sim_stop_watch,
     .userd_map = sim_userd_map,
     .userd_unmap = sim_userd_unmap,
     .engine_status = sim_engine_status,
-    .probes = "USERD GP_PUT, engine status",
     .granule_bytes = GRANULE_BYTES,
 };

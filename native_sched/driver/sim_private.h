@@ -11,7 +11,7 @@ struct driver {
     struct files *files;
     struct sockaddr_un at;
     int events;
-    const volatile struct sim_status_page *status[MAX_CARDS]; /* mapped when first read, by one thread only */
+    const volatile struct sim_status_page *status[MAX_CARDS]; /* NULL: there is none to be read */
     size_t status_bytes[MAX_CARDS];
     atomic_uint reread_us; /* between the mediator's look at a call that is let through, and the driver's */
     pthread_mutex_t own;   /* guards the arbiter's own client, made when first needed */

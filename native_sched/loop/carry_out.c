@@ -5,6 +5,8 @@
 #include <sys/eventfd.h>
 
 enum { DECISIONS_AT_ONCE = 64 };
+/* Of one that fails, at most: twice what the core waits. */
+enum { TRIES_APART_NS = 128000000 };
 
 static uint32_t why_of(const struct loop *l, uint64_t id)
 {
@@ -67,17 +69,22 @@ static struct loop_entity *next_in_turn(struct loop *l)
     return &l->entity[slot];
 }
 
-/* The driver looks for such a file as long as it lives. Whoever keeps it out of sight meanwhile works on, so the daemon is
- * told, which ends the container. */
-static void note_hiding(struct loop *l, struct loop_entity *entity, int error, uint64_t at)
+/* Whoever cannot be suspended works on where it ought to rest, whatever it is that fails: in the end the daemon is told, which
+ * ends the container. The time in which it was not to be suspended anyway does not count, but for as much as tries are apart. */
+static void note_failing(struct loop *l, struct loop_entity *entity, int error, uint64_t at)
 {
-    if (error != -EAGAIN)
-        entity->hidden_since_ns = 0;
-    else if (!entity->hidden_since_ns)
-        entity->hidden_since_ns = at;
-    if (entity->hides || !entity->hidden_since_ns || at - entity->hidden_since_ns < l->patience_ns)
+    uint64_t since = at - entity->failed_ns;
+
+    if (error == 0) {
+        entity->failing_ns = entity->failed_ns = 0;
         return;
-    entity->hides = true;
+    }
+    if (entity->failed_ns)
+        entity->failing_ns += since < TRIES_APART_NS ? since : TRIES_APART_NS;
+    entity->failed_ns = at;
+    if (entity->unsuspendable || entity->failing_ns < l->patience_ns)
+        return;
+    entity->unsuspendable = error == -EAGAIN ? MGPU_SUSPEND_HIDDEN : MGPU_SUSPEND_REFUSED;
     eventfd_write(l->m->events, 1);
 }
 
@@ -87,7 +94,7 @@ static void tell(struct loop *l, struct loop_entity *entity, int error)
     uint64_t at = loop_now_ns();
 
     if (!run)
-        note_hiding(l, entity, error, at);
+        note_failing(l, entity, error, at);
     l->stats.decided_ns = entity->decided_ns;
     loop_stats_outcome(&l->stats, run, entity->why, error, at);
     entity->order = LOOP_NOTHING;

@@ -63,7 +63,7 @@ static int join(struct loop *l, struct loop_entity *entity, uint32_t cards)
 static void take_for_busy(struct loop *l, struct loop_entity *entity, uint32_t cards, uint64_t now)
 {
     for (uint32_t i = 0; i < MAX_CARDS; i++) {
-        if (!(cards & 1u << i) || !groups_any_channel(entity->groups, i))
+        if (!(cards & 1u << i) || !groups_any_channel(entity->groups, i) || entity->on[i].busy)
             continue;
         entity->on[i].busy = true;
         sched_work_seen(&l->core, now, entity->id, i, now);
@@ -84,7 +84,12 @@ static int add(struct loop *l, const struct sched_entity_config *config, struct 
         return -ENOSPC;
     if ((e = sched_add(&l->core, now, config)) < 0)
         return e;
-    *entity = (struct loop_entity){.id = config->id, .groups = groups, .utilization = utilization};
+    *entity = (struct loop_entity){
+        .id = config->id,
+        .groups = groups,
+        .utilization = utilization,
+        .online = config->class_id == SCHED_ONLINE,
+    };
     if (entity == l->entity + l->entities)
         l->entities++;
     if ((e = join(l, entity, config->cards)) < 0) {
@@ -99,14 +104,29 @@ static int add(struct loop *l, const struct sched_entity_config *config, struct 
     return 0;
 }
 
+/* Whoever was seen idle by what it has fetched may be in the middle of a kernel, and as offline would rest there for ever. */
+static int change(struct loop *l, struct loop_entity *entity, const struct sched_entity_config *config)
+{
+    bool online = config->class_id == SCHED_ONLINE;
+    int e = sched_change(&l->core, loop_now_ns(), config);
+
+    if (e < 0)
+        return e;
+    if (entity->online && !online)
+        take_for_busy(l, entity, config->cards & l->blind_cards, loop_now_ns());
+    entity->online = online;
+    return 0;
+}
+
 int loop_schedule(struct loop *l, const struct sched_entity_config *config, struct groups *groups,
                   struct utilization *utilization)
 {
+    struct loop_entity *entity;
     int e;
 
     pthread_mutex_lock(&l->lock);
-    e = loop_entity_of(l, config->id) ? sched_change(&l->core, loop_now_ns(), config)
-                                      : add(l, config, groups, utilization);
+    e = (entity = loop_entity_of(l, config->id)) ? change(l, entity, config)
+                                                 : add(l, config, groups, utilization);
     pthread_mutex_unlock(&l->lock);
     if (e == 0)
         e = groups_favour(groups, config->class_id == SCHED_ONLINE ? FAVOUR_FIRST : FAVOUR_LAST);
@@ -115,15 +135,15 @@ int loop_schedule(struct loop *l, const struct sched_entity_config *config, stru
     return e == -EAGAIN ? 0 : e;
 }
 
-bool loop_hides(struct loop *l, uint64_t id)
+enum mgpu_unsuspendable loop_unsuspendable(struct loop *l, uint64_t id)
 {
     const struct loop_entity *entity;
-    bool hides;
+    enum mgpu_unsuspendable found;
 
     pthread_mutex_lock(&l->lock);
-    hides = (entity = loop_entity_of(l, id)) && entity->hides;
+    found = (entity = loop_entity_of(l, id)) ? entity->unsuspendable : MGPU_SUSPENDABLE;
     pthread_mutex_unlock(&l->lock);
-    return hides;
+    return found;
 }
 
 void loop_forget(struct loop *l, uint64_t id)

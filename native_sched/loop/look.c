@@ -16,9 +16,20 @@ static bool tells_idle(const struct loop_entity *entity, unsigned int activity)
     return entity->running && !(activity & ACTIVITY_OTHERS);
 }
 
+/* Where nobody can see what engines execute, online that has had nothing to fetch for some time counts as idle: it is
+ * never suspended for that, and a kernel that is still executed shares the card. Offline is, and would rest in the middle of it. */
+static uint64_t quiet_ns(const struct loop *l, const struct loop_entity *entity, uint32_t card)
+{
+    if (!(l->blind_cards & 1u << card))
+        return 0;
+    return entity->online ? l->config.quiet_ns : UINT64_MAX;
+}
+
 static void look_at(struct loop *l, struct loop_entity *entity, uint32_t card, unsigned int activity,
                     uint64_t now)
 {
+    uint64_t quiet, since;
+
     if (activity & (ACTIVITY_NEW | ACTIVITY_PENDING | ACTIVITY_EXECUTING)) {
         entity->on[card].idle_looks = 0;
         if (entity->on[card].busy)
@@ -36,12 +47,14 @@ static void look_at(struct loop *l, struct loop_entity *entity, uint32_t card, u
     }
     if (!entity->on[card].idle_looks++)
         entity->on[card].idle_since_ns = now;
-    if (entity->on[card].idle_looks < IDLE_LOOKS)
+    quiet = quiet_ns(l, entity, card);
+    if (entity->on[card].idle_looks < IDLE_LOOKS || now - entity->on[card].idle_since_ns < quiet)
         return;
+    since = entity->on[card].idle_since_ns + quiet;
     entity->on[card].busy = false;
     entity->on[card].idle_looks = 0;
-    sched_work_done(&l->core, now, entity->id, card, entity->on[card].idle_since_ns);
-    loop_note(l, now, entity->on[card].idle_since_ns, entity->id, MGPU_SCHED_IDLE, card, MGPU_WHY_NONE);
+    sched_work_done(&l->core, now, entity->id, card, since);
+    loop_note(l, now, since, entity->id, MGPU_SCHED_IDLE, card, MGPU_WHY_NONE);
 }
 
 /* The core's account, by what the tenant was known to have work on: of several cards it is charged once. */
@@ -61,6 +74,7 @@ static void look_at_card(struct loop *l, uint32_t index, uint64_t now)
     int engines = card ? l->m->ops->engine_status(l->m->driver, card, engine) : 0;
 
     loop_stats_count(&l->stats.looks);
+    l->blind_cards = engines ? l->blind_cards & ~(1u << index) : l->blind_cards | 1u << index;
     if (l->card[index].unwatched)
         sched_watched(&l->core, now, index, true);
     l->card[index].unwatched = false;
@@ -69,8 +83,8 @@ static void look_at_card(struct loop *l, uint32_t index, uint64_t now)
         unsigned int activity = groups_look(entity->groups, index, engine, engines);
         bool was_busy = entity->on[index].busy;
 
-        /* Without its status an engine may execute anybody's work: then nobody is seen to be idle. */
-        if (engines <= 0)
+        /* At present an engine may execute anybody's work: then nobody is seen to be idle. */
+        if (engines < 0)
             activity |= ACTIVITY_OTHERS;
         if (!(activity & ACTIVITY_UNKNOWN))
             look_at(l, entity, index, activity, now);

@@ -16,7 +16,8 @@
 #include <unistd.h>
 
 enum { REALTIME_PRIORITY = 20 };
-/* Three looks through all processes: a file that is passed on is found by the second. */
+/* Three looks through all processes: a file that is passed on is found by the second. And far longer than a context takes to be
+ * made or ended, while RM may refuse to take its group off a runlist. */
 enum { PATIENCE_NS = 1500000000 };
 enum { NS_PER_S = 1000000000 };
 
@@ -84,6 +85,7 @@ static const struct mgpu_sched_config defaults = {
     .hold_ns = 100 * 1000 * 1000,
     .poll_fast_ns = 500 * 1000,
     .poll_slow_ns = 1000 * 1000,
+    .quiet_ns = 5 * 1000 * 1000,
 };
 
 int loop_start(struct loop *l, const struct mediator *m)

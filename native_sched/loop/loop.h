@@ -23,8 +23,10 @@ struct loop_entity {
     bool begun;
     uint32_t why;
     uint64_t decided_ns;
-    uint64_t hidden_since_ns; /* it cannot be suspended, since its file is where nobody finds it; 0: it can */
-    bool hides;               /* ... for longer than that can be an accident */
+    bool online;
+    /* While it could not be suspended: for how long, since it last was, and when that was last so; 0: it can be. */
+    uint64_t failing_ns, failed_ns;
+    enum mgpu_unsuspendable unsuspendable; /* ... for longer than that can be an accident */
     struct {
         bool busy; /* told to the core */
         uint32_t idle_looks;
@@ -50,11 +52,12 @@ struct loop {
     struct loop_entity entity[MAX_TENANTS];
     uint32_t entities; /* slots that were ever used */
     struct loop_card card[MAX_CARDS];
+    uint32_t blind_cards;             /* whose engines' status cannot be read: a bit each */
     uint64_t looked_ns, next_look_ns; /* next: the earliest of all cards */
     uint16_t ordered[MAX_TENANTS];    /* indices of the entities with an order, in their turn */
     uint32_t orders;
     struct events events;
-    uint64_t patience_ns; /* with a tenant that cannot be suspended for want of its file */
+    uint64_t patience_ns; /* with a tenant that cannot be suspended */
     int kick;             /* eventfd: something has changed */
     atomic_bool stopping, realtime;
     struct loop_stats stats;
@@ -71,8 +74,8 @@ int loop_schedule(struct loop *l, const struct sched_entity_config *config, stru
 void loop_forget(struct loop *l, uint64_t id);
 /* Its container is frozen, or is no longer. -ENOENT. */
 int loop_pause(struct loop *l, uint64_t id, bool paused);
-/* Work of the tenant's goes on that ought to rest: its file is in no process, and what is not found is not suspended. */
-bool loop_hides(struct loop *l, uint64_t id);
+/* Work of the tenant's goes on that ought to rest. */
+enum mgpu_unsuspendable loop_unsuspendable(struct loop *l, uint64_t id);
 int loop_state(struct loop *l, uint64_t id, struct mgpu_sched_state *out);
 /* New work may be to come: look at once. */
 void loop_kick(struct loop *l);

@@ -437,7 +437,7 @@ uint32_t answer_control(const struct rm_request *request, uint32_t cmd)
         bytes = bytes_of(request->rm, cmd);
         if (bytes == (uint32_t)SIZE_GONE)
             return NV_ERR_NOT_SUPPORTED;
-        return bytes == request->params_bytes ? answers[i].execute(request) : NV_ERR_INVALID_PARAM_STRUCT;
+        return bytes == request->params_bytes ? answers[i].execute(request) : NV_ERR_INVALID_ARGUMENT;
     }
     return NV_ERR_NOT_SUPPORTED;
 }

@@ -162,7 +162,7 @@ uint32_t class_alloc(struct rm_call *call, uint32_t root, uint32_t parent, uint3
     if (!below(rule, above))
         return NV_ERR_INVALID_OBJECT_PARENT;
     if (rule->exact && (int)call->params_bytes != rm_class_params(&call->rm->table, class_id))
-        return NV_ERR_INVALID_PARAM_STRUCT;
+        return NV_ERR_INVALID_ARGUMENT;
     if (*handle && object_find(call->rm, root, *handle))
         return NV_ERR_INSERT_DUPLICATE_NAME;
     name = *handle ? *handle : object_new_handle(call->rm, client);

@@ -84,7 +84,7 @@ uint32_t channel_alloc(struct rm_call *call, struct rm_object *object)
     if (!chip_lists(object->card->profile->chip, call->rm->major, call->rm->minor, object->class_id))
         return NV_ERR_INVALID_CLASS;
     if (call->params_bytes && (int)call->params_bytes != rm_class_params(&call->rm->table, object->class_id))
-        return NV_ERR_INVALID_PARAM_STRUCT;
+        return NV_ERR_INVALID_ARGUMENT;
     if (!call->params_bytes || !params->userd_memory[0])
         return NV_OK; /* executes nothing */
     layout = (struct gpu_channel_layout){params->userd_offset[0], params->gpfifo_offset,

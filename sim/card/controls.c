@@ -292,7 +292,7 @@ uint32_t control(struct rm_call *call, const struct rm_control *ctl)
         if (rules[i].cmd != ctl->cmd || rules[i].class_id != class_id)
             continue;
         if ((int)call->params_bytes != rm_control_params(&call->rm->table, ctl->cmd))
-            return NV_ERR_INVALID_PARAM_STRUCT;
+            return NV_ERR_INVALID_ARGUMENT;
         return rules[i].execute(&request);
     }
     return answer_control(&request, ctl->cmd);

@@ -73,7 +73,7 @@ static int attach_gpus(struct rm_call *call)
     const uint32_t *id = call->outer;
 
     for (uint32_t i = 0; i < call->outer_bytes / sizeof *id; i++)
-        if (!card_by_gpu_id(call->rm, id[i]))
+        if (id[i] && !card_by_gpu_id(call->rm, id[i]))
             return -EINVAL;
     return 0;
 }
@@ -96,10 +96,7 @@ static int alloc(struct rm_call *call)
 
     if (!made_there(call, alloc->class_id))
         return -EINVAL;
-    if (alloc->params_size && alloc->params_size != call->params_bytes)
-        alloc->status = NV_ERR_INVALID_PARAM_STRUCT;
-    else
-        alloc->status = class_alloc(call, alloc->root, alloc->parent, &alloc->handle, alloc->class_id);
+    alloc->status = class_alloc(call, alloc->root, alloc->parent, &alloc->handle, alloc->class_id);
     return 0;
 }
 
@@ -109,10 +106,7 @@ static int alloc_short(struct rm_call *call)
 
     if (!made_there(call, alloc->class_id))
         return -EINVAL;
-    if (alloc->params_size && alloc->params_size != call->params_bytes)
-        alloc->status = NV_ERR_INVALID_PARAM_STRUCT;
-    else
-        alloc->status = class_alloc(call, alloc->root, alloc->parent, &alloc->handle, alloc->class_id);
+    alloc->status = class_alloc(call, alloc->root, alloc->parent, &alloc->handle, alloc->class_id);
     return 0;
 }
 
@@ -138,7 +132,7 @@ static int control_object(struct rm_call *call)
 
     if (ctl->params_size > call->params_bytes ||
         rm_bytes_with_lists(ctl->cmd, call->params, ctl->params_size) != call->params_bytes) {
-        ctl->status = NV_ERR_INVALID_PARAM_STRUCT;
+        ctl->status = NV_ERR_INVALID_ARGUMENT;
         return 0;
     }
     call->params_bytes = ctl->params_size;

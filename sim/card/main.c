@@ -39,13 +39,15 @@ static const char usage[] =
     "  --context-us N         what a context takes besides its calls, in the construction of its graphics channel\n"
     "                         group (default 0)\n"
     "  --switch-us N          microseconds to change the channel group on an engine (default 100)\n"
+    "  --disable-channels 0   as a driver that does not support DISABLE_CHANNELS (default 1)\n"
+    "  --engine-status 0      as a card whose registers cannot be mapped (default 1)\n"
     "  --copy-mib-per-ms N    what a copy moves in a millisecond (default: as the card's PCIe bus does)\n";
 
 struct options {
     const char *dir, *cards, *version;
     bool data;
     uint32_t reread_us, close_us, call_us, tail_us, tail_per_mille, init_us, context_us, switch_us,
-        copy_mib_per_ms;
+        copy_mib_per_ms, disable_channels, engine_status;
 };
 
 /* Options that take a number, by what getopt_long() returns for them. */
@@ -62,6 +64,8 @@ static const struct number_option {
     {"init-us", offsetof(struct options, init_us), 0, MAX_START_US},
     {"context-us", offsetof(struct options, context_us), 0, MAX_START_US},
     {"switch-us", offsetof(struct options, switch_us), 0, MAX_US},
+    {"disable-channels", offsetof(struct options, disable_channels), 0, 1},
+    {"engine-status", offsetof(struct options, engine_status), 0, 1},
     {"copy-mib-per-ms", offsetof(struct options, copy_mib_per_ms), 1, MAX_COPY_MIB_PER_MS},
 };
 enum { NUMBERS = sizeof numbers / sizeof numbers[0] };
@@ -203,10 +207,14 @@ int main(int argc, char **argv)
     static struct listener listeners[2] = {{&rm, serve_card, -1}, {&rm, serve_admin, -1}};
     static const char *const names[2] = {"card.sock", "admin.sock"};
     struct sockaddr_un addresses[2];
-    struct options options = {.version = SIM_DRIVER_VERSION,
-                              .data = true,
-                              .call_us = DEFAULT_CALL_US,
-                              .switch_us = DEFAULT_SWITCH_US};
+    struct options options = {
+        .version = SIM_DRIVER_VERSION,
+        .data = true,
+        .call_us = DEFAULT_CALL_US,
+        .switch_us = DEFAULT_SWITCH_US,
+        .disable_channels = 1,
+        .engine_status = 1,
+    };
     int signal_number, error = 0, bound = 0;
     sigset_t ends;
 
@@ -231,6 +239,8 @@ int main(int argc, char **argv)
     rm.tail_per_mille = options.tail_per_mille;
     rm.init_us = options.init_us;
     rm.context_us = options.context_us;
+    rm.disables_channels = options.disable_channels;
+    rm.shows_engines = options.engine_status;
     sigemptyset(&ends);
     sigaddset(&ends, SIGTERM);
     sigaddset(&ends, SIGINT);

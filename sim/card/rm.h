@@ -90,8 +90,10 @@ struct rm {
     uint32_t reread_us;    /* how long calls that are let through wait before their arguments are read */
     uint32_t tail_us, tail_per_mille; /* how much longer so many of a thousand take */
     uint64_t tail_seed;
-    bool data;         /* the cards' memory has contents */
-    uint32_t close_us; /* from the last close of a file to its end */
+    bool disables_channels; /* or DISABLE_CHANNELS is not supported */
+    bool shows_engines;     /* or their status cannot be read */
+    bool data;              /* the cards' memory has contents */
+    uint32_t close_us;      /* from the last close of a file to its end */
     uint32_t init_us,
         context_us; /* what the library takes for a device and for a context besides its calls */
     uint32_t card_count;

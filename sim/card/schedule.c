@@ -89,6 +89,8 @@ uint32_t disable_channels(const struct rm_request *request)
     struct gpu_channel *channels[RM_MAX_DISABLE];
     uint32_t count = 0;
 
+    if (!request->rm->disables_channels)
+        return NV_ERR_NOT_SUPPORTED;
     if (params->count > RM_MAX_DISABLE)
         return NV_ERR_INVALID_ARGUMENT;
     for (uint32_t i = 0; i < params->count; i++) {

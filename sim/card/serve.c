@@ -237,6 +237,8 @@ static int do_status(struct rm *rm, const struct sim_request *request, int *fd)
 {
     const struct sim_card *card = card_by_minor(rm, request->minor);
 
+    if (!rm->shows_engines)
+        return -ENODATA;
     *fd = card ? gpu_status_fd(card->gpu) : -ENODEV;
     return *fd < 0 ? *fd : 0;
 }

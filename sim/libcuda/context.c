@@ -1,11 +1,11 @@
-#include "engines.h"
-#include "objects.h"
-#include "stream.h"
+#include "moves.h"
+#include "ranges.h"
 #include <stdlib.h>
 
 enum { FLAGS_MASK = 0xff };
 
 static struct CUctx_st *contexts;
+static unsigned long long last_id;
 
 bool context_live(CUcontext context)
 {
@@ -51,7 +51,8 @@ CUresult context_make(struct rmc *rm, struct device *device, unsigned int flags,
 
     if (!context)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *context = (struct CUctx_st){.device = device, .flags = flags, .refs = 1};
+    *context = (struct CUctx_st){.device = device, .flags = flags, .refs = 1, .id = ++last_id};
+    limits_default(context);
     context->engines = engines_make(rm, device->card, &error);
     if (error) {
         free(context);
@@ -73,8 +74,9 @@ void context_end(struct rmc *rm, CUcontext context)
 {
     struct CUctx_st **at = &contexts;
 
-    ranges_end_context(rm, context);
     engines_end(context->engines);
+    moves_end_context(context);
+    ranges_end_context(rm, context);
     while (*at != context)
         at = &(*at)->next;
     *at = context->next;
@@ -145,6 +147,21 @@ CUresult cuCtxGetDevice(CUdevice *device)
         return entry.error;
     if (!device)
         return CUDA_ERROR_INVALID_VALUE;
+    *device = ordinal_of(context->device);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext context)
+{
+    ENTRY entry = enter();
+
+    if (entry.error)
+        return entry.error;
+    context = context ? context : stack_top();
+    if (!device)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!context_live(context))
+        return CUDA_ERROR_INVALID_CONTEXT;
     *device = ordinal_of(context->device);
     return CUDA_SUCCESS;
 }

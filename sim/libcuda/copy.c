@@ -1,137 +1,203 @@
-#include "stream.h"
+#include "moves.h"
+#include <string.h>
 
-enum { KERNEL_FLOOR_NS = 2000, TRANSFERS_PER_CLOCK = 2, BITS_PER_BYTE = 8, MHZ = 1000 * 1000 };
+enum {
+    KERNEL_FLOOR_NS = 2000,
+    TRANSFERS_PER_CLOCK = 2,
+    BITS_PER_BYTE = 8,
+    NS_PER_US = 1000,
+    STAGED_BYTES = 64 << 10, /* of pageable memory: what is read before the call returns */
+};
 
-/* Whether all of it lies in one allocation. */
-static CUresult check_span(CUdeviceptr pointer, size_t bytes)
-{
-    const struct range *range;
-    ENTRY entry = enter();
-
-    if (entry.error)
-        return entry.error;
-    range = range_at(pointer);
-    return range && bytes <= range->bytes - (pointer - range->base) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-/* To or from host memory, which goes over the bus: the copy engine's work. */
-static CUresult copy_over_bus(CUdeviceptr pointer, const void *host, size_t bytes, CUstream stream)
-{
-    struct sim_command command = {.op = SIM_CMD_COPY, .a = bytes};
-    CUresult error = host || !bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-
-    if (!error && bytes)
-        error = check_span(pointer, bytes);
-    if (error || !bytes)
-        return error;
-    return stream_submit(stream, SIM_ENGINE_COPY, (struct commands){&command, 1});
-}
-
-/* What a kernel takes that moves so many bytes through the card's memory. */
-static CUresult move_on_card(uint64_t bytes, CUstream stream)
+struct sim_command card_moves(CUstream stream, uint64_t bytes)
 {
     const struct card_profile *model = engines_of(stream)->card->model;
     uint64_t bytes_per_us = (uint64_t)model->memory_clock_mhz * TRANSFERS_PER_CLOCK * model->memory_bus_bits /
                             BITS_PER_BYTE;
-    struct sim_command command = {.op = SIM_CMD_KERNEL, .a = KERNEL_FLOOR_NS + bytes * 1000 / bytes_per_us};
 
-    return stream_submit(stream, SIM_ENGINE_GRAPHICS, (struct commands){&command, 1});
+    return (struct sim_command){.op = SIM_CMD_KERNEL,
+                                .a = KERNEL_FLOOR_NS + bytes * NS_PER_US / bytes_per_us};
 }
 
-static CUresult copy_on_card(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+static uint64_t bytes_of(const struct box *box)
 {
-    CUresult error;
+    return box->width * box->height * box->depth;
+}
 
-    if (!bytes)
+/* NULL: there is nothing to move, or no memory (*error). What is read at once is packed. */
+static struct move *move_for(const struct copy *copy, CUstream stream, bool staged, CUresult *error)
+{
+    struct move *move;
+    uint8_t *packed;
+
+    if (!copy->to.at || !copy->from.at)
+        return NULL;
+    move = move_make(stream->object.context, staged ? bytes_of(&copy->box) : 0);
+    if (!move) {
+        *error = CUDA_ERROR_OUT_OF_MEMORY;
+        return NULL;
+    }
+    move->to = copy->to;
+    move->from = copy->from;
+    move->box = copy->box;
+    if (!staged)
+        return move;
+    packed = move->bytes;
+    for (size_t z = 0; z < copy->box.depth; z++)
+        for (size_t y = 0; y < copy->box.height; y++, packed += copy->box.width)
+            memcpy(packed, copy->from.at + z * copy->from.slice + y * copy->from.pitch, copy->box.width);
+    move->from = (struct side){move->bytes, copy->box.width, copy->box.width * copy->box.height};
+    return move;
+}
+
+/* Over the bus with host memory: the copy engine's work. On the card alone each byte is read and written. */
+static CUresult submit(const struct copy *copy, CUstream stream, struct move *move)
+{
+    uint64_t bytes = bytes_of(&copy->box);
+    bool on_card = copy->to_kind == PLACE_CARD && copy->from_kind == PLACE_CARD;
+    struct sim_command command = {.op = SIM_CMD_COPY, .a = bytes};
+    CUresult error;
+    mark_t mark;
+
+    if (on_card)
+        command = card_moves(stream, 2 * bytes);
+    error = stream_submit_marked(stream, on_card ? SIM_ENGINE_GRAPHICS : SIM_ENGINE_COPY,
+                                 (struct commands){&command, 1}, &mark);
+    if (!move)
+        return error;
+    if (error)
+        move_drop(move);
+    else
+        move_add(move, mark);
+    return error;
+}
+
+/* Pageable memory is the driver's only while the call lasts: what is written to it is written before, what is read has
+ * been read, little of it into pages of the driver's own. */
+CUresult copy_submit(const struct copy *copy, CUstream stream, bool blocking)
+{
+    bool pageable_to = copy->to_kind == PLACE_PAGEABLE, pageable_from = copy->from_kind == PLACE_PAGEABLE;
+    bool on_card = copy->to_kind == PLACE_CARD && copy->from_kind == PLACE_CARD;
+    bool staged = !blocking && !pageable_to && pageable_from && bytes_of(&copy->box) <= STAGED_BYTES;
+    CUresult error = CUDA_SUCCESS;
+    struct move *move;
+
+    if (!bytes_of(&copy->box))
         return CUDA_SUCCESS;
-    error = check_span(to, bytes);
+    move = move_for(copy, stream, staged, &error);
     if (!error)
-        error = check_span(from, bytes);
-    return error ? error : move_on_card(2 * (uint64_t)bytes, stream); /* each byte read and written */
+        error = submit(copy, stream, move);
+    if (!error && !on_card && !staged && (blocking || pageable_to || pageable_from))
+        error = stream_wait(stream);
+    return error;
 }
 
-static CUresult set_on_card(CUdeviceptr to, size_t count, size_t each, CUstream stream)
-{
-    CUresult error;
+/* What a copy names must be there: on the card, or anywhere. */
+enum where { ANYWHERE, CARD };
 
-    if (!count)
-        return CUDA_SUCCESS;
-    if (to % each || count > SIZE_MAX / each)
-        return CUDA_ERROR_INVALID_VALUE;
-    error = check_span(to, count * each);
-    return error ? error : move_on_card(count * each, stream);
+static CUresult line_of(CUdeviceptr pointer, size_t bytes, enum where where, struct place *place)
+{
+    CUresult error = place_of(pointer, bytes, place);
+
+    return !error && where == CARD && place->kind == PLACE_PAGEABLE ? CUDA_ERROR_INVALID_VALUE : error;
 }
 
-CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUstream handle)
+static CUresult copy_line(CUdeviceptr to, enum where to_where, CUdeviceptr from, enum where from_where,
+                          size_t bytes, CUstream handle, bool blocking)
 {
-    CUresult error;
-    HELD_STREAM stream = stream_hold(handle, &error);
-
-    return error ? error : copy_over_bus(to, from, bytes, stream);
-}
-
-CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream handle)
-{
+    struct copy copy = {.box = {bytes, 1, 1}};
+    struct place to_place, from_place;
     CUresult error;
     HELD_STREAM stream = stream_hold(handle, &error);
 
-    return error ? error : copy_over_bus(from, to, bytes, stream);
+    if (error || !bytes)
+        return error;
+    error = line_of(to, bytes, to_where, &to_place);
+    if (!error)
+        error = line_of(from, bytes, from_where, &from_place);
+    if (error)
+        return error;
+    copy.to.at = to_place.at;
+    copy.from.at = from_place.at;
+    copy.to_kind = to_place.kind;
+    copy.from_kind = from_place.kind;
+    return copy_submit(&copy, stream, blocking);
 }
 
-CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream handle)
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUstream stream)
 {
-    CUresult error;
-    HELD_STREAM stream = stream_hold(handle, &error);
-
-    return error ? error : copy_on_card(to, from, bytes, stream);
+    return copy_line(to, CARD, (uintptr_t)from, ANYWHERE, bytes, stream, false);
 }
 
-CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream handle)
+CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
-    CUresult error;
-    HELD_STREAM stream = stream_hold(handle, &error);
-
-    (void)value;
-    return error ? error : set_on_card(to, count, 1, stream);
+    return copy_line((uintptr_t)to, ANYWHERE, from, CARD, bytes, stream, false);
 }
 
-CUresult cuMemsetD32Async(CUdeviceptr to, unsigned int value, size_t count, CUstream handle)
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
-    CUresult error;
-    HELD_STREAM stream = stream_hold(handle, &error);
-
-    (void)value;
-    return error ? error : set_on_card(to, count, sizeof(uint32_t), stream);
+    return copy_line(to, CARD, from, CARD, bytes, stream, false);
 }
 
-/* The forms that return when the copy is done; those on the card alone return at once. */
+CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    return copy_line(to, ANYWHERE, from, ANYWHERE, bytes, stream, false);
+}
+
+/* Those forms return when the copy is done; of one on the card alone, at once. */
 CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes)
 {
-    CUresult error = cuMemcpyHtoDAsync_v2(to, from, bytes, NULL);
+    return copy_line(to, CARD, (uintptr_t)from, ANYWHERE, bytes, NULL, true);
+}
 
-    return error ? error : cuStreamSynchronize(NULL);
+CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr to, const void *from, size_t bytes)
+{
+    return copy_line(to, CARD, (uintptr_t)from, ANYWHERE, bytes, CU_STREAM_PER_THREAD, true);
 }
 
 CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes)
 {
-    CUresult error = cuMemcpyDtoHAsync_v2(to, from, bytes, NULL);
+    return copy_line((uintptr_t)to, ANYWHERE, from, CARD, bytes, NULL, true);
+}
 
-    return error ? error : cuStreamSynchronize(NULL);
+CUresult cuMemcpyDtoH_v2_ptds(void *to, CUdeviceptr from, size_t bytes)
+{
+    return copy_line((uintptr_t)to, ANYWHERE, from, CARD, bytes, CU_STREAM_PER_THREAD, true);
 }
 
 CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 {
-    return cuMemcpyDtoDAsync_v2(to, from, bytes, NULL);
+    return copy_line(to, CARD, from, CARD, bytes, NULL, true);
 }
 
-CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count)
+CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 {
-    return cuMemsetD8Async(to, value, count, NULL);
+    return copy_line(to, CARD, from, CARD, bytes, CU_STREAM_PER_THREAD, true);
 }
 
-CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned int value, size_t count)
+CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 {
-    return cuMemsetD32Async(to, value, count, NULL);
+    return copy_line(to, ANYWHERE, from, ANYWHERE, bytes, NULL, true);
+}
+
+CUresult cuMemcpy_ptds(CUdeviceptr to, CUdeviceptr from, size_t bytes)
+{
+    return copy_line(to, ANYWHERE, from, ANYWHERE, bytes, CU_STREAM_PER_THREAD, true);
+}
+
+/* The cards lie in one span of addresses. Between two of them a copy goes through the host. */
+CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
+                           size_t bytes, CUstream stream)
+{
+    (void)to_context;
+    (void)from_context;
+    return copy_line(to, CARD, from, CARD, bytes, stream, false);
+}
+
+CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
+                      size_t bytes)
+{
+    return cuMemcpyPeerAsync(to, to_context, from, from_context, bytes, NULL);
 }
 
 CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes)
@@ -162,14 +228,4 @@ CUresult cuMemcpyDtoD(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
     return cuMemcpyDtoDAsync_v2(to, from, bytes, stream);
-}
-
-CUresult cuMemsetD8(CUdeviceptr to, unsigned char value, size_t count)
-{
-    return cuMemsetD8_v2(to, value, count);
-}
-
-CUresult cuMemsetD32(CUdeviceptr to, unsigned int value, size_t count)
-{
-    return cuMemsetD32_v2(to, value, count);
 }

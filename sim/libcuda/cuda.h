@@ -1,18 +1,16 @@
 /* How the parts of the library work together, from the bottom up:
  *   session.c   the driver, the lock, devices    visible.c   CUDA_VISIBLE_DEVICES
  *   device.c    cuDevice*                        attribute.c cuDeviceGetAttribute
- *   stack.c     the thread's stack of contexts   ranges.c    which addresses are given out
+ *   stack.c     the thread's stack of contexts   peer.c      other cards' memory: none
  *   objects.c   what handles name                engines.h   channels and waiting for them
- *   stream.h    what is submitted to them
+ *   stream.h    what is submitted to them        ranges.h    memory that has an address
  *   context.c   making and ending contexts       current.c   the calling thread's
- *   primary.c   the context a card's users share memory.c    cuMem*
- *   physical.c  cuMemCreate and descriptors      ipc.c       cuIpc*
+ *   primary.c   the context a card's users share limit.c     what a context may be told
  *   init.c      cuInit, forks                    entry.c     cuGetProcAddress
- *   error.c     names of errors
+ *   error.c     names of errors                  profiler.c  cuProfiler*, cuGetExportTable
  * One lock (rmc_lock) for everything but the stack, which is the thread's own, and the engines, whose locks are taken
  * without it or after it, never before it: whoever waits for work has left it.
- *
- * Device memory has a size and an address and no contents: a copy takes its time and changes nothing. */
+ */
 #ifndef MGPU_SIM_CUDA_H
 #define MGPU_SIM_CUDA_H
 #include "../rmclient/rmclient.h"
@@ -23,7 +21,10 @@ struct device {
     const struct rmc_card *card;
     CUcontext primary; /* NULL when inactive */
     unsigned int primary_users, primary_flags;
+    CUmemoryPool default_pool, current_pool; /* NULL: not made yet; the default one */
 };
+
+enum { CONTEXT_LIMITS = 7 }; /* CU_LIMIT_*: those that every card has */
 
 struct CUctx_st {
     struct CUctx_st *next; /* all live contexts */
@@ -33,6 +34,9 @@ struct CUctx_st {
     unsigned int flags;
     unsigned int refs; /* atomic: one of the list of live ones, and one per object */
     bool primary;
+    unsigned long long id;
+    size_t limit[CONTEXT_LIMITS];
+    int cache_config, bank_config;
 };
 
 /* Every call on the driver runs inside an entry: the lock is held and cuInit was called in this process. */
@@ -56,6 +60,8 @@ bool session_inherited(void);
 
 CUresult from_rm(uint32_t status);
 CUdevice ordinal_of(const struct device *device);
+CUdevice
+ordinal_of_card(const struct rmc_card *card); /* -2, which no device has: the process does not see it */
 unsigned int device_count(void);
 struct device *device_at(CUdevice ordinal);
 
@@ -72,31 +78,16 @@ void contexts_forget(void);
 CUcontext context_hold(CUcontext context);
 void context_release(CUcontext context);
 
+/* limit.c */
+void limits_default(CUcontext context);
+/* attribute.c: what a multiprocessor holds. */
+uint32_t card_blocks_per_sm(const struct rmc_card *card);
+uint32_t card_reserved_shared_bytes(const struct rmc_card *card);
+
 /* stack.c: of the calling thread. */
 CUcontext stack_top(void);
 bool stack_push(CUcontext context);
 CUcontext stack_pop(void);
 void stack_forget(void);
 
-/* ranges.c, lock held: one allocation each, by address. */
-struct range {
-    CUdeviceptr base;
-    size_t bytes;
-    CUcontext context;
-    uint32_t handle;
-    bool opened; /* another process's: cuIpcOpenMemHandle() */
-};
-/* Fills in base; false when out of addresses or memory. */
-bool range_add(struct range *range);
-/* The range that holds the address, NULL when none does. Good until the next change. */
-const struct range *range_at(CUdeviceptr address);
-void range_remove(const struct range *range);
-/* Frees them in the driver too. */
-void ranges_end_context(const struct rmc *rm, CUcontext context);
-void ranges_forget(void);
-
-/* memory.c: frees a whole range, opened or our own. */
-CUresult memory_free(CUdeviceptr pointer, bool opened);
-/* physical.c, lock held: in a forked child. */
-void physical_forget(void);
 #endif

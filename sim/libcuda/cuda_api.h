@@ -1,95 +1,7 @@
 /* The part of the CUDA driver interface that this library answers, declared from its public API reference. */
 #ifndef MGPU_SIM_CUDA_API_H
 #define MGPU_SIM_CUDA_API_H
-#include <stddef.h>
-#include <stdint.h>
-
-typedef enum {
-    CUDA_SUCCESS = 0,
-    CUDA_ERROR_INVALID_VALUE = 1,
-    CUDA_ERROR_OUT_OF_MEMORY = 2,
-    CUDA_ERROR_NOT_INITIALIZED = 3,
-    CUDA_ERROR_DEINITIALIZED = 4,
-    CUDA_ERROR_NO_DEVICE = 100,
-    CUDA_ERROR_INVALID_DEVICE = 101,
-    CUDA_ERROR_INVALID_IMAGE = 200,
-    CUDA_ERROR_INVALID_CONTEXT = 201,
-    CUDA_ERROR_OPERATING_SYSTEM = 304,
-    CUDA_ERROR_INVALID_HANDLE = 400,
-    CUDA_ERROR_NOT_FOUND = 500,
-    CUDA_ERROR_NOT_READY = 600,
-    CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE = 708,
-    CUDA_ERROR_CONTEXT_IS_DESTROYED = 709,
-    CUDA_ERROR_LAUNCH_FAILED = 719,
-    CUDA_ERROR_NOT_PERMITTED = 800,
-    CUDA_ERROR_NOT_SUPPORTED = 801,
-    CUDA_ERROR_UNKNOWN = 999,
-} CUresult;
-
-typedef int CUdevice;
-typedef struct CUctx_st *CUcontext;
-typedef struct CUstream_st *CUstream;
-typedef struct CUevent_st *CUevent;
-typedef struct CUmod_st *CUmodule;
-typedef struct CUfunc_st *CUfunction;
-typedef struct CUgraph_st *CUgraph;
-typedef struct CUgraphNode_st *CUgraphNode;
-typedef struct CUgraphExec_st *CUgraphExec;
-typedef unsigned long long CUdeviceptr;
-
-#define CU_STREAM_LEGACY     ((CUstream)0x1)
-#define CU_STREAM_PER_THREAD ((CUstream)0x2)
-enum { CU_STREAM_NON_BLOCKING = 1 };
-enum { CU_EVENT_BLOCKING_SYNC = 1, CU_EVENT_DISABLE_TIMING = 2, CU_EVENT_INTERPROCESS = 4 };
-#define CU_LAUNCH_PARAM_END            ((void *)0)
-#define CU_LAUNCH_PARAM_BUFFER_POINTER ((void *)1)
-enum { CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM = 2 };
-
-typedef struct {
-    CUfunction func;
-    unsigned int gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
-    void **kernelParams, **extra;
-} CUDA_KERNEL_NODE_PARAMS;
-
-typedef struct {
-    CUDA_KERNEL_NODE_PARAMS first;
-    void *kern;
-    CUcontext ctx;
-} CUDA_KERNEL_NODE_PARAMS_v2;
-
-typedef struct {
-    char bytes[16];
-} CUuuid;
-
-typedef struct {
-    char reserved[64];
-} CUipcMemHandle;
-enum { CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1 };
-
-typedef unsigned long long CUmemGenericAllocationHandle;
-typedef enum { CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 1 } CUmemAllocationHandleType;
-enum { CU_MEM_ALLOCATION_TYPE_PINNED = 1, CU_MEM_LOCATION_TYPE_DEVICE = 1 };
-enum { CU_MEM_ALLOC_GRANULARITY_RECOMMENDED = 1 };
-
-typedef struct {
-    int type;
-    CUmemAllocationHandleType requestedHandleTypes;
-    struct {
-        int type, id;
-    } location;
-    void *win32HandleMetaData;
-    struct {
-        unsigned char compressionType, gpuDirectRDMACapable;
-        unsigned short usage;
-        unsigned char reserved[4];
-    } allocFlags;
-} CUmemAllocationProp;
-
-typedef enum {
-    CU_GET_PROC_ADDRESS_SUCCESS = 0,
-    CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND = 1,
-    CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT = 2,
-} CUdriverProcAddressQueryResult;
+#include "cuda_memory_api.h"
 
 CUresult cuInit(unsigned int flags);
 CUresult cuDriverGetVersion(int *version);
@@ -204,12 +116,6 @@ CUresult cuMemcpyDtoD(CUdeviceptr to, CUdeviceptr from, size_t bytes);
 CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes);
 CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);
-CUresult cuMemsetD8(CUdeviceptr to, unsigned char value, size_t count);
-CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count);
-CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream);
-CUresult cuMemsetD32(CUdeviceptr to, unsigned int value, size_t count);
-CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned int value, size_t count);
-CUresult cuMemsetD32Async(CUdeviceptr to, unsigned int value, size_t count, CUstream stream);
 
 CUresult cuGraphCreate(CUgraph *graph, unsigned int flags);
 CUresult cuGraphDestroy(CUgraph graph);
@@ -224,6 +130,84 @@ CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *er
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags);
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream);
 CUresult cuGraphExecDestroy(CUgraphExec exec);
+
+CUresult cuStreamIsCapturing(CUstream handle, int *status);
+CUresult cuStreamGetCaptureInfo(CUstream stream, int *status, uint64_t *id);
+CUresult cuStreamGetCaptureInfo_v2(CUstream stream, int *status, uint64_t *id, CUgraph *graph,
+                                   const CUgraphNode **nodes, size_t *count);
+CUresult cuStreamBeginCapture_v2(CUstream handle, int mode);
+CUresult cuThreadExchangeStreamCaptureMode(int *mode);
+
+CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext context);
+
+CUresult cuDeviceGetExecAffinitySupport(int *supported, int type, CUdevice device);
+
+CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value);
+CUresult cuFuncSetCacheConfig(CUfunction function, int config);
+CUresult cuFuncSetSharedMemConfig(CUfunction function, int config);
+
+CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void *data);
+CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void *data, unsigned int flags);
+
+CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y,
+                                   unsigned int grid_z, unsigned int block_x, unsigned int block_y,
+                                   unsigned int block_z, unsigned int shared_bytes, CUstream stream,
+                                   void **params);
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params, void **extra);
+
+CUresult cuLibraryLoadData(CUlibrary *library, const void *image, int *options, void **values,
+                           unsigned int count, int *library_options, void **library_values,
+                           unsigned int library_count);
+CUresult cuLibraryUnload(CUlibrary library);
+CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary library, const char *name);
+CUresult cuLibraryGetModule(CUmodule *module, CUlibrary library);
+CUresult cuLibraryGetGlobal(CUdeviceptr *pointer, size_t *bytes, CUlibrary library, const char *name);
+CUresult cuKernelGetFunction(CUfunction *function, CUkernel kernel);
+CUresult cuKernelGetName(const char **name, CUkernel kernel);
+CUresult cuKernelGetAttribute(int *value, int attribute, CUkernel kernel, CUdevice device);
+CUresult cuKernelSetAttribute(int attribute, int value, CUkernel kernel, CUdevice device);
+CUresult cuKernelSetCacheConfig(CUkernel kernel, int config, CUdevice device);
+
+CUresult cuCtxGetLimit(size_t *value, int limit);
+CUresult cuCtxSetLimit(int limit, size_t value);
+CUresult cuCtxGetCacheConfig(int *config);
+CUresult cuCtxSetCacheConfig(int config);
+CUresult cuCtxGetSharedMemConfig(int *config);
+CUresult cuCtxSetSharedMemConfig(int config);
+CUresult cuCtxSetFlags(unsigned int flags);
+CUresult cuCtxGetId(CUcontext context, unsigned long long *id);
+CUresult cuCtxResetPersistingL2Cache(void);
+
+CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image);
+CUresult cuModuleLoad(CUmodule *module, const char *path);
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *pointer, size_t *bytes, CUmodule handle, const char *name);
+CUresult cuFuncGetName(const char **name, CUfunction handle);
+CUresult cuFuncGetModule(CUmodule *module, CUfunction handle);
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction function, int threads,
+                                                              size_t shared_bytes, unsigned int flags);
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int threads,
+                                                     size_t shared_bytes);
+CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *block, CUfunction function,
+                                                   CUoccupancyB2DSize shared_of, size_t shared_bytes,
+                                                   int limit, unsigned int flags);
+CUresult cuOccupancyMaxPotentialBlockSize(int *grid, int *block, CUfunction function,
+                                          CUoccupancyB2DSize shared_of, size_t shared_bytes, int limit);
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction function, int blocks, int threads);
+
+CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer);
+CUresult cuDeviceGetP2PAttribute(int *value, int attribute, CUdevice device, CUdevice peer);
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags);
+CUresult cuCtxDisablePeerAccess(CUcontext peer);
+
+CUresult cuProfilerStart(void);
+CUresult cuProfilerStop(void);
+CUresult cuGetExportTable(const void **table, const CUuuid *id);
+
+CUresult cuStreamGetId(CUstream handle, unsigned long long *id);
+CUresult cuStreamGetDevice(CUstream handle, CUdevice *device);
+
+CUresult cuCtxSynchronize_v2(CUcontext handle);
 
 /* per_thread.c: a null stream means the thread's own. */
 CUresult cuStreamSynchronize_ptsz(CUstream stream);
@@ -244,9 +228,5 @@ CUresult cuMemcpyDtoH_v2_ptds(void *to, CUdeviceptr from, size_t bytes);
 CUresult cuMemcpyDtoHAsync_v2_ptsz(void *to, CUdeviceptr from, size_t bytes, CUstream stream);
 CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr to, CUdeviceptr from, size_t bytes);
 CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);
-CUresult cuMemsetD8_v2_ptds(CUdeviceptr to, unsigned char value, size_t count);
-CUresult cuMemsetD8Async_ptsz(CUdeviceptr to, unsigned char value, size_t count, CUstream stream);
-CUresult cuMemsetD32_v2_ptds(CUdeviceptr to, unsigned int value, size_t count);
-CUresult cuMemsetD32Async_ptsz(CUdeviceptr to, unsigned int value, size_t count, CUstream stream);
 CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream);
 #endif

@@ -138,3 +138,15 @@ CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *bus_id)
     }
     return CUDA_ERROR_INVALID_DEVICE;
 }
+
+CUresult cuDeviceGetExecAffinitySupport(int *supported, int type, CUdevice device)
+{
+    ENTRY entry = enter_device(device);
+
+    if (entry.error)
+        return entry.error;
+    if (!supported || type)
+        return CUDA_ERROR_INVALID_VALUE;
+    *supported = 0;
+    return CUDA_SUCCESS;
+}

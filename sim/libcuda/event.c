@@ -167,7 +167,10 @@ CUresult cuEventQuery(CUevent handle)
 
     if (error)
         return error;
-    return record_done(&record) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    if (!record_done(&record))
+        return CUDA_ERROR_NOT_READY;
+    work_settle();
+    return CUDA_SUCCESS;
 }
 
 CUresult cuEventSynchronize(CUevent handle)
@@ -176,10 +179,11 @@ CUresult cuEventSynchronize(CUevent handle)
     CUresult error;
     HELD_EVENT event = event_hold_recorded(handle, &record, &error);
 
-    if (error)
-        return error;
-    return record.slot ? semaphore_wait(engines_of_event(event), record.slot->semaphore, record.value)
-                       : CUDA_SUCCESS;
+    if (!error && record.slot)
+        error = semaphore_wait(engines_of_event(event), record.slot->semaphore, record.value);
+    if (!error)
+        work_settle();
+    return error;
 }
 
 /* When an event was recorded; with the lock of the event, under which its slot is its own. */

@@ -1,6 +1,5 @@
-#include "cuda.h"
-#include "engines.h"
-#include "objects.h"
+#include "moves.h"
+#include "ranges.h"
 
 CUresult cuInit(unsigned int flags)
 {
@@ -15,6 +14,10 @@ CUresult cuInit(unsigned int flags)
         contexts_forget();
         slabs_forget();
         ranges_forget();
+        reservations_forget();
+        moves_forget();
+        pools_forget();
+        host_functions_forget();
         physical_forget();
     }
     result = session_open();

@@ -1,5 +1,5 @@
 /* Memory of another process of the container: cuIpc*, by the names of its client and its object. */
-#include "cuda.h"
+#include "ranges.h"
 #include <string.h>
 
 /* What a CUipcMemHandle holds. */
@@ -20,8 +20,8 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr pointer)
 
     if (entry.error)
         return entry.error;
-    range = range_at(pointer);
-    if (!out || !range || range->opened)
+    range = range_in_use(pointer);
+    if (!out || !range || range->kind != RANGE_DEVICE || range->pool)
         return CUDA_ERROR_INVALID_VALUE;
     result = from_rm(rmc_share(entry.rm, range->handle));
     if (result)
@@ -40,7 +40,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr pointer)
 
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pointer, CUipcMemHandle handle, unsigned int flags)
 {
-    struct range range = {.opened = true};
+    struct range range = {.kind = RANGE_OPENED};
     struct shared shared;
     CUresult result;
     ENTRY entry = enter_context(&range.context);
@@ -53,8 +53,8 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pointer, CUipcMemHandle handle, unsi
         return CUDA_ERROR_INVALID_VALUE;
     if (shared.pid == entry.rm->pid && shared.client == entry.rm->client)
         return CUDA_ERROR_INVALID_CONTEXT;
-    result = from_rm(
-        rmc_dup(entry.rm, range.context->device->card, &range.handle, shared.client, shared.handle));
+    range.card = range.context->device->card;
+    result = from_rm(rmc_dup(entry.rm, range.card, &range.handle, shared.client, shared.handle));
     if (result)
         return result;
     range.bytes = shared.bytes;
@@ -74,4 +74,19 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr *pointer, CUipcMemHandle handle, unsigne
 CUresult cuIpcCloseMemHandle(CUdeviceptr pointer)
 {
     return memory_free(pointer, true);
+}
+
+/* Events have no names that another process could have. */
+CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event)
+{
+    (void)handle;
+    (void)event;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle)
+{
+    (void)event;
+    (void)handle;
+    return CUDA_ERROR_NOT_SUPPORTED;
 }

@@ -1,4 +1,5 @@
-#include "cuda.h"
+#include "moves.h"
+#include "ranges.h"
 
 enum { KIB = 1024 };
 
@@ -26,28 +27,52 @@ CUresult cuMemGetInfo(size_t *free_bytes, size_t *total_bytes)
     return cuMemGetInfo_v2(free_bytes, total_bytes);
 }
 
+CUresult memory_make(const struct rmc *rm, struct range *range)
+{
+    struct rm_memory params = {.owner = rm->client, .size = range->bytes};
+    uint32_t status = rmc_alloc(rm, range->card->device, &range->handle, NV01_MEMORY_LOCAL_USER, &params,
+                                sizeof params);
+
+    if (status)
+        return from_rm(status);
+    if (range_add(range))
+        return CUDA_SUCCESS;
+    rmc_free(rm, range->handle);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
 {
-    struct rm_memory params = {.size = bytes};
     struct range range = {.bytes = bytes};
-    uint32_t status;
+    CUresult error;
     ENTRY entry = enter_context(&range.context);
 
     if (entry.error)
         return entry.error;
     if (!pointer || !bytes)
         return CUDA_ERROR_INVALID_VALUE;
-    params.owner = entry.rm->client;
-    status = rmc_alloc(entry.rm, range.context->device->card->device, &range.handle, NV01_MEMORY_LOCAL_USER,
-                       &params, sizeof params);
-    if (status)
-        return from_rm(status);
-    if (!range_add(&range)) {
-        rmc_free(entry.rm, range.handle);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    *pointer = range.base;
-    return CUDA_SUCCESS;
+    range.card = range.context->device->card;
+    error = memory_make(entry.rm, &range);
+    if (!error)
+        *pointer = range.base;
+    return error;
+}
+
+/* Rows that begin where every kind of access may begin. */
+CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width, size_t height,
+                            unsigned int element_bytes)
+{
+    enum { PITCH_BYTES = 512 };
+    size_t row = (width + PITCH_BYTES - 1) & ~(size_t)(PITCH_BYTES - 1);
+    CUresult error;
+
+    if (!pitch || !width || !height || row < width || height > SIZE_MAX / row ||
+        (element_bytes != 4 && element_bytes != 8 && element_bytes != 16))
+        return CUDA_ERROR_INVALID_VALUE;
+    error = cuMemAlloc_v2(pointer, row * height);
+    if (!error)
+        *pitch = row;
+    return error;
 }
 
 CUresult cuMemAlloc(CUdeviceptr *pointer, size_t bytes)
@@ -55,24 +80,38 @@ CUresult cuMemAlloc(CUdeviceptr *pointer, size_t bytes)
     return cuMemAlloc_v2(pointer, bytes);
 }
 
+struct entry enter_settled(void)
+{
+    CUcontext context;
+
+    moves_finish();
+    return enter_context(&context);
+}
+
+static CUresult free_range(const struct rmc *rm, struct range *range)
+{
+    uint32_t status = rmc_free(rm, range->handle);
+
+    if (!status)
+        range_remove(range);
+    return from_rm(status);
+}
+
 CUresult memory_free(CUdeviceptr pointer, bool opened)
 {
-    const struct range *range;
-    uint32_t status;
-    CUcontext context;
-    ENTRY entry = enter_context(&context);
+    struct range *range;
+    ENTRY entry = enter_settled();
 
     if (entry.error)
         return entry.error;
     if (!pointer && !opened)
         return CUDA_SUCCESS;
-    range = range_at(pointer);
-    if (!range || range->base != pointer || range->opened != opened)
+    range = range_in_use(pointer);
+    if (!range || range->base != pointer)
         return CUDA_ERROR_INVALID_VALUE;
-    status = rmc_free(entry.rm, range->handle);
-    if (!status)
-        range_remove(range);
-    return from_rm(status);
+    if (opened ? range->kind != RANGE_OPENED : range->kind != RANGE_DEVICE && range->kind != RANGE_MANAGED)
+        return CUDA_ERROR_INVALID_VALUE;
+    return free_range(entry.rm, range);
 }
 
 CUresult cuMemFree_v2(CUdeviceptr pointer)
@@ -93,7 +132,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr p
 
     if (entry.error)
         return entry.error;
-    range = range_at(pointer);
+    range = range_in_use(pointer);
     if (!range)
         return CUDA_ERROR_NOT_FOUND;
     if (base)

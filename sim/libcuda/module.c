@@ -1,5 +1,6 @@
 #include "stream.h"
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,8 +8,6 @@
 enum {
     DEFAULT_KERNEL_NS = 10 * 1000,
     NS_PER_US = 1000,
-    MAX_THREADS_PER_BLOCK = 1024,
-    FUNCTION_REGISTERS = 32,
 };
 static const char SPIN_PREFIX[] = "mgpu_spin"; /* takes as many ns as its first parameter says */
 static const uint32_t FATBIN_MAGIC = 0xba55ed50, FATBIN_WRAPPER_MAGIC = 0x466243b1;
@@ -24,6 +23,8 @@ struct CUmod_st {
 struct CUfunc_st {
     struct object object;
     struct CUfunc_st *next;
+    struct CUmod_st *module;
+    struct function_settings settings;
     bool spins;
     char name[];
 };
@@ -49,17 +50,10 @@ static bool is_compiled(const void *image)
     return magic == FATBIN_MAGIC || magic == FATBIN_WRAPPER_MAGIC || !memcmp(image, ELF_MAGIC, sizeof magic);
 }
 
-CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned int options, int *names, void **values)
+CUresult module_make(CUmodule *out, const void *image, CUcontext context)
 {
     struct CUmod_st *module;
-    CUcontext context;
-    ENTRY entry = enter_context(&context);
 
-    (void)options;
-    (void)names;
-    (void)values;
-    if (entry.error)
-        return entry.error;
     if (!out || !image)
         return CUDA_ERROR_INVALID_VALUE;
     if (!is_compiled(image) && !strstr(image, ".version"))
@@ -79,9 +73,55 @@ CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned int optio
     return CUDA_SUCCESS;
 }
 
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int options, int *names,
+                            void **values)
+{
+    CUcontext context;
+    ENTRY entry = enter_context(&context);
+
+    (void)options;
+    (void)names;
+    (void)values;
+    return entry.error ? entry.error : module_make(module, image, context);
+}
+
 CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {
     return cuModuleLoadDataEx(module, image, 0, NULL, NULL);
+}
+
+CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image)
+{
+    return cuModuleLoadDataEx(module, image, 0, NULL, NULL);
+}
+
+/* As a string of its own: what is in it is text, or compiled code that is not looked into. */
+static char *read_whole(const char *path)
+{
+    FILE *file = fopen(path, "re");
+    char *text = NULL;
+    size_t bytes = 0;
+
+    if (!file)
+        return NULL;
+    if (getdelim(&text, &bytes, '\0', file) < (ssize_t)sizeof(uint32_t)) {
+        free(text);
+        text = NULL;
+    }
+    fclose(file);
+    return text;
+}
+
+CUresult cuModuleLoad(CUmodule *module, const char *path)
+{
+    char *image = path ? read_whole(path) : NULL;
+    CUresult error;
+
+    if (!image)
+        return path ? CUDA_ERROR_FILE_NOT_FOUND : CUDA_ERROR_INVALID_VALUE;
+    error = cuModuleLoadDataEx(module, image, 0, NULL, NULL);
+    free(image);
+    return error;
 }
 
 CUresult cuModuleUnload(CUmodule handle)
@@ -131,6 +171,7 @@ static struct CUfunc_st *function_add(struct CUmod_st *module, const char *name)
     if (!function)
         return NULL;
     object_add(&function->object, OBJECT_FUNCTION, module->object.context, function_free);
+    function->module = module;
     function->spins = !strncmp(name, SPIN_PREFIX, strlen(SPIN_PREFIX));
     memcpy(function->name, name, length);
     function->next = module->functions;
@@ -160,35 +201,51 @@ CUresult cuModuleGetFunction(CUfunction *out, CUmodule handle, const char *name)
     return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Numbers of the public CUfunction_attribute list. */
-CUresult cuFuncGetAttribute(int *value, int attribute, CUfunction handle)
+/* Kernels have no variables. */
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *pointer, size_t *bytes, CUmodule handle, const char *name)
 {
-    CUcontext context;
-    ENTRY entry = enter_context(&context);
-    const struct card_profile *model;
+    ENTRY entry = enter();
+
+    (void)pointer;
+    (void)bytes;
+    if (entry.error)
+        return entry.error;
+    if (!name)
+        return CUDA_ERROR_INVALID_VALUE;
+    return object_find(handle, OBJECT_MODULE) ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuFuncGetName(const char **name, CUfunction handle)
+{
+    ENTRY entry = enter();
 
     if (entry.error)
         return entry.error;
+    if (!name)
+        return CUDA_ERROR_INVALID_VALUE;
     if (!function_find(handle))
         return CUDA_ERROR_INVALID_HANDLE;
-    if (!value || attribute < 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    model = context->device->card->model;
-    switch (attribute) {
-    case 0: /* MAX_THREADS_PER_BLOCK */
-        *value = MAX_THREADS_PER_BLOCK;
-        break;
-    case 4: /* NUM_REGS */
-        *value = FUNCTION_REGISTERS;
-        break;
-    case 5: /* PTX_VERSION */
-    case 6: /* BINARY_VERSION */
-        *value = (int)(model->cc_major * 10 + model->cc_minor);
-        break;
-    default:
-        *value = 0; /* memory of any kind: kernels here use none */
-    }
+    *name = handle->name;
     return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetModule(CUmodule *module, CUfunction handle)
+{
+    ENTRY entry = enter();
+
+    if (entry.error)
+        return entry.error;
+    if (!module)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!function_find(handle))
+        return CUDA_ERROR_INVALID_HANDLE;
+    *module = handle->module;
+    return CUDA_SUCCESS;
+}
+
+struct function_settings *function_settings(CUfunction handle)
+{
+    return &handle->settings;
 }
 
 const struct CUfunc_st *function_find(CUfunction handle)

@@ -41,6 +41,20 @@ struct object *object_find(const void *handle, enum object_kind kind)
     return NULL;
 }
 
+struct object *object_next(const void *after, enum object_kind kind)
+{
+    struct object **bucket = after ? bucket_of(after) : buckets;
+    struct object *object = after ? ((const struct object *)after)->next : *bucket;
+
+    for (;; object = *bucket) {
+        for (; object; object = object->next)
+            if (object->kind == kind)
+                return object;
+        if (++bucket == buckets + BUCKETS)
+            return NULL;
+    }
+}
+
 struct object *object_hold(struct object *object)
 {
     __atomic_fetch_add(&object->refs, 1, __ATOMIC_RELAXED);

@@ -5,7 +5,15 @@
 #define MGPU_SIM_CUDA_OBJECTS_H
 #include "cuda.h"
 
-enum object_kind { OBJECT_STREAM, OBJECT_EVENT, OBJECT_MODULE, OBJECT_FUNCTION, OBJECT_GRAPH, OBJECT_EXEC };
+enum object_kind {
+    OBJECT_STREAM,
+    OBJECT_EVENT,
+    OBJECT_MODULE,
+    OBJECT_FUNCTION,
+    OBJECT_GRAPH,
+    OBJECT_EXEC,
+    OBJECT_POOL,
+};
 
 struct object {
     struct object *next; /* of its bucket */
@@ -21,6 +29,8 @@ void object_add(struct object *object, enum object_kind kind, CUcontext context,
 void object_remove(struct object *object);
 /* NULL when the handle names no live object of that kind. */
 struct object *object_find(const void *handle, enum object_kind kind);
+/* The one behind `after`, a live object, or the first; NULL: no more. */
+struct object *object_next(const void *after, enum object_kind kind);
 struct object *object_hold(struct object *object);
 void objects_end_context(CUcontext context);
 /* In a forked child: nothing of the parent's exists. What another thread was about to change is left alone. */

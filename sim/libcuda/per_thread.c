@@ -69,46 +69,44 @@ CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr to, CUdeviceptr from, size_t byte
     return cuMemcpyDtoDAsync_v2(to, from, bytes, own(stream));
 }
 
-CUresult cuMemsetD8Async_ptsz(CUdeviceptr to, unsigned char value, size_t count, CUstream stream)
-{
-    return cuMemsetD8Async(to, value, count, own(stream));
-}
-
-CUresult cuMemsetD32Async_ptsz(CUdeviceptr to, unsigned int value, size_t count, CUstream stream)
-{
-    return cuMemsetD32Async(to, value, count, own(stream));
-}
-
 CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
 {
     return cuGraphLaunch(exec, own(stream));
 }
 
-CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr to, const void *from, size_t bytes)
+CUresult cuMemcpyAsync_ptsz(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
-    CUresult error = cuMemcpyHtoDAsync_v2(to, from, bytes, CU_STREAM_PER_THREAD);
-
-    return error ? error : cuStreamSynchronize(CU_STREAM_PER_THREAD);
+    return cuMemcpyAsync(to, from, bytes, own(stream));
 }
 
-CUresult cuMemcpyDtoH_v2_ptds(void *to, CUdeviceptr from, size_t bytes)
+CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                                CUcontext from_context, size_t bytes, CUstream stream)
 {
-    CUresult error = cuMemcpyDtoHAsync_v2(to, from, bytes, CU_STREAM_PER_THREAD);
-
-    return error ? error : cuStreamSynchronize(CU_STREAM_PER_THREAD);
+    return cuMemcpyPeerAsync(to, to_context, from, from_context, bytes, own(stream));
 }
 
-CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr to, CUdeviceptr from, size_t bytes)
+CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr pointer, size_t bytes, CUdevice device, CUstream stream)
 {
-    return cuMemcpyDtoDAsync_v2(to, from, bytes, CU_STREAM_PER_THREAD);
+    return cuMemPrefetchAsync(pointer, bytes, device, own(stream));
 }
 
-CUresult cuMemsetD8_v2_ptds(CUdeviceptr to, unsigned char value, size_t count)
+CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr pointer, size_t bytes, CUmemLocation location,
+                                    unsigned int flags, CUstream stream)
 {
-    return cuMemsetD8Async(to, value, count, CU_STREAM_PER_THREAD);
+    return cuMemPrefetchAsync_v2(pointer, bytes, location, flags, own(stream));
 }
 
-CUresult cuMemsetD32_v2_ptds(CUdeviceptr to, unsigned int value, size_t count)
+CUresult cuStreamAttachMemAsync_ptsz(CUstream stream, CUdeviceptr pointer, size_t bytes, unsigned int flags)
 {
-    return cuMemsetD32Async(to, value, count, CU_STREAM_PER_THREAD);
+    return cuStreamAttachMemAsync(own(stream), pointer, bytes, flags);
+}
+
+CUresult cuStreamGetId_ptsz(CUstream stream, unsigned long long *id)
+{
+    return cuStreamGetId(own(stream), id);
+}
+
+CUresult cuStreamGetDevice_ptsz(CUstream stream, CUdevice *device)
+{
+    return cuStreamGetDevice(own(stream), device);
 }

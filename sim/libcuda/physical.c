@@ -1,16 +1,7 @@
-/* Memory without an address, which is handed to other processes by descriptors: cuMemCreate() and what goes with it. Addresses
- * for it are not given out: nothing is behind them here. */
-#include "cuda.h"
+/* Memory without an address, which is handed to other processes by descriptors: cuMemCreate() and what goes with it. */
+#include "ranges.h"
 #include <stdlib.h>
 
-enum { GRANULARITY_BYTES = 2 << 20 };
-
-struct physical {
-    struct physical *next;
-    const struct rmc_card *card;
-    uint64_t bytes;
-    uint32_t handle;
-};
 static struct physical *all;
 
 void physical_forget(void)
@@ -23,14 +14,41 @@ void physical_forget(void)
     }
 }
 
-/* Where it hangs in the list; NULL: no such handle. */
-static struct physical **find(CUmemGenericAllocationHandle handle)
+struct physical *physical_find(CUmemGenericAllocationHandle handle)
+{
+    struct physical *physical = all;
+
+    while (physical && (uintptr_t)physical != handle)
+        physical = physical->next;
+    return physical;
+}
+
+struct physical *physical_of(uint32_t rm_handle)
+{
+    struct physical *physical = all;
+
+    while (physical && physical->handle != rm_handle)
+        physical = physical->next;
+    return physical;
+}
+
+CUresult physical_put(const struct rmc *rm, struct physical *physical)
 {
     struct physical **at = &all;
+    CUresult result;
 
-    while (*at && (uintptr_t)*at != handle)
+    if (physical->users > 1) {
+        physical->users--;
+        return CUDA_SUCCESS;
+    }
+    result = from_rm(rmc_free(rm, physical->handle));
+    if (result)
+        return result;
+    while (*at != physical)
         at = &(*at)->next;
-    return *at ? at : NULL;
+    *at = physical->next;
+    free(physical);
+    return CUDA_SUCCESS;
 }
 
 static CUresult keep(const struct rmc *rm, const struct physical *made, CUmemGenericAllocationHandle *handle)
@@ -42,6 +60,7 @@ static CUresult keep(const struct rmc *rm, const struct physical *made, CUmemGen
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *p = *made;
+    p->users = 1;
     p->next = all;
     all = p;
     *handle = (uintptr_t)p;
@@ -89,40 +108,51 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
     return status ? from_rm(status) : keep(entry.rm, &made, handle);
 }
 
+/* It lives while it is mapped somewhere. */
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
-    struct physical **at, *gone;
-    CUresult result;
+    struct physical *physical;
     ENTRY entry = enter();
 
     if (entry.error)
         return entry.error;
-    at = find(handle);
-    if (!at)
+    physical = physical_find(handle);
+    return physical ? physical_put(entry.rm, physical) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
+                                                CUmemGenericAllocationHandle handle)
+{
+    const struct physical *physical;
+    ENTRY entry = enter();
+
+    if (entry.error)
+        return entry.error;
+    physical = physical_find(handle);
+    if (!prop || !physical)
         return CUDA_ERROR_INVALID_VALUE;
-    gone = *at;
-    result = from_rm(rmc_free(entry.rm, gone->handle));
-    if (result)
-        return result;
-    *at = gone->next;
-    free(gone);
+    *prop = (CUmemAllocationProp){
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = {CU_MEM_LOCATION_TYPE_DEVICE, ordinal_of_card(physical->card)},
+    };
     return CUDA_SUCCESS;
 }
 
 CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHandle handle,
                                       CUmemAllocationHandleType type, unsigned long long flags)
 {
-    struct physical **at;
+    const struct physical *physical;
     ENTRY entry = enter();
 
     if (entry.error)
         return entry.error;
-    at = find(handle);
-    if (!at || !shareable || flags)
+    physical = physical_find(handle);
+    if (!physical || !shareable || flags)
         return CUDA_ERROR_INVALID_VALUE;
     if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_NOT_SUPPORTED;
-    return from_rm(rmc_export(entry.rm, (*at)->card, (*at)->handle, (*at)->bytes, shareable));
+    return from_rm(rmc_export(entry.rm, physical->card, physical->handle, physical->bytes, shareable));
 }
 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shareable,

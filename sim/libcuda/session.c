@@ -98,6 +98,16 @@ CUdevice ordinal_of(const struct device *device)
     return (CUdevice)(device - devices);
 }
 
+CUdevice ordinal_of_card(const struct rmc_card *card)
+{
+    enum { INVALID = -2 };
+
+    for (unsigned int i = 0; i < devices_visible; i++)
+        if (devices[i].card == card)
+            return (CUdevice)i;
+    return INVALID;
+}
+
 unsigned int device_count(void)
 {
     return devices_visible;

@@ -1,4 +1,6 @@
 #include "stream.h"
+#include "moves.h"
+#include "ranges.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,12 +83,12 @@ static void wait_for_others(struct prologue *prologue, const struct CUstream_st 
         wait_for(prologue, channel, __atomic_load_n(&engines->legacy, __ATOMIC_ACQUIRE));
 }
 
-CUresult stream_submit(CUstream stream, enum sim_engine_index engine, struct commands work)
+CUresult stream_submit_marked(CUstream stream, enum sim_engine_index engine, struct commands work,
+                              mark_t *mark)
 {
     struct engines *engines = engines_of(stream);
     struct prologue prologue = {0};
     CUresult error;
-    mark_t mark;
     struct channel *channel = engines_channel(engines, engine, stream->lane, &error);
 
     if (error)
@@ -95,14 +97,27 @@ CUresult stream_submit(CUstream stream, enum sim_engine_index engine, struct com
     wait_for(&prologue, channel, stream->last);
     wait_for_others(&prologue, stream, channel);
     error = channel_submit(channel, (struct commands){prologue.commands, prologue.count}, work,
-                           is_blocking(stream), &mark);
+                           is_blocking(stream), mark);
     if (!error) {
-        __atomic_store_n(&stream->last, mark, __ATOMIC_RELEASE);
+        __atomic_store_n(&stream->last, *mark, __ATOMIC_RELEASE);
         if (is_legacy(stream))
-            __atomic_store_n(&engines->legacy, mark, __ATOMIC_RELEASE);
+            __atomic_store_n(&engines->legacy, *mark, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&stream->lock);
     return error;
+}
+
+CUresult stream_submit(CUstream stream, enum sim_engine_index engine, struct commands work)
+{
+    mark_t mark;
+
+    return stream_submit_marked(stream, engine, work, &mark);
+}
+
+void work_settle(void)
+{
+    moves_settle();
+    pools_settle();
 }
 
 CUresult stream_wait(CUstream stream)
@@ -112,6 +127,8 @@ CUresult stream_wait(CUstream stream)
 
     for (uint32_t i = 0; i < CHANNELS && is_legacy(stream) && !error; i++)
         error = mark_wait(engines, blocking_mark(engines, i));
+    if (!error)
+        work_settle();
     return error;
 }
 
@@ -122,6 +139,8 @@ bool stream_idle(CUstream stream)
 
     for (uint32_t i = 0; i < CHANNELS && is_legacy(stream) && idle; i++)
         idle = mark_reached(engines, blocking_mark(engines, i));
+    if (idle)
+        work_settle();
     return idle;
 }
 
@@ -219,5 +238,31 @@ CUresult cuStreamGetCtx(CUstream handle, CUcontext *context)
     if (!context)
         return CUDA_ERROR_INVALID_VALUE;
     *context = stream->object.context;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetId(CUstream handle, unsigned long long *id)
+{
+    CUresult error;
+    HELD_STREAM stream = stream_hold(handle, &error);
+
+    if (error)
+        return error;
+    if (!id)
+        return CUDA_ERROR_INVALID_VALUE;
+    *id = (uintptr_t)stream;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetDevice(CUstream handle, CUdevice *device)
+{
+    CUresult error;
+    HELD_STREAM stream = stream_hold(handle, &error);
+
+    if (error)
+        return error;
+    if (!device)
+        return CUDA_ERROR_INVALID_VALUE;
+    *device = ordinal_of(stream->object.context->device);
     return CUDA_SUCCESS;
 }

@@ -55,7 +55,7 @@ static uint32_t card_describe(const struct rmc *rm, struct rmc_card *card)
     struct rm_name name = {0};
     struct rm_gid gid = {0};
     uint32_t status = rmc_control(rm, card->subdevice, NV2080_CTRL_CMD_GPU_GET_NAME_STRING, &name,
-                                  sizeof name);
+                                  rm_bytes(&rm->table, RM_BYTES_NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS));
 
     if (!status)
         status = rmc_control(rm, card->subdevice, NV2080_CTRL_CMD_GPU_GET_GID_INFO, &gid, sizeof gid);

@@ -12,12 +12,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-void on_card_by_disabling(struct mgpu_engine *e)
-{
-    e->mediator.driver->disables_channels = true;
-}
-
-/* With a tenant that hides its file. */
+/* With a tenant that cannot be suspended. */
 void on_card_patience(struct mgpu_engine *e, uint64_t ns)
 {
     e->loop.patience_ns = ns;

@@ -83,7 +83,7 @@ class Rm:
     def _tell_base(self, arg: int) -> None:
         engines, lists = self.listed
         if peek(arg, "I", 0x18) != 4 * engines * lists:
-            poke(arg, "I", 0x1C, 0x3A)
+            poke(arg, "I", 0x1C, 0x1F)
             return
         params = peek(arg, "Q", 0x10)
         poke(params, "I", 4 * engines, self.bases.get(peek(params, "I"), 0xFFFF_FFFF))

@@ -83,6 +83,30 @@ uint32_t on_card_subscriptions(void)
     return n;
 }
 
+/* sizeof() in ctrlc637.h and ctrlc638.h, 535 to 595. */
+enum { ACTIVE_IDS_BYTES = 364, UUID_BYTES = 57, PARTITION_IDS_BYTES = 40, DEVICE_IDS_BYTES = 3076 };
+
+bool mig_on_card_asks_instance(const struct rm_control *ctl)
+{
+    return ctl->cmd == NVC637_CTRL_EXEC_PARTITIONS_GET_ACTIVE_IDS || ctl->cmd == NVC638_CTRL_CMD_GET_UUID;
+}
+
+bool mig_on_card_wrong_size(const struct rm_control *ctl)
+{
+    switch (ctl->cmd) {
+    case NVC637_CTRL_EXEC_PARTITIONS_GET_ACTIVE_IDS:
+        return ctl->params_size != ACTIVE_IDS_BYTES;
+    case NVC638_CTRL_CMD_GET_UUID:
+        return ctl->params_size != UUID_BYTES;
+    case NV2080_CTRL_CMD_GPU_GET_ACTIVE_PARTITION_IDS:
+        return ctl->params_size != PARTITION_IDS_BYTES;
+    case NV0000_CTRL_CMD_GPU_GET_ACTIVE_DEVICE_IDS:
+        return ctl->params_size != DEVICE_IDS_BYTES;
+    default:
+        return false;
+    }
+}
+
 /* Graphics, and one copy engine: nvidia_registers.py knows where. */
 uint32_t mig_on_card_runlist(uint32_t root, uint32_t *list, uint32_t bytes)
 {
@@ -90,7 +114,7 @@ uint32_t mig_on_card_runlist(uint32_t root, uint32_t *list, uint32_t bytes)
     bool copies = list[0] == RM_ENGINE_COPY0;
 
     if (bytes != sizeof(*list) * RM_RUNLIST_LISTS * RM_RUNLIST_ENGINES)
-        return NV_ERR_INVALID_PARAM_STRUCT;
+        return NV_ERR_INVALID_ARGUMENT;
     if (!c || c->compute == RM_NO_INSTANCE || (list[0] != RM_ENGINE_GRAPHICS && !copies))
         return NV_ERR_INVALID_ARGUMENT;
     list[RM_RUNLIST_ENGINES] = c->gpu << 16 | c->compute << 12 | (uint32_t)copies << 11;

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 struct rm_alloc;
+struct rm_control;
 
 void mig_on_card_begin(void);
 /* One more of the arbiter's. */
@@ -16,6 +17,9 @@ uint32_t mig_on_card_first(void);
 bool mig_on_card_subscribes(struct rm_alloc *alloc);
 /* The same. */
 bool mig_on_card_freed(uint32_t root, uint32_t handle);
+/* Controls of subscriptions; and of the sizes that RM compares before it looks for an object (_rmapiRmControl()). */
+bool mig_on_card_asks_instance(const struct rm_control *ctl);
+bool mig_on_card_wrong_size(const struct rm_control *ctl);
 /* The RM status of control 0x20800179. */
 uint32_t mig_on_card_runlist(uint32_t root, uint32_t *list, uint32_t bytes);
 #endif

@@ -114,11 +114,6 @@ void harness_close(struct harness *h)
     nodes = 0;
 }
 
-const char *harness_probes(void)
-{
-    return driver_nvidia.probes;
-}
-
 /* The file's id, or a negative errno. */
 int64_t harness_identify(struct harness *h, int tenant, int pid, int fd)
 {

@@ -76,8 +76,7 @@ class Answer:
     through: bool
 
     def u32(self, offset: int) -> int:
-        value: int = struct.unpack_from("I", self.outer, offset)[0]
-        return value
+        return int(struct.unpack_from("I", self.outer, offset)[0])
 
 
 class Tenant:
@@ -257,10 +256,12 @@ class World:
         stack: ExitStack,
         instances: Sequence[tuple[int, int]],
         seen: bool,
+        version: str,
     ) -> None:
         self.card = card
         self.lib = ctypes.CDLL(library())
         self._stack = stack
+        self._version = version
         self._tenants = 0
         nodes = self._nodes = folder / "nodes"
         nodes.mkdir()
@@ -300,11 +301,11 @@ class World:
         self.begin()
 
     def begin(self) -> None:
-        opened = open_engine(library(), "nvidia", "", VERSION, str(self.journal))
+        opened = open_engine(library(), "nvidia", "", self._version, str(self.journal))
         self.engine: Engine = self._engines.enter_context(opened)
         for card in self._cards:
             self.engine.add_card(card)
-        self.engine.configure(SchedConfig(hold_ns=0, poll_fast_ns=400_000, poll_slow_ns=1_000_000, off=0))
+        self.engine.configure(SchedConfig(poll_fast_ns=400_000, poll_slow_ns=1_000_000, quiet_ns=5_000_000))
         for card in self._cards:
             self.engine.card_policy(card.index, Policy.NATIVE_BURST_SHARE)
 
@@ -420,9 +421,9 @@ class World:
         ctypes.c_int.in_dll(self.lib, "on_card_refuse").value = escape
         ctypes.c_uint32.in_dll(self.lib, "on_card_refuse_control").value = control
 
-    def by_disabling(self) -> None:
-        """Tenants are suspended by DISABLE_CHANNELS."""
-        self.lib.on_card_by_disabling(self.engine._handle)
+    def unschedulable(self, handle: int) -> None:
+        """The driver puts that group on no runlist and takes it off none; 0: it does."""
+        ctypes.c_uint32.in_dll(self.lib, "on_card_unschedulable").value = handle
 
     def looks(self, gap_s: float) -> None:
         """How long it is from one look through all processes to the next; the first is due."""
@@ -435,7 +436,7 @@ class World:
         return missed.value, unseen.value
 
     def patience(self, ns: int) -> None:
-        """How long a tenant may hide the file that it would be suspended through."""
+        """For how long it may be that a tenant cannot be suspended."""
         self.lib.on_card_patience(self.engine._handle, ctypes.c_uint64(ns))
 
     def suspended_by(self) -> tuple[int, int]:
@@ -473,8 +474,7 @@ class World:
 
     def tables_mib(self, tenant: Tenant) -> float:
         """What is charged for the page tables of external mappings: part of used_mib()."""
-        find = self.lib.on_card_tables
-        find.restype = ctypes.c_uint64
+        (find := self.lib.on_card_tables).restype = ctypes.c_uint64
         return int(find(self.engine._handle, ctypes.c_uint64(tenant.id), ctypes.c_uint32(0))) / MIB
 
     def memory_mib(self, tenant: Tenant) -> float:
@@ -482,18 +482,19 @@ class World:
         return self.used_mib(tenant) - self.tables_mib(tenant)
 
     def groups(self) -> dict[int, bool]:
-        """Whether the card has each group of the graphics engine enabled, by its handle."""
-        [engine] = [
-            e for e in cards.account(self.card.admin_socket).cards[0].engines if e.engine == "graphics"
-        ]
-        return {one.group: one.enabled for one in engine.groups}
+        """Whether the card lets each group of the graphics engine run, by its handle."""
+        engines = cards.account(self.card.admin_socket).cards[0].engines
+        return {one.group: one.open for e in engines if e.engine == "graphics" for one in e.groups}
 
 
 @contextmanager
-def world(folder: Path, instances: Sequence[tuple[int, int]] = (), *, seen: bool = False) -> Iterator[World]:
+def world(
+    folder: Path, instances: Sequence[tuple[int, int]] = (), *, seen: bool = False, version: str = VERSION
+) -> Iterator[World]:
     """instances: of MIG, (GPU instance, compute instance), each a card of its own; none: a card as a whole.
 
     seen: the arbiter has the capabilities of instances, and reads what their engines execute.
     """
-    with running(folder, "h200", rm_call_us=0) as card, ExitStack() as stack:
-        yield World(folder, card, stack, instances, seen)
+    options = ["--driver-version", version]
+    with running(folder, "h200", rm_call_us=0, options=options) as card, ExitStack() as stack:
+        yield World(folder, card, stack, instances, seen, version)

@@ -55,6 +55,8 @@ static struct sim_request request;
 static struct sim_reply reply;
 /* Answered "not supported": an escape, such as FREE, and a control; 0: none. */
 int on_card_refuse, on_card_refuse_control;
+/* A group one of whose channels is not registered with nvidia-uvm, as kchannelIsSchedulable_IMPL() has it. */
+uint32_t on_card_unschedulable;
 uint64_t
     on_card_uncounted; /* bytes of its own that the driver does not count to processes, as NVIDIA's does not */
 
@@ -101,6 +103,7 @@ int on_card_begin(const char *socket_path, const char *nodes)
     uvm_on_card_begin();
     mig_on_card_begin();
     on_card_refuse = on_card_refuse_control = 0;
+    on_card_unschedulable = 0;
     on_card_uncounted = 0;
     on_card_closes = -1;
     on_card_monitors = 0;
@@ -348,6 +351,10 @@ static int serve(int fd, uint32_t cmd, void *arg)
             ctl->status = NV_ERR_NOT_SUPPORTED;
             return 0;
         }
+        if (ctl->cmd == NVA06C_CTRL_CMD_GPFIFO_SCHEDULE && ctl->object == on_card_unschedulable) {
+            ctl->status = NV_ERR_INVALID_STATE;
+            return 0;
+        }
         if (ctl->cmd == RM_CTRL_ENGINE_RUNLIST_BASE) {
             ctl->status = mig_on_card_runlist(ctl->client, (void *)(uintptr_t)ctl->params, ctl->params_size);
             return 0;
@@ -357,12 +364,14 @@ static int serve(int fd, uint32_t cmd, void *arg)
         on_card_exports += ctl->cmd == NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD;
         on_card_disabled += ctl->cmd == NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS &&
                             *(const uint8_t *)(uintptr_t)ctl->params;
+        if (mig_on_card_wrong_size(ctl)) {
+            ctl->status = NV_ERR_INVALID_ARGUMENT;
+            return 0;
+        }
         e = forward(id, cmd, arg, (void *)(uintptr_t)ctl->params, ctl->params_size, named_file(ctl), &got);
-        /* The class has it, and takes parameters. */
-        if ((ctl->cmd == NVC637_CTRL_EXEC_PARTITIONS_GET_ACTIVE_IDS ||
-             ctl->cmd == NVC638_CTRL_CMD_GET_UUID) &&
-            ctl->status == NV_ERR_NOT_SUPPORTED)
-            ctl->status = NV_ERR_INVALID_PARAM_STRUCT;
+        /* The card has an object of another class in its place, and none where RM has none. */
+        if (mig_on_card_asks_instance(ctl) && ctl->status == NV_ERR_NOT_SUPPORTED)
+            ctl->status = NV_OK;
         if (ctl->cmd == NV0000_CTRL_CMD_GPU_GET_ACTIVE_DEVICE_IDS ||
             ctl->cmd == NV2080_CTRL_CMD_GPU_GET_ACTIVE_PARTITION_IDS)
             ctl->status = list_instances(ctl);

@@ -148,7 +148,6 @@ def library() -> ctypes.CDLL:
     for name in ("identify", "sweep", "next_gone", "userd", "decode", "weak", "let_go"):
         getattr(lib, f"harness_{name}").restype = ctypes.c_int64
     lib.harness_open.restype = ctypes.c_void_p
-    lib.harness_probes.restype = ctypes.c_char_p
     return lib
 
 

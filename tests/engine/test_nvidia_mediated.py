@@ -29,18 +29,20 @@ from rm_params import (
     ROOT,
     UVM_INITIALIZE,
     UVM_MIGRATE,
+    UVM_POPULATE_PAGEABLE,
     alloc_struct,
     channel,
     group,
     memory,
 )
 
+from native_sched.daemon.engine import Unsuspendable
 from tests.support.waiting import until
 
 INSUFFICIENT, INVALID_ARGUMENT, INVALID_EVENT, NOT_FOUND = 0x1B, 0x1F, 0x28, 0x57
 NO_MEMORY, INVALID_CLIENT, INVALID_HANDLE, INVALID_PARENT, NOT_SUPPORTED = 0x51, 0x23, 0x33, 0x36, 0x56
 ATTACHED, PIDS, PID_INFO, FB_INFO, SCHEDULE = 0x201, 0x2080018D, 0x2080018E, 0x20801303, 0xA06C0101
-DISABLE, GROUP_INFO = 0x2080110B, 0xA06C0106
+DISABLE = 0x2080110B
 GROUP_HANDLE, USERD, CHANNEL = 0x900, 0x901, 0x902
 STATUS = 0x28
 
@@ -169,7 +171,7 @@ def test_work_is_seen_in_userd_and_the_offline_group_is_taken_off(here: World) -
     until(lambda: here.engine.sched(offline.id).preemptions == 1, "offline gives way")
 
     def enabled() -> dict[int, bool]:
-        return {one.tgid: one.enabled for one in here.card.account().cards[0].engines[0].groups}
+        return {one.tgid: one.open for one in here.card.account().cards[0].engines[0].groups}
 
     until(lambda: enabled() == {offline.pid: False, online.pid: True}, "so it is on the card")
 
@@ -188,8 +190,10 @@ def hidden(here: World) -> tuple[Tenant, Tenant]:
 def test_whoever_hides_its_file_to_go_on_working_is_told_of(here: World) -> None:
     here.patience(0)
     offline, online = hidden(here)
-    until(lambda: here.engine.state(offline.id).hides == 1, "it cannot be suspended")
-    assert here.engine.state(online.id).hides == 0
+    until(
+        lambda: here.engine.state(offline.id).unsuspendable == Unsuspendable.HIDDEN, "it cannot be suspended"
+    )
+    assert here.engine.state(online.id).unsuspendable == Unsuspendable.NO
 
 
 def test_a_file_that_is_shown_in_time_is_suspended_through(here: World) -> None:
@@ -200,10 +204,10 @@ def test_a_file_that_is_shown_in_time_is_suspended_through(here: World) -> None:
 
     def enabled() -> bool:
         [group] = [one for one in here.card.account().cards[0].engines[0].groups if one.tgid == offline.pid]
-        return bool(group.enabled)
+        return bool(group.open)
 
     until(lambda: not enabled(), "it is found again, and off the card")
-    assert here.engine.state(offline.id).hides == 0
+    assert here.engine.state(offline.id).unsuspendable == Unsuspendable.NO
 
 
 def registered_card(tenant: Tenant) -> int:
@@ -274,10 +278,12 @@ def test_an_events_file_is_told_once_whichever_engine_did(here: World) -> None:
     assert tenant.free(client, 0x200).u32(0xC) == 0
 
 
-def test_nvidia_uvm_runs_in_its_caller_but_moves_no_memory(here: World) -> None:
+def test_nvidia_uvm_runs_in_its_caller_but_moves_no_memory_that_is_not_charged(here: World) -> None:
     tenant = here.tenant()
     assert tenant.ioctl(tenant.uvm, UVM_INITIALIZE).through
-    assert tenant.ioctl(tenant.uvm, UVM_MIGRATE).result == -errno.EPERM
+    assert tenant.ioctl(tenant.uvm, UVM_POPULATE_PAGEABLE).result == -errno.EPERM
+    # Managed memory is charged whole.
+    assert tenant.ioctl(tenant.uvm, UVM_MIGRATE).through
     client = tenant.client()
     control = struct.pack("IIIIQII", client, client, ATTACHED, 0, 0, 128, 0)
     assert tenant.ioctl(tenant.uvm, CONTROL, control).result == -errno.ENOTTY
@@ -418,7 +424,6 @@ def test_a_suspended_tenant_does_not_enable_itself(here: World) -> None:
 
 
 def test_where_a_channel_may_be_unknown_its_group_is_taken_off_as_a_whole(here: World) -> None:
-    here.by_disabling()
     tenant = here.tenant()
     client = tenant.client()
     working_group(tenant, client)
@@ -436,16 +441,19 @@ def test_where_a_channel_may_be_unknown_its_group_is_taken_off_as_a_whole(here: 
 
 
 def test_what_cannot_be_freed_again_stays_charged(here: World) -> None:
-    tenant = here.tenant()
+    tenant = here.tenant(cap_mib=16 << 10)
     client = tenant.client()
-    here.refuses(escape=FREE, control=GROUP_INFO)
-    answer = tenant.alloc(client, 0xD0, GROUP_HANDLE, GROUP, group())
+    # Where each group is suspended by a call of its own, there is none for the 17th.
+    here.refuses(escape=FREE, control=DISABLE)
+    for number in range(16):
+        made(tenant, client, 0xD0, GROUP_HANDLE + number, GROUP, group())
+    answer = tenant.alloc(client, 0xD0, GROUP_HANDLE + 16, GROUP, group())
     assert answer.u32(STATUS) == NO_MEMORY
-    assert here.used_mib(tenant) == CONTEXT_MIB
-    assert here.card.account().cards[0].used_bytes == CARD_CONTEXT_MIB * MIB
-    here.refuses(control=GROUP_INFO)
-    assert tenant.alloc(client, 0xD0, GROUP_HANDLE + 1, GROUP, group()).u32(STATUS) == NO_MEMORY
-    assert here.used_mib(tenant) == CONTEXT_MIB
+    assert here.used_mib(tenant) == 17 * CONTEXT_MIB
+    assert here.card.account().cards[0].used_bytes == 17 * CARD_CONTEXT_MIB * MIB
+    here.refuses(control=DISABLE)
+    assert tenant.alloc(client, 0xD0, GROUP_HANDLE + 17, GROUP, group()).u32(STATUS) == NO_MEMORY
+    assert here.used_mib(tenant) == 17 * CONTEXT_MIB
 
 
 def test_controls_that_are_not_known_stay_refused(here: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import struct
 from collections.abc import Iterator
@@ -26,8 +27,10 @@ def rm() -> Rm:
         (0x8000_0123, 0x123, 1),
         (0x0000_2ABC, 0xABC, 0),  # a context that is there and idle
         (0x0000_A001, 1, 1),  # saved
-        (0x0000_C002, 2, 1),  # loaded
-        (0x0000_E003, 3, 1),  # switched
+        (0x0000_C002, 0, 1),  # the next one is loaded, whatever was there
+        (0x0123_C002, 0x123, 1),
+        (0x8ABC_E003, 0xABC, 1),  # switched: from 3 to the next one
+        (0x0ABC_A003, 3, 1),
         (0x7FFF_1FFF & ~0xE000, 0xFFF, 0),
     ],
 )
@@ -69,11 +72,6 @@ def engines(nvidia: Driver, card: int = 0) -> list[tuple[int, int]]:
     return [one[:2] for one in status(nvidia, card)]
 
 
-def probes(nvidia: Driver) -> str:
-    said: bytes = nvidia.lib.harness_probes()
-    return said.decode()
-
-
 def test_engines_are_found_once_each_and_read(rm: Rm, bar: Path, tmp_path: Path) -> None:
     rm.cards = 1
     # Graphics and the first copy engine share a runlist; one lies outside; one cannot be read.
@@ -86,11 +84,10 @@ def test_engines_are_found_once_each_and_read(rm: Rm, bar: Path, tmp_path: Path)
         write_word(bar, 0x2200, 0x0000_2008)
         assert engines(nvidia) == [(7, 1), (8, 0)]
         write_word(bar, 0x2200, 0xFFFF_FFFF)
-        assert engines(nvidia) == [], "half a status would show somebody idle"
-        assert probes(nvidia) == "USERD GP_PUT (shared mappings), engine status of 1 of 1 cards"
+        out = (ctypes.c_uint32 * 48)()
+        assert nvidia.call("engines", 0, out) == -errno.EIO, "half a status would show somebody idle"
         nvidia.add_card(1, minor=1)
         assert engines(nvidia, card=1) == []
-        assert "1 of 2 cards: on the others nobody is ever seen idle" in probes(nvidia)
 
 
 @pytest.mark.parametrize("listed", [(84, 3), (84, 2), (64, 2), (63, 2), (62, 2)])
@@ -116,12 +113,11 @@ def test_whose_groups_an_engine_executes(rm: Rm, bar: Path, tmp_path: Path) -> N
         assert [one[2] for one in status(nvidia)] == [1 << 1 | 1 << 9, 1 << 10, 1 << (0x3D - 32)]
 
 
-def test_without_registers_it_says_so(rm: Rm, tmp_path: Path) -> None:
+def test_without_registers_there_is_no_status(rm: Rm, tmp_path: Path) -> None:
     rm.cards = 1
     with driver(tmp_path, rm) as nvidia:
         nvidia.add_card(0)
         assert engines(nvidia) == []
-        assert "engine status not available" in probes(nvidia)
 
 
 BUSY = 0x8000_0000
@@ -165,7 +161,6 @@ def test_an_instance_has_the_engines_that_are_its_own(mig: MigRm, tmp_path: Path
             [(4, 1), (5, 1), (6, 1)],
         ]
         assert [one[2] for one in status(nvidia, 2)] == [1 << GRAPHICS, 1 << COPY0, 1 << COPY1]
-        assert probes(nvidia).endswith("engine status of 3 of 3 cards")
 
 
 def test_an_instance_is_not_kept_from_being_deleted(mig: MigRm, tmp_path: Path) -> None:
@@ -194,9 +189,6 @@ def test_without_its_capability_nothing_is_known_of_an_instance(
         minors.write_text(minors.read_text().replace("gpu0/gi5/ci0/access 50", "gpu0/gi5/ci0/access 30"))
     with on_instances(tmp_path, mig) as nvidia:
         assert [len(engines(nvidia, card)) for card in range(3)] == [2, 2, 0]
-        assert probes(nvidia).endswith(
-            "engine status of 2 of 3 cards: on the others nobody is ever seen idle"
-        )
         assert mig.subscriptions == 0
 
 

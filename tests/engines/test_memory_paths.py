@@ -108,7 +108,7 @@ def run_cuda(mgpu: Arbiter, built: Programs) -> None:
 
 @pytest.mark.parametrize(
     ("version", "table"),
-    [("535.183.01", "535.86"), ("550.163.01", "550.54"), ("570.211.01", "570.86"), ("595.45.04", "590.44")],
+    [("535.183.01", "535.86"), ("550.163.01", "550.54"), ("570.211.01", "570.86"), ("595.45.04", "595.44")],
 )
 def test_cuda_under_other_driver_versions(built: Programs, version: str, table: str) -> None:
     with arbiter.running(sim_options=[f"driver-version={version}"]) as mgpu:
@@ -139,7 +139,7 @@ def test_an_unknown_driver_is_refused_in_one_line(tmp_path: Path) -> None:
     assert done.status == 1
     assert done.err == (
         "mgpu: driver 600 is none of those whose interface is known: 535.86, 545.23, 550.54, 555.42, 560.28, "
-        "565.57, 570.86, 575.51, 580.65, 590.44, 595.45 and later ones of each branch; install one of them, or set "
+        "565.57, 570.86, 575.51, 580.65, 590.44, 595.44 and later ones of each branch; install one of them, or set "
         "driver_table in node.toml to the branch it is like\n"
     )
 

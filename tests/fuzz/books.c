@@ -180,6 +180,8 @@ static void check_driver(void)
             seen_groups += g->group[i].live;
         for (uint32_t i = 0; i < g->channels; i++)
             seen_channels += g->channel[i].live;
+        for (uint32_t i = 0; i < g->channels; i++)
+            mapped -= g->channel[i].live && g->channel[i].blind;
         if (live[k] != world.tenant[k].objects.live - world.tenant[k].objects.nameless)
             broken("%u objects in the books, %u of them nobody's, %u in the driver",
                    world.tenant[k].objects.live, world.tenant[k].objects.nameless, live[k]);
@@ -190,7 +192,7 @@ static void check_driver(void)
                    seen_channels, groups[k], channels[k]);
     }
     if (mapped != world.userd_maps)
-        broken("%d channels with USERD, %d mappings of it", mapped, world.userd_maps);
+        broken("%d channels with USERD that was not refused, %d mappings of it", mapped, world.userd_maps);
 }
 
 void check_books(void)

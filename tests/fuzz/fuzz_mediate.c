@@ -5,6 +5,7 @@
 #include "../../native_sched/boundary/registered.h"
 #include "../../native_sched/boundary/replay.h"
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 
 struct world world;
@@ -14,8 +15,11 @@ enum { OUTER_AT = 0x10000 };
 
 void world_start(void)
 {
+    static struct refusals refusals;
     int kick = eventfd(0, EFD_NONBLOCK);
 
+    memset(&refusals, 0, sizeof(refusals));
+    refusals.events = -1;
     world.m = (struct mediator){.ops = &model_ops, .files = &world.files, .cards = CARDS};
     for (uint32_t i = 0; i < CARDS; i++)
         world.m.card[i] = (struct card){
@@ -37,7 +41,8 @@ void world_start(void)
         pthread_mutex_init(&t->lock, NULL);
         pthread_mutex_init(&t->calls, NULL);
         t->groups = calloc(1, sizeof(*t->groups));
-        if (!t->groups || groups_init(t->groups, &model_ops, NULL, kick) < 0 || objects_init(&t->objects) < 0)
+        if (!t->groups || groups_init(t->groups, &model_ops, NULL, &refusals, kick) < 0 ||
+            objects_init(&t->objects) < 0)
             abort();
         if (!(t->let_through = calloc(1, sizeof(*t->let_through))) || registered_open(t, -1, false) < 0 ||
             managed_open(t, -1) < 0 || !(t->utilization = calloc(1, sizeof(*t->utilization))))
@@ -106,7 +111,7 @@ static void serve(struct tenant *t, struct replay *replay, const struct made *ma
         e = mediate(&call);
     if (call.params_out && call.params_bytes > PARAMS_MAX)
         broken("%u bytes to write back", call.params_bytes);
-    if (e > 0)
+    if (e > 0 || e < -4095)
         broken("ioctl() would return %d", e);
     if (e == 0 && !one_in(world.choices, 8))
         replay_keep(replay, &req, &call, before, e, true, !one_in(world.choices, 4));

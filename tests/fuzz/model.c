@@ -73,7 +73,7 @@ static uint32_t construct(struct node *n, struct driver_call *call)
         n->memory = ++world.last_memory;
     if (n->class_id == KEPLER_CHANNEL_GROUP_A) {
         if (call->params_bytes < sizeof(*group))
-            return NV_ERR_INVALID_PARAM_STRUCT;
+            return NV_ERR_INVALID_ARGUMENT;
         card = &world.m.card[n->card];
         n->bytes = group->engine_type >= RM_ENGINE_COPY0 ? card->copy_context_bytes : card->context_bytes;
     }
@@ -298,18 +298,11 @@ static void userd_unmap(struct userd *userd)
     world.userd_maps--;
 }
 
-static bool disables_channels(const struct driver *d)
-{
-    (void)d;
-    return true;
-}
-
 const struct driver_ops model_ops = {
     .name = "model",
     .identify = identify,
     .execute = execute,
     .own_bytes = own_bytes,
-    .disables_channels = disables_channels,
     .userd_map = userd_map,
     .userd_unmap = userd_unmap,
     .granule_bytes = GRANULE,

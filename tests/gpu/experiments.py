@@ -146,6 +146,10 @@ def hard_suspend(means: str) -> Experiment:
                 out.verdict = "no handles"
                 return
             out.figures["groups"], out.figures["channels"] = len(target.groups), len(target.channels)
+            none = rm.disable(target.client, [], True)
+            out.figures["disable_of_none"] = hex(
+                target.control(target.subdevice, rm.DISABLE_CHANNELS, none)[0]
+            )
             statuses = set()
             for _ in range(int(paced(backend, CYCLES))):
                 status, took = target.run(means, False)

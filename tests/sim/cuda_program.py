@@ -109,3 +109,8 @@ class Cuda:
         made = c_uint64()
         check(self.cu.cuMemAlloc_v2(byref(made), c_size_t(size)))
         return made
+
+    def pinned(self, size: int) -> c_void_p:
+        made = c_void_p()
+        check(self.cu.cuMemHostAlloc(byref(made), c_size_t(size), 0))
+        return made

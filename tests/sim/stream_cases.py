@@ -279,7 +279,7 @@ def copies() -> Any:
     c = Cuda()
     copying, computing = c.stream(NON_BLOCKING), c.stream(NON_BLOCKING)
     size = 256 * MIB
-    memory, host = c.memory(size), ctypes.create_string_buffer(size)
+    memory, host = c.memory(size), c.pinned(size)
     check(c.cu.cuMemcpyHtoDAsync_v2(memory, host, c_size_t(1), copying))
 
     def beside_a_kernel() -> list[c_void_p]:

@@ -13,7 +13,16 @@ import pytest
 
 from oci_specs import paths
 from sim.cards import running
-from tests.sim.card_protocol import CONTROL, INVALID_PARAMS, NOT_SUPPORTED, OK, Client, Connection, rm_cmd
+from tests.sim.card_protocol import (
+    CONTROL,
+    INVALID_ARGUMENT,
+    INVALID_PARAMS,
+    NOT_SUPPORTED,
+    OK,
+    Client,
+    Connection,
+    rm_cmd,
+)
 from tests.support import rm_interface
 from tests.support.places import REPOSITORY
 
@@ -117,7 +126,7 @@ def test_classes_are_the_chips(tmp_path: Path, profile: str, version: str) -> No
         wrong = client.control(
             NUMBER["NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2"], bytes(room + 4), client.device
         )
-        assert wrong[0] == INVALID_PARAMS
+        assert wrong[0] == INVALID_ARGUMENT
 
 
 @pytest.mark.parametrize(
@@ -161,7 +170,7 @@ def test_the_driver_says_its_version(tmp_path: Path) -> None:
         assert listed(client, name, room, *[bytes(room)] * 3, handle=client.root)[0] == INVALID_PARAMS
         status, params = client.control(0x13E, bytes(1032), client.root)
         assert (status, params.partition(b"\0")[0]) == (OK, b"570.86.15")
-        assert client.control(0x13E, bytes(776), client.root)[0] == INVALID_PARAMS
+        assert client.control(0x13E, bytes(776), client.root)[0] == INVALID_ARGUMENT
 
 
 def test_what_a_version_does_not_have_is_not_there(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from tests.sim.card_protocol import (
     CONTROL_STRUCT,
     CTL,
     INVALID_ARGUMENT,
-    INVALID_PARAMS,
     IOCTL,
     NOT_FOUND,
     NOT_SUPPORTED,
@@ -166,7 +165,7 @@ def test_refused_controls(new_client: NewClient) -> None:
     group = client.group()
     assert client.control(0x20801234, bytes(8))[0] == NOT_SUPPORTED
     assert client.control(NAME, bytes(132), client.root)[0] == NOT_SUPPORTED
-    assert client.control(NAME, bytes(131))[0] == INVALID_PARAMS
+    assert client.control(NAME, bytes(131))[0] == INVALID_ARGUMENT
     assert client.control(NAME, bytes(132), 0x4711)[0] == NOT_FOUND
     assert client.control(MAKE_REALTIME, bytes(4), group)[0] == NOT_SUPPORTED
 
@@ -175,7 +174,7 @@ def test_params_size_must_say_the_truth(connection: Connection, new_client: NewC
     client = new_client()
     outer = CONTROL_STRUCT.pack(client.root, client.subdevice, NAME, 0, 0, 132, 0)
     reply, _ = connection.ioctl(client.file.id, rm_cmd(0x2A, 32), outer, bytes(16))
-    assert CONTROL_STRUCT.unpack(reply)[6] == INVALID_PARAMS
+    assert CONTROL_STRUCT.unpack(reply)[6] == INVALID_ARGUMENT
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,6 @@ from tests.sim.card_protocol import (
     INVALID_CLIENT,
     INVALID_DEVICE,
     INVALID_HANDLE,
-    INVALID_PARAMS,
     INVALID_PARENT,
     NO_MEMORY,
     NOT_FOUND,
@@ -125,7 +124,7 @@ def test_system_memory_refused(client: Client) -> None:
     for size in (0, GIB + 1, 1 << 63):
         assert client.system_memory(size)[0] == INVALID_ARGUMENT
     assert client.alloc(client.subdevice, SYSTEM_MEMORY, memory_params(1))[0] == INVALID_PARENT
-    assert client.alloc(client.device, SYSTEM_MEMORY, memory_params(1)[:112])[0] == INVALID_PARAMS
+    assert client.alloc(client.device, SYSTEM_MEMORY, memory_params(1)[:112])[0] == INVALID_ARGUMENT
 
 
 def test_a_client_cannot_take_the_hosts_memory(new_client: NewClient) -> None:
@@ -408,7 +407,7 @@ def test_scheduling_calls(card: CardProcess, client: Client) -> None:
         assert client.control(cmd, bytes(3), handle)[0] == OK
         assert not group.totals(card)["enabled"]
         for size in (0, 1, 2, 4):
-            assert client.control(cmd, bytes(size), handle)[0] == INVALID_PARAMS
+            assert client.control(cmd, bytes(size), handle)[0] == INVALID_ARGUMENT
     assert client.control(TSG_SCHEDULE, b"\1\0", channel.handle)[0] == NOT_SUPPORTED
     assert client.control(TSG_INFO, bytes(4), channel.handle)[0] == NOT_SUPPORTED
 

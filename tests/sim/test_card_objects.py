@@ -23,7 +23,6 @@ from tests.sim.card_protocol import (
     INVALID_CLASS,
     INVALID_CLIENT,
     INVALID_DEVICE,
-    INVALID_PARAMS,
     INVALID_PARENT,
     MEMORY,
     NO_MEMORY,
@@ -173,7 +172,7 @@ def test_refused_allocations_leave_nothing(card: CardProcess, new_client: NewCli
         (client.device, 0x4242, b"", INVALID_CLASS),
         (0x999, MEMORY, memory_params(MIB), NOT_FOUND),
         (client.device, SUBDEVICE, (1).to_bytes(4, "little"), INVALID_ARGUMENT),
-        (client.device, CHANNEL_GROUP, bytes(19), INVALID_PARAMS),
+        (client.device, CHANNEL_GROUP, bytes(19), INVALID_ARGUMENT),
     ]
     for parent, class_id, params, status in refused:
         assert client.alloc(parent, class_id, params, handle=0x77)[0] == status

@@ -12,7 +12,6 @@ from oci_specs import paths
 from sim.cards import running
 from tests.sim.card_protocol import (
     INVALID_ARGUMENT,
-    INVALID_PARAMS,
     MEMORY,
     OK,
     TSG_SCHEDULE,
@@ -44,7 +43,7 @@ def test_sizes_are_the_versions(tmp_path: Path, version: str) -> None:
         client = Client(line)
         group = client.group()
         for wrong in (0, -1, 1):
-            status = OK if not wrong else INVALID_PARAMS
+            status = OK if not wrong else INVALID_ARGUMENT
             params = (memory_params(MIB) + bytes(8))[: sizes["NV_MEMORY_ALLOCATION_PARAMS"] + wrong]
             assert client.alloc(client.device, MEMORY, params)[0] == status
             assert (
@@ -122,5 +121,5 @@ def test_utilisation_in_the_versions_layout(tmp_path: Path, version: str) -> Non
         for wrong in (0, 1, whole):
             head = struct.pack("<B3xIII", 2, wrong, 0, 0)
             assert client.control(PERFMON_UTIL, head + bytes(whole - 16))[0] == INVALID_ARGUMENT
-        assert client.control(PERFMON_UTIL, bytes(whole - 1))[0] == INVALID_PARAMS
+        assert client.control(PERFMON_UTIL, bytes(whole - 1))[0] == INVALID_ARGUMENT
         client.close()

@@ -22,8 +22,10 @@ from native_sched.daemon.engine import (
     SchedState,
     TenantClass,
     TenantState,
+    Unsuspendable,
     Usage,
     Why,
+    Without,
 )
 from native_sched.daemon.grant_store import GrantStore
 from native_sched.daemon.grants import Grant, Grants
@@ -48,7 +50,7 @@ class FakeEngine:
 
     def __init__(self) -> None:
         self.unaccounted: dict[int, int] = {}
-        self.hiding: set[int] = set()
+        self.unsuspendable: dict[int, tuple[Unsuspendable, int]] = {}
         self.tenants: dict[int, dict[int, int]] = {}
         self.busy: set[int] = set()
         self.listeners: list[tuple[int, int]] = []
@@ -63,7 +65,7 @@ class FakeEngine:
         self.refuses: set[str] = set()
         self.driver_alive = True
         self.realtime = False
-        self.probes = "a guess"
+        self.lacks: dict[int, dict[Without, int]] = {}
         self.log: list[SchedEvent] = []
         self.event_fd = os.eventfd(0, os.EFD_NONBLOCK)
 
@@ -94,7 +96,11 @@ class FakeEngine:
 
     def state(self, tenant: int) -> TenantState:
         caught = self.unaccounted.get(tenant, 0)
-        return TenantState(listeners=1, unaccounted_bytes=caught, hides=tenant in self.hiding)
+        why, status = self.unsuspendable.get(tenant, (Unsuspendable.NO, 0))
+        return TenantState(listeners=1, unaccounted_bytes=caught, unsuspendable=why, refused=status)
+
+    def without(self, card: int) -> dict[Without, int]:
+        return self.lacks.get(card, {})
 
     def card_policy(self, card: int, policy: Policy) -> None:
         if f"policy {card}" in self.refuses:

@@ -56,9 +56,10 @@ class Node:
             "containers": 0,
             "cards": 2,
             "sched_fifo": True,
-            "probes": "USERD GP_PUT",
+            "without": [],
             "poll_fast_us": 300,
             "hold_ms": 100,
+            "quiet_ms": 5,
         }
         self.containers: list[dict[str, Any]] = []
         self.docker: Any = {"ServerVersion": "20.10", "Runtimes": {"mgpu": {"path": RUNTIME}}}

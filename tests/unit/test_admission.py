@@ -15,6 +15,7 @@ import pytest
 from mgpu_cli import render
 from native_sched.daemon import lifecycle as lifecycle_module
 from native_sched.daemon.admission import card_states, grant_document
+from native_sched.daemon.engine import Unsuspendable
 from native_sched.daemon.holder_link import Listener
 from native_sched.daemon.node_config import NodeConfig
 from oci_specs import schemas
@@ -164,21 +165,40 @@ def test_a_container_that_was_caught_is_killed_once_and_says_why(
     assert render.state(rows["c1"]).endswith(", killed")
 
 
-def test_a_container_that_hides_from_suspension_is_killed_once(
-    world: World, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("why", "event", "shown"),
+    [
+        ((Unsuspendable.HIDDEN, 0), "killed-hidden container=c1", "no process shows its driver files"),
+        (
+            (Unsuspendable.REFUSED, 0x40),
+            'killed-unsuspendable container=c1 why="RM\'s status 0x40"',
+            "the driver refuses to suspend it, RM's status 0x40",
+        ),
+    ],
+)
+def test_a_container_that_cannot_be_suspended_is_killed_once(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    why: tuple[Unsuspendable, int],
+    event: str,
+    shown: str,
 ) -> None:
     monkeypatch.setattr(lifecycle_module.nodes, "identities", lambda *_arguments: [])
     grant, other = world.granted("c1"), world.granted("c2")
     with subprocess.Popen(["sleep", "60"]) as cheat, subprocess.Popen(["sleep", "60"]) as neighbour:
         world.life.bind(grant, cheat.pid)
         world.life.bind(other, neighbour.pid)
-        world.engine.hiding.add(grant.tenant)
+        world.engine.unsuspendable[grant.tenant] = why
         world.life.something_ended()
         assert cheat.wait(5) == -signal.SIGKILL
         world.life.something_ended()
         assert neighbour.poll() is None
         neighbour.kill()
-    assert capfd.readouterr().err.count("event=killed-hidden container=c1") == 1
+    assert capfd.readouterr().err.count(f"event={event}") == 1
+    rows = {row["container_id"]: row for row in world.ask("list")["containers"]}
+    assert (rows["c1"]["unsuspendable"], rows["c2"]["unsuspendable"]) == (shown, None)
+    assert render.state(rows["c1"]).endswith(", killed")
 
 
 def test_a_lease_that_runs_out(world: World) -> None:

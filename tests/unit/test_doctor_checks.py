@@ -157,8 +157,8 @@ FAULTS: list[tuple[Group, Change, dict[str, Level]]] = [
     (arbiter.GROUP, health(sched_fifo=False), {"mgpud-fifo": WARN}),
     (
         arbiter.GROUP,
-        health(probes="USERD, engine status of 1 of 2 cards: on the others nobody is ever seen idle"),
-        {"mgpud-probes": WARN},
+        health(without=["engine-status not on card 1: online is seen idle by fetch only"]),
+        {"mgpud-without": WARN},
     ),
     (permissions.GROUP, lambda node: setattr(node, "uid", 1000), {"permissions-root": WARN}),
     (

@@ -94,7 +94,7 @@ def test_only_preemptions_that_were_carried_out_are_timed(counters: ctypes.CDLL)
         (0x33, Refused.HANDLE),
         (0x1B, Refused.SCHEDULING),
         (0x56, Refused.UNSUPPORTED),
-        (0x3A, Refused.FORM),
+        (0x1F, Refused.FORM),
     ],
 )
 def test_reasons_by_rm_status(counters: ctypes.CDLL, status: int, reason: Refused) -> None:

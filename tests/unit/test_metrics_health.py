@@ -37,8 +37,9 @@ HEALTH = {
     "containers": 1,
     "listeners": 3,
     "sched_fifo": True,
-    "probes": "USERD GP_PUT, engine status",
+    "without": [],
     "hold_ms": 100,
+    "quiet_ms": 5,
     "poll_fast_us": 300,
     "scheduler_turns": 17,
     "scheduler_stuck_seconds": 0.0,
@@ -154,7 +155,7 @@ def test_a_manager_that_is_not_there_is_no_fault(path: str, monkeypatch: pytest.
 def test_the_verb_tells_what_its_schema_says() -> None:
     with node() as world:
         world.log.error("listener-not-served", container="c", why="Too many open files")
-        plain = {name: HEALTH[name] for name in list(HEALTH)[:13]}
+        plain = {name: HEALTH[name] for name in list(HEALTH)[:14]}
         found = with_threads(lambda message, peer: plain, world.watchdog)({}, Peer(1, 0))
         schemas.validate("control#health-reply", {"version": 1, "ok": True, **found})
         assert found["errors"][0]["event"] == "listener-not-served"

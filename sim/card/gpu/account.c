@@ -36,6 +36,7 @@ static void take_snapshot(struct gpu *gpu, struct snapshot *snapshot)
 
         *totals = group->totals;
         totals->pending = pending(group);
+        totals->open = group_open(group);
     }
     first = gpu->ended_count > ENDED_GROUPS ? gpu->ended_count - ENDED_GROUPS : 0;
     for (uint64_t i = first; i < gpu->ended_count; i++)
@@ -47,13 +48,14 @@ static void print_group(const struct gpu_totals *totals, FILE *out)
 {
     fprintf(out,
             "{\"engine\":\"%s\",\"client\":%u,\"group\":%u,\"tsg\":%u,\"file\":%llu,\"tgid\":%d,"
-            "\"enabled\":%s,\"timeslice_us\":%u,\"run_ns\":%llu,\"switch_ns\":%llu,"
+            "\"enabled\":%s,\"open\":%s,\"timeslice_us\":%u,\"run_ns\":%llu,\"switch_ns\":%llu,"
             "\"kernels\":%llu,\"kernel_ns\":%llu,\"errors\":%llu,\"pending\":%s}",
             gpu_engine_names[totals->engine], totals->owner.client, totals->owner.handle, totals->tsg,
             (unsigned long long)totals->owner.file, totals->owner.tgid, totals->enabled ? "true" : "false",
-            totals->timeslice_us, (unsigned long long)totals->run_ns, (unsigned long long)totals->switch_ns,
-            (unsigned long long)totals->kernels, (unsigned long long)totals->kernel_ns,
-            (unsigned long long)totals->errors, totals->pending ? "true" : "false");
+            totals->open ? "true" : "false", totals->timeslice_us, (unsigned long long)totals->run_ns,
+            (unsigned long long)totals->switch_ns, (unsigned long long)totals->kernels,
+            (unsigned long long)totals->kernel_ns, (unsigned long long)totals->errors,
+            totals->pending ? "true" : "false");
 }
 
 static void print_engine(const struct snapshot *snapshot, enum sim_engine_index engine, FILE *out)

@@ -55,7 +55,8 @@ struct gpu_totals {
     struct gpu_owner owner;
     enum sim_engine_index engine;
     uint32_t tsg, timeslice_us;
-    bool enabled, pending;
+    bool enabled, pending; /* enabled: on its runlist */
+    bool open;             /* and a channel of it is not off */
     uint64_t run_ns, switch_ns, kernels, kernel_ns, errors;
 };
 

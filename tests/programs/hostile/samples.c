@@ -58,7 +58,7 @@ static void sizes(void)
     const uint32_t said[] = {0, 1, ring_bytes - 1, ring_bytes + 1, bytes, UINT32_MAX, 1u << 31};
 
     for (size_t i = 0; i < sizeof(size) / sizeof(*size); i++)
-        expect(ask(SUBDEVICE, at_the_end(bytes, ring_bytes), size[i]), NV_ERR_INVALID_PARAM_STRUCT);
+        expect(ask(SUBDEVICE, at_the_end(bytes, ring_bytes), size[i]), NV_ERR_INVALID_ARGUMENT);
     for (size_t i = 0; i < sizeof(said) / sizeof(*said); i++)
         expect(ask(SUBDEVICE, at_the_end(bytes, said[i]), bytes), NV_ERR_INVALID_ARGUMENT);
 }
@@ -68,7 +68,7 @@ static void places(void)
     const uintptr_t at[] = {1, PAGE, UINTPTR_MAX, UINTPTR_MAX - 127, 1ul << 47, 0xffff800000000000ul};
     struct rm_control *own = (void *)at_the_end(bytes, ring_bytes);
 
-    expect(ask(SUBDEVICE, NULL, bytes), NV_ERR_INVALID_PARAM_STRUCT);
+    expect(ask(SUBDEVICE, NULL, bytes), NV_ERR_INVALID_ARGUMENT);
     for (size_t i = 0; i < sizeof(at) / sizeof(*at); i++)
         expect(ask(SUBDEVICE, (void *)at[i], bytes), -EFAULT);
     /* The head is there, and not all of the ring. */

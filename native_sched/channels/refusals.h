@@ -1,0 +1,22 @@
+/* What the driver refuses the scheduler on a card, and what is done without it. The first refusal of each kind is kept: the
+ * daemon is told of it, once. */
+#ifndef MGPU_REFUSALS_H
+#define MGPU_REFUSALS_H
+#include "../engine.h"
+#include <stdatomic.h>
+#include <stdbool.h>
+
+struct refusals {
+    atomic_int first[MGPU_CARDS_MAX][MGPU_WITHOUT_KINDS]; /* as in mgpu_card_without() */
+    atomic_bool asked[MGPU_CARDS_MAX];                    /* whether it disables channels */
+    int events;                                           /* eventfd for the daemon */
+};
+
+/* error: what a call of group_control.h or userd_map() has said. Returns the same as an errno. */
+int refusals_note(struct refusals *r, uint32_t card, enum mgpu_without kind, int error);
+
+static inline bool refusals_any(const struct refusals *r, uint32_t card, enum mgpu_without kind)
+{
+    return atomic_load_explicit(&r->first[card][kind], memory_order_relaxed);
+}
+#endif

@@ -1,0 +1,85 @@
+/* Streams are never recorded into graphs: nothing is being captured, and nothing can be. */
+#include "stream.h"
+
+enum { CAPTURE_NONE = 0, CAPTURE_MODES = 3 };
+
+CUresult cuStreamIsCapturing(CUstream handle, int *status)
+{
+    CUresult error;
+    HELD_STREAM stream = stream_hold(handle, &error);
+
+    if (!error && !status)
+        error = CUDA_ERROR_INVALID_VALUE;
+    if (!error)
+        *status = CAPTURE_NONE;
+    return error;
+}
+
+CUresult cuStreamGetCaptureInfo(CUstream stream, int *status, uint64_t *id)
+{
+    CUresult error = cuStreamIsCapturing(stream, status);
+
+    if (!error && id)
+        *id = 0;
+    return error;
+}
+
+CUresult cuStreamGetCaptureInfo_v2(CUstream stream, int *status, uint64_t *id, CUgraph *graph,
+                                   const CUgraphNode **nodes, size_t *count)
+{
+    CUresult error = cuStreamGetCaptureInfo(stream, status, id);
+
+    if (error)
+        return error;
+    if (graph)
+        *graph = NULL;
+    if (nodes)
+        *nodes = NULL;
+    if (count)
+        *count = 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamBeginCapture_v2(CUstream handle, int mode)
+{
+    CUresult error;
+    HELD_STREAM stream = stream_hold(handle, &error);
+
+    if (error)
+        return error;
+    return mode < 0 || mode >= CAPTURE_MODES ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(int *mode)
+{
+    static __thread int current;
+    int wanted;
+
+    if (!mode || *mode < 0 || *mode >= CAPTURE_MODES)
+        return CUDA_ERROR_INVALID_VALUE;
+    wanted = *mode;
+    *mode = current;
+    current = wanted;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamIsCapturing_ptsz(CUstream stream, int *status)
+{
+    return cuStreamIsCapturing(stream ? stream : CU_STREAM_PER_THREAD, status);
+}
+
+CUresult cuStreamGetCaptureInfo_ptsz(CUstream stream, int *status, uint64_t *id)
+{
+    return cuStreamGetCaptureInfo(stream ? stream : CU_STREAM_PER_THREAD, status, id);
+}
+
+CUresult cuStreamGetCaptureInfo_v2_ptsz(CUstream stream, int *status, uint64_t *id, CUgraph *graph,
+                                        const CUgraphNode **nodes, size_t *count)
+{
+    return cuStreamGetCaptureInfo_v2(stream ? stream : CU_STREAM_PER_THREAD, status, id, graph, nodes, count);
+}
+
+CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, int mode)
+{
+    return cuStreamBeginCapture_v2(stream ? stream : CU_STREAM_PER_THREAD, mode);
+}

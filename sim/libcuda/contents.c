@@ -1,0 +1,64 @@
+/* What memory of the card holds: pages that the driver lends to whoever maps the object, so that all who have it see the
+ * same. Memory that nothing was ever copied to is never mapped. */
+#include "ranges.h"
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { PAGE_BYTES = 4096 };
+
+static size_t whole_pages(size_t bytes)
+{
+    return (bytes + PAGE_BYTES - 1) & ~(size_t)(PAGE_BYTES - 1);
+}
+
+/* MAP_FAILED when the driver lends none: a card without contents. */
+static void *map_object(const struct rmc *rm, const struct range *range, void *address, int protection)
+{
+    struct rmc_mapping mapping = {.bytes = whole_pages(range->bytes)};
+    int flags = MAP_SHARED | MAP_NORESERVE | (address ? MAP_FIXED : 0);
+    void *at;
+
+    if (rmc_map(rm, range->card, range->card->device, range->handle, &mapping))
+        return MAP_FAILED;
+    at = mmap(address, mapping.bytes, protection, flags, mapping.fd, (off_t)(mapping.offset + range->from));
+    close(mapping.fd);
+    return at;
+}
+
+uint8_t *contents_of(const struct rmc *rm, struct range *range)
+{
+    void *at;
+
+    if (range->at || range->empty)
+        return range->at;
+    at = map_object(rm, range, NULL, PROT_READ | PROT_WRITE);
+    if (at == MAP_FAILED)
+        range->empty = true;
+    else
+        range->at = at;
+    return range->at;
+}
+
+bool contents_map_at(const struct rmc *rm, struct range *range, int protection)
+{
+    void *address = (void *)(uintptr_t)range->base;
+    int anonymous = MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+    void *at = mmap(address, whole_pages(range->bytes), protection, anonymous, -1, 0);
+
+    if (at == MAP_FAILED)
+        return false;
+    range->at = at;
+    if (at == address && map_object(rm, range, address, protection) != MAP_FAILED)
+        return true;
+    if (at == address && range_is_on_card(range))
+        return true; /* of a card without contents: the host's pages stand for them */
+    contents_unmap(range);
+    range->at = NULL;
+    return false;
+}
+
+void contents_unmap(const struct range *range)
+{
+    if (range->at && range->kind != RANGE_REGISTERED)
+        munmap(range->at, whole_pages(range->bytes));
+}

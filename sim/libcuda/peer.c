@@ -1,0 +1,54 @@
+/* Cards cannot reach each other's memory: under mgpu a container's cards have no peers, and this library says so everywhere. */
+#include "cuda.h"
+
+CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
+{
+    ENTRY entry = enter_device(device);
+
+    if (entry.error)
+        return entry.error;
+    if (!device_at(peer))
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (!can)
+        return CUDA_ERROR_INVALID_VALUE;
+    *can = 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetP2PAttribute(int *value, int attribute, CUdevice device, CUdevice peer)
+{
+    enum { FIRST = 1, LAST = 4 };
+    ENTRY entry = enter_device(device);
+
+    if (entry.error)
+        return entry.error;
+    if (!device_at(peer))
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (!value || attribute < FIRST || attribute > LAST || device == peer)
+        return CUDA_ERROR_INVALID_VALUE;
+    *value = 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
+{
+    CUcontext context;
+    ENTRY entry = enter_context(&context);
+
+    if (entry.error)
+        return entry.error;
+    if (flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    return context_live(peer) && peer != context ? CUDA_ERROR_PEER_ACCESS_UNSUPPORTED
+                                                 : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult cuCtxDisablePeerAccess(CUcontext peer)
+{
+    CUcontext context;
+    ENTRY entry = enter_context(&context);
+
+    if (entry.error)
+        return entry.error;
+    return context_live(peer) ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED : CUDA_ERROR_INVALID_CONTEXT;
+}

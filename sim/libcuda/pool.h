@@ -1,0 +1,29 @@
+/* Memory pools: which there are, what they keep. All with the library's lock held. */
+#ifndef MGPU_SIM_CUDA_POOL_H
+#define MGPU_SIM_CUDA_POOL_H
+#include "objects.h"
+#include "ranges.h"
+
+enum { POOL_REUSES = 3 };
+
+struct pool_use {
+    uint64_t reserved, used; /* bytes: with the driver, with programs */
+};
+
+struct CUmemPoolHandle_st {
+    struct object object;
+    struct device *device;
+    uint64_t threshold; /* what it may keep past a wait */
+    struct pool_use high;
+    int reuse[POOL_REUSES]; /* as set: memory is used again once it is free, whatever they say */
+};
+
+CUmemoryPool pool_find(CUmemoryPool handle);
+CUmemoryPool pool_make(struct device *device);
+/* NULL: out of memory. */
+CUmemoryPool pool_default(struct device *device);
+CUmemoryPool pool_current(struct device *device);
+struct pool_use pool_use(CUmemoryPool pool);
+/* Of what nobody uses. */
+void pool_trim(const struct rmc *rm, CUmemoryPool pool, uint64_t keep);
+#endif

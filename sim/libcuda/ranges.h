@@ -1,0 +1,95 @@
+/* Memory that has an address: one table, whoever made it.
+ *   ranges.c    which addresses are given out     contents.c  where its bytes are
+ *   memory.c    cuMemAlloc, cuMemFree             physical.c  cuMemCreate and descriptors
+ *   reserve.c   cuMemAddress*, cuMemMap           ipc.c       cuIpc*
+ *   host.c      memory of the host                managed.c   memory of both
+ *   pool.c      in the order of streams           pointer.c   what is known of an address */
+#ifndef MGPU_SIM_CUDA_RANGES_H
+#define MGPU_SIM_CUDA_RANGES_H
+#include "engines.h"
+
+enum range_kind {
+    RANGE_DEVICE,
+    RANGE_OPENED, /* another process's: cuIpcOpenMemHandle() */
+    RANGE_MAPPED, /* cuMemMap() */
+    RANGE_MANAGED,
+    RANGE_HOST,
+    RANGE_REGISTERED, /* the program's own pages: cuMemHostRegister() */
+    RANGE_FREEING,    /* cuMemFreeAsync(), until its stream has come there */
+    RANGE_CACHED,     /* free, and its pool's */
+};
+
+#define RESERVED_FIRST ((CUdeviceptr)0x400000000000)
+#define RESERVED_END   ((CUdeviceptr)0x500000000000)
+
+struct range {
+    CUdeviceptr base;
+    size_t bytes;
+    enum range_kind kind;
+    CUcontext context;           /* NULL: no context's end ends it */
+    const struct rmc_card *card; /* whose object it is; NULL: nobody's */
+    uint32_t handle;             /* 0: the driver has no object for it */
+    unsigned int flags;          /* that it was made with */
+    CUmemoryPool pool;
+    mark_t freed;  /* RANGE_FREEING: when */
+    uint8_t *at;   /* of its first byte here; NULL: nowhere, or not looked for yet */
+    bool empty;    /* looked for: it has no contents */
+    uint64_t from; /* RANGE_MAPPED: its first byte, in the object */
+    uint64_t id;   /* never given again in this process */
+};
+
+/* All with the library's lock held. Fills in base; false when out of addresses or memory. */
+bool range_add(struct range *range);
+/* At its base; false when something is there already. */
+bool range_add_at(struct range *range);
+/* The range that holds the address, NULL when none does. Good until the next change. */
+struct range *range_at(CUdeviceptr address);
+/* The same, of those that a program may name. */
+struct range *range_in_use(CUdeviceptr address);
+/* The index-th by address; NULL: no more. */
+struct range *range_number(size_t index);
+bool range_is_on_card(const struct range *range);
+/* Bytes from its base on that lie one behind the other: cuMemMap() may put several objects so. */
+uint64_t ranges_run(const struct range *range);
+/* Its bytes go from our sight too. Nothing that is to move may be waiting for them: see moves_finish(). */
+void range_remove(struct range *range);
+/* Frees them in the driver too. */
+void ranges_end_context(const struct rmc *rm, CUcontext context);
+void ranges_forget(void);
+/* Whether device addresses are of that kind: nobody else's pages lie there. */
+bool address_is_ours(CUdeviceptr address);
+
+/* contents.c, lock held: where its bytes can be read and written, NULL when it has none. */
+uint8_t *contents_of(const struct rmc *rm, struct range *range);
+/* Puts them where their address says; false when they cannot be there. */
+bool contents_map_at(const struct rmc *rm, struct range *range, int protection);
+void contents_unmap(const struct range *range);
+
+/* memory.c: a context, and nothing that is still to be moved: memory may go. */
+struct entry enter_settled(void);
+/* Frees a whole range of that kind. */
+CUresult memory_free(CUdeviceptr pointer, bool opened);
+/* Lock held: memory of the card at an address, or nothing at all. */
+CUresult memory_make(const struct rmc *rm, struct range *range);
+
+/* pool.c, any time: what streams have freed meanwhile goes back. */
+void pools_settle(void);
+CUresult pool_free(CUdeviceptr pointer, CUstream stream);
+void pools_forget(void);
+
+/* physical.c, lock held: memory without an address of its own. */
+struct physical {
+    struct physical *next;
+    const struct rmc_card *card;
+    uint64_t bytes;
+    uint32_t handle;
+    unsigned int users; /* its names and its maps */
+};
+enum { GRANULARITY_BYTES = 2 << 20 };
+struct physical *physical_find(CUmemGenericAllocationHandle handle);
+struct physical *physical_of(uint32_t rm_handle);
+CUresult physical_put(const struct rmc *rm, struct physical *physical);
+void physical_forget(void);
+/* reserve.c, in a forked child. */
+void reservations_forget(void);
+#endif

@@ -1,0 +1,97 @@
+"""Sizes that RM judges and we do not: what each driver's programs pass is taken, others hear RM's own no."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from nvidia_mediated import Tenant, World, world
+from rm_params import GROUP, MEMORY, MIB, alloc_struct, group, memory
+
+OK, INVALID_ARGUMENT, INVALID_HANDLE = 0, 0x1F, 0x33
+PROBED_IDS, BUILD_VERSION = 0x214, 0x101
+FB_INFO, NAME, PREEMPT = 0x20801303, 0x20800110, 0xA06C0105
+CONTROL_STATUS, ALLOC_STATUS = 0x1C, 0x28
+GROUP_HANDLE, ALLOC = 0x900, 0x2B
+NO_ID = 0xFFFFFFFF
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[World]:
+    with world(tmp_path) as made:
+        yield made
+
+
+def says(tenant: Tenant, client: int, thing: int, command: int, params: bytes) -> int:
+    answer = tenant.control(client, thing, command, params)
+    assert (answer.result, answer.through) == (0, False)
+    return answer.u32(CONTROL_STATUS)
+
+
+@pytest.mark.parametrize(
+    ("version", "probed", "fb", "name"),
+    # sizeof() of the structs in NVIDIA's headers.
+    [
+        ("535.86.05", 256, 436, 132),
+        ("545.23.06", 256, 444, 132),
+        ("560.28.03", 256, 460, 132),
+        ("580.65.06", 384, 1028, 132),
+        ("595.44.02", 384, 1028, 68),
+    ],
+)
+def test_what_a_start_asks_first_is_answered_on_each_driver(
+    tmp_path: Path, version: str, probed: int, fb: int, name: int
+) -> None:
+    with world(tmp_path, version=version) as here:
+        tenant = here.tenant(cap_mib=64)
+        client = tenant.client()
+        ids = tenant.control(client, client, PROBED_IDS, b"\x55" * probed)
+        assert ids.u32(CONTROL_STATUS) == OK
+        words = struct.unpack(f"{probed // 4}I", ids.params)
+        assert words[0] not in (0, NO_ID)
+        assert words[1:] == (*[NO_ID] * 63, *[0] * (probed // 4 - 64))
+        info = tenant.control(client, 0xD1, FB_INFO, struct.pack("III", 1, 8, 0).ljust(fb, b"\0"))
+        assert info.u32(CONTROL_STATUS) == OK
+        assert struct.unpack_from("3I", info.params) == (1, 8, 64 << 10)
+        assert says(tenant, client, 0xD1, FB_INFO, bytes(fb + 8)) == INVALID_ARGUMENT
+        assert says(tenant, client, 0xD1, NAME, bytes(name)) == OK
+        assert says(tenant, client, 0xD1, NAME, bytes(name + 4)) == INVALID_ARGUMENT
+
+
+def test_parameters_with_less_than_is_looked_at_are_refused_as_rm_does(here: World) -> None:
+    tenant = here.tenant()
+    client = tenant.client()
+    assert says(tenant, client, client, PROBED_IDS, bytes(252)) == INVALID_ARGUMENT
+    assert says(tenant, client, 0xD1, FB_INFO, bytes(2)) == INVALID_ARGUMENT
+    assert says(tenant, client, client, BUILD_VERSION, bytes(16)) == INVALID_ARGUMENT
+
+
+def test_controls_numbered_nothing_do_nothing_on_anything(here: World) -> None:
+    tenant = here.tenant()
+    client = tenant.client()
+    for thing, command in ((client, 0), (0xD1, 0x20800000), (0xBAD, 0x800000)):
+        assert says(tenant, client, thing, command, b"") == OK
+
+
+@pytest.mark.parametrize("said", [0, 4, 120, 0xFFFF_FFFF])
+def test_what_an_allocation_says_of_its_parameters_size_is_nothing_to_rm(here: World, said: int) -> None:
+    tenant = here.tenant(cap_mib=64)
+    client = tenant.client()
+    outer = alloc_struct(client, 0xD0, 0x100, MEMORY, said)
+    answer = tenant.ioctl(tenant.ctl, ALLOC, outer, memory(48 * MIB), at=0x10)
+    assert (answer.result, answer.u32(ALLOC_STATUS)) == (0, OK)
+    assert here.used_mib(tenant) == 48
+
+
+def test_preempting_a_group_of_its_own_is_answered_and_does_nothing(here: World) -> None:
+    """As libcuda does once when it ends a context."""
+    tenant, other = here.tenant(), here.tenant()
+    client, its = tenant.client(), other.client()
+    made = tenant.alloc(client, 0xD0, GROUP_HANDLE, GROUP, group())
+    assert made.u32(ALLOC_STATUS) == OK
+    assert says(tenant, client, GROUP_HANDLE, PREEMPT, bytes(8)) == OK
+    assert here.groups() == {GROUP_HANDLE: False}
+    assert says(tenant, client, 0xD1, PREEMPT, bytes(8)) == INVALID_HANDLE
+    assert says(other, its, GROUP_HANDLE, PREEMPT, bytes(8)) == INVALID_HANDLE

@@ -1,0 +1,43 @@
+"""What the scheduler does without on a card: said once in the log, and to whoever asks."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from mgpu_cli import render
+from native_sched.daemon import without
+from native_sched.daemon.engine import Engine, Without
+from tests.unit.arbiter_support import CARDS, FakeEngine
+
+
+def test_each_is_said_once_for_a_card_with_what_the_driver_said(capfd: pytest.CaptureFixture[str]) -> None:
+    fake = FakeEngine()
+    engine = cast(Engine, fake)
+    told = without.Told(engine, CARDS)
+    told.look()
+    assert capfd.readouterr().err == ""
+    fake.lacks = {1: {Without.DISABLE_CHANNELS: 0x56}}
+    told.look()
+    told.look()
+    said = capfd.readouterr().err
+    assert said.count("\n") == 1
+    assert 'event=driver-without card=1 what=disable-channels why="RM\'s status 0x56" so=' in said
+    assert "16 of a container at most" in said
+    fake.lacks[0] = {Without.ENGINE_STATUS: -61}
+    told.look()
+    assert 'what=engine-status why="No data available"' in capfd.readouterr().err
+    assert [line.partition(":")[0] for line in without.lines(engine, CARDS)] == [
+        "disable-channels not on card 1",
+        "engine-status not on card 0",
+    ]
+    assert without.of(engine, 0) == ["engine-status"]
+
+
+def test_a_container_shows_what_it_is_without() -> None:
+    cards = [{"index": 0, "without": []}, {"index": 1, "without": [without.name(each) for each in Without]}]
+    said = [text for _, text in render._without(cards)]
+    assert "idle by fetch only" in said
+    assert not any(text.startswith("without ") for text in said), "each has words of its own"
+    assert {row for row, _ in render._without(cards)} == {"Card 1:"}
