@@ -73,7 +73,7 @@ static int attach_gpus(struct rm_call *call)
     const uint32_t *id = call->outer;
 
     for (uint32_t i = 0; i < call->outer_bytes / sizeof *id; i++)
-        if (!card_by_gpu_id(call->rm, id[i]))
+        if (id[i] && !card_by_gpu_id(call->rm, id[i]))
             return -EINVAL;
     return 0;
 }

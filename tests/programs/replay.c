@@ -30,7 +30,15 @@
 #ifndef SECCOMP_IOCTL_NOTIF_SET_FLAGS
 #define SECCOMP_IOCTL_NOTIF_SET_FLAGS SECCOMP_IOW(4, __u64)
 #endif
-enum { ROWS = 1024, WORDS = 24, HANDLES = 1024, CLIENTS = 8, BUFFER = 16384, LINE = 4096, NO_STATUS = 0xffff };
+enum {
+    ROWS = 1024,
+    WORDS = 24,
+    HANDLES = 1024,
+    CLIENTS = 8,
+    BUFFER = 16384,
+    LINE = 4096,
+    NO_STATUS = 0xffff
+};
 enum { ALLOC = 0x2b, MAP_MEMORY = 0x4e, UNMAP_MEMORY = 0x4f, OWN_MEMORY_BYTES = 2 << 20 };
 enum { HANDLE_AT = 8, CLASS_AT = 0xc, LENGTH_AT = 0x18, LINEAR_AT = 0x20, ROOT_CLIENT = 0x41 };
 
@@ -101,8 +109,8 @@ static void parse(const char *path)
         if (sscanf(line, "%u open %31s %d", &c->row, c->path, &c->closes) == 3)
             continue;
         c->path[0] = 0;
-        if (sscanf(line, "%u ioctl %d %x %u %4095s %u %4095s %x %d", &c->row, &c->file, &c->cmd, &c->bytes, words,
-                   &c->params_bytes, params, &c->status_at, &notified) != 9 ||
+        if (sscanf(line, "%u ioctl %d %x %u %4095s %u %4095s %x %d", &c->row, &c->file, &c->cmd, &c->bytes,
+                   words, &c->params_bytes, params, &c->status_at, &notified) != 9 ||
             c->bytes > BUFFER || c->params_bytes > BUFFER)
             fail(line);
         c->notified = notified;
@@ -359,7 +367,8 @@ int main(int argc, char **argv)
     parse(argv[1]);
     blind = argc > 5;
     if (argc > 2)
-        return time_starts((uint32_t)atoi(argv[2]), (uint32_t)atoi(argv[3]), (uint32_t)atoi(argv[4]), supervised);
+        return time_starts((uint32_t)atoi(argv[2]), (uint32_t)atoi(argv[3]), (uint32_t)atoi(argv[4]),
+                           supervised);
     for (uint32_t i = 0; i < call_count; i++)
         make(&calls[i], true);
     return 0;
