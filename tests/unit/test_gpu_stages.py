@@ -235,12 +235,13 @@ def test_a_refusal_that_stops_a_program_is_named() -> None:
     served_by_mgpu = {
         "class": frozenset({0x80}),
         "control": frozenset({0x2080}),
-        "refused escape": frozenset({0xD3}),
+        "uvm": frozenset({25}),
     }
     refuses = served.refused_by(served_by_mgpu)
-    assert refuses("escape", 0xD3)
-    assert not refuses("escape", 0x2B)
+    assert refuses("escape", rm.command(0x54, 56))
+    assert not refuses("escape", rm.command(rm.ALLOC, 48))
     assert not refuses("uvm", 25)
+    assert refuses("uvm", 71)
     assert forced_refusals.needs(works, refuses) == {
         "natively": True,
         "with_refusals": False,
@@ -254,7 +255,8 @@ def test_what_is_served_is_what_has_a_row() -> None:
     assert 0xA06C in found["class"]
     assert 0xA06C0101 in found["control"]
     assert 0x900E not in found["class"]
-    assert 211 in found["refused escape"]
+    assert 25 in found["uvm"]
+    assert 71 not in found["uvm"]
 
 
 def test_only_what_is_asked_more_often_is_read_for_a_question() -> None:
