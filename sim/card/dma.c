@@ -94,7 +94,7 @@ static uint32_t map(struct rm_call *call, const struct mapped *asked, uint64_t b
 
     if (status)
         return status;
-    bytes = memory->memory ? memory->memory->bytes : memory->memory_bytes;
+    bytes = mappable_bytes(memory);
     if (!(asked->flags & OFFSET_IS_FIXED))
         return NV_ERR_NOT_SUPPORTED;
     if (!asked->length || (base | asked->offset | asked->length) & PAGE_MASK || asked->offset > bytes ||
@@ -111,7 +111,8 @@ static uint32_t map(struct rm_call *call, const struct mapped *asked, uint64_t b
         .base = base,
         .length = asked->length,
     };
-    if (!space_map(mapping->space, base, asked->length, memory->memory, asked->offset, mapping)) {
+    if (!(pages_unreached(memory) ||
+          space_map(mapping->space, base, asked->length, memory->memory, asked->offset, mapping))) {
         free(mapping);
         return NV_ERR_NO_MEMORY;
     }

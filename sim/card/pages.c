@@ -1,5 +1,6 @@
 /* ALLOC_MEMORY of a process's own pages, class 0x71: memory of the host's that the card reaches too. A driver pins the pages; here
- * the file is mapped that they are of, which has to be one that nobody can make shorter: anonymous shared memory. */
+ * the file is mapped that they are of, which has to be one that nobody can make shorter: anonymous shared memory. Other pages have
+ * an object too, and the card finds nothing where they are mapped. */
 #include "rm.h"
 #include <fcntl.h>
 #include <stdio.h>
@@ -50,14 +51,15 @@ static bool is_the_kernels(int fd)
     return same;
 }
 
-static struct sysmem *reach(int32_t tgid, uint64_t address, uint64_t bytes)
+static struct sysmem *reach(int32_t tgid, uint64_t address, uint64_t bytes, bool *mapped)
 {
     struct sysmem *memory = NULL;
     struct place place;
     char path[80];
     int fd;
 
-    if (!find(tgid, address, &place) || !place.anonymous_shared || bytes > place.end - address)
+    *mapped = find(tgid, address, &place);
+    if (!*mapped || !place.anonymous_shared || bytes > place.end - address)
         return NULL;
     snprintf(path, sizeof path, "/proc/%d/map_files/%llx-%llx", (int)tgid, (unsigned long long)place.start,
              (unsigned long long)place.end);
@@ -76,6 +78,7 @@ static uint32_t make(struct rm_call *call, struct rm_alloc_memory *asked)
     struct rm_client *client = file ? client_find(call->rm, asked->root, file) : NULL;
     struct rm_object *parent, *object;
     uint64_t bytes = asked->limit + 1;
+    bool mapped;
 
     if (!client)
         return NV_ERR_INVALID_CLIENT;
@@ -93,8 +96,8 @@ static uint32_t make(struct rm_call *call, struct rm_alloc_memory *asked)
     object = object_create(call->rm, parent, asked->handle, asked->class_id);
     if (!object)
         return NV_ERR_NO_MEMORY;
-    object->memory = reach(call->tgid, asked->memory, bytes);
-    if (object->memory)
+    object->memory = reach(call->tgid, asked->memory, bytes, &mapped);
+    if (mapped)
         return NV_OK;
     object_free(call->rm, object);
     return NV_ERR_INVALID_ADDRESS;

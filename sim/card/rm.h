@@ -202,6 +202,17 @@ int unmap_memory(struct rm_call *call);
 int userd_fd(struct rm *rm, uint64_t file, const struct sim_userd_of *of, uint64_t *offset);
 
 /* pages.c: the escape ALLOC_MEMORY. */
+static inline bool pages_unreached(const struct rm_object *memory)
+{
+    return memory->class_id == NV01_MEMORY_SYSTEM_OS_DESCRIPTOR && !memory->memory;
+}
+/* How much of a memory can be mapped. */
+static inline uint64_t mappable_bytes(const struct rm_object *memory)
+{
+    if (memory->memory)
+        return memory->memory->bytes;
+    return pages_unreached(memory) ? UINT64_MAX : memory->memory_bytes;
+}
 int pages_alloc(struct rm_call *call);
 /* dma.c: the escapes MAP_MEMORY_DMA and UNMAP_MEMORY_DMA, and the classes of virtual memory. */
 int map_dma(struct rm_call *call);

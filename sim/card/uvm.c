@@ -233,12 +233,20 @@ static uint32_t no_peers(struct rm_call *call, struct uvm *uvm)
     return NV_ERR_NOT_SUPPORTED;
 }
 
-/* There is no other process's memory here for it to watch over. */
+/* Groups of ranges are about managed memory. */
 static uint32_t nothing_to_do(struct rm_call *call, struct uvm *uvm)
 {
     (void)call;
     (void)uvm;
     return NV_OK;
+}
+
+/* As where the kernel tells of the end of a process's memory by itself (uvm_mm_initialize() of NVIDIA's nvidia-uvm). */
+static uint32_t watch_memory(struct rm_call *call, struct uvm *uvm)
+{
+    (void)call;
+    (void)uvm;
+    return NV_WARN_NOTHING_TO_DO;
 }
 
 static const struct {
@@ -247,7 +255,7 @@ static const struct {
     uint32_t (*execute)(struct rm_call *call, struct uvm *uvm);
 } commands[] = {
     {UVM_INITIALIZE, true, initialize},
-    {UVM_MM_INITIALIZE, true, nothing_to_do},
+    {UVM_MM_INITIALIZE, true, watch_memory},
     {UVM_REGISTER_GPU, false, register_gpu},
     {UVM_UNREGISTER_GPU, false, unregister_gpu},
     {UVM_REGISTER_GPU_VASPACE, false, register_space},

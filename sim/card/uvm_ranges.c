@@ -86,11 +86,6 @@ uint32_t uvm_validate_range(struct rm_call *call, struct uvm *uvm)
     return *range_at(uvm, asked->base, asked->base + asked->length) ? NV_OK : NV_ERR_INVALID_ADDRESS;
 }
 
-static uint64_t bytes_of(const struct rm_object *memory)
-{
-    return memory->memory ? memory->memory->bytes : memory->memory_bytes;
-}
-
 /* Whatever else of the card's was there ends, as far as it lies in these addresses. */
 static void unmap_between(struct rm *rm, struct uvm *uvm, struct uvm_range_of *range,
                           const struct sim_card *card, uint64_t base, uint64_t end)
@@ -122,7 +117,8 @@ static uint32_t map_on(struct rm_call *call, struct uvm *uvm, const uint8_t *gpu
     mapping->base = base;
     mapping->end = base + length;
     mapping->memory = object_alias(call->rm, of->device, object_new_handle(call->rm, uvm->client), memory);
-    if (!mapping->memory || !space_map(of->space, base, length, memory->memory, begin->offset, mapping)) {
+    if (!mapping->memory || !(pages_unreached(memory) ||
+                              space_map(of->space, base, length, memory->memory, begin->offset, mapping))) {
         if (mapping->memory)
             object_free(call->rm, mapping->memory);
         free(mapping);
@@ -153,7 +149,7 @@ uint32_t uvm_map_external(struct rm_call *call, struct uvm *uvm)
         return NV_ERR_INVALID_OBJECT_HANDLE;
     if (!uvm_may_have(call, uvm, memory))
         return NV_ERR_INSUFFICIENT_PERMISSIONS;
-    if (begin->offset > bytes_of(memory) || length > bytes_of(memory) - begin->offset)
+    if (begin->offset > mappable_bytes(memory) || length > mappable_bytes(memory) - begin->offset)
         return NV_ERR_INVALID_ARGUMENT;
     for (uint64_t i = 0; i < end->gpus && !status; i++)
         status = map_on(call, uvm, gpu[i].gpu, memory, range);

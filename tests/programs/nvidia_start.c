@@ -151,7 +151,7 @@ static void make(uint32_t parent, uint32_t handle, uint32_t class_id, void *para
     make_on(ctl, parent, handle, class_id, params, bytes);
 }
 
-/* The simulated card has no such file: what its arbiter answers is an errno. */
+/* Zeros: refused by what the card knows of them, when it has looked. */
 static void uvm_call(unsigned long cmd)
 {
     static uint8_t params[1 << 14];
