@@ -41,7 +41,7 @@ PUBLISHED = (_Published("a V100", 80, 150), _Published("an RTX 5090", 51, 53))
 
 def measure(mgpu: Arbiter, built: Programs) -> list[Row]:
     here = _alloc_and_free(mgpu, built)
-    with _one_cpu(), arbiter.running("v100-16") as pinned:
+    with one_cpu(), arbiter.running("v100-16") as pinned:
         there = _alloc_and_free(pinned, built)
         starts = [*_starts(pinned, built), *_published_starts(pinned, built)]
     return [
@@ -64,7 +64,7 @@ def measure(mgpu: Arbiter, built: Programs) -> list[Row]:
 
 
 @contextmanager
-def _one_cpu() -> Iterator[None]:
+def one_cpu() -> Iterator[None]:
     """Whoever is started meanwhile stays on one CPU. The card's process answers from where its caller runs, as a driver
     does. Otherwise each question to it may wake a CPU that the hypervisor has put to sleep, or may not: tens of µs,
     on either side of a comparison, by what else runs on the machine."""

@@ -5,19 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from sim import cards
-from tests.recordings.script import ANY, Card, Composer, Row, differences, expected, of_cards, recorded
+from tests.recordings.script import (
+    ANY,
+    RECORDING,
+    VERSION,
+    Card,
+    Composer,
+    Row,
+    differences,
+    expected,
+    of_cards,
+    recorded,
+)
 from tests.support import arbiter, host
 from tests.support.arbiter import Arbiter, until_empty
 from tests.support.bundle import bundle
 from tests.support.programs import Programs, inside
 
-RECORDING = Path(__file__).parent / "libcuda-555.42.02.tsv"
-DRIVER = "driver-version=555.42.02"
+DRIVER = f"driver-version={VERSION}"
 ENV = {"MGPU_MEMORY_MIB": "6144"}
 PARAMS_SIZE_AT = 0x18  # of NVOS54
 Change = Callable[[list[Row]], list[Row]]
