@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
@@ -28,10 +29,25 @@ from tests.support.commands import attempt
 from tests.support.programs import UNMEDIATED, Programs, inside
 
 TURNS, STARTS = 9, 9
+# Starts that take as long as real ones: fewer.
+LONG_TURNS, LONG_STARTS = 7, 3
 ENV = {"MGPU_MEMORY_MIB": "4096"}
-# What a start took where somebody published it: docs/simulator.md. The added time's share of it is printed.
-PUBLISHED_MS = {"230 ms, a V100's": 230, "103 ms, an RTX 5090's": 103}
 MOST_OF_FLOOR = 1.5
+DRIVER = f"driver-version={VERSION}"
+Times = dict[str, float]
+
+
+@dataclass(frozen=True)
+class _Published:
+    """What cuInit and a context took somewhere, with one card and its driver loaded; docs/simulator.md says by whom."""
+
+    card: str
+    init_ms: float
+    context_ms: float
+    most: float
+
+
+PUBLISHED = (_Published("a V100", 80, 150, 1.02), _Published("an RTX 5090", 51, 53, 1.04))
 
 
 @contextmanager
@@ -47,42 +63,41 @@ def _script(mgpu: Arbiter) -> Iterator[Path]:
         yield folder
 
 
-def _took(out: str) -> tuple[float, int]:
-    found = json.loads(out)
-    return float(found["start_us"]), int(found["calls"])
-
-
-def _inside(mgpu: Arbiter, built: Programs, folder: Path) -> tuple[float, int]:
+def _inside(mgpu: Arbiter, built: Programs, folder: Path, starts: int = STARTS) -> Times:
     mount = {"destination": "/script", "type": "bind", "source": str(folder), "options": ["rbind", "ro"]}
-    words = (inside("replay"), "/script/script", str(STARTS), str(INIT_ENDS), str(CONTEXT_ENDS))
+    words = (inside("replay"), "/script/script", str(starts), str(INIT_ENDS), str(CONTEXT_ENDS))
     with bundle(*words, env=ENV, mounts=[built.oci_mount, mount]) as made:
         done = made.run(mgpu.runtime)
     assert done.status == 0, str(done)
-    return _took(done.out)
+    found: Times = json.loads(done.out)
+    return found
 
 
-def _beside(mgpu: Arbiter, built: Programs, folder: Path, *how: str) -> float:
+def _beside(mgpu: Arbiter, built: Programs, folder: Path, *how: str, starts: int = STARTS) -> Times:
     """On the machine itself: with the card for its driver, or without any."""
     env = {
         "LD_PRELOAD": str(built.folder / UNMEDIATED),
         "MGPU_CARD_SOCKET": str(mgpu.root / "sim" / "card.sock"),
         "MGPU_DRIVER_VERSION": VERSION,
     }
-    words = (str(folder / "script"), str(STARTS), str(INIT_ENDS), str(CONTEXT_ENDS), *how)
+    words = (str(folder / "script"), str(starts), str(INIT_ENDS), str(CONTEXT_ENDS), *how)
     done = attempt(built.folder / "replay", *words, env={} if how else env)
     assert done.status == 0, str(done)
-    return _took(done.out)[0]
+    found: Times = json.loads(done.out)
+    return found
 
 
 def measure(built: Programs) -> list[Row]:
     """By turns: mediated, unmediated; the calls into nothing, and the same under a supervisor that lets them go on."""
-    options = (f"driver-version={VERSION}",)
     added, floor, calls = [], [], 0
-    with one_cpu(), arbiter.running("titan-rtx", sim_options=options) as mgpu, _script(mgpu) as folder:
+    with one_cpu(), arbiter.running("titan-rtx", sim_options=(DRIVER,)) as mgpu, _script(mgpu) as folder:
         for _ in range(TURNS):
-            mediated, calls = _inside(mgpu, built, folder)
-            added.append(mediated - _beside(mgpu, built, folder))
-            floor.append(_beside(mgpu, built, folder, "supervised") - _beside(mgpu, built, folder, "blind"))
+            mediated = _inside(mgpu, built, folder)
+            calls = round(mediated["calls"])
+            added.append(mediated["start_us"] - _beside(mgpu, built, folder)["start_us"])
+            under, blind = (_beside(mgpu, built, folder, how) for how in ("supervised", "blind"))
+            floor.append(under["start_us"] - blind["start_us"])
+        alone = _beside(mgpu, built, folder)
     return [
         Row(
             name=f"recorded start of libcuda, {calls} calls, added to it, p50",
@@ -96,8 +111,36 @@ def measure(built: Programs) -> list[Row]:
             unit="x",
             target=MOST_OF_FLOOR,
         ),
-        *(
-            Row(name=f"a start of {name} with that added", value=1 + median(added) / 1000 / ms, unit="x")
-            for name, ms in PUBLISHED_MS.items()
-        ),
+        *(row for known in PUBLISHED for row in _published(built, known, alone)),
     ]
+
+
+def _published(built: Programs, known: _Published, alone: Times) -> Iterator[Row]:
+    """The same start, as long as one that somebody has published. What the calls take by themselves on this machine is
+    a part of that: the card adds the rest. What share mediation has of one on a card, only that can say."""
+    init_us, context_us, took = 0.0, 0.0, alone
+    # Twice: beside a card that takes its time each call takes longer than one after the other.
+    for last in (False, True):
+        init_us += known.init_ms * 1000 - took["init_us"]
+        context_us += known.context_ms * 1000 - took["context_us"]
+        options = (DRIVER, f"init-us={round(max(0, init_us))}", f"context-us={round(max(0, context_us))}")
+        with one_cpu(), arbiter.running("titan-rtx", sim_options=options) as mgpu, _script(mgpu) as folder:
+            if not last:
+                took = _beside(mgpu, built, folder, starts=LONG_STARTS)
+                continue
+            mediated, plain = [], []
+            for _ in range(LONG_TURNS):
+                mediated.append(_inside(mgpu, built, folder, LONG_STARTS)["start_us"])
+                plain.append(_beside(mgpu, built, folder, starts=LONG_STARTS)["start_us"])
+    yield Row(
+        name=f"recorded start, as long as on {known.card}, p50",
+        value=median(mediated) / 1000,
+        unit="ms",
+        baseline=median(plain) / 1000,
+    )
+    yield Row(
+        name="the same, over the unmediated",
+        value=median(ours / theirs for ours, theirs in zip(mediated, plain, strict=True)),
+        unit="x",
+        target=known.most,
+    )
