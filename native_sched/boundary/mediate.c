@@ -174,7 +174,7 @@ static const struct escape {
     {ROW(NV_ESC_REGISTER_FD), .changes = true, .serve = register_fd},
     {ROW(NV_ESC_CHECK_VERSION_STR), .serve = call_driver},
     {ROW(NV_ESC_SYS_PARAMS), .serve = call_driver},
-    {ROW(NV_ESC_ATTACH_GPUS_TO_FD), .serve = call_driver},
+    {ROW(NV_ESC_ATTACH_GPUS_TO_FD), .serve = mediate_attach_gpus},
     {ROW(NV_ESC_WAIT_OPEN_COMPLETE), .serve = call_driver},
     {ROW(NV_ESC_ALLOC_OS_EVENT), .changes = true, .on_client = true, .serve = mediate_os_event},
     {ROW(NV_ESC_FREE_OS_EVENT), .changes = true, .on_client = true, .serve = mediate_os_event},

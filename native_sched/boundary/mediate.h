@@ -103,6 +103,7 @@ int mediate_share(struct call *c);
 int mediate_free(struct call *c);
 int mediate_control(struct call *c);
 int mediate_card_info(struct call *c);
+int mediate_attach_gpus(struct call *c);
 int mediate_map(struct call *c);
 int mediate_unmap(struct call *c);
 int mediate_os_event(struct call *c);

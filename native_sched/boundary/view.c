@@ -1,4 +1,5 @@
 /* What a tenant sees: its own memory, its own processes under its own pids, its own cards. */
+#include "control.h"
 #include "ending.h"
 #include "usage.h"
 #include "view.h"
@@ -13,14 +14,6 @@ static uint32_t card_of_object(struct call *c, uint32_t client, uint32_t object)
     uint32_t slot = call_find(c, client, object);
 
     return slot ? c->tenant->objects.slot[slot].card : OBJECT_NO_CARD;
-}
-
-static bool granted_gpu(const struct call *c, uint32_t gpu_id)
-{
-    for (uint32_t i = 0; i < c->m->cards; i++)
-        if (c->m->card[i].gpu_id == gpu_id && c->tenant->granted[c->m->card[i].index])
-            return true;
-    return false;
 }
 
 int mediate_card_info(struct call *c)

@@ -94,6 +94,15 @@ def test_handles_of_another_container(siege: Siege) -> None:
         assert own.used_bytes == before == siege.counts_agree()
 
 
+def test_names_of_clients_and_cards_that_are_others(siege: Siege) -> None:
+    with siege.attempt("foreign_handles", "own") as own:
+        assert own.line() == "made"
+        with siege.attempt("strangers") as strangers:
+            assert strangers.line() == "0"
+            strangers.under_the_cap()
+        siege.neighbour_is_well()
+
+
 def test_files_given_to_another_container(siege: Siege) -> None:
     """The open file is its maker's: who has it by a socket is refused; it is charged while anybody has it."""
     with host.home("hand") as folder:
