@@ -201,10 +201,6 @@ enum {
     RM_MEMORY_ATTR2_HUGE_SHIFT = 20, /* 2 MiB, 512 MiB, 256 GiB */
     RM_MEMORY_ATTR2_HUGE_MASK = 3,
 };
-struct rm_virtual { /* class 0x70, 24 */
-    uint64_t offset, limit;
-    uint32_t vaspace, pad;
-};
 struct rm_device { /* NV0080_ALLOC_PARAMETERS, 56; id = device instance */
     uint32_t id, client_share, target_client, target_device, flags, pad0;
     uint64_t va_bytes, va_start, va_limit;
@@ -212,9 +208,6 @@ struct rm_device { /* NV0080_ALLOC_PARAMETERS, 56; id = device instance */
 };
 struct rm_subdevice { /* NV2080_ALLOC_PARAMETERS */
     uint32_t id;
-};
-struct rm_context_share { /* class 0x9067, 12 */
-    uint32_t vaspace, flags, subcontext;
 };
 struct rm_channel_group { /* class 0xA06C, 20 */
     uint32_t error_object, ecc_error_object, vaspace, engine_type, vgpu_flag;

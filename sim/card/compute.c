@@ -82,10 +82,15 @@ uint32_t vaspace_alloc(struct rm_call *call, struct rm_object *object)
     return object->space ? NV_OK : NV_ERR_NO_MEMORY;
 }
 
+/* NV_CTXSHARE_ALLOCATION_PARAMETERS, class 0x9067. */
+struct context_share {
+    uint32_t vaspace, flags, subcontext;
+};
+
 /* Without parameters, or naming none, it is nobody's: a channel cannot execute in it. */
 uint32_t context_share_alloc(struct rm_call *call, struct rm_object *object)
 {
-    const struct rm_context_share *params = call->params;
+    const struct context_share *params = call->params;
     const struct rm_object *vaspace;
 
     if (call->params_bytes < sizeof *params || !params->vaspace)

@@ -7,6 +7,12 @@
 enum { PAGE_MASK = 4095, OFFSET_IS_FIXED = 1 << 15 };
 enum { DMA_OFFSET_FROM_END = 16, STATUS_FROM_END = 8 };
 
+/* NV_MEMORY_VIRTUAL_ALLOCATION_PARAMS, class 0x70. */
+struct virtual_params {
+    uint64_t offset, limit;
+    uint32_t vaspace, pad;
+};
+
 struct dma_mapping {
     struct dma_mapping *next;
     const struct rm_object *virtual_memory, *memory;
@@ -40,8 +46,8 @@ uint32_t virtual_memory_alloc(struct rm_call *call, struct rm_object *object)
     const struct rm_object *of = object->parent;
     uint32_t vaspace = 0;
 
-    if (object->class_id == NV01_MEMORY_VIRTUAL && call->params_bytes >= sizeof(struct rm_virtual))
-        vaspace = ((const struct rm_virtual *)call->params)->vaspace;
+    if (object->class_id == NV01_MEMORY_VIRTUAL && call->params_bytes >= sizeof(struct virtual_params))
+        vaspace = ((const struct virtual_params *)call->params)->vaspace;
     else if (object->class_id == NV50_MEMORY_VIRTUAL &&
              call->params_bytes >= offsetof(struct rm_memory, pad1))
         vaspace = ((const struct rm_memory *)call->params)->vaspace;
