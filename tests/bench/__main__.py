@@ -16,6 +16,7 @@ from tests.bench import (
     ioctls,
     journal,
     mediation,
+    nodes,
     recovery,
     routes,
     rows,
@@ -46,6 +47,7 @@ def main(output: Path) -> None:
     with programs.built() as built:
         found += recovery.measure(built)
         found += colocation.measure(built)
+        found += nodes.measure(built)
     rows.show(found)
     rows.write(found, output)
 
