@@ -55,7 +55,6 @@ DECIDED = {
     "F1 nvidia-smi": f"{NOWHERE}nvidia-smi is the driver's own",
     "P0 start": SERVES,
     "P3 torch": f"{NOWHERE}no Python here has torch, or it would have no card to compute on",
-    "P13 two cards": "stops at peer: error",
     "P14 NCCL in one container": f"{NOWHERE}NCCL computes, and a simulated card does not",
     "P14 NCCL in two containers": f"{NOWHERE}NCCL computes, and a simulated card does not",
     "E13 groups of a context": "1 groups and 1 channels",
@@ -63,10 +62,8 @@ DECIDED = {
     "E18 sizes": "wrong sizes: ",
     "E22 files of nvidia-uvm": f"{NOWHERE}a simulated card's files are no device nodes",
     "E19 MIG subscription": f"{NOWHERE}there is no MIG instance",
-    "P17 managed memory": "stops at managed=1024: error",
     "E20 peers natively": f"{NOWHERE}NCCL computes, and a simulated card does not",
-    "P15 start": f"{NOWHERE}a simulated card's engine status cannot be hidden",
-    "P16 colocation without status": "skipped: mgpu does not start",
+    "P15 start": SERVES,
 }
 # Here a virtual machine may stand still at any time, so that what they say of time says nothing of the card.
 MEASURED = {
@@ -76,6 +73,7 @@ MEASURED = {
     "E10 long suspension": ("goes on", "does not go on"),
     "E16 lone slice": ("keeps ",),
     "E9 kill": ("ends and frees", "memory stays"),
+    "P16 colocation without status": ("offline gives way and comes back", "offline does not give way"),
     "P4 colocation": ("offline gives way and comes back", "offline does not give way"),
 }
 
@@ -93,7 +91,7 @@ def test_each_part(kit_folder: Path, tmp_path: Path, part: str) -> None:
 
 
 def test_without_containers_the_same_filter_is_on_plain_processes(kit_folder: Path, tmp_path: Path) -> None:
-    assert run(kit_folder, tmp_path, "--plain", "--only", "P0", "P1 ", "P2", "P9") == {
+    assert run(kit_folder, tmp_path, "--plain", "--only", "P0", "P1", "P2", "P9") == {
         "P0 start": "serves plain processes under the filter",
         "P1 view": "shows the cap",
         "P2 memory": "out of memory at the cap, goes on",

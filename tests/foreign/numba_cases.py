@@ -1,12 +1,13 @@
-"""numba, as it comes from PyPI, run as `python numba_cases.py` in a container with a card. Prints one JSON document.
+"""numba, as it comes from PyPI, run as `python numba_cases.py [CASE ...]` in a container with a card.
 
-Its driver layer alone: what compiles kernels is NVIDIA's, and not here.
+Prints one JSON document. Its driver layer alone: what compiles kernels is NVIDIA's, and not here.
 """
 
 from __future__ import annotations
 
 import json
 import multiprocessing
+import sys
 import threading
 from typing import Any
 
@@ -179,4 +180,5 @@ def out_of_memory() -> Any:
 CASES = (cards, copies, pinned, managed, events, callbacks, ipc, out_of_memory)
 
 if __name__ == "__main__":
-    print(json.dumps({case.__name__: case() for case in CASES}))
+    chosen = [case for case in CASES if case.__name__ in sys.argv[1:] or len(sys.argv) == 1]
+    print(json.dumps({case.__name__: case() for case in chosen}))

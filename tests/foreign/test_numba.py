@@ -57,3 +57,11 @@ def test_out_of_memory_is_an_error_and_not_the_end(seen: Any) -> None:
     memory = seen["out_of_memory"]
     assert (memory["refused"], memory["after"]) == (True, True)
     assert memory["left_mib"] == memory["before_mib"] - memory["held"] * BLOCK_MIB < BLOCK_MIB
+
+
+def test_it_is_told_when_bytes_do_not_arrive(private_host: None) -> None:
+    """The seeded mistake: a card whose memory holds nothing. Copies take their time, and only what is in them tells."""
+    with arbiter.running("a10:1", sim_options=["data=off"]) as mgpu:
+        seen = run_foreign(mgpu, "numba_cases.py", "copies", "callbacks", memory_mib=CAP_MIB)
+    assert seen["copies"][:4] == [False] * 4
+    assert seen["callbacks"] == [False, True]

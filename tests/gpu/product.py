@@ -20,7 +20,7 @@ from mgpu_cli import bundle, runtime_files
 from mgpu_cli.kernel import die_with_parent
 from mgpu_cli.state import StateDir
 from oci_specs import paths
-from oci_specs.seccomp.notified import NOTIFY_CUBES
+from oci_specs.seccomp.notified import NOTIFY_CUBES, REFUSED_CUBES
 from runtime_hook import control
 from tests.gpu import cdi
 from tests.gpu.backend import PROGRAMS, SIMULATED_CARDS, find
@@ -92,6 +92,8 @@ class Product:
                         str(self.state.sim),
                         "--cards",
                         f"h200:{SIMULATED_CARDS}",
+                        "--engine-status",
+                        str(int(not self.blind)),
                     ],
                     "simcard",
                 )
@@ -163,6 +165,14 @@ class Product:
     def card_count(self) -> int:
         return len(self.ask("list")["cards"])
 
+    def first_card(self) -> tuple[bytes, int]:
+        """(UUID, RM's number) of the first card."""
+        from native_sched.daemon import inventory
+
+        found = inventory.nvml() if self.driver == "nvidia" else inventory.simulated(str(self.state.sim))
+        card = found[1][0]
+        return bytes.fromhex(card.uuid.partition("-")[2].replace("-", "")), card.gpu_id
+
     def containers(self) -> list[Json]:
         found: list[Json] = self.ask("list")["containers"]
         return found
@@ -211,7 +221,8 @@ class Product:
     def _plain(self, name: str, argv: Sequence[str], env: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
         """Where no container can be made: the same filter on a plain process, and the verbs a runtime would use."""
         told = self.folder / f"{name}.json"
-        cubes = [f"{mask:x}:{datum:x}" for mask, datum in NOTIFY_CUBES]
+        # What the filter of a container refuses itself is refused by the mediator here.
+        cubes = [f"{mask:x}:{datum:x}" for mask, datum in NOTIFY_CUBES + REFUSED_CUBES]
         launch = [str(PROGRAMS / "launch"), str(self.state.seccomp), str(told), *cubes, "--", *argv]
         waiting = ["sh", "-c", 'read -r _ && exec "$@"', "sh", *launch]
         with _popen(

@@ -173,7 +173,7 @@ def colocation(product: Product, results: Results, out: Result) -> None:
         "beside": responses,
         "offline_alone": by_itself,
         "offline_beside": offline_report,
-        "probes": product.ask("health")["probes"],
+        "without": product.ask("health")["without"],
         "suspend_us": quantiles(took),
         "suspensions": sum(kind == "suspended" for _, kind, _ in mine),
         "resumptions": sum(kind == "running" for _, kind, _ in mine),
