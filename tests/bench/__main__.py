@@ -17,6 +17,7 @@ from tests.bench import (
     journal,
     mediation,
     nodes,
+    recorded,
     recovery,
     routes,
     rows,
@@ -45,6 +46,7 @@ def main(output: Path) -> None:
         found += routes.measure(built)
         found += installs.measure()
     with programs.built() as built:
+        found += recorded.measure(built)
         found += recovery.measure(built)
         found += colocation.measure(built)
         found += nodes.measure(built)
