@@ -132,7 +132,7 @@ static uint32_t without_absent(uint32_t *list, uint32_t count)
 int control_classes(struct call *c, uint32_t *status)
 {
     struct rm_classes *classes = (void *)c->params;
-    uint32_t room = c->params_bytes / (uint32_t)sizeof(classes->list[0]) - 1;
+    uint32_t room = (c->params_bytes - (uint32_t)sizeof(*classes)) / sizeof(classes->list[0]);
     int e = call_driver(c);
 
     if (e == 0 && *status == NV_OK && classes->count <= room)

@@ -301,8 +301,8 @@ struct rm_p2p_matrix { /* how 0x13a begins; then what each of the one reaches of
     uint32_t a, b, gpu_id_a[RM_P2P_GROUP], gpu_id_b[RM_P2P_GROUP];
 };
 enum { RM_FABRIC_SKIP = 1 }; /* 0x136: there is none */
-struct rm_classes {          /* how 0x800292 begins */
-    uint32_t count, list[1];
+struct rm_classes {          /* 0x800292 */
+    uint32_t count, list[];
 };
 struct rm_class_list { /* 0x800201 */
     uint32_t count, pad;

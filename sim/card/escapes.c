@@ -117,12 +117,12 @@ static int free_object(struct rm_call *call)
 
     if (!client_find(call->rm, request->root, call->file)) {
         request->status = NV_ERR_INVALID_CLIENT;
-    } else if (!object) {
-        request->status = NV_ERR_OBJECT_NOT_FOUND;
-    } else {
-        object_free(call->rm, object);
-        request->status = NV_OK;
+        return 0;
     }
+    /* What is not there is free: RM is compiled so (RS_COMPATABILITY_MODE in rs_server.c), and libcuda relies on it. */
+    if (object)
+        object_free(call->rm, object);
+    request->status = NV_OK;
     return 0;
 }
 
