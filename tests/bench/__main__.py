@@ -16,6 +16,7 @@ from tests.bench import (
     ioctls,
     journal,
     mediation,
+    recorded,
     recovery,
     routes,
     rows,
@@ -44,6 +45,7 @@ def main(output: Path) -> None:
         found += routes.measure(built)
         found += installs.measure()
     with programs.built() as built:
+        found += recorded.measure(built)
         found += recovery.measure(built)
         found += colocation.measure(built)
     rows.show(found)
