@@ -232,7 +232,7 @@ def measure_interference(shared: Path) -> Iterator[Row]:
             baseline=took[False],
             target=ratio or 1.0,
         )
-        # So few requests have no better p99 than their worst: a stall of the machine shows here too, with nobody beside them.
+        # Of so few the p99 is the worst: a stall of the machine shows here too, with nobody beside them.
         yield Row(
             name=f"online alone, p99 over p50, {name}", value=tail[True], unit="x", baseline=tail[False]
         )
