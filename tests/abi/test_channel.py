@@ -52,6 +52,8 @@ class Channel(ctypes.Structure):
         ("userd_offset", ctypes.c_uint64 * 8),
         ("engine_type", ctypes.c_uint32),
         ("rest", ctypes.c_uint8 * 236),
+        # Where it would be written past its end.
+        ("beyond", ctypes.c_uint8 * 64),
     ]
 
 
