@@ -36,22 +36,28 @@ static bool class_is_event(uint32_t class_id)
     return class_id == NV01_EVENT || class_id == NV01_EVENT_OS_EVENT;
 }
 
-/* Objects that work on another client's, which their parameters name: RM would let any client of the same process be
- * named, and of others by what they share. */
+static bool is_foreign(struct call *c, uint32_t client)
+{
+    WITH_TENANT(c->tenant);
+
+    return client && !objects_find(&c->tenant->objects, client, client);
+}
+
+/* Objects that work on another client's, which their parameters name: RM would let any client of the same process be named, and
+ * of others by what they share. A device it lets share the address space of anybody's (deviceInitClientShare()). */
 static bool names_foreign_client(struct call *c, uint32_t class_id)
 {
     const struct rm_event *event = (const void *)c->params;
     const struct rm_debugger *debugger = (const void *)c->params;
-    uint32_t client;
+    const struct rm_device *device = (const void *)c->params;
 
     if (class_is_event(class_id))
-        client = event->client;
-    else if (class_id == GT200_DEBUGGER)
-        client = debugger->client;
-    else
-        return false;
-    WITH_TENANT(c->tenant);
-    return client && !objects_find(&c->tenant->objects, client, client);
+        return is_foreign(c, event->client);
+    if (class_id == GT200_DEBUGGER)
+        return is_foreign(c, debugger->client);
+    if (class_id == NV01_DEVICE_0)
+        return is_foreign(c, device->client_share) || is_foreign(c, device->target_client);
+    return false;
 }
 
 static bool by_its_caller(struct call *c)

@@ -4,6 +4,9 @@
 #define MGPU_CONTROL_H
 #include "mediate.h"
 
+/* RM's id of a card is that of one that the tenant has. */
+bool granted_gpu(const struct call *c, uint32_t gpu_id);
+
 /* Parameters that begin with the id of a card: the tenant's, or it does not exist. */
 int control_of_card(struct call *c, uint32_t *status);
 /* Lists of cards. */
@@ -26,6 +29,17 @@ bool control_changes(uint32_t cmd);
 uint32_t control_said(const struct call *c);
 
 int control_inherited_share(struct call *c, uint32_t *status);
+
+/* Peers: there are none. */
+int control_p2p_caps(struct call *c, uint32_t *status);
+int control_p2p_caps_lists(struct call *c, uint32_t *status);
+int control_p2p_matrix(struct call *c, uint32_t *status);
+int control_fabric_status(struct call *c, uint32_t *status);
+/* Of NVLink, and of the fabric behind it: the answers of a card that has neither are zeros. */
+int control_no_links(struct call *c, uint32_t *status);
+/* What the driver says without what is refused to everybody. */
+int control_classes(struct call *c, uint32_t *status);
+int control_class_list(struct call *c, uint32_t *status);
 
 /* Parameters that point to lists: copied, executed with our copies, copied back. */
 bool control_has_lists(uint32_t cmd);

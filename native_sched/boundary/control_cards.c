@@ -1,11 +1,12 @@
 /* Controls that name cards by RM's ids, or list them: a tenant's cards are those that it was granted, and no others are. */
 #include "control.h"
+#include <errno.h>
 #include <string.h>
 
 #define NO_ID 0xffffffffu
 enum { ALL_IDS = 0xffff }; /* NV0000_CTRL_GPU_ATTACH_ALL_PROBED_IDS, and to detach */
 
-static bool granted(const struct call *c, uint32_t gpu_id)
+bool granted_gpu(const struct call *c, uint32_t gpu_id)
 {
     for (uint32_t i = 0; i < c->m->cards; i++)
         if (c->m->card[i].gpu_id == gpu_id && c->tenant->granted[c->m->card[i].index])
@@ -42,7 +43,7 @@ int control_of_card(struct call *c, uint32_t *status)
     uint32_t gpu_id;
 
     memcpy(&gpu_id, c->params, sizeof(gpu_id));
-    if (!granted(c, gpu_id)) {
+    if (!granted_gpu(c, gpu_id)) {
         *status = NV_ERR_INVALID_ARGUMENT;
         return 0;
     }
@@ -87,10 +88,23 @@ int control_attach(struct call *c, uint32_t *status)
     if (ids->id[0] == ALL_IDS)
         list_granted(c, ids);
     for (uint32_t i = 0; i < RM_MAX_CARDS && ids->id[i] != NO_ID; i++)
-        if (!granted(c, ids->id[i])) {
+        if (!granted_gpu(c, ids->id[i])) {
             *status = NV_ERR_INVALID_ARGUMENT;
             return 0;
         }
+    return call_driver(c);
+}
+
+/* The driver opens each of the cards and keeps it open with the file; 0 is none. */
+int mediate_attach_gpus(struct call *c)
+{
+    uint32_t gpu_id;
+
+    for (uint32_t i = 0; i + sizeof(gpu_id) <= c->outer_bytes; i += sizeof(gpu_id)) {
+        memcpy(&gpu_id, c->outer + i, sizeof(gpu_id));
+        if (gpu_id && !granted_gpu(c, gpu_id))
+            return -EINVAL;
+    }
     return call_driver(c);
 }
 

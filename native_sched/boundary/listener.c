@@ -98,6 +98,10 @@ static int serve(struct server *s)
     take_up(s);
     if ((bytes = mediate_outer_bytes(c->m, c->cmd)) < 0)
         return bytes;
+    if (mediate_passes(c->m, c->cmd) && !c->m->ops->as_caller) {
+        c->passed = true;
+        return -EINPROGRESS;
+    }
     c->outer_bytes = (uint32_t)bytes;
     if ((e = ending_identify(c, (int)d->args[0], &c->file)) < 0)
         return e;

@@ -159,83 +159,62 @@ static int register_fd(struct call *c)
     return e;
 }
 
-static int refuse_permission(struct call *c)
-{
-    (void)c;
-    return -EPERM;
-}
-
-static int refuse_unsupported(struct call *c)
-{
-    (void)c;
-    return -ENOTTY;
-}
-
-/* By name in rm/interface.def, which has their sizes. A tenant's own are accounted; what is refused can create or alias
- * memory in ways that are not, or carries any other call. */
+/* Those that are MEDIATED by rm/interface.def, each by its symbol there. */
 static const struct escape {
-    uint32_t nr, size, status_at;
+    uint32_t nr, size;
     bool changes, on_client; /* its outer struct begins with the handle of a root client */
     int (*serve)(struct call *c);
 } escapes[] = {
-#define SIZE_AND_STATUS(name) .nr = name, .size = RM_SIZE_##name, .status_at = RM_STATUS_##name
-    {SIZE_AND_STATUS(NV_ESC_RM_CONTROL), .on_client = true, .serve = mediate_control},
-    {SIZE_AND_STATUS(NV_ESC_RM_ALLOC), .changes = true, .on_client = true, .serve = mediate_alloc},
-    {SIZE_AND_STATUS(NV_ESC_RM_ALLOC_NVOS21), .changes = true, .on_client = true,
-     .serve = mediate_alloc_short},
-    {SIZE_AND_STATUS(NV_ESC_RM_FREE), .changes = true, .on_client = true, .serve = mediate_free},
-    {SIZE_AND_STATUS(NV_ESC_CARD_INFO), .serve = mediate_card_info},
-    {SIZE_AND_STATUS(NV_ESC_REGISTER_FD), .changes = true, .serve = register_fd},
-    {SIZE_AND_STATUS(NV_ESC_CHECK_VERSION_STR), .serve = call_driver},
-    {SIZE_AND_STATUS(NV_ESC_SYS_PARAMS), .serve = call_driver},
-    {SIZE_AND_STATUS(NV_ESC_ATTACH_GPUS_TO_FD), .serve = call_driver},
-    {SIZE_AND_STATUS(NV_ESC_WAIT_OPEN_COMPLETE), .serve = call_driver},
-    {SIZE_AND_STATUS(NV_ESC_ALLOC_OS_EVENT), .changes = true, .on_client = true, .serve = mediate_os_event},
-    {SIZE_AND_STATUS(NV_ESC_FREE_OS_EVENT), .changes = true, .on_client = true, .serve = mediate_os_event},
-    {SIZE_AND_STATUS(NV_ESC_RM_ALLOC_OBJECT), .changes = true, .on_client = true,
-     .serve = mediate_alloc_object},
-    {SIZE_AND_STATUS(NV_ESC_RM_ALLOC_MEMORY), .changes = true, .serve = mediate_alloc_memory},
-    {SIZE_AND_STATUS(NV_ESC_RM_VID_HEAP_CONTROL), .changes = true, .on_client = true, .serve = mediate_heap},
-    {SIZE_AND_STATUS(NV_ESC_RM_DUP_OBJECT), .changes = true, .on_client = true, .serve = mediate_dup},
-    {SIZE_AND_STATUS(NV_ESC_RM_SHARE), .on_client = true, .serve = mediate_share},
-    {SIZE_AND_STATUS(NV_ESC_RM_MAP_MEMORY), .changes = true, .on_client = true, .serve = mediate_map},
-    {SIZE_AND_STATUS(NV_ESC_RM_UNMAP_MEMORY), .on_client = true, .serve = mediate_unmap},
-    {SIZE_AND_STATUS(NV_ESC_RM_IDLE_CHANNELS), .serve = refuse_unsupported},
-    {SIZE_AND_STATUS(NV_ESC_RM_MAP_MEMORY_DMA), .serve = refuse_unsupported},
-    {SIZE_AND_STATUS(NV_ESC_RM_UNMAP_MEMORY_DMA), .serve = refuse_unsupported},
-    {SIZE_AND_STATUS(NV_ESC_EXPORT_TO_DMABUF_FD), .serve = refuse_permission},
-    {SIZE_AND_STATUS(NV_ESC_IOCTL_XFER_CMD), .serve = refuse_permission},
+#define ROW(name) .nr = name, .size = RM_SIZE_##name
+    {ROW(NV_ESC_RM_CONTROL), .on_client = true, .serve = mediate_control},
+    {ROW(NV_ESC_RM_ALLOC), .changes = true, .on_client = true, .serve = mediate_alloc},
+    {ROW(NV_ESC_RM_ALLOC_NVOS21), .changes = true, .on_client = true, .serve = mediate_alloc_short},
+    {ROW(NV_ESC_RM_FREE), .changes = true, .on_client = true, .serve = mediate_free},
+    {ROW(NV_ESC_CARD_INFO), .serve = mediate_card_info},
+    {ROW(NV_ESC_REGISTER_FD), .changes = true, .serve = register_fd},
+    {ROW(NV_ESC_CHECK_VERSION_STR), .serve = call_driver},
+    {ROW(NV_ESC_SYS_PARAMS), .serve = call_driver},
+    {ROW(NV_ESC_ATTACH_GPUS_TO_FD), .serve = mediate_attach_gpus},
+    {ROW(NV_ESC_WAIT_OPEN_COMPLETE), .serve = call_driver},
+    {ROW(NV_ESC_ALLOC_OS_EVENT), .changes = true, .on_client = true, .serve = mediate_os_event},
+    {ROW(NV_ESC_FREE_OS_EVENT), .changes = true, .on_client = true, .serve = mediate_os_event},
+    {ROW(NV_ESC_RM_ALLOC_OBJECT), .changes = true, .on_client = true, .serve = mediate_alloc_object},
+    {ROW(NV_ESC_RM_ALLOC_MEMORY), .changes = true, .serve = mediate_alloc_memory},
+    {ROW(NV_ESC_RM_VID_HEAP_CONTROL), .changes = true, .on_client = true, .serve = mediate_heap},
+    {ROW(NV_ESC_RM_DUP_OBJECT), .changes = true, .on_client = true, .serve = mediate_dup},
+    {ROW(NV_ESC_RM_SHARE), .on_client = true, .serve = mediate_share},
+    {ROW(NV_ESC_RM_MAP_MEMORY), .changes = true, .on_client = true, .serve = mediate_map},
+    {ROW(NV_ESC_RM_UNMAP_MEMORY), .on_client = true, .serve = mediate_unmap},
 };
 
-static const struct escape *escape_of(const struct mediator *m, uint32_t cmd)
+static const struct escape *escape_of(const struct rm_escape_row *row)
 {
-    for (size_t i = 0; i < sizeof(escapes) / sizeof(*escapes); i++)
-        if (escapes[i].nr == RM_NR(cmd) && rm_bytes(&m->rm, escapes[i].size) == RM_SIZE(cmd))
+    for (size_t i = 0; row && i < sizeof(escapes) / sizeof(*escapes); i++)
+        if (escapes[i].nr == row->number && escapes[i].size == row->bytes)
             return &escapes[i];
     return NULL;
 }
 
-/* The size is a constant for all that have a status or change something. */
-static const struct escape *fixed_escape(uint32_t cmd)
+/* Its size is a constant for all that have a status or change something. */
+static const struct rm_escape_row *fixed_row(uint32_t cmd)
 {
-    for (size_t i = 0; i < sizeof(escapes) / sizeof(*escapes); i++)
-        if (escapes[i].nr == RM_NR(cmd) && escapes[i].size == RM_SIZE(cmd))
-            return &escapes[i];
-    return NULL;
+    static const struct rm_table none;
+
+    return rm_escape(&none, RM_NR(cmd), RM_SIZE(cmd));
 }
 
 uint32_t mediate_status_at(uint32_t cmd)
 {
-    const struct escape *e = fixed_escape(cmd);
+    const struct rm_escape_row *row = fixed_row(cmd);
 
     if (cmd == UVM_REGISTER_GPU_VASPACE)
         return offsetof(struct uvm_register_gpu_vaspace, status);
-    return e ? e->status_at : (uint32_t)RM_NO_STATUS;
+    return row ? row->status_at : (uint32_t)RM_NO_STATUS;
 }
 
 bool call_changes(const struct call *c)
 {
-    const struct escape *e = fixed_escape(c->cmd);
+    const struct escape *e = escape_of(fixed_row(c->cmd));
 
     return (e && e->changes) || rm_uvm_is_executed(c->cmd) ||
            (RM_NR(c->cmd) == NV_ESC_RM_CONTROL &&
@@ -244,21 +223,24 @@ bool call_changes(const struct call *c)
 
 int mediate_outer_bytes(const struct mediator *m, uint32_t cmd)
 {
-    const struct escape *e = escape_of(m, cmd);
+    return rm_escape(&m->rm, RM_NR(cmd), RM_SIZE(cmd)) ? (int)RM_SIZE(cmd) : uvm_outer_bytes(m, cmd);
+}
 
-    if (!e)
-        return uvm_outer_bytes(m, cmd);
-    return RM_SIZE(cmd) > OUTER_MAX ? 0 : (int)RM_SIZE(cmd);
+bool mediate_passes(const struct mediator *m, uint32_t cmd)
+{
+    const struct rm_escape_row *row = rm_escape(&m->rm, RM_NR(cmd), RM_SIZE(cmd));
+
+    return row ? row->disposition == RM_PASSED : uvm_passes(cmd);
 }
 
 /* A no of our own, in the status word; the errnos are counted where they are answered. */
-static void count_refusal(struct call *c, const struct escape *e, int result)
+static void count_refusal(struct call *c, uint32_t status_at, int result)
 {
     uint32_t status = NV_OK;
 
-    if (result < 0 || c->asked || c->passed || e->status_at == RM_NO_STATUS)
+    if (result < 0 || c->asked || c->passed || status_at == RM_NO_STATUS)
         return;
-    memcpy(&status, c->outer + e->status_at, sizeof(status));
+    memcpy(&status, c->outer + status_at, sizeof(status));
     if (status != NV_OK)
         stats_refused(&c->tenant->stats, status);
 }
@@ -287,12 +269,15 @@ static bool pins_pages(struct call *c)
 
 int mediate(struct call *c)
 {
-    const struct escape *e = escape_of(c->m, c->cmd);
+    const struct rm_escape_row *row = rm_escape(&c->m->rm, RM_NR(c->cmd), RM_SIZE(c->cmd));
+    const struct escape *e = escape_of(row);
     uint32_t client;
     int error;
 
-    if (!e)
+    if (!row)
         return mediate_uvm(c);
+    if (!e)
+        return row->disposition == RM_REFUSED ? -EPERM : -ENOTTY;
     if (c->file.kind == NODE_UVM)
         return -ENOTTY;
     if (e->on_client && __atomic_load_n(&c->tenant->let_through->clients, __ATOMIC_RELAXED)) {
@@ -304,6 +289,6 @@ int mediate(struct call *c)
     if (pins_pages(c))
         return let_pages_through(c);
     error = e->serve(c);
-    count_refusal(c, e, error);
+    count_refusal(c, row->status_at, error);
     return error;
 }

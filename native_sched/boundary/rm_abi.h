@@ -15,7 +15,7 @@
 #include <sys/ioctl.h>
 
 enum rm_escape {
-#define ESCAPE(name, number, bytes, status_at) name = number,
+#define ESCAPE(name, number, bytes, status_at, ...) name = number,
 #include "../rm/interface.def"
 };
 
@@ -31,17 +31,27 @@ enum rm_status {
 };
 
 enum rm_class {
-#define CLASS(name, number, bytes) name = number,
+#define CLASS(name, number, bytes, ...) name = number,
 #include "../rm/interface.def"
 };
 
 enum rm_control_cmd {
-#define CONTROL(name, number, bytes)                     name = number,
-#define PASSED(name, number)                             name = number,
-#define LISTS(name, number, bytes, lists, element_bytes) name = number,
+#define CONTROL(name, number, bytes, ...)                     name = number,
+#define PASSED(name, number, ...)                             name = number,
+#define LISTS(name, number, bytes, lists, element_bytes, ...) name = number,
 #include "../rm/interface.def"
 };
 
+/* Classes that are not for tenants, and are left out of the lists of a card's. */
+enum {
+    NV_MEMORY_FABRIC = 0xf8,
+    NV_MEMORY_FABRIC_IMPORT_V2 = 0xf9,
+    NV_MEMORY_FABRIC_IMPORTED_REF = 0xfb,
+    FABRIC_VASPACE_A = 0xfc,
+    NV_MEMORY_MULTICAST_FABRIC = 0xfd,
+    NV50_P2P = 0x503b,
+    NV50_THIRD_PARTY_P2P = 0x503c,
+};
 enum { AMPERE_SMC_CONFIG_SESSION = 0xc639, AMPERE_SMC_MONITOR_SESSION = 0xc640 };
 enum { RM_USER_SHARED_DATA = 0xde }; /* memory in which the driver tells of the card as a whole */
 enum { NV01_MEMORY_SYSTEM_OS_DESCRIPTOR = 0x71 }; /* the caller's pages: by ALLOC_MEMORY alone */
@@ -280,6 +290,24 @@ enum { RM_NO_INSTANCE = 0xffffffff, RM_MAX_GPU_INSTANCES = 9 };
 struct rm_gpu_instances { /* 0x2080018b, 40 */
     uint32_t id[RM_MAX_GPU_INSTANCES], count;
 };
+struct
+    rm_p2p_caps { /* how 0x12b and 0x127 begin; then peers' numbers of each other, there or where pointers say */
+    uint32_t gpu_id[RM_MAX_CARDS], count, caps, read_engines, write_engines;
+    uint8_t status[9];
+};
+enum { RM_P2P_NOT_SUPPORTED = 5, RM_P2P_NO_PEER = 0xff, RM_P2P_LISTS_AT = 0x9c, RM_P2P_POINTERS_AT = 0xa0 };
+enum { RM_P2P_GROUP = 8 };
+struct rm_p2p_matrix { /* how 0x13a begins; then what each of the one reaches of the other */
+    uint32_t a, b, gpu_id_a[RM_P2P_GROUP], gpu_id_b[RM_P2P_GROUP];
+};
+enum { RM_FABRIC_SKIP = 1 }; /* 0x136: there is none */
+struct rm_classes {          /* 0x800292 */
+    uint32_t count, list[];
+};
+struct rm_class_list { /* 0x800201 */
+    uint32_t count, pad;
+    uint64_t list;
+};
 struct rm_id_info { /* 0x202, 40 */
     uint32_t gpu_id, flags, device_instance, subdevice_instance;
     uint64_t name_pointer;
@@ -412,6 +440,11 @@ RM_SZ(rm_tsg_preempt, 8);
 RM_SZ(rm_event, 24);
 RM_SZ(rm_os_event, 16);
 RM_SZ(rm_debugger, 12);
+RM_AT(rm_p2p_caps, count, 0x80);
+RM_AT(rm_p2p_caps, status, 0x90);
+RM_AT(rm_p2p_matrix, gpu_id_b, 0x28);
+RM_SZ(rm_p2p_matrix, 0x48);
+RM_SZ(rm_class_list, 16);
 RM_AT(rm_id_info, sli_status, 0x18);
 RM_SZ(rm_id_info, 40);
 RM_SZ(rm_active_ids, 3076);

@@ -1,9 +1,9 @@
 /* Commands of nvidia-uvm. They are bare numbers, which the filter matches as a whole, so that nothing that a thread changes in
  * memory makes one of them another. Most are about the calling process's address space and run in it.
  *
- * What moves memory of the host's into a card's, or keeps it there, is refused. Faults of the card's on managed memory still do
- * that; its ranges are charged (managed.h). Refused is also what maps nothing over any length: page tables of the card's that no
- * memory stands for.
+ * What each may do is its row's in rm/interface.def. What moves managed memory into a card's runs: its ranges are charged whole
+ * (managed.h). Refused is what moves other memory of the host's there, and what maps nothing over any length: page tables of the
+ * card's that no memory stands for.
  *
  * A mapping of an allocation keeps its memory (external.h). What makes mappings and what ends them is about the file alone: the
  * arbiter makes these calls, from its own copy of the parameters, and believes nothing but the driver's answer. */
@@ -26,20 +26,18 @@ int uvm_outer_bytes(const struct mediator *m, uint32_t cmd)
     return rm_uvm_is_executed(cmd) ? bytes : 0;
 }
 
-static bool takes_memory(uint32_t cmd)
+bool uvm_passes(uint32_t cmd)
 {
-    switch (cmd) {
-    case UVM_SET_PREFERRED_LOCATION:
-    case UVM_MIGRATE:
-    case UVM_MIGRATE_RANGE_GROUP:
-    case UVM_POPULATE_PAGEABLE:
-    case UVM_MAP_EXTERNAL_SPARSE:
-    case UVM_ALLOC_DEVICE_P2P:
-    case UVM_DISCARD:
-        return true;
-    default:
-        return false;
-    }
+    const struct rm_uvm_row *row = rm_uvm_command(cmd);
+
+    return row && row->disposition == RM_PASSED;
+}
+
+static bool refused(uint32_t cmd)
+{
+    const struct rm_uvm_row *row = rm_uvm_command(cmd);
+
+    return !row || row->disposition == RM_REFUSED;
 }
 
 /* Whether the file has a range for external mappings at that address. To unmap from a GPU that there is not is an error of
@@ -131,7 +129,7 @@ int mediate_uvm(struct call *c)
     d.cmd = UVM_REGISTER_CHANNEL;
     if (c->file.kind != NODE_UVM || !c->m->ops->must_continue || !c->m->ops->must_continue(&d))
         return -ENOTTY;
-    if (takes_memory(c->cmd))
+    if (refused(c->cmd))
         return -EPERM;
     if (c->cmd == UVM_INITIALIZE)
         return initialize(c);

@@ -6,7 +6,7 @@
 
 /* /dev/nvidia-uvm takes bare command numbers. */
 enum uvm_cmd {
-#define UVM(name, number, bytes) name = number,
+#define UVM(name, number, bytes, ...) name = number,
 #include "../rm/interface.def"
 };
 

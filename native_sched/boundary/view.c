@@ -1,4 +1,5 @@
 /* What a tenant sees: its own memory, its own processes under its own pids, its own cards. */
+#include "control.h"
 #include "ending.h"
 #include "usage.h"
 #include "view.h"
@@ -15,25 +16,18 @@ static uint32_t card_of_object(struct call *c, uint32_t client, uint32_t object)
     return slot ? c->tenant->objects.slot[slot].card : OBJECT_NO_CARD;
 }
 
-static bool granted_gpu(const struct call *c, uint32_t gpu_id)
-{
-    for (uint32_t i = 0; i < c->m->cards; i++)
-        if (c->m->card[i].gpu_id == gpu_id && c->tenant->granted[c->m->card[i].index])
-            return true;
-    return false;
-}
-
 int mediate_card_info(struct call *c)
 {
     struct rm_card_info *info = (void *)c->outer;
-    int e = call_driver(c), kept = 0;
+    uint32_t said = c->outer_bytes / sizeof(*info), kept = 0;
+    int e = call_driver(c);
 
     if (e < 0)
         return e;
-    for (int i = 0; i < RM_MAX_CARDS; i++)
+    for (uint32_t i = 0; i < said; i++)
         if (info[i].valid && granted_gpu(c, info[i].gpu_id))
             info[kept++] = info[i];
-    memset(info + kept, 0, (size_t)(RM_MAX_CARDS - kept) * sizeof(*info));
+    memset(info + kept, 0, c->outer_bytes - kept * sizeof(*info));
     return 0;
 }
 

@@ -10,6 +10,20 @@
 #include <string.h>
 
 enum { RM_NO_STATUS = 0xffff };
+/* Elements of so many bytes, of any number: not a size. */
+#define RM_ARRAY                 0x40000000u
+#define RM_ARRAY_OF(bytes)       (RM_ARRAY | (bytes))
+#define RM_VERSION(major, minor) ((uint32_t)(major) << 16 | (minor))
+
+/* What becomes of an escape, or of a command of nvidia-uvm: said in interface.def. */
+enum rm_disposition { RM_, RM_PASSED, RM_MEDIATED, RM_ANSWERED, RM_REFUSED };
+#define RM_IS_DISPOSED(name, ...)               \
+    _Static_assert(sizeof("" #__VA_ARGS__) > 1, \
+                   "rm/interface.def: " #name " has no disposition: PASSED, MEDIATED, ANSWERED or REFUSED");
+#define ESCAPE(name, number, bytes, status_at, ...) RM_IS_DISPOSED(name, __VA_ARGS__)
+#define UVM(name, number, bytes, ...)               RM_IS_DISPOSED(name, __VA_ARGS__)
+#include "interface.def"
+
 enum { RM_BYTES_CALLERS = 0x20000 }; /* rm_control_params(): the caller's size is the driver's to judge */
 
 /* A size that is at least RM_BYTES_UNKNOWN is not a size: it names one that depends on the version. */
@@ -23,6 +37,7 @@ enum rm_bytes {
 
 struct rm_table {
     uint32_t major, minor; /* the version at which the newest of these sizes appeared */
+    uint32_t version;      /* RM_VERSION() of the driver itself */
     uint32_t bytes[RM_BYTES_KEYS];
 };
 
@@ -59,7 +74,7 @@ static inline int rm_table_pick(const char *version, struct rm_table *out)
         known |= branches[i].major == major && branches[i].first_minor <= minor;
     if (!known)
         return -ENOENT;
-    *out = (struct rm_table){0};
+    *out = (struct rm_table){.version = RM_VERSION(major, minor > 0xffff ? 0xffff : minor)};
     for (size_t i = 0; i < sizeof(changes) / sizeof(*changes); i++) {
         uint32_t at = changes[i].major, point = changes[i].minor;
 
@@ -87,74 +102,121 @@ static inline const char *rm_table_known(void)
 
 /* RM_SIZE_*, RM_STATUS_*: of an escape's outer struct. */
 enum rm_escape_layout {
-#define ESCAPE(name, number, bytes, status_at) RM_SIZE_##name = bytes, RM_STATUS_##name = status_at,
+#define ESCAPE(name, number, bytes, status_at, ...) RM_SIZE_##name = bytes, RM_STATUS_##name = status_at,
 #include "interface.def"
 };
 
-static const struct rm_class_bytes {
-    uint32_t class_id, bytes;
-} rm_class_bytes[] __attribute__((unused)) = {
-#define CLASS(name, number, bytes) {number, bytes},
+static const struct rm_escape_row {
+    uint32_t number, bytes, status_at;
+    enum rm_disposition disposition;
+} rm_escapes[] __attribute__((unused)) = {
+#define ESCAPE(name, number, bytes, status_at, ...) {number, bytes, status_at, RM_##__VA_ARGS__},
 #include "interface.def"
 };
 
-static const struct rm_uvm_bytes {
-    uint32_t cmd, bytes;
-} rm_uvm_bytes[] __attribute__((unused)) = {
-#define UVM(name, number, bytes) {number, bytes},
+static const struct rm_uvm_row {
+    uint32_t number, bytes;
+    enum rm_disposition disposition;
+} rm_uvm[] __attribute__((unused)) = {
+#define UVM(name, number, bytes, ...) {number, bytes, RM_##__VA_ARGS__},
 #include "interface.def"
 };
 
-static const struct rm_control_bytes {
-    uint32_t cmd, bytes;
-} rm_control_bytes[] __attribute__((unused)) = {
-#define CONTROL(name, number, bytes)                     {number, bytes},
-#define PASSED(name, number)                             {number, RM_BYTES_CALLERS},
-#define LISTS(name, number, bytes, lists, element_bytes) {number, bytes},
+/* A class or a control, and the drivers that have it: before `until`, where there is one. */
+struct rm_row {
+    uint32_t number, bytes, since, until;
+};
+#define RM_SINCE(major, minor) .since = RM_VERSION(major, minor)
+#define RM_UNTIL(major, minor) .until = RM_VERSION(major, minor)
+
+static const struct rm_row rm_classes[] __attribute__((unused)) = {
+#define SINCE                              RM_SINCE
+#define UNTIL                              RM_UNTIL
+#define CLASS(name, class_id, params, ...) {.number = class_id, .bytes = params, __VA_ARGS__},
 #include "interface.def"
 };
 
-/* Bytes of the parameters, 0: none. -ENOENT: not a class of the table. */
+static const struct rm_row rm_controls[] __attribute__((unused)) = {
+#define SINCE                                               RM_SINCE
+#define UNTIL                                               RM_UNTIL
+#define CONTROL(name, cmd, params, ...)                     {.number = cmd, .bytes = params, __VA_ARGS__},
+#define PASSED(name, cmd, ...)                              {.number = cmd, .bytes = RM_BYTES_CALLERS, __VA_ARGS__},
+#define LISTS(name, cmd, params, lists, element_bytes, ...) {.number = cmd, .bytes = params, __VA_ARGS__},
+#include "interface.def"
+};
+
+/* The row of this driver's; NULL: it has none that is for tenants. */
+static inline const struct rm_row *rm_row(const struct rm_table *t, const struct rm_row *rows, size_t count,
+                                          uint32_t number)
+{
+    for (size_t i = 0; i < count; i++)
+        if (rows[i].number == number && rows[i].since <= t->version &&
+            (!rows[i].until || t->version < rows[i].until))
+            return &rows[i];
+    return NULL;
+}
+
+/* Bytes of the parameters, 0: none. -ENOENT: not a class of this driver's for tenants. */
 static inline int rm_class_params(const struct rm_table *t, uint32_t class_id)
 {
-    for (size_t i = 0; i < sizeof(rm_class_bytes) / sizeof(*rm_class_bytes); i++)
-        if (rm_class_bytes[i].class_id == class_id)
-            return (int)rm_bytes(t, rm_class_bytes[i].bytes);
-    return -ENOENT;
+    const struct rm_row *row = rm_row(t, rm_classes, sizeof(rm_classes) / sizeof(*rm_classes), class_id);
+
+    return row ? (int)rm_bytes(t, row->bytes) : -ENOENT;
+}
+
+/* The row of an escape, by the command's number and size; NULL: it has none. Bare numbers are nvidia-uvm's. */
+static inline const struct rm_escape_row *rm_escape(const struct rm_table *t, uint32_t number, uint32_t bytes)
+{
+    for (size_t i = 0; bytes && i < sizeof(rm_escapes) / sizeof(*rm_escapes); i++) {
+        const struct rm_escape_row *row = &rm_escapes[i];
+
+        if (row->number == number &&
+            (row->bytes & RM_ARRAY ? bytes >= (row->bytes & ~RM_ARRAY) : rm_bytes(t, row->bytes) == bytes))
+            return row;
+    }
+    return NULL;
+}
+
+/* The row of a command of nvidia-uvm; NULL: it has none. */
+static inline const struct rm_uvm_row *rm_uvm_command(uint32_t cmd)
+{
+    for (size_t i = 0; i < sizeof(rm_uvm) / sizeof(*rm_uvm); i++)
+        if (rm_uvm[i].number == cmd)
+            return &rm_uvm[i];
+    return NULL;
 }
 
 /* Bytes of the parameters of a command of nvidia-uvm, 0: not looked at. -ENOENT: not a command of the table. */
 static inline int rm_uvm_params(const struct rm_table *t, uint32_t cmd)
 {
-    for (size_t i = 0; i < sizeof(rm_uvm_bytes) / sizeof(*rm_uvm_bytes); i++)
-        if (rm_uvm_bytes[i].cmd == cmd)
-            return (int)rm_bytes(t, rm_uvm_bytes[i].bytes);
-    return -ENOENT;
+    const struct rm_uvm_row *row = rm_uvm_command(cmd);
+
+    return row ? (int)rm_bytes(t, row->bytes) : -ENOENT;
 }
 
 static inline bool rm_class_is_channel(uint32_t class_id)
 {
-    for (size_t i = 0; i < sizeof(rm_class_bytes) / sizeof(*rm_class_bytes); i++)
-        if (rm_class_bytes[i].class_id == class_id)
-            return rm_class_bytes[i].bytes == RM_BYTES_NV_CHANNEL_ALLOC_PARAMS;
+    for (size_t i = 0; i < sizeof(rm_classes) / sizeof(*rm_classes); i++)
+        if (rm_classes[i].number == class_id)
+            return rm_classes[i].bytes == RM_BYTES_NV_CHANNEL_ALLOC_PARAMS;
     return false;
 }
 
+/* -ENOENT: not a control of this driver's for tenants. */
 static inline int rm_control_params(const struct rm_table *t, uint32_t cmd)
 {
-    for (size_t i = 0; i < sizeof(rm_control_bytes) / sizeof(*rm_control_bytes); i++)
-        if (rm_control_bytes[i].cmd == cmd)
-            return rm_control_bytes[i].bytes == RM_BYTES_CALLERS
-                       ? (int)RM_BYTES_CALLERS
-                       : (int)rm_bytes(t, rm_control_bytes[i].bytes);
-    return -ENOENT;
+    const struct rm_row *row = rm_row(t, rm_controls, sizeof(rm_controls) / sizeof(*rm_controls), cmd);
+
+    if (!row)
+        return -ENOENT;
+    return row->bytes == RM_BYTES_CALLERS ? (int)RM_BYTES_CALLERS : (int)rm_bytes(t, row->bytes);
 }
 
 /* Controls whose parameters point to lists: how many, and of what. */
 static const struct rm_control_lists {
     uint32_t cmd, lists, element_bytes;
 } rm_control_lists[] __attribute__((unused)) = {
-#define LISTS(name, number, bytes, lists, element_bytes) {number, lists, element_bytes},
+#define LISTS(name, number, bytes, lists, element_bytes, ...) {number, lists, element_bytes},
 #include "interface.def"
 };
 #endif

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oci_specs.seccomp.conditions import refuse
-from oci_specs.seccomp.notified import REFUSED_ERRNO
+from oci_specs.seccomp.refused import REFUSED_ERRNO
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

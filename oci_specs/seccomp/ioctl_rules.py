@@ -28,7 +28,8 @@ from oci_specs.seccomp.conditions import (
     write,
 )
 from oci_specs.seccomp.cubes import overlap, within
-from oci_specs.seccomp.notified import NOTIFY_CUBES, REFUSED_CUBES, REFUSED_ERRNO
+from oci_specs.seccomp.notified import NOTIFY_CUBES, REFUSED_CUBES
+from oci_specs.seccomp.refused import REFUSED_ERRNO
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

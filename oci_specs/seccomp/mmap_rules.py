@@ -17,7 +17,7 @@ from oci_specs.seccomp.actions import ERRNO, NOTIFY, PERMISSIVE
 from oci_specs.seccomp.conditions import refuse, upper_only, write
 from oci_specs.seccomp.cubes import ALL_BITS, LOW_BITS
 from oci_specs.seccomp.ioctl_rules import replace, rules_of
-from oci_specs.seccomp.notified import REFUSED_ERRNO
+from oci_specs.seccomp.refused import REFUSED_ERRNO
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from oci_specs.seccomp.actions import ERRNO, NOTIFY, PERMISSIVE, action
 from oci_specs.seccomp.conditions import read, refuse, upper_only
 from oci_specs.seccomp.ioctl_rules import IOCTL, only_notified, replace, rewrite_ioctl, rules_of
 from oci_specs.seccomp.mmap_rules import only_ours, rewrite_mmap
-from oci_specs.seccomp.notified import REFUSED_ERRNO, REFUSED_SYSCALLS
+from oci_specs.seccomp.refused import REFUSED_ERRNO, REFUSED_SYSCALLS
 from oci_specs.seccomp.size import check_size
 
 TYPE_CHECKING = False

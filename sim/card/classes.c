@@ -43,6 +43,14 @@ static void memory_free(struct rm_object *object)
     sysmem_put(object->memory);
 }
 
+/* Of the engines that the chip has. */
+static uint32_t engine_object(struct rm_call *call, struct rm_object *object)
+{
+    bool listed = chip_lists(object->card->profile->chip, call->rm->major, call->rm->minor, object->class_id);
+
+    return listed ? NV_OK : NV_ERR_INVALID_CLASS;
+}
+
 enum { ANY_CHANNEL = VOLTA_CHANNEL_GPFIFO_A }; /* stands for the channels of every architecture */
 #define ANY_PARENT UINT32_MAX
 
@@ -78,8 +86,21 @@ static const struct class_rule {
     {NV01_EVENT, ANY_PARENT, true, event_alloc, NULL},
     {NV01_EVENT_OS_EVENT, ANY_PARENT, true, event_alloc, NULL},
     {NV50_MEMORY_VIRTUAL, NV01_DEVICE_0, false, NULL, NULL},
-    {VOLTA_COMPUTE_A, ANY_CHANNEL, false, NULL, NULL},
-    {VOLTA_DMA_COPY_A, ANY_CHANNEL, false, NULL, NULL},
+    {VOLTA_COMPUTE_A, ANY_CHANNEL, false, engine_object, NULL},
+    {VOLTA_DMA_COPY_A, ANY_CHANNEL, false, engine_object, NULL},
+    {TURING_COMPUTE_A, ANY_CHANNEL, false, engine_object, NULL},
+    {TURING_DMA_COPY_A, ANY_CHANNEL, false, engine_object, NULL},
+    {AMPERE_COMPUTE_A, ANY_CHANNEL, false, engine_object, NULL},
+    {AMPERE_COMPUTE_B, ANY_CHANNEL, false, engine_object, NULL},
+    {AMPERE_DMA_COPY_A, ANY_CHANNEL, false, engine_object, NULL},
+    {AMPERE_DMA_COPY_B, ANY_CHANNEL, false, engine_object, NULL},
+    {ADA_COMPUTE_A, ANY_CHANNEL, false, engine_object, NULL},
+    {HOPPER_COMPUTE_A, ANY_CHANNEL, false, engine_object, NULL},
+    {HOPPER_DMA_COPY_A, ANY_CHANNEL, false, engine_object, NULL},
+    {BLACKWELL_COMPUTE_A, ANY_CHANNEL, false, engine_object, NULL},
+    {BLACKWELL_COMPUTE_B, ANY_CHANNEL, false, engine_object, NULL},
+    {BLACKWELL_DMA_COPY_A, ANY_CHANNEL, false, engine_object, NULL},
+    {BLACKWELL_DMA_COPY_B, ANY_CHANNEL, false, engine_object, NULL},
 };
 
 static const struct class_rule *rule_of(uint32_t class_id)

@@ -73,7 +73,7 @@ static int attach_gpus(struct rm_call *call)
     const uint32_t *id = call->outer;
 
     for (uint32_t i = 0; i < call->outer_bytes / sizeof *id; i++)
-        if (!card_by_gpu_id(call->rm, id[i]))
+        if (id[i] && !card_by_gpu_id(call->rm, id[i]))
             return -EINVAL;
     return 0;
 }
@@ -117,12 +117,12 @@ static int free_object(struct rm_call *call)
 
     if (!client_find(call->rm, request->root, call->file)) {
         request->status = NV_ERR_INVALID_CLIENT;
-    } else if (!object) {
-        request->status = NV_ERR_OBJECT_NOT_FOUND;
-    } else {
-        object_free(call->rm, object);
-        request->status = NV_OK;
+        return 0;
     }
+    /* What is not there is free: RM is compiled so (RS_COMPATABILITY_MODE in rs_server.c), and libcuda relies on it. */
+    if (object)
+        object_free(call->rm, object);
+    request->status = NV_OK;
     return 0;
 }
 

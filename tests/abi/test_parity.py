@@ -47,7 +47,7 @@ def test_decoded_structs_and_constants_are_the_headers() -> None:
 
 
 def test_every_struct_of_ours_says_what_it_is() -> None:
-    """Add what is new to native_sched/rm/facts/decoded.tsv, then python -m tools.abi rebuild CLONE."""
+    """What is new goes into native_sched/rm/facts/decoded.tsv, as docs/driver-branches.md says."""
     assert layouts.unmapped() == []
     assert len(layouts.structs()) > 40, "the headers' structs are not understood"
 

@@ -29,6 +29,7 @@ from rm_params import (
     ROOT,
     UVM_INITIALIZE,
     UVM_MIGRATE,
+    UVM_POPULATE_PAGEABLE,
     alloc_struct,
     channel,
     group,
@@ -277,10 +278,12 @@ def test_an_events_file_is_told_once_whichever_engine_did(here: World) -> None:
     assert tenant.free(client, 0x200).u32(0xC) == 0
 
 
-def test_nvidia_uvm_runs_in_its_caller_but_moves_no_memory(here: World) -> None:
+def test_nvidia_uvm_runs_in_its_caller_but_moves_no_memory_that_is_not_charged(here: World) -> None:
     tenant = here.tenant()
     assert tenant.ioctl(tenant.uvm, UVM_INITIALIZE).through
-    assert tenant.ioctl(tenant.uvm, UVM_MIGRATE).result == -errno.EPERM
+    assert tenant.ioctl(tenant.uvm, UVM_POPULATE_PAGEABLE).result == -errno.EPERM
+    # Managed memory is charged whole.
+    assert tenant.ioctl(tenant.uvm, UVM_MIGRATE).through
     client = tenant.client()
     control = struct.pack("IIIIQII", client, client, ATTACHED, 0, 0, 128, 0)
     assert tenant.ioctl(tenant.uvm, CONTROL, control).result == -errno.ENOTTY

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import errno
+import re
 import struct
 import subprocess
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.support import rm_interface
 from tests.support.places import REPOSITORY
+from tests.support.rm_interface import Item
 
 INTERFACE = rm_interface.read()
 PROBE = """
@@ -38,6 +43,7 @@ class Table(ctypes.Structure):
     _fields_ = [
         ("major", ctypes.c_uint32),
         ("minor", ctypes.c_uint32),
+        ("version", ctypes.c_uint32),
         ("unknown", ctypes.c_uint32),
         ("bytes", ctypes.c_uint32 * len(INTERFACE.sizes)),
     ]
@@ -67,7 +73,9 @@ def picked(table: ctypes.CDLL, version: str) -> Table | None:
 
 
 CALLERS_SIZE = 0x20000
-VERSIONS = sorted({*INTERFACE.branches, *INTERFACE.points()})
+SERVED = {major for major, _ in INTERFACE.branches}
+LIVES = {at for life in INTERFACE.lives.values() for at in life if at and at[0] in SERVED}
+VERSIONS = sorted({*INTERFACE.branches, *INTERFACE.points(), *LIVES})
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -79,14 +87,26 @@ def test_sizes_of_a_version(table: ctypes.CDLL, version: tuple[int, int], later:
     sizes = {name: INTERFACE.size_at(name, at) for name in INTERFACE.sizes}
     assert list(found.bytes) == list(sizes.values())
     assert (found.major, found.minor) == max(point for point in INTERFACE.points() if point <= at)
-    for item in INTERFACE.classes:
-        expected = INTERFACE.size_at(item.size, at)
-        assert table.class_params(ctypes.byref(found), item.number) == expected, item.name
-    for item in (*INTERFACE.controls, *INTERFACE.lists):
-        expected = INTERFACE.size_at(item.size, at)
-        assert table.control_params(ctypes.byref(found), item.number) == (expected or 0), item.name
-    for name, number in INTERFACE.passed:
-        assert table.control_params(ctypes.byref(found), number) == CALLERS_SIZE, name
+    classes = {item.number: -errno.ENOENT for item in INTERFACE.classes}
+    classes |= {item.number: INTERFACE.size_at(item.size, at) or 0 for item in living(INTERFACE.classes, at)}
+    for number, expected in classes.items():
+        assert table.class_params(ctypes.byref(found), number) == expected, hex(number)
+    for number, expected in controls_at(at).items():
+        assert table.control_params(ctypes.byref(found), number) == expected, hex(number)
+
+
+def living(items: Iterable[Item], at: tuple[int, int]) -> Iterator[Item]:
+    return (item for item in items if INTERFACE.lives_at(item.name, at))
+
+
+def controls_at(at: tuple[int, int]) -> dict[int, int]:
+    """What the table says of each control there is in any version."""
+    sized = (*INTERFACE.controls, *INTERFACE.lists)
+    said = {item.number: -errno.ENOENT for item in sized} | dict.fromkeys(
+        (number for _, number in INTERFACE.passed), -errno.ENOENT
+    )
+    said |= {item.number: INTERFACE.size_at(item.size, at) or 0 for item in living(sized, at)}
+    return said | {number: CALLERS_SIZE for name, number in INTERFACE.passed if INTERFACE.lives_at(name, at)}
 
 
 def test_a_branch_stands_for_its_newest(table: ctypes.CDLL) -> None:
@@ -110,9 +130,10 @@ def test_the_known_ones_can_be_read(table: ctypes.CDLL) -> None:
 
 def test_numbers_of_a_kind_differ() -> None:
     assert len({item.number for item in INTERFACE.classes}) == len(INTERFACE.classes)
-    controls = [item.number for item in (*INTERFACE.controls, *INTERFACE.lists)]
-    controls += [number for _, number in INTERFACE.passed]
-    assert len(set(controls)) == len(controls)
+    for at in VERSIONS:
+        controls = [item.number for item in living((*INTERFACE.controls, *INTERFACE.lists), at)]
+        controls += [number for name, number in INTERFACE.passed if INTERFACE.lives_at(name, at)]
+        assert len(set(controls)) == len(controls), at
     assert len({item.number for item in INTERFACE.uvm}) == len(INTERFACE.uvm)
     escapes = [
         (escape.number, size) for escape in INTERFACE.escapes for size in INTERFACE.all_sizes(escape.size)
@@ -157,3 +178,28 @@ def test_a_sample_of_utilisation(table: ctypes.CDLL, version: str, engines: int,
     assert INTERFACE.size_at(
         "NV2080_CTRL_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2_PARAMS", at
     ) == 16 + 72 * len(expected)
+
+
+@pytest.mark.parametrize(
+    ("symbol", "row", "without"),
+    [
+        ("NV_ESC_RM_FREE", r"(ESCAPE\(NV_ESC_RM_FREE,.*), MEDIATED\)", r"\1)"),
+        ("UVM_MIGRATE", r"(UVM\(UVM_MIGRATE,.*), MEDIATED\)", r"\1)"),
+    ],
+)
+def test_row_without_a_disposition_ends_the_build_in_one_line(
+    tmp_path: Path, symbol: str, row: str, without: str
+) -> None:
+    text, changed = re.subn(row, without, rm_interface.SOURCE.read_text())
+    assert changed == 1
+    (tmp_path / "interface.def").write_text(text)
+    (tmp_path / "table.h").write_text((REPOSITORY / "native_sched/rm/table.h").read_text())
+    (tmp_path / "one.c").write_text('#include "table.h"\n')
+    done = subprocess.run(
+        ["cc", "-c", "-o", "/dev/null", tmp_path / "one.c"], capture_output=True, text=True
+    )
+    line = f"rm/interface.def: {symbol} has no disposition: PASSED, MEDIATED, ANSWERED or REFUSED"
+    assert [said for said in done.stderr.splitlines() if "error:" in said and line in said]
+    assert done.stderr.count("error:") == 1, done.stderr
+    with pytest.raises(rm_interface.RowError, match=f"{symbol} has no disposition"):
+        rm_interface.read(tmp_path / "interface.def")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from oci_specs.seccomp import rewrite
-from oci_specs.seccomp.notified import NOTIFY_CUBES, REFUSED_CUBES, RM_PAIRS, UVM_COMMANDS
+from oci_specs.seccomp.notified import NOTIFY_CUBES, REFUSED_CUBES
 from tests.support import host
 from tests.support.bundle import bundle
 from tests.support.commands import run
@@ -26,6 +26,7 @@ from tests.support.seccomp_profiles import (
     profile,
     rule,
 )
+from tests.support.watched import RM_PAIRS, UVM_COMMANDS
 
 pytestmark = pytest.mark.engines
 

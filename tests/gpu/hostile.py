@@ -73,6 +73,7 @@ ATTEMPTS: tuple[Attempt, ...] = (
     Attempt(
         "every type byte", ("other_type",), lambda said, _: said[2:] == [0], "which bits the driver looks at"
     ),
+    Attempt("escapes that nothing needs", ("other_ways",), lambda said, _: len(said) == 3 and said[1] == 0),
     Attempt(
         "class changed by a thread", ("flip", "class", "1"), anything, "what the kernel reads after CONTINUE"
     ),
@@ -80,6 +81,12 @@ ATTEMPTS: tuple[Attempt, ...] = (
     Attempt("pointer changed by a thread", ("flip", "pointer", "1"), anything),
     Attempt("control changed by a thread", ("flip", "control", "1"), anything),
     Attempt("root client turned into memory", ("reclass",), anything, "the audit by GET_PID_INFO"),
+    Attempt(
+        "clients and cards of others by name",
+        ("strangers",),
+        lambda said, _: said == [0],
+        "that events, devices and open cards are refused by whose they are",
+    ),
     Attempt("another file under the descriptor", ("dup2_race", "1"), lambda said, _: said == [0]),
     Attempt(
         "sizes that make no sense",

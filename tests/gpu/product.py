@@ -20,7 +20,7 @@ from mgpu_cli import bundle, runtime_files
 from mgpu_cli.kernel import die_with_parent
 from mgpu_cli.state import StateDir
 from oci_specs import paths
-from oci_specs.seccomp.notified import NOTIFY_CUBES
+from oci_specs.seccomp.notified import NOTIFY_CUBES, REFUSED_CUBES
 from runtime_hook import control
 from tests.gpu import cdi
 from tests.gpu.backend import PROGRAMS, SIMULATED_CARDS, find
@@ -213,7 +213,8 @@ class Product:
     def _plain(self, name: str, argv: Sequence[str], env: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
         """Where no container can be made: the same filter on a plain process, and the verbs a runtime would use."""
         told = self.folder / f"{name}.json"
-        cubes = [f"{mask:x}:{datum:x}" for mask, datum in NOTIFY_CUBES]
+        # What the filter of a container refuses itself is refused by the mediator here.
+        cubes = [f"{mask:x}:{datum:x}" for mask, datum in NOTIFY_CUBES + REFUSED_CUBES]
         launch = [str(PROGRAMS / "launch"), str(self.state.seccomp), str(told), *cubes, "--", *argv]
         waiting = ["sh", "-c", 'read -r _ && exec "$@"', "sh", *launch]
         with _popen(

@@ -15,8 +15,8 @@ import pytest
 
 from tests.gpu.hostile import ATTEMPTS, DECIDED_ON_A_CARD, Attempt
 from tests.gpu.product import Product
+from tests.gpu.product_stages import held
 from tests.gpu.results import Results
-from tests.gpu.stages import held
 from tests.support.places import REPOSITORY
 from tests.support.programs import HOSTILE, NAMES, STATIC_SOURCES
 

@@ -30,6 +30,13 @@ def test_every_type_byte_and_direction_is_the_same_call(siege: Siege) -> None:
         assert other.used_bytes == made * MIB == siege.counts_agree()
 
 
+def test_escapes_that_allocate_past_the_mediator(siege: Siege) -> None:
+    with siege.attempt("other_ways") as ways:
+        refused, reached, _ = ways.numbers()
+        assert (refused, reached) == (4 * 1024, 0)
+        assert ways.used_bytes == 0 == siege.counts_agree()
+
+
 @pytest.mark.parametrize("what", ["class", "size", "pointer", "control"])
 def test_a_thread_that_changes_the_call_while_it_is_looked_at(siege: Siege, what: str) -> None:
     with siege.attempt("flip", what, "1", cap_mib=1024) as flip:
@@ -85,6 +92,15 @@ def test_handles_of_another_container(siege: Siege) -> None:
             group.timeslice_us,
         )
         assert own.used_bytes == before == siege.counts_agree()
+
+
+def test_names_of_clients_and_cards_that_are_others(siege: Siege) -> None:
+    with siege.attempt("foreign_handles", "own") as own:
+        assert own.line() == "made"
+        with siege.attempt("strangers") as strangers:
+            assert strangers.line() == "0"
+            strangers.under_the_cap()
+        siege.neighbour_is_well()
 
 
 def test_files_given_to_another_container(siege: Siege) -> None:

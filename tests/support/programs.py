@@ -26,6 +26,7 @@ NAMES = (
     "ipc",
     "mortal",
     "nvidia_start",
+    "replay",
     "steady",
     "uvm_keeps",
 )

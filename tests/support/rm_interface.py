@@ -15,24 +15,45 @@ from tests.support.places import REPOSITORY
 SOURCE = REPOSITORY / "native_sched" / "rm" / "interface.def"
 PAGE = REPOSITORY / "docs" / "rm-interface.md"
 VARIES = "RM_BYTES_"
+DISPOSITIONS = ("PASSED", "MEDIATED", "ANSWERED", "REFUSED")
 _ROW = re.compile(r"^(BRANCH|KEY|BYTES|ESCAPE|UVM|CLASS|CONTROL|PASSED|LISTS)\((.*)\)$", re.MULTILINE)
+_LIFE = re.compile(r", (SINCE|UNTIL)\((\d+), (\d+)\)")
+_ARRAY = re.compile(r"RM_ARRAY_OF\((\d+)\)")
+_RENUMBERED = re.compile(r"_V\d+$")
+# Words of a row before its disposition.
+_BEFORE_DISPOSITION = {"ESCAPE": 4, "UVM": 3}
 
 Version = tuple[int, int]
 
 
+class RowError(Exception):
+    """A row that says too little, in one line."""
+
+
 @dataclass(frozen=True)
 class Item:
-    """An escape, a class or a control. size: bytes, the name of a size that varies, or None where it is not known."""
+    """An escape, a class or a control. size: bytes, the name of a size that varies, or None where it is not known.
+
+    array: of each of any number of elements. disposition: of an escape and of a command of nvidia-uvm.
+    """
 
     name: str
     number: int
     size: int | str | None
     status_at: int | None = None
+    disposition: str = ""
+    array: bool = False
+
+    @property
+    def symbol(self) -> str:
+        """NVIDIA's name, which is that of every number it has had."""
+        return _RENUMBERED.sub("", self.name)
 
 
 @dataclass(frozen=True)
 class Interface:
-    """sizes: for each that varies, what it is from which version on."""
+    """sizes: for each that varies, what it is from which version on. lives: of the rows that are not of every version,
+    the first that has it and the first that has it no more."""
 
     branches: tuple[Version, ...]
     sizes: dict[str, tuple[tuple[Version, int], ...]]
@@ -42,6 +63,11 @@ class Interface:
     controls: tuple[Item, ...]
     passed: tuple[tuple[str, int], ...]
     lists: tuple[Item, ...]
+    lives: dict[str, tuple[Version | None, Version | None]]
+
+    def lives_at(self, name: str, version: Version) -> bool:
+        since, until = self.lives.get(name, (None, None))
+        return (since is None or since <= version) and (until is None or version < until)
 
     def all_sizes(self, size: int | str | None) -> set[int]:
         """Every size it has in any known version."""
@@ -65,25 +91,51 @@ def _size(text: str) -> int | str | None:
     return text.removeprefix(VARIES) if text.startswith(VARIES) else int(text, 0)
 
 
+def _disposed(kind: str, words: list[str]) -> None:
+    count = _BEFORE_DISPOSITION.get(kind)
+    if count is not None and (len(words) <= count or words[count] not in DISPOSITIONS):
+        raise RowError(f"rm/interface.def: {words[0]} has no disposition: {', '.join(DISPOSITIONS)}")
+
+
+def _escape(words: list[str]) -> Item:
+    name, number, size, at, disposition = words
+    array = _ARRAY.fullmatch(size)
+    return Item(
+        name,
+        int(number, 0),
+        int(array[1]) if array else _size(size),
+        None if at == "RM_NO_STATUS" else int(at, 0),
+        disposition,
+        array is not None,
+    )
+
+
 def read(path: Path = SOURCE) -> Interface:
     rows: dict[str, list[list[str]]] = {}
+    lives: dict[str, tuple[Version | None, Version | None]] = {}
     for kind, inner in _ROW.findall(path.read_text()):
-        rows.setdefault(kind, []).append([word.strip() for word in inner.split(",")])
+        words = [word.strip() for word in _LIFE.sub("", inner).split(",")]
+        _disposed(kind, words)
+        rows.setdefault(kind, []).append(words)
+        life = {which: (int(major), int(minor)) for which, major, minor in _LIFE.findall(inner)}
+        if life:
+            lives[words[0]] = (life.get("SINCE"), life.get("UNTIL"))
     sizes: dict[str, tuple[tuple[Version, int], ...]] = {name: () for (name,) in rows["KEY"]}
     for name, major, minor, size in rows["BYTES"]:
         sizes[name] += (((int(major), int(minor)), int(size)),)
     return Interface(
         branches=tuple((int(major), int(minor)) for major, minor in rows["BRANCH"]),
         sizes=sizes,
-        escapes=tuple(
-            Item(name, int(number, 0), _size(size), None if at == "RM_NO_STATUS" else int(at, 0))
-            for name, number, size, at in rows["ESCAPE"]
+        escapes=tuple(map(_escape, rows["ESCAPE"])),
+        uvm=tuple(
+            Item(name, int(number, 0), _size(size) or None, disposition=disposition)
+            for name, number, size, disposition in rows["UVM"]
         ),
-        uvm=tuple(Item(name, int(number, 0), _size(size) or None) for name, number, size in rows["UVM"]),
         classes=tuple(Item(name, int(number, 0), _size(size)) for name, number, size in rows["CLASS"]),
         controls=tuple(Item(name, int(number, 0), _size(size)) for name, number, size in rows["CONTROL"]),
         passed=tuple((name, int(number, 0)) for name, number in rows["PASSED"]),
         lists=tuple(Item(name, int(number, 0), _size(size)) for name, number, size, *_ in rows["LISTS"]),
+        lives=lives,
     )
 
 
@@ -98,31 +150,55 @@ def _shown(interface: Interface, size: int | str | None) -> str:
     return ", ".join([str(first[1]), *(f"{found} from {_dotted(since)}" for since, found in later)])
 
 
-def _table(interface: Interface, title: str, items: tuple[Item, ...], what: str) -> Iterator[str]:
-    yield f"\n## {title}\n\n| name | number | {what} |\n|---|---|---|\n"
+def _life(interface: Interface, name: str) -> str:
+    since, until = interface.lives.get(name, (None, None))
+    said = [f"from {_dotted(since)}"] if since else []
+    return ", ".join([*said, *([f"before {_dotted(until)}"] if until else [])])
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _title(title: str, *cells: str) -> str:
+    return f"\n## {title}\n\n{_row(*cells)}{'|---' * len(cells)}|\n"
+
+
+def _table(interface: Interface, title: str, items: tuple[Item, ...]) -> Iterator[str]:
+    yield _title(title, "symbol", "number", "parameters", "drivers")
     for item in items:
-        yield f"| {item.name} | {item.number:#x} | {_shown(interface, item.size)} |\n"
+        yield _row(item.name, f"{item.number:#x}", _shown(interface, item.size), _life(interface, item.name))
+
+
+def _calls(interface: Interface, title: str, items: tuple[Item, ...], what: str) -> Iterator[str]:
+    yield _title(title, "symbol", "number", what, "disposition")
+    for item in items:
+        size = _shown(interface, item.size) + (" each" if item.array else "")
+        yield _row(item.name, f"{item.number:#x}", size, item.disposition.lower())
 
 
 def page(interface: Interface) -> str:
     """docs/rm-interface.md."""
+    passed = tuple(Item(name, number, None) for name, number in interface.passed)
     return "".join(
         [
             "# The RM interface\n\n"
             "What mgpu knows of the ioctls of NVIDIA's driver. Made from `native_sched/rm/interface.def` by\n"
-            "`tests/support/rm_interface.py`; a test compares them. Sizes are bytes, from the version named on.\n\n"
+            "`tests/support/rm_interface.py`; a test compares them. Sizes are bytes, from the version named on; a row\n"
+            "that names drivers stands for those alone, and is refused on others.\n\n"
             "Known branches, each from this version on: "
             f"{', '.join(map(_dotted, interface.branches))}.\n"
             "mgpud refuses to start on any other, unless `driver_table` in [node.toml](node.md) says which one it is\n"
-            "like.\n",
-            *_table(interface, "Escapes", interface.escapes, "outer struct"),
-            *_table(interface, "Classes", interface.classes, "parameters"),
-            *_table(interface, "Controls", interface.controls, "parameters"),
-            *_table(interface, "Controls that point to lists", interface.lists, "parameters"),
-            "\n## Controls that are passed on\n\nWith parameters of the caller's size.\n\n"
-            "| name | number |\n|---|---|\n",
-            *(f"| {name} | {number:#x} |\n" for name, number in interface.passed),
-            *_table(
+            "like.\n\n"
+            "Of the escapes and the commands of nvidia-uvm, those that are *passed* reach the driver as they are,\n"
+            "*mediated* ones the mediator, which decides; what is *answered* gets ENOTTY, what is *refused* EPERM.\n"
+            "The reasons stand beside the rows. Classes and controls that are not here are refused.\n",
+            *_calls(interface, "Escapes", interface.escapes, "outer struct"),
+            *_table(interface, "Classes", interface.classes),
+            *_table(interface, "Controls", interface.controls),
+            *_table(interface, "Controls that point to lists", interface.lists),
+            *_table(interface, "Controls that are passed on, with parameters of the caller's size", passed),
+            *_calls(
                 interface, "Commands of nvidia-uvm", interface.uvm, "parameters, where mgpu looks at them"
             ),
         ]

@@ -6,8 +6,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from oci_specs.seccomp.notified import NOTIFY_CUBES, REFUSED_CUBES, RM_PAIRS, UVM_COMMANDS
+from oci_specs.seccomp.notified import NOTIFY_CUBES, REFUSED_CUBES
 from tests.support.libseccomp import X32_BIT, number
+from tests.support.watched import RM_PAIRS, UVM_COMMANDS
 
 Profile = dict[str, Any]
 # The ABI, the number, six arguments.

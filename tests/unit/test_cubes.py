@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oci_specs.seccomp import complement, cover, notified
+from oci_specs.seccomp import complement, notified
 from oci_specs.seccomp.cubes import below, covered, from_bound, meet, outside, overlap, within
 from tests.support import rm_interface
+from tests.support.watched import REFUSED_PAIRS, RM_PAIRS, UVM_COMMANDS
+from tools import filter_lists
 
 pytestmark = pytest.mark.unit
 
@@ -82,27 +82,45 @@ def test_the_watched_cubes_are_disjoint() -> None:
     assert not [(a, b) for n, a in enumerate(WATCHED) for b in WATCHED[n + 1 :] if overlap(a, b)]
 
 
-def test_the_committed_complement_is_what_the_search_finds() -> None:
-    assert Path(complement.__file__).read_text(encoding="utf-8") == cover.render()
+def test_the_lists_are_what_the_rows_say() -> None:
+    for path, text in filter_lists.files(INTERFACE).items():
+        assert path.read_text(encoding="utf-8") == text, f"{path.name}: run python -m tools.filter_lists"
 
 
-def test_uvm_commands_are_those_of_the_interface() -> None:
-    assert sorted(notified.UVM_COMMANDS) == sorted(item.number for item in INTERFACE.uvm)
+def types_and_directions(number: int, size: int) -> list[int]:
+    return [size << 16 | number | other for other in (0, 0xC0004600, 0x4000FF00, 0x80000000)]
 
 
-def test_every_escape_is_watched_at_the_sizes_of_every_version() -> None:
-    watched = set(notified.RM_PAIRS + notified.REFUSED)
-    known = {
-        (escape.number, size) for escape in INTERFACE.escapes for size in INTERFACE.all_sizes(escape.size)
-    }
-    assert known == watched
+def dispositions(command: int) -> tuple[bool, bool]:
+    """Whether it is notified, and whether it is refused."""
+    return tuple(  # type: ignore[return-value]
+        any(holds(cube, command) for cube in cubes)
+        for cubes in (notified.NOTIFY_CUBES, notified.REFUSED_CUBES)
+    )
 
 
-@pytest.mark.parametrize(("number", "size"), notified.RM_PAIRS)
-def test_every_pair_is_in_a_cube(number: int, size: int) -> None:
-    for type_and_direction in (0, 0xC0004600, 0x4000FF00, 0x80000000):
-        command = size << 16 | number | type_and_direction
-        assert any(holds(cube, command) for cube in notified.NOTIFY_CUBES)
+@pytest.mark.parametrize(("number", "size"), RM_PAIRS)
+def test_mediated_escapes_are_notified(number: int, size: int) -> None:
+    for command in types_and_directions(number, size):
+        assert dispositions(command) == (True, False)
+
+
+@pytest.mark.parametrize(("number", "size"), REFUSED_PAIRS)
+def test_refused_escapes_are_refused(number: int, size: int) -> None:
+    for command in types_and_directions(number, size):
+        assert dispositions(command) == (False, True)
+
+
+def test_passed_escapes_are_left_alone() -> None:
+    for escape in INTERFACE.escapes:
+        for size in INTERFACE.all_sizes(escape.size) if escape.disposition == "PASSED" else ():
+            for command in types_and_directions(escape.number, size):
+                assert dispositions(command) == (False, False), escape.name
+
+
+@pytest.mark.parametrize("command", UVM_COMMANDS)
+def test_commands_of_nvidia_uvm_are_notified(command: int) -> None:
+    assert dispositions(command) == (True, False)
 
 
 @pytest.mark.parametrize("cards", [1, 2, 8, 31, 32, 33, 200])
@@ -125,7 +143,10 @@ def test_arrays_of_any_length_are_in_a_cube(cards: int) -> None:
         0x40049409,  # FICLONE
         0xC0206440,  # a DRM driver's first command
         0x80045430,  # TIOCGPTN
+        0x5452,  # FIOASYNC
         1,  # FIBMAP
+        2,  # FIGETBSZ
+        5,  # SCSI_IOCTL_START_UNIT
     ],
 )
 def test_everyday_commands_are_left_alone(command: int) -> None:

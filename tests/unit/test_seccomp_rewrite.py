@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from oci_specs.refusal import Refusal
 from oci_specs.seccomp import check_annotations, rewrite
-from oci_specs.seccomp.notified import NOTIFY_CUBES, REFUSED_CUBES, RM_PAIRS, UVM_COMMANDS
+from oci_specs.seccomp.notified import NOTIFY_CUBES, REFUSED_CUBES
 from oci_specs.seccomp.size import MAX_INSTRUCTIONS, estimate
 from tests.support.libseccomp import ACTION_MASK, ERRNO_EPERM, NOTIFY, PERMISSIVE, Filter, Rejected
 from tests.support.seccomp_profiles import (
@@ -34,6 +34,7 @@ from tests.support.seccomp_profiles import (
     rule,
     syscall_number,
 )
+from tests.support.watched import RM_PAIRS, UVM_COMMANDS
 
 pytestmark = pytest.mark.unit
 

@@ -74,7 +74,7 @@ def _judge(arguments: argparse.Namespace) -> int:
 
 def _rebuild(arguments: argparse.Namespace) -> int:
     known, built = store.load(arguments.facts), store.Store()
-    for release in history.rebuilt(known, arguments.clone):
+    for release in history.rebuilt(known, arguments.clone, arguments.tinygrad):
         built.add(release)
         print(f"{release.version}: {release.count()} facts")
     store.save(built, arguments.facts)
@@ -115,6 +115,9 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--source", help="where it is from")
     command = commands.add_parser("rebuild", help="measure every known driver anew")
     command.add_argument("clone", type=Path, help="a clone of NVIDIA's repository, with its tags")
+    command.add_argument(
+        "--tinygrad", type=Path, metavar="FOLDER", help="that has tinygrad: facts that are its are anew too"
+    )
     command.set_defaults(run=_rebuild)
     command = commands.add_parser(
         "parity", help="where interface.def and our headers disagree with the facts"

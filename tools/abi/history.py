@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
+from tools.abi.from_tinygrad import Module
 from tools.abi.measure import measure
 from tools.abi.problem import Problem
 from tools.abi.release import Release
@@ -42,11 +45,16 @@ def tag(clone: Path, name: str) -> Iterator[HeaderTree]:
         yield HeaderTree(Path(folder))
 
 
-def rebuilt(known: Store, clone: Path) -> Iterator[Release]:
-    """Every known release, measured anew where a tag says it."""
+def rebuilt(known: Store, clone: Path, tinygrad: Path | None) -> Iterator[Release]:
+    """Every known release, measured anew where a tag says it, or the tinygrad that is unpacked in a folder."""
+    like: Release | None = None
     for release in known.releases.values():
+        module = re.search(r", (nv_\d+)\.py", release.source)
         if release.source.startswith(TAG):
             with tag(clone, release.source.removeprefix(TAG)) as tree:
-                yield measure(tree, release.source)
+                like = measure(tree, release.source)
+                yield like
+        elif module and tinygrad and like:
+            yield replace(Module(tinygrad, module[1]).release(release.version, like), source=release.source)
         else:
             yield release

@@ -70,7 +70,7 @@ def measure(paths: Sequence[Path] = HEADERS, folder: Path = FACTS) -> Ours:
 
 def compare(interface: Interface, store: Store, ours: Ours, folder: Path = FACTS) -> list[Said]:
     found: dict[tuple[str, str], list[str]] = {}
-    hows = {(row.struct, row.params): row.how for row in decoded(folder) if row.field == WHOLE}
+    hows = {(row.struct, row.params): row.how.split()[0] for row in decoded(folder) if row.field == WHOLE}
     for release in served(interface, store):
         said = [*_constants(release, ours, folder)]
         for row in decoded(folder):
@@ -96,16 +96,16 @@ def _row(row: Decoded, hows: dict[tuple[str, str], str], release: Release, ours:
         if row.struct not in ours.sizes:
             yield "our headers lack the struct"
         return
+    if not _applies(row, release.version):
+        return
     theirs, mine = int(whole[1]), ours.sizes[row.struct]
     if row.field == WHOLE:
-        if not {"whole": mine == theirs, "longest": mine >= theirs}.get(row.how, mine <= theirs):
+        if not {"whole": mine == theirs, "longest": mine >= theirs}.get(row.how.split()[0], mine <= theirs):
             yield f"{mine} bytes, and {row.params} has {theirs}"
         return
     place = ours.places.get((row.struct, row.field))
     if place is None:
         yield "our headers lack the field"
-        return
-    if not _applies(row, release.version):
         return
     how = hows.get((row.struct, row.params), "whole")
     known = release.facts["field"].get((row.params, row.params_field))
@@ -119,11 +119,9 @@ def _row(row: Decoded, hows: dict[tuple[str, str], str], release: Release, ours:
 
 
 def _applies(row: Decoded, version: str) -> bool:
-    word, _, point = row.how.partition(" ")
-    return {
-        "since": lambda: order(version) >= order(point),
-        "until": lambda: order(version) < order(point),
-    }.get(word, lambda: True)()
+    at = order(version)
+    since, until = (re.search(rf"{word} ([0-9.]+)", row.how) for word in ("since", "until"))
+    return (since is None or at >= order(since[1])) and (until is None or at < order(until[1]))
 
 
 def _place(row: Decoded, how: str, known: Place, place: Place, shift: int, theirs: int) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tools.abi.problem import Problem
-from tools.abi.release import KINDS, NONE, Release, Value, order
+from tools.abi.release import KINDS, NONE, Key, Release, Value, order
 from tools.abi.store import Store
 
 
@@ -27,47 +27,58 @@ class Verdict:
         )
 
 
-def judge(store: Store, release: Release) -> Verdict:
-    """Problem: no known driver is on one of the sides."""
-    before, after = _sides(store, release)
+def judge(store: Store, release: Release, sides: tuple[Release, Release] | None = None) -> Verdict:
+    """sides: those that its version says, unless told. Problem: no known driver is on one of the sides."""
+    before, after = sides or _sides(store, release)
     verdict = Verdict(release.version, before.version, after.version)
     for kind in KINDS:
-        old, new, said = before.facts[kind], after.facts[kind], release.facts[kind]
-        for key in sorted({*old, *new, *said}):
-            if old.get(key) != new.get(key):
+        said = release.facts[kind]
+        for key in sorted({*before.facts[kind], *after.facts[kind], *said}):
+            old, new = _both(before, after, kind, key)
+            if not _same(old, new, not (before.complete and after.complete)):
                 verdict.open += 1
                 continue
-            known, found = old.get(key), said.get(key)
+            known, found = old if old is not None and NONE not in old[1:] else new, said.get(key)
             if not release.complete and (found is None or known is None):
                 continue
             verdict.compared += 1
-            if not _same(known, found, release):
+            if not _same(known, found, not release.complete):
                 text = f"{kind} {' '.join(key)}: {_shown(found)}, and known as {_shown(known)}"
                 verdict.differs.append(text)
     return verdict
 
 
+def _both(before: Release, after: Release, kind: str, key: Key) -> tuple[Value | None, Value | None]:
+    """What is known on both sides. One that is incomplete and does not name it says as the other."""
+    old, new = before.facts[kind].get(key), after.facts[kind].get(key)
+    if old is None and not before.complete:
+        old = new
+    if new is None and not after.complete:
+        new = old
+    return old, new
+
+
 def _sides(store: Store, release: Release) -> tuple[Release, Release]:
-    """An incomplete newest branch has no known driver after it: it is on both sides of itself."""
+    """A known release is on both sides of itself."""
     before, after = store.around(release.version)
-    same = [known for known in store.releases.values() if known.version == release.version]
-    if same:
-        return same[0], same[0]
+    if release.version in store.releases:
+        before = after = store.releases[release.version]
     if before is None or after is None:
-        branch = [
-            known
-            for known in store.releases.values()
-            if order(known.version)[0] == order(release.version)[0]
-        ]
-        if not branch:
-            raise Problem(f"{release.version}: no known driver is before it and none after: add it first")
-        return branch[0], branch[0]
+        raise Problem(f"{release.version}: no known driver is before it and none after: add it first")
     return before, after
 
 
-def _same(known: Value | None, found: Value | None, release: Release) -> bool:
-    """Where the size of a struct is not known, the rest counts."""
-    if known is None or found is None or release.complete:
+def branch(store: Store, major: int) -> tuple[Release, Release]:
+    """The first and the last known release of a branch: the sides of one whose version nobody says."""
+    known = [release for release in store.releases.values() if order(release.version)[0] == major]
+    if not known:
+        raise Problem(f"{major}: no driver of this branch is known: add one first")
+    return known[0], known[-1]
+
+
+def _same(known: Value | None, found: Value | None, loosely: bool) -> bool:
+    """loosely: where the size of a struct is not known, the rest counts."""
+    if known is None or found is None or not loosely:
         return known == found
     return all(NONE in pair or pair[0] == pair[1] for pair in zip(known, found, strict=True))
 

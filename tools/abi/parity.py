@@ -59,12 +59,9 @@ def _unnamed(store: Store, folder: Path) -> dict[str, int]:
 def _row(interface: Interface, row: Row, release: Release, unnamed: dict[str, int]) -> Iterator[str]:
     theirs = _theirs(row, release)
     if not row.applies(release.version):
-        if (
-            theirs is not None
-            and theirs[0] == row.number
-            and release.complete
-            and row.disposition != "REFUSED"
-        ):
+        others = [one for one in interface.rows if one.kind == row.kind and one.base == row.base]
+        told = row.disposition == "REFUSED" or any(one.applies(release.version) for one in others)
+        if theirs is not None and theirs.number == row.number and release.complete and not told:
             yield "the row says that it is not there, and it is"
         return
     if theirs is None:
@@ -163,18 +160,26 @@ def _unknown(interface: Interface, store: Store) -> Iterator[tuple[str, str, str
             yield f"BRANCH({major})", "no facts at all", str(major)
         if any(release.complete for release in releases):
             continue
+        sizes = _struct_sizes(releases)
         for row in interface.rows:
-            said = [
-                theirs
-                for release in releases
-                if row.applies(release.version) and (theirs := _theirs(row, release))
-            ]
             sized = row.size is not None and interface.size(row.size, f"{major}.999") not in (None, 0)
-            applies = any(row.applies(release.version) for release in releases)
-            refused = row.disposition == "REFUSED"
-            if sized and applies and not refused and not any(theirs.size != NONE for theirs in said):
+            found = [
+                (release, _theirs(row, release)) for release in releases if row.applies(release.version)
+            ]
+            is_known = any(theirs is not None and theirs.params in sizes for _, theirs in found)
+            if sized and found and not is_known and row.disposition != "REFUSED":
                 yield (
                     row.symbol,
                     f"{row.kind} {row.number:#x}: {row.size} bytes, and nothing says its size",
                     str(major),
                 )
+
+
+def _struct_sizes(releases: list[Release]) -> set[str]:
+    """The structs whose size any of them says, of whatever takes them."""
+    found = {key[0] for release in releases for key in release.facts["field"] if key[1] == WHOLE}
+    for release in releases:
+        for kind in ("class", "control", "uvm"):
+            found |= {params for _, params, size in release.facts[kind].values() if size != NONE}
+        found |= {key[1] for key, value in release.facts["escape"].items() if value[1] != NONE}
+    return found

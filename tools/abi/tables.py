@@ -17,7 +17,7 @@ class Decoded(NamedTuple):
 
     how, of a struct: whole (ours has the size that every driver has), begins and ends (a part of theirs), longest (ours
     is the longest of theirs: what lies beyond a shorter one's end is not looked at). Of a field: "-", wider (ours takes
-    the padding too), "since VERSION", "until VERSION" (other drivers have something else there, and none looks).
+    the padding too). Of either, after that or alone, "since VERSION" or "until VERSION": of others it is not read.
     """
 
     struct: str

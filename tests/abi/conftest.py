@@ -1,0 +1,13 @@
+"""How many facts were compared with what others have is told, whether or not all are as they were."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, [])]
+    lines = [str(value) for report in reports for name, value in report.user_properties if name == "facts"]
+    if lines:
+        terminalreporter.section("facts compared with registries", sep="=")
+        terminalreporter.write_line("\n".join(lines))

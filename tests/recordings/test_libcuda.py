@@ -1,0 +1,110 @@
+"""A recorded libcuda through filter, mediator and simulated card: what succeeded natively succeeds here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sim import cards
+from tests.recordings.script import ANY, Card, Composer, Row, differences, expected, of_cards, recorded
+from tests.support import arbiter, host
+from tests.support.arbiter import Arbiter, until_empty
+from tests.support.bundle import bundle
+from tests.support.programs import Programs, inside
+
+RECORDING = Path(__file__).parent / "libcuda-555.42.02.tsv"
+DRIVER = "driver-version=555.42.02"
+ENV = {"MGPU_MEMORY_MIB": "6144"}
+PARAMS_SIZE_AT = 0x18  # of NVOS54
+Change = Callable[[list[Row]], list[Row]]
+
+
+@contextmanager
+def a_driver(count: int) -> Iterator[Arbiter]:
+    with arbiter.running(f"titan-rtx:{count}", sim_options=(DRIVER, "rm-call-us=0")) as mgpu:
+        yield mgpu
+
+
+def replayed(mgpu: Arbiter, built: Programs, rows: Sequence[Row]) -> tuple[dict[int, str], Composer]:
+    """What the calls of the rows came to, by row."""
+    there = [
+        Card(card.gpu_id, bytes.fromhex(card.uuid.removeprefix("GPU-").replace("-", "")))
+        for card in cards.cards(mgpu.root / "sim" / "admin.sock")
+    ]
+    composer = Composer(rows, there)
+    with host.home("rec") as folder:
+        (folder / "script").write_text("\n".join(composer.lines()) + "\n")
+        mount = {"destination": "/script", "type": "bind", "source": str(folder), "options": ["rbind", "ro"]}
+        command = (inside("replay"), "/script/script")
+        env = ENV | {"MGPU_GPUS": str(len(there))}
+        with bundle(*command, env=env, mounts=[built.oci_mount, mount]) as made:
+            done = made.run(mgpu.runtime)
+    assert done.status == 0, str(done)
+    found = {}
+    for line in done.out.splitlines():
+        row, result, error, status, unmapped = line.split()
+        found[int(row)] = f"status {int(status, 16):#x}" if result == "0" else f"errno {error}"
+        if unmapped != "0":
+            found[int(row)] += f", mmap errno {unmapped}"
+    return found, composer
+
+
+def wrong(found: dict[int, str], rows: Sequence[Row]) -> list[str]:
+    differs = differences()
+    return [
+        f"{row.row}: {row.call}: {found.get(row.row)}, expected {wanted}"
+        for row in rows
+        for wanted in [expected(row, differs)]
+        if wanted not in (ANY, found.get(row.row))
+    ]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_what_succeeded_natively_succeeds(private_host: None, built: Programs, count: int) -> None:
+    rows = of_cards(recorded(RECORDING), count)
+    with a_driver(count) as mgpu:
+        found, composer = replayed(mgpu, built, rows)
+        amiss = wrong(found, rows)
+        assert not amiss, "\n".join(amiss)
+        until_empty(mgpu)
+    print(f"{len(rows)} calls, {composer.filled} fields filled in that were not recorded")
+    for key, (result, reason) in differences().items():
+        print(f"{key}: {result}: {reason}")
+
+
+def changed(row: int, **fields: object) -> Change:
+    return lambda rows: [replace(one, **fields) if one.row == row else one for one in rows]  # type: ignore[arg-type]
+
+
+def larger(row: int, by: int) -> Change:
+    """The parameters of a control, and what it says of their size."""
+
+    def change(rows: list[Row]) -> list[Row]:
+        (of,) = [one for one in rows if one.row == row]
+        words = tuple(
+            (at, f"{of.params_bytes + by:#x}" if at == PARAMS_SIZE_AT else word) for at, word in of.words
+        )
+        return changed(row, params_bytes=of.params_bytes + by, words=words)(rows)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "seen"),
+    [
+        pytest.param(lambda rows: [row for row in rows if row.row != 392], {393, 685}, id="a refused event"),
+        pytest.param(changed(51, status=(0x1C, 0)), {51}, id="another status"),
+        pytest.param(larger(50, 8), {50}, id="a size off by 8"),
+    ],
+)
+def test_a_seeded_mistake_is_seen(
+    private_host: None, built: Programs, change: Change, seen: set[int]
+) -> None:
+    rows = change(of_cards(recorded(RECORDING), 1))
+    with a_driver(1) as mgpu:
+        found, _ = replayed(mgpu, built, rows)
+    assert {int(line.partition(":")[0]) for line in wrong(found, rows)} >= seen

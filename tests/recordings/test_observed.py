@@ -1,0 +1,99 @@
+"""What NVIDIA's own programs were seen to ask driver 610.57.04 is served or answered, or it is said why not.
+
+From UniStuttgart-IKR/Leandro, matrix/catalog-610.57.04.md (commit 047aea1): the calls of RM and nvidia-uvm that CUDA,
+OpenCL and NVML made on an RTX 2070.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support import rm_interface
+from tests.support.tsv import read
+
+OBSERVED = Path(__file__).parent / "observed-610.tsv"
+VERSION = (610, 57)
+NO_REASON = "-"
+# Made by ALLOC_MEMORY alone, which is served.
+MEMORY_OF_THE_CALLERS = 0x71
+Fields = dict[str, str]
+
+
+def served() -> dict[str, set[int]]:
+    """Numbers by kind, of whatever is not refused."""
+    interface = rm_interface.read()
+    alive = [
+        item
+        for items in (
+            interface.classes,
+            interface.controls,
+            interface.lists,
+            interface.escapes,
+            interface.uvm,
+        )
+        for item in items
+        if interface.lives_at(item.name, VERSION) and item.disposition != "REFUSED"
+    ]
+    of = {
+        kind: {item.number for item in alive if item in items}
+        for kind, items in (
+            ("class", interface.classes),
+            ("control", (*interface.controls, *interface.lists)),
+            ("escape", interface.escapes),
+            ("uvm", interface.uvm),
+        )
+    }
+    of["class"].add(MEMORY_OF_THE_CALLERS)
+    of["control"] |= {number for name, number in interface.passed if interface.lives_at(name, VERSION)}
+    return of
+
+
+def amiss(rows: list[Fields]) -> list[str]:
+    of = served()
+    found = []
+    for row in rows:
+        number, reason = int(row["number"], 16), row["reason"]
+        if (number in of[row["kind"]]) != (reason == NO_REASON):
+            why = (
+                f"refused without a reason, to {row['by']}"
+                if reason == NO_REASON
+                else f"served, yet: {reason}"
+            )
+            found.append(f"{row['kind']} {row['number']} {row['symbol']}: {why}")
+    return found
+
+
+def test_each_call_is_served_or_refused_with_a_reason() -> None:
+    rows = read(OBSERVED)
+    wrong = amiss(rows)
+    assert not wrong, "\n".join(wrong)
+    refused = [row for row in rows if row["reason"] != NO_REASON]
+    print(f"{len(rows)} calls, {len(refused)} refused:")
+    for row in refused:
+        print(f"{row['kind']} {row['number']} {row['symbol']}: {row['reason']}")
+
+
+def test_what_cuda_cannot_do_without_is_served() -> None:
+    """Of those that only computing programs ask, all but these; they run on drivers that refuse these too."""
+    refused = {
+        (row["kind"], row["number"])
+        for row in read(OBSERVED)
+        if row["reason"] != NO_REASON and {"cuda", "opencl"} & set(row["by"].split(","))
+    }
+    assert refused == {("class", "0xde"), ("control", "0x2080a026"), ("control", "0x2080a084")}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"number": "0x20802087", "reason": NO_REASON}, "refused without a reason"),
+        ({"number": "0x20800110", "reason": "somebody thought so"}, "served, yet"),
+        ({"kind": "escape", "number": "0x54", "reason": NO_REASON}, "refused without a reason"),
+    ],
+)
+def test_a_seeded_mistake_is_seen(change: Fields, said: str) -> None:
+    row = {"kind": "control", "symbol": "-", "by": "cuda"} | change
+    (line,) = amiss([row])
+    assert said in line

@@ -1,0 +1,11 @@
+"""Tables with a line of names, and tabs between the fields."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as lines:
+        return list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
