@@ -6,6 +6,7 @@ import ctypes
 import json
 import sys
 import threading
+import time
 from ctypes import byref, c_int, c_size_t, c_ubyte, c_uint, c_uint64, c_void_p
 from typing import Any
 
@@ -31,12 +32,8 @@ def read_on_time() -> Any:
     And before it has come there, nothing is written.
     """
     c = Cuda()
-    stream, there, pinned, back = (
-        c.stream(NON_BLOCKING),
-        c.memory(2 * SMALL),
-        c.pinned(SMALL),
-        c.pinned(2 * SMALL),
-    )
+    stream, idle = c.stream(NON_BLOCKING), c.stream(NON_BLOCKING)
+    there, pinned, back = c.memory(2 * SMALL), c.pinned(SMALL), c.pinned(2 * SMALL)
 
     def attempt(ms: float) -> tuple[list[int], list[int], int]:
         own = ctypes.create_string_buffer(b"\1" * SMALL, SMALL)
@@ -46,14 +43,14 @@ def read_on_time() -> Any:
         check(c.cu.cuMemcpyHtoDAsync_v2(c_uint64(there.value + SMALL), pinned, c_size_t(SMALL), stream))
         check(c.cu.cuMemcpyDtoHAsync_v2(back, there, c_size_t(2 * SMALL), stream))
         own[0], byte_at(pinned).value = 2, 2
+        check(c.cu.cuStreamSynchronize(idle))
         early = [byte_at(back).value]
         pending = c.cu.cuStreamQuery(stream)
         check(c.cu.cuStreamSynchronize(stream))
         late = [c_ubyte.from_address((back.value or 0) + at).value for at in (0, SMALL)]
         return early, late, pending
 
-    early, late, _ = longer(attempt, lambda seen: seen[2] == NOT_READY)
-    return [early, late]
+    return longer(attempt, lambda seen: seen[2] == NOT_READY)
 
 
 def whoever_looks() -> Any:
@@ -187,13 +184,13 @@ def managed_memory() -> Any:
 
 
 def pool_order() -> Any:
-    """A hundred times 4 GiB, freed in the order of a stream, on one of 16: who asks waits for the stream."""
+    """Twenty times 4 GiB, freed in the order of a stream, on one of 16: who asks waits for the stream."""
     c = Cuda()
     stream, first, address = c.stream(), c_uint64(), c_uint64()
     size = c_size_t(4 << 30)
-    for _ in range(100):
+    for _ in range(20):
         check(c.cu.cuMemAllocAsync(byref(address), size, stream))
-        c.spin(0.05, stream)
+        c.spin(5, stream)
         check(c.cu.cuMemFreeAsync(address, stream))
     check(c.cu.cuMemAllocAsync(byref(first), size, stream))
     too_much = [c.cu.cuMemAllocAsync(byref(address), size, stream) for _ in range(4)]
@@ -229,10 +226,12 @@ def pool_order() -> Any:
 
 
 def own_stream_forms() -> Any:
-    """What cuGetProcAddress has for a thread's own stream waits for that stream's kernel and moves its bytes."""
+    """What cuGetProcAddress has for a thread's own stream.
+
+    The legacy stream would wait for another's work, and the thread's own for the legacy one.
+    """
     c = Cuda()
-    there, pinned = c.memory(SMALL), c.pinned(SMALL)
-    byte_at(pinned).value = 6
+    there, pinned, other = c.memory(SMALL), c.pinned(SMALL), c.stream()
     size, value = c_size_t(SMALL), c_uint(0)
 
     def form(name: str) -> Any:
@@ -258,9 +257,14 @@ def own_stream_forms() -> Any:
 
         def attempt(ms: float, name: str = name, arguments: Any = arguments) -> list[int]:
             c.sync()
-            c.spin(ms, PER_THREAD)
+            busy = ctypes.CFUNCTYPE(None, c_void_p)(lambda _: time.sleep(ms / 1000))
+            check(c.cu.cuLaunchHostFunc(other, busy, None))
             result = form(name)(*arguments)
-            return [result, c.cu.cuStreamQuery(PER_THREAD)]
+            check(c.cu.cuMemsetD8Async(there, 0, c_size_t(1), PER_THREAD))
+            check(c.cu.cuStreamSynchronize(PER_THREAD))
+            seen = [result, c.cu.cuStreamQuery(other)]
+            c.sync()
+            return seen
 
         asynchronous[name] = longer(attempt, lambda seen: seen[1] == NOT_READY, ms=20)
     c.sync()

@@ -32,7 +32,8 @@ def case(run: Run) -> Case:
 
 
 def test_copies_read_and_write_when_their_stream_has_come_to_them(case: Case) -> None:
-    early, late = case("read_on_time")
+    early, late, pending = case("read_on_time")
+    assert pending == NOT_READY, "neither copy waits"
     assert early == [9], "nothing is written before"
     assert late == [1, 2], "pageable memory was read at the call, pinned memory by the copy"
 
