@@ -1,6 +1,7 @@
 #include "create.h"
 #include "ending.h"
 #include "../channels/groups.h"
+#include "../rm/channel.h"
 #include "caught.h"
 #include "control.h"
 #include "external.h"
@@ -171,15 +172,16 @@ static uint32_t page_shift(const struct rm_memory *mem)
 /* What the scheduler needs of it: a channel without USERD of its own is one that takes no work. And how memory is mapped. */
 static void note_kind(const struct call *c, const struct creation *a, struct rm_object *obj)
 {
-    const struct rm_channel *channel = (const void *)c->params;
+    struct rm_channel channel;
 
     if (a->class_id == NV01_MEMORY_LOCAL_USER || a->class_id == NV01_MEMORY_SYSTEM)
         obj->page_shift = page_shift((const void *)c->params);
     else if (a->class_id == KEPLER_CHANNEL_GROUP_A) {
         obj->engine_type = ((const struct rm_channel_group *)(const void *)c->params)->engine_type;
     } else if (rm_class_is_channel(a->class_id)) {
-        obj->userd.memory = channel->userd_memory[0];
-        obj->userd.offset = channel->userd_offset[0];
+        rm_channel_read(&c->m->rm, c->params, &channel);
+        obj->userd.memory = channel.userd_memory[0];
+        obj->userd.offset = channel.userd_offset[0];
     }
 }
 

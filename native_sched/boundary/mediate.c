@@ -230,7 +230,7 @@ bool mediate_passes(const struct mediator *m, uint32_t cmd)
 {
     const struct rm_escape_row *row = rm_escape(&m->rm, RM_NR(cmd), RM_SIZE(cmd));
 
-    return row ? row->disposition == RM_PASSED : uvm_passes(cmd);
+    return row ? row->disposition == RM_PASSED : uvm_passes(m, cmd);
 }
 
 /* A no of our own, in the status word; the errnos are counted where they are answered. */

@@ -110,7 +110,7 @@ int mediate_os_event(struct call *c);
 
 /* Commands of nvidia-uvm. The outer struct is that of the few that are executed; -ENOTTY: not a command of it. */
 int uvm_outer_bytes(const struct mediator *m, uint32_t cmd);
-bool uvm_passes(uint32_t cmd);
+bool uvm_passes(const struct mediator *m, uint32_t cmd);
 int mediate_uvm(struct call *c);
 int mediate_map_external(struct call *c);
 int register_gpu_vaspace(struct call *c);

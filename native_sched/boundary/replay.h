@@ -12,7 +12,7 @@
 #define MGPU_REPLAY_H
 #include "mediate.h"
 
-enum { REPLAY_SLOTS = 32, REPLAY_OUTER_MAX = 184, REPLAY_PARAMS_MAX = 368 };
+enum { REPLAY_SLOTS = 32, REPLAY_OUTER_MAX = 184, REPLAY_PARAMS_MAX = 376 };
 
 struct replay {
     uint64_t kept; /* so far */

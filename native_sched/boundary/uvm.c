@@ -26,16 +26,16 @@ int uvm_outer_bytes(const struct mediator *m, uint32_t cmd)
     return rm_uvm_is_executed(cmd) ? bytes : 0;
 }
 
-bool uvm_passes(uint32_t cmd)
+bool uvm_passes(const struct mediator *m, uint32_t cmd)
 {
-    const struct rm_uvm_row *row = rm_uvm_command(cmd);
+    const struct rm_uvm_row *row = rm_uvm_command(&m->rm, cmd);
 
     return row && row->disposition == RM_PASSED;
 }
 
-static bool refused(uint32_t cmd)
+static bool refused(const struct mediator *m, uint32_t cmd)
 {
-    const struct rm_uvm_row *row = rm_uvm_command(cmd);
+    const struct rm_uvm_row *row = rm_uvm_command(&m->rm, cmd);
 
     return !row || row->disposition == RM_REFUSED;
 }
@@ -129,7 +129,7 @@ int mediate_uvm(struct call *c)
     d.cmd = UVM_REGISTER_CHANNEL;
     if (c->file.kind != NODE_UVM || !c->m->ops->must_continue || !c->m->ops->must_continue(&d))
         return -ENOTTY;
-    if (refused(c->cmd))
+    if (refused(c->m, c->cmd))
         return -EPERM;
     if (c->cmd == UVM_INITIALIZE)
         return initialize(c);

@@ -12,7 +12,7 @@
 
 enum { STORE_HEAD_BYTES = 4096, STORE_NAME_MAX = 40 };
 /* Counted up with every change of a layout: another version's files are refused, not guessed at. */
-enum { STORE_VERSION = 3 };
+enum { STORE_VERSION = 4 };
 
 enum store_kind {
     STORE_FILES = 1,

@@ -14,6 +14,8 @@ enum { RM_NO_STATUS = 0xffff };
 #define RM_ARRAY                 0x40000000u
 #define RM_ARRAY_OF(bytes)       (RM_ARRAY | (bytes))
 #define RM_VERSION(major, minor) ((uint32_t)(major) << 16 | (minor))
+#define RM_SINCE(major, minor)   .since = RM_VERSION(major, minor)
+#define RM_UNTIL(major, minor)   .until = RM_VERSION(major, minor)
 
 /* What becomes of an escape, or of a command of nvidia-uvm: said in interface.def. */
 enum rm_disposition { RM_, RM_PASSED, RM_MEDIATED, RM_ANSWERED, RM_REFUSED };
@@ -106,28 +108,32 @@ enum rm_escape_layout {
 #include "interface.def"
 };
 
+/* since, until: the drivers that have it, before `until` where that is not 0. */
 static const struct rm_escape_row {
-    uint32_t number, bytes, status_at;
+    uint32_t number, bytes, status_at, since, until;
     enum rm_disposition disposition;
 } rm_escapes[] __attribute__((unused)) = {
-#define ESCAPE(name, number, bytes, status_at, ...) {number, bytes, status_at, RM_##__VA_ARGS__},
+#define SINCE RM_SINCE
+#define UNTIL RM_UNTIL
+#define ESCAPE(name, nr, size, at, ...) \
+    {.number = nr, .bytes = size, .status_at = at, .disposition = RM_##__VA_ARGS__},
 #include "interface.def"
 };
 
 static const struct rm_uvm_row {
-    uint32_t number, bytes;
+    uint32_t number, bytes, since, until;
     enum rm_disposition disposition;
 } rm_uvm[] __attribute__((unused)) = {
-#define UVM(name, number, bytes, ...) {number, bytes, RM_##__VA_ARGS__},
+#define SINCE                     RM_SINCE
+#define UNTIL                     RM_UNTIL
+#define UVM(name, cmd, size, ...) {.number = cmd, .bytes = size, .disposition = RM_##__VA_ARGS__},
 #include "interface.def"
 };
 
-/* A class or a control, and the drivers that have it: before `until`, where there is one. */
+/* A class or a control. */
 struct rm_row {
     uint32_t number, bytes, since, until;
 };
-#define RM_SINCE(major, minor) .since = RM_VERSION(major, minor)
-#define RM_UNTIL(major, minor) .until = RM_VERSION(major, minor)
 
 static const struct rm_row rm_classes[] __attribute__((unused)) = {
 #define SINCE                              RM_SINCE
@@ -145,13 +151,17 @@ static const struct rm_row rm_controls[] __attribute__((unused)) = {
 #include "interface.def"
 };
 
+static inline bool rm_lives(const struct rm_table *t, uint32_t since, uint32_t until)
+{
+    return since <= t->version && (!until || t->version < until);
+}
+
 /* The row of this driver's; NULL: it has none that is for tenants. */
 static inline const struct rm_row *rm_row(const struct rm_table *t, const struct rm_row *rows, size_t count,
                                           uint32_t number)
 {
     for (size_t i = 0; i < count; i++)
-        if (rows[i].number == number && rows[i].since <= t->version &&
-            (!rows[i].until || t->version < rows[i].until))
+        if (rows[i].number == number && rm_lives(t, rows[i].since, rows[i].until))
             return &rows[i];
     return NULL;
 }
@@ -170,7 +180,7 @@ static inline const struct rm_escape_row *rm_escape(const struct rm_table *t, ui
     for (size_t i = 0; bytes && i < sizeof(rm_escapes) / sizeof(*rm_escapes); i++) {
         const struct rm_escape_row *row = &rm_escapes[i];
 
-        if (row->number == number &&
+        if (row->number == number && rm_lives(t, row->since, row->until) &&
             (row->bytes & RM_ARRAY ? bytes >= (row->bytes & ~RM_ARRAY) : rm_bytes(t, row->bytes) == bytes))
             return row;
     }
@@ -178,10 +188,10 @@ static inline const struct rm_escape_row *rm_escape(const struct rm_table *t, ui
 }
 
 /* The row of a command of nvidia-uvm; NULL: it has none. */
-static inline const struct rm_uvm_row *rm_uvm_command(uint32_t cmd)
+static inline const struct rm_uvm_row *rm_uvm_command(const struct rm_table *t, uint32_t cmd)
 {
     for (size_t i = 0; i < sizeof(rm_uvm) / sizeof(*rm_uvm); i++)
-        if (rm_uvm[i].number == cmd)
+        if (rm_uvm[i].number == cmd && rm_lives(t, rm_uvm[i].since, rm_uvm[i].until))
             return &rm_uvm[i];
     return NULL;
 }
@@ -189,7 +199,7 @@ static inline const struct rm_uvm_row *rm_uvm_command(uint32_t cmd)
 /* Bytes of the parameters of a command of nvidia-uvm, 0: not looked at. -ENOENT: not a command of the table. */
 static inline int rm_uvm_params(const struct rm_table *t, uint32_t cmd)
 {
-    const struct rm_uvm_row *row = rm_uvm_command(cmd);
+    const struct rm_uvm_row *row = rm_uvm_command(t, cmd);
 
     return row ? (int)rm_bytes(t, row->bytes) : -ENOENT;
 }

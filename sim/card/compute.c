@@ -1,3 +1,4 @@
+#include "../../native_sched/rm/channel.h"
 #include "rm.h"
 
 enum {
@@ -76,7 +77,8 @@ void channel_group_free(struct rm_object *object)
 
 uint32_t channel_alloc(struct rm_call *call, struct rm_object *object)
 {
-    const struct rm_channel *params = call->params;
+    struct rm_channel read = {0};
+    const struct rm_channel *params = &read;
     struct rm_client *client = object->client;
     struct gpu_channel_layout layout;
     struct sysmem *memory;
@@ -85,6 +87,8 @@ uint32_t channel_alloc(struct rm_call *call, struct rm_object *object)
         return NV_ERR_INVALID_CLASS;
     if (call->params_bytes && (int)call->params_bytes != rm_class_params(&call->rm->table, object->class_id))
         return NV_ERR_INVALID_ARGUMENT;
+    if (call->params_bytes)
+        rm_channel_read(&call->rm->table, call->params, &read);
     if (!call->params_bytes || !params->userd_memory[0])
         return NV_OK; /* executes nothing */
     layout = (struct gpu_channel_layout){params->userd_offset[0], params->gpfifo_offset,

@@ -1,3 +1,4 @@
+#include "../../native_sched/rm/channel.h"
 #include "engines.h"
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,8 @@ struct channel *channel_make(struct engines *engines, enum sim_engine_index engi
         .engine_type = engine_types[engine],
     };
 
+    uint8_t wire[RM_CHANNEL_MAX];
+
     *status = NV_ERR_NO_MEMORY;
     if (!channel)
         return NULL;
@@ -47,7 +50,8 @@ struct channel *channel_make(struct engines *engines, enum sim_engine_index engi
     params.userd_memory[0] = channel->memory;
     if (!*status)
         *status = rmc_alloc(engines->rm, engines->group[engine], &channel->handle,
-                            engines->card->model->channel_class, &params, sizeof params);
+                            engines->card->model->channel_class, wire,
+                            rm_channel_write(&engines->rm->table, &params, wire));
     if (!*status)
         return channel;
     channel_end(channel);

@@ -16,6 +16,8 @@ from tests.bench import (
     ioctls,
     journal,
     mediation,
+    nodes,
+    recorded,
     recovery,
     routes,
     rows,
@@ -44,8 +46,10 @@ def main(output: Path) -> None:
         found += routes.measure(built)
         found += installs.measure()
     with programs.built() as built:
+        found += recorded.measure(built)
         found += recovery.measure(built)
         found += colocation.measure(built)
+        found += nodes.measure(built)
     rows.show(found)
     rows.write(found, output)
 

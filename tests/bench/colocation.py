@@ -175,7 +175,6 @@ def measure_curve(shared: Path, built: Programs) -> Iterator[Row]:
                 working(offline)
                 time.sleep(0.5)
                 cpu = _cpu_percent(mgpu.pid_of("mgpud"), 4)
-        default = poll_us == DEFAULT_POLL_US
         name = f"poll every {poll_us} us"
         yield Row(name=f"{name}: suspended, p50", value=quantile(seen, 0.5), unit="us")
         yield Row(name=f"{name}: suspended, p99", value=quantile(seen, 0.99), unit="us")
@@ -184,7 +183,6 @@ def measure_curve(shared: Path, built: Programs) -> Iterator[Row]:
             value=cpu,
             unit="% of a core",
             baseline=bare,
-            target=6 if default else None,
         )
 
 
@@ -329,23 +327,6 @@ def measure_single() -> Iterator[Row]:
     )
 
 
-def measure_daemon() -> Iterator[Row]:
-    for tenants in (2, 16):
-        with node(policy="native-burst-share") as mgpu, ExitStack() as stack:
-            for _ in range(tenants // 2):
-                stack.enter_context(waiting_online(mgpu))
-            for _ in range(tenants // 2):
-                stack.enter_context(load(mgpu, *LONG_KERNEL, qos="offline", memory_mib=512))
-            time.sleep(2)
-            cpu = _cpu_percent(mgpu.pid_of("mgpud"), 5)
-        yield Row(
-            name=f"mgpud, a card with {tenants} tenants, half offline and busy",
-            value=cpu,
-            unit="% of a core",
-            target=6,
-        )
-
-
 def measure(built: Programs) -> list[Row]:
     with host.home("bench") as shared:
         return [
@@ -356,5 +337,4 @@ def measure(built: Programs) -> list[Row]:
             *measure_harvest(shared),
             *measure_shares(),
             *measure_single(),
-            *measure_daemon(),
         ]

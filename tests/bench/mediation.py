@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -22,28 +21,14 @@ from tests.support.started import foreground
 CALLS, RUNS, STARTS, THREADS = 8000, 3, 15, 100
 # Both sides of a comparison take turns: what else runs on the machine comes and goes within seconds.
 TURNS, TURN_CALLS = 11, 3000
-# Starts that take as long as real ones: fewer.
-LONG_TURNS, LONG_STARTS = 7, 3
 ENV = {"MGPU_MEMORY_MIB": "1024"}
-
-
-@dataclass(frozen=True)
-class _Published:
-    """What cuInit and a context took somewhere, with one card and its driver loaded; docs/simulator.md says by whom."""
-
-    card: str
-    init_ms: float
-    context_ms: float
-
-
-PUBLISHED = (_Published("a V100", 80, 150), _Published("an RTX 5090", 51, 53))
 
 
 def measure(mgpu: Arbiter, built: Programs) -> list[Row]:
     here = _alloc_and_free(mgpu, built)
-    with _one_cpu(), arbiter.running("v100-16") as pinned:
+    with one_cpu(), arbiter.running("v100-16") as pinned:
         there = _alloc_and_free(pinned, built)
-        starts = [*_starts(pinned, built), *_published_starts(pinned, built)]
+        starts = [*_starts(pinned, built)]
     return [
         Row(
             name="mediated allocation, over the driver's own, p50",
@@ -64,7 +49,7 @@ def measure(mgpu: Arbiter, built: Programs) -> list[Row]:
 
 
 @contextmanager
-def _one_cpu() -> Iterator[None]:
+def one_cpu() -> Iterator[None]:
     """Whoever is started meanwhile stays on one CPU. The card's process answers from where its caller runs, as a driver
     does. Otherwise each question to it may wake a CPU that the hypervisor has put to sleep, or may not: tens of µs,
     on either side of a comparison, by what else runs on the machine."""
@@ -167,47 +152,3 @@ def _unmediated(mgpu: Arbiter, built: Programs, program: str, starts: int) -> tu
     )
     assert done.status == 0, str(done)
     return json.loads(done.out), round(json.loads(done.err)["calls"] / starts)
-
-
-def _published_starts(mgpu: Arbiter, built: Programs) -> Iterator[Row]:
-    """With the calls of NVIDIA's libcuda, and as long as a start took that somebody has published. What the calls take
-    by themselves on this machine is a part of that: the card adds the rest. What share mediation has of one on a card,
-    only that can say: tests/gpu/bringup.sh measures it there."""
-    alone, _ = _unmediated(mgpu, built, "nvidia_start", STARTS)
-    for known in PUBLISHED:
-        init_us, context_us, took = 0.0, 0.0, alone
-        # Twice: beside a card that takes its time each call takes longer than one after the other.
-        for last in (False, True):
-            init_us += known.init_ms * 1000 - float(took["init_us"])
-            context_us += known.context_ms * 1000 - float(took["context_us"])
-            options = [f"init-us={round(max(0, init_us))}", f"context-us={round(max(0, context_us))}"]
-            with arbiter.running("v100-16", sim_options=options) as costly:
-                if last:
-                    yield from _published_start(costly, built, known)
-                else:
-                    took, _ = _unmediated(costly, built, "nvidia_start", LONG_STARTS)
-
-
-def _published_start(mgpu: Arbiter, built: Programs, known: _Published) -> Iterator[Row]:
-    mediated, plain, calls = [], [], 0
-    for _ in range(LONG_TURNS):
-        mediated.append(float(_inside(mgpu, built, "nvidia_start", LONG_STARTS)["start_us"]))
-        found, calls = _unmediated(mgpu, built, "nvidia_start", LONG_STARTS)
-        plain.append(float(found["start_us"]))
-    yield Row(
-        name=f"cuInit and a context of {calls} calls, as long as on {known.card}, p50",
-        value=median(mediated) / 1000,
-        unit="ms",
-        baseline=median(plain) / 1000,
-    )
-    yield Row(
-        name="the same, over the unmediated",
-        value=median(ours / theirs for ours, theirs in zip(mediated, plain, strict=True)),
-        unit="x",
-        target=1.05,
-    )
-    yield Row(
-        name="added to it",
-        value=median(ours - theirs for ours, theirs in zip(mediated, plain, strict=True)),
-        unit="us",
-    )

@@ -1,7 +1,10 @@
 /* Preloaded into a program, NVIDIA's nodes are the simulated card itself: what the program does in a container with a
  * grant it does here with nobody between it and the driver. MGPU_CARD_SOCKET names the card. When the program ends,
- * it and the children that it had meanwhile have made so many calls of the driver: {"calls": N} on stderr. */
+ * it and the children that it had meanwhile have made so many calls of the driver: {"calls": N} on stderr.
+ * MGPU_DRIVER_VERSION is what the card plays, where that is not the newest: libraries do not say how large the parameters of
+ * an allocation are, and RM knows by its version. */
 #define _GNU_SOURCE
+#include "../../native_sched/rm/lists.h"
 #include "card_line.h"
 #include <dlfcn.h>
 #include <errno.h>
@@ -12,15 +15,20 @@
 #include <stdio.h>
 #include <sys/mman.h>
 
-enum { FDS_MAX = 1024 };
+enum { FDS_MAX = 1024, BEHIND_MAX = 1 << 16 };
 
 static struct card_line line = {.fd = -1};
 static pid_t line_pid;
 static uint64_t file_of[FDS_MAX]; /* by descriptor; 0: none of the driver's */
 static atomic_ulong *calls;
+static struct rm_table table;
 
 __attribute__((constructor)) static void begin(void)
 {
+    const char *version = getenv("MGPU_DRIVER_VERSION");
+
+    if (rm_table_pick(version ? version : "595", &table))
+        exit(1);
     calls = mmap(NULL, sizeof(*calls), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 }
 
@@ -102,6 +110,44 @@ static void take(struct rm_map_memory *map, int fd)
     file_of[map->fd] = 0;
 }
 
+/* The lists that the parameters point to travel behind them, as from mgpud. */
+static int call_with_lists(int fd, uint32_t cmd, struct rm_control *c, const struct rm_control_lists *row)
+{
+    static _Thread_local _Alignas(16) uint8_t behind[BEHIND_MAX];
+    uint8_t *params = (uint8_t *)(uintptr_t)c->params;
+    uint64_t at[RM_LISTS_MAX];
+    uint32_t count, bytes;
+    size_t whole = rm_bytes_with_lists(c->cmd, params, c->params_size);
+    int e;
+
+    if (whole > sizeof(behind))
+        return -EINVAL;
+    memcpy(&count, params, sizeof(count));
+    memcpy(at, params + RM_LISTS_POINTERS_AT, row->lists * sizeof(*at));
+    memcpy(behind, params, c->params_size);
+    bytes = count * row->element_bytes;
+    for (uint32_t i = 0; i < row->lists; i++)
+        if (at[i])
+            memcpy(behind + rm_list_at(c->params_size, bytes, i), (void *)(uintptr_t)at[i], bytes);
+    e = card_call(my_line(), file_of[fd], 0, cmd, c, behind, (uint32_t)whole, NULL);
+    if (e || c->status)
+        return e;
+    memcpy(params, behind, c->params_size);
+    for (uint32_t i = 0; i < row->lists; i++)
+        if (at[i])
+            memcpy((void *)(uintptr_t)at[i], behind + rm_list_at(c->params_size, bytes, i), bytes);
+    return 0;
+}
+
+static uint32_t alloc_bytes(uint32_t cmd, const struct rm_alloc *a)
+{
+    int bytes = rm_class_params(&table, a->class_id);
+
+    if (RM_SIZE(cmd) == sizeof(*a) && a->params_size)
+        return a->params_size;
+    return bytes > 0 ? (uint32_t)bytes : 0;
+}
+
 static int call(int fd, uint32_t cmd, void *outer)
 {
     const struct rm_alloc *a = outer;
@@ -114,7 +160,9 @@ static int call(int fd, uint32_t cmd, void *outer)
 
     if (RM_NR(cmd) == NV_ESC_RM_ALLOC && a->params) {
         params = (void *)(uintptr_t)a->params;
-        bytes = a->params_size;
+        bytes = alloc_bytes(cmd, a);
+    } else if (RM_NR(cmd) == NV_ESC_RM_CONTROL && c->params && rm_control_lists_of(c->cmd)) {
+        return call_with_lists(fd, cmd, outer, rm_control_lists_of(c->cmd));
     } else if (RM_NR(cmd) == NV_ESC_RM_CONTROL && c->params) {
         params = (void *)(uintptr_t)c->params;
         bytes = c->params_size;

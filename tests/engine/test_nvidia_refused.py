@@ -26,7 +26,9 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 def of(items: tuple[Item, ...], disposition: str) -> list[Item]:
-    return [item for item in items if item.disposition == disposition]
+    return [
+        item for item in items if item.disposition == disposition and INTERFACE.lives_at(item.name, BRANCH)
+    ]
 
 
 def test_commands_of_nvidia_uvm(here: World) -> None:

@@ -15,10 +15,12 @@ import pytest
 from tests.support import rm_interface
 from tests.support.places import REPOSITORY
 from tests.support.rm_interface import Item
+from tools.abi import store
 
 INTERFACE = rm_interface.read()
 PROBE = """
 #include "boundary/rm_abi.h"
+#include "rm/channel.h"
 #include "rm/perfmon.h"
 #include "rm/table.h"
 int pick(const char *version, struct rm_table *out) { return rm_table_pick(version, out); }
@@ -34,6 +36,14 @@ uint32_t perfmon(const struct rm_table *t, uint8_t *out)
     if (rm_perfmon_read(&l, out, read) != 1234567890123 || memcmp(read, use, sizeof(use)))
         return 0;
     return l.sample_bytes;
+}
+uint32_t channel(const struct rm_table *t, uint8_t *out)
+{
+    struct rm_channel wanted = {.flags = 1, .userd_memory = {2}, .userd_offset = {3}, .engine_type = 4}, read;
+    uint32_t bytes = rm_channel_write(t, &wanted, out);
+
+    rm_channel_read(t, out, &read);
+    return memcmp(&wanted, &read, sizeof(read)) ? 0 : bytes;
 }
 const char *known(void) { return rm_table_known(); }
 """
@@ -150,6 +160,20 @@ def test_changes_are_in_the_order_of_versions() -> None:
 
 def test_the_page_is_what_the_file_says() -> None:
     assert rm_interface.PAGE.read_text() == rm_interface.page(INTERFACE)
+
+
+@pytest.mark.parametrize("version", ["535.86.05", "570.86.15", "595.45.04", "610.43.03"])
+def test_channel_parameters_lie_where_the_headers_say(table: ctypes.CDLL, version: str) -> None:
+    found = picked(table, version)
+    out = (ctypes.c_uint8 * 376)(*[0xA5] * 376)
+    size = table.channel(ctypes.byref(found), out)
+    fields = store.load().releases[version].facts["field"]
+    written = {"flags": 1, "hUserdMemory": 2, "userdOffset": 3, "engineType": 4}
+    expected = bytearray(size)
+    for field, value in written.items():
+        expected[int(fields["NV_CHANNEL_ALLOC_PARAMS", field][0], 16)] = value
+    assert bytes(out)[:size] == expected
+    assert size == int(fields["NV_CHANNEL_ALLOC_PARAMS", "(size)"][1])
 
 
 @pytest.mark.parametrize(

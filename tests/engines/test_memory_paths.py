@@ -3,7 +3,6 @@ use costs its container its life, and no other."""
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,18 +83,6 @@ def test_a_duplicate_outlives_its_file_and_no_other_container_gets_one(
             running.tell()
             assert running.line() == "ok"
     nothing_left(mgpu)
-
-
-def test_a_start_as_libcuda_makes_it(built: Programs) -> None:
-    with arbiter.running(sim_options=["init-us=20000", "context-us=30000"]) as mgpu:
-        with bundle(inside("nvidia_start"), "2", env=ENV, mounts=[built.oci_mount]) as made:
-            done = made.run(mgpu.runtime)
-            assert done.status == 0, str(done)
-        said = json.loads(done.out)
-        assert said["calls"] == 414
-        assert said["init_us"] >= 20000
-        assert said["context_us"] >= 30000
-        nothing_left(mgpu)
 
 
 def run_cuda(mgpu: Arbiter, built: Programs) -> None:

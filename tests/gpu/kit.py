@@ -51,6 +51,7 @@ SOURCES = (
     REPOSITORY / "tests" / "programs" / "in_turn.c",
     REPOSITORY / "tests" / "programs" / "ipc.c",
     REPOSITORY / "tests" / "programs" / "reclass.c",
+    REPOSITORY / "tests" / "programs" / "replay.c",
     REPOSITORY / "tests" / "programs" / "uvm_keeps.c",
     REPOSITORY / "tests" / "bench" / "rm_latency.c",
     REPOSITORY / "tests" / "gpu" / "launch.c",
@@ -116,7 +117,12 @@ def build(kit: Path) -> None:
         REPOSITORY / "tests" / "gpu", tests / "gpu", ignore=shutil.ignore_patterns("__pycache__")
     )
     (kit / served.FILE.name).write_text(json.dumps(served.from_rows()) + "\n")
-    for name in ("__init__.py", "places.py"):
+    shutil.copytree(
+        REPOSITORY / "tests" / "recordings",
+        tests / "recordings",
+        ignore=shutil.ignore_patterns("__pycache__", "test_*", "derive*"),
+    )
+    for name in ("__init__.py", "places.py", "tsv.py"):
         if (source := REPOSITORY / "tests" / "support" / name).exists():
             copy(source, tests / "support" / name)
 

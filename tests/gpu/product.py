@@ -165,6 +165,14 @@ class Product:
     def card_count(self) -> int:
         return len(self.ask("list")["cards"])
 
+    def first_card(self) -> tuple[bytes, int]:
+        """(UUID, RM's number) of the first card."""
+        from native_sched.daemon import inventory
+
+        found = inventory.nvml() if self.driver == "nvidia" else inventory.simulated(str(self.state.sim))
+        card = found[1][0]
+        return bytes.fromhex(card.uuid.partition("-")[2].replace("-", "")), card.gpu_id
+
     def containers(self) -> list[Json]:
         found: list[Json] = self.ask("list")["containers"]
         return found

@@ -7,12 +7,14 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from oci_specs.seccomp.notified import REFUSED_CUBES
+
 FILE = Path(sys.prefix) / "served.json"
 Served = Mapping[str, frozenset[int]]
 
 
 def from_rows() -> dict[str, list[int]]:
-    """By kind. Of escapes the filter says what it refuses, which is the rest here."""
+    """By kind, in whatever version. What of the escapes is refused the filter says itself."""
     from tests.support import rm_interface
 
     rows = rm_interface.read()
@@ -21,7 +23,7 @@ def from_rows() -> dict[str, list[int]]:
         "control": sorted(
             {one.number for one in (*rows.controls, *rows.lists)} | {number for _, number in rows.passed}
         ),
-        "refused escape": sorted({one.number for one in rows.escapes if one.disposition == "REFUSED"}),
+        "uvm": sorted({one.number for one in rows.uvm if one.disposition != "REFUSED"}),
     }
 
 
@@ -30,11 +32,11 @@ def read(path: Path = FILE) -> Served:
 
 
 def refused_by(served: Served) -> Callable[[str, int], bool]:
-    """Whether mgpu would refuse a call of that kind and number. nvidia-uvm's are decided by their file: not here."""
+    """Whether mgpu would refuse a call of that kind and number; of an escape, of that command."""
 
     def refuses(kind: str, number: int) -> bool:
         if kind == "escape":
-            return number in served["refused escape"]
+            return any(number & mask == datum for mask, datum in REFUSED_CUBES)
         return kind in served and number not in served[kind]
 
     return refuses

@@ -18,6 +18,7 @@ from tests.gpu import (
     peers,
     probe,
     product_stages,
+    recording,
     utilization,
     uvm_files,
 )
@@ -130,6 +131,8 @@ PRODUCT = (
     on(Where.MGPU, "P8 start", "cuInit and a context, under mgpu and without it", "measured", 30,
        product_stages.start),
     on(Where.MGPU, "P7 hostile", "whether attempts are refused or accounted", "all held", 90, product_stages.attempts),
+    on(Where.MGPU, "P19 recording", "whether a recorded start of libcuda comes to the same inside and natively",
+       "the same inside and natively", 60, recording.played),
     on(Where.BLIND, "P16 colocation without status", "the same as P4 where engine status cannot be read",
        "offline gives way and comes back", 60, product_stages.colocation),
 )  # fmt: skip

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from oci_specs.seccomp.notified import NOTIFY_CUBES
+from oci_specs.seccomp.notified import NOTIFY_CUBES, REFUSED_CUBES
 from tests.gpu import rm
 from tests.gpu.backend import Backend
 
@@ -92,7 +92,9 @@ class Supervised:
         self._control: dict[int, int] = {}
         self._lock = threading.Lock()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        cubes = [f"{mask:x}:{datum:x}" for mask, datum in NOTIFY_CUBES]
+        # What the filter itself would refuse is seen where it is to be refused.
+        seen = NOTIFY_CUBES + (REFUSED_CUBES if self.how.refuse else ())
+        cubes = [f"{mask:x}:{datum:x}" for mask, datum in seen]
         command = [backend.program("launch"), str(theirs.fileno()), *cubes, "--", *argv]
         self.process = subprocess.Popen(
             backend.in_namespace(command),
@@ -190,9 +192,11 @@ class Supervised:
         if cmd >> 8 & 0xFF != ord("F"):
             self.census.seen[f"uvm {cmd:#x}"] += 1
             self.census.uvm.append(f"thread {tid} file {fd} command {cmd:#x}{_flags(tid, cmd, at)}")
-            return (errno.EPERM, 0) if self._refuses("uvm", cmd) else (0, CONTINUE)
+            # Other files of Linux take the same numbers.
+            its_file = os.readlink(f"/proc/{tid}/fd/{fd}").endswith("nvidia-uvm")
+            return (errno.EPERM, 0) if its_file and self._refuses("uvm", cmd) else (0, CONTINUE)
         self.census.seen[f"escape {number:#x}/{size}"] += 1
-        if self._refuses("escape", number):
+        if self._refuses("escape", cmd):
             return errno.EPERM, 0
         self.backend.adopt(self._listener, note, tid, fd)
         memory = os.open(f"/proc/{tid}/mem", os.O_RDWR | os.O_CLOEXEC)

@@ -11,6 +11,8 @@ from oci_specs.seccomp.notified import NOTIFY_CUBES
 from tests.support.tsv import read
 
 HERE = Path(__file__).parent
+VERSION = "555.42.02"
+RECORDING = HERE / f"libcuda-{VERSION}.tsv"
 FIRST_HANDLE = 0x5C000000
 NO_STATUS = "ffff"
 GRAPHICS, COPY0 = 0x1, 0x9

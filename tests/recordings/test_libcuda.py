@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from sim import cards
-from tests.recordings.script import ANY, Card, Composer, Row, differences, expected, of_cards, recorded
+from tests.recordings.script import (
+    ANY,
+    CONTEXT_ENDS,
+    INIT_ENDS,
+    RECORDING,
+    VERSION,
+    Card,
+    Composer,
+    Row,
+    differences,
+    expected,
+    of_cards,
+    recorded,
+)
 from tests.support import arbiter, host
 from tests.support.arbiter import Arbiter, until_empty
 from tests.support.bundle import bundle
 from tests.support.programs import Programs, inside
 
-RECORDING = Path(__file__).parent / "libcuda-555.42.02.tsv"
-DRIVER = "driver-version=555.42.02"
+DRIVER = f"driver-version={VERSION}"
 ENV = {"MGPU_MEMORY_MIB": "6144"}
 PARAMS_SIZE_AT = 0x18  # of NVOS54
 Change = Callable[[list[Row]], list[Row]]
@@ -29,8 +41,8 @@ def a_driver(count: int) -> Iterator[Arbiter]:
         yield mgpu
 
 
-def replayed(mgpu: Arbiter, built: Programs, rows: Sequence[Row]) -> tuple[dict[int, str], Composer]:
-    """What the calls of the rows came to, by row."""
+def played(mgpu: Arbiter, built: Programs, rows: Sequence[Row], *how: str) -> tuple[str, Composer]:
+    """What the program printed."""
     there = [
         Card(card.gpu_id, bytes.fromhex(card.uuid.removeprefix("GPU-").replace("-", "")))
         for card in cards.cards(mgpu.root / "sim" / "admin.sock")
@@ -39,13 +51,19 @@ def replayed(mgpu: Arbiter, built: Programs, rows: Sequence[Row]) -> tuple[dict[
     with host.home("rec") as folder:
         (folder / "script").write_text("\n".join(composer.lines()) + "\n")
         mount = {"destination": "/script", "type": "bind", "source": str(folder), "options": ["rbind", "ro"]}
-        command = (inside("replay"), "/script/script")
+        command = (inside("replay"), "/script/script", *how)
         env = ENV | {"MGPU_GPUS": str(len(there))}
         with bundle(*command, env=env, mounts=[built.oci_mount, mount]) as made:
             done = made.run(mgpu.runtime)
     assert done.status == 0, str(done)
+    return done.out, composer
+
+
+def replayed(mgpu: Arbiter, built: Programs, rows: Sequence[Row]) -> tuple[dict[int, str], Composer]:
+    """What the calls of the rows came to, by row."""
+    out, composer = played(mgpu, built, rows)
     found = {}
-    for line in done.out.splitlines():
+    for line in out.splitlines():
         row, result, error, status, unmapped = line.split()
         found[int(row)] = f"status {int(status, 16):#x}" if result == "0" else f"errno {error}"
         if unmapped != "0":
@@ -108,3 +126,14 @@ def test_a_seeded_mistake_is_seen(
     with a_driver(1) as mgpu:
         found, _ = replayed(mgpu, built, rows)
     assert {int(line.partition(":")[0]) for line in wrong(found, rows)} >= seen
+
+
+def test_starts_take_as_long_as_the_card_does(private_host: None, built: Programs) -> None:
+    options = (DRIVER, "init-us=20000", "context-us=30000")
+    with arbiter.running("titan-rtx", sim_options=options) as mgpu:
+        rows = of_cards(recorded(RECORDING), 1)
+        said = json.loads(played(mgpu, built, rows, "2", str(INIT_ENDS), str(CONTEXT_ENDS))[0])
+        assert said["calls"] == 476
+        assert said["init_us"] >= 20000
+        assert said["context_us"] >= 30000
+        until_empty(mgpu)

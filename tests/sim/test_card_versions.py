@@ -30,7 +30,17 @@ MIB = 1 << 20
 
 
 @pytest.mark.parametrize(
-    "version", ["535.183.01", "545.29.06", "550.163.01", "570.211.01", "575.64.05", "580.95.05", "595.45.04"]
+    "version",
+    [
+        "535.183.01",
+        "545.29.06",
+        "550.163.01",
+        "570.211.01",
+        "575.64.05",
+        "580.95.05",
+        "595.45.04",
+        "610.43.03",
+    ],
 )
 def test_sizes_are_the_versions(tmp_path: Path, version: str) -> None:
     at = (int(version[:3]), int(version.split(".")[1]))
@@ -59,9 +69,11 @@ def test_sizes_are_the_versions(tmp_path: Path, version: str) -> None:
         _, ring = client.alloc(
             client.device, 0x3E, memory_params(65536)[: sizes["NV_MEMORY_ALLOCATION_PARAMS"]]
         )
-        params = (channel_params(ring, userd=0, ring=4096, entries=64) + bytes(8))[
-            : sizes["NV_CHANNEL_ALLOC_PARAMS"]
-        ]
+        params = channel_params(ring, userd=0, ring=4096, entries=64) + bytes(8)
+        if at >= (610, 43):
+            # A handle before USERD's, and the offsets aligned.
+            params = params[:0x20] + bytes(4) + params[0x20:0x40] + bytes(4) + params[0x40:]
+        params = params[: sizes["NV_CHANNEL_ALLOC_PARAMS"]]
         status, channel = client.alloc(group, CHANNEL_VOLTA, params)
         assert status == OK
         assert line.userd(client.file.id, client.root, channel)[1] == 0

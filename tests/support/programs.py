@@ -25,7 +25,6 @@ NAMES = (
     "in_turn",
     "ipc",
     "mortal",
-    "nvidia_start",
     "replay",
     "steady",
     "uvm_keeps",

@@ -26,6 +26,7 @@ from tests.gpu import (
     peers,
     product,
     product_stages,
+    recording,
     rm,
     served,
     stages,
@@ -59,6 +60,9 @@ class Product:
 
     def card_count(self) -> int:
         return self._cards
+
+    def first_card(self) -> tuple[bytes, int]:
+        return bytes(16), 0x100
 
     @contextmanager
     def container(self, argv: list[str], **how: Any) -> Iterator[Box]:
@@ -195,6 +199,30 @@ def test_peers_natively_with_and_without_their_classes(
     assert out.figures["refused"]["right"] is False
 
 
+# The recording.
+
+
+def test_calls_that_come_to_something_else_inside_are_named(
+    results: Results, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script: list[str] = []
+
+    def natively(text: str) -> str:
+        script.append(text)
+        return "1 0 0 0 0\n4 0 0 0 0\n5 -1 2 ffff 0\n"
+
+    monkeypatch.setattr(recording, "_natively", natively)
+    box = Product("1 0 0 0 0\n4 0 0 23 0\n5 -1 2 ffff 0\n")
+    out = verdict(recording.played, box, results)
+    assert out.verdict == "1 calls differ"
+    assert out.figures["differ"] == ["4 NV_ESC_RM_CONTROL 0x101: status 0x23 / status 0x0"]
+    # The script is given in pieces that an argument may have, and is whole.
+    assert "".join(box.asked[0]["argv"][4:]) == script[0]
+    assert all(len(piece) <= recording.PIECE_BYTES for piece in box.asked[0]["argv"])
+    out = verdict(recording.played, Product("cannot open"), results)
+    assert out.verdict == "does not play: cannot open"
+
+
 # Forced refusals.
 
 
@@ -207,12 +235,13 @@ def test_a_refusal_that_stops_a_program_is_named() -> None:
     served_by_mgpu = {
         "class": frozenset({0x80}),
         "control": frozenset({0x2080}),
-        "refused escape": frozenset({0xD3}),
+        "uvm": frozenset({25}),
     }
     refuses = served.refused_by(served_by_mgpu)
-    assert refuses("escape", 0xD3)
-    assert not refuses("escape", 0x2B)
+    assert refuses("escape", rm.command(0x54, 56))
+    assert not refuses("escape", rm.command(rm.ALLOC, 48))
     assert not refuses("uvm", 25)
+    assert refuses("uvm", 71)
     assert forced_refusals.needs(works, refuses) == {
         "natively": True,
         "with_refusals": False,
@@ -226,7 +255,8 @@ def test_what_is_served_is_what_has_a_row() -> None:
     assert 0xA06C in found["class"]
     assert 0xA06C0101 in found["control"]
     assert 0x900E not in found["class"]
-    assert 211 in found["refused escape"]
+    assert 25 in found["uvm"]
+    assert 71 not in found["uvm"]
 
 
 def test_only_what_is_asked_more_often_is_read_for_a_question() -> None:

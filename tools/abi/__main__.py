@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from tools.abi import from_observed, history, interface, layouts, neighbours, parity, store, tables
+from tools.abi import coverage, from_observed, history, interface, layouts, neighbours, parity, store, tables
 from tools.abi.changes import changes
 from tools.abi.from_tinygrad import Module
 from tools.abi.measure import measure
@@ -89,6 +89,11 @@ def _parity(arguments: argparse.Namespace) -> int:
     return 1 if found else 0
 
 
+def _coverage(arguments: argparse.Namespace) -> int:
+    coverage.PAGE.write_text(coverage.page(interface.read(), store.load(arguments.facts)))
+    return 0
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tools.abi", description=__doc__)
     parser.add_argument(
@@ -124,6 +129,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.add_argument("--interface", type=Path, default=interface.SOURCE)
     command.set_defaults(run=_parity)
+    command = commands.add_parser("coverage", help="write docs/coverage.md anew")
+    command.set_defaults(run=_coverage)
     return parser
 
 

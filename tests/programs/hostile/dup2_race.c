@@ -25,8 +25,11 @@ static int64_t count_free(int fd, uint32_t client)
 {
     int64_t n = 0;
 
-    for (uint32_t handle = FIRST_MEMORY; handle < FIRST_MEMORY + 64; handle++)
-        n += rm_free(fd, client, handle) == NV_OK;
+    /* The free of what is not there succeeds: whether it was is told by its name, which is not given twice. */
+    for (uint32_t handle = FIRST_MEMORY; handle < FIRST_MEMORY + 64; handle++) {
+        n += rm_memory(fd, client, handle, MIB) == NV_ERR_INSERT_DUPLICATE_NAME;
+        rm_free(fd, client, handle);
+    }
     return n;
 }
 

@@ -32,6 +32,7 @@ int main(int argc, char **argv)
     uint32_t client = 0;
     int fd = open_client(&client);
     long first = 0, second = 0;
+    bool made;
 
     call = (struct rm_alloc){
         .root = client,
@@ -52,7 +53,9 @@ int main(int argc, char **argv)
         first = error(syscall(X32_IOCTL, fd, cmd, &call));
         second = error(syscall(X32_PLAIN_IOCTL, fd, cmd, &call));
     }
-    if (rm_free(fd, client, FIRST_MEMORY) == NV_OK)
+    made = rm_memory(fd, client, FIRST_MEMORY, MIB) != NV_OK;
+    rm_free(fd, client, FIRST_MEMORY);
+    if (made)
         say("made");
     else
         say("%ld %ld", first, second);

@@ -1,0 +1,88 @@
+"""The recorded start of a libcuda, played on a card: natively and in a container, which have to come to the same."""
+
+from __future__ import annotations
+
+import subprocess
+
+from tests.gpu.backend import PROGRAMS
+from tests.gpu.product import Product, environment
+from tests.gpu.results import Result, Results
+from tests.recordings.script import HERE, Card, Composer, of_cards, recorded
+
+RECORDING = HERE / "libcuda-555.42.02.tsv"
+CAP_MIB = 8192
+# What an argument of a program may have at most; the script is longer.
+PIECE_BYTES = 96 << 10
+SHOWN = 40
+
+
+def played(product: Product, results: Results, out: Result) -> None:
+    """On a driver of another version or a card of another chip calls fail natively too; what counts is the difference.
+
+    A simulated card has no driver below to compare with: there it is played twice.
+    """
+    uuid, gpu_id = product.first_card()
+    rows = of_cards(recorded(RECORDING), 1)
+    script = "\n".join(Composer(rows, [Card(gpu_id, uuid)]).lines()) + "\n"
+    inside = _inside(product, script)
+    outside = _natively(script) if product.driver == "nvidia" else _inside(product, script)
+    calls = {row.row: row.call for row in rows}
+    different = differences(came_to(inside), came_to(outside))
+    for row, (here, there) in different.items():
+        results.log(f"row {row}, {calls.get(row)}: {here} inside, {there} natively")
+    out.figures = {
+        "calls": len(rows),
+        "succeed_natively": sum(line == "status 0x0" for line in came_to(outside).values()),
+        "differ": [f"{row} {calls.get(row)}: {here} / {there}" for row, (here, there) in different.items()][
+            :SHOWN
+        ],
+    }
+    if not came_to(inside):
+        results.log(f"the recording said:\n{inside}")
+        out.verdict = f"does not play: {inside.strip()[-200:]}"
+    else:
+        out.verdict = f"{len(different)} calls differ" if different else "the same inside and natively"
+
+
+def pieces(script: str) -> list[str]:
+    return [script[at : at + PIECE_BYTES] for at in range(0, len(script), PIECE_BYTES)]
+
+
+def _inside(product: Product, script: str) -> str:
+    put = 'for piece; do printf "%s" "$piece"; done > /tmp/script'
+    command = ["sh", "-c", f"{put}; exec {PROGRAMS / 'replay'} /tmp/script", "sh", *pieces(script)]
+    with product.container(command, memory_mib=CAP_MIB) as box:
+        return box.end(60).out
+
+
+def _natively(script: str) -> str:
+    done = subprocess.run(
+        [PROGRAMS / "replay", "/dev/stdin"],
+        input=script,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment("nvidia"),
+    )
+    return done.stdout or done.stderr
+
+
+def came_to(text: str) -> dict[int, str]:
+    """By row: RM's status, or an errno."""
+    found = {}
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) == 5 and words[0].isdigit():
+            row, result, error, status, unmapped = words
+            found[int(row)] = f"status {int(status, 16):#x}" if result == "0" else f"errno {error}"
+            if unmapped != "0":
+                found[int(row)] += f", mmap errno {unmapped}"
+    return found
+
+
+def differences(inside: dict[int, str], natively: dict[int, str]) -> dict[int, tuple[str, str]]:
+    return {
+        row: (inside.get(row, "nothing"), natively.get(row, "nothing"))
+        for row in sorted(inside.keys() | natively.keys())
+        if inside.get(row) != natively.get(row)
+    }

@@ -1,0 +1,196 @@
+"""docs/coverage.md: what becomes of each call that gVisor's nvproxy lets containers make, by branch."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from tools.abi.interface import Interface
+from tools.abi.problem import Problem
+from tools.abi.release import NONE, order
+from tools.abi.store import Store
+from tools.abi.tables import FACTS, REPOSITORY, rows
+
+PAGE = REPOSITORY / "docs" / "coverage.md"
+HEAD = FACTS / "coverage-head.md"
+OBSERVED = REPOSITORY / "tests" / "recordings" / "observed-610.tsv"
+CONTROLS = REPOSITORY / "native_sched" / "boundary" / "control.c"
+BRANCHES = (535, 550, 570, 580, 610)
+KINDS = {
+    "escape": "Escapes",
+    "uvm": "Commands of nvidia-uvm",
+    "class": "Classes",
+    "control": "Controls",
+}
+SERVED, ANSWERED, REFUSED, ABSENT = "served", "answered", "refused", ""
+COMPUTE = "compute"
+# The functions of control.c that say themselves what a container is to see, or do what is asked by the scheduler.
+ANSWERS = frozenset(
+    {
+        "control_fabric_status",
+        "control_no_links",
+        "control_p2p_caps",
+        "control_p2p_caps_lists",
+        "control_p2p_matrix",
+        "control_probed_ids",
+        "control_utilization",
+        "disable_channels",
+        "get_timeslice",
+        "preempt",
+        "schedule_group",
+        "set_timeslice",
+        "view_attached_ids",
+        "view_fb_info",
+        "view_pid_info",
+        "view_pids",
+    }
+)
+REFUSES = "NULL"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of nvproxy's. outcomes: by branch."""
+
+    kind: str
+    symbol: str
+    number: int
+    capabilities: str
+    outcomes: dict[int, str]
+
+    @property
+    def is_refused(self) -> bool:
+        return REFUSED in self.outcomes.values()
+
+
+def handlers(source: Path = CONTROLS) -> dict[str, str]:
+    """By control the function of the mediator's that serves it."""
+    return dict(re.findall(r"^\s*\{(NV\w+),\s*(\w+),", source.read_text(), re.M))
+
+
+def outcome(interface: Interface, served_by: dict[str, str], kind: str, number: int, version: str) -> str:
+    found = [
+        row
+        for row in interface.rows
+        if row.kind == kind
+        and row.number == number
+        and row.applies(version)
+        # ANSWERED says that the mediator answers "not here".
+        and row.disposition not in ("REFUSED", "ANSWERED")
+    ]
+    by = {served_by.get(row.symbol, "") for row in found}
+    if not found or by == {REFUSES}:
+        return REFUSED
+    return ANSWERED if by & ANSWERS else SERVED
+
+
+def calls(interface: Interface, store: Store, folder: Path = FACTS) -> list[Call]:
+    versions = {branch: _version(store, branch) for branch in BRANCHES}
+    served_by = handlers()
+    found: dict[tuple[str, str, int], Call] = {}
+    for kind, symbol, said, capabilities, since, until in rows(folder / "nvproxy.tsv"):
+        if said == NONE:
+            continue
+        number = int(said, 16)
+        call = found.setdefault(
+            (kind, symbol, number), Call(kind, symbol, number, capabilities, dict.fromkeys(BRANCHES, ABSENT))
+        )
+        for branch, version in versions.items():
+            if order(since) <= order(version) and (until == NONE or order(version) < order(until)):
+                call.outcomes[branch] = outcome(interface, served_by, kind, number, version)
+    return sorted(
+        (call for call in found.values() if any(call.outcomes.values())),
+        key=lambda call: (list(KINDS).index(call.kind), call.number, call.symbol),
+    )
+
+
+def _version(store: Store, branch: int) -> str:
+    known = [version for version in store.versions if version.startswith(f"{branch}.")]
+    if not known:
+        raise Problem(f"{branch}: no driver of this branch is known: python -m tools.abi add TREE")
+    return known[-1]
+
+
+def reasons(folder: Path = FACTS) -> list[tuple[str, str, str]]:
+    """kind, what it is the reason for (a pattern of symbols, or @ and nvproxy's capabilities), and the reason."""
+    return [(kind, match, reason) for kind, match, reason in rows(folder / "reasons.tsv")]
+
+
+def _is_for(kind: str, match: str, call: Call) -> bool:
+    if kind not in ("*", call.kind):
+        return False
+    return call.capabilities == match[1:] if match.startswith("@") else fnmatchcase(call.symbol, match)
+
+
+def reason(call: Call, table: list[tuple[str, str, str]]) -> str | None:
+    return next((text for kind, match, text in table if _is_for(kind, match, call)), None)
+
+
+def amiss(found: list[Call], table: list[tuple[str, str, str]]) -> list[str]:
+    """Refusals without a reason, and reasons for nothing."""
+    refused = [call for call in found if call.is_refused]
+    wrong = [
+        f"{call.kind} {call.symbol}: refused without a reason" for call in refused if not reason(call, table)
+    ]
+    wrong += [
+        f"{kind} {match}: a reason, and nothing like it is refused"
+        for kind, match, _ in table
+        if not any(_is_for(kind, match, call) for call in refused)
+    ]
+    return wrong
+
+
+def page(interface: Interface, store: Store) -> str:
+    found, table = calls(interface, store), reasons()
+    return HEAD.read_text() + "".join([*_counts(found), *_listed(found, table), *_observed()])
+
+
+def _counts(found: list[Call]) -> Iterator[str]:
+    yield "\n## Counts\n\nserved / answered / refused; in brackets what nvproxy has for compute and utilities.\n\n"
+    yield f"| | {' | '.join(map(str, BRANCHES))} |\n|---|{'---|' * len(BRANCHES)}\n"
+    for kind, title in KINDS.items():
+        cells = []
+        for branch in BRANCHES:
+            every = Counter(call.outcomes[branch] for call in found if call.kind == kind)
+            compute = Counter(
+                call.outcomes[branch] for call in found if call.kind == kind and COMPUTE in call.capabilities
+            )
+            cells.append(f"{_three(every)} ({_three(compute)})")
+        yield f"| {title} | {' | '.join(cells)} |\n"
+
+
+def _three(count: Counter[str]) -> str:
+    return " / ".join(str(count[outcome]) for outcome in (SERVED, ANSWERED, REFUSED))
+
+
+def _listed(found: list[Call], table: list[tuple[str, str, str]]) -> Iterator[str]:
+    for kind, title in KINDS.items():
+        yield f"\n## {title}\n\n| symbol | number | {' | '.join(map(str, BRANCHES))} | why not |\n"
+        yield f"|---|---|{'---|' * len(BRANCHES)}---|\n"
+        for call in found:
+            if call.kind == kind:
+                cells = " | ".join(call.outcomes[branch] for branch in BRANCHES)
+                why = (reason(call, table) or "") if call.is_refused else ""
+                yield f"| {call.symbol} | {call.number:#x} | {cells} | {why} |\n"
+
+
+def _observed() -> Iterator[str]:
+    """tests/recordings compares these with the rows."""
+    refused: dict[str, list[str]] = {}
+    count = 0
+    for kind, number, symbol, _, by, why in rows(OBSERVED):
+        count += 1
+        if why != NONE:
+            name = f"{kind} {number}" if symbol == NONE else f"{symbol} ({number})"
+            refused.setdefault(why, []).append(f"{name} by {by.replace(',', ', ')}")
+    yield (
+        "\n## What NVIDIA's libraries asked of 610.57.04\n\n"
+        f"{count} calls of CUDA, OpenCL and NVML in a public recording on an RTX 2070; "
+        f"{sum(map(len, refused.values()))} are refused.\n\n| why not | calls |\n|---|---|\n"
+    )
+    for why, names in refused.items():
+        yield f"| {why} | {'; '.join(names)} |\n"
