@@ -40,12 +40,12 @@ def read_on_time() -> Any:
         byte_at(pinned).value, byte_at(back).value = 1, 9
         c.spin(ms, stream)
         check(c.cu.cuMemcpyHtoDAsync_v2(there, own, c_size_t(SMALL), stream))
+        pending = c.cu.cuStreamQuery(stream)
         check(c.cu.cuMemcpyHtoDAsync_v2(c_uint64(there.value + SMALL), pinned, c_size_t(SMALL), stream))
         check(c.cu.cuMemcpyDtoHAsync_v2(back, there, c_size_t(2 * SMALL), stream))
         own[0], byte_at(pinned).value = 2, 2
         check(c.cu.cuStreamSynchronize(idle))
         early = [byte_at(back).value]
-        pending = c.cu.cuStreamQuery(stream)
         check(c.cu.cuStreamSynchronize(stream))
         late = [c_ubyte.from_address((back.value or 0) + at).value for at in (0, SMALL)]
         return early, late, pending
