@@ -215,7 +215,7 @@ def measure_interference(shared: Path) -> Iterator[Row]:
         ),
     ]
     for name, shape, ratio in shapes:
-        took = {}
+        took, tail = {}, {}
         for schedule in (True, False):
             with node(schedule=schedule) as mgpu:
                 alone, _ = burst(mgpu, shared, **shape)
@@ -224,12 +224,17 @@ def measure_interference(shared: Path) -> Iterator[Row]:
                     beside, _ = burst(mgpu, shared, **shape)
             p99 = [quantile([stamp.latency_ns for stamp in stamps[1:]], 0.99) for stamps in (alone, beside)]
             took[schedule] = p99[1] / p99[0] if ratio else (p99[1] - p99[0]) / MS
+            tail[schedule] = p99[0] / median(stamp.latency_ns for stamp in alone[1:])
         yield Row(
             name=f"online p99 beside offline {'over' if ratio else 'less'} alone, {name}",
             value=took[True],
             unit="x" if ratio else "ms",
             baseline=took[False],
             target=ratio or 1.0,
+        )
+        # Of so few the p99 is the worst: a stall of the machine shows here too, with nobody beside them.
+        yield Row(
+            name=f"online alone, p99 over p50, {name}", value=tail[True], unit="x", baseline=tail[False]
         )
 
 
