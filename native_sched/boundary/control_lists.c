@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
+enum { LISTS_BYTES_MAX = 16 << 10 };
+
 bool control_has_lists(uint32_t cmd)
 {
     return rm_control_lists_of(cmd);
@@ -36,7 +38,7 @@ int control_lists(struct call *c, uint32_t *status)
 
     memcpy(&count, c->params, sizeof(count));
     memcpy(theirs, c->params + RM_LISTS_POINTERS_AT, row->lists * sizeof(*theirs));
-    if (count > PARAMS_MAX / RM_LISTS_MAX / row->element_bytes - RM_LISTS_ALIGNMENT) {
+    if (count > LISTS_BYTES_MAX / RM_LISTS_MAX / row->element_bytes - RM_LISTS_ALIGNMENT) {
         *status = NV_ERR_INVALID_ARGUMENT;
         return 0;
     }

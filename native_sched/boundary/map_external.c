@@ -14,7 +14,7 @@
 #include <string.h>
 
 enum {
-    GPUS_MAX = (PARAMS_MAX - sizeof(struct uvm_map_external_begin) - sizeof(struct uvm_map_external_end)) /
+    GPUS_MAX = ((16 << 10) - sizeof(struct uvm_map_external_begin) - sizeof(struct uvm_map_external_end)) /
                sizeof(struct uvm_map_external_gpu)
 };
 

@@ -7,8 +7,8 @@
 #include "rm_abi.h"
 
 enum {
-    OUTER_MAX = 0x3fff, /* what the size bits of a command can say: arrays have any length */
-    PARAMS_MAX = 16384,
+    OUTER_MAX = 0x3fff,    /* what the size bits of a command can say: arrays have any length */
+    PARAMS_MAX = 68 << 10, /* what NVML asks of the card's performance states: 67396 */
 };
 
 struct mediator { /* shared by every listener's thread, constant once serving */

@@ -227,6 +227,10 @@ bool sched_decide(struct sched *s, uint64_t now, struct sched_decision *out, uin
     if (now < s->now)
         now = s->now;
     s->now = now;
+    *n = 0;
+    *wake_at = s->wake_at;
+    if (!s->dirty && now < s->wake_at)
+        return false;
     for (uint32_t card = 0; card < SCHED_CARDS; card++)
         if (s->rq[card].wake_at <= now)
             s->dirty |= 1u << card;
@@ -246,10 +250,11 @@ bool sched_decide(struct sched *s, uint64_t now, struct sched_decision *out, uin
     for (uint32_t i = 0; i < o.resumes; i++)
         out[o.suspends + i] = out[max - o.resumes + i];
     *n = o.suspends + o.resumes;
-    *wake_at = UINT64_MAX;
+    s->wake_at = UINT64_MAX;
     for (uint32_t card = 0; card < SCHED_CARDS; card++)
-        if (s->rq[card].wake_at < *wake_at)
-            *wake_at = s->rq[card].wake_at;
+        if (s->rq[card].wake_at < s->wake_at)
+            s->wake_at = s->rq[card].wake_at;
+    *wake_at = s->wake_at;
     return o.full;
 }
 

@@ -9,15 +9,6 @@ static inline bool vruntime_before(uint64_t a, uint64_t b)
     return (int64_t)(a - b) < 0;
 }
 
-static inline uint32_t first_card(uint32_t cards)
-{
-    return (uint32_t)__builtin_ctz(cards);
-}
-
-#define for_each_card(card, cards)                                                                    \
-    for (uint32_t left_##card = (cards), card; left_##card && (card = first_card(left_##card), true); \
-         left_##card &= left_##card - 1)
-
 /* Enabled by the last order, or else by what the loop told. */
 static inline bool entity_on(const struct entity *e)
 {

@@ -9,6 +9,16 @@ enum sched_class_id { SCHED_ONLINE, SCHED_OFFLINE, SCHED_CLASSES };
 /* Numbered as users may write them (vocabulary: policy). */
 enum sched_policy_id { SCHED_NATIVE, SCHED_FIXED, SCHED_GUARANTEED, SCHED_POLICIES };
 
+/* Of a set of cards, a bit each. */
+static inline uint32_t first_card(uint32_t cards)
+{
+    return (uint32_t)__builtin_ctz(cards);
+}
+
+#define for_each_card(card, cards)                                                                    \
+    for (uint32_t left_##card = (cards), card; left_##card && (card = first_card(left_##card), true); \
+         left_##card &= left_##card - 1)
+
 struct sched_class;
 struct sched_policy;
 
@@ -83,7 +93,8 @@ struct sched {
     uint64_t hold_ns, slice_ns[SCHED_CLASSES], period_ns, linger_ns, wakeup_granularity_ns;
     uint64_t now; /* the latest instant heard of */
     uint64_t touched;
-    uint32_t dirty; /* cards where something has happened since the last decision */
+    uint32_t dirty;   /* cards where something has happened since the last decision */
+    uint64_t wake_at; /* the earliest of all cards', as of the last decision */
     struct rq rq[SCHED_CARDS];
     struct entity entity[SCHED_ENTITIES + 1]; /* [0] is none */
     uint16_t bucket[SCHED_BUCKETS], free;

@@ -46,6 +46,7 @@ static uint64_t decide(struct loop *l)
         more = sched_decide(&l->core, now, decision, DECISIONS_AT_ONCE, &n, &wake_at);
         for (uint32_t i = 0; i < n; i++)
             order(l, &decision[i], now);
+        loop_plan_looks(l, now);
         pthread_mutex_unlock(&l->lock);
     } while (more);
     return wake_at;

@@ -40,6 +40,11 @@ static void leave(struct loop *l, const struct loop_entity *entity)
         for (uint32_t k = 0; k < l->card[i].tenants; k++)
             if (l->card[i].tenant[k] == slot)
                 l->card[i].tenant[k--] = l->card[i].tenant[--l->card[i].tenants];
+    for_each_card(i, l->shared)
+    {
+        if (!l->card[i].tenants)
+            l->shared &= ~(1u << i);
+    }
 }
 
 static int join(struct loop *l, struct loop_entity *entity, uint32_t cards)
@@ -52,6 +57,7 @@ static int join(struct loop *l, struct loop_entity *entity, uint32_t cards)
         if (l->card[i].tenants == LOOP_CARD_TENANTS)
             return -ENOSPC;
         l->card[i].tenant[l->card[i].tenants++] = slot;
+        l->shared |= 1u << i;
         /* Nobody looked while there was one tenant: what it does is to be known before it is decided upon. */
         l->card[i].next_look_ns = 0;
     }

@@ -97,12 +97,13 @@ void loop_look(struct loop *l)
     uint64_t now = loop_now_ns();
 
     pthread_mutex_lock(&l->lock);
-    for (uint32_t i = 0; i < MAX_CARDS; i++)
-        if (l->card[i].tenants && l->card[i].next_look_ns <= now)
+    for_each_card(i, l->shared)
+    {
+        if (l->card[i].next_look_ns <= now)
             look_at_card(l, i, now);
+    }
     l->looked_ns = now;
     pthread_mutex_unlock(&l->lock);
-    loop_plan_looks(l);
 }
 
 static bool any_channel(const struct loop *l, uint32_t card)
@@ -153,14 +154,14 @@ static uint64_t period_ns(struct loop *l, uint32_t card, uint64_t now)
     }
 }
 
-void loop_plan_looks(struct loop *l)
+void loop_plan_looks(struct loop *l, uint64_t now)
 {
-    uint64_t earliest = UINT64_MAX, looked = l->looked_ns, now = loop_now_ns();
+    uint64_t earliest = UINT64_MAX, looked = l->looked_ns;
 
-    pthread_mutex_lock(&l->lock);
-    for (uint32_t i = 0; i < MAX_CARDS; i++) {
+    for_each_card(i, l->shared)
+    {
         struct loop_card *card = &l->card[i];
-        uint64_t period = card->tenants ? period_ns(l, i, now) : 0;
+        uint64_t period = period_ns(l, i, now);
 
         if (!period && card->next_look_ns != UINT64_MAX)
             pause_accounts(l, i);
@@ -172,5 +173,4 @@ void loop_plan_looks(struct loop *l)
             earliest = card->next_look_ns;
     }
     l->next_look_ns = earliest;
-    pthread_mutex_unlock(&l->lock);
 }

@@ -5,6 +5,6 @@
 
 /* Looks at every card that is due. */
 void loop_look(struct loop *l);
-/* Sets when each card is looked at next, by what the core wanted to know at its last decision. */
-void loop_plan_looks(struct loop *l);
+/* Sets when each card is looked at next, by what the core wanted to know at its last decision. The loop's lock is held. */
+void loop_plan_looks(struct loop *l, uint64_t now);
 #endif

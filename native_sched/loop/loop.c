@@ -74,7 +74,6 @@ static void *run(void *arg)
         pthread_mutex_lock(&l->active);
         loop_look(l);
         wake_at = loop_carry_out(l);
-        loop_plan_looks(l);
         pthread_mutex_unlock(&l->active);
         wait_until(l, wake_at < l->next_look_ns ? wake_at : l->next_look_ns);
     }

@@ -52,6 +52,7 @@ struct loop {
     struct loop_entity entity[MAX_TENANTS];
     uint32_t entities; /* slots that were ever used */
     struct loop_card card[MAX_CARDS];
+    uint32_t shared;                  /* cards with tenants: a bit each */
     uint32_t blind_cards;             /* whose engines' status cannot be read: a bit each */
     uint64_t looked_ns, next_look_ns; /* next: the earliest of all cards */
     uint16_t ordered[MAX_TENANTS];    /* indices of the entities with an order, in their turn */

@@ -18,7 +18,7 @@
 #define MGPU_SIM_PROTOCOL_H
 #include <stdint.h>
 
-enum { SIM_PAYLOAD_MAX = 57344 }; /* outer struct + parameters: utilisation needs 55888 + 32 */
+enum { SIM_PAYLOAD_MAX = 96 << 10 }; /* outer struct + parameters: as much as the mediator takes of both */
 
 enum sim_node { SIM_NODE_CTL, SIM_NODE_CARD, SIM_NODE_UVM };
 

@@ -25,8 +25,8 @@ CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned int flags)
     params.owner = entry.rm->client;
     status = rmc_alloc(entry.rm, range.card->device, &range.handle, NV01_MEMORY_SYSTEM, &params,
                        sizeof params);
-    if (status)
-        return from_rm(status);
+    if (status) /* more than the driver makes in one piece, too */
+        return status == NV_ERR_INVALID_ARGUMENT ? CUDA_ERROR_OUT_OF_MEMORY : from_rm(status);
     if (!range_add(&range)) {
         rmc_free(entry.rm, range.handle);
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -7,6 +7,7 @@ enum { MANY = 256 }; /* whoever submits that much without looking at it moves so
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct move *first, *last; /* in the order of submitting, which is one that all dependencies follow */
 static size_t waiting;            /* atomic */
+static uint64_t last_number;
 
 struct move *move_make(CUcontext context, size_t kept)
 {
@@ -27,7 +28,7 @@ static void take_out(struct move *move)
 {
     *(move->before ? &move->before->next : &first) = move->next;
     *(move->next ? &move->next->before : &last) = move->before;
-    __atomic_fetch_sub(&waiting, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_sub(&waiting, 1, __ATOMIC_RELEASE); /* whoever finds none left sees what was moved */
 }
 
 void move_add(struct move *move, mark_t mark)
@@ -41,6 +42,7 @@ void move_add(struct move *move, mark_t mark)
         move_drop(move);
         return;
     }
+    move->number = ++last_number;
     move->before = last;
     *(last ? &last->next : &first) = move;
     last = move;
@@ -109,13 +111,15 @@ void moves_settle(void)
     }
 }
 
-/* The newest that is under way: a mark of its context, held. */
-static bool newest(CUcontext *context, mark_t *mark)
+/* The newest that is under way up to that number: a mark of its context, held. */
+static bool newest(uint64_t up_to, CUcontext *context, mark_t *mark)
 {
     struct move *move;
 
     pthread_mutex_lock(&lock);
     move = last;
+    while (move && move->number > up_to)
+        move = move->before;
     if (move) {
         *context = context_hold(move->context);
         *mark = move->mark;
@@ -124,12 +128,26 @@ static bool newest(CUcontext *context, mark_t *mark)
     return move != NULL;
 }
 
+static uint64_t number_of_last(void)
+{
+    uint64_t number;
+
+    pthread_mutex_lock(&lock);
+    number = last_number;
+    pthread_mutex_unlock(&lock);
+    return number;
+}
+
 void moves_finish(void)
 {
     CUcontext context;
+    uint64_t up_to;
     mark_t mark;
 
-    while (__atomic_load_n(&waiting, __ATOMIC_ACQUIRE) && newest(&context, &mark)) {
+    if (!__atomic_load_n(&waiting, __ATOMIC_ACQUIRE))
+        return;
+    up_to = number_of_last();
+    while (newest(up_to, &context, &mark)) {
         if (mark_wait(context->engines, mark))
             moves_end_context(context);
         context_release(context);

@@ -19,6 +19,7 @@ struct move {
     struct move *next, *before;
     CUcontext context; /* held */
     mark_t mark;
+    uint64_t number; /* in the order of submitting */
     bool reached;
     struct side to, from;
     struct box box;

@@ -55,23 +55,6 @@ CUmemoryPool pool_current(struct device *device)
     return device->current_pool ? device->current_pool : pool_default(device);
 }
 
-/* What streams have come to is the pool's. */
-static void settle(void)
-{
-    struct range *range;
-    size_t left = 0;
-
-    for (size_t i = 0; (range = range_number(i)); i++) {
-        if (range->kind != RANGE_FREEING)
-            continue;
-        if (mark_reached(range->context->engines, range->freed))
-            range->kind = RANGE_CACHED;
-        else
-            left++;
-    }
-    __atomic_store_n(&freeing, left, __ATOMIC_RELEASE);
-}
-
 void pool_trim(const struct rmc *rm, CUmemoryPool pool, uint64_t keep)
 {
     struct pool_use use = pool_use(pool);
@@ -88,19 +71,76 @@ void pool_trim(const struct rmc *rm, CUmemoryPool pool, uint64_t keep)
     }
 }
 
-void pools_settle(void)
+/* Frees that the card has come to, some at a time. */
+struct freed {
+    struct {
+        uint64_t id;
+        mark_t mark; /* freed again meanwhile, it has another */
+    } found[64];
+    size_t count;
+};
+
+static struct freed find_freed(void)
+{
+    struct freed freed = {.count = 0};
+    struct range *range;
+    ENTRY entry = enter();
+
+    if (entry.error)
+        return freed;
+    for (size_t i = 0; freed.count < sizeof freed.found / sizeof freed.found[0] && (range = range_number(i));
+         i++)
+        if (range->kind == RANGE_FREEING && mark_reached(range->context->engines, range->freed)) {
+            freed.found[freed.count].id = range->id;
+            freed.found[freed.count++].mark = range->freed;
+        }
+    return freed;
+}
+
+static bool is_freed(const struct freed *freed, const struct range *range)
+{
+    for (size_t i = 0; i < freed->count; i++)
+        if (freed->found[i].id == range->id && freed->found[i].mark == range->freed)
+            return true;
+    return false;
+}
+
+/* `all`: whatever their thresholds say. */
+static void give_back(const struct freed *freed, bool all)
 {
     CUmemoryPool pool = NULL;
-
-    if (!__atomic_load_n(&freeing, __ATOMIC_ACQUIRE))
-        return;
+    struct range *range;
+    size_t left = 0;
     ENTRY entry = enter();
 
     if (entry.error)
         return;
-    settle();
+    for (size_t i = 0; (range = range_number(i)); i++) {
+        if (range->kind != RANGE_FREEING)
+            continue;
+        if (is_freed(freed, range))
+            range->kind = RANGE_CACHED;
+        else
+            left++;
+    }
+    __atomic_store_n(&freeing, left, __ATOMIC_RELEASE);
     while ((pool = (CUmemoryPool)object_next(pool, OBJECT_POOL)))
-        pool_trim(entry.rm, pool, pool->threshold);
+        pool_trim(entry.rm, pool, all ? 0 : pool->threshold);
+}
+
+/* What was to be moved there before it was freed has been moved by the time it is anybody else's. */
+static void settle(bool all)
+{
+    struct freed freed = find_freed();
+
+    moves_settle();
+    give_back(&freed, all);
+}
+
+void pools_settle(void)
+{
+    if (__atomic_load_n(&freeing, __ATOMIC_ACQUIRE))
+        settle(false);
 }
 
 void pools_forget(void)
@@ -176,19 +216,6 @@ static bool wait_for_freed(void)
     return !entry.error;
 }
 
-/* What pools keep is for who needs it. */
-static void give_all_back(void)
-{
-    CUmemoryPool pool = NULL;
-    ENTRY entry = enter();
-
-    if (entry.error)
-        return;
-    settle();
-    while ((pool = (CUmemoryPool)object_next(pool, OBJECT_POOL)))
-        pool_trim(entry.rm, pool, 0);
-}
-
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream handle)
 {
     CUresult error;
@@ -203,8 +230,7 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPoo
     error = take(pointer, bytes, pool, stream);
     while (error == CUDA_ERROR_OUT_OF_MEMORY) {
         more = wait_for_freed();
-        moves_settle();
-        give_all_back();
+        settle(true);
         error = take(pointer, bytes, pool, stream);
         if (!more)
             break;

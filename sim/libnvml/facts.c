@@ -95,3 +95,17 @@ nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, unsigned int *archit
     }
     return NVML_SUCCESS;
 }
+
+/* Cards have no peers, as the CUDA library says too. */
+nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t peer, unsigned int index, int *status)
+{
+    enum { CAPABILITIES = 5, P2P_STATUS_NOT_SUPPORTED = 5 };
+    ENTRY entry = enter_device(device);
+
+    if (entry.error)
+        return entry.error;
+    if (!status || !peer || index >= CAPABILITIES)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *status = P2P_STATUS_NOT_SUPPORTED;
+    return NVML_SUCCESS;
+}

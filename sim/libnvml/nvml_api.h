@@ -79,4 +79,5 @@ typedef struct {
 
 /* A versioned struct says its size and version in its first word. */
 #define NVML_STRUCT_VERSION(type, number) ((unsigned int)(sizeof(type) | (number) << 24))
+nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t peer, unsigned int index, int *status);
 #endif

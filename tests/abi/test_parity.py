@@ -38,6 +38,32 @@ def test_rows_are_the_headers() -> None:
     assert not said, "\n".join(sorted(said))
 
 
+def without_a_row(source: Path = SOURCE) -> set[str]:
+    """Escapes and commands of nvidia-uvm that some served driver has, and no row says what becomes of them there."""
+    rows = interface.read(source)
+    found = set()
+    for release in parity.served(rows, known()):
+        said = {
+            (row.kind, row.base) for row in rows.rows if row.disposition and row.applies(release.version)
+        }
+        for kind in ("escape", "uvm"):
+            names = {key[0] for key in release.facts[kind]}
+            found |= {f"{release.version}: {name}" for name in names if (kind, name) not in said}
+    return found
+
+
+def test_every_escape_and_command_of_nvidia_uvm_has_a_disposition() -> None:
+    assert not without_a_row()
+
+
+@pytest.mark.parametrize("symbol", ["NV_ESC_RM_ALLOC_CONTEXT_DMA2", "UVM_DISCARD", "UVM_RESERVE_VA"])
+def test_a_row_that_is_missing_is_seen(tmp_path: Path, symbol: str) -> None:
+    mutated = tmp_path / "interface.def"
+    lines = SOURCE.read_text().splitlines(keepends=True)
+    mutated.write_text("".join(line for line in lines if f"({symbol}," not in line))
+    assert f"595.45.04: {symbol}" in without_a_row(mutated)
+
+
 def test_decoded_structs_and_constants_are_the_headers() -> None:
     said = layouts_said()
     assert not said, "\n".join(sorted(said))

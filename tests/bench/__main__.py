@@ -16,6 +16,7 @@ from tests.bench import (
     ioctls,
     journal,
     mediation,
+    nodes,
     recorded,
     recovery,
     routes,
@@ -48,6 +49,7 @@ def main(output: Path) -> None:
         found += recorded.measure(built)
         found += recovery.measure(built)
         found += colocation.measure(built)
+        found += nodes.measure(built)
     rows.show(found)
     rows.write(found, output)
 

@@ -175,7 +175,6 @@ def measure_curve(shared: Path, built: Programs) -> Iterator[Row]:
                 working(offline)
                 time.sleep(0.5)
                 cpu = _cpu_percent(mgpu.pid_of("mgpud"), 4)
-        default = poll_us == DEFAULT_POLL_US
         name = f"poll every {poll_us} us"
         yield Row(name=f"{name}: suspended, p50", value=quantile(seen, 0.5), unit="us")
         yield Row(name=f"{name}: suspended, p99", value=quantile(seen, 0.99), unit="us")
@@ -184,7 +183,6 @@ def measure_curve(shared: Path, built: Programs) -> Iterator[Row]:
             value=cpu,
             unit="% of a core",
             baseline=bare,
-            target=6 if default else None,
         )
 
 
@@ -217,7 +215,7 @@ def measure_interference(shared: Path) -> Iterator[Row]:
         ),
     ]
     for name, shape, ratio in shapes:
-        took = {}
+        took, tail = {}, {}
         for schedule in (True, False):
             with node(schedule=schedule) as mgpu:
                 alone, _ = burst(mgpu, shared, **shape)
@@ -226,12 +224,17 @@ def measure_interference(shared: Path) -> Iterator[Row]:
                     beside, _ = burst(mgpu, shared, **shape)
             p99 = [quantile([stamp.latency_ns for stamp in stamps[1:]], 0.99) for stamps in (alone, beside)]
             took[schedule] = p99[1] / p99[0] if ratio else (p99[1] - p99[0]) / MS
+            tail[schedule] = p99[0] / median(stamp.latency_ns for stamp in alone[1:])
         yield Row(
             name=f"online p99 beside offline {'over' if ratio else 'less'} alone, {name}",
             value=took[True],
             unit="x" if ratio else "ms",
             baseline=took[False],
             target=ratio or 1.0,
+        )
+        # Of so few the p99 is the worst: a stall of the machine shows here too, with nobody beside them.
+        yield Row(
+            name=f"online alone, p99 over p50, {name}", value=tail[True], unit="x", baseline=tail[False]
         )
 
 
@@ -329,23 +332,6 @@ def measure_single() -> Iterator[Row]:
     )
 
 
-def measure_daemon() -> Iterator[Row]:
-    for tenants in (2, 16):
-        with node(policy="native-burst-share") as mgpu, ExitStack() as stack:
-            for _ in range(tenants // 2):
-                stack.enter_context(waiting_online(mgpu))
-            for _ in range(tenants // 2):
-                stack.enter_context(load(mgpu, *LONG_KERNEL, qos="offline", memory_mib=512))
-            time.sleep(2)
-            cpu = _cpu_percent(mgpu.pid_of("mgpud"), 5)
-        yield Row(
-            name=f"mgpud, a card with {tenants} tenants, half offline and busy",
-            value=cpu,
-            unit="% of a core",
-            target=6,
-        )
-
-
 def measure(built: Programs) -> list[Row]:
     with host.home("bench") as shared:
         return [
@@ -356,5 +342,4 @@ def measure(built: Programs) -> list[Row]:
             *measure_harvest(shared),
             *measure_shares(),
             *measure_single(),
-            *measure_daemon(),
         ]

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 enum { FILES = 256, CLIENTS = 64, DUPLICATES = 64 };
+enum { FIRMWARES = 0x8000 }; /* of a control's number */
 
 static struct {
     ino_t ino;
@@ -364,6 +365,12 @@ static int serve(int fd, uint32_t cmd, void *arg)
         on_card_exports += ctl->cmd == NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD;
         on_card_disabled += ctl->cmd == NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS &&
                             *(const uint8_t *)(uintptr_t)ctl->params;
+        /* The firmware answers what has no name: nothing that a simulated card is asked. */
+        if (ctl->cmd & FIRMWARES && ctl->params_size) {
+            memset((void *)(uintptr_t)ctl->params, 0x5a, ctl->params_size);
+            ctl->status = NV_OK;
+            return 0;
+        }
         if (mig_on_card_wrong_size(ctl)) {
             ctl->status = NV_ERR_INVALID_ARGUMENT;
             return 0;

@@ -49,7 +49,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BYTES = 20000, FDS = 256, ASIDE = 80 };
+enum { BYTES = 70000, FDS = 256, ASIDE = 80 };
 
 static int card;
 static uint64_t id_of_fd[FDS];

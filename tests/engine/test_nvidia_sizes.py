@@ -10,7 +10,7 @@ import pytest
 from nvidia_mediated import Tenant, World, world
 from rm_params import GROUP, MEMORY, MIB, alloc_struct, group, memory
 
-OK, INVALID_ARGUMENT, INVALID_HANDLE = 0, 0x1F, 0x33
+OK, INVALID_ARGUMENT, INVALID_HANDLE, NOT_SUPPORTED = 0, 0x1F, 0x33, 0x56
 PROBED_IDS, BUILD_VERSION = 0x214, 0x101
 FB_INFO, NAME, PREEMPT = 0x20801303, 0x20800110, 0xA06C0105
 CONTROL_STATUS, ALLOC_STATUS = 0x1C, 0x28
@@ -95,3 +95,19 @@ def test_preempting_a_group_of_its_own_is_answered_and_does_nothing(here: World)
     assert here.groups() == {GROUP_HANDLE: False}
     assert says(tenant, client, 0xD1, PREEMPT, bytes(8)) == INVALID_HANDLE
     assert says(other, its, GROUP_HANDLE, PREEMPT, bytes(8)) == INVALID_HANDLE
+
+
+@pytest.mark.parametrize(
+    ("command", "size"),
+    # As NVML has them on 610: of temperatures, performance, power.
+    [(0x20808546, 24), (0x2080A0A4, 67396), (0x2080A612, 54352)],
+)
+def test_what_nvml_asks_the_firmware_is_passed_at_its_size(here: World, command: int, size: int) -> None:
+    tenant = here.tenant()
+    client = tenant.client()
+    answer = tenant.control(client, 0xD1, command, bytes(size))
+    assert (answer.result, answer.u32(CONTROL_STATUS), answer.params) == (0, OK, b"\x5a" * size)
+    # The administrator's, others without a row, and what is longer than anything known.
+    assert says(tenant, client, 0xD1, command | 0x4000, bytes(24)) == NOT_SUPPORTED
+    assert says(tenant, client, 0xD1, 0x208084AA, bytes(24)) == NOT_SUPPORTED
+    assert says(tenant, client, 0xD1, command, bytes(69633)) == INVALID_ARGUMENT

@@ -103,11 +103,12 @@ def test_a_driver_that_turns_out_not_to_disable_channels_is_asked_no_more(here: 
 
 def unregistered(here: World) -> tuple[Tenant, Tenant]:
     """Offline work in a group with a channel that nvidia-uvm knows nothing of, when online work begins."""
-    offline, online = here.tenant(offline=True), here.tenant()
-    off_client, on_client = offline.client(), online.client()
-    view = working_group(offline, off_client)
+    offline = here.tenant(offline=True)
+    assert offline.tell("put", working_group(offline, offline.client()), 3) == "put"
+    until(lambda: here.groups() == {GROUP_HANDLE: True}, "it has the card to itself")
     here.unschedulable(GROUP_HANDLE)
-    assert offline.tell("put", view, 3) == "put"
+    online = here.tenant()
+    on_client = online.client()
     assert make(online, on_client, 0xD0, 0xB00, GROUP, group()) == 0
     assert make(online, on_client, 0xD0, 0xB01, MEMORY_SYSTEM, memory(65536)) == 0
     assert make(online, on_client, 0xB00, 0xB02, HOPPER, channel(0xB01)) == 0

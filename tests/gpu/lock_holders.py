@@ -6,8 +6,8 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.gpu.backend import Backend
@@ -21,6 +21,7 @@ STARTS = 10_000
 PERIOD_US, TENTH_US = 100_000, 10_000
 CGROUPS = Path("/sys/fs/cgroup")
 MEANS = "disable"
+LEAVE_S = 2.0
 
 
 def beside_starts(backend: Backend, results: Results, out: Result) -> None:
@@ -33,7 +34,8 @@ def beside_starts(backend: Backend, results: Results, out: Result) -> None:
         with Supervised(backend, starts):
             out.figures["beside_starts"] = suspends(target, backend)
         try:
-            with Supervised(backend, starts) as program, a_tenth(program.process.pid):
+            with a_tenth() as limit, Supervised(backend, starts) as program:
+                limit(program.process.pid)
                 out.figures["beside_throttled_starts"] = suspends(target, backend)
         except CannotSayError as error:
             out.figures["beside_throttled_starts"] = f"not tried: {error}"
@@ -60,15 +62,18 @@ def suspends(target: Target, backend: Backend) -> dict[str, float | int]:
 
 
 @contextmanager
-def a_tenth(pid: int, root: Path = CGROUPS) -> Iterator[None]:
-    """That process and what it starts from here on have a tenth of one processor."""
+def a_tenth(root: Path = CGROUPS) -> Iterator[Callable[[int], None]]:
+    """What puts a process, with what it starts from then on, among those that have a tenth of one processor."""
     group, limits = _cpu_group(root)
+
+    def limit(pid: int) -> None:
+        (group / "cgroup.procs").write_text(str(pid))
+
     group.mkdir()
     try:
         for name, value in limits.items():
             (group / name).write_text(value)
-        (group / "cgroup.procs").write_text(str(pid))
-        yield
+        yield limit
     except OSError as error:
         raise CannotSayError(f"{group} cannot be limited: {error.strerror}") from error
     finally:
@@ -88,13 +93,11 @@ def _cpu_group(root: Path) -> tuple[Path, dict[str, str]]:
 
 
 def _leave(group: Path) -> None:
-    """Whoever is still in it is moved up: it is about to be killed."""
-    for pid in (group / "cgroup.procs").read_text().split() if group.is_dir() else []:
-        try:
-            (group.parent / "cgroup.procs").write_text(pid)
-        except OSError:
-            continue
-    try:
-        os.rmdir(group)
-    except OSError:
-        return
+    """Its programs have been killed; those that still end keep it for a moment."""
+    end = time.monotonic() + LEAVE_S
+    while group.is_dir():
+        with suppress(OSError):
+            os.rmdir(group)
+        if time.monotonic() > end:
+            return
+        time.sleep(0.01)

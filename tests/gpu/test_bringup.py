@@ -1,4 +1,4 @@
-"""The whole run on this machine's card: make gpu-kit first."""
+"""The whole run on this machine's cards: make gpu-kit first."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.gpu import stages
+
 BRINGUP = Path(__file__).with_name("bringup.sh")
 UNDECIDED = ("failed", "crashed", "timed out", "skipped", "no GPU", "missing")
 
 
+@pytest.mark.parametrize("part", stages.PARTS)
 @pytest.mark.timeout(600)
-def test_everything_is_decided(tmp_path: Path) -> None:
-    subprocess.run([BRINGUP, tmp_path], check=True)
+def test_everything_is_decided(tmp_path: Path, part: str) -> None:
+    subprocess.run([BRINGUP, tmp_path, "--part", part], check=True)
     found = {
         one["experiment"]: one["verdict"] for one in json.loads((tmp_path / "results.json").read_text())
     }
     assert [name for name, verdict in found.items() if verdict.startswith(UNDECIDED)] == []
+    assert {stage.name for stage in stages.PARTS[part]} <= found.keys()

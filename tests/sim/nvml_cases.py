@@ -81,6 +81,23 @@ def errors() -> Any:
     return raised
 
 
+def absent() -> Any:
+    """Peers, and what monitors and NCCL ask of cards that do not have it."""
+    pynvml.nvmlInit()
+    one, other = (pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(2))
+    answers = set()
+    for name in (
+        *("AccountingMode", "Attributes_v2", "BridgeChipInfo", "EncoderStats", "FBCStats", "PcieSpeed"),
+        *("GspFirmwareVersion", "RetiredPagesPendingStatus", "RowRemapperHistogram", "SupportedEventTypes"),
+    ):
+        try:
+            getattr(pynvml, f"nvmlDeviceGet{name}")(one)
+        except pynvml.NVMLError as error:
+            answers.add(type(error).__name__)
+    peers = {pynvml.nvmlDeviceGetP2PStatus(one, other, index) for index in range(5)}
+    return {"answers": sorted(answers), "peers": sorted(peers)}
+
+
 def utilization() -> Any:
     """What each of a card's processes and the card did, once it has been busy for a while; then at rest."""
     pynvml.nvmlInit()

@@ -25,8 +25,12 @@ from tests.sim.card_protocol import (
 )
 from tests.support import rm_interface
 from tests.support.places import REPOSITORY
+from tests.support.tsv import read
 
 FACTS = REPOSITORY / "sim" / "card" / "facts"
+RM_FACTS = REPOSITORY / "native_sched" / "rm" / "facts"
+NEWEST_COMPLETE = (595, 45)
+SIZE = re.compile(r"^SIZE\((\w+), (\d+), (\d+), (\w+)\)$", re.M)
 LISTED = re.compile(r"^LISTED\((\w+), (0x\w+), (\d+), (\d+), (\d+), (\d+), (.*)\)$", re.M)
 CHIP_OF = {
     "v100-16": "GV100",
@@ -204,3 +208,20 @@ def test_classes_that_the_chip_does_not_list_are_refused(tmp_path: Path) -> None
         group = client.group()
         assert client.alloc(group, 0xC56F)[0] == OK
         assert client.alloc(group, 0xC86F)[0] == 0x22
+
+
+def test_sizes_are_the_headers() -> None:
+    """Each size that the card takes is what the headers of every version say that it is for; none says less."""
+    sizes: dict[int, list[tuple[tuple[int, int], int | None]]] = {}
+    for name, major, minor, bytes_ in SIZE.findall((FACTS / "control_sizes.def").read_text()):
+        size = None if bytes_ == "SIZE_GONE" else int(bytes_)
+        sizes.setdefault(NUMBER[name], []).append(((int(major), int(minor)), size))
+    seen = 0
+    for row in read(RM_FACTS / "control.tsv"):
+        since = tuple(map(int, row["since"].split(".")[:2]))
+        if int(row["number"], 16) not in sizes or row["bytes"] == "-" or since > NEWEST_COMPLETE:
+            continue
+        told = [size for at, size in sizes[int(row["number"], 16)] if at <= since]
+        assert told[-1:] == [int(row["bytes"])], row
+        seen += 1
+    assert seen > len(sizes) * 3 // 4

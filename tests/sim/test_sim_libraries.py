@@ -142,6 +142,11 @@ def test_nvml_errors(nvml: Callable[..., Any]) -> None:
     assert nvml("errors") == [f"NVMLError_{name}" for name in (*misuse, *unmeasured, "Uninitialized")]
 
 
+def test_nvml_says_what_cards_do_not_have(nvml: Callable[..., Any]) -> None:
+    p2p_not_supported = 5
+    assert nvml("absent") == {"answers": ["NVMLError_NotSupported"], "peers": [p2p_not_supported]}
+
+
 def test_nvml_after_fork(nvml: Callable[..., Any]) -> None:
     assert nvml("fork") == [0, "Tesla V100-SXM2-16GB"]
 

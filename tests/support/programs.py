@@ -44,6 +44,7 @@ STATIC_SOURCES = {
     "steadfast": SOURCES / "steadfast.c",
     "mappings": SOURCES / "mappings.c",
     "memory_paths": SOURCES / "memory_paths.c",
+    "own_ioctls": SOURCES / "own_ioctls.c",
     "resume": SOURCES / "resume.c",
     "storm": SOURCES / "storm.c",
 }

@@ -139,6 +139,14 @@ def read(path: Path = SOURCE) -> Interface:
     )
 
 
+def numbers(path: Path = SOURCE) -> dict[str, int]:
+    """By symbol: statuses, escapes, commands of nvidia-uvm, classes, controls."""
+    found = re.findall(
+        r"^(?:STATUS|ESCAPE|UVM|CLASS|CONTROL|PASSED|LISTS)\((\w+), (\w+)", path.read_text(), re.MULTILINE
+    )
+    return {symbol: int(number, 0) for symbol, number in found}
+
+
 def _dotted(version: Version) -> str:
     return f"{version[0]}.{version[1]}"
 

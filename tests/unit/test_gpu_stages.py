@@ -448,10 +448,14 @@ def test_the_old_hierarchy_and_the_unified_one_are_limited_each_in_its_way(tmp_p
     assert (group.parent, limits) == (old, {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "10000"})
 
 
-def test_who_is_limited_is_told_to_the_group_with_its_limits(tmp_path: Path) -> None:
+def test_who_is_limited_is_told_to_the_group_with_its_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock_holders, "LEAVE_S", 0.0)
     (tmp_path / "cpu").mkdir()
     (tmp_path / "cpu" / "cgroup.procs").write_text("")
-    with lock_holders.a_tenth(1, tmp_path):
+    with lock_holders.a_tenth(tmp_path) as limit:
+        limit(1)
         [group] = [path for path in (tmp_path / "cpu").iterdir() if path.is_dir()]
         assert (group / "cpu.cfs_quota_us").read_text() == "10000"
         assert (group / "cgroup.procs").read_text() == "1"

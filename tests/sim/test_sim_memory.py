@@ -1,0 +1,105 @@
+"""Memory of every kind and the copies between them, on a simulated card."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sim.conftest import Run
+
+pytestmark = [
+    pytest.mark.sim,
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a mount namespace with device nodes"),
+]
+HERE = Path(__file__).parent
+INVALID_VALUE, OUT_OF_MEMORY, INVALID_DEVICE, NOT_READY = 1, 2, 101, 600
+PEER_UNSUPPORTED, PEER_NOT_ENABLED = 217, 705
+ALREADY_REGISTERED, NOT_REGISTERED = 712, 713
+PORTABLE, DEVICEMAP = 1, 2
+
+Case = Callable[[str], Any]
+
+
+@pytest.fixture
+def case(run: Run) -> Case:
+    return lambda name: json.loads(run([sys.executable, str(HERE / "memory_cases.py"), name]))
+
+
+def test_copies_read_and_write_when_their_stream_has_come_to_them(case: Case) -> None:
+    early, late, pending = case("read_on_time")
+    assert pending == NOT_READY, "neither copy waits"
+    assert early == [9], "nothing is written before"
+    assert late == [1, 2], "pageable memory was read at the call, pinned memory by the copy"
+
+
+def test_whoever_sees_work_done_finds_its_bytes(case: Case) -> None:
+    assert case("whoever_looks") == [1, 2, 3, 4, 5, 6]
+
+
+def test_copies_that_nobody_waits_for_keep_their_order(case: Case) -> None:
+    assert case("far_ahead") is True
+
+
+def test_copies_keep_the_order_between_streams(case: Case) -> None:
+    assert case("across_streams") is True
+
+
+def test_cards_are_no_peers_and_copy_nevertheless(case: Case) -> None:
+    assert case("cards") == {
+        "moved": True,
+        "can": [0, 0],
+        "refused": [PEER_UNSUPPORTED, PEER_NOT_ENABLED, INVALID_DEVICE],
+    }
+
+
+def test_host_memory(case: Case) -> None:
+    assert case("host_memory") == {
+        "flags": PORTABLE | DEVICEMAP,
+        "same": True,
+        "registered": [0, ALREADY_REGISTERED],
+        "unregistered": [0, NOT_REGISTERED],
+        "freed": [0, INVALID_VALUE],
+        "not_the_cards": INVALID_VALUE,
+        "too_much": OUT_OF_MEMORY,
+    }
+
+
+def test_managed_memory(case: Case) -> None:
+    seen = case("managed_memory")
+    assert (seen["back"], seen["read_mostly"]) == (3, 0)
+    assert seen["results"] == [
+        *(0, 0, INVALID_DEVICE, 0, INVALID_VALUE),
+        *(0, 0, INVALID_VALUE, INVALID_VALUE),
+        *(0, 0, INVALID_VALUE),
+    ]
+
+
+def test_pools_wait_for_what_streams_free(case: Case) -> None:
+    assert case("pool_order") == {
+        "too_much": [0, 0, OUT_OF_MEMORY, OUT_OF_MEMORY],
+        "not_of_a_pool": INVALID_VALUE,
+        "current": True,
+        "used": 1 << 20,
+        "access": [3, 0],
+        "for_another": INVALID_DEVICE,
+        "default_destroyed": INVALID_VALUE,
+        "destroyed": 0,
+        "still_ours": 0,
+        "twice": INVALID_VALUE,
+        "to_end": 0,
+        "again": INVALID_VALUE,
+    }
+
+
+def test_forms_for_a_threads_own_stream(case: Case) -> None:
+    seen = case("own_stream_forms")
+    assert set(map(tuple, seen["asynchronous"].values())) == {(0, NOT_READY)}
+    assert seen["ids"] == [True, False]
+    assert seen["asked"] == [0, 0]
+    assert seen["called"]
