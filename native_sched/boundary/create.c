@@ -25,6 +25,11 @@ bool class_is_memory(uint32_t class_id)
     return class_id == NV01_MEMORY_LOCAL_USER;
 }
 
+bool class_is_virtual(uint32_t class_id)
+{
+    return class_id == NV01_MEMORY_VIRTUAL || class_id == NV50_MEMORY_VIRTUAL;
+}
+
 bool class_has_names(uint32_t class_id)
 {
     return class_is_memory(class_id) || class_id == NV01_MEMORY_SYSTEM;

@@ -33,6 +33,9 @@ uint32_t subdevice_below(const struct objects *o, uint32_t device);
 int class_params(const struct call *c, uint32_t class_id);
 bool class_is_root(uint32_t class_id);
 bool class_is_memory(uint32_t class_id);
+bool class_is_virtual(uint32_t class_id);
+/* In the books alone, no class of RM's: what map_dma.c has mapped. */
+#define OBJECT_DMA_MAPPING 0xffff0057u
 /* Memory of a card or of the host: what may have other names, be exported and be mapped. */
 bool class_has_names(uint32_t class_id);
 

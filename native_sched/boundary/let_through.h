@@ -18,6 +18,8 @@
 int let_through(struct call *c, uint32_t *status);
 
 /* The same for one that has the driver pin the caller's pages. -EPERM: this driver does not take it, or too many run. */
+/* Where no kernel would take a call up that is let through: what the driver makes of it. */
+int made_as_caller(struct call *c);
 int let_pages_through(struct call *c);
 
 /* Answered with CONTINUE: it runs from then until the thread calls again, or is no more. Room for it has been seen to. */

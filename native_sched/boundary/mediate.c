@@ -185,6 +185,7 @@ static const struct escape {
     {ROW(NV_ESC_RM_SHARE), .on_client = true, .serve = mediate_share},
     {ROW(NV_ESC_RM_MAP_MEMORY), .changes = true, .on_client = true, .serve = mediate_map},
     {ROW(NV_ESC_RM_UNMAP_MEMORY), .on_client = true, .serve = mediate_unmap},
+    {ROW(NV_ESC_RM_MAP_MEMORY_DMA), .changes = true, .on_client = true, .serve = mediate_map_dma},
 };
 
 static const struct escape *escape_of(const struct rm_escape_row *row)

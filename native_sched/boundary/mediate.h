@@ -106,6 +106,7 @@ int mediate_card_info(struct call *c);
 int mediate_attach_gpus(struct call *c);
 int mediate_map(struct call *c);
 int mediate_unmap(struct call *c);
+int mediate_map_dma(struct call *c);
 int mediate_os_event(struct call *c);
 
 /* Commands of nvidia-uvm. The outer struct is that of the few that are executed; -ENOTTY: not a command of it. */

@@ -10,6 +10,7 @@
 #include "caught.h"
 #include "create.h"
 #include "external.h"
+#include "let_through.h"
 #include "managed.h"
 #include "registered.h"
 #include <errno.h>
@@ -121,7 +122,7 @@ int uvm_again(const struct mediator *m, struct tenant *t, const struct open_file
     return 0;
 }
 
-int mediate_uvm(struct call *c)
+static int serve(struct call *c)
 {
     struct driver_call d = call_for_driver(c, &c->file);
     int e;
@@ -145,4 +146,11 @@ int mediate_uvm(struct call *c)
         return register_channel(c);
     c->passed = true;
     return -EINPROGRESS;
+}
+
+int mediate_uvm(struct call *c)
+{
+    int e = serve(c);
+
+    return e == -EINPROGRESS && c->m->ops->as_caller ? made_as_caller(c) : e;
 }

@@ -28,6 +28,7 @@ static const struct shape {
     {NV_ESC_RM_FREE, sizeof(struct rm_free), NONE, NONE, NONE, NONE},
     {NV_ESC_RM_DUP_OBJECT, sizeof(struct rm_dup), NONE, NONE, NONE, NONE},
     {NV_ESC_RM_SHARE, sizeof(struct rm_share), NONE, NONE, NONE, NONE},
+    {NV_ESC_RM_MAP_MEMORY_DMA, 0, NONE, NONE, NONE, NONE},
     {NV_ESC_CARD_INFO, 0, NONE, NONE, NONE, NONE},
     {NV_ESC_REGISTER_FD, sizeof(struct rm_register_fd), NONE, NONE, NONE,
      offsetof(struct rm_register_fd, ctl_fd)},

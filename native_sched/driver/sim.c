@@ -3,6 +3,7 @@
  * seen by the card as a driver would see it. */
 #define _GNU_SOURCE
 #include "../../sim/card/channel_abi.h"
+#include "../../sim/card/uvm_sizes.h"
 #include "../base/scoped.h"
 #include "../boundary/caller.h"
 #include "../boundary/rm_abi.h"
@@ -231,13 +232,39 @@ int sim_execute(struct driver *d, struct driver_call *call)
     return 0;
 }
 
-/* A client is its caller's: the driver notes who made it. */
+/* A client is its caller's: the driver notes who made it. So are pages of its own, and what most commands of nvidia-uvm are
+ * about. */
 static bool sim_must_continue(const struct driver_call *call)
 {
     const struct rm_alloc *a = (const void *)call->outer; /* in both layouts the class is at the same place */
+    const struct rm_alloc_memory *m = (const void *)call->outer;
 
+    if (call->file->kind == NODE_UVM)
+        return !rm_uvm_of_the_file(call->cmd);
+    if (RM_NR(call->cmd) == NV_ESC_RM_ALLOC_MEMORY)
+        return m->class_id == NV01_MEMORY_SYSTEM_OS_DESCRIPTOR;
     return RM_NR(call->cmd) == NV_ESC_RM_ALLOC &&
            (a->class_id == NV01_ROOT || a->class_id == NV01_ROOT_CLIENT);
+}
+
+/* All of a UVM command's parameters are what its argument points to. */
+static int uvm_as_caller(struct driver *d, struct caller *c, uint64_t at, struct driver_call *call)
+{
+    struct driver_call uvm = *call;
+    uint32_t bytes = uvm_size_of(call->rm, call->cmd).bytes;
+    int e;
+
+    if (bytes > call->params_max)
+        return -EINVAL;
+    if (bytes && (e = caller_read(c, at, call->params, bytes)) < 0)
+        return e;
+    uvm.outer = call->params;
+    uvm.outer_bytes = bytes;
+    uvm.params_bytes = 0;
+    e = sim_execute(d, &uvm);
+    call->params_at = at;
+    call->params_bytes = bytes;
+    return e;
 }
 
 /* The parameters that the call names by now: their size is the class's, as the driver has it. */
@@ -247,7 +274,7 @@ static int reread_params(struct caller *c, struct driver_call *call)
     int bytes = rm_class_params(call->rm, a->class_id);
 
     call->params_bytes = 0;
-    if (bytes <= 0 || !a->params)
+    if (RM_NR(call->cmd) != NV_ESC_RM_ALLOC || bytes <= 0 || !a->params)
         return 0;
     if ((uint32_t)bytes > call->params_max)
         return -EINVAL;
@@ -264,6 +291,8 @@ static int sim_as_caller(struct driver *d, struct caller *c, uint64_t outer_at, 
 
     if (us)
         nanosleep(&wait, NULL);
+    if (call->file->kind == NODE_UVM)
+        return uvm_as_caller(d, c, outer_at, call);
     if ((e = caller_read(c, outer_at, call->outer, call->outer_bytes)) < 0 ||
         (e = reread_params(c, call)) < 0)
         return e;

@@ -112,6 +112,7 @@ int cards_start(struct rm *rm, uint32_t switch_us, uint32_t copy_mib_per_ms)
         struct gpu_costs costs = {
             .switch_us = switch_us,
             .copy_mib_per_ms = copy_mib_per_ms ? copy_mib_per_ms : profile->copy_mib_per_ms,
+            .launch_us = profile->launch_us,
         };
         int error = gpu_create(&all[i], &costs);
 

@@ -7,7 +7,11 @@
  *
  * A program writes commands, then a ring entry at GP_PUT % entries, then GP_PUT + 1 into USERD (both counters run
  * freely and wrap at 2^32), then rings: MAP_MEMORY of a usermode object (class 0xc361 and its like) puts an eventfd
- * in the place of the caller's fd, and write() of a uint64_t 1 to it is the doorbell: nobody can watch a page. */
+ * in the place of the caller's fd, and write() of a uint64_t 1 to it is the doorbell: nobody can watch a page.
+ *
+ * That is so for channels whose parameters name neither a context share nor an address space. One that names them has its ring and
+ * its work as NVIDIA's hardware takes them (gpu/push.h): gpfifo_offset is an address, USERD may lie in video memory, and
+ * counters are places in the ring. Who maps more than a page of a usermode object gets the region of registers. */
 #ifndef MGPU_SIM_CHANNEL_ABI_H
 #define MGPU_SIM_CHANNEL_ABI_H
 #include <stdint.h>

@@ -10,6 +10,9 @@ static uint32_t device(struct rm_call *call, struct rm_object *object)
     if (params->id >= call->rm->card_count)
         return NV_ERR_INVALID_DEVICE;
     object->card = &call->rm->cards[params->id];
+    object->space = space_create();
+    if (!object->space)
+        return NV_ERR_NO_MEMORY;
     call->own_us = call->rm->init_us;
     return NV_OK;
 }
@@ -51,6 +54,7 @@ static uint32_t engine_object(struct rm_call *call, struct rm_object *object)
     return listed ? NV_OK : NV_ERR_INVALID_CLASS;
 }
 
+enum { BY_ALLOC_MEMORY = 0 };                  /* below nothing: pages.c makes it */
 enum { ANY_CHANNEL = VOLTA_CHANNEL_GPFIFO_A }; /* stands for the channels of every architecture */
 #define ANY_PARENT UINT32_MAX
 
@@ -61,11 +65,12 @@ static const struct class_rule {
     construct_fn construct;
     release_fn release;
 } rules[] = {
-    {NV01_DEVICE_0, NV01_ROOT_CLIENT, true, device, NULL},
+    {NV01_DEVICE_0, NV01_ROOT_CLIENT, true, device, vaspace_free},
     {NV20_SUBDEVICE_0, NV01_DEVICE_0, true, subdevice, NULL},
     {NV01_MEMORY_LOCAL_USER, NV01_DEVICE_0, true, memory, memory_free},
+    {NV01_MEMORY_SYSTEM_OS_DESCRIPTOR, BY_ALLOC_MEMORY, true, NULL, memory_free},
     {NV01_MEMORY_SYSTEM, NV01_DEVICE_0, true, system_memory_alloc, system_memory_free},
-    {FERMI_VASPACE_A, NV01_DEVICE_0, false, NULL, NULL},
+    {FERMI_VASPACE_A, NV01_DEVICE_0, false, vaspace_alloc, vaspace_free},
     {KEPLER_CHANNEL_GROUP_A, NV01_DEVICE_0, true, channel_group_alloc, channel_group_free},
     {VOLTA_CHANNEL_GPFIFO_A, KEPLER_CHANNEL_GROUP_A, false, channel_alloc, channel_free},
     {TURING_CHANNEL_GPFIFO_A, KEPLER_CHANNEL_GROUP_A, false, channel_alloc, channel_free},
@@ -81,11 +86,12 @@ static const struct class_rule {
     /* There, and that is all: a start of libcuda makes them. */
     {NV2081_BINAPI, NV20_SUBDEVICE_0, false, NULL, NULL},
     {NV_CONFIDENTIAL_COMPUTE, NV01_ROOT_CLIENT, false, NULL, NULL},
-    {FERMI_CONTEXT_SHARE_A, KEPLER_CHANNEL_GROUP_A, false, NULL, NULL},
+    {FERMI_CONTEXT_SHARE_A, KEPLER_CHANNEL_GROUP_A, false, context_share_alloc, vaspace_free},
     {GT200_DEBUGGER, NV01_DEVICE_0, false, NULL, NULL},
     {NV01_EVENT, ANY_PARENT, true, event_alloc, NULL},
     {NV01_EVENT_OS_EVENT, ANY_PARENT, true, event_alloc, NULL},
-    {NV50_MEMORY_VIRTUAL, NV01_DEVICE_0, false, NULL, NULL},
+    {NV01_MEMORY_VIRTUAL, NV01_DEVICE_0, true, virtual_memory_alloc, vaspace_free},
+    {NV50_MEMORY_VIRTUAL, NV01_DEVICE_0, false, virtual_memory_alloc, vaspace_free},
     {VOLTA_COMPUTE_A, ANY_CHANNEL, false, engine_object, NULL},
     {VOLTA_DMA_COPY_A, ANY_CHANNEL, false, engine_object, NULL},
     {TURING_COMPUTE_A, ANY_CHANNEL, false, engine_object, NULL},
@@ -118,9 +124,11 @@ static bool below(const struct class_rule *rule, const struct rm_object *above)
     return rule->parent_class == ANY_PARENT || above->class_id == rule->parent_class;
 }
 
-void class_release(struct rm_object *object)
+void class_release(struct rm *rm, struct rm_object *object)
 {
     const struct class_rule *rule = rule_of(object->class_id);
+
+    dma_forget(rm, object);
 
     if (rule && rule->release)
         rule->release(object);

@@ -75,13 +75,56 @@ void channel_group_free(struct rm_object *object)
         gpu_group_free(object->group);
 }
 
+uint32_t vaspace_alloc(struct rm_call *call, struct rm_object *object)
+{
+    (void)call;
+    object->space = space_create();
+    return object->space ? NV_OK : NV_ERR_NO_MEMORY;
+}
+
+/* NV_CTXSHARE_ALLOCATION_PARAMETERS, class 0x9067. */
+struct context_share {
+    uint32_t vaspace, flags, subcontext;
+};
+
+/* Without parameters, or naming none, it is nobody's: a channel cannot execute in it. */
+uint32_t context_share_alloc(struct rm_call *call, struct rm_object *object)
+{
+    const struct context_share *params = call->params;
+    const struct rm_object *vaspace;
+
+    if (call->params_bytes < sizeof *params || !params->vaspace)
+        return NV_OK;
+    vaspace = object_find(call->rm, object->client->root.handle, params->vaspace);
+    if (!vaspace || vaspace->class_id != FERMI_VASPACE_A)
+        return NV_ERR_INVALID_OBJECT_HANDLE;
+    object->space = space_take(vaspace->space);
+    return NV_OK;
+}
+
+void vaspace_free(struct rm_object *object)
+{
+    space_put(object->space);
+}
+
+/* Of a context share or an address space that the channel names. NULL: it is neither. */
+static struct space *space_of(struct rm *rm, const struct rm_object *channel, uint32_t handle)
+{
+    const struct rm_object *object = object_find(rm, channel->client->root.handle, handle);
+
+    if (!object || (object->class_id != FERMI_VASPACE_A && object->class_id != FERMI_CONTEXT_SHARE_A))
+        return NULL;
+    return object->space;
+}
+
 uint32_t channel_alloc(struct rm_call *call, struct rm_object *object)
 {
     struct rm_channel read = {0};
     const struct rm_channel *params = &read;
     struct rm_client *client = object->client;
     struct gpu_channel_layout layout;
-    struct sysmem *memory;
+    const struct rm_object *userd;
+    struct space *space = NULL;
 
     if (!chip_lists(object->card->profile->chip, call->rm->major, call->rm->minor, object->class_id))
         return NV_ERR_INVALID_CLASS;
@@ -93,16 +136,17 @@ uint32_t channel_alloc(struct rm_call *call, struct rm_object *object)
         return NV_OK; /* executes nothing */
     layout = (struct gpu_channel_layout){params->userd_offset[0], params->gpfifo_offset,
                                          params->gpfifo_entries};
-    memory = sysmem_get(client->root.handle, params->userd_memory[0]);
-    if (!memory)
-        return NV_ERR_INVALID_ARGUMENT;
-    if (!gpu_layout_fits(&layout, memory->bytes)) {
-        sysmem_put(memory);
-        return NV_ERR_INVALID_ARGUMENT;
+    if (params->context_share || params->vaspace) {
+        space = space_of(call->rm, object, params->context_share ? params->context_share : params->vaspace);
+        if (!space)
+            return NV_ERR_INVALID_OBJECT_HANDLE;
     }
+    userd = object_find(call->rm, client->root.handle, params->userd_memory[0]);
+    if (!userd || !class_has_names(userd->class_id) || !userd->memory || !sysmem_reach(userd->memory) ||
+        !gpu_layout_fits(&layout, userd->memory->bytes, space))
+        return NV_ERR_INVALID_ARGUMENT;
     if (client->channels < MAX_CLIENT_CHANNELS)
-        object->channel = gpu_channel_create(object->parent->group, memory, &layout);
-    sysmem_put(memory);
+        object->channel = gpu_channel_create(object->parent->group, userd->memory, &layout, space);
     client->channels += object->channel != NULL;
     return object->channel ? NV_OK : NV_ERR_NO_MEMORY;
 }

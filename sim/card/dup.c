@@ -3,7 +3,8 @@
 
 bool class_has_names(uint32_t class_id)
 {
-    return class_id == NV01_MEMORY_LOCAL_USER || class_id == NV01_MEMORY_SYSTEM;
+    return class_id == NV01_MEMORY_LOCAL_USER || class_id == NV01_MEMORY_SYSTEM ||
+           class_id == NV01_MEMORY_SYSTEM_OS_DESCRIPTOR;
 }
 
 struct rm_object *object_alias(struct rm *rm, struct rm_object *parent, uint32_t handle,
@@ -14,7 +15,7 @@ struct rm_object *object_alias(struct rm *rm, struct rm_object *parent, uint32_t
     if (!object)
         return NULL;
     object->memory_bytes = source->memory_bytes;
-    if (source->memory)
+    if (class_has_names(source->class_id) && source->memory)
         object->memory = sysmem_take(source->memory);
     object->alias_prev = source;
     object->alias_next = source->alias_next ? source->alias_next : source;
@@ -24,7 +25,7 @@ struct rm_object *object_alias(struct rm *rm, struct rm_object *parent, uint32_t
 }
 
 /* As RM by default: a process may have other names for what it made itself. */
-static bool may_dup(const struct rm_object *source, const struct rm_client *to)
+bool may_dup(const struct rm_object *source, const struct rm_client *to)
 {
     const struct rm_client *from = source->client;
     uint32_t shared;

@@ -1,6 +1,6 @@
 #include "../../native_sched/rm/lists.h"
 #include "clock.h"
-#include "rm.h"
+#include "uvm.h"
 #include "wait.h"
 #include <errno.h>
 #include <string.h>
@@ -154,6 +154,9 @@ static const struct escape_rule {
     {NV_ESC_RM_SHARE, NODE_CTL, sizeof(struct rm_share), 0, true, share_object},
     {NV_ESC_RM_MAP_MEMORY, NODE_CTL, sizeof(struct rm_map_memory), 0, false, map_memory},
     {NV_ESC_RM_UNMAP_MEMORY, NODE_CTL, sizeof(struct rm_unmap_memory), 0, false, unmap_memory},
+    {NV_ESC_RM_ALLOC_MEMORY, NODE_CARD, sizeof(struct rm_alloc_memory), 0, true, pages_alloc},
+    {NV_ESC_RM_MAP_MEMORY_DMA, NODE_CTL, 0, 8, true, map_dma},
+    {NV_ESC_RM_UNMAP_MEMORY_DMA, NODE_CTL, 0, 8, true, unmap_dma},
     {NV_ESC_CARD_INFO, NODE_ANY, 0, sizeof(struct rm_card_info), false, card_info},
     {NV_ESC_REGISTER_FD, NODE_CARD, sizeof(struct rm_register_fd), 0, false, register_fd},
     {NV_ESC_ALLOC_OS_EVENT, NODE_ANY, sizeof(struct rm_os_event), 0, false, os_event_alloc},
@@ -185,28 +188,11 @@ static void take_time(struct rm *rm)
         wait_until(clock_now_ns() + (uint64_t)cost_us * 1000);
 }
 
-/* UVM commands are bare numbers; those answered here end in a 32-bit status. */
-static int uvm(struct rm_call *call)
-{
-    uint32_t status_at = call->cmd == UVM_INITIALIZE ? 8 : 4;
-
-    if (call->cmd == UVM_DEINITIALIZE)
-        return 0;
-    if (call->cmd != UVM_INITIALIZE && call->cmd != UVM_MM_INITIALIZE && call->cmd != UVM_PAGEABLE_MEM_ACCESS)
-        return -EINVAL;
-    if (call->outer_bytes < status_at + sizeof(uint32_t))
-        return -EINVAL;
-    if (call->cmd == UVM_PAGEABLE_MEM_ACCESS)
-        memset(call->outer, 0, status_at);
-    memset((char *)call->outer + status_at, 0, sizeof(uint32_t));
-    return 0;
-}
-
 int escape(struct rm_call *call)
 {
     call->rm->calls++;
     if (call->file->node == SIM_NODE_UVM)
-        return uvm(call);
+        return uvm_command(call);
     if (RM_SIZE(call->cmd) != call->outer_bytes)
         return -EINVAL;
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {

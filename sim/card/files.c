@@ -1,4 +1,4 @@
-#include "rm.h"
+#include "uvm.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -39,6 +39,7 @@ static void file_free(struct rm *rm, struct sim_file *file)
 {
     struct sim_file **at = bucket(rm, file->id);
 
+    uvm_end(rm, file);
     objects_free_file(rm, file);
     os_events_end(rm, file->id, 0);
     exports_free(file);

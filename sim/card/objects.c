@@ -151,7 +151,7 @@ void object_free(struct rm *rm, struct rm_object *object)
 {
     while (object->child)
         object_free(rm, object->child);
-    class_release(object);
+    class_release(rm, object);
     hash_remove(rm, object);
     leave_aliases(object);
     if (object->bytes) {

@@ -8,6 +8,7 @@
  *   escapes.c the ioctls, controls.c the control commands
  *   dup.c     memory that has several names
  *   exports.c memory that is exported through open files
+ *   pages.c   memory of a process's own pages, dma.c what is mapped without nvidia-uvm, uvm.h nvidia-uvm
  *   answers.c the controls that only ask, answers_gr.c those of the graphics engine; chip.c what a chip's classes are
  *   events.c  events, and the files that they wake
  *   mapping.c what a program maps, schedule.c the controls of groups and channels
@@ -20,6 +21,7 @@
 #include "heap.h"
 #include "profiles.h"
 #include "protocol.h"
+#include "space.h"
 #include <pthread.h>
 #include <stdbool.h>
 
@@ -53,6 +55,7 @@ struct rm_object {
         struct gpu_group *group;
         struct gpu_channel *channel;
         struct gpu_doorbell *doorbell;
+        struct space *space;
     };
 };
 
@@ -78,6 +81,7 @@ struct sim_file {
     uint64_t registered_with; /* SIM_NODE_CARD: id of the control file, 0 = none yet */
     int32_t tgid;             /* who opened it */
     int write_fd;             /* the card's end of the pipe */
+    struct uvm *uvm;          /* SIM_NODE_UVM: NULL: nothing was asked of it */
     struct exports *exports;  /* SIM_NODE_CTL: NULL: nothing was exported through it */
 };
 
@@ -100,6 +104,7 @@ struct rm {
     struct sim_card cards[RM_MAX_CARDS];
     struct rm_client *clients;
     struct os_event *os_events;
+    struct dma_mapping *dma_mappings;
     struct rm_object *objects[RM_HASH_BUCKETS];
     struct sim_file *files[RM_FILE_BUCKETS];
     uint64_t last_file;
@@ -162,6 +167,8 @@ bool client_has_class(const struct rm_client *client, const struct sim_card *car
 /* dup.c: the escapes DUP_OBJECT and SHARE, and what happens to memory whose one name ends. */
 int dup_object(struct rm_call *call);
 int share_object(struct rm_call *call);
+/* Whether the client may have another name for it. */
+bool may_dup(const struct rm_object *source, const struct rm_client *to);
 void leave_aliases(struct rm_object *object);
 bool class_has_names(uint32_t class_id);
 /* Another name of the source's memory; NULL: the host has no room. */
@@ -172,14 +179,17 @@ struct rm_object *object_alias(struct rm *rm, struct rm_object *parent, uint32_t
 uint32_t class_alloc(struct rm_call *call, uint32_t root, uint32_t parent, uint32_t *handle,
                      uint32_t class_id);
 /* Ends what the object's class made, before the object itself is freed. */
-void class_release(struct rm_object *object);
+void class_release(struct rm *rm, struct rm_object *object);
 
 /* compute.c: constructors return an enum rm_status. */
 uint32_t system_memory_alloc(struct rm_call *call, struct rm_object *object);
+uint32_t vaspace_alloc(struct rm_call *call, struct rm_object *object);
+uint32_t context_share_alloc(struct rm_call *call, struct rm_object *object);
 uint32_t channel_group_alloc(struct rm_call *call, struct rm_object *object);
 uint32_t channel_alloc(struct rm_call *call, struct rm_object *object);
 uint32_t usermode_alloc(struct rm_call *call, struct rm_object *object);
 void system_memory_free(struct rm_object *object);
+void vaspace_free(struct rm_object *object);
 void channel_group_free(struct rm_object *object);
 void channel_free(struct rm_object *object);
 void usermode_free(struct rm_object *object);
@@ -191,6 +201,25 @@ int map_memory(struct rm_call *call);
 int unmap_memory(struct rm_call *call);
 int userd_fd(struct rm *rm, uint64_t file, const struct sim_userd_of *of, uint64_t *offset);
 
+/* pages.c: the escape ALLOC_MEMORY. */
+static inline bool pages_unreached(const struct rm_object *memory)
+{
+    return memory->class_id == NV01_MEMORY_SYSTEM_OS_DESCRIPTOR && !memory->memory;
+}
+/* How much of a memory can be mapped. */
+static inline uint64_t mappable_bytes(const struct rm_object *memory)
+{
+    if (memory->memory)
+        return memory->memory->bytes;
+    return pages_unreached(memory) ? UINT64_MAX : memory->memory_bytes;
+}
+int pages_alloc(struct rm_call *call);
+/* dma.c: the escapes MAP_MEMORY_DMA and UNMAP_MEMORY_DMA, and the classes of virtual memory. */
+int map_dma(struct rm_call *call);
+int unmap_dma(struct rm_call *call);
+uint32_t virtual_memory_alloc(struct rm_call *call, struct rm_object *object);
+/* A memory object ends: nothing of it is mapped so any more. */
+void dma_forget(struct rm *rm, const struct rm_object *memory);
 /* events.c: the escapes ALLOC_OS_EVENT and FREE_OS_EVENT, and the class. */
 int os_event_alloc(struct rm_call *call);
 int os_event_free(struct rm_call *call);

@@ -139,6 +139,26 @@ struct sysmem *sysmem_sparse(uint64_t bytes)
     return new_memory(0, 0, bytes);
 }
 
+struct sysmem *sysmem_of_file(int fd, uint64_t offset, uint64_t bytes)
+{
+    struct sysmem *memory = new_memory(0, 0, bytes);
+    bool there = false;
+
+    if (!memory)
+        return NULL;
+    pthread_mutex_lock(&lock);
+    if (count < SYSMEM_OBJECTS && (memory->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0)) >= 0) {
+        memory->at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory->fd, (off_t)offset);
+        there = memory->at != MAP_FAILED;
+        count += there;
+    }
+    pthread_mutex_unlock(&lock);
+    if (there)
+        return memory;
+    destroy(memory);
+    return NULL;
+}
+
 bool sysmem_reach(struct sysmem *memory)
 {
     bool there;

@@ -39,6 +39,8 @@ struct sysmem *sysmem_create(struct sysmem_quota **quota, uint32_t client, uint3
 void sysmem_quota_put(struct sysmem_quota *quota);
 /* Memory without a name, of which there is nothing yet; with a reference. */
 struct sysmem *sysmem_sparse(uint64_t bytes);
+/* ... which are those of a file that is not ours, and that nobody can make shorter. NULL as below. */
+struct sysmem *sysmem_of_file(int fd, uint64_t offset, uint64_t bytes);
 /* From here on it has bytes: at, fd. False when a bound above or the host does not allow it. */
 bool sysmem_reach(struct sysmem *memory);
 /* The name is gone; the memory stays while somebody refers to it. */

@@ -234,14 +234,27 @@ def test_what_the_driver_takes_by_itself_hides_nothing_from_the_audit(here: Worl
     assert here.engine.state(tenant.id).unaccounted_bytes == MIB
 
 
-@pytest.mark.parametrize(("escape", "size"), [(MAP_MEMORY_DMA, 64), (UNMAP_MEMORY_DMA, 48)])
-def test_what_would_make_tables_for_any_length_is_not_asked(here: World, escape: int, size: int) -> None:
+@pytest.mark.parametrize(
+    ("memory_handle", "length", "kind"),
+    [(0x101, 2 * MIB, Refused.FORM), (0x999, 8 * GIB + MIB, Refused.FORM), (0x100, MIB, Refused.HANDLE)],
+)
+def test_what_would_make_tables_for_any_length_is_not_asked(
+    here: World, memory_handle: int, length: int, kind: Refused
+) -> None:
     """RM reserves tables for the length that the caller names before it looks at what is mapped."""
     tenant, client = ready(here)
     assert make(tenant, client, 0x100, VIRTUAL, virtual(MIB)) == OK
     assert make(tenant, client, 0x101, MEMORY, memory(MIB)) == OK
-    outer = struct.pack("IIIIQQIIQ", client, 0xD0, 0x100, 0x101, 0, TIB, 0, 0, 0).ljust(64, b"\0")[:size]
+    outer = struct.pack("<4I2Q4IQII", client, 0xD0, 0x100, memory_handle, 0, length, 0, 0, 0, 0, 0, 0, 0)
+    before = here.engine.refused(tenant.id)[kind]
+    tenant.ioctl(tenant.ctl, MAP_MEMORY_DMA, outer)
+    assert here.engine.refused(tenant.id)[kind] == before + 1
+
+
+def test_what_leaves_parts_of_mappings_is_not_asked(here: World) -> None:
+    tenant, client = ready(here)
+    outer = struct.pack("<4I", client, 0xD0, 0x100, 0x101).ljust(48, b"\0")
     before = here.engine.refused(tenant.id)[Refused.UNSUPPORTED]
     # What the caller has done with the answer says nothing here: a pipe, which its file is, has no such calls either.
-    tenant.ioctl(tenant.ctl, escape, outer)
+    tenant.ioctl(tenant.ctl, UNMAP_MEMORY_DMA, outer)
     assert here.engine.refused(tenant.id)[Refused.UNSUPPORTED] == before + 1

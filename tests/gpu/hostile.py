@@ -13,7 +13,7 @@ CAP_MIB = 512
 # Of programs with contexts of CUDA's, which take some of it; and what they allocate at a time.
 CUDA_CAP_MIB, PIECE_MIB = 2048, 256
 MIB = 1 << 20
-EPERM, ENOMEM, ENOTTY, ENOSYS, NO_MEMORY = 1, 12, 25, 38, 0x51
+EPERM, ENOMEM, ENOSYS, INVALID_ARGUMENT, NO_MEMORY = 1, 12, 38, 0x1F, 0x51
 Judge = Callable[[list[int], str], bool]
 
 
@@ -118,7 +118,7 @@ ATTEMPTS: tuple[Attempt, ...] = (
     Attempt(
         "a mapping longer than its object",
         ("tables", "dma"),
-        lambda said, line: within_the_cap(said, line) and said[0] == ENOTTY,
+        lambda said, line: within_the_cap(said, line) and said[0] == INVALID_ARGUMENT,
     ),
     Attempt(
         "managed memory above the cap",

@@ -17,7 +17,7 @@ trap 'rm -rf --one-file-system "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-mmdebstrap --quiet --variant=essential --include=libstdc++6,procps,python3 \
+mmdebstrap --quiet --variant=essential --include=libatomic1,libstdc++6,procps,python3 \
     --aptopt='Apt::Install-Recommends "false"' \
     --dpkgopt='path-exclude=/usr/share/doc/*' \
     --dpkgopt='path-exclude=/usr/share/info/*' \

@@ -442,5 +442,5 @@ def test_what_has_ended_stays_in_the_account(card: CardProcess, new_client: NewC
         for group in card_totals(card)["ended"]
         if group["group"] == channel.group.handle and group["client"] == client.root
     ]
-    assert ended | {"pending": False} == totals
+    assert ended | {"pending": False, "open": True} == totals
     assert (ended["tgid"], ended["kernel_ns"], ended["file"]) == (77, 5 * MS, client.file.id)

@@ -266,7 +266,6 @@ def test_a_channels_memory_is_the_clients_own(new_client: NewClient) -> None:
     group = Group(client)
     for handle in (
         other.system_memory(MEMORY_BYTES)[1] + 0x1000,
-        client.memory(MIB)[1],
         group.handle,
         0x4711,
     ):

@@ -1,26 +1,33 @@
-#include "state.h"
+#include "push.h"
 #include <fcntl.h>
 #include <stdlib.h>
 
-bool gpu_layout_fits(const struct gpu_channel_layout *layout, uint64_t memory_bytes)
+enum { SPACE_ENTRIES_MAX = 1 << 20 };
+
+bool gpu_layout_fits(const struct gpu_channel_layout *layout, uint64_t memory_bytes, bool in_space)
 {
-    uint32_t entries = layout->entries;
+    uint32_t entries = layout->entries, most = in_space ? SPACE_ENTRIES_MAX : SIM_RING_ENTRIES_MAX;
     uint64_t ring_bytes = (uint64_t)entries * sizeof(struct sim_ring_entry);
 
-    if (!entries || entries > SIM_RING_ENTRIES_MAX || entries & (entries - 1))
+    if (!entries || entries > most || entries & (entries - 1))
         return false;
     if (layout->userd_at % 8 || layout->ring_at % 8)
         return false;
+    if (in_space)
+        return RM_USERD_BYTES <= memory_bytes && layout->userd_at <= memory_bytes - RM_USERD_BYTES;
     return RM_USERD_BYTES <= memory_bytes && layout->userd_at <= memory_bytes - RM_USERD_BYTES &&
            ring_bytes <= memory_bytes && layout->ring_at <= memory_bytes - ring_bytes;
 }
 
 struct gpu_channel *gpu_channel_create(struct gpu_group *group, struct sysmem *memory,
-                                       const struct gpu_channel_layout *layout)
+                                       const struct gpu_channel_layout *layout, struct space *space)
 {
     struct gpu_channel *channel = NULL, **last = &group->channels;
+    struct push *push = space ? push_create(space, group->gpu->launch_ns) : NULL;
     bool was_open;
 
+    if (space && !push)
+        return NULL;
     gpu_lock(group->gpu);
     gpu_catch_up(group->gpu);
     if (group->channel_count < GPU_MAX_GROUP_CHANNELS)
@@ -28,6 +35,7 @@ struct gpu_channel *gpu_channel_create(struct gpu_group *group, struct sysmem *m
     if (channel) {
         channel->group = group;
         channel->layout = *layout;
+        channel->push = push;
         channel->memory = sysmem_take(memory);
         while (*last)
             last = &(*last)->next;
@@ -37,6 +45,8 @@ struct gpu_channel *gpu_channel_create(struct gpu_group *group, struct sysmem *m
         group_opens(group, was_open);
     }
     gpu_settle_unlock(group->gpu);
+    if (!channel)
+        push_free(push);
     return channel;
 }
 
@@ -68,6 +78,7 @@ void gpu_channel_free(struct gpu_channel *channel)
     runqueue_update(group);
     gpu_settle_unlock(group->gpu);
     sysmem_put(channel->memory);
+    push_free(channel->push);
     free(channel);
 }
 

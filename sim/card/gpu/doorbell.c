@@ -7,11 +7,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-struct gpu_doorbell {
-    struct gpu *gpu;
-    int fd;
-};
-
 struct gpu_doorbell *gpu_doorbell_create(struct gpu *gpu, uint32_t client)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.u64 = WAKE_DOORBELL + client};
@@ -19,7 +14,8 @@ struct gpu_doorbell *gpu_doorbell_create(struct gpu *gpu, uint32_t client)
 
     if (!doorbell)
         return NULL;
-    *doorbell = (struct gpu_doorbell){gpu, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    *doorbell = (struct gpu_doorbell){
+        .gpu = gpu, .client = client, .fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), .page_fd = -1};
     if (doorbell->fd >= 0 && !epoll_ctl(gpu->epoll_fd, EPOLL_CTL_ADD, doorbell->fd, &event))
         return doorbell;
     if (doorbell->fd >= 0)
@@ -33,6 +29,7 @@ void gpu_doorbell_free(struct gpu_doorbell *doorbell)
     /* A program's copy keeps the eventfd alive, and a close alone would leave it watched. */
     epoll_ctl(doorbell->gpu->epoll_fd, EPOLL_CTL_DEL, doorbell->fd, NULL);
     close(doorbell->fd);
+    polled_end(doorbell);
     free(doorbell);
 }
 

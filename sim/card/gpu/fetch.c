@@ -1,4 +1,4 @@
-#include "state.h"
+#include "push.h"
 #include <linux/futex.h>
 #include <limits.h>
 #include <sys/syscall.h>
@@ -96,27 +96,40 @@ void channel_fail(struct gpu_channel *channel)
     channel->group->totals.errors++;
 }
 
-static bool entry_fits(const struct gpu_channel *channel, const struct sim_ring_entry *entry)
+static bool entry_fits(const struct gpu_channel *channel, const struct ring_entry *entry)
 {
-    return entry->offset % 8 == 0 && entry->offset <= channel->memory->bytes &&
-           entry->commands <= (channel->memory->bytes - entry->offset) / sizeof(struct sim_command);
+    return entry->at % 8 == 0 && entry->at <= channel->memory->bytes &&
+           entry->count <= (channel->memory->bytes - entry->at) / sizeof(struct sim_command);
+}
+
+static bool read_entry(const struct gpu_channel *channel, uint32_t number, struct ring_entry *entry)
+{
+    const struct gpu_channel_layout *layout = &channel->layout;
+    uint64_t at = layout->ring_at +
+                  (uint64_t)(number & (layout->entries - 1)) * sizeof(struct sim_ring_entry);
+
+    if (channel->push)
+        return push_entry(channel, number, entry);
+    entry->at = read32(channel->memory, at + offsetof(struct sim_ring_entry, offset));
+    entry->count = read32(channel->memory, at + offsetof(struct sim_ring_entry, commands));
+    return entry_fits(channel, entry);
+}
+
+/* Counters run freely here; NVIDIA's are places in the ring. */
+static uint32_t shown(const struct gpu_channel *channel, uint32_t counter)
+{
+    return channel->push ? counter & (channel->layout.entries - 1) : counter;
 }
 
 /* Up to FETCH_AHEAD entries besides the one that executes. */
 void channel_prefetch(struct gpu_channel *channel)
 {
-    const struct gpu_channel_layout *layout = &channel->layout;
     uint32_t room = FETCH_AHEAD + channel->begun, first = channel->get;
 
     if (channel->off || channel->failed)
         return;
     while (channel->fetched_count < room && channel->get != channel->put) {
-        struct sim_ring_entry *entry = &channel->fetched[channel->fetched_count];
-        uint64_t at = layout->ring_at + (uint64_t)(channel->get & (layout->entries - 1)) * sizeof *entry;
-
-        entry->offset = read32(channel->memory, at + offsetof(struct sim_ring_entry, offset));
-        entry->commands = read32(channel->memory, at + offsetof(struct sim_ring_entry, commands));
-        if (!entry_fits(channel, entry)) {
+        if (!read_entry(channel, channel->get, &channel->fetched[channel->fetched_count])) {
             channel_fail(channel);
             break;
         }
@@ -124,7 +137,7 @@ void channel_prefetch(struct gpu_channel *channel)
         channel->get++;
     }
     if (channel->get != first)
-        write32(channel->memory, layout->userd_at + RM_USERD_GP_GET, channel->get);
+        write32(channel->memory, channel->layout.userd_at + RM_USERD_GP_GET, shown(channel, channel->get));
 }
 
 static void end_entry(struct gpu_channel *channel)
@@ -137,7 +150,7 @@ static void end_entry(struct gpu_channel *channel)
     channel_prefetch(channel);
 }
 
-static void charge_front_end(struct gpu_channel *channel, uint32_t cost_ns)
+void charge_front_end(struct gpu_channel *channel, uint32_t cost_ns)
 {
     struct gpu_group *group = channel->group;
     uint64_t at_ns = group->engine->at_ns;
@@ -147,14 +160,14 @@ static void charge_front_end(struct gpu_channel *channel, uint32_t cost_ns)
     group->front_ns += cost_ns;
 }
 
-static void begin_kernel(struct gpu_channel *channel, uint64_t kernel_ns)
+void begin_kernel(struct gpu_channel *channel, uint64_t kernel_ns)
 {
     channel->executing = true;
     channel->kernel_ns = kernel_ns < KERNEL_MAX_NS ? kernel_ns : KERNEL_MAX_NS;
     channel->remaining_ns = channel->kernel_ns;
 }
 
-static uint64_t copy_ns(const struct gpu *gpu, uint64_t bytes)
+uint64_t copy_ns(const struct gpu *gpu, uint64_t bytes)
 {
     uint64_t per_ms = gpu->copy_bytes_per_ms, whole_ms = bytes / per_ms;
 
@@ -178,23 +191,44 @@ static struct sysmem *semaphore_memory(const struct gpu_channel *channel, const 
     return NULL;
 }
 
-static bool acquired(const struct sysmem *memory, const struct sim_command *command)
+static bool acquired(const struct sysmem *memory, const struct gpu_wait *wait)
 {
-    uint32_t value = read32(memory, command->a + offsetof(struct sim_semaphore, value));
+    uint64_t value = wait->wide ? read64(memory, wait->at) : read32(memory, wait->at);
+    uint64_t all = wait->wide ? UINT64_MAX : UINT32_MAX;
 
-    return (int32_t)(value - (uint32_t)command->b) >= 0;
+    switch (wait->how) {
+    case WAIT_EQUAL:
+        return value == wait->value;
+    case WAIT_GEQ:
+        return value >= wait->value;
+    case WAIT_CIRCULAR_GEQ:
+        return wait->wide ? (int64_t)(value - wait->value) >= 0 : (int32_t)(value - wait->value) >= 0;
+    case WAIT_AND:
+        return value & wait->value;
+    case WAIT_NOR:
+        return ~(value | wait->value) & all;
+    }
+    return false;
 }
 
-static void acquire(struct gpu_channel *channel)
+void channel_wait(struct gpu_channel *channel, struct sysmem *memory)
 {
-    struct sysmem *memory = semaphore_memory(channel, &channel->command);
-
-    if (!memory)
-        channel_fail(channel);
-    else if (acquired(memory, &channel->command))
+    if (acquired(memory, &channel->wait))
         sysmem_put(memory);
     else
         block(channel, memory);
+}
+
+static void acquire(struct gpu_channel *channel, const struct sim_command *command)
+{
+    struct sysmem *memory = semaphore_memory(channel, command);
+
+    channel->wait = (struct gpu_wait){command->a + offsetof(struct sim_semaphore, value),
+                                      (uint32_t)command->b, WAIT_CIRCULAR_GEQ, false};
+    if (memory)
+        channel_wait(channel, memory);
+    else
+        channel_fail(channel);
 }
 
 /* Another card's lock is not to be had under this one's: its thread is woken to look. */
@@ -205,6 +239,12 @@ static void kick_others(const struct gpu *gpu)
     for (uint32_t i = 0; i < gpu->all_count; i++)
         if (gpu->all[i] != gpu && gpu->all[i]->blocked_count)
             (void)!write(gpu->all[i]->kick_fd, &one, sizeof one);
+}
+
+void semaphore_released(struct gpu *gpu, const struct sysmem *memory)
+{
+    gpu_recheck(gpu, memory, 0);
+    kick_others(gpu);
 }
 
 static void release(struct gpu_channel *channel, const struct sim_command *command)
@@ -221,8 +261,7 @@ static void release(struct gpu_channel *channel, const struct sim_command *comma
     write64(memory, command->a + offsetof(struct sim_semaphore, timestamp_ns), gpu->at_ns);
     write32(memory, command->a + offsetof(struct sim_semaphore, value), (uint32_t)command->b);
     syscall(SYS_futex, value, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-    gpu_recheck(gpu, memory, 0);
-    kick_others(gpu);
+    semaphore_released(gpu, memory);
     sysmem_put(memory);
 }
 
@@ -236,7 +275,7 @@ static void execute(struct gpu_channel *channel, const struct sim_command *comma
         begin_kernel(channel, copy_ns(channel->group->gpu, command->a));
         break;
     case SIM_CMD_ACQUIRE:
-        acquire(channel);
+        acquire(channel, command);
         break;
     case SIM_CMD_RELEASE:
         release(channel, command);
@@ -246,11 +285,25 @@ static void execute(struct gpu_channel *channel, const struct sim_command *comma
     }
 }
 
+static void command_step(struct gpu_channel *channel, struct ring_entry *entry)
+{
+    const struct sim_command command = {
+        .op = read32(channel->memory, entry->at + offsetof(struct sim_command, op)),
+        .memory = read32(channel->memory, entry->at + offsetof(struct sim_command, memory)),
+        .a = read64(channel->memory, entry->at + offsetof(struct sim_command, a)),
+        .b = read64(channel->memory, entry->at + offsetof(struct sim_command, b)),
+    };
+    bool semaphore = command.op == SIM_CMD_ACQUIRE || command.op == SIM_CMD_RELEASE;
+
+    entry->at += sizeof command;
+    entry->count--;
+    charge_front_end(channel, semaphore ? SEMAPHORE_NS : FETCH_NS);
+    execute(channel, &command);
+}
+
 void channel_step(struct gpu_channel *channel)
 {
-    struct sim_ring_entry *entry = &channel->fetched[0];
-    struct sim_command *command = &channel->command;
-    bool semaphore;
+    struct ring_entry *entry = &channel->fetched[0];
 
     if (!channel->fetched_count)
         channel_prefetch(channel);
@@ -263,27 +316,24 @@ void channel_step(struct gpu_channel *channel)
         if (channel->failed)
             return;
     }
-    if (!entry->commands) {
+    if (!entry->count && !(channel->push && push_is_due(channel->push)))
         end_entry(channel);
-        return;
-    }
-    *command = (struct sim_command){
-        .op = read32(channel->memory, entry->offset + offsetof(struct sim_command, op)),
-        .memory = read32(channel->memory, entry->offset + offsetof(struct sim_command, memory)),
-        .a = read64(channel->memory, entry->offset + offsetof(struct sim_command, a)),
-        .b = read64(channel->memory, entry->offset + offsetof(struct sim_command, b)),
-    };
-    entry->offset += sizeof *command;
-    entry->commands--;
-    semaphore = command->op == SIM_CMD_ACQUIRE || command->op == SIM_CMD_RELEASE;
-    charge_front_end(channel, semaphore ? SEMAPHORE_NS : FETCH_NS);
-    execute(channel, command);
+    else if (channel->push)
+        push_step(channel, entry);
+    else
+        command_step(channel, entry);
 }
 
 void channel_look(struct gpu_channel *channel)
 {
-    if (!channel->failed)
-        channel->found = read32(channel->memory, channel->layout.userd_at + RM_USERD_GP_PUT);
+    uint32_t put;
+
+    if (channel->failed)
+        return;
+    put = read32(channel->memory, channel->layout.userd_at + RM_USERD_GP_PUT);
+    if (channel->push)
+        put = channel->put + ((put - channel->put) & (channel->layout.entries - 1));
+    channel->found = put;
 }
 
 void channel_accept(struct gpu_channel *channel)
@@ -313,7 +363,7 @@ void gpu_recheck(struct gpu *gpu, const struct sysmem *memory, uint32_t client)
         next = channel->next_blocked;
         if ((memory && channel->waits_for != memory) ||
             (client && channel->group->totals.owner.client != client) ||
-            !acquired(channel->waits_for, &channel->command))
+            !acquired(channel->waits_for, &channel->wait))
             continue;
         channel_unblock(channel);
         runqueue_update(channel->group);

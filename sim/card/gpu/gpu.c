@@ -107,7 +107,7 @@ void gpu_refresh(struct gpu *gpu)
     gpu_settle_unlock(gpu);
 }
 
-static void each_channel_of(struct gpu *gpu, uint32_t client, void (*act)(struct gpu_channel *channel))
+void gpu_each_channel_of(struct gpu *gpu, uint32_t client, void (*act)(struct gpu_channel *channel))
 {
     for (struct gpu_group *group = gpu->groups; group; group = group->next) {
         if (group->totals.owner.client != client)
@@ -122,8 +122,10 @@ static void pass(struct gpu *gpu, const struct epoll_event *events, int count)
     gpu_lock(gpu);
     for (int i = 0; i < count; i++)
         if (events[i].data.u64 >= WAKE_DOORBELL)
-            each_channel_of(gpu, (uint32_t)events[i].data.u64, channel_look);
+            gpu_each_channel_of(gpu, (uint32_t)events[i].data.u64, channel_look);
+    polled_look(gpu);
     gpu_catch_up(gpu);
+    polled_accept(gpu);
     for (int i = 0; i < count; i++) {
         switch (events[i].data.u64) {
         case WAKE_TIMER:
@@ -134,7 +136,7 @@ static void pass(struct gpu *gpu, const struct epoll_event *events, int count)
             gpu_recheck(gpu, NULL, 0);
             break;
         default:
-            each_channel_of(gpu, (uint32_t)events[i].data.u64, channel_accept);
+            gpu_each_channel_of(gpu, (uint32_t)events[i].data.u64, channel_accept);
             gpu_recheck(gpu, NULL, (uint32_t)events[i].data.u64);
         }
     }
@@ -149,10 +151,10 @@ static void *gpu_run(void *argument)
 
     prctl(PR_SET_TIMERSLACK, 1UL);
     for (;;) {
-        int count = epoll_wait(gpu->epoll_fd, events, EVENT_BATCH, -1);
+        int count = epoll_wait(gpu->epoll_fd, events, EVENT_BATCH, polled_wait_ms(gpu));
         uint64_t now_ns = clock_now_ns();
 
-        if (count <= 0)
+        if (count < 0)
             continue;
         if (paid_ns + PASS_CREDIT_NS < now_ns)
             paid_ns = now_ns - PASS_CREDIT_NS;
@@ -197,6 +199,7 @@ int gpu_create(struct gpu **out, const struct gpu_costs *costs)
     if (!gpu)
         return -ENOMEM;
     gpu->half_switch_ns = (uint64_t)costs->switch_us * US_NS / 2;
+    gpu->launch_ns = (uint64_t)costs->launch_us * US_NS;
     gpu->copy_bytes_per_ms = (uint64_t)costs->copy_mib_per_ms << 20;
     gpu->armed_ns = NEVER_NS;
     gpu->at_ns = clock_now_ns();

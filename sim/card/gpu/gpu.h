@@ -16,6 +16,7 @@ struct gpu;
 struct gpu_group;
 struct gpu_channel;
 struct gpu_doorbell;
+struct space;
 
 enum {
     GPU_DEFAULT_TIMESLICE_US = 2048,
@@ -31,6 +32,7 @@ enum { GPU_UTILIZATION_SLOTS = 72, GPU_UTILIZATION_RING = GPU_UTILIZATION_SLOTS 
 struct gpu_costs {
     uint32_t switch_us;       /* half to save a group with an unfinished kernel, half to load another */
     uint32_t copy_mib_per_ms; /* > 0 */
+    uint32_t launch_us;       /* a kernel whose length nobody says */
 };
 
 /* Whose group: names only, for the account. */
@@ -63,14 +65,16 @@ void gpu_group_set_timeslice(struct gpu_group *group, uint32_t timeslice_us);
 uint32_t gpu_group_timeslice_us(struct gpu_group *group);
 
 /* channel.c */
-struct gpu_channel_layout { /* bytes from the start of the memory, validated by gpu_layout_fits() */
-    uint64_t userd_at, ring_at;
+struct gpu_channel_layout {     /* bytes from the start of the memory, validated by gpu_layout_fits() */
+    uint64_t userd_at, ring_at; /* ring_at: an address, where the channel executes in a space */
     uint32_t entries;
 };
-bool gpu_layout_fits(const struct gpu_channel_layout *layout, uint64_t memory_bytes);
-/* Takes a reference on the memory. NULL: the group has GPU_MAX_GROUP_CHANNELS, or no memory. */
+/* in_space: whether it does. */
+bool gpu_layout_fits(const struct gpu_channel_layout *layout, uint64_t memory_bytes, bool in_space);
+/* Takes references on the memory and on the space, where there is one: then the ring is as NVIDIA's hardware takes it.
+ * NULL: the group has GPU_MAX_GROUP_CHANNELS, or no memory. */
 struct gpu_channel *gpu_channel_create(struct gpu_group *group, struct sysmem *memory,
-                                       const struct gpu_channel_layout *layout);
+                                       const struct gpu_channel_layout *layout, struct space *space);
 void gpu_channel_free(struct gpu_channel *channel);
 /* All at one instant; they are the card's. Returns when the last of them executes nothing. */
 uint64_t gpu_channels_off(struct gpu *gpu, struct gpu_channel *const *channels, uint32_t count);
@@ -85,6 +89,8 @@ struct gpu_doorbell *gpu_doorbell_create(struct gpu *gpu, uint32_t client);
 void gpu_doorbell_free(struct gpu_doorbell *doorbell);
 /* Another descriptor of it, or negative errno. */
 int gpu_doorbell_fd(const struct gpu_doorbell *doorbell);
+/* The same as a region of registers to map: what is written to the doorbell's rings. Nobody can watch a page, so it is looked at. */
+int gpu_doorbell_page(struct gpu_doorbell *doorbell);
 
 /* utilization.c: what each engine did in each of the slots up to the one that now lies in, oldest first. Returns when the last
  * of them ended. */

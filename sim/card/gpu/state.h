@@ -5,6 +5,8 @@
  *   group.c    channel groups, from RM's side
  *   channel.c  channels, from RM's side; USERD
  *   fetch.c    ring entries and commands, read from memory that is not trusted
+ *   push.h     rings as NVIDIA's hardware takes them
+ *   polled.c   doorbells that are pages
  *   utilization.c what it did in the last ten seconds, as its driver tells
  *   timeline.c, account.c what tests are told */
 #ifndef MGPU_SIM_GPU_STATE_H
@@ -32,21 +34,38 @@ enum { FETCH_NS = 500, SEMAPHORE_NS = 2000, FETCH_BURST_NS = 1024 * FETCH_NS };
 /* Above any kernel's length, and far from where adding to an instant overflows. */
 #define KERNEL_MAX_NS (UINT64_C(1) << 60)
 
+/* Of a ring: where it goes on, and how many commands or words there are yet. */
+struct ring_entry {
+    uint64_t at;
+    uint32_t count;
+};
+
+/* What an acquire waits for, in the memory that is beside it: operations as SEM_EXECUTE has them. */
+enum gpu_wait_how { WAIT_EQUAL = 0, WAIT_GEQ = 2, WAIT_CIRCULAR_GEQ = 3, WAIT_AND = 4, WAIT_NOR = 5 };
+struct gpu_wait {
+    uint64_t at, value;
+    enum gpu_wait_how how;
+    bool wide; /* 64 bits */
+};
+
+struct push;
+
 struct gpu_channel {
     struct gpu_channel *next; /* in the group */
     struct gpu_channel *next_blocked, *prev_blocked;
     struct gpu_group *group;
-    struct sysmem *memory;
+    struct sysmem *memory; /* USERD's */
     struct gpu_channel_layout layout;
-    uint32_t get;   /* the next entry to fetch; USERD shows it */
-    uint32_t put;   /* known to the engine */
-    uint32_t found; /* read from USERD, becomes known at the instant the card has advanced to */
+    struct push *push; /* NULL: a ring of commands (channel_abi.h) in the same memory */
+    uint32_t get;      /* the next entry to fetch; USERD shows it */
+    uint32_t put;      /* known to the engine */
+    uint32_t found;    /* read from USERD, becomes known at the instant the card has advanced to */
     uint32_t fetched_count;
-    struct sim_ring_entry fetched[FETCH_AHEAD + 1]; /* the first one executes once it is begun */
+    struct ring_entry fetched[FETCH_AHEAD + 1]; /* the first one executes once it is begun */
     bool begun;
     bool off, failed;
-    struct sysmem *waits_for; /* an ACQUIRE's semaphore; NULL: not blocked */
-    struct sim_command command;
+    struct sysmem *waits_for; /* an acquire's semaphore; NULL: not blocked */
+    struct gpu_wait wait;
     bool executing;                   /* a kernel, wherever its group is */
     uint64_t kernel_ns, remaining_ns; /* of it */
 };
@@ -103,7 +122,9 @@ struct gpu {
         lock; /* inherits priority and is handed over in order: the thread cannot starve callers */
     struct gpu_engine engines[SIM_ENGINES];
     uint64_t at_ns; /* every event before is done */
-    uint64_t half_switch_ns, copy_bytes_per_ms;
+    uint64_t half_switch_ns, copy_bytes_per_ms, launch_ns;
+    struct gpu_doorbell *polled; /* that are pages */
+    uint64_t rung_ns;            /* when one of them was found rung */
     struct gpu_group *groups;
     struct gpu_channel *blocked;
     atomic_uint blocked_count; /* read by other cards without the lock */
@@ -130,12 +151,18 @@ void group_closes(struct gpu_group *group, bool was_open, uint64_t off_ns);
 extern const char *const gpu_engine_names[SIM_ENGINES];
 
 /* gpu.c */
+void gpu_each_channel_of(struct gpu *gpu, uint32_t client, void (*act)(struct gpu_channel *channel));
 /* Takes the lock. */
 void gpu_lock(struct gpu *gpu);
 /* Every event up to now is done: returns that now. The lock is given up for a moment when there are many. */
 uint64_t gpu_catch_up(struct gpu *gpu);
 /* Carries out what changed, shows it, sets the timer, and gives up the lock. */
 void gpu_settle_unlock(struct gpu *gpu);
+
+/* polled.c. Those of its pages that were rung since the last look are known; how long may pass until the next look. */
+void polled_look(struct gpu *gpu);
+void polled_accept(struct gpu *gpu);
+int polled_wait_ms(const struct gpu *gpu);
 
 /* engine.c */
 /* False when there is more to do than one lock hold should take. */
@@ -178,6 +205,14 @@ void channel_look(struct gpu_channel *channel);
 void channel_accept(struct gpu_channel *channel);
 void channel_fail(struct gpu_channel *channel);
 void channel_unblock(struct gpu_channel *channel);
+void charge_front_end(struct gpu_channel *channel, uint32_t cost_ns);
+void begin_kernel(struct gpu_channel *channel, uint64_t kernel_ns);
+/* What a copy of so many bytes over the bus takes. */
+uint64_t copy_ns(const struct gpu *gpu, uint64_t bytes);
+/* Goes on when channel->wait is so in the memory, whose reference it takes over. */
+void channel_wait(struct gpu_channel *channel, struct sysmem *memory);
+/* A semaphore in that memory was written to: whoever waits for it looks, on other cards too. */
+void semaphore_released(struct gpu *gpu, const struct sysmem *memory);
 /* Looks again at what blocked channels wait for: of that memory, or NULL: of that client, or 0: all. */
 void gpu_recheck(struct gpu *gpu, const struct sysmem *memory, uint32_t client);
 #endif

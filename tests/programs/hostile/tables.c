@@ -46,10 +46,10 @@ static int map_a_tebibyte(void)
 
     virtual_memory(VIRTUAL, 65536, 0, 0);
     rm_memory(fd, client, FIRST_MEMORY, 65536);
-    if (!ioctl(fd, RM_CMD(NV_ESC_RM_MAP_MEMORY_DMA, 56), &map) ||
-        !ioctl(fd, RM_CMD(NV_ESC_RM_MAP_MEMORY_DMA, 64), &map))
-        return 0;
-    return errno;
+    /* The status is 8 bytes before the end. */
+    if (!ioctl(fd, RM_CMD(NV_ESC_RM_MAP_MEMORY_DMA, 56), &map))
+        return map.rest[16];
+    return ioctl(fd, RM_CMD(NV_ESC_RM_MAP_MEMORY_DMA, 64), &map) ? errno : map.rest[24];
 }
 
 static uint64_t take_all(int64_t *status)

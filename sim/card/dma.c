@@ -1,0 +1,164 @@
+/* MAP_MEMORY_DMA: memory at an address of an address space without nvidia-uvm, by way of a virtual memory object. What is mapped
+ * so ends with the memory or with that object (RsInterMapping in rs_resource.h of NVIDIA's open-gpu-kernel-modules). */
+#include "rm.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAGE_MASK = 4095, OFFSET_IS_FIXED = 1 << 15 };
+enum { DMA_OFFSET_FROM_END = 16, STATUS_FROM_END = 8 };
+
+/* NV_MEMORY_VIRTUAL_ALLOCATION_PARAMS, class 0x70. */
+struct virtual_params {
+    uint64_t offset, limit;
+    uint32_t vaspace, pad;
+};
+
+struct dma_mapping {
+    struct dma_mapping *next;
+    const struct rm_object *virtual_memory, *memory;
+    struct space *space;
+    uint64_t base, length;
+};
+
+/* NVOS46, NVOS47 as far as all versions have them alike: what is after that is reached from the end. */
+struct names {
+    uint32_t client, device, virtual_memory, memory;
+};
+struct mapped {
+    struct names names;
+    uint64_t offset, length;
+    uint32_t flags;
+};
+struct unmapped {
+    struct names names;
+    uint32_t flags, pad;
+    uint64_t base;
+};
+
+static bool is_virtual(uint32_t class_id)
+{
+    return class_id == NV01_MEMORY_VIRTUAL || class_id == NV50_MEMORY_VIRTUAL;
+}
+
+/* In the address space that it names, or in the device's own. */
+uint32_t virtual_memory_alloc(struct rm_call *call, struct rm_object *object)
+{
+    const struct rm_object *of = object->parent;
+    uint32_t vaspace = 0;
+
+    if (object->class_id == NV01_MEMORY_VIRTUAL && call->params_bytes >= sizeof(struct virtual_params))
+        vaspace = ((const struct virtual_params *)call->params)->vaspace;
+    else if (object->class_id == NV50_MEMORY_VIRTUAL &&
+             call->params_bytes >= offsetof(struct rm_memory, pad1))
+        vaspace = ((const struct rm_memory *)call->params)->vaspace;
+    if (vaspace)
+        of = object_find(call->rm, object->client->root.handle, vaspace);
+    if (!of || (vaspace && of->class_id != FERMI_VASPACE_A))
+        return NV_ERR_INVALID_OBJECT_HANDLE;
+    object->space = space_take(of->space);
+    return NV_OK;
+}
+
+static void end(struct dma_mapping **at)
+{
+    struct dma_mapping *mapping = *at;
+
+    *at = mapping->next;
+    space_forget(mapping->space, mapping);
+    space_put(mapping->space);
+    free(mapping);
+}
+
+void dma_forget(struct rm *rm, const struct rm_object *object)
+{
+    for (struct dma_mapping **at = &rm->dma_mappings; *at;)
+        if ((*at)->memory == object || (*at)->virtual_memory == object)
+            end(at);
+        else
+            at = &(*at)->next;
+}
+
+static uint32_t find(struct rm_call *call, const struct names *names, struct rm_object **virtual_memory,
+                     struct rm_object **memory)
+{
+    if (!client_find(call->rm, names->client, call->file))
+        return NV_ERR_INVALID_CLIENT;
+    *virtual_memory = object_find(call->rm, names->client, names->virtual_memory);
+    *memory = object_find(call->rm, names->client, names->memory);
+    if (!*virtual_memory || !*memory || !is_virtual((*virtual_memory)->class_id) ||
+        !class_has_names((*memory)->class_id))
+        return NV_ERR_INVALID_OBJECT_HANDLE;
+    return NV_OK;
+}
+
+static uint32_t map(struct rm_call *call, const struct mapped *asked, uint64_t base)
+{
+    struct rm_object *virtual_memory, *memory;
+    uint32_t status = find(call, &asked->names, &virtual_memory, &memory);
+    struct dma_mapping *mapping;
+    uint64_t bytes;
+
+    if (status)
+        return status;
+    bytes = mappable_bytes(memory);
+    if (!(asked->flags & OFFSET_IS_FIXED))
+        return NV_ERR_NOT_SUPPORTED;
+    if (!asked->length || (base | asked->offset | asked->length) & PAGE_MASK || asked->offset > bytes ||
+        asked->length > bytes - asked->offset || base + asked->length < base)
+        return NV_ERR_INVALID_ARGUMENT;
+    mapping = malloc(sizeof *mapping);
+    if (!mapping)
+        return NV_ERR_NO_MEMORY;
+    *mapping = (struct dma_mapping){
+        .next = call->rm->dma_mappings,
+        .virtual_memory = virtual_memory,
+        .memory = memory,
+        .space = virtual_memory->space,
+        .base = base,
+        .length = asked->length,
+    };
+    if (!(pages_unreached(memory) ||
+          space_map(mapping->space, base, asked->length, memory->memory, asked->offset, mapping))) {
+        free(mapping);
+        return NV_ERR_NO_MEMORY;
+    }
+    space_take(mapping->space);
+    call->rm->dma_mappings = mapping;
+    return NV_OK;
+}
+
+static uint32_t unmap(struct rm_call *call, const struct unmapped *asked)
+{
+    struct rm_object *virtual_memory, *memory;
+    uint32_t status = find(call, &asked->names, &virtual_memory, &memory);
+
+    if (status)
+        return status;
+    for (struct dma_mapping **at = &call->rm->dma_mappings; *at; at = &(*at)->next)
+        if ((*at)->memory == memory && (*at)->virtual_memory == virtual_memory &&
+            (*at)->base == asked->base) {
+            end(at);
+            return NV_OK;
+        }
+    return NV_ERR_INVALID_ARGUMENT;
+}
+
+static void say(struct rm_call *call, uint32_t status)
+{
+    memcpy((char *)call->outer + call->outer_bytes - STATUS_FROM_END, &status, sizeof status);
+}
+
+int map_dma(struct rm_call *call)
+{
+    uint64_t base;
+
+    memcpy(&base, (char *)call->outer + call->outer_bytes - DMA_OFFSET_FROM_END, sizeof base);
+    say(call, map(call, call->outer, base));
+    return 0;
+}
+
+int unmap_dma(struct rm_call *call)
+{
+    say(call, unmap(call, call->outer));
+    return 0;
+}

@@ -1,0 +1,310 @@
+#include "uvm.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct registration { /* REGISTER_CHANNEL as far as it is looked at */
+    uint8_t gpu[UVM_UUID_BYTES];
+    int32_t ctl_fd;
+    uint32_t client, channel;
+};
+
+static uint8_t hex_digit(char c)
+{
+    return (uint8_t)(c <= '9' ? c - '0' : c - 'a' + 10);
+}
+
+static bool is_named(const struct sim_card *card, const uint8_t uuid[UVM_UUID_BYTES])
+{
+    const char *text = card->uuid + strlen("GPU-");
+
+    for (uint32_t i = 0; i < UVM_UUID_BYTES; i++, text += 2) {
+        text += *text == '-';
+        if (uuid[i] != (uint8_t)(hex_digit(text[0]) << 4 | hex_digit(text[1])))
+            return false;
+    }
+    return true;
+}
+
+static struct sim_card *card_named(struct rm *rm, const uint8_t uuid[UVM_UUID_BYTES])
+{
+    for (uint32_t i = 0; i < rm->card_count; i++)
+        if (is_named(&rm->cards[i], uuid))
+            return &rm->cards[i];
+    return NULL;
+}
+
+struct uvm_card *uvm_card_of(struct rm *rm, struct uvm *uvm, const uint8_t uuid[UVM_UUID_BYTES],
+                             struct sim_card **card)
+{
+    *card = card_named(rm, uuid);
+    return *card && uvm->card[(*card)->index].registered ? &uvm->card[(*card)->index] : NULL;
+}
+
+bool uvm_may_have(const struct rm_call *call, const struct uvm *uvm, const struct rm_object *object)
+{
+    bool may;
+
+    uvm->client->tgid = call->tgid;
+    may = may_dup(object, uvm->client);
+    uvm->client->tgid = 0;
+    return may;
+}
+
+static uint32_t initialize(struct rm_call *call, struct uvm *uvm)
+{
+    const struct uvm_initialize *params = call->outer;
+
+    if (uvm->initialized)
+        return params->flags == uvm->flags ? NV_OK : NV_ERR_INVALID_ARGUMENT;
+    uvm->client = client_create(call->rm, call->file, 0, 0);
+    if (!uvm->client)
+        return NV_ERR_NO_MEMORY;
+    uvm->client->internal = true;
+    uvm->flags = params->flags;
+    uvm->initialized = true;
+    return NV_OK;
+}
+
+static uint32_t register_gpu(struct rm_call *call, struct uvm *uvm)
+{
+    struct sim_card *card = card_named(call->rm, call->outer);
+    struct uvm_card *of;
+
+    if (!card)
+        return NV_ERR_INVALID_DEVICE;
+    of = &uvm->card[card->index];
+    if (of->registered)
+        return NV_OK;
+    of->device = object_create(call->rm, &uvm->client->root, object_new_handle(call->rm, uvm->client),
+                               NV01_DEVICE_0);
+    if (!of->device)
+        return NV_ERR_NO_MEMORY;
+    of->device->card = card;
+    of->registered = true;
+    return NV_OK;
+}
+
+static void unregister_channel(struct rm *rm, struct uvm_channel **at)
+{
+    struct uvm_channel *channel = *at;
+
+    *at = channel->next;
+    object_free(rm, channel->group);
+    free(channel);
+}
+
+static void leave_space(struct rm *rm, struct uvm *uvm, struct sim_card *card)
+{
+    struct uvm_card *of = &uvm->card[card->index];
+
+    for (struct uvm_channel **at = &uvm->channels; *at;)
+        if ((*at)->group->card == card)
+            unregister_channel(rm, at);
+        else
+            at = &(*at)->next;
+    uvm_ranges_leave(rm, uvm, card);
+    space_put(of->space);
+    of->space = NULL;
+}
+
+static uint32_t unregister_gpu(struct rm_call *call, struct uvm *uvm)
+{
+    struct sim_card *card;
+    struct uvm_card *of = uvm_card_of(call->rm, uvm, call->outer, &card);
+
+    if (!of)
+        return NV_ERR_INVALID_DEVICE;
+    leave_space(call->rm, uvm, card);
+    object_free(call->rm, of->device);
+    *of = (struct uvm_card){.registered = false};
+    return NV_OK;
+}
+
+/* On one file at a time. */
+static bool is_registered(const struct rm *rm, const struct space *space)
+{
+    for (uint32_t i = 0; i < RM_FILE_BUCKETS; i++)
+        for (const struct sim_file *file = rm->files[i]; file; file = file->hash_next)
+            for (uint32_t k = 0; file->uvm && k < rm->card_count; k++)
+                if (file->uvm->card[k].space == space)
+                    return true;
+    return false;
+}
+
+static uint32_t register_space(struct rm_call *call, struct uvm *uvm)
+{
+    const struct uvm_register_gpu_vaspace *params = call->outer;
+    struct sim_card *card;
+    struct uvm_card *of = uvm_card_of(call->rm, uvm, params->gpu, &card);
+    const struct rm_object *vaspace = object_find(call->rm, params->client, params->vaspace);
+
+    if (!of || of->space)
+        return NV_ERR_INVALID_DEVICE;
+    if (!vaspace || vaspace->class_id != FERMI_VASPACE_A || vaspace->card != card)
+        return NV_ERR_INVALID_OBJECT_HANDLE;
+    if (!uvm_may_have(call, uvm, vaspace))
+        return NV_ERR_INSUFFICIENT_PERMISSIONS;
+    if (is_registered(call->rm, vaspace->space))
+        return NV_ERR_NOT_SUPPORTED;
+    of->space = space_take(vaspace->space);
+    return NV_OK;
+}
+
+static uint32_t unregister_space(struct rm_call *call, struct uvm *uvm)
+{
+    struct sim_card *card;
+    struct uvm_card *of = uvm_card_of(call->rm, uvm, call->outer, &card);
+
+    if (!of || !of->space)
+        return NV_ERR_INVALID_DEVICE;
+    leave_space(call->rm, uvm, card);
+    return NV_OK;
+}
+
+static struct uvm_channel **channel_at(struct uvm *uvm, uint32_t client, uint32_t channel)
+{
+    struct uvm_channel **at = &uvm->channels;
+
+    while (*at && ((*at)->client != client || (*at)->channel != channel))
+        at = &(*at)->next;
+    return at;
+}
+
+static uint32_t register_channel(struct rm_call *call, struct uvm *uvm)
+{
+    const struct registration *params = call->outer;
+    struct sim_card *card;
+    struct uvm_card *of = uvm_card_of(call->rm, uvm, params->gpu, &card);
+    struct rm_object *channel = object_find(call->rm, params->client, params->channel);
+    struct uvm_channel **at = channel_at(uvm, params->client, params->channel), *made;
+
+    if (!of || !of->space)
+        return NV_ERR_INVALID_DEVICE;
+    if (!channel || !class_is_channel(channel->class_id) || channel->card != card)
+        return NV_ERR_INVALID_CHANNEL;
+    if (!uvm_may_have(call, uvm, channel))
+        return NV_ERR_INSUFFICIENT_PERMISSIONS;
+    if (*at)
+        return NV_OK;
+    made = calloc(1, sizeof *made);
+    if (!made)
+        return NV_ERR_NO_MEMORY;
+    made->client = params->client;
+    made->channel = params->channel;
+    made->group = object_alias(call->rm, of->device, object_new_handle(call->rm, uvm->client),
+                               channel->parent);
+    if (!made->group) {
+        free(made);
+        return NV_ERR_NO_MEMORY;
+    }
+    *at = made;
+    return NV_OK;
+}
+
+/* The client and the channel are the last before the status, with the card's name before them or without. */
+static uint32_t unregister(struct rm_call *call, struct uvm *uvm)
+{
+    struct {
+        uint32_t client, channel;
+    } of;
+    struct uvm_channel **at;
+
+    memcpy(&of, (char *)call->outer + call->outer_bytes - sizeof of - sizeof(uint32_t), sizeof of);
+    at = channel_at(uvm, of.client, of.channel);
+    if (!*at)
+        return NV_ERR_INVALID_CHANNEL;
+    unregister_channel(call->rm, at);
+    return NV_OK;
+}
+
+/* Nothing but ranges reaches the card's memory: no fault of a card's brings in any other. */
+static uint32_t pageable(struct rm_call *call, struct uvm *uvm)
+{
+    (void)uvm;
+    ((struct uvm_pageable *)call->outer)->access = 0;
+    return NV_OK;
+}
+
+static uint32_t no_peers(struct rm_call *call, struct uvm *uvm)
+{
+    (void)call;
+    (void)uvm;
+    return NV_ERR_NOT_SUPPORTED;
+}
+
+/* Groups of ranges are about managed memory. */
+static uint32_t nothing_to_do(struct rm_call *call, struct uvm *uvm)
+{
+    (void)call;
+    (void)uvm;
+    return NV_OK;
+}
+
+/* As where the kernel tells of the end of a process's memory by itself (uvm_mm_initialize() of NVIDIA's nvidia-uvm). */
+static uint32_t watch_memory(struct rm_call *call, struct uvm *uvm)
+{
+    (void)call;
+    (void)uvm;
+    return NV_WARN_NOTHING_TO_DO;
+}
+
+static const struct {
+    uint32_t cmd;
+    bool fresh; /* a file that is not initialised takes it */
+    uint32_t (*execute)(struct rm_call *call, struct uvm *uvm);
+} commands[] = {
+    {UVM_INITIALIZE, true, initialize},
+    {UVM_MM_INITIALIZE, true, watch_memory},
+    {UVM_REGISTER_GPU, false, register_gpu},
+    {UVM_UNREGISTER_GPU, false, unregister_gpu},
+    {UVM_REGISTER_GPU_VASPACE, false, register_space},
+    {UVM_UNREGISTER_GPU_VASPACE, false, unregister_space},
+    {UVM_REGISTER_CHANNEL, false, register_channel},
+    {UVM_UNREGISTER_CHANNEL, false, unregister},
+    {UVM_CREATE_EXTERNAL_RANGE, false, uvm_create_range},
+    {UVM_MAP_EXTERNAL_ALLOCATION, false, uvm_map_external},
+    {UVM_UNMAP_EXTERNAL, false, uvm_unmap_external},
+    {UVM_FREE, false, uvm_free_range},
+    {UVM_ALLOC_SEMAPHORE_POOL, false, uvm_create_range},
+    {UVM_MAP_DYNAMIC_PARALLELISM_REGION, false, uvm_create_range},
+    {UVM_VALIDATE_VA_RANGE, false, uvm_validate_range},
+    {UVM_CREATE_RANGE_GROUP, false, nothing_to_do},
+    {UVM_DESTROY_RANGE_GROUP, false, nothing_to_do},
+    {UVM_PAGEABLE_MEM_ACCESS, true, pageable},
+    {UVM_ENABLE_PEER_ACCESS, false, no_peers},
+    {UVM_DISABLE_PEER_ACCESS, false, no_peers},
+};
+
+int uvm_command(struct rm_call *call)
+{
+    struct uvm_size size = uvm_size_of(&call->rm->table, call->cmd);
+    uint32_t status = NV_ERR_ILLEGAL_ACTION;
+
+    if (call->cmd == UVM_DEINITIALIZE)
+        return 0;
+    if (!size.bytes || call->outer_bytes != size.bytes)
+        return -EINVAL;
+    if (!call->file->uvm && !(call->file->uvm = calloc(1, sizeof *call->file->uvm)))
+        return -ENOMEM;
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        if (commands[i].cmd == call->cmd && (call->file->uvm->initialized || commands[i].fresh))
+            status = commands[i].execute(call, call->file->uvm);
+    memcpy((char *)call->outer + size.status_at, &status, sizeof status);
+    return 0;
+}
+
+void uvm_end(struct rm *rm, struct sim_file *file)
+{
+    struct uvm *uvm = file->uvm;
+
+    if (!uvm)
+        return;
+    while (uvm->channels)
+        unregister_channel(rm, &uvm->channels);
+    uvm_ranges_end(rm, uvm);
+    for (uint32_t i = 0; i < RM_MAX_CARDS; i++)
+        space_put(uvm->card[i].space);
+    free(uvm);
+    file->uvm = NULL;
+}

@@ -1,0 +1,56 @@
+/* Open files of nvidia-uvm. Functions expect the RM lock held.
+ *   uvm.c        the file: initialised, which cards, address spaces and channels are registered on it
+ *   uvm_ranges.c its ranges, and what is mapped in them
+ *
+ * What a file holds it has other names for, in a client of its own that nobody can call on: memory and groups stay while it
+ * does, charged to the card and counted to no process. */
+#ifndef MGPU_SIM_UVM_H
+#define MGPU_SIM_UVM_H
+#include "rm.h"
+#include "uvm_sizes.h"
+
+struct uvm_range_of; /* a range, and what is mapped in it */
+
+struct uvm_card {
+    bool registered;
+    struct rm_object *device; /* of our client */
+    struct space *space;      /* NULL: none is registered */
+};
+
+/* A channel's group is retained. */
+struct uvm_channel {
+    struct uvm_channel *next;
+    uint32_t client, channel;
+    struct rm_object *group;
+};
+
+struct uvm {
+    bool initialized;
+    uint64_t flags;
+    struct rm_client *client; /* NULL: not initialised */
+    struct uvm_card card[RM_MAX_CARDS];
+    struct uvm_channel *channels;
+    struct uvm_range_of *ranges;
+};
+
+/* A command on a file of nvidia-uvm: 0, or the negative errno that ioctl() fails with. */
+int uvm_command(struct rm_call *call);
+/* Its file is gone, its client not yet. */
+void uvm_end(struct rm *rm, struct sim_file *file);
+
+/* The card that is registered on the file; NULL: none of that name. */
+struct uvm_card *uvm_card_of(struct rm *rm, struct uvm *uvm, const uint8_t uuid[UVM_UUID_BYTES],
+                             struct sim_card **card);
+/* May the file have another name for it, in the name of who calls? */
+bool uvm_may_have(const struct rm_call *call, const struct uvm *uvm, const struct rm_object *object);
+
+/* uvm_ranges.c: the commands, an enum rm_status each. */
+uint32_t uvm_create_range(struct rm_call *call, struct uvm *uvm);
+uint32_t uvm_free_range(struct rm_call *call, struct uvm *uvm);
+uint32_t uvm_validate_range(struct rm_call *call, struct uvm *uvm);
+uint32_t uvm_map_external(struct rm_call *call, struct uvm *uvm);
+uint32_t uvm_unmap_external(struct rm_call *call, struct uvm *uvm);
+void uvm_ranges_end(struct rm *rm, struct uvm *uvm);
+/* The address space is registered no more: what was mapped there ends. */
+void uvm_ranges_leave(struct rm *rm, struct uvm *uvm, const struct sim_card *card);
+#endif

@@ -1,0 +1,135 @@
+"""tinygrad's NV backend, from PyPI as it is: a client of the resource manager and of nvidia-uvm without mgpu in mind.
+
+It makes its own objects, maps memory at its own addresses, fills its own rings and polls its own semaphores.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
+
+from sim.cards import Span
+from tests.support import arbiter
+from tests.support.arbiter import Arbiter
+from tests.support.colocation import came_back, mark, pid_of, preempted
+from tests.support.foreign import foreign_bundle, run_foreign
+from tests.support.load import load
+from tests.support.load import working as load_working
+from tests.support.started import Foreground, foreground
+from tests.support.waiting import until
+
+SCRIPT = "tinygrad_cases.py"
+MIB = 1 << 20
+BLOCK = 64 * MIB
+CAP_MIB, HOLD_MS, NOISE_MS = 2048, 40, 400
+BURST = "burst", "--period-ms", "0", "--kernels", "2", "--kernel-us", "500", "--requests", "300"
+# One card of each kind that it knows, and each branch for which it brings structs of its own.
+CARDS = {"a10": "sm_86", "l4": "sm_89", "rtx-5090": "sm_120"}
+VERSIONS = ("570.211.01", "580.142")
+
+
+@contextmanager
+def case(
+    mgpu: Arbiter, what: str, memory_mib: int = CAP_MIB, **env: str
+) -> Iterator[tuple[Foreground, str]]:
+    """It runs, and its container's name."""
+    with foreign_bundle(SCRIPT, what, memory_mib=memory_mib, env=env) as made:
+        argv = made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)
+        with foreground(argv) as running:
+            yield running, made.container
+
+
+def said(running: Foreground) -> Any:
+    return json.loads(running.line())
+
+
+def left(mgpu: Arbiter) -> tuple[list[int], list[int]]:
+    """What is in use by mgpud's ledger and by the cards' own account."""
+    return mgpu.used_bytes(), [card.used_bytes for card in mgpu.account().cards]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("card", CARDS)
+def test_a_card_is_opened_and_does_what_its_rings_say(private_host: None, card: str, version: str) -> None:
+    with arbiter.running(card, sim_options=[f"driver-version={version}"]) as mgpu:
+        seen = run_foreign(mgpu, SCRIPT, "opened", "signals", memory_mib=CAP_MIB)
+        assert seen["opened"]["arch"] == CARDS[card]
+        assert seen["opened"]["processors"] > 50
+        assert seen["signals"] == {"before": [0, 0], "after": [5, 9], "order": True}
+        until(lambda: left(mgpu) == ([0], [0]), "nothing is left of it")
+
+
+def test_a_gibibyte_arrives_as_it_was_sent(private_host: None) -> None:
+    with arbiter.running("a10") as mgpu:
+        seen = run_foreign(mgpu, SCRIPT, "copies", memory_mib=CAP_MIB)
+    print(f"1 GiB to the card and back in {seen['copies']['seconds']} s")
+    assert seen["copies"]["same"]
+
+
+def test_it_is_told_when_bytes_do_not_arrive(private_host: None) -> None:
+    """The seeded mistake: a card whose memory holds nothing, which has no rings either."""
+    with arbiter.running("a10", sim_options=["data=off"]) as mgpu:
+        with foreign_bundle(SCRIPT, "opened", memory_mib=CAP_MIB) as made:
+            done = made.run(mgpu.runtime)
+    assert done.status != 0
+    assert "RuntimeError" in done.err + done.out
+
+
+def test_the_first_block_is_refused_that_does_not_fit(private_host: None) -> None:
+    """By the card's own account: the cap is what the container can have of it, and no block less."""
+    with arbiter.running("a10") as mgpu, case(mgpu, "fill", 4096 + 24) as (running, _):
+        seen = said(running)
+        (ledger,), (used,) = left(mgpu)
+        cap = (4096 + 24) * MIB
+        print(f"{seen['held']} blocks; the ledger has {(ledger - used) / MIB:.2f} MiB more than the card")
+        assert seen["error"] == "MemoryError"
+        assert used <= ledger <= cap < used + BLOCK
+        # Page tables, which the card does not count: at most one part in 128.
+        assert ledger - used < used // 128
+        running.tell()
+        assert said(running) == {"after": True}
+        assert running.end() == 0
+        until(lambda: left(mgpu) == ([0], [0]), "nothing is left of it")
+
+
+def test_two_at_once(private_host: None) -> None:
+    with arbiter.running("a10", node_config="policy = 'native-burst-share'\n") as mgpu, ExitStack() as both:
+        programs = [both.enter_context(case(mgpu, "work"))[0] for _ in range(2)]
+        for running in programs:
+            assert said(running)["arch"] == "sm_86"
+        for running in programs:
+            running.tell("10")
+        for running in programs:
+            assert said(running) == {"same": True}
+            assert running.end() == 0
+        until(lambda: left(mgpu) == ([0], [0]), "nothing is left of them")
+
+
+def off(found: list[Span], pid: int) -> int:
+    return sum(span.tgid == pid and span.kind == "disable" for span in found)
+
+
+def test_it_does_not_notice_that_it_is_suspended(private_host: None) -> None:
+    """Beside an online neighbour: it is off the card while that works, goes on afterwards, and its bytes are right."""
+    node = f"hold_ms = {HOLD_MS}\npolicy = 'native-burst-share'\n"
+    with arbiter.running("a10", node_config=node) as mgpu:
+        with case(mgpu, "work", MGPU_QOS="offline") as (running, name):
+            assert said(running)["arch"] == "sm_86"
+            since = mark(mgpu)
+            pid = pid_of(mgpu, name)
+            running.tell("60")
+            until(lambda: any(span.tgid == pid for span in since.spans()), "it works")
+            with load(mgpu, *BURST) as one:
+                load_working(one)
+                online = one.pid
+                one.result()
+            found = came_back(since, online=online, offline=[pid])
+            assert said(running) == {"same": True}
+            assert running.end() == 0
+        longest_ns, _ = preempted(found, online=online, offline=[pid], hold_ms=HOLD_MS)
+        assert off(found, pid) >= 1
+        assert longest_ns < NOISE_MS * 1_000_000
