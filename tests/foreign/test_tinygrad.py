@@ -29,7 +29,7 @@ CAP_MIB, HOLD_MS, NOISE_MS = 2048, 40, 400
 BURST = "burst", "--period-ms", "0", "--kernels", "2", "--kernel-us", "500", "--requests", "300"
 # One card of each kind that it knows, and each branch for which it brings structs of its own.
 CARDS = {"a10": "sm_86", "l4": "sm_89", "rtx-5090": "sm_120"}
-VERSIONS = ("570.211.01", "580.142")
+VERSIONS = ("570.211.01", "580.142", "610.43.03")
 
 
 @contextmanager
