@@ -147,6 +147,7 @@ int mgpu_engine_context_bytes(struct mgpu_engine *e, uint32_t minor, uint32_t co
 int mgpu_engine_add_card(struct mgpu_engine *e, const struct mgpu_card *card)
 {
     struct mediator *m = &e->mediator;
+    struct engine_status engine[ENGINES_MAX];
     int instance = (int)card->device_instance;
 
     if (m->ops->device_instance && (instance = m->ops->device_instance(m->driver, card->minor)) < 0)
@@ -166,6 +167,9 @@ int mgpu_engine_add_card(struct mgpu_engine *e, const struct mgpu_card *card)
     };
     if (m->ops->add_card)
         m->ops->add_card(m->driver, &m->card[m->cards - 1]);
+    /* Asked once: who asks later what a card is without must not wait for a driver that hangs. */
+    if (!m->ops->engine_status(m->driver, &m->card[m->cards - 1], engine))
+        refusals_note(&e->refusals, card->index, MGPU_WITHOUT_ENGINE_STATUS, -ENODATA);
     return 0;
 }
 

@@ -59,14 +59,11 @@ int mgpu_sched_events(struct mgpu_engine *e, uint64_t since, struct mgpu_sched_e
 int mgpu_card_without(struct mgpu_engine *e, uint32_t card, int32_t *out)
 {
     const struct card *known = mediator_card(&e->mediator, card);
-    struct engine_status engine[ENGINES_MAX];
 
     if (!known)
         return -ENOENT;
     for (int i = 0; i < MGPU_WITHOUT_KINDS; i++)
         out[i] = atomic_load(&e->refusals.first[card][i]);
-    if (!e->mediator.ops->engine_status(e->mediator.driver, known, engine))
-        out[MGPU_WITHOUT_ENGINE_STATUS] = -ENODATA;
     return 0;
 }
 

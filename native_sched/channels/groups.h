@@ -70,10 +70,10 @@ struct groups {
     bool running;
     bool unsure; /* there may be channels in its groups that are not here: groups are taken off as a whole */
     bool paused; /* where nothing is scheduled; else the scheduler does not let it run */
-    uint32_t pass;           /* over all groups, numbered; each fails once in it */
-    int error;               /* of the pass: the last */
-    uint32_t suspend_status; /* RM's, of the last suspend that it refused; 0: it failed without one */
-    int kick;                /* eventfd: written when there is a new place to look for work */
+    uint32_t pass;                   /* over all groups, numbered; each fails once in it */
+    int error;                       /* of the pass: the last */
+    _Atomic uint32_t suspend_status; /* RM's, of the last suspend that it refused; 0: it failed without one */
+    int kick;                        /* eventfd: written when there is a new place to look for work */
 };
 
 int groups_init(struct groups *g, const struct driver_ops *ops, struct driver *driver,
@@ -116,7 +116,7 @@ int groups_get_timeslice(struct groups *g, uint32_t client, uint32_t handle, uin
  * the driver disables no channels; a failure leaves some as they were, and the next call tries them again. */
 int groups_run(struct groups *g, bool run);
 /* RM's status of the last suspend that it refused; 0: none. */
-uint32_t groups_suspend_status(struct groups *g);
+uint32_t groups_suspend_status(const struct groups *g);
 /* The same in steps of one call to the driver: begun once, then 1 until it is done. Others may be suspended meanwhile. */
 void groups_run_begin(struct groups *g, bool run);
 int groups_run_step(struct groups *g);

@@ -242,11 +242,10 @@ int groups_run_step(struct groups *g)
     return step(g);
 }
 
-uint32_t groups_suspend_status(struct groups *g)
+/* Without the lock, which the scheduler holds through a call to the driver, however long that takes. */
+uint32_t groups_suspend_status(const struct groups *g)
 {
-    WITH_GROUPS(g);
-
-    return g->suspend_status;
+    return atomic_load(&g->suspend_status);
 }
 
 int groups_pause(struct groups *g, bool paused)

@@ -20,7 +20,6 @@ from registered_steps import (
     NO_MEMORY,
     REGISTER_STATUS,
     STATUS,
-    USERD,
     calls,
     channelled,
     freed,
@@ -36,10 +35,8 @@ from rm_params import (
     GROUP,
     HOPPER,
     MEMORY,
-    MEMORY_SYSTEM,
     MIB,
     ROOT,
-    SHARE,
     UVM,
     UVM_REGISTER_CHANNEL,
     UVM_UNREGISTER_CHANNEL,
@@ -50,6 +47,9 @@ from rm_params import (
 from uvm_params import register_channel, unregister_channel
 
 from tests.support.waiting import until
+
+# As in native_sched/channels/groups.h; and names for as many.
+CHANNELS_MAX, MANY = 1024, 0x10000
 
 
 @pytest.fixture
@@ -162,14 +162,14 @@ def test_a_channel_that_is_freed_before_its_group_keeps_the_groups_charge(here: 
 
 
 def test_a_channel_that_is_taken_back_keeps_the_charge_too(here: World) -> None:
-    """The driver has made it, and it could not be seen at work."""
+    """The driver has made it, and a tenant has no more channels than the scheduler has room for."""
     tenant = here.tenant()
     client = tenant.client()
     grouped(tenant, client)
     registers(tenant, client, who="aside")
-    made(tenant, client, 0xD0, USERD, MEMORY_SYSTEM, memory(65536))
-    here.refuses(escape=SHARE)
-    refused = tenant.alloc(client, GROUP_HANDLE, CHANNEL, HOPPER, channel(USERD))
+    for one in range(CHANNELS_MAX):
+        made(tenant, client, GROUP_HANDLE, MANY + one, HOPPER, channel(0))
+    refused = tenant.alloc(client, GROUP_HANDLE, CHANNEL, HOPPER, channel(0))
     assert (refused.result, refused.u32(STATUS)) == (0, NO_MEMORY)
     here.lands(tenant, client, CHANNEL)
     freed(tenant, client, GROUP_HANDLE)

@@ -40,7 +40,7 @@ PERIOD_S = 0.15
 LOOKED_BURSTS = 12
 # Of the eight things that tests/programs/resume.c tries: to preempt, to interleave, to be realtime. What else it
 # asks for about its own channels is noted as its wish.
-TRIES_REFUSED = 3 / 8
+TRIES_REFUSED = 2 / 8
 # Part of the card's time by which mgpud's account may differ from the card's: work is seen some looks late.
 NOISE = 0.04
 RSS_MAX_KIB = 64 << 10
