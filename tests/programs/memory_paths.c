@@ -159,7 +159,8 @@ static void through_the_card(const struct side *s)
          "host memory");
     must(alloc_memory(card, s, NV01_MEMORY_SYSTEM, 0, MIB, 0x74) == NV_ERR_NOT_SUPPORTED,
          "mapped host memory");
-    must(alloc_memory(card, s, 0x71, 0, MIB, 0x74) == NV_ERR_NOT_SUPPORTED, "the caller's own pages");
+    must(alloc_memory(card, s, NV01_MEMORY_SYSTEM_OS_DESCRIPTOR, 0, MIB, 0x74) == NV_ERR_INVALID_ADDRESS,
+         "pages that the caller does not have");
     must(!free_object(s, 0x71) && !free_object(s, 0x73) && free_bytes(s) == before, "all is given back");
     close(card);
 }
@@ -296,8 +297,8 @@ static int refused(int fd, uint32_t cmd, void *outer)
 static void others(const struct side *s)
 {
     static const uint32_t exports[] = {0x3d02, 0x3d04, 0xfd0101, 0xe00101};
-    static const uint32_t uvm[] = {UVM_INITIALIZE, UVM_MAP_EXTERNAL_ALLOCATION, UVM_FREE,
-                                   UVM_MIGRATE,    UVM_CREATE_EXTERNAL_RANGE,   UVM_MM_INITIALIZE};
+    static const uint32_t uvm[] = {UVM_POPULATE_PAGEABLE, UVM_MAP_EXTERNAL_SPARSE, UVM_ALLOC_DEVICE_P2P,
+                                   UVM_ENABLE_PEER_ACCESS};
     uint8_t bytes[4096] = {0};
     int fd = open("/dev/nvidia-uvm", O_RDWR);
 
@@ -317,7 +318,7 @@ static void others(const struct side *s)
     must(refused(s->fd, RM_CMD(NV_ESC_EXPORT_TO_DMABUF_FD, 2608), bytes) == EPERM, "dmabuf");
     must(refused(s->fd, RM_CMD(NV_ESC_IOCTL_XFER_CMD, 16), bytes) == EPERM, "transfer");
     for (size_t i = 0; i < sizeof(uvm) / sizeof(*uvm); i++)
-        must(fd >= 0 && refused(fd, uvm[i], bytes) == ENOTTY, "uvm");
+        must(fd >= 0 && refused(fd, uvm[i], bytes) == EPERM, "uvm");
     close(fd);
 }
 
