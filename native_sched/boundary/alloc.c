@@ -68,7 +68,8 @@ static bool by_its_caller(struct call *c)
 }
 
 /* RM makes the page tables of virtual memory with it, of the card's memory: two GiB for a TiB (virtmemConstruct() in
- * virtual_mem.c). It is asked to make them when something is mapped there (map_dma.c). What has them in any case is charged. True where the caller had not asked for that itself. */
+ * virtual_mem.c). It is asked to make them when something is mapped there (map_dma.c). Memory that has them in any case is
+ * charged. True where the caller had not asked for that itself. */
 static bool ask_without_tables(struct call *c, uint32_t class_id)
 {
     enum { NOT_SO = RM_MEMORY_FLAG_LAZY | RM_MEMORY_FLAG_EXTERNALLY_MANAGED | RM_MEMORY_FLAG_SPARSE };

@@ -146,8 +146,8 @@ enum { GPU_ID = sizeof(uint32_t) };
 static const struct control {
     uint32_t cmd;
     control_fn serve; /* NULL: refused. A tenant that could schedule its own channels could resume itself. */
-    uint32_t
-        needs; /* bytes that are looked at: how many there are is RM's to judge, which has a size for each version */
+    /* Bytes that are looked at. How many there are is RM's to judge, which has a size for each version. */
+    uint32_t needs;
 } controls[] = {
     {NV2080_CTRL_CMD_FB_GET_INFO_V2, view_fb_info, offsetof(struct rm_fb_info, entry)},
     {NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS, view_attached_ids, sizeof(struct rm_gpu_ids)},

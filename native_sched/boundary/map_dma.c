@@ -10,28 +10,17 @@
 #include "create.h"
 #include "caught.h"
 #include "ending.h"
+#include "page_tables.h"
 #include <errno.h>
 #include <string.h>
 
-enum { TABLE_BYTES = 4096, STATUS_FROM_END = 8 };
-/* What a table covers, from those of the smallest pages on (page_tables.c). */
-static const uint32_t covers_shift[] = {21, 29, 38, 47};
+enum { STATUS_FROM_END = 8 };
 
 struct asked { /* NVOS46, as far as all versions have it alike */
     uint32_t client, device, virtual_memory, memory;
     uint64_t offset, length;
     uint32_t flags;
 };
-
-/* Wherever RM puts it. */
-static uint64_t tables_bytes(uint64_t length)
-{
-    uint64_t bytes = 0;
-
-    for (size_t i = 0; i < sizeof(covers_shift) / sizeof(*covers_shift); i++)
-        bytes += ((length >> covers_shift[i]) + 2) * TABLE_BYTES;
-    return bytes;
-}
 
 static bool too_long(const struct rm_object *memory, uint64_t length)
 {
@@ -83,7 +72,7 @@ static void set_status(struct call *c, uint32_t status)
 int mediate_map_dma(struct call *c)
 {
     const struct asked *a = (const void *)c->outer;
-    uint64_t bytes = tables_bytes(a->length);
+    uint64_t bytes = page_tables_most(a->length);
     uint32_t status, slot;
     int e = 1;
     WITH_CALLS_OF(c->tenant);

@@ -19,6 +19,15 @@ struct page_table_node {
     uint32_t mappings, next;
 };
 
+uint64_t page_tables_most(uint64_t length)
+{
+    uint64_t bytes = 0;
+
+    for (int i = 0; i < LEVELS - 1; i++)
+        bytes += ((length >> covers_shift[i]) + 2) * TABLE_BYTES;
+    return bytes;
+}
+
 uint32_t page_shift_of(uint64_t base, uint64_t length, uint64_t offset, uint32_t page_shift)
 {
     uint64_t alignment = base | length | offset | 1ull << (page_shift ? page_shift : 12);

@@ -29,6 +29,9 @@ struct mapped_range {
 /* The pages that UVM takes are the largest that all of these allow (uvm_map_external_allocation_on_gpu() in uvm_map_external.c),
  * the smallest are those of 4 KiB. page_shift: of the memory's own pages; 0: not known. */
 uint32_t page_shift_of(uint64_t base, uint64_t length, uint64_t offset, uint32_t page_shift);
+/* Bytes of tables that a mapping of that length takes at most: of the smallest pages, wherever it is put, as if no other mapping
+ * had entries in them. Only the topmost tables are left out. */
+uint64_t page_tables_most(uint64_t length);
 
 /* For so many mappings. -ENOMEM. */
 int page_tables_open(struct page_tables *p, uint32_t mappings);
