@@ -2,12 +2,10 @@
 #include "../driver/group_control.h"
 #include <sys/eventfd.h>
 
-int refusals_note(struct refusals *r, uint32_t card, enum mgpu_without kind, int error)
+void refusals_note(struct refusals *r, uint32_t card, enum mgpu_without kind, int error)
 {
-    int none = 0;
+    int none = 0, status = (int)rm_refused(error);
 
-    if (atomic_compare_exchange_strong(&r->first[card][kind], &none,
-                                       rm_refused(error) ? (int)rm_refused(error) : error))
+    if (atomic_compare_exchange_strong(&r->first[card][kind], &none, status ? status : error))
         eventfd_write(r->events, 1);
-    return rm_errno(error);
 }

@@ -12,8 +12,8 @@ struct refusals {
     int events;                                           /* eventfd for the daemon */
 };
 
-/* error: what a call of group_control.h or userd_map() has said. Returns the same as an errno. */
-int refusals_note(struct refusals *r, uint32_t card, enum mgpu_without kind, int error);
+/* error: the result of a call of group_control.h or of userd_map(). */
+void refusals_note(struct refusals *r, uint32_t card, enum mgpu_without kind, int error);
 
 static inline bool refusals_any(const struct refusals *r, uint32_t card, enum mgpu_without kind)
 {
