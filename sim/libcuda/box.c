@@ -59,29 +59,6 @@ static CUresult copy_box(const struct operand *to, const struct operand *from, s
     return error ? error : copy_submit(&copy, stream, blocking);
 }
 
-static CUresult copy_2d(const CUDA_MEMCPY2D *p, CUstream stream, bool blocking)
-{
-    struct operand from, to;
-
-    if (!p)
-        return CUDA_ERROR_INVALID_VALUE;
-    from = (struct operand){
-        .type = p->srcMemoryType,
-        .base = base_of(p->srcMemoryType, p->srcHost, p->srcDevice),
-        .x = p->srcXInBytes,
-        .y = p->srcY,
-        .pitch = p->srcPitch,
-    };
-    to = (struct operand){
-        .type = p->dstMemoryType,
-        .base = base_of(p->dstMemoryType, p->dstHost, p->dstDevice),
-        .x = p->dstXInBytes,
-        .y = p->dstY,
-        .pitch = p->dstPitch,
-    };
-    return copy_box(&to, &from, (struct box){p->WidthInBytes, p->Height, 1}, stream, blocking);
-}
-
 static CUresult copy_3d(const CUDA_MEMCPY3D *p, CUstream stream, bool blocking)
 {
     struct operand from, to;
@@ -107,6 +84,33 @@ static CUresult copy_3d(const CUDA_MEMCPY3D *p, CUstream stream, bool blocking)
         .height = p->dstHeight,
     };
     return copy_box(&to, &from, (struct box){p->WidthInBytes, p->Height, p->Depth}, stream, blocking);
+}
+
+/* One layer of a box. */
+static CUresult copy_2d(const CUDA_MEMCPY2D *p, CUstream stream, bool blocking)
+{
+    CUDA_MEMCPY3D layer;
+
+    if (!p)
+        return CUDA_ERROR_INVALID_VALUE;
+    layer = (CUDA_MEMCPY3D){
+        .srcXInBytes = p->srcXInBytes,
+        .srcY = p->srcY,
+        .srcMemoryType = p->srcMemoryType,
+        .srcHost = p->srcHost,
+        .srcDevice = p->srcDevice,
+        .srcPitch = p->srcPitch,
+        .dstXInBytes = p->dstXInBytes,
+        .dstY = p->dstY,
+        .dstMemoryType = p->dstMemoryType,
+        .dstHost = p->dstHost,
+        .dstDevice = p->dstDevice,
+        .dstPitch = p->dstPitch,
+        .WidthInBytes = p->WidthInBytes,
+        .Height = p->Height,
+        .Depth = 1,
+    };
+    return copy_3d(&layer, stream, blocking);
 }
 
 #define FORMS(dimensions, copy)                                                                          \
