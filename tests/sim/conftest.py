@@ -12,10 +12,14 @@ import pytest
 from oci_specs import paths
 from sim.cards import CardProcess, ask, running
 from tests.sim.card_protocol import Client, Connection
+from tests.sim.card_space import Space
 from tests.support.waiting import until
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 C_FLAGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-pthread")
+
+# The card of `card` that has NVIDIA's rings and nvidia-uvm in tests.
+A10 = 2
 
 NewClient = Callable[..., Client]
 Run = Callable[..., str]
@@ -116,3 +120,16 @@ def run(supervised: Callable[[list[str]], list[str]]) -> Run:
 def library_environment(**more: str) -> dict[str, str]:
     """Where the simulated libraries are found; more: variables besides."""
     return {**os.environ, "LD_LIBRARY_PATH": os.path.dirname(paths.lib("sim/libcuda.so.1")), **more}
+
+
+@pytest.fixture
+def client(new_client: NewClient) -> Client:
+    """Of the A10."""
+    return new_client(A10)
+
+
+@pytest.fixture
+def space(client: Client) -> Iterator[Space]:
+    made = Space(client)
+    yield made
+    made.uvm.close()

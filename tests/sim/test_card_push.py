@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
 
 import pytest
 
@@ -30,25 +29,12 @@ from tests.sim.card_space import (
     wait,
     word,
 )
-from tests.sim.conftest import NewClient
+from tests.sim.conftest import A10
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.sim
-A10 = 2
 RING, DATA, OTHER = 0x10_0000_0000, 0x20_0000_0000, 0x30_0000_0000
 PITCH, MULTI_LINE, NON_PIPELINED, FOUR_WORDS = 3 << 7, 1 << 9, 2, 2 << 3
-
-
-@pytest.fixture
-def client(new_client: NewClient) -> Client:
-    return new_client(A10)
-
-
-@pytest.fixture
-def space(client: Client) -> Iterator[Space]:
-    made = Space(client)
-    yield made
-    made.uvm.close()
 
 
 @pytest.fixture

@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 
 import pytest
 
 from sim.cards import CardProcess
 from tests.sim.card_protocol import INVALID_DEVICE, INVALID_HANDLE, NOT_SUPPORTED, OK, VASPACE, Client
 from tests.sim.card_space import MIB, HardwareChannel, Space, Uvm, uuid_of
-from tests.sim.conftest import NewClient
+from tests.sim.conftest import A10, NewClient
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.sim
 ILLEGAL, INVALID_ADDRESS, INVALID_CHANNEL, DENIED, WRONG_FLAGS = 0x16, 0x1E, 0x21, 0x1B, 0x1F
 BASE = 0x10_0000_0000
-A10 = 2
-
-
-@pytest.fixture
-def client(new_client: NewClient) -> Client:
-    return new_client(A10)
-
-
-@pytest.fixture
-def space(client: Client) -> Iterator[Space]:
-    made = Space(client)
-    yield made
-    made.uvm.close()
 
 
 def used(card: CardProcess) -> int:
