@@ -9,6 +9,8 @@ SANITIZE ?=
 FUZZ_SECONDS ?= 60
 # How long `make chaos` goes on.
 SECONDS ?= 600
+# The commit whose figures `make count` prints, such as COMMIT=HEAD~1; the work tree's unless given.
+COMMIT ?=
 # What pytest is told besides, such as PYTEST=-x, PYTEST="-k docker" or PYTEST=tests/unit.
 PYTEST ?=
 
@@ -32,7 +34,7 @@ image := build/image/mgpu-test.tar
 foreign := build/foreign/installed
 pip := $(bin)/python -m pip -qq --disable-pip-version-check --no-input
 packages := oci_specs runtime_hook native_sched sim containerd_api install mgpu_cli
-code := $(packages) shim load
+code := $(packages) base rm shim load
 sources := meson.build pyproject.toml tools/python_sources.py \
 	$(shell find $(code) -type d -name __pycache__ -prune -o -type f -print)
 # Packages are added, renamed and removed too, and only the folders' times show that.
@@ -40,14 +42,14 @@ folders := $(shell find $(code) -type d -name __pycache__ -prune -o -type d -pri
 
 # What is compiled into the sanitized build and is worked hard there: what the tests compile for themselves has its
 # sanitizers in every run, and an engine's daemon in between adds nothing but its own time.
-hardest := $(addprefix tests/engine/test_,holder.py nvidia_calls.py nvidia_files.py nvidia_loose.py) tests/hostile \
-	$(addprefix tests/engines/test_,memory_cap.py release.py no_way_past.py bad_input.py)
+hardest := $(addprefix tests/native/test_,holder.py nvidia_calls.py nvidia_files.py nvidia_unpollable.py) tests/hostile \
+	$(addprefix tests/containers/test_,memory_cap.py release.py no_way_past.py bad_input.py)
 
 # meson and ninja come from the venv.
 export PATH := $(abspath $(bin)):$(PATH)
 export PIP_ROOT_USER_ACTION := ignore
 .DELETE_ON_ERROR:
-.PHONY: help demo test soak chaos fuzz lint bench build image gpu-kit format protos clean
+.PHONY: help demo test soak chaos fuzz lint count bench build image gpu-kit format protos clean
 .DEFAULT_GOAL := help
 
 help:
@@ -57,6 +59,7 @@ help:
 	@echo 'make chaos   set up, then kill, stop and starve parts of mgpu for SECONDS=$(SECONDS); MGPU_CHAOS_SEED=N repeats one'
 	@echo 'make fuzz    every fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS) each'
 	@echo 'make lint    the linters alone'
+	@echo 'make count   how large and how entangled the sources are; COMMIT=... says it of another commit'
 	@echo 'make bench   measure; prints a table and writes $(BUILD)/bench.json'
 	@echo 'make build   mgpu installed into $(venv)'
 	@echo 'make image   the image that tests and demo run: $(image)'
@@ -88,6 +91,9 @@ fuzz: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed
 
 lint: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed
 	@$(bin)/python -m pytest tests/unit/test_linters.py $(PYTEST)
+
+count: $(stamps)/test-system $(stamps)/test-tools
+	@$(bin)/python -m tools.count $(COMMIT)
 
 bench: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image)
 	@$(bin)/python -m tests.bench --output $(BUILD)/bench.json
@@ -151,6 +157,7 @@ $(stamps)/test-tools: pyproject.toml tools/requirements.py $(stamps)/build-tools
 endif
 
 $(stamps)/installed: $(sources) $(folders) $(stamps)/build-tools
+	@$(bin)/python -m tools.abi parity >/dev/null
 	@echo 'build: mgpu into $(venv)'
 	@$(pip) install --no-build-isolation --no-deps --force-reinstall \
 		--config-settings=build-dir=$(BUILD)/meson $(setup_args) .

@@ -1,2 +1,3 @@
-"""containerd's own API over gRPC: bindings generated from protos/, a typed client, and the program that mgpud has watch
-containerd for it."""
+"""containerd's own API over gRPC: bindings generated from protos/, a typed client, and the program that mgpud
+has watch containerd for it.
+"""

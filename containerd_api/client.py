@@ -20,7 +20,7 @@ _OPTIONS: Sequence[tuple[str, str | int]] = (
     ("grpc.default_authority", "localhost"),
     ("grpc.enable_http_proxy", 0),
     ("grpc.max_receive_message_length", MESSAGE_MAX_BYTES),
-    # Whoever watches reconnects by itself, at its own pace.
+    # The watcher reconnects by itself, at its own pace.
     ("grpc.enable_retries", 0),
 )
 _TaskEvent = (
@@ -54,7 +54,7 @@ class Container:
 
 @dataclass(frozen=True)
 class Task:
-    """status is "created", "running", "stopped", "paused", "pausing" or "unknown"; pid in containerd's namespace."""
+    """status: "created", "running", "stopped", "paused", "pausing" or "unknown"; pid: containerd's."""
 
     container_id: str
     pid: int
@@ -74,7 +74,7 @@ class Plugin:
 
 @dataclass(frozen=True)
 class Event:
-    """kind is "start", "exit", "oom", "paused" or "resumed". exit_status: of an exit; exec_id: of one of an exec."""
+    """kind: "start", "exit", "oom", "paused" or "resumed"; exit_status: of an exit; exec_id: of an exec."""
 
     namespace: str
     kind: str

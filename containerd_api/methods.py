@@ -1,7 +1,7 @@
 """containerd's calls as data: the path on the wire, and what is sent and answered.
 
-The generated service stubs are not used: they carry no types and refuse to load under another grpcio than the one that
-they were generated with.
+The generated service stubs are not used: they carry no types and refuse to load under another grpcio than the
+one that they were generated with.
 """
 
 from __future__ import annotations

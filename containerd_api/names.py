@@ -1,4 +1,4 @@
-"""What people call a container, by the labels that whoever made it through containerd has put on it."""
+"""A container's name for people, from the labels that its maker has put on it through containerd."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Watches containerd for mgpud, as a process of its own: `python -m containerd_api.watch SOCKET…`.
 
-A process, so that nothing that a containerd does can disturb the arbiter, and that gRPC's memory is not the arbiter's.
-Both ways one JSON object a line. On stdin, which containers matter: {"watch": ID}, {"forget": ID}; its end is the end.
-On stdout, of those containers alone:
+A process, so that nothing that a containerd does can disturb the arbiter, and that gRPC's memory is not the
+arbiter's. Both ways one JSON object a line. On stdin, which containers matter: {"watch": ID}, {"forget": ID};
+its end is the end. On stdout, of those containers alone:
 
     {"container": ID, "event": "paused", "exit_status": 0}
     {"container": ID, "known": {"address": …, "namespace": …, "name": …, "runtime": …, "task": …}}
@@ -28,7 +28,7 @@ from containerd_api.client import Container, Containerd, ContainerdError, Event,
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.5, 30.0
 # A connection that lasted so long was a good one: the next one is tried after the first pause again.
 GOOD_S = 10.0
-# Containers that a containerd could make up are none of ours; of ours it tells no more than so often.
+# A containerd may make containers up. These are none of mgpu's; of mgpu's it may report only so often.
 EVENTS_PER_S = 200
 LINE_MAX_BYTES = 64 << 10
 TEXT_MAX_CHARS = 256
@@ -74,7 +74,7 @@ class Watch:
         print(json.dumps(members), file=self._out, flush=True)
 
     def _is(self, address: str, state: str) -> None:
-        """Told once: a socket that nobody is at any more may stay for ever."""
+        """Reported once: a socket without a listener may stay for ever."""
         if self._states.get(address) != state:
             self._states[address] = state
             self.tell(address=address, state=state[:TEXT_MAX_CHARS])

@@ -1,1 +1,2 @@
-"""`python -m demo`: the main job of mgpu on a private containerd and two simulated cards, shown and checked."""
+"""`python -m demo`: the main job of mgpu on a private containerd and two simulated cards, shown and
+checked."""

@@ -1,7 +1,7 @@
 """Two containers on two simulated V100-16, as the user, the container and the operator see them.
 
-Nothing of the host's is touched: containerd, mgpu and all their files live in a /run of this process's own, which
-is gone when it ends. Exits 1 if anything seen is not as promised.
+Nothing of the host's is touched: containerd, mgpu and all their files live in a /run of this process's own,
+which is gone when it ends. Exits 1 if anything seen is not as promised.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The last act: an online service bursts on a card that an offline trainer saturates. The card's own account judges."""
+"""The last act: an online burst beside an offline trainer, judged by the card's own account."""
 
 from __future__ import annotations
 

@@ -179,10 +179,10 @@ class Container:
 
     def result(self) -> dict[str, Any]:
         """What mgpu-load reports when it ends."""
-        said, errors = self._ctr.communicate()
+        printed, errors = self._ctr.communicate()
         if self._ctr.returncode != 0:
             raise DemoFailedError(f"the container {self.name} ended: {errors.strip()}")
-        found: dict[str, Any] = json.loads(said.strip().splitlines()[-1])
+        found: dict[str, Any] = json.loads(printed.strip().splitlines()[-1])
         return found
 
     def stop(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the demo prints: headings, commands with their output, tables, and what was promised against what was seen."""
+"""What the demo prints: headings, commands with output, tables, and promised against seen."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Report:
         self.checks += 1
         if seen != promised:
             self.faults += 1
-            said = "" if promised is True else f": promised {promised}, seen {seen}"
-            self._console.print(Text(f"  FAIL {promise}{said}", style="bold red"))
+            detail = "" if promised is True else f": promised {promised}, seen {seen}"
+            self._console.print(Text(f"  FAIL {promise}{detail}", style="bold red"))
         else:
-            said = "" if promised is True else f": {seen}"
-            self._console.print(Text(f"  ok   {promise}{said}", style="green"))
+            detail = "" if promised is True else f": {seen}"
+            self._console.print(Text(f"  ok   {promise}{detail}", style="green"))
 
     def stopped(self, reason: str) -> None:
         """The demo did not come to its end; the reason is no promise that was broken."""

@@ -28,7 +28,7 @@ class Promise:
 
 def granted(report: Report, arbiter: Arbiter, container: Container, promise: Promise) -> None:
     """Check and show a container that has filled its cards and waits."""
-    said = container.report()
+    reported = container.report()
     report.command(f"(in {container.name}) gpustat", container.execute("gpustat", "--no-color"))
     report.command("mgpu ps", arbiter.mgpu("ps"))
     inside = json.loads(container.execute("gpustat", "--json"))["gpus"]
@@ -37,27 +37,27 @@ def granted(report: Report, arbiter: Arbiter, container: Container, promise: Pro
     report.say(f"{container.name}, card by card, in MiB; used/total in gpustat, used/cap in mgpu ps:")
     report.table(
         ("card", "gpustat", "cuMemGetInfo", "allocated", "one byte more", "mgpu ps"),
-        [_row(*views) for views in zip(inside, said, outside, strict=False)],
+        [_row(*views) for views in zip(inside, reported, outside, strict=False)],
     )
     report.say(
         "What is used beyond what was allocated is the CUDA context's own, which counts against the cap."
     )
     mib, size_bytes = f"{promise.memory_mib} MiB", f"{promise.memory_mib * MIB} bytes"
     report.check("cards that gpustat sees", promise.cards, len(inside))
-    report.check("cards that CUDA sees", promise.cards, len(said))
+    report.check("cards that CUDA sees", promise.cards, len(reported))
     report.check("memory of a card in gpustat", mib, _each(inside, "memory.total", "MiB"))
-    report.check("memory of a card in cuMemGetInfo", size_bytes, _each(said, "total_bytes", "bytes"))
+    report.check("memory of a card in cuMemGetInfo", size_bytes, _each(reported, "total_bytes", "bytes"))
     report.check(
-        "memory of a card in cuDeviceTotalMem", size_bytes, _each(said, "device_total_bytes", "bytes")
+        "memory of a card in cuDeviceTotalMem", size_bytes, _each(reported, "device_total_bytes", "bytes")
     )
     report.check("cap of a card in mgpu ps", mib, _each(outside, "memory_mib", "MiB"))
     report.check(
         "CUDA's answer to one byte over the cap",
         f"error {CUDA_ERROR_OUT_OF_MEMORY} (out of memory)",
-        _answer(said, "one_byte_more"),
+        _answer(reported, "one_byte_more"),
     )
-    all_held = all(card["held_bytes"] == card["free_bytes"] for card in said)
-    report.check("all that was free could be allocated", True, all_held and bool(said))
+    all_held = all(card["held_bytes"] == card["free_bytes"] for card in reported)
+    report.check("all that was free could be allocated", True, all_held and bool(reported))
     within = all(card["used_bytes"] <= card["memory_mib"] * MIB for card in outside)
     report.check("no card holds more than its cap", True, within and bool(outside))
 

@@ -20,7 +20,7 @@ STAGED_MODE = 0o600
 
 
 def apply(plan: Plan) -> None:
-    """Make the changes. On failure those already made are taken back, and Refusal says what stood in the way."""
+    """Make the changes; on failure take them back and raise a Refusal with the cause."""
     with _said_in_one_line(), _staged(plan.changes) as staged:
         done: list[Change] = []
         try:
@@ -34,7 +34,7 @@ def apply(plan: Plan) -> None:
 
 
 def write_below(plan: Plan, folder: Path) -> list[Path]:
-    """Write what the plan's files are to be below `folder`, under their whole paths; the host stays as it is."""
+    """Write the plan's files below `folder` under their whole paths; the host stays as it is."""
     written = []
     with _said_in_one_line():
         for change in plan.changes:
@@ -64,7 +64,7 @@ def _said_in_one_line() -> Iterator[None]:
 
 @contextmanager
 def _staged(changes: Iterable[Change]) -> Iterator[dict[Path, Path]]:
-    """Fresh files beside those they will replace. What is left of them goes at the end, and new empty folders too."""
+    """Fresh files beside those they will replace; unused ones and empty folders go at the end."""
     staged: dict[Path, Path] = {}
     made: list[Path] = []
     try:
@@ -117,7 +117,7 @@ def _commit(change: Change, fresh: Path | None) -> None:
 
 
 def _dress(fresh: Path, change: Change) -> None:
-    """Mode, owner and labels: those of the file that it replaces or is like, if there is one; never its times."""
+    """Give it mode, owner and labels of the file that it replaces or is like; never its times."""
     if change.link:
         return
     model = change.path if change.before is not None else change.like

@@ -1,7 +1,7 @@
 """A marked run of lines at the end of a text that is otherwise left as it is, byte for byte.
 
-TOML takes tables in any order, so what mgpu adds to a configuration can stand apart from what others wrote there,
-and can be taken away without a trace.
+TOML takes tables in any order, so what mgpu adds to a configuration can stand apart from what others wrote
+there, and can be taken away without a trace.
 """
 
 from __future__ import annotations

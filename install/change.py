@@ -50,8 +50,8 @@ def _always(text: str) -> None:
 class Target:
     """One file that an engine reads, and how it is edited. None as text: there is no such file.
 
-    marked: what `remove` finds bears our mark, and is not what somebody may have written before us. may_go: Refusal
-    when the engine would not work without what is to be removed from the text.
+    marked: what `remove` finds bears mgpu's mark, and was not written by others before. may_go:
+    Refusal when the engine would not work without what is to be removed from the text.
     """
 
     path: Path

@@ -12,7 +12,7 @@ from install import annotation_lists, block, files, toml_text
 from install.change import Target
 from install.containerd_files import MERGING_VERSION, Loaded, load
 from install.edit import Edited, NotHere
-from install.engine import Engine, Wish, always
+from install.engine import Engine, Intent, always
 from install.links import link
 from install.parts import HANDLER, RUNTIME_CLASS, SHIM, SHIM_TYPE, Parts
 from oci_specs.refusal import Refusal, quoted
@@ -43,25 +43,26 @@ class Handler:
     beside: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
-def handler(loaded: Loaded, parts: Parts, wish: Wish) -> Handler:
-    """Ours, and the default one where no file names any: containerd 1.6 takes the first that is named for all.
+def handler(loaded: Loaded, parts: Parts, intent: Intent) -> Handler:
+    """Ours, and the default one where no file names any: containerd 1.6 takes the first that is named for
+    all.
 
     Without its default handler the CRI plugin does not start.
     """
-    own = _own_handler(loaded, parts, wish)
+    own = _own_handler(loaded, parts, intent)
     if loaded.setting("containerd", "runtimes") is not None:
         return own
     return replace(own, beside={DEFAULT_HANDLER: {"runtime_type": RUNC_TYPE}})
 
 
-def _own_handler(loaded: Loaded, parts: Parts, wish: Wish) -> Handler:
+def _own_handler(loaded: Loaded, parts: Parts, intent: Intent) -> Handler:
     """By the shim, unless the node's cgroups are systemd's: see Refusal and `why`."""
     default = loaded.setting("containerd", "default_runtime_name") or DEFAULT_HANDLER
     beside = loaded.setting("containerd", "runtimes", str(default))
     beside = beside if isinstance(beside, dict) else {}
     options = beside.get("options", {}) if beside.get("runtime_type", RUNC_TYPE) == RUNC_TYPE else {}
     systemd = _says_systemd(options) or loaded.setting("systemd_cgroup") is True
-    if wish.route == "shim" and systemd:
+    if intent.route == "shim" and systemd:
         raise Refusal(
             "shim-options",
             "this node's cgroups are systemd's (SystemdCgroup = true), and containerd 1.6 gives no options to a "
@@ -70,7 +71,7 @@ def _own_handler(loaded: Loaded, parts: Parts, wish: Wish) -> Handler:
         )
     lists = {name: _joined(beside.get(name)) for name in ("pod_annotations", "container_annotations")}
     kept = {name: beside[name] for name in KEPT if name in beside}
-    if wish.route == "runc" or (wish.route == "auto" and systemd):
+    if intent.route == "runc" or (intent.route == "auto" and systemd):
         own = {name: value for name, value in options.items() if not isinstance(value, dict)}
         table = {
             "runtime_type": RUNC_TYPE,
@@ -132,14 +133,14 @@ def removed(text: str, path: Path, first: str) -> Edited | NotHere:
     )
 
 
-def targets(parts: Parts, wish: Wish) -> Sequence[Target]:
-    main = wish.config or CONFIG
+def targets(parts: Parts, intent: Intent) -> Sequence[Target]:
+    main = intent.config or CONFIG
     loaded = _loaded(main)
     place = _place(main, loaded)
     first = f"version = {loaded.version}\n" if place != main else VERSION_LINE
 
     def add(text: str | None) -> Edited:
-        return added(text, place, loaded, handler(loaded, parts, wish), first)
+        return added(text, place, loaded, handler(loaded, parts, intent), first)
 
     def may_go(text: str) -> None:
         if loaded.setting("containerd", "default_runtime_name") == HANDLER:
@@ -152,7 +153,7 @@ def targets(parts: Parts, wish: Wish) -> Sequence[Target]:
     return (
         Target(path=place, add=add, remove=partial(removed, path=place, first=first), may_go=may_go),
         *(_stale(path) for path in loaded.documents if path != place and _has_block(path)),
-        link(wish.bin_dir / SHIM, parts.shim),
+        link(intent.bin_dir / SHIM, parts.shim),
     )
 
 

@@ -1,8 +1,8 @@
 """containerd's configuration as containerd puts it together, and the file in which ours takes effect.
 
-In containerd 1.x an imported file that says anything of the CRI plugin replaces all that files before it said of it
-(services/server/config, mergeConfig: values of maps are replaced entirely), so ours has to go into the file that
-is the last to speak of it. From 2.0 on, which reads version 3, tables are merged.
+In containerd 1.x an imported file that says anything of the CRI plugin replaces all that files before it said
+of it (services/server/config, mergeConfig: values of maps are replaced entirely), so ours has to go into the
+file that is the last to speak of it. From 2.0 on, which reads version 3, tables are merged.
 """
 
 from __future__ import annotations

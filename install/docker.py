@@ -9,7 +9,7 @@ from pathlib import Path
 from install import files, json_text
 from install.change import Target
 from install.edit import Edited, NotHere
-from install.engine import Engine, Wish, always
+from install.engine import Engine, Intent, always
 from install.parts import HANDLER, RUNTIME, Parts
 from oci_specs.refusal import Refusal, quoted
 
@@ -67,8 +67,8 @@ def may_go(text: str, path: Path) -> None:
         )
 
 
-def targets(parts: Parts, wish: Wish) -> Sequence[Target]:
-    path = wish.config or CONFIG
+def targets(parts: Parts, intent: Intent) -> Sequence[Target]:
+    path = intent.config or CONFIG
     return (
         Target(
             path=path,
@@ -81,9 +81,9 @@ def targets(parts: Parts, wish: Wish) -> Sequence[Target]:
     )
 
 
-def pidfile(wish: Wish) -> Path:
+def pidfile(intent: Intent) -> Path:
     """Where dockerd writes its pid, by the configuration."""
-    path = wish.config or CONFIG
+    path = intent.config or CONFIG
     named = json_text.parsed(files.read_text(path) or "", path).get("pidfile")
     return Path(named) if isinstance(named, str) and named else PIDFILE
 

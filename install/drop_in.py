@@ -12,7 +12,7 @@ from install.edit import Edited, NotHere
 
 
 def target(path: Path, keys: Sequence[str], table: Mapping[str, Any], uninstall: str) -> Target:
-    """One table. The file goes with it unless somebody has written something else there."""
+    """One table. The file is removed with it unless it holds something else."""
 
     def add(text: str | None) -> Edited:
         return toml_text.with_table(text or "", path, keys, table, uninstall)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Edited:
     """The new text, and what the operator should know. A text of None: there is to be no such file.
 
-    keep: the old text holds somebody's own work, and must not be lost with the file.
+    keep: the old text holds other work than mgpu's, and must not be lost with the file.
     """
 
     text: str | None

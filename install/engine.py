@@ -14,11 +14,11 @@ Route = Literal["auto", "shim", "runc"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
+class Intent:
     """What the operator chose. config: the engine's configuration file, None for its usual one.
 
-    route: how containerd reaches us. hooks: podman by its precreate hook; None: as it is. bin_dir: where containerd
-    finds shims, a folder on its PATH.
+    route: how containerd reaches us. hooks: podman by its precreate hook; None: as it is. bin_dir: where
+    containerd finds shims, a folder on its PATH.
     """
 
     config: Path | None = None
@@ -27,11 +27,11 @@ class Wish:
     bin_dir: Path = Path("/usr/local/bin")
 
 
-def _no_pidfile(wish: Wish) -> Path | None:
+def _no_pidfile(intent: Intent) -> Path | None:
     return None
 
 
-def always(*lines: str) -> Callable[[Wish], Sequence[str]]:
+def always(*lines: str) -> Callable[[Intent], Sequence[str]]:
     """The same lines whatever the operator chose."""
     return lambda _wish: lines
 
@@ -43,17 +43,17 @@ _no_lines = always()
 class Engine:
     """program: what is on PATH where the engine is installed; None: it is always there.
 
-    restart: the lines that have a running one take the new configuration; undo: those after uninstalling, if they are
-    others. pidfile: where the pid lies of an engine for which SIGHUP is enough. after: what to try then. limits: what
-    cannot be had with it, in words.
+    restart: the lines that have a running one take the new configuration; undo: those after uninstalling, if
+    they are others. pidfile: where the pid lies of an engine for which SIGHUP is enough. after: what to try
+    then. limits: what cannot be had with it, in words.
     """
 
     name: str
     program: str | None
     config: Path
-    targets: Callable[[Parts, Wish], Sequence[Target]]
+    targets: Callable[[Parts, Intent], Sequence[Target]]
     restart: tuple[str, ...]
     undo: tuple[str, ...] = ()
-    pidfile: Callable[[Wish], Path | None] = _no_pidfile
-    after: Callable[[Wish], Sequence[str]] = _no_lines
+    pidfile: Callable[[Intent], Path | None] = _no_pidfile
+    after: Callable[[Intent], Sequence[str]] = _no_lines
     limits: tuple[str, ...] = ()

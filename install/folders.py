@@ -1,4 +1,4 @@
-"""Folders that `mgpu install` makes for its files are written down: `mgpu uninstall` takes those and no others."""
+"""Folders that `mgpu install` made, written down so that `mgpu uninstall` removes those and no others."""
 
 from __future__ import annotations
 

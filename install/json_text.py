@@ -29,7 +29,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Object:
-    """Where an object lies: the place after its opening brace, its members, and the place of its closing brace."""
+    """Where an object lies: after its opening brace, its members, and its closing brace."""
 
     inside: int
     members: tuple[Member, ...]

@@ -1,4 +1,5 @@
-"""podman: a named OCI runtime in a drop-in of containers.conf(5), or a precreate hook for podman's own runtimes.
+"""podman: a named OCI runtime in a drop-in of containers.conf(5), or a precreate hook for podman's own
+runtimes.
 
 Never both: the second would be handed a spec that the first has rewritten.
 """
@@ -13,7 +14,7 @@ from pathlib import Path
 from install import block, drop_in, files, precreate_hook, toml_text
 from install.change import Target
 from install.edit import Edited
-from install.engine import Engine, Wish
+from install.engine import Engine, Intent
 from install.parts import CONF_DIR, HANDLER, Parts
 from oci_specs.refusal import Refusal
 
@@ -26,19 +27,19 @@ KEYS = ("engine", "runtimes")
 UNINSTALL = "mgpu uninstall podman"
 
 
-def targets(parts: Parts, wish: Wish) -> Sequence[Target]:
-    path = wish.config or CONFIG
-    hook = precreate_hook.target(HOOK, parts.runtime, wanted=by_hook(wish))
-    if not by_hook(wish):
+def targets(parts: Parts, intent: Intent) -> Sequence[Target]:
+    path = intent.config or CONFIG
+    hook = precreate_hook.target(HOOK, parts.runtime, wanted=by_hook(intent))
+    if not by_hook(intent):
         return (drop_in.target(path, KEYS, {HANDLER: [parts.runtime]}, UNINSTALL), hook)
-    # Before anybody asks to add: uninstalling must not fail over what others wrote.
+    # Not checked earlier, since uninstalling must not fail over the text of others.
     own = drop_in.target(path, ("engine",), {}, UNINSTALL)
     return (replace(own, add=partial(_with_folder, path=path)), hook)
 
 
-def by_hook(wish: Wish) -> bool:
+def by_hook(intent: Intent) -> bool:
     """As asked; unasked as it is, and by a runtime where nothing is."""
-    return wish.hooks if wish.hooks is not None else HOOK.exists()
+    return intent.hooks if intent.hooks is not None else HOOK.exists()
 
 
 def _with_folder(text: str | None, path: Path) -> Edited:
@@ -86,8 +87,8 @@ def _files(own: Path) -> list[Path]:
     return [PACKAGED, own.parent.with_suffix(""), *sorted(drop_ins)]
 
 
-def after(wish: Wish) -> Sequence[str]:
-    runtime = "" if by_hook(wish) else f" --runtime {HANDLER}"
+def after(intent: Intent) -> Sequence[str]:
+    runtime = "" if by_hook(intent) else f" --runtime {HANDLER}"
     return (f"podman{runtime} run --annotation mgpu.dev/memory-mib=4096 IMAGE COMMAND",)
 
 

@@ -1,7 +1,7 @@
 """A podman hook of the stage precreate: a JSON file of our own (oci-hooks(5)).
 
-In a folder of our own too, which podman's configuration names: CRI-O reads /usr/share/containers/oci/hooks.d as well,
-has no such stage, and does not start with a hook of one that it does not know.
+In a folder of our own too, which podman's configuration names: CRI-O reads /usr/share/containers/oci/hooks.d
+as well, has no such stage, and does not start with a hook of one that it does not know.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TIMEOUT_S = 30
 
 
 def text(runtime: str) -> str:
-    """The file's text. Every container is looked at, for one that names no GPU may have been given a card's nodes."""
+    """The file's text; it matches every container, since one that names no GPU may have been given one."""
     return json.dumps(_document(runtime), indent=2) + "\n"
 
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from install.engine import Engine, Wish
+from install.engine import Engine, Intent
 from oci_specs.refusal import Refusal
 
 SYSTEMD_RUNS = Path("/run/systemd/system")
@@ -20,9 +20,9 @@ def lines(engine: Engine, *, undo: bool) -> tuple[str, ...]:
     return engine.undo if undo and engine.undo else engine.restart
 
 
-def restart(engine: Engine, wish: Wish, *, undo: bool = False) -> str:
+def restart(engine: Engine, intent: Intent, *, undo: bool = False) -> str:
     """Do it, and say what was done; Refusal with the lines to type where that is not possible."""
-    pidfile = engine.pidfile(wish)
+    pidfile = engine.pidfile(intent)
     if pidfile is not None and (pid := _pid(pidfile, engine)):
         os.kill(pid, signal.SIGHUP)
         return f"{engine.program} ({pid}) was told to read its configuration again"
@@ -40,13 +40,13 @@ def restart(engine: Engine, wish: Wish, *, undo: bool = False) -> str:
             shlex.split(line), capture_output=True, text=True, check=False, timeout=TIMEOUT_S
         )
         if done.returncode != 0:
-            said = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
-            raise Refusal("restart-failed", f"{line}: {said[-1]}", "see journalctl -xe")
+            errors = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+            raise Refusal("restart-failed", f"{line}: {errors[-1]}", "see journalctl -xe")
     return f"done: {'; '.join(typed)}"
 
 
 def _pid(pidfile: Path, engine: Engine) -> int | None:
-    """The pid in the file, if it is the engine's: a pid may be somebody else's by now."""
+    """The pid in the file, if it is the engine's: the pid may have been reused."""
     try:
         pid = int(pidfile.read_text())
         name = Path(os.readlink(f"/proc/{pid}/exe")).name.removesuffix(" (deleted)")

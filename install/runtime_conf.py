@@ -8,7 +8,7 @@ from pathlib import Path
 
 from install import files, folders, planning, podman, toml_text, whole_file
 from install.change import Plan, Target
-from install.engine import Engine, Wish
+from install.engine import Engine, Intent
 from install.engines import ENGINES
 from install.parts import RUNTIME_CONF, Parts
 from oci_specs.refusal import Refusal
@@ -58,7 +58,7 @@ def _without(parts: Parts) -> Plan:
 
 def _is_pointed_at_us(engine: Engine, parts: Parts) -> bool:
     try:
-        return bool(planning.to_uninstall(engine.targets(parts, Wish())).changes)
+        return bool(planning.to_uninstall(engine.targets(parts, Intent())).changes)
     except Refusal:
-        # Nobody can tell what is in its configuration.
+        # Its configuration cannot be read, so it may still name mgpu.
         return True

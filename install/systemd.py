@@ -10,7 +10,7 @@ from pathlib import Path
 from install import whole_file
 from install.change import Target
 from install.edit import Edited, NotHere
-from install.engine import Engine, Wish, always
+from install.engine import Engine, Intent, always
 from install.parts import NODE_CONFIG, Parts
 
 CONFIG = Path("/etc/systemd/system")
@@ -37,8 +37,8 @@ def rendered(name: str, parts: Parts) -> str:
     return text
 
 
-def targets(parts: Parts, wish: Wish) -> Sequence[Target]:
-    units = wish.config or CONFIG
+def targets(parts: Parts, intent: Intent) -> Sequence[Target]:
+    units = intent.config or CONFIG
     return (
         _holder(units, parts),
         *(whole_file.target(units / name, rendered(name, parts), UNINSTALL) for name in UNITS[1:]),

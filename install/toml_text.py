@@ -45,8 +45,8 @@ def with_table(
 ) -> Edited:
     """text with `table` at `keys`, in a block that `without` takes away.
 
-    beside: tables that are to be there with it, by the name that stands in place of the last key. Refusal when
-    something else than what a block of ours says lies there, or no table can be added there.
+    beside: tables that are to be there with it, by the name that stands in place of the last key. Refusal
+    when something else than what a block of ours says lies there, or no table can be added there.
     """
     old = block.removed(text)
     before = text if old is None else old.text

@@ -1,5 +1,6 @@
-/* The CUDA driver API, found with dlopen as an application finds it, so that the same program runs on simulated and on
- * real cards. Declared here from its public reference; every call answers a CUresult, 0 for success. */
+/* The CUDA driver API, found with dlopen as an application finds it, so that the same program runs on
+ * simulated and on real cards. Declared here from its public reference; every call answers a CUresult, 0 for
+ * success. */
 #ifndef MGPU_LOAD_CUDA_H
 #define MGPU_LOAD_CUDA_H
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* What a run says at its end: one JSON object, or lines for people. One after the other, in the order of the calls. */
+/* What a run says at its end: one JSON object, or lines for people. One after the other, in the order of the
+ * calls. */
 #ifndef MGPU_LOAD_REPORT_H
 #define MGPU_LOAD_REPORT_H
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 #include "cuda.h"
 
-/* %globaltimer counts ns; real cards advance it every microsecond or so. `out`, where not 0, gets the time of the
- * start. */
+/* %globaltimer counts ns; real cards advance it every microsecond or so. `out`, where not 0, gets the time of
+ * the start. */
 static const char ptx[] = ".version 6.0\n"
                           ".target sm_70\n"
                           ".address_size 64\n"

@@ -28,7 +28,7 @@ static sigset_t ending_signals(void)
     return set;
 }
 
-/* Blocked, they wait for signals_wait(); the first process of a container would otherwise not get them at all. */
+/* Blocked, they wait for signals_wait(); the first process of a container would not get them otherwise. */
 void signals_hold(void)
 {
     sigset_t set = ending_signals();
@@ -66,7 +66,7 @@ static void *run_job(void *argument)
     return NULL;
 }
 
-/* Whether all the workers have ended, within so long; -1 for ever. A signal ends the wait too, where its fd is not -1. */
+/* Whether all workers have ended within this time; -1: no limit. A signal at fd, unless -1, ends the wait. */
 static bool all_ended(unsigned int *running, int signal_fd, int timeout_ms)
 {
     struct pollfd fds[] = {{.fd = ended_fd, .events = POLLIN}, {.fd = signal_fd, .events = POLLIN}};

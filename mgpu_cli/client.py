@@ -1,4 +1,4 @@
-"""Asking mgpud, with a hint for somebody at a terminal when it does not run."""
+"""Asking mgpud, with a hint for people at a terminal when it does not run."""
 
 from __future__ import annotations
 

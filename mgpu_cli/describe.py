@@ -30,11 +30,11 @@ def find(containers: list[Container], wanted: str) -> Container:
 
 
 def _names(container: Container) -> set[str]:
-    """What it may be called, as ps prints it: NAMESPACE/POD/CONTAINER whole, from its end on, or the pod alone."""
+    """Its possible names: NAMESPACE/POD/CONTAINER whole or from its end on, or the pod alone."""
     namespace, pod, own = (container[key] for key in ("namespace", "pod", "container"))
     forms = ((pod, own), (own,), (namespace, pod), (pod,))
-    said = {printable("/".join(form)) for form in forms if all(form)}
-    return (said | {render.name(container)}) - {""}
+    names = {printable("/".join(form)) for form in forms if all(form)}
+    return (names | {render.name(container)}) - {""}
 
 
 @click.command(short_help="Show one container.")
@@ -44,8 +44,8 @@ def _names(container: Container) -> set[str]:
 def describe(container: str, state: StateDir, output: str) -> None:
     """Show one container that holds a GPU.
 
-    CONTAINER is what mgpu ps prints: NAMESPACE/POD/CONTAINER, POD/CONTAINER, the container's or the pod's name,
-    or the id or the start of it. Docker and ctr tell mgpu no name: there it is the id.
+    CONTAINER is what mgpu ps prints: NAMESPACE/POD/CONTAINER, POD/CONTAINER, the container's or the pod's
+    name, or the id or the start of it. Docker and ctr tell mgpu no name: there it is the id.
     """
     found = find(client.ask(state.control, "list")["containers"], container)
     if output == "json":

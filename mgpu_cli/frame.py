@@ -12,7 +12,7 @@ Frame = dict[str, Any]
 
 
 def between(before: Reply, after: Reply) -> Frame:
-    """The cards as `after` has them, each with its containers: online first, then by their share since `before`."""
+    """The cards of `after` with their containers: online first, then by share since `before`."""
     earlier = {row["id"]: row for row in before["containers"]}
     interval_ns = after["now_ns"] - before["now_ns"]
     return {

@@ -31,7 +31,7 @@ def if_killed(tidy_up: Callable[[], None]) -> Iterator[None]:
     try:
         yield
     finally:
-        # Somebody may have killed the child too.
+        # The child may have been killed too.
         with suppress(BrokenPipeError):
             os.write(tell, ALL_IS_WELL)
         os.close(tell)

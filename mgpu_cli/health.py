@@ -21,7 +21,8 @@ State = Literal["ok", "attention", "failed"]
 # Exit statuses, as monitoring plugins have them.
 STATUS: dict[State, int] = {"ok": 0, "attention": 1, "failed": 2}
 _STYLES: dict[State, str] = {"ok": "green", "attention": "bold yellow", "failed": "bold red"}
-# A thread that mgpud's watchdog says this of; native_sched/daemon/health.py takes slow drivers into account.
+# A thread that mgpud's watchdog says this of; native_sched/daemon/control/health.py takes slow drivers into
+# account.
 _STUCK_S = 10.0
 _NEWS = timedelta(minutes=10)
 _SHOWN_ERRORS = 5
@@ -36,7 +37,7 @@ class Check(NamedTuple):
 
 
 def listening(path: Path, unix: str) -> bool:
-    """Whether somebody listens on the socket, by the kernel's table (/proc/net/unix); connecting would take a turn."""
+    """Whether a process listens on the socket, by /proc/net/unix; connecting would take a turn."""
     for line in unix.splitlines()[1:]:
         fields = line.split(maxsplit=7)
         if len(fields) == 8 and fields[7] == str(path) and int(fields[3], 16) & _LISTENING:
@@ -111,7 +112,7 @@ def _tenants(found: dict[str, Any], listing: dict[str, Any] | None) -> Iterator[
 
 
 def _recovery(found: dict[str, Any]) -> Iterator[Check]:
-    """Nothing of the first worker's: it had nobody's containers to take over."""
+    """None for the first mgpud: there were no containers to take over."""
     for name in found.get("lost", []):
         yield Check(
             "failed", "lost", f"{name}: its grant cannot be read; end it, nothing new is admitted before"
@@ -120,7 +121,7 @@ def _recovery(found: dict[str, Any]) -> Iterator[Check]:
     if taken is None or found.get("generation", 1) <= 1:
         return
     text = (
-        f"worker {found['generation']} took over {taken['tenants']} containers, {taken['listeners']} listeners "
+        f"mgpud {found['generation']} took over {taken['tenants']} containers, {taken['listeners']} listeners "
         f"and {taken['calls']} waiting calls within {taken['duration_ms']:.0f} ms of its start"
     )
     if taken["failed"]:
@@ -144,7 +145,8 @@ def _errors(found: dict[str, Any], now: datetime) -> Iterator[Check]:
 def health(state: StateDir, output: str) -> None:
     """Say whether mgpud, its threads, the holder and the driver do their work, and what was logged last.
 
-    The exit status is 0 when all is well, 1 when something wants looking at, 2 when containers are not served.
+    The exit status is 0 when all is well, 1 when something wants looking at, 2 when containers are not
+    served.
     """
     found, listing = _ask(state)
     unix = Path("/proc/net/unix").read_text(errors="replace")
@@ -156,15 +158,15 @@ def health(state: StateDir, output: str) -> None:
         now=datetime.now(UTC),
     )
     status = max(STATUS[check.state] for check in judged)
-    said = None if isinstance(found, Refusal) else found
+    answered = None if isinstance(found, Refusal) else found
     if output == "json":
         members = ("version", "ok")
-        mgpud = said and {name: said[name] for name in said if name not in members}
+        mgpud = answered and {name: answered[name] for name in answered if name not in members}
         click.echo(
             json.dumps({"status": status, "checks": [x._asdict() for x in judged], "mgpud": mgpud}, indent=2)
         )
     else:
-        text = screen(judged, said, listing)
+        text = screen(judged, answered, listing)
         console = Console(highlight=False)
         if console.is_terminal:
             console.print(text, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""What the holder says of itself, to whoever asks."""
+"""What the holder reports of itself to any client."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ TIMEOUT_S = 5.0
 class HolderStatus(NamedTuple):
     """pid: the holder's; replaced: how often it became another program; refused: how often it did not.
 
-    worker_pid: 0 when no mgpud serves; starting: how many do not serve yet.
+    mgpud_pid: 0 when no mgpud serves; starting: how many do not serve yet.
     """
 
     pid: int
     replaced: int
-    worker_pid: int
-    starts_worker: bool
+    mgpud_pid: int
+    starts_mgpud: bool
     listeners: int
     killed: int
     starting: int
@@ -41,22 +41,22 @@ def status(path: Path) -> HolderStatus:
             link.settimeout(TIMEOUT_S)
             link.connect(str(path))
             pid = _UCRED.unpack(link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))[0]
-            said = b""
+            reply = b""
             with suppress(BrokenPipeError, ConnectionResetError):
                 link.send(_HEAD.pack(_STATUS, 0, 0))
-                said = link.recv(_HEAD.size + _REST.size)
+                reply = link.recv(_HEAD.size + _REST.size)
     except OSError as error:
         raise Refusal(
             "no-holder",
             f"mgpu is not running: no answer on {path} ({error.strerror or error})",
             "start it with mgpu up or systemctl start mgpud, or say where it runs with --root or MGPU_ROOT",
         ) from error
-    if len(said) != _HEAD.size + _REST.size or _HEAD.unpack_from(said)[0] != _STATUS:
+    if len(reply) != _HEAD.size + _REST.size or _HEAD.unpack_from(reply)[0] != _STATUS:
         raise Refusal(
             "holder-version",
             f"the holder (pid {pid}) is of another version of mgpu, which does not say what it does",
             "stop mgpu when no container needs it, and start it again",
         )
-    _kind, _protocol, replaced = _HEAD.unpack_from(said)
-    worker, starts, *rest = _REST.unpack_from(said, _HEAD.size)
-    return HolderStatus(pid, replaced, worker, bool(starts), *rest)
+    _kind, _protocol, replaced = _HEAD.unpack_from(reply)
+    pid_of_mgpud, starts, *rest = _REST.unpack_from(reply, _HEAD.size)
+    return HolderStatus(pid, replaced, pid_of_mgpud, bool(starts), *rest)

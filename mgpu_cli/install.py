@@ -11,7 +11,7 @@ import click
 
 from install import apply, parts, planning, podman, runtime_conf
 from install.change import Change, Plan
-from install.engine import Engine, Route, Wish
+from install.engine import Engine, Intent, Route
 from install.engines import ALL, ENGINES, is_here
 from install.restart import lines, restart
 from mgpu_cli import runtime_files
@@ -79,16 +79,17 @@ def install(
 ) -> None:
     """Point engines at mgpu: docker, containerd, crio, podman, systemd, or all that are here.
 
-    What is there already stays as it is, and nothing is restarted unless told so. Run again, it finds nothing to do.
+    What is there already stays as it is, and nothing is restarted unless told so. Run again, it finds nothing
+    to do.
     """
     if not dry_run and output is None:
         must_be_root()
     chosen = select(names, config)
     if hooks is not None and not any(engine.name == podman.ENGINE.name for engine in chosen):
         raise click.UsageError("--hooks is podman's: name podman")
-    wish = wished(config, bin_dir, route, hooks)
+    intent = intended(config, bin_dir, route, hooks)
     programs = our_parts(runtime or runtime_conf.chosen_runtime() or "runc")
-    plans = [(engine, planning.to_install(engine.targets(programs, wish))) for engine in chosen]
+    plans = [(engine, planning.to_install(engine.targets(programs, intent))) for engine in chosen]
     shared = planning.to_install([runtime_conf.target(programs)])
     together = sum((plan for _, plan in plans), shared)
     folders = runtime_conf.with_folders(together)
@@ -110,8 +111,8 @@ def install(
         for line in (*plan.notes, *engine.limits):
             click.echo(f"  note: {line}")
         if plan.changes or restarts:
-            taken &= take_effect(engine, wish, restarts)
-        for line in engine.after(wish):
+            taken &= take_effect(engine, intent, restarts)
+        for line in engine.after(intent):
             click.echo(f"  then: {line}")
     if not taken:
         sys.exit(1)
@@ -141,9 +142,9 @@ def select(names: Sequence[str], config: Path | None) -> list[Engine]:
     return chosen
 
 
-def wished(config: Path | None, bin_dir: Path, route: Route = "auto", hooks: bool | None = None) -> Wish:
+def intended(config: Path | None, bin_dir: Path, route: Route = "auto", hooks: bool | None = None) -> Intent:
     where = None if config is None else config.absolute()
-    return Wish(config=where, route=route, hooks=hooks, bin_dir=bin_dir.absolute())
+    return Intent(config=where, route=route, hooks=hooks, bin_dir=bin_dir.absolute())
 
 
 def our_parts(runtime: str) -> parts.Parts:
@@ -181,14 +182,14 @@ def _verb(change: Change) -> str:
     return "wrote" if change.before is None else "changed"
 
 
-def take_effect(engine: Engine, wish: Wish, restarts: bool, *, undo: bool = False) -> bool:
-    """Have the engine take the change, or say what to type. False, with a line on stderr, when it could not."""
+def take_effect(engine: Engine, intent: Intent, restarts: bool, *, undo: bool = False) -> bool:
+    """Have the engine take the change, or print the command to type; False, with a line, on failure."""
     if not restarts:
         for line in lines(engine, undo=undo):
             click.echo(f"  to take effect: {line}")
         return True
     try:
-        click.echo(f"  {restart(engine, wish, undo=undo)}")
+        click.echo(f"  {restart(engine, intent, undo=undo)}")
     except Refusal as refusal:
         click.echo(refusal.line(), err=True)
         return False

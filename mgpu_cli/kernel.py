@@ -51,7 +51,8 @@ def mount(source: str, target: Path, kind: str = "", *, flags: int = 0, data: st
 
 def unmount(target: Path) -> None:
     """Take what is mounted at target away, as soon as it is not in use; nothing if it is no mount point."""
-    # Asked of the kernel itself: os.path.ismount does not see a folder that is mounted on itself, as engines do it.
+    # Asked of the kernel itself: os.path.ismount does not see a folder that is mounted on itself, as engines
+    # do it.
     result = _libc.umount2(os.fsencode(target), MNT_DETACH | UMOUNT_NOFOLLOW)
     if result != 0 and ctypes.get_errno() not in (errno.EINVAL, errno.ENOENT):
         _checked(result, f"umount {target}")

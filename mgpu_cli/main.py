@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from mgpu_cli.completion import completion
 from mgpu_cli.describe import describe
 from mgpu_cli.devices import devices
 from mgpu_cli.doctor.command import doctor
@@ -54,6 +55,7 @@ for command in (
     install,
     uninstall,
     doctor,
+    completion,
     version,
 ):
     main.add_command(command)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import click
 
-from oci_specs import forms
+from oci_specs import forms, vocabulary
 
-NAMES = ("fixed-share", "guaranteed-burst-share", "native-burst-share")
-# qGPU's names and numbers for the three.
-OTHER_NAMES = ("fs", "burst-share", "bs", "best-effort", "be", "0", "1", "2")
+NAMES = tuple(sorted(vocabulary.POLICIES))
+# qGPU's names and numbers for them.
+OTHER_NAMES = (
+    *(name for name in vocabulary.QGPU_POLICIES if name not in NAMES),
+    *(str(number) for number in range(len(NAMES))),
+)
 
 CHOICE = click.Choice((*NAMES, *OTHER_NAMES))
 LISTED = f"{', '.join(NAMES)}, or another name of one of them: {', '.join(OTHER_NAMES)}."

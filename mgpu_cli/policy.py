@@ -25,8 +25,8 @@ from mgpu_cli.state import StateDir
 def policy(policy: str | None, state: StateDir, cards: tuple[int, ...], output: str) -> None:
     """Show which compute policy each card runs and whose word that is; with POLICY, set it.
 
-    A policy set here holds at once for the containers on the card and for those to come, whatever they ask, until it
-    is set anew or mgpud ends. The cards of one container are set together.
+    A policy set here holds at once for the containers on the card and for those to come, whatever they ask,
+    until it is set anew or mgpud ends. The cards of one container are set together.
     """
     members: dict[str, Any] = {"cards": list(cards)} if cards else {}
     if policy is not None:

@@ -47,7 +47,8 @@ def age(created: str, now: datetime | None = None) -> str:
 
 
 def name(container: Container) -> str:
-    """namespace/pod/container as far as the engine said, on one line; else the name that containerd has for it.
+    """namespace/pod/container as far as the engine said, on one line; else the name that containerd has for
+    it.
 
     Empty when there is none but the id.
     """
@@ -130,7 +131,7 @@ def activity(sched: dict[str, Any] | None) -> str:
     return f"suspended ({sched['why']})" if sched["busy"] else "idle, suspended"
 
 
-# What a card is without, native_sched/daemon/without.py: what that means for who looks at one container.
+# What a card is without, native_sched/daemon/node/without.py: what that means for who looks at one container.
 _WITHOUT = {
     "engine-status": "idle by fetch only",
     "userd": "no work seen of some channels",

@@ -72,7 +72,8 @@ def run(
     """Run COMMAND in a container over the directory ROOTFS, which is not written to: changes stay in memory.
 
     The container gets what Docker would give it, but no network, and no seccomp profile beyond mgpu's own
-    filter. The exit status is the command's. ^C goes to COMMAND; without a terminal for it, a second ^C kills it.
+    filter. The exit status is the command's. ^C goes to COMMAND; without a terminal for it, a second ^C kills
+    it.
     """
     requested = {
         "mgpu.dev/memory-mib": memory_mib,

@@ -42,7 +42,7 @@ class StateDir:
         return self.path / "holder.sock"
 
     @property
-    def worker_lock(self) -> Path:
+    def mgpud_lock(self) -> Path:
         """Held by the mgpud that serves."""
         return self.path / "worker.lock"
 
@@ -91,7 +91,7 @@ class StateDir:
                 f"cannot make the state directory {quoted(self.path)}: {error.strerror}",
                 "choose another one with --root",
             ) from error
-        # Whoever can write here can put a socket of their own where engines look for mgpu's.
+        # A user who can write here can put a socket of his own where engines look for mgpu's.
         if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise Refusal(
                 "state-dir",

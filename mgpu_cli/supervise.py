@@ -61,7 +61,7 @@ class _Program:
     pidfd: int
     output: int
     log: Path
-    said: bytes = b""
+    printed: bytes = b""
     ready: bool = False
 
 
@@ -104,8 +104,8 @@ class Supervisor:
     ) -> None:
         """Start a program and wait for its line "ready"; Ended if it does not come, Stopped if told to.
 
-        again: start it again when it ends, but for when it ends by itself before it is ready. speaker: the program
-        that it runs in its turn, with a log of its own, which tells why it does not get ready.
+        again: start it again when it ends, but for when it ends by itself before it is ready. speaker: the
+        program that it runs in its turn, with a log of its own, which tells why it does not get ready.
         """
         program = self._spawn(_Spec(name, argv, again, speaker), "wb")
         deadline = time.monotonic() + READY_TIMEOUT_S
@@ -191,8 +191,8 @@ class Supervisor:
         with program.log.open("ab") as log_file:
             log_file.write(data)
         if not program.ready:
-            program.said += data
-            program.ready = b"ready" in program.said.splitlines()
+            program.printed += data
+            program.ready = b"ready" in program.printed.splitlines()
 
     def _stop(self, program: _Program) -> None:
         with suppress(ProcessLookupError):
@@ -217,5 +217,5 @@ def _how(status: int) -> str:
 
 def _tail(log: Path) -> list[str]:
     with log.open(errors="replace") as lines:
-        said = (line.rstrip("\n") for line in lines if line != "ready\n")
-        return list(deque(said, LOG_TAIL_LINES))
+        printed = (line.rstrip("\n") for line in lines if line != "ready\n")
+        return list(deque(printed, LOG_TAIL_LINES))

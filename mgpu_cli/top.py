@@ -36,8 +36,8 @@ _DIM, _BOLD, _HEADING = "dim", "bold", "reverse"
 def top(state: StateDir, interval_s: float, once: bool, output: str) -> None:
     """Show each card's containers with their share of it over the last interval, until ^C.
 
-    SHARE% is the time of the card that a container was charged for: it had work and was let run. With -o json a frame
-    is one line.
+    SHARE% is the time of the card that a container was charged for: it had work and was let run. With -o json
+    a frame is one line.
     """
     frames = _frames(state, interval_s)
     try:

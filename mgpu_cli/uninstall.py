@@ -18,6 +18,7 @@ from mgpu_cli.install import (
     config_option,
     dry_run_option,
     engines_argument,
+    intended,
     must_be_root,
     our_parts,
     restart_option,
@@ -26,7 +27,6 @@ from mgpu_cli.install import (
     select,
     show,
     take_effect,
-    wished,
 )
 from mgpu_cli.state import StateDir
 from oci_specs.refusal import Refusal
@@ -59,15 +59,17 @@ def uninstall(
 
     Refused while containers hold a GPU. A file that was changed since keeps those changes.
     """
-    # Also those that are not here any more: their files may be.
+    # Also engines that were removed, since their files may still be here.
     chosen = list(ENGINES.values()) if ALL in names else select(names, config)
     if not dry_run:
         must_be_root()
         _wait_until_free(state, drain)
-    wish = wished(config, bin_dir)
+    intent = intended(config, bin_dir)
     # What the runtime below is does not matter for what is taken away.
     programs = our_parts("true")
-    plans = [(engine, planning.to_uninstall(engine.targets(programs, wish))) for engine in reversed(chosen)]
+    plans = [
+        (engine, planning.to_uninstall(engine.targets(programs, intent))) for engine in reversed(chosen)
+    ]
     shared = runtime_conf.taken_away(programs, chosen)
     together = sum((plan for _, plan in plans), Plan()) + shared
     if dry_run:
@@ -81,7 +83,7 @@ def uninstall(
         for note in plan.notes:
             click.echo(f"  note: {note}")
         if plan.changes:
-            taken &= take_effect(engine, wish, restarts, undo=True)
+            taken &= take_effect(engine, intent, restarts, undo=True)
     say_changes(shared)
     if not taken:
         sys.exit(1)
@@ -89,7 +91,7 @@ def uninstall(
 
 def _wait_until_free(state: StateDir, drain: bool) -> None:
     """Return once no container holds a GPU; Refusal at once when it is not to be waited for."""
-    said = 0
+    reported = 0
     while holders := _holders(state):
         if not drain:
             raise Refusal(
@@ -97,14 +99,14 @@ def _wait_until_free(state: StateDir, drain: bool) -> None:
                 f"{_counted(holders)} a GPU: {_listed(holders)}",
                 "stop them, or wait for them with --drain; nothing was changed",
             )
-        if len(holders) != said:
+        if len(holders) != reported:
             click.echo(f"waiting: {_counted(holders)} a GPU: {_listed(holders)}")
-            said = len(holders)
+            reported = len(holders)
         time.sleep(POLL_S)
 
 
 def _holders(state: StateDir) -> list[dict[str, Any]]:
-    """The containers with a grant. None without a mgpud, unless its holder runs: then nobody can tell."""
+    """The containers with a grant. None without a mgpud; unknown if its holder runs."""
     try:
         found: list[dict[str, Any]] = client.ask(state.control, "list")["containers"]
     except Refusal as refusal:

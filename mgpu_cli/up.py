@@ -101,8 +101,9 @@ def _serve(
             mgpud += ["--end-with", str(os.getpid())]
             mgpud_log = state.log / "mgpud.log"
             mgpud_log.write_bytes(b"")
-            worker = ["--worker-log", str(mgpud_log), "--worker-lock", str(state.worker_lock), "--", *mgpud]
-            programs.start("mgpu-holder", [holder, *sockets, *worker], again=True, speaker="mgpud")
+            child = ["--worker-log", str(mgpud_log), "--worker-lock", str(state.mgpud_lock)]
+            child += ["--standby", "--", *mgpud]
+            programs.start("mgpu-holder", [holder, *sockets, *child], again=True, speaker="mgpud")
             _announce(state)
             _tell(ready_fd)
             try:
@@ -157,7 +158,7 @@ def _check_writable(ready_fd: int) -> None:
 def _tell(ready_fd: int | None) -> None:
     sys.stdout.flush()
     if ready_fd is not None:
-        # Whoever waited may be gone meanwhile, and engines can be served all the same.
+        # The waiting program may have ended meanwhile, and engines can be served all the same.
         with suppress(BrokenPipeError):
             os.write(ready_fd, b"ready\n")
         os.close(ready_fd)

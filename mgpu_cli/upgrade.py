@@ -27,18 +27,18 @@ _LOOK_S = 0.05
 def upgrade(state: StateDir) -> None:
     """Have the installed holder and mgpud take the place of the running ones, while containers run.
 
-    Calls that containers make meanwhile wait for the new mgpud. A program that cannot go on from where the running
-    one is does not begin, and that one goes on.
+    Calls that containers make meanwhile wait for the new mgpud. A program that cannot go on from where the
+    running one is does not begin, and that one goes on.
     """
     before = holder.status(state.holder)
     after = _replace_holder(state, before)
     click.echo(
         f"holder (pid {after.pid}) is replaced by the installed one; it holds {after.listeners} listeners"
     )
-    _renew_worker(state, after)
+    _renew_mgpud(state, after)
     began = time.monotonic()
-    found = _serving(state, after.worker_pid)
-    instead = f"takes the place of pid {after.worker_pid}" if after.worker_pid else "serves, where none did"
+    found = _serving(state, after.mgpud_pid)
+    instead = f"takes the place of pid {after.mgpud_pid}" if after.mgpud_pid else "serves, where none did"
     click.echo(
         f"mgpud (pid {found['pid']}) {instead} after {time.monotonic() - began:.1f} s; "
         f"it serves {found['containers']} containers"
@@ -81,13 +81,13 @@ def _replace_holder(state: StateDir, before: HolderStatus) -> HolderStatus:
     return now
 
 
-def _renew_worker(state: StateDir, now: HolderStatus) -> None:
-    if now.starts_worker:
+def _renew_mgpud(state: StateDir, now: HolderStatus) -> None:
+    if now.starts_mgpud:
         _signal(now.pid, signal.SIGUSR1)
-    elif now.worker_pid and _main_pid() != now.worker_pid:
+    elif now.mgpud_pid and _main_pid() != now.mgpud_pid:
         raise Refusal(
             "not-started-here",
-            f"mgpud (pid {now.worker_pid}) is run neither by mgpu up nor by {UNIT}",
+            f"mgpud (pid {now.mgpud_pid}) is run neither by mgpu up nor by {UNIT}",
             f"start the new one with mgpud --root {state.path} --take-over and the options of the old one",
         )
     else:
@@ -99,9 +99,9 @@ def _renew_worker(state: StateDir, now: HolderStatus) -> None:
             timeout=WORKER_TIMEOUT_S,
         )
         if done.returncode != 0:
-            said = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+            printed = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
             raise Refusal(
-                "restart-failed", f"systemctl restart {UNIT}: {said[-1]}", f"see journalctl -u {UNIT}"
+                "restart-failed", f"systemctl restart {UNIT}: {printed[-1]}", f"see journalctl -u {UNIT}"
             )
 
 
@@ -131,7 +131,7 @@ def _serving(state: StateDir, old_pid: int) -> dict[str, object]:
                 return True
         now = holder.status(state.holder)
         # The new one is gone again, and the old one still serves.
-        failed = started and not now.starting and now.worker_pid == old_pid
+        failed = started and not now.starting and now.mgpud_pid == old_pid
         started = started or bool(now.starting)
         return failed
 

@@ -1,7 +1,8 @@
 """CDI specs (Container Device Interface 0.3 to 1.0): from device names to changes of an OCI spec.
 
-Read by mgpud only, which puts the result into a grant. What nvidia-ctk writes is YAML unless told otherwise. Members
-that a grant has no place for (additionalGids, intelRdt, netDevices) are left aside: they give no access to a GPU.
+Read by mgpud only, which puts the result into a grant. What nvidia-ctk writes is YAML unless told otherwise.
+Members that a grant has no place for (additionalGids, intelRdt, netDevices) are left aside: they give no
+access to a GPU.
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ class Registry:
     def names_with_node(self, kind: str, path: str) -> list[str]:
         """Names of the devices whose only node under a path like /dev/nvidia0, numbered, is `path`; sorted.
 
-        nvidia-ctk names one card by index, by UUID or by both, and "all" has every card: the node tells them apart.
+        nvidia-ctk names one card by index, by UUID or by both, and "all" has every card: the node tells them
+        apart.
         """
         found = []
         stem = path.rstrip("0123456789")
@@ -103,7 +105,8 @@ class Registry:
     def edits(self, kind: str, names: Iterable[str]) -> Edits:
         """What the named devices need, each spec's common edits first and once.
 
-        Refusal for a name that is not defined, is defined twice at one priority, or whose node is not on the host.
+        Refusal for a name that is not defined, is defined twice at one priority, or whose node is not on the
+        host.
         """
         merged = Edits()
         common: set[str] = set()

@@ -1,7 +1,7 @@
 """How a grant changes a container's OCI spec.
 
-Pure but for looking at mount sources through `Host`. The spec that comes in is not changed; what the grant does not
-touch is carried over as it is and in its order, known to us or not.
+Pure but for looking at mount sources through `Host`. The spec that comes in is not changed; what the grant
+does not touch is carried over as it is and in its order, known to us or not.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ def apply(
 ) -> dict[str, Any]:
     """The spec of a container that was given `grant` (schemas/grant.schema.json).
 
-    hook is the path of mgpu-hook; original_sha256 that of the bytes the spec was parsed from, kept as an annotation.
-    A grant without cards gets the filter and our hooks and keeps all else: its container was let through by the
-    node's config with what it had. Refusal if the spec is malformed or its seccomp profile cannot be rewritten.
+    hook is the path of mgpu-hook; original_sha256 that of the bytes the spec was parsed from, kept as an
+    annotation. A grant without cards gets the filter and our hooks and keeps all else: its container was let
+    through by the node's config with what it had. Refusal if the spec is malformed or its seccomp profile
+    cannot be rewritten.
     """
     from oci_specs.seccomp import check_annotations, rewrite
 
@@ -92,7 +93,7 @@ def _give_devices(linux: dict[str, Any], granted: Iterable[Mapping[str, Any]], h
 def _mounts(
     spec: Mapping[str, Any], granted: list[dict[str, Any]], bundle: str, host: Host
 ) -> list[dict[str, Any]]:
-    """Of two mounts on one place the later hides the earlier: the granted one is meant, the other is left out."""
+    """Of two mounts on one place the later hides the earlier: the granted one stays."""
     taken = {normal_path(mount["destination"]) for mount in granted}
     kept = [
         mount

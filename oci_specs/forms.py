@@ -16,14 +16,15 @@ from oci_specs.request import Memory
 MIN_MIB = 256
 _MAX = units.MAX_NUMBER
 
-# An abbreviated UUID is enough, as for the NVIDIA runtime; older drivers name MIG devices MIG-GPU-<uuid>/<gi>/<ci>.
+# An abbreviated UUID is enough, as for the NVIDIA runtime; older drivers name MIG devices
+# MIG-GPU-<uuid>/<gi>/<ci>.
 _UUID = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z][0-9A-Za-z/-]{0,94}")
 _MIG_INDEX = re.compile(r"[0-9]{1,4}:[0-9]{1,4}")
 
 
 @dataclass(frozen=True)
 class Form:
-    """read gives the meaning of a text or None; allowed says in words what it takes, most what it can count to."""
+    """read: the meaning of a text, or None; allowed: the accepted values in words; most: the upper limit."""
 
     read: Callable[[str], Any]
     allowed: str
@@ -39,7 +40,7 @@ class Form:
 
 @dataclass(frozen=True)
 class Cards:
-    """How many cards, and which if named: then count is their number. count 0 is a container without a GPU."""
+    """The number of cards, and which if named; count 0: a container without a GPU."""
 
     count: int
     uuids: tuple[str, ...] = ()
@@ -103,7 +104,7 @@ def _count_or_uuids(text: str) -> Cards | None:
 
 
 def visible_devices(text: str) -> tuple[str, ...] | None:
-    """The cards that NVIDIA_VISIBLE_DEVICES names, each once, or () for "all"; None when it is not understood."""
+    """The cards of NVIDIA_VISIBLE_DEVICES, each once; () for "all"; None when it is not understood."""
     if text == "all":
         return ()
     names: dict[str, None] = {}
@@ -118,15 +119,7 @@ def visible_devices(text: str) -> tuple[str, ...] | None:
 
 VISIBLE_DEVICES_ALLOWED = "all, none, void, card indices, GPU-… or MIG-… UUIDs, separated by commas"
 
-_MGPU_POLICIES = {name: name for name in ("fixed-share", "guaranteed-burst-share", "native-burst-share")}
-_QGPU_POLICIES = {
-    "best-effort": vocabulary.NATIVE_BURST_SHARE,
-    "be": vocabulary.NATIVE_BURST_SHARE,
-    "fixed-share": vocabulary.FIXED_SHARE,
-    "fs": vocabulary.FIXED_SHARE,
-    "burst-share": vocabulary.GUARANTEED_BURST_SHARE,
-    "bs": vocabulary.GUARANTEED_BURST_SHARE,
-}
+_MGPU_POLICIES = {name: name for name in sorted(vocabulary.POLICIES)}
 _NUMBERED_POLICIES = {str(number): name for number, name in enumerate(vocabulary.POLICIES)}
 
 FORMS = {
@@ -140,8 +133,8 @@ FORMS = {
         },
     ),
     "mgpu-policy": _choice(_MGPU_POLICIES),
-    "qgpu-policy": _choice(_QGPU_POLICIES),
-    "policy": _choice({**_MGPU_POLICIES, **_QGPU_POLICIES, **_NUMBERED_POLICIES}),
+    "qgpu-policy": _choice(vocabulary.QGPU_POLICIES),
+    "policy": _choice({**_MGPU_POLICIES, **vocabulary.QGPU_POLICIES, **_NUMBERED_POLICIES}),
     "mib": Form(_mib, f"a whole number of MiB, {MIN_MIB} or more"),
     "gib": Form(
         _blocks(units.MIB_PER_GIB), "a whole number of GB (1024 MiB), 1 or more", _MAX // units.MIB_PER_GIB

@@ -1,7 +1,7 @@
 """Who a container is: pod, namespace and name as the engine's annotations tell, else the container id.
 
-Neither containerd nor CRI-O tells the position of a container in its pod. Imports nothing heavy: the create path
-asks `is_sandbox` on every container start.
+Neither containerd nor CRI-O tells the position of a container in its pod. Imports nothing heavy: the create
+path asks `is_sandbox` on every container start.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from oci_specs.request import Identity
 
-# For each member the annotations that carry it, the surest first. CRI-O's own ContainerName is left out: it is the
-# name that CRI-O generates (k8s_app_pod_namespace_…), not the one in the pod's manifest.
+# For each member the annotations that carry it, the surest first. CRI-O's own ContainerName is left out: it
+# is the name that CRI-O generates (k8s_app_pod_namespace_…), not the one in the pod's manifest.
 _POD = ("io.kubernetes.cri.sandbox-name", "io.kubernetes.pod.name", "io.kubernetes.cri-o.KubeName")
 _NAMESPACE = (
     "io.kubernetes.cri.sandbox-namespace",
@@ -29,15 +29,15 @@ ANNOTATIONS = frozenset(_POD + _NAMESPACE + _CONTAINER + _SANDBOX)
 def is_sandbox(annotations: Mapping[str, str]) -> bool:
     """Whether this is a pod's own (pause) container, which gets nothing whatever the pod asks for.
 
-    Engines that pass pod annotations through write their own marker last, but not each other's: any marker that says
-    something else makes it a container like others.
+    Engines that pass pod annotations through write their own marker last, but not each other's: any marker
+    that says something else makes it a container like others.
     """
-    said = [annotations[name] for name in _SANDBOX if name in annotations]
-    return bool(said) and all(value == "sandbox" for value in said)
+    kinds = [annotations[name] for name in _SANDBOX if name in annotations]
+    return bool(kinds) and all(value == "sandbox" for value in kinds)
 
 
 def identify(annotations: Mapping[str, str], container_id: str) -> Identity:
-    """Pod, namespace and container name; outside Kubernetes the first two are None and the name is container_id."""
+    """Pod, namespace and container name; outside Kubernetes None, None and container_id."""
     from oci_specs.request import Identity
 
     return Identity(

@@ -1,4 +1,4 @@
-"""Reading members out of JSON that others wrote. Absent and null are alike, as in Go; a wrong type is a Refusal."""
+"""Reads members of foreign JSON: absent equals null, as in Go; a wrong type is a Refusal."""
 
 from __future__ import annotations
 

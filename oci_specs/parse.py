@@ -1,8 +1,8 @@
 """From what a container carries to its Request, or to nothing, or to a refusal.
 
-Sources by distance: annotations (container and pod ones arrive in the same map), then the environment, then the
-node's config. For each meaning (class, policy, memory, core, cards) the nearest source that names it wins and
-farther ones are not read: an image's environment must not stop the pod that overrides it.
+Sources by distance: annotations (container and pod ones arrive in the same map), then the environment, then
+the node's config. For each meaning (class, policy, memory, core, cards) the nearest source that names it wins
+and farther ones are not read: an image's environment must not stop the pod that overrides it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MIN_MIB_PER_CARD_OF_SEVERAL = 1024
 
 
 class ParseConfig(Protocol):
-    """What parsing needs of the node's config (native_sched.daemon.node_config.NodeConfig)."""
+    """What parsing needs of the node's config (native_sched.daemon.node.config.NodeConfig)."""
 
     @property
     def aliyun_unit(self) -> str: ...
@@ -29,8 +29,8 @@ class ParseConfig(Protocol):
 
 
 @dataclass(frozen=True)
-class _Said:
-    """What one key said: the text as written and its meaning."""
+class _Stated:
+    """What one key stated: the text as written and its meaning."""
 
     key: Key
     text: str
@@ -47,12 +47,14 @@ def request(
     *,
     container_id: str = "",
 ) -> Request | None:
-    """The container's request; None when nothing asks for a GPU; Refusal naming key, value and what is allowed.
+    """The container's request; None when nothing asks for a GPU; Refusal naming key, value and what is
+    allowed.
 
-    A class or a policy alone asks for nothing. NVIDIA_VISIBLE_DEVICES narrows the choice of cards; alone, explicit
-    cards in it ask for these cards whole, and "all" asks for every card whole only where node config says so.
-    Empty and "void" are as if it were not set. "none" yields to an annotation that asks for a GPU, as the farther
-    source, and contradicts an environment that does. UUIDs in an annotation set it aside altogether.
+    A class or a policy alone asks for nothing. NVIDIA_VISIBLE_DEVICES narrows the choice of cards; alone,
+    explicit cards in it ask for these cards whole, and "all" asks for every card whole only where node config
+    says so. Empty and "void" are as if it were not set. "none" yields to an annotation that asks for a GPU,
+    as the farther source, and contradicts an environment that does. UUIDs in an annotation set it aside
+    altogether.
     """
     _refuse_unknown_own(annotations, env)
     cards = _nearest(vocabulary.CARDS, annotations, env, config)
@@ -60,10 +62,10 @@ def request(
         return None
     memory = _nearest(vocabulary.MEMORY, annotations, env, config)
     core = _nearest(vocabulary.CORE, annotations, env, config)
-    asked = [said for said in (cards, memory, core) if said is not None]
+    asked = [stated for stated in (cards, memory, core) if stated is not None]
     visible = None
     if cards is None or not cards.value.uuids or cards.key.source == vocabulary.ENV:
-        visible = _visible(env, [said for said in asked if said.key.source == vocabulary.ENV])
+        visible = _visible(env, [stated for stated in asked if stated.key.source == vocabulary.ENV])
     if not asked and not visible and not (visible == () and config.visible_devices_all == "whole-cards"):
         return None
 
@@ -94,20 +96,20 @@ def _refuse_unknown_own(annotations: Mapping[str, str], env: Mapping[str, str]) 
 
 def _nearest(
     meaning: str, annotations: Mapping[str, str], env: Mapping[str, str], config: ParseConfig
-) -> _Said | None:
+) -> _Stated | None:
     keys = [key for key in vocabulary.KEYS if key.meaning == meaning]
     for source, values in ((vocabulary.ANNOTATION, annotations), (vocabulary.ENV, env)):
-        said = [
+        stated = [
             _read(key, values[key.name], config)
             for key in keys
             if key.source == source and key.name in values
         ]
-        if said:
-            return _agreed(said)
+        if stated:
+            return _agreed(stated)
     return None
 
 
-def _read(key: Key, text: str, config: ParseConfig) -> _Said:
+def _read(key: Key, text: str, config: ParseConfig) -> _Stated:
     name = key.form
     if name == "aliyun-units":
         # ACK's device plugin counts memory in GiB units or in MiB, one or the other for the whole node.
@@ -118,7 +120,7 @@ def _read(key: Key, text: str, config: ParseConfig) -> _Said:
         raise _bad_value(key.name, text, form.allowed_instead_of(text))
     if name == "count-list":
         value = _own_count(key, text, value)
-    return _Said(key, text, value)
+    return _Stated(key, text, value)
 
 
 def _own_count(key: Key, text: str, numbers: list[int]) -> forms.Cards:
@@ -135,9 +137,9 @@ def _bad_value(name: str, text: str, allowed: str) -> Refusal:
     return Refusal("bad-value", f"{name} is {quoted(text)}", f"allowed: {allowed}")
 
 
-def _agreed(said: list[_Said]) -> _Said:
-    """The one thing that all of said say; Refusal when two disagree."""
-    first, *others = said
+def _agreed(stated: list[_Stated]) -> _Stated:
+    """The one thing that all of stated say; Refusal when two disagree."""
+    first, *others = stated
     for other in others:
         if first.key.implies and other.key.implies and first.key.implies != other.key.implies:
             raise Refusal(
@@ -153,7 +155,8 @@ def _agreed(said: list[_Said]) -> _Said:
             )
     # The one that says most: UUIDs rather than their number, a class besides the number.
     return max(
-        said, key=lambda one: (bool(getattr(one.value, "uuids", ())), one.key.implies == vocabulary.OFFLINE)
+        stated,
+        key=lambda one: (bool(getattr(one.value, "uuids", ())), one.key.implies == vocabulary.OFFLINE),
     )
 
 
@@ -164,7 +167,7 @@ def _same(one: object, other: object) -> bool:
     return one == other
 
 
-def _visible(env: Mapping[str, str], asked_in_env: list[_Said]) -> tuple[str, ...] | None:
+def _visible(env: Mapping[str, str], asked_in_env: list[_Stated]) -> tuple[str, ...] | None:
     """The cards that NVIDIA_VISIBLE_DEVICES names, () for all, None for none or not set."""
     text = env.get(vocabulary.VISIBLE_DEVICES, "")
     if text in vocabulary.VISIBLE_DEVICES_UNSET:
@@ -184,9 +187,9 @@ def _visible(env: Mapping[str, str], asked_in_env: list[_Said]) -> tuple[str, ..
 
 
 def _count(
-    cards: _Said | None, memory: _Said | None, core: _Said | None, visible: tuple[str, ...] | None
+    cards: _Stated | None, memory: _Stated | None, core: _Stated | None, visible: tuple[str, ...] | None
 ) -> int | None:
-    """The number of cards that what was said comes to, with core checked against it; None for all there are."""
+    """The number of cards that the request comes to, checked against core; None for all."""
     if cards is not None:
         count = cast(int, cards.value.count)
         if core is not None:
@@ -206,7 +209,7 @@ def _count(
     return len(visible) if visible else None
 
 
-def _check_core(core: _Said, count: int) -> None:
+def _check_core(core: _Stated, count: int) -> None:
     percent = cast(int, core.value)
     _check_divides(core, percent, count)
     if percent > 100 * count:
@@ -217,11 +220,12 @@ def _check_core(core: _Said, count: int) -> None:
         )
 
 
-def _check_memory(memory: _Said, count: int) -> None:
+def _check_memory(memory: _Stated, count: int) -> None:
     value = cast(Memory, memory.value)
     total = value.units if value.mib is None else value.mib
     assert total is not None
-    # Blocks and GB count in MiB here: 3 GB over two cards are 1536 MiB each. A GiB unit is indivisible, as in ACK.
+    # Blocks and GB count in MiB here: 3 GB over two cards are 1536 MiB each. A GiB unit is indivisible, as in
+    # ACK.
     _check_divides(memory, total, count)
     if value.mib is not None and count > 1 and value.mib // count < MIN_MIB_PER_CARD_OF_SEVERAL:
         raise Refusal(
@@ -231,11 +235,11 @@ def _check_memory(memory: _Said, count: int) -> None:
         )
 
 
-def _check_divides(said: _Said, total: int, count: int) -> None:
+def _check_divides(stated: _Stated, total: int, count: int) -> None:
     if total % count:
         raise Refusal(
             "indivisible",
-            f"{said} does not divide evenly over {_cards(count)}",
+            f"{stated} does not divide evenly over {_cards(count)}",
             "allowed: a total of which each card gets an equal whole part",
         )
 
@@ -244,7 +248,7 @@ def _cards(count: int) -> str:
     return f"{count} card{'s' if count > 1 else ''}"
 
 
-def _qos(explicit: _Said | None, core: _Said | None) -> Qos:
+def _qos(explicit: _Stated | None, core: _Stated | None) -> Qos:
     if core is not None and core.key.implies == vocabulary.OFFLINE:
         # The offline core keys are annotations, so a class in the environment is farther and yields.
         if (

@@ -1,4 +1,4 @@
-"""Where the installed parts of mgpu lie: below the prefix (a venv of its own) that this interpreter belongs to."""
+"""Where mgpu's installed parts lie: below the prefix (a venv) of this interpreter."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from oci_specs.refusal import Refusal
 
 
 def libexec(name: str) -> str:
-    """Path of a program that users do not call themselves, such as "mgpu-hook"; Refusal if it is not installed."""
+    """Path of an internal program, such as "mgpu-hook"; Refusal if it is not installed."""
     return _find(os.path.join("libexec", "mgpu", name))
 
 
 def lib(name: str) -> str:
-    """Path of a library, such as "libmgpu_engine.so" or "sim/libcuda.so.1"; Refusal if it is not installed."""
+    """Path of a library, such as "libmgpu_engine.so"; Refusal if it is not installed."""
     return _find(os.path.join("lib", "mgpu", name))
 
 

@@ -1,7 +1,7 @@
 """Which ways lead from a container, as its OCI spec stands, to an NVIDIA device node of the host.
 
-The names of the nodes and the character majors are those of the NVIDIA driver: 195 is fixed (nvidia0…, nvidiactl,
-nvidia-modeset), the others are given out at load time and are found by name in /proc/devices.
+The names of the nodes and the character majors are those of the NVIDIA driver: 195 is fixed (nvidia0…,
+nvidiactl, nvidia-modeset), the others are given out at load time and are found by name in /proc/devices.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 NVIDIA_MAJOR = 195
-# NVIDIA's own injectors, by the program's file name: what the legacy hook and CDI specs of nvidia-ctk put into specs.
+# NVIDIA's own injectors, by the program's file name: what the legacy hook and CDI specs of nvidia-ctk put
+# into specs.
 NVIDIA_HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
 CDI_HOOKS = ("nvidia-ctk", "nvidia-cdi-hook")
 HOOK_STAGES = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
@@ -33,7 +34,7 @@ class Host:
         self._majors: frozenset[int] | None = None
 
     def majors(self) -> frozenset[int]:
-        """Character majors of the NVIDIA driver: nvidia, nvidia-uvm, nvidia-caps, nvidia-nvswitch and the like."""
+        """Character majors of NVIDIA's driver: nvidia, nvidia-uvm, nvidia-caps and the like."""
         if self._majors is None:
             try:
                 # Bytes: a text file's codec is one more import on every container start.
@@ -72,7 +73,7 @@ class Host:
 
 
 def nvidia_majors(proc_devices: str) -> frozenset[int]:
-    """Character majors whose name starts with "nvidia" in the text of /proc/devices; 195 is always among them."""
+    """Character majors named "nvidia…" in the text of /proc/devices; always with 195."""
     found = {NVIDIA_MAJOR}
     for line in proc_devices.partition("Block devices:")[0].splitlines():
         number, _, name = line.strip().partition(" ")
@@ -123,15 +124,17 @@ def injector(hook: Mapping[str, Any]) -> str | None:
 def reach(spec: Mapping[str, Any], bundle: str, host: Host) -> list[dict[str, str]]:
     """Every way that spec has to an NVIDIA node, as {"how": …, "detail": text}.
 
-    how is "device", "mount", "cdi" or "hook" for what a grant takes out and replaces, and "cgroup" (device rules open
-    to NVIDIA's numbers) or "tree" (a folder of devices mounted whole) for what stays open beside a grant.
-    bundle is what relative mount sources are relative to. Refusal when the spec's members have wrong types.
+    how is "device", "mount", "cdi" or "hook" for what a grant takes out and replaces, and "cgroup" (device
+    rules open to NVIDIA's numbers) or "tree" (a folder of devices mounted whole) for what stays open beside a
+    grant. bundle is what relative mount sources are relative to. Refusal when the spec's members have wrong
+    types.
     """
     return [{"how": how, "detail": detail} for how, detail in _ways(spec, bundle, host)]
 
 
 def shared_pids(spec: Mapping[str, Any], host: Host) -> list[dict[str, str]]:
-    """The way of a container among the host's processes, which could have one of those call the driver for it.
+    """The way of a container among the host's processes, which could have one of those call the driver for
+    it.
 
     Only of interest beside a request for a GPU: without one such containers are nothing to us.
     """
@@ -177,7 +180,7 @@ def _has_user_namespace(linux: Mapping[str, Any]) -> bool:
 
 
 def _open_rule(rules: list[dict[str, Any]], majors: Set[int]) -> str | None:
-    """The device rule, as words, that lets the container open NVIDIA nodes it makes itself; None if none does."""
+    """The device rule, in words, by which the container could open NVIDIA nodes of its own; else None."""
     if not rules:
         # runc then denies what it does not list itself, but crun leaves the cgroup as open as its parent.
         return "no device rules"
@@ -231,7 +234,7 @@ def _reaching_source(mount: Mapping[str, Any], bundle: str, host: Host) -> str |
 
 
 def _bind_source(mount: Mapping[str, Any], bundle: str, host: Host) -> str | None:
-    """Where a bind mount's source really is; None for other mounts. Runtimes go by the type or by the options."""
+    """The real path of a bind mount's source; None for other mounts. Type or options tell."""
     if member_string(mount, "type") != "bind" and not {"bind", "rbind"} & set(
         member_strings(mount, "options")
     ):
@@ -240,5 +243,7 @@ def _bind_source(mount: Mapping[str, Any], bundle: str, host: Host) -> str | Non
 
 
 def normal_path(path: str) -> str:
-    """path without "..", "." and repeated slashes; POSIX leaves two leading slashes alone, the kernel does not."""
+    """path without "..", "." and repeated slashes; POSIX leaves two leading slashes alone, the kernel does
+    not.
+    """
     return os.path.normpath("/" + path.lstrip("/")) if path.startswith("/") else path

@@ -32,8 +32,8 @@ def quoted(value: object) -> str:
 class Refusal(Exception):
     """mgpu does not do what was asked.
 
-    code is kebab-case and stable; message is what and why; hint is what to do. Neither ends with a full stop, and
-    `line()` joins them, so that docker, ctr, kubectl and our own command show the same words.
+    code is kebab-case and stable; message is what and why; hint is what to do. Neither ends with a full stop,
+    and `line()` joins them, so that docker, ctr, kubectl and our own command show the same words.
     """
 
     def __init__(self, code: str, message: str, hint: str) -> None:
@@ -54,5 +54,5 @@ class Refusal(Exception):
 
     @classmethod
     def from_error(cls, error: Mapping[str, object]) -> Refusal:
-        """The refusal that a control reply's `error` member carries. A member that is missing shows as empty."""
+        """The refusal in a control reply's `error` member; missing members are empty."""
         return cls(str(error.get("code", "")), str(error.get("message", "")), str(error.get("hint", "")))

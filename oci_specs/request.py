@@ -1,4 +1,4 @@
-"""What a container asks for, whoever's words it used."""
+"""What a container asks for, in whichever vendor's vocabulary it is written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Qos = Literal["online", "offline"]
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """Memory over all cards of the container: exactly one of mib (exact) or units (GiB units of whichever card)."""
+    """Memory over all cards of the container: either mib (exact) or units (GiB units of a card)."""
 
     mib: int | None = None
     units: int | None = None
@@ -33,10 +33,10 @@ class Identity:
 class Request:
     """One container's request. Totals are over its cards and divide evenly by count.
 
-    policy: None adopts the card's, else the node's. count: None means every candidate, only with whole_cards.
-    uuids: these cards and no others. candidates: indices and UUIDs that NVIDIA_VISIBLE_DEVICES leaves, empty for all.
-    core_percent: 100 is one card; None asks for no quota. whole_cards: nobody else on the cards; then memory and
-    core_percent are None.
+    policy: None adopts the card's, else the node's. count: None means every candidate, only with
+    whole_cards. uuids: these cards and no others. candidates: indices and UUIDs that
+    NVIDIA_VISIBLE_DEVICES leaves, empty for all. core_percent: 100 is one card; None asks for no quota.
+    whole_cards: no other container on the cards; then memory and core_percent are None.
     """
 
     qos: Qos

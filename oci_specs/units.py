@@ -1,4 +1,4 @@
-"""Numbers and units as the vendors' keys use them. Memory inside mgpu is in MiB, compute in percent of one card."""
+"""Numbers and units of the vendors' keys; inside mgpu memory is MiB, compute percent of one card."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ MAX_NUMBER = 999_999_999
 
 
 def whole_number(text: str) -> int | None:
-    """The number that ASCII digits alone spell, or None: no sign, blank, underscore, suffix or foreign digits.
+    """The number that ASCII digits alone spell, or None: no sign, blank, underscore, suffix or foreign
+    digits.
 
     None as well above MAX_NUMBER.
     """
@@ -36,9 +37,9 @@ def gib_units(card_mib: int) -> int:
 def gib_units_to_mib(units: int, card_mib: int) -> int:
     """Memory of `units` GiB units on a card of card_mib MiB.
 
-    A card is divided into gib_units(card_mib) parts of equal size, so that a unit is a little more than a GiB:
-    4 units of a 16160 MiB card are floor(4 * 16160 / 15) = 4309 MiB. Units beyond the card's count give more than
-    the card; ValueError for a card below one GiB, which has no unit.
+    A card is divided into gib_units(card_mib) parts of equal size, so that a unit is a little more than a
+    GiB: 4 units of a 16160 MiB card are floor(4 * 16160 / 15) = 4309 MiB. Units beyond the card's count give
+    more than the card; ValueError for a card below one GiB, which has no unit.
     """
     count = gib_units(card_mib)
     if count == 0:

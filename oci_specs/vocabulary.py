@@ -1,8 +1,8 @@
 """Every key that users may write, as data.
 
-The form names the reader in `oci_specs.forms` that turns a value into its meaning; `implies` is the class that a key
-carries besides its number. This module imports nothing heavy: `names_gpu` decides, on every container start, whether
-mgpu has anything to do with the container.
+The form names the reader in `oci_specs.forms` that turns a value into its meaning; `implies` is the class
+that a key carries besides its number. This module imports nothing heavy: `names_gpu` decides, on every
+container start, whether mgpu has anything to do with the container.
 """
 
 from __future__ import annotations
@@ -28,12 +28,21 @@ OFFLINE = "offline"
 NATIVE_BURST_SHARE = "native-burst-share"
 FIXED_SHARE = "fixed-share"
 GUARANTEED_BURST_SHARE = "guaranteed-burst-share"
-# The order is that of the numbers 0, 1 and 2 that qGPU gives them.
+# The order is that of the numbers that qGPU gives them, and the engine's scheduler.
 POLICIES = (NATIVE_BURST_SHARE, FIXED_SHARE, GUARANTEED_BURST_SHARE)
+# qGPU's names.
+QGPU_POLICIES = {
+    "best-effort": NATIVE_BURST_SHARE,
+    "be": NATIVE_BURST_SHARE,
+    "fixed-share": FIXED_SHARE,
+    "fs": FIXED_SHARE,
+    "burst-share": GUARANTEED_BURST_SHARE,
+    "bs": GUARANTEED_BURST_SHARE,
+}
 
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
-# Values that name no card. The NVIDIA runtime treats an empty value and "void" as unset; CDI specs write "void" so
-# that it keeps its hands off a container that has its devices already.
+# Values that name no card. The NVIDIA runtime treats an empty value and "void" as unset; CDI specs write
+# "void" so that it keeps its hands off a container that has its devices already.
 VISIBLE_DEVICES_UNSET = ("", "void")
 VISIBLE_DEVICES_NONE = "none"
 
@@ -118,8 +127,8 @@ def _is_of_a_service(name: str) -> bool:
 def names_gpu(annotations: Mapping[str, str], env: Mapping[str, str]) -> bool:
     """Whether the container names a GPU in any way, rightly or wrongly, so that mgpud must be asked.
 
-    False is final: such a container is run as it is. NVIDIA_VISIBLE_DEVICES counts unless it is empty, "void" or
-    "none", even though "all" by itself asks for nothing on most nodes: only mgpud knows the node's config.
+    False is final: such a container is run as it is. NVIDIA_VISIBLE_DEVICES counts unless it is empty, "void"
+    or "none", even though "all" by itself asks for nothing on most nodes: only mgpud knows the node's config.
     """
     if not _ASKING_ANNOTATIONS.isdisjoint(annotations) or not _ASKING_ENV.isdisjoint(env):
         return True
@@ -129,7 +138,7 @@ def names_gpu(annotations: Mapping[str, str], env: Mapping[str, str]) -> bool:
 
 
 def admission_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
-    """The annotations that an admit message carries: ours, misspelt ones of ours, and those that say who it is."""
+    """The annotations of an admit message: ours, misspelt ones of ours, and those of identity."""
     return {
         name: value
         for name, value in annotations.items()

@@ -35,9 +35,10 @@ class Launch:
 
 
 class Create:
-    """`create`, `run` or `restore` and what follows: container id, absolute bundle, name of the spec's file in it.
+    """`create`, `run` or `restore` and what follows: container id, absolute bundle, name of the spec's file
+    in it.
 
-    folder: the current one of whoever was given the words, "" for our own.
+    folder: the current one of the process that got the arguments, "" for this process.
     """
 
     __slots__ = ("bundle", "config", "container_id", "restores", "wants_help")
@@ -67,7 +68,7 @@ class Create:
             elif option in ("config", "f"):
                 config = value
             self.wants_help = self.wants_help or option in _HELP
-        # A spec that is looked for in the wrong place would be one that nobody looked at.
+        # A spec that is looked for in the wrong place would go unchecked.
         if len(names) != 1 and not self.wants_help:
             shown = " ".join(words[1:])
             raise Refusal(

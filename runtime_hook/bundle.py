@@ -1,4 +1,4 @@
-"""A bundle's spec: read with its own bytes kept, replaced in one step, and put back if nothing comes of it."""
+"""A bundle's spec: read with its own bytes kept, replaced in one step, restored on failure."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _sha256: list[Any] = []
 class Spec:
     """The spec in file `path`: original is what the engine wrote, content the same parsed.
 
-    A file that mgpu already rewrote, as when an engine creates twice from one bundle, stands for the original that
-    was kept beside it.
+    A file that mgpu already rewrote, as when an engine creates twice from one bundle, stands for the original
+    that was kept beside it.
     """
 
     __slots__ = ("_kept", "_path", "content", "original", "rewritten")
@@ -53,8 +53,8 @@ class Spec:
 
     def replace(self, content: Mapping[str, Any]) -> None:
         """Puts content in the spec's place; on a failure the file is as it was."""
-        # ASCII, so that bytes which are no UTF-8 and came in as lone surrogates can be written: Go reads them as
-        # U+FFFD either way.
+        # ASCII, so that bytes which are no UTF-8 and came in as lone surrogates can be written: Go reads them
+        # as U+FFFD either way.
         text = quick_json.dumps(content).encode("ascii")
         new = self._kept + ".new"
         try:
@@ -88,7 +88,8 @@ def kept_beside(path: str) -> str:
 def digest(data: bytes) -> str:
     """SHA-256 in hexadecimal."""
     if not _sha256:
-        # hashlib loads OpenSSL, for longer than all else here takes. The same in CPython itself: 3.12, 3.11, others.
+        # hashlib loads OpenSSL, for longer than all else here takes. The same in CPython itself: 3.12, 3.11,
+        # others.
         for module in ("_sha2", "_sha256", "hashlib"):
             try:
                 _sha256.append(__import__(module).sha256)

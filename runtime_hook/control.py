@@ -20,7 +20,8 @@ MAX_BYTES = 128 * 1024
 # A list of every container of a full node: 32 cards of 16 tenants with 64 processes each stay below it.
 REPLY_MAX_BYTES = 4 * 1024 * 1024
 TIMEOUT_SECONDS = 10
-# A worker that was killed is followed by the next within a fraction of a second; several may be, one after the other.
+# A mgpud that was killed is followed by the next within a fraction of a second; several may be, one after
+# the other.
 RESTART_SECONDS = 10
 _LOOK_SECONDS = 0.05
 _NOT_RUNNING = "mgpud-not-running"
@@ -29,9 +30,9 @@ _NOT_RUNNING = "mgpud-not-running"
 def call(path: str, verb: str, *, timeout_seconds: int = TIMEOUT_SECONDS, **members: Any) -> dict[str, Any]:
     """mgpud's reply to verb. Refusal if it says no, does not run, or does not answer within the time-out.
 
-    A mgpud that is being started again is waited for, and asked once more if it was killed before it answered: no verb
-    does anything the second time.
-    path: the socket; members: those of the request besides version and verb (schemas/control.schema.json).
+    A mgpud that is being started again is waited for, and asked once more if it was killed before it
+    answered: no verb does anything the second time. path: the socket; members: those of the request besides
+    version and verb (schemas/control.schema.json).
     """
     request = quick_json.dumps({"version": VERSION, "verb": verb, **members}).encode("ascii")
     if len(request) > MAX_BYTES:
@@ -57,8 +58,8 @@ def _exchange(path: str, request: bytes, timeout_seconds: int) -> bytes:
 def _is_restarting(path: str) -> bool:
     """Whether the holder lives, which has mgpud started again.
 
-    It is asked for a kind of socket that its own is not: the kernel says so where there is one, and the holder sees
-    nothing of it.
+    It is asked for a kind of socket that its own is not: the kernel says so where there is one, and the
+    holder sees nothing of it.
     """
     probe = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
     try:
@@ -71,8 +72,8 @@ def _is_restarting(path: str) -> bool:
 
 
 def _exchange_once(path: str, request: bytes, timeout_seconds: int) -> bytes:
-    # struct timeval of a 64-bit kernel. Time-outs of the socket itself, not settimeout: that would make a connect to
-    # a full backlog fail at once instead of waiting for room.
+    # struct timeval of a 64-bit kernel. Time-outs of the socket itself, not settimeout: that would make a
+    # connect to a full backlog fail at once instead of waiting for room.
     limit = timeout_seconds.to_bytes(8, "little") + bytes(8)
     try:
         mgpud = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)

@@ -11,7 +11,7 @@ from oci_specs.reach import Host
 from oci_specs.refusal import Refusal
 from runtime_hook.arguments import Create, Launch
 from runtime_hook.bundle import Spec
-from runtime_hook.decision import Wish, admission, refuse_restore, rewritten
+from runtime_hook.decision import Intent, admission, refuse_restore, rewritten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,17 +51,17 @@ def _run(launch: Launch) -> NoReturn:
         _become(launch)
     spec = Spec(create.config)
     host = Host()
-    wish = Wish(spec.content, create.bundle, host)
-    refuse_restore(create.restores, wish)
-    if wish.is_ours:
-        _ask(launch, create, spec, wish, host)
+    intent = Intent(spec.content, create.bundle, host)
+    refuse_restore(create.restores, intent)
+    if intent.is_ours:
+        _ask(launch, create, spec, intent, host)
     # An earlier create may have rewritten the bundle under a grant that is gone.
     spec.restore()
     _become(launch)
 
 
 def admit(
-    launch: Launch, container_id: str, bundle: str, spec: Mapping[str, Any], wish: Wish, **members: Any
+    launch: Launch, container_id: str, bundle: str, spec: Mapping[str, Any], intent: Intent, **members: Any
 ) -> dict[str, Any] | None:
     """mgpud's grant for a container, None if it has no part in it. Refusal.
 
@@ -69,7 +69,7 @@ def admit(
     """
     from runtime_hook import control
 
-    asked = admission(container_id, bundle, spec, wish)
+    asked = admission(container_id, bundle, spec, intent)
     reply = control.call(launch.socket, "admit", **asked, **members)
     if reply.get("action") == "pass":
         return None
@@ -79,9 +79,9 @@ def admit(
     return grant
 
 
-def _ask(launch: Launch, create: Create, spec: Spec, wish: Wish, host: Host) -> None:
-    """Asks mgpud and, with a grant, rewrites the spec and becomes the runtime. Returns if mgpud has no part in it."""
-    grant = admit(launch, create.container_id, create.bundle, spec.content, wish)
+def _ask(launch: Launch, create: Create, spec: Spec, intent: Intent, host: Host) -> None:
+    """Asks mgpud and, with a grant, rewrites the spec and becomes the runtime; else returns."""
+    grant = admit(launch, create.container_id, create.bundle, spec.content, intent)
     if grant is None:
         return
     try:

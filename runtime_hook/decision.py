@@ -1,7 +1,7 @@
 """What a spec asks for, what mgpud is asked, and what becomes of the spec under its grant.
 
-Run by mgpu-runtime's Python in the process that becomes the runtime, and by mgpud itself for a launcher that asks it
-to: both say the same, in the same words.
+Run by mgpu-runtime's Python in the process that becomes the runtime, and by mgpud itself for a launcher that
+asks it to: both say the same, in the same words.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from oci_specs.reach import Host
 
 
-class Wish:
+class Intent:
     """What a spec says of a GPU: annotations and environment that may ask for one, ways that lead to one."""
 
     __slots__ = ("annotations", "env", "is_ours", "ways")
@@ -32,7 +32,7 @@ class Wish:
         self.env = _environment(member_object(spec, "process"))
         self.ways = reach(spec, bundle, host)
         if identity.is_sandbox(self.annotations):
-            # Its pod's request is its containers'; a way to the driver of its own is nobody's.
+            # The pod's request belongs to its containers; a sandbox itself gets no way to the driver.
             self.annotations, self.env = {}, {}
         named = vocabulary.names_gpu(self.annotations, self.env)
         if named:
@@ -40,9 +40,9 @@ class Wish:
         self.is_ours = named or bool(self.ways)
 
 
-def refuse_restore(restores: bool, wish: Wish) -> None:
+def refuse_restore(restores: bool, intent: Intent) -> None:
     """Refusal of a checkpoint that would need its memory on a card back."""
-    if restores and wish.is_ours:
+    if restores and intent.is_ours:
         raise Refusal(
             "no-restore",
             "a checkpoint of a container with a GPU cannot be restored: its memory on the card was not in it",
@@ -50,7 +50,7 @@ def refuse_restore(restores: bool, wish: Wish) -> None:
         )
 
 
-def admission(container_id: str, bundle: str, spec: Mapping[str, Any], wish: Wish) -> dict[str, Any]:
+def admission(container_id: str, bundle: str, spec: Mapping[str, Any], intent: Intent) -> dict[str, Any]:
     """The members of an admit message besides version and verb (schemas/control.schema.json)."""
     root = member_string(member_object(spec, "root"), "path")
     seccomp = member_object(member_object(spec, "linux"), "seccomp")
@@ -58,9 +58,9 @@ def admission(container_id: str, bundle: str, spec: Mapping[str, Any], wish: Wis
         "container_id": container_id,
         "bundle": bundle,
         "rootfs": os.path.normpath(os.path.join(bundle, root)),
-        "annotations": vocabulary.admission_annotations(wish.annotations),
-        "env": vocabulary.admission_env(wish.env),
-        "reach": wish.ways,
+        "annotations": vocabulary.admission_annotations(intent.annotations),
+        "env": vocabulary.admission_env(intent.env),
+        "reach": intent.ways,
         "seccomp_listener": member_string(seccomp, "listenerPath") or None,
     }
 

@@ -1,8 +1,8 @@
-"""podman's precreate hook, for those who keep podman's own runtime: a spec comes in on standard input and goes out on
-standard output, rewritten if mgpud grants what it asks for.
+"""podman's precreate hook, for those who keep podman's own runtime: a spec comes in on standard input and
+goes out on standard output, rewritten if mgpud grants what it asks for.
 
-podman waits for it in the process that goes on to start the container. It reads nothing but standard output: our line
-goes to its own standard error.
+podman waits for it in the process that goes on to start the container. It reads nothing but standard output:
+our line goes to its own standard error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from oci_specs.refusal import Refusal
 from runtime_hook import quick_json
 from runtime_hook.bundle import parse
 from runtime_hook.create import admit, give_back
-from runtime_hook.decision import Wish, rewritten
+from runtime_hook.decision import Intent, rewritten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,15 +51,15 @@ def main(launch: Launch) -> int:
 def _filtered(launch: Launch, original: bytes, podman: int) -> bytes:
     spec = parse(SOURCE, original)
     host = Host()
-    wish = Wish(spec, BUNDLE, host)
+    intent = Intent(spec, BUNDLE, host)
     if _is_another_users(launch.socket):
-        _ask_for_nothing(wish)
+        _ask_for_nothing(intent)
         return original
-    if not wish.is_ours:
+    if not intent.is_ours:
         return original
     container_id = identify(spec)
     # The reservation must outlive this process.
-    grant = admit(launch, container_id, BUNDLE, spec, wish, runtime_pid=podman)
+    grant = admit(launch, container_id, BUNDLE, spec, intent, runtime_pid=podman)
     if grant is None:
         return original
     try:
@@ -73,7 +73,7 @@ def _filtered(launch: Launch, original: bytes, podman: int) -> bytes:
 
 
 def _is_another_users(socket: str) -> bool:
-    """Whether this podman is not root's: it reads the same hooks, and its containers reach what its user does."""
+    """Whether this podman is not root's: its containers reach what its user does."""
     if os.geteuid() == 0:
         with open("/proc/self/uid_map", "rb") as map_:
             if map_.read().split() == INITIAL_UID_MAP:
@@ -88,10 +88,10 @@ def _is_another_users(socket: str) -> bool:
     return False
 
 
-def _ask_for_nothing(wish: Wish) -> None:
+def _ask_for_nothing(intent: Intent) -> None:
     """Refusal if a GPU is asked for. Images name NVIDIA_VISIBLE_DEVICES by themselves."""
-    env = {name: value for name, value in wish.env.items() if name != vocabulary.VISIBLE_DEVICES}
-    if vocabulary.names_gpu(wish.annotations, env):
+    env = {name: value for name, value in intent.env.items() if name != vocabulary.VISIBLE_DEVICES}
+    if vocabulary.names_gpu(intent.annotations, env):
         raise Refusal(
             "not-root", "containers of users other than root get no GPU from mgpu", "run podman as root"
         )

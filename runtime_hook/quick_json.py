@@ -1,7 +1,8 @@
-"""json.loads and json.dumps without the module json, whose import of re is a quarter of a container start's Python.
+"""json.loads and json.dumps without the module json, whose import of re is a quarter of a container start's
+Python.
 
-The C parts that json itself runs on are used directly. They are CPython's own business: where they are missing or
-made in another way, json does the work.
+The C parts that json itself runs on are used directly. They are CPython's own business: where they are
+missing or made in another way, json does the work.
 """
 
 from __future__ import annotations

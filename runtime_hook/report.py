@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 def report(refusal: Refusal, log: str) -> None:
-    """Writes the refusal's line to stderr and, unless log is "", as a JSON record to the end of the file log."""
+    """Writes the refusal's line to stderr and, unless log is "", as a JSON record to the end of the file
+    log."""
     line = refusal.line()
     if log:
         record = {

@@ -1,12 +1,12 @@
 /* containerd-shim-mgpu-v2: containerd's own runc shim, with a runc first on PATH that is mgpu-runtime.
  *
- * It adds no lifecycle of its own. Standard input (options) is not read, standard output (what containerd parses)
- * is not written, arguments pass as they are: every verb, pod grouping, recovery and events are upstream's, and
- * nothing of ours stays in memory. PATH survives, since the runc shim starts its long-lived self with its own
- * environment.
+ * It adds no lifecycle of its own. Standard input (options) is not read, standard output (what containerd
+ * parses) is not written, arguments pass as they are: every verb, pod grouping, recovery and events are
+ * upstream's, and nothing of ours stays in memory. PATH survives, since the runc shim starts its long-lived
+ * self with its own environment.
  *
- * Invoked through a script whose first line is `#!…/containerd-shim-mgpu-v2 --mgpu-path=DIR`, it takes the runc in
- * DIR; otherwise the one that was installed beside it. */
+ * Invoked through a script whose first line is `#!…/containerd-shim-mgpu-v2 --mgpu-path=DIR`, it takes the
+ * runc in DIR; otherwise the one that was installed beside it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>

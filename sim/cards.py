@@ -32,7 +32,8 @@ STOP_TIMEOUT_S = 30.0
 class Card:
     """One simulated card. arch: RM's architecture.
 
-    context_bytes, copy_context_bytes: what its driver takes for a channel group of the graphics and the copy engine.
+    context_bytes, copy_context_bytes: what its driver takes for a channel group of the graphics and the copy
+    engine.
     """
 
     index: int
@@ -52,7 +53,7 @@ class Card:
 
 @dataclass(frozen=True, kw_only=True)
 class FileUse:
-    """What one client holds: its open file's id, the process that made it, bytes from adding up its objects."""
+    """What a client holds: its open file's id, its process, bytes summed over its objects."""
 
     file: int
     tgid: int
@@ -63,9 +64,9 @@ class FileUse:
 class GroupTime:
     """The card's time that one channel group has had, exactly.
 
-    client and group are RM handles, file and tgid the open file and process of the client; run_ns is executing,
-    switch_ns being loaded and saved; kernel_ns is the work of kernels done; pending: it has more to do. enabled: it is
-    on its runlist; open: and not all of its channels are disabled, so that it may run.
+    client and group are RM handles, file and tgid the open file and process of the client; run_ns is
+    executing, switch_ns being loaded and saved; kernel_ns is the work of kernels done; pending: it has more
+    to do. enabled: it is on its runlist; open: and not all of its channels are disabled, so that it may run.
     """
 
     engine: str
@@ -113,7 +114,7 @@ class CardAccount:
 
 @dataclass(frozen=True)
 class Span:
-    """Who had an engine when, by CLOCK_MONOTONIC. kind: "run", "switch", or the instants "enable" and "disable"."""
+    """When a group had a GPU engine, by CLOCK_MONOTONIC; kind: "run", "switch", "enable" or "disable"."""
 
     kind: str
     engine: str
@@ -125,7 +126,7 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True)
 class Timeline:
-    """A piece of a card's history. next is where to go on; lost: older spans were forgotten before they were read."""
+    """A piece of a card's history; next: where to continue; lost: spans forgotten before the read."""
 
     spans: tuple[Span, ...]
     next: int
@@ -238,10 +239,11 @@ def running(
     program: str | None = None,
     options: Sequence[str] = (),
 ) -> Iterator[CardProcess]:
-    """A card process serving `profiles` ("v100-16:2,a10") on sockets in `directory`, which exists, until the end.
+    """A card process serving `profiles` ("v100-16:2,a10") on sockets in `directory`, which exists, until the
+    end.
 
-    rm_call_us: how long a call holds the driver's lock, None for the program's default. options: more arguments of
-    the program. Refusal if it does not start.
+    rm_call_us: how long a call holds the driver's lock, None for the program's default. options: more
+    arguments of the program. Refusal if it does not start.
     """
     import subprocess
 
@@ -264,10 +266,10 @@ def _wait_ready(process: subprocess.Popen[bytes]) -> None:
     if readable and process.stdout.readline() == b"ready\n":
         return
     _stop(process)
-    said = printable(process.stderr.read().decode(errors="replace").strip())
+    printed = printable(process.stderr.read().decode(errors="replace").strip())
     raise Refusal(
         "simulated-card-failed",
-        f"mgpu-simcard did not start: {said or f'exit status {process.returncode}'}",
+        f"mgpu-simcard did not start: {printed or f'exit status {process.returncode}'}",
         "name profiles it knows, and a directory that no other card serves",
     )
 

@@ -1,7 +1,7 @@
 """The CDI spec of simulated cards: their device nodes and the simulated driver's two libraries.
 
-A simulated node is the null device under NVIDIA's name: open() needs no driver, and the first ioctl is caught.
-Source of the format: the Container Device Interface specification, version 0.6.0.
+A simulated node is the null device under NVIDIA's name: open() needs no driver, and the first ioctl is
+caught. Source of the format: the Container Device Interface specification, version 0.6.0.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def spec(found: Sequence[Card], libraries: dict[str, str]) -> dict[str, Any]:
 
 
 def write(directory: Path, admin_socket: Path) -> Path:
-    """Writes the spec of the cards behind the socket into `directory`; its path. A reader never sees half of it."""
+    """Writes the spec of the socket's cards into `directory` atomically; its path."""
     document = spec(cards(admin_socket), {library: paths.lib(f"sim/{library}") for library in LIBRARIES})
     path = directory / FILE_NAME
     # CDI readers skip names that do not end in .json or .yaml.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from native_sched.daemon.node_config import NodeConfig
-from native_sched.daemon.placement import CardState, Placement, Tenant, place
+from native_sched.daemon.grants.placement import CardState, Placement, Tenant, place
+from native_sched.daemon.node.config import NodeConfig
 from oci_specs import parse
 from oci_specs.refusal import Refusal
 from oci_specs.request import Memory, Qos, Request

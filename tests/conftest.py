@@ -1,4 +1,4 @@
-"""Fixtures of the tests that run containers, and what every test gets: a marker by its folder, logs when it fails."""
+"""Fixtures of the tests that run containers; every test gets a marker and, on failure, the logs."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ if os.environ.get("CI"):
 TESTS = Path(__file__).parent
 UNSTEADY_LINES = 40
 MARKED_FOLDERS = frozenset(
-    {"abi", "bench", "chaos", "engine", "engines", "foreign", "fuzz", "gpu", "hostile", "sim", "unit"}
+    {"abi", "bench", "chaos", "containers", "foreign", "fuzz", "gpu", "hostile", "native", "sim", "unit"}
 )
-# Programs on the wall clock of a machine that may be busy elsewhere: what fails is run once more, and told. Not where
-# one failure in a thousand runs is what is looked for.
+# Programs on the wall clock of a machine that may be busy elsewhere: what fails is run once more, and told.
+# Not where one failure in a thousand runs is what is looked for.
 NEVER_AGAIN = frozenset({"chaos", "hostile"})
 # What brings one with it.
 DAEMONS = frozenset({"ctd", "docker_daemon", "docker", "pod", "kubelet"})
@@ -82,7 +82,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if folder not in NEVER_AGAIN and item.get_closest_marker("soak") is None:
             item.add_marker(pytest.mark.flaky(reruns=1))
     # What is quick and most often wrong first; within a folder the order stays.
-    slow = ("engines", "foreign", "fuzz", "hostile", "chaos")
+    slow = ("containers", "foreign", "fuzz", "hostile", "chaos")
     items.sort(key=lambda item: item.path.relative_to(TESTS).parts[0] in slow)
 
 
@@ -153,7 +153,9 @@ def _tell_unsteady(terminalreporter: Any) -> None:
 
 @pytest.fixture(scope="session")
 def private_host() -> None:
-    """Root's own view of the machine, which everything that starts a container needs: see host.become_private."""
+    """Root's own view of the machine, which everything that starts a container needs: see
+    host.become_private.
+    """
     if os.geteuid() != 0:
         pytest.fail("these tests start containers: run them as root, with make test")
     for needed in (MGPU, IMAGE_ARCHIVE):
@@ -171,7 +173,9 @@ def mgpu(private_host: None) -> Iterator[Arbiter]:
 
 @pytest.fixture(scope="module")
 def lasting_mgpu(private_host: None) -> Iterator[Arbiter]:
-    """As mgpu, for all tests of a module that leave nothing behind; the module's own fixture `mgpu` gives it out."""
+    """As mgpu, for all tests of a module that leave nothing behind; the module's own fixture `mgpu` gives it
+    out.
+    """
     with arbiter.running() as running:
         yield running
 

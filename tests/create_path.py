@@ -1,4 +1,6 @@
-"""What the tests of the create path share: the two programs, a node's config, and a mgpud that answers as told."""
+"""What the tests of the create path share: the two programs, a node's config, and a mgpud that answers as
+told.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from native_sched.daemon.looked_up import NotHereError
-from native_sched.daemon.prepare import Prepare
-from native_sched.daemon.server import Peer
+from native_sched.daemon.control.prepare import Prepare
+from native_sched.daemon.control.resolved_paths import NotHereError
+from native_sched.daemon.control.server import Peer
 from oci_specs import schemas
 from oci_specs.refusal import Refusal
 from tests.support.sources import listed
@@ -75,10 +77,11 @@ def remove_programs() -> None:
 
 
 class Mgpud:
-    """A control socket at path. answer gets each request and gives the reply: an object, raw bytes, or None to hang up.
+    """A control socket at path. answer gets each request and gives the reply: an object, raw bytes, or None
+    to hang up.
 
-    requests and peer_pids hold what came, in order. One that prepares asks answer only for what it does not do itself;
-    one that does not is of a version before there was `prepare`.
+    requests and peer_pids hold what came, in order. One that prepares asks answer only for what it does not
+    do itself; one that does not is of a version before there was `prepare`.
     """
 
     prepares = False

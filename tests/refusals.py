@@ -1,7 +1,8 @@
-"""Every refusal of what users write, as data: the unit tests and the tests through real engines read the same table.
+"""Every refusal of what users write, as data: the unit tests and the tests through real engines read the same
+table.
 
-REFUSALS holds on any node with the default config. NODE_REFUSALS holds on a node with two empty cards of 16160 MiB
-(`v100-16:2`) and the default config.
+REFUSALS holds on any node with the default config. NODE_REFUSALS holds on a node with two empty cards of
+16160 MiB (`v100-16:2`) and the default config.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from typing import NamedTuple
 
 
 class RefusalCase(NamedTuple):
-    """line is the whole line that the user sees. can_be_env: an engine without annotations (Docker) can ask it."""
+    """line is the whole line that the user sees. can_be_env: an engine without annotations (Docker) can ask
+    it.
+    """
 
     id: str
     annotations: dict[str, str]

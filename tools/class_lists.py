@@ -1,8 +1,10 @@
-"""Writes sim/card/facts/class_lists.def from a clone of NVIDIA's open-gpu-kernel-modules: `class_lists.py CLONE`.
+"""Writes sim/card/facts/class_lists.def from a clone of NVIDIA's open-gpu-kernel-modules: `class_lists.py
+CLONE`.
 
 What RM answers to GPU_GET_CLASSLIST is the chip's list of generated/g_gpu_class_list.c, without classes of no
-engine and each but once (gpuBuildClassDB(), gpuGetClassList()). Every tag of a served branch is read; a row says
-from which on and until before which the list has the class, 0, 0 where that is as long as there is a list for the chip.
+engine and each but once (gpuBuildClassDB(), gpuGetClassList()). Every tag of a served branch is read; a row
+says from which on and until before which the list has the class, 0, 0 where that is as long as there is a
+list for the chip.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ FIRST = (535, 86)
 # Drivers for developers of Vulkan, which no branch of ours is.
 BESIDE = {(550, 40), (570, 123), (580, 94)}
 NO_ENGINE = "ENG_INVALID"
-# No open driver knows Volta. nouveau and NVIDIA's open-gpu-doc tell the classes of its engines; the others are those
-# that the next chip has of engines without a generation, its display and video left out.
+# No open driver knows Volta. nouveau and NVIDIA's open-gpu-doc tell the classes of its engines; the others
+# are those that the next chip has of engines without a generation, its display and video left out.
 VOLTA, VOLTA_IS_LIKE = "GV100", "TU102"
 VOLTA_CLASSES = {"VOLTA_A": 0xC397, "VOLTA_DMA_COPY_A": 0xC3B5, "VOLTA_COMPUTE_A": 0xC3C0}
 NOT_VOLTA = re.compile(r"TURING_|NVC|NVENC|NVFBC|NV04_DISPLAY|GF100_HDACODEC")
@@ -89,7 +91,9 @@ def with_volta(by_chip: dict[str, list[str]]) -> dict[str, list[str]]:
 
 
 def written(clone: Path) -> str:
-    """The file's text. SystemExit where a list is not in the order of the names, which the file has for all of them."""
+    """The file's text. SystemExit where a list is not in the order of the names, which the file has for all
+    of them.
+    """
     first: dict[str, Version] = {}
     open_since: dict[tuple[str, str], Version] = {}
     rows: dict[tuple[str, Version, Version], set[str]] = {}

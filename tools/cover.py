@@ -1,8 +1,9 @@
 """The cubes of every command that the filter leaves alone.
 
-A binary decision tree over the 32 bits of the command has leaves outside the set; each leaf is widened to a largest
-cube that still touches nothing of the set, and cubes that the others cover are dropped. That is thirty times fewer than
-the leaves. The cubes overlap, which is harmless: all of them become rules with the same action.
+A binary decision tree over the 32 bits of the command has leaves outside the set; each leaf is widened to a
+largest cube that still touches nothing of the set, and cubes that the others cover are dropped. That is
+thirty times fewer than the leaves. The cubes overlap, which is harmless: all of them become rules with the
+same action.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from oci_specs.seccomp.cubes import covered, overlap, within
 Cube = tuple[int, int]
 
 COMMAND_BITS = 32
-# Both found by trying: with the high bits first the tree is larger than at its best but widens to the fewest cubes,
-# and among the seeds 1 to 24 this one gives 112 cubes where the others give 113 to 120.
+# Both found by trying: with the high bits first the tree is larger than at its best but widens to the fewest
+# cubes, and among the seeds 1 to 24 this one gives 112 cubes where the others give 113 to 120.
 BIT_ORDER: tuple[int, ...] = tuple(range(COMMAND_BITS - 1, -1, -1))
 SEED = 11
 WIDENINGS = 20

@@ -1,8 +1,9 @@
-"""Makes what the container's filter knows of the driver's commands: oci_specs/seccomp/notified.py and complement.py.
+"""Makes what the container's filter knows of the driver's commands: oci_specs/seccomp/notified.py and
+complement.py.
 
     python -m tools.filter_lists
 
-From the rows of native_sched/rm/interface.def. Run it when a row's number, size or disposition has changed.
+From the rows of rm/interface.def. Run it when a row's number, size or disposition has changed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ FOLDER = REPOSITORY / "oci_specs" / "seccomp"
 ALL = 0xFFFFFFFF
 NUMBER, SIZE, SIZE_AT = 0xFF, 0x3FFF, 16
 TO_MEDIATOR = ("MEDIATED", "ANSWERED")
-# Whole blocks of nvidia-uvm's bare numbers: fewer cubes than one for each, and none of Linux's own commands is in them.
+# Whole blocks of nvidia-uvm's bare numbers: fewer cubes than one for each, and none of Linux's own commands
+# is in them.
 UVM_BLOCKS: tuple[Cube, ...] = (
     (ALL & ~0xF, 0x10),
     (ALL & ~0x1F, 0x20),
@@ -30,9 +32,10 @@ UVM_BLOCKS: tuple[Cube, ...] = (
 
 HEAD = '''"""The calls that the filter hands to the mediator, and those it refuses. Written by tools/filter_lists.py.
 
-As cubes, (mask, datum) over the low 32 bits of the command: a command c is in a cube when c & mask == datum. The NVIDIA
-driver looks at the number (bits 0-7) and the size (bits 16-29) of an escape and ignores the type and direction bits, so
-those are what has to match; commands of nvidia-uvm are bare numbers that would collide with FIONBIO and friends.
+As cubes, (mask, datum) over the low 32 bits of the command: a command c is in a cube when c & mask == datum.
+The NVIDIA driver looks at the number (bits 0-7) and the size (bits 16-29) of an escape and ignores the type
+and direction bits, so those are what has to match; commands of nvidia-uvm are bare numbers that would collide
+with FIONBIO and friends.
 """
 '''
 LEFT_ALONE = (
@@ -41,7 +44,8 @@ LEFT_ALONE = (
 
 
 def _elements(least: int) -> list[Cube]:
-    """Sizes of arrays, which the driver divides by an element's: from the power of two below one element up."""
+    """Sizes of arrays, which the driver divides by an element's: from the power of two below one element
+    up."""
     first = least.bit_length() - 1
     return [(SIZE & ~((1 << bit) - 1), 1 << bit) for bit in range(first, SIZE.bit_length())]
 

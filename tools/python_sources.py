@@ -1,7 +1,7 @@
 """Print the files that a Python package installs, one a line, relative to the current directory.
 
-The build reads the folders instead of a list by hand: a module that is forgotten in a list is missed only by whoever
-imports the installed package.
+The build reads the folders instead of a list by hand: a module that is forgotten in a list is missed only by
+whoever imports the installed package.
 """
 
 from __future__ import annotations

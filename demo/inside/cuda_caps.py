@@ -1,7 +1,7 @@
 """Runs in the container: fills every card it sees up to the cap, asks for one byte more, and goes on.
 
-Speaks the CUDA driver API alone. Prints one JSON line per act, with one entry per card, and waits for a line on
-stdin between the acts.
+Speaks the CUDA driver API alone. Prints one JSON line per act, with one entry per card, and waits for a line
+on stdin between the acts.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""`mgpu doctor`: a table of small checks, each looking at the node through a Host and answering with findings."""
+"""`mgpu doctor`: a table of small checks, which look at the node through a Host and return findings."""

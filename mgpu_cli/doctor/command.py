@@ -33,8 +33,8 @@ MARK_COLUMNS, GROUP_COLUMNS = 5, 12
 def doctor(state: StateDir, node_config: Path | None, output: str) -> None:
     """Check the kernel, the runtimes and engines, CDI specs, the driver, mgpud, permissions and leftovers.
 
-    Nothing is changed. Each finding has the line to type against it. The exit status is 0 if all is well, 1 after
-    warnings, 2 after failures.
+    Nothing is changed. Each finding has the line to type against it. The exit status is 0 if all is well, 1
+    after warnings, 2 after failures.
     """
     host = Host(state=state, node_config=node_config, uid=os.geteuid())
     found = examine(host)

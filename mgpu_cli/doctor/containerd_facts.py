@@ -9,7 +9,7 @@ TIMEOUT_S = 1.0
 
 @dataclass(frozen=True)
 class Facts:
-    """error: why there are none; empty if there are. broken: plugins that do not work, with containerd's reason."""
+    """error: why there are none, or empty; broken: plugins that do not work, with containerd's reason."""
 
     version: str = ""
     plugins: frozenset[str] = frozenset()

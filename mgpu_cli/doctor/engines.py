@@ -1,4 +1,5 @@
-"""What the engines' checks share: what is ours in an engine's configuration, and how annotations are passed."""
+"""What the engines' checks share: what is ours in an engine's configuration, and how annotations are
+passed."""
 
 from __future__ import annotations
 

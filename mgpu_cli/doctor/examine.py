@@ -35,14 +35,15 @@ GROUPS = (
     permissions.GROUP,
     leftovers.GROUP,
 )
-# What is asked has shorter time-outs; this is for what nobody thought of.
+# Each question has a shorter time-out of its own; this one is for unforeseen delays.
 DEADLINE_S = 1.5
 
 
 def examine(
     host: Host, groups: Sequence[Group] = GROUPS, deadline_s: float = DEADLINE_S
 ) -> dict[str, list[Finding]]:
-    """The findings by group. One that is not ready in time has what it found until then, and a finding that says so.
+    """The findings by group. One that is not ready in time has what it found until then, and a finding that
+    says so.
 
     Threads that hang are left behind: they end with the command.
     """

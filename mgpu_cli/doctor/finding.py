@@ -22,7 +22,7 @@ class Level(IntEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """what is one line; why, what it means, may be empty; line is what to type, empty where there is nothing to."""
+    """what: one line; why: its meaning or empty; line: the command to type or empty."""
 
     id: str
     level: Level

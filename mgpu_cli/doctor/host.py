@@ -1,4 +1,4 @@
-"""The node as the checks see it. Tests put another one there: a folder for /, prepared answers for everything else."""
+"""The node as the checks see it; tests replace it by a folder for / and prepared answers."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def _run(argv: Sequence[str]) -> str:
     except OSError as error:
         raise NoAnswerError(f"{argv[0]}: {error.strerror}") from error
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise NoAnswerError(said[-1] if said else f"{argv[0]} ended with status {done.returncode}")
+        printed = (done.stderr or done.stdout).strip().splitlines()
+        raise NoAnswerError(printed[-1] if printed else f"{argv[0]} ended with status {done.returncode}")
     return done.stdout
 
 
@@ -150,7 +150,7 @@ class Host:
 
     @functools.cached_property
     def driver(self) -> str:
-        """Which driver's cards are shared here, by mgpud or else by what is loaded: "sim", "nvidia", or "" for none."""
+        """The driver whose cards are shared, by mgpud or else by what is loaded: "sim", "nvidia" or ""."""
         if isinstance(self.health, dict):
             return str(self.health["driver"])
         return "nvidia" if self.text("/proc/driver/nvidia/version") else ""

@@ -29,20 +29,20 @@ def release(host: Host) -> tuple[int, int] | None:
 
 
 def version(host: Host) -> Iterator[Finding]:
-    said = (host.text("/proc/sys/kernel/osrelease") or "").strip()
+    text = (host.text("/proc/sys/kernel/osrelease") or "").strip()
     found = release(host)
     if found is None:
         yield warn("kernel-version", "the kernel's version cannot be read", "", "uname -r")
     elif found < LEAST:
-        yield fail("kernel-version", f"kernel {said} is older than 5.6", "it lacks pidfd_getfd", "uname -r")
+        yield fail("kernel-version", f"kernel {text} is older than 5.6", "it lacks pidfd_getfd", "uname -r")
     elif found < SYNCHRONOUS:
         yield note(
             "kernel-sync-wake-up",
-            f"kernel {said} lacks the synchronous wake-up of seccomp listeners (6.6)",
+            f"kernel {text} lacks the synchronous wake-up of seccomp listeners (6.6)",
             "each mediated call takes about 45 µs instead of about 10; work that is submitted is not affected",
         )
     else:
-        yield ok("kernel-version", f"kernel {said}")
+        yield ok("kernel-version", f"kernel {text}")
 
 
 def calls(host: Host) -> Iterator[Finding]:
@@ -74,7 +74,8 @@ def actions(host: Host) -> Iterator[Finding]:
 
 
 def ptrace(host: Host) -> Iterator[Finding]:
-    """pidfd_getfd, process_vm_readv and kcmp ask for the right to ptrace, which security modules may refuse."""
+    """pidfd_getfd, process_vm_readv and kcmp ask for the right to ptrace, which security modules may
+    refuse."""
     if host.number("/proc/sys/kernel/yama/ptrace_scope") == 3:
         yield fail(
             "kernel-ptrace-scope",

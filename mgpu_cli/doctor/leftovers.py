@@ -1,4 +1,4 @@
-"""What earlier runs have left behind, and grants that nobody holds any more."""
+"""Leftovers of earlier runs, and grants whose container has ended."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _running(host: Host) -> set[str]:
 
 
 def sockets(host: Host) -> Iterator[Finding]:
-    # Nobody is connected to: the holder would take us for the next mgpud, and hand everything over.
+    # No socket is connected to: the holder would take this command for the next mgpud.
     running = _running(host)
     stale = [
         os.fspath(path)

@@ -18,7 +18,7 @@ HOOK_DIRS = ("/usr/share/containers/oci/hooks.d",)
 
 
 def _engine(host: Host) -> tuple[dict[str, Any], list[str]]:
-    """The runtimes that its configuration names, and where it looks for hooks. NoAnswerError for what is no TOML."""
+    """The runtimes of its configuration and its hook folders; NoAnswerError for malformed TOML."""
     runtimes: dict[str, Any] = {}
     folders: list[str] = []
     drop_ins = sorted(host.path(DROP_INS).glob("*.conf"))
@@ -36,7 +36,7 @@ def _engine(host: Host) -> tuple[dict[str, Any], list[str]]:
 
 
 def _precreate(host: Host, folders: list[str]) -> dict[str, str]:
-    """Our program by the hook's file; a file hides those of its name in earlier folders, as oci-hooks(5) has it."""
+    """Our program by the hook's file; a file hides its namesakes in earlier folders (oci-hooks(5))."""
     files = {path.name: path for folder in folders for path in sorted(host.path(folder).glob("*.json"))}
     found = {}
     for path in files.values():

@@ -10,8 +10,9 @@ from oci_specs import paths
 
 @dataclass(frozen=True)
 class Row:
-    """version: the driver's version at which the newest of the sizes in use appeared; empty where none is known.
-    known: all branches and their first versions, for people to read."""
+    """version: the driver's version at which the newest of the sizes in use appeared; empty where none is
+    known. known: all branches and their first versions, for people to read.
+    """
 
     version: str
     known: str

@@ -15,20 +15,20 @@ LEAST = {"runc": (1, 1), "crun": (0, 20)}
 NOTIFY = "SCMP_ACT_NOTIFY"
 
 
-def _version(said: str) -> tuple[int, int] | None:
-    found = re.search(r"version v?(\d+)\.(\d+)", said)
+def _version(printed: str) -> tuple[int, int] | None:
+    found = re.search(r"version v?(\d+)\.(\d+)", printed)
     return (int(found[1]), int(found[2])) if found else None
 
 
 def _one(host: Host, name: str, path: str) -> Iterator[Finding]:
     id = f"runtime-{name}"
     try:
-        said = host.run([path, "--version"])
+        printed = host.run([path, "--version"])
     except NoAnswerError as error:
         yield warn(id, f"{name}: {error}", "", f"{path} --version")
         return
-    found = _version(said)
-    first = said.splitlines()[0] if said.strip() else name
+    found = _version(printed)
+    first = printed.splitlines()[0] if printed.strip() else name
     if found is None:
         yield note(id, f"{path} says no version that is known here")
     elif found < LEAST[name]:
@@ -41,11 +41,12 @@ def _one(host: Host, name: str, path: str) -> Iterator[Finding]:
         )
     else:
         yield ok(id, first)
-        yield from _features(host, name, path, said)
+        yield from _features(host, name, path, printed)
 
 
 def _features(host: Host, name: str, path: str, version: str) -> Iterator[Finding]:
-    """Whether it was built with seccomp. Older ones have no `features`: crun then says it with its version."""
+    """Whether it was built with seccomp. Older ones have no `features`: crun then says it with its
+    version."""
     id = f"runtime-{name}-seccomp"
     without = fail(
         id, f"{name} was built without seccomp listeners", "", f"install a {name} with libseccomp 2.5"

@@ -11,7 +11,8 @@ from mgpu_cli.timeline.rows import Class, Lane, Mark, MarkKind, Row, Timeline, t
 from mgpu_cli.timeline.spans import Span, common, union, without
 
 _SHOWN_MARKS = frozenset({"work", "suspend", "suspended", "resume", "running"})
-# Reasons that only offline is given: what is left of a container that ended before anybody asked for its class.
+# Reasons that only offline is given: what is left of a container that ended before anybody asked for its
+# class.
 _OFFLINE_WHY = frozenset({"hold", "idle"})
 
 
@@ -62,8 +63,8 @@ def read(
 ) -> Timeline:
     """The timeline from start_ns to end_ns.
 
-    begin_ns: where the events begin; what was under way then is known by how it ends. A container of which there is
-    no event at all is as `who` has it now.
+    begin_ns: where the events begin; what was under way then is known by how it ends. A container of which
+    there is no event at all is as `who` has it now.
     """
     tenants: dict[str, _Tenant] = {}
     for event in events:
@@ -164,7 +165,7 @@ def _held(
     names: Mapping[str, Who],
     end_ns: int,
 ) -> list[Span]:
-    """When offline stood back from the card without online work on it: until online came again or offline did."""
+    """The times in which offline stayed off the card without online work on it."""
     resumed = sorted(
         off.end_ns
         for grant, tenant in tenants.items()
@@ -181,7 +182,8 @@ def _held(
 def _rows(
     tenant: _Tenant, who: Who, online: Mapping[int, list[Span]], held: Mapping[int, list[Span]]
 ) -> Iterable[Row]:
-    """Its work, divided by whether it had the card, and if not, whether for online's work or only held for it.
+    """Its work, divided by whether it had the card, and if not, whether for online's work or only held for
+    it.
 
     A container with several cards stands back on all of them for online work on any.
     """

@@ -14,7 +14,7 @@ PAGE_EVENTS = 8192
 
 
 class Collector:
-    """Reads on from where it stood. now_ns is mgpud's clock at the last reading; lost counts what it had forgotten."""
+    """Continues reading; now_ns: mgpud's clock at the last reading; lost: events it had forgotten."""
 
     def __init__(self, control: Path) -> None:
         self._control = control
@@ -34,7 +34,7 @@ class Collector:
                 return
 
     def meet(self) -> None:
-        """Learns who there is by now. Who is gone is remembered, as somebody without work."""
+        """Learns which containers there are by now. Ended ones are remembered, as without work."""
         gone = {grant: replace(known, busy=False, enabled=True) for grant, known in self.who.items()}
         self.who = gone | dict(self._present())
 

@@ -63,8 +63,8 @@ def timeline(
 ) -> None:
     """Show which container had work, which one had the card, and which was suspended or held back meanwhile.
 
-    Prints each container's sums; --png and --trace show every turn. It is what the scheduler saw and did: work is
-    seen a little after it came.
+    Prints each container's sums; --png and --trace show every turn. It is what the scheduler saw and did:
+    work is seen a little after it came.
     """
     if sum(given is not None for given in (seconds, last_s, follow)) > 1:
         raise click.UsageError("give one of --seconds, --last and --follow")

@@ -29,7 +29,8 @@ _INK: Colour = (34, 34, 34)
 _FAINT: Colour = (84, 84, 84)
 _GRID: Colour = (226, 226, 226)
 _LANE_PAPER: Colour = (246, 246, 246)
-# Okabe and Ito's palette, told apart by every kind of colour vision; hatching tells suspended from running as well.
+# Okabe and Ito's palette, told apart by every kind of colour vision; hatching tells suspended from running as
+# well.
 _RUN: dict[str, Colour] = {"online": (0, 114, 178), "offline": (230, 159, 0), "unknown": (120, 120, 120)}
 _PALE: dict[str, Colour] = {
     "online": (198, 222, 238),
@@ -119,7 +120,7 @@ _KINDS: tuple[Kind, ...] = ("run", "suspended", "hold")
 
 
 def _coverage(scale: _Scale, lane: Lane, timeline: Timeline) -> list[list[float]]:
-    """How much of each pixel column each kind takes, 0 to 1: what is shorter than a pixel shows as a mixture."""
+    """The part of each pixel column that each kind takes, 0 to 1; short stretches show as a mixture."""
     width = scale.right - scale.left
     cover = [[0.0] * len(_KINDS) for _ in range(width)]
     for row in timeline.rows:

@@ -1,4 +1,4 @@
-"""What a timeline consists of, whichever account it comes from: the arbiter's events, or a simulated card's own."""
+"""What a timeline consists of, from the arbiter's events or from a simulated card's account."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ class Lane(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A stretch of time. run: it had work and the card; suspended: work and not the card; hold: the same, and only
-    because online may come back. why: the scheduler's word for it, if there is one."""
+    """A stretch of time. run: it had work and the card; suspended: work and not the card; hold: the same, and
+    only because online may come back. why: the scheduler's word for it, if there is one.
+    """
 
     lane: Lane
     start_ns: int

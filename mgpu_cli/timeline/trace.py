@@ -23,7 +23,8 @@ _COLOURS = {
 
 
 def chrome(timeline: Timeline) -> dict[str, Any]:
-    """A process for each card and a thread for each container on it; instants in us from the window's start."""
+    """A process for each card and a thread for each container on it; instants in us from the window's
+    start."""
     # Perfetto takes process 0 for the kernel's idle task.
     panels = {
         panel: number for number, panel in enumerate(dict.fromkeys(x.panel for x in timeline.lanes), 1)

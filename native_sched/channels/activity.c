@@ -1,5 +1,6 @@
-/* Where work is looked for. USERD is its owner's to write: hints, never facts. */
-#include "../boundary/rm_abi.h"
+/* Where work is seen. USERD is its owner's to write: hints, never facts. */
+#include "rm/rm_abi.h"
+#include "groups.h"
 #include "groups_private.h"
 
 static uint32_t word_at(const struct userd *u, uint32_t offset)
@@ -7,8 +8,9 @@ static uint32_t word_at(const struct userd *u, uint32_t offset)
     return *(const volatile uint32_t *)(const volatile void *)(u->at + offset);
 }
 
-/* Where each runlist has channel RAM of its own, and so on every card with MIG, RM counts groups by runlist (kchangrpInit() in
- * kernel_channel_group.c, kfifoStateInitLocked() in kernel_fifo_init.c): another's on another engine has the same number. */
+/* Where each runlist has channel RAM of its own, and so on every card with MIG, RM counts groups by runlist
+ * (kchangrpInit() in kernel_channel_group.c, kfifoStateInitLocked() in kernel_fifo_init.c): another's on
+ * another engine has the same number. */
 static bool may_be_on(const struct group *group, const struct engine_status *engine)
 {
     return !group->engine_type || engine->engines & engine_bit(group->engine_type);
@@ -23,7 +25,7 @@ static bool ours(const struct groups *g, uint32_t card, const struct engine_stat
     return false;
 }
 
-unsigned int groups_look(struct groups *g, uint32_t card, const struct engine_status *engine, int engines)
+unsigned int groups_poll(struct groups *g, uint32_t card, const struct engine_status *engine, int engines)
 {
     unsigned int seen = 0;
 

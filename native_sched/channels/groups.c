@@ -1,6 +1,6 @@
 #include "groups.h"
-#include "../boundary/rm_abi.h"
-#include "../driver/group_control.h"
+#include "rm/rm_abi.h"
+#include "group_control.h"
 #include "groups_private.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -50,6 +50,7 @@ void groups_destroy(struct groups *g)
 
 struct group *group_find(struct groups *g, uint32_t client, uint32_t handle)
 {
+    assert_held(&g->lock);
     for (uint32_t i = 0; i < g->groups; i++)
         if (g->group[i].live && g->group[i].name.client == client && g->group[i].name.handle == handle)
             return &g->group[i];
@@ -106,10 +107,10 @@ static int begin_group(struct groups *g, const struct group *group)
     suspend_ask(g, group);
     if (suspend_calls(g, group->card) > SUSPEND_CALLS_MAX)
         return -ENOSPC;
-    return timeslices_settle(g);
+    return timeslices_apply(g);
 }
 
-/* Where RM will not tell it, the group is one that no engine is seen to execute: whoever looks takes it for another's. */
+/* Where RM refuses the id, no engine is ever seen to execute the group: its work counts as another's. */
 static int find_tsg_id(struct groups *g, struct group *group)
 {
     int e = group_tsg_id(g->ops, g->driver, &group->name, &group->tsg_id);
@@ -174,7 +175,7 @@ int groups_channel_begins(struct groups *g, uint32_t client, uint32_t handle)
     if (!(group = group_find(g, client, handle)))
         return -ESRCH;
     group->making = true;
-    if ((e = group_settle(g, group)) < 0)
+    if ((e = group_apply(g, group)) < 0)
         group->making = false;
     return e;
 }
@@ -188,7 +189,7 @@ void groups_channel_ends(struct groups *g, uint32_t client, uint32_t handle)
         group->making = false;
 }
 
-/* Work of a channel whose USERD cannot be read is never seen: it counts as having some for as long as it is there. */
+/* A channel whose USERD cannot be read counts as busy for as long as it exists. */
 static void map_userd(struct groups *g, const struct rm_target *name, struct channel *c)
 {
     int e;

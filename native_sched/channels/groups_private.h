@@ -1,8 +1,8 @@
-/* What the files of the channel groups share. The lock of the groups is held in all of them. */
+/* Shared by the sources of the channel groups. */
 #ifndef MGPU_GROUPS_PRIVATE_H
 #define MGPU_GROUPS_PRIVATE_H
-#include "../base/mutex.h"
-#include "groups.h"
+#include "base/mutex.h"
+#include "group_types.h"
 
 #define WITH_GROUPS(g) LOCKED_(groups_held, &(g)->lock)
 
@@ -12,21 +12,22 @@ enum { CUDA_TIMESLICE_US = 2048 }; /* read back on 595 (XSched's report) */
 /* NULL: there is none. */
 struct group *group_find(struct groups *g, uint32_t client, uint32_t handle);
 
-/* By its tenant: what becomes of that is group_settle()'s. */
+/* Stopped by its tenant; group_apply() brings the driver to it. */
 static inline void channel_stop(struct groups *g, struct channel *c, bool stop)
 {
+    assert_held(&g->lock);
     g->group[c->group].stopped += (uint32_t)stop - (uint32_t)c->stopped;
     c->stopped = stop;
 }
 
-/* suspend.c: brings the driver to what the tenant and the scheduler together want of one group. What the driver says; a
- * group that is gone wants nothing. */
-int group_settle(struct groups *g, struct group *group);
+/* suspend.c: brings the driver to what tenant and scheduler together want of the group. Returns the driver's
+ * error; a group that is gone is none. */
+int group_apply(struct groups *g, struct group *group);
 /* Asks the driver of the group's card, once for all, whether it disables channels. */
 void suspend_ask(struct groups *g, const struct group *group);
 /* By how many calls what the tenant has on the card is suspended. */
 uint32_t suspend_calls(const struct groups *g, uint32_t card);
 
 /* timeslice.c: gives each group the timeslice that it should have by now. */
-int timeslices_settle(struct groups *g);
+int timeslices_apply(struct groups *g);
 #endif

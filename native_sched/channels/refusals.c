@@ -1,5 +1,5 @@
 #include "refusals.h"
-#include "../driver/group_control.h"
+#include "group_control.h"
 #include <sys/eventfd.h>
 
 void refusals_note(struct refusals *r, uint32_t card, enum mgpu_without kind, int error)

@@ -1,15 +1,15 @@
-/* What the driver refuses the scheduler on a card, and what is done without it. The first refusal of each kind is kept: the
- * daemon is told of it, once. */
+/* What the driver refuses the scheduler on a card, which then does without it. The first refusal of each kind
+ * is kept and reported to mgpud once. */
 #ifndef MGPU_REFUSALS_H
 #define MGPU_REFUSALS_H
-#include "../engine.h"
+#include "native_sched/core/engine_types.h"
 #include <stdatomic.h>
 #include <stdbool.h>
 
 struct refusals {
     atomic_int first[MGPU_CARDS_MAX][MGPU_WITHOUT_KINDS]; /* as in mgpu_card_without() */
     atomic_bool asked[MGPU_CARDS_MAX];                    /* whether it disables channels */
-    int events;                                           /* eventfd for the daemon */
+    int events;                                           /* eventfd for mgpud */
 };
 
 /* error: the result of a call of group_control.h or of userd_map(). */

@@ -1,18 +1,20 @@
-/* What runs and what is suspended, in the driver.
+/* How groups are suspended and resumed in the driver.
  *
- * A group is off when all of its channels are disabled, or when it is not on its runlist. Of the first RM promises that none
- * of them is running when the call returns, and it is one call for all groups of a client, so that is how a tenant is suspended
- * where the driver can. Of the second it promises less, and refuses it for a whole group while one of its channels for graphics
- * or compute is not registered with nvidia-uvm (kchannelIsSchedulable_IMPL() in kernel_channel.c). A channel that is being
- * made cannot be named yet: its group is taken off its runlist. Whoever resumes undoes what was done, whichever it was. */
-#include "../driver/channel_control.h"
-#include "../driver/group_control.h"
+ * A group is off when all of its channels are disabled, or when it is not on its runlist. Disabling is the
+ * first choice: RM promises that none of the channels is running when the call returns, and one call does it
+ * for all groups of a client. Taking a group off its runlist promises less, and RM refuses it for a whole
+ * group while one of its channels for graphics or compute is not registered with nvidia-uvm
+ * (kchannelIsSchedulable_IMPL() in kernel_channel.c). But a channel that is being made has no name yet, so
+ * its group is taken off its runlist. A resume undoes either. */
+#include "channel_control.h"
+#include "group_control.h"
+#include "groups.h"
 #include "groups_private.h"
 #include <errno.h>
 
 enum need { NEED_NOTHING, NEED_ENABLE, NEED_DISABLE, NEED_SCHEDULE, NEED_UNSCHEDULE };
 
-static bool let_run(const struct groups *g)
+static bool may_run(const struct groups *g)
 {
     return g->running && !g->paused;
 }
@@ -27,12 +29,13 @@ static bool is_unsupported(int e)
     return rm_refused(e) == NV_ERR_NOT_SUPPORTED;
 }
 
-/* With no channel: a driver that has the call may say what it likes of that. */
+/* Without channels, so that any answer but NOT_SUPPORTED means that the driver has the call. */
 void suspend_ask(struct groups *g, const struct group *group)
 {
     uint32_t subdevice = g->bulk[group->bulk].subdevice;
     int e;
 
+    assert_held(&g->lock);
     if (!subdevice || atomic_exchange(&g->refusals->asked[group->card], true))
         return;
     e = channels_disable(g->ops, g->driver, &group->name, subdevice, NULL, 0, false);
@@ -49,7 +52,7 @@ static bool channels_but(const struct group *group, enum driven state)
     return false;
 }
 
-/* A tenant that has stopped every channel of a group wants nothing of it. */
+/* A group whose tenant has stopped all of its channels is not to run. */
 static bool wants(const struct group *group)
 {
     uint32_t channels = 0;
@@ -59,7 +62,7 @@ static bool wants(const struct group *group)
     return group->wanted && !(group->stopped && group->stopped == channels);
 }
 
-/* The next call that brings the group to what is wanted of it. */
+/* The next call on the way to what tenant and scheduler want of the group. */
 static enum need need_of(const struct groups *g, const struct group *group)
 {
     bool bulk;
@@ -67,19 +70,19 @@ static enum need need_of(const struct groups *g, const struct group *group)
     if (!group->live)
         return NEED_NOTHING;
     bulk = in_bulk(g, &g->bulk[group->bulk]);
-    if (let_run(g) && wants(group)) {
+    if (may_run(g) && wants(group)) {
         if ((bulk && channels_but(group, DRIVEN_ON)) || group->channels[DRIVEN_OFF])
             return NEED_ENABLE;
         return group->runlist == DRIVEN_ON ? NEED_NOTHING : NEED_SCHEDULE;
     }
     if (group->runlist == DRIVEN_OFF)
         return NEED_NOTHING;
-    if (let_run(g) || group->making || g->unsure || !bulk)
+    if (may_run(g) || group->making || g->unconfirmed || !bulk)
         return NEED_UNSCHEDULE;
     return channels_but(group, DRIVEN_OFF) ? NEED_DISABLE : NEED_NOTHING;
 }
 
-/* On a card that is lost nothing runs any more, nor ever will. */
+/* On a lost card nothing runs, so nothing is left to suspend. */
 static bool is_gone(int e, bool enable)
 {
     return e == -ESRCH || (!enable && rm_refused(e) == NV_ERR_GPU_IS_LOST);
@@ -91,9 +94,7 @@ static int schedule(struct groups *g, struct group *group, bool enable)
 
     if (e < 0 && !is_gone(e, enable))
         return e;
-    group->runlist = enable
-                         ? DRIVEN_ON
-                         : DRIVEN_OFF; /* of one that is gone nothing more is wanted: it will be forgotten */
+    group->runlist = enable ? DRIVEN_ON : DRIVEN_OFF; /* a group that is gone will be forgotten */
     return 0;
 }
 
@@ -131,7 +132,7 @@ static int disable(struct groups *g, const struct group *group, enum need need)
     gather(g, group->bulk, need, &b);
     e = channels_disable(g->ops, g->driver, &group->name, bulk->subdevice, b.handle, b.n,
                          need == NEED_DISABLE);
-    /* From now on by the other means: all are as they were. */
+    /* Nothing was changed: from now on groups are taken off their runlists. */
     if (is_unsupported(e) && in_bulk(g, bulk)) {
         refusals_note(g->refusals, bulk->card, MGPU_WITHOUT_DISABLE_CHANNELS, e);
         return 0;
@@ -163,11 +164,12 @@ static int act(struct groups *g, struct group *group, enum need need)
     return rm_errno(e);
 }
 
-int group_settle(struct groups *g, struct group *group)
+int group_apply(struct groups *g, struct group *group)
 {
     enum need need;
     int e = 0;
 
+    assert_held(&g->lock);
     while (e == 0 && (need = need_of(g, group)) != NEED_NOTHING)
         e = act(g, group, need);
     return e;
@@ -199,7 +201,7 @@ static int step(struct groups *g)
     return g->error;
 }
 
-static int settle_all(struct groups *g)
+static int apply_all(struct groups *g)
 {
     int e;
 
@@ -212,7 +214,7 @@ static int settle_all(struct groups *g)
 static int begin_run(struct groups *g, bool run)
 {
     g->running = run;
-    return run ? timeslices_settle(g) : 0; /* a group may have become the only one */
+    return run ? timeslices_apply(g) : 0; /* a group may have become the only one */
 }
 
 int groups_run(struct groups *g, bool run)
@@ -221,7 +223,7 @@ int groups_run(struct groups *g, bool run)
     WITH_GROUPS(g);
 
     error = begin_run(g, run);
-    e = settle_all(g);
+    e = apply_all(g);
     return e < 0 ? e : error;
 }
 
@@ -253,7 +255,7 @@ int groups_pause(struct groups *g, bool paused)
     WITH_GROUPS(g);
 
     g->paused = paused;
-    return settle_all(g);
+    return apply_all(g);
 }
 
 int groups_want(struct groups *g, uint32_t client, uint32_t handle, bool wanted)
@@ -264,15 +266,15 @@ int groups_want(struct groups *g, uint32_t client, uint32_t handle, bool wanted)
     if (!(group = group_find(g, client, handle)))
         return -ESRCH;
     group->wanted = wanted;
-    return group_settle(g, group);
+    return group_apply(g, group);
 }
 
-int groups_unsure(struct groups *g, bool unsure)
+int groups_unconfirmed(struct groups *g, bool unconfirmed)
 {
     WITH_GROUPS(g);
 
-    g->unsure = unsure;
-    return unsure ? settle_all(g) : 0;
+    g->unconfirmed = unconfirmed;
+    return unconfirmed ? apply_all(g) : 0;
 }
 
 static struct channel *channel_find(struct groups *g, uint32_t client, uint32_t handle)
@@ -295,7 +297,7 @@ int groups_stop(struct groups *g, const uint32_t *client, const uint32_t *channe
     for (uint32_t i = 0; i < channels; i++)
         channel_stop(g, channel_find(g, client[i], channel[i]), stop);
     for (uint32_t i = 0; i < channels; i++)
-        if ((e = group_settle(g, &g->group[channel_find(g, client[i], channel[i])->group])) < 0)
+        if ((e = group_apply(g, &g->group[channel_find(g, client[i], channel[i])->group])) < 0)
             error = e;
     return error;
 }
@@ -317,6 +319,7 @@ uint32_t suspend_calls(const struct groups *g, uint32_t card)
 {
     uint32_t calls = 0;
 
+    assert_held(&g->lock);
     for (uint32_t i = 0; i < g->bulks; i++) {
         const struct bulk *b = &g->bulk[i];
 

@@ -1,10 +1,11 @@
-#include "../driver/group_control.h"
+#include "group_control.h"
+#include "groups.h"
 #include "groups_private.h"
 #include <errno.h>
 
-/* Alone on its engine, a group of the favoured keeps it for as long as it has work, and one of the others leaves it a
- * tick after somebody else has some (GPreempt, ATC'25: 1 s and 1 us). Several of one tenant share the engine as they
- * would without us: such slices would starve them of each other, or make them switch all the time. */
+/* Alone on its engine, a favoured group keeps it while it has work, and any other leaves it as soon as
+ * another group has some (GPreempt, ATC'25: 1 s and 1 us). Several groups of one tenant share the engine as
+ * they would natively: such slices would starve them of each other, or make them switch all the time. */
 static uint64_t timeslice_us(const struct groups *g, const struct group *group)
 {
     enum { FIRST_US = 1000000, LAST_US = 1 };
@@ -16,10 +17,11 @@ static uint64_t timeslice_us(const struct groups *g, const struct group *group)
     return g->favour == FAVOUR_FIRST ? FIRST_US : LAST_US;
 }
 
-int timeslices_settle(struct groups *g)
+int timeslices_apply(struct groups *g)
 {
     int error = 0, e;
 
+    assert_held(&g->lock);
     for (uint32_t i = 0; i < g->groups && g->favour; i++) {
         struct group *group = &g->group[i];
         uint64_t wanted_us;
@@ -45,7 +47,7 @@ int groups_favour(struct groups *g, enum favour favour)
     WITH_GROUPS(g);
 
     g->favour = favour;
-    return timeslices_settle(g);
+    return timeslices_apply(g);
 }
 
 int groups_set_timeslice(struct groups *g, uint32_t client, uint32_t handle, uint64_t timeslice_us)

@@ -1,12 +1,13 @@
 /* What differs between online and offline. Policies know nothing of it, and classes nothing of policies. */
 #ifndef MGPU_CLASS_H
 #define MGPU_CLASS_H
-#include "entity.h"
+#include "sched_types.h"
 
 struct sched_class {
     enum sched_class_id id;
     const char *name;
-    /* Who wakes up ends another's turn when it has had so much less (config: wakeup_granularity_ns). */
+    /* An entity that wakes up ends the turn of one that has run so much more (config: wakeup_granularity_ns).
+     */
     bool wakeup_preempts;
 
     /* The instant from which the entity may run at all; UINT64_MAX: not before something happens. */

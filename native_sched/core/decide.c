@@ -1,9 +1,10 @@
 #include "policy.h"
 #include "rq.h"
+#include "sched.h"
 #include "select.h"
 
-/* A decision looks at the domains where something has happened or is due, settles all accounts there, plans
- * who should be enabled, and orders what differs. */
+/* A decision takes the domains where something has happened or is due. It brings all charges there up to now,
+ * plans which entities should be enabled, and orders what differs from the plan. */
 
 struct orders {
     struct sched_decision *out; /* suspends grow from the front, resumes from the back */
@@ -39,7 +40,7 @@ static enum sched_why blocked(const struct sched *s, const struct entity *e, uin
     return WHY_NONE;
 }
 
-/* Decides who of the class should be enabled. Returns the cards of those who wait in vain for their turn. */
+/* Plans which entities of the class should be enabled. Returns the cards of those that wait for a turn. */
 static uint32_t plan(struct sched *s, const struct sched_class *class, uint32_t domain, uint64_t now)
 {
     uint32_t n = 0, taken, waiting = 0;
@@ -47,7 +48,7 @@ static uint32_t plan(struct sched *s, const struct sched_class *class, uint32_t 
     for_each_in_domain(s, e, domain, class->id)
     {
         s->touched++;
-        entity_settle(s, e, now);
+        entity_update(s, e, now);
         e->why = blocked(s, e, now);
         e->chosen = false;
         if (e->busy && e->why == WHY_NONE)
@@ -70,7 +71,7 @@ static uint32_t plan(struct sched *s, const struct sched_class *class, uint32_t 
     return waiting;
 }
 
-/* Suspends all that should not run. Returns the cards on which somebody may still run who should not. */
+/* Suspends every entity that should not run. Returns the cards on which one may still be running. */
 static uint32_t order_suspends(struct sched *s, const struct sched_class *class, uint32_t domain,
                                uint64_t now, struct orders *o)
 {
@@ -85,7 +86,7 @@ static uint32_t order_suspends(struct sched *s, const struct sched_class *class,
         if (e->order == ORDER_SUSPEND || now < e->suspend.retry_at || !has_room(o))
             continue;
         if (e->order == ORDER_RUN)
-            e->known = KNOWN_NOTHING; /* that resume may yet be carried out */
+            e->known = KNOWN_NOTHING; /* the resume may still be applied */
         e->order = ORDER_SUSPEND;
         e->slice_end = 0;
         e->preemptions += e->why == WHY_PREEMPTED;
@@ -174,7 +175,7 @@ static bool alone(const struct sched *s, const struct entity *e)
     return true;
 }
 
-/* Is there an online entity whose work could come at any moment? */
+/* An online entity may submit work at any moment. */
 static bool any_may_submit(struct sched *s, uint32_t card)
 {
     for_each_member(s, e, card, SCHED_ONLINE) if (!e->paused) return true;

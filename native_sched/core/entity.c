@@ -71,7 +71,7 @@ static void charge_to(struct entity *e, uint64_t t)
     policy_charge(e, delta);
 }
 
-void entity_settle(struct sched *s, struct entity *e, uint64_t now)
+void entity_update(struct sched *s, struct entity *e, uint64_t now)
 {
     if (e->charge.open && now > e->charge.to)
         charge_to(e, now);

@@ -1,7 +1,7 @@
 /* One container as the scheduler sees it: whether it runs, and what it has been charged. */
 #ifndef MGPU_ENTITY_H
 #define MGPU_ENTITY_H
-#include "sched.h"
+#include "sched_types.h"
 
 /* Virtual times wrap: only differences mean anything. */
 static inline bool vruntime_before(uint64_t a, uint64_t b)
@@ -9,7 +9,7 @@ static inline bool vruntime_before(uint64_t a, uint64_t b)
     return (int64_t)(a - b) < 0;
 }
 
-/* Enabled by the last order, or else by what the loop told. */
+/* Enabled by the last order, or else as the loop reported. */
 static inline bool entity_on(const struct entity *e)
 {
     return e->order == ORDER_RUN || (e->order == ORDER_NONE && e->known == KNOWN_RUNNING);
@@ -30,7 +30,7 @@ void entity_free(struct sched *s, struct entity *e);
 uint16_t entity_slot(const struct sched *s, const struct entity *e);
 
 /* Charges and refills up to now. */
-void entity_settle(struct sched *s, struct entity *e, uint64_t now);
+void entity_update(struct sched *s, struct entity *e, uint64_t now);
 
 /* A charge begins, if the entity has work and its cards and no charge is open. */
 void entity_charge_open(struct sched *s, struct entity *e, uint64_t at);

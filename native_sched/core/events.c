@@ -1,9 +1,10 @@
 #include "class.h"
 #include "policy.h"
 #include "rq.h"
+#include "sched.h"
 #include <errno.h>
 
-/* What the loop tells: work, and what became of orders. */
+/* What the loop reports: work, and the outcome of orders. */
 
 enum { RETRY_FIRST_NS = 250000, RETRY_DOUBLINGS = 8 };
 
@@ -58,7 +59,7 @@ int sched_work_done(struct sched *s, uint64_t now, uint64_t id, uint32_t card, u
         since = now;
     counted = online_work(e);
     e->busy &= ~(1u << card);
-    /* The work on one of a gang's cards may be told to have ended after that on another which ended later. */
+    /* The end of a gang's work on one card may be reported after a later end on another card. */
     if (since > e->idle_since)
         e->idle_since = since;
     if (!e->busy) {
@@ -72,7 +73,7 @@ int sched_work_done(struct sched *s, uint64_t now, uint64_t id, uint32_t card, u
     return 0;
 }
 
-int sched_carried_out(struct sched *s, uint64_t at, uint64_t id, bool running)
+int sched_applied(struct sched *s, uint64_t at, uint64_t id, bool running)
 {
     struct entity *e = entity_find(s, id);
 

@@ -27,7 +27,7 @@ int ledger_reserve(struct ledger *l, uint64_t bytes)
     return 0;
 }
 
-int ledger_settle(struct ledger *l, uint64_t reserved, uint64_t actual)
+int ledger_commit(struct ledger *l, uint64_t reserved, uint64_t actual)
 {
     assert(l->reserved_bytes >= reserved);
     l->reserved_bytes -= reserved;
@@ -38,7 +38,7 @@ int ledger_settle(struct ledger *l, uint64_t reserved, uint64_t actual)
     return 0;
 }
 
-void ledger_take(struct ledger *l, uint64_t bytes)
+void ledger_charge(struct ledger *l, uint64_t bytes)
 {
     l->used_bytes += bytes;
     note_peak(l);

@@ -2,10 +2,9 @@
  * share, burst share). One per card, for both classes, each for itself. */
 #ifndef MGPU_POLICY_H
 #define MGPU_POLICY_H
-#include "entity.h"
+#include "sched_types.h"
 
 struct sched_policy {
-    const char *name;
     bool has_quota; /* quotas mean something, so their sum must fit */
 
     /* Shares are in proportion to it: 1..100. */
@@ -17,13 +16,15 @@ struct sched_policy {
     /* ns < 0 is given back. */
     void (*charge)(struct entity *e, int64_t ns);
     bool (*throttled)(const struct sched *s, const struct entity *e);
-    /* When `throttled` changes if all stays as it is; UINT64_MAX: not. The budget is settled up to now. */
+    /* When `throttled` changes if all stays as it is; UINT64_MAX: not. The budget is that of now. */
     uint64_t (*turns_at)(const struct sched *s, const struct entity *e, uint64_t now);
     /* Can it ever be throttled? */
     bool (*binds)(const struct entity *e);
 };
 
-extern const struct sched_policy policy_native, policy_fixed, policy_guaranteed;
+#define POLICY(id, object, name) extern const struct sched_policy object;
+#include "policies.def"
+#undef POLICY
 extern const struct sched_policy *const sched_policies[SCHED_POLICIES];
 
 static inline void policy_start(const struct sched *s, struct entity *e, uint64_t now)

@@ -1,11 +1,14 @@
 #include "class.h"
+#include "entity.h"
 #include "policy.h"
 
-/* fixed-share: at most the quota, even on an idle card (seed 003: "cannot exceed it, even if the GPU is idle").
+/* fixed-share: at most the quota, even on an idle card (seed 003: "cannot exceed it, even if the GPU is
+ * idle").
  *
- * A token bucket per entity. It fills at the quota's rate while the entity's class is open on its cards, and is
- * emptied by what the entity is charged. What a suspend came too late for is a debt that later time repays,
- * so the share is exact in the long run. In hundredths of a ns, where percent times ns is a whole number. */
+ * A token bucket per entity. It fills at the quota's rate while the entity's class is open on its cards, and
+ * is emptied by what the entity is charged. What a suspend came too late for is a debt that later time
+ * repays, so the share is exact in the long run. In hundredths of a ns, where percent times ns is a whole
+ * number. */
 
 /* Of the period in percent: a bucket that has filled up raises the share of the 10 s after by less than half
  * a point, whatever the quota. */
@@ -18,7 +21,8 @@ static int64_t burst(const struct sched *s, const struct entity *e)
     return (int64_t)(s->period_ns * percent);
 }
 
-/* Less is not worth a resume and a suspend. Half a burst, so that who waits for its turn loses nothing. */
+/* Less is not worth a resume and a suspend. It is half a burst, so that an entity that waits for its turn
+ * loses nothing. */
 static int64_t worth_running(const struct sched *s, const struct entity *e)
 {
     return burst(s, e) / 2;
@@ -48,7 +52,7 @@ static void refill(const struct sched *s, struct entity *e, uint64_t now)
     if (from < e->refilled_at)
         from = e->refilled_at;
     if (now > from) {
-        /* More than that fills any bucket and repays any debt that a quota can: it keeps the product small. */
+        /* A longer time fills any bucket and repays any debt of a quota; it keeps the product small. */
         uint64_t ns = now - from < UINT64_MAX / 256 ? now - from : UINT64_MAX / 256;
 
         e->budget += (int64_t)(ns * e->quota);
@@ -92,7 +96,6 @@ static uint64_t turns_at(const struct sched *s, const struct entity *e, uint64_t
 }
 
 const struct sched_policy policy_fixed = {
-    .name = "fixed-share",
     .has_quota = true,
     .weight = weight,
     .start = start,

@@ -8,5 +8,4 @@ static uint32_t weight(const struct entity *e)
     return e->quota;
 }
 
-const struct sched_policy policy_guaranteed = {
-    .name = "guaranteed-burst-share", .has_quota = true, .weight = weight};
+const struct sched_policy policy_guaranteed = {.has_quota = true, .weight = weight};

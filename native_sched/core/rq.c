@@ -81,15 +81,15 @@ uint64_t rq_offline_at(const struct sched *s, const struct rq *rq)
     return rq->online_ended ? rq->online_end + s->hold_ns : 0;
 }
 
-void rq_settle_offline(struct sched *s, uint32_t card, uint64_t now)
+void rq_update_offline(struct sched *s, uint32_t card, uint64_t now)
 {
-    for_each_member(s, e, card, SCHED_OFFLINE) entity_settle(s, e, now);
+    for_each_member(s, e, card, SCHED_OFFLINE) entity_update(s, e, now);
 }
 
 void rq_online_begins(struct sched *s, uint32_t card, uint64_t now)
 {
     if (!s->rq[card].online_busy)
-        rq_settle_offline(s, card, now);
+        rq_update_offline(s, card, now);
     s->rq[card].online_busy++;
 }
 
@@ -98,7 +98,7 @@ void rq_online_ends(struct sched *s, uint32_t card, uint64_t now, uint64_t since
     struct rq *rq = &s->rq[card];
 
     if (rq->online_busy == 1)
-        rq_settle_offline(s, card, now);
+        rq_update_offline(s, card, now);
     rq->online_busy--;
     if (!rq->online_ended || since > rq->online_end)
         rq->online_end = since;

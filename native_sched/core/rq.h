@@ -1,4 +1,4 @@
-/* One card's run queues, and which cards gangs couple: a decision looks at one such domain and no further. */
+/* One card's run queues, and the domains of cards that gangs couple: a decision concerns one domain. */
 #ifndef MGPU_RQ_H
 #define MGPU_RQ_H
 #include "entity.h"
@@ -25,7 +25,7 @@ uint64_t rq_offline_at(const struct sched *s, const struct rq *rq);
 void rq_online_begins(struct sched *s, uint32_t card, uint64_t now);
 void rq_online_ends(struct sched *s, uint32_t card, uint64_t now, uint64_t since);
 /* Budgets of offline entities on the card, up to now: before what they are refilled by changes. */
-void rq_settle_offline(struct sched *s, uint32_t card, uint64_t now);
+void rq_update_offline(struct sched *s, uint32_t card, uint64_t now);
 
 static inline struct entity *rq_first(struct sched *s, uint32_t card, enum sched_class_id class_id)
 {
@@ -37,7 +37,7 @@ static inline struct entity *rq_next(struct sched *s, const struct entity *e, ui
     return &s->entity[e->next[card]];
 }
 
-/* By rising id, so that nothing depends on who came first. */
+/* By rising id, so that the order of arrival changes nothing. */
 #define for_each_member(s, e, card, class_id) \
     for (struct entity *e = rq_first(s, card, class_id); e != (s)->entity; e = rq_next(s, e, card))
 

@@ -21,7 +21,7 @@ int sched_configure(struct sched *s, uint64_t now, const struct sched_config *co
     if (!config->offline_slice_ns || !config->online_slice_ns || !config->period_ns)
         return -EINVAL;
     for (uint32_t card = 0; card < SCHED_CARDS; card++) {
-        rq_settle_offline(s, card, now);
+        rq_update_offline(s, card, now);
         if (s->rq[card].nr[SCHED_ONLINE] || s->rq[card].nr[SCHED_OFFLINE])
             s->dirty |= 1u << card;
     }
@@ -42,8 +42,8 @@ int sched_init(struct sched *s, const struct sched_config *config, uint64_t now)
     return sched_configure(s, now, config);
 }
 
-/* The entity goes on under the policy that its cards now have. Those of a gang change one after the other; it follows
- * the last. */
+/* The entity goes on under the policy that its cards now have. Those of a gang change one after the other; it
+ * follows the last. */
 static void follow_policy(struct sched *s, struct entity *e)
 {
     enum sched_policy_id policy = s->rq[first_card(e->cards)].policy;
@@ -53,7 +53,7 @@ static void follow_policy(struct sched *s, struct entity *e)
         if (s->rq[card].policy != policy)
             return;
     }
-    entity_settle(s, e, s->now);
+    entity_update(s, e, s->now);
     entity_charge_close(e, s->now);
     e->policy = sched_policies[policy];
     policy_start(s, e, s->now);
@@ -150,7 +150,7 @@ int sched_change(struct sched *s, uint64_t now, const struct sched_entity_config
         return error;
     class = e->class;
     cards = e->cards;
-    entity_settle(s, e, now);
+    entity_update(s, e, now);
     entity_charge_close(e, now);
     before = online_work(e);
     e->busy &= config->cards;
@@ -191,12 +191,12 @@ int sched_pause(struct sched *s, uint64_t now, uint64_t id, bool paused)
         return -ENOENT;
     if (e->paused == paused)
         return 0;
-    entity_settle(s, e, now);
+    entity_update(s, e, now);
     if (paused)
         for_each_card(card, online_work(e)) rq_online_ends(s, card, now, now);
     e->paused = paused;
     for_each_card(card, online_work(e)) rq_online_begins(s, card, now);
-    /* Its place in line is that of one who has had no work meanwhile. */
+    /* Its place in line is that of an entity without work in the meantime. */
     e->waking = e->busy;
     e->slice_end = 0;
     if (now > s->now)

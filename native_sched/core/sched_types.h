@@ -1,4 +1,4 @@
-/* What struct sched is made of, so that the caller can provide it; only core/ looks inside. */
+/* The members of struct sched, so that the caller can provide it; only core/ uses them. */
 #ifndef MGPU_SCHED_TYPES_H
 #define MGPU_SCHED_TYPES_H
 #include <stdbool.h>
@@ -6,8 +6,12 @@
 
 enum { SCHED_ENTITIES = 1024, SCHED_CARDS = 32, SCHED_BUCKETS = 1024 };
 enum sched_class_id { SCHED_ONLINE, SCHED_OFFLINE, SCHED_CLASSES };
-/* Numbered as users may write them (vocabulary: policy). */
-enum sched_policy_id { SCHED_NATIVE, SCHED_FIXED, SCHED_GUARANTEED, SCHED_POLICIES };
+enum sched_policy_id {
+#define POLICY(id, object, name) id,
+#include "policies.def"
+#undef POLICY
+    SCHED_POLICIES
+};
 
 /* Of a set of cards, a bit each. */
 static inline uint32_t first_card(uint32_t cards)
@@ -21,6 +25,18 @@ static inline uint32_t first_card(uint32_t cards)
 
 struct sched_class;
 struct sched_policy;
+
+/* Why an entity is not enabled. */
+enum sched_why {
+    WHY_NONE,      /* it is enabled, or about to be */
+    WHY_PREEMPTED, /* online has work on one of its cards, or another's turn cut its own short */
+    WHY_HOLD,      /* online has had work there less than hold_ns ago */
+    WHY_QUOTA,     /* fixed-share: used up */
+    WHY_SLICE,     /* another has its turn */
+    WHY_IDLE,      /* offline without work on a card that others use */
+    WHY_FAILED,    /* the driver refused to resume it: tried again later */
+    WHY_PAUSED,    /* its container is frozen */
+};
 
 enum entity_known { KNOWN_NOTHING, KNOWN_SUSPENDED, KNOWN_RUNNING };
 enum entity_order { ORDER_NONE, ORDER_RUN, ORDER_SUSPEND };
@@ -47,7 +63,7 @@ struct entity {
     uint32_t busy; /* cards where it has work */
     bool paused;
 
-    /* What is asked of the loop, and what it has told. */
+    /* The order that the loop has, and what it reported last. */
     enum entity_known known;
     enum entity_order order;
     struct backoff resume, suspend;
@@ -59,7 +75,7 @@ struct entity {
 
     uint64_t slice_end;      /* 0: no turn; UINT64_MAX: a turn that begins when the resume is confirmed */
     uint64_t slice_vruntime; /* when the turn began */
-    uint64_t enabled_at;     /* when it was last told to run */
+    uint64_t enabled_at;     /* when it was last ordered to run */
     uint64_t idle_since;     /* the latest end of work */
     bool waking;             /* became busy since the last decision */
 
@@ -82,9 +98,9 @@ struct rq {
     uint16_t nr[SCHED_CLASSES];
     uint16_t online_busy; /* online entities with work here */
     bool online_ended;    /* online work has ended here, at online_end */
-    bool unwatched; /* nobody looks for work: what is known of it is of earlier, and nobody is charged */
+    bool unwatched;       /* not polled: work is as it was before, and nothing is charged */
     uint64_t online_end;
-    uint64_t min_vruntime[SCHED_CLASSES]; /* of those with work when somebody last had some */
+    uint64_t min_vruntime[SCHED_CLASSES]; /* of those with work, as of when some last had it */
     uint32_t domain;                      /* this card and all that gangs couple to it */
     uint64_t wake_at;                     /* of the domain, kept at its lowest card */
 };

@@ -1,11 +1,12 @@
 #include "select.h"
+#include "entity.h"
 #include "policy.h"
 
 /* Start-time fair queueing with one slot per card. Entities are taken by rising virtual time, each if all its
- * cards are free. One in the middle of its turn has the virtual time of the turn's beginning: it was the first
- * in line then, and still is, except before a gang that could not get all its cards then, and before one that
- * has woken up since. So a gang that has had less than everyone else gets its cards at the end of the turns
- * that it waits for, however many singles there are. */
+ * cards are free. One in the middle of its turn has the virtual time of the turn's beginning: it was the
+ * first in line then, and still is, except before a gang that could not get all its cards then, and before
+ * one that has woken up since. So a gang that has had less than everyone else gets its cards at the end of
+ * the turns that it waits for, however many singles there are. */
 
 static bool by_key(const struct entity *a, const struct entity *b)
 {
@@ -28,8 +29,8 @@ static void sort(struct entity **q, uint32_t n)
         }
 }
 
-/* The lowest virtual time of those on each card that did not just wake up. Who wakes up goes below it, and must
- * not take those who wake up after it further down: so it falls back by a slice at the most. */
+/* The lowest virtual time on each card of entities that did not just wake up. Those that wake up are placed
+ * below it and must not take later ones further down, so it falls back by at most one slice. */
 static void note_min_vruntime(struct sched *s, const struct sched_class *class, uint32_t n)
 {
     uint64_t lowest[SCHED_CARDS], slice = s->slice_ns[class->id];
@@ -65,8 +66,8 @@ static void shift(struct entity *e, uint64_t by)
     e->slice_vruntime += by;
 }
 
-/* The place in line of one that had no work: it has not saved up more than one slice (design §4: everyone with
- * work shares). */
+/* The place in line of an entity that had no work: it has saved up at most one slice (design §4: every entity
+ * with work shares). */
 static void place(const struct sched *s, const struct sched_class *class, struct entity *e)
 {
     uint64_t from = s->rq[first_card(e->cards)].min_vruntime[class->id];
@@ -83,10 +84,10 @@ static void place(const struct sched *s, const struct sched_class *class, struct
         shift(e, from - e->vruntime);
 }
 
-/* A gang that finds one of its cards crowded falls behind those who have its other cards for themselves. That
- * is not theirs to pay for when the crowd is gone: they would not run at all until it has caught up. Turns
- * alone never part the virtual times of those who compete by more than two slices, so a wider gap has no
- * competition across it, and is closed as a whole: nothing changes among those on either side. */
+/* A gang with one crowded card falls behind the entities that have its other cards for themselves. These must
+ * not pay for it when the crowd is gone, or they would not run until the gang has caught up. Turns alone
+ * never part the virtual times of competitors by more than two slices, so there is no competition across a
+ * wider gap, and it is closed as a whole: the order on either side stays. */
 static void close_gaps(struct sched *s, const struct sched_class *class, uint32_t n)
 {
     uint64_t widest = 0, by = 0;

@@ -1,8 +1,8 @@
 #include "utilization.h"
 
 enum { VALUE_BITS = 16, VALUE_MAX = 0xffff, PERCENT = 100 };
-/* A sample is over as many slots: a quota of less than half the card is used in bursts that one slot shows as too much or too
- * little. */
+/* A sample is over as many slots: a quota of less than half the card is used in bursts that one slot shows as
+ * too much or too little. */
 enum { SMOOTHED_SLOTS = 7 };
 #define CLOCK_WAS_SET_NS 100000000
 
@@ -16,7 +16,7 @@ static void show(struct utilization_of_card *u, uint64_t number)
                           memory_order_relaxed);
 }
 
-/* Part of a look's time that lies in one slot; used_ns: at most all of it. */
+/* The part of a poll's time that lies in one slot; used_ns: at most all of it. */
 static void fill(struct utilization_of_card *u, uint64_t to, uint64_t used_ns)
 {
     uint64_t number = u->noted_ns / UTILIZATION_SLOT_NS;

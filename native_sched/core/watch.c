@@ -1,6 +1,7 @@
-/* What the core knows depends on who looks; and what it tells of an entity's time to those who show it. */
+/* Whether cards are polled, and what an entity's charges come to between two reports. */
 #include "policy.h"
 #include "rq.h"
+#include "sched.h"
 
 void sched_watched(struct sched *s, uint64_t now, uint32_t card, bool watched)
 {

@@ -1,4 +1,4 @@
-"""The native engine as Python sees it: a thin, typed layer over native_sched/engine.h.
+"""The native engine as Python sees it: a thin, typed layer over native_sched/engine/engine.h.
 
 Every call crosses the C ABI once and returns; ioctls are served by the engine's own threads, which never take
 the interpreter's lock. Failures are OSError with the engine's errno.
@@ -13,6 +13,7 @@ from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_int32, c_uint32
 from enum import IntEnum
 
 from oci_specs.refusal import Refusal, printable
+from oci_specs.vocabulary import POLICIES
 
 ABI = 8
 MAX_CARDS = 32
@@ -104,14 +105,6 @@ class TenantClass(IntEnum):
     OFFLINE = 1
 
 
-class Policy(IntEnum):
-    """enum mgpu_policy."""
-
-    NATIVE_BURST_SHARE = 0
-    FIXED_SHARE = 1
-    GUARANTEED_BURST_SHARE = 2
-
-
 class Why(IntEnum):
     """enum mgpu_why: why a tenant's work is off the card."""
 
@@ -199,7 +192,7 @@ LATENCY_BUCKETS = 10
 
 
 class Stats(Structure):
-    """struct mgpu_stats: counts since the engine's start; preemption[i]: how many within latency_bounds_ns[i]."""
+    """struct mgpu_stats: counts since the start; preemption[i]: those within latency_bounds_ns[i]."""
 
     _fields_ = [
         ("turns", c_uint64),
@@ -216,7 +209,7 @@ class Stats(Structure):
 
 
 class Pulse(Structure):
-    """struct mgpu_pulse: turns of the scheduler's thread, and for how long the mediator has been at one call."""
+    """struct mgpu_pulse: turns of the scheduler's thread, and how long the mediator has been at one call."""
 
     _fields_ = [("turns", c_uint64), ("serving_ns", c_uint64)]
 
@@ -287,7 +280,7 @@ class Engine:
 
     @property
     def event_fd(self) -> int:
-        """Readable when a listener ended, or an open file of a tenant that has none left; read 8 bytes to reset."""
+        """Readable when a listener or a listenerless tenant's open file ended; read 8 bytes to reset."""
         return int(self._lib.mgpu_engine_event_fd(self._handle))
 
     @property
@@ -320,17 +313,17 @@ class Engine:
         return out
 
     def remove_tenant(self, tenant: int) -> None:
-        """OSError(EBUSY) while a listener or an open file remains, or it is being looked at: event_fd tells."""
+        """OSError(EBUSY) while a listener, an open file or a poll of it is left; event_fd tells when."""
         _checked(self._lib.mgpu_tenant_remove(self._handle, tenant))
 
     def configure(self, config: SchedConfig) -> None:
         _checked(self._lib.mgpu_sched_configure(self._handle, byref(config)))
 
-    def card_policy(self, card: int, policy: Policy) -> None:
-        _checked(self._lib.mgpu_card_policy(self._handle, card, policy))
+    def card_policy(self, card: int, policy: str) -> None:
+        _checked(self._lib.mgpu_card_policy(self._handle, card, POLICIES.index(policy)))
 
     def schedule(self, tenant: int, tenant_class: TenantClass, quota_percent: int) -> None:
-        """Hands the tenant to the scheduler, or changes its class and its share of each of its cards (1 to 100)."""
+        """Hands the tenant to the scheduler, or changes its class and its share of each card (1 to 100)."""
         _checked(self._lib.mgpu_tenant_schedule(self._handle, tenant, tenant_class, quota_percent))
 
     def pause(self, tenant: int, paused: bool) -> None:
@@ -366,15 +359,17 @@ class Engine:
         return bool(self._lib.mgpu_sched_realtime(self._handle))
 
     def add_listener(self, tenant: int, fd: int, holder_id: int) -> bool:
-        """Whether a call that was caught before this worker's time was answered first.
+        """Whether a call that was caught before this mgpud's time was answered first.
 
-        holder_id: what the listener is called in the journal. The engine owns fd from here on, also when this raises.
+        holder_id: what the listener is called in the journal. The engine owns fd from here on, also when this
+        raises.
         """
         return bool(_checked(self._lib.mgpu_listener_add(self._handle, tenant, fd, holder_id)))
 
     def recovered(self) -> int:
-        """Every grant and every listener of the worker before was taken over: what the journal has of others is
-        forgotten. Returns of how many tenants and listeners."""
+        """Every grant and every listener of the previous mgpud was taken over: what the journal has of others
+        is forgotten. Returns of how many tenants and listeners.
+        """
         return _checked(self._lib.mgpu_recovered(self._handle))
 
     @property
@@ -405,11 +400,11 @@ class Engine:
 def open_engine(
     library: str, driver: str, directory: str, version: str, journal: str | None = None
 ) -> Iterator[Engine]:
-    """Loads and starts the engine on `driver` ("sim"); `directory` holds the driver's sockets, `journal` what the next
-    engine needs to take over from this one (None: it cannot).
+    """Loads and starts the engine on `driver` ("sim"); `directory` holds the driver's sockets, `journal` what
+    the next engine needs to take over from this one (None: it cannot).
 
-    version: of the running driver, or of the one that it is to be taken for. OSError when the library is missing or the
-    driver does not answer, Refusal for a driver or a version that it does not know.
+    version: of the running driver, or of the one that it is to be taken for. OSError when the library is
+    missing or the driver does not answer, Refusal for a driver or a version that it does not know.
     """
     lib = ctypes.CDLL(library)
     for name, (arguments, result) in _SIGNATURES.items():

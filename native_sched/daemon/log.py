@@ -1,9 +1,9 @@
 """mgpud's log: one line an event, as key=value pairs or as JSON, that no tenant can break or flood.
 
-Whoever may name a container can put anything into its name, and make as many of them as it likes. So values are
-escaped and cut, and lines are let through by token buckets: each event has one, and each container one for each
-event, which is smaller, so that a noisy container does not silence the others. The next line of an event says how many
-were left out before it.
+A user who may name a container can put anything into its name, and make as many of them as it likes. So
+values are escaped and cut, and lines are let through by token buckets: each event has one, and each
+container one for each event, which is smaller, so that a noisy container does not silence the others. The
+next line of an event says how many were left out before it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ Level = Literal["info", "warning", "error"]
 Format = Literal["text", "json"]
 
 VALUE_MAX_CHARS = 200
-# An event of one container: ten at once, then one a minute. Of all: fifty, then one in five seconds, 26 MB a day of
-# lines that are as long as they can be.
+# An event of one container: ten at once, then one a minute. Of all: fifty, then one in five seconds, 26 MB a
+# day of lines that are as long as they can be.
 TENANT_BURST, TENANT_PER_S = 10, 1 / 60
 EVENT_BURST, EVENT_PER_S = 50, 0.2
-# Buckets of containers that are kept; one that is forgotten starts full again, and its event's bucket still holds.
+# Buckets of containers that are kept; one that is forgotten starts full again, and its event's bucket still
+# holds.
 _TENANTS_MAX = 1024
 _RECENT = 8
 _BARE = re.compile(r"[A-Za-z0-9_./:@%+-]+")
@@ -123,7 +124,7 @@ class Log:
         self._log("error", "fault", {"what": repr(error or context["message"]), "where": "".join(where)})
 
     def ended(self, task: asyncio.Task[Any]) -> None:
-        """A done callback for tasks that nobody waits for: a fault that ended one is logged."""
+        """A done callback for tasks without a waiter: an error that ended one is logged."""
         if not task.cancelled() and (error := task.exception()) is not None:
             self.unexpected({"exception": error})
 

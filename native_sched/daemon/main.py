@@ -1,11 +1,11 @@
-"""mgpud: the node's arbiter. First it serves the containers that run, and only then it loads what all else needs."""
+"""mgpud: the node's arbiter. It serves the running containers first, and loads the rest afterwards."""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING
 
-from native_sched.daemon import hurry
+from native_sched.daemon.node import boost
 
 if TYPE_CHECKING:
     import argparse
@@ -31,17 +31,22 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--take-over", action="store_true", help="end the mgpud that serves, and serve its containers"
     )
     parser.add_argument("--end-with", type=int, metavar="PID", help="end when that process does")
+    parser.add_argument(
+        "--standby",
+        action="store_true",
+        help="load, and serve when a byte comes on standard input: the holder's, for the one after a death",
+    )
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="of lines on stderr")
     return parser.parse_args(argv)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs until SIGTERM. Exit status 1 with one line on stderr when it cannot serve."""
-    nice = hurry.begin()
+    stands_by = "--standby" in (sys.argv if argv is None else argv)
+    nice = 0 if stands_by else boost.begin()
     import resource
     from contextlib import ExitStack
 
-    from native_sched.daemon import worker
     from native_sched.daemon.log import LOG
     from oci_specs.refusal import Refusal
 
@@ -50,12 +55,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     # A pidfd for each thread that calls, in each container, comes to more than the usual soft limit.
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    called = None
+    if stands_by:
+        from native_sched.daemon import standby
+
+        called = standby.wait()
+        if called is None:
+            return 0
+        nice = boost.begin()
     if arguments.take_over:
-        # The worker before goes on serving while this one loads.
+        # The previous mgpud goes on serving while this one loads.
         from native_sched.daemon import serving
     try:
+        from native_sched.daemon import mgpud
+
         with ExitStack() as stack:
-            begun = worker.begin(stack, arguments)
+            begun = mgpud.begin(stack, arguments, called)
             from native_sched.daemon import serving
 
             return serving.run(stack, begun, nice)

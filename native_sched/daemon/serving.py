@@ -1,5 +1,6 @@
-"""What mgpud does besides answering containers' calls: the control socket, their lives, metrics. Everything here runs
-in one event loop, and all of it takes a while to load."""
+"""What mgpud does besides answering containers' calls: the control socket, their lives, metrics. Everything
+here runs in one event loop, and all of it takes a while to load.
+"""
 
 from __future__ import annotations
 
@@ -9,44 +10,45 @@ import signal
 from contextlib import ExitStack, suppress
 from typing import Any
 
-from native_sched.daemon import hurry, inventory, metrics_service
-from native_sched.daemon.admission import Admission
-from native_sched.daemon.arbiter import Arbiter, Node
-from native_sched.daemon.card_watch import LostCards
-from native_sched.daemon.containerd_link import ContainerdLink
-from native_sched.daemon.edits import edits_from_cdi
-from native_sched.daemon.freezer_watch import FreezerWatch
-from native_sched.daemon.health import Watchdog, with_threads
-from native_sched.daemon.heartbeat import Heartbeat, end_with, with_holder
-from native_sched.daemon.lifecycle import Lifecycle
+from native_sched.daemon.control.arbiter import Arbiter, Node
+from native_sched.daemon.control.health import Watchdog, with_threads
+from native_sched.daemon.control.heartbeat import Heartbeat, end_with, with_holder
+from native_sched.daemon.control.lifecycle import Lifecycle
+from native_sched.daemon.control.prepare import Prepare
+from native_sched.daemon.control.server import Server
+from native_sched.daemon.grants.admission import Admission
+from native_sched.daemon.grants.card_watch import LostCards
+from native_sched.daemon.grants.edits import edits_from_cdi
+from native_sched.daemon.grants.freezer_watch import FreezerWatch
+from native_sched.daemon.grants.pause import pauser
+from native_sched.daemon.links.containerd import ContainerdLink
 from native_sched.daemon.log import LOG
-from native_sched.daemon.metrics_account import Account
-from native_sched.daemon.metrics_refused import Refusals
-from native_sched.daemon.metrics_service import Observed
-from native_sched.daemon.pause import pauser
-from native_sched.daemon.prepare import Prepare
-from native_sched.daemon.server import Server
-from native_sched.daemon.without import Told
-from native_sched.daemon.worker import Worker
+from native_sched.daemon.metrics import service as metrics_service
+from native_sched.daemon.metrics.account import Account
+from native_sched.daemon.metrics.refused import Refusals
+from native_sched.daemon.metrics.service import Observed
+from native_sched.daemon.mgpud import Mgpud
+from native_sched.daemon.node import boost, inventory
+from native_sched.daemon.node.without import Told
 from oci_specs import schemas
 
 # How long those who waited for the control socket have to be answered.
-HURRY_S = 1.0
+BOOST_S = 1.0
 _CDI_KINDS = {"sim": "sim.mgpu.dev/gpu", "nvidia": "nvidia.com/gpu"}
 
 
-def run(stack: ExitStack, worker: Worker, nice: int) -> int:
-    """Until SIGTERM, or until mgpud can no longer serve; the exit status. nice: what hurry.begin() returned."""
-    return asyncio.run(_serve(stack, worker, nice))
+def run(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
+    """Serves until SIGTERM or failure; returns the exit status. nice: what boost.begin() returned."""
+    return asyncio.run(_serve(stack, mgpud, nice))
 
 
-def _lost_cards(worker: Worker) -> set[int]:
-    if worker.driver == "sim":
-        return inventory.lost_simulated(worker.path("sim"))
-    return inventory.lost_nvml(worker.cards)
+def _lost_cards(mgpud: Mgpud) -> set[int]:
+    if mgpud.driver == "sim":
+        return inventory.lost_simulated(mgpud.path("sim"))
+    return inventory.lost_nvml(mgpud.cards)
 
 
-async def _serve(stack: ExitStack, worker: Worker, nice: int) -> int:
+async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
     loop = asyncio.get_running_loop()
     stopped = loop.create_future()
 
@@ -54,17 +56,17 @@ async def _serve(stack: ExitStack, worker: Worker, nice: int) -> int:
         if not stopped.done():
             stopped.set_result(status)
 
-    if worker.end_with is not None:
-        end_with(loop, worker.end_with, lambda: stop(1))
+    if mgpud.end_with is not None:
+        end_with(loop, mgpud.end_with, lambda: stop(1))
     loop.set_exception_handler(lambda _loop, context: LOG.unexpected(context))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, 0)
-    engine, grants, link, config = worker.engine, worker.grants, worker.link, worker.config
-    lifecycle = Lifecycle(engine, grants, worker.scheduling, loop, worker.store, worker.node)
+    engine, grants, link, config = mgpud.engine, mgpud.grants, mgpud.link, mgpud.config
+    lifecycle = Lifecycle(engine, grants, mgpud.scheduling, loop, mgpud.store, mgpud.node)
     account = Account(engine)
     lifecycle.before_end = account.look
-    from_holder = loop.create_task(link.serve(worker.listeners.take))
-    told = Told(engine, worker.cards)
+    from_holder = loop.create_task(link.serve(mgpud.listeners.take))
+    told = Told(engine, mgpud.cards)
 
     def event() -> None:
         lifecycle.something_ended()
@@ -72,34 +74,32 @@ async def _serve(stack: ExitStack, worker: Worker, nice: int) -> int:
 
     told.look()
     loop.add_reader(engine.event_fd, event)
-    lifecycle.resume_all(worker.listeners)
+    lifecycle.resume_all(mgpud.listeners)
 
     lost = LostCards()
     node = Node(
-        driver=worker.driver,
-        driver_version=worker.driver_version,
-        rm_table_override=worker.rm_table_override,
-        cards=tuple(worker.cards),
-        listener_path=worker.path("seccomp.sock"),
-        socket=worker.path("mgpud.sock"),
+        driver=mgpud.driver,
+        driver_version=mgpud.driver_version,
+        rm_table_override=mgpud.rm_table_override,
+        cards=tuple(mgpud.cards),
+        listener_path=mgpud.path("seccomp.sock"),
+        socket=mgpud.path("mgpud.sock"),
         config=config,
-        recovered=worker.recovered,
+        recovered=mgpud.recovered,
         lost=lost,
     )
-    edits_for = edits_from_cdi(
-        _CDI_KINDS[worker.driver], [worker.path("cdi"), *config.cdi_dirs], worker.cards
-    )
-    admission = Admission(worker.cards, grants, worker.policies, config, edits_for, lost.indices)
+    edits_for = edits_from_cdi(_CDI_KINDS[mgpud.driver], [mgpud.path("cdi"), *config.cdi_dirs], mgpud.cards)
+    admission = Admission(mgpud.cards, grants, mgpud.policies, config, edits_for, lost.indices)
     arbiter = Arbiter(
         node,
         engine,
         grants,
-        worker.policies,
-        worker.scheduling,
+        mgpud.policies,
+        mgpud.scheduling,
         admission,
         lifecycle,
-        worker.store,
-        worker.node,
+        mgpud.store,
+        mgpud.node,
     )
     watchdog = Watchdog(engine, loop, lambda: account.tick(grants))
     refusals = Refusals()
@@ -115,25 +115,25 @@ async def _serve(stack: ExitStack, worker: Worker, nice: int) -> int:
     stack.callback(server.close)
     server.listen()
     serving = loop.create_task(server.serve())
-    freezers = FreezerWatch(grants, pauser(engine, worker.store.note))
+    freezers = FreezerWatch(grants, pauser(engine, mgpud.store.note))
     stack.callback(freezers.close)
     containerd = ContainerdLink(config.containerd, grants, freezers.hint)
     besides = [
         loop.create_task(each)
-        for each in (freezers.run(), containerd.run(), lost.run(lambda: _lost_cards(worker), grants))
+        for each in (freezers.run(), containerd.run(), lost.run(lambda: _lost_cards(mgpud), grants))
     ]
     besides.append(from_holder)
     for task in (serving, *besides):
         task.add_done_callback(lambda _task: stop(1))
-    loop.call_later(HURRY_S, hurry.end, nice)
+    loop.call_later(BOOST_S, boost.end, nice)
     print("ready", flush=True)
     LOG.info(
         "serving",
-        driver=worker.driver,
-        driver_version=worker.driver_version,
-        cards=len(worker.cards),
+        driver=mgpud.driver,
+        driver_version=mgpud.driver_version,
+        cards=len(mgpud.cards),
         pid=os.getpid(),
-        generation=worker.node.now.generation,
+        generation=mgpud.node.now.generation,
     )
     watchdog.start()
     stack.callback(watchdog.stop)
@@ -143,18 +143,18 @@ async def _serve(stack: ExitStack, worker: Worker, nice: int) -> int:
     observed = Observed(
         engine=engine,
         grants=grants,
-        policies=worker.policies,
-        cards=worker.cards,
+        policies=mgpud.policies,
+        cards=mgpud.cards,
         account=account,
         watchdog=watchdog,
         refusals=refusals,
-        driver=worker.driver,
-        driver_version=worker.driver_version,
-        generation=worker.node.now.generation,
-        recovered=worker.recovered,
+        driver=mgpud.driver,
+        driver_version=mgpud.driver_version,
+        generation=mgpud.node.now.generation,
+        recovered=mgpud.recovered,
         lost=lost,
     )
-    metrics_socket = worker.path("metrics.sock")
+    metrics_socket = mgpud.path("metrics.sock")
     metrics = loop.create_task(metrics_service.start(observed, metrics_socket, config.metrics_listen))
     metrics.add_done_callback(LOG.ended)
     status = int(await stopped)

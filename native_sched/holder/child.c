@@ -1,9 +1,10 @@
 #define _GNU_SOURCE
 #include "child.h"
-#include "../base/scoped.h"
+#include "base/scoped.h"
 #include "events.h"
 #include "peer.h"
-#include "worker.h"
+#include "spawn.h"
+#include "mgpud.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -13,7 +14,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/file.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 static const char take_over[] = "--take-over";
@@ -22,7 +22,7 @@ struct children children = {.patience_ms = -1};
 void children_init(void)
 {
     for (int i = 0; i < CHILDREN_MAX; i++)
-        children.child[i].pidfd = -1;
+        children.child[i] = (struct child){.pidfd = -1, .called.line = -1};
 }
 
 void children_watch(void)
@@ -49,51 +49,61 @@ static unsigned int living(void)
     return n;
 }
 
-static _Noreturn void become_worker(const char *last_word)
-{
-    scoped_fd int log = -1;
-    char *argv[64] = {0};
-    size_t n = 0;
-    sigset_t none;
-
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    if (children.log) {
-        log = open(children.log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-        if (log < 0 || dup2(log, STDOUT_FILENO) < 0 || dup2(log, STDERR_FILENO) < 0)
-            say("%s: %s", children.log, strerror(errno));
-    }
-    while (children.argv[n] && n < 62) {
-        argv[n] = children.argv[n];
-        n++;
-    }
-    argv[n] = (char *)(uintptr_t)last_word;
-    execv(argv[0], argv);
-    say("%s: %s", argv[0], strerror(errno));
-    _exit(127);
-}
-
 static void start(const char *last_word)
 {
     struct child *c = slot();
     int64_t now = now_ms();
-    pid_t pid = c ? fork() : -1;
+    pid_t pid;
+    int pidfd = c ? spawn(last_word, -1, &pid) : -EBUSY;
 
     children.start_ms = now + PAUSE_MAX_MS;
-    if (pid == 0)
-        become_worker(last_word);
-    if (pid < 0) {
-        say("worker not started: %s", c ? strerror(errno) : "two are there already");
+    if (pidfd < 0) {
+        say("worker not started: %s", c ? strerror(-pidfd) : "two are there already");
         return;
     }
-    *c = (struct child){.pid = pid, .pidfd = (int)syscall(SYS_pidfd_open, pid, 0), .started_ms = now};
-    if (c->pidfd < 0) {
-        say("worker not started: %s", strerror(errno));
-        kill(pid, SIGKILL);
-        waitpid(pid, NULL, 0);
-        return;
-    }
+    *c = (struct child){.pid = pid, .pidfd = pidfd, .started_ms = now, .called.line = -1};
     watch(c->pidfd, FROM_CHILD, (uint64_t)(c - children.child), EPOLLIN);
+}
+
+/* False where nobody stands by. Nobody lives, so that there is a slot. */
+static bool call_standby(int64_t now)
+{
+    struct child *c = slot();
+    struct called called;
+
+    if (!standby_call(&called))
+        return false;
+    children.start_ms = now + PAUSE_MAX_MS;
+    *c = (struct child){.pid = called.pid, .pidfd = called.pidfd, .started_ms = now, .called = called};
+    watch_again(c->pidfd, FROM_CHILD, (uint64_t)(c - children.child), EPOLLIN);
+    return true;
+}
+
+static void close_call(struct child *c)
+{
+    if (c->called.line >= 0)
+        close(c->called.line);
+    c->called.line = -1;
+}
+
+/* One that does not hear its call would keep containers waiting; returns the ms until that is known, -1: it
+ * is. */
+static int64_t look_at_call(struct child *c, int64_t now)
+{
+    int64_t left = c->started_ms + STANDBY_ANSWER_MS - now;
+
+    if (c->called.line < 0)
+        return -1;
+    if (standby_answered(&c->called)) {
+        close_call(c);
+        return -1;
+    }
+    if (left > 0)
+        return left;
+    say("standby %d does not answer: killed", (int)c->pid);
+    close_call(c);
+    kill(c->pid, SIGKILL);
+    return -1;
 }
 
 void child_ready(pid_t pid)
@@ -106,10 +116,13 @@ void child_ready(pid_t pid)
 
 void child_renew(void)
 {
-    if (!children.argv)
+    if (!mgpud_command.argv)
         say("it does not start the worker, so it does not renew it");
-    else
+    else {
+        /* It is of the program before. */
+        standby_drop();
         start(take_over);
+    }
 }
 
 /* When the next is started. SIGKILL is nothing that a worker which serves does to itself. */
@@ -133,6 +146,7 @@ int child_end(unsigned int which)
         return -1;
     close(c->pidfd);
     c->pidfd = -1;
+    close_call(c);
     if (how.si_code == CLD_EXITED)
         say("worker %d ended with status %d", (int)ended.pid, how.si_status);
     else
@@ -157,12 +171,13 @@ int64_t children_look(int64_t now)
     int64_t next = -1;
 
     workers.starting = 0;
-    if (!children.argv)
+    if (!mgpud_command.argv)
         return -1;
     for (struct child *c = children.child; c < children.child + CHILDREN_MAX; c++) {
         if (c->pidfd < 0 || c->ready)
             continue;
         workers.starting++;
+        next = sooner(next, look_at_call(c, now));
         if (now - c->started_ms > START_MAX_MS) {
             say("worker %d does not serve after %d s: killed", (int)c->pid, START_MAX_MS / 1000);
             kill(c->pid, SIGKILL);
@@ -170,7 +185,8 @@ int64_t children_look(int64_t now)
         }
         next = sooner(next, c->started_ms + START_MAX_MS - now + 1);
     }
-    if (living() || worker_lives())
+    next = sooner(next, standby_look(now, mgpud_lives() && workers.now.serves));
+    if (living() || mgpud_lives())
         return next;
     if (children.start_ms > now)
         return sooner(next, children.start_ms - now);
@@ -181,8 +197,10 @@ int64_t children_look(int64_t now)
         workers.fence = true;
     }
     children.patience_ms = -1;
-    start(NULL);
-    return START_MAX_MS;
+    if (!call_standby(now))
+        start(NULL);
+    /* What is due for the one that has just begun. */
+    return 0;
 }
 
 static void tell(int signal)
@@ -206,7 +224,7 @@ static bool gone_within(int64_t limit_ms)
         for (int i = 0; i < CHILDREN_MAX; i++)
             if (child_end((unsigned int)i), children.child[i].pidfd >= 0)
                 p[n++] = (struct pollfd){.fd = children.child[i].pidfd, .events = POLLIN};
-        worker_end();
+        mgpud_end();
         if (workers.now.pidfd >= 0)
             p[n++] = (struct pollfd){.fd = workers.now.pidfd, .events = POLLIN};
         if (!n || left <= 0)
@@ -217,8 +235,9 @@ static bool gone_within(int64_t limit_ms)
 
 void children_stop(void)
 {
-    if (!children.argv)
+    if (!mgpud_command.argv)
         return;
+    standby_drop();
     tell(SIGTERM);
     if (gone_within(STOP_MS))
         return;

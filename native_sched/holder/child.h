@@ -1,12 +1,14 @@
-/* The worker as a child of the holder's, where no systemd starts it: started, and started again when it ends. */
+/* mgpud as a child of the holder, where there is no systemd: started, and restarted when it ends. */
 #ifndef MGPU_HOLDER_CHILD_H
 #define MGPU_HOLDER_CHILD_H
+#include "standby.h"
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-/* PAUSE: before the worker is started again once it has ended young more than once in a row; it doubles. START: longer
- * than it takes a worker to serve. STOP and KILL: from SIGTERM to SIGKILL, and from there on. */
+/* PAUSE: before the worker is started again once it has ended young more than once in a row; it doubles.
+ * START: longer than it takes a worker to serve. STOP and KILL: from SIGTERM to SIGKILL, and from there
+ * on. */
 enum {
     CHILDREN_MAX = 2,
     PAUSE_FIRST_MS = 50,
@@ -23,11 +25,10 @@ struct child {
     int pidfd; /* -1: free */
     int64_t started_ms;
     bool ready;
+    struct called called; /* line -1: it was not, or has answered */
 };
 
 struct children {
-    char **argv;      /* NULL: others start the worker */
-    const char *log;  /* its stdout and stderr; NULL: the holder's own */
     const char *lock; /* the worker's; while it is held, a worker of the holder before is waited for */
     struct child child[CHILDREN_MAX]; /* two while one takes over from the other */
     uint32_t young_ends;              /* in a row */

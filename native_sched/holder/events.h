@@ -1,4 +1,4 @@
-/* What the holder's one thread waits for. */
+/* The events that the holder's one thread waits for. */
 #ifndef MGPU_HOLDER_EVENTS_H
 #define MGPU_HOLDER_EVENTS_H
 #include <stdint.h>
@@ -12,7 +12,8 @@ enum source {
     FROM_WORKER,     /* its connection */
     FROM_WORKER_END, /* its pidfd */
     FROM_CHILD,      /* a pidfd; which: index */
-    FROM_TRIAL,      /* the pidfd of the program that is to replace this one, on trial */
+    FROM_STANDBY,    /* the pidfd of the standby mgpud */
+    FROM_TRIAL,      /* the pidfd of the next holder, on trial */
 };
 
 /* events: of epoll. watch_again changes those of an fd that is watched already. */

@@ -8,16 +8,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-int said_read(int fd, struct said *out)
+int give_back_read(int fd, struct mgpud_message *out)
 {
     static char text[TEXT_MAX];
     struct iovec iov[2] = {{&out->head, sizeof(out->head)}, {text, sizeof(text)}};
-    union received_space space;
+    union received_space control;
     struct msghdr msg = {
         .msg_iov = iov,
         .msg_iovlen = 2,
-        .msg_control = &space,
-        .msg_controllen = sizeof(space),
+        .msg_control = &control,
+        .msg_controllen = sizeof(control),
     };
     ssize_t n = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 
@@ -29,11 +29,11 @@ int said_read(int fd, struct said *out)
     out->text_bytes = (size_t)n - sizeof(out->head);
     if (n >= (ssize_t)sizeof(out->head) && !(msg.msg_flags & MSG_TRUNC))
         return 0;
-    said_done(out);
+    give_back_done(out);
     return n ? -EBADMSG : -ECONNRESET;
 }
 
-bool said_keep(struct said *s)
+bool give_back_keep(struct mgpud_message *s)
 {
     struct held *h = held_find(s->head.id);
     char *text = NULL;
@@ -50,7 +50,7 @@ bool said_keep(struct said *s)
     return h;
 }
 
-void said_done(struct said *s)
+void give_back_done(struct mgpud_message *s)
 {
     if (s->fd >= 0)
         close(s->fd);

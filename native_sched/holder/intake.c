@@ -28,13 +28,13 @@ void intake_close(struct intake *in)
 
 int intake_read(struct intake *in)
 {
-    union received_space space;
+    union received_space control;
     struct iovec iov = {in->text + in->bytes, TEXT_MAX - in->bytes};
     struct msghdr msg = {
         .msg_iov = &iov,
         .msg_iovlen = 1,
-        .msg_control = &space,
-        .msg_controllen = sizeof(space),
+        .msg_control = &control,
+        .msg_controllen = sizeof(control),
     };
     ssize_t n;
     bool complete;

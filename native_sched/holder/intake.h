@@ -18,6 +18,6 @@ struct intake {
 void intake_open(struct intake *in, int fd, int64_t now_ms);
 void intake_close(struct intake *in);
 
-/* Reads what is there. 0: more to come. 1: complete, with listener and text set. Negative errno: give up. */
+/* Reads what has arrived. 0: incomplete. 1: complete, with listener and text set. Negative errno: give up. */
 int intake_read(struct intake *in);
 #endif

@@ -1,12 +1,14 @@
-/* mgpu-holder: owns seccomp.sock and keeps every container's seccomp listener, so that the arbiter can end and
- * start again while containers run: a listener whose last copy is closed makes their calls fail for good. It
- * knows nothing of GPUs and holds no driver file. */
+/* mgpu-holder: owns seccomp.sock and keeps every container's seccomp listener, so that the arbiter can end
+ * and start again while containers run: a listener whose last copy is closed makes their calls fail for good.
+ * It knows nothing of GPUs and holds no driver file. */
 #define _GNU_SOURCE
 #include "child.h"
 #include "events.h"
 #include "replace.h"
 #include "runtimes.h"
-#include "worker.h"
+#include "spawn.h"
+#include "standby.h"
+#include "mgpud.h"
 #include <errno.h>
 #include <getopt.h>
 #include <poll.h>
@@ -84,8 +86,8 @@ static int serve_socket(const char *path, int type)
     return fd;
 }
 
-/* Drops the listeners whose containers are gone; returns the ms to the next look. A look now and then, not a wait: a
- * waiter would be woken by every notification, and every mediated call would pay for that. */
+/* Drops the listeners whose containers are gone; returns the ms to the next look. A look now and then, not a
+ * wait: a waiter would be woken by every notification, and every mediated call would pay for that. */
 static int64_t drop_hung_up(int64_t now)
 {
     static int64_t due_ms;
@@ -148,7 +150,7 @@ static void tell_ready(void)
     own.told_ready = true;
 }
 
-static void worker_ready(pid_t pid)
+static void mgpud_ready(pid_t pid)
 {
     child_ready(pid);
     tell_ready();
@@ -190,13 +192,16 @@ static int handle(const struct epoll_event *ev)
         candidate_read(which);
         break;
     case FROM_WORKER:
-        worker_event(ev->events);
+        mgpud_event(ev->events);
         break;
     case FROM_WORKER_END:
-        worker_end();
+        mgpud_end();
         break;
     case FROM_CHILD:
         return child_end(which);
+    case FROM_STANDBY:
+        standby_end();
+        break;
     case FROM_TRIAL:
         trial_end(&own);
         break;
@@ -219,7 +224,7 @@ static int serve(void)
 
 static const char usage[] =
     "usage: mgpu-holder --seccomp-socket PATH --worker-socket PATH [--watchdog-ms MS]\n"
-    "                   [--worker-log PATH] [--worker-lock PATH] [-- WORKER ARGUMENT...]\n"
+    "                   [--worker-log PATH] [--worker-lock PATH] [--standby] [-- WORKER ARGUMENT...]\n"
     "SIGHUP: replaces itself by the program at its own path; SIGUSR1: starts a worker that takes over\n";
 
 struct settings {
@@ -229,10 +234,15 @@ struct settings {
 static bool read_arguments(int argc, char **argv, struct settings *to)
 {
     static const struct option options[] = {
-        {"seccomp-socket", required_argument, NULL, 's'}, {"worker-socket", required_argument, NULL, 'w'},
-        {"watchdog-ms", required_argument, NULL, 'd'},    {"worker-log", required_argument, NULL, 'l'},
-        {"worker-lock", required_argument, NULL, 'k'},    {"resume", required_argument, NULL, 'r'},
-        {"knows-format", required_argument, NULL, 'f'},   {0},
+        {"seccomp-socket", required_argument, NULL, 's'},
+        {"worker-socket", required_argument, NULL, 'w'},
+        {"watchdog-ms", required_argument, NULL, 'd'},
+        {"worker-log", required_argument, NULL, 'l'},
+        {"worker-lock", required_argument, NULL, 'k'},
+        {"resume", required_argument, NULL, 'r'},
+        {"knows-format", required_argument, NULL, 'f'},
+        {"standby", no_argument, NULL, 'b'},
+        {0},
     };
     char *end = "";
     int opt;
@@ -246,11 +256,13 @@ static bool read_arguments(int argc, char **argv, struct settings *to)
         else if (opt == 'd')
             workers.watchdog_ms = strtol(optarg, &end, 10);
         else if (opt == 'l')
-            children.log = optarg;
+            mgpud_command.log = optarg;
         else if (opt == 'k')
             children.lock = optarg;
         else if (opt == 'r')
             to->resume = optarg;
+        else if (opt == 'b')
+            standby_wanted = true;
         else if (opt == 'f')
             exit(strtol(optarg, NULL, 10) != SAVED_FORMAT);
         else
@@ -259,7 +271,7 @@ static bool read_arguments(int argc, char **argv, struct settings *to)
             return false;
     }
     if (optind < argc)
-        children.argv = argv + optind;
+        mgpud_command.argv = argv + optind;
     return to->seccomp && to->workers && (optind == argc || !strcmp(argv[optind - 1], "--"));
 }
 
@@ -267,13 +279,13 @@ static void begin(const struct settings *s)
 {
     struct timespec boot;
 
-    /* A worker that goes on has ids of the holder before: since boot, fewer have come than microseconds went by. */
+    /* A surviving mgpud has ids of the previous holder: fewer than microseconds since boot. */
     clock_gettime(CLOCK_BOOTTIME, &boot);
     held_number_from((uint64_t)boot.tv_sec * 1000000 + (uint64_t)boot.tv_nsec / 1000);
     children.patience_ms = now_ms() + (workers.watchdog_ms ? workers.watchdog_ms : WATCHDOG_MS);
     own.runtimes_fd = serve_socket(s->seccomp, SOCK_STREAM);
     own.workers_fd = serve_socket(s->workers, SOCK_SEQPACKET);
-    if (!children.argv)
+    if (!mgpud_command.argv)
         tell_ready();
 }
 
@@ -301,8 +313,8 @@ int main(int argc, char **argv)
     workers_init();
     children_init();
     replace_init(argv);
-    workers.starts_worker = children.argv;
-    workers.ready = worker_ready;
+    workers.starts_worker = mgpud_command.argv;
+    workers.ready = mgpud_ready;
     poller = epoll_create1(EPOLL_CLOEXEC);
     signals_fd = signals();
     if (!settings.resume)

@@ -5,10 +5,10 @@
 
 enum { ACCEPT_PAUSE_US = 100000 };
 
-/* The next connection, nonblocking; -1 when there is none that counts. The other end has to be root of this node: uid 0
- * in our own pid and user namespaces. Root of a container that was given the socket is neither, whatever it says.
- * may_be_gone: root whose process has ended by now counts too. A runtime sends its message and goes on, a container whose
- * listener is not taken has lost it for good, and what the message proves is judged by its nonce. */
+/* The next connection, nonblocking; -1 when there is none that is accepted. The other end has to be root of
+ * this node: uid 0 in our own pid and user namespaces, which a container's root with the socket is not.
+ * may_be_gone: root whose process has exited counts too, since a runtime sends its message and goes on, a
+ * container whose listener is not taken has lost it for good, and the message is judged by its nonce. */
 int peer_accept(int listening, bool may_be_gone);
 
 /* A pidfd of the process that connected, and its pid; -1 when it is gone. */

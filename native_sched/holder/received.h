@@ -7,7 +7,7 @@
 
 union received_space {
     struct cmsghdr head;
-    char space[CMSG_SPACE(8 * sizeof(int))];
+    char bytes[CMSG_SPACE(8 * sizeof(int))];
 };
 
 /* Keeps the first in *kept, unless it has one, and closes any other: there is to be exactly one. */

@@ -1,8 +1,9 @@
 #define _GNU_SOURCE
 #include "replace.h"
-#include "../base/scoped.h"
+#include "base/scoped.h"
 #include "events.h"
-#include "worker.h"
+#include "standby.h"
+#include "mgpud.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -98,6 +99,9 @@ static char **arguments_with(const char *fd)
 /* Returns when it fails, a negative errno. */
 static int become(const struct own *own)
 {
+    /* It is of the program that is being replaced, and no child that the next one knows. */
+    standby_drop();
+
     scoped_fd int saved = saved_write(own);
     char fd[16], **argv;
     int e;

@@ -1,7 +1,7 @@
 #include "runtimes.h"
 #include "events.h"
 #include "peer.h"
-#include "worker.h"
+#include "mgpud.h"
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -65,7 +65,7 @@ void runtime_read(unsigned int which)
     } else if (held_add(0, in->listener, in->text, in->bytes)) {
         in->listener = -1;
         in->text = NULL;
-        worker_send();
+        mgpud_send();
     } else {
         say("listener refused: %u are held already, of at most %d with %d bytes of messages", held_count(),
             HELD_MAX, TEXTS_MAX);

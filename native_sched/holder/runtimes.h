@@ -6,10 +6,10 @@
 extern struct intake intakes[INTAKE_MAX];
 
 void runtimes_init(void);
-/* Those that are known already. */
+/* Watches those that are connected already. */
 void runtimes_watch(void);
 void runtimes_accept(int listening);
 void runtime_read(unsigned int which);
-/* What is due by time; returns the ms until it is due again, -1 for never. */
+/* Does what is due; returns the ms until the next is due, -1 for never. */
 int64_t runtimes_look(int64_t now_ms);
 #endif

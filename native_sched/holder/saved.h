@@ -1,5 +1,5 @@
-/* Everything the holder knows, in a memfd: what the program that replaces it goes on with. Descriptors stay open across
- * execve and are written as their numbers, times are CLOCK_MONOTONIC's. */
+/* Everything the holder knows, in a memfd: what the program that replaces it goes on with. Descriptors stay
+ * open across execve and are written as their numbers, times are CLOCK_MONOTONIC's. */
 #ifndef MGPU_HOLDER_SAVED_H
 #define MGPU_HOLDER_SAVED_H
 #include <stdbool.h>
@@ -14,7 +14,7 @@ struct own {
 
 /* A memfd, or a negative errno. */
 int saved_write(const struct own *own);
-/* Into a holder that knows nothing yet. -EPROTONOSUPPORT: another format; -EBADMSG: damaged. Nothing is closed. */
+/* Into an empty holder. -EPROTONOSUPPORT: another format; -EBADMSG: damaged. Closes no descriptor. */
 int saved_read(int memfd, struct own *own);
 /* Whether the descriptors stay open across execve. */
 void saved_keep_open(const struct own *own, bool open);

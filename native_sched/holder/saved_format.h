@@ -1,4 +1,4 @@
-/* How saved.h's bytes are laid out: a head, then records. A change of anything here is another SAVED_FORMAT. */
+/* The layout of saved.h's bytes: a head, then records. Any change here needs a new SAVED_FORMAT. */
 #ifndef MGPU_HOLDER_SAVED_FORMAT_H
 #define MGPU_HOLDER_SAVED_FORMAT_H
 #include <stddef.h>

@@ -2,7 +2,7 @@
 #include "runtimes.h"
 #include "saved.h"
 #include "saved_format.h"
-#include "worker.h"
+#include "mgpud.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,13 +83,14 @@ static int take_child(const struct saved_child *s)
         .pidfd = s->pidfd,
         .started_ms = s->started_ms,
         .ready = s->ready,
+        .called.line = -1,
     };
     return 0;
 }
 
 static int take_worker(const struct saved_worker *s)
 {
-    workers.now = (struct worker){
+    workers.now = (struct mgpud){
         .fd = s->fd,
         .pidfd = s->pidfd,
         .pid = s->pid,
@@ -125,7 +126,7 @@ union any {
     struct saved_intake intake;
     struct saved_candidate candidate;
     struct saved_child child;
-    struct saved_worker worker;
+    struct saved_worker mgpud;
     struct saved_rest rest;
 };
 
@@ -158,7 +159,7 @@ static int take(uint32_t record, const char *data, size_t bytes, struct own *own
     case A_CHILD:
         return take_child(&s.child);
     case THE_WORKER:
-        return take_worker(&s.worker);
+        return take_worker(&s.mgpud);
     case THE_REST:
         return take_rest(&s.rest, own);
     }

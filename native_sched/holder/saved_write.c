@@ -1,10 +1,10 @@
 #define _GNU_SOURCE
-#include "../base/write_whole.h"
+#include "base/write_whole.h"
 #include "child.h"
 #include "runtimes.h"
 #include "saved.h"
 #include "saved_format.h"
-#include "worker.h"
+#include "mgpud.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -53,8 +53,8 @@ static void put_intakes(FILE *out)
 
 static void put_processes(FILE *out)
 {
-    const struct worker *w = &workers.now;
-    struct saved_worker worker = {
+    const struct mgpud *w = &workers.now;
+    struct saved_worker mgpud = {
         .fd = w->fd,
         .pidfd = w->pidfd,
         .pid = w->pid,
@@ -67,7 +67,7 @@ static void put_processes(FILE *out)
         .silent_ms = w->silent_ms,
     };
 
-    put(out, THE_WORKER, &worker, sizeof(worker), NULL, 0);
+    put(out, THE_WORKER, &mgpud, sizeof(mgpud), NULL, 0);
     for (int i = 0; i < CANDIDATES_MAX; i++) {
         const struct candidate *c = &workers.candidates[i];
         struct saved_candidate s = {c->fd, c->pidfd, c->pid, workers.next == i, c->deadline_ms, c->hello};

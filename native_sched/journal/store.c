@@ -49,7 +49,7 @@ static struct head head_of(const struct store_layout *layout)
     return h;
 }
 
-/* A file whose head never came to be was made by a worker that died over it: nothing hangs on it yet. */
+/* A file without a head was made by an mgpud that died while making it: no record is in it yet. */
 static int open_file(struct store *s, const struct store_layout *layout)
 {
     const struct head want = head_of(layout);

@@ -1,8 +1,10 @@
 #include "entities.h"
+#include "base/mutex.h"
 #include <errno.h>
 
 struct loop_entity *loop_entity_of(struct loop *l, uint64_t id)
 {
+    assert_held(&l->lock);
     for (uint32_t i = 0; id && i < l->entities; i++)
         if (l->entity[i].id == id)
             return &l->entity[i];
@@ -36,6 +38,7 @@ static void leave(struct loop *l, const struct loop_entity *entity)
 {
     uint16_t slot = (uint16_t)(entity - l->entity);
 
+    assert_held(&l->lock);
     for (uint32_t i = 0; i < MAX_CARDS; i++)
         for (uint32_t k = 0; k < l->card[i].tenants; k++)
             if (l->card[i].tenant[k] == slot)
@@ -58,14 +61,14 @@ static int join(struct loop *l, struct loop_entity *entity, uint32_t cards)
             return -ENOSPC;
         l->card[i].tenant[l->card[i].tenants++] = slot;
         l->shared |= 1u << i;
-        /* Nobody looked while there was one tenant: what it does is to be known before it is decided upon. */
-        l->card[i].next_look_ns = 0;
+        /* A card of one tenant is not polled: what the tenant does has to be known before a decision. */
+        l->card[i].next_poll_ns = 0;
     }
     return 0;
 }
 
-/* One with channels from the start was an earlier worker's. It may have been preempted in the middle of a kernel, of which
- * nothing is seen from outside: it has work until it has been seen to run and to have none. */
+/* A tenant with channels from the start was the previous mgpud's. It may have been preempted inside a kernel,
+ * which leaves no sign outside: it counts as busy until a poll has seen it run and idle. */
 static void take_for_busy(struct loop *l, struct loop_entity *entity, uint32_t cards, uint64_t now)
 {
     for (uint32_t i = 0; i < MAX_CARDS; i++) {
@@ -84,6 +87,7 @@ static int add(struct loop *l, const struct sched_entity_config *config, struct 
     uint64_t now = loop_now_ns();
     int e;
 
+    assert_held(&l->lock);
     while (entity < l->entity + l->entities && entity->id)
         entity++;
     if (entity == l->entity + MAX_TENANTS)
@@ -110,7 +114,7 @@ static int add(struct loop *l, const struct sched_entity_config *config, struct 
     return 0;
 }
 
-/* Whoever was seen idle by what it has fetched may be in the middle of a kernel, and as offline would rest there for ever. */
+/* A tenant that is idle by its fetches may be inside a kernel, and as offline would never be resumed. */
 static int change(struct loop *l, struct loop_entity *entity, const struct sched_entity_config *config)
 {
     bool online = config->class_id == SCHED_ONLINE;
@@ -137,7 +141,7 @@ int loop_schedule(struct loop *l, const struct sched_entity_config *config, stru
     if (e == 0)
         e = groups_favour(groups, config->class_id == SCHED_ONLINE ? FAVOUR_FIRST : FAVOUR_LAST);
     loop_kick(l);
-    /* A file that nobody has at present keeps its tenant from nothing: the slices are settled with every run. */
+    /* A file without a holder blocks nothing: slices are applied with every run. */
     return e == -EAGAIN ? 0 : e;
 }
 

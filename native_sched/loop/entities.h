@@ -1,13 +1,24 @@
-/* The tenants the loop knows, and what it notes of them. The loop's lock is held, except for loop_note(). */
+/* The tenants that are scheduled: added, changed, asked about and removed by the engine library's other
+ * threads. */
 #ifndef MGPU_ENTITIES_H
 #define MGPU_ENTITIES_H
-#include "loop.h"
+#include "state.h"
+
+void loop_configure(struct loop *l, const struct mgpu_sched_config *config);
+int loop_card_policy(struct loop *l, uint32_t card, uint32_t policy);
+/* Adds the tenant, or changes it. */
+int loop_schedule(struct loop *l, const struct sched_entity_config *config, struct groups *groups,
+                  struct utilization *utilization);
+/* After this the thread touches the tenant's groups no more. */
+void loop_forget(struct loop *l, uint64_t id);
+/* Its container is frozen, or is no longer. -ENOENT. */
+int loop_pause(struct loop *l, uint64_t id, bool paused);
+/* Work of the tenant's goes on that ought to rest. */
+enum mgpu_unsuspendable loop_unsuspendable(struct loop *l, uint64_t id);
+int loop_state(struct loop *l, uint64_t id, struct mgpu_sched_state *out);
 
 /* NULL when there is none. */
 struct loop_entity *loop_entity_of(struct loop *l, uint64_t id);
-uint64_t loop_now_ns(void);
-void loop_note(struct loop *l, uint64_t at_ns, uint64_t since_ns, uint64_t tenant, uint32_t kind,
-               uint32_t card, uint32_t why);
 /* The core's reason as the engine's interface numbers it. */
 uint32_t loop_why(enum sched_why why);
 #endif

@@ -1,5 +1,5 @@
 #include "events.h"
-#include "../base/mutex.h"
+#include "base/mutex.h"
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>

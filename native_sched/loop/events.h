@@ -1,7 +1,7 @@
-/* What the scheduler decided and did, for people to look at: a ring that forgets the oldest. One writer. */
+/* The latest events of the scheduler, for operators: a ring with one writer. */
 #ifndef MGPU_EVENTS_H
 #define MGPU_EVENTS_H
-#include "../engine.h"
+#include "native_sched/core/engine_types.h"
 #include <pthread.h>
 
 enum { EVENTS_KEPT = 1 << 16 };

@@ -1,11 +1,9 @@
 #define _GNU_SOURCE
 #include "loop.h"
-#include "../base/clock.h"
-#include "../base/mutex.h"
-#include "../boundary/privileges.h"
-#include "carry_out.h"
-#include "entities.h"
-#include "look.h"
+#include "base/mutex.h"
+#include "native_sched/process/privileges.h"
+#include "apply.h"
+#include "poll.h"
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -16,30 +14,10 @@
 #include <unistd.h>
 
 enum { REALTIME_PRIORITY = 20 };
-/* Three looks through all processes: a file that is passed on is found by the second. And far longer than a context takes to be
- * made or ended, while RM may refuse to take its group off a runlist. */
+/* Three scans of all processes, of which the second finds a file that was passed on. RM may also refuse to
+ * suspend a group while a context is made or ended, which takes far less. */
 enum { PATIENCE_NS = 1500000000 };
 enum { NS_PER_S = 1000000000 };
-
-uint64_t loop_now_ns(void)
-{
-    return monotonic_ns();
-}
-
-void loop_note(struct loop *l, uint64_t at_ns, uint64_t since_ns, uint64_t tenant, uint32_t kind,
-               uint32_t card, uint32_t why)
-{
-    const struct mgpu_sched_event event = {
-        .at_ns = at_ns,
-        .since_ns = since_ns,
-        .tenant = tenant,
-        .kind = kind,
-        .card = card,
-        .why = why,
-    };
-
-    events_add(&l->events, &event);
-}
 
 static void wait_until(const struct loop *l, uint64_t at_ns)
 {
@@ -58,7 +36,7 @@ static void become_realtime(struct loop *l)
 
     prctl(PR_SET_TIMERSLACK, 1UL);
     prctl(PR_SET_NAME, "mgpud-sched");
-    /* Children of the daemon must not inherit it. */
+    /* Children of mgpud must not inherit it. */
     atomic_store(&l->realtime, sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &priority) == 0);
 }
 
@@ -72,10 +50,10 @@ static void *run(void *arg)
     while (!atomic_load(&l->stopping)) {
         loop_stats_count(&l->stats.turns);
         pthread_mutex_lock(&l->active);
-        loop_look(l);
-        wake_at = loop_carry_out(l);
+        loop_poll(l);
+        wake_at = loop_apply(l);
         pthread_mutex_unlock(&l->active);
-        wait_until(l, wake_at < l->next_look_ns ? wake_at : l->next_look_ns);
+        wait_until(l, wake_at < l->next_poll_ns ? wake_at : l->next_poll_ns);
     }
     return NULL;
 }
@@ -95,7 +73,7 @@ int loop_start(struct loop *l, const struct mediator *m)
     l->config = defaults;
     l->patience_ns = PATIENCE_NS;
     for (int i = 0; i < MAX_CARDS; i++)
-        l->card[i].next_look_ns = UINT64_MAX;
+        l->card[i].next_poll_ns = UINT64_MAX;
     mutex_init_inheriting(&l->active);
     mutex_init_inheriting(&l->lock);
     if ((e = sched_init(&l->core, &sched_default_config, loop_now_ns())) < 0)
@@ -119,9 +97,4 @@ void loop_stop(struct loop *l)
     pthread_join(l->thread, NULL);
     close(l->kick);
     events_destroy(&l->events);
-}
-
-void loop_kick(struct loop *l)
-{
-    eventfd_write(l->kick, 1);
 }

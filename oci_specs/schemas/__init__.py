@@ -1,6 +1,7 @@
 """The JSON Schemas (2020-12) of what crosses a boundary: requests, grants, control messages, node config.
 
-jsonschema is imported on the first validation, by the daemon, the command line and tests; never on the create path.
+jsonschema is imported on the first validation, by the daemon, the command line and tests; never on the create
+path.
 """
 
 from __future__ import annotations
@@ -17,7 +18,17 @@ if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
 CONTROL = "control"
-NAMES = ("container", "control", "grant", "grant_record", "node_config", "node_state", "prepare", "request")
+NAMES = (
+    "container",
+    "control",
+    "grant",
+    "grant_record",
+    "node_config",
+    "node_state",
+    "policy",
+    "prepare",
+    "request",
+)
 # jsonschema quotes the offending value in its messages, however large it is.
 _MESSAGE_MAX_CHARS = 300
 
@@ -25,8 +36,8 @@ _MESSAGE_MAX_CHARS = 300
 def validate(name: str, obj: object) -> Any:
     """obj, unchanged, if it is what the schema `name` describes; else a Refusal that names the first fault.
 
-    name is "request", "grant", "node_config", "control" (any request to mgpud) or "control#VERB-reply" (the reply to
-    VERB).
+    name is "request", "grant", "node_config", "control" (any request to mgpud) or "control#VERB-reply" (the
+    reply to VERB).
     """
     first = first_error(name, obj)
     if first is None:
@@ -45,10 +56,11 @@ def validate(name: str, obj: object) -> Any:
 
 
 def first_error(name: str, obj: object) -> ValidationError | None:
-    """The first fault, in path order, so that it is always the same one; None if obj is what the schema describes."""
+    """The first fault in path order, so that it is deterministic; None if obj matches the schema."""
     instance: Any = obj
     if name == CONTROL and isinstance(obj, dict) and obj.get("verb") in _verbs():
-        # What the root would come to after asking of each verb whether it is this one: most of a request's time.
+        # What the root would come to after asking of each verb whether it is this one: most of a request's
+        # time.
         name = f"{CONTROL}#/$defs/{obj['verb']}"
     errors = sorted(
         _validator(name).iter_errors(instance), key=lambda error: (error.json_path, error.message)
@@ -83,7 +95,7 @@ def _validator(name: str) -> Validator:
 
 @cache
 def validator_class() -> Any:
-    """jsonschema's validator, with 1.0 for no integer as it is to Python and to C, where JSON Schema says it is one."""
+    """jsonschema's validator, for which 1.0 is no integer, as for Python and C."""
     from jsonschema import Draft202012Validator, validators
 
     def is_integer(_: object, instance: object) -> bool:

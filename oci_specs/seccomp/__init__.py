@@ -1,4 +1,4 @@
-"""Seccomp profiles of containers under a grant. Pure, standard library only: it runs on every container start."""
+"""Seccomp profiles of containers under a grant; standard library only, since every start runs it."""
 
 from __future__ import annotations
 

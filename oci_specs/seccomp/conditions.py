@@ -1,7 +1,8 @@
-"""The conditions of an OCI seccomp rule, as runc and crun hand them to libseccomp, and as cubes over one argument.
+"""The conditions of an OCI seccomp rule, as runc and crun hand them to libseccomp, and as cubes over one
+argument.
 
-libseccomp compares 64 bits on 64-bit ABIs and only the low word, datum and mask truncated, on i386 and x32. A condition
-therefore stands for two sets, and what replaces it has to be right in both.
+libseccomp compares 64 bits on 64-bit ABIs and only the low word, datum and mask truncated, on i386 and x32. A
+condition therefore stands for two sets, and what replaces it has to be right in both.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ ARGUMENTS = 6
 COMMAND = 1
 
 
-# More cubes than this make more instructions than the kernel takes, and a create should not wait to be told so.
+# More cubes than this make more instructions than the kernel takes, and a create should not wait to be told
+# so.
 MAX_PARTS = 4096
 
 
@@ -65,10 +67,11 @@ def _condition(arg: object) -> Condition:
 
 
 def read(args: object) -> list[tuple[Condition, ...]]:
-    """The rules that one `args` list makes, each a conjunction of conditions on different arguments, in order.
+    """The rules that one `args` list makes, each a conjunction of conditions on different arguments, in
+    order.
 
-    As the runtimes do it: two conditions on one argument turn every condition of the list into a rule of its own.
-    Conditions that always hold are left out, so an empty conjunction is an unconditional rule.
+    As the runtimes do it: two conditions on one argument turn every condition of the list into a rule of its
+    own. Conditions that always hold are left out, so an empty conjunction is an unconditional rule.
     """
     if args is None:
         return [()]
@@ -123,7 +126,7 @@ def _above_low_word(parts: Iterable[Cube]) -> list[Part]:
 
 
 def parts(condition: Condition) -> list[Part]:
-    """The values that meet condition, as cubes. On 32-bit ABIs only the parts without the flag count, truncated."""
+    """The values that meet condition, as cubes; 32-bit ABIs count parts without the flag only, truncated."""
     _, op, value, _ = condition
     cube = _cube(condition)
     if cube is not None:
@@ -155,8 +158,8 @@ def negated(condition: Condition) -> list[Part]:
     cube = _cube(condition)
     if cube is None:
         return parts((index, _OPPOSITE[op], value, 0))
-    # The lowest bit comes first, so a part that fixes an upper bit fixes the whole low word as in cube, and there
-    # a 32-bit ABI does meet condition.
+    # The lowest bit comes first, so a part that fixes an upper bit fixes the whole low word as in cube, and
+    # there a 32-bit ABI does meet condition.
     return [(*part, part[0] > LOW_BITS) for part in outside(cube)]
 
 
@@ -175,7 +178,7 @@ def meet_parts(some: Iterable[Part], others: Iterable[Part]) -> list[Part]:
 
 
 def low_words(values: Iterable[Part]) -> list[Part]:
-    """The commands in values as the kernel reads them. Values that need a bit of the upper half are no command."""
+    """The commands in values as the kernel reads them; values with upper bits are no command."""
     return absorbed(
         (mask & LOW_BITS, datum & LOW_BITS, False) for mask, datum, _ in values if datum <= LOW_BITS
     )
@@ -204,10 +207,12 @@ def absorbed(values: Iterable[Part]) -> list[Part]:
 
 
 def on_64_bit_abis(conditions: tuple[Condition, ...]) -> list[tuple[Condition, ...]]:
-    """conditions as two rules, one of which applies to any call of a 64-bit ABI, neither to a call of a 32-bit one.
+    """conditions as two rules, one of which applies to any call of a 64-bit ABI, neither to a call of a
+    32-bit one.
 
-    Every 64-bit value is below one datum or above the other; truncated to 32 bits, no value is below 0 or above the
-    largest one. The two overlap: libseccomp loses the value where ranges that only adjoin would meet.
+    Every 64-bit value is below one datum or above the other; truncated to 32 bits, no value is below 0 or
+    above the largest one. The two overlap: libseccomp loses the value where ranges that only adjoin would
+    meet.
     """
     used = {condition[0] for condition in conditions}
     free = [index for index in range(ARGUMENTS) if index not in used]
@@ -221,7 +226,7 @@ def on_64_bit_abis(conditions: tuple[Condition, ...]) -> list[tuple[Condition, .
 
 
 def _interval(condition: Condition, word: int) -> tuple[int, int]:
-    """The least and the greatest value, of 0..word, that may meet condition; empty when the first is greater."""
+    """The least and the greatest value of 0..word that may meet condition; empty if first > last."""
     _, op, value, _ = condition
     cube = _cube(condition)
     if cube is not None:

@@ -1,6 +1,7 @@
 """Cubes: sets of integers that a masked comparison picks out, and the algebra that splitting a rule needs.
 
-A cube is (mask, datum) with datum & ~mask == 0; x is in it when x & mask == datum. A bit of the mask is a fixed bit.
+A cube is (mask, datum) with datum & ~mask == 0; x is in it when x & mask == datum. A bit of the mask is a
+fixed bit.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def from_bound(bound: int, mask: int) -> list[Cube]:
 
 
 def covered(cube: Cube, cover: Iterable[Cube]) -> bool:
-    """Every integer in cube is in some cube of cover. Exact; the time is exponential only in the worst case."""
+    """Every integer in cube is in some cube of cover; exact, with exponential time only at worst."""
     near = [c for c in cover if overlap(cube, c)]
     if any(not c[0] & ~cube[0] for c in near):
         return True

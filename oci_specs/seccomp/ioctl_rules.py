@@ -1,9 +1,10 @@
 """The ioctl rules of a profile: the watched commands out of what it lets through.
 
-libseccomp 2.5 and 2.6, as runc and crun drive them: a rule whose action is the default one is skipped; the first
-unconditional rule of a system call wins and the conditional ones beside it count for nothing; which of several
-conditional rules wins when they disagree depends on how libseccomp sorts them. So only conditional rules are written
-here that agree or cannot both match, and what the profile leaves no way to keep exactly is refused.
+libseccomp 2.5 and 2.6, as runc and crun drive them: a rule whose action is the default one is skipped; the
+first unconditional rule of a system call wins and the conditional ones beside it count for nothing; which of
+several conditional rules wins when they disagree depends on how libseccomp sorts them. So only conditional
+rules are written here that agree or cannot both match, and what the profile leaves no way to keep exactly is
+refused.
 """
 
 from __future__ import annotations
@@ -87,7 +88,9 @@ def replace(entries: Sequence[Entry], name: str, replaced: dict[int, list[Entry]
 
 
 def rewrite_ioctl(entries: list[Entry], default: Action) -> list[Entry]:
-    """entries, where calls of the notified set that were let through are notified and refused ones get an errno."""
+    """entries, where calls of the notified set that were let through are notified and refused ones get an
+    errno.
+    """
     rules = rules_of(entries, IOCTL, default)
     if any(upper_only(conditions) for _, _, conditions in rules):
         raise refuse("has an ioctl rule on the upper half of an argument, which 32-bit programs always meet")
@@ -162,7 +165,8 @@ def _meeting(values: Sequence[Part], conditions: Conjunction) -> list[Part]:
     for condition in conditions:
         if condition[0] == COMMAND:
             if condition[1] == "NE":
-                # All but one: most cubes stay whole, where meeting the many cubes around that one would split them.
+                # All but one: most cubes stay whole, where meeting the many cubes around that one would split
+                # them.
                 return _without(values, (COMMAND, "EQ", *condition[2:]))
             return absorbed(meet_parts(parts(condition), values))
     return list(values)
@@ -210,10 +214,11 @@ def _split_rules(
 
 
 def _permissive_default(entries: list[Entry], default: Action) -> list[Entry]:
-    """What no rule denies is let through, so the watched commands that no rule denies need rules of their own.
+    """What no rule denies is let through, so the watched commands that no rule denies need rules of their
+    own.
 
-    A denied command is denied whatever is in the upper half of the argument, which the kernel drops: nothing of the
-    set may depend on how libseccomp tells such values apart.
+    A denied command is denied whatever is in the upper half of the argument, which the kernel drops: nothing
+    of the set may depend on how libseccomp tells such values apart.
     """
     rules = rules_of(entries, IOCTL, default)
     notified, refused = NOTIFY_PARTS, REFUSED_PARTS
@@ -227,7 +232,8 @@ def _permissive_default(entries: list[Entry], default: Action) -> list[Entry]:
         denied = low_words(parts(conditions[0]))
         watched_denied = absorbed(meet_parts(denied, [*NOTIFY_PARTS, *REFUSED_PARTS]))
         for made in _entries(_verdict(entries[index]), watched_denied):
-            # libseccomp takes no two rules with the same conditions; denied by another rule is denied as well.
+            # libseccomp takes no two rules with the same conditions; denied by another rule is denied as
+            # well.
             if made["args"] not in taken:
                 taken.append(made["args"])
                 denials.append(made)

@@ -1,14 +1,14 @@
 """The mmap rules of a profile: what could be a managed range of nvidia-uvm goes to the mediator.
 
-uvm_mmap() (uvm.c of NVIDIA's open kernel modules) takes shared mappings for reading and writing whose offset in the
-file is their address, and no others. So the offset is not 0, or the address is, which has to be asked for with
-MAP_FIXED. Ordinary programs rarely map like this.
+uvm_mmap() (uvm.c of NVIDIA's open kernel modules) takes shared mappings for reading and writing whose offset
+in the file is their address, and no others. So the offset is not 0, or the address is, which has to be asked
+for with MAP_FIXED. Ordinary programs rarely map like this.
 
-As with ioctl, a rule without conditions is replaced by the complement, since libseccomp drops what stands beside it.
-Arguments mean something else in the system calls of other ABIs: mmap of i386 has a pointer to them, mmap2 counts
-offsets in pages, and libseccomp compares only low words there and in x32. So mmap is refused to all but 64-bit
-programs, by the filter or by the mediator, and mmap2, which 32-bit programs use, for such mappings. What a profile
-decides by conditions of its own is refused, not guessed at.
+As with ioctl, a rule without conditions is replaced by the complement, since libseccomp drops what stands
+beside it. Arguments mean something else in the system calls of other ABIs: mmap of i386 has a pointer to
+them, mmap2 counts offsets in pages, and libseccomp compares only low words there and in x32. So mmap is
+refused to all but 64-bit programs, by the filter or by the mediator, and mmap2, which 32-bit programs use,
+for such mappings. What a profile decides by conditions of its own is refused, not guessed at.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _IN_64_BITS: tuple[Condition, ...] = (
 
 
 def _conjunctions(first_page: int) -> tuple[tuple[Conjunction, ...], tuple[Conjunction, ...]]:
-    """What is watched, and everything else; first_page: the least offset that is not in a file's first page."""
+    """What is watched, and the rest; first_page: the least offset beyond a file's first page."""
     in_first_page = (OFFSET, "MASKED_EQ", ALL_BITS ^ (first_page - 1), 0)
     read_write = (PROTECTION, "MASKED_EQ", READ_WRITE, READ_WRITE)
     watched: tuple[Conjunction, ...] = (
@@ -61,15 +61,17 @@ def _conjunctions(first_page: int) -> tuple[tuple[Conjunction, ...], tuple[Conju
 
 
 def _native(conjunctions: tuple[Conjunction, ...]) -> tuple[Conjunction, ...]:
-    """As on_64_bit_abis(), by the same argument in all of them: with several libseccomp can mistake one for another."""
+    """As on_64_bit_abis(), by the same argument in all of them: with several libseccomp can mistake one for
+    another.
+    """
     return tuple(
         tuple(sorted((*conjunction, condition))) for conjunction in conjunctions for condition in _IN_64_BITS
     )
 
 
 _WATCHED, _OTHERS = _conjunctions(PAGE)
-# What goes to the mediator names no ABI: it refuses those of other ABIs, and libseccomp loses a value of the argument
-# by which ABIs are told apart, which must not be let through.
+# What goes to the mediator names no ABI: it refuses those of other ABIs, and libseccomp loses a value of the
+# argument by which ABIs are told apart, which must not be let through.
 NOTIFIED, LEFT_ALONE = _WATCHED, _native(_OTHERS)
 # Every call of a 32-bit ABI, and of the others those of a length that no kernel takes.
 FOREIGN: tuple[Conjunction, ...] = (((LENGTH, "GE", ALL_BITS ^ LOW_BITS, 0),),)
@@ -82,7 +84,9 @@ def only_ours(names: list[str], conjunctions: list[Conjunction]) -> bool:
 
 
 def rewrite_mmap(entries: list[Entry], default: Action) -> list[Entry]:
-    """entries, where the watched calls that were let through are notified, or refused where they are not native."""
+    """entries, where the watched calls that were let through are notified, or refused where they are not
+    native.
+    """
     entries = _rewrite(entries, MMAP, default, LEFT_ALONE, {NOTIFY: NOTIFIED, ERRNO: FOREIGN})
     return _rewrite(entries, MMAP2, default, LEFT_ALONE2, {ERRNO: REFUSED2})
 

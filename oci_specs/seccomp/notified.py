@@ -1,8 +1,9 @@
 """The calls that the filter hands to the mediator, and those it refuses. Written by tools/filter_lists.py.
 
-As cubes, (mask, datum) over the low 32 bits of the command: a command c is in a cube when c & mask == datum. The NVIDIA
-driver looks at the number (bits 0-7) and the size (bits 16-29) of an escape and ignores the type and direction bits, so
-those are what has to match; commands of nvidia-uvm are bare numbers that would collide with FIONBIO and friends.
+As cubes, (mask, datum) over the low 32 bits of the command: a command c is in a cube when c & mask == datum.
+The NVIDIA driver looks at the number (bits 0-7) and the size (bits 16-29) of an escape and ignores the type
+and direction bits, so those are what has to match; commands of nvidia-uvm are bare numbers that would collide
+with FIONBIO and friends.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rewrite of a container's seccomp profile: NVIDIA calls go to the mediator, the rest is decided as before."""
+"""Rewrites a container's seccomp profile: NVIDIA calls go to the mediator, all else is decided as before."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 # The ABIs that an x86-64 kernel serves; without the last two, libseccomp kills what i386 and x32 programs do.
 UNCONFINED_ARCHITECTURES = ("SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32")
-# Both runtimes load the filter in a process with one thread, where this flag means nothing, and the kernel does not
-# take it together with a listener.
+# Both runtimes load the filter in a process with one thread, where this flag means nothing, and the kernel
+# does not take it together with a listener.
 TSYNC = "SECCOMP_FILTER_FLAG_TSYNC"
 
 
 def rewrite(profile: dict[str, Any] | None, *, listener_path: str, metadata: str) -> dict[str, Any]:
     """The OCI `linux.seccomp` of a container under a grant.
 
-    profile is the container's own, None when it runs unconfined; it is not changed. Calls of the notified set that it
-    allows, logs or traces are notified on listener_path with metadata; those that it denies stay denied, so a profile
-    that denies all of them yields a filter without a listener. Rewriting a result again changes the metadata alone.
-    Raises Refusal (code "seccomp-profile") for what cannot be kept exactly.
+    profile is the container's own, None when it runs unconfined; it is not changed. Calls of the notified set
+    that it allows, logs or traces are notified on listener_path with metadata; those that it denies stay
+    denied, so a profile that denies all of them yields a filter without a listener. Rewriting a result again
+    changes the metadata alone. Raises Refusal (code "seccomp-profile") for what cannot be kept exactly.
     """
     # runc takes a section without content for no section; crun refuses it.
     if profile is None or not (profile.get("defaultAction") or profile.get("syscalls")):
@@ -81,10 +81,13 @@ def _check_listener(
 
 
 def _refuse_syscall(entries: list[Entry], name: str, default: Action) -> list[Entry]:
-    """entries, with an unconditional errno for a system call that is not denied already whatever its arguments."""
+    """entries, with an unconditional errno for a system call that is not denied already whatever its
+    arguments.
+    """
     rules = rules_of(entries, name, default)
     verdicts = [default, *(verdict for _, verdict, _ in rules)]
-    # A condition on an upper half alone is no condition on 32-bit ABIs, where another rule is the first without one.
+    # A condition on an upper half alone is no condition on 32-bit ABIs, where another rule is the first
+    # without one.
     if not any(upper_only(conditions) for _, _, conditions in rules):
         verdicts = next(([verdict] for _, verdict, conditions in rules if not conditions), verdicts)
     if not any(kind in PERMISSIVE for kind, _ in verdicts):

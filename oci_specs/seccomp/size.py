@@ -27,7 +27,7 @@ def _low_only(condition: Condition) -> bool:
 
 
 def _instructions(condition: Condition, wide: bool) -> int:
-    """At most: load, mask and jump for each word looked at, and one comparison more of an upper word for an order."""
+    """At most load, mask and jump for each word, and another comparison of an upper word for an order."""
     _, op, mask, _ = condition
     if op == "MASKED_EQ":
         return 6 if wide and mask > LOW_BITS else 3

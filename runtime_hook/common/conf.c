@@ -1,6 +1,6 @@
 #include "conf.h"
 
-#include "native_sched/base/scoped.h"
+#include "base/scoped.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
@@ -53,15 +53,15 @@ static const struct key *find_key(const char *name, size_t bytes)
     return NULL;
 }
 
-static int refuse_line(struct complaint *why, const char *path, unsigned int number, const char *what)
+static int refuse_line(struct error *why, const char *path, unsigned int number, const char *what)
 {
-    return complain(why, EINVAL,
-                    "each line is key = \"value\"; keys: runtime, socket, seccomp_socket, hook, python, main",
-                    "%s line %u: %s", path, number, what);
+    return fail(why, EINVAL,
+                "each line is key = \"value\"; keys: runtime, socket, seccomp_socket, hook, python, main",
+                "%s line %u: %s", path, number, what);
 }
 
 static int read_line(const char *path, unsigned int number, const char *line, struct conf *conf,
-                     struct complaint *why)
+                     struct error *why)
 {
     const char *at = skip_blanks(line);
     const struct key *key;
@@ -119,15 +119,15 @@ static ssize_t read_file(const char *path, char *text, size_t capacity)
     return (ssize_t)bytes;
 }
 
-int conf_read(const char *path, struct conf *conf, struct complaint *why)
+int conf_read(const char *path, struct conf *conf, struct error *why)
 {
     static char text[FILE_MAX_BYTES];
     ssize_t bytes = read_file(path, text, sizeof(text));
     unsigned int number = 1;
 
     if (bytes < 0)
-        return complain(why, (int)-bytes, "install mgpu again, or give --mgpu-config=FILE",
-                        "mgpu-runtime cannot read its config %s: %s", path, strerror((int)-bytes));
+        return fail(why, (int)-bytes, "install mgpu again, or give --mgpu-config=FILE",
+                    "mgpu-runtime cannot read its config %s: %s", path, strerror((int)-bytes));
     if (memchr(text, '\0', (size_t)bytes))
         return refuse_line(why, path, 1, "not a text file");
     memset(conf, 0, sizeof(*conf));

@@ -1,7 +1,7 @@
 #include "control.h"
 
 #include "connection.h"
-#include "native_sched/base/scoped.h"
+#include "base/scoped.h"
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,35 +12,34 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A worker that was killed is followed by the next within a fraction of a second; several may be, one after the
- * other. */
+/* A worker that was killed is followed by the next within a fraction of a second; several may be, one after
+ * the other. */
 enum { RESTART_MS = 10000, LOOK_US = 50000, LOOK_S = 1 };
 
-static int not_answering(const char *path, unsigned int timeout_s, int error, struct complaint *why)
+static int not_answering(const char *path, unsigned int timeout_s, int error, struct error *why)
 {
     if (error == EAGAIN || error == EWOULDBLOCK)
-        return complain(why, ETIMEDOUT, "see what mgpud logs, then try again",
-                        "mgpud did not answer on %s within %u s", path, timeout_s);
+        return fail(why, ETIMEDOUT, "see what mgpud logs, then try again",
+                    "mgpud did not answer on %s within %u s", path, timeout_s);
     if (error == ENAMETOOLONG)
-        return complain(why, error, "use a shorter path", "%s is too long for a socket", path);
+        return fail(why, error, "use a shorter path", "%s is too long for a socket", path);
     if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS)
-        return complain(why, error, "try again", "cannot make a socket: %s", strerror(error));
+        return fail(why, error, "try again", "cannot make a socket: %s", strerror(error));
     if (error == EACCES || error == EPERM)
-        return complain(why, error, "run the container as root", "mgpud's socket %s: %s", path,
-                        strerror(error));
-    return complain(why, error, "start mgpud, then try again", "mgpud is not running: no answer on %s (%s)",
-                    path, strerror(error));
+        return fail(why, error, "run the container as root", "mgpud's socket %s: %s", path, strerror(error));
+    return fail(why, error, "start mgpud, then try again", "mgpud is not running: no answer on %s (%s)", path,
+                strerror(error));
 }
 
 static ssize_t call_once(const char *path, const char *request, size_t bytes, char *reply,
-                         unsigned int timeout_s, struct complaint *why)
+                         unsigned int timeout_s, struct error *why)
 {
     scoped_fd int fd = -1;
     ssize_t n;
 
     if (bytes > CONTROL_MAX_BYTES)
-        return complain(why, EMSGSIZE, "the container's state is too large for mgpu",
-                        "%zu bytes for mgpud, at most %d", bytes, CONTROL_MAX_BYTES);
+        return fail(why, EMSGSIZE, "the container's state is too large for mgpu",
+                    "%zu bytes for mgpud, at most %d", bytes, CONTROL_MAX_BYTES);
     if ((fd = connection_to(path, timeout_s)) < 0)
         return not_answering(path, timeout_s, -fd, why);
     if (send(fd, request, bytes, MSG_NOSIGNAL) < 0)
@@ -52,13 +51,13 @@ static ssize_t call_once(const char *path, const char *request, size_t bytes, ch
     if (n == 0)
         return not_answering(path, timeout_s, ECONNRESET, why);
     if (n > CONTROL_MAX_BYTES)
-        return complain(why, EMSGSIZE, "see what mgpud logs", "mgpud's reply has %zd bytes, at most %d", n,
-                        CONTROL_MAX_BYTES);
+        return fail(why, EMSGSIZE, "see what mgpud logs", "mgpud's reply has %zd bytes, at most %d", n,
+                    CONTROL_MAX_BYTES);
     return n;
 }
 
-/* Whether the holder lives, which has mgpud started again. It is asked for a kind of socket that its own is not: the kernel
- * says so where there is one, and the holder sees nothing of it. */
+/* Whether the holder lives, which has mgpud started again. It is asked for a kind of socket that its own is
+ * not: the kernel says so where there is one, and the holder sees nothing of it. */
 static bool is_restarting(const char *path)
 {
     char holder[sizeof(((struct sockaddr_un *)0)->sun_path)];
@@ -84,7 +83,7 @@ static bool is_not_running(ssize_t result)
 }
 
 ssize_t control_call(const char *path, const char *request, size_t bytes, char *reply, unsigned int timeout_s,
-                     struct complaint *why)
+                     struct error *why)
 {
     const int64_t end_ms = now_ms() + RESTART_MS;
     ssize_t n;

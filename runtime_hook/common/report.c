@@ -1,7 +1,7 @@
 #include "report.h"
 
-#include "native_sched/base/scoped.h"
-#include "native_sched/base/write_whole.h"
+#include "base/scoped.h"
+#include "base/write_whole.h"
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -11,9 +11,9 @@
 #include <time.h>
 
 /* The longest line is all of message and hint, each byte of it a control character. */
-enum { LINE_BYTES = 4 * sizeof(struct complaint) + 16, LOG_BYTES = 2 * LINE_BYTES + 80 };
+enum { LINE_BYTES = 4 * sizeof(struct error) + 16, LOG_BYTES = 2 * LINE_BYTES + 80 };
 
-int complain(struct complaint *why, int error, const char *hint, const char *format, ...)
+int fail(struct error *why, int error, const char *hint, const char *format, ...)
 {
     va_list arguments;
 
@@ -39,7 +39,7 @@ static size_t append_printable(char *line, size_t bytes, const char *text)
     return bytes;
 }
 
-static size_t compose(char *line, const struct complaint *why)
+static size_t compose(char *line, const struct error *why)
 {
     size_t bytes = append_printable(line, 0, "mgpu: ");
 
@@ -78,7 +78,7 @@ static void append_to_log(const char *path, const char *line)
     write_whole(fd, record, bytes);
 }
 
-void report_line(const struct complaint *why, const char *path)
+void report_line(const struct error *why, const char *path)
 {
     scoped_fd int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK);
     char line[LINE_BYTES];
@@ -90,7 +90,7 @@ void report_line(const struct complaint *why, const char *path)
     write_whole(fd, line, bytes + 1);
 }
 
-void report(const struct complaint *why, const char *log)
+void report(const struct error *why, const char *log)
 {
     char line[LINE_BYTES];
     size_t bytes = compose(line, why);

@@ -17,7 +17,7 @@ static long monotonic_ms(void)
 }
 
 int state_read(int fd, char *text, size_t capacity, unsigned int timeout_s, struct slice *state,
-               struct complaint *why)
+               struct error *why)
 {
     long deadline_ms = monotonic_ms() + (long)timeout_s * 1000;
     size_t bytes = 0;
@@ -28,20 +28,20 @@ int state_read(int fd, char *text, size_t capacity, unsigned int timeout_s, stru
         ssize_t n;
 
         if (left_ms <= 0 || poll(&ready, 1, (int)left_ms) == 0)
-            return complain(why, ETIMEDOUT, hint, "the container's state did not end within %u s", timeout_s);
+            return fail(why, ETIMEDOUT, hint, "the container's state did not end within %u s", timeout_s);
         n = read(fd, text + bytes, capacity - bytes);
         if (n < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
         if (n < 0)
-            return complain(why, errno, hint, "the container's state cannot be read: %s", strerror(errno));
+            return fail(why, errno, hint, "the container's state cannot be read: %s", strerror(errno));
         if (n == 0)
             break;
         bytes += (size_t)n;
         if (bytes == capacity)
-            return complain(why, EFBIG, hint, "the container's state has %zu bytes or more", capacity);
+            return fail(why, EFBIG, hint, "the container's state has %zu bytes or more", capacity);
     }
     *state = (struct slice){text, bytes};
     if (!json_is_object(*state))
-        return complain(why, EBADMSG, hint, "the container's state is not a JSON object (%zu bytes)", bytes);
+        return fail(why, EBADMSG, hint, "the container's state is not a JSON object (%zu bytes)", bytes);
     return 0;
 }

@@ -1,16 +1,16 @@
 #define _GNU_SOURCE
 #include "filter.h"
 
-#include "native_sched/base/scoped.h"
-#include "native_sched/base/write_whole.h"
+#include "base/scoped.h"
+#include "base/write_whole.h"
 #include "prepare.h"
 #include <stdio.h>
 #include <sys/mman.h>
 
 enum { PIECE_BYTES = 16 * 1024 };
 
-/* Moves all of standard input into memory, from where it can be read twice; false, with nothing read, if that cannot
- * be. A spec that was read in part is none, which Python says. */
+/* Moves all of standard input into memory, from where it can be read twice; false, with nothing read, if that
+ * cannot be. A spec that was read in part is none, which Python says. */
 static bool keep_input(void)
 {
     scoped_fd int fd = memfd_create("spec", MFD_CLOEXEC);
@@ -25,7 +25,7 @@ static bool keep_input(void)
     return lseek(fd, 0, SEEK_SET) == 0 && dup2(fd, STDIN_FILENO) == STDIN_FILENO;
 }
 
-static void tell(pid_t podman, const struct complaint *why)
+static void tell(pid_t podman, const struct error *why)
 {
     char path[64];
 
@@ -39,7 +39,7 @@ int filter(char *const *words, const struct conf *conf, const char *log)
     static struct preparation made;
     /* Its process goes on to start the container. */
     pid_t podman = getppid();
-    struct complaint why;
+    struct error why;
     struct slice out;
     ssize_t bytes;
 

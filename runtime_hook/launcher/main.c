@@ -1,6 +1,6 @@
-/* mgpu-runtime: stands where the engine expects runc. What makes no container goes to runc at once. For create and run
- * mgpud says what becomes of the spec; where it does not, Python does, which edits the spec and becomes runc itself.
- * Either way the process stays one and the same. */
+/* mgpu-runtime: stands where the engine expects runc. What makes no container goes to runc at once. For
+ * create and run mgpud says what becomes of the spec; where it does not, Python does, which edits the spec
+ * and becomes runc itself. Either way the process stays one and the same. */
 #include "argv.h"
 #include "filter.h"
 #include "prepare.h"
@@ -18,22 +18,22 @@
 #define CONF_OPTION "--mgpu-config="
 enum { OPTION_BYTES = PATH_MAX + 16, N_OPTIONS = 4 };
 
-static int missing(const char *key, const char *conf_path, struct complaint *why)
+static int missing(const char *key, const char *conf_path, struct error *why)
 {
-    return complain(why, EINVAL, "install mgpu again, or add the line", "\"%s\" is not set in %s", key,
-                    conf_path);
+    return fail(why, EINVAL, "install mgpu again, or add the line", "\"%s\" is not set in %s", key,
+                conf_path);
 }
 
-static int exec_runtime(char **argv, char *runtime, struct complaint *why)
+static int exec_runtime(char **argv, char *runtime, struct error *why)
 {
     argv[0] = runtime;
     execv(runtime, argv);
-    return complain(why, errno, "install the runtime again", "cannot start %s: %s", runtime, strerror(errno));
+    return fail(why, errno, "install the runtime again", "cannot start %s: %s", runtime, strerror(errno));
 }
 
-/* What main.py gets is our own options, "--", and the command line to become, whose first word is the runtime. */
+/* main.py gets our own options, "--" and the command line to exec, runtime first. */
 static int exec_python(int argc, char **argv, const struct invocation *call, struct conf *conf,
-                       const char *conf_path, struct complaint *why)
+                       const char *conf_path, struct error *why)
 {
     static char options[N_OPTIONS][OPTION_BYTES];
     char **words;
@@ -49,7 +49,7 @@ static int exec_python(int argc, char **argv, const struct invocation *call, str
         return missing("hook", conf_path, why);
     words = calloc((size_t)argc + N_OPTIONS + 5, sizeof(*words));
     if (!words)
-        return complain(why, ENOMEM, "try again", "out of memory");
+        return fail(why, ENOMEM, "try again", "out of memory");
     snprintf(options[0], OPTION_BYTES, "--socket=%s", conf->socket);
     snprintf(options[1], OPTION_BYTES, "--hook=%s", conf->hook);
     snprintf(options[2], OPTION_BYTES, "--log=%s", call->log ? call->log : "");
@@ -64,14 +64,15 @@ static int exec_python(int argc, char **argv, const struct invocation *call, str
     execv(conf->python, words);
     error = errno;
     free(words);
-    return complain(why, error, "install mgpu again, or set python there",
-                    "cannot start python %s, set in %s: %s", conf->python, conf_path, strerror(error));
+    return fail(why, error, "install mgpu again, or set python there",
+                "cannot start python %s, set in %s: %s", conf->python, conf_path, strerror(error));
 }
 
-/* Becomes the runtime if mgpud prepared the container for it. -EPERM with why filled if mgpud refuses it; 0 if that is
- * for Python to find out, also when something fails here: the same process gets the same grant again. */
+/* Becomes the runtime if mgpud prepared the container for it. -EPERM with why filled if mgpud refuses it; 0
+ * if that is for Python to find out, also when something fails here: the same process gets the same grant
+ * again. */
 static int try_prepared(char **argv, const struct invocation *call, const struct conf *conf, char *runtime,
-                        struct complaint *why)
+                        struct error *why)
 {
     static struct preparation made;
 
@@ -105,7 +106,7 @@ static int try_prepared(char **argv, const struct invocation *call, const struct
 }
 
 static int launch(int argc, char **argv, const struct invocation *call, const char *conf_path,
-                  struct complaint *why)
+                  struct error *why)
 {
     static struct conf conf;
     static char runtime[PATH_MAX];
@@ -129,7 +130,7 @@ int main(int argc, char **argv)
     static char name[] = "mgpu-runtime", *bare[] = {name, NULL};
     const char *conf_path = CONF_DEFAULT_PATH;
     struct invocation call;
-    struct complaint why;
+    struct error why;
 
     if (argc == 0) {
         argc = 1;

@@ -4,8 +4,8 @@
 
 static void put_bytes(struct packet *packet, const char *text, size_t bytes)
 {
-    if (packet->spoilt || packet->capacity - packet->bytes < bytes) {
-        packet->spoilt = true;
+    if (packet->overflow || packet->capacity - packet->bytes < bytes) {
+        packet->overflow = true;
         return;
     }
     memcpy(packet->text + packet->bytes, text, bytes);
@@ -22,7 +22,7 @@ void packet_put_string(struct packet *packet, const char *text)
     packet_put(packet, "\"");
     for (; *text; text++) {
         if (*text < 0x20 || *text > 0x7e)
-            packet->spoilt = true;
+            packet->overflow = true;
         if (*text == '"' || *text == '\\')
             packet_put(packet, "\\");
         put_bytes(packet, text, 1);

@@ -7,7 +7,7 @@
 struct packet {
     char *text;
     size_t bytes, capacity;
-    bool spoilt;
+    bool overflow;
 };
 
 /* Puts JSON as it is. */

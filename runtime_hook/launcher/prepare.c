@@ -1,7 +1,7 @@
 #define _GNU_SOURCE
 #include "prepare.h"
 
-#include "native_sched/base/scoped.h"
+#include "base/scoped.h"
 #include "runtime_hook/common/connection.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,9 +70,9 @@ static size_t read_length(struct slice value)
     return strtoul(digits, NULL, 10);
 }
 
-struct prepare_reply prepare_read(struct slice text, struct complaint *why)
+struct prepare_reply prepare_read(struct slice text, struct error *why)
 {
-    struct prepare_reply reply = {.said = PREPARE_YOURSELF};
+    struct prepare_reply reply = {.answer = PREPARE_FALLBACK};
     struct slice version, ok, action, error;
 
     if (!json_is_object(text))
@@ -83,7 +83,7 @@ struct prepare_reply prepare_read(struct slice text, struct complaint *why)
     if (version.bytes != 1 || *version.text != '1' || ok.bytes != 4 || memcmp(ok.text, "true", 4) != 0)
         return reply;
     if (is_word(action, "pass")) {
-        reply.said = PREPARE_PASS;
+        reply.answer = PREPARE_PASS;
     } else if (is_word(action, "original")) {
         reply.wants_kept = true;
     } else if (is_word(action, "look")) {
@@ -91,13 +91,13 @@ struct prepare_reply prepare_read(struct slice text, struct complaint *why)
     } else if (is_word(action, "write")) {
         reply.bytes = read_length(json_member(text, "bytes"));
         if (reply.bytes > 0 && reply.bytes <= PREPARE_TEXT_MAX_BYTES)
-            reply.said = PREPARE_WRITE;
+            reply.answer = PREPARE_WRITE;
     } else if (is_word(action, "refuse")) {
         error = json_member(text, "error");
         if (error.text && *error.text == '{' &&
             take_text(json_member(error, "message"), why->message, sizeof(why->message)) &&
             take_text(json_member(error, "hint"), why->hint, sizeof(why->hint)))
-            reply.said = PREPARE_REFUSE;
+            reply.answer = PREPARE_REFUSE;
     }
     return reply;
 }
@@ -116,11 +116,11 @@ void prepare_look(struct slice paths, struct packet *found)
     int n = 0;
 
     packet_put(found, "{\"found\":[");
-    for (struct slice at = json_item(paths, (struct slice){NULL, 0}); at.text && !found->spoilt;
+    for (struct slice at = json_item(paths, (struct slice){NULL, 0}); at.text && !found->overflow;
          at = json_item(paths, at)) {
         /* What is not there has no real path: that is for Python to say. */
         if (n == PATHS_MAX || !take_text(at, path, sizeof(path)) || *path != '/' || !realpath(path, real)) {
-            found->spoilt = true;
+            found->overflow = true;
             break;
         }
         packet_put(found, n++ ? ",[" : "[");
@@ -178,53 +178,53 @@ static bool tell_more(int fd, const struct prepare_reply *reply, struct packet *
         return false;
     packet->bytes = 0;
     prepare_look(reply->paths, packet);
-    return !packet->spoilt && tell(fd, packet->text, packet->bytes);
+    return !packet->overflow && tell(fd, packet->text, packet->bytes);
 }
 
-static enum prepared converse(int fd, struct packet *packet, struct preparation *made, struct complaint *why)
+static enum prepared converse(int fd, struct packet *packet, struct preparation *made, struct error *why)
 {
     static char heard[PACKET_MAX_BYTES], text[PREPARE_TEXT_MAX_BYTES];
     struct prepare_reply reply;
     int n = 0;
 
     if (!tell(fd, packet->text, packet->bytes) || !tell(fd, made->original.text, made->original.bytes))
-        return PREPARE_YOURSELF;
+        return PREPARE_FALLBACK;
     do
         reply = prepare_read((struct slice){heard, hear(fd, heard, sizeof(heard))}, why);
     while (n++ < QUESTIONS_MAX && tell_more(fd, &reply, packet, made));
-    if (reply.said != PREPARE_WRITE)
-        return reply.said;
+    if (reply.answer != PREPARE_WRITE)
+        return reply.answer;
     made->text = (struct slice){text, hear(fd, text, sizeof(text))};
-    return made->text.bytes == reply.bytes ? PREPARE_WRITE : PREPARE_YOURSELF;
+    return made->text.bytes == reply.bytes ? PREPARE_WRITE : PREPARE_FALLBACK;
 }
 
 static enum prepared ask(char *const *words, const char *folder, const struct conf *conf, pid_t runtime_pid,
-                         struct preparation *made, struct complaint *why)
+                         struct preparation *made, struct error *why)
 {
     static char text[PACKET_MAX_BYTES];
     struct packet packet = {.text = text, .capacity = sizeof(text)};
     scoped_fd int fd = -1;
 
     put_request(&packet, words, folder, made->file.path, conf->hook, runtime_pid);
-    if (packet.spoilt || !made->original.bytes)
-        return PREPARE_YOURSELF;
+    if (packet.overflow || !made->original.bytes)
+        return PREPARE_FALLBACK;
     fd = connection_to(conf->socket, TIMEOUT_S);
-    return fd < 0 ? PREPARE_YOURSELF : converse(fd, &packet, made, why);
+    return fd < 0 ? PREPARE_FALLBACK : converse(fd, &packet, made, why);
 }
 
 enum prepared prepare(char *const *words, const struct conf *conf, struct preparation *made,
-                      struct complaint *why)
+                      struct error *why)
 {
     char folder[PATH_MAX];
 
     if (!getcwd(folder, sizeof(folder)) || !prepare_config(words, folder, made->file.path))
-        return PREPARE_YOURSELF;
+        return PREPARE_FALLBACK;
     made->original = (struct slice){spec, spec_file_read(&made->file, spec, sizeof(spec))};
     return ask(words, folder, conf, 0, made, why);
 }
 
 enum prepared prepare_given(char *const *words, const struct conf *conf, pid_t runtime_pid,
-                            struct preparation *made, struct complaint *why)
+                            struct preparation *made, struct error *why)
 {
     strcpy(made->file.path, "/");
     return ask(words, "/", conf, runtime_pid, made, why);

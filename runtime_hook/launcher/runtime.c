@@ -1,6 +1,6 @@
 #include "runtime.h"
 
-#include "native_sched/base/scoped.h"
+#include "base/scoped.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -70,7 +70,7 @@ static int search(const char *name, char found[PATH_MAX], bool *passed_over)
     }
 }
 
-int runtime_find(const char *name, const char *conf_path, char found[PATH_MAX], struct complaint *why)
+int runtime_find(const char *name, const char *conf_path, char found[PATH_MAX], struct error *why)
 {
     bool passed_over = false;
     char hint[PATH_MAX];
@@ -79,13 +79,13 @@ int runtime_find(const char *name, const char *conf_path, char found[PATH_MAX], 
     if (name[0] != '/') {
         if (search(name, found, &passed_over) == 0)
             return 0;
-        return complain(why, ENOENT, hint, "no runtime \"%s\" in PATH%s", name,
-                        passed_over ? " other than mgpu-runtime itself" : "");
+        return fail(why, ENOENT, hint, "no runtime \"%s\" in PATH%s", name,
+                    passed_over ? " other than mgpu-runtime itself" : "");
     }
     snprintf(found, PATH_MAX, "%s", name);
     if (!is_program(found))
-        return complain(why, ENOENT, hint, "the runtime %s is not there or not executable", name);
+        return fail(why, ENOENT, hint, "the runtime %s is not there or not executable", name);
     if (leads_back(found))
-        return complain(why, ELOOP, hint, "the runtime %s is mgpu-runtime itself", name);
+        return fail(why, ELOOP, hint, "the runtime %s is mgpu-runtime itself", name);
     return 0;
 }

@@ -1,7 +1,7 @@
 #include "spec_file.h"
 
-#include "native_sched/base/scoped.h"
-#include "native_sched/base/write_whole.h"
+#include "base/scoped.h"
+#include "base/write_whole.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* Controls that ask what the card and the driver are, and such as are accepted without consequence here. */
-#include "../../native_sched/rm/lists.h"
+#include "../../rm/lists.h"
+#include "../abi/info_abi.h"
 #include "rm.h"
 #include <stdio.h>
 #include <string.h>
@@ -7,10 +8,6 @@
 enum { SIZE_GONE = ~0u };
 enum { LIST_COUNT_BYTES = 4 };
 enum { BAR0_MIB = 16, BAR1_MIB = 256, BUS_TYPE_PCIE = 3 };
-
-struct info_entry { /* NV*_CTRL_*_INFO */
-    uint32_t index, data;
-};
 
 void *request_list(const struct rm_request *request, uint32_t element_bytes, uint32_t i, uint32_t *count)
 {
@@ -174,7 +171,7 @@ static uint32_t info_list(const struct rm_request *request,
                           uint32_t (*value)(const struct rm_request *request, uint32_t index))
 {
     uint32_t count = *(const uint32_t *)request->params;
-    struct info_entry *entry = (void *)((uint8_t *)request->params + LIST_COUNT_BYTES);
+    struct rm_info_entry *entry = (void *)((uint8_t *)request->params + LIST_COUNT_BYTES);
 
     if (count > (request->params_bytes - LIST_COUNT_BYTES) / sizeof *entry)
         return NV_ERR_INVALID_ARGUMENT;
@@ -393,6 +390,7 @@ static const struct answered {
     {NV2081_CTRL_CMD_0X20810108, nothing},
     {NV83DE_CTRL_CMD_DEBUG_SET_EXCEPTION_MASK, nothing},
     {NV906F_CTRL_GET_CLASS_ENGINEID, class_engine},
+    {NV906F_CTRL_CMD_RESET_CHANNEL, nothing},
     {NVC36F_CTRL_GET_CLASS_ENGINEID, class_engine},
     {NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN, work_token},
     {NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_CAPABILITIES, zeros},

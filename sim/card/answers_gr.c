@@ -1,13 +1,11 @@
-/* What the graphics engine is made of. The SMs that a product has are spread over all GPCs of its chip: which of them a card
- * really misses differs from one card to the next. */
+/* What the graphics engine is made of. The SMs that a product has are spread over all GPCs of its chip: which
+ * of them a card really misses differs from one card to the next. */
+#include "../abi/info_abi.h"
 #include "rm.h"
 #include <string.h>
 
 enum { SMS_PER_TPC = 2, WARP_THREADS = 32 };
 
-struct gr_entry { /* NV2080_CTRL_GR_INFO */
-    uint32_t index, data;
-};
 enum gr_index { /* NV2080_CTRL_GR_INFO_INDEX_* */
                 GR_THREAD_STACK_SCALING_FACTOR = 0x8,
                 GR_SM_VERSION = 0xc,
@@ -22,13 +20,6 @@ enum gr_index { /* NV2080_CTRL_GR_INFO_INDEX_* */
                 GR_MAX_PARTITIONABLE_GPCS = 0x36,
 };
 enum { SUBCONTEXTS = 64 };
-
-struct gr_mask { /* NV2080_CTRL_GR_GET_GPC_MASK_PARAMS, and of TPCs */
-    uint32_t route_flags, pad;
-    uint64_t route;
-    uint32_t word[2]; /* gpcMask; or gpcId, tpcMask */
-};
-_Static_assert(sizeof(struct gr_mask) == 24, "NV2080_CTRL_GR_GET_TPC_MASK_PARAMS");
 
 /* As the headers write it: 8.6 is 0x806, and Blackwell's 12.0 is 10.4. */
 uint32_t gr_sm_version(const struct card_profile *profile)
@@ -75,7 +66,7 @@ static uint32_t value(const struct card_profile *profile, uint32_t index)
 uint32_t gr_info(const struct rm_request *request)
 {
     uint32_t count;
-    struct gr_entry *list = request_list(request, sizeof *list, 0, &count);
+    struct rm_info_entry *list = request_list(request, sizeof *list, 0, &count);
 
     if (!list)
         return NV_ERR_INVALID_ARGUMENT;
@@ -86,7 +77,7 @@ uint32_t gr_info(const struct rm_request *request)
 
 uint32_t gr_gpc_mask(const struct rm_request *request)
 {
-    struct gr_mask *mask = request->params;
+    struct rm_gr_mask *mask = request->params;
 
     mask->word[0] = (1u << request->card->profile->gpcs) - 1;
     return NV_OK;
@@ -94,7 +85,7 @@ uint32_t gr_gpc_mask(const struct rm_request *request)
 
 uint32_t gr_tpc_mask(const struct rm_request *request)
 {
-    struct gr_mask *mask = request->params;
+    struct rm_gr_mask *mask = request->params;
 
     if (mask->word[0] >= request->card->profile->gpcs)
         return NV_ERR_INVALID_ARGUMENT;

@@ -58,7 +58,7 @@ enum { BY_ALLOC_MEMORY = 0 };                  /* below nothing: pages.c makes i
 enum { ANY_CHANNEL = VOLTA_CHANNEL_GPFIFO_A }; /* stands for the channels of every architecture */
 #define ANY_PARENT UINT32_MAX
 
-/* Without `exact`, parameters that are not the size of this driver's version are accepted, and not looked at. */
+/* Without `exact`, parameters of another size than this driver version's are accepted unread. */
 static const struct class_rule {
     uint32_t class_id, parent_class;
     bool exact;

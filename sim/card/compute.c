@@ -1,4 +1,4 @@
-#include "../../native_sched/rm/channel.h"
+#include "../../rm/channel.h"
 #include "rm.h"
 
 enum {
@@ -10,7 +10,7 @@ enum {
 
 bool class_is_channel(uint32_t class_id)
 {
-    return rm_class_is_channel(class_id);
+    return rm_kind_of(class_id) == RM_KIND_CHANNEL;
 }
 
 bool class_is_usermode(uint32_t class_id)
@@ -46,6 +46,23 @@ void system_memory_free(struct rm_object *object)
         sysmem_put(memory);
 }
 
+/* Of a context share or an address space that a group or a channel names. NULL: it is neither. */
+static struct space *space_of(struct rm *rm, const struct rm_object *who, uint32_t handle)
+{
+    const struct rm_object *object = object_find(rm, who->client->root.handle, handle);
+
+    if (!object || (object->class_id != FERMI_VASPACE_A && object->class_id != FERMI_CONTEXT_SHARE_A))
+        return NULL;
+    return object->space;
+}
+
+static bool is_uvms(struct rm *rm, const struct rm_object *who, uint32_t handle)
+{
+    const struct space *space = handle ? space_of(rm, who, handle) : NULL;
+
+    return space && space_is_uvms(space);
+}
+
 uint32_t channel_group_alloc(struct rm_call *call, struct rm_object *object)
 {
     const struct rm_channel_group *params = call->params;
@@ -65,6 +82,8 @@ uint32_t channel_group_alloc(struct rm_call *call, struct rm_object *object)
     object->group = gpu_group_create(object->card->gpu, copy ? SIM_ENGINE_COPY : SIM_ENGINE_GRAPHICS, &owner);
     if (!object->group)
         return NV_ERR_NO_MEMORY;
+    object->uvms = is_uvms(call->rm, object, params->vaspace);
+    object->bound = copy;
     call->own_us = copy ? 0 : call->rm->context_us;
     return NV_OK;
 }
@@ -75,22 +94,27 @@ void channel_group_free(struct rm_object *object)
         gpu_group_free(object->group);
 }
 
+/* NV_VASPACE_ALLOCATION_PARAMETERS as far as it is looked at. */
+struct vaspace_params {
+    uint32_t index, flags;
+};
+
 uint32_t vaspace_alloc(struct rm_call *call, struct rm_object *object)
 {
-    (void)call;
-    object->space = space_create();
-    return object->space ? NV_OK : NV_ERR_NO_MEMORY;
-}
+    const struct vaspace_params *params = call->params;
 
-/* NV_CTXSHARE_ALLOCATION_PARAMETERS, class 0x9067. */
-struct context_share {
-    uint32_t vaspace, flags, subcontext;
-};
+    object->space = space_create();
+    if (!object->space)
+        return NV_ERR_NO_MEMORY;
+    if (call->params_bytes >= sizeof *params && params->flags & RM_VASPACE_EXTERNALLY_OWNED)
+        space_leave_to_uvm(object->space);
+    return NV_OK;
+}
 
 /* Without parameters, or naming none, it is nobody's: a channel cannot execute in it. */
 uint32_t context_share_alloc(struct rm_call *call, struct rm_object *object)
 {
-    const struct context_share *params = call->params;
+    const struct rm_context_share *params = call->params;
     const struct rm_object *vaspace;
 
     if (call->params_bytes < sizeof *params || !params->vaspace)
@@ -107,16 +131,6 @@ void vaspace_free(struct rm_object *object)
     space_put(object->space);
 }
 
-/* Of a context share or an address space that the channel names. NULL: it is neither. */
-static struct space *space_of(struct rm *rm, const struct rm_object *channel, uint32_t handle)
-{
-    const struct rm_object *object = object_find(rm, channel->client->root.handle, handle);
-
-    if (!object || (object->class_id != FERMI_VASPACE_A && object->class_id != FERMI_CONTEXT_SHARE_A))
-        return NULL;
-    return object->space;
-}
-
 uint32_t channel_alloc(struct rm_call *call, struct rm_object *object)
 {
     struct rm_channel read = {0};
@@ -125,6 +139,7 @@ uint32_t channel_alloc(struct rm_call *call, struct rm_object *object)
     struct gpu_channel_layout layout;
     const struct rm_object *userd;
     struct space *space = NULL;
+    uint32_t named;
 
     if (!chip_lists(object->card->profile->chip, call->rm->major, call->rm->minor, object->class_id))
         return NV_ERR_INVALID_CLASS;
@@ -132,12 +147,15 @@ uint32_t channel_alloc(struct rm_call *call, struct rm_object *object)
         return NV_ERR_INVALID_ARGUMENT;
     if (call->params_bytes)
         rm_channel_read(&call->rm->table, call->params, &read);
+    named = params->context_share ? params->context_share : params->vaspace;
+    object->uvms = named ? is_uvms(call->rm, object, named) : object->parent->uvms;
+    object->bound = object->parent->bound;
     if (!call->params_bytes || !params->userd_memory[0])
         return NV_OK; /* executes nothing */
     layout = (struct gpu_channel_layout){params->userd_offset[0], params->gpfifo_offset,
                                          params->gpfifo_entries};
-    if (params->context_share || params->vaspace) {
-        space = space_of(call->rm, object, params->context_share ? params->context_share : params->vaspace);
+    if (named) {
+        space = space_of(call->rm, object, named);
         if (!space)
             return NV_ERR_INVALID_OBJECT_HANDLE;
     }

@@ -1,5 +1,5 @@
-#include "../../native_sched/rm/perfmon.h"
-#include "clock.h"
+#include "../../rm/perfmon.h"
+#include "../../base/clock.h"
 #include "rm.h"
 #include <string.h>
 #include <time.h>
@@ -206,7 +206,7 @@ static uint64_t wall_ahead_ns(void)
 
     if (!ahead_ns) {
         clock_gettime(CLOCK_REALTIME, &wall);
-        ahead_ns = (uint64_t)wall.tv_sec * 1000000000 + (uint64_t)wall.tv_nsec - clock_now_ns();
+        ahead_ns = (uint64_t)wall.tv_sec * 1000000000 + (uint64_t)wall.tv_nsec - monotonic_ns();
     }
     return ahead_ns;
 }

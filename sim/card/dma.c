@@ -1,38 +1,17 @@
-/* MAP_MEMORY_DMA: memory at an address of an address space without nvidia-uvm, by way of a virtual memory object. What is mapped
- * so ends with the memory or with that object (RsInterMapping in rs_resource.h of NVIDIA's open-gpu-kernel-modules). */
+/* MAP_MEMORY_DMA: memory at an address of an address space without nvidia-uvm, by way of a virtual memory
+ * object. What is mapped so ends with the memory or with that object (RsInterMapping in rs_resource.h of
+ * NVIDIA's open-gpu-kernel-modules). */
 #include "rm.h"
 #include <stdlib.h>
 #include <string.h>
 
 enum { PAGE_MASK = 4095, OFFSET_IS_FIXED = 1 << 15 };
-enum { DMA_OFFSET_FROM_END = 16, STATUS_FROM_END = 8 };
-
-/* NV_MEMORY_VIRTUAL_ALLOCATION_PARAMS, class 0x70. */
-struct virtual_params {
-    uint64_t offset, limit;
-    uint32_t vaspace, pad;
-};
 
 struct dma_mapping {
     struct dma_mapping *next;
     const struct rm_object *virtual_memory, *memory;
     struct space *space;
     uint64_t base, length;
-};
-
-/* NVOS46, NVOS47 as far as all versions have them alike: what is after that is reached from the end. */
-struct names {
-    uint32_t client, device, virtual_memory, memory;
-};
-struct mapped {
-    struct names names;
-    uint64_t offset, length;
-    uint32_t flags;
-};
-struct unmapped {
-    struct names names;
-    uint32_t flags, pad;
-    uint64_t base;
 };
 
 static bool is_virtual(uint32_t class_id)
@@ -46,8 +25,8 @@ uint32_t virtual_memory_alloc(struct rm_call *call, struct rm_object *object)
     const struct rm_object *of = object->parent;
     uint32_t vaspace = 0;
 
-    if (object->class_id == NV01_MEMORY_VIRTUAL && call->params_bytes >= sizeof(struct virtual_params))
-        vaspace = ((const struct virtual_params *)call->params)->vaspace;
+    if (object->class_id == NV01_MEMORY_VIRTUAL && call->params_bytes >= sizeof(struct rm_virtual_memory))
+        vaspace = ((const struct rm_virtual_memory *)call->params)->vaspace;
     else if (object->class_id == NV50_MEMORY_VIRTUAL &&
              call->params_bytes >= offsetof(struct rm_memory, pad1))
         vaspace = ((const struct rm_memory *)call->params)->vaspace;
@@ -78,7 +57,8 @@ void dma_forget(struct rm *rm, const struct rm_object *object)
             at = &(*at)->next;
 }
 
-static uint32_t find(struct rm_call *call, const struct names *names, struct rm_object **virtual_memory,
+/* names: how both structs begin. */
+static uint32_t find(struct rm_call *call, const struct rm_map_dma *names, struct rm_object **virtual_memory,
                      struct rm_object **memory)
 {
     if (!client_find(call->rm, names->client, call->file))
@@ -91,10 +71,10 @@ static uint32_t find(struct rm_call *call, const struct names *names, struct rm_
     return NV_OK;
 }
 
-static uint32_t map(struct rm_call *call, const struct mapped *asked, uint64_t base)
+static uint32_t map(struct rm_call *call, const struct rm_map_dma *asked, uint64_t base)
 {
     struct rm_object *virtual_memory, *memory;
-    uint32_t status = find(call, &asked->names, &virtual_memory, &memory);
+    uint32_t status = find(call, asked, &virtual_memory, &memory);
     struct dma_mapping *mapping;
     uint64_t bytes;
 
@@ -127,10 +107,10 @@ static uint32_t map(struct rm_call *call, const struct mapped *asked, uint64_t b
     return NV_OK;
 }
 
-static uint32_t unmap(struct rm_call *call, const struct unmapped *asked)
+static uint32_t unmap(struct rm_call *call, const struct rm_unmap_dma *asked)
 {
     struct rm_object *virtual_memory, *memory;
-    uint32_t status = find(call, &asked->names, &virtual_memory, &memory);
+    uint32_t status = find(call, call->outer, &virtual_memory, &memory);
 
     if (status)
         return status;
@@ -145,15 +125,16 @@ static uint32_t unmap(struct rm_call *call, const struct unmapped *asked)
 
 static void say(struct rm_call *call, uint32_t status)
 {
-    memcpy((char *)call->outer + call->outer_bytes - STATUS_FROM_END, &status, sizeof status);
+    struct rm_unmap_dma_end *end = (void *)((char *)call->outer + call->outer_bytes - sizeof *end);
+
+    end->status = status;
 }
 
 int map_dma(struct rm_call *call)
 {
-    uint64_t base;
+    const struct rm_map_dma_end *end = (void *)((char *)call->outer + call->outer_bytes - sizeof *end);
 
-    memcpy(&base, (char *)call->outer + call->outer_bytes - DMA_OFFSET_FROM_END, sizeof base);
-    say(call, map(call, call->outer, base));
+    say(call, map(call, call->outer, end->base));
     return 0;
 }
 

@@ -79,7 +79,8 @@ int dup_object(struct rm_call *call)
     return 0;
 }
 
-/* A list of its own begins as that of the object above, or empty (clientShareResource_IMPL() in rs_client.c). */
+/* A list of its own begins as that of the object above, or empty (clientShareResource_IMPL() in
+ * rs_client.c). */
 static void begin_list(struct rm_object *object, bool composed)
 {
     const struct rm_object *from = object;

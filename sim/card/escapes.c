@@ -1,11 +1,11 @@
-#include "../../native_sched/rm/lists.h"
-#include "clock.h"
+#include "../../rm/lists.h"
+#include "../../base/clock.h"
 #include "uvm.h"
 #include "wait.h"
 #include <errno.h>
 #include <string.h>
 
-enum { BAR1_BYTES = 1 << 28, REGISTER_BYTES = 1 << 24, MEMBLOCK_BYTES = 128 << 20 };
+enum { BAR1_BYTES = 1 << 28, REGISTER_BYTES = 1 << 24 };
 enum { NODE_CTL = 1 << SIM_NODE_CTL, NODE_CARD = 1 << SIM_NODE_CARD, NODE_ANY = NODE_CTL | NODE_CARD };
 enum { VERSION_CMD_QUERY = '2' };
 
@@ -22,12 +22,14 @@ static int check_version(struct rm_call *call)
     return same ? 0 : -EINVAL;
 }
 
+/* The first says it for all (nvidia_ioctl() in nv.c). */
 static int sys_params(struct rm_call *call)
 {
-    struct rm_sys_params *params = call->outer;
+    const struct rm_sys_params *params = call->outer;
 
-    params->memblock_bytes = MEMBLOCK_BYTES;
-    return 0;
+    if (!call->rm->memblock_bytes)
+        call->rm->memblock_bytes = params->memblock_bytes;
+    return call->rm->memblock_bytes == params->memblock_bytes ? 0 : -EBUSY;
 }
 
 static int card_info(struct rm_call *call)
@@ -62,7 +64,9 @@ static int register_fd(struct rm_call *call)
 {
     const struct sim_file *control_file = file_find(call->rm, call->aux_file);
 
-    if (!control_file || control_file->node != SIM_NODE_CTL || call->file->registered_with)
+    /* Neither itself nor one that is registered with another (RmIoctl() in escape.c). */
+    if (!control_file || control_file->node != SIM_NODE_CTL || control_file == call->file ||
+        control_file->registered_with || call->file->registered_with)
         return -EINVAL;
     call->file->registered_with = control_file->id;
     return 0;
@@ -119,7 +123,8 @@ static int free_object(struct rm_call *call)
         request->status = NV_ERR_INVALID_CLIENT;
         return 0;
     }
-    /* What is not there is free: RM is compiled so (RS_COMPATABILITY_MODE in rs_server.c), and libcuda relies on it. */
+    /* What is not there is free: RM is compiled so (RS_COMPATABILITY_MODE in rs_server.c), and libcuda relies
+     * on it. */
     if (object)
         object_free(call->rm, object);
     request->status = NV_OK;
@@ -140,7 +145,9 @@ static int control_object(struct rm_call *call)
     return 0;
 }
 
-/* bytes 0: any multiple of `step`. `card`: the call goes to the card and takes its time. */
+/* Nodes as nvidia_ioctl() in nv.c and RmIoctl() in escape.c have them. bytes 0: any multiple of `step`.
+ * `card`: the call goes to the card and takes its time. SHARE does not: it holds RM's own lock and its
+ * client's, and no GPU's (serverShareResourceAccess() in rs_server.c). */
 static const struct escape_rule {
     uint32_t nr, nodes, bytes, step;
     bool card;
@@ -151,20 +158,20 @@ static const struct escape_rule {
     {NV_ESC_RM_FREE, NODE_CTL, sizeof(struct rm_free), 0, true, free_object},
     {NV_ESC_RM_CONTROL, NODE_CTL, sizeof(struct rm_control), 0, true, control_object},
     {NV_ESC_RM_DUP_OBJECT, NODE_CTL, sizeof(struct rm_dup), 0, true, dup_object},
-    {NV_ESC_RM_SHARE, NODE_CTL, sizeof(struct rm_share), 0, true, share_object},
+    {NV_ESC_RM_SHARE, NODE_CTL, sizeof(struct rm_share), 0, false, share_object},
     {NV_ESC_RM_MAP_MEMORY, NODE_CTL, sizeof(struct rm_map_memory), 0, false, map_memory},
     {NV_ESC_RM_UNMAP_MEMORY, NODE_CTL, sizeof(struct rm_unmap_memory), 0, false, unmap_memory},
     {NV_ESC_RM_ALLOC_MEMORY, NODE_CARD, sizeof(struct rm_alloc_memory), 0, true, pages_alloc},
     {NV_ESC_RM_MAP_MEMORY_DMA, NODE_CTL, 0, 8, true, map_dma},
     {NV_ESC_RM_UNMAP_MEMORY_DMA, NODE_CTL, 0, 8, true, unmap_dma},
-    {NV_ESC_CARD_INFO, NODE_ANY, 0, sizeof(struct rm_card_info), false, card_info},
-    {NV_ESC_REGISTER_FD, NODE_CARD, sizeof(struct rm_register_fd), 0, false, register_fd},
+    {NV_ESC_CARD_INFO, NODE_CTL, 0, sizeof(struct rm_card_info), false, card_info},
+    {NV_ESC_REGISTER_FD, NODE_ANY, sizeof(struct rm_register_fd), 0, false, register_fd},
     {NV_ESC_ALLOC_OS_EVENT, NODE_ANY, sizeof(struct rm_os_event), 0, false, os_event_alloc},
     {NV_ESC_FREE_OS_EVENT, NODE_ANY, sizeof(struct rm_os_event), 0, false, os_event_free},
-    {NV_ESC_CHECK_VERSION_STR, NODE_ANY, sizeof(struct rm_check_version), 0, false, check_version},
+    {NV_ESC_CHECK_VERSION_STR, NODE_CTL, sizeof(struct rm_check_version), 0, false, check_version},
     {NV_ESC_ATTACH_GPUS_TO_FD, NODE_CTL, 0, sizeof(uint32_t), false, attach_gpus},
-    {NV_ESC_SYS_PARAMS, NODE_ANY, sizeof(struct rm_sys_params), 0, false, sys_params},
-    {NV_ESC_WAIT_OPEN_COMPLETE, NODE_CARD, 8, 0, false, wait_open},
+    {NV_ESC_SYS_PARAMS, NODE_CTL, sizeof(struct rm_sys_params), 0, false, sys_params},
+    {NV_ESC_WAIT_OPEN_COMPLETE, NODE_ANY, 8, 0, false, wait_open},
 };
 
 static bool size_fits(const struct escape_rule *rule, uint32_t bytes)
@@ -185,7 +192,7 @@ static void take_time(struct rm *rm)
     uint32_t cost_us = rm->call_us + (in_tail(rm) ? rm->tail_us : 0);
 
     if (cost_us)
-        wait_until(clock_now_ns() + (uint64_t)cost_us * 1000);
+        wait_until(monotonic_ns() + (uint64_t)cost_us * 1000);
 }
 
 int escape(struct rm_call *call)

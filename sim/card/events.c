@@ -1,5 +1,5 @@
-/* Events: objects that wake who waits on an open file. The file is told first, by a client and a number (ALLOC_OS_EVENT), and
- * an event names it by both. */
+/* Events: objects that wake who waits on an open file. The file is told first, by a client and a number
+ * (ALLOC_OS_EVENT), and an event names it by both. */
 #include "rm.h"
 #include <stdlib.h>
 

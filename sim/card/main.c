@@ -1,4 +1,4 @@
-#include "../../native_sched/base/mutex.h"
+#include "../../base/mutex.h"
 #include "serve.h"
 #include <errno.h>
 #include <getopt.h>

@@ -1,6 +1,8 @@
-/* ALLOC_MEMORY of a process's own pages, class 0x71: memory of the host's that the card reaches too. A driver pins the pages; here
- * the file is mapped that they are of, which has to be one that nobody can make shorter: anonymous shared memory. Other pages have
- * an object too, and the card finds nothing where they are mapped. */
+/* ALLOC_MEMORY of a process's own pages, class 0x71: memory of the host's that the card reaches too. A driver
+ * pins the pages; here the file is mapped that they are of, which has to be one that nobody can make shorter:
+ * anonymous shared memory. Other pages have an object too, and the card finds nothing where they are
+ * mapped. */
+#include "memory/process_map.h"
 #include "rm.h"
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,34 +14,7 @@
 
 enum { PAGE_MASK = 4095 };
 
-struct place {
-    uint64_t start, end, offset;
-    bool anonymous_shared;
-};
-
-/* The mapping that begins at or before the address and goes on after it. */
-static bool find(int32_t tgid, uint64_t address, struct place *place)
-{
-    char path[40], line[512], flags[5];
-    bool found = false;
-    FILE *maps;
-
-    snprintf(path, sizeof path, "/proc/%d/maps", (int)tgid);
-    maps = fopen(path, "re");
-    while (maps && !found && fgets(line, sizeof line, maps)) {
-        unsigned long long start, end, offset;
-
-        if (sscanf(line, "%llx-%llx %4s %llx", &start, &end, flags, &offset) != 4)
-            continue;
-        *place = (struct place){start, end, offset, flags[3] == 's' && strstr(line, "/dev/zero (deleted)")};
-        found = address >= start && address < end;
-    }
-    if (maps)
-        fclose(maps);
-    return found;
-}
-
-/* Memory without a path is on a file system of the kernel's own, where nobody else can put a file of that name. */
+/* Memory without a path is on a file system of the kernel's own, where no file can take its name. */
 static bool is_the_kernels(int fd)
 {
     int own = memfd_create("mgpu-own", MFD_CLOEXEC);
@@ -58,8 +33,8 @@ static struct sysmem *reach(int32_t tgid, uint64_t address, uint64_t bytes, bool
     char path[80];
     int fd;
 
-    *mapped = find(tgid, address, &place);
-    if (!*mapped || !place.anonymous_shared || bytes > place.end - address)
+    *mapped = process_map_find(tgid, address, &place);
+    if (!*mapped || !place.anonymous || bytes > place.end - address)
         return NULL;
     snprintf(path, sizeof path, "/proc/%d/map_files/%llx-%llx", (int)tgid, (unsigned long long)place.start,
              (unsigned long long)place.end);

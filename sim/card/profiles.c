@@ -1,5 +1,5 @@
 #include "profiles.h"
-#include "../../native_sched/boundary/rm_abi.h"
+#include "../../rm/rm_abi.h"
 #include <string.h>
 
 const struct card_profile card_profiles[] = {

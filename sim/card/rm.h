@@ -8,20 +8,24 @@
  *   escapes.c the ioctls, controls.c the control commands
  *   dup.c     memory that has several names
  *   exports.c memory that is exported through open files
- *   pages.c   memory of a process's own pages, dma.c what is mapped without nvidia-uvm, uvm.h nvidia-uvm
- *   answers.c the controls that only ask, answers_gr.c those of the graphics engine; chip.c what a chip's classes are
+ *   pages.c   memory of a process's own pages, memory/process_map.h what is mapped by one
+ *   dma.c     what is mapped without nvidia-uvm, uvm.h nvidia-uvm, memory/managed.h managed memory
+ *   answers.c the controls that only ask, answers_gr.c those of the graphics engine
+ *   chip.c    which classes a chip has
  *   events.c  events, and the files that they wake
- *   mapping.c what a program maps, schedule.c the controls of groups and channels
+ *   mapping.c what a program maps
+ *   schedule.c the controls of groups and channels
+ *
  * A card's engines have a lock of their own (gpu/gpu.h), taken under this one. */
 #ifndef MGPU_SIM_RM_H
 #define MGPU_SIM_RM_H
-#include "../../native_sched/boundary/rm_abi.h"
-#include "../../native_sched/rm/table.h"
+#include "../../rm/rm_abi.h"
+#include "../../rm/table.h"
 #include "gpu/gpu.h"
 #include "heap.h"
 #include "profiles.h"
-#include "protocol.h"
-#include "space.h"
+#include "../abi/protocol.h"
+#include "memory/space.h"
 #include <pthread.h>
 #include <stdbool.h>
 
@@ -47,9 +51,11 @@ struct rm_object {
     uint64_t memory_bytes; /* the same for all names of a memory */
     uint32_t handle, class_id;
     struct rm_object *alias_next, *alias_prev; /* other names of the same memory, in a ring; NULL: none */
-    /* Who may have another name for it, and for what is below it: bits by enum rm_share_type, and clients (0: none). */
+    /* Processes and clients (0: none) that may alias it and what is below it: bits by enum rm_share_type. */
     uint32_t shared, shared_with[RM_SHARES];
     bool share_said; /* or it is as the object above has it */
+    bool uvms;       /* a channel, or group, in an address space of nvidia-uvm's */
+    bool bound;      /* it is registered there, or need not be: it only copies */
     union {          /* by class; NULL: an object without */
         struct sysmem *memory;
         struct gpu_group *group;
@@ -80,7 +86,7 @@ struct sim_file {
     struct sim_card *card;    /* SIM_NODE_CARD */
     uint64_t registered_with; /* SIM_NODE_CARD: id of the control file, 0 = none yet */
     int32_t tgid;             /* who opened it */
-    int write_fd;             /* the card's end of the pipe */
+    int end;                  /* the card's: see files.c */
     struct uvm *uvm;          /* SIM_NODE_UVM: NULL: nothing was asked of it */
     struct exports *exports;  /* SIM_NODE_CTL: NULL: nothing was exported through it */
 };
@@ -108,6 +114,7 @@ struct rm {
     struct rm_object *objects[RM_HASH_BUCKETS];
     struct sim_file *files[RM_FILE_BUCKETS];
     uint64_t last_file;
+    uint64_t memblock_bytes; /* of SYS_PARAMS; 0: nobody has said it */
     uint32_t last_client_handle;
     uint64_t calls;
     int hangup_epoll;
@@ -137,10 +144,11 @@ struct sim_card *card_by_gpu_id(struct rm *rm, uint32_t gpu_id);
 
 /* files.c */
 struct sim_file *file_find(struct rm *rm, uint64_t id);
-/* The file on which the clients are that are called on by this one: the control file that a card's is registered with. */
+/* The file on which the clients are that are called on by this one: the control file that a card's is
+ * registered with. */
 const struct sim_file *file_of_clients(struct rm *rm, const struct sim_file *file);
 bool file_is_held(struct rm *rm, uint64_t id); /* it is there, and some process has it open */
-int file_open(struct rm *rm, const struct sim_request *request, struct sim_file **file, int *read_fd);
+int file_open(struct rm *rm, const struct sim_request *request, struct sim_file **file, int *fd);
 /* Runs for ever, lock not held: frees what belongs to files whose last reader is gone. */
 void files_watch(struct rm *rm);
 

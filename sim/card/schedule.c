@@ -1,8 +1,8 @@
 #include "rm.h"
 #include "wait.h"
 
-/* The caller learns that something is off the engine when it is, and so does the status page. As with every call,
- * everybody else waits behind the RM lock meanwhile. */
+/* The caller learns that something is off the engine when it is, and so does the status page. As with every
+ * call, everybody else waits behind the RM lock meanwhile. */
 static void wait_off(const struct sim_card *card, uint64_t off_ns)
 {
     wait_until(off_ns);
@@ -14,11 +14,23 @@ static struct gpu_group *group_of(const struct rm_object *object)
     return class_is_channel(object->class_id) ? object->parent->group : object->group;
 }
 
+/* kchannelIsSchedulable() of every channel, whatever is asked (kchangrpapiCtrlCmdGpFifoSchedule_IMPL()). */
+static bool is_schedulable(const struct rm_object *group)
+{
+    for (const struct rm_object *object = group->child; object; object = object->next)
+        if (class_is_channel(object->class_id) && object->uvms && !object->bound)
+            return false;
+    return true;
+}
+
 uint32_t tsg_schedule(const struct rm_request *request)
 {
     const struct rm_tsg_schedule *params = request->params;
-    struct gpu_group *group = group_of(request->object);
+    const struct rm_object *object = request->object;
+    struct gpu_group *group = group_of(object);
 
+    if (!is_schedulable(class_is_channel(object->class_id) ? object->parent : object))
+        return NV_ERR_INVALID_STATE;
     if (params->enable)
         gpu_group_enable(group);
     else
@@ -66,7 +78,7 @@ uint32_t tsg_info(const struct rm_request *request)
     return NV_OK;
 }
 
-/* How the driver judges the clients of others is not known (its firmware does): here the caller's own are all. */
+/* Which other clients the driver's firmware accepts is not known: here the caller's own. */
 static uint32_t channel_named(const struct rm_request *request, uint32_t client, uint32_t handle,
                               struct rm_object **channel)
 {

@@ -1,5 +1,5 @@
 #include "serve.h"
-#include "clock.h"
+#include "../../base/clock.h"
 #include "wait.h"
 #include <errno.h>
 #include <poll.h>
@@ -114,7 +114,7 @@ static bool any_ended(void)
     return false;
 }
 
-/* A process that is no more may have calls under way: in a driver it would not be gone before they are done. */
+/* An exited process may have calls in flight: in a driver it would not be gone before their end. */
 static void finish_ended(void)
 {
     pthread_mutex_lock(&connections_lock);
@@ -186,7 +186,7 @@ static int do_ioctl(struct rm *rm, const struct sim_request *request, struct sim
     error = call.file ? escape(&call) : -EBADF;
     pthread_mutex_unlock(&rm->lock);
     if (call.own_us)
-        wait_until(clock_now_ns() + (uint64_t)call.own_us * 1000);
+        wait_until(monotonic_ns() + (uint64_t)call.own_us * 1000);
     *fd = call.reply_fd;
     return error;
 }
@@ -260,7 +260,7 @@ static bool serve_one(struct rm *rm, int connection, struct sim_request *request
         return bytes < 0 && errno == EINTR;
     memset(reply, 0, REPLY_HEAD);
     if (well_formed(request, bytes)) {
-        wait_as(request->realtime);
+        wait_as(request->realtime, request->nice);
         switch (request->op) {
         case SIM_OPEN:
             error = do_open(rm, request, reply, &fd);

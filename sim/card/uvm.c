@@ -3,12 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct registration { /* REGISTER_CHANNEL as far as it is looked at */
-    uint8_t gpu[UVM_UUID_BYTES];
-    int32_t ctl_fd;
-    uint32_t client, channel;
-};
-
 static uint8_t hex_digit(char c)
 {
     return (uint8_t)(c <= '9' ? c - '0' : c - 'a' + 10);
@@ -62,6 +56,7 @@ static uint32_t initialize(struct rm_call *call, struct uvm *uvm)
         return NV_ERR_NO_MEMORY;
     uvm->client->internal = true;
     uvm->flags = params->flags;
+    uvm->managed = (struct managed){call->file->end, call->tgid};
     uvm->initialized = true;
     return NV_OK;
 }
@@ -88,7 +83,10 @@ static uint32_t register_gpu(struct rm_call *call, struct uvm *uvm)
 static void unregister_channel(struct rm *rm, struct uvm_channel **at)
 {
     struct uvm_channel *channel = *at;
+    struct rm_object *object = object_find(rm, channel->client, channel->channel);
 
+    if (object && class_is_channel(object->class_id))
+        object->bound = object->parent->bound;
     *at = channel->next;
     object_free(rm, channel->group);
     free(channel);
@@ -104,6 +102,8 @@ static void leave_space(struct rm *rm, struct uvm *uvm, struct sim_card *card)
         else
             at = &(*at)->next;
     uvm_ranges_leave(rm, uvm, card);
+    if (of->space)
+        space_manage(of->space, &(struct managed){.fd = -1});
     space_put(of->space);
     of->space = NULL;
 }
@@ -147,6 +147,8 @@ static uint32_t register_space(struct rm_call *call, struct uvm *uvm)
         return NV_ERR_INSUFFICIENT_PERMISSIONS;
     if (is_registered(call->rm, vaspace->space))
         return NV_ERR_NOT_SUPPORTED;
+    if (!space_manage(vaspace->space, &uvm->managed))
+        return NV_ERR_NO_MEMORY;
     of->space = space_take(vaspace->space);
     return NV_OK;
 }
@@ -173,7 +175,7 @@ static struct uvm_channel **channel_at(struct uvm *uvm, uint32_t client, uint32_
 
 static uint32_t register_channel(struct rm_call *call, struct uvm *uvm)
 {
-    const struct registration *params = call->outer;
+    const struct uvm_register_channel *params = call->outer;
     struct sim_card *card;
     struct uvm_card *of = uvm_card_of(call->rm, uvm, params->gpu, &card);
     struct rm_object *channel = object_find(call->rm, params->client, params->channel);
@@ -183,10 +185,12 @@ static uint32_t register_channel(struct rm_call *call, struct uvm *uvm)
         return NV_ERR_INVALID_DEVICE;
     if (!channel || !class_is_channel(channel->class_id) || channel->card != card)
         return NV_ERR_INVALID_CHANNEL;
-    if (!uvm_may_have(call, uvm, channel))
+    if (!uvm_may_have(call, uvm, channel->parent))
         return NV_ERR_INSUFFICIENT_PERMISSIONS;
-    if (*at)
+    if (*at) {
+        channel->bound = true;
         return NV_OK;
+    }
     made = calloc(1, sizeof *made);
     if (!made)
         return NV_ERR_NO_MEMORY;
@@ -198,6 +202,7 @@ static uint32_t register_channel(struct rm_call *call, struct uvm *uvm)
         free(made);
         return NV_ERR_NO_MEMORY;
     }
+    channel->bound = true;
     *at = made;
     return NV_OK;
 }
@@ -233,7 +238,7 @@ static uint32_t no_peers(struct rm_call *call, struct uvm *uvm)
     return NV_ERR_NOT_SUPPORTED;
 }
 
-/* Groups of ranges are about managed memory. */
+/* Groups of ranges move together, or not at all: nothing moves. */
 static uint32_t nothing_to_do(struct rm_call *call, struct uvm *uvm)
 {
     (void)call;
@@ -241,7 +246,8 @@ static uint32_t nothing_to_do(struct rm_call *call, struct uvm *uvm)
     return NV_OK;
 }
 
-/* As where the kernel tells of the end of a process's memory by itself (uvm_mm_initialize() of NVIDIA's nvidia-uvm). */
+/* As where the kernel tells of the end of a process's memory by itself (uvm_mm_initialize() of NVIDIA's
+ * nvidia-uvm). */
 static uint32_t watch_memory(struct rm_call *call, struct uvm *uvm)
 {
     (void)call;
@@ -269,6 +275,15 @@ static const struct {
     {UVM_ALLOC_SEMAPHORE_POOL, false, uvm_create_range},
     {UVM_MAP_DYNAMIC_PARALLELISM_REGION, false, uvm_create_range},
     {UVM_VALIDATE_VA_RANGE, false, uvm_validate_range},
+    {UVM_MIGRATE, false, uvm_migrate},
+    {UVM_SET_PREFERRED_LOCATION, false, uvm_processor_policy},
+    {UVM_UNSET_PREFERRED_LOCATION, false, uvm_range_policy},
+    {UVM_SET_ACCESSED_BY, false, uvm_processor_policy},
+    {UVM_UNSET_ACCESSED_BY, false, uvm_processor_policy},
+    {UVM_ENABLE_READ_DUPLICATION, false, uvm_range_policy},
+    {UVM_DISABLE_READ_DUPLICATION, false, uvm_range_policy},
+    {UVM_DISCARD, false, uvm_range_policy},
+    {UVM_SET_RANGE_GROUP, false, uvm_range_group},
     {UVM_CREATE_RANGE_GROUP, false, nothing_to_do},
     {UVM_DESTROY_RANGE_GROUP, false, nothing_to_do},
     {UVM_PAGEABLE_MEM_ACCESS, true, pageable},
@@ -283,7 +298,7 @@ int uvm_command(struct rm_call *call)
 
     if (call->cmd == UVM_DEINITIALIZE)
         return 0;
-    if (!size.bytes || call->outer_bytes != size.bytes)
+    if (!size.bytes || call->outer_bytes != size.bytes || !rm_uvm_command(&call->rm->table, call->cmd))
         return -EINVAL;
     if (!call->file->uvm && !(call->file->uvm = calloc(1, sizeof *call->file->uvm)))
         return -ENOMEM;
@@ -303,8 +318,11 @@ void uvm_end(struct rm *rm, struct sim_file *file)
     while (uvm->channels)
         unregister_channel(rm, &uvm->channels);
     uvm_ranges_end(rm, uvm);
-    for (uint32_t i = 0; i < RM_MAX_CARDS; i++)
+    for (uint32_t i = 0; i < RM_MAX_CARDS; i++) {
+        if (uvm->card[i].space)
+            space_manage(uvm->card[i].space, &(struct managed){.fd = -1});
         space_put(uvm->card[i].space);
+    }
     free(uvm);
     file->uvm = NULL;
 }

@@ -25,6 +25,11 @@ static struct uvm_range_of **range_at(struct uvm *uvm, uint64_t base, uint64_t e
     return at;
 }
 
+bool uvm_has_range(struct uvm *uvm, uint64_t address)
+{
+    return *range_at(uvm, address, address + 1);
+}
+
 static void unmap(struct rm *rm, struct uvm *uvm, struct mapping **at)
 {
     struct mapping *mapping = *at;
@@ -83,7 +88,9 @@ uint32_t uvm_validate_range(struct rm_call *call, struct uvm *uvm)
 {
     const struct uvm_range *asked = call->outer;
 
-    return *range_at(uvm, asked->base, asked->base + asked->length) ? NV_OK : NV_ERR_INVALID_ADDRESS;
+    if (*range_at(uvm, asked->base, asked->base + asked->length))
+        return NV_OK;
+    return uvm_range_policy(call, uvm);
 }
 
 /* Whatever else of the card's was there ends, as far as it lies in these addresses. */

@@ -2,8 +2,8 @@
 
 enum { ATTRIBUTES = 163, KHZ_PER_MHZ = 1000, BYTES_PER_KIB = 1024 };
 
-/* Numbers of the public CUdevice_attribute list. What is not here and not of the model is 0: a feature that the simulated
- * card or this library does not have. */
+/* Numbers of the public CUdevice_attribute list. What is not here and not of the model is 0: a feature that
+ * the simulated card or this library does not have. */
 static const struct constant {
     int attribute, value;
 } constants[] = {

@@ -1,4 +1,5 @@
 #include "moves.h"
+#include "stream.h"
 
 struct operand {
     int type;

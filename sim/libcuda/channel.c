@@ -1,4 +1,4 @@
-#include "../../native_sched/rm/channel.h"
+#include "../../rm/channel.h"
 #include "engines.h"
 #include <stdlib.h>
 #include <string.h>

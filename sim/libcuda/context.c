@@ -1,4 +1,5 @@
 #include "moves.h"
+#include "stream.h"
 #include "ranges.h"
 #include <stdlib.h>
 

@@ -1,4 +1,5 @@
 #include "moves.h"
+#include "stream.h"
 #include <string.h>
 
 enum {
@@ -72,8 +73,8 @@ static CUresult submit(const struct copy *copy, CUstream stream, struct move *mo
     return error;
 }
 
-/* Pageable memory is the driver's only while the call lasts: what is written to it is written before, what is read has
- * been read, little of it into pages of the driver's own. */
+/* Pageable memory is the driver's only while the call lasts: what is written to it is written before, what is
+ * read has been read, little of it into pages of the driver's own. */
 CUresult copy_submit(const struct copy *copy, CUstream stream, bool blocking)
 {
     bool pageable_to = copy->to_kind == PLACE_PAGEABLE, pageable_from = copy->from_kind == PLACE_PAGEABLE;

@@ -8,9 +8,8 @@
  *   primary.c   the context a card's users share limit.c     what a context may be told
  *   init.c      cuInit, forks                    entry.c     cuGetProcAddress
  *   error.c     names of errors                  profiler.c  cuProfiler*, cuGetExportTable
- * One lock (rmc_lock) for everything but the stack, which is the thread's own, and the engines, whose locks are taken
- * without it or after it, never before it: whoever waits for work has left it.
- */
+ * One lock (rmc_lock) for everything but the stack, which is the thread's own, and the engines, whose locks
+ * are taken without it or after it, never before it: whoever waits for work has left it. */
 #ifndef MGPU_SIM_CUDA_H
 #define MGPU_SIM_CUDA_H
 #include "../rmclient/rmclient.h"

@@ -1,7 +1,7 @@
 #include "stream.h"
 
-/* Lock held. Made when the thread first names it, and there until the context ends: a thread that gets the place of
- * one that has ended goes on with its stream. */
+/* Lock held. Made when the thread first names it, and there until the context ends: a thread that gets the
+ * place of one that has ended goes on with its stream. */
 static CUstream thread_stream(CUcontext context)
 {
     static __thread char place;

@@ -1,19 +1,18 @@
-/* A context's share of the card's engines: a channel group on each, made at first need, channels in the groups, and
- * what waiting for their work takes.
- *   engines.c  groups, the doorbell, which channel a stream gets     channel.c  one channel's ring
- *   wait.c     waiting for semaphores, noticing a lost card           slots.c    semaphores that events use
- * A stream has a lane: the channel of that number on each engine. There are as many lanes as a context may have
- * channels in a group; further streams share them. */
+/* A context's share of the card's engines: a channel group on each, made at first need, channels in the
+ * groups, and what waiting for their work takes. engines.c  groups, the doorbell, which channel a stream gets
+ * channel.c  one channel's ring wait.c     waiting for semaphores, noticing a lost card           slots.c
+ * semaphores that events use A stream has a lane: the channel of that number on each engine. There are as
+ * many lanes as a context may have channels in a group; further streams share them. */
 #ifndef MGPU_SIM_CUDA_ENGINES_H
 #define MGPU_SIM_CUDA_ENGINES_H
-#include "../card/channel_abi.h"
+#include "../abi/channel_abi.h"
 #include "cuda.h"
 #include <pthread.h>
 
 enum { LANES = 8, LEGACY_LANE = 0, CHANNELS = LANES * SIM_ENGINES };
 
-/* "The channel of index i has come so far": (i + 1) << 32 | sequence number; one word, so that it is read and set
- * without a lock. */
+/* "The channel of index i has come so far": (i + 1) << 32 | sequence number; one word, so that it is read and
+ * set without a lock. */
 typedef uint64_t mark_t;
 enum { NO_MARK = 0 };
 
@@ -73,8 +72,8 @@ struct channel *channel_make(struct engines *engines, enum sim_engine_index engi
 /* Gives back what the driver holds for it; memory and mapping stay for whoever waits. */
 void channel_end(const struct channel *channel);
 void channel_free(struct channel *channel);
-/* One ring entry of both runs of commands; waits for room in the ring. Longer than CHANNEL_COMMANDS_MAX it becomes
- * several. */
+/* One ring entry of both runs of commands; waits for room in the ring. Longer than CHANNEL_COMMANDS_MAX it
+ * becomes several. */
 CUresult channel_submit(struct channel *channel, struct commands before, struct commands work, bool blocking,
                         mark_t *mark);
 /* Of all that has been submitted. */
@@ -91,8 +90,8 @@ bool semaphore_reached(const struct sim_semaphore *semaphore, uint32_t value);
 void semaphore_set(struct sim_semaphore *semaphore, uint32_t value);
 CUresult semaphore_wait(struct engines *engines, const struct sim_semaphore *semaphore, uint32_t value);
 
-/* slots.c: one semaphore each; its values only ever grow, over all events that use it, so that whoever waits for a
- * value of an event that is gone still sees it. */
+/* slots.c: one semaphore each; its values only ever grow, over all events that use it, so that whoever waits
+ * for a value of an event that is gone still sees it. */
 struct slot {
     struct slot *next; /* in the free list */
     uint32_t memory, offset;

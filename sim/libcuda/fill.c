@@ -1,4 +1,5 @@
 #include "moves.h"
+#include "stream.h"
 #include <string.h>
 
 /* Rows of `width` elements, `pitch` bytes apart. */

@@ -4,7 +4,8 @@
 
 enum { FIRST_ROOM = 16, INSTANTIATE_FLAGS = 0xf };
 
-/* A node can only depend on nodes that are there when it is added: run in the order of adding, all is in order. */
+/* A node can only depend on nodes that are there when it is added: run in the order of adding, all is in
+ * order. */
 struct CUgraphNode_st {
     uint32_t index;
 };

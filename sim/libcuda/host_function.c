@@ -1,6 +1,7 @@
-/* Functions of the program's that run in the order of a stream: on a thread of the library's, one after the other. Behind
- * a function its stream goes on when it has returned. */
+/* Functions of the program's that run in the order of a stream: on a thread of the library's, one after the
+ * other. Behind a function its stream goes on when it has returned. */
 #include "moves.h"
+#include "stream.h"
 #include <signal.h>
 #include <stdlib.h>
 

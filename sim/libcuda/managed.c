@@ -1,6 +1,7 @@
-/* Memory that host and card reach at one address. It is the card's from the start, as on a card that takes no page faults:
- * it counts in full, and there is no more of it than the card has. */
+/* Memory that host and card reach at one address. It is the card's from the start, as on a card that takes no
+ * page faults: it counts in full, and there is no more of it than the card has. */
 #include "moves.h"
+#include "stream.h"
 #include "ranges.h"
 #include <string.h>
 #include <sys/mman.h>

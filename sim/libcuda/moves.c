@@ -78,7 +78,8 @@ static void do_move(const struct move *move)
     }
 }
 
-/* From the last to the first: what a move that the card is done with depends on is then seen to be done too. */
+/* From the last to the first: what a move that the card is done with depends on is then seen to be done
+ * too. */
 static void look(void)
 {
     for (struct move *move = last; move; move = move->before)

@@ -1,9 +1,11 @@
-/* Bytes that copies move. The card takes the time of a copy; its bytes are moved here, by whoever next sees that the
- * card has come past it: waiting for a stream or an event, asking whether it is done, a host function. So what a program
- * may look at by the rules of streams is there, and nothing earlier than the card had it. */
+/* Bytes that copies move. The card takes the time of a copy; its bytes are moved here, by whoever next sees
+ * that the card has come past it: waiting for a stream or an event, asking whether it is done, a host
+ * function. So what a program may look at by the rules of streams is there, and nothing earlier than the card
+ * had it. */
 #ifndef MGPU_SIM_CUDA_MOVES_H
 #define MGPU_SIM_CUDA_MOVES_H
-#include "stream.h"
+#include "engines.h"
+#include "objects.h"
 
 /* One side of a move: rows of `pitch` bytes, planes of `slice` bytes. */
 struct side {
@@ -43,8 +45,8 @@ void moves_finish(void);
 void moves_end_context(const struct CUctx_st *context);
 void moves_forget(void);
 
-/* copy.c: what cuMemcpy* comes to, its pointers looked up. Returns when it is done where it blocks or has to do with
- * pageable memory, and at once where it stays on the card. */
+/* copy.c: what cuMemcpy* comes to, its pointers looked up. Returns when it is done where it blocks or has to
+ * do with pageable memory, and at once where it stays on the card. */
 struct copy {
     struct side to, from;
     int to_kind, from_kind; /* as in struct place */

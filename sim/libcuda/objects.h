@@ -1,6 +1,6 @@
-/* What handles name: every handle but a context's is looked up, so that a stale one is an error and not a crash.
- * An object lives while it is in the table or somebody holds it; whoever waits holds what it waits with and has
- * left the library's lock. */
+/* What handles name: every handle but a context's is looked up, so that a stale one is an error and not a
+ * crash. An object lives while it is in the table or somebody holds it; whoever waits holds what it waits
+ * with and has left the library's lock. */
 #ifndef MGPU_SIM_CUDA_OBJECTS_H
 #define MGPU_SIM_CUDA_OBJECTS_H
 #include "cuda.h"
@@ -33,7 +33,8 @@ struct object *object_find(const void *handle, enum object_kind kind);
 struct object *object_next(const void *after, enum object_kind kind);
 struct object *object_hold(struct object *object);
 void objects_end_context(CUcontext context);
-/* In a forked child: nothing of the parent's exists. What another thread was about to change is left alone. */
+/* In a forked child: nothing of the parent's exists. What another thread was about to change is left
+ * alone. */
 void objects_forget(void);
 
 /* Any time. */

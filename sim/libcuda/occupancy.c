@@ -1,4 +1,4 @@
-/* How many blocks of a kernel fit on a multiprocessor at once: by threads, registers, shared memory and the number of blocks. */
+/* Blocks of a kernel that fit on a multiprocessor: by threads, registers, shared memory and their limit. */
 #include "stream.h"
 
 enum { WARP = 32, REGISTERS_PER_SM = 65536 };

@@ -1,4 +1,4 @@
-/* Cards cannot reach each other's memory: under mgpu a container's cards have no peers, and this library says so everywhere. */
+/* Cards have no peers under mgpu, so this library says so everywhere. */
 #include "cuda.h"
 
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)

@@ -1,4 +1,4 @@
-/* Memory without an address, which is handed to other processes by descriptors: cuMemCreate() and what goes with it. */
+/* Memory without an address, handed to other processes by descriptor: cuMemCreate() and its kin. */
 #include "ranges.h"
 #include <stdlib.h>
 

@@ -1,4 +1,5 @@
 #include "moves.h"
+#include "stream.h"
 #include "ranges.h"
 
 CUresult place_of(CUdeviceptr pointer, size_t bytes, struct place *place)

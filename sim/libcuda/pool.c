@@ -1,7 +1,8 @@
-/* Memory in the order of streams. It is the driver's from the call that asks for it, counted at once; freed, it stays the
- * pool's until the stream has come there, and then as long as the pool's threshold allows. */
+/* Memory in the order of streams. It is the driver's from the call that asks for it, counted at once; freed,
+ * it stays the pool's until the stream has come there, and then as long as the pool's threshold allows. */
 #include "pool.h"
 #include "moves.h"
+#include "stream.h"
 #include <stdlib.h>
 
 static size_t freeing; /* atomic: ranges of that kind, about */

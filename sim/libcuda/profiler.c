@@ -1,4 +1,4 @@
-/* What tools ask of the library: there is nothing to switch on, and there are no tables besides its interface. */
+/* What tools ask of the library: there are no switches and no tables besides its interface. */
 #include "cuda.h"
 
 CUresult cuProfilerStart(void)

@@ -2,7 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Device addresses: a span that no process on x86-64 maps anything into by default, and behind it that of reserve.c. */
+/* Device addresses: a span that no process on x86-64 maps anything into by default, and behind it that of
+ * reserve.c. */
 static const CUdeviceptr SPAN_FIRST = 0x100000000000u, SPAN_END = RESERVED_FIRST;
 enum { ALIGNMENT_BYTES = 2 << 20, FIRST_ROOM = 256 };
 

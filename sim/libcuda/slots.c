@@ -27,8 +27,8 @@ static void put_first(struct engines *engines, struct slot *slot)
     engines->slots_free = slot;
 }
 
-/* Slabs of contexts that are gone: their memory stays the process's, since other contexts' channels may be about to
- * look at it. Atomic and without a lock, which a forked child could find held. */
+/* Slabs of contexts that are gone: their memory stays the process's, since other contexts' channels may be
+ * about to look at it. Atomic and without a lock, which a forked child could find held. */
 static struct slab *pool;
 
 static void pool_add(struct slab *first)

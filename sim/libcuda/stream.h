@@ -37,12 +37,14 @@ CUstream stream_hold(CUstream handle, CUresult *error);
 void stream_release(CUstream *stream);
 #define HELD_STREAM __attribute__((cleanup(stream_release))) CUstream
 
-/* One ring entry behind everything that the stream must wait for; waits for room, so without the library's lock. */
+/* One ring entry behind everything that the stream must wait for; waits for room, so without the library's
+ * lock. */
 CUresult stream_submit(CUstream stream, enum sim_engine_index engine, struct commands work);
 /* The same; *mark is reached when the entry is done. */
 CUresult stream_submit_marked(CUstream stream, enum sim_engine_index engine, struct commands work,
                               mark_t *mark);
-/* What whoever has seen the card come to a point is owed: bytes are moved, memory that streams have freed goes back. */
+/* What whoever has seen the card come to a point is owed: bytes are moved, memory that streams have freed
+ * goes back. */
 void work_settle(void);
 /* The engine that the stream's last work is on: nothing is to be waited for there. */
 enum sim_engine_index stream_engine(const struct CUstream_st *stream);

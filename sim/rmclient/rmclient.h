@@ -1,12 +1,12 @@
 /* The way into the driver that both simulated libraries share: the nodes under /dev, a root client, a device
  * and a subdevice per card, and the ioctls. What it knows about a card is what the ioctls answer.
  *
- * A session belongs to the process that opened it: RM ties a client to its process. The library opens and closes
- * it with rmc_lock() held; the calls themselves need no lock. */
+ * A session belongs to the process that opened it: RM ties a client to its process. The library opens and
+ * closes it with rmc_lock() held; the calls themselves need no lock. */
 #ifndef MGPU_SIM_RMCLIENT_H
 #define MGPU_SIM_RMCLIENT_H
-#include "../../native_sched/boundary/rm_abi.h"
-#include "../../native_sched/rm/table.h"
+#include "../../rm/rm_abi.h"
+#include "../../rm/table.h"
 #include "../card/profiles.h"
 #include <stdbool.h>
 #include <sys/types.h>
@@ -47,16 +47,16 @@ int rmc_open_node(const struct rmc *rm, const struct rmc_card *card);
 /* 0 or a negative errno; begun anew after a signal. */
 int rmc_ioctl(int fd, uint32_t nr, void *argument, uint32_t bytes);
 
-/* An enum rm_status or RMC_STATUS_IOCTL_FAILED. Parameters are those of the newest driver: as many bytes of them are
- * passed as this one takes. *handle 0: the driver chooses. */
+/* An enum rm_status or RMC_STATUS_IOCTL_FAILED. Parameters are those of the newest driver: as many bytes of
+ * them are passed as this one takes. *handle 0: the driver chooses. */
 uint32_t rmc_alloc(const struct rmc *rm, uint32_t parent, uint32_t *handle, uint32_t class_id, void *params,
                    uint32_t params_bytes);
 uint32_t rmc_free(const struct rmc *rm, uint32_t handle);
 uint32_t rmc_control(const struct rmc *rm, uint32_t object, uint32_t cmd, void *params,
                      uint32_t params_bytes);
 
-/* What stands for an object's memory: `bytes` of it are asked for, `fd` is mmap()ed at `offset`. Of a doorbell, fd is
- * what is written to. The caller closes it. */
+/* What stands for an object's memory: `bytes` of it are asked for, `fd` is mmap()ed at `offset`. Of a
+ * doorbell, fd is what is written to. The caller closes it. */
 struct rmc_mapping {
     uint64_t bytes, offset;
     int fd;
@@ -64,8 +64,8 @@ struct rmc_mapping {
 uint32_t rmc_map(const struct rmc *rm, const struct rmc_card *card, uint32_t parent, uint32_t handle,
                  struct rmc_mapping *mapping);
 
-/* Memory that other processes may have. Names: in their own clients, by the client and handle of its maker; or through a file,
- * which says to which card it belongs and how large it is. */
+/* Memory that other processes may have. Names: in their own clients, by the client and handle of its maker;
+ * or through a file, which says to which card it belongs and how large it is. */
 uint32_t rmc_share(const struct rmc *rm, uint32_t handle);
 uint32_t rmc_dup(const struct rmc *rm, const struct rmc_card *card, uint32_t *handle, uint32_t client,
                  uint32_t source);

@@ -1,4 +1,5 @@
 #include "rmclient.h"
+#include "../../base/memory_block.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -120,7 +121,7 @@ static int cards_open(struct rmc *rm)
 static int driver_open(struct rmc *rm)
 {
     struct rm_check_version version = {.cmd = VERSION_CMD_QUERY};
-    struct rm_sys_params params = {0};
+    struct rm_sys_params params = {.memblock_bytes = memory_block_bytes()};
     int error;
 
     rm->ctl_fd = node_open("/dev/nvidiactl");

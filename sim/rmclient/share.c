@@ -1,4 +1,4 @@
-#include "../../native_sched/boundary/rm_export_abi.h"
+#include "../../rm/export_abi.h"
 #include "rmclient.h"
 #include <fcntl.h>
 #include <string.h>

@@ -26,7 +26,8 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True)
 class Source:
-    """A release as the archive has it: the driver's version, and those of the packages that are made of it."""
+    """A release as the archive has it: the driver's version, and those of the packages that are made of
+    it."""
 
     driver: str
     packages: tuple[str, ...]

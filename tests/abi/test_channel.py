@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
 
 import pytest
+from probe import compiled
 
 from tools.abi import interface, parity, store
-from tools.abi.tables import REPOSITORY
 
 PARAMS = "NV_CHANNEL_ALLOC_PARAMS"
 # Of ours: NVIDIA's.
@@ -59,19 +58,7 @@ class Channel(ctypes.Structure):
 
 @pytest.fixture(scope="module")
 def probe(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    folder = tmp_path_factory.mktemp("channel")
-    (folder / "probe.c").write_text(PROBE)
-    flags = [
-        "-std=gnu11",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-fPIC",
-        "-shared",
-        f"-I{REPOSITORY / 'native_sched'}",
-    ]
-    subprocess.run(["gcc", *flags, "-o", folder / "probe.so", folder / "probe.c"], check=True)
-    library = ctypes.CDLL(str(folder / "probe.so"))
+    library = compiled(PROBE, tmp_path_factory.mktemp("channel"))
     library.max.restype = ctypes.c_size_t
     return library
 
@@ -106,7 +93,7 @@ def test_fields_of_a_channel_are_read_where_the_driver_has_them(probe: ctypes.CD
             )
 
 
-def test_what_is_read_is_written_back_whole(probe: ctypes.CDLL) -> None:
+def test_channel_params_survive_reading_and_writing(probe: ctypes.CDLL) -> None:
     for version, size, at in places():
         params = bytes(number * 11 % 253 for number in range(size))
         out, back = Channel(), ctypes.create_string_buffer(probe.max())

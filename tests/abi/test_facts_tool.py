@@ -1,4 +1,5 @@
-"""python -m tools.abi: what it says of a header tree, of one that changes something, and of one that is none."""
+"""python -m tools.abi: what it says of a header tree, of one that changes something, and of one that is
+none."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ import pytest
 from tests.abi.header_tree import CONTROL, PARAMS, SDK, UNIX, Tree
 from tests.support.places import REPOSITORY
 from tools.abi import store, tables
+from tools.abi.interface import SOURCE
 
 
 @pytest.fixture
@@ -51,7 +53,7 @@ def test_facts_are_the_compilers(tmp_path: Path) -> None:
     assert f"field\t{PARAMS}\tgpuNameString.ascii\t0x4\t64" in lines
 
 
-def test_what_is_added_is_kept_and_read_again(facts: Path) -> None:
+def test_added_facts_are_kept_and_read_again(facts: Path) -> None:
     known = store.load(facts)
     assert known.versions[-1] == "700.10.01"
     assert known.newest.complete
@@ -59,7 +61,7 @@ def test_what_is_added_is_kept_and_read_again(facts: Path) -> None:
     assert known.value("control", (CONTROL,), "590.48.01") == ("0x20800110", PARAMS, "132")
 
 
-def test_the_same_driver_again_changes_nothing(facts: Path, tmp_path: Path) -> None:
+def test_adding_a_known_driver_changes_nothing(facts: Path, tmp_path: Path) -> None:
     # Rows are wanted of every driver's escapes; the small tree's all have one.
     assert decided(facts, tmp_path, Tree()) == []
 
@@ -139,7 +141,7 @@ def test_tree_without_the_drivers_tables_is_told(tmp_path: Path) -> None:
     assert "lacks src/nvidia/generated/g_*_nvoc.c" in refused("facts", tmp_path)
 
 
-def test_folder_that_is_none_is_told(tmp_path: Path) -> None:
+def test_missing_folder_is_reported(tmp_path: Path) -> None:
     assert "is not a folder" in refused("facts", tmp_path / "missing")
 
 
@@ -158,5 +160,130 @@ def test_driver_of_an_unknown_branch_has_nothing_to_be_judged_by(tmp_path: Path)
     assert "999.10: no known driver is before it and none after: add it first" in said
 
 
-def test_what_is_no_tree_needs_a_version(tmp_path: Path) -> None:
+def test_file_that_is_no_tree_needs_a_version(tmp_path: Path) -> None:
     assert "give --version and --source" in refused("add", tmp_path, "--tinygrad", "nv_610")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        pytest.param(
+            "UVM(UVM_MIGRATE, 51, 0, MEDIATED(made_by_caller))",
+            "UVM(UVM_MIGRATE, 51, 0)",
+            "rm/interface.def: UVM_MIGRATE has no disposition: PASSED, MEDIATED, ANSWERED or REFUSED",
+            id="a row without a disposition",
+        ),
+        pytest.param(
+            "UVM(UVM_MIGRATE, 51, 0, MEDIATED(made_by_caller))",
+            "UVM(UVM_MIGRATE, 51, 0, MEDIATE)",
+            "rm/interface.def: UVM_MIGRATE has no disposition: PASSED, MEDIATED, ANSWERED or REFUSED",
+            id="a disposition that is none",
+        ),
+        pytest.param(
+            "CONTROL(NVA06C_CTRL_CMD_GET_INFO, 0xa06c0106, 4, PASSED)",
+            "CONTROL(NVA06C_CTRL_CMD_GET_INFO, 0xa06c0106, 4)",
+            "rm/interface.def: NVA06C_CTRL_CMD_GET_INFO has no disposition: PASSED, MEDIATED, ANSWERED or REFUSED",
+            id="a control without a disposition",
+        ),
+        pytest.param(
+            "CLASS(NV01_EVENT, 0x5, 24, EVENT)",
+            "CLASS(NV01_EVENT, five, 24, EVENT)",
+            "rm/interface.def: CLASS(NV01_EVENT, five, 24, EVENT) is no such row",
+            id="a row that is none",
+        ),
+        pytest.param(
+            "CLASS(NV01_EVENT, 0x5, 24, EVENT)",
+            "CLASS(NV01_EVENT, 0x5, 24)",
+            "rm/interface.def: NV01_EVENT has no kind: OTHER, if nothing",
+            id="a class without a kind",
+        ),
+    ],
+)
+def test_row_that_says_too_little_is_told(tmp_path: Path, before: str, after: str, said: str) -> None:
+    assert said in refused("parity", "--interface", mutated(tmp_path, before, after))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        pytest.param(
+            "BYTES(NVOS46_PARAMETERS, 580, 65, 64)",
+            "BYTES(NVOS46_PARAMETERS, 580, 65, 72)",
+            "NV_ESC_RM_MAP_MEMORY_DMA: escape 0x57: 72 bytes, and NVOS46_PARAMETERS has 64 in 580.65.06..",
+            id="a size that no branch has",
+        ),
+        pytest.param(
+            "PARAMS_AT(0x10, 0x20), POINTER_AT(0x18)",
+            "PARAMS_AT(0x10, 0x18), POINTER_AT(0x18)",
+            "NV_ESC_RM_ALLOC: escape 0x2b: their size at 0x18, and NVOS64_PARAMETERS has it at 0x20 in 535.86.05..",
+            id="an offset that is another field's",
+        ),
+        pytest.param(
+            "BRANCH(610, 43)",
+            "BRANCH(610, 43)\nBRANCH(999, 10)",
+            "BRANCH(999): no facts at all in 999",
+            id="an unknown branch",
+        ),
+    ],
+)
+def test_row_that_no_header_has_is_told(tmp_path: Path, before: str, after: str, said: str) -> None:
+    done = tool("parity", "--interface", mutated(tmp_path, before, after))
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(said)
+
+
+def test_rows_that_are_not_there_are_told(tmp_path: Path) -> None:
+    assert "No such file" in refused("parity", "--interface", tmp_path / "interface.def")
+    assert "No such file" in refused("--facts", tmp_path, "parity")
+
+
+def mutated(folder: Path, before: str, after: str) -> Path:
+    text = SOURCE.read_text()
+    assert before in text
+    out = folder / "interface.def"
+    out.write_text(text.replace(before, after))
+    return out
+
+
+EVENT = """
+type NV0005_ALLOC_PARAMETERS struct {
+    _             structs.HostLayout
+    HParentClient Handle
+    HSrcResource  Handle
+    HClass        ClassID
+    NotifyIndex   uint32 // with flags
+    Data          P64
+}
+"""
+
+
+def add_struct(facts: Path, folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+    folder.mkdir(exist_ok=True)
+    (folder / "classes.go").write_text(text)
+    return tool("--facts", facts, "add-struct", folder, "NV0005_ALLOC_PARAMETERS", "610.43.03", "gVisor")
+
+
+def test_struct_in_go_is_taken_for_a_driver_without_headers(facts: Path, tmp_path: Path) -> None:
+    done = add_struct(facts, tmp_path / "nvgpu", EVENT)
+    assert done.returncode == 0, done.stderr
+    known = store.load(facts)
+    assert known.value("field", ("NV0005_ALLOC_PARAMETERS", "data"), "610.43.03") == ("0x10", "8")
+    assert known.value("field", ("NV0005_ALLOC_PARAMETERS", "(size)"), "610.43.03") == ("-", "24")
+    assert known.releases["610.43.03"].source.endswith("; NV0005_ALLOC_PARAMETERS: gVisor")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("type NV0005", "type NV0006", "no struct NV0005_ALLOC_PARAMETERS"),
+        ("P64", "Elsewhere", "NV0005_ALLOC_PARAMETERS.Data: Elsewhere is of no known size"),
+        ("HClass ", "HOther ", "NV0005_ALLOC_PARAMETERS has no hOther in 595.45.04"),
+    ],
+)
+def test_struct_in_go_that_does_not_fit_is_told(
+    facts: Path, tmp_path: Path, before: str, after: str, expected: str
+) -> None:
+    done = add_struct(facts, tmp_path / "nvgpu", EVENT.replace(before, after))
+    assert done.returncode == 2
+    assert expected in done.stderr

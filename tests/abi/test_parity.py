@@ -1,4 +1,6 @@
-"""interface.def and the structs that the mediator decodes, against NVIDIA's headers of every driver that is served."""
+"""interface.def and the structs that the mediator decodes, against NVIDIA's headers of every driver that is
+served.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from tools.abi import interface, layouts, parity, store, tables
 from tools.abi.interface import HEADERS, SOURCE
 from tools.abi.store import Store
 
-OF_NATIVE_SCHED = SOURCE.parents[1]
+TOP = SOURCE.parents[1]
 
 
 @functools.cache
@@ -39,7 +41,9 @@ def test_rows_are_the_headers() -> None:
 
 
 def without_a_row(source: Path = SOURCE) -> set[str]:
-    """Escapes and commands of nvidia-uvm that some served driver has, and no row says what becomes of them there."""
+    """Escapes and commands of nvidia-uvm that some served driver has, and no row says what becomes of them
+    there.
+    """
     rows = interface.read(source)
     found = set()
     for release in parity.served(rows, known()):
@@ -70,7 +74,7 @@ def test_decoded_structs_and_constants_are_the_headers() -> None:
 
 
 def test_every_struct_of_ours_says_what_it_is() -> None:
-    """What is new goes into native_sched/rm/facts/decoded.tsv, as docs/driver-branches.md says."""
+    """What is new goes into rm/facts/decoded.tsv, as docs/driver-branches.md says."""
     assert layouts.unmapped() == []
     assert len(layouts.structs()) > 40, "the headers' structs are not understood"
 
@@ -123,6 +127,15 @@ def test_a_mistake_in_a_row_is_seen(tmp_path: Path, before: str, after: str, exp
     assert any(expected in line for line in new), new
 
 
+def test_a_field_of_which_a_branch_says_nothing_is_seen() -> None:
+    """610 has no headers: where an event's fields are there, gVisor alone says."""
+    without = store.load()
+    for key in [key for key in without.keys("field") if key[0] == "NV0005_ALLOC_PARAMETERS"]:
+        without.releases["610.57.04"].facts["field"].pop(key)
+    said = {one.line() for one in layouts.compare(interface.read(), without, layouts.measure())}
+    assert "rm_event.client: nothing says where NV0005_ALLOC_PARAMETERS.hParentClient is in 610" in said
+
+
 @pytest.mark.parametrize(
     ("header", "before", "after", "expected"),
     [
@@ -160,7 +173,7 @@ def test_a_mistake_in_a_header_is_seen(
     tmp_path: Path, header: str, before: str, after: str, expected: str
 ) -> None:
     for path in HEADERS:
-        copy = tmp_path / path.relative_to(OF_NATIVE_SCHED)
+        copy = tmp_path / path.relative_to(TOP)
         copy.parent.mkdir(parents=True, exist_ok=True)
         text = path.read_text()
         if path.name == header:
@@ -171,8 +184,8 @@ def test_a_mistake_in_a_header_is_seen(
             "".join(line for line in text.splitlines(True) if "_Static_assert(" not in line[:16])
         )
     for name in ("rm/interface.def", "rm/table.h"):
-        (tmp_path / name).write_text((OF_NATIVE_SCHED / name).read_text())
-    mutated = [tmp_path / path.relative_to(OF_NATIVE_SCHED) for path in HEADERS]
+        (tmp_path / name).write_text((TOP / name).read_text())
+    mutated = [tmp_path / path.relative_to(TOP) for path in HEADERS]
     text = mutated[0].read_text()
     mutated[0].write_text(text[: text.index("#define RM_AT(")] + "#endif\n")
     new = layouts_said(*mutated) - layouts_said()

@@ -1,4 +1,6 @@
-"""What the mediator and the driver's part find by a version's sizes: statuses, runlists, samples of utilisation."""
+"""What the mediator and the driver's part find by a version's sizes: statuses, runlists, samples of
+utilisation.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ def served() -> list[Release]:
 
 def constant(name: str) -> int:
     headers = [path.as_posix() for path in HEADERS]
-    (value,) = compiler.evaluate(headers, [REPOSITORY / "native_sched"], [name], "our headers")
+    (value,) = compiler.evaluate(headers, [REPOSITORY], [name], "our headers")
     assert value is not None, name
     return value
 
@@ -53,7 +55,7 @@ def test_status_of_a_uvm_command_is_as_far_from_the_end(from_end: str, commands:
 
 def test_every_drivers_runlists_have_a_shape() -> None:
     """The driver takes one size alone, and the shape is found by trying."""
-    header = next(path for path in HEADERS if path.name == "nvidia_abi.h").read_text()
+    header = next(path for path in HEADERS if path.name == "arbiter_abi.h").read_text()
     table = header[header.index("rm_runlist_shapes[] = {") :].split("};")[0]
     shapes = re.findall(r"\{(\w+), (\w+)\},", table)
     sizes = [_number(engines) * _number(lists) * WORD for engines, lists in shapes]

@@ -1,4 +1,5 @@
-"""The facts against NVIDIA's headers as others have them: Debian's source packages, and what tinygrad is made from.
+"""The facts against NVIDIA's headers as others have them: Debian's source packages, and what tinygrad is made
+from.
 
 A fact that holds in the known drivers on both sides of a release holds in it. How many were compared is told.
 """
@@ -75,7 +76,9 @@ def test_debians_driver_is_as_the_facts_say(
 def test_tinygrads_module_is_as_the_facts_say(
     major: int, record_property: Callable[[str, object], None]
 ) -> None:
-    """A commit alone says which release of a branch a module is of: what holds in the whole branch holds in it."""
+    """A commit alone says which release of a branch a module is of: what holds in the whole branch holds in
+    it.
+    """
     sides = neighbours.branch(known(), major)
     like = [release for release in known().releases.values() if release.complete]
     try:

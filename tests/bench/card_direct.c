@@ -1,7 +1,7 @@
 /* An allocation of 64 KiB and its free, two calls of the simulated driver's. Usage: card_direct SOCKET N
- * Prints one JSON object of the pair's times: "direct": asked of the card's process by the program that wants them, which is
- * what the driver takes by itself; "notified": asked by a supervisor of notified ioctls that makes the system calls
- * no mediator can do without. What that adds is the least that mediation can add. */
+ * Prints one JSON object of the pair's times: "direct": asked of the card's process by the program that wants
+ * them, which is what the driver takes by itself; "notified": asked by a supervisor of notified ioctls that
+ * makes the system calls no mediator can do without. What that adds is the least that mediation can add. */
 #define _GNU_SOURCE
 #include "card_line.h"
 #include "notified.h"

@@ -1,9 +1,9 @@
-/* The simulated card's process asked by a program itself, with nobody in between: what the driver takes by itself. Any
- * failure of the line ends the program with status 1. */
+/* The simulated card's process asked by a program itself, with nobody in between: what the driver takes by
+ * itself. Any failure of the line ends the program with status 1. */
 #ifndef CARD_LINE_H
 #define CARD_LINE_H
-#include "../../native_sched/boundary/rm_abi.h"
-#include "../../sim/card/protocol.h"
+#include "../../rm/rm_abi.h"
+#include "../../sim/abi/protocol.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -68,13 +68,12 @@ static inline int card_open(struct card_line *l, enum sim_node node, uint32_t mi
     return l->reply.error ? -1 : fd;
 }
 
-/* What ioctl() would say: 0, and both structs hold the answer, or a negative errno. reply_fd: NULL for a call that hands
- * none out. */
-static inline int card_call(struct card_line *l, uint64_t file, uint64_t aux_file, uint32_t cmd, void *outer,
-                            void *params, uint32_t params_bytes, int *reply_fd)
+/* What ioctl() would say: 0, and both structs hold the answer, or a negative errno. reply_fd: NULL for a call
+ * that hands none out. */
+static inline int card_call_sized(struct card_line *l, uint64_t file, uint64_t aux_file, uint32_t cmd,
+                                  void *outer, uint32_t bytes, void *params, uint32_t params_bytes,
+                                  int *reply_fd)
 {
-    uint32_t bytes = RM_SIZE(cmd);
-
     memset(&l->request, 0, offsetof(struct sim_request, payload));
     l->request.op = SIM_IOCTL;
     l->request.cmd = cmd;
@@ -93,5 +92,12 @@ static inline int card_call(struct card_line *l, uint64_t file, uint64_t aux_fil
     if (params_bytes)
         memcpy(params, l->reply.payload + bytes, l->reply.params_bytes);
     return 0;
+}
+
+/* A command of RM's says how large its struct is. */
+static inline int card_call(struct card_line *l, uint64_t file, uint64_t aux_file, uint32_t cmd, void *outer,
+                            void *params, uint32_t params_bytes, int *reply_fd)
+{
+    return card_call_sized(l, file, aux_file, cmd, outer, RM_SIZE(cmd), params, params_bytes, reply_fd);
 }
 #endif

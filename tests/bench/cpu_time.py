@@ -16,7 +16,9 @@ US_PER_MS = 1e3
 
 @dataclass(frozen=True)
 class CpuTime:
-    """A cgroup that this process and its children are in. Container runtimes leave it for the containers' own."""
+    """A cgroup that this process and its children are in. Container runtimes leave it for the containers'
+    own.
+    """
 
     folder: Path
 

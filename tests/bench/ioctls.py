@@ -28,8 +28,9 @@ Figures = list[dict[str, dict[str, int]]]
 
 
 def measure(mgpu: Arbiter, built: Programs) -> list[Row]:
-    """Medians over some runs of each run's p50 and p99, in µs. The card's own time is in none of the target rows:
-    "answered" calls are the arbiter's alone. Runs of both programs take turns."""
+    """Medians over some runs of each run's p50 and p99, in µs. The card's own time is in none of the target
+    rows: "answered" calls are the arbiter's alone. Runs of both programs take turns.
+    """
     tenant: Figures = []
     floor: Figures = []
     with bundle(

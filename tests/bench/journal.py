@@ -17,7 +17,8 @@ from tests.support.programs import Programs, inside
 CALLS = 20_000
 RUNS = 7
 LIMIT_US = 1.0
-# Nothing of the first is kept but that it was taken up; what the second changes is written down before it is asked for.
+# Nothing of the first is kept but that it was taken up; what the second changes is written down before it is
+# asked for.
 KINDS = (
     ("answered", "journalled mediated ioctl that changes nothing, over an unjournalled one, p50"),
     ("refused", "journalled allocation over the cap, over an unjournalled one, p50"),

@@ -50,9 +50,10 @@ def measure(mgpu: Arbiter, built: Programs) -> list[Row]:
 
 @contextmanager
 def one_cpu() -> Iterator[None]:
-    """Whoever is started meanwhile stays on one CPU. The card's process answers from where its caller runs, as a driver
-    does. Otherwise each question to it may wake a CPU that the hypervisor has put to sleep, or may not: tens of µs,
-    on either side of a comparison, by what else runs on the machine."""
+    """Whoever is started meanwhile stays on one CPU. The card's process answers from where its caller runs,
+    as a driver does. Otherwise each question to it may wake a CPU that the hypervisor has put to sleep, or
+    may not: tens of µs, on either side of a comparison, by what else runs on the machine.
+    """
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(before)})
     try:
@@ -68,7 +69,9 @@ def _inside(mgpu: Arbiter, built: Programs, program: str, count: int) -> dict[st
 
 
 class _Figures:
-    """Of one call, by turns, in µs: the driver's own; what mediation adds to it; what an empty supervisor adds."""
+    """Of one call, by turns, in µs: the driver's own; what mediation adds to it; what an empty supervisor
+    adds.
+    """
 
     def __init__(self) -> None:
         self.driver_us: list[float] = []
@@ -77,8 +80,9 @@ class _Figures:
 
 
 def _alloc_and_free(mgpu: Arbiter, built: Programs) -> _Figures:
-    """An allocation and its free are two calls: half of what the pair takes over the driver's is one's. The driver is
-    the card's process, asked by the program itself, on the card that mgpu asks."""
+    """An allocation and its free are two calls: half of what the pair takes over the driver's is one's. The
+    driver is the card's process, asked by the program itself, on the card that mgpu asks.
+    """
     found = _Figures()
     for _ in range(TURNS):
         ours = _inside(mgpu, built, "rm_latency", TURN_CALLS)["alloc_free"]["p50_ns"]
@@ -93,7 +97,8 @@ def _alloc_and_free(mgpu: Arbiter, built: Programs) -> _Figures:
 
 
 def _storm(mgpu: Arbiter, built: Programs) -> Iterator[Row]:
-    """The quiet container's calls are those that the arbiter answers itself: the simulated card has one lock."""
+    """The quiet container's calls are those that the arbiter answers itself: the simulated card has one
+    lock."""
 
     def quiet() -> float:
         return float(_inside(mgpu, built, "rm_latency", CALLS)["answered"]["p99_ns"]) / 1000
@@ -114,8 +119,9 @@ def _storm(mgpu: Arbiter, built: Programs) -> Iterator[Row]:
 
 
 def _starts(mgpu: Arbiter, built: Programs) -> Iterator[Row]:
-    """Of the simulated library, which does nothing but calls, beside the same program with the card for its driver: how
-    two kinds of call compare."""
+    """Of the simulated library, which does nothing but calls, beside the same program with the card for its
+    driver: how two kinds of call compare.
+    """
     mediated, plain, calls = [], [], 0
     for _ in range(TURNS):
         mediated.append(float(_inside(mgpu, built, "cuda_start", STARTS)["p50_us"]))

@@ -1,4 +1,6 @@
-"""What the scheduler's thread costs a node whose cards are all colocated, over a loop that only sleeps as often."""
+"""What the scheduler's thread costs a node whose cards are all colocated, over a loop that only sleeps as
+often.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-/* A notified ioctl and a supervisor of it that makes the system calls no mediator can do without, and no others: asking
- * whether the caller's file is one that is known, one copy in, one copy out, asking whether the call still waits. */
+/* A notified ioctl and a supervisor of it that makes the system calls no mediator can do without, and no
+ * others: asking whether the caller's file is one that is known, one copy in, one copy out, asking whether
+ * the call still waits. */
 #ifndef NOTIFIED_H
 #define NOTIFIED_H
 #ifndef _GNU_SOURCE
@@ -78,8 +79,8 @@ struct notified_start {
     volatile int listener, go;
 };
 
-/* A process that makes n times `together` notified calls, times those that go together, prints the quantiles of n such
- * times under that name and ends. */
+/* A process that makes n times `together` notified calls, times those that go together, prints the quantiles
+ * of n such times under that name and ends. */
 static inline struct notified notified_start(const char *name, int n, int together)
 {
     struct notified_start *s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,

@@ -1,6 +1,6 @@
-/* What the kernel alone takes for a notified ioctl: the floor under what rm_latency measures, on the same machine in the
- * same run. Usage: notify_floor N
- * Prints one JSON object: "empty" is receiving and answering; "calls" adds the system calls of notified.h. */
+/* What the kernel alone takes for a notified ioctl: the floor under what rm_latency measures, on the same
+ * machine in the same run. Usage: notify_floor N Prints one JSON object: "empty" is receiving and answering;
+ * "calls" adds the system calls of notified.h. */
 #define _GNU_SOURCE
 #include "notified.h"
 

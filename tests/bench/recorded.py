@@ -1,4 +1,6 @@
-"""The start of a recorded libcuda: what mediation adds to it, and what an empty supervisor adds to the same calls."""
+"""The start of a recorded libcuda: what mediation adds to it, and what an empty supervisor adds to the same
+calls.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +35,37 @@ TURNS, STARTS = 9, 9
 LONG_TURNS, LONG_STARTS = 7, 3
 ENV = {"MGPU_MEMORY_MIB": "4096"}
 MOST_OF_FLOOR = 1.5
+MOST_KINDS = 8
 DRIVER = f"driver-version={VERSION}"
-Times = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Times:
+    """Of a start, by the rows of the recording."""
+
+    init_us: float
+    context_us: float
+    call_us: dict[int, float]
+
+    @property
+    def start_us(self) -> float:
+        return self.init_us + self.context_us
+
+
+def _times(text: str) -> Times:
+    found = json.loads(text)
+    return Times(
+        found["init_us"],
+        found["context_us"],
+        {int(row): us for row, us in found["call_us"].items()},
+    )
 
 
 @dataclass(frozen=True)
 class _Published:
-    """What cuInit and a context took somewhere, with one card and its driver loaded; docs/simulator.md says by whom."""
+    """What cuInit and a context took somewhere, with one card and its driver loaded; docs/simulator.md says
+    by whom.
+    """
 
     card: str
     init_ms: float
@@ -69,60 +95,102 @@ def _inside(mgpu: Arbiter, built: Programs, folder: Path, starts: int = STARTS) 
     with bundle(*words, env=ENV, mounts=[built.oci_mount, mount]) as made:
         done = made.run(mgpu.runtime)
     assert done.status == 0, str(done)
-    found: Times = json.loads(done.out)
-    return found
+    return _times(done.out)
 
 
 def _beside(mgpu: Arbiter, built: Programs, folder: Path, *how: str, starts: int = STARTS) -> Times:
-    """On the machine itself: with the card for its driver, or without any."""
+    """On the machine itself, with the card for its driver."""
     env = {
         "LD_PRELOAD": str(built.folder / UNMEDIATED),
         "MGPU_CARD_SOCKET": str(mgpu.root / "sim" / "card.sock"),
         "MGPU_DRIVER_VERSION": VERSION,
     }
     words = (str(folder / "script"), str(starts), str(INIT_ENDS), str(CONTEXT_ENDS), *how)
-    done = attempt(built.folder / "replay", *words, env={} if how else env)
+    done = attempt(built.folder / "replay", *words, env=env)
     assert done.status == 0, str(done)
-    found: Times = json.loads(done.out)
-    return found
+    return _times(done.out)
 
 
 def measure(built: Programs) -> list[Row]:
-    """By turns: mediated, unmediated; the calls into nothing, and the same under a supervisor that lets them go on."""
-    added, floor, calls = [], [], 0
+    """By turns: mediated; under a supervisor that lets every call go on; unmediated. One card carries them
+    all out.
+    """
+    sides: dict[str, list[Times]] = {"mediated": [], "supervised": [], "copying": [], "plain": []}
     with one_cpu(), arbiter.running("titan-rtx", sim_options=(DRIVER,)) as mgpu, _script(mgpu) as folder:
         for _ in range(TURNS):
-            mediated = _inside(mgpu, built, folder)
-            calls = round(mediated["calls"])
-            added.append(mediated["start_us"] - _beside(mgpu, built, folder)["start_us"])
-            under, blind = (_beside(mgpu, built, folder, how) for how in ("supervised", "blind"))
-            floor.append(under["start_us"] - blind["start_us"])
+            sides["mediated"].append(_inside(mgpu, built, folder))
+            for how in ("supervised", "copying"):
+                sides[how].append(_beside(mgpu, built, folder, how))
+            sides["plain"].append(_beside(mgpu, built, folder))
         alone = _beside(mgpu, built, folder)
+    mediated, supervised, copying, plain = (_by_call(found) for found in sides.values())
+    added, floor, copied = (
+        sum(side.values()) - sum(plain.values()) for side in (mediated, supervised, copying)
+    )
     return [
         Row(
-            name=f"recorded start of libcuda, {calls} calls, added to it, p50",
-            value=median(added) / 1000,
+            name=f"recorded start of libcuda, {len(plain)} calls, beside the unmediated",
+            value=sum(mediated.values()) / 1000,
             unit="ms",
-            baseline=median(floor) / 1000,
+            baseline=sum(plain.values()) / 1000,
+        ),
+        Row(
+            name="added to it, beside what an empty supervisor adds",
+            value=added / 1000,
+            unit="ms",
+            baseline=floor / 1000,
         ),
         Row(
             name="the same, over what an empty supervisor adds",
-            value=median(ours / least for ours, least in zip(added, floor, strict=True)),
+            value=added / floor,
             unit="x",
             target=MOST_OF_FLOOR,
         ),
+        Row(
+            name="the same, over what one adds that makes the system calls of any mediator",
+            value=added / copied,
+            unit="x",
+        ),
+        *_stages(mediated, supervised, plain),
         *(row for known in PUBLISHED for row in _published(built, known, alone)),
     ]
 
 
+def _by_call(found: list[Times]) -> dict[int, float]:
+    return {row: median(times.call_us[row] for times in found) for row in found[0].call_us}
+
+
+def _stages(
+    mediated: dict[int, float], supervised: dict[int, float], plain: dict[int, float]
+) -> Iterator[Row]:
+    """Where it goes: the calls to which most is added, all of a kind together."""
+    kinds: dict[str, list[int]] = {}
+    for row in recorded(RECORDING):
+        if row.row in plain:
+            kinds.setdefault("opens" if row.opens else row.call.split()[0], []).append(row.row)
+
+    def added(side: dict[int, float], rows: list[int]) -> float:
+        return sum(side[row] - plain[row] for row in rows)
+
+    for kind, rows in sorted(kinds.items(), key=lambda item: -abs(added(mediated, item[1])))[:MOST_KINDS]:
+        yield Row(
+            name=f"... of it: {kind}, {len(rows)} calls",
+            value=added(mediated, rows) / 1000,
+            unit="ms",
+            baseline=added(supervised, rows) / 1000,
+        )
+
+
 def _published(built: Programs, known: _Published, alone: Times) -> Iterator[Row]:
-    """The same start, as long as one that somebody has published. What the calls take by themselves on this machine is
-    a part of that: the card adds the rest. What share mediation has of one on a card, only that can say."""
+    """The same start, as long as one that somebody has published. What the calls take by themselves on this
+    machine is a part of that: the card adds the rest. What share mediation has of one on a card, only that
+    can say.
+    """
     init_us, context_us, took = 0.0, 0.0, alone
     # Twice: beside a card that takes its time each call takes longer than one after the other.
     for last in (False, True):
-        init_us += known.init_ms * 1000 - took["init_us"]
-        context_us += known.context_ms * 1000 - took["context_us"]
+        init_us += known.init_ms * 1000 - took.init_us
+        context_us += known.context_ms * 1000 - took.context_us
         options = (DRIVER, f"init-us={round(max(0, init_us))}", f"context-us={round(max(0, context_us))}")
         with one_cpu(), arbiter.running("titan-rtx", sim_options=options) as mgpu, _script(mgpu) as folder:
             if not last:
@@ -130,8 +198,8 @@ def _published(built: Programs, known: _Published, alone: Times) -> Iterator[Row
                 continue
             mediated, plain = [], []
             for _ in range(LONG_TURNS):
-                mediated.append(_inside(mgpu, built, folder, LONG_STARTS)["start_us"])
-                plain.append(_beside(mgpu, built, folder, starts=LONG_STARTS)["start_us"])
+                mediated.append(_inside(mgpu, built, folder, LONG_STARTS).start_us)
+                plain.append(_beside(mgpu, built, folder, starts=LONG_STARTS).start_us)
     yield Row(
         name=f"recorded start, as long as on {known.card}, p50",
         value=median(mediated) / 1000,

@@ -14,7 +14,7 @@ from rich.table import Table
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One figure. baseline: the plain thing, measured in the same run and unit; target: what it has to keep to."""
+    """A figure; baseline: the plain thing of the same run and unit; target: its limit."""
 
     name: str
     value: float

@@ -1,10 +1,11 @@
-/* Preloaded into a program, NVIDIA's nodes are the simulated card itself: what the program does in a container with a
- * grant it does here with nobody between it and the driver. MGPU_CARD_SOCKET names the card. When the program ends,
- * it and the children that it had meanwhile have made so many calls of the driver: {"calls": N} on stderr.
- * MGPU_DRIVER_VERSION is what the card plays, where that is not the newest: libraries do not say how large the parameters of
- * an allocation are, and RM knows by its version. */
+/* Preloaded into a program, NVIDIA's nodes are the simulated card itself: what the program does in a
+ * container with a grant it does here with nobody between it and the driver. MGPU_CARD_SOCKET names the card.
+ * When the program ends, it and the children that it had meanwhile have made so many calls of the driver:
+ * {"calls": N} on stderr. MGPU_DRIVER_VERSION is what the card plays, where that is not the newest: libraries
+ * do not say how large the parameters of an allocation are, and RM knows by its version. */
 #define _GNU_SOURCE
-#include "../../native_sched/rm/lists.h"
+#include "../../rm/lists.h"
+#include "../../sim/abi/uvm_sizes.h"
 #include "card_line.h"
 #include <dlfcn.h>
 #include <errno.h>
@@ -111,7 +112,7 @@ static void take(struct rm_map_memory *map, int fd)
 }
 
 /* The lists that the parameters point to travel behind them, as from mgpud. */
-static int call_with_lists(int fd, uint32_t cmd, struct rm_control *c, const struct rm_control_lists *row)
+static int call_with_lists(int fd, uint32_t cmd, struct rm_control *c, const struct rm_row *row)
 {
     static _Thread_local _Alignas(16) uint8_t behind[BEHIND_MAX];
     uint8_t *params = (uint8_t *)(uintptr_t)c->params;
@@ -177,10 +178,16 @@ static int call(int fd, uint32_t cmd, void *outer)
     return e;
 }
 
-/* Its commands are bare numbers. What the arbiter answers on a simulated card it answers without asking it. */
+/* Commands of nvidia-uvm are bare numbers, which do not say how large their parameters are. */
 static bool is_uvm(uint32_t cmd)
 {
     return _IOC_TYPE(cmd) != 'F';
+}
+
+static int call_uvm(int fd, uint32_t cmd, void *params)
+{
+    return card_call_sized(my_line(), file_of[fd], 0, cmd, params, uvm_size_of(&table, cmd).bytes, NULL, 0,
+                           NULL);
 }
 
 int ioctl(int fd, unsigned long cmd, ...)
@@ -196,7 +203,9 @@ int ioctl(int fd, unsigned long cmd, ...)
     if (!known(fd))
         return real(fd, cmd, argument);
     atomic_fetch_add(calls, 1);
-    e = is_uvm((uint32_t)cmd) ? -ENOTTY : call(fd, (uint32_t)cmd, argument);
+    /* The system call that it is with a driver in the kernel, where a supervisor may have it notified. */
+    real(fd, cmd, argument);
+    e = is_uvm((uint32_t)cmd) ? call_uvm(fd, (uint32_t)cmd, argument) : call(fd, (uint32_t)cmd, argument);
     errno = -e;
     return e ? -1 : 0;
 }

@@ -1,7 +1,7 @@
 """A node in use, whose parts are killed while containers work.
 
-The judges are the containers themselves, which take any answer that is not the right one for a failure, and the
-simulated card's own account.
+The judges are the containers themselves, which take any answer that is not the right one for a failure, and
+the simulated card's own account.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ SETTLE_S = 20.0
 
 
 def seed() -> int:
-    """Of this run, which MGPU_CHAOS_SEED repeats as far as the machine's own timing lets it; printed either way."""
+    """Of this run, which MGPU_CHAOS_SEED repeats as far as the machine's own timing lets it; printed either
+    way.
+    """
     chosen = int(os.environ.get(SEED) or random.SystemRandom().randrange(1 << 32))
     print(f"{SEED}={chosen}")
     return chosen
@@ -188,7 +190,9 @@ class Field:
             each.said("going")
 
     def judge(self) -> None:
-        """Everybody stands still: the ledger is what the card says to the byte, and what each container says it has."""
+        """Everybody stands still: the ledger is what the card says to the byte, and what each container says
+        it has.
+        """
         held = self.quiet()
         until(lambda: self.agree(held), "the card, the ledger and the containers agree", timeout_s=SETTLE_S)
         rows = {row["container_id"]: row for row in self.mgpu.containers()}
@@ -261,7 +265,9 @@ def end(pid: int, number: int = signal.SIGKILL) -> int:
 
 
 def held_by(account: Account, names: Sequence[str]) -> dict[str, int]:
-    """What the card counts to the processes of each container, in bytes; those that end at this moment are left out."""
+    """What the card counts to the processes of each container, in bytes; those that end at this moment are
+    left out.
+    """
     found = dict.fromkeys(names, 0)
     for card in account.cards:
         for file in card.files:

@@ -1,4 +1,4 @@
-"""Containers that come and go, one after the other, whatever happens to the worker meanwhile."""
+"""Containers that come and go, one after the other, whatever happens to mgpud meanwhile."""
 
 from __future__ import annotations
 

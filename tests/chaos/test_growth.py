@@ -1,4 +1,6 @@
-"""What a day brings to a busy node, in minutes: at its end mgpu holds as much of everything as at its beginning."""
+"""What a day brings to a busy node, in minutes: at its end mgpu holds as much of everything as at its
+beginning.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,9 @@ from tests.support.waiting import until
 LIVES_PER_LEAKED = 100
 # The table of open files grows by steps (journal/store.c), when more are open at once than ever before.
 JOURNAL_STEP_BYTES = 64 << 10
-# Tables of mgpud's that have their size from the start, and take their memory as they are written: the scheduler's last
-# events (loop/events.h), and where an open file is found by its number and by its inode's (boundary/files.h). Both
-# numbers only rise, the kernel's with every pipe and socket of the machine.
+# Tables of mgpud's that have their size from the start, and take their memory as they are written: the
+# scheduler's last events (loop/events.h), and where an open file is found by its number and by its inode's
+# (account/files.h). Both numbers only rise, the kernel's with every pipe and socket of the machine.
 EVENTS_KEPT, EVENT_BYTES = 1 << 16, 48
 FILE_BUCKETS, BUCKET_BYTES, FILES_A_LIFE = 1 << 19, 4, 8
 # What is read from procfs while threads of a moment ago still end: the least of so many looks.
@@ -38,13 +40,13 @@ KINDS = ("descriptors", "threads", "mappings", "files")
 
 @dataclass(frozen=True)
 class Size:
-    """lives: containers that come and go under one mgpud, after warm_up of them, and as many before that which see
-    others killed. leaked_bytes: what of mgpud's and of the holder's own memory may stay of each. A heap takes some
-    thousands of lives to find its size.
+    """lives: containers that come and go under one mgpud, after warm_up of them, and as many before that
+    which see others killed. leaked_bytes: what of mgpud's and of the holder's own memory may stay of each. A
+    heap takes some thousands of lives to find its size.
 
-    A day of a node that is busy is 10,000 of them, one in nine seconds, with a `mgpu ps` for each, a scrape for every
-    second one, which is one in 17 s, and a live change for every tenth; a worker that is killed every hour; and some
-    hundreds that a runtime starts, with hooks, cgroups and namespaces.
+    A day of a node that is busy is 10,000 of them, one in nine seconds, with a `mgpu ps` for each, a scrape
+    for every second one, which is one in 17 s, and a live change for every tenth; a worker that is killed
+    every hour; and some hundreds that a runtime starts, with hooks, cgroups and namespaces.
     """
 
     lives: int
@@ -203,7 +205,8 @@ class Day:
 
 
 def judge(what: str, before: Holdings, after: Holdings, lives: int, may: int, taken: int = 0) -> list[str]:
-    """What has grown too much. may: bytes that may stay of each life, besides those that tables have taken."""
+    """What has grown too much. may: bytes that may stay of each life, besides those that tables have
+    taken."""
     leaked = (after.memory - before.memory - taken) / lives
     print(f"{what}: {leaked:.1f} bytes a life beside {taken} of its tables, {before} to {after}")
     found = [f"{what} leaks {leaked:.0f} bytes a life"] if leaked > may else []
@@ -217,7 +220,7 @@ def judge(what: str, before: Holdings, after: Holdings, lives: int, may: int, ta
 @pytest.mark.parametrize(
     "size", [MINUTES, pytest.param(DAY, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])]
 )
-def test_nothing_grows(built: Programs, size: Size) -> None:
+def test_mgpud_does_not_grow(built: Programs, size: Size) -> None:
     with (
         arbiter.running("h200:1", node_config="hold_ms = 20\n") as mgpu,
         nursery(mgpu, built) as births,

@@ -19,6 +19,7 @@ from tests.support import host, scrape
 from tests.support.bundle import Bundle, bundle
 from tests.support.commands import attempt, run
 from tests.support.programs import Programs, inside
+from tests.support.rm_numbers import NV_ERR_GPU_IS_LOST, NV_ERR_NO_MEMORY
 from tests.support.started import foreground
 from tests.support.waiting import until
 
@@ -86,7 +87,7 @@ def starts(field: Field) -> None:
 
 
 def test_a_full_and_a_read_only_run(built: Programs) -> None:
-    """Nothing new is admitted, nothing is changed, and those that run go on, also under the next worker."""
+    """Nothing new is admitted, nothing is changed, and those that run go on, also under the next mgpud."""
     chosen = fields.seed()
     with small_run() as root, field_of(built, 3, chosen, root=root) as field:
         name = field.tenants[0].name
@@ -113,8 +114,9 @@ def test_a_full_and_a_read_only_run(built: Programs) -> None:
         field.judge()
 
 
-def test_a_full_journal(built: Programs) -> None:
-    """Where the journal has no room for one more object, there is no memory for it; once there is, there is."""
+def test_full_journal_refuses_and_recovers(built: Programs) -> None:
+    """Where the journal has no room for one more object, there is no memory for it; once there is, there
+    is."""
     chosen = fields.seed()
     env = {"MGPU_MEMORY_MIB": str(2 * MOST_OBJECTS // 16)}
     with small_run() as root, field_of(built, 1, chosen, root=root) as field:
@@ -138,11 +140,11 @@ def test_a_full_journal(built: Programs) -> None:
                 field.judge()
 
 
-GPU_IS_LOST, NO_MEMORY = 0x0F, 0x51
+GPU_IS_LOST, NO_MEMORY = NV_ERR_GPU_IS_LOST, NV_ERR_NO_MEMORY
 
 
-def test_a_lost_card(built: Programs) -> None:
-    """Its containers get the driver's own error; the others notice nothing, also under the next worker."""
+def test_lost_card_leaves_other_cards_steady(built: Programs) -> None:
+    """Its containers get the driver's own error; the others notice nothing, also under the next mgpud."""
     chosen = fields.seed()
     with field_of(built, 2, chosen, cards="h200:2") as field:
         with fields.tenant(field.mgpu, built, fields.PER_CARD, chosen) as unlucky:
@@ -175,7 +177,7 @@ def kill_worker(field: Field) -> None:
 
 
 def kill_twice(field: Field) -> None:
-    """The next worker dies while it recovers."""
+    """The next mgpud dies while it recovers."""
     field.mark()
     field.kill_worker()
     time.sleep(field.random.random() * 0.2)
@@ -193,7 +195,9 @@ def stop_worker(field: Field) -> None:
 
 
 def kill_a_runtime(field: Field) -> None:
-    """While it creates a container, at any instant; the worker too, half of the times. What it held is given back."""
+    """While it creates a container, at any instant; mgpud too, half of the times. What it held is given
+    back.
+    """
     with short_container() as made:
         argv = made.argv(field.mgpu.runtime, "run", "--bundle", made.path, made.container)
         with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
@@ -234,7 +238,7 @@ def hooks(field: Field) -> list[int]:
 
 
 def kill_a_container(field: Field) -> None:
-    """One that works, while there is no worker, half of the times."""
+    """One that works, while there is no mgpud, half of the times."""
     with fields.tenant(field.mgpu, field.built, 0, field.random.randrange(1 << 30)) as found:
         time.sleep(field.random.random() * 0.2)
         pid = next(row["pid"] for row in field.mgpu.containers() if row["container_id"] == found.name)
@@ -265,7 +269,7 @@ ACTIONS: dict[Callable[[Field], None], int] = {
 
 
 @pytest.mark.timeout(int(SECONDS * 2) + 120)
-def test_a_mixture(built: Programs) -> None:
+def test_mixed_trouble_leaves_containers_steady(built: Programs) -> None:
     chosen = fields.seed()
     slow = ("rm-tail-us=10000", "rm-tail-per-mille=10")
     done: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""The worker is killed, stopped, starved and slowed down while containers work, and none of them notices."""
+"""mgpud is killed, stopped, starved and slowed down while containers work, and none of them notices."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ SATURATE = ("saturate", "--kernel-us", "2000", "--queue", "16")
 
 @dataclass(frozen=True)
 class Size:
-    """containers that work, kills with up to pause_s between an answer and the next, containers that come and go."""
+    """containers that work, kills with up to pause_s between an answer and the next, containers that come and
+    go.
+    """
 
     containers: int
     kills: int
@@ -41,7 +43,7 @@ def soak(size: Size) -> object:
 
 
 @pytest.mark.parametrize("size", [Size(8, 30, 1), soak(Size(32, 500, 2, 1.0, soak=True))])
-def test_kills(built: Programs, size: Size) -> None:
+def test_kills_of_mgpud_leave_containers_steady(built: Programs, size: Size) -> None:
     chosen = fields.seed()
     many = -(-size.containers // fields.PER_CARD)
     with (
@@ -69,8 +71,9 @@ def test_kills(built: Programs, size: Size) -> None:
 
 
 def offline_beside_online(field: Field, online: int, offline: int, since: int) -> list[tuple[int, int]]:
-    """When the card executed the offline process, from entry `since` of its history on, while the online one had work,
-    which is always."""
+    """When the card executed the offline process, from entry `since` of its history on, while the online one
+    had work, which is always.
+    """
     found = cards.timeline(field.mgpu.root / "sim" / "admin.sock", 0, since)
     assert not found.lost
     first = min((span.start_ns for span in found.spans if span.tgid == online), default=0)
@@ -110,7 +113,7 @@ def test_online_stays_protected(built: Programs) -> None:
         ]
         recovering_ns = sum(again - died for died, again in windows)
         print(
-            f"offline ran {ran_ns / NS_PER_MS:.1f} ms in {recovering_ns / NS_PER_MS:.0f} ms without a worker"
+            f"offline ran {ran_ns / NS_PER_MS:.1f} ms in {recovering_ns / NS_PER_MS:.0f} ms without a mgpud"
         )
         assert outside == []
         field.well()
@@ -121,7 +124,7 @@ def test_online_stays_protected(built: Programs) -> None:
         assert offline.stop()["devices"][0]["kernels"] > 0
 
 
-def test_stopped_and_slow(built: Programs) -> None:
+def test_stopped_mgpud_and_slow_driver_leave_containers_steady(built: Programs) -> None:
     """SIGSTOP for seconds, and a driver whose calls take long now and then."""
     chosen = fields.seed()
     slow = ("rm-tail-us=30000", "rm-tail-per-mille=20")

@@ -8,7 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-# The tests fork and exec all the time, and never call from a forked process: gRPC's own care for that is in the way.
+# The tests fork and exec all the time, and never call from a forked process: gRPC's own care for that is in
+# the way.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 

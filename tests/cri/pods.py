@@ -1,8 +1,8 @@
 """What a cluster makes of a workload's manifest before a node's container engine hears of it. Pure.
 
-The kubelet passes pod annotations and labels on as they are, and knows nothing of the resources of vendors: their
-admission webhook copies the workload's annotations to its pods, and their device plugin answers the allocation with
-annotations for the container.
+The kubelet passes pod annotations and labels on as they are, and knows nothing of the resources of vendors:
+their admission webhook copies the workload's annotations to its pods, and their device plugin answers the
+allocation with annotations for the container.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _KEYS = frozenset(key.name for key in vocabulary.KEYS if key.source == vocabular
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerSpec:
-    """One container of a pod. command: all words, empty for the image's own; annotations: a device plugin's."""
+    """One container of a pod. command: all words, empty for the image's own; annotations: a device
+    plugin's."""
 
     name: str
     image: str
@@ -41,7 +42,9 @@ class PodSpec:
 
 
 def pods(workload: Mapping[str, Any]) -> list[PodSpec]:
-    """The pods of a Deployment or a Job. Names end in the replica's number, where a cluster puts random letters."""
+    """The pods of a Deployment or a Job. Names end in the replica's number, where a cluster puts random
+    letters.
+    """
     counts = {"Deployment": "replicas", "Job": "parallelism"}
     kind = workload["kind"]
     if kind not in counts:

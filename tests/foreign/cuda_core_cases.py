@@ -1,7 +1,7 @@
 """cuda.core and cuda.bindings, as they come from PyPI, in a container with a card. Prints one JSON document.
 
-What they make of the driver's interface: device, pools, virtual addresses, libraries. Kernels are launched, and compute
-nothing; NVIDIA's run-time library and compilers are not asked.
+What they make of the driver's interface: device, pools, virtual addresses, libraries. Kernels are launched,
+and compute nothing; NVIDIA's run-time library and compilers are not asked.
 """
 
 from __future__ import annotations
@@ -143,7 +143,8 @@ def thresholds(card: Device) -> Any:
 
 
 def virtual_addresses(_: Device) -> Any:
-    """Two objects one behind the other: one copy goes across; remapped elsewhere, they hold what they held."""
+    """Two objects one behind the other: one copy goes across; remapped elsewhere, they hold what they
+    held."""
     before, size = check(driver.cuMemGetInfo())[0], 4 * MIB
     access, kind = driver.CUmemAccessDesc(), driver.CUmemAllocationProp()
     kind.type = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED

@@ -92,7 +92,8 @@ def managed() -> list[bool]:
 
 
 def events() -> Any:
-    """Milliseconds of a copy of 240 MiB from pinned memory, and that its own end is what a stream waits for."""
+    """Milliseconds of a copy of 240 MiB from pinned memory, and that its own end is what a stream waits
+    for."""
     size = 240 * MIB
     host = cuda.pinned_array(size, dtype=np.uint8)
     there = cuda.device_array(size, dtype=np.uint8)

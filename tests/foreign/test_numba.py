@@ -1,4 +1,6 @@
-"""numba's driver layer: what a program sees of a card in a container, and that copies carry what they are given."""
+"""numba's driver layer: what a program sees of a card in a container, and that copies carry what they are
+given.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +61,10 @@ def test_out_of_memory_is_an_error_and_not_the_end(seen: Any) -> None:
     assert memory["left_mib"] == memory["before_mib"] - memory["held"] * BLOCK_MIB < BLOCK_MIB
 
 
-def test_it_is_told_when_bytes_do_not_arrive(private_host: None) -> None:
-    """The seeded mistake: a card whose memory holds nothing. Copies take their time, and only what is in them tells."""
+def test_numba_notices_missing_bytes(private_host: None) -> None:
+    """The seeded mistake: a card whose memory holds nothing. Copies take their time, and only what is in them
+    tells.
+    """
     with arbiter.running("a10:1", sim_options=["data=off"]) as mgpu:
         seen = run_foreign(mgpu, "numba_cases.py", "copies", "callbacks", memory_mib=CAP_MIB)
     assert seen["copies"][:4] == [False] * 4

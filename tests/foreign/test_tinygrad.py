@@ -1,4 +1,5 @@
-"""tinygrad's NV backend, from PyPI as it is: a client of the resource manager and of nvidia-uvm without mgpu in mind.
+"""tinygrad's NV backend, from PyPI as it is: a client of the resource manager and of nvidia-uvm without mgpu
+in mind.
 
 It makes its own objects, maps memory at its own addresses, fills its own rings and polls its own semaphores.
 """
@@ -47,6 +48,14 @@ def said(running: Foreground) -> Any:
     return json.loads(running.line())
 
 
+def stopped(mgpu: Arbiter) -> str:
+    """What it said last when it could not open the card."""
+    with foreign_bundle(SCRIPT, "opened", memory_mib=CAP_MIB) as made:
+        done = made.run(mgpu.runtime)
+    assert done.status != 0
+    return (done.err + done.out).splitlines()[-1]
+
+
 def left(mgpu: Arbiter) -> tuple[list[int], list[int]]:
     """What is in use by mgpud's ledger and by the cards' own account."""
     return mgpu.used_bytes(), [card.used_bytes for card in mgpu.account().cards]
@@ -70,13 +79,27 @@ def test_a_gibibyte_arrives_as_it_was_sent(private_host: None) -> None:
     assert seen["copies"]["same"]
 
 
-def test_it_is_told_when_bytes_do_not_arrive(private_host: None) -> None:
+def test_tinygrad_notices_missing_bytes(private_host: None) -> None:
     """The seeded mistake: a card whose memory holds nothing, which has no rings either."""
     with arbiter.running("a10", sim_options=["data=off"]) as mgpu:
-        with foreign_bundle(SCRIPT, "opened", memory_mib=CAP_MIB) as made:
-            done = made.run(mgpu.runtime)
-    assert done.status != 0
-    assert "RuntimeError" in done.err + done.out
+        assert "RuntimeError" in stopped(mgpu)
+
+
+@pytest.mark.parametrize(
+    ("taken_for", "said"),
+    [
+        pytest.param("535", "NV_ERR_INVALID_ARGUMENT", id="memory"),
+        pytest.param("570", "Inappropriate ioctl", id="mapping"),
+        pytest.param("610", "NV_ERR_INVALID_ARGUMENT", id="channel"),
+    ],
+)
+def test_tinygrad_notices_a_size_off_by_8(private_host: None, taken_for: str, said: str) -> None:
+    """The seeded mistake: mgpud takes 580 for another branch, whose struct for that is 8 bytes shorter or
+    longer.
+    """
+    node = f'driver_table = "{taken_for}"\n'
+    with arbiter.running("a10", sim_options=["driver-version=580.142"], node_config=node) as mgpu:
+        assert said in stopped(mgpu)
 
 
 def test_the_first_block_is_refused_that_does_not_fit(private_host: None) -> None:
@@ -96,7 +119,7 @@ def test_the_first_block_is_refused_that_does_not_fit(private_host: None) -> Non
         until(lambda: left(mgpu) == ([0], [0]), "nothing is left of it")
 
 
-def test_two_at_once(private_host: None) -> None:
+def test_two_tinygrad_processes_at_once(private_host: None) -> None:
     with arbiter.running("a10", node_config="policy = 'native-burst-share'\n") as mgpu, ExitStack() as both:
         programs = [both.enter_context(case(mgpu, "work"))[0] for _ in range(2)]
         for running in programs:
@@ -113,8 +136,10 @@ def off(found: list[Span], pid: int) -> int:
     return sum(span.tgid == pid and span.kind == "disable" for span in found)
 
 
-def test_it_does_not_notice_that_it_is_suspended(private_host: None) -> None:
-    """Beside an online neighbour: it is off the card while that works, goes on afterwards, and its bytes are right."""
+def test_tinygrad_does_not_notice_suspension(private_host: None) -> None:
+    """Beside an online neighbour: it is off the card while that works, goes on afterwards, and its bytes are
+    right.
+    """
     node = f"hold_ms = {HOLD_MS}\npolicy = 'native-burst-share'\n"
     with arbiter.running("a10", node_config=node) as mgpu:
         with case(mgpu, "work", MGPU_QOS="offline") as (running, name):

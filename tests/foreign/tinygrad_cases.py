@@ -1,4 +1,5 @@
-"""tinygrad's NV backend, a client of NVIDIA's resource manager without any library of NVIDIA's: words say what to do.
+"""tinygrad's NV backend, a client of NVIDIA's resource manager without any library of NVIDIA's: words say
+what to do.
 
 Prints a JSON document as its last line. Where lines come on its input, it goes on with each.
 """

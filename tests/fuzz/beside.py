@@ -1,7 +1,7 @@
 """Fuzzers beside whatever else runs: `python -m tests.fuzz.beside FOLDER SECONDS NAME...`
 
-As many at a time as there are processors, in the time that nobody else wants. What each found lies in FOLDER as it
-ends.
+As many at a time as there are processors, in the time that nobody else wants. What each found lies in FOLDER
+as it ends.
 """
 
 from __future__ import annotations

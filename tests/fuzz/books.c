@@ -1,5 +1,5 @@
 /* What must hold between two calls, whatever they were. */
-#include "../../native_sched/boundary/exported.h"
+#include "../../native_sched/account/exported.h"
 #include "world.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -67,7 +67,8 @@ static void check_tree(const struct tenant *t)
     }
 }
 
-/* The model carries out all that it is asked of the mediator's own accord: between two calls it has been asked. */
+/* The model carries out all that it is asked of the mediator's own accord: between two calls it has been
+ * asked. */
 static void check_channel(const struct groups *g, const struct node *n)
 {
     const struct node *above = &world.node[n->parent];
@@ -101,17 +102,17 @@ static void check_exports(const struct tenant *t)
             broken("file %llu exports, the books do not know", (unsigned long long)f->file);
         kept += root != 0;
         for (uint32_t place = 0; root && place < EXPORT_PLACES; place++) {
-            uint32_t slot = exported_at(o, root, place, 0);
+            uint32_t slot = exported_at(o, root, place);
 
-            if (!slot != !f->at[place].live || (slot && exported_at(o, root, place, slot)))
+            if (!slot != !f->at[place].live)
                 broken("place %u of file %llu is not what the books say", place, (unsigned long long)f->file);
             if (slot && f->at[place].bytes > o->slot[slot].memory_bytes)
                 broken("place %u has more than it is charged", place);
             kept += slot != 0;
         }
     }
-    if (kept != o->nameless)
-        broken("files keep %u names, the books %u", kept, o->nameless);
+    if (kept != o->anonymous)
+        broken("files keep %u names, the books %u", kept, o->anonymous);
 }
 
 /* Every memory once, by whatever names it has: no more than is charged. */
@@ -182,9 +183,9 @@ static void check_driver(void)
             seen_channels += g->channel[i].live;
         for (uint32_t i = 0; i < g->channels; i++)
             mapped -= g->channel[i].live && g->channel[i].blind;
-        if (live[k] != world.tenant[k].objects.live - world.tenant[k].objects.nameless)
+        if (live[k] != world.tenant[k].objects.live - world.tenant[k].objects.anonymous)
             broken("%u objects in the books, %u of them nobody's, %u in the driver",
-                   world.tenant[k].objects.live, world.tenant[k].objects.nameless, live[k]);
+                   world.tenant[k].objects.live, world.tenant[k].objects.anonymous, live[k]);
         check_exports(&world.tenant[k]);
         check_memory(&world.tenant[k], (uint32_t)k);
         if (groups[k] != seen_groups || channels[k] != seen_channels)

@@ -1,4 +1,6 @@
-"""The selected fuzzers run from the beginning, beside all other tests; theirs, at the end, ask what was found."""
+"""The selected fuzzers run from the beginning, beside all other tests; theirs, at the end, ask what was
+found.
+"""
 
 from __future__ import annotations
 

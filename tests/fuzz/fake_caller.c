@@ -1,4 +1,4 @@
-/* Processes that are bytes of the fuzzer's: what boundary/caller.c has from the kernel. */
+/* Processes that are bytes of the fuzzer's: what process/caller.c has from the kernel. */
 #include "world.h"
 #include <errno.h>
 
@@ -68,6 +68,13 @@ int caller_read(struct caller *c, uint64_t at, void *to, size_t bytes)
         return -EFAULT;
     some_params(world.choices, world.made, to, bytes);
     return 0;
+}
+
+int caller_read_ends(struct caller *c, uint64_t at, uint8_t *to, size_t first, size_t bytes, size_t last)
+{
+    int e = caller_read(c, at, to, first);
+
+    return e < 0 ? e : caller_read(c, at, to + bytes - last, last);
 }
 
 int caller_write_both(struct caller *c, uint64_t at, const void *outer, size_t bytes, uint64_t params_at,

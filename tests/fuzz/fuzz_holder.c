@@ -1,5 +1,5 @@
-/* A runtime's message to the holder in pieces, with descriptors at any of them: whatever it is, it is complete at the
- * same byte as in one piece, and no descriptor is left open. */
+/* A runtime's message to the holder in pieces, with descriptors at any of them: whatever it is, it is
+ * complete at the same byte as in one piece, and no descriptor is left open. */
 #include "../../native_sched/holder/intake.h"
 #include "choices.h"
 #include <poll.h>
@@ -20,7 +20,7 @@ static void must(bool good, const char *what)
 }
 
 /* Where the text is a whole object; 0: nowhere. Byte by byte, as slowly as it can come. */
-static size_t end_of(const uint8_t *text, size_t bytes, bool *spoilt)
+static size_t end_of(const uint8_t *text, size_t bytes, bool *overflow)
 {
     struct json_end j = {0};
     size_t i;
@@ -28,7 +28,7 @@ static size_t end_of(const uint8_t *text, size_t bytes, bool *spoilt)
     for (i = 0; i < bytes && !j.broken; i++)
         if (json_end_feed(&j, (const char *)text + i, 1))
             return i + 1;
-    *spoilt = j.broken;
+    *overflow = j.broken;
     return 0;
 }
 
@@ -57,14 +57,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     struct choices c = {data, data + (bytes < 24 ? bytes : 24)};
     const uint8_t *text = c.end;
     size_t left = bytes - (size_t)(text - data), sent = 0, end;
-    bool any_fd = false, spoilt = false;
+    bool any_fd = false, overflow = false;
     struct intake in;
     int pair[2], pipes[2], e = 0;
     struct pollfd gone;
 
     if (left > 16384)
         return 0;
-    end = end_of(text, left, &spoilt);
+    end = end_of(text, left, &overflow);
     must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0 && pipe(pipes) == 0, "a socket");
     intake_open(&in, pair[1], 0);
     while (sent < left && e == 0) {
@@ -81,9 +81,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     if (e == 1)
         must(end && sent >= end && in.listener >= 0 && in.bytes == sent && any_fd, "complete without an end");
     if (e == 0)
-        must(!spoilt && !(end && sent >= end), "it goes on reading after the end");
+        must(!overflow && !(end && sent >= end), "it goes on reading after the end");
     if (e < 0)
-        must(spoilt || (end && sent >= end && !any_fd), "a good message is dropped");
+        must(overflow || (end && sent >= end && !any_fd), "a good message is dropped");
     intake_close(&in);
     close(pipes[1]);
     close(pair[0]);

@@ -1,6 +1,6 @@
 #define _GNU_SOURCE
-/* What mgpu-runtime reads: its config, the command line that an engine gives it, and what mgpud answers. A command line
- * that makes a container is never taken for one that does not, wherever its verb stands. */
+/* What mgpu-runtime reads: its config, the command line that an engine gives it, and what mgpud answers. A
+ * command line that makes a container is never taken for one that does not, wherever its verb stands. */
 #include "../../runtime_hook/common/conf.h"
 #include "../../runtime_hook/launcher/argv.h"
 #include "../../runtime_hook/launcher/prepare.h"
@@ -29,7 +29,7 @@ static bool absolute_or_empty(const char *path)
 static void read_conf(const uint8_t *data, size_t bytes)
 {
     static struct conf conf;
-    struct complaint why;
+    struct error why;
     char path[32];
     int fd = memfd_create("conf", 0);
 
@@ -71,18 +71,18 @@ static void check_config(char *const *words)
 static void read_reply(const uint8_t *data, size_t bytes)
 {
     char answer[256], *copy = malloc(bytes + 1);
-    struct complaint why;
+    struct error why;
     struct prepare_reply reply;
 
     must(copy, "memory");
     memcpy(copy, data, bytes);
     memset(&why, 'x', sizeof(why));
     reply = prepare_read((struct slice){copy, bytes}, &why);
-    must((reply.said == PREPARE_WRITE) == (reply.bytes > 0),
+    must((reply.answer == PREPARE_WRITE) == (reply.bytes > 0),
          "a new text without a length, or the other way round");
     must(reply.bytes <= PREPARE_TEXT_MAX_BYTES, "a text that there is no room for");
-    must(reply.said == PREPARE_YOURSELF || (!reply.paths.text && !reply.wants_kept), "an answer that asks");
-    if (reply.said == PREPARE_REFUSE)
+    must(reply.answer == PREPARE_FALLBACK || (!reply.paths.text && !reply.wants_kept), "an answer that asks");
+    if (reply.answer == PREPARE_REFUSE)
         must(*why.message && *why.hint && memchr(why.message, '\0', sizeof(why.message)) &&
                  memchr(why.hint, '\0', sizeof(why.hint)),
              "a refusal that says nothing");
@@ -91,7 +91,7 @@ static void read_reply(const uint8_t *data, size_t bytes)
 
         prepare_look(reply.paths, &found);
         must(found.bytes <= sizeof(answer), "more than there is room for");
-        must(found.spoilt || json_is_object((struct slice){answer, found.bytes}),
+        must(found.overflow || json_is_object((struct slice){answer, found.bytes}),
              "an answer that is not JSON");
     }
     free(copy);

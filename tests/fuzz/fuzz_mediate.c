@@ -1,9 +1,9 @@
-/* Notified calls of two tenants, decoded and carried out by the mediator: whatever they hold, the books and the driver
- * agree after each, and nobody is above a cap or on another's object. */
+/* Notified calls of two tenants, decoded and carried out by the mediator: whatever they hold, the books and
+ * the driver agree after each, and nobody is above a cap or on another's object. */
 #include "world.h"
-#include "../../native_sched/boundary/managed.h"
-#include "../../native_sched/boundary/registered.h"
-#include "../../native_sched/boundary/replay.h"
+#include "../../native_sched/boundary/rm/handlers.h"
+#include "../../native_sched/boundary/managed/managed.h"
+#include "../../native_sched/boundary/call/replay.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -44,8 +44,8 @@ void world_start(void)
         if (!t->groups || groups_init(t->groups, &model_ops, NULL, &refusals, kick) < 0 ||
             objects_init(&t->objects) < 0)
             abort();
-        if (!(t->let_through = calloc(1, sizeof(*t->let_through))) || registered_open(t, -1, false) < 0 ||
-            managed_open(t, -1) < 0 || !(t->utilization = calloc(1, sizeof(*t->utilization))))
+        if (!(t->continued = calloc(1, sizeof(*t->continued))) || managed_open(t, -1) < 0 ||
+            !(t->utilization = calloc(1, sizeof(*t->utilization))))
             abort();
         atomic_store(&t->utilization->kept, true);
         t->objects.hash_factor = 0x9e3779b97f4a7c15; /* the same every time */
@@ -77,7 +77,7 @@ void world_close(uint32_t tenant, uint32_t file)
     if (!files_take(&world.files, id, &gone))
         broken("an open file is not in the table");
     WITH_CALLS_OF(gone.tenant);
-    mediate_file_gone(&world.m, &gone);
+    account_file_closed(&world.m, &gone);
 }
 
 /* As a listener serves it. */
@@ -87,7 +87,8 @@ static void serve(struct tenant *t, struct replay *replay, const struct made *ma
     static struct caller caller;
     struct seccomp_notif req = {.id = 1, .pid = made->pid, .data = {.args = {made->fd, made->cmd, OUTER_AT}}};
     uint8_t before[OUTER_MAX];
-    int bytes = mediate_outer_bytes(&world.m, made->cmd), e;
+    struct answer a;
+    int bytes = mediate_outer_bytes(&world.m, made->cmd);
 
     if (bytes < 0)
         return;
@@ -107,14 +108,13 @@ static void serve(struct tenant *t, struct replay *replay, const struct made *ma
     memcpy(before, made->outer, sizeof(before));
     world.outer = call.outer;
     world.made = made;
-    if (!replay_find(replay, &req, &call, &e))
-        e = mediate(&call);
+    a = replay_find(replay, &req, &call) ? answered(NV_OK) : mediate(&call);
     if (call.params_out && call.params_bytes > PARAMS_MAX)
         broken("%u bytes to write back", call.params_bytes);
-    if (e > 0 || e < -4095)
-        broken("ioctl() would return %d", e);
-    if (e == 0 && !one_in(world.choices, 8))
-        replay_keep(replay, &req, &call, before, e, true, !one_in(world.choices, 4));
+    if (a.kind == FAIL && (a.error >= 0 || a.error < -4095))
+        broken("ioctl() would return %d", a.error);
+    if (a.kind == ANSWER && !one_in(world.choices, 8) && call_changes(&call))
+        replay_keep(replay, &req, &call, before, true, !one_in(world.choices, 4));
 }
 
 static void look(struct tenant *t, struct choices *c)
@@ -124,11 +124,11 @@ static void look(struct tenant *t, struct choices *c)
         {.tsg_id = one_byte(c), .engines = engine_bit(RM_ENGINE_COPY0), .busy = one_in(c, 2)}};
 
     for (uint32_t card = 0; card < CARDS; card++)
-        groups_look(t->groups, card, engine, 2);
+        groups_poll(t->groups, card, engine, 2);
 }
 
-/* A client with a device and memory on the tenant's second file: most calls mean nothing without. Channels: with a group that runs if its
- * tenant does, too. */
+/* A client with a device and memory on the tenant's second file: most calls mean nothing without. Channels:
+ * with a group that runs if its tenant does, too. */
 static void settle_in(uint32_t k, struct replay *replay, bool channels)
 {
     const uint32_t client = 0xc1 + k;

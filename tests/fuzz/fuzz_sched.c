@@ -1,5 +1,6 @@
-/* Whole lives of a few cards by tests/engine/sched_sim, which checks after every step what must always hold. */
-#include "../engine/sched_sim/sim.h"
+/* Whole lives of a few cards by tests/native/sched_sim, which checks after every step what must always
+ * hold. */
+#include "../native/sched_sim/sim.h"
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
-/* Workers that come, say anything, hang and die in any order, while listeners arrive and the holder replaces itself: no
- * two that live have been welcomed, each is sent every listener once, and none is lost. Processes are eventfds, readable
- * when they have ended. */
+/* Workers that come, say anything, hang and die in any order, while listeners arrive and the holder replaces
+ * itself: no two that live have been welcomed, each is sent every listener once, and none is lost. Processes
+ * are eventfds, readable when they have ended. */
 #define _GNU_SOURCE
 #include "../../native_sched/holder/child.h"
 #include "../../native_sched/holder/events.h"
@@ -8,7 +8,7 @@
 #include "../../native_sched/holder/protocol.h"
 #include "../../native_sched/holder/runtimes.h"
 #include "../../native_sched/holder/saved.h"
-#include "../../native_sched/holder/worker.h"
+#include "../../native_sched/holder/mgpud.h"
 #include "choices.h"
 #include <errno.h>
 #include <poll.h>
@@ -232,7 +232,7 @@ static void arrive(void)
     h = held_add(0, fd, text, 7);
     must(h && h->id == first_id + arrived, "a number for each");
     arrived++;
-    worker_send();
+    mgpud_send();
 }
 
 /* As after execve: everything but the descriptors is forgotten. */
@@ -260,11 +260,11 @@ static void replace(void)
 static void go_on(void)
 {
     for (int turn = 0; turn < 4; turn++) {
-        worker_end();
+        mgpud_end();
         for (unsigned int i = 0; i < CANDIDATES_MAX; i++)
             candidate_read(i);
         if (workers.now.fd >= 0)
-            worker_event(EPOLLIN | EPOLLOUT);
+            mgpud_event(EPOLLIN | EPOLLOUT);
     }
 }
 

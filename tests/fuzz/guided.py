@@ -1,4 +1,6 @@
-"""A property under atheris, with libFuzzer's options: `python -m tests.fuzz.guided PROPERTY -max_total_time=10 …`"""
+"""A property under atheris, with libFuzzer's options: `python -m tests.fuzz.guided PROPERTY
+-max_total_time=10 …`
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-/* Calls as programs make them, and as nobody does: mostly of names that mean something here, so that they meet. */
-#include "../../native_sched/boundary/rm_export_abi.h"
+/* Calls as programs make them, and as nobody does: mostly of names that mean something here, so that they
+ * meet. */
+#include "../../rm/export_abi.h"
 #include "world.h"
 
 enum { PARAMS_AT = 0x20000, KIB = 1024 };

@@ -196,8 +196,8 @@ static uint32_t control(struct driver_call *call, const struct rm_control *ctl)
 static const uint32_t failures[] = {NV_ERR_NO_MEMORY, NV_ERR_INSUFFICIENT_PERMISSIONS,
                                     NV_ERR_INVALID_ARGUMENT, 0xffffffff};
 
-/* What the mediator does of its own accord is to succeed: an object that it cannot take back would be the driver's
- * word against the books, and nothing here could tell who is right. */
+/* What the mediator does of its own accord is to succeed: an object that it cannot take back would be the
+ * driver's word against the books, and nothing here could tell who is right. */
 static bool fails(const struct driver_call *call)
 {
     const struct rm_control *ctl = (const void *)call->outer;
@@ -227,7 +227,7 @@ static int execute(struct driver *d, struct driver_call *call)
             status = alloc(call, ((const uint32_t *)(const void *)outer)[0],
                            ((const uint32_t *)(const void *)outer)[1], handle,
                            ((const uint32_t *)(const void *)outer)[3]);
-        memcpy(outer + mediate_status_at(call->cmd), &status, sizeof(status));
+        memcpy(outer + call_status_at(call->cmd), &status, sizeof(status));
         break;
     case NV_ESC_RM_FREE:
         ((struct rm_free *)(void *)outer)->status = status ? status : free_object(call, (void *)outer);

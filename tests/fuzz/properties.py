@@ -1,5 +1,7 @@
-"""What must hold of every text that mgpu reads from others, as functions of bytes: hypothesis makes its choices from
-them, so that whoever chooses the bytes, a coverage-guided fuzzer or chance, makes whole messages of them."""
+"""What must hold of every text that mgpu reads from others, as functions of bytes: hypothesis makes its
+choices from them, so that whoever chooses the bytes, a coverage-guided fuzzer or chance, makes whole messages
+of them.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,10 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from native_sched.daemon.holder_link import parse
-from native_sched.daemon.node_config import NodeConfig
-from native_sched.daemon.prepare import Prepare
-from native_sched.daemon.server import Dialogue, Peer, Server
+from native_sched.daemon.control.prepare import Prepare
+from native_sched.daemon.control.server import Dialogue, Peer, Server
+from native_sched.daemon.links.holder import parse
+from native_sched.daemon.node.config import NodeConfig
 from oci_specs import cdi, edits, reach, schemas, vocabulary
 from oci_specs import parse as request_parse
 from oci_specs.refusal import Refusal
@@ -387,7 +389,8 @@ def spec(of: dict[str, Any], cards: int) -> None:
         return
     nodes = {device["path"] for device in given_grant["edits"]["devices"]}
     for way in _ways(new):
-        # What a grant replaces is gone; what it does not is what was there before, and what mgpud was told of.
+        # What a grant replaces is gone; what it does not is what was there before, and what mgpud was told
+        # of.
         if way["how"] == "device":
             assert way["detail"] in nodes or way in ways, way
         else:

@@ -17,7 +17,7 @@ NATIVE = REPOSITORY / "native_sched"
 HOOK = REPOSITORY / "runtime_hook"
 FOLDER = REPOSITORY / "build" / "fuzz"
 # What the kernel and threads are to the mediator stays out: fake_caller.c stands in for the first of these.
-_NOT_OF_THE_MEDIATOR = {"caller.c", "listener.c", "file_mark.c", "privileges.c", "recover.c"}
+_NOT_OF_THE_MEDIATOR = {"caller.c", "listener.c", "weak_ref.c", "privileges.c", "recover.c"}
 # A life of the mediator is made of many small choices; longer inputs are slower and find no more.
 _MAX_BYTES = 2048
 # Of the clock on the wall, for a program that has its processor when nobody else wants it.
@@ -41,7 +41,7 @@ class Target:
 
 
 def _glob(folder: Path, without: Iterable[str] = ()) -> tuple[Path, ...]:
-    return tuple(path for path in sorted(folder.glob("*.c")) if path.name not in set(without))
+    return tuple(path for path in sorted(folder.rglob("*.c")) if path.name not in set(without))
 
 
 def _here(*names: str) -> tuple[Path, ...]:
@@ -53,11 +53,14 @@ TARGETS = (
         "mediate",
         (
             *_here("fuzz_mediate", "made", "model", "model_share", "fake_caller", "books"),
+            *_glob(NATIVE / "process", _NOT_OF_THE_MEDIATOR),
+            *_glob(NATIVE / "account"),
             *_glob(NATIVE / "boundary", _NOT_OF_THE_MEDIATOR),
             *(NATIVE / "core" / f"{name}.c" for name in ("ledger", "utilization")),
+            NATIVE / "journal" / "slab.c",
             NATIVE / "journal" / "store.c",
             *_glob(NATIVE / "channels"),
-            *(NATIVE / "driver" / f"{name}_control.c" for name in ("channel", "group")),
+            NATIVE / "driver" / "rm_control.c",
         ),
     ),
     Target(
@@ -66,10 +69,10 @@ TARGETS = (
             *_here("fuzz_sched"),
             *_glob(NATIVE / "core"),
             *(
-                REPOSITORY / "tests" / "engine" / "sched_sim" / f"{name}.c"
+                REPOSITORY / "tests" / "native" / "sched_sim" / f"{name}.c"
                 for name in ("sim", "check", "report")
             ),
-            REPOSITORY / "tests" / "engine" / "sched_sim" / "scenario.c",
+            REPOSITORY / "tests" / "native" / "sched_sim" / "scenario.c",
         ),
         include=NATIVE / "core",
     ),
@@ -83,7 +86,7 @@ TARGETS = (
             *_here("fuzz_workers"),
             *(
                 NATIVE / "holder" / f"{name}.c"
-                for name in ("worker", "give_back", "table", "saved_read", "saved_write")
+                for name in ("mgpud", "give_back", "table", "saved_read", "saved_write")
             ),
         ),
     ),
@@ -132,7 +135,9 @@ def program(target: Target) -> list[str | Path]:
 
 @dataclass(frozen=True)
 class Found:
-    """How a run ended: status 0 when nothing was found. tried: inputs; artifact: the one that broke something."""
+    """How a run ended: status 0 when nothing was found. tried: inputs; artifact: the one that broke
+    something.
+    """
 
     status: int
     tried: int

@@ -1,4 +1,5 @@
-"""Every fuzzer for FUZZ_SECONDS, 60 unless told otherwise, beside whatever else is tested: see conftest.py."""
+"""Every fuzzer for FUZZ_SECONDS, 60 unless told otherwise, beside whatever else is tested: see
+conftest.py."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.timeout(300 + len(TARGETS) * (SECONDS + 30))
 
 
 @pytest.mark.parametrize("name", [target.name for target in TARGETS])
-def test_nothing_is_found(fuzzers: Beside, name: str) -> None:
+def test_fuzzer_finds_no_crash(fuzzers: Beside, name: str) -> None:
     found = fuzzers.found(name)
     if found.status == 0 and found.tried < _TRIED_MIN:
         # A busy machine: its time went into its start.

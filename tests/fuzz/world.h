@@ -1,8 +1,8 @@
-/* What the mediator is put into: two tenants and their files, callers that are bytes of the fuzzer's, and a resource
- * manager that keeps a tree of its own, the judge of the books. */
+/* What the mediator is put into: two tenants and their files, callers that are bytes of the fuzzer's, and a
+ * resource manager that keeps a tree of its own, the judge of the books. */
 #ifndef FUZZ_WORLD_H
 #define FUZZ_WORLD_H
-#include "../../native_sched/boundary/mediate.h"
+#include "../../native_sched/boundary/notify/mediate.h"
 #include "../../native_sched/channels/groups.h"
 #include "choices.h"
 

@@ -1,4 +1,6 @@
-"""Where calls end: NVIDIA's driver, or a simulated card in its place, so that all but the card is tried without one."""
+"""Where calls end: NVIDIA's driver, or a simulated card in its place, so that all but the card is tried
+without one.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ class Backend(Protocol):
     def let_through(
         self, listener: int, note: int, tid: int, fd: int, outer: bytearray, number: int, memory: int
     ) -> tuple[int, int]:
-        """(errno, flags) of the answer to a call that its caller is to make. memory: a descriptor of the caller's."""
+        """(errno, flags) of the answer to a call that its caller is to make. memory: a descriptor of the
+        caller's.
+        """
         ...
 
     def execute(self, tid: int, fd: int, call: rm.Call) -> int: ...
@@ -138,7 +142,9 @@ def simulated_nodes(argv: Sequence[str]) -> list[str]:
 
 
 class Simulated:
-    """A simulated card. Programs get null devices by NVIDIA's names; the first call puts the card's file there."""
+    """A simulated card. Programs get null devices by NVIDIA's names; the first call puts the card's file
+    there.
+    """
 
     name = "sim"
 

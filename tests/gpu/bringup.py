@@ -13,11 +13,12 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from native_sched.daemon.node_state import NodeState
+from native_sched.daemon.node.state import NodeState
 from tests.gpu.backend import Nvidia, Simulated
 from tests.gpu.product import Product, usable_runtime
 from tests.gpu.results import Result, Results
@@ -45,7 +46,8 @@ class Run:
         return not self._only or any(re.match(rf"{re.escape(one)}(?!\d)", name) for one in self._only)
 
     def each(self, name: str, limit_s: int, do: Callable[[Result], None]) -> None:
-        """One result, by a process that cannot hold up the others: killed with all it started at its limit."""
+        """One result, by a process that cannot hold up the others: killed with all it started at its
+        limit."""
         left = PART_S - (time.monotonic() - self._begin)
         result = Result(name)
         if left < LEAST_S:
@@ -92,7 +94,9 @@ def _kill(group: int) -> None:
 
 
 class World:
-    """What stages work on, one thing at a time: an mgpud and our own supervisor would look at each other's programs."""
+    """What stages work on, one thing at a time: an mgpud and our own supervisor would look at each other's
+    programs.
+    """
 
     def __init__(self, run: Run, driver: str, folder: Path, plain: bool) -> None:
         self._run, self._driver, self._folder, self._plain = run, driver, folder, plain
@@ -183,7 +187,7 @@ def part(run: Run, world: World, stages: tuple[Stage, ...]) -> None:
         if arguments is None:
             run.results.add(Result(stage.name, "skipped: mgpu does not start"))
             continue
-        run.each(stage.name, stage.limit_s, lambda result, do=stage.do, these=arguments: do(*these, result))  # type: ignore[misc]
+        run.each(stage.name, stage.limit_s, partial(stage.do, *arguments))
     world.close()
 
 

@@ -1,7 +1,8 @@
 #!/bin/sh
-# One command on a bare machine with an NVIDIA card: bringup.sh OUTDIR [--part first|driver|product] [--sim] [--only NAME...]
-# Needs root and the folder that `make gpu-kit` makes; no network, no container engine. Leaves OUTDIR/results.json, a line of
-# verdict for each experiment, and the machine as it was.
+# One command on a bare machine with an NVIDIA card:
+#   bringup.sh OUTDIR [--part first|driver|product] [--sim] [--only NAME...]
+# Needs root and the folder that `make gpu-kit` makes; no network, no container engine. Leaves
+# OUTDIR/results.json, a line of verdict for each experiment, and the machine as it was.
 set -eu
 [ $# -ge 1 ] || { echo "usage: bringup.sh OUTDIR [--part first|driver|product] [--sim] [--only NAME...]" >&2; exit 2; }
 [ "$(id -u)" = 0 ] || { echo "bringup: run it as root" >&2; exit 2; }

@@ -1,5 +1,6 @@
-"""The CDI spec of the cards here, from the driver files that there are. The containers' root is the machine's own,
-which has the libraries: the spec brings the nodes alone."""
+"""The CDI spec of the cards here, from the driver files that there are. The containers' root is the machine's
+own, which has the libraries: the spec brings the nodes alone.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from native_sched.daemon import capabilities
-from native_sched.daemon.inventory import CardInfo
+from native_sched.daemon.node import capabilities
+from native_sched.daemon.node.inventory import CardInfo
 
 NODES = ("nvidiactl", "nvidia-uvm")
 

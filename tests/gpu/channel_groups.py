@@ -1,4 +1,6 @@
-"""Channel groups: how many a context has, one with a channel that nvidia-uvm does not know, and one that is alone."""
+"""Channel groups: how many a context has, one with a channel that nvidia-uvm does not know, and one that is
+alone.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def count(backend: Backend, results: Results, out: Result) -> None:
 
 
 def unregistered(backend: Backend, results: Results, out: Result) -> None:
-    """A channel like one of a running program's own, in its group, which its file of nvidia-uvm never hears of."""
+    """A channel like one of a running program's own, in its group, which its file of nvidia-uvm never hears
+    of.
+    """
     with working(backend, *BACK_TO_BACK) as (load, target):
         channel = _graphics_channel(target) if target else None
         if not target or not channel:

@@ -1,10 +1,11 @@
-"""Calls of the CUDA driver API, one by one, with a line of JSON for each: where a start stops, one sees at which call.
+"""Calls of the CUDA driver API, one by one, with a line of JSON for each: where a start stops, one sees at
+which call.
 
     cuda_steps.py STEP...
 
-Steps: init, count, context, context=FLAGS, context=FLAGS:CARD, info=TIMES, alloc=MIB, managed=MIB, free, copy=MIB,
-event, peer, hold=SECONDS, destroy. One that fails ends it, unless its name ends with "?". Any Python runs it, without
-other modules.
+Steps: init, count, context, context=FLAGS, context=FLAGS:CARD, info=TIMES, alloc=MIB, managed=MIB, free,
+copy=MIB, event, peer, hold=SECONDS, destroy. One that fails ends it, unless its name ends with "?". Any
+Python runs it, without other modules.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What mgpu assumes of NVIDIA's driver, tried one by one.
 
-Each takes the backend and the results so far and fills a Result. None changes a setting of the card; timeslices and
-suspensions are of programs that end with the experiment.
+Each takes the backend and the results so far and fills a Result. None changes a setting of the card;
+timeslices and suspensions are of programs that end with the experiment.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def census(backend: Backend, results: Results, out: Result) -> None:
         time.sleep(0.5)
         own = sum(one.bytes for one in load.by_class(rm.MEMORY)) >> 20
         groups = sum(one.engine == rm.GRAPHICS for one in load.by_class(rm.GROUP))
-        # What the driver takes by itself, all of it put down to the graphics engine's groups: mgpud measures it too.
+        # What the driver takes by itself, all of it put down to the graphics engine's groups: mgpud measures
+        # it too.
         out.figures["context_mib"] = max(0, used_mib(backend) - before - own) // max(1, groups)
         _note_census(load, "cuda", out, results)
         out.figures["handles_seen_under_continue"] = bool(target)

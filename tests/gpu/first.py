@@ -100,7 +100,8 @@ def over_the_cap(product: Product, results: Results, out: Result) -> None:
 
 
 def at_once(product: Product, results: Results, out: Result, number: int) -> None:
-    """So many programs of CUDA in one container, each with a context and memory while the others have theirs."""
+    """So many programs of CUDA in one container, each with a context and memory while the others have
+    theirs."""
     # Each says that it has a context, then all hold it until the last one has come.
     words = (
         "init",

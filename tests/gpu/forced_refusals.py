@@ -1,4 +1,6 @@
-"""NVIDIA's own libraries without mgpu, but with everything refused that mgpu refuses: what they cannot do without."""
+"""NVIDIA's own libraries without mgpu, but with everything refused that mgpu refuses: what they cannot do
+without.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""The hostile attempts of tests/programs/hostile on whatever card there is, judged by what the driver itself counts.
+"""The hostile attempts of tests/programs/hostile on whatever card there is, judged by what the driver itself
+counts.
 
-The suite under tests/hostile judges by the simulated card's account, which says nothing of NVIDIA's driver. Those with
-`decides` are what only that driver can decide. tests/hostile/test_gpu.py and bringup.sh run them where there is a card.
+The suite under tests/hostile judges by the simulated card's account, which says nothing of NVIDIA's driver.
+Those with `decides` are what only that driver can decide. tests/hostile/test_gpu.py and bringup.sh run them
+where there is a card.
 """
 
 from __future__ import annotations
@@ -9,20 +11,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tests.support.rm_numbers import NV_ERR_INVALID_ARGUMENT, NV_ERR_NO_MEMORY
+
 CAP_MIB = 512
 # Of programs with contexts of CUDA's, which take some of it; and what they allocate at a time.
 CUDA_CAP_MIB, PIECE_MIB = 2048, 256
 MIB = 1 << 20
-EPERM, ENOMEM, ENOSYS, INVALID_ARGUMENT, NO_MEMORY = 1, 12, 38, 0x1F, 0x51
+EPERM, ENOMEM, ENOSYS, INVALID_ARGUMENT, NO_MEMORY = 1, 12, 38, NV_ERR_INVALID_ARGUMENT, NV_ERR_NO_MEMORY
 Judge = Callable[[list[int], str], bool]
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """judge: from the numbers of its line, and the line. One that is killed for what it tries has been held too.
+    """judge: from the numbers of its line, and the line. One that is killed for what it tries has been held
+    too.
 
-    decides: what of the driver it shows; empty: decided on the simulated card, and run here besides. covered: what the
-    card has less of in the end is in the ledger.
+    decides: what of the driver it shows; empty: decided on the simulated card, and run here besides. covered:
+    what the card has less of in the end is in the ledger.
     """
 
     name: str

@@ -1,8 +1,9 @@
 """Makes the folder that tests/gpu/bringup.sh needs on a bare machine: `python -m tests.gpu.kit FOLDER`.
 
-The machine may have any libc and any Python. So the kit has an interpreter and a libc of its own, and its programs name
-their loader and their libraries by where the kit is put there (PLACE): a program that runs itself again by
-/proc/self/exe, as runc does, would lose what an environment variable or a path relative to it says.
+The machine may have any libc and any Python. So the kit has an interpreter and a libc of its own, and its
+programs name their loader and their libraries by where the kit is put there (PLACE): a program that runs
+itself again by /proc/self/exe, as runc does, would lose what an environment variable or a path relative to it
+says.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tests.gpu import served
+from tests.support import rm_interface, rm_numbers
 from tests.support.places import PREFIX, REPOSITORY
 
 PLACE = Path("/opt/mgpu-gpu-kit")
 MAX_BYTES = 60 << 20
 LOADER = "ld-linux-x86-64.so.2"
 
-# What mgpud and the operator's command import. grpc and Pillow are for what is not done there: an engine, a picture.
+# What mgpud and the operator's command import. grpc and Pillow are for what is not done there: an engine, a
+# picture.
 DISTRIBUTIONS = (
     "click",
     "jsonschema",
@@ -122,9 +125,14 @@ def build(kit: Path) -> None:
         tests / "recordings",
         ignore=shutil.ignore_patterns("__pycache__", "test_*", "derive*"),
     )
-    for name in ("__init__.py", "places.py", "tsv.py"):
+    for name in ("__init__.py", "places.py", "tsv.py", "rm_interface.py", "rm_numbers.py"):
         if (source := REPOSITORY / "tests" / "support" / name).exists():
             copy(source, tests / "support" / name)
+    for source in (
+        rm_interface.SOURCE,
+        *(rm_numbers.FACTS / f"{kind}.tsv" for kind in rm_numbers.NUMBER_AT),
+    ):
+        copy(source, kit / source.relative_to(REPOSITORY))
 
 
 def programs(kit: Path) -> None:

@@ -1,11 +1,12 @@
-/* Runs a program whose calls on NVIDIA's nodes are notified, without a container: for experiments, and where no container
- * can be made. The same set as oci_specs/seccomp/notified.py, given as cubes.
+/* Runs a program whose calls on NVIDIA's nodes are notified, without a container: for experiments, and where
+ * no container can be made. The same set as oci_specs/seccomp/notified.py, given as cubes.
  *
  *   launch SOCKET_FD MASK:DATUM... -- PROGRAM ARGUMENTS...
  *   launch /path/of/a/socket STATE MASK:DATUM... -- PROGRAM ARGUMENTS...
  *
- * The listener goes over the socket: by itself, or, as an OCI runtime does it, with STATE, a file of JSON. The program
- * has no CAP_SYS_ADMIN, SYS_NICE and PERFMON: the driver would let it do what containers may not. */
+ * The listener goes over the socket: by itself, or, as an OCI runtime does it, with STATE, a file of JSON.
+ * The program has no CAP_SYS_ADMIN, SYS_NICE and PERFMON: the driver would let it do what containers may
+ * not. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,6 @@
-"""How long a suspend takes while others hold RM's locks: programs that start, with a whole processor and with a tenth
-of one, and programs that start on another card."""
+"""How long a suspend takes while others hold RM's locks: programs that start, with a whole processor and with
+a tenth of one, and programs that start on another card.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ def suspends(target: Target, backend: Backend) -> dict[str, float | int]:
 
 @contextmanager
 def a_tenth(root: Path = CGROUPS) -> Iterator[Callable[[int], None]]:
-    """What puts a process, with what it starts from then on, among those that have a tenth of one processor."""
+    """What puts a process, with what it starts from then on, among those that have a tenth of one
+    processor."""
     group, limits = _cpu_group(root)
 
     def limit(pid: int) -> None:

@@ -47,7 +47,9 @@ def _seen(backend: Backend, results: Results, argv: list[str]) -> Counter[str]:
 
 
 def each(once: Counter[str], often: Counter[str]) -> dict[str, float]:
-    """How often each index is read for one question; a control that is not asked for memory in general counts too."""
+    """How often each index is read for one question; a control that is not asked for memory in general counts
+    too.
+    """
     more = {what: (often[what] - once[what]) / TIMES for what in often}
     return {
         what: times

@@ -1,4 +1,5 @@
-"""What our own RM client asks: sizes one off, classes by ALLOC_CONTEXT_DMA2, subscriptions to MIG instances."""
+"""What our own RM client asks: sizes one off, classes by ALLOC_CONTEXT_DMA2, subscriptions to MIG
+instances."""
 
 from __future__ import annotations
 
@@ -7,24 +8,49 @@ import re
 import struct
 from collections.abc import Mapping
 
-from native_sched.daemon import capabilities
+from native_sched.daemon.node import capabilities
 from tests.gpu import rm
 from tests.gpu.backend import Backend
 from tests.gpu.own_client import DEVICE, SUBDEVICE, OwnClient
 from tests.gpu.results import Result, Results
 from tests.gpu.stage import CannotSayError
+from tests.support.rm_numbers import (
+    AMPERE_SMC_EXEC_PARTITION_REF,
+    AMPERE_SMC_PARTITION_REF,
+    FERMI_VASPACE_A,
+    HOPPER_CHANNEL_GPFIFO_A,
+    KEPLER_CHANNEL_GROUP_A,
+    NV2080_CTRL_CMD_MC_GET_ARCH_INFO,
+    NV_ESC_RM_ALLOC_CONTEXT_DMA2,
+    NVC637_CTRL_EXEC_PARTITIONS_GET_ACTIVE_IDS,
+    NVC638_CTRL_CMD_GET_UUID,
+)
 
 # NV2080_CTRL_CMD_MC_GET_ARCH_INFO, the same 16 bytes in every version; an object that is not there.
-ARCH_INFO, ARCH_BYTES, NOTHING = 0x20801701, 16, 0xCAFEFFFF
-# NV_ESC_RM_ALLOC_CONTEXT_DMA2, NVOS39: parent, subdevice, new, class, flags, selector, memory, offset, limit, status.
-CONTEXT_DMA, CONTEXT_DMA_STRUCT, CONTEXT_DMA_STATUS = 0x54, struct.Struct("<7I4xQQI4x"), 0x30
-BY_CONTEXT_DMA = {"address space": 0x90F1, "group": 0xA06C, "channel": 0xC86F, "memory": 0x40}
+ARCH_INFO, ARCH_BYTES, NOTHING = NV2080_CTRL_CMD_MC_GET_ARCH_INFO, 16, 0xCAFEFFFF
+# NV_ESC_RM_ALLOC_CONTEXT_DMA2, NVOS39: parent, subdevice, new, class, flags, selector, memory, offset, limit,
+# status.
+CONTEXT_DMA, CONTEXT_DMA_STRUCT, CONTEXT_DMA_STATUS = (
+    NV_ESC_RM_ALLOC_CONTEXT_DMA2,
+    struct.Struct("<7I4xQQI4x"),
+    0x30,
+)
+BY_CONTEXT_DMA = {
+    "address space": FERMI_VASPACE_A,
+    "group": KEPLER_CHANNEL_GROUP_A,
+    "channel": HOPPER_CHANNEL_GPFIFO_A,
+    "memory": 0x40,
+}
 SPACE, FIRST = 0xCAFE90F1, 0xCAFEB000
 SPACE_BYTES = 56
-# AMPERE_SMC_PARTITION_REF and _EXEC_PARTITION_REF: the capability's descriptor, then the number; and a control of each.
-GPU_INSTANCE, COMPUTE_INSTANCE = 0xC637, 0xC638
+# AMPERE_SMC_PARTITION_REF and _EXEC_PARTITION_REF: the capability's descriptor, then the number; and a
+# control of each.
+GPU_INSTANCE, COMPUTE_INSTANCE = AMPERE_SMC_PARTITION_REF, AMPERE_SMC_EXEC_PARTITION_REF
 SUBSCRIPTION = {GPU_INSTANCE: 0xCAFEC637, COMPUTE_INSTANCE: 0xCAFEC638}
-CONTROLS = {GPU_INSTANCE: (0xC6370104, 364), COMPUTE_INSTANCE: (0xC6380101, 57)}
+CONTROLS = {
+    GPU_INSTANCE: (NVC637_CTRL_EXEC_PARTITIONS_GET_ACTIVE_IDS, 364),
+    COMPUTE_INSTANCE: (NVC638_CTRL_CMD_GET_UUID, 57),
+}
 
 
 def control(own: OwnClient, thing: int, cmd: int, size: int) -> int:
@@ -65,7 +91,7 @@ def sizes(backend: Backend, results: Results, out: Result) -> None:
 def by_context_dma(backend: Backend, results: Results, out: Result) -> None:
     """Whether the escape allocates what no program needs it for: why mgpu refuses it."""
     with OwnClient(backend) as own:
-        space = allocate(own, DEVICE, SPACE, 0x90F1, bytes(SPACE_BYTES), SPACE_BYTES)
+        space = allocate(own, DEVICE, SPACE, FERMI_VASPACE_A, bytes(SPACE_BYTES), SPACE_BYTES)
         out.figures["an address space to name"] = hex(space)
         for i, (name, class_id) in enumerate(BY_CONTEXT_DMA.items()):
             outer = CONTEXT_DMA_STRUCT.pack(own.client, 0, FIRST + i, class_id, 0, 0, SPACE, 0, 0xFFFF, 0)

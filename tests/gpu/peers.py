@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from contextlib import ExitStack
+from functools import partial
 
 from tests.gpu.backend import Backend, python_with
 from tests.gpu.first import CAP_MIB, does_on, steps
@@ -10,9 +12,10 @@ from tests.gpu.product import Product, Run
 from tests.gpu.results import Result, Results
 from tests.gpu.stage import CannotSayError
 from tests.gpu.supervise import How, Supervised
+from tests.support.rm_numbers import NV50_P2P
 
 # Classes by which cards reach each other's memory, and groups of cards are written to at once.
-PEER_CLASSES = {0x503B: "NV50_P2P", 0xFD: "NV_MEMORY_MULTICAST_FABRIC", 0xF8: "NV_MEMORY_FABRIC"}
+PEER_CLASSES = {NV50_P2P: "NV50_P2P", 0xFD: "NV_MEMORY_MULTICAST_FABRIC", 0xF8: "NV_MEMORY_FABRIC"}
 BOTH = "0,1"
 # Ranks are processes of one program, or the program is one rank, with all of them at one address.
 ALL_REDUCE = """
@@ -54,7 +57,9 @@ def summed(texts: list[str]) -> bool:
 
 
 def two_cards(product: Product, results: Results, out: Result) -> None:
-    """Contexts on both, and what the driver API says of peers: no, and the same when it is asked for all the same."""
+    """Contexts on both, and what the driver API says of peers: no, and the same when it is asked for all the
+    same.
+    """
     if product.card_count() < 2:
         raise CannotSayError("there is one card")
     words = ("init", "context", "context=0:1", "peer", "info", "destroy", "destroy")
@@ -110,12 +115,17 @@ def judge(ran: list[Run], out: Result, results: Results) -> None:
     )
 
 
+def _is_class_of(refused: Container[int], kind: str, number: int) -> bool:
+    return kind == "class" and number in refused
+
+
 def natively(backend: Backend, results: Results, out: Result) -> None:
     """The same without mgpu: which of the peers' classes NCCL uses when it may, and how it ends when they are
-    advertised and then refused. What the first needs is what mgpu would have to serve, were NV50_P2P allowed."""
+    advertised and then refused. What the first needs is what mgpu would have to serve, were NV50_P2P allowed.
+    """
     python = needed(backend.name, backend.cards())
     for name, refused in (("allowed", {}), ("refused", PEER_CLASSES)):
-        how = How(refuse=lambda kind, number, refused=refused: kind == "class" and number in refused)  # type: ignore[misc]
+        how = How(refuse=partial(_is_class_of, refused))
         with Supervised(backend, ["env", "NCCL_DEBUG=INFO", python, "-c", ALL_REDUCE], how) as program:
             text = program.output(80)
             results.log(f"all_reduce, peers {name}, said:\n{text}")

@@ -1,4 +1,6 @@
-"""mgpu itself on the card: its programs from the kit, and containers whose root is the machine's own, read-only."""
+"""mgpu itself on the card: its programs from the kit, and containers whose root is the machine's own,
+read-only.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,8 @@ class Run:
 class Product:
     """Holder and mgpud over the driver, or over simulated cards. Use as a context.
 
-    blind: mgpud cannot map the cards' registers, as where the kernel is locked down, and so reads no engine status.
+    blind: mgpud cannot map the cards' registers, as where the kernel is locked down, and so reads no engine
+    status.
     """
 
     def __init__(
@@ -99,7 +102,7 @@ class Product:
                 )
                 simulated.write(self.state.cdi, self.state.sim / "admin.sock")
             else:
-                from native_sched.daemon import inventory
+                from native_sched.daemon.node import inventory
 
                 cdi.write(self.state.cdi, inventory.nvml()[1])
             sockets = [
@@ -167,7 +170,7 @@ class Product:
 
     def first_card(self) -> tuple[bytes, int]:
         """(UUID, RM's number) of the first card."""
-        from native_sched.daemon import inventory
+        from native_sched.daemon.node import inventory
 
         found = inventory.nvml() if self.driver == "nvidia" else inventory.simulated(str(self.state.sim))
         card = found[1][0]
@@ -187,7 +190,9 @@ class Product:
         cards: str = "0",
         host_network: bool = False,
     ) -> Iterator[Container]:
-        """A running container with so much memory of these cards in all; killed at the end, if it has not ended."""
+        """A running container with so much memory of these cards in all; killed at the end, if it has not
+        ended.
+        """
         with ExitStack() as stack:
             name = f"gpu-{secrets.token_hex(4)}"
             env = {
@@ -219,7 +224,9 @@ class Product:
 
     @contextmanager
     def _plain(self, name: str, argv: Sequence[str], env: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
-        """Where no container can be made: the same filter on a plain process, and the verbs a runtime would use."""
+        """Where no container can be made: the same filter on a plain process, and the verbs a runtime would
+        use.
+        """
         told = self.folder / f"{name}.json"
         # What the filter of a container refuses itself is refused by the mediator here.
         cubes = [f"{mask:x}:{datum:x}" for mask, datum in NOTIFY_CUBES + REFUSED_CUBES]
@@ -316,7 +323,9 @@ def _popen(
 
 
 def without_registers(argv: Sequence[str], pattern: str) -> list[str]:
-    """The command where what matches cannot be mapped: the null device is over it, in a mount namespace of its own."""
+    """The command where what matches cannot be mapped: the null device is over it, in a mount namespace of
+    its own.
+    """
     lines = [
         f'for bar in {pattern}; do [ ! -e "$bar" ] || mount --bind /dev/null "$bar"; done',
         'exec "$@"',
@@ -341,8 +350,9 @@ def _with_nodes(driver: str, argv: list[str]) -> list[str]:
 def _bundle(
     driver: str, name: str, argv: Sequence[str], env: dict[str, str], host_network: bool = False
 ) -> Iterator[Path]:
-    """A bundle whose root is the machine's own. A simulated card's libraries have to be mounted over places in it, so
-    there it is a layer of its own; NVIDIA's are where they are."""
+    """A bundle whose root is the machine's own. A simulated card's libraries have to be mounted over places
+    in it, so there it is a layer of its own; NVIDIA's are where they are.
+    """
     with ExitStack() as stack:
         if driver == "sim":
             from mgpu_cli import scratch
@@ -389,7 +399,9 @@ def _root_bound() -> Iterator[Path]:
 
 
 def usable_runtime(folder: Path) -> tuple[str | None, str]:
-    """(runtime, why): the first of runc and crun that runs a container here; None: neither, and what the last said."""
+    """(runtime, why): the first of runc and crun that runs a container here; None: neither, and what the last
+    said.
+    """
     said = "none is there"
     for name in ("runc", "crun"):
         path = find(name)

@@ -80,7 +80,9 @@ def memory(product: Product, results: Results, out: Result) -> None:
 
 
 def managed(product: Product, results: Results, out: Result) -> None:
-    """Managed memory is charged by its size: there is none above the cap, and all of it is free again after a free."""
+    """Managed memory is charged by its size: there is none above the cap, and all of it is free again after a
+    free.
+    """
     above = f"managed?={2 * CAP_MIB}"
     words = ("init", "context", "managed=1024", "info", above, "free", "info", "managed=1024", "destroy")
     with product.container(first.steps(*words), memory_mib=CAP_MIB) as box:
@@ -96,7 +98,8 @@ BETWEEN = (
     "a alloc 256", "a share", "b open", "b room", "b close", "a free",
     "a create 256", "a export", "b import", "b release", "a drop", "a release",
 )  # fmt: skip
-# Each process does what it is told when it is told: the other has to have done its part. The first makes its context.
+# Each process does what it is told when it is told: the other has to have done its part. The first makes its
+# context.
 BETWEEN_S = 0.2
 
 
@@ -120,7 +123,9 @@ def between_processes() -> list[str]:
 
 
 def in_turn(product: Product, results: Results, out: Result) -> None:
-    """Processes of a container, one after the other: each has all that the last one had, as soon as that has ended."""
+    """Processes of a container, one after the other: each has all that the last one had, as soon as that has
+    ended.
+    """
     began = time.monotonic()
     with product.container([str(PROGRAMS / "in_turn"), "3"], memory_mib=CAP_MIB) as box:
         ran = box.end(40)

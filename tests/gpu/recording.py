@@ -1,4 +1,6 @@
-"""The recorded start of a libcuda, played on a card: natively and in a container, which have to come to the same."""
+"""The recorded start of a libcuda, played on a card: natively and in a container, which have to come to the
+same.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ SHOWN = 40
 
 
 def played(product: Product, results: Results, out: Result) -> None:
-    """On a driver of another version or a card of another chip calls fail natively too; what counts is the difference.
+    """On a driver of another version or a card of another chip calls fail natively too; what counts is the
+    difference.
 
     A simulated card has no driver below to compare with: there it is played twice.
     """

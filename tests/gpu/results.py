@@ -1,4 +1,5 @@
-"""What a run leaves: a JSON list of results, one line of verdict each, and a log of everything that was said."""
+"""What a run leaves: a JSON list of results, one line of verdict each, and a log of everything that was
+said."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from typing import Any
 
 @dataclass
 class Result:
-    """One experiment. verdict: a few words; figures: what was measured, times in us unless a name says otherwise."""
+    """One experiment. verdict: a few words; figures: what was measured, times in us unless a name says
+    otherwise.
+    """
 
     experiment: str
     verdict: str = "not run"

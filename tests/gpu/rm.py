@@ -1,6 +1,7 @@
-"""The part of the RM boundary that the experiments speak, with the layout of the newest known driver, and the calls.
+"""The part of the RM boundary that the experiments speak, with the layout of the newest known driver, and the
+calls.
 
-Source: native_sched/boundary/rm_abi.h and native_sched/rm/interface.def, restated for ctypes-free packing.
+Source: rm/rm_abi.h and rm/interface.def, restated for ctypes-free packing.
 """
 
 from __future__ import annotations
@@ -11,16 +12,92 @@ import os
 import struct
 from dataclasses import dataclass
 
+from tests.support.rm_numbers import (
+    AMPERE_CHANNEL_GPFIFO_A,
+    BLACKWELL_CHANNEL_GPFIFO_A,
+    BLACKWELL_CHANNEL_GPFIFO_B,
+    HOPPER_CHANNEL_GPFIFO_A,
+    KEPLER_CHANNEL_GROUP_A,
+    NV0000_CTRL_CMD_GPU_GET_ID_INFO,
+    NV01_DEVICE_0,
+    NV01_MEMORY_LOCAL_USER,
+    NV01_MEMORY_SYSTEM,
+    NV01_ROOT_CLIENT,
+    NV20_SUBDEVICE_0,
+    NV2080_CTRL_CMD_FB_GET_INFO_V2,
+    NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS,
+    NV2080_CTRL_CMD_GPU_GET_ENGINE_RUNLIST_PRI_BASE,
+    NV_ERR_INVALID_ARGUMENT,
+    NV_ERR_INVALID_CLASS,
+    NV_ERR_NO_MEMORY,
+    NV_ERR_NOT_SUPPORTED,
+    NV_ESC_REGISTER_FD,
+    NV_ESC_RM_ALLOC,
+    NV_ESC_RM_ALLOC_MEMORY,
+    NV_ESC_RM_CONTROL,
+    NV_ESC_RM_DUP_OBJECT,
+    NV_ESC_RM_FREE,
+    NV_ESC_RM_MAP_MEMORY,
+    NV_ESC_RM_SHARE,
+    NV_ESC_RM_VID_HEAP_CONTROL,
+    NVA06C_CTRL_CMD_GET_INFO,
+    NVA06C_CTRL_CMD_GET_TIMESLICE,
+    NVA06C_CTRL_CMD_GPFIFO_SCHEDULE,
+    NVA06C_CTRL_CMD_PREEMPT,
+    NVA06C_CTRL_CMD_SET_TIMESLICE,
+    TURING_CHANNEL_GPFIFO_A,
+    VOLTA_CHANNEL_GPFIFO_A,
+)
+
 ALLOC_MEMORY, FREE, CONTROL, ALLOC, DUP, SHARE, VID_HEAP, MAP, REGISTER_FD = (
-    0x27, 0x29, 0x2A, 0x2B, 0x34, 0x35, 0x4A, 0x4E, 201,
-)  # fmt: skip
-ROOT, MEMORY_HOST, MEMORY, DEVICE, SUBDEVICE, GROUP = 0x41, 0x3E, 0x40, 0x80, 0x2080, 0xA06C
-CHANNELS = frozenset({0xC36F, 0xC46F, 0xC56F, 0xC86F, 0xC96F, 0xCA6F})
+    NV_ESC_RM_ALLOC_MEMORY,
+    NV_ESC_RM_FREE,
+    NV_ESC_RM_CONTROL,
+    NV_ESC_RM_ALLOC,
+    NV_ESC_RM_DUP_OBJECT,
+    NV_ESC_RM_SHARE,
+    NV_ESC_RM_VID_HEAP_CONTROL,
+    NV_ESC_RM_MAP_MEMORY,
+    NV_ESC_REGISTER_FD,
+)
+ROOT, MEMORY_HOST, MEMORY, DEVICE, SUBDEVICE, GROUP = (
+    NV01_ROOT_CLIENT,
+    NV01_MEMORY_SYSTEM,
+    NV01_MEMORY_LOCAL_USER,
+    NV01_DEVICE_0,
+    NV20_SUBDEVICE_0,
+    KEPLER_CHANNEL_GROUP_A,
+)
+CHANNELS = frozenset(
+    {
+        VOLTA_CHANNEL_GPFIFO_A,
+        TURING_CHANNEL_GPFIFO_A,
+        AMPERE_CHANNEL_GPFIFO_A,
+        HOPPER_CHANNEL_GPFIFO_A,
+        BLACKWELL_CHANNEL_GPFIFO_A,
+        BLACKWELL_CHANNEL_GPFIFO_B,
+    }
+)
 SCHEDULE, SET_TIMESLICE, GET_TIMESLICE, PREEMPT, GROUP_INFO = (
-    0xA06C0101, 0xA06C0103, 0xA06C0104, 0xA06C0105, 0xA06C0106,
-)  # fmt: skip
-DISABLE_CHANNELS, FB_INFO, RUNLIST_BASE, ID_INFO = 0x2080110B, 0x20801303, 0x20800179, 0x202
-OK, INVALID_ARGUMENT, INVALID_CLASS, NO_MEMORY, NOT_SUPPORTED = 0, 0x1F, 0x22, 0x51, 0x56
+    NVA06C_CTRL_CMD_GPFIFO_SCHEDULE,
+    NVA06C_CTRL_CMD_SET_TIMESLICE,
+    NVA06C_CTRL_CMD_GET_TIMESLICE,
+    NVA06C_CTRL_CMD_PREEMPT,
+    NVA06C_CTRL_CMD_GET_INFO,
+)
+DISABLE_CHANNELS, FB_INFO, RUNLIST_BASE, ID_INFO = (
+    NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS,
+    NV2080_CTRL_CMD_FB_GET_INFO_V2,
+    NV2080_CTRL_CMD_GPU_GET_ENGINE_RUNLIST_PRI_BASE,
+    NV0000_CTRL_CMD_GPU_GET_ID_INFO,
+)
+OK, INVALID_ARGUMENT, INVALID_CLASS, NO_MEMORY, NOT_SUPPORTED = (
+    0,
+    NV_ERR_INVALID_ARGUMENT,
+    NV_ERR_INVALID_CLASS,
+    NV_ERR_NO_MEMORY,
+    NV_ERR_NOT_SUPPORTED,
+)
 PRIVILEGED_CHANNEL = 1 << 5
 GP_GET, GP_PUT = 0x88, 0x8C
 GRAPHICS = 1
@@ -65,7 +142,8 @@ class Call:
 
 
 def on_file(fd: int, call: Call) -> int:
-    """Makes the call on our descriptor: 0, or an errno; outer and params are then what the driver left there."""
+    """Makes the call on our descriptor: 0, or an errno; outer and params are then what the driver left
+    there."""
     outer = bytearray(call.outer)
     params = (ctypes.c_ubyte * max(1, len(call.params))).from_buffer(call.params or bytearray(1))
     if call.at >= 0:

@@ -19,10 +19,8 @@ def from_rows() -> dict[str, list[int]]:
 
     rows = rm_interface.read()
     return {
-        "class": sorted({one.number for one in rows.classes}),
-        "control": sorted(
-            {one.number for one in (*rows.controls, *rows.lists)} | {number for _, number in rows.passed}
-        ),
+        "class": sorted({one.number for one in rows.classes if one.disposition != "REFUSED"}),
+        "control": sorted({one.number for one in rows.controls if one.disposition != "REFUSED"}),
         "uvm": sorted({one.number for one in rows.uvm if one.disposition != "REFUSED"}),
     }
 

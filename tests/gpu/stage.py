@@ -19,9 +19,11 @@ class Where(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """passes: the verdict with which it passes; others are answers too, but of a card on which mgpu has to be changed.
+    """passes: the verdict with which it passes; others are answers too, but of a card on which mgpu has to be
+    changed.
 
-    do: gets what `where` says, the results so far and its own. limit_s: it is killed then, and the next one begins.
+    do: gets what `where` says, the results so far and its own. limit_s: it is killed then, and the next one
+    begins.
     """
 
     name: str

@@ -1,4 +1,5 @@
-"""Every stage of the run, in its order: three parts, each of which a machine that is lent for ten minutes can do.
+"""Every stage of the run, in its order: three parts, each of which a machine that is lent for ten minutes can
+do.
 
 docs/nvidia-driver.md names stages of this table for what only a card can say.
 """

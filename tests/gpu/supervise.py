@@ -1,6 +1,8 @@
-"""A program under our filter whose calls we see: what it asks for, what it makes, and, if wanted, made in its place.
+"""A program under our filter whose calls we see: what it asks for, what it makes, and, if wanted, made in its
+place.
 
-The experiments' own, small supervisor; the product's mediator is not used, so that each shows what the other got wrong.
+The experiments' own, small supervisor; the product's mediator is not used, so that each shows what the other
+got wrong.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from dataclasses import dataclass, field
 from oci_specs.seccomp.notified import NOTIFY_CUBES, REFUSED_CUBES
 from tests.gpu import rm
 from tests.gpu.backend import Backend
+from tests.support.rm_numbers import UVM_INITIALIZE
 
 NOTIFICATION = struct.Struct("<QIIiIQ6Q")
 ANSWER = struct.Struct("<QqiI")
@@ -29,7 +32,6 @@ RECEIVE, SEND, SET_FLAGS = 0xC0502100, 0xC0182101, 0x40082104
 CONTINUE, SYNC_WAKE_UP = 1, 1
 LIBC = ctypes.CDLL(None, use_errno=True)
 PIDFD_GETFD = 438
-UVM_INITIALIZE = 0x30000001
 
 
 @dataclass
@@ -50,9 +52,11 @@ class Made:
 
 @dataclass(kw_only=True)
 class How:
-    """behalf: allocations by class are made by us on the program's own file. cap_bytes: 0x51 beyond that, and the
-    memory view shows it. keep_admin: our thread keeps CAP_SYS_ADMIN. refuse: of a kind ("escape", "class", "control",
-    "uvm") and a number, whether such a call is refused, as the product would, before the driver sees it."""
+    """behalf: allocations by class are made by us on the program's own file. cap_bytes: 0x51 beyond that, and
+    the memory view shows it. keep_admin: our thread keeps CAP_SYS_ADMIN. refuse: of a kind ("escape",
+    "class", "control", "uvm") and a number, whether such a call is refused, as the product would, before the
+    driver sees it.
+    """
 
     behalf: bool = False
     cap_bytes: int = 0
@@ -63,7 +67,8 @@ class How:
 
 @dataclass
 class Census:
-    """What was asked, by kind: escapes, classes, controls, indices of the memory view, nvidia-uvm's commands."""
+    """What was asked, by kind: escapes, classes, controls, indices of the memory view, nvidia-uvm's
+    commands."""
 
     seen: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
@@ -130,7 +135,8 @@ class Supervised:
         self.close_files()
 
     def close_files(self) -> None:
-        """Lets go of the program's control files: the driver frees what was made by one with its last close."""
+        """Lets go of the program's control files: the driver frees what was made by one with its last
+        close."""
         with self._lock:
             for fd in self._control.values():
                 os.close(fd)

@@ -1,4 +1,6 @@
-"""Programs of the experiments as the scheduler sees a tenant: groups, channels, open files; and their records."""
+"""Programs of the experiments as the scheduler sees a tenant: groups, channels, open files; and their
+records.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ UNDECIDED = ("failed", "crashed", "timed out", "skipped", "no GPU", "missing")
 
 @pytest.mark.parametrize("part", stages.PARTS)
 @pytest.mark.timeout(600)
-def test_everything_is_decided(tmp_path: Path, part: str) -> None:
+def test_every_stage_has_a_verdict(tmp_path: Path, part: str) -> None:
     subprocess.run([BRINGUP, tmp_path, "--part", part], check=True)
     found = {
         one["experiment"]: one["verdict"] for one in json.loads((tmp_path / "results.json").read_text())

@@ -12,13 +12,16 @@ from tests.gpu.experiments import SATURATE
 from tests.gpu.own_client import SUBDEVICE, OwnClient
 from tests.gpu.results import Result, Results
 from tests.gpu.tenants import working
+from tests.support.rm_numbers import NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2
 
-# NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2: a head of type, bytes, count and tracker, then samples.
-SAMPLES, KIND, NOBODY = 0x20802096, 2, 0xFFFFFFFF
+# NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2: a head of type, bytes, count and tracker, then
+# samples.
+SAMPLES, KIND, NOBODY = NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2, 2, 0xFFFFFFFF
 HEAD, RING, ENGINES_AT = struct.Struct("<B3xIII"), 72, 8
 # Bytes of all, and of what is said of an engine, by the driver's version: 570, 550, 535.
 SHAPES = ((55888, 128), (50704, 116), (34000, 116))
-# Of a sample: a time in ns, then the memory's engine and the graphics engine: hundredths of a percent, a scale, a pid.
+# Of a sample: a time in ns, then the memory's engine and the graphics engine: hundredths of a percent, a
+# scale, a pid.
 ENGINE = struct.Struct("<III")
 
 

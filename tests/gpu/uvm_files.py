@@ -1,4 +1,6 @@
-"""Files of nvidia-uvm: which nodes can be polled, how many files are counted, and what tells an initialised one."""
+"""Files of nvidia-uvm: which nodes can be polled, how many files are counted, and what tells an initialised
+one.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,9 @@ from pathlib import Path
 from tests.gpu.backend import Backend
 from tests.gpu.results import Result, Results
 from tests.gpu.stage import CannotSayError
+from tests.support.rm_numbers import UVM_INITIALIZE, UVM_UNMAP_EXTERNAL
 
-INITIALIZE, UNMAP_EXTERNAL = 0x30000001, 66
+INITIALIZE, UNMAP_EXTERNAL = UVM_INITIALIZE, UVM_UNMAP_EXTERNAL
 NODE = "/dev/nvidia-uvm"
 COUNT = Path("/sys/module/nvidia_uvm/refcnt")
 # base, length, the GPU, the status: a length of 0 is no range, which is asked before anything else is.
@@ -83,7 +86,8 @@ def counted(opened: Callable[[], int], count: Path) -> dict[str, int]:
 
 
 def unmapped(uvm: int, ioctl: Ioctl) -> dict[str, str]:
-    """What UNMAP_EXTERNAL of nothing says on a new file and on an initialised one; and a second INITIALIZE."""
+    """What UNMAP_EXTERNAL of nothing says on a new file and on an initialised one; and a second
+    INITIALIZE."""
     said = {"before": _status(uvm, ioctl, UNMAP_EXTERNAL, bytearray(UNMAP_STRUCT.size), UNMAP_STATUS_AT)}
     for name in ("initialize", "again"):
         params = bytearray(INITIALIZE_STRUCT.size)

@@ -1,6 +1,7 @@
 """A mgpu that is attacked, and a neighbour on the same card who is to notice nothing.
 
-One mgpu for all attempts of a file: what one of them spoils, the next ones show. The judge is the card's own account.
+One mgpu for all attempts of a file: what one of them spoils, the next ones show. The judge is the card's own
+account.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from tests.support.waiting import until
 MIB = 1 << 20
 CAP_MIB = 512
 HOLD_MS = 200
-# The card's time between two looks at its account; what a call of another container may at most wait behind the
-# attacker's in the simulated driver, whose lock is one, on a machine with two processors.
+# The card's time between two looks at its account; what a call of another container may at most wait behind
+# the attacker's in the simulated driver, whose lock is one, on a machine with two processors.
 NEIGHBOUR_MAX_US = 1_000_000
 
 
@@ -86,7 +87,8 @@ class Attempt:
         return [(at, turns[i + 1][0]) for i, (at, kind) in enumerate(turns[:-1]) if kind == "suspended"]
 
     def never_ran_suspended(self, *, at_least_ns: int) -> None:
-        """Waits until it was off for so long at once and is resumed; not for a ns of that was it on the card."""
+        """Waits until it was off for so long at once and is resumed; not for a ns of that was it on the
+        card."""
         until(lambda: any(end - begin >= at_least_ns for begin, end in self.suspended()), "it is resumed")
         off, mine = self.suspended(), self.runs()
         for begin, end in off:

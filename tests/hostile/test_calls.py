@@ -1,13 +1,16 @@
-"""Attempts on the way that a call takes: other ABIs, filters on top of ours, tracers, ends and signals in between."""
+"""Attempts on the way that a call takes: other ABIs, filters on top of ours, tracers, ends and signals in
+between.
+"""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.hostile.siege import CAP_MIB, MIB, Siege
+from tests.support.rm_numbers import NV_ERR_NO_MEMORY
 from tests.support.waiting import until
 
-EPERM, EFAULT, EBUSY, ENOSYS, NO_MEMORY = 1, 14, 16, 38, 0x51
+EPERM, EFAULT, EBUSY, ENOSYS, NO_MEMORY = 1, 14, 16, 38, NV_ERR_NO_MEMORY
 
 
 @pytest.mark.parametrize("road", ["io_uring", "i386", "x32"])
@@ -56,7 +59,7 @@ def test_signals_as_fast_as_they_can_be_sent(siege: Siege) -> None:
         siege.neighbour_is_well()
 
 
-def test_parameters_in_a_page_that_nobody_provides(siege: Siege) -> None:
+def test_parameters_in_a_page_that_never_arrives(siege: Siege) -> None:
     """Whoever waits for it is the attacker's own listener, which ends with the attacker."""
     with siege.attempt("stalled_memory") as stalled:
         assert stalled.line() in ("waits", f"answered {EFAULT}")

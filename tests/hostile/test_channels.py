@@ -1,4 +1,5 @@
-"""Attempts on what the scheduler sees of a tenant and does to it: channels are memory that the tenant writes."""
+"""Attempts on what the scheduler sees of a tenant and does to it: channels are memory that the tenant
+writes."""
 
 from __future__ import annotations
 
@@ -10,13 +11,14 @@ import pytest
 
 from tests.hostile.siege import HOLD_MS, Attempt, Siege
 from tests.support.load import load, shares_become, working
+from tests.support.rm_numbers import NV_ERR_NO_MEMORY, NV_ERR_STATE_IN_USE
 from tests.support.waiting import until
 
 MS = 1_000_000
 # A context on the simulated H200 is 240 MiB.
 CONTEXT_MIB = 240
 GROUPS_MAX, CHANNELS_MAX, SUSPEND_CALLS_MAX = 256, 1024, 16
-NO_MEMORY, IN_USE, EPERM = 0x51, 0x63, 1
+NO_MEMORY, IN_USE, EPERM = NV_ERR_NO_MEMORY, NV_ERR_STATE_IN_USE, 1
 ONLINE = ("burst", "--period-ms", "50", "--kernels", "1", "--kernel-us", "1000")
 
 
@@ -34,7 +36,7 @@ def on_the_card(attempt: Attempt) -> None:
 
 
 @pytest.mark.parametrize("how", ["idle", "flip"])
-def test_whatever_an_offline_tenant_writes_it_is_off_beside_online_work(siege: Siege, how: str) -> None:
+def test_scribbling_offline_tenant_is_off_beside_online_work(siege: Siege, how: str) -> None:
     with siege.attempt("scribble", how, "20", qos="offline", cap_mib=4 * CONTEXT_MIB) as scribble:
         assert scribble.line() == "ready"
         on_the_card(scribble)
@@ -58,7 +60,7 @@ def test_an_offline_tenant_that_seems_busy_for_ever_wastes_its_own_share(siege: 
         honest.stop()
 
 
-def test_memory_taken_away_under_who_looks_at_it(siege: Siege) -> None:
+def test_userd_unmapped_while_it_is_polled(siege: Siege) -> None:
     with siege.attempt("truncate", qos="offline", cap_mib=2 * CONTEXT_MIB) as truncate:
         assert truncate.numbers() == [EPERM, EPERM, EPERM, EPERM]
         on_the_card(truncate)
@@ -69,7 +71,7 @@ def test_memory_taken_away_under_who_looks_at_it(siege: Siege) -> None:
         truncate.never_ran_suspended(at_least_ns=500 * MS)
 
 
-def test_more_groups_than_a_tenant_may_have(siege: Siege) -> None:
+def test_groups_are_limited(siege: Siege) -> None:
     cap_mib = (GROUPS_MAX + 40) * CONTEXT_MIB
     with siege.attempt("many_groups", "400", "groups", qos="offline", cap_mib=cap_mib) as many:
         assert many.numbers() == [GROUPS_MAX, NO_MEMORY]
@@ -80,7 +82,7 @@ def test_more_groups_than_a_tenant_may_have(siege: Siege) -> None:
         many.never_ran_suspended(at_least_ns=300 * MS)
 
 
-def test_more_channels_than_a_tenant_may_have(siege: Siege) -> None:
+def test_channels_are_limited(siege: Siege) -> None:
     with siege.attempt("many_groups", "2000", "channels", cap_mib=30 * CONTEXT_MIB) as many:
         made, status = many.numbers()
         assert status != 0
@@ -89,7 +91,7 @@ def test_more_channels_than_a_tenant_may_have(siege: Siege) -> None:
         siege.neighbour_is_well()
 
 
-def test_more_clients_than_are_suspended_in_time(siege: Siege) -> None:
+def test_clients_are_limited_to_those_suspended_in_time(siege: Siege) -> None:
     cap_mib = (SUSPEND_CALLS_MAX + 4) * CONTEXT_MIB
     with siege.attempt("many_groups", "40", "clients", qos="offline", cap_mib=cap_mib) as many:
         assert many.numbers() == [SUSPEND_CALLS_MAX, NO_MEMORY]
@@ -124,7 +126,9 @@ def suspend_ms(attempt: Attempt) -> list[float]:
 def test_a_suspend_takes_as_long_as_there_are_groups(
     siege: Siege, groups: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The scheduler's thread is one for all cards: what a tenant can make it wait is bounded by what it may have."""
+    """The scheduler's thread is one for all cards: what a tenant can make it wait is bounded by what it may
+    have.
+    """
     cap_mib = (groups + 1) * CONTEXT_MIB
     with siege.attempt("many_groups", str(groups), "groups", qos="offline", cap_mib=cap_mib) as many:
         many.line()

@@ -6,13 +6,26 @@ from pathlib import Path
 
 from tests.hostile.siege import MIB, Siege
 from tests.support import host
+from tests.support.rm_numbers import (
+    NV_ERR_INSUFFICIENT_PERMISSIONS,
+    NV_ERR_INVALID_PARAMETER,
+    NV_ERR_NO_MEMORY,
+    NV_ERR_NOT_SUPPORTED,
+    NV_ERR_OBJECT_NOT_FOUND,
+)
 from tests.support.waiting import until
 
-NOT_PERMITTED, INVALID_PARAMETER, NO_MEMORY, NOT_SUPPORTED, NOT_FOUND = 0x1B, 0x3B, 0x51, 0x56, 0x57
+NOT_PERMITTED, INVALID_PARAMETER, NO_MEMORY, NOT_SUPPORTED, NOT_FOUND = (
+    NV_ERR_INSUFFICIENT_PERMISSIONS,
+    NV_ERR_INVALID_PARAMETER,
+    NV_ERR_NO_MEMORY,
+    NV_ERR_NOT_SUPPORTED,
+    NV_ERR_OBJECT_NOT_FOUND,
+)
 EXPORTED_MAX, OBJECTS_MAX = 16384, 65536
 
 
-def test_another_container_cannot_import_and_its_maker_pays_for_what_it_keeps(siege: Siege) -> None:
+def test_import_by_another_container_is_refused(siege: Siege) -> None:
     with host.home("hand") as folder:
         shared = Path(folder)
         with siege.attempt("exports", "send", "/shared/s", shared=shared) as sender:
@@ -29,7 +42,7 @@ def test_another_container_cannot_import_and_its_maker_pays_for_what_it_keeps(si
                 siege.neighbour_is_well()
 
 
-def test_as_many_exports_as_it_may(siege: Siege) -> None:
+def test_exports_are_limited(siege: Siege) -> None:
     with siege.attempt("exports", "many") as many:
         exported, status = many.numbers()
         assert (exported // 1000, status) == (EXPORTED_MAX // 1000, NO_MEMORY)
@@ -54,13 +67,13 @@ def test_a_descriptor_that_is_left_in_a_message(siege: Siege) -> None:
         assert siege.counts_agree() == 0
 
 
-def test_what_is_no_memory_any_more(siege: Siege) -> None:
+def test_freed_memory_cannot_be_exported(siege: Siege) -> None:
     with siege.attempt("exports", "freed") as freed:
         assert freed.numbers() == [NOT_FOUND, NOT_SUPPORTED, NOT_SUPPORTED, INVALID_PARAMETER]
         assert freed.used_bytes == 0 == siege.counts_agree()
 
 
-def test_as_many_names_as_it_may(siege: Siege) -> None:
+def test_imports_are_limited(siege: Siege) -> None:
     with siege.attempt("exports", "imports") as imports:
         imported, status = imports.numbers()
         assert imported < OBJECTS_MAX

@@ -1,4 +1,6 @@
-"""Attempts that only NVIDIA's driver can decide, which are in tests/gpu/hostile.py: where there is a card and a kit."""
+"""Attempts that only NVIDIA's driver can decide, which are in tests/gpu/hostile.py: where there is a card and
+a kit.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from tests.support.programs import HOSTILE, NAMES, STATIC_SOURCES
 
 @pytest.mark.gpu
 @pytest.mark.timeout(300)
-def test_each_is_refused_or_accounted(tmp_path: Path) -> None:
+def test_each_attempt_is_refused_or_accounted(tmp_path: Path) -> None:
     subprocess.run([REPOSITORY / "tests/gpu/bringup.sh", tmp_path, "--only", "P0", "P7"], check=True)
     [found] = [
         one
@@ -33,7 +35,7 @@ def test_each_is_refused_or_accounted(tmp_path: Path) -> None:
     assert found["figures"] == {attempt.name: "held" for attempt in ATTEMPTS}
 
 
-def test_what_a_card_decides_is_said_in_the_docs() -> None:
+def test_docs_name_every_gpu_attempt() -> None:
     """And every one of them is a program that there is."""
     page = (REPOSITORY / "docs" / "nvidia-driver.md").read_text()
     for attempt in DECIDED_ON_A_CARD:
@@ -71,7 +73,7 @@ class Served:
         (600, 600, True, False),
     ],
 )
-def test_when_an_attempt_is_held(charged: int, used: int, covered: bool, good: bool) -> None:
+def test_held_judges_the_charge_of_an_attempt(charged: int, used: int, covered: bool, good: bool) -> None:
     """covered: memory below the cap too has to be in the ledger."""
     attempt = Attempt("one", ("one",), lambda _said, _line: True, covered=covered)
     product = cast("Product", Served(charged, [100, 100 + used]))

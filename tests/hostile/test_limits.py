@@ -6,12 +6,13 @@ import os
 from pathlib import Path
 
 from tests.hostile.siege import Siege
+from tests.support.rm_numbers import NV_ERR_NO_MEMORY
 from tests.support.scrape import scrape
 from tests.support.waiting import until
 
 OBJECTS_MAX, OBJECT_BYTES = 65536, 64 << 10
 JOURNAL_MAX_BYTES = 9 << 20
-NO_MEMORY = 0x51
+NO_MEMORY = NV_ERR_NO_MEMORY
 THREADS = 300
 # Of one container and its listener, with 16 callers and 16 files remembered (docs/boundary.md).
 CONTAINER_FDS, LISTENER_FDS = 4, 4 + 16 + 16

@@ -8,10 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.hostile.siege import CAP_MIB, MIB, Siege, open_files
-from tests.support import host
+from tests.support import arbiter, host
+from tests.support.bundle import bundle
+from tests.support.programs import Programs, inside
+from tests.support.rm_numbers import NV_ERR_NO_MEMORY
+from tests.support.started import foreground
 from tests.support.waiting import until
 
-NO_MEMORY = 0x51
+NO_MEMORY = NV_ERR_NO_MEMORY
 EPERM, ENOTTY = 1, 25
 
 
@@ -43,7 +47,8 @@ def test_a_thread_that_changes_the_call_while_it_is_looked_at(siege: Siege, what
         try:
             [calls] = flip.numbers()
         except AssertionError as ended:
-            # A class that was changed in a call which only its caller can make is seen by the audit, which kills.
+            # A class that was changed in a call which only its caller can make is seen by the audit, which
+            # kills.
             if what != "class" or "ended with 137" not in str(ended):
                 raise
             siege.neighbour_is_well()
@@ -103,6 +108,17 @@ def test_names_of_clients_and_cards_that_are_others(siege: Siege) -> None:
         siege.neighbour_is_well()
 
 
+def test_cards_outside_the_grant(private_host: None, built: Programs) -> None:
+    """There is one, which the driver would attach."""
+    env = {"MGPU_MEMORY_MIB": str(CAP_MIB)}
+    with (
+        arbiter.running("h200:2") as mgpu,
+        bundle(inside("strangers"), env=env, mounts=[built.oci_mount]) as made,
+        foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as strangers,
+    ):
+        assert strangers.line() == "0"
+
+
 def test_files_given_to_another_container(siege: Siege) -> None:
     """The open file is its maker's: who has it by a socket is refused; it is charged while anybody has it."""
     with host.home("hand") as folder:
@@ -128,7 +144,7 @@ def _alive(siege: Siege, container: str) -> bool:
     )
 
 
-def test_a_child_that_outlives_who_made_the_memory(siege: Siege) -> None:
+def test_child_outlives_the_process_that_allocated(siege: Siege) -> None:
     with siege.attempt("outlive") as outlive:
         assert outlive.line() == "made"
         assert outlive.line() == "gone"

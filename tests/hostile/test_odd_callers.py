@@ -1,5 +1,6 @@
-"""Callers that are not hostile, only unusual: interrupted all the time, in very many groups, or another process or
-another file by the next call."""
+"""Callers that are not hostile, only unusual: interrupted all the time, in very many groups, or another
+process or another file by the next call.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def test_a_process_in_thousands_of_groups(mgpu: Arbiter, built: Programs) -> Non
 
 
 @pytest.mark.parametrize("how", ["files", "vfork", "exec"])
-def test_what_changes_between_two_calls_of_a_thread(mgpu: Arbiter, built: Programs, how: str) -> None:
+def test_caller_that_changes_between_calls_is_served_right(mgpu: Arbiter, built: Programs, how: str) -> None:
     with bundle(inside("changing"), how, env=ENV, mounts=[built.oci_mount]) as made:
         done = made.run(mgpu.runtime)
         assert done.out == "ok\n", str(done)
@@ -64,7 +65,9 @@ def test_a_file_that_is_remembered_is_not_kept_open(mgpu: Arbiter, built: Progra
 
 
 def test_a_process_under_the_id_of_a_thread_that_has_ended(mgpu: Arbiter, built: Programs) -> None:
-    """What was known of the thread is not said of the process. Programs that restore others choose ids like this."""
+    """What was known of the thread is not said of the process. Programs that restore others choose ids like
+    this.
+    """
 
     def let_choose_ids(config: Any) -> None:
         for kind in ("bounding", "effective", "permitted"):

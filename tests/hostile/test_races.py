@@ -1,5 +1,6 @@
-"""Tenants that try to make the ledger lose count: by races between the listeners of one container, by handles that
-come again, by killing processes in the middle of calls. The card's own account is the judge."""
+"""Tenants that try to make the ledger lose count: by races between the listeners of one container, by handles
+that come again, by killing processes in the middle of calls. The card's own account is the judge.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +89,7 @@ def test_processes_killed_in_the_middle_of_calls(mgpu: Arbiter, built: Programs)
         assert counts(mgpu) == ([0, 0], [0, 0])
 
 
-def test_one_tenant_cannot_take_every_file(mgpu: Arbiter, built: Programs) -> None:
+def test_files_of_a_tenant_are_limited(mgpu: Arbiter, built: Programs) -> None:
     with bundle(
         inside("many_files"), "20000", env={"MGPU_MEMORY_MIB": "512"}, mounts=[built.oci_mount]
     ) as greedy:

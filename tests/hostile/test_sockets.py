@@ -1,4 +1,6 @@
-"""Whoever speaks to mgpud and to the holder without being root of the node, or with a grant that is not theirs."""
+"""Whoever speaks to mgpud and to the holder without being root of the node, or with a grant that is not
+theirs.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,7 @@ def more_refused(log: Path, known: int) -> bool:
     return log.read_text().count(REFUSED) == known + 1
 
 
-def test_a_listener_with_a_nonce_that_nobody_was_given(siege: Siege) -> None:
+def test_listener_with_an_unknown_nonce(siege: Siege) -> None:
     with siege.attempt("greedy") as greedy:
         greedy.line()
         log = siege.mgpu.root / "log" / "mgpud.log"
@@ -112,7 +114,7 @@ def test_a_second_listener_with_the_nonce_of_another_container(siege: Siege) -> 
         siege.neighbour_is_well()
 
 
-def test_what_no_runtime_sends_does_not_stop_mgpud(siege: Siege) -> None:
+def test_malformed_messages_do_not_stop_mgpud(siege: Siege) -> None:
     """Deeper than a parser goes: it is dropped, and its descriptor with it."""
     holder = siege.mgpu.pid_of("holder")
     send_listener(siege, '{"state":' * 6000 + "1" + "}" * 6000)

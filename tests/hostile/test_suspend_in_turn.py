@@ -1,7 +1,7 @@
 """An offline tenant that takes as many calls to suspend as one may does not keep another card's waiting.
 
-Order is judged, by the cards' own accounts and the scheduler's events, all by one clock: this machine may stand still
-in between for as long as it likes.
+Order is judged, by the cards' own accounts and the scheduler's events, all by one clock: this machine may
+stand still in between for as long as it likes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Makes the image of the tests and the demo: Debian with Python, the C++ library that compiled packages need, and three
-# NVML clients from PyPI, as a folder (OUT/rootfs) and as an archive that `ctr images import` and `docker load` both take (OUT/mgpu-test.tar).
+# Makes the image of the tests and the demo: Debian with Python, the C++ library that compiled packages need, and
+# three NVML clients from PyPI, as a folder (OUT/rootfs) and as an archive that `ctr images import` and
+# `docker load` both take (OUT/mgpu-test.tar).
 # Usage: tests/image/build.sh PYTHON OUT
 # PYTHON: any interpreter with pip: the packages are pure Python, and psutil's library serves every version.
 set -eu

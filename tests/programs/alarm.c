@@ -1,5 +1,5 @@
-/* Makes and frees objects under a signal every 200 us, as profilers and language runtimes send them. Every call is to
- * come out right. Usage: alarm ROUNDS. Prints "ok ROUNDS". */
+/* Makes and frees objects under a signal every 200 us, as profilers and language runtimes send them. Every
+ * call is to come out right. Usage: alarm ROUNDS. Prints "ok ROUNDS". */
 #include "rm.h"
 #include <signal.h>
 #include <sys/time.h>

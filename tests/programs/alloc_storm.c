@@ -1,4 +1,5 @@
-/* Threads that allocate and free 64 KiB on one control file as fast as they can, until they are killed. Usage: alloc_storm N */
+/* Threads that allocate and free 64 KiB on one control file as fast as they can, until they are killed.
+ * Usage: alloc_storm N */
 #include "rm.h"
 #include <pthread.h>
 

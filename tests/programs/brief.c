@@ -1,8 +1,10 @@
-/* Containers' processes that live for an instant, one after the other, without a runtime in between. Usage: brief ROOT CARD
+/* Containers' processes that live for an instant, one after the other, without a runtime in between. Usage:
+ * brief ROOT CARD
  *
- * ROOT, which has the device nodes, becomes the root of all files. On a line "life" a child begins, says "born PID FD", FD
- * being its seccomp listener, and does on each further line what a program does with a card in its life: "work" once, then
- * "call", which makes one more allocation, as often as told; whatever else ends it. "done" and "gone" are the answers. */
+ * ROOT, which has the device nodes, becomes the root of all files. On a line "life" a child begins, says
+ * "born PID FD", FD being its seccomp listener, and does on each further line what a program does with a card
+ * in its life: "work" once, then "call", which makes one more allocation, as often as told; whatever else
+ * ends it. "done" and "gone" are the answers. */
 #define _GNU_SOURCE
 #include "gpu.h"
 #include <linux/filter.h>

@@ -1,6 +1,7 @@
-/* Callers that become another process, or whose descriptors become other files, between two calls of the same thread.
- * Static and not position independent: the same variable is at the same address in every process that runs it, so that
- * a result in the wrong process would be seen there. Usage: changing files|vfork|exec|close|tid. Prints "ok". */
+/* Callers that become another process, or whose descriptors become other files, between two calls of the same
+ * thread. Static and not position independent: the same variable is at the same address in every process that
+ * runs it, so that a result in the wrong process would be seen there. Usage: changing
+ * files|vfork|exec|close|tid. Prints "ok". */
 #define _GNU_SOURCE
 #include "rm.h"
 #include <linux/sched.h>
@@ -187,8 +188,8 @@ static void *call_in_thread(void *tid)
     return NULL;
 }
 
-/* A process gets the id that a thread of another one had, in two pid namespaces, and calls on the same file. Reads the
- * id in the outer one. */
+/* A process gets the id that a thread of another one had, in two pid namespaces, and calls on the same file.
+ * Reads the id in the outer one. */
 static void thread_id_comes_again(void)
 {
     pthread_t thread;

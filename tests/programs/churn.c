@@ -1,9 +1,9 @@
 /* Random allocations and frees from several processes of one container, in rounds.
  *
- * Usage: churn PROCESSES ROUNDS STEPS MAX_MIB SEED
- * Each process makes a context on card 0 and, in every round, STEPS random allocations of up to MAX_MIB or frees.
- * Between rounds all stand still: the parent prints "round R allocations A refused F", waits for a line on stdin,
- * and all go on. After the last round everything is freed and each context destroyed, and "end" is printed. */
+ * Usage: churn PROCESSES ROUNDS STEPS MAX_MIB SEED Each process makes a context on card 0 and, in every
+ * round, STEPS random allocations of up to MAX_MIB or frees. Between rounds all stand still: the parent
+ * prints "round R allocations A refused F", waits for a line on stdin, and all go on. After the last round
+ * everything is freed and each context destroyed, and "end" is printed. */
 #include "cuda_driver.h"
 #include <pthread.h>
 #include <string.h>

@@ -1,7 +1,8 @@
-/* Channels made by hand, and kernels put into them: what a program reaches of the card without a system call. */
+/* Channels made by hand, and kernels put into them: what a program reaches of the card without a system
+ * call. */
 #ifndef PROGRAMS_GPU_H
 #define PROGRAMS_GPU_H
-#include "../../sim/card/channel_abi.h"
+#include "../../sim/abi/channel_abi.h"
 #include "rm.h"
 #include <sys/mman.h>
 

@@ -1,6 +1,5 @@
-/* Holds memory until it is killed. Usage: hold MIB [PROCESSES [SECONDS]]
- * Each process allocates MIB on card 0 and prints "held RESULT" (a CUDA error number), then sleeps: for ever, or for so
- * many seconds. */
+/* Holds memory until it is killed. Usage: hold MIB [PROCESSES [SECONDS]] Each process allocates MIB on card 0
+ * and prints "held RESULT" (a CUDA error number), then sleeps: for ever, or for so many seconds. */
 #include "cuda_driver.h"
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,5 +1,6 @@
-/* Processes one after the other, each of which takes all that it sees free on the first card and ends. Usage: in_turn PROCESSES.
- * Prints what each had, in bytes, a line each: where the driver wants some of it for itself, in steps of 16 MiB less. */
+/* Processes one after the other, each of which takes all that it sees free on the first card and ends. Usage:
+ * in_turn PROCESSES. Prints what each had, in bytes, a line each: where the driver wants some of it for
+ * itself, in steps of 16 MiB less. */
 #include "cuda_driver.h"
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /* Makes the calls listed in a file on /dev/null, one per line, and prints the errno of each, 0 for success.
- * Lines: an ABI letter and a hexadecimal number. n: ioctl of the native ABI, all 64 bits of the number; i: ioctl of
- * i386 through int 0x80; x: ioctl of x32; u: io_uring_setup with that many entries. */
+ * Lines: an ABI letter and a hexadecimal number. n: ioctl of the native ABI, all 64 bits of the number; i:
+ * ioctl of i386 through int 0x80; x: ioctl of x32; u: io_uring_setup with that many entries. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Two processes of a container that have the same memory. Told a line at a time what to do, "WHO WHAT", WHO being a or b; prints
- * the CUDA error number, or what it says:
+/* Two processes of a container that have the same memory. Told a line at a time what to do, "WHO WHAT", WHO
+ * being a or b; prints the CUDA error number, or what it says:
  *
  *   create MIB     memory without an address        alloc MIB     memory with one
  *   export         sends the other a descriptor     share         sends the other a handle

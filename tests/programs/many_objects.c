@@ -1,6 +1,5 @@
-/* Small memory objects, as many as it gets up to MOST. Usage: many_objects MOST. For every line on its input it makes what it
- * has not, up to the first that is refused: "made HELD status S". It ends with
- * its input. */
+/* Small memory objects, as many as it gets up to MOST. Usage: many_objects MOST. For every line on its input
+ * it makes what it has not, up to the first that is refused: "made HELD status S". It ends with its input. */
 #include "rm.h"
 
 enum { BYTES = 64 << 10 };

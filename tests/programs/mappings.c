@@ -1,5 +1,5 @@
-/* Maps files that threads share, at offsets beyond their first page, all the time, as databases and compilers do; ends with what
- * is wrong at the first that fails. Usage: mappings THREADS. Prints as steady.c does. */
+/* Maps files that threads share, at offsets beyond their first page, all the time, as databases and compilers
+ * do; ends with what is wrong at the first that fails. Usage: mappings THREADS. Prints as steady.c does. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,10 +1,10 @@
-/* Every way by which a tenant can come to video memory or to another name for it, and what it is told of the rest.
- * Usage: memory_paths all|hold|steal CLIENT OBJECT. Prints "ok", or what was not as it should be.
- *   hold   allocates, prints "CLIENT OBJECT", duplicates on a second file, closes the first: "duplicated"; after a line
- *          of input frees the duplicate: "freed"
- *   steal  tries to get another container's object: prints the status */
+/* Every way by which a tenant can come to video memory or to another name for it, and what it is told of the
+ * rest. Usage: memory_paths all|hold|steal CLIENT OBJECT. Prints "ok", or what was not as it should be. hold
+ * allocates, prints "CLIENT OBJECT", duplicates on a second file, closes the first: "duplicated"; after a
+ * line of input frees the duplicate: "freed" steal  tries to get another container's object: prints the
+ * status */
 #define _GNU_SOURCE
-#include "../../native_sched/boundary/rm_export_abi.h"
+#include "../../rm/export_abi.h"
 #include "rm.h"
 #include <sys/wait.h>
 

@@ -1,5 +1,5 @@
-/* Keeps PROCESSES children alive that allocate and free without end, each with files of its own, whoever kills them.
- * Usage: mortal PROCESSES. Prints "up" and goes on until it is killed itself. */
+/* Keeps PROCESSES children alive that allocate and free without end, each with files of its own, whoever
+ * kills them. Usage: mortal PROCESSES. Prints "up" and goes on until it is killed itself. */
 #include "cuda_driver.h"
 #include <sys/wait.h>
 #include <unistd.h>

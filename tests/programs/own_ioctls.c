@@ -1,4 +1,5 @@
-/* Linux's own ioctls on files of Linux's own. Prints a line for each: its name, what it returned, its errno, the answer. */
+/* Linux's own ioctls on files of Linux's own. Prints a line for each: its name, what it returned, its errno,
+ * the answer. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

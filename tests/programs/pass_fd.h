@@ -5,7 +5,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* The descriptor that was sent, or the one that came; -1: it did not go. fd: nothing where one is received. */
+/* The descriptor that was sent, or the one that came; -1: it did not go. fd: nothing where one is
+ * received. */
 static inline int pass_fd(int socket, int fd, bool receives)
 {
     union {

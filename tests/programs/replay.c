@@ -1,17 +1,21 @@
-/* Makes the calls of a recorded program again: replay SCRIPT [STARTS INIT UNTIL [blind|supervised]]. A line of the script is a
- * call (tests/recordings/script.py writes them): its row, then "open PATH ROW_TO_CLOSE" or "ioctl ROW_OF_FILE CMD BYTES
- * WORDS PARAMS_BYTES WORDS STATUS_AT NOTIFIED". A word is OFFSET:VALUE, in hex; "*8" behind a value: 64 bits. Values that
- * differ in every run: CN the N-th client, FN the descriptor of the file that row N opened, P the parameters, M memory of
- * the program's own, LN where the object N was mapped, Z a list of zeros.
- * Prints "ROW RESULT ERRNO STATUS MMAP" of each call. With STARTS it prints what so many starts took instead, each a process:
- * {"init_us": ..., "context_us": ..., "start_us": ..., "calls": ...}, medians up to the row INIT, from there to UNTIL, and
- * whole. blind: no driver is there, and each node is the null device. supervised: the same, with a supervisor that lets
- * every NOTIFIED call go on: what cannot be had for less. */
+/* Makes the calls of a recorded program again: replay SCRIPT [STARTS INIT UNTIL [supervised|copying]]. A line
+ * of the script is a call (tests/recordings/script.py writes them): its row, then "open PATH ROW_TO_CLOSE" or
+ * "ioctl ROW_OF_FILE CMD BYTES WORDS PARAMS_BYTES WORDS STATUS_AT NOTIFIED". A word is OFFSET:VALUE, in hex;
+ * "*8" behind a value: 64 bits. Values that differ in every run: CN the N-th client, FN the descriptor of the
+ * file that row N opened, P the parameters, M memory of the program's own, LN where the object N was mapped,
+ * Z a list of zeros. Prints "ROW RESULT ERRNO STATUS MMAP" of each call. With STARTS it prints what so many
+ * starts took instead, each a process: {"init_us": ..., "context_us": ..., "call_us": {ROW: ...}}: each
+ * call's median of them up to the row UNTIL, and their sums up to the row INIT and from there. What else runs
+ * on the machine falls on few of a call's times. supervised: under a supervisor that lets every NOTIFIED call
+ * go on, than which none can be had for less. copying: under one that makes the system calls besides that a
+ * mediator cannot do without. */
 #define _FILE_OFFSET_BITS 64
 #define _GNU_SOURCE
+#include "../../rm/rm_abi.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
+#include <linux/kcmp.h>
 #include <linux/seccomp.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,6 +27,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -37,10 +42,12 @@ enum {
     CLIENTS = 8,
     BUFFER = 16384,
     LINE = 4096,
-    NO_STATUS = 0xffff
+    NO_STATUS = 0xffff,
+    STARTS = 64,
+    PAUSE_US = 20000
 };
-enum { ALLOC = 0x2b, MAP_MEMORY = 0x4e, UNMAP_MEMORY = 0x4f, OWN_MEMORY_BYTES = 2 << 20 };
-enum { HANDLE_AT = 8, CLASS_AT = 0xc, LENGTH_AT = 0x18, LINEAR_AT = 0x20, ROOT_CLIENT = 0x41 };
+enum { OWN_MEMORY_BYTES = 2 << 20 };
+enum { HANDLE_AT = 8, CLASS_AT = 0xc, LENGTH_AT = 0x18, LINEAR_AT = 0x20 };
 
 struct word {
     uint32_t at;
@@ -58,7 +65,6 @@ struct call {
 
 static struct call calls[ROWS];
 static uint32_t call_count;
-static bool blind;
 static int fd_of[ROWS];
 static uint32_t client[CLIENTS + 1], clients;
 static uint64_t linear[HANDLES];
@@ -177,11 +183,11 @@ static int follow(const struct call *c, const uint8_t *outer)
 
     if (c->cmd >> 30 != 3)
         return 0;
-    if (nr == ALLOC) {
+    if (nr == NV_ESC_RM_ALLOC) {
         class_id = (uint32_t)field(outer, CLASS_AT, 4);
-        if ((class_id <= 1 || class_id == ROOT_CLIENT) && clients < CLIENTS)
+        if ((class_id <= 1 || class_id == NV01_ROOT_CLIENT) && clients < CLIENTS)
             client[++clients] = (uint32_t)field(outer, HANDLE_AT, 4);
-    } else if (nr == MAP_MEMORY) {
+    } else if (nr == NV_ESC_RM_MAP_MEMORY) {
         bytes = (size_t)field(outer, LENGTH_AT, 8);
         linear[memory] = field(outer, LINEAR_AT, 8);
         mapped[memory].at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, (int)field(outer, 0x30, 4),
@@ -191,7 +197,7 @@ static int follow(const struct call *c, const uint8_t *outer)
             mapped[memory].at = NULL;
             return errno;
         }
-    } else if (nr == UNMAP_MEMORY && mapped[memory].at) {
+    } else if (nr == NV_ESC_RM_UNMAP_MEMORY && mapped[memory].at) {
         munmap(mapped[memory].at, mapped[memory].bytes);
         mapped[memory].at = NULL;
     }
@@ -208,7 +214,7 @@ static void make(const struct call *c, bool tell)
         if (c->closes >= 0)
             close(fd_of[c->closes]);
         errno = 0;
-        result = fd_of[c->row] = open(blind ? "/dev/null" : c->path, O_RDWR | O_CLOEXEC);
+        result = fd_of[c->row] = open(c->path, O_RDWR | O_CLOEXEC);
         if (tell)
             printf("%u %d %d 0 0\n", c->row, result < 0 ? -1 : 0, result < 0 ? errno : 0);
         return;
@@ -278,12 +284,12 @@ static int listener(void)
 
 struct shared {
     volatile int listener, go;
-    double init_us, context_us;
+    double call_us[ROWS];
 };
 
-static void start(struct shared *s, uint32_t init, uint32_t until, bool supervised)
+static void start(struct shared *s, uint32_t until, bool supervised)
 {
-    double begin, between = 0;
+    double begin, end;
 
     if (supervised) {
         s->listener = listener();
@@ -292,16 +298,31 @@ static void start(struct shared *s, uint32_t init, uint32_t until, bool supervis
     }
     begin = now_us();
     for (uint32_t i = 0; i < call_count && calls[i].row <= until; i++) {
-        if (!between && calls[i].row > init)
-            between = now_us();
         make(&calls[i], false);
+        end = now_us();
+        s->call_us[i] = end - begin;
+        begin = end;
     }
-    s->init_us = between - begin;
-    s->context_us = now_us() - between;
     _exit(0);
 }
 
-static void supervise(struct shared *s, pid_t pid)
+/* Whose file it is, a copy in, whether the call still waits before the driver is asked and after, a copy
+ * out. */
+static void look_and_copy(int listener_fd, const struct seccomp_notif *q)
+{
+    enum { BYTES = 32 }; /* as many as a control's */
+    static char copy[BYTES];
+    struct iovec ours = {copy, BYTES}, theirs = {(void *)(uintptr_t)q->data.args[2], BYTES};
+
+    syscall(SYS_kcmp, (pid_t)q->pid, getpid(), KCMP_FILE, q->data.args[0], 0);
+    if (process_vm_readv((pid_t)q->pid, &ours, 1, &theirs, 1, 0) != BYTES)
+        return;
+    ioctl(listener_fd, SECCOMP_IOCTL_NOTIF_ID_VALID, &q->id);
+    ioctl(listener_fd, SECCOMP_IOCTL_NOTIF_ID_VALID, &q->id);
+    process_vm_writev((pid_t)q->pid, &ours, 1, &theirs, 1, 0);
+}
+
+static void supervise(struct shared *s, pid_t pid, bool copies)
 {
     struct seccomp_notif q;
     int pidfd, fd;
@@ -321,54 +342,57 @@ static void supervise(struct shared *s, pid_t pid)
         memset(&q, 0, sizeof(q));
         if (ioctl(fd, SECCOMP_IOCTL_NOTIF_RECV, &q) < 0)
             break;
+        if (copies)
+            look_and_copy(fd, &q);
         answer.id = q.id;
         ioctl(fd, SECCOMP_IOCTL_NOTIF_SEND, &answer);
     }
     close(fd);
 }
 
-static int time_starts(uint32_t starts, uint32_t init, uint32_t until, bool supervised)
+static int time_starts(uint32_t starts, uint32_t init, uint32_t until, const char *how)
 {
     struct shared *s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    double took[3][64];
-    uint32_t made = 0;
+    static double took[ROWS][STARTS];
+    double init_us = 0, context_us = 0;
     int status;
 
-    if (starts > 64)
+    if (starts > STARTS)
         fail("64 starts at most");
     for (uint32_t i = 0; i < starts; i++) {
         pid_t pid;
 
         memset(s, 0, sizeof(*s));
+        usleep(PAUSE_US); /* what ends with the start before is no part of this one */
         pid = fork();
         if (pid == 0)
-            start(s, init, until, supervised);
-        if (supervised)
-            supervise(s, pid);
+            start(s, until, how);
+        if (how)
+            supervise(s, pid, !strcmp(how, "copying"));
         if (waitpid(pid, &status, 0) != pid || status)
             return 1;
-        took[0][i] = s->init_us;
-        took[1][i] = s->context_us;
-        took[2][i] = s->init_us + s->context_us;
+        for (uint32_t k = 0; k < call_count; k++)
+            took[k][i] = s->call_us[k];
     }
-    for (uint32_t i = 0; i < call_count && calls[i].row <= until; i++)
-        made++;
-    printf("{\"init_us\": %.1f, \"context_us\": %.1f, \"start_us\": %.1f, \"calls\": %u}\n",
-           median(took[0], starts), median(took[1], starts), median(took[2], starts), made);
+    printf("{\"call_us\": {");
+    for (uint32_t k = 0; k < call_count && calls[k].row <= until; k++) {
+        double us = median(took[k], starts);
+
+        *(calls[k].row > init ? &context_us : &init_us) += us;
+        printf("%s\"%u\": %.1f", k ? ", " : "", calls[k].row, us);
+    }
+    printf("}, \"init_us\": %.1f, \"context_us\": %.1f}\n", init_us, context_us);
     return 0;
 }
 
 int main(int argc, char **argv)
 {
-    bool supervised = argc > 5 && !strcmp(argv[5], "supervised");
-
     if (argc != 2 && argc != 5 && argc != 6)
-        fail("usage: replay SCRIPT [STARTS INIT UNTIL [blind|supervised]]");
+        fail("usage: replay SCRIPT [STARTS INIT UNTIL [supervised|copying]]");
     parse(argv[1]);
-    blind = argc > 5;
     if (argc > 2)
         return time_starts((uint32_t)atoi(argv[2]), (uint32_t)atoi(argv[3]), (uint32_t)atoi(argv[4]),
-                           supervised);
+                           argc > 5 ? argv[5] : NULL);
     for (uint32_t i = 0; i < call_count; i++)
         make(&calls[i], true);
     return 0;

@@ -1,6 +1,6 @@
-/* A container that wants to run whatever the scheduler says: makes channels with long kernels by itself, and asks for
- * its groups to be scheduled in every way there is, old ones and new ones, for as long as it is told.
- * Usage: resume SECONDS. Prints "ready" once its first kernel is submitted, "tried N" at its end. */
+/* A container that wants to run whatever the scheduler says: makes channels with long kernels by itself, and
+ * asks for its groups to be scheduled in every way there is, old ones and new ones, for as long as it is
+ * told. Usage: resume SECONDS. Prints "ready" once its first kernel is submitted, "tried N" at its end. */
 #include "gpu.h"
 #include <time.h>
 

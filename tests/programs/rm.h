@@ -1,8 +1,8 @@
-/* RM calls as a program makes them that has no library of the driver's and of ours. A call's result is RM's status, or
- * a negative errno where ioctl() itself failed. */
+/* RM calls as a program makes them that has no library of the driver's and of ours. A call's result is RM's
+ * status, or a negative errno where ioctl() itself failed. */
 #ifndef PROGRAMS_RM_H
 #define PROGRAMS_RM_H
-#include "../../native_sched/boundary/rm_abi.h"
+#include "../../rm/rm_abi.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>

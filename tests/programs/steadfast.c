@@ -1,12 +1,13 @@
-/* A container's processes that use the card as if nothing ever happened to mgpu, and take any answer that is not the right
- * one for a failure: of memory made and freed, freed twice, made beyond the cap, of clients and files that come and go,
- * of memory exported and imported, of a child that ends with what it has, under signals that interrupt calls.
+/* A container's processes that use the card as if nothing ever happened to mgpu, and take any answer that is
+ * not the right one for a failure: of memory made and freed, freed twice, made beyond the cap, of clients and
+ * files that come and go, of memory exported and imported, of a child that ends with what it has, under
+ * signals that interrupt calls.
  *
- * Usage: steadfast SEED PROCESSES CAP_MIB RING CARD
- * RING is a file that the caller made: what every call took is written there (struct ring). On its input a line "stop" has
- * all processes stand still, with what they have: "still MIB"; "go" has them go on; at the end of it they end. A process
- * that was answered wrongly says "wrong ..." and ends. */
-#include "../../native_sched/boundary/rm_export_abi.h"
+ * Usage: steadfast SEED PROCESSES CAP_MIB RING CARD RING is a file that the caller made: what every call took
+ * is written there (struct ring). On its input a line "stop" has all processes stand still, with what they
+ * have: "still MIB"; "go" has them go on; at the end of it they end. A process that was answered wrongly says
+ * "wrong ..." and ends. */
+#include "../../rm/export_abi.h"
 #include "rm.h"
 #include <poll.h>
 #include <signal.h>
@@ -126,8 +127,8 @@ static void make_memory(struct mine *m, uint32_t i)
     }
 }
 
-/* The kernel may let go of a file some time after close() returned, so what it had is freed first: what the container
- * holds is then known to the byte. */
+/* The kernel may let go of a file some time after close() returned, so what it had is freed first: what the
+ * container holds is then known to the byte. */
 static void leave_file(struct mine *m)
 {
     for (uint32_t i = 0; i < MEMORIES; i++)

@@ -1,9 +1,9 @@
-/* Random RM calls on open files and handles that all processes of a container share, so that allocations, frees of
- * ancestors, wrong files and reused handles meet in every order.
+/* Random RM calls on open files and handles that all processes of a container share, so that allocations,
+ * frees of ancestors, wrong files and reused handles meet in every order.
  *
  * Usage: storm SECONDS SEED PROCESSES         opens the files as fds 10 to 13 and prints "ready"
- *        storm SECONDS SEED PROCESSES join    takes those of process 1, to be run by an exec into the container
- * Prints "done" when all processes stand still, and exits when its standard input ends. */
+ *        storm SECONDS SEED PROCESSES join    takes those of process 1, to be run by an exec into the
+ * container Prints "done" when all processes stand still, and exits when its standard input ends. */
 #include "rm.h"
 #include <time.h>
 
@@ -90,7 +90,8 @@ static void take_files(bool join)
             perror("storm: open");
             exit(1);
         }
-        /* The first call on a node gives it its file, which others can open by its descriptor from then on. */
+        /* The first call on a node gives it its file, which others can open by its descriptor from then
+         * on. */
         if (ioctl(FIRST_FD + i, RM_CMD(NV_ESC_SYS_PARAMS, sizeof(first)), &first)) {
             perror("storm: first call");
             exit(1);

@@ -1,10 +1,10 @@
-/* What nvidia-uvm keeps of a CUDA program that frees behind its library's back: the driver's own library makes everything, by
- * calls that this program sees, and what it would have unmapped or unregistered first is freed at once.
- * Usage: uvm_keeps groups N        N processes, one after the other: each makes a context, frees its channel groups, and stays
- *        uvm_keeps memory N MIB    N times: allocates, and frees the object
+/* What nvidia-uvm keeps of a CUDA program that frees behind its library's back: the driver's own library
+ * makes everything, by calls that this program sees, and what it would have unmapped or unregistered first is
+ * freed at once. Usage: uvm_keeps groups N        N processes, one after the other: each makes a context,
+ * frees its channel groups, and stays uvm_keeps memory N MIB    N times: allocates, and frees the object
  *        uvm_keeps message N MIB   N processes: each allocates and ends, its files of nvidia-uvm in a message
- * Prints "KEPT DONE SEEN", and stands still: how often it went well, how many objects were freed or files were sent, and how
- * many registrations or mappings it has seen. */
+ * Prints "KEPT DONE SEEN", and stands still: how often it went well, how many objects were freed or files
+ * were sent, and how many registrations or mappings it has seen. */
 #define _GNU_SOURCE
 #include "cuda_driver.h"
 #include "pass_fd.h"

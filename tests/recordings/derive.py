@@ -1,9 +1,9 @@
 """Writes the derived form of a recorded program: `derive.py RECORDING.jsonl FACTS > libcuda-555.42.02.tsv`.
 
-RECORDING: one call of open() or ioctl() a line, as pulak999/ioctl-cuda-mapping records them, decoded (the struct
-before and after the call in hex, and what its fields are called). FACTS: a folder with class.tsv of the driver's facts.
-The derived form has no bytes but those that say what is asked: words of the struct that are not zero, and in place of
-what differs in every run a relation. See tests/recordings/README.md.
+RECORDING: one call of open() or ioctl() a line, as pulak999/ioctl-cuda-mapping records them, decoded (the
+struct before and after the call in hex, and what its fields are called). FACTS: a folder with class.tsv of
+the driver's facts. The derived form has no bytes but those that say what is asked: words of the struct that
+are not zero, and in place of what differs in every run a relation. See tests/recordings/README.md.
 """
 
 from __future__ import annotations

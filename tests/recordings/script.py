@@ -1,4 +1,6 @@
-"""A derived recording as tests/programs/replay.c takes it: for so many cards, with what was not recorded filled in."""
+"""A derived recording as tests/programs/replay.c takes it: for so many cards, with what was not recorded
+filled in.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from oci_specs.seccomp.notified import NOTIFY_CUBES
+from tests.support.host import memory_block_bytes
 from tests.support.tsv import read
 
 HERE = Path(__file__).parent
@@ -30,7 +33,9 @@ INIT_ENDS, CONTEXT_ENDS = 247, 627
 
 @dataclass(frozen=True)
 class Row:
-    """A call as it was recorded. words: by offset; status: where it is in the struct and what it was, if it has any."""
+    """A call as it was recorded. words: by offset; status: where it is in the struct and what it was, if it
+    has any.
+    """
 
     row: int
     request: str
@@ -90,7 +95,9 @@ def _row(fields: dict[str, str]) -> Row:
 
 
 def of_cards(rows: Sequence[Row], cards: int) -> list[Row]:
-    """Without the calls about further cards: those that cuInit makes of each, and later ones on their objects."""
+    """Without the calls about further cards: those that cuInit makes of each, and later ones on their
+    objects.
+    """
     if cards == ALL_CARDS:
         return list(rows)
     begins = [i for i, row in enumerate(rows) if row.call == BEGINS_A_CARD][cards]
@@ -143,7 +150,7 @@ class Composer:
             self.filled += len(fills)
             self.note(row)
             own, behind = self.words(row), ""
-            if row.call.startswith("UVM"):
+            if not row.params_bytes:
                 own = ",".join(filter(None, (own, self.joined(fills))))
             else:
                 behind = self.joined(fills)
@@ -199,6 +206,7 @@ class Composer:
             "gpu_id": self.card(self.devices),
             "attached": self.card(self.attached) if self.attached < len(self.cards) else NOT_A_CARD,
             "none": NO_ID,
+            "memory_block": memory_block_bytes(),
             "size": self.size(i) if kind == "size" else 0,
             "engine": self.engine(i) if kind == "engine" else 0,
             "mapped": self.mapped(i) if kind == "mapped" else 0,

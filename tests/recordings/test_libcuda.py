@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
@@ -82,7 +83,7 @@ def wrong(found: dict[int, str], rows: Sequence[Row]) -> list[str]:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_what_succeeded_natively_succeeds(private_host: None, built: Programs, count: int) -> None:
+def test_recorded_success_succeeds_mediated(private_host: None, built: Programs, count: int) -> None:
     rows = of_cards(recorded(RECORDING), count)
     with a_driver(count) as mgpu:
         found, composer = replayed(mgpu, built, rows)
@@ -95,7 +96,10 @@ def test_what_succeeded_natively_succeeds(private_host: None, built: Programs, c
 
 
 def changed(row: int, **fields: object) -> Change:
-    return lambda rows: [replace(one, **fields) if one.row == row else one for one in rows]  # type: ignore[arg-type]
+    def change(rows: list[Row]) -> list[Row]:
+        return [replace(one, **cast(Any, fields)) if one.row == row else one for one in rows]
+
+    return change
 
 
 def larger(row: int, by: int) -> Change:
@@ -133,7 +137,7 @@ def test_starts_take_as_long_as_the_card_does(private_host: None, built: Program
     with arbiter.running("titan-rtx", sim_options=options) as mgpu:
         rows = of_cards(recorded(RECORDING), 1)
         said = json.loads(played(mgpu, built, rows, "2", str(INIT_ENDS), str(CONTEXT_ENDS))[0])
-        assert said["calls"] == 476
+        assert len(said["call_us"]) == 476
         assert said["init_us"] >= 20000
         assert said["context_us"] >= 30000
         until_empty(mgpu)

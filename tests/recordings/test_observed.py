@@ -1,7 +1,7 @@
 """What NVIDIA's own programs were seen to ask driver 610.57.04 is served or answered, or it is said why not.
 
-From UniStuttgart-IKR/Leandro, matrix/catalog-610.57.04.md (commit 047aea1): the calls of RM and nvidia-uvm that CUDA,
-OpenCL and NVML made on an RTX 2070.
+From UniStuttgart-IKR/Leandro, matrix/catalog-610.57.04.md (commit 047aea1): the calls of RM and nvidia-uvm
+that CUDA, OpenCL and NVML made on an RTX 2070.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ def served() -> dict[str, set[int]]:
         for items in (
             interface.classes,
             interface.controls,
-            interface.lists,
             interface.escapes,
             interface.uvm,
         )
@@ -40,13 +39,12 @@ def served() -> dict[str, set[int]]:
         kind: {item.number for item in alive if item in items}
         for kind, items in (
             ("class", interface.classes),
-            ("control", (*interface.controls, *interface.lists)),
+            ("control", interface.controls),
             ("escape", interface.escapes),
             ("uvm", interface.uvm),
         )
     }
     of["class"].add(MEMORY_OF_THE_CALLERS)
-    of["control"] |= {number for name, number in interface.passed if interface.lives_at(name, VERSION)}
     return of
 
 
@@ -75,7 +73,7 @@ def test_each_call_is_served_or_refused_with_a_reason() -> None:
         print(f"{row['kind']} {row['number']} {row['symbol']}: {row['reason']}")
 
 
-def test_what_cuda_cannot_do_without_is_served() -> None:
+def test_calls_that_cuda_needs_are_served() -> None:
     """Of those that only computing programs ask, all but these; they run on drivers that refuse these too."""
     refused = {
         (row["kind"], row["number"])

@@ -195,5 +195,7 @@ def doorbell(client: Client, usermode: int = USERMODE[0]) -> int:
 
 
 def longer(attempt: Callable[[int], bool]) -> None:
-    """Repeats what needs a kernel of so many ns that the program is in time for: attempt() says whether it was."""
+    """Repeats what needs a kernel of so many ns that the program is in time for: attempt() says whether it
+    was.
+    """
     assert any(attempt(factor) for factor in (1, 10, 100)), "never in time"

@@ -22,18 +22,32 @@ from tests.sim.card_protocol import (
     Client,
     channel_params,
 )
+from tests.support.rm_numbers import (
+    AMPERE_COMPUTE_B,
+    AMPERE_DMA_COPY_B,
+    FERMI_CONTEXT_SHARE_A,
+    KEPLER_CHANNEL_GROUP_A,
+    NV2080_CTRL_CMD_GPU_GET_GID_INFO,
+    UVM_CREATE_EXTERNAL_RANGE,
+    UVM_FREE,
+    UVM_INITIALIZE,
+    UVM_MAP_EXTERNAL_ALLOCATION,
+    UVM_REGISTER_CHANNEL,
+    UVM_REGISTER_GPU,
+    UVM_REGISTER_GPU_VASPACE,
+    UVM_UNMAP_EXTERNAL,
+    UVM_UNREGISTER_CHANNEL,
+)
 
 MIB = 1 << 20
-CONTEXT_SHARE = 0x9067
-UVM_INITIALIZE, UVM_REGISTER_GPU, UVM_REGISTER_GPU_VASPACE = 0x30000001, 37, 25
-UVM_REGISTER_CHANNEL, UVM_UNREGISTER_CHANNEL = 27, 28
-UVM_CREATE_EXTERNAL_RANGE, UVM_MAP_EXTERNAL, UVM_UNMAP_EXTERNAL, UVM_FREE = 73, 33, 66, 34
+CONTEXT_SHARE = FERMI_CONTEXT_SHARE_A
+UVM_MAP_EXTERNAL = UVM_MAP_EXTERNAL_ALLOCATION
 MAP_EXTERNAL_BYTES = 9264
 SHARE_ALL = struct.Struct("<4IHBxI")
 ENTRIES, USERD_AT, SEGMENTS_AT = 64, 0x1000, 0x10000
 GP_GET, GP_PUT, DOORBELL = 0x88, 0x8C, 0x90
 HOST, COMPUTE, COPY = 0, 1, 4
-COMPUTE_CLASS, COPY_CLASS = 0xC7C0, 0xC7B5
+COMPUTE_CLASS, COPY_CLASS = AMPERE_COMPUTE_B, AMPERE_DMA_COPY_B
 RELEASE, ACQUIRE_GEQ, WIDE, TIMED = 1, 3, 1 << 24, 1 << 25
 
 
@@ -91,7 +105,7 @@ class Uvm:
 
 def uuid_of(client: Client) -> bytes:
     """Of the card that its device is on, in binary."""
-    status, params = client.control(0x2080014A, struct.pack("<III256s", 0, 2, 16, b""))
+    status, params = client.control(NV2080_CTRL_CMD_GPU_GET_GID_INFO, struct.pack("<III256s", 0, 2, 16, b""))
     assert status == OK
     return params[12:28]
 
@@ -139,7 +153,9 @@ class HardwareChannel:
         client = space.client
         self.space, self.base = space, base
         self.memory, self.bytes = space.put(base)
-        self.group = client.made(client.device, 0xA06C, struct.pack("<5I", 0, 0, 0, GRAPHICS_ENGINE, 0))
+        self.group = client.made(
+            client.device, KEPLER_CHANNEL_GROUP_A, struct.pack("<5I", 0, 0, 0, GRAPHICS_ENGINE, 0)
+        )
         share = client.made(self.group, CONTEXT_SHARE, struct.pack("<3I", space.handle, 0, 0))
         params = bytearray(channel_params(self.memory, userd=USERD_AT, ring=base, entries=ENTRIES))
         struct.pack_into("<I", params, 24, share)

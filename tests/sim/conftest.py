@@ -1,4 +1,6 @@
-"""A simulated card, once as it is installed and once built with the address and undefined-behaviour sanitizers."""
+"""A simulated card, once as it is installed and once built with the address and undefined-behaviour
+sanitizers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""CUDA driver-API programs, run as `python cuda_cases.py CASE` where ioctls reach a card. Prints one JSON document.
+"""CUDA driver-API programs, run as `python cuda_cases.py CASE` where ioctls reach a card. Prints one JSON
+document.
 
 Only ctypes and the public interface: what an application does, without one.
 """

@@ -1,4 +1,5 @@
-"""A program on the CUDA driver API, without a library in between: what the cases of this folder are made of."""
+"""A program on the CUDA driver API, without a library in between: what the cases of this folder are made
+of."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ def check(result: int) -> None:
 def longer(attempt: Callable[[float], Seen], in_time: Callable[[Seen], bool], *, ms: float = 50) -> Seen:
     """What attempt(ms) saw beside kernels of that length, or of five and twenty-five times that.
 
-    in_time() tells that the kernels ran for long enough to see it: a machine may keep a program from its processor for
-    longer than any test should take whose processor is its own.
+    in_time() tells that the kernels ran for long enough to see it: a machine may keep a program from its
+    processor for longer than any test should take whose processor is its own.
     """
     seen = attempt(ms)
     for factor in (5, 25):
@@ -94,7 +95,9 @@ class Cuda:
         return elapsed.value
 
     def behind(self, submit: Callable[[], Seen], stream: c_void_p = NULL) -> Seen:
-        """What submit() gives, whose work the stream gets while a kernel keeps it: times are then the card's alone."""
+        """What submit() gives, whose work the stream gets while a kernel keeps it: times are then the card's
+        alone.
+        """
 
         def attempt(ms: float) -> tuple[Seen, bool]:
             self.sync()

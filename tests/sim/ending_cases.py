@@ -1,4 +1,5 @@
-"""Work that is pending when something ends, run as `python ending_cases.py CASE`. Prints one JSON document."""
+"""Work that is pending when something ends, run as `python ending_cases.py CASE`. Prints one JSON
+document."""
 
 from __future__ import annotations
 
@@ -50,7 +51,9 @@ def destroy_pending() -> Any:
 
 
 def foreign_event_ends() -> Any:
-    """A context ends whose event others, on its card and on another, were to wait for; and its successors begin."""
+    """A context ends whose event others, on its card and on another, were to wait for; and its successors
+    begin.
+    """
     others = [Cuda(0), Cuda(1)]
     source = Cuda(0)
     source.spin(100_000)

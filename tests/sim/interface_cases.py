@@ -1,4 +1,6 @@
-"""The rest of what programs ask of the driver, run as `python interface_cases.py CASE`. Prints one JSON document."""
+"""The rest of what programs ask of the driver, run as `python interface_cases.py CASE`. Prints one JSON
+document.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Uses of nvidia-ml-py, unmodified, run as `python nvml_cases.py CASE` where ioctls reach a card. Prints JSON."""
+"""Uses of nvidia-ml-py, unmodified, run as `python nvml_cases.py CASE` where ioctls reach a card. Prints
+JSON.
+"""
 
 from __future__ import annotations
 

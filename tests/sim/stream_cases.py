@@ -1,4 +1,5 @@
-"""Programs that submit work, run as `python stream_cases.py CASE` where ioctls reach a card. Prints one JSON document.
+"""Programs that submit work, run as `python stream_cases.py CASE` where ioctls reach a card. Prints one JSON
+document.
 
 Only ctypes and the public interface. Times are in milliseconds and come from events: they are the card's own.
 """
@@ -27,7 +28,8 @@ class KernelNode(ctypes.Structure):
 
 
 def durations() -> Any:
-    """Between events lies what the kernels between them take, also behind a full ring and after it wrapped."""
+    """Between events lies what the kernels between them take, also behind a full ring and after it
+    wrapped."""
     c = Cuda()
     stream = c.stream()
 
@@ -81,7 +83,9 @@ def plain_kernels() -> Any:
 
 
 def full_ring() -> Any:
-    """How long it takes to launch 1000 kernels behind a long one and then 200 more, in parts of that one's time."""
+    """How long it takes to launch 1000 kernels behind a long one and then 200 more, in parts of that one's
+    time.
+    """
     c = Cuda()
     stream, other = c.stream(NON_BLOCKING), c.stream(NON_BLOCKING)
     c.spin(0.001, stream)
@@ -176,7 +180,9 @@ def many_streams() -> Any:
 
 
 def events_again() -> Any:
-    """An event that is recorded anew while its last record is under way, in another stream that is done first."""
+    """An event that is recorded anew while its last record is under way, in another stream that is done
+    first.
+    """
     c = Cuda()
     slow, quick, third = (c.stream(NON_BLOCKING) for _ in range(3))
     event = c.event()
@@ -275,7 +281,9 @@ def graphs() -> Any:
 
 
 def copies() -> Any:
-    """A copy over the bus takes its time beside a kernel, and after one of its own stream; none past the memory."""
+    """A copy over the bus takes its time beside a kernel, and after one of its own stream; none past the
+    memory.
+    """
     c = Cuda()
     copying, computing = c.stream(NON_BLOCKING), c.stream(NON_BLOCKING)
     size = 256 * MIB

@@ -1,5 +1,6 @@
-/* Threads that use one another's streams, events and contexts at once, some of which end meanwhile. Prints "ok". Built
- * with the library's sources and sanitizers: what it looks for are their findings, and results that may not be. */
+/* Threads that use one another's streams, events and contexts at once, some of which end meanwhile. Prints
+ * "ok". Built with the library's sources and sanitizers: what it looks for are their findings, and results
+ * that may not be. */
 #include "../../sim/libcuda/cuda_api.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -78,13 +79,15 @@ static void one_round(unsigned int *seed, CUevent own)
     }
 }
 
-/* Atomic for ThreadSanitizer alone: the card, between the call and who waits for the stream, is another process. */
+/* Atomic for ThreadSanitizer alone: the card, between the call and who waits for the stream, is another
+ * process. */
 static void count_up(void *counter)
 {
     __atomic_fetch_add((int *)counter, 1, __ATOMIC_RELEASE);
 }
 
-/* There, across the card and back, by memory of a pool, all of it in the order of one stream and looked at after it. */
+/* There, across the card and back, by memory of a pool, all of it in the order of one stream and looked at
+ * after it. */
 static void move_bytes(unsigned int *seed, unsigned char *host, CUstream stream)
 {
     unsigned char fill = (unsigned char)rand_r(seed);

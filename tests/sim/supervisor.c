@@ -4,8 +4,8 @@
  *   supervisor CARD_SOCKET CARDS COMMAND...
  *
  * The command gets a mount namespace of its own with NVIDIA's names under /dev, all of them null devices. */
-#include "../../native_sched/boundary/rm_abi.h"
-#include "../../sim/card/protocol.h"
+#include "../../rm/rm_abi.h"
+#include "../../sim/abi/protocol.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>

@@ -1,4 +1,5 @@
-"""What the simulated card tells of itself, by chip and driver version: programs choose their classes by it."""
+"""What the simulated card tells of itself, by chip and driver version: programs choose their classes by
+it."""
 
 from __future__ import annotations
 
@@ -25,10 +26,34 @@ from tests.sim.card_protocol import (
 )
 from tests.support import rm_interface
 from tests.support.places import REPOSITORY
+from tests.support.rm_numbers import (
+    ADA_COMPUTE_A,
+    AMPERE_CHANNEL_GPFIFO_A,
+    AMPERE_COMPUTE_A,
+    AMPERE_COMPUTE_B,
+    AMPERE_DMA_COPY_A,
+    AMPERE_DMA_COPY_B,
+    BLACKWELL_CHANNEL_GPFIFO_A,
+    BLACKWELL_CHANNEL_GPFIFO_B,
+    BLACKWELL_COMPUTE_A,
+    BLACKWELL_COMPUTE_B,
+    BLACKWELL_DMA_COPY_A,
+    BLACKWELL_DMA_COPY_B,
+    HOPPER_CHANNEL_GPFIFO_A,
+    HOPPER_COMPUTE_A,
+    HOPPER_DMA_COPY_A,
+    NV_ERR_INVALID_CLASS,
+    TURING_CHANNEL_GPFIFO_A,
+    TURING_COMPUTE_A,
+    TURING_DMA_COPY_A,
+    VOLTA_CHANNEL_GPFIFO_A,
+    VOLTA_COMPUTE_A,
+    VOLTA_DMA_COPY_A,
+)
 from tests.support.tsv import read
 
 FACTS = REPOSITORY / "sim" / "card" / "facts"
-RM_FACTS = REPOSITORY / "native_sched" / "rm" / "facts"
+RM_FACTS = REPOSITORY / "rm" / "facts"
 NEWEST_COMPLETE = (595, 45)
 SIZE = re.compile(r"^SIZE\((\w+), (\d+), (\d+), (\w+)\)$", re.M)
 LISTED = re.compile(r"^LISTED\((\w+), (0x\w+), (\d+), (\d+), (\d+), (\d+), (.*)\)$", re.M)
@@ -46,23 +71,21 @@ CHIP_OF = {
 }
 # Of the engines: what NVIDIA's programming guides and nouveau name for a generation.
 ENGINES_OF = {
-    "GV100": {0xC36F, 0xC3C0, 0xC3B5},
-    "TU102": {0xC46F, 0xC5C0, 0xC5B5},
-    "TU104": {0xC46F, 0xC5C0, 0xC5B5},
-    "GA100": {0xC56F, 0xC6C0, 0xC6B5},
-    "GA102": {0xC56F, 0xC7C0, 0xC7B5},
-    "AD102": {0xC56F, 0xC9C0, 0xC7B5},
-    "AD104": {0xC56F, 0xC9C0, 0xC7B5},
-    "GH100": {0xC86F, 0xCBC0, 0xC8B5},
-    "GB100": {0xC96F, 0xCDC0, 0xC9B5},
-    "GB202": {0xCA6F, 0xCEC0, 0xCAB5},
+    "GV100": {VOLTA_CHANNEL_GPFIFO_A, VOLTA_COMPUTE_A, VOLTA_DMA_COPY_A},
+    "TU102": {TURING_CHANNEL_GPFIFO_A, TURING_COMPUTE_A, TURING_DMA_COPY_A},
+    "TU104": {TURING_CHANNEL_GPFIFO_A, TURING_COMPUTE_A, TURING_DMA_COPY_A},
+    "GA100": {AMPERE_CHANNEL_GPFIFO_A, AMPERE_COMPUTE_A, AMPERE_DMA_COPY_A},
+    "GA102": {AMPERE_CHANNEL_GPFIFO_A, AMPERE_COMPUTE_B, AMPERE_DMA_COPY_B},
+    "AD102": {AMPERE_CHANNEL_GPFIFO_A, ADA_COMPUTE_A, AMPERE_DMA_COPY_B},
+    "AD104": {AMPERE_CHANNEL_GPFIFO_A, ADA_COMPUTE_A, AMPERE_DMA_COPY_B},
+    "GH100": {HOPPER_CHANNEL_GPFIFO_A, HOPPER_COMPUTE_A, HOPPER_DMA_COPY_A},
+    "GB100": {BLACKWELL_CHANNEL_GPFIFO_A, BLACKWELL_COMPUTE_A, BLACKWELL_DMA_COPY_A},
+    "GB202": {BLACKWELL_CHANNEL_GPFIFO_B, BLACKWELL_COMPUTE_B, BLACKWELL_DMA_COPY_B},
 }
 COMPUTE = set().union(*({n for n in engines if n & 0xFF == 0xC0} for engines in ENGINES_OF.values()))
 INTERFACE = rm_interface.read()
-NUMBER = {item.name: item.number for item in (*INTERFACE.controls, *INTERFACE.lists)} | dict(
-    INTERFACE.passed
-)
-LISTS_BYTES = {item.name: item.size for item in INTERFACE.lists}
+NUMBER = {item.name: item.number for item in INTERFACE.controls}
+LISTS_BYTES = {item.name: item.size for item in INTERFACE.controls if item.lists}
 
 
 def facts(chip: str, version: tuple[int, int]) -> list[int]:
@@ -177,11 +200,11 @@ def test_the_driver_says_its_version(tmp_path: Path) -> None:
         assert client.control(0x13E, bytes(776), client.root)[0] == INVALID_ARGUMENT
 
 
-def test_what_a_version_does_not_have_is_not_there(tmp_path: Path) -> None:
+def test_controls_of_later_versions_are_unsupported(tmp_path: Path) -> None:
     engine = NUMBER["NVC36F_CTRL_GET_CLASS_ENGINEID"]
     for version, status in (("550.54.14", OK), ("555.42.02", NOT_SUPPORTED)):
         with a_client(tmp_path, "titan-rtx", version) as client:
-            channel = client.made(client.group(), 0xC46F)
+            channel = client.made(client.group(), TURING_CHANNEL_GPFIFO_A)
             asked = struct.pack("<4I", channel, 0, 0, 0)
             assert client.control(engine, asked, channel)[0] == status
 
@@ -206,12 +229,13 @@ def test_a_driver_before_the_chip_is_refused(tmp_path: Path) -> None:
 def test_classes_that_the_chip_does_not_list_are_refused(tmp_path: Path) -> None:
     with a_client(tmp_path, "a10") as client:
         group = client.group()
-        assert client.alloc(group, 0xC56F)[0] == OK
-        assert client.alloc(group, 0xC86F)[0] == 0x22
+        assert client.alloc(group, AMPERE_CHANNEL_GPFIFO_A)[0] == OK
+        assert client.alloc(group, HOPPER_CHANNEL_GPFIFO_A)[0] == NV_ERR_INVALID_CLASS
 
 
 def test_sizes_are_the_headers() -> None:
-    """Each size that the card takes is what the headers of every version say that it is for; none says less."""
+    """Each size that the card takes is what the headers of every version say that it is for; none says
+    less."""
     sizes: dict[int, list[tuple[tuple[int, int], int | None]]] = {}
     for name, major, minor, bytes_ in SIZE.findall((FACTS / "control_sizes.def").read_text()):
         size = None if bytes_ == "SIZE_GONE" else int(bytes_)

@@ -34,14 +34,37 @@ from tests.sim.card_protocol import (
     Connection,
     rm_cmd,
 )
+from tests.support.rm_numbers import (
+    NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS,
+    NV0000_CTRL_CMD_GPU_GET_ID_INFO,
+    NV2080_CTRL_CMD_BUS_GET_PCI_INFO,
+    NV2080_CTRL_CMD_FB_GET_INFO_V2,
+    NV2080_CTRL_CMD_GPU_GET_GID_INFO,
+    NV2080_CTRL_CMD_GPU_GET_NAME_STRING,
+    NV2080_CTRL_CMD_GPU_GET_PID_INFO,
+    NV2080_CTRL_CMD_GPU_GET_PIDS,
+    NV2080_CTRL_CMD_GR_GET_NUM_TPCS_FOR_GPC,
+    NV2080_CTRL_CMD_MC_GET_ARCH_INFO,
+    NVA06C_CTRL_CMD_MAKE_REALTIME,
+)
 
 pytestmark = pytest.mark.sim
 MIB = 1 << 20
 NewClient = Callable[..., Client]
 
-ATTACHED_IDS, ID_INFO = 0x201, 0x202
-NAME, GID, PIDS, PID_INFO = 0x20800110, 0x2080014A, 0x2080018D, 0x2080018E
-FB_INFO, ARCH, PCI, MAKE_REALTIME = 0x20801303, 0x20801701, 0x20801801, 0xA06C0110
+ATTACHED_IDS, ID_INFO = NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS, NV0000_CTRL_CMD_GPU_GET_ID_INFO
+NAME, GID, PIDS, PID_INFO = (
+    NV2080_CTRL_CMD_GPU_GET_NAME_STRING,
+    NV2080_CTRL_CMD_GPU_GET_GID_INFO,
+    NV2080_CTRL_CMD_GPU_GET_PIDS,
+    NV2080_CTRL_CMD_GPU_GET_PID_INFO,
+)
+FB_INFO, ARCH, PCI, MAKE_REALTIME = (
+    NV2080_CTRL_CMD_FB_GET_INFO_V2,
+    NV2080_CTRL_CMD_MC_GET_ARCH_INFO,
+    NV2080_CTRL_CMD_BUS_GET_PCI_INFO,
+    NVA06C_CTRL_CMD_MAKE_REALTIME,
+)
 
 
 def fb_info(client: Client, *indices: int) -> list[int]:
@@ -98,7 +121,12 @@ def test_card_info(card: CardProcess, connection: Connection) -> None:
 
 def test_start_up_escapes(card: CardProcess, connection: Connection) -> None:
     control, node = connection.open(CTL), connection.open(CARD, 1)
-    assert int.from_bytes(connection.escape(control.id, SYS_PARAMS, bytes(8)), "little") == 128 * MIB
+    connection.escape(control.id, SYS_PARAMS, bytes(8))
+    connection.escape(control.id, SYS_PARAMS, struct.pack("<Q", 128 * MIB))
+    connection.escape(control.id, SYS_PARAMS, struct.pack("<Q", 128 * MIB))
+    for later in (0, 256 * MIB):
+        with pytest.raises(OSError, match="busy"):
+            connection.escape(control.id, SYS_PARAMS, struct.pack("<Q", later))
     connection.escape(node.id, REGISTER_FD, bytes(4), aux=control.id)
     with pytest.raises(OSError, match="Invalid argument"):
         connection.escape(node.id, REGISTER_FD, bytes(4), aux=control.id)
@@ -163,7 +191,7 @@ def test_processes_by_class_and_card(card: CardProcess, new_client: NewClient) -
 def test_refused_controls(new_client: NewClient) -> None:
     client = new_client()
     group = client.group()
-    assert client.control(0x20801234, bytes(8))[0] == NOT_SUPPORTED
+    assert client.control(NV2080_CTRL_CMD_GR_GET_NUM_TPCS_FOR_GPC, bytes(8))[0] == NOT_SUPPORTED
     assert client.control(NAME, bytes(132), client.root)[0] == NOT_SUPPORTED
     assert client.control(NAME, bytes(131))[0] == INVALID_ARGUMENT
     assert client.control(NAME, bytes(132), 0x4711)[0] == NOT_FOUND
@@ -185,7 +213,10 @@ def test_params_size_must_say_the_truth(connection: Connection, new_client: NewC
         (CTL, 211, 16),
         (CTL, 0xFF, 8),
         (CARD, 0x2B, 48),
-        (CTL, WAIT_OPEN, 8),
+        (CARD, CARD_INFO, 72 * 32),
+        (CARD, CHECK_VERSION, 72),
+        (CARD, SYS_PARAMS, 8),
+        (CARD, ATTACH_GPUS, 4),
         (CTL, CARD_INFO, 71),
     ],
 )

@@ -22,14 +22,20 @@ from tests.sim.card_protocol import (
     Connection,
 )
 from tests.sim.conftest import NewClient
+from tests.support.rm_numbers import (
+    NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY,
+    NV_ERR_INSUFFICIENT_PERMISSIONS,
+    NV_ESC_RM_DUP_OBJECT,
+    NV_ESC_RM_SHARE,
+)
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.sim
 MIB = 1 << 20
-DUP_OBJECT, SHARE = 0x34, 0x35
-DENIED = 0x1B
+DUP_OBJECT, SHARE = NV_ESC_RM_DUP_OBJECT, NV_ESC_RM_SHARE
+DENIED = NV_ERR_INSUFFICIENT_PERMISSIONS
 NONE_TYPE, ALL_TYPE, TOKEN_TYPE, CLIENT_TYPE, PID_TYPE = range(5)
-DUP_RIGHT, REVOKE, COMPOSE, INHERITED_SHARE = 1, 1, 4, 0xD04
+DUP_RIGHT, REVOKE, COMPOSE, INHERITED_SHARE = 1, 1, 4, NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY
 DUP_STRUCT = struct.Struct("<7I")
 SHARE_STRUCT = struct.Struct("<4IHBxI")
 
@@ -62,7 +68,7 @@ def memory(client: Client) -> int:
     return handle
 
 
-def test_who_may_have_a_name(new_client: NewClient) -> None:
+def test_dup_is_allowed_to_the_owners_process_only(new_client: NewClient) -> None:
     owner, sibling, stranger = new_client(tgid=1), new_client(tgid=1), new_client(tgid=2)
     object_ = memory(owner)
     assert dup(sibling, owner, object_)[0] == OK
@@ -85,7 +91,7 @@ def test_who_may_have_a_name(new_client: NewClient) -> None:
     assert targets == [OK] * 4 + [NO_MEMORY]
 
 
-def test_what_is_not_shared_by_itself_is_shared_as_its_client(new_client: NewClient) -> None:
+def test_unshared_object_follows_its_clients_policy(new_client: NewClient) -> None:
     owner, stranger = new_client(tgid=1), new_client(tgid=2)
     object_, other = memory(owner), memory(owner)
     assert share(owner, other, 0, kind=PID_TYPE) == OK
@@ -95,7 +101,7 @@ def test_what_is_not_shared_by_itself_is_shared_as_its_client(new_client: NewCli
     assert dup(stranger, owner, other)[0] == DENIED
 
 
-def test_what_is_refused(new_client: NewClient) -> None:
+def test_bad_dups_are_refused(new_client: NewClient) -> None:
     owner, other = new_client(), new_client()
     elsewhere = new_client(1)
     object_ = memory(owner)
@@ -111,7 +117,7 @@ def test_what_is_refused(new_client: NewClient) -> None:
     assert DUP_STRUCT.unpack(through)[6] == INVALID_CLIENT
 
 
-def test_the_file_that_made_it_may_go(card: CardProcess, new_client: NewClient) -> None:
+def test_duplicate_outlives_the_file_of_its_origin(card: CardProcess, new_client: NewClient) -> None:
     owner, other = new_client(tgid=1), new_client(tgid=1)
     status, handle = dup(other, owner, memory(owner))
     assert status == OK
@@ -131,7 +137,7 @@ steps = st.lists(
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=steps)
-def test_against_a_model(card: CardProcess, connection: Connection, steps: list[tuple[str, int]]) -> None:
+def test_dups_match_a_model(card: CardProcess, connection: Connection, steps: list[tuple[str, int]]) -> None:
     """names: (client, handle) to the number of the memory it stands for."""
     clients = [Client(connection), Client(connection), Client(connection)]
     names: dict[tuple[int, int], int] = {}

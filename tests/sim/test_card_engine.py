@@ -27,6 +27,7 @@ from tests.sim.card_channel import (
     timeline,
 )
 from tests.sim.card_protocol import COPY_ENGINE, OK, PREEMPT, SET_TIMESLICE, Client
+from tests.support.rm_numbers import NV20_SUBDEVICE_0
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.sim
@@ -66,7 +67,9 @@ def wait_until_off(card: CardProcess, group: Group) -> dict[str, Any]:
 
 
 def together(client: Client, *commands: bytes) -> list[Channel]:
-    """Channels of two groups which get this work in the same instant, however long the program takes to give it."""
+    """Channels of two groups which get this work in the same instant, however long the program takes to give
+    it.
+    """
     channels = [Channel(Group(client, enabled=False)) for _ in range(2)]
     for channel in channels:
         channel.write(gate(channels[0].memory), *commands)
@@ -114,7 +117,7 @@ def test_an_entry_found_later_starts_when_it_is_found(new_client: NewClient) -> 
     assert end - channel.semaphore(1)[1] == MS
 
 
-def test_after_idling_the_same_group_pays_no_switch(card: CardProcess, new_client: NewClient) -> None:
+def test_idle_group_resumes_without_a_switch(card: CardProcess, new_client: NewClient) -> None:
     channel = Channel(Group(new_client()))
     for i in range(3):
         channel.submit(kernel(100 * US), release(i))
@@ -203,7 +206,7 @@ def test_a_short_timeslice_gives_way_at_once(card: CardProcess, new_client: NewC
     longer(attempt)
 
 
-def test_who_is_alone_begins_slice_after_slice(card: CardProcess, new_client: NewClient) -> None:
+def test_lone_group_begins_slice_after_slice(card: CardProcess, new_client: NewClient) -> None:
     """Whoever comes waits for the end of the one that runs, not for a whole one and not for none."""
     alone, late = Channel(Group(new_client())), Channel(Group(new_client()))
     since = now(card)
@@ -219,7 +222,7 @@ def test_who_is_alone_begins_slice_after_slice(card: CardProcess, new_client: Ne
     assert (first[5] - first[4]) % (4 * MS) == 0
 
 
-def test_only_a_begun_kernel_is_saved(card: CardProcess, new_client: NewClient) -> None:
+def test_context_save_is_paid_for_a_begun_kernel_only(card: CardProcess, new_client: NewClient) -> None:
     """Groups whose slices end between two kernels pay for loading alone."""
     since = now(card)
     channels = together(new_client(), *[kernel(SLICE_NS)] * 40, release(0))
@@ -314,7 +317,9 @@ def test_an_enabled_group_does_not_wait_for_a_tick(card: CardProcess, new_client
 
 
 def test_fetching_runs_two_entries_ahead(card: CardProcess, new_client: NewClient) -> None:
-    """GET is past what executes, so that GET==PUT does not mean finished; who is off the engine fetches nothing."""
+    """GET is past what executes, so that GET==PUT does not mean finished; who is off the engine fetches
+    nothing.
+    """
     busy, waiting = Channel(Group(new_client())), Channel(Group(new_client()))
     set_timeslice(busy.group, 8_000_000)
     for _ in range(6):
@@ -393,7 +398,7 @@ def test_a_release_on_one_card_is_seen_on_another(connection: Any, card: CardPro
     other = client.made(client.root, 0x80, (1).to_bytes(4, "little").ljust(56, b"\0"))
     first = Channel(Group(client))
     device, client.device = client.device, other
-    client.subdevice = client.made(other, 0x2080, bytes(4))
+    client.subdevice = client.made(other, NV20_SUBDEVICE_0, bytes(4))
     second = Channel(Group(client), bell=doorbell(client))
     second.submit(acquire(0, 1, first.memory), release(1))
     time.sleep(0.01)
@@ -430,7 +435,7 @@ def test_the_timeline_cuts_what_still_runs(card: CardProcess, new_client: NewCli
     assert all(earlier[1] == later[0] for earlier, later in pairwise(ends))
 
 
-def test_what_has_ended_stays_in_the_account(card: CardProcess, new_client: NewClient) -> None:
+def test_ended_client_stays_in_the_account(card: CardProcess, new_client: NewClient) -> None:
     client = new_client(0, 77)
     channel = Channel(Group(client))
     channel.submit(kernel(5 * MS), release(0))

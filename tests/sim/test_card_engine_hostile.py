@@ -32,11 +32,13 @@ from tests.sim.card_channel import (
     timeline,
 )
 from tests.sim.card_protocol import COPY_ENGINE, GET_TIMESLICE, OK, Client, Connection
+from tests.support.rm_numbers import NVA06C_CTRL_CMD_SET_TIMESLICE
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.sim
 NewClient = Callable[..., Client]
-# A call takes some microseconds; what a machine that is busy elsewhere adds to it, it adds to a quiet card's as well.
+# A call takes some microseconds; what a machine that is busy elsewhere adds to it, it adds to a quiet card's
+# as well.
 QUICK_NS = 10 * MS
 TIMES_AS_SLOW = 20
 # Of which nothing may wait for the end; a tenth of it is time enough for anything else.
@@ -298,7 +300,7 @@ def test_slices_of_a_microsecond_without_a_cost(card: CardProcess, new_client: N
 
     quiet_ns = median_ns(call)
     for channel in channels:
-        assert client.control(0xA06C0103, bytes(8), channel.group.handle)[0] == OK
+        assert client.control(NVA06C_CTRL_CMD_SET_TIMESLICE, bytes(8), channel.group.handle)[0] == OK
         channel.submit(kernel(10 * S))
     time.sleep(0.05)
     stays_quick(call, quiet_ns)
@@ -307,7 +309,7 @@ def test_slices_of_a_microsecond_without_a_cost(card: CardProcess, new_client: N
 
 @pytest.mark.parametrize("enabled", [True, False], ids=["executing", "disabled"])
 @pytest.mark.parametrize("what", ["channel", "group", "client", "file"])
-def test_what_is_freed_in_a_long_kernel_is_gone_at_once(
+def test_group_freed_in_a_long_kernel_ends_at_once(
     card: CardProcess, new_client: NewClient, what: str, enabled: bool
 ) -> None:
     client, other = new_client(), new_client()
@@ -341,7 +343,9 @@ def engine_groups(card: CardProcess) -> list[dict[str, object]]:
     return [group for engine in card_totals(card)["engines"] for group in engine["groups"]]
 
 
-def test_freed_while_it_waits_and_while_it_is_waited_for(card: CardProcess, new_client: NewClient) -> None:
+def test_semaphore_memory_freed_while_a_channel_waits_for_it(
+    card: CardProcess, new_client: NewClient
+) -> None:
     client = new_client()
     producer, consumer = Channel(Group(client)), Channel(Group(client))
     consumer.submit(acquire(0, 1, producer.memory), release(0))
@@ -359,8 +363,9 @@ def test_freed_while_it_waits_and_while_it_is_waited_for(card: CardProcess, new_
     assert errors(card, producer) == 1, "a name that is gone"
 
 
-def test_nothing_to_do_costs_nothing(card: CardProcess, new_client: NewClient) -> None:
-    """No wake-up of any thread in half a second, with groups enabled, disabled, blocked and in a long kernel."""
+def test_idle_card_wakes_no_thread(card: CardProcess, new_client: NewClient) -> None:
+    """No wake-up of any thread in half a second, with groups enabled, disabled, blocked and in a long
+    kernel."""
     client = new_client()
     long, blocked, off = (Channel(Group(client)) for _ in range(3))
     off.group.schedule(enable=False)
@@ -384,7 +389,7 @@ def test_nothing_to_do_costs_nothing(card: CardProcess, new_client: NewClient) -
     until(none_for_half_a_second, "no thread wakes up")
 
 
-def test_many_clients_come_and_go(card: CardProcess) -> None:
+def test_many_clients_leave_the_card_empty(card: CardProcess) -> None:
     """From threads, in the middle of everything; at the end nothing is left on the card."""
 
     def run(seed: int) -> None:

@@ -1,4 +1,5 @@
-"""What channels are made of: shared memory, groups, doorbells, mappings, and the controls that schedule them."""
+"""What channels are made of: shared memory, groups, doorbells, mappings, and the controls that schedule
+them."""
 
 from __future__ import annotations
 
@@ -60,6 +61,7 @@ from tests.sim.card_protocol import (
     group_params,
     memory_params,
 )
+from tests.support.rm_numbers import AMPERE_CHANNEL_GPFIFO_A, VOLTA_CHANNEL_GPFIFO_A
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.sim
@@ -158,7 +160,7 @@ def test_shared_memory_cannot_be_resized(client: Client) -> None:
     os.close(fd)
 
 
-def test_one_memory_is_shared_by_all_who_map_it(client: Client) -> None:
+def test_system_memory_is_shared_by_its_mappings(client: Client) -> None:
     _, handle = client.system_memory(8192)
     fds = [mapped(client, handle), mapped(client, handle, device=client.subdevice, offset=4096, length=1)]
     os.pwrite(fds[0], b"seen", 4096)
@@ -352,7 +354,7 @@ def test_userd_of_what_is_not_there(connection: Connection, new_client: NewClien
         connection.status_page(3)
 
 
-def test_the_status_page_says_who_is_on(connection: Connection, client: Client) -> None:
+def test_status_page_names_the_running_group(connection: Connection, client: Client) -> None:
     fd = connection.status_page(0)
     page = mmap.mmap(fd, 4096, mmap.MAP_SHARED, mmap.PROT_READ)
     os.close(fd)
@@ -438,7 +440,7 @@ def test_disabled_channels_stay_off_until_enabled(card: CardProcess, client: Cli
     longer(attempt)
 
 
-def test_only_ones_own_channels_are_disabled(card: CardProcess, new_client: NewClient) -> None:
+def test_disable_channels_takes_the_clients_own_only(card: CardProcess, new_client: NewClient) -> None:
     client, other = new_client(), new_client()
     mine, theirs = Channel(Group(client)), Channel(Group(other))
     inert = client.made(mine.group.handle, CHANNEL_VOLTA, bytes(368))
@@ -466,7 +468,7 @@ def slow_card(tmp_path: Path) -> Iterator[CardProcess]:
 def test_costs_are_options(slow_card: CardProcess) -> None:
     with Connection(slow_card.card_socket) as connection:
         client = Client(connection)
-        channel = Channel(Group(client), channel_class=0xC56F)
+        channel = Channel(Group(client), channel_class=AMPERE_CHANNEL_GPFIFO_A)
         channel.submit(release(0), copy(70 * MIB), release(1), kernel(10 * S))
         assert channel.wait(1) - channel.semaphore(0)[1] == 10 * MS
         before = time.monotonic_ns()
@@ -487,7 +489,7 @@ def test_costs_are_options(slow_card: CardProcess) -> None:
 def test_the_cards_rate_of_copies(card: CardProcess, new_client: NewClient) -> None:
     """PCIe 3 carries half of what PCIe 4 does."""
     durations = []
-    for index, channel_class in ((0, 0xC36F), (2, 0xC56F)):
+    for index, channel_class in ((0, VOLTA_CHANNEL_GPFIFO_A), (2, AMPERE_CHANNEL_GPFIFO_A)):
         channel = Channel(Group(new_client(index)), channel_class=channel_class)
         channel.submit(release(0), copy(24 * MIB), release(1))
         durations.append(channel.wait(1) - channel.semaphore(0)[1])

@@ -22,10 +22,23 @@ from tests.sim.card_protocol import (
     File,
     memory_params,
 )
+from tests.support.rm_numbers import (
+    NV01_EVENT,
+    NV01_EVENT_OS_EVENT,
+    NV_ERR_INSUFFICIENT_RESOURCES,
+    NV_ERR_INVALID_EVENT,
+    NV_ERR_INVALID_OBJECT,
+    NV_ESC_ALLOC_OS_EVENT,
+    NV_ESC_FREE_OS_EVENT,
+)
 
-ALLOC_OS_EVENT, FREE_OS_EVENT = 206, 207
-EVENT, EVENT_OS = 0x5, 0x79
-TAKEN, INVALID_EVENT, INVALID_OBJECT = 0x1A, 0x28, 0x31
+ALLOC_OS_EVENT, FREE_OS_EVENT = NV_ESC_ALLOC_OS_EVENT, NV_ESC_FREE_OS_EVENT
+EVENT, EVENT_OS = NV01_EVENT, NV01_EVENT_OS_EVENT
+TAKEN, INVALID_EVENT, INVALID_OBJECT = (
+    NV_ERR_INSUFFICIENT_RESOURCES,
+    NV_ERR_INVALID_EVENT,
+    NV_ERR_INVALID_OBJECT,
+)
 FD = 27
 
 
@@ -71,7 +84,9 @@ def test_an_event_is_made_on_a_cards_file_and_on_the_control_file(
     assert event(client, node.id, class_id=EVENT) == INVALID_CLASS
 
 
-def test_no_other_class_is_made_on_a_cards_file(connection: Connection, client: Client, node: File) -> None:
+def test_card_file_refuses_classes_other_than_events(
+    connection: Connection, client: Client, node: File
+) -> None:
     with pytest.raises(OSError, match="Invalid argument"):
         connection.alloc(node.id, client.root, client.device, 0, MEMORY, memory_params(1 << 20))
 
@@ -82,7 +97,7 @@ def test_a_cards_file_that_is_not_registered_has_no_clients(connection: Connecti
     assert event(client, stray.id) == INVALID_CLIENT
 
 
-def test_what_was_told_ends_with_its_file(connection: Connection, client: Client, node: File) -> None:
+def test_events_end_with_their_file(connection: Connection, client: Client, node: File) -> None:
     assert os_event(connection, client.file.id, client.root, FREE_OS_EVENT) == INVALID_EVENT
     assert os_event(connection, node.id, client.root) == OK
     assert os_event(connection, client.file.id, client.root, FREE_OS_EVENT) == OK

@@ -1,4 +1,6 @@
-"""Memory that is exported through open files: it is there until the last name and the last such file have ended."""
+"""Memory that is exported through open files: it is there until the last name and the last such file have
+ended.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,30 @@ from tests.sim.card_protocol import (
     rm_cmd,
 )
 from tests.sim.conftest import NewClient
+from tests.support.rm_numbers import (
+    NV0000_CTRL_CMD_OS_UNIX_CREATE_EXPORT_OBJECT_FD,
+    NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECT_TO_FD,
+    NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD,
+    NV0000_CTRL_CMD_OS_UNIX_GET_EXPORT_OBJECT_INFO,
+    NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECT_FROM_FD,
+    NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECTS_FROM_FD,
+    NV_ERR_INVALID_PARAMETER,
+    NV_ERR_OUT_OF_RANGE,
+    NV_ERR_STATE_IN_USE,
+)
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.sim
 MIB = 1 << 20
-INVALID_PARAMETER, OUT_OF_RANGE, IN_USE = 0x3B, 0x5B, 0x63
-EXPORT, IMPORT, INFO, CREATE, EXPORT_SEVERAL, IMPORT_SEVERAL = 0x3D05, 0x3D06, 0x3D08, 0x3D0A, 0x3D0B, 0x3D0C
+INVALID_PARAMETER, OUT_OF_RANGE, IN_USE = NV_ERR_INVALID_PARAMETER, NV_ERR_OUT_OF_RANGE, NV_ERR_STATE_IN_USE
+EXPORT, IMPORT, INFO, CREATE, EXPORT_SEVERAL, IMPORT_SEVERAL = (
+    NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECT_TO_FD,
+    NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECT_FROM_FD,
+    NV0000_CTRL_CMD_OS_UNIX_GET_EXPORT_OBJECT_INFO,
+    NV0000_CTRL_CMD_OS_UNIX_CREATE_EXPORT_OBJECT_FD,
+    NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD,
+    NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECTS_FROM_FD,
+)
 
 
 def used(card: CardProcess) -> int:
@@ -80,7 +100,7 @@ def memory(client: Client) -> int:
     return handle
 
 
-def test_it_outlives_its_maker(card: CardProcess, new_client: NewClient) -> None:
+def test_export_outlives_its_creator(card: CardProcess, new_client: NewClient) -> None:
     owner, other = new_client(tgid=1), new_client(tgid=2)
     file = other.connection.open(CTL)
     assert export_one(owner, memory(owner), file.id) == OK
@@ -117,7 +137,7 @@ def test_places(card: CardProcess, new_client: NewClient) -> None:
     os.close(file.fd)
 
 
-def test_what_is_refused(new_client: NewClient) -> None:
+def test_bad_exports_are_refused(new_client: NewClient) -> None:
     owner, elsewhere = new_client(), new_client(1)
     file, node = owner.connection.open(CTL), owner.connection.open(CARD)
     object_ = memory(owner)
@@ -145,10 +165,11 @@ steps = st.lists(
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=steps)
-def test_against_a_model(
+def test_exports_match_a_model(
     card: CardProcess, connection: Connection, steps: list[tuple[str, int, int]]
 ) -> None:
-    """names: (client, handle) to the number of the memory it stands for; places: (file, place) to the same."""
+    """names: (client, handle) to the number of the memory it stands for; places: (file, place) to the
+    same."""
     clients = [Client(connection, tgid=n + 1) for n in range(3)]
     files = [connection.open(CTL), connection.open(CTL)]
     names: dict[tuple[int, int], int] = {}

@@ -1,4 +1,6 @@
-"""What the card's memory holds: the same bytes for whoever maps it, and nothing of the host's that nobody wrote."""
+"""What the card's memory holds: the same bytes for whoever maps it, and nothing of the host's that nobody
+wrote.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def resident_kib(card: CardProcess) -> int:
     return sum(int(line.split()[1]) for line in status.splitlines() if line.startswith("Rss"))
 
 
-def test_whoever_maps_it_sees_the_same_bytes(new_client: NewClient) -> None:
+def test_mappings_of_one_memory_share_its_bytes(new_client: NewClient) -> None:
     owner, sibling = new_client(tgid=1), new_client(tgid=1)
     handle = memory(owner)
     status, name = dup(sibling, owner, handle)
@@ -51,7 +53,7 @@ def test_whoever_maps_it_sees_the_same_bytes(new_client: NewClient) -> None:
         assert one[-4:] == two[-4:] == b"also"
 
 
-def test_a_name_made_before_anybody_mapped_it_is_of_the_same_memory(new_client: NewClient) -> None:
+def test_early_duplicate_names_the_same_memory(new_client: NewClient) -> None:
     owner, sibling = new_client(tgid=1), new_client(tgid=1)
     handle = memory(owner)
     _, name = dup(sibling, owner, handle)
@@ -92,7 +94,7 @@ def test_a_full_card_costs_the_host_nothing(card: CardProcess, new_client: NewCl
         assert resident_kib(card) - before < 64 << 10
 
 
-def test_without_data_there_is_nothing_to_map(tmp_path: Path) -> None:
+def test_mapping_is_unsupported_without_data(tmp_path: Path) -> None:
     with running(tmp_path, "v100-16", options=["--data", "off"]) as card:
         with Connection(card.card_socket) as connection:
             client = Client(connection)

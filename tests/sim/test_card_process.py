@@ -17,6 +17,7 @@ from oci_specs import paths
 from oci_specs.refusal import Refusal
 from sim.cards import CardProcess, ask, running
 from tests.sim.card_protocol import NO_MEMORY, OK, Client, Connection
+from tests.support.rm_numbers import FERMI_VASPACE_A
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.sim
@@ -61,7 +62,7 @@ def test_unknown_cards_are_refused_in_one_line(tmp_path: Path, profiles: str) ->
     assert list(tmp_path.iterdir()) == []
 
 
-def test_one_card_process_to_a_directory(tmp_path: Path) -> None:
+def test_second_card_process_in_a_directory_is_refused(tmp_path: Path) -> None:
     with running(tmp_path, "a10") as first:
         with pytest.raises(Refusal, match="Address already in use"), running(tmp_path, "a10"):
             pass
@@ -96,7 +97,7 @@ def test_admin_questions(card: CardProcess) -> None:
         client.close()
 
 
-def test_many_connections_files_and_objects(card: CardProcess) -> None:
+def test_card_serves_many_connections_files_and_objects(card: CardProcess) -> None:
     """300 connections, 4200 files, 20 000 objects at once."""
     _wait_empty(card)
     connections = [Connection(card.card_socket) for _ in range(300)]
@@ -106,7 +107,7 @@ def test_many_connections_files_and_objects(card: CardProcess) -> None:
     clients = [Client(connection, 2) for connection in connections[:20]]
     for client in clients:
         for _ in range(1000):
-            client.made(client.device, 0x90F1)
+            client.made(client.device, FERMI_VASPACE_A)
     assert clients[0].memory(MIB)[0] == OK
     assert card.account().cards[2].used_bytes == MIB
     for file in files:
@@ -140,7 +141,8 @@ def _random_tenant(card_socket: Path, seed: int, operations: int, report: socket
 
 
 def test_100_000_operations_from_64_processes_are_counted_exactly(card: CardProcess) -> None:
-    """At every look the heap's count equals the sum of live objects; at the end also what the processes hold."""
+    """At every look the heap's count equals the sum of live objects; at the end also what the processes
+    hold."""
     context = multiprocessing.get_context("fork")
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     operations = 100_000 // 64 + 1

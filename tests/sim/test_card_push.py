@@ -1,4 +1,6 @@
-"""Rings as NVIDIA's hardware takes them: semaphores, copies and launches in an address space, doorbells in a page."""
+"""Rings as NVIDIA's hardware takes them: semaphores, copies and launches in an address space, doorbells in a
+page.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,23 @@ from tests.sim.card_space import (
     word,
 )
 from tests.sim.conftest import A10
+from tests.support.rm_numbers import (
+    ADA_COMPUTE_A,
+    AMPERE_COMPUTE_A,
+    AMPERE_COMPUTE_B,
+    BLACKWELL_COMPUTE_A,
+    BLACKWELL_COMPUTE_B,
+    HOPPER_COMPUTE_A,
+    NV_ERR_INVALID_ADDRESS,
+    TURING_COMPUTE_A,
+    VOLTA_COMPUTE_A,
+)
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.sim
 RING, DATA, OTHER = 0x10_0000_0000, 0x20_0000_0000, 0x30_0000_0000
-PITCH, MULTI_LINE, NON_PIPELINED, FOUR_WORDS = 3 << 7, 1 << 9, 2, 2 << 3
+FROM_PITCH, TO_PITCH, MULTI_LINE, NON_PIPELINED, FOUR_WORDS = 1 << 7, 1 << 8, 1 << 9, 2, 2 << 3
+PITCH = FROM_PITCH | TO_PITCH
 
 
 @pytest.fixture
@@ -52,10 +66,13 @@ def errors(card: CardProcess, channel: HardwareChannel) -> int:
     return int(found)
 
 
+def ends(to: int, from_: int, length: int) -> bytes:
+    at = from_ >> 32, from_ & 0xFFFFFFFF, to >> 32, to & 0xFFFFFFFF
+    return method(COPY, 0x400, *at) + method(COPY, 0x418, length)
+
+
 def copied(to: int, from_: int, length: int, how: int = 0, *more: bytes) -> bytes:
-    ends = from_ >> 32, from_ & 0xFFFFFFFF, to >> 32, to & 0xFFFFFFFF
-    launch = method(COPY, 0x300, NON_PIPELINED | PITCH | how)
-    return b"".join((method(COPY, 0x400, *ends), method(COPY, 0x418, length), *more, launch))
+    return b"".join((ends(to, from_, length), *more, method(COPY, 0x300, NON_PIPELINED | PITCH | how)))
 
 
 def test_semaphores_are_released_and_waited_for(space: Space, channel: HardwareChannel) -> None:
@@ -74,7 +91,7 @@ def test_semaphores_are_released_and_waited_for(space: Space, channel: HardwareC
     wait(data, 128, 9)
 
 
-def test_nothing_is_done_until_it_is_rung(space: Space, channel: HardwareChannel) -> None:
+def test_work_waits_for_the_doorbell(space: Space, channel: HardwareChannel) -> None:
     _, data = space.put(DATA)
     channel.submit(semaphore(DATA, 1, RELEASE), ring=False)
     channel.submit(semaphore(DATA + 64, 2, RELEASE), ring=False)
@@ -125,29 +142,209 @@ def test_lines_with_pitches(space: Space, channel: HardwareChannel) -> None:
     assert target[: 64 * 50] == (bytes(range(20)) + bytes(30)) * 64
 
 
+def release(form: str, at: int, value: int, next_at: int) -> bytes:
+    """A descriptor with the first semaphore, four words of it, as NVIDIA's header of that version has the
+    fields.
+    """
+    low, high, after = at & 0xFFFFFFFF, at >> 32, next_at >> 8
+    size, address, enable, payload, version, following, action, pointer = {
+        "2": (256, 736, 138, 800, 580, 141, 142, 480),  # clc3c0qmd.h
+        "3": (256, 768, 823, 832, 580, 512, 513, 480),  # clc6c0qmd.h
+        "4": (384, 640, 320, 704, 580, 368, 369, 448),  # clcbc0qmd.h
+        "5": (384, 480, 288, 544, 468, 336, 337, 384),  # clcdc0qmd.h
+    }[form]
+    said = 1 << enable | low << address | high << address + 32 | value << payload | int(form) << version
+    if next_at:
+        said |= 1 << following | 1 << action | after << pointer
+    return said.to_bytes(size, "little")
+
+
+LAUNCH_PCAS, LAUNCH_PCAS2 = (0x2BC, 2), (0x2C0, 9)
+
+
+@pytest.mark.parametrize(
+    ("compute", "form", "how"),
+    [
+        pytest.param(VOLTA_COMPUTE_A, "2", LAUNCH_PCAS, id="volta"),
+        pytest.param(TURING_COMPUTE_A, "2", LAUNCH_PCAS, id="turing"),
+        pytest.param(AMPERE_COMPUTE_A, "3", LAUNCH_PCAS2, id="ga100"),
+        pytest.param(AMPERE_COMPUTE_B, "2", LAUNCH_PCAS, id="ga102-as-turing"),
+        pytest.param(AMPERE_COMPUTE_B, "3", LAUNCH_PCAS2, id="ga102"),
+        pytest.param(ADA_COMPUTE_A, "3", LAUNCH_PCAS2, id="ada"),
+        pytest.param(HOPPER_COMPUTE_A, "3", LAUNCH_PCAS2, id="hopper-as-ada"),
+        pytest.param(HOPPER_COMPUTE_A, "4", LAUNCH_PCAS2, id="hopper"),
+        pytest.param(BLACKWELL_COMPUTE_A, "5", LAUNCH_PCAS2, id="blackwell"),
+        pytest.param(BLACKWELL_COMPUTE_B, "5", LAUNCH_PCAS2, id="gb20x"),
+    ],
+)
+@pytest.mark.parametrize("inline", [False, True])
 def test_launches_take_their_time_and_release(
-    card: CardProcess, space: Space, channel: HardwareChannel
+    card: CardProcess,
+    space: Space,
+    channel: HardwareChannel,
+    compute: int,
+    form: str,
+    how: tuple[int, int],
+    inline: bool,
 ) -> None:
-    """Two descriptors of Ampere's format, of which the second depends on the first."""
+    """Two descriptors, of which the second depends on the first; whether the card has the class no ring
+    says."""
     _, data = space.put(DATA)
-
-    def descriptor(release_at: int, value: int, next_at: int = 0) -> bytes:
-        bits = 1 << 823 | (release_at & 0xFFFFFFFF) << 768 | release_at >> 32 << 800 | value << 832
-        bits |= (1 << 512 | next_at >> 8 << 480) if next_at else 0
-        return bits.to_bytes(256, "little")
-
-    data[0x1000:0x1100] = descriptor(DATA + 0x100, 11, DATA + 0x2000)
-    data[0x2000:0x2100] = descriptor(DATA + 0x200, 22)
+    second = release(form, DATA + 0x200, 22, 0)
+    data[0x2000 : 0x2000 + len(second)] = second
+    first = release(form, DATA + 0x100, 11, DATA + 0x2000)
+    where = DATA + 0x1000 >> 8
+    words = struct.unpack(f"<{len(first) // 4}I", first)
+    if inline:
+        put = method(COMPUTE, 0x318, where >> 32, where & 0xFFFFFFFF, *words)
+    else:
+        put = b""
+        data[0x1000 : 0x1000 + len(first)] = first
     channel.submit(
-        method(COMPUTE, 0, COMPUTE_CLASS),
-        method(COMPUTE, 0x2B4, DATA + 0x1000 >> 8),
-        method(COMPUTE, 0x2C0, 9),
+        method(COMPUTE, 0, compute),
+        put,
+        method(COMPUTE, 0x2B4, where),
+        method(COMPUTE, *how),
         semaphore(DATA, 1, RELEASE | WIDE | TIMED),
     )
     wait(data, 0, 1)
-    assert (word(data, 0x100), word(data, 0x200)) == (11, 22)
+    assert (word(data, 0x100, "<I"), word(data, 0x200, "<I")) == (11, 22)
     assert word(data, 0x208) - word(data, 0x108) >= 10_000
+    assert data[0x1000 : 0x1000 + len(first)] == first
     assert errors(card, channel) == 0
+
+
+@pytest.mark.parametrize(
+    ("compute", "qmd"),
+    [
+        pytest.param(AMPERE_COMPUTE_B, bytes(256), id="no version"),
+        pytest.param(TURING_COMPUTE_A, release("3", DATA, 1, 0), id="a later version"),
+        pytest.param(BLACKWELL_COMPUTE_A, release("3", DATA, 1, 0), id="an earlier version"),
+        pytest.param(
+            AMPERE_COMPUTE_B,
+            (int.from_bytes(release("3", DATA, 1, 0), "little") | 1 << 826).to_bytes(256, "little"),
+            id="a reduction",
+        ),
+        pytest.param(
+            AMPERE_COMPUTE_B,
+            (int.from_bytes(release("3", DATA, 1, 0), "little") | 1 << 512).to_bytes(256, "little"),
+            id="a queue",
+        ),
+        pytest.param(
+            AMPERE_COMPUTE_B,
+            (int.from_bytes(release("3", DATA, 1, 0), "little") | 1 << 517).to_bytes(256, "little"),
+            id="a second dependent",
+        ),
+    ],
+)
+def test_a_descriptor_that_is_not_played_stops_the_channel(
+    card: CardProcess, space: Space, channel: HardwareChannel, compute: int, qmd: bytes
+) -> None:
+    _, data = space.put(DATA)
+    data[0x1000 : 0x1000 + len(qmd)] = qmd
+    channel.submit(
+        method(COMPUTE, 0, compute), method(COMPUTE, 0x2B4, DATA + 0x1000 >> 8), method(COMPUTE, 0x2BC, 2)
+    )
+    until(lambda: errors(card, channel) == 1, "the channel has failed")
+
+
+def test_methods_carry_bytes_and_semaphores(
+    card: CardProcess, space: Space, channel: HardwareChannel
+) -> None:
+    """LOAD_INLINE_DATA, three lines of 6 bytes, and the two kinds of report semaphores."""
+    _, data = space.put(DATA)
+    at, done = DATA + 0x1000, DATA + 0x40
+    channel.submit(
+        method(COMPUTE, 0, COMPUTE_CLASS),
+        method(COMPUTE, 0x180, 6, 3, at >> 32, at & 0xFFFFFFFF, 16),
+        method(COMPUTE, 0x1DC, done >> 32, done & 0xFFFFFFFF, 5),
+        method(COMPUTE, 0x1B0, 1 | 2 << 4 | 1 << 12),
+        *(method(COMPUTE, 0x1B4, part + line) for line in range(3) for part in (0x04030201, 0xFFFF0605)),
+        method(COMPUTE, 0x1B00, DATA >> 32, (DATA + 0x80) & 0xFFFFFFFF, 8, 1 << 28),
+        method(COMPUTE, 0x158, 9, 3, DATA + 0xC0 & 0xFFFFFFFF, DATA >> 32, 1 << 12),
+        semaphore(DATA, 1, RELEASE),
+    )
+    wait(data, 0, 1)
+    line = b"\x01\x02\x03\x04\x05\x06", b"\x02\x02\x03\x04\x06\x06", b"\x03\x02\x03\x04\x07\x06"
+    assert data[0x1000:0x1030] == b"".join(one + bytes(10) for one in line)
+    assert (word(data, 0x40), word(data, 0x80), word(data, 0xC0)) == (5, 8, 3 << 32 | 9)
+    assert word(data, 0xC8) > 0
+    assert errors(card, channel) == 0
+
+
+def remap(size: int, into: tuple[int, ...], come_in: int = 1, a: int = 0, b: int = 0) -> bytes:
+    """SET_REMAP_*: what of each component that is written; 0 to 3 of the source, 4 and 5 the constants, 6
+    none.
+    """
+    said = sum(of << 4 * k for k, of in enumerate(into))
+    said |= (size - 1) << 16 | (come_in - 1) << 20 | (len(into) - 1) << 24
+    return method(COPY, 0x700, a, b, said)
+
+
+def test_remapped_copies(card: CardProcess, space: Space, channel: HardwareChannel) -> None:
+    _, source = space.put(DATA)
+    _, target = space.put(OTHER, 9 * MIB)
+    source[:1024] = bytes(range(256)) * 4
+    target[0x1000:0x1800] = b"\xee" * 0x800
+    channel.submit(
+        method(COPY, 0, COPY_CLASS),
+        # memset of bytes and of 8 bytes, from nowhere
+        remap(1, (4,), a=0xAB),
+        copied(OTHER + 0x100001, 0, 8 * MIB - 1000, 1 << 10),
+        remap(4, (4, 5), a=0x01020304, b=0x05060708),
+        copied(OTHER + 0x100, 0, 16, 1 << 10),
+        # of elements of four bytes the third and the first, with a gap that is left as it was
+        remap(1, (2, 6, 0), 4),
+        copied(OTHER + 0x1000, DATA, 256, 1 << 10),
+        semaphore(DATA + MIB - 64, 1, RELEASE),
+    )
+    wait(source, MIB - 64, 1)
+    assert target[0x100000:0x100001] == b"\0"
+    assert target[0x100001 : 0x100001 + 8 * MIB - 1000] == b"\xab" * (8 * MIB - 1000)
+    assert target[0x100001 + 8 * MIB - 1000] == 0
+    assert target[0x100:0x188] == struct.pack("<II", 0x01020304, 0x05060708) * 16 + bytes(8)
+    expected = b"".join(bytes((4 * i % 256 + 2, 0xEE, 4 * i % 256)) for i in range(256))
+    assert target[0x1000 : 0x1000 + 768] == expected
+    assert target[0x1300:0x1310] == b"\xee" * 16
+    assert errors(card, channel) == 0
+
+
+def test_blocks(card: CardProcess, space: Space, channel: HardwareChannel) -> None:
+    """A picture of 100 by 40 bytes goes to a place in blocks of two GOBs and two layers, and back."""
+    _, source = space.put(DATA)
+    _, target = space.put(OTHER)
+    picture = os.urandom(100 * 40)
+    source[: len(picture)] = picture
+    width, height, layer, x, y = 200, 60, 2, 32, 9
+    size = 1 << 4 | 1 << 8 | 1 << 12
+
+    def surface(at: int) -> bytes:
+        return method(COPY, at, size, width, height, 4, layer)
+
+    channel.submit(
+        method(COPY, 0, COPY_CLASS),
+        method(COPY, 0x410, 100, 100),
+        method(COPY, 0x41C, 40),
+        surface(0x70C) + method(COPY, 0x74C, x, y),
+        ends(OTHER, DATA, 100),
+        method(COPY, 0x300, NON_PIPELINED | FROM_PITCH | MULTI_LINE),
+        surface(0x728) + method(COPY, 0x73C, y << 16 | x),
+        ends(DATA + 0x8000, OTHER, 100),
+        method(COPY, 0x300, NON_PIPELINED | TO_PITCH | MULTI_LINE),
+        semaphore(DATA + MIB - 64, 1, RELEASE),
+    )
+    wait(source, MIB - 64, 1)
+    assert source[0x8000 : 0x8000 + len(picture)] == picture
+    assert errors(card, channel) == 0
+
+    def place(column: int, line: int) -> int:
+        """Of a byte, as Tegra X1's TRM puts it."""
+        across, down = -(-width // 64), -(-height // 16)
+        gob = ((layer // 2 * down + line // 16) * across + column // 64) * 4 + layer % 2 * 2 + line % 16 // 8
+        inside = column % 64 // 32 * 256 + line % 8 // 2 * 64 + column % 32 // 16 * 32 + line % 2 * 16
+        return gob * 512 + inside + column % 16
+
+    assert bytes(target[place(x + i % 100, y + i // 100)] for i in range(4000)) == picture
 
 
 @pytest.mark.parametrize(
@@ -160,11 +357,16 @@ def test_launches_take_their_time_and_release(
         method(COPY, 0, COPY_CLASS) + copied(DATA, OTHER, 64),
         method(COPY, 0, COPY_CLASS) + copied(DATA, DATA + MIB - 32, 64),
         method(COPY, 0, COPY_CLASS) + method(COPY, 0x300, NON_PIPELINED),
+        method(COPY, 0, COPY_CLASS) + copied(DATA, DATA + 4096, 64, 1 << 12),
+        method(COPY, 0, COPY_CLASS) + copied(DATA, DATA + 4096, 64, 1 << 19),
+        method(COPY, 0, COPY_CLASS) + remap(1, (4,)) + copied(OTHER, 0, 64, 1 << 10),
+        method(COMPUTE, 0, COMPUTE_CLASS) + method(COMPUTE, 0x180, 4, 1) + method(COMPUTE, 0x1B0, 0),
+        method(COMPUTE, 0, COMPUTE_CLASS) + method(COMPUTE, 0x1B4, 0),
         method(COMPUTE, 0, COMPUTE_CLASS) + method(COMPUTE, 0x2B4, OTHER >> 8) + method(COMPUTE, 0x2C0, 9),
         struct.pack("<I", 6 << 29),
     ],
 )
-def test_what_is_wrong_stops_the_channel(
+def test_wrong_methods_stop_the_channel(
     card: CardProcess, space: Space, channel: HardwareChannel, methods: bytes
 ) -> None:
     space.put(DATA)
@@ -192,7 +394,7 @@ def test_pages_of_a_process(client: Client, space: Space, channel: HardwareChann
         said, _ = client.connection.ioctl(node.id, rm_cmd(0x27, 56), ask, tgid=os.getpid())
         return int(struct.unpack_from("<I", said, 0x28)[0]), int(struct.unpack_from("<I", said, 8)[0])
 
-    assert described(0x1000, 4096)[0] == 0x1E
+    assert described(0x1000, 4096)[0] == NV_ERR_INVALID_ADDRESS
     status, handle = described(at, MIB)
     assert status == OK
     assert space.uvm.create(DATA, MIB) == OK

@@ -24,12 +24,27 @@ from tests.sim.card_protocol import (
     group_params,
     rm_cmd,
 )
+from tests.support.rm_numbers import (
+    FERMI_CONTEXT_SHARE_A,
+    GT200_DEBUGGER,
+    NV50_MEMORY_VIRTUAL,
+    NV2081_BINAPI,
+    NV_CONFIDENTIAL_COMPUTE,
+    VOLTA_COMPUTE_A,
+    VOLTA_DMA_COPY_A,
+)
 
 MS = 1_000_000
 # Longer than a connection of these tests waits for an answer.
 NEVER_US = 60_000_000
-BINARY, COMPUTING, SHARED_CONTEXT, DEBUGGER, VIRTUAL = 0x2081, 0xCB33, 0x9067, 0x83DE, 0x50A0
-COMPUTE, COPIES = 0xC3C0, 0xC3B5
+BINARY, COMPUTING, SHARED_CONTEXT, DEBUGGER, VIRTUAL = (
+    NV2081_BINAPI,
+    NV_CONFIDENTIAL_COMPUTE,
+    FERMI_CONTEXT_SHARE_A,
+    GT200_DEBUGGER,
+    NV50_MEMORY_VIRTUAL,
+)
+COMPUTE, COPIES = VOLTA_COMPUTE_A, VOLTA_DMA_COPY_A
 
 
 def test_a_device_and_a_context_take_their_time(tmp_path: Path) -> None:
@@ -45,7 +60,7 @@ def test_a_device_and_a_context_take_their_time(tmp_path: Path) -> None:
             client.close()
 
 
-def test_nothing_else_does(tmp_path: Path) -> None:
+def test_calls_without_compute_start_no_context(tmp_path: Path) -> None:
     with running(tmp_path, "v100-16", options=["--context-us", str(NEVER_US)]) as card:
         with Connection(card.card_socket) as connection:
             client = Client(connection)
@@ -55,7 +70,7 @@ def test_nothing_else_does(tmp_path: Path) -> None:
             client.close()
 
 
-def test_others_go_on_meanwhile(tmp_path: Path) -> None:
+def test_other_clients_continue_during_a_start(tmp_path: Path) -> None:
     """The driver's lock is not held: most of that time is the library's own."""
     with running(tmp_path, "v100-16", options=["--context-us", str(NEVER_US)]) as card:
         with Connection(card.card_socket) as one, Connection(card.card_socket) as other:
@@ -70,7 +85,7 @@ def test_others_go_on_meanwhile(tmp_path: Path) -> None:
             works.close()
 
 
-def test_what_only_a_start_makes(tmp_path: Path) -> None:
+def test_context_objects_need_a_start(tmp_path: Path) -> None:
     with running(tmp_path, "v100-16", rm_call_us=0) as card, Connection(card.card_socket) as connection:
         client = Client(connection)
         group = client.group()

@@ -7,14 +7,43 @@ import struct
 import pytest
 
 from sim.cards import CardProcess
-from tests.sim.card_protocol import INVALID_DEVICE, INVALID_HANDLE, NOT_SUPPORTED, OK, VASPACE, Client
-from tests.sim.card_space import MIB, HardwareChannel, Space, Uvm, uuid_of
+from tests.sim.card_protocol import (
+    CHANNEL_AMPERE,
+    COPY_ENGINE,
+    GRAPHICS_ENGINE,
+    INVALID_DEVICE,
+    INVALID_HANDLE,
+    NOT_SUPPORTED,
+    OK,
+    TSG_SCHEDULE,
+    VASPACE,
+    Client,
+    channel_params,
+)
+from tests.sim.card_space import CONTEXT_SHARE, MIB, HardwareChannel, Space, Uvm, uuid_of
 from tests.sim.conftest import A10, NewClient
+from tests.support.rm_numbers import (
+    KEPLER_CHANNEL_GROUP_A,
+    NV_ERR_ILLEGAL_ACTION,
+    NV_ERR_INSUFFICIENT_PERMISSIONS,
+    NV_ERR_INVALID_ADDRESS,
+    NV_ERR_INVALID_ARGUMENT,
+    NV_ERR_INVALID_CHANNEL,
+    NV_ERR_INVALID_STATE,
+)
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.sim
-ILLEGAL, INVALID_ADDRESS, INVALID_CHANNEL, DENIED, WRONG_FLAGS = 0x16, 0x1E, 0x21, 0x1B, 0x1F
+ILLEGAL, INVALID_ADDRESS, INVALID_CHANNEL, DENIED, WRONG_FLAGS = (
+    NV_ERR_ILLEGAL_ACTION,
+    NV_ERR_INVALID_ADDRESS,
+    NV_ERR_INVALID_CHANNEL,
+    NV_ERR_INSUFFICIENT_PERMISSIONS,
+    NV_ERR_INVALID_ARGUMENT,
+)
 BASE = 0x10_0000_0000
+INVALID_STATE = NV_ERR_INVALID_STATE
+IS_EXTERNALLY_OWNED = 1 << 3
 
 
 def used(card: CardProcess) -> int:
@@ -88,7 +117,49 @@ def test_a_registered_channels_group_stays(card: CardProcess, client: Client, sp
     assert used(card) - empty == MIB
 
 
-def test_what_cannot_be_mapped(client: Client, space: Space, new_client: NewClient) -> None:
+def schedules(client: Client, group: int) -> set[int]:
+    """What turning it on and off comes to."""
+    return {client.control(TSG_SCHEDULE, bytes((enable, 0, 0)), group)[0] for enable in (1, 0)}
+
+
+@pytest.mark.parametrize("by", ["vaspace", "context-share", "group"])
+@pytest.mark.parametrize(
+    ("flags", "engine", "unregistered"),
+    [
+        (IS_EXTERNALLY_OWNED, GRAPHICS_ENGINE, INVALID_STATE),
+        (IS_EXTERNALLY_OWNED, COPY_ENGINE, OK),
+        (0, 1, OK),
+    ],
+    ids=["graphics", "copies", "rms-own"],
+)
+def test_channels_of_an_address_space_of_uvms_run_where_they_are_registered(
+    client: Client, by: str, flags: int, engine: int, unregistered: int
+) -> None:
+    uvm, uuid = Uvm(client), uuid_of(client)
+    vaspace = client.made(client.device, VASPACE, struct.pack("<II", 0, flags).ljust(56, b"\0"))
+    assert (uvm.initialize(), uvm.register_gpu(uuid), uvm.register_space(uuid, vaspace)) == (OK, OK, OK)
+    in_group = vaspace if by == "group" else 0
+    group = client.made(client.device, KEPLER_CHANNEL_GROUP_A, struct.pack("<5I", 0, 0, in_group, engine, 0))
+    params = bytearray(channel_params(0, userd=0, ring=0, entries=0))
+    if by == "context-share":
+        share = client.made(group, CONTEXT_SHARE, struct.pack("<3I", vaspace, 0, 0))
+        struct.pack_into("<I", params, 24, share)
+    elif by == "vaspace":
+        struct.pack_into("<I", params, 28, vaspace)
+    one, other = (client.made(group, CHANNEL_AMPERE, bytes(params)) for _ in range(2))
+    assert uvm.register_channel(uuid, one) == OK
+    assert schedules(client, group) == {unregistered}
+    assert uvm.register_channel(uuid, other) == OK
+    assert schedules(client, group) == {OK}
+    assert uvm.unregister_channel(one) == OK
+    assert schedules(client, group) == {unregistered}
+    assert client.free(one) == OK
+    assert schedules(client, group) == {OK}
+    uvm.close()
+    until(lambda: schedules(client, group) == {unregistered}, "nvidia-uvm has stopped what it had")
+
+
+def test_bad_mappings_are_refused(client: Client, space: Space, new_client: NewClient) -> None:
     _, memory = client.memory(MIB)
     uvm, uuid = space.uvm, space.uuid
     assert uvm.map(uuid, BASE, MIB, memory) == INVALID_ADDRESS
@@ -107,8 +178,8 @@ def test_what_cannot_be_mapped(client: Client, space: Space, new_client: NewClie
     assert uvm.free(BASE, 4096) == INVALID_ADDRESS
 
 
-@pytest.mark.parametrize("cmd", [1, 51, 0x7FFF])
-def test_other_commands_are_none(client: Client, cmd: int) -> None:
+@pytest.mark.parametrize("cmd", [1, 71, 0x7FFF])
+def test_unknown_uvm_commands_are_refused(client: Client, cmd: int) -> None:
     uvm = Uvm(client)
     with pytest.raises(OSError, match="Invalid argument"):
         client.connection.ioctl(uvm.file.id, cmd, struct.pack("<6Q", *[0] * 6))

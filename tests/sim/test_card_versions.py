@@ -21,11 +21,19 @@ from tests.sim.card_protocol import (
     memory_params,
 )
 from tests.support import rm_interface
+from tests.support.rm_numbers import (
+    NV2080_CTRL_CMD_FB_GET_INFO_V2,
+    NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2,
+    VOLTA_CHANNEL_GPFIFO_A,
+)
 
 pytestmark = pytest.mark.sim
 INTERFACE = rm_interface.read()
-FB_GET_INFO_V2, PERFMON_UTIL = 0x20801303, 0x20802096
-CHANNEL_VOLTA = 0xC36F
+FB_GET_INFO_V2, PERFMON_UTIL = (
+    NV2080_CTRL_CMD_FB_GET_INFO_V2,
+    NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2,
+)
+CHANNEL_VOLTA = VOLTA_CHANNEL_GPFIFO_A
 MIB = 1 << 20
 
 
@@ -80,7 +88,7 @@ def test_sizes_are_the_versions(tmp_path: Path, version: str) -> None:
         client.close()
 
 
-def test_more_entries_than_the_parameters_hold(tmp_path: Path) -> None:
+def test_entry_count_above_the_parameters_is_refused(tmp_path: Path) -> None:
     with (
         running(tmp_path, "v100-16", rm_call_us=0, options=["--driver-version", "535.183.01"]) as card,
         Connection(card.card_socket) as line,

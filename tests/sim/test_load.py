@@ -39,7 +39,9 @@ def load(run: Run) -> Load:
 
 @pytest.fixture
 def undisturbed(load: Load) -> Load:
-    """undisturbed(good, *arguments): the first report that is good, of a few: the machine may be busy elsewhere."""
+    """undisturbed(good, *arguments): the first report that is good, of a few: the machine may be busy
+    elsewhere.
+    """
 
     def attempt(good: Callable[[Any], bool], *arguments: str) -> Any:
         for _ in range(8):
@@ -197,7 +199,7 @@ def _signal_load(supervisor: int, number: signal.Signals) -> None:
     os.kill(int(child), number)
 
 
-def test_a_lost_card_is_one_line(tmp_path: Path, supervisor: str) -> None:
+def test_lost_card_ends_the_load_with_one_line(tmp_path: Path, supervisor: str) -> None:
     with running(tmp_path, "v100-16", rm_call_us=0) as card:
         with subprocess.Popen(
             [supervisor, os.fspath(card.card_socket), "1", *command("saturate", "--kernel-us", "1000")],
@@ -266,7 +268,7 @@ def test_files_that_will_not_do(tmp_path: Path) -> None:
         assert said in done.stderr
 
 
-def test_without_a_driver() -> None:
+def test_load_without_a_driver_fails() -> None:
     if os.path.exists("/dev/nvidiactl"):
         pytest.skip("this machine has NVIDIA nodes")
     done = ended(command("alloc", "--mib", "1"))

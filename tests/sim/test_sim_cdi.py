@@ -42,7 +42,7 @@ def test_spec(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
 
 
-def test_no_card_no_spec(tmp_path: Path) -> None:
+def test_cdi_spec_is_refused_without_a_card(tmp_path: Path) -> None:
     with pytest.raises(Refusal, match="no simulated card answers"):
         cdi.write(tmp_path, tmp_path / "admin.sock")
     assert list(tmp_path.iterdir()) == []

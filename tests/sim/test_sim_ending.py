@@ -40,7 +40,7 @@ def test_ending_with_work_pending(case: Case) -> None:
     assert seen["noticed"] < 40
 
 
-def test_context_that_ends_holds_nobody_up(case: Case) -> None:
+def test_ending_context_does_not_delay_others(case: Case) -> None:
     assert case("foreign_event_ends") < 50, "the kernel that was to be waited for would take 100 s"
 
 

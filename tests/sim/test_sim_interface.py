@@ -41,7 +41,7 @@ def test_context_keeps_what_it_is_told(case: Case) -> None:
     }
 
 
-def test_what_is_absent_is_said_to_be(case: Case) -> None:
+def test_absent_features_are_reported(case: Case) -> None:
     assert case("absent") == {
         "asked": [NOT_FOUND, NOT_SUPPORTED, NOT_SUPPORTED, NOT_FOUND, 0],
         "affinity": 0,

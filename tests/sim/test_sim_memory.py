@@ -38,11 +38,11 @@ def test_copies_read_and_write_when_their_stream_has_come_to_them(case: Case) ->
     assert late == [1, 2], "pageable memory was read at the call, pinned memory by the copy"
 
 
-def test_whoever_sees_work_done_finds_its_bytes(case: Case) -> None:
+def test_bytes_are_visible_once_work_is_done(case: Case) -> None:
     assert case("whoever_looks") == [1, 2, 3, 4, 5, 6]
 
 
-def test_copies_that_nobody_waits_for_keep_their_order(case: Case) -> None:
+def test_copies_without_a_wait_keep_their_order(case: Case) -> None:
     assert case("far_ahead") is True
 
 

@@ -64,7 +64,7 @@ def test_order_between_streams(case: Case) -> None:
     assert seen["busy"] == NOT_READY
 
 
-def test_more_streams_than_channels(case: Case) -> None:
+def test_streams_may_outnumber_channels(case: Case) -> None:
     shortest, streams = case("many_streams")
     assert shortest >= 0.2
     assert streams == 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -66,7 +67,9 @@ class Arbiter:
         return attempt(MGPU, args[0], "--root", self.root, *args[1:])
 
     def pid_of(self, program: str) -> int:
-        """Pid of "simcard", "holder" or "mgpud"; mgpud is the child of a holder, or nobody's after that has died."""
+        """Pid of "simcard", "holder" or "mgpud"; mgpud is the child of a holder, or nobody's after that has
+        died.
+        """
         found = self.pids_of(program)
         assert len(found) == 1, f"{len(found)} running {program} below {self.root}"
         return found[0]
@@ -82,11 +85,33 @@ class Arbiter:
                 names = {
                     word.rpartition(b"/")[2].decode() for word in words[: 2 if program == "mgpud" else 1]
                 }
-                if wanted in names and any(below.match(word) for word in words):
+                if (
+                    wanted in names
+                    and any(below.match(word) for word in words)
+                    and not stands_by(pid, words)
+                ):
                     stat = Path(f"/proc/{pid}/stat").read_text()
                     parents[pid] = int(stat.rpartition(")")[2].split()[1])
         # A child that has not begun its own program yet looks like its parent.
         return [pid for pid, parent in parents.items() if parent not in parents]
+
+    def standby(self) -> int | None:
+        """The pid of the mgpud that has loaded and waits to be called."""
+        for pid in others_here():
+            with suppress(OSError):
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                if bytes(self.root) in words and Path(f"/proc/{pid}/comm").read_text() == "mgpud-standby\n":
+                    return pid
+        return None
+
+
+def stands_by(pid: int, words: Sequence[bytes]) -> bool:
+    """Whether it is an mgpud that waits to be called: until then its standard input is its line."""
+    return (
+        b"--standby" in words
+        and words[1].endswith(b"/mgpud")
+        and os.readlink(f"/proc/{pid}/fd/0").startswith("socket:")
+    )
 
 
 def until_empty(mgpu: Arbiter) -> None:

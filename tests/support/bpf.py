@@ -23,7 +23,9 @@ def load(program: bytes) -> list[Instruction]:
 
 
 def run(program: Sequence[Instruction], nr: int, arch: int, args: Sequence[int]) -> int:
-    """The 32-bit verdict of the filter for a system call. nr may be given unsigned; args are six 64-bit numbers."""
+    """The 32-bit verdict of the filter for a system call. nr may be given unsigned; args are six 64-bit
+    numbers.
+    """
     data = struct.pack("<IIQ6Q", nr & 0xFFFFFFFF, arch, 0, *args)
     accumulator = 0
     at = 0

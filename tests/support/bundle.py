@@ -17,7 +17,8 @@ from tests.support.places import IMAGE_ROOTFS
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle and a place for the runtime's state. Its container is named `container` and is the only one."""
+    """A bundle and a place for the runtime's state. Its container is named `container` and is the only
+    one."""
 
     path: Path
     container: str
@@ -56,7 +57,9 @@ def bundle(
     env: dict[str, str] | None = None,
     mounts: Sequence[dict[str, Any]] = (),
 ) -> Iterator[Bundle]:
-    """A bundle that runs `command` in a writable view of the test image, in the way of runc's own example spec."""
+    """A bundle that runs `command` in a writable view of the test image, in the way of runc's own example
+    spec.
+    """
     with host.home("oci") as home, host.overlay(IMAGE_ROOTFS, "ovl") as rootfs:
         run("runc", "spec", "--bundle", home)
         made = Bundle(home, home.name)

@@ -1,4 +1,5 @@
-"""What absolute preemption looks like in the simulated card's own account, whatever started the containers."""
+"""What absolute preemption looks like in the simulated card's own account, whatever started the
+containers."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from tests.support.load import runs, time_of
 from tests.support.waiting import until
 
 MS = 1_000_000
-# Rules are tested, figures are the bench's: what a noisy machine may add to any instant. Less than a busy time lasts.
+# Rules are tested, figures are the bench's: what a noisy machine may add to any instant. Less than a busy
+# time lasts.
 NOISE_MS = 400
 BURST_REQUESTS = 600
 
@@ -59,7 +61,8 @@ def mark(mgpu: Arbiter, card: int = 0) -> Mark:
 
 
 def busy_times(mine: Sequence[Span], hold_ms: float) -> list[tuple[int, int]]:
-    """(from, to) of each time without a pause as long as the hold: a client may be kept from its processor."""
+    """(from, to) of each time without a pause as long as the hold: a client may be kept from its
+    processor."""
     found: list[tuple[int, int]] = []
     for span in mine:
         if found and span.start_ns - found[-1][1] < hold_ms * MS:
@@ -72,8 +75,8 @@ def busy_times(mine: Sequence[Span], hold_ms: float) -> list[tuple[int, int]]:
 def preempted(
     found: Sequence[Span], *, online: int, offline: Collection[int], hold_ms: float
 ) -> tuple[int, int]:
-    """How long into any of online's busy times offline was on the card at most, and how long after the last of them it
-    was back, in ns. AssertionError unless offline ran before and after.
+    """How long into any of online's busy times offline was on the card at most, and how long after the last
+    of them it was back, in ns. AssertionError unless offline ran before and after.
 
     Pids.
     """

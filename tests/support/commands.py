@@ -36,7 +36,8 @@ def attempt(
     cwd: Path | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> Done:
-    """Run a command; env is added to the tests' own environment. CommandFailedError when it takes too long."""
+    """Run a command; env is added to the tests' own environment. CommandFailedError when it takes too
+    long."""
     words = tuple(os.fspath(word) for word in argv)
     try:
         ended = subprocess.run(
@@ -64,7 +65,8 @@ def run(
     cwd: Path | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> str:
-    """What a command printed on stdout; CommandFailedError with everything it printed if its status is not 0."""
+    """What a command printed on stdout; CommandFailedError with everything it printed if its status is not
+    0."""
     done = attempt(*argv, env=env, stdin=stdin, cwd=cwd, timeout_s=timeout_s)
     if done.status != 0:
         raise CommandFailedError(str(done))

@@ -1,4 +1,5 @@
-"""Examples in Markdown: blocks marked `console`, in which a line "$ COMMAND" is followed by what it prints."""
+"""Examples in Markdown: blocks marked `console`, in which a line "$ COMMAND" is followed by what it
+prints."""
 
 from __future__ import annotations
 

@@ -103,8 +103,8 @@ def running(
 ) -> Iterator[Containerd]:
     """A containerd with these images loaded into `namespace`. Its containers are removed at the end.
 
-    plugins: more of its configuration, with the CRI plugin on; path: what goes first on its PATH; both are asked with
-    its home, which exists.
+    plugins: more of its configuration, with the CRI plugin on; path: what goes first on its PATH; both are
+    asked with its home, which exists.
     """
     with host.home(name) as home:
         config = home / "config.toml"

@@ -207,10 +207,11 @@ class Kubelet:
         return int(status.exit_code) if status.state == 2 else None
 
     def remove(self, pod: Pod) -> None:
-        """The end of a pod that is deleted without a grace period; as a kubelet does, it asks again after a no.
+        """The end of a pod that is deleted without a grace period; as a kubelet does, it asks again after a
+        no.
 
-        containerd 1.6 hangs up on a container's shim when it sees that it has exited, also while it is being stopped,
-        and answers "ttrpc: closed".
+        containerd 1.6 hangs up on a container's shim when it sees that it has exited, also while it is being
+        stopped, and answers "ttrpc: closed".
         """
         for container in pod.containers.values():
             retried(partial(self.client.call, "StopContainer", container_id=container, timeout=0))
@@ -306,7 +307,9 @@ def _plugin(home: Path) -> str:
 
 
 def _shim_folder(home: Path) -> Path:
-    """A folder with the shim, whose runc is the link that point_at sets; a folder apart, or others would find it."""
+    """A folder with the shim, whose runc is the link that point_at sets; a folder apart, or others would find
+    it.
+    """
     folder, path = home / "bin", home / "path"
     for made in (folder, path):
         made.mkdir()
@@ -328,7 +331,8 @@ def _pause_archive(home: Path) -> Path:
 
 
 def retried(call: Any, *, timeout_s: float = 60.0) -> Any:
-    """What call() returns, tried again while the engine is away, as a kubelet does at its next look at a pod."""
+    """What call() returns, tried again while the engine is away, as a kubelet does at its next look at a
+    pod."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:

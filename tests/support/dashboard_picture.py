@@ -1,5 +1,6 @@
-"""Draws docs/pictures/dashboard.png: containers on two simulated cards, a Prometheus that scrapes mgpud once a second,
-and its answers to the dashboard's own expressions in the dashboard's own layout. Root; takes a minute.
+"""Draws docs/pictures/dashboard.png: containers on two simulated cards, a Prometheus that scrapes mgpud once
+a second, and its answers to the dashboard's own expressions in the dashboard's own layout. Root; takes a
+minute.
 
     python -m tests.support.dashboard_picture
 """

@@ -39,7 +39,9 @@ class Dockerd:
 
     @property
     def runtime_link(self) -> Path:
-        """What the runtime named mgpu is: a link, so that one dockerd serves tests with an mgpu of their own each."""
+        """What the runtime named mgpu is: a link, so that one dockerd serves tests with an mgpu of their own
+        each.
+        """
         return self.home / "mgpu-runtime"
 
     def point_at(self, runtime: Path) -> None:
@@ -80,7 +82,9 @@ def client() -> str:
 
 @contextmanager
 def running(name: str = "dkr") -> Iterator[Dockerd]:
-    """A dockerd with the test image and a runtime "mgpu" (see point_at). Its containers are removed at the end."""
+    """A dockerd with the test image and a runtime "mgpu" (see point_at). Its containers are removed at the
+    end.
+    """
     with containerd.running(f"{name}-c", images=()) as below, host.home(name) as home:
         config = home / "daemon.json"
         service = Service(

@@ -1,5 +1,6 @@
-"""The holder as container runtimes and workers meet it. A memfd stands in for a seccomp listener, and a pipe whose
-writers are gone for one that has hung up."""
+"""The holder as container runtimes and workers meet it. A memfd stands in for a seccomp listener, and a pipe
+whose writers are gone for one that has hung up.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from native_sched.daemon.holder_link import HolderLink, Listener
+from native_sched.daemon.links.holder import HolderLink, Listener
 from oci_specs import paths
 from tests.support.places import REPOSITORY
 from tests.support.waiting import until
@@ -24,11 +25,11 @@ from tests.support.waiting import until
 HEAD = struct.Struct("=IIQ")
 LISTENER, HELLO, WELCOME, REFUSED, ALL, STATUS = 1, 3, 4, 5, 6, 8
 SERVING = 2
-# A worker in a process of its own: says what it is sent in lines of JSON, and does what it is told in words.
+# A mgpud in a process of its own: says what it is sent in lines of JSON, and does what it is told in words.
 WORKER = """
 import json, os, select, sys, threading
-from native_sched.daemon import worker_lock
-from native_sched.daemon.holder_link import HolderLink
+from native_sched.daemon.node import mgpud_lock
+from native_sched.daemon.links.holder import HolderLink
 from oci_specs.refusal import Refusal
 
 def say(**words):
@@ -38,13 +39,19 @@ def got(listener):
     say(listener=listener.holder_id, container=listener.container_id, file=os.fstat(listener.fd).st_ino)
 
 socket, *flags = sys.argv[1:]
+if "--standby" in flags:
+    os.write(0, b"+")
+    say(standby=True)
+    if not os.read(0, 1):
+        sys.exit(0)
+    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
 try:
     link = HolderLink(socket, take_over="--take-over" in flags)
 except Refusal as refusal:
     print(refusal.line(), file=sys.stderr)
     sys.exit(1)
 link.when_all_came = lambda count: say(all=count)
-with worker_lock.held(os.path.join(os.path.dirname(socket), "worker.lock"), fence=link.fence):
+with mgpud_lock.held(os.path.join(os.path.dirname(socket), "worker.lock"), fence=link.fence):
     say(welcome=link.fence)
     link.read_all(got)
     if "--beat" in flags:
@@ -108,7 +115,7 @@ def receive(worker: HolderLink, count: int) -> list[Listener]:
 
 
 class Worker:
-    """A worker that is a process of its own, in the tests' hands."""
+    """A mgpud that is a process of its own, in the tests' hands."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -121,7 +128,7 @@ class Worker:
         """The next line; AssertionError at the end of its output."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        assert line, "the worker has ended"
+        assert line, "mgpud has ended"
         words: dict[str, object] = json.loads(line)
         return words
 
@@ -181,7 +188,7 @@ class Holder:
         return files
 
     def worker(self, *, take_over: bool = False) -> HolderLink:
-        """A worker that is the tests' own process."""
+        """A mgpud that is the tests' own process."""
         return HolderLink(str(self.worker_socket), take_over=take_over)
 
     def stranger(self) -> socket.socket:

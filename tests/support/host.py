@@ -20,8 +20,8 @@ _private = False
 def become_private() -> None:
     """Move this process, for good, into a mount namespace with a /run of its own.
 
-    Engines put sockets, shims' state and runtimes' state below /run whatever they are told. On a machine with the
-    hybrid layout of cgroups the unified mount is hidden, since crun refuses that layout.
+    Engines put sockets, shims' state and runtimes' state below /run whatever they are told. On a machine with
+    the hybrid layout of cgroups the unified mount is hidden, since crun refuses that layout.
     """
     global _private
     if _private:
@@ -67,7 +67,9 @@ def mounts_below(path: Path) -> list[Path]:
 
 
 def remove_cgroups(name: str) -> None:
-    """Kill what is in the cgroup `name`, a path below the hierarchies' roots, and remove it with all below it."""
+    """Kill what is in the cgroup `name`, a path below the hierarchies' roots, and remove it with all below
+    it.
+    """
     roots = [root for root in [CGROUPS, *CGROUPS.iterdir()] if (root / "cgroup.procs").exists()]
     tops = [root / name for root in roots if (root / name).is_dir()]
     until(lambda: not any(_emptied(top) for top in tops), f"the cgroups {name} are empty")
@@ -115,3 +117,11 @@ def overlay(below: Path, name: str) -> Iterator[Path]:
             data=f"lowerdir={below},upperdir={base / 'changes'},workdir={base / 'work'}",
         )
         yield base / "rootfs"
+
+
+def memory_block_bytes() -> int:
+    """The steps in which the kernel takes memory in; 0: it has none."""
+    try:
+        return int(Path("/sys/devices/system/memory/block_size_bytes").read_text(), 16)
+    except FileNotFoundError:
+        return 0

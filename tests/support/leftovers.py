@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support import host
-from tests.support.arbiter import Arbiter
+from tests.support.arbiter import Arbiter, stands_by
 from tests.support.processes import others_here
 
 # Where runtimes keep a folder for each container, below engines' namespaces.
@@ -22,9 +22,10 @@ _RUNTIME_STATE = (Path("/run/runc"), Path("/run/crun"), Path("/run/containerd/ru
 class Standing:
     """Everything that a container brings and has to take with it, as names that can be told from one another.
 
-    processes: command lines in the tests' mount namespace; sockets: by their folder, as a daemon that is restarted may
-    give its own another name; descriptors: what mgpu's programs have open, by kind, and of sockets only what is more
-    than one for each thread: a thread keeps a connection to the simulated card from its first call on.
+    processes: command lines in the tests' mount namespace; sockets: by their folder, as a daemon that is
+    restarted may give its own another name; descriptors: what mgpu's programs have open, by kind, and of
+    sockets only what is more than one for each thread: a thread keeps a connection to the simulated card from
+    its first call on.
     """
 
     grants: Counter[str]
@@ -48,7 +49,8 @@ class Standing:
 
 
 def standing(mgpu: Arbiter, cgroups: Iterable[str]) -> Standing:
-    """Now. cgroups: names of the groups, below the hierarchies' roots, that the engines put containers into."""
+    """Now. cgroups: names of the groups, below the hierarchies' roots, that the engines put containers
+    into."""
     account = [card.used_bytes for card in mgpu.account().cards]
     return Standing(
         grants=Counter(one["container_id"] for one in mgpu.containers()),
@@ -72,24 +74,38 @@ def _groups(names: Iterable[str]) -> Iterable[str]:
 def _descriptors(mgpu: Arbiter) -> Iterable[str]:
     for program in ("holder", "mgpud"):
         process = Path(f"/proc/{mgpu.pid_of(program)}")
+        # An mgpud that stands by comes when it is due: the holder has a socket to it, and its pidfd.
+        standbys = _standbys(process)
+        of_standbys = {"socket:": standbys, "anon_inode:": standbys}
         connections = len(os.listdir(process / "task"))
         for number in os.listdir(process / "fd"):
             with suppress(FileNotFoundError):
                 # socket:[1234] and the like have a number of their own each.
                 kind = os.readlink(process / "fd" / number).partition("[")[0]
-                if kind == "socket:" and connections:
+                if of_standbys.get(kind):
+                    of_standbys[kind] -= 1
+                elif kind == "socket:" and connections:
                     connections -= 1
                 else:
                     yield f"{program} {kind}"
 
 
+def _standbys(parent: Path) -> int:
+    found = 0
+    for task in (parent / "task").iterdir():
+        for pid in (task / "children").read_text().split():
+            with suppress(OSError):
+                found += stands_by(int(pid), Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"))
+    return found
+
+
 def _command_lines() -> Iterable[str]:
     for pid in others_here():
         with suppress(OSError):
-            line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            # Threads of the kernel and the dead have none.
-            if line:
-                yield line
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            # Threads of the kernel and the dead have none. An mgpud that stands by comes when it is due.
+            if any(words) and not stands_by(pid, words):
+                yield b" ".join(words).decode(errors="replace")
 
 
 def _sockets(below: str) -> Iterable[str]:

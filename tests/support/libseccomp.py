@@ -1,4 +1,6 @@
-"""OCI seccomp profiles through the installed libseccomp, the way runc and crun drive it: the oracle of the rewrite."""
+"""OCI seccomp profiles through the installed libseccomp, the way runc and crun drive it: the oracle of the
+rewrite.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +96,8 @@ def _rules(args: list[dict[str, Any]]) -> list[list[_Comparison]]:
 class Filter:
     """The filter that runc loads for a profile: libseccomp's program behind runc's own ENOSYS stub.
 
-    crun loads the program alone, which `stub=False` gives. `binary_tree` is what newer runc asks libseccomp for.
+    crun loads the program alone, which `stub=False` gives. `binary_tree` is what newer runc asks libseccomp
+    for.
     """
 
     def __init__(self, profile: dict[str, Any], *, stub: bool = True, binary_tree: bool = False) -> None:

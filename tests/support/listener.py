@@ -23,7 +23,8 @@ STATE_MAX_BYTES = 65536
 
 
 class Listener:
-    """What has been received: the runtimes' messages, and (audit architecture, number, command) of each call."""
+    """What has been received: the runtimes' messages, and (audit architecture, number, command) of each
+    call."""
 
     def __init__(self, errno: int) -> None:
         self.errno = errno

@@ -139,7 +139,8 @@ def shares_become(
 ) -> None:
     """Waits for seconds in which the shares are good.
 
-    A client that is kept from its processor for longer than its queue lasts leaves the card to others, as it should.
+    A client that is kept from its processor for longer than its queue lasts leaves the card to others, as it
+    should.
     """
     seen: list[list[float]] = []
     while not seen or not good(seen[-1]):

@@ -56,7 +56,8 @@ def running(name: str = "pod") -> Iterator[Podman]:
         (home / "storage.conf").write_text(
             f'[storage]\ndriver = "overlay"\ngraphroot = "{home}/root"\nrunroot = "{home}/run"\n'
         )
-        # static_dir: where podman looks for its database when conmon calls it with --root, after the container's end.
+        # static_dir: where podman looks for its database when conmon calls it with --root, after the
+        # container's end.
         (home / "containers.conf").write_text(
             f'[containers]\nnetns = "none"\ndefault_ulimits = {_own_limits()}\n'
             '[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "none"\n'
@@ -73,8 +74,8 @@ def running(name: str = "pod") -> Iterator[Podman]:
 
 
 def _own_limits() -> list[str]:
-    # podman's default is to raise these, which takes CAP_SYS_RESOURCE: root may be without it. It lowers its own
-    # number of processes first.
+    # podman's default is to raise these, which takes CAP_SYS_RESOURCE: root may be without it. It lowers its
+    # own number of processes first.
     nofile = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     nproc = min(resource.getrlimit(resource.RLIMIT_NPROC)[1], PODMAN_NPROC)
     return [f"nofile={nofile}:{nofile}", f"nproc={nproc}:{nproc}"]

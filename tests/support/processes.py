@@ -28,7 +28,8 @@ def daemon(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a program, its stdout and stderr in `log`, from the moment ready() is true; SIGTERM at the end.
 
-    The kernel kills it when the tests are killed. AssertionError with its log when it ends before it is ready.
+    The kernel kills it when the tests are killed. AssertionError with its log when it ends before it is
+    ready.
     """
     parent = os.getpid()
     # A daemon that is started again goes on in its log.
@@ -61,7 +62,8 @@ def daemon(
 
 
 class Service:
-    """A daemon that tests may restart, from the thread that starts it: it dies with that thread. Use it as a context.
+    """A daemon that tests may restart, from the thread that starts it: it dies with that thread. Use it as a
+    context.
 
     start: begins one life of it.
     """

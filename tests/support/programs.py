@@ -18,6 +18,7 @@ from tests.support.places import REPOSITORY
 
 SOURCES = REPOSITORY / "tests" / "programs"
 NAMES = (
+    "again",
     "capped",
     "churn",
     "cuda_start",
@@ -88,7 +89,7 @@ def inside(name: str) -> str:
 def _digest() -> str:
     """Of all that the programs are made from."""
     found = hashlib.sha256()
-    folders = (SOURCES, REPOSITORY / "tests" / "bench", REPOSITORY / "native_sched", REPOSITORY / "sim")
+    folders = (SOURCES, REPOSITORY / "tests" / "bench", REPOSITORY / "rm", REPOSITORY / "sim")
     for path in sorted(path for folder in folders for path in folder.rglob("*.[ch]")):
         found.update(os.fsencode(path) + b"\0" + path.read_bytes())
     return found.hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""native_sched/rm/interface.def as Python sees it, and as docs/rm-interface.md shows it.
+"""rm/interface.def as Python sees it, and as docs/rm-interface.md shows it.
 
 `python -m tests.support.rm_interface` writes that page.
 """
@@ -12,16 +12,25 @@ from pathlib import Path
 
 from tests.support.places import REPOSITORY
 
-SOURCE = REPOSITORY / "native_sched" / "rm" / "interface.def"
+SOURCE = REPOSITORY / "rm" / "interface.def"
 PAGE = REPOSITORY / "docs" / "rm-interface.md"
 VARIES = "RM_BYTES_"
+REFUSED = "REFUSED"
 DISPOSITIONS = ("PASSED", "MEDIATED", "ANSWERED", "REFUSED")
-_ROW = re.compile(r"^(BRANCH|KEY|BYTES|ESCAPE|UVM|CLASS|CONTROL|PASSED|LISTS)\((.*)\)$", re.MULTILINE)
+_ROW = re.compile(r"^(BRANCH|KEY|BYTES|ESCAPE|UVM|CLASS|CONTROL)\((.*)\)$", re.MULTILINE)
 _LIFE = re.compile(r", (SINCE|UNTIL)\((\d+), (\d+)\)")
+_FLAG = re.compile(
+    r", (?:CHANGES|ON_CLIENT|EXECUTED|CONTINUED|NAMES_FILE|IN_PLACE|UNLISTED|(?:PARAMS|POINTER)_AT\([^)]*\))(?=,|$)"
+)
+_STATUS = re.compile(r"\bREFUSED\((\w+)\)")
+_LISTS = re.compile(r", LISTS\((\d+), (\d+)\)")
+# Of a disposition: the handler and what it looks at, or the status.
+_OF_DISPOSITION = re.compile(r"(?<=MEDIATED|ANSWERED)\((?:[^()]|\([^()]*\))*\)|(?<=REFUSED)\(\w+\)")
 _ARRAY = re.compile(r"RM_ARRAY_OF\((\d+)\)")
 _RENUMBERED = re.compile(r"_V\d+$")
 # Words of a row before its disposition.
-_BEFORE_DISPOSITION = {"ESCAPE": 4, "UVM": 3}
+_BEFORE_DISPOSITION = {"ESCAPE": 4, "UVM": 3, "CONTROL": 3}
+CALLERS = "RM_BYTES_CALLERS"
 
 Version = tuple[int, int]
 
@@ -32,9 +41,12 @@ class RowError(Exception):
 
 @dataclass(frozen=True)
 class Item:
-    """An escape, a class or a control. size: bytes, the name of a size that varies, or None where it is not known.
+    """An escape, a class or a control. size: bytes, the name of a size that varies, or None where it is not
+    known.
 
-    array: of each of any number of elements. disposition: of an escape and of a command of nvidia-uvm.
+    array: of each of any number of elements. disposition: of all but classes. callers: of a control whose
+    parameters are as large as the caller says. lists: how many they point to, and an element's size.
+    status: NVIDIA's name of what a refused one is answered with. kind: of a class.
     """
 
     name: str
@@ -43,6 +55,10 @@ class Item:
     status_at: int | None = None
     disposition: str = ""
     array: bool = False
+    callers: bool = False
+    lists: tuple[int, int] | None = None
+    status: str = ""
+    kind: str = ""
 
     @property
     def symbol(self) -> str:
@@ -52,8 +68,9 @@ class Item:
 
 @dataclass(frozen=True)
 class Interface:
-    """sizes: for each that varies, what it is from which version on. lives: of the rows that are not of every version,
-    the first that has it and the first that has it no more."""
+    """sizes: for each that varies, what it is from which version on. lives: of the rows that are not of every
+    version, the first that has it and the first that has it no more.
+    """
 
     branches: tuple[Version, ...]
     sizes: dict[str, tuple[tuple[Version, int], ...]]
@@ -61,8 +78,6 @@ class Interface:
     uvm: tuple[Item, ...]
     classes: tuple[Item, ...]
     controls: tuple[Item, ...]
-    passed: tuple[tuple[str, int], ...]
-    lists: tuple[Item, ...]
     lives: dict[str, tuple[Version | None, Version | None]]
 
     def lives_at(self, name: str, version: Version) -> bool:
@@ -86,12 +101,14 @@ class Interface:
 
 
 def _size(text: str) -> int | str | None:
-    if text == f"{VARIES}UNKNOWN":
+    if text in (f"{VARIES}UNKNOWN", CALLERS):
         return None
     return text.removeprefix(VARIES) if text.startswith(VARIES) else int(text, 0)
 
 
 def _disposed(kind: str, words: list[str]) -> None:
+    if kind == "CLASS" and len(words) < 4:
+        raise RowError(f"rm/interface.def: {words[0]} has no kind: OTHER, if nothing")
     count = _BEFORE_DISPOSITION.get(kind)
     if count is not None and (len(words) <= count or words[count] not in DISPOSITIONS):
         raise RowError(f"rm/interface.def: {words[0]} has no disposition: {', '.join(DISPOSITIONS)}")
@@ -113,10 +130,21 @@ def _escape(words: list[str]) -> Item:
 def read(path: Path = SOURCE) -> Interface:
     rows: dict[str, list[list[str]]] = {}
     lives: dict[str, tuple[Version | None, Version | None]] = {}
+    lists: dict[str, tuple[int, int]] = {}
+    status: dict[str, str] = {}
     for kind, inner in _ROW.findall(path.read_text()):
-        words = [word.strip() for word in _LIFE.sub("", inner).split(",")]
+        words = [
+            word.strip()
+            for word in _FLAG.sub("", _OF_DISPOSITION.sub("", _LISTS.sub("", _LIFE.sub("", inner)))).split(
+                ","
+            )
+        ]
         _disposed(kind, words)
         rows.setdefault(kind, []).append(words)
+        if refused := _STATUS.search(inner):
+            status[words[0]] = refused[1]
+        if of := _LISTS.search(inner):
+            lists[words[0]] = (int(of[1]), int(of[2]))
         life = {which: (int(major), int(minor)) for which, major, minor in _LIFE.findall(inner)}
         if life:
             lives[words[0]] = (life.get("SINCE"), life.get("UNTIL"))
@@ -131,19 +159,36 @@ def read(path: Path = SOURCE) -> Interface:
             Item(name, int(number, 0), _size(size) or None, disposition=disposition)
             for name, number, size, disposition in rows["UVM"]
         ),
-        classes=tuple(Item(name, int(number, 0), _size(size)) for name, number, size in rows["CLASS"]),
-        controls=tuple(Item(name, int(number, 0), _size(size)) for name, number, size in rows["CONTROL"]),
-        passed=tuple((name, int(number, 0)) for name, number in rows["PASSED"]),
-        lists=tuple(Item(name, int(number, 0), _size(size)) for name, number, size, *_ in rows["LISTS"]),
+        classes=tuple(
+            Item(
+                name,
+                int(number, 0),
+                _size(size),
+                disposition=kind if kind == REFUSED else "",
+                status=status.get(name, ""),
+                kind=kind,
+            )
+            for name, number, size, kind in rows["CLASS"]
+        ),
+        controls=tuple(
+            Item(
+                name,
+                int(number, 0),
+                _size(size),
+                disposition=disposition,
+                callers=size == CALLERS,
+                lists=lists.get(name),
+                status=status.get(name, ""),
+            )
+            for name, number, size, disposition in rows["CONTROL"]
+        ),
         lives=lives,
     )
 
 
 def numbers(path: Path = SOURCE) -> dict[str, int]:
     """By symbol: statuses, escapes, commands of nvidia-uvm, classes, controls."""
-    found = re.findall(
-        r"^(?:STATUS|ESCAPE|UVM|CLASS|CONTROL|PASSED|LISTS)\((\w+), (\w+)", path.read_text(), re.MULTILINE
-    )
+    found = re.findall(r"^(?:STATUS|ESCAPE|UVM|CLASS|CONTROL)\((\w+), (\w+)", path.read_text(), re.MULTILINE)
     return {symbol: int(number, 0) for symbol, number in found}
 
 
@@ -172,10 +217,23 @@ def _title(title: str, *cells: str) -> str:
     return f"\n## {title}\n\n{_row(*cells)}{'|---' * len(cells)}|\n"
 
 
-def _table(interface: Interface, title: str, items: tuple[Item, ...]) -> Iterator[str]:
-    yield _title(title, "symbol", "number", "parameters", "drivers")
-    for item in items:
-        yield _row(item.name, f"{item.number:#x}", _shown(interface, item.size), _life(interface, item.name))
+def _classes(interface: Interface) -> Iterator[str]:
+    yield _title("Classes", "symbol", "number", "parameters", "kind", "drivers")
+    for item in interface.classes:
+        kind = "" if item.kind == "OTHER" else item.kind.lower().replace("_", " ")
+        size = _shown(interface, item.size)
+        yield _row(item.name, f"{item.number:#x}", size, kind, _life(interface, item.name))
+
+
+def _controls(interface: Interface) -> Iterator[str]:
+    yield _title("Controls", "symbol", "number", "parameters", "disposition", "drivers")
+    for item in interface.controls:
+        size = "the caller's" if item.callers else _shown(interface, item.size)
+        if item.lists:
+            size += ", and {} lists of {} bytes an element".format(*item.lists)
+        yield _row(
+            item.name, f"{item.number:#x}", size, item.disposition.lower(), _life(interface, item.name)
+        )
 
 
 def _calls(interface: Interface, title: str, items: tuple[Item, ...], what: str) -> Iterator[str]:
@@ -187,11 +245,10 @@ def _calls(interface: Interface, title: str, items: tuple[Item, ...], what: str)
 
 def page(interface: Interface) -> str:
     """docs/rm-interface.md."""
-    passed = tuple(Item(name, number, None) for name, number in interface.passed)
     return "".join(
         [
             "# The RM interface\n\n"
-            "What mgpu knows of the ioctls of NVIDIA's driver. Made from `native_sched/rm/interface.def` by\n"
+            "What mgpu knows of the ioctls of NVIDIA's driver. Made from `rm/interface.def` by\n"
             "`tests/support/rm_interface.py`; a test compares them. Sizes are bytes, from the version named on; a row\n"
             "that names drivers stands for those alone, and is refused on others.\n\n"
             "Known branches, each from this version on: "
@@ -200,12 +257,12 @@ def page(interface: Interface) -> str:
             "like.\n\n"
             "Of the escapes and the commands of nvidia-uvm, those that are *passed* reach the driver as they are,\n"
             "*mediated* ones the mediator, which decides; what is *answered* gets ENOTTY, what is *refused* EPERM.\n"
-            "The reasons stand beside the rows. Classes and controls that are not here are refused.\n",
+            "Of controls, *passed* ones are executed with a copy of their parameters, *answered* ones get what a\n"
+            "container is to see, *refused* ones an RM status. The reasons stand beside the rows. Classes and\n"
+            "controls that are not here are refused.\n",
             *_calls(interface, "Escapes", interface.escapes, "outer struct"),
-            *_table(interface, "Classes", interface.classes),
-            *_table(interface, "Controls", interface.controls),
-            *_table(interface, "Controls that point to lists", interface.lists),
-            *_table(interface, "Controls that are passed on, with parameters of the caller's size", passed),
+            *_classes(interface),
+            *_controls(interface),
             *_calls(
                 interface, "Commands of nvidia-uvm", interface.uvm, "parameters, where mgpu looks at them"
             ),

@@ -1,4 +1,6 @@
-"""The ways of a container from an engine to mgpu, behind one interface, so that one test looks at all of them."""
+"""The ways of a container from an engine to mgpu, behind one interface, so that one test looks at all of
+them.
+"""
 
 from __future__ import annotations
 

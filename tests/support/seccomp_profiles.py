@@ -19,7 +19,8 @@ ABIS = (X86_64, X86, X32)
 TIOCSTI, TIOCLINUX, TCGETS = 0x5412, 0x541C, 0x5401
 LOW, ALL = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
 
-# What a container engine's default profile denies, as this project tells it; the rest of the table is allowed.
+# What a container engine's default profile denies, as this project tells it; the rest of the table is
+# allowed.
 _DENIED = """acct add_key bpf clock_adjtime clock_settime create_module delete_module finit_module get_kernel_syms
     get_mempolicy init_module ioperm iopl kcmp kexec_file_load kexec_load keyctl lookup_dcookie mbind mount
     move_mount move_pages nfsservctl open_by_handle_at perf_event_open personality pivot_root process_vm_readv
@@ -67,7 +68,8 @@ def profile(
 
 
 def engine_default(*ioctl: Profile) -> Profile:
-    """Shaped like Docker's: errno by default, one long list of names without conditions, a few rules with some.
+    """Shaped like Docker's: errno by default, one long list of names without conditions, a few rules with
+    some.
 
     ioctl: rules instead of the plain permission.
     """

@@ -17,7 +17,8 @@ class Foreground:
         self.process = process
 
     def line(self) -> str:
-        """The next line it prints; AssertionError when it ends instead. The test's own time-out is the limit."""
+        """The next line it prints; AssertionError when it ends instead. The test's own time-out is the
+        limit."""
         assert self.process.stdout is not None
         text = self.process.stdout.readline()
         assert text, f"ended with {self.process.wait()} instead of printing a line"
@@ -37,7 +38,8 @@ class Foreground:
 
 @contextmanager
 def foreground(argv: Sequence[str | Path], env: dict[str, str] | None = None) -> Iterator[Foreground]:
-    """Starts a command and kills it at the end if it is still there. Removing its container is the caller's."""
+    """Starts a command and kills it at the end if it is still there. Removing its container is the
+    caller's."""
     process = subprocess.Popen(
         argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env
     )

@@ -1,4 +1,6 @@
-"""The repository's own files by kind, as git lists them: committed ones, and new ones that it does not ignore."""
+"""The repository's own files by kind, as git lists them: committed ones, and new ones that it does not
+ignore.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def everything() -> tuple[Path, ...]:
 
 
 def files_of(kind: str) -> list[Path]:
-    """C: sources and headers; PYTHON; SHELL: scripts by first line; TEXT: all of them and whatever else is UTF-8."""
+    """C: sources and headers; PYTHON; SHELL: scripts by first line; TEXT: all of them and whatever else is
+    UTF-8.
+    """
     return [path for path in everything() if kind in _kinds(path)]
 
 

@@ -13,7 +13,8 @@ class HasFileno(Protocol):
 
 
 def readable(what: HasFileno | int, timeout_ms: int | None = None) -> bool:
-    """Whether there is something to read there, or its end, before the time is over; None: as long as it takes.
+    """Whether there is something to read there, or its end, before the time is over; None: as long as it
+    takes.
 
     Also where the descriptor's number is one that select() does not take.
     """
@@ -29,7 +30,9 @@ def took_s(act: Callable[[], object]) -> float:
 
 
 def prompt(attempt: Callable[[], float], what: str, *, within_s: float = 1.0, tries: int = 4) -> None:
-    """attempt() took less than within_s in one of a few tries: a machine that is busy elsewhere may spoil any."""
+    """attempt() took less than within_s in one of a few tries: a machine that is busy elsewhere may spoil
+    any.
+    """
     took: list[float] = []
     while not took or (took[-1] >= within_s and len(took) < tries):
         took.append(attempt())

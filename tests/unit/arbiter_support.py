@@ -1,4 +1,6 @@
-"""An arbiter without an engine: one that only remembers what it was told, behind the real admission and verbs."""
+"""An arbiter without an engine: one that only remembers what it was told, behind the real admission and
+verbs.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
-from native_sched.daemon.admission import Admission
-from native_sched.daemon.arbiter import Arbiter, Node
-from native_sched.daemon.card_policies import CardPolicies
+from native_sched.daemon.control.arbiter import Arbiter, Node
+from native_sched.daemon.control.lifecycle import Lifecycle
+from native_sched.daemon.control.server import Peer
 from native_sched.daemon.engine import (
     Engine,
     NodeKind,
-    Policy,
     Process,
     SchedEvent,
     SchedState,
@@ -27,16 +28,16 @@ from native_sched.daemon.engine import (
     Why,
     Without,
 )
-from native_sched.daemon.grant_store import GrantStore
-from native_sched.daemon.grants import Grant, Grants
-from native_sched.daemon.holder_link import HolderLink
-from native_sched.daemon.inventory import CardInfo
-from native_sched.daemon.lifecycle import Lifecycle
-from native_sched.daemon.listeners import Listeners
-from native_sched.daemon.node_config import NodeConfig
-from native_sched.daemon.node_state import NodeState
-from native_sched.daemon.scheduling import Scheduling
-from native_sched.daemon.server import Peer
+from native_sched.daemon.grants.admission import Admission
+from native_sched.daemon.grants.card_policies import CardPolicies
+from native_sched.daemon.grants.grants import Grant, Grants
+from native_sched.daemon.grants.scheduling import Scheduling
+from native_sched.daemon.grants.store import GrantStore
+from native_sched.daemon.links.holder import HolderLink
+from native_sched.daemon.links.listeners import Listeners
+from native_sched.daemon.node.config import NodeConfig
+from native_sched.daemon.node.inventory import CardInfo
+from native_sched.daemon.node.state import NodeState
 from oci_specs import schemas
 
 CARDS = [
@@ -55,7 +56,7 @@ class FakeEngine:
         self.busy: set[int] = set()
         self.listeners: list[tuple[int, int]] = []
         self.caught: set[int] = set()
-        self.policies: dict[int, Policy] = {}
+        self.policies: dict[int, str] = {}
         self.paused: dict[int, bool] = {}
         self.scheduled: dict[int, tuple[TenantClass, int]] = {}
         self.nodes: dict[int, list[tuple[int, int, NodeKind, int]]] = {}
@@ -102,7 +103,7 @@ class FakeEngine:
     def without(self, card: int) -> dict[Without, int]:
         return self.lacks.get(card, {})
 
-    def card_policy(self, card: int, policy: Policy) -> None:
+    def card_policy(self, card: int, policy: str) -> None:
         if f"policy {card}" in self.refuses:
             raise OSError(errno.EBUSY, "Device or resource busy")
         self.policies[card] = policy
@@ -119,7 +120,8 @@ class FakeEngine:
                 for other, (its_class, percent) in self.scheduled.items()
                 if other != tenant and its_class == tenant_class and card in self.tenants[other]
             ]
-            # The scheduler answers -EDQUOT, which admission and live changes have to rule out, also on the way.
+            # The scheduler answers -EDQUOT, which admission and live changes have to rule out, also on the
+            # way.
             assert sum(others) + quota_percent <= 100, "the class comes to more than a card"
         self.scheduled[tenant] = (tenant_class, quota_percent)
 
@@ -157,7 +159,7 @@ class FakeLink:
 
 
 class World:
-    """folder: where the grants are written down; another World on it is the next worker."""
+    """folder: where the grants are written down; another World on it is the next mgpud."""
 
     def __init__(self, config: NodeConfig, folder: Path | None = None) -> None:
         self._made = None if folder else TemporaryDirectory()

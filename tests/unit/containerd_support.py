@@ -130,7 +130,8 @@ class FakeContainerd:
         return tasks_pb2.GetResponse(process=self._process(request.container_id))
 
     def _process(self, container_id: str) -> Any:
-        return process_pb2.Process(id=container_id, pid=7, status=self.status[container_id])  # type: ignore[arg-type]
+        status: Any = self.status[container_id]
+        return process_pb2.Process(id=container_id, pid=7, status=status)
 
     def _tasks(self, _request: Any, context: grpc.ServicerContext) -> Any:
         namespace = dict(context.invocation_metadata())["containerd-namespace"]

@@ -42,7 +42,8 @@ def containerd_config(**handler: Any) -> str:
 
 
 class Node:
-    """Files below `root`; what programs print, by their first words; what mgpud, dockerd and containerd say."""
+    """Files below `root`; what programs print, by their first words; what mgpud, dockerd and containerd
+    say."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from install import apply, planning
 from install.change import Plan
-from install.engine import Engine, Wish
+from install.engine import Engine, Intent
 from install.parts import Parts
 
 PARTS = Parts(
@@ -29,18 +29,18 @@ PARTS = Parts(
 ON_DISK = settings(deadline=None, max_examples=30)
 
 
-def wish(folder: Path, config: Path, **chosen: Any) -> Wish:
-    return Wish(config=config, bin_dir=folder / "bin", **chosen)
+def intent(folder: Path, config: Path, **chosen: Any) -> Intent:
+    return Intent(config=config, bin_dir=folder / "bin", **chosen)
 
 
-def install(engine: Engine, wished: Wish, parts: Parts = PARTS) -> Plan:
-    plan = planning.to_install(engine.targets(parts, wished))
+def install(engine: Engine, intended: Intent, parts: Parts = PARTS) -> Plan:
+    plan = planning.to_install(engine.targets(parts, intended))
     apply.apply(plan)
     return plan
 
 
-def uninstall(engine: Engine, wished: Wish, parts: Parts = PARTS) -> Plan:
-    plan = planning.to_uninstall(engine.targets(parts, wished))
+def uninstall(engine: Engine, intended: Intent, parts: Parts = PARTS) -> Plan:
+    plan = planning.to_uninstall(engine.targets(parts, intended))
     apply.apply(plan)
     return plan
 

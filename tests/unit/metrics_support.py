@@ -12,17 +12,17 @@ from typing import Any, cast
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from native_sched.daemon import metrics
-from native_sched.daemon.card_policies import CardPolicies
-from native_sched.daemon.cards import CardShare
+from native_sched.daemon.control.health import Watchdog
 from native_sched.daemon.engine import Engine, Pulse, Refused, SchedState, Stats, Usage
-from native_sched.daemon.grants import Grant, Grants
-from native_sched.daemon.health import Watchdog
-from native_sched.daemon.inventory import CardInfo
+from native_sched.daemon.grants.card_policies import CardPolicies
+from native_sched.daemon.grants.cards import CardShare
+from native_sched.daemon.grants.grants import Grant, Grants
 from native_sched.daemon.log import Log
-from native_sched.daemon.metrics_account import Account
-from native_sched.daemon.metrics_refused import Refusals
-from native_sched.daemon.metrics_service import Observed
+from native_sched.daemon.metrics import text as metrics
+from native_sched.daemon.metrics.account import Account
+from native_sched.daemon.metrics.refused import Refusals
+from native_sched.daemon.metrics.service import Observed
+from native_sched.daemon.node.inventory import CardInfo
 from oci_specs.request import Identity
 
 MIB = 1 << 20

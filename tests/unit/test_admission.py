@@ -1,4 +1,6 @@
-"""From an admit message to a pass, a grant or a refusal, and a grant's life after it, on an engine that only counts."""
+"""From an admit message to a pass, a grant or a refusal, and a grant's life after it, on an engine that only
+counts.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,11 @@ from typing import Any
 import pytest
 
 from mgpu_cli import render
-from native_sched.daemon import lifecycle as lifecycle_module
-from native_sched.daemon.admission import card_states, grant_document
+from native_sched.daemon.control import lifecycle as lifecycle_module
 from native_sched.daemon.engine import Unsuspendable
-from native_sched.daemon.holder_link import Listener
-from native_sched.daemon.node_config import NodeConfig
+from native_sched.daemon.grants.admission import card_states, grant_document
+from native_sched.daemon.links.holder import Listener
+from native_sched.daemon.node.config import NodeConfig
 from oci_specs import schemas
 from oci_specs.refusal import Refusal
 from tests.unit.arbiter_support import CARDS, World
@@ -41,13 +43,13 @@ def open_world() -> Iterator[World]:
     made.close()
 
 
-def test_nothing_asked_passes(world: World) -> None:
+def test_container_without_request_passes(world: World) -> None:
     assert world.admit() is None
     assert world.admit(reach=[HOST_PIDS]) is None
     assert world.engine.tenants == {}
 
 
-def test_a_grant_is_what_its_schema_says_and_what_the_engine_is_told(world: World) -> None:
+def test_grant_matches_its_schema_and_the_engine_library(world: World) -> None:
     grant = world.granted(MGPU_MEMORY_MIB="2048", MGPU_GPUS="2")
     assert world.engine.tenants == {grant.tenant: {0: 1024 << 20, 1: 1024 << 20}}
     document = grant_document(grant, listener_path="/run/x", socket="/run/y")
@@ -67,7 +69,7 @@ def test_reach_without_a_request_is_refused(world: World, env: dict[str, str], r
 
 
 @pytest.mark.parametrize("way", [OPEN_CGROUP, HOST_PIDS, {"how": "tree", "detail": "/dev on /d"}])
-def test_what_stays_open_beside_a_grant_is_refused_or_advisory(
+def test_open_way_beside_a_grant_is_refused_or_advisory(
     world: World, open_world: World, way: dict[str, str]
 ) -> None:
     with pytest.raises(Refusal, match="beside its grant") as refused:
@@ -78,7 +80,7 @@ def test_what_stays_open_beside_a_grant_is_refused_or_advisory(
     assert grant.advisory
 
 
-def test_what_a_grant_replaces_is_no_reason_to_refuse(world: World) -> None:
+def test_replaced_way_does_not_refuse_a_grant(world: World) -> None:
     grant = world.admit(reach=[NODE], MGPU_MEMORY_MIB="1024")
     assert grant is not None
     assert not grant.advisory
@@ -91,7 +93,7 @@ def test_allowed_privileged_without_a_request_gets_a_filter_and_no_card(open_wor
     assert schemas.validate("grant", grant_document(grant, listener_path="/x", socket="/y"))
 
 
-def test_one_grant_for_a_container_at_a_time(world: World) -> None:
+def test_second_grant_of_a_container_is_refused(world: World) -> None:
     grant = world.granted("same")
     with pytest.raises(Refusal, match="already holds a grant"):
         world.granted("same")
@@ -128,10 +130,10 @@ def test_bind_is_idempotent_and_once(world: World, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("binds", [True, False])
-def test_nothing_keeps_a_grant_that_has_ended(
-    world: World, monkeypatch: pytest.MonkeyPatch, binds: bool
-) -> None:
-    """Its lease is for long: a node where containers of an instant come and go would keep them all until then."""
+def test_ended_grant_is_not_kept(world: World, monkeypatch: pytest.MonkeyPatch, binds: bool) -> None:
+    """Its lease is for long: a node where containers of an instant come and go would keep them all until
+    then.
+    """
     monkeypatch.setattr(lifecycle_module.nodes, "identities", lambda *_arguments: [])
     grant = world.granted()
     if binds:
@@ -144,7 +146,7 @@ def test_nothing_keeps_a_grant_that_has_ended(
     assert ended() is None
 
 
-def test_a_container_that_was_caught_is_killed_once_and_says_why(
+def test_violation_kills_the_container_once_with_a_reason(
     world: World, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(lifecycle_module.nodes, "identities", lambda *_arguments: [])
@@ -221,7 +223,7 @@ def test_a_runtime_that_is_already_gone(world: World) -> None:
 
 
 @pytest.mark.parametrize("spoil", ["nonce", "container", "draining"])
-def test_a_listener_that_is_nobodys_is_closed_and_dropped(world: World, spoil: str) -> None:
+def test_listener_without_grant_is_closed_and_dropped(world: World, spoil: str) -> None:
     grant = world.granted("c1")
     if spoil == "draining":
         world.engine.busy.add(grant.tenant)

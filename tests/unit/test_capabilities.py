@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from native_sched.daemon import capabilities
-from native_sched.daemon.cards import CardShare
-from native_sched.daemon.edits import edits_from_cdi
-from native_sched.daemon.inventory import CardInfo
+from native_sched.daemon.grants.cards import CardShare
+from native_sched.daemon.grants.edits import edits_from_cdi
+from native_sched.daemon.node import capabilities
+from native_sched.daemon.node.inventory import CardInfo
 from oci_specs.refusal import Refusal
 
 MINORS = """config 1
@@ -87,7 +87,7 @@ def test_an_instance_brings_its_gpu_and_its_two_capabilities(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("caps", [(), (12,), (13,), (21, 22), (147, 148)])
-def test_a_spec_without_one_of_them_is_refused(tmp_path: Path, caps: tuple[int, ...]) -> None:
+def test_spec_without_an_instance_node_is_refused(tmp_path: Path, caps: tuple[int, ...]) -> None:
     write(tmp_path, device("MIG-a", 0, *caps))
     with pytest.raises(Refusal, match="does not bring") as refusal:
         paths(tmp_path, CARDS[0])
@@ -95,7 +95,7 @@ def test_a_spec_without_one_of_them_is_refused(tmp_path: Path, caps: tuple[int, 
 
 
 @pytest.mark.parametrize("foreign", [1, 2, 21, 22, 147, 300])
-def test_a_spec_with_anothers_is_refused(tmp_path: Path, foreign: int) -> None:
+def test_spec_with_a_foreign_instance_node_is_refused(tmp_path: Path, foreign: int) -> None:
     write(tmp_path, device("MIG-a", 0, 12, 13, foreign))
     with pytest.raises(Refusal, match=f"nvidia-cap{foreign}, which is of no instance"):
         paths(tmp_path, CARDS[0])

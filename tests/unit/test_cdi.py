@@ -73,7 +73,7 @@ def load(*directories: Path) -> Registry:
     return Registry.load([str(directory) for directory in directories])
 
 
-def test_what_nvidia_ctk_writes(tmp_path: Path) -> None:
+def test_nvidia_ctk_spec_is_read(tmp_path: Path) -> None:
     write(tmp_path, "nvidia.yaml", CTK_YAML)
     registry = load(tmp_path)
     assert registry.names(KIND) == ["0", "1", "all"]
@@ -249,7 +249,7 @@ def test_unreadable(tmp_path: Path) -> None:
         load(tmp_path / "b.json" / "x")
 
 
-def test_not_utf8(tmp_path: Path) -> None:
+def test_spec_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(b'{"kind":"\xff"}')
     with pytest.raises(Refusal, match="cannot be parsed: 'utf-8' codec"):
         load(tmp_path)

@@ -16,7 +16,7 @@ def test_asks_one_versioned_packet_and_returns_the_reply(tmp_path: Path) -> None
     assert fake.asked == [{"version": 1, "verb": "health"}]
 
 
-def test_a_refusal_keeps_mgpuds_words(tmp_path: Path) -> None:
+def test_refusal_keeps_mgpuds_wording(tmp_path: Path) -> None:
     with fake_mgpud(tmp_path / "s") as fake:
         fake.reply({"version": 1, "ok": False, "error": {"code": "c-d", "message": "m", "hint": "h"}})
         with pytest.raises(Refusal) as refused:
@@ -25,7 +25,7 @@ def test_a_refusal_keeps_mgpuds_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["none", "dead", "x" * 120])
-def test_where_nothing_serves_the_hint_names_mgpu_up_and_root(tmp_path: Path, name: str) -> None:
+def test_hint_names_mgpu_up_and_root(tmp_path: Path, name: str) -> None:
     with fake_mgpud(tmp_path / "dead"):
         pass
     with pytest.raises(Refusal, match="mgpud is not running") as refused:

@@ -63,7 +63,7 @@ def policy_row(index: int, **changed: Any) -> dict[str, Any]:
     return {"index": index, "policy": "fixed-share", "owner": "node", "tenants": []} | changed
 
 
-def test_policy_shows_whose_word_it_is(mgpud: FakeMgpud) -> None:
+def test_policy_shows_its_origin(mgpud: FakeMgpud) -> None:
     taken = policy_row(
         1, policy="native-burst-share", owner="0123456789abcdef", tenants=["0123456789abcdef", "b"]
     )

@@ -132,7 +132,7 @@ def test_a_name_in_use_is_refused_and_that_container_left_alone(root: Path) -> N
     assert not (root / "seen" / "argv").exists()
 
 
-def test_without_up_one_line(root: Path) -> None:
+def test_run_without_mgpu_up_fails_with_one_line(root: Path) -> None:
     result = mgpu_run(root)
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr.startswith(f"mgpu: there is no {root}/state/bin/mgpu-runtime; start mgpu up")
@@ -177,7 +177,7 @@ def verbs(root: Path) -> list[str]:
 
 
 @needs_root
-def test_what_sigkill_leaves_is_tidied_up(root: Path) -> None:
+def test_run_removes_leftovers_of_a_killed_run(root: Path) -> None:
     runtime(root, "exec sleep 60")
     with started(root) as process:
         until((root / "seen" / "config.json").exists)

@@ -89,7 +89,7 @@ def on_a_terminal(columns: int, *args: str) -> str:
 
 @pytest.mark.parametrize("columns", [40, 80])
 @pytest.mark.parametrize("command", [("ps",), ("devices",), ("describe", "0123")])
-def test_nothing_is_cut_on_a_narrow_terminal_or_in_a_pipe(
+def test_tables_are_not_cut_on_a_narrow_terminal_or_in_a_pipe(
     mgpud: FakeMgpud, command: tuple[str, ...], columns: int
 ) -> None:
     show(mgpud, [container(pod="p" * 200, policy="guaranteed-burst-share")])
@@ -135,7 +135,7 @@ def test_describe_shows_caps_peaks_and_processes(mgpud: FakeMgpud) -> None:
 
 
 @pytest.mark.parametrize("command", [("ps",), ("devices",), ("describe", "x")])
-def test_without_mgpud_one_line_on_stderr_and_status_1(tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_command_without_mgpud_fails_with_one_line(tmp_path: Path, command: tuple[str, ...]) -> None:
     result = mgpu(*command, "--root", str(tmp_path))
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("mgpu: mgpud is not running")

@@ -58,7 +58,7 @@ with StateDir(Path(sys.argv[1])).lock():
 """
 
 
-def test_only_one_supervisor_a_directory_and_a_killed_one_leaves_no_lock(tmp_path: Path) -> None:
+def test_state_directory_has_a_single_supervisor(tmp_path: Path) -> None:
     state = StateDir(tmp_path)
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE

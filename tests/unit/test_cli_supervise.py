@@ -52,7 +52,7 @@ def start_and_watch(programs: Supervisor, name: str, argv: list[str]) -> None:
     programs.watch()
 
 
-def test_a_program_that_ends_is_named_with_its_last_words(tmp_path: Path) -> None:
+def test_ended_program_is_named_with_its_last_output(tmp_path: Path) -> None:
     with Supervisor(tmp_path) as programs:
         programs.start("one", serve("one", tmp_path / "journal"))
         script = "echo ready; for i in $(seq 20); do echo line $i; done >&2; exit 3"
@@ -72,7 +72,7 @@ def test_ending_before_ready_is_told_apart_from_ready(tmp_path: Path, script: st
         programs.start("one", ["sh", "-c", script])
 
 
-def test_one_that_is_to_be_started_again_is_and_keeps_its_place(tmp_path: Path) -> None:
+def test_restarted_program_keeps_its_place(tmp_path: Path) -> None:
     journal, pids = tmp_path / "journal", tmp_path / "pids"
     told: list[str] = []
     script = (
@@ -92,7 +92,7 @@ def test_one_that_is_to_be_started_again_is_and_keeps_its_place(tmp_path: Path) 
     assert journal.read_text().split() == ["two", "one"]
 
 
-def test_one_that_cannot_start_again_is_an_end(tmp_path: Path) -> None:
+def test_supervisor_ends_when_a_restart_fails(tmp_path: Path) -> None:
     first = tmp_path / "first"
     script = f"[ -e {first} ] && exit 4; touch {first}; echo ready; exit 3"
     with Supervisor(tmp_path) as programs:
@@ -101,7 +101,7 @@ def test_one_that_cannot_start_again_is_an_end(tmp_path: Path) -> None:
             programs.watch()
 
 
-def test_the_program_that_another_one_runs_tells_why_that_is_not_ready(tmp_path: Path) -> None:
+def test_child_of_a_supervised_program_reports_why_it_is_not_ready(tmp_path: Path) -> None:
     log = tmp_path / "inner.log"
     with (
         Supervisor(tmp_path) as programs,
@@ -111,7 +111,7 @@ def test_the_program_that_another_one_runs_tells_why_that_is_not_ready(tmp_path:
     assert (ended.value.log, ended.value.tail) == (log, ["why"])
 
 
-def test_its_own_words_where_the_other_one_said_nothing(tmp_path: Path) -> None:
+def test_ended_program_is_named_without_output(tmp_path: Path) -> None:
     with (
         Supervisor(tmp_path) as programs,
         pytest.raises(Ended, match=r"^outer ended with status 2$") as ended,
@@ -120,7 +120,9 @@ def test_its_own_words_where_the_other_one_said_nothing(tmp_path: Path) -> None:
     assert ended.value.tail == ["own"]
 
 
-def test_never_ready_is_an_end_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_supervisor_ends_when_a_program_is_never_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(supervise, "READY_TIMEOUT_S", 0.2)
     with Supervisor(tmp_path) as programs, pytest.raises(Ended, match="did not get ready"):
         programs.start("one", ["sleep", "60"])
@@ -153,7 +155,7 @@ with Supervisor(Path(sys.argv[1])) as programs:
 """
 
 
-def test_nothing_outlives_a_killed_supervisor(tmp_path: Path) -> None:
+def test_killed_supervisor_leaves_no_process(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE
     ) as supervisor:

@@ -41,7 +41,7 @@ def test_profiles_are_handed_on(values: list[str], checked: str) -> None:
         ("a10:33", '--sim "a10:33": 33 cards; there can be 32 cards in all'),
     ],
 )
-def test_nonsense_is_refused(value: str, words: str) -> None:
+def test_invalid_profile_is_refused(value: str, words: str) -> None:
     with pytest.raises(Refusal) as refused:
         profiles.checked([value])
     assert refused.value.line().startswith(f"mgpu: {words}")

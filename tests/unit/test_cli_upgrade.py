@@ -65,13 +65,13 @@ def signals(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return sent
 
 
-def test_nothing_runs(root: Path) -> None:
+def test_upgrade_fails_when_mgpu_is_not_running(root: Path) -> None:
     done = run(root)
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.startswith("mgpu: mgpu is not running: no answer on ")
 
 
-def test_a_holder_that_does_not_say_what_it_does(root: Path) -> None:
+def test_upgrade_fails_on_a_silent_holder(root: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as old:
         old.bind(str(root / "holder.sock"))
         old.listen(1)
@@ -87,7 +87,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, pid: Callable[[], int]) -> None:
     monkeypatch.setattr(client, "ask", lambda _socket, _verb: {"pid": pid(), "containers": 3})
 
 
-def test_both_are_replaced(
+def test_upgrade_replaces_holder_and_mgpud(
     root: Path, monkeypatch: pytest.MonkeyPatch, signals: list[tuple[int, int]]
 ) -> None:
     def renewed() -> bool:
@@ -108,7 +108,7 @@ def test_both_are_replaced(
     assert signals == [(os.getpid(), signal.SIGHUP), (os.getpid(), signal.SIGUSR1)]
 
 
-def test_a_holder_that_stays_what_it_is(root: Path, signals: list[tuple[int, int]]) -> None:
+def test_upgrade_fails_when_the_holder_is_not_replaced(root: Path, signals: list[tuple[int, int]]) -> None:
     holder = FakeHolder(root / "holder.sock", lambda: (0, 7, 1, 3, 0, 0, 1 if signals else 0))
     done = run(root)
     holder.close()
@@ -135,7 +135,7 @@ def test_a_new_mgpud_that_does_not_start(
     assert "the new mgpud does not serve, and that before (pid 7) goes on" in done.stderr
 
 
-def test_a_mgpud_that_nobody_looks_after(
+def test_upgrade_refuses_an_unsupervised_mgpud(
     root: Path, monkeypatch: pytest.MonkeyPatch, signals: list[tuple[int, int]]
 ) -> None:
     monkeypatch.setattr(upgrade, "_main_pid", lambda: 0)
@@ -147,7 +147,7 @@ def test_a_mgpud_that_nobody_looks_after(
     assert "--take-over" in done.stderr
 
 
-def test_systemd_is_asked_where_it_runs_mgpud(
+def test_systemd_restarts_its_own_mgpud(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signals: list[tuple[int, int]]
 ) -> None:
     asked = tmp_path / "asked"

@@ -1,4 +1,6 @@
-"""The client against a containerd of the tests' own: what it reads, and what becomes of one that does not answer."""
+"""The client against a containerd of the tests' own: what it reads, and what becomes of one that does not
+answer.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def ask(address: Path, what: Callable[[Containerd], Awaitable[T]], timeout_s: fl
     return asyncio.run(asked())
 
 
-def test_what_it_tells_of_itself(fake: FakeContainerd, address: Path) -> None:
+def test_version_namespaces_and_plugins_are_read(fake: FakeContainerd, address: Path) -> None:
     fake.broken["io.containerd.grpc.v1/cri"] = "no CNI"
     assert ask(address, lambda containerd: containerd.version()) == "1.6.20"
     assert ask(address, lambda containerd: containerd.namespaces()) == ["default", "k8s.io"]
@@ -100,7 +102,7 @@ def test_an_event_that_cannot_be_read(fake: FakeContainerd, address: Path) -> No
         ask(address, heard)
 
 
-def test_one_that_never_answers(fake: FakeContainerd, address: Path) -> None:
+def test_silent_containerd_times_out(fake: FakeContainerd, address: Path) -> None:
     fake.mute.set()
     began = time.monotonic()
     with pytest.raises(ContainerdError, match="in time"):
@@ -108,7 +110,7 @@ def test_one_that_never_answers(fake: FakeContainerd, address: Path) -> None:
     assert time.monotonic() - began < 60
 
 
-def test_nobody_there(address: Path) -> None:
+def test_missing_containerd_is_an_error(address: Path) -> None:
     with pytest.raises(ContainerdError, match=r"nobody answers|in time"):
         ask(address, lambda containerd: containerd.version(), timeout_s=0.5)
 

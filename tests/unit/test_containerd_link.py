@@ -1,4 +1,5 @@
-"""mgpud's end: what its watcher tells goes into grants, and whatever becomes of the watcher, mgpud goes on."""
+"""mgpud's end: what its watcher tells goes into grants, and whatever becomes of the watcher, mgpud goes
+on."""
 
 from __future__ import annotations
 
@@ -13,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from native_sched.daemon import containerd_link
-from native_sched.daemon.containerd_link import ContainerdLink
-from native_sched.daemon.containerd_task import ContainerdTask
-from native_sched.daemon.grants import Grant, Grants
+from native_sched.daemon.grants.containerd_task import ContainerdTask
+from native_sched.daemon.grants.grants import Grant, Grants
+from native_sched.daemon.links import containerd as containerd_link
+from native_sched.daemon.links.containerd import ContainerdLink
 from oci_specs.request import Identity
 
 KNOWN = {"address": "/a", "namespace": "default", "name": "job", "runtime": "r", "task": "running"}
@@ -73,7 +74,7 @@ def of(world: World, container_id: str = "c1") -> Grant:
     return found
 
 
-def test_what_is_told_is_in_the_grant(world: World) -> None:
+def test_containerd_task_is_in_the_grant(world: World) -> None:
     link = world.link()
     link.heard(told(container="c1", known=KNOWN))
     link.heard(told(container="stranger", known=KNOWN))
@@ -110,7 +111,7 @@ def test_an_end_is_told_when_the_grant_is_gone_already(
 
 
 @pytest.mark.parametrize("line", [b"\n", b"null\n", b"[1]\n", b"{\n"])
-def test_what_is_no_message(world: World, line: bytes) -> None:
+def test_malformed_line_is_refused(world: World, line: bytes) -> None:
     with pytest.raises(ValueError):
         world.link().heard(line)
 
@@ -152,7 +153,7 @@ def there(tmp_path: Path) -> Path:
 WRITES_DOWN = "import sys; line = sys.stdin.readline(); open({path!r}, 'a').write(line); sys.stdin.read()"
 
 
-def test_it_runs_while_there_is_a_container_and_a_containerd(
+def test_watcher_runs_while_container_and_containerd_exist(
     world: World, quick: None, tmp_path: Path, there: Path
 ) -> None:
     started = tmp_path / "started"

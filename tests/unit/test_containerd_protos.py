@@ -1,4 +1,6 @@
-"""The bindings are what `make protos` makes of containerd_api/protos, and say what containerd says on the wire."""
+"""The bindings are what `make protos` makes of containerd_api/protos, and say what containerd says on the
+wire.
+"""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ TOLD = {
         ({"containerd": TOLD, "namespace": "n", "pod": "p", "container": "c"}, "n/p/c"),
     ],
 )
-def test_a_name_of_containerds_where_annotations_tell_none(changed: dict[str, Any], said: str) -> None:
+def test_containerds_name_is_shown_without_annotations(changed: dict[str, Any], said: str) -> None:
     assert render.name(container(**changed)) == said
 
 
@@ -57,6 +57,6 @@ def test_describe(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"Containerd: {told}" in lines
 
 
-def test_the_protocol_has_it() -> None:
+def test_name_from_containerd_passes_the_schema() -> None:
     reply = list_reply([container(containerd=TOLD, paused=True, sched=sched(why="paused"))], [])
     schemas.validate("control#list-reply", reply)

@@ -114,7 +114,7 @@ def test_a_state_that_was_missed_is_looked_at_after_connecting(address: Path) ->
         assert watching.until(container="c1")["known"]["task"] == "paused"
 
 
-def test_it_reconnects(address: Path) -> None:
+def test_watcher_reconnects(address: Path) -> None:
     with watcher(address) as watching:
         watching.tell(watch="c1")
         for _ in range(2):
@@ -126,7 +126,7 @@ def test_it_reconnects(address: Path) -> None:
             address.unlink(missing_ok=True)
 
 
-def test_a_socket_that_nobody_is_at_is_told_of_once(tmp_path: Path) -> None:
+def test_dead_socket_is_reported_once(tmp_path: Path) -> None:
     stale = tmp_path / "s.sock"
     os.mknod(stale, stat.S_IFSOCK | 0o600)
     with watcher(stale, tmp_path / "none.sock") as watching:
@@ -134,7 +134,7 @@ def test_a_socket_that_nobody_is_at_is_told_of_once(tmp_path: Path) -> None:
         watching.silent(1.8)
 
 
-def test_a_silent_one_keeps_nobody_from_another(tmp_path: Path) -> None:
+def test_silent_containerd_does_not_block_another(tmp_path: Path) -> None:
     silent, other = tmp_path / "s.sock", tmp_path / "o.sock"
     with serving(silent) as mute, serving(other) as fake, watcher(silent, other) as watching:
         mute.mute.set()
@@ -159,7 +159,7 @@ def test_a_flood_of_events_is_passed_on_slowly(address: Path) -> None:
         assert time.monotonic() - began > 0.3
 
 
-def test_it_ends_with_mgpud(address: Path) -> None:
+def test_watcher_ends_with_mgpud(address: Path) -> None:
     with serving(address) as fake, watcher(address) as watching:
         fake.add("default", "c1")
         watching.until(state="connected 1.6.20")

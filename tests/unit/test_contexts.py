@@ -1,4 +1,4 @@
-"""Who says what the driver takes for a channel group: node.toml, the worker before, the card, or nobody."""
+"""Who says what the driver takes for a channel group: node.toml, the previous mgpud, the card, or nobody."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from native_sched.daemon import contexts
-from native_sched.daemon.inventory import CardInfo
-from native_sched.daemon.node_config import NodeConfig
+from native_sched.daemon.node import contexts
+from native_sched.daemon.node.config import NodeConfig
+from native_sched.daemon.node.inventory import CardInfo
 
 MIB = 1 << 20
 
@@ -48,7 +48,7 @@ def of(driver: Driver, *cards: CardInfo, config: NodeConfig | None = None, **kno
     return [(one.context_bytes // MIB, one.copy_context_bytes // MIB) for one in found], note
 
 
-def test_measured_and_noted() -> None:
+def test_context_is_measured_and_written_down() -> None:
     driver = Driver()
     assert of(driver, card(0), card(1)) == (
         [(70, 1), (70, 1)],
@@ -57,13 +57,13 @@ def test_measured_and_noted() -> None:
     assert driver.asked == [(0, False), (0, True), (1, False), (1, True)]
 
 
-def test_the_worker_before_measured_while_the_card_was_empty() -> None:
+def test_measurement_of_a_previous_mgpud_is_used() -> None:
     driver = Driver()
     assert of(driver, card(0), GPU_0=[80 * MIB, 3 * MIB]) == ([(80, 3)], {"GPU-0": [80 * MIB, 3 * MIB]})
     assert driver.asked == []
 
 
-def test_what_node_toml_says_comes_first() -> None:
+def test_context_size_of_node_toml_comes_first() -> None:
     driver = Driver()
     config = NodeConfig(context_mib=90, copy_context_mib=4)
     assert of(driver, card(0), config=config, GPU_0=[80 * MIB, 3 * MIB]) == ([(90, 4)], {})
@@ -71,9 +71,7 @@ def test_what_node_toml_says_comes_first() -> None:
 
 
 @pytest.mark.parametrize("graphics", [-1, 0, 4096 * MIB])
-def test_what_cannot_be_measured_is_charged_for_all_the_same(
-    graphics: int, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_unmeasured_context_is_charged_a_default(graphics: int, capfd: pytest.CaptureFixture[str]) -> None:
     assert of(Driver(graphics), card(0)) == ([(128, 2)], {})
     assert "event=context-not-measured card=0" in capfd.readouterr().err
 

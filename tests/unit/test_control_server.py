@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from native_sched.daemon.server import MESSAGE_MAX_BYTES, Peer, Server, decode
+from native_sched.daemon.control.server import MESSAGE_MAX_BYTES, Peer, Server, decode
 from oci_specs import schemas
 from oci_specs.refusal import Refusal
 
@@ -51,7 +51,7 @@ def refusal(server: Server, data: bytes, peer: Peer = ROOT) -> str:
     return line
 
 
-def test_good(server: Server) -> None:
+def test_good_request_gets_its_reply(server: Server) -> None:
     assert server.answer(b'{"version":1,"verb":"health"}', ROOT) == {"version": 1, "ok": True, "fine": True}
 
 
@@ -73,17 +73,17 @@ def test_good(server: Server) -> None:
         (b"x" * (MESSAGE_MAX_BYTES + 1), f"at most {MESSAGE_MAX_BYTES} bytes"),
     ],
 )
-def test_bad(server: Server, data: bytes, says: str) -> None:
+def test_bad_request_gets_one_line(server: Server, data: bytes, says: str) -> None:
     assert says in refusal(server, data)
 
 
 @pytest.mark.parametrize("peer", [Peer(os.getpid(), 1000), Peer(0, 0), Peer(2**30, 0)])
-def test_strangers(server: Server, peer: Peer) -> None:
+def test_peers_other_than_root_are_refused(server: Server, peer: Peer) -> None:
     assert "only root of this node" in refusal(server, b'{"version":1,"verb":"health"}', peer)
 
 
 @given(st.binary(max_size=300) | st.text(max_size=300).map(str.encode))
-def test_any_bytes_are_a_request_or_one_line(data: bytes) -> None:
+def test_random_bytes_are_a_request_or_one_line(data: bytes) -> None:
     assert one_line(lambda: decode(data)) or isinstance(decode(data), dict)
 
 
@@ -106,6 +106,6 @@ json_values = st.recursive(
         json_values,
     ),
 )
-def test_any_members_pass_the_schema_or_are_one_line(verb: str, members: dict[str, Any]) -> None:
+def test_random_members_pass_the_schema_or_are_one_line(verb: str, members: dict[str, Any]) -> None:
     message = decode(json.dumps({"version": 1, "verb": verb, **members}).encode())
     one_line(lambda: validate(message))

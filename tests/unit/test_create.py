@@ -1,4 +1,6 @@
-"""create and run up to the exec of the runtime: what is asked, what is written, and what is left when it fails."""
+"""create and run up to the exec of the runtime: what is asked, what is written, and what is left when it
+fails.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,7 @@ def failed(node: Node, done: subprocess.CompletedProcess[str]) -> str:
     ],
 )
 @pytest.mark.parametrize("verb", ["create", "run"])
-def test_without_a_gpu_mgpud_is_not_asked(node: Node, verb: str, members: dict[str, Any]) -> None:
+def test_create_without_gpu_does_not_ask_mgpud(node: Node, verb: str, members: dict[str, Any]) -> None:
     original = write_spec(node, **members)
     done = create(node, verb)
     assert done.returncode == 0, done.stderr
@@ -338,7 +340,7 @@ def test_a_malformed_spec_found_after_admission_is_released(node: Node) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small file system")
-def test_a_full_disk(node: Node, way: str) -> None:
+def test_full_disk_is_one_line(node: Node, way: str) -> None:
     """The bundle is on a tmpfs with room for the spec but not for another."""
     bundle = node.root / "bundle"
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12k", "tmpfs", bundle], check=True)
@@ -376,7 +378,7 @@ def test_a_failed_release_does_not_hide_the_failure(node: Node) -> None:
         assert '"syscalls" is "7", not an array' in failed(node, create(node))
 
 
-def test_too_much_to_ask(node: Node) -> None:
+def test_create_refuses_an_oversized_request(node: Node) -> None:
     write_spec(node, annotations={"mgpu.dev/gpus": "1" * 140_000})
     with granting(node) as mgpud:
         assert "bytes for mgpud, at most 131072" in failed(node, create(node))

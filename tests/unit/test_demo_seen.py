@@ -67,7 +67,7 @@ def faults(views: Views) -> int:
     return report.faults
 
 
-def test_as_promised() -> None:
+def test_demo_without_faults_passes() -> None:
     assert faults(AS_PROMISED) == 0
 
 

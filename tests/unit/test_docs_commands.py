@@ -1,4 +1,4 @@
-"""What the README and docs/ say exists does exist; what the README's console blocks print is tested on the engines."""
+"""What the pages say exists does exist; what the README's console blocks print is tested on the engines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ from tests.support.console import Step, matches, steps
 from tests.support.places import REPOSITORY
 
 README = REPOSITORY / "README.md"
-PAGES = [README, *sorted((REPOSITORY / "docs").glob("*.md"))]
+PAGES = [
+    README,
+    *(REPOSITORY / name for name in ("CONTRIBUTING.md", "NEWS.md", "SECURITY.md")),
+    *sorted((REPOSITORY / "docs").glob("*.md")),
+    *sorted((REPOSITORY / ".github").rglob("*.md")),
+]
 _LINK = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
 _CODE = re.compile(r"`([^`\n]+)`|^    (?! )(.+)$", re.MULTILINE)
 

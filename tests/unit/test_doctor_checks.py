@@ -38,7 +38,7 @@ def node(tmp_path: Path) -> Node:
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.name)
-def test_nothing_is_wrong_with_a_node_that_is_well(node: Node, group: Group) -> None:
+def test_doctor_finds_no_fault_on_a_good_node(node: Node, group: Group) -> None:
     node.with_containerd()
     node.with_podman(runtimes=f'mgpu = ["{RUNTIME}"]')
     node.socket("/var/run/docker.sock")
@@ -194,7 +194,9 @@ FAULTS: list[tuple[Group, Change, dict[str, Level]]] = [
 
 
 @pytest.mark.parametrize(("group", "change", "expected"), FAULTS)
-def test_one_fault(node: Node, group: Group, change: Change, expected: dict[str, Level]) -> None:
+def test_doctor_finds_a_single_fault(
+    node: Node, group: Group, change: Change, expected: dict[str, Level]
+) -> None:
     change(node)
     assert node.faults(group) == expected
 
@@ -357,7 +359,7 @@ def test_leftover_sockets(node: Node) -> None:
     assert (found.id, found.line) == ("leftover-sockets", f"rm {ROOT}/holder.sock")
 
 
-def test_every_socket_is_somebodys() -> None:
+def test_leftovers_cover_every_state_socket() -> None:
     assert {path.name for path in StateDir(ROOT).sockets} == set(leftovers.SOCKETS)
 
 

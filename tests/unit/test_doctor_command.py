@@ -1,4 +1,5 @@
-"""mgpu doctor as a command: what it prints, its status, its time; and what it asks of the machine it runs on."""
+"""mgpu doctor as a command: what it prints, its status, its time; and what it asks of the machine it runs
+on."""
 
 from __future__ import annotations
 
@@ -80,7 +81,7 @@ def test_a_check_that_fails_is_a_finding_and_hides_no_other(a_host: Host) -> Non
     assert "nought" in found[1].what
 
 
-def test_what_hangs_is_left_behind(a_host: Host) -> None:
+def test_hanging_check_is_left_behind(a_host: Host) -> None:
     end = threading.Event()
 
     def hangs(_host: Host) -> Iterator[Finding]:
@@ -97,7 +98,7 @@ def test_what_hangs_is_left_behind(a_host: Host) -> None:
 
 
 @pytest.mark.parametrize("name", syscalls.NAMES)
-def test_this_kernel_has_what_the_tests_need(name: str) -> None:
+def test_kernel_checks_pass_on_this_machine(name: str) -> None:
     assert syscalls.probe(name) == 0
 
 
@@ -125,7 +126,7 @@ def test_a_program_that_hangs_or_fails(monkeypatch: pytest.MonkeyPatch) -> None:
         (None, "does not answer within"),
     ],
 )
-def test_a_dockerd_that_is_none(
+def test_docker_socket_without_dockerd_is_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reply: bytes | None, said: str
 ) -> None:
     monkeypatch.setattr(host, "TIMEOUT_S", 0.3 if reply is None else 60.0)

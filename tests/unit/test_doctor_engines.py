@@ -28,13 +28,13 @@ def test_glob(pattern: str, name: str, matches: bool) -> None:
     assert bool(engines.glob(pattern).fullmatch(name)) is matches
 
 
-def test_a_pattern_that_is_none_lets_nothing_through() -> None:
+def test_invalid_pattern_matches_no_annotation() -> None:
     everything = engines.not_passed([])
     assert engines.not_passed(["[z-a]"]) == everything
     assert engines.not_passed(["*/*"]) == []
 
 
-def test_whose_program_it_is() -> None:
+def test_is_ours_tells_our_runtime_from_runc() -> None:
     assert engines.is_ours("/run/mgpu/bin/mgpu-runtime")
     assert not engines.is_ours("/usr/bin/runc")
     assert not engines.is_ours(None)

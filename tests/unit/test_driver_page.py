@@ -36,7 +36,7 @@ def test_the_tables_are_read() -> None:
 
 
 @pytest.mark.parametrize("row", ASSUMPTIONS, ids=lambda row: row.assumption[:50])
-def test_what_is_not_verified_names_a_stage_that_there_is(row: Row) -> None:
+def test_unverified_row_names_an_existing_stage(row: Row) -> None:
     named = STAGE.findall(row.decided_by)
     assert set(named) <= IDS, f"no such stage: {row.decided_by}"
     assert named or row.state.startswith("verified"), "nothing decides it"
@@ -48,7 +48,7 @@ def test_the_attempts_are_those_of_the_run() -> None:
     )
 
 
-def test_other_sentences_name_stages_that_there_are() -> None:
+def test_pages_name_existing_stages_only() -> None:
     for page in ("nvidia-driver.md", "gpu-results.md"):
         text = (REPOSITORY / "docs" / page).read_text()
         assert set(re.findall(r"(?<![\w.])[EFP]\d+\b", text)) <= IDS, page

@@ -63,7 +63,7 @@ def test_two_cards_on_docker() -> None:
     assert list(new)[: len(spec)] == list(spec)
 
 
-def test_what_was_there_of_nvidia_goes() -> None:
+def test_nvidia_parts_of_the_spec_are_removed() -> None:
     spec = load("docker-20.10-device-nvidia98")
     spec["linux"]["devices"] += [
         {"path": "/dev/fuse", "type": "c", "major": 10, "minor": 229},
@@ -97,7 +97,7 @@ def test_what_was_there_of_nvidia_goes() -> None:
     assert ways(new) == []
 
 
-def test_granted_hooks_of_cdi_come_after_ours() -> None:
+def test_cdi_hooks_come_after_mgpus() -> None:
     ctk = {"path": "/usr/bin/nvidia-ctk", "args": ["nvidia-ctk", "hook", "update-ldcache"]}
     own = {"path": "/usr/bin/own"}
     spec = load("runc-1.1-spec")
@@ -140,7 +140,7 @@ def test_a_grant_without_cards_adds_filter_and_hooks_only(name: str) -> None:
         assert new[name] == spec[name]
 
 
-def test_the_least_spec() -> None:
+def test_minimal_spec_takes_edits() -> None:
     new = apply({}, grant(SOCKET, LISTENER))
     assert sorted(new) == ["annotations", "hooks", "linux", "mounts"]
 

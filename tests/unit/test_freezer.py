@@ -13,12 +13,13 @@ from typing import cast
 
 import pytest
 
-from native_sched.daemon import freezer, freezer_watch
 from native_sched.daemon.engine import Engine
-from native_sched.daemon.freezer import StateFile
-from native_sched.daemon.freezer_watch import FreezerWatch
-from native_sched.daemon.grants import Grant, Grants
-from native_sched.daemon.pause import pauser
+from native_sched.daemon.grants import freezer_watch
+from native_sched.daemon.grants.freezer_watch import FreezerWatch
+from native_sched.daemon.grants.grants import Grant, Grants
+from native_sched.daemon.grants.pause import pauser
+from native_sched.daemon.node import freezer
+from native_sched.daemon.node.freezer import StateFile
 from tests.support.waiting import until
 from tests.unit.arbiter_support import FakeEngine
 from tests.unit.test_containerd_link import grant
@@ -48,7 +49,9 @@ def a_process(proc: Path, *lines: str) -> None:
         (["3:memory:/c1"], "", None),
     ],
 )
-def test_where_the_state_is(tmp_path: Path, lines: list[str], layout: str, file: StateFile | None) -> None:
+def test_freezer_state_file_is_found(
+    tmp_path: Path, lines: list[str], layout: str, file: StateFile | None
+) -> None:
     a_process(tmp_path / "proc", *lines)
     (tmp_path / "cg").mkdir()
     if layout:
@@ -72,7 +75,7 @@ def test_a_process_that_is_gone(tmp_path: Path) -> None:
         (b"", False),
     ],
 )
-def test_what_it_says(content: bytes, frozen: bool) -> None:
+def test_freezer_state_is_read(content: bytes, frozen: bool) -> None:
     assert freezer.is_frozen(content) is frozen
 
 
@@ -109,7 +112,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.watch.close()
 
 
-def test_each_change_is_told_once(world: World) -> None:
+def test_freezer_change_is_reported_once(world: World) -> None:
     for state in ("THAWED", "FREEZING", "FROZEN", "FROZEN", "THAWED", "THAWED"):
         world.say(state)
         world.watch.look()
@@ -117,7 +120,7 @@ def test_each_change_is_told_once(world: World) -> None:
 
 
 @pytest.mark.parametrize("state", ["admitted", "draining"])
-def test_only_who_runs_is_looked_at(world: World, state: str) -> None:
+def test_freezer_watch_polls_running_containers_only(world: World, state: str) -> None:
     world.say("FROZEN")
     world.grant.state = state  # type: ignore[assignment]
     world.watch.look()
@@ -143,7 +146,7 @@ def test_an_engine_is_believed_where_the_kernel_is_mute(world: World) -> None:
     assert world.told == [("c1", True), ("c1", False)]
 
 
-def test_who_is_moved_to_another_cgroup_is_followed(world: World, tmp_path: Path) -> None:
+def test_freezer_watch_follows_a_move_to_another_cgroup(world: World, tmp_path: Path) -> None:
     world.watch.look()
     world.file = tmp_path / "other.state"
     world.say("FROZEN")
@@ -155,7 +158,7 @@ def test_who_is_moved_to_another_cgroup_is_followed(world: World, tmp_path: Path
     assert world.told == [("c1", True), ("c1", False)]
 
 
-def test_no_descriptor_stays(world: World) -> None:
+def test_freezer_watch_leaks_no_descriptor(world: World) -> None:
     before = len(os.listdir("/proc/self/fd"))
     world.watch.look()
     assert len(os.listdir("/proc/self/fd")) == before + 1
@@ -172,7 +175,7 @@ def test_a_container_of_the_same_name_begins_anew(world: World) -> None:
     assert world.told == [("c1", True)] * 2
 
 
-def test_one_that_is_frozen_is_looked_at_often(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frozen_container_is_polled_often(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(freezer_watch, "LOOK_S", 20.0)
     monkeypatch.setattr(freezer_watch, "LOOK_FROZEN_S", 0.01)
 
@@ -250,7 +253,7 @@ def test_version_2_tells_at_once(cgroup: Path) -> None:
     assert sorted(took)[len(took) // 2] < 0.25
 
 
-def test_the_engine_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+def test_freezer_change_pauses_the_tenant(capfd: pytest.CaptureFixture[str]) -> None:
     engine = FakeEngine()
     engine.scheduled[1] = cast("tuple[object, int]", (0, 50))  # type: ignore[assignment]
     pause = pauser(cast(Engine, engine))

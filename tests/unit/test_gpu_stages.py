@@ -1,4 +1,6 @@
-"""What of the run on a card a simulated card has no part in: by programs, drivers and files that are made up here."""
+"""What of the run on a card a simulated card has no part in: by programs, drivers and files that are made up
+here.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from native_sched.daemon.inventory import CardInfo
+from native_sched.daemon.node.inventory import CardInfo
 from tests.gpu import (
     cdi,
     first,
@@ -37,6 +39,12 @@ from tests.gpu.product import Run
 from tests.gpu.results import Result, Results
 from tests.gpu.stage import CannotSayError
 from tests.gpu.supervise import Census
+from tests.support.rm_numbers import (
+    KEPLER_CHANNEL_GROUP_A,
+    MPS_COMPUTE,
+    NV50_P2P,
+    NVA06C_CTRL_CMD_GPFIFO_SCHEDULE,
+)
 
 
 class Box:
@@ -95,7 +103,7 @@ def test_every_stage_has_a_name_of_its_own() -> None:
     assert all(stage.limit_s < stages.PART_S for stage in stages.STAGES)
 
 
-def test_a_start_tells_at_which_call_it_stops(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_start_reports_the_call_at_which_it_stops(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what the same does without mgpu."""
     plain = subprocess.CompletedProcess([], 0, said(("init", 0), ("count", 0)), "")
     monkeypatch.setattr(first.subprocess, "run", lambda *_, **__: plain)
@@ -122,7 +130,9 @@ def test_nvidia_smi_in_a_container(results: Results, status: int, text: str, wan
 @pytest.mark.parametrize(
     ("oom_at_mib", "wanted"), [(4096, "out of memory at the cap, goes on"), (8192, "not as expected")]
 )
-def test_torch(results: Results, monkeypatch: pytest.MonkeyPatch, oom_at_mib: int, wanted: str) -> None:
+def test_torch_stage_reads_the_programs_report(
+    results: Results, monkeypatch: pytest.MonkeyPatch, oom_at_mib: int, wanted: str
+) -> None:
     monkeypatch.setattr(product_stages, "python_with", lambda module: f"/a/python/with/{module}")
     says = json.dumps({"total_mib": 4309, "oom_at_mib": oom_at_mib, "after": True})
     box = Product(says)
@@ -133,7 +143,7 @@ def test_torch(results: Results, monkeypatch: pytest.MonkeyPatch, oom_at_mib: in
 # Two cards.
 
 
-def test_a_refused_peer_is_also_said_to_be_none(results: Results) -> None:
+def test_refused_peer_is_reported_as_no_peer(results: Results) -> None:
     words = [(word, 0) for word in ("init", "context", "context=0:1", "peer", "info", "destroy", "destroy")]
     box = Product(said(*words, may=0, enabled=217))
     assert verdict(peers.two_cards, box, results).verdict == "no peers, consistently"
@@ -167,7 +177,7 @@ class Program:
     """A supervised program that uses a class of peers, unless that is refused."""
 
     def __init__(self, _: Any, argv: list[str], how: Any) -> None:
-        self._alone = how.refuse("class", 0x503B)
+        self._alone = how.refuse("class", NV50_P2P)
         self.census = Census(seen=Counter({"class 0x503b": 4}))
 
     def __enter__(self) -> Program:
@@ -228,13 +238,13 @@ def test_calls_that_come_to_something_else_inside_are_named(
 
 def test_a_refusal_that_stops_a_program_is_named() -> None:
     def works(refuses: Any) -> tuple[bool, list[str]]:
-        asked = [("class", 0xDE), ("control", 0x20809001), ("control", 0x2080)]
+        asked = [("class", 0xDE), ("control", 0x20809001), ("control", 0x101)]
         refused = [f"{kind} {number:#x}" for kind, number in asked if refuses(kind, number)]
         return "control 0x20809001" not in refused, refused
 
     served_by_mgpu = {
         "class": frozenset({0x80}),
-        "control": frozenset({0x2080}),
+        "control": frozenset({0x101}),
         "uvm": frozenset({25}),
     }
     refuses = served.refused_by(served_by_mgpu)
@@ -250,16 +260,16 @@ def test_a_refusal_that_stops_a_program_is_named() -> None:
     }
 
 
-def test_what_is_served_is_what_has_a_row() -> None:
+def test_served_calls_are_those_with_a_row() -> None:
     found = served.from_rows()
-    assert 0xA06C in found["class"]
-    assert 0xA06C0101 in found["control"]
-    assert 0x900E not in found["class"]
+    assert KEPLER_CHANNEL_GROUP_A in found["class"]
+    assert NVA06C_CTRL_CMD_GPFIFO_SCHEDULE in found["control"]
+    assert MPS_COMPUTE not in found["class"]
     assert 25 in found["uvm"]
     assert 71 not in found["uvm"]
 
 
-def test_only_what_is_asked_more_often_is_read_for_a_question() -> None:
+def test_memory_view_takes_calls_made_more_often_only() -> None:
     once = Counter({"fb index 0x8": 3, "control 0x20801303/1028": 4, "class 0x41": 1})
     often = Counter({"fb index 0x8": 13, "control 0x20801303/1028": 14, "class 0x41": 11, "fb index 0x7": 1})
     assert memory_view.each(once, often) == {"control 0x20801303/1028": 1.0, "fb index 0x8": 1.0}
@@ -310,7 +320,7 @@ class Driver:
         return rm.OK if self.there[thing] == cmd >> 16 else rm.NOT_SUPPORTED
 
 
-def test_a_right_size_tells_a_subscription_from_none() -> None:
+def test_right_size_distinguishes_a_subscription() -> None:
     driver = Driver({own_questions.CONTROLS[own_questions.GPU_INSTANCE][0]: 364})
     minors = {"gpu0/gi3/access": 20, "gpu0/gi3/ci0/access": 21, "config": 1, "gpu1/gi1/ci0/access": 30}
     with OwnClient(driver) as own:  # type: ignore[arg-type]
@@ -375,7 +385,7 @@ def test_an_instance_has_its_gpus_node_and_two_capabilities(tmp_path: Path) -> N
 # Files of nvidia-uvm.
 
 
-def test_what_can_be_polled_is_told_from_what_cannot(tmp_path: Path) -> None:
+def test_polled_tells_pollable_files(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "node")
     (tmp_path / "file").touch()
     assert uvm_files.polled(tmp_path / "node")
@@ -399,7 +409,7 @@ def test_a_file_counts_until_its_last_descriptor_is_closed(tmp_path: Path) -> No
     assert found == {"open": 2, "dup": 2, "closed one": 2, "closed both": 0}
 
 
-def test_what_unmap_says_tells_an_initialised_file() -> None:
+def test_unmap_status_tells_an_initialised_file() -> None:
     state = {"initialized": False}
 
     def ioctl(fd: int, command: int, params: bytearray) -> None:
@@ -445,7 +455,7 @@ def test_the_old_hierarchy_and_the_unified_one_are_limited_each_in_its_way(tmp_p
     assert (group.parent, limits) == (old, {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "10000"})
 
 
-def test_who_is_limited_is_told_to_the_group_with_its_limits(
+def test_limited_process_joins_the_cgroup_with_its_limits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lock_holders, "LEAVE_S", 0.0)

@@ -1,4 +1,4 @@
-"""What a worker writes down: whole or not at all, and known again when it is not whole."""
+"""What a mgpud writes down: whole or not at all, and known again when it is not whole."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from native_sched.daemon import grant_record, record_file
-from native_sched.daemon.cards import CardShare
 from native_sched.daemon.engine import NodeKind
-from native_sched.daemon.grant_store import GrantStore
-from native_sched.daemon.grants import Grant, Node
-from native_sched.daemon.node_state import NodeState
-from native_sched.daemon.record_file import Prepared, Unreadable
+from native_sched.daemon.grants import record as grant_record
+from native_sched.daemon.grants.cards import CardShare
+from native_sched.daemon.grants.grants import Grant, Node
+from native_sched.daemon.grants.store import GrantStore
+from native_sched.daemon.node import record_file
+from native_sched.daemon.node.record_file import Prepared, Unreadable
+from native_sched.daemon.node.state import NodeState
 from oci_specs import schemas
 from oci_specs.refusal import Refusal
 from oci_specs.request import Identity
@@ -60,7 +61,7 @@ def document(store: GrantStore, tenant: int = 1) -> Path:
     return Path(store.folder, f"{tenant:032x}.json")
 
 
-def test_what_is_saved_is_found_again(store: GrantStore) -> None:
+def test_saved_grants_are_loaded(store: GrantStore) -> None:
     some = [
         grant(12),
         grant(3, state="admitted", pid=None, nodes=()),
@@ -92,7 +93,7 @@ def test_a_change_is_there_whole_or_not_at_all(store: GrantStore) -> None:
 @pytest.mark.parametrize(
     "keep", ["nothing", "half", "all but the last byte", "another text", "another format"]
 )
-def test_a_spoilt_document_is_set_aside_and_the_others_are_read(
+def test_damaged_document_is_set_aside_and_others_are_read(
     store: GrantStore, keep: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     store.save(grant(1))
@@ -111,14 +112,14 @@ def test_a_spoilt_document_is_set_aside_and_the_others_are_read(
     assert [each.tenant for each in found.grants] == [2]
     assert found.unreadable == {f"{1:032x}"}
     assert capfd.readouterr().err.count("event=grant-unreadable") == 1
-    # The next worker does not forget that there was one.
+    # The next mgpud does not forget that there was one.
     assert store.load().unreadable == {f"{1:032x}"}
     store.forget_unreadable(f"{1:032x}")
     assert store.load().unreadable == frozenset()
     assert (Path(store.folder, "unreadable") / f"{1:032x}.json.gone").read_bytes() == spoilt
 
 
-def test_what_was_set_aside_does_not_pile_up(store: GrantStore) -> None:
+def test_unreadable_documents_do_not_pile_up(store: GrantStore) -> None:
     for tenant in range(1, 40):
         document(store, tenant).write_text("{}")
         store.load()
@@ -126,7 +127,7 @@ def test_what_was_set_aside_does_not_pile_up(store: GrantStore) -> None:
     assert len(os.listdir(Path(store.folder, "unreadable"))) == 16
 
 
-def test_a_document_under_anothers_name_is_nobodys(store: GrantStore) -> None:
+def test_document_under_a_foreign_name_is_set_aside(store: GrantStore) -> None:
     store.save(grant(1))
     document(store).rename(document(store, 2))
     assert store.load().grants == []
@@ -140,14 +141,14 @@ def test_a_folder_or_a_link_in_place_of_a_document(store: GrantStore, tmp_path: 
     assert (found.grants, len(found.unreadable)) == ([], 2)
 
 
-def test_what_was_not_finished_is_removed(store: GrantStore) -> None:
+def test_unfinished_documents_are_removed(store: GrantStore) -> None:
     store.save(grant())
     Path(store.folder, f"{2:032x}.json.new").write_bytes(b'{"format"')
     assert [each.tenant for each in store.load().grants] == [1]
     assert names(store) == [document(store).name]
 
 
-def test_another_boots_grants_are_forgotten(store: GrantStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_grants_of_another_boot_are_forgotten(store: GrantStore, monkeypatch: pytest.MonkeyPatch) -> None:
     store.save(grant())
     monkeypatch.setattr(record_file, "boot_id", lambda: "another")
     found = store.load()
@@ -208,7 +209,7 @@ def test_a_read_only_file_system_changes_nothing(small: Path, capfd: pytest.Capt
     assert "event=grant-record-not-removed container=c1" in said
 
 
-def test_the_nodes_state(tmp_path: Path) -> None:
+def test_node_state_is_written_and_read_back(tmp_path: Path) -> None:
     path = tmp_path / "node-state.json"
     state = NodeState(str(path))
     assert (state.now.generation, state.now.last_tenant) == (0, 0)
@@ -235,7 +236,7 @@ def test_a_nodes_state_that_is_lost_gives_no_number_twice(tmp_path: Path) -> Non
 
 
 @given(data=st.binary(max_size=200))
-def test_no_bytes_are_taken_for_a_document(data: bytes) -> None:
+def test_random_bytes_are_unreadable(data: bytes) -> None:
     with pytest.raises(Unreadable):
         record_file.decode("grant", data)
 
@@ -246,7 +247,7 @@ def test_no_bytes_are_taken_for_a_document(data: bytes) -> None:
         lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     )
 )
-def test_only_a_grants_body_is_a_grant(body: Any) -> None:
+def test_random_body_is_no_grant(body: Any) -> None:
     assert record_file.decode("x", record_file.encode("x", body)) == (record_file.boot_id(), body)
     with pytest.raises(Unreadable):
         grant_record.from_json(body)

@@ -9,10 +9,10 @@ from typing import cast
 
 import pytest
 
-from native_sched.daemon.health import STUCK_S
-from native_sched.daemon.heartbeat import BEAT_S, Heartbeat, end_with, with_holder
-from native_sched.daemon.holder_link import HolderLink
-from native_sched.daemon.server import Peer
+from native_sched.daemon.control.health import STUCK_S
+from native_sched.daemon.control.heartbeat import BEAT_S, Heartbeat, end_with, with_holder
+from native_sched.daemon.control.server import Peer
+from native_sched.daemon.links.holder import HolderLink
 from oci_specs.refusal import Refusal
 from tests.unit.metrics_support import Node, node
 
@@ -51,11 +51,11 @@ def beating() -> Iterator[Beating]:
         yield Beating(world)
 
 
-def test_it_beats_while_all_turns(beating: Beating) -> None:
+def test_heartbeat_beats_while_all_loops_turn(beating: Beating) -> None:
     assert beating.beats_in(60) == 60 / BEAT_S
 
 
-def test_a_stuck_scheduler_ends_it_and_its_return_begins_it_again(beating: Beating) -> None:
+def test_stuck_scheduler_silences_the_heartbeat_until_it_turns(beating: Beating) -> None:
     beating.beats_in(2)
     beating.world.engine.turns_alone = False
     assert STUCK_S - 2 <= beating.beats_in(60) <= STUCK_S + 2
@@ -63,18 +63,18 @@ def test_a_stuck_scheduler_ends_it_and_its_return_begins_it_again(beating: Beati
     assert beating.beats_in(60) >= 58
 
 
-def test_a_caller_that_waits_in_its_own_call_does_not(beating: Beating) -> None:
+def test_waiting_caller_does_not_silence_the_heartbeat(beating: Beating) -> None:
     """Others are answered meanwhile, so nothing is the matter with the mediator."""
     beating.world.engine.serving_ns = MINUTE_NS
     assert beating.beats_in(60, calls_per_s=1) == 60
 
 
-def test_a_mediator_that_answers_nobody_does(beating: Beating) -> None:
+def test_stuck_mediator_silences_the_heartbeat(beating: Beating) -> None:
     beating.world.engine.serving_ns = MINUTE_NS
     assert beating.beats_in(60) <= STUCK_S + 4
 
 
-def test_no_calls_at_all_are_nothing(beating: Beating) -> None:
+def test_heartbeat_beats_without_calls(beating: Beating) -> None:
     assert beating.beats_in(120) == 120
 
 
@@ -83,7 +83,7 @@ def test_a_watchdog_that_does_not_look_is_no_witness(beating: Beating) -> None:
     assert beating.beats_in(60, looks=False) <= STUCK_S
 
 
-def test_it_ends_with_a_process() -> None:
+def test_heartbeat_ends_with_a_process() -> None:
     async def story() -> None:
         loop = asyncio.get_running_loop()
         ended = loop.create_future()
@@ -102,7 +102,7 @@ def test_it_ends_with_a_process() -> None:
     asyncio.run(story())
 
 
-def test_nothing_is_admitted_without_a_holder() -> None:
+def test_admission_is_refused_without_a_holder() -> None:
     connected = False
     admit = with_holder(lambda _message, _peer: {"action": "pass"}, lambda: connected)
     with pytest.raises(Refusal, match="mgpu-holder is not running") as refused:

@@ -222,7 +222,7 @@ json_values = st.recursive(
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(state=st.dictionaries(st.text(max_size=6), json_values, max_size=5), ascii_only=st.booleans())
-def test_any_json_object_is_a_state(tmp_path: Path, state: dict[str, Any], ascii_only: bool) -> None:
+def test_hook_accepts_any_json_object(tmp_path: Path, state: dict[str, Any], ascii_only: bool) -> None:
     path = tmp_path / "s"
     path.unlink(missing_ok=True)
     text = json.dumps(state, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")

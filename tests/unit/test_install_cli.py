@@ -40,7 +40,7 @@ def config(machine: Path, text: str = '{"debug": true}\n') -> Path:
 
 
 @needs_root
-def test_there_and_back_again(machine: Path) -> None:
+def test_uninstall_restores_the_file(machine: Path) -> None:
     path = config(machine)
     done = run(machine, "install", "docker", "--config", path)
     assert (done.exit_code, done.stderr) == (0, "")
@@ -69,7 +69,7 @@ def test_folders_that_install_has_made_go_with_their_files(machine: Path) -> Non
     assert {each.relative_to(machine).as_posix() for each in machine.rglob("*")} == {"etc", "etc/before"}
 
 
-def test_folders_that_somebody_else_uses_stay(tmp_path: Path) -> None:
+def test_folders_in_use_stay(tmp_path: Path) -> None:
     record = tmp_path / "mgpu" / "made-folders"
     ours, shared = tmp_path / "ours", tmp_path / "shared" / "below"
     changes = tuple(
@@ -121,7 +121,7 @@ def test_output_writes_below_a_folder_only(machine: Path) -> None:
 
 @needs_root
 @pytest.mark.parametrize("verb", ["install", "uninstall"])
-def test_one_that_cannot_be_keeps_all_from_changing(machine: Path, verb: str) -> None:
+def test_failing_engine_changes_no_file(machine: Path, verb: str) -> None:
     path = config(machine, "{")
     done = run(machine, verb, "docker", "--config", path)
     assert (done.exit_code, done.stdout) == (1, "")
@@ -138,12 +138,12 @@ def test_the_runtime_below_stays_as_it_was_chosen(machine: Path) -> None:
         assert "/true" in (machine / "etc" / "mgpu" / "runtime.conf").read_text().splitlines()[1]
 
 
-def test_config_is_one_engines(machine: Path) -> None:
+def test_config_option_needs_exactly_one_engine(machine: Path) -> None:
     done = run(machine, "install", "docker", "podman", "--config", "/x", "--dry-run")
     assert (done.exit_code, "name one engine" in done.stderr) == (2, True)
 
 
-def test_all_is_every_engine_that_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_install_all_covers_every_engine_present(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(install_command, "is_here", lambda engine: engine.name in ("podman", "systemd"))
     assert [engine.name for engine in install_command.select(["all"], None)] == ["systemd", "podman"]
     assert [engine.name for engine in install_command.select(["crio", "all"], None)] == [
@@ -157,7 +157,7 @@ def test_all_is_every_engine_that_is_here(monkeypatch: pytest.MonkeyPatch) -> No
     ]
 
 
-def test_all_of_nothing_is_one_line(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_install_all_without_engines_is_one_line(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(install_command, "is_here", lambda _: False)
     done = run(machine, "install", "all", "--dry-run")
     assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (1, "", 1)
@@ -233,7 +233,7 @@ def test_the_restart_of_an_engine_by_its_pid_is_a_hangup(
 ) -> None:
     from install import docker
     from install import restart as module
-    from install.engine import Wish
+    from install.engine import Intent
 
     (machine / "docker.pid").write_text(f"{os.getpid()}\n")
     path = config(machine, json.dumps({"pidfile": str(machine / "docker.pid")}))
@@ -242,8 +242,8 @@ def test_the_restart_of_an_engine_by_its_pid_is_a_hangup(
     monkeypatch.setattr(module, "SYSTEMD_RUNS", machine / "none")
     # Somebody else's pid is left alone.
     with pytest.raises(parts.Refusal, match="systemd does not run here"):
-        module.restart(docker.ENGINE, Wish(config=path))
+        module.restart(docker.ENGINE, Intent(config=path))
     assert sent == []
     monkeypatch.setattr(module.os, "readlink", lambda _: "/usr/sbin/dockerd (deleted)")
-    assert "was told" in module.restart(docker.ENGINE, Wish(config=path))
+    assert "was told" in module.restart(docker.ENGINE, Intent(config=path))
     assert sent == [(os.getpid(), module.signal.SIGHUP)]

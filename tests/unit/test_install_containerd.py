@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from install_support import ON_DISK, PARTS, install, toml_texts, tree, uninstall, wish
+from install_support import ON_DISK, PARTS, install, intent, toml_texts, tree, uninstall
 
 from install import annotation_lists, containerd
 from install.change import Plan
@@ -36,20 +36,20 @@ def handler(text: str, cri: str = V2) -> dict[str, Any]:
 def installed(folder: Path, text: str, **chosen: Any) -> tuple[str, Plan]:
     config = folder / "config.toml"
     config.write_text(text)
-    plan = install(containerd.ENGINE, wish(folder, config, **chosen))
+    plan = install(containerd.ENGINE, intent(folder, config, **chosen))
     return config.read_text(), plan
 
 
 @ON_DISK
 @given(toml_texts(prefix=f'[plugins."{V2}".containerd', version=2))
-def test_uninstalled_it_is_byte_for_byte_as_it_was(text: str) -> None:
+def test_uninstall_restores_every_byte(text: str) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         after, _ = installed(folder, text)
         assert handler(after)["runtime_type"] == "io.containerd.mgpu.v2"
-        wished = wish(folder, folder / "config.toml")
-        assert install(containerd.ENGINE, wished).changes == ()
-        uninstall(containerd.ENGINE, wished)
+        intended = intent(folder, folder / "config.toml")
+        assert install(containerd.ENGINE, intended).changes == ()
+        uninstall(containerd.ENGINE, intended)
         assert tree(folder) == {"config.toml": text.encode()}
 
 
@@ -69,16 +69,16 @@ def test_the_plugin_has_the_name_of_the_files_version(tmp_path: Path, text: str,
     assert (tmp_path / "bin" / "containerd-shim-mgpu-v2").readlink() == Path(PARTS.shim)
 
 
-def test_no_file_is_one_that_every_containerd_reads(tmp_path: Path) -> None:
-    wished = wish(tmp_path, tmp_path / "containerd" / "config.toml")
-    install(containerd.ENGINE, wished)
+def test_missing_file_gets_a_version_every_containerd_reads(tmp_path: Path) -> None:
+    intended = intent(tmp_path, tmp_path / "containerd" / "config.toml")
+    install(containerd.ENGINE, intended)
     after = (tmp_path / "containerd" / "config.toml").read_text()
     assert (tomllib.loads(after)["version"], "options" in handler(after)) == (2, False)
-    uninstall(containerd.ENGINE, wished)
+    uninstall(containerd.ENGINE, intended)
     assert tree(tmp_path) == {}
 
 
-def test_every_annotation_of_the_vocabulary_passes_and_no_stranger(tmp_path: Path) -> None:
+def test_only_annotations_of_the_vocabulary_are_handed_on(tmp_path: Path) -> None:
     table = handler(installed(tmp_path, "version = 2\n")[0])
     assert table["pod_annotations"] == table["container_annotations"] == annotation_lists.patterns()
     for key in vocabulary.KEYS:
@@ -100,7 +100,7 @@ def passes(name: str, patterns: list[str]) -> bool:
     )
 
 
-def test_systemds_cgroups_take_the_binary_and_it_says_why(tmp_path: Path) -> None:
+def test_systemd_cgroups_choose_the_binary_route_with_a_reason(tmp_path: Path) -> None:
     after, plan = installed(tmp_path, SYSTEMD)
     table = handler(after)
     assert table["runtime_type"] == "io.containerd.runc.v2"
@@ -128,7 +128,7 @@ def test_the_default_runtimes_options_count(tmp_path: Path) -> None:
     assert 'the default handler is "mine", and stays it' in plan.notes
 
 
-def test_the_shim_is_refused_where_it_cannot_be_told_of_systemd(tmp_path: Path) -> None:
+def test_shim_route_is_refused_with_systemd_cgroups(tmp_path: Path) -> None:
     with pytest.raises(Refusal, match=r"SystemdCgroup = true.*leave --route out"):
         installed(tmp_path, SYSTEMD, route="shim")
     assert tree(tmp_path) == {"config.toml": SYSTEMD.encode()}
@@ -139,7 +139,7 @@ def test_the_binary_may_be_asked_for(tmp_path: Path) -> None:
     assert table["options"] == {"BinaryName": PARTS.runtime}
 
 
-def test_in_1_x_ours_goes_where_the_last_word_on_cri_is(tmp_path: Path) -> None:
+def test_containerd_1_handler_goes_to_the_last_cri_file(tmp_path: Path) -> None:
     other = tmp_path / "conf.d" / "50-other.toml"
     other.parent.mkdir()
     other.write_text(SYSTEMD)
@@ -148,7 +148,7 @@ def test_in_1_x_ours_goes_where_the_last_word_on_cri_is(tmp_path: Path) -> None:
     after, _ = installed(tmp_path, main)
     assert after == main
     assert handler(other.read_text())["options"]["SystemdCgroup"] is True
-    uninstall(containerd.ENGINE, wish(tmp_path, tmp_path / "config.toml"))
+    uninstall(containerd.ENGINE, intent(tmp_path, tmp_path / "config.toml"))
     assert other.read_text() == SYSTEMD
 
 
@@ -157,8 +157,8 @@ def test_a_block_that_no_longer_decides_moves(tmp_path: Path) -> None:
     installed(tmp_path, main)
     (tmp_path / "conf.d").mkdir()
     (tmp_path / "conf.d" / "late.toml").write_text(f'version = 2\n[plugins."{V2}"]\n')
-    wished = wish(tmp_path, tmp_path / "config.toml")
-    install(containerd.ENGINE, wished)
+    intended = intent(tmp_path, tmp_path / "config.toml")
+    install(containerd.ENGINE, intended)
     assert (tmp_path / "config.toml").read_text() == main
     assert "mgpu" in (tmp_path / "conf.d" / "late.toml").read_text()
 
@@ -170,22 +170,25 @@ def test_from_2_0_on_it_is_a_file_of_its_own_where_those_are_read(tmp_path: Path
     own = tmp_path / "conf.d" / "99-mgpu.toml"
     assert tomllib.loads(own.read_text())["version"] == 3
     assert handler(own.read_text(), V3)["runtime_type"] == "io.containerd.mgpu.v2"
-    wished = wish(tmp_path, tmp_path / "config.toml")
-    assert install(containerd.ENGINE, wished).changes == ()
-    uninstall(containerd.ENGINE, wished)
+    intended = intent(tmp_path, tmp_path / "config.toml")
+    assert install(containerd.ENGINE, intended).changes == ()
+    uninstall(containerd.ENGINE, intended)
     assert tree(tmp_path) == {"config.toml": main.encode()}
 
 
-def test_ours_as_the_default_is_not_taken_away(tmp_path: Path) -> None:
+def test_uninstall_refuses_while_mgpu_is_the_default(tmp_path: Path) -> None:
     text = f'version = 2\n[plugins."{V2}".containerd]\ndefault_runtime_name = "mgpu"\n'
     after, _ = installed(tmp_path, text)
     with pytest.raises(Refusal, match="default_runtime_name"):
-        uninstall(containerd.ENGINE, wish(tmp_path, tmp_path / "config.toml"))
+        uninstall(containerd.ENGINE, intent(tmp_path, tmp_path / "config.toml"))
     assert (tmp_path / "config.toml").read_text() == after
 
 
-def test_what_the_default_handler_hands_on_is_handed_on_too(tmp_path: Path) -> None:
-    text = f'version = 2\n[plugins."{V2}".containerd.runtimes.runc]\npod_annotations = ["x.y/*", "mgpu.dev/*"]\n'
+def test_annotations_of_the_default_handler_are_passed_on(tmp_path: Path) -> None:
+    text = (
+        f'version = 2\n[plugins."{V2}".containerd.runtimes.runc]\n'
+        'pod_annotations = ["x.y/*", "mgpu.dev/*"]\n'
+    )
     table = handler(installed(tmp_path, text)[0])
     assert table["pod_annotations"] == [*annotation_lists.patterns(), "x.y/*"]
     assert table["container_annotations"] == annotation_lists.patterns()
@@ -207,7 +210,7 @@ def test_a_disabled_plugin_is_said(tmp_path: Path) -> None:
         ("version = 2\nplugins = {}\n", "in a form that no table can be added to"),
     ],
 )
-def test_what_cannot_be_is_one_line_and_no_change(tmp_path: Path, text: str, words: str) -> None:
+def test_impossible_edit_is_one_line_and_no_change(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(Refusal, match="nothing was changed") as refused:
         installed(tmp_path, text)
     assert words in refused.value.line()

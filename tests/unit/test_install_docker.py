@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
-from install_support import ON_DISK, PARTS, install, json_texts, tree, uninstall, wish
+from install_support import ON_DISK, PARTS, install, intent, json_texts, tree, uninstall
 
 from install import docker
 from install.edit import Edited
@@ -25,7 +25,7 @@ def add(text: str | None) -> str:
 
 
 @given(json_texts())
-def test_only_the_runtime_is_added(text: str) -> None:
+def test_install_adds_the_runtime_only(text: str) -> None:
     document = json.loads(text)
     after = json.loads(add(text))
     assert after.pop("runtimes") == {**document.pop("runtimes", {}), "mgpu": ENTRY}
@@ -33,7 +33,7 @@ def test_only_the_runtime_is_added(text: str) -> None:
 
 
 @given(json_texts())
-def test_taken_away_only_it_is_gone(text: str) -> None:
+def test_removal_keeps_all_other_settings(text: str) -> None:
     document = json.loads(text)
     removed = docker.removed(add(text), PATH)
     assert isinstance(removed, Edited)
@@ -45,21 +45,21 @@ def test_taken_away_only_it_is_gone(text: str) -> None:
 
 
 @given(json_texts())
-def test_twice_is_once(text: str) -> None:
+def test_adding_twice_equals_once(text: str) -> None:
     assert add(add(text)) == add(text)
 
 
 @ON_DISK
 @given(json_texts())
-def test_uninstalled_it_is_byte_for_byte_as_it_was(text: str) -> None:
+def test_uninstall_restores_every_byte(text: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "daemon.json")
         path.write_text(text)
-        wished = wish(Path(folder), path)
-        install(docker.ENGINE, wished)
+        intended = intent(Path(folder), path)
+        install(docker.ENGINE, intended)
         assert json.loads(path.read_text())["runtimes"]["mgpu"] == ENTRY
-        assert install(docker.ENGINE, wished).changes == ()
-        uninstall(docker.ENGINE, wished)
+        assert install(docker.ENGINE, intended).changes == ()
+        uninstall(docker.ENGINE, intended)
         assert tree(Path(folder)) == {"daemon.json": text.encode()}
 
 
@@ -83,22 +83,22 @@ def test_the_layout_is_kept(before: str, after: str) -> None:
 
 
 def test_a_file_that_was_not_there_goes_again(tmp_path: Path) -> None:
-    wished = wish(tmp_path, tmp_path / "docker" / "daemon.json")
-    install(docker.ENGINE, wished)
+    intended = intent(tmp_path, tmp_path / "docker" / "daemon.json")
+    install(docker.ENGINE, intended)
     assert json.loads((tmp_path / "docker" / "daemon.json").read_text()) == {"runtimes": {"mgpu": ENTRY}}
-    uninstall(docker.ENGINE, wished)
+    uninstall(docker.ENGINE, intended)
     assert tree(tmp_path) == {}
 
 
-def test_another_prefix_replaces_the_path_and_still_goes_back(tmp_path: Path) -> None:
+def test_install_with_another_prefix_replaces_the_path(tmp_path: Path) -> None:
     path = tmp_path / "daemon.json"
     path.write_text('{"debug": true, "runtimes": {}}')
-    wished = wish(tmp_path, path)
-    install(docker.ENGINE, wished)
+    intended = intent(tmp_path, path)
+    install(docker.ENGINE, intended)
     newer = replace(PARTS, runtime="/opt/mgpu2/libexec/mgpu/mgpu-runtime")
-    assert install(docker.ENGINE, wished, newer).changes
+    assert install(docker.ENGINE, intended, newer).changes
     assert json.loads(path.read_text())["runtimes"]["mgpu"]["path"] == newer.runtime
-    uninstall(docker.ENGINE, wished, newer)
+    uninstall(docker.ENGINE, intended, newer)
     assert tree(tmp_path) == {"daemon.json": b'{"debug": true, "runtimes": {}}'}
 
 
@@ -106,26 +106,26 @@ def test_an_entry_by_hand_comes_back(tmp_path: Path) -> None:
     path = tmp_path / "daemon.json"
     text = '{"debug": true, "runtimes": {"mgpu": {"path": "/tmp/mgpu/bin/mgpu-runtime"}}}'
     path.write_text(text)
-    wished = wish(tmp_path, path)
-    install(docker.ENGINE, wished)
+    intended = intent(tmp_path, path)
+    install(docker.ENGINE, intended)
     assert json.loads(path.read_text())["runtimes"]["mgpu"] == ENTRY
-    uninstall(docker.ENGINE, wished)
+    uninstall(docker.ENGINE, intended)
     assert tree(tmp_path) == {"daemon.json": text.encode()}
 
 
 def test_a_change_by_hand_survives_and_is_said(tmp_path: Path) -> None:
     path = tmp_path / "daemon.json"
     path.write_text('{\n  "debug": true\n}\n')
-    wished = wish(tmp_path, path)
-    install(docker.ENGINE, wished)
+    intended = intent(tmp_path, path)
+    install(docker.ENGINE, intended)
     path.write_text(path.read_text().replace('"debug": true', '"debug": false'))
-    plan = uninstall(docker.ENGINE, wished)
+    plan = uninstall(docker.ENGINE, intended)
     assert path.read_text() == '{\n  "debug": false\n}\n'
     assert "was changed since mgpu install" in plan.notes[0]
     assert (tmp_path / "daemon.json.mgpu-backup").read_text() == '{\n  "debug": true\n}\n'
 
 
-def test_another_default_runtime_is_left_and_said() -> None:
+def test_default_runtime_is_kept_and_reported() -> None:
     edited = docker.added(
         '{"default-runtime": "nvidia", "runtimes": {"nvidia": {"path": "n"}}}', PATH, RUNTIME
     )
@@ -150,13 +150,13 @@ def test_refused_in_one_line(text: str, words: str) -> None:
     assert words in refused.value.line()
 
 
-def test_ours_as_the_default_is_not_taken_away(tmp_path: Path) -> None:
+def test_uninstall_refuses_while_mgpu_is_the_default(tmp_path: Path) -> None:
     path = tmp_path / "daemon.json"
     path.write_text('{"default-runtime": "mgpu"}')
-    wished = wish(tmp_path, path)
-    install(docker.ENGINE, wished)
-    assert install(docker.ENGINE, wished, replace(PARTS, runtime="/opt/2/mgpu-runtime")).changes
+    intended = intent(tmp_path, path)
+    install(docker.ENGINE, intended)
+    assert install(docker.ENGINE, intended, replace(PARTS, runtime="/opt/2/mgpu-runtime")).changes
     before = tree(tmp_path)
     with pytest.raises(Refusal, match="default runtime"):
-        uninstall(docker.ENGINE, wished)
+        uninstall(docker.ENGINE, intended)
     assert tree(tmp_path) == before

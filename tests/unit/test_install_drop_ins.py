@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from install_support import PARTS, install, tree, uninstall, wish
+from install_support import PARTS, install, intent, tree, uninstall
 
 from install import crio, podman
 from install.engine import Engine
@@ -28,7 +28,7 @@ ENGINES = pytest.mark.parametrize("engine", [crio.ENGINE, podman.ENGINE], ids=la
 
 def test_crio_gets_a_handler_as_its_manual_has_it(tmp_path: Path) -> None:
     path = tmp_path / "99-mgpu.conf"
-    install(crio.ENGINE, wish(tmp_path, path))
+    install(crio.ENGINE, intent(tmp_path, path))
     document = tomllib.loads(path.read_text())
     handler = document["crio"]["runtime"]["runtimes"].pop("mgpu")
     assert document == {"crio": {"runtime": {"runtimes": {}}}}
@@ -40,27 +40,27 @@ def test_crio_gets_a_handler_as_its_manual_has_it(tmp_path: Path) -> None:
 
 def test_podman_gets_a_named_runtime(tmp_path: Path) -> None:
     path = tmp_path / "99-mgpu.conf"
-    install(podman.ENGINE, wish(tmp_path, path))
+    install(podman.ENGINE, intent(tmp_path, path))
     assert tomllib.loads(path.read_text()) == {"engine": {"runtimes": {"mgpu": [PARTS.runtime]}}}
 
 
 @ENGINES
 def test_the_file_goes_again(tmp_path: Path, engine: Engine) -> None:
-    wished = wish(tmp_path, tmp_path / "conf.d" / "99-mgpu.conf")
-    install(engine, wished)
-    assert install(engine, wished).changes == ()
-    uninstall(engine, wished)
+    intended = intent(tmp_path, tmp_path / "conf.d" / "99-mgpu.conf")
+    install(engine, intended)
+    assert install(engine, intended).changes == ()
+    uninstall(engine, intended)
     assert tree(tmp_path) == {}
-    assert uninstall(engine, wished).changes == ()
+    assert uninstall(engine, intended).changes == ()
 
 
 @ENGINES
-def test_what_somebody_wrote_there_stays(tmp_path: Path, engine: Engine) -> None:
+def test_uninstall_keeps_edited_drop_ins(tmp_path: Path, engine: Engine) -> None:
     path = tmp_path / "99-mgpu.conf"
-    wished = wish(tmp_path, path)
-    install(engine, wished)
+    intended = intent(tmp_path, path)
+    install(engine, intended)
     path.write_text(f"# mine\n{path.read_text()}[mine]\na = 1\n")
-    uninstall(engine, wished)
+    uninstall(engine, intended)
     assert path.read_text() == "# mine\n[mine]\na = 1\n"
 
 
@@ -68,4 +68,4 @@ def test_a_table_of_runtimes_takes_no_second_one(tmp_path: Path) -> None:
     path = tmp_path / "containers.conf"
     path.write_text('[engine.runtimes]\nkata = ["/usr/bin/kata"]\n')
     with pytest.raises(Refusal, match="nothing was changed"):
-        install(podman.ENGINE, wish(tmp_path, path))
+        install(podman.ENGINE, intent(tmp_path, path))

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from install_support import PARTS, install, tree, uninstall, wish
+from install_support import PARTS, install, intent, tree, uninstall
 
 from install import apply, containerd, docker, systemd
 from install.change import Change, Plan
@@ -33,25 +33,25 @@ def test_mode_and_owner_are_kept(tmp_path: Path, config: Path) -> None:
     for done in (install, uninstall):
         with config.open() as reader:
             before = config.read_text()
-            done(docker.ENGINE, wish(tmp_path, config))
+            done(docker.ENGINE, intent(tmp_path, config))
             assert reader.read() == before, "it was written in place: a reader could see half of it"
         now = config.stat()
         assert (now.st_mode, now.st_uid, now.st_gid) == (was.st_mode, was.st_uid, was.st_gid)
 
 
-def test_a_symbolic_link_stays_one(tmp_path: Path, config: Path) -> None:
+def test_symbolic_link_stays_a_link(tmp_path: Path, config: Path) -> None:
     link = tmp_path / "etc" / "daemon.json"
     link.parent.mkdir()
     link.symlink_to("../daemon.json")
-    install(docker.ENGINE, wish(tmp_path, link))
+    install(docker.ENGINE, intent(tmp_path, link))
     assert link.is_symlink()
     assert "mgpu" in config.read_text()
-    uninstall(docker.ENGINE, wish(tmp_path, link))
+    uninstall(docker.ENGINE, intent(tmp_path, link))
     assert (link.readlink(), config.read_text()) == (Path("../daemon.json"), BEFORE)
 
 
 @pytest.mark.parametrize("kind", ["loop", "dangling", "folder", "pipe", "latin"])
-def test_no_plain_file_is_refused(tmp_path: Path, kind: str) -> None:
+def test_install_refuses_paths_that_are_no_plain_file(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "daemon.json"
     match kind:
         case "loop":
@@ -66,7 +66,7 @@ def test_no_plain_file_is_refused(tmp_path: Path, kind: str) -> None:
             path.write_bytes(b'{"a": "\xe4"}')
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(Refusal, match=rf"^mgpu: {path}: [^\n]*nothing was changed$"):
-        install(docker.ENGINE, wish(tmp_path, path))
+        install(docker.ENGINE, intent(tmp_path, path))
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -78,13 +78,13 @@ def test_an_immutable_place_is_one_line_and_no_change(tmp_path: Path, config: Pa
         pytest.skip("this file system has no immutable files")
     try:
         with pytest.raises(Refusal, match=r"(?i)not permitted.*nothing was changed"):
-            install(docker.ENGINE, wish(tmp_path, config))
+            install(docker.ENGINE, intent(tmp_path, config))
         assert tree(tmp_path) == {"daemon.json": BEFORE.encode()}
     finally:
         subprocess.run(["chattr", "-i", place], check=True)
 
 
-def test_what_was_made_before_a_failure_is_taken_back(tmp_path: Path, config: Path) -> None:
+def test_failed_plan_is_undone(tmp_path: Path, config: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").touch()
     before = tree(tmp_path)
@@ -104,22 +104,22 @@ def test_what_was_made_before_a_failure_is_taken_back(tmp_path: Path, config: Pa
 
 def test_the_backup_is_for_the_same_eyes(tmp_path: Path, config: Path) -> None:
     config.chmod(0o600)
-    install(docker.ENGINE, wish(tmp_path, config))
+    install(docker.ENGINE, intent(tmp_path, config))
     assert stat.S_IMODE((tmp_path / "daemon.json.mgpu-backup").stat().st_mode) == 0o600
 
 
-def test_nothing_is_left_beside_the_files(tmp_path: Path, config: Path) -> None:
-    install(docker.ENGINE, wish(tmp_path, config))
+def test_install_leaves_no_temporary_files(tmp_path: Path, config: Path) -> None:
+    install(docker.ENGINE, intent(tmp_path, config))
     assert sorted(tree(tmp_path)) == ["daemon.json", "daemon.json.mgpu-backup"]
     assert (tmp_path / "daemon.json.mgpu-backup").read_text() == BEFORE
 
 
-def test_a_shim_of_somebody_elses_is_left(tmp_path: Path) -> None:
+def test_foreign_shim_is_left(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     shim = tmp_path / "bin" / "containerd-shim-mgpu-v2"
     shim.write_text("theirs")
     with pytest.raises(Refusal, match="no symbolic link"):
-        install(containerd.ENGINE, wish(tmp_path, tmp_path / "config.toml"))
+        install(containerd.ENGINE, intent(tmp_path, tmp_path / "config.toml"))
     assert tree(tmp_path) == {"bin/containerd-shim-mgpu-v2": b"theirs"}
 
 
@@ -127,16 +127,16 @@ def test_a_unit_changed_by_hand_is_kept_on_uninstall_and_not_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(systemd, "PRESETS", tmp_path / "presets")
-    wished = wish(tmp_path, tmp_path / "units")
-    install(systemd.ENGINE, wished)
-    assert install(systemd.ENGINE, wished).changes == ()
+    intended = intent(tmp_path, tmp_path / "units")
+    install(systemd.ENGINE, intended)
+    assert install(systemd.ENGINE, intended).changes == ()
     unit = tmp_path / "units" / "mgpud.service"
     edited = unit.read_text() + "# by hand\n"
     unit.write_text(edited)
     newer = replace(PARTS, mgpud="/opt/mgpu2/bin/mgpud")
     with pytest.raises(Refusal, match="was changed by hand"):
-        install(systemd.ENGINE, wished, newer)
-    plan = uninstall(systemd.ENGINE, wished)
+        install(systemd.ENGINE, intended, newer)
+    plan = uninstall(systemd.ENGINE, intended)
     assert "is kept as" in plan.notes[0]
     assert tree(tmp_path) == {"units/mgpud.service.mgpu-backup": edited.encode()}
 
@@ -148,20 +148,20 @@ def test_a_prefix_that_the_units_do_not_see_is_told(
     monkeypatch.setattr(systemd, "PRESETS", tmp_path / "presets")
     parts = replace(PARTS, holder=f"{prefix}/libexec/mgpu/mgpu-holder")
     for _ in range(2):
-        plan = install(systemd.ENGINE, wish(tmp_path, tmp_path / "units"), parts)
+        plan = install(systemd.ENGINE, intent(tmp_path, tmp_path / "units"), parts)
         assert any("does not see" in note for note in plan.notes) == told
 
 
-def test_what_systemctl_enabled_goes_with_the_units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uninstall_removes_links_of_enabled_units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(systemd, "PRESETS", tmp_path / "presets")
-    wished = wish(tmp_path, tmp_path / "units")
-    install(systemd.ENGINE, wished)
+    intended = intent(tmp_path, tmp_path / "units")
+    install(systemd.ENGINE, intended)
     wants = tmp_path / "units" / "multi-user.target.wants"
     wants.mkdir()
     for name in ("mgpud.service", "other.service"):
         (wants / name).symlink_to(f"/etc/systemd/system/{name}")
-    assert install(systemd.ENGINE, wished).changes == ()
-    uninstall(systemd.ENGINE, wished)
+    assert install(systemd.ENGINE, intended).changes == ()
+    uninstall(systemd.ENGINE, intended)
     assert tree(tmp_path) == {
         "units/multi-user.target.wants/other.service": "/etc/systemd/system/other.service"
     }
@@ -170,7 +170,7 @@ def test_what_systemctl_enabled_goes_with_the_units(tmp_path: Path, monkeypatch:
 def test_a_fresh_file_has_the_mode_it_should_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
-        install(docker.ENGINE, wish(tmp_path, tmp_path / "d" / "daemon.json"))
+        install(docker.ENGINE, intent(tmp_path, tmp_path / "d" / "daemon.json"))
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "d" / "daemon.json").stat().st_mode) == 0o644

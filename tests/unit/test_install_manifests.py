@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,10 @@ import pytest
 import yaml
 
 from install.parts import HANDLER
-from native_sched.daemon.node_config import NodeConfig
+from native_sched.daemon.node.config import NodeConfig
 from oci_specs import parse, vocabulary
 from tests.support.places import REPOSITORY
+from tools import release
 
 MANIFESTS = sorted((REPOSITORY / "install" / "manifests").glob("*.yaml"))
 AGENT = REPOSITORY / "install" / "manifests" / "node-agent.yaml"
@@ -26,7 +26,7 @@ def documents(path: Path) -> list[dict[str, Any]]:
     return [document for document in yaml.safe_load_all(path.read_text()) if document]
 
 
-def test_there_are_manifests() -> None:
+def test_manifests_exist_of_each_kind() -> None:
     kinds = {document["kind"] for path in MANIFESTS for document in documents(path)}
     assert kinds == {"DaemonSet", "Namespace", "Pod", "RuntimeClass"}
 
@@ -55,7 +55,7 @@ def test_an_example_asks_for_a_gpu_by_our_handler(path: Path) -> None:
 
 
 def test_the_agents_image_is_of_this_version() -> None:
-    version = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
+    version = release.version()
     spec = next(each for each in documents(AGENT) if each["kind"] == "DaemonSet")["spec"]["template"]["spec"]
     assert {each["image"] for each in (*spec["initContainers"], *spec["containers"])} == {f"mgpu:{version}"}
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from install_support import PARTS, install, tree, uninstall, wish
+from install_support import PARTS, install, intent, tree, uninstall
 
 from install import podman
-from install.engine import Wish
+from install.engine import Intent
 from mgpu_cli.main import main
 from oci_specs.refusal import Refusal
 
@@ -33,8 +33,8 @@ def drop_in(etc: Path) -> Path:
     return etc / "containers.conf.d" / "99-mgpu.conf"
 
 
-def by_hook(etc: Path, hooks: bool | None = True) -> Wish:
-    return wish(etc, drop_in(etc), hooks=hooks)
+def by_hook(etc: Path, hooks: bool | None = True) -> Intent:
+    return intent(etc, drop_in(etc), hooks=hooks)
 
 
 def hook_dirs(etc: Path) -> list[str]:
@@ -42,7 +42,7 @@ def hook_dirs(etc: Path) -> list[str]:
     return found
 
 
-def test_the_hook_is_as_oci_hooks_has_it_and_its_folder_is_named(etc: Path) -> None:
+def test_hook_follows_oci_hooks_and_its_folder_is_configured(etc: Path) -> None:
     install(podman.ENGINE, by_hook(etc))
     assert json.loads(podman.HOOK.read_text()) == {
         "version": "1.0.0",
@@ -56,7 +56,9 @@ def test_the_hook_is_as_oci_hooks_has_it_and_its_folder_is_named(etc: Path) -> N
 
 
 @pytest.mark.parametrize("hooks", [True, None])
-def test_again_it_finds_nothing_to_do_and_goes_whole(etc: Path, hooks: bool | None) -> None:
+def test_repeated_hook_install_changes_nothing_and_uninstall_removes_all(
+    etc: Path, hooks: bool | None
+) -> None:
     install(podman.ENGINE, by_hook(etc))
     assert install(podman.ENGINE, by_hook(etc, hooks)).changes == ()
     uninstall(podman.ENGINE, by_hook(etc, None))
@@ -64,7 +66,7 @@ def test_again_it_finds_nothing_to_do_and_goes_whole(etc: Path, hooks: bool | No
     assert uninstall(podman.ENGINE, by_hook(etc, hooks)).changes == ()
 
 
-def test_one_way_takes_the_place_of_the_other(etc: Path) -> None:
+def test_podman_hook_and_runtime_replace_each_other(etc: Path) -> None:
     install(podman.ENGINE, by_hook(etc, None))
     by_runtime = tree(etc)
     install(podman.ENGINE, by_hook(etc))
@@ -122,7 +124,7 @@ def test_a_hook_of_another_installation_is_replaced(etc: Path) -> None:
     assert json.loads(podman.HOOK.read_text())["hook"]["path"] == PARTS.runtime
 
 
-def test_the_command(etc: Path) -> None:
+def test_hook_command_is_the_precreate_program(etc: Path) -> None:
     def said(*args: str) -> tuple[int, str]:
         done = CliRunner().invoke(main, ["install", "podman", "--config", str(drop_in(etc)), *args])
         return done.exit_code, done.output

@@ -46,16 +46,16 @@ def test_every_byte_of_others_stays(text: str) -> None:
 
 
 @given(toml_texts(prefix=PREFIX))
-def test_taken_away_it_is_as_it_was(text: str) -> None:
+def test_removed_block_restores_the_file(text: str) -> None:
     assert remove(add(text)) == text
 
 
 @given(toml_texts(prefix=PREFIX))
-def test_twice_is_once(text: str) -> None:
+def test_adding_twice_equals_once(text: str) -> None:
     assert add(add(text)) == add(text)
 
 
-def test_what_was_written_below_since_stays() -> None:
+def test_removal_keeps_text_below_the_block() -> None:
     assert remove(add("a = 1") + "[later]\nb = 2\n") == "a = 1\n[later]\nb = 2\n"
     assert remove(add("a = 1\n") + "[later]\n") == "a = 1\n[later]\n"
 
@@ -75,12 +75,12 @@ def test_a_change_inside_the_block_is_said() -> None:
     assert toml_text.with_table(touched, PATH, KEYS, TABLE, "mgpu uninstall x").notes
 
 
-def test_without_a_block_there_is_nothing_to_take_away() -> None:
+def test_removal_without_a_block_changes_no_text() -> None:
     assert toml_text.without("a = 1\n", PATH) == NotHere()
     assert block.removed("# >>> mgpu install\n") is None
 
 
-def test_the_same_table_of_somebody_elses_is_left() -> None:
+def test_identical_foreign_table_is_left() -> None:
     text = toml_text.rendered(KEYS, TABLE)
     edited = toml_text.with_table(text, PATH, KEYS, TABLE, "mgpu uninstall x")
     assert edited.text == text

@@ -13,10 +13,11 @@ import pytest
 from install_support import PARTS
 
 from install import parts, systemd
-from native_sched.daemon.health import PERIOD_S, STUCK_S
+from native_sched.daemon.control.health import PERIOD_S, STUCK_S
 from oci_specs.refusal import Refusal
 
-# Of 10, by systemd-analyze security 252; the holder does with next to nothing, mgpud needs what its unit lists.
+# Of 10, by systemd-analyze security 252; the holder does with next to nothing, mgpud needs what its unit
+# lists.
 MOST_EXPOSURE = {"mgpu-holder.service": 1.6, "mgpud.service": 3.9}
 
 
@@ -62,7 +63,7 @@ def test_exposure_is_bounded(units: Path, name: str) -> None:
     assert float(found[1]) <= MOST_EXPOSURE[name]
 
 
-def test_nothing_is_left_to_fill_in() -> None:
+def test_rendered_units_have_no_placeholders() -> None:
     for name in (*systemd.UNITS, systemd.PRESET):
         assert "@" not in systemd.rendered(name, PARTS).replace("@system-service", "").replace("@debug", "")
 
@@ -72,15 +73,16 @@ def test_the_preset_names_the_units() -> None:
     assert preset.split() == [word for unit in systemd.UNITS for word in ("enable", unit)]
 
 
-def test_mgpud_is_ended_when_it_stands_still() -> None:
+def test_stuck_mgpud_is_ended_by_systemd() -> None:
     unit = systemd.rendered("mgpud.service", PARTS)
     [most_s] = re.findall(r"^WatchdogSec=(\d+)$", unit, re.MULTILINE)
-    # It stops to say that it is alive only after STUCK_S, and systemd waits for twice what lies between two words.
+    # It stops to say that it is alive only after STUCK_S, and systemd waits for twice what lies between two
+    # words.
     assert int(most_s) > STUCK_S > 2 * PERIOD_S
     assert "\nType=notify\n" in unit
 
 
-def test_before_every_engine_and_mgpud_after_the_holder() -> None:
+def test_units_are_ordered_before_engines_and_after_the_holder() -> None:
     for name in systemd.UNITS:
         before = re.search(r"^Before=(.*)$", systemd.rendered(name, PARTS), re.MULTILINE)
         assert before is not None

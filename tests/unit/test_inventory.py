@@ -7,7 +7,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from native_sched.daemon import inventory
+from native_sched.daemon.node import inventory
 from oci_specs.refusal import Refusal
 
 
@@ -53,7 +53,7 @@ def test_cards(monkeypatch: pytest.MonkeyPatch) -> None:
     assert module.shut == [True]
 
 
-def test_a_card_for_one_process_is_said(
+def test_exclusive_process_mode_is_reported(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     modes = {0: 0, 1: 3}
@@ -64,7 +64,7 @@ def test_a_card_for_one_process_is_said(
     assert "nvidia-smi -i 1 -c DEFAULT" in line
 
 
-def test_no_driver_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_driver_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     module = fake()
 
     def init() -> None:

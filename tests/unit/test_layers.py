@@ -1,8 +1,11 @@
-"""Which package may import which, and what the create path must not load: it runs at every container's start."""
+"""Which package may import which and which C room include which; what the create path must not load at every
+start.
+"""
 
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import subprocess
 import sys
@@ -13,7 +16,8 @@ from typing import NamedTuple
 import pytest
 
 from tests.support.places import PREFIX, REPOSITORY
-from tests.support.tree import PYTHON, files_of, relative
+from tests.support.tree import PYTHON, C, files_of, relative
+from tools.count.circles import circles, includes
 
 # package: (packages of this repository, other people's packages); the standard library always.
 LAYERS: dict[str, tuple[set[str], set[str]]] = {
@@ -44,6 +48,126 @@ HEAVY = {
     "pynvml",
     "rich",
     "yaml",
+}
+
+
+# room: those whose headers it may include. All C includes between rooms are here, and no other.
+C_LAYERS: dict[str, set[str]] = {
+    "base": set(),
+    "rm": set(),
+    "native_sched/core": set(),
+    "native_sched/journal": set(),
+    "native_sched/holder": {"base"},
+    "native_sched/process": {"base"},
+    "native_sched/account": {
+        "base",
+        "native_sched/core",
+        "native_sched/journal",
+        "native_sched/process",
+        "rm",
+    },
+    "native_sched/driver": {"native_sched/account", "rm"},
+    "native_sched/driver/nvidia": {
+        "base",
+        "native_sched/driver",
+        "native_sched/driver/nvidia/files",
+        "native_sched/driver/nvidia/host",
+        "native_sched/process",
+        "rm",
+    },
+    "native_sched/driver/nvidia/files": {
+        "base",
+        "native_sched/account",
+        "native_sched/driver/nvidia/host",
+        "native_sched/process",
+    },
+    "native_sched/driver/nvidia/host": {"native_sched/account", "rm"},
+    "native_sched/driver/sim": {"base", "native_sched/driver", "native_sched/process", "rm", "sim/abi"},
+    "native_sched/channels": {"base", "native_sched/core", "native_sched/driver", "rm"},
+    "native_sched/boundary/call": {
+        "base",
+        "native_sched/account",
+        "native_sched/driver",
+        "native_sched/process",
+        "rm",
+    },
+    "native_sched/boundary/managed": {"native_sched/boundary/call", "native_sched/process"},
+    "native_sched/boundary/objects": {
+        "native_sched/account",
+        "native_sched/boundary/call",
+        "native_sched/channels",
+        "rm",
+    },
+    "native_sched/boundary/continued": {
+        "native_sched/boundary/call",
+        "native_sched/boundary/objects",
+        "native_sched/channels",
+    },
+    "native_sched/boundary/rm": {
+        "base",
+        "native_sched/account",
+        "native_sched/boundary/call",
+        "native_sched/boundary/continued",
+        "native_sched/boundary/managed",
+        "native_sched/boundary/objects",
+        "native_sched/channels",
+        "rm",
+    },
+    "native_sched/boundary/uvm": {
+        "native_sched/account",
+        "native_sched/boundary/call",
+        "native_sched/boundary/continued",
+        "native_sched/boundary/managed",
+        "native_sched/boundary/objects",
+    },
+    "native_sched/boundary/notify": {
+        "native_sched/boundary/call",
+        "native_sched/boundary/continued",
+        "native_sched/boundary/managed",
+        "native_sched/boundary/rm",
+        "native_sched/boundary/uvm",
+        "native_sched/process",
+    },
+    "native_sched/boundary/restart": {
+        "native_sched/account",
+        "native_sched/boundary/call",
+        "native_sched/boundary/continued",
+        "native_sched/boundary/managed",
+        "native_sched/boundary/notify",
+        "native_sched/boundary/objects",
+        "native_sched/boundary/rm",
+        "native_sched/boundary/uvm",
+        "native_sched/channels",
+    },
+    "native_sched/loop": {
+        "base",
+        "native_sched/boundary/call",
+        "native_sched/channels",
+        "native_sched/core",
+        "native_sched/process",
+    },
+    "native_sched/engine": {
+        "base",
+        "native_sched/account",
+        "native_sched/boundary/call",
+        "native_sched/boundary/managed",
+        "native_sched/boundary/restart",
+        "native_sched/boundary/rm",
+        "native_sched/core",
+        "native_sched/loop",
+    },
+    "runtime_hook/common": {"base"},
+    "runtime_hook/hook": {"runtime_hook/common"},
+    "runtime_hook/launcher": {"base", "runtime_hook/common"},
+    "shim": set(),
+    "load": set(),
+    "sim/abi": {"rm"},
+    "sim/card": {"base", "rm", "sim/abi", "sim/card/gpu", "sim/card/memory"},
+    "sim/card/gpu": {"base", "rm", "sim/abi", "sim/card/memory"},
+    "sim/card/memory": set(),
+    "sim/libcuda": {"rm", "sim/abi", "sim/rmclient"},
+    "sim/libnvml": {"rm", "sim/rmclient"},
+    "sim/rmclient": {"base", "rm", "sim/card"},
 }
 
 
@@ -93,12 +217,37 @@ def test_imports_only_what_lies_below(package: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_no_cycle_between_packages() -> None:
+def test_packages_form_no_cycle() -> None:
     pending = {package: set(own) for package, (own, _) in LAYERS.items()}
     while pending:
         free = {package for package, own in pending.items() if not own}
         assert free, f"these need one another: {', '.join(sorted(pending))}"
         pending = {package: own - free for package, own in pending.items() if package not in free}
+
+
+@functools.cache
+def c_includes() -> dict[str, set[str]]:
+    names = [relative(path) for path in files_of(C) if not relative(path).startswith("tests/")]
+    return includes(REPOSITORY, names, ["."])
+
+
+def room(unit: str) -> str:
+    return unit.rpartition("/")[0]
+
+
+def test_c_rooms_include_what_the_table_says() -> None:
+    found: dict[str, set[str]] = {}
+    for unit, others in c_includes().items():
+        found.setdefault(room(unit), set()).update(room(other) for other in others)
+    assert {name: others - {name} for name, others in found.items()} == C_LAYERS
+
+
+def test_no_circle_of_rooms_is_left() -> None:
+    assert circles(C_LAYERS) == []
+
+
+def test_no_circle_of_headers_is_left() -> None:
+    assert circles(c_includes()) == []
 
 
 def test_the_rule_is_seen_to_fail() -> None:
@@ -123,7 +272,7 @@ def test_create_path_loads_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize("package", sorted(set(LAYERS) - {"demo"}))
-def test_installed_as_it_is_here(package: str) -> None:
+def test_installed_packages_are_those_of_the_tree(package: str) -> None:
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     site = PREFIX / "lib" / version / "site-packages"
     if not (site / package).is_dir():

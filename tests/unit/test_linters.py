@@ -92,7 +92,7 @@ def test_files_are_small() -> None:
     )
 
 
-def test_no_tabs() -> None:
+def test_sources_have_no_tabs() -> None:
     none_of(
         [
             path
@@ -103,7 +103,7 @@ def test_no_tabs() -> None:
     )
 
 
-def test_no_trailing_space_and_one_newline_at_the_end() -> None:
+def test_sources_have_no_trailing_space_and_one_newline_at_the_end() -> None:
     wrong = []
     for path in files_of(TEXT):
         content = path.read_bytes()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from native_sched.daemon.engine import TenantClass
-from native_sched.daemon.node_config import NodeConfig
+from native_sched.daemon.node.config import NodeConfig
 from oci_specs.refusal import Refusal
 from tests.unit.arbiter_support import World
 
@@ -23,11 +23,11 @@ def world() -> Iterator[World]:
     made.close()
 
 
-def line(world: World, container: str, **wish: Any) -> str:
+def line(world: World, container: str, **intent: Any) -> str:
     """The refusal of a change; nothing must have become of it."""
     before = everything(world)
     with pytest.raises(Refusal) as refused:
-        world.ask("set", container=container, **wish)
+        world.ask("set", container=container, **intent)
     assert everything(world) == before
     return refused.value.line()
 
@@ -57,7 +57,7 @@ def test_placement_sees_what_was_changed(world: World) -> None:
     world.granted("next", MGPU_MEMORY_MIB="15904", **ON_0)
 
 
-def test_the_others_count_on_every_card(world: World) -> None:
+def test_room_left_by_others_is_checked_on_every_card(world: World) -> None:
     for card in "01":
         for name in ("first", "second"):
             world.granted(name + card, MGPU_MEMORY_MIB="1024", NVIDIA_VISIBLE_DEVICES=card)
@@ -66,7 +66,7 @@ def test_the_others_count_on_every_card(world: World) -> None:
         world.ask("set", container=f"first{card}", memory_mib=15136)
 
 
-def test_a_quota_takes_from_those_without_one(world: World) -> None:
+def test_quota_reduces_containers_without_quota(world: World) -> None:
     first = world.granted("first", MGPU_MEMORY_MIB="1024", **ON_0)
     second = world.granted("second", MGPU_MEMORY_MIB="1024", **ON_0)
     world.ask("set", container="first", core_percent=80)
@@ -88,11 +88,11 @@ def test_whole_cards_may_change_class_only(world: World) -> None:
     assert world.engine.scheduled[grant.tenant] == (TenantClass.OFFLINE, 100)
 
 
-@pytest.mark.parametrize("wish", [{"memory_mib": 512, "core_percent": 40}, {"memory_mib": 512}])
-def test_memory_below_what_is_held(world: World, wish: dict[str, int]) -> None:
+@pytest.mark.parametrize("intent", [{"memory_mib": 512, "core_percent": 40}, {"memory_mib": 512}])
+def test_memory_below_what_is_held(world: World, intent: dict[str, int]) -> None:
     grant = world.granted("job", MGPU_MEMORY_MIB="1024")
     world.engine.held_bytes[grant.tenant, 0] = 512 * MIB + 1
-    assert line(world, "job", **wish) == (
+    assert line(world, "job", **intent) == (
         "mgpu: 512 MiB asked, but container job holds 513 MiB on card 0; "
         "give it 513 MiB or more, or have it free memory first"
     )
@@ -115,7 +115,7 @@ def test_memory_that_is_taken_while_the_cap_shrinks(world: World) -> None:
     assert [card.memory_mib for card in grant.cards] == [2048, 2048]
 
 
-def test_an_engine_that_does_not_take_it_leaves_all_as_it_was(world: World) -> None:
+def test_change_refused_by_the_engine_library_changes_nothing(world: World) -> None:
     world.granted("job", MGPU_MEMORY_MIB="1024")
     world.engine.refuses.add("schedule")
     said = line(world, "job", memory_mib=2048, core_percent=10)
@@ -125,7 +125,7 @@ def test_an_engine_that_does_not_take_it_leaves_all_as_it_was(world: World) -> N
 
 
 @pytest.mark.parametrize(
-    ("wish", "said"),
+    ("intent", "said"),
     [
         (
             {"memory_mib": 4097},
@@ -159,20 +159,20 @@ def test_an_engine_that_does_not_take_it_leaves_all_as_it_was(world: World) -> N
         ),
     ],
 )
-def test_what_does_not_fit_is_refused_in_this_line(world: World, wish: dict[str, Any], said: str) -> None:
+def test_change_that_does_not_fit_is_refused(world: World, intent: dict[str, Any], said: str) -> None:
     world.granted("pair", MGPU_MEMORY_MIB="4096", MGPU_GPUS="2")
     world.granted("on", MGPU_MEMORY_MIB="1024", MGPU_CORE="50", **ON_0)
     world.granted("off", MGPU_MEMORY_MIB="1024", MGPU_CORE="100", MGPU_QOS="offline", **ON_0)
-    assert line(world, "pair", **wish) == f"mgpu: {said}"
+    assert line(world, "pair", **intent) == f"mgpu: {said}"
 
 
-def test_one_card_needs_no_word_of_several(world: World) -> None:
+def test_refusal_for_a_single_card_names_no_others(world: World) -> None:
     world.granted("job", MGPU_MEMORY_MIB="1024")
     assert line(world, "job", core_percent=101) == "mgpu: core 101 is more than 1 card; allowed: 100 at most"
     assert "allowed: 256 MiB or more in total" in line(world, "job", memory_mib=255)
 
 
-def test_who_has_ended_and_who_has_no_card_cannot_be_changed(world: World) -> None:
+def test_ended_or_cardless_container_cannot_be_changed(world: World) -> None:
     grant = world.granted("ended")
     world.engine.busy.add(grant.tenant)
     world.life.release(grant)
@@ -210,7 +210,7 @@ def test_the_ways_to_name_a_container(world: World) -> None:
     )
 
 
-def test_a_pods_name_when_it_is_the_only_one(world: World) -> None:
+def test_pod_name_selects_its_only_container(world: World) -> None:
     keys = {
         "io.kubernetes.cri.container-type": "container",
         "io.kubernetes.cri.container-name": "app",

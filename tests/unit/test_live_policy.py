@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from native_sched.daemon.engine import ALL_CARDS, EventKind, Policy, SchedEvent, Why
-from native_sched.daemon.node_config import NodeConfig
+from native_sched.daemon.engine import ALL_CARDS, EventKind, SchedEvent, Why
+from native_sched.daemon.node.config import NodeConfig
 from oci_specs.refusal import Refusal
+from oci_specs.vocabulary import FIXED_SHARE, GUARANTEED_BURST_SHARE
 from tests.unit.arbiter_support import World
 
 ON_0 = {"NVIDIA_VISIBLE_DEVICES": "0", "MGPU_MEMORY_MIB": "1024"}
@@ -34,7 +35,7 @@ def line(world: World, **members: Any) -> str:
     return refused.value.line()
 
 
-def test_the_nodes_a_containers_and_the_operators_word(world: World) -> None:
+def test_operator_policy_wins_over_containers_and_nodes(world: World) -> None:
     assert owners(world) == [("fixed-share", "node", [])] * 2
     grant = world.granted("a", **ON_0, MGPU_POLICY="be")
     world.granted("b", **ON_0)
@@ -42,13 +43,13 @@ def test_the_nodes_a_containers_and_the_operators_word(world: World) -> None:
     assert owners(world) == [("native-burst-share", "a", ["a", "b"]), free]
     world.ask("policy", cards=[0], policy="guaranteed-burst-share")
     assert owners(world) == [("guaranteed-burst-share", "operator", ["a", "b"]), free]
-    assert world.engine.policies == {0: Policy.GUARANTEED_BURST_SHARE}
+    assert world.engine.policies == {0: GUARANTEED_BURST_SHARE}
     assert {row["policy"] for row in world.ask("list")["containers"]} == {"guaranteed-burst-share"}
     world.life.release(grant)
     assert owners(world)[0] == ("guaranteed-burst-share", "operator", ["b"])
 
 
-def test_a_free_card_keeps_the_operators_word(world: World) -> None:
+def test_free_card_keeps_the_operators_policy(world: World) -> None:
     world.ask("policy", policy="native-burst-share")
     assert owners(world) == [("native-burst-share", "operator", [])] * 2
     assert world.granted("a", **ON_0).policy == "native-burst-share"
@@ -105,7 +106,7 @@ def test_cards_whose_policy_the_scheduler_does_not_take_are_as_before(world: Wor
         "wait until their containers end; everything is as before"
     )
     assert {grant.policy for grant in world.grants} == {"fixed-share"}
-    assert world.engine.policies == {0: Policy.FIXED_SHARE, 1: Policy.FIXED_SHARE}
+    assert world.engine.policies == {0: FIXED_SHARE, 1: FIXED_SHARE}
 
 
 def test_a_card_that_is_not_there(world: World) -> None:

@@ -1,4 +1,5 @@
-"""The engine's counters by themselves: which bucket, which reason, and who has been at one call for how long."""
+"""The engine's counters by themselves: which bucket, which reason, and who has been at one call for how
+long."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from tests.support.places import REPOSITORY
 from tests.unit.metrics_support import BOUNDS_NS
 
 NATIVE = REPOSITORY / "native_sched"
-FLAGS = ("-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared")
+FLAGS = ("-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", f"-I{REPOSITORY}")
 US = 1000
 
 
@@ -39,7 +40,7 @@ class ListenerStats(Structure):
 @pytest.fixture(scope="module")
 def counters(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     library = tmp_path_factory.mktemp("counters") / "libcounters.so"
-    sources = [NATIVE / "boundary" / "stats.c", NATIVE / "loop" / "stats.c"]
+    sources = [NATIVE / "account" / "stats.c", NATIVE / "loop" / "stats.c"]
     subprocess.run(["gcc", *FLAGS, "-o", library, *sources], check=True)
     loaded = ctypes.CDLL(str(library))
     loaded.stats_serving_since_ns.restype = c_uint64
@@ -72,7 +73,7 @@ def test_a_bound_is_inside_its_bucket_and_what_is_beyond_all_is_in_the_last(coun
     assert read.preemption_sum_ns == sum(took)
 
 
-def test_only_preemptions_that_were_carried_out_are_timed(counters: ctypes.CDLL) -> None:
+def test_failed_preemptions_are_not_timed(counters: ctypes.CDLL) -> None:
     stats = LoopStats()
     outcome(counters, stats, 5, run=False, why=Why.SLICE, error=0)
     outcome(counters, stats, 5, run=True, why=Why.PREEMPTED, error=0)
@@ -103,14 +104,14 @@ def test_reasons_by_rm_status(counters: ctypes.CDLL, status: int, reason: Refuse
     assert list(counts) == [int(each == reason) for each in Refused]
 
 
-def test_reasons_by_errno_which_is_handed_on(counters: ctypes.CDLL) -> None:
+def test_reasons_by_errno(counters: ctypes.CDLL) -> None:
     counts = (c_uint64 * len(Refused))()
-    for number in (errno.EPERM, errno.ENOTTY):
-        assert counters.stats_refused_errno(counts, c_int(-number)) == -number
+    for number in (errno.EPERM, errno.ENOTTY, errno.EINVAL):
+        counters.stats_failed(counts, c_int(-number))
     assert (counts[Refused.PERMISSION], counts[Refused.UNSUPPORTED], sum(counts)) == (1, 1, 2)
 
 
-def test_a_thread_serves_since_the_first_look_that_found_it_at_this_call(counters: ctypes.CDLL) -> None:
+def test_time_at_a_call_counts_from_the_first_poll_that_saw_it(counters: ctypes.CDLL) -> None:
     stats = ListenerStats()
 
     def since(now_ns: int) -> int:
@@ -130,4 +131,6 @@ def test_the_reasons_are_named_in_the_page() -> None:
     page = (REPOSITORY / "docs" / "metrics.md").read_text().partition("reason of a call's refusal")[2]
     table = page.partition("\n\n")[0]
     assert all(f"`{reason.name.lower()}`" in table for reason in Refused)
-    assert Path(NATIVE / "engine.h").read_text().count("    MGPU_REFUSED_") == len(Refused) + 1
+    assert (
+        Path(NATIVE / "core" / "engine_types.h").read_text().count("    MGPU_REFUSED_") == len(Refused) + 1
+    )

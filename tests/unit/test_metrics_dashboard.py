@@ -1,4 +1,6 @@
-"""The Grafana dashboard: as far as it can be judged without a Grafana, it loads, and what it asks for is there."""
+"""The Grafana dashboard: as far as it can be judged without a Grafana, it loads, and what it asks for is
+there.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ def exported() -> dict[str, set[str]]:
         return found
 
 
-def test_its_parts_are_what_grafana_needs_of_them(board: dict[str, Any]) -> None:
+def test_dashboard_has_the_parts_that_grafana_needs(board: dict[str, Any]) -> None:
     assert {"title", "uid", "schemaVersion", "templating", "time", "panels"} <= board.keys()
     assert re.fullmatch(r"[A-Za-z0-9_-]{1,40}", board["uid"])
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])

@@ -17,9 +17,9 @@ from click.testing import CliRunner, Result
 from mgpu_cli import health
 from mgpu_cli.health import checks, listening
 from mgpu_cli.main import main
-from native_sched.daemon import sd_notify
-from native_sched.daemon.health import PERIOD_S, STUCK_S, with_threads
-from native_sched.daemon.server import Peer
+from native_sched.daemon.control.health import PERIOD_S, STUCK_S, with_threads
+from native_sched.daemon.control.server import Peer
+from native_sched.daemon.node import sd_notify
 from oci_specs import schemas
 from oci_specs.refusal import Refusal
 from tests.unit.cli_support import FakeMgpud, card, container, fake_mgpud, list_reply
@@ -56,7 +56,7 @@ def error(minutes_ago: int, level: str = "error") -> dict[str, str]:
     return {"time": at.replace("+00:00", "Z"), "level": level, "event": "x", "text": 'why="a b"'}
 
 
-def test_a_thread_that_does_not_turn_is_told_once_and_again_when_it_turns() -> None:
+def test_stuck_thread_is_logged_once_and_when_it_turns_again() -> None:
     with node() as world:
         world.pass_s(20)
         assert world.watchdog.scheduler.stuck_s == 0
@@ -73,7 +73,7 @@ def test_a_thread_that_does_not_turn_is_told_once_and_again_when_it_turns() -> N
         assert world.one("mgpu_thread_stuck_seconds", thread="scheduler") == 0
 
 
-def test_a_mediator_at_one_call_is_stuck_only_when_look_after_look_finds_it_so() -> None:
+def test_mediator_is_stuck_after_several_polls_at_one_call() -> None:
     with node() as world:
         # The process was stopped for a minute: the next look finds an old call, which then ends.
         world.engine.serving_ns = 60 * 10**9
@@ -87,7 +87,7 @@ def test_a_mediator_at_one_call_is_stuck_only_when_look_after_look_finds_it_so()
         assert (entry.level, entry.text) == ("error", "thread=mediator seconds=10.0")
 
 
-def test_an_event_loop_that_does_not_come_round_is_seen_by_the_thread_beside_it() -> None:
+def test_stuck_event_loop_is_seen_by_the_watchdog_thread() -> None:
     with node() as world:
         for _ in range(6):
             world.watchdog.look()
@@ -107,7 +107,7 @@ def test_a_lost_driver_is_told_once() -> None:
 
 
 def test_the_watchdogs_own_thread_looks_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("native_sched.daemon.health.PERIOD_S", 0.001)
+    monkeypatch.setattr("native_sched.daemon.control.health.PERIOD_S", 0.001)
     with node() as world:
         world.watchdog.start()
         while world.watchdog.turns < 3:
@@ -125,11 +125,11 @@ def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.
         yield listening
 
 
-def test_the_service_manager_is_told_as_long_as_all_of_it_turns(
+def test_systemd_is_notified_while_all_threads_turn(
     manager: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("native_sched.daemon.health.PERIOD_S", 0.001)
-    monkeypatch.setattr("native_sched.daemon.health.STUCK_S", 0.01)
+    monkeypatch.setattr("native_sched.daemon.control.health.PERIOD_S", 0.001)
+    monkeypatch.setattr("native_sched.daemon.control.health.STUCK_S", 0.01)
     with node() as world:
         # The loop of the fake is turned by hand only: the daemon counts as stuck after ten looks.
         world.watchdog.start()
@@ -166,7 +166,7 @@ def judged(found: dict[str, Any] | Refusal = HEALTH, **sockets: bool) -> dict[st
     return {one.name: (one.state, one.text) for one in checks(found, LISTING, now=NOW, **sockets)}
 
 
-def test_all_is_well() -> None:
+def test_healthy_node_has_no_findings() -> None:
     assert {state for state, _text in judged().values()} == {"ok"}
 
 
@@ -181,7 +181,7 @@ def test_all_is_well() -> None:
         ({"cards": 0}, "cards", "attention", "0"),
     ],
 )
-def test_what_is_not_well(changed: dict[str, Any], name: str, state: str, says: str) -> None:
+def test_health_names_each_fault(changed: dict[str, Any], name: str, state: str, says: str) -> None:
     found = judged({**HEALTH, **changed})
     assert found[name][0] == state
     assert says in found[name][1]
@@ -196,7 +196,7 @@ def test_errors_are_news_for_ten_minutes() -> None:
         assert judged({**HEALTH, "errors": [{"time": at, **entry, "level": "warning"}]})["errors"][0] == "ok"
 
 
-def test_without_mgpud_the_holder_is_told_of_all_the_same() -> None:
+def test_health_reports_the_holder_without_mgpud() -> None:
     gone = Refusal("mgpud-not-running", "mgpud is not running", "start it")
     assert judged(gone) == {"mgpud": ("failed", "mgpud is not running"), "holder": ("ok", "listens")}
     assert judged(gone, holder=False)["holder"][0] == "failed"
@@ -265,7 +265,7 @@ def test_json_says_the_same(mgpud: FakeMgpud, tmp_path: Path) -> None:
         one.close()
 
 
-def test_no_mgpud_is_status_2(tmp_path: Path) -> None:
+def test_health_without_mgpud_exits_with_2(tmp_path: Path) -> None:
     result = run("--root", str(tmp_path))
     assert result.exit_code == 2
     assert "failed  mgpud   mgpud is not running" in result.output

@@ -74,7 +74,7 @@ def utf16(text: object) -> bytes:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(container=NAMES, why=NAMES, count=st.integers())
-def test_nothing_in_a_field_breaks_a_line(written: Written, container: str, why: str, count: int) -> None:
+def test_log_field_never_breaks_a_line(written: Written, container: str, why: str, count: int) -> None:
     before = len(written.lines())
     written.now_s += 1000
     written.log.warning("listener-without-grant", container=container, why=why, count=count)
@@ -90,7 +90,7 @@ def test_nothing_in_a_field_breaks_a_line(written: Written, container: str, why:
     assert written.log.recent()[-1].text.isascii()
 
 
-def test_a_line_as_people_and_programs_read_it(written: Written) -> None:
+def test_line_is_key_value_or_json(written: Written) -> None:
     written.log.info("serving", driver="sim", cards=2, who="é é", none=None)
     [line] = written.lines()
     at = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
@@ -110,7 +110,7 @@ def test_a_value_is_cut(written: Written) -> None:
     assert parsed(written.lines()[0])["why"] == "x" * VALUE_MAX_CHARS + "..."
 
 
-def test_one_container_does_not_silence_another(written: Written) -> None:
+def test_noisy_container_does_not_silence_another(written: Written) -> None:
     for _ in range(1000):
         written.log.info("refused", container="noisy")
     assert len(written.lines()) == TENANT_BURST
@@ -126,7 +126,7 @@ def test_one_container_does_not_silence_another(written: Written) -> None:
     assert written.log.left_out == 1000 - TENANT_BURST
 
 
-def test_a_day_of_one_event_is_bounded_whatever_tenants_do(written: Written) -> None:
+def test_lines_of_one_event_are_bounded_for_a_day(written: Written) -> None:
     """A new name each time, four times a second, each as long as the log lets it be."""
     for number in range(2000):
         written.now_s += DAY_S / 2000
@@ -139,7 +139,7 @@ def test_a_day_of_one_event_is_bounded_whatever_tenants_do(written: Written) -> 
     assert sum(map(len, lines)) < 40e6
 
 
-def test_it_goes_on_after_a_disk_was_full() -> None:
+def test_log_continues_after_a_full_disk() -> None:
     full = os.open("/dev/full", os.O_WRONLY)
     log = Log(full)
     log.error("holder-gone")

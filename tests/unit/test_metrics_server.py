@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from native_sched.daemon import metrics_service
 from native_sched.daemon.log import Log
-from native_sched.daemon.metrics_server import _CONNECTIONS_MAX, TCP_AGE_S, MetricsServer
+from native_sched.daemon.metrics import service as metrics_service
+from native_sched.daemon.metrics.server import _CONNECTIONS_MAX, TCP_AGE_S, MetricsServer
 
 GET = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
 OPENMETRICS = b"GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text;version=1.0.0\r\n\r\n"
@@ -70,7 +70,7 @@ def test_a_unix_socket_of_roots_and_a_fresh_answer_each_time(tmp_path: Path) -> 
     assert answers[0].startswith(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 4\r\n")
 
 
-def test_a_port_answers_everybody_at_the_cost_of_one(tmp_path: Path) -> None:
+def test_frequent_scrapes_cost_one_collection(tmp_path: Path) -> None:
     counting = Counting()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -111,7 +111,7 @@ def test_statuses(request_line: bytes, status: bytes) -> None:
 
 
 @given(st.binary(max_size=300))
-def test_no_request_raises_or_writes_a_head_of_its_own(data: bytes) -> None:
+def test_random_request_gets_one_of_three_heads(data: bytes) -> None:
     answer = Counting().server.answer(data, 0)
     head = answer.partition(b"\r\n\r\n")[0].split(b"\r\n")
     assert head[0] in (b"HTTP/1.1 200 OK", b"HTTP/1.1 404 Not Found", b"HTTP/1.1 405 Method Not Allowed")
@@ -125,10 +125,8 @@ def test_a_fault_of_ours_is_a_500_and_a_line_in_the_log() -> None:
     assert [entry.event for entry in counting.log.recent()] == ["fault"]
 
 
-def test_who_sends_too_much_nothing_or_comes_too_often_is_sent_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("native_sched.daemon.metrics_server._HEAD_TIMEOUT_S", 0.3)
+def test_abusive_clients_are_disconnected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("native_sched.daemon.metrics.server._HEAD_TIMEOUT_S", 0.3)
     counting = Counting()
     path = str(tmp_path / "s")
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from native_sched.daemon.control.server import Peer
 from native_sched.daemon.engine import Refused, SchedState
-from native_sched.daemon.metrics_refused import CODES, OTHER
-from native_sched.daemon.server import Peer
+from native_sched.daemon.metrics.refused import CODES, OTHER
 from oci_specs.refusal import Refusal
 from oci_specs.request import Identity
 from tests.support import promtool
@@ -25,7 +25,7 @@ CONTAINER = "mgpu_container_"
 # Modules that a refusal on the way of `admit` can come from.
 ADMISSION = (
     *(
-        f"native_sched/daemon/{name}.py"
+        f"native_sched/daemon/grants/{name}.py"
         for name in ("admission", "edits", "placement", "placement_refusal", "room")
     ),
     *(
@@ -47,12 +47,12 @@ def test_promtool_has_nothing_to_say(world: Node) -> None:
     assert promtool.complaints(world.text()) == ""
 
 
-def test_promtool_is_seen_to_complain() -> None:
+def test_promtool_reports_a_seeded_error() -> None:
     assert "counter" in promtool.complaints("# HELP a_count x\n# TYPE a_count counter\na_count 1\n")
     assert promtool.complaints("a{b=} 1\n")
 
 
-def test_all_that_counts_is_there_from_the_first_scrape_on_with_zero(world: Node) -> None:
+def test_counters_start_at_zero_with_the_first_scrape(world: Node) -> None:
     for name in (
         "mgpu_log_lines_left_out_total",
         "mgpu_mediated_calls_total",
@@ -142,7 +142,7 @@ def test_counters_do_not_fall_when_a_charge_is_given_back(world: Node) -> None:
     assert world.one(CONTAINER + "suspended_seconds_total") == 1
 
 
-def test_the_share_is_that_of_the_last_seconds_whoever_scrapes(world: Node) -> None:
+def test_share_does_not_depend_on_scrapes(world: Node) -> None:
     grant = world.add("c1", 0)
     state = world.engine.states[grant.tenant] = SchedState()
     for _ in range(30):
@@ -200,7 +200,7 @@ def test_a_container_created_anew_under_its_name_is_one_series(world: Node) -> N
     assert promtool.complaints(world.text()) == ""
 
 
-def test_one_that_is_not_scheduled_or_has_gone_from_the_engine_has_zeros(world: Node) -> None:
+def test_unscheduled_or_gone_container_has_zeros(world: Node) -> None:
     grant = world.add("c1", policy=None)
     del world.engine.states[grant.tenant]
     assert world.one(CONTAINER + "run_seconds_total") == 0
@@ -212,7 +212,7 @@ NAMES = st.text(max_size=300) | st.text(st.sampled_from('"\\\n\r\x00\ud800\u2028
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 @given(pod=NAMES, container=NAMES, container_id=NAMES)
-def test_no_name_breaks_a_scrape(world: Node, pod: str, container: str, container_id: str) -> None:
+def test_odd_names_do_not_break_a_scrape(world: Node, pod: str, container: str, container_id: str) -> None:
     grant = world.add(container_id, 0, identity=Identity(pod=pod, namespace=None, container=container))
     try:
         for openmetrics in (False, True):
@@ -245,7 +245,9 @@ def test_refusals_are_counted_by_their_code_and_logged(world: Node) -> None:
 
 
 def codes_in(path: str) -> set[str]:
-    """Codes that the module refuses with: first in a Refusal, or in the quadruples that placement makes one of."""
+    """Codes that the module refuses with: first in a Refusal, or in the quadruples that placement makes one
+    of.
+    """
     found = set()
     for each in ast.walk(ast.parse((REPOSITORY / path).read_text())):
         parts: list[ast.expr] = []

@@ -18,11 +18,11 @@ def test_a_test_counts_once_with_its_set_up_and_its_end_in_its_folder() -> None:
         [
             Report("tests/unit/specs/test_a.py::test_one[x::y]", 6.0),
             Report("tests/unit/specs/test_a.py::test_one[x::y]", 30.0),
-            Report("tests/engines/test_b.py::test_two", 90.0),
+            Report("tests/containers/test_b.py::test_two", 90.0),
             Report("tests/unit/test_c.py::test_three", 24.0),
         ]
     ) == [
-        "    1.5 min      1 tests  tests/engines",
+        "    1.5 min      1 tests  tests/containers",
         "    1.0 min      2 tests  tests/unit",
         "    2.5 min      3 tests  in all",
     ]

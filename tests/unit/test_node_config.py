@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from native_sched.daemon import node_config
-from native_sched.daemon.node_config import NodeConfig
+from native_sched.daemon.node import config as node_config
+from native_sched.daemon.node.config import NodeConfig
 from oci_specs import schemas
 from oci_specs.refusal import Refusal
 
@@ -17,7 +17,7 @@ def written(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def test_no_file_and_an_empty_file_are_the_defaults(tmp_path: Path) -> None:
+def test_missing_or_empty_file_means_defaults(tmp_path: Path) -> None:
     assert node_config.load(tmp_path / "node.toml") == NodeConfig()
     assert node_config.load(written(tmp_path, "")) == NodeConfig()
 
@@ -109,7 +109,7 @@ def test_a_bad_file_is_refused_in_this_line(tmp_path: Path, text: str, fault: st
     assert caught.value.line() == f"mgpu: {path}: {fault}"
 
 
-def test_not_utf8_and_a_directory_are_refused(tmp_path: Path) -> None:
+def test_file_that_is_not_utf8_or_a_directory_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "node.toml"
     path.write_bytes(b'\npolicy = "\xff"')
     with pytest.raises(Refusal, match=r"node\.toml: line 2 is not UTF-8"):
@@ -118,7 +118,7 @@ def test_not_utf8_and_a_directory_are_refused(tmp_path: Path) -> None:
         node_config.load(tmp_path)
 
 
-def test_what_a_key_allows_can_be_said_for_every_key(tmp_path: Path) -> None:
+def test_every_key_has_words_for_allowed_values(tmp_path: Path) -> None:
     """A new kind of key in the schema needs words of its own."""
     for name in asdict(NodeConfig()):
         with pytest.raises(Refusal, match=f"{name} is 0.5; allowed: "):

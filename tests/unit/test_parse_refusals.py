@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from native_sched.daemon.node_config import NodeConfig
-from native_sched.daemon.placement import CardState, place
+from native_sched.daemon.grants.placement import CardState, place
+from native_sched.daemon.node.config import NodeConfig
 from oci_specs import parse, vocabulary
 from oci_specs.refusal import Refusal, printable, quoted
 from oci_specs.request import Request
@@ -57,7 +57,7 @@ def test_error_round_trip() -> None:
 
 
 @given(st.text())
-def test_any_text_is_shown_on_one_line(text: str) -> None:
+def test_quoted_text_is_one_printable_line(text: str) -> None:
     assert printable(text).isprintable()
     assert quoted(text).isprintable()
     assert len(quoted(text)) <= 120 * len("\\U0010ffff") + 3

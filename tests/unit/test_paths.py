@@ -30,9 +30,7 @@ def test_the_interpreter_s_prefix_comes_before_the_environment_s(
     assert paths.lib("sim/libcuda.so.1") == library
 
 
-def test_what_is_not_installed_is_refused_with_where_it_was_looked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_file_is_refused_with_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.delenv("MGPU_PREFIX", raising=False)
     with pytest.raises(Refusal) as caught:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from native_sched.daemon.node_config import NodeConfig
-from native_sched.daemon.placement import place
+from native_sched.daemon.grants.placement import place
+from native_sched.daemon.node.config import NodeConfig
 from oci_specs.vocabulary import FIXED_SHARE
 from tests.cards import CONFIG, V100_MIB, card, from_keys, given_mib, indices, line, request, tenant
 
@@ -51,7 +51,7 @@ def test_core_alone_is_the_same_share_of_memory() -> None:
     assert given_mib(place(request(core=100), (card(0),), CONFIG)) == [V100_MIB]
 
 
-def test_whole_cards_are_entirely_free_ones() -> None:
+def test_whole_card_request_needs_free_cards() -> None:
     placement = place(request(), (card(0, tenant(memory_mib=256)), card(1)), CONFIG)
     assert (indices(placement), given_mib(placement)) == ([1], [V100_MIB])
     assert placement.cards[0].core_percent == 100
@@ -78,13 +78,13 @@ def test_the_last_mib_of_a_card() -> None:
     )
 
 
-def test_no_advice_to_ask_for_less_than_the_least() -> None:
+def test_refusal_advises_no_less_than_the_least() -> None:
     assert line(request(4096), card(0, tenant(memory_mib=16000))) == (
         "mgpu: 4096 MiB asked, but the most that is free is 160 MiB, on card 0; wait until a container ends"
     )
 
 
-def test_one_of_two_cards_has_room() -> None:
+def test_refusal_says_that_1_of_2_cards_has_room() -> None:
     assert line(request(8192, count=2), card(0), card(1, tenant(memory_mib=14000))) == (
         "mgpu: 4096 MiB on each of 2 cards asked, but 1 of 2 cards has room, and elsewhere the most that is free is "
         "2160 MiB, on card 1; ask for at most 2160 MiB a card, or wait until a container ends"
@@ -124,7 +124,7 @@ def test_memory_alone_needs_no_core_under_the_burst_policies(policy: str) -> Non
     assert (placement.policy, placement.cards[0].core_percent) == (policy, None)
 
 
-def test_a_quota_leaves_those_without_one_their_part_under_fixed_share() -> None:
+def test_fixed_share_quota_leaves_room_for_containers_without_quota() -> None:
     three = tuple(tenant(memory_mib=1024) for _ in range(3))
     assert indices(place(request(1024, 97), (card(0, *three, policy=FIXED_SHARE),), CONFIG)) == [0]
     assert "leave is 97 percent" in line(request(1024, 98), card(0, *three, policy=FIXED_SHARE))

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from native_sched.daemon.node_config import NodeConfig, Strategy
-from native_sched.daemon.placement import CardState, place
+from native_sched.daemon.grants.placement import CardState, place
+from native_sched.daemon.node.config import NodeConfig, Strategy
 from oci_specs.request import Qos, Request
 from oci_specs.vocabulary import FIXED_SHARE
 from tests.cards import CONFIG, card, indices, line, request, tenant
@@ -102,7 +102,7 @@ def test_named_cards(names: tuple[str, ...], chosen: list[int]) -> None:
     assert indices(place(request(2048 * count, count=count, uuids=uuids), cards, CONFIG)) == chosen
 
 
-def test_one_of_the_candidates() -> None:
+def test_placement_chooses_among_the_candidates() -> None:
     cards = [card(0), card(1, tenant()), card(2)]
     assert indices(place(request(1024, candidates=("1", "2")), cards, CONFIG)) == [2]
 
@@ -146,7 +146,7 @@ def test_names_and_numbers_that_do_not_fit_the_node(asked: Request, expected: st
     assert line(asked, card(0), card(1)) == expected
 
 
-def test_no_cards_at_all() -> None:
+def test_placement_refuses_on_a_node_without_cards() -> None:
     assert line(request(1024)) == "mgpu: 1 card asked, and this node has none; run it on a node with GPUs"
     assert (
         line(request(count=None)) == "mgpu: cards asked, and this node has none; run it on a node with GPUs"

@@ -7,8 +7,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from native_sched.daemon.node_config import NodeConfig, Strategy
-from native_sched.daemon.placement import CardState, Placement, Tenant, place
+from native_sched.daemon.grants.placement import CardState, Placement, Tenant, place
+from native_sched.daemon.node.config import NodeConfig, Strategy
 from oci_specs.refusal import Refusal
 from oci_specs.request import Memory, Request
 from oci_specs.vocabulary import FIXED_SHARE, POLICIES
@@ -61,7 +61,7 @@ def place_or_refuse(asked: Request, cards: list[CardState], config: NodeConfig) 
     st.sampled_from(["default", "binpack", "spread", "separate"]),
     st.integers(1, 16),
 )
-def test_never_oversubscribed_and_always_the_same(
+def test_placement_never_oversubscribes_and_is_deterministic(
     sizes: list[int], requests: list[Request], placement: Strategy, most: int
 ) -> None:
     config = NodeConfig(placement=placement, max_containers_per_card=most)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from native_sched.daemon.node_config import NodeConfig
+from native_sched.daemon.node.config import NodeConfig
 from oci_specs import parse
 from tests.cri.pods import ContainerSpec, PodSpec, pods
 from tests.support.places import REPOSITORY
@@ -19,7 +19,7 @@ def published(name: str) -> list[PodSpec]:
     return pods(yaml.safe_load(Path(MANIFESTS, f"{name}.yaml").read_text()))
 
 
-def test_a_deployment() -> None:
+def test_deployment_becomes_its_pods() -> None:
     first, second = published("mgpu-offline")
     assert (first.name, second.name) == ("mgpu-deployment-offline-0", "mgpu-deployment-offline-1")
     assert first.labels == {"app": "mgpu-deployment"}
@@ -39,7 +39,7 @@ def test_a_deployment() -> None:
     assert second.containers == first.containers
 
 
-def test_a_job() -> None:
+def test_job_becomes_its_pods() -> None:
     [pod] = published("ack-multigpu")
     [container] = pod.containers
     assert pod.labels["aliyun.com/gpu-count"] == "2"
@@ -56,7 +56,7 @@ def test_a_job() -> None:
         ("ack-multigpu", "online", None, None, 2),  # in units
     ],
 )
-def test_what_reaches_the_node_is_the_request(
+def test_published_annotations_are_the_request(
     name: str, qos: str, memory: int | None, core: int | None, count: int
 ) -> None:
     pod = published(name)[0]
@@ -79,6 +79,6 @@ def test_a_container_that_asks_for_nothing_is_told_nothing() -> None:
     assert [bool(one.annotations) for one in pod.containers] == [True, False]
 
 
-def test_another_kind_is_refused() -> None:
+def test_daemonset_is_refused() -> None:
     with pytest.raises(ValueError, match="DaemonSet"):
         pods({"kind": "DaemonSet"})

@@ -1,4 +1,6 @@
-"""podman's precreate hook: a spec in, a spec out, and what podman and mgpud are told when there is none to give."""
+"""podman's precreate hook: a spec in, a spec out, and what podman and mgpud are told when there is none to
+give.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ def answering(node: Node, **edits: Any) -> Mgpud:
     )
 
 
-def test_without_a_gpu_the_spec_goes_through_byte_for_byte(node: Node) -> None:
+def test_spec_without_gpu_is_unchanged(node: Node) -> None:
     text = spec()
     with Mgpud(node.socket, lambda _: ok()) as mgpud:
         done = hook(node, text)
@@ -73,7 +75,7 @@ def test_a_pass_goes_through_byte_for_byte(node: Node) -> None:
     assert (done.returncode, done.stdout) == (0, text)
 
 
-def test_a_grant(node: Node) -> None:
+def test_grant_rewrites_the_hooks_spec(node: Node) -> None:
     with answering(node, env=["GRANTED=1"]) as mgpud:
         done = hook(node, spec(ASKING))
     assert done.returncode == 0
@@ -104,12 +106,12 @@ def test_a_refusal_is_seen_where_podman_prints(node: Node, tmp_path: Path) -> No
     assert one_line(said.read_text()) == "mgpu: no card has room; wait"
 
 
-def test_a_spec_that_is_none(node: Node) -> None:
+def test_invalid_spec_is_refused(node: Node) -> None:
     done = hook(node, b"{")
     assert (done.returncode, done.stdout) == (1, b"")
 
 
-def test_what_cannot_be_rewritten_is_given_back(node: Node) -> None:
+def test_grant_is_released_when_the_spec_cannot_be_rewritten(node: Node) -> None:
     text = json.loads(spec(ASKING))
     text["linux"]["seccomp"] = {"defaultAction": "SCMP_ACT_ALLOW", "listenerPath": "/another/listener"}
     with answering(node) as mgpud:
@@ -130,7 +132,7 @@ def test_the_containers_id(told: dict[str, Any]) -> None:
     assert identify(told) == ID
 
 
-def test_no_id() -> None:
+def test_identify_refuses_a_spec_without_id() -> None:
     with pytest.raises(Refusal) as refusal:
         identify({"linux": {"cgroupsPath": "/mine/box"}, "mounts": [{"source": "/containers/x"}]})
     assert "does not tell the container's id" in refusal.value.line()

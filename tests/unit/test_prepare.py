@@ -1,4 +1,6 @@
-"""The verb `prepare`, from both ends: the launcher and what mgpud may answer it, mgpud and what a launcher may send."""
+"""The verb `prepare`, from both ends: the launcher and what mgpud may answer it, mgpud and what a launcher
+may send.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from native_sched.daemon import prepare
-from native_sched.daemon.node_config import NodeConfig
-from native_sched.daemon.prepare import Prepare
-from native_sched.daemon.server import Dialogue, Peer, Server
+from native_sched.daemon.control import prepare
+from native_sched.daemon.control.prepare import Prepare
+from native_sched.daemon.control.server import Dialogue, Peer, Server
+from native_sched.daemon.node.config import NodeConfig
 from oci_specs import schemas
 from tests.create_path import Mgpud, Node, grant, ok, one_line, write_script
 from tests.unit.arbiter_support import World
@@ -94,7 +96,7 @@ class Saying(Mgpud):
                 peer.send(packet if isinstance(packet, bytes) else json.dumps(packet).encode())
 
 
-def test_a_pass(node: Node) -> None:
+def test_spec_without_gpu_is_passed_unchanged(node: Node) -> None:
     original = write_spec(node, spec())
     with Saying(node, ok(action="pass")) as mgpud:
         done = create(node)
@@ -113,7 +115,7 @@ class SayingTwo(Saying):
             peer.send(packet if isinstance(packet, bytes) else json.dumps(packet).encode())
 
 
-def test_a_new_text(node: Node) -> None:
+def test_new_spec_keeps_mode_and_original(node: Node) -> None:
     original = write_spec(node, spec())
     config = node.root / "bundle/config.json"
     config.chmod(0o640)
@@ -181,7 +183,7 @@ UNSURE: list[bytes | dict[str, Any] | None] = [
 
 
 @pytest.mark.parametrize("reply", UNSURE)
-def test_what_is_not_sure_is_done_by_python(cautious: Node, reply: bytes | dict[str, Any] | None) -> None:
+def test_unsure_reply_falls_back_to_python(cautious: Node, reply: bytes | dict[str, Any] | None) -> None:
     write_spec(cautious, spec(annotations=ASKING))
     with Saying(cautious, reply) as mgpud:
         done = create(cautious)
@@ -198,7 +200,7 @@ def test_a_text_that_is_cut_is_not_taken(cautious: Node, said: list[bytes | dict
     assert mgpud.verbs() == ["admit"]
 
 
-def test_who_says_nothing_is_not_waited_for(cautious: Node) -> None:
+def test_silent_mgpud_is_not_waited_for(cautious: Node) -> None:
     original = write_spec(cautious, spec())
     with Saying(cautious, None):
         assert create(cautious).stdout == original.decode()
@@ -224,7 +226,7 @@ def odd_specs() -> Iterator[tuple[str, bytes]]:
 @pytest.mark.parametrize(
     ("name", "text"), list(odd_specs()), ids=lambda value: value if isinstance(value, str) else ""
 )
-def test_both_ways_make_the_same(
+def test_mgpud_and_python_rewrite_alike(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: bytes
 ) -> None:
     """Modulo where the two nodes are."""
@@ -308,7 +310,7 @@ def bind(source: str) -> dict[str, Any]:
     return {"destination": "/x", "type": "bind", "source": source}
 
 
-def test_a_grant(world: World) -> None:
+def test_prepared_grant_is_admitted_once(world: World) -> None:
     reply, new = talk(world, as_text(annotations=ASKING))
     [given] = world.grants
     assert new["linux"]["seccomp"]["listenerMetadata"] == given.nonce
@@ -316,13 +318,13 @@ def test_a_grant(world: World) -> None:
     assert reply["action"] == "write"
 
 
-def test_the_same_process_gets_the_same_grant_again(world: World) -> None:
+def test_repeated_prepare_gets_the_same_grant(world: World) -> None:
     first = talk(world, as_text(annotations=ASKING))
     assert talk(world, as_text(annotations=ASKING)) == first
     assert len(list(world.grants)) == 1
 
 
-def test_without_a_gpu(world: World) -> None:
+def test_container_without_gpu_passes(world: World) -> None:
     assert talk(world, as_text())[0]["action"] == "pass"
 
 
@@ -355,7 +357,7 @@ def test_mount_sources_are_the_launchers_to_look_up(world: World) -> None:
         b'{"found":{"/a":1}}',
     ],
 )
-def test_what_is_found_is_checked(world: World, found: bytes) -> None:
+def test_malformed_findings_go_to_the_launcher(world: World, found: bytes) -> None:
     text = as_text(annotations=ASKING, mounts=[bind("/a")])
     assert talk(world, text, found)[0]["action"] == "yourself"
     assert list(world.grants) == []
@@ -382,7 +384,7 @@ UNUSUAL: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("members", UNUSUAL)
-def test_what_is_unusual_is_left_to_the_launcher(world: World, members: dict[str, Any]) -> None:
+def test_unusual_spec_goes_to_the_launcher(world: World, members: dict[str, Any]) -> None:
     text = as_text(**{"annotations": ASKING, **members})
     assert talk(world, text, b"{}")[0]["action"] == "yourself"
     assert list(world.grants) == []
@@ -398,13 +400,13 @@ def test_what_is_unusual_is_left_to_the_launcher(world: World, members: dict[str
         (("create", "--bundle", "/b", ""), {}),
     ],
 )
-def test_the_text_has_to_be_that_of_the_words(
+def test_config_text_must_match_the_arguments(
     world: World, words: tuple[str, ...], told: dict[str, str]
 ) -> None:
     assert talk(world, as_text(annotations=ASKING), words=words, **told)[0]["action"] == "yourself"
 
 
-def test_refusals_are_in_the_words_of_the_create_path(world: World) -> None:
+def test_refusals_are_worded_as_by_the_create_path(world: World) -> None:
     for text, says in (
         (b"[" * 100_000, "is not JSON: maximum recursion depth"),
         (b"{", "the spec /b/config.json is not JSON: Expecting property name"),
@@ -418,7 +420,7 @@ def test_refusals_are_in_the_words_of_the_create_path(world: World) -> None:
     assert list(world.grants) == []
 
 
-def test_what_cannot_be_rewritten_is_given_back(world: World) -> None:
+def test_grant_is_released_when_the_spec_cannot_be_rewritten(world: World) -> None:
     foreign = {"seccomp": {"defaultAction": "SCMP_ACT_ALLOW", "listenerPath": "/another/listener"}}
     [reply] = talk(world, as_text(annotations=ASKING, linux={**load("runc-1.1-spec")["linux"], **foreign}))
     assert reply["error"]["code"] == "seccomp-profile"

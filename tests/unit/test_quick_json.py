@@ -48,13 +48,13 @@ def test_refusals(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", " ", "{} x", "\ufeff{}", "[1,]", "nul", '{"a" 1}', '"\x00"', "{}\x0b", "\xa0{}"]
 )
-def test_what_is_no_json(text: str) -> None:
+def test_malformed_json_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         quick_json.loads(text)
 
 
 @pytest.mark.parametrize("text", ["NaN", "-Infinity", "1e400", '"\\ud800"', '{"a":1,"a":2}'])
-def test_what_json_takes_beyond_the_standard(text: str) -> None:
+def test_nonstandard_json_is_read_as_json_reads_it(text: str) -> None:
     assert repr(quick_json.loads(text)) == repr(json.loads(text))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from native_sched.daemon import quota
-from native_sched.daemon.quota import Part
+from native_sched.daemon.grants import quota
+from native_sched.daemon.grants.quota import Part
 from oci_specs.request import Qos
 
 CLASSES: tuple[Qos, ...] = ("online", "offline")
@@ -18,7 +18,7 @@ def of(*parts: tuple[Qos, int | None]) -> list[int]:
     return [found[number] for number in range(len(parts))]
 
 
-def test_a_quota_is_what_it_says_and_the_others_share_the_rest_of_their_class() -> None:
+def test_quota_is_exact_and_other_containers_share_the_rest() -> None:
     assert of(("online", 30)) == [30]
     assert of(("online", None)) == [100]
     assert of(("online", 30), ("online", None), ("online", None)) == [30, 35, 35]
@@ -26,13 +26,13 @@ def test_a_quota_is_what_it_says_and_the_others_share_the_rest_of_their_class() 
     assert of(("online", 100), ("offline", None)) == [100, 100]
 
 
-def test_nobody_is_told_nothing_and_no_class_comes_to_more_than_a_card() -> None:
+def test_percents_are_positive_and_at_most_a_card() -> None:
     """Where idle time is shared, admission takes containers without a quota beside quotas of a whole card."""
     assert of(("online", 100), ("online", None)) == [99, 1]
     assert of(("online", 60), ("online", 40), *[("online", None)] * 3) == [57, 40, 1, 1, 1]
 
 
-def test_of_several_cards_the_least_counts() -> None:
+def test_percent_is_the_least_of_several_cards() -> None:
     crowded = [Part(1, "online", None), Part(2, "online", 60), Part(3, "online", None)]
     assert quota.percents([crowded, [Part(1, "online", None)]]) == {1: 20, 2: 60, 3: 20}
 
@@ -62,7 +62,7 @@ def lent(parts: list[Part], qos: Qos) -> int:
 
 
 @given(any_cards())
-def test_no_class_comes_to_more_than_a_card_and_nobody_to_nothing(cards: list[list[Part]]) -> None:
+def test_random_percents_are_positive_and_at_most_a_card(cards: list[list[Part]]) -> None:
     found = quota.percents(cards)
     assert set(found) == {part.tenant for parts in cards for part in parts}
     for parts in cards:

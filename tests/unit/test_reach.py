@@ -83,7 +83,7 @@ def ways(spec: dict[str, Any], host: Host | None = None) -> list[tuple[str, str]
         ("podman-4.3-volume-dev", [("tree", "/dev on /hostdev")]),
     ],
 )
-def test_what_engines_write(name: str, expected: list[tuple[str, str]]) -> None:
+def test_specs_of_engines_have_the_expected_ways(name: str, expected: list[tuple[str, str]]) -> None:
     assert ways(load(name)) == expected
 
 

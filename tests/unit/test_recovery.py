@@ -1,4 +1,4 @@
-"""The next worker goes on where the one before was."""
+"""The next mgpud goes on where the one before was."""
 
 from __future__ import annotations
 
@@ -12,22 +12,27 @@ from typing import Any, cast
 
 import pytest
 
-from native_sched.daemon import freezer, nodes, process_id, recovery
-from native_sched.daemon.engine import Engine, NodeKind, Policy, TenantClass
-from native_sched.daemon.freezer import StateFile
-from native_sched.daemon.grants import Grant
-from native_sched.daemon.holder_link import Listener
-from native_sched.daemon.node_config import NodeConfig
-from native_sched.daemon.recovery import Recovered
+from native_sched.daemon.control import recovery
+from native_sched.daemon.control.recovery import Recovered
+from native_sched.daemon.engine import Engine, NodeKind, TenantClass
+from native_sched.daemon.grants.grants import Grant
+from native_sched.daemon.links.holder import Listener
+from native_sched.daemon.node import device_nodes as nodes
+from native_sched.daemon.node import freezer, process_id
+from native_sched.daemon.node.config import NodeConfig
+from native_sched.daemon.node.freezer import StateFile
 from oci_specs import schemas
 from oci_specs.refusal import Refusal
+from oci_specs.vocabulary import FIXED_SHARE
 from tests.unit.arbiter_support import World
 
 NODE = os.stat("/dev/null")
 
 
 class Node:
-    """One node and the workers that come after one another on it. journal: tenants that the engine's journal has."""
+    """One node and mgpuds that come after one another on it. journal: tenants that the engine's journal
+    has.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -35,7 +40,7 @@ class Node:
         self.world = World(NodeConfig(), folder)
 
     def next(self, *, journal: bool = True, refuses: str | None = None) -> Recovered:
-        """The worker is killed, and followed by another."""
+        """mgpud is killed, and followed by another."""
         tenants = set(self.world.engine.tenants)
         self.world.close()
         world = self.world = World(NodeConfig(), self._folder)
@@ -50,7 +55,10 @@ class Node:
                 listeners.take(arriving(grant, holder_id))
 
         engine = cast(Engine, world.engine)
-        done = recovery.take_over(engine, world.grants, world.scheduling, world.listeners, found, hand_over)
+        done = recovery.take_over(
+            engine, world.grants, world.scheduling, world.listeners, found, hand_over, recovery.Stages()
+        )
+        assert list(done.stages_ms) == ["loaded", "tenants", "scheduler", "listeners"]
         world.life.resume_all(world.listeners)
         world.turn()
         return done
@@ -97,7 +105,7 @@ def test_a_bound_container_goes_on(node: Node, process: subprocess.Popen[bytes])
     engine = node.world.engine
     assert engine.tenants == {before.tenant: {before.cards[0].index: 1024 << 20}}
     assert engine.nodes == {before.tenant: [(NODE.st_dev, NODE.st_ino, NodeKind.CARD, 0)]}
-    assert engine.policies == {before.cards[0].index: Policy.FIXED_SHARE}
+    assert engine.policies == {before.cards[0].index: FIXED_SHARE}
     assert engine.scheduled == {before.tenant: (TenantClass.OFFLINE, 100)}
     assert [tenant for tenant, _fd in engine.listeners] == [before.tenant]
     assert (done.tenants, done.from_journal, done.listeners, done.failed) == (1, 1, 1, 0)
@@ -125,7 +133,7 @@ def test_numbers_are_never_given_twice(node: Node, process: subprocess.Popen[byt
     assert node.world.granted("e").tenant == 5
 
 
-def test_who_ended_meanwhile_drains_and_goes(node: Node) -> None:
+def test_container_that_ended_meanwhile_is_drained(node: Node) -> None:
     with subprocess.Popen(["true"]) as short:
         grant = node.world.granted("a")
         grant_pid = short.pid
@@ -135,9 +143,7 @@ def test_who_ended_meanwhile_drains_and_goes(node: Node) -> None:
     assert (done.ended, len(node.world.grants)) == (1, 0)
 
 
-def test_another_process_with_the_same_pid_is_not_the_container(
-    node: Node, process: subprocess.Popen[bytes]
-) -> None:
+def test_reused_pid_is_not_the_container(node: Node, process: subprocess.Popen[bytes]) -> None:
     grant = node.world.granted("a")
     node.world.life.bind(grant, process.pid)
     node.world.store.save(grant, pid_start=grant.pid_start - 1)
@@ -146,7 +152,7 @@ def test_another_process_with_the_same_pid_is_not_the_container(
     assert process.poll() is None
 
 
-def test_an_admitted_one_has_the_rest_of_its_lease(node: Node) -> None:
+def test_admitted_container_keeps_the_rest_of_its_lease(node: Node) -> None:
     node.world.granted("a")
     node.next()
     assert only(node).state == "admitted"
@@ -157,14 +163,14 @@ def test_an_admitted_one_has_the_rest_of_its_lease(node: Node) -> None:
     assert len(node.world.grants) == 0
 
 
-def test_an_admitted_one_whose_runtime_is_gone_ends(node: Node) -> None:
+def test_admitted_container_without_runtime_ends(node: Node) -> None:
     grant = node.world.granted("a")
     node.world.store.save(grant, runtime_start=1)
     node.next()
     assert len(node.world.grants) == 0
 
 
-def test_a_draining_one_is_finished_when_it_is_empty(node: Node) -> None:
+def test_draining_container_finishes_when_empty(node: Node) -> None:
     grant = node.world.granted("a")
     node.world.engine.busy.add(grant.tenant)
     node.world.life.release(grant)
@@ -178,7 +184,7 @@ def test_a_draining_one_is_finished_when_it_is_empty(node: Node) -> None:
 
 
 @pytest.mark.parametrize("frozen", [True, False])
-def test_whether_it_is_frozen_is_looked_at_anew(
+def test_freezer_is_read_anew_after_a_restart(
     node: Node,
     process: subprocess.Popen[bytes],
     monkeypatch: pytest.MonkeyPatch,
@@ -196,7 +202,9 @@ def test_whether_it_is_frozen_is_looked_at_anew(
     assert node.world.engine.paused == {grant.tenant: frozen}
 
 
-def test_live_changes_and_the_operators_word_stay(node: Node, process: subprocess.Popen[bytes]) -> None:
+def test_live_changes_and_operator_policy_survive_a_restart(
+    node: Node, process: subprocess.Popen[bytes]
+) -> None:
     grant = node.world.granted("a", MGPU_MEMORY_MIB="1024")
     node.world.life.bind(grant, process.pid)
     node.world.ask("set", container="a", memory_mib=2048, **{"class": "offline"})
@@ -211,10 +219,10 @@ def spoil(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_arguments: object) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("native_sched.daemon.record_file._write", full)
+    monkeypatch.setattr("native_sched.daemon.node.record_file._write", full)
 
 
-def test_what_cannot_be_written_down_is_not_done(
+def test_change_that_cannot_be_saved_is_not_made(
     node: Node, process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grant, other = node.world.granted("a", MGPU_MEMORY_MIB="1024"), node.world.unregistered()
@@ -244,9 +252,7 @@ def test_an_engine_without_room_leaves_no_record(node: Node) -> None:
     assert os.listdir(node.world.store.folder) == []
 
 
-def test_one_that_cannot_be_taken_over_leaves_the_others_served(
-    node: Node, process: subprocess.Popen[bytes]
-) -> None:
+def test_unrecovered_container_leaves_others_served(node: Node, process: subprocess.Popen[bytes]) -> None:
     grant = node.world.granted("a")
     node.world.life.bind(grant, process.pid)
     node.listeners = [(1, grant)]
@@ -269,7 +275,13 @@ def test_beside_a_container_whose_grant_is_lost_nothing_is_admitted(
     world.listeners.unreadable = found.unreadable
     engine = cast(Engine, world.engine)
     recovery.take_over(
-        engine, world.grants, world.scheduling, world.listeners, found, lambda each: each.take(lost)
+        engine,
+        world.grants,
+        world.scheduling,
+        world.listeners,
+        found,
+        lambda each: each.take(lost),
+        recovery.Stages(),
     )
     world.life.resume_all(world.listeners)
     assert (world.link.dropped, world.engine.listeners) == ([9], [])
@@ -292,7 +304,7 @@ def test_beside_a_container_whose_grant_is_lost_nothing_is_admitted(
     assert world.ask("admit", **asked)["action"] == "grant"
 
 
-def test_to_ask_again_is_answered_with_the_same_grant(node: Node) -> None:
+def test_repeated_admit_gets_the_same_grant(node: Node) -> None:
     asked: dict[str, Any] = {
         "container_id": "b",
         "bundle": "/b",

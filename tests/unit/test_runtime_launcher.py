@@ -1,4 +1,6 @@
-"""mgpu-runtime's launcher: which verbs go straight to runc, its config, and what it says when it cannot start."""
+"""mgpu-runtime's launcher: which verbs go straight to runc, its config, and what it says when it cannot
+start.
+"""
 
 from __future__ import annotations
 
@@ -232,7 +234,9 @@ def test_a_runc_in_path_that_is_mgpu_runtime_is_passed_over(node: Node) -> None:
 
 
 def test_called_as_a_program(node: Node) -> None:
-    """Without a script around it: its own option is still the first, and the config's default place is in /etc."""
+    """Without a script around it: its own option is still the first, and the config's default place is in
+    /etc.
+    """
     launcher = program("mgpu-runtime")
     named = [launcher, f"--mgpu-config={node.conf}"]
     assert subprocess.run(named, capture_output=True, text=True, check=True).stdout == "runc\n\n"

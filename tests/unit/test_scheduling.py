@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from native_sched.daemon.engine import Policy, TenantClass
-from native_sched.daemon.grants import Grant
-from native_sched.daemon.node_config import NodeConfig
+from native_sched.daemon.engine import TenantClass
+from native_sched.daemon.grants.grants import Grant
+from native_sched.daemon.node.config import NodeConfig
 from oci_specs.refusal import Refusal
+from oci_specs.vocabulary import FIXED_SHARE, GUARANTEED_BURST_SHARE
 from tests.unit.arbiter_support import CARDS, World
 
 ONLINE, OFFLINE = TenantClass.ONLINE, TenantClass.OFFLINE
@@ -32,13 +33,13 @@ def told(world: World) -> list[tuple[TenantClass, int]]:
 def test_class_quota_and_policy_of_the_first_container(world: World) -> None:
     world.granted("a", MGPU_MEMORY_MIB="1024", MGPU_CORE="30", MGPU_QOS="offline", MGPU_POLICY="bs")
     assert told(world) == [(OFFLINE, 30)]
-    assert world.engine.policies == {0: Policy.GUARANTEED_BURST_SHARE}
+    assert world.engine.policies == {0: GUARANTEED_BURST_SHARE}
 
 
 def test_a_whole_card_is_a_quota_of_100(world: World) -> None:
     world.granted("a", MGPU_GPUS="2")
     assert told(world) == [(ONLINE, 100)]
-    assert world.engine.policies == {0: Policy.FIXED_SHARE, 1: Policy.FIXED_SHARE}
+    assert world.engine.policies == {0: FIXED_SHARE, 1: FIXED_SHARE}
 
 
 def test_a_core_total_is_split_over_the_cards(world: World) -> None:
@@ -46,7 +47,7 @@ def test_a_core_total_is_split_over_the_cards(world: World) -> None:
     assert told(world) == [(ONLINE, 40)]
 
 
-def test_those_without_a_quota_share_again_with_everyone_who_comes_and_goes(world: World) -> None:
+def test_shares_without_quota_follow_arrivals_and_ends(world: World) -> None:
     one_card = {"MGPU_MEMORY_MIB": "1024", "NVIDIA_VISIBLE_DEVICES": "0"}
     world.granted("a", **one_card)
     assert told(world) == [(ONLINE, 100)]
@@ -58,7 +59,7 @@ def test_those_without_a_quota_share_again_with_everyone_who_comes_and_goes(worl
     assert told(world) == [(ONLINE, 50), (ONLINE, 50), (OFFLINE, 100)]
 
 
-def test_a_draining_container_keeps_its_share_until_it_is_gone(world: World) -> None:
+def test_draining_container_keeps_its_share_until_it_ends(world: World) -> None:
     world.granted("a", MGPU_MEMORY_MIB="1024", NVIDIA_VISIBLE_DEVICES="0")
     leaving = world.granted("b", MGPU_MEMORY_MIB="1024", NVIDIA_VISIBLE_DEVICES="0")
     world.engine.busy.add(leaving.tenant)
@@ -81,7 +82,7 @@ def test_native_burst_share_heeds_no_quota(world: World) -> None:
 def test_a_free_card_takes_the_policy_of_its_next_container(world: World) -> None:
     world.life.release(world.granted("a", MGPU_MEMORY_MIB="1024", MGPU_POLICY="be"))
     world.granted("b", MGPU_MEMORY_MIB="1024")
-    assert world.engine.policies == {0: Policy.FIXED_SHARE}
+    assert world.engine.policies == {0: FIXED_SHARE}
 
 
 def test_a_container_without_a_card_is_not_scheduled() -> None:
@@ -93,7 +94,7 @@ def test_a_container_without_a_card_is_not_scheduled() -> None:
     world.close()
 
 
-def test_what_the_scheduler_does_not_take_is_no_grant(world: World) -> None:
+def test_grant_fails_when_the_scheduler_refuses_it(world: World) -> None:
     grant = world.unregistered()
     world.engine.refuses.add("schedule")
     with pytest.raises(Refusal, match="the scheduler does not take container c"):
@@ -140,7 +141,7 @@ steps = st.one_of(
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(steps, max_size=30))
-def test_whatever_happens_the_engine_is_told_what_the_grants_say(script: list[tuple[str, object]]) -> None:
+def test_engine_always_has_the_grants_policies(script: list[tuple[str, object]]) -> None:
     with closing(World(NodeConfig())) as world:
         living: list[Grant] = []
         for number, (step, details) in enumerate(script):
@@ -182,7 +183,7 @@ def agrees(world: World) -> None:
             assert sum(engine.scheduled[grant.tenant][1] for grant, _ in mine) <= 100
             for grant, own in mine:
                 assert grant.policy is not None
-                assert engine.policies[card.index].name.lower().replace("_", "-") == grant.policy
+                assert engine.policies[card.index] == grant.policy
                 if grant.policy == "fixed-share" and own.core_percent is None:
                     assert quotas + without <= 100, (
                         "someone without a quota is left nothing of a fixed share"

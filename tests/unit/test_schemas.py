@@ -213,12 +213,12 @@ def test_each_schema_is_a_schema(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "obj"), GOOD)
-def test_good(name: str, obj: object) -> None:
+def test_good_message_is_accepted(name: str, obj: object) -> None:
     assert schemas.validate(name, obj) is obj
 
 
 @pytest.mark.parametrize(("name", "obj", "fault"), BAD)
-def test_bad_is_refused_in_one_line(name: str, obj: object, fault: str) -> None:
+def test_bad_message_is_refused_in_one_line(name: str, obj: object, fault: str) -> None:
     with pytest.raises(Refusal) as caught:
         schemas.validate(name, obj)
     line = caught.value.line()

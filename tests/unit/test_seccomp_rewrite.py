@@ -90,7 +90,8 @@ def check(before: Filter, after: Filter, call: Call) -> None:
         assert now == was, f"{abi} {nr} {[hex(arg) for arg in args]}: {was:#x} became {now:#x}"
     elif in_cubes(command, NOTIFY_CUBES):
         if args[1] > LOW:
-            # The kernel drops the upper half: such a call may share its command's fate, and is never let through.
+            # The kernel drops the upper half: such a call may share its command's fate, and is never let
+            # through.
             assert not permissive(now) or now == NOTIFY
         elif permissive(was):
             assert now == NOTIFY
@@ -253,7 +254,7 @@ def test_an_empty_section_is_unconfined() -> None:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 @given(profiles(), st.booleans(), st.data())
-def test_any_profile_is_kept(of: Profile, tree: bool, data: st.DataObject) -> None:
+def test_random_profile_keeps_its_verdicts(of: Profile, tree: bool, data: st.DataObject) -> None:
     try:
         before = Filter(of, binary_tree=tree)
     except Rejected:

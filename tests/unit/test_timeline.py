@@ -82,7 +82,7 @@ def test_online_takes_the_card_and_offline_is_held_back_after_it() -> None:
     assert work == [("train", 10), ("web", 40)]
 
 
-def test_the_window_cuts() -> None:
+def test_window_cuts_runs_at_its_edges() -> None:
     found = read(PREEMPTION, ALL, 50, 100)
     assert told(found, "train") == [("suspended", 50, 60, "preempted"), ("hold", 60, 100, "hold")]
     assert told(found, "web") == [("run", 50, 60, "")]
@@ -121,7 +121,7 @@ def test_turns_are_suspended_and_not_held() -> None:
     ]
 
 
-def test_what_was_under_way_before_the_events_begin() -> None:
+def test_timeline_shows_states_from_before_its_first_event() -> None:
     late = [
         event(60, "g-1", "idle", 0, since_ms=55),
         event(161, "g-2", "running"),
@@ -142,7 +142,7 @@ def test_what_was_under_way_before_the_events_begin() -> None:
     ]
 
 
-def test_one_that_ended_is_shown_to_its_end_and_by_its_grant() -> None:
+def test_ended_container_is_shown_to_its_end() -> None:
     events = [
         event(1, "g-9", "added"),
         event(2, "g-9", "work", 0),
@@ -182,7 +182,9 @@ def test_sets_of_time_are_sets(one: list[Span], other: list[Span]) -> None:
 
 
 def test_the_trace_is_what_perfetto_reads() -> None:
-    """https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU: metadata, X and i events."""
+    """https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU: metadata, X and i
+    events.
+    """
     document = json.loads(json.dumps(trace.chrome(read(PREEMPTION, ALL, 20, 200))))
     events = document["traceEvents"]
     processes = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
@@ -221,7 +223,7 @@ def test_the_picture_shows_each_kind_in_its_colour() -> None:
     assert higher.height > image.height
 
 
-def test_what_is_shorter_than_a_pixel_shows_as_a_mixture() -> None:
+def test_rows_shorter_than_a_pixel_are_mixed() -> None:
     lane = Lane("card 0", "x", "online")
     strobe = [Row(lane, at * 1000, at * 1000 + 500, "run") for at in range(10_000)]
     shown = colours(picture.draw(rows.timeline(strobe)))
@@ -230,14 +232,14 @@ def test_what_is_shorter_than_a_pixel_shows_as_a_mixture() -> None:
     assert picture._RUN["online"] in shown, "the legend"
 
 
-def test_another_account_is_drawn_beside() -> None:
+def test_picture_draws_rows_of_any_source() -> None:
     """Rows of any source: the simulated card's own account, say."""
     one = Row(Lane("card 0", "web", "online"), 0, 5 * MS, "run")
     other = Row(Lane("card 0, by its own account", "web", "online"), MS, 5 * MS, "run")
     assert picture.draw(rows.timeline([other, one])).height > picture.draw(rows.timeline([one])).height
 
 
-def test_nothing_and_odd_names_are_drawn_too() -> None:
+def test_picture_draws_no_rows_and_odd_names() -> None:
     assert picture.draw(rows.timeline([])).width == picture.WIDTH
     odd = Lane("card 0", "\x1b[2J" + "x" * 300 + "漢", "unknown")
     picture.draw(rows.timeline([Row(odd, 5, 5 + MS, "suspended"), Row(odd, 0, 1, "run")]))
@@ -348,13 +350,13 @@ def test_timeline_follows_into_a_file_until_interrupted(
     "bad",
     [("--seconds", "1", "--last", "1"), ("--follow", "-", "--png", "x"), ("--last", "0"), ("--follow",)],
 )
-def test_timeline_takes_one_way_at_a_time(mgpud: FakeMgpud, bad: tuple[str, ...]) -> None:
+def test_timeline_refuses_contradicting_options(mgpud: FakeMgpud, bad: tuple[str, ...]) -> None:
     result = mgpu("timeline", *bad)
     assert (result.exit_code, mgpud.asked) == (2, [])
 
 
 @pytest.mark.parametrize("option", ["--png", "--trace", "--follow"])
-def test_a_file_that_cannot_be_written_is_one_line(mgpud: FakeMgpud, tmp_path: Path, option: str) -> None:
+def test_unwritable_file_is_refused_in_one_line(mgpud: FakeMgpud, tmp_path: Path, option: str) -> None:
     result = mgpu("timeline", option, str(tmp_path / "no" / "such"))
     assert result.exit_code == 1
     assert result.stderr == (
@@ -362,7 +364,7 @@ def test_a_file_that_cannot_be_written_is_one_line(mgpud: FakeMgpud, tmp_path: P
     )
 
 
-def test_no_events_and_nobody(mgpud: FakeMgpud) -> None:
+def test_timeline_without_events_is_one_line(mgpud: FakeMgpud) -> None:
     mgpud.reply_to("timeline", page([]))
     mgpud.reply_to("list", list_reply([container(sched=None)], []))
     assert mgpu("timeline").output == "No container has had a card.\n"

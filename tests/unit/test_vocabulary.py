@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from native_sched.daemon.node_config import NodeConfig
+from native_sched.daemon.node.config import NodeConfig
 from oci_specs import forms, identity, parse, vocabulary
 from oci_specs.request import Identity, Memory, Request
 
@@ -238,7 +238,7 @@ def test_a_misspelt_key_of_ours_is_not_overlooked() -> None:
     assert vocabulary.names_gpu({}, {"MGPU_MEMORY": "4096"})
 
 
-def test_what_mgpu_s_own_programs_read_is_no_key_and_no_misspelt_one() -> None:
+def test_variables_of_mgpu_programs_are_no_keys() -> None:
     programs = {
         "MGPU_ROOT": "/run/mgpu",
         "MGPU_PREFIX": "/opt/mgpu",

@@ -7,12 +7,12 @@ from typing import cast
 import pytest
 
 from mgpu_cli import render
-from native_sched.daemon import without
 from native_sched.daemon.engine import Engine, Without
+from native_sched.daemon.node import without
 from tests.unit.arbiter_support import CARDS, FakeEngine
 
 
-def test_each_is_said_once_for_a_card_with_what_the_driver_said(capfd: pytest.CaptureFixture[str]) -> None:
+def test_missing_feature_is_logged_once_per_card_with_the_status(capfd: pytest.CaptureFixture[str]) -> None:
     fake = FakeEngine()
     engine = cast(Engine, fake)
     told = without.Told(engine, CARDS)
@@ -35,7 +35,7 @@ def test_each_is_said_once_for_a_card_with_what_the_driver_said(capfd: pytest.Ca
     assert without.of(engine, 0) == ["engine-status"]
 
 
-def test_a_container_shows_what_it_is_without() -> None:
+def test_describe_names_features_the_driver_lacks() -> None:
     cards = [{"index": 0, "without": []}, {"index": 1, "without": [without.name(each) for each in Without]}]
     said = [text for _, text in render._without(cards)]
     assert "idle by fetch only" in said

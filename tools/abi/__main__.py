@@ -1,4 +1,6 @@
-"""`python -m tools.abi`: the facts of NVIDIA's kernel driver interface, from header trees. docs/driver-branches.md."""
+"""`python -m tools.abi`: the facts of NVIDIA's kernel driver interface, from header trees.
+docs/driver-branches.md.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,18 @@ import argparse
 import sys
 from pathlib import Path
 
-from tools.abi import coverage, from_observed, history, interface, layouts, neighbours, parity, store, tables
+from tools.abi import (
+    coverage,
+    from_nvproxy,
+    from_observed,
+    history,
+    interface,
+    layouts,
+    neighbours,
+    parity,
+    store,
+    tables,
+)
 from tools.abi.changes import changes
 from tools.abi.from_tinygrad import Module
 from tools.abi.measure import measure
@@ -48,6 +61,18 @@ def _add(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _add_struct(arguments: argparse.Namespace) -> int:
+    known = store.load(arguments.facts)
+    like, _ = known.around(arguments.version)
+    if like is None or arguments.version not in known.releases:
+        raise Problem(f"{arguments.version}: not a known driver, {', '.join(known.versions)} are")
+    release = known.releases[arguments.version]
+    from_nvproxy.add(release, arguments.folder, arguments.struct, arguments.source, like)
+    store.save(known, arguments.facts)
+    print(f"{release.version}: {arguments.struct}, in {arguments.facts}")
+    return 0
+
+
 def _added(arguments: argparse.Namespace, known: store.Store) -> Release:
     if arguments.tinygrad is None and arguments.observed is None:
         return _measured(arguments)
@@ -84,7 +109,7 @@ def _rebuild(arguments: argparse.Namespace) -> int:
 def _parity(arguments: argparse.Namespace) -> int:
     rows, known = interface.read(arguments.interface), store.load(arguments.facts)
     found = [*parity.compare(rows, known), *layouts.compare(rows, known, layouts.measure())]
-    print("".join(f"{said.line()}\n" for said in found), end="")
+    print("".join(f"{difference.line()}\n" for difference in found), end="", file=sys.stderr)
     print(f"{len(parity.served(rows, known))} drivers, {len(found)} disagreements")
     return 1 if found else 0
 
@@ -118,6 +143,14 @@ def _parser() -> argparse.ArgumentParser:
             )
             command.add_argument("--version", help="the driver's")
             command.add_argument("--source", help="where it is from")
+    command = commands.add_parser(
+        "add-struct", help="where a struct's fields lie in a driver of which no header is known, by gVisor"
+    )
+    command.add_argument("folder", type=Path, help="pkg/abi/nvgpu of gVisor")
+    command.add_argument("struct")
+    command.add_argument("version", help="a known driver, which gVisor supports")
+    command.add_argument("source", help="where the folder is from")
+    command.set_defaults(run=_add_struct)
     command = commands.add_parser("rebuild", help="measure every known driver anew")
     command.add_argument("clone", type=Path, help="a clone of NVIDIA's repository, with its tags")
     command.add_argument(
@@ -138,7 +171,7 @@ def main() -> int:
     arguments = _parser().parse_args()
     try:
         run: int = arguments.run(arguments)
-    except Problem as problem:
+    except (Problem, OSError) as problem:
         print(f"tools.abi: {problem}", file=sys.stderr)
         return 2
     return run

@@ -1,4 +1,6 @@
-"""What a C compiler says of expressions over somebody's headers: values, and which of them mean nothing there."""
+"""What a C compiler says of expressions over NVIDIA's headers: values, and which of them mean nothing
+there.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ int main(void)
 def evaluate(
     headers: Sequence[str], folders: Sequence[Path], expressions: Sequence[str], tree: str
 ) -> list[int | None]:
-    """Of each constant expression the value, or None where it does not compile. Problem: the headers do not."""
+    """Of each constant expression the value, or None where it does not compile. Problem: the headers do
+    not."""
     searched = [f"-I{folder}" for folder in folders]
     includes = "".join(f"#include <{header}>\n" for header in headers)
     _compile([*_FLAGS, *searched, "-fsyntax-only", "-"], includes, tree)
@@ -61,9 +64,9 @@ def _values(
         missing |= found
     else:
         raise Problem(f"{tree}: does not compile: {_first_error(done.stderr)}")
-    said = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout
     values: list[int | None] = [None] * len(expressions)
-    for line in said.splitlines():
+    for line in printed.splitlines():
         index, value = line.split()
         values[int(index)] = int(value)
     return values
@@ -78,8 +81,8 @@ def _compile(arguments: list[str], source: str, tree: str) -> None:
         raise Problem(f"{tree}: does not compile: {_first_error(done.stderr)}")
 
 
-def _first_error(said: str) -> str:
-    for line in said.splitlines():
+def _first_error(printed: str) -> str:
+    for line in printed.splitlines():
         if "error" in line:
             return line.strip()
-    return said.strip().splitlines()[0] if said.strip() else "the compiler says nothing"
+    return printed.strip().splitlines()[0] if printed.strip() else "the compiler says nothing"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from tools.abi.tables import FACTS, REPOSITORY, rows
 PAGE = REPOSITORY / "docs" / "coverage.md"
 HEAD = FACTS / "coverage-head.md"
 OBSERVED = REPOSITORY / "tests" / "recordings" / "observed-610.tsv"
-CONTROLS = REPOSITORY / "native_sched" / "boundary" / "control.c"
 BRANCHES = (535, 550, 570, 580, 610)
 KINDS = {
     "escape": "Escapes",
@@ -28,28 +26,6 @@ KINDS = {
 }
 SERVED, ANSWERED, REFUSED, ABSENT = "served", "answered", "refused", ""
 COMPUTE = "compute"
-# The functions of control.c that say themselves what a container is to see, or do what is asked by the scheduler.
-ANSWERS = frozenset(
-    {
-        "control_fabric_status",
-        "control_no_links",
-        "control_p2p_caps",
-        "control_p2p_caps_lists",
-        "control_p2p_matrix",
-        "control_probed_ids",
-        "control_utilization",
-        "disable_channels",
-        "get_timeslice",
-        "preempt",
-        "schedule_group",
-        "set_timeslice",
-        "view_attached_ids",
-        "view_fb_info",
-        "view_pid_info",
-        "view_pids",
-    }
-)
-REFUSES = "NULL"
 
 
 @dataclass(frozen=True)
@@ -67,41 +43,28 @@ class Call:
         return REFUSED in self.outcomes.values()
 
 
-def handlers(source: Path = CONTROLS) -> dict[str, str]:
-    """By control the function of the mediator's that serves it."""
-    return dict(re.findall(r"^\s*\{(NV\w+),\s*(\w+),", source.read_text(), re.M))
-
-
-def outcome(interface: Interface, served_by: dict[str, str], kind: str, number: int, version: str) -> str:
+def outcome(interface: Interface, kind: str, number: int, version: str) -> str:
     found = [
-        row
-        for row in interface.rows
-        if row.kind == kind
-        and row.number == number
-        and row.applies(version)
-        # ANSWERED says that the mediator answers "not here".
-        and row.disposition not in ("REFUSED", "ANSWERED")
+        row for row in interface.rows if row.kind == kind and row.number == number and row.applies(version)
     ]
-    by = {served_by.get(row.symbol, "") for row in found}
-    if not found or by == {REFUSES}:
+    if not found or any(row.is_refused for row in found):
         return REFUSED
-    return ANSWERED if by & ANSWERS else SERVED
+    return ANSWERED if any(row.disposition == "ANSWERED" for row in found) else SERVED
 
 
 def calls(interface: Interface, store: Store, folder: Path = FACTS) -> list[Call]:
     versions = {branch: _version(store, branch) for branch in BRANCHES}
-    served_by = handlers()
     found: dict[tuple[str, str, int], Call] = {}
-    for kind, symbol, said, capabilities, since, until in rows(folder / "nvproxy.tsv"):
-        if said == NONE:
+    for kind, symbol, text, capabilities, since, until in rows(folder / "nvproxy.tsv"):
+        if text == NONE:
             continue
-        number = int(said, 16)
+        number = int(text, 16)
         call = found.setdefault(
             (kind, symbol, number), Call(kind, symbol, number, capabilities, dict.fromkeys(BRANCHES, ABSENT))
         )
         for branch, version in versions.items():
             if order(since) <= order(version) and (until == NONE or order(version) < order(until)):
-                call.outcomes[branch] = outcome(interface, served_by, kind, number, version)
+                call.outcomes[branch] = outcome(interface, kind, number, version)
     return sorted(
         (call for call in found.values() if any(call.outcomes.values())),
         key=lambda call: (list(KINDS).index(call.kind), call.number, call.symbol),
@@ -116,7 +79,9 @@ def _version(store: Store, branch: int) -> str:
 
 
 def reasons(folder: Path = FACTS) -> list[tuple[str, str, str]]:
-    """kind, what it is the reason for (a pattern of symbols, or @ and nvproxy's capabilities), and the reason."""
+    """kind, what it is the reason for (a pattern of symbols, or @ and nvproxy's capabilities), and the
+    reason.
+    """
     return [(kind, match, reason) for kind, match, reason in rows(folder / "reasons.tsv")]
 
 

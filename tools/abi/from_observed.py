@@ -1,4 +1,4 @@
-"""Facts of a driver that somebody watched programs use: numbers and sizes as they were passed."""
+"""Facts of a driver from a recording of programs: numbers and sizes as they were passed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from tools.abi.tables import rows
 
 
 def release(path: Path, version: str, source: str, like: Release) -> Release:
-    """path: a table of kind, number, symbol, escape, bytes of the params or nothing, programs. The structs are those
-    of `like`, whose facts are complete; what has no name there is left out."""
+    """path: a table of kind, number, symbol, escape, bytes of the params or nothing, programs. The structs
+    are those of `like`, whose facts are complete; what has no name there is left out.
+    """
     found = Release(version, source, complete=False)
     for line, row in enumerate(rows(path), start=2):
         if len(row) != 6:

@@ -1,4 +1,6 @@
-"""Facts as tinygrad has them: its nv_* modules are generated from NVIDIA's headers, of which it includes some."""
+"""Facts as tinygrad has them: its nv_* modules are generated from NVIDIA's headers, of which it includes
+some.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from tools.abi.problem import Problem
 from tools.abi.release import NONE, WHOLE, Key, Release, Value
 
 AUTOGEN = "tinygrad/runtime/autogen"
-# Runs where tinygrad can be imported: of each name its number, of each struct its size, of each field its place.
+# Runs where tinygrad can be imported: of each name its number, of each struct its size, of each field its
+# place.
 _ASKED = """
 import ctypes, importlib, json, re, sys
 module = importlib.import_module(sys.argv[1])
@@ -67,11 +70,11 @@ class Module:
     def release(self, version: str, like: Release) -> Release:
         """What it says of a driver, asked by the names that `like` has, a driver whose facts are complete."""
         fields = list(like.facts["field"])
-        said = self._ask([pair for pair in fields if pair[1] != WHOLE])
-        places = iter(said["fields"])
+        answer = self._ask([pair for pair in fields if pair[1] != WHOLE])
+        places = iter(answer["fields"])
         found = Release(version, f"tinygrad {self.distribution()}, {self.name}.py", complete=False)
-        facts, names, sizes = found.facts, said["names"], said["sizes"]
-        for symbol in said["statuses"]:
+        facts, names, sizes = found.facts, answer["names"], answer["sizes"]
+        for symbol in answer["statuses"]:
             facts["status"][(symbol,)] = (f"{names[symbol] & 0xFFFFFFFF:#x}",)
         for kind in ("class", "control", "uvm"):
             for (symbol,), (_, params, _) in (*like.facts[kind].items(), *_new(kind, names, sizes, like)):

@@ -46,7 +46,8 @@ def tag(clone: Path, name: str) -> Iterator[HeaderTree]:
 
 
 def rebuilt(known: Store, clone: Path, tinygrad: Path | None) -> Iterator[Release]:
-    """Every known release, measured anew where a tag says it, or the tinygrad that is unpacked in a folder."""
+    """Every known release, measured anew where a tag says it, or the tinygrad that is unpacked in a
+    folder."""
     like: Release | None = None
     for release in known.releases.values():
         module = re.search(r", (nv_\d+)\.py", release.source)

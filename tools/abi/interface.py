@@ -1,4 +1,4 @@
-"""native_sched/rm/interface.def: its rows as text says them, for comparing with facts."""
+"""rm/interface.def: its rows as text says them, for comparing with facts."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.abi.problem import Problem
 from tools.abi.release import order
 from tools.abi.tables import REPOSITORY
 
-SOURCE = REPOSITORY / "native_sched" / "rm" / "interface.def"
+SOURCE = REPOSITORY / "rm" / "interface.def"
 HEADERS = tuple(
-    REPOSITORY / "native_sched" / name
+    REPOSITORY / name
     for name in (
-        "boundary/rm_abi.h",
-        "boundary/rm_export_abi.h",
-        "boundary/uvm_abi.h",
-        "driver/nvidia_abi.h",
+        "rm/rm_abi.h",
+        "rm/export_abi.h",
+        "rm/uvm_abi.h",
+        "rm/arbiter_abi.h",
         "rm/perfmon.h",
     )
 )
@@ -27,17 +28,20 @@ KINDS = {
     "UVM": "uvm",
     "CLASS": "class",
     "CONTROL": "control",
-    "PASSED": "control",
-    "LISTS": "control",
 }
-_ROW = re.compile(r"^(BRANCH|BYTES|STATUS|ESCAPE|UVM|CLASS|CONTROL|PASSED|LISTS)\((.*)\)$", re.M)
-_ARGUMENT = re.compile(r"(?:[^,()]|\([^()]*\))+")
+_ROW = re.compile(r"^(BRANCH|BYTES|STATUS|ESCAPE|UVM|CLASS|CONTROL)\((.*)\)$", re.M)
+_ARGUMENT = re.compile(r"(?:[^,()]|\((?:[^()]|\([^()]*\))*\))+")
 DISPOSITIONS = frozenset({"PASSED", "MEDIATED", "ANSWERED", "REFUSED"})
+CHOICE = "PASSED, MEDIATED, ANSWERED or REFUSED"
+DISPOSED = frozenset({"ESCAPE", "UVM", "CONTROL"})
+CALLERS = "RM_BYTES_CALLERS"
+# A column of an escape with offsets, and what each is of.
+PLACES = {"PARAMS_AT": ("parameters", "their size"), "POINTER_AT": ("pointer",)}
 
 
 @dataclass(frozen=True)
 class Row:
-    """size: as the row says it; None where the macro has none."""
+    """size: as the row says it; None where it has none. places: of fields, by what they are."""
 
     macro: str
     symbol: str
@@ -45,6 +49,7 @@ class Row:
     size: str | None
     status_at: str | None
     disposition: str | None
+    places: tuple[tuple[str, int], ...]
     since: tuple[int, int] | None
     until: tuple[int, int] | None
 
@@ -54,8 +59,14 @@ class Row:
 
     @property
     def base(self) -> str:
-        """NVIDIA's symbol: a number that changed has two rows, and the later one's name ends in its branch."""
+        """NVIDIA's symbol: a number that changed has two rows, and the later one's name ends in its
+        branch."""
         return re.sub(r"_V\d{3}$", "", self.symbol)
+
+    @property
+    def is_refused(self) -> bool:
+        """Of an escape, ANSWERED says that the mediator answers "not here"."""
+        return self.disposition == "REFUSED" or (self.macro == "ESCAPE" and self.disposition == "ANSWERED")
 
     def applies(self, version: str) -> bool:
         at = order(version)[:2]
@@ -73,7 +84,7 @@ class Interface:
         return minor >= self.branches.get(major, 10**9)
 
     def size(self, text: str, version: str) -> int | None:
-        """None: nobody looks, or any number of elements."""
+        """None: not checked, or any number of elements."""
         if text.isdigit() or text.startswith("0x"):
             return int(text, 0)
         changes = self.sizes.get(text.removeprefix("RM_BYTES_"), [])
@@ -88,28 +99,50 @@ def _point(macro: str, arguments: list[str]) -> tuple[int, int] | None:
     return None
 
 
+def _places(said: list[str]) -> tuple[tuple[str, int], ...]:
+    return tuple(
+        (what, int(offset, 0))
+        for column, fields in PLACES.items()
+        for argument in said
+        if argument.startswith(f"{column}(")
+        for what, offset in zip(fields, argument[len(column) + 1 : -1].split(","), strict=True)
+    )
+
+
+def _row(macro: str, said: list[str]) -> Row:
+    plain = [argument for argument in said if not argument.startswith(("SINCE(", "UNTIL("))]
+    words = (argument.partition("(")[0] for argument in plain[2:])
+    disposition = next((word for word in words if word in DISPOSITIONS), None)
+    if macro in DISPOSED and disposition is None:
+        raise Problem(f"rm/interface.def: {plain[0]} has no disposition: {CHOICE}")
+    if macro == "CLASS" and len(plain) < 4:
+        raise Problem(f"rm/interface.def: {plain[0]} has no kind: OTHER, if nothing")
+    return Row(
+        macro,
+        plain[0],
+        int(plain[1], 0),
+        None if macro == "STATUS" or plain[2] == CALLERS else plain[2],
+        plain[3] if macro == "ESCAPE" else None,
+        disposition,
+        _places(said),
+        _point("SINCE", said),
+        _point("UNTIL", said),
+    )
+
+
 def read(path: Path = SOURCE) -> Interface:
     branches: dict[int, int] = {}
     sizes: dict[str, list[tuple[tuple[int, int], int]]] = {}
     found = []
     for macro, inner in _ROW.findall(path.read_text()):
         said = [argument.strip() for argument in _ARGUMENT.findall(inner)]
-        if macro == "BRANCH":
-            branches[int(said[0])] = int(said[1])
-        elif macro == "BYTES":
-            sizes.setdefault(said[0], []).append(((int(said[1]), int(said[2])), int(said[3], 0)))
-        else:
-            plain = [argument for argument in said if not argument.startswith(("SINCE(", "UNTIL("))]
-            found.append(
-                Row(
-                    macro,
-                    plain[0],
-                    int(plain[1], 0),
-                    None if macro in ("STATUS", "PASSED") else plain[2],
-                    plain[3] if macro == "ESCAPE" else None,
-                    next((word for word in plain[2:] if word in DISPOSITIONS), None),
-                    _point("SINCE", said),
-                    _point("UNTIL", said),
-                )
-            )
+        try:
+            if macro == "BRANCH":
+                branches[int(said[0])] = int(said[1])
+            elif macro == "BYTES":
+                sizes.setdefault(said[0], []).append(((int(said[1]), int(said[2])), int(said[3], 0)))
+            else:
+                found.append(_row(macro, said))
+        except (IndexError, ValueError):
+            raise Problem(f"rm/interface.def: {macro}({inner}) is no such row") from None
     return Interface(branches, sizes, tuple(found))

@@ -1,4 +1,6 @@
-"""Where the structs that mgpu decodes, and its constants, disagree with the facts of a version that it serves."""
+"""Where the structs that mgpu decodes, and its constants, disagree with the facts of a version that it
+serves.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.abi.compiler import evaluate
-from tools.abi.interface import HEADERS, Interface
+from tools.abi.interface import HEADERS, Interface, Row
 from tools.abi.measure import field_size, offset, size
 from tools.abi.parity import Said, served
 from tools.abi.release import WHOLE, Release, order
 from tools.abi.store import Store
 from tools.abi.tables import FACTS, REPOSITORY, Decoded, constants, decoded
 
-# Not fields, but where there are none, or what nobody reads.
+# Not fields, but places without one, or which are not read.
 FILLERS = re.compile(r"(^|\.)(pad\d*|rest|bytes|unused)$")
 # Not the driver's: what the headers pass among our own functions.
 OWN = frozenset({"rm_perfmon_layout", "rm_perfmon_use", "rm_runlist_shape"})
@@ -34,7 +36,9 @@ class Place:
 
 @dataclass(frozen=True)
 class Ours:
-    """What the compiler says of our headers: by struct its size, by field its place, by name a constant's value."""
+    """What the compiler says of our headers: by struct its size, by field its place, by name a constant's
+    value.
+    """
 
     sizes: dict[str, int]
     places: dict[tuple[str, str], Place]
@@ -50,7 +54,7 @@ def measure(paths: Sequence[Path] = HEADERS, folder: Path = FACTS) -> Ours:
     expressions += [offset(f"struct {struct}", name) for struct, name in fields]
     expressions += [field_size(f"struct {struct}", name) for struct, name in fields]
     expressions += [constant.name for constant in named]
-    folders = [REPOSITORY / "native_sched"]
+    folders = [REPOSITORY]
     found = evaluate([path.as_posix() for path in paths], folders, expressions, "our headers")
     values = iter(found)
     sizes = {struct: next(values) for struct in structs}
@@ -72,12 +76,42 @@ def compare(interface: Interface, store: Store, ours: Ours, folder: Path = FACTS
     found: dict[tuple[str, str], list[str]] = {}
     hows = {(row.struct, row.params): row.how.split()[0] for row in decoded(folder) if row.field == WHOLE}
     for release in served(interface, store):
-        said = [*_constants(release, ours, folder)]
+        measured = [*_constants(release, ours, folder)]
         for row in decoded(folder):
-            said += [(f"{row.struct}.{row.field}", text) for text in _row(row, hows, release, ours)]
-        for name, text in said:
+            measured += [(f"{row.struct}.{row.field}", text) for text in _row(row, hows, release, ours)]
+        for name, text in measured:
             found.setdefault((name, text), []).append(release.version)
+    for name, text, branch in _unplaced(interface, store, folder):
+        found.setdefault((name, text), []).append(branch)
     return [Said(name, text, tuple(versions)) for (name, text), versions in found.items()]
+
+
+def _unplaced(interface: Interface, store: Store, folder: Path) -> Iterator[tuple[str, str, str]]:
+    """A field that we read of a call that we take, in a branch of which nothing says where it is."""
+    whole = [release for release in store.releases.values() if release.complete][-1]
+    for major in interface.branches:
+        releases = [one for one in served(interface, store) if int(one.version.split(".")[0]) == major]
+        if any(release.complete for release in releases):
+            continue
+        taken = {
+            params
+            for row in interface.rows
+            if row.disposition != "REFUSED" and any(row.applies(release.version) for release in releases)
+            for params in _params(row, whole)
+        }
+        for row in decoded(folder):
+            is_read = row.params in taken and any(_applies(row, release.version) for release in releases)
+            key = (row.params, row.params_field)
+            if is_read and not any(key in release.facts["field"] for release in releases):
+                yield f"{row.struct}.{row.field}", f"nothing says where {'.'.join(key)} is", str(major)
+
+
+def _params(row: Row, release: Release) -> list[str]:
+    """The structs that the row's call takes in that driver."""
+    if row.kind == "escape":
+        return [params for symbol, params in release.facts["escape"] if symbol == row.base]
+    known = release.facts[row.kind].get((row.base,), ())
+    return [known[1]] if len(known) > 1 else []
 
 
 def _constants(release: Release, ours: Ours, folder: Path) -> Iterator[tuple[str, str]]:
@@ -111,7 +145,8 @@ def _row(row: Decoded, hows: dict[tuple[str, str], str], release: Release, ours:
     known = release.facts["field"].get((row.params, row.params_field))
     shift = theirs - mine if how == "ends" else 0
     if known is None:
-        # An incomplete release may say a struct's size alone. Beyond the end of a shorter one nobody looks.
+        # An incomplete release may say a struct's size alone. Beyond the end of a shorter one nothing is
+        # read.
         if release.complete and place.offset + shift < theirs:
             yield f"{row.params} has no {row.params_field}"
         return

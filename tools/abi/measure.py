@@ -36,7 +36,9 @@ class _Questions:
 
 @dataclass(frozen=True)
 class _Names:
-    """What a tree's text names: with a class, a control and a command of nvidia-uvm its struct, with an escape all."""
+    """What a tree's text names: with a class, a control and a command of nvidia-uvm its struct, with an
+    escape all.
+    """
 
     statuses: list[str]
     classes: dict[str, str | None]
@@ -103,7 +105,8 @@ def measure(tree: HeaderTree, source: str, folder: Path = tables.FACTS) -> Relea
 
 
 def _put_controls(release: Release, names: _Names, questions: _Questions) -> None:
-    """Those that RM keeps for itself are left out. A control that no header names is called by its function."""
+    """Those that RM keeps for itself are left out. A control that no header names is called by its
+    function."""
     facts, privileges = release.facts["control"], release.facts["privilege"]
     named = {}
     for name, params in names.controls.items():

@@ -1,4 +1,5 @@
-"""A driver's facts judged by those of the known drivers around it: what holds on both sides holds in between."""
+"""A driver's facts judged by those of the known drivers around it: what holds on both sides holds in
+between."""
 
 from __future__ import annotations
 
@@ -32,13 +33,13 @@ def judge(store: Store, release: Release, sides: tuple[Release, Release] | None 
     before, after = sides or _sides(store, release)
     verdict = Verdict(release.version, before.version, after.version)
     for kind in KINDS:
-        said = release.facts[kind]
-        for key in sorted({*before.facts[kind], *after.facts[kind], *said}):
+        stated = release.facts[kind]
+        for key in sorted({*before.facts[kind], *after.facts[kind], *stated}):
             old, new = _both(before, after, kind, key)
             if not _same(old, new, not (before.complete and after.complete)):
                 verdict.open += 1
                 continue
-            known, found = old if old is not None and NONE not in old[1:] else new, said.get(key)
+            known, found = old if old is not None and NONE not in old[1:] else new, stated.get(key)
             if not release.complete and (found is None or known is None):
                 continue
             verdict.compared += 1
@@ -69,7 +70,7 @@ def _sides(store: Store, release: Release) -> tuple[Release, Release]:
 
 
 def branch(store: Store, major: int) -> tuple[Release, Release]:
-    """The first and the last known release of a branch: the sides of one whose version nobody says."""
+    """The first and the last known release of a branch: the sides of one without a stated version."""
     known = [release for release in store.releases.values() if order(release.version)[0] == major]
     if not known:
         raise Problem(f"{major}: no driver of this branch is known: add one first")

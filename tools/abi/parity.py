@@ -1,4 +1,4 @@
-"""Where native_sched/rm/interface.def disagrees with the facts of a version that mgpu serves."""
+"""Where rm/interface.def disagrees with the facts of a version that mgpu serves."""
 
 from __future__ import annotations
 
@@ -14,6 +14,12 @@ from tools.abi.tables import FACTS, STATUSES, rows
 
 # Only the closed module has them; the structs are those of the same classes of later cards.
 LIKE = {"VOLTA_COMPUTE_A": "TURING_COMPUTE_A", "VOLTA_DMA_COPY_A": "TURING_DMA_COPY_A"}
+# The fields that an escape's offsets are of.
+FIELDS = {
+    "parameters": ("pAllocParms", "params"),
+    "their size": ("paramsSize",),
+    "pointer": ("pRightsRequested",),
+}
 # Optional parameters, which mgpu takes no allocation with.
 OPTIONAL = "NvHandle"
 
@@ -75,6 +81,7 @@ def _row(interface: Interface, row: Row, release: Release, unnamed: dict[str, in
         yield from _size(interface, row, release, params, size)
     if row.status_at is not None:
         yield from _status_at(row, release, params)
+    yield from _places(row, release, params)
 
 
 class Theirs(NamedTuple):
@@ -115,7 +122,9 @@ def _escape(row: Row, release: Release) -> Theirs | None:
 
 
 def _has_no_symbol(row: Row, release: Release, unnamed: dict[str, int]) -> bool:
-    """The driver has it, or hands it to the card, and no header says so. Its name is nvproxy's, or its number."""
+    """The driver has it, or hands it to the card, and no header says so. Its name is nvproxy's, or its
+    number.
+    """
     named = [key[0] for key, value in release.facts["control"].items() if value[0] == f"{row.number:#x}"]
     if row.kind != "control" or any(not name.startswith("(") for name in named):
         return False
@@ -140,6 +149,15 @@ def _size(interface: Interface, row: Row, release: Release, params: str, size: s
         return
     if ours != theirs:
         yield f"{row.kind} {row.number:#x}: {ours} bytes, and {params if theirs else 'no struct'} has {theirs}"
+
+
+def _places(row: Row, release: Release, params: str) -> Iterator[str]:
+    for what, ours in row.places:
+        found = [release.facts["field"].get((params, name)) for name in FIELDS[what]]
+        theirs = [int(place[0], 16) for place in found if place is not None]
+        if theirs != [ours]:
+            at = f"has it at {theirs[0]:#x}" if theirs else "has none"
+            yield f"{row.kind} {row.number:#x}: {what} at {ours:#x}, and {params} {at}"
 
 
 def _status_at(row: Row, release: Release, params: str) -> Iterator[str]:

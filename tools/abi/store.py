@@ -1,4 +1,6 @@
-"""The facts of all known versions, as the project keeps them: one row for as many versions in a row as say the same."""
+"""The facts of all known versions, as the project keeps them: one row for as many versions in a row as say
+the same.
+"""
 
 from __future__ import annotations
 
@@ -67,11 +69,11 @@ def _runs(store: Store, kind: str) -> Iterator[tuple[Key, Value, str, str]]:
 
 
 def save(store: Store, folder: Path = FACTS) -> None:
-    said = [
+    listed = [
         (version, "complete" if release.complete else "incomplete", release.source)
         for version, release in store.releases.items()
     ]
-    _write(folder / VERSIONS, ("version", "facts", "source"), said)
+    _write(folder / VERSIONS, ("version", "facts", "source"), listed)
     for kind, (keys, values) in KINDS.items():
         found = [(*key, *value, since, last) for key, value, since, last in _runs(store, kind)]
         _write(folder / FILES[kind], (*keys, *values, "since", "last"), found)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-FACTS = REPOSITORY / "native_sched" / "rm" / "facts"
+FACTS = REPOSITORY / "rm" / "facts"
 # Where an answer's status lies, by the names that outer structs have for it.
 STATUSES = ("status", "params.status", "Status", "rmStatus")
 
@@ -15,9 +15,10 @@ STATUSES = ("status", "params.status", "Status", "rmStatus")
 class Decoded(NamedTuple):
     """A field of a struct of ours (field "(size)": the struct), and NVIDIA's.
 
-    how, of a struct: whole (ours has the size that every driver has), begins and ends (a part of theirs), longest (ours
-    is the longest of theirs: what lies beyond a shorter one's end is not looked at). Of a field: "-", wider (ours takes
-    the padding too). Of either, after that or alone, "since VERSION" or "until VERSION": of others it is not read.
+    how, of a struct: whole (ours has the size that every driver has), begins and ends (a part of theirs),
+    longest (ours is the longest of theirs: what lies beyond a shorter one's end is not looked at). Of a
+    field: "-", wider (ours takes the padding too). Of either, after that or alone, "since VERSION" or "until
+    VERSION": of others it is not read.
     """
 
     struct: str

@@ -1,4 +1,5 @@
-"""A source tree of open-gpu-kernel-modules: which names its headers have, and what the driver's own tables say of them.
+"""A source tree of open-gpu-kernel-modules: which names its headers have, and what the driver's own tables
+say of them.
 
 Names are found in the text, numbers and sizes are the compiler's.
 """
@@ -176,9 +177,9 @@ class HeaderTree:
         bits = {name: int(value, 16) for name, value in flags.items()}
         found = {}
         for path in sorted((self.root / GENERATED).glob("g_*_nvoc.c")):
-            for said, access, number, params, function in _METHOD.findall(path.read_text(errors="replace")):
+            for mask, access, number, params, function in _METHOD.findall(path.read_text(errors="replace")):
                 names = ("NON_PRIVILEGED", "PRIVILEGED", "INTERNAL")
-                privilege = next((name for name in names if int(said, 16) & bits.get(name, 0)), "KERNEL")
+                privilege = next((name for name in names if int(mask, 16) & bits.get(name, 0)), "KERNEL")
                 found[int(number, 16)] = Method(privilege, int(access, 16), params or None, function)
         if not found:
             raise Problem(

@@ -1,4 +1,4 @@
-/* What wakes a card's thread, as epoll's 64 bits: a timer, another card, or WAKE_DOORBELL + the client that rang. */
+/* What wakes a card's thread, in epoll's data: a timer, another card, or WAKE_DOORBELL + the client. */
 #ifndef MGPU_SIM_DOORBELL_H
 #define MGPU_SIM_DOORBELL_H
 #include <stdbool.h>

@@ -11,7 +11,7 @@ static bool unfinished(const struct gpu_channel *channel)
 static void run_told(struct gpu_engine *engine)
 {
     if (engine->at_ns > engine->run_start_ns)
-        timeline_add(TIMELINE_RUN, engine->running, engine->run_start_ns, engine->at_ns);
+        group_record(engine->running, TIMELINE_RUN, engine->run_start_ns, engine->at_ns);
     engine->run_start_ns = engine->at_ns;
 }
 
@@ -68,7 +68,7 @@ static struct gpu_group *moved(struct gpu_engine *engine)
     group->totals.switch_ns += passed_ns;
     engine->switch_ns += passed_ns;
     if (passed_ns)
-        timeline_add(TIMELINE_SWITCH, group, engine->at_ns, engine->gpu->at_ns);
+        group_record(group, TIMELINE_SWITCH, engine->at_ns, engine->gpu->at_ns);
     idle(engine, NULL);
     return group;
 }
@@ -78,7 +78,7 @@ static void saved(struct gpu_engine *engine)
     struct gpu_group *group = moved(engine);
 
     if (group->disabled_by_save)
-        timeline_add(TIMELINE_DISABLE, group, engine->at_ns, engine->at_ns);
+        group_record(group, TIMELINE_DISABLE, engine->at_ns, engine->at_ns);
     group->disabled_by_save = false;
 }
 

@@ -1,13 +1,13 @@
 /* A card's engines and their time, as the resource manager drives them.
  *
- * Each card has one lock of its own, taken after the RM lock and never before it, and one thread that sleeps until
- * the next event: a kernel's or a timeslice's end, a doorbell. Whoever holds the lock may advance the card to now, so
- * a call never waits for the thread. Instants are CLOCK_MONOTONIC nanoseconds and computed: a thread that wakes late
- * makes nothing longer. */
+ * Each card has one lock of its own, taken after the RM lock and never before it, and one thread that sleeps
+ * until the next event: a kernel's or a timeslice's end, a doorbell. Whoever holds the lock may advance the
+ * card to now, so a call never waits for the thread. Instants are CLOCK_MONOTONIC nanoseconds and computed: a
+ * thread that wakes late makes nothing longer. */
 #ifndef MGPU_SIM_GPU_H
 #define MGPU_SIM_GPU_H
-#include "../channel_abi.h"
-#include "../sysmem.h"
+#include "../../abi/channel_abi.h"
+#include "../memory/sysmem.h"
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -42,7 +42,7 @@ struct gpu_owner {
     int32_t tgid;
 };
 
-/* gpu.c. Negative errno; lives as long as the process. */
+/* thread.c. Negative errno; lives as long as the process. */
 int gpu_create(struct gpu **gpu, const struct gpu_costs *costs);
 /* All cards of the process: a RELEASE on one may be waited for on another. */
 int gpu_start(struct gpu *const *all, uint32_t count);
@@ -71,8 +71,8 @@ struct gpu_channel_layout {     /* bytes from the start of the memory, validated
 };
 /* in_space: whether it does. */
 bool gpu_layout_fits(const struct gpu_channel_layout *layout, uint64_t memory_bytes, bool in_space);
-/* Takes references on the memory and on the space, where there is one: then the ring is as NVIDIA's hardware takes it.
- * NULL: the group has GPU_MAX_GROUP_CHANNELS, or no memory. */
+/* Takes references on the memory and on the space, where there is one: then the ring is as NVIDIA's hardware
+ * takes it. NULL: the group has GPU_MAX_GROUP_CHANNELS, or no memory. */
 struct gpu_channel *gpu_channel_create(struct gpu_group *group, struct sysmem *memory,
                                        const struct gpu_channel_layout *layout, struct space *space);
 void gpu_channel_free(struct gpu_channel *channel);
@@ -89,11 +89,12 @@ struct gpu_doorbell *gpu_doorbell_create(struct gpu *gpu, uint32_t client);
 void gpu_doorbell_free(struct gpu_doorbell *doorbell);
 /* Another descriptor of it, or negative errno. */
 int gpu_doorbell_fd(const struct gpu_doorbell *doorbell);
-/* The same as a region of registers to map: what is written to the doorbell's rings. Nobody can watch a page, so it is looked at. */
+/* The same as a region of registers to map: what is written to the doorbell's rings. Nobody can watch a page,
+ * so it is looked at. */
 int gpu_doorbell_page(struct gpu_doorbell *doorbell);
 
-/* utilization.c: what each engine did in each of the slots up to the one that now lies in, oldest first. Returns when the last
- * of them ended. */
+/* utilization.c: what each engine did in each of the slots up to the one that now lies in, oldest first.
+ * Returns when the last of them ended. */
 struct gpu_use {
     uint32_t hundredths; /* of a percent, switches excluded */
     int32_t tgid;        /* 0: nobody's */
@@ -102,6 +103,6 @@ uint64_t gpu_utilization(struct gpu *gpu, struct gpu_use use[GPU_UTILIZATION_SLO
 
 /* account.c: "engines":[…],"ended":[…] of one moment. */
 void gpu_print_account(struct gpu *gpu, FILE *out);
-/* timeline.c: entries numbered `since` and up. */
+/* excerpt.c: entries numbered `since` and up. */
 void gpu_print_timeline(struct gpu *gpu, uint64_t since, FILE *out);
 #endif

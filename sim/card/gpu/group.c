@@ -77,7 +77,7 @@ void group_opens(struct gpu_group *group, bool was_open)
     uint64_t now_ns = group->gpu->at_ns;
 
     if (!was_open && group_open(group))
-        timeline_add(TIMELINE_ENABLE, group, now_ns, now_ns);
+        group_record(group, TIMELINE_ENABLE, now_ns, now_ns);
 }
 
 void group_closes(struct gpu_group *group, bool was_open, uint64_t off_ns)
@@ -86,7 +86,7 @@ void group_closes(struct gpu_group *group, bool was_open, uint64_t off_ns)
         return;
     group->disabled_by_save = off_ns > group->gpu->at_ns;
     if (!group->disabled_by_save)
-        timeline_add(TIMELINE_DISABLE, group, off_ns, off_ns);
+        group_record(group, TIMELINE_DISABLE, off_ns, off_ns);
 }
 
 uint32_t gpu_group_tsg(const struct gpu_group *group)

@@ -1,6 +1,7 @@
-/* Doorbells that are pages, as the hardware's are (clc361.h: the region's size, where the doorbell is in it). The card's thread
- * looks at them, often while they are being rung; and at semaphores, which the host may write without a ring. */
-#include "../clock.h"
+/* Doorbells that are pages, as the hardware's are (clc361.h: the region's size, where the doorbell is in it).
+ * The card's thread looks at them, often while they are being rung; and at semaphores, which the host may
+ * write without a ring. */
+#include "../../../base/clock.h"
 #include "doorbell.h"
 #include "state.h"
 #include <errno.h>
@@ -88,5 +89,5 @@ int polled_wait_ms(const struct gpu *gpu)
 {
     if (!__atomic_load_n(&gpu->polled, __ATOMIC_ACQUIRE))
         return -1;
-    return clock_now_ns() - gpu->rung_ns < BUSY_FOR_MS * UINT64_C(1000000) ? BUSY_WAIT_MS : IDLE_WAIT_MS;
+    return monotonic_ns() - gpu->rung_ns < BUSY_FOR_MS * UINT64_C(1000000) ? BUSY_WAIT_MS : IDLE_WAIT_MS;
 }

@@ -1,5 +1,5 @@
 /* What the engines share among their files. Everything is under gpu->lock unless it says otherwise.
- *   gpu.c      the lock, the thread and its sleep, the status page
+ *   thread.c   the lock, the thread and its sleep, the status page
  *   engine.c   what an engine does next, and when
  *   runqueue.c which groups wait for an engine
  *   group.c    channel groups, from RM's side
@@ -8,10 +8,10 @@
  *   push.h     rings as NVIDIA's hardware takes them
  *   polled.c   doorbells that are pages
  *   utilization.c what it did in the last ten seconds, as its driver tells
- *   timeline.c, account.c what tests are told */
+ *   timeline.c, excerpt.c, account.c what tests are told */
 #ifndef MGPU_SIM_GPU_STATE_H
 #define MGPU_SIM_GPU_STATE_H
-#include "../../../native_sched/boundary/rm_abi.h"
+#include "../../../rm/rm_abi.h"
 #include "gpu.h"
 #include "timeline.h"
 #include <pthread.h>
@@ -26,9 +26,9 @@ enum {
     TSG_WORDS = (GPU_MAX_GROUPS + 1) / 64,
 };
 
-/* What a command, a ring entry, or a semaphore's way to host memory takes of the front end: free in a burst, so that
- * short kernels start back to back, and a flood of empty commands costs its sender time on the engine instead of the
- * host's. */
+/* What a command, a ring entry, or a semaphore's way to host memory takes of the front end: free in a burst,
+ * so that short kernels start back to back, and a flood of empty commands costs its sender time on the engine
+ * instead of the host's. */
 enum { FETCH_NS = 500, SEMAPHORE_NS = 2000, FETCH_BURST_NS = 1024 * FETCH_NS };
 
 /* Above any kernel's length, and far from where adding to an instant overflows. */
@@ -142,15 +142,18 @@ struct gpu {
 };
 
 /* group.c */
-/* Could anything of it run: it is enabled, and a channel of it is not off. The timeline tells when that changes. */
+/* Whether any channel of it could run; the timeline records when that changes. */
 bool group_open(const struct gpu_group *group);
 void group_opens(struct gpu_group *group, bool was_open);
 void group_closes(struct gpu_group *group, bool was_open, uint64_t off_ns);
 
+/* excerpt.c: an entry of the timeline about that group. */
+void group_record(const struct gpu_group *group, enum timeline_kind kind, uint64_t start_ns, uint64_t end_ns);
+
 /* account.c */
 extern const char *const gpu_engine_names[SIM_ENGINES];
 
-/* gpu.c */
+/* thread.c */
 void gpu_each_channel_of(struct gpu *gpu, uint32_t client, void (*act)(struct gpu_channel *channel));
 /* Takes the lock. */
 void gpu_lock(struct gpu *gpu);
@@ -159,7 +162,8 @@ uint64_t gpu_catch_up(struct gpu *gpu);
 /* Carries out what changed, shows it, sets the timer, and gives up the lock. */
 void gpu_settle_unlock(struct gpu *gpu);
 
-/* polled.c. Those of its pages that were rung since the last look are known; how long may pass until the next look. */
+/* polled.c. Those of its pages that were rung since the last look are known; how long may pass until the next
+ * look. */
 void polled_look(struct gpu *gpu);
 void polled_accept(struct gpu *gpu);
 int polled_wait_ms(const struct gpu *gpu);

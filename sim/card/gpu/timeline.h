@@ -19,8 +19,6 @@ struct timeline {
     uint64_t next;               /* number of the entry to come */
 };
 
-struct gpu_group;
-
 int timeline_start(struct timeline *timeline); /* negative errno */
-void timeline_add(enum timeline_kind kind, const struct gpu_group *group, uint64_t start_ns, uint64_t end_ns);
+void timeline_add(struct timeline *timeline, const struct timeline_entry *entry);
 #endif

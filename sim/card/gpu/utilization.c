@@ -1,5 +1,5 @@
 /* When each engine executed, exactly, as the control that reads utilisation tells it. */
-#include "../clock.h"
+#include "../../../base/clock.h"
 #include "state.h"
 #include <time.h>
 

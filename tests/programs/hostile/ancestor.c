@@ -1,6 +1,6 @@
-/* Frees what others hang from, twice, in every order, and makes it again under the same names.
- * Usage: ancestor ROUNDS. Prints "held MIB after ROUNDS" when nothing but what it still has is to be counted, and stands
- * still. */
+/* Frees what others hang from, twice, in every order, and makes it again under the same names. Usage:
+ * ancestor ROUNDS. Prints "held MIB after ROUNDS" when nothing but what it still has is to be counted, and
+ * stands still. */
 #include "../rm.h"
 
 enum { MEMORIES = 12 };

@@ -1,5 +1,5 @@
-/* Channel groups of a client that has no subdevice, by which they could be suspended together, and the attempt to take away the
- * subdevice of another one. Prints "made N status S free F", and stands still. */
+/* Channel groups of a client that has no subdevice, by which they could be suspended together, and the
+ * attempt to take away the subdevice of another one. Prints "made N status S free F", and stands still. */
 #include "../gpu.h"
 
 int main(void)

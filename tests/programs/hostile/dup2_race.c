@@ -1,6 +1,6 @@
-/* One descriptor, which a second thread makes another file all the time: the container's own two control files, its
- * card, a pipe, nothing. Usage: dup2_race SECONDS. Prints "done MADE WRONG", and stands still with what it has: WRONG
- * counts calls that a file accepted for another one's client. */
+/* One descriptor, which a second thread makes another file all the time: the container's own two control
+ * files, its card, a pipe, nothing. Usage: dup2_race SECONDS. Prints "done MADE WRONG", and stands still with
+ * what it has: WRONG counts calls that a file accepted for another one's client. */
 #include "../rm.h"
 #include <pthread.h>
 #include <time.h>
@@ -25,7 +25,8 @@ static int64_t count_free(int fd, uint32_t client)
 {
     int64_t n = 0;
 
-    /* The free of what is not there succeeds: whether it was is told by its name, which is not given twice. */
+    /* The free of what is not there succeeds: whether it was is told by its name, which is not given
+     * twice. */
     for (uint32_t handle = FIRST_MEMORY; handle < FIRST_MEMORY + 64; handle++) {
         n += rm_memory(fd, client, handle, MIB) == NV_ERR_INSERT_DUPLICATE_NAME;
         rm_free(fd, client, handle);

@@ -1,6 +1,6 @@
 /* Roads to the driver that are not the ioctl() of a 64-bit program. Usage: foreign_calls io_uring|i386|x32
- * Prints the errno, or "made" when there is memory afterwards, and stands still. Not position independent: what an i386
- * call points at is below 4 GiB. */
+ * Prints the errno, or "made" when there is memory afterwards, and stands still. Not position independent:
+ * what an i386 call points at is below 4 GiB. */
 #include "../rm.h"
 #include <sys/syscall.h>
 

@@ -1,8 +1,6 @@
-/* Names objects of another container's client. Usage: foreign_handles own     makes the client 0xc0ffee01 with memory,
- *                                                                      a group and a channel; prints "made"
- *                                              foreign_handles other   uses those names; prints the number of calls
- *                                                                      that were answered with success
- * Both stand still. */
+/* Names objects of another container's client. Usage: foreign_handles own     makes the client 0xc0ffee01
+ * with memory, a group and a channel; prints "made" foreign_handles other   uses those names; prints the
+ * number of calls that were answered with success Both stand still. */
 #include "../gpu.h"
 
 enum { CLIENT = 0xc0ffee01, GROUP = 0x100 };

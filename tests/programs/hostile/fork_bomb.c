@@ -1,5 +1,5 @@
-/* Every process of it makes two more, for as long as the container may have more, and each takes memory until it is
- * refused. Usage: fork_bomb SECONDS. Prints "done" after that time, and stands still. */
+/* Every process of it makes two more, for as long as the container may have more, and each takes memory until
+ * it is refused. Usage: fork_bomb SECONDS. Prints "done" after that time, and stands still. */
 #include "../rm.h"
 #include <signal.h>
 

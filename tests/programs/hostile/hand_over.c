@@ -1,8 +1,7 @@
 /* Gives open files of the driver to another container, through a socket in a folder that both have.
- * Usage: hand_over send PATH      makes memory, sends its control file, one that was never used, a card's and the
- *                                 memory of a channel; prints "sent CLIENT", and stands still
- *        hand_over receive PATH CLIENT
- *                                 calls on what came, prints "RESULT" of each call in one line, and stands still */
+ * Usage: hand_over send PATH      makes memory, sends its control file, one that was never used, a card's and
+ * the memory of a channel; prints "sent CLIENT", and stands still hand_over receive PATH CLIENT calls on what
+ * came, prints "RESULT" of each call in one line, and stands still */
 #include "../gpu.h"
 #include <sys/socket.h>
 #include <sys/un.h>

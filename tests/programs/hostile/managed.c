@@ -1,9 +1,7 @@
-/* Managed memory beyond the cap. Usage: managed over      ranges of 64 MiB, as libcuda maps them, until one is refused;
- *                                                         prints "BYTES ERRNO"
- *                                managed swap SECONDS     one of 1 TiB, while another thread puts nvidia-uvm in the place of
- *                                                         another file; prints "none N" after N calls, or "kept" if it is there
- *                                                         and the next call is answered
- * It stands still with what it has. */
+/* Managed memory beyond the cap. Usage: managed over      ranges of 64 MiB, as libcuda maps them, until one
+ * is refused; prints "BYTES ERRNO" managed swap SECONDS     one of 1 TiB, while another thread puts
+ * nvidia-uvm in the place of another file; prints "none N" after N calls, or "kept" if it is there and the
+ * next call is answered It stands still with what it has. */
 #define _GNU_SOURCE
 #include "../rm.h"
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* Makes channel groups, each with a channel that has work, until it may not make another.
- * Usage: many_groups N channels|groups|clients   channels: all in one group; clients: each group by a client of its own
- * Prints "made N status S", and stands still. */
+ * Usage: many_groups N channels|groups|clients   channels: all in one group; clients: each group by a client
+ * of its own Prints "made N status S", and stands still. */
 #include "../gpu.h"
 
 static int64_t another_channel(const struct gpu *g, const struct work *w, uint32_t handle)

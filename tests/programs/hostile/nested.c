@@ -1,6 +1,6 @@
-/* Filters of the tenant's own on top of ours: one that lets everything be, one that hands the calls to a tracer, one
- * with a listener of its own that answers them itself.
- * Prints "listener ERRNO held MIB status S", and stands still. */
+/* Filters of the tenant's own on top of ours: one that lets everything be, one that hands the calls to a
+ * tracer, one with a listener of its own that answers them itself. Prints "listener ERRNO held MIB status S",
+ * and stands still. */
 #include "../rm.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -1,6 +1,6 @@
 /* Makes new groups, and asks for old and new ones to run, at the moment it is told to: while it is suspended.
- * Usage: newcomer N. Prints "ready" with work on the card, reads a line, makes N groups with kernels, prints "made N",
- * and stands still. */
+ * Usage: newcomer N. Prints "ready" with work on the card, reads a line, makes N groups with kernels, prints
+ * "made N", and stands still. */
 #include "../gpu.h"
 
 int main(int argc, char **argv)

@@ -1,5 +1,5 @@
-/* Opens a file of the driver, uses it and closes it again, N times. Usage: open_close N. Prints "done N", and stands
- * still with nothing open. */
+/* Opens a file of the driver, uses it and closes it again, N times. Usage: open_close N. Prints "done N", and
+ * stands still with nothing open. */
 #include "../rm.h"
 
 int main(int argc, char **argv)

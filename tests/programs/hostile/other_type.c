@@ -1,6 +1,6 @@
-/* The driver looks at an ioctl's number and size alone. Makes memory under every type byte, every direction and with
- * every bit of the command's upper half, none of which may be a way past who counts.
- * Prints "made N refused N other N", and stands still. */
+/* The driver looks at an ioctl's number and size alone. Makes memory under every type byte, every direction
+ * and with every bit of the command's upper half, none of which may be a way past who counts. Prints "made N
+ * refused N other N", and stands still. */
 #include "../rm.h"
 #include <sys/syscall.h>
 

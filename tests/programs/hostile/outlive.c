@@ -1,5 +1,6 @@
-/* A process makes memory and ends; a child of its, in a session of its own, keeps the file. Prints "made" when all are
- * there and "gone" when the maker has ended; a line on its input ends the child, which prints "ended". */
+/* A process makes memory and ends; a child of its, in a session of its own, keeps the file. Prints "made"
+ * when all are there and "gone" when the maker has ended; a line on its input ends the child, which prints
+ * "ended". */
 #include "../rm.h"
 #include <signal.h>
 #include <sys/wait.h>

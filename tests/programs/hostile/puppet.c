@@ -1,6 +1,7 @@
-/* A process that its sibling holds by the strings of ptrace: the sibling changes the system call at its entry, after
- * the arguments were chosen and before they are looked at, and stops it in the middle of calls.
- * Usage: puppet SECONDS. Prints "done STOPS CHANGED", and stands still: CHANGED calls went on under another command. */
+/* A process that its sibling holds by the strings of ptrace: the sibling changes the system call at its
+ * entry, after the arguments were chosen and before they are looked at, and stops it in the middle of calls.
+ * Usage: puppet SECONDS. Prints "done STOPS CHANGED", and stands still: CHANGED calls went on under another
+ * command. */
 #include "../rm.h"
 #include <signal.h>
 #include <sys/ptrace.h>

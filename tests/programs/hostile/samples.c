@@ -1,8 +1,8 @@
-/* Reads its utilisation into places that are not there, that end too soon, that are the call itself; with sizes that are not the
- * ring's; by objects that have none; while another thread changes what was said.
- * Prints "done A of B, C beside" and stands still: A of B calls came to what they must, C bytes were written beside the
- * parameters or not at all. */
-#include "../../../native_sched/rm/perfmon.h"
+/* Reads its utilisation into places that are not there, that end too soon, that are the call itself; with
+ * sizes that are not the ring's; by objects that have none; while another thread changes what was said.
+ * Prints "done A of B, C beside" and stands still: A of B calls came to what they must, C bytes were written
+ * beside the parameters or not at all. */
+#include "../../../rm/perfmon.h"
 #include "../rm.h"
 #include <pthread.h>
 #include <sys/mman.h>
@@ -75,7 +75,8 @@ static void places(void)
     expect(ask(SUBDEVICE, at_the_end(sizeof(struct rm_perfmon_head), ring_bytes), bytes), -EFAULT);
     expect(ask(SUBDEVICE, at_the_end(3 * PAGE, ring_bytes), bytes), -EFAULT);
     expect(ask(SUBDEVICE, at_the_end(bytes - 1, ring_bytes), bytes), -EFAULT);
-    /* The call itself is its own parameters: its second word, which names an object, would have to be the ring's size. */
+    /* The call itself is its own parameters: its second word, which names an object, would have to be the
+     * ring's size. */
     *own = (struct rm_control){
         .client = client,
         .object = SUBDEVICE,

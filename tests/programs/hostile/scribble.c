@@ -1,8 +1,8 @@
 /* Writes what it likes where the scheduler looks, while it has kernels on the card.
  * Usage: scribble idle KERNEL_MS    GP_PUT and GP_GET always look as if all was done, with endless kernels
  *        scribble busy              they look as if there was always more, and nothing is ever executed
- *        scribble flip KERNEL_MS    any values, as fast as it can, and all over the memory besides the commands
- * Prints "ready" once it is at it, and goes on until it is killed. */
+ *        scribble flip KERNEL_MS    any values, as fast as it can, and all over the memory besides the
+ * commands Prints "ready" once it is at it, and goes on until it is killed. */
 #include "../gpu.h"
 #include <time.h>
 

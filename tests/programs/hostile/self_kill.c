@@ -1,5 +1,6 @@
 /* Processes with kernels on the card that end at any moment, some while they are being suspended or resumed.
- * Usage: self_kill SECONDS. Prints "ready", "done N" after N processes, and stands still with nothing open. */
+ * Usage: self_kill SECONDS. Prints "ready", "done N" after N processes, and stands still with nothing
+ * open. */
 #include "../gpu.h"
 #include <signal.h>
 #include <sys/wait.h>

@@ -1,6 +1,6 @@
-/* Threads in calls, and a process that sends them signals as fast as it can: some with handlers that restart the call,
- * some with handlers that end it. Usage: signal_storm SECONDS. Prints "done SIGNALS HELD", and stands still with as many
- * objects of 1 MiB as it knows of. */
+/* Threads in calls, and a process that sends them signals as fast as it can: some with handlers that restart
+ * the call, some with handlers that end it. Usage: signal_storm SECONDS. Prints "done SIGNALS HELD", and
+ * stands still with as many objects of 1 MiB as it knows of. */
 #include "../rm.h"
 #include <pthread.h>
 #include <signal.h>

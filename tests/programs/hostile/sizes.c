@@ -1,6 +1,6 @@
-/* Sizes that are nothing, everything, and more than numbers hold; parameters that lie in the call itself, across the
- * end of memory, in the kernel; structs of other sizes than are asked for.
- * Prints "done N held BYTES", and stands still: N calls were answered with RM's status and BYTES were given. */
+/* Sizes that are nothing, everything, and more than numbers hold; parameters that lie in the call itself,
+ * across the end of memory, in the kernel; structs of other sizes than are asked for. Prints "done N held
+ * BYTES", and stands still: N calls were answered with RM's status and BYTES were given. */
 #include "../rm.h"
 #include <sys/mman.h>
 

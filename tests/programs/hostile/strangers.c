@@ -1,6 +1,6 @@
-/* Names clients and cards that are others', wherever RM takes a name and does not ask whose it is: events told in a client's name, a
- * device that shares its address space, cards to open and to ask peers of; and a channel of its own to be reset. Prints how
- * many of these calls were answered with success. */
+/* Names clients and cards that are others', wherever RM takes a name and does not ask whose it is: events
+ * told in a client's name, a device that shares its address space, cards to open and to ask peers of; and a
+ * channel of its own to be reset. Prints how many of these calls were answered with success. */
 #include "../gpu.h"
 
 enum { FIRST_CLIENT = 0xc1d00000, CLIENTS = 1024, BUSES = 256, SLOTS = 64, GROUP = 0x100 };
@@ -57,7 +57,7 @@ int main(void)
         if (client != g.client && client != bare)
             good += of_client(&g, bare_fd, bare, client);
     /* RM makes them of the bus and the slot. */
-    for (uint32_t id = 1; id < BUSES << 8; id += id < SLOTS ? 1 : 1 << 8)
+    for (uint32_t id = 1; id < BUSES << 8; id = id < SLOTS ? id + 1 : ((id >> 8) + 1) << 8)
         if (id != cards[0].gpu_id)
             good += of_card(&g, cards[0].gpu_id, id);
     must(work_make(&g, &w, GROUP) == NV_OK, "group");

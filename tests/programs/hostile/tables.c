@@ -1,11 +1,13 @@
-/* Memory of the card that no allocation names: page tables, and what address spaces take. Then all that can be had by name.
+/* Memory of the card that no allocation names: page tables, and what address spaces take. Then all that can
+ * be had by name.
  *
  *   virtual N   N times a TiB of virtual memory, whose tables RM makes with it: two GiB each
- *   sparse N    N times 8 GiB of such that reads as zeros, and each time one at an address that cannot be, which fails late
- *   spaces N    N address spaces
- *   dma         a mapping of a TiB in virtual memory of 64 KiB: RM makes tables for the length before it looks
+ *   sparse N    N times 8 GiB of such that reads as zeros, and each time one at an address that cannot be,
+ * which fails late spaces N    N address spaces dma         a mapping of a TiB in virtual memory of 64 KiB:
+ * RM makes tables for the length before it looks
  *
- * Prints "made N held BYTES status S", S being the last answer to an allocation, and stands still; dma: N is the errno. */
+ * Prints "made N held BYTES status S", S being the last answer to an allocation, and stands still; dma: N is
+ * the errno. */
 #include "../rm.h"
 
 enum { SPACE = 0x500, VIRTUAL = 0x10000 };

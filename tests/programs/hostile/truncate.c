@@ -1,6 +1,6 @@
-/* Takes away, under whoever else has it mapped, the memory that a channel's USERD lies in.
- * Prints the errnos of truncating, growing, sealing and writing over it, reads a line, prints "unmapped", and stands still with a
- * kernel on the card that it cannot see any more. */
+/* Takes away, under whoever else has it mapped, the memory that a channel's USERD lies in. Prints the errnos
+ * of truncating, growing, sealing and writing over it, reads a line, prints "unmapped", and stands still with
+ * a kernel on the card that it cannot see any more. */
 #define _GNU_SOURCE
 #include "../gpu.h"
 

@@ -1,0 +1,106 @@
+/* A tenant: one granted container. Its cards and caps, its RM objects, the device nodes it was given. */
+#ifndef MGPU_TENANT_H
+#define MGPU_TENANT_H
+#include "base/mutex.h"
+#include "native_sched/core/ledger.h"
+#include "native_sched/core/utilization.h"
+#include "objects.h"
+#include "native_sched/process/process_id.h"
+#include "stats.h"
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+enum { MAX_CARDS = MGPU_CARDS_MAX, MAX_TENANTS = 1024, TENANT_MAX_NODES = MAX_CARDS + 4 };
+
+struct card {
+    uint32_t index, minor, gpu_id, device_instance;
+    uint32_t gpu_instance, compute_instance; /* of MIG; RM_NO_INSTANCE: it is a card as a whole */
+    uint64_t memory_bytes;
+    /* What the driver itself takes for one channel group, a measured constant: of the graphics engine, of a
+     * copy engine. */
+    uint64_t context_bytes, copy_context_bytes;
+};
+
+enum node_kind { NODE_CTL, NODE_CARD, NODE_UVM };
+
+struct tenant_node { /* a device node inside the container, by identity of the file */
+    dev_t dev;
+    ino_t ino;
+    enum node_kind kind;
+    uint32_t minor;
+};
+
+struct groups;
+struct external;
+struct managed;
+
+/* Calls that were let through to the driver (continued.h). */
+enum {
+    CONTINUED_CLIENTS_MAX = 64,
+    CONTINUED_THREADS_MAX = 16,
+    CONTINUED_UNCONFIRMED_MAX = 4,
+    SUBSCRIPTIONS_MAX = 8
+};
+
+/* To a MIG instance, let through, and not yet found in the driver. */
+struct subscription {
+    uint64_t file; /* 0: a free entry */
+    uint32_t client, parent, handle, class_id;
+    pid_t thread;
+    bool ended; /* the call has ended, and has not made it */
+};
+struct continued {
+    struct {
+        uint64_t file;
+        struct process_id who;
+        uint32_t calls;    /* 0: a free entry */
+        uint32_t doubtful; /* of them: a flipped class could have hung what it made from another client */
+    } client[CONTINUED_CLIENTS_MAX]; /* root clients that the books may not have yet, by file and process */
+    uint32_t clients;
+    struct subscription subscription[SUBSCRIPTIONS_MAX];
+    bool begun;                           /* there has been one */
+    pid_t running[CONTINUED_THREADS_MAX]; /* threads whose call may not have ended */
+    uint32_t runs;
+};
+
+struct tenant {
+    uint64_t id; /* 0: the slot is free */
+    /* An earlier worker's that could not be taken over: it has no books and gets no service. The slot stays
+     * its own, and with it the files that are open, until the last of them has ended. Guarded by `calls`,
+     * written under the engine's lock. */
+    bool lost;
+    /* Held over a whole call that makes or frees objects, the driver's part included: what is booked
+     * is what the driver did, in its order, whichever of the tenant's listeners a call came by. Taken
+     * before `lock`. */
+    pthread_mutex_t calls;
+    /* close_wait.h: guarded by `calls`. 0: nobody waits. CLOCK_MONOTONIC. */
+    pthread_cond_t file_closed;
+    uint64_t close_wait_since_ms;
+    pthread_mutex_t lock; /* guards everything below */
+    bool granted[MAX_CARDS];
+    struct ledger ledger[MAX_CARDS];
+    struct objects objects;
+    struct tenant_node node[TENANT_MAX_NODES];
+    uint32_t nodes, listeners;
+    uint32_t last_handle; /* of those that we choose */
+    struct tenant_stats stats;
+    uint32_t files,
+        files_closing;     /* guarded by the file table's lock; ending: taken out of it, and still charged */
+    struct groups *groups; /* its own lock, taken last */
+    struct utilization *utilization; /* without a lock */
+    struct continued *continued;     /* guarded by `calls`, clients by `lock` too */
+    struct external *external;       /* external.h; NULL: nothing is mapped by nvidia-uvm */
+    struct managed *managed;         /* managed.h: memory that cards' faults bring in */
+    struct store store;              /* what the next worker needs: continued and the objects' slots */
+    /* At managed memory, the last time that nobody asked for it. Guarded by the engine's lock. */
+    uint64_t polled_ns, poll_took_ns;
+    atomic_bool audit_due; /* a call was let through since the driver's account was last compared */
+    _Atomic uint64_t
+        unaccounted_bytes; /* not 0: it holds so much more than it was charged for, and is served no more */
+};
+
+/* Hold the tenant, or the order of its calls, until the end of the scope. */
+#define WITH_TENANT(t)   LOCKED_(tenant_held, &(t)->lock)
+#define WITH_CALLS_OF(t) LOCKED_(calls_held, &(t)->calls)
+#endif

@@ -1,0 +1,13 @@
+/* What a listener has in the journal. */
+#ifndef MGPU_LISTENER_PAGE_H
+#define MGPU_LISTENER_PAGE_H
+#include "inflight.h"
+#include "replay.h"
+
+struct listener_page {
+    uint64_t tenant;
+    struct inflight inflight;
+    struct replay replay;
+};
+extern const struct store_layout listener_layout;
+#endif

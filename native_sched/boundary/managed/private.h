@@ -1,0 +1,22 @@
+/* What the files of managed.h share. */
+#ifndef MGPU_MANAGED_PRIVATE_H
+#define MGPU_MANAGED_PRIVATE_H
+#include "managed.h"
+
+/* Of all of it that does not change by itself. */
+uint32_t managed_space_check(const struct managed_space *s);
+void managed_drop_space(struct managed *g, uint32_t i);
+void managed_close_handle(struct managed_handle *h);
+/* Room in the journal. -ENOSPC. */
+int managed_reach(struct managed *g);
+/* The caller is about to initialise a file of nvidia-uvm: what runs in its memory already counts from now on.
+ * In another one it maps nothing of that file (uvm_mmap()). -ENOSPC, -ESRCH, -EAGAIN. */
+int managed_begin(struct call *c);
+/* The address space of the caller. -ENOSPC, -ESRCH. */
+int managed_space_of(struct call *c);
+/* Calls that have ended are forgotten, after a look at what came of them. True: one runs that was not
+ * charged. */
+bool managed_finish(const struct mediator *m, struct tenant *t, pid_t caller);
+/* It holds so much that it was not charged for. */
+void managed_violation(const struct mediator *m, struct tenant *t, uint64_t bytes);
+#endif

@@ -1,0 +1,16 @@
+/* Names of objects that a call makes. */
+#ifndef MGPU_HANDLES_H
+#define MGPU_HANDLES_H
+#include "native_sched/boundary/call/call.h"
+
+struct creation {
+    uint32_t root, parent, handle, class_id;
+};
+
+/* A name that is free, where the caller gives none: what is asked of the driver under a name that we know can
+ * be undone. NV_OK, or that it is taken. */
+uint32_t choose_handle(struct tenant *t, uint32_t client, uint32_t *handle);
+
+/* One that a later worker chooses again for the nth object of the same call, where it is free. */
+uint32_t same_handle_again(const struct call *c, uint32_t nth);
+#endif

@@ -1,0 +1,126 @@
+/* The escapes that make and free objects by class: ALLOC in both its layouts, ALLOC_OBJECT, FREE. A tenant's
+ * calls of this kind are carried out one after the other, so that no listener's call can slip between what
+ * another's asked and what it booked. */
+#include "create.h"
+#include "handlers.h"
+#include "native_sched/boundary/call/inflight.h"
+#include "native_sched/boundary/continued/continued.h"
+#include "native_sched/boundary/continued/mig.h"
+#include <errno.h>
+#include <string.h>
+
+/* Fetches the parameters of a class, as many as the driver takes: it sizes them by class, whatever size the
+ * caller names (serverAllocApiCopyIn()). 0, a negative errno or rm_refusal(). */
+static int fetch_params(struct call *c, uint32_t class_id, uint64_t at)
+{
+    const struct rm_row *row = rm_class_row(&c->m->rm, class_id);
+    uint32_t bytes;
+
+    if (!row || row->kind == RM_KIND_REFUSED)
+        return rm_refusal(row ? row->status : NV_ERR_INVALID_CLASS);
+    bytes = rm_bytes(&c->m->rm, row->bytes);
+    if (bytes && !at)
+        memset(c->params, 0, bytes);
+    return inflight_params(c, at, bytes);
+}
+
+static bool is_foreign(struct call *c, uint32_t client)
+{
+    WITH_TENANT(c->tenant);
+
+    return client && !objects_find(&c->tenant->objects, client, client);
+}
+
+/* Objects that work on another client's, which their parameters name: RM would let any client of the same
+ * process be named, and of others by what they share. A device it lets share the address space of anybody's
+ * (deviceInitClientShare()). */
+static bool names_foreign_client(struct call *c, uint32_t class_id)
+{
+    const struct rm_event *event = (const void *)c->params;
+    const struct rm_debugger *debugger = (const void *)c->params;
+    const struct rm_device *device = (const void *)c->params;
+
+    switch (rm_kind_of(class_id)) {
+    case RM_KIND_EVENT:
+        return is_foreign(c, event->client);
+    case RM_KIND_DEBUGGER:
+        return is_foreign(c, debugger->client);
+    case RM_KIND_DEVICE:
+        return is_foreign(c, device->client_share) || is_foreign(c, device->target_client);
+    default:
+        return false;
+    }
+}
+
+/* RM makes the page tables of virtual memory with it, of the card's memory: two GiB for a TiB
+ * (virtmemConstruct() in virtual_mem.c). It is asked to make them when something is mapped there (map_dma.c).
+ * Memory that has them in any case is charged. True where the caller had not asked for that itself. */
+static bool ask_without_tables(struct call *c, uint32_t class_id)
+{
+    enum { NOT_SO = RM_MEMORY_FLAG_LAZY | RM_MEMORY_FLAG_EXTERNALLY_MANAGED | RM_MEMORY_FLAG_SPARSE };
+    struct rm_memory *mem = (void *)c->params;
+
+    if (class_id != NV50_MEMORY_VIRTUAL || mem->flags & NOT_SO)
+        return false;
+    mem->flags |= RM_MEMORY_FLAG_LAZY;
+    return true;
+}
+
+static struct answer make(struct call *c, struct creation *a)
+{
+    enum rm_kind kind = rm_kind_of(a->class_id);
+    struct open_file file = c->file;
+    struct answer made;
+    bool lazily;
+
+    if (names_foreign_client(c, a->class_id))
+        return answered(NV_ERR_INVALID_CLIENT);
+    /* Programs have a card's file for each event, and make the event there: of all classes RM takes these two
+     * there alone. */
+    if (kind == RM_KIND_EVENT && !call_control_file(c, &file))
+        return answered(NV_ERR_INVALID_CLIENT);
+    WITH_CALLS_OF(c->tenant);
+    if (kind == RM_KIND_ROOT && call_is_callers(c))
+        return continued_commit(c);
+    if ((kind == RM_KIND_GPU_INSTANCE || kind == RM_KIND_COMPUTE_INSTANCE) && call_is_callers(c))
+        return mig_subscribe(c, a);
+    lazily = ask_without_tables(c, a->class_id);
+    made = object_create(c, &file, a);
+    if (lazily)
+        ((struct rm_memory *)(void *)c->params)->flags &= ~(uint32_t)RM_MEMORY_FLAG_LAZY;
+    c->params_out = made.kind == ANSWER && made.rm_status == NV_OK && c->params_bytes != 0;
+    return made;
+}
+
+/* Both layouts begin alike. */
+struct answer mediate_alloc(struct call *c)
+{
+    struct rm_alloc_short *o = (void *)c->outer;
+    struct creation a = {o->root, o->parent, o->handle, o->class_id};
+    int e = fetch_params(c, a.class_id, o->params);
+    struct answer made = e < 0 ? answer_of(e) : make(c, &a);
+
+    if (made.kind == ANSWER && !c->passed)
+        o->handle = a.handle;
+    return made;
+}
+
+/* An allocation without parameters. Root clients have the other ways. */
+struct answer mediate_alloc_object(struct call *c)
+{
+    const struct rm_alloc_object *o = (const void *)c->outer;
+    struct creation a = {o->root, o->parent, o->handle, o->class_id};
+
+    if (rm_class_params(&c->m->rm, a.class_id) != 0 || rm_kind_of(a.class_id) == RM_KIND_ROOT)
+        return answered(NV_ERR_INVALID_CLASS);
+    WITH_CALLS_OF(c->tenant);
+    return object_create(c, &c->file, &a);
+}
+
+struct answer mediate_free(struct call *c)
+{
+    const struct rm_free *f = (const void *)c->outer;
+
+    WITH_CALLS_OF(c->tenant);
+    return object_free(c, f->root, f->handle);
+}

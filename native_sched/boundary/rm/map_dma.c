@@ -1,0 +1,88 @@
+/* MAP_MEMORY_DMA: memory put into an address space of the device's by way of a virtual memory object, without
+ * nvidia-uvm. RM makes page tables for it, of the card's memory and in no account, for the length that the
+ * caller names and before it looks at the mapping; that ends, with its tables, when the memory or the virtual
+ * memory is freed (RsInterMapping of NVIDIA's open-gpu-kernel-modules; virtmemMapTo_IMPL() in virtual_mem.c).
+ * What was reserved for a call that fails stays in a pool, once: so a call maps no more than what is charged
+ * for memory of a card's, and 8 GiB at the most.
+ *
+ * So a mapping is an object in the books: below the memory, or below the virtual memory where the memory is
+ * the caller's own pages, which are in none. It is charged what tables of the smallest pages take, as if no
+ * other mapping had entries in them. UNMAP_MEMORY_DMA is refused: a part of a mapping can be unmapped, which
+ * leaves tables of it. */
+#include "create.h"
+#include "handlers.h"
+#include "native_sched/boundary/call/inflight.h"
+#include "native_sched/boundary/call/close_wait.h"
+#include "native_sched/account/page_tables.h"
+#include <errno.h>
+#include <string.h>
+
+static bool too_long(const struct rm_object *memory, uint64_t length)
+{
+    static const uint64_t most = 8ull << 30;
+
+    return length > most || (memory && memory->memory_bytes && length > memory->memory_bytes);
+}
+
+/* A slot for the mapping, which hangs from what it ends with; its charge is set aside. NV_OK or another RM
+ * status. */
+static uint32_t reserve(struct call *c, const struct rm_map_dma *a, uint64_t bytes, uint32_t *slot)
+{
+    struct tenant *t = c->tenant;
+    struct objects *o = &t->objects;
+    uint32_t virtual_memory, memory, handle = 0;
+    int64_t made;
+    WITH_TENANT(t);
+
+    virtual_memory = call_find(c, a->client, a->virtual_memory);
+    memory = call_find(c, a->client, a->memory);
+    if (!virtual_memory || !call_find(c, a->client, a->device))
+        return NV_ERR_INVALID_OBJECT_HANDLE;
+    if (rm_kind_of(o->slot[virtual_memory].class_id) != RM_KIND_VIRTUAL_MEMORY ||
+        (memory && !rm_class_has_names(o->slot[memory].class_id)))
+        return NV_ERR_INVALID_OBJECT_HANDLE;
+    if (too_long(memory ? &o->slot[memory] : NULL, a->length))
+        return NV_ERR_INVALID_ARGUMENT;
+    if (ledger_reserve(&t->ledger[o->slot[virtual_memory].card], bytes) < 0)
+        return NV_ERR_NO_MEMORY;
+    choose_handle(t, a->client, &handle);
+    made = objects_add(o, memory ? memory : virtual_memory, a->client, handle, OBJECT_DMA_MAPPING);
+    if (made < 0) {
+        ledger_commit(&t->ledger[o->slot[virtual_memory].card], bytes, 0);
+        return NV_ERR_NO_MEMORY;
+    }
+    *slot = (uint32_t)made;
+    o->slot[made].card = o->slot[virtual_memory].card;
+    ledger_commit(&t->ledger[o->slot[made].card], bytes, bytes);
+    o->slot[made].bytes = o->slot[made].memory_bytes = bytes;
+    objects_commit(o, *slot);
+    return NV_OK;
+}
+
+/* A worker that ends in here leaves the charge of what may not be mapped, which ends with the memory. */
+struct answer mediate_map_dma(struct call *c)
+{
+    const struct rm_map_dma *a = (const void *)c->outer;
+    uint64_t bytes = page_tables_most(a->length);
+    uint8_t *end = c->outer + c->outer_bytes - sizeof(struct rm_unmap_dma_end); /* begins with the status */
+    uint32_t status, slot;
+    int e = 1;
+    WITH_CALLS_OF(c->tenant);
+
+    do
+        status = reserve(c, a, bytes, &slot);
+    while (status == NV_ERR_NO_MEMORY && (e = close_wait(c)) > 0);
+    if (e < 0)
+        return failed(e);
+    if (status) {
+        memcpy(end, &status, sizeof(status));
+        return answered(status);
+    }
+    e = call_driver(c);
+    memcpy(&status, end, sizeof(status));
+    if (e < 0 || status) {
+        WITH_TENANT(c->tenant);
+        object_drop(c->tenant, slot);
+    }
+    return driver_answer(e, status);
+}

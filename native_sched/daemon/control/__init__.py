@@ -1,0 +1,1 @@
+"""The control socket: its verbs, and what they set going."""

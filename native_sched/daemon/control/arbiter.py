@@ -1,0 +1,199 @@
+"""The verbs of the control socket, joined to admission, lifecycle and reports."""
+
+import json
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from native_sched.daemon.control import report, timeline
+from native_sched.daemon.control.lifecycle import Lifecycle
+from native_sched.daemon.control.recovery import Recovered
+from native_sched.daemon.control.server import Peer, Reply, Verb
+from native_sched.daemon.engine import Engine
+from native_sched.daemon.grants.admission import Admission, card_states, grant_document
+from native_sched.daemon.grants.card_policies import CardPolicies
+from native_sched.daemon.grants.card_watch import LostCards
+from native_sched.daemon.grants.cards import CardState
+from native_sched.daemon.grants.grants import Grant, Grants
+from native_sched.daemon.grants.live_grant import LiveGrant
+from native_sched.daemon.grants.live_policy import LivePolicy
+from native_sched.daemon.grants.scheduling import Scheduling
+from native_sched.daemon.grants.store import GrantStore
+from native_sched.daemon.node import process_id
+from native_sched.daemon.node.config import NodeConfig
+from native_sched.daemon.node.inventory import CardInfo
+from native_sched.daemon.node.state import NodeState
+from oci_specs.refusal import Refusal, quoted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """What one mgpud serves, fixed while it runs."""
+
+    driver: str
+    driver_version: str
+    rm_table_override: str | None = None
+    cards: tuple[CardInfo, ...]
+    listener_path: str
+    socket: str
+    config: NodeConfig
+    recovered: Recovered = field(default_factory=Recovered)
+    lost: LostCards = field(default_factory=LostCards)
+
+
+class Arbiter:
+    """One brain: it decides, hook and runtime carry."""
+
+    def __init__(
+        self,
+        node: Node,
+        engine: Engine,
+        grants: Grants,
+        policies: CardPolicies,
+        scheduling: Scheduling,
+        admission: Admission,
+        lifecycle: Lifecycle,
+        store: GrantStore,
+        state: NodeState,
+    ) -> None:
+        self._node = node
+        self._state = state
+        self._engine = engine
+        self._grants = grants
+        self._policies = policies
+        self._scheduling = scheduling
+        self._admission = admission
+        self._lifecycle = lifecycle
+
+        def states(some: Iterable[Grant]) -> list[CardState]:
+            return card_states(node.cards, some, policies)
+
+        self._live_grant = LiveGrant(engine, grants, scheduling, states, store)
+        self._live_policy = LivePolicy(
+            grants, policies, scheduling, states, node.config.policy, store, state
+        )
+
+    def verbs(self) -> dict[str, Verb]:
+        return {
+            "admit": self.admit,
+            "bind": self.bind,
+            "release": self.release,
+            "list": self.list,
+            "health": self.health,
+            "set": self.set,
+            "policy": self.policy,
+            "timeline": self.timeline,
+        }
+
+    def admit(self, message: Mapping[str, Any], peer: Peer) -> Reply:
+        if not self._engine.driver_alive:
+            raise Refusal(
+                "driver-lost",
+                "the GPU driver no longer answers mgpud",
+                "restart mgpud once the driver is back",
+            )
+        runtime_pid = message.get("runtime_pid", peer.pid)
+        asked = f"{zlib.crc32(json.dumps(message, sort_keys=True).encode('ascii')):08x}"
+        grant = self._asked_before(message["container_id"], asked, runtime_pid)
+        if grant is None:
+            grant = self._admission.admit(message)
+            if grant is None:
+                return {"action": "pass"}
+            self._refuse_beside_lost()
+            grant.asked_crc32 = asked
+            self._lifecycle.begin(grant, runtime_pid, self._node.config.lease_seconds)
+        document = grant_document(grant, listener_path=self._node.listener_path, socket=self._node.socket)
+        return {"action": "grant", "grant": document}
+
+    def _asked_before(self, container_id: str, asked: str, runtime_pid: int) -> Grant | None:
+        """The grant that the same process asked for in the same words: the answer never reached it."""
+        for grant in self._grants:
+            if (
+                (grant.container_id, grant.asked_crc32, grant.runtime_pid)
+                == (container_id, asked, runtime_pid)
+                and grant.state == "admitted"
+                and process_id.lives(runtime_pid, grant.runtime_start)
+            ):
+                return grant
+        return None
+
+    def _refuse_beside_lost(self) -> None:
+        for container_id in self._lifecycle.lost.values():
+            raise Refusal(
+                "grant-lost",
+                f"what container {container_id} holds of the cards is not known: its grant cannot be read any more",
+                "end that container, then create this one anew",
+            )
+
+    def _granted(self, message: Mapping[str, Any]) -> Grant | None:
+        grant = self._grants.get(message["nonce"])
+        if (
+            grant is not None
+            and message.get("state", {}).get("id", grant.container_id) != grant.container_id
+        ):
+            raise Refusal(
+                "wrong-container",
+                f"the grant belongs to container {grant.container_id}, not {quoted(message['state']['id'])}",
+                "delete the container and create it anew",
+            )
+        return grant
+
+    def bind(self, message: Mapping[str, Any], _peer: Peer) -> Reply:
+        grant = self._granted(message)
+        if grant is None:
+            raise Refusal(
+                "no-grant",
+                "the container's reservation is unknown or has expired",
+                "create the container anew; if it takes longer than the lease, raise lease_seconds",
+            )
+        pid = message["state"].get("pid", 0)
+        if not isinstance(pid, int) or pid <= 0:
+            raise Refusal(
+                "bad-state", "the container's state names no process", "update the container runtime"
+            )
+        self._lifecycle.bind(grant, pid)
+        return {}
+
+    def release(self, message: Mapping[str, Any], _peer: Peer) -> Reply:
+        grant = self._granted(message)
+        if grant is not None:
+            self._lifecycle.release(grant)
+        return {}
+
+    def list(self, _message: Mapping[str, Any], _peer: Peer) -> Reply:
+        return report.everything(
+            self._engine,
+            self._scheduling,
+            self._policies,
+            self._grants,
+            self._node.cards,
+            self._node.lost.indices,
+        )
+
+    def health(self, _message: Mapping[str, Any], _peer: Peer) -> Reply:
+        node = self._node
+        found = report.health(self._engine, self._grants, node.cards, node.driver, node.driver_version)
+        found["rm_table_override"] = node.rm_table_override
+        found["generation"] = self._state.now.generation
+        found["recovered"] = asdict(node.recovered)
+        found["lost"] = sorted(self._lifecycle.lost.values())
+        settings = node.config
+        return {
+            **found,
+            "hold_ms": settings.hold_ms,
+            "quiet_ms": settings.quiet_ms,
+            "poll_fast_us": settings.poll_fast_us,
+        }
+
+    def set(self, message: Mapping[str, Any], _peer: Peer) -> Reply:
+        changed = self._live_grant.change(message)
+        return {
+            "container": report.container(self._engine, self._scheduling, changed, self._node.lost.indices)
+        }
+
+    def policy(self, message: Mapping[str, Any], _peer: Peer) -> Reply:
+        return self._live_policy.answer(message)
+
+    def timeline(self, message: Mapping[str, Any], _peer: Peer) -> Reply:
+        return timeline.since(self._engine, message["since"])

@@ -1,0 +1,148 @@
+"""What the arbiter shows: the documents behind `list` and `health`."""
+
+import os
+import resource
+import time
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any
+
+from native_sched.daemon.engine import Engine, Process, Usage, Why
+from native_sched.daemon.grants.card_policies import CardPolicies
+from native_sched.daemon.grants.grants import Grant, Grants
+from native_sched.daemon.grants.scheduling import Scheduling
+from native_sched.daemon.node import without
+from native_sched.daemon.node.inventory import CardInfo
+
+_STARTED = time.monotonic()
+
+
+def _usage(engine: Engine, grant: Grant, card: int) -> Usage:
+    with suppress(OSError):
+        return engine.usage(grant.tenant, card)
+    return Usage()
+
+
+def _processes(engine: Engine, grant: Grant) -> list[Process]:
+    with suppress(OSError):
+        return engine.processes(grant.tenant)
+    return []
+
+
+def _sched(engine: Engine, grant: Grant, quota_percent: int | None) -> dict[str, Any] | None:
+    """What the scheduler does with the container; None where there is nothing of it to schedule."""
+    if quota_percent is None:
+        return None
+    try:
+        state = engine.sched(grant.tenant)
+    except OSError:
+        return None
+    return {
+        "enabled": bool(state.enabled),
+        "busy": bool(state.busy),
+        "throttled": bool(state.throttled),
+        "why": Why(state.why).name.lower(),
+        "run_ns": state.run_ns,
+        "suspended_ns": state.suspended_ns,
+        "preemptions": state.preemptions,
+        "quota_percent": quota_percent,
+    }
+
+
+def container(
+    engine: Engine, scheduling: Scheduling, grant: Grant, lost: Collection[int] = ()
+) -> dict[str, Any]:
+    """One container with what it holds now, in bytes. lost: indices of cards that have fallen off the bus."""
+    cards = []
+    for card in grant.cards:
+        usage = _usage(engine, grant, card.index)
+        cards.append(
+            {
+                "index": card.index,
+                "uuid": card.uuid,
+                "memory_mib": card.memory_mib,
+                "used_bytes": usage.used_bytes,
+                "peak_bytes": usage.peak_bytes,
+                "core_percent": card.core_percent,
+                "lost": card.index in lost,
+                "without": without.of(engine, card.index),
+            }
+        )
+    return {
+        "id": grant.id,
+        "container_id": grant.container_id,
+        "pod": grant.identity.pod,
+        "namespace": grant.identity.namespace,
+        "container": grant.identity.container,
+        "class": grant.qos,
+        "policy": grant.policy,
+        "advisory": grant.advisory,
+        "state": grant.state,
+        "paused": grant.paused,
+        "containerd": None if grant.containerd is None else asdict(grant.containerd),
+        "unaccounted_bytes": grant.unaccounted_bytes,
+        "unsuspendable": grant.unsuspendable or None,
+        "pid": grant.pid,
+        "cards": cards,
+        "sched": _sched(engine, grant, scheduling.quota_percent(grant)),
+        "processes": [
+            {"pid": p.pid, "card": p.card, "used_bytes": p.used_bytes} for p in _processes(engine, grant)
+        ],
+        "created": grant.created.isoformat(timespec="seconds"),
+    }
+
+
+def everything(
+    engine: Engine,
+    scheduling: Scheduling,
+    policies: CardPolicies,
+    grants: Grants,
+    cards: Sequence[CardInfo],
+    lost: Collection[int] = (),
+) -> dict[str, Any]:
+    """The containers and cards; now_ns is CLOCK_MONOTONIC, to compare run_ns and suspended_ns over time."""
+    now_ns = time.monotonic_ns()
+    containers = [container(engine, scheduling, grant, lost) for grant in grants]
+    rows = []
+    for card in cards:
+        mine = [c for row in containers for c in row["cards"] if c["index"] == card.index]
+        owned = policies.of(card.index)
+        rows.append(
+            {
+                "index": card.index,
+                "minor": card.minor,
+                "uuid": card.uuid,
+                "name": card.name,
+                "memory_mib": card.memory_mib,
+                "policy": owned.policy if owned else None,
+                "granted_mib": sum(c["memory_mib"] for c in mine),
+                "used_bytes": sum(c["used_bytes"] for c in mine),
+                "containers": len(mine),
+                "lost": card.index in lost,
+            }
+        )
+    return {"now_ns": now_ns, "containers": containers, "cards": rows}
+
+
+def health(
+    engine: Engine, grants: Grants, cards: Sequence[CardInfo], driver: str, driver_version: str
+) -> dict[str, Any]:
+    listeners = 0
+    for grant in grants:
+        with suppress(OSError):
+            listeners += engine.state(grant.tenant).listeners
+    return {
+        "driver": driver,
+        "driver_version": driver_version,
+        "rm_table": engine.rm_table,
+        "driver_alive": engine.driver_alive,
+        "pid": os.getpid(),
+        "uptime_seconds": round(time.monotonic() - _STARTED, 3),
+        "max_rss_kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+        "cards": len(cards),
+        "containers": len(grants),
+        "listeners": listeners,
+        "sched_fifo": engine.realtime,
+        "without": without.lines(engine, cards),
+    }

@@ -1,0 +1,1 @@
+"""What containers are given: admission, placement, shares, and what is written down of it."""

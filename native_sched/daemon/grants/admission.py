@@ -1,0 +1,156 @@
+"""From an admit message to a grant, a pass, or a refusal. Decides; registers nothing."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from native_sched.daemon.grants import placement
+from native_sched.daemon.grants.card_policies import CardPolicies
+from native_sched.daemon.grants.cards import CardShare, CardState, Tenant
+from native_sched.daemon.grants.grants import Grant, Grants
+from native_sched.daemon.node.config import NodeConfig
+from native_sched.daemon.node.inventory import CardInfo
+from oci_specs import identity, parse
+from oci_specs.refusal import Refusal
+from oci_specs.request import Request
+
+# What the create path takes out of a spec when it has a grant to put in instead (oci_specs/reach.py).
+_REMOVED_UNDER_A_GRANT = frozenset({"device", "mount", "cdi", "hook"})
+
+Reach = Mapping[str, str]
+EditsFor = Callable[[Sequence[CardShare]], dict[str, Any]]
+
+
+def card_states(
+    cards: Iterable[CardInfo], grants: Iterable[Grant], policies: CardPolicies
+) -> list[CardState]:
+    """The cards as placement sees them, with these grants on them."""
+    counted = list(grants)
+    states = []
+    for card in cards:
+        tenants = tuple(
+            Tenant(
+                container_id=grant.container_id,
+                qos=grant.qos,
+                memory_mib=own.memory_mib,
+                core_percent=own.core_percent,
+            )
+            for grant in counted
+            for own in grant.cards
+            if own.index == card.index
+        )
+        owned = policies.of(card.index)
+        states.append(
+            CardState(
+                index=card.index,
+                minor=card.minor,
+                uuid=card.uuid,
+                name=card.name,
+                memory_mib=card.memory_mib,
+                policy=owned.policy if owned else None,
+                policy_owner=owned.owner if owned else None,
+                tenants=tenants,
+            )
+        )
+    return states
+
+
+class Admission:
+    """Applies the vocabulary, the node's config and the cards' state to one container."""
+
+    def __init__(
+        self,
+        cards: Sequence[CardInfo],
+        grants: Grants,
+        policies: CardPolicies,
+        config: NodeConfig,
+        edits_for: EditsFor,
+        lost: Collection[int] = (),
+    ) -> None:
+        """lost: indices of cards that get no new container."""
+        self._lost = lost
+        self._cards = cards
+        self._grants = grants
+        self._policies = policies
+        self._config = config
+        self._edits_for = edits_for
+
+    def admit(self, message: Mapping[str, Any]) -> Grant | None:
+        """The grant for an admit message, None to let the container pass untouched, or Refusal."""
+        container_id: str = message["container_id"]
+        request = parse.request(
+            message["annotations"], message["env"], self._config, container_id=container_id
+        )
+        advisory = self._advisory(message["reach"], request)
+        if request is None and not advisory:
+            return None
+        self._refuse_twice(container_id)
+        tenant, nonce = self._grants.name()
+        who = identity.identify(message["annotations"], container_id)
+        base = {
+            "tenant": tenant,
+            "nonce": nonce,
+            "container_id": container_id,
+            "rootfs": message["rootfs"],
+            "identity": who,
+            "advisory": advisory,
+        }
+        if request is None:
+            return Grant(**base, qos="online", policy=None, cards=(), edits={})
+        there = [card for card in self._cards if card.index not in self._lost]
+        states = card_states(there, self._grants, self._policies)
+        placed = placement.place(request, states, self._config)
+        return Grant(
+            **base,
+            qos=request.qos,
+            policy=placed.policy,
+            cards=placed.cards,
+            edits=self._edits_for(placed.cards),
+            whole_cards=request.whole_cards,
+        )
+
+    def _refuse_twice(self, container_id: str) -> None:
+        for grant in self._grants:
+            if grant.container_id == container_id and grant.state != "draining":
+                raise Refusal(
+                    "container-exists",
+                    f"container {container_id} already holds a grant",
+                    "delete it first, or choose another name",
+                )
+
+    def _advisory(self, reach: Sequence[Reach], request: Request | None) -> bool:
+        """Whether the container can get past its filter: allowed only where the node's operator said so."""
+        harmless = {"hostpid"} if request is None else _REMOVED_UNDER_A_GRANT
+        open_ways = [way for way in reach if way["how"] not in harmless]
+        if not open_ways:
+            return False
+        if self._config.allow_privileged:
+            return True
+        details = ", ".join(way["detail"] for way in open_ways[:3])
+        if request is None:
+            raise Refusal(
+                "reach-without-grant",
+                f"the container can reach NVIDIA devices without a grant ({details})",
+                "ask for a card with mgpu.dev/memory-mib, or set allow_privileged = true in node.toml",
+            )
+        raise Refusal(
+            "reach-beside-grant",
+            f"the container can reach NVIDIA devices beside its grant ({details})",
+            "run it unprivileged, or set allow_privileged = true in node.toml",
+        )
+
+
+def grant_document(grant: Grant, *, listener_path: str, socket: str) -> dict[str, Any]:
+    """The grant as it travels to the create path (schemas/grant.schema.json)."""
+    return {
+        "id": grant.id,
+        "nonce": grant.nonce,
+        "container_id": grant.container_id,
+        "class": grant.qos,
+        "policy": grant.policy,
+        "advisory": grant.advisory,
+        "cards": [asdict(card) for card in grant.cards],
+        "edits": {"devices": [], "mounts": [], "env": [], "hooks": {}, **grant.edits},
+        "listener_path": listener_path,
+        "socket": socket,
+    }

@@ -1,0 +1,61 @@
+"""Cards and who is on them, as placement sees them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from oci_specs.request import Qos
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tenant:
+    """One container on one card. core_percent None: no quota, an equal part of what its class has left."""
+
+    container_id: str
+    qos: Qos
+    memory_mib: int
+    core_percent: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CardState:
+    """One card. policy is None until one is set.
+
+    policy_owner is the container that set it; None: the operator did.
+    """
+
+    index: int
+    minor: int
+    uuid: str
+    name: str
+    memory_mib: int
+    policy: str | None = None
+    policy_owner: str | None = None
+    tenants: tuple[Tenant, ...] = ()
+
+    @property
+    def free_mib(self) -> int:
+        return self.memory_mib - sum(tenant.memory_mib for tenant in self.tenants)
+
+    def count(self, qos: Qos) -> int:
+        return sum(tenant.qos == qos for tenant in self.tenants)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CardShare:
+    """What the container gets of one card. core_percent None: as in Tenant."""
+
+    index: int
+    minor: int
+    uuid: str
+    name: str
+    memory_mib: int
+    core_percent: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """Cards by ascending index, all under one policy."""
+
+    cards: tuple[CardShare, ...]
+    policy: str

@@ -1,0 +1,53 @@
+"""Which files of the driver a card brings into a container: what its CDI spec says."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from native_sched.daemon.grants.cards import CardShare
+from native_sched.daemon.node import capabilities
+from native_sched.daemon.node.inventory import CardInfo
+from oci_specs.cdi import Registry
+from oci_specs.refusal import Refusal
+
+# UUIDs of MIG instances: several have the node of one card.
+_INSTANCE = "MIG-"
+
+
+def _name(registry: Registry, kind: str, card: CardShare) -> str:
+    """The card's device name in the specs: nvidia-ctk names by UUID, by index or both, as its operator chose,
+    and its node tells which card is meant.
+    """
+    names = [card.uuid] if card.uuid in registry.names(kind) else []
+    if not card.uuid.startswith(_INSTANCE):
+        names += registry.names_with_node(kind, f"/dev/nvidia{card.minor}")
+    if names:
+        return names[0]
+    raise Refusal(
+        "no-cdi-device",
+        f"no CDI spec names card {card.index} ({card.uuid}) as {kind}",
+        "write one with nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+    )
+
+
+def edits_from_cdi(
+    kind: str,
+    directories: Sequence[str],
+    known: Iterable[CardInfo] = (),
+    minors_path: str = capabilities.MINORS,
+) -> Callable[[Iterable[CardShare]], dict[str, Any]]:
+    """A function from cards to the `edits` of a grant. Specs are read anew each time: they follow the driver.
+
+    known: the node's cards, by which MIG instances are told. Capabilities of others are refused, whoever's
+    they are.
+    """
+    instances = {card.uuid: (card.minor, card.instance) for card in known if card.instance}
+
+    def edits(cards: Iterable[CardShare]) -> dict[str, Any]:
+        cards = list(cards)
+        registry = Registry.load(directories)
+        found = registry.edits(kind, [_name(registry, kind, card) for card in cards]).to_json()
+        own = {card.uuid: instances[card.uuid] for card in cards if card.uuid in instances}
+        capabilities.check(found, own, capabilities.minors(minors_path))
+        return found
+
+    return edits

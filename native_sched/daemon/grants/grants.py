@@ -1,0 +1,113 @@
+"""The grants of this node: what each container was given, and where it is in its life.
+
+admitted → bound → draining → gone. A reservation counts from admission on; it is given back when nothing of
+the container is left in the driver, not when a hook reports its end.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple
+
+from native_sched.daemon.engine import NodeKind
+from native_sched.daemon.grants.cards import CardShare
+from native_sched.daemon.grants.containerd_task import ContainerdTask
+from oci_specs.request import Identity, Qos
+
+State = Literal["admitted", "bound", "draining"]
+
+
+class Node(NamedTuple):
+    """One device node of a container: what file it is, and what it stands for."""
+
+    dev: int
+    ino: int
+    kind: NodeKind
+    minor: int
+
+
+def grant_id(tenant: int) -> str:
+    """A grant's name, from its container's number in the engine."""
+    return f"g-{tenant}"
+
+
+@dataclass(kw_only=True)
+class Grant:
+    """One container's grant. tenant is its number in the engine; nonce is what hook and listener prove it by.
+
+    whole_cards: no other container may be on its cards. paused: it is frozen. containerd: what containerd
+    told of it. qos, policy and cards follow the operator's live changes. pid is its init process,
+    runtime_pid the runtime that makes it; a start time goes with each (process_id.py). nodes: those the
+    engine was told of. lease_end_ns: until when it may be admitted and not bound, by CLOCK_MONOTONIC.
+    asked_crc32: of the message that asked for it.
+    """
+
+    tenant: int
+    nonce: str
+    container_id: str
+    rootfs: str
+    identity: Identity
+    qos: Qos
+    policy: str | None
+    advisory: bool
+    cards: tuple[CardShare, ...]
+    edits: dict[str, Any]
+    whole_cards: bool = False
+    created: datetime = field(default_factory=lambda: datetime.now(UTC))
+    state: State = "admitted"
+    pid: int | None = None
+    pid_start: int = 0
+    runtime_pid: int = 0
+    runtime_start: int = 0
+    lease_end_ns: int = 0
+    asked_crc32: str = ""
+    nodes: tuple[Node, ...] = ()
+    paused: bool = False
+    containerd: ContainerdTask | None = None
+    # False: the engine could not take it over, so it gets no service; what it may hold stays reserved while
+    # it lives.
+    served: bool = True
+    # Not 0: the driver counted so much more to it than it was charged for, and it was killed.
+    unaccounted_bytes: int = 0
+    # Why its work could not be suspended: it was killed.
+    unsuspendable: str = ""
+
+    @property
+    def id(self) -> str:
+        return grant_id(self.tenant)
+
+    def has_card(self, index: int) -> bool:
+        return any(card.index == index for card in self.cards)
+
+
+class Grants:
+    """All grants that still hold anything, in the order in which they were admitted."""
+
+    def __init__(self, last_tenant: int = 0) -> None:
+        """last_tenant: the highest number that a previous mgpud gave."""
+        self._by_nonce: dict[str, Grant] = {}
+        self.last_tenant = last_tenant
+
+    def __iter__(self) -> Iterator[Grant]:
+        return iter(list(self._by_nonce.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_nonce)
+
+    def name(self) -> tuple[int, str]:
+        """A tenant number never used before on this node, and an unguessable nonce of 32 hex digits."""
+        self.last_tenant += 1
+        return self.last_tenant, os.urandom(16).hex()
+
+    def add(self, grant: Grant) -> None:
+        self._by_nonce[grant.nonce] = grant
+        self.last_tenant = max(self.last_tenant, grant.tenant)
+
+    def get(self, nonce: str) -> Grant | None:
+        return self._by_nonce.get(nonce)
+
+    def remove(self, grant: Grant) -> None:
+        self._by_nonce.pop(grant.nonce, None)

@@ -1,0 +1,160 @@
+"""Changing what a running container was granted: its class, its share and its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from native_sched.daemon.engine import Engine
+from native_sched.daemon.grants import live_grant_refusal as refusals
+from native_sched.daemon.grants import naming, room
+from native_sched.daemon.grants.cards import CardShare, CardState
+from native_sched.daemon.grants.grants import Grant, Grants
+from native_sched.daemon.grants.scheduling import Scheduling
+from native_sched.daemon.grants.store import GrantStore
+from oci_specs.request import Qos
+from oci_specs.vocabulary import FIXED_SHARE
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intent:
+    """What is to become of a container; None: as it is. Totals over its cards, as at admission."""
+
+    qos: Qos | None = None
+    core_percent: int | None = None
+    memory_mib: int | None = None
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a grant becomes."""
+
+    qos: Qos
+    cards: tuple[CardShare, ...]
+
+
+def plan(
+    grant: Grant, intent: Intent, others: Mapping[int, CardState], held_mib: Mapping[int, int]
+) -> Change:
+    """What the intent makes of the grant; Refusal when any part of it cannot be.
+
+    others: the node's cards as if this container were not there; held_mib: what it holds now on each of its
+    cards, rounded up.
+    """
+    if grant.state == "draining":
+        raise refusals.draining(grant)
+    if not grant.cards:
+        raise refusals.no_card(grant)
+    if grant.whole_cards and (intent.core_percent is not None or intent.memory_mib is not None):
+        raise refusals.whole_cards(grant)
+    cards = grant.cards
+    if intent.memory_mib is not None:
+        each = _each("memory-mib", intent.memory_mib, len(cards))
+        for card in cards:
+            _check_memory(grant, card, each, others[card.index], held_mib[card.index])
+        cards = tuple(replace(card, memory_mib=each) for card in cards)
+    if intent.core_percent is not None:
+        each = _each("core", intent.core_percent, len(cards))
+        if each > 100:
+            raise refusals.core_over_a_card(intent.core_percent, len(cards))
+        cards = tuple(replace(card, core_percent=each) for card in cards)
+    qos = intent.qos or grant.qos
+    if qos != grant.qos or intent.core_percent is not None:
+        for card in cards:
+            _check_core(grant, card, qos, others[card.index])
+    return Change(qos, cards)
+
+
+def _each(name: str, total: int, count: int) -> int:
+    if total % count:
+        raise refusals.not_even(name, total, count)
+    return total // count
+
+
+def _check_memory(grant: Grant, card: CardShare, asked_mib: int, others: CardState, held_mib: int) -> None:
+    least = room.least_mib(len(grant.cards))
+    if asked_mib < least:
+        raise refusals.memory_below_least(asked_mib, least, len(grant.cards))
+    if asked_mib < held_mib:
+        raise refusals.memory_held(grant, card, asked_mib, held_mib)
+    if asked_mib > others.free_mib:
+        raise refusals.memory_full(grant, asked_mib, others)
+
+
+def _check_core(grant: Grant, card: CardShare, qos: Qos, others: CardState) -> None:
+    policy = others.policy or FIXED_SHARE
+    free = room.free_core(others, qos, policy)
+    least = room.LEAST_PART_PERCENT if policy == FIXED_SHARE else 0
+    if (least if card.core_percent is None else card.core_percent) > free:
+        raise refusals.core_full(grant, card, qos, free)
+
+
+class LiveGrant:
+    """Carries changes out: all of one or nothing."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        grants: Grants,
+        scheduling: Scheduling,
+        card_states: Callable[[Iterable[Grant]], Sequence[CardState]],
+        store: GrantStore,
+    ) -> None:
+        self._store = store
+        self._engine = engine
+        self._grants = grants
+        self._scheduling = scheduling
+        self._card_states = card_states
+
+    def change(self, message: Mapping[str, Any]) -> Grant:
+        """Does what a `set` message asks; Refusal, with nothing changed, if a part cannot be done."""
+        grant = naming.find(list(self._grants), message["container"])
+        intent = Intent(
+            qos=message.get("class"),
+            core_percent=message.get("core_percent"),
+            memory_mib=message.get("memory_mib"),
+        )
+        others = self._card_states([other for other in self._grants if other is not grant])
+        held = {card.index: self._held_mib(grant, card.index) for card in grant.cards}
+        change = plan(grant, intent, {state.index: state for state in others}, held)
+        before = Change(grant.qos, grant.cards)
+        record = self._store.prepare([replace(grant, qos=change.qos, cards=change.cards)])
+        try:
+            self._cap(grant, change.cards)
+            grant.qos, grant.cards = change.qos, change.cards
+            self._scheduling.apply()
+            record.commit()
+        except OSError as error:
+            self._undo(grant, before)
+            record.abandon()
+            raise refusals.not_taken(grant, error) from error
+        except BaseException:
+            self._undo(grant, before)
+            record.abandon()
+            raise
+        return grant
+
+    def _cap(self, grant: Grant, cards: Sequence[CardShare]) -> None:
+        """Sets the caps. The container allocates meanwhile: whether it holds more is asked again under the
+        new cap, from which on it gets no more.
+        """
+        for card in cards:
+            self._engine.grant(grant.tenant, card.index, card.memory_mib * _MIB)
+            held_mib = self._held_mib(grant, card.index)
+            if held_mib > card.memory_mib:
+                raise refusals.memory_held(grant, card, card.memory_mib, held_mib)
+
+    def _undo(self, grant: Grant, before: Change) -> None:
+        grant.qos, grant.cards = before.qos, before.cards
+        with suppress(OSError):
+            for card in before.cards:
+                self._engine.grant(grant.tenant, card.index, card.memory_mib * _MIB)
+            self._scheduling.apply()
+
+    def _held_mib(self, grant: Grant, card: int) -> int:
+        usage = self._engine.usage(grant.tenant, card)
+        return -(-int(usage.used_bytes + usage.reserved_bytes) // _MIB)

@@ -1,0 +1,63 @@
+"""A grant as a mgpud writes it down for the next one (oci_specs/schemas/grant_record.schema.json)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from native_sched.daemon.engine import NodeKind
+from native_sched.daemon.grants.cards import CardShare
+from native_sched.daemon.grants.grants import Grant, Node
+from native_sched.daemon.node.record_file import Unreadable
+from oci_specs.request import Identity
+
+# Members that are written as they are.
+_PLAIN = (
+    "tenant",
+    "nonce",
+    "container_id",
+    "rootfs",
+    "qos",
+    "policy",
+    "advisory",
+    "edits",
+    "whole_cards",
+    "state",
+    "pid",
+    "pid_start",
+    "runtime_pid",
+    "runtime_start",
+    "lease_end_ns",
+    "asked_crc32",
+    "paused",
+    "unaccounted_bytes",
+)
+
+
+def to_json(grant: Grant) -> dict[str, Any]:
+    """What containerd told is left out: it tells it again."""
+    return {
+        **{name: getattr(grant, name) for name in _PLAIN},
+        "identity": asdict(grant.identity),
+        "cards": [asdict(card) for card in grant.cards],
+        "nodes": [list(node) for node in grant.nodes],
+        "created": grant.created.isoformat(),
+    }
+
+
+def from_json(body: Any) -> Grant:
+    """Unreadable when it is not what to_json() writes."""
+    try:
+        found = Grant(
+            **{name: body[name] for name in _PLAIN},
+            identity=Identity(**body["identity"]),
+            cards=tuple(CardShare(**card) for card in body["cards"]),
+            nodes=tuple(Node(dev, ino, NodeKind(kind), minor) for dev, ino, kind, minor in body["nodes"]),
+            created=datetime.fromisoformat(body["created"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Unreadable(f"not what a grant says ({type(error).__name__}: {error})") from error
+    if found.state not in ("admitted", "bound", "draining") or (found.state == "bound" and not found.pid):
+        raise Unreadable("a grant in no known state")
+    return found

@@ -1,0 +1,94 @@
+"""Tells the engine's scheduler what the grants say: each card's policy, each container's class and share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from native_sched.daemon.engine import Engine, TenantClass
+from native_sched.daemon.grants import quota
+from native_sched.daemon.grants.card_policies import CardPolicies
+from native_sched.daemon.grants.cards import CardShare
+from native_sched.daemon.grants.grants import Grant, Grants
+from native_sched.daemon.grants.quota import Part
+from oci_specs import vocabulary
+from oci_specs.request import Qos
+
+_CLASSES = {vocabulary.ONLINE: TenantClass.ONLINE, vocabulary.OFFLINE: TenantClass.OFFLINE}
+
+
+def _heeded(grant: Grant, card: CardShare) -> int | None:
+    return None if grant.policy == vocabulary.NATIVE_BURST_SHARE else card.core_percent
+
+
+class Scheduling:
+    """Remembers what the engine was told and tells it the difference."""
+
+    def __init__(self, engine: Engine, grants: Grants, policies: CardPolicies) -> None:
+        self._engine = engine
+        self._grants = grants
+        self._policies = policies
+        self._policy_told: dict[int, str] = {}
+        self._told: dict[int, tuple[Qos, int]] = {}
+
+    def quota_percent(self, grant: Grant) -> int | None:
+        """The container's share of each of its cards; None while it is not scheduled."""
+        told = self._told.get(grant.tenant)
+        return told[1] if told else None
+
+    def apply(self) -> None:
+        """Makes the engine's scheduler agree with the grants: to be called after each change of them.
+
+        A container that comes or goes changes the part of every one without a quota in its class. OSError
+        when the engine takes something not, after all else was told; calling again goes on from there.
+        """
+        failed: OSError | None = None
+        for card in sorted({card.index for grant in self._grants for card in grant.cards}):
+            try:
+                self.tell_policy(card)
+            except OSError as error:
+                failed = failed or error
+        wanted = self._wanted()
+        self._told = {tenant: told for tenant, told in self._told.items() if tenant in wanted}
+        # Who loses goes first, so that no class comes to more than a card on the way.
+        for tenant in sorted(wanted, key=lambda tenant: self._gain(tenant, *wanted[tenant])):
+            if self._told.get(tenant) != wanted[tenant]:
+                qos, percent = wanted[tenant]
+                try:
+                    self._engine.schedule(tenant, _CLASSES[qos], percent)
+                except OSError as error:
+                    failed = failed or error
+                else:
+                    self._told[tenant] = wanted[tenant]
+        if failed is not None:
+            raise failed
+
+    def tell_policy(self, card: int) -> None:
+        """Makes the engine's policy of the card the one that it has by now, if it has one."""
+        owned = self._policies.of(card)
+        if owned is not None and self._policy_told.get(card) != owned.policy:
+            self._engine.card_policy(card, owned.policy)
+            self._policy_told[card] = owned.policy
+
+    def _wanted(self) -> dict[int, tuple[Qos, int]]:
+        percents = quota.percents(self._cards())
+        return {
+            grant.tenant: (grant.qos, percents[grant.tenant])
+            for grant in self._grants
+            if grant.tenant in percents and grant.served
+        }
+
+    def _cards(self) -> Iterator[list[Part]]:
+        for index in sorted({card.index for grant in self._grants for card in grant.cards}):
+            yield [
+                Part(grant.tenant, grant.qos, _heeded(grant, card))
+                for grant in self._grants
+                for card in grant.cards
+                if card.index == index
+            ]
+
+    def _gain(self, tenant: int, qos: Qos, percent: int) -> int:
+        """Percent more than now in the same class; a change of class goes between losers and winners."""
+        if tenant not in self._told:
+            return percent
+        old_qos, old_percent = self._told[tenant]
+        return percent - old_percent if qos == old_qos else 0

@@ -1,0 +1,1 @@
+"""The ends of sockets to the holder and to containerd."""

@@ -1,0 +1,72 @@
+"""How many containers were refused at admission, by the code of the refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from native_sched.daemon.control.server import Peer, Reply, Verb
+from native_sched.daemon.log import LOG, Log
+from oci_specs.refusal import Refusal
+
+OTHER = "other"
+# What admission may say no with. They are all told from the first scrape on: a series that begins with its
+# first event hides that event from a rate.
+CODES = (
+    "ambiguous-card",
+    "bad-cdi-spec",
+    "bad-value",
+    "card-full",
+    "card-occupied",
+    "card-too-small",
+    "cdi-capability",
+    "cdi-conflict",
+    "container-exists",
+    "core-full",
+    "core-too-large",
+    "driver-lost",
+    "grant-lost",
+    "indivisible",
+    "keys-disagree",
+    "memory-full",
+    "memory-too-small",
+    "no-capability",
+    "no-cards",
+    "no-cdi-device",
+    "no-holder",
+    "not-recorded",
+    "not-scheduled",
+    "not-served",
+    "policy-conflict",
+    "position-unknown",
+    "reach-beside-grant",
+    "reach-without-grant",
+    "same-gpu",
+    "too-few-cards",
+    "unknown-card",
+    "unknown-key",
+    OTHER,
+)
+
+
+class Refusals:
+    """Counts them, and logs each."""
+
+    def __init__(self, log: Log = LOG) -> None:
+        self._log = log
+        self.counts = dict.fromkeys(CODES, 0)
+
+    def counted(self, admit: Verb) -> Verb:
+        """The verb, whose refusals are counted."""
+
+        def answer(message: Mapping[str, Any], peer: Peer) -> Reply:
+            try:
+                return admit(message, peer)
+            except Refusal as refusal:
+                self.counts[refusal.code if refusal.code in self.counts else OTHER] += 1
+                self._log.info(
+                    "refused", container=message["container_id"], code=refusal.code, why=refusal.message
+                )
+                raise
+
+        return answer

@@ -1,0 +1,77 @@
+"""Starts serving metrics once mgpud serves everything else."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from native_sched.daemon.control.health import Watchdog
+from native_sched.daemon.control.recovery import Recovered
+from native_sched.daemon.engine import Engine
+from native_sched.daemon.grants.card_policies import CardPolicies
+from native_sched.daemon.grants.card_watch import LostCards
+from native_sched.daemon.grants.grants import Grants
+from native_sched.daemon.log import LOG, Log
+from native_sched.daemon.metrics.account import Account
+from native_sched.daemon.metrics.refused import Refusals
+from native_sched.daemon.metrics.server import MetricsServer
+from native_sched.daemon.node.inventory import CardInfo
+
+RUNTIMES_FIRST_S = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """Where the numbers come from; generation: how many mgpuds this node has had, with this one."""
+
+    engine: Engine
+    grants: Grants
+    policies: CardPolicies
+    cards: Sequence[CardInfo]
+    account: Account
+    watchdog: Watchdog
+    refusals: Refusals
+    driver: str
+    driver_version: str
+    generation: int = 0
+    recovered: Recovered = field(default_factory=Recovered)
+    lost: LostCards = field(default_factory=LostCards)
+    log: Log = LOG
+
+
+@functools.cache
+def version() -> str:
+    """mgpu's own; "unknown" where it runs from its sources."""
+    import importlib.metadata
+
+    try:
+        return importlib.metadata.version("mgpu")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+async def serve(server: MetricsServer, path: str, listen: str, log: Log) -> None:
+    """On the socket `path`, and on the port `listen` unless that is empty. What cannot be is logged:
+    containers are served without metrics too.
+    """
+    for where, listening in ((path, server.listen_unix), (listen, server.listen_tcp)):
+        try:
+            if where:
+                await listening(where)
+        except (OSError, OverflowError) as error:
+            log.error("metrics-not-served", where=where, why=error)
+
+
+async def start(observed: Observed, path: str, listen: str) -> MetricsServer:
+    """Loads what metrics need in another thread, since that takes as long as a scrape of a thousand
+    containers, and serves them. Runtimes may have waited for a mgpud that follows another: they come first.
+    """
+    if observed.generation > 1:
+        await asyncio.sleep(RUNTIMES_FIRST_S)
+    metrics = await asyncio.to_thread(importlib.import_module, "native_sched.daemon.metrics.text")
+    server = MetricsServer(metrics.renderer(observed), observed.log)
+    await serve(server, path, listen, observed.log)
+    return server

@@ -1,0 +1,170 @@
+"""The start of an mgpud: once the previous one has exited, its containers are served before all else."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from native_sched.daemon.control import recovery
+from native_sched.daemon.control.recovery import Recovered
+from native_sched.daemon.engine import NO_INSTANCE, Card, Engine, SchedConfig, open_engine
+from native_sched.daemon.grants.card_policies import CardPolicies
+from native_sched.daemon.grants.grants import Grants
+from native_sched.daemon.grants.scheduling import Scheduling
+from native_sched.daemon.grants.store import GrantStore
+from native_sched.daemon.links.holder import HolderLink
+from native_sched.daemon.links.listeners import Listeners
+from native_sched.daemon.log import LOG
+from native_sched.daemon.node import config as node_config
+from native_sched.daemon.node import contexts, inventory, mgpud_lock
+from native_sched.daemon.node.config import NodeConfig
+from native_sched.daemon.node.inventory import CardInfo
+from native_sched.daemon.node.state import NodeState
+from oci_specs import paths
+
+if TYPE_CHECKING:
+    from native_sched.daemon.standby import Called
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mgpud:
+    """A mgpud that serves the containers of the previous one. rm_table_override: the driver's version that it
+    is taken for, None where it is its own.
+    """
+
+    root: str
+    driver: str
+    driver_version: str
+    rm_table_override: str | None
+    config: NodeConfig
+    cards: list[CardInfo]
+    link: HolderLink
+    engine: Engine
+    grants: Grants
+    policies: CardPolicies
+    scheduling: Scheduling
+    listeners: Listeners
+    store: GrantStore
+    node: NodeState
+    recovered: Recovered
+    end_with: int | None
+
+    def path(self, *names: str) -> str:
+        return os.path.join(self.root, *names)
+
+
+def _config(root: str, path: str | None, known_good: str) -> tuple[NodeConfig, str]:
+    chosen = path or os.path.join(root, "node.toml")
+    if path or os.path.exists(chosen):
+        return node_config.load_known(chosen, known_good)
+    return NodeConfig(), ""
+
+
+def _cards(driver: str, root: str) -> tuple[str, list[CardInfo]]:
+    return inventory.simulated(os.path.join(root, "sim")) if driver == "sim" else inventory.nvml()
+
+
+def _journal(root: str) -> str | None:
+    """The journal's folder; None only in tests/bench: a container then outlives no mgpud."""
+    if os.environ.get("MGPUD_WITHOUT_JOURNAL"):
+        LOG.warning("no-journal", risk="containers lose their GPU when this mgpud ends")
+        return None
+    folder = os.path.join(root, "journal")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    return folder
+
+
+def _engine(stack: ExitStack, driver: str, root: str, version: str) -> Engine:
+    journal = _journal(root)
+    return stack.enter_context(
+        open_engine(paths.lib("libmgpu_engine.so"), driver, os.path.join(root, "sim"), version, journal)
+    )
+
+
+def _set_up(engine: Engine, cards: Sequence[CardInfo], config: NodeConfig) -> None:
+    for card in cards:
+        engine.add_card(
+            Card(
+                index=card.index,
+                minor=card.minor,
+                gpu_id=card.gpu_id,
+                device_instance=card.index,
+                gpu_instance=card.instance[0] if card.instance else NO_INSTANCE,
+                compute_instance=card.instance[1] if card.instance else NO_INSTANCE,
+                memory_bytes=card.memory_mib << 20,
+                context_bytes=card.context_bytes,
+                copy_context_bytes=card.copy_context_bytes,
+            )
+        )
+    engine.configure(
+        SchedConfig(
+            hold_ns=config.hold_ms * 1_000_000,
+            poll_fast_ns=config.poll_fast_us * 1_000,
+            poll_slow_ns=config.poll_slow_us * 1_000,
+            quiet_ns=config.quiet_ms * 1_000_000,
+            off=not config.schedule,
+        )
+    )
+
+
+def begin(stack: ExitStack, arguments: argparse.Namespace, called: Called | None) -> Mgpud:
+    """Serves what the previous mgpud served, once that has exited. called: None without a standby."""
+    stages = recovery.Stages(called)
+    root = os.path.abspath(arguments.root)
+    state = os.path.join(root, "node-state.json")
+    # Every refusal comes before the serving mgpud is ended.
+    config, config_crc32 = _config(root, arguments.node_config, NodeState(state).now.config_crc32)
+    version, cards = _cards(arguments.driver, root)
+    link = HolderLink(os.path.join(root, "holder.sock"), take_over=arguments.take_over)
+    stack.callback(link.close)
+    stack.enter_context(mgpud_lock.held(os.path.join(root, "worker.lock"), fence=link.fence))
+    stages.end("alone")
+    # From here on no other process writes the state that the previous mgpud has left.
+    node = NodeState(state)
+    node.note(generation=node.now.generation + 1)
+    override = arguments.rm_table or config.driver_table or None
+    if override:
+        LOG.warning(
+            "driver-table-overridden", driver_version=version, taken_for=override, risk="caps may not hold"
+        )
+    engine = _engine(stack, arguments.driver, root, override or version)
+    if arguments.driver == "nvidia":
+        cards, measured = contexts.of_cards(engine, cards, config, node.now.contexts)
+        if measured != node.now.contexts:
+            node.note(contexts=measured)
+    _set_up(engine, cards, config)
+    stages.end("engine")
+    store = GrantStore(os.path.join(root, "grants"))
+    found = store.load()
+    stages.end("grants")
+    grants = Grants(node.now.last_tenant)
+    policies = CardPolicies(grants, node.now.policies)
+    scheduling = Scheduling(engine, grants, policies)
+    listeners = Listeners(engine, grants, link, found.unreadable)
+    recovered = recovery.take_over(
+        engine, grants, scheduling, listeners, found, lambda each: link.read_all(each.take), stages
+    )
+    if config_crc32 != node.now.config_crc32:
+        node.note(config_crc32=config_crc32)
+    return Mgpud(
+        root=root,
+        driver=arguments.driver,
+        driver_version=version,
+        rm_table_override=override,
+        config=config,
+        cards=cards,
+        link=link,
+        engine=engine,
+        grants=grants,
+        policies=policies,
+        scheduling=scheduling,
+        listeners=listeners,
+        store=store,
+        node=node,
+        recovered=recovered,
+        end_with=arguments.end_with,
+    )

@@ -1,0 +1,1 @@
+"""What there is on this node: cards, settings, the kernel's files."""

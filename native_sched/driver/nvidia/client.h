@@ -1,0 +1,61 @@
+/* The arbiter's own RM client. It asks what tenants may not ask, and maps what tenants' channels share with
+ * it. It allocates nothing on the cards. Its files are the arbiter's, so they may stay open. */
+#ifndef MGPU_NVIDIA_CLIENT_H
+#define MGPU_NVIDIA_CLIENT_H
+#include "rm/arbiter_abi.h"
+#include "native_sched/driver/nvidia/host/host.h"
+#include <stdatomic.h>
+
+struct own_card {
+    uint32_t minor, gpu_id, device_instance;
+    uint32_t device, subdevice; /* handles; 0: the card could not be attached */
+    uint32_t pci_domain;
+    uint8_t pci_bus, pci_slot;
+    int node; /* keeps the card attached */
+};
+
+struct nvidia_client {
+    const struct nvidia_host *host;
+    int ctl;
+    uint32_t root;
+    atomic_uint next_handle;
+    struct own_card card[MAX_CARDS];
+    uint32_t cards;
+};
+
+/* Engines whose groups are on one runlist. */
+struct nvidia_runlist {
+    uint32_t base;
+    uint64_t engines; /* as in struct engine_status */
+};
+
+/* Errors: a negative errno; -EIO for an RM status that is not OK. */
+int nvidia_client_open(struct nvidia_client *c, const struct nvidia_host *host);
+/* One that has that card alone, its first, attached, and address spaces of its own there. */
+int nvidia_client_open_on(struct nvidia_client *c, const struct nvidia_host *host,
+                          const struct own_card *card);
+void nvidia_client_close(struct nvidia_client *c);
+/* NULL: there is no such card, or it could not be attached. */
+const struct own_card *nvidia_client_card(const struct nvidia_client *c, uint32_t minor);
+
+int nvidia_client_control(const struct nvidia_client *c, uint32_t object, uint32_t cmd, void *params,
+                          uint32_t bytes);
+int nvidia_client_alloc(const struct nvidia_client *c, uint32_t parent, uint32_t *handle, uint32_t class_id,
+                        void *params, uint32_t bytes);
+int nvidia_client_free(const struct nvidia_client *c, uint32_t parent, uint32_t handle);
+/* Duplicates an object into our client. RM's answer is in `dup`; -errno where the driver could not be called.
+ */
+int nvidia_client_dup(const struct nvidia_client *c, struct rm_dup *dup);
+/* Whether a root client of that handle exists, of any process and file: 0 or 1, or a negative errno. */
+int nvidia_client_exists(const struct nvidia_client *c, uint32_t client);
+uint32_t nvidia_client_handle(struct nvidia_client *c);
+/* A new open file of a card's node or, with NULL, of the control node. */
+int nvidia_client_node(const struct nvidia_client *c, const struct own_card *card);
+/* Of the right to MIG instances, by its name in the driver's list. -ENOENT: there is none. */
+int nvidia_client_capability(const struct nvidia_host *host, const char *name);
+
+/* The runlists of graphics and copy engines, in `out`; returns how many. Needs CAP_SYS_ADMIN in the calling
+ * thread (the control is privileged). */
+uint32_t nvidia_client_runlists(const struct nvidia_client *c, const struct own_card *card,
+                                struct nvidia_runlist *out, uint32_t max);
+#endif

@@ -1,0 +1,90 @@
+/* Which files are closed. The kernel does not report the close of another process's file, so every weak
+ * reference is checked in turn, some at each tick. */
+#define _GNU_SOURCE
+#include "base/clock.h"
+#include "rm/rm_abi.h"
+#include "native_sched/driver/nvidia/files/unpollable.h"
+#include "native_sched/driver/nvidia/host/unshared.h"
+#include "unlocated.h"
+#include "private.h"
+#include "scan.h"
+#include <errno.h>
+#include <poll.h>
+#include <unistd.h>
+
+enum { SWEEP_MS = 100, NS_PER_MS = 1000 * 1000 };
+/* The weak reference ends when the last close begins, the memory when it is over. E5 measures how long that
+ * takes. */
+static const uint64_t grace_ns = 200ull * NS_PER_MS;
+
+static bool scan_is_due(struct driver *d)
+{
+    return !d->scanned_at_ns || monotonic_ns() - d->scanned_at_ns >= d->scan_gap_ns;
+}
+
+/* While a thread has a copy of our descriptors, no close of ours is the last. */
+static void release_unpollable(struct driver *d)
+{
+    uint64_t id;
+    int fd;
+
+    if (!nvidia_unshared_hold())
+        return;
+    while ((id = unpollable_next_due(&d->files)) && (fd = unpollable_take(&d->files, id)) >= 0)
+        unpollable_released(&d->files, id, nvidia_last_close(&d->closes, fd)); /* which may take long */
+    nvidia_unshared_release();
+}
+
+void nvidia_locate(struct driver *d, bool unlocated)
+{
+    bool unpollable = unpollable_mark(&d->files);
+
+    if ((!unlocated && !unpollable) || !scan_is_due(d))
+        return;
+    atomic_store(&d->unlocated, false);
+    nvidia_scan(d);
+    d->scanned_at_ns = monotonic_ns();
+    unpollable_scanned(&d->files);
+    release_unpollable(d);
+}
+
+static bool watch_begins(struct driver *d)
+{
+    bool may;
+
+    pthread_mutex_lock(&d->watch_lock);
+    may = !atomic_load(&d->stopping);
+    d->watched = may;
+    pthread_mutex_unlock(&d->watch_lock);
+    return may;
+}
+
+static int64_t watch_ends(struct driver *d)
+{
+    pthread_mutex_lock(&d->watch_lock);
+    d->watched = false;
+    pthread_cond_signal(&d->watch_left);
+    pthread_mutex_unlock(&d->watch_lock);
+    return -ECANCELED;
+}
+
+int64_t nvidia_next_closed(struct driver *d)
+{
+    struct pollfd wake = {.fd = d->wake, .events = POLLIN};
+    uint64_t id, count;
+    bool unlocated;
+
+    if (!watch_begins(d))
+        return -ECANCELED;
+    while (!atomic_load(&d->stopping)) {
+        if ((id = nvidia_files_take_closed(&d->files, monotonic_ns() - grace_ns)))
+            return (int64_t)id;
+        if (poll(&wake, 1, SWEEP_MS) > 0 && read(d->wake, &count, sizeof(count)) < 0 && errno != EAGAIN)
+            break;
+        unpollable_retire_unlocated(&d->files, d->host);
+        nvidia_unlocated_poll(d);
+        unlocated = nvidia_files_sweep(&d->files);
+        nvidia_locate(d, unlocated || atomic_load(&d->unlocated));
+    }
+    return watch_ends(d);
+}

@@ -1,9 +1,0 @@
-/* What file it is, without asking a file server: a tenant's own may never answer. */
-#ifndef MGPU_NVIDIA_STAT_H
-#define MGPU_NVIDIA_STAT_H
-#include <sys/stat.h>
-
-/* Only what classify() goes by is filled in. An empty name: the file behind the descriptor itself. 0 or a negative
- * errno. */
-int nvidia_stat(int dir, const char *name, struct stat *out);
-#endif

@@ -1,0 +1,73 @@
+/* The arbiter's own RM client on the simulated card: it asks what the card counts to processes, and holds
+ * nothing. */
+#define _GNU_SOURCE
+#include "rm/rm_abi.h"
+#include "private.h"
+#include <errno.h>
+#include <unistd.h>
+
+static int own_call(struct driver *d, uint32_t nr, void *outer, uint32_t bytes, void *params,
+                    uint32_t params_bytes, const uint32_t *status)
+{
+    struct driver_call call = {
+        .file = &d->own_file,
+        .tgid = getpid(),
+        .cmd = RM_CMD(nr, bytes),
+        .outer = outer,
+        .outer_bytes = bytes,
+        .params = params,
+        .params_bytes = params_bytes,
+    };
+    int e = sim_execute(d, &call);
+
+    if (e < 0)
+        return e;
+    return *status == NV_OK ? 0 : *status == NV_ERR_GPU_IS_LOST ? -ENXIO : -EIO;
+}
+
+static int own_alloc(struct driver *d, uint32_t parent, uint32_t class_id, void *params, uint32_t bytes,
+                     uint32_t *handle)
+{
+    struct rm_alloc a = {.root = d->own_client, .parent = parent, .class_id = class_id, .params_size = bytes};
+    int e = own_call(d, NV_ESC_RM_ALLOC, &a, sizeof(a), params, bytes, &a.status);
+
+    *handle = a.handle;
+    return e;
+}
+
+static int own_open(struct driver *d)
+{
+    if (d->own_fd < 0 && (d->own_fd = sim_open_control(d, &d->own_file.id)) < 0)
+        return d->own_fd;
+    return own_alloc(d, 0, NV01_ROOT_CLIENT, NULL, 0, &d->own_client);
+}
+
+/* Cards have the numbers of their minors here. */
+static int own_attach(struct driver *d, uint32_t minor)
+{
+    struct rm_device device = {.id = minor};
+    struct rm_subdevice subdevice = {.id = 0};
+    uint32_t handle;
+    int e = d->own_client ? 0 : own_open(d);
+
+    if (e < 0 || d->own_subdevice[minor])
+        return e;
+    if ((e = own_alloc(d, d->own_client, NV01_DEVICE_0, &device, sizeof(device), &handle)) < 0)
+        return e;
+    return own_alloc(d, handle, NV20_SUBDEVICE_0, &subdevice, sizeof(subdevice), &d->own_subdevice[minor]);
+}
+
+int sim_pid_info(struct driver *d, uint32_t minor, struct rm_pid_info *info)
+{
+    struct rm_control ctl = {.cmd = NV2080_CTRL_CMD_GPU_GET_PID_INFO, .params_size = sizeof(*info)};
+    int e;
+
+    if (minor >= MAX_CARDS)
+        return -ENODEV;
+    pthread_mutex_lock(&d->own);
+    e = own_attach(d, minor);
+    ctl.client = d->own_client;
+    ctl.object = d->own_subdevice[minor];
+    pthread_mutex_unlock(&d->own);
+    return e < 0 ? e : own_call(d, NV_ESC_RM_CONTROL, &ctl, sizeof(ctl), info, sizeof(*info), &ctl.status);
+}

@@ -1,0 +1,27 @@
+/* Shared by the sources of the simulated card's driver. */
+#ifndef MGPU_SIM_PRIVATE_H
+#define MGPU_SIM_PRIVATE_H
+#include "native_sched/driver/driver.h"
+#include <stdatomic.h>
+#include <sys/un.h>
+
+struct sim_status_page;
+
+struct driver {
+    struct files *files;
+    struct sockaddr_un at;
+    int events;
+    const volatile struct sim_status_page *status[MAX_CARDS]; /* NULL: there is none to be read */
+    size_t status_bytes[MAX_CARDS];
+    atomic_uint reread_us; /* between the mediator's read of a continued call and the driver's */
+    pthread_mutex_t own;   /* guards the arbiter's own client: docs/threads.md */
+    struct open_file own_file;
+    int own_fd;
+    uint32_t own_client, own_subdevice[MAX_CARDS];
+};
+
+int sim_execute(struct driver *d, struct driver_call *call);
+/* A control file of the arbiter's own: the descriptor that keeps it open, and its id. */
+int sim_open_control(struct driver *d, uint64_t *file);
+int sim_pid_info(struct driver *d, uint32_t minor, struct rm_pid_info *info);
+#endif

@@ -1,0 +1,459 @@
+/* The simulated card as a driver. Device nodes are null devices under NVIDIA's names; on the first call on
+ * such a file the caller's fd is replaced by one the card holds the other end of, so that the last close is
+ * seen by the card as a driver would see it. */
+#define _GNU_SOURCE
+#include "sim/abi/channel_abi.h"
+#include "sim/abi/uvm_sizes.h"
+#include "base/scoped.h"
+#include "native_sched/process/caller.h"
+#include "rm/rm_abi.h"
+#include "rm/lists.h"
+#include "native_sched/driver/managed_map.h"
+#include "line.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { GRANULE_BYTES = 64 << 10 };
+
+/* From here on the card reports every file that is closed; what the previous mgpud asked of it has been done.
+ */
+static int open_events(const struct driver *d)
+{
+    static const struct sim_request hello = {.op = SIM_SUBSCRIBE};
+    struct sim_event first;
+    int fd = sim_dial(d), e;
+
+    if (fd < 0)
+        return fd;
+    if (send(fd, &hello, offsetof(struct sim_request, payload), MSG_NOSIGNAL) > 0 &&
+        recv(fd, &first, sizeof(first), 0) == sizeof(first))
+        return fd;
+    e = errno ? -errno : -EIO;
+    close(fd);
+    return e;
+}
+
+static int sim_open(const char *dir, struct files *files, struct driver **out)
+{
+    struct driver *d = calloc(1, sizeof(*d));
+
+    if (!d)
+        return -ENOMEM;
+    d->files = files;
+    d->own_fd = -1;
+    pthread_mutex_init(&d->own, NULL);
+    d->at.sun_family = AF_UNIX;
+    if (snprintf(d->at.sun_path, sizeof(d->at.sun_path), "%s/card.sock", dir) >=
+        (int)sizeof(d->at.sun_path)) {
+        free(d);
+        return -ENAMETOOLONG;
+    }
+    if ((d->events = open_events(d)) < 0) {
+        int e = d->events;
+
+        free(d);
+        return e;
+    }
+    *out = d;
+    return 0;
+}
+
+static void sim_stop_watch(struct driver *d)
+{
+    shutdown(d->events, SHUT_RDWR);
+}
+
+static void sim_close(struct driver *d)
+{
+    close(d->events);
+    for (int i = 0; i < MAX_CARDS; i++)
+        if (d->status[i])
+            munmap((void *)(uintptr_t)d->status[i], d->status_bytes[i]);
+    if (d->own_fd >= 0)
+        close(d->own_fd);
+    pthread_mutex_destroy(&d->own);
+    free(d);
+}
+
+static const struct tenant_node *node_of(const struct tenant *t, const struct stat *st)
+{
+    for (uint32_t i = 0; i < t->nodes; i++)
+        if (t->node[i].dev == st->st_dev && t->node[i].ino == st->st_ino)
+            return &t->node[i];
+    return NULL;
+}
+
+static int open_and_replace(struct driver *d, struct caller *c, struct tenant *t, int fd,
+                            const struct tenant_node *node, struct open_file *out)
+{
+    struct line *l = sim_line();
+    pid_t tgid = caller_tgid(c);
+    scoped_fd int ours = -1;
+    struct stat st;
+    int e;
+
+    if (!l)
+        return -ENOMEM;
+    *out = (struct open_file){.tenant = t, .kind = node->kind, .minor = node->minor};
+    if (!tgid)
+        return -ESRCH;
+    sim_begin(l, SIM_OPEN);
+    l->request.node = node->kind;
+    l->request.minor = node->minor;
+    l->request.tgid = tgid;
+    if ((e = sim_ask(d, l, 0, &ours)) < 0 || ours < 0)
+        return e < 0 ? e : -EIO;
+    if (fstat(ours, &st) < 0)
+        return -errno;
+    out->id = l->reply.file;
+    atomic_store_explicit(&d->reread_us, l->reply.reread_us, memory_order_relaxed);
+    out->dev = st.st_dev;
+    out->ino = st.st_ino;
+    if ((e = files_add(d->files, out)) < 0)
+        return e;
+    /* If this fails our copy is the last one: its close is the card's hang-up, and that ends the entry. */
+    return caller_replace_fd(c, fd, ours);
+}
+
+static int sim_identify(struct driver *d, struct caller *c, struct tenant *t, int fd, struct open_file *out)
+{
+    struct file_identity identity;
+    const struct tenant_node *node;
+    struct stat st;
+
+    if (caller_recall_file(c, fd, &identity) && files_find(d->files, identity.dev, identity.ino, out))
+        return out->tenant == t ? 0 : -EPERM;
+    scoped_fd int ours = caller_fetch_fd(c, fd);
+    if (ours < 0)
+        return ours;
+    if (fstat(ours, &st) < 0)
+        return -errno;
+    /* Of nvidia-uvm it can be mapped, and is no pipe. */
+    if ((S_ISFIFO(st.st_mode) || S_ISREG(st.st_mode)) && files_find(d->files, st.st_dev, st.st_ino, out)) {
+        if (out->tenant != t)
+            return -EPERM;
+        identity = (struct file_identity){st.st_dev, st.st_ino};
+        if (S_ISFIFO(st.st_mode))
+            caller_remember_file(c, fd, ours, &identity);
+        return 0;
+    }
+    if (S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3) && (node = node_of(t, &st)))
+        return open_and_replace(d, c, t, fd, node, out);
+    return -ENOTTY;
+}
+
+static int sim_adopt(struct driver *d, const struct open_file *file, uint32_t client, bool holds)
+{
+    (void)client;
+    (void)holds;
+    struct line *l = sim_line();
+
+    if (!l)
+        return -ENOMEM;
+    sim_begin(l, SIM_FILE);
+    l->request.file = file->id;
+    return sim_ask(d, l, 0, NULL);
+}
+
+static bool sim_any_closing(struct driver *d, const struct open_file *file, uint32_t files)
+{
+    struct line *l = sim_line();
+
+    if (!l)
+        return false;
+    sim_begin(l, SIM_ENDED);
+    l->request.outer_bytes = files * (uint32_t)sizeof(file->id);
+    for (uint32_t i = 0; i < files; i++)
+        memcpy(l->request.payload + i * sizeof(file->id), &file[i].id, sizeof(file->id));
+    return sim_ask(d, l, l->request.outer_bytes, NULL) == -EBADF;
+}
+
+int sim_open_control(struct driver *d, uint64_t *file)
+{
+    struct line *l = sim_line();
+    int e, fd = -1;
+
+    if (!l)
+        return -ENOMEM;
+    sim_begin(l, SIM_OPEN);
+    l->request.node = SIM_NODE_CTL;
+    l->request.tgid = getpid();
+    if ((e = sim_ask(d, l, 0, &fd)) < 0 || fd < 0)
+        return e < 0 ? e : -EIO;
+    *file = l->reply.file;
+    return fd;
+}
+
+/* Handing a mapping out is the only call whose answer carries a file. */
+static bool hands_out(uint32_t cmd)
+{
+    return RM_NR(cmd) == NV_ESC_RM_MAP_MEMORY;
+}
+
+/* The lists that the parameters point to lie behind them, and go with them: the card follows no pointer. */
+static size_t params_of(const struct driver_call *call)
+{
+    const struct rm_control *ctl = (const void *)call->outer;
+
+    if (RM_NR(call->cmd) != NV_ESC_RM_CONTROL || !call->params)
+        return call->params_bytes;
+    return rm_bytes_with_lists(ctl->cmd, call->params, call->params_bytes);
+}
+
+int sim_execute(struct driver *d, struct driver_call *call)
+{
+    struct line *l = sim_line();
+    size_t outer = call->outer_bytes, params = params_of(call);
+    int e;
+
+    call->reply_fd = -1;
+    if (!l)
+        return -ENOMEM;
+    sim_begin(l, SIM_IOCTL);
+    l->request.cmd = call->cmd;
+    l->request.file = call->file->id;
+    l->request.aux_file = call->aux_file ? call->aux_file->id : 0;
+    l->request.tgid = call->tgid;
+    l->request.outer_bytes = call->outer_bytes;
+    l->request.params_bytes = (uint32_t)params;
+    memcpy(l->request.payload, call->outer, outer);
+    if (params)
+        memcpy(l->request.payload + outer, call->params, params);
+    if ((e = sim_ask(d, l, outer + params, hands_out(call->cmd) ? &call->reply_fd : NULL)) < 0)
+        return e;
+    if (l->reply.outer_bytes != outer || l->reply.params_bytes > params)
+        return -EIO;
+    memcpy(call->outer, l->reply.payload, outer);
+    if (params)
+        memcpy(call->params, l->reply.payload + outer, l->reply.params_bytes);
+    return 0;
+}
+
+/* A client belongs to its caller: the driver records the process that made it. So do pages of its own, and
+ * what most commands of nvidia-uvm concern. */
+static bool sim_must_continue(const struct driver_call *call)
+{
+    const struct rm_alloc *a = (const void *)call->outer; /* in both layouts the class is at the same place */
+    const struct rm_alloc_memory *m = (const void *)call->outer;
+
+    if (call->file->kind == NODE_UVM)
+        return !rm_uvm_is_executed(call->cmd);
+    if (RM_NR(call->cmd) == NV_ESC_RM_ALLOC_MEMORY)
+        return m->class_id == NV01_MEMORY_SYSTEM_OS_DESCRIPTOR;
+    return RM_NR(call->cmd) == NV_ESC_RM_ALLOC &&
+           (a->class_id == NV01_ROOT || a->class_id == NV01_ROOT_CLIENT);
+}
+
+/* All of a UVM command's parameters are what its argument points to. */
+static int uvm_as_caller(struct driver *d, struct caller *c, uint64_t at, struct driver_call *call)
+{
+    struct driver_call uvm = *call;
+    uint32_t bytes = uvm_size_of(call->rm, call->cmd).bytes;
+    int e;
+
+    if (bytes > call->params_max)
+        return -EINVAL;
+    if (bytes && (e = caller_read(c, at, call->params, bytes)) < 0)
+        return e;
+    uvm.outer = call->params;
+    uvm.outer_bytes = bytes;
+    uvm.params_bytes = 0;
+    e = sim_execute(d, &uvm);
+    call->params_at = at;
+    call->params_bytes = bytes;
+    return e;
+}
+
+/* The parameters that the call names by now: their size is the class's, as the driver has it. */
+static int reread_params(struct caller *c, struct driver_call *call)
+{
+    const struct rm_alloc *a = (const void *)call->outer;
+    int bytes = rm_class_params(call->rm, a->class_id);
+
+    call->params_bytes = 0;
+    if (RM_NR(call->cmd) != NV_ESC_RM_ALLOC || bytes <= 0 || !a->params)
+        return 0;
+    if ((uint32_t)bytes > call->params_max)
+        return -EINVAL;
+    call->params_at = a->params;
+    call->params_bytes = (uint32_t)bytes;
+    return caller_read(c, a->params, call->params, (size_t)bytes);
+}
+
+static int sim_as_caller(struct driver *d, struct caller *c, uint64_t outer_at, struct driver_call *call)
+{
+    uint32_t us = atomic_load_explicit(&d->reread_us, memory_order_relaxed);
+    struct timespec wait = {.tv_sec = us / 1000000, .tv_nsec = (long)(us % 1000000) * 1000};
+    int e;
+
+    if (us)
+        nanosleep(&wait, NULL);
+    if (call->file->kind == NODE_UVM)
+        return uvm_as_caller(d, c, outer_at, call);
+    if ((e = caller_read(c, outer_at, call->outer, call->outer_bytes)) < 0 ||
+        (e = reread_params(c, call)) < 0)
+        return e;
+    return sim_execute(d, call);
+}
+
+/* As with the driver's own file, the mapping outlives the object; userd_unmap() ends it. */
+static int map_readonly(int fd, void **at, size_t *bytes)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    *bytes = (size_t)st.st_size;
+    *at = mmap(NULL, *bytes, PROT_READ, MAP_SHARED, fd, 0);
+    return *at == MAP_FAILED ? -errno : 0;
+}
+
+static int sim_userd_map(struct driver *d, const struct rm_target *channel, struct userd *out)
+{
+    const struct sim_userd_of of = {.client = channel->client, .channel = channel->handle};
+    struct line *l = sim_line();
+    scoped_fd int fd = -1;
+    uint64_t offset;
+    int e;
+
+    if (!l)
+        return -ENOMEM;
+    sim_begin(l, SIM_USERD);
+    l->request.file = channel->file.id;
+    l->request.outer_bytes = sizeof(of);
+    memcpy(l->request.payload, &of, sizeof(of));
+    if ((e = sim_ask(d, l, sizeof(of), &fd)) < 0)
+        return e;
+    if (fd < 0 || l->reply.outer_bytes != sizeof(offset))
+        return -EIO;
+    memcpy(&offset, l->reply.payload, sizeof(offset));
+    if ((e = map_readonly(fd, &out->map, &out->map_bytes)) < 0)
+        return e;
+    if (offset > out->map_bytes || out->map_bytes - offset < RM_USERD_BYTES) {
+        munmap(out->map, out->map_bytes);
+        return -EIO;
+    }
+    out->at = (const volatile uint8_t *)out->map + offset;
+    return 0;
+}
+
+static void sim_userd_unmap(struct userd *userd)
+{
+    munmap(userd->map, userd->map_bytes);
+}
+
+static int map_status(struct driver *d, uint32_t minor)
+{
+    struct line *l = sim_line();
+    scoped_fd int fd = -1;
+    size_t bytes;
+    void *at;
+    int e;
+
+    if (!l)
+        return -ENOMEM;
+    sim_begin(l, SIM_STATUS);
+    l->request.minor = minor;
+    if ((e = sim_ask(d, l, 0, &fd)) < 0)
+        return e;
+    if (fd < 0)
+        return -EIO;
+    if ((e = map_readonly(fd, &at, &bytes)) < 0)
+        return e;
+    if (bytes < sizeof(struct sim_status_page)) {
+        munmap(at, bytes);
+        return -EIO;
+    }
+    d->status[minor] = at;
+    d->status_bytes[minor] = bytes;
+    return 0;
+}
+
+static bool is_uvm(struct driver *d, const char *path)
+{
+    struct open_file file;
+    struct statx st;
+
+    if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_INO, &st) < 0)
+        return true;
+    return files_find(d->files, makedev(st.stx_dev_major, st.stx_dev_minor), st.stx_ino, &file) &&
+           file.kind == NODE_UVM;
+}
+
+static int64_t sim_managed(struct driver *d, int map, pid_t tid, uint64_t from, uint64_t to)
+{
+    return managed_mapped(&(const struct managed_files){d, is_uvm}, map, tid, from, to);
+}
+
+static void sim_add_card(struct driver *d, const struct card *card)
+{
+    if (card->minor < MAX_CARDS)
+        (void)map_status(d, card->minor);
+}
+
+static int sim_engine_status(struct driver *d, const struct card *card, struct engine_status *out)
+{
+    uint32_t minor = card->minor;
+
+    if (minor >= MAX_CARDS || !d->status[minor])
+        return 0;
+    for (int i = 0; i < SIM_ENGINES; i++) {
+        uint32_t word = d->status[minor]->engine[i];
+
+        /* The card numbers its groups, whatever their engine. */
+        out[i] = (struct engine_status){
+            .tsg_id = word & SIM_STATUS_TSG_MASK,
+            .engines = UINT64_MAX,
+            .busy = word & SIM_STATUS_BUSY,
+        };
+    }
+    return SIM_ENGINES;
+}
+
+static int64_t sim_next_closed(struct driver *d)
+{
+    struct sim_event event;
+
+    for (;;) {
+        ssize_t n = recv(d->events, &event, sizeof(event), 0);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n != sizeof(event))
+            return -EIO;
+        if (event.kind == SIM_EVENT_FILE_GONE)
+            return (int64_t)event.file;
+    }
+}
+
+const struct driver_ops driver_sim = {
+    .name = "sim",
+    .open = sim_open,
+    .close = sim_close,
+    .identify = sim_identify,
+    .adopt = sim_adopt,
+    .execute = sim_execute,
+    .must_continue = sim_must_continue,
+    .as_caller = sim_as_caller,
+    .managed = sim_managed,
+    .add_card = sim_add_card,
+    .pid_info = sim_pid_info,
+    .next_closed = sim_next_closed,
+    .any_closing = sim_any_closing,
+    .stop_watch = sim_stop_watch,
+    .userd_map = sim_userd_map,
+    .userd_unmap = sim_userd_unmap,
+    .engine_status = sim_engine_status,
+    .granule_bytes = GRANULE_BYTES,
+};

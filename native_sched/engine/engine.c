@@ -1,0 +1,189 @@
+#define _GNU_SOURCE
+#include "engine.h"
+#include "base/memory_block.h"
+#include "native_sched/boundary/call/close_wait.h"
+#include "engine_private.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+uint32_t mgpu_engine_abi(void)
+{
+    return MGPU_ENGINE_ABI;
+}
+
+static const struct driver_ops *const drivers[] = {&driver_nvidia, &driver_sim};
+
+static const struct driver_ops *driver_named(const char *name)
+{
+    for (size_t i = 0; i < sizeof(drivers) / sizeof(*drivers); i++)
+        if (!strcmp(drivers[i]->name, name))
+            return drivers[i];
+    return NULL;
+}
+
+const char *mgpu_rm_known(void)
+{
+    return rm_table_known();
+}
+
+static uint32_t row_of(const struct rm_table *rm)
+{
+    return rm->major << 16 | rm->minor;
+}
+
+int mgpu_rm_row(const char *version)
+{
+    struct rm_table rm;
+
+    return rm_table_pick(version, &rm) ? -EPROTONOSUPPORT : (int)row_of(&rm);
+}
+
+uint32_t mgpu_engine_rm_table(const struct mgpu_engine *e)
+{
+    return row_of(&e->mediator.rm);
+}
+
+static int open_journal(struct mgpu_engine *e, const char *folder)
+{
+    int error;
+
+    e->journal = -1;
+    if (!folder)
+        return 0;
+    if ((e->journal = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
+        return -errno;
+    if ((error = orphan_pages_read(&e->left, e->journal)) < 0)
+        close(e->journal);
+    return error;
+}
+
+/* The pages stay for the next mgpud. */
+static void close_journal(struct mgpu_engine *e)
+{
+    for (struct orphan_page *page; (page = e->left);) {
+        e->left = page->next;
+        store_close(&page->store);
+        free(page);
+    }
+    if (e->journal >= 0)
+        close(e->journal);
+}
+
+int mgpu_engine_open(const char *driver, const char *dir, const char *version, const char *journal,
+                     struct mgpu_engine **out)
+{
+    const struct driver_ops *ops = driver_named(driver);
+    struct rm_table rm;
+    int error = rm_table_pick(version, &rm);
+    struct mgpu_engine *e = ops && !error ? calloc(1, sizeof(*e)) : NULL;
+
+    if (!e)
+        return !ops ? -ENOENT : error ? -EPROTONOSUPPORT : -ENOMEM;
+    e->managed_gap_ns = 1000ull * 1000 * 1000;
+    e->events = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    e->refusals.events = e->events;
+    pthread_mutex_init(&e->lock, NULL);
+    e->mediator = (struct mediator){.ops = ops,
+                                    .files = &e->files,
+                                    .rm = rm,
+                                    .events = e->events,
+                                    .close_wait_ms = ENDING_WAIT_MS,
+                                    .memory_block_bytes = memory_block_bytes()};
+    if ((error = open_journal(e, journal)) < 0)
+        goto fail;
+    if ((error = files_init(&e->files, e->journal)) < 0)
+        goto fail_journal;
+    if ((error = ops->open(dir, &e->files, &e->mediator.driver)) < 0)
+        goto fail_files;
+    if ((error = file_reaper_start(e)) < 0)
+        goto fail_driver;
+    if ((error = managed_poller_start(e)) < 0)
+        goto fail_watch;
+    if ((error = reaper_start(e)) < 0)
+        goto fail_poller;
+    if ((error = loop_start(&e->loop, &e->mediator)) < 0)
+        goto fail_reaper;
+    *out = e;
+    return 0;
+fail_reaper:
+    reaper_stop(e);
+fail_poller:
+    managed_poller_stop(e);
+fail_watch:
+    file_reaper_stop(e);
+fail_driver:
+    ops->close(e->mediator.driver);
+fail_files:
+    files_destroy(&e->files);
+fail_journal:
+    close_journal(e);
+fail:
+    close(e->events);
+    free(e);
+    return error;
+}
+
+void mgpu_engine_close(struct mgpu_engine *e)
+{
+    reaper_stop(e);
+    managed_poller_stop(e);
+    loop_stop(&e->loop);
+    file_reaper_stop(e);
+    for (uint32_t i = 0; i < MAX_TENANTS; i++) /* the driver undoes their mappings */
+        if (e->tenant[i].id)
+            tenant_destroy(&e->tenant[i]);
+    e->mediator.ops->close(e->mediator.driver);
+    files_destroy(&e->files);
+    close_journal(e);
+    close(e->events);
+    free(e);
+}
+
+int mgpu_engine_context_bytes(struct mgpu_engine *e, uint32_t minor, uint32_t copies, uint64_t *out)
+{
+    const struct mediator *m = &e->mediator;
+
+    return m->ops->context_bytes ? m->ops->context_bytes(m->driver, &m->rm, minor, copies, out) : -ENOSYS;
+}
+
+int mgpu_engine_add_card(struct mgpu_engine *e, const struct mgpu_card *card)
+{
+    struct mediator *m = &e->mediator;
+    struct engine_status engine[ENGINES_MAX];
+    int instance = (int)card->device_instance;
+
+    if (m->ops->device_instance && (instance = m->ops->device_instance(m->driver, card->minor)) < 0)
+        return instance;
+    if (m->cards == MAX_CARDS || card->index >= MAX_CARDS)
+        return -ENOSPC;
+    m->card[m->cards++] = (struct card){
+        .index = card->index,
+        .minor = card->minor,
+        .gpu_id = card->gpu_id,
+        .device_instance = (uint32_t)instance,
+        .gpu_instance = card->gpu_instance,
+        .compute_instance = card->compute_instance,
+        .memory_bytes = card->memory_bytes,
+        .context_bytes = card->context_bytes,
+        .copy_context_bytes = card->copy_context_bytes,
+    };
+    if (m->ops->add_card)
+        m->ops->add_card(m->driver, &m->card[m->cards - 1]);
+    /* Asked once, so that mgpu_card_without() never waits for a driver that hangs. */
+    if (!m->ops->engine_status(m->driver, &m->card[m->cards - 1], engine))
+        refusals_note(&e->refusals, card->index, MGPU_WITHOUT_ENGINE_STATUS, -ENODATA);
+    return 0;
+}
+
+int mgpu_engine_event_fd(const struct mgpu_engine *e)
+{
+    return e->events;
+}
+
+int mgpu_engine_driver_alive(const struct mgpu_engine *e)
+{
+    return !atomic_load(&e->driver_lost);
+}

@@ -1,0 +1,170 @@
+/* Ends the charges of closed files.
+ *
+ * A charge ends between the tenant's own calls, and the tenant decides how long these take, for one by how
+ * much it maps. So the thread that watches the driver waits for no tenant. Files that cannot be reaped at
+ * once are deferred to another thread, which waits a little for each tenant in turn. The files of one tenant
+ * are reaped in the order in which they were closed. */
+#define _GNU_SOURCE
+#include "base/clock.h"
+#include "native_sched/boundary/rm/handlers.h"
+#include "engine_private.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+enum { TURN_MS = 2, FIRST_ROOM = 64 };
+
+static struct tenant *tenant_of(struct mgpu_engine *e, uint64_t id)
+{
+    struct open_file file;
+
+    return files_by_id(&e->files, id, &file) ? file.tenant : NULL;
+}
+
+static bool hold_calls(struct tenant *t, uint32_t wait_ms)
+{
+    struct timespec until = monotonic_after_ms(wait_ms);
+
+    return pthread_mutex_clocklock(&t->calls, CLOCK_MONOTONIC, &until) == 0;
+}
+
+/* False when its tenant is at a call all that time, or was recovered in this instant: to be tried again.
+ * mgpud is notified of the last file of a tenant without processes only, since a program that starts closes
+ * files by the dozen. */
+static bool reap_file(struct mgpu_engine *e, uint64_t id, uint32_t wait_ms)
+{
+    struct tenant *t = tenant_of(e, id);
+    struct open_file file;
+    bool taken;
+
+    if (t && !hold_calls(t, wait_ms))
+        return false;
+    taken = files_take_of(&e->files, id, t, &file);
+    if (!taken || !t || account_file_closed(&e->mediator, &file))
+        eventfd_write(e->events, 1);
+    if (t)
+        pthread_mutex_unlock(&t->calls);
+    return taken || tenant_of(e, id) == t;
+}
+
+/* False when there is no room for it. */
+static bool defer(struct file_reaper *f, uint64_t id)
+{
+    uint32_t room = f->room ? 2 * f->room : FIRST_ROOM;
+    uint64_t *more;
+
+    if (f->n == f->room) {
+        if (!(more = reallocarray(f->id, room, sizeof(*more))))
+            return false;
+        f->id = more;
+        f->room = room;
+    }
+    f->id[f->n++] = id;
+    pthread_cond_signal(&f->more);
+    return true;
+}
+
+static void reap_or_defer(struct mgpu_engine *e, uint64_t id)
+{
+    struct file_reaper *f = &e->file_reaper;
+    bool done;
+
+    pthread_mutex_lock(&f->lock);
+    done = (!f->n && reap_file(e, id, 0)) || defer(f, id);
+    pthread_mutex_unlock(&f->lock);
+    while (!done)
+        done = reap_file(e, id, TURN_MS);
+}
+
+static void *watch(void *arg)
+{
+    struct mgpu_engine *e = arg;
+    int64_t id;
+
+    while ((id = e->mediator.ops->next_closed(e->mediator.driver)) >= 0)
+        reap_or_defer(e, (uint64_t)id);
+    atomic_store(&e->driver_lost, true);
+    eventfd_write(e->events, 1);
+    return NULL;
+}
+
+/* One turn for each tenant whose files are in the list. Drops the list's lock for each, so that others can
+ * append. */
+static void reap_in_turn(struct mgpu_engine *e)
+{
+    struct file_reaper *f = &e->file_reaper;
+    uint32_t kept = 0, i;
+
+    assert_held(&f->lock);
+    memset(f->busy, 0, sizeof(f->busy));
+    for (i = 0; i < f->n && !f->over; i++) {
+        uint64_t id = f->id[i];
+        const struct tenant *t = tenant_of(e, id);
+        bool *busy = t ? &f->busy[t - e->tenant] : NULL;
+
+        if (!busy || !*busy) {
+            pthread_mutex_unlock(&f->lock);
+            bool reaped = reap_file(e, id, TURN_MS);
+            pthread_mutex_lock(&f->lock);
+            if (reaped)
+                continue;
+            if (busy)
+                *busy = true;
+        }
+        f->id[kept++] = id;
+    }
+    memmove(f->id + kept, f->id + i, (f->n - i) * sizeof(*f->id));
+    f->n -= i - kept;
+}
+
+static void *reap_deferred(void *arg)
+{
+    struct mgpu_engine *e = arg;
+    struct file_reaper *f = &e->file_reaper;
+    LOCKED_(reaper_held, &f->lock);
+
+    while (!f->over) {
+        if (f->n)
+            reap_in_turn(e);
+        else
+            pthread_cond_wait(&f->more, &f->lock);
+    }
+    return NULL;
+}
+
+static void stop_deferred(struct file_reaper *f)
+{
+    pthread_mutex_lock(&f->lock);
+    f->over = true;
+    pthread_cond_signal(&f->more);
+    pthread_mutex_unlock(&f->lock);
+    pthread_join(f->late, NULL);
+    pthread_cond_destroy(&f->more);
+    pthread_mutex_destroy(&f->lock);
+    free(f->id);
+}
+
+int file_reaper_start(struct mgpu_engine *e)
+{
+    struct file_reaper *f = &e->file_reaper;
+    int error;
+
+    pthread_mutex_init(&f->lock, NULL);
+    pthread_cond_init(&f->more, NULL);
+    if ((error = -pthread_create(&f->late, NULL, reap_deferred, e)) < 0) {
+        pthread_cond_destroy(&f->more);
+        pthread_mutex_destroy(&f->lock);
+        return error;
+    }
+    if ((error = -pthread_create(&f->watch, NULL, watch, e)) < 0)
+        stop_deferred(f);
+    return error;
+}
+
+void file_reaper_stop(struct mgpu_engine *e)
+{
+    e->mediator.ops->stop_watch(e->mediator.driver);
+    pthread_join(e->file_reaper.watch, NULL);
+    stop_deferred(&e->file_reaper);
+}

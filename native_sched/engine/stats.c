@@ -1,0 +1,84 @@
+/* The functions of engine.h that return counters. */
+#define _GNU_SOURCE
+#include "engine.h"
+#include "engine_private.h"
+#include <errno.h>
+
+static void add(uint64_t *to, const atomic_uint_least64_t *counts, int n)
+{
+    for (int i = 0; i < n; i++)
+        to[i] += atomic_load_explicit(&counts[i], memory_order_relaxed);
+}
+
+void stats_keep_tenant(struct mgpu_engine *e, const struct tenant *t)
+{
+    assert_held(&e->lock);
+    add(e->ended.refused, t->stats.refused, MGPU_REFUSED_KINDS);
+    add(e->ended.audit_mismatches, t->stats.audit_mismatches, MAX_CARDS);
+}
+
+void stats_keep_listener(struct mgpu_engine *e, const struct listener *l)
+{
+    assert_held(&e->lock);
+    e->ended.calls += stats_calls(&l->stats);
+}
+
+void stats_watch_listeners(struct mgpu_engine *e)
+{
+    uint64_t now = loop_now_ns(), oldest = 0;
+    WITH_ENGINE(e);
+
+    for (struct listener *l = e->listeners; l; l = l->next) {
+        uint64_t since = stats_serving_since_ns(&l->stats, now);
+
+        if (since && (!oldest || since < oldest))
+            oldest = since;
+    }
+    atomic_store(&e->serving_since_ns, oldest);
+}
+
+int mgpu_engine_pulse(struct mgpu_engine *e, struct mgpu_pulse *out)
+{
+    uint64_t since = atomic_load(&e->serving_since_ns), now = loop_now_ns();
+
+    out->turns = atomic_load_explicit(&e->loop.stats.turns, memory_order_relaxed);
+    out->serving_ns = since && now > since ? now - since : 0;
+    loop_kick(&e->loop);
+    return 0;
+}
+
+int mgpu_engine_stats(struct mgpu_engine *e, struct mgpu_stats *out)
+{
+    WITH_ENGINE(e);
+
+    *out = (struct mgpu_stats){.calls = e->ended.calls};
+    loop_stats_read(&e->loop.stats, out);
+    for (int i = 0; i < MGPU_REFUSED_KINDS; i++)
+        out->refused[i] = e->ended.refused[i];
+    for (int i = 0; i < MAX_CARDS; i++)
+        out->audit_mismatches[i] = e->ended.audit_mismatches[i];
+    for (uint32_t i = 0; i < MAX_TENANTS; i++) {
+        if (!e->tenant[i].id)
+            continue;
+        add(out->refused, e->tenant[i].stats.refused, MGPU_REFUSED_KINDS);
+        add(out->audit_mismatches, e->tenant[i].stats.audit_mismatches, MAX_CARDS);
+    }
+    for (const struct listener *l = e->listeners; l; l = l->next) {
+        out->calls += stats_calls(&l->stats);
+        out->listeners++;
+    }
+    return 0;
+}
+
+int mgpu_tenant_refused(struct mgpu_engine *e, uint64_t id, uint64_t *out)
+{
+    WITH_ENGINE(e);
+    const struct tenant *t = tenant_by_id(e, id);
+
+    if (!t)
+        return -ENOENT;
+    for (int i = 0; i < MGPU_REFUSED_KINDS; i++)
+        out[i] = 0;
+    add(out, t->stats.refused, MGPU_REFUSED_KINDS);
+    return 0;
+}

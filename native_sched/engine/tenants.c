@@ -1,0 +1,301 @@
+/* The functions of engine.h that concern tenants and their listeners. */
+#define _GNU_SOURCE
+#include "engine.h"
+#include "native_sched/boundary/call/page.h"
+#include "native_sched/account/external.h"
+#include "native_sched/boundary/managed/managed.h"
+#include "native_sched/boundary/rm/usage.h"
+#include "engine_private.h"
+#include "native_sched/loop/entities.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of id 0: a free one. */
+static struct tenant *slot_of(struct mgpu_engine *e, uint64_t id)
+{
+    for (uint32_t i = 0; i < MAX_TENANTS; i++)
+        if (e->tenant[i].id == id)
+            return &e->tenant[i];
+    return NULL;
+}
+
+struct tenant *tenant_by_id(struct mgpu_engine *e, uint64_t id)
+{
+    struct tenant *t = id ? slot_of(e, id) : NULL;
+
+    return t && !t->lost ? t : NULL;
+}
+
+static void account_close(struct tenant *t)
+{
+    if (t->groups)
+        groups_destroy(t->groups);
+    free(t->groups);
+    t->groups = NULL;
+    free(t->utilization);
+    t->utilization = NULL;
+    t->continued = NULL;
+    objects_destroy(&t->objects);
+    external_close(t->external);
+    t->external = NULL;
+    managed_close(t->managed);
+    t->managed = NULL;
+    store_close(&t->store);
+}
+
+void tenant_destroy(struct tenant *t)
+{
+    account_close(t);
+    pthread_mutex_destroy(&t->lock);
+    pthread_mutex_destroy(&t->calls);
+    pthread_cond_destroy(&t->file_closed);
+    t->id = 0;
+}
+
+static int account_open(struct mgpu_engine *e, struct tenant *t)
+{
+    struct groups *groups = calloc(1, sizeof(*groups));
+    int error;
+
+    if (!groups)
+        return -ENOMEM;
+    if ((error = groups_init(groups, e->mediator.ops, e->mediator.driver, &e->refusals, e->loop.kick)) < 0) {
+        free(groups);
+        return error;
+    }
+    t->groups = groups;
+    if (!(t->utilization = calloc(1, sizeof(*t->utilization))))
+        return -ENOMEM;
+    return tenant_open(&e->mediator, t, e->journal, e->left);
+}
+
+/* As tenant_open(); the tenant is unrecovered where that fails and the previous mgpud has left one. */
+static int open_or_mark_lost(struct mgpu_engine *e, struct tenant *t)
+{
+    /* Keeps files that close now from being reaped. */
+    WITH_CALLS_OF(t);
+    int error = account_open(e, t);
+
+    if (error < 0) {
+        t->lost = tenant_has_orphans(&e->mediator, t, e->journal);
+        account_close(t);
+    }
+    return error;
+}
+
+int mgpu_tenant_add(struct mgpu_engine *e, uint64_t id)
+{
+    WITH_ENGINE(e);
+    struct tenant *t;
+    int error;
+
+    if (!id || slot_of(e, id))
+        return id ? -EEXIST : -EINVAL;
+    if (!(t = slot_of(e, 0)))
+        return -ENOSPC;
+    memset(t, 0, sizeof(*t));
+    t->store.fd = -1;
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_mutex_init(&t->calls, NULL);
+    cond_init_monotonic(&t->file_closed);
+    t->id = id;
+    t->polled_ns = loop_now_ns();
+    if ((error = open_or_mark_lost(e, t)) < 0 && !t->lost)
+        tenant_destroy(t);
+    return error;
+}
+
+static bool known(void *engine, uint64_t tenant)
+{
+    return slot_of(engine, tenant);
+}
+
+int mgpu_recovered(struct mgpu_engine *e)
+{
+    WITH_ENGINE(e);
+
+    if (e->journal < 0)
+        return 0;
+    return (int)(orphans_forget(&e->left, e->journal, known, e) + files_forget_orphans(&e->files));
+}
+
+int mgpu_tenant_grant(struct mgpu_engine *e, uint64_t id, uint32_t card, uint64_t cap_bytes)
+{
+    WITH_ENGINE(e);
+    struct tenant *t = tenant_by_id(e, id);
+    const struct card *k = mediator_card(&e->mediator, card);
+
+    if (!t || !k)
+        return -ENOENT;
+    WITH_TENANT(t);
+    for (uint32_t i = 0; i < e->mediator.cards; i++)
+        if (e->mediator.card[i].minor == k->minor && e->mediator.card[i].index != card &&
+            t->granted[e->mediator.card[i].index])
+            return -EEXIST;
+    /* Managed memory may migrate to any of its cards, from now on to this one too. */
+    if (!t->granted[card])
+        ledger_charge(&t->ledger[card], managed_held(t));
+    t->granted[card] = true;
+    t->ledger[card].cap_bytes = cap_bytes;
+    return 0;
+}
+
+int mgpu_tenant_add_node(struct mgpu_engine *e, uint64_t id, uint64_t dev, uint64_t ino, uint32_t kind,
+                         uint32_t minor)
+{
+    WITH_ENGINE(e);
+    struct tenant *t = tenant_by_id(e, id);
+
+    if (!t || kind > NODE_UVM)
+        return -ENOENT;
+    WITH_TENANT(t);
+    for (uint32_t i = 0; i < t->nodes; i++)
+        if (t->node[i].dev == dev && t->node[i].ino == ino)
+            return 0;
+    if (t->nodes == TENANT_MAX_NODES)
+        return -ENOSPC;
+    /* Read without the lock: the entry is complete before the count includes it. */
+    t->node[t->nodes] = (struct tenant_node){
+        .dev = dev, .ino = ino, .kind = (enum node_kind)kind, .minor = minor};
+    __atomic_store_n(&t->nodes, t->nodes + 1, __ATOMIC_RELEASE);
+    return 0;
+}
+
+int mgpu_tenant_usage(struct mgpu_engine *e, uint64_t id, uint32_t card, struct mgpu_usage *out)
+{
+    WITH_ENGINE(e);
+    struct tenant *t = tenant_by_id(e, id);
+    const struct ledger *l;
+
+    if (!t || card >= MAX_CARDS)
+        return -ENOENT;
+    WITH_TENANT(t);
+    l = &t->ledger[card];
+    *out = (struct mgpu_usage){l->cap_bytes, l->used_bytes, l->reserved_bytes, l->peak_bytes};
+    return 0;
+}
+
+int mgpu_tenant_state(struct mgpu_engine *e, uint64_t id, struct mgpu_tenant_state *out)
+{
+    WITH_ENGINE(e);
+    struct tenant *t = tenant_by_id(e, id);
+
+    if (!t)
+        return -ENOENT;
+    WITH_TENANT(t);
+    *out = (struct mgpu_tenant_state){
+        .listeners = t->listeners,
+        .files = files_of(&e->files, t),
+        .objects = t->objects.live,
+        .unsuspendable = loop_unsuspendable(&e->loop, id),
+        .refused = groups_suspend_status(t->groups),
+        .unaccounted_bytes = atomic_load(&t->unaccounted_bytes),
+    };
+    return 0;
+}
+
+int mgpu_tenant_processes(struct mgpu_engine *e, uint64_t id, struct mgpu_process *out, uint32_t max)
+{
+    static _Thread_local struct process_use use[USAGE_MAX];
+    WITH_ENGINE(e);
+    struct tenant *t = tenant_by_id(e, id);
+    uint32_t n;
+
+    if (!t)
+        return -ENOENT;
+    WITH_TENANT(t);
+    n = usage_by_process(t, use, max);
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = (struct mgpu_process){use[i].who.tgid, use[i].card, use[i].bytes};
+    return (int)n;
+}
+
+int mgpu_tenant_remove(struct mgpu_engine *e, uint64_t id)
+{
+    WITH_ENGINE(e);
+    struct tenant *t = id ? slot_of(e, id) : NULL;
+
+    if (!t)
+        return -ENOENT;
+    {
+        WITH_TENANT(t); /* the thread that counted down to 0 has dropped the tenant by then */
+        if (t->listeners)
+            return -EBUSY;
+    }
+    if (files_of(&e->files, t)) {
+        if (e->mediator.ops->tenant_exited)
+            e->mediator.ops->tenant_exited(e->mediator.driver, t);
+        return -EBUSY;
+    }
+    if (managed_poller_at(e, t))
+        return -EBUSY;
+    loop_forget(&e->loop, id);
+    stats_keep_tenant(e, t);
+    external_remove(t->external);
+    managed_remove(t->managed);
+    store_remove(&t->store);
+    if (t->lost)
+        tenant_forget(id, e->journal);
+    tenant_destroy(t);
+    return 0;
+}
+
+/* The page that the previous mgpud wrote for this listener, or a new one. */
+static int open_page(struct mgpu_engine *e, struct listener *l, uint64_t holder_id)
+{
+    struct orphan_page *left = orphan_page_take(&e->left, holder_id, l->tenant->id);
+    char name[STORE_NAME_MAX];
+    int error;
+
+    if (left) {
+        l->store = left->store;
+        free(left);
+        return 0;
+    }
+    snprintf(name, sizeof(name), "listener-%llu", (unsigned long long)holder_id);
+    if ((error = store_open(&l->store, e->journal, name, &listener_layout)) < 0)
+        return error;
+    /* Another tenant's page, of an earlier run of the holder. */
+    if (l->store.found) {
+        store_remove(&l->store);
+        if ((error = store_open(&l->store, e->journal, name, &listener_layout)) < 0)
+            return error;
+    }
+    if ((error = store_reach(&l->store, sizeof(struct listener_page))) < 0) {
+        store_remove(&l->store);
+        return error;
+    }
+    ((struct listener_page *)(void *)l->store.at)->tenant = l->tenant->id;
+    return 0;
+}
+
+int mgpu_listener_add(struct mgpu_engine *e, uint64_t id, int fd, uint64_t holder_id)
+{
+    struct listener *l = calloc(1, sizeof(*l));
+    WITH_ENGINE(e);
+    struct tenant *t = tenant_by_id(e, id);
+    int error = !l ? -ENOMEM : !t ? -ENOENT : 0;
+    bool inflight = false;
+
+    if (!error) {
+        *l = (struct listener){.m = &e->mediator, .tenant = t, .fd = fd, .ended = e->wake};
+        error = open_page(e, l, holder_id);
+        inflight = !error && ((struct listener_page *)(void *)l->store.at)->inflight.req.id;
+        if (!error && (error = listener_start(l)) < 0)
+            store_close(&l->store);
+    }
+    if (error < 0) {
+        free(l);
+        close(fd);
+        return error;
+    }
+    pthread_mutex_lock(&t->lock);
+    t->listeners++;
+    pthread_mutex_unlock(&t->lock);
+    l->next = e->listeners;
+    e->listeners = l;
+    reaper_wake(e);
+    return inflight;
+}

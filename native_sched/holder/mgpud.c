@@ -1,0 +1,379 @@
+#define _GNU_SOURCE
+#include "mgpud.h"
+#include "events.h"
+#include "give_back.h"
+#include "peer.h"
+#include "protocol.h"
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+struct workers workers;
+
+void workers_init(void)
+{
+    workers.now = (struct mgpud){.fd = -1, .pidfd = -1};
+    workers.next = -1;
+    for (int i = 0; i < CANDIDATES_MAX; i++)
+        workers.candidates[i] = (struct candidate){.fd = -1, .pidfd = -1};
+}
+
+static bool close_fd(int *fd)
+{
+    bool open = *fd >= 0;
+
+    if (open)
+        close(*fd);
+    *fd = -1;
+    return open;
+}
+
+bool mgpud_lives(void)
+{
+    return workers.now.pidfd >= 0 && !process_ended(workers.now.pidfd);
+}
+
+/* 0; -EAGAIN: once there is room; -EBUSY: retry after a while; another negative errno: never. */
+static int sent(ssize_t n)
+{
+    if (n >= 0)
+        return 0;
+    /* ETOOMANYREFS: too many descriptors are under way. */
+    return errno == EINTR || errno == ENOBUFS || errno == ENOMEM || errno == ETOOMANYREFS ? -EBUSY : -errno;
+}
+
+static int send_head(int fd, uint32_t kind, uint32_t value, uint64_t id)
+{
+    struct holder_head head = {.kind = kind, .value = value, .id = id};
+
+    return sent(send(fd, &head, sizeof(head), MSG_NOSIGNAL | MSG_DONTWAIT));
+}
+
+static int send_listener(int fd, const struct held *h)
+{
+    struct holder_head head = {.kind = HOLDER_LISTENER, .id = h->id};
+    struct iovec iov[2] = {{&head, sizeof(head)}, {h->text, h->text_bytes}};
+    union {
+        struct cmsghdr head;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    struct msghdr msg = {
+        .msg_iov = iov,
+        .msg_iovlen = 2,
+        .msg_control = &control,
+        .msg_controllen = sizeof(control),
+    };
+
+    control.head = (struct cmsghdr){
+        .cmsg_level = SOL_SOCKET,
+        .cmsg_type = SCM_RIGHTS,
+        .cmsg_len = CMSG_LEN(sizeof(int)),
+    };
+    memcpy(CMSG_DATA(&control.head), &h->fd, sizeof(int));
+    return sent(sendmsg(fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT));
+}
+
+static void disconnect(const char *why)
+{
+    if (close_fd(&workers.now.fd))
+        say("worker %d is no longer connected: %s", (int)workers.now.pid, why);
+}
+
+static int send_what_is_left(struct mgpud *w)
+{
+    int e;
+
+    for (struct held *h = held; h < held + HELD_MAX; h++) {
+        if (!h->id || h->handed)
+            continue;
+        if ((e = send_listener(w->fd, h)) < 0)
+            return e;
+        h->handed = true;
+        w->sent++;
+    }
+    if (!w->all_sent && (e = send_head(w->fd, HOLDER_ALL, 0, w->sent)) < 0)
+        return e;
+    w->all_sent = true;
+    return 0;
+}
+
+void mgpud_send(void)
+{
+    struct mgpud *w = &workers.now;
+    int e;
+
+    if (w->fd < 0 || w->gives_back)
+        return;
+    e = send_what_is_left(w);
+    w->behind = e == -EBUSY;
+    if (e == -EAGAIN)
+        watch_again(w->fd, FROM_WORKER, 0, EPOLLIN | EPOLLOUT);
+    else if (e == 0 || w->behind)
+        watch_again(w->fd, FROM_WORKER, 0, EPOLLIN);
+    else
+        disconnect(strerror(-e));
+}
+
+void workers_watch(void)
+{
+    for (unsigned int i = 0; i < CANDIDATES_MAX; i++)
+        if (workers.candidates[i].fd >= 0)
+            watch(workers.candidates[i].fd, FROM_CANDIDATE, i, EPOLLIN);
+    if (workers.now.pidfd >= 0)
+        watch(workers.now.pidfd, FROM_WORKER_END, 0, EPOLLIN);
+    if (workers.now.fd >= 0)
+        watch(workers.now.fd, FROM_WORKER, 0, EPOLLIN);
+    mgpud_send();
+}
+
+static void adopt(struct candidate *c)
+{
+    struct mgpud *w = &workers.now;
+    int e;
+
+    close_fd(&w->fd);
+    close_fd(&w->pidfd);
+    *w = (struct mgpud){
+        .fd = c->fd,
+        .pidfd = c->pidfd,
+        .pid = c->pid,
+        .serves = w->pid == c->pid && w->serves,
+        .gives_back = c->hello & HOLDER_SERVING,
+    };
+    *c = (struct candidate){.fd = -1, .pidfd = -1};
+    for (struct held *h = held; h < held + HELD_MAX; h++)
+        h->handed = false;
+    watch(w->pidfd, FROM_WORKER_END, 0, EPOLLIN);
+    watch_again(w->fd, FROM_WORKER, 0, EPOLLIN);
+    if ((e = send_head(w->fd, HOLDER_WELCOME, HOLDER_PROTOCOL, workers.fence ? HOLDER_FENCE : 0)) < 0)
+        disconnect(strerror(-e));
+    mgpud_send();
+}
+
+static void candidate_close(struct candidate *c)
+{
+    if (workers.next == c - workers.candidates)
+        workers.next = -1;
+    close_fd(&c->fd);
+    close_fd(&c->pidfd);
+}
+
+static void refuse(struct candidate *c, enum holder_refusal why, uint64_t id)
+{
+    send_head(c->fd, HOLDER_REFUSED, why, id);
+    say("worker %d refused: %s", (int)c->pid,
+        why == HOLDER_SERVED ? "another one serves"
+        : why == HOLDER_BUSY ? "another one is taking over"
+                             : "it speaks another protocol");
+    candidate_close(c);
+}
+
+static void doom(struct mgpud *w)
+{
+    int e;
+
+    w->doomed = true;
+    if ((e = process_signal(w->pidfd, SIGKILL)) < 0 && e != -ESRCH)
+        say("worker %d cannot be killed: %s", (int)w->pid, strerror(-e));
+}
+
+static void hello(struct candidate *c, uint32_t protocol, uint64_t flags)
+{
+    struct mgpud *w = &workers.now;
+    bool lives = mgpud_lives();
+    /* One that has not said yet that it serves cannot have the lock of one that does. */
+    bool goes_first = flags & HOLDER_TAKE_OVER || (flags & HOLDER_SERVING && !w->serves);
+
+    c->hello = flags;
+    c->deadline_ms = -1;
+    if (protocol < 1 || protocol > HOLDER_PROTOCOL) {
+        refuse(c, HOLDER_UNKNOWN, HOLDER_PROTOCOL);
+    } else if (workers.next >= 0) {
+        refuse(c, HOLDER_BUSY, (uint64_t)workers.candidates[workers.next].pid);
+    } else if (lives && w->gives_back && w->fd >= 0) {
+        /* Listeners that it alone has would end with it. */
+        refuse(c, HOLDER_BUSY, (uint64_t)w->pid);
+    } else if (!lives || w->pid == c->pid) {
+        adopt(c);
+    } else if (w->fd >= 0 && !goes_first) {
+        refuse(c, HOLDER_SERVED, (uint64_t)w->pid);
+    } else {
+        /* Its threads may be in calls for containers until the last of them is gone. */
+        say("worker %d is ended: %d takes over", (int)w->pid, (int)c->pid);
+        workers.next = (int)(c - workers.candidates);
+        disconnect("ended");
+        doom(w);
+    }
+}
+
+void mgpud_end(void)
+{
+    struct mgpud *w = &workers.now;
+
+    if (w->pidfd < 0 || !process_ended(w->pidfd))
+        return;
+    say("worker %d has ended", (int)w->pid);
+    close_fd(&w->fd);
+    close_fd(&w->pidfd);
+    *w = (struct mgpud){.fd = -1, .pidfd = -1};
+    if (workers.next >= 0) {
+        struct candidate *c = &workers.candidates[workers.next];
+
+        workers.next = -1;
+        adopt(c);
+    }
+}
+
+static void tell_status(struct candidate *c)
+{
+    struct holder_status status = {
+        .head = {.kind = HOLDER_STATUS, .value = HOLDER_PROTOCOL, .id = workers.replaced},
+        .mgpud_pid = mgpud_lives() ? (uint32_t)workers.now.pid : 0,
+        .starts_worker = workers.starts_worker,
+        .listeners = held_count(),
+        .killed = workers.killed,
+        .starting = workers.starting ? workers.starting : mgpud_lives() && !workers.now.serves,
+        .refused = workers.refused,
+    };
+
+    sent(send(c->fd, &status, sizeof(status), MSG_NOSIGNAL | MSG_DONTWAIT));
+    candidate_close(c);
+}
+
+void candidate_read(unsigned int which)
+{
+    struct candidate *c = &workers.candidates[which];
+    struct holder_head head;
+    ssize_t n;
+
+    if (c->fd < 0)
+        return;
+    n = recv(c->fd, &head, sizeof(head), MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n == sizeof(head) && c->deadline_ms >= 0 && head.kind == HOLDER_HELLO)
+        hello(c, head.value, head.id);
+    else if (n == sizeof(head) && c->deadline_ms >= 0 && head.kind == HOLDER_STATUS)
+        tell_status(c);
+    else
+        candidate_close(c);
+}
+
+void workers_accept(int listening)
+{
+    struct candidate c = {.fd = peer_accept(listening, false), .deadline_ms = now_ms() + HELLO_TIMEOUT_MS};
+
+    if (c.fd < 0)
+        return;
+    if ((c.pidfd = peer_process(c.fd, &c.pid)) >= 0) {
+        for (unsigned int i = 0; i < CANDIDATES_MAX; i++) {
+            if (workers.candidates[i].fd < 0) {
+                workers.candidates[i] = c;
+                watch(c.fd, FROM_CANDIDATE, i, EPOLLIN);
+                return;
+            }
+        }
+        close(c.pidfd);
+    }
+    close(c.fd);
+}
+
+static void alive(struct mgpud *w)
+{
+    w->silent_ms = 0;
+    if (w->serves)
+        return;
+    w->serves = true;
+    workers.fence = false;
+    workers.ready(w->pid);
+}
+
+static void mgpud_read(struct mgpud *w)
+{
+    struct held *h;
+    struct mgpud_message message;
+    int e = give_back_read(w->fd, &message);
+
+    if (e == -EAGAIN)
+        return;
+    if (e < 0) {
+        disconnect(e == -ECONNRESET ? "it closed the connection" : strerror(-e));
+        return;
+    }
+    switch (message.head.kind) {
+    case HOLDER_ALIVE:
+        alive(w);
+        break;
+    case HOLDER_DROP:
+        if ((h = held_find(message.head.id)))
+            held_drop(h);
+        break;
+    case HOLDER_LISTENER:
+        if (w->gives_back && give_back_keep(&message))
+            break;
+        say("listener %llu of worker %d refused", (unsigned long long)message.head.id, (int)w->pid);
+        break;
+    case HOLDER_ALL:
+        w->gives_back = false;
+        mgpud_send();
+        break;
+    default:
+        disconnect("it says what no worker says");
+    }
+    give_back_done(&message);
+}
+
+void mgpud_event(uint32_t events)
+{
+    if (workers.now.fd >= 0 && events & ~(uint32_t)EPOLLOUT)
+        mgpud_read(&workers.now);
+    if (workers.now.fd >= 0 && events & EPOLLOUT)
+        mgpud_send();
+}
+
+static int64_t look_at_worker(struct mgpud *w, int64_t passed_ms)
+{
+    if (w->pidfd < 0)
+        return -1;
+    if (w->behind)
+        mgpud_send();
+    if (!workers.watchdog_ms || !w->serves || w->doomed)
+        return w->behind ? SILENCE_STEP_MS : -1;
+    /* Of a longer time the holder itself was not there, as when the machine was suspended: nobody's fault. */
+    passed_ms = passed_ms < SILENCE_STEP_MS ? passed_ms : SILENCE_STEP_MS;
+    w->silent_ms += passed_ms;
+    w->served_ms += passed_ms;
+    if (w->served_ms > CALM_MS)
+        workers.kills_lately = 0;
+    /* If the next mgpud falls silent too, it may be an attack: then no more restarts. */
+    if (w->silent_ms > workers.watchdog_ms << workers.kills_lately) {
+        say("worker %d has said nothing for %lld ms: killed", (int)w->pid, (long long)w->silent_ms);
+        workers.killed++;
+        workers.kills_lately += workers.kills_lately < KILLS_COUNTED_MAX;
+        doom(w);
+    }
+    return SILENCE_STEP_MS;
+}
+
+int64_t workers_look(int64_t now)
+{
+    static int64_t last_ms;
+    int64_t passed_ms = last_ms ? now - last_ms : 0, next;
+
+    last_ms = now;
+    next = look_at_worker(&workers.now, passed_ms);
+    for (int i = 0; i < CANDIDATES_MAX; i++) {
+        struct candidate *c = &workers.candidates[i];
+
+        if (c->fd < 0 || c->deadline_ms < 0)
+            continue;
+        if (c->deadline_ms <= now)
+            candidate_close(c);
+        else
+            next = sooner(next, c->deadline_ms - now);
+    }
+    return next;
+}

@@ -1,0 +1,68 @@
+/* The worker that is served, and those that want to be: at most one serves at any time. Whoever is to follow
+ * one that lives is served only after the kernel has said that the last thread of it is gone. */
+#ifndef MGPU_HOLDER_WORKER_H
+#define MGPU_HOLDER_WORKER_H
+#include "table.h"
+#include <stdbool.h>
+#include <sys/types.h>
+
+enum {
+    CANDIDATES_MAX = 16,
+    HELLO_TIMEOUT_MS = 5000,
+    SILENCE_STEP_MS = 1000,
+    CALM_MS = 600000,
+    KILLS_COUNTED_MAX = 6
+};
+
+/* One process at the other end of holder.sock. */
+struct mgpud {
+    int fd;    /* -1: it has closed the connection, or there is none */
+    int pidfd; /* -1: there is no process */
+    pid_t pid;
+    bool serves;       /* it has said once that it is alive */
+    bool gives_back;   /* its own listeners come first */
+    bool all_sent;     /* HOLDER_ALL */
+    bool behind;       /* something is to be sent again after a while */
+    bool doomed;       /* SIGKILL is on its way */
+    uint32_t sent;     /* listeners since WELCOME */
+    int64_t served_ms; /* since it said that first */
+    int64_t silent_ms; /* since it said that it is alive, of time in which the holder itself ran */
+};
+
+struct candidate {
+    int fd; /* -1: free */
+    int pidfd;
+    pid_t pid;
+    int64_t deadline_ms; /* for its hello; -1: it has been said */
+    uint64_t hello;      /* enum holder_hello */
+};
+
+struct workers {
+    struct mgpud now;
+    struct candidate candidates[CANDIDATES_MAX];
+    int next;            /* index of the candidate that waits for the end of `now`; -1: none */
+    int64_t watchdog_ms; /* 0: off */
+    bool fence;          /* whoever is welcomed next is told HOLDER_FENCE */
+    uint32_t killed, replaced, refused, starting; /* see struct holder_status */
+    uint32_t kills_lately; /* by the watchdog, without a worker that served for CALM_MS between them */
+    bool starts_worker;
+    void (*ready)(pid_t pid); /* each time a worker serves */
+};
+
+extern struct workers workers;
+
+void workers_init(void);
+/* Those that are known already. */
+void workers_watch(void);
+void workers_accept(int listening);
+void candidate_read(unsigned int which);
+/* events: of epoll, on its connection. */
+void mgpud_event(uint32_t events);
+void mgpud_end(void);
+/* There may be listeners that the worker has not been sent. */
+void mgpud_send(void);
+bool mgpud_lives(void);
+
+/* What is due by time; returns the ms until it is due again, -1 for never. */
+int64_t workers_look(int64_t now_ms);
+#endif

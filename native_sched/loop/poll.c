@@ -1,0 +1,180 @@
+#include "base/mutex.h"
+#include "poll.h"
+#include "entities.h"
+
+/* Work has ended when so many polls in a row saw none, neither on an engine nor submitted. */
+enum { IDLE_POLLS = 3 };
+
+static const struct card *card_of(const struct loop *l, uint32_t index)
+{
+    return mediator_card(l->m, index);
+}
+
+/* Busy is sticky: a tenant that was preempted inside a kernel has nothing submitted and is on no engine. A
+ * poll shows it idle only while it runs, and while no engine executes another group. */
+static bool shows_idle(const struct loop_entity *entity, unsigned int activity)
+{
+    return entity->running && !(activity & ACTIVITY_OTHERS);
+}
+
+/* Without a readable engine status, online that fetched nothing for a time counts as idle: it is not
+ * suspended for that, and a kernel under way shares the card. Offline would be suspended inside its kernel.
+ */
+static uint64_t quiet_ns(const struct loop *l, const struct loop_entity *entity, uint32_t card)
+{
+    if (!(l->blind_cards & 1u << card))
+        return 0;
+    return entity->online ? l->config.quiet_ns : UINT64_MAX;
+}
+
+static void poll_tenant(struct loop *l, struct loop_entity *entity, uint32_t card, unsigned int activity,
+                        uint64_t now)
+{
+    uint64_t quiet, since;
+
+    if (activity & (ACTIVITY_NEW | ACTIVITY_PENDING | ACTIVITY_EXECUTING)) {
+        entity->on[card].idle_polls = 0;
+        if (entity->on[card].busy)
+            return;
+        entity->on[card].busy = true;
+        sched_work_seen(&l->core, now, entity->id, card, now);
+        loop_note(l, now, now, entity->id, MGPU_SCHED_WORK, card, MGPU_WHY_NONE);
+        return;
+    }
+    if (!entity->on[card].busy)
+        return;
+    if (!shows_idle(entity, activity)) {
+        entity->on[card].idle_polls = 0;
+        return;
+    }
+    if (!entity->on[card].idle_polls++)
+        entity->on[card].idle_since_ns = now;
+    quiet = quiet_ns(l, entity, card);
+    if (entity->on[card].idle_polls < IDLE_POLLS || now - entity->on[card].idle_since_ns < quiet)
+        return;
+    since = entity->on[card].idle_since_ns + quiet;
+    entity->on[card].busy = false;
+    entity->on[card].idle_polls = 0;
+    sched_work_done(&l->core, now, entity->id, card, since);
+    loop_note(l, now, since, entity->id, MGPU_SCHED_IDLE, card, MGPU_WHY_NONE);
+}
+
+/* By what the tenant was known to have work on; the core charges a tenant with several cards once. */
+static void note_use(struct loop *l, struct loop_entity *entity, uint32_t card, bool was_busy, uint64_t now)
+{
+    uint64_t run_ns = sched_run_ns(&l->core, entity->id, now), before = entity->on[card].run_ns;
+
+    entity->on[card].run_ns = run_ns;
+    utilization_note(&entity->utilization->card[card], now, was_busy ? (int64_t)(run_ns - before) : 0,
+                     sched_most_percent(&l->core, entity->id));
+}
+
+static void poll_card(struct loop *l, uint32_t index, uint64_t now)
+{
+    struct engine_status engine[ENGINES_MAX];
+    const struct card *card = card_of(l, index);
+    int engines = card ? l->m->ops->engine_status(l->m->driver, card, engine) : 0;
+
+    assert_held(&l->lock);
+    loop_stats_count(&l->stats.polls);
+    l->blind_cards = engines ? l->blind_cards & ~(1u << index) : l->blind_cards | 1u << index;
+    if (l->card[index].unwatched)
+        sched_watched(&l->core, now, index, true);
+    l->card[index].unwatched = false;
+    for (uint32_t i = 0; i < l->card[index].tenants; i++) {
+        struct loop_entity *entity = &l->entity[l->card[index].tenant[i]];
+        unsigned int activity = groups_poll(entity->groups, index, engine, engines);
+        bool was_busy = entity->on[index].busy;
+
+        /* An engine may be executing any group at present, so no tenant is seen idle. */
+        if (engines < 0)
+            activity |= ACTIVITY_OTHERS;
+        if (!(activity & ACTIVITY_UNKNOWN))
+            poll_tenant(l, entity, index, activity, now);
+        note_use(l, entity, index, was_busy, now);
+    }
+}
+
+void loop_poll(struct loop *l)
+{
+    uint64_t now = loop_now_ns();
+
+    pthread_mutex_lock(&l->lock);
+    for_each_card(i, l->shared)
+    {
+        if (l->card[i].next_poll_ns <= now)
+            poll_card(l, i, now);
+    }
+    l->polled_ns = now;
+    pthread_mutex_unlock(&l->lock);
+}
+
+static bool any_channel(const struct loop *l, uint32_t card)
+{
+    for (uint32_t i = 0; i < l->card[card].tenants; i++)
+        if (groups_any_channel(l->entity[l->card[card].tenant[i]].groups, card))
+            return true;
+    return false;
+}
+
+/* A program in a container asks for its use of a card that is not polled otherwise. */
+static bool wanted(const struct loop *l, uint32_t card, uint64_t now)
+{
+    for (uint32_t i = 0; i < l->card[card].tenants; i++)
+        if (utilization_wanted(l->entity[l->card[card].tenant[i]].utilization, now))
+            return true;
+    return false;
+}
+
+static enum sched_watch_level level(const struct loop *l, uint32_t card, uint64_t now)
+{
+    enum sched_watch_level core = sched_watch(&l->core, card);
+
+    return core == WATCH_NONE && wanted(l, card, now) ? WATCH_SLOW : core;
+}
+
+static void pause_accounts(struct loop *l, uint32_t card)
+{
+    for (uint32_t i = 0; i < l->card[card].tenants; i++)
+        utilization_pause(&l->entity[l->card[card].tenant[i]].utilization->card[card]);
+}
+
+static uint64_t period_ns(struct loop *l, uint32_t card, uint64_t now)
+{
+    enum sched_watch_level watch = level(l, card, now);
+
+    if (watch == WATCH_NONE && !l->card[card].unwatched) {
+        sched_watched(&l->core, now, card, false);
+        l->card[card].unwatched = true;
+    }
+    switch (any_channel(l, card) ? watch : WATCH_NONE) {
+    case WATCH_FAST:
+        return l->config.poll_fast_ns;
+    case WATCH_SLOW:
+        return l->config.poll_slow_ns;
+    default:
+        return 0;
+    }
+}
+
+void loop_plan_polls(struct loop *l, uint64_t now)
+{
+    uint64_t earliest = UINT64_MAX, polled = l->polled_ns;
+
+    assert_held(&l->lock);
+    for_each_card(i, l->shared)
+    {
+        struct loop_card *card = &l->card[i];
+        uint64_t period = period_ns(l, i, now);
+
+        if (!period && card->next_poll_ns != UINT64_MAX)
+            pause_accounts(l, i);
+        if (!period)
+            card->next_poll_ns = UINT64_MAX;
+        else if (card->next_poll_ns <= polled || card->next_poll_ns > polled + period)
+            card->next_poll_ns = polled + period;
+        if (card->next_poll_ns < earliest)
+            earliest = card->next_poll_ns;
+    }
+    l->next_poll_ns = earliest;
+}

@@ -1,0 +1,71 @@
+/* The state of the scheduler's thread, and how other threads wake it. */
+#ifndef MGPU_LOOP_STATE_H
+#define MGPU_LOOP_STATE_H
+#include "native_sched/boundary/call/call.h"
+#include "native_sched/channels/groups.h"
+#include "native_sched/core/sched.h"
+#include "native_sched/core/utilization.h"
+#include "events.h"
+#include "stats.h"
+#include <stdatomic.h>
+
+enum { LOOP_CARD_TENANTS = 128 };
+
+enum loop_order { LOOP_NOTHING, LOOP_SUSPEND, LOOP_RESUME };
+
+struct loop_entity {
+    uint64_t id; /* 0: the slot is free */
+    struct groups *groups;
+    struct utilization *utilization;
+    bool running;          /* resumed, and no suspend was decided since */
+    enum loop_order order; /* the thread's own: what it applies now */
+    bool begun;
+    uint32_t why;
+    uint64_t decided_ns;
+    bool online;
+    /* How long it has been unsuspendable, since its last suspend, and until when; 0: it is not. */
+    uint64_t failing_ns, failed_ns;
+    enum mgpu_unsuspendable unsuspendable; /* ... for longer than that can be an accident */
+    struct {
+        bool busy; /* as the core has it */
+        uint32_t idle_polls;
+        uint64_t idle_since_ns;
+        uint64_t run_ns; /* at the last poll */
+    } on[MAX_CARDS];
+};
+
+struct loop_card {
+    uint64_t next_poll_ns;
+    uint16_t tenant[LOOP_CARD_TENANTS]; /* indices into entity */
+    uint32_t tenants;
+    bool unwatched; /* as the core has it */
+};
+
+struct loop {
+    const struct mediator *m;
+    pthread_t thread;
+    pthread_mutex_t active; /* the scheduler's turn: docs/threads.md */
+    pthread_mutex_t lock;   /* guards what follows */
+    struct sched core;
+    struct mgpu_sched_config config;
+    struct loop_entity entity[MAX_TENANTS];
+    uint32_t entities; /* slots that were ever used */
+    struct loop_card card[MAX_CARDS];
+    uint32_t shared;                  /* cards with tenants: a bit each */
+    uint32_t blind_cards;             /* whose engines' status cannot be read: a bit each */
+    uint64_t polled_ns, next_poll_ns; /* next: the earliest of all cards */
+    uint16_t ordered[MAX_TENANTS];    /* indices of the entities with an order, in their turn */
+    uint32_t orders;
+    struct events events;
+    uint64_t patience_ns; /* with a tenant that cannot be suspended */
+    int kick;             /* eventfd: something has changed */
+    atomic_bool stopping, realtime;
+    struct loop_stats stats;
+};
+
+uint64_t loop_now_ns(void);
+void loop_note(struct loop *l, uint64_t at_ns, uint64_t since_ns, uint64_t tenant, uint32_t kind,
+               uint32_t card, uint32_t why);
+/* There may be new work: the thread polls at once. */
+void loop_kick(struct loop *l);
+#endif

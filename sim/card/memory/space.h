@@ -1,0 +1,46 @@
+/* An address space of the card's: which memory lies at which of its addresses. Channels execute in one
+ * (gpu/push.c); nvidia-uvm and MAP_MEMORY_DMA put memory into it (uvm_ranges.c, dma.c).
+ *
+ * Every function may be called from any thread; a space's lock is taken under all others but that of host
+ * memory. */
+#ifndef MGPU_SIM_SPACE_H
+#define MGPU_SIM_SPACE_H
+#include "managed.h"
+
+struct space;
+
+/* NULL: the host has no room. With one reference. */
+struct space *space_create(void);
+/* nvidia-uvm's to fill (NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED). */
+void space_leave_to_uvm(struct space *space);
+bool space_is_uvms(const struct space *space);
+struct space *space_take(struct space *space);
+void space_put(struct space *space);
+
+/* `length` bytes at `base`, in place of what lies there, are those of the memory from `offset` on; memory
+ * NULL: memory of a card that holds no data. `owner` names the mapping for space_forget(). False: the host
+ * has no room. */
+bool space_map(struct space *space, uint64_t base, uint64_t length, struct sysmem *memory, uint64_t offset,
+               const void *owner);
+void space_unmap(struct space *space, uint64_t base, uint64_t length);
+/* All that this owner has mapped there. */
+void space_forget(struct space *space, const void *owner);
+
+/* Where nothing else lies, managed memory does; fd -1: no more. The descriptor is duplicated. False: the host
+ * has no room. */
+bool space_manage(struct space *space, const struct managed *managed);
+
+/* What is at an address: as many bytes as lie in one piece, `most` at the most. */
+struct view {
+    struct sysmem *memory; /* with a reference; NULL: nothing is to be seen there */
+    uint64_t offset;
+    uint64_t bytes;
+};
+/* False: nothing is mapped there, or the host has no room. */
+bool space_view(struct space *space, uint64_t address, uint64_t most, struct view *view);
+void view_put(struct view *view);
+static inline uint8_t *view_at(const struct view *view)
+{
+    return view->memory->at + view->offset;
+}
+#endif

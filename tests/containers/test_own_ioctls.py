@@ -1,0 +1,35 @@
+"""Linux's own ioctls through the filter of a container with a grant: answered as without it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support import arbiter
+from tests.support.arbiter import Arbiter
+from tests.support.bundle import bundle
+from tests.support.programs import Programs, inside
+
+pytestmark = pytest.mark.containers
+
+
+@pytest.fixture
+def mgpu(lasting_mgpu: Arbiter) -> Iterator[Arbiter]:
+    yield lasting_mgpu
+    arbiter.until_empty(lasting_mgpu)
+
+
+def said(runtime: str, built: Programs, env: dict[str, str]) -> list[str]:
+    with bundle(inside("own_ioctls"), env=env, mounts=[built.oci_mount]) as made:
+        done = made.run(runtime)
+        assert done.status == 0, str(done)
+        return done.out.splitlines()
+
+
+def test_answered_as_without_the_filter(mgpu: Arbiter, built: Programs) -> None:
+    plain = said("runc", built, {})
+    granted = said(mgpu.runtime, built, {"MGPU_MEMORY_MIB": "1024"})
+    assert granted == plain
+    succeeded = [line for line in plain if " 0 0 " in line]
+    assert len(succeeded) > 12, plain

@@ -1,0 +1,21 @@
+"""Programs that map shared files at offsets, which the filter hands to mgpud: nothing changes, whoever
+serves.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.containers.test_surviving import LONGEST_S, holder_killed, steady, upgraded, worker_killed
+from tests.support import arbiter
+from tests.support.programs import Programs
+
+
+@pytest.mark.timeout(180)
+def test_ordinary_files_are_mapped_across_restarts(private_host: None, built: Programs) -> None:
+    with arbiter.running("v100-16:1") as up, steady(up, built, program="mappings") as container:
+        assert container.goes_on() < LONGEST_S
+        for happens in (worker_killed, upgraded, holder_killed):
+            happens(up)
+            assert container.goes_on() < LONGEST_S, happens
+        assert up.used_bytes() == [0]

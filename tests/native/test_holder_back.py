@@ -1,0 +1,161 @@
+"""The holder dies, and the worker that goes on gives its listeners to the next one, under the ids that they
+had.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from native_sched.daemon.links.holder import KEPT_TEXT_MAX, HolderLink, Listener, shortened
+from tests.support.holder import Holder, holding, message, send, stand_in
+
+MANY = 700
+
+
+async def soon(condition: Callable[[], bool], what: str) -> None:
+    for _ in range(1000):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"not within 10 s: {what}")
+
+
+class Served:
+    """A worker in the tests' own event loop."""
+
+    def __init__(self, link: HolderLink) -> None:
+        self.link = link
+        self.got: dict[int, Listener] = {}
+
+    def take(self, listener: Listener) -> None:
+        assert listener.holder_id not in self.got
+        self.got[listener.holder_id] = listener
+
+
+@asynccontextmanager
+async def served(holder: Holder) -> AsyncIterator[Served]:
+    worker = Served(holder.worker())
+    worker.link.read_all(worker.take)
+    task = asyncio.get_running_loop().create_task(worker.link.serve(worker.take))
+    try:
+        yield worker
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        worker.link.close()
+        for listener in worker.got.values():
+            os.close(listener.fd)
+
+
+def held_by(holder: Holder) -> dict[int, tuple[str, int]]:
+    """What the holder has, by id: container and file number."""
+    found: dict[int, tuple[str, int]] = {}
+
+    def take(listener: Listener) -> None:
+        found[listener.holder_id] = listener.container_id, os.fstat(listener.fd).st_ino
+        os.close(listener.fd)
+
+    # Of the process that is the worker already: it is not ended.
+    again = holder.worker()
+    again.read_all(take)
+    again.close()
+    return found
+
+
+def killed(holder: Holder) -> None:
+    holder.process.kill()
+    holder.process.wait()
+
+
+def test_the_next_holder_has_all_under_their_ids(tmp_path: Path) -> None:
+    async def story() -> None:
+        with holding(tmp_path) as first:
+            files = first.arrives("a", "b", "c")
+            await soon(lambda: first.status().listeners == 3, "they have come")
+            async with served(first) as worker:
+                ids = sorted(worker.got)
+                worker.link.drop(ids[1])
+                killed(first)
+                await soon(lambda: not worker.link.connected, "the worker sees it")
+                with holding(tmp_path) as second:
+                    await soon(lambda: second.status().listeners == 2, "they are back")
+                    [late] = second.arrives("late")
+                    await soon(lambda: len(worker.got) == 4, "a new one is handed on")
+                    assert max(worker.got) not in ids
+                    assert held_by(second) == {
+                        ids[0]: ("a", files[0]),
+                        ids[2]: ("c", files[2]),
+                        max(worker.got): ("late", late),
+                    }
+
+    asyncio.run(story())
+
+
+def test_listeners_from_a_holders_absence_are_handed_on(tmp_path: Path) -> None:
+    async def story() -> None:
+        with holding(tmp_path) as first:
+            async with served(first) as worker:
+                killed(first)
+                await soon(lambda: not worker.link.connected, "the worker sees it")
+                with holding(tmp_path) as second:
+                    second.arrives("early")
+                    await soon(lambda: len(worker.got) == 1, "it comes")
+                    assert list(held_by(second)) == list(worker.got)
+
+    asyncio.run(story())
+
+
+def test_a_full_table_comes_back(tmp_path: Path) -> None:
+    async def story() -> None:
+        with holding(tmp_path) as first:
+            fd, _ = stand_in()
+            for number in range(MANY):
+                with first.runtime() as runtime:
+                    send(runtime, message(f"c{number}"), [os.dup(fd)])
+            os.close(fd)
+            await soon(lambda: first.status().listeners == MANY, "they have come")
+            async with served(first) as worker:
+                killed(first)
+                with holding(tmp_path) as second:
+                    await soon(lambda: second.status().listeners == MANY, "they are back")
+                    assert held_by(second).keys() == worker.got.keys()
+
+    asyncio.run(story())
+
+
+def test_a_copy_goes_with_its_container(tmp_path: Path) -> None:
+    async def story() -> None:
+        with holding(tmp_path) as holder:
+            read, write = os.pipe()
+            with holder.runtime() as runtime:
+                send(runtime, message("short"), [read])
+            await soon(lambda: holder.status().listeners == 1, "it has come")
+            async with served(holder) as worker:
+                [listener] = worker.got.values()
+                copies = copies_of(listener.fd)
+                os.close(write)
+                await soon(lambda: copies_of(listener.fd) < copies, "the copy is closed")
+
+    asyncio.run(story())
+
+
+def copies_of(fd: int) -> int:
+    file = os.fstat(fd).st_ino
+    count = 0
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            count += os.fstat(int(number)).st_ino == file
+    return count
+
+
+def test_long_message_loses_its_annotations() -> None:
+    long = message("c", annotations={"x": "y" * KEPT_TEXT_MAX})
+    assert len(shortened(long)) < KEPT_TEXT_MAX
+    assert json.loads(shortened(long))["state"] == json.loads(message("c"))["state"]
+    assert shortened(message("c")) == message("c")

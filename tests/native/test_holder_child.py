@@ -1,0 +1,177 @@
+"""The holder starts the worker and starts it again, where no systemd does."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from oci_specs import paths
+from tests.support.holder import Holder, holding, worker_argv
+from tests.support.waiting import until
+
+WATCHDOG_MS = 2500
+
+
+def words(folder: Path) -> list[dict[str, object]]:
+    """What workers have said so far."""
+    log = folder / "worker.log"
+    lines = log.read_text().splitlines() if log.exists() else []
+    return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+def served(folder: Path) -> list[int]:
+    """Pids of the workers that began to serve, in that order."""
+    return [int(str(said["pid"])) for said in words(folder) if "all" in said]
+
+
+def containers(folder: Path, pid: int) -> set[object]:
+    return {said["container"] for said in words(folder) if said["pid"] == pid and "container" in said}
+
+
+def alive(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def serving(holder: Holder, count: int) -> int:
+    """The pid of the worker that is the count-th to serve."""
+    until(lambda: len(served(holder.folder)) >= count, f"{count} workers served", timeout_s=30)
+    return served(holder.folder)[count - 1]
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[Holder]:
+    argv = worker_argv(tmp_path, "--beat")
+    with holding(tmp_path, "--watchdog-ms", str(WATCHDOG_MS), worker=argv) as running:
+        yield running
+
+
+def test_killed_mgpud_is_restarted_with_every_listener(holder: Holder) -> None:
+    for number in range(4):
+        os.kill(serving(holder, number + 1), signal.SIGKILL)
+        holder.arrives(f"c{number}")
+    last = serving(holder, 5)
+    until(lambda: containers(holder.folder, last) == {f"c{number}" for number in range(4)}, "it has all")
+
+
+def test_a_worker_that_is_stopped_is_replaced(holder: Holder) -> None:
+    holder.arrives("a")
+    first = serving(holder, 1)
+    os.kill(first, signal.SIGSTOP)
+    assert containers(holder.folder, serving(holder, 2)) == {"a"}
+    assert not alive(first)
+    assert f"worker {first} has said nothing for" in holder.log()
+
+
+def test_a_short_stall_is_no_reason_nor_is_one_of_the_holder_itself(holder: Holder) -> None:
+    first = serving(holder, 1)
+    os.kill(first, signal.SIGSTOP)
+    time.sleep(1)
+    os.kill(first, signal.SIGCONT)
+    time.sleep(0.2)
+    # As when the machine is suspended: the holder wakes up later than the watchdog's time.
+    os.kill(first, signal.SIGSTOP)
+    holder.process.send_signal(signal.SIGSTOP)
+    time.sleep(WATCHDOG_MS / 1000 + 0.5)
+    holder.process.send_signal(signal.SIGCONT)
+    os.kill(first, signal.SIGCONT)
+    time.sleep(0.5)
+    assert alive(first)
+    assert len(served(holder.folder)) == 1
+
+
+def test_a_new_one_takes_over_on_request(holder: Holder) -> None:
+    holder.arrives("a", "b")
+    first = serving(holder, 1)
+    holder.process.send_signal(signal.SIGUSR1)
+    second = serving(holder, 2)
+    assert containers(holder.folder, second) == {"a", "b"}
+    assert not alive(first)
+    os.kill(second, signal.SIGKILL)
+    serving(holder, 3)
+
+
+def test_failed_takeover_leaves_mgpud_serving(tmp_path: Path) -> None:
+    spoilt = tmp_path / "spoilt"
+    script = f'[ -e {spoilt} ] && exit 1; exec "$@"'
+    with holding(
+        tmp_path, worker=["/bin/sh", "-c", script, "sh", *worker_argv(tmp_path, "--beat")]
+    ) as holder:
+        first = serving(holder, 1)
+        spoilt.touch()
+        holder.process.send_signal(signal.SIGUSR1)
+        until(lambda: "ended with status 1" in holder.log(), "it has ended")
+        holder.arrives("a")
+        until(lambda: containers(tmp_path, first) == {"a"}, "the first serves")
+
+
+def test_the_worker_ends_with_the_holder(tmp_path: Path) -> None:
+    with holding(tmp_path, worker=worker_argv(tmp_path, "--beat")) as holder:
+        worker = serving(holder, 1)
+    assert not alive(worker)
+
+
+def test_a_worker_that_is_deaf_ends_too(tmp_path: Path) -> None:
+    script = 'trap "" TERM; exec "$@"'
+    with holding(
+        tmp_path, worker=["/bin/sh", "-c", script, "sh", *worker_argv(tmp_path, "--beat")]
+    ) as holder:
+        worker = serving(holder, 1)
+    assert not alive(worker)
+
+
+def holder_with(folder: Path, *worker: str) -> subprocess.CompletedProcess[str]:
+    argv: list[str | Path] = [paths.libexec("mgpu-holder"), "--seccomp-socket", folder / "seccomp.sock"]
+    argv += ["--worker-socket", folder / "holder.sock", "--", *worker]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=30)
+
+
+@pytest.mark.parametrize(
+    ("worker", "status"),
+    [(("/bin/sh", "-c", "echo no >&2; exit 1"), 1), (("/bin/false",), 1), (("/nowhere/mgpud",), 127)],
+)
+def test_a_first_worker_that_refuses_ends_the_holder_with_its_status(
+    tmp_path: Path, worker: tuple[str, ...], status: int
+) -> None:
+    done = holder_with(tmp_path, *worker)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert f"ended with status {status}" in done.stderr
+
+
+def test_restarts_are_delayed_after_repeated_deaths(tmp_path: Path) -> None:
+    times = tmp_path / "times"
+    script = f"cut -d ' ' -f 1 /proc/uptime >> {times}; kill -9 $$"
+    argv: list[str | Path] = [paths.libexec("mgpu-holder"), "--seccomp-socket", tmp_path / "seccomp.sock"]
+    argv += ["--worker-socket", tmp_path / "holder.sock", "--", "/bin/sh", "-c", script]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        until(lambda: times.exists() and len(times.read_text().split()) == 6, "six starts", timeout_s=30)
+        process.terminate()
+        assert process.wait(10) == 0
+    at = [float(word) for word in times.read_text().split()]
+    # The second is due at once, the others after 50, 100, 200 and 400 ms; the clock has hundredths.
+    waits = [later - earlier for earlier, later in pairwise(at[1:])]
+    assert all(wait > least - 0.02 for wait, least in zip(waits, (0.05, 0.1, 0.2, 0.4), strict=True)), waits
+
+
+def test_a_worker_of_the_holder_before_is_waited_for(tmp_path: Path) -> None:
+    argv = worker_argv(tmp_path, "--beat")
+    with holding(tmp_path, worker=argv) as holder:
+        first = serving(holder, 1)
+        holder.process.kill()
+        holder.process.wait()
+    # The stand-in does not come back as mgpud does: once the next holder has lost patience, it is ended.
+    with holding(tmp_path, "--watchdog-ms", "1000", worker=argv) as holder:
+        serving(holder, 2)
+        assert not alive(first)
+        assert "does not come back" in holder.log()

@@ -1,0 +1,57 @@
+"""What the daemon is woken for: the end of what a tenant that is to be removed still had."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from nvidia_mediated import World, world
+from rm_params import CTL, ROOT
+from watching import removed
+
+from tests.support.waiting import until
+
+FILES = 20
+WAIT_S = 60
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[World]:
+    with world(tmp_path) as made:
+        yield made
+
+
+def told(here: World) -> int:
+    """How often, since it was last asked."""
+    try:
+        return int.from_bytes(os.read(here.engine.event_fd, 8), "little")
+    except BlockingIOError:
+        return 0
+
+
+def test_files_of_a_tenant_that_is_served_end_unheard(here: World) -> None:
+    tenant = here.tenant()
+    tenant.client()
+    before = here.engine.state(tenant.id).files
+    opened = [tenant.open(CTL) for _ in range(FILES)]
+    for fd in opened:
+        assert tenant.alloc(0, 0, 0, ROOT, fd=fd).through
+    assert here.engine.state(tenant.id).files == before + FILES
+    told(here)
+    for fd in opened:
+        tenant.tell("close", fd)
+    until(lambda: here.engine.state(tenant.id).files == before, "they are gone")
+    assert told(here) == 0
+
+
+def test_notification_comes_after_the_tenants_end(here: World) -> None:
+    tenant = here.tenant()
+    tenant.client()
+    told(here)
+    tenant.kill()
+    while not removed(here, tenant):
+        assert select.select([here.engine.event_fd], [], [], WAIT_S)[0], "nobody says that it is over"
+        told(here)

@@ -1,0 +1,477 @@
+"""MIG instances as cards of their own: subscriptions, what they are scoped to, and whose work gives way to
+whose.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from nvidia_mediated import Answer, Tenant, World, world
+from rm_params import (
+    CARD_CONTEXT_MIB,
+    CONTEXT_MIB,
+    CONTROL,
+    FREE,
+    GROUP,
+    HOPPER,
+    MAP,
+    MEMORY,
+    MEMORY_SYSTEM,
+    MIB,
+    REGISTER_FD,
+    ROOT,
+    alloc_struct,
+    channel,
+    group,
+    memory,
+)
+
+from native_sched.daemon.engine import Without
+from tests.support.rm_numbers import (
+    AMPERE_SMC_CONFIG_SESSION,
+    AMPERE_SMC_EXEC_PARTITION_REF,
+    AMPERE_SMC_MONITOR_SESSION,
+    AMPERE_SMC_PARTITION_REF,
+    NV0000_CTRL_CMD_GPU_GET_ACTIVE_DEVICE_IDS,
+    NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS,
+    NV2080_CTRL_CMD_GPU_GET_ACTIVE_PARTITION_IDS,
+    NV2080_CTRL_CMD_GPU_GET_PID_INFO,
+    NV2080_CTRL_CMD_GPU_SET_PARTITIONING_MODE,
+    NV2080_CTRL_CMD_GPU_SET_PARTITIONS,
+    NV_ERR_INSERT_DUPLICATE_NAME,
+    NV_ERR_INSUFFICIENT_PERMISSIONS,
+    NV_ERR_INVALID_ARGUMENT,
+    NV_ERR_INVALID_CLIENT,
+    NV_ERR_INVALID_OBJECT_HANDLE,
+    NV_ERR_INVALID_OBJECT_PARENT,
+    NV_ERR_NO_MEMORY,
+    NV_ERR_NOT_SUPPORTED,
+    NVA06C_CTRL_CMD_GET_INFO,
+    NVA06C_CTRL_CMD_GPFIFO_SCHEDULE,
+    NVC637_CTRL_CMD_EXEC_PARTITIONS_CREATE,
+    NVC637_CTRL_CMD_EXEC_PARTITIONS_DELETE,
+    NVC637_CTRL_CMD_EXEC_PARTITIONS_EXPORT,
+    NVC637_CTRL_CMD_EXEC_PARTITIONS_IMPORT,
+)
+from tests.support.waiting import until
+
+GPU_INSTANCE, COMPUTE_INSTANCE, MIG_CONFIG, MIG_MONITOR = (
+    AMPERE_SMC_PARTITION_REF,
+    AMPERE_SMC_EXEC_PARTITION_REF,
+    AMPERE_SMC_CONFIG_SESSION,
+    AMPERE_SMC_MONITOR_SESSION,
+)
+ACTIVE_DEVICES, ACTIVE_PARTITIONS, INVALID_ARGUMENT = (
+    NV0000_CTRL_CMD_GPU_GET_ACTIVE_DEVICE_IDS,
+    NV2080_CTRL_CMD_GPU_GET_ACTIVE_PARTITION_IDS,
+    NV_ERR_INVALID_ARGUMENT,
+)
+ATTACHED, PID_INFO, SCHEDULE, GROUP_INFO = (
+    NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS,
+    NV2080_CTRL_CMD_GPU_GET_PID_INFO,
+    NVA06C_CTRL_CMD_GPFIFO_SCHEDULE,
+    NVA06C_CTRL_CMD_GET_INFO,
+)
+OK, INSUFFICIENT, INVALID_ARGUMENT, DUPLICATE = (
+    0,
+    NV_ERR_INSUFFICIENT_PERMISSIONS,
+    NV_ERR_INVALID_ARGUMENT,
+    NV_ERR_INSERT_DUPLICATE_NAME,
+)
+INVALID_CLIENT, INVALID_HANDLE, INVALID_PARENT, NO_MEMORY, NOT_SUPPORTED = (
+    NV_ERR_INVALID_CLIENT,
+    NV_ERR_INVALID_OBJECT_HANDLE,
+    NV_ERR_INVALID_OBJECT_PARENT,
+    NV_ERR_NO_MEMORY,
+    NV_ERR_NOT_SUPPORTED,
+)
+STATUS, CONTROL_STATUS = 0x28, 0x1C
+GI, CI = 0xD2, 0xD3
+PROFILING = 0xFFFFFFFE
+INSTANCES = [(3, 0), (5, 1)]
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[World]:
+    with world(tmp_path, INSTANCES) as made:
+        yield made
+
+
+def instance(number: int, descriptor: int | None = None) -> bytes:
+    """Parameters of both classes; the capability of instance N is descriptor 100 + N here."""
+    return struct.pack("QII", 100 + number if descriptor is None else descriptor, number, 0)
+
+
+def subscribe(
+    tenant: Tenant,
+    client: int,
+    number: int,
+    handle: int = GI,
+    *,
+    class_id: int = GPU_INSTANCE,
+    **more: bytes,
+) -> Answer:
+    parent = 0xD1 if class_id == GPU_INSTANCE else GI
+    return tenant.alloc(client, parent, handle, class_id, instance(number), **more)
+
+
+def subscribed(tenant: Tenant, gpu: int, compute: int) -> int:
+    """A client with both of its subscriptions."""
+    client = tenant.client()
+    for class_id, number, handle in ((GPU_INSTANCE, gpu, GI), (COMPUTE_INSTANCE, compute, CI)):
+        answer = subscribe(tenant, client, number, handle, class_id=class_id)
+        assert (answer.result, answer.u32(STATUS), answer.through) == (0, OK, True), hex(class_id)
+    return client
+
+
+def alive(tenant: Tenant, client: int) -> int:
+    return tenant.control(client, client, ATTACHED, bytes(128)).result
+
+
+def refused(answer: Answer) -> int:
+    """The status of one that was not let through."""
+    assert (answer.result, answer.through) == (0, False)
+    return answer.u32(STATUS)
+
+
+def test_a_tenant_subscribes_to_its_instance_and_works_there(here: World) -> None:
+    tenant = here.tenant(cap_mib=1024, card=1)
+    client = subscribed(tenant, 5, 1)
+    made = tenant.alloc(client, 0xD0, 0x100, MEMORY, memory(48 * MIB))
+    assert refused(made) == OK
+    assert refused(tenant.alloc(client, 0xD0, 0x900, GROUP, group())) == OK
+    assert here.used_mib(tenant, 1) == 48 + CONTEXT_MIB
+    assert here.used_mib(tenant, 0) == 0
+    asked = struct.pack("IIIIIIQ", 1, 0, tenant.pid, 0, 0, 0, 0).ljust(14408, b"\0")
+    use = tenant.control(client, 0xD1, PID_INFO, asked)
+    assert struct.unpack_from("Q", use.params, 8 + 16) == ((48 + CONTEXT_MIB) * MIB,)
+    assert struct.unpack_from("II", use.params, 8 + 64) == (1, 5), "compute instance, GPU instance"
+    assert tenant.free(client, 0xD0).u32(0xC) == OK
+    assert here.used_mib(tenant, 1) == 0
+    assert here.engine.state(tenant.id).objects == 1
+
+
+@pytest.mark.parametrize("number", [0, 3, 4, PROFILING])
+def test_other_gpu_instance_is_refused(here: World, number: int) -> None:
+    tenant = here.tenant(card=1)
+    client = tenant.client()
+    assert refused(subscribe(tenant, client, number)) == INSUFFICIENT
+    assert subscribe(tenant, client, 5).through
+
+
+def test_other_compute_instance_is_refused(here: World) -> None:
+    tenant = here.tenant(card=1)
+    client = tenant.client()
+    assert subscribe(tenant, client, 5).through
+    for number in (0, 2, 5):
+        answer = subscribe(tenant, client, number, CI, class_id=COMPUTE_INSTANCE)
+        assert refused(answer) == INSUFFICIENT
+    assert subscribe(tenant, client, 1, CI, class_id=COMPUTE_INSTANCE).through
+
+
+def test_subscription_is_below_its_subdevice(here: World) -> None:
+    tenant, other = here.tenant(card=1), here.tenant(card=1)
+    client, its = tenant.client(), other.client()
+    for parent in (client, 0xD0, 0xBAD):
+        assert refused(tenant.alloc(client, parent, GI, GPU_INSTANCE, instance(5))) == INVALID_PARENT
+    assert refused(tenant.alloc(client, 0xD1, CI, COMPUTE_INSTANCE, instance(1))) == INVALID_PARENT
+    assert refused(other.alloc(client, 0xD1, GI, GPU_INSTANCE, instance(5))) == INVALID_CLIENT
+    assert refused(tenant.alloc(client, 0xD1, GI, GPU_INSTANCE)) == INVALID_ARGUMENT
+    assert refused(subscribe(tenant, client, 5, 0xD0)) == DUPLICATE
+    assert alive(tenant, client) == alive(other, its) == 0
+
+
+def test_whole_gpu_takes_no_subscription(tmp_path: Path) -> None:
+    with world(tmp_path) as here:
+        tenant = here.tenant()
+        client = tenant.client()
+        assert refused(subscribe(tenant, client, 0)) == NOT_SUPPORTED
+        assert refused(subscribe(tenant, client, 0xFFFFFFFF)) == NOT_SUPPORTED
+
+
+@pytest.mark.parametrize("class_id", [MIG_CONFIG, MIG_MONITOR])
+def test_sessions_of_operators_are_refused_as_without_their_capability(here: World, class_id: int) -> None:
+    tenant = here.tenant(card=1)
+    client = tenant.client()
+    assert refused(tenant.alloc(client, client, 0x200, class_id, bytes(8))) == INSUFFICIENT
+
+
+def test_the_arbiter_has_the_session_that_its_audits_need(here: World) -> None:
+    assert here.monitors == 1
+
+
+def test_a_handle_that_the_driver_is_to_choose_is_known(here: World) -> None:
+    tenant = here.tenant(card=1)
+    client = tenant.client()
+    answer = subscribe(tenant, client, 5, 0)
+    assert (answer.through, answer.u32(STATUS)) == (True, OK)
+    handle = answer.u32(8)
+    assert handle
+    below = tenant.alloc(client, handle, CI, COMPUTE_INSTANCE, instance(1))
+    assert (below.through, below.u32(STATUS)) == (True, OK)
+    assert alive(tenant, client) == 0
+    objects = here.engine.state(tenant.id).objects
+    assert objects == 5, "client, device, subdevice and both subscriptions"
+
+
+def test_failed_subscription_is_not_accounted(here: World) -> None:
+    """The descriptor is of no capability of that instance: RM says no in the caller's own call."""
+    tenant = here.tenant(card=1)
+    client = tenant.client()
+    wrong = tenant.alloc(client, 0xD1, GI, GPU_INSTANCE, instance(5, descriptor=7))
+    assert (wrong.through, wrong.u32(STATUS)) == (True, INSUFFICIENT)
+    assert alive(tenant, client) == 0
+    assert here.engine.state(tenant.id).objects == 3
+    assert refused(tenant.alloc(client, GI, CI, COMPUTE_INSTANCE, instance(1))) == INVALID_PARENT
+    again = subscribe(tenant, client, 5)
+    assert (again.through, again.u32(STATUS)) == (True, OK)
+
+
+def test_a_subscription_flipped_to_memory_costs_every_answer(here: World) -> None:
+    tenant, other = here.tenant(card=1), here.tenant(card=1)
+    client, well = tenant.client(), other.client()
+    flipped = alloc_struct(client, 0xD0, 0x100, MEMORY, 128)
+    params = instance(5) + memory(MIB)[16:]
+    outer = alloc_struct(client, 0xD1, GI, GPU_INSTANCE, 0)
+    answer = tenant.ioctl(tenant.ctl, 0x2B, outer, params, at=0x10, flip=flipped)
+    assert (answer.result, answer.through) == (0, True)
+    assert answer.u32(STATUS) == OK
+    assert alive(tenant, client) == -1
+    assert here.engine.state(tenant.id).unaccounted_bytes == MIB
+    assert alive(other, well) == 0
+
+
+def flipped_group(tenant: Tenant, client: int, handle: int) -> Answer:
+    params = bytearray(group())
+    flip = alloc_struct(client, 0xD0, handle, GROUP, 20)
+    outer = alloc_struct(client, 0xD1, 0x300 + handle, GPU_INSTANCE, 0)
+    # One struct is both: instance 5 at 8, where a group has its address space.
+    struct.pack_into("QI", params, 0, 105, 5)
+    return tenant.ioctl(tenant.ctl, 0x2B, outer, bytes(params), at=0x10, flip=flip)
+
+
+def test_groups_of_flipped_subscriptions_never_run_and_do_not_pile_up(here: World) -> None:
+    tenant = here.tenant(cap_mib=8192, card=1)
+    client = tenant.client()
+    for number in range(4):
+        answer = flipped_group(tenant, client, 0xA0 + number)
+        assert (answer.through, answer.u32(STATUS)) == (True, OK)
+        here.uncounted((1 + number) * CARD_CONTEXT_MIB * MIB)
+    refusal = flipped_group(tenant, client, 0xA4)
+    assert refused(refusal) == NO_MEMORY
+    scheduled = tenant.control(client, 0xA0, SCHEDULE, b"\x01\x00\x00")
+    assert (scheduled.result, scheduled.u32(CONTROL_STATUS)) == (0, INVALID_HANDLE)
+    assert set(here.groups().values()) == {False}
+    # Nor do root clients, on the same count.
+    assert refused(tenant.alloc(0, 0, 0, ROOT)) == NO_MEMORY
+
+
+def test_subscriptions_that_turn_out_to_be_such_are_not_held_against_a_tenant(here: World) -> None:
+    tenant = here.tenant(card=1)
+    client = tenant.client()
+    for _ in range(12):
+        assert subscribe(tenant, client, 5).u32(STATUS) == OK
+        assert tenant.free(client, GI).u32(0xC) == OK
+
+
+def test_unconfirmed_subscription_ends_with_its_file(here: World) -> None:
+    tenant = here.tenant(card=1)
+    client = tenant.client()
+    for number in range(4):
+        assert subscribe(tenant, client, 5, GI + number).through
+    tenant.kill()
+    until(lambda: here.engine.state(tenant.id).files == 0, "its files are gone")
+    assert here.engine.state(tenant.id).objects == 0
+
+
+def test_subscriptions_survive_a_restart(here: World) -> None:
+    tenant = here.tenant(card=1)
+    client = subscribed(tenant, 5, 1)
+    here.restart()
+    assert alive(tenant, client) == 0
+    assert here.engine.state(tenant.id).objects == 5
+    assert refused(tenant.alloc(client, 0xD0, 0x100, MEMORY, memory(MIB))) == OK
+    assert here.used_mib(tenant, 1) == 1
+
+
+def test_freed_subscription_closes_no_descriptor_of_mgpud(here: World) -> None:
+    """RM closes its duplicate of the capability by its number, in the process that frees."""
+    tenant = here.tenant(card=1)
+    client = subscribed(tenant, 5, 1)
+    mine = os.open("/dev/null", os.O_RDONLY)
+    try:
+        here.closes(mine)
+        for handle in (CI, GI, 0xBAD, 0xD0, client):
+            tenant.ioctl(tenant.ctl, FREE, struct.pack("IIII", client, client, handle, 0))
+            os.fstat(mine)
+    finally:
+        here.closes(-1)
+        os.close(mine)
+    assert here.engine.state(tenant.id).objects == 0
+
+
+def test_second_instance_of_a_card_is_refused(here: World) -> None:
+    here.engine.add_tenant(77)
+    here.engine.grant(77, 0, MIB)
+    here.engine.grant(77, 0, 2 * MIB)
+    with pytest.raises(FileExistsError):
+        here.engine.grant(77, 1, MIB)
+    here.engine.remove_tenant(77)
+
+
+def working(tenant: Tenant, client: int) -> int:
+    """A group with a channel that has work; the descriptor that maps its USERD."""
+    for parent, handle, class_id, params in (
+        (0xD0, 0x900, GROUP, group()),
+        (0xD0, 0x901, MEMORY_SYSTEM, memory(65536)),
+        (0x900, 0x902, HOPPER, channel(0x901)),
+    ):
+        assert refused(tenant.alloc(client, parent, handle, class_id, params)) == OK
+    assert tenant.control(client, 0x900, SCHEDULE, b"\x01\x00\x00").u32(CONTROL_STATUS) == OK
+    view = tenant.open(1)
+    assert tenant.ioctl(view, REGISTER_FD, struct.pack("i", tenant.ctl)).result == 0
+    outer = struct.pack("IIIIQQQIIiI", client, 0xD0, 0x901, 0, 0, 65536, 0, 0, 0, view, 0)
+    assert tenant.ioctl(tenant.ctl, MAP, outer).through
+    assert tenant.tell("put", view, 3) == "put"
+    return view
+
+
+def enabled(here: World) -> dict[int, bool]:
+    engine = next(e for e in here.card.account().cards[0].engines if e.engine == "graphics")
+    return {one.tgid: one.open for one in engine.groups}
+
+
+def test_work_takes_others_off_its_own_instance_and_off_no_other(here: World) -> None:
+    offline, beside = here.tenant(offline=True, card=0), here.tenant(offline=True, card=1)
+    online, idle = here.tenant(card=1), here.tenant(card=0)
+    working(offline, subscribed(offline, 3, 0))
+    working(beside, subscribed(beside, 5, 1))
+    until(lambda: enabled(here) == {offline.pid: True, beside.pid: True}, "each has its instance to itself")
+    working(online, subscribed(online, 5, 1))
+    until(lambda: here.engine.sched(beside.id).preemptions == 1, "offline gives way on the same instance")
+    until(
+        lambda: enabled(here) == {offline.pid: True, beside.pid: False, online.pid: True}, "and there alone"
+    )
+    assert here.engine.sched(offline.id).preemptions == 0
+    working(idle, subscribed(idle, 3, 0))
+    until(lambda: here.engine.sched(offline.id).preemptions == 1, "as it would on its own")
+
+
+@pytest.fixture
+def seen(tmp_path: Path) -> Iterator[World]:
+    with world(tmp_path, INSTANCES, seen=True) as made:
+        yield made
+
+
+def tsg(tenant: Tenant, client: int) -> int:
+    number: int = struct.unpack("I", tenant.control(client, 0x900, GROUP_INFO, bytes(4)).params)[0]
+    return number
+
+
+def looked(here: World) -> None:
+    """Returns when everything has been looked at, some times."""
+    looks = here.engine.stats().looks
+    until(lambda: here.engine.stats().looks > looks + 16, "the scheduler looks")
+
+
+def busy(here: World, tenant: Tenant) -> bool:
+    return bool(here.engine.sched(tenant.id).busy)
+
+
+def test_an_instance_is_seen_idle_by_its_own_engines(seen: World) -> None:
+    offline, online = seen.tenant(offline=True, card=0), seen.tenant(card=0)
+    client = subscribed(online, 3, 0)
+    view = working(online, client)
+    working(offline, subscribed(offline, 3, 0))
+    until(lambda: enabled(seen) == {offline.pid: False, online.pid: True}, "online work comes first")
+    seen.registers.executes(0, tsg(online, client))
+    online.tell("get", view, 3)
+    looked(seen)
+    assert busy(seen, online), "all of it has been fetched, and executes"
+    # What other instances do, with groups of the same number, is theirs.
+    seen.registers.executes(1, tsg(online, client))
+    seen.registers.executes(0, None)
+    until(lambda: not busy(seen, online), "its work has ended")
+    until(lambda: seen.engine.sched(offline.id).run_ns > 0, "offline work has its turn")
+    assert [seen.engine.without(card) for card in (0, 1)] == [{}, {}]
+
+
+def test_the_number_of_a_group_is_that_of_its_engine(seen: World) -> None:
+    """RM counts the groups of each runlist for itself."""
+    tenant, beside = seen.tenant(card=0), seen.tenant(offline=True, card=0)
+    client = subscribed(tenant, 3, 0)
+    view = working(tenant, client)
+    working(beside, subscribed(beside, 3, 0))
+    until(lambda: busy(seen, tenant), "it has work")
+    tenant.tell("get", view, 3)
+    until(lambda: not busy(seen, tenant), "it has none")
+    seen.registers.executes(0, tsg(tenant, client), copies=True)
+    looked(seen)
+    assert not busy(seen, tenant), "somebody else's copies"
+    seen.registers.executes(0, tsg(tenant, client))
+    until(lambda: busy(seen, tenant), "its own work")
+
+
+def test_an_instance_that_is_not_seen_has_online_idle_by_fetch_alone(here: World) -> None:
+    offline, online = here.tenant(offline=True, card=0), here.tenant(card=0)
+    view = working(online, subscribed(online, 3, 0))
+    working(offline, subscribed(offline, 3, 0))
+    until(lambda: enabled(here) == {offline.pid: False, online.pid: True}, "online work comes first")
+    online.tell("get", view, 3)
+    until(lambda: not busy(here, online), "all of it has been fetched")
+    until(lambda: here.engine.sched(offline.id).run_ns > 0, "offline work has its turn")
+    assert list(here.engine.without(0)) == [Without.ENGINE_STATUS]
+
+
+def subscriptions(here: World) -> int:
+    """How many the arbiter has to instances."""
+    return int(here.lib.on_card_subscriptions())
+
+
+def test_an_instance_has_a_subscriber_while_its_channels_are_seen(seen: World) -> None:
+    assert subscriptions(seen) == 0
+    tenant, beside = seen.tenant(card=1), seen.tenant(card=1)
+    working(tenant, subscribed(tenant, 5, 1))
+    working(beside, subscribed(beside, 5, 1))
+    assert subscriptions(seen) == 2, "to the GPU instance and the compute instance, by one client"
+    tenant.kill()
+    until(lambda: seen.engine.state(tenant.id).objects == 0, "its channel is gone")
+    assert subscriptions(seen) == 2
+    beside.kill()
+    until(lambda: seen.engine.state(beside.id).objects == 0, "so is the last")
+    until(lambda: subscriptions(seen) == 0, "the instance may be deleted")
+
+
+def test_lists_of_instances_have_the_tenants_own(here: World) -> None:
+    tenant = here.tenant(card=1)
+    client = subscribed(tenant, 5, 1)
+    devices = tenant.control(client, client, ACTIVE_DEVICES, bytes(3076))
+    assert (devices.result, devices.u32(CONTROL_STATUS)) == (0, OK)
+    count, gpu_id, *instance = struct.unpack_from("4I", devices.params)
+    assert (count, instance) == (1, [5, 1])
+    assert gpu_id
+    assert not any(devices.params[16:])
+    partitions = tenant.control(client, 0xD1, ACTIVE_PARTITIONS, bytes(40))
+    assert struct.unpack("10I", partitions.params) == (5, *[0xFFFFFFFF] * 8, 1)
+    assert tenant.control(client, 0xD1, ACTIVE_PARTITIONS, bytes(36)).u32(CONTROL_STATUS) == INVALID_ARGUMENT
+
+
+def test_controls_outside_the_list_stay_refused(here: World) -> None:
+    tenant = here.tenant(card=1)
+    client = subscribed(tenant, 5, 1)
+    # Making, deleting, exporting and importing instances.
+    for command in (
+        NVC637_CTRL_CMD_EXEC_PARTITIONS_CREATE,
+        NVC637_CTRL_CMD_EXEC_PARTITIONS_DELETE,
+        NVC637_CTRL_CMD_EXEC_PARTITIONS_EXPORT,
+        NVC637_CTRL_CMD_EXEC_PARTITIONS_IMPORT,
+        NV2080_CTRL_CMD_GPU_SET_PARTITIONS,
+        NV2080_CTRL_CMD_GPU_SET_PARTITIONING_MODE,
+    ):
+        outer = struct.pack("IIIIQII", client, GI, command, 0, 0, 16, 0)
+        answer = tenant.ioctl(tenant.ctl, CONTROL, outer, bytes(16), at=0x10)
+        assert (answer.result, answer.u32(CONTROL_STATUS)) == (0, NOT_SUPPORTED), hex(command)

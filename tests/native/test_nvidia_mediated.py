@@ -1,0 +1,498 @@
+"""NVIDIA's driver under the whole mediator: what is executed, what is let through, and what a flipped call
+comes to.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from nvidia_mediated import Tenant, World, world
+from rm_params import (
+    ALLOC_OS_EVENT,
+    CARD,
+    CARD_CONTEXT_MIB,
+    CONTEXT_MIB,
+    CONTROL,
+    EVENT_OS,
+    FREE,
+    FREE_OS_EVENT,
+    GROUP,
+    HOPPER,
+    MAP,
+    MEMORY,
+    MEMORY_SYSTEM,
+    MIB,
+    REGISTER_FD,
+    ROOT,
+    UVM_INITIALIZE,
+    UVM_MIGRATE,
+    UVM_POPULATE_PAGEABLE,
+    alloc_struct,
+    channel,
+    group,
+    memory,
+)
+
+from native_sched.daemon.engine import Unsuspendable
+from tests.support import rm_numbers as nv
+from tests.support.waiting import until
+
+INSUFFICIENT, INVALID_ARGUMENT = nv.NV_ERR_INSUFFICIENT_PERMISSIONS, nv.NV_ERR_INVALID_ARGUMENT
+INVALID_EVENT, NOT_FOUND = nv.NV_ERR_INVALID_EVENT, nv.NV_ERR_OBJECT_NOT_FOUND
+INVALID_HANDLE, INVALID_PARENT = nv.NV_ERR_INVALID_OBJECT_HANDLE, nv.NV_ERR_INVALID_OBJECT_PARENT
+NO_MEMORY, INVALID_CLIENT, NOT_SUPPORTED = (
+    nv.NV_ERR_NO_MEMORY, nv.NV_ERR_INVALID_CLIENT, nv.NV_ERR_NOT_SUPPORTED,
+)  # fmt: skip
+ATTACHED, SCHEDULE = nv.NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS, nv.NVA06C_CTRL_CMD_GPFIFO_SCHEDULE
+PIDS, PID_INFO = nv.NV2080_CTRL_CMD_GPU_GET_PIDS, nv.NV2080_CTRL_CMD_GPU_GET_PID_INFO
+FB_INFO, DISABLE = nv.NV2080_CTRL_CMD_FB_GET_INFO_V2, nv.NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS
+GROUP_HANDLE, USERD, CHANNEL = 0x900, 0x901, 0x902
+STATUS = 0x28
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[World]:
+    with world(tmp_path) as made:
+        yield made
+
+
+def make(tenant: Tenant, client: int, parent: int, handle: int, class_id: int, params: bytes) -> None:
+    answer = tenant.alloc(client, parent, handle, class_id, params)
+    assert (answer.result, answer.u32(STATUS), answer.through) == (0, 0, False), f"{class_id:#x}"
+
+
+def working_group(tenant: Tenant, client: int) -> int:
+    """A group with a channel, scheduled; the descriptor that maps its USERD."""
+    make(tenant, client, 0xD0, GROUP_HANDLE, GROUP, group())
+    make(tenant, client, 0xD0, USERD, MEMORY_SYSTEM, memory(65536))
+    make(tenant, client, GROUP_HANDLE, CHANNEL, HOPPER, channel(USERD))
+    scheduled = tenant.control(client, GROUP_HANDLE, SCHEDULE, b"\x01\x00\x00")
+    assert (scheduled.result, scheduled.u32(0x1C)) == (0, 0)
+    view = tenant.open(1)
+    assert tenant.ioctl(view, REGISTER_FD, struct.pack("i", tenant.ctl)).result == 0
+    outer = struct.pack("IIIIQQQIIiI", client, 0xD0, USERD, 0, 0, 65536, 0, 0, 0, view, 0)
+    mapped = tenant.ioctl(tenant.ctl, MAP, outer)
+    assert (mapped.result, mapped.u32(STATUS), mapped.through) == (0, 0, True)
+    return view
+
+
+def test_memory_is_charged_capped_and_released(here: World) -> None:
+    tenant = here.tenant(cap_mib=64)
+    client = tenant.client()
+    make(tenant, client, 0xD0, 0x100, MEMORY, memory(48 * MIB))
+    assert here.used_mib(tenant) == 48
+    refused = tenant.alloc(client, 0xD0, 0x101, MEMORY, memory(32 * MIB))
+    assert (refused.result, refused.u32(STATUS)) == (0, NO_MEMORY)
+    info = struct.pack("I4I", 2, 8, 0, 0x16, 0).ljust(1028, b"\0")
+    seen = tenant.control(client, 0xD1, FB_INFO, info)
+    assert struct.unpack_from("5I", seen.params) == (2, 8, 64 << 10, 0x16, 16 << 10)
+    assert tenant.free(client, 0x100).u32(0xC) == 0
+    assert here.used_mib(tenant) == 0
+
+
+def test_an_end_of_the_process_ends_its_charges(here: World) -> None:
+    tenant = here.tenant()
+    client = tenant.client()
+    make(tenant, client, 0xD0, 0x100, MEMORY, memory(48 * MIB))
+    working_group(tenant, client)
+    assert here.used_mib(tenant) == 48 + CONTEXT_MIB
+    tenant.kill()
+    until(lambda: here.engine.state(tenant.id).files == 0, "its files are gone")
+    assert here.used_mib(tenant) == 0
+    assert here.engine.state(tenant.id).objects == 0
+
+
+def test_running_tenants_survive_a_restart(here: World) -> None:
+    """Nothing is left of what the kernel called their files: each is found again, on whichever descriptor it
+    is.
+    """
+    one, other = here.tenant(cap_mib=512), here.tenant(offline=True)
+    client, other_client = one.client(), other.client()
+    make(one, client, 0xD0, 0x100, MEMORY, memory(200 * MIB))
+    other_view = working_group(other, other_client)
+    here.restart()
+    assert here.used_mib(one) == 200
+    assert here.used_mib(other) == CONTEXT_MIB
+    assert other.tell("put", other_view, 3) == "put"
+    until(lambda: here.groups() == {GROUP_HANDLE: True}, "the group runs again")
+    make(one, client, 0xD0, 0x101, MEMORY, memory(200 * MIB))
+    refused = one.alloc(client, 0xD0, 0x102, MEMORY, memory(200 * MIB))
+    assert (refused.result, refused.u32(STATUS)) == (0, NO_MEMORY)
+    assert one.free(client, 0x100).u32(0xC) == 0
+    here.restart()
+    assert here.used_mib(one) == 200
+    view = working_group(one, client)
+    assert one.tell("put", view, 3) == "put"
+    until(lambda: not here.engine.sched(other.id).enabled, "offline gives way")
+    one.kill()
+    until(lambda: here.engine.state(one.id).files == 0, "its files are gone")
+    assert here.used_mib(one) == 0
+
+
+def test_immediate_stop_leaves_no_thread(here: World) -> None:
+    here.tenant()
+    before = len(os.listdir("/proc/self/task"))
+    for _ in range(100):
+        here.restart()
+    assert len(os.listdir("/proc/self/task")) == before
+
+
+def test_charge_ends_for_a_file_closed_during_restart(here: World) -> None:
+    tenant, other = here.tenant(), here.tenant()
+    make(tenant, tenant.client(), 0xD0, 0x100, MEMORY, memory(48 * MIB))
+    make(other, other.client(), 0xD0, 0x100, MEMORY, memory(16 * MIB))
+    here.restart(tenant.kill)
+    # The simulated card may still be closing the file.
+    until(lambda: (here.used_mib(tenant), here.used_mib(other)) == (0, 16), "its charge has ended")
+    assert here.engine.state(tenant.id).objects == 0
+
+
+def test_files_passed_to_another_tenant_are_refused(here: World) -> None:
+    one, other = here.tenant(), here.tenant()
+    client = one.client()
+    stolen = other.alloc(client, 0xD0, 0x100, MEMORY, memory(MIB))
+    assert stolen.u32(STATUS) == INVALID_CLIENT
+
+
+def test_processes_are_named_as_the_caller_sees_them(here: World) -> None:
+    tenant, other = here.tenant(), here.tenant()
+    client = tenant.client()
+    other.client()
+    make(tenant, client, 0xD0, 0x100, MEMORY, memory(MIB))
+    pids = tenant.control(client, 0xD1, PIDS, struct.pack("III", 0, 0, 0).ljust(3812, b"\0"))
+    assert struct.unpack_from("4I", pids.params) == (0, 0, 1, tenant.pid)
+    asked = struct.pack("IIIIIIQ", 1, 0, tenant.pid, 0, 0, 0, 0).ljust(14408, b"\0")
+    use = tenant.control(client, 0xD1, PID_INFO, asked)
+    assert struct.unpack_from("Q", use.params, 8 + 16) == (MIB,)
+
+
+def test_work_is_seen_in_userd_and_the_offline_group_is_taken_off(here: World) -> None:
+    offline, online = here.tenant(offline=True), here.tenant()
+    off_client, on_client = offline.client(), online.client()
+    assert offline.tell("put", working_group(offline, off_client), 3) == "put"
+    until(lambda: here.groups() == {GROUP_HANDLE: True}, "it has work, and the card to itself")
+    assert here.engine.sched(offline.id).preemptions == 0
+    assert online.tell("put", working_group(online, on_client), 3) == "put"
+    until(lambda: here.engine.sched(offline.id).preemptions == 1, "offline gives way")
+
+    def enabled() -> dict[int, bool]:
+        return {one.tgid: one.open for one in here.card.account().cards[0].engines[0].groups}
+
+    until(lambda: enabled() == {offline.pid: False, online.pid: True}, "so it is on the card")
+
+
+def hidden(here: World) -> tuple[Tenant, Tenant]:
+    """Offline work whose control file is in a message when online work begins."""
+    offline, online = here.tenant(offline=True), here.tenant()
+    off_client, on_client = offline.client(), online.client()
+    assert offline.tell("put", working_group(offline, off_client), 3) == "put"
+    until(lambda: here.groups() == {GROUP_HANDLE: True}, "it has the card to itself")
+    assert offline.tell("send", offline.ctl) == "0"
+    assert online.tell("put", working_group(online, on_client), 3) == "put"
+    return offline, online
+
+
+def test_tenant_with_an_unlocated_file_is_reported_unsuspendable(here: World) -> None:
+    here.patience(0)
+    offline, online = hidden(here)
+    until(
+        lambda: here.engine.state(offline.id).unsuspendable == Unsuspendable.HIDDEN, "it cannot be suspended"
+    )
+    assert here.engine.state(online.id).unsuspendable == Unsuspendable.NO
+
+
+def test_a_file_that_is_shown_in_time_is_suspended_through(here: World) -> None:
+    here.patience(1 << 62)
+    offline, _online = hidden(here)
+    until(lambda: here.engine.stats().suspend_failures > 0, "it could not be suspended at once")
+    offline.ctl = int(offline.tell("receive"))
+
+    def enabled() -> bool:
+        [group] = [one for one in here.card.account().cards[0].engines[0].groups if one.tgid == offline.pid]
+        return bool(group.open)
+
+    until(lambda: not enabled(), "it is found again, and off the card")
+    assert here.engine.state(offline.id).unsuspendable == Unsuspendable.NO
+
+
+def registered_card(tenant: Tenant) -> int:
+    """A card's file of its own for an event, as libcuda opens one for each."""
+    node = tenant.open(CARD)
+    assert tenant.ioctl(node, REGISTER_FD, struct.pack("i", tenant.ctl)).result == 0
+    return node
+
+
+def os_event(tenant: Tenant, node: int, client: int, number: int = ALLOC_OS_EVENT) -> int:
+    answer = tenant.ioctl(node, number, struct.pack("IIiI", client, 0xD0, node, 0xFFFF))
+    assert (answer.result, answer.through) == (0, False)
+    return answer.u32(12)
+
+
+def event(tenant: Tenant, client: int, handle: int, of: int, *, on: int, fd: int) -> int:
+    params = struct.pack("IIIIQ", of, 0xD1, EVENT_OS, 0, fd)
+    answer = tenant.alloc(client, 0xD1, handle, EVENT_OS, params, fd=on)
+    assert (answer.result, answer.through) == (0, False)
+    return answer.u32(STATUS)
+
+
+def test_events_are_made_on_a_cards_file_as_libcuda_does(here: World) -> None:
+    """The order of libcuda 555: a new file of the card, registered, told as an event's, and the event on
+    it."""
+    tenant = here.tenant()
+    client = tenant.client()
+    node = registered_card(tenant)
+    assert os_event(tenant, node, client) == 0
+    assert event(tenant, client, 0x200, client, on=node, fd=node) == 0
+    # RM takes it on the control file too, and another event of the same descriptor.
+    assert event(tenant, client, 0x201, 0, on=tenant.ctl, fd=node) == 0
+    # RM looks for the descriptor's number alone, and only for those that it was told.
+    assert event(tenant, client, 0x202, client, on=node, fd=tenant.card) == NOT_FOUND
+    assert [tenant.free(client, handle).u32(0xC) for handle in (0x200, 0x201)] == [0, 0]
+    assert os_event(tenant, node, client, FREE_OS_EVENT) == 0
+    assert os_event(tenant, node, client, FREE_OS_EVENT) == INVALID_EVENT
+
+
+def test_card_file_refuses_classes_other_than_events(here: World) -> None:
+    tenant = here.tenant()
+    client = tenant.client()
+    node = registered_card(tenant)
+    assert tenant.alloc(client, 0xD0, 0x100, MEMORY, memory(MIB), fd=node).u32(STATUS) == INVALID_CLIENT
+    stray = tenant.open(CARD)
+    assert os_event(tenant, stray, client) == 0
+    assert event(tenant, client, 0x200, client, on=stray, fd=stray) == INVALID_CLIENT
+
+
+def test_os_event_of_another_tenant_is_refused(here: World) -> None:
+    tenant, other = here.tenant(), here.tenant()
+    client, its = tenant.client(), other.client()
+    node = registered_card(tenant)
+    assert os_event(other, other.card, client) == INVALID_CLIENT
+    assert os_event(other, other.card, client, FREE_OS_EVENT) == INVALID_CLIENT
+    assert os_event(tenant, node, client) == 0
+    assert os_event(other, other.card, its) == 0
+    # Nor is told of what happens to another's objects.
+    assert event(other, its, 0x200, client, on=other.card, fd=other.card) == INVALID_CLIENT
+
+
+def test_an_events_file_is_told_once_whichever_engine_did(here: World) -> None:
+    tenant = here.tenant()
+    client = tenant.client()
+    node = registered_card(tenant)
+    assert os_event(tenant, node, client) == 0
+    here.restart()
+    assert event(tenant, client, 0x200, client, on=node, fd=node) == 0
+    assert tenant.free(client, 0x200).u32(0xC) == 0
+
+
+def test_nvidia_uvm_runs_in_its_caller_but_moves_no_memory_that_is_not_charged(here: World) -> None:
+    tenant = here.tenant()
+    assert tenant.ioctl(tenant.uvm, UVM_INITIALIZE).through
+    assert tenant.ioctl(tenant.uvm, UVM_POPULATE_PAGEABLE).result == -errno.EPERM
+    client = tenant.client()
+    control = struct.pack("IIIIQII", client, client, ATTACHED, 0, 0, 128, 0)
+    assert tenant.ioctl(tenant.uvm, CONTROL, control).result == -errno.ENOTTY
+    # And none of its commands on another node's file.
+    assert tenant.ioctl(tenant.ctl, UVM_MIGRATE).result == -errno.ENOTTY
+
+
+def test_a_call_flipped_to_memory_costs_the_tenant_every_answer(here: World) -> None:
+    tenant, other = here.tenant(), here.tenant()
+    client, well = tenant.client(), other.client()
+    flipped = alloc_struct(client, 0xD0, 0x100, MEMORY, 128)
+    answer = tenant.alloc(0, 0, 0, ROOT, memory(MIB), flip=flipped)
+    assert (answer.result, answer.u32(STATUS), answer.through) == (0, 0, True)
+    attached = bytes(128)
+    assert tenant.control(client, client, ATTACHED, attached).result == -errno.EPERM
+    assert here.engine.state(tenant.id).unaccounted_bytes == MIB
+    assert list(here.engine.stats().audit_mismatches) == [1, *[0] * 31]
+    assert other.control(well, well, ATTACHED, attached).result == 0
+
+
+def flipped_group(tenant: Tenant, client: int, handle: int) -> bool:
+    """A root client's allocation that makes a group instead, if it is let through."""
+    answer = tenant.alloc(0, 0, 0, ROOT, group(), flip=alloc_struct(client, 0xD0, handle, GROUP, 20))
+    assert answer.result == 0
+    return answer.through
+
+
+def test_a_group_made_by_a_flipped_call_is_found_by_its_memory(here: World) -> None:
+    tenant = here.tenant(cap_mib=8192)
+    client = tenant.client()
+    assert flipped_group(tenant, client, 0xBAD)
+    assert tenant.control(client, client, ATTACHED, bytes(128)).result == -errno.EPERM
+    assert here.engine.state(tenant.id).unaccounted_bytes == CARD_CONTEXT_MIB * MIB
+
+
+def test_uncounted_group_never_runs(here: World) -> None:
+    tenant = here.tenant(cap_mib=8192)
+    client = tenant.client()
+    make(tenant, client, 0xD0, USERD, MEMORY_SYSTEM, memory(65536))
+    unknown = 0xBAD
+    assert flipped_group(tenant, client, unknown)
+    here.uncounted(CARD_CONTEXT_MIB * MIB)
+    assert tenant.control(client, client, ATTACHED, bytes(128)).result == 0
+    scheduled = tenant.control(client, unknown, SCHEDULE, b"\x01\x00\x00")
+    assert (scheduled.result, scheduled.u32(0x1C)) == (0, INVALID_HANDLE)
+    assert tenant.alloc(client, unknown, CHANNEL, HOPPER, channel(USERD)).u32(STATUS) == INVALID_PARENT
+    assert here.groups() == {unknown: False}
+    for number in range(3):
+        assert flipped_group(tenant, client, unknown + 1 + number)
+        here.uncounted((2 + number) * CARD_CONTEXT_MIB * MIB)
+    assert not flipped_group(tenant, client, 0xBAE0)
+    assert set(here.groups().values()) == {False}
+    # On a file of its own a client has nothing to hang from but itself.
+    assert tenant.alloc(0, 0, 0, ROOT, fd=tenant.open(0)).through
+
+
+def test_clients_that_turn_out_to_be_such_are_not_held_against_a_tenant(here: World) -> None:
+    tenant = here.tenant()
+    tenant.client()
+    for _ in range(10):
+        again = tenant.alloc(0, 0, 0, ROOT)
+        assert (again.through, again.u32(STATUS)) == (True, 0)
+        assert tenant.control(again.u32(8), again.u32(8), ATTACHED, bytes(128)).result == 0
+
+
+def disable(client: int, *channels: int, on: bool = False) -> bytes:
+    params = bytearray(536)
+    struct.pack_into("B3xI", params, 0, not on, len(channels))
+    for i, channel_handle in enumerate(channels):
+        struct.pack_into("I", params, 0x18 + 4 * i, client)
+        struct.pack_into("I", params, 0x118 + 4 * i, channel_handle)
+    return bytes(params)
+
+
+def test_a_tenant_may_disable_its_own_channels_and_no_others(here: World) -> None:
+    tenant, other = here.tenant(), here.tenant()
+    client, its = tenant.client(), other.client()
+    working_group(tenant, client)
+
+    def says(who: Tenant, params: bytes, thing: int = 0xD1, root: int = 0) -> int:
+        answer = who.control(root or (client if who is tenant else its), thing, DISABLE, params)
+        assert (answer.result, answer.through) == (0, False)
+        return answer.u32(0x1C)
+
+    until(lambda: here.groups() == {GROUP_HANDLE: True}, "it runs")
+    for params in (disable(client, CHANNEL), disable(its, CHANNEL), disable(client, 0xBAD)):
+        assert says(other, params) == INSUFFICIENT
+    # One that is another's among its own: nothing is done.
+    assert says(tenant, disable(client, CHANNEL, 0xBAD)) == INSUFFICIENT
+    assert here.groups() == {GROUP_HANDLE: True}
+    assert says(tenant, disable(client, CHANNEL), thing=0xD0) == INVALID_HANDLE
+    rewinding = bytearray(disable(client, CHANNEL))
+    rewinding[9] = 1
+    assert says(tenant, bytes(rewinding)) == INVALID_ARGUMENT
+    assert says(tenant, disable(client, CHANNEL)) == 0
+    assert here.groups() == {GROUP_HANDLE: False}
+    assert says(tenant, disable(client, CHANNEL, on=True)) == 0
+    assert here.groups() == {GROUP_HANDLE: True}
+
+
+def test_disabled_channels_survive_a_restart(here: World) -> None:
+    tenant = here.tenant()
+    client = tenant.client()
+    beside, its_channel = 0x910, 0x912
+    working_group(tenant, client)
+    make(tenant, client, 0xD0, beside, GROUP, group())
+    make(tenant, client, beside, its_channel, HOPPER, channel(USERD))
+
+    def says(thing: int, command: int, params: bytes) -> None:
+        answer = tenant.control(client, thing, command, params)
+        assert (answer.result, answer.u32(0x1C)) == (0, 0)
+
+    says(beside, SCHEDULE, b"\x01\x00\x00")
+    says(0xD1, DISABLE, disable(client, CHANNEL, its_channel))
+    says(0xD1, DISABLE, disable(client, its_channel, on=True))
+    here.engine.pause(tenant.id, True)
+    until(lambda: here.groups() == {GROUP_HANDLE: False, beside: False}, "it is suspended")
+    here.restart()
+    until(lambda: here.groups()[beside], "the next engine lets it run")
+    # Asked for once more, a group is brought to what its tenant wants before the call is answered.
+    says(GROUP_HANDLE, SCHEDULE, b"\x01\x00\x00")
+    assert here.groups() == {GROUP_HANDLE: False, beside: True}
+    says(0xD1, DISABLE, disable(client, CHANNEL, on=True))
+    assert here.groups() == {GROUP_HANDLE: True, beside: True}
+
+
+def test_a_suspended_tenant_does_not_enable_itself(here: World) -> None:
+    tenant = here.tenant()
+    client = tenant.client()
+    working_group(tenant, client)
+    here.engine.pause(tenant.id, True)
+    until(lambda: here.groups() == {GROUP_HANDLE: False}, "it is suspended")
+    answer = tenant.control(client, 0xD1, DISABLE, disable(client, CHANNEL, on=True))
+    assert (answer.result, answer.u32(0x1C)) == (0, 0)
+    assert here.groups() == {GROUP_HANDLE: False}
+    here.engine.pause(tenant.id, False)
+    until(lambda: here.groups() == {GROUP_HANDLE: True}, "it is resumed")
+
+
+def test_group_with_an_unknown_channel_is_suspended_as_a_whole(here: World) -> None:
+    tenant = here.tenant()
+    client = tenant.client()
+    working_group(tenant, client)
+    until(lambda: here.groups() == {GROUP_HANDLE: True}, "it runs")
+    here.engine.pause(tenant.id, True)
+    until(lambda: here.suspended_by() == (0, 1), "its channel is disabled")
+    # Another client on the same file: its call could have put a channel into the group instead.
+    second = tenant.alloc(0, 0, 0, ROOT)
+    assert (second.through, here.suspended_by()) == (True, (1, 1))
+    here.engine.pause(tenant.id, False)
+    until(lambda: here.groups() == {GROUP_HANDLE: True}, "it is resumed")
+    here.engine.pause(tenant.id, True)
+    until(lambda: here.groups() == {GROUP_HANDLE: False}, "it is suspended")
+    assert here.suspended_by() == (2, 1)
+
+
+def test_group_that_cannot_be_freed_stays_charged(here: World) -> None:
+    tenant = here.tenant(cap_mib=16 << 10)
+    client = tenant.client()
+    # Where each group is suspended by a call of its own, there is none for the 17th.
+    here.refuses(escape=FREE, control=DISABLE)
+    for number in range(16):
+        make(tenant, client, 0xD0, GROUP_HANDLE + number, GROUP, group())
+    answer = tenant.alloc(client, 0xD0, GROUP_HANDLE + 16, GROUP, group())
+    assert answer.u32(STATUS) == NO_MEMORY
+    assert here.used_mib(tenant) == 17 * CONTEXT_MIB
+    assert here.card.account().cards[0].used_bytes == 17 * CARD_CONTEXT_MIB * MIB
+    here.refuses(control=DISABLE)
+    assert tenant.alloc(client, 0xD0, GROUP_HANDLE + 17, GROUP, group()).u32(STATUS) == NO_MEMORY
+    assert here.used_mib(tenant) == 17 * CONTEXT_MIB
+
+
+def test_controls_that_are_not_known_stay_refused(here: World) -> None:
+    tenant = here.tenant()
+    client = tenant.client()
+    for command in (
+        nv.NV0000_CTRL_CMD_OS_UNIX_GET_CONTROL_FILE_DESCRIPTOR,
+        nv.NV00FD_CTRL_CMD_GET_INFO,
+        nv.NV2080_CTRL_CMD_FB_GET_INFO,
+        nv.NV2080_CTRL_CMD_GR_GET_NUM_TPCS_FOR_GPC,
+    ):
+        answer = tenant.control(client, client, command, bytes(16))
+        assert (answer.result, answer.u32(0x1C)) == (0, NOT_SUPPORTED), hex(command)
+
+
+def test_the_drivers_own_account_of_the_card_is_not_for_tenants(here: World) -> None:
+    """RM_USER_SHARED_DATA, and the control that has it written: programs go on without, as in a vGPU's
+    guest."""
+    tenant = here.tenant()
+    client = tenant.client()
+    answer = tenant.alloc(client, 0xD1, 0x300, 0xDE, bytes(8))
+    assert (answer.result, answer.u32(STATUS), answer.through) == (0, NOT_SUPPORTED, False)
+    polled = tenant.control(client, 0x300, nv.NV00DE_CTRL_CMD_REQUEST_DATA_POLL, bytes(8))
+    assert (polled.result, polled.u32(0x1C)) == (0, NOT_SUPPORTED)
+
+
+def test_an_engine_that_ends_at_once_leaves_no_listener(here: World) -> None:
+    tenant = here.tenant()
+    before = len(os.listdir("/proc/self/task"))
+    for _ in range(60):
+        here.restart()
+    assert len(os.listdir("/proc/self/task")) == before
+    tenant.client()

@@ -1,0 +1,65 @@
+"""SYS_PARAMS: the driver keeps the first size of a memory block that it is told, for the whole machine."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from nvidia_mediated import Tenant, World, world
+
+from tests.support import host
+from tests.support.rm_numbers import NV_ESC_SYS_PARAMS
+
+KERNELS, OTHER = 1 << 31, 128 << 20
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[World]:
+    with world(tmp_path) as made:
+        yield made
+
+
+def memory_block(here: World, size: int) -> None:
+    """What the kernel says; 0: it has none."""
+    here.lib.on_card_memory_block(here.engine._handle, ctypes.c_uint64(size))
+
+
+def says(tenant: Tenant, size: int) -> int:
+    answer = tenant.ioctl(tenant.ctl, NV_ESC_SYS_PARAMS, struct.pack("<Q", size))
+    assert not answer.through
+    return answer.result
+
+
+def test_a_container_tells_the_driver_the_kernels_own_size_alone(here: World) -> None:
+    memory_block(here, KERNELS)
+    tenant, other = here.tenant(), here.tenant()
+    assert [says(tenant, size) for size in (OTHER, 1, 2**64 - 1)] == [-errno.EBUSY] * 3
+    assert [says(of, size) for of in (tenant, other) for size in (0, KERNELS, 0)] == [0] * 6
+    assert says(other, OTHER) == -errno.EBUSY
+
+
+def test_a_size_that_the_driver_was_told_outside_is_refused_by_the_driver(here: World) -> None:
+    tenant = here.tenant()
+    memory_block(here, KERNELS)
+    assert says(tenant, KERNELS) == 0
+    memory_block(here, OTHER)
+    assert says(tenant, OTHER) == -errno.EBUSY
+    assert says(tenant, KERNELS) == -errno.EBUSY
+
+
+def test_block_size_unknown_to_the_kernel_is_not_passed_on(here: World) -> None:
+    memory_block(here, 0)
+    tenant = here.tenant()
+    assert [says(tenant, size) for size in (OTHER, KERNELS, 0)] == [0] * 3
+    memory_block(here, KERNELS)
+    assert says(tenant, KERNELS) == 0
+
+
+def test_memory_block_size_is_the_kernels(here: World) -> None:
+    tenant, kernels = here.tenant(), host.memory_block_bytes()
+    assert says(tenant, kernels) == 0
+    assert says(tenant, kernels + 1) == (-errno.EBUSY if kernels else 0)

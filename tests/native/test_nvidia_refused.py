@@ -1,0 +1,77 @@
+"""What rm/interface.def refuses is refused by the mediator too.
+
+Commands of nvidia-uvm are notified, and so are escapes by the filter of the kit for cards.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+
+import pytest
+from nvidia_mediated import World, world
+
+from tests.support import rm_interface, rm_numbers
+from tests.support.rm_interface import Item
+
+pytestmark = pytest.mark.native
+INTERFACE = rm_interface.read()
+BRANCH = (580, 65)
+# In the outer structs of RM_CONTROL and RM_ALLOC.
+STATUS_AT, MADE_STATUS_AT = 0x1C, 0x28
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with world(tmp_path_factory.mktemp("refused")) as made:
+        yield made
+
+
+def of(items: tuple[Item, ...], disposition: str) -> list[Item]:
+    return [
+        item for item in items if item.disposition == disposition and INTERFACE.lives_at(item.name, BRANCH)
+    ]
+
+
+def test_commands_of_nvidia_uvm(here: World) -> None:
+    tenant = here.tenant()
+    found = {
+        item.name: tenant.ioctl(tenant.uvm, item.number).result for item in of(INTERFACE.uvm, "REFUSED")
+    }
+    assert found == dict.fromkeys(found, -errno.EPERM)
+    assert len(found) > 15
+
+
+def test_escapes(here: World) -> None:
+    tenant = here.tenant()
+    found = {}
+    for item in of(INTERFACE.escapes, "REFUSED"):
+        size = INTERFACE.size_at(item.size, BRANCH)
+        assert size
+        found[item.name] = tenant.ioctl(tenant.ctl, item.number, bytes(size)).result
+    assert found == dict.fromkeys(found, -errno.EPERM)
+    assert len(found) > 5
+
+
+def test_controls_are_answered_with_the_status_of_their_row(here: World) -> None:
+    tenant = here.tenant()
+    client = tenant.client()
+    refused = of(INTERFACE.controls, "REFUSED")
+    found = {item.name: tenant.control(client, 0xD1, item.number, bytes(8)) for item in refused}
+    assert {name: answer.u32(STATUS_AT) for name, answer in found.items()} == {
+        item.name: rm_numbers.by_symbol()[item.status] for item in refused
+    }
+    assert all((answer.result, answer.through) == (0, False) for answer in found.values())
+    assert len(found) > 3
+
+
+def test_classes_are_answered_with_the_status_of_their_row(here: World) -> None:
+    tenant = here.tenant()
+    client = tenant.client()
+    refused = of(INTERFACE.classes, "REFUSED")
+    found = {item.name: tenant.alloc(client, 0xD1, 0x500, item.number, bytes(96)) for item in refused}
+    assert {name: answer.u32(MADE_STATUS_AT) for name, answer in found.items()} == {
+        item.name: rm_numbers.by_symbol()[item.status] for item in refused
+    }
+    assert all((answer.result, answer.through) == (0, False) for answer in found.values())
+    assert len(found) > 9

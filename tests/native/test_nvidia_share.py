@@ -1,0 +1,81 @@
+"""Memory that processes of a container share by SHARE and by their clients' policies."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from nvidia_mediated import World, world
+from test_nvidia_export import (
+    FOR_ALL,
+    HANDLE,
+    NOT_PERMITTED,
+    OK,
+    OTHER,
+    control,
+    duplicate,
+    free,
+    pair,
+    share,
+)
+
+from tests.support.rm_numbers import NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY
+
+INHERITED = NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY
+FOR_USER, FOR_CLIENT, FOR_PROCESS = 2, 3, 4
+REVOKE, COMPOSE = 1, 4
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[World]:
+    with world(tmp_path) as made:
+        yield made
+
+
+def test_share_with_everybody_is_recorded_and_made_for_one_client(here: World) -> None:
+    first, client, second, other = pair(here)
+    assert duplicate(second, other, client) == NOT_PERMITTED
+    assert share(first, client, HANDLE, FOR_ALL) == OK
+    assert duplicate(second, other, client) == OK
+    told = ctypes.c_uint32.in_dll(here.lib, "on_card_shares").value
+    assert told & (1 << FOR_ALL) == 0
+    assert told & (1 << FOR_CLIENT)
+    assert free(second, other, OTHER) == OK
+    assert share(first, client, HANDLE, FOR_ALL, action=REVOKE | COMPOSE) == OK
+    assert duplicate(second, other, client) == NOT_PERMITTED
+    assert here.used_mib(first) == 48
+
+
+def test_policies_that_the_driver_judges(here: World) -> None:
+    first, client, second, other = pair(here)
+    stranger = here.tenant(cap_mib=64)
+    theirs = stranger.client()
+    assert share(first, client, HANDLE, FOR_USER, action=COMPOSE) == OK
+    assert duplicate(second, other, client) == OK
+    assert free(second, other, OTHER) == OK
+    assert share(first, client, HANDLE, FOR_PROCESS) == OK
+    assert duplicate(second, other, client) == NOT_PERMITTED
+    assert share(first, client, HANDLE, FOR_CLIENT, target=theirs) == NOT_PERMITTED
+    assert share(first, client, HANDLE, FOR_CLIENT, target=other) == OK
+    assert duplicate(second, other, client) == OK
+    # In the place of all: the process itself is not in the list any more.
+    assert duplicate(first, first.client(), client, HANDLE, 0x301) == NOT_PERMITTED
+    assert share(first, client, HANDLE, FOR_ALL, mask=2) == NOT_PERMITTED
+    assert share(first, client, HANDLE, FOR_ALL) == OK
+    assert duplicate(stranger, theirs, client) == NOT_PERMITTED
+
+
+def test_clients_share_policy_holds_for_unshared_objects(here: World) -> None:
+    first, client, second, other = pair(here)
+    everybody = struct.pack("IIHBx", 0, 1, FOR_ALL, 0)
+    assert control(first, client, INHERITED, everybody) == (OK, everybody)
+    assert ctypes.c_uint32.in_dll(here.lib, "on_card_shares").value & (1 << FOR_ALL) == 0
+    assert duplicate(second, other, client) == OK
+    assert free(second, other, OTHER) == OK
+    assert share(first, client, HANDLE, FOR_PROCESS) == OK
+    assert duplicate(second, other, client) == NOT_PERMITTED
+    assert share(first, client, HANDLE, FOR_PROCESS, action=REVOKE | COMPOSE) == OK
+    assert duplicate(second, other, client) == NOT_PERMITTED

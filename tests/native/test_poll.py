@@ -1,0 +1,233 @@
+"""When online is seen to have no work, in virtual time: by its engines, else by what it has fetched."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from pathlib import Path
+
+import engine_parts
+import pytest
+
+US = 1000
+MS = 1000 * US
+S = 1000 * MS
+POLL, QUIET, HOLD = 500 * US, 5 * MS, 100 * MS
+# Polls in a row that see no work.
+IDLE_POLLS = 3
+ON, OFF, OFF_TOO, GANG = 1, 2, 3, 4
+BLIND, SEEN = 0, 1
+
+
+@dataclass
+class Polls:
+    lib: ctypes.CDLL
+    now: int = 0
+
+    def tenant(self, id: int, *cards: int, online: bool = False) -> None:
+        assert self.lib.poll_tenant(id, online, sum(1 << card for card in cards)) == 0
+
+    def has(self, id: int, put: int, get: int, card: int = BLIND) -> None:
+        self.lib.poll_userd(id, card, put, get)
+
+    def engine(self, card: int, engines: int, group: int = 0) -> None:
+        self.lib.poll_engine(card, engines, group)
+
+    def at(self, now: int) -> None:
+        """A poll."""
+        self.now = now
+        self.lib.poll_at(ctypes.c_uint64(now))
+
+    def to(self, now: int) -> None:
+        """Polls until just before then."""
+        while self.now + POLL < now:
+            self.at(self.now + POLL)
+
+    def busy(self, id: int, card: int = BLIND) -> bool:
+        return bool(self.lib.poll_busy(id, card))
+
+    def enabled(self, id: int) -> bool:
+        found = self.lib.poll_enabled(id)
+        assert found >= 0
+        return bool(found)
+
+
+@pytest.fixture(scope="module")
+def lib() -> ctypes.CDLL:
+    beside = Path(__file__).with_name("poll_in_time.c")
+    return ctypes.CDLL(engine_parts.library("libpoll.so", beside, without="state.c"))
+
+
+def polls(lib: ctypes.CDLL, quiet: int = QUIET) -> Polls:
+    """Of offline with work that is never over on a card that nobody sees, and online that has submitted
+    some."""
+    lib.poll_begin(ctypes.c_uint64(quiet), ctypes.c_uint64(HOLD))
+    made = Polls(lib)
+    made.tenant(OFF, BLIND)
+    made.tenant(ON, BLIND, online=True)
+    made.has(OFF, 9, 3)
+    made.at(POLL)
+    assert made.enabled(OFF)
+    made.has(ON, 1, 0)
+    made.at(2 * POLL)
+    assert made.busy(ON)
+    assert not made.enabled(OFF)
+    return made
+
+
+@pytest.fixture
+def here(lib: ctypes.CDLL) -> Polls:
+    return polls(lib)
+
+
+def fetched(here: Polls, put: int = 1) -> int:
+    """When the next poll finds all of it fetched."""
+    here.has(ON, put, put)
+    here.at(here.now + POLL)
+    return here.now
+
+
+def test_online_is_idle_after_the_quiet_time_and_offline_back_after_the_hold_to_the_ns(here: Polls) -> None:
+    since = fetched(here)
+    here.to(since + QUIET)
+    here.at(since + QUIET - 1)
+    assert here.busy(ON)
+    here.at(since + QUIET)
+    assert not here.busy(ON)
+    here.to(since + QUIET + HOLD)
+    here.at(since + QUIET + HOLD - 1)
+    assert not here.enabled(OFF)
+    here.at(since + QUIET + HOLD)
+    assert here.enabled(OFF)
+
+
+def test_the_hold_counts_from_the_end_of_the_quiet_time_however_late_the_poll(here: Polls) -> None:
+    since = fetched(here)
+    for late in range(1, IDLE_POLLS):
+        here.at(since + QUIET + late * 10 * MS)
+    assert not here.busy(ON)
+    here.at(since + QUIET + HOLD)
+    assert here.enabled(OFF)
+
+
+def test_a_quiet_time_takes_three_polls(here: Polls) -> None:
+    since = fetched(here)
+    here.at(since + 10 * QUIET)
+    assert here.busy(ON)
+    here.at(since + 10 * QUIET + 1)
+    assert not here.busy(ON)
+
+
+def test_three_polls_suffice_without_a_quiet_time(lib: ctypes.CDLL) -> None:
+    here = polls(lib, quiet=0)
+    since = fetched(here)
+    here.at(since + 1)
+    assert here.busy(ON)
+    here.at(since + 2)
+    assert not here.busy(ON)
+    here.at(since + HOLD - 1)
+    assert not here.enabled(OFF)
+    here.at(since + HOLD)
+    assert here.enabled(OFF)
+
+
+@pytest.mark.parametrize("within", [POLL, QUIET - 1])
+def test_burst_within_the_quiet_time_restarts_the_quiet_time(here: Polls, within: int) -> None:
+    """Fetched before anybody polls: GP_PUT has moved."""
+    since = fetched(here)
+    here.to(since + within)
+    here.has(ON, 2, 2)
+    here.at(since + within)
+    since = fetched(here, 2)
+    here.to(since + QUIET)
+    here.at(since + QUIET - 1)
+    assert here.busy(ON)
+    here.at(since + QUIET)
+    assert not here.busy(ON)
+
+
+def test_a_burst_after_the_quiet_time_suspends_offline_at_the_next_poll(here: Polls) -> None:
+    since = fetched(here)
+    here.to(since + QUIET + HOLD + POLL)
+    here.at(since + QUIET + HOLD + POLL)
+    assert here.enabled(OFF)
+    here.has(ON, 2, 2)
+    here.at(here.now + POLL)
+    assert here.busy(ON)
+    assert not here.enabled(OFF)
+
+
+def test_unfetched_work_counts_until_it_is_fetched(here: Polls) -> None:
+    here.to(3 * S)
+    assert here.busy(ON)
+    assert not here.enabled(OFF)
+    # Some progress, and then none for longer than the quiet time.
+    here.has(ON, 9, 8)
+    here.to(4 * S)
+    assert here.busy(ON)
+    since = fetched(here, 9)
+    here.to(since + QUIET)
+    here.at(since + QUIET)
+    assert not here.busy(ON)
+
+
+def test_offline_is_never_idle_by_fetch(here: Polls) -> None:
+    since = fetched(here)
+    here.has(OFF, 9, 9)
+    here.to(since + QUIET + HOLD + 2 * S)
+    assert here.enabled(OFF)
+    assert here.busy(OFF)
+
+
+def test_quiet_time_is_per_card(here: Polls) -> None:
+    since = fetched(here)
+    here.to(since + QUIET + POLL)
+    here.at(since + QUIET + POLL)
+    assert not here.busy(ON), "one online container with work at a time is on a card"
+    here.engine(SEEN, 1)
+    here.tenant(OFF_TOO, SEEN)
+    here.tenant(GANG, BLIND, SEEN, online=True)
+    here.has(OFF_TOO, 9, 3, SEEN)
+    for card in (BLIND, SEEN):
+        here.has(GANG, 1, 0, card)
+    here.at(here.now + POLL)
+    assert (here.busy(GANG, BLIND), here.busy(GANG, SEEN)) == (True, True)
+    assert not here.enabled(OFF_TOO)
+    # All is fetched. On one of them it is seen to execute.
+    here.engine(SEEN, 1, GANG)
+    for card in (BLIND, SEEN):
+        here.has(GANG, 1, 1, card)
+    here.at(here.now + POLL)
+    since = here.now
+    here.to(since + QUIET)
+    here.at(since + QUIET - 1)
+    assert (here.busy(GANG, BLIND), here.busy(GANG, SEEN)) == (True, True)
+    here.at(since + QUIET)
+    assert (here.busy(GANG, BLIND), here.busy(GANG, SEEN)) == (False, True)
+    here.to(since + QUIET + HOLD)
+    here.at(since + QUIET + HOLD)
+    assert (here.enabled(OFF), here.enabled(OFF_TOO)) == (True, False)
+    # Its kernel ends: three polls, and the hold.
+    here.engine(SEEN, 1)
+    ended = here.now + POLL
+    for n in range(IDLE_POLLS):
+        assert here.busy(GANG, SEEN)
+        here.at(ended + n)
+    assert not here.busy(GANG, SEEN)
+    here.at(ended + HOLD - 1)
+    assert not here.enabled(OFF_TOO)
+    here.at(ended + HOLD)
+    assert here.enabled(OFF_TOO)
+
+
+def test_engines_that_cannot_be_read_now_tell_nothing(here: Polls) -> None:
+    """As while the card's status changes: not to be taken for a card that nobody can see."""
+    since = fetched(here)
+    here.engine(BLIND, -1)
+    here.to(since + S)
+    assert here.busy(ON)
+    here.engine(BLIND, 1)
+    for _ in range(IDLE_POLLS):
+        assert here.busy(ON)
+        here.at(here.now + POLL)
+    assert not here.busy(ON)

@@ -1,0 +1,159 @@
+"""What an entity is charged when the loop learns late, or in another order than things happened."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+
+import pytest
+
+from tests.native.scheduling import FIXED, GUARANTEED, MS, OFFLINE, ONLINE, ByHand, config
+
+
+@pytest.fixture
+def hand(sched: ctypes.CDLL) -> Iterator[ByHand]:
+    with ByHand(sched) as made:
+        yield made
+
+
+def test_from_the_resume_to_the_suspend(hand: ByHand) -> None:
+    hand.add(1, OFFLINE)
+    hand.add(2, ONLINE)
+    hand.settle()
+    hand.seen(1)
+    assert hand.decide() == [(1, True)]
+    hand.now += 1 * MS
+    hand.carried_out(1, True)
+    hand.now += 5 * MS
+    hand.seen(2)
+    assert hand.decide() == [(1, False)]
+    hand.now += 2 * MS
+    hand.carried_out(1, False)
+    hand.now += 7 * MS
+    hand.decide()
+    assert hand.state(1).run_ns == 8 * MS
+    assert hand.state(1).suspended_ns == 7 * MS
+    assert hand.state(1).preemptions == 1
+
+
+def test_work_that_was_seen_late_and_ended_earlier(hand: ByHand) -> None:
+    hand.policy(0, FIXED)
+    hand.add(1, ONLINE, quota=50)
+    hand.settle()
+    hand.now += 200 * MS
+    hand.configure(config())
+    hand.decide()
+    full = hand.state(1).budget_ns
+    hand.now += 3 * MS
+    hand.seen(1, since=hand.now - 2 * MS)
+    hand.decide()
+    hand.now += 4 * MS
+    hand.decide()
+    assert hand.state(1).run_ns == 6 * MS
+    hand.done(1, since=hand.now - 3 * MS)
+    assert hand.state(1).run_ns == 3 * MS
+    hand.decide()
+    assert 0 <= full - hand.state(1).budget_ns < 3 * MS
+
+
+def test_charges_do_not_overlap(hand: ByHand) -> None:
+    hand.add(1, ONLINE)
+    hand.settle()
+    begin = hand.now
+    hand.seen(1)
+    hand.now = begin + 9 * MS
+    hand.done(1)
+    hand.seen(1, since=begin + 2 * MS)
+    hand.now = begin + 10 * MS
+    hand.decide()
+    assert hand.state(1).run_ns == 10 * MS
+
+
+def test_the_work_of_a_gang_ends_with_the_last_of_its_cards(hand: ByHand) -> None:
+    hand.add(1, ONLINE, cards=0b11)
+    hand.settle()
+    begin = hand.now
+    hand.seen(1, card=0)
+    hand.seen(1, card=1)
+    hand.now = begin + 9 * MS
+    hand.done(1, card=1, since=begin + 8 * MS)
+    hand.done(1, card=0, since=begin + 3 * MS)
+    assert hand.state(1).run_ns == 8 * MS
+
+
+def test_unseen_run_before_an_idle_suspend_is_charged(hand: ByHand) -> None:
+    hand.add(1, OFFLINE)
+    hand.add(2, ONLINE)
+    hand.settle()
+    hand.seen(1)
+    hand.settle()
+    hand.done(1)
+    hand.decide()
+    hand.now = hand.wake_at
+    assert hand.settle() == [(1, False)]
+    hand.now += 1 * MS
+    hand.seen(1, since=hand.now - 3 * MS)
+    assert hand.state(1).run_ns == 2 * MS
+
+
+def test_a_resume_that_was_overtaken_counts_until_the_suspend(hand: ByHand) -> None:
+    hand.add(1, OFFLINE)
+    hand.add(2, ONLINE)
+    hand.settle()
+    hand.seen(1)
+    assert hand.decide() == [(1, True)]
+    hand.seen(2)
+    assert hand.decide() == [(1, False)]
+    hand.now += 4 * MS
+    hand.done(1)
+    hand.seen(1)
+    hand.now += 3 * MS
+    hand.carried_out(1, True)
+    hand.carried_out(1, False)
+    assert hand.state(1).run_ns == 7 * MS
+
+
+def test_a_resume_that_failed_costs_nothing(hand: ByHand) -> None:
+    hand.policy(0, FIXED)
+    hand.add(1, OFFLINE, quota=20)
+    hand.seen(1)
+    before = hand.state(1).budget_ns
+    assert hand.decide() == [(1, True)]
+    hand.now += 5 * MS
+    hand.decide()
+    hand.failed(1, True)
+    assert hand.state(1).run_ns == 0
+    assert hand.state(1).budget_ns >= before
+
+
+def test_unpolled_time_is_not_charged(hand: ByHand) -> None:
+    """One that is alone and had work when the last look was made may be idle since."""
+    hand.add(1, ONLINE)
+    hand.settle()
+    hand.seen(1)
+    hand.settle()
+    hand.now += 4 * MS
+    hand.watched(False)
+    hand.now += 1000 * MS
+    hand.decide()
+    assert hand.state(1).run_ns == 4 * MS == hand.run_ns(1)
+    assert not hand.state(1).busy
+    hand.carried_out(1, True)
+    hand.now += 5 * MS
+    hand.decide()
+    assert hand.state(1).run_ns == 4 * MS
+    hand.watched(True)
+    hand.now += 3 * MS
+    assert hand.run_ns(1) == 7 * MS
+    assert hand.state(1).busy
+    hand.done(1, since=hand.now - 1 * MS)
+    assert hand.run_ns(1) == 6 * MS
+
+
+def test_most_percent_is_the_binding_quota(hand: ByHand) -> None:
+    hand.policy(0, FIXED)
+    hand.add(1, ONLINE, quota=30)
+    hand.add(2, OFFLINE, quota=100)
+    assert [hand.most_percent(id) for id in (1, 2, 3)] == [30, 100, 100]
+    hand.policy(0, GUARANTEED)
+    assert hand.most_percent(1) == 100

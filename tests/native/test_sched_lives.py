@@ -1,0 +1,40 @@
+"""Random lives of cards under the scheduler; what must always hold is in sched_sim/check.c: offline never
+beside online work or within the hold, one per class and card, gangs whole, nobody idle who could run, quotas
+over every window.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.native import scheduling
+
+
+@given(choices=st.binary(max_size=200))
+@settings(max_examples=500, deadline=None)
+def test_random_scenario_keeps_the_invariants(sched: ctypes.CDLL, choices: bytes) -> None:
+    _, error = scheduling.scenario(sched, choices)
+    assert not error
+
+
+def test_many_scenarios_keep_the_invariants(sched: ctypes.CDLL) -> None:
+    events = 0
+    for number in range(1500):
+        done, error = scheduling.scenario(sched, number.to_bytes(4, "little"))
+        assert not error, number
+        events += done
+    assert events > 1_000_000
+
+
+def test_lives_with_sanitizers(tmp_path: Path) -> None:
+    program = tmp_path / "stress"
+    sanitizers = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    sources = [*scheduling.SOURCES, scheduling.SIMULATOR / "stress.c"]
+    subprocess.run(["gcc", *scheduling.C_FLAGS, *sanitizers, "-o", program, *sources], check=True)
+    done = subprocess.run([program, "0", "300"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

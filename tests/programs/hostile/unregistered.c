@@ -1,0 +1,96 @@
+/* Work in a group that RM takes off no runlist: one of its channels is in an address space of nvidia-uvm's
+ * and not registered there. Usage: unregistered add|end. Registers a channel, schedules the group and puts a
+ * long kernel into it. add  makes a second channel at the first line of its input, and never registers it end
+ * as a program that ends: unregisters its channel at the first line, frees it at the second Prints "ready",
+ * and what it came to after each line; stands still at the end. */
+#include "../../../rm/uvm_abi.h"
+#include "../gpu.h"
+
+enum { GROUP = 0x900, SPACE = 0xf00, CHANNEL = 0xf10, BINARY = 2 };
+enum { OTHER_USERD_AT = 2048, WORDS = 16 };
+static const uint64_t long_ns = UINT64_C(600) * 1000 * 1000 * 1000;
+
+static struct gpu g;
+static uint32_t uuid[4];
+static int uvm;
+
+/* Every command's parameters are words, its status at that one. */
+static uint32_t uvm_call(uint32_t cmd, uint32_t *words, uint32_t status_at)
+{
+    must(!ioctl(uvm, cmd, words), "nvidia-uvm");
+    return words[status_at];
+}
+
+static void open_space(void)
+{
+    struct rm_gid gid = {.flags = BINARY, .length = sizeof(uuid)};
+    uint32_t vaspace[WORDS] = {0, RM_VASPACE_EXTERNALLY_OWNED};
+    uint32_t none[WORDS] = {0}, gpu[WORDS] = {0}, space[WORDS] = {0};
+
+    must(!rm_control(g.ctl, g.client, SUBDEVICE, NV2080_CTRL_CMD_GPU_GET_GID_INFO, &gid, sizeof(gid)),
+         "uuid");
+    memcpy(uuid, gid.data, sizeof(uuid));
+    memcpy(gpu, uuid, sizeof(uuid));
+    memcpy(space, uuid, sizeof(uuid));
+    space[4] = (uint32_t)g.ctl;
+    space[5] = g.client;
+    space[6] = SPACE;
+    must(!rm_alloc(g.ctl, g.client, DEVICE, SPACE, FERMI_VASPACE_A, vaspace, 0), "address space");
+    uvm = open_node("/dev/nvidia-uvm");
+    must(!uvm_call(UVM_INITIALIZE, none, 2) && !uvm_call(UVM_REGISTER_GPU, gpu, 9) &&
+             !uvm_call(UVM_REGISTER_GPU_VASPACE, space, 7),
+         "registered");
+}
+
+static int64_t add_channel(uint32_t handle, uint64_t userd_at)
+{
+    struct rm_channel channel = {
+        .gpfifo_offset = RING_AT,
+        .gpfifo_entries = RING_ENTRIES,
+        .vaspace = SPACE,
+        .userd_memory = {GROUP + 1},
+        .userd_offset = {userd_at},
+    };
+
+    return rm_alloc(g.ctl, g.client, GROUP, handle, HOPPER_CHANNEL_GPFIFO_A, &channel, sizeof(channel));
+}
+
+static uint32_t register_channel(uint32_t handle)
+{
+    uint32_t words[WORDS] = {0};
+
+    memcpy(words, uuid, sizeof(uuid));
+    words[4] = (uint32_t)g.ctl;
+    words[5] = g.client;
+    words[6] = handle;
+    return uvm_call(UVM_REGISTER_CHANNEL, words, 12);
+}
+
+static uint32_t unregister_channel(uint32_t handle)
+{
+    uint32_t words[WORDS] = {0};
+
+    memcpy(words, uuid, sizeof(uuid));
+    words[4] = g.client;
+    words[5] = handle;
+    return uvm_call(UVM_UNREGISTER_CHANNEL, words, 6);
+}
+
+int main(int argc, char **argv)
+{
+    bool ends = argc > 1 && !strcmp(argv[1], "end");
+    struct work w;
+
+    gpu_open(&g);
+    must(!work_make(&g, &w, GROUP), "group");
+    open_space();
+    must(!add_channel(CHANNEL, OTHER_USERD_AT) && !register_channel(CHANNEL), "channel");
+    submit(&g, &w, long_ns);
+    say("ready");
+    must(told(), "first line");
+    say("%lld", ends ? (long long)unregister_channel(CHANNEL)
+                     : (long long)add_channel(CHANNEL + 1, OTHER_USERD_AT + 512));
+    if (ends && told())
+        say("%lld", (long long)rm_free(g.ctl, g.client, CHANNEL));
+    hold();
+}
