@@ -86,7 +86,7 @@ static uint32_t capped_kib(uint32_t index, uint32_t kib, const struct ledger *l)
     return limit < kib ? (uint32_t)limit : kib;
 }
 
-/* Of the caller's size, which the driver may not have judged yet. */
+/* Of the caller's size, which the driver may not have judged yet; the driver writes the count as well. */
 static uint32_t fb_entries(const struct call *c)
 {
     const struct rm_fb_info *info = (const void *)c->params;
@@ -95,6 +95,8 @@ static uint32_t fb_entries(const struct call *c)
     if (c->params_bytes < head)
         return 0;
     room = (c->params_bytes - head) / sizeof(struct rm_fb_entry);
+    if (room > RM_FB_ENTRIES)
+        room = RM_FB_ENTRIES;
     return info->count < room ? info->count : room;
 }
 
