@@ -35,7 +35,10 @@ LAYERS: dict[str, tuple[set[str], set[str]]] = {
         {"containerd_api", "install", "oci_specs", "runtime_hook", "sim"},
         {"PIL", "click", "rich"},
     ),
-    "cluster": ({"oci_specs", "placement"}, {"aiohttp", "click", "grpc", "google", "httpx2", "lightkube"}),
+    "cluster": (
+        {"oci_specs", "placement", "runtime_hook"},
+        {"aiohttp", "click", "grpc", "google", "httpx2", "lightkube"},
+    ),
     "demo": ({"mgpu_cli", "oci_specs", "sim"}, {"rich"}),
 }
 # Where other people's packages may be imported only inside functions: every container's start imports these.

@@ -80,6 +80,7 @@ class Arbiter:
             "bind": self.bind,
             "release": self.release,
             "list": self.list,
+            "inventory": self.inventory,
             "health": self.health,
             "set": self.set,
             "policy": self.policy,
@@ -170,6 +171,10 @@ class Arbiter:
             self._node.cards,
             self._node.lost.indices,
         )
+
+    def inventory(self, _message: Mapping[str, Any], _peer: Peer) -> Reply:
+        node = self._node
+        return report.inventory(node.cards, node.config, self._policies.operators, node.lost.indices)
 
     def health(self, _message: Mapping[str, Any], _peer: Peer) -> Reply:
         node = self._node
