@@ -58,7 +58,7 @@ def test_counters_start_at_zero_with_the_first_scrape(world: Node) -> None:
         "mgpu_mediated_calls_total",
         "mgpu_preemption_latency_seconds_count",
         "mgpu_resume_failures_total",
-        "mgpu_scheduler_looks_total",
+        "mgpu_scheduler_polls_total",
         "mgpu_scheduler_turns_total",
         "mgpu_suspend_failures_total",
     ):
@@ -231,7 +231,7 @@ def test_refusals_are_counted_by_their_code_and_logged(world: Node) -> None:
             raise Refusal(code, "no", "wait")
 
         with pytest.raises(Refusal):
-            world.refusals.counted(admit)({"container_id": "c\n1"}, Peer(1, 0))
+            world.refusals.counted(admit)({"container_id": "c\n1", "annotations": {}}, Peer(1, 0))
 
     refuse("card-full")
     refuse("card-full")
