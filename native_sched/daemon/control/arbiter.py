@@ -14,7 +14,6 @@ from native_sched.daemon.engine import Engine
 from native_sched.daemon.grants.admission import Admission, card_states, grant_document
 from native_sched.daemon.grants.card_policies import CardPolicies
 from native_sched.daemon.grants.card_watch import LostCards
-from native_sched.daemon.grants.cards import CardState
 from native_sched.daemon.grants.grants import Grant, Grants
 from native_sched.daemon.grants.live_grant import LiveGrant
 from native_sched.daemon.grants.live_policy import LivePolicy
@@ -25,6 +24,7 @@ from native_sched.daemon.node.config import NodeConfig
 from native_sched.daemon.node.inventory import CardInfo
 from native_sched.daemon.node.state import NodeState
 from oci_specs.refusal import Refusal, quoted
+from placement.cards import CardState
 
 
 @dataclass(frozen=True, kw_only=True)

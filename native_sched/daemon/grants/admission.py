@@ -4,15 +4,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from native_sched.daemon.grants import placement
 from native_sched.daemon.grants.card_policies import CardPolicies
-from native_sched.daemon.grants.cards import CardShare, CardState, Tenant
 from native_sched.daemon.grants.grants import Grant, Grants
 from native_sched.daemon.node.config import NodeConfig
 from native_sched.daemon.node.inventory import CardInfo
 from oci_specs import identity, parse
 from oci_specs.refusal import Refusal
 from oci_specs.request import Request
+from placement.cards import CardShare, CardState, Tenant
+from placement.place import place
 
 # What the create path takes out of a spec when it has a grant to put in instead (oci_specs/reach.py).
 _REMOVED_UNDER_A_GRANT = frozenset({"device", "mount", "cdi", "hook"})
@@ -99,7 +99,7 @@ class Admission:
             return Grant(**base, qos="online", policy=None, cards=(), edits={})
         there = [card for card in self._cards if card.index not in self._lost]
         states = card_states(there, self._grants, self._policies)
-        placed = placement.place(request, states, self._config)
+        placed = place(request, states, self._config)
         return Grant(
             **base,
             qos=request.qos,

@@ -8,15 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 from native_sched.daemon.grants.card_policies import CardPolicies
-from native_sched.daemon.grants.cards import CardState
 from native_sched.daemon.grants.grants import Grant, Grants
-from native_sched.daemon.grants.room import LEAST_PART_PERCENT
 from native_sched.daemon.grants.scheduling import Scheduling
 from native_sched.daemon.grants.store import GrantStore
 from native_sched.daemon.log import LOG, Log
 from native_sched.daemon.node.state import NodeState
 from oci_specs.refusal import Refusal
 from oci_specs.vocabulary import FIXED_SHARE
+from placement.cards import CardState
+from placement.room import LEAST_PART_PERCENT
 
 # The owner of a policy that no container set.
 NODE, OPERATOR = "node", "operator"
