@@ -133,9 +133,7 @@ class FakeKubelet:
         annotations: dict[str, str] = {}
         for name, number in limits.items():
             resource = name.replace("__", "/")
-            healthy = {
-                each for each, health in self._devices[resource].items() if health == methods.HEALTHY
-            }
+            healthy = {each for each, health in self._devices[resource].items() if health == methods.HEALTHY}
             taken = {one for (_, of), ids in self._given.items() if of == resource for one in ids}
             free = sorted(healthy - taken)
             if len(free) < number:

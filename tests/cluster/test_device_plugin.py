@@ -52,7 +52,9 @@ class FakeMgpud:
 
     def start(self) -> None:
         self._server = Server(
-            str(self.path), {"inventory": self._inventory}, lambda each: schemas.validate("control", each) and None
+            str(self.path),
+            {"inventory": self._inventory},
+            lambda each: schemas.validate("control", each) and None,
         )
         self._server.listen()
         self._serving = asyncio.ensure_future(self._server.serve())
