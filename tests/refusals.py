@@ -200,7 +200,10 @@ REFUSALS = [
     _annotated("gpu-count-zero", f'aliyun.com/gpu-count is "0"; {_COUNT}', gpu_count="0"),
     *(
         _annotated(
-            f"placement-{name}", f"mgpu.dev/placement is {quoted(text)}; {_PLACEMENT}", placement=text
+            f"placement-{name}",
+            f"mgpu.dev/placement is {quoted(text)}; {_PLACEMENT}",
+            placement=text,
+            gpus="1",
         )
         for name, text in (
             ("no-json", "GPU-1"),
