@@ -58,6 +58,8 @@ def request(
     cards that it names, and nothing where it names none.
     """
     _refuse_unknown_own(annotations, env)
+    if not vocabulary.names_gpu(annotations, env):
+        return None
     who = identity.identify(annotations, container_id)
     placed = _nearest(vocabulary.PLACED, annotations, env, config)
     if placed is not None and who.container not in placed.value:
