@@ -69,6 +69,10 @@ def _blocks(mib: int) -> Callable[[str], Memory | None]:
     return read
 
 
+def _spare_mib(text: str) -> int | None:
+    return _number(text, 0, units.BLOCK_MIB - 1)
+
+
 def _gib_units(text: str) -> Memory | None:
     value = _number(text, 1, _MAX // units.MIB_PER_GIB)
     return None if value is None else Memory(units=value)
@@ -143,6 +147,14 @@ FORMS = {
         _blocks(units.VCUDA_BLOCK_MIB),
         f"a whole number of {units.VCUDA_BLOCK_MIB} MiB blocks, 1 or more",
         _MAX // units.VCUDA_BLOCK_MIB,
+    ),
+    "blocks": Form(
+        _blocks(units.BLOCK_MIB),
+        f"a whole number of {units.BLOCK_MIB} MiB blocks, 1 or more",
+        _MAX // units.BLOCK_MIB,
+    ),
+    "spare-mib": Form(
+        _spare_mib, f"a whole number of MiB, less than a block of {units.BLOCK_MIB}", units.BLOCK_MIB - 1
     ),
     "gib-units": Form(_gib_units, "a whole number of GiB units, 1 or more", _MAX // units.MIB_PER_GIB),
     "mgpu-core": Form(_core(1, 100, 1), "1 to 100, or a multiple of 100"),

@@ -100,7 +100,7 @@ def _nearest(
     keys = [key for key in vocabulary.KEYS if key.meaning == meaning]
     for source, values in ((vocabulary.ANNOTATION, annotations), (vocabulary.ENV, env)):
         stated = [
-            _read(key, values[key.name], config)
+            _less_spare(_read(key, values[key.name], config), values, config)
             for key in keys
             if key.source == source and key.name in values
         ]
@@ -121,6 +121,15 @@ def _read(key: Key, text: str, config: ParseConfig) -> _Stated:
     if name == "count-list":
         value = _own_count(key, text, value)
     return _Stated(key, text, value)
+
+
+def _less_spare(stated: _Stated, values: Mapping[str, str], config: ParseConfig) -> _Stated:
+    """Blocks without what the container does not get of the last one; all else as it is."""
+    if stated.key.name != vocabulary.BLOCKS or vocabulary.SPARE not in values:
+        return stated
+    [key] = [key for key in vocabulary.KEYS if key.name == vocabulary.SPARE]
+    spare = _read(key, values[key.name], config)
+    return _Stated(stated.key, stated.text, Memory(mib=stated.value.mib - spare.value))
 
 
 def _own_count(key: Key, text: str, numbers: list[int]) -> forms.Cards:

@@ -21,6 +21,8 @@ POLICY = "policy"
 MEMORY = "memory"
 CORE = "core"
 CARDS = "cards"
+# What a key of blocks gives too much.
+LESS = "less"
 
 ONLINE = "online"
 OFFLINE = "offline"
@@ -47,6 +49,9 @@ VISIBLE_DEVICES_UNSET = ("", "void")
 VISIBLE_DEVICES_NONE = "none"
 
 OWN_PREFIX = "mgpu.dev/"
+# The memory that kubelet has given a container: so many blocks, less so many MiB (oci_specs/units.py).
+BLOCKS = "mgpu.dev/memory-64mib"
+SPARE = "mgpu.dev/memory-spare-mib"
 OWN_ENV_PREFIX = "MGPU_"
 # Variables that name a prepared claim (oci_specs/claim.py).
 CLAIM_ENV_PREFIX = "MGPU_CLAIM_"
@@ -84,6 +89,8 @@ KEYS = (
     Key(MEMORY, "tencent.com/vcuda-memory", ANNOTATION, "vcuda-blocks"),
     Key(MEMORY, "aliyun.com/gpu-mem", ANNOTATION, "aliyun-units"),
     Key(MEMORY, "mgpu.dev/memory-mib", ANNOTATION, "mib"),
+    Key(MEMORY, BLOCKS, ANNOTATION, "blocks"),
+    Key(LESS, SPARE, ANNOTATION, "spare-mib"),
     Key(MEMORY, "MGPU_MEMORY_MIB", ENV, "mib"),
     Key(CORE, "vke.volcengine.com/mgpu-core", ANNOTATION, "mgpu-core", ONLINE),
     Key(CORE, "vke.volcengine.com/reclaimed-mgpu-core", ANNOTATION, "mgpu-core", OFFLINE),

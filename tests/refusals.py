@@ -86,7 +86,10 @@ _VISIBLE = "allowed: all, none, void, card indices, GPU-… or MIG-… UUIDs, se
 _SAME = "keep one of them, or let both say the same"
 _EVENLY = "allowed: a total of which each card gets an equal whole part"
 _EACH_1024 = "allowed: 1024 MiB a card or more where a container has several"
-_OWN = "allowed: mgpu.dev/core, mgpu.dev/gpus, mgpu.dev/memory-mib, mgpu.dev/policy, mgpu.dev/qos"
+_OWN = (
+    "allowed: mgpu.dev/core, mgpu.dev/gpus, mgpu.dev/memory-64mib, mgpu.dev/memory-mib, "
+    "mgpu.dev/memory-spare-mib, mgpu.dev/policy, mgpu.dev/qos"
+)
 _OWN_ENV = "allowed: MGPU_CORE, MGPU_GPUS, MGPU_MEMORY_MIB, MGPU_POLICY, MGPU_QOS"
 _POSITION = (
     "and the container engine does not tell which container of the pod this is; "

@@ -14,6 +14,7 @@ from native_sched.daemon.control.arbiter import Arbiter, Node
 from native_sched.daemon.control.health import Watchdog, with_threads
 from native_sched.daemon.control.heartbeat import Heartbeat, end_with, with_holder
 from native_sched.daemon.control.lifecycle import Lifecycle
+from native_sched.daemon.control.pod_events import PodEvents
 from native_sched.daemon.control.prepare import Prepare
 from native_sched.daemon.control.server import Server
 from native_sched.daemon.grants.admission import Admission
@@ -108,6 +109,9 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
     verbs = arbiter.verbs()
     verbs["admit"] = refusals.counted(with_holder(verbs["admit"], lambda: link.connected))
     verbs["health"] = with_threads(verbs["health"], watchdog)
+    pod_events = PodEvents(mgpud.node.now.generation, grants)
+    LOG.heard = pod_events.note
+    verbs["watch"] = lambda message, _peer: pod_events.since(message["since"])
 
     def validate(message: dict[str, Any]) -> None:
         schemas.validate("control", message)

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from native_sched.daemon.grants.placement import CardState, place
-from native_sched.daemon.node.config import NodeConfig, Strategy
+from native_sched.daemon.node.config import NodeConfig
 from oci_specs.request import Qos, Request
 from oci_specs.vocabulary import FIXED_SHARE
+from placement.place import CardState, place
+from placement.rules import Strategy
 from tests.cards import CONFIG, card, indices, line, request, tenant
 
 # Policies.

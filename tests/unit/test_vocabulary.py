@@ -72,6 +72,13 @@ MEANINGS = [
     ({f"{TKE}/qgpu-memory": "4"}, "memory", Memory(mib=4096)),
     ({"tencent.com/vcuda-memory": "1"}, "memory", Memory(mib=256)),
     ({"tencent.com/vcuda-memory": "24"}, "memory", Memory(mib=6144)),
+    ({"mgpu.dev/memory-64mib": "64"}, "memory", Memory(mib=4096)),
+    ({"mgpu.dev/memory-64mib": "64", "mgpu.dev/memory-spare-mib": "63"}, "memory", Memory(mib=4033)),
+    (
+        {f"{VKE}/mgpu-memory": "1000", "mgpu.dev/memory-64mib": "16", "mgpu.dev/memory-spare-mib": "24"},
+        "memory",
+        Memory(mib=1000),
+    ),
     ({"aliyun.com/gpu-mem": "8"}, "memory", Memory(units=8)),
     ({"mgpu.dev/memory-mib": "1000"}, "memory", Memory(mib=1000)),
     ({f"{VKE}/mgpu-memory": "4096", f"{TKE}/qgpu-memory": "4"}, "memory", Memory(mib=4096)),

@@ -14,7 +14,6 @@ from native_sched.daemon.engine import Engine
 from native_sched.daemon.grants.admission import Admission, card_states, grant_document
 from native_sched.daemon.grants.card_policies import CardPolicies
 from native_sched.daemon.grants.card_watch import LostCards
-from native_sched.daemon.grants.cards import CardState
 from native_sched.daemon.grants.grants import Grant, Grants
 from native_sched.daemon.grants.live_grant import LiveGrant
 from native_sched.daemon.grants.live_policy import LivePolicy
@@ -26,6 +25,7 @@ from native_sched.daemon.node.inventory import CardInfo
 from native_sched.daemon.node.state import NodeState
 from oci_specs.claim import Claim
 from oci_specs.refusal import Refusal, quoted
+from placement.cards import CardState
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +81,7 @@ class Arbiter:
             "bind": self.bind,
             "release": self.release,
             "list": self.list,
+            "inventory": self.inventory,
             "health": self.health,
             "set": self.set,
             "policy": self.policy,
@@ -172,6 +173,10 @@ class Arbiter:
             self._node.cards,
             self._node.lost.indices,
         )
+
+    def inventory(self, _message: Mapping[str, Any], _peer: Peer) -> Reply:
+        node = self._node
+        return report.inventory(node.cards, node.config, self._policies.operators, node.lost.indices)
 
     def health(self, _message: Mapping[str, Any], _peer: Peer) -> Reply:
         node = self._node

@@ -4,15 +4,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from native_sched.daemon.grants import claimed, placement
+from native_sched.daemon.grants import claimed
 from native_sched.daemon.grants.card_policies import CardPolicies
-from native_sched.daemon.grants.cards import CardShare, CardState, Tenant
 from native_sched.daemon.grants.claims import Claims
 from native_sched.daemon.grants.grants import Grant, Grants
 from native_sched.daemon.node.config import NodeConfig
 from native_sched.daemon.node.inventory import CardInfo
 from oci_specs import identity, parse, vocabulary
 from oci_specs.refusal import Refusal
+from placement.cards import CardShare, CardState, Tenant
+from placement.place import place
 
 # What the create path takes out of a spec when it has a grant to put in instead (oci_specs/reach.py).
 _REMOVED_UNDER_A_GRANT = frozenset({"device", "mount", "cdi", "hook"})
@@ -113,7 +114,7 @@ class Admission:
             qos, whole_cards, placed = claimed.place(named, states, self._config)
         elif request is not None:
             qos, whole_cards = request.qos, request.whole_cards
-            placed = placement.place(request, states, self._config)
+            placed = place(request, states, self._config)
         else:
             return Grant(**base, qos="online", policy=None, cards=(), edits={})
         return Grant(

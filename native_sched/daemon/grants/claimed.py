@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from native_sched.daemon.grants import placement
-from native_sched.daemon.grants.cards import CardShare, CardState, Placement
 from native_sched.daemon.grants.claims import Named
-from native_sched.daemon.grants.placement_refusal import same_gpu
-from native_sched.daemon.node.config import NodeConfig
 from oci_specs.claim import ClaimedCard
 from oci_specs.forms import MIN_MIB
 from oci_specs.refusal import Refusal
 from oci_specs.request import Memory, Qos, Request
+from placement.cards import CardShare, CardState, Placement
+from placement.place import place as place_one
+from placement.refusals import same_gpu
+from placement.rules import Rules
 
 Stated = TypeVar("Stated", Qos, str)
 
@@ -38,9 +38,7 @@ class Part:
 WHOLE = Part(None, None)
 
 
-def place(
-    named: Sequence[Named], cards: Sequence[CardState], config: NodeConfig
-) -> tuple[Qos, bool, Placement]:
+def place(named: Sequence[Named], cards: Sequence[CardState], rules: Rules) -> tuple[Qos, bool, Placement]:
     """Class, whether the cards are whole, and the shares by ascending index; Refusal.
 
     What two requests have of one card is added up.
@@ -65,7 +63,7 @@ def place(
             core_percent=part.core_percent,
             whole_cards=part.memory_mib is None,
         )
-        placed = placement.place(request, cards, config)
+        placed = place_one(request, cards, rules)
         shares += placed.cards
         policies[placed.policy] = placed.cards[0]
     if len(policies) > 1:

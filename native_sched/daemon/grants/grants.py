@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
 from native_sched.daemon.engine import NodeKind
-from native_sched.daemon.grants.cards import CardShare
 from native_sched.daemon.grants.containerd_task import ContainerdTask
 from oci_specs.request import Identity, Qos
+from placement.cards import CardShare
 
 State = Literal["admitted", "bound", "draining"]
 

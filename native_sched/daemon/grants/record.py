@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import Any
 
 from native_sched.daemon.engine import NodeKind
-from native_sched.daemon.grants.cards import CardShare
 from native_sched.daemon.grants.grants import Grant, Node
 from native_sched.daemon.node.record_file import Unreadable
 from oci_specs.request import Identity
+from placement.cards import CardShare
 
 # Members that are written as they are.
 _PLAIN = (

@@ -1,12 +1,13 @@
-"""Which cards a request gets: a pure function of the request, the cards and the node's config."""
+"""Which cards a request gets: a pure function of the request, the cards and the node's rules."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from native_sched.daemon.grants import room
-from native_sched.daemon.grants.cards import CardShare, CardState, Placement, Tenant
-from native_sched.daemon.grants.placement_refusal import (
+from oci_specs.request import Qos, Request
+from placement import room
+from placement.cards import CardShare, CardState, Placement, Tenant
+from placement.refusals import (
     ambiguous,
     no_room,
     policies_differ,
@@ -14,13 +15,12 @@ from native_sched.daemon.grants.placement_refusal import (
     too_few,
     unknown_card,
 )
-from native_sched.daemon.node.config import NodeConfig
-from oci_specs.request import Qos, Request
+from placement.rules import Rules
 
 __all__ = ["CardShare", "CardState", "Placement", "Tenant", "place"]
 
 
-def place(request: Request, cards: Sequence[CardState], config: NodeConfig) -> Placement:
+def place(request: Request, cards: Sequence[CardState], rules: Rules) -> Placement:
     """Room for the request on as many cards as it asks for, all under one policy.
 
     The same arguments always give the same cards: ties go to the lower index. Raises a Refusal that says how
@@ -31,14 +31,14 @@ def place(request: Request, cards: Sequence[CardState], config: NodeConfig) -> P
     count = len(candidates) if request.count is None else request.count
     if count > len(candidates) or not candidates:
         raise too_few(request, count, len(candidates), len(cards))
-    verdicts = [room.examine(request, card, count, config) for card in candidates]
+    verdicts = [room.examine(request, card, count, rules) for card in candidates]
     fitting = [verdict for verdict in verdicts if verdict.lack is None]
     if len(fitting) < count:
-        raise no_room(request, count, verdicts, config)
+        raise no_room(request, count, verdicts, rules)
     gpus = len({verdict.card.minor for verdict in fitting})
     if gpus < count:
         raise same_gpu(count, gpus)
-    rank = _STRATEGIES[config.placement]
+    rank = _STRATEGIES[rules.placement]
     # The candidates came by index and the sort is stable.
     fitting.sort(key=lambda verdict: rank(verdict.card, request.qos))
     by_policy: dict[str, list[room.Verdict]] = {}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from native_sched.daemon.grants import room
-from native_sched.daemon.grants.cards import CardState
-from native_sched.daemon.grants.room import Lack, Verdict
-from native_sched.daemon.node.config import NodeConfig
 from oci_specs.refusal import Refusal, quoted
 from oci_specs.request import Request
 from oci_specs.vocabulary import VISIBLE_DEVICES
+from placement import room
+from placement.cards import CardState
+from placement.room import Lack, Verdict
+from placement.rules import Rules
 
 # A node with many cards would make the line unreadable.
 _LISTED_CARDS = 8
@@ -62,12 +62,12 @@ def policies_differ(count: int, fitting: Sequence[Verdict]) -> Refusal:
     )
 
 
-def no_room(request: Request, count: int, verdicts: Sequence[Verdict], config: NodeConfig) -> Refusal:
+def no_room(request: Request, count: int, verdicts: Sequence[Verdict], rules: Rules) -> Refusal:
     """Told from the cards that came closest; the others would need even more."""
     nearest = max(verdict.lack for verdict in verdicts if verdict.lack is not None)
     lacking = [verdict for verdict in verdicts if verdict.lack == nearest]
     fit = sum(verdict.lack is None for verdict in verdicts)
-    code, asked, why, hint = _REASONS[nearest](request, count, lacking, config)
+    code, asked, why, hint = _REASONS[nearest](request, count, lacking, rules)
     if count > 1:
         asked = f"{asked} on each of {count} cards"
     there = (
@@ -79,7 +79,7 @@ def no_room(request: Request, count: int, verdicts: Sequence[Verdict], config: N
 _Reason = tuple[str, str, str, str]
 
 
-def _why_policy(request: Request, count: int, lacking: Sequence[Verdict], config: NodeConfig) -> _Reason:
+def _why_policy(request: Request, count: int, lacking: Sequence[Verdict], rules: Rules) -> _Reason:
     runs = ", ".join(f"card {one.card.index} runs {_policy(one)}" for one in lacking[:_LISTED_CARDS])
     policies = " or ".join(sorted({one.policy for one in lacking}))
     until = _until_free(lacking, "wait until that container ends")
@@ -87,7 +87,7 @@ def _why_policy(request: Request, count: int, lacking: Sequence[Verdict], config
     return "policy-conflict", f"policy {request.policy}", runs, hint
 
 
-def _why_card_size(request: Request, count: int, lacking: Sequence[Verdict], config: NodeConfig) -> _Reason:
+def _why_card_size(request: Request, count: int, lacking: Sequence[Verdict], rules: Rules) -> _Reason:
     largest = max(lacking, key=lambda one: one.card.memory_mib)
     return (
         "card-too-small",
@@ -97,9 +97,7 @@ def _why_card_size(request: Request, count: int, lacking: Sequence[Verdict], con
     )
 
 
-def _why_least_memory(
-    request: Request, count: int, lacking: Sequence[Verdict], config: NodeConfig
-) -> _Reason:
+def _why_least_memory(request: Request, count: int, lacking: Sequence[Verdict], rules: Rules) -> _Reason:
     most = max(lacking, key=lambda one: one.share.memory_mib)
     return (
         "memory-too-small",
@@ -109,16 +107,16 @@ def _why_least_memory(
     )
 
 
-def _why_containers(request: Request, count: int, lacking: Sequence[Verdict], config: NodeConfig) -> _Reason:
+def _why_containers(request: Request, count: int, lacking: Sequence[Verdict], rules: Rules) -> _Reason:
     return (
         "card-full",
         "a place",
-        f"{_each(lacking)} {_counted(config.max_containers_per_card, 'container')}, which is the most",
+        f"{_each(lacking)} {_counted(rules.max_containers_per_card, 'container')}, which is the most",
         "wait until a container ends",
     )
 
 
-def _why_occupied(request: Request, count: int, lacking: Sequence[Verdict], config: NodeConfig) -> _Reason:
+def _why_occupied(request: Request, count: int, lacking: Sequence[Verdict], rules: Rules) -> _Reason:
     return (
         "card-occupied",
         "a whole card",
@@ -127,7 +125,7 @@ def _why_occupied(request: Request, count: int, lacking: Sequence[Verdict], conf
     )
 
 
-def _why_memory(request: Request, count: int, lacking: Sequence[Verdict], config: NodeConfig) -> _Reason:
+def _why_memory(request: Request, count: int, lacking: Sequence[Verdict], rules: Rules) -> _Reason:
     most = max(lacking, key=lambda one: (one.card.free_mib, -one.card.index))
     free = max(0, most.card.free_mib)
     return (
@@ -140,7 +138,7 @@ def _why_memory(request: Request, count: int, lacking: Sequence[Verdict], config
     )
 
 
-def _why_core(request: Request, count: int, lacking: Sequence[Verdict], config: NodeConfig) -> _Reason:
+def _why_core(request: Request, count: int, lacking: Sequence[Verdict], rules: Rules) -> _Reason:
     def free(one: Verdict) -> int:
         return room.free_core(one.card, request.qos, one.policy)
 
