@@ -193,8 +193,6 @@ _MEMBERS = {
     ),
     "seccomp_listener": st.none() | texts,
     "nonce": texts | st.sampled_from(["0", "1"]),
-    "prepare": values,
-    "unprepare": texts,
     "state": st.fixed_dictionaries({"id": st.sampled_from(["c1", "c2"])}, optional={"pid": values}),
     "container": texts | st.sampled_from(["c1", "c2"]),
     "class": st.sampled_from(["online", "offline"]) | texts,
@@ -220,7 +218,7 @@ _VERBS: dict[str, tuple[str, ...]] = {
     "set": ("container", "class", "core_percent", "memory_mib"),
     "policy": ("card", "policy"),
     "timeline": ("since",),
-    "claims": ("prepare", "unprepare"),
+    "claims": (),
 }
 
 
