@@ -56,6 +56,8 @@ PLACEMENT = "mgpu.dev/placement"
 BLOCKS = "mgpu.dev/memory-64mib"
 SPARE = "mgpu.dev/memory-spare-mib"
 OWN_ENV_PREFIX = "MGPU_"
+# Variables that name a prepared claim (oci_specs/claim.py).
+CLAIM_ENV_PREFIX = "MGPU_CLAIM_"
 # What mgpu's own programs read. An image or an operator's shell that hands them on says nothing about a GPU.
 _PROGRAMS_ENV = frozenset({"MGPU_PREFIX", "MGPU_ROOT"})
 
@@ -122,7 +124,18 @@ def unknown_own(annotations: Mapping[str, str], env: Mapping[str, str]) -> list[
     """The names under our prefixes that are no keys of ours: a misspelt limit must not be no limit."""
     return [
         *sorted(name for name in annotations if name.startswith(OWN_PREFIX) and name not in _ANNOTATIONS),
-        *sorted(name for name in env if _is_own_variable(name) and name not in _ENV),
+        *sorted(
+            name
+            for name in env
+            if _is_own_variable(name) and name not in _ENV and not name.startswith(CLAIM_ENV_PREFIX)
+        ),
+    ]
+
+
+def claims_named(env: Mapping[str, str]) -> list[str]:
+    """The claims that the container's variables name, rightly or wrongly."""
+    return [
+        value for name, value in env.items() if name.startswith(CLAIM_ENV_PREFIX) and _is_own_variable(name)
     ]
 
 
@@ -145,7 +158,7 @@ def names_gpu(annotations: Mapping[str, str], env: Mapping[str, str]) -> bool:
         return True
     if env.get(VISIBLE_DEVICES, "") not in (*VISIBLE_DEVICES_UNSET, VISIBLE_DEVICES_NONE):
         return True
-    return bool(unknown_own(annotations, env))
+    return bool(claims_named(env) or unknown_own(annotations, env))
 
 
 def admission_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
