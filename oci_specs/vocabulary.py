@@ -21,6 +21,7 @@ POLICY = "policy"
 MEMORY = "memory"
 CORE = "core"
 CARDS = "cards"
+PLACED = "placed"
 # What a key of blocks gives too much.
 LESS = "less"
 
@@ -49,6 +50,8 @@ VISIBLE_DEVICES_UNSET = ("", "void")
 VISIBLE_DEVICES_NONE = "none"
 
 OWN_PREFIX = "mgpu.dev/"
+# What a cluster's scheduler chose: a container's cards, by its name. Nobody else may write it there.
+PLACEMENT = "mgpu.dev/placement"
 # The memory that kubelet has given a container: so many blocks, less so many MiB (oci_specs/units.py).
 BLOCKS = "mgpu.dev/memory-64mib"
 SPARE = "mgpu.dev/memory-spare-mib"
@@ -103,6 +106,7 @@ KEYS = (
     Key(CARDS, "aliyun.com/gpu-count", ANNOTATION, "count"),
     Key(CARDS, "mgpu.dev/gpus", ANNOTATION, "count-or-uuids"),
     Key(CARDS, "MGPU_GPUS", ENV, "count-or-uuids"),
+    Key(PLACED, PLACEMENT, ANNOTATION, "placement"),
 )
 
 _ANNOTATIONS = frozenset(key.name for key in KEYS if key.source == ANNOTATION)
