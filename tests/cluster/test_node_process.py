@@ -92,7 +92,15 @@ def running(mgpu: Arbiter, folder: Path) -> Iterator[World]:
     log, port = folder / "node.log", 20000 + os.getpid() % 20000
     with api_server.running() as api, log.open("wb") as out:
         api.put("/api/v1/nodes", {"metadata": {"name": "n1"}, "status": {"capacity": {"cpu": "2"}}})
-        argv: list[str | Path] = [sys.executable, "-m", "cluster.node", "--node-name", "n1", "--root", mgpu.root]
+        argv: list[str | Path] = [
+            sys.executable,
+            "-m",
+            "cluster.node",
+            "--node-name",
+            "n1",
+            "--root",
+            mgpu.root,
+        ]
         argv += ["--kubelet", folder, "--kubeconfig", api.kubeconfig(folder)]
         argv += ["--healthz", f"127.0.0.1:{port}"]
         process = subprocess.Popen(argv, stderr=out, stdout=out)
