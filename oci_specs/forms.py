@@ -5,6 +5,7 @@ Each form carries, in words, what it allows, so that a refusal can say it.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -107,6 +108,26 @@ def _count_or_uuids(text: str) -> Cards | None:
     return Cards(len(uuids), uuids)
 
 
+def _placement(text: str) -> dict[str, tuple[str, ...]] | None:
+    try:
+        found = json.loads(text)
+    # RecursionError: a document of thousands of brackets.
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or not all(map(_are_uuids, found.values())):
+        return None
+    return {container: tuple(uuids) for container, uuids in found.items()}
+
+
+def _are_uuids(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(uuid, str) and _UUID.fullmatch(uuid) for uuid in value)
+        and len(set(value)) == len(value)
+    )
+
+
 def visible_devices(text: str) -> tuple[str, ...] | None:
     """The cards of NVIDIA_VISIBLE_DEVICES, each once; () for "all"; None when it is not understood."""
     if text == "all":
@@ -166,5 +187,8 @@ FORMS = {
     "count-or-uuids": Form(
         _count_or_uuids,
         "a whole number, 1 or more, or different GPU-… or MIG-… UUIDs separated by commas",
+    ),
+    "placement": Form(
+        _placement, 'JSON of each container\'s cards, such as {"main": ["GPU-…"]}, as a scheduler writes it'
     ),
 }

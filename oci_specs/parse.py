@@ -54,9 +54,16 @@ def request(
     explicit cards in it ask for these cards whole, and "all" asks for every card whole only where node config
     says so. Empty and "void" are as if it were not set. "none" yields to an annotation that asks for a GPU,
     as the farther source, and contradicts an environment that does. UUIDs in an annotation set it aside
-    altogether.
+    altogether, and so does the placement of a cluster's scheduler: a container of a pod that was placed gets the
+    cards that it names, and nothing where it names none.
     """
     _refuse_unknown_own(annotations, env)
+    if not vocabulary.names_gpu(annotations, env):
+        return None
+    who = identity.identify(annotations, container_id)
+    placed = _nearest(vocabulary.PLACED, annotations, env, config)
+    if placed is not None and who.container not in placed.value:
+        return None
     cards = _nearest(vocabulary.CARDS, annotations, env, config)
     if cards is not None and cards.value.count == 0:
         return None
@@ -64,7 +71,7 @@ def request(
     core = _nearest(vocabulary.CORE, annotations, env, config)
     asked = [stated for stated in (cards, memory, core) if stated is not None]
     visible = None
-    if cards is None or not cards.value.uuids or cards.key.source == vocabulary.ENV:
+    if placed is None and (cards is None or not cards.value.uuids or cards.key.source == vocabulary.ENV):
         visible = _visible(env, [stated for stated in asked if stated.key.source == vocabulary.ENV])
     if not asked and not visible and not (visible == () and config.visible_devices_all == "whole-cards"):
         return None
@@ -79,10 +86,11 @@ def request(
         count=count,
         uuids=() if cards is None else cards.value.uuids,
         candidates=visible or (),
+        placed=placed.value[who.container] if placed else (),
         memory=None if memory is None else memory.value,
         core_percent=None if core is None else core.value,
         whole_cards=memory is None and core is None,
-        identity=identity.identify(annotations, container_id),
+        identity=who,
     )
 
 

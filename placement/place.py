@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from oci_specs.refusal import Refusal
 from oci_specs.request import Qos, Request
 from placement import room
 from placement.cards import CardShare, CardState, Placement, Tenant
 from placement.refusals import (
     ambiguous,
     no_room,
+    placed_elsewhere,
     policies_differ,
     same_gpu,
     too_few,
@@ -27,6 +29,15 @@ def place(request: Request, cards: Sequence[CardState], rules: Rules) -> Placeme
     much was asked, what there is, and what to do; for a conflict of policies it names the container that set
     the card's.
     """
+    try:
+        return _place(request, cards, rules)
+    except Refusal as refusal:
+        if not request.placed:
+            raise
+        raise placed_elsewhere(request, refusal) from refusal
+
+
+def _place(request: Request, cards: Sequence[CardState], rules: Rules) -> Placement:
     candidates = _candidates(request, cards)
     count = len(candidates) if request.count is None else request.count
     if count > len(candidates) or not candidates:
@@ -58,7 +69,7 @@ def place(request: Request, cards: Sequence[CardState], rules: Rules) -> Placeme
 def _candidates(request: Request, cards: Sequence[CardState]) -> list[CardState]:
     """The cards that the request names, or all, by ascending index."""
     allowed = list(cards)
-    for names in (request.candidates, request.uuids):
+    for names in (request.candidates, request.uuids, request.placed):
         if names:
             # Named cards are looked up among all of the node: a wrong name is told apart from a card left
             # out.

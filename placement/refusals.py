@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from oci_specs.refusal import Refusal, quoted
 from oci_specs.request import Request
-from oci_specs.vocabulary import VISIBLE_DEVICES
+from oci_specs.vocabulary import PLACEMENT, VISIBLE_DEVICES
 from placement import room
 from placement.cards import CardState
 from placement.room import Lack, Verdict
@@ -14,6 +14,7 @@ from placement.rules import Rules
 
 # A node with many cards would make the line unreadable.
 _LISTED_CARDS = 8
+_UUIDS = "the UUIDs"
 
 
 def unknown_card(name: str, cards: Sequence[CardState]) -> Refusal:
@@ -35,13 +36,29 @@ def too_few(request: Request, count: int, candidates: int, there: int) -> Refusa
     if there == 0:
         return Refusal("no-cards", f"{asked}, and this node has none", "run it on a node with GPUs")
     if candidates < there:
-        by = "the UUIDs" if request.uuids and not request.candidates else VISIBLE_DEVICES
+        by = _left_by(request)
         return Refusal(
             "too-few-cards",
-            f"{asked}, and {by} leave{'s' if by == VISIBLE_DEVICES else ''} {candidates} of {there}",
+            f"{asked}, and {by} leave{'' if by == _UUIDS else 's'} {candidates} of {there}",
             f"ask for at most {candidates}, or name others" if candidates else "name others",
         )
     return Refusal("too-few-cards", f"{asked}, and this node has {there}", f"ask for at most {there}")
+
+
+def _left_by(request: Request) -> str:
+    if request.candidates:
+        return VISIBLE_DEVICES
+    return _UUIDS if request.uuids else PLACEMENT
+
+
+def placed_elsewhere(request: Request, refusal: Refusal) -> Refusal:
+    """The refusal of a container whose cards a scheduler chose: it is the scheduler's choice that fails."""
+    shown = ", ".join(request.placed[:_LISTED_CARDS])
+    return Refusal(
+        refusal.code,
+        f"{PLACEMENT} names {shown}, and there {refusal.message}",
+        "delete the pod, so that it is placed anew",
+    )
 
 
 def same_gpu(count: int, gpus: int) -> Refusal:

@@ -23,6 +23,7 @@ from native_sched.daemon.node import process_id
 from native_sched.daemon.node.config import NodeConfig
 from native_sched.daemon.node.inventory import CardInfo
 from native_sched.daemon.node.state import NodeState
+from oci_specs.claim import Claim
 from oci_specs.refusal import Refusal, quoted
 from placement.cards import CardState
 
@@ -85,6 +86,7 @@ class Arbiter:
             "set": self.set,
             "policy": self.policy,
             "timeline": self.timeline,
+            "claims": self.claims,
         }
 
     def admit(self, message: Mapping[str, Any], peer: Peer) -> Reply:
@@ -199,6 +201,15 @@ class Arbiter:
 
     def policy(self, message: Mapping[str, Any], _peer: Peer) -> Reply:
         return self._live_policy.answer(message)
+
+    def claims(self, message: Mapping[str, Any], _peer: Peer) -> Reply:
+        """Both halves do nothing the second time; without either it only tells."""
+        claims = self._admission.claims
+        if "prepare" in message:
+            claims.prepare(Claim.from_json(message["prepare"]))
+        if "unprepare" in message:
+            claims.unprepare(message["unprepare"])
+        return {"claims": [claim.to_json() for claim in claims]}
 
     def timeline(self, message: Mapping[str, Any], _peer: Peer) -> Reply:
         return timeline.since(self._engine, message["since"])
