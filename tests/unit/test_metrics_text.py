@@ -24,10 +24,8 @@ SCRAPE_MAX_S = 0.020
 CONTAINER = "mgpu_container_"
 # Modules that a refusal on the way of `admit` can come from.
 ADMISSION = (
-    *(
-        f"native_sched/daemon/grants/{name}.py"
-        for name in ("admission", "edits", "placement", "placement_refusal", "room")
-    ),
+    *(f"native_sched/daemon/grants/{name}.py" for name in ("admission", "claimed", "claims", "edits")),
+    *(f"placement/{name}.py" for name in ("place", "refusals", "room")),
     *(
         f"oci_specs/{name}.py"
         for name in ("parse", "forms", "units", "identity", "vocabulary", "request", "cdi")
