@@ -33,7 +33,7 @@ image := build/image/mgpu-test.tar
 # Programs of others, for containers of the image.
 foreign := build/foreign/installed
 pip := $(bin)/python -m pip -qq --disable-pip-version-check --no-input
-packages := oci_specs runtime_hook native_sched sim containerd_api install mgpu_cli
+packages := oci_specs placement runtime_hook native_sched sim containerd_api install mgpu_cli cluster
 code := $(packages) base rm shim load
 sources := meson.build pyproject.toml tools/python_sources.py \
 	$(shell find $(code) -type d -name __pycache__ -prune -o -type f -print)
@@ -151,7 +151,7 @@ $(stamps)/build-tools: pyproject.toml tools/requirements.py $(venv)/pyvenv.cfg
 
 $(stamps)/test-tools: pyproject.toml tools/requirements.py $(stamps)/build-tools
 	@echo 'venv: packages to test'
-	@$(bin)/python tools/requirements.py test >$@.txt
+	@$(bin)/python tools/requirements.py test cluster >$@.txt
 	@$(pip) install -r $@.txt
 	@touch $@
 endif

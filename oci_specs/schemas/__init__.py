@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 CONTROL = "control"
 NAMES = (
+    "claim",
     "container",
     "control",
+    "gpu_config",
     "grant",
     "grant_record",
     "node_config",

@@ -43,7 +43,16 @@ STDLIB_LEFT_OUT = shutil.ignore_patterns(
     "turtle*", "site-packages", "dist-packages", "distutils", "_sqlite3*", "sqlite3", "_dbm*", "nis.*", "_tkinter*",
     "_codecs_??.*", "_gdbm*", "_test*", "xmlrpc", "curses", "_curses*",
 )  # fmt: skip
-PACKAGES = ("oci_specs", "runtime_hook", "native_sched", "sim", "containerd_api", "install", "mgpu_cli")
+PACKAGES = (
+    "oci_specs",
+    "placement",
+    "runtime_hook",
+    "native_sched",
+    "sim",
+    "containerd_api",
+    "install",
+    "mgpu_cli",
+)
 PROGRAMS = ("mgpu-holder", "mgpu-hook", "mgpu-load", "mgpu-runtime", "mgpu-simcard")
 RUNTIMES = ("runc", "crun")
 # Programs of the tests, each one source; without anything of ours but itself where it says so.

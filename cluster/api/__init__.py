@@ -1,0 +1,1 @@
+"""The API server: objects are JSON as the API says it, in plain dicts."""

@@ -1,0 +1,49 @@
+"""The kinds of objects that mgpu reads and writes, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Kind:
+    """group: "" for the core group. plural: as in paths. namespaced: whether objects live in a namespace.
+
+    subresource: the last part of the path of one that is only ever written below another object.
+    """
+
+    group: str
+    version: str
+    name: str
+    plural: str
+    namespaced: bool
+    subresource: str = ""
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+NODE = Kind("", "v1", "Node", "nodes", namespaced=False)
+POD = Kind("", "v1", "Pod", "pods", namespaced=True)
+BINDING = Kind("", "v1", "Binding", "pods", namespaced=True, subresource="binding")
+EVENT = Kind("events.k8s.io", "v1", "Event", "events", namespaced=True)
+LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases", namespaced=True)
+RESOURCE_SLICE = Kind("resource.k8s.io", "v1", "ResourceSlice", "resourceslices", namespaced=False)
+RESOURCE_CLAIM = Kind("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", namespaced=True)
+DEVICE_CLASS = Kind("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", namespaced=False)
+PRIORITY_CLASS = Kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False)
+MUTATING_WEBHOOK = Kind(
+    "admissionregistration.k8s.io",
+    "v1",
+    "MutatingWebhookConfiguration",
+    "mutatingwebhookconfigurations",
+    namespaced=False,
+)
+VALIDATING_WEBHOOK = Kind(
+    "admissionregistration.k8s.io",
+    "v1",
+    "ValidatingWebhookConfiguration",
+    "validatingwebhookconfigurations",
+    namespaced=False,
+)
