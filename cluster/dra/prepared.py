@@ -31,11 +31,15 @@ class PreparedClaims:
         self._node = node
         self._api = api
         self._files = CdiFiles(cdi)
-        # One change at a time: mgpud and the files are to say the same.
+        # One change at a time, from what is read until it is written: mgpud and the files are to say the same.
         self._lock = asyncio.Lock()
 
     async def prepare(self, namespace: str, name: str, uid: str) -> list[tuple[Allocated, str]]:
         """The claim's devices of this node, each with its CDI device; the same when asked again. Refusal."""
+        async with self._lock:
+            return await self._prepare(namespace, name, uid)
+
+    async def _prepare(self, namespace: str, name: str, uid: str) -> list[tuple[Allocated, str]]:
         if self._node.inventory is None:
             raise Refusal("mgpud-not-running", "mgpud has not answered yet", "kubelet tries again by itself")
         cards = {devices.name(card.uuid): card for card in self._node.inventory.cards}
@@ -48,9 +52,8 @@ class PreparedClaims:
                 f"claim {namespace}/{name} cannot be read ({type(error).__name__}: {error})",
                 "install an mgpu that knows this version of Kubernetes",
             ) from error
-        async with self._lock:
-            await self._node.mgpud.claims(prepare=claim)
-            ids = self._write(claim)
+        await self._node.mgpud.claims(prepare=claim)
+        ids = self._write(claim)
         return [(each, ids[each.request]) for each in allocated]
 
     async def unprepare(self, uid: str) -> None:
@@ -88,7 +91,8 @@ class PreparedClaims:
             if not self._node.serving:
                 continue
             try:
-                await self._restore()
+                async with self._lock:
+                    await self._restore()
                 self._node.told.over("claims", "prepared claims are as kubelet has them")
             except Refusal as refusal:
                 self._node.told.say("claims", f"claims: {refusal.message}; {refusal.hint}")
@@ -99,7 +103,7 @@ class PreparedClaims:
         for uid, (namespace, name) in files.items():
             if uid not in known:
                 try:
-                    await self.prepare(namespace, name, uid)
+                    await self._prepare(namespace, name, uid)
                 except Refusal as refusal:
                     # What is gone, or allocated elsewhere by now, no container will name.
                     self._node.told.say(f"claim {uid}", f"{refusal.message}; {refusal.hint}")
@@ -117,7 +121,8 @@ class PreparedClaims:
             pods = [change.value] if isinstance(change, Changed) else change.objects
             for pod in pods:
                 if claims := claims_of(pod):
-                    await self._admit_pod(pod, claims)
+                    async with self._lock:
+                        await self._admit_pod(pod, claims)
 
     async def _admit_pod(self, pod: Json, names: set[str]) -> None:
         meta = pod["metadata"]
@@ -129,10 +134,9 @@ class PreparedClaims:
                     continue
                 found = await self._get(claim.namespace, claim.name)
                 if found["metadata"]["uid"] == claim.uid:
-                    async with self._lock:
-                        await self._node.mgpud.claims(
-                            prepare=replace(claim, pods=allocation.reserved_for(found))
-                        )
+                    await self._node.mgpud.claims(
+                        prepare=replace(claim, pods=allocation.reserved_for(found))
+                    )
         except Refusal as refusal:
             self._node.told.say(
                 f"pod {meta['uid']}", f"pod {meta['name']}: {refusal.message}; {refusal.hint}"

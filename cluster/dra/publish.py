@@ -24,9 +24,12 @@ class Slices:
     def __init__(self, node: Node, api: Api) -> None:
         self._node = node
         self._api = api
+        # As the watch tells: an answer to a write of ours may be older than what it told last.
         self._there: dict[str, Json] = {}
+        self._generation = 0
         self._due = asyncio.Event()
         self._listed = asyncio.Event()
+        self._driver_version = ""
         self.kept = Kept()
 
     async def run(self) -> None:
@@ -80,29 +83,26 @@ class Slices:
         inventory = self._node.inventory
         if inventory is None:
             return
-        version = await self._node.mgpud.driver_version()
+        if self._node.serving:
+            self._driver_version = await self._node.mgpud.driver_version()
         node = await self._api.get(NODE, self._node.name)
-        # Twice, where the API server drops what it does not know: once more without.
-        while True:
-            offered = slices.devices(inventory, version, self._node.serving, self.kept)
-            there = list(self._there.values())
-            wanted = slices.built(node, offered, slices.generation(there) + 1)
-            if slices.same(there, wanted):
-                return
-            kept = self.kept
-            for each in wanted:
-                kept = kept & _kept(each, await self._apply(each))
-            for name in self._there.keys() - {each["metadata"]["name"] for each in wanted}:
-                await self._delete(name)
-            if kept == self.kept:
-                return
+        offered = slices.devices(inventory, self._driver_version, self._node.serving, self.kept)
+        there = list(self._there.values())
+        generation = max(self._generation, slices.generation(there)) + 1
+        wanted = slices.built(node, offered, generation)
+        if slices.same(there, wanted):
+            return
+        self._generation = generation
+        kept = self.kept
+        for each in wanted:
+            kept = kept & _kept(each, await self._api.apply(RESOURCE_SLICE, each))
+        for name in self._there.keys() - {each["metadata"]["name"] for each in wanted}:
+            await self._delete(name)
+        if kept != self.kept:
             self._say(kept)
+            # Once more, without what the API server drops.
             self.kept = kept
-
-    async def _apply(self, value: Json) -> Json:
-        written = await self._api.apply(RESOURCE_SLICE, value)
-        self._there[written["metadata"]["name"]] = written
-        return written
+            self._due.set()
 
     async def _delete(self, name: str) -> None:
         try:
@@ -110,7 +110,6 @@ class Slices:
         except ApiProblem as problem:
             if not problem.is_gone:
                 raise
-        self._there.pop(name, None)
 
     def _say(self, kept: Kept) -> None:
         if self.kept.consumable and not kept.consumable:
