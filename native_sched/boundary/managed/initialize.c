@@ -69,7 +69,6 @@ struct answer managed_initialize(struct call *c)
         return continued();
     if (!(request->status = rm_refused(e)))
         return failed(e);
-    stats_refused(&c->tenant->stats, request->status);
     c->params_out = true;
     return answered(request->status);
 }

@@ -55,9 +55,10 @@ static int tell_everybody(const struct mediator *m, const struct open_file *file
     return shared_tell(m, file, client, handle, &everybody);
 }
 
-int shared_lend(const struct mediator *m, const struct open_file *file, uint32_t client, uint32_t handle)
+int shared_lend(struct call *c, const struct open_file *file, uint32_t client, uint32_t handle)
 {
-    return tell_everybody(m, file, client, handle, 0);
+    c->asked = true;
+    return tell_everybody(c->m, file, client, handle, 0);
 }
 
 int shared_take_back(const struct mediator *m, const struct open_file *file, uint32_t client, uint32_t handle)

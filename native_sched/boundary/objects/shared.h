@@ -24,7 +24,7 @@ int shared_tell(const struct mediator *m, const struct open_file *file, uint32_t
                 const struct rm_share_policy *policy);
 /* For the length of a call of nvidia-uvm's, which duplicates the object and may do so in the name of its
  * client's own process alone: with everybody, and no more. As shared_tell(). */
-int shared_lend(const struct mediator *m, const struct open_file *file, uint32_t client, uint32_t handle);
+int shared_lend(struct call *c, const struct open_file *file, uint32_t client, uint32_t handle);
 int shared_take_back(const struct mediator *m, const struct open_file *file, uint32_t client,
                      uint32_t handle);
 /* RM has taken what it was told for that object. */
