@@ -9,7 +9,7 @@
  *   init.c      cuInit, forks                    entry.c     cuGetProcAddress
  *   error.c     names of errors                  profiler.c  cuProfiler*, cuGetExportTable
  * One lock (rmc_lock) for everything but the stack, which is the thread's own, and the engines, whose locks
- * are taken without it or after it, never before it: whoever waits for work has left it. */
+ * are taken without it or after it, never before it: a thread that waits for work has left it. */
 #ifndef MGPU_SIM_CUDA_H
 #define MGPU_SIM_CUDA_H
 #include "../rmclient/rmclient.h"
@@ -73,7 +73,7 @@ void context_end(struct rmc *rm, CUcontext context);
 bool context_live(CUcontext context);
 /* In a forked child: nothing of the parent's exists. */
 void contexts_forget(void);
-/* Any time: the memory stays while somebody holds it. */
+/* Any time: the memory stays while it is held. */
 CUcontext context_hold(CUcontext context);
 void context_release(CUcontext context);
 

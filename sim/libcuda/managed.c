@@ -1,5 +1,5 @@
 /* Memory that host and card reach at one address. It is the card's from the start, as on a card that takes no
- * page faults: it counts in full, and there is no more of it than the card has. */
+ * page faults: it counts in full, and there is at most as much as the card has. */
 #include "moves.h"
 #include "stream.h"
 #include "ranges.h"

@@ -13,7 +13,7 @@
 #include "private.h"
 #include <errno.h>
 
-/* What it has brought in nobody can say: all of a card, at the most. */
+/* What it has brought in is not known: all of a card, at the most. */
 static void inflight(const struct mediator *m, struct tenant *t)
 {
     uint64_t bytes = 0;

@@ -250,7 +250,7 @@ static void *run(void *arg)
         if (ioctl(l->fd, SECCOMP_IOCTL_NOTIF_RECV, next_call(&s->page->inflight)) < 0) {
             if (errno != EINTR && errno != ENOENT)
                 break;
-            /* ENOENT: the caller was killed between the wake-up and the read, or nobody is left at all */
+            /* ENOENT: the caller was killed between the wake-up and the read, or no process is left */
             struct pollfd p = {.fd = l->fd};
             if (errno == ENOENT && poll(&p, 1, 0) > 0 && p.revents & POLLHUP)
                 break;

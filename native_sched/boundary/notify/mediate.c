@@ -37,9 +37,9 @@ static struct answer pass_on(struct call *c)
     return driver_answer(call_driver(c), NV_OK);
 }
 
-/* The driver keeps the first size that anybody tells it, for the whole machine, and refuses every other with
- * EBUSY from then on; on a card's file it takes none (nvidia_ioctl() in nv.c). From a container it hears the
- * kernel's own; a program that knows none has nothing to say. */
+/* The driver keeps the first size that any program sets, for the whole machine, and refuses every other with
+ * EBUSY from then on; on a card's file it takes none (nvidia_ioctl() in nv.c). A container sets the kernel's
+ * own or none. */
 static struct answer sys_params(struct call *c)
 {
     const struct rm_sys_params *params = (const void *)c->outer;
@@ -116,7 +116,7 @@ struct answer mediate(struct call *c)
     a = row ? mediate_escape(c, row) : mediate_uvm(c);
     if (a.kind == ANSWER && status_at != RM_NO_STATUS)
         memcpy(c->outer + status_at, &a.rm_status, sizeof(a.rm_status));
-    /* A no of our own; the errnos are counted where they are answered. */
+    /* A refusal of our own; errnos are counted where they are answered. */
     if (a.kind == ANSWER && a.rm_status != NV_OK && !c->asked && !c->passed)
         stats_refused(&c->tenant->stats, a.rm_status);
     return a;

@@ -1,7 +1,7 @@
 #include "shared.h"
 
-/* Whoever takes it on the same card, or the same instance of one, is everybody here: nothing is duplicated to
- * another. */
+/* All on the same card, or the same instance of one, are all clients here: nothing is duplicated to another
+ * card. */
 static bool is_for_all(const struct rm_share_policy *p)
 {
     return (p->type == RM_SHARE_TYPE_ALL || p->type == RM_SHARE_TYPE_GPU ||

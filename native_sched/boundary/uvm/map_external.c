@@ -4,8 +4,8 @@
  *
  * UVM duplicates the memory into its own client and may do so in the name of the process that calls
  * (clientCopyResource() and cliresShareCallback() of NVIDIA's open-gpu-kernel-modules: by default only that
- * of the client itself, RS_SHARE_TYPE_PID). So for the length of the call the object is shared with
- * everybody, on its client's own file. Other tenants gain nothing from that: they cannot name it (dup.c). The
+ * of the client itself, RS_SHARE_TYPE_PID). So for the length of the call the object is shared with all
+ * clients, on its own client's file. Other tenants gain nothing from that: they cannot name it (dup.c). The
  * rule of the process is kept here. */
 #include "native_sched/boundary/call/inflight.h"
 #include "uvm.h"
