@@ -33,7 +33,7 @@ image := build/image/mgpu-test.tar
 # Programs of others, for containers of the image.
 foreign := build/foreign/installed
 pip := $(bin)/python -m pip -qq --disable-pip-version-check --no-input
-packages := oci_specs runtime_hook native_sched sim containerd_api install mgpu_cli cluster
+packages := oci_specs placement runtime_hook native_sched sim containerd_api install mgpu_cli cluster
 code := $(packages) base rm shim load
 sources := meson.build pyproject.toml tools/python_sources.py \
 	$(shell find $(code) -type d -name __pycache__ -prune -o -type f -print)

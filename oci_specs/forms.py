@@ -5,6 +5,7 @@ Each form carries, in words, what it allows, so that a refusal can say it.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -69,6 +70,10 @@ def _blocks(mib: int) -> Callable[[str], Memory | None]:
     return read
 
 
+def _spare_mib(text: str) -> int | None:
+    return _number(text, 0, units.BLOCK_MIB - 1)
+
+
 def _gib_units(text: str) -> Memory | None:
     value = _number(text, 1, _MAX // units.MIB_PER_GIB)
     return None if value is None else Memory(units=value)
@@ -101,6 +106,26 @@ def _count_or_uuids(text: str) -> Cards | None:
     if len(set(uuids)) < len(uuids) or not all(_UUID.fullmatch(uuid) for uuid in uuids):
         return None
     return Cards(len(uuids), uuids)
+
+
+def _placement(text: str) -> dict[str, tuple[str, ...]] | None:
+    try:
+        found = json.loads(text)
+    # RecursionError: a document of thousands of brackets.
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or not all(map(_are_uuids, found.values())):
+        return None
+    return {container: tuple(uuids) for container, uuids in found.items()}
+
+
+def _are_uuids(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(uuid, str) and _UUID.fullmatch(uuid) for uuid in value)
+        and len(set(value)) == len(value)
+    )
 
 
 def visible_devices(text: str) -> tuple[str, ...] | None:
@@ -144,6 +169,14 @@ FORMS = {
         f"a whole number of {units.VCUDA_BLOCK_MIB} MiB blocks, 1 or more",
         _MAX // units.VCUDA_BLOCK_MIB,
     ),
+    "blocks": Form(
+        _blocks(units.BLOCK_MIB),
+        f"a whole number of {units.BLOCK_MIB} MiB blocks, 1 or more",
+        _MAX // units.BLOCK_MIB,
+    ),
+    "spare-mib": Form(
+        _spare_mib, f"a whole number of MiB, less than a block of {units.BLOCK_MIB}", units.BLOCK_MIB - 1
+    ),
     "gib-units": Form(_gib_units, "a whole number of GiB units, 1 or more", _MAX // units.MIB_PER_GIB),
     "mgpu-core": Form(_core(1, 100, 1), "1 to 100, or a multiple of 100"),
     "qgpu-core": Form(_core(5, 100, 5), "5 to 100 in steps of 5, or a multiple of 100"),
@@ -154,5 +187,8 @@ FORMS = {
     "count-or-uuids": Form(
         _count_or_uuids,
         "a whole number, 1 or more, or different GPU-… or MIG-… UUIDs separated by commas",
+    ),
+    "placement": Form(
+        _placement, 'JSON of each container\'s cards, such as {"main": ["GPU-…"]}, as a scheduler writes it'
     ),
 }

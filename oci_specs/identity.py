@@ -21,9 +21,10 @@ _NAMESPACE = (
     "io.kubernetes.cri-o.Namespace",
 )
 _CONTAINER = ("io.kubernetes.cri.container-name", "io.kubernetes.container.name")
+_POD_UID = ("io.kubernetes.cri.sandbox-uid", "io.kubernetes.pod.uid")
 _SANDBOX = ("io.kubernetes.cri.container-type", "io.kubernetes.cri-o.ContainerType")
 
-ANNOTATIONS = frozenset(_POD + _NAMESPACE + _CONTAINER + _SANDBOX)
+ANNOTATIONS = frozenset(_POD + _NAMESPACE + _POD_UID + _CONTAINER + _SANDBOX)
 
 
 def is_sandbox(annotations: Mapping[str, str]) -> bool:
@@ -45,6 +46,19 @@ def identify(annotations: Mapping[str, str], container_id: str) -> Identity:
         namespace=_first(_NAMESPACE, annotations),
         container=_first(_CONTAINER, annotations) or container_id,
     )
+
+
+def is_pod(annotations: Mapping[str, str], *, namespace: str, name: str, uid: str) -> bool:
+    """Whether the container is certainly of that pod: all that tell of one say so.
+
+    A pod can bring another engine's annotations, but its own engine's are written last. Not every version of an
+    engine tells the uid.
+    """
+
+    def told(keys: tuple[str, ...]) -> set[str]:
+        return {annotations[key] for key in keys if key in annotations}
+
+    return told(_NAMESPACE) == {namespace} and told(_POD) == {name} and told(_POD_UID) <= {uid}
 
 
 def _first(names: tuple[str, ...], annotations: Mapping[str, str]) -> str | None:

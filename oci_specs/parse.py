@@ -54,9 +54,16 @@ def request(
     explicit cards in it ask for these cards whole, and "all" asks for every card whole only where node config
     says so. Empty and "void" are as if it were not set. "none" yields to an annotation that asks for a GPU,
     as the farther source, and contradicts an environment that does. UUIDs in an annotation set it aside
-    altogether.
+    altogether, and so does the placement of a cluster's scheduler: a container of a pod that was placed gets the
+    cards that it names, and nothing where it names none.
     """
     _refuse_unknown_own(annotations, env)
+    if not vocabulary.names_gpu(annotations, env):
+        return None
+    who = identity.identify(annotations, container_id)
+    placed = _nearest(vocabulary.PLACED, annotations, env, config)
+    if placed is not None and who.container not in placed.value:
+        return None
     cards = _nearest(vocabulary.CARDS, annotations, env, config)
     if cards is not None and cards.value.count == 0:
         return None
@@ -64,7 +71,7 @@ def request(
     core = _nearest(vocabulary.CORE, annotations, env, config)
     asked = [stated for stated in (cards, memory, core) if stated is not None]
     visible = None
-    if cards is None or not cards.value.uuids or cards.key.source == vocabulary.ENV:
+    if placed is None and (cards is None or not cards.value.uuids or cards.key.source == vocabulary.ENV):
         visible = _visible(env, [stated for stated in asked if stated.key.source == vocabulary.ENV])
     if not asked and not visible and not (visible == () and config.visible_devices_all == "whole-cards"):
         return None
@@ -79,10 +86,11 @@ def request(
         count=count,
         uuids=() if cards is None else cards.value.uuids,
         candidates=visible or (),
+        placed=placed.value[who.container] if placed else (),
         memory=None if memory is None else memory.value,
         core_percent=None if core is None else core.value,
         whole_cards=memory is None and core is None,
-        identity=identity.identify(annotations, container_id),
+        identity=who,
     )
 
 
@@ -100,7 +108,7 @@ def _nearest(
     keys = [key for key in vocabulary.KEYS if key.meaning == meaning]
     for source, values in ((vocabulary.ANNOTATION, annotations), (vocabulary.ENV, env)):
         stated = [
-            _read(key, values[key.name], config)
+            _less_spare(_read(key, values[key.name], config), values, config)
             for key in keys
             if key.source == source and key.name in values
         ]
@@ -121,6 +129,15 @@ def _read(key: Key, text: str, config: ParseConfig) -> _Stated:
     if name == "count-list":
         value = _own_count(key, text, value)
     return _Stated(key, text, value)
+
+
+def _less_spare(stated: _Stated, values: Mapping[str, str], config: ParseConfig) -> _Stated:
+    """Blocks without what the container does not get of the last one; all else as it is."""
+    if stated.key.name != vocabulary.BLOCKS or vocabulary.SPARE not in values:
+        return stated
+    [key] = [key for key in vocabulary.KEYS if key.name == vocabulary.SPARE]
+    spare = _read(key, values[key.name], config)
+    return _Stated(stated.key, stated.text, Memory(mib=stated.value.mib - spare.value))
 
 
 def _own_count(key: Key, text: str, numbers: list[int]) -> forms.Cards:

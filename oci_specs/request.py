@@ -35,7 +35,8 @@ class Request:
 
     policy: None adopts the card's, else the node's. count: None means every candidate, only with
     whole_cards. uuids: these cards and no others. candidates: indices and UUIDs that
-    NVIDIA_VISIBLE_DEVICES leaves, empty for all. core_percent: 100 is one card; None asks for no quota.
+    NVIDIA_VISIBLE_DEVICES leaves, empty for all. placed: UUIDs that the cluster's scheduler chose, empty where
+    none did. core_percent: 100 is one card; None asks for no quota.
     whole_cards: no other container on the cards; then memory and core_percent are None.
     """
 
@@ -44,6 +45,7 @@ class Request:
     count: int | None
     uuids: tuple[str, ...] = ()
     candidates: tuple[str, ...] = ()
+    placed: tuple[str, ...] = ()
     memory: Memory | None = None
     core_percent: int | None = None
     whole_cards: bool = False
@@ -58,6 +60,7 @@ class Request:
             **asdict(self),
             "uuids": list(self.uuids),
             "candidates": list(self.candidates),
+            "placed": list(self.placed),
             "memory": memory,
         }
 
@@ -74,6 +77,7 @@ class Request:
             count=fields["count"],
             uuids=tuple(fields["uuids"]),
             candidates=tuple(fields["candidates"]),
+            placed=tuple(fields["placed"]),
             memory=None if memory is None else Memory(**memory),
             core_percent=fields["core_percent"],
             whole_cards=fields["whole_cards"],

@@ -5,6 +5,8 @@ from __future__ import annotations
 MIB_PER_GIB = 1024
 # tencent.com/vcuda-memory counts blocks of this size (gpu-manager: 1 GiB of memory is vcuda-memory 4).
 VCUDA_BLOCK_MIB = 256
+# What kubelet counts memory in (docs/cluster.md): the blocks of a container, less what is spare in the last.
+BLOCK_MIB = 64
 # Nine digits: more than any card or node has, and every product of two such numbers is exact in JSON readers.
 MAX_NUMBER = 999_999_999
 

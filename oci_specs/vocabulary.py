@@ -21,6 +21,9 @@ POLICY = "policy"
 MEMORY = "memory"
 CORE = "core"
 CARDS = "cards"
+PLACED = "placed"
+# What a key of blocks gives too much.
+LESS = "less"
 
 ONLINE = "online"
 OFFLINE = "offline"
@@ -47,7 +50,14 @@ VISIBLE_DEVICES_UNSET = ("", "void")
 VISIBLE_DEVICES_NONE = "none"
 
 OWN_PREFIX = "mgpu.dev/"
+# What a cluster's scheduler chose: a container's cards, by its name. Nobody else may write it there.
+PLACEMENT = "mgpu.dev/placement"
+# The memory that kubelet has given a container: so many blocks, less so many MiB (oci_specs/units.py).
+BLOCKS = "mgpu.dev/memory-64mib"
+SPARE = "mgpu.dev/memory-spare-mib"
 OWN_ENV_PREFIX = "MGPU_"
+# Variables that name a prepared claim (oci_specs/claim.py).
+CLAIM_ENV_PREFIX = "MGPU_CLAIM_"
 # What mgpu's own programs read. An image or an operator's shell that hands them on says nothing about a GPU.
 _PROGRAMS_ENV = frozenset({"MGPU_PREFIX", "MGPU_ROOT"})
 
@@ -82,6 +92,8 @@ KEYS = (
     Key(MEMORY, "tencent.com/vcuda-memory", ANNOTATION, "vcuda-blocks"),
     Key(MEMORY, "aliyun.com/gpu-mem", ANNOTATION, "aliyun-units"),
     Key(MEMORY, "mgpu.dev/memory-mib", ANNOTATION, "mib"),
+    Key(MEMORY, BLOCKS, ANNOTATION, "blocks"),
+    Key(LESS, SPARE, ANNOTATION, "spare-mib"),
     Key(MEMORY, "MGPU_MEMORY_MIB", ENV, "mib"),
     Key(CORE, "vke.volcengine.com/mgpu-core", ANNOTATION, "mgpu-core", ONLINE),
     Key(CORE, "vke.volcengine.com/reclaimed-mgpu-core", ANNOTATION, "mgpu-core", OFFLINE),
@@ -94,6 +106,7 @@ KEYS = (
     Key(CARDS, "aliyun.com/gpu-count", ANNOTATION, "count"),
     Key(CARDS, "mgpu.dev/gpus", ANNOTATION, "count-or-uuids"),
     Key(CARDS, "MGPU_GPUS", ENV, "count-or-uuids"),
+    Key(PLACED, PLACEMENT, ANNOTATION, "placement"),
 )
 
 _ANNOTATIONS = frozenset(key.name for key in KEYS if key.source == ANNOTATION)
@@ -111,7 +124,18 @@ def unknown_own(annotations: Mapping[str, str], env: Mapping[str, str]) -> list[
     """The names under our prefixes that are no keys of ours: a misspelt limit must not be no limit."""
     return [
         *sorted(name for name in annotations if name.startswith(OWN_PREFIX) and name not in _ANNOTATIONS),
-        *sorted(name for name in env if _is_own_variable(name) and name not in _ENV),
+        *sorted(
+            name
+            for name in env
+            if _is_own_variable(name) and name not in _ENV and not name.startswith(CLAIM_ENV_PREFIX)
+        ),
+    ]
+
+
+def claims_named(env: Mapping[str, str]) -> list[str]:
+    """The claims that the container's variables name, rightly or wrongly."""
+    return [
+        value for name, value in env.items() if name.startswith(CLAIM_ENV_PREFIX) and _is_own_variable(name)
     ]
 
 
@@ -134,7 +158,7 @@ def names_gpu(annotations: Mapping[str, str], env: Mapping[str, str]) -> bool:
         return True
     if env.get(VISIBLE_DEVICES, "") not in (*VISIBLE_DEVICES_UNSET, VISIBLE_DEVICES_NONE):
         return True
-    return bool(unknown_own(annotations, env))
+    return bool(claims_named(env) or unknown_own(annotations, env))
 
 
 def admission_annotations(annotations: Mapping[str, str]) -> dict[str, str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from native_sched.daemon.grants.placement import CardState, Placement, Tenant, place
 from native_sched.daemon.node.config import NodeConfig
 from oci_specs import parse
 from oci_specs.refusal import Refusal
 from oci_specs.request import Memory, Qos, Request
+from placement.place import CardState, Placement, Tenant, place
 
 CONFIG = NodeConfig()
 V100_MIB = 16160

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from oci_specs.refusal import quoted
+
 
 class RefusalCase(NamedTuple):
     """line is the whole line that the user sees. can_be_env: an engine without annotations (Docker) can ask
@@ -60,6 +62,7 @@ _KEYS = {
     "multiple": "vke.volcengine.com/container-multiple-gpu",
     "gpu_count": "aliyun.com/gpu-count",
     "gpus": "mgpu.dev/gpus",
+    "placement": "mgpu.dev/placement",
     "misspelt": "mgpu.dev/memory-mb",
 }
 
@@ -83,10 +86,16 @@ _COUNT = "allowed: a whole number, 1 or more"
 _GPUS = f"{_COUNT}, or different GPU-… or MIG-… UUIDs separated by commas"
 _LIST = "allowed: one whole number for each container of the pod, such as 2,1,0"
 _VISIBLE = "allowed: all, none, void, card indices, GPU-… or MIG-… UUIDs, separated by commas"
+_PLACEMENT = (
+    'allowed: JSON of each container\'s cards, such as {"main": ["GPU-…"]}, as a scheduler writes it'
+)
 _SAME = "keep one of them, or let both say the same"
 _EVENLY = "allowed: a total of which each card gets an equal whole part"
 _EACH_1024 = "allowed: 1024 MiB a card or more where a container has several"
-_OWN = "allowed: mgpu.dev/core, mgpu.dev/gpus, mgpu.dev/memory-mib, mgpu.dev/policy, mgpu.dev/qos"
+_OWN = (
+    "allowed: mgpu.dev/core, mgpu.dev/gpus, mgpu.dev/memory-64mib, mgpu.dev/memory-mib, "
+    "mgpu.dev/memory-spare-mib, mgpu.dev/placement, mgpu.dev/policy, mgpu.dev/qos"
+)
 _OWN_ENV = "allowed: MGPU_CORE, MGPU_GPUS, MGPU_MEMORY_MIB, MGPU_POLICY, MGPU_QOS"
 _POSITION = (
     "and the container engine does not tell which container of the pod this is; "
@@ -189,6 +198,23 @@ REFUSALS = [
         vke_memory="4096",
     ),
     _annotated("gpu-count-zero", f'aliyun.com/gpu-count is "0"; {_COUNT}', gpu_count="0"),
+    *(
+        _annotated(
+            f"placement-{name}",
+            f"mgpu.dev/placement is {quoted(text)}; {_PLACEMENT}",
+            placement=text,
+            gpus="1",
+        )
+        for name, text in (
+            ("no-json", "GPU-1"),
+            ("no-object", '["GPU-1"]'),
+            ("no-list", '{"main": "GPU-1"}'),
+            ("no-cards", '{"main": []}'),
+            ("index", '{"main": [0]}'),
+            ("twice", '{"main": ["GPU-1", "GPU-1"]}'),
+            ("deep", "[" * 2_000),
+        )
+    ),
     _annotated("gpus-text", f'mgpu.dev/gpus is "two"; {_GPUS}', gpus="two"),
     _annotated("gpus-zero", f'mgpu.dev/gpus is "0"; {_GPUS}', gpus="0"),
     _annotated("gpus-twice", f'mgpu.dev/gpus is "GPU-1,GPU-1"; {_GPUS}', gpus="GPU-1,GPU-1"),

@@ -103,6 +103,8 @@ class Log:
         self._tenants: OrderedDict[tuple[str, str], Bucket] = OrderedDict()
         self._recent: deque[Entry] = deque(maxlen=_RECENT)
         self._torn = False
+        # Hears of every event that is let through, with its fields; called under the lock.
+        self.heard: Callable[[str, Mapping[str, object]], object] = lambda event, fields: None
         self.left_out = 0  # lines, by the buckets or because they could not be written
 
     def info(self, event: str, **fields: object) -> None:
@@ -139,6 +141,7 @@ class Log:
             if left_out is None:
                 self.left_out += 1
                 return
+            self.heard(event, fields)
             shown = {name: value(of) for name, of in fields.items()}
             if left_out:
                 shown["left_out"] = left_out

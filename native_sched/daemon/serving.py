@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -14,10 +15,12 @@ from native_sched.daemon.control.arbiter import Arbiter, Node
 from native_sched.daemon.control.health import Watchdog, with_threads
 from native_sched.daemon.control.heartbeat import Heartbeat, end_with, with_holder
 from native_sched.daemon.control.lifecycle import Lifecycle
+from native_sched.daemon.control.pod_events import PodEvents
 from native_sched.daemon.control.prepare import Prepare
 from native_sched.daemon.control.server import Server
 from native_sched.daemon.grants.admission import Admission
 from native_sched.daemon.grants.card_watch import LostCards
+from native_sched.daemon.grants.claims import Claims
 from native_sched.daemon.grants.edits import edits_from_cdi
 from native_sched.daemon.grants.freezer_watch import FreezerWatch
 from native_sched.daemon.grants.pause import pauser
@@ -89,7 +92,8 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
         lost=lost,
     )
     edits_for = edits_from_cdi(_CDI_KINDS[mgpud.driver], [mgpud.path("cdi"), *config.cdi_dirs], mgpud.cards)
-    admission = Admission(mgpud.cards, grants, mgpud.policies, config, edits_for, lost.indices)
+    claims = Claims(mgpud.path("claims"), grants)
+    admission = Admission(mgpud.cards, grants, mgpud.policies, config, edits_for, claims, lost.indices)
     arbiter = Arbiter(
         node,
         engine,
@@ -106,6 +110,9 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
     verbs = arbiter.verbs()
     verbs["admit"] = refusals.counted(with_holder(verbs["admit"], lambda: link.connected))
     verbs["health"] = with_threads(verbs["health"], watchdog)
+    pod_events = PodEvents(time.time_ns() // 1000, grants)
+    LOG.heard = pod_events.note
+    verbs["watch"] = lambda message, _peer: pod_events.since(message["since"])
 
     def validate(message: dict[str, Any]) -> None:
         schemas.validate("control", message)

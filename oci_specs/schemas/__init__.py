@@ -19,10 +19,13 @@ if TYPE_CHECKING:
 
 CONTROL = "control"
 NAMES = (
+    "claim",
     "container",
     "control",
+    "gpu_config",
     "grant",
     "grant_record",
+    "health",
     "node_config",
     "node_state",
     "policy",

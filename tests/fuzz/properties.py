@@ -218,6 +218,7 @@ _VERBS: dict[str, tuple[str, ...]] = {
     "set": ("container", "class", "core_percent", "memory_mib"),
     "policy": ("card", "policy"),
     "timeline": ("since",),
+    "claims": (),
 }
 
 

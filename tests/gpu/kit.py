@@ -31,7 +31,16 @@ DISTRIBUTIONS = (
     "PyYAML",
     "rich",
 )
-PACKAGES = ("oci_specs", "runtime_hook", "native_sched", "sim", "containerd_api", "install", "mgpu_cli")
+PACKAGES = (
+    "oci_specs",
+    "placement",
+    "runtime_hook",
+    "native_sched",
+    "sim",
+    "containerd_api",
+    "install",
+    "mgpu_cli",
+)
 PROGRAMS = ("mgpu-holder", "mgpu-hook", "mgpu-load", "mgpu-runtime", "mgpu-simcard")
 RUNTIMES = ("runc", "crun")
 # Programs of the tests, each one source; without anything of ours but itself where it says so.

@@ -30,6 +30,7 @@ from native_sched.daemon.engine import (
 )
 from native_sched.daemon.grants.admission import Admission
 from native_sched.daemon.grants.card_policies import CardPolicies
+from native_sched.daemon.grants.claims import Claims
 from native_sched.daemon.grants.grants import Grant, Grants
 from native_sched.daemon.grants.scheduling import Scheduling
 from native_sched.daemon.grants.store import GrantStore
@@ -174,7 +175,12 @@ class World:
         engine = cast(Engine, self.engine)
         self.scheduling = Scheduling(engine, self.grants, self.policies)
         self.admission = Admission(
-            CARDS, self.grants, self.policies, config, lambda _cards: {"devices": [], "mounts": []}
+            CARDS,
+            self.grants,
+            self.policies,
+            config,
+            lambda _cards: {"devices": [], "mounts": []},
+            Claims(str(folder / "claims"), self.grants),
         )
         self.listeners = Listeners(engine, self.grants, cast(HolderLink, self.link))
         self.life = Lifecycle(engine, self.grants, self.scheduling, self.loop, self.store, self.state)

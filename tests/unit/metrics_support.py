@@ -15,7 +15,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from native_sched.daemon.control.health import Watchdog
 from native_sched.daemon.engine import Engine, Pulse, Refused, SchedState, Stats, Usage
 from native_sched.daemon.grants.card_policies import CardPolicies
-from native_sched.daemon.grants.cards import CardShare
 from native_sched.daemon.grants.grants import Grant, Grants
 from native_sched.daemon.log import Log
 from native_sched.daemon.metrics import text as metrics
@@ -24,6 +23,7 @@ from native_sched.daemon.metrics.refused import Refusals
 from native_sched.daemon.metrics.service import Observed
 from native_sched.daemon.node.inventory import CardInfo
 from oci_specs.request import Identity
+from placement.cards import CardShare
 
 MIB = 1 << 20
 S = 1_000_000_000

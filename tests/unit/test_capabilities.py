@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from native_sched.daemon.grants.cards import CardShare
 from native_sched.daemon.grants.edits import edits_from_cdi
 from native_sched.daemon.node import capabilities
 from native_sched.daemon.node.inventory import CardInfo
 from oci_specs.refusal import Refusal
+from placement.cards import CardShare
 
 MINORS = """config 1
 monitor 2

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from google.protobuf.descriptor import FieldDescriptor
 
 from containerd_api import methods
@@ -23,11 +24,12 @@ def made(folder: Path) -> dict[str, str]:
     return {path.name: _VERSIONS.sub("", path.read_text()) for path in folder.glob("*_pb2.py*")}
 
 
-def test_generated_as_make_protos_does(tmp_path: Path) -> None:
-    protos.generate(tmp_path)
-    here = made(REPOSITORY / protos.GENERATED)
-    assert len(here) == 2 * len(list((REPOSITORY / protos.PROTOS).glob("*.proto")))
-    assert here == made(tmp_path / protos.GENERATED)
+@pytest.mark.parametrize("package", protos.PACKAGES, ids=str)
+def test_generated_as_make_protos_does(tmp_path: Path, package: Path) -> None:
+    protos.generate(tmp_path, package)
+    here = made(REPOSITORY / package / "generated")
+    assert len(here) == 2 * len(list((REPOSITORY / package / "protos").glob("*.proto")))
+    assert here == made(tmp_path / package / "generated")
 
 
 def number(message: type, name: str) -> int:
@@ -52,7 +54,7 @@ def test_numbers_that_are_containerds() -> None:
 def test_methods_are_those_of_the_protos() -> None:
     """The paths are written by hand; the protos have services too."""
     said = set()
-    for path in (REPOSITORY / protos.PROTOS).glob("*.proto"):
+    for path in (REPOSITORY / "containerd_api/protos").glob("*.proto"):
         text = path.read_text()
         package = re.search(r"^package (.*);", text, re.MULTILINE)
         service = re.search(r"^service (\w+)", text, re.MULTILINE)

@@ -95,7 +95,9 @@ json_values = st.recursive(
 
 
 @given(
-    verb=st.sampled_from(["admit", "bind", "release", "list", "health", "set", "policy", "timeline"]),
+    verb=st.sampled_from(
+        ["admit", "bind", "release", "list", "health", "set", "policy", "timeline", "claims"]
+    ),
     members=st.dictionaries(
         st.sampled_from(
             [

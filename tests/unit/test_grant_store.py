@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from native_sched.daemon.engine import NodeKind
 from native_sched.daemon.grants import record as grant_record
-from native_sched.daemon.grants.cards import CardShare
 from native_sched.daemon.grants.grants import Grant, Node
 from native_sched.daemon.grants.store import GrantStore
 from native_sched.daemon.node import record_file
@@ -23,6 +22,7 @@ from native_sched.daemon.node.state import NodeState
 from oci_specs import schemas
 from oci_specs.refusal import Refusal
 from oci_specs.request import Identity
+from placement.cards import CardShare
 from tests.support.commands import run
 
 SHARE = CardShare(index=1, minor=1, uuid="GPU-1", name="V100", memory_mib=1024, core_percent=30)

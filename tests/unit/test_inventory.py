@@ -32,6 +32,7 @@ def fake(**functions: object) -> ModuleType:
         nvmlSystemGetDriverVersion=lambda: "580.95.05",
         nvmlDeviceGetMigMode=lambda _index: (0, 0),
         nvmlDeviceGetComputeMode=lambda _index: 0,
+        nvmlDeviceGetArchitecture=lambda _index: 9,
         NVML_COMPUTEMODE_DEFAULT=0,
         shut=shut,
     )
@@ -48,6 +49,7 @@ def test_cards(monkeypatch: pytest.MonkeyPatch) -> None:
         (0, 0, "GPU-0", 143771),
         (1, 1, "GPU-1", 143771),
     ]
+    assert {card.architecture for card in cards} == {"hopper"}
     # What RM calls the card: 0000:17:00 is 0x1700.
     assert [card.gpu_id for card in cards] == [0x1700, 0x1800]
     assert module.shut == [True]

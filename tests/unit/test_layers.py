@@ -22,16 +22,23 @@ from tools.count.circles import circles, includes
 # package: (packages of this repository, other people's packages); the standard library always.
 LAYERS: dict[str, tuple[set[str], set[str]]] = {
     "oci_specs": (set(), {"jsonschema", "referencing", "yaml"}),
+    "placement": ({"oci_specs"}, set()),
     "runtime_hook": ({"oci_specs"}, set()),
     "sim": ({"oci_specs"}, set()),
-    "native_sched": ({"oci_specs", "runtime_hook", "sim"}, {"pynvml", "jsonschema", "prometheus_client"}),
+    "native_sched": (
+        {"oci_specs", "placement", "runtime_hook", "sim"},
+        {"pynvml", "jsonschema", "prometheus_client"},
+    ),
     "containerd_api": (set(), {"google", "grpc"}),
     "install": ({"oci_specs"}, set()),
     "mgpu_cli": (
         {"containerd_api", "install", "oci_specs", "runtime_hook", "sim"},
         {"PIL", "click", "rich"},
     ),
-    "cluster": ({"oci_specs"}, {"aiohttp", "click", "grpc", "google", "httpx2", "lightkube"}),
+    "cluster": (
+        {"oci_specs", "placement", "runtime_hook"},
+        {"aiohttp", "click", "grpc", "google", "httpx2", "lightkube"},
+    ),
     "demo": ({"mgpu_cli", "oci_specs", "sim"}, {"rich"}),
 }
 # Where other people's packages may be imported only inside functions: every container's start imports these.

@@ -26,6 +26,7 @@ PACKAGES = (
     "mgpu_cli",
     "native_sched",
     "oci_specs",
+    "placement",
     "runtime_hook",
     "sim",
 )

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from native_sched.daemon.grants.placement import CardState, place
 from native_sched.daemon.node.config import NodeConfig
 from oci_specs import parse, vocabulary
 from oci_specs.refusal import Refusal, printable, quoted
 from oci_specs.request import Request
+from placement.place import CardState, place
 from tests.refusals import NODE_REFUSALS, REFUSALS, RefusalCase
 
 CONFIG = NodeConfig()

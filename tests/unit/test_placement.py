@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from native_sched.daemon.grants.placement import place
 from native_sched.daemon.node.config import NodeConfig
 from oci_specs.vocabulary import FIXED_SHARE
+from placement.place import place
 from tests.cards import CONFIG, V100_MIB, card, from_keys, given_mib, indices, line, request, tenant
 
 # How much memory a request is.

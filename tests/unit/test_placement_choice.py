@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from native_sched.daemon.grants.placement import CardState, place
-from native_sched.daemon.node.config import NodeConfig, Strategy
+from native_sched.daemon.node.config import NodeConfig
 from oci_specs.request import Qos, Request
 from oci_specs.vocabulary import FIXED_SHARE
+from placement.place import CardState, place
+from placement.rules import Strategy
 from tests.cards import CONFIG, card, indices, line, request, tenant
 
 # Policies.
@@ -166,4 +167,36 @@ def test_a_container_gets_one_mig_instance_of_a_gpu() -> None:
     )
     assert line(request(2048, count=2, uuids=("MIG-0", "MIG-1")), *instances).startswith(
         "mgpu: 2 cards asked, and those that fit are MIG instances of 1 GPU: "
+    )
+
+
+# What a cluster's scheduler chose.
+
+
+def test_placed_cards_are_the_only_candidates() -> None:
+    cards = (card(0), card(1), card(2, tenant()))
+    placed = replace(request(1024), placed=(cards[2].uuid,))
+    assert indices(place(placed, cards, CONFIG)) == [2]
+
+
+def test_placement_that_fails_says_where_and_to_place_anew() -> None:
+    cards = (card(0, tenant(memory_mib=16000)), card(1))
+    wait = "delete the pod, so that it is placed anew"
+    full = replace(request(1024), placed=(cards[0].uuid,))
+    assert line(full, *cards) == (
+        "mgpu: mgpu.dev/placement names GPU-00000000-aaaa, and there 1024 MiB asked, but the most that is free "
+        f"is 160 MiB, on card 0; {wait}"
+    )
+    unknown = replace(request(1024), placed=("GPU-9",))
+    assert line(unknown, *cards) == (
+        'mgpu: mgpu.dev/placement names GPU-9, and there this node has no card "GPU-9"; ' + wait
+    )
+    few = replace(request(2048, count=2), placed=(cards[1].uuid,))
+    assert line(few, *cards) == (
+        "mgpu: mgpu.dev/placement names GPU-00000001-aaaa, and there 2 cards asked, and mgpu.dev/placement leaves "
+        f"1 of 2; {wait}"
+    )
+    other = replace(request(2048, count=1, uuids=(cards[1].uuid,)), placed=(cards[0].uuid,))
+    assert line(other, *cards).startswith(
+        "mgpu: mgpu.dev/placement names GPU-00000000-aaaa, and there 1 card asked"
     )

@@ -7,11 +7,12 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from native_sched.daemon.grants.placement import CardState, Placement, Tenant, place
-from native_sched.daemon.node.config import NodeConfig, Strategy
+from native_sched.daemon.node.config import NodeConfig
 from oci_specs.refusal import Refusal
 from oci_specs.request import Memory, Request
 from oci_specs.vocabulary import FIXED_SHARE, POLICIES
+from placement.place import CardState, Placement, Tenant, place
+from placement.rules import Strategy
 from tests.cards import V100_MIB, card, given_mib
 
 

@@ -40,6 +40,21 @@ ADMIT: dict[str, Any] = {
     "reach": [{"how": "device", "detail": "/dev/nvidia0"}],
     "seccomp_listener": None,
 }
+CLAIM: dict[str, Any] = {
+    "uid": "5d0f6ad6-9a65-4a0e-9a3d-6e8f1f3c7b11",
+    "namespace": "team-a",
+    "name": "shared",
+    "pods": [{"name": "web-0", "uid": "11111111-2222-3333-4444-555555555555"}],
+    "requests": [
+        {
+            "name": "gpu",
+            "qos": "online",
+            "policy": None,
+            "containers": 1,
+            "cards": [{"uuid": "GPU-0", "memory_mib": 4096, "core_percent": None}],
+        }
+    ],
+}
 STATE = {"ociVersion": "1.0.2", "id": "abc", "status": "created", "pid": 12, "bundle": "/run/bundle"}
 BIND = {"version": 1, "verb": "bind", "nonce": "0" * 32, "state": STATE}
 CONTAINER = {
@@ -128,9 +143,13 @@ GOOD = [
     ("control", {"version": 1, "verb": "policy"}),
     ("control", {"version": 1, "verb": "policy", "cards": [0], "policy": "fixed-share"}),
     ("control", {"version": 1, "verb": "timeline", "since": 0}),
+    ("control", {"version": 1, "verb": "claims"}),
+    ("control", {"version": 1, "verb": "claims", "prepare": CLAIM, "unprepare": "uid-2"}),
+    ("control#claims-reply", {**OK, "claims": [CLAIM]}),
+    ("gpu_config", {"apiVersion": "mgpu.dev/v1", "kind": "GpuConfig", "class": "offline", "containers": 2}),
     *(
         (f"control#{verb}-reply", REFUSED)
-        for verb in ("admit", "bind", "release", "list", "health", "set", "policy", "timeline")
+        for verb in ("admit", "bind", "release", "list", "health", "set", "policy", "timeline", "claims")
     ),
     ("control#set-reply", {**OK, "container": {**CONTAINER, "sched": None}}),
     ("control#policy-reply", {**OK, "cards": [POLICY]}),
@@ -192,6 +211,26 @@ BAD = [
     ("control", {"version": 1, "verb": "policy", "cards": []}, "$.cards"),
     ("control", {"version": 1, "verb": "policy", "policy": "fs"}, "$.policy: 'fs' is not one of"),
     ("control", {"version": 1, "verb": "timeline", "since": -1}, "$.since"),
+    ("control", {"version": 1, "verb": "claims", "unprepare": "../x"}, "$.unprepare"),
+    (
+        "control",
+        {"version": 1, "verb": "claims", "prepare": changed(CLAIM, "../x", "uid")},
+        "$.prepare.uid",
+    ),
+    (
+        "control",
+        {
+            "version": 1,
+            "verb": "claims",
+            "prepare": changed(CLAIM, 101, "requests", 0, "cards", 0, "core_percent"),
+        },
+        "$.prepare.requests[0].cards[0].core_percent",
+    ),
+    (
+        "gpu_config",
+        {"apiVersion": "mgpu.dev/v1", "kind": "GpuConfig", "quota": 1},
+        "'quota' was unexpected",
+    ),
     (
         "control",
         {"version": 1, "verb": "timeline", "since": 1.0},

@@ -72,6 +72,13 @@ MEANINGS = [
     ({f"{TKE}/qgpu-memory": "4"}, "memory", Memory(mib=4096)),
     ({"tencent.com/vcuda-memory": "1"}, "memory", Memory(mib=256)),
     ({"tencent.com/vcuda-memory": "24"}, "memory", Memory(mib=6144)),
+    ({"mgpu.dev/memory-64mib": "64"}, "memory", Memory(mib=4096)),
+    ({"mgpu.dev/memory-64mib": "64", "mgpu.dev/memory-spare-mib": "63"}, "memory", Memory(mib=4033)),
+    (
+        {f"{VKE}/mgpu-memory": "1000", "mgpu.dev/memory-64mib": "16", "mgpu.dev/memory-spare-mib": "24"},
+        "memory",
+        Memory(mib=1000),
+    ),
     ({"aliyun.com/gpu-mem": "8"}, "memory", Memory(units=8)),
     ({"mgpu.dev/memory-mib": "1000"}, "memory", Memory(mib=1000)),
     ({f"{VKE}/mgpu-memory": "4096", f"{TKE}/qgpu-memory": "4"}, "memory", Memory(mib=4096)),
@@ -94,6 +101,7 @@ MEANINGS = [
     ({"mgpu.dev/gpus": "GPU-a, MIG-b"}, "uuids", ("GPU-a", "MIG-b")),
     ({"mgpu.dev/gpus": "MIG-GPU-a/1/0"}, "uuids", ("MIG-GPU-a/1/0",)),
     ({"aliyun.com/gpu-count": "2", "mgpu.dev/gpus": "GPU-a,GPU-b"}, "uuids", ("GPU-a", "GPU-b")),
+    ({vocabulary.PLACEMENT: '{"": ["GPU-a", "MIG-b"], "other": ["GPU-c"]}'}, "placed", ("GPU-a", "MIG-b")),
 ]
 
 
@@ -198,6 +206,16 @@ def test_uuids_in_an_annotation_set_visible_devices_aside() -> None:
     assert request({"mgpu.dev/gpus": "GPU-a"}, {"NVIDIA_VISIBLE_DEVICES": "0"}).candidates == ()
     assert request({"mgpu.dev/gpus": "2"}, {"NVIDIA_VISIBLE_DEVICES": "0,1"}).candidates == ("0", "1")
     assert request(env={"MGPU_GPUS": "GPU-a", "NVIDIA_VISIBLE_DEVICES": "0"}).candidates == ("0",)
+
+
+def test_a_schedulers_placement_is_each_containers_own_and_sets_visible_devices_aside() -> None:
+    asking = {
+        "mgpu.dev/memory-mib": "4096",
+        vocabulary.PLACEMENT: '{"web": ["GPU-a"], "db": ["GPU-b"]}',
+    }
+    placed = request({**asking, "io.kubernetes.cri.container-name": "db"}, {"NVIDIA_VISIBLE_DEVICES": "0"})
+    assert (placed.placed, placed.candidates) == (("GPU-b",), ())
+    assert asked({**asking, "io.kubernetes.cri.container-name": "debugger"}) is None
 
 
 def test_cards_with_neither_memory_nor_core_are_whole() -> None:

@@ -14,7 +14,6 @@ from native_sched.daemon.engine import Engine
 from native_sched.daemon.grants.admission import Admission, card_states, grant_document
 from native_sched.daemon.grants.card_policies import CardPolicies
 from native_sched.daemon.grants.card_watch import LostCards
-from native_sched.daemon.grants.cards import CardState
 from native_sched.daemon.grants.grants import Grant, Grants
 from native_sched.daemon.grants.live_grant import LiveGrant
 from native_sched.daemon.grants.live_policy import LivePolicy
@@ -24,7 +23,9 @@ from native_sched.daemon.node import process_id
 from native_sched.daemon.node.config import NodeConfig
 from native_sched.daemon.node.inventory import CardInfo
 from native_sched.daemon.node.state import NodeState
+from oci_specs.claim import Claim
 from oci_specs.refusal import Refusal, quoted
+from placement.cards import CardState
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,10 +81,12 @@ class Arbiter:
             "bind": self.bind,
             "release": self.release,
             "list": self.list,
+            "inventory": self.inventory,
             "health": self.health,
             "set": self.set,
             "policy": self.policy,
             "timeline": self.timeline,
+            "claims": self.claims,
         }
 
     def admit(self, message: Mapping[str, Any], peer: Peer) -> Reply:
@@ -171,6 +174,10 @@ class Arbiter:
             self._node.lost.indices,
         )
 
+    def inventory(self, _message: Mapping[str, Any], _peer: Peer) -> Reply:
+        node = self._node
+        return report.inventory(node.cards, node.config, self._policies.operators, node.lost.indices)
+
     def health(self, _message: Mapping[str, Any], _peer: Peer) -> Reply:
         node = self._node
         found = report.health(self._engine, self._grants, node.cards, node.driver, node.driver_version)
@@ -194,6 +201,15 @@ class Arbiter:
 
     def policy(self, message: Mapping[str, Any], _peer: Peer) -> Reply:
         return self._live_policy.answer(message)
+
+    def claims(self, message: Mapping[str, Any], _peer: Peer) -> Reply:
+        """Both halves do nothing the second time; without either it only tells."""
+        claims = self._admission.claims
+        if "prepare" in message:
+            claims.prepare(Claim.from_json(message["prepare"]))
+        if "unprepare" in message:
+            claims.unprepare(message["unprepare"])
+        return {"claims": [claim.to_json() for claim in claims]}
 
     def timeline(self, message: Mapping[str, Any], _peer: Peer) -> Reply:
         return timeline.since(self._engine, message["since"])

@@ -3,7 +3,7 @@
 import os
 import resource
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
@@ -13,6 +13,7 @@ from native_sched.daemon.grants.card_policies import CardPolicies
 from native_sched.daemon.grants.grants import Grant, Grants
 from native_sched.daemon.grants.scheduling import Scheduling
 from native_sched.daemon.node import without
+from native_sched.daemon.node.config import NodeConfig
 from native_sched.daemon.node.inventory import CardInfo
 
 _STARTED = time.monotonic()
@@ -145,4 +146,35 @@ def health(
         "listeners": listeners,
         "sched_fifo": engine.realtime,
         "without": without.lines(engine, cards),
+    }
+
+
+def inventory(
+    cards: Sequence[CardInfo], config: NodeConfig, operators: Mapping[int, str], lost: Collection[int]
+) -> dict[str, Any]:
+    """What is to share on this node and by which rules, whoever shares it now.
+
+    operators: the policies that the operator set, by card; lost: indices of cards off the bus.
+    """
+    return {
+        "rules": {
+            "policy": config.policy,
+            "placement": config.placement,
+            "max_containers_per_card": config.max_containers_per_card,
+            "aliyun_unit": config.aliyun_unit,
+        },
+        "cards": [
+            {
+                "index": card.index,
+                "uuid": card.uuid,
+                "minor": card.minor,
+                "model": card.name,
+                "memory_mib": card.memory_mib,
+                "architecture": card.architecture,
+                "mig": card.instance is not None,
+                "policy": operators.get(card.index),
+                "healthy": card.index not in lost,
+            }
+            for card in cards
+        ],
     }

@@ -4,15 +4,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from native_sched.daemon.grants import placement
+from native_sched.daemon.grants import claimed
 from native_sched.daemon.grants.card_policies import CardPolicies
-from native_sched.daemon.grants.cards import CardShare, CardState, Tenant
+from native_sched.daemon.grants.claims import Claims
 from native_sched.daemon.grants.grants import Grant, Grants
 from native_sched.daemon.node.config import NodeConfig
 from native_sched.daemon.node.inventory import CardInfo
-from oci_specs import identity, parse
+from oci_specs import identity, parse, vocabulary
 from oci_specs.refusal import Refusal
-from oci_specs.request import Request
+from placement.cards import CardShare, CardState, Tenant
+from placement.place import place
 
 # What the create path takes out of a spec when it has a grant to put in instead (oci_specs/reach.py).
 _REMOVED_UNDER_A_GRANT = frozenset({"device", "mount", "cdi", "hook"})
@@ -65,9 +66,11 @@ class Admission:
         policies: CardPolicies,
         config: NodeConfig,
         edits_for: EditsFor,
+        claims: Claims,
         lost: Collection[int] = (),
     ) -> None:
         """lost: indices of cards that get no new container."""
+        self.claims = claims
         self._lost = lost
         self._cards = cards
         self._grants = grants
@@ -78,11 +81,21 @@ class Admission:
     def admit(self, message: Mapping[str, Any]) -> Grant | None:
         """The grant for an admit message, None to let the container pass untouched, or Refusal."""
         container_id: str = message["container_id"]
+        named = self.claims.named(vocabulary.claims_named(message["env"]), message["annotations"])
         request = parse.request(
-            message["annotations"], message["env"], self._config, container_id=container_id
+            message["annotations"],
+            _without_visible_devices(message["env"]) if named else message["env"],
+            self._config,
+            container_id=container_id,
         )
-        advisory = self._advisory(message["reach"], request)
-        if request is None and not advisory:
+        if named and request is not None:
+            raise Refusal(
+                "claim-and-keys",
+                f"the container has claim {named[0].claim}, and its annotations or variables ask for a GPU too",
+                "keep one of them; annotations of a pod hold for all its containers",
+            )
+        advisory = self._advisory(message["reach"], bool(named or request))
+        if request is None and not named and not advisory:
             return None
         self._refuse_twice(container_id)
         tenant, nonce = self._grants.name()
@@ -95,18 +108,23 @@ class Admission:
             "identity": who,
             "advisory": advisory,
         }
-        if request is None:
-            return Grant(**base, qos="online", policy=None, cards=(), edits={})
         there = [card for card in self._cards if card.index not in self._lost]
         states = card_states(there, self._grants, self._policies)
-        placed = placement.place(request, states, self._config)
+        if named:
+            qos, whole_cards, placed = claimed.place(named, states, self._config)
+        elif request is not None:
+            qos, whole_cards = request.qos, request.whole_cards
+            placed = place(request, states, self._config)
+        else:
+            return Grant(**base, qos="online", policy=None, cards=(), edits={})
         return Grant(
             **base,
-            qos=request.qos,
+            qos=qos,
             policy=placed.policy,
             cards=placed.cards,
             edits=self._edits_for(placed.cards),
-            whole_cards=request.whole_cards,
+            whole_cards=whole_cards,
+            claims=tuple(one.key for one in named),
         )
 
     def _refuse_twice(self, container_id: str) -> None:
@@ -118,16 +136,16 @@ class Admission:
                     "delete it first, or choose another name",
                 )
 
-    def _advisory(self, reach: Sequence[Reach], request: Request | None) -> bool:
+    def _advisory(self, reach: Sequence[Reach], asks: bool) -> bool:
         """Whether the container can get past its filter: allowed only where the node's operator said so."""
-        harmless = {"hostpid"} if request is None else _REMOVED_UNDER_A_GRANT
+        harmless = _REMOVED_UNDER_A_GRANT if asks else {"hostpid"}
         open_ways = [way for way in reach if way["how"] not in harmless]
         if not open_ways:
             return False
         if self._config.allow_privileged:
             return True
         details = ", ".join(way["detail"] for way in open_ways[:3])
-        if request is None:
+        if not asks:
             raise Refusal(
                 "reach-without-grant",
                 f"the container can reach NVIDIA devices without a grant ({details})",
@@ -138,6 +156,11 @@ class Admission:
             f"the container can reach NVIDIA devices beside its grant ({details})",
             "run it unprivileged, or set allow_privileged = true in node.toml",
         )
+
+
+def _without_visible_devices(env: Mapping[str, str]) -> dict[str, str]:
+    """A claim names the cards, as UUIDs in an annotation do; images set the variable by themselves."""
+    return {name: value for name, value in env.items() if name != vocabulary.VISIBLE_DEVICES}
 
 
 def grant_document(grant: Grant, *, listener_path: str, socket: str) -> dict[str, Any]:

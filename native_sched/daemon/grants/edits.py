@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from native_sched.daemon.grants.cards import CardShare
 from native_sched.daemon.node import capabilities
 from native_sched.daemon.node.inventory import CardInfo
 from oci_specs.cdi import Registry
 from oci_specs.refusal import Refusal
+from placement.cards import CardShare
 
 # UUIDs of MIG instances: several have the node of one card.
 _INSTANCE = "MIG-"

@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
 from native_sched.daemon.engine import NodeKind
-from native_sched.daemon.grants.cards import CardShare
 from native_sched.daemon.grants.containerd_task import ContainerdTask
 from oci_specs.request import Identity, Qos
+from placement.cards import CardShare
 
 State = Literal["admitted", "bound", "draining"]
 
@@ -42,7 +42,7 @@ class Grant:
     told of it. qos, policy and cards follow the operator's live changes. pid is its init process,
     runtime_pid the runtime that makes it; a start time goes with each (process_id.py). nodes: those the
     engine was told of. lease_end_ns: until when it may be admitted and not bound, by CLOCK_MONOTONIC.
-    asked_crc32: of the message that asked for it.
+    asked_crc32: of the message that asked for it. claims: UID/REQUEST of those by which it was granted.
     """
 
     tenant: int
@@ -64,6 +64,7 @@ class Grant:
     runtime_start: int = 0
     lease_end_ns: int = 0
     asked_crc32: str = ""
+    claims: tuple[str, ...] = ()
     nodes: tuple[Node, ...] = ()
     paused: bool = False
     containerd: ContainerdTask | None = None

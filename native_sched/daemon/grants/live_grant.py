@@ -9,13 +9,14 @@ from typing import Any
 
 from native_sched.daemon.engine import Engine
 from native_sched.daemon.grants import live_grant_refusal as refusals
-from native_sched.daemon.grants import naming, room
-from native_sched.daemon.grants.cards import CardShare, CardState
+from native_sched.daemon.grants import naming
 from native_sched.daemon.grants.grants import Grant, Grants
 from native_sched.daemon.grants.scheduling import Scheduling
 from native_sched.daemon.grants.store import GrantStore
 from oci_specs.request import Qos
 from oci_specs.vocabulary import FIXED_SHARE
+from placement import room
+from placement.cards import CardShare, CardState
 
 _MIB = 1 << 20
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from native_sched.daemon.grants.cards import CardShare, CardState
 from native_sched.daemon.grants.grants import Grant
 from oci_specs.refusal import Refusal, quoted
 from oci_specs.request import Qos
+from placement.cards import CardShare, CardState
 
 
 def draining(grant: Grant) -> Refusal:

@@ -8,14 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 from native_sched.daemon.grants.card_policies import CardPolicies
-from native_sched.daemon.grants.cards import CardState
 from native_sched.daemon.grants.grants import Grant, Grants
-from native_sched.daemon.grants.room import LEAST_PART_PERCENT
 from native_sched.daemon.grants.scheduling import Scheduling
 from native_sched.daemon.grants.store import GrantStore
+from native_sched.daemon.log import LOG, Log
 from native_sched.daemon.node.state import NodeState
 from oci_specs.refusal import Refusal
 from oci_specs.vocabulary import FIXED_SHARE
+from placement.cards import CardState
+from placement.room import LEAST_PART_PERCENT
 
 # The owner of a policy that no container set.
 NODE, OPERATOR = "node", "operator"
@@ -33,7 +34,9 @@ class LivePolicy:
         default: str,
         store: GrantStore,
         node: NodeState,
+        log: Log = LOG,
     ) -> None:
+        self._log = log
         self._store = store
         self._node = node
         self._grants = grants
@@ -86,6 +89,8 @@ class LivePolicy:
                 f"the scheduler does not take {policy} for these cards now ({error.strerror})",
                 "wait until their containers end; everything is as before",
             ) from error
+        for grant in changed:
+            self._log.info("policy-changed", container=grant.container_id, policy=policy)
 
     def _tell(self, cards: Sequence[int]) -> None:
         for card in cards:

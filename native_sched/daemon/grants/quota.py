@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from native_sched.daemon.grants.room import LEAST_PART_PERCENT
 from oci_specs.request import Qos
+from placement.room import LEAST_PART_PERCENT
 
 
 class Part(NamedTuple):

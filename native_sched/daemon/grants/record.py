@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import Any
 
 from native_sched.daemon.engine import NodeKind
-from native_sched.daemon.grants.cards import CardShare
 from native_sched.daemon.grants.grants import Grant, Node
 from native_sched.daemon.node.record_file import Unreadable
 from oci_specs.request import Identity
+from placement.cards import CardShare
 
 # Members that are written as they are.
 _PLAIN = (
@@ -41,6 +41,7 @@ def to_json(grant: Grant) -> dict[str, Any]:
         **{name: getattr(grant, name) for name in _PLAIN},
         "identity": asdict(grant.identity),
         "cards": [asdict(card) for card in grant.cards],
+        "claims": list(grant.claims),
         "nodes": [list(node) for node in grant.nodes],
         "created": grant.created.isoformat(),
     }
@@ -53,6 +54,8 @@ def from_json(body: Any) -> Grant:
             **{name: body[name] for name in _PLAIN},
             identity=Identity(**body["identity"]),
             cards=tuple(CardShare(**card) for card in body["cards"]),
+            # A mgpud of before there were claims has not written them.
+            claims=tuple(body.get("claims", ())),
             nodes=tuple(Node(dev, ino, NodeKind(kind), minor) for dev, ino, kind, minor in body["nodes"]),
             created=datetime.fromisoformat(body["created"]),
         )

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from native_sched.daemon.engine import Engine, TenantClass
 from native_sched.daemon.grants import quota
 from native_sched.daemon.grants.card_policies import CardPolicies
-from native_sched.daemon.grants.cards import CardShare
 from native_sched.daemon.grants.grants import Grant, Grants
 from native_sched.daemon.grants.quota import Part
 from oci_specs import vocabulary
 from oci_specs.request import Qos
+from placement.cards import CardShare
 
 _CLASSES = {vocabulary.ONLINE: TenantClass.ONLINE, vocabulary.OFFLINE: TenantClass.OFFLINE}
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from native_sched.daemon.control.server import Peer, Reply, Verb
 from native_sched.daemon.log import LOG, Log
+from oci_specs import identity
 from oci_specs.refusal import Refusal
 
 OTHER = "other"
@@ -21,6 +22,11 @@ CODES = (
     "card-too-small",
     "cdi-capability",
     "cdi-conflict",
+    "claim-and-keys",
+    "claim-in-use",
+    "claim-shared-out",
+    "claim-too-small",
+    "claims-disagree",
     "container-exists",
     "core-full",
     "core-too-large",
@@ -33,6 +39,7 @@ CODES = (
     "no-capability",
     "no-cards",
     "no-cdi-device",
+    "no-claim",
     "no-holder",
     "not-recorded",
     "not-scheduled",
@@ -65,8 +72,20 @@ class Refusals:
             except Refusal as refusal:
                 self.counts[refusal.code if refusal.code in self.counts else OTHER] += 1
                 self._log.info(
-                    "refused", container=message["container_id"], code=refusal.code, why=refusal.message
+                    "refused",
+                    container=message["container_id"],
+                    code=refusal.code,
+                    why=refusal.message,
+                    **_pod(message),
                 )
                 raise
 
         return answer
+
+
+def _pod(message: Mapping[str, Any]) -> dict[str, str]:
+    """Whose container it is, where there is a pod: its id says nothing to anyone once it is refused."""
+    who = identity.identify(message["annotations"], message["container_id"])
+    if not who.pod:
+        return {}
+    return {"pod": who.pod, "namespace": who.namespace or "", "name": who.container}

@@ -8,23 +8,16 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from oci_specs.refusal import Refusal
-from oci_specs.vocabulary import FIXED_SHARE
-
-Strategy = Literal["default", "binpack", "spread", "separate"]
+from placement.rules import Rules
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeConfig:
+class NodeConfig(Rules):
     """Settings of one node; schemas/node_config.schema.json gives the same keys, ranges and defaults.
 
     docs/node.md tells operators of each.
     """
 
-    # For a card without tenants whose first one names no policy: a quota that always holds surprises least.
-    policy: str = FIXED_SHARE
-    # Which card a container gets where nothing nearer chose one. default: online apart from online, offline
-    # packed beside online; separate: offline away from online.
-    placement: Strategy = "default"
     # Whether containers that can start processes outside the filter may run; they are shown as advisory.
     allow_privileged: bool = False
     # What one of aliyun.com/gpu-mem is. ACK's device plugin counts GiB units unless it was set to MiB.
@@ -35,8 +28,6 @@ class NodeConfig:
     # Seconds that an admitted container keeps its reservation before it is bound: longer than any engine
     # takes from create to its hooks.
     lease_seconds: int = 60
-    # Containers that share one card at most; 16 is what mGPU and qGPU allow.
-    max_containers_per_card: int = 16
     # Where CDI specs are read from, later ones over earlier ones.
     cdi_dirs: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")
     # Sockets of the containerds that name containers and tell when one is paused, as far as they are there:

@@ -17,7 +17,8 @@ class CardInfo:
 
     memory_mib: what it has, of a GPU instance with several compute instances an equal part. context_bytes,
     copy_context_bytes: what the driver takes of it per channel group, of the graphics engine and of a copy
-    engine. instance: (GPU instance, compute instance) of MIG.
+    engine. instance: (GPU instance, compute instance) of MIG. architecture: NVIDIA's name of it, "" where it is
+    not known.
     """
 
     index: int
@@ -29,6 +30,28 @@ class CardInfo:
     context_bytes: int = 0
     copy_context_bytes: int = 0
     instance: tuple[int, int] | None = None
+    architecture: str = ""
+
+
+# By NV2080_CTRL_MC_ARCH_INFO_ARCHITECTURE and by NVML_DEVICE_ARCH.
+_RM_ARCHITECTURES = {
+    0x140: "volta",
+    0x160: "turing",
+    0x170: "ampere",
+    0x180: "hopper",
+    0x190: "ada-lovelace",
+    0x1A0: "blackwell",
+    0x1B0: "blackwell",
+}
+_NVML_ARCHITECTURES = {
+    4: "pascal",
+    5: "volta",
+    6: "turing",
+    7: "ampere",
+    8: "ada-lovelace",
+    9: "hopper",
+    10: "blackwell",
+}
 
 
 def simulated(directory: str) -> tuple[str, list[CardInfo]]:
@@ -44,6 +67,7 @@ def simulated(directory: str) -> tuple[str, list[CardInfo]]:
             gpu_id=card.gpu_id,
             context_bytes=card.context_bytes,
             copy_context_bytes=card.copy_context_bytes,
+            architecture=_RM_ARCHITECTURES.get(card.arch, ""),
         )
         for card in cards.cards(admin)
     ]
@@ -86,6 +110,7 @@ def nvml() -> tuple[str, list[CardInfo]]:
                         # RM's gpuId of a PCI device: domain, bus and slot packed as gpuGenerateGpuId does
                         gpu_id=pci.domain << 16 | pci.bus << 8 | pci.device,
                         instance=instance,
+                        architecture=_architecture(pynvml, handle),
                     )
                 )
         return str(pynvml.nvmlSystemGetDriverVersion()), cards
@@ -114,6 +139,13 @@ def lost_nvml(known: Iterable[CardInfo]) -> set[int]:
         return found
     finally:
         pynvml.nvmlShutdown()
+
+
+def _architecture(pynvml: Any, handle: Any) -> str:
+    try:
+        return _NVML_ARCHITECTURES.get(pynvml.nvmlDeviceGetArchitecture(handle), "")
+    except pynvml.NVMLError:
+        return ""
 
 
 def _see_compute_mode(pynvml: Any, handle: Any, number: int) -> None:

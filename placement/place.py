@@ -1,44 +1,55 @@
-"""Which cards a request gets: a pure function of the request, the cards and the node's config."""
+"""Which cards a request gets: a pure function of the request, the cards and the node's rules."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from native_sched.daemon.grants import room
-from native_sched.daemon.grants.cards import CardShare, CardState, Placement, Tenant
-from native_sched.daemon.grants.placement_refusal import (
+from oci_specs.refusal import Refusal
+from oci_specs.request import Qos, Request
+from placement import room
+from placement.cards import CardShare, CardState, Placement, Tenant
+from placement.refusals import (
     ambiguous,
     no_room,
+    placed_elsewhere,
     policies_differ,
     same_gpu,
     too_few,
     unknown_card,
 )
-from native_sched.daemon.node.config import NodeConfig
-from oci_specs.request import Qos, Request
+from placement.rules import Rules
 
 __all__ = ["CardShare", "CardState", "Placement", "Tenant", "place"]
 
 
-def place(request: Request, cards: Sequence[CardState], config: NodeConfig) -> Placement:
+def place(request: Request, cards: Sequence[CardState], rules: Rules) -> Placement:
     """Room for the request on as many cards as it asks for, all under one policy.
 
     The same arguments always give the same cards: ties go to the lower index. Raises a Refusal that says how
     much was asked, what there is, and what to do; for a conflict of policies it names the container that set
     the card's.
     """
+    try:
+        return _place(request, cards, rules)
+    except Refusal as refusal:
+        if not request.placed:
+            raise
+        raise placed_elsewhere(request, refusal) from refusal
+
+
+def _place(request: Request, cards: Sequence[CardState], rules: Rules) -> Placement:
     candidates = _candidates(request, cards)
     count = len(candidates) if request.count is None else request.count
     if count > len(candidates) or not candidates:
         raise too_few(request, count, len(candidates), len(cards))
-    verdicts = [room.examine(request, card, count, config) for card in candidates]
+    verdicts = [room.examine(request, card, count, rules) for card in candidates]
     fitting = [verdict for verdict in verdicts if verdict.lack is None]
     if len(fitting) < count:
-        raise no_room(request, count, verdicts, config)
+        raise no_room(request, count, verdicts, rules)
     gpus = len({verdict.card.minor for verdict in fitting})
     if gpus < count:
         raise same_gpu(count, gpus)
-    rank = _STRATEGIES[config.placement]
+    rank = _STRATEGIES[rules.placement]
     # The candidates came by index and the sort is stable.
     fitting.sort(key=lambda verdict: rank(verdict.card, request.qos))
     by_policy: dict[str, list[room.Verdict]] = {}
@@ -58,7 +69,7 @@ def place(request: Request, cards: Sequence[CardState], config: NodeConfig) -> P
 def _candidates(request: Request, cards: Sequence[CardState]) -> list[CardState]:
     """The cards that the request names, or all, by ascending index."""
     allowed = list(cards)
-    for names in (request.candidates, request.uuids):
+    for names in (request.candidates, request.uuids, request.placed):
         if names:
             # Named cards are looked up among all of the node: a wrong name is told apart from a card left
             # out.

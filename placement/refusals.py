@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from native_sched.daemon.grants import room
-from native_sched.daemon.grants.cards import CardState
-from native_sched.daemon.grants.room import Lack, Verdict
-from native_sched.daemon.node.config import NodeConfig
 from oci_specs.refusal import Refusal, quoted
 from oci_specs.request import Request
-from oci_specs.vocabulary import VISIBLE_DEVICES
+from oci_specs.vocabulary import PLACEMENT, VISIBLE_DEVICES
+from placement import room
+from placement.cards import CardState
+from placement.room import Lack, Verdict
+from placement.rules import Rules
 
 # A node with many cards would make the line unreadable.
 _LISTED_CARDS = 8
+_UUIDS = "the UUIDs"
 
 
 def unknown_card(name: str, cards: Sequence[CardState]) -> Refusal:
@@ -35,13 +36,29 @@ def too_few(request: Request, count: int, candidates: int, there: int) -> Refusa
     if there == 0:
         return Refusal("no-cards", f"{asked}, and this node has none", "run it on a node with GPUs")
     if candidates < there:
-        by = "the UUIDs" if request.uuids and not request.candidates else VISIBLE_DEVICES
+        by = _left_by(request)
         return Refusal(
             "too-few-cards",
-            f"{asked}, and {by} leave{'s' if by == VISIBLE_DEVICES else ''} {candidates} of {there}",
+            f"{asked}, and {by} leave{'' if by == _UUIDS else 's'} {candidates} of {there}",
             f"ask for at most {candidates}, or name others" if candidates else "name others",
         )
     return Refusal("too-few-cards", f"{asked}, and this node has {there}", f"ask for at most {there}")
+
+
+def _left_by(request: Request) -> str:
+    if request.candidates:
+        return VISIBLE_DEVICES
+    return _UUIDS if request.uuids else PLACEMENT
+
+
+def placed_elsewhere(request: Request, refusal: Refusal) -> Refusal:
+    """The refusal of a container whose cards a scheduler chose: it is the scheduler's choice that fails."""
+    shown = ", ".join(request.placed[:_LISTED_CARDS])
+    return Refusal(
+        refusal.code,
+        f"{PLACEMENT} names {shown}, and there {refusal.message}",
+        "delete the pod, so that it is placed anew",
+    )
 
 
 def same_gpu(count: int, gpus: int) -> Refusal:
@@ -62,12 +79,12 @@ def policies_differ(count: int, fitting: Sequence[Verdict]) -> Refusal:
     )
 
 
-def no_room(request: Request, count: int, verdicts: Sequence[Verdict], config: NodeConfig) -> Refusal:
+def no_room(request: Request, count: int, verdicts: Sequence[Verdict], rules: Rules) -> Refusal:
     """Told from the cards that came closest; the others would need even more."""
     nearest = max(verdict.lack for verdict in verdicts if verdict.lack is not None)
     lacking = [verdict for verdict in verdicts if verdict.lack == nearest]
     fit = sum(verdict.lack is None for verdict in verdicts)
-    code, asked, why, hint = _REASONS[nearest](request, count, lacking, config)
+    code, asked, why, hint = _REASONS[nearest](request, count, lacking, rules)
     if count > 1:
         asked = f"{asked} on each of {count} cards"
     there = (
@@ -79,7 +96,7 @@ def no_room(request: Request, count: int, verdicts: Sequence[Verdict], config: N
 _Reason = tuple[str, str, str, str]
 
 
-def _why_policy(request: Request, count: int, lacking: Sequence[Verdict], config: NodeConfig) -> _Reason:
+def _why_policy(request: Request, count: int, lacking: Sequence[Verdict], rules: Rules) -> _Reason:
     runs = ", ".join(f"card {one.card.index} runs {_policy(one)}" for one in lacking[:_LISTED_CARDS])
     policies = " or ".join(sorted({one.policy for one in lacking}))
     until = _until_free(lacking, "wait until that container ends")
@@ -87,7 +104,7 @@ def _why_policy(request: Request, count: int, lacking: Sequence[Verdict], config
     return "policy-conflict", f"policy {request.policy}", runs, hint
 
 
-def _why_card_size(request: Request, count: int, lacking: Sequence[Verdict], config: NodeConfig) -> _Reason:
+def _why_card_size(request: Request, count: int, lacking: Sequence[Verdict], rules: Rules) -> _Reason:
     largest = max(lacking, key=lambda one: one.card.memory_mib)
     return (
         "card-too-small",
@@ -97,9 +114,7 @@ def _why_card_size(request: Request, count: int, lacking: Sequence[Verdict], con
     )
 
 
-def _why_least_memory(
-    request: Request, count: int, lacking: Sequence[Verdict], config: NodeConfig
-) -> _Reason:
+def _why_least_memory(request: Request, count: int, lacking: Sequence[Verdict], rules: Rules) -> _Reason:
     most = max(lacking, key=lambda one: one.share.memory_mib)
     return (
         "memory-too-small",
@@ -109,16 +124,16 @@ def _why_least_memory(
     )
 
 
-def _why_containers(request: Request, count: int, lacking: Sequence[Verdict], config: NodeConfig) -> _Reason:
+def _why_containers(request: Request, count: int, lacking: Sequence[Verdict], rules: Rules) -> _Reason:
     return (
         "card-full",
         "a place",
-        f"{_each(lacking)} {_counted(config.max_containers_per_card, 'container')}, which is the most",
+        f"{_each(lacking)} {_counted(rules.max_containers_per_card, 'container')}, which is the most",
         "wait until a container ends",
     )
 
 
-def _why_occupied(request: Request, count: int, lacking: Sequence[Verdict], config: NodeConfig) -> _Reason:
+def _why_occupied(request: Request, count: int, lacking: Sequence[Verdict], rules: Rules) -> _Reason:
     return (
         "card-occupied",
         "a whole card",
@@ -127,7 +142,7 @@ def _why_occupied(request: Request, count: int, lacking: Sequence[Verdict], conf
     )
 
 
-def _why_memory(request: Request, count: int, lacking: Sequence[Verdict], config: NodeConfig) -> _Reason:
+def _why_memory(request: Request, count: int, lacking: Sequence[Verdict], rules: Rules) -> _Reason:
     most = max(lacking, key=lambda one: (one.card.free_mib, -one.card.index))
     free = max(0, most.card.free_mib)
     return (
@@ -140,7 +155,7 @@ def _why_memory(request: Request, count: int, lacking: Sequence[Verdict], config
     )
 
 
-def _why_core(request: Request, count: int, lacking: Sequence[Verdict], config: NodeConfig) -> _Reason:
+def _why_core(request: Request, count: int, lacking: Sequence[Verdict], rules: Rules) -> _Reason:
     def free(one: Verdict) -> int:
         return room.free_core(one.card, request.qos, one.policy)
 

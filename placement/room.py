@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from native_sched.daemon.grants.cards import CardShare, CardState
-from native_sched.daemon.node.config import NodeConfig
 from oci_specs import units
 from oci_specs.forms import MIN_MIB
 from oci_specs.parse import MIN_MIB_PER_CARD_OF_SEVERAL
 from oci_specs.request import Qos, Request
 from oci_specs.vocabulary import FIXED_SHARE
+from placement.cards import CardShare, CardState
+from placement.rules import Rules
 
 # Under fixed-share, a container without a quota of its own is left at least this much.
 LEAST_PART_PERCENT = 1
@@ -39,7 +39,7 @@ class Verdict:
     lack: Lack | None
 
 
-def examine(request: Request, card: CardState, count: int, config: NodeConfig) -> Verdict:
+def examine(request: Request, card: CardState, count: int, rules: Rules) -> Verdict:
     """Whether `card` can be one of the `count` cards of the request."""
     asked = asked_mib(request, card, count)
     core = (
@@ -51,7 +51,7 @@ def examine(request: Request, card: CardState, count: int, config: NodeConfig) -
     )
     # Core of whole cards beside memory: the memory is an upper bound that the card clamps.
     memory = min(asked, card.memory_mib) if core == 100 else asked
-    policy = card.policy or request.policy or config.policy
+    policy = card.policy or request.policy or rules.policy
     share = CardShare(
         index=card.index,
         minor=card.minor,
@@ -60,7 +60,7 @@ def examine(request: Request, card: CardState, count: int, config: NodeConfig) -
         memory_mib=memory,
         core_percent=core,
     )
-    return Verdict(card, share, policy, _lack(request, card, share, policy, count, config))
+    return Verdict(card, share, policy, _lack(request, card, share, policy, count, rules))
 
 
 def asked_mib(request: Request, card: CardState, count: int) -> int:
@@ -95,7 +95,7 @@ def free_core(card: CardState, qos: Qos, policy: str) -> int:
 
 
 def _lack(
-    request: Request, card: CardState, share: CardShare, policy: str, count: int, config: NodeConfig
+    request: Request, card: CardState, share: CardShare, policy: str, count: int, rules: Rules
 ) -> Lack | None:
     core = share.core_percent
     if core is None:
@@ -104,7 +104,7 @@ def _lack(
         (Lack.POLICY, request.policy is not None and policy != request.policy),
         (Lack.CARD_SIZE, share.memory_mib > card.memory_mib),
         (Lack.LEAST_MEMORY, share.memory_mib < least_mib(count)),
-        (Lack.CONTAINERS, len(card.tenants) >= config.max_containers_per_card),
+        (Lack.CONTAINERS, len(card.tenants) >= rules.max_containers_per_card),
         (Lack.OCCUPIED, request.whole_cards and bool(card.tenants)),
         (Lack.MEMORY, share.memory_mib > card.free_mib),
         (Lack.CORE, core > free_core(card, request.qos, policy)),

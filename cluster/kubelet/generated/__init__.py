@@ -1,0 +1,1 @@
+"""What `make protos` writes. Nothing here is written by hand."""

@@ -1,0 +1,1 @@
+"""What a node offers a cluster, and under which names."""

@@ -1,0 +1,129 @@
+"""A node's cards and rules as mgpud tells them, and as they stand in the node's annotation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, TypeVar
+
+from oci_specs.refusal import Refusal, quoted
+
+ANNOTATION = "mgpu.dev/inventory"
+VERSION = 1
+CARDS_MAX = 4096
+
+_Read = TypeVar("_Read", "Rules", "Card")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """What of node.toml decides about a request: native_sched.daemon.node.config.NodeConfig has the meanings.
+
+    aliyun_unit: what one of aliyun.com/gpu-mem is, "gib" or "mib".
+    """
+
+    policy: str
+    placement: str
+    max_containers_per_card: int
+    aliyun_unit: str = "gib"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """One GPU, or one MIG instance.
+
+    memory_mib: all of it. architecture: NVIDIA's family name in lower case, "" where it is not known. policy:
+    what the operator set for this card, None where its first container sets it. healthy: False once it has
+    fallen off the bus.
+    """
+
+    index: int
+    uuid: str
+    minor: int
+    model: str
+    memory_mib: int
+    architecture: str = ""
+    mig: bool = False
+    policy: str | None = None
+    healthy: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inventory:
+    """cards: by ascending index."""
+
+    rules: Rules
+    cards: tuple[Card, ...]
+
+    @property
+    def healthy(self) -> tuple[Card, ...]:
+        return tuple(card for card in self.cards if card.healthy)
+
+    def to_json(self) -> str:
+        """The annotation's text; the same inventory always gives the same text."""
+        document = {
+            "version": VERSION,
+            "rules": asdict(self.rules),
+            "cards": [asdict(card) for card in self.cards],
+        }
+        return json.dumps(document, separators=(",", ":"), sort_keys=True)
+
+
+def read(text: str) -> Inventory:
+    """The inventory that an annotation holds; Refusal for what is none: other controllers write to nodes too."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _malformed("it is not JSON") from error
+    if not isinstance(document, dict) or document.get("version") != VERSION:
+        version = document.get("version") if isinstance(document, dict) else document
+        raise _malformed(f"its version is {quoted(version)}, not {VERSION}")
+    return from_members(document)
+
+
+def from_members(document: Mapping[str, Any]) -> Inventory:
+    """From the members `rules` and `cards` of the annotation, or of mgpud's reply to `inventory`. Members that
+    are not known here are passed over, so that a newer node can be read.
+    """
+    rows = document.get("cards")
+    if not isinstance(rows, list) or len(rows) > CARDS_MAX:
+        raise _malformed("it has no list of cards")
+    cards = sorted((_read(Card, row) for row in rows), key=lambda card: card.index)
+    if len({card.index for card in cards}) < len(cards) or len({card.uuid for card in cards}) < len(cards):
+        raise _malformed("two of its cards have one index or one UUID")
+    if any(card.memory_mib < 1 for card in cards):
+        raise _malformed("a card of it has no memory")
+    rules = _read(Rules, document.get("rules"))
+    if rules.max_containers_per_card < 1:
+        raise _malformed("its rules allow no container")
+    return Inventory(rules=rules, cards=tuple(cards))
+
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "int": (int,),
+    "str": (str,),
+    "bool": (bool,),
+    "str | None": (str, type(None)),
+}
+
+
+def _read(kind: type[_Read], row: object) -> _Read:
+    if not isinstance(row, dict):
+        raise _malformed(f"a part of it is no {kind.__name__.lower()}")
+    known = {each.name: _TYPES[str(each.type)] for each in fields(kind)}
+    for name, types in known.items():
+        if name in row and type(row[name]) not in types:
+            raise _malformed(f"{name} is {quoted(row[name])}")
+    try:
+        return kind(**{name: row[name] for name in known if name in row})
+    except TypeError as error:
+        raise _malformed(f"a {kind.__name__.lower()} of it is not whole") from error
+
+
+def _malformed(what: str) -> Refusal:
+    return Refusal(
+        "bad-inventory",
+        f"{ANNOTATION} cannot be read: {what}",
+        "install one version of mgpu on the nodes and in the cluster; the node's agent writes it anew",
+    )

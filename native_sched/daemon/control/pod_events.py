@@ -1,0 +1,106 @@
+"""What the owner of a pod is to hear of its containers, kept for who asks with `watch`.
+
+It is taken from the log, after the log's own limits, so that neither can be flooded by a tenant.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from native_sched.daemon.grants.grants import Grant
+from oci_specs.request import Identity
+
+KEPT = 256
+
+Fields = Mapping[str, object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodEvent:
+    """time: RFC 3339, in UTC. kind: a word for programs, as in `kubectl get events`."""
+
+    number: int
+    time: str
+    kind: str
+    pod: str
+    namespace: str
+    container: str
+    text: str
+
+
+# Event of the log: the kind, and the text for its fields.
+_KINDS: dict[str, tuple[str, Callable[[Fields], str]]] = {
+    "refused": ("GPURefused", lambda of: f"{of['why']}"),
+    "killed-unaccounted": (
+        "GPUMemoryOverCap",
+        lambda of: f"ended: it holds {of['bytes']} bytes of GPU memory beside its grant",
+    ),
+    "killed-hidden": ("GPUWorkHidden", lambda _: "ended: no process of it shows its GPU files"),
+    "killed-unsuspendable": (
+        "GPUWorkNotSuspended",
+        lambda of: f"ended: the driver does not suspend its GPU work ({of['why']})",
+    ),
+    "card-lost": (
+        "GPULost",
+        lambda of: f"GPU {of['card']} has fallen off the bus; delete the pod so that it is placed elsewhere",
+    ),
+    "policy-changed": ("GPUPolicyChanged", lambda of: f"its GPUs run {of['policy']} now, by the operator"),
+}
+
+
+class PodEvents:
+    """The last of them. note() is what the log calls."""
+
+    def __init__(self, first: int, grants: Iterable[Grant]) -> None:
+        """first: the first event's number, above all numbers of a previous mgpud on this machine, so that each
+        event has one of its own.
+        """
+        self._next = first
+        self._grants = grants
+        self._kept: deque[PodEvent] = deque(maxlen=KEPT)
+
+    def note(self, event: str, fields: Fields) -> None:
+        """An event of the log; those that are no pod's are passed over."""
+        if event not in _KINDS:
+            return
+        kind, text = _KINDS[event]
+        for who in self._whose(fields):
+            if who.pod and who.namespace:
+                at = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+                self._kept.append(
+                    PodEvent(
+                        number=self._next,
+                        time=at,
+                        kind=kind,
+                        pod=who.pod,
+                        namespace=who.namespace,
+                        container=who.container,
+                        text=text(fields),
+                    )
+                )
+                self._next += 1
+
+    def _whose(self, fields: Fields) -> list[Identity]:
+        if "pod" in fields:
+            pod, namespace, name = (str(fields.get(each) or "") for each in ("pod", "namespace", "name"))
+            return [Identity(pod=pod, namespace=namespace, container=name)]
+        if "container" in fields:
+            return [each.identity for each in self._grants if each.container_id == fields["container"]]
+        card = fields.get("card")
+        return [each.identity for each in self._grants if isinstance(card, int) and each.has_card(card)]
+
+    def since(self, number: int) -> dict[str, Any]:
+        """The reply to `watch`: those from `number` on, oldest first, and the number to go on with.
+
+        All of them for a number that is not given yet: the clock was set back before this mgpud began.
+        """
+        if number > self._next:
+            number = 0
+        return {
+            "next": self._next,
+            "events": [asdict(event) for event in self._kept if event.number >= number],
+        }

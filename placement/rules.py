@@ -1,0 +1,23 @@
+"""What placement heeds besides the request and the cards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from oci_specs.vocabulary import FIXED_SHARE
+
+Strategy = Literal["default", "binpack", "spread", "separate"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """Settings of one node; native_sched/daemon/node/config.py has the others."""
+
+    # For a card without tenants whose first one names no policy: a quota that always holds surprises least.
+    policy: str = FIXED_SHARE
+    # Which card a container gets where nothing nearer chose one. default: online apart from online, offline
+    # packed beside online; separate: offline away from online.
+    placement: Strategy = "default"
+    # Containers that share one card at most; 16 is what mGPU and qGPU allow.
+    max_containers_per_card: int = 16

@@ -1,0 +1,132 @@
+"""`watch` and `inventory`: what mgpud tells the node process of a cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from native_sched.daemon.control.pod_events import KEPT, PodEvents
+from native_sched.daemon.control.server import Peer
+from native_sched.daemon.log import Log
+from native_sched.daemon.metrics.refused import Refusals
+from native_sched.daemon.node.config import NodeConfig
+from oci_specs import schemas
+from oci_specs.refusal import Refusal
+from oci_specs.request import Identity
+from tests.unit.arbiter_support import CARDS, World
+
+POD = {
+    "io.kubernetes.cri.sandbox-name": "web-0",
+    "io.kubernetes.cri.sandbox-namespace": "shop",
+    "io.kubernetes.cri.container-name": "main",
+}
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World(NodeConfig())
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def log() -> Iterator[Log]:
+    with open(os.devnull, "w") as null:
+        yield Log(null.fileno())
+
+
+def told(events: PodEvents, since: int = 0) -> list[tuple[str, str, str, str]]:
+    reply = events.since(since)
+    schemas.validate("control#watch-reply", {"version": 1, "ok": True, **reply})
+    return [(each["kind"], each["namespace"], each["pod"], each["text"]) for each in reply["events"]]
+
+
+def listening(world: World, log: Log, first: int = 1) -> PodEvents:
+    events = PodEvents(first, world.grants)
+    log.heard = events.note
+    return events
+
+
+def in_pod(world: World, **env: str) -> str:
+    grant = world.granted("c1", **env)
+    grant.identity = Identity(pod="web-0", namespace="shop", container="main")
+    return grant.container_id
+
+
+def test_refusal_in_a_pod_is_its_owners_to_hear(world: World, log: Log) -> None:
+    events = listening(world, log)
+
+    def admit(_message: Mapping[str, Any], _peer: Peer) -> dict[str, Any]:
+        raise Refusal("memory-full", "no GPU has 4096 MiB left", "ask for less")
+
+    for of_pod in (POD, {}):
+        with pytest.raises(Refusal):
+            Refusals(log).counted(admit)({"container_id": "c", "annotations": of_pod}, Peer(1, 0))
+    assert told(events) == [("GPURefused", "shop", "web-0", "no GPU has 4096 MiB left")]
+
+
+@pytest.mark.parametrize(
+    ("event", "fields", "kind"),
+    [
+        ("killed-unaccounted", {"bytes": 4096}, "GPUMemoryOverCap"),
+        ("killed-hidden", {}, "GPUWorkHidden"),
+        ("killed-unsuspendable", {"why": "0x5f"}, "GPUWorkNotSuspended"),
+    ],
+)
+def test_ended_container_is_told_of(
+    world: World, log: Log, event: str, fields: dict[str, object], kind: str
+) -> None:
+    events = listening(world, log)
+    log.error(event, container=in_pod(world), **fields)
+    log.error(event, container="of no pod", **fields)
+    assert [each[:3] for each in told(events)] == [(kind, "shop", "web-0")]
+
+
+def test_lost_card_is_told_to_the_pods_that_are_on_it(world: World, log: Log) -> None:
+    events = listening(world, log)
+    in_pod(world, NVIDIA_VISIBLE_DEVICES="1", MGPU_MEMORY_MIB="1024")
+    for card in (0, 1):
+        log.error("card-lost", card=card, containers=1)
+    assert [each[0] for each in told(events)] == ["GPULost"]
+
+
+def test_operators_policy_is_told_to_the_pods_that_run_under_it(
+    world: World, capfd: pytest.CaptureFixture[str]
+) -> None:
+    in_pod(world, NVIDIA_VISIBLE_DEVICES="0", MGPU_MEMORY_MIB="1024")
+    world.ask("policy", cards=[0], policy="native-burst-share")
+    assert "event=policy-changed container=c1 policy=native-burst-share" in capfd.readouterr().err
+
+
+def test_numbers_rise_over_restarts_and_the_oldest_are_forgotten(world: World, log: Log) -> None:
+    events = listening(world, log)
+    in_pod(world)
+    for _ in range(KEPT + 10):
+        events.note("killed-hidden", {"container": "c1"})
+    assert len(told(events)) == KEPT
+    went_on = events.since(0)["next"]
+    assert told(events, went_on) == []
+    after = listening(world, log, first=went_on + 10)
+    after.note("killed-hidden", {"container": "c1"})
+    assert len(told(after, went_on)) == 1
+
+
+def test_number_of_the_future_gets_all(world: World, log: Log) -> None:
+    """The clock was set back between two mgpuds."""
+    events = listening(world, log)
+    in_pod(world)
+    events.note("killed-hidden", {"container": "c1"})
+    assert len(told(events, 1 << 50)) == 1
+
+
+def test_inventory_is_cards_and_rules_without_tenants(world: World) -> None:
+    world.granted("a", NVIDIA_VISIBLE_DEVICES="0", MGPU_MEMORY_MIB="1024", MGPU_POLICY="be")
+    world.ask("policy", cards=[1], policy="guaranteed-burst-share")
+    found = world.ask("inventory")
+    assert [card["uuid"] for card in found["cards"]] == [card.uuid for card in CARDS]
+    # The first container's policy is gone with it; the operator's stays.
+    assert [card["policy"] for card in found["cards"]] == [None, "guaranteed-burst-share"]
+    assert found["rules"]["max_containers_per_card"] == 16
