@@ -121,7 +121,7 @@ def begin(stack: ExitStack, arguments: argparse.Namespace, called: Called | None
     version, cards = _cards(arguments.driver, root)
     link = HolderLink(os.path.join(root, "holder.sock"), take_over=arguments.take_over)
     stack.callback(link.close)
-    stack.enter_context(mgpud_lock.held(os.path.join(root, "worker.lock"), fence=link.fence))
+    stack.enter_context(mgpud_lock.held(os.path.join(root, "mgpud.lock"), fence=link.fence))
     stages.end("alone")
     # From here on no other process writes the state that the previous mgpud has left.
     node = NodeState(state)

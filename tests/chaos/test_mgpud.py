@@ -14,8 +14,11 @@ from sim import cards
 from tests.chaos import field as fields
 from tests.chaos.field import NS_PER_MS, Field, field_of, percentile
 from tests.chaos.passers_by import PassersBy
+from tests.support import arbiter
+from tests.support.brief import nursery
 from tests.support.load import load, working
 from tests.support.programs import Programs
+from tests.support.waiting import until
 
 # What a machine that does other things too may take for one of them.
 RECOVERY_MAX_MS = 20_000
@@ -53,7 +56,7 @@ def test_kills_of_mgpud_leave_containers_steady(built: Programs, size: Size) -> 
         for number in range(1, size.kills + 1):
             time.sleep(field.random.random() * size.pause_s)
             field.mark()
-            died_ns = field.kill_worker()
+            died_ns = field.kill_mgpud()
             field.served_once()
             if number % 3 == 0:
                 field.over_cap()
@@ -100,7 +103,7 @@ def test_online_stays_protected(built: Programs) -> None:
         for _ in range(4):
             time.sleep(field.random.random() * 0.5)
             field.mark()
-            died_ns = field.kill_worker()
+            died_ns = field.kill_mgpud()
             took_ms = field.wait_for_answer(died_ns)
             windows.append((died_ns, died_ns + int(took_ms * NS_PER_MS)))
         time.sleep(0.3)
@@ -124,6 +127,26 @@ def test_online_stays_protected(built: Programs) -> None:
         assert offline.stop()["devices"][0]["kernels"] > 0
 
 
+def test_no_container_waits_for_what_is_asked_about_others(built: Programs) -> None:
+    """A driver whose calls take 60 ms each is asked nothing by mgpud before its containers are served."""
+    call_ms, count = 60, 5
+    with ExitStack() as stack:
+        mgpu = stack.enter_context(arbiter.running("h200:1", sim_options=[f"rm-call-us={call_ms * 1000}"]))
+        lives = [stack.enter_context(nursery(mgpu, built)).begin() for _ in range(count)]
+        for life in lives:
+            life.work()
+        until(lambda: mgpu.ask("health")["listeners"] == count, "all are served")
+        before = mgpu.ask("health")["generation"]
+        fields.end(mgpu.pid_of("mgpud"))
+        until(lambda: mgpu.ask("health")["generation"] == before + 1, "the next one is there")
+        recovered = mgpu.ask("health")["recovered"]
+        assert recovered["listeners"] == count
+        assert sum(recovered["stages_ms"][stage] for stage in ("tenants", "scheduler")) < count * call_ms
+        for life in lives:
+            life.call()
+            life.end()
+
+
 def test_stopped_mgpud_and_slow_driver_leave_containers_steady(built: Programs) -> None:
     """SIGSTOP for seconds, and a driver whose calls take long now and then."""
     chosen = fields.seed()
@@ -140,5 +163,5 @@ def test_stopped_mgpud_and_slow_driver_leave_containers_steady(built: Programs) 
             field.all_answered(died_ns)
             field.well()
             field.mark()
-            field.wait_for_answer(field.kill_worker())
+            field.wait_for_answer(field.kill_mgpud())
         field.judge()
