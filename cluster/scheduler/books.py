@@ -126,7 +126,9 @@ def without_pods(node: Node, uids: Iterable[str]) -> list[CardState]:
 def _rules(inventory: Inventory) -> Rules:
     """A strategy that is not known here, of a newer node, is the default one."""
     stated = inventory.rules
-    strategy: Strategy = next((known for known in get_args(Strategy) if known == stated.placement), "default")
+    strategy: Strategy = next(
+        (known for known in get_args(Strategy) if known == stated.placement), "default"
+    )
     return Rules(
         policy=stated.policy,
         placement=strategy,
