@@ -36,9 +36,11 @@ def of_one_card(table: Table, demand: Demand, rows: Rows) -> Ways:
 
 
 def of_several(table: Table, demand: Demand, rows: Rows, count: int) -> Ways:
-    """On each row the first cards where it fits, by state; all rows are plain and have as many."""
+    """On each row that has as many the first cards where it fits, by state; all rows are plain."""
     states = table.states[rows]
     fits = demand.fits(states)
+    enough = fits.sum(axis=1) >= count
+    rows, states, fits = rows[enough], states[enough], fits[enough]
     fits &= np.cumsum(fits, axis=1) <= count
     before: Ints = states[fits].reshape(len(rows), count)
     return Ways(rows, before, demand.after(before.ravel()).reshape(before.shape))
