@@ -15,6 +15,7 @@ import yaml
 from cluster.dra import allocation, quantity
 from cluster.dra.devices import Kept, device
 from cluster.resources.inventory import Card
+from oci_specs import schemas
 from oci_specs.claim import ClaimedRequest
 from tests.support.places import REPOSITORY
 
@@ -161,3 +162,35 @@ def test_an_example_of_a_whole_gpu_needs_no_consumable_capacity(consumable: bool
 def test_no_example_is_left_out() -> None:
     known = re.findall(r'FOLDER / "(example-[a-z-]+\.yaml)"', Path(__file__).read_text())
     assert sorted(known) == [path.name for path in EXAMPLES]
+
+
+def test_parameters_on_the_page_are_what_the_driver_takes() -> None:
+    page = (REPOSITORY / "docs" / "cluster.md").read_text()
+    shown = [
+        yaml.safe_load(text) for text in re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    ]
+    [parameters] = [each for each in shown if each.get("kind") == "GpuConfig"]
+    schemas.validate("gpu_config", parameters)
+    assert parameters.keys() == schemas.load("gpu_config")["properties"].keys()
+
+
+def test_attributes_and_capacities_on_the_page_are_the_devices() -> None:
+    page = (REPOSITORY / "docs" / "cluster.md").read_text()
+    section = page[page.index("### What there is to claim") : page.index("### Asking")]
+    named = {
+        name
+        for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", row)
+    }
+    card = Card(
+        index=0,
+        uuid="GPU-0",
+        minor=0,
+        model="V100",
+        memory_mib=16160,
+        architecture="volta",
+        policy="fixed-share",
+    )
+    offered = device(card, 16, "580", True, Kept())
+    assert offered is not None
+    assert named == {*offered["attributes"], *offered["capacity"]}
