@@ -175,7 +175,7 @@ C_LAYERS: dict[str, set[str]] = {
     "sim/card/memory": set(),
     "sim/libcuda": {"rm", "sim/abi", "sim/rmclient"},
     "sim/libnvml": {"rm", "sim/rmclient"},
-    "sim/rmclient": {"base", "rm", "sim/card"},
+    "sim/rmclient": {"base", "rm", "sim/abi", "sim/card"},
 }
 
 
