@@ -34,7 +34,9 @@ class Archive:
     suites: tuple[str, ...]
     component: str
 
-    def run(self, program: str, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, program: str, *arguments: str, cwd: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
         options = {
             "Dir::Etc::sourcelist": self.root / "sources.list",
             "Dir::Etc::sourceparts": "/dev/null",
