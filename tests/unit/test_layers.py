@@ -32,7 +32,7 @@ LAYERS: dict[str, tuple[set[str], set[str]]] = {
     "containerd_api": (set(), {"google", "grpc"}),
     "install": ({"oci_specs"}, set()),
     "mgpu_cli": (
-        {"containerd_api", "install", "oci_specs", "runtime_hook", "sim"},
+        {"cluster", "containerd_api", "install", "oci_specs", "runtime_hook", "sim"},
         {"PIL", "click", "rich"},
     ),
     "cluster": (
