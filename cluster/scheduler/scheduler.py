@@ -16,15 +16,16 @@ stock scheduler's business, which has filtered by them before: here they count i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
 from cluster.resources.inventory import ANNOTATION as _ANNOTATION
 from cluster.resources.inventory import Inventory
-from cluster.scheduler import packing, ways
+from cluster.scheduler import packing, preemption, ways
 from cluster.scheduler.books import Books, Node, with_tenant
 from cluster.scheduler.choice import assign
 from cluster.scheduler.fragmentation import Fragmentation
@@ -141,7 +142,7 @@ class Scheduler:
             )
         if not pod.containers:
             return {}
-        cards = self._cards(pod, node)
+        cards = self.open_to(pod, node.cards, node)
         demand = self._simple(pod)
         row = self._table.row_of[name]
         if self._scoring == "fgd" and demand is not None and len(cards) == len(node.cards):
@@ -159,7 +160,7 @@ class Scheduler:
         node = self.books.nodes.get(name)
         if node is None or not node.is_known:
             return f"it has no {_ANNOTATION}"
-        cards = self._cards(pod, node)
+        cards = self.open_to(pod, node.cards, node)
         try:
             assign(pod.containers, cards, node.rules)
         except Refusal as refusal:
@@ -169,12 +170,34 @@ class Scheduler:
             )
         return _SHORT
 
-    def _cards(self, pod: Pod, node: Node) -> list[CardState]:
+    def preempt(self, pod: Pod, offered: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
+        """Of these nodes those where the pod has room once pods of lower priority have ended, and which.
+
+        offered[name]: UIDs of those that the stock scheduler would end there.
+        """
+        found = {}
+        for name, uids in offered.items():
+            node = self.books.nodes.get(name)
+            if node is None or not node.is_known:
+                continue
+            lower = preemption.of_lower_priority(pod, node)
+            ending = preemption.victims(pod, node, lower, uids, partial(self.open_to, pod, node=node))
+            if ending is not None:
+                # Pods that are not known here are the stock scheduler's to judge.
+                found[name] = [*(uid for uid in uids if uid not in node.pods), *ending]
+        return found
+
+    def open_to(self, pod: Pod, cards: Sequence[CardState], node: Node) -> Sequence[CardState]:
+        """Those of the node's cards that are not reserved for others."""
         if node.name not in self.reserved.values():
-            return node.cards
-        return [
-            card for card in node.cards if card.uuid not in self.reserved or not self.barred(pod, card.uuid)
-        ]
+            return cards
+        return [card for card in cards if card.uuid not in self.reserved or not self.barred(pod, card.uuid)]
+
+    def emptiest(self, names: Sequence[str], most: int) -> list[str]:
+        """The nodes that have most free, the most free one first."""
+        rows = self._table.rows(names)
+        order = np.argsort(packing.costs(self._table, rows, "spread"), kind="stable")[:most]
+        return [self._table.names[row] for row in rows[order].tolist()]
 
     def _rules(self, node: Node) -> Rules:
         """In a node where FGD has no say of its own, cards are packed, which is what it would do."""
@@ -216,7 +239,7 @@ class Scheduler:
     def _assigned(self, pod: Pod, row: int) -> Placed | None:
         node = self.books.nodes[self._table.names[row]]
         try:
-            return assign(pod.containers, self._cards(pod, node), self._rules(node))
+            return assign(pod.containers, self.open_to(pod, node.cards, node), self._rules(node))
         except Refusal:
             return None
 
