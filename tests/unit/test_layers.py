@@ -37,7 +37,7 @@ LAYERS: dict[str, tuple[set[str], set[str]]] = {
     ),
     "cluster": (
         {"oci_specs", "placement", "runtime_hook"},
-        {"aiohttp", "click", "grpc", "google", "httpx2", "lightkube", "numpy"},
+        {"aiohttp", "click", "grpc", "google", "httpx2", "lightkube", "numpy", "prometheus_client"},
     ),
     "demo": ({"mgpu_cli", "oci_specs", "sim"}, {"rich"}),
 }
