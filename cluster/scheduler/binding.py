@@ -38,7 +38,8 @@ class Binder:
         known = self._state.find(uid)
         if known is None:
             raise _not_bound(namespace, name, "it is gone", "nothing")
-        if known.node == node:
+        before = self._state.assumed.get(uid)
+        if node in (known.node, before.node if before is not None and before.is_made else None):
             return
         assumed = self._assume(known, node)
         placement = json.dumps(annotation_of(assumed.placed, known.lenders), separators=(",", ":"))
@@ -47,6 +48,7 @@ class Binder:
                 await self._api.create(BINDING, _binding(known.pod, node, placement))
         except (ApiProblem, TimeoutError) as problem:
             await self._find_out(known.pod, node, assumed, problem)
+        self._state.made(uid)
         self._told.over("binding", "pods are bound again")
 
     def _assume(self, known: Known, node: str) -> Assumed:

@@ -28,12 +28,13 @@ _ASKED_MAX = 4096
 
 @dataclass(frozen=True, kw_only=True)
 class Assumed:
-    """A binding that no watch has shown yet. doubtful_until_s: None while its call runs or has succeeded; else it
-    is not known whether the API server has it, until this time of a steady clock.
+    """A binding that no watch has shown yet. is_made: the API server has it. doubtful_until_s: None while the call
+    runs; then it is not known whether the API server has it, until this time of a steady clock.
     """
 
     node: str
     placed: Placed
+    is_made: bool = False
     doubtful_until_s: float | None = None
 
 
@@ -106,6 +107,10 @@ class State:
         """The pod has these cards from now on."""
         self.assumed[pod.uid] = assumed
         self.scheduler.put_pod(pod, assumed.node, assumed.placed)
+
+    def made(self, uid: str) -> None:
+        if uid in self.assumed:
+            self.assumed[uid] = replace(self.assumed[uid], is_made=True, doubtful_until_s=None)
 
     def doubt(self, uid: str, until_s: float) -> None:
         if uid in self.assumed:
