@@ -30,7 +30,8 @@ class Kinds:
     """
 
     def __init__(self, found: Sequence[tuple[Kind, float]], mean_card_mib: float) -> None:
-        self.requests = sorted({kind.request for kind, _ in found}, key=repr)
+        self._items = [kind for kind, _ in found]
+        self.requests = list(dict.fromkeys(kind.request for kind in self._items))
         numbers = {request: number for number, request in enumerate(self.requests)}
         kinds = sorted({(numbers[kind.request], kind.cpu_milli) for kind, _ in found})
         places = {kind: number for number, kind in enumerate(kinds)}
@@ -41,13 +42,21 @@ class Kinds:
         self.item_kind = np.array(
             [places[numbers[kind.request], kind.cpu_milli] for kind, _ in found], dtype=np.intp
         )
-        self.allowed = [kind.models for kind, _ in found]
+        self.allowed = [kind.models for kind in self._items]
         self.share = np.array([share for _, share in found])
         self._count: Floats = np.array([request.count for request in self.requests], dtype=np.float32)
         self._several = np.flatnonzero(self._count > 1)
         self._offline = np.array([request.qos == OFFLINE for request in self.requests])
         self._whole = np.array([request.whole_cards for request in self.requests])
         self._shares: dict[int, tuple[Ints, Ints]] = {}
+
+    def takes(self, found: Sequence[tuple[Kind, float]]) -> bool:
+        """Take over these shares, if they are of the same kinds; False where they are not."""
+        shares = dict(found)
+        if shares.keys() != set(self._items):
+            return False
+        self.share = np.array([shares[kind] for kind in self._items])
+        return True
 
     def times(self, features: Ints) -> Floats:
         """How many containers of each request cards with these features would hold, [card, request].
