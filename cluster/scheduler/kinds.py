@@ -76,8 +76,7 @@ class Kinds:
         memory, core = self._shares[card_mib]
         columns = {name: features[:, place, None] for name, place in _FIELD.items()}
         free = np.where(self._offline, columns["free_core_offline"], columns["free_core_online"])
-        by_core = np.where(core, free // np.maximum(core, 1), columns["places"])
-        times = np.minimum(np.minimum(columns["free_mib"] // memory, by_core), columns["places"])
+        times = np.minimum(np.minimum(columns["free_mib"] // memory, free // core), columns["places"])
         times = np.where(self._whole & (columns["tenants"] > 0), 0, times)
         return times.astype(np.float32)
 
@@ -89,7 +88,8 @@ class Kinds:
             verdict = room.examine(request, card, request.count or 1, _ANY_RULES)
             fits = verdict.lack is None and verdict.share.memory_mib > 0
             memory.append(verdict.share.memory_mib if fits else 2 * card_mib)
-            core.append(verdict.share.core_percent or 0)
+            # What fixed-share leaves at least; where no quotas hold it is a little too careful.
+            core.append(verdict.share.core_percent or room.LEAST_PART_PERCENT)
         return np.array(memory, dtype=np.int32), np.array(core, dtype=np.int32)
 
     def pods(self, times: Floats, cpu: Floats) -> Floats:

@@ -50,12 +50,7 @@ def test_a_card_holds_as_many_as_mgpuds_rules_let_in(
     number = states.of(card, rules)
     kinds = Kinds([(Kind(asked, 1000, None), 1.0)], A100_MIB)
     [[times]] = kinds.times(states.features[number : number + 1])
-    expected = filled(card, asked, rules)
-    assert (times > 0) == (expected > 0)
-    # Beside containers without a quota the quotas of those to come leave each of them its least part, and so the
-    # sums are not of the one card alone.
-    if asked.core_percent is not None or asked.whole_cards or asked.qos == "online":
-        assert abs(times - expected) <= 1
+    assert times == filled(card, asked, rules)
 
 
 def test_pods_of_a_node_are_counted_by_cards_and_by_cpu() -> None:
