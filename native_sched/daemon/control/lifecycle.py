@@ -159,6 +159,7 @@ class Lifecycle:
             )
         try:
             start = process_id.start_time(pid)
+            program = process_id.program(pid)
             found = nodes.identities(pid, grant.rootfs, grant.edits.get("devices", []))
             self._watches.watch((grant.nonce, "init"), pid, start, lambda: self.release(grant))
         except ProcessLookupError as error:
@@ -169,12 +170,12 @@ class Lifecycle:
         try:
             for node in seen:
                 self._engine.add_node(grant.tenant, *node)
-            self._store.save(grant, state="bound", pid=pid, pid_start=start, nodes=seen)
+            self._store.save(grant, state="bound", pid=pid, pid_start=start, program=program, nodes=seen)
         except BaseException:
             self._watches.forget((grant.nonce, "init"))
             raise
         grant.state = "bound"
-        grant.pid, grant.pid_start, grant.nodes = pid, start, seen
+        grant.pid, grant.pid_start, grant.program, grant.nodes = pid, start, program, seen
         self._end_lease(grant)
         self._watches.forget((grant.nonce, "runtime"))
 
@@ -205,7 +206,7 @@ class Lifecycle:
                 self.release(grant)
                 return
             if grant.unaccounted_bytes:
-                self._watches.kill((grant.nonce, "init"))
+                self.kill(grant)
 
     def release(self, grant: Grant) -> None:
         """The container ended or never came to be. What it holds in the driver ends with its last process."""
@@ -235,6 +236,10 @@ class Lifecycle:
             LOG.error("share-not-given-on", container=grant.container_id, why=error.strerror)
         return True
 
+    def kill(self, grant: Grant) -> None:
+        """Ends the container. Its grant ends with its last process."""
+        self._watches.kill((grant.nonce, "init"))
+
     def something_ended(self) -> None:
         """A listener is gone, or a file of a tenant without one: perhaps the last of a draining grant."""
         with suppress(BlockingIOError):
@@ -263,13 +268,13 @@ class Lifecycle:
                 refused = without.why(state.refused) if state.refused else "no answer"
                 grant.unsuspendable = f"the driver refuses to suspend it, {refused}"
                 LOG.error("killed-unsuspendable", container=grant.container_id, why=refused)
-            self._watches.kill((grant.nonce, "init"))
+            self.kill(grant)
         found = state.unaccounted_bytes
         if not found or grant.unaccounted_bytes:
             return
         grant.unaccounted_bytes = found
         LOG.error("killed-unaccounted", container=grant.container_id, bytes=found)
-        self._watches.kill((grant.nonce, "init"))
+        self.kill(grant)
         self._store.note(grant)
 
     def watch_lost(self, lost: Lost) -> None:

@@ -81,6 +81,7 @@ def container(
         "advisory": grant.advisory,
         "state": grant.state,
         "paused": grant.paused,
+        "lost_listener": grant.lost_listener,
         "containerd": None if grant.containerd is None else asdict(grant.containerd),
         "unaccounted_bytes": grant.unaccounted_bytes,
         "unsuspendable": grant.unsuspendable or None,

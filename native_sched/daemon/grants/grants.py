@@ -43,6 +43,7 @@ class Grant:
     runtime_pid the runtime that makes it; a start time goes with each (process_id.py). nodes: those the
     engine was told of. lease_end_ns: until when it may be admitted and not bound, by CLOCK_MONOTONIC.
     asked_crc32: of the message that asked for it. claims: UID/REQUEST of those by which it was granted.
+    program: what its init process executed when it was bound, which is the runtime.
     """
 
     tenant: int
@@ -60,6 +61,7 @@ class Grant:
     state: State = "admitted"
     pid: int | None = None
     pid_start: int = 0
+    program: tuple[int, int] | None = None
     runtime_pid: int = 0
     runtime_start: int = 0
     lease_end_ns: int = 0
@@ -71,6 +73,9 @@ class Grant:
     # False: the engine could not take it over, so it gets no service; what it may hold stays reserved while
     # it lives.
     served: bool = True
+    # Whether the listener of its main process is served, and whether it is found that there is none.
+    listens: bool = False
+    lost_listener: bool = False
     # Not 0: the driver counted so much more to it than it was charged for, and it was killed.
     unaccounted_bytes: int = 0
     # Why its work could not be suspended: it was killed.
