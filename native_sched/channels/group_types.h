@@ -35,10 +35,12 @@ struct group {
     uint32_t stopped;                 /* of its channels by its tenant */
     uint64_t timeslice_us;            /* as its tenant set it and reads it back; 0: never set */
     uint64_t has_timeslice_us;        /* as we set it last; 0: the driver's own */
+    bool recovered;                   /* of the previous mgpud: its tsg_id has not been asked yet */
 };
 
 struct channel {
     struct userd userd; /* at: NULL, it has none of its own and takes no work, or it is blind */
+    struct userd_place place;
     uint32_t client, handle;
     uint32_t card;
     uint32_t group; /* index */
@@ -46,6 +48,7 @@ struct channel {
     enum driven state; /* by DISABLE_CHANNELS */
     bool stopped;      /* by its tenant */
     bool blind;        /* its USERD cannot be read: for all that is known it has work */
+    bool recovered;    /* of the previous mgpud: and has not been mapped yet */
     bool live;
 };
 
@@ -64,6 +67,7 @@ struct groups {
     uint32_t live_channels[MAX_CARDS]; /* that may take work */
     enum favour favour;
     bool running;
+    bool recovered;   /* something may be that has not been asked yet */
     bool unconfirmed; /* there may be channels in its groups that are not here: groups are taken off as a
                          whole */
     bool paused;      /* where nothing is scheduled; else the scheduler does not let it run */

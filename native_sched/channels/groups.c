@@ -158,11 +158,13 @@ int groups_recover(struct groups *g, const struct rm_target *name, const struct 
         .copies = obj->engine_type >= RM_ENGINE_COPY0,
         .wanted = obj->wanted,
         .timeslice_us = obj->timeslice_us,
+        .tsg_id = NO_TSG,
+        .recovered = true,
         .live = true,
     };
     WITH_GROUPS(g);
 
-    find_tsg_id(g, &found);
+    g->recovered = true;
     return place_group(g, &found, subdevice) ? 0 : -ENOSPC;
 }
 
@@ -190,19 +192,38 @@ void groups_channel_ends(struct groups *g, uint32_t client, uint32_t handle)
 }
 
 /* A channel whose USERD cannot be read counts as busy for as long as it exists. */
-static void map_userd(struct groups *g, const struct rm_target *name, struct channel *c)
+static void map_userd(struct groups *g, struct channel *c)
 {
+    struct rm_target name = g->group[c->group].name;
     int e;
 
-    if (!name->userd.memory)
-        return;
-    g->live_channels[c->card]++;
-    if ((e = g->ops->userd_map(g->driver, name, &c->userd)) < 0) {
-        c->blind = true;
+    name.handle = c->handle;
+    name.userd = c->place;
+    if ((e = g->ops->userd_map(g->driver, &name, &c->userd)) < 0) {
         refusals_note(g->refusals, c->card, MGPU_WITHOUT_USERD, e);
         return;
     }
+    c->blind = false;
     c->seen_put = *(const volatile uint32_t *)(const volatile void *)(c->userd.at + RM_USERD_GP_GET);
+}
+
+bool groups_ask_recovered(struct groups *g)
+{
+    assert_held(&g->lock);
+    for (struct group *group = g->group; g->recovered && group < g->group + g->groups; group++)
+        if (group->live && group->recovered) {
+            group->recovered = false;
+            find_tsg_id(g, group);
+            return true;
+        }
+    for (struct channel *c = g->channel; g->recovered && c < g->channel + g->channels; c++)
+        if (c->live && c->recovered) {
+            c->recovered = false;
+            map_userd(g, c);
+            return true;
+        }
+    g->recovered = false;
+    return false;
 }
 
 /* NULL and the error: there are as many as there may be, or no such group. */
@@ -222,9 +243,12 @@ static struct channel *place_channel(struct groups *g, const struct rm_target *n
         .handle = name->handle,
         .card = group->card,
         .group = (uint32_t)(group - g->group),
+        .place = name->userd,
         .state = state,
+        .blind = name->userd.memory,
         .live = true,
     };
+    g->live_channels[c->card] += c->blind;
     group->channels[state]++;
     g->bulk[group->bulk].channels++;
     if (c == g->channel + g->channels)
@@ -254,7 +278,8 @@ int groups_add_channel(struct groups *g, const struct rm_target *name, uint32_t 
         forget_channel(g, c);
         return -ENOSPC;
     }
-    map_userd(g, name, c);
+    if (c->blind)
+        map_userd(g, c);
     eventfd_write(g->kick, 1);
     return 0;
 }
@@ -269,7 +294,7 @@ int groups_recover_channel(struct groups *g, const struct rm_target *name, const
     if (!(c = place_channel(g, name, group, DRIVEN_UNKNOWN, &e)))
         return e;
     channel_stop(g, c, obj->stopped);
-    map_userd(g, name, c);
+    c->recovered = c->blind;
     return 0;
 }
 

@@ -22,8 +22,9 @@ void groups_channel_ends(struct groups *g, uint32_t client, uint32_t group);
 /* -ENOSPC; -ESRCH: no such group; what the driver says. */
 int groups_add_channel(struct groups *g, const struct rm_target *name, uint32_t group);
 /* Groups of the previous mgpud, before their channels, with the tenant's own settings. The next groups_run()
- * brings the driver to them; those that the driver says nothing of, as on a lost card, are kept and tried
- * again then. -ENOSPC; -ESRCH: no such group. */
+ * brings the driver to them, and then asks how their work is seen, for which no container is to wait: until
+ * then they count as busy. Those that the driver says nothing of, as on a lost card, are kept and tried
+ * again. -ENOSPC; -ESRCH: no such group. */
 int groups_recover(struct groups *g, const struct rm_target *name, const struct rm_object *obj,
                    uint32_t subdevice);
 int groups_recover_channel(struct groups *g, const struct rm_target *name, const struct rm_object *obj,

@@ -28,6 +28,9 @@ void suspend_ask(struct groups *g, const struct group *group);
 /* By how many calls what the tenant has on the card is suspended. */
 uint32_t suspend_calls(const struct groups *g, uint32_t card);
 
+/* groups.c: asks the driver one question about what the previous mgpud had; false: there is none left. */
+bool groups_ask_recovered(struct groups *g);
+
 /* timeslice.c: gives each group the timeslice that it should have by now. */
 int timeslices_apply(struct groups *g);
 #endif

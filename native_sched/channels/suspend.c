@@ -198,7 +198,8 @@ static int step(struct groups *g)
             g->error = e;
         return 1;
     }
-    return g->error;
+    /* Nobody waits for the answers: until they are there the tenant counts as busy. */
+    return groups_ask_recovered(g) ? 1 : g->error;
 }
 
 static int apply_all(struct groups *g)

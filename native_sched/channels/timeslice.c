@@ -47,7 +47,7 @@ int groups_favour(struct groups *g, enum favour favour)
     WITH_GROUPS(g);
 
     g->favour = favour;
-    return timeslices_apply(g);
+    return g->running ? timeslices_apply(g) : 0; /* groups_run() gives them before it runs any */
 }
 
 int groups_set_timeslice(struct groups *g, uint32_t client, uint32_t handle, uint64_t timeslice_us)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -110,7 +111,7 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
     verbs = arbiter.verbs()
     verbs["admit"] = refusals.counted(with_holder(verbs["admit"], lambda: link.connected))
     verbs["health"] = with_threads(verbs["health"], watchdog)
-    pod_events = PodEvents(mgpud.node.now.generation, grants)
+    pod_events = PodEvents(time.time_ns() // 1000, grants)
     LOG.heard = pod_events.note
     verbs["watch"] = lambda message, _peer: pod_events.since(message["since"])
 

@@ -78,7 +78,7 @@ struct driver_ops {
     /* Adopts a file of the previous mgpud, on which no call is under way. client: a root client that was made
      * through it, 0: none is known. holds: memory may be charged that only this file keeps. 0: it is open, or
      * it holds and may be unlocated; it keeps its id, and next_closed() will report it. -EBADF: it is closed,
-     * or cannot be found. */
+     * or cannot be found. NULL: open() has dropped those that are closed from the table. */
     int (*adopt)(struct driver *d, const struct open_file *file, uint32_t client, bool holds);
 
     /* Makes the ioctl on that open file, with copied arguments. An RM failure is 0 here and a status in

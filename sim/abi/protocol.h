@@ -30,7 +30,7 @@ enum sim_op {
     SIM_SUBSCRIBE = 3,
     /* file, payload struct sim_userd_of -> payload uint64_t offset of USERD, read-only fd of its memory */
     SIM_USERD = 4,
-    SIM_FILE = 6,   /* file -> error EBADF when it is gone */
+    SIM_FILES = 6,  /* payload uint64_t ids of files -> payload a byte for each: 0 when it is gone */
     SIM_ENDED = 7,  /* payload uint64_t ids of files -> error EBADF when one of them is closed, told or not */
     SIM_STATUS = 5, /* minor -> read-only fd of the card's status page (channel_abi.h) */
 };

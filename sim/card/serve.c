@@ -209,14 +209,18 @@ static int do_userd(struct rm *rm, const struct sim_request *request, struct sim
     return 0;
 }
 
-static int do_file(struct rm *rm, const struct sim_request *request)
+static int do_files(struct rm *rm, const struct sim_request *request, struct sim_reply *reply)
 {
-    bool there;
+    uint64_t id;
 
+    reply->outer_bytes = request->outer_bytes / (uint32_t)sizeof id;
     pthread_mutex_lock(&rm->lock);
-    there = file_find(rm, request->file);
+    for (uint32_t i = 0; i < reply->outer_bytes; i++) {
+        memcpy(&id, request->payload + i * sizeof id, sizeof id);
+        reply->payload[i] = file_find(rm, id) != NULL;
+    }
     pthread_mutex_unlock(&rm->lock);
-    return there ? 0 : -EBADF;
+    return 0;
 }
 
 static int do_ended(struct rm *rm, const struct sim_request *request)
@@ -274,8 +278,8 @@ static bool serve_one(struct rm *rm, int connection, struct sim_request *request
         case SIM_STATUS:
             error = do_status(rm, request, &fd);
             break;
-        case SIM_FILE:
-            error = do_file(rm, request);
+        case SIM_FILES:
+            error = do_files(rm, request, reply);
             break;
         case SIM_ENDED:
             error = do_ended(rm, request);

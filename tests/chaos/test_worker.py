@@ -14,8 +14,11 @@ from sim import cards
 from tests.chaos import field as fields
 from tests.chaos.field import NS_PER_MS, Field, field_of, percentile
 from tests.chaos.passers_by import PassersBy
+from tests.support import arbiter
+from tests.support.brief import nursery
 from tests.support.load import load, working
 from tests.support.programs import Programs
+from tests.support.waiting import until
 
 # What a machine that does other things too may take for one of them.
 RECOVERY_MAX_MS = 20_000
@@ -122,6 +125,26 @@ def test_online_stays_protected(built: Programs) -> None:
         time.sleep(0.5)
         assert fields.run_ns(field.mgpu, pids[1]) > before, "it goes on once online has ended"
         assert offline.stop()["devices"][0]["kernels"] > 0
+
+
+def test_no_container_waits_for_what_is_asked_about_others(built: Programs) -> None:
+    """A driver whose calls take 60 ms each is asked nothing by mgpud before its containers are served."""
+    call_ms, count = 60, 5
+    with ExitStack() as stack:
+        mgpu = stack.enter_context(arbiter.running("h200:1", sim_options=[f"rm-call-us={call_ms * 1000}"]))
+        lives = [stack.enter_context(nursery(mgpu, built)).begin() for _ in range(count)]
+        for life in lives:
+            life.work()
+        until(lambda: mgpu.ask("health")["listeners"] == count, "all are served")
+        before = mgpu.ask("health")["generation"]
+        fields.end(mgpu.pid_of("mgpud"))
+        until(lambda: mgpu.ask("health")["generation"] == before + 1, "the next one is there")
+        recovered = mgpu.ask("health")["recovered"]
+        assert recovered["listeners"] == count
+        assert sum(recovered["stages_ms"][stage] for stage in ("tenants", "scheduler")) < count * call_ms
+        for life in lives:
+            life.call()
+            life.end()
 
 
 def test_stopped_mgpud_and_slow_driver_leave_containers_steady(built: Programs) -> None:

@@ -28,8 +28,10 @@ def memory_block(here: World, size: int) -> None:
     here.lib.on_card_memory_block(here.engine._handle, ctypes.c_uint64(size))
 
 
-def says(tenant: Tenant, size: int) -> int:
-    answer = tenant.ioctl(tenant.ctl, NV_ESC_SYS_PARAMS, struct.pack("<Q", size))
+def says(tenant: Tenant, size: int, *, by: int | None = None) -> int:
+    """by: a descriptor; None: of the control file."""
+    fd = tenant.ctl if by is None else by
+    answer = tenant.ioctl(fd, NV_ESC_SYS_PARAMS, struct.pack("<Q", size))
     assert not answer.through
     return answer.result
 
@@ -63,3 +65,10 @@ def test_memory_block_size_is_the_kernels(here: World) -> None:
     tenant, kernels = here.tenant(), host.memory_block_bytes()
     assert says(tenant, kernels) == 0
     assert says(tenant, kernels + 1) == (-errno.EBUSY if kernels else 0)
+
+
+def test_card_file_takes_no_size_of_a_memory_block(here: World) -> None:
+    """As NV_CTL_DEVICE_ONLY() has it, which comes before the size is looked at."""
+    memory_block(here, KERNELS)
+    tenant = here.tenant()
+    assert [says(tenant, size, by=tenant.card) for size in (0, KERNELS, OTHER)] == [-errno.EINVAL] * 3

@@ -1,7 +1,7 @@
 """NVIDIA's numbers by NVIDIA's symbols: `from tests.support.rm_numbers import NV01_DEVICE_0`.
 
 Statuses, classes, controls, escapes and commands of nvidia-uvm, from the rows of interface.def, or where no
-row has the symbol from the facts of the newest driver that has it.
+row has the symbol from the facts of the newest driver that has it; constants that mgpu knows, from the facts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tests.support import rm_interface
 
 FACTS = rm_interface.SOURCE.parent / "facts"
 # Kind of fact: the column with the number.
-NUMBER_AT = {"status": 1, "class": 1, "control": 1, "escape": 2, "uvm": 1}
+NUMBER_AT = {"status": 1, "class": 1, "control": 1, "escape": 2, "uvm": 1, "constant": 1}
 
 
 @functools.cache

@@ -44,8 +44,8 @@ def told(events: PodEvents, since: int = 0) -> list[tuple[str, str, str, str]]:
     return [(each["kind"], each["namespace"], each["pod"], each["text"]) for each in reply["events"]]
 
 
-def listening(world: World, log: Log, generation: int = 1) -> PodEvents:
-    events = PodEvents(generation, world.grants)
+def listening(world: World, log: Log, first: int = 1) -> PodEvents:
+    events = PodEvents(first, world.grants)
     log.heard = events.note
     return events
 
@@ -109,9 +109,17 @@ def test_numbers_rise_over_restarts_and_the_oldest_are_forgotten(world: World, l
     assert len(told(events)) == KEPT
     went_on = events.since(0)["next"]
     assert told(events, went_on) == []
-    after = listening(world, log, generation=2)
+    after = listening(world, log, first=went_on + 10)
     after.note("killed-hidden", {"container": "c1"})
     assert len(told(after, went_on)) == 1
+
+
+def test_number_of_the_future_gets_all(world: World, log: Log) -> None:
+    """The clock was set back between two mgpuds."""
+    events = listening(world, log)
+    in_pod(world)
+    events.note("killed-hidden", {"container": "c1"})
+    assert len(told(events, 1 << 50)) == 1
 
 
 def test_inventory_is_cards_and_rules_without_tenants(world: World) -> None:

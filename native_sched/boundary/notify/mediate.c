@@ -38,12 +38,14 @@ static struct answer pass_on(struct call *c)
 }
 
 /* The driver keeps the first size that anybody tells it, for the whole machine, and refuses every other with
- * EBUSY from then on (nvidia_ioctl() in nv.c). From a container it hears the kernel's own; a program that
- * knows none has nothing to say. */
+ * EBUSY from then on; on a card's file it takes none (nvidia_ioctl() in nv.c). From a container it hears the
+ * kernel's own; a program that knows none has nothing to say. */
 static struct answer sys_params(struct call *c)
 {
     const struct rm_sys_params *params = (const void *)c->outer;
 
+    if (c->file.kind != NODE_CTL)
+        return failed(-EINVAL);
     if (!params->memblock_bytes || !c->m->memory_block_bytes)
         return answered(NV_OK);
     return params->memblock_bytes == c->m->memory_block_bytes ? pass_on(c) : failed(-EBUSY);

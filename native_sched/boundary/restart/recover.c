@@ -142,7 +142,7 @@ static void find_files(const struct mediator *m, struct tenant *t)
     struct open_file file = {.id = 0}, gone;
 
     files_adopt(m->files, t);
-    while (files_after(m->files, t, file.id, &file)) {
+    while (m->ops->adopt && files_after(m->files, t, file.id, &file)) {
         if (m->ops->adopt(m->driver, &file, client_on(&t->objects, file.id),
                           exports(t, &file) || may_hold(t, &file)) != -EBADF)
             continue;

@@ -15,8 +15,6 @@ from native_sched.daemon.grants.grants import Grant
 from oci_specs.request import Identity
 
 KEPT = 256
-# Numbers of one mgpud lie above those of the previous one, so that who asks need not know of either.
-_PER_GENERATION = 1 << 32
 
 Fields = Mapping[str, object]
 
@@ -57,8 +55,11 @@ _KINDS: dict[str, tuple[str, Callable[[Fields], str]]] = {
 class PodEvents:
     """The last of them. note() is what the log calls."""
 
-    def __init__(self, generation: int, grants: Iterable[Grant]) -> None:
-        self._next = generation * _PER_GENERATION
+    def __init__(self, first: int, grants: Iterable[Grant]) -> None:
+        """first: the first event's number, above all numbers of a previous mgpud on this machine, so that each
+        event has one of its own.
+        """
+        self._next = first
         self._grants = grants
         self._kept: deque[PodEvent] = deque(maxlen=KEPT)
 
@@ -93,7 +94,12 @@ class PodEvents:
         return [each.identity for each in self._grants if isinstance(card, int) and each.has_card(card)]
 
     def since(self, number: int) -> dict[str, Any]:
-        """The reply to `watch`: those from `number` on, oldest first, and the number to go on with."""
+        """The reply to `watch`: those from `number` on, oldest first, and the number to go on with.
+
+        All of them for a number that is not given yet: the clock was set back before this mgpud began.
+        """
+        if number > self._next:
+            number = 0
         return {
             "next": self._next,
             "events": [asdict(event) for event in self._kept if event.number >= number],

@@ -44,9 +44,45 @@ static int open_events(const struct driver *d)
     return e;
 }
 
+static int ask_of_files(const struct driver *d, enum sim_op op, const struct open_file *file, uint32_t files)
+{
+    struct line *l = sim_line();
+
+    if (!l)
+        return -ENOMEM;
+    sim_begin(l, op);
+    l->request.outer_bytes = files * (uint32_t)sizeof(file->id);
+    for (uint32_t i = 0; i < files; i++)
+        memcpy(l->request.payload + i * sizeof(file->id), &file[i].id, sizeof(file->id));
+    return sim_ask(d, l, l->request.outer_bytes, NULL);
+}
+
+/* Asked at once, so that no container waits for the questions of all before it. What closes from here on is
+ * reported. */
+static int drop_closed(struct driver *d)
+{
+    enum { FILES_AT_ONCE = 256 };
+    struct open_file file[FILES_AT_ONCE], gone;
+    uint32_t at = 0, n;
+    int e = 0;
+
+    while (e == 0 && (n = files_list(d->files, NULL, &at, file, FILES_AT_ONCE))) {
+        const struct line *l = sim_line();
+
+        e = ask_of_files(d, SIM_FILES, file, n);
+        if (e == 0 && l->reply.outer_bytes != n)
+            e = -EIO;
+        for (uint32_t i = 0; i < n && e == 0; i++)
+            if (!l->reply.payload[i])
+                files_take(d->files, file[i].id, &gone);
+    }
+    return e;
+}
+
 static int sim_open(const char *dir, struct files *files, struct driver **out)
 {
     struct driver *d = calloc(1, sizeof(*d));
+    int e;
 
     if (!d)
         return -ENOMEM;
@@ -59,9 +95,12 @@ static int sim_open(const char *dir, struct files *files, struct driver **out)
         free(d);
         return -ENAMETOOLONG;
     }
-    if ((d->events = open_events(d)) < 0) {
-        int e = d->events;
-
+    if ((e = d->events = open_events(d)) < 0) {
+        free(d);
+        return e;
+    }
+    if ((e = drop_closed(d)) < 0) {
+        close(d->events);
         free(d);
         return e;
     }
@@ -153,30 +192,9 @@ static int sim_identify(struct driver *d, struct caller *c, struct tenant *t, in
     return -ENOTTY;
 }
 
-static int sim_adopt(struct driver *d, const struct open_file *file, uint32_t client, bool holds)
-{
-    (void)client;
-    (void)holds;
-    struct line *l = sim_line();
-
-    if (!l)
-        return -ENOMEM;
-    sim_begin(l, SIM_FILE);
-    l->request.file = file->id;
-    return sim_ask(d, l, 0, NULL);
-}
-
 static bool sim_any_closing(struct driver *d, const struct open_file *file, uint32_t files)
 {
-    struct line *l = sim_line();
-
-    if (!l)
-        return false;
-    sim_begin(l, SIM_ENDED);
-    l->request.outer_bytes = files * (uint32_t)sizeof(file->id);
-    for (uint32_t i = 0; i < files; i++)
-        memcpy(l->request.payload + i * sizeof(file->id), &file[i].id, sizeof(file->id));
-    return sim_ask(d, l, l->request.outer_bytes, NULL) == -EBADF;
+    return ask_of_files(d, SIM_ENDED, file, files) == -EBADF;
 }
 
 int sim_open_control(struct driver *d, uint64_t *file)
@@ -442,7 +460,6 @@ const struct driver_ops driver_sim = {
     .open = sim_open,
     .close = sim_close,
     .identify = sim_identify,
-    .adopt = sim_adopt,
     .execute = sim_execute,
     .must_continue = sim_must_continue,
     .as_caller = sim_as_caller,

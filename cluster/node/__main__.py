@@ -1,0 +1,3 @@
+from cluster.node.main import main
+
+main(prog_name="mgpu-node")

@@ -1,0 +1,82 @@
+"""mgpud's pod events, handed on to the API server: `kubectl describe pod` shows them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any
+
+from cluster.api.client import Api
+from cluster.api.errors import ApiProblem
+from cluster.api.kinds import EVENT, POD
+from cluster.node.mgpud import PodEvent
+from cluster.node.node import Node
+from oci_specs.refusal import Refusal
+
+LOOK_S = 1.0
+# While the API server is away; the oldest go first.
+WAITING_MAX = 256
+# What the API server takes.
+NOTE_MAX_BYTES = 1024
+_NORMAL = frozenset({"GPUPolicyChanged"})
+_CONTROLLER = "mgpu.dev/node"
+
+
+async def run(node: Node, api: Api) -> None:
+    """For ever. mgpud limits how many there are; each is posted once, whoever is started anew meanwhile."""
+    since = 0
+    waiting: deque[PodEvent] = deque(maxlen=WAITING_MAX)
+    while True:
+        try:
+            since, new = await node.mgpud.events(since)
+            waiting.extend(new)
+        except Refusal:
+            pass  # Node.follow() says that mgpud is away
+        try:
+            while waiting:
+                await _post(node, api, waiting[0])
+                waiting.popleft()
+            node.told.over("events", "pod events are posted again")
+        except ApiProblem as problem:
+            node.told.say("events", f"pod events are not posted: {problem}")
+            if not problem.is_passing:
+                waiting.popleft()
+        await asyncio.sleep(LOOK_S)
+
+
+async def _post(node: Node, api: Api, event: PodEvent) -> None:
+    try:
+        pod = await api.get(POD, event.pod, event.namespace)
+        await api.create(EVENT, _object(node.name, event, pod["metadata"].get("uid", "")))
+    except ApiProblem as problem:
+        # Posted before, or nobody is left to read it.
+        if not (problem.is_conflict or problem.is_gone):
+            raise
+
+
+def _object(node: str, event: PodEvent, uid: str) -> dict[str, Any]:
+    return {
+        "apiVersion": EVENT.api_version,
+        "kind": EVENT.name,
+        # The same event has the same name, so that it is there once.
+        "metadata": {"name": f"{event.pod[:200]}.mgpu-{event.number:x}", "namespace": event.namespace},
+        "eventTime": event.time,
+        "type": "Normal" if event.kind in _NORMAL else "Warning",
+        "reason": event.kind,
+        "action": "Share",
+        "note": _cut(f"{event.container}: {event.text}"),
+        "reportingController": _CONTROLLER,
+        "reportingInstance": node,
+        "regarding": {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": event.namespace,
+            "name": event.pod,
+            "uid": uid,
+            "fieldPath": f"spec.containers{{{event.container}}}",
+        },
+    }
+
+
+def _cut(text: str) -> str:
+    return text.encode()[:NOTE_MAX_BYTES].decode(errors="ignore")

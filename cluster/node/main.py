@@ -1,0 +1,70 @@
+"""`mgpu-node`: the node process, beside mgpud on each node of a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cluster.node import events, healthz, published
+from cluster.node.mgpud import Mgpud
+from cluster.node.node import Node
+from cluster.node.registration import Registration
+
+
+@click.command()
+@click.option("--node-name", envvar="NODE_NAME", required=True, help="As the API server has it.")
+@click.option("--root", type=click.Path(path_type=Path), default=Path("/run/mgpu"), help="mgpu's state.")
+@click.option(
+    "--kubelet", type=click.Path(path_type=Path), default=Path("/var/lib/kubelet"), help="kubelet's state."
+)
+@click.option("--kubeconfig", default=None, help="Without it: $KUBECONFIG, or the pod's service account.")
+@click.option("--no-api", is_flag=True, help="Speak to kubelet alone.")
+@click.option("--hami", is_flag=True, help="Offer HAMi's resources nvidia.com/gpumem, gpucores too.")
+@click.option("--healthz", "address", default=None, metavar="HOST:PORT", help="Where a probe may ask.")
+def main(
+    node_name: str,
+    root: Path,
+    kubelet: Path,
+    kubeconfig: str | None,
+    no_api: bool,
+    hami: bool,
+    address: str | None,
+) -> None:
+    """Offers this node's GPUs to kubelet, as mgpud shares them, and to the API server."""
+    # gRPC's own library would add its own lines to ours.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    node = Node(name=node_name, mgpud=Mgpud(root / "mgpud.sock"), kubelet=kubelet, opt_in=hami)
+    asyncio.run(serve(node, kubeconfig=kubeconfig, with_api=not no_api, address=address))
+
+
+async def serve(node: Node, *, kubeconfig: str | None, with_api: bool, address: str | None) -> None:
+    """Until SIGTERM or SIGINT, or until a part of it fails, whose error is raised."""
+    async with AsyncExitStack() as stack:
+        parts: list[Coroutine[Any, Any, None]] = [node.follow(), Registration(node).run()]
+        if address:
+            parts.append(healthz.run(address, node.told))
+        if with_api:
+            # What it loads is not needed without.
+            from cluster.api.client import Client
+
+            node.api = await stack.enter_async_context(Client(kubeconfig))
+            parts += [published.run(node, node.api), events.run(node, node.api)]
+        stopped = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+        tasks = [asyncio.ensure_future(part) for part in (stopped.wait(), *parts)]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for each in done:
+                each.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)

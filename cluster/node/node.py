@@ -1,0 +1,78 @@
+"""This node, as mgpud last told it, and who waits to hear of it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cluster.api.client import Api
+from cluster.node.mgpud import Mgpud
+from cluster.node.told import Told
+from cluster.resources.inventory import Inventory
+from oci_specs.refusal import Refusal
+
+LOOK_S = 1.0
+# mgpud is back within a second from whatever ends it; what takes longer keeps new pods away.
+AWAY_S = 10.0
+
+
+@dataclass
+class Node:
+    """name: as the API server has it. kubelet: its root directory. api: None where there is none to speak to.
+
+    inventory: None until mgpud has answered once. serving: whether new containers would be admitted.
+    """
+
+    name: str
+    mgpud: Mgpud
+    kubelet: Path
+    api: Api | None = None
+    opt_in: bool = False
+    told: Told = field(default_factory=Told)
+    inventory: Inventory | None = None
+    serving: bool = False
+    _changes: int = 0
+    _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def changed(self, seen: int = 0) -> int:
+        """Waits until there is an inventory that is newer than `seen`; returns what to wait on next."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._changes > seen)
+            return self._changes
+
+    async def become(self, inventory: Inventory | None, serving: bool) -> None:
+        """What mgpud told, or that it tells nothing; who waits hears of it if it is new."""
+        if (inventory, serving) == (self.inventory, self.serving):
+            return
+        self.inventory, self.serving = inventory, serving
+        async with self._changed:
+            self._changes += 1
+            self._changed.notify_all()
+
+    async def follow(self) -> None:
+        """For ever: asks mgpud what there is."""
+        loop = asyncio.get_running_loop()
+        answered = loop.time()
+        while True:
+            try:
+                inventory = await self.mgpud.inventory()
+            except Refusal as refusal:
+                self.told.say("mgpud", f"{refusal.message}; {refusal.hint}")
+                if self.inventory is not None and loop.time() - answered > AWAY_S:
+                    await self.become(self.inventory, serving=False)
+            else:
+                answered = loop.time()
+                self.told.over("mgpud", "mgpud answers again")
+                self._tell_lost(inventory)
+                await self.become(inventory, serving=True)
+            await asyncio.sleep(LOOK_S)
+
+    def _tell_lost(self, inventory: Inventory) -> None:
+        for card in inventory.cards:
+            if not card.healthy:
+                self.told.say(
+                    f"card {card.uuid}", f"GPU {card.index} ({card.uuid}) is lost: its share is not offered"
+                )
+            else:
+                self.told.over(f"card {card.uuid}", f"GPU {card.index} ({card.uuid}) is back")

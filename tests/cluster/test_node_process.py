@@ -1,0 +1,217 @@
+"""The node process itself, between a real mgpud on simulated cards, a kubelet's protocol and an API server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from cluster.resources import inventory, table
+from oci_specs.refusal import Refusal
+from sim import cards
+from tests.cluster import api_server
+from tests.cluster.api_server import ApiServer, Trouble
+from tests.cluster.kubelet import FakeKubelet
+from tests.support import arbiter
+from tests.support.arbiter import Arbiter
+from tests.support.waiting import until
+
+MEMORY_MAX_KIB = 80 << 10
+CORE = "mgpu.dev/core"
+_T = TypeVar("_T")
+
+
+@pytest.fixture(scope="module")
+def mgpu() -> Iterator[Arbiter]:
+    with arbiter.running("v100-16:2") as running:
+        yield running
+
+
+class Kubelet:
+    """A FakeKubelet in a thread of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.fake = FakeKubelet(folder)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def does(self, work: Coroutine[Any, Any, _T]) -> _T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+
+    def close(self) -> None:
+        self.does(self.fake.stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+@dataclass
+class World:
+    mgpu: Arbiter
+    kubelet: Kubelet
+    api: ApiServer
+    process: subprocess.Popen[bytes]
+    log: Path
+    port: int
+
+    def lines(self) -> list[str]:
+        return self.log.read_text().splitlines()
+
+    def node(self) -> dict[str, Any]:
+        found = self.api.get("/api/v1/nodes/n1")
+        assert found is not None
+        return found
+
+    def offered(self) -> bool:
+        return self.kubelet.fake.allocatable(CORE) == 200
+
+
+@pytest.fixture
+def world(mgpu: Arbiter, tmp_path: Path) -> Iterator[World]:
+    with running(mgpu, tmp_path) as made:
+        yield made
+
+
+@contextmanager
+def running(mgpu: Arbiter, folder: Path) -> Iterator[World]:
+    kubelet = Kubelet(folder)
+    kubelet.does(kubelet.fake.start())
+    log, port = folder / "node.log", 20000 + os.getpid() % 20000
+    with api_server.running() as api, log.open("wb") as out:
+        api.put("/api/v1/nodes", {"metadata": {"name": "n1"}, "status": {"capacity": {"cpu": "2"}}})
+        argv: list[str | Path] = [
+            sys.executable,
+            "-m",
+            "cluster.node",
+            "--node-name",
+            "n1",
+            "--root",
+            mgpu.root,
+        ]
+        argv += ["--kubelet", folder, "--kubeconfig", api.kubeconfig(folder)]
+        argv += ["--healthz", f"127.0.0.1:{port}"]
+        process = subprocess.Popen(argv, stderr=out, stdout=out)
+        try:
+            yield World(mgpu, kubelet, api, process, log, port)
+        finally:
+            with suppress(ProcessLookupError):
+                process.send_signal(signal.SIGTERM)
+            status = process.wait(10)
+            kubelet.close()
+        assert status == 0, log.read_text()
+
+
+def published(world: World) -> bool:
+    return inventory.ANNOTATION in world.node()["metadata"].get("annotations", {})
+
+
+def test_kubelet_and_api_server_hear_of_the_same_cards(world: World) -> None:
+    until(world.offered, "kubelet has the share of both cards")
+    until(
+        lambda: "vke.volcengine.com/mgpu-memory" in world.node()["status"]["capacity"], "capacity is there"
+    )
+    node = world.node()
+    found = inventory.read(node["metadata"]["annotations"][inventory.ANNOTATION])
+    assert [card.uuid for card in found.cards] == [card["uuid"] for card in world.mgpu.listing()["cards"]]
+    assert {card.architecture for card in found.cards} == {"volta"}
+    assert node["status"]["capacity"] == {
+        "cpu": "2",
+        **{each.name: str(each.amount(found)) for each in table.offered(found) if each.by == "status"},
+    }
+    with urllib.request.urlopen(f"http://127.0.0.1:{world.port}/healthz", timeout=5) as answer:
+        assert (answer.status, answer.read()) == (200, b"ok\n")
+    # It is written once, and is not written anew while it stays.
+    writes = [each for each in world.api.requests if each[0] == "PATCH"]
+    assert len(writes) == 2
+
+
+def test_refused_pod_reads_why_in_its_events(world: World) -> None:
+    world.api.put("/api/v1/namespaces/shop/pods", {"metadata": {"name": "web-0", "namespace": "shop"}})
+    annotations = {
+        "io.kubernetes.cri.sandbox-name": "web-0",
+        "io.kubernetes.cri.sandbox-namespace": "shop",
+        "io.kubernetes.cri.container-name": "main",
+        "mgpu.dev/memory-64mib": "1000",
+    }
+    with pytest.raises(Refusal) as refused:
+        world.mgpu.ask(
+            "admit",
+            container_id="c",
+            bundle="/b",
+            rootfs="/r",
+            annotations=annotations,
+            env={},
+            reach=[],
+            seccomp_listener=None,
+        )
+    events = "/apis/events.k8s.io/v1/namespaces/shop/events"
+    until(lambda: bool(world.api.all(events)), "the event is posted", timeout_s=20)
+    [event] = [each for each in world.api.all(events) if each["regarding"]["name"] == "web-0"]
+    pod = world.api.get("/api/v1/namespaces/shop/pods/web-0")
+    assert pod is not None
+    assert event["regarding"]["uid"] == pod["metadata"]["uid"]
+    assert event["note"] == f"main: {refused.value.message}"
+    assert (event["type"], event["reason"]) == ("Warning", "GPURefused")
+
+
+def test_api_server_that_is_away_stops_nothing(mgpu: Arbiter, tmp_path: Path) -> None:
+    with running(mgpu, tmp_path) as world:
+        world.api.troubles.append(Trouble(lambda _method, _path: True, status=503))
+        until(world.offered, "kubelet has the share of both cards")
+        until(lambda: any("is not written" in line for line in world.lines()), "it is said")
+        world.api.troubles.clear()
+        until(lambda: published(world), "the inventory is written")
+        assert sum("is not written" in line for line in world.lines()) == 1
+
+
+def test_mgpud_that_is_killed_changes_nothing(world: World) -> None:
+    until(world.offered, "kubelet has the share of both cards")
+    before = world.mgpu.pid_of("mgpud")
+    os.kill(before, signal.SIGKILL)
+    until(lambda: world.mgpu.pids_of("mgpud") not in ([], [before]), "the next one is there")
+    world.mgpu.ask("health")
+    assert set(world.kubelet.fake.lists.values()) == {1}
+    assert not [line for line in world.lines() if "mgpud" in line]
+
+
+def memory_kib(process: subprocess.Popen[bytes]) -> int:
+    text = Path(f"/proc/{process.pid}/status").read_text()
+    [line] = [line for line in text.splitlines() if line.startswith("VmRSS")]
+    return int(line.split()[1])
+
+
+def test_memory_is_bounded(world: World) -> None:
+    until(lambda: world.offered() and published(world), "all is told")
+    assert memory_kib(world.process) <= MEMORY_MAX_KIB
+
+
+def test_card_that_falls_off_the_bus_takes_its_share_along(mgpu: Arbiter, tmp_path: Path) -> None:
+    """Last, since it stays so."""
+    with running(mgpu, tmp_path) as world:
+        until(world.offered, "kubelet has the share of both cards")
+        uuid = mgpu.listing()["cards"][1]["uuid"]
+        cards.ask(mgpu.root / "sim" / "admin.sock", "lose 1")
+        until(lambda: world.kubelet.fake.allocatable(CORE) == 100, "its share is gone")
+        until(
+            lambda: (
+                world.node()["status"]["capacity"].get("vke.volcengine.com/mgpu-memory") == "16160"
+                and not json.loads(world.node()["metadata"]["annotations"][inventory.ANNOTATION])["cards"][
+                    1
+                ]["healthy"]
+            ),
+            "the API server hears of it",
+        )
+        assert [line for line in world.lines() if f"GPU 1 ({uuid}) is lost" in line]
