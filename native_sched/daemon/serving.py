@@ -167,6 +167,7 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
         generation=mgpud.node.now.generation,
         recovered=mgpud.recovered,
         lost=lost,
+        lost_listeners=lambda: listeners.found,
     )
     metrics_socket = mgpud.path("metrics.sock")
     metrics = loop.create_task(metrics_service.start(observed, metrics_socket, config.metrics_listen))

@@ -98,7 +98,7 @@ class Lifecycle:
         try:
             self._node.save(last_tenant=max(self._node.now.last_tenant, grant.tenant))
         except OSError as error:
-            raise not_recorded(grant.container_id, self._store.folder, error) from error
+            raise not_recorded(grant.name, self._store.folder, error) from error
         self._store.save(grant)
         try:
             self._engine.add_tenant(grant.tenant)
@@ -108,7 +108,7 @@ class Lifecycle:
             self._finish(grant)
             raise Refusal(
                 "not-served",
-                f"the engine does not take container {grant.container_id} ({error.strerror})",
+                f"the engine does not take container {grant.name} ({error.strerror})",
                 "wait until another container ends; see what mgpud logs",
             ) from error
         self._grants.add(grant)
@@ -118,7 +118,7 @@ class Lifecycle:
             self._finish(grant)
             raise Refusal(
                 "not-scheduled",
-                f"the scheduler does not take container {grant.container_id} ({error.strerror})",
+                f"the scheduler does not take container {grant.name} ({error.strerror})",
                 "see what mgpud logs, then create it anew",
             ) from error
         self._wait_for_bind(grant, lease_seconds)
@@ -154,7 +154,7 @@ class Lifecycle:
         if grant.state != "admitted":
             raise Refusal(
                 "grant-used",
-                f"the grant of container {grant.container_id} is {grant.state}",
+                f"the grant of container {grant.name} is {grant.state}",
                 "create it anew",
             )
         try:

@@ -49,7 +49,7 @@ def card_states(
                 name=card.name,
                 memory_mib=card.memory_mib,
                 policy=owned.policy if owned else None,
-                policy_owner=owned.owner if owned else None,
+                policy_owner=owned.name if owned else None,
                 tenants=tenants,
             )
         )

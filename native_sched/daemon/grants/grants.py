@@ -85,6 +85,12 @@ class Grant:
     def id(self) -> str:
         return grant_id(self.tenant)
 
+    @property
+    def name(self) -> str:
+        """As `mgpu ps` shows it: NAMESPACE/POD/CONTAINER, or its id where there is no pod."""
+        who = self.identity
+        return "/".join(filter(None, (who.namespace, who.pod, who.container))) if who.pod else self.container_id
+
     def has_card(self, index: int) -> bool:
         return any(card.index == index for card in self.cards)
 
@@ -114,6 +120,14 @@ class Grants:
 
     def get(self, nonce: str) -> Grant | None:
         return self._by_nonce.get(nonce)
+
+    def whose(self, container_id: object) -> dict[str, object]:
+        """Pod, namespace and name of a container, for the log; empty where there is no pod."""
+        for grant in self:
+            who = grant.identity
+            if grant.container_id == container_id and who.pod:
+                return {"pod": who.pod, "namespace": who.namespace or "", "name": who.container}
+        return {}
 
     def remove(self, grant: Grant) -> None:
         self._by_nonce.pop(grant.nonce, None)
