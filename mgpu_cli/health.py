@@ -112,7 +112,9 @@ def _tenants(found: dict[str, Any], listing: dict[str, Any] | None) -> Iterator[
     for row in rows:
         if row.get("lost_listener"):
             name = render.name(row) or row["container_id"]
-            yield Check("failed", "listener", f"{name} has lost its own: its GPU calls fail until it is ended")
+            yield Check(
+                "failed", "listener", f"{name} has lost its own: its GPU calls fail until it is ended"
+            )
 
 
 def _recovery(found: dict[str, Any]) -> Iterator[Check]:

@@ -71,7 +71,10 @@ def state(container: Container) -> str:
 
 def _caught(container: Container) -> Iterator[Row]:
     if container.get("lost_listener"):
-        yield "Listener:", "lost: the GPU calls of its main process fail for good; end it to have it served again"
+        yield (
+            "Listener:",
+            "lost: the GPU calls of its main process fail for good; end it to have it served again",
+        )
     if unaccounted := container.get("unaccounted_bytes"):
         yield "Killed:", f"it had {mib(unaccounted)} MiB that it was not charged for"
     if why := container.get("unsuspendable"):

@@ -74,7 +74,10 @@ def _why_not(host: Host, pid: int) -> tuple[str, str]:
             "give mgpud CAP_SYS_NICE, or LimitRTPRIO=20 in its unit, and restart it",
         )
     if host.number("/proc/sys/kernel/sched_rt_runtime_us") == 0:
-        return "kernel.sched_rt_runtime_us is 0", "sysctl -w kernel.sched_rt_runtime_us=950000, and restart mgpud"
+        return (
+            "kernel.sched_rt_runtime_us is 0",
+            "sysctl -w kernel.sched_rt_runtime_us=950000, and restart mgpud",
+        )
     for line in (host.text(f"/proc/{pid}/cgroup") or "").splitlines():
         _number, controllers, path = line.split(":", 2)
         files = _budget_files(path) if "cpu" in controllers.split(",") else []

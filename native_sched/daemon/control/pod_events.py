@@ -46,8 +46,10 @@ _KINDS: dict[str, tuple[str, Callable[[Fields], str]]] = {
     ),
     "lost-listener": (
         "GPUListenerLost",
-        lambda of: "its GPU calls fail for good, since the agent's processes ended at once"
-        + ("; it is ended" if of["what"] == "ended" else ""),
+        lambda of: (
+            "its GPU calls fail for good, since the agent's processes ended at once"
+            + ("; it is ended" if of["what"] == "ended" else "")
+        ),
     ),
     "card-lost": (
         "GPULost",

@@ -89,7 +89,9 @@ class Grant:
     def name(self) -> str:
         """As `mgpu ps` shows it: NAMESPACE/POD/CONTAINER, or its id where there is no pod."""
         who = self.identity
-        return "/".join(filter(None, (who.namespace, who.pod, who.container))) if who.pod else self.container_id
+        return (
+            "/".join(filter(None, (who.namespace, who.pod, who.container))) if who.pod else self.container_id
+        )
 
     def has_card(self, index: int) -> bool:
         return any(card.index == index for card in self.cards)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from native_sched.daemon.grants.grants import Grant
-from oci_specs.refusal import Refusal
+from oci_specs.refusal import Refusal, quoted
 from oci_specs.request import Qos
 from placement.cards import CardShare, CardState
 
@@ -91,6 +91,6 @@ def core_full(grant: Grant, card: CardShare, qos: Qos, free: int) -> Refusal:
 def not_taken(grant: Grant, error: OSError) -> Refusal:
     return Refusal(
         "not-taken",
-        f"the engine does not take the change of container {grant.name} ({error.strerror})",
+        f"the engine does not take the change of container {quoted(grant.name)} ({error.strerror})",
         "see what mgpud logs; everything is as before",
     )
