@@ -44,7 +44,7 @@ class StateDir:
     @property
     def mgpud_lock(self) -> Path:
         """Held by the mgpud that serves."""
-        return self.path / "worker.lock"
+        return self.path / "mgpud.lock"
 
     @property
     def sim(self) -> Path:

@@ -80,7 +80,7 @@ def _serve(
     state: StateDir, cards: str, sim_options: tuple[str, ...], node_config: Path | None, ready_fd: int | None
 ) -> None:
     simcard, holder = paths.libexec("mgpu-simcard"), paths.libexec("mgpu-holder")
-    sockets = ["--seccomp-socket", str(state.seccomp), "--worker-socket", str(state.holder)]
+    sockets = ["--seccomp-socket", str(state.seccomp), "--mgpud-socket", str(state.holder)]
     configured = ["--node-config", str(node_config.resolve())] if node_config else []
     try:
         with Supervisor(state.log, lambda line: click.echo(f"mgpu: {line}", err=True)) as programs:
@@ -101,7 +101,7 @@ def _serve(
             mgpud += ["--end-with", str(os.getpid())]
             mgpud_log = state.log / "mgpud.log"
             mgpud_log.write_bytes(b"")
-            child = ["--worker-log", str(mgpud_log), "--worker-lock", str(state.mgpud_lock)]
+            child = ["--mgpud-log", str(mgpud_log), "--mgpud-lock", str(state.mgpud_lock)]
             child += ["--standby", "--", *mgpud]
             programs.start("mgpu-holder", [holder, *sockets, *child], again=True, speaker="mgpud")
             _announce(state)

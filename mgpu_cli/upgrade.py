@@ -18,7 +18,7 @@ from oci_specs.refusal import Refusal
 
 UNIT = "mgpud.service"
 HOLDER_TIMEOUT_S = 15.0
-WORKER_TIMEOUT_S = 90.0
+MGPUD_TIMEOUT_S = 90.0
 _LOOK_S = 0.05
 
 
@@ -96,7 +96,7 @@ def _renew_mgpud(state: StateDir, now: HolderStatus) -> None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=WORKER_TIMEOUT_S,
+            timeout=MGPUD_TIMEOUT_S,
         )
         if done.returncode != 0:
             printed = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
@@ -135,7 +135,7 @@ def _serving(state: StateDir, old_pid: int) -> dict[str, object]:
         started = started or bool(now.starting)
         return failed
 
-    if not _until(WORKER_TIMEOUT_S, over) or found.get("pid") in (None, old_pid):
+    if not _until(MGPUD_TIMEOUT_S, over) or found.get("pid") in (None, old_pid):
         raise Refusal(
             "not-taken-over",
             f"the new mgpud does not serve, and that before (pid {old_pid}) goes on",

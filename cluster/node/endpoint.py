@@ -19,14 +19,22 @@ from cluster.resources.table import Resource
 
 # A container's ids come in one message; on the largest nodes they are more than gRPC's own limit.
 _OPTIONS = (("grpc.max_receive_message_length", 64 << 20), ("grpc.so_reuseport", 0))
+_AT_ONCE = 1000
 
 
 def devices(number: int, healthy: bool) -> bytes:
     """A ListAndWatchResponse of so many devices, on the wire. An id says nothing: only their number counts."""
     health = methods.HEALTHY if healthy else methods.UNHEALTHY
-    return messages.ListAndWatchResponse(
-        devices=[messages.Device(ID=str(each), health=health) for each in range(number)]
-    ).SerializeToString()
+    # Lists that follow one another on the wire are one list, and a long one takes much memory before it is there.
+    return b"".join(
+        messages.ListAndWatchResponse(
+            devices=[
+                messages.Device(ID=str(each), health=health)
+                for each in range(first, min(first + _AT_ONCE, number))
+            ]
+        ).SerializeToString()
+        for first in range(0, number, _AT_ONCE)
+    )
 
 
 class Endpoint:

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -16,6 +16,13 @@ from cluster.node import events, healthz, published
 from cluster.node.mgpud import Mgpud
 from cluster.node.node import Node
 from cluster.node.registration import Registration
+
+
+class Claims(NamedTuple):
+    """How the GPUs are offered by claims. cdi: where the container engine looks for CDI specs."""
+
+    cdi: Path
+    withdraws: bool
 
 
 @click.command()
@@ -26,6 +33,9 @@ from cluster.node.registration import Registration
 )
 @click.option("--kubeconfig", default=None, help="Without it: $KUBECONFIG, or the pod's service account.")
 @click.option("--no-api", is_flag=True, help="Speak to kubelet alone.")
+@click.option("--dra", is_flag=True, help="Offer the GPUs by claims (DRA) instead of resources.")
+@click.option("--cdi", type=click.Path(path_type=Path), default=Path("/var/run/cdi"), help="For claims.")
+@click.option("--withdraw", is_flag=True, help="With --dra: take the ResourceSlices away at the end.")
 @click.option("--hami", is_flag=True, help="Offer HAMi's resources nvidia.com/gpumem, gpucores too.")
 @click.option("--healthz", "address", default=None, metavar="HOST:PORT", help="Where a probe may ask.")
 def main(
@@ -34,20 +44,32 @@ def main(
     kubelet: Path,
     kubeconfig: str | None,
     no_api: bool,
+    dra: bool,
+    cdi: Path,
+    withdraw: bool,
     hami: bool,
     address: str | None,
 ) -> None:
     """Offers this node's GPUs to kubelet, as mgpud shares them, and to the API server."""
     # gRPC's own library would add its own lines to ours.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    node = Node(name=node_name, mgpud=Mgpud(root / "mgpud.sock"), kubelet=kubelet, opt_in=hami)
-    asyncio.run(serve(node, kubeconfig=kubeconfig, with_api=not no_api, address=address))
+    if dra and no_api:
+        raise click.UsageError("--dra needs the API server: leave --no-api out")
+    node = Node(
+        name=node_name, mgpud=Mgpud(root / "mgpud.sock"), kubelet=kubelet, opt_in=hami, by_claims=dra
+    )
+    claims = Claims(cdi, withdraw) if dra else None
+    asyncio.run(serve(node, kubeconfig=kubeconfig, with_api=not no_api, address=address, claims=claims))
 
 
-async def serve(node: Node, *, kubeconfig: str | None, with_api: bool, address: str | None) -> None:
+async def serve(
+    node: Node, *, kubeconfig: str | None, with_api: bool, address: str | None, claims: Claims | None = None
+) -> None:
     """Until SIGTERM or SIGINT, or until a part of it fails, whose error is raised."""
     async with AsyncExitStack() as stack:
-        parts: list[Coroutine[Any, Any, None]] = [node.follow(), Registration(node).run()]
+        parts: list[Coroutine[Any, Any, None]] = [node.follow()]
+        if claims is None:
+            parts.append(Registration(node).run())
         if address:
             parts.append(healthz.run(address, node.told))
         if with_api:
@@ -56,6 +78,10 @@ async def serve(node: Node, *, kubeconfig: str | None, with_api: bool, address: 
 
             node.api = await stack.enter_async_context(Client(kubeconfig))
             parts += [published.run(node, node.api), events.run(node, node.api)]
+            if claims is not None:
+                from cluster.dra import run as dra
+
+                parts.append(dra.run(node, claims.cdi, withdraws=claims.withdraws))
         stopped = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stopped.set)

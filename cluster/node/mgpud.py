@@ -9,6 +9,7 @@ from typing import Any
 
 from cluster.resources import inventory
 from cluster.resources.inventory import Inventory
+from oci_specs.claim import Claim
 from oci_specs.refusal import Refusal
 from runtime_hook import control
 
@@ -50,6 +51,21 @@ class Mgpud:
             return int(reply["next"]), [PodEvent(**each) for each in reply["events"]]
         except (KeyError, TypeError, ValueError) as error:
             raise control.bad_reply("events that cannot be read", str(self._socket)) from error
+
+    async def claims(self, *, prepare: Claim | None = None, unprepare: str | None = None) -> list[Claim]:
+        """All prepared claims, once the one is and the other, by its uid, is not any more."""
+        members: dict[str, Any] = {} if prepare is None else {"prepare": prepare.to_json()}
+        if unprepare is not None:
+            members["unprepare"] = unprepare
+        reply = await self._ask("claims", **members)
+        try:
+            return [Claim.from_json(each) for each in reply["claims"]]
+        except (KeyError, TypeError) as error:
+            raise control.bad_reply("claims that cannot be read", str(self._socket)) from error
+
+    async def driver_version(self) -> str:
+        """Of NVIDIA's driver."""
+        return str((await self._ask("health")).get("driver_version", ""))
 
 
 __all__ = ["Mgpud", "PodEvent", "Refusal"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cluster.api.client import Api
@@ -21,6 +21,9 @@ AWAY_S = 10.0
 class Node:
     """name: as the API server has it. kubelet: its root directory. api: None where there is none to speak to.
 
+    by_claims: the cards are devices of dynamic resource allocation, and no resources: nobody would know of what
+    the other has given out.
+
     inventory: None until mgpud has answered once. serving: whether new containers would be admitted.
     """
 
@@ -29,11 +32,19 @@ class Node:
     kubelet: Path
     api: Api | None = None
     opt_in: bool = False
+    by_claims: bool = False
     told: Told = field(default_factory=Told)
     inventory: Inventory | None = None
     serving: bool = False
     _changes: int = 0
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    @property
+    def resources(self) -> Inventory | None:
+        """The inventory as far as it is offered by resources."""
+        if self.inventory is None or not self.by_claims:
+            return self.inventory
+        return replace(self.inventory, cards=())
 
     async def changed(self, seen: int = 0) -> int:
         """Waits until there is an inventory that is newer than `seen`; returns what to wait on next."""

@@ -24,9 +24,9 @@ async def run(node: Node, api: Api) -> None:
     """For ever: writes what is not there."""
     seen = await node.changed()
     while True:
-        assert node.inventory is not None  # changed() waited for it
+        assert node.resources is not None  # changed() waited for it
         try:
-            await publish(api, node.name, node.inventory, opt_in=node.opt_in)
+            await publish(api, node.name, node.resources, opt_in=node.opt_in)
             node.told.over("published", f"node {node.name} has its inventory again")
             wait_s = LOOK_S
         except ApiProblem as problem:

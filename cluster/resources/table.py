@@ -20,6 +20,9 @@ Amount = Callable[[Inventory], int]
 Value = Callable[[int, Inventory], str]
 
 CORE_PER_CARD = 100
+# More than a node has pods (kubelet's default is 110): so many containers may have memory that is no whole
+# number of blocks, also on a node of many MIG instances.
+ODD_CONTAINERS_MAX = 256
 GIB_KEY = "aliyun.com/gpu-mem"
 
 
@@ -59,7 +62,7 @@ def _blocks(node: Inventory) -> int:
 
 
 def _spare(node: Inventory) -> int:
-    return _places(node) * (units.BLOCK_MIB - 1)
+    return min(_places(node), ODD_CONTAINERS_MAX) * (units.BLOCK_MIB - 1)
 
 
 def _percent_of_memory(number: int, node: Inventory) -> str:

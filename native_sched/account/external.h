@@ -55,7 +55,7 @@ void external_remove(struct external *x);
 /* What the journal calls it. */
 void external_name(uint64_t tenant, char name[STORE_NAME_MAX]);
 
-/* After the objects of an earlier worker have been put right: what they no longer hold is held here. Before
+/* After the objects of the previous mgpud have been put right: what they no longer hold is held here. Before
  * that the records may be looked up and ended. */
 void external_recover(struct tenant *t);
 

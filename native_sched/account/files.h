@@ -1,6 +1,6 @@
 /* Open files of the driver, by the identity of the file itself rather than by an fd number: dup, fork and
  * SCM_RIGHTS move fd numbers about, the file stays the same. Thread safe, fixed capacity. In a journal the
- * table is there for the next worker too (journal/store.h). */
+ * table is there for the next mgpud too (journal/store.h). */
 #ifndef MGPU_FILES_H
 #define MGPU_FILES_H
 #include "native_sched/journal/slab.h"
@@ -18,9 +18,9 @@ struct open_file {
     uint32_t check;   /* of what is above, stored last; 0: a free slot */
     uint64_t control; /* a card's file: id of the control file it was registered with, 0: none */
     int32_t seen_tid, seen_tgid,
-        seen_fd; /* a descriptor of it that somebody had, for the next worker to look; tid 0: none */
+        seen_fd; /* a descriptor of it that somebody had, for the next mgpud to look; tid 0: none */
 
-    struct tenant *tenant; /* NULL: an earlier worker's, nobody has come for it yet */
+    struct tenant *tenant; /* NULL: the previous mgpud's, nobody has come for it yet */
     uint32_t next, next_by_id;
 };
 
@@ -32,7 +32,7 @@ struct files {
     struct store store;
 };
 
-/* journal: a folder, or -1. What an earlier worker left there is in the table, of tenants yet to come. */
+/* journal: a folder, or -1. What the previous mgpud left there is in the table, of tenants yet to come. */
 int files_init(struct files *f, int journal);
 void files_destroy(struct files *f);
 /* -EMFILE when the tenant has as many as it may, -ENFILE when all are taken, -ENOSPC when the journal is

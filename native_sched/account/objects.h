@@ -5,7 +5,7 @@
  *
  * Client 0 is nobody's: what it has are names that hang from open files (exported.h).
  *
- * The slots may lie in a journal (journal/store.h): the next worker reads there what each object is, and
+ * The slots may lie in a journal (journal/store.h): the next mgpud reads there what each object is, and
  * finds out anew what follows from that. An object counts from objects_commit() on. */
 #ifndef MGPU_OBJECTS_H
 #define MGPU_OBJECTS_H
@@ -68,7 +68,7 @@ int objects_init(struct objects *o);
 int objects_init_in(struct objects *o, struct store *store, size_t at);
 void objects_destroy(struct objects *o);
 
-/* What an earlier worker left in the store. Objects that it had not committed are none. */
+/* What the previous mgpud left in the store. Objects that it had not committed are none. */
 int objects_recover(struct objects *o);
 
 /* 0 when there is none. */
@@ -79,7 +79,7 @@ uint32_t objects_next_named(const struct objects *o, uint32_t after, uint32_t cl
 /* The new slot, or -ENOSPC. parent 0 makes a root client. An object of the same name is an error of the
  * caller: RM has refused it before. */
 int64_t objects_add(struct objects *o, uint32_t parent, uint32_t client, uint32_t handle, uint32_t class_id);
-/* All of it is said: it is an object to the next worker too. */
+/* All of it is said: it is an object to the next mgpud too. */
 void objects_commit(struct objects *o, uint32_t slot);
 
 /* The object after i in a walk over the subtree of top; 0 at its end. */

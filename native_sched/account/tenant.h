@@ -66,7 +66,7 @@ struct continued {
 
 struct tenant {
     uint64_t id; /* 0: the slot is free */
-    /* An earlier worker's that could not be taken over: it has no books and gets no service. The slot stays
+    /* The previous mgpud's that could not be taken over: it has no books and gets no service. The slot stays
      * its own, and with it the files that are open, until the last of them has ended. Guarded by `calls`,
      * written under the engine's lock. */
     bool lost;
@@ -92,7 +92,7 @@ struct tenant {
     struct continued *continued;     /* guarded by `calls`, clients by `lock` too */
     struct external *external;       /* external.h; NULL: nothing is mapped by nvidia-uvm */
     struct managed *managed;         /* managed.h: memory that cards' faults bring in */
-    struct store store;              /* what the next worker needs: continued and the objects' slots */
+    struct store store;              /* what the next mgpud needs: continued and the objects' slots */
     /* At managed memory, the last time that nobody asked for it. Guarded by the engine's lock. */
     uint64_t polled_ns, poll_took_ns;
     atomic_bool audit_due; /* a call was let through since the driver's account was last compared */

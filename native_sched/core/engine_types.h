@@ -109,7 +109,7 @@ MGPU_API extern const uint64_t mgpu_latency_bounds_ns[MGPU_LATENCY_BUCKETS - 1];
 
 /* Since the engine's start, of tenants that are gone too. */
 struct mgpu_stats {
-    uint64_t turns, looks; /* of the scheduler's thread, and at cards for work */
+    uint64_t turns, polls; /* of the scheduler's thread; of GPUs for work */
     uint64_t suspend_failures, resume_failures;
     uint64_t preemption[MGPU_LATENCY_BUCKETS], preemption_sum_ns; /* from decided to suspended */
     uint64_t calls;                                               /* mediated */

@@ -196,7 +196,7 @@ class Stats(Structure):
 
     _fields_ = [
         ("turns", c_uint64),
-        ("looks", c_uint64),
+        ("polls", c_uint64),
         ("suspend_failures", c_uint64),
         ("resume_failures", c_uint64),
         ("preemption", c_uint64 * LATENCY_BUCKETS),

@@ -15,6 +15,7 @@ from native_sched.daemon.engine import NO_INSTANCE, Card, Engine, SchedConfig, o
 from native_sched.daemon.grants.card_policies import CardPolicies
 from native_sched.daemon.grants.grants import Grants
 from native_sched.daemon.grants.scheduling import Scheduling
+from native_sched.daemon.grants.served import Served
 from native_sched.daemon.grants.store import GrantStore
 from native_sched.daemon.links.holder import HolderLink
 from native_sched.daemon.links.listeners import Listeners
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Mgpud:
-    """A mgpud that serves the containers of the previous one. rm_table_override: the driver's version that it
+    """An mgpud that serves the containers of the previous one. rm_table_override: the driver's version that it
     is taken for, None where it is its own.
     """
 
@@ -40,16 +41,9 @@ class Mgpud:
     driver: str
     driver_version: str
     rm_table_override: str | None
-    config: NodeConfig
-    cards: list[CardInfo]
+    served: Served
     link: HolderLink
-    engine: Engine
-    grants: Grants
-    policies: CardPolicies
-    scheduling: Scheduling
     listeners: Listeners
-    store: GrantStore
-    node: NodeState
     recovered: Recovered
     end_with: int | None
 
@@ -121,7 +115,7 @@ def begin(stack: ExitStack, arguments: argparse.Namespace, called: Called | None
     version, cards = _cards(arguments.driver, root)
     link = HolderLink(os.path.join(root, "holder.sock"), take_over=arguments.take_over)
     stack.callback(link.close)
-    stack.enter_context(mgpud_lock.held(os.path.join(root, "worker.lock"), fence=link.fence))
+    stack.enter_context(mgpud_lock.held(os.path.join(root, "mgpud.lock"), fence=link.fence))
     stages.end("alone")
     # From here on no other process writes the state that the previous mgpud has left.
     node = NodeState(state)
@@ -156,16 +150,18 @@ def begin(stack: ExitStack, arguments: argparse.Namespace, called: Called | None
         driver=arguments.driver,
         driver_version=version,
         rm_table_override=override,
-        config=config,
-        cards=cards,
+        served=Served(
+            cards=cards,
+            config=config,
+            engine=engine,
+            grants=grants,
+            policies=policies,
+            scheduling=scheduling,
+            store=store,
+            node=node,
+        ),
         link=link,
-        engine=engine,
-        grants=grants,
-        policies=policies,
-        scheduling=scheduling,
         listeners=listeners,
-        store=store,
-        node=node,
         recovered=recovered,
         end_with=arguments.end_with,
     )

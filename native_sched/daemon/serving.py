@@ -49,7 +49,7 @@ def run(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
 def _lost_cards(mgpud: Mgpud) -> set[int]:
     if mgpud.driver == "sim":
         return inventory.lost_simulated(mgpud.path("sim"))
-    return inventory.lost_nvml(mgpud.cards)
+    return inventory.lost_nvml(mgpud.served.cards)
 
 
 async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
@@ -65,12 +65,13 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
     loop.set_exception_handler(lambda _loop, context: LOG.unexpected(context))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, 0)
-    engine, grants, link, config = mgpud.engine, mgpud.grants, mgpud.link, mgpud.config
-    lifecycle = Lifecycle(engine, grants, mgpud.scheduling, loop, mgpud.store, mgpud.node)
+    served, link = mgpud.served, mgpud.link
+    cards, config, engine, grants = served.cards, served.config, served.engine, served.grants
+    lifecycle = Lifecycle(served, loop)
     account = Account(engine)
     lifecycle.before_end = account.look
     from_holder = loop.create_task(link.serve(mgpud.listeners.take))
-    told = Told(engine, mgpud.cards)
+    told = Told(engine, cards)
 
     def event() -> None:
         lifecycle.something_ended()
@@ -85,27 +86,14 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
         driver=mgpud.driver,
         driver_version=mgpud.driver_version,
         rm_table_override=mgpud.rm_table_override,
-        cards=tuple(mgpud.cards),
         listener_path=mgpud.path("seccomp.sock"),
         socket=mgpud.path("mgpud.sock"),
-        config=config,
         recovered=mgpud.recovered,
         lost=lost,
     )
-    edits_for = edits_from_cdi(_CDI_KINDS[mgpud.driver], [mgpud.path("cdi"), *config.cdi_dirs], mgpud.cards)
+    edits_for = edits_from_cdi(_CDI_KINDS[mgpud.driver], [mgpud.path("cdi"), *config.cdi_dirs], cards)
     claims = Claims(mgpud.path("claims"), grants)
-    admission = Admission(mgpud.cards, grants, mgpud.policies, config, edits_for, claims, lost.indices)
-    arbiter = Arbiter(
-        node,
-        engine,
-        grants,
-        mgpud.policies,
-        mgpud.scheduling,
-        admission,
-        lifecycle,
-        mgpud.store,
-        mgpud.node,
-    )
+    arbiter = Arbiter(node, served, Admission(served, edits_for, claims, lost.indices), lifecycle)
     watchdog = Watchdog(engine, loop, lambda: account.tick(grants))
     refusals = Refusals()
     verbs = arbiter.verbs()
@@ -123,7 +111,7 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
     stack.callback(server.close)
     server.listen()
     serving = loop.create_task(server.serve())
-    freezers = FreezerWatch(grants, pauser(engine, mgpud.store.note))
+    freezers = FreezerWatch(grants, pauser(engine, served.store.note))
     stack.callback(freezers.close)
     containerd = ContainerdLink(config.containerd, grants, freezers.hint)
     listeners = LostListeners(grants, link.answers, lifecycle.kill, end=config.lost_listener == "end")
@@ -145,9 +133,9 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
         "serving",
         driver=mgpud.driver,
         driver_version=mgpud.driver_version,
-        cards=len(mgpud.cards),
+        cards=len(cards),
         pid=os.getpid(),
-        generation=mgpud.node.now.generation,
+        generation=served.node.now.generation,
     )
     watchdog.start()
     stack.callback(watchdog.stop)
@@ -157,14 +145,14 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
     observed = Observed(
         engine=engine,
         grants=grants,
-        policies=mgpud.policies,
-        cards=mgpud.cards,
+        policies=served.policies,
+        cards=cards,
         account=account,
         watchdog=watchdog,
         refusals=refusals,
         driver=mgpud.driver,
         driver_version=mgpud.driver_version,
-        generation=mgpud.node.now.generation,
+        generation=served.node.now.generation,
         recovered=mgpud.recovered,
         lost=lost,
         lost_listeners=lambda: listeners.found,

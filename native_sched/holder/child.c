@@ -58,18 +58,18 @@ static void start(const char *last_word)
 
     children.start_ms = now + PAUSE_MAX_MS;
     if (pidfd < 0) {
-        say("worker not started: %s", c ? strerror(-pidfd) : "two are there already");
+        say("mgpud not started: %s", c ? strerror(-pidfd) : "two are there already");
         return;
     }
     *c = (struct child){.pid = pid, .pidfd = pidfd, .started_ms = now, .called.line = -1};
     watch(c->pidfd, FROM_CHILD, (uint64_t)(c - children.child), EPOLLIN);
 }
 
-/* False where nobody stands by. Nobody lives, so that there is a slot. */
+/* False without a standby. No mgpud lives, so that there is a slot. */
 static bool call_standby(int64_t now)
 {
     struct child *c = slot();
-    struct called called;
+    struct standby_process called;
 
     if (!standby_call(&called))
         return false;
@@ -86,9 +86,9 @@ static void close_call(struct child *c)
     c->called.line = -1;
 }
 
-/* One that does not hear its call would keep containers waiting; returns the ms until that is known, -1: it
- * is. */
-static int64_t look_at_call(struct child *c, int64_t now)
+/* A standby that does not answer its call would keep containers waiting. Returns the ms until that is known,
+ * -1: it is. */
+static int64_t poll_call(struct child *c, int64_t now)
 {
     int64_t left = c->started_ms + STANDBY_ANSWER_MS - now;
 
@@ -117,15 +117,15 @@ void child_ready(pid_t pid)
 void child_renew(void)
 {
     if (!mgpud_command.argv)
-        say("it does not start the worker, so it does not renew it");
+        say("it does not start mgpud, so it does not renew it");
     else {
-        /* It is of the program before. */
+        /* It is of the previous program. */
         standby_drop();
         start(take_over);
     }
 }
 
-/* When the next is started. SIGKILL is nothing that a worker which serves does to itself. */
+/* Until the next start. An mgpud that serves does not send itself SIGKILL: another process did. */
 static int64_t pause_ms(const struct child *c, bool killed, int64_t now)
 {
     if (c->ready && (killed || now - c->started_ms >= YOUNG_MS))
@@ -148,9 +148,9 @@ int child_end(unsigned int which)
     c->pidfd = -1;
     close_call(c);
     if (how.si_code == CLD_EXITED)
-        say("worker %d ended with status %d", (int)ended.pid, how.si_status);
+        say("mgpud %d ended with status %d", (int)ended.pid, how.si_status);
     else
-        say("worker %d was killed by SIG%s", (int)ended.pid, sigabbrev_np(how.si_status));
+        say("mgpud %d was killed by SIG%s", (int)ended.pid, sigabbrev_np(how.si_status));
     if (how.si_code == CLD_EXITED && !children.ever_ready && !living())
         return how.si_status ? how.si_status : 1;
     if (!living())
@@ -166,40 +166,40 @@ static bool lock_is_held(void)
     return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
 }
 
-int64_t children_look(int64_t now)
+int64_t children_poll(int64_t now)
 {
     int64_t next = -1;
 
-    workers.starting = 0;
+    mgpuds.starting = 0;
     if (!mgpud_command.argv)
         return -1;
     for (struct child *c = children.child; c < children.child + CHILDREN_MAX; c++) {
         if (c->pidfd < 0 || c->ready)
             continue;
-        workers.starting++;
-        next = sooner(next, look_at_call(c, now));
+        mgpuds.starting++;
+        next = sooner(next, poll_call(c, now));
         if (now - c->started_ms > START_MAX_MS) {
-            say("worker %d does not serve after %d s: killed", (int)c->pid, START_MAX_MS / 1000);
+            say("mgpud %d does not serve after %d s: killed", (int)c->pid, START_MAX_MS / 1000);
             kill(c->pid, SIGKILL);
             c->started_ms = now;
         }
         next = sooner(next, c->started_ms + START_MAX_MS - now + 1);
     }
-    next = sooner(next, standby_look(now, mgpud_lives() && workers.now.serves));
+    next = sooner(next, standby_poll(now, mgpud_lives() && mgpuds.now.serves));
     if (living() || mgpud_lives())
         return next;
     if (children.start_ms > now)
         return sooner(next, children.start_ms - now);
     if (children.patience_ms >= 0 && lock_is_held()) {
         if (now < children.patience_ms)
-            return sooner(next, LOCK_LOOK_MS);
-        say("whoever has %s does not come back: it is ended", children.lock);
-        workers.fence = true;
+            return sooner(next, LOCK_POLL_MS);
+        say("the process that has %s does not come back: it is ended", children.lock);
+        mgpuds.fence = true;
     }
     children.patience_ms = -1;
     if (!call_standby(now))
         start(NULL);
-    /* What is due for the one that has just begun. */
+    /* There may be something due for the one that has just begun. */
     return 0;
 }
 
@@ -208,8 +208,8 @@ static void tell(int signal)
     for (int i = 0; i < CHILDREN_MAX; i++)
         if (children.child[i].pidfd >= 0)
             process_signal(children.child[i].pidfd, signal);
-    if (workers.now.pidfd >= 0)
-        process_signal(workers.now.pidfd, signal);
+    if (mgpuds.now.pidfd >= 0)
+        process_signal(mgpuds.now.pidfd, signal);
 }
 
 static bool gone_within(int64_t limit_ms)
@@ -225,8 +225,8 @@ static bool gone_within(int64_t limit_ms)
             if (child_end((unsigned int)i), children.child[i].pidfd >= 0)
                 p[n++] = (struct pollfd){.fd = children.child[i].pidfd, .events = POLLIN};
         mgpud_end();
-        if (workers.now.pidfd >= 0)
-            p[n++] = (struct pollfd){.fd = workers.now.pidfd, .events = POLLIN};
+        if (mgpuds.now.pidfd >= 0)
+            p[n++] = (struct pollfd){.fd = mgpuds.now.pidfd, .events = POLLIN};
         if (!n || left <= 0)
             return !n;
         poll(p, n, (int)left);

@@ -6,14 +6,14 @@
 enum source {
     FROM_SIGNAL,
     FROM_RUNTIMES,
-    FROM_INTAKE,     /* which: index */
-    FROM_WORKERS,    /* the listening socket */
-    FROM_CANDIDATE,  /* which: index */
-    FROM_WORKER,     /* its connection */
-    FROM_WORKER_END, /* its pidfd */
-    FROM_CHILD,      /* a pidfd; which: index */
-    FROM_STANDBY,    /* the pidfd of the standby mgpud */
-    FROM_TRIAL,      /* the pidfd of the next holder, on trial */
+    FROM_INTAKE,    /* which: index */
+    FROM_MGPUDS,    /* the listening socket */
+    FROM_CANDIDATE, /* which: index */
+    FROM_MGPUD,     /* its connection */
+    FROM_MGPUD_END, /* its pidfd */
+    FROM_CHILD,     /* a pidfd; which: index */
+    FROM_STANDBY,   /* the pidfd of the standby mgpud */
+    FROM_TRIAL,     /* the pidfd of the next holder, on trial */
 };
 
 /* events: of epoll. watch_again changes those of an fd that is watched already. */

@@ -26,7 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOOK_MS = 1000, WATCHDOG_MS = 10000, GOES_ON = -1 };
+enum { POLL_MS = 1000, WATCHDOG_MS = 10000, GOES_ON = -1 };
 
 static struct own own;
 static int poller, signals_fd;
@@ -86,8 +86,8 @@ static int serve_socket(const char *path, int type)
     return fd;
 }
 
-/* Drops the listeners whose containers are gone; returns the ms to the next look. A look now and then, not a
- * wait: a waiter would be woken by every notification, and every mediated call would pay for that. */
+/* Drops the listeners whose containers have ended; returns the ms to the next poll. It polls because a waiter
+ * would be woken by every notification, and every mediated call would pay for that. */
 static int64_t drop_hung_up(int64_t now)
 {
     static int64_t due_ms;
@@ -96,14 +96,14 @@ static int64_t drop_hung_up(int64_t now)
         return -1;
     if (now < due_ms)
         return due_ms - now;
-    due_ms = now + LOOK_MS;
+    due_ms = now + POLL_MS;
     for (struct held *h = held; h < held + HELD_MAX; h++) {
         struct pollfd p = {.fd = h->fd};
 
         if (h->id && poll(&p, 1, 0) > 0 && p.revents & POLLHUP)
             held_drop(h);
     }
-    return LOOK_MS;
+    return POLL_MS;
 }
 
 /* What is due by time; returns the ms until it is due again, -1 for never. */
@@ -111,10 +111,10 @@ static int64_t housekeeping(void)
 {
     int64_t now = now_ms(), next = drop_hung_up(now);
 
-    next = sooner(next, runtimes_look(now));
-    next = sooner(next, workers_look(now));
-    next = sooner(next, children_look(now));
-    return sooner(next, replace_look(now));
+    next = sooner(next, runtimes_poll(now));
+    next = sooner(next, mgpuds_poll(now));
+    next = sooner(next, children_poll(now));
+    return sooner(next, replace_poll(now));
 }
 
 /* A listener for each container and exec: more than the usual soft limit. */
@@ -185,16 +185,16 @@ static int handle(const struct epoll_event *ev)
     case FROM_INTAKE:
         runtime_read(which);
         break;
-    case FROM_WORKERS:
-        workers_accept(own.workers_fd);
+    case FROM_MGPUDS:
+        mgpuds_accept(own.mgpuds_fd);
         break;
     case FROM_CANDIDATE:
         candidate_read(which);
         break;
-    case FROM_WORKER:
+    case FROM_MGPUD:
         mgpud_event(ev->events);
         break;
-    case FROM_WORKER_END:
+    case FROM_MGPUD_END:
         mgpud_end();
         break;
     case FROM_CHILD:
@@ -223,22 +223,22 @@ static int serve(void)
 }
 
 static const char usage[] =
-    "usage: mgpu-holder --seccomp-socket PATH --worker-socket PATH [--watchdog-ms MS]\n"
-    "                   [--worker-log PATH] [--worker-lock PATH] [--standby] [-- WORKER ARGUMENT...]\n"
-    "SIGHUP: replaces itself by the program at its own path; SIGUSR1: starts a worker that takes over\n";
+    "usage: mgpu-holder --seccomp-socket PATH --mgpud-socket PATH [--watchdog-ms MS]\n"
+    "                   [--mgpud-log PATH] [--mgpud-lock PATH] [--standby] [-- MGPUD ARGUMENT...]\n"
+    "SIGHUP: replaces itself by the program at its own path; SIGUSR1: starts a mgpud that takes over\n";
 
 struct settings {
-    const char *seccomp, *workers, *resume;
+    const char *seccomp, *mgpuds, *resume;
 };
 
 static bool read_arguments(int argc, char **argv, struct settings *to)
 {
     static const struct option options[] = {
         {"seccomp-socket", required_argument, NULL, 's'},
-        {"worker-socket", required_argument, NULL, 'w'},
+        {"mgpud-socket", required_argument, NULL, 'w'},
         {"watchdog-ms", required_argument, NULL, 'd'},
-        {"worker-log", required_argument, NULL, 'l'},
-        {"worker-lock", required_argument, NULL, 'k'},
+        {"mgpud-log", required_argument, NULL, 'l'},
+        {"mgpud-lock", required_argument, NULL, 'k'},
         {"resume", required_argument, NULL, 'r'},
         {"knows-format", required_argument, NULL, 'f'},
         {"standby", no_argument, NULL, 'b'},
@@ -247,14 +247,14 @@ static bool read_arguments(int argc, char **argv, struct settings *to)
     char *end = "";
     int opt;
 
-    workers.watchdog_ms = WATCHDOG_MS;
+    mgpuds.watchdog_ms = WATCHDOG_MS;
     while ((opt = getopt_long(argc, argv, "+", options, NULL)) != -1) {
         if (opt == 's')
             to->seccomp = optarg;
         else if (opt == 'w')
-            to->workers = optarg;
+            to->mgpuds = optarg;
         else if (opt == 'd')
-            workers.watchdog_ms = strtol(optarg, &end, 10);
+            mgpuds.watchdog_ms = strtol(optarg, &end, 10);
         else if (opt == 'l')
             mgpud_command.log = optarg;
         else if (opt == 'k')
@@ -262,17 +262,17 @@ static bool read_arguments(int argc, char **argv, struct settings *to)
         else if (opt == 'r')
             to->resume = optarg;
         else if (opt == 'b')
-            standby_wanted = true;
+            standby.wanted = true;
         else if (opt == 'f')
             exit(strtol(optarg, NULL, 10) != SAVED_FORMAT);
         else
             return false;
-        if (*end || workers.watchdog_ms < 0 || workers.watchdog_ms > 86400000)
+        if (*end || mgpuds.watchdog_ms < 0 || mgpuds.watchdog_ms > 86400000)
             return false;
     }
     if (optind < argc)
         mgpud_command.argv = argv + optind;
-    return to->seccomp && to->workers && (optind == argc || !strcmp(argv[optind - 1], "--"));
+    return to->seccomp && to->mgpuds && (optind == argc || !strcmp(argv[optind - 1], "--"));
 }
 
 static void begin(const struct settings *s)
@@ -282,9 +282,9 @@ static void begin(const struct settings *s)
     /* A surviving mgpud has ids of the previous holder: fewer than microseconds since boot. */
     clock_gettime(CLOCK_BOOTTIME, &boot);
     held_number_from((uint64_t)boot.tv_sec * 1000000 + (uint64_t)boot.tv_nsec / 1000);
-    children.patience_ms = now_ms() + (workers.watchdog_ms ? workers.watchdog_ms : WATCHDOG_MS);
+    children.patience_ms = now_ms() + (mgpuds.watchdog_ms ? mgpuds.watchdog_ms : WATCHDOG_MS);
     own.runtimes_fd = serve_socket(s->seccomp, SOCK_STREAM);
-    own.workers_fd = serve_socket(s->workers, SOCK_SEQPACKET);
+    own.mgpuds_fd = serve_socket(s->mgpuds, SOCK_SEQPACKET);
     if (!mgpud_command.argv)
         tell_ready();
 }
@@ -293,9 +293,9 @@ static void watch_all(void)
 {
     watch(signals_fd, FROM_SIGNAL, 0, EPOLLIN);
     watch(own.runtimes_fd, FROM_RUNTIMES, 0, EPOLLIN);
-    watch(own.workers_fd, FROM_WORKERS, 0, EPOLLIN);
+    watch(own.mgpuds_fd, FROM_MGPUDS, 0, EPOLLIN);
     runtimes_watch();
-    workers_watch();
+    mgpuds_watch();
     children_watch();
 }
 
@@ -310,11 +310,11 @@ int main(int argc, char **argv)
     }
     allow_many_files();
     runtimes_init();
-    workers_init();
+    mgpuds_init();
     children_init();
     replace_init(argv);
-    workers.starts_worker = mgpud_command.argv;
-    workers.ready = mgpud_ready;
+    mgpuds.starts_mgpud = mgpud_command.argv;
+    mgpuds.ready = mgpud_ready;
     poller = epoll_create1(EPOLL_CLOEXEC);
     signals_fd = signals();
     if (!settings.resume)
@@ -325,6 +325,6 @@ int main(int argc, char **argv)
     status = serve();
     children_stop();
     unlink(settings.seccomp);
-    unlink(settings.workers);
+    unlink(settings.mgpuds);
     return status;
 }

@@ -11,14 +11,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-struct workers workers;
+struct mgpuds mgpuds;
 
-void workers_init(void)
+void mgpuds_init(void)
 {
-    workers.now = (struct mgpud){.fd = -1, .pidfd = -1};
-    workers.next = -1;
+    mgpuds.now = (struct mgpud){.fd = -1, .pidfd = -1};
+    mgpuds.next = -1;
     for (int i = 0; i < CANDIDATES_MAX; i++)
-        workers.candidates[i] = (struct candidate){.fd = -1, .pidfd = -1};
+        mgpuds.candidates[i] = (struct candidate){.fd = -1, .pidfd = -1};
 }
 
 static bool close_fd(int *fd)
@@ -33,7 +33,7 @@ static bool close_fd(int *fd)
 
 bool mgpud_lives(void)
 {
-    return workers.now.pidfd >= 0 && !process_ended(workers.now.pidfd);
+    return mgpuds.now.pidfd >= 0 && !process_ended(mgpuds.now.pidfd);
 }
 
 /* 0; -EAGAIN: once there is room; -EBUSY: retry after a while; another negative errno: never. */
@@ -78,8 +78,8 @@ static int send_listener(int fd, const struct held *h)
 
 static void disconnect(const char *why)
 {
-    if (close_fd(&workers.now.fd))
-        say("worker %d is no longer connected: %s", (int)workers.now.pid, why);
+    if (close_fd(&mgpuds.now.fd))
+        say("mgpud %d is no longer connected: %s", (int)mgpuds.now.pid, why);
 }
 
 static int send_what_is_left(struct mgpud *w)
@@ -102,7 +102,7 @@ static int send_what_is_left(struct mgpud *w)
 
 void mgpud_send(void)
 {
-    struct mgpud *w = &workers.now;
+    struct mgpud *w = &mgpuds.now;
     int e;
 
     if (w->fd < 0 || w->gives_back)
@@ -110,28 +110,28 @@ void mgpud_send(void)
     e = send_what_is_left(w);
     w->behind = e == -EBUSY;
     if (e == -EAGAIN)
-        watch_again(w->fd, FROM_WORKER, 0, EPOLLIN | EPOLLOUT);
+        watch_again(w->fd, FROM_MGPUD, 0, EPOLLIN | EPOLLOUT);
     else if (e == 0 || w->behind)
-        watch_again(w->fd, FROM_WORKER, 0, EPOLLIN);
+        watch_again(w->fd, FROM_MGPUD, 0, EPOLLIN);
     else
         disconnect(strerror(-e));
 }
 
-void workers_watch(void)
+void mgpuds_watch(void)
 {
     for (unsigned int i = 0; i < CANDIDATES_MAX; i++)
-        if (workers.candidates[i].fd >= 0)
-            watch(workers.candidates[i].fd, FROM_CANDIDATE, i, EPOLLIN);
-    if (workers.now.pidfd >= 0)
-        watch(workers.now.pidfd, FROM_WORKER_END, 0, EPOLLIN);
-    if (workers.now.fd >= 0)
-        watch(workers.now.fd, FROM_WORKER, 0, EPOLLIN);
+        if (mgpuds.candidates[i].fd >= 0)
+            watch(mgpuds.candidates[i].fd, FROM_CANDIDATE, i, EPOLLIN);
+    if (mgpuds.now.pidfd >= 0)
+        watch(mgpuds.now.pidfd, FROM_MGPUD_END, 0, EPOLLIN);
+    if (mgpuds.now.fd >= 0)
+        watch(mgpuds.now.fd, FROM_MGPUD, 0, EPOLLIN);
     mgpud_send();
 }
 
 static void adopt(struct candidate *c)
 {
-    struct mgpud *w = &workers.now;
+    struct mgpud *w = &mgpuds.now;
     int e;
 
     close_fd(&w->fd);
@@ -146,17 +146,17 @@ static void adopt(struct candidate *c)
     *c = (struct candidate){.fd = -1, .pidfd = -1};
     for (struct held *h = held; h < held + HELD_MAX; h++)
         h->handed = false;
-    watch(w->pidfd, FROM_WORKER_END, 0, EPOLLIN);
-    watch_again(w->fd, FROM_WORKER, 0, EPOLLIN);
-    if ((e = send_head(w->fd, HOLDER_WELCOME, HOLDER_PROTOCOL, workers.fence ? HOLDER_FENCE : 0)) < 0)
+    watch(w->pidfd, FROM_MGPUD_END, 0, EPOLLIN);
+    watch_again(w->fd, FROM_MGPUD, 0, EPOLLIN);
+    if ((e = send_head(w->fd, HOLDER_WELCOME, HOLDER_PROTOCOL, mgpuds.fence ? HOLDER_FENCE : 0)) < 0)
         disconnect(strerror(-e));
     mgpud_send();
 }
 
 static void candidate_close(struct candidate *c)
 {
-    if (workers.next == c - workers.candidates)
-        workers.next = -1;
+    if (mgpuds.next == c - mgpuds.candidates)
+        mgpuds.next = -1;
     close_fd(&c->fd);
     close_fd(&c->pidfd);
 }
@@ -164,7 +164,7 @@ static void candidate_close(struct candidate *c)
 static void refuse(struct candidate *c, enum holder_refusal why, uint64_t id)
 {
     send_head(c->fd, HOLDER_REFUSED, why, id);
-    say("worker %d refused: %s", (int)c->pid,
+    say("mgpud %d refused: %s", (int)c->pid,
         why == HOLDER_SERVED ? "another one serves"
         : why == HOLDER_BUSY ? "another one is taking over"
                              : "it speaks another protocol");
@@ -177,22 +177,22 @@ static void doom(struct mgpud *w)
 
     w->doomed = true;
     if ((e = process_signal(w->pidfd, SIGKILL)) < 0 && e != -ESRCH)
-        say("worker %d cannot be killed: %s", (int)w->pid, strerror(-e));
+        say("mgpud %d cannot be killed: %s", (int)w->pid, strerror(-e));
 }
 
 static void hello(struct candidate *c, uint32_t protocol, uint64_t flags)
 {
-    struct mgpud *w = &workers.now;
+    struct mgpud *w = &mgpuds.now;
     bool lives = mgpud_lives();
-    /* One that has not said yet that it serves cannot have the lock of one that does. */
+    /* An mgpud that does not serve yet cannot have the lock of one that does. */
     bool goes_first = flags & HOLDER_TAKE_OVER || (flags & HOLDER_SERVING && !w->serves);
 
     c->hello = flags;
     c->deadline_ms = -1;
     if (protocol < 1 || protocol > HOLDER_PROTOCOL) {
         refuse(c, HOLDER_UNKNOWN, HOLDER_PROTOCOL);
-    } else if (workers.next >= 0) {
-        refuse(c, HOLDER_BUSY, (uint64_t)workers.candidates[workers.next].pid);
+    } else if (mgpuds.next >= 0) {
+        refuse(c, HOLDER_BUSY, (uint64_t)mgpuds.candidates[mgpuds.next].pid);
     } else if (lives && w->gives_back && w->fd >= 0) {
         /* Listeners that it alone has would end with it. */
         refuse(c, HOLDER_BUSY, (uint64_t)w->pid);
@@ -201,9 +201,9 @@ static void hello(struct candidate *c, uint32_t protocol, uint64_t flags)
     } else if (w->fd >= 0 && !goes_first) {
         refuse(c, HOLDER_SERVED, (uint64_t)w->pid);
     } else {
-        /* Its threads may be in calls for containers until the last of them is gone. */
-        say("worker %d is ended: %d takes over", (int)w->pid, (int)c->pid);
-        workers.next = (int)(c - workers.candidates);
+        /* Its threads may be in calls for containers until the last of them has ended. */
+        say("mgpud %d is ended: %d takes over", (int)w->pid, (int)c->pid);
+        mgpuds.next = (int)(c - mgpuds.candidates);
         disconnect("ended");
         doom(w);
     }
@@ -211,18 +211,18 @@ static void hello(struct candidate *c, uint32_t protocol, uint64_t flags)
 
 void mgpud_end(void)
 {
-    struct mgpud *w = &workers.now;
+    struct mgpud *w = &mgpuds.now;
 
     if (w->pidfd < 0 || !process_ended(w->pidfd))
         return;
-    say("worker %d has ended", (int)w->pid);
+    say("mgpud %d has ended", (int)w->pid);
     close_fd(&w->fd);
     close_fd(&w->pidfd);
     *w = (struct mgpud){.fd = -1, .pidfd = -1};
-    if (workers.next >= 0) {
-        struct candidate *c = &workers.candidates[workers.next];
+    if (mgpuds.next >= 0) {
+        struct candidate *c = &mgpuds.candidates[mgpuds.next];
 
-        workers.next = -1;
+        mgpuds.next = -1;
         adopt(c);
     }
 }
@@ -230,13 +230,13 @@ void mgpud_end(void)
 static void tell_status(struct candidate *c)
 {
     struct holder_status status = {
-        .head = {.kind = HOLDER_STATUS, .value = HOLDER_PROTOCOL, .id = workers.replaced},
-        .mgpud_pid = mgpud_lives() ? (uint32_t)workers.now.pid : 0,
-        .starts_worker = workers.starts_worker,
+        .head = {.kind = HOLDER_STATUS, .value = HOLDER_PROTOCOL, .id = mgpuds.replaced},
+        .mgpud_pid = mgpud_lives() ? (uint32_t)mgpuds.now.pid : 0,
+        .starts_mgpud = mgpuds.starts_mgpud,
         .listeners = held_count(),
-        .killed = workers.killed,
-        .starting = workers.starting ? workers.starting : mgpud_lives() && !workers.now.serves,
-        .refused = workers.refused,
+        .killed = mgpuds.killed,
+        .starting = mgpuds.starting ? mgpuds.starting : mgpud_lives() && !mgpuds.now.serves,
+        .refused = mgpuds.refused,
     };
 
     sent(send(c->fd, &status, sizeof(status), MSG_NOSIGNAL | MSG_DONTWAIT));
@@ -245,7 +245,7 @@ static void tell_status(struct candidate *c)
 
 void candidate_read(unsigned int which)
 {
-    struct candidate *c = &workers.candidates[which];
+    struct candidate *c = &mgpuds.candidates[which];
     struct holder_head head;
     ssize_t n;
 
@@ -262,7 +262,7 @@ void candidate_read(unsigned int which)
         candidate_close(c);
 }
 
-void workers_accept(int listening)
+void mgpuds_accept(int listening)
 {
     struct candidate c = {.fd = peer_accept(listening, false), .deadline_ms = now_ms() + HELLO_TIMEOUT_MS};
 
@@ -270,8 +270,8 @@ void workers_accept(int listening)
         return;
     if ((c.pidfd = peer_process(c.fd, &c.pid)) >= 0) {
         for (unsigned int i = 0; i < CANDIDATES_MAX; i++) {
-            if (workers.candidates[i].fd < 0) {
-                workers.candidates[i] = c;
+            if (mgpuds.candidates[i].fd < 0) {
+                mgpuds.candidates[i] = c;
                 watch(c.fd, FROM_CANDIDATE, i, EPOLLIN);
                 return;
             }
@@ -287,8 +287,8 @@ static void alive(struct mgpud *w)
     if (w->serves)
         return;
     w->serves = true;
-    workers.fence = false;
-    workers.ready(w->pid);
+    mgpuds.fence = false;
+    mgpuds.ready(w->pid);
 }
 
 static void mgpud_read(struct mgpud *w)
@@ -314,59 +314,59 @@ static void mgpud_read(struct mgpud *w)
     case HOLDER_LISTENER:
         if (w->gives_back && give_back_keep(&message))
             break;
-        say("listener %llu of worker %d refused", (unsigned long long)message.head.id, (int)w->pid);
+        say("listener %llu of mgpud %d refused", (unsigned long long)message.head.id, (int)w->pid);
         break;
     case HOLDER_ALL:
         w->gives_back = false;
         mgpud_send();
         break;
     default:
-        disconnect("it says what no worker says");
+        disconnect("it sent an unknown message");
     }
     give_back_done(&message);
 }
 
 void mgpud_event(uint32_t events)
 {
-    if (workers.now.fd >= 0 && events & ~(uint32_t)EPOLLOUT)
-        mgpud_read(&workers.now);
-    if (workers.now.fd >= 0 && events & EPOLLOUT)
+    if (mgpuds.now.fd >= 0 && events & ~(uint32_t)EPOLLOUT)
+        mgpud_read(&mgpuds.now);
+    if (mgpuds.now.fd >= 0 && events & EPOLLOUT)
         mgpud_send();
 }
 
-static int64_t look_at_worker(struct mgpud *w, int64_t passed_ms)
+static int64_t poll_served(struct mgpud *w, int64_t passed_ms)
 {
     if (w->pidfd < 0)
         return -1;
     if (w->behind)
         mgpud_send();
-    if (!workers.watchdog_ms || !w->serves || w->doomed)
+    if (!mgpuds.watchdog_ms || !w->serves || w->doomed)
         return w->behind ? SILENCE_STEP_MS : -1;
-    /* Of a longer time the holder itself was not there, as when the machine was suspended: nobody's fault. */
+    /* In a longer time the holder itself did not run, as when the machine was suspended. */
     passed_ms = passed_ms < SILENCE_STEP_MS ? passed_ms : SILENCE_STEP_MS;
     w->silent_ms += passed_ms;
     w->served_ms += passed_ms;
     if (w->served_ms > CALM_MS)
-        workers.kills_lately = 0;
+        mgpuds.kills_lately = 0;
     /* If the next mgpud falls silent too, it may be an attack: then no more restarts. */
-    if (w->silent_ms > workers.watchdog_ms << workers.kills_lately) {
-        say("worker %d has said nothing for %lld ms: killed", (int)w->pid, (long long)w->silent_ms);
-        workers.killed++;
-        workers.kills_lately += workers.kills_lately < KILLS_COUNTED_MAX;
+    if (w->silent_ms > mgpuds.watchdog_ms << mgpuds.kills_lately) {
+        say("mgpud %d has sent nothing for %lld ms: killed", (int)w->pid, (long long)w->silent_ms);
+        mgpuds.killed++;
+        mgpuds.kills_lately += mgpuds.kills_lately < KILLS_COUNTED_MAX;
         doom(w);
     }
     return SILENCE_STEP_MS;
 }
 
-int64_t workers_look(int64_t now)
+int64_t mgpuds_poll(int64_t now)
 {
     static int64_t last_ms;
     int64_t passed_ms = last_ms ? now - last_ms : 0, next;
 
     last_ms = now;
-    next = look_at_worker(&workers.now, passed_ms);
+    next = poll_served(&mgpuds.now, passed_ms);
     for (int i = 0; i < CANDIDATES_MAX; i++) {
-        struct candidate *c = &workers.candidates[i];
+        struct candidate *c = &mgpuds.candidates[i];
 
         if (c->fd < 0 || c->deadline_ms < 0)
             continue;

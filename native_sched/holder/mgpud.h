@@ -1,7 +1,7 @@
-/* The worker that is served, and those that want to be: at most one serves at any time. Whoever is to follow
- * one that lives is served only after the kernel has said that the last thread of it is gone. */
-#ifndef MGPU_HOLDER_WORKER_H
-#define MGPU_HOLDER_WORKER_H
+/* The mgpud that is served, and the candidates to follow it: at most one serves at any time. A candidate is
+ * served only after the kernel has reported the end of the last thread of the one before. */
+#ifndef MGPU_HOLDER_MGPUD_H
+#define MGPU_HOLDER_MGPUD_H
 #include "table.h"
 #include <stdbool.h>
 #include <sys/types.h>
@@ -19,50 +19,50 @@ struct mgpud {
     int fd;    /* -1: it has closed the connection, or there is none */
     int pidfd; /* -1: there is no process */
     pid_t pid;
-    bool serves;       /* it has said once that it is alive */
+    bool serves;       /* HOLDER_ALIVE has come once */
     bool gives_back;   /* its own listeners come first */
     bool all_sent;     /* HOLDER_ALL */
     bool behind;       /* something is to be sent again after a while */
     bool doomed;       /* SIGKILL is on its way */
     uint32_t sent;     /* listeners since WELCOME */
-    int64_t served_ms; /* since it said that first */
-    int64_t silent_ms; /* since it said that it is alive, of time in which the holder itself ran */
+    int64_t served_ms; /* since the first HOLDER_ALIVE */
+    int64_t silent_ms; /* since the last HOLDER_ALIVE, of time in which the holder itself ran */
 };
 
 struct candidate {
     int fd; /* -1: free */
     int pidfd;
     pid_t pid;
-    int64_t deadline_ms; /* for its hello; -1: it has been said */
+    int64_t deadline_ms; /* for its hello; -1: it has come */
     uint64_t hello;      /* enum holder_hello */
 };
 
-struct workers {
+struct mgpuds {
     struct mgpud now;
     struct candidate candidates[CANDIDATES_MAX];
     int next;            /* index of the candidate that waits for the end of `now`; -1: none */
     int64_t watchdog_ms; /* 0: off */
-    bool fence;          /* whoever is welcomed next is told HOLDER_FENCE */
+    bool fence;          /* the next welcome has HOLDER_FENCE */
     uint32_t killed, replaced, refused, starting; /* see struct holder_status */
-    uint32_t kills_lately; /* by the watchdog, without a worker that served for CALM_MS between them */
-    bool starts_worker;
-    void (*ready)(pid_t pid); /* each time a worker serves */
+    uint32_t kills_lately; /* by the watchdog, without a mgpud that served for CALM_MS between them */
+    bool starts_mgpud;
+    void (*ready)(pid_t pid); /* each time a mgpud serves */
 };
 
-extern struct workers workers;
+extern struct mgpuds mgpuds;
 
-void workers_init(void);
+void mgpuds_init(void);
 /* Those that are known already. */
-void workers_watch(void);
-void workers_accept(int listening);
+void mgpuds_watch(void);
+void mgpuds_accept(int listening);
 void candidate_read(unsigned int which);
 /* events: of epoll, on its connection. */
 void mgpud_event(uint32_t events);
 void mgpud_end(void);
-/* There may be listeners that the worker has not been sent. */
+/* There may be listeners that mgpud has not been sent. */
 void mgpud_send(void);
 bool mgpud_lives(void);
 
 /* What is due by time; returns the ms until it is due again, -1 for never. */
-int64_t workers_look(int64_t now_ms);
+int64_t mgpuds_poll(int64_t now_ms);
 #endif

@@ -70,7 +70,7 @@ int peer_process(int fd, pid_t *pid)
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) < 0 || who.pid <= 0)
         return -1;
     *pid = who.pid;
-    /* Older kernels: by its number, which is still its own if it waits for an answer, as a worker does. */
+    /* Older kernels: by its number, which is still its own if it waits for an answer, as mgpud does. */
     if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &m) < 0 && errno == ENOPROTOOPT)
         pidfd = (int)syscall(SYS_pidfd_open, who.pid, 0);
     return pidfd;

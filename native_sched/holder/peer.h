@@ -11,12 +11,12 @@ enum { ACCEPT_PAUSE_US = 100000 };
  * container whose listener is not taken has lost it for good, and the message is judged by its nonce. */
 int peer_accept(int listening, bool may_be_gone);
 
-/* A pidfd of the process that connected, and its pid; -1 when it is gone. */
+/* A pidfd of the process that connected, and its pid; -1 when it has exited. */
 int peer_process(int fd, pid_t *pid);
 
 /* 0 or a negative errno. */
 int process_signal(int pidfd, int signal);
 
-/* Whether the last thread of that process is gone, and with it every call that one of them was in. */
+/* Whether the last thread of that process has ended, and with it every call that one of them was in. */
 bool process_ended(int pidfd);
 #endif

@@ -44,7 +44,7 @@ struct holder_head {
 struct holder_status {
     struct holder_head head; /* HOLDER_STATUS; value: HOLDER_PROTOCOL, id: how often it has replaced itself */
     uint32_t mgpud_pid;      /* 0: there is none */
-    uint32_t starts_worker;  /* not 0: the holder starts mgpud, not systemd */
+    uint32_t starts_mgpud;   /* not 0: the holder starts mgpud, not systemd */
     uint32_t listeners;
     uint32_t killed;   /* mgpuds that were killed because they stopped sending HOLDER_ALIVE */
     uint32_t starting; /* mgpuds that do not serve yet */

@@ -35,7 +35,7 @@ static void __attribute__((format(printf, 1, 2))) refuse(const char *why, ...)
     va_start(args, why);
     vsnprintf(text, sizeof(text), why, args);
     va_end(args);
-    workers.refused++;
+    mgpuds.refused++;
     say("not replaced: %s", text);
 }
 
@@ -70,7 +70,7 @@ void replace_begin(void)
     watch(trial.pidfd, FROM_TRIAL, 0, EPOLLIN);
 }
 
-int64_t replace_look(int64_t now)
+int64_t replace_poll(int64_t now)
 {
     if (trial.pidfd < 0)
         return -1;
@@ -145,7 +145,7 @@ int replace_resume(const char *fd, struct own *own)
     }
     saved_keep_open(own, false);
     close(saved);
-    workers.replaced++;
+    mgpuds.replaced++;
     say("replaced by %s, which holds %u listeners", arguments[0], held_count());
     return 0;
 }

@@ -13,7 +13,7 @@ void replace_begin(void);
 /* The trial is over: returns if the holder stays what it is. */
 void trial_end(const struct own *own);
 /* Puts an end to a trial that takes too long; returns the ms until that is due, -1 for never. */
-int64_t replace_look(int64_t now_ms);
+int64_t replace_poll(int64_t now_ms);
 
 /* In the new program. fd: the value of --resume. A negative errno when there is nothing to go on with. */
 int replace_resume(const char *fd, struct own *own);

@@ -39,7 +39,7 @@ void runtimes_accept(int listening)
     if (got < 0)
         return;
     if (i == INTAKE_MAX) {
-        /* Those who have hung up or said all make room, whichever event is told of first. */
+        /* Connections that have hung up or are complete make room, in whatever order their events come. */
         for (i = 0; i < INTAKE_MAX; i++)
             runtime_read(i);
         i = free_intake();
@@ -73,7 +73,7 @@ void runtime_read(unsigned int which)
     intake_close(in);
 }
 
-int64_t runtimes_look(int64_t now)
+int64_t runtimes_poll(int64_t now)
 {
     int64_t next = -1;
 

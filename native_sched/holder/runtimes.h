@@ -11,5 +11,5 @@ void runtimes_watch(void);
 void runtimes_accept(int listening);
 void runtime_read(unsigned int which);
 /* Does what is due; returns the ms until the next is due, -1 for never. */
-int64_t runtimes_look(int64_t now_ms);
+int64_t runtimes_poll(int64_t now_ms);
 #endif

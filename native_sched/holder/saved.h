@@ -1,14 +1,14 @@
-/* Everything the holder knows, in a memfd: what the program that replaces it goes on with. Descriptors stay
+/* Everything the holder knows, in a memfd, for the program that replaces it. Descriptors stay
  * open across execve and are written as their numbers, times are CLOCK_MONOTONIC's. */
 #ifndef MGPU_HOLDER_SAVED_H
 #define MGPU_HOLDER_SAVED_H
 #include <stdbool.h>
 
-/* A number for each way that these bytes have ever been laid out. */
-enum { SAVED_FORMAT = 1 };
+/* A number for each layout that these bytes have ever had, and for each set of options. */
+enum { SAVED_FORMAT = 2 };
 
 struct own {
-    int runtimes_fd, workers_fd;
+    int runtimes_fd, mgpuds_fd;
     bool told_ready;
 };
 

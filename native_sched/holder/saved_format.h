@@ -6,7 +6,7 @@
 
 #define SAVED_MAGIC "mgpuhold" /* 8 bytes, without the NUL */
 
-enum saved_record { A_LISTENER = 1, AN_INTAKE, A_CANDIDATE, A_CHILD, THE_WORKER, THE_REST };
+enum saved_record { A_LISTENER = 1, AN_INTAKE, A_CANDIDATE, A_CHILD, THE_MGPUD, THE_REST };
 
 struct saved_head {
     char magic[sizeof(SAVED_MAGIC) - 1];
@@ -44,14 +44,14 @@ struct saved_child {
     uint64_t ready;
 };
 
-struct saved_worker {
+struct saved_mgpud {
     int32_t fd, pidfd, pid;
     uint32_t serves, gives_back, all_sent, doomed, sent;
     int64_t served_ms, silent_ms;
 };
 
 struct saved_rest {
-    int32_t runtimes_fd, workers_fd;
+    int32_t runtimes_fd, mgpuds_fd;
     uint64_t next_id;
     uint32_t told_ready, killed, kills_lately, replaced, fence, ever_ready, young_ends, refused;
     int64_t start_ms, patience_ms;

@@ -54,11 +54,11 @@ static int take_candidate(const struct saved_candidate *s)
 {
     int i = 0;
 
-    while (i < CANDIDATES_MAX && workers.candidates[i].fd >= 0)
+    while (i < CANDIDATES_MAX && mgpuds.candidates[i].fd >= 0)
         i++;
     if (i == CANDIDATES_MAX)
         return -EBADMSG;
-    workers.candidates[i] = (struct candidate){
+    mgpuds.candidates[i] = (struct candidate){
         .fd = s->fd,
         .pidfd = s->pidfd,
         .pid = s->pid,
@@ -66,7 +66,7 @@ static int take_candidate(const struct saved_candidate *s)
         .hello = s->hello,
     };
     if (s->is_next)
-        workers.next = i;
+        mgpuds.next = i;
     return 0;
 }
 
@@ -88,9 +88,9 @@ static int take_child(const struct saved_child *s)
     return 0;
 }
 
-static int take_worker(const struct saved_worker *s)
+static int take_mgpud(const struct saved_mgpud *s)
 {
-    workers.now = (struct mgpud){
+    mgpuds.now = (struct mgpud){
         .fd = s->fd,
         .pidfd = s->pidfd,
         .pid = s->pid,
@@ -107,13 +107,13 @@ static int take_worker(const struct saved_worker *s)
 
 static int take_rest(const struct saved_rest *s, struct own *own)
 {
-    *own = (struct own){s->runtimes_fd, s->workers_fd, s->told_ready};
+    *own = (struct own){s->runtimes_fd, s->mgpuds_fd, s->told_ready};
     held_number_from(s->next_id);
-    workers.killed = s->killed;
-    workers.kills_lately = s->kills_lately;
-    workers.replaced = s->replaced;
-    workers.refused = s->refused;
-    workers.fence = s->fence;
+    mgpuds.killed = s->killed;
+    mgpuds.kills_lately = s->kills_lately;
+    mgpuds.replaced = s->replaced;
+    mgpuds.refused = s->refused;
+    mgpuds.fence = s->fence;
     children.ever_ready = s->ever_ready;
     children.young_ends = s->young_ends;
     children.start_ms = s->start_ms;
@@ -126,7 +126,7 @@ union any {
     struct saved_intake intake;
     struct saved_candidate candidate;
     struct saved_child child;
-    struct saved_worker mgpud;
+    struct saved_mgpud mgpud;
     struct saved_rest rest;
 };
 
@@ -135,7 +135,7 @@ static size_t fixed_bytes(uint32_t record)
     static const size_t bytes[] = {
         [A_LISTENER] = sizeof(struct saved_listener),   [AN_INTAKE] = sizeof(struct saved_intake),
         [A_CANDIDATE] = sizeof(struct saved_candidate), [A_CHILD] = sizeof(struct saved_child),
-        [THE_WORKER] = sizeof(struct saved_worker),     [THE_REST] = sizeof(struct saved_rest),
+        [THE_MGPUD] = sizeof(struct saved_mgpud),       [THE_REST] = sizeof(struct saved_rest),
     };
 
     return record < sizeof(bytes) / sizeof(bytes[0]) ? bytes[record] : 0;
@@ -158,8 +158,8 @@ static int take(uint32_t record, const char *data, size_t bytes, struct own *own
         return take_candidate(&s.candidate);
     case A_CHILD:
         return take_child(&s.child);
-    case THE_WORKER:
-        return take_worker(&s.mgpud);
+    case THE_MGPUD:
+        return take_mgpud(&s.mgpud);
     case THE_REST:
         return take_rest(&s.rest, own);
     }

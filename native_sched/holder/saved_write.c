@@ -53,8 +53,8 @@ static void put_intakes(FILE *out)
 
 static void put_processes(FILE *out)
 {
-    const struct mgpud *w = &workers.now;
-    struct saved_worker mgpud = {
+    const struct mgpud *w = &mgpuds.now;
+    struct saved_mgpud mgpud = {
         .fd = w->fd,
         .pidfd = w->pidfd,
         .pid = w->pid,
@@ -67,10 +67,10 @@ static void put_processes(FILE *out)
         .silent_ms = w->silent_ms,
     };
 
-    put(out, THE_WORKER, &mgpud, sizeof(mgpud), NULL, 0);
+    put(out, THE_MGPUD, &mgpud, sizeof(mgpud), NULL, 0);
     for (int i = 0; i < CANDIDATES_MAX; i++) {
-        const struct candidate *c = &workers.candidates[i];
-        struct saved_candidate s = {c->fd, c->pidfd, c->pid, workers.next == i, c->deadline_ms, c->hello};
+        const struct candidate *c = &mgpuds.candidates[i];
+        struct saved_candidate s = {c->fd, c->pidfd, c->pid, mgpuds.next == i, c->deadline_ms, c->hello};
 
         if (c->fd >= 0)
             put(out, A_CANDIDATE, &s, sizeof(s), NULL, 0);
@@ -88,14 +88,14 @@ static void put_rest(FILE *out, const struct own *own)
 {
     struct saved_rest rest = {
         .runtimes_fd = own->runtimes_fd,
-        .workers_fd = own->workers_fd,
+        .mgpuds_fd = own->mgpuds_fd,
         .next_id = held_next_id(),
         .told_ready = own->told_ready,
-        .killed = workers.killed,
-        .kills_lately = workers.kills_lately,
-        .replaced = workers.replaced,
-        .refused = workers.refused,
-        .fence = workers.fence,
+        .killed = mgpuds.killed,
+        .kills_lately = mgpuds.kills_lately,
+        .replaced = mgpuds.replaced,
+        .refused = mgpuds.refused,
+        .fence = mgpuds.fence,
         .ever_ready = children.ever_ready,
         .young_ends = children.young_ends,
         .start_ms = children.start_ms,
@@ -146,9 +146,9 @@ static void keep(int fd, bool open)
 void saved_keep_open(const struct own *own, bool open)
 {
     keep(own->runtimes_fd, open);
-    keep(own->workers_fd, open);
-    keep(workers.now.fd, open);
-    keep(workers.now.pidfd, open);
+    keep(own->mgpuds_fd, open);
+    keep(mgpuds.now.fd, open);
+    keep(mgpuds.now.pidfd, open);
     for (struct held *h = held; h < held + HELD_MAX; h++)
         if (h->id)
             keep(h->fd, open);
@@ -157,8 +157,8 @@ void saved_keep_open(const struct own *own, bool open)
         keep(in->listener, open);
     }
     for (int i = 0; i < CANDIDATES_MAX; i++) {
-        keep(workers.candidates[i].fd, open);
-        keep(workers.candidates[i].pidfd, open);
+        keep(mgpuds.candidates[i].fd, open);
+        keep(mgpuds.candidates[i].pidfd, open);
     }
     for (int i = 0; i < CHILDREN_MAX; i++)
         keep(children.child[i].pidfd, open);

@@ -12,7 +12,7 @@
 
 struct mgpud_command mgpud_command;
 
-static _Noreturn void become_worker(const char *last_word, int input)
+static _Noreturn void become_mgpud(const char *last_word, int input)
 {
     scoped_fd int log = -1;
     char *argv[64] = {0};
@@ -45,7 +45,7 @@ int spawn(const char *last_word, int input, pid_t *pid)
     if ((*pid = fork()) < 0)
         return -errno;
     if (*pid == 0)
-        become_worker(last_word, input);
+        become_mgpud(last_word, input);
     if ((pidfd = (int)syscall(SYS_pidfd_open, *pid, 0)) >= 0)
         return pidfd;
     e = -errno;

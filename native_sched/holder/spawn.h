@@ -1,10 +1,10 @@
-/* A process that runs the worker's command. */
+/* A process that runs mgpud's command. */
 #ifndef MGPU_HOLDER_SPAWN_H
 #define MGPU_HOLDER_SPAWN_H
 #include <sys/types.h>
 
 struct mgpud_command {
-    char **argv;     /* NULL: others start the worker */
+    char **argv;     /* NULL: others start mgpud */
     const char *log; /* its stdout and stderr; NULL: the holder's own */
 };
 

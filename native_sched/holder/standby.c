@@ -13,99 +13,103 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-bool standby_wanted;
-static struct called standby = {.pidfd = -1, .line = -1};
-static int64_t due_ms = -1; /* -1: nobody serves */
+struct standby standby = {.process = {.pidfd = -1, .line = -1}, .due_ms = -1};
 
-static void forget(int64_t next_ms)
+static void forget(int64_t due_ms)
 {
-    close(standby.pidfd);
-    close(standby.line);
-    standby = (struct called){.pidfd = -1, .line = -1};
-    due_ms = next_ms;
+    standby.process = (struct standby_process){.pidfd = -1, .line = -1};
+    standby.due_ms = due_ms;
+}
+
+static void close_process(int64_t due_ms)
+{
+    close(standby.process.pidfd);
+    close(standby.process.line);
+    forget(due_ms);
 }
 
 static void start(void)
 {
     static const char last_word[] = "--standby";
+    struct standby_process *p = &standby.process;
     int ends[2];
 
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0) {
         say("standby not started: %s", strerror(errno));
         return;
     }
-    scoped_fd int its = ends[0];
+    scoped_fd int input = ends[0];
 
-    standby.pidfd = spawn(last_word, its, &standby.pid);
-    if (standby.pidfd < 0) {
-        say("standby not started: %s", strerror(-standby.pidfd));
-        standby.pidfd = -1;
+    p->pidfd = spawn(last_word, input, &p->pid);
+    if (p->pidfd < 0) {
+        say("standby not started: %s", strerror(-p->pidfd));
+        p->pidfd = -1;
         close(ends[1]);
         return;
     }
-    standby.line = ends[1];
-    watch(standby.pidfd, FROM_STANDBY, 0, EPOLLIN);
+    p->line = ends[1];
+    watch(p->pidfd, FROM_STANDBY, 0, EPOLLIN);
 }
 
-int64_t standby_look(int64_t now, bool serves)
+int64_t standby_poll(int64_t now, bool serves)
 {
-    if (!standby_wanted || !serves || standby.pidfd >= 0) {
-        due_ms = serves ? due_ms : -1;
+    if (!serves)
+        standby.due_ms = -1;
+    if (!standby.wanted || !serves || standby.process.pidfd >= 0)
         return -1;
-    }
-    if (due_ms < 0)
-        due_ms = now + STANDBY_AFTER_MS;
-    if (now < due_ms)
-        return due_ms - now;
-    due_ms = now + STANDBY_AGAIN_MS;
+    if (standby.due_ms < 0)
+        standby.due_ms = now + STANDBY_AFTER_MS;
+    if (now < standby.due_ms)
+        return standby.due_ms - now;
+    standby.due_ms = now + STANDBY_AGAIN_MS;
     start();
-    return standby.pidfd < 0 ? STANDBY_AGAIN_MS : -1;
+    return standby.process.pidfd < 0 ? STANDBY_AGAIN_MS : -1;
 }
 
-bool standby_call(struct called *to)
+bool standby_call(struct standby_process *to)
 {
     char loaded;
 
-    if (standby.pidfd < 0 || send(standby.line, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT) != 1)
+    if (standby.process.pidfd < 0 || send(standby.process.line, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT) != 1)
         return false;
-    say("standby %d is called", (int)standby.pid);
-    *to = standby;
-    /* One that still loads is ahead of any that would be started now: it is given a worker's time. */
+    say("standby %d is called", (int)standby.process.pid);
+    *to = standby.process;
+    forget(-1);
+    /* A standby that still loads is ahead of any that would be started now: it may take as long as they. */
     if (recv(to->line, &loaded, 1, MSG_DONTWAIT) != 1) {
         close(to->line);
         to->line = -1;
     }
-    standby = (struct called){.pidfd = -1, .line = -1};
-    due_ms = -1;
     return true;
 }
 
-bool standby_answered(const struct called *c)
+bool standby_answered(const struct standby_process *p)
 {
-    struct pollfd p = {.fd = c->line};
+    struct pollfd line = {.fd = p->line};
 
-    return poll(&p, 1, 0) > 0 && p.revents & POLLHUP;
+    return poll(&line, 1, 0) > 0 && line.revents & POLLHUP;
 }
 
 void standby_end(void)
 {
+    const struct standby_process *p = &standby.process;
     siginfo_t how = {0};
 
-    if (standby.pidfd < 0 || waitid(P_PID, (id_t)standby.pid, &how, WEXITED | WNOHANG) < 0 || !how.si_pid)
+    if (p->pidfd < 0 || waitid(P_PID, (id_t)p->pid, &how, WEXITED | WNOHANG) < 0 || !how.si_pid)
         return;
-    say("standby %d ended with %s %d", (int)standby.pid, how.si_code == CLD_EXITED ? "status" : "signal",
+    say("standby %d ended with %s %d", (int)p->pid, how.si_code == CLD_EXITED ? "status" : "signal",
         how.si_status);
-    forget(now_ms() + STANDBY_AGAIN_MS);
+    close_process(now_ms() + STANDBY_AGAIN_MS);
 }
 
 void standby_drop(void)
 {
-    struct pollfd p = {.fd = standby.pidfd, .events = POLLIN};
+    struct pollfd ended = {.fd = standby.process.pidfd, .events = POLLIN};
 
-    if (standby.pidfd < 0)
+    if (ended.fd < 0)
         return;
-    process_signal(standby.pidfd, SIGKILL);
-    if (poll(&p, 1, STANDBY_END_MS) > 0)
-        waitpid(standby.pid, NULL, 0);
-    forget(-1);
+    process_signal(ended.fd, SIGKILL);
+    if (poll(&ended, 1, STANDBY_END_MS) > 0)
+        waitpid(standby.process.pid, NULL, 0);
+    close_process(-1);
 }

@@ -31,7 +31,7 @@ static uint64_t read_one(const atomic_uint_least64_t *count)
 void loop_stats_read(const struct loop_stats *s, struct mgpu_stats *out)
 {
     out->turns = read_one(&s->turns);
-    out->looks = read_one(&s->polls);
+    out->polls = read_one(&s->polls);
     out->suspend_failures = read_one(&s->suspend_failures);
     out->resume_failures = read_one(&s->resume_failures);
     for (int i = 0; i < MGPU_LATENCY_BUCKETS; i++)

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A worker that was killed is followed by the next within a fraction of a second; several may be, one after
+/* A mgpud that was killed is followed by the next within a fraction of a second; several may be, one after
  * the other. */
 enum { RESTART_MS = 10000, LOOK_US = 50000, LOOK_S = 1 };
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from tests.bench import (
+    cluster,
     colocation,
     idle,
     installs,
@@ -50,6 +51,7 @@ def main(output: Path) -> None:
         found += recovery.measure(built)
         found += colocation.measure(built)
         found += nodes.measure(built)
+    found += cluster.measure()
     rows.show(found)
     rows.write(found, output)
 

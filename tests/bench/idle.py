@@ -22,7 +22,7 @@ def ticks(pid: int) -> int:
     return int(fields[11]) + int(fields[12])
 
 
-def _rss_mib(pid: int) -> float:
+def rss_mib(pid: int) -> float:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024
@@ -44,7 +44,7 @@ def measure(mgpu: Arbiter, built: Programs) -> list[Row]:
         before = ticks(mgpud)
         time.sleep(SECONDS)
         busy = (ticks(mgpud) - before) / TICKS_PER_S / SECONDS * 100
-        rss = _rss_mib(mgpud)
+        rss = rss_mib(mgpud)
     return [
         Row(name=f"mgpud, {CONTAINERS} idle containers: share of a core", value=busy, unit="%", target=0.5),
         Row(name=f"mgpud, {CONTAINERS} idle containers: resident memory", value=rss, unit="MiB", target=64),

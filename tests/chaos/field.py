@@ -130,10 +130,10 @@ class Field:
     built: Programs
     random: random.Random
     tenants: list[Tenant] = field(default_factory=list)
-    # From the death of a worker to the first answer to a call that was made after it, in ms.
+    # From the death of a mgpud to the first answer to a call that was made after it, in ms.
     recoveries_ms: list[float] = field(default_factory=list)
 
-    def kill_worker(self) -> int:
+    def kill_mgpud(self) -> int:
         """SIGKILL; returns when it is dead, by CLOCK_MONOTONIC in ns."""
         return end(self.mgpu.pid_of("mgpud"))
 
@@ -150,7 +150,7 @@ class Field:
         return min(found, default=None)
 
     def wait_for_answer(self, died_ns: int, timeout_s: float = 30.0) -> float:
-        """Waits for the first answer after the worker's death, and notes how long it took, in ms."""
+        """Waits for the first answer after the mgpud's death, and notes how long it took, in ms."""
         until(
             lambda: self.first_answer_ns(died_ns) is not None,
             "a container is answered again",
@@ -216,13 +216,13 @@ class Field:
         )
 
     def over_cap(self) -> None:
-        """By the card's account, which is right also while there is no worker."""
+        """By the card's account, which is right also while there is no mgpud."""
         held = held_by(self.mgpu.account(), [each.name for each in self.tenants])
         assert all(bytes_ <= CAP_MIB * MIB for bytes_ in held.values()), held
 
     def served_once(self) -> None:
-        """Never more than one worker has the lock; the kernel's table of locks says so (/proc/locks)."""
-        inode = os.stat(self.mgpu.root / "worker.lock").st_ino
+        """Never more than one mgpud has the lock; the kernel's table of locks says so (/proc/locks)."""
+        inode = os.stat(self.mgpu.root / "mgpud.lock").st_ino
         holders = [
             line
             for line in Path("/proc/locks").read_text().splitlines()

@@ -45,7 +45,7 @@ class Size:
     heap takes some thousands of lives to find its size.
 
     A day of a node that is busy is 10,000 of them, one in nine seconds, with a `mgpu ps` for each, a scrape
-    for every second one, which is one in 17 s, and a live change for every tenth; a worker that is killed
+    for every second one, which is one in 17 s, and a live change for every tenth; a mgpud that is killed
     every hour; and some hundreds that a runtime starts, with hooks, cgroups and namespaces.
     """
 
@@ -122,7 +122,7 @@ def next_inode() -> int:
 class Node:
     """Everything, with no container there."""
 
-    worker: Holdings
+    mgpud: Holdings
     holder: Holdings
     journal: int
     events: int
@@ -135,11 +135,11 @@ class Node:
         until(lambda: holder.status(mgpu.root / "holder.sock").listeners == 0, "no listener is left")
         until(lambda: mgpu.ask("health")["listeners"] == 0, "none is served")
         folders = [mgpu.root / name for name in ("journal", "grants")]
-        worker, keeper = mgpu.pid_of("mgpud"), mgpu.pid_of("holder")
+        mgpud, keeper = mgpu.pid_of("mgpud"), mgpu.pid_of("holder")
         # mgpud's own copies, for a holder that comes back, are looked through every few seconds.
-        until(lambda: not listeners(worker), "mgpud has none either")
+        until(lambda: not listeners(mgpud), "mgpud has none either")
         return cls(
-            worker=least(lambda: holdings(worker, *folders)),
+            mgpud=least(lambda: holdings(mgpud, *folders)),
             holder=least(lambda: holdings(keeper)),
             journal=journal_bytes(mgpu),
             events=events,
@@ -197,7 +197,7 @@ class Day:
     def node(self) -> Node:
         return Node.of(self.mgpu, self.events(), self._births.lives)
 
-    def kill_worker(self) -> None:
+    def kill_mgpud(self) -> None:
         fields.end(self.mgpu.pid_of("mgpud"))
         self._since = 0
         until(lambda: self.mgpu.ask("health"), "the next one serves")
@@ -232,22 +232,22 @@ def test_mgpud_does_not_grow(built: Programs, size: Size) -> None:
         with PassersBy(Field(mgpu, built, random.Random(0)), 1) as containers:
             for _ in range(size.kills):
                 day.live(size.warm_up // size.kills)
-                day.kill_worker()
+                day.kill_mgpud()
             while containers.count < size.containers:
                 day.live(10)
-        # Its memory is that of this worker alone.
+        # Its memory is that of this mgpud alone.
         day.live(size.warm_up)
         noon = day.node()
         day.live(size.lives)
         evening = day.node()
         lives = births.lives
     may, taken = size.leaked_bytes, taken_bytes(noon, evening)
-    grown = judge("mgpud", noon.worker, evening.worker, size.lives, may, taken)
+    grown = judge("mgpud", noon.mgpud, evening.mgpud, size.lives, may, taken)
     grown += judge("holder", morning.holder, evening.holder, lives - size.warm_up, may)
     grown += [
-        f"the next mgpud has other {name} than the first: {morning.worker} and {noon.worker}"
+        f"the next mgpud has other {name} than the first: {morning.mgpud} and {noon.mgpud}"
         for name in ("descriptors", "threads", "files")
-        if abs(getattr(morning.worker, name) - getattr(noon.worker, name)) > 2
+        if abs(getattr(morning.mgpud, name) - getattr(noon.mgpud, name)) > 2
     ]
     print(
         f"journal: {morning.journal} to {evening.journal} bytes; {lives} lives, {containers.count} by runc"

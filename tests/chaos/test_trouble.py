@@ -99,7 +99,7 @@ def test_a_full_and_a_read_only_run(built: Programs) -> None:
         assert "No space left on device" in changed.err
         assert field.mgpu.containers()[0]["cards"][0]["memory_mib"] == before
         field.mark()
-        field.wait_for_answer(field.kill_worker())
+        field.wait_for_answer(field.kill_mgpud())
         time.sleep(0.5)
         field.well()
         ballast.unlink()
@@ -130,7 +130,7 @@ def test_full_journal_refuses_and_recovers(built: Programs) -> None:
                 assert (word, int(status)) == ("made", NO_MEMORY)
                 assert 0 < int(held) < MOST_OBJECTS
                 field.mark()
-                field.wait_for_answer(field.kill_worker())
+                field.wait_for_answer(field.kill_mgpud())
                 field.well()
                 hungry.tell()
                 assert hungry.line() == f"made {held} status {NO_MEMORY}"
@@ -161,7 +161,7 @@ def test_lost_card_leaves_other_cards_steady(built: Programs) -> None:
             ]
             for _ in range(2):
                 field.mark()
-                field.wait_for_answer(field.kill_worker())
+                field.wait_for_answer(field.kill_mgpud())
                 field.well()
         starts(field)
         with bundle("true", env={"MGPU_MEMORY_MIB": "256", "NVIDIA_VISIBLE_DEVICES": "1"}) as made:
@@ -171,15 +171,15 @@ def test_lost_card_leaves_other_cards_steady(built: Programs) -> None:
         field.judge()
 
 
-def kill_worker(field: Field) -> None:
+def kill_mgpud(field: Field) -> None:
     field.mark()
-    field.wait_for_answer(field.kill_worker())
+    field.wait_for_answer(field.kill_mgpud())
 
 
 def kill_twice(field: Field) -> None:
     """The next mgpud dies while it recovers."""
     field.mark()
-    field.kill_worker()
+    field.kill_mgpud()
     time.sleep(field.random.random() * 0.2)
     for pid in field.mgpu.pids_of("mgpud"):
         with suppress(ProcessLookupError):
@@ -187,7 +187,7 @@ def kill_twice(field: Field) -> None:
     field.wait_for_answer(time.monotonic_ns())
 
 
-def stop_worker(field: Field) -> None:
+def stop_mgpud(field: Field) -> None:
     pid = field.mgpu.pid_of("mgpud")
     os.kill(pid, signal.SIGSTOP)
     time.sleep(field.random.random() * 2)
@@ -204,7 +204,7 @@ def kill_a_runtime(field: Field) -> None:
             time.sleep(field.random.random() * 0.3)
             process.kill()
         if field.random.random() < 0.5:
-            kill_worker(field)
+            kill_mgpud(field)
         attempt(*made.argv(field.mgpu.runtime, "delete", "--force", made.container))
         gone(field, made.container)
 
@@ -243,7 +243,7 @@ def kill_a_container(field: Field) -> None:
         time.sleep(field.random.random() * 0.2)
         pid = next(row["pid"] for row in field.mgpu.containers() if row["container_id"] == found.name)
         field.mark()
-        died_ns = field.kill_worker() if field.random.random() < 0.5 else None
+        died_ns = field.kill_mgpud() if field.random.random() < 0.5 else None
         end(pid)
         if died_ns is not None:
             field.wait_for_answer(died_ns)
@@ -259,9 +259,9 @@ def gone(field: Field, name: str) -> None:
 
 
 ACTIONS: dict[Callable[[Field], None], int] = {
-    kill_worker: 6,
+    kill_mgpud: 6,
     kill_twice: 2,
-    stop_worker: 1,
+    stop_mgpud: 1,
     kill_a_runtime: 3,
     kill_a_hook: 1,
     kill_a_container: 3,

@@ -54,6 +54,8 @@ class ApiServer:
         self.url = ""
         self.requests: list[tuple[str, str]] = []
         self.troubles: list[Trouble] = []
+        # What is kept of an object that is written: an API server drops members of features that are off.
+        self.keeps: Callable[[Object], Object] = lambda value: value
         self._kinds: dict[str, _Kind] = {}
         self._version = 0
         self._changed = asyncio.Condition()
@@ -121,7 +123,7 @@ class ApiServer:
             self._changed.notify_all()
 
     async def _store(self, where: _Path, value: Object, *, keep: bool = False) -> Object:
-        value = copy.deepcopy(value)
+        value = copy.deepcopy(self.keeps(value))
         meta = value.setdefault("metadata", {})
         meta["name"] = where.name
         if where.namespace:

@@ -152,3 +152,8 @@ class FakeKubelet:
             self._given[container, resource] = set(chosen)
             annotations |= answer.annotations
         return annotations
+
+    def free(self, container: str) -> None:
+        """The container is gone."""
+        for key in [key for key in self._given if key[0] == container]:
+            del self._given[key]

@@ -113,6 +113,11 @@ def test_whatever_fits_the_cards_fits_the_blocks(sizes: list[int], random: Any) 
     assert spare <= offered[vocabulary.SPARE]
 
 
+def test_node_of_many_instances_has_spare_for_as_many_containers_as_it_can_have_pods() -> None:
+    """56 MIG instances have 896 places; kubelet has 110 pods unless it is told otherwise."""
+    assert amounts(node(*[9856] * 56))[vocabulary.SPARE] == 256 * 63
+
+
 def test_annotation_is_read_as_it_was_written() -> None:
     assert inventory.read(V100S.to_json()) == V100S
 

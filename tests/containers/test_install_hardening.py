@@ -73,7 +73,7 @@ def restricted(manager: socket.socket) -> Iterator[tuple[StateDir, dict[str, int
         state.create()
         runtime_files.write(state, "runc")
         stack.callback(kill_left_behind, base)
-        sockets = ["--seccomp-socket", state.seccomp, "--worker-socket", state.holder]
+        sockets = ["--seccomp-socket", state.seccomp, "--mgpud-socket", state.holder]
         mgpud = MGPU.with_name("mgpud")
         start(
             stack, state, "simcard", paths.libexec("mgpu-simcard"), "--dir", state.sim, "--cards", "v100-16"

@@ -135,7 +135,7 @@ def test_a_scrape_says_what_the_cards_own_account_says() -> None:
     assert two.scrape.of("suspended_seconds_total", names[0]) > preempted * 0.02
     assert_latencies(events, after)
     assert two.scrape.one("mgpu_mediated_calls_total") > 20
-    assert two.scrape.one("mgpu_scheduler_looks_total") - one.scrape.one("mgpu_scheduler_looks_total") > 300
+    assert two.scrape.one("mgpu_scheduler_polls_total") - one.scrape.one("mgpu_scheduler_polls_total") > 300
     assert two.scrape.one("mgpu_listeners") == 2
     assert promtool.complaints(two.scrape.text) == ""
 

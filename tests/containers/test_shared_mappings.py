@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.containers.test_surviving import LONGEST_S, holder_killed, steady, upgraded, worker_killed
+from tests.containers.test_surviving import LONGEST_S, holder_killed, mgpud_killed, steady, upgraded
 from tests.support import arbiter
 from tests.support.programs import Programs
 
@@ -15,7 +15,7 @@ from tests.support.programs import Programs
 def test_ordinary_files_are_mapped_across_restarts(private_host: None, built: Programs) -> None:
     with arbiter.running("v100-16:1") as up, steady(up, built, program="mappings") as container:
         assert container.goes_on() < LONGEST_S
-        for happens in (worker_killed, upgraded, holder_killed):
+        for happens in (mgpud_killed, upgraded, holder_killed):
             happens(up)
             assert container.goes_on() < LONGEST_S, happens
         assert up.used_bytes() == [0]

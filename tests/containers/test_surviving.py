@@ -91,7 +91,7 @@ def holder_killed(mgpu: Arbiter) -> None:
     until(is_back, "it has what the one before had", timeout_s=30)
 
 
-def worker_killed(mgpu: Arbiter) -> None:
+def mgpud_killed(mgpu: Arbiter) -> None:
     killed(mgpu, "mgpud")
     until(lambda: answers(mgpu), "the next one serves", timeout_s=30)
 
@@ -111,7 +111,7 @@ def upgraded(mgpu: Arbiter) -> None:
 def test_containers_survive_upgrades_and_kills(private_host: None, built: Programs) -> None:
     with arbiter.running("v100-16:1") as up, ExitStack() as stack:
         containers = [stack.enter_context(steady(up, built)) for _ in range(CONTAINERS)]
-        for happens in (upgraded, holder_killed, worker_killed, holder_killed, upgraded):
+        for happens in (upgraded, holder_killed, mgpud_killed, holder_killed, upgraded):
             happens(up)
             assert all(one.goes_on() < LONGEST_S for one in containers), happens
         # An exec brings another listener of the same container.

@@ -116,7 +116,7 @@ def ran_s(mgpu: Arbiter) -> float:
 
 
 def looks(mgpu: Arbiter) -> float:
-    return scrape(mgpu.root).one("mgpu_scheduler_looks_total")
+    return scrape(mgpu.root).one("mgpu_scheduler_polls_total")
 
 
 def nobody_looks(mgpu: Arbiter) -> bool:

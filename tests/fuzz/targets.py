@@ -81,9 +81,9 @@ TARGETS = (
         (*_here("fuzz_holder"), NATIVE / "holder" / "intake.c", NATIVE / "holder" / "json_end.c"),
     ),
     Target(
-        "workers",
+        "mgpuds",
         (
-            *_here("fuzz_workers"),
+            *_here("fuzz_mgpuds"),
             *(
                 NATIVE / "holder" / f"{name}.c"
                 for name in ("mgpud", "give_back", "table", "saved_read", "saved_write")

@@ -108,7 +108,7 @@ class Product:
             sockets = [
                 "--seccomp-socket",
                 str(self.state.seccomp),
-                "--worker-socket",
+                "--mgpud-socket",
                 str(self.state.holder),
             ]
             self._start([paths.libexec("mgpu-holder"), *sockets], "holder")

@@ -48,7 +48,7 @@ uint64_t on_card_tables(struct mgpu_engine *e, uint64_t tenant, uint32_t card)
     return bytes;
 }
 
-/* As if the last worker had died in the middle of a mapping, between the object's share and its end. */
+/* As if the previous mgpud had died in the middle of a mapping, between the object's share and its end. */
 int on_card_died_mapping(const char *journal, uint64_t listener, uint64_t file_id, uint32_t of,
                          uint32_t memory)
 {

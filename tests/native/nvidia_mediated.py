@@ -102,7 +102,7 @@ class Tenant:
         taken = ctypes.CDLL(None, use_errno=True).syscall(438, pidfd, listener, 0)  # pidfd_getfd
         os.close(pidfd)
         assert taken >= 0
-        # As the holder keeps one for the next worker.
+        # As the holder keeps one for the next mgpud.
         self.listener = taken
         self.serve()
         registered = self.ioctl(self.card, REGISTER_FD, struct.pack("i", self.ctl))

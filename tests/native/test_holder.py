@@ -25,31 +25,31 @@ def test_listeners_from_before_and_after_mgpud_are_handed_over(holder: Holder) -
     before, known = stand_in()
     with holder.runtime() as runtime:
         send(runtime, message("before"), [before])
-        worker = holder.worker()
-        [first] = receive(worker, 1)
+        mgpud = holder.mgpud()
+        [first] = receive(mgpud, 1)
         assert (first.container_id, first.metadata, first.status) == ("before", "nonce", "creating")
         assert os.fstat(first.fd).st_ino == known
     after, known = stand_in()
     with holder.runtime() as runtime:
         send(runtime, message("after"), [after])
-        [second] = receive(worker, 1)
+        [second] = receive(mgpud, 1)
         assert (second.container_id, os.fstat(second.fd).st_ino) == ("after", known)
     assert first.holder_id != second.holder_id
-    worker.close()
+    mgpud.close()
 
 
 def test_a_connection_kept_open_does_not_delay_the_listener(holder: Holder) -> None:
     """Foreground runc run keeps it open for the container's life."""
-    worker = holder.worker()
+    mgpud = holder.mgpud()
     with holder.runtime() as runtime:
         send(runtime, message(), [stand_in()[0]])
-        assert len(receive(worker, 1)) == 1
-    worker.close()
+        assert len(receive(mgpud, 1)) == 1
+    mgpud.close()
 
 
 def test_listener_of_an_exited_runtime_is_kept(holder: Holder) -> None:
     """A detached exec ends right after its message, and the holder may have to wait for a processor."""
-    worker = holder.worker()
+    mgpud = holder.mgpud()
     os.kill(holder.process.pid, signal.SIGSTOP)
     try:
         pid = os.fork()
@@ -62,34 +62,34 @@ def test_listener_of_an_exited_runtime_is_kept(holder: Holder) -> None:
         os.waitpid(pid, 0)
     finally:
         os.kill(holder.process.pid, signal.SIGCONT)
-    [listener] = receive(worker, 1)
+    [listener] = receive(mgpud, 1)
     assert listener.container_id == "brief"
     os.close(listener.fd)
-    worker.close()
+    mgpud.close()
 
 
 def test_a_message_in_pieces(holder: Holder) -> None:
-    worker = holder.worker()
+    mgpud = holder.mgpud()
     text = message("pieces")
     with holder.runtime() as runtime:
         send(runtime, text[:1], [stand_in()[0]])
         for byte in text[1:]:
             runtime.send(bytes([byte]))
-        assert receive(worker, 1)[0].container_id == "pieces"
-    worker.close()
+        assert receive(mgpud, 1)[0].container_id == "pieces"
+    mgpud.close()
 
 
 def test_a_dropped_listener_is_closed_and_not_handed_over_again(holder: Holder) -> None:
     files = holder.open_files()
-    worker = holder.worker()
+    mgpud = holder.mgpud()
     with holder.runtime() as runtime:
         send(runtime, message(), [stand_in()[0]])
-        [listener] = receive(worker, 1)
+        [listener] = receive(mgpud, 1)
     os.close(listener.fd)
-    worker.drop(listener.holder_id)
+    mgpud.drop(listener.holder_id)
     until(lambda: holder.open_files() == files + 2, "its copy is closed")
-    worker.close()
-    again = holder.worker()
+    mgpud.close()
+    again = holder.mgpud()
     again.read_all(lambda _listener: pytest.fail("it is still held"))
     again.close()
 
@@ -112,42 +112,42 @@ def test_bad_messages_are_dropped_and_the_next_is_served(holder: Holder, data: b
         except BrokenPipeError:
             pass
         until(lambda: holder.open_files() == files, "the connection is closed")
-    worker = holder.worker()
+    mgpud = holder.mgpud()
     with holder.runtime() as runtime:
         send(runtime, message("good"), [stand_in()[0]])
-        assert [listener.container_id for listener in receive(worker, 1)] == ["good"]
-    worker.close()
+        assert [listener.container_id for listener in receive(mgpud, 1)] == ["good"]
+    mgpud.close()
 
 
 def test_surplus_descriptors_are_closed(holder: Holder) -> None:
     files = holder.open_files()
-    worker = holder.worker()
+    mgpud = holder.mgpud()
     with holder.runtime() as runtime:
         send(runtime, message(), [stand_in()[0] for _ in range(4)])
-        [listener] = receive(worker, 1)
-    worker.drop(listener.holder_id)
+        [listener] = receive(mgpud, 1)
+    mgpud.drop(listener.holder_id)
     until(lambda: holder.open_files() == files + 2, "no copy is left")
-    worker.close()
+    mgpud.close()
 
 
 def test_a_runtime_that_says_nothing_does_not_stop_others(holder: Holder) -> None:
     with holder.runtime(), holder.runtime() as runtime:
-        worker = holder.worker()
+        mgpud = holder.mgpud()
         send(runtime, message(), [stand_in()[0]])
-        assert len(receive(worker, 1)) == 1
-        worker.close()
+        assert len(receive(mgpud, 1)) == 1
+        mgpud.close()
 
 
 def test_listeners_without_a_container_state_are_given_back(holder: Holder) -> None:
     files = holder.open_files()
-    worker = holder.worker()
+    mgpud = holder.mgpud()
     with holder.runtime() as runtime:
         send(runtime, b'{"state": {}}', [stand_in()[0]])
-        until(lambda: worker.read(lambda _listener: pytest.fail("it names no container")), "it is read")
+        until(lambda: mgpud.read(lambda _listener: pytest.fail("it names no container")), "it is read")
         time.sleep(0.1)
-        worker.read(lambda _listener: pytest.fail("it names no container"))
+        mgpud.read(lambda _listener: pytest.fail("it names no container"))
     until(lambda: holder.open_files() == files + 2, "no copy is left")
-    worker.close()
+    mgpud.close()
 
 
 def test_a_listener_that_hangs_up_is_not_kept(holder: Holder) -> None:

@@ -1,4 +1,4 @@
-"""The holder dies, and the worker that goes on gives its listeners to the next one, under the ids that they
+"""The holder dies, and the mgpud that goes on gives its listeners to the next one, under the ids that they
 had.
 """
 
@@ -26,7 +26,7 @@ async def soon(condition: Callable[[], bool], what: str) -> None:
 
 
 class Served:
-    """A worker in the tests' own event loop."""
+    """A mgpud in the tests' own event loop."""
 
     def __init__(self, link: HolderLink) -> None:
         self.link = link
@@ -39,17 +39,17 @@ class Served:
 
 @asynccontextmanager
 async def served(holder: Holder) -> AsyncIterator[Served]:
-    worker = Served(holder.worker())
-    worker.link.read_all(worker.take)
-    task = asyncio.get_running_loop().create_task(worker.link.serve(worker.take))
+    mgpud = Served(holder.mgpud())
+    mgpud.link.read_all(mgpud.take)
+    task = asyncio.get_running_loop().create_task(mgpud.link.serve(mgpud.take))
     try:
-        yield worker
+        yield mgpud
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
-        worker.link.close()
-        for listener in worker.got.values():
+        mgpud.link.close()
+        for listener in mgpud.got.values():
             os.close(listener.fd)
 
 
@@ -61,8 +61,8 @@ def held_by(holder: Holder) -> dict[int, tuple[str, int]]:
         found[listener.holder_id] = listener.container_id, os.fstat(listener.fd).st_ino
         os.close(listener.fd)
 
-    # Of the process that is the worker already: it is not ended.
-    again = holder.worker()
+    # Of the process that is the mgpud already: it is not ended.
+    again = holder.mgpud()
     again.read_all(take)
     again.close()
     return found
@@ -78,20 +78,20 @@ def test_the_next_holder_has_all_under_their_ids(tmp_path: Path) -> None:
         with holding(tmp_path) as first:
             files = first.arrives("a", "b", "c")
             await soon(lambda: first.status().listeners == 3, "they have come")
-            async with served(first) as worker:
-                ids = sorted(worker.got)
-                worker.link.drop(ids[1])
+            async with served(first) as mgpud:
+                ids = sorted(mgpud.got)
+                mgpud.link.drop(ids[1])
                 killed(first)
-                await soon(lambda: not worker.link.connected, "the worker sees it")
+                await soon(lambda: not mgpud.link.connected, "the mgpud sees it")
                 with holding(tmp_path) as second:
                     await soon(lambda: second.status().listeners == 2, "they are back")
                     [late] = second.arrives("late")
-                    await soon(lambda: len(worker.got) == 4, "a new one is handed on")
-                    assert max(worker.got) not in ids
+                    await soon(lambda: len(mgpud.got) == 4, "a new one is handed on")
+                    assert max(mgpud.got) not in ids
                     assert held_by(second) == {
                         ids[0]: ("a", files[0]),
                         ids[2]: ("c", files[2]),
-                        max(worker.got): ("late", late),
+                        max(mgpud.got): ("late", late),
                     }
 
     asyncio.run(story())
@@ -100,13 +100,13 @@ def test_the_next_holder_has_all_under_their_ids(tmp_path: Path) -> None:
 def test_listeners_from_a_holders_absence_are_handed_on(tmp_path: Path) -> None:
     async def story() -> None:
         with holding(tmp_path) as first:
-            async with served(first) as worker:
+            async with served(first) as mgpud:
                 killed(first)
-                await soon(lambda: not worker.link.connected, "the worker sees it")
+                await soon(lambda: not mgpud.link.connected, "the mgpud sees it")
                 with holding(tmp_path) as second:
                     second.arrives("early")
-                    await soon(lambda: len(worker.got) == 1, "it comes")
-                    assert list(held_by(second)) == list(worker.got)
+                    await soon(lambda: len(mgpud.got) == 1, "it comes")
+                    assert list(held_by(second)) == list(mgpud.got)
 
     asyncio.run(story())
 
@@ -120,11 +120,11 @@ def test_a_full_table_comes_back(tmp_path: Path) -> None:
                     send(runtime, message(f"c{number}"), [os.dup(fd)])
             os.close(fd)
             await soon(lambda: first.status().listeners == MANY, "they have come")
-            async with served(first) as worker:
+            async with served(first) as mgpud:
                 killed(first)
                 with holding(tmp_path) as second:
                     await soon(lambda: second.status().listeners == MANY, "they are back")
-                    assert held_by(second).keys() == worker.got.keys()
+                    assert held_by(second).keys() == mgpud.got.keys()
 
     asyncio.run(story())
 
@@ -136,8 +136,8 @@ def test_a_copy_goes_with_its_container(tmp_path: Path) -> None:
             with holder.runtime() as runtime:
                 send(runtime, message("short"), [read])
             await soon(lambda: holder.status().listeners == 1, "it has come")
-            async with served(holder) as worker:
-                [listener] = worker.got.values()
+            async with served(holder) as mgpud:
+                [listener] = mgpud.got.values()
                 copies = copies_of(listener.fd)
                 os.close(write)
                 await soon(lambda: copies_of(listener.fd) < copies, "the copy is closed")

@@ -1,4 +1,4 @@
-"""The holder starts the worker and starts it again, where no systemd does."""
+"""The holder starts the mgpud and starts it again, where no systemd does."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from pathlib import Path
 import pytest
 
 from oci_specs import paths
-from tests.support.holder import Holder, holding, worker_argv
+from tests.support.holder import Holder, holding, mgpud_argv
 from tests.support.waiting import until
 
 WATCHDOG_MS = 2500
 
 
 def words(folder: Path) -> list[dict[str, object]]:
-    """What workers have said so far."""
-    log = folder / "worker.log"
+    """What mgpuds have said so far."""
+    log = folder / "mgpud.log"
     lines = log.read_text().splitlines() if log.exists() else []
     return [json.loads(line) for line in lines if line.startswith("{")]
 
 
 def served(folder: Path) -> list[int]:
-    """Pids of the workers that began to serve, in that order."""
+    """Pids of the mgpuds that began to serve, in that order."""
     return [int(str(said["pid"])) for said in words(folder) if "all" in said]
 
 
@@ -45,15 +45,15 @@ def alive(pid: int) -> bool:
 
 
 def serving(holder: Holder, count: int) -> int:
-    """The pid of the worker that is the count-th to serve."""
-    until(lambda: len(served(holder.folder)) >= count, f"{count} workers served", timeout_s=30)
+    """The pid of the mgpud that is the count-th to serve."""
+    until(lambda: len(served(holder.folder)) >= count, f"{count} mgpuds served", timeout_s=30)
     return served(holder.folder)[count - 1]
 
 
 @pytest.fixture
 def holder(tmp_path: Path) -> Iterator[Holder]:
-    argv = worker_argv(tmp_path, "--beat")
-    with holding(tmp_path, "--watchdog-ms", str(WATCHDOG_MS), worker=argv) as running:
+    argv = mgpud_argv(tmp_path, "--beat")
+    with holding(tmp_path, "--watchdog-ms", str(WATCHDOG_MS), mgpud=argv) as running:
         yield running
 
 
@@ -65,13 +65,13 @@ def test_killed_mgpud_is_restarted_with_every_listener(holder: Holder) -> None:
     until(lambda: containers(holder.folder, last) == {f"c{number}" for number in range(4)}, "it has all")
 
 
-def test_a_worker_that_is_stopped_is_replaced(holder: Holder) -> None:
+def test_a_mgpud_that_is_stopped_is_replaced(holder: Holder) -> None:
     holder.arrives("a")
     first = serving(holder, 1)
     os.kill(first, signal.SIGSTOP)
     assert containers(holder.folder, serving(holder, 2)) == {"a"}
     assert not alive(first)
-    assert f"worker {first} has said nothing for" in holder.log()
+    assert f"mgpud {first} has sent nothing for" in holder.log()
 
 
 def test_a_short_stall_is_no_reason_nor_is_one_of_the_holder_itself(holder: Holder) -> None:
@@ -105,9 +105,7 @@ def test_a_new_one_takes_over_on_request(holder: Holder) -> None:
 def test_failed_takeover_leaves_mgpud_serving(tmp_path: Path) -> None:
     spoilt = tmp_path / "spoilt"
     script = f'[ -e {spoilt} ] && exit 1; exec "$@"'
-    with holding(
-        tmp_path, worker=["/bin/sh", "-c", script, "sh", *worker_argv(tmp_path, "--beat")]
-    ) as holder:
+    with holding(tmp_path, mgpud=["/bin/sh", "-c", script, "sh", *mgpud_argv(tmp_path, "--beat")]) as holder:
         first = serving(holder, 1)
         spoilt.touch()
         holder.process.send_signal(signal.SIGUSR1)
@@ -116,35 +114,33 @@ def test_failed_takeover_leaves_mgpud_serving(tmp_path: Path) -> None:
         until(lambda: containers(tmp_path, first) == {"a"}, "the first serves")
 
 
-def test_the_worker_ends_with_the_holder(tmp_path: Path) -> None:
-    with holding(tmp_path, worker=worker_argv(tmp_path, "--beat")) as holder:
-        worker = serving(holder, 1)
-    assert not alive(worker)
+def test_the_mgpud_ends_with_the_holder(tmp_path: Path) -> None:
+    with holding(tmp_path, mgpud=mgpud_argv(tmp_path, "--beat")) as holder:
+        mgpud = serving(holder, 1)
+    assert not alive(mgpud)
 
 
-def test_a_worker_that_is_deaf_ends_too(tmp_path: Path) -> None:
+def test_a_mgpud_that_is_deaf_ends_too(tmp_path: Path) -> None:
     script = 'trap "" TERM; exec "$@"'
-    with holding(
-        tmp_path, worker=["/bin/sh", "-c", script, "sh", *worker_argv(tmp_path, "--beat")]
-    ) as holder:
-        worker = serving(holder, 1)
-    assert not alive(worker)
+    with holding(tmp_path, mgpud=["/bin/sh", "-c", script, "sh", *mgpud_argv(tmp_path, "--beat")]) as holder:
+        mgpud = serving(holder, 1)
+    assert not alive(mgpud)
 
 
-def holder_with(folder: Path, *worker: str) -> subprocess.CompletedProcess[str]:
+def holder_with(folder: Path, *mgpud: str) -> subprocess.CompletedProcess[str]:
     argv: list[str | Path] = [paths.libexec("mgpu-holder"), "--seccomp-socket", folder / "seccomp.sock"]
-    argv += ["--worker-socket", folder / "holder.sock", "--", *worker]
+    argv += ["--mgpud-socket", folder / "holder.sock", "--", *mgpud]
     return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=30)
 
 
 @pytest.mark.parametrize(
-    ("worker", "status"),
+    ("mgpud", "status"),
     [(("/bin/sh", "-c", "echo no >&2; exit 1"), 1), (("/bin/false",), 1), (("/nowhere/mgpud",), 127)],
 )
-def test_a_first_worker_that_refuses_ends_the_holder_with_its_status(
-    tmp_path: Path, worker: tuple[str, ...], status: int
+def test_a_first_mgpud_that_refuses_ends_the_holder_with_its_status(
+    tmp_path: Path, mgpud: tuple[str, ...], status: int
 ) -> None:
-    done = holder_with(tmp_path, *worker)
+    done = holder_with(tmp_path, *mgpud)
     assert (done.returncode, done.stdout) == (status, "")
     assert f"ended with status {status}" in done.stderr
 
@@ -153,7 +149,7 @@ def test_restarts_are_delayed_after_repeated_deaths(tmp_path: Path) -> None:
     times = tmp_path / "times"
     script = f"cut -d ' ' -f 1 /proc/uptime >> {times}; kill -9 $$"
     argv: list[str | Path] = [paths.libexec("mgpu-holder"), "--seccomp-socket", tmp_path / "seccomp.sock"]
-    argv += ["--worker-socket", tmp_path / "holder.sock", "--", "/bin/sh", "-c", script]
+    argv += ["--mgpud-socket", tmp_path / "holder.sock", "--", "/bin/sh", "-c", script]
     with subprocess.Popen(argv, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         until(lambda: times.exists() and len(times.read_text().split()) == 6, "six starts", timeout_s=30)
         process.terminate()
@@ -164,14 +160,14 @@ def test_restarts_are_delayed_after_repeated_deaths(tmp_path: Path) -> None:
     assert all(wait > least - 0.02 for wait, least in zip(waits, (0.05, 0.1, 0.2, 0.4), strict=True)), waits
 
 
-def test_a_worker_of_the_holder_before_is_waited_for(tmp_path: Path) -> None:
-    argv = worker_argv(tmp_path, "--beat")
-    with holding(tmp_path, worker=argv) as holder:
+def test_a_mgpud_of_the_holder_before_is_waited_for(tmp_path: Path) -> None:
+    argv = mgpud_argv(tmp_path, "--beat")
+    with holding(tmp_path, mgpud=argv) as holder:
         first = serving(holder, 1)
         holder.process.kill()
         holder.process.wait()
     # The stand-in does not come back as mgpud does: once the next holder has lost patience, it is ended.
-    with holding(tmp_path, "--watchdog-ms", "1000", worker=argv) as holder:
+    with holding(tmp_path, "--watchdog-ms", "1000", mgpud=argv) as holder:
         serving(holder, 2)
         assert not alive(first)
         assert "does not come back" in holder.log()

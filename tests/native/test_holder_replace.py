@@ -15,7 +15,7 @@ import pytest
 
 from native_sched.daemon.links.holder import Listener
 from oci_specs import paths
-from tests.support.holder import HEAD, HELLO, Holder, holding, message, receive, send, stand_in, worker_argv
+from tests.support.holder import HEAD, HELLO, Holder, holding, message, mgpud_argv, receive, send, stand_in
 from tests.support.waiting import until
 
 # The standard streams, epoll, signalfd, and two sockets.
@@ -93,41 +93,41 @@ def test_replaced_holder_keeps_all_listeners(holder: Holder, installed: Installe
     assert running(holder) == str(new)
     assert holder.status().listeners == 2
     until(lambda: holder.open_files() == OWN_FILES + len(files), "nothing else is open")
-    worker = holder.worker()
-    found = receive(worker, 2)
+    mgpud = holder.mgpud()
+    found = receive(mgpud, 2)
     assert [(one.container_id, os.fstat(one.fd).st_ino) for one in found] == [
         ("a", files[0]),
         ("b", files[1]),
     ]
-    worker.close()
+    mgpud.close()
 
 
-def test_a_worker_goes_on_and_ids_are_not_used_again(holder: Holder, installed: Installed) -> None:
+def test_a_mgpud_goes_on_and_ids_are_not_used_again(holder: Holder, installed: Installed) -> None:
     holder.arrives("a")
-    with holder.worker_process() as worker:
-        [first] = worker.start()
+    with holder.mgpud_process() as mgpud:
+        [first] = mgpud.start()
         for times in range(1, 4):
             installed.install(f"new-{times}")
             replaced(holder, times)
             holder.arrives(f"after-{times}")
-            said = worker.said()
+            said = mgpud.said()
             assert (said["container"], said["listener"]) == (f"after-{times}", first + times)
-        worker.tell("drop", first)
-        until(lambda: holder.status().listeners == 3, "what the worker says is heard")
-        assert holder.status().worker_pid == worker.pid
-        worker.process.kill()
-        until(lambda: holder.status().worker_pid == 0, "its end is seen")
+        mgpud.tell("drop", first)
+        until(lambda: holder.status().listeners == 3, "what the mgpud says is heard")
+        assert holder.status().mgpud_pid == mgpud.pid
+        mgpud.process.kill()
+        until(lambda: holder.status().mgpud_pid == 0, "its end is seen")
 
 
 def test_next_program_inherits_no_descriptor(holder: Holder) -> None:
-    with holder.worker_process() as worker:
-        worker.start()
+    with holder.mgpud_process() as mgpud:
+        mgpud.start()
         replaced(holder)
         assert left_open(holder) == []
 
 
 def test_messages_in_the_making_are_completed(holder: Holder, installed: Installed) -> None:
-    worker = holder.worker()
+    mgpud = holder.mgpud()
     text = message('with "quotes" and {braces}')
     begun = []
     for at in (1, 20, text.index(b"quotes") - 1, len(text) - 1):
@@ -139,8 +139,8 @@ def test_messages_in_the_making_are_completed(holder: Holder, installed: Install
     for runtime, rest in begun:
         runtime.sendall(rest)
         runtime.close()
-    assert len(receive(worker, 4)) == 4
-    worker.close()
+    assert len(receive(mgpud, 4)) == 4
+    mgpud.close()
 
 
 def test_mgpud_that_has_not_read_misses_no_listener(holder: Holder) -> None:
@@ -151,7 +151,7 @@ def test_mgpud_that_has_not_read_misses_no_listener(holder: Holder) -> None:
             send(runtime, message(f"c{number}"), [os.dup(fd)])
     os.close(fd)
     until(lambda: holder.status().listeners == 600, "all have come")
-    worker = holder.worker()
+    mgpud = holder.mgpud()
     replaced(holder)
     ids: list[int] = []
 
@@ -159,14 +159,14 @@ def test_mgpud_that_has_not_read_misses_no_listener(holder: Holder) -> None:
         ids.append(listener.holder_id)
         os.close(listener.fd)
 
-    worker.read_all(taken)
+    mgpud.read_all(taken)
     assert len(set(ids)) == len(ids) == 600
-    worker.close()
+    mgpud.close()
 
 
 def test_replacement_loses_no_listener(holder: Holder, installed: Installed) -> None:
     """Old and new by turns, twenty times, and every listener arrives."""
-    worker = holder.worker()
+    mgpud = holder.mgpud()
     count = 200
     got: list[Listener] = []
     sender = threading.Thread(target=lambda: holder.arrives(*(f"c{number}" for number in range(count))))
@@ -174,20 +174,20 @@ def test_replacement_loses_no_listener(holder: Holder, installed: Installed) -> 
     for times in range(1, 21):
         installed.install(f"new-{times}")
         replaced(holder, times)
-        worker.read(got.append)
+        mgpud.read(got.append)
     sender.join()
-    until(lambda: worker.read(got.append) and len(got) >= count, "all arrive")
+    until(lambda: mgpud.read(got.append) and len(got) >= count, "all arrive")
     assert {one.container_id for one in got} == {f"c{number}" for number in range(count)}
     for one in got:
         os.close(one.fd)
-    worker.close()
+    mgpud.close()
 
 
 def test_a_hello_that_has_not_been_said_yet_is_waited_for(holder: Holder) -> None:
     with holder.stranger() as first:
         first.send(HEAD.pack(HELLO, 1, 0))
         first.recv(100)
-        # Of one process, the later connection is the same worker's.
+        # Of one process, the later connection is the same mgpud's.
         with holder.stranger() as second:
             replaced(holder)
             second.send(HEAD.pack(HELLO, 1, 0))
@@ -214,21 +214,21 @@ def test_missing_program_leaves_the_holder_as_it_is(holder: Holder, installed: I
     installed.install_script(f"rm {installed.path}; exit 0")
     holder.process.send_signal(signal.SIGHUP)
     until(lambda: "No such file or directory" in holder.log(), "it says so")
-    worker = holder.worker()
-    assert receive(worker, 1)[0].container_id == "a"
-    worker.close()
+    mgpud = holder.mgpud()
+    assert receive(mgpud, 1)[0].container_id == "a"
+    mgpud.close()
     # No descriptor is left for the programs that it starts.
     assert left_open(holder) == []
 
 
 def test_mgpud_stays_a_child_of_the_replaced_holder(tmp_path: Path, installed: Installed) -> None:
-    with holding(tmp_path, program=installed.path, worker=worker_argv(tmp_path, "--beat")) as holder:
-        until(lambda: holder.status().worker_pid != 0, "a worker serves")
-        first = holder.status().worker_pid
+    with holding(tmp_path, program=installed.path, mgpud=mgpud_argv(tmp_path, "--beat")) as holder:
+        until(lambda: holder.status().mgpud_pid != 0, "a mgpud serves")
+        first = holder.status().mgpud_pid
         holder.arrives("a")
         installed.install("new-1")
         replaced(holder)
-        assert holder.status().worker_pid == first
+        assert holder.status().mgpud_pid == first
         os.kill(first, signal.SIGKILL)
-        until(lambda: holder.status().worker_pid not in (0, first), "it is started again")
-        until(lambda: '"container": "a"' in (tmp_path / "worker.log").read_text(), "it has the listener")
+        until(lambda: holder.status().mgpud_pid not in (0, first), "it is started again")
+        until(lambda: '"container": "a"' in (tmp_path / "mgpud.log").read_text(), "it has the listener")

@@ -1,4 +1,4 @@
-"""The holder keeps a worker that has loaded everything, and calls it when the one that serves has ended."""
+"""The holder keeps a mgpud that has loaded everything, and calls it when the one that serves has ended."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 
 from oci_specs import paths
-from tests.support.holder import Holder, holding, worker_argv
+from tests.support.holder import Holder, holding, mgpud_argv
 from tests.support.waiting import until
 
 WATCHDOG_MS = 2500
 
 
 def said(folder: Path, word: str) -> list[int]:
-    """Pids of the workers that have said it, in that order."""
-    lines = (folder / "worker.log").read_text().splitlines()
+    """Pids of the mgpuds that have said it, in that order."""
+    lines = (folder / "mgpud.log").read_text().splitlines()
     found = [json.loads(line) for line in lines if line.startswith("{")]
     return [each["pid"] for each in found if word in each]
 
@@ -50,7 +50,7 @@ def program(tmp_path: Path) -> Path:
 @pytest.fixture
 def holder(tmp_path: Path, program: Path) -> Iterator[Holder]:
     options = ("--standby", "--watchdog-ms", str(WATCHDOG_MS))
-    with holding(tmp_path, *options, worker=worker_argv(tmp_path, "--beat"), program=program) as running:
+    with holding(tmp_path, *options, mgpud=mgpud_argv(tmp_path, "--beat"), program=program) as running:
         yield running
 
 
@@ -60,7 +60,7 @@ def test_who_stands_by_serves_next(holder: Holder) -> None:
         next_pid = standing_by(holder, number)
         os.kill(serving(holder, number), signal.SIGKILL)
         assert serving(holder, number + 1) == next_pid
-    lines = (holder.folder / "worker.log").read_text().splitlines()
+    lines = (holder.folder / "mgpud.log").read_text().splitlines()
     has = {json.loads(line).get("container") for line in lines if f'"pid": {next_pid}' in line}
     assert {"c1", "c2", "c3"} <= has
 
@@ -72,8 +72,8 @@ def test_it_has_nothing_of_the_holder_s_but_its_line(holder: Holder) -> None:
     kinds = {int(fd): os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
     assert set(kinds) == {0, 1, 2}
     assert kinds[0].startswith("socket:")
-    assert kinds[1] == kinds[2] == str(holder.folder / "worker.log")
-    assert (holder.status().worker_pid, holder.status().starting) == (serving(holder, 1), 0)
+    assert kinds[1] == kinds[2] == str(holder.folder / "mgpud.log")
+    assert (holder.status().mgpud_pid, holder.status().starting) == (serving(holder, 1), 0)
 
 
 def test_one_that_does_not_hear_its_call_is_killed(holder: Holder) -> None:
@@ -85,7 +85,7 @@ def test_one_that_does_not_hear_its_call_is_killed(holder: Holder) -> None:
     assert not there(deaf)
 
 
-def test_one_that_ended_is_followed_by_a_worker_from_the_start(holder: Holder) -> None:
+def test_one_that_ended_is_followed_by_a_mgpud_from_the_start(holder: Holder) -> None:
     gone = standing_by(holder, 1)
     os.kill(gone, signal.SIGKILL)
     until(lambda: f"standby {gone} ended with signal 9" in holder.log(), "its end is seen")
@@ -102,13 +102,13 @@ def test_both_killed_at_once(holder: Holder) -> None:
         assert serving(holder, number + 1) != next_pid
 
 
-def test_a_worker_that_is_stopped_is_followed_by_it(holder: Holder) -> None:
+def test_a_mgpud_that_is_stopped_is_followed_by_it(holder: Holder) -> None:
     next_pid = standing_by(holder, 1)
     os.kill(serving(holder, 1), signal.SIGSTOP)
     assert serving(holder, 2) == next_pid
 
 
-def test_a_renewed_worker_does_not_leave_one_of_the_old_program(holder: Holder) -> None:
+def test_a_renewed_mgpud_does_not_leave_one_of_the_old_program(holder: Holder) -> None:
     old = standing_by(holder, 1)
     first = serving(holder, 1)
     holder.process.send_signal(signal.SIGUSR1)
@@ -145,15 +145,15 @@ def test_a_holder_that_stays_has_another_later(holder: Holder, program: Path) ->
 
 def test_it_ends_with_the_holder(holder: Holder) -> None:
     pid = standing_by(holder, 1)
-    worker = serving(holder, 1)
+    mgpud = serving(holder, 1)
     holder.process.kill()
     holder.process.wait()
     until(lambda: not there(pid) or "State:\tZ" in Path(f"/proc/{pid}/status").read_text(), "it has ended")
     with suppress(ProcessLookupError):
-        os.kill(worker, signal.SIGKILL)
+        os.kill(mgpud, signal.SIGKILL)
 
 
 def test_it_ends_with_a_holder_that_ends_well(tmp_path: Path) -> None:
-    with holding(tmp_path, "--standby", worker=worker_argv(tmp_path, "--beat")) as holder:
+    with holding(tmp_path, "--standby", mgpud=mgpud_argv(tmp_path, "--beat")) as holder:
         pid = standing_by(holder, 1)
     assert not there(pid)

@@ -1,4 +1,4 @@
-"""The journal: what a killed worker's books are to the next one, and files that are not to be trusted."""
+"""The journal: what a killed mgpud's books are to the next one, and files that are not to be trusted."""
 
 import ctypes
 import errno

@@ -374,8 +374,8 @@ def tsg(tenant: Tenant, client: int) -> int:
 
 def looked(here: World) -> None:
     """Returns when everything has been looked at, some times."""
-    looks = here.engine.stats().looks
-    until(lambda: here.engine.stats().looks > looks + 16, "the scheduler looks")
+    polls = here.engine.stats().polls
+    until(lambda: here.engine.stats().polls > polls + 16, "the scheduler polls")
 
 
 def busy(here: World, tenant: Tenant) -> bool:

@@ -382,8 +382,8 @@ uint64_t on_card_uvm_file(struct mgpu_engine *e, uint64_t tenant)
     return file.id;
 }
 
-/* As if the last worker had died in a call of nvidia-uvm that now waits on the tenant's listener: between the
- * share of its object and its end. What its caller said: `said`. */
+/* As if the previous mgpud had died in a call of nvidia-uvm that now waits on the tenant's listener: between
+ * the share of its object and its end. What its caller said: `said`. */
 int on_card_died_lending(const char *journal, uint64_t tenant, int listener, uint64_t file,
                          uint64_t client_file, uint32_t cmd, uint32_t client, uint32_t handle,
                          const void *said, uint32_t bytes)

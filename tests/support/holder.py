@@ -1,4 +1,4 @@
-"""The holder as container runtimes and workers meet it. A memfd stands in for a seccomp listener, and a pipe
+"""The holder as container runtimes and mgpuds meet it. A memfd stands in for a seccomp listener, and a pipe
 whose writers are gone for one that has hung up.
 """
 
@@ -26,7 +26,7 @@ HEAD = struct.Struct("=IIQ")
 LISTENER, HELLO, WELCOME, REFUSED, ALL, STATUS = 1, 3, 4, 5, 6, 8
 SERVING = 2
 # A mgpud in a process of its own: says what it is sent in lines of JSON, and does what it is told in words.
-WORKER = """
+MGPUD = """
 import json, os, select, sys, threading
 from native_sched.daemon.node import mgpud_lock
 from native_sched.daemon.links.holder import HolderLink
@@ -51,7 +51,7 @@ except Refusal as refusal:
     print(refusal.line(), file=sys.stderr)
     sys.exit(1)
 link.when_all_came = lambda count: say(all=count)
-with mgpud_lock.held(os.path.join(os.path.dirname(socket), "worker.lock"), fence=link.fence):
+with mgpud_lock.held(os.path.join(os.path.dirname(socket), "mgpud.lock"), fence=link.fence):
     say(welcome=link.fence)
     link.read_all(got)
     if "--beat" in flags:
@@ -108,13 +108,13 @@ def send(link: socket.socket, data: bytes, fds: list[int]) -> None:
         os.close(fd)
 
 
-def receive(worker: HolderLink, count: int) -> list[Listener]:
+def receive(mgpud: HolderLink, count: int) -> list[Listener]:
     got: list[Listener] = []
-    until(lambda: worker.read(got.append) and len(got) >= count, f"{count} listeners")
+    until(lambda: mgpud.read(got.append) and len(got) >= count, f"{count} listeners")
     return got
 
 
-class Worker:
+class Mgpud:
     """A mgpud that is a process of its own, in the tests' hands."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
@@ -151,8 +151,8 @@ class Status(NamedTuple):
     """struct holder_status."""
 
     replaced: int
-    worker_pid: int
-    starts_worker: int
+    mgpud_pid: int
+    starts_mgpud: int
     listeners: int
     killed: int
     starting: int
@@ -165,7 +165,7 @@ class Holder:
     process: subprocess.Popen[str]
 
     @property
-    def worker_socket(self) -> Path:
+    def mgpud_socket(self) -> Path:
         return self.folder / "holder.sock"
 
     def log(self) -> str:
@@ -187,26 +187,26 @@ class Holder:
                 send(runtime, message(container), [fd])
         return files
 
-    def worker(self, *, take_over: bool = False) -> HolderLink:
+    def mgpud(self, *, take_over: bool = False) -> HolderLink:
         """A mgpud that is the tests' own process."""
-        return HolderLink(str(self.worker_socket), take_over=take_over)
+        return HolderLink(str(self.mgpud_socket), take_over=take_over)
 
     def stranger(self) -> socket.socket:
         link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        link.connect(str(self.worker_socket))
+        link.connect(str(self.mgpud_socket))
         return link
 
     @contextmanager
-    def worker_process(self, *flags: str) -> Iterator[Worker]:
+    def mgpud_process(self, *flags: str) -> Iterator[Mgpud]:
         with subprocess.Popen(
-            worker_argv(self.folder, *flags),
+            mgpud_argv(self.folder, *flags),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         ) as process:
             try:
-                yield Worker(process)
+                yield Mgpud(process)
             finally:
                 process.kill()
 
@@ -222,30 +222,30 @@ class Holder:
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
 
-def worker_argv(folder: Path, *flags: str) -> list[str]:
-    code = f"import sys\nsys.path.insert(0, {str(REPOSITORY)!r})\n{WORKER}"
+def mgpud_argv(folder: Path, *flags: str) -> list[str]:
+    code = f"import sys\nsys.path.insert(0, {str(REPOSITORY)!r})\n{MGPUD}"
     return [sys.executable, "-c", code, str(folder / "holder.sock"), *flags]
 
 
 @contextmanager
 def holding(
-    folder: Path, *options: str | Path, worker: Sequence[str | Path] = (), program: Path | None = None
+    folder: Path, *options: str | Path, mgpud: Sequence[str | Path] = (), program: Path | None = None
 ) -> Iterator[Holder]:
     """A holder, ready, which is to end well unless the tests have waited for its end.
 
-    worker: the command that it runs, if any; its words go to folder/worker.log.
+    mgpud: the command that it runs, if any; its words go to folder/mgpud.log.
     """
     argv: list[str | Path] = [program or paths.libexec("mgpu-holder")]
     argv += ["--seccomp-socket", folder / "seccomp.sock"]
-    argv += ["--worker-socket", folder / "holder.sock", *options]
-    if worker:
+    argv += ["--mgpud-socket", folder / "holder.sock", *options]
+    if mgpud:
         argv += [
-            "--worker-log",
-            folder / "worker.log",
-            "--worker-lock",
-            folder / "worker.lock",
+            "--mgpud-log",
+            folder / "mgpud.log",
+            "--mgpud-lock",
+            folder / "mgpud.lock",
             "--",
-            *worker,
+            *mgpud,
         ]
     with (folder / "holder.log").open("ab") as log:
         process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=log, text=True)

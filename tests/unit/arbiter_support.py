@@ -33,6 +33,7 @@ from native_sched.daemon.grants.card_policies import CardPolicies
 from native_sched.daemon.grants.claims import Claims
 from native_sched.daemon.grants.grants import Grant, Grants
 from native_sched.daemon.grants.scheduling import Scheduling
+from native_sched.daemon.grants.served import Served
 from native_sched.daemon.grants.store import GrantStore
 from native_sched.daemon.links.holder import HolderLink
 from native_sched.daemon.links.listeners import Listeners
@@ -174,35 +175,30 @@ class World:
         self.policies = CardPolicies(self.grants, self.state.now.policies)
         engine = cast(Engine, self.engine)
         self.scheduling = Scheduling(engine, self.grants, self.policies)
+        self.served = Served(
+            cards=CARDS,
+            config=config,
+            engine=engine,
+            grants=self.grants,
+            policies=self.policies,
+            scheduling=self.scheduling,
+            store=self.store,
+            node=self.state,
+        )
         self.admission = Admission(
-            CARDS,
-            self.grants,
-            self.policies,
-            config,
+            self.served,
             lambda _cards: {"devices": [], "mounts": []},
             Claims(str(folder / "claims"), self.grants),
         )
         self.listeners = Listeners(engine, self.grants, cast(HolderLink, self.link))
-        self.life = Lifecycle(engine, self.grants, self.scheduling, self.loop, self.store, self.state)
+        self.life = Lifecycle(self.served, self.loop)
         node = Node(
             driver="sim",
             driver_version="1",
-            cards=tuple(CARDS),
             listener_path="/l",
             socket="/s",
-            config=config,
         )
-        self.arbiter = Arbiter(
-            node,
-            engine,
-            self.grants,
-            self.policies,
-            self.scheduling,
-            self.admission,
-            self.life,
-            self.store,
-            self.state,
-        )
+        self.arbiter = Arbiter(node, self.served, self.admission, self.life)
 
     def admit(self, container: str = "c1", reach: list[Any] | None = None, **env: str) -> Grant | None:
         grant = self.admission.admit(

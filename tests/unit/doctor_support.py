@@ -79,7 +79,7 @@ class Node:
         self.write("/proc/100/status", "Name:\tmgpud\nCapEff:\t000001ffffffffff\n")
         self.write("/proc/100/limits", LIMITS)
         self.write("/proc/100/cmdline", f"/opt/bin/python\0/opt/bin/mgpud\0--root\0{ROOT}\0")
-        self.write("/proc/99/cmdline", f"/opt/mgpu-holder\0--worker-socket\0{ROOT}/holder.sock\0")
+        self.write("/proc/99/cmdline", f"/opt/mgpu-holder\0--mgpud-socket\0{ROOT}/holder.sock\0")
         self.program("/usr/bin/runc", "runc version 1.1.5\nspec: 1.0.2", "--version")
         self.printed["/usr/bin/runc features"] = FEATURES
         self.program(RUNTIME)

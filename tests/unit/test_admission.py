@@ -17,12 +17,12 @@ import pytest
 from mgpu_cli import render
 from native_sched.daemon.control import lifecycle as lifecycle_module
 from native_sched.daemon.engine import Unsuspendable
-from native_sched.daemon.grants.admission import card_states, grant_document
+from native_sched.daemon.grants.admission import grant_document
 from native_sched.daemon.links.holder import Listener
 from native_sched.daemon.node.config import NodeConfig
 from oci_specs import schemas
 from oci_specs.refusal import Refusal
-from tests.unit.arbiter_support import CARDS, World
+from tests.unit.arbiter_support import World
 
 OPEN_CGROUP = {"how": "cgroup", "detail": "device rule a *:* rwm"}
 NODE = {"how": "device", "detail": "/dev/nvidia0"}
@@ -54,9 +54,7 @@ def test_grant_matches_its_schema_and_the_engine_library(world: World) -> None:
     assert world.engine.tenants == {grant.tenant: {0: 1024 << 20, 1: 1024 << 20}}
     document = grant_document(grant, listener_path="/run/x", socket="/run/y")
     assert schemas.validate("grant", document) == document
-    assert [state.free_mib for state in card_states(CARDS, world.grants, world.policies)] == [
-        16160 - 1024
-    ] * 2
+    assert [state.free_mib for state in world.served.card_states(world.grants)] == [16160 - 1024] * 2
 
 
 @pytest.mark.parametrize(("env", "reach"), [({}, [NODE]), ({}, [OPEN_CGROUP])])
@@ -107,9 +105,7 @@ def test_release_gives_back_only_when_nothing_is_held(world: World) -> None:
     world.life.release(grant)
     world.life.release(grant)
     assert (grant.state, len(world.grants)) == ("draining", 1)
-    assert card_states(CARDS, world.grants, world.policies)[0].free_mib == 16160 - 1024, (
-        "memory still held counts"
-    )
+    assert world.served.card_states(world.grants)[0].free_mib == 16160 - 1024, "memory still held counts"
     world.engine.busy.clear()
     world.life.something_ended()
     assert len(world.grants) == 0

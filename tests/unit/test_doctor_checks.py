@@ -363,7 +363,7 @@ def test_leftover_sockets(node: Node) -> None:
     for name in ("mgpud.sock", "holder.sock"):
         node.socket(f"{ROOT}/{name}")
     assert node.faults(leftovers.GROUP) == {}
-    node.write("/proc/99/cmdline", "/opt/mgpu-holder\0--worker-socket\0/elsewhere/holder.sock\0")
+    node.write("/proc/99/cmdline", "/opt/mgpu-holder\0--mgpud-socket\0/elsewhere/holder.sock\0")
     found = node.only(leftovers.GROUP)
     assert (found.id, found.line) == ("leftover-sockets", f"rm {ROOT}/holder.sock")
 

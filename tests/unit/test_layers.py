@@ -37,7 +37,7 @@ LAYERS: dict[str, tuple[set[str], set[str]]] = {
     ),
     "cluster": (
         {"oci_specs", "placement", "runtime_hook"},
-        {"aiohttp", "click", "grpc", "google", "httpx2", "lightkube"},
+        {"aiohttp", "click", "grpc", "google", "httpx2", "lightkube", "numpy"},
     ),
     "demo": ({"mgpu_cli", "oci_specs", "sim"}, {"rich"}),
 }
@@ -175,7 +175,7 @@ C_LAYERS: dict[str, set[str]] = {
     "sim/card/memory": set(),
     "sim/libcuda": {"rm", "sim/abi", "sim/rmclient"},
     "sim/libnvml": {"rm", "sim/rmclient"},
-    "sim/rmclient": {"base", "rm", "sim/card"},
+    "sim/rmclient": {"base", "rm", "sim/abi", "sim/card"},
 }
 
 

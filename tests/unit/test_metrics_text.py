@@ -24,10 +24,8 @@ SCRAPE_MAX_S = 0.020
 CONTAINER = "mgpu_container_"
 # Modules that a refusal on the way of `admit` can come from.
 ADMISSION = (
-    *(
-        f"native_sched/daemon/grants/{name}.py"
-        for name in ("admission", "edits", "placement", "placement_refusal", "room")
-    ),
+    *(f"native_sched/daemon/grants/{name}.py" for name in ("admission", "claimed", "claims", "edits")),
+    *(f"placement/{name}.py" for name in ("place", "refusals", "room")),
     *(
         f"oci_specs/{name}.py"
         for name in ("parse", "forms", "units", "identity", "vocabulary", "request", "cdi")
@@ -58,7 +56,7 @@ def test_counters_start_at_zero_with_the_first_scrape(world: Node) -> None:
         "mgpu_mediated_calls_total",
         "mgpu_preemption_latency_seconds_count",
         "mgpu_resume_failures_total",
-        "mgpu_scheduler_looks_total",
+        "mgpu_scheduler_polls_total",
         "mgpu_scheduler_turns_total",
         "mgpu_suspend_failures_total",
     ):
@@ -231,7 +229,7 @@ def test_refusals_are_counted_by_their_code_and_logged(world: Node) -> None:
             raise Refusal(code, "no", "wait")
 
         with pytest.raises(Refusal):
-            world.refusals.counted(admit)({"container_id": "c\n1"}, Peer(1, 0))
+            world.refusals.counted(admit)({"container_id": "c\n1", "annotations": {}}, Peer(1, 0))
 
     refuse("card-full")
     refuse("card-full")

@@ -34,7 +34,7 @@ struct call {
     uint64_t outer_at, params_at; /* in the caller */
     uint32_t outer_bytes, params_bytes;
     bool asked;      /* the driver had its say */
-    uint64_t again;  /* an earlier worker may have carried some of it out: its notification then; 0: none */
+    uint64_t again;  /* the previous mgpud may have carried some of it out: its notification then; 0: none */
     bool unshared;   /* as in struct driver_call */
     bool passed;     /* as_caller() made it: what it did is not for us to say */
     bool params_out; /* params changed and go back to the caller */
@@ -45,7 +45,7 @@ struct call {
     size_t guessed_bytes;
     uint64_t waits_since_ms;   /* close_wait.h; 0: it has not waited */
     const atomic_bool *over;   /* the arbiter ends; NULL: it does not */
-    struct inflight *inflight; /* where the next worker finds it; NULL: nowhere */
+    struct inflight *inflight; /* where the next mgpud finds it; NULL: nowhere */
     _Alignas(16) uint8_t outer[OUTER_MAX];
     _Alignas(16) uint8_t params[PARAMS_MAX];
 };

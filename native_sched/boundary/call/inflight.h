@@ -1,12 +1,12 @@
-/* The call that a listener's thread is at, where the next worker finds it: a notification that was received
+/* The call that a listener's thread is at, where the next mgpud finds it: a notification that was received
  * and not answered is never received again, and its caller waits for ever.
  *
  * RECV writes the notification right into the page. What a call is about to change in the driver is written
  * down before it is asked (inflight_intend), what came of it before the caller is told (inflight_done). The
- * next worker undoes what was intended and makes the call anew from the caller's own words, or hands over
+ * next mgpud undoes what was intended and makes the call anew from the caller's own words, or hands over
  * what had come of it already: nothing is done twice, nothing is lost.
  *
- * A worker ends between two instructions: `stage` is stored after what it speaks of. */
+ * A mgpud ends between two instructions: `stage` is stored after what it speaks of. */
 #ifndef MGPU_INFLIGHT_H
 #define MGPU_INFLIGHT_H
 #include "call.h"

@@ -153,7 +153,7 @@ bool replay_find(struct replay *r, const struct seccomp_notif *req, struct call 
     else if (same)
         same = !memcmp(e->before, c->outer, c->outer_bytes) ||
                (e->written && !memcmp(e->outer, c->outer, c->outer_bytes));
-    /* Kept until the call has been answered: this worker may end in the middle of it, too. */
+    /* Kept until the call has been answered: this mgpud may end in the middle of it, too. */
     if (same && e->begun) {
         c->again = e->begun;
         return false;

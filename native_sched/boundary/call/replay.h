@@ -18,13 +18,13 @@ enum { REPLAY_SLOTS = 32 };
 struct replay {
     uint64_t kept; /* so far */
     struct replay_entry {
-        uint32_t tid, cmd; /* tid 0: empty; stored last, for a later worker may read this */
+        uint32_t tid, cmd; /* tid 0: empty; stored last, for the next mgpud may read this */
         uint64_t number;   /* the higher, the later it was kept */
         uint64_t fd, at, params_at;
         uint32_t outer_bytes, params_bytes, params_check, params_check_after;
         bool written;   /* the caller's memory holds the result already */
         bool accepted;  /* so did the kernel */
-        uint64_t begun; /* no result: an earlier worker ended in the middle of it, when it was notified so */
+        uint64_t begun; /* no result: the previous mgpud ended in the middle of it, when it was notified so */
         uint64_t file;
         _Alignas(16) uint8_t before[KEPT_OUTER_MAX]; /* the outer struct as the caller passed it */
         _Alignas(16) uint8_t outer[KEPT_OUTER_MAX],

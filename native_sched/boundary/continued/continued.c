@@ -8,7 +8,7 @@
 
 enum { PROCESSES_MAX = 1024 };
 
-/* In this order, so that a worker that ends in between leaves one entry too many and none too few. */
+/* In this order, so that a mgpud that ends in between leaves one entry too many and none too few. */
 static void remove_client(struct continued *l, uint32_t i)
 {
     uint32_t last = l->clients - 1;

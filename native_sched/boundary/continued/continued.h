@@ -32,7 +32,7 @@ static inline bool audit_passed(const struct tenant *t)
     return !atomic_load_explicit(&t->audit_due, memory_order_acquire);
 }
 
-/* What an earlier worker left. */
+/* What the previous mgpud left. */
 void continued_recover(struct continued *l);
 
 /* Takes the root client that the call names into the books, if one that was let through is missing there. */

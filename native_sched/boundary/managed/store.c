@@ -1,4 +1,4 @@
-/* The journal's part of managed.h: what the next worker finds. */
+/* The journal's part of managed.h: what the next mgpud finds. */
 #include "private.h"
 #include "native_sched/process/address_space.h"
 #include <dirent.h>

@@ -163,7 +163,7 @@ static bool not_replaced(struct server *s)
                                ((const struct rm_map_memory *)(const void *)c->outer)->fd, &target) == 0;
 }
 
-/* An earlier worker ended between its RECV and its SEND, or right after that. */
+/* The previous mgpud ended between its RECV and its SEND, or right after that. */
 static void answer_inflight(struct server *s)
 {
     struct inflight *k = &s->page->inflight;

@@ -19,7 +19,7 @@ struct listener {
     struct listener_stats stats;
 };
 
-/* Starts the thread, which first answers what an earlier worker left unanswered. The owner keeps fd open
+/* Starts the thread, which first answers what the previous mgpud left unanswered. The owner keeps fd open
  * until the thread is joined. 0 or a negative errno. */
 int listener_start(struct listener *l);
 

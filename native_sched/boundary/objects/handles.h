@@ -11,6 +11,6 @@ struct creation {
  * be undone. NV_OK, or that it is taken. */
 uint32_t choose_handle(struct tenant *t, uint32_t client, uint32_t *handle);
 
-/* One that a later worker chooses again for the nth object of the same call, where it is free. */
+/* One that the next mgpud chooses again for the nth object of the same call, where it is free. */
 uint32_t same_handle_again(const struct call *c, uint32_t nth);
 #endif

@@ -1,4 +1,4 @@
-/* A tenant as an earlier worker left it: its books from the journal, put right by what the driver says is
+/* A tenant as the previous mgpud left it: its books from the journal, put right by what the driver says is
  * left of it. */
 #ifndef MGPU_RECOVER_H
 #define MGPU_RECOVER_H
@@ -22,11 +22,11 @@ uint32_t orphans_forget(struct orphan_page **all, int folder, bool (*known)(void
 /* Where a tenant's slots lie in its store, after struct continued. */
 enum { TENANT_SLOTS_AT = (sizeof(struct continued) + 63) / 64 * 64 };
 /* Opens the tenant's store in the folder (-1: memory that ends with us), its books and its channels; t->id is
- * set. 1: an earlier worker's, whose pages of listeners are among `left`. A negative errno: nothing of it
- * is left open, and an earlier worker's journal stays. */
+ * set. 1: the previous mgpud's, whose pages of listeners are among `left`. A negative errno: nothing of it
+ * is left open, and the previous mgpud's journal stays. */
 int tenant_open(const struct mediator *m, struct tenant *t, int folder, const struct orphan_page *left);
 
-/* For one that could not be opened: the files that an earlier worker knew as its own are known as such
+/* For one that could not be opened: the files that the previous mgpud knew as its own are known as such
  * again. True when there are any, or a journal. */
 bool tenant_has_orphans(const struct mediator *m, struct tenant *t, int folder);
 /* Nothing of it is left in the driver: its journal goes too. */

@@ -43,7 +43,7 @@ static int preempt(struct call *c, uint32_t *status)
     return on_group(own_group(c) ? 0 : -ESRCH, status);
 }
 
-/* For the next worker. Each is a word: no matter when this one ends. */
+/* For the next mgpud. Each is a word: no matter when this one ends. */
 static void note_requested(struct call *c, uint32_t group, const uint32_t *wanted,
                            const uint64_t *timeslice_us)
 {

@@ -19,7 +19,7 @@ struct answer mediate_unmap(struct call *c);
 struct answer mediate_map_dma(struct call *c);
 struct answer mediate_os_event(struct call *c);
 
-/* What an earlier worker may have left of an event's file, where it was told or was to be forgotten: nothing
+/* What the previous mgpud may have left of an event's file, where it was told or was to be forgotten: nothing
  * is. */
 void os_event_undo(const struct mediator *m, const struct open_file *file, uint32_t client, uint32_t fd);
 /* ... and of a duplicate: its object is shared no more with the client that was to have it. */

@@ -59,7 +59,7 @@ static uint32_t reserve(struct call *c, const struct rm_map_dma *a, uint64_t byt
     return NV_OK;
 }
 
-/* A worker that ends in here leaves the charge of what may not be mapped, which ends with the memory. */
+/* A mgpud that ends in here leaves the charge of what may not be mapped, which ends with the memory. */
 struct answer mediate_map_dma(struct call *c)
 {
     const struct rm_map_dma *a = (const void *)c->outer;

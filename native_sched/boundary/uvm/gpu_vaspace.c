@@ -65,7 +65,7 @@ struct answer register_gpu_vaspace(struct call *c)
         return answered(status);
     }
     made = make(c, request, &client);
-    /* The file has one of that card: by an earlier worker, which has not told the caller. */
+    /* The file has one of that card: by the previous mgpud, which has not told the caller. */
     if (c->again && made.rm_status == NV_ERR_INVALID_DEVICE)
         made.rm_status = NV_OK;
     return made;

@@ -189,7 +189,7 @@ static struct answer account_and_make(struct call *c, const struct asked *a)
     while (rm_refused(e) == NV_ERR_NO_MEMORY && (waited = close_wait(c)) > 0);
     if (e < 0)
         return refused(t, waited < 0 ? waited : e);
-    /* A worker that ends in here leaves records of what may not be, which end with the object or the file;
+    /* A mgpud that ends in here leaves records of what may not be, which end with the object or the file;
      * the call is made anew, and twice is the same. */
     inflight_read(c, c->outer);
     inflight_intend(c, INTENT_UVM, &client_file, c->cmd, a->end->client, a->end->memory);

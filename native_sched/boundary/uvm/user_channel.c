@@ -63,7 +63,7 @@ static struct answer make(struct call *c, struct uvm_register_channel *request,
     int e;
 
     inflight_intend(c, INTENT_UVM, client, c->cmd, request->client, group);
-    /* An earlier worker may have made it, and has not told the caller. */
+    /* The previous mgpud may have made it, and has not told the caller. */
     if (c->again)
         retained_unregister(c->m, &c->file, request->client, request->channel);
     if ((e = shared_lend(c->m, client, request->client, group)) < 0)

@@ -11,7 +11,7 @@ struct answer mediate_uvm(struct call *c);
 struct answer mediate_map_external(struct call *c);
 struct answer register_gpu_vaspace(struct call *c);
 struct answer uvm_register_channel(struct call *c);
-/* One that an earlier worker began, of the file, made to its end. */
+/* One that the previous mgpud began, of the file, made to its end. */
 int uvm_again(const struct mediator *m, struct tenant *t, const struct open_file *file, uint32_t cmd,
               uint8_t *outer);
 #endif

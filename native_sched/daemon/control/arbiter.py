@@ -2,7 +2,7 @@
 
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -10,22 +10,15 @@ from native_sched.daemon.control import report, timeline
 from native_sched.daemon.control.lifecycle import Lifecycle
 from native_sched.daemon.control.recovery import Recovered
 from native_sched.daemon.control.server import Peer, Reply, Verb
-from native_sched.daemon.engine import Engine
-from native_sched.daemon.grants.admission import Admission, card_states, grant_document
-from native_sched.daemon.grants.card_policies import CardPolicies
+from native_sched.daemon.grants.admission import Admission, grant_document
 from native_sched.daemon.grants.card_watch import LostCards
-from native_sched.daemon.grants.grants import Grant, Grants
+from native_sched.daemon.grants.grants import Grant
 from native_sched.daemon.grants.live_grant import LiveGrant
 from native_sched.daemon.grants.live_policy import LivePolicy
-from native_sched.daemon.grants.scheduling import Scheduling
-from native_sched.daemon.grants.store import GrantStore
+from native_sched.daemon.grants.served import Served
 from native_sched.daemon.node import process_id
-from native_sched.daemon.node.config import NodeConfig
-from native_sched.daemon.node.inventory import CardInfo
-from native_sched.daemon.node.state import NodeState
 from oci_specs.claim import Claim
 from oci_specs.refusal import Refusal, quoted
-from placement.cards import CardState
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,10 +28,8 @@ class Node:
     driver: str
     driver_version: str
     rm_table_override: str | None = None
-    cards: tuple[CardInfo, ...]
     listener_path: str
     socket: str
-    config: NodeConfig
     recovered: Recovered = field(default_factory=Recovered)
     lost: LostCards = field(default_factory=LostCards)
 
@@ -46,34 +37,13 @@ class Node:
 class Arbiter:
     """One brain: it decides, hook and runtime carry."""
 
-    def __init__(
-        self,
-        node: Node,
-        engine: Engine,
-        grants: Grants,
-        policies: CardPolicies,
-        scheduling: Scheduling,
-        admission: Admission,
-        lifecycle: Lifecycle,
-        store: GrantStore,
-        state: NodeState,
-    ) -> None:
+    def __init__(self, node: Node, served: Served, admission: Admission, lifecycle: Lifecycle) -> None:
         self._node = node
-        self._state = state
-        self._engine = engine
-        self._grants = grants
-        self._policies = policies
-        self._scheduling = scheduling
+        self._served = served
         self._admission = admission
         self._lifecycle = lifecycle
-
-        def states(some: Iterable[Grant]) -> list[CardState]:
-            return card_states(node.cards, some, policies)
-
-        self._live_grant = LiveGrant(engine, grants, scheduling, states, store)
-        self._live_policy = LivePolicy(
-            grants, policies, scheduling, states, node.config.policy, store, state
-        )
+        self._live_grant = LiveGrant(served)
+        self._live_policy = LivePolicy(served)
 
     def verbs(self) -> dict[str, Verb]:
         return {
@@ -90,7 +60,7 @@ class Arbiter:
         }
 
     def admit(self, message: Mapping[str, Any], peer: Peer) -> Reply:
-        if not self._engine.driver_alive:
+        if not self._served.engine.driver_alive:
             raise Refusal(
                 "driver-lost",
                 "the GPU driver no longer answers mgpud",
@@ -105,13 +75,13 @@ class Arbiter:
                 return {"action": "pass"}
             self._refuse_beside_lost()
             grant.asked_crc32 = asked
-            self._lifecycle.begin(grant, runtime_pid, self._node.config.lease_seconds)
+            self._lifecycle.begin(grant, runtime_pid, self._served.config.lease_seconds)
         document = grant_document(grant, listener_path=self._node.listener_path, socket=self._node.socket)
         return {"action": "grant", "grant": document}
 
     def _asked_before(self, container_id: str, asked: str, runtime_pid: int) -> Grant | None:
         """The grant that the same process asked for in the same words: the answer never reached it."""
-        for grant in self._grants:
+        for grant in self._served.grants:
             if (
                 (grant.container_id, grant.asked_crc32, grant.runtime_pid)
                 == (container_id, asked, runtime_pid)
@@ -130,7 +100,7 @@ class Arbiter:
             )
 
     def _granted(self, message: Mapping[str, Any]) -> Grant | None:
-        grant = self._grants.get(message["nonce"])
+        grant = self._served.grants.get(message["nonce"])
         if (
             grant is not None
             and message.get("state", {}).get("id", grant.container_id) != grant.container_id
@@ -165,29 +135,19 @@ class Arbiter:
         return {}
 
     def list(self, _message: Mapping[str, Any], _peer: Peer) -> Reply:
-        return report.everything(
-            self._engine,
-            self._scheduling,
-            self._policies,
-            self._grants,
-            self._node.cards,
-            self._node.lost.indices,
-        )
+        return report.everything(self._served, self._node.lost.indices)
 
     def inventory(self, _message: Mapping[str, Any], _peer: Peer) -> Reply:
-        node = self._node
-        return report.inventory(node.cards, node.config, self._policies.operators, node.lost.indices)
+        return report.inventory(self._served, self._node.lost.indices)
 
     def health(self, _message: Mapping[str, Any], _peer: Peer) -> Reply:
-        node = self._node
-        found = report.health(self._engine, self._grants, node.cards, node.driver, node.driver_version)
-        found["rm_table_override"] = node.rm_table_override
-        found["generation"] = self._state.now.generation
-        found["recovered"] = asdict(node.recovered)
-        found["lost"] = sorted(self._lifecycle.lost.values())
-        settings = node.config
+        node, settings = self._node, self._served.config
         return {
-            **found,
+            **report.health(self._served, node.driver, node.driver_version),
+            "rm_table_override": node.rm_table_override,
+            "generation": self._served.node.now.generation,
+            "recovered": asdict(node.recovered),
+            "lost": sorted(self._lifecycle.lost.values()),
             "hold_ms": settings.hold_ms,
             "quiet_ms": settings.quiet_ms,
             "poll_fast_us": settings.poll_fast_us,
@@ -195,9 +155,7 @@ class Arbiter:
 
     def set(self, message: Mapping[str, Any], _peer: Peer) -> Reply:
         changed = self._live_grant.change(message)
-        return {
-            "container": report.container(self._engine, self._scheduling, changed, self._node.lost.indices)
-        }
+        return {"container": report.container(self._served, changed, self._node.lost.indices)}
 
     def policy(self, message: Mapping[str, Any], _peer: Peer) -> Reply:
         return self._live_policy.answer(message)
@@ -212,4 +170,4 @@ class Arbiter:
         return {"claims": [claim.to_json() for claim in claims]}
 
     def timeline(self, message: Mapping[str, Any], _peer: Peer) -> Reply:
-        return timeline.since(self._engine, message["since"])
+        return timeline.since(self._served.engine, message["since"])

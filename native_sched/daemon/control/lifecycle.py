@@ -10,15 +10,14 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from native_sched.daemon.engine import Engine, Unsuspendable
-from native_sched.daemon.grants.grants import Grant, Grants, Node
-from native_sched.daemon.grants.scheduling import Scheduling
-from native_sched.daemon.grants.store import GrantStore, not_recorded
+from native_sched.daemon.engine import Unsuspendable
+from native_sched.daemon.grants.grants import Grant, Node
+from native_sched.daemon.grants.served import Served
+from native_sched.daemon.grants.store import not_recorded
 from native_sched.daemon.links.listeners import Listeners, Lost
 from native_sched.daemon.log import LOG
 from native_sched.daemon.node import device_nodes as nodes
 from native_sched.daemon.node import process_id, without
-from native_sched.daemon.node.state import NodeState
 from oci_specs.refusal import Refusal
 
 _NS_PER_S = 1_000_000_000
@@ -63,21 +62,9 @@ class Lifecycle:
     Each step is written down before it is said to be done, so that the next mgpud goes on from there.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        grants: Grants,
-        scheduling: Scheduling,
-        loop: asyncio.AbstractEventLoop,
-        store: GrantStore,
-        node: NodeState,
-    ) -> None:
-        self._engine = engine
-        self._grants = grants
-        self._scheduling = scheduling
+    def __init__(self, served: Served, loop: asyncio.AbstractEventLoop) -> None:
+        self._served = served
         self._loop = loop
-        self._store = store
-        self._node = node
         self._watches = Watches(loop)
         self._leases: dict[str, asyncio.TimerHandle] = {}
         # Called with a grant whose container is about to be forgotten by the engine, or not yet.
@@ -96,14 +83,14 @@ class Lifecycle:
         grant.runtime_pid = runtime_pid
         grant.lease_end_ns = time.monotonic_ns() + int(lease_seconds * _NS_PER_S)
         try:
-            self._node.save(last_tenant=max(self._node.now.last_tenant, grant.tenant))
+            self._served.node.save(last_tenant=max(self._served.node.now.last_tenant, grant.tenant))
         except OSError as error:
-            raise not_recorded(grant.name, self._store.folder, error) from error
-        self._store.save(grant)
+            raise not_recorded(grant.name, self._served.store.folder, error) from error
+        self._served.store.save(grant)
         try:
-            self._engine.add_tenant(grant.tenant)
+            self._served.engine.add_tenant(grant.tenant)
             for card in grant.cards:
-                self._engine.grant(grant.tenant, card.index, card.memory_mib << 20)
+                self._served.engine.grant(grant.tenant, card.index, card.memory_mib << 20)
         except OSError as error:
             self._finish(grant)
             raise Refusal(
@@ -111,9 +98,9 @@ class Lifecycle:
                 f"the engine does not take container {grant.name} ({error.strerror})",
                 "wait until another container ends; see what mgpud logs",
             ) from error
-        self._grants.add(grant)
+        self._served.grants.add(grant)
         try:
-            self._scheduling.apply()
+            self._served.scheduling.apply()
         except OSError as error:
             self._finish(grant)
             raise Refusal(
@@ -169,8 +156,10 @@ class Lifecycle:
         seen = tuple(Node(stat.st_dev, stat.st_ino, kind, minor) for stat, kind, minor in found)
         try:
             for node in seen:
-                self._engine.add_node(grant.tenant, *node)
-            self._store.save(grant, state="bound", pid=pid, pid_start=start, program=program, nodes=seen)
+                self._served.engine.add_node(grant.tenant, *node)
+            self._served.store.save(
+                grant, state="bound", pid=pid, pid_start=start, program=program, nodes=seen
+            )
         except BaseException:
             self._watches.forget((grant.nonce, "init"))
             raise
@@ -181,12 +170,12 @@ class Lifecycle:
 
     def resume_all(self, listeners: Listeners) -> None:
         """Looks after what the previous mgpud has left, once the engine serves it."""
-        for grant in self._grants:
+        for grant in self._served.grants:
             self.resume(grant)
         for lost in listeners.lost:
             self.watch_lost(lost)
         for nonce in listeners.unreadable - self.lost.keys():
-            self._store.forget_unreadable(nonce)
+            self._served.store.forget_unreadable(nonce)
 
     def resume(self, grant: Grant) -> None:
         """Goes on with a grant that the previous mgpud left behind and the engine has by now."""
@@ -216,22 +205,22 @@ class Lifecycle:
         self._watches.forget((grant.nonce, "init"))
         self._watches.forget((grant.nonce, "runtime"))
         if not self._finish(grant) and was != "draining":
-            self._store.note(grant)
+            self._served.store.note(grant)
 
     def _finish(self, grant: Grant) -> bool:
         """Whether nothing is left of it."""
         self.before_end(grant)
         try:
-            self._engine.remove_tenant(grant.tenant)
+            self._served.engine.remove_tenant(grant.tenant)
         except OSError as error:
             if error.errno == errno.EBUSY:
                 return False
             if error.errno != errno.ENOENT:
                 raise
-        self._grants.remove(grant)
-        self._store.remove(grant)
+        self._served.grants.remove(grant)
+        self._served.store.remove(grant)
         try:
-            self._scheduling.apply()
+            self._served.scheduling.apply()
         except OSError as error:
             LOG.error("share-not-given-on", container=grant.container_id, why=error.strerror)
         return True
@@ -243,8 +232,8 @@ class Lifecycle:
     def something_ended(self) -> None:
         """A listener is gone, or a file of a tenant without one: perhaps the last of a draining grant."""
         with suppress(BlockingIOError):
-            os.read(self._engine.event_fd, 8)
-        for grant in self._grants:
+            os.read(self._served.engine.event_fd, 8)
+        for grant in self._served.grants:
             self._kill_if_caught(grant)
             if grant.state == "draining":
                 self._finish(grant)
@@ -257,7 +246,7 @@ class Lifecycle:
         through, or because the driver fails to suspend it.
         """
         try:
-            state = self._engine.state(grant.tenant)
+            state = self._served.engine.state(grant.tenant)
         except OSError:
             return
         if state.unsuspendable and not grant.unsuspendable:
@@ -275,14 +264,14 @@ class Lifecycle:
         grant.unaccounted_bytes = found
         LOG.error("killed-unaccounted", container=grant.container_id, bytes=found)
         self.kill(grant)
-        self._store.note(grant)
+        self._served.store.note(grant)
 
     def watch_lost(self, lost: Lost) -> None:
         """A container runs under a grant that cannot be read: nothing new is admitted until it has ended."""
         try:
             self._watches.watch((lost.nonce, "lost"), lost.pid, 0, lambda: self._lost_ended(lost))
         except OSError:  # it is gone, or the runtime told no pid
-            self._store.forget_unreadable(lost.nonce)
+            self._served.store.forget_unreadable(lost.nonce)
             return
         self.lost[lost.nonce] = lost.container_id
         LOG.error(
@@ -295,4 +284,4 @@ class Lifecycle:
     def _lost_ended(self, lost: Lost) -> None:
         self.lost.pop(lost.nonce, None)
         LOG.info("lost-container-ended", container=lost.container_id)
-        self._store.forget_unreadable(lost.nonce)
+        self._served.store.forget_unreadable(lost.nonce)

@@ -3,18 +3,15 @@
 import os
 import resource
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
 from native_sched.daemon.engine import Engine, Process, Usage, Why
-from native_sched.daemon.grants.card_policies import CardPolicies
-from native_sched.daemon.grants.grants import Grant, Grants
-from native_sched.daemon.grants.scheduling import Scheduling
+from native_sched.daemon.grants.grants import Grant
+from native_sched.daemon.grants.served import Served
 from native_sched.daemon.node import without
-from native_sched.daemon.node.config import NodeConfig
-from native_sched.daemon.node.inventory import CardInfo
 
 _STARTED = time.monotonic()
 
@@ -51,10 +48,9 @@ def _sched(engine: Engine, grant: Grant, quota_percent: int | None) -> dict[str,
     }
 
 
-def container(
-    engine: Engine, scheduling: Scheduling, grant: Grant, lost: Collection[int] = ()
-) -> dict[str, Any]:
+def container(served: Served, grant: Grant, lost: Collection[int]) -> dict[str, Any]:
     """One container with what it holds now, in bytes. lost: indices of cards that have fallen off the bus."""
+    engine = served.engine
     cards = []
     for card in grant.cards:
         usage = _usage(engine, grant, card.index)
@@ -87,7 +83,7 @@ def container(
         "unsuspendable": grant.unsuspendable or None,
         "pid": grant.pid,
         "cards": cards,
-        "sched": _sched(engine, grant, scheduling.quota_percent(grant)),
+        "sched": _sched(engine, grant, served.scheduling.quota_percent(grant)),
         "processes": [
             {"pid": p.pid, "card": p.card, "used_bytes": p.used_bytes} for p in _processes(engine, grant)
         ],
@@ -95,21 +91,14 @@ def container(
     }
 
 
-def everything(
-    engine: Engine,
-    scheduling: Scheduling,
-    policies: CardPolicies,
-    grants: Grants,
-    cards: Sequence[CardInfo],
-    lost: Collection[int] = (),
-) -> dict[str, Any]:
+def everything(served: Served, lost: Collection[int]) -> dict[str, Any]:
     """The containers and cards; now_ns is CLOCK_MONOTONIC, to compare run_ns and suspended_ns over time."""
     now_ns = time.monotonic_ns()
-    containers = [container(engine, scheduling, grant, lost) for grant in grants]
+    containers = [container(served, grant, lost) for grant in served.grants]
     rows = []
-    for card in cards:
+    for card in served.cards:
         mine = [c for row in containers for c in row["cards"] if c["index"] == card.index]
-        owned = policies.of(card.index)
+        owned = served.policies.of(card.index)
         rows.append(
             {
                 "index": card.index,
@@ -127,11 +116,9 @@ def everything(
     return {"now_ns": now_ns, "containers": containers, "cards": rows}
 
 
-def health(
-    engine: Engine, grants: Grants, cards: Sequence[CardInfo], driver: str, driver_version: str
-) -> dict[str, Any]:
-    listeners = 0
-    for grant in grants:
+def health(served: Served, driver: str, driver_version: str) -> dict[str, Any]:
+    engine, listeners = served.engine, 0
+    for grant in served.grants:
         with suppress(OSError):
             listeners += engine.state(grant.tenant).listeners
     return {
@@ -142,21 +129,17 @@ def health(
         "pid": os.getpid(),
         "uptime_seconds": round(time.monotonic() - _STARTED, 3),
         "max_rss_kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
-        "cards": len(cards),
-        "containers": len(grants),
+        "cards": len(served.cards),
+        "containers": len(served.grants),
         "listeners": listeners,
         "sched_fifo": engine.realtime,
-        "without": without.lines(engine, cards),
+        "without": without.lines(engine, served.cards),
     }
 
 
-def inventory(
-    cards: Sequence[CardInfo], config: NodeConfig, operators: Mapping[int, str], lost: Collection[int]
-) -> dict[str, Any]:
-    """What is to share on this node and by which rules, whoever shares it now.
-
-    operators: the policies that the operator set, by card; lost: indices of cards off the bus.
-    """
+def inventory(served: Served, lost: Collection[int]) -> dict[str, Any]:
+    """The node's cards and the rules for sharing them, without the containers that share them now."""
+    config = served.config
     return {
         "rules": {
             "policy": config.policy,
@@ -173,9 +156,9 @@ def inventory(
                 "memory_mib": card.memory_mib,
                 "architecture": card.architecture,
                 "mig": card.instance is not None,
-                "policy": operators.get(card.index),
+                "policy": served.policies.operators.get(card.index),
                 "healthy": card.index not in lost,
             }
-            for card in cards
+            for card in served.cards
         ],
     }

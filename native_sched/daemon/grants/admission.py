@@ -1,18 +1,16 @@
 """From an admit message to a grant, a pass, or a refusal. Decides; registers nothing."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from native_sched.daemon.grants import claimed
-from native_sched.daemon.grants.card_policies import CardPolicies
 from native_sched.daemon.grants.claims import Claims
-from native_sched.daemon.grants.grants import Grant, Grants
-from native_sched.daemon.node.config import NodeConfig
-from native_sched.daemon.node.inventory import CardInfo
+from native_sched.daemon.grants.grants import Grant
+from native_sched.daemon.grants.served import Served
 from oci_specs import identity, parse, vocabulary
 from oci_specs.refusal import Refusal
-from placement.cards import CardShare, CardState, Tenant
+from placement.cards import CardShare
 from placement.place import place
 
 # What the create path takes out of a spec when it has a grant to put in instead (oci_specs/reach.py).
@@ -22,61 +20,17 @@ Reach = Mapping[str, str]
 EditsFor = Callable[[Sequence[CardShare]], dict[str, Any]]
 
 
-def card_states(
-    cards: Iterable[CardInfo], grants: Iterable[Grant], policies: CardPolicies
-) -> list[CardState]:
-    """The cards as placement sees them, with these grants on them."""
-    counted = list(grants)
-    states = []
-    for card in cards:
-        tenants = tuple(
-            Tenant(
-                container_id=grant.container_id,
-                qos=grant.qos,
-                memory_mib=own.memory_mib,
-                core_percent=own.core_percent,
-            )
-            for grant in counted
-            for own in grant.cards
-            if own.index == card.index
-        )
-        owned = policies.of(card.index)
-        states.append(
-            CardState(
-                index=card.index,
-                minor=card.minor,
-                uuid=card.uuid,
-                name=card.name,
-                memory_mib=card.memory_mib,
-                policy=owned.policy if owned else None,
-                policy_owner=owned.name if owned else None,
-                tenants=tenants,
-            )
-        )
-    return states
-
-
 class Admission:
     """Applies the vocabulary, the node's config and the cards' state to one container."""
 
     def __init__(
-        self,
-        cards: Sequence[CardInfo],
-        grants: Grants,
-        policies: CardPolicies,
-        config: NodeConfig,
-        edits_for: EditsFor,
-        claims: Claims,
-        lost: Collection[int] = (),
+        self, served: Served, edits_for: EditsFor, claims: Claims, lost: Collection[int] = ()
     ) -> None:
         """lost: indices of cards that get no new container."""
         self.claims = claims
-        self._lost = lost
-        self._cards = cards
-        self._grants = grants
-        self._policies = policies
-        self._config = config
+        self._served = served
         self._edits_for = edits_for
+        self._lost = lost
 
     def admit(self, message: Mapping[str, Any]) -> Grant | None:
         """The grant for an admit message, None to let the container pass untouched, or Refusal."""
@@ -85,7 +39,7 @@ class Admission:
         request = parse.request(
             message["annotations"],
             _without_visible_devices(message["env"]) if named else message["env"],
-            self._config,
+            self._served.config,
             container_id=container_id,
         )
         if named and request is not None:
@@ -98,7 +52,7 @@ class Admission:
         if request is None and not named and not advisory:
             return None
         self._refuse_twice(container_id)
-        tenant, nonce = self._grants.name()
+        tenant, nonce = self._served.grants.name()
         who = identity.identify(message["annotations"], container_id)
         base = {
             "tenant": tenant,
@@ -108,13 +62,12 @@ class Admission:
             "identity": who,
             "advisory": advisory,
         }
-        there = [card for card in self._cards if card.index not in self._lost]
-        states = card_states(there, self._grants, self._policies)
+        states = self._served.card_states(self._served.grants, without=self._lost)
         if named:
-            qos, whole_cards, placed = claimed.place(named, states, self._config)
+            qos, whole_cards, placed = claimed.place(named, states, self._served.config)
         elif request is not None:
             qos, whole_cards = request.qos, request.whole_cards
-            placed = place(request, states, self._config)
+            placed = place(request, states, self._served.config)
         else:
             return Grant(**base, qos="online", policy=None, cards=(), edits={})
         return Grant(
@@ -128,7 +81,7 @@ class Admission:
         )
 
     def _refuse_twice(self, container_id: str) -> None:
-        for grant in self._grants:
+        for grant in self._served.grants:
             if grant.container_id == container_id and grant.state != "draining":
                 raise Refusal(
                     "container-exists",
@@ -142,7 +95,7 @@ class Admission:
         open_ways = [way for way in reach if way["how"] not in harmless]
         if not open_ways:
             return False
-        if self._config.allow_privileged:
+        if self._served.config.allow_privileged:
             return True
         details = ", ".join(way["detail"] for way in open_ways[:3])
         if not asks:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from native_sched.daemon.engine import Engine
 from native_sched.daemon.grants import live_grant_refusal as refusals
 from native_sched.daemon.grants import naming
-from native_sched.daemon.grants.grants import Grant, Grants
-from native_sched.daemon.grants.scheduling import Scheduling
-from native_sched.daemon.grants.store import GrantStore
+from native_sched.daemon.grants.grants import Grant
+from native_sched.daemon.grants.served import Served
 from oci_specs.request import Qos
 from oci_specs.vocabulary import FIXED_SHARE
 from placement import room
@@ -97,37 +95,26 @@ def _check_core(grant: Grant, card: CardShare, qos: Qos, others: CardState) -> N
 class LiveGrant:
     """Carries changes out: all of one or nothing."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        grants: Grants,
-        scheduling: Scheduling,
-        card_states: Callable[[Iterable[Grant]], Sequence[CardState]],
-        store: GrantStore,
-    ) -> None:
-        self._store = store
-        self._engine = engine
-        self._grants = grants
-        self._scheduling = scheduling
-        self._card_states = card_states
+    def __init__(self, served: Served) -> None:
+        self._served = served
 
     def change(self, message: Mapping[str, Any]) -> Grant:
         """Does what a `set` message asks; Refusal, with nothing changed, if a part cannot be done."""
-        grant = naming.find(list(self._grants), message["container"])
+        grant = naming.find(list(self._served.grants), message["container"])
         intent = Intent(
             qos=message.get("class"),
             core_percent=message.get("core_percent"),
             memory_mib=message.get("memory_mib"),
         )
-        others = self._card_states([other for other in self._grants if other is not grant])
+        others = self._served.card_states([other for other in self._served.grants if other is not grant])
         held = {card.index: self._held_mib(grant, card.index) for card in grant.cards}
         change = plan(grant, intent, {state.index: state for state in others}, held)
         before = Change(grant.qos, grant.cards)
-        record = self._store.prepare([replace(grant, qos=change.qos, cards=change.cards)])
+        record = self._served.store.prepare([replace(grant, qos=change.qos, cards=change.cards)])
         try:
             self._cap(grant, change.cards)
             grant.qos, grant.cards = change.qos, change.cards
-            self._scheduling.apply()
+            self._served.scheduling.apply()
             record.commit()
         except OSError as error:
             self._undo(grant, before)
@@ -144,7 +131,7 @@ class LiveGrant:
         new cap, from which on it gets no more.
         """
         for card in cards:
-            self._engine.grant(grant.tenant, card.index, card.memory_mib * _MIB)
+            self._served.engine.grant(grant.tenant, card.index, card.memory_mib * _MIB)
             held_mib = self._held_mib(grant, card.index)
             if held_mib > card.memory_mib:
                 raise refusals.memory_held(grant, card, card.memory_mib, held_mib)
@@ -153,9 +140,9 @@ class LiveGrant:
         grant.qos, grant.cards = before.qos, before.cards
         with suppress(OSError):
             for card in before.cards:
-                self._engine.grant(grant.tenant, card.index, card.memory_mib * _MIB)
-            self._scheduling.apply()
+                self._served.engine.grant(grant.tenant, card.index, card.memory_mib * _MIB)
+            self._served.scheduling.apply()
 
     def _held_mib(self, grant: Grant, card: int) -> int:
-        usage = self._engine.usage(grant.tenant, card)
+        usage = self._served.engine.usage(grant.tenant, card)
         return -(-int(usage.used_bytes + usage.reserved_bytes) // _MIB)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from native_sched.daemon.grants.card_policies import CardPolicies
-from native_sched.daemon.grants.grants import Grant, Grants
-from native_sched.daemon.grants.scheduling import Scheduling
-from native_sched.daemon.grants.store import GrantStore
+from native_sched.daemon.grants.grants import Grant
+from native_sched.daemon.grants.served import Served
 from native_sched.daemon.log import LOG, Log
-from native_sched.daemon.node.state import NodeState
 from oci_specs.refusal import Refusal
 from oci_specs.vocabulary import FIXED_SHARE
 from placement.cards import CardState
@@ -25,29 +22,13 @@ NODE, OPERATOR = "node", "operator"
 class LivePolicy:
     """Shows and sets the policies of cards."""
 
-    def __init__(
-        self,
-        grants: Grants,
-        policies: CardPolicies,
-        scheduling: Scheduling,
-        card_states: Callable[[Iterable[Grant]], Sequence[CardState]],
-        default: str,
-        store: GrantStore,
-        node: NodeState,
-        log: Log = LOG,
-    ) -> None:
+    def __init__(self, served: Served, log: Log = LOG) -> None:
+        self._served = served
         self._log = log
-        self._store = store
-        self._node = node
-        self._grants = grants
-        self._policies = policies
-        self._scheduling = scheduling
-        self._card_states = card_states
-        self._default = default
 
     def answer(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """The reply to a `policy` message; a policy in it is set first, on all named cards or on none."""
-        states = {state.index: state for state in self._card_states(self._grants)}
+        states = {state.index: state for state in self._served.card_states(self._served.grants)}
         chosen = sorted(set(message.get("cards") or states))
         for card in chosen:
             if card not in states:
@@ -61,19 +42,19 @@ class LivePolicy:
 
     def _set(self, cards: Sequence[int], policy: str) -> None:
         changed = [
-            replace(grant, policy=policy) for grant in self._grants if any(map(grant.has_card, cards))
+            replace(grant, policy=policy) for grant in self._served.grants if any(map(grant.has_card, cards))
         ]
-        word = {**self._policies.operators, **dict.fromkeys(cards, policy)}
+        word = {**self._served.policies.operators, **dict.fromkeys(cards, policy)}
         try:
-            node = self._node.prepare(policies=word)
+            node = self._served.node.prepare(policies=word)
         except OSError as error:
             raise _not_recorded(error) from error
         try:
-            grants = self._store.prepare(changed)
+            grants = self._served.store.prepare(changed)
         except BaseException:
             node.abandon()
             raise
-        take_back = self._policies.set(cards, policy)
+        take_back = self._served.policies.set(cards, policy)
         try:
             self._tell(cards)
             grants.commit()
@@ -94,27 +75,27 @@ class LivePolicy:
 
     def _tell(self, cards: Sequence[int]) -> None:
         for card in cards:
-            self._scheduling.tell_policy(card)
-        self._scheduling.apply()
+            self._served.scheduling.tell_policy(card)
+        self._served.scheduling.apply()
 
     def _check(self, policy: str, cards: Sequence[CardState]) -> None:
         chosen = {card.index for card in cards}
-        for grant in self._grants:
+        for grant in self._served.grants:
             own = {card.index for card in grant.cards}
             if own & chosen and own - chosen:
                 raise _split(grant, own | chosen)
         if policy == FIXED_SHARE:
-            names = {grant.container_id: grant.name for grant in self._grants}
+            names = {grant.container_id: grant.name for grant in self._served.grants}
             for card in cards:
                 _check_parts(card, names)
 
     def _row(self, card: int) -> dict[str, Any]:
-        owned = self._policies.of(card)
+        owned = self._served.policies.of(card)
         return {
             "index": card,
-            "policy": owned.policy if owned else self._default,
+            "policy": owned.policy if owned else self._served.config.policy,
             "owner": NODE if owned is None else OPERATOR if owned.owner is None else owned.owner,
-            "tenants": [grant.container_id for grant in self._grants if grant.has_card(card)],
+            "tenants": [grant.container_id for grant in self._served.grants if grant.has_card(card)],
         }
 
 

@@ -76,7 +76,7 @@ class NodeCollector(ObservedCollector):
     def _recovery(self) -> Iterator[Metric]:
         """Counted by this mgpud: the previous one no longer counts."""
         of = self._of
-        yield Counter("mgpu_worker_starts", "Workers of this node so far, this one included.", of.generation)
+        yield Gauge("mgpu_generation", "mgpuds of this node so far, this one included.", of.generation)
         yield Gauge(
             "mgpu_recovery_duration_seconds",
             "From this mgpud's start until it served the containers of the previous one.",
@@ -103,7 +103,7 @@ class NodeCollector(ObservedCollector):
         for name, text, count in (
             ("mgpu_mediated_calls", "Calls of containers that mgpud answered.", stats.calls),
             ("mgpu_scheduler_turns", "Turns of the scheduler's thread.", stats.turns),
-            ("mgpu_scheduler_looks", "Looks at a card for work.", stats.looks),
+            ("mgpu_scheduler_polls", "Polls of a GPU for work.", stats.polls),
             (
                 "mgpu_suspend_failures",
                 "Suspensions that the driver refused; tried again.",

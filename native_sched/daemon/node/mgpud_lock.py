@@ -55,7 +55,7 @@ def _wait(descriptor: int, path: str, timeout_s: float) -> None:
     while not _taken(descriptor):
         if time.monotonic() >= deadline:
             raise Refusal(
-                "worker-lock",
+                "mgpud-lock",
                 f"another mgpud (pid {_owner(descriptor)[0] or 'unknown'}) holds {path}",
                 "stop that one, then start this one",
             )

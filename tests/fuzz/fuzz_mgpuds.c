@@ -1,4 +1,4 @@
-/* Workers that come, say anything, hang and die in any order, while listeners arrive and the holder replaces
+/* Mgpuds that come, say anything, hang and die in any order, while listeners arrive and the holder replaces
  * itself: no two that live have been welcomed, each is sent every listener once, and none is lost. Processes
  * are eventfds, readable when they have ended. */
 #define _GNU_SOURCE
@@ -145,7 +145,7 @@ static void connect_one(struct process *p)
     p->link = pair[0];
     p->far = pair[1];
     connecting = p;
-    workers_accept(-1);
+    mgpuds_accept(-1);
 }
 
 static void take_listener(struct process *p, const struct holder_head *head, int fd)
@@ -238,7 +238,7 @@ static void arrive(void)
 /* As after execve: everything but the descriptors is forgotten. */
 static void replace(void)
 {
-    struct own own = {.runtimes_fd = -1, .workers_fd = -1}, after;
+    struct own own = {.runtimes_fd = -1, .mgpuds_fd = -1}, after;
     int saved = saved_write(&own);
 
     must(saved >= 0, "it is written");
@@ -251,10 +251,10 @@ static void replace(void)
         must(dup2(fd, at) == at, "its descriptor stays");
         close(fd);
     }
-    workers_init();
+    mgpuds_init();
     must(saved_read(saved, &after) == 0 && after.runtimes_fd == -1, "it is read");
     close(saved);
-    workers_watch();
+    mgpuds_watch();
 }
 
 static void go_on(void)
@@ -263,7 +263,7 @@ static void go_on(void)
         mgpud_end();
         for (unsigned int i = 0; i < CANDIDATES_MAX; i++)
             candidate_read(i);
-        if (workers.now.fd >= 0)
+        if (mgpuds.now.fd >= 0)
             mgpud_event(EPOLLIN | EPOLLOUT);
     }
 }
@@ -293,7 +293,7 @@ static void act(struct choices *c)
         break;
     case 7:
         clock_ms += 100 * one_byte(c);
-        workers_look(clock_ms);
+        mgpuds_poll(clock_ms);
         break;
     case 8:
         if (one_in(c, 4))
@@ -311,7 +311,7 @@ static void act(struct choices *c)
 
 static bool is_served(const struct process *p)
 {
-    return p->welcomed && p->all && workers.now.fd >= 0 && workers.now.pid == FIRST_PID + (p - processes);
+    return p->welcomed && p->all && mgpuds.now.fd >= 0 && mgpuds.now.pid == FIRST_PID + (p - processes);
 }
 
 static void clear(void)
@@ -319,15 +319,15 @@ static void clear(void)
     for (struct process *p = processes; p < processes + PROCESSES; p++)
         bury(p);
     for (int i = 0; i < CANDIDATES_MAX; i++) {
-        if (workers.candidates[i].fd >= 0)
-            close(workers.candidates[i].fd);
-        if (workers.candidates[i].pidfd >= 0)
-            close(workers.candidates[i].pidfd);
+        if (mgpuds.candidates[i].fd >= 0)
+            close(mgpuds.candidates[i].fd);
+        if (mgpuds.candidates[i].pidfd >= 0)
+            close(mgpuds.candidates[i].pidfd);
     }
-    if (workers.now.fd >= 0)
-        close(workers.now.fd);
-    if (workers.now.pidfd >= 0)
-        close(workers.now.pidfd);
+    if (mgpuds.now.fd >= 0)
+        close(mgpuds.now.fd);
+    if (mgpuds.now.pidfd >= 0)
+        close(mgpuds.now.pidfd);
     for (struct held *h = held; h < held + HELD_MAX; h++)
         if (h->id)
             held_drop(h);
@@ -344,10 +344,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         children.child[i].pidfd = -1;
     for (int i = 0; i < PROCESSES; i++)
         processes[i] = (struct process){.link = -1, .far = -1, .life = -1};
-    memset(&workers, 0, sizeof(workers));
-    workers_init();
-    workers.watchdog_ms = 3000;
-    workers.ready = when_ready;
+    memset(&mgpuds, 0, sizeof(mgpuds));
+    mgpuds_init();
+    mgpuds.watchdog_ms = 3000;
+    mgpuds.ready = when_ready;
     arrived = 0;
     memset(dropped, 0, sizeof(dropped));
     memset(may_be_dropped, 0, sizeof(may_be_dropped));

@@ -56,7 +56,7 @@ def test_kills_of_mgpud_leave_containers_steady(built: Programs, size: Size) -> 
         for number in range(1, size.kills + 1):
             time.sleep(field.random.random() * size.pause_s)
             field.mark()
-            died_ns = field.kill_worker()
+            died_ns = field.kill_mgpud()
             field.served_once()
             if number % 3 == 0:
                 field.over_cap()
@@ -103,7 +103,7 @@ def test_online_stays_protected(built: Programs) -> None:
         for _ in range(4):
             time.sleep(field.random.random() * 0.5)
             field.mark()
-            died_ns = field.kill_worker()
+            died_ns = field.kill_mgpud()
             took_ms = field.wait_for_answer(died_ns)
             windows.append((died_ns, died_ns + int(took_ms * NS_PER_MS)))
         time.sleep(0.3)
@@ -163,5 +163,5 @@ def test_stopped_mgpud_and_slow_driver_leave_containers_steady(built: Programs) 
             field.all_answered(died_ns)
             field.well()
             field.mark()
-            field.wait_for_answer(field.kill_worker())
+            field.wait_for_answer(field.kill_mgpud())
         field.judge()

@@ -1,0 +1,55 @@
+"""What the driver needs of the node process that it is a part of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from cluster.api.client import Api
+from cluster.resources.inventory import Inventory
+from oci_specs.claim import Claim
+
+
+class Mgpud(Protocol):
+    """Every method raises Refusal when mgpud is away, or says no."""
+
+    async def claims(self, *, prepare: Claim | None = None, unprepare: str | None = None) -> list[Claim]:
+        """All prepared claims, once the one is and the other, by its uid, is not any more."""
+        ...
+
+    async def driver_version(self) -> str:
+        """Of NVIDIA's driver."""
+        ...
+
+
+class Told(Protocol):
+    """Lines for the operator, each once while it holds."""
+
+    def say(self, topic: str, line: str) -> None: ...
+
+    def over(self, topic: str, line: str) -> None: ...
+
+
+class Node(Protocol):
+    """inventory: None until mgpud has answered; serving: whether it would admit a container now. kubelet: its
+    root directory.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def kubelet(self) -> Path: ...
+    @property
+    def mgpud(self) -> Mgpud: ...
+    @property
+    def told(self) -> Told: ...
+    @property
+    def api(self) -> Api | None: ...
+    @property
+    def inventory(self) -> Inventory | None: ...
+    @property
+    def serving(self) -> bool: ...
+
+    async def changed(self, seen: int = 0) -> int:
+        """Waits until inventory or serving are newer than `seen`; returns what to wait on next."""
+        ...
