@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from native_sched.daemon.grants.grants import Grant, Grants
-from native_sched.daemon.links import lost_listeners
 from native_sched.daemon.links.holder import Listener
 from native_sched.daemon.links.lost_listeners import LostListeners
 from native_sched.daemon.node import device_nodes, process_id, record_file
@@ -223,7 +222,7 @@ def test_only_who_has_begun_without_a_listener_is_ended(steps: list[str]) -> Non
         return made()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lost_listeners.process_id, "program", lambda pid: RUNS if begun else PAUSED_RUNTIME)
+        patch.setattr(process_id, "program", lambda pid: RUNS if begun else PAUSED_RUNTIME)
         looks = made()
         for step in steps:
             [grant] = grants
