@@ -6,22 +6,27 @@ After "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentat
 - What a kind of pod can use of a node is how many such pods it would hold: by its cards, and by its free CPU,
   in fractions, so that CPU is worth something long before the last of it goes.
 - What a kind loses is weighed against what is left for it in the whole cluster, of the models that it may use.
-  Where n pods of a kind would still fit, of g GPUs each, and p is its share of what comes, a placement costs the
-  sum over all kinds of p · Δn / (g · n)². So a kind with few places left, of few nodes or of large pods, is
-  protected from those that can go elsewhere. With equal weights it would be the paper's.
+  Where n pods of a kind would still fit, of g GPUs and c CPUs each, and p is its share of what comes, a placement
+  costs the sum over all kinds of p · Δn / (c · g² · n²). So a kind with few places left is protected from those
+  that can go elsewhere, and a small one, which could use what others leave, from being left nothing. The
+  exponents are measured (tests/bench/traces.py); all of them 0 is the paper's.
 - The mix of pods is learned (mix.py), not told.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from cluster.scheduler.kinds import Kinds, allowed_models
-from cluster.scheduler.mix import Mix
+from cluster.scheduler.mix import Kind, Mix
 from cluster.scheduler.states import Features, Ints, grown
 from cluster.scheduler.table import Floats, Rows, Table
 from cluster.scheduler.ways import Ways
 
+# A kind that asks for less CPU weighs no more: pods without a request of CPU would outweigh all others.
+_LEAST_CPU_MILLI = 1000
 _MEMORY = Features._fields.index("memory_mib")
 
 
@@ -57,19 +62,20 @@ class Fragmentation:
 
     def _catch_up(self) -> None:
         table = self._table
+        rows = np.fromiter(table.changed, dtype=np.intp)
         if self._version != self._mix.version:
             self._version = self._mix.version
-            self._learn_kinds()
-            rows = np.arange(len(table), dtype=np.intp)
-        else:
-            rows = np.fromiter(table.changed, dtype=np.intp)
+            found = self._mix.kinds()
+            if not self._kinds.takes(found):
+                self._learn_kinds(found)
+                rows = np.arange(len(table), dtype=np.intp)
         table.changed.clear()
         if len(rows) and self._kinds.requests:
             self._learn_states()
             self._learn_rows(rows)
             self._weigh()
 
-    def _learn_kinds(self) -> None:
+    def _learn_kinds(self, found: Sequence[tuple[Kind, float]]) -> None:
         states = self._table.cards
         in_use = states.in_use
         mib = (
@@ -77,7 +83,7 @@ class Fragmentation:
             if len(in_use)
             else 1.0
         )
-        self._kinds = kinds = Kinds(self._mix.kinds(), float(mib))
+        self._kinds = kinds = Kinds(found, float(mib))
         self._times = np.zeros((256, len(kinds.requests)), dtype=np.float32)
         self._states_known = 0
         self._cards = np.zeros((0, len(kinds.requests)), dtype=np.float32)
@@ -116,8 +122,9 @@ class Fragmentation:
         kinds = self._kinds
         left = np.einsum("im,mi->i", self._allowed, self._left[:, kinds.item_kind])
         gpus = left * kinds.gpus[kinds.item_kind]
+        cpus = np.maximum(kinds.cpu[kinds.item_kind], _LEAST_CPU_MILLI)
         # What fits nowhere any more has nothing left to lose; below one pod a sum is rounding.
-        weights = np.where(left >= 1, kinds.share / np.maximum(gpus, 1e-9) ** 2, 0)
+        weights = np.where(left >= 1, kinds.share / (np.maximum(gpus, 1e-9) ** 2 * cpus), 0)
         found = np.zeros((len(kinds.request), self._allowed.shape[1]))
         np.add.at(found, kinds.item_kind, weights[:, None] * self._allowed)
         self._weights: Floats = found.T.astype(np.float32)

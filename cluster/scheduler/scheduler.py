@@ -16,15 +16,16 @@ stock scheduler's business, which has filtered by them before: here they count i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
 from cluster.resources.inventory import ANNOTATION as _ANNOTATION
 from cluster.resources.inventory import Inventory
-from cluster.scheduler import packing, ways
+from cluster.scheduler import packing, preemption, ways
 from cluster.scheduler.books import Books, Node, with_tenant
 from cluster.scheduler.choice import assign
 from cluster.scheduler.fragmentation import Fragmentation
@@ -46,6 +47,8 @@ SCORE_MAX = 10
 # shown a line or two of them.
 _REASONED = 32
 _SHORT = "no GPU of it has room"
+# States of cards that are remembered, of which a few hundred are in use: 10 MiB at most.
+_STATES_MAX = 10_000
 
 # Whether a pod may not have a card, by its UUID: a reservation of another's.
 Barred = Callable[[Pod, str], bool]
@@ -74,12 +77,12 @@ class Scheduler:
 
     def put_node(self, name: str, inventory: Inventory, cpu_milli: int, memory_mib: int) -> None:
         """cpu_milli, memory_mib: what the node has for pods (allocatable)."""
-        self._table.put(self.books.put_node(name, inventory, cpu_milli, memory_mib))
+        self._changed([self.books.put_node(name, inventory, cpu_milli, memory_mib)])
 
     def remove_node(self, name: str) -> None:
         node = self.books.remove_node(name)
         if node is not None:
-            self._table.put(node)
+            self._changed([node])
 
     def arrived(self, pod: Pod) -> None:
         """A pod was seen for the first time. What typical pods are is learned from these."""
@@ -87,12 +90,19 @@ class Scheduler:
 
     def put_pod(self, pod: Pod, node: str, placed: Placed | None) -> None:
         """The pod is on the node, or will be. placed None: nobody chose its cards, so mgpud does."""
-        for changed in self.books.put_pod(pod, node, placed):
-            self._table.put(changed)
+        self._changed(self.books.put_pod(pod, node, placed))
 
     def remove_pod(self, uid: str) -> None:
-        for changed in self.books.remove_pod(uid):
-            self._table.put(changed)
+        self._changed(self.books.remove_pod(uid))
+
+    def _changed(self, nodes: Iterable[Node]) -> None:
+        if len(self._table.cards) > _STATES_MAX:
+            # Most of the states are of times past.
+            self._table = Table()
+            self._fragmentation = Fragmentation(self._table, self._mix)
+            nodes = self.books.nodes.values()
+        for node in nodes:
+            self._table.put(node)
 
     def filter(self, pod: Pod, names: Sequence[str]) -> Filtered:
         """Of these nodes, the ones that have room. A node that is not known has no GPU to offer."""
@@ -141,7 +151,7 @@ class Scheduler:
             )
         if not pod.containers:
             return {}
-        cards = self._cards(pod, node)
+        cards = self.open_to(pod, node.cards, node)
         demand = self._simple(pod)
         row = self._table.row_of[name]
         if self._scoring == "fgd" and demand is not None and len(cards) == len(node.cards):
@@ -159,7 +169,7 @@ class Scheduler:
         node = self.books.nodes.get(name)
         if node is None or not node.is_known:
             return f"it has no {_ANNOTATION}"
-        cards = self._cards(pod, node)
+        cards = self.open_to(pod, node.cards, node)
         try:
             assign(pod.containers, cards, node.rules)
         except Refusal as refusal:
@@ -169,12 +179,34 @@ class Scheduler:
             )
         return _SHORT
 
-    def _cards(self, pod: Pod, node: Node) -> list[CardState]:
+    def preempt(self, pod: Pod, offered: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
+        """Of these nodes those where the pod has room once pods of lower priority have ended, and which.
+
+        offered[name]: UIDs of those that the stock scheduler would end there.
+        """
+        found = {}
+        for name, uids in offered.items():
+            node = self.books.nodes.get(name)
+            if node is None or not node.is_known:
+                continue
+            lower = preemption.of_lower_priority(pod, node)
+            ending = preemption.victims(pod, node, lower, uids, partial(self.open_to, pod, node=node))
+            if ending is not None:
+                # Pods that are not known here are the stock scheduler's to judge.
+                found[name] = [*(uid for uid in uids if uid not in node.pods), *ending]
+        return found
+
+    def open_to(self, pod: Pod, cards: Sequence[CardState], node: Node) -> Sequence[CardState]:
+        """Those of the node's cards that are not reserved for others."""
         if node.name not in self.reserved.values():
-            return node.cards
-        return [
-            card for card in node.cards if card.uuid not in self.reserved or not self.barred(pod, card.uuid)
-        ]
+            return cards
+        return [card for card in cards if card.uuid not in self.reserved or not self.barred(pod, card.uuid)]
+
+    def emptiest(self, names: Sequence[str], most: int) -> list[str]:
+        """The nodes that have most free, the most free one first."""
+        rows = self._table.rows(names)
+        order = np.argsort(packing.costs(self._table, rows, "spread"), kind="stable")[:most]
+        return [self._table.names[row] for row in rows[order].tolist()]
 
     def _rules(self, node: Node) -> Rules:
         """In a node where FGD has no say of its own, cards are packed, which is what it would do."""
@@ -216,7 +248,7 @@ class Scheduler:
     def _assigned(self, pod: Pod, row: int) -> Placed | None:
         node = self.books.nodes[self._table.names[row]]
         try:
-            return assign(pod.containers, self._cards(pod, node), self._rules(node))
+            return assign(pod.containers, self.open_to(pod, node.cards, node), self._rules(node))
         except Refusal:
             return None
 

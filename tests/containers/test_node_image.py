@@ -104,7 +104,8 @@ def agent(node: Node) -> Iterator[subprocess.Popen[bytes]]:
     until(lambda: (sockets / "admin.sock").exists(), "the simulated cards are there")
     holder = node.start(*_manifest_command())
     try:
-        until(lambda: node.mgpud_pid() != 0, "mgpud serves")
+        until(lambda: holder.poll() is not None or node.mgpud_pid() != 0, "mgpud serves")
+        assert holder.poll() is None, "the holder ended"
         yield holder
     finally:
         for program in (holder, sim):

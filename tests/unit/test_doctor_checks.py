@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import re
+import socket
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -18,6 +21,7 @@ from mgpu_cli.doctor import (
     docker,
     driver,
     kernel,
+    kubelet,
     leftovers,
     permissions,
     podman,
@@ -424,3 +428,17 @@ def test_ids_are_kebab_case_and_of_one_meaning(tmp_path: Path) -> None:
             assert each.id.replace("-", "").isalnum()
             assert each.id == each.id.lower()
             assert json.loads(json.dumps(each.to_json()))["level"] in {"ok", "note", "warn", "fail"}
+
+
+def test_nvidias_own_plugin_beside_mgpu_is_found_while_it_listens() -> None:
+    # The path of a socket is short.
+    with TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as plugin:
+        node = Node(Path(folder))
+        path = node.path(f"{kubelet.ROOT}/device-plugins/nvidia-gpu.sock")
+        path.parent.mkdir(parents=True)
+        node.health = {**(node.health or {}), "driver": "nvidia"}
+        plugin.bind(os.fspath(path))
+        plugin.listen()
+        assert node.faults(kubelet.GROUP) == {"two-plugins": FAIL}
+        plugin.close()
+        assert node.faults(kubelet.GROUP) == {}

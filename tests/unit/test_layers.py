@@ -32,12 +32,12 @@ LAYERS: dict[str, tuple[set[str], set[str]]] = {
     "containerd_api": (set(), {"google", "grpc"}),
     "install": ({"oci_specs"}, set()),
     "mgpu_cli": (
-        {"containerd_api", "install", "oci_specs", "runtime_hook", "sim"},
+        {"cluster", "containerd_api", "install", "oci_specs", "runtime_hook", "sim"},
         {"PIL", "click", "rich"},
     ),
     "cluster": (
         {"oci_specs", "placement", "runtime_hook"},
-        {"aiohttp", "click", "grpc", "google", "httpx2", "lightkube", "numpy"},
+        {"aiohttp", "click", "cryptography", "grpc", "google", "httpx2", "lightkube", "numpy", "yaml"},
     ),
     "demo": ({"mgpu_cli", "oci_specs", "sim"}, {"rich"}),
 }
