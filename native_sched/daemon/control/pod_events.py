@@ -44,13 +44,6 @@ _KINDS: dict[str, tuple[str, Callable[[Fields], str]]] = {
         "GPUWorkNotSuspended",
         lambda of: f"ended: the driver does not suspend its GPU work ({of['why']})",
     ),
-    "lost-listener": (
-        "GPUListenerLost",
-        lambda of: (
-            "its GPU calls fail for good, since the agent's processes ended at once"
-            + ("; it is ended" if of["what"] == "ended" else "")
-        ),
-    ),
     "card-lost": (
         "GPULost",
         lambda of: f"GPU {of['card']} has fallen off the bus; delete the pod so that it is placed elsewhere",
