@@ -15,10 +15,12 @@ After "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentat
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from cluster.scheduler.kinds import Kinds, allowed_models
-from cluster.scheduler.mix import Mix
+from cluster.scheduler.mix import Kind, Mix
 from cluster.scheduler.states import Features, Ints, grown
 from cluster.scheduler.table import Floats, Rows, Table
 from cluster.scheduler.ways import Ways
@@ -60,19 +62,20 @@ class Fragmentation:
 
     def _catch_up(self) -> None:
         table = self._table
+        rows = np.fromiter(table.changed, dtype=np.intp)
         if self._version != self._mix.version:
             self._version = self._mix.version
-            self._learn_kinds()
-            rows = np.arange(len(table), dtype=np.intp)
-        else:
-            rows = np.fromiter(table.changed, dtype=np.intp)
+            found = self._mix.kinds()
+            if not self._kinds.takes(found):
+                self._learn_kinds(found)
+                rows = np.arange(len(table), dtype=np.intp)
         table.changed.clear()
         if len(rows) and self._kinds.requests:
             self._learn_states()
             self._learn_rows(rows)
             self._weigh()
 
-    def _learn_kinds(self) -> None:
+    def _learn_kinds(self, found: Sequence[tuple[Kind, float]]) -> None:
         states = self._table.cards
         in_use = states.in_use
         mib = (
@@ -80,7 +83,7 @@ class Fragmentation:
             if len(in_use)
             else 1.0
         )
-        self._kinds = kinds = Kinds(self._mix.kinds(), float(mib))
+        self._kinds = kinds = Kinds(found, float(mib))
         self._times = np.zeros((256, len(kinds.requests)), dtype=np.float32)
         self._states_known = 0
         self._cards = np.zeros((0, len(kinds.requests)), dtype=np.float32)

@@ -30,7 +30,8 @@ class Kinds:
     """
 
     def __init__(self, found: Sequence[tuple[Kind, float]], mean_card_mib: float) -> None:
-        self.requests = sorted({kind.request for kind, _ in found}, key=repr)
+        self._items = [kind for kind, _ in found]
+        self.requests = list(dict.fromkeys(kind.request for kind in self._items))
         numbers = {request: number for number, request in enumerate(self.requests)}
         kinds = sorted({(numbers[kind.request], kind.cpu_milli) for kind, _ in found})
         places = {kind: number for number, kind in enumerate(kinds)}
@@ -41,13 +42,21 @@ class Kinds:
         self.item_kind = np.array(
             [places[numbers[kind.request], kind.cpu_milli] for kind, _ in found], dtype=np.intp
         )
-        self.allowed = [kind.models for kind, _ in found]
+        self.allowed = [kind.models for kind in self._items]
         self.share = np.array([share for _, share in found])
         self._count: Floats = np.array([request.count for request in self.requests], dtype=np.float32)
         self._several = np.flatnonzero(self._count > 1)
         self._offline = np.array([request.qos == OFFLINE for request in self.requests])
         self._whole = np.array([request.whole_cards for request in self.requests])
         self._shares: dict[int, tuple[Ints, Ints]] = {}
+
+    def takes(self, found: Sequence[tuple[Kind, float]]) -> bool:
+        """Take over these shares, if they are of the same kinds; False where they are not."""
+        shares = dict(found)
+        if shares.keys() != set(self._items):
+            return False
+        self.share = np.array([shares[kind] for kind in self._items])
+        return True
 
     def times(self, features: Ints) -> Floats:
         """How many containers of each request cards with these features would hold, [card, request].
@@ -67,8 +76,7 @@ class Kinds:
         memory, core = self._shares[card_mib]
         columns = {name: features[:, place, None] for name, place in _FIELD.items()}
         free = np.where(self._offline, columns["free_core_offline"], columns["free_core_online"])
-        by_core = np.where(core, free // np.maximum(core, 1), columns["places"])
-        times = np.minimum(np.minimum(columns["free_mib"] // memory, by_core), columns["places"])
+        times = np.minimum(np.minimum(columns["free_mib"] // memory, free // core), columns["places"])
         times = np.where(self._whole & (columns["tenants"] > 0), 0, times)
         return times.astype(np.float32)
 
@@ -80,7 +88,8 @@ class Kinds:
             verdict = room.examine(request, card, request.count or 1, _ANY_RULES)
             fits = verdict.lack is None and verdict.share.memory_mib > 0
             memory.append(verdict.share.memory_mib if fits else 2 * card_mib)
-            core.append(verdict.share.core_percent or 0)
+            # What fixed-share leaves at least; where no quotas hold it is a little too careful.
+            core.append(verdict.share.core_percent or room.LEAST_PART_PERCENT)
         return np.array(memory, dtype=np.int32), np.array(core, dtype=np.int32)
 
     def pods(self, times: Floats, cpu: Floats) -> Floats:

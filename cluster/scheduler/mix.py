@@ -45,8 +45,8 @@ class Mix:
             self._next = 0
         if self._arrived >= self._next:
             self.version += 1
-            # Each time a twentieth more, and seldom enough to be cheap: what a kind weighs changes slowly.
-            self._next = self._arrived + max(8, min(300, self._arrived // 20))
+            # An eighth more each time, and seldom enough to be cheap: what a kind weighs changes slowly.
+            self._next = self._arrived + max(8, min(500, self._arrived // 8))
 
     def kinds(self) -> list[tuple[Kind, float]]:
         """The most frequent kinds, each with its share of what came (0 to 1)."""

@@ -47,6 +47,8 @@ SCORE_MAX = 10
 # shown a line or two of them.
 _REASONED = 32
 _SHORT = "no GPU of it has room"
+# States of cards that are remembered, of which a few hundred are in use: 10 MiB at most.
+_STATES_MAX = 10_000
 
 # Whether a pod may not have a card, by its UUID: a reservation of another's.
 Barred = Callable[[Pod, str], bool]
@@ -75,12 +77,12 @@ class Scheduler:
 
     def put_node(self, name: str, inventory: Inventory, cpu_milli: int, memory_mib: int) -> None:
         """cpu_milli, memory_mib: what the node has for pods (allocatable)."""
-        self._table.put(self.books.put_node(name, inventory, cpu_milli, memory_mib))
+        self._changed([self.books.put_node(name, inventory, cpu_milli, memory_mib)])
 
     def remove_node(self, name: str) -> None:
         node = self.books.remove_node(name)
         if node is not None:
-            self._table.put(node)
+            self._changed([node])
 
     def arrived(self, pod: Pod) -> None:
         """A pod was seen for the first time. What typical pods are is learned from these."""
@@ -88,12 +90,19 @@ class Scheduler:
 
     def put_pod(self, pod: Pod, node: str, placed: Placed | None) -> None:
         """The pod is on the node, or will be. placed None: nobody chose its cards, so mgpud does."""
-        for changed in self.books.put_pod(pod, node, placed):
-            self._table.put(changed)
+        self._changed(self.books.put_pod(pod, node, placed))
 
     def remove_pod(self, uid: str) -> None:
-        for changed in self.books.remove_pod(uid):
-            self._table.put(changed)
+        self._changed(self.books.remove_pod(uid))
+
+    def _changed(self, nodes: Iterable[Node]) -> None:
+        if len(self._table.cards) > _STATES_MAX:
+            # Most of the states are of times past.
+            self._table = Table()
+            self._fragmentation = Fragmentation(self._table, self._mix)
+            nodes = self.books.nodes.values()
+        for node in nodes:
+            self._table.put(node)
 
     def filter(self, pod: Pod, names: Sequence[str]) -> Filtered:
         """Of these nodes, the ones that have room. A node that is not known has no GPU to offer."""

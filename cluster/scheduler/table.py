@@ -65,8 +65,10 @@ class Table:
 
     def rows(self, names: Iterable[str]) -> Rows:
         """Of those nodes that are known, in the order of the names."""
-        row_of = self.row_of
-        return np.array([row_of[name] for name in names if name in row_of], dtype=np.intp)
+        found = list(map(self.row_of.get, names))
+        if None in found:
+            found = [row for row in found if row is not None]
+        return np.array(found, dtype=np.intp)
 
     def _new_row(self, name: str) -> int:
         if self._gone:
