@@ -49,7 +49,7 @@ hardest := $(addprefix tests/native/test_,holder.py nvidia_calls.py nvidia_files
 export PATH := $(abspath $(bin)):$(PATH)
 export PIP_ROOT_USER_ACTION := ignore
 .DELETE_ON_ERROR:
-.PHONY: help demo test soak chaos fuzz lint count bench build image gpu-kit format protos clean
+.PHONY: help demo test soak chaos fuzz lint count bench build image node-image gpu-kit format protos clean
 .DEFAULT_GOAL := help
 
 help:
@@ -63,6 +63,7 @@ help:
 	@echo 'make bench   measure; prints a table and writes $(BUILD)/bench.json'
 	@echo 'make build   mgpu installed into $(venv)'
 	@echo 'make image   the image that tests and demo run: $(image)'
+	@echo 'make node-image the image that a cluster runs on its nodes: $(BUILD)/node-image/mgpu.tar'
 	@echo 'make gpu-kit what tests/gpu/bringup.sh needs on a bare machine with a card, in build/gpu-kit'
 	@echo 'make format  rewrite the sources as the linters want them'
 	@echo 'make protos  generate the bindings of containerd'"'"'s API anew'
@@ -101,6 +102,9 @@ bench: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image)
 build: $(stamps)/build-system $(stamps)/installed
 
 image: $(stamps)/demo-system $(image)
+
+node-image: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed
+	@$(bin)/python -m tools.node_image $(BUILD)/node-image/mgpu.tar
 
 gpu-kit: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed
 	@$(bin)/python -m tests.gpu.kit build/gpu-kit
@@ -163,7 +167,7 @@ $(stamps)/installed: $(sources) $(folders) $(stamps)/build-tools
 		--config-settings=build-dir=$(BUILD)/meson $(setup_args) .
 	@touch $@
 
-$(image): tests/image/build.sh tests/image/pack.py tests/image/requirements.txt | $(stamps)/demo-system $(stamps)/build-tools
+$(image): tests/image/build.sh tools/pack_image.py tests/image/requirements.txt | $(stamps)/demo-system $(stamps)/build-tools
 	@echo 'image: $@ (about a minute)'
 	@tests/image/build.sh $(abspath $(bin)/python) $(@D)
 	@touch $@

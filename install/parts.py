@@ -15,7 +15,9 @@ SHIM = "containerd-shim-mgpu-v2"
 SHIM_TYPE = "io.containerd.mgpu.v2"
 RUNTIME = "mgpu-runtime"
 # For Kubernetes, once per cluster.
-RUNTIME_CLASS = f"kubectl apply -f {Path(__file__).parent / 'manifests' / 'runtimeclass.yaml'}"
+RUNTIME_CLASS = (
+    f"kubectl apply -f {Path(__file__).parents[1] / 'cluster' / 'manifests' / 'runtimeclass.yaml'}"
+)
 CONF_DIR = Path("/etc/mgpu")
 # Where mgpu-runtime looks unless its caller says otherwise (runtime_hook/common/conf.h).
 RUNTIME_CONF = CONF_DIR / "runtime.conf"

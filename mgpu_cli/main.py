@@ -8,6 +8,7 @@ from mgpu_cli.completion import completion
 from mgpu_cli.describe import describe
 from mgpu_cli.devices import devices
 from mgpu_cli.doctor.command import doctor
+from mgpu_cli.drain import drain
 from mgpu_cli.health import health
 from mgpu_cli.install import install
 from mgpu_cli.policy import policy
@@ -54,6 +55,7 @@ for command in (
     run,
     install,
     uninstall,
+    drain,
     doctor,
     completion,
     version,

@@ -24,12 +24,36 @@ _MIG_INDEX = re.compile(r"[0-9]{1,4}:[0-9]{1,4}")
 
 
 @dataclass(frozen=True)
+class Numbers:
+    """Whole numbers from least to most in steps; with hundreds every multiple of 100 as well."""
+
+    least: int
+    most: int = _MAX
+    step: int = 1
+    hundreds: bool = False
+
+    def read(self, text: str) -> int | None:
+        value = units.whole_number(text)
+        if value is None:
+            return None
+        if self.hundreds and value > 0 and value % 100 == 0:
+            return value
+        return value if self.least <= value <= self.most and value % self.step == 0 else None
+
+
+@dataclass(frozen=True)
 class Form:
-    """read: the meaning of a text, or None; allowed: the accepted values in words; most: the upper limit."""
+    """read: the meaning of a text, or None; allowed: the accepted values in words; most: the upper limit.
+
+    numbers and choices say the same as read where it reads numbers or words, for those who must say it in
+    another language.
+    """
 
     read: Callable[[str], Any]
     allowed: str
     most: int = _MAX
+    numbers: Numbers | None = None
+    choices: tuple[str, ...] = ()
 
     def allowed_instead_of(self, text: str) -> str:
         """In words, what to write instead of a text that read did not take.
@@ -49,59 +73,37 @@ class Cards:
 
 def _choice(values: dict[str, str]) -> Form:
     names = list(values)
-    return Form(values.get, f"{', '.join(names[:-1])} or {names[-1]}")
+    return Form(values.get, f"{', '.join(names[:-1])} or {names[-1]}", choices=tuple(names))
 
 
-def _number(text: str, least: int, most: int = _MAX) -> int | None:
-    value = units.whole_number(text)
-    return value if value is not None and least <= value <= most else None
+def _numbers(numbers: Numbers, allowed: str, meaning: Callable[[int], Any], most: int = _MAX) -> Form:
+    def read(text: str) -> Any:
+        value = numbers.read(text)
+        return None if value is None else meaning(value)
+
+    return Form(read, allowed, most, numbers)
 
 
-def _mib(text: str) -> Memory | None:
-    value = _number(text, MIN_MIB)
-    return None if value is None else Memory(mib=value)
+def _memory(unit_mib: int, allowed: str, least: int = 1) -> Form:
+    most = _MAX // unit_mib
+    return _numbers(Numbers(least, most), allowed, lambda value: Memory(mib=value * unit_mib), most)
 
 
-def _blocks(mib: int) -> Callable[[str], Memory | None]:
-    def read(text: str) -> Memory | None:
-        value = _number(text, 1, _MAX // mib)
-        return None if value is None else Memory(mib=value * mib)
-
-    return read
+def _core(numbers: Numbers, allowed: str) -> Form:
+    return _numbers(numbers, allowed, int)
 
 
-def _spare_mib(text: str) -> int | None:
-    return _number(text, 0, units.BLOCK_MIB - 1)
-
-
-def _gib_units(text: str) -> Memory | None:
-    value = _number(text, 1, _MAX // units.MIB_PER_GIB)
-    return None if value is None else Memory(units=value)
-
-
-def _core(least: int, most: int, step: int) -> Callable[[str], int | None]:
-    def read(text: str) -> int | None:
-        value = _number(text, 1)
-        if value is None or value % 100 == 0:
-            return value
-        return value if least <= value <= most and value % step == 0 else None
-
-    return read
-
-
-def _count(text: str) -> Cards | None:
-    value = _number(text, 1)
-    return None if value is None else Cards(value)
+COUNT = Numbers(1)
 
 
 def _count_list(text: str) -> list[int] | None:
-    numbers = [_number(part.strip(), 0) for part in text.split(",")]
+    numbers = [units.whole_number(part.strip()) for part in text.split(",")]
     return None if None in numbers else [number for number in numbers if number is not None]
 
 
 def _count_or_uuids(text: str) -> Cards | None:
-    if count := _count(text):
-        return count
+    if count := COUNT.read(text):
+        return Cards(count)
     uuids = tuple(part.strip() for part in text.split(","))
     if len(set(uuids)) < len(uuids) or not all(_UUID.fullmatch(uuid) for uuid in uuids):
         return None
@@ -160,30 +162,30 @@ FORMS = {
     "mgpu-policy": _choice(_MGPU_POLICIES),
     "qgpu-policy": _choice(vocabulary.QGPU_POLICIES),
     "policy": _choice({**_MGPU_POLICIES, **vocabulary.QGPU_POLICIES, **_NUMBERED_POLICIES}),
-    "mib": Form(_mib, f"a whole number of MiB, {MIN_MIB} or more"),
-    "gib": Form(
-        _blocks(units.MIB_PER_GIB), "a whole number of GB (1024 MiB), 1 or more", _MAX // units.MIB_PER_GIB
+    "mib": _memory(1, f"a whole number of MiB, {MIN_MIB} or more", MIN_MIB),
+    "gib": _memory(units.MIB_PER_GIB, "a whole number of GB (1024 MiB), 1 or more"),
+    "vcuda-blocks": _memory(
+        units.VCUDA_BLOCK_MIB, f"a whole number of {units.VCUDA_BLOCK_MIB} MiB blocks, 1 or more"
     ),
-    "vcuda-blocks": Form(
-        _blocks(units.VCUDA_BLOCK_MIB),
-        f"a whole number of {units.VCUDA_BLOCK_MIB} MiB blocks, 1 or more",
-        _MAX // units.VCUDA_BLOCK_MIB,
+    "blocks": _memory(units.BLOCK_MIB, f"a whole number of {units.BLOCK_MIB} MiB blocks, 1 or more"),
+    "spare-mib": _numbers(
+        Numbers(0, units.BLOCK_MIB - 1),
+        f"a whole number of MiB, less than a block of {units.BLOCK_MIB}",
+        int,
+        units.BLOCK_MIB - 1,
     ),
-    "blocks": Form(
-        _blocks(units.BLOCK_MIB),
-        f"a whole number of {units.BLOCK_MIB} MiB blocks, 1 or more",
-        _MAX // units.BLOCK_MIB,
+    "gib-units": _numbers(
+        Numbers(1, _MAX // units.MIB_PER_GIB),
+        "a whole number of GiB units, 1 or more",
+        lambda value: Memory(units=value),
+        _MAX // units.MIB_PER_GIB,
     ),
-    "spare-mib": Form(
-        _spare_mib, f"a whole number of MiB, less than a block of {units.BLOCK_MIB}", units.BLOCK_MIB - 1
-    ),
-    "gib-units": Form(_gib_units, "a whole number of GiB units, 1 or more", _MAX // units.MIB_PER_GIB),
-    "mgpu-core": Form(_core(1, 100, 1), "1 to 100, or a multiple of 100"),
-    "qgpu-core": Form(_core(5, 100, 5), "5 to 100 in steps of 5, or a multiple of 100"),
-    "vcuda-core": Form(_core(1, 99, 1), "1 to 99, or a multiple of 100"),
-    "core": Form(_core(1, _MAX, 1), "a whole percentage, 1 or more and at most 100 a card"),
+    "mgpu-core": _core(Numbers(1, 100, hundreds=True), "1 to 100, or a multiple of 100"),
+    "qgpu-core": _core(Numbers(5, 100, 5, hundreds=True), "5 to 100 in steps of 5, or a multiple of 100"),
+    "vcuda-core": _core(Numbers(1, 99, hundreds=True), "1 to 99, or a multiple of 100"),
+    "core": _core(Numbers(1), "a whole percentage, 1 or more and at most 100 a card"),
     "count-list": Form(_count_list, "one whole number for each container of the pod, such as 2,1,0"),
-    "count": Form(_count, "a whole number, 1 or more"),
+    "count": _numbers(COUNT, "a whole number, 1 or more", Cards),
     "count-or-uuids": Form(
         _count_or_uuids,
         "a whole number, 1 or more, or different GPU-… or MIG-… UUIDs separated by commas",

@@ -36,7 +36,20 @@ if os.environ.get("CI"):
 TESTS = Path(__file__).parent
 UNSTEADY_LINES = 40
 MARKED_FOLDERS = frozenset(
-    {"abi", "bench", "chaos", "containers", "foreign", "fuzz", "gpu", "hostile", "native", "sim", "unit"}
+    {
+        "abi",
+        "bench",
+        "chaos",
+        "cluster",
+        "containers",
+        "foreign",
+        "fuzz",
+        "gpu",
+        "hostile",
+        "native",
+        "sim",
+        "unit",
+    }
 )
 # Programs on the wall clock of a machine that may be busy elsewhere: what fails is run once more, and told.
 # Not where one failure in a thousand runs is what is looked for.

@@ -119,23 +119,24 @@ def _share(claim: str, result: Json, card: Card, said: Json) -> tuple[int, Claim
         for key, amount in (result.get("consumedCapacity") or {}).items()
     }
     containers = int(said.get(CONTAINERS, consumed.get(CONTAINERS, 1)))
-    if consumed and containers != consumed[CONTAINERS]:
+    if not consumed:
+        return containers, ClaimedCard(uuid=card.uuid)
+    memory_mib, core = mib(consumed[MEMORY]), int(consumed[CORE])
+    if memory_mib >= card.memory_mib and core in (0, CORE_PERCENT):
+        # Nobody else is on the card, however many of its places are consumed.
+        return containers, ClaimedCard(uuid=card.uuid)
+    if containers != consumed[CONTAINERS]:
         raise _refused(
             claim,
             f"its parameters say {containers} containers, and it consumes {consumed[CONTAINERS]} of that capacity",
             "write it under capacity.requests alone",
         )
-    if not consumed:
-        return containers, ClaimedCard(uuid=card.uuid)
-    memory_mib, core = mib(consumed[MEMORY]), int(consumed[CORE])
     if memory_mib // containers < MIN_MIB or 0 < core < containers:
         raise _refused(
             claim,
             f"{memory_mib} MiB and core {core} are too little for {containers} containers",
             f"claim at least {MIN_MIB} MiB, and core 1 if any, for each of them",
         )
-    if memory_mib >= card.memory_mib and core in (0, CORE_PERCENT) and containers == 1:
-        return containers, ClaimedCard(uuid=card.uuid)
     return containers, ClaimedCard(uuid=card.uuid, memory_mib=memory_mib, core_percent=core or None)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cluster.api.client import Api
+from cluster.kubelet import others
 from cluster.node.mgpud import Mgpud
 from cluster.node.told import Told
 from cluster.resources.inventory import Inventory
@@ -76,8 +77,21 @@ class Node:
                 answered = loop.time()
                 self.told.over("mgpud", "mgpud answers again")
                 self._tell_lost(inventory)
-                await self.become(inventory, serving=True)
+                await self.become(inventory, serving=not self._has_others())
             await asyncio.sleep(LOOK_S)
+
+    def _has_others(self) -> bool:
+        """Whether NVIDIA's own plugin is here: a GPU is handed out by one of them only."""
+        found = others.nvidia_plugins(self.kubelet)
+        if found:
+            self.told.say(
+                "others",
+                f"NVIDIA's own plugin hands out this node's GPUs too ({', '.join(found)}), so that nothing new is "
+                f"placed here; kubectl label node {self.name} nvidia.com/gpu.deploy.device-plugin=false",
+            )
+        else:
+            self.told.over("others", "NVIDIA's own plugin is gone")
+        return bool(found)
 
     def _tell_lost(self, inventory: Inventory) -> None:
         for card in inventory.cards:

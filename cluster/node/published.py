@@ -1,5 +1,5 @@
-"""What the API server has of this node's GPUs: the inventory as an annotation, and what kubelet does not count
-as the node's capacity.
+"""What the API server has of this node's GPUs: the inventory as an annotation, that mgpud serves as a label, and
+what kubelet does not count as the node's capacity.
 """
 
 from __future__ import annotations
@@ -14,46 +14,85 @@ from cluster.node.node import Node
 from cluster.resources import table
 from cluster.resources.inventory import ANNOTATION, Inventory
 
+# What mgpu's RuntimeClass selects nodes by: mgpud serves here.
+SERVING = "mgpu.dev/serving"
+# How long mgpud has to answer before its label of an earlier time is taken away.
+FIRST_S = 3.0
 # A node that is made anew, and a kubelet that forgets it, leave nothing of it.
 LOOK_S = 60.0
 RETRY_S = 5.0
 _SCALES = {"k": 10**3, "M": 10**6, "G": 10**9}
 
 
-async def run(node: Node, api: Api) -> None:
-    """For ever: writes what is not there."""
-    seen = await node.changed()
+async def run(node: Node, api: Api, *, withdraws: bool = False) -> None:
+    """Until it is cancelled: writes what is not there, and takes the label away while mgpud does not serve.
+
+    withdraws: it takes all of it with it, as before an uninstall; else the next node process finds it.
+    """
+    try:
+        await _keep(node, api)
+    finally:
+        if withdraws:
+            try:
+                await withdraw(node, api)
+            except ApiProblem as problem:
+                node.told.say("published", f"what node {node.name} had of mgpu stays there: {problem}")
+
+
+async def _keep(node: Node, api: Api) -> None:
+    seen, wait_s = 0, FIRST_S
     while True:
-        assert node.resources is not None  # changed() waited for it
-        try:
-            await publish(api, node.name, node.resources, opt_in=node.opt_in)
-            node.told.over("published", f"node {node.name} has its inventory again")
-            wait_s = LOOK_S
-        except ApiProblem as problem:
-            node.told.say("published", f"the inventory of node {node.name} is not written: {problem}")
-            wait_s = RETRY_S
         try:
             seen = await asyncio.wait_for(node.changed(seen), wait_s)
         except TimeoutError:
             pass
+        try:
+            await publish(node, api)
+            node.told.over("published", f"node {node.name} is written again")
+            wait_s = LOOK_S
+        except ApiProblem as problem:
+            node.told.say("published", f"node {node.name} is not written: {problem}")
+            wait_s = RETRY_S
 
 
-async def publish(api: Api, name: str, inventory: Inventory, *, opt_in: bool) -> None:
+async def publish(node: Node, api: Api) -> None:
     """Writes only what differs. ApiProblem as the API server has it."""
-    found = await api.get(NODE, name)
-    text = inventory.to_json()
-    if _member(found, "metadata", "annotations").get(ANNOTATION) != text:
-        await api.merge(NODE, name, {"metadata": {"annotations": {ANNOTATION: text}}})
+    found = await api.get(NODE, node.name)
+    changes: dict[str, Any] = {}
+    serving = "true" if node.serving else None
+    if _member(found, "metadata", "labels").get(SERVING) != serving:
+        changes["labels"] = {SERVING: serving}
+    inventory = node.resources
+    if inventory is not None:
+        text = inventory.to_json()
+        if _member(found, "metadata", "annotations").get(ANNOTATION) != text:
+            changes["annotations"] = {ANNOTATION: text}
+    if changes:
+        await api.merge(NODE, node.name, {"metadata": changes})
+    if inventory is not None:
+        await _publish_capacity(node, api, _member(found, "status", "capacity"), inventory)
+
+
+async def withdraw(node: Node, api: Api) -> None:
+    """The node as it is without mgpu. ApiProblem as the API server has it."""
+    await api.merge(
+        NODE, node.name, {"metadata": {"labels": {SERVING: None}, "annotations": {ANNOTATION: None}}}
+    )
+    names = [*(each.name for each in table.RESOURCES if each.by == "status"), table.GIB_KEY]
+    gone = dict.fromkeys(names)
+    await api.merge(NODE, node.name, {"status": {"capacity": gone, "allocatable": gone}}, status=True)
+
+
+async def _publish_capacity(node: Node, api: Api, there: dict[str, Any], inventory: Inventory) -> None:
     wanted = {
         each.name: each.amount(inventory)
-        for each in table.offered(inventory, opt_in=opt_in)
+        for each in table.offered(inventory, opt_in=node.opt_in)
         if each.by == "status"
     }
-    there = _member(found, "status", "capacity")
     if any(_number(there.get(resource)) != number for resource, number in wanted.items()):
         # kubelet makes allocatable of it at its next look, which may be minutes away.
         texts = {resource: str(number) for resource, number in wanted.items()}
-        await api.merge(NODE, name, {"status": {"capacity": texts, "allocatable": texts}}, status=True)
+        await api.merge(NODE, node.name, {"status": {"capacity": texts, "allocatable": texts}}, status=True)
 
 
 def _number(quantity: str | None) -> int | None:

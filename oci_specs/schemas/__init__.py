@@ -25,6 +25,7 @@ NAMES = (
     "gpu_config",
     "grant",
     "grant_record",
+    "health",
     "node_config",
     "node_state",
     "policy",

@@ -57,8 +57,29 @@ bool contents_map_at(const struct rmc *rm, struct range *range, int protection)
     return false;
 }
 
+/* A child has no copy, as with NVIDIA's (uvm_vm_open_managed()). */
+bool contents_map_managed(struct range *range, int uvm)
+{
+    void *address = (void *)(uintptr_t)range->base;
+    size_t bytes = whole_pages(range->bytes);
+    void *at = mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, uvm,
+                    (off_t)range->base);
+
+    if (at == MAP_FAILED)
+        return false;
+    range->at = at;
+    madvise(at, bytes, MADV_DONTFORK);
+    return true;
+}
+
+/* The bytes of a managed range are its file's, which goes on. */
 void contents_unmap(const struct range *range)
 {
-    if (range->at && range->kind != RANGE_REGISTERED)
-        munmap(range->at, whole_pages(range->bytes));
+    size_t bytes = whole_pages(range->bytes);
+
+    if (!range->at || range->kind == RANGE_REGISTERED)
+        return;
+    if (range->kind == RANGE_MANAGED)
+        madvise(range->at, bytes, MADV_REMOVE);
+    munmap(range->at, bytes);
 }

@@ -22,6 +22,15 @@ static void context_free(struct CUctx_st *context)
     free(context);
 }
 
+CUcontext context_on(const struct rmc_card *card)
+{
+    CUcontext live = contexts;
+
+    while (live && live->device->card != card)
+        live = live->next;
+    return live;
+}
+
 /* The parent's RM client went with the session; only our own notes are left to drop. */
 void contexts_forget(void)
 {
@@ -75,6 +84,7 @@ void context_end(struct rmc *rm, CUcontext context)
 {
     struct CUctx_st **at = &contexts;
 
+    uvm_leave(rm, context);
     engines_end(context->engines);
     moves_end_context(context);
     ranges_end_context(rm, context);

@@ -71,6 +71,8 @@ uint32_t visible_cards(const struct rmc *rm, uint32_t order[RM_MAX_CARDS]);
 CUresult context_make(struct rmc *rm, struct device *device, unsigned int flags, CUcontext *context);
 void context_end(struct rmc *rm, CUcontext context);
 bool context_live(CUcontext context);
+/* One of those on the card; NULL: there is none. */
+CUcontext context_on(const struct rmc_card *card);
 /* In a forked child: nothing of the parent's exists. */
 void contexts_forget(void);
 /* Any time: the memory stays while it is held. */

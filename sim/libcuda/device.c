@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { KIB = 1024, UUID_BYTES = 16 };
+enum { KIB = 1024 };
 
 CUresult cuDeviceGet(CUdevice *device, int ordinal)
 {
@@ -42,21 +42,13 @@ CUresult cuDeviceGetName(char *name, int bytes, CUdevice device)
 
 CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
 {
-    const char *text;
     ENTRY entry = enter_device(device);
 
     if (entry.error)
         return entry.error;
     if (!uuid)
         return CUDA_ERROR_INVALID_VALUE;
-    text = entry.device->card->uuid + strlen("GPU-");
-    for (int i = 0; i < UUID_BYTES; i++, text += 2) {
-        unsigned int byte = 0;
-
-        text += *text == '-';
-        sscanf(text, "%2x", &byte);
-        uuid->bytes[i] = (char)byte;
-    }
+    rmc_uuid(entry.device->card, (uint8_t *)uuid->bytes);
     return CUDA_SUCCESS;
 }
 

@@ -20,6 +20,7 @@ CUresult cuInit(unsigned int flags)
         pools_forget();
         host_functions_forget();
         physical_forget();
+        uvm_forget();
     }
     result = session_open();
     rmc_unlock();

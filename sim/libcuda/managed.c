@@ -1,15 +1,17 @@
-/* Memory that host and card reach at one address. It is the card's from the start, as on a card that takes no
- * page faults: it counts in full, and there is at most as much as the card has. */
+/* Memory that host and cards reach at one address: a managed range, which is what the process maps of its
+ * file of nvidia-uvm at the address that is the offset. No object of the driver's stands for it. */
+#include "../abi/uvm_managed_abi.h"
 #include "moves.h"
 #include "stream.h"
 #include "ranges.h"
 #include <string.h>
-#include <sys/mman.h>
+
+enum { PAGE_MASK = 4095 };
 
 CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned int flags)
 {
     struct range range = {.bytes = bytes, .kind = RANGE_MANAGED, .flags = flags};
-    CUresult error;
+    uint32_t status;
     ENTRY entry = enter_context(&range.context);
 
     if (entry.error)
@@ -17,11 +19,12 @@ CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned int flag
     if (!pointer || !bytes || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
         return CUDA_ERROR_INVALID_VALUE;
     range.card = range.context->device->card;
-    error = memory_make(entry.rm, &range);
-    if (error)
-        return error;
-    if (!contents_map_at(entry.rm, range_at(range.base), PROT_READ | PROT_WRITE)) {
-        rmc_free(entry.rm, range.handle);
+    status = uvm_join(entry.rm);
+    if (status)
+        return from_rm(status);
+    if (!range_add(&range))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!contents_map_managed(range_at(range.base), uvm_file())) {
         range_remove(range_at(range.base));
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -29,32 +32,61 @@ CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned int flag
     return CUDA_SUCCESS;
 }
 
+static bool is_managed(CUdeviceptr pointer, size_t bytes)
+{
+    const struct range *range = range_in_use(pointer);
+
+    return range && range->kind == RANGE_MANAGED && bytes && bytes <= range->bytes - (pointer - range->base);
+}
+
 static CUresult check_managed(CUdeviceptr pointer, size_t bytes)
 {
-    const struct range *range;
     CUcontext context;
     ENTRY entry = enter_context(&context);
 
     if (entry.error)
         return entry.error;
-    range = range_in_use(pointer);
-    return range && range->kind == RANGE_MANAGED && bytes && bytes <= range->bytes - (pointer - range->base)
+    return is_managed(pointer, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult name_of(CUmemLocation location, uint8_t uuid[UVM_UUID_BYTES])
+{
+    const struct device *device = NULL;
+
+    if (location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
+        device = device_at(location.id);
+        if (!device)
+            return CUDA_ERROR_INVALID_DEVICE;
+        rmc_uuid(device->card, uuid);
+        return CUDA_SUCCESS;
+    }
+    memcpy(uuid, uvm_host(), UVM_UUID_BYTES);
+    return location.type > CU_MEM_LOCATION_TYPE_DEVICE &&
+                   location.type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT
                ? CUDA_SUCCESS
                : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult check_place(CUmemLocation location)
+/* Of the pages that these bytes are in. location: NULL for commands without a processor. */
+static CUresult tell(uint32_t cmd, CUdeviceptr pointer, size_t bytes, const CUmemLocation *location)
 {
-    ENTRY entry = enter();
+    struct uvm_migrate params = {.range.base = pointer & ~(uint64_t)PAGE_MASK, .node = -1};
+    CUresult error = CUDA_SUCCESS;
+    CUcontext context;
+    uint32_t status;
+    ENTRY entry = enter_context(&context);
 
     if (entry.error)
         return entry.error;
-    if (location.type == CU_MEM_LOCATION_TYPE_DEVICE && !device_at(location.id))
-        return CUDA_ERROR_INVALID_DEVICE;
-    return location.type >= CU_MEM_LOCATION_TYPE_DEVICE &&
-                   location.type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT
-               ? CUDA_SUCCESS
-               : CUDA_ERROR_INVALID_VALUE;
+    if (!is_managed(pointer, bytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (location)
+        error = name_of(*location, params.to);
+    if (error)
+        return error;
+    params.range.length = ((pointer + bytes + PAGE_MASK) & ~(uint64_t)PAGE_MASK) - params.range.base;
+    status = uvm_join(entry.rm);
+    return from_rm(status ? status : rmc_uvm(entry.rm, uvm_file(), cmd, &params));
 }
 
 static CUmemLocation place_of_device(CUdevice device)
@@ -65,16 +97,16 @@ static CUmemLocation place_of_device(CUdevice device)
                           : (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, device};
 }
 
-/* It is where it is asked for already, and takes no time. */
+/* At once: it takes no time. */
 CUresult cuMemPrefetchAsync_v2(CUdeviceptr pointer, size_t bytes, CUmemLocation location, unsigned int flags,
                                CUstream handle)
 {
     CUresult error;
     HELD_STREAM stream = stream_hold(handle, &error);
 
-    if (!error)
-        error = flags ? CUDA_ERROR_INVALID_VALUE : check_managed(pointer, bytes);
-    return error ? error : check_place(location);
+    if (error)
+        return error;
+    return flags ? CUDA_ERROR_INVALID_VALUE : tell(UVM_MIGRATE, pointer, bytes, &location);
 }
 
 CUresult cuMemPrefetchAsync(CUdeviceptr pointer, size_t bytes, CUdevice device, CUstream stream)
@@ -84,13 +116,19 @@ CUresult cuMemPrefetchAsync(CUdeviceptr pointer, size_t bytes, CUdevice device, 
 
 CUresult cuMemAdvise_v2(CUdeviceptr pointer, size_t bytes, int advice, CUmemLocation location)
 {
-    enum { READ_MOSTLY = 1, UNSET_PREFERRED = 4, UNSET_ACCESSED_BY = 6 };
-    CUresult error = advice < READ_MOSTLY || advice > UNSET_ACCESSED_BY ? CUDA_ERROR_INVALID_VALUE
-                                                                        : check_managed(pointer, bytes);
+    static const struct {
+        uint32_t cmd;
+        bool of_processor;
+    } commands[] = {
+        {UVM_ENABLE_READ_DUPLICATION, false}, {UVM_DISABLE_READ_DUPLICATION, false},
+        {UVM_SET_PREFERRED_LOCATION, true},   {UVM_UNSET_PREFERRED_LOCATION, false},
+        {UVM_SET_ACCESSED_BY, true},          {UVM_UNSET_ACCESSED_BY, true},
+    };
 
-    if (error || advice <= READ_MOSTLY + 1 || advice == UNSET_PREFERRED)
-        return error;
-    return check_place(location);
+    if (advice < 1 || (size_t)advice > sizeof commands / sizeof commands[0])
+        return CUDA_ERROR_INVALID_VALUE;
+    return tell(commands[advice - 1].cmd, pointer, bytes,
+                commands[advice - 1].of_processor ? &location : NULL);
 }
 
 CUresult cuMemAdvise(CUdeviceptr pointer, size_t bytes, int advice, CUdevice device)

@@ -90,7 +90,7 @@ struct entry enter_settled(void)
 
 static CUresult free_range(const struct rmc *rm, struct range *range)
 {
-    uint32_t status = rmc_free(rm, range->handle);
+    uint32_t status = range->handle ? rmc_free(rm, range->handle) : NV_OK;
 
     if (!status)
         range_remove(range);

@@ -3,7 +3,8 @@
  *   memory.c    cuMemAlloc, cuMemFree             physical.c  cuMemCreate and descriptors
  *   reserve.c   cuMemAddress*, cuMemMap           ipc.c       cuIpc*
  *   host.c      memory of the host                managed.c   memory of both
- *   pool.c      in the order of streams           pointer.c   what is known of an address */
+ *   uvm.c       nvidia-uvm, for the latter        pointer.c   what is known of an address
+ *   pool.c      in the order of streams */
 #ifndef MGPU_SIM_CUDA_RANGES_H
 #define MGPU_SIM_CUDA_RANGES_H
 #include "engines.h"
@@ -63,7 +64,17 @@ bool address_is_ours(CUdeviceptr address);
 uint8_t *contents_of(const struct rmc *rm, struct range *range);
 /* Puts them where their address says; false when they cannot be there. */
 bool contents_map_at(const struct rmc *rm, struct range *range, int protection);
+/* The same, of the process's file of nvidia-uvm. */
+bool contents_map_managed(struct range *range, int uvm);
 void contents_unmap(const struct range *range);
+
+/* uvm.c, lock held: the process's file of nvidia-uvm, opened at first need. Every card is registered on it,
+ * and every card with a context has an address space there. An enum rm_status, as rmc_uvm(). */
+uint32_t uvm_join(const struct rmc *rm);
+int uvm_file(void);
+void uvm_leave(const struct rmc *rm, CUcontext context);
+/* In a forked child. */
+void uvm_forget(void);
 
 /* memory.c: a context, and nothing that is still to be moved: memory may go. */
 struct entry enter_settled(void);

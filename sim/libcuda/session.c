@@ -82,6 +82,8 @@ CUresult from_rm(uint32_t status)
         return CUDA_ERROR_OUT_OF_MEMORY;
     case NV_ERR_INVALID_PARAMETER:
         return CUDA_ERROR_INVALID_VALUE;
+    case NV_ERR_INVALID_DEVICE:
+        return CUDA_ERROR_INVALID_DEVICE;
     case NV_ERR_INSUFFICIENT_PERMISSIONS:
         return CUDA_ERROR_NOT_PERMITTED;
     case NV_ERR_NOT_SUPPORTED:

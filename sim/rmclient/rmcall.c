@@ -1,14 +1,31 @@
+#include "../abi/uvm_sizes.h"
 #include "rmclient.h"
 #include <errno.h>
+#include <string.h>
 
-int rmc_ioctl(int fd, uint32_t nr, void *argument, uint32_t bytes)
+static int restarted(int fd, uint32_t cmd, void *argument)
 {
     int result;
 
     do
-        result = ioctl(fd, RM_CMD(nr, bytes), argument);
+        result = ioctl(fd, cmd, argument);
     while (result < 0 && (errno == EINTR || errno == EAGAIN));
     return result < 0 ? -errno : 0;
+}
+
+int rmc_ioctl(int fd, uint32_t nr, void *argument, uint32_t bytes)
+{
+    return restarted(fd, RM_CMD(nr, bytes), argument);
+}
+
+uint32_t rmc_uvm(const struct rmc *rm, int fd, uint32_t cmd, void *params)
+{
+    uint32_t status;
+
+    if (restarted(fd, cmd, params))
+        return RMC_STATUS_IOCTL_FAILED;
+    memcpy(&status, (const char *)params + uvm_size_of(&rm->table, cmd).status_at, sizeof status);
+    return status;
 }
 
 static uint32_t call(int fd, uint32_t nr, void *outer, uint32_t bytes, const uint32_t *status)

@@ -47,6 +47,11 @@ void rmc_unlock(void);
 int rmc_open_node(const struct rmc *rm, const struct rmc_card *card);
 /* 0 or a negative errno; begun anew after a signal. */
 int rmc_ioctl(int fd, uint32_t nr, void *argument, uint32_t bytes);
+/* A command on a file of nvidia-uvm: an enum rm_status or RMC_STATUS_IOCTL_FAILED. */
+uint32_t rmc_uvm(const struct rmc *rm, int fd, uint32_t cmd, void *params);
+
+/* In binary. */
+void rmc_uuid(const struct rmc_card *card, uint8_t uuid[16]);
 
 /* An enum rm_status or RMC_STATUS_IOCTL_FAILED. Parameters are those of the newest driver: as many bytes of
  * them are passed as this one takes. *handle 0: the driver chooses. */

@@ -74,6 +74,19 @@ static uint32_t card_describe(const struct rmc *rm, struct rmc_card *card)
     return status;
 }
 
+void rmc_uuid(const struct rmc_card *card, uint8_t uuid[16])
+{
+    const char *text = card->uuid + strlen("GPU-");
+
+    for (int i = 0; i < 16; i++, text += 2) {
+        unsigned int byte = 0;
+
+        text += *text == '-';
+        sscanf(text, "%2x", &byte);
+        uuid[i] = (uint8_t)byte;
+    }
+}
+
 /* A card that cannot be opened is left out, as if it were not there: its node was not given to us. */
 static bool card_open(const struct rmc *rm, struct rmc_card *card)
 {

@@ -8,20 +8,13 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.apt import Archive, Unavailable
 from tests.support.places import REPOSITORY
 from tools.abi.history import NEEDED
 
 PACKAGE = "nvidia-open-gpu-kernel-modules"
-SUITES = ("bookworm", "trixie", "sid", "experimental")
-MIRROR = "http://deb.debian.org/debian"
-KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 ROOT = REPOSITORY / "build" / "abi" / "debian"
-# A mirror that does not answer is no mirror.
-PATIENCE_S = 20
-
-
-class Unavailable(Exception):
-    """Why nothing can be compared."""
+_ARCHIVE = Archive(ROOT, "deb-src", ("bookworm", "trixie", "sid", "experimental"), "contrib")
 
 
 @dataclass(frozen=True)
@@ -33,45 +26,11 @@ class Source:
     packages: tuple[str, ...]
 
 
-def _mirror() -> str:
-    """The one that this machine uses."""
-    places = [Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*"))]
-    text = "".join(path.read_text() for path in places if path.is_file())
-    found = re.search(r"^[^#\n]*?(https?://\S+/debian)/?(?:\s|$)", text, re.M)
-    return found[1] if found else MIRROR
-
-
-def _apt(program: str, *arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    options = {
-        "Dir::Etc::sourcelist": ROOT / "sources.list",
-        "Dir::Etc::sourceparts": "/dev/null",
-        "Dir::Etc::parts": "/dev/null",
-        "Dir::State": ROOT / "state",
-        "Dir::State::status": ROOT / "state/status",
-        "Dir::Cache": ROOT / "cache",
-        "APT::Sandbox::User": "root",
-        "Acquire::Retries": 2,
-        "Acquire::http::Timeout": PATIENCE_S,
-        "Acquire::https::Timeout": PATIENCE_S,
-    }
-    said = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
-    return subprocess.run([program, *said, *arguments], cwd=cwd, capture_output=True, text=True, check=False)
-
-
 def served() -> list[Source]:
     """Every release that the archive has now. Unavailable: it has none, or does not answer."""
-    if not KEYRING.is_file():
-        raise Unavailable(f"{KEYRING} is missing: install debian-archive-keyring")
-    for folder in ("state/lists/partial", "cache/archives/partial", "sources"):
-        (ROOT / folder).mkdir(parents=True, exist_ok=True)
-    (ROOT / "state/status").touch()
-    mirror = _mirror()
-    (ROOT / "sources.list").write_text(
-        "".join(f"deb-src [signed-by={KEYRING}] {mirror} {suite} contrib\n" for suite in SUITES)
-    )
-    # What was read before is used where the mirror does not answer.
-    _apt("apt-get", "--quiet", "update")
-    versions = re.findall(r"^Version: (\S+)$", _apt("apt-cache", "showsrc", PACKAGE).stdout, re.M)
+    (ROOT / "sources").mkdir(parents=True, exist_ok=True)
+    mirror = _ARCHIVE.update()
+    versions = re.findall(r"^Version: (\S+)$", _ARCHIVE.run("apt-cache", "showsrc", PACKAGE).stdout, re.M)
     if not versions:
         raise Unavailable(f"{mirror} does not answer, or has no {PACKAGE}")
     found: dict[str, tuple[str, ...]] = {}
@@ -85,7 +44,7 @@ def _archive(source: Source) -> Path:
     """Any of the packages brings it; a mirror may lack the rest of one."""
     folder = ROOT / "sources"
     for package in source.packages:
-        done = _apt("apt-get", "source", "--tar-only", f"{PACKAGE}={package}", cwd=folder)
+        done = _ARCHIVE.run("apt-get", "source", "--tar-only", f"{PACKAGE}={package}", cwd=folder)
         archives = list(folder.glob(f"{PACKAGE}_{source.driver}.orig.tar.*"))
         if done.returncode == 0 and archives:
             return archives[0]

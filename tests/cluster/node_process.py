@@ -64,12 +64,17 @@ class World:
 
 
 @contextmanager
-def running(mgpu: Arbiter, folder: Path) -> Iterator[World]:
+def running(
+    mgpu: Arbiter, folder: Path, labels: dict[str, str] | None = None, *options: str
+) -> Iterator[World]:
     kubelet = Kubelet(folder)
     kubelet.does(kubelet.fake.start())
     log, port = folder / "node.log", 20000 + os.getpid() % 20000
     with api_server.running() as api, log.open("wb") as out:
-        api.put("/api/v1/nodes", {"metadata": {"name": "n1"}, "status": {"capacity": {"cpu": "2"}}})
+        api.put(
+            "/api/v1/nodes",
+            {"metadata": {"name": "n1", "labels": labels or {}}, "status": {"capacity": {"cpu": "2"}}},
+        )
         argv: list[str | Path] = [
             sys.executable,
             "-m",
@@ -81,6 +86,7 @@ def running(mgpu: Arbiter, folder: Path) -> Iterator[World]:
         ]
         argv += ["--kubelet", folder, "--kubeconfig", api.kubeconfig(folder)]
         argv += ["--healthz", f"127.0.0.1:{port}"]
+        argv += options
         process = subprocess.Popen(argv, stderr=out, stdout=out)
         try:
             yield World(mgpu, kubelet, api, process, log, port)

@@ -80,10 +80,11 @@ def test_parameters_of_a_subrequest_are_its_own() -> None:
     assert request.qos == "offline"
 
 
-def test_a_whole_card_may_be_for_several_containers() -> None:
-    config = [parameters(containers=2)]
-    [request] = read(allocated("c", [{"device": "gpu-0"}], pods=PODS, config=config)).requests
+@pytest.mark.parametrize("result", [{"device": "gpu-0"}, consumed("gpu-0", "16160Mi")])
+def test_a_whole_card_may_be_for_several_containers(result: dict[str, Any]) -> None:
+    [request] = read(allocated("c", [result], pods=PODS, config=[parameters(containers=2)])).requests
     assert request.containers == 2
+    assert request.cards == (ClaimedCard(uuid="GPU-0"),)
 
 
 def test_consumers_that_are_no_pods_are_none_to_mgpud() -> None:

@@ -38,6 +38,7 @@ from tests.support.bundle import Bundle, bundle
 from tests.support.started import Foreground, foreground
 from tests.support.waiting import until
 
+MEMORY_MAX_KIB = 80 << 10
 ALL = {"DRAConsumableCapacity", "DRADeviceTaints"}
 PODS = {"web-0": "uid-0", "web-1": "uid-1"}
 KIND = "mgpu.dev/claim"
@@ -464,3 +465,13 @@ def test_slices_stay_for_the_next_start_unless_they_are_withdrawn(mgpu: Arbiter,
         world.stop()
         assert world.slices() == []
         world.start()
+
+
+def test_memory_is_bounded(world: World) -> None:
+    claims = [allocated(f"c{n}", [consumed(world.names[0], "1Gi")], pods=PODS) for n in range(20)]
+    for claim in claims:
+        put(world.api, claim)
+    assert not any(answer.error for answer in world.kubelet.prepare(*claims).values())
+    status = Path(f"/proc/{world.process.pid}/status").read_text()
+    [peak] = [int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")]
+    assert peak <= MEMORY_MAX_KIB

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import urllib.request
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster.node import published
 from cluster.resources import inventory, table
 from oci_specs.refusal import Refusal
 from sim import cards
@@ -36,7 +38,7 @@ def world(mgpu: Arbiter, tmp_path: Path) -> Iterator[World]:
         yield made
 
 
-def published(world: World) -> bool:
+def is_published(world: World) -> bool:
     return inventory.ANNOTATION in world.node()["metadata"].get("annotations", {})
 
 
@@ -55,6 +57,7 @@ def test_kubelet_and_api_server_hear_of_the_same_cards(world: World) -> None:
     }
     with urllib.request.urlopen(f"http://127.0.0.1:{world.port}/healthz", timeout=5) as answer:
         assert (answer.status, answer.read()) == (200, b"ok\n")
+    assert node["metadata"]["labels"] == {published.SERVING: "true"}
     # It is written once, and is not written anew while it stays.
     writes = [each for each in world.api.requests if each[0] == "PATCH"]
     assert len(writes) == 2
@@ -89,14 +92,57 @@ def test_refused_pod_reads_why_in_its_events(world: World) -> None:
     assert (event["type"], event["reason"]) == ("Warning", "GPURefused")
 
 
+def test_label_of_an_earlier_time_is_taken_away_where_mgpud_does_not_serve(tmp_path: Path) -> None:
+    """As after a reboot, before mgpud is up."""
+    nobody = Arbiter(tmp_path / "none", 0)
+    with running(nobody, tmp_path, labels={published.SERVING: "true", "other": "stays"}) as world:
+        until(lambda: world.node()["metadata"]["labels"] == {"other": "stays"}, "the label is gone")
+        assert world.kubelet.fake.registered == []
+        assert len(world.lines()) == 1
+
+
+def test_nothing_is_placed_beside_nvidias_own_plugin(world: World) -> None:
+    until(world.offered, "kubelet has the share of both cards")
+    path = world.kubelet.fake.folder / "nvidia-gpu.sock"
+    with socket.socket(socket.AF_UNIX) as nvidia:
+        nvidia.bind(os.fspath(path))
+        nvidia.listen(100)
+        until(lambda: world.kubelet.fake.allocatable(CORE) == 0, "nothing is allocatable")
+        until(lambda: published.SERVING not in world.node()["metadata"]["labels"], "the label is gone")
+    # Its socket stays behind, and nobody listens there.
+    until(world.offered, "the share is back")
+    until(lambda: published.SERVING in world.node()["metadata"]["labels"], "the label is back")
+    assert [line for line in world.lines() if "nvidia-gpu.sock" in line]
+
+
+def test_withdrawing_leaves_the_node_as_it_was(mgpu: Arbiter, tmp_path: Path) -> None:
+    with running(mgpu, tmp_path, {"other": "stays"}, "--withdraw") as world:
+        until(lambda: published.SERVING in world.node()["metadata"]["labels"], "the label is there")
+        until(lambda: len(world.node()["status"]["capacity"]) > 1, "capacity is there")
+        world.process.send_signal(signal.SIGTERM)
+        world.process.wait(10)
+        assert world.node()["metadata"]["labels"] == {"other": "stays"}
+        assert world.node()["metadata"]["annotations"] == {}
+        assert world.node()["status"]["capacity"] == {"cpu": "2"}
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("32320", 32320), ("32k", 32000), ("1M", 10**6), ("1.5", None), (None, None)]
+)
+def test_quantity_is_read_as_the_api_server_writes_whole_numbers(
+    text: str | None, number: int | None
+) -> None:
+    assert published._number(text) == number
+
+
 def test_api_server_that_is_away_stops_nothing(mgpu: Arbiter, tmp_path: Path) -> None:
     with running(mgpu, tmp_path) as world:
         world.api.troubles.append(Trouble(lambda _method, _path: True, status=503))
         until(world.offered, "kubelet has the share of both cards")
-        until(lambda: any("is not written" in line for line in world.lines()), "it is said")
+        until(lambda: any("n1 is not written" in line for line in world.lines()), "it is said")
         world.api.troubles.clear()
-        until(lambda: published(world), "the inventory is written")
-        assert sum("is not written" in line for line in world.lines()) == 1
+        until(lambda: is_published(world), "the inventory is written")
+        assert sum("n1 is not written" in line for line in world.lines()) == 1
 
 
 def test_mgpud_that_is_killed_changes_nothing(world: World) -> None:
@@ -116,7 +162,7 @@ def memory_kib(process: subprocess.Popen[bytes]) -> int:
 
 
 def test_memory_is_bounded(world: World) -> None:
-    until(lambda: world.offered() and published(world), "all is told")
+    until(lambda: world.offered() and is_published(world), "all is told")
     assert memory_kib(world.process) <= MEMORY_MAX_KIB
 
 

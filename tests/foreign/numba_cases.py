@@ -9,6 +9,7 @@ import json
 import multiprocessing
 import sys
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,33 @@ def managed() -> list[bool]:
     return [bool((np.asarray(shared) == data).all())]
 
 
+def managed_cap() -> Any:
+    """The cap holds for managed memory too, which is given back by its end."""
+    context = cuda.current_context()
+    before, held = steady_free(), []
+    try:
+        while True:
+            held.append(cuda.managed_array(BLOCK, dtype=np.uint8))
+    except CudaAPIError as error:
+        refused = error.code
+    left, number = context.get_memory_info().free, len(held)
+    held.clear()
+    context.memory_manager.deallocations.clear()
+    return {
+        "refused": refused == OUT_OF_MEMORY,
+        "exact": left == before - number * BLOCK < BLOCK,
+        "back": steady_free() == before,
+    }
+
+
+def steady_free() -> int:
+    """Bytes. What munmap() gives back is seen within a second."""
+    context = cuda.current_context()
+    context.memory_manager.deallocations.clear()
+    time.sleep(1.5)
+    return int(context.get_memory_info().free)
+
+
 def events() -> Any:
     """Milliseconds of a copy of 240 MiB from pinned memory, and that its own end is what a stream waits
     for."""
@@ -156,9 +184,7 @@ def ipc() -> Any:
 def out_of_memory() -> Any:
     """Fills what is free, is refused the next, and goes on."""
     context = cuda.current_context()
-    context.memory_manager.deallocations.clear()
-    before = context.get_memory_info().free
-    held = []
+    before, held = steady_free(), []
     try:
         while True:
             held.append(cuda.device_array(BLOCK, dtype=np.uint8))
@@ -178,7 +204,7 @@ def out_of_memory() -> Any:
     }
 
 
-CASES = (cards, copies, pinned, managed, events, callbacks, ipc, out_of_memory)
+CASES = (cards, copies, pinned, managed, managed_cap, events, callbacks, ipc, out_of_memory)
 
 if __name__ == "__main__":
     chosen = [case for case in CASES if case.__name__ in sys.argv[1:] or len(sys.argv) == 1]

@@ -44,6 +44,10 @@ def test_bytes_arrive_as_they_were_sent(seen: Any, case: str) -> None:
     assert all(seen[case])
 
 
+def test_managed_memory_is_capped_to_the_byte(seen: Any) -> None:
+    assert seen["managed_cap"] == {"refused": True, "exact": True, "back": True}
+
+
 def test_events_lie_as_far_apart_as_the_copy_between_them_takes(seen: Any) -> None:
     events = seen["events"]
     assert (events["pending"], events["done"]) == (True, True)

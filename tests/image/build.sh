@@ -47,6 +47,6 @@ done
         usr/lib/x86_64-linux-gnu/gconv usr/share/polkit-1 var/log/* var/cache/* var/lib/apt/lists/*
 )
 
-"$python" "$here/pack.py" "$work/rootfs" "$work/mgpu-test.tar"
+"$python" "$here/../../tools/pack_image.py" "$work/rootfs" "$work/mgpu-test.tar"
 rm -rf --one-file-system "$out/rootfs"
 mv "$work/rootfs" "$work/mgpu-test.tar" "$out/"

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from ctypes import byref, c_int, c_size_t, c_ubyte, c_uint, c_uint64, c_void_p
+from pathlib import Path
 from typing import Any
 
 from cuda_program import MIB, NON_BLOCKING, NOT_READY, PER_THREAD, Cuda, check, longer
@@ -157,7 +158,9 @@ def host_memory() -> Any:
 
 
 def managed_memory() -> Any:
-    """Prefetching and advice are taken for managed memory, and for no other."""
+    """Prefetching and advice are taken for managed memory, and for no other. It is what is mapped of the file of
+    nvidia-uvm at the address that is the offset, and ends with that.
+    """
     c = Cuda()
     managed, value = c_uint64(), c_int(9)
     check(c.cu.cuMemAllocManaged(byref(managed), c_size_t(MIB), 1))
@@ -180,7 +183,19 @@ def managed_memory() -> Any:
         c.cu.cuStreamAttachMemAsync(None, managed, c_size_t(0), 1),
         c.cu.cuMemAllocManaged(byref(c_uint64()), c_size_t(MIB), 0),
     ]
-    return {"back": back.raw[0], "results": results, "read_mostly": value.value}
+    mapped = [mapped_of_uvm(managed.value), mapped_of_uvm(other.value)]
+    check(c.cu.cuMemFree_v2(managed))
+    mapped.append(mapped_of_uvm(managed.value))
+    return {"back": back.raw[0], "results": results, "read_mostly": value.value, "mapped": mapped}
+
+
+def mapped_of_uvm(address: int | None) -> bool:
+    """At its own offset, shared."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        span, flags, offset, *_ = line.split()
+        if int(span.split("-")[0], 16) == int(offset, 16) == address:
+            return flags == "rw-s" and "nvidia-uvm" in line
+    return False
 
 
 def pool_order() -> Any:

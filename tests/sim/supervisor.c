@@ -1,11 +1,14 @@
 /* Plays the mediator for the simulated libraries' own tests, with nothing of a mediator's duties: runs a
- * command whose ioctls of type 'F' are caught by seccomp and forwarded unchanged to the simulated card.
+ * command whose ioctls are caught by seccomp, and those on NVIDIA's nodes forwarded unchanged to the
+ * simulated card.
  *
  *   supervisor CARD_SOCKET CARDS COMMAND...
  *
  * The command gets a mount namespace of its own with NVIDIA's names under /dev, all of them null devices. */
 #include "../../rm/rm_abi.h"
 #include "../../sim/abi/protocol.h"
+#include "../../sim/abi/uvm_sizes.h"
+#include "../../sim/card/profiles.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -33,11 +36,13 @@ enum { FILES_MAX = 65536, NOTIFY_SYNC_WAKE_UP = 1 };
 #define NOTIFY_SET_FLAGS SECCOMP_IOW(4, __u64)
 
 static struct {
+    dev_t dev;
     ino_t ino;
     uint64_t id;
 } files[FILES_MAX];
 static size_t file_count;
 static int card;
+static struct rm_table table;
 
 static void die(const char *what)
 {
@@ -69,10 +74,7 @@ static int install_filter(void)
 {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 4),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
-        BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xff00),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 'F' << 8, 0, 1),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
@@ -157,13 +159,10 @@ static uint64_t file_of(int listener, const struct seccomp_notif *notif, pid_t t
     snprintf(path, sizeof path, "/proc/%d/fd/%d", notif->pid, fd);
     if (stat(path, &st))
         return 0;
-    if (S_ISFIFO(st.st_mode)) {
-        /* Newest first: an inode number comes back once its pipe is gone. */
-        for (size_t i = file_count; i--;)
-            if (files[i].ino == st.st_ino)
-                return files[i].id;
-        return 0;
-    }
+    /* Newest first: an inode number comes back once its file is gone. */
+    for (size_t i = file_count; i--;)
+        if (files[i].ino == st.st_ino && files[i].dev == st.st_dev)
+            return files[i].id;
     if (!S_ISCHR(st.st_mode) || st.st_rdev != makedev(1, 3) || readlink(path, name, sizeof name - 1) < 0)
         return 0;
     request = (struct sim_request){.op = SIM_OPEN, .tgid = tgid};
@@ -173,12 +172,13 @@ static uint64_t file_of(int listener, const struct seccomp_notif *notif, pid_t t
     request.node = (uint32_t)node;
     addfd.srcfd = (uint32_t)ask_card(&request, &reply);
     addfd.newfd_flags = O_CLOEXEC;
-    if (reply.error || ioctl(listener, SECCOMP_IOCTL_NOTIF_ADDFD, &addfd) < 0)
+    if (reply.error || ioctl(listener, SECCOMP_IOCTL_NOTIF_ADDFD, &addfd) < 0 || fstat((int)addfd.srcfd, &st))
         return 0;
     close((int)addfd.srcfd);
     if (file_count == FILES_MAX)
         die("too many files");
-    files[file_count].ino = reply.ino;
+    files[file_count].dev = st.st_dev;
+    files[file_count].ino = st.st_ino;
     files[file_count++].id = reply.file;
     return reply.file;
 }
@@ -192,12 +192,20 @@ static bool copy(pid_t pid, void *local, uint64_t remote, size_t bytes, bool in)
     return (in ? process_vm_readv : process_vm_writev)(pid, &here, 1, &there, 1, 0) == (ssize_t)bytes;
 }
 
+/* Bare numbers, which do not say how large their parameters are. */
+static bool is_uvm(uint32_t cmd)
+{
+    return _IOC_TYPE(cmd) != 'F';
+}
+
 static void find_params(const struct sim_request *request, uint64_t *params, uint32_t *bytes)
 {
     const void *outer = request->payload;
 
     *params = 0;
     *bytes = 0;
+    if (is_uvm(request->cmd))
+        return;
     if (RM_NR(request->cmd) == NV_ESC_RM_CONTROL) {
         *params = ((const struct rm_control *)outer)->params;
         *bytes = ((const struct rm_control *)outer)->params_size;
@@ -250,7 +258,7 @@ static int forward(int listener, const struct seccomp_notif *notif, uint64_t fil
 
     request = (struct sim_request){
         .op = SIM_IOCTL, .file = file, .tgid = tgid, .cmd = (uint32_t)notif->data.args[1]};
-    request.outer_bytes = RM_SIZE(request.cmd);
+    request.outer_bytes = is_uvm(request.cmd) ? uvm_size_of(&table, request.cmd).bytes : RM_SIZE(request.cmd);
     if (!copy(notif->pid, request.payload, notif->data.args[2], request.outer_bytes, true))
         return -EFAULT;
     find_params(&request, &params, &request.params_bytes);
@@ -258,7 +266,7 @@ static int forward(int listener, const struct seccomp_notif *notif, uint64_t fil
         return -EINVAL;
     if (!copy(notif->pid, request.payload + request.outer_bytes, params, request.params_bytes, true))
         return -EFAULT;
-    if (RM_NR(request.cmd) == NV_ESC_REGISTER_FD)
+    if (!is_uvm(request.cmd) && RM_NR(request.cmd) == NV_ESC_REGISTER_FD)
         request.aux_file = file_of(listener, notif, tgid, ((struct rm_register_fd *)request.payload)->ctl_fd);
     mapping = ask_card(&request, &reply);
     if (mapping >= 0) {
@@ -298,7 +306,7 @@ int main(int argc, char **argv)
     char byte = 0;
     pid_t child;
 
-    if (argc < 4)
+    if (argc < 4 || rm_table_pick(SIM_DRIVER_VERSION, &table))
         return 125;
     snprintf(address.sun_path, sizeof address.sun_path, "%s", argv[1]);
     card = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);

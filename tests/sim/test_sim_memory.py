@@ -73,6 +73,7 @@ def test_host_memory(case: Case) -> None:
 def test_managed_memory(case: Case) -> None:
     seen = case("managed_memory")
     assert (seen["back"], seen["read_mostly"]) == (3, 0)
+    assert seen["mapped"] == [True, False, False]
     assert seen["results"] == [
         *(0, 0, INVALID_DEVICE, 0, INVALID_VALUE),
         *(0, 0, INVALID_VALUE, INVALID_VALUE),

@@ -17,11 +17,11 @@ from typing import Any
 from oci_specs import paths, vocabulary
 from tests.cri.client import CallError, Client
 from tests.cri.pods import ContainerSpec, PodSpec
-from tests.image.pack import pack
 from tests.support import containerd, host
 from tests.support.containerd import Containerd
 from tests.support.places import IMAGE_ARCHIVE, IMAGE_NAME
 from tests.support.waiting import until
+from tools.pack_image import pack
 
 PAUSE_IMAGE = "docker.io/library/mgpu-pause:latest"
 SHIM = "containerd-shim-mgpu-v2"

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+import re
+import socket
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -17,6 +21,7 @@ from mgpu_cli.doctor import (
     docker,
     driver,
     kernel,
+    kubelet,
     leftovers,
     permissions,
     podman,
@@ -218,7 +223,15 @@ def test_why_there_is_no_fifo(node: Node) -> None:
     node.write("/proc/100/status", "CapEff:\t000001ffffffffff\n")
     node.write("/proc/100/cgroup", "3:cpuset:/\n2:cpu,cpuacct:/system.slice/mgpud\n")
     node.write("/sys/fs/cgroup/cpu/system.slice/mgpud/cpu.rt_runtime_us", "0\n")
-    assert "cpu.rt_runtime_us" in node.only(arbiter.GROUP).what
+    node.write("/sys/fs/cgroup/cpu/system.slice/cpu.rt_runtime_us", "0\n")
+    found = node.only(arbiter.GROUP)
+    assert "cpu.rt_runtime_us" in found.what
+    below = "/sys/fs/cgroup/cpu/system.slice"
+    assert re.findall(r"echo [1-9]\d+ > (\S+)", found.line) == [
+        f"{below}/cpu.rt_runtime_us",
+        f"{below}/mgpud/cpu.rt_runtime_us",
+    ]
+    assert "CAP_SYS_NICE" not in found.line
     node.write("/proc/sys/kernel/sched_rt_runtime_us", "0\n")
     assert "sched_rt_runtime_us is 0" in node.only(arbiter.GROUP).what
 
@@ -365,10 +378,29 @@ def test_leftovers_cover_every_state_socket() -> None:
 
 def test_leftover_grants(node: Node) -> None:
     node.containers = [
-        {"container_id": name, "state": state, "pid": pid}
+        {
+            "container_id": name,
+            "state": state,
+            "pid": pid,
+            "namespace": None,
+            "pod": None,
+            "container": name,
+            "containerd": None,
+        }
         for name, state, pid in (("c1", "bound", 100), ("c2", "bound", 999), ("c3", "draining", 998))
     ]
     assert node.faults(leftovers.GROUP) == {"leftover-grants": WARN, "leftover-draining": NOTE}
+
+
+def test_containers_without_a_listener(node: Node) -> None:
+    found = {"namespace": "shop", "pod": "web-0", "container": "main", "containerd": None}
+    node.containers = [
+        {"container_id": "c1", "state": "bound", "pid": 100, "lost_listener": lost, **found}
+        for lost in (False, True)
+    ]
+    lost = node.only(leftovers.GROUP)
+    assert (lost.id, lost.level, lost.line) == ("leftover-listeners", FAIL, "kill -KILL 100")
+    assert "shop/web-0/main" in lost.what
 
 
 def test_leftover_cgroups(node: Node) -> None:
@@ -396,3 +428,17 @@ def test_ids_are_kebab_case_and_of_one_meaning(tmp_path: Path) -> None:
             assert each.id.replace("-", "").isalnum()
             assert each.id == each.id.lower()
             assert json.loads(json.dumps(each.to_json()))["level"] in {"ok", "note", "warn", "fail"}
+
+
+def test_nvidias_own_plugin_beside_mgpu_is_found_while_it_listens() -> None:
+    # The path of a socket is short.
+    with TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as plugin:
+        node = Node(Path(folder))
+        path = node.path(f"{kubelet.ROOT}/device-plugins/nvidia-gpu.sock")
+        path.parent.mkdir(parents=True)
+        node.health = {**(node.health or {}), "driver": "nvidia"}
+        plugin.bind(os.fspath(path))
+        plugin.listen()
+        assert node.faults(kubelet.GROUP) == {"two-plugins": FAIL}
+        plugin.close()
+        assert node.faults(kubelet.GROUP) == {}

@@ -12,8 +12,8 @@ from cli_support import container, fake_mgpud, list_reply
 from install import folders, parts, runtime_conf
 from install.change import Change, Plan
 from install.engines import ENGINES
+from mgpu_cli import drain as drain_command
 from mgpu_cli import install as install_command
-from mgpu_cli import uninstall as uninstall_command
 from mgpu_cli.main import main
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may change what engines read")
@@ -189,7 +189,7 @@ def test_uninstall_is_refused_while_containers_hold_a_gpu(machine: Path) -> None
 
 @needs_root
 def test_drain_waits_for_the_last_one(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uninstall_command, "POLL_S", 0.01)
+    monkeypatch.setattr(drain_command, "POLL_S", 0.01)
     path = config(machine)
     run(machine, "install", "docker", "--config", path)
     (machine / "run").mkdir()

@@ -32,12 +32,23 @@ LAYERS: dict[str, tuple[set[str], set[str]]] = {
     "containerd_api": (set(), {"google", "grpc"}),
     "install": ({"oci_specs"}, set()),
     "mgpu_cli": (
-        {"containerd_api", "install", "oci_specs", "runtime_hook", "sim"},
+        {"cluster", "containerd_api", "install", "oci_specs", "runtime_hook", "sim"},
         {"PIL", "click", "rich"},
     ),
     "cluster": (
         {"oci_specs", "placement", "runtime_hook"},
-        {"aiohttp", "click", "grpc", "google", "httpx2", "lightkube"},
+        {
+            "aiohttp",
+            "click",
+            "cryptography",
+            "google",
+            "grpc",
+            "httpx2",
+            "lightkube",
+            "numpy",
+            "prometheus_client",
+            "yaml",
+        },
     ),
     "demo": ({"mgpu_cli", "oci_specs", "sim"}, {"rich"}),
 }
@@ -175,7 +186,7 @@ C_LAYERS: dict[str, set[str]] = {
     "sim/card/memory": set(),
     "sim/libcuda": {"rm", "sim/abi", "sim/rmclient"},
     "sim/libnvml": {"rm", "sim/rmclient"},
-    "sim/rmclient": {"base", "rm", "sim/card"},
+    "sim/rmclient": {"base", "rm", "sim/abi", "sim/card"},
 }
 
 

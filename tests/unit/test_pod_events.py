@@ -130,3 +130,33 @@ def test_inventory_is_cards_and_rules_without_tenants(world: World) -> None:
     # The first container's policy is gone with it; the operator's stays.
     assert [card["policy"] for card in found["cards"]] == [None, "guaranteed-burst-share"]
     assert found["rules"]["max_containers_per_card"] == 16
+
+
+def test_second_container_of_a_pod_is_told_of_its_own_share(
+    world: World, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """An annotation of the pod reaches its init containers, sidecars and debug containers too."""
+    asking = {**POD, "mgpu.dev/memory-mib": "2048"}
+    for container, name in (("c1", "main"), ("c2", "debugger-x"), ("c3", "main")):
+        world.ask(
+            "admit",
+            container_id=container,
+            bundle="/b",
+            rootfs="/r",
+            annotations={**asking, "io.kubernetes.cri.container-name": name},
+            env={},
+            reach=[],
+            seccomp_listener=None,
+        )
+    lines = [line for line in capfd.readouterr().err.splitlines() if "share-beside" in line]
+    assert [line.partition("share-beside ")[2].rstrip() for line in lines] == [
+        "container=c2 memory_mib=2048 beside=main",
+        "container=c3 memory_mib=2048 beside=debugger-x",
+    ]
+
+
+def test_container_that_lost_its_listener_is_told_of(world: World, log: Log) -> None:
+    events = listening(world, log)
+    log.error("lost-listener", container=in_pod(world), what="ended")
+    log.info("share-beside", container="c1", memory_mib=1024, beside="main")
+    assert [each[0] for each in told(events)] == ["GPUServiceLost", "GPUShareOfItsOwn"]

@@ -23,7 +23,7 @@ ESCAPE = re.compile(r"\b(NV_ESC_)?RM_DUP_OBJECT\b")
 POLICY = re.compile("guaranteed", re.IGNORECASE)
 # Facts, tests, texts and examples name an escape or a policy to speak of it or to use it as a user does;
 # nothing there decides anything. Older commits have the facts below native_sched.
-NOT_PLACES = ("demo", "docs", "install/manifests", "native_sched/rm/facts", "rm/facts", "tests", "tools")
+NOT_PLACES = ("demo", "docs", "cluster/manifests", "native_sched/rm/facts", "rm/facts", "tests", "tools")
 TEXTS = frozenset({".md"})
 LABEL_COLUMNS = 42
 GENERATED = re.compile(r"(#|//|/\*) ?(Generated|Made) by ")

@@ -16,6 +16,7 @@ from native_sched.daemon.grants.grants import Grant
 from native_sched.daemon.grants.live_grant import LiveGrant
 from native_sched.daemon.grants.live_policy import LivePolicy
 from native_sched.daemon.grants.served import Served
+from native_sched.daemon.log import LOG
 from native_sched.daemon.node import process_id
 from oci_specs.claim import Claim
 from oci_specs.refusal import Refusal, quoted
@@ -76,8 +77,27 @@ class Arbiter:
             self._refuse_beside_lost()
             grant.asked_crc32 = asked
             self._lifecycle.begin(grant, runtime_pid, self._served.config.lease_seconds)
+            self._tell_beside(grant)
         document = grant_document(grant, listener_path=self._node.listener_path, socket=self._node.socket)
         return {"action": "grant", "grant": document}
+
+    def _tell_beside(self, grant: Grant) -> None:
+        """An annotation of the pod reaches each of its containers, wanted or not: init, sidecar, debug."""
+        who = grant.identity
+        others = sorted(
+            other.identity.container
+            for other in self._served.grants
+            if other.state != "draining"
+            and (other.identity.namespace, other.identity.pod) == (who.namespace, who.pod)
+            and other.identity.container != who.container
+        )
+        if who.pod and others and grant.cards:
+            LOG.info(
+                "share-beside",
+                container=grant.container_id,
+                memory_mib=sum(card.memory_mib for card in grant.cards),
+                beside=", ".join(others),
+            )
 
     def _asked_before(self, container_id: str, asked: str, runtime_pid: int) -> Grant | None:
         """The grant that the same process asked for in the same words: the answer never reached it."""

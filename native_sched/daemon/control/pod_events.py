@@ -48,6 +48,17 @@ _KINDS: dict[str, tuple[str, Callable[[Fields], str]]] = {
         "GPULost",
         lambda of: f"GPU {of['card']} has fallen off the bus; delete the pod so that it is placed elsewhere",
     ),
+    "lost-listener": (
+        "GPUServiceLost",
+        lambda of: (
+            "its GPU calls are answered no more, since holder and mgpud ended at once; "
+            + ("it was ended, so that it starts anew" if of.get("what") == "ended" else "delete the pod")
+        ),
+    ),
+    "share-beside": (
+        "GPUShareOfItsOwn",
+        lambda of: f"{of['memory_mib']} MiB of GPU memory of its own, beside {of['beside']} of the same pod",
+    ),
     "policy-changed": ("GPUPolicyChanged", lambda of: f"its GPUs run {of['policy']} now, by the operator"),
 }
 

@@ -15,9 +15,10 @@ from oci_specs import parse, vocabulary
 from tests.support.places import REPOSITORY
 from tools import release
 
-MANIFESTS = sorted((REPOSITORY / "install" / "manifests").glob("*.yaml"))
-AGENT = REPOSITORY / "install" / "manifests" / "node-agent.yaml"
-EXAMPLES = [path for path in MANIFESTS if path.name.startswith("example-")]
+FOLDER = REPOSITORY / "cluster" / "manifests"
+AGENT, NODE = FOLDER / "agent.yaml", FOLDER / "node.yaml"
+EXAMPLES = sorted((FOLDER / "examples").glob("*.yaml"))
+MANIFESTS = [*sorted(FOLDER.glob("*.yaml")), *EXAMPLES]
 # appArmorProfile in a securityContext came with 1.30.
 OLDEST, NEWEST = "1.30", kubernetes_validate.latest_version()
 
@@ -28,7 +29,7 @@ def documents(path: Path) -> list[dict[str, Any]]:
 
 def test_manifests_exist_of_each_kind() -> None:
     kinds = {document["kind"] for path in MANIFESTS for document in documents(path)}
-    assert kinds == {"DaemonSet", "Namespace", "Pod", "RuntimeClass"}
+    assert kinds >= {"ClusterRole", "DaemonSet", "Namespace", "Pod", "RuntimeClass", "ServiceAccount"}
 
 
 @pytest.mark.parametrize("version", [OLDEST, NEWEST])
@@ -54,10 +55,18 @@ def test_an_example_asks_for_a_gpu_by_our_handler(path: Path) -> None:
     assert request.memory is not None
 
 
-def test_the_agents_image_is_of_this_version() -> None:
-    version = release.version()
-    spec = next(each for each in documents(AGENT) if each["kind"] == "DaemonSet")["spec"]["template"]["spec"]
-    assert {each["image"] for each in (*spec["initContainers"], *spec["containers"])} == {f"mgpu:{version}"}
+def pod_of(path: Path) -> dict[str, Any]:
+    [found] = [each for each in documents(path) if each["kind"] == "DaemonSet"]
+    spec: dict[str, Any] = found["spec"]["template"]["spec"]
+    return spec
+
+
+@pytest.mark.parametrize("path", [AGENT, NODE], ids=lambda path: path.name)
+def test_the_image_is_of_this_version(path: Path) -> None:
+    spec = pod_of(path)
+    assert {each["image"] for each in (*spec["initContainers"], *spec["containers"])} == {
+        f"mgpu:{release.version()}"
+    }
 
 
 def test_every_vocabulary_has_an_example() -> None:
@@ -68,13 +77,28 @@ def test_every_vocabulary_has_an_example() -> None:
     assert shown == {prefix(key.name) for key in vocabulary.KEYS if key.source == vocabulary.ANNOTATION}
 
 
-@pytest.mark.parametrize(("name", "unit_name"), [("holder", "mgpu-holder"), ("mgpud", "mgpud")])
-def test_the_agent_may_do_what_its_unit_may(name: str, unit_name: str) -> None:
-    unit = (REPOSITORY / "install" / "units" / f"{unit_name}.service").read_text()
-    [line] = [line for line in unit.splitlines() if line.startswith("CapabilityBoundingSet=")]
-    units = {name.removeprefix("CAP_") for name in line.partition("=")[2].split()}
-    [agent] = [each for each in documents(AGENT) if each["kind"] == "DaemonSet"]
-    spec = agent["spec"]["template"]["spec"]
-    [program] = [each for each in spec["containers"] if each["name"] == name]
+def test_the_agent_may_do_what_its_units_may() -> None:
+    units = set()
+    for name in ("mgpu-holder", "mgpud"):
+        unit = (REPOSITORY / "install" / "units" / f"{name}.service").read_text()
+        [line] = [line for line in unit.splitlines() if line.startswith("CapabilityBoundingSet=")]
+        units |= {name.removeprefix("CAP_") for name in line.partition("=")[2].split()}
+    [program] = pod_of(AGENT)["containers"]
     assert set(program["securityContext"]["capabilities"]["add"]) == units | {"SYS_CHROOT"}
-    assert spec["hostPID"] is True
+    assert pod_of(AGENT)["hostPID"] is True
+
+
+def test_pods_of_the_class_go_only_where_mgpud_serves() -> None:
+    """An agent's node is chosen by the operator; whether it serves is seen."""
+    [runtime_class] = documents(FOLDER / "runtimeclass.yaml")
+    assert runtime_class["scheduling"]["nodeSelector"] == {"mgpu.dev/serving": "true"}
+    assert pod_of(AGENT)["nodeSelector"] == pod_of(NODE)["nodeSelector"] == {"mgpu.dev/node": "true"}
+
+
+def test_an_update_leaves_the_holder_alone() -> None:
+    [agent] = [each for each in documents(AGENT) if each["kind"] == "DaemonSet"]
+    assert agent["spec"]["updateStrategy"] == {"type": "OnDelete"}
+    assert (
+        agent["spec"]["template"]["spec"]["containers"][0]["lifecycle"]["preStop"]["exec"]["command"][-1]
+        == "drain"
+    )

@@ -1,7 +1,4 @@
-"""Pack a root folder as a one-layer image archive in Docker's format, which ctr, docker and podman all load.
-
-Usage: pack.py ROOTFS ARCHIVE
-"""
+"""Pack a root folder as a one-layer image archive in Docker's format, which ctr, docker and podman all load."""
 
 from __future__ import annotations
 
@@ -18,10 +15,18 @@ from typing import IO
 
 NAME = "docker.io/library/mgpu-test:latest"
 EPOCH = "1970-01-01T00:00:00Z"
-ENVIRONMENT = ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"]
+ENVIRONMENT = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8")
 
 
-def pack(rootfs: Path, archive: Path, *, name: str = NAME, command: Sequence[str] = ("/bin/sh",)) -> None:
+def pack(
+    rootfs: Path,
+    archive: Path,
+    *,
+    name: str = NAME,
+    command: Sequence[str] = ("/bin/sh",),
+    environment: Sequence[str] = ENVIRONMENT,
+    created_by: str = "tests/image/build.sh",
+) -> None:
     """Write `archive`, an image `name` that runs `command`, from `rootfs`.
 
     Owners and modes are kept as they are on disk, times are set to 0.
@@ -34,9 +39,9 @@ def pack(rootfs: Path, archive: Path, *, name: str = NAME, command: Sequence[str
                 "architecture": "amd64",
                 "os": "linux",
                 "created": EPOCH,
-                "config": {"Env": ENVIRONMENT, "Cmd": list(command), "WorkingDir": "/"},
+                "config": {"Env": list(environment), "Cmd": list(command), "WorkingDir": "/"},
                 "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
-                "history": [{"created": EPOCH, "created_by": "tests/image/build.sh"}],
+                "history": [{"created": EPOCH, "created_by": created_by}],
             }
         )
         config_name = f"{hashlib.sha256(config).hexdigest()}.json"

@@ -1,0 +1,103 @@
+"""What a pod asks for, and in the name of which container."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cluster.admission import names, shapes
+from cluster.admission.names import Settings
+from cluster.admission.shapes import every_container_of, limits_of
+from cluster.dra import quantity
+from cluster.resources.table import blocks_of
+from oci_specs import forms, vocabulary
+from oci_specs.vocabulary import CORE, MEMORY, Key
+
+
+def asks(settings: Settings, pod: Mapping[str, Any], *also: Mapping[str, str]) -> bool:
+    """Whether a pod asks by limits, annotations or labels, or would with also, such as its workload's."""
+    for said in (shapes.annotations_of(pod), shapes.labels_of(pod), *also):
+        if not said.keys().isdisjoint(names.ASKING):
+            return True
+    return any(is_limited(settings, container) for container in every_container_of(pod))
+
+
+def is_limited(settings: Settings, container: Mapping[str, Any]) -> bool:
+    return not limits_of(container).keys().isdisjoint(settings.resources)
+
+
+def form(name: str) -> forms.Form:
+    # ACK's device plugin counts in GiB units or in MiB, by the node: any whole number may be right.
+    return forms.FORMS["gib-units" if name == "aliyun-units" else name]
+
+
+def is_right(key: Key, text: str) -> bool:
+    return form(key.form).read(text) is not None
+
+
+def targets(settings: Settings, pod: Mapping[str, Any]) -> list[str]:
+    """The containers that the pod's annotations are about; [] where that cannot be told.
+
+    Those that have limits of ours; else the only one; else the one that kubectl's annotation names.
+    """
+    all_containers = shapes.containers_of(pod)
+    limited = [
+        str(container.get("name", "")) for container in all_containers if is_limited(settings, container)
+    ]
+    if limited:
+        return limited
+    found = [str(container.get("name", "")) for container in all_containers]
+    if len(found) == 1:
+        return found
+    return [name for name in found if name == shapes.annotations_of(pod).get(names.DEFAULT_CONTAINER)]
+
+
+def lacking(settings: Settings, pod: Mapping[str, Any], container: Mapping[str, Any]) -> dict[str, str]:
+    """The limits that the pod's annotations claim and a container does not have, by resource."""
+    said = shapes.annotations_of(pod)
+    has = limits_of(container)
+    found = {}
+    for meaning in (MEMORY, CORE):
+        if has.keys().isdisjoint(settings.of_meaning(meaning)):
+            for key in names.AMOUNTS:
+                if key.meaning == meaning and key.name in said and is_right(key, said[key.name]):
+                    found[key.name] = str(int(said[key.name]))
+    if any(key.name in said for key in names.AMOUNTS) or is_limited(settings, container):
+        return found
+    # Cards and no amount: whole cards.
+    count = cards(said)
+    return {names.GPUS: count} if count else found
+
+
+def cards(said: Mapping[str, str]) -> str:
+    """How many cards annotations name; "" for none that can be read."""
+    for name in names.COUNTS:
+        if name in said:
+            read = forms.FORMS["count-or-uuids" if name == names.GPUS else "count"].read(said[name])
+            return "" if read is None else str(read.count)
+    return ""
+
+
+def whole(value: object) -> int | None:
+    """The whole number that a limit is; None for a fraction and for what is no quantity.
+
+    The API server writes 4000 as "4k".
+    """
+    try:
+        number = quantity.read(value)
+    except ValueError:
+        return None
+    return number.numerator if number.denominator == 1 else None
+
+
+def mib(settings: Settings, container: Mapping[str, Any]) -> list[int]:
+    """What the container's limits in MiB are, each that is a whole number."""
+    has = limits_of(container)
+    found = [whole(has[name]) for name in settings.mib_resources if name in has]
+    return [number for number in found if number is not None]
+
+
+def blocks(memory_mib: int) -> dict[str, str]:
+    """The limits that amount to so many MiB: whole blocks, and what is spare in the last."""
+    number, spare = blocks_of(memory_mib)
+    return {vocabulary.BLOCKS: str(number), **({vocabulary.SPARE: str(spare)} if spare else {})}

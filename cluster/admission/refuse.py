@@ -1,0 +1,170 @@
+"""What admission refuses, in one line, and what it warns of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import Any
+
+from cluster.admission import asked, names, shapes
+from cluster.admission.names import Settings
+from cluster.admission.shapes import POD, Shape, annotations_of, every_container_of, labels_of, limits_of
+from oci_specs.refusal import Refusal, quoted
+from oci_specs.vocabulary import BLOCKS, SPARE
+
+
+def refusal(
+    shape: Shape, manifest: Mapping[str, Any], old: Mapping[str, Any], settings: Settings
+) -> Refusal | None:
+    """Why the manifest may not be, as it is after admission's own changes; None where it may.
+
+    What was there before the update and is as it was is not judged: an object of the time before mgpu can
+    still be changed and deleted.
+    """
+    return next(_refusals(shape, manifest, old, settings), None)
+
+
+def _refusals(
+    shape: Shape, manifest: Mapping[str, Any], old: Mapping[str, Any], settings: Settings
+) -> Iterator[Refusal]:
+    pod, old_pod = shape.pod(manifest), shape.pod(old)
+    places = [(annotations_of(pod), annotations_of(old_pod))]
+    if shape is not POD:
+        places.append((annotations_of(manifest), annotations_of(old)))
+    for said, before in places:
+        yield from _reserved(said, before)
+    every = every_container_of(pod)
+    changed = every if every != every_container_of(old_pod) else []
+    yield from _unknown([*places, (labels_of(pod), labels_of(old_pod))], changed)
+    for container in changed:
+        yield from _limits(settings, container)
+        yield from _blocks(settings, container)
+    if _is_fresh(pod, old_pod) and asked.asks(settings, pod):
+        yield from _values(pod)
+        yield from _labels(pod)
+        yield from _nobodys(settings, shape, pod, is_new=not old)
+        yield from _said_twice(settings, pod)
+
+
+def _is_fresh(pod: Mapping[str, Any], old_pod: Mapping[str, Any]) -> bool:
+    """Whether anything that the rules about amounts read is new."""
+    said, before = annotations_of(pod), annotations_of(old_pod)
+    return (
+        any(said.get(name) != before.get(name) for name in names.ANNOTATIONS)
+        or labels_of(pod) != labels_of(old_pod)
+        or shapes.containers_of(pod) != shapes.containers_of(old_pod)
+    )
+
+
+def _reserved(said: Mapping[str, str], before: Mapping[str, str]) -> Iterator[Refusal]:
+    for name in names.RESERVED:
+        if said.get(name) != before.get(name):
+            yield Refusal("reserved-key", f"{name} is written by mgpu alone", "leave it out, or as it was")
+
+
+def _unknown(
+    places: list[tuple[Mapping[str, str], Mapping[str, str]]], changed: list[Mapping[str, Any]]
+) -> Iterator[Refusal]:
+    fresh = [name for said, before in places for name in said if said[name] != before.get(name)]
+    for name in names.unknown([*fresh, *(name for container in changed for name in limits_of(container))]):
+        yield Refusal(
+            "unknown-key", f"{quoted(name)} is not a key of mgpu", f"allowed: {names.allowed(name)}"
+        )
+
+
+def _values(pod: Mapping[str, Any]) -> Iterator[Refusal]:
+    said = annotations_of(pod)
+    for form, keys in names.FORMS.items():
+        for name in keys:
+            if name in said and asked.form(form).read(said[name]) is None:
+                yield Refusal(
+                    "bad-value", f"{name} is {quoted(said[name])}", f"allowed: {asked.form(form).allowed}"
+                )
+
+
+def _labels(pod: Mapping[str, Any]) -> Iterator[Refusal]:
+    said, labelled = annotations_of(pod), labels_of(pod)
+    for name in names.ANNOTATIONS:
+        if name in said and name in labelled and said[name] != labelled[name]:
+            yield Refusal(
+                "keys-disagree",
+                f"{name} is {quoted(labelled[name])} as a label and {quoted(said[name])} as an annotation",
+                "keep one of them, or let both say the same",
+            )
+
+
+def _nobodys(settings: Settings, shape: Shape, pod: Mapping[str, Any], *, is_new: bool) -> Iterator[Refusal]:
+    """An amount that only an annotation claims, and that no container gets as its limit.
+
+    A template's pods get theirs when they are made, and so does a new pod. A pod that is there gets none.
+    """
+    said = annotations_of(pod)
+    if (shape is not POD or is_new) and asked.targets(settings, pod):
+        return
+    for key in names.AMOUNTS:
+        others = settings.of_meaning(key.meaning)
+        if key.name in said and not any(
+            name in limits_of(container) for container in shapes.containers_of(pod) for name in others
+        ):
+            yield Refusal(
+                "no-limit",
+                f"{key.name} {quoted(said[key.name])} is an annotation and no container's limit",
+                "write it as the limit of the container that it is for, "
+                f"or name that one in {names.DEFAULT_CONTAINER} of a new pod",
+            )
+
+
+def _said_twice(settings: Settings, pod: Mapping[str, Any]) -> Iterator[Refusal]:
+    """An annotation that disagrees with a limit of the same meaning, in whichever units."""
+    said = annotations_of(pod)
+    for name, container, resource in product(
+        (key.name for key in names.AMOUNTS), shapes.containers_of(pod), settings.units
+    ):
+        limit, text = asked.whole(limits_of(container).get(resource, "")), said.get(name, "")
+        if limit is None or not text.isdigit() or _agree(settings, name, int(text), resource, limit):
+            continue
+        yield Refusal(
+            "limit-differs",
+            f"{name} {quoted(text)} as an annotation and {resource} {limit}, a limit of container "
+            f"{quoted(container.get('name', ''))}, disagree",
+            "leave the annotation out, or let both say the same",
+        )
+
+
+def _agree(settings: Settings, name: str, number: int, other: str, other_number: int) -> bool:
+    """Whether two amounts are of different meanings, or the same."""
+    one, two = settings.units[name], settings.units[other]
+    if one.meaning != two.meaning:
+        return True
+    return one.measure == two.measure and number * one.number == other_number * two.number
+
+
+def _limits(settings: Settings, container: Mapping[str, Any]) -> Iterator[Refusal]:
+    """Limits of one meaning that disagree."""
+    has = {name: asked.whole(limits_of(container).get(name, "")) for name in settings.units}
+    for (name, number), (other, other_number) in product(has.items(), has.items()):
+        if number is None or other_number is None:
+            continue
+        if not _agree(settings, name, number, other, other_number):
+            yield Refusal(
+                "limits-disagree",
+                f"{name} {number} and {other} {other_number}, limits of container "
+                f"{quoted(container.get('name', ''))}, disagree",
+                "keep one of them, or let both say the same",
+            )
+
+
+def _blocks(settings: Settings, container: Mapping[str, Any]) -> Iterator[Refusal]:
+    """Limits in blocks that are not what the limit in MiB comes to; admission adds right ones itself."""
+    has = {
+        name: str(asked.whole(value))
+        for name, value in limits_of(container).items()
+        if name in names.RESERVED
+    }
+    memory = asked.mib(settings, container)
+    if has and (not memory or has != asked.blocks(memory[0])):
+        yield Refusal(
+            "bad-blocks",
+            f"{BLOCKS} and {SPARE} of container {quoted(container.get('name', ''))} are not its limit in MiB",
+            "leave both out: mgpu adds them",
+        )

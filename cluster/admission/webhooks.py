@@ -1,0 +1,211 @@
+"""The webhook form as objects of the API: what calls the server, the server, and what it may."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cluster.admission import names, policies
+from cluster.admission.cel import member, text
+from cluster.admission.names import Settings
+from cluster.admission.shapes import POD, SHAPES, Shape
+
+Object = dict[str, Any]
+
+NAME = "mgpu-admission"
+NAMESPACE = "mgpu-system"
+IMAGE = "mgpu:0.1.0"
+PORT = 8443
+# Both configurations: the server writes its certificate authority into them, so that they are known by name.
+CONFIGURATION = "mgpu"
+# The API server waits so long for an answer, and refuses without one.
+PATIENCE_S = 5
+
+
+def objects(settings: Settings) -> list[Object]:
+    return [
+        _configuration("Mutating", "/mutate", settings),
+        _configuration("Validating", "/validate", settings),
+        *_rights(),
+        _service(),
+        _disruption_budget(),
+        _deployment(settings),
+    ]
+
+
+def _metadata(name: str, namespace: str | None = NAMESPACE) -> Object:
+    labels = {"app.kubernetes.io/name": "mgpu", "app.kubernetes.io/component": "admission"}
+    return {"name": name, **({"namespace": namespace} if namespace else {}), "labels": labels}
+
+
+def _configuration(kind: str, path: str, settings: Settings) -> Object:
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": f"{kind}WebhookConfiguration",
+        "metadata": _metadata(CONFIGURATION, None),
+        "webhooks": [_webhook(kind, path, shape) for shape in SHAPES],
+    }
+
+
+def _webhook(kind: str, path: str, shape: Shape) -> Object:
+    rules = policies.rules(shape)
+    if kind == "Mutating" and shape is POD:
+        for rule in rules:
+            rule["operations"] = ["CREATE"]
+    return {
+        "name": f"{shape.name}.mgpu.dev",
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "failurePolicy": "Fail",
+        "matchPolicy": "Equivalent",
+        "timeoutSeconds": PATIENCE_S,
+        "namespaceSelector": policies.namespaces(),
+        "matchConditions": [{"name": "ours", "expression": _concerns(shape)}],
+        "rules": rules,
+        "clientConfig": {"service": {"name": NAME, "namespace": NAMESPACE, "path": path, "port": 443}},
+        **({"reinvocationPolicy": "IfNeeded"} if kind == "Mutating" else {}),
+    }
+
+
+def _concerns(shape: Shape) -> str:
+    """Whether anything of the manifest has to do with mgpu: what is not its own starts when it is away."""
+
+    def named(of: str) -> str:
+        families = " || ".join(f"k.startsWith({text(family)})" for family in names.FAMILIES + _others())
+        return f"{of}.exists(k, {families})"
+
+    pod = shape.cel("object")
+    said = [(pod, "annotations"), (pod, "labels"), *([] if shape is POD else [("object", "annotations")])]
+    every = f"({pod}.spec.containers + {pod}.spec.?initContainers.orValue([]))"
+    limited = f"{every}.exists(c, {named(member('c', 'resources', 'limits'))})"
+    return " || ".join([*(named(member(of, "metadata", which)) for of, which in said), limited])
+
+
+def _others() -> tuple[str, ...]:
+    """HAMi's too: whether they are ours is the server's option."""
+    return tuple(names.HAMI)
+
+
+def _rights() -> list[Object]:
+    group = "admissionregistration.k8s.io"
+    configurations = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"]
+    subjects = [{"kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE}]
+    role = "rbac.authorization.k8s.io"
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _metadata(NAME)},
+        {
+            "apiVersion": f"{role}/v1",
+            "kind": "ClusterRole",
+            "metadata": _metadata(NAME, None),
+            "rules": [
+                {
+                    "apiGroups": [group],
+                    "resources": configurations,
+                    "resourceNames": [CONFIGURATION],
+                    "verbs": ["get", "update"],
+                }
+            ],
+        },
+        {
+            "apiVersion": f"{role}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": _metadata(NAME, None),
+            "roleRef": {"apiGroup": role, "kind": "ClusterRole", "name": NAME},
+            "subjects": subjects,
+        },
+        {
+            "apiVersion": f"{role}/v1",
+            "kind": "Role",
+            "metadata": _metadata(NAME),
+            "rules": [
+                # A name cannot be demanded of what is created.
+                {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
+                {
+                    "apiGroups": [""],
+                    "resources": ["secrets"],
+                    "resourceNames": [NAME],
+                    "verbs": ["get", "update"],
+                },
+            ],
+        },
+        {
+            "apiVersion": f"{role}/v1",
+            "kind": "RoleBinding",
+            "metadata": _metadata(NAME),
+            "roleRef": {"apiGroup": role, "kind": "Role", "name": NAME},
+            "subjects": subjects,
+        },
+    ]
+
+
+def _service() -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(NAME),
+        "spec": {
+            "selector": _metadata(NAME)["labels"],
+            "ports": [{"name": "https", "port": 443, "targetPort": PORT}],
+        },
+    }
+
+
+def _disruption_budget() -> Object:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": _metadata(NAME),
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": _metadata(NAME)["labels"]}},
+    }
+
+
+def _deployment(settings: Settings) -> Object:
+    labels = _metadata(NAME)["labels"]
+    probe = {"path": "/readyz", "port": PORT, "scheme": "HTTPS"}
+    options = [f"--scheduler={settings.scheduler}"]
+    options += ["--hami"] if settings.hami else []
+    options += ["--aliyun-mib"] if settings.aliyun_mib else []
+    container = {
+        "name": "admission",
+        "image": IMAGE,
+        "command": ["/opt/mgpu/bin/mgpu-admission", *options],
+        "ports": [{"name": "https", "containerPort": PORT}],
+        "readinessProbe": {"httpGet": probe, "periodSeconds": 5},
+        "livenessProbe": {
+            "httpGet": {**probe, "path": "/livez"},
+            "periodSeconds": 10,
+            "failureThreshold": 3,
+        },
+        "resources": {"requests": {"cpu": "20m", "memory": "64Mi"}, "limits": {"memory": "128Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "runAsNonRoot": True,
+            "runAsUser": 65534,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": labels},
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": _metadata(NAME),
+        "spec": {
+            "replicas": 2,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "serviceAccountName": NAME,
+                    "priorityClassName": "system-cluster-critical",
+                    "topologySpreadConstraints": [spread],
+                    "containers": [container],
+                },
+            },
+        },
+    }

@@ -1,0 +1,130 @@
+"""Fragmentation gradient descent: a pod goes where it takes least from the pods that are still to come.
+
+After "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent" (USENIX ATC
+'23), which places each pod where the GPUs that a typical pod cannot use grow least. Three things differ:
+
+- What a kind of pod can use of a node is how many such pods it would hold: by its cards, and by its free CPU,
+  in fractions, so that CPU is worth something long before the last of it goes.
+- What a kind loses is weighed against what is left for it in the whole cluster, of the models that it may use.
+  Where n pods of a kind would still fit, of g GPUs and c CPUs each, and p is its share of what comes, a placement
+  costs the sum over all kinds of p · Δn / (c · g² · n²). So a kind with few places left is protected from those
+  that can go elsewhere, and a small one, which could use what others leave, from being left nothing. The
+  exponents are measured (tests/bench/traces.py); all of them 0 is the paper's.
+- The mix of pods is learned (mix.py), not told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cluster.scheduler.kinds import Kinds, allowed_models
+from cluster.scheduler.mix import Kind, Mix
+from cluster.scheduler.states import Features, Ints, grown
+from cluster.scheduler.table import Floats, Rows, Table
+from cluster.scheduler.ways import Ways
+
+# A kind that asks for less CPU weighs no more: pods without a request of CPU would outweigh all others.
+_LEAST_CPU_MILLI = 1000
+_MEMORY = Features._fields.index("memory_mib")
+
+
+class Fragmentation:
+    """What ways to place a pod cost. It empties the table's `changed`, so that a table has one of them.
+
+    _times[state, request]: containers that a card in that state would hold. _cards[row, request]: the same of a
+    node. _pods[row, kind]: pods that a node would hold. _left[model, kind]: the same of all nodes of a model.
+    """
+
+    def __init__(self, table: Table, mix: Mix) -> None:
+        self._table = table
+        self._mix = mix
+        self._version = -1
+        self._kinds = Kinds([], 1.0)
+
+    def losses(self, ways: Ways, cpu_milli: int) -> Floats:
+        """What each of the ways costs; less is better, and all are 0 while no kind is known."""
+        self._catch_up()
+        kinds, table = self._kinds, self._table
+        if not kinds.requests:
+            return np.zeros(len(ways.rows), dtype=np.float32)
+        # The states that the ways lead to may be new.
+        self._learn_states()
+        cards = self._cards[ways.rows]
+        for card in range(ways.before.shape[1]):
+            cards += self._times[ways.after[:, card]] - self._times[ways.before[:, card]]
+        then = kinds.pods(cards, table.cpu[ways.rows] - np.float32(cpu_milli))
+        lost: Floats = np.einsum(
+            "ij,ij->i", self._pods[ways.rows] - then, self._weights[table.model[ways.rows]]
+        )
+        return lost
+
+    def _catch_up(self) -> None:
+        table = self._table
+        rows = np.fromiter(table.changed, dtype=np.intp)
+        if self._version != self._mix.version:
+            self._version = self._mix.version
+            found = self._mix.kinds()
+            if not self._kinds.takes(found):
+                self._learn_kinds(found)
+                rows = np.arange(len(table), dtype=np.intp)
+        table.changed.clear()
+        if len(rows) and self._kinds.requests:
+            self._learn_states()
+            self._learn_rows(rows)
+            self._weigh()
+
+    def _learn_kinds(self, found: Sequence[tuple[Kind, float]]) -> None:
+        states = self._table.cards
+        in_use = states.in_use
+        mib = (
+            np.average(states.features[in_use, _MEMORY], weights=states.cards[in_use])
+            if len(in_use)
+            else 1.0
+        )
+        self._kinds = kinds = Kinds(found, float(mib))
+        self._times = np.zeros((256, len(kinds.requests)), dtype=np.float32)
+        self._states_known = 0
+        self._cards = np.zeros((0, len(kinds.requests)), dtype=np.float32)
+        self._pods = np.zeros((0, len(kinds.request)), dtype=np.float32)
+        self._model: Ints = np.zeros(0, dtype=np.int32)
+        self._left = np.zeros((0, len(kinds.request)))
+        self._allowed = allowed_models(kinds.allowed, [])
+
+    def _learn_states(self) -> None:
+        states = self._table.cards
+        known, end = self._states_known, len(states)
+        if known < end:
+            self._times = grown(self._times, end)
+            self._times[known:end] = self._kinds.times(states.features[known:end])
+            self._states_known = end
+
+    def _learn_rows(self, rows: Rows) -> None:
+        kinds, table = self._kinds, self._table
+        self._cards = grown(self._cards, len(table))
+        self._pods = grown(self._pods, len(table))
+        self._model = grown(self._model, len(table))
+        if self._allowed.shape[1] < len(table.models):
+            self._allowed = allowed_models(kinds.allowed, table.models)
+            self._left = np.vstack(
+                [self._left, np.zeros((len(table.models) - len(self._left), self._left.shape[1]))]
+            )
+        self._cards[rows] = self._times[table.states[rows]].sum(axis=1)
+        pods = kinds.pods(self._cards[rows], table.cpu[rows])
+        np.subtract.at(self._left, self._model[rows], self._pods[rows])
+        self._model[rows] = table.model[rows]
+        np.add.at(self._left, self._model[rows], pods)
+        self._pods[rows] = pods
+
+    def _weigh(self) -> None:
+        """_weights[model, kind]: what the loss of one pod of the kind costs on a node of the model."""
+        kinds = self._kinds
+        left = np.einsum("im,mi->i", self._allowed, self._left[:, kinds.item_kind])
+        gpus = left * kinds.gpus[kinds.item_kind]
+        cpus = np.maximum(kinds.cpu[kinds.item_kind], _LEAST_CPU_MILLI)
+        # What fits nowhere any more has nothing left to lose; below one pod a sum is rounding.
+        weights = np.where(left >= 1, kinds.share / (np.maximum(gpus, 1e-9) ** 2 * cpus), 0)
+        found = np.zeros((len(kinds.request), self._allowed.shape[1]))
+        np.add.at(found, kinds.item_kind, weights[:, None] * self._allowed)
+        self._weights: Floats = found.T.astype(np.float32)

@@ -1,0 +1,126 @@
+"""The typical pods as arrays: how many of each a card, and a node, would hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cluster.scheduler.mix import Kind
+from cluster.scheduler.states import Features, Ints
+from cluster.scheduler.table import Floats
+from oci_specs.request import Request
+from oci_specs.units import MIB_PER_GIB
+from oci_specs.vocabulary import OFFLINE
+from placement import room
+from placement.cards import CardState
+from placement.rules import Rules
+
+_FIELD = {name: place for place, name in enumerate(Features._fields)}
+_ANY_RULES = Rules()
+
+
+class Kinds:
+    """What pods typically ask for.
+
+    requests: those that occur, of one container. A kind is one of them with its pod's CPU: request[kind],
+    cpu[kind] in thousandths, gpus[kind], cards of the mean size that it comes to. An item is a kind with the
+    models that it may use: item_kind[item], allowed[item], share[item] of all that comes.
+    """
+
+    def __init__(self, found: Sequence[tuple[Kind, float]], mean_card_mib: float) -> None:
+        self._items = [kind for kind, _ in found]
+        self.requests = list(dict.fromkeys(kind.request for kind in self._items))
+        numbers = {request: number for number, request in enumerate(self.requests)}
+        kinds = sorted({(numbers[kind.request], kind.cpu_milli) for kind, _ in found})
+        places = {kind: number for number, kind in enumerate(kinds)}
+        self.request = np.array([request for request, _ in kinds], dtype=np.intp)
+        self.cpu: Floats = np.array([max(1, cpu) for _, cpu in kinds], dtype=np.float32)
+        gpus = np.array([_gpus(request, mean_card_mib) for request in self.requests])
+        self.gpus = gpus[self.request]
+        self.item_kind = np.array(
+            [places[numbers[kind.request], kind.cpu_milli] for kind, _ in found], dtype=np.intp
+        )
+        self.allowed = [kind.models for kind in self._items]
+        self.share = np.array([share for _, share in found])
+        self._count: Floats = np.array([request.count for request in self.requests], dtype=np.float32)
+        self._several = np.flatnonzero(self._count > 1)
+        self._offline = np.array([request.qos == OFFLINE for request in self.requests])
+        self._whole = np.array([request.whole_cards for request in self.requests])
+        self._shares: dict[int, tuple[Ints, Ints]] = {}
+
+    def takes(self, found: Sequence[tuple[Kind, float]]) -> bool:
+        """Take over these shares, if they are of the same kinds; False where they are not."""
+        shares = dict(found)
+        if shares.keys() != set(self._items):
+            return False
+        self.share = np.array([shares[kind] for kind in self._items])
+        return True
+
+    def times(self, features: Ints) -> Floats:
+        """How many containers of each request cards with these features would hold, [card, request].
+
+        By memory, core and places alone: a policy comes and goes with the containers that are there.
+        """
+        found = np.zeros((len(features), len(self.requests)), dtype=np.float32)
+        for size in np.unique(features[:, _FIELD["memory_mib"]]).tolist():
+            of_size = features[:, _FIELD["memory_mib"]] == size
+            if size:
+                found[of_size] = self._times(features[of_size], size)
+        return found
+
+    def _times(self, features: Ints, card_mib: int) -> Floats:
+        if card_mib not in self._shares:
+            self._shares[card_mib] = self._shares_of(card_mib)
+        memory, core = self._shares[card_mib]
+        columns = {name: features[:, place, None] for name, place in _FIELD.items()}
+        free = np.where(self._offline, columns["free_core_offline"], columns["free_core_online"])
+        times = np.minimum(np.minimum(columns["free_mib"] // memory, free // core), columns["places"])
+        times = np.where(self._whole & (columns["tenants"] > 0), 0, times)
+        return times.astype(np.float32)
+
+    def _shares_of(self, card_mib: int) -> tuple[Ints, Ints]:
+        """MiB and percent that each request takes of a card of this size; more than it has where it never fits."""
+        card = CardState(index=0, minor=0, uuid="", name="", memory_mib=card_mib)
+        memory, core = [], []
+        for request in self.requests:
+            verdict = room.examine(request, card, request.count or 1, _ANY_RULES)
+            fits = verdict.lack is None and verdict.share.memory_mib > 0
+            memory.append(verdict.share.memory_mib if fits else 2 * card_mib)
+            # What fixed-share leaves at least; where no quotas hold it is a little too careful.
+            core.append(verdict.share.core_percent or room.LEAST_PART_PERCENT)
+        return np.array(memory, dtype=np.int32), np.array(core, dtype=np.int32)
+
+    def pods(self, times: Floats, cpu: Floats) -> Floats:
+        """How many pods of each kind nodes would hold, [node, kind]: by cards, which are counted, and by CPU, in
+        fractions from one pod on. times: [node, request], its cards' sums; cpu: [node], free thousandths.
+        """
+        if len(self._several):
+            times = times.copy()
+            times[:, self._several] = np.floor(times[:, self._several] / self._count[self._several])
+        found: Floats = times[:, self.request]
+        by_cpu = cpu[:, None] / self.cpu
+        np.minimum(found, by_cpu, out=found)
+        found[by_cpu < 1] = 0
+        return found
+
+
+def _gpus(request: Request, mean_card_mib: float) -> float:
+    """Cards that the request comes to, on cards of the mean size."""
+    count = request.count or 1
+    if request.whole_cards:
+        return float(count)
+    parts = [(request.core_percent or 0) / 100]
+    if request.memory is not None:
+        mib = request.memory.mib or (request.memory.units or 0) * MIB_PER_GIB
+        parts.append(mib / mean_card_mib)
+    return min(float(count), max(parts))
+
+
+def allowed_models(allowed: Sequence[frozenset[str] | None], models: Sequence[str]) -> NDArray[np.float64]:
+    """1 where an item may use a model, else 0: [item, model]."""
+    return np.array(
+        [[float(names is None or model in names) for model in models] for names in allowed],
+        dtype=np.float64,
+    ).reshape(len(allowed), len(models))

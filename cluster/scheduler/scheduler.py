@@ -1,0 +1,309 @@
+"""The scheduler's decisions: which nodes can take a pod, which is best, which cards it gets there.
+
+    scheduler = Scheduler("fgd")
+    scheduler.put_node(name, inventory, cpu_milli, memory_mib)    # once, and whenever it changes
+    scheduler.arrived(pod)                                        # once for each pod, new or found at start
+    scheduler.put_pod(pod, node, placed)                          # bound: placed as in its annotation
+    found = scheduler.filter(pod, names)                          # found.fits, found.refused[name]
+    scores = scheduler.score(pod, found.fits)                     # [(name, 0 to 10)]
+    placed = scheduler.choose(pod, name)                          # what to write beside the binding
+    scheduler.put_pod(pod, name, placed)                          # counts from here on
+    scheduler.remove_pod(pod.uid)                                 # ended, deleted, or the binding failed
+
+Nothing here waits, asks anybody or knows what time it is. CPU, memory of the node, selectors and taints are the
+stock scheduler's business, which has filtered by them before: here they count in scores alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+import numpy as np
+
+from cluster.resources.inventory import ANNOTATION as _ANNOTATION
+from cluster.resources.inventory import Inventory
+from cluster.scheduler import packing, preemption, ways
+from cluster.scheduler.books import Books, Node, with_tenant
+from cluster.scheduler.choice import assign
+from cluster.scheduler.fragmentation import Fragmentation
+from cluster.scheduler.mix import Mix
+from cluster.scheduler.pods import Placed, Pod
+from cluster.scheduler.states import Demand
+from cluster.scheduler.table import Floats, Rows, Table
+from cluster.scheduler.ways import Ways
+from oci_specs.refusal import Refusal
+from oci_specs.request import Request
+from placement.cards import CardState
+from placement.rules import Rules
+
+Scoring = Literal["fgd", "binpack", "spread"]
+
+# Kubernetes' MaxExtenderPriority: an extender's scores are whole numbers up to it.
+SCORE_MAX = 10
+# Of the nodes that refuse a pod so many say why in full, the others in short: words cost time, and people are
+# shown a line or two of them.
+_REASONED = 32
+_SHORT = "no GPU of it has room"
+# States of cards that are remembered, of which a few hundred are in use: 10 MiB at most.
+_STATES_MAX = 10_000
+
+# Whether a pod may not have a card, by its UUID: a reservation of another's.
+Barred = Callable[[Pod, str], bool]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filtered:
+    """fits: names, in the order asked. refused: one line on why not for each other name."""
+
+    fits: list[str]
+    refused: dict[str, str]
+
+
+class Scheduler:
+    """What is known of the cluster, and the decisions."""
+
+    def __init__(self, scoring: Scoring = "fgd") -> None:
+        self.books = Books()
+        # UUIDs of cards that are set aside, with their nodes, and for whom they are not.
+        self.reserved: dict[str, str] = {}
+        self.barred: Barred = _nobody_is_barred
+        self._scoring = scoring
+        self._table = Table()
+        self._mix = Mix()
+        self._fragmentation = Fragmentation(self._table, self._mix)
+
+    def put_node(self, name: str, inventory: Inventory, cpu_milli: int, memory_mib: int) -> None:
+        """cpu_milli, memory_mib: what the node has for pods (allocatable)."""
+        self._changed([self.books.put_node(name, inventory, cpu_milli, memory_mib)])
+
+    def remove_node(self, name: str) -> None:
+        node = self.books.remove_node(name)
+        if node is not None:
+            self._changed([node])
+
+    def arrived(self, pod: Pod) -> None:
+        """A pod was seen for the first time. What typical pods are is learned from these."""
+        self._mix.arrived(pod)
+
+    def put_pod(self, pod: Pod, node: str, placed: Placed | None) -> None:
+        """The pod is on the node, or will be. placed None: nobody chose its cards, so mgpud does."""
+        self._changed(self.books.put_pod(pod, node, placed))
+
+    def remove_pod(self, uid: str) -> None:
+        self._changed(self.books.remove_pod(uid))
+
+    def _changed(self, nodes: Iterable[Node]) -> None:
+        if len(self._table.cards) > _STATES_MAX:
+            # Most of the states are of times past.
+            self._table = Table()
+            self._fragmentation = Fragmentation(self._table, self._mix)
+            nodes = self.books.nodes.values()
+        for node in nodes:
+            self._table.put(node)
+
+    def filter(self, pod: Pod, names: Sequence[str]) -> Filtered:
+        """Of these nodes, the ones that have room. A node that is not known has no GPU to offer."""
+        if not pod.containers:
+            return Filtered(fits=list(names), refused={})
+        fitting = self._fitting(pod, self._table.rows(names))
+        table_names = self._table.names
+        fits = {table_names[row] for row in fitting.tolist()}
+        left = [name for name in names if name not in fits]
+        refused = dict.fromkeys(left, _SHORT)
+        if not fits:
+            for name in left[:_REASONED]:
+                refused[name] = self.reason(pod, name)
+        return Filtered(fits=[name for name in names if name in fits], refused=refused)
+
+    def score(self, pod: Pod, names: Sequence[str]) -> list[tuple[str, int]]:
+        """The best node has SCORE_MAX, the next one less, and so on to 0.
+
+        By rank: whole numbers from 0 to 10 of the costs themselves would make most of them equal, and the stock
+        scheduler takes any of the equal ones.
+        """
+        scores = dict.fromkeys(names, 0)
+        rows, costs = self._costs(pod, self._table.rows(names))
+        if len(rows) > SCORE_MAX:
+            best = np.argpartition(costs, SCORE_MAX)[:SCORE_MAX]
+            # What is equal goes by the order of the names, of all nodes that are as good as the tenth.
+            best = np.flatnonzero(costs <= costs[best].max())
+        else:
+            best = np.arange(len(rows))
+        order = best[np.argsort(costs[best], kind="stable")][:SCORE_MAX]
+        for place, row in enumerate(rows[order].tolist()):
+            scores[self._table.names[row]] = SCORE_MAX - place
+        return list(scores.items())
+
+    def best(self, pod: Pod, names: Sequence[str]) -> str | None:
+        """The node with the highest score, None where none has room."""
+        rows, costs = self._costs(pod, self._table.rows(names))
+        return self._table.names[rows[int(costs.argmin())]] if len(rows) else None
+
+    def choose(self, pod: Pod, name: str) -> dict[str, tuple[str, ...]]:
+        """Cards for each container on this node, by UUID; Refusal where they do not fit (any more)."""
+        node = self.books.nodes.get(name)
+        if node is None or not node.is_known:
+            raise Refusal(
+                "unknown-node", f"node {name} has no {_ANNOTATION}", "see that mgpu-node runs there"
+            )
+        if not pod.containers:
+            return {}
+        cards = self.open_to(pod, node.cards, node)
+        demand = self._simple(pod)
+        row = self._table.row_of[name]
+        if self._scoring == "fgd" and demand is not None and len(cards) == len(node.cards):
+            found = self._simple_ways(pod.requests[0], demand, np.array([row], dtype=np.intp))
+            if len(found.rows):
+                costs = self._fragmentation.losses(found, pod.cpu_milli)
+                wanted = found.before[int(costs.argmin())].tolist()
+                container = pod.containers[0]
+                narrowed = replace(container.request, placed=self._uuids(node, wanted))
+                return dict(assign([replace(container, request=narrowed)], cards, node.rules))
+        return dict(assign(pod.containers, cards, self._rules(node)))
+
+    def reason(self, pod: Pod, name: str) -> str:
+        """Why the node has no room for the pod, in one line that names cards."""
+        node = self.books.nodes.get(name)
+        if node is None or not node.is_known:
+            return f"it has no {_ANNOTATION}"
+        cards = self.open_to(pod, node.cards, node)
+        try:
+            assign(pod.containers, cards, node.rules)
+        except Refusal as refusal:
+            kept = len(node.cards) - len(cards)
+            return (
+                f"{refusal.message} ({kept} reserved for pods that wait longer)" if kept else refusal.message
+            )
+        return _SHORT
+
+    def preempt(self, pod: Pod, offered: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
+        """Of these nodes those where the pod has room once pods of lower priority have ended, and which.
+
+        offered[name]: UIDs of those that the stock scheduler would end there.
+        """
+        found = {}
+        for name, uids in offered.items():
+            node = self.books.nodes.get(name)
+            if node is None or not node.is_known:
+                continue
+            lower = preemption.of_lower_priority(pod, node)
+            ending = preemption.victims(pod, node, lower, uids, partial(self.open_to, pod, node=node))
+            if ending is not None:
+                # Pods that are not known here are the stock scheduler's to judge.
+                found[name] = [*(uid for uid in uids if uid not in node.pods), *ending]
+        return found
+
+    def open_to(self, pod: Pod, cards: Sequence[CardState], node: Node) -> Sequence[CardState]:
+        """Those of the node's cards that are not reserved for others."""
+        if node.name not in self.reserved.values():
+            return cards
+        return [card for card in cards if card.uuid not in self.reserved or not self.barred(pod, card.uuid)]
+
+    def emptiest(self, names: Sequence[str], most: int) -> list[str]:
+        """The nodes that have most free, the most free one first."""
+        rows = self._table.rows(names)
+        order = np.argsort(packing.costs(self._table, rows, "spread"), kind="stable")[:most]
+        return [self._table.names[row] for row in rows[order].tolist()]
+
+    def _rules(self, node: Node) -> Rules:
+        """In a node where FGD has no say of its own, cards are packed, which is what it would do."""
+        return replace(node.rules, placement="spread" if self._scoring == "spread" else "binpack")
+
+    def _simple(self, pod: Pod) -> Demand | None:
+        """What arrays can answer: one container, which names no cards."""
+        if len(pod.requests) != 1:
+            return None
+        [request] = pod.requests
+        if request.count is None or request.uuids or request.candidates or request.placed:
+            return None
+        return self._table.cards.demand(request)
+
+    def _one_by_one(self, pod: Pod, rows: Rows) -> Rows:
+        """Those rows that arrays cannot answer for: mgpud's rules are asked for each of them."""
+        if self._simple(pod) is None:
+            return rows
+        table = self._table
+        alone = np.zeros(len(table), dtype=np.bool_)
+        if (pod.requests[0].count or 1) > 1:
+            alone |= ~table.plain[: len(table)]
+        kept = table.rows(set(self.reserved.values()))
+        alone[kept] = True
+        return rows[alone[rows]]
+
+    def _fitting(self, pod: Pod, rows: Rows) -> Rows:
+        demand = self._simple(pod)
+        apart = self._one_by_one(pod, rows)
+        if demand is not None:
+            fits = demand.fits(self._table.states[rows]).sum(axis=1) >= (pod.requests[0].count or 1)
+            rows = rows[fits]
+            if not len(apart):
+                return rows
+            apart = apart[np.isin(apart, rows)]
+        refused = [row for row in apart.tolist() if self._assigned(pod, row) is None]
+        return rows[~np.isin(rows, refused)]
+
+    def _assigned(self, pod: Pod, row: int) -> Placed | None:
+        node = self.books.nodes[self._table.names[row]]
+        try:
+            return assign(pod.containers, self.open_to(pod, node.cards, node), self._rules(node))
+        except Refusal:
+            return None
+
+    def _costs(self, pod: Pod, rows: Rows) -> tuple[Rows, Floats]:
+        """Of these rows those that have room, in their order, and what the pod costs there: less is better."""
+        if pod.containers:
+            rows = self._fitting(pod, rows)
+        if self._scoring != "fgd":
+            return rows, packing.costs(self._table, rows, self._scoring)
+        if not pod.containers:
+            return rows, self._fragmentation.losses(ways.without_cards(rows), pod.cpu_milli)
+        demand = self._simple(pod)
+        costs = np.full(len(self._table), np.inf, dtype=np.float32)
+        apart = self._one_by_one(pod, rows)
+        for row in apart.tolist():
+            costs[row] = self._fragmentation.losses(self._way(pod, row), pod.cpu_milli)[0]
+        if demand is not None:
+            alike = rows[~np.isin(rows, apart)] if len(apart) else rows
+            found = self._simple_ways(pod.requests[0], demand, alike)
+            np.minimum.at(costs, found.rows, self._fragmentation.losses(found, pod.cpu_milli))
+        return rows, costs[rows]
+
+    def _simple_ways(self, request: Request, demand: Demand, rows: Rows) -> Ways:
+        if request.count == 1:
+            return ways.of_one_card(self._table, demand, rows)
+        assert request.count is not None
+        return ways.of_several(self._table, demand, rows[self._table.plain[rows]], request.count)
+
+    def _way(self, pod: Pod, row: int) -> Ways:
+        """As the pod would be placed on this row alone, where it has room."""
+        node = self.books.nodes[self._table.names[row]]
+        placed = self._assigned(pod, row) or {}
+        then = {card.uuid: card for card in node.cards}
+        for container, request in zip(pod.containers, pod.requests, strict=True):
+            uuids = placed.get(container.name, ())
+            for uuid in uuids:
+                then[uuid] = with_tenant(then[uuid], request, len(uuids), node.rules, container.name)
+        states = self._table.cards
+        changed = [card for card in node.cards if then[card.uuid] is not card]
+        return Ways(
+            np.array([row], dtype=np.intp),
+            np.array([[states.of(card, node.rules) for card in changed]], dtype=np.int32),
+            np.array([[states.of(then[card.uuid], node.rules) for card in changed]], dtype=np.int32),
+        )
+
+    def _uuids(self, node: Node, wanted: Iterable[int]) -> tuple[str, ...]:
+        """The first cards of the node in these states."""
+        left = list(node.cards)
+        found = []
+        for number in wanted:
+            card = next(card for card in left if self._table.cards.of(card, node.rules) == number)
+            left.remove(card)
+            found.append(card.uuid)
+        return tuple(found)
+
+
+def _nobody_is_barred(pod: Pod, uuid: str) -> bool:
+    return False

@@ -1,0 +1,219 @@
+"""The cases of admission as manifests, and what both forms of it make of them."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cluster.admission import policies, review
+from cluster.admission.names import Settings
+from cluster.admission.shapes import SHAPES
+from tests.cluster import evaluator
+
+Object = dict[str, Any]
+
+CASES = Path(__file__).parent / "admission_cases.yaml"
+_GROUPS = {"Pod": "", "Job": "batch", "CronJob": "batch"}
+_OURS = {"spec": {"runtimeClassName": "mgpu", "schedulerName": "mgpu-scheduler"}}
+
+
+@dataclass(frozen=True)
+class Case:
+    """old: None for a new object. after: the object as it should become, not looked at where it is refused."""
+
+    name: str
+    manifest: Object
+    old: Object | None
+    after: Object
+    refused: str
+    warned: list[str]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    after: Object
+    refused: str
+    warned: list[str]
+
+
+def cases() -> list[Case]:
+    return [_case(row) for row in yaml.safe_load(CASES.read_text())]
+
+
+def _case(row: Mapping[str, Any]) -> Case:
+    made = manifest(row)
+    old = manifest({**row, **row["old"]}) if "old" in row else None
+    after = merged(made, _OURS) if row.get("ours") else made
+    return Case(
+        row["case"],
+        made,
+        old,
+        merged(after, row.get("becomes", {})),
+        row.get("refused", ""),
+        row.get("warned", []),
+    )
+
+
+def manifest(row: Mapping[str, Any]) -> Object:
+    """The object that a case's members describe."""
+    kind = row.get("kind", "Pod")
+    containers = row.get("containers", [{"name": "main", "limits": row.get("limits", {})}])
+    spec = {"containers": [_container(each) for each in containers], **row.get("spec", {})}
+    if "inits" in row:
+        spec["initContainers"] = [_container(each) for each in row["inits"]]
+    pod: Object = {"metadata": _metadata(row, "annotations", "labels"), "spec": spec}
+    if kind == "Pod":
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            **pod,
+            "metadata": {"name": "p", "namespace": "default", **pod["metadata"]},
+        }
+    metadata = {"name": "w", "namespace": "default", **row.get("metadata", {})}
+    if row.get("own"):
+        metadata["annotations"] = row["own"]
+    spec = {"template": pod}
+    return {
+        "apiVersion": f"{_GROUPS.get(kind, 'apps')}/v1",
+        "kind": kind,
+        "metadata": metadata,
+        "spec": {"jobTemplate": {"spec": spec}} if kind == "CronJob" else spec,
+    }
+
+
+def _metadata(row: Mapping[str, Any], *members: str) -> Object:
+    return {member: row[member] for member in members if row.get(member)}
+
+
+def _container(row: Mapping[str, Any]) -> Object:
+    limits = {"resources": {"limits": row["limits"]}} if row.get("limits") else {}
+    return {"name": row["name"], "image": "nginx", **limits}
+
+
+def merged(manifest: Any, change: Any) -> Any:
+    """A JSON merge patch (RFC 7386); numbers as names are places in a list."""
+    if isinstance(manifest, list):
+        return [merged(each, change.get(place, {})) for place, each in enumerate(manifest)]
+    if not isinstance(change, Mapping):
+        return change
+    made = copy.deepcopy(manifest) if isinstance(manifest, dict) else {}
+    for name, each in change.items():
+        if each is None:
+            made.pop(name, None)
+        else:
+            made[name] = merged(made.get(name), each)
+    return made
+
+
+@functools.cache
+def objects(version: str) -> list[Object]:
+    """All policies, the mutating ones of this version of the API."""
+    settings = Settings()
+    return [
+        *policies.mutating(settings, version),
+        *(each for shape in SHAPES for each in policies.denying(settings, shape)),
+        *policies.warning(settings),
+    ]
+
+
+def typed(manifests: list[Object]) -> list[Object]:
+    """Manifests as the API server writes them."""
+    return [_after(outcome) for outcome in evaluator.review([], [{"object": each} for each in manifests])]
+
+
+def by_policies(
+    reviews: list[tuple[Object, Object | None]], kubernetes: str, version: str = "v1"
+) -> list[Outcome]:
+    """kubernetes: whose CEL the expressions have to do with."""
+    asked = [{"object": each, "old": old} for each, old in reviews]
+    return [
+        Outcome(_after(outcome), outcome.get("refused", ""), outcome.get("warnings", []))
+        for outcome in evaluator.review(objects(version), asked, kubernetes)
+    ]
+
+
+def _after(outcome: Object) -> Object:
+    assert "error" not in outcome, outcome["error"]
+    after: Object = outcome["object"]
+    return after
+
+
+def by_webhook(reviews: list[tuple[Object, Object | None]]) -> list[Outcome]:
+    """Patches are applied by the API server's own library."""
+    settings = Settings()
+    came = typed([each for each, _ in reviews])
+    olds = [old for _, old in reviews]
+    asked = [request(each, old) for each, old in zip(came, olds, strict=True)]
+    answers = [review.mutate(each, settings)["response"] for each in asked]
+    assert all(answer["allowed"] for answer in answers)
+    changed = evaluator.review(
+        [],
+        [
+            {"object": each, "old": old, "patches": patch(answer)}
+            for each, old, answer in zip(came, olds, answers, strict=True)
+        ],
+    )
+    outcomes = []
+    for after, old in zip((_after(each) for each in changed), olds, strict=True):
+        answer = review.validate(request(after, old), settings)["response"]
+        refused = "" if answer["allowed"] else answer["status"]["message"]
+        outcomes.append(Outcome(after, refused, answer.get("warnings", [])))
+    return outcomes
+
+
+def patch(answer: Mapping[str, Any]) -> Any:
+    return json.loads(base64.b64decode(answer["patch"])) if "patch" in answer else None
+
+
+def request(manifest: Object, old: Object | None) -> bytes:
+    """An AdmissionReview, as an API server sends it."""
+    group, _, version = manifest["apiVersion"].rpartition("/")
+    request = {
+        "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+        "kind": {"group": group, "version": version, "kind": manifest["kind"]},
+        "operation": "CREATE" if old is None else "UPDATE",
+        "namespace": "default",
+        "object": manifest,
+        "oldObject": old,
+    }
+    return json.dumps(
+        {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    ).encode()
+
+
+def misspelt() -> Object:
+    return manifest({"annotations": {"mgpu.dev/memory": "4096"}})
+
+
+def large_pod(size_bytes: int) -> Object:
+    """A pod that asks, of about so many bytes: annotations, containers and their environment."""
+    count = size_bytes // 410
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "p",
+            "namespace": "default",
+            "annotations": {f"other.example/{place}": "x" * 80 for place in range(count)},
+            "labels": {f"other.example/{place}": "x" * 60 for place in range(count)},
+        },
+        "spec": {
+            "containers": [
+                {
+                    "name": f"c{place}",
+                    "image": "nginx",
+                    "env": [{"name": "X", "value": "x" * 100}],
+                    "resources": {"limits": {"mgpu.dev/memory-mib": "4096"}},
+                }
+                for place in range(count)
+            ]
+        },
+    }

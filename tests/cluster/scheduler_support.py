@@ -1,0 +1,69 @@
+"""Short ways to say nodes, cards and pods in tests of the scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cluster.resources.inventory import Card, Inventory, Rules
+from cluster.scheduler.pods import Container, Pod
+from oci_specs.request import Memory, Qos, Request
+
+A100_MIB = 81_920
+
+
+def inventory(
+    name: str, cards: int, *, memory_mib: int = A100_MIB, model: str = "A100", most: int = 16
+) -> Inventory:
+    return Inventory(
+        rules=Rules(policy="fixed-share", placement="default", max_containers_per_card=most),
+        cards=tuple(
+            Card(
+                index=index,
+                minor=index,
+                uuid=f"GPU-{name}-{index}",
+                model=model,
+                memory_mib=memory_mib,
+            )
+            for index in range(cards)
+        ),
+    )
+
+
+def request(
+    memory: int | None = None,
+    core: int | None = None,
+    *,
+    count: int = 1,
+    qos: Qos = "online",
+    policy: str | None = None,
+) -> Request:
+    """Totals over the cards; neither: whole cards."""
+    return Request(
+        qos=qos,
+        policy=policy,
+        count=count,
+        memory=None if memory is None else Memory(mib=memory),
+        core_percent=core,
+        whole_cards=memory is None and core is None,
+    )
+
+
+def pod(
+    name: str,
+    *requests: Request,
+    cpu_milli: int = 1000,
+    models: Iterable[str] | None = None,
+    priority: int = 0,
+    created_s: float = 0,
+) -> Pod:
+    """With one container for each request, called c0, c1, …"""
+    return Pod(
+        uid=name,
+        name=name,
+        namespace="default",
+        cpu_milli=cpu_milli,
+        containers=tuple(Container(name=f"c{number}", request=each) for number, each in enumerate(requests)),
+        models=None if models is None else frozenset(models),
+        priority=priority,
+        created_s=created_s,
+    )

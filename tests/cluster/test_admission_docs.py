@@ -1,0 +1,73 @@
+"""docs/cluster.md says what admission changes and refuses: no more and no less than the cases show."""
+
+from __future__ import annotations
+
+import copy
+import re
+
+import pytest
+
+from cluster.admission import change, names, refuse
+from cluster.admission.names import Settings
+from cluster.admission.shapes import Shape, shape_of
+from tests.cluster import admission
+from tests.cluster.admission import Case, Object
+from tests.support.places import REPOSITORY
+
+PAGE = (REPOSITORY / "docs" / "cluster.md").read_text()
+CASES = admission.cases()
+
+
+def first_column(heading: str) -> set[str]:
+    part = PAGE.partition(f"### {heading}\n")[2].partition("\n#")[0]
+    return set(re.findall(r"^\| `([^`]+)` \|", part, re.M))
+
+
+def shape(case: Case) -> Shape:
+    found = shape_of(case.manifest["apiVersion"].rpartition("/")[0], case.manifest["kind"])
+    assert found is not None
+    return found
+
+
+def patched(manifest: Object, patch: change.Patch) -> Object:
+    """With what is added; what is taken away is refused nowhere."""
+    made = copy.deepcopy(manifest)
+    for operation in patch:
+        *above, last = [each.replace("~1", "/") for each in operation["path"].split("/")[1:]]
+        at = made
+        for name in above:
+            at = at[int(name)] if isinstance(at, list) else at[name]
+        at[last] = operation["value"]
+    return made
+
+
+def test_members_are_those_that_are_changed() -> None:
+    changed = set()
+    for case in CASES:
+        for operation in change.patch(shape(case), case.manifest, case.old or {}, Settings()):
+            path = re.sub(r"/\d+/", "/N/", operation["path"])
+            changed.add(
+                re.sub(r"(/annotations|/resources)(/.*)?$", r"\1", path).replace(
+                    "resources", "resources/limits"
+                )
+            )
+    assert first_column("What is changed") == changed
+
+
+def test_codes_are_those_of_refusals() -> None:
+    codes = set()
+    for case in CASES:
+        manifest, old = case.manifest, case.old or {}
+        if case.refused:
+            patch = change.patch(shape(case), manifest, old, Settings())
+            refusal = refuse.refusal(shape(case), patched(manifest, patch), old, Settings())
+            assert refusal is not None, case.name
+            codes.add(refusal.code)
+    assert first_column("What is refused") == codes
+
+
+@pytest.mark.parametrize(
+    "name", [*names.FAMILIES, *names.RESERVED, *names.EXCLUDED_NAMESPACES, names.DEFAULT_CONTAINER]
+)
+def test_names_are_on_the_page(name: str) -> None:
+    assert name in PAGE

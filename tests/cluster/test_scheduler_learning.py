@@ -1,0 +1,185 @@
+"""What the scores are made of: counts from the cards' states, kept up to date, weighed by a learned mix."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cluster.scheduler import mix as mix_module
+from cluster.scheduler import scheduler as module
+from cluster.scheduler.books import Books, with_tenant
+from cluster.scheduler.fragmentation import Fragmentation
+from cluster.scheduler.kinds import Kinds
+from cluster.scheduler.mix import Kind, Mix
+from cluster.scheduler.scheduler import Scheduler
+from cluster.scheduler.states import States
+from cluster.scheduler.table import Table
+from cluster.scheduler.ways import without_cards
+from oci_specs.request import Request
+from placement import room
+from placement.cards import CardState
+from placement.rules import Rules
+from tests.cluster.scheduler_support import A100_MIB, inventory, pod, request
+from tests.cluster.test_scheduler_placing import requests
+
+EMPTY = CardState(index=0, minor=0, uuid="GPU-0", name="A100", memory_mib=A100_MIB)
+
+
+def filled(card: CardState, asked: Request, rules: Rules) -> int:
+    """How many fit one after another, by mgpud's own rules."""
+    times = 0
+    while room.examine(asked, card, asked.count or 1, rules).lack is None:
+        card = with_tenant(card, asked, asked.count or 1, rules, f"t{times}")
+        times += 1
+    return times
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(requests(), max_size=5), requests(), st.sampled_from([2, 16]))
+def test_a_card_holds_as_many_as_mgpuds_rules_let_in(
+    there: list[Request], asked: Request, most: int
+) -> None:
+    rules = Rules(max_containers_per_card=most)
+    card = EMPTY
+    for number, each in enumerate(there):
+        if room.examine(each, card, each.count or 1, rules).lack is None:
+            card = with_tenant(card, each, each.count or 1, rules, f"there{number}")
+    states = States()
+    number = states.of(card, rules)
+    kinds = Kinds([(Kind(asked, 1000, None), 1.0)], A100_MIB)
+    [[times]] = kinds.times(states.features[number : number + 1])
+    assert times == filled(card, asked, rules)
+
+
+def test_pods_of_a_node_are_counted_by_cards_and_by_cpu() -> None:
+    kinds = Kinds(
+        [
+            (Kind(request(core=25), 4000, None), 0.5),
+            (Kind(request(count=2), 4000, None), 0.25),
+            (Kind(request(core=25), 40_000, None), 0.25),
+        ],
+        A100_MIB,
+    )
+    states = States()
+    full = states.features[[states.of(EMPTY, Rules())]]
+    times = kinds.times(full) * 3
+    # Twelve quarters and one pair; CPU for 2.5, and for none of the largest.
+    assert kinds.pods(times, np.array([10_000], dtype=np.float32)).tolist() == [[2.5, 0, 1]]
+    assert kinds.pods(times, np.array([99_000], dtype=np.float32))[0].tolist() == pytest.approx(
+        [12, 99 / 40, 1]
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(requests(), st.integers(0, 3), st.booleans()), max_size=25))
+def test_what_is_kept_up_to_date_is_what_it_would_be_anew(
+    arrivals: list[tuple[Request, int, bool]],
+) -> None:
+    kept = Scheduler()
+    names = [f"n{number}" for number in range(4)]
+    for number, name in enumerate(names):
+        kept.put_node(name, inventory(name, 1 + number, model=f"m{number % 2}"), 64_000, 262_144)
+    placed = {}
+    for number, (asked, node, ends) in enumerate(arrivals):
+        wanted = pod(f"p{number}", asked)
+        kept.arrived(wanted)
+        kept.score(wanted, names)
+        if names[node] in kept.filter(wanted, names).fits:
+            kept.put_pod(wanted, names[node], kept.choose(wanted, names[node]))
+            placed[wanted.uid] = wanted
+        if ends and placed:
+            kept.remove_pod(placed.popitem()[0])
+    # What came since the mix was last weighed counts in both.
+    kept._mix.version += 1
+    anew = Fragmentation(kept._table, kept._mix)
+    ways = without_cards(kept._table.rows(names))
+    before = kept._fragmentation.losses(ways, 1000)
+    np.testing.assert_allclose(anew.losses(ways, 1000), before, rtol=1e-3)
+
+
+def test_models_that_few_pods_can_do_without_are_kept_for_them() -> None:
+    learned = Scheduler()
+    for number in range(4):
+        learned.put_node(f"t4-{number}", inventory(f"t4-{number}", 2, model="T4"), 104_000, 262_144)
+        learned.put_node(f"g2-{number}", inventory(f"g2-{number}", 8, model="G2"), 96_000, 262_144)
+    for number in range(40):
+        learned.arrived(pod(f"any{number}", request(core=50), cpu_milli=8000))
+        learned.arrived(pod(f"t4{number}", request(core=50), cpu_milli=8000, models=["T4"]))
+    anywhere = pod("anywhere", request(core=50), cpu_milli=8000)
+    best = learned.best(anywhere, list(learned.books.nodes))
+    assert best is not None
+    assert best.startswith("g2")
+
+
+def test_a_card_in_use_is_filled_before_another_is_begun() -> None:
+    learned = Scheduler()
+    for name in ("n0", "n1"):
+        learned.put_node(name, inventory(name, 4), 64_000, 262_144)
+    for number in range(20):
+        learned.arrived(pod(f"half{number}", request(core=50)))
+        learned.arrived(pod(f"whole{number}", request()))
+    learned.put_pod(pod("first", request(core=50)), "n1", {"c0": ("GPU-n1-2",)})
+    second = pod("second", request(core=50))
+    assert learned.best(second, ["n0", "n1"]) == "n1"
+    assert learned.choose(second, "n1") == {"c0": ("GPU-n1-2",)}
+
+
+def test_the_mix_counts_the_frequent_kinds_and_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mix_module, "_REMEMBERED", 100)
+    mix = Mix()
+    for number in range(30):
+        mix.arrived(pod(f"a{number}", request(core=50), cpu_milli=2000))
+    for number in range(10):
+        mix.arrived(pod(f"b{number}", request(core=50), request(core=10), cpu_milli=2000))
+    shares = dict(mix.kinds())
+    assert shares[Kind(request(core=50), 2000, None)] == 0.6
+    assert shares[Kind(request(core=50), 1000, None)] == 0.2
+    assert shares[Kind(request(core=10), 1000, None)] == 0.2
+    for number in range(2_000):
+        mix.arrived(pod(f"c{number}", request(), cpu_milli=1000))
+    assert list(dict(mix.kinds())) == [Kind(request(), 1000, None)]
+
+
+def test_states_of_times_past_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_STATES_MAX", 50)
+    scheduler = Scheduler()
+    scheduler.put_node("n0", inventory("n0", 2), 64_000, 262_144)
+    for number in range(200):
+        wanted = pod(f"p{number}", request(memory=256 + number))
+        scheduler.put_pod(wanted, "n0", scheduler.choose(wanted, "n0"))
+        assert scheduler.filter(wanted, ["n0"]).fits == ["n0"]
+        scheduler.remove_pod(wanted.uid)
+    assert len(scheduler._table.cards) <= 60
+
+
+def test_books_are_the_same_in_whichever_order_they_are_told() -> None:
+    one, other = Books(), Books()
+    running = pod("p", request(core=50, memory=8192))
+    placed = {"c0": ("GPU-n0-1",)}
+    one.put_node("n0", inventory("n0", 2), 64_000, 262_144)
+    one.put_pod(running, "n0", placed)
+    other.put_pod(running, "n0", placed)
+    other.put_pod(running, "n0", placed)
+    other.put_node("n0", inventory("n0", 2), 64_000, 262_144)
+    assert one.nodes == other.nodes
+    other.remove_node("n0")
+    assert other.nodes["n0"].cards == []
+    other.put_node("n0", inventory("n0", 2), 64_000, 262_144)
+    assert one.nodes == other.nodes
+    other.remove_pod("p")
+    other.remove_pod("p")
+    assert [card.tenants for card in other.nodes["n0"].cards] == [(), ()]
+    assert other.nodes["n0"].cpu_free_milli == 64_000
+
+
+def test_a_row_is_used_again_once_its_node_has_gone() -> None:
+    books, table = Books(), Table()
+    for number in range(50):
+        table.put(books.put_node(f"n{number}", inventory(f"n{number}", 1), 1000, 1000))
+        gone = books.remove_node(f"n{number}")
+        assert gone is not None
+        table.put(gone)
+    assert len(table) == 1
+    assert not table.cards.in_use.size

@@ -1,0 +1,181 @@
+"""The image that a cluster's nodes run, on a node that has nothing else: no shell, no libc, no Python."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import tarfile
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from tests.support import host
+from tests.support.commands import run
+from tests.support.places import PREFIX
+from tests.support.waiting import until
+from tools import node_image
+
+PLACE = "/opt/mgpu"
+AGENT = f"{PLACE}/bin/mgpu-agent"
+MGPU = f"{PLACE}/bin/mgpu"
+STATE = "/run/mgpu"
+CHROOT = "/usr/sbin/chroot"
+
+
+class Node:
+    """An image's root folder, and the node's below its /host."""
+
+    def __init__(self, image: Path) -> None:
+        self.image = image
+        self.root = image / "host"
+
+    def agent(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return self.inside(self.image, AGENT, *words)
+
+    def mgpu(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return self.inside(self.root, MGPU, *words)
+
+    def mgpud_pid(self) -> int:
+        """0 while none serves."""
+        found = re.search(r"pid (\d+), up", self.mgpu("health").stdout)
+        return int(found[1]) if found else 0
+
+    def inside(self, root: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [CHROOT, root, *argv], env={}, capture_output=True, text=True, check=False, timeout=60
+        )
+
+    def start(self, *argv: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([CHROOT, self.image, *argv], env={}, stdout=subprocess.DEVNULL)
+
+
+@pytest.fixture(scope="module")
+def node(private_host: None) -> Iterator[Node]:
+    with host.home("node-image") as folder:
+        archive = folder / "mgpu.tar"
+        assert node_image.make(PREFIX, archive) < node_image.MAX_BYTES
+        image = folder / "image"
+        image.mkdir()
+        _unpack(archive, image)
+        made = Node(image)
+        for mount in ("proc", "sys", "dev"):
+            for root in (made.image, made.root):
+                (root / mount).mkdir()
+                run("mount", "--rbind", f"/{mount}", root / mount)
+        try:
+            yield made
+        finally:
+            for mount in ("proc", "sys", "dev"):
+                for root in (made.root, made.image):
+                    run("umount", "--lazy", "--recursive", root / mount)
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    with tarfile.open(archive) as image:
+        manifest = json.load(_member(image, "manifest.json"))[0]
+        assert manifest["RepoTags"] == [node_image.name()]
+        with tarfile.open(fileobj=_member(image, manifest["Layers"][0])) as layer:
+            layer.extractall(folder)
+
+
+def _member(image: tarfile.TarFile, name: str) -> IO[bytes]:
+    found = image.extractfile(name)
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def agent(node: Node) -> Iterator[subprocess.Popen[bytes]]:
+    """As the manifests run it, with simulated cards."""
+    done = node.agent("install", "--keep")
+    assert done.returncode == 0, done.stderr
+    sockets = node.root / "run" / "mgpu" / "sim"
+    run("rm", "-rf", sockets)
+    sockets.mkdir()
+    sim = node.start(
+        AGENT, "run", "--", f"{PLACE}/libexec/mgpu/mgpu-simcard", "--dir", f"{STATE}/sim", "--cards", "t4:1"
+    )  # fmt: skip
+    until(lambda: (sockets / "admin.sock").exists(), "the simulated cards are there")
+    holder = node.start(*_manifest_command())
+    try:
+        until(lambda: holder.poll() is not None or node.mgpud_pid() != 0, "mgpud serves")
+        assert holder.poll() is None, "the holder ended"
+        yield holder
+    finally:
+        for program in (holder, sim):
+            with suppress(ProcessLookupError):
+                program.terminate()
+            program.wait(20)
+
+
+def _manifest_command() -> Sequence[str]:
+    from tests.cluster.test_manifests import AGENT as MANIFEST
+    from tests.cluster.test_manifests import pod_of
+
+    [container] = pod_of(MANIFEST)["containers"]
+    command: list[str] = container["command"]
+    return [*command[: command.index("nvidia")], "sim"]
+
+
+def test_mgpu_runs_on_a_node_with_nothing_else(node: Node) -> None:
+    done = node.agent("install")
+    assert done.returncode == 0, done.stderr
+    assert sorted(os.listdir(node.root / "opt")) == [
+        ".mgpu.lock",
+        "mgpu",
+        os.readlink(node.root / "opt/mgpu"),
+    ]
+    assert node.mgpu("--version").stdout.startswith("mgpu ")
+    assert node.agent("install").stdout == "/opt/mgpu of the node stays as it is\n"
+
+
+def test_programs_find_those_of_the_node(node: Node) -> None:
+    node.agent("install", "--keep")
+    done = node.agent("run", "--", f"{PLACE}/bin/python3", "-c", "import os; print(os.environ['PATH'])")
+    assert "/usr/sbin" in done.stdout.split(":"), done.stderr
+
+
+def test_a_killed_mgpud_is_followed_by_the_next_at_once(node: Node, agent: subprocess.Popen[bytes]) -> None:
+    before = node.mgpud_pid()
+    os.kill(before, signal.SIGKILL)
+    until(
+        lambda: node.mgpud_pid() not in (0, before),
+        "the next mgpud serves",
+    )
+    assert agent.poll() is None
+
+
+def test_a_new_version_takes_over_in_the_same_pod(node: Node, agent: subprocess.Popen[bytes]) -> None:
+    before, folder = node.mgpud_pid(), os.readlink(node.root / "opt/mgpu")
+    (node.image / "opt/mgpu/lib/another").write_text("a file that the version before had not\n")
+    done = node.agent("install", "--upgrade")
+    assert done.returncode == 0, done.stderr
+    assert "is replaced by the installed one" in done.stdout
+    assert os.readlink(node.root / "opt/mgpu") != folder
+    assert node.mgpud_pid() != before
+    assert agent.poll() is None
+    assert node.agent("install", "--keep").stdout == "/opt/mgpu of the node stays as it is\n"
+
+
+def test_another_installation_is_left_alone(node: Node, tmp_path: Path) -> None:
+    (tmp_path / "opt" / "mgpu").mkdir(parents=True)
+    other = node.image / "other"
+    other.mkdir()
+    run("mount", "--bind", tmp_path, other)
+    try:
+        done = node.agent("install", "--host", "/other")
+    finally:
+        run("umount", other)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "a folder that this did not make" in done.stderr
+
+
+def test_drain_ends_where_no_container_holds_a_gpu(node: Node, agent: subprocess.Popen[bytes]) -> None:
+    done = node.agent("run", "--", MGPU, "drain")
+    assert (done.returncode, done.stdout) == (0, "")

@@ -1,0 +1,84 @@
+"""Makes the image that a cluster's nodes run: `python -m tools.node_image ARCHIVE`.
+
+One layer with mgpu below /opt/mgpu: a Python and a libc of its own, so that the same folder serves in the
+container and, copied to the node, under the node's container engine. From what is installed here, which came from
+the registries alone.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from importlib import metadata
+from pathlib import Path
+
+from tools import pack_image, release, requirements
+from tools.portable import tree as portable
+
+PLACE = Path("/opt/mgpu")
+# A pull is part of every node's first start.
+MAX_BYTES = 220 << 20
+_NO_CACHE = shutil.ignore_patterns("__pycache__")
+
+
+def name() -> str:
+    return f"docker.io/library/mgpu:{release.version()}"
+
+
+def make(prefix: Path, archive: Path) -> int:
+    """Write `archive` from the mgpu that is installed in `prefix`. The size in bytes of what it holds.
+
+    PortableError in one line.
+    """
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
+        root = Path(folder)
+        tree = root / PLACE.relative_to("/")
+        tree.mkdir(parents=True)
+        _fill(tree, prefix)
+        taken = portable.size_bytes(tree)
+        if taken > MAX_BYTES:
+            raise portable.PortableError(
+                f"the image has {taken >> 20} MiB, and {MAX_BYTES >> 20} are allowed"
+            )
+        for empty in ("tmp", "host"):
+            (root / empty).mkdir()
+        pack_image.pack(
+            root,
+            archive,
+            name=name(),
+            command=(f"{PLACE}/bin/mgpu-agent", "--help"),
+            environment=(f"PATH={PLACE}/bin",),
+            created_by="make node-image",
+        )
+    return taken
+
+
+def _fill(tree: Path, prefix: Path) -> None:
+    site = portable.python(tree, requirements.requirements(("run", "cluster")))
+    # Where Debian's Python looks.
+    (tree / "lib" / "python3").mkdir()
+    (tree / "lib" / "python3" / "dist-packages").symlink_to(f"../{portable.VERSION}/site-packages")
+    mgpu = metadata.distribution("mgpu")
+    for file in mgpu.files or []:
+        if file.parts[0] != ".." and "__pycache__" not in file.parts:
+            portable.copy(Path(str(file.locate())), site / Path(file))
+    for folder in ("libexec/mgpu", "lib/mgpu", "share/man"):
+        shutil.copytree(prefix / folder, tree / folder, symlinks=True, ignore=_NO_CACHE)
+    for script in mgpu.entry_points.select(group="console_scripts"):
+        path = tree / "bin" / script.name
+        path.write_text(
+            f"#!{PLACE}/bin/python3\nimport sys\n\nfrom {script.module} import {script.attr}\n\n"
+            f"sys.exit({script.attr}())\n"
+        )
+        path.chmod(0o755)
+    sim = tree / "lib" / "mgpu" / "sim"
+    portable.bind(tree, PLACE, own=prefix, foreign=lambda path: path.is_relative_to(sim))
+
+
+if __name__ == "__main__":
+    try:
+        print(f"{name()}: {make(Path(sys.prefix), Path(sys.argv[1]).absolute()) / 2**20:.0f} MiB")
+    except portable.PortableError as error:
+        sys.exit(f"node-image: {error}")

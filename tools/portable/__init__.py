@@ -1,0 +1,1 @@
+"""A folder that runs on any libc and needs no Python of the machine."""
