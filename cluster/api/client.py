@@ -220,7 +220,7 @@ def _resource(kind: Kind) -> Any:
     class Subresource(resource.NamespacedSubResource, Generic):  # type: ignore[misc]
         _api_info = resource.ApiInfo(
             resource=resource.ResourceDef(kind.group, kind.version, kind.name),
-            parent=resource.ResourceDef(kind.group, kind.version, ""),
+            parent=resource.ResourceDef("", "v1", ""),
             plural=kind.plural,
             verbs=["post"],
             action=kind.subresource,

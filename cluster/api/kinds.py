@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class Kind:
     """group: "" for the core group. plural: as in paths. namespaced: whether objects live in a namespace.
 
-    subresource: the last part of the path of one that is only ever written below another object.
+    subresource: the last part of the path of one that is only ever written below another object, which is of
+    the core group, whatever its own is.
     """
 
     group: str
@@ -27,6 +28,7 @@ class Kind:
 NODE = Kind("", "v1", "Node", "nodes", namespaced=False)
 POD = Kind("", "v1", "Pod", "pods", namespaced=True)
 BINDING = Kind("", "v1", "Binding", "pods", namespaced=True, subresource="binding")
+EVICTION = Kind("policy", "v1", "Eviction", "pods", namespaced=True, subresource="eviction")
 EVENT = Kind("events.k8s.io", "v1", "Event", "events", namespaced=True)
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases", namespaced=True)
 RESOURCE_SLICE = Kind("resource.k8s.io", "v1", "ResourceSlice", "resourceslices", namespaced=False)

@@ -22,7 +22,6 @@ class Claims(NamedTuple):
     """How the GPUs are offered by claims. cdi: where the container engine looks for CDI specs."""
 
     cdi: Path
-    withdraws: bool
 
 
 @click.command()
@@ -35,7 +34,7 @@ class Claims(NamedTuple):
 @click.option("--no-api", is_flag=True, help="Speak to kubelet alone.")
 @click.option("--dra", is_flag=True, help="Offer the GPUs by claims (DRA) instead of resources.")
 @click.option("--cdi", type=click.Path(path_type=Path), default=Path("/var/run/cdi"), help="For claims.")
-@click.option("--withdraw", is_flag=True, help="With --dra: take the ResourceSlices away at the end.")
+@click.option("--withdraw", is_flag=True, help="Take all of it away from the API server at the end.")
 @click.option("--hami", is_flag=True, help="Offer HAMi's resources nvidia.com/gpumem, gpucores too.")
 @click.option("--healthz", "address", default=None, metavar="HOST:PORT", help="Where a probe may ask.")
 def main(
@@ -58,12 +57,27 @@ def main(
     node = Node(
         name=node_name, mgpud=Mgpud(root / "mgpud.sock"), kubelet=kubelet, opt_in=hami, by_claims=dra
     )
-    claims = Claims(cdi, withdraw) if dra else None
-    asyncio.run(serve(node, kubeconfig=kubeconfig, with_api=not no_api, address=address, claims=claims))
+    claims = Claims(cdi) if dra else None
+    asyncio.run(
+        serve(
+            node,
+            kubeconfig=kubeconfig,
+            with_api=not no_api,
+            address=address,
+            claims=claims,
+            withdraws=withdraw,
+        )
+    )
 
 
 async def serve(
-    node: Node, *, kubeconfig: str | None, with_api: bool, address: str | None, claims: Claims | None = None
+    node: Node,
+    *,
+    kubeconfig: str | None,
+    with_api: bool,
+    address: str | None,
+    claims: Claims | None = None,
+    withdraws: bool = False,
 ) -> None:
     """Until SIGTERM or SIGINT, or until a part of it fails, whose error is raised."""
     async with AsyncExitStack() as stack:
@@ -77,11 +91,11 @@ async def serve(
             from cluster.api.client import Client
 
             node.api = await stack.enter_async_context(Client(kubeconfig))
-            parts += [published.run(node, node.api), events.run(node, node.api)]
+            parts += [published.run(node, node.api, withdraws=withdraws), events.run(node, node.api)]
             if claims is not None:
                 from cluster.dra import run as dra
 
-                parts.append(dra.run(node, claims.cdi, withdraws=claims.withdraws))
+                parts.append(dra.run(node, claims.cdi, withdraws=withdraws))
         stopped = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stopped.set)

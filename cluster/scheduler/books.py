@@ -195,7 +195,7 @@ def with_tenant(card: CardState, request: Request, count: int, rules: Rules, con
 
 def _without(card: CardState, uid: str) -> CardState:
     """A policy that a container set ends with the last one, as in mgpud."""
-    left = tuple(tenant for tenant in card.tenants if _pod_of(tenant) != uid)
+    left = tuple(tenant for tenant in card.tenants if pod_of(tenant) != uid)
     if len(left) == len(card.tenants):
         return card
     if left or card.policy_owner is None:
@@ -203,7 +203,7 @@ def _without(card: CardState, uid: str) -> CardState:
     return replace(card, tenants=(), policy=None, policy_owner=None)
 
 
-def _pod_of(tenant: Tenant) -> str:
+def pod_of(tenant: Tenant) -> str:
     return tenant.container_id.partition("/")[0]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from cluster.scheduler.books import Held, Node, without_pods
+from cluster.scheduler.books import Held, Node, pod_of, without_pods
 from cluster.scheduler.choice import assign
 from cluster.scheduler.pods import Pod
 from oci_specs.refusal import Refusal
@@ -26,9 +26,16 @@ def victims(
     ending = [uid for uid in offered if uid in node.pods]
     if _fits(pod, node, ending, allowed):
         return ending
+    # Whoever shares a card with those who end goes before others: so that card comes free.
+    beside = _beside(node, ending)
     spared = sorted(
         (held for held in candidates if held.pod.containers and held.pod.uid not in ending),
-        key=lambda held: (-held.pod.priority, held.pod.created_s, held.pod.uid),
+        key=lambda held: (
+            -held.pod.priority,
+            held.pod.uid in beside,
+            held.pod.created_s,
+            held.pod.uid,
+        ),
     )
     more = [held.pod.uid for held in spared]
     if not _fits(pod, node, ending + more, allowed):
@@ -38,6 +45,12 @@ def victims(
         if _fits(pod, node, ending + fewer, allowed):
             more = fewer
     return ending + more
+
+
+def _beside(node: Node, uids: Collection[str]) -> set[str]:
+    """Pods on the cards that these pods have."""
+    on_card = [{pod_of(tenant) for tenant in card.tenants} for card in node.cards]
+    return set[str]().union(*(pods for pods in on_card if not pods.isdisjoint(uids)))
 
 
 def of_lower_priority(pod: Pod, node: Node) -> list[Held]:

@@ -64,7 +64,18 @@ class Reservations:
         found = self._place(pod, names)
         if found is None:
             return None
-        node, uuids = found
+        return self._keep(pod, *found, now_s)
+
+    def keep(self, pod: Pod, node: Node, ended: Sequence[str], now_s: float) -> Reservation | None:
+        """Cards that the pod gets on this node once these pods have ended, who are made to; None where it gets
+        none by that.
+        """
+        try:
+            return self._keep(pod, node.name, self._cards(pod, node, ended), now_s)
+        except Refusal:
+            return None
+
+    def _keep(self, pod: Pod, node: str, uuids: frozenset[str], now_s: float) -> Reservation:
         kept = Reservation(pod=pod, node=node, uuids=uuids, until_s=now_s + self._for_s)
         self._kept[pod.uid] = kept
         self._tell()
@@ -111,10 +122,7 @@ class Reservations:
 
     def _cards(self, pod: Pod, node: Node, ended: Sequence[str]) -> frozenset[str]:
         cards = self._scheduler.open_to(pod, without_pods(node, ended), node)
-        try:
-            placed = assign(pod.containers, cards, node.rules)
-        except Refusal as refusal:
-            raise AssertionError("victims() says that it fits") from refusal
+        placed = assign(pod.containers, cards, node.rules)
         return frozenset(uuid for uuids in placed.values() for uuid in uuids)
 
 

@@ -218,6 +218,8 @@ class ApiServer:
         if request.method == "POST":
             if where.subresource == "binding":
                 return await self._bind(where, body)
+            if where.subresource == "eviction":
+                return await self._evict(where, body)
             meta = body["metadata"]
             name = meta.get("name") or meta["generateName"] + uuid.uuid4().hex[:5]
             made = where.named(name)
@@ -240,6 +242,17 @@ class ApiServer:
         if old is not None and version not in (None, old["metadata"]["resourceVersion"]):
             return _status(409, "Conflict", "the object has been modified; apply your changes to the latest")
         return web.json_response(await self._store(where, new))
+
+    async def _evict(self, where: _Path, eviction: Object) -> web.Response:
+        """Without budgets and without a grace: the pod is gone at once. trouble 429 is what a budget answers."""
+        pod = self._kind(where).objects.get(where.key)
+        if pod is None:
+            return _status(404, "NotFound", f'pods "{where.name}" not found')
+        uid = eviction.get("deleteOptions", {}).get("preconditions", {}).get("uid")
+        if uid not in (None, pod["metadata"]["uid"]):
+            return _status(409, "Conflict", "Precondition failed: UID in precondition")
+        await self._drop(where)
+        return web.json_response({"kind": "Status", "status": "Success"}, status=201)
 
     async def _bind(self, where: _Path, binding: Object) -> web.Response:
         pod = self._kind(where).objects.get(where.key)

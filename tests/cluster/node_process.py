@@ -64,7 +64,9 @@ class World:
 
 
 @contextmanager
-def running(mgpu: Arbiter, folder: Path, labels: dict[str, str] | None = None) -> Iterator[World]:
+def running(
+    mgpu: Arbiter, folder: Path, labels: dict[str, str] | None = None, *options: str
+) -> Iterator[World]:
     kubelet = Kubelet(folder)
     kubelet.does(kubelet.fake.start())
     log, port = folder / "node.log", 20000 + os.getpid() % 20000
@@ -84,6 +86,7 @@ def running(mgpu: Arbiter, folder: Path, labels: dict[str, str] | None = None) -
         ]
         argv += ["--kubelet", folder, "--kubeconfig", api.kubeconfig(folder)]
         argv += ["--healthz", f"127.0.0.1:{port}"]
+        argv += options
         process = subprocess.Popen(argv, stderr=out, stdout=out)
         try:
             yield World(mgpu, kubelet, api, process, log, port)

@@ -115,6 +115,26 @@ def test_nothing_is_placed_beside_nvidias_own_plugin(world: World) -> None:
     assert [line for line in world.lines() if "nvidia-gpu.sock" in line]
 
 
+def test_withdrawing_leaves_the_node_as_it_was(mgpu: Arbiter, tmp_path: Path) -> None:
+    with running(mgpu, tmp_path, {"other": "stays"}, "--withdraw") as world:
+        until(lambda: published.SERVING in world.node()["metadata"]["labels"], "the label is there")
+        until(lambda: len(world.node()["status"]["capacity"]) > 1, "capacity is there")
+        world.process.send_signal(signal.SIGTERM)
+        world.process.wait(10)
+        assert world.node()["metadata"]["labels"] == {"other": "stays"}
+        assert world.node()["metadata"]["annotations"] == {}
+        assert world.node()["status"]["capacity"] == {"cpu": "2"}
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("32320", 32320), ("32k", 32000), ("1M", 10**6), ("1.5", None), (None, None)]
+)
+def test_quantity_is_read_as_the_api_server_writes_whole_numbers(
+    text: str | None, number: int | None
+) -> None:
+    assert published._number(text) == number
+
+
 def test_api_server_that_is_away_stops_nothing(mgpu: Arbiter, tmp_path: Path) -> None:
     with running(mgpu, tmp_path) as world:
         world.api.troubles.append(Trouble(lambda _method, _path: True, status=503))

@@ -37,7 +37,18 @@ LAYERS: dict[str, tuple[set[str], set[str]]] = {
     ),
     "cluster": (
         {"oci_specs", "placement", "runtime_hook"},
-        {"aiohttp", "click", "cryptography", "grpc", "google", "httpx2", "lightkube", "numpy", "yaml"},
+        {
+            "aiohttp",
+            "click",
+            "cryptography",
+            "google",
+            "grpc",
+            "httpx2",
+            "lightkube",
+            "numpy",
+            "prometheus_client",
+            "yaml",
+        },
     ),
     "demo": ({"mgpu_cli", "oci_specs", "sim"}, {"rich"}),
 }

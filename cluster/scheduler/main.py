@@ -1,0 +1,140 @@
+"""`mgpu-scheduler`: the extender of a kube-scheduler that places pods by card."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sys
+import time
+import uuid
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import click
+from aiohttp import web
+
+from cluster.api.client import Api, Client
+from cluster.api.errors import ApiProblem
+from cluster.api.follow import Change, Listed, follow
+from cluster.api.kinds import NODE, POD, Kind
+from cluster.node.told import Told
+from cluster.scheduler.binding import Binder
+from cluster.scheduler.counters import Counters
+from cluster.scheduler.evictions import Evictions
+from cluster.scheduler.extender import Extender
+from cluster.scheduler.lease import Lease
+from cluster.scheduler.reservations import Reservations
+from cluster.scheduler.scheduler import Scheduler, Scoring
+from cluster.scheduler.server import application
+from cluster.scheduler.state import State
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """listen: HOST:PORT. namespace: where the lease is."""
+
+    listen: str
+    namespace: str
+    score: Scoring
+    reserve_after_s: float
+    reserve_for_s: float
+
+
+@click.command()
+@click.option("--listen", default="127.0.0.1:8900", metavar="HOST:PORT", show_default=True)
+@click.option("--kubeconfig", default=None, help="Without it: $KUBECONFIG, or the pod's service account.")
+@click.option("--namespace", default="mgpu-system", help="Of the lease.", show_default=True)
+@click.option("--score", type=click.Choice(get_args(Scoring)), default="fgd", show_default=True)
+@click.option("--reserve-after-seconds", type=click.FloatRange(min=0), default=60.0, show_default=True)
+@click.option("--reserve-for-seconds", type=click.FloatRange(min=1), default=600.0, show_default=True)
+def main(
+    listen: str,
+    kubeconfig: str | None,
+    namespace: str,
+    score: Scoring,
+    reserve_after_seconds: float,
+    reserve_for_seconds: float,
+) -> None:
+    """Places pods on GPUs, by card: an extender of kube-scheduler."""
+    options = Options(
+        listen=listen,
+        namespace=namespace,
+        score=score,
+        reserve_after_s=reserve_after_seconds,
+        reserve_for_s=reserve_for_seconds,
+    )
+    try:
+        asyncio.run(_main(kubeconfig, options))
+    except (ApiProblem, OSError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+async def _main(kubeconfig: str | None, options: Options) -> None:
+    async with Client(kubeconfig) as api:
+        await serve(api, options)
+
+
+async def serve(api: Api, options: Options, started: Callable[[int], None] = lambda port: None) -> None:
+    """Until SIGTERM or SIGINT, or until a part of it fails, whose error is raised. started: hears the port."""
+    told = Told(lambda line: print(f"mgpu-scheduler: {line}", file=sys.stderr, flush=True))
+    clock = time.monotonic
+    scheduler = Scheduler(options.score)
+    reservations = Reservations(
+        scheduler, reserve_after_s=options.reserve_after_s, reserve_for_s=options.reserve_for_s
+    )
+    state = State(scheduler, reservations, told)
+    counters = Counters()
+
+    async def list_anew() -> None:
+        pods, _ = await api.list(POD)
+        state.change_pods(Listed(pods), clock())
+
+    holder = f"{socket.gethostname()}_{uuid.uuid4()}"
+    lease = Lease(api, options.namespace, holder, clock, list_anew)
+    extender = Extender(
+        state,
+        Binder(state, api, told, clock),
+        Evictions(state, api, told, clock),
+        lease,
+        counters,
+        clock,
+    )
+    runner = web.AppRunner(application(extender, state, counters, told), access_log=None)
+    await runner.setup()
+    host, _, port = options.listen.rpartition(":")
+    try:
+        await web.TCPSite(runner, host or "127.0.0.1", int(port)).start()
+        started(runner.addresses[0][1])
+        await _until_stopped(
+            lease.run(),
+            _follow(api, NODE, told, state.change_nodes),
+            _follow(api, POD, told, lambda change: state.change_pods(change, clock())),
+        )
+    finally:
+        await runner.cleanup()
+
+
+async def _follow(api: Api, kind: Kind, told: Told, changed: Callable[[Change], None]) -> None:
+    async for change in follow(api, kind, said=lambda line: told.say(kind.plural, line)):
+        changed(change)
+
+
+async def _until_stopped(*parts: Coroutine[Any, Any, None]) -> None:
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    tasks = [asyncio.ensure_future(part) for part in (stopped.wait(), *parts)]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for each in done:
+            each.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+if __name__ == "__main__":
+    main()
