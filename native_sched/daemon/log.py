@@ -105,6 +105,8 @@ class Log:
         self._torn = False
         # Hears of every event that is let through, with its fields; called under the lock.
         self.heard: Callable[[str, Mapping[str, object]], object] = lambda event, fields: None
+        # Whose container that is, as further fields: an id says nothing to people.
+        self.whose: Callable[[object], Mapping[str, object]] = lambda container: {}
         self.left_out = 0  # lines, by the buckets or because they could not be written
 
     def info(self, event: str, **fields: object) -> None:
@@ -141,6 +143,8 @@ class Log:
             if left_out is None:
                 self.left_out += 1
                 return
+            if "container" in fields and "pod" not in fields:
+                fields = {**fields, **self.whose(fields["container"])}
             self.heard(event, fields)
             shown = {name: value(of) for name, of in fields.items()}
             if left_out:

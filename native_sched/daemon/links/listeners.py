@@ -52,6 +52,8 @@ class Listeners:
         try:
             self.answered += self._engine.add_listener(grant.tenant, arrived.fd, arrived.holder_id)
             self.taken += 1
+            if arrived.of_main_process:
+                grant.listens, grant.lost_listener = True, False
         except OSError as error:
             LOG.error("listener-not-served", container=arrived.container_id, why=error.strerror)
             self._link.drop(arrived.holder_id)
