@@ -104,11 +104,17 @@ def _threads(found: dict[str, Any]) -> Iterator[Check]:
 def _tenants(found: dict[str, Any], listing: dict[str, Any] | None) -> Iterator[Check]:
     yield Check("ok" if found["cards"] else "attention", "cards", str(found["cards"]))
     text = str(found["containers"])
+    rows = listing["containers"] if listing else []
     for word in ("advisory", "draining"):
-        rows = listing["containers"] if listing else []
         count = sum(row["advisory"] if word == "advisory" else row["state"] == word for row in rows)
         text += f", {count} {word}" if count else ""
     yield Check("ok", "containers", text)
+    for row in rows:
+        if row.get("lost_listener"):
+            name = render.name(row) or row["container_id"]
+            yield Check(
+                "failed", "listener", f"{name} has lost its own: its GPU calls fail until it is ended"
+            )
 
 
 def _recovery(found: dict[str, Any]) -> Iterator[Check]:

@@ -63,11 +63,18 @@ def state(container: Container) -> str:
     marks = [name for name in ("paused", "advisory") if container[name]]
     if container.get("unaccounted_bytes") or container.get("unsuspendable"):
         marks.append("killed")
+    if container.get("lost_listener"):
+        marks.append("lost-listener")
     marks += [f"card {card['index']} lost" for card in container["cards"] if card.get("lost")]
     return ", ".join([container["state"], *marks])
 
 
 def _caught(container: Container) -> Iterator[Row]:
+    if container.get("lost_listener"):
+        yield (
+            "Listener:",
+            "lost: the GPU calls of its main process fail for good; end it to have it served again",
+        )
     if unaccounted := container.get("unaccounted_bytes"):
         yield "Killed:", f"it had {mib(unaccounted)} MiB that it was not charged for"
     if why := container.get("unsuspendable"):
@@ -131,7 +138,7 @@ def activity(sched: dict[str, Any] | None) -> str:
     return f"suspended ({sched['why']})" if sched["busy"] else "idle, suspended"
 
 
-# What a card is without, native_sched/daemon/node/without.py: what that means for who looks at one container.
+# What a card is without, native_sched/daemon/node/without.py: what that means to a reader who looks at one container.
 _WITHOUT = {
     "engine-status": "idle by fetch only",
     "userd": "no work seen of some channels",

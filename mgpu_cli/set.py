@@ -37,7 +37,8 @@ def set_container(
 ) -> None:
     """Change what a running container was granted: all that is asked, or nothing.
 
-    CONTAINER is its id, the first four characters of it or more, its grant's id (g-3), or its pod's name.
+    CONTAINER is its id, the first four characters of it or more, its grant's id (g-3), its pod's name, or
+    NAMESPACE/POD/CONTAINER.
     What runs in it sees the new memory at once; it is never given less than it holds.
     """
     wish = {"core_percent": core_percent, "class": qos, "memory_mib": memory_mib}

@@ -22,7 +22,7 @@ class Memory:
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """Who asks. container is the name in the pod's manifest, or the container id where there is no pod."""
+    """The container that asks. container: its name in the pod's manifest; without a pod, the container id."""
 
     pod: str | None = None
     namespace: str | None = None

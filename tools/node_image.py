@@ -18,7 +18,7 @@ from tools.portable import tree as portable
 
 PLACE = Path("/opt/mgpu")
 # A pull is part of every node's first start.
-MAX_BYTES = 160 << 20
+MAX_BYTES = 220 << 20
 _NO_CACHE = shutil.ignore_patterns("__pycache__")
 
 

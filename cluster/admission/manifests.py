@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import click
 import yaml
 
 from cluster.admission import policies, webhooks
-from cluster.admission.names import Settings
+from cluster.admission.names import SCHEDULER, Settings
 from cluster.admission.shapes import SHAPES
 
 FOLDER = Path(__file__).resolve().parents[1] / "manifests" / "admission"
@@ -58,10 +59,16 @@ def files(settings: Settings) -> dict[str, str]:
     }
 
 
-def main() -> None:
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, content in files(Settings()).items():
-        (FOLDER / name).write_text(content)
+@click.command()
+@click.option("--scheduler", default=SCHEDULER, show_default=True, help="Who places pods by card.")
+@click.option("--hami", is_flag=True, help="HAMi's resources nvidia.com/gpumem, gpucores are ours.")
+@click.option("--aliyun-mib", is_flag=True, help="aliyun.com/gpu-mem is in MiB on all nodes.")
+@click.option("--folder", type=click.Path(path_type=Path), default=FOLDER, help="Where to write them.")
+def main(scheduler: str, hami: bool, aliyun_mib: bool, folder: Path) -> None:
+    """Writes the manifests of admission."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files(Settings(scheduler=scheduler, hami=hami, aliyun_mib=aliyun_mib)).items():
+        (folder / name).write_text(content)
 
 
 if __name__ == "__main__":

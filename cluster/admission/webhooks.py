@@ -167,7 +167,7 @@ def _deployment(settings: Settings) -> Object:
     container = {
         "name": "admission",
         "image": IMAGE,
-        "command": ["/opt/mgpu/bin/python", "-m", "cluster.admission", *options],
+        "command": ["/opt/mgpu/bin/mgpu-admission", *options],
         "ports": [{"name": "https", "containerPort": PORT}],
         "readinessProbe": {"httpGet": probe, "periodSeconds": 5},
         "livenessProbe": {

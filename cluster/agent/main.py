@@ -16,6 +16,8 @@ from oci_specs.refusal import Refusal
 _MGPU = PLACE / "bin" / "mgpu"
 _STATE = Path("/run/mgpu")
 _ENGINES = ("containerd", "crio")
+# The image's own names its one folder.
+_NODE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 host_option = click.option(
     "--host",
@@ -105,6 +107,7 @@ def _enter(host: Path) -> None:
             "no-chroot", f"the folder {host} cannot be entered", "give the container CAP_SYS_CHROOT"
         ) from error
     os.chdir("/")
+    os.environ["PATH"] = _NODE_PATH
 
 
 if __name__ == "__main__":

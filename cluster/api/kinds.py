@@ -28,6 +28,7 @@ class Kind:
 NODE = Kind("", "v1", "Node", "nodes", namespaced=False)
 POD = Kind("", "v1", "Pod", "pods", namespaced=True)
 BINDING = Kind("", "v1", "Binding", "pods", namespaced=True, subresource="binding")
+SECRET = Kind("", "v1", "Secret", "secrets", namespaced=True)
 EVICTION = Kind("policy", "v1", "Eviction", "pods", namespaced=True, subresource="eviction")
 EVENT = Kind("events.k8s.io", "v1", "Event", "events", namespaced=True)
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases", namespaced=True)

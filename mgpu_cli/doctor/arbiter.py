@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
+from pathlib import PurePath
 
 from mgpu_cli.doctor.finding import Finding, Group, fail, ok, warn
 from mgpu_cli.doctor.host import Host
 from mgpu_cli.doctor.processes import CAP_SYS_NICE, capabilities, limit
 
+# Of each second, more than the scheduler's thread takes: over its budget it would not run at all for a while.
+BUDGET_US = 500_000
 UNIT = "/etc/systemd/system/mgpud.service"
 
 
@@ -52,26 +56,47 @@ def realtime(host: Host) -> Iterator[Finding]:
     if health["sched_fifo"]:
         yield ok("mgpud-fifo", "its scheduler runs under SCHED_FIFO")
         return
+    why, line = _why_not(host, health["pid"])
     yield warn(
         "mgpud-fifo",
-        f"its scheduler does not run under SCHED_FIFO: {_why_not(host, health['pid'])}",
+        f"its scheduler does not run under SCHED_FIFO: {why}",
         "on a busy node online work waits longer for its card",
-        "give mgpud CAP_SYS_NICE, or LimitRTPRIO=20 in its unit, and restart it",
+        line,
     )
 
 
-def _why_not(host: Host, pid: int) -> str:
+def _why_not(host: Host, pid: int) -> tuple[str, str]:
+    """The reason, and what to type or to give it."""
     held = capabilities(host, pid)
     if held is not None and not held >> CAP_SYS_NICE & 1 and limit(host, pid, "Max realtime priority") == 0:
-        return "it has no CAP_SYS_NICE, and its realtime priority is limited to 0"
+        return (
+            "it has no CAP_SYS_NICE, and its realtime priority is limited to 0",
+            "give mgpud CAP_SYS_NICE, or LimitRTPRIO=20 in its unit, and restart it",
+        )
     if host.number("/proc/sys/kernel/sched_rt_runtime_us") == 0:
-        return "kernel.sched_rt_runtime_us is 0"
+        return (
+            "kernel.sched_rt_runtime_us is 0",
+            "sysctl -w kernel.sched_rt_runtime_us=950000, and restart mgpud",
+        )
     for line in (host.text(f"/proc/{pid}/cgroup") or "").splitlines():
         _number, controllers, path = line.split(":", 2)
-        file = f"/sys/fs/cgroup/cpu{path}/cpu.rt_runtime_us"
-        if "cpu" in controllers.split(",") and host.number(os.path.normpath(file)) == 0:
-            return f"its cgroup {path} has no realtime budget (cpu.rt_runtime_us is 0)"
-    return "the kernel refused it"
+        files = _budget_files(path) if "cpu" in controllers.split(",") else []
+        if files and host.number(files[-1]) == 0:
+            given = [f"echo {BUDGET_US} > {shlex.quote(file)}" for file in files if host.number(file) == 0]
+            return (
+                f"its cgroup {path} has no realtime budget (cpu.rt_runtime_us is 0)",
+                f"{' && '.join(given)} and restart mgpud there",
+            )
+    return "the kernel refused it", "chrt --fifo 1 true"
+
+
+def _budget_files(path: str) -> list[str]:
+    """Of a cgroup of the first version and those above it, the topmost first: none gets a budget before its
+    parent has one.
+    """
+    top = PurePath("/sys/fs/cgroup/cpu")
+    group = PurePath(os.path.normpath(f"{top}{path}"))
+    return [f"{each}/cpu.rt_runtime_us" for each in (*reversed(group.parents), group) if top in each.parents]
 
 
 GROUP = Group("mgpud", (answers, realtime))

@@ -10,7 +10,8 @@ from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Any
 
-from mgpu_cli.doctor.finding import Finding, Group, note, ok, warn
+from mgpu_cli import render
+from mgpu_cli.doctor.finding import Finding, Group, fail, note, ok, warn
 from mgpu_cli.doctor.host import Host, NoAnswerError
 
 # What `mgpu run` names a container's cgroup (mgpu_cli/bundle.py).
@@ -66,13 +67,17 @@ def _containers(host: Host) -> list[dict[str, Any]]:
     return found
 
 
+def _name(container: dict[str, Any]) -> str:
+    return render.name(container) or container["container_id"]
+
+
 def grants(host: Host) -> Iterator[Finding]:
     """A grant is given back by the container's end; one whose process is gone was not."""
     if isinstance(host.health, str):
         return
     containers = _containers(host)
     orphans = [
-        each["container_id"]
+        _name(each)
         for each in containers
         if each["state"] == "bound" and each["pid"] and not host.path(f"/proc/{each['pid']}").exists()
     ]
@@ -83,7 +88,7 @@ def grants(host: Host) -> Iterator[Finding]:
             "its memory stays reserved",
             f"mgpu describe {shlex.quote(orphans[0])}",
         )
-    draining = [each["container_id"] for each in containers if each["state"] == "draining"]
+    draining = [_name(each) for each in containers if each["state"] == "draining"]
     if draining:
         yield note(
             "leftover-draining",
@@ -93,6 +98,19 @@ def grants(host: Host) -> Iterator[Finding]:
         )
     if not orphans:
         yield ok("leftover-grants", "every grant has its container")
+
+
+def listeners(host: Host) -> Iterator[Finding]:
+    """A container outlives mgpud or the holder, and not both at once."""
+    lost = [each for each in _containers(host) if each.get("lost_listener")]
+    if lost:
+        pid = lost[0]["pid"]
+        yield fail(
+            "leftover-listeners",
+            f"{_some([*map(_name, lost)])}: running without a listener",
+            "holder and mgpud ended at once, and its GPU calls fail until it is started anew",
+            f"kill -KILL {pid}",
+        )
 
 
 def _hierarchies(host: Host) -> list[Path]:
@@ -149,4 +167,4 @@ def mounts(host: Host) -> Iterator[Finding]:
         )
 
 
-GROUP = Group("leftovers", (sockets, grants, cgroups, mounts))
+GROUP = Group("leftovers", (sockets, grants, listeners, cgroups, mounts))

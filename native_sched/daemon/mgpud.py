@@ -136,6 +136,7 @@ def begin(stack: ExitStack, arguments: argparse.Namespace, called: Called | None
     found = store.load()
     stages.end("grants")
     grants = Grants(node.now.last_tenant)
+    LOG.whose = grants.whose
     policies = CardPolicies(grants, node.now.policies)
     scheduling = Scheduling(engine, grants, policies)
     listeners = Listeners(engine, grants, link, found.unreadable)

@@ -25,6 +25,7 @@ from native_sched.daemon.grants.edits import edits_from_cdi
 from native_sched.daemon.grants.freezer_watch import FreezerWatch
 from native_sched.daemon.grants.pause import pauser
 from native_sched.daemon.links.containerd import ContainerdLink
+from native_sched.daemon.links.lost_listeners import LostListeners
 from native_sched.daemon.log import LOG
 from native_sched.daemon.metrics import service as metrics_service
 from native_sched.daemon.metrics.account import Account
@@ -35,7 +36,7 @@ from native_sched.daemon.node import boost, inventory
 from native_sched.daemon.node.without import Told
 from oci_specs import schemas
 
-# How long those who waited for the control socket have to be answered.
+# How long connections that waited for the control socket may take to be answered.
 BOOST_S = 1.0
 _CDI_KINDS = {"sim": "sim.mgpu.dev/gpu", "nvidia": "nvidia.com/gpu"}
 
@@ -113,9 +114,15 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
     freezers = FreezerWatch(grants, pauser(engine, served.store.note))
     stack.callback(freezers.close)
     containerd = ContainerdLink(config.containerd, grants, freezers.hint)
+    listeners = LostListeners(grants, link.answers, lifecycle.kill, end=config.lost_listener == "end")
     besides = [
         loop.create_task(each)
-        for each in (freezers.run(), containerd.run(), lost.run(lambda: _lost_cards(mgpud), grants))
+        for each in (
+            freezers.run(),
+            containerd.run(),
+            lost.run(lambda: _lost_cards(mgpud), grants),
+            listeners.run(),
+        )
     ]
     besides.append(from_holder)
     for task in (serving, *besides):
@@ -148,6 +155,7 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
         generation=served.node.now.generation,
         recovered=mgpud.recovered,
         lost=lost,
+        lost_listeners=lambda: listeners.found,
     )
     metrics_socket = mgpud.path("metrics.sock")
     metrics = loop.create_task(metrics_service.start(observed, metrics_socket, config.metrics_listen))

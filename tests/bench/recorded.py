@@ -13,7 +13,7 @@ from statistics import median
 
 from sim import cards
 from tests.bench.mediation import one_cpu
-from tests.bench.rows import Row
+from tests.bench.rows import Row, compared
 from tests.recordings.script import (
     CONTEXT_ENDS,
     INIT_ENDS,
@@ -200,15 +200,4 @@ def _published(built: Programs, known: _Published, alone: Times) -> Iterator[Row
             for _ in range(LONG_TURNS):
                 mediated.append(_inside(mgpu, built, folder, LONG_STARTS).start_us)
                 plain.append(_beside(mgpu, built, folder, starts=LONG_STARTS).start_us)
-    yield Row(
-        name=f"recorded start, as long as on {known.card}, p50",
-        value=median(mediated) / 1000,
-        unit="ms",
-        baseline=median(plain) / 1000,
-    )
-    yield Row(
-        name="the same, over the unmediated",
-        value=median(ours / theirs for ours, theirs in zip(mediated, plain, strict=True)),
-        unit="x",
-        target=known.most,
-    )
+    yield from compared(f"recorded start, as long as on {known.card}, p50", mediated, plain, known.most)

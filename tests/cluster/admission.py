@@ -151,29 +151,29 @@ def by_webhook(reviews: list[tuple[Object, Object | None]]) -> list[Outcome]:
     settings = Settings()
     came = typed([each for each, _ in reviews])
     olds = [old for _, old in reviews]
-    asked = [_request(each, old) for each, old in zip(came, olds, strict=True)]
+    asked = [request(each, old) for each, old in zip(came, olds, strict=True)]
     answers = [review.mutate(each, settings)["response"] for each in asked]
     assert all(answer["allowed"] for answer in answers)
     changed = evaluator.review(
         [],
         [
-            {"object": each, "old": old, "patches": _patch(answer)}
+            {"object": each, "old": old, "patches": patch(answer)}
             for each, old, answer in zip(came, olds, answers, strict=True)
         ],
     )
     outcomes = []
     for after, old in zip((_after(each) for each in changed), olds, strict=True):
-        answer = review.validate(_request(after, old), settings)["response"]
+        answer = review.validate(request(after, old), settings)["response"]
         refused = "" if answer["allowed"] else answer["status"]["message"]
         outcomes.append(Outcome(after, refused, answer.get("warnings", [])))
     return outcomes
 
 
-def _patch(answer: Mapping[str, Any]) -> Any:
+def patch(answer: Mapping[str, Any]) -> Any:
     return json.loads(base64.b64decode(answer["patch"])) if "patch" in answer else None
 
 
-def _request(manifest: Object, old: Object | None) -> bytes:
+def request(manifest: Object, old: Object | None) -> bytes:
     """An AdmissionReview, as an API server sends it."""
     group, _, version = manifest["apiVersion"].rpartition("/")
     request = {
@@ -187,3 +187,33 @@ def _request(manifest: Object, old: Object | None) -> bytes:
     return json.dumps(
         {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
     ).encode()
+
+
+def misspelt() -> Object:
+    return manifest({"annotations": {"mgpu.dev/memory": "4096"}})
+
+
+def large_pod(size_bytes: int) -> Object:
+    """A pod that asks, of about so many bytes: annotations, containers and their environment."""
+    count = size_bytes // 410
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "p",
+            "namespace": "default",
+            "annotations": {f"other.example/{place}": "x" * 80 for place in range(count)},
+            "labels": {f"other.example/{place}": "x" * 60 for place in range(count)},
+        },
+        "spec": {
+            "containers": [
+                {
+                    "name": f"c{place}",
+                    "image": "nginx",
+                    "env": [{"name": "X", "value": "x" * 100}],
+                    "resources": {"limits": {"mgpu.dev/memory-mib": "4096"}},
+                }
+                for place in range(count)
+            ]
+        },
+    }

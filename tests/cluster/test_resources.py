@@ -159,3 +159,32 @@ def test_what_is_no_inventory_is_refused_in_one_line(text: str, what: str) -> No
 
 def test_members_of_a_newer_node_are_passed_over() -> None:
     assert inventory.read(changed(cards=[{**CARD, "numa": 1}], more=1)).cards == V100S.cards[:1]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(
+    st.sampled_from(["version", "rules", "cards"]),
+    JSON,
+    st.none() | st.tuples(st.sampled_from(sorted(CARD)), JSON),
+)
+def test_whatever_others_write_is_an_inventory_or_one_line(
+    member: str, value: object, in_card: tuple[str, object] | None
+) -> None:
+    members = {member: value} if in_card is None else {"cards": [{**CARD, in_card[0]: in_card[1]}]}
+    found = refused = None
+    try:
+        found = inventory.read(changed(**members))
+    except Refusal as refusal:
+        refused = refusal
+    if found is None:
+        assert refused is not None
+        assert "\n" not in refused.line()
+    else:
+        assert inventory.read(found.to_json()) == found
+        assert all(each.amount(found) >= 0 for each in table.offered(found, opt_in=True))

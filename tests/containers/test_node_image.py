@@ -135,6 +135,12 @@ def test_mgpu_runs_on_a_node_with_nothing_else(node: Node) -> None:
     assert node.agent("install").stdout == "/opt/mgpu of the node stays as it is\n"
 
 
+def test_programs_find_those_of_the_node(node: Node) -> None:
+    node.agent("install", "--keep")
+    done = node.agent("run", "--", f"{PLACE}/bin/python3", "-c", "import os; print(os.environ['PATH'])")
+    assert "/usr/sbin" in done.stdout.split(":"), done.stderr
+
+
 def test_a_killed_mgpud_is_followed_by_the_next_at_once(node: Node, agent: subprocess.Popen[bytes]) -> None:
     before = node.mgpud_pid()
     os.kill(before, signal.SIGKILL)

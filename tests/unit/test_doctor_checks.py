@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import socket
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -222,7 +223,15 @@ def test_why_there_is_no_fifo(node: Node) -> None:
     node.write("/proc/100/status", "CapEff:\t000001ffffffffff\n")
     node.write("/proc/100/cgroup", "3:cpuset:/\n2:cpu,cpuacct:/system.slice/mgpud\n")
     node.write("/sys/fs/cgroup/cpu/system.slice/mgpud/cpu.rt_runtime_us", "0\n")
-    assert "cpu.rt_runtime_us" in node.only(arbiter.GROUP).what
+    node.write("/sys/fs/cgroup/cpu/system.slice/cpu.rt_runtime_us", "0\n")
+    found = node.only(arbiter.GROUP)
+    assert "cpu.rt_runtime_us" in found.what
+    below = "/sys/fs/cgroup/cpu/system.slice"
+    assert re.findall(r"echo [1-9]\d+ > (\S+)", found.line) == [
+        f"{below}/cpu.rt_runtime_us",
+        f"{below}/mgpud/cpu.rt_runtime_us",
+    ]
+    assert "CAP_SYS_NICE" not in found.line
     node.write("/proc/sys/kernel/sched_rt_runtime_us", "0\n")
     assert "sched_rt_runtime_us is 0" in node.only(arbiter.GROUP).what
 
@@ -369,10 +378,29 @@ def test_leftovers_cover_every_state_socket() -> None:
 
 def test_leftover_grants(node: Node) -> None:
     node.containers = [
-        {"container_id": name, "state": state, "pid": pid}
+        {
+            "container_id": name,
+            "state": state,
+            "pid": pid,
+            "namespace": None,
+            "pod": None,
+            "container": name,
+            "containerd": None,
+        }
         for name, state, pid in (("c1", "bound", 100), ("c2", "bound", 999), ("c3", "draining", 998))
     ]
     assert node.faults(leftovers.GROUP) == {"leftover-grants": WARN, "leftover-draining": NOTE}
+
+
+def test_containers_without_a_listener(node: Node) -> None:
+    found = {"namespace": "shop", "pod": "web-0", "container": "main", "containerd": None}
+    node.containers = [
+        {"container_id": "c1", "state": "bound", "pid": 100, "lost_listener": lost, **found}
+        for lost in (False, True)
+    ]
+    lost = node.only(leftovers.GROUP)
+    assert (lost.id, lost.level, lost.line) == ("leftover-listeners", FAIL, "kill -KILL 100")
+    assert "shop/web-0/main" in lost.what
 
 
 def test_leftover_cgroups(node: Node) -> None:

@@ -177,7 +177,7 @@ def test_a_full_file_system_changes_nothing(small: Path) -> None:
     with pytest.raises(Refusal) as refused:
         store.save(grant(), qos="online")
     assert refused.value.line() == (
-        f"mgpu: mgpud cannot write down the grant of container c1 in {store.folder} (No space left on device); "
+        f"mgpu: mgpud cannot write down the grant of container p/c in {store.folder} (No space left on device); "
         "make room there, or mount it writable, then try again"
     )
     with pytest.raises(Refusal):

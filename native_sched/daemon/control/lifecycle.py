@@ -85,7 +85,7 @@ class Lifecycle:
         try:
             self._served.node.save(last_tenant=max(self._served.node.now.last_tenant, grant.tenant))
         except OSError as error:
-            raise not_recorded(grant.container_id, self._served.store.folder, error) from error
+            raise not_recorded(grant.name, self._served.store.folder, error) from error
         self._served.store.save(grant)
         try:
             self._served.engine.add_tenant(grant.tenant)
@@ -95,7 +95,7 @@ class Lifecycle:
             self._finish(grant)
             raise Refusal(
                 "not-served",
-                f"the engine does not take container {grant.container_id} ({error.strerror})",
+                f"the engine does not take container {grant.name} ({error.strerror})",
                 "wait until another container ends; see what mgpud logs",
             ) from error
         self._served.grants.add(grant)
@@ -105,7 +105,7 @@ class Lifecycle:
             self._finish(grant)
             raise Refusal(
                 "not-scheduled",
-                f"the scheduler does not take container {grant.container_id} ({error.strerror})",
+                f"the scheduler does not take container {grant.name} ({error.strerror})",
                 "see what mgpud logs, then create it anew",
             ) from error
         self._wait_for_bind(grant, lease_seconds)
@@ -141,11 +141,12 @@ class Lifecycle:
         if grant.state != "admitted":
             raise Refusal(
                 "grant-used",
-                f"the grant of container {grant.container_id} is {grant.state}",
+                f"the grant of container {grant.name} is {grant.state}",
                 "create it anew",
             )
         try:
             start = process_id.start_time(pid)
+            program = process_id.program(pid)
             found = nodes.identities(pid, grant.rootfs, grant.edits.get("devices", []))
             self._watches.watch((grant.nonce, "init"), pid, start, lambda: self.release(grant))
         except ProcessLookupError as error:
@@ -156,12 +157,14 @@ class Lifecycle:
         try:
             for node in seen:
                 self._served.engine.add_node(grant.tenant, *node)
-            self._served.store.save(grant, state="bound", pid=pid, pid_start=start, nodes=seen)
+            self._served.store.save(
+                grant, state="bound", pid=pid, pid_start=start, program=program, nodes=seen
+            )
         except BaseException:
             self._watches.forget((grant.nonce, "init"))
             raise
         grant.state = "bound"
-        grant.pid, grant.pid_start, grant.nodes = pid, start, seen
+        grant.pid, grant.pid_start, grant.program, grant.nodes = pid, start, program, seen
         self._end_lease(grant)
         self._watches.forget((grant.nonce, "runtime"))
 
@@ -192,7 +195,7 @@ class Lifecycle:
                 self.release(grant)
                 return
             if grant.unaccounted_bytes:
-                self._watches.kill((grant.nonce, "init"))
+                self.kill(grant)
 
     def release(self, grant: Grant) -> None:
         """The container ended or never came to be. What it holds in the driver ends with its last process."""
@@ -222,6 +225,10 @@ class Lifecycle:
             LOG.error("share-not-given-on", container=grant.container_id, why=error.strerror)
         return True
 
+    def kill(self, grant: Grant) -> None:
+        """Ends the container. Its grant ends with its last process."""
+        self._watches.kill((grant.nonce, "init"))
+
     def something_ended(self) -> None:
         """A listener is gone, or a file of a tenant without one: perhaps the last of a draining grant."""
         with suppress(BlockingIOError):
@@ -250,13 +257,13 @@ class Lifecycle:
                 refused = without.why(state.refused) if state.refused else "no answer"
                 grant.unsuspendable = f"the driver refuses to suspend it, {refused}"
                 LOG.error("killed-unsuspendable", container=grant.container_id, why=refused)
-            self._watches.kill((grant.nonce, "init"))
+            self.kill(grant)
         found = state.unaccounted_bytes
         if not found or grant.unaccounted_bytes:
             return
         grant.unaccounted_bytes = found
         LOG.error("killed-unaccounted", container=grant.container_id, bytes=found)
-        self._watches.kill((grant.nonce, "init"))
+        self.kill(grant)
         self._served.store.note(grant)
 
     def watch_lost(self, lost: Lost) -> None:

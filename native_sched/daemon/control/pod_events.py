@@ -1,4 +1,4 @@
-"""What the owner of a pod is to hear of its containers, kept for who asks with `watch`.
+"""What the owner of a pod is told of its containers, kept for peers that ask with `watch`.
 
 It is taken from the log, after the log's own limits, so that neither can be flooded by a tenant.
 """

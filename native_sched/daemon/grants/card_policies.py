@@ -9,10 +9,11 @@ from native_sched.daemon.grants.grants import Grant
 
 
 class CardPolicy(NamedTuple):
-    """owner is the container that set it; None: the operator did."""
+    """owner is the container that set it, name what people call that; None: the operator did."""
 
     policy: str
     owner: str | None
+    name: str | None = None
 
 
 class CardPolicies:
@@ -32,7 +33,7 @@ class CardPolicies:
             return CardPolicy(self._operators[card], None)
         for grant in self._grants:
             if grant.policy is not None and grant.has_card(card):
-                return CardPolicy(grant.policy, grant.container_id)
+                return CardPolicy(grant.policy, grant.container_id, grant.name)
         return None
 
     def set(self, cards: Sequence[int], policy: str) -> Callable[[], None]:

@@ -23,7 +23,7 @@ Stated = TypeVar("Stated", Qos, str)
 
 @dataclass(frozen=True)
 class Part:
-    """Of one card. memory_mib None: the whole card, and nobody else on it."""
+    """Of one card. memory_mib None: the whole card, and no other container on it."""
 
     memory_mib: int | None
     core_percent: int | None

@@ -39,9 +39,7 @@ class Named:
 
 
 class Claims:
-    """All prepared claims, by their uids. folder: where they are written down; grants: those who may hold
-    something.
-    """
+    """All prepared claims, by their uids. folder: where they are written down; grants: their holders."""
 
     def __init__(self, folder: str, grants: Iterable[Grant], log: Log = LOG) -> None:
         """Reads what the previous mgpud has left; OSError when the folder cannot be made or read."""

@@ -43,6 +43,7 @@ class Grant:
     runtime_pid the runtime that makes it; a start time goes with each (process_id.py). nodes: those the
     engine was told of. lease_end_ns: until when it may be admitted and not bound, by CLOCK_MONOTONIC.
     asked_crc32: of the message that asked for it. claims: UID/REQUEST of those by which it was granted.
+    program: what its init process executed when it was bound, which is the runtime.
     """
 
     tenant: int
@@ -60,6 +61,7 @@ class Grant:
     state: State = "admitted"
     pid: int | None = None
     pid_start: int = 0
+    program: tuple[int, int] | None = None
     runtime_pid: int = 0
     runtime_start: int = 0
     lease_end_ns: int = 0
@@ -71,6 +73,9 @@ class Grant:
     # False: the engine could not take it over, so it gets no service; what it may hold stays reserved while
     # it lives.
     served: bool = True
+    # Whether the listener of its main process is served, and whether it is found that there is none.
+    listens: bool = False
+    lost_listener: bool = False
     # Not 0: the driver counted so much more to it than it was charged for, and it was killed.
     unaccounted_bytes: int = 0
     # Why its work could not be suspended: it was killed.
@@ -79,6 +84,14 @@ class Grant:
     @property
     def id(self) -> str:
         return grant_id(self.tenant)
+
+    @property
+    def name(self) -> str:
+        """As `mgpu ps` shows it: NAMESPACE/POD/CONTAINER, or its id where there is no pod."""
+        who = self.identity
+        return (
+            "/".join(filter(None, (who.namespace, who.pod, who.container))) if who.pod else self.container_id
+        )
 
     def has_card(self, index: int) -> bool:
         return any(card.index == index for card in self.cards)
@@ -109,6 +122,14 @@ class Grants:
 
     def get(self, nonce: str) -> Grant | None:
         return self._by_nonce.get(nonce)
+
+    def whose(self, container_id: object) -> dict[str, object]:
+        """Pod, namespace and name of a container, for the log; empty where there is no pod."""
+        for grant in self:
+            who = grant.identity
+            if grant.container_id == container_id and who.pod:
+                return {"pod": who.pod, "namespace": who.namespace or "", "name": who.container}
+        return {}
 
     def remove(self, grant: Grant) -> None:
         self._by_nonce.pop(grant.nonce, None)

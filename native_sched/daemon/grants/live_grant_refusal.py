@@ -11,7 +11,7 @@ from placement.cards import CardShare, CardState
 def draining(grant: Grant) -> Refusal:
     return Refusal(
         "container-ended",
-        f"container {grant.container_id} has ended, and its processes still hold what it was given",
+        f"container {grant.name} has ended, and its processes still hold what it was given",
         "wait until it is gone from mgpu ps",
     )
 
@@ -19,7 +19,7 @@ def draining(grant: Grant) -> Refusal:
 def no_card(grant: Grant) -> Refusal:
     return Refusal(
         "no-card",
-        f"container {grant.container_id} was given no card",
+        f"container {grant.name} was given no card",
         "create it anew with what it needs, such as mgpu.dev/memory-mib",
     )
 
@@ -27,7 +27,7 @@ def no_card(grant: Grant) -> Refusal:
 def whole_cards(grant: Grant) -> Refusal:
     return Refusal(
         "whole-cards",
-        f"container {grant.container_id} was given whole cards, which nobody else may use",
+        f"container {grant.name} was given whole cards, which nobody else may use",
         "change its class only, or create it anew with memory or core",
     )
 
@@ -57,7 +57,7 @@ def memory_held(grant: Grant, card: CardShare, asked_mib: int, held_mib: int) ->
     each = " a card" if len(grant.cards) > 1 else ""
     return Refusal(
         "memory-held",
-        f"{asked_mib} MiB asked, but container {grant.container_id} holds {held_mib} MiB on card {card.index}",
+        f"{asked_mib} MiB asked, but container {grant.name} holds {held_mib} MiB on card {card.index}",
         f"give it {held_mib} MiB{each} or more, or have it free memory first",
     )
 
@@ -91,6 +91,6 @@ def core_full(grant: Grant, card: CardShare, qos: Qos, free: int) -> Refusal:
 def not_taken(grant: Grant, error: OSError) -> Refusal:
     return Refusal(
         "not-taken",
-        f"the engine does not take the change of container {quoted(grant.container_id)} ({error.strerror})",
+        f"the engine does not take the change of container {quoted(grant.name)} ({error.strerror})",
         "see what mgpud logs; everything is as before",
     )

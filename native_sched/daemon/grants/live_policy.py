@@ -85,8 +85,9 @@ class LivePolicy:
             if own & chosen and own - chosen:
                 raise _split(grant, own | chosen)
         if policy == FIXED_SHARE:
+            names = {grant.container_id: grant.name for grant in self._served.grants}
             for card in cards:
-                _check_parts(card)
+                _check_parts(card, names)
 
     def _row(self, card: int) -> dict[str, Any]:
         owned = self._served.policies.of(card)
@@ -111,12 +112,12 @@ def _split(grant: Grant, together: set[int]) -> Refusal:
     own = " and ".join(str(card.index) for card in grant.cards)
     return Refusal(
         "cards-coupled",
-        f"container {grant.container_id} runs on cards {own} as one, under one policy",
+        f"container {grant.name} runs on cards {own} as one, under one policy",
         f"set all of them: {options}",
     )
 
 
-def _check_parts(card: CardState) -> None:
+def _check_parts(card: CardState, names: Mapping[str, str]) -> None:
     """Whether each container without a quota has a part of the card left; fixed-share gives it no other."""
     for qos in ("online", "offline"):
         tenants = [tenant for tenant in card.tenants if tenant.qos == qos]
@@ -125,7 +126,7 @@ def _check_parts(card: CardState) -> None:
         if left < LEAST_PART_PERCENT * len(without):
             raise Refusal(
                 "core-full",
-                f"under {FIXED_SHARE} {qos} container {without[-1].container_id} would get less than "
+                f"under {FIXED_SHARE} {qos} container {names[without[-1].container_id]} would get less than "
                 f"{LEAST_PART_PERCENT} percent of card {card.index}, of which quotas leave {left} percent",
                 "lower another's with mgpu set --core, or give this one a quota first",
             )

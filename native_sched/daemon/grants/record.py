@@ -43,8 +43,16 @@ def to_json(grant: Grant) -> dict[str, Any]:
         "cards": [asdict(card) for card in grant.cards],
         "claims": list(grant.claims),
         "nodes": [list(node) for node in grant.nodes],
+        "program": grant.program and list(grant.program),
         "created": grant.created.isoformat(),
     }
+
+
+def _program(found: Any) -> tuple[int, int] | None:
+    if found is None:
+        return None
+    device, inode = found
+    return device, inode
 
 
 def from_json(body: Any) -> Grant:
@@ -54,8 +62,9 @@ def from_json(body: Any) -> Grant:
             **{name: body[name] for name in _PLAIN},
             identity=Identity(**body["identity"]),
             cards=tuple(CardShare(**card) for card in body["cards"]),
-            # A mgpud of before there were claims has not written them.
+            # Earlier mgpuds have not written these two.
             claims=tuple(body.get("claims", ())),
+            program=_program(body.get("program")),
             nodes=tuple(Node(dev, ino, NodeKind(kind), minor) for dev, ino, kind, minor in body["nodes"]),
             created=datetime.fromisoformat(body["created"]),
         )

@@ -43,7 +43,7 @@ class Served:
             name=card.name,
             memory_mib=card.memory_mib,
             policy=owned.policy if owned else None,
-            policy_owner=owned.owner if owned else None,
+            policy_owner=owned.name if owned else None,
             tenants=tuple(
                 Tenant(
                     container_id=grant.container_id,

@@ -76,7 +76,7 @@ class GrantStore:
                 prepared.append(Prepared(self._path(grant.nonce), data))
             except OSError as error:
                 Change(prepared).abandon()
-                raise not_recorded(grant.container_id, self.folder, error) from error
+                raise not_recorded(grant.name, self.folder, error) from error
         return Change(prepared)
 
     def save(self, grant: Grant, **changed: Any) -> None:
@@ -85,7 +85,7 @@ class GrantStore:
         try:
             change.commit()
         except OSError as error:
-            raise not_recorded(grant.container_id, self.folder, error) from error
+            raise not_recorded(grant.name, self.folder, error) from error
 
     def note(self, grant: Grant) -> None:
         """Saves an event, and goes on if that fails: the next mgpud would find it out anew."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # native_sched/holder/protocol.h
 PROTOCOL = 1
 _HEAD = struct.Struct("=IIQ")
-_LISTENER, _DROP, _HELLO, _WELCOME, _REFUSED, _ALL, _ALIVE = range(1, 8)
+_LISTENER, _DROP, _HELLO, _WELCOME, _REFUSED, _ALL, _ALIVE, _STATUS = range(1, 9)
 _TAKE_OVER, _SERVING = 1, 2
 _FENCE = 1
 _SERVED, _BUSY, _UNKNOWN = 1, 2, 3
@@ -38,6 +38,7 @@ _PID_MAX = 1 << 22
 WELCOME_TIMEOUT_S = 60.0
 COME_BACK_TIMEOUT_S = 5.0
 COME_BACK_S = 0.1
+ANSWER_TIMEOUT_S = 2.0
 _ROOM_S = 0.005
 # How long the copy of an ended container's listener stays.
 FORGET_S = 2.0
@@ -55,6 +56,11 @@ class Listener:
     metadata: str
     status: str
     pid: int = 0
+
+    @property
+    def of_main_process(self) -> bool:
+        """Not of an exec's: for those a runtime says that the container runs already."""
+        return self.status != "running"
 
 
 @dataclass(frozen=True)
@@ -129,6 +135,23 @@ class HolderLink:
         """Says that mgpud serves and its threads turn; may be called from any thread."""
         with suppress(OSError):
             self._send(_HEAD.pack(_ALIVE, 0, 0))
+
+    async def answers(self) -> bool:
+        """Whether the holder does its work: what runtimes have sent it by now will be here in a moment."""
+        import asyncio
+
+        if not self.connected:
+            return False
+        loop = asyncio.get_running_loop()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            connection.setblocking(False)
+            try:
+                async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                    await loop.sock_connect(connection, self._path)
+                    await loop.sock_sendall(connection, _HEAD.pack(_STATUS, 0, 0))
+                    return bool(await loop.sock_recv(connection, _MESSAGE_MAX))
+            except OSError:
+                return False
 
     def forget_ended(self) -> None:
         """Closes the copies of listeners whose containers are gone."""

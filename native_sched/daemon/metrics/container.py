@@ -94,6 +94,7 @@ def containers(of: Observed, openmetrics: bool) -> str:
     suspended = Family("suspended_seconds", "counter", "Time that it was suspended.")
     preemptions = Family("preemptions", "counter", "Times that it was suspended for another's work.")
     refused = Family("refused_calls", "counter", "Calls that mgpu itself refused it.")
+    lost = Family("lost_listener", "gauge", "Whether its main process has nobody to answer its calls.")
     reasons = [label("reason", reason) for reason in REASONS]
     for grant in shown(of.grants):
         labels = _labels(grant)
@@ -102,6 +103,7 @@ def containers(of: Observed, openmetrics: bool) -> str:
         share.add(labels, of.account.share(seen))
         suspended.add(labels, seen.suspended_ns / NS_PER_S)
         preemptions.add(labels, seen.preemptions)
+        lost.add(labels, int(grant.lost_listener))
         for reason, count in zip(reasons, _refused(of.engine, grant), strict=True):
             refused.add(f"{labels},{reason}", count)
         for card in grant.cards:
@@ -109,6 +111,5 @@ def containers(of: Observed, openmetrics: bool) -> str:
             place = f"{labels},{label('card', str(card.index))},{label('uuid', card.uuid)}"
             used.add(place, held.used_bytes)
             limit.add(place, held.cap_bytes)
-    return "".join(
-        family.text(openmetrics) for family in (used, limit, run, share, suspended, preemptions, refused)
-    )
+    families = (used, limit, run, share, suspended, preemptions, refused, lost)
+    return "".join(family.text(openmetrics) for family in families)

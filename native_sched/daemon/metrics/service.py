@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from native_sched.daemon.control.health import Watchdog
@@ -39,6 +39,8 @@ class Observed:
     generation: int = 0
     recovered: Recovered = field(default_factory=Recovered)
     lost: LostCards = field(default_factory=LostCards)
+    # How many containers were found without a listener.
+    lost_listeners: Callable[[], int] = lambda: 0
     log: Log = LOG
 
 

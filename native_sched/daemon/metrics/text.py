@@ -65,6 +65,11 @@ class NodeCollector(ObservedCollector):
         yield from self._refused()
         yield Gauge("mgpu_containers", "Containers that hold a grant.", len(of.grants))
         yield Counter(
+            "mgpu_lost_listeners",
+            "Containers that were found without the listener of their main process.",
+            of.lost_listeners(),
+        )
+        yield Counter(
             "mgpu_log_lines_left_out", "Lines that the log's rate limits left out.", of.log.left_out
         )
 

@@ -28,6 +28,9 @@ class NodeConfig(Rules):
     # Seconds that an admitted container keeps its reservation before it is bound: longer than any engine
     # takes from create to its hooks.
     lease_seconds: int = 60
+    # What becomes of a container whose main process has lost its listener: its calls fail for good, and an
+    # engine starts anew only what has ended.
+    lost_listener: Literal["end", "keep"] = "end"
     # Where CDI specs are read from, later ones over earlier ones.
     cdi_dirs: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")
     # Sockets of the containerds that name containers and tell when one is paused, as far as they are there:

@@ -36,6 +36,17 @@ def open_process(pid: int, start: int = 0) -> int:
     return fd
 
 
+def program(pid: int) -> tuple[int, int] | None:
+    """Device and inode of the file that it executes, by which a runtime is told from the container's own
+    program; None where that cannot be seen.
+    """
+    try:
+        file = os.stat(f"/proc/{pid}/exe")
+    except OSError:
+        return None
+    return file.st_dev, file.st_ino
+
+
 def lives(pid: int, start: int = 0) -> bool:
     try:
         os.close(open_process(pid, start))

@@ -1,0 +1,42 @@
+"""`mgpu-admission`: the webhook for clusters without mutating policies."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import ssl
+
+import click
+
+from cluster.admission import server
+from cluster.admission.names import SCHEDULER, Settings
+from cluster.admission.trust import Trust
+from cluster.admission.webhooks import PORT
+from cluster.api.client import Client
+
+
+@click.command()
+@click.option("--scheduler", default=SCHEDULER, show_default=True, help="Who places pods by card.")
+@click.option("--hami", is_flag=True, help="HAMi's resources nvidia.com/gpumem, gpucores are ours.")
+@click.option("--aliyun-mib", is_flag=True, help="aliyun.com/gpu-mem is in MiB on all nodes.")
+@click.option("--host", default="", help="The address to listen on; all of them unless given.")
+@click.option("--port", default=PORT, show_default=True)
+@click.option("--kubeconfig", default=None, help="Without it: $KUBECONFIG, or the pod's service account.")
+def main(scheduler: str, hami: bool, aliyun_mib: bool, host: str, port: int, kubeconfig: str | None) -> None:
+    """Serves AdmissionReviews, with certificates of its own."""
+    settings = Settings(scheduler=scheduler, hami=hami, aliyun_mib=aliyun_mib)
+    asyncio.run(run(settings, host, port, kubeconfig))
+
+
+async def run(settings: Settings, host: str, port: int, kubeconfig: str | None) -> None:
+    """Until SIGTERM or SIGINT."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    async with Client(kubeconfig) as api:
+        trust = Trust(api, lambda pair: server.load(context, pair))
+        serving = asyncio.create_task(server.serve(settings, trust, context, host or "0.0.0.0", port))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
+        try:
+            await serving
+        except asyncio.CancelledError:
+            return

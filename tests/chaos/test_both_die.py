@@ -1,0 +1,108 @@
+"""mgpud, the holder, or both at once are killed while containers start: who has a listener lives and is served,
+and who has none is ended; at no instant is there anything between.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from contextlib import ExitStack, suppress
+
+import pytest
+
+from oci_specs.refusal import Refusal
+from tests.chaos import field as fields
+from tests.support import arbiter
+from tests.support.arbiter import Arbiter
+from tests.support.bundle import Bundle, bundle
+from tests.support.started import Foreground, foreground
+from tests.support.waiting import readable, until
+
+ENV = {"MGPU_MEMORY_MIB": "256", "MGPU_POLICY": "native-burst-share"}
+# The main process, and with it all that it starts, asks its GPU for each line.
+ASKS = (
+    "sh",
+    "-c",
+    "echo up; while read x; do gpustat --no-header >/dev/null 2>&1 && echo served || echo not; done",
+)
+CONTAINERS = 4
+# From when mgpud serves until it has judged all: two looks, on a machine that does other things too.
+JUDGED_S = 6.0
+SECONDS = float(os.environ.get("MGPU_CHAOS_SECONDS") or 40)
+
+
+class Asked:
+    """A container that is started at some instant. old: it has run since before the present round."""
+
+    def __init__(self, stack: ExitStack, mgpu: Arbiter) -> None:
+        self.made: Bundle = stack.enter_context(bundle(*ASKS, env=ENV))
+        argv = self.made.argv(mgpu.runtime, "run", "--bundle", self.made.path, self.made.container)
+        self.running: Foreground = stack.enter_context(foreground(argv))
+        self.up = self.old = False
+
+    def has_ended(self) -> bool:
+        return self.running.process.poll() is not None
+
+    def is_served(self) -> bool:
+        assert self.running.process.stdout is not None
+        if not self.up:
+            assert readable(self.running.process.stdout, 30), "it does not come up"
+            self.up = self.running.line() == "up"
+        self.running.tell("x")
+        return self.running.line() == "served"
+
+
+def serves(mgpu: Arbiter) -> bool:
+    with suppress(Refusal):
+        return bool(mgpu.ask("health")["ok"])
+    return False
+
+
+def kill(mgpu: Arbiter, victims: tuple[str, ...]) -> None:
+    pids = [pid for name in victims for pid in mgpu.pids_of(name)]
+    # Neither lives long enough to give the other anything.
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+
+@pytest.mark.timeout(int(SECONDS * 3) + 180)
+def test_container_is_served_or_ended(private_host: None) -> None:
+    chosen = random.Random(fields.seed())
+    counts = {"served": 0, "ended": 0, "not started": 0}
+    with arbiter.running("v100-16:1") as up, ExitStack() as stack:
+        asked: list[Asked] = []
+        end_s = time.monotonic() + SECONDS
+        rounds = 0
+        while time.monotonic() < end_s or rounds < 4:
+            victims = [("mgpud",), ("holder",), ("holder", "mgpud")][rounds % 3]
+            rounds += 1
+            for each in asked:
+                each.old = True
+            beginning = threading.Timer(chosen.random() * 0.6, kill, (up, victims))
+            beginning.start()
+            while len(asked) < CONTAINERS:
+                asked.append(Asked(stack, up))
+                time.sleep(chosen.random() * 0.2)
+            beginning.join()
+            until(lambda: serves(up), "the next mgpud serves", timeout_s=60)
+            time.sleep(JUDGED_S)
+            for each in list(asked):
+                if not each.has_ended() and each.is_served():
+                    counts["served"] += 1
+                    continue
+                until(each.has_ended, "who is not served is ended", timeout_s=JUDGED_S)
+                # One of the two keeps what has come; only what a runtime was sending may go with the other.
+                assert not each.old or len(victims) == 2, f"{each.made.container} was ended with {victims}"
+                known = f"event=lost-listener container={each.made.container} "
+                ended = known in (up.root / "log" / "mgpud.log").read_text()
+                assert ended or not each.up, "it ended, and mgpud does not say why"
+                counts["ended" if ended else "not started"] += 1
+                asked.remove(each)
+        print(rounds, "rounds;", *(f"{name} {count}" for name, count in counts.items()), sep=" ")
+    assert counts["served"]
+    assert counts["ended"]

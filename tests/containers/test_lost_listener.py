@@ -1,0 +1,178 @@
+"""Containers whose holder and mgpud are killed at once, under runc: who has lost the listener is ended, or kept
+where node.toml says so, and nobody else is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+
+from oci_specs.refusal import Refusal
+from tests.support import arbiter, scrape
+from tests.support.arbiter import Arbiter
+from tests.support.bundle import Bundle, bundle
+from tests.support.commands import run
+from tests.support.started import Foreground, foreground
+from tests.support.waiting import until
+
+ENV = {"MGPU_MEMORY_MIB": "512"}
+GPUSTAT = ("gpustat", "--no-header")
+# The main process, and with it all that it starts, asks its GPU for each line.
+ASKS = (
+    "sh",
+    "-c",
+    "echo up; while read x; do gpustat --no-header >/dev/null 2>&1 && echo served || echo not; done",
+)
+# Looks of mgpud's, with time for a busy machine.
+JUDGED_S = 8.0
+
+
+def with_privileges(made: Bundle, may_gain: bool) -> None:
+    """A runtime loads the filter early, or, of who may gain none, as late as it can."""
+
+    def change(config: Any) -> None:
+        config["process"]["noNewPrivileges"] = not may_gain
+
+    made.edit(change)
+
+
+@contextmanager
+def asking(mgpu: Arbiter, *, may_gain: bool = True) -> Iterator[tuple[Bundle, Foreground]]:
+    with bundle(*ASKS, env=ENV) as made:
+        with_privileges(made, may_gain)
+        argv = made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)
+        with foreground(argv) as running:
+            assert running.line() == "up"
+            yield made, running
+
+
+def is_served(running: Foreground) -> bool:
+    running.tell("x")
+    return running.line() == "served"
+
+
+def create(mgpu: Arbiter, made: Bundle) -> None:
+    argv = made.argv(mgpu.runtime, "create", "--bundle", made.path, made.container)
+    # What it starts keeps its output open.
+    subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True, timeout=60)
+
+
+def both_killed(mgpu: Arbiter) -> None:
+    """Neither lives long enough to give the other anything."""
+    pids = [*mgpu.pids_of("holder"), *mgpu.pids_of("mgpud")]
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in pids:
+            os.kill(pid, number)
+
+    def serves() -> bool:
+        with suppress(Refusal):
+            return mgpu.ask("health")["pid"] not in pids
+        return False
+
+    until(serves, "the next mgpud serves", timeout_s=30)
+
+
+def row_of(mgpu: Arbiter, made: Bundle) -> dict[str, object] | None:
+    return next((row for row in mgpu.containers() if row["container_id"] == made.container), None)
+
+
+def log_of(mgpu: Arbiter) -> str:
+    return (mgpu.root / "log" / "mgpud.log").read_text()
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("runtime", ["runc", "crun"])
+@pytest.mark.parametrize("may_gain", [True, False])
+def test_container_without_its_listener_is_ended(private_host: None, runtime: str, may_gain: bool) -> None:
+    with (
+        arbiter.running("v100-16:1", runtime=runtime) as up,
+        asking(up, may_gain=may_gain) as (lost, running),
+        bundle("sleep", "99", env=ENV) as later,
+    ):
+        with_privileges(later, may_gain)
+        create(up, later)
+        assert is_served(running)
+        both_killed(up)
+        assert running.process.wait(JUDGED_S) == 128 + signal.SIGKILL
+        assert f"event=lost-listener container={lost.container} what=ended" in log_of(up)
+        # Created and not started: its program has not begun, so there is nothing to end.
+        assert row_of(up, later) is not None
+        with asking(up) as (_, anew):
+            time.sleep(JUDGED_S / 2)
+            assert is_served(anew)
+            assert row_of(up, later) is not None
+            # It has sent its listener to the holder that was killed.
+            run(*later.argv(up.runtime, "start", later.container))
+            until(lambda: row_of(up, later) is None, "it is ended", timeout_s=JUDGED_S)
+            assert is_served(anew)
+        found = 1 if runtime == "crun" and not may_gain else 2
+        assert scrape.scrape(up.root).one("mgpu_lost_listeners_total") == found
+
+
+@pytest.mark.timeout(180)
+def test_kept_container_is_shown_and_its_probes_pass(private_host: None) -> None:
+    with (
+        arbiter.running("v100-16:1", node_config='lost_listener = "keep"\n') as up,
+        asking(up) as (lost, running),
+    ):
+        both_killed(up)
+        until(lambda: "lost-listener" in up.mgpu("ps"), "ps shows it", timeout_s=JUDGED_S)
+        assert not is_served(running)
+        assert "lost: the GPU calls of its main process fail" in up.mgpu("describe", lost.container)
+        health = up.try_mgpu("health")
+        assert health.status == 2
+        assert re.search(rf"failed +listener +{lost.container} has lost its own", health.out)
+        assert "leftover-listeners" in up.try_mgpu("doctor", "-o", "json").out
+        assert scrape.scrape(up.root).one("mgpu_container_lost_listener") == 1
+        # An exec has a filter and a listener of its own: a probe sees nothing.
+        assert "512 MB" in lost.call(up.runtime, "exec", lost.container, *GPUSTAT)
+        assert "what=kept" in log_of(up)
+        # The next mgpud finds out the same.
+        os.kill(up.pid_of("mgpud"), signal.SIGKILL)
+        until(lambda: log_of(up).count("lost-listener") == 2, "it is said again", timeout_s=30)
+
+
+@pytest.mark.timeout(180)
+def test_frozen_container_is_judged_as_others(private_host: None) -> None:
+    with arbiter.running("v100-16:1") as up, asking(up) as (lost, running), asking(up) as (well, other):
+        run(*lost.argv(up.runtime, "pause", lost.container))
+        run(*well.argv(up.runtime, "pause", well.container))
+        until(lambda: all(row["paused"] for row in up.containers()), "they are frozen")
+        # By itself a pause is nobody's loss, nor is the death of one of the two.
+        os.kill(up.pid_of("mgpud"), signal.SIGKILL)
+        time.sleep(JUDGED_S / 2)
+        os.kill(up.pid_of("holder"), signal.SIGKILL)
+        time.sleep(JUDGED_S / 2)
+        run(*well.argv(up.runtime, "resume", well.container))
+        assert is_served(other)
+        both_killed(up)
+        until(lambda: "container=" + lost.container in log_of(up), "it is said", timeout_s=JUDGED_S)
+        # A frozen process of a cgroup of the first version ends when it is thawed.
+        subprocess.run(
+            lost.argv(up.runtime, "resume", lost.container), stderr=subprocess.DEVNULL, check=False
+        )
+        assert running.process.wait(JUDGED_S) == other.process.wait(JUDGED_S) == 128 + signal.SIGKILL
+
+
+@pytest.mark.timeout(180)
+def test_upgrades_and_single_deaths_end_nobody(private_host: None) -> None:
+    with arbiter.running("v100-16:1") as up, asking(up) as (_, running):
+        with bundle(*ASKS, env=ENV) as created:
+            create(up, created)
+            for happens in ("upgrade", "mgpud", "holder", "upgrade", "holder", "mgpud"):
+                if happens == "upgrade":
+                    up.mgpu("upgrade")
+                else:
+                    os.kill(up.pid_of(happens), signal.SIGKILL)
+                time.sleep(JUDGED_S / 2)
+                assert is_served(running), happens
+                assert row_of(up, created) is not None, happens
+        assert "lost-listener" not in log_of(up)
