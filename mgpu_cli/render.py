@@ -184,6 +184,7 @@ def container(found: Container) -> None:
         *_caught(found),
         ("Class:", found["class"]),
         ("Policy:", found["policy"] or "-"),
+        *(("Claim:", "/".join(each.split("/")[:2])) for each in found.get("claims", ())),
         *_scheduling(found["sched"], found["cards"]),
         ("Pid:", found["pid"] if found["pid"] is not None else "-"),
         ("Created:", f"{found['created']} ({age(found['created'])} ago)"),

@@ -35,7 +35,7 @@ class Named:
     @property
     def key(self) -> str:
         """What a grant remembers of it."""
-        return f"{self.claim.uid}/{self.request.name}"
+        return self.claim.value(self.request)
 
 
 class Claims:
@@ -114,9 +114,7 @@ class Claims:
             )
 
     def _refuse_in_use(self, claim: Claim, what: str) -> None:
-        holders = [
-            grant for request in claim.requests for grant in self._holders(f"{claim.uid}/{request.name}")
-        ]
+        holders = [grant for request in claim.requests for grant in self._holders(claim.value(request))]
         if holders:
             raise Refusal(
                 "claim-in-use",
