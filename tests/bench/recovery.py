@@ -96,7 +96,13 @@ def measure(built: Programs) -> list[Row]:
             baseline=median(one.took_ms for one in bare),
             target=LIMIT_MS,
         ),
-        Row(name=f"{what}, worst", value=max(took_ms), unit="ms", baseline=max(one.took_ms for one in bare)),
+        Row(
+            name=f"{what}, worst",
+            value=max(took_ms),
+            unit="ms",
+            baseline=max(one.took_ms for one in bare),
+            target=LIMIT_MS,
+        ),
         Row(
             name="processor time of it until all are served, p50",
             value=median(one.cpu_ms for one in found),

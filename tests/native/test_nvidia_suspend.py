@@ -182,8 +182,8 @@ def test_tenant_with_unreadable_work_has_work(here: World) -> None:
     here.refuses(escape=SHARE)
     working_group(online, on_client)
     until(lambda: here.engine.sched(offline.id).preemptions == 1, "online may have work at any moment")
-    looks = here.engine.stats().looks
-    until(lambda: here.engine.stats().looks > looks + 20, "it is looked at")
+    polls = here.engine.stats().polls
+    until(lambda: here.engine.stats().polls > polls + 20, "it is polled")
     assert here.engine.sched(online.id).busy
     assert not here.engine.sched(offline.id).enabled
 
