@@ -9,8 +9,9 @@ After "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentat
   Where n pods of a kind would still fit, of g GPUs and c CPUs each, and p is its share of what comes, a placement
   costs the sum over all kinds of p · Δn / (c · g² · n²). So a kind with few places left is protected from those
   that can go elsewhere, and a small one, which could use what others leave, from being left nothing. The
-  exponents are measured (tests/bench/traces.py); all of them 0 is the paper's.
-- The mix of pods is learned (mix.py), not told.
+  exponents are what allocated most (tests/bench/traces.py); the paper weighs each kind by p · g alone.
+- The mix of pods is learned (mix.py), not told, and pods that may use one model alone are supposed to come even
+  where none did so far.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ import numpy as np
 from cluster.scheduler.kinds import Kinds, allowed_models
 from cluster.scheduler.mix import Kind, Mix
 from cluster.scheduler.states import Features, Ints, grown
-from cluster.scheduler.table import Floats, Rows, Table
+from cluster.scheduler.table import Doubles, Floats, Rows, Table
 from cluster.scheduler.ways import Ways
 
 # A kind that asks for less CPU weighs no more: pods without a request of CPU would outweigh all others.
 _LEAST_CPU_MILLI = 1000
+_TINY = 1e-9
 _MEMORY = Features._fields.index("memory_mib")
 
 
@@ -118,13 +120,21 @@ class Fragmentation:
         self._pods[rows] = pods
 
     def _weigh(self) -> None:
-        """_weights[model, kind]: what the loss of one pod of the kind costs on a node of the model."""
+        """_weights[model, kind]: what the loss of one pod of the kind costs on a node of the model.
+
+        Of what is supposed to come each kind is its share, and may use this one model.
+        """
         kinds = self._kinds
         left = np.einsum("im,mi->i", self._allowed, self._left[:, kinds.item_kind])
-        gpus = left * kinds.gpus[kinds.item_kind]
-        cpus = np.maximum(kinds.cpu[kinds.item_kind], _LEAST_CPU_MILLI)
-        # What fits nowhere any more has nothing left to lose; below one pod a sum is rounding.
-        weights = np.where(left >= 1, kinds.share / (np.maximum(gpus, 1e-9) ** 2 * cpus), 0)
+        costs = kinds.share * _worth(left, kinds.gpus[kinds.item_kind], kinds.cpu[kinds.item_kind])
         found = np.zeros((len(kinds.request), self._allowed.shape[1]))
-        np.add.at(found, kinds.item_kind, weights[:, None] * self._allowed)
+        np.add.at(found, kinds.item_kind, costs[:, None] * self._allowed)
+        supposed = self._mix.supposed / len(self._left) * kinds.share_of_kind
+        found += (supposed * _worth(self._left, kinds.gpus, kinds.cpu)).T
         self._weights: Floats = found.T.astype(np.float32)
+
+
+def _worth(left: Doubles, gpus: Doubles, cpu: Floats) -> Doubles:
+    """1 / (c · g² · n²) of kinds of which n pods are left; 0 below one pod: what fits nowhere has nothing to lose."""
+    worth = 1 / (np.maximum(left * gpus, _TINY) ** 2 * np.maximum(cpu, _LEAST_CPU_MILLI))
+    return np.where(left >= 1, worth, 0)

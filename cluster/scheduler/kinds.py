@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cluster.scheduler.mix import Kind
 from cluster.scheduler.states import Features, Ints
-from cluster.scheduler.table import Floats
+from cluster.scheduler.table import Doubles, Floats
 from oci_specs.request import Request
 from oci_specs.units import MIB_PER_GIB
 from oci_specs.vocabulary import OFFLINE
@@ -26,7 +25,8 @@ class Kinds:
 
     requests: those that occur, of one container. A kind is one of them with its pod's CPU: request[kind],
     cpu[kind] in thousandths, gpus[kind], cards of the mean size that it comes to. An item is a kind with the
-    models that it may use: item_kind[item], allowed[item], share[item] of all that comes.
+    models that it may use: item_kind[item], allowed[item], share[item] of all that comes; share_of_kind[kind] is
+    their sum.
     """
 
     def __init__(self, found: Sequence[tuple[Kind, float]], mean_card_mib: float) -> None:
@@ -43,7 +43,7 @@ class Kinds:
             [places[numbers[kind.request], kind.cpu_milli] for kind, _ in found], dtype=np.intp
         )
         self.allowed = [kind.models for kind in self._items]
-        self.share = np.array([share for _, share in found])
+        self._share(dict(found))
         self._count: Floats = np.array([request.count for request in self.requests], dtype=np.float32)
         self._several = np.flatnonzero(self._count > 1)
         self._offline = np.array([request.qos == OFFLINE for request in self.requests])
@@ -55,8 +55,12 @@ class Kinds:
         shares = dict(found)
         if shares.keys() != set(self._items):
             return False
-        self.share = np.array([shares[kind] for kind in self._items])
+        self._share(shares)
         return True
+
+    def _share(self, shares: Mapping[Kind, float]) -> None:
+        self.share = np.array([shares[kind] for kind in self._items])
+        self.share_of_kind = np.bincount(self.item_kind, weights=self.share, minlength=len(self.request))
 
     def times(self, features: Ints) -> Floats:
         """How many containers of each request cards with these features would hold, [card, request].
@@ -118,7 +122,7 @@ def _gpus(request: Request, mean_card_mib: float) -> float:
     return min(float(count), max(parts))
 
 
-def allowed_models(allowed: Sequence[frozenset[str] | None], models: Sequence[str]) -> NDArray[np.float64]:
+def allowed_models(allowed: Sequence[frozenset[str] | None], models: Sequence[str]) -> Doubles:
     """1 where an item may use a model, else 0: [item, model]."""
     return np.array(
         [[float(names is None or model in names) for model in models] for names in allowed],

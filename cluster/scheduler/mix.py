@@ -14,6 +14,11 @@ _REMEMBERED = 20_000
 _KINDS_MAX = 512
 
 
+# So many pods are believed to come that name one model, each model as often as any other, before any was seen: of
+# what has come this is a share that shrinks. Without it the nodes of rare models go first in a young cluster.
+_SUPPOSED = 200
+
+
 class Kind(NamedTuple):
     """Containers that are alike: what each asks of cards, its pod's CPU for it, the models that it may use."""
 
@@ -47,6 +52,11 @@ class Mix:
             self.version += 1
             # An eighth more each time, and seldom enough to be cheap: what a kind weighs changes slowly.
             self._next = self._arrived + max(8, min(500, self._arrived // 8))
+
+    @property
+    def supposed(self) -> float:
+        """Share of what comes (0 to 1) that is believed to name one model, any of them."""
+        return _SUPPOSED / (_SUPPOSED + self._arrived)
 
     def kinds(self) -> list[tuple[Kind, float]]:
         """The most frequent kinds, each with its share of what came (0 to 1)."""

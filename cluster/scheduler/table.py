@@ -12,6 +12,7 @@ from cluster.scheduler.states import NO_CARD, Bools, Ints, States, grown
 
 Rows = NDArray[np.intp]
 Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
 
 
 class Table:

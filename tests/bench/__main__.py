@@ -23,6 +23,7 @@ from tests.bench import (
     routes,
     rows,
     starts,
+    traces,
 )
 from tests.support import arbiter, host, programs
 
@@ -51,6 +52,7 @@ def main(output: Path) -> None:
         found += recovery.measure(built)
         found += colocation.measure(built)
         found += nodes.measure(built)
+    found += traces.measure()
     found += cluster.measure()
     rows.show(found)
     rows.write(found, output)
