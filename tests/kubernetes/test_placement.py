@@ -16,7 +16,7 @@ MEMORY = "mgpu.dev/memory-mib"
 
 
 def _cards(cluster: Cluster) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = cluster.mgpu("devices")["cards"]
+    found: list[dict[str, Any]] = cluster.mgpu("devices")
     return found
 
 
@@ -51,7 +51,7 @@ def test_no_gpu_is_over_committed_by_many_pods_at_once(cluster: Cluster) -> None
         timeout_s=300,
     )
     granted: collections.Counter[str] = collections.Counter()
-    for one in cluster.mgpu("ps")["containers"]:
+    for one in cluster.mgpu("ps"):
         for card in one["cards"]:
             granted[card["uuid"]] += card["memory_mib"]
     total = {card["uuid"]: card["memory_mib"] for card in cards}

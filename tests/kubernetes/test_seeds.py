@@ -44,7 +44,7 @@ def test_all_run_under_their_caps_and_share_gpus(anywhere: Cluster, seeds: list[
         else:
             # Four of a GPU's fifteen units, on each of two.
             assert anywhere.totals_mib(pod) == [4309, 4309]
-    found = [one for one in anywhere.mgpu("ps")["containers"] if one["pod"] in seeds]
+    found = [one for one in anywhere.mgpu("ps") if one["pod"] in seeds]
     shared = {
         card["uuid"]
         for one in found
