@@ -183,7 +183,7 @@ def _line(error: grpc.aio.AioRpcError) -> str:
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
         return "it does not answer in time"
     if error.code() is grpc.StatusCode.UNAVAILABLE:
-        return "nobody answers"
+        return "there is no answer"
     return " ".join((error.details() or error.code().name).split())
 
 

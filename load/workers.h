@@ -1,5 +1,5 @@
 /* Threads that make the load, beside one that waits for their end or for SIGTERM and SIGINT: a thread that
- * waits for a card which does not answer keeps nobody from the report. */
+ * waits for a card which does not answer does not delay the report. */
 #ifndef MGPU_LOAD_WORKERS_H
 #define MGPU_LOAD_WORKERS_H
 #include <stdbool.h>

@@ -24,7 +24,7 @@ struct rm_export_create { /* 0x3d0a, 76 */
     uint8_t metadata[64], pad[2];
     int32_t fd;
 };
-/* 0x3d0b, 2128; max, metadata and device are looked at the first time; object 0: none any more */
+/* 0x3d0b, 2128; max, metadata and device are looked at the first time; object 0: none from now on */
 struct rm_export_objects {
     int32_t fd;
     uint32_t device;

@@ -1,4 +1,4 @@
-/* Where the lists lie that a control's parameters point to, once somebody has fetched them: behind the
+/* Where the lists lie that a control's parameters point to, once they are fetched: behind the
  * parameters, one after the other. So they are in mgpud's copy, and so they travel to the simulated card. */
 #ifndef MGPU_RM_LISTS_H
 #define MGPU_RM_LISTS_H
@@ -22,7 +22,7 @@ static inline size_t rm_list_at(uint32_t params_bytes, uint32_t list_bytes, uint
     return ((params_bytes + mask) & ~mask) + i * ((list_bytes + mask) & ~mask);
 }
 
-/* Of parameters whose lists lie behind them: with those. SIZE_MAX: nobody has lists as long. */
+/* Of parameters whose lists lie behind them: with those. SIZE_MAX: no lists are as long. */
 static inline size_t rm_bytes_with_lists(uint32_t cmd, const void *params, uint32_t params_bytes)
 {
     const struct rm_row *row = rm_control_lists_of(cmd);

@@ -14,7 +14,7 @@ struct rm_perfmon_layout {
 
 struct rm_perfmon_use {
     uint32_t hundredths; /* of a percent */
-    uint32_t pid;        /* RM_PERFMON_NO_PID: nobody's */
+    uint32_t pid;        /* RM_PERFMON_NO_PID: no process's */
 };
 
 static inline struct rm_perfmon_layout rm_perfmon_layout(const struct rm_table *t)

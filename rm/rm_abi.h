@@ -77,10 +77,10 @@ struct rm_dup { /* NVOS55, 28; handle 0: RM chooses */
 enum rm_share_type {
     RM_SHARE_TYPE_NONE,
     RM_SHARE_TYPE_ALL,
-    RM_SHARE_TYPE_TOKEN, /* who has the same effective user id, or is the same process */
+    RM_SHARE_TYPE_TOKEN, /* a client with the same effective user id, or of the same process */
     RM_SHARE_TYPE_CLIENT,
     RM_SHARE_TYPE_PID,
-    RM_SHARE_TYPE_PARTITION, /* whoever takes it on the same MIG instance, on the same card */
+    RM_SHARE_TYPE_PARTITION, /* a client on the same MIG instance, on the same card */
     RM_SHARE_TYPE_GPU,
 };
 enum { RM_SHARE_ACCESS_DUP = 1 };

@@ -295,7 +295,7 @@ static inline const struct rm_uvm_row *rm_uvm_of_any(uint32_t cmd)
     return NULL;
 }
 
-/* The arbiter makes the command: it is said by the file alone, whoever calls. */
+/* The arbiter makes the command: it concerns the file alone, not the process that calls. */
 static inline bool rm_uvm_is_executed(uint32_t cmd)
 {
     const struct rm_uvm_row *row = rm_uvm_of_any(cmd);

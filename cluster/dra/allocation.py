@@ -15,6 +15,7 @@ from oci_specs.forms import MIN_MIB
 from oci_specs.refusal import Refusal
 
 Json = dict[str, Any]
+MALFORMED = (LookupError, TypeError, ValueError, AttributeError)
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Allocated:
 def read(claim: Json, uid: str, node: str, cards: Mapping[str, Card]) -> tuple[Claim, list[Allocated]]:
     """cards: this node's, by their devices' names. Refusal for what mgpu cannot give.
 
-    KeyError, TypeError or AttributeError for what no API server lets through.
+    One of MALFORMED for what no API server lets through.
     """
     meta, status = claim["metadata"], claim.get("status") or {}
     name = f"{meta['namespace']}/{meta['name']}"
@@ -131,7 +132,7 @@ def _share(claim: str, result: Json, card: Card, said: Json) -> tuple[int, Claim
             f"its parameters say {containers} containers, and it consumes {consumed[CONTAINERS]} of that capacity",
             "write it under capacity.requests alone",
         )
-    if memory_mib // containers < MIN_MIB or 0 < core < containers:
+    if memory_mib < MIN_MIB * containers or 0 < core < containers:
         raise _refused(
             claim,
             f"{memory_mib} MiB and core {core} are too little for {containers} containers",

@@ -46,7 +46,7 @@ class PreparedClaims:
         found = await self._get(namespace, name)
         try:
             claim, allocated = allocation.read(found, uid, self._node.name, cards)
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
+        except allocation.MALFORMED as error:
             raise Refusal(
                 "bad-claim",
                 f"claim {namespace}/{name} cannot be read ({type(error).__name__}: {error})",

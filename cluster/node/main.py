@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from cluster.api.errors import ApiProblem
 from cluster.node import events, healthz, published
 from cluster.node.mgpud import Mgpud
 from cluster.node.node import Node
@@ -52,22 +53,27 @@ def main(
     """Offers this node's GPUs to kubelet, as mgpud shares them, and to the API server."""
     # gRPC's own library would add its own lines to ours.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    if address and not address.rpartition(":")[2].isdigit():
+        raise click.UsageError(f"--healthz {address} is no HOST:PORT")
     if dra and no_api:
         raise click.UsageError("--dra needs the API server: leave --no-api out")
     node = Node(
         name=node_name, mgpud=Mgpud(root / "mgpud.sock"), kubelet=kubelet, opt_in=hami, by_claims=dra
     )
     claims = Claims(cdi) if dra else None
-    asyncio.run(
-        serve(
-            node,
-            kubeconfig=kubeconfig,
-            with_api=not no_api,
-            address=address,
-            claims=claims,
-            withdraws=withdraw,
+    try:
+        asyncio.run(
+            serve(
+                node,
+                kubeconfig=kubeconfig,
+                with_api=not no_api,
+                address=address,
+                claims=claims,
+                withdraws=withdraw,
+            )
         )
-    )
+    except (ApiProblem, OSError) as error:
+        raise click.ClickException(str(error)) from error
 
 
 async def serve(

@@ -11,7 +11,7 @@ from mgpu_cli.timeline.rows import Class, Lane, Mark, MarkKind, Row, Timeline, t
 from mgpu_cli.timeline.spans import Span, common, union, without
 
 _SHOWN_MARKS = frozenset({"work", "suspend", "suspended", "resume", "running"})
-# Reasons that only offline is given: what is left of a container that ended before anybody asked for its
+# Reasons that only offline is given: what is left of a container that ended before it was asked for its
 # class.
 _OFFLINE_WHY = frozenset({"hold", "idle"})
 

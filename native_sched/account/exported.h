@@ -5,7 +5,7 @@
  *
  * Such a file has a root in its tenant's tree, like a client, and the names that it holds hang from there, in
  * the ring of those that stand for their memory. So they end with the file, and the charge stays for as long.
- * All of them are client 0's, which is nobody's: a program cannot name them. The owner serialises. */
+ * All of them are anonymous, of client 0: a program cannot name them. The owner serialises. */
 #ifndef MGPU_EXPORTED_H
 #define MGPU_EXPORTED_H
 #include "objects.h"

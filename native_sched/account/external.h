@@ -9,7 +9,7 @@
  * Each takes page tables of the card besides, also one of the host's memory (page_tables.h), which are
  * charged with it.
  *
- * Whether a charge is held follows from the records: no object stands for the memory any more. So the records
+ * Whether a charge is held follows from the records: no object stands for the memory. So the records
  * are all that the journal has. Fixed capacity, no allocation after external_open(). The owner serialises; x
  * NULL: none. */
 #ifndef MGPU_EXTERNAL_H
@@ -49,13 +49,13 @@ struct external {
 /* In the journal's folder, or in memory that ends with us (-1). */
 int external_open(struct tenant *t, int folder);
 void external_close(struct external *x);
-/* ... and nobody is to take it over. */
+/* The same, and no mgpud is to take it over. */
 void external_remove(struct external *x);
 
 /* What the journal calls it. */
 void external_name(uint64_t tenant, char name[STORE_NAME_MAX]);
 
-/* After the objects of the previous mgpud have been put right: what they no longer hold is held here. Before
+/* After the objects of the previous mgpud were recovered: what they no longer hold is held here. Before
  * that the records may be looked up and ended. */
 void external_recover(struct tenant *t);
 
@@ -69,8 +69,8 @@ bool external_holds(struct external *x, const struct rm_object *obj);
 
 /* The first mapping of the file at or above that address; 0: none. */
 uint32_t external_from(const struct external *x, uint64_t file, uint64_t base);
-/* That range of the file is mapped on that GPU no more. Where there is no room for what is left of a mapping
- * on both sides, it counts as a whole. but: a slot that stays; 0: none. */
+/* That range of the file is no longer mapped on that GPU. Where there is no room for what is left of a
+ * mapping on both sides, it counts as a whole. but: a slot that stays; 0: none. */
 void external_unmapped(struct external *x, uint64_t file, uint64_t base, uint64_t end, const uint8_t *gpu,
                        uint32_t but);
 void external_drop_file(struct external *x, uint64_t file);

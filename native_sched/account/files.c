@@ -202,7 +202,7 @@ uint32_t files_adopt(struct files *f, struct tenant *t)
     return t->files;
 }
 
-static uint64_t stranger(struct files *f)
+static uint64_t orphan(struct files *f)
 {
     WITH_FILES(f);
 
@@ -218,7 +218,7 @@ uint32_t files_forget_orphans(struct files *f)
     uint32_t n = 0;
     uint64_t id;
 
-    while ((id = stranger(f)) && files_take(f, id, &file))
+    while ((id = orphan(f)) && files_take(f, id, &file))
         n++;
     return n;
 }

@@ -18,9 +18,9 @@ struct open_file {
     uint32_t check;   /* of what is above, stored last; 0: a free slot */
     uint64_t control; /* a card's file: id of the control file it was registered with, 0: none */
     int32_t seen_tid, seen_tgid,
-        seen_fd; /* a descriptor of it that somebody had, for the next mgpud to look; tid 0: none */
+        seen_fd; /* a descriptor of it in some process, where the next mgpud looks; tid 0: none */
 
-    struct tenant *tenant; /* NULL: the previous mgpud's, nobody has come for it yet */
+    struct tenant *tenant; /* NULL: an orphan of the previous mgpud's */
     uint32_t next, next_by_id;
 };
 
@@ -32,7 +32,7 @@ struct files {
     struct store store;
 };
 
-/* journal: a folder, or -1. What the previous mgpud left there is in the table, of tenants yet to come. */
+/* journal: a folder, or -1. What the previous mgpud left there is in the table, as orphans. */
 int files_init(struct files *f, int journal);
 void files_destroy(struct files *f);
 /* -EMFILE when the tenant has as many as it may, -ENFILE when all are taken, -ENOSPC when the journal is
@@ -46,12 +46,12 @@ void files_note_seen(struct files *f, uint64_t id, pid_t tid, pid_t tgid, int fd
 bool files_by_id(struct files *f, uint64_t id, struct open_file *out);
 bool files_take(struct files *f, uint64_t id, struct open_file *out); /* removes it */
 
-/* The same, if it is that tenant's; NULL: nobody has come for it. */
+/* The same, if it is that tenant's; NULL: an orphan. */
 bool files_take_of(struct files *f, uint64_t id, const struct tenant *t, struct open_file *out);
 
-/* The tenant has come for its files: how many there are. */
+/* The tenant adopts its files: how many there are. */
 uint32_t files_adopt(struct files *f, struct tenant *t);
-/* Removes those that nobody came for: how many. Their tenants are gone. */
+/* Removes the orphans that are left, whose tenants have ended: how many. */
 uint32_t files_forget_orphans(struct files *f);
 /* Some file of the tenant's with an id above `id`, by rising ids. False when there is none. */
 bool files_after(struct files *f, const struct tenant *t, uint64_t id, struct open_file *out);
@@ -60,7 +60,7 @@ bool files_after(struct files *f, const struct tenant *t, uint64_t id, struct op
 uint32_t files_of_kind(struct files *f, const struct tenant *t, enum node_kind kind, struct open_file *out,
                        uint32_t max);
 
-/* Some more of the tenant's files, from *at on, which is 0 first: how many; 0: there are no more. */
+/* Some of the tenant's files, from *at on, which is 0 first: how many; 0: there are no others. */
 uint32_t files_list(struct files *f, const struct tenant *t, uint32_t *at, struct open_file *out,
                     uint32_t max);
 

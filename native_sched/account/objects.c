@@ -265,7 +265,7 @@ void objects_drop_file(struct objects *o, uint64_t file, objects_ended_fn ended,
     }
 }
 
-/* Objects end children first and begin parents first, so each has its parent, unless somebody else wrote
+/* Objects end children first and begin parents first, so each has its parent, unless another program wrote
  * here. */
 static bool has_parent(const struct objects *o, uint32_t i)
 {

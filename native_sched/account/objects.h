@@ -1,9 +1,9 @@
-/* The RM objects a tenant has made, as the mediator saw them made: who is whose parent, on which card, and
+/* The RM objects a tenant has made, as the mediator saw them made: which is whose parent, on which card, and
  * what each costs. Freeing an object in RM frees everything below it, so the tree is what tells which charges
  * end. Objects that stand for the same memory form a ring; one of them carries the charge, and hands it on
  * when it ends. Fixed capacity, no allocation after objects_init; the owner serialises.
  *
- * Client 0 is nobody's: what it has are names that hang from open files (exported.h).
+ * Client 0 belongs to no program: its names hang from open files (exported.h).
  *
  * The slots may lie in a journal (journal/store.h): the next mgpud reads there what each object is, and
  * finds out anew what follows from that. An object counts from objects_commit() on. */
@@ -58,7 +58,7 @@ struct objects {
      * each name of it. */
     uint64_t named_bytes[MGPU_CARDS_MAX];
     uint32_t anonymous; /* objects of client 0 */
-    struct slab slab;   /* without a store: the slots are the books' own memory */
+    struct slab slab;   /* without a store: the slots are memory of our own */
 };
 
 enum { OBJECTS_BYTES = (OBJECTS_MAX + 1) * sizeof(struct rm_object) };
@@ -79,7 +79,7 @@ uint32_t objects_next_named(const struct objects *o, uint32_t after, uint32_t cl
 /* The new slot, or -ENOSPC. parent 0 makes a root client. An object of the same name is an error of the
  * caller: RM has refused it before. */
 int64_t objects_add(struct objects *o, uint32_t parent, uint32_t client, uint32_t handle, uint32_t class_id);
-/* All of it is said: it is an object to the next mgpud too. */
+/* It is complete: from here on it is an object to the next mgpud too. */
 void objects_commit(struct objects *o, uint32_t slot);
 
 /* The object after i in a walk over the subtree of top; 0 at its end. */
@@ -92,7 +92,7 @@ uint64_t objects_memory(struct objects *o, uint32_t slot);
  * as `slot`. */
 void objects_alias(struct objects *o, uint32_t slot, uint32_t alias);
 
-/* Calls `ended` (NULL: nobody) for every object of a subtree, children first, and forgets them. */
+/* Calls `ended`, unless NULL, for every object of a subtree, children first, and forgets them. */
 typedef void (*objects_ended_fn)(void *context, const struct rm_object *obj);
 void objects_drop(struct objects *o, uint32_t slot, objects_ended_fn ended, void *context);
 

@@ -1,5 +1,5 @@
-/* Counts of the mediator's, for operators: calls answered, calls refused, and who has been at one call for
- * how long. Relaxed throughout: they order nothing. */
+/* Counts of the mediator's, for operators: calls answered, calls refused, and how long a thread has been at
+ * one call. Relaxed throughout: they order nothing. */
 #ifndef MGPU_BOUNDARY_STATS_H
 #define MGPU_BOUNDARY_STATS_H
 #include "native_sched/core/engine_types.h"

@@ -35,7 +35,7 @@ struct groups;
 struct external;
 struct managed;
 
-/* Calls that were let through to the driver (continued.h). */
+/* Continued calls (continued.h). */
 enum {
     CONTINUED_CLIENTS_MAX = 64,
     CONTINUED_THREADS_MAX = 16,
@@ -43,7 +43,7 @@ enum {
     SUBSCRIPTIONS_MAX = 8
 };
 
-/* To a MIG instance, let through, and not yet found in the driver. */
+/* To a MIG instance, continued, and not yet found in the driver. */
 struct subscription {
     uint64_t file; /* 0: a free entry */
     uint32_t client, parent, handle, class_id;
@@ -56,7 +56,7 @@ struct continued {
         struct process_id who;
         uint32_t calls;    /* 0: a free entry */
         uint32_t doubtful; /* of them: a flipped class could have hung what it made from another client */
-    } client[CONTINUED_CLIENTS_MAX]; /* root clients that the books may not have yet, by file and process */
+    } client[CONTINUED_CLIENTS_MAX]; /* root clients that the account may not have yet, by file and process */
     uint32_t clients;
     struct subscription subscription[SUBSCRIPTIONS_MAX];
     bool begun;                           /* there has been one */
@@ -66,15 +66,15 @@ struct continued {
 
 struct tenant {
     uint64_t id; /* 0: the slot is free */
-    /* The previous mgpud's that could not be taken over: it has no books and gets no service. The slot stays
-     * its own, and with it the files that are open, until the last of them has ended. Guarded by `calls`,
+    /* Unrecovered: the previous mgpud's, which could not be taken over. It has no account and gets no
+     * service. It keeps its slot and its open files until the last of them is closed. Guarded by `calls`,
      * written under the engine's lock. */
     bool lost;
-    /* Held over a whole call that makes or frees objects, the driver's part included: what is booked
-     * is what the driver did, in its order, whichever of the tenant's listeners a call came by. Taken
-     * before `lock`. */
+    /* Held over a whole call that makes or frees objects, the driver's part included: the account follows
+     * what the driver did, in its order, whichever of the tenant's listeners a call came by. Taken before
+     * `lock`. */
     pthread_mutex_t calls;
-    /* close_wait.h: guarded by `calls`. 0: nobody waits. CLOCK_MONOTONIC. */
+    /* close_wait.h: guarded by `calls`. 0: no call waits. CLOCK_MONOTONIC. */
     pthread_cond_t file_closed;
     uint64_t close_wait_since_ms;
     pthread_mutex_t lock; /* guards everything below */
@@ -93,11 +93,11 @@ struct tenant {
     struct external *external;       /* external.h; NULL: nothing is mapped by nvidia-uvm */
     struct managed *managed;         /* managed.h: memory that cards' faults bring in */
     struct store store;              /* what the next mgpud needs: continued and the objects' slots */
-    /* At managed memory, the last time that nobody asked for it. Guarded by the engine's lock. */
+    /* The last poll of managed memory. Guarded by the engine's lock. */
     uint64_t polled_ns, poll_took_ns;
-    atomic_bool audit_due; /* a call was let through since the driver's account was last compared */
+    atomic_bool audit_due; /* a call was continued since the last audit */
     _Atomic uint64_t
-        unaccounted_bytes; /* not 0: it holds so much more than it was charged for, and is served no more */
+        unaccounted_bytes; /* not 0: it holds so much more than it was charged for, and is no longer served */
 };
 
 /* Hold the tenant, or the order of its calls, until the end of the scope. */

@@ -198,7 +198,7 @@ static int step(struct groups *g)
             g->error = e;
         return 1;
     }
-    /* Nobody waits for the answers: until they are there the tenant counts as busy. */
+    /* No thread waits for the answers: until they are there the tenant counts as busy. */
     return groups_ask_recovered(g) ? 1 : g->error;
 }
 

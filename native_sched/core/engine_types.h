@@ -27,7 +27,7 @@ struct mgpu_tenant_state {
     uint32_t unsuspendable;
     uint32_t refused; /* RM's status, where MGPU_SUSPEND_REFUSED */
     uint64_t
-        unaccounted_bytes; /* not 0: it holds so much more than it was charged for, and is served no more */
+        unaccounted_bytes; /* not 0: it holds so much more than it was charged for, and is no longer served */
 };
 
 enum mgpu_unsuspendable {

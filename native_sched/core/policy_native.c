@@ -1,6 +1,6 @@
 #include "policy.h"
 
-/* native-burst-share: no quota, everyone with work shares equally (seed 003: best effort, 1/N each). */
+/* native-burst-share: no quota, all with work share equally (seed 003: best effort, 1/N each). */
 
 static uint32_t weight(const struct entity *e)
 {

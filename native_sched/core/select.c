@@ -5,7 +5,7 @@
 /* Start-time fair queueing with one slot per card. Entities are taken by rising virtual time, each if all its
  * cards are free. One in the middle of its turn has the virtual time of the turn's beginning: it was the
  * first in line then, and still is, except before a gang that could not get all its cards then, and before
- * one that has woken up since. So a gang that has had less than everyone else gets its cards at the end of
+ * one that has woken up since. So a gang that has had less than all others gets its cards at the end of
  * the turns that it waits for, however many singles there are. */
 
 static bool by_key(const struct entity *a, const struct entity *b)

@@ -67,7 +67,7 @@ class Process(Structure):
 class TenantState(Structure):
     """struct mgpu_tenant_state: what still hangs on a tenant.
 
-    unsuspendable, unaccounted_bytes: not 0 once it was caught; refused: RM's status, where REFUSED.
+    unsuspendable, unaccounted_bytes: not 0 once it is in violation; refused: RM's status, where REFUSED.
     """
 
     _fields_ = [
@@ -359,7 +359,7 @@ class Engine:
         return bool(self._lib.mgpu_sched_realtime(self._handle))
 
     def add_listener(self, tenant: int, fd: int, holder_id: int) -> bool:
-        """Whether a call that was caught before this mgpud's time was answered first.
+        """Whether an in-flight call of the previous mgpud was answered first.
 
         holder_id: what the listener is called in the journal. The engine owns fd from here on, also when this
         raises.

@@ -1,7 +1,7 @@
 """mgpud's log: one line an event, as key=value pairs or as JSON, that no tenant can break or flood.
 
 A user who may name a container can put anything into its name, and make as many of them as it likes. So
-values are escaped and cut, and lines are let through by token buckets: each event has one, and each
+values are escaped and cut, and lines are limited by token buckets: each event has one, and each
 container one for each event, which is smaller, so that a noisy container does not silence the others. The
 next line of an event says how many were left out before it.
 """
@@ -103,7 +103,7 @@ class Log:
         self._tenants: OrderedDict[tuple[str, str], Bucket] = OrderedDict()
         self._recent: deque[Entry] = deque(maxlen=_RECENT)
         self._torn = False
-        # Hears of every event that is let through, with its fields; called under the lock.
+        # Called with every event that is logged and its fields, under the lock.
         self.heard: Callable[[str, Mapping[str, object]], object] = lambda event, fields: None
         # Whose container that is, as further fields: an id says nothing to people.
         self.whose: Callable[[object], Mapping[str, object]] = lambda container: {}

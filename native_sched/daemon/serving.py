@@ -36,7 +36,7 @@ from native_sched.daemon.node import boost, inventory
 from native_sched.daemon.node.without import Told
 from oci_specs import schemas
 
-# How long those who waited for the control socket have to be answered.
+# How long connections that waited for the control socket may take to be answered.
 BOOST_S = 1.0
 _CDI_KINDS = {"sim": "sim.mgpu.dev/gpu", "nvidia": "nvidia.com/gpu"}
 

@@ -9,7 +9,7 @@ int loop_card_policy(struct loop *l, uint32_t card, uint32_t policy);
 /* Adds the tenant, or changes it. */
 int loop_schedule(struct loop *l, const struct sched_entity_config *config, struct groups *groups,
                   struct utilization *utilization);
-/* After this the thread touches the tenant's groups no more. */
+/* After this the thread no longer touches the tenant's groups. */
 void loop_forget(struct loop *l, uint64_t id);
 /* Its container is frozen, or is no longer. -ENOENT. */
 int loop_pause(struct loop *l, uint64_t id, bool paused);

@@ -45,7 +45,8 @@ bool address_space_lives(int memory)
 {
     char byte;
 
-    /* Where nobody has it there is nothing to read; where somebody has, nothing is at that address. */
+    /* In no process: nothing is read, not even an error. In one: the read fails, since nothing is at that
+     * address. */
     return pread(memory, &byte, 1, 0) != 0;
 }
 

@@ -13,6 +13,6 @@ bool address_space_lives(int memory);
 /* Both threads have the same one now. */
 bool address_space_same(pid_t one, pid_t other);
 
-/* The thread is no more, or waits in another system call than this one. False where that cannot be said. */
+/* The thread has exited, or waits in another system call than this one. False where that is not known. */
 bool thread_returned(pid_t tid, long system_call);
 #endif

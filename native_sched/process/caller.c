@@ -147,12 +147,12 @@ static struct caller_entry *entry_of(struct caller *c, bool renew)
     if (fd < 0)
         return NULL;
     e->pidfd = fd;
-    if (!caller_waits(c)) /* the thread id may have named somebody else meanwhile */
+    if (!caller_waits(c)) /* the thread id may have named another thread meanwhile */
         e->tid = 0;
     return e->tid ? e : NULL;
 }
 
-/* Signal 0 is sent to nobody; a lack of permission says that there is somebody. */
+/* Signal 0 is not delivered; a lack of permission says that the process exists. */
 static bool is_dead(const struct caller_entry *e)
 {
     return syscall(SYS_pidfd_send_signal, e->pidfd, 0, NULL, 0) < 0 && errno == ESRCH;

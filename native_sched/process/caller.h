@@ -4,7 +4,7 @@
  * keyed by thread id and re-checked by the kernel on use: a pidfd of a dead thread fails with ESRCH.
  *
  * Memory is copied by thread id. A kept fd of /proc/TID/mem would be 0.4 us quicker each way, but it names
- * one address space for ever: after an exec() it goes on naming the old one while anybody else has that (a
+ * one address space for ever: after an exec() it goes on naming the old one while another process has that (a
  * vfork() child, CLONE_VM), and nothing cheap tells of an exec. Results would land in the wrong process. */
 #ifndef MGPU_CALLER_H
 #define MGPU_CALLER_H

@@ -51,7 +51,7 @@ struct invocation argv_read(int argc, char *const *argv)
         } else if (!value && !listed(without_value, name, bytes) && i + 2 < argc &&
                    !makes_a_container(argv[i + 1]) && makes_a_container(argv[i + 2])) {
             /* An option of a runtime newer than this list, with its value: a create taken for another verb
-             * would start a container that nobody looked at. */
+             * would start a container that was not looked at. */
             i++;
         }
     }

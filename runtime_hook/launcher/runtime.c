@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 #define FALLBACK_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-/* The kernel reads no more of a script's first line. */
+/* The kernel reads so much of a script's first line. */
 enum { SHEBANG_MAX_BYTES = 256 };
 
 static bool is_own_binary(const char *path)

@@ -8,8 +8,8 @@
  *
  * A program writes commands, then a ring entry at GP_PUT % entries, then GP_PUT + 1 into USERD (both counters
  * run freely and wrap at 2^32), then rings: MAP_MEMORY of a usermode object (class 0xc361 and its like) puts
- * an eventfd in the place of the caller's fd, and write() of a uint64_t 1 to it is the doorbell: nobody can
- * watch a page.
+ * an eventfd in the place of the caller's fd, and write() of a uint64_t 1 to it is the doorbell: no program
+ * can watch a page.
  *
  * That is so for channels whose parameters name neither a context share nor an address space. One that names
  * them has its ring and its work as NVIDIA's hardware takes them (gpu/push.h): gpfifo_offset is an address,
@@ -45,7 +45,7 @@ struct sim_semaphore {
     uint64_t timestamp_ns; /* CLOCK_MONOTONIC, as the engine counts it */
 };
 
-/* The card's status page, as BAR0 would show it: read-only for whoever maps it. */
+/* The card's status page, as BAR0 would show it: read-only for programs that map it. */
 enum sim_engine_index { SIM_ENGINE_GRAPHICS, SIM_ENGINE_COPY, SIM_ENGINES };
 enum { SIM_STATUS_TSG_MASK = 0xfff, SIM_STATUS_BUSY = 1u << 31, SIM_STATUS_BYTES = 4096 };
 struct sim_status_page {

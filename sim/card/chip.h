@@ -13,7 +13,7 @@ enum chip {
 /* Whether a driver of that version knows the chip; the first that does in *first_major and *first_minor. */
 bool chip_is_known(enum chip chip, uint32_t major, uint32_t minor, uint32_t *first_major,
                    uint32_t *first_minor);
-/* The i-th class of its list; 0: it has no more. */
+/* The i-th class of its list; 0: it has no others. */
 uint32_t chip_class(enum chip chip, uint32_t major, uint32_t minor, uint32_t i);
 bool chip_lists(enum chip chip, uint32_t major, uint32_t minor, uint32_t class_id);
 #endif

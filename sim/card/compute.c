@@ -111,7 +111,7 @@ uint32_t vaspace_alloc(struct rm_call *call, struct rm_object *object)
     return NV_OK;
 }
 
-/* Without parameters, or naming none, it is nobody's: a channel cannot execute in it. */
+/* Without parameters, or naming none, it belongs to no context: a channel cannot execute in it. */
 uint32_t context_share_alloc(struct rm_call *call, struct rm_object *object)
 {
     const struct rm_context_share *params = call->params;

@@ -26,7 +26,7 @@ static void os_event_remove(struct os_event **at)
     free(event);
 }
 
-/* Whoever calls, and whoever's client it is: the driver looks at neither. */
+/* The driver looks neither at the caller nor at whose client it is. */
 int os_event_alloc(struct rm_call *call)
 {
     struct rm_os_event *request = call->outer;

@@ -134,7 +134,7 @@ static int parse_options(int argc, char **argv, struct options *options)
     return 0;
 }
 
-/* Whether somebody answers there: a socket left behind by a killed card is removed, a live one is not. */
+/* Whether a card answers there: a socket left behind by a killed card is removed, a live one is not. */
 static bool served(const struct sockaddr_un *address)
 {
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);

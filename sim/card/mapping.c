@@ -22,7 +22,7 @@ static uint32_t map_bytes(struct rm_call *call, struct rm_map_memory *map, const
 
 static uint32_t map_doorbell(struct rm_call *call, struct rm_map_memory *map, const struct rm_object *object)
 {
-    /* The whole region is asked for by whoever stores to it, and one page by whoever writes to a file. */
+    /* A program that stores to it asks for the whole region, and one that writes to a file for one page. */
     call->reply_fd = map->length > PAGE_MASK + 1 ? gpu_doorbell_page(object->doorbell)
                                                  : gpu_doorbell_fd(object->doorbell);
     map->linear = 0;

@@ -1,5 +1,5 @@
 /* ALLOC_MEMORY of a process's own pages, class 0x71: memory of the host's that the card reaches too. A driver
- * pins the pages; here the file is mapped that they are of, which has to be one that nobody can make shorter:
+ * pins the pages; here the file is mapped that they are of, which has to be one that cannot be made shorter:
  * anonymous shared memory. Other pages have an object too, and the card finds nothing where they are
  * mapped. */
 #include "memory/process_map.h"

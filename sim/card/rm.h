@@ -72,7 +72,7 @@ struct rm_client {
     struct sim_file *file;
     int32_t tgid;
     uint32_t uid;
-    bool internal; /* the driver's own: nobody calls on it */
+    bool internal; /* the driver's own: no call is made on it */
     uint32_t next_handle;
     uint64_t bytes[RM_MAX_CARDS];
     struct sysmem_quota *sysmem;
@@ -93,11 +93,11 @@ struct sim_file {
 
 struct rm {
     pthread_mutex_t lock;
-    const char *version;   /* of the driver it plays, one that the table knows */
-    uint32_t major, minor; /* the same in numbers; UINT32_MAX: the newest of its branch */
-    struct rm_table table; /* its sizes */
-    uint32_t call_us;      /* how long a call that reaches the card holds the lock */
-    uint32_t reread_us;    /* how long calls that are let through wait before their arguments are read */
+    const char *version;              /* of the driver it plays, one that the table knows */
+    uint32_t major, minor;            /* the same in numbers; UINT32_MAX: the newest of its branch */
+    struct rm_table table;            /* its sizes */
+    uint32_t call_us;                 /* how long a call that reaches the card holds the lock */
+    uint32_t reread_us;               /* how long continued calls wait before their arguments are read */
     uint32_t tail_us, tail_per_mille; /* how much longer so many of a thousand take */
     uint64_t tail_seed;
     bool disables_channels; /* or DISABLE_CHANNELS is not supported */
@@ -114,7 +114,7 @@ struct rm {
     struct rm_object *objects[RM_HASH_BUCKETS];
     struct sim_file *files[RM_FILE_BUCKETS];
     uint64_t last_file;
-    uint64_t memblock_bytes; /* of SYS_PARAMS; 0: nobody has said it */
+    uint64_t memblock_bytes; /* of SYS_PARAMS; 0: not set yet */
     uint32_t last_client_handle;
     uint64_t calls;
     int hangup_epoll;
@@ -226,7 +226,7 @@ int pages_alloc(struct rm_call *call);
 int map_dma(struct rm_call *call);
 int unmap_dma(struct rm_call *call);
 uint32_t virtual_memory_alloc(struct rm_call *call, struct rm_object *object);
-/* A memory object ends: nothing of it is mapped so any more. */
+/* A memory object ends: nothing of it is mapped so from now on. */
 void dma_forget(struct rm *rm, const struct rm_object *memory);
 /* events.c: the escapes ALLOC_OS_EVENT and FREE_OS_EVENT, and the class. */
 int os_event_alloc(struct rm_call *call);

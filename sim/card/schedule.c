@@ -2,7 +2,7 @@
 #include "wait.h"
 
 /* The caller learns that something is off the engine when it is, and so does the status page. As with every
- * call, everybody else waits behind the RM lock meanwhile. */
+ * call, all others wait behind the RM lock meanwhile. */
 static void wait_off(const struct sim_card *card, uint64_t off_ns)
 {
     wait_until(off_ns);

@@ -24,7 +24,8 @@ static pthread_mutex_t subscribers_lock = PTHREAD_MUTEX_INITIALIZER;
 static int subscribers[MAX_SUBSCRIBERS];
 static uint32_t subscriber_count;
 
-/* A subscriber that does not read is cut off: it knows then that it has missed something; nobody waits. */
+/* A subscriber that does not read is cut off: it knows then that it has missed something; no thread waits for
+ * it. */
 void subscribers_tell(const struct sim_event *event)
 {
     pthread_mutex_lock(&subscribers_lock);
@@ -292,7 +293,7 @@ static bool serve_one(struct rm *rm, int connection, struct sim_request *request
     }
     reply->error = -error;
     error = send_reply(connection, reply, fd);
-    /* The receiver has its copy, or nobody has one and the file hangs up. */
+    /* The receiver has its copy, or there is none and the file hangs up. */
     if (fd >= 0)
         close(fd);
     return !error;
@@ -337,7 +338,7 @@ static void connection_start(const struct listener *listener, int fd)
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attributes, THREAD_STACK_BYTES);
-    /* By the thread that accepts: whoever connected earlier is in the list by the time that this one asks. */
+    /* By the thread that accepts: earlier connections are in the list by the time that this one asks. */
     connection_enter(connection);
     error = pthread_create(&thread, &attributes, connection_run, connection);
     pthread_attr_destroy(&attributes);

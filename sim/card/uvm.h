@@ -2,8 +2,8 @@
  *   uvm.c        the file: initialised, which cards, address spaces and channels are registered on it
  *   uvm_ranges.c its ranges, and what is mapped in them; uvm_policies.c what is asked about managed ones
  *
- * What a file holds it has other names for, in a client of its own that nobody can call on: memory and groups
- * stay while it does, charged to the card and counted to no process. */
+ * What a file holds it has other names for, in a client of its own that no call can be made on: memory and
+ * groups stay while it does, charged to the card and counted to no process. */
 #ifndef MGPU_SIM_UVM_H
 #define MGPU_SIM_UVM_H
 #include "memory/managed.h"
@@ -32,7 +32,7 @@ struct uvm {
     struct uvm_card card[RM_MAX_CARDS];
     struct uvm_channel *channels;
     struct uvm_range_of *ranges;
-    struct managed managed; /* of whoever initialised it */
+    struct managed managed; /* of the process that initialised it */
 };
 
 /* A command on a file of nvidia-uvm: 0, or the negative errno that ioctl() fails with. */
@@ -55,7 +55,7 @@ uint32_t uvm_unmap_external(struct rm_call *call, struct uvm *uvm);
 /* Whether one that is not managed has the address. */
 bool uvm_has_range(struct uvm *uvm, uint64_t address);
 void uvm_ranges_end(struct rm *rm, struct uvm *uvm);
-/* The address space is registered no more: what was mapped there ends. */
+/* The address space is no longer registered: what was mapped there ends. */
 void uvm_ranges_leave(struct rm *rm, struct uvm *uvm, const struct sim_card *card);
 
 /* uvm_policies.c: the same. Of a range; of a range and a processor; of a group and a range. */

@@ -6,7 +6,7 @@
 
 /* The ring bounds how far a program runs ahead: as on a real card about a thousand launches. */
 enum { RING_ENTRIES = 1024, COMMANDS = 2 * CHANNEL_COMMANDS_MAX };
-/* Whoever found the ring full goes on when so many entries are done: not one wake-up for each. */
+/* A thread that found the ring full goes on when so many entries are done: not one wake-up for each. */
 enum { ROOM_ENTRIES = 16 };
 enum {
     USERD_AT = 0,

@@ -1,4 +1,4 @@
-/* What memory of the card holds: pages that the driver lends to whoever maps the object, so that all who have
+/* What memory of the card holds: pages that the driver lends to all that map the object, so that all who have
  * it see the same. Memory that nothing was ever copied to is never mapped. */
 #include "ranges.h"
 #include <sys/mman.h>

@@ -9,7 +9,7 @@
  *   init.c      cuInit, forks                    entry.c     cuGetProcAddress
  *   error.c     names of errors                  profiler.c  cuProfiler*, cuGetExportTable
  * One lock (rmc_lock) for everything but the stack, which is the thread's own, and the engines, whose locks
- * are taken without it or after it, never before it: whoever waits for work has left it. */
+ * are taken without it or after it, never before it: a thread that waits for work has left it. */
 #ifndef MGPU_SIM_CUDA_H
 #define MGPU_SIM_CUDA_H
 #include "../rmclient/rmclient.h"
@@ -75,7 +75,7 @@ bool context_live(CUcontext context);
 CUcontext context_on(const struct rmc_card *card);
 /* In a forked child: nothing of the parent's exists. */
 void contexts_forget(void);
-/* Any time: the memory stays while somebody holds it. */
+/* Any time: the memory stays while it is held. */
 CUcontext context_hold(CUcontext context);
 void context_release(CUcontext context);
 

@@ -48,9 +48,9 @@ struct engines {
 
 /* The graphics group comes at once: it is what a context costs. NULL with *error set. */
 struct engines *engines_make(const struct rmc *rm, const struct rmc_card *card, CUresult *error);
-/* Gives everything back to the driver; whoever waits is told CUDA_ERROR_CONTEXT_IS_DESTROYED. */
+/* Gives everything back to the driver; threads that wait get CUDA_ERROR_CONTEXT_IS_DESTROYED. */
 void engines_end(struct engines *engines);
-/* Drops our own memory and mappings, once nobody can be waiting. */
+/* Drops our own memory and mappings, once no thread can be waiting. */
 void engines_free(struct engines *engines);
 struct channel *engines_channel(struct engines *engines, enum sim_engine_index engine, unsigned int lane,
                                 CUresult *error);
@@ -69,7 +69,7 @@ struct commands {
 };
 struct channel *channel_make(struct engines *engines, enum sim_engine_index engine, uint32_t index,
                              uint32_t *status);
-/* Gives back what the driver holds for it; memory and mapping stay for whoever waits. */
+/* Gives back what the driver holds for it; memory and mapping stay for threads that wait. */
 void channel_end(const struct channel *channel);
 void channel_free(struct channel *channel);
 /* One ring entry of both runs of commands; waits for room in the ring. Longer than CHANNEL_COMMANDS_MAX it
@@ -90,18 +90,18 @@ bool semaphore_reached(const struct sim_semaphore *semaphore, uint32_t value);
 void semaphore_set(struct sim_semaphore *semaphore, uint32_t value);
 CUresult semaphore_wait(struct engines *engines, const struct sim_semaphore *semaphore, uint32_t value);
 
-/* slots.c: one semaphore each; its values only ever grow, over all events that use it, so that whoever waits
- * for a value of an event that is gone still sees it. */
+/* slots.c: one semaphore each; its values only ever grow, over all events that use it, so that a thread that
+ * waits for a value of an event that is gone still sees it. */
 struct slot {
     struct slot *next; /* in the free list */
     uint32_t memory, offset;
     struct sim_semaphore *semaphore;
-    uint32_t issued; /* the last value that somebody has released it to, or is about to */
+    uint32_t issued; /* the last value that it was released to, or is about to be */
 };
-/* A slot nobody is about to release, and the value to release it to. NULL with *error set. */
+/* A slot that is not about to be released, and the value to release it to. NULL with *error set. */
 struct slot *slot_take(struct engines *engines, CUresult *error);
 void slot_give(struct engines *engines, struct slot *slot);
-/* Of a context that ends: nobody will release what is not released yet, and others may wait for it. */
+/* Of a context that ends: what is not released yet will not be, and others may wait for it. */
 void slabs_end(struct engines *engines);
 void slabs_to_pool(struct engines *engines);
 /* In a forked child. */

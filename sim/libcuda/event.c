@@ -120,7 +120,7 @@ CUresult cuEventDestroy(CUevent handle)
     return cuEventDestroy_v2(handle);
 }
 
-/* Every record has a slot that nobody else is about to release: two records may complete in either order. */
+/* Every record has a slot that no other is about to release: two records may complete in either order. */
 CUresult cuEventRecord(CUevent handle, CUstream stream_handle)
 {
     struct sim_command release = {.op = SIM_CMD_RELEASE};

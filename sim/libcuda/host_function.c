@@ -16,7 +16,8 @@ struct call {
     void *data;
 };
 
-/* Held over submitting, which may wait for the ring to have room: whoever makes room does not take it. */
+/* Held over submitting, which may wait for the ring to have room: the thread that makes room does not take
+ * it. */
 static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t asked = PTHREAD_COND_INITIALIZER;

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MANY = 256 }; /* whoever submits that much without looking at it moves some himself */
+enum { MANY = 256 }; /* a thread that submits so much without looking at it moves some itself */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct move *first, *last; /* in the order of submitting, which is one that all dependencies follow */
@@ -28,7 +28,7 @@ static void take_out(struct move *move)
 {
     *(move->before ? &move->before->next : &first) = move->next;
     *(move->next ? &move->next->before : &last) = move->before;
-    __atomic_fetch_sub(&waiting, 1, __ATOMIC_RELEASE); /* whoever finds none left sees what was moved */
+    __atomic_fetch_sub(&waiting, 1, __ATOMIC_RELEASE); /* a thread that finds none left sees what was moved */
 }
 
 void move_add(struct move *move, mark_t mark)

@@ -1,7 +1,7 @@
-/* Bytes that copies move. The card takes the time of a copy; its bytes are moved here, by whoever next sees
- * that the card has come past it: waiting for a stream or an event, asking whether it is done, a host
- * function. So what a program may look at by the rules of streams is there, and nothing earlier than the card
- * had it. */
+/* Bytes that copies move. The card takes the time of a copy; its bytes are moved here, by the thread that
+ * next sees that the card has come past it: waiting for a stream or an event, asking whether it is done, a
+ * host function. So what a program may look at by the rules of streams is there, and nothing earlier than the
+ * card had it. */
 #ifndef MGPU_SIM_CUDA_MOVES_H
 #define MGPU_SIM_CUDA_MOVES_H
 #include "engines.h"

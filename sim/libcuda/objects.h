@@ -1,5 +1,5 @@
 /* What handles name: every handle but a context's is looked up, so that a stale one is an error and not a
- * crash. An object lives while it is in the table or somebody holds it; whoever waits holds what it waits
+ * crash. An object lives while it is in the table or held; a thread that waits holds what it waits
  * with and has left the library's lock. */
 #ifndef MGPU_SIM_CUDA_OBJECTS_H
 #define MGPU_SIM_CUDA_OBJECTS_H
@@ -29,7 +29,7 @@ void object_add(struct object *object, enum object_kind kind, CUcontext context,
 void object_remove(struct object *object);
 /* NULL when the handle names no live object of that kind. */
 struct object *object_find(const void *handle, enum object_kind kind);
-/* The one behind `after`, a live object, or the first; NULL: no more. */
+/* The one behind `after`, a live object, or the first; NULL: there is none. */
 struct object *object_next(const void *after, enum object_kind kind);
 struct object *object_hold(struct object *object);
 void objects_end_context(CUcontext context);

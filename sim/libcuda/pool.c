@@ -129,7 +129,7 @@ static void give_back(const struct freed *freed, bool all)
         pool_trim(entry.rm, pool, all ? 0 : pool->threshold);
 }
 
-/* What was to be moved there before it was freed has been moved by the time it is anybody else's. */
+/* What was to be moved there before it was freed has been moved by the time it is handed out again. */
 static void settle(bool all)
 {
     struct freed freed = find_freed();

@@ -24,6 +24,6 @@ CUmemoryPool pool_make(struct device *device);
 CUmemoryPool pool_default(struct device *device);
 CUmemoryPool pool_current(struct device *device);
 struct pool_use pool_use(CUmemoryPool pool);
-/* Of what nobody uses. */
+/* Of what is not used. */
 void pool_trim(const struct rmc *rm, CUmemoryPool pool, uint64_t keep);
 #endif

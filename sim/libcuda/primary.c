@@ -44,7 +44,7 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice device)
     return cuDevicePrimaryCtxRelease_v2(device);
 }
 
-/* Whoever retained it has to retain it anew. */
+/* Its users have to retain it anew. */
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
     ENTRY entry = enter_device(device);

@@ -1,4 +1,4 @@
-/* Memory that has an address: one table, whoever made it.
+/* Memory that has an address: one table, however it was made.
  *   ranges.c    which addresses are given out     contents.c  where its bytes are
  *   memory.c    cuMemAlloc, cuMemFree             physical.c  cuMemCreate and descriptors
  *   reserve.c   cuMemAddress*, cuMemMap           ipc.c       cuIpc*
@@ -28,7 +28,7 @@ struct range {
     size_t bytes;
     enum range_kind kind;
     CUcontext context;           /* NULL: no context's end ends it */
-    const struct rmc_card *card; /* whose object it is; NULL: nobody's */
+    const struct rmc_card *card; /* whose object it is; NULL: no card's */
     uint32_t handle;             /* 0: the driver has no object for it */
     unsigned int flags;          /* that it was made with */
     CUmemoryPool pool;
@@ -47,7 +47,7 @@ bool range_add_at(struct range *range);
 struct range *range_at(CUdeviceptr address);
 /* The same, of those that a program may name. */
 struct range *range_in_use(CUdeviceptr address);
-/* The index-th by address; NULL: no more. */
+/* The index-th by address; NULL: there is none. */
 struct range *range_number(size_t index);
 bool range_is_on_card(const struct range *range);
 /* Bytes from its base on that lie one behind the other: cuMemMap() may put several objects so. */
@@ -57,7 +57,7 @@ void range_remove(struct range *range);
 /* Frees them in the driver too. */
 void ranges_end_context(const struct rmc *rm, CUcontext context);
 void ranges_forget(void);
-/* Whether device addresses are of that kind: nobody else's pages lie there. */
+/* Whether device addresses are of that kind: no other pages lie there. */
 bool address_is_ours(CUdeviceptr address);
 
 /* contents.c, lock held: where its bytes can be read and written, NULL when it has none. */

@@ -43,7 +43,7 @@ CUresult stream_submit(CUstream stream, enum sim_engine_index engine, struct com
 /* The same; *mark is reached when the entry is done. */
 CUresult stream_submit_marked(CUstream stream, enum sim_engine_index engine, struct commands work,
                               mark_t *mark);
-/* What whoever has seen the card come to a point is owed: bytes are moved, memory that streams have freed
+/* Done once a thread has seen the card come to a point: bytes are moved, memory that streams have freed
  * goes back. */
 void work_settle(void);
 /* The engine that the stream's last work is on: nothing is to be waited for there. */

@@ -33,7 +33,8 @@ struct rmc {
     struct rmc_card cards[RM_MAX_CARDS];
 };
 
-/* 0 or a negative errno: -ENOENT no node, -EACCES or -EPERM not allowed, -ENOTTY nobody answers behind it. */
+/* 0 or a negative errno: -ENOENT no node, -EACCES or -EPERM not allowed, -ENOTTY nothing answers behind it.
+ */
 int rmc_open(struct rmc *rm);
 /* Closing in a forked child lets go of the inherited files and leaves the parent's client alone. */
 void rmc_close(struct rmc *rm);

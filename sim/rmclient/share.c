@@ -32,7 +32,7 @@ uint32_t rmc_dup(const struct rmc *rm, const struct rmc_card *card, uint32_t *ha
     return dup.status;
 }
 
-/* A file of its own for each export: whoever has it has the memory. */
+/* A file of its own for each export: a program that has it has the memory. */
 uint32_t rmc_export(const struct rmc *rm, const struct rmc_card *card, uint32_t handle, uint64_t bytes,
                     int *fd)
 {

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cluster.dra import allocation, devices
 from cluster.dra.prepared import claims_of
@@ -137,6 +140,36 @@ def test_what_cannot_be_given_is_refused_in_a_line(
 def test_claim_of_the_same_name_is_another() -> None:
     with pytest.raises(Refusal, match="it was deleted, and another has its name"):
         allocation.read(allocated("c", [{"device": "gpu-0"}], pods=PODS), "an-older-uid", "n1", CARDS)
+
+
+ODD = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=8)
+    | st.sampled_from(["0", "1e99", "4Gi", "-1"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=4,
+)
+
+
+@given(st.data())
+def test_whatever_is_in_a_claim_is_read_or_refused(data: st.DataObject) -> None:
+    """What is read can be sent to mgpud, whose schema has the last word."""
+    config = [parameters(policy="fixed-share")]
+    claim: Any = allocated("c", [consumed("gpu-0", "4Gi", "30", "2")], pods=PODS, config=config)
+    at = claim
+    while isinstance(at, dict | list) and at:
+        key = data.draw(st.sampled_from(sorted(at) if isinstance(at, dict) else range(len(at))))
+        if not isinstance(at[key], dict | list) or data.draw(st.booleans()):
+            at[key] = data.draw(ODD)
+            break
+        at = at[key]
+    try:
+        found, _ = allocation.read(claim, "uid-of-c", "n1", CARDS)
+    except (Refusal, *allocation.MALFORMED):
+        return
+    assert json.loads(json.dumps(found.to_json())) == found.to_json()
 
 
 def test_claims_of_a_pod_are_those_that_it_names_and_those_made_for_it() -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -133,6 +134,28 @@ def test_quantity_is_read_as_the_api_server_writes_whole_numbers(
     text: str | None, number: int | None
 ) -> None:
     assert published._number(text) == number
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--kubeconfig", "/none"], "no way to the API server"),
+        (["--no-api", "--healthz", "here"], "--healthz here is no HOST:PORT"),
+        (["--no-api", "--healthz", "192.0.2.1:9"], "192.0.2.1"),
+    ],
+)
+def test_what_it_cannot_start_with_is_one_line(options: list[str], says: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "cluster.node", "--node-name", "n1", "--root", "/none", *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert done.returncode != 0
+    [line] = [line for line in done.stderr.splitlines() if line.startswith("Error")]
+    assert says in line
+    assert "Traceback" not in done.stderr
 
 
 def test_api_server_that_is_away_stops_nothing(mgpu: Arbiter, tmp_path: Path) -> None:

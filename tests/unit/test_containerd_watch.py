@@ -130,7 +130,7 @@ def test_dead_socket_is_reported_once(tmp_path: Path) -> None:
     stale = tmp_path / "s.sock"
     os.mknod(stale, stat.S_IFSOCK | 0o600)
     with watcher(stale, tmp_path / "none.sock") as watching:
-        assert watching.until(address=str(stale))["state"] == "nobody answers"
+        assert watching.until(address=str(stale))["state"] == "there is no answer"
         watching.silent(1.8)
 
 

@@ -1,7 +1,8 @@
 """A Python, packages and programs in a folder that runs on any libc and needs no Python of the machine.
 
-Its programs name their loader and their libraries by where the folder will be put (`place`): a program that runs
-itself again by /proc/self/exe, as runc does, would lose what an environment variable or a path relative to it says.
+Its programs name their loader and their libraries by where the folder will be put (`place`): a program that
+runs itself again by /proc/self/exe, as runc does, would lose what an environment variable or a path relative
+to it says.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def size_bytes(tree: Path) -> int:
 
 
 def python(tree: Path, distributions: Iterable[str]) -> Path:
-    """This interpreter, its standard library, and `distributions` with all that they need. Its site-packages."""
+    """This interpreter, its standard library, and `distributions` and what they need. Its site-packages."""
     copy(Path(sys.base_exec_prefix) / "bin" / VERSION, tree / "bin" / "python3")
     shutil.copytree(sysconfig.get_paths()["stdlib"], tree / "lib" / VERSION, ignore=_STDLIB_LEFT_OUT)
     site = tree / "lib" / VERSION / "site-packages"
@@ -79,8 +80,8 @@ def _files_of(names: Iterable[str]) -> Iterator[tuple[Path, Path]]:
 def bind(tree: Path, place: Path, *, own: Path, foreign: Callable[[Path], bool]) -> None:
     """Bring every library along, and have all programs find their loader and their libraries below `place`.
 
-    own: a folder whose libraries are in the tree already. foreign: says of a file of the tree that a container
-    runs it, with libraries of its own.
+    own: a folder whose libraries are in the tree already. foreign: says of a file of the tree that a
+    container runs it, with libraries of its own.
     """
     for path, _ in list(_elfs(tree)):
         if not foreign(path):

@@ -25,7 +25,7 @@ static inline struct answer continued(void)
     return (struct answer){.kind = CONTINUE};
 }
 
-/* The driver was asked: what call_driver() says, and its status where that is 0. */
+/* The driver was asked: what call_driver() returns, and its status where that is 0. */
 static inline struct answer driver_answer(int error, uint32_t rm_status)
 {
     return error < 0 ? failed(error) : answered(rm_status);

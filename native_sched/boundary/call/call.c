@@ -81,7 +81,7 @@ bool call_is_callers(struct call *c)
 }
 
 /* What was read may be another process's by now: nothing is done in its name. What only the caller can make
- * is refused here: whoever may let it run has asked before (call_is_callers()). */
+ * is refused here: a handler that may continue it has asked before (call_is_callers()). */
 static int execute(struct call *c, struct driver_call *d)
 {
     int e;

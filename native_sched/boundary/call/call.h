@@ -36,7 +36,7 @@ struct call {
     bool asked;      /* the driver had its say */
     uint64_t again;  /* the previous mgpud may have carried some of it out: its notification then; 0: none */
     bool unshared;   /* as in struct driver_call */
-    bool passed;     /* as_caller() made it: what it did is not for us to say */
+    bool passed;     /* as_caller() made it: what it did, the driver says */
     bool params_out; /* params changed and go back to the caller */
     /* A check of the parameters that tell this call from another with the same outer struct, as the caller
      * passed them and as they are in its memory when it has been answered. */
@@ -69,7 +69,7 @@ uint32_t call_find_on(const struct call *c, const struct open_file *file, uint32
  * is registered with (RmIoctl()). False: it is registered with none. */
 bool call_control_file(const struct call *c, struct open_file *out);
 
-/* The call with its copied arguments, for the driver, on that file; in nobody's name. */
+/* The call with its copied arguments, for the driver, on that file; in no process's name. */
 struct driver_call call_for_driver(struct call *c, const struct open_file *file);
 
 /* Only the caller itself can make the call: so says the driver. */

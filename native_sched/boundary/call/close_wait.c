@@ -5,11 +5,11 @@
 #include "native_sched/account/tenant.h"
 #include <errno.h>
 
-/* Whether the caller waits and the files are ending is looked at again after so long: nobody tells of the
- * first. */
+/* Whether the caller waits and files are closing is polled at this interval: the first has no notification.
+ */
 enum { LOOK_MS = 20, FILES_AT_ONCE = 64 };
 
-/* The driver first: what it has told of since is taken out of the table, and counted there. */
+/* The driver first: what it has reported since is taken out of the table, and counted there. */
 static bool any_ends(const struct mediator *m, const struct tenant *t)
 {
     struct open_file file[FILES_AT_ONCE];

@@ -1,24 +1,25 @@
-/* The call that a listener's thread is at, where the next mgpud finds it: a notification that was received
- * and not answered is never received again, and its caller waits for ever.
+/* The call that a listener's thread serves, where the next mgpud finds it: a notification that was received
+ * and not answered is never received again, and its caller would wait for ever.
  *
- * RECV writes the notification right into the page. What a call is about to change in the driver is written
- * down before it is asked (inflight_intend), what came of it before the caller is told (inflight_done). The
- * next mgpud undoes what was intended and makes the call anew from the caller's own words, or hands over
- * what had come of it already: nothing is done twice, nothing is lost.
+ * RECV writes the notification into the page. What a call is about to change in the driver is written down
+ * before the driver is asked (inflight_intend), the result before the caller is answered (inflight_done). The
+ * next mgpud undoes what was intended and makes the call anew from the caller's arguments, or sends the
+ * result that is there: nothing is done twice, nothing is lost.
  *
- * A mgpud ends between two instructions: `stage` is stored after what it speaks of. */
+ * mgpud can end between two instructions: `stage` is stored after what it is about. */
 #ifndef MGPU_INFLIGHT_H
 #define MGPU_INFLIGHT_H
 #include "call.h"
 
 enum inflight_stage {
-    INFLIGHT_NONE,     /* the driver was not asked for anything that lasts */
-    INFLIGHT_READ,     /* ... and the caller's words are kept: its memory may have changed by the next time */
-    INFLIGHT_INTENDED, /* the driver may have done it, the books do not count */
-    INFLIGHT_DONE,     /* the driver and the books have it; what the caller is to be told is kept */
+    INFLIGHT_NONE, /* the driver was not asked for anything that lasts */
+    INFLIGHT_READ, /* the same, and the caller's arguments are kept: its memory may change until the next time
+                    */
+    INFLIGHT_INTENDED, /* the driver may have done it, the account is not to be believed */
+    INFLIGHT_DONE,     /* the driver and the account have it; the answer is kept */
 };
 
-/* What is undone by freeing it, or is done once more because twice is the same. */
+/* Undone by freeing it, or done once more where twice is the same as once. */
 enum intent {
     INTENT_MAKE,
     INTENT_FREE,
@@ -34,8 +35,8 @@ struct inflight {
         uint32_t what, client, parent, handle;
         uint64_t file; /* the open file that the driver is asked on */
     } was;
-    /* READ: the notification under which some of it may have been done and be in the books, which is what it
-     * finds when it is made anew; 0: none */
+    /* READ: the notification under which some of it may have been done and accounted for; made anew it finds
+     * that; 0: none */
     uint64_t begun;
     bool written; /* DONE: the caller's memory may hold it already */
     uint32_t params_bytes, params_out_bytes;
@@ -57,16 +58,16 @@ int inflight_params(struct call *c, uint64_t at, uint32_t bytes);
  * INTENT_REGISTER: parent and handle are the two halves of the control file's id. */
 void inflight_intend(struct call *c, enum intent what, const struct open_file *file, uint32_t client,
                      uint32_t parent, uint32_t handle);
-/* Some of the call may be in the driver and in the books from here on, and is not undone: made anew the call
- * finds it there. */
+/* Some of the call may be in the driver and in the account from here on, and is not undone: made anew, the
+ * call finds it there. */
 void inflight_commit(struct call *c);
 void inflight_done(struct call *c);
 
-/* For undo.h: what comes before in the program is stored before the stage; the check of what was intended. */
+/* For undo.h. What comes before inflight_enter() in the program is stored before the stage. */
 void inflight_enter(struct inflight *k, enum inflight_stage stage);
 uint32_t inflight_check(const struct inflight *k);
-/* What the caller said, into c: false when it is to be read again. */
+/* The caller's arguments, into c: false when they are to be read again. */
 bool inflight_restore(const struct inflight *k, struct call *c);
-/* What it is to be told, into c. */
+/* The result, into c. */
 void inflight_result(const struct inflight *k, struct call *c);
 #endif

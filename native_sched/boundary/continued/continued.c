@@ -235,11 +235,10 @@ int audit(struct call *c)
             continue;
         {
             WITH_TENANT(t);
-            /* What no client has a name of any more the driver counts to nobody, nor what it takes by
-             * itself. */
+            /* The driver counts to no process what no client has a name of, nor what it takes for itself. */
             used = t->objects.named_bytes[card->index];
         }
-        /* Nobody has anything of a card that is lost, and its tenants are to hear that from the driver. */
+        /* A lost card holds nothing for any process, and the driver itself tells its tenants that. */
         if ((bytes = counted(c, card, &processes)) == -ENXIO)
             continue;
         if (bytes < 0)
@@ -251,14 +250,14 @@ int audit(struct call *c)
             return -EPERM;
         }
     }
-    /* A file that nobody has at present cannot be asked for its subscriptions. */
+    /* An unlocated file cannot be asked for its subscriptions. */
     if (!t->continued->runs && mig_open(t->continued, false) == mig_open(t->continued, true))
         atomic_store_explicit(&t->audit_due, false, memory_order_release);
     return 0;
 }
 
-/* A control that every root client answers and that shows nothing to anybody: made on that file, it succeeds
- * for a client of it alone. */
+/* A control that every root client answers and that shows nothing. On that file it succeeds only for a client
+ * of that file. */
 static int is_client(struct call *c, const struct open_file *file, uint32_t client)
 {
     struct rm_gpu_ids ids;

@@ -1,23 +1,20 @@
-/* Calls that are let through, from CONTINUE until they have ended, and how many of them have made nothing
- * that we know. */
+/* Continued calls, from CONTINUE until they have ended, and how many of them are unconfirmed. */
 #ifndef MGPU_RUNNING_H
 #define MGPU_RUNNING_H
 #include "native_sched/boundary/call/call.h"
 
-/* CONTINUE: it runs from then until the thread calls again, or is no more. Room for it has been
- * seen to. */
+/* CONTINUE: the call runs until its thread calls again or exits. There is room for it. */
 struct answer continued_begin(struct call *c);
 
-/* How many calls have been let through on files that may have a client, and turned out to have made nothing
- * that we know. */
+/* How many calls were continued on files that may have a client, and have made nothing that is known. */
 uint32_t continued_unconfirmed(const struct tenant *t);
-/* There are such calls, or some that may become such. */
+/* There are such calls, or calls that may become such. */
 bool continued_any_unconfirmed(const struct tenant *t);
-/* The thread's may not have ended. */
+/* The thread's call may not have ended. */
 bool runs_on(const struct continued *l, pid_t thread);
-/* Those whose thread calls again, or is no more. */
+/* Forgets calls whose thread calls again or has exited. */
 void forget_finished(struct continued *l, pid_t caller);
 
-/* Subscriptions not found yet; ended: only of calls that have ended. */
+/* How many subscriptions are not found yet; ended: only of calls that have ended. */
 uint32_t mig_open(const struct continued *l, bool ended);
 #endif

@@ -13,7 +13,7 @@
 #include "private.h"
 #include <errno.h>
 
-/* What it has brought in nobody can say: all of a card, at the most. */
+/* What it has brought in is not known: all of a card, at the most. */
 static void inflight(const struct mediator *m, struct tenant *t)
 {
     uint64_t bytes = 0;
@@ -69,7 +69,6 @@ struct answer managed_initialize(struct call *c)
         return continued();
     if (!(request->status = rm_refused(e)))
         return failed(e);
-    stats_refused(&c->tenant->stats, request->status);
     c->params_out = true;
     return answered(request->status);
 }

@@ -96,8 +96,7 @@ void managed_drop_space(struct managed *g, uint32_t i)
     managed_close_handle(&g->handle[i]);
 }
 
-/* What is mapped there. -ENXIO: nobody has that memory any more; -EAGAIN: somebody has, and it cannot be
- * looked at. */
+/* What is mapped there. -ENXIO: no process has that memory; -EAGAIN: one has, and it cannot be read now. */
 static int64_t mapped(const struct mediator *m, const struct managed *g, uint32_t i, uint64_t from,
                       uint64_t to)
 {
@@ -234,7 +233,7 @@ int managed_reconcile(struct call *c)
 void managed_poll(const struct mediator *m, struct tenant *t)
 {
     if (!t->managed || !atomic_load(&t->managed->watched) || pthread_mutex_trylock(&t->calls))
-        return; /* whoever holds them looks by himself */
+        return; /* the thread that holds them reconciles */
     managed_reconcile_space(m, t);
     pthread_mutex_unlock(&t->calls);
 }
@@ -370,7 +369,7 @@ static struct managed_call *free_call(struct managed *g, pid_t tid)
     return found;
 }
 
-/* Nobody has asked for memory of nvidia-uvm yet. */
+/* Memory of nvidia-uvm has not been asked for yet. */
 static int note(const struct mediator *m, struct tenant *t, pid_t tid, uint64_t base, uint64_t bytes)
 {
     struct managed *g = t->managed;

@@ -1,15 +1,15 @@
-/* Managed memory: ranges of nvidia-uvm that come to be by mmap(), and whose pages the card's faults bring in.
- * The driver counts them to nobody, so what is mapped is charged, on each card that the container holds.
+/* Managed memory: ranges of nvidia-uvm that mmap() makes, and whose pages the card's faults bring in. The
+ * driver counts them to no process, so what is mapped is charged, on each card that the container holds.
  *
  * A call of mmap() runs in its caller. Its registers say all about the range but the file, which another
  * thread can change after the look: a managed range is at the address that is its offset (uvm_mmap() of
  * NVIDIA's open-gpu-kernel-modules). So a call on a file of nvidia-uvm is charged before it runs, whatever
- * becomes of it. One on another file is let through uncharged, and until it has ended its process's map is
- * looked at there before each answer of the tenant.
+ * becomes of it. A call on another file is continued uncharged, and until it has ended its process's map is
+ * read at that address before each answer of the tenant.
  *
  * munmap() is not seen. The truth is the map of the process: what is mapped less than charged is given back,
- * what is mapped and not charged is charged, and a tenant for whom that is too much has been caught. A look
- * counts all of a memory, and is made with the tenant's calls held, so that what is mapped meanwhile has been
+ * what is mapped and not charged is charged, and a tenant for whom that is too much is in violation. A poll
+ * counts all of an address space, with the tenant's calls held, so that what is mapped meanwhile has been
  * charged, or is of a call that is known to run.
  *
  * An address space is known by descriptors of its map and memory, which name it for ever, whatever its
@@ -29,10 +29,10 @@ struct managed_space {
     uint64_t bytes; /* charged, on each card; changes by itself */
 };
 
-/* A call that was let through and may not have ended. */
+/* A continued call that may not have ended. */
 struct managed_call {
     pid_t tid;              /* 0: a free entry */
-    uint32_t address_space; /* its slot plus 1; 0: nobody has asked for memory of nvidia-uvm there yet */
+    uint32_t address_space; /* its slot plus 1; 0: memory of nvidia-uvm was not asked for there yet */
     bool charged;
     uint64_t base, bytes;
 };
@@ -60,7 +60,7 @@ struct managed {
 /* In the journal's folder, or in memory that ends with us (-1). */
 int managed_open(struct tenant *t, int folder);
 void managed_close(struct managed *g);
-/* ... and nobody is to take it over. */
+/* The same, and no mgpud is to take it over. */
 void managed_remove(struct managed *g);
 /* What the journal calls it. */
 void managed_name(uint64_t tenant, char name[STORE_NAME_MAX]);
@@ -68,13 +68,13 @@ void managed_name(uint64_t tenant, char name[STORE_NAME_MAX]);
 /* A notified mmap(). */
 struct answer managed_mmap(struct call *c, const struct seccomp_data *d);
 
-/* UVM_INITIALIZE: it is let through with the caller's flags put right. */
+/* UVM_INITIALIZE: continued, with the caller's flags corrected. */
 struct answer managed_initialize(struct call *c);
-/* 0: the file was initialised as we have it done, and stays so. -ENODATA: not at all; -EPERM: in another way,
- * and its tenant is caught; another errno: that cannot be asked now. */
+/* 0: the file was initialised with the flags that we demand, and stays so. -ENODATA: it was not; -EPERM: with
+ * others, which is a violation; another errno: the driver cannot be asked now. */
 int managed_initialized(const struct mediator *m, struct tenant *t, const struct open_file *file);
 
-/* Before a call of the tenant is served or answered. -EPERM: it has been caught. */
+/* Before a call of the tenant is served or answered. -EPERM: it is in violation. */
 int managed_reconcile(struct call *c);
 static inline bool managed_reconciled(const struct tenant *t)
 {
@@ -83,7 +83,7 @@ static inline bool managed_reconciled(const struct tenant *t)
 
 /* Compares what is charged with what is mapped; true when something was given back. */
 bool managed_reconcile_space(const struct mediator *m, struct tenant *t);
-/* The same where nobody holds them, and there is something to look at. */
+/* The same if no thread holds the tenant's calls, and there is something to compare. */
 void managed_poll(const struct mediator *m, struct tenant *t);
 
 /* What is charged on each of its cards. */

@@ -12,7 +12,7 @@ void managed_name(uint64_t tenant, char name[STORE_NAME_MAX])
     snprintf(name, STORE_NAME_MAX, "managed-%llu", (unsigned long long)tenant);
 }
 
-/* An earlier one of the same process was another memory, which nothing leads to any more. */
+/* An earlier one of the same process was another address space, which no process has now. */
 static bool is_last(const struct managed *g, uint32_t i)
 {
     const struct managed_space *s = &g->page->address_space[i];

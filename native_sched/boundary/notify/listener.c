@@ -163,37 +163,64 @@ static bool not_replaced(struct server *s)
                                ((const struct rm_map_memory *)(const void *)c->outer)->fd, &target) == 0;
 }
 
-/* The previous mgpud ended between its RECV and its SEND, or right after that. */
+static void keep_begun(struct server *s)
+{
+    const struct inflight *k = &s->page->inflight;
+
+    if (!k->begun)
+        return;
+    s->call.file.id = k->file;
+    replay_keep_begun(&s->page->replay, &k->req, &s->call, k->before, k->begun);
+}
+
+static void take_result(struct server *s)
+{
+    memcpy(s->before, s->page->inflight.before, sizeof(s->page->inflight.before));
+    inflight_result(&s->page->inflight, &s->call);
+}
+
+static void keep_result(struct server *s)
+{
+    const struct inflight *k = &s->page->inflight;
+
+    take_result(s);
+    if (call_changes(&s->call))
+        replay_keep(&s->page->replay, &k->req, &s->call, s->before, k->written, k->written);
+}
+
+static void send_result(struct server *s)
+{
+    take_result(s);
+    if (not_replaced(s)) {
+        s->page->inflight.stage = INFLIGHT_NONE;
+        serve_and_answer(s);
+    } else {
+        send_answer(s, answer_of(write_back(s)));
+    }
+}
+
+/* What the previous mgpud left between its RECV and its SEND, or right after that. */
 static void answer_inflight(struct server *s)
 {
-    struct inflight *k = &s->page->inflight;
+    /* By whether the caller waits; NULL: nothing is left to be done. */
+    static void (*const next[][2])(struct server *) = {
+        [INFLIGHT_NONE] = {NULL, serve_and_answer},
+        [INFLIGHT_READ] = {keep_begun, serve_and_answer},
+        [INFLIGHT_INTENDED] = {NULL, serve_and_answer},
+        [INFLIGHT_DONE] = {keep_result, send_result},
+    };
+    const struct inflight *k = &s->page->inflight;
     struct call *c = &s->call;
-    bool waits = caller_waits(&s->caller);
+    bool waits = caller_waits(&s->caller), kept;
+    void (*act)(struct server *);
 
     if (!k->req.id)
         return;
     decode(s);
     c->outer_bytes = (uint32_t)mediate_outer_bytes(c->m, c->cmd);
-    if (k->stage != INFLIGHT_DONE || c->outer_bytes > KEPT_OUTER_MAX) {
-        if (waits) {
-            serve_and_answer(s);
-        } else if (k->stage == INFLIGHT_READ && k->begun && c->outer_bytes <= KEPT_OUTER_MAX) {
-            c->file.id = k->file;
-            replay_keep_begun(&s->page->replay, &k->req, c, k->before, k->begun);
-        }
-        return;
-    }
-    memcpy(s->before, k->before, sizeof(k->before));
-    inflight_result(k, c);
-    if (!waits) {
-        if (call_changes(c))
-            replay_keep(&s->page->replay, &k->req, c, s->before, k->written, k->written);
-    } else if (not_replaced(s)) {
-        k->stage = INFLIGHT_NONE;
-        serve_and_answer(s);
-    } else {
-        send_answer(s, answer_of(write_back(s)));
-    }
+    kept = c->outer_bytes <= KEPT_OUTER_MAX && k->stage <= INFLIGHT_DONE;
+    if ((act = next[kept ? k->stage : INFLIGHT_NONE][waits]))
+        act(s);
 }
 
 static void on_interrupt(int signal)
@@ -223,7 +250,7 @@ static void *run(void *arg)
         if (ioctl(l->fd, SECCOMP_IOCTL_NOTIF_RECV, next_call(&s->page->inflight)) < 0) {
             if (errno != EINTR && errno != ENOENT)
                 break;
-            /* ENOENT: the caller was killed between the wake-up and the read, or nobody is left at all */
+            /* ENOENT: the caller was killed between the wake-up and the read, or no process is left */
             struct pollfd p = {.fd = l->fd};
             if (errno == ENOENT && poll(&p, 1, 0) > 0 && p.revents & POLLHUP)
                 break;

@@ -12,7 +12,7 @@ struct listener {
     int fd;
     int ended; /* eventfd, written when the thread is about to end */
     pthread_t thread;
-    atomic_bool done;    /* the thread touches nothing any more: join it */
+    atomic_bool done;    /* the thread has ended its work: join it */
     atomic_bool hung_up; /* set from outside: end */
     struct listener *next;
     struct store store; /* its struct listener_page */

@@ -37,9 +37,9 @@ static struct answer pass_on(struct call *c)
     return driver_answer(call_driver(c), NV_OK);
 }
 
-/* The driver keeps the first size that anybody tells it, for the whole machine, and refuses every other with
- * EBUSY from then on; on a card's file it takes none (nvidia_ioctl() in nv.c). From a container it hears the
- * kernel's own; a program that knows none has nothing to say. */
+/* The driver keeps the first size that any program sets, for the whole machine, and refuses every other with
+ * EBUSY from then on; on a card's file it takes none (nvidia_ioctl() in nv.c). A container sets the kernel's
+ * own or none. */
 static struct answer sys_params(struct call *c)
 {
     const struct rm_sys_params *params = (const void *)c->outer;
@@ -87,31 +87,13 @@ bool mediate_passes(const struct mediator *m, uint32_t cmd)
     return row ? row->disposition == RM_PASSED : uvm_passes(m, cmd);
 }
 
-static void put_status(struct call *c, struct answer a, uint32_t at)
+static struct answer mediate_escape(struct call *c, const struct rm_escape_row *row)
 {
-    if (a.kind == ANSWER && at != RM_NO_STATUS)
-        memcpy(c->outer + at, &a.rm_status, sizeof(a.rm_status));
-}
-
-static struct answer uvm(struct call *c)
-{
-    struct answer a = mediate_uvm(c);
-
-    put_status(c, a, call_status_at(c->cmd));
-    return a;
-}
-
-struct answer mediate(struct call *c)
-{
-    const struct rm_escape_row *row = rm_escape(&c->m->rm, RM_NR(c->cmd), RM_SIZE(c->cmd));
-    struct answer a;
-    handler serve;
+    handler serve = handlers[row - rm_escapes];
     uint32_t client;
     int error;
 
-    if (!row)
-        return uvm(c);
-    if (!(serve = handlers[row - rm_escapes]))
+    if (!serve)
         return failed(row->disposition == RM_REFUSED ? -EPERM : -ENOTTY);
     if (c->file.kind == NODE_UVM)
         return failed(-ENOTTY);
@@ -119,11 +101,22 @@ struct answer mediate(struct call *c)
         memcpy(&client, c->outer, sizeof(client));
         if ((error = continued_adopt_client(c, client)) < 0)
             return failed(error);
+        c->asked = false;
     }
+    return serve(c);
+}
+
+struct answer mediate(struct call *c)
+{
+    const struct rm_escape_row *row = rm_escape(&c->m->rm, RM_NR(c->cmd), RM_SIZE(c->cmd));
+    uint32_t status_at = call_status_at(c->cmd);
+    struct answer a;
+
     c->asked = false;
-    a = serve(c);
-    put_status(c, a, row->status_at);
-    /* A no of our own; the errnos are counted where they are answered. */
+    a = row ? mediate_escape(c, row) : mediate_uvm(c);
+    if (a.kind == ANSWER && status_at != RM_NO_STATUS)
+        memcpy(c->outer + status_at, &a.rm_status, sizeof(a.rm_status));
+    /* A refusal of our own; errnos are counted where they are answered. */
     if (a.kind == ANSWER && a.rm_status != NV_OK && !c->asked && !c->passed)
         stats_refused(&c->tenant->stats, a.rm_status);
     return a;

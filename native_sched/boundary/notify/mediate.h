@@ -8,7 +8,7 @@ struct answer mediate(struct call *c);
 
 /* The outer struct's size for a notified command, or -ENOTTY. */
 int mediate_outer_bytes(const struct mediator *m, uint32_t cmd);
-/* The command is harmless on any file: it is let through whatever its file is, and becomes by a race. */
+/* The command is harmless on any file: it is continued, whatever its file is or becomes by a race. */
 bool mediate_passes(const struct mediator *m, uint32_t cmd);
 
 /* What a call is to the replay of calls that were interrupted. Changing: done twice it would be

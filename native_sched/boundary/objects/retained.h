@@ -11,7 +11,7 @@
 #define MGPU_RETAINED_H
 #include "native_sched/boundary/call/call.h"
 
-/* In the books alone, no class of RM's: a channel that a file of nvidia-uvm retains. */
+/* In the account alone, no class of RM's: a channel that a file of nvidia-uvm retains. */
 #define OBJECT_USER_CHANNEL 0xffff0058u
 
 /* The next registration of the channel after `after` (0: the first). The tenant is held, or its calls are. */
@@ -19,7 +19,7 @@ uint32_t retained_next(const struct objects *o, uint32_t after, uint32_t client,
 /* The file has said that it does not retain the channel. One that is not initialised has nothing. */
 bool retained_unregister(const struct mediator *m, const struct open_file *file, uint32_t client,
                          uint32_t channel);
-/* The driver has ended the object and all below it, and the books are about to. recovering: no charge has
+/* The driver has ended the object and all below it, and the account is about to. recovering: no charge has
  * been counted yet. */
 void retained_end(const struct mediator *m, struct tenant *t, uint32_t slot, bool recovering);
 #endif

@@ -1,7 +1,7 @@
 #include "shared.h"
 
-/* Whoever takes it on the same card, or the same instance of one, is everybody here: nothing is duplicated to
- * another. */
+/* All on the same card, or the same instance of one, are all clients here: nothing is duplicated to another
+ * card. */
 static bool is_for_all(const struct rm_share_policy *p)
 {
     return (p->type == RM_SHARE_TYPE_ALL || p->type == RM_SHARE_TYPE_GPU ||
@@ -55,9 +55,10 @@ static int tell_everybody(const struct mediator *m, const struct open_file *file
     return shared_tell(m, file, client, handle, &everybody);
 }
 
-int shared_lend(const struct mediator *m, const struct open_file *file, uint32_t client, uint32_t handle)
+int shared_lend(struct call *c, const struct open_file *file, uint32_t client, uint32_t handle)
 {
-    return tell_everybody(m, file, client, handle, 0);
+    c->asked = true;
+    return tell_everybody(c->m, file, client, handle, 0);
 }
 
 int shared_take_back(const struct mediator *m, const struct open_file *file, uint32_t client, uint32_t handle)

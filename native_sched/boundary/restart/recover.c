@@ -136,7 +136,7 @@ static bool may_hold(const struct tenant *t, const struct open_file *file)
     return external_from(t->external, file->id, 0);
 }
 
-/* Those that have ended meanwhile are none any more. */
+/* Files that were closed meanwhile are dropped. */
 static void find_files(const struct mediator *m, struct tenant *t)
 {
     struct open_file file = {.id = 0}, gone;

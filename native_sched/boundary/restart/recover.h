@@ -1,10 +1,10 @@
-/* A tenant as the previous mgpud left it: its books from the journal, put right by what the driver says is
+/* A tenant as the previous mgpud left it: its account from the journal, corrected by what the driver says is
  * left of it. */
 #ifndef MGPU_RECOVER_H
 #define MGPU_RECOVER_H
 #include "native_sched/boundary/notify/listener.h"
 
-/* The pages of listeners that nobody has come for yet. */
+/* The pages of listeners that no tenant has adopted yet. */
 struct orphan_page {
     uint64_t listener;
     struct store store;
@@ -21,8 +21,8 @@ uint32_t orphans_forget(struct orphan_page **all, int folder, bool (*known)(void
 
 /* Where a tenant's slots lie in its store, after struct continued. */
 enum { TENANT_SLOTS_AT = (sizeof(struct continued) + 63) / 64 * 64 };
-/* Opens the tenant's store in the folder (-1: memory that ends with us), its books and its channels; t->id is
- * set. 1: the previous mgpud's, whose pages of listeners are among `left`. A negative errno: nothing of it
+/* Opens the tenant's store in the folder (-1: memory that ends with us), its account and its channels; t->id
+ * is set. 1: the previous mgpud's, whose pages of listeners are among `left`. A negative errno: nothing of it
  * is left open, and the previous mgpud's journal stays. */
 int tenant_open(const struct mediator *m, struct tenant *t, int folder, const struct orphan_page *left);
 

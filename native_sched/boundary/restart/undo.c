@@ -11,8 +11,8 @@ static uint64_t control_of(const struct inflight_intent *was)
     return (uint64_t)was->parent << 32 | was->handle;
 }
 
-/* Out of the driver, then out of the books. Returns the driver's status: NV_OK where it was not there any
- * more. */
+/* Out of the driver, then out of the account. Returns the driver's status: NV_OK too where it was not there.
+ */
 static uint32_t end(const struct mediator *m, struct tenant *t, const struct open_file *file,
                     const struct inflight_intent *was)
 {
@@ -93,7 +93,7 @@ void inflight_roll_back(const struct mediator *m, struct tenant *t, struct infli
 
     if (!k->req.id || k->stage != INFLIGHT_INTENDED)
         return;
-    /* With the file all that was made through it has gone, from the books too. */
+    /* With the file all that was made through it has ended, in the account too. */
     if (k->check != inflight_check(k) || !files_by_id(m->files, k->was.file, &file) || file.tenant != t) {
         inflight_enter(k, INFLIGHT_NONE);
         return;

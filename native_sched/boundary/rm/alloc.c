@@ -1,6 +1,6 @@
 /* The escapes that make and free objects by class: ALLOC in both its layouts, ALLOC_OBJECT, FREE. A tenant's
- * calls of this kind are carried out one after the other, so that no listener's call can slip between what
- * another's asked and what it booked. */
+ * calls of this kind are carried out one after the other, so that no listener's call comes between what
+ * another's asked for and what was accounted for. */
 #include "create.h"
 #include "handlers.h"
 #include "native_sched/boundary/call/inflight.h"

@@ -43,7 +43,7 @@ static int preempt(struct call *c, uint32_t *status)
     return on_group(own_group(c) ? 0 : -ESRCH, status);
 }
 
-/* For the next mgpud. Each is a word: no matter when this one ends. */
+/* For the next mgpud. Each is one word, so that mgpud may end at any instruction. */
 static void note_requested(struct call *c, uint32_t group, const uint32_t *wanted,
                            const uint64_t *timeslice_us)
 {
@@ -101,8 +101,9 @@ static void note_stopped(struct tenant *t, const struct rm_disable_channels *p)
     }
 }
 
-/* libcuda disables channels of its own, when it ends them for one. Recorded as its wish, like
- * GPFIFO_SCHEDULE: what it enables runs when the scheduler lets it. RM would take anybody's channels here. */
+/* libcuda disables channels of its own, when it ends them for one. Recorded as requested, like
+ * GPFIFO_SCHEDULE: what it enables runs when the scheduler lets it. RM would take channels of any client
+ * here. */
 static int disable_channels(struct call *c, uint32_t *status)
 {
     const struct rm_control *ctl = (const void *)c->outer;
@@ -168,7 +169,7 @@ static bool has_params(const struct rm_control *ctl, uint32_t needs)
     return ctl->params_size >= needs && ctl->params_size <= PARAMS_MAX && !ctl->params == !ctl->params_size;
 }
 
-/* Of each class, and of none: RM looks at no more of it (control.c, NVXXXX_CTRL_CMD_NULL). */
+/* Of each class, and of none: RM looks at nothing else of it (control.c, NVXXXX_CTRL_CMD_NULL). */
 static bool is_null(uint32_t cmd)
 {
     return !(cmd & RM_CONTROL_NUMBER_MASK);

@@ -31,7 +31,7 @@ int control_p2p_matrix(struct call *c, uint32_t *status);
 int control_fabric_status(struct call *c, uint32_t *status);
 /* Of NVLink, and of the fabric behind it: the answers of a card that has neither are zeros. */
 int control_no_links(struct call *c, uint32_t *status);
-/* What the driver says without what is refused to everybody. */
+/* What the driver reports, without what every tenant is refused. */
 int control_classes(struct call *c, uint32_t *status);
 int control_class_list(struct call *c, uint32_t *status);
 

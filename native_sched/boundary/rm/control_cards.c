@@ -103,7 +103,7 @@ struct answer mediate_attach_gpus(struct call *c)
     return driver_answer(call_driver(c), NV_OK);
 }
 
-/* The GPU instances of the object's card: the driver lists everybody's. */
+/* The GPU instances of the object's card: the driver lists those of all. */
 int control_gpu_instances(struct call *c, uint32_t *status)
 {
     const struct rm_control *ctl = (const void *)c->outer;

@@ -1,6 +1,5 @@
-/* GPU utilisation as a program in the container sees it: what the scheduler counted to the container, and
- * nobody else's. The parameters are larger than our copy, so the samples are written where the caller has
- * them. */
+/* GPU utilisation as a program in the container sees it: what the scheduler counted to the container alone.
+ * The parameters are larger than our copy, so the samples are written where the caller has them. */
 #include "native_sched/channels/groups.h"
 #include "rm/perfmon.h"
 #include "control.h"

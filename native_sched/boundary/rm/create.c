@@ -227,7 +227,7 @@ bool object_roll_back(struct call *c, uint32_t client, uint32_t parent, uint32_t
     return object_roll_back_on(c, &c->file, client, parent, handle);
 }
 
-/* An object that the driver has made and nobody may have. False when it stays all the same, and so does its
+/* An object that the driver has made and that may not be. False when it stays all the same, and so does its
  * charge. */
 static bool take_back(struct call *c, const struct creation *a, const struct place *p)
 {
@@ -235,7 +235,7 @@ static bool take_back(struct call *c, const struct creation *a, const struct pla
     return object_roll_back_on(c, p->file, a->root, is_client(a) ? 0 : a->parent, a->handle);
 }
 
-/* The driver has ended the object: so do the books. */
+/* The driver has ended the object: so does the account. */
 static void ended(struct call *c, uint32_t slot)
 {
     retained_end(c->m, c->tenant, slot, false);

@@ -1,5 +1,5 @@
-/* Making and ending RM objects for a tenant: placed in its tree, reserved in its ledger, executed, booked.
- * Every path by which an object comes to be ends here. */
+/* Making and ending RM objects for a tenant: placed in its tree, reserved in its ledger, executed, accounted
+ * for. Every path by which an object comes to be ends here. */
 #ifndef MGPU_CREATE_H
 #define MGPU_CREATE_H
 #include "native_sched/boundary/objects/drop.h"
@@ -9,7 +9,7 @@
  * object's afterwards. */
 struct answer object_create(struct call *c, const struct open_file *file, struct creation *a);
 
-/* Frees it in the driver, then in the books. */
+/* Frees it in the driver, then in the account. */
 struct answer object_free(struct call *c, uint32_t root, uint32_t handle);
 
 /* What the scheduler calls a channel group or a channel; false for anything else. */
@@ -19,7 +19,7 @@ bool object_target(const struct mediator *m, const struct rm_object *obj, const 
 /* A subdevice that the client has made of a device of its own, given as a slot: its handle; 0: none. */
 uint32_t subdevice_below(const struct objects *o, uint32_t device);
 
-/* In the books alone, no class of RM's: what map_dma.c has mapped. */
+/* In the account alone, no class of RM's: what map_dma.c has mapped. */
 #define OBJECT_DMA_MAPPING 0xffff0057u
 /* Whether an object with that parent may stand for the source's memory. */
 bool may_have_name(const struct objects *o, uint32_t source, uint32_t parent);

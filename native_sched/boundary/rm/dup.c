@@ -31,7 +31,7 @@ static uint32_t find_both(const struct call *c, const struct rm_dup *d, uint32_t
     return may_have_name(o, *source, *parent) ? NV_OK : NV_ERR_INVALID_OBJECT_PARENT;
 }
 
-/* The file of the source's client, where everybody may have the source; false: RM has the last word. */
+/* The file of the source's client, where the source is shared with all clients; false: RM decides. */
 static bool shared_on(const struct mediator *m, struct tenant *t, const struct rm_dup *d,
                       struct open_file *file)
 {
@@ -64,8 +64,8 @@ void dup_undo_share(const struct mediator *m, struct tenant *t, const struct rm_
         share_with_it(m, &file, d, RM_SHARE_REVOKE);
 }
 
-/* RM knows of no share with everybody, as an earlier name is asked for: it hears of one with this client,
- * while it is asked. */
+/* RM was told of no share with all clients (shared.h), so the source is shared with this client while RM is
+ * asked. */
 static int duplicate(struct call *c)
 {
     struct rm_dup *d = (void *)c->outer;

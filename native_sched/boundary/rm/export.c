@@ -4,10 +4,10 @@
  * several frees what it finds in memory that it has not written yet, which are other programs' exports
  * (cliresCtrlCmdOsUnixExportObjectsToFd_IMPL in os.c of NVIDIA's open-gpu-kernel-modules).
  *
- * What is exported is in the books before RM is asked. If mgpud ends in between, the name stays there until
+ * What is exported is in the account before RM is asked. If mgpud ends in between, the name stays there until
  * the file ends, whether RM has it or not. The next mgpud makes the call again, and twice is the same: a
  * place takes the memory that it has, and no other. By what is exported the next mgpud knows the file again
- * (adopt.c), so RM makes it one of nothing before there is anything in the books. */
+ * (adopt.c), so RM makes it one of nothing before there is anything in the account. */
 #include "export.h"
 #include "handlers.h"
 #include "native_sched/boundary/call/inflight.h"

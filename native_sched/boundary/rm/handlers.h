@@ -19,13 +19,12 @@ struct answer mediate_unmap(struct call *c);
 struct answer mediate_map_dma(struct call *c);
 struct answer mediate_os_event(struct call *c);
 
-/* What the previous mgpud may have left of an event's file, where it was told or was to be forgotten: nothing
- * is. */
+/* Undoes what the previous mgpud may have told the driver of an event's file, or was about to take back. */
 void os_event_undo(const struct mediator *m, const struct open_file *file, uint32_t client, uint32_t fd);
-/* ... and of a duplicate: its object is shared no more with the client that was to have it. */
+/* The same of a duplicate: its object is no longer shared with the client that was to have it. */
 void dup_undo_share(const struct mediator *m, struct tenant *t, const struct rm_dup *d);
 
-/* Every charge of an open file that is gone ends; called once per file. Whether the tenant has no listener:
+/* Every charge of a closed file ends; called once per file. Whether the tenant has no listener:
  * the file may have been the last that it waited for. */
 bool account_file_closed(const struct mediator *m, const struct open_file *file);
 #endif

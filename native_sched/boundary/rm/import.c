@@ -64,7 +64,7 @@ static bool is_name_of(const struct objects *o, uint32_t name, uint32_t parent, 
     return name && o->slot[name].memory == o->slot[source].memory && o->slot[name].parent == parent;
 }
 
-/* The previous mgpud may have imported some: the same name again is what it had made. */
+/* The previous mgpud may have imported some: a name that exists is what it had made. */
 static uint32_t find_name(struct call *c, const struct wanted *w, uint32_t i, uint32_t parent,
                           uint32_t source, bool *there)
 {

@@ -28,8 +28,7 @@ struct answer mediate_map(struct call *c)
         return continued();
     if ((e = call_driver_with(c, &target, &reply)) < 0 || map->status != NV_OK || reply < 0)
         return driver_answer(e, map->status);
-    /* After this the fd is no file of the driver's any more: whoever goes on with the call must not begin
-     * anew. */
+    /* From here on the fd is no file of the driver's: the next mgpud must not make the call anew. */
     inflight_done(c);
     return driver_answer(caller_replace_fd(c->caller, map->fd, reply), NV_OK);
 }

@@ -2,10 +2,10 @@
  * nvidia-uvm. RM makes page tables for it, of the card's memory and in no account, for the length that the
  * caller names and before it looks at the mapping; that ends, with its tables, when the memory or the virtual
  * memory is freed (RsInterMapping of NVIDIA's open-gpu-kernel-modules; virtmemMapTo_IMPL() in virtual_mem.c).
- * What was reserved for a call that fails stays in a pool, once: so a call maps no more than what is charged
+ * What was reserved for a call that fails stays in a pool, once: so a call maps at most what is charged
  * for memory of a card's, and 8 GiB at the most.
  *
- * So a mapping is an object in the books: below the memory, or below the virtual memory where the memory is
+ * So a mapping is an object of the account: below the memory, or below the virtual memory where the memory is
  * the caller's own pages, which are in none. It is charged what tables of the smallest pages take, as if no
  * other mapping had entries in them. UNMAP_MEMORY_DMA is refused: a part of a mapping can be unmapped, which
  * leaves tables of it. */

@@ -1,7 +1,7 @@
 /* What the driver wakes for an event of RM's: an open file, which it knows by a client and a number.
  * The number is the descriptor that the caller has of it, and nothing is looked up by it
- * (allocate_os_event() in osapi.c). RM takes the name of anybody's client here, in whose place nobody
- * else's event could be set then. */
+ * (allocate_os_event() in osapi.c). RM takes the name of any client here, and that client could set no event
+ * of that number then. */
 #include "native_sched/boundary/call/inflight.h"
 #include "handlers.h"
 

@@ -148,8 +148,8 @@ static pid_t pid_for(const struct process_id *p, int level)
     return level < p->levels ? p->at[level] : 0;
 }
 
-/* The tenant's processes on the card that the call asks about; -ESRCH when the caller is gone. Answered here,
- * from what was booked: the driver knows the other tenants' as well, and pids come again. */
+/* The tenant's processes on the card that the call asks about; -ESRCH when the caller has exited. Answered
+ * from the account: the driver knows other tenants' too, and pids are used again. */
 static int own_processes(struct call *c, struct process_use *use, struct process_id *caller, uint32_t *status)
 {
     const struct rm_control *ctl = (const void *)c->outer;

@@ -36,7 +36,7 @@ static struct answer make(struct call *c, struct uvm_register_gpu_vaspace *reque
     int e;
 
     inflight_intend(c, INTENT_UVM, client, c->cmd, request->client, request->vaspace);
-    if ((e = shared_lend(c->m, client, request->client, request->vaspace)) < 0)
+    if ((e = shared_lend(c, client, request->client, request->vaspace)) < 0)
         return answer_of(e);
     e = call_uvm_without_fd(c, &request->ctl_fd);
     shared_take_back(c->m, client, request->client, request->vaspace);
@@ -60,10 +60,8 @@ struct answer register_gpu_vaspace(struct call *c)
         WITH_TENANT(c->tenant);
         status = find(c, request, &client);
     }
-    if (status) {
-        stats_refused(&c->tenant->stats, status);
+    if (status)
         return answered(status);
-    }
     made = make(c, request, &client);
     /* The file has one of that card: by the previous mgpud, which has not told the caller. */
     if (c->again && made.rm_status == NV_ERR_INVALID_DEVICE)

@@ -4,8 +4,8 @@
  *
  * UVM duplicates the memory into its own client and may do so in the name of the process that calls
  * (clientCopyResource() and cliresShareCallback() of NVIDIA's open-gpu-kernel-modules: by default only that
- * of the client itself, RS_SHARE_TYPE_PID). So for the length of the call the object is shared with
- * everybody, on its client's own file. Other tenants gain nothing from that: they cannot name it (dup.c). The
+ * of the client itself, RS_SHARE_TYPE_PID). So for the length of the call the object is shared with all
+ * clients, on its own client's file. Other tenants gain nothing from that: they cannot name it (dup.c). The
  * rule of the process is kept here. */
 #include "native_sched/boundary/call/inflight.h"
 #include "uvm.h"
@@ -61,13 +61,6 @@ static int read_map(struct call *c, struct asked *a)
                         (a->end->gpus - 1) * sizeof(*a->gpu));
     /* What was read may be another process's by now. */
     return e < 0 ? e : caller_waits(c->caller) ? 0 : -EINTR;
-}
-
-static struct answer refused(struct tenant *t, int error)
-{
-    if (rm_refused(error))
-        stats_refused(&t->stats, rm_refused(error));
-    return answer_of(error);
 }
 
 /* The caller's own pages have no name here, and so no card: their page tables are the first one's. */
@@ -150,7 +143,7 @@ static void replace(struct tenant *t, const struct call *c, const struct asked *
 
 static struct answer make(struct call *c, const struct asked *a, const struct open_file *client_file)
 {
-    int e = shared_lend(c->m, client_file, a->end->client, a->end->memory);
+    int e = shared_lend(c, client_file, a->end->client, a->end->memory);
 
     if (e < 0)
         return answer_of(e);
@@ -188,7 +181,7 @@ static struct answer account_and_make(struct call *c, const struct asked *a)
         e = account_add(c, a, &client_file, &noted);
     while (rm_refused(e) == NV_ERR_NO_MEMORY && (waited = close_wait(c)) > 0);
     if (e < 0)
-        return refused(t, waited < 0 ? waited : e);
+        return answer_of(waited < 0 ? waited : e);
     /* A mgpud that ends in here leaves records of what may not be, which end with the object or the file;
      * the call is made anew, and twice is the same. */
     inflight_read(c, c->outer);
@@ -206,7 +199,7 @@ struct answer mediate_map_external(struct call *c)
 {
     struct asked a;
     int e = read_map(c, &a);
-    struct answer made = e < 0 ? refused(c->tenant, e) : account_and_make(c, &a);
+    struct answer made = e < 0 ? answer_of(e) : account_and_make(c, &a);
     uint32_t status = made.rm_status;
 
     if (made.kind != ANSWER)

@@ -66,7 +66,7 @@ static struct answer make(struct call *c, struct uvm_register_channel *request,
     /* The previous mgpud may have made it, and has not told the caller. */
     if (c->again)
         retained_unregister(c->m, &c->file, request->client, request->channel);
-    if ((e = shared_lend(c->m, client, request->client, group)) < 0)
+    if ((e = shared_lend(c, client, request->client, group)) < 0)
         return answer_of(e);
     e = call_uvm_without_fd(c, &request->ctl_fd);
     shared_take_back(c->m, client, request->client, group);
@@ -89,10 +89,8 @@ struct answer uvm_register_channel(struct call *c)
         if (!(status = find(c, request, &client, &channel)))
             status = note(c, request, channel, &slot, &fresh);
     }
-    if (status) {
-        stats_refused(&t->stats, status);
+    if (status)
         return answered(status);
-    }
     made = make(c, request, &client, o->slot[o->slot[channel].parent].handle);
     if (fresh && (made.kind != ANSWER || made.rm_status != NV_OK)) {
         WITH_TENANT(t);

@@ -56,7 +56,7 @@ static uint32_t first_from(struct tenant *t, const struct open_file *file, uint6
     return slot;
 }
 
-/* The range that began there is no more; how long it was, the caller alone has said. */
+/* The range that began there has ended; only the caller has said how long it was. */
 static void range_freed(const struct mediator *m, struct tenant *t, const struct open_file *file,
                         uint64_t base)
 {

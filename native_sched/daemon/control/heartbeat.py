@@ -1,4 +1,4 @@
-"""mgpud tells the holder that it serves: one that says nothing any more is killed, and the next one goes
+"""mgpud tells the holder that it serves: an mgpud that no longer does is killed, and the next one goes
 on."""
 
 from __future__ import annotations

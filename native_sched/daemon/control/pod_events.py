@@ -1,4 +1,4 @@
-"""What the owner of a pod is to hear of its containers, kept for who asks with `watch`.
+"""What the owner of a pod is told of its containers, kept for peers that ask with `watch`.
 
 It is taken from the log, after the log's own limits, so that neither can be flooded by a tenant.
 """
@@ -67,8 +67,8 @@ class PodEvents:
     """The last of them. note() is what the log calls."""
 
     def __init__(self, first: int, grants: Iterable[Grant]) -> None:
-        """first: the first event's number, above all numbers of a previous mgpud on this machine, so that each
-        event has one of its own.
+        """first: the first event's number, above all numbers of a previous mgpud on this machine, so that
+        each event has one of its own.
         """
         self._next = first
         self._grants = grants

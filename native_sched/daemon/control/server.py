@@ -128,7 +128,7 @@ class Server:
             try:
                 connection, _address = await loop.sock_accept(self._socket)
             except OSError as error:
-                # Out of descriptors, say: those who wait are served once some are free again.
+                # Out of descriptors, say: connections that wait are served once some are free again.
                 LOG.error("no-connection-accepted", why=error.strerror)
                 await asyncio.sleep(_ACCEPT_PAUSE_SECONDS)
                 continue

@@ -1,5 +1,5 @@
 """Sees a card fall off the bus. Its containers hear of it from the driver; what is left to do is to say so,
-and to put nobody else on it.
+and no other is put on it.
 """
 
 from __future__ import annotations

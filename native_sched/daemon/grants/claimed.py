@@ -1,5 +1,5 @@
-"""Which share of which cards a container gets by the claims that it names: each card asked for by its UUID, as
-if that had been written in annotations, and all of them under one class and one policy.
+"""Which share of which cards a container gets by the claims that it names: each card asked for by its UUID,
+as if that had been written in annotations, and all of them under one class and one policy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Stated = TypeVar("Stated", Qos, str)
 
 @dataclass(frozen=True)
 class Part:
-    """Of one card. memory_mib None: the whole card, and nobody else on it."""
+    """Of one card. memory_mib None: the whole card, and no other container on it."""
 
     memory_mib: int | None
     core_percent: int | None

@@ -11,7 +11,7 @@ from native_sched.daemon.grants.grants import Grant
 from native_sched.daemon.node import freezer
 from native_sched.daemon.node.freezer import StateFile
 
-# Version 1 of cgroups tells nobody, so it is looked at: seldom, and often once somebody is frozen who wants
+# Version 1 of cgroups has no notification, so it is polled: seldom, and often once a frozen container wants
 # to go on.
 LOOK_S, LOOK_FROZEN_S = 1.0, 0.05
 READ_MAX_BYTES = 4096
@@ -81,7 +81,7 @@ class FreezerWatch:
             self._heed(grant, self._state(seen))
 
     def _looked_at_often(self) -> list[Grant]:
-        """Who is frozen under version 1, and wants to go on as soon as that ends."""
+        """The containers that are frozen under version 1, and go on as soon as that ends."""
         often = {
             name for name, seen in self._seen.items() if seen.frozen and not (seen.file and seen.file.tells)
         }

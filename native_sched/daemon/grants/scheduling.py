@@ -49,7 +49,7 @@ class Scheduling:
                 failed = failed or error
         wanted = self._wanted()
         self._told = {tenant: told for tenant, told in self._told.items() if tenant in wanted}
-        # Who loses goes first, so that no class comes to more than a card on the way.
+        # Tenants that lose go first, so that no class comes to more than a card on the way.
         for tenant in sorted(wanted, key=lambda tenant: self._gain(tenant, *wanted[tenant])):
             if self._told.get(tenant) != wanted[tenant]:
                 qos, percent = wanted[tenant]

@@ -32,7 +32,7 @@ class Listeners:
         # While the holder hands over what it had, listeners of draining grants are served: they were before.
         self.recovering = False
         self.lost: list[Lost] = []
-        # Listeners that are served, and calls that were caught before this mgpud's time and answered by it.
+        # Listeners that are served, and in-flight calls of the previous mgpud that this one answered.
         self.taken = self.answered = 0
 
     def take(self, arrived: Listener) -> None:

@@ -16,11 +16,11 @@ struct gpu_doorbell {
     int fd;
     /* polled.c, under the card's lock */
     struct gpu_doorbell *next_polled;
-    uint8_t *page; /* NULL: nobody has asked for it */
+    uint8_t *page; /* NULL: not asked for yet */
     int page_fd;
     bool rung;
 };
 
-/* polled.c. Nobody looks at its page any more. */
+/* polled.c. Its page is no longer looked at. */
 void polled_end(struct gpu_doorbell *doorbell);
 #endif

@@ -1,9 +1,9 @@
 /* A card's engines and their time, as the resource manager drives them.
  *
  * Each card has one lock of its own, taken after the RM lock and never before it, and one thread that sleeps
- * until the next event: a kernel's or a timeslice's end, a doorbell. Whoever holds the lock may advance the
- * card to now, so a call never waits for the thread. Instants are CLOCK_MONOTONIC nanoseconds and computed: a
- * thread that wakes late makes nothing longer. */
+ * until the next event: a kernel's or a timeslice's end, a doorbell. Any thread that holds the lock may
+ * advance the card to now, so a call never waits for the thread. Instants are CLOCK_MONOTONIC nanoseconds and
+ * computed: a thread that wakes late makes nothing longer. */
 #ifndef MGPU_SIM_GPU_H
 #define MGPU_SIM_GPU_H
 #include "../../abi/channel_abi.h"
@@ -32,7 +32,7 @@ enum { GPU_UTILIZATION_SLOTS = 72, GPU_UTILIZATION_RING = GPU_UTILIZATION_SLOTS 
 struct gpu_costs {
     uint32_t switch_us;       /* half to save a group with an unfinished kernel, half to load another */
     uint32_t copy_mib_per_ms; /* > 0 */
-    uint32_t launch_us;       /* a kernel whose length nobody says */
+    uint32_t launch_us;       /* a kernel of no stated length */
 };
 
 /* Whose group: names only, for the account. */
@@ -97,7 +97,7 @@ int gpu_doorbell_page(struct gpu_doorbell *doorbell);
  * Returns when the last of them ended. */
 struct gpu_use {
     uint32_t hundredths; /* of a percent, switches excluded */
-    int32_t tgid;        /* 0: nobody's */
+    int32_t tgid;        /* 0: no process's */
 };
 uint64_t gpu_utilization(struct gpu *gpu, struct gpu_use use[GPU_UTILIZATION_SLOTS][SIM_ENGINES]);
 

@@ -1,6 +1,6 @@
 #include "state.h"
 
-/* A group that was alone begins a new timeslice whenever one ends; nobody need wake up for that. */
+/* A group that was alone begins a new timeslice whenever one ends; no wake-up is needed for that. */
 static void renew_timeslice(struct gpu_engine *engine)
 {
     uint64_t slice_ns = (uint64_t)engine->running->totals.timeslice_us * US_NS;

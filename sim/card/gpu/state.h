@@ -180,7 +180,7 @@ void engine_cut_run(struct gpu_engine *engine);
 uint64_t engine_evict(struct gpu_group *group, bool save);
 /* The same for the kernel of one channel; the group goes on with its others. */
 void engine_drop_kernel(struct gpu_channel *channel);
-/* To the end of the queue, if somebody waits; returns when it is off. */
+/* To the end of the queue, if another group waits; returns when it is off. */
 uint64_t engine_preempt(struct gpu_group *group);
 /* The host could not keep up: time that is passed over instead of being caught up with. */
 void engine_slip(struct gpu_engine *engine, uint64_t slip_ns);
@@ -215,7 +215,7 @@ void begin_kernel(struct gpu_channel *channel, uint64_t kernel_ns);
 uint64_t copy_ns(const struct gpu *gpu, uint64_t bytes);
 /* Goes on when channel->wait is so in the memory, whose reference it takes over. */
 void channel_wait(struct gpu_channel *channel, struct sysmem *memory);
-/* A semaphore in that memory was written to: whoever waits for it looks, on other cards too. */
+/* A semaphore in that memory was written to: groups that wait for it look, on other cards too. */
 void semaphore_released(struct gpu *gpu, const struct sysmem *memory);
 /* Looks again at what blocked channels wait for: of that memory, or NULL: of that client, or 0: all. */
 void gpu_recheck(struct gpu *gpu, const struct sysmem *memory, uint32_t client);

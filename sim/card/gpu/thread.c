@@ -14,10 +14,10 @@
 
 enum {
     THREAD_STACK_BYTES = 256 << 10,
-    THREAD_PRIORITY = 2, /* above what is ordinary; whoever polls the card may be above it */
+    THREAD_PRIORITY = 2, /* above what is ordinary; a scheduler that polls the card may be above it */
     EVENT_BATCH = 64,
     TIMER_GAP_NS = 20 * US_NS, /* events closer than this share a wake-up; their instants stay exact */
-    /* A flood of rings wakes the thread this often and no more, in the long run. */
+    /* A flood of rings wakes the thread at most this often, in the long run. */
     PASS_COST_NS = 10 * US_NS,
     PASS_CREDIT_NS = 2000 * US_NS,
     PASS_PAUSE_US = 100,
@@ -186,7 +186,7 @@ static int status_start(struct gpu *gpu)
     if (at == MAP_FAILED)
         return -errno;
     gpu->status = at;
-    /* From here on nobody can write to it but this mapping. */
+    /* From here on only this mapping can write to it. */
     return fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) ? -errno : 0;
 }
 

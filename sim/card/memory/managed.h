@@ -1,7 +1,7 @@
 /* Managed memory: what a process has mapped of its file of nvidia-uvm, at the address that is the offset
  * (uvm_mmap() of NVIDIA's open-gpu-kernel-modules). The file is a memfd as large as an address space, and
  * holds the bytes: so host and card see the same, and nothing ever moves. What is mapped only the process's
- * map says, so it is asked whenever the card comes there, and what was unmapped is no more. */
+ * map says, so it is asked whenever the card comes there, and what was unmapped has ended. */
 #ifndef MGPU_SIM_MANAGED_H
 #define MGPU_SIM_MANAGED_H
 #include "sysmem.h"

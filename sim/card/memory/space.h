@@ -26,8 +26,8 @@ void space_unmap(struct space *space, uint64_t base, uint64_t length);
 /* All that this owner has mapped there. */
 void space_forget(struct space *space, const void *owner);
 
-/* Where nothing else lies, managed memory does; fd -1: no more. The descriptor is duplicated. False: the host
- * has no room. */
+/* Where nothing else lies, managed memory does; fd -1: no longer. The descriptor is duplicated. False: the
+ * host has no room. */
 bool space_manage(struct space *space, const struct managed *managed);
 
 /* What is at an address: as many bytes as lie in one piece, `most` at the most. */

@@ -39,7 +39,7 @@ int memfd_sealed(const char *name, uint64_t bytes, unsigned more_seals)
 
     if (fd < 0)
         return -errno;
-    /* Or whoever has it read-only could reopen it through /proc for writing. */
+    /* Or a program that has it read-only could reopen it through /proc for writing. */
     if (!fchmod(fd, 0600) && !ftruncate(fd, (off_t)bytes) &&
         !fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | more_seals))
         return fd;
@@ -96,7 +96,7 @@ static bool charge(struct sysmem_quota *quota, uint64_t bytes)
     return true;
 }
 
-/* The quota, when it is nobody's any more and is to be freed. */
+/* The quota, when no memory counts against it and it is to be freed. */
 static struct sysmem_quota *discharge(struct sysmem_quota *quota, uint64_t bytes)
 {
     count--;

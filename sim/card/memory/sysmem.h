@@ -1,7 +1,7 @@
 /* What memory holds. Class 0x3e, host memory that a program and the card share: a sealed memfd that the card
  * has mapped for as long as anything uses it, whatever the program does with its own descriptor and handle.
- * Class 0x40, the card's own: the same, once somebody reaches for its bytes, and nothing of the host's before
- * that; pages that nobody wrote to are none.
+ * Class 0x40, the card's own: the same, once a program reaches for its bytes, and nothing of the host's
+ * before that; pages that were never written are none.
  *
  * Host memory is named (client, handle) as in RM, in a table of its own, so that the engines find what a
  * command names without the RM lock. Every function may be called from any thread; the table's lock is a
@@ -31,7 +31,7 @@ struct sysmem {
     uint64_t bytes;             /* whole pages; cannot change */
     uint32_t client, handle;    /* 0: it has no name */
     uint32_t references;        /* under the table's lock */
-    int fd;                     /* -1: nobody has reached for it */
+    int fd;                     /* -1: not reached for yet */
 };
 
 void sysmem_start(void);
@@ -41,11 +41,11 @@ struct sysmem *sysmem_create(struct sysmem_quota **quota, uint32_t client, uint3
 void sysmem_quota_put(struct sysmem_quota *quota);
 /* Memory without a name, of which there is nothing yet; with a reference. */
 struct sysmem *sysmem_sparse(uint64_t bytes);
-/* ... which are those of a file that is not ours, and that nobody can make shorter. NULL as below. */
+/* ... which are those of a file that is not ours, and that cannot be made shorter. NULL as below. */
 struct sysmem *sysmem_of_file(int fd, uint64_t offset, uint64_t bytes);
 /* From here on it has bytes: at, fd. False when a bound above or the host does not allow it. */
 bool sysmem_reach(struct sysmem *memory);
-/* The name is gone; the memory stays while somebody refers to it. */
+/* The name has ended; the memory stays while it is referred to. */
 void sysmem_forget(struct sysmem *memory);
 
 /* With a reference, to be put; NULL: no such name. */
