@@ -205,7 +205,7 @@ def _told() -> Generator[None]:
         code = error.response.status_code
         raise ApiProblem(code, "", f"the API server answered {code}") from error
     except (httpx2.HTTPError, OSError) as error:
-        raise ApiProblem(0, "", f"the API server is away: {error or type(error).__name__}") from error
+        raise ApiProblem(0, "", f"the API server is away: {str(error) or type(error).__name__}") from error
     except (json.JSONDecodeError, ValueError) as error:
         raise ApiProblem(0, "", f"the API server's answer is malformed: {error}") from error
 

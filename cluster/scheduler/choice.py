@@ -2,56 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import combinations
 
 from cluster.scheduler.pods import Container, Placed
 from oci_specs.refusal import Refusal
 from oci_specs.request import Request
-from oci_specs.units import MIB_PER_GIB
 from placement.cards import CardState, Placement, Tenant
 from placement.place import place
 from placement.rules import Rules
 
-# How many cards are tried for a container before a pod of several counts as one that does not fit: all ways of
-# three containers over sixteen cards.
-_TRIES = 16 * 16 * 16
+# Ways that are tried before a pod of several containers counts as one that does not fit: all those of two
+# containers over sixteen different cards.
+_TRIES = 16 * 16
 
 
 def assign(containers: Sequence[Container], cards: Sequence[CardState], rules: Rules) -> Placed:
     """Cards for every container, in the order of CUDA; Refusal where they do not all fit.
 
-    The first container's cards are those that mgpud would choose; a pod of several containers gets others where
-    that is the only way for all of them.
+    A container alone gets the cards that mgpud would choose; of several each gets others where that is the only
+    way for all of them. They are placed in the manifest's order, in which mgpud will admit them: the first on a
+    card sets its policy.
     """
-    requests = {each.name: each.request for each in containers}
-    # The largest first: the others fit in what it leaves more often than the other way round.
-    order = sorted(containers, key=lambda each: _size(each.request), reverse=True)
-    tries = [_TRIES]
-    found = _search(order, list(cards), rules, tries)
+    # Who does not fit alone does not fit beside others.
+    alone = [place(each.request, cards, rules) for each in containers]
+    if len(containers) == 1:
+        return {containers[0].name: tuple(share.uuid for share in alone[0].cards)}
+    found = _search(containers, list(cards), rules, [_TRIES])
     if found is None:
-        raise _refusal(order, list(cards), rules)
-    return {name: found[name] for name in requests}
+        raise _refusal(containers, list(cards), rules)
+    return found
 
 
 def _search(
-    order: Sequence[Container], cards: list[CardState], rules: Rules, tries: list[int]
+    containers: Sequence[Container], cards: list[CardState], rules: Rules, tries: list[int]
 ) -> dict[str, tuple[str, ...]] | None:
-    if not order:
+    if not containers:
         return {}
-    first, *others = order
-    for placed in _ways(first.request, cards, rules, alone=not others):
-        if tries[0] == 0:
-            return None
-        tries[0] -= 1
+    first, *others = containers
+    for placed in _ways(first.request, cards, rules, tries, alone=not others):
         rest = _search(others, occupied(cards, placed, first), rules, tries)
         if rest is not None:
             return {first.name: tuple(share.uuid for share in placed.cards), **rest}
     return None
 
 
-def _ways(request: Request, cards: list[CardState], rules: Rules, *, alone: bool) -> Iterator[Placement]:
-    """mgpud's own choice, then, where other containers have to fit as well, every other card."""
+def _ways(
+    request: Request, cards: list[CardState], rules: Rules, tries: list[int], *, alone: bool
+) -> Iterator[Placement]:
+    """mgpud's own choice, then, where other containers have to fit as well, every other choice of cards."""
     try:
         chosen = place(request, cards, rules)
     except Refusal:
@@ -59,27 +59,41 @@ def _ways(request: Request, cards: list[CardState], rules: Rules, *, alone: bool
     yield chosen
     if alone:
         return
-    if request.count != 1:
-        # Several cards: every way to leave out one of those chosen.
-        for share in chosen.cards:
-            left = [card for card in cards if card.uuid != share.uuid]
-            try:
-                yield place(request, left, rules)
-            except Refusal:
-                continue
-        return
-    for card in cards:
-        if card.uuid == chosen.cards[0].uuid:
+    taken = {share.uuid for share in chosen.cards}
+    minors = len({card.minor for card in cards}) < len(cards)
+    seen = {_alike((card for card in cards if card.uuid in taken), minors=minors)}
+    for some in combinations(cards, len(taken)):
+        alike = _alike(some, minors=minors)
+        if alike in seen:
             continue
+        seen.add(alike)
+        tries[0] -= 1
+        if tries[0] <= 0:
+            return
         try:
-            yield place(request, [card], rules)
+            yield place(request, some, rules)
         except Refusal:
             continue
 
 
-def _refusal(order: Sequence[Container], cards: list[CardState], rules: Rules) -> Refusal:
+def _alike(cards: Iterable[CardState], *, minors: bool) -> tuple[tuple[object, ...], ...]:
+    """What matters of some cards: others with the same are no other way. minors: whether GPUs have instances."""
+    return tuple(
+        sorted(
+            (
+                card.memory_mib,
+                card.policy or "",
+                card.minor if minors else 0,
+                *sorted((one.qos, one.memory_mib, one.core_percent or -1) for one in card.tenants),
+            )
+            for card in cards
+        )
+    )
+
+
+def _refusal(containers: Sequence[Container], cards: list[CardState], rules: Rules) -> Refusal:
     """Of the first container that does not fit beside those before it."""
-    for container in order:
+    for container in containers:
         try:
             placed = place(container.request, cards, rules)
         except Refusal as refusal:
@@ -87,7 +101,7 @@ def _refusal(order: Sequence[Container], cards: list[CardState], rules: Rules) -
         cards = occupied(cards, placed, container)
     return Refusal(
         "pod-too-large",
-        f"{len(order)} containers fit one by one, and not together",
+        f"{len(containers)} containers fit one by one, and not together",
         "ask for less, or wait until a container ends",
     )
 
@@ -113,11 +127,3 @@ def occupied(cards: Sequence[CardState], placed: Placement, container: Container
         else card
         for card in cards
     ]
-
-
-def _size(request: Request) -> tuple[int, int, int]:
-    """Cards, core and memory, in the order in which they are hard to find."""
-    memory = request.memory
-    asked = 0 if memory is None else memory.mib or (memory.units or 0) * MIB_PER_GIB
-    core = 100 if request.whole_cards else request.core_percent or 0
-    return (request.count or len(request.candidates), core, asked)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from cluster.api.client import Api
 from cluster.api.errors import ApiProblem
-from cluster.api.kinds import EVICTION
+from cluster.api.kinds import EVICTION, POD
 from cluster.node.told import Told
 from cluster.scheduler.books import Held, Node
+from cluster.scheduler.pods import Pod
 from cluster.scheduler.preemption import of_lower_priority, victims
 from cluster.scheduler.reading import Known
 from cluster.scheduler.state import State
 
+# Long enough for the stock scheduler's own preemption, which follows a refusal at once, to be heard of.
+YIELD_SECONDS = 0.5
 # A pod that a budget keeps is not asked for again so soon.
 KEPT_SECONDS = 60.0
 # Nodes where room can be made, of which the best is taken.
@@ -24,21 +27,39 @@ _ROOMS_MAX = 32
 class Evictions:
     """Pods are ended by the Eviction API, which keeps to PodDisruptionBudgets. The cards are set aside at once."""
 
-    def __init__(self, state: State, api: Api, told: Told, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, state: State, api: Api, told: Told, clock: Callable[[], float], begun: Callable[[], None]
+    ) -> None:
+        """begun: called each time that room is made."""
         self._state = state
         self._api = api
         self._told = told
         self._clock = clock
+        self._begun = begun
         self._kept_until_s: dict[str, float] = {}
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[str, asyncio.Task[None]] = {}
 
-    def make_room(self, known: Known, names: Iterable[str]) -> str | None:
-        """A pod was refused on these nodes. The one where others end for it from now on; None where none do, or
-        where cards are set aside for it already.
-        """
+    def refused(self, known: Known, names: Sequence[str]) -> None:
+        """These nodes have no card for the pod. Unless the stock scheduler makes room elsewhere, it is made here."""
+        uid = known.pod.uid
+        if known.preempts and not known.nominated and uid not in self._running:
+            task = asyncio.get_running_loop().create_task(self._make_room(known, names))
+            self._running[uid] = task
+            task.add_done_callback(lambda _: self._running.pop(uid, None))
+
+    def left(self, uid: str) -> None:
+        """The stock scheduler makes room for the pod itself."""
+        if uid in self._running:
+            self._running[uid].cancel()
+
+    async def _make_room(self, known: Known, names: Sequence[str]) -> None:
+        await asyncio.sleep(YIELD_SECONDS)
         pod, now_s = known.pod, self._clock()
-        if not known.preempts or self._state.reservations.of(pod.uid) is not None:
-            return None
+        seen = self._state.known.get(pod.uid)
+        if seen is None or seen.node or seen.nominated or pod.uid in self._state.assumed:
+            return
+        if self._state.reservations.of(pod.uid) is not None:
+            return
         self._kept_until_s = {uid: until for uid, until in self._kept_until_s.items() if until > now_s}
         rooms: list[tuple[tuple[int, int, str], Node, list[Held]]] = []
         for name in names:
@@ -49,14 +70,11 @@ class Evictions:
                 rooms.append((cost, node, ending))
                 if len(rooms) == _ROOMS_MAX:
                     break
-        if not rooms:
-            return None
-        _, node, ending = min(rooms, key=lambda each: each[0])
-        self._state.reservations.keep(pod, node, [each.pod.uid for each in ending], now_s)
-        task = asyncio.get_running_loop().create_task(self._evict(known, node.name, ending))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        return node.name
+        if rooms:
+            _, node, ending = min(rooms, key=lambda each: each[0])
+            self._state.reservations.keep(pod, node, [each.pod.uid for each in ending], now_s)
+            self._begun()
+            await self._evict(known, node.name, ending)
 
     def _ending(self, known: Known, node: Node) -> list[Held] | None:
         lower = [
@@ -71,28 +89,40 @@ class Evictions:
         return None if found is None else [node.pods[uid] for uid in found]
 
     async def _evict(self, known: Known, node: str, ending: Iterable[Held]) -> None:
+        pod = known.pod
+        # While its victims end there, the stock scheduler does not have others ended elsewhere.
+        await self._nominate(pod, node)
         for victim in ending:
             seen = self._state.known.get(victim.pod.uid)
             if seen is None or seen.terminating:
                 continue
-            pod, who = victim.pod, f"{victim.pod.namespace}/{victim.pod.name}"
+            who = f"{victim.pod.namespace}/{victim.pod.name}"
             try:
                 await self._api.create(
                     EVICTION,
                     {
-                        "metadata": {"name": pod.name, "namespace": pod.namespace},
-                        "deleteOptions": {"preconditions": {"uid": pod.uid}},
+                        "metadata": {"name": victim.pod.name, "namespace": victim.pod.namespace},
+                        "deleteOptions": {"preconditions": {"uid": victim.pod.uid}},
                     },
                 )
             except ApiProblem as problem:
                 if problem.is_gone:
                     continue
-                self._kept_until_s[pod.uid] = self._clock() + KEPT_SECONDS
-                self._told.say(f"eviction {pod.uid}", f"pod {who} is not evicted: {problem}")
-                self._state.reservations.forget(known.pod.uid)
+                self._kept_until_s[victim.pod.uid] = self._clock() + KEPT_SECONDS
+                self._told.say(f"eviction {victim.pod.uid}", f"pod {who} is not evicted: {problem}")
+                self._state.reservations.forget(pod.uid)
+                await self._nominate(pod, None)
                 return
             self._told.say(
-                f"eviction {pod.uid}",
-                f"pod {who} is evicted from node {node} for {known.pod.namespace}/{known.pod.name}, "
-                f"whose priority is {known.pod.priority}",
+                f"eviction {victim.pod.uid}",
+                f"pod {who} is evicted from node {node} for {pod.namespace}/{pod.name}, "
+                f"whose priority is {pod.priority}",
             )
+
+    async def _nominate(self, pod: Pod, node: str | None) -> None:
+        try:
+            await self._api.merge(
+                POD, pod.name, {"status": {"nominatedNodeName": node}}, pod.namespace, status=True
+            )
+        except ApiProblem as problem:
+            self._told.say("nominate", f"pod {pod.namespace}/{pod.name} is not nominated: {problem}")

@@ -75,10 +75,7 @@ class Extender:
             )
         self._counters.refused.inc()
         self._state.reservations.refused(known.pod, names, self._clock())
-        node = self._evictions.make_room(known, names)
-        if node is not None:
-            self._counters.evictions.inc()
-            found.refused[node] += ", and pods of lower priority end there for this one"
+        self._evictions.refused(known, names)
         return _filtered([], {name: f"mgpu: {why}" for name, why in found.refused.items()})
 
     async def prioritize(self, args: Mapping[str, Any]) -> list[Answer]:
@@ -94,7 +91,10 @@ class Extender:
         await self._hold()
         offered = members(args, "NodeNameToMetaVictims")
         uids = {name: [str(pod.get("UID")) for pod in items(offered[name], "Pods")] for name in offered}
-        found = self._state.scheduler.preempt(self._state.asked(_pod(args)).pod, uids)
+        pod = self._state.asked(_pod(args)).pod
+        found = self._state.scheduler.preempt(pod, uids)
+        if any(found.values()):
+            self._evictions.left(pod.uid)
         return {
             "NodeNameToMetaVictims": {
                 name: {

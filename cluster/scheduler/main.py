@@ -8,7 +8,8 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -27,15 +28,16 @@ from cluster.scheduler.extender import Extender
 from cluster.scheduler.lease import Lease
 from cluster.scheduler.reservations import Reservations
 from cluster.scheduler.scheduler import Scheduler, Scoring
-from cluster.scheduler.server import application
+from cluster.scheduler.server import add_health, protocol
 from cluster.scheduler.state import State
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """listen: HOST:PORT. namespace: where the lease is."""
+    """listen, healthz: HOST:PORT; health is served at both. namespace: where the lease is."""
 
     listen: str
+    healthz: str | None
     namespace: str
     score: Scoring
     reserve_after_s: float
@@ -44,6 +46,7 @@ class Options:
 
 @click.command()
 @click.option("--listen", default="127.0.0.1:8900", metavar="HOST:PORT", show_default=True)
+@click.option("--healthz", default=None, metavar="HOST:PORT", help="Where probes and Prometheus may ask.")
 @click.option("--kubeconfig", default=None, help="Without it: $KUBECONFIG, or the pod's service account.")
 @click.option("--namespace", default="mgpu-system", help="Of the lease.", show_default=True)
 @click.option("--score", type=click.Choice(get_args(Scoring)), default="fgd", show_default=True)
@@ -51,6 +54,7 @@ class Options:
 @click.option("--reserve-for-seconds", type=click.FloatRange(min=1), default=600.0, show_default=True)
 def main(
     listen: str,
+    healthz: str | None,
     kubeconfig: str | None,
     namespace: str,
     score: Scoring,
@@ -60,6 +64,7 @@ def main(
     """Places pods on GPUs, by card: an extender of kube-scheduler."""
     options = Options(
         listen=listen,
+        healthz=healthz,
         namespace=namespace,
         score=score,
         reserve_after_s=reserve_after_seconds,
@@ -96,22 +101,36 @@ async def serve(api: Api, options: Options, started: Callable[[int], None] = lam
     extender = Extender(
         state,
         Binder(state, api, told, clock),
-        Evictions(state, api, told, clock),
+        Evictions(state, api, told, clock, counters.evictions.inc),
         lease,
         counters,
         clock,
     )
-    runner = web.AppRunner(application(extender, state, counters, told), access_log=None)
-    await runner.setup()
-    host, _, port = options.listen.rpartition(":")
-    try:
-        await web.TCPSite(runner, host or "127.0.0.1", int(port)).start()
-        started(runner.addresses[0][1])
+    apps = {options.listen: protocol(extender, counters)}
+    if options.healthz:
+        apps[options.healthz] = web.Application()
+    async with AsyncExitStack() as stack:
+        ports = []
+        for address, app in apps.items():
+            add_health(app, state, counters, told)
+            ports.append(await stack.enter_async_context(_served(app, address)))
+        started(ports[0])
         await _until_stopped(
             lease.run(),
             _follow(api, NODE, told, state.change_nodes),
             _follow(api, POD, told, lambda change: state.change_pods(change, clock())),
         )
+
+
+@asynccontextmanager
+async def _served(app: web.Application, address: str) -> AsyncGenerator[int]:
+    """Its port. OSError when the address is taken."""
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    host, _, port = address.rpartition(":")
+    try:
+        await web.TCPSite(runner, host or None, int(port)).start()
+        yield runner.addresses[0][1]
     finally:
         await runner.cleanup()
 

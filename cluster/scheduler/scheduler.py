@@ -16,7 +16,8 @@ stock scheduler's business, which has filtered by them before: here they count i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -52,6 +53,8 @@ _STATES_MAX = 10_000
 
 # Whether a pod may not have a card, by its UUID: a reservation of another's.
 Barred = Callable[[Pod, str], bool]
+# States of a node's cards before a pod and with it, those that change.
+Change = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +77,8 @@ class Scheduler:
         self._table = Table()
         self._mix = Mix()
         self._fragmentation = Fragmentation(self._table, self._mix)
+        # Of the pod that was asked about last, by the states of a row's cards.
+        self._changes: tuple[tuple[Request, ...], dict[bytes, Change | None]] = ((), {})
 
     def put_node(self, name: str, inventory: Inventory, cpu_milli: int, memory_mib: int) -> None:
         """cpu_milli, memory_mib: what the node has for pods (allocatable)."""
@@ -100,6 +105,7 @@ class Scheduler:
             # Most of the states are of times past.
             self._table = Table()
             self._fragmentation = Fragmentation(self._table, self._mix)
+            self._changes = ((), {})
             nodes = self.books.nodes.values()
         for node in nodes:
             self._table.put(node)
@@ -214,12 +220,10 @@ class Scheduler:
 
     def _simple(self, pod: Pod) -> Demand | None:
         """What arrays can answer: one container, which names no cards."""
-        if len(pod.requests) != 1:
-            return None
-        [request] = pod.requests
-        if request.count is None or request.uuids or request.candidates or request.placed:
-            return None
-        return self._table.cards.demand(request)
+        return self._demand(pod.requests[0]) if len(pod.requests) == 1 else None
+
+    def _demand(self, request: Request) -> Demand | None:
+        return None if request.count is None or _names_cards(request) else self._table.cards.demand(request)
 
     def _one_by_one(self, pod: Pod, rows: Rows) -> Rows:
         """Those rows that arrays cannot answer for: mgpud's rules are asked for each of them."""
@@ -234,23 +238,53 @@ class Scheduler:
         return rows[alone[rows]]
 
     def _fitting(self, pod: Pod, rows: Rows) -> Rows:
-        demand = self._simple(pod)
+        for request in set(pod.requests):
+            demand = self._demand(request)
+            if demand is not None:
+                fits = demand.fits(self._table.states[rows]).sum(axis=1) >= (request.count or 1)
+                rows = rows[fits]
         apart = self._one_by_one(pod, rows)
-        if demand is not None:
-            fits = demand.fits(self._table.states[rows]).sum(axis=1) >= (pod.requests[0].count or 1)
-            rows = rows[fits]
-            if not len(apart):
-                return rows
-            apart = apart[np.isin(apart, rows)]
-        refused = [row for row in apart.tolist() if self._assigned(pod, row) is None]
-        return rows[~np.isin(rows, refused)]
+        refused = [row for row in apart.tolist() if self._change(pod, row) is None]
+        return rows[~np.isin(rows, refused)] if refused else rows
 
-    def _assigned(self, pod: Pod, row: int) -> Placed | None:
-        node = self.books.nodes[self._table.names[row]]
+    def _change(self, pod: Pod, row: int) -> Change | None:
+        """The states that cards of this row have before the pod and with it, one by one; None without room.
+
+        Rows whose cards are in the same states fare alike, unless cards are named, reserved, or one GPU's.
+        """
+        table = self._table
+        node = self.books.nodes[table.names[row]]
+        if self._changes[0] != pod.requests:
+            self._changes = (pod.requests, {})
+        alike = (
+            table.plain[row]
+            and node.name not in self.reserved.values()
+            and not any(map(_names_cards, pod.requests))
+        )
+        key = table.states[row].tobytes() if alike else None
+        if key is not None and key in self._changes[1]:
+            return self._changes[1][key]
+        found = self._changed_by(pod, node)
+        if key is not None:
+            self._changes[1][key] = found
+        return found
+
+    def _changed_by(self, pod: Pod, node: Node) -> Change | None:
         try:
-            return assign(pod.containers, self.open_to(pod, node.cards, node), self._rules(node))
+            placed = assign(pod.containers, self.open_to(pod, node.cards, node), self._rules(node))
         except Refusal:
             return None
+        then = {card.uuid: card for card in node.cards}
+        for container, request in zip(pod.containers, pod.requests, strict=True):
+            uuids = placed[container.name]
+            for uuid in uuids:
+                then[uuid] = with_tenant(then[uuid], request, len(uuids), node.rules, container.name)
+        states = self._table.cards
+        changed = [card for card in node.cards if then[card.uuid] is not card]
+        return (
+            tuple(states.of(card, node.rules) for card in changed),
+            tuple(states.of(then[card.uuid], node.rules) for card in changed),
+        )
 
     def _costs(self, pod: Pod, rows: Rows) -> tuple[Rows, Floats]:
         """Of these rows those that have room, in their order, and what the pod costs there: less is better."""
@@ -263,8 +297,8 @@ class Scheduler:
         demand = self._simple(pod)
         costs = np.full(len(self._table), np.inf, dtype=np.float32)
         apart = self._one_by_one(pod, rows)
-        for row in apart.tolist():
-            costs[row] = self._fragmentation.losses(self._way(pod, row), pod.cpu_milli)[0]
+        for found in self._ways_apart(pod, apart):
+            costs[found.rows] = self._fragmentation.losses(found, pod.cpu_milli)
         if demand is not None:
             alike = rows[~np.isin(rows, apart)] if len(apart) else rows
             found = self._simple_ways(pod.requests[0], demand, alike)
@@ -277,22 +311,19 @@ class Scheduler:
         assert request.count is not None
         return ways.of_several(self._table, demand, rows[self._table.plain[rows]], request.count)
 
-    def _way(self, pod: Pod, row: int) -> Ways:
-        """As the pod would be placed on this row alone, where it has room."""
-        node = self.books.nodes[self._table.names[row]]
-        placed = self._assigned(pod, row) or {}
-        then = {card.uuid: card for card in node.cards}
-        for container, request in zip(pod.containers, pod.requests, strict=True):
-            uuids = placed.get(container.name, ())
-            for uuid in uuids:
-                then[uuid] = with_tenant(then[uuid], request, len(uuids), node.rules, container.name)
-        states = self._table.cards
-        changed = [card for card in node.cards if then[card.uuid] is not card]
-        return Ways(
-            np.array([row], dtype=np.intp),
-            np.array([[states.of(card, node.rules) for card in changed]], dtype=np.int32),
-            np.array([[states.of(then[card.uuid], node.rules) for card in changed]], dtype=np.int32),
-        )
+    def _ways_apart(self, pod: Pod, rows: Rows) -> Iterator[Ways]:
+        """As the pod would be placed on each of these rows, where it has room; those of as many cards together."""
+        by_cards: dict[int, list[tuple[int, Change]]] = defaultdict(list)
+        for row in rows.tolist():
+            change = self._change(pod, row)
+            if change is not None:
+                by_cards[len(change[0])].append((row, change))
+        for found in by_cards.values():
+            yield Ways(
+                np.array([row for row, _ in found], dtype=np.intp),
+                np.array([before for _, (before, _) in found], dtype=np.int32),
+                np.array([after for _, (_, after) in found], dtype=np.int32),
+            )
 
     def _uuids(self, node: Node, wanted: Iterable[int]) -> tuple[str, ...]:
         """The first cards of the node in these states."""
@@ -303,6 +334,10 @@ class Scheduler:
             left.remove(card)
             found.append(card.uuid)
         return tuple(found)
+
+
+def _names_cards(request: Request) -> bool:
+    return bool(request.uuids or request.candidates or request.placed)
 
 
 def _nobody_is_barred(pod: Pod, uuid: str) -> bool:

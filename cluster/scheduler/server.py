@@ -22,7 +22,8 @@ _BODY_MAX_BYTES = 8 << 20
 _Verb = Callable[[Mapping[str, Any]], Awaitable[Any]]
 
 
-def application(extender: Extender, state: State, counters: Counters, told: Told) -> web.Application:
+def protocol(extender: Extender, counters: Counters) -> web.Application:
+    """The verbs: whoever may call them may bind pods."""
     app = web.Application(client_max_size=_BODY_MAX_BYTES)
     verbs: dict[str, _Verb] = {
         "filter": extender.filter,
@@ -32,6 +33,11 @@ def application(extender: Extender, state: State, counters: Counters, told: Told
     }
     for name, verb in verbs.items():
         app.router.add_post(f"/{name}", _handler(name, verb, counters))
+    return app
+
+
+def add_health(app: web.Application, state: State, counters: Counters, told: Told) -> None:
+    """/healthz, /readyz and /metrics."""
 
     async def healthz(request: web.Request) -> web.Response:
         return web.Response(text="".join(f"{line}\n" for line in told.lines() or ["ok"]))
@@ -49,7 +55,6 @@ def application(extender: Extender, state: State, counters: Counters, told: Told
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
     app.router.add_get("/metrics", metrics)
-    return app
 
 
 def _handler(name: str, verb: _Verb, counters: Counters) -> Callable[[web.Request], Awaitable[web.Response]]:

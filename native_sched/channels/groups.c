@@ -1,28 +1,36 @@
 #include "groups.h"
+#include "base/reserve.h"
 #include "rm/rm_abi.h"
 #include "group_control.h"
 #include "groups_private.h"
 #include <errno.h>
-#include <stdlib.h>
 #include <sys/eventfd.h>
+
+/* As many as a tenant may have, of which most have few. */
+struct tables {
+    struct group group[GROUPS_MAX];
+    struct channel channel[CHANNELS_MAX];
+    struct bulk bulk[GROUPS_MAX];
+};
 
 int groups_init(struct groups *g, const struct driver_ops *ops, struct driver *driver,
                 struct refusals *refusals, int kick)
 {
+    struct tables *tables = reserve(sizeof(*tables));
+
+    if (!tables)
+        return -ENOMEM;
     *g = (struct groups){
         .kick = kick,
         .refusals = refusals,
         .ops = ops,
         .driver = driver,
-        .group = calloc(GROUPS_MAX, sizeof(*g->group)),
-        .channel = calloc(CHANNELS_MAX, sizeof(*g->channel)),
-        .bulk = calloc(GROUPS_MAX, sizeof(*g->bulk)),
+        .group = tables->group,
+        .channel = tables->channel,
+        .bulk = tables->bulk,
     };
     mutex_init_inheriting(&g->lock);
-    if (g->group && g->channel && g->bulk)
-        return 0;
-    groups_destroy(g);
-    return -ENOMEM;
+    return 0;
 }
 
 static void end_channel(struct groups *g, struct channel *c)
@@ -38,13 +46,7 @@ void groups_destroy(struct groups *g)
     for (uint32_t i = 0; i < g->channels; i++)
         if (g->channel[i].live)
             end_channel(g, &g->channel[i]);
-    free(g->group);
-    free(g->channel);
-    free(g->bulk);
-    g->group = NULL;
-    g->channel = NULL;
-    g->bulk = NULL;
-    g->groups = g->channels = g->bulks = 0;
+    munmap(g->group, sizeof(struct tables));
     pthread_mutex_destroy(&g->lock);
 }
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from statistics import median
 from typing import Any
 
-from tests.bench.rows import Row
+from tests.bench.rows import Row, compared
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import bundle
@@ -50,9 +50,9 @@ def measure(mgpu: Arbiter, built: Programs) -> list[Row]:
 
 @contextmanager
 def one_cpu() -> Iterator[None]:
-    """Whoever is started meanwhile stays on one CPU. The card's process answers from where its caller runs,
-    as a driver does. Otherwise each question to it may wake a CPU that the hypervisor has put to sleep, or
-    may not: tens of µs, on either side of a comparison, by what else runs on the machine.
+    """Programs that are started meanwhile stay on one CPU. The card's process answers from where its caller
+    runs, as a driver does. Otherwise each question to it may wake a CPU that the hypervisor has put to sleep,
+    or may not: tens of µs, on either side of a comparison, by what else runs on the machine.
     """
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(before)})
@@ -127,16 +127,8 @@ def _starts(mgpu: Arbiter, built: Programs) -> Iterator[Row]:
         mediated.append(float(_inside(mgpu, built, "cuda_start", STARTS)["p50_us"]))
         found, calls = _unmediated(mgpu, built, "cuda_start", STARTS)
         plain.append(float(found["p50_us"]))
-    yield Row(
-        name="cuInit and a context of the simulated library, all on one CPU, p50",
-        value=median(mediated) / 1000,
-        unit="ms",
-        baseline=median(plain) / 1000,
-    )
-    yield Row(
-        name="the same, over the unmediated",
-        value=median(ours / theirs for ours, theirs in zip(mediated, plain, strict=True)),
-        unit="x",
+    yield from compared(
+        "cuInit and a context of the simulated library, all on one CPU, p50", mediated, plain
     )
     yield Row(
         name=f"added to a context, which is {calls} calls",

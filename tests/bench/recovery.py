@@ -67,7 +67,7 @@ def _interpreter() -> Recovery:
 
 
 def measure(built: Programs) -> list[Row]:
-    """Each container has a client, memory, and a channel that has had work; nobody has anything to do
+    """Each container has a client, memory, and a channel that has had work; none has anything to do
     meanwhile.
     """
     with ExitStack() as stack:
@@ -96,7 +96,13 @@ def measure(built: Programs) -> list[Row]:
             baseline=median(one.took_ms for one in bare),
             target=LIMIT_MS,
         ),
-        Row(name=f"{what}, worst", value=max(took_ms), unit="ms", baseline=max(one.took_ms for one in bare)),
+        Row(
+            name=f"{what}, worst",
+            value=max(took_ms),
+            unit="ms",
+            baseline=max(one.took_ms for one in bare),
+            target=LIMIT_MS,
+        ),
         Row(
             name="processor time of it until all are served, p50",
             value=median(one.cpu_ms for one in found),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from typing import Literal
 
 from rich.console import Console
@@ -34,6 +35,15 @@ def quantile(values: Sequence[float], share: float) -> float:
     """The value below which `share` (0 to 1) of the values lie; of few values the nearest one above."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def compared(
+    name: str, ours_us: Sequence[float], plain_us: Sequence[float], target: float | None = None
+) -> Iterator[Row]:
+    """Of turns with mgpu and without it: the medians in ms, and the median of their ratios."""
+    yield Row(name=name, value=median(ours_us) / 1000, unit="ms", baseline=median(plain_us) / 1000)
+    ratios = [ours / plain for ours, plain in zip(ours_us, plain_us, strict=True)]
+    yield Row(name="the same, over the unmediated", value=median(ratios), unit="x", target=target)
 
 
 def write(rows: Iterable[Row], path: Path) -> None:

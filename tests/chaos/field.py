@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from oci_specs import paths
 from sim.cards import Account
 from tests.support import arbiter, host
 from tests.support.arbiter import Arbiter
@@ -63,12 +64,15 @@ class Ring:
         return int(struct.unpack_from("=Q", self._map)[0])
 
     def since(self, first: int) -> list[tuple[int, int]]:
-        """(begun, ended) of the calls from number `first` on, as far as they are still there."""
+        """(begun, ended) of the calls from number `first` on, as far as they are still there. A call counts
+        before its instants are written: until both are, the place has those of an earlier one.
+        """
         last = self.calls
-        return [
+        found = (
             struct.unpack_from("=QQ", self._map, 8 + 16 * (i % RING_CALLS))
             for i in range(max(first, last - RING_CALLS // 2), last)
-        ]
+        )
+        return [(begun, ended) for begun, ended in found if ended >= begun]
 
     def close(self) -> None:
         self._map.close()
@@ -163,7 +167,7 @@ class Field:
         return self.recoveries_ms[-1]
 
     def all_answered(self, died_ns: int, timeout_s: float = 30.0) -> None:
-        """Waits until each container was answered since: nobody's call is stranded."""
+        """Waits until each container was answered since: no call is stranded."""
         until(
             lambda: all(
                 any(begun > died_ns for begun, _ in each.ring.since(each.seen)) for each in self.tenants
@@ -280,6 +284,22 @@ def held_by(account: Account, names: Sequence[str]) -> dict[str, int]:
 
 
 @contextmanager
+def one_installation() -> Iterator[None]:
+    """Each mgpud that follows another has to be of the same build: where mgpu is installed anew meanwhile, that is
+    the failure, whatever came of it.
+    """
+
+    def installed() -> int:
+        return os.stat(paths.lib("libmgpu_engine.so")).st_mtime_ns
+
+    before = installed()
+    try:
+        yield
+    finally:
+        assert installed() == before, "mgpu was installed anew under this run"
+
+
+@contextmanager
 def field_of(
     built: Programs,
     count: int,
@@ -291,6 +311,7 @@ def field_of(
 ) -> Iterator[Field]:
     """mgpu, with so many containers that work. chosen: the seed."""
     with ExitStack() as stack:
+        stack.enter_context(one_installation())
         mgpu = stack.enter_context(arbiter.running(cards, node_config=config, **up))
         found = Field(mgpu, built, random.Random(chosen))
         for number in range(count):

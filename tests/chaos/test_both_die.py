@@ -1,5 +1,5 @@
-"""mgpud, the holder, or both at once are killed while containers start: who has a listener lives and is served,
-and who has none is ended; at no instant is there anything between.
+"""mgpud, the holder, or both at once are killed while containers start: who has a listener lives and is
+served, and who has none is ended; at no instant is there anything between.
 """
 
 from __future__ import annotations

@@ -75,6 +75,7 @@ async def extender(
 ) -> AsyncGenerator[Extender]:
     chosen = {
         "listen": "127.0.0.1:0",
+        "healthz": None,
         "namespace": "mgpu-system",
         "score": "fgd",
         "reserve_after_s": 60.0,

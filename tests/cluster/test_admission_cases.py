@@ -108,3 +108,29 @@ def test_a_seeds_pod_gets_class_scheduler_and_its_workloads_words(path: Path, fo
 
 def test_the_three_forms_are_compared_with_the_seeds() -> None:
     assert len(SEEDS) == 3
+
+
+def test_a_pod_of_five_hundred_containers_is_judged() -> None:
+    [outcome] = evaluator.review(admission.objects("v1"), [{"object": admission.large_pod(200_000)}], "1.33")
+    assert "error" not in outcome
+    assert len(outcome["object"]["spec"]["containers"]) > 480
+    assert 0 < outcome["cost"] < 1_000_000
+
+
+def test_what_costs_the_api_server_too_much_is_not_let_through() -> None:
+    [outcome] = evaluator.review(
+        admission.objects("v1"), [{"object": admission.large_pod(1_500_000)}], "1.33"
+    )
+    assert "cost limit exceeded" in outcome["error"]
+
+
+def test_names_without_number_are_refused_by_one() -> None:
+    """As many as an object may have annotations for: 256 KiB."""
+    annotations = {f"mgpu.dev/{place:05}": "1" for place in range(12_000)}
+    pod = admission.manifest({"annotations": annotations})
+    [by_policies], [by_webhook] = (
+        admission.by_policies([(pod, None)], "1.33"),
+        admission.by_webhook([(pod, None)]),
+    )
+    assert by_policies.refused == by_webhook.refused
+    assert by_policies.refused.startswith('mgpu: "mgpu.dev/00000" is not a key of mgpu; ')

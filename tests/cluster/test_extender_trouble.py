@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cluster.resources.inventory import ANNOTATION
-from cluster.scheduler import binding, lease
+from cluster.scheduler import binding, evictions, lease
 from tests.cluster import api_server
 from tests.cluster.api_server import ApiServer, Trouble
 from tests.cluster.extender_support import (
@@ -341,13 +341,34 @@ def test_pods_of_lower_priority_end_where_no_card_has_room(server: ApiServer, tm
             polite = server.put(PODS, pod("polite", 16384, priority=9, preemptionPolicy="Never"))
             assert await asked.schedule(polite, "a") == ""
             new = server.put(PODS, pod("new", 16384, priority=9))
-            found = await asked.filter(new, "a")
-            assert "pods of lower priority end there" in found["FailedAndUnresolvableNodes"]["a"]
+            assert (await asked.filter(new, "a"))["NodeNames"] == []
             await until(lambda: asked.filter(new, "a"), lambda answer: answer["NodeNames"] == ["a"])
             assert await asked.schedule(new, "a") == "a"
             # The one that has run longest was spared.
             assert placement(server, "new") == {"main": ["GPU-a-1"]}
             assert node_of(server, "one") == "a"
+            there = server.get(f"{PODS}/new")
+            assert there is not None
+            assert there["status"]["nominatedNodeName"] == "a"
+
+    asyncio.run(main())
+
+
+def test_nobody_ends_here_while_kube_scheduler_makes_room_elsewhere(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        for where in ("a", "b"):
+            server.put(NODES, node(where, 16384))
+            made = server.put(PODS, pod(f"on-{where}", 8192, nodeName=where, priority=0))
+        async with extender(server, tmp_path) as asked:
+            new = server.put(PODS, pod("new", 16384, priority=9))
+            assert (await asked.filter(new, "a"))["NodeNames"] == []
+            victims = {"b": {"Pods": [{"UID": made["metadata"]["uid"]}], "NumPDBViolations": 0}}
+            found = await asked.call("preempt", {"Pod": new, "NodeNameToMetaVictims": victims})
+            assert found["NodeNameToMetaVictims"] == victims
+            await asyncio.sleep(2 * evictions.YIELD_SECONDS)
+            assert node_of(server, "on-a") == "a"
 
     asyncio.run(main())
 
@@ -361,7 +382,7 @@ def test_budget_keeps_a_pod(server: ApiServer, tmp_path: Path, capfd: pytest.Cap
             new = server.put(PODS, pod("new", 16384, priority=9))
             for _ in range(3):
                 assert await asked.schedule(new, "a") == ""
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(1.5 * evictions.YIELD_SECONDS)
             assert node_of(server, "one") == "a"
 
     asyncio.run(main())

@@ -9,6 +9,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from cluster.admission.names import SCHEDULER
+from cluster.resources.table import RESOURCES
 from install.parts import HANDLER
 from native_sched.daemon.node.config import NodeConfig
 from oci_specs import parse, vocabulary
@@ -102,3 +104,13 @@ def test_an_update_leaves_the_holder_alone() -> None:
         agent["spec"]["template"]["spec"]["containers"][0]["lifecycle"]["preStop"]["exec"]["command"][-1]
         == "drain"
     )
+
+
+def test_scheduler_is_asked_about_every_resource_that_a_node_offers() -> None:
+    [config] = [each for each in documents(FOLDER / "scheduler.yaml") if each["kind"] == "ConfigMap"]
+    scheduler = yaml.safe_load(config["data"]["scheduler.yaml"])
+    [extender] = scheduler["extenders"]
+    assert [each["name"] for each in extender["managedResources"]] == [each.name for each in RESOURCES]
+    assert extender["nodeCacheCapable"]
+    assert extender["bindVerb"] == "bind"
+    assert [each["schedulerName"] for each in scheduler["profiles"]] == [SCHEDULER]

@@ -1,4 +1,4 @@
-"""A real container under a prepared claim, its variable and annotations as kubelet and the engine write them."""
+"""A real container under a prepared claim, variable and annotations as kubelet and the engine write them."""
 
 from __future__ import annotations
 
@@ -93,6 +93,7 @@ def test_claim_outlives_mgpud_and_is_kept_while_a_container_runs(mgpu: Arbiter) 
             os.kill(before, signal.SIGKILL)
             until(lambda: mgpu.pids_of("mgpud") not in ([], [before]), "the next mgpud runs")
             assert mgpu.ask("claims")["claims"] == [claim.to_json()]
+            assert "Claim:" in mgpu.mgpu("describe", "train-0")
             with pytest.raises(
                 Refusal, match="claim team-a/half cannot be unprepared: container train-0/main"
             ):

@@ -1,5 +1,5 @@
-"""Containers whose holder and mgpud are killed at once, under runc: who has lost the listener is ended, or kept
-where node.toml says so, and nobody else is.
+"""Containers whose holder and mgpud are killed at once, under runc: who has lost the listener is ended, or
+kept where node.toml says so, and nobody else is.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def test_frozen_container_is_judged_as_others(private_host: None) -> None:
         run(*lost.argv(up.runtime, "pause", lost.container))
         run(*well.argv(up.runtime, "pause", well.container))
         until(lambda: all(row["paused"] for row in up.containers()), "they are frozen")
-        # By itself a pause is nobody's loss, nor is the death of one of the two.
+        # By itself a pause loses nothing, nor does the death of one of the two.
         os.kill(up.pid_of("mgpud"), signal.SIGKILL)
         time.sleep(QUIET_S)
         os.kill(up.pid_of("holder"), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Fixtures of the create path's tests."""
+"""Fixtures of several tests here."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from native_sched.daemon.node.config import NodeConfig
 from tests.create_path import Mgpud, remove_programs
+from tests.unit.arbiter_support import World
 
 
 @pytest.fixture(scope="module")
@@ -22,3 +24,11 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     chosen: str = request.param
     monkeypatch.setattr(Mgpud, "prepares", chosen == "mgpud")
     return chosen
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """What mgpud decides by, on cards of no driver."""
+    made = World(NodeConfig())
+    yield made
+    made.close()

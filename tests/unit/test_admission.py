@@ -30,13 +30,6 @@ HOST_PIDS = {"how": "hostpid", "detail": "the host's pid namespace"}
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    made = World(NodeConfig())
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def open_world() -> Iterator[World]:
     made = World(NodeConfig(allow_privileged=True))
     yield made

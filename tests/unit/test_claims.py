@@ -94,7 +94,7 @@ def test_container_gets_what_its_claim_has(world: World) -> None:
     grant = admit(world, one, NVIDIA_VISIBLE_DEVICES="all")
     assert given(grant) == [(1, 4309, 30)]
     assert (grant.qos, grant.policy, grant.whole_cards) == ("offline", "guaranteed-burst-share", False)
-    assert grant.claims == (f"{UID}/gpu",)
+    assert grant.claims == (f"team-a/shared/{UID}/gpu",)
     assert world.engine.tenants == {grant.tenant: {1: 4309 << 20}}
 
 
@@ -119,7 +119,9 @@ def test_two_claims_on_one_card_add_up(world: World) -> None:
     prepare(world, first, second)
     grant = admit(world, first, second)
     assert given(grant) == [(0, 3072, 50)]
-    assert grant.claims == (f"{UID}/gpu", "another-uid/gpu")
+    assert grant.claims == (f"team-a/shared/{UID}/gpu", "team-a/more/another-uid/gpu")
+    [row] = world.ask("list")["containers"]
+    assert row["claims"] == list(grant.claims)
 
 
 def test_containers_that_share_a_request_have_equal_parts_and_no_more_of_them(world: World) -> None:

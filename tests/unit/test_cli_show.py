@@ -134,6 +134,15 @@ def test_describe_shows_caps_peaks_and_processes(mgpud: FakeMgpud) -> None:
     assert ["4243", "0", "512"] in shown
 
 
+def test_describe_shows_the_claims_that_a_container_has(mgpud: FakeMgpud) -> None:
+    show(mgpud, [container(claims=["team-a/half/7d3a/gpu", "team-a/more/7d3b/gpu"])])
+    shown = rows(mgpu("describe", "0123").output)
+    assert [row for row in shown if row[:1] == ["Claim:"]] == [
+        ["Claim:", "team-a/half"],
+        ["Claim:", "team-a/more"],
+    ]
+
+
 @pytest.mark.parametrize("command", [("ps",), ("devices",), ("describe", "x")])
 def test_command_without_mgpud_fails_with_one_line(tmp_path: Path, command: tuple[str, ...]) -> None:
     result = mgpu(*command, "--root", str(tmp_path))

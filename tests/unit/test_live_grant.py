@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,13 +13,6 @@ from tests.unit.arbiter_support import World
 
 MIB = 1 << 20
 ON_0 = {"NVIDIA_VISIBLE_DEVICES": "0"}
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    made = World(NodeConfig())
-    yield made
-    made.close()
 
 
 def line(world: World, container: str, **intent: Any) -> str:

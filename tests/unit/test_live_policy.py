@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from native_sched.daemon.engine import ALL_CARDS, EventKind, SchedEvent, Why
-from native_sched.daemon.node.config import NodeConfig
 from oci_specs.refusal import Refusal
 from oci_specs.vocabulary import FIXED_SHARE, GUARANTEED_BURST_SHARE
 from tests.unit.arbiter_support import World
 
 ON_0 = {"NVIDIA_VISIBLE_DEVICES": "0", "MGPU_MEMORY_MIB": "1024"}
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    made = World(NodeConfig())
-    yield made
-    made.close()
 
 
 def owners(world: World) -> list[tuple[str, str, list[str]]]:

@@ -12,7 +12,6 @@ from native_sched.daemon.control.pod_events import KEPT, PodEvents
 from native_sched.daemon.control.server import Peer
 from native_sched.daemon.log import Log
 from native_sched.daemon.metrics.refused import Refusals
-from native_sched.daemon.node.config import NodeConfig
 from oci_specs import schemas
 from oci_specs.refusal import Refusal
 from oci_specs.request import Identity
@@ -23,13 +22,6 @@ POD = {
     "io.kubernetes.cri.sandbox-namespace": "shop",
     "io.kubernetes.cri.container-name": "main",
 }
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    made = World(NodeConfig())
-    yield made
-    made.close()
 
 
 @pytest.fixture

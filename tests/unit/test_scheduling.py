@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing, suppress
 
 import pytest
@@ -17,13 +16,6 @@ from oci_specs.vocabulary import FIXED_SHARE, GUARANTEED_BURST_SHARE
 from tests.unit.arbiter_support import CARDS, World
 
 ONLINE, OFFLINE = TenantClass.ONLINE, TenantClass.OFFLINE
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    made = World(NodeConfig())
-    yield made
-    made.close()
 
 
 def told(world: World) -> list[tuple[TenantClass, int]]:

@@ -1,4 +1,5 @@
-"""The claims that the node's DRA driver has prepared, and the share of the cards that a container gets by them.
+"""The claims that the node's DRA driver has prepared, and the share of the cards that a container gets by
+them.
 
 A document for each below ROOT/claims, from which the next mgpud knows them. What the variables of a container
 name is checked here: the claim is prepared, and the container is of a pod that it is reserved for.
@@ -35,7 +36,7 @@ class Named:
     @property
     def key(self) -> str:
         """What a grant remembers of it."""
-        return f"{self.claim.uid}/{self.request.name}"
+        return self.claim.value(self.request)
 
 
 class Claims:
@@ -114,9 +115,7 @@ class Claims:
             )
 
     def _refuse_in_use(self, claim: Claim, what: str) -> None:
-        holders = [
-            grant for request in claim.requests for grant in self._holders(f"{claim.uid}/{request.name}")
-        ]
+        holders = [grant for request in claim.requests for grant in self._holders(claim.value(request))]
         if holders:
             raise Refusal(
                 "claim-in-use",

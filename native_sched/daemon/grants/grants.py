@@ -42,7 +42,8 @@ class Grant:
     told of it. qos, policy and cards follow the operator's live changes. pid is its init process,
     runtime_pid the runtime that makes it; a start time goes with each (process_id.py). nodes: those the
     engine was told of. lease_end_ns: until when it may be admitted and not bound, by CLOCK_MONOTONIC.
-    asked_crc32: of the message that asked for it. claims: UID/REQUEST of those by which it was granted.
+    asked_crc32: of the message that asked for it. claims: what it was granted by, as
+    oci_specs/claim.py names it.
     program: what its init process executed when it was bound, which is the runtime.
     """
 

@@ -1,13 +1,9 @@
 /* Processes that end, or become another program, while threads of theirs are in the middle of calls.
  * Usage: exit_inside SECONDS. Prints "done N" after N processes, and stands still with nothing open. */
 #include "../rm.h"
+#include "lives.h"
 #include <pthread.h>
 #include <signal.h>
-#include <sys/wait.h>
-#include <time.h>
-
-/* However little of a second a busy machine gives it. */
-enum { PROCESSES_MIN = 40 };
 
 enum { THREADS = 4, AT_ONCE = 3 };
 
@@ -33,7 +29,7 @@ static void life(uint64_t seed)
     pthread_t thread;
 
     fd = open_client(&client);
-    fcntl(fd, F_SETFD, 0); /* whoever it becomes still has the file */
+    fcntl(fd, F_SETFD, 0); /* the program that it becomes still has the file */
     for (uintptr_t i = 0; i < THREADS; i++)
         must(!pthread_create(&thread, NULL, calls, (void *)i), "thread");
     usleep(below(&state, 3000));
@@ -53,22 +49,9 @@ static void life(uint64_t seed)
 
 int main(int argc, char **argv)
 {
-    time_t end;
-    uint64_t n = 0;
-
     if (argc < 2) /* what a process has become */
         return 0;
     self = argv[0];
-    end = time(NULL) + atoi(argv[1]);
-    while (n < PROCESSES_MIN || time(NULL) < end) {
-        if (n >= AT_ONCE)
-            wait(NULL);
-        if (fork() == 0)
-            life(n);
-        n++;
-    }
-    while (wait(NULL) > 0)
-        ;
-    say("done %llu", (unsigned long long)n);
+    lives(atoi(argv[1]), AT_ONCE, life);
     hold();
 }

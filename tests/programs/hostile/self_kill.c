@@ -2,12 +2,8 @@
  * Usage: self_kill SECONDS. Prints "ready", "done N" after N processes, and stands still with nothing
  * open. */
 #include "../gpu.h"
+#include "lives.h"
 #include <signal.h>
-#include <sys/wait.h>
-#include <time.h>
-
-/* However little of a second a busy machine gives it. */
-enum { PROCESSES_MIN = 40 };
 
 static void life(uint64_t seed)
 {
@@ -30,19 +26,7 @@ static void life(uint64_t seed)
 
 int main(int argc, char **argv)
 {
-    time_t end = time(NULL) + (argc > 1 ? atoi(argv[1]) : 1);
-    uint64_t n = 0;
-
     say("ready");
-    while (n < PROCESSES_MIN || time(NULL) < end) {
-        if (n >= 2)
-            wait(NULL);
-        if (fork() == 0)
-            life(n);
-        n++;
-    }
-    while (wait(NULL) > 0)
-        ;
-    say("done %llu", (unsigned long long)n);
+    lives(argc > 1 ? atoi(argv[1]) : 1, 2, life);
     hold();
 }
