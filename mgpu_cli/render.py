@@ -138,7 +138,8 @@ def activity(sched: dict[str, Any] | None) -> str:
     return f"suspended ({sched['why']})" if sched["busy"] else "idle, suspended"
 
 
-# What a card is without, native_sched/daemon/node/without.py: what that means to a reader who looks at one container.
+# What a card is without, native_sched/daemon/node/without.py: what that means to a reader who looks at one
+# container.
 _WITHOUT = {
     "engine-status": "idle by fetch only",
     "userd": "no work seen of some channels",

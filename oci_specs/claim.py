@@ -1,7 +1,7 @@
 """A prepared claim of Kubernetes' dynamic resource allocation: what its containers may have of which cards.
 
-mgpud is told of claims by the verb `claims` (schemas/claim.schema.json). A container names the one that it uses
-in a variable that a CDI device brings. The variable is a name and proves nothing.
+mgpud is told of claims by the verb `claims` (schemas/claim.schema.json). A container names the one that it
+uses in a variable that a CDI device brings. The variable is a name and proves nothing.
 """
 
 from __future__ import annotations

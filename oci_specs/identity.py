@@ -51,8 +51,8 @@ def identify(annotations: Mapping[str, str], container_id: str) -> Identity:
 def is_pod(annotations: Mapping[str, str], *, namespace: str, name: str, uid: str) -> bool:
     """Whether the container is certainly of that pod: all that tell of one say so.
 
-    A pod can bring another engine's annotations, but its own engine's are written last. Not every version of an
-    engine tells the uid.
+    A pod can bring another engine's annotations, but its own engine's are written last. Not every version of
+    an engine tells the uid.
     """
 
     def told(keys: tuple[str, ...]) -> set[str]:

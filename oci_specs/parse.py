@@ -54,8 +54,8 @@ def request(
     explicit cards in it ask for these cards whole, and "all" asks for every card whole only where node config
     says so. Empty and "void" are as if it were not set. "none" yields to an annotation that asks for a GPU,
     as the farther source, and contradicts an environment that does. UUIDs in an annotation set it aside
-    altogether, and so does the placement of a cluster's scheduler: a container of a pod that was placed gets the
-    cards that it names, and nothing where it names none.
+    altogether, and so does the placement of a cluster's scheduler: a container of a pod that was placed gets
+    the cards that it names, and nothing where it names none.
     """
     _refuse_unknown_own(annotations, env)
     if not vocabulary.names_gpu(annotations, env):

@@ -33,11 +33,11 @@ class Identity:
 class Request:
     """One container's request. Totals are over its cards and divide evenly by count.
 
-    policy: None adopts the card's, else the node's. count: None means every candidate, only with
-    whole_cards. uuids: these cards and no others. candidates: indices and UUIDs that
-    NVIDIA_VISIBLE_DEVICES leaves, empty for all. placed: UUIDs that the cluster's scheduler chose, empty where
-    none did. core_percent: 100 is one card; None asks for no quota.
-    whole_cards: no other container on the cards; then memory and core_percent are None.
+    policy: None adopts the card's, else the node's. count: None means every candidate, only with whole_cards.
+    uuids: these cards and no others. candidates: indices and UUIDs that NVIDIA_VISIBLE_DEVICES leaves, empty
+    for all. placed: UUIDs that the cluster's scheduler chose, empty where none did. core_percent: 100 is one
+    card; None asks for no quota. whole_cards: no other container on the cards; then memory and core_percent
+    are None.
     """
 
     qos: Qos

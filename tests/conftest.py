@@ -23,7 +23,7 @@ from tests.support.places import IMAGE_ARCHIVE, MGPU
 from tests.support.podman import Podman
 from tests.support.programs import Programs
 
-# A change is judged by the same examples each time; whoever works on the code meets new ones.
+# A change is judged by the same examples each time; a developer's runs meet new ones.
 # How long examples take says something of the machine only.
 hypothesis.settings.register_profile(
     "default", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]

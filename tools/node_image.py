@@ -1,8 +1,8 @@
 """Makes the image that a cluster's nodes run: `python -m tools.node_image ARCHIVE`.
 
 One layer with mgpu below /opt/mgpu: a Python and a libc of its own, so that the same folder serves in the
-container and, copied to the node, under the node's container engine. From what is installed here, which came from
-the registries alone.
+container and, copied to the node, under the node's container engine. From what is installed here, which came
+from the registries alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pack a root folder as a one-layer image archive in Docker's format, which ctr, docker and podman all load."""
+"""Pack a root folder as a one-layer image archive in Docker's format for ctr, docker and podman."""
 
 from __future__ import annotations
 

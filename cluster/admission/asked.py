@@ -73,6 +73,9 @@ def cards(said: Mapping[str, str]) -> str:
     """How many cards annotations name; "" for none that can be read."""
     for name in names.COUNTS:
         if name in said:
+            if name == names.LIST:
+                each = numbers(said[name])
+                return str(each[0]) if len(set(each)) == 1 and each[0] > 0 else ""
             read = forms.FORMS["count-or-uuids" if name == names.GPUS else "count"].read(said[name])
             return "" if read is None else str(read.count)
     return ""
@@ -101,3 +104,8 @@ def blocks(memory_mib: int) -> dict[str, str]:
     """The limits that amount to so many MiB: whole blocks, and what is spare in the last."""
     number, spare = blocks_of(memory_mib)
     return {vocabulary.BLOCKS: str(number), **({vocabulary.SPARE: str(spare)} if spare else {})}
+
+
+def numbers(text: str) -> list[int]:
+    """The numbers of a list of GPUs, one a container; [] for what is no such list."""
+    return forms.FORMS["count-list"].read(text) or []

@@ -17,6 +17,7 @@ def pod(settings: Settings, shape: Shape) -> Variables:
     workload = {} if shape is POD else variables.of_workload()
     known = {**variables.of_pod(shape), **variables.targets(settings), **workload}
     rules = {
+        "cards": variables.lacking(settings)["cards"],
         **_tables(settings),
         "unknown": _unknown(shape),
         "reservedRefused": _reserved(shape),
@@ -25,11 +26,12 @@ def pod(settings: Settings, shape: Shape) -> Variables:
         ),
         "limitsRefused": _limits(settings),
         "valuesRefused": _values(),
+        "placesRefused": _list(),
         "labelsRefused": _labels(),
         "nobodysRefused": _nobodys(settings, shape),
         **_said_twice(settings),
     }
-    fresh = [f"variables.{each}Refused" for each in ("values", "labels", "nobodys", "differing")]
+    fresh = [f"variables.{each}Refused" for each in ("values", "places", "labels", "nobodys", "differing")]
     old = shape.cel("oldObject")
     known["isNew"] = (
         "oldObject == null || variables.containers != "
@@ -167,6 +169,19 @@ def _values() -> str:
     return f"({bad}).map(k, {line})"
 
 
+def _list() -> str:
+    several = f"variables.annotations[{text(names.LIST)}]"
+    line = _line(
+        f"{names.LIST} is |, and no container knows its place in the pod",
+        f"write {names.GPUS} as a limit of each container instead, or the same number for all",
+        quoted(several),
+    )
+    return (
+        f"{text(names.LIST)} in variables.annotations && {cel.is_right('count-list', several)} && "
+        f"{variables.differ(several)} ? [{line}] : []"
+    )
+
+
 def _labels() -> str:
     line = _line(
         "| is | as a label and | as an annotation",
@@ -196,6 +211,10 @@ def _nobodys(settings: Settings, shape: Shape) -> str:
         others = texts(settings.of_meaning(meaning))
         nobodys = f"!variables.containers.exists(c, {others}.exists(r, r in {limits('c')}))"
         lists.append(f"{own}.filter(k, k in variables.annotations && {nobodys}).map(k, {line})")
+    lists.append(
+        f'variables.cards == "" || size(variables.limited) > 0 ? [] : '
+        f"{texts(names.COUNTS)}.filter(k, k in variables.annotations).map(k, {line})"
+    )
     return f"{gets_some} ? [] : {cel.joined(lists)}"
 
 

@@ -36,7 +36,9 @@ ANNOTATIONS = tuple(key.name for key in KEYS)
 ASKING = tuple(key.name for key in KEYS if key.meaning in (MEMORY, CORE, CARDS))
 
 GPUS = "mgpu.dev/gpus"
-COUNTS = ("aliyun.com/gpu-count", GPUS)
+# One number for each container in order, which no container can find its own of: only equal ones mean something.
+LIST = "vke.volcengine.com/container-multiple-gpu"
+COUNTS = ("aliyun.com/gpu-count", LIST, GPUS)
 AMOUNTS: tuple[Key, ...] = tuple(key for key in KEYS if key.meaning in (MEMORY, CORE))
 
 MIB, GIB_UNITS, PERCENT, PERCENT_OF_MEMORY = range(4)

@@ -41,6 +41,7 @@ def _refusals(
         yield from _blocks(settings, container)
     if _is_fresh(pod, old_pod) and asked.asks(settings, pod):
         yield from _values(pod)
+        yield from _places(pod)
         yield from _labels(pod)
         yield from _nobodys(settings, shape, pod, is_new=not old)
         yield from _said_twice(settings, pod)
@@ -82,6 +83,16 @@ def _values(pod: Mapping[str, Any]) -> Iterator[Refusal]:
                 )
 
 
+def _places(pod: Mapping[str, Any]) -> Iterator[Refusal]:
+    text = annotations_of(pod).get(names.LIST, "")
+    if len(set(asked.numbers(text))) > 1:
+        yield Refusal(
+            "position-unknown",
+            f"{names.LIST} is {quoted(text)}, and no container knows its place in the pod",
+            f"write {names.GPUS} as a limit of each container instead, or the same number for all",
+        )
+
+
 def _labels(pod: Mapping[str, Any]) -> Iterator[Refusal]:
     said, labelled = annotations_of(pod), labels_of(pod)
     for name in names.ANNOTATIONS:
@@ -101,17 +112,26 @@ def _nobodys(settings: Settings, shape: Shape, pod: Mapping[str, Any], *, is_new
     said = annotations_of(pod)
     if (shape is not POD or is_new) and asked.targets(settings, pod):
         return
+    own = shapes.containers_of(pod)
     for key in names.AMOUNTS:
         others = settings.of_meaning(key.meaning)
         if key.name in said and not any(
-            name in limits_of(container) for container in shapes.containers_of(pod) for name in others
+            name in limits_of(container) for container in own for name in others
         ):
-            yield Refusal(
-                "no-limit",
-                f"{key.name} {quoted(said[key.name])} is an annotation and no container's limit",
-                "write it as the limit of the container that it is for, "
-                f"or name that one in {names.DEFAULT_CONTAINER} of a new pod",
-            )
+            yield _no_limit(key.name, said[key.name])
+    says_amount = any(key.name in said for key in names.AMOUNTS)
+    says_amount = says_amount or any(asked.is_limited(settings, container) for container in own)
+    if asked.cards(said) and not says_amount:
+        yield from (_no_limit(name, said[name]) for name in names.COUNTS if name in said)
+
+
+def _no_limit(name: str, value: str) -> Refusal:
+    return Refusal(
+        "no-limit",
+        f"{name} {quoted(value)} is an annotation and no container's limit",
+        "write it as the limit of the container that it is for, "
+        f"or name that one in {names.DEFAULT_CONTAINER} of a new pod",
+    )
 
 
 def _said_twice(settings: Settings, pod: Mapping[str, Any]) -> Iterator[Refusal]:

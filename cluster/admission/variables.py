@@ -72,7 +72,7 @@ def lacking(settings: Settings) -> Variables:
         )
         for meaning in (MEMORY, CORE)
     }
-    count, gpus = (f"variables.annotations[{text(name)}]" for name in names.COUNTS)
+    count, several, gpus = (f"variables.annotations[{text(name)}]" for name in names.COUNTS)
     return {
         "memory": right[MEMORY],
         "core": right[CORE],
@@ -80,7 +80,20 @@ def lacking(settings: Settings) -> Variables:
             f'{texts(key.name for key in names.AMOUNTS)}.exists(k, k in variables.annotations) ? "" : '
             f"{text(names.COUNTS[0])} in variables.annotations ? "
             f'({cel.is_right("count", count)} ? string(int({count})) : "") : '
+            f"{text(names.LIST)} in variables.annotations ? "
+            f"({cel.is_right('count-list', several)} && !({differ(several)}) && int({first(several)}) > 0 ? "
+            f'string(int({first(several)})) : "") : '
             f"{text(names.GPUS)} in variables.annotations && {cel.is_right('count-or-uuids', gpus)} ? "
             f'({gpus}.matches("^[0-9]+$") ? string(int({gpus})) : string({gpus}.split(",").size())) : ""'
         ),
     }
+
+
+def first(several: str) -> str:
+    """The first number of a list."""
+    return f'{several}.split(",")[0].trim()'
+
+
+def differ(several: str) -> str:
+    """Whether the numbers of a list are not all the same."""
+    return f'{several}.split(",").exists(part, int(part.trim()) != int({first(several)}))'

@@ -13,9 +13,9 @@ from placement.cards import CardState, Placement, Tenant
 from placement.place import place
 from placement.rules import Rules
 
-# Ways that are tried before a pod of several containers counts as one that does not fit: all those of three
-# containers over sixteen cards.
-_TRIES = 16 * 16 * 16
+# Ways that are tried before a pod of several containers counts as one that does not fit: all those of two
+# containers over sixteen different cards.
+_TRIES = 16 * 16
 
 
 def assign(containers: Sequence[Container], cards: Sequence[CardState], rules: Rules) -> Placed:

@@ -220,12 +220,10 @@ class Scheduler:
 
     def _simple(self, pod: Pod) -> Demand | None:
         """What arrays can answer: one container, which names no cards."""
-        if len(pod.requests) != 1:
-            return None
-        [request] = pod.requests
-        if request.count is None or request.uuids or request.candidates or request.placed:
-            return None
-        return self._table.cards.demand(request)
+        return self._demand(pod.requests[0]) if len(pod.requests) == 1 else None
+
+    def _demand(self, request: Request) -> Demand | None:
+        return None if request.count is None or _names_cards(request) else self._table.cards.demand(request)
 
     def _one_by_one(self, pod: Pod, rows: Rows) -> Rows:
         """Those rows that arrays cannot answer for: mgpud's rules are asked for each of them."""
@@ -240,16 +238,14 @@ class Scheduler:
         return rows[alone[rows]]
 
     def _fitting(self, pod: Pod, rows: Rows) -> Rows:
-        demand = self._simple(pod)
+        for request in set(pod.requests):
+            demand = self._demand(request)
+            if demand is not None:
+                fits = demand.fits(self._table.states[rows]).sum(axis=1) >= (request.count or 1)
+                rows = rows[fits]
         apart = self._one_by_one(pod, rows)
-        if demand is not None:
-            fits = demand.fits(self._table.states[rows]).sum(axis=1) >= (pod.requests[0].count or 1)
-            rows = rows[fits]
-            if not len(apart):
-                return rows
-            apart = apart[np.isin(apart, rows)]
         refused = [row for row in apart.tolist() if self._change(pod, row) is None]
-        return rows[~np.isin(rows, refused)]
+        return rows[~np.isin(rows, refused)] if refused else rows
 
     def _change(self, pod: Pod, row: int) -> Change | None:
         """The states that cards of this row have before the pod and with it, one by one; None without room.
@@ -260,7 +256,11 @@ class Scheduler:
         node = self.books.nodes[table.names[row]]
         if self._changes[0] != pod.requests:
             self._changes = (pod.requests, {})
-        alike = table.plain[row] and node.name not in self.reserved.values() and not _names_cards(pod)
+        alike = (
+            table.plain[row]
+            and node.name not in self.reserved.values()
+            and not any(map(_names_cards, pod.requests))
+        )
         key = table.states[row].tobytes() if alike else None
         if key is not None and key in self._changes[1]:
             return self._changes[1][key]
@@ -336,8 +336,8 @@ class Scheduler:
         return tuple(found)
 
 
-def _names_cards(pod: Pod) -> bool:
-    return any(each.uuids or each.candidates or each.placed for each in pod.requests)
+def _names_cards(request: Request) -> bool:
+    return bool(request.uuids or request.candidates or request.placed)
 
 
 def _nobody_is_barred(pod: Pod, uuid: str) -> bool:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Mgpud:
-    """An mgpud that serves the containers of the previous one. rm_table_override: the driver's version that it
-    is taken for, None where it is its own.
+    """An mgpud that serves the containers of the previous one. rm_table_override: the driver's version that
+    it is taken for, None where it is its own.
     """
 
     root: str

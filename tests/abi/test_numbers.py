@@ -1,5 +1,5 @@
-"""No number of RM's is written twice: whoever needs one names NVIDIA's symbol, and the rows and facts say the
-number.
+"""No number of RM's is written twice: code that needs one names NVIDIA's symbol, and the rows and facts say
+the number.
 
 Found are, outside of strings and comments: hex numbers from 0x1000 on that are a class's or a control's; any
 number that is given a name in which its symbol shows (ALLOC = 0x2B, INVALID_CLASS = 0x22); and a number that

@@ -30,7 +30,7 @@ LEAST = {"Debian": 3000, "tinygrad": 1500}
 
 
 class Gone(UserWarning):
-    """A registry has a release no more: nothing is wrong, and less is compared."""
+    """A registry has dropped a release: nothing is wrong, and less is compared."""
 
 
 @functools.cache

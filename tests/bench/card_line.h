@@ -1,4 +1,4 @@
-/* The simulated card's process asked by a program itself, with nobody in between: what the driver takes by
+/* The simulated card's process asked by a program itself, with nothing in between: what the driver takes by
  * itself. Any failure of the line ends the program with status 1. */
 #ifndef CARD_LINE_H
 #define CARD_LINE_H
@@ -53,7 +53,7 @@ static inline void card_ask(struct card_line *l, size_t payload, int *fd)
         memcpy(fd, CMSG_DATA(h), sizeof(*fd));
 }
 
-/* The descriptor, which is the file as long as somebody has it; its id in *file. */
+/* The descriptor, which is the file as long as a process has it; its id in *file. */
 static inline int card_open(struct card_line *l, enum sim_node node, uint32_t minor, uint64_t *file)
 {
     int fd;

@@ -235,8 +235,9 @@ def _latencies(shared: Path, shape: dict[str, int]) -> Latencies:
 
 
 def measure_interference(shared: Path) -> Iterator[Row]:
-    """Of so few requests the p99 is one of the worst, which a stall of the machine makes, with nobody beside
-    them too. So beside it stands by how much the same p99 differs between two runs that mgpu has no part in.
+    """Of so few requests the p99 is one of the worst, which a stall of the machine makes, with no other
+    beside them too. So beside it stands by how much the same p99 differs between two runs that mgpu has no
+    part in.
     """
     shapes = [
         (

@@ -2,8 +2,8 @@
 
     python -m tests.bench.curves docs/pictures/allocation.svg mgpu=ours.json FGD=fgd.json …
 
-Each file is a judge's --json; of several runs in one file the mean is drawn. A file may be named more than once,
-under one name, for runs that were made apart.
+Each file is a judge's --json; of several runs in one file the mean is drawn. A file may be named more than
+once, under one name, for runs that were made apart.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-# Percent of all GPUs: of what has arrived, and of what is allocated. Before the first all policies are one line.
+# Percent of all GPUs: of what has arrived, and of what is allocated. Before the first all policies are one
+# line.
 X_FROM, X_TO, X_STEP = 80, 130, 10
 Y_FROM, Y_TO, Y_STEP = 78, 98, 2
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 400, 56, 150, 20, 48

@@ -50,9 +50,9 @@ def measure(mgpu: Arbiter, built: Programs) -> list[Row]:
 
 @contextmanager
 def one_cpu() -> Iterator[None]:
-    """Whoever is started meanwhile stays on one CPU. The card's process answers from where its caller runs,
-    as a driver does. Otherwise each question to it may wake a CPU that the hypervisor has put to sleep, or
-    may not: tens of µs, on either side of a comparison, by what else runs on the machine.
+    """Programs that are started meanwhile stay on one CPU. The card's process answers from where its caller
+    runs, as a driver does. Otherwise each question to it may wake a CPU that the hypervisor has put to sleep,
+    or may not: tens of µs, on either side of a comparison, by what else runs on the machine.
     """
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(before)})

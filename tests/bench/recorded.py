@@ -184,7 +184,7 @@ def _stages(
 
 
 def _published(built: Programs, known: _Published, alone: Times) -> Iterator[Row]:
-    """The same start, as long as one that somebody has published. What the calls take by themselves on this
+    """The same start, as long as one that was published. What the calls take by themselves on this
     machine is a part of that: the card adds the rest. What share mediation has of one on a card, only that
     can say.
     """

@@ -67,7 +67,7 @@ def _interpreter() -> Recovery:
 
 
 def measure(built: Programs) -> list[Row]:
-    """Each container has a client, memory, and a channel that has had work; nobody has anything to do
+    """Each container has a client, memory, and a channel that has had work; none has anything to do
     meanwhile.
     """
     with ExitStack() as stack:

@@ -1,7 +1,7 @@
 /* Times RM ioctls as a tenant sees them and prints one JSON object: for each kind of call the median and p99
  * in nanoseconds over N calls. Static, so that it runs in an empty root. Usage: rm_latency N
  *
- *   unrelated   an ioctl that the filter lets through: what everybody else pays
+ *   unrelated   an ioctl that the filter allows: what all others pay
  *   answered    GET_ATTACHED_IDS: decoded and answered by the arbiter alone, two copies each way
  *   refused     an allocation over the cap
  *   view        FB_GET_INFO_V2: the same with one round trip to the card's process in it

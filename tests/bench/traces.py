@@ -1,8 +1,9 @@
 """How much of a production cluster's GPUs the extender's decisions allocate, beside the plain policies.
 
-The requests are those of Alibaba's cluster-trace-gpu-v2023 as the artifact of FGD (USENIX ATC '23) keeps them, and
-the judge is theirs played again by a program that keeps books of its own. Both lie in one folder, MGPU_TRACES or
-../shared/traces; without it there are no rows. MGPU_TRACES_SEEDS: which orders of arrival, all ten unless given.
+The requests are those of Alibaba's cluster-trace-gpu-v2023 as the artifact of FGD (USENIX ATC '23) keeps
+them, and the judge is theirs played again by a program that keeps books of its own. Both lie in one folder,
+MGPU_TRACES or ../shared/traces; without it there are no rows. MGPU_TRACES_SEEDS: which orders of arrival, all
+ten unless given.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ FOLDER = Path(os.environ.get("MGPU_TRACES", REPOSITORY.parent / "shared" / "trac
 SEEDS = os.environ.get("MGPU_TRACES_SEEDS", "42-51")
 OURS = "mgpu"
 PLAIN = ("fgd", "best-fit", "first-fit")
-# Percent of all GPUs when requests for all of them have come: the published FGD, and for gpuspec33, where it is
-# at 87.84 and first fit at 93.76, more than both.
+# Percent of all GPUs when requests for all of them have come: the published FGD, and for gpuspec33, where it
+# is at 87.84 and first fit at 93.76, more than both.
 TARGETS = {"default": 95.2, "gpushare100": 86.6, "cpu050": 95.0, "gpuspec33": 94.5}
 PICTURE = "build/allocation.svg"
 

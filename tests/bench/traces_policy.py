@@ -1,9 +1,9 @@
 """The extender's own decisions as a policy for traces of requests: JSON lines in, JSON lines out.
 
-The protocol is that of the judge that plays the traces. Its nodes and requests become what the extender knows: a
-GPU is a card, gpu_milli is tenths of a percent of its core, and the share of memory that core alone brings.
-Sixteen containers a card are no limit there, so they are none here. What the stock scheduler filters by before it
-asks an extender (CPU, memory, the card's model) is done here, plainly.
+The protocol is that of the judge that plays the traces. Its nodes and requests become what the extender
+knows: a GPU is a card, gpu_milli is tenths of a percent of its core, and the share of memory that core alone
+brings. Sixteen containers a card are no limit there, so they are none here. What the stock scheduler filters
+by before it asks an extender (CPU, memory, the card's model) is done here, plainly.
 """
 
 from __future__ import annotations

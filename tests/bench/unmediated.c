@@ -1,6 +1,7 @@
 /* Preloaded into a program, NVIDIA's nodes are the simulated card itself: what the program does in a
- * container with a grant it does here with nobody between it and the driver. MGPU_CARD_SOCKET names the card.
- * When the program ends, it and the children that it had meanwhile have made so many calls of the driver:
+ * container with a grant it does here with nothing between it and the driver. MGPU_CARD_SOCKET names the
+ * card. When the program ends, it and the children that it had meanwhile have made so many calls of the
+ * driver:
  * {"calls": N} on stderr. MGPU_DRIVER_VERSION is what the card plays, where that is not the newest: libraries
  * do not say how large the parameters of an allocation are, and RM knows by its version. */
 #define _GNU_SOURCE

@@ -167,7 +167,7 @@ class Field:
         return self.recoveries_ms[-1]
 
     def all_answered(self, died_ns: int, timeout_s: float = 30.0) -> None:
-        """Waits until each container was answered since: nobody's call is stranded."""
+        """Waits until each container was answered since: no call is stranded."""
         until(
             lambda: all(
                 any(begun > died_ns for begun, _ in each.ring.since(each.seen)) for each in self.tenants

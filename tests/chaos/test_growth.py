@@ -62,7 +62,7 @@ MINUTES = Size(lives=500, warm_up=120, kills=2, containers=3, leaked_bytes=3000)
 
 @dataclass(frozen=True)
 class Holdings:
-    """What a process has. memory: bytes that are nobody else's and no file's."""
+    """What a process has. memory: bytes of its own, of no other process and no file."""
 
     memory: int
     descriptors: int

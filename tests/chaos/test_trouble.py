@@ -51,7 +51,7 @@ def fill(root: Path) -> Path:
 
 @contextmanager
 def read_only(root: Path) -> Iterator[None]:
-    """For whoever opens a file by its name from now on; files that are open are not closed by it."""
+    """For programs that open a file by its name from now on; open files are not closed by it."""
     run("mount", "--bind", root, root)
     run("mount", "-o", "remount,bind,ro", root)
     try:

@@ -20,7 +20,7 @@ BRINGUP = REPOSITORY / "tests" / "gpu" / "bringup.sh"
 
 @pytest.fixture(scope="module")
 def kit_folder(private_host: None) -> Iterator[Path]:
-    """It lies where its programs look for their libraries, in a mount that nobody but this test sees."""
+    """It lies where its programs look for their libraries, in a mount that only this test sees."""
     with host.home("kit") as folder:
         assert kit.make(folder / "kit") < kit.MAX_BYTES
         run_command("mount", "-t", "tmpfs", "none", kit.PLACE.parent)

@@ -1,4 +1,4 @@
-"""A real container under a prepared claim, its variable and annotations as kubelet and the engine write them."""
+"""A real container under a prepared claim, variable and annotations as kubelet and the engine write them."""
 
 from __future__ import annotations
 

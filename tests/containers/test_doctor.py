@@ -1,4 +1,4 @@
-"""mgpu doctor on a node that serves: it finds what is there, and nobody notices."""
+"""mgpu doctor on a node that serves: it finds what is there, and disturbs nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holder and mgpud with the capabilities and system calls that their units leave them, and no more."""
+"""Holder and mgpud with only the capabilities and system calls that their units leave them."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_descriptor_alone_keeps_memory_after_both_processes(mgpu: Arbiter, built
         assert two.ask("a", "export") == 0
         assert two.ask("a", "drop") == 0
         assert two.ask("a", "release") == 0
-        # In a message by now, which nobody has received.
+        # In a message by now, which no process has received.
         assert two.ask("a", "room") == room - SIZE_MIB
         assert two.ask("b", "import") == 0
         assert two.ask("b", "release") == 0

@@ -1,4 +1,4 @@
-"""The cap as clients that nobody here wrote see it, and as it holds under load."""
+"""The cap as unmodified clients see it, and as it holds under load."""
 
 from __future__ import annotations
 

@@ -244,7 +244,7 @@ def stuck_s(mgpu: Arbiter) -> float:
 
 @pytest.mark.timeout(180)
 def test_health_tells_of_a_scheduler_that_hangs_in_the_driver_and_of_its_return() -> None:
-    """The card stops for a while, as a driver that hangs: whoever suspends a container waits for it."""
+    """The card stops for a while, as a driver that hangs: a thread that suspends a container waits for it."""
     with served() as mgpu, ExitStack() as stack:
         fine = mgpu.try_mgpu("health", "-o", "json")
         document = json.loads(fine.out)

@@ -225,7 +225,7 @@ def test_containerd_pause_and_resume_are_followed(ctd: Containerd) -> None:
             prompt(lambda: took_s(lambda: row_of(up, container)), "an answer while containerd is silent")
             until(lambda: not stands_still(up, pid, 0.1), "it runs on the card")
             assert len(up.mgpu("describe", container)) > 0
-        # It may have been taken for dead meanwhile; what happens before it is found again it tells nobody.
+        # It may have been taken for dead meanwhile; what happens before it is found again is not reported.
         ctd.ctr("task", "pause", container)
         until(lambda: task_of(up, container) == "paused", "it is heard again")
         ctd.ctr("task", "resume", container)

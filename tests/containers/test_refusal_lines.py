@@ -96,6 +96,6 @@ def test_mgpud_not_running(ctd: Containerd, docker_daemon: Dockerd) -> None:
     )
     assert done.status != 0
     assert line in done.err
-    # Without a GPU nobody needs mgpud.
+    # A container without a GPU needs no mgpud.
     argv = ctd.run_argv(new_name(), "echo", "plain", runtime=runtime, options=["--rm"])
     assert attempt(*argv).out == "plain\n"

@@ -88,7 +88,7 @@ def test_a_start_that_fails_after_admission(below: Arbiter, spoil: object) -> No
 
 
 def test_a_runtime_killed_between_admission_and_bind(mgpu: Arbiter) -> None:
-    """The lease is tied to the process that was admitted: when it dies, nobody waits for the time to run
+    """The lease is tied to the process that was admitted: when it dies, nothing waits for the time to run
     out."""
     pid = os.fork()
     if pid == 0:

@@ -1,4 +1,4 @@
-"""Programs that map shared files at offsets, which the filter hands to mgpud: nothing changes, whoever
+"""Programs that map shared files at offsets, which the filter hands to mgpud: nothing changes, whichever
 serves.
 """
 

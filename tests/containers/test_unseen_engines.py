@@ -1,4 +1,4 @@
-"""Colocation where nobody can see what the engines execute, and where the driver disables no channels."""
+"""Colocation where it cannot be seen what the engines execute, and where the driver disables no channels."""
 
 from __future__ import annotations
 

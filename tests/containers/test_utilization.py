@@ -144,7 +144,7 @@ def test_card_is_polled_while_a_program_may_ask() -> None:
             until(lambda: looks(mgpu) > before + 100, "the card is looked at")
             until(lambda: alone.row()["sched"]["busy"], "and its work is seen")
             until(lambda: nobody_looks(mgpu), "nobody has asked")
-        # What was not looked at was charged to nobody, and what was is less than all of the time since.
+        # What was not polled was charged to no tenant, and what was is less than all of the time since.
         row = alone.row()["sched"]
         assert not row["busy"]
         assert 0 < row["run_ns"] - ran_ns < 10**10

@@ -96,7 +96,7 @@ static bool keeps_memory(const struct export_file *f)
     return false;
 }
 
-/* What files keep in the driver they keep in the books, at the same places. A file that exports nothing
+/* What files keep in the driver they keep in the account, at the same places. A file that exports nothing
  * keeps nothing: RM is told of a file before its first memory is booked, and may refuse that memory. */
 static void check_exports(const struct tenant *t)
 {
@@ -124,7 +124,7 @@ static void check_exports(const struct tenant *t)
         broken("files keep %u names, the books %u", kept, o->anonymous);
 }
 
-/* Every memory once, by whatever names it has: no more than is charged. */
+/* Every memory once, by whatever names it has: at most what is charged. */
 static void check_memory(const struct tenant *t, uint32_t whose)
 {
     uint64_t seen[NODES + EXPORT_FILES * EXPORT_PLACES], bytes[MAX_CARDS] = {0};

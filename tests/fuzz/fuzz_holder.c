@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Whoever looks through the descriptors of all processes, as mgpud does, has this one for a moment too. */
+/* A program that scans the descriptors of all processes, as mgpud does, has this one for a moment too. */
 enum { FDS_MAX = 12, LET_GO_MS = 10000 };
 
 static void must(bool good, const char *what)

@@ -1,5 +1,5 @@
-/* Notified calls of two tenants, decoded and carried out by the mediator: whatever they hold, the books and
- * the driver agree after each, and nobody is above a cap or on another's object. */
+/* Notified calls of two tenants, decoded and carried out by the mediator: whatever they hold, the account and
+ * the driver agree after each, and no tenant is above a cap or on another's object. */
 #include "world.h"
 #include "../../native_sched/boundary/rm/handlers.h"
 #include "../../native_sched/boundary/managed/managed.h"

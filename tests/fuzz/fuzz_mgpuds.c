@@ -1,4 +1,4 @@
-/* Mgpuds that come, say anything, hang and die in any order, while listeners arrive and the holder replaces
+/* mgpuds that come, send anything, hang and die in any order, while listeners arrive and the holder replaces
  * itself: no two that live have been welcomed, each is sent every listener once, and none is lost. Processes
  * are eventfds, readable when they have ended. */
 #define _GNU_SOURCE
@@ -116,7 +116,7 @@ static bool lives(const struct process *p)
 static void hang_up(struct process *p)
 {
     if (p->link >= 0) {
-        /* Whoever looks through the descriptors of all processes may have it for a moment. */
+        /* A program that scans the descriptors of all processes may have it for a moment. */
         shutdown(p->link, SHUT_RDWR);
         close(p->link);
     }

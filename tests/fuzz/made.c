@@ -1,4 +1,4 @@
-/* Calls as programs make them, and as nobody does: mostly of names that mean something here, so that they
+/* Calls as programs make them, and as none does: mostly of names that mean something here, so that they
  * meet. */
 #include "../../rm/export_abi.h"
 #include "world.h"

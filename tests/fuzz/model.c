@@ -197,7 +197,7 @@ static const uint32_t failures[] = {NV_ERR_NO_MEMORY, NV_ERR_INSUFFICIENT_PERMIS
                                     NV_ERR_INVALID_ARGUMENT, 0xffffffff};
 
 /* What the mediator does of its own accord is to succeed: an object that it cannot take back would be the
- * driver's word against the books, and nothing here could tell who is right. */
+ * driver's word against the account, and nothing here could tell which is right. */
 static bool fails(const struct driver_call *call)
 {
     const struct rm_control *ctl = (const void *)call->outer;

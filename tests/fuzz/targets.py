@@ -18,9 +18,9 @@ HOOK = REPOSITORY / "runtime_hook"
 FOLDER = REPOSITORY / "build" / "fuzz"
 # What the kernel and threads are to the mediator stays out: fake_caller.c stands in for the first of these.
 _NOT_OF_THE_MEDIATOR = {"caller.c", "listener.c", "weak_ref.c", "privileges.c", "recover.c"}
-# A life of the mediator is made of many small choices; longer inputs are slower and find no more.
+# A life of the mediator is made of many small choices; longer inputs are slower and find nothing else.
 _MAX_BYTES = 2048
-# Of the clock on the wall, for a program that has its processor when nobody else wants it.
+# Of the clock on the wall, for a program that has its processor when no other wants it.
 _ONE_INPUT_S = 300
 _SEED = 1
 _MEMORY_MIB = 1024

@@ -1,5 +1,5 @@
 /* What the mediator is put into: two tenants and their files, callers that are bytes of the fuzzer's, and a
- * resource manager that keeps a tree of its own, the judge of the books. */
+ * resource manager that keeps a tree of its own, the judge of the account. */
 #ifndef FUZZ_WORLD_H
 #define FUZZ_WORLD_H
 #include "../../native_sched/boundary/notify/mediate.h"
@@ -16,7 +16,7 @@ struct node { /* an object in the driver */
     uint32_t client, handle, class_id, card;
     int parent;             /* -1: a root client */
     uint64_t bytes, memory; /* memory: its number, the same for all its names; 0: it is none */
-    uint32_t shared_with;   /* a client; 0: nobody */
+    uint32_t shared_with;   /* a client; 0: none */
     bool is_channel, has_userd;
     bool scheduled; /* a group is on its runlist */
     bool disabled;  /* a channel is */

@@ -118,14 +118,14 @@ def free(target: Target, handle: int) -> int:
 
 
 def with_stale(target: Target, off: bool) -> int:
-    """DISABLE_CHANNELS of a channel that is no more, and then of those that are."""
+    """DISABLE_CHANNELS of a channel that has ended, and then of those that live."""
     handles = [CHANNEL_HANDLE, *(one.handle for one in target.channels)]
     params = rm.disable(target.client, handles, off)
     return target.control(target.subdevice, rm.DISABLE_CHANNELS, params)[0]
 
 
 def lone_slice(backend: Backend, results: Results, out: Result) -> None:
-    """The same program with the driver's own timeslice and with 1 us, with nobody beside it."""
+    """The same program with the driver's own timeslice and with 1 us, with no other beside it."""
     with working(backend, *BACK_TO_BACK) as (load, target):
         if not target:
             out.verdict = "no handles"

@@ -370,7 +370,7 @@ def _leaf(pid: int) -> int:
 
 
 def used_mib(backend: Backend) -> int:
-    """Of the card, as nobody's cap shows it."""
+    """Of the card, as no cap changes it."""
     if backend.name == "sim":
         from sim import cards
 

@@ -121,7 +121,7 @@ class Siege:
         return sum(on_card)
 
     def over(self) -> None:
-        """Nothing is left of any attempt, and everybody else is alive and well."""
+        """Nothing is left of any attempt, and all others are alive and well."""
         until(lambda: len(self.mgpu.containers()) == 1, "the grants are back")
         until(lambda: self.mgpu.account().cards[0].used_bytes == 0, "the card is empty")
         until(lambda: self.mgpu.used_bytes() == [0], "so is the ledger")

@@ -60,7 +60,7 @@ def test_signals_as_fast_as_they_can_be_sent(siege: Siege) -> None:
 
 
 def test_parameters_in_a_page_that_never_arrives(siege: Siege) -> None:
-    """Whoever waits for it is the attacker's own listener, which ends with the attacker."""
+    """Only the attacker's own listener waits for it, which ends with the attacker."""
     with siege.attempt("stalled_memory") as stalled:
         assert stalled.line() in ("waits", f"answered {EFAULT}")
         siege.neighbour_is_well()

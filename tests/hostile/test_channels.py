@@ -24,7 +24,7 @@ ONLINE = ("burst", "--period-ms", "50", "--kernels", "1", "--kernel-us", "1000")
 
 @contextmanager
 def online_for(siege: Siege, seconds: float) -> Iterator[None]:
-    """Somebody online works so often that offline work stays off all the while."""
+    """An online container works so often that offline work stays off all the while."""
     with load(siege.mgpu, *ONLINE, "--seconds", str(seconds)) as online:
         working(online)
         yield

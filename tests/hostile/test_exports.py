@@ -1,4 +1,4 @@
-"""Attempts to have memory that nobody is charged for, by open files that it is exported through."""
+"""Attempts to have memory that no tenant is charged for, by open files that it is exported through."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_import_by_another_container_is_refused(siege: Siege) -> None:
                 assert sender.used_bytes == 8 * MIB == siege.counts_agree()
                 sender.kill()
                 sender.running.process.wait()
-                # The receiver has the file, which nobody else can take anything from.
+                # The receiver has the file, which no other can take anything from.
                 assert siege.counts_agree() == 8 * MIB
                 siege.neighbour_is_well()
 

@@ -1,4 +1,4 @@
-"""What one container may have of mgpud's own room: at the bound it is refused, and nobody else notices."""
+"""What one container may have of mgpud's own room: at the bound it is refused, and no other notices."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_cards_outside_the_grant(private_host: None, built: Programs) -> None:
 
 
 def test_files_given_to_another_container(siege: Siege) -> None:
-    """The open file is its maker's: who has it by a socket is refused; it is charged while anybody has it."""
+    """The open file is its maker's: a receiver of it is refused; it is charged while any process has it."""
     with host.home("hand") as folder:
         shared = Path(folder)
         with siege.attempt("hand_over", "send", "/shared/s", shared=shared) as sender:
@@ -133,7 +133,7 @@ def test_files_given_to_another_container(siege: Siege) -> None:
                 sender.kill()
                 sender_grant = sender.made.container
                 until(lambda: not _alive(siege, sender_grant), "its process has ended")
-                # Its memory is held by another container's process now: nobody is given it.
+                # Its memory is held by another container's process now: it is given to none.
                 assert siege.counts_agree() == held
                 siege.neighbour_is_well()
 

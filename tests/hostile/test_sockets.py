@@ -1,4 +1,4 @@
-"""Whoever speaks to mgpud and to the holder without being root of the node, or with a grant that is not
+"""Peers that speak to mgpud and to the holder without being root of the node, or with a grant that is not
 theirs.
 """
 

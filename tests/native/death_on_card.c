@@ -7,7 +7,7 @@
 
 extern uint8_t __start_on_card_kept[], __stop_on_card_kept[];
 
-static int file = -1; /* where the driver's memory goes; -1: nobody is to die */
+static int file = -1; /* where the driver's memory goes; -1: no process is to die */
 static uint32_t calls;
 static bool once_answered;
 

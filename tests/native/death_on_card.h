@@ -8,7 +8,7 @@
 /* What stands for the driver's own memory, which does not end with the engine's process. */
 #define ON_CARD_KEPT __attribute__((section("on_card_kept")))
 
-/* Of the line to the card, on which nobody dies between a question and its answer. */
+/* Of the line to the card, on which no process dies between a question and its answer. */
 extern pthread_mutex_t on_card_lock;
 
 /* Before and after the driver is asked for something that lasts. */

@@ -136,7 +136,7 @@ static int64_t counted_managed(struct driver *d, int map, pid_t tid, uint64_t fr
     return nvidia_managed(d, map, tid, from, to);
 }
 
-/* How many maps have been looked at since this was asked last; the first time nobody has counted. */
+/* How many maps have been read since this was asked last; the first time they were not counted. */
 uint32_t on_card_looked(struct mgpu_engine *e)
 {
     WITH_ENGINE(e);

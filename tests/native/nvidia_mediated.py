@@ -68,7 +68,7 @@ def tenant_program() -> str:
 
 @dataclass(frozen=True)
 class Answer:
-    """result: 0 or a negative errno. through: the call was let through, and made by its caller."""
+    """result: 0 or a negative errno. through: the call was continued, and made by its caller."""
 
     result: int
     outer: bytes
@@ -182,7 +182,7 @@ class Tenant:
         return self.ioctl(self.ctl, FREE, struct.pack("IIII", client, client, handle, 0))
 
     def client(self) -> int:
-        """A root client, let through, with a device 0xd0 and a subdevice 0xd1 that are executed."""
+        """A root client, continued, with a device 0xd0 and a subdevice 0xd1 that are executed."""
         made = self.alloc(0, 0, 0, ROOT)
         assert (made.result, made.through, made.u32(0x28)) == (0, True, 0)
         client = made.u32(8)
@@ -364,7 +364,7 @@ class World:
         self.lib.on_card_range(ctypes.c_uint64(base), ctypes.c_uint64(size))
 
     def managed_looks(self, gap_s: float) -> None:
-        """How long it is from one look at managed memory to the next that nobody has asked for."""
+        """How long it is from one poll of managed memory to the next."""
         self.lib.on_card_managed_looks(self.engine._handle, ctypes.c_uint64(int(gap_s * 1e9)))
 
     def closes_uvm(self, tenant: Tenant, fd: int | None = None) -> None:
@@ -393,7 +393,7 @@ class World:
         return ctypes.c_uint32.in_dll(self.lib, "on_card_unregistered").value
 
     def uvm_fails(self, error: int) -> None:
-        """UNREGISTER_CHANNEL does, with this errno; 0: no more."""
+        """UNREGISTER_CHANNEL does, with this errno; 0: no longer."""
         ctypes.c_int.in_dll(self.lib, "on_card_uvm_error").value = error
 
     def context(self, size: int) -> None:
@@ -456,7 +456,7 @@ class World:
 
     @property
     def shared(self) -> int:
-        """How many objects whoever calls may duplicate."""
+        """How many objects any caller may duplicate."""
         return int(self.lib.on_card_shared())
 
     def used_mib(self, tenant: Tenant, card: int = 0) -> float:

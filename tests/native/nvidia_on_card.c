@@ -123,7 +123,7 @@ int on_card_begin(const char *socket_path, const char *nodes)
     return connect(line, (struct sockaddr *)&at, sizeof(at)) < 0 ? -errno : 0;
 }
 
-/* Before the next engine is opened: the last one's own client is no more. */
+/* Before the next engine is opened: the last one's own client has ended. */
 void on_card_again(void)
 {
     close_own();
@@ -301,7 +301,7 @@ static uint64_t named_file(const struct rm_control *ctl)
     return id_of(*(const int *)(uintptr_t)ctl->params);
 }
 
-/* The driver's own list: compute instance i of GPU instances 3 to 6, i = 0, 1, whoever has them. */
+/* The driver's own list: compute instance i of GPU instances 3 to 6, i = 0, 1, of all tenants. */
 static uint32_t list_instances(const struct rm_control *ctl)
 {
     struct rm_active_ids *devices = (void *)(uintptr_t)ctl->params;

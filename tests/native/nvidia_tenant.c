@@ -8,7 +8,7 @@
  * through, is made on that one from here on; -1: as called send FD                             puts it into a
  * message to itself, and closes it receive                             the descriptor take PID FD another
  * process's descriptor: ours ioctl FD CMD OUTER PARAMS AT FLIP   hex; PARAMS is put where OUTER points at AT
- * (-1: none). If the call is let through, it is made with FLIP in place of OUTER (-: as it is) aside ioctl
+ * (-1: none). If the call is continued, it is made with FLIP in place of OUTER (-: as it is) aside ioctl
  * ...                     the same, by a new thread, which then does nothing more again ioctl ... by the
  * first of these threads join                                they all end
  *
@@ -200,7 +200,7 @@ static void call(int fd, uint32_t cmd, const char *outer_text, const char *param
     if (at >= 0)
         memcpy(outer + at, &pointer, sizeof(pointer));
     e = ioctl(fd, cmd, outer) < 0 ? -errno : 0;
-    /* A pipe has no such calls: nobody but the mediator answers. */
+    /* A pipe has no such calls: only the mediator answers. */
     through = e == -ENOTTY && (id_of_fd[fd] || !RM_SIZE(cmd) || cmd == UVM_INITIALIZE);
     if (through && unhex(flip, outer) && at >= 0)
         memcpy(outer + at, &pointer, sizeof(pointer));
@@ -382,7 +382,7 @@ static void start_aside(const char *what)
     say(a, what);
 }
 
-/* The kernel knows none of them any more. */
+/* The kernel knows none of them now. */
 static void join(void)
 {
     for (; asides; asides--) {

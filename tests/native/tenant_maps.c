@@ -77,7 +77,7 @@ static void share(void)
 }
 
 /* Nothing says of a thread that is or would be on a processor whether it is in a system call. It takes what
- * nobody else wants. */
+ * no other wants. */
 static void *make_and_spin(void *what)
 {
     struct mapping *m = what;

@@ -1,4 +1,4 @@
-"""Two mgpuds never both serve, and whoever serves has every listener."""
+"""Two mgpuds never both serve, and the one that serves has every listener."""
 
 from __future__ import annotations
 

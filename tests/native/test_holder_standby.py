@@ -38,7 +38,7 @@ def serving(holder: Holder, count: int) -> int:
 
 
 def there(pid: int) -> bool:
-    """Not even as one that has ended and that nobody has waited for."""
+    """Not even as one that has ended and was not waited for."""
     return Path(f"/proc/{pid}").exists()
 
 

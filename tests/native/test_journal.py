@@ -1,4 +1,4 @@
-"""The journal: what a killed mgpud's books are to the next one, and files that are not to be trusted."""
+"""The journal: what the next mgpud makes of a killed one's account, and files that are not to be trusted."""
 
 import ctypes
 import errno
@@ -211,7 +211,7 @@ def test_a_full_file_system_refuses_the_next_object(core: ctypes.CDLL, tmp_path:
 
 
 def _work_until_killed(core: ctypes.CDLL, folder: int, seed: int, progress: int) -> None:
-    """Makes and drops, telling after each what the books hold: as a line of `client handle` pairs."""
+    """Makes and drops, telling after each what the account holds: as a line of `client handle` pairs."""
     draw, mine = random.Random(seed), Books(core, folder)
     for number in range(1, 1 << 30):
         live = list(mine.seen())

@@ -1,4 +1,6 @@
-"""A tenant whose books the next engine cannot go on with: what it has in the driver is nobody else's."""
+"""An unrecovered tenant: the next engine cannot take its account over, and no other gets what it has in the
+driver.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def here(tmp_path: Path) -> Iterator[World]:
 
 
 def spoil(here: World, journal: Path, client: int) -> None:
-    """The group is none any more, so its channel has nothing to belong to."""
+    """The group's record is not one, so its channel has nothing to belong to."""
     data = bytearray(journal.read_bytes())
     at = data.index(struct.pack("III", client, GROUP_HANDLE, GROUP)) - CHECK_BYTES
     struct.pack_into("I", data, at + RmObject.class_id.offset, MEMORY)
@@ -56,7 +58,7 @@ def test_unrecovered_tenant_keeps_files_and_journal(here: World, tmp_path: Path)
         spoil(here, journal, client)
 
     here.restart(meanwhile, without=lost)
-    # It is no tenant, and no second one of that number is made on empty books.
+    # It is no tenant, and no second one of that number is made with an empty account.
     with pytest.raises(OSError, match="No such file"):
         here.engine.state(lost.id)
     with pytest.raises(OSError, match="File exists"):
@@ -91,7 +93,7 @@ def test_unrecovered_tenant_leaves_no_record_at_its_end(here: World, tmp_path: P
     assert not journal.exists()
     assert here.engine.state(other.id).files == files
     assert other.control(well, well, ATTACHED, bytes(128)).result == 0
-    # Its slot is free, and whoever gets it begins with nothing.
+    # Its slot is free, and the next tenant begins with nothing.
     after = here.tenant()
     assert here.used_mib(after) == 0
     other.kill()

@@ -147,7 +147,7 @@ def took_s(tenant: Tenant, client: int) -> float:
 
 
 def test_close_wait_for_a_lost_file_happens_once(here: World) -> None:
-    """A file of nvidia-uvm that is lost, and that nobody looks for."""
+    """A file of nvidia-uvm that is unlocated, and that is not looked for."""
     first, second, client = two(here)
     here.looks(3600)
     waits(here, WAIT_S)

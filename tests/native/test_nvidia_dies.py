@@ -202,7 +202,7 @@ def program(here: World, before: tuple[Call, ...]) -> Program:
 
 
 def undisturbed(here: World, name: str) -> tuple[tuple[float, int, bool, int], Program]:
-    """What is in the books after the call."""
+    """What is in the account after the call."""
     call, before = CALLS[name]
     one = program(here, before)
     assert call(one) == (0, 0)
@@ -212,7 +212,7 @@ def undisturbed(here: World, name: str) -> tuple[tuple[float, int, bool, int], P
 
 
 def all_end(here: World, programs: list[Program]) -> None:
-    """With nothing left, by the books and by the card's own account."""
+    """With nothing left, by the arbiter's account and by the card's own."""
     for one in programs:
         one.tenant.kill()
         here.lets_go(one.tenant, one.tenant.uvm)
@@ -253,7 +253,7 @@ def test_a_call_is_made_once_whenever_the_engine_dies(here: World, name: str, to
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_that_is_given_up_leaves_nothing_behind(here: World, name: str) -> None:
-    """Its engine died, and a signal has ended it: whether it was made is for nobody to say."""
+    """Its engine died, and a signal has ended it: whether it was made is not known."""
     call, before = CALLS[name]
     programs = []
     for nth, answered in DEATHS:

@@ -400,7 +400,7 @@ def test_mappings_that_make_no_sense_are_refused(here: World) -> None:
 
 
 def test_audit_finds_memory_beside_holds(here: World) -> None:
-    """The driver counts it to nobody: as much again without a charge is still too much."""
+    """The driver counts it to no process: as much again without a charge is still too much."""
     tenant, client = held(here)
     flipped = struct.pack("IIIIQQIIII", client, 0xD0, HANDLE, MEMORY, 0, 0, 128, 0, 0, 0)
     answer = tenant.alloc(0, 0, 0, ROOT, memory(MIB), flip=flipped)
@@ -410,7 +410,7 @@ def test_audit_finds_memory_beside_holds(here: World) -> None:
 
 
 class Memories:
-    """What is mapped where, as UVM has it, in pages of one range: the judge of the books."""
+    """What is mapped where, as UVM has it, in pages of one range: the judge of the account."""
 
     def __init__(self, here: World, tenant: Tenant, client: int) -> None:
         self.here, self.tenant, self.client = here, tenant, client

@@ -258,7 +258,7 @@ def test_files_that_cannot_be_polled(nvidia: Driver) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_random_opens_and_closes_match_a_model(nvidia: Driver, seed: int) -> None:
-    """Against a model of who holds what: after every step exactly those are gone that nobody holds."""
+    """Against a model of who holds what: after every step exactly those are closed that no process holds."""
     chance = random.Random(seed)
     with processes() as start:
         workers = [start() for _ in range(3)]

@@ -133,7 +133,7 @@ def alive(tenant: Tenant, client: int) -> int:
 
 
 def refused(answer: Answer) -> int:
-    """The status of one that was not let through."""
+    """The status of one that was not continued."""
     assert (answer.result, answer.through) == (0, False)
     return answer.u32(STATUS)
 

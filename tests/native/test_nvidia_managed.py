@@ -28,7 +28,7 @@ AT = 1 << 40
 PAGE = 4096
 DISABLE_HMM, MULTI_PROCESS = 1, 2
 STATUS = 0x28
-# Linux can be asked for the map of a memory by whoever has it open.
+# Linux tells the map of an address space to a process that has it open.
 QUERIES = tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 11)
 
 
@@ -296,7 +296,7 @@ def test_managed_memory_after_exec_is_charged_anew(quiet: World) -> None:
 
 
 def test_a_mapping_that_waits_for_the_file_to_be_initialised_is_found(quiet: World) -> None:
-    """It was let through when nobody had asked for memory of nvidia-uvm, and has not been seen to end."""
+    """It was continued before memory of nvidia-uvm was asked for, and has not been seen to end."""
     tenant = quiet.tenant(cap_mib=1)
     uvm = tenant.open_uvm()
     assert tenant.map(uvm, AT, 2 * MIB, how="spun") == 0
@@ -326,7 +326,7 @@ def test_managed_calls_above_the_limit_are_refused(quiet: World) -> None:
 
 
 def looked(here: World) -> int:
-    """How many maps have been looked at since this was asked last; the first time nobody has counted."""
+    """How many maps have been read since this was asked last; the first time they were not counted."""
     return int(here.lib.on_card_looked(here.engine._handle))
 
 

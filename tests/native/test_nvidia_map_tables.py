@@ -157,7 +157,7 @@ def test_memory_of_the_hosts_is_mapped_and_its_tables_are_charged(here: World) -
 
 
 def test_audit_finds_memory_beside_table_charges(here: World) -> None:
-    """The driver counts them to nobody: as much memory without a charge is still too much."""
+    """The driver counts them to no process: as much memory without a charge is still too much."""
     tenant, client = owner(here)
     for number in range(100):
         map_range(tenant, map_external(client, HANDLE, BASE + (number << 38), 4096))

@@ -1,4 +1,4 @@
-"""NVIDIA's driver under the whole mediator: what is executed, what is let through, and what a flipped call
+"""NVIDIA's driver under the whole mediator: what is executed, what is continued, and what a flipped call
 comes to.
 """
 
@@ -314,7 +314,7 @@ def test_a_call_flipped_to_memory_costs_the_tenant_every_answer(here: World) -> 
 
 
 def flipped_group(tenant: Tenant, client: int, handle: int) -> bool:
-    """A root client's allocation that makes a group instead, if it is let through."""
+    """A root client's allocation that makes a group instead, if it is continued."""
     answer = tenant.alloc(0, 0, 0, ROOT, group(), flip=alloc_struct(client, 0xD0, handle, GROUP, 20))
     assert answer.result == 0
     return answer.through

@@ -400,7 +400,7 @@ def test_interrupted_registration_happens_once(here: World) -> None:
 
 
 class Card:
-    """The groups that the driver has memory for, by what it and UVM keep: the judge of the books."""
+    """The groups that the driver has memory for, by what it and UVM keep: the judge of the account."""
 
     def __init__(self, here: World) -> None:
         self.here = here

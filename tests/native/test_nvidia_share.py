@@ -61,7 +61,7 @@ def test_policies_that_the_driver_judges(here: World) -> None:
     assert share(first, client, HANDLE, FOR_CLIENT, target=theirs) == NOT_PERMITTED
     assert share(first, client, HANDLE, FOR_CLIENT, target=other) == OK
     assert duplicate(second, other, client) == OK
-    # In the place of all: the process itself is not in the list any more.
+    # In the place of all: the process itself is no longer in the list.
     assert duplicate(first, first.client(), client, HANDLE, 0x301) == NOT_PERMITTED
     assert share(first, client, HANDLE, FOR_ALL, mask=2) == NOT_PERMITTED
     assert share(first, client, HANDLE, FOR_ALL) == OK

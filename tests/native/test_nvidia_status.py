@@ -198,7 +198,7 @@ def test_a_card_with_instances_has_no_engines_as_a_whole(mig: MigRm, tmp_path: P
 
 
 def test_userd_is_duplicated_by_a_subscriber(mig: MigRm, tmp_path: Path) -> None:
-    """RM lets nobody else duplicate video memory of an instance."""
+    """RM lets no other process duplicate video memory of an instance."""
     (tmp_path / "dev" / "nvidia0").write_bytes(bytes(0x8C) + struct.pack("I", 77) + bytes(8192))
     during: list[tuple[int, tuple[int, int] | None]] = []
 

@@ -96,7 +96,7 @@ def test_groups_are_descheduled_where_channels_cannot_be_disabled(here: World) -
 
 
 def test_unsupported_disable_channels_is_not_repeated(here: World) -> None:
-    """As after a restart: the groups were there before anybody could ask."""
+    """As after a restart: the groups were there before they could be asked about."""
     tenant = here.tenant()
     working_group(tenant, tenant.client())
     here.restart(lambda: here.refuses(control=DISABLE))
@@ -207,7 +207,7 @@ def test_online_is_idle_when_it_has_fetched_all_for_a_while(here: World) -> None
     online.tell("get", view, 3)
     until(lambda: not here.engine.sched(online.id).busy, "online is idle")
     until(lambda: here.engine.sched(offline.id).run_ns > ran, "offline goes on")
-    # Of its own kernels nobody knows when they end.
+    # When its own kernels end is not known.
     assert here.engine.sched(offline.id).busy
 
 

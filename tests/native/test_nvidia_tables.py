@@ -236,7 +236,7 @@ def test_table_charges_survive_a_restart(here: World) -> None:
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_audit_finds_memory_beside_the_drivers_own(here: World, restarts: bool) -> None:
-    """It counts that to nobody: so much memory without a charge is still too much."""
+    """It counts that to no process: so much memory without a charge is still too much."""
     tenant, client = ready(here)
     for number in range(1, 17):
         assert space(tenant, client, SPACE + number) == OK

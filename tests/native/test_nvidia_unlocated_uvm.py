@@ -73,7 +73,7 @@ def test_file_in_a_message_keeps_its_mappings_charged(here: World) -> None:
     until(lambda: here.lost() == (0, 1), "it has been let go, and is not closed")
     assert here.memory_mib(tenant) == 48
     assert allocate(tenant, client) == NO_MEMORY
-    # What comes up again has no name any more, and is nobody's to call on.
+    # What is found again has lost its name, and no call can be made on it.
     fd = int(tenant.tell("receive"))
     unmap = tenant.uvm_call(UVM_UNMAP_EXTERNAL, unmap_external(BASE, SIZE), fd=fd)
     assert (unmap.result, unmap.through) == (-errno.EPERM, False)

@@ -94,7 +94,7 @@ def test_unlocated_file_closes_when_the_kernels_count_shows_all_known(nvidia: Dr
         a.tell("close", fd)
         looks(nvidia, LOOKS)
         assert nvidia.call("unlocated") == 1
-        # It is open itself; somebody opens one at this moment; nothing is said.
+        # It is open itself; another is being opened at this moment; nothing is said.
         for said in ("4", "3", "6", "0", "", "-"):
             (nvidia.folder / "dev" / "uvm-references").write_text(said)
             assert looks(nvidia, 1) == set()

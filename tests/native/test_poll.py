@@ -59,7 +59,7 @@ def lib() -> ctypes.CDLL:
 
 
 def polls(lib: ctypes.CDLL, quiet: int = QUIET) -> Polls:
-    """Of offline with work that is never over on a card that nobody sees, and online that has submitted
+    """Of offline with work that is never over on a card that cannot be seen, and online that has submitted
     some."""
     lib.poll_begin(ctypes.c_uint64(quiet), ctypes.c_uint64(HOLD))
     made = Polls(lib)
@@ -133,7 +133,7 @@ def test_three_polls_suffice_without_a_quiet_time(lib: ctypes.CDLL) -> None:
 
 @pytest.mark.parametrize("within", [POLL, QUIET - 1])
 def test_burst_within_the_quiet_time_restarts_the_quiet_time(here: Polls, within: int) -> None:
-    """Fetched before anybody polls: GP_PUT has moved."""
+    """Fetched before a poll: GP_PUT has moved."""
     since = fetched(here)
     here.to(since + within)
     here.has(ON, 2, 2)
@@ -221,7 +221,7 @@ def test_quiet_time_is_per_card(here: Polls) -> None:
 
 
 def test_engines_that_cannot_be_read_now_tell_nothing(here: Polls) -> None:
-    """As while the card's status changes: not to be taken for a card that nobody can see."""
+    """As while the card's status changes: not to be taken for a card that cannot be seen."""
     since = fetched(here)
     here.engine(BLIND, -1)
     here.to(since + S)

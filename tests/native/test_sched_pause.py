@@ -1,4 +1,4 @@
-"""A frozen container: never enabled, in nobody's way, and afterwards where it was."""
+"""A frozen container: never enabled, in no other's way, and afterwards where it was."""
 
 from __future__ import annotations
 

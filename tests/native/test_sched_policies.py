@@ -122,7 +122,7 @@ def test_idle_time_is_shared_in_proportion(sched: ctypes.CDLL) -> None:
 
 @pytest.mark.parametrize("policy", [NATIVE, FIXED, GUARANTEED])
 def test_entities_beside_gangs_do_not_starve(sched: ctypes.CDLL, policy: int) -> None:
-    """Each has its equal part of its most crowded card, and whoever has a card's rest gets that too."""
+    """Each has its equal part of its most crowded card, and the one with a card's rest gets that too."""
     with Simulation(sched, starve_ns=400 * MS) as cards:
         cards.policy(policy, cards=range(3))
         cards.add(1, OFFLINE, cards=0b011, quota=25)

@@ -1,7 +1,7 @@
 /* nvidia-uvm for the engine's tests: it plays what the simulated nvidia-uvm (sim/card/uvm.c) never does. A
  * question that stays unanswered, an UNREGISTER_CHANNEL or PAGEABLE_MEM_ACCESS that fails, a call that lands
  * on another file than the one it was made on, and an engine that died in the middle of a call; and it says
- * what UVM retains and may duplicate, which the simulated card tells nobody. */
+ * what UVM retains and may duplicate, which the simulated card does not tell. */
 #define _GNU_SOURCE
 #include "uvm_on_card.h"
 #include "death_on_card.h"
@@ -31,7 +31,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct uvm_range range[RANGES] ON_CARD_KEPT;
 static int ranges ON_CARD_KEPT;
 
-/* Objects that whoever calls may duplicate. */
+/* Objects that any caller may duplicate. */
 static struct {
     uint32_t client, handle;
 } shared[SHARED] ON_CARD_KEPT;
@@ -281,7 +281,7 @@ static struct uvm_range *range_of(uint64_t at)
     return NULL;
 }
 
-/* By another process than the client's own, so only what is for everybody. */
+/* By another process than the client's own, so only what is shared with all. */
 static bool may_have(uint32_t client, uint32_t handle)
 {
     for (int i = 0; i < SHARED; i++)

@@ -12,7 +12,7 @@ enum { UVM_ON_CARD_INITIALIZED = 40, UVM_ON_CARD_FLAGS = 3 };
 enum { UVM_ON_CARD_SPACES = 5, UVM_ON_CARD_SPACE = UVM_ON_CARD_FLAGS + 1 };
 
 void uvm_on_card_begin(void);
-/* Whoever calls may duplicate the object, or no longer. */
+/* Any caller may duplicate the object, or no longer. */
 void uvm_on_card_share(uint32_t client, uint32_t handle, bool shared);
 int uvm_on_card_serve(int fd, uint32_t cmd, void *arg);
 #endif

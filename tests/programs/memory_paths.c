@@ -306,7 +306,7 @@ static void others(const struct side *s)
         must(rm_control(s->fd, s->client, s->client, exports[i], bytes, 16) == NV_ERR_NOT_SUPPORTED,
              "export");
     }
-    /* Whoever's channels they are, a client of nobody's and our own: it is a control of a subdevice. */
+    /* A client that does not exist, and our own: it is a control of a subdevice. */
     for (int i = 0; i < 2; i++) {
         struct rm_disable_channels disable = {
             .disable = 1, .count = 1, .client = {i ? s->client : 0xc1d12345}};

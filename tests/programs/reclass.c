@@ -1,6 +1,6 @@
 /* Asks for root clients while a thread turns the class into that of video memory and back, so that what is
- * checked is not what is carried out. Prints "attacking", and "refused" when no call is served any more; then
- * waits to be killed. */
+ * checked is not what is carried out. Prints "attacking", and "refused" when no call is served from then on;
+ * then waits to be killed. */
 #define _GNU_SOURCE
 #include "rm.h"
 #include <pthread.h>

@@ -170,7 +170,7 @@ static int64_t on_client(const struct mine *m, uint32_t cmd, void *params, uint3
     return rm_control(m->fd, m->client, m->client, cmd, params, bytes);
 }
 
-/* Through a file of its own, which has nothing any more when it is closed. */
+/* Through a file of its own, which has nothing once it is closed. */
 static void hand_around(const struct mine *m, uint32_t i)
 {
     struct rm_export_object one = {.type = 1, .device = DEVICE, .object = FIRST_MEMORY + i};

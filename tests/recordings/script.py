@@ -21,7 +21,7 @@ NO_STATUS = "ffff"
 GRAPHICS, COPY0 = 0x1, 0x9
 COMPUTE = "NV_ESC_RM_ALLOC 0xc5c0"
 NO_ID = 0xFFFFFFFF
-# Memory that nobody maps, and of which the recording says nothing else.
+# Memory that is not mapped, and of which the recording says nothing else.
 UNMAPPED_BYTES = 2 << 20
 ALL_CARDS = 3
 ATTACHES = "NV_ESC_RM_CONTROL 0x215"

@@ -82,7 +82,7 @@ def whoever_looks() -> Any:
 
 
 def far_ahead() -> Any:
-    """A thousand copies that nobody waits for, each of what the one before left."""
+    """A thousand copies that are not waited for, each of what the one before left."""
     c = Cuda()
     stream, there, back = c.stream(NON_BLOCKING), c.memory(1001), c.pinned(1001)
     check(c.cu.cuMemsetD8Async(there, 7, c_size_t(1), stream))
@@ -95,7 +95,7 @@ def far_ahead() -> Any:
 
 
 def across_streams() -> Any:
-    """A stream that waits for another's event copies what that one copied, whoever is looked at first."""
+    """A stream that waits for another's event copies what that one copied, whichever is looked at first."""
     c = Cuda()
     one, two, there, back = c.stream(NON_BLOCKING), c.stream(NON_BLOCKING), c.memory(1), c.pinned(1)
     seen = []
@@ -158,8 +158,8 @@ def host_memory() -> Any:
 
 
 def managed_memory() -> Any:
-    """Prefetching and advice are taken for managed memory, and for no other. It is what is mapped of the file of
-    nvidia-uvm at the address that is the offset, and ends with that.
+    """Prefetching and advice are taken for managed memory, and for no other. It is what is mapped of the file
+    of nvidia-uvm at the address that is the offset, and ends with that.
     """
     c = Cuda()
     managed, value = c_uint64(), c_int(9)

@@ -182,7 +182,7 @@ def test_unequal_timeslices_share_in_proportion(card: CardProcess, new_client: N
 
 
 def test_a_short_timeslice_gives_way_at_once(card: CardProcess, new_client: NewClient) -> None:
-    """0 counts as 1 us: who runs with it hands the engine over to whoever comes."""
+    """0 counts as 1 us: a group that runs with it hands the engine over to any that comes."""
 
     def attempt(factor: int) -> bool:
         slow, fast = Channel(Group(new_client())), Channel(Group(new_client()))
@@ -207,7 +207,7 @@ def test_a_short_timeslice_gives_way_at_once(card: CardProcess, new_client: NewC
 
 
 def test_lone_group_begins_slice_after_slice(card: CardProcess, new_client: NewClient) -> None:
-    """Whoever comes waits for the end of the one that runs, not for a whole one and not for none."""
+    """A group that comes waits for the end of the running timeslice, not for a whole one and not for none."""
     alone, late = Channel(Group(new_client())), Channel(Group(new_client()))
     since = now(card)
     set_timeslice(alone.group, 4000)
@@ -380,7 +380,7 @@ def test_acquire_waits_for_a_release_of_another_channel(
 
 
 def test_acquire_is_told_by_a_doorbell_too(new_client: NewClient) -> None:
-    """A host that releases a semaphore rings: nobody can watch a page. Values compare across the wrap."""
+    """A host that releases a semaphore rings: a page cannot be watched. Values compare across the wrap."""
     channel = Channel(Group(new_client()))
     channel.submit(acquire(0, 0xFFFFFFFF), acquire(1, 0x80000010), release(2))
     channel.bytes[0xA010:0xA014] = (0x80000010).to_bytes(4, "little")

@@ -381,7 +381,7 @@ def test_a_ring_that_is_not_there(card: CardProcess, space: Space, channel: Hard
 
 
 def test_pages_of_a_process(client: Client, space: Space, channel: HardwareChannel) -> None:
-    """Anonymous shared memory, which the card reaches too; what somebody could make shorter it does not."""
+    """Anonymous shared memory, which the card reaches too; what a program could make shorter it does not."""
     node = client.connection.open(1, A10, tgid=os.getpid())
     registration = struct.pack("<i", -1)
     client.connection.ioctl(node.id, rm_cmd(201, 4), registration, aux=client.file.id)

@@ -132,7 +132,7 @@ def test_nvml_utilisation(run: Run) -> None:
     assert 0 < seen["used"][0] <= 100
     assert 0 < seen["gpustat"][0] <= 100
     assert seen["gpustat"][1:] == [0, 0]
-    # A sample's time is that of the wall clock. Whoever sets that meanwhile has another second.
+    # A sample's time is that of the wall clock. A clock that is set meanwhile shows another second.
     assert before_us - 1_000_000 < seen["newest_us"] < time.time_ns() // 1000 + 1_000_000
 
 

@@ -37,7 +37,7 @@ EVENTS: dict[str, Callable[..., Message]] = {
 
 
 class FakeContainerd:
-    """mute: no call is answered while it is set. subscribed: somebody listens to events."""
+    """mute: no call is answered while it is set. subscribed: a client listens to events."""
 
     def __init__(self) -> None:
         self.containers: dict[str, dict[str, dict[str, str]]] = {"default": {}, "k8s.io": {}}

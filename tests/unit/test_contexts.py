@@ -1,4 +1,4 @@
-"""Who says what the driver takes for a channel group: node.toml, the previous mgpud, the card, or nobody."""
+"""Where the size of a channel group is known from: node.toml, the previous mgpud, the card, or nowhere."""
 
 from __future__ import annotations
 

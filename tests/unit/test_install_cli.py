@@ -212,7 +212,7 @@ def test_a_holder_without_mgpud_may_hold_containers(machine: Path) -> None:
         holder.listen()
         done = run(machine, "uninstall", "docker", "--config", path)
         assert (done.exit_code, "mgpud does not run, but its holder does" in done.stderr) == (1, True)
-    # The socket's file is still there, and nobody listens.
+    # The socket's file is still there, and no program listens.
     assert run(machine, "uninstall", "docker", "--config", path).exit_code == 0
 
 
@@ -240,7 +240,7 @@ def test_the_restart_of_an_engine_by_its_pid_is_a_hangup(
     sent = []
     monkeypatch.setattr(module.os, "kill", lambda pid, number: sent.append((pid, number)))
     monkeypatch.setattr(module, "SYSTEMD_RUNS", machine / "none")
-    # Somebody else's pid is left alone.
+    # The pid of another program is left alone.
     with pytest.raises(parts.Refusal, match="systemd does not run here"):
         module.restart(docker.ENGINE, Intent(config=path))
     assert sent == []

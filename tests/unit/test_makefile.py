@@ -1,4 +1,4 @@
-"""What the Makefile names by itself is there: `make` says nothing of a test file that has another name now."""
+"""What the Makefile names by itself is there: `make` says nothing of a test file of another name."""
 
 from __future__ import annotations
 

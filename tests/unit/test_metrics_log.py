@@ -1,4 +1,4 @@
-"""mgpud's log: whatever is in a name, one event is one line, and nobody fills a disk with them."""
+"""mgpud's log: whatever is in a name, one event is one line, and no program fills a disk with them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def written(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Written]
 
 
 def parsed(line: str) -> dict[str, Any]:
-    """A line's fields as whoever reads logs finds them. AssertionError when it is anything else."""
+    """A line's fields as a reader of logs finds them. AssertionError when it is anything else."""
     if line.startswith("{"):
         found: dict[str, Any] = json.loads(line)
         return found

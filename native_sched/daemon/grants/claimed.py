@@ -1,5 +1,5 @@
-"""Which share of which cards a container gets by the claims that it names: each card asked for by its UUID, as
-if that had been written in annotations, and all of them under one class and one policy.
+"""Which share of which cards a container gets by the claims that it names: each card asked for by its UUID,
+as if that had been written in annotations, and all of them under one class and one policy.
 """
 
 from __future__ import annotations

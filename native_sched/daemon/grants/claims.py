@@ -1,4 +1,5 @@
-"""The claims that the node's DRA driver has prepared, and the share of the cards that a container gets by them.
+"""The claims that the node's DRA driver has prepared, and the share of the cards that a container gets by
+them.
 
 A document for each below ROOT/claims, from which the next mgpud knows them. What the variables of a container
 name is checked here: the claim is prepared, and the container is of a pod that it is reserved for.

@@ -37,8 +37,8 @@ def edits_from_cdi(
 ) -> Callable[[Iterable[CardShare]], dict[str, Any]]:
     """A function from cards to the `edits` of a grant. Specs are read anew each time: they follow the driver.
 
-    known: the node's cards, by which MIG instances are recognised. Capabilities of others are refused, whoever's
-    they are.
+    known: the node's cards, by which MIG instances are recognised. Capabilities of others are refused,
+    whoever's they are.
     """
     instances = {card.uuid: (card.minor, card.instance) for card in known if card.instance}
 

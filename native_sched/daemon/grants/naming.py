@@ -13,8 +13,8 @@ _SHOWN_ID_CHARS = 12
 
 
 def find(grants: Sequence[Grant], wanted: str) -> Grant:
-    """The one grant with this container id, grant id or name, else of the only container of this pod, else whose
-    container id begins so. Refusal when there is none, or more than one.
+    """The one grant with this container id, grant id or name, else of the only container of this pod, else
+    whose container id begins so. Refusal when there is none, or more than one.
 
     A container that was created anew under its name hides the grant of its last life that is still draining.
     """

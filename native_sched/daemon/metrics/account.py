@@ -1,5 +1,5 @@
-"""What the containers' counters come to over time: they only rise, they do not depend on when they are scraped,
-and what a container did stays in its cards' sums when it is gone.
+"""What the containers' counters come to over time: they only rise, they do not depend on when they are
+scraped, and what a container did stays in its cards' sums when it is gone.
 """
 
 from __future__ import annotations

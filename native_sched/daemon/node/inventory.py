@@ -17,8 +17,8 @@ class CardInfo:
 
     memory_mib: what it has, of a GPU instance with several compute instances an equal part. context_bytes,
     copy_context_bytes: what the driver takes of it per channel group, of the graphics engine and of a copy
-    engine. instance: (GPU instance, compute instance) of MIG. architecture: NVIDIA's name of it, "" where it is
-    not known.
+    engine. instance: (GPU instance, compute instance) of MIG. architecture: NVIDIA's name of it, "" where it
+    is not known.
     """
 
     index: int

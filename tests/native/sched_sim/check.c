@@ -138,7 +138,7 @@ static bool in_transition(const struct sim *m, const struct tenant *t)
     return false;
 }
 
-/* It may run and does not: somebody else must have its cards, and not for too long. */
+/* It may run and does not: another must have its cards, and not for too long. */
 static void check_waiting(struct sim *m, struct tenant *t)
 {
     struct sched_state state;

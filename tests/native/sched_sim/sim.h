@@ -20,7 +20,7 @@ struct sim_options {
     struct span order;     /* from a decision until it has taken effect */
     struct span confirm;   /* until the scheduler hears of that */
     struct span detect;    /* until work, or its end, is seen */
-    uint64_t starve_ns;    /* nobody who may run waits longer; 0: not checked */
+    uint64_t starve_ns;    /* none that may run waits longer; 0: not checked */
     uint32_t fail_percent; /* of orders */
     uint32_t decide_max;   /* room for decisions in one call */
 };

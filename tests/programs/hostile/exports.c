@@ -1,7 +1,7 @@
 /* Memory that is exported through open files. Usage: exports WHAT; each stands still at its end, with what it
- * has. send PATH      exports 8 MiB, gives the file to whoever connects there, frees the memory; prints
- * "sent" receive PATH   imports from what comes, twice, exports through it; prints RM's three answers many
- * exports 1 MiB as often as it may, 512 times through each file; prints how often, and RM's last answer;
+ * has. send PATH      exports 8 MiB, gives the file to a program that connects there, frees the memory;
+ * prints "sent" receive PATH   imports from what comes, twice, exports through it; prints RM's three answers
+ * many exports 1 MiB as often as it may, 512 times through each file; prints how often, and RM's last answer;
  *                  told, it closes all files, and again frees the memory
  *   message        a child exports 4 MiB, puts the file into a message and ends; prints "made"; told, it
  * drops the message freed          exports what was freed, and what is no memory; prints RM's answers imports

@@ -1,5 +1,5 @@
-/* A second thread changes what a call names while the first makes it: whoever looks at it twice sees two
- * things. Usage: flip class|size|pointer|control SECONDS. Prints "done N", and stands still with what it
+/* A second thread changes what a call names while the first makes it: a reader that looks at it twice sees
+ * two things. Usage: flip class|size|pointer|control SECONDS. Prints "done N", and stands still with what it
  * has. */
 #include "../gpu.h"
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* Takes memory in ever smaller pieces until not one more can be had, without any library of anybody's.
+/* Takes memory in ever smaller pieces until not one more can be had, without any library.
  * Prints "held BYTES status S", and stands still. */
 #include "../rm.h"
 

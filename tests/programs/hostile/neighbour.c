@@ -1,4 +1,4 @@
-/* A container that does nobody any harm and is to notice nothing. For every line on its input it makes and
+/* A container that does no harm and is to notice nothing. For every line on its input it makes and
  * frees files, clients and memory, and says how long the slowest call took. Usage: neighbour. Prints "ready",
  * then "well US". */
 #include "../rm.h"

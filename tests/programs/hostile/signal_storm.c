@@ -44,7 +44,7 @@ static void *calls(void *arg)
     return NULL;
 }
 
-/* With nobody sending: what is left is exactly what can still be freed. */
+/* With no sender: what is left is exactly what can still be freed. */
 static void *left(void *arg)
 {
     uint32_t base = FIRST_MEMORY + 0x100 * (uint32_t)(uintptr_t)arg;

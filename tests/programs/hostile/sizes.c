@@ -91,7 +91,7 @@ static void places(int fd)
     answered += !ioctl(fd, RM_CMD(NV_ESC_RM_FREE, 16), (void *)1);
 }
 
-/* Every escape at every size that nobody makes calls of. */
+/* Every escape at every size that no program calls it with. */
 static void structs(int fd)
 {
     static uint8_t zero[16384];

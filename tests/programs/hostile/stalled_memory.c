@@ -1,4 +1,4 @@
-/* Parameters in a page that nobody provides: who reads them waits, for as long as the tenant likes, unless
+/* Parameters in a page that is never provided: a reader waits, for as long as the tenant likes, unless
  * the kernel lets no other process wait for it. Usage: stalled_memory. Prints "answered ERRNO" or "waits"
  * after half a second, and stands still. */
 #define _GNU_SOURCE

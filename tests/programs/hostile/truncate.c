@@ -1,6 +1,6 @@
-/* Takes away, under whoever else has it mapped, the memory that a channel's USERD lies in. Prints the errnos
+/* Takes the memory of a channel's USERD away while other processes have it mapped. Prints the errnos
  * of truncating, growing, sealing and writing over it, reads a line, prints "unmapped", and stands still with
- * a kernel on the card that it cannot see any more. */
+ * a kernel on the card that it can no longer see. */
 #define _GNU_SOURCE
 #include "../gpu.h"
 
@@ -27,7 +27,7 @@ int main(void)
     through_proc = again < 0 ? errno : error(ftruncate(again, 0));
     say("%d %d %d %d", shrunk, grown, sealed, through_proc);
     told();
-    /* A hole reads as zeroes: nobody faults. */
+    /* A hole reads as zeroes: no access faults. */
     fallocate(w.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, MEMORY_BYTES);
     madvise(w.at, MEMORY_BYTES, MADV_REMOVE);
     munmap(w.at, MEMORY_BYTES);
