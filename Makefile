@@ -49,13 +49,14 @@ hardest := $(addprefix tests/native/test_,holder.py nvidia_calls.py nvidia_files
 export PATH := $(abspath $(bin)):$(PATH)
 export PIP_ROOT_USER_ACTION := ignore
 .DELETE_ON_ERROR:
-.PHONY: help demo test soak chaos fuzz lint count bench build image node-image gpu-kit format protos clean
+.PHONY: help demo test soak kubernetes chaos fuzz lint count bench build image node-image gpu-kit format protos clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make demo    set up, then show two simulated GPUs shared by containers of a private containerd'
 	@echo 'make test    set up, then run every test that needs no GPU'
 	@echo 'make soak    set up, then start and end containers by the hundred while engines restart and mgpud is killed'
+	@echo 'make kubernetes  what a cluster does with mgpu in it: KUBECONFIG, and MGPU_NODE="ssh NODE"'
 	@echo 'make chaos   set up, then kill, stop and starve parts of mgpu for SECONDS=$(SECONDS); MGPU_CHAOS_SEED=N repeats one'
 	@echo 'make fuzz    every fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS) each'
 	@echo 'make lint    the linters alone'
@@ -75,7 +76,7 @@ demo: $(stamps)/demo-system $(stamps)/installed $(image)
 	@$(bin)/python -m demo
 
 test: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image) $(foreign)
-	@FUZZ_SECONDS=$(FUZZ_SECONDS) $(sanitized) $(bin)/python -m pytest -m 'not bench and not gpu and not soak' $(PYTEST)
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) $(sanitized) $(bin)/python -m pytest -m 'not bench and not gpu and not soak and not kubernetes' $(PYTEST)
 ifeq ($(SANITIZE)$(PYTEST),)
 	@echo 'once more, what runs the C parts hardest, with AddressSanitizer and UndefinedBehaviorSanitizer'
 	@$(MAKE) --no-print-directory test SANITIZE=address,undefined PYTEST='-q $(hardest) -m "not (daemon or bench or gpu or soak)"'
@@ -83,6 +84,9 @@ endif
 
 soak: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image)
 	@$(sanitized) $(bin)/python -m pytest -m soak $(PYTEST)
+
+kubernetes: $(stamps)/test-system $(stamps)/test-tools
+	@$(bin)/python -m pytest -m kubernetes tests/kubernetes $(PYTEST)
 
 chaos: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image)
 	@MGPU_CHAOS_SECONDS=$(SECONDS) $(sanitized) $(bin)/python -m pytest -s tests/chaos -m 'not soak' $(PYTEST)

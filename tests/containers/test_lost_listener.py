@@ -31,8 +31,9 @@ ASKS = (
     "-c",
     "echo up; while read x; do gpustat --no-header >/dev/null 2>&1 && echo served || echo not; done",
 )
-# Looks of mgpud's, with time for a busy machine.
-JUDGED_S = 8.0
+# What mgpud's looks take at most, on a busy machine too; and more than they take on a quiet one.
+JUDGED_S = 30.0
+QUIET_S = 4.0
 
 
 def with_privileges(made: Bundle, may_gain: bool) -> None:
@@ -106,7 +107,7 @@ def test_container_without_its_listener_is_ended(private_host: None, runtime: st
         # Created and not started: its program has not begun, so there is nothing to end.
         assert row_of(up, later) is not None
         with asking(up) as (_, anew):
-            time.sleep(JUDGED_S / 2)
+            time.sleep(QUIET_S)
             assert is_served(anew)
             assert row_of(up, later) is not None
             # It has sent its listener to the holder that was killed.
@@ -148,9 +149,9 @@ def test_frozen_container_is_judged_as_others(private_host: None) -> None:
         until(lambda: all(row["paused"] for row in up.containers()), "they are frozen")
         # By itself a pause loses nothing, nor does the death of one of the two.
         os.kill(up.pid_of("mgpud"), signal.SIGKILL)
-        time.sleep(JUDGED_S / 2)
+        time.sleep(QUIET_S)
         os.kill(up.pid_of("holder"), signal.SIGKILL)
-        time.sleep(JUDGED_S / 2)
+        time.sleep(QUIET_S)
         run(*well.argv(up.runtime, "resume", well.container))
         assert is_served(other)
         both_killed(up)
@@ -172,7 +173,7 @@ def test_upgrades_and_single_deaths_end_nobody(private_host: None) -> None:
                     up.mgpu("upgrade")
                 else:
                     os.kill(up.pid_of(happens), signal.SIGKILL)
-                time.sleep(JUDGED_S / 2)
+                time.sleep(QUIET_S)
                 assert is_served(running), happens
                 assert row_of(up, created) is not None, happens
         assert "lost-listener" not in log_of(up)

