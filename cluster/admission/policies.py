@@ -1,7 +1,7 @@
 """The policies as objects of the API: the API server judges by them, and no server of ours has to run.
 
-Expressions are written for 1.34, which takes of CEL what 1.33 knew (apiserver/pkg/cel/environment): no index of
-a list but that of transformList, no lists in lists made flat.
+Expressions are written for 1.34, which takes of CEL what 1.33 knew (apiserver/pkg/cel/environment): no index
+of a list but that of transformList, no lists in lists made flat.
 """
 
 from __future__ import annotations

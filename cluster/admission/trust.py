@@ -1,4 +1,5 @@
-"""How the API server comes to trust the webhook: the authority in a Secret, its certificate in the configurations.
+"""How the API server comes to trust the webhook: the authority in a Secret, its certificate in the
+configurations.
 
 All replicas sign with one authority, each a certificate of its own. Whoever comes first makes it: the others'
 writes meet 409, and they read again.

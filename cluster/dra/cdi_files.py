@@ -1,5 +1,5 @@
-"""Prepared claims as CDI devices. A device brings a variable with the claim's name and nothing else: what there
-is behind the name mgpud knows, and asks who the container is.
+"""Prepared claims as CDI devices. A device brings a variable with the claim's name and nothing else: what
+there is behind the name mgpud knows, and asks who the container is.
 """
 
 from __future__ import annotations

@@ -31,7 +31,8 @@ class PreparedClaims:
         self._node = node
         self._api = api
         self._files = CdiFiles(cdi)
-        # One change at a time, from what is read until it is written: mgpud and the files are to say the same.
+        # One change at a time, from what is read until it is written: mgpud and the files are to say the
+        # same.
         self._lock = asyncio.Lock()
 
     async def prepare(self, namespace: str, name: str, uid: str) -> list[tuple[Allocated, str]]:

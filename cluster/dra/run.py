@@ -17,8 +17,8 @@ CDI = Path("/var/run/cdi")
 
 
 async def run(node: Node, cdi: Path = CDI, *, withdraws: bool = False) -> None:
-    """Until it is cancelled. withdraws: it takes its ResourceSlices with it, as before an uninstall; else they
-    stay for the driver's next start, and kubelet removes them where that does not come.
+    """Until it is cancelled. withdraws: it takes its ResourceSlices with it, as before an uninstall; else
+    they stay for the driver's next start, and kubelet removes them where that does not come.
     """
     assert node.api is not None  # without an API server there are no claims
     claims = PreparedClaims(node, node.api, cdi)

@@ -1,4 +1,6 @@
-"""The node's pool of devices as ResourceSlices: what they have to say, and whether those that are there say it."""
+"""The node's pool of devices as ResourceSlices: what they have to say, and whether those that are there say
+it.
+"""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ import os
 import socket
 from pathlib import Path
 
-# Below kubelet's root: of NVIDIA's device plugin and of those made from it, one socket a resource (nvidia-gpu.sock,
-# nvidia-mig-1g.5gb.sock), and of its DRA driver.
+# Below kubelet's root: of NVIDIA's device plugin and of those made from it, one socket a resource
+# (nvidia-gpu.sock, nvidia-mig-1g.5gb.sock), and of its DRA driver.
 _SOCKETS = ("device-plugins/nvidia-*.sock", "plugins/gpu.nvidia.com/*.sock")
 _TIMEOUT_S = 0.2
 

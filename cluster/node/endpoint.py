@@ -25,7 +25,8 @@ _AT_ONCE = 1000
 def devices(number: int, healthy: bool) -> bytes:
     """A ListAndWatchResponse of so many devices, on the wire. An id says nothing: only their number counts."""
     health = methods.HEALTHY if healthy else methods.UNHEALTHY
-    # Lists that follow one another on the wire are one list, and a long one takes much memory before it is there.
+    # Lists that follow one another on the wire are one list, and a long one takes much memory before it is
+    # there.
     return b"".join(
         messages.ListAndWatchResponse(
             devices=[
@@ -38,7 +39,9 @@ def devices(number: int, healthy: bool) -> bytes:
 
 
 class Endpoint:
-    """name: of its socket in kubelet's folder. streams: how many times kubelet follows it, 1 when all is well."""
+    """name: of its socket in kubelet's folder. streams: how many times kubelet follows it, 1 when all is
+    well.
+    """
 
     def __init__(self, node: Node, resource: Resource, folder: Path) -> None:
         self._node = node

@@ -22,8 +22,8 @@ AWAY_S = 10.0
 class Node:
     """name: as the API server has it. kubelet: its root directory. api: None where there is none to speak to.
 
-    by_claims: the cards are devices of dynamic resource allocation, and no resources: nobody would know of what
-    the other has given out.
+    by_claims: the cards are devices of dynamic resource allocation, and no resources: nobody would know of
+    what the other has given out.
 
     inventory: None until mgpud has answered once. serving: whether new containers would be admitted.
     """

@@ -1,5 +1,5 @@
-"""What the API server has of this node's GPUs: the inventory as an annotation, that mgpud serves as a label, and
-what kubelet does not count as the node's capacity.
+"""What the API server has of this node's GPUs: the inventory as an annotation, that mgpud serves as a label,
+and what kubelet does not count as the node's capacity.
 """
 
 from __future__ import annotations

@@ -83,8 +83,8 @@ def read(text: str) -> Inventory:
 
 
 def from_members(document: Mapping[str, Any]) -> Inventory:
-    """From the members `rules` and `cards` of the annotation, or of mgpud's reply to `inventory`. Members that
-    are not known here are passed over, so that a newer node can be read.
+    """From the members `rules` and `cards` of the annotation, or of mgpud's reply to `inventory`. Members
+    that are not known here are passed over, so that a newer node can be read.
     """
     rows = document.get("cards")
     if not isinstance(rows, list) or len(rows) > CARDS_MAX:

@@ -31,8 +31,8 @@ class Resource:
     """by: who counts it on the node, kubelet by a device plugin's ids or the node's status alone.
 
     amount: how much there is on the healthy cards. annotation: the key of the container annotation by which
-    mgpud hears what kubelet gave, value: its text for a number of units; None for by "status". opt_in: offered
-    only where the operator says so.
+    mgpud hears what kubelet gave, value: its text for a number of units; None for by "status". opt_in:
+    offered only where the operator says so.
     """
 
     name: str

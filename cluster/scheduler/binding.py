@@ -16,16 +16,19 @@ from cluster.scheduler.state import Assumed, State
 from oci_specs.refusal import Refusal
 from oci_specs.vocabulary import PLACEMENT
 
-# Less than the stock scheduler waits for an extender (httpTimeout in cluster/manifests/scheduler.yaml), and than a
-# lease outlasts what it covers (lease.py).
+# Less than the stock scheduler waits for an extender (httpTimeout in cluster/manifests/scheduler.yaml), and
+# than a lease outlasts what it covers (lease.py).
 CALL_SECONDS = 10.0
 ASK_SECONDS = 5.0
-# The API server ends a request after a minute by itself (--request-timeout): what it has not done then it never does.
+# The API server ends a request after a minute by itself (--request-timeout): what it has not done then it
+# never does.
 DOUBT_SECONDS = 65.0
 
 
 class Binder:
-    """One for a state. Between choosing cards and counting them nothing is awaited, so that none are chosen twice."""
+    """One for a state. Between choosing cards and counting them nothing is awaited, so that none are chosen
+    twice.
+    """
 
     def __init__(self, state: State, api: Api, told: Told, clock: Callable[[], float]) -> None:
         self._state = state

@@ -35,8 +35,9 @@ _MEMORY = Features._fields.index("memory_mib")
 class Fragmentation:
     """What ways to place a pod cost. It empties the table's `changed`, so that a table has one of them.
 
-    _times[state, request]: containers that a card in that state would hold. _cards[row, request]: the same of a
-    node. _pods[row, kind]: pods that a node would hold. _left[model, kind]: the same of all nodes of a model.
+    _times[state, request]: containers that a card in that state would hold. _cards[row, request]: the same of
+    a node. _pods[row, kind]: pods that a node would hold. _left[model, kind]: the same of all nodes of a
+    model.
     """
 
     def __init__(self, table: Table, mix: Mix) -> None:
@@ -135,6 +136,8 @@ class Fragmentation:
 
 
 def _worth(left: Doubles, gpus: Doubles, cpu: Floats) -> Doubles:
-    """1 / (c · g² · n²) of kinds of which n pods are left; 0 below one pod: what fits nowhere has nothing to lose."""
+    """1 / (c · g² · n²) of kinds of which n pods are left; 0 below one pod: what fits nowhere has nothing to
+    lose.
+    """
     worth = 1 / (np.maximum(left * gpus, _TINY) ** 2 * np.maximum(cpu, _LEAST_CPU_MILLI))
     return np.where(left >= 1, worth, 0)

@@ -25,8 +25,8 @@ class Kinds:
 
     requests: those that occur, of one container. A kind is one of them with its pod's CPU: request[kind],
     cpu[kind] in thousandths, gpus[kind], cards of the mean size that it comes to. An item is a kind with the
-    models that it may use: item_kind[item], allowed[item], share[item] of all that comes; share_of_kind[kind] is
-    their sum.
+    models that it may use: item_kind[item], allowed[item], share[item] of all that comes; share_of_kind[kind]
+    is their sum.
     """
 
     def __init__(self, found: Sequence[tuple[Kind, float]], mean_card_mib: float) -> None:
@@ -85,7 +85,9 @@ class Kinds:
         return times.astype(np.float32)
 
     def _shares_of(self, card_mib: int) -> tuple[Ints, Ints]:
-        """MiB and percent that each request takes of a card of this size; more than it has where it never fits."""
+        """MiB and percent that each request takes of a card of this size; more than it has where it never
+        fits.
+        """
         card = CardState(index=0, minor=0, uuid="", name="", memory_mib=card_mib)
         memory, core = [], []
         for request in self.requests:
@@ -97,8 +99,8 @@ class Kinds:
         return np.array(memory, dtype=np.int32), np.array(core, dtype=np.int32)
 
     def pods(self, times: Floats, cpu: Floats) -> Floats:
-        """How many pods of each kind nodes would hold, [node, kind]: by cards, which are counted, and by CPU, in
-        fractions from one pod on. times: [node, request], its cards' sums; cpu: [node], free thousandths.
+        """How many pods of each kind nodes would hold, [node, kind]: by cards, which are counted, and by CPU,
+        in fractions from one pod on. times: [node, request], its cards' sums; cpu: [node], free thousandths.
         """
         if len(self._several):
             times = times.copy()

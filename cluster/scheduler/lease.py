@@ -1,8 +1,8 @@
 """One extender places at a time: two, each with a view of its own, would give one card to two pods.
 
-The lease is taken when the stock scheduler beside this extender asks for something, and kept while it asks: whichever
-scheduler leads has its extender's lease follow it. Times are of a steady clock of this process: what another's clock
-says is never compared (as client-go's leader election).
+The lease is taken when the stock scheduler beside this extender asks for something, and kept while it asks:
+whichever scheduler leads has its extender's lease follow it. Times are of a steady clock of this process:
+what another's clock says is never compared (as client-go's leader election).
 """
 
 from __future__ import annotations

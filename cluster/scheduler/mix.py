@@ -14,8 +14,9 @@ _REMEMBERED = 20_000
 _KINDS_MAX = 512
 
 
-# So many pods are believed to come that name one model, each model as often as any other, before any was seen: of
-# what has come this is a share that shrinks. Without it the nodes of rare models go first in a young cluster.
+# So many pods are believed to come that name one model, each model as often as any other, before any was
+# seen: of what has come this is a share that shrinks. Without it the nodes of rare models go first in a young
+# cluster.
 _SUPPOSED = 200
 
 

@@ -15,7 +15,8 @@ _CORE = Features._fields.index("free_core_online")
 
 
 def costs(table: Table, rows: Rows, scoring: Literal["binpack", "spread"]) -> Floats:
-    """How much is free on each node: half of it GPUs, half CPU, each against the node of all that has most free.
+    """How much is free on each node: half of it GPUs, half CPU, each against the node of all that has most
+    free.
 
     A GPU is as free as the scarcer of its memory and its core (of online containers). binpack takes the least
     of these, spread the most.

@@ -25,8 +25,8 @@ class Pod:
     """One pod. containers: those that ask for cards, in the manifest's order; none: it asks for CPU alone.
 
     cpu_milli, memory_mib: requests of the whole pod, in thousandths of a CPU and MiB of the node's memory.
-    models: names of the card models that its selectors and affinity leave, None where they leave all. created_s:
-    seconds of the clock that reservations are told of.
+    models: names of the card models that its selectors and affinity leave, None where they leave all.
+    created_s: seconds of the clock that reservations are told of.
     """
 
     uid: str

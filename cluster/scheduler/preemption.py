@@ -20,8 +20,8 @@ def victims(
     """UIDs of the pods that end: those that are offered, and of the candidates as few as make room.
 
     offered: whom the stock scheduler ends anyway, for CPU and the like. Spared first, as the stock scheduler
-    does, are those of higher priority, and of one priority those that have run longest. None where the pod would
-    not fit without any of them.
+    does, are those of higher priority, and of one priority those that have run longest. None where the pod
+    would not fit without any of them.
     """
     ending = [uid for uid in offered if uid in node.pods]
     if _fits(pod, node, ending, allowed):

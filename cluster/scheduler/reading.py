@@ -22,8 +22,8 @@ _ENDED = ("Succeeded", "Failed")
 
 @dataclass(frozen=True, kw_only=True)
 class Units:
-    """What of the nodes decides about a request, one for the cluster: the extender reads a pod before it has a
-    node. percent_of: the node whose cards HAMi's percentages are of.
+    """What of the nodes decides about a request, one for the cluster: the extender reads a pod before it has
+    a node. percent_of: the node whose cards HAMi's percentages are of.
     """
 
     aliyun_unit: str = "gib"
@@ -33,12 +33,12 @@ class Units:
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """A pod as the API server has it. node: "" while it has none. placed: None where its annotation is missing
-    or malformed.
+    """A pod as the API server has it. node: "" while it has none. placed: None where its annotation is
+    missing or malformed.
 
     lenders: init containers, each with the container whose cards it uses before that one starts. preempts:
-    whether it may have others evicted. prefers: whether it has preferences among nodes that are not about cards.
-    refusal: why its request is none; its pod then has no containers.
+    whether it may have others evicted. prefers: whether it has preferences among nodes that are not about
+    cards. refusal: why its request is none; its pod then has no containers.
     """
 
     pod: Pod
@@ -202,7 +202,9 @@ def _seconds(value: object) -> float:
 
 
 def units_of(inventories: Iterable[Inventory]) -> Units:
-    """Of a cluster with these nodes. A percentage is of its largest cards, so that no card gets more than it has."""
+    """Of a cluster with these nodes. A percentage is of its largest cards, so that no card gets more than it
+    has.
+    """
     known = [each for each in inventories if each.healthy]
     if not known:
         return Units()

@@ -67,8 +67,8 @@ class Reservations:
         return self._keep(pod, *found, now_s)
 
     def keep(self, pod: Pod, node: Node, ended: Sequence[str], now_s: float) -> Reservation | None:
-        """Cards that the pod gets on this node once these pods have ended, who are made to; None where it gets
-        none by that.
+        """Cards that the pod gets on this node once these pods have ended, who are made to; None where it
+        gets none by that.
         """
         try:
             return self._keep(pod, node.name, self._cards(pod, node, ended), now_s)

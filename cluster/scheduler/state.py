@@ -28,8 +28,8 @@ _ASKED_MAX = 4096
 
 @dataclass(frozen=True, kw_only=True)
 class Assumed:
-    """A binding that no watch has shown yet. is_made: the API server has it. doubtful_until_s: None while the call
-    runs; then it is not known whether the API server has it, until this time of a steady clock.
+    """A binding that no watch has shown yet. is_made: the API server has it. doubtful_until_s: None while the
+    call runs; then it is not known whether the API server has it, until this time of a steady clock.
     """
 
     node: str
@@ -216,7 +216,9 @@ class State:
         return found if models is None else replace(found, pod=replace(found.pod, models=models))
 
     def _models(self, spec: Mapping[str, Any]) -> frozenset[str] | None:
-        """Names of the models on the nodes that the pod's selectors leave; None where these are all there are."""
+        """Names of the models on the nodes that the pod's selectors leave; None where these are all there
+        are.
+        """
         every, left = set(), set()
         for node in self._nodes.values():
             if node.inventory is not None:

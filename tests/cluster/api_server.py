@@ -1,8 +1,8 @@
-"""An API server in memory, for what no published artefact serves: objects of any kind in JSON, versions, watches,
-bindings, and trouble on demand.
+"""An API server in memory, for what no published artefact serves: objects of any kind in JSON, versions,
+watches, bindings, and trouble on demand.
 
-Rules are those of "Kubernetes API Concepts" (resource versions, 409 on a stale write, 410 on a version that was
-compacted) and of RFC 7386 for merge patches. It checks nothing else of an object.
+Rules are those of "Kubernetes API Concepts" (resource versions, 409 on a stale write, 410 on a version that
+was compacted) and of RFC 7386 for merge patches. It checks nothing else of an object.
 """
 
 from __future__ import annotations

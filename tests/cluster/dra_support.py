@@ -1,8 +1,8 @@
-"""A kubelet as far as DRA drivers see it, from its published protocol and its manager's ways; allocated claims; an
-API server that drops what features it has not.
+"""A kubelet as far as DRA drivers see it, from its published protocol and its manager's ways; allocated
+claims; an API server that drops what features it has not.
 
-kubelet finds a driver by a socket in its registry, asks it for its own socket and its services, and takes the first
-of them that it knows. It prepares a claim once for all its pods, and again after a restart of its own.
+kubelet finds a driver by a socket in its registry, asks it for its own socket and its services, and takes the
+first of them that it knows. It prepares a claim once for all its pods, and again after a restart of its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The API server's own evaluator of admission policies: a program of ours over Debian's packages of its sources."""
+"""The API server's own evaluator of admission policies: a program of ours over Debian's packages of its
+sources.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ def packages(graph: str) -> list[str]:
 
 
 def _bring() -> Path:
-    """The sources and the compiler, unpacked; they are brought once. Unavailable: the archive does not answer."""
+    """The sources and the compiler, unpacked; they are brought once. Unavailable: the archive does not
+    answer.
+    """
     tree = ROOT / "tree"
     if tree.is_dir():
         return tree

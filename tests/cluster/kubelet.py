@@ -1,8 +1,9 @@
-"""A kubelet as far as device plugins see it, made from its published protocol (v1beta1) and its manager's ways:
+"""A kubelet as far as device plugins see it, made from its published protocol (v1beta1) and its manager's
+ways:
 
 it removes all sockets of its folder when it starts; it calls back on the registered socket, asks for options,
-and follows one list at a time; messages are 4 MiB at most; a list that ends makes all of a resource unhealthy;
-it picks ids in no order, and keeps what a container was given.
+and follows one list at a time; messages are 4 MiB at most; a list that ends makes all of a resource
+unhealthy; it picks ids in no order, and keeps what a container was given.
 """
 
 from __future__ import annotations
@@ -127,8 +128,8 @@ class FakeKubelet:
         return sum(health == methods.HEALTHY for health in self._devices[resource].values())
 
     async def allocate(self, container: str, **limits: int) -> dict[str, str]:
-        """The annotations of a container with these limits, whose names have a "__" for "/"; LookupError where
-        there is too little, which fails the pod.
+        """The annotations of a container with these limits, whose names have a "__" for "/"; LookupError
+        where there is too little, which fails the pod.
         """
         annotations: dict[str, str] = {}
         for name, number in limits.items():

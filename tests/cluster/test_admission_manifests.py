@@ -22,8 +22,8 @@ from cluster.resources.table import RESOURCES
 from tools import release
 
 FILES = manifests.files(Settings())
-# The releases that each is for: mutating policies are v1beta1 from 1.34 and v1 from 1.36; a webhook's conditions
-# are stable since 1.30.
+# The releases that each is for: mutating policies are v1beta1 from 1.34 and v1 from 1.36; a webhook's
+# conditions are stable since 1.30.
 OLDEST, NEWEST = "1.30", kubernetes_validate.latest_version()
 VERSIONS = {"mutating-v1.yaml": ["1.36", NEWEST], "mutating-v1beta1.yaml": ["1.34", "1.36"]}
 # What the API server keeps is at most this large, and what kubectl apply adds of it as an annotation.

@@ -1,5 +1,5 @@
-"""The DRA driver in the node process, between a real mgpud on simulated cards, kubelet's protocol and an API server;
-and real containers that are started with the CDI devices which it answers.
+"""The DRA driver in the node process, between a real mgpud on simulated cards, kubelet's protocol and an API
+server; and real containers that are started with the CDI devices which it answers.
 """
 
 from __future__ import annotations

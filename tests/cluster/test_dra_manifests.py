@@ -1,5 +1,5 @@
-"""The classes and the examples of claims: by Kubernetes' published schemas, and by what the driver makes of them
-once they are allocated.
+"""The classes and the examples of claims: by Kubernetes' published schemas, and by what the driver makes of
+them once they are allocated.
 """
 
 from __future__ import annotations
