@@ -99,7 +99,7 @@ class Cluster:
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": name, "annotations": annotations or {}},
-            "spec": {"terminationGracePeriodSeconds": 0, "containers": [container], **spec},
+            "spec": {"terminationGracePeriodSeconds": 1, "containers": [container], **spec},
         }
 
     def phase(self, name: str) -> str:
