@@ -48,10 +48,11 @@ from tests.support.rm_numbers import (
     NV2080_CTRL_CMD_FB_GET_INFO_V2,
     NVA06C_CTRL_CMD_GET_INFO,
     RM_USER_SHARED_DATA,
+    RS_SHARE_ACTION_FLAG_COMPOSE,
 )
 
 POISON = 0xDEAD_0000_BEEF_0000
-COMPOSE = 4
+COMPOSE = RS_SHARE_ACTION_FLAG_COMPOSE
 # Statuses of RM lie below every errno (driver/rm_control.h).
 RM_REFUSAL = 0x10000
 

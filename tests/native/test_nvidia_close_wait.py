@@ -18,7 +18,12 @@ from rm_params import CTL, DEVICE, MEMORY, MIB, ROOT, SUBDEVICE, UVM, UVM_FREE, 
 from uvm_params import free_range, map_external
 from watching import waits, watched
 
-from tests.support.rm_numbers import NV2080_CTRL_CMD_FB_GET_INFO_V2, NV_ERR_NO_MEMORY, UVM_REGISTER_GPU
+from tests.support.rm_numbers import (
+    NV2080_CTRL_CMD_FB_GET_INFO_V2,
+    NV2080_CTRL_FB_INFO_INDEX_HEAP_FREE,
+    NV_ERR_NO_MEMORY,
+    UVM_REGISTER_GPU,
+)
 from tests.support.waiting import until
 
 OK, NO_MEMORY = 0, NV_ERR_NO_MEMORY
@@ -27,7 +32,11 @@ PAGE = 64 << 10  # RM's
 MOST = 128  # of nvidia-uvm, by nvidia/files/files.h
 BASE, SIZE = 0x7F0000000000, 48 * MIB
 CAP_MIB = 64
-FB_GET_INFO_V2, FB_INFO_BYTES, HEAP_FREE = NV2080_CTRL_CMD_FB_GET_INFO_V2, 1028, 0x16
+FB_GET_INFO_V2, FB_INFO_BYTES, HEAP_FREE = (
+    NV2080_CTRL_CMD_FB_GET_INFO_V2,
+    1028,
+    NV2080_CTRL_FB_INFO_INDEX_HEAP_FREE,
+)
 IOCTL = "16 "  # of x86-64, as /proc/PID/syscall begins
 # How long a call waits for what does not end.
 WAIT_S = 1.0

@@ -22,11 +22,14 @@ from test_nvidia_export import (
     share,
 )
 
-from tests.support.rm_numbers import NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY
+from tests.support.rm_numbers import (
+    NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY,
+    RS_SHARE_ACTION_FLAG_COMPOSE,
+)
 
 INHERITED = NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY
 FOR_USER, FOR_CLIENT, FOR_PROCESS = 2, 3, 4
-REVOKE, COMPOSE = 1, 4
+REVOKE, COMPOSE = 1, RS_SHARE_ACTION_FLAG_COMPOSE
 
 
 @pytest.fixture

@@ -15,6 +15,8 @@ import pytest
 from fake_rm import DUP, MAP, REGISTER_FD, SHARE, MigRm, Rm
 from nvidia_parts import CTL, Driver, driver, library, processes
 
+from tests.support.rm_numbers import NV2080_ENGINE_TYPE_COPY0
+
 
 @pytest.fixture
 def rm() -> Rm:
@@ -122,7 +124,7 @@ def test_status_needs_registers(rm: Rm, tmp_path: Path) -> None:
 
 
 BUSY = 0x8000_0000
-GRAPHICS, COPY0, COPY1 = 1, 9, 10
+GRAPHICS, COPY0, COPY1 = 1, NV2080_ENGINE_TYPE_COPY0, NV2080_ENGINE_TYPE_COPY0 + 1
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from oci_specs.seccomp.notified import NOTIFY_CUBES
 from tests.support.host import memory_block_bytes
+from tests.support.rm_numbers import NV2080_ENGINE_TYPE_COPY0
 from tests.support.tsv import read
 
 HERE = Path(__file__).parent
@@ -18,7 +19,7 @@ VERSION = "555.42.02"
 RECORDING = HERE / f"libcuda-{VERSION}.tsv"
 FIRST_HANDLE = 0x5C000000
 NO_STATUS = "ffff"
-GRAPHICS, COPY0 = 0x1, 0x9
+GRAPHICS, COPY0 = 0x1, NV2080_ENGINE_TYPE_COPY0
 COMPUTE = "NV_ESC_RM_ALLOC 0xc5c0"
 NO_ID = 0xFFFFFFFF
 # Memory that is not mapped, and of which the recording says nothing else.

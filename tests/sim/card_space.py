@@ -44,7 +44,7 @@ CONTEXT_SHARE = FERMI_CONTEXT_SHARE_A
 UVM_MAP_EXTERNAL = UVM_MAP_EXTERNAL_ALLOCATION
 MAP_EXTERNAL_BYTES = 9264
 SHARE_ALL = struct.Struct("<4IHBxI")
-ENTRIES, USERD_AT, SEGMENTS_AT = 64, 0x1000, 0x10000
+RING_ENTRIES, USERD_AT, SEGMENTS_AT = 64, 0x1000, 0x10000
 GP_GET, GP_PUT, DOORBELL = 0x88, 0x8C, 0x90
 HOST, COMPUTE, COPY = 0, 1, 4
 COMPUTE_CLASS, COPY_CLASS = AMPERE_COMPUTE_B, AMPERE_DMA_COPY_B
@@ -157,7 +157,7 @@ class HardwareChannel:
             client.device, KEPLER_CHANNEL_GROUP_A, struct.pack("<5I", 0, 0, 0, GRAPHICS_ENGINE, 0)
         )
         share = client.made(self.group, CONTEXT_SHARE, struct.pack("<3I", space.handle, 0, 0))
-        params = bytearray(channel_params(self.memory, userd=USERD_AT, ring=base, entries=ENTRIES))
+        params = bytearray(channel_params(self.memory, userd=USERD_AT, ring=base, entries=RING_ENTRIES))
         struct.pack_into("<I", params, 24, share)
         self.handle = client.made(self.group, CHANNEL_AMPERE, bytes(params))
         assert client.control(TSG_SCHEDULE, bytes((1, 0, 0)), self.group)[0] == OK
@@ -174,10 +174,10 @@ class HardwareChannel:
         data = b"".join(methods)
         self.bytes[self.free_at : self.free_at + len(data)] = data
         entry = (self.base + self.free_at) | len(data) // 4 << 42
-        struct.pack_into("<Q", self.bytes, 8 * (self.put % ENTRIES), entry)
+        struct.pack_into("<Q", self.bytes, 8 * (self.put % RING_ENTRIES), entry)
         self.free_at += len(data)
         self.put += 1
-        struct.pack_into("<I", self.bytes, USERD_AT + GP_PUT, self.put % ENTRIES)
+        struct.pack_into("<I", self.bytes, USERD_AT + GP_PUT, self.put % RING_ENTRIES)
         if ring:
             struct.pack_into("<I", self.registers, DOORBELL, 1)
 

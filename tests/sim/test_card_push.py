@@ -18,9 +18,9 @@ from tests.sim.card_space import (
     COMPUTE_CLASS,
     COPY,
     COPY_CLASS,
-    ENTRIES,
     MIB,
     RELEASE,
+    RING_ENTRIES,
     TIMED,
     WIDE,
     HardwareChannel,
@@ -104,11 +104,11 @@ def test_work_waits_for_the_doorbell(space: Space, channel: HardwareChannel) -> 
 
 def test_counters_are_places_in_the_ring(space: Space, channel: HardwareChannel) -> None:
     _, data = space.put(DATA)
-    for number in range(1, 3 * ENTRIES):
+    for number in range(1, 3 * RING_ENTRIES):
         channel.submit(semaphore(DATA, number, RELEASE))
         wait(data, 0, number)
         channel.free_at = 0x10000 + number % 2 * 0x1000
-    assert channel.get == (3 * ENTRIES - 1) % ENTRIES
+    assert channel.get == (3 * RING_ENTRIES - 1) % RING_ENTRIES
 
 
 def test_a_copy_is_done_when_its_semaphore_says_so(space: Space, channel: HardwareChannel) -> None:
