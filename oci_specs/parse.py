@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
-from oci_specs import forms, identity, vocabulary
+from oci_specs import forms, identity, units, vocabulary
 from oci_specs.refusal import Refusal, quoted
 from oci_specs.request import Memory, Qos, Request
 from oci_specs.vocabulary import Key
@@ -133,11 +133,17 @@ def _read(key: Key, text: str, config: ParseConfig) -> _Stated:
 
 def _less_spare(stated: _Stated, values: Mapping[str, str], config: ParseConfig) -> _Stated:
     """Blocks without what the container does not get of the last one; all else as it is."""
-    if stated.key.name != vocabulary.BLOCKS or vocabulary.SPARE not in values:
+    if stated.key.name != vocabulary.BLOCKS:
         return stated
-    [key] = [key for key in vocabulary.KEYS if key.name == vocabulary.SPARE]
-    spare = _read(key, values[key.name], config)
-    return _Stated(stated.key, stated.text, Memory(mib=stated.value.mib - spare.value))
+    mib, text = stated.value.mib, stated.text
+    if vocabulary.SPARE in values:
+        [key] = [key for key in vocabulary.KEYS if key.name == vocabulary.SPARE]
+        mib -= _read(key, values[key.name], config).value
+        text = f"{text}, less {values[key.name]} MiB"
+    if mib < forms.MIN_MIB:
+        least = f"{units.BLOCK_MIB} MiB each, and {forms.MIN_MIB} MiB or more in all"
+        raise _bad_value(stated.key.name, text, least)
+    return _Stated(stated.key, stated.text, Memory(mib=mib))
 
 
 def _own_count(key: Key, text: str, numbers: list[int]) -> forms.Cards:

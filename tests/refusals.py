@@ -53,6 +53,8 @@ _KEYS = {
     "vcuda_memory": "tencent.com/vcuda-memory",
     "gpu_mem": "aliyun.com/gpu-mem",
     "memory": "mgpu.dev/memory-mib",
+    "blocks": "mgpu.dev/memory-64mib",
+    "spare": "mgpu.dev/memory-spare-mib",
     "vke_core": "vke.volcengine.com/mgpu-core",
     "vke_reclaimed": "vke.volcengine.com/reclaimed-mgpu-core",
     "tke_core": "tke.cloud.tencent.com/qgpu-core",
@@ -111,6 +113,17 @@ REFUSALS = [
         "tke-memory-fraction", f'tke.cloud.tencent.com/qgpu-memory is "1.5"; {_GB}', tke_memory="1.5"
     ),
     _annotated("vcuda-memory-zero", f'tencent.com/vcuda-memory is "0"; {_BLOCKS}', vcuda_memory="0"),
+    _annotated(
+        "blocks-too-few",
+        'mgpu.dev/memory-64mib is "3"; allowed: 64 MiB each, and 256 MiB or more in all',
+        blocks="3",
+    ),
+    _annotated(
+        "blocks-too-few-without-spare",
+        'mgpu.dev/memory-64mib is "4, less 1 MiB"; allowed: 64 MiB each, and 256 MiB or more in all',
+        blocks="4",
+        spare="1",
+    ),
     _annotated("gpu-mem-zero", f'aliyun.com/gpu-mem is "0"; {_UNITS}', gpu_mem="0"),
     _annotated("gpu-mem-negative", f'aliyun.com/gpu-mem is "-8"; {_UNITS}', gpu_mem="-8"),
     _annotated("memory-empty", f'mgpu.dev/memory-mib is ""; {_MIB}', memory=""),

@@ -1,4 +1,6 @@
-"""Texts of CEL, the language of admission policies: literals, and the few phrases that the policies repeat."""
+"""Texts of CEL, the language of admission policies: literals, and the few phrases that the policies
+repeat.
+"""
 
 from __future__ import annotations
 

@@ -36,7 +36,8 @@ ANNOTATIONS = tuple(key.name for key in KEYS)
 ASKING = tuple(key.name for key in KEYS if key.meaning in (MEMORY, CORE, CARDS))
 
 GPUS = "mgpu.dev/gpus"
-# One number for each container in order, which no container can find its own of: only equal ones mean something.
+# One number for each container in order, which no container can find its own of: only equal ones mean
+# something.
 LIST = "vke.volcengine.com/container-multiple-gpu"
 COUNTS = ("aliyun.com/gpu-count", LIST, GPUS)
 AMOUNTS: tuple[Key, ...] = tuple(key for key in KEYS if key.meaning in (MEMORY, CORE))
@@ -104,8 +105,8 @@ class Settings:
         return tuple(name for name, unit in self.units.items() if unit.meaning == meaning)
 
 
-# A name that begins so and is no key is a misspelt one: a misspelt limit must not be no limit. A vendor's other
-# names are the vendor's own.
+# A name that begins so and is no key is a misspelt one: a misspelt limit must not be no limit. A vendor's
+# other names are the vendor's own.
 FAMILIES = (
     "aliyun.com/gpu-",
     "mgpu.dev/",

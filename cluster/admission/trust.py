@@ -68,7 +68,9 @@ class Trust:
             self.use(self._server)
 
     async def _read(self) -> tuple[Pair, bytes]:
-        """The authority of the Secret, made where there is none or its time comes, and all that are trusted."""
+        """The authority of the Secret, made where there is none or its time comes, and all that are
+        trusted.
+        """
         for _ in range(_TRIES):
             try:
                 secret = await self.api.get(SECRET, NAME, NAMESPACE)

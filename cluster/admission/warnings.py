@@ -17,7 +17,9 @@ _SCHEDULER = "mgpu: schedulerName is |, so that no card is chosen before the pod
 
 
 def warnings(settings: Settings, pod: Mapping[str, Any]) -> list[str]:
-    """A line for each thing about a new pod, as it is after admission's changes, that its user may not want."""
+    """A line for each thing about a new pod, as it is after admission's changes, that its user may
+    not want.
+    """
     if names.MIRROR_POD in shapes.annotations_of(pod) or not asked.asks(settings, pod):
         return []
     spec = shapes.members(pod, "spec")

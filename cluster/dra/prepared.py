@@ -113,7 +113,9 @@ class PreparedClaims:
                 self._write(claim)
 
     async def follow_pods(self) -> None:
-        """For ever: a pod that shares a claim which is prepared is made known to mgpud; kubelet does not say."""
+        """For ever: a pod that shares a claim which is prepared is made known to mgpud; kubelet does not
+        say.
+        """
         fields = {"spec.nodeName": self._node.name}
         said = lambda line: self._node.told.say("pods", line)  # noqa: E731
         async for change in follow(self._api, POD, fields=fields, said=said):

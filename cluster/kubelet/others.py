@@ -13,7 +13,9 @@ _TIMEOUT_S = 0.2
 
 
 def nvidia_plugins(kubelet: Path) -> list[str]:
-    """Paths below kubelet's root of the sockets on which such a plugin listens. What one left behind is none."""
+    """Paths below kubelet's root of the sockets on which such a plugin listens. What one left behind is
+    none.
+    """
     found = (path for pattern in _SOCKETS for path in sorted(kubelet.glob(pattern)))
     return [os.fspath(path.relative_to(kubelet)) for path in found if _listens(path)]
 

@@ -23,7 +23,9 @@ _AT_ONCE = 1000
 
 
 def devices(number: int, healthy: bool) -> bytes:
-    """A ListAndWatchResponse of so many devices, on the wire. An id says nothing: only their number counts."""
+    """A ListAndWatchResponse of so many devices, on the wire. An id says nothing: only their number
+    counts.
+    """
     health = methods.HEALTHY if healthy else methods.UNHEALTHY
     # Lists that follow one another on the wire are one list, and a long one takes much memory before it is
     # there.
@@ -55,7 +57,9 @@ class Endpoint:
 
     @property
     def is_there(self) -> bool:
-        """Whether its socket is the one that kubelet would find: kubelet removes all of them when it starts."""
+        """Whether its socket is the one that kubelet would find: kubelet removes all of them when
+        it starts.
+        """
         try:
             return self._server is not None and os.stat(self._path).st_ino == self._inode
         except OSError:

@@ -71,7 +71,9 @@ class Inventory:
 
 
 def read(text: str) -> Inventory:
-    """The inventory that an annotation holds; Refusal for what is none: other controllers write to nodes too."""
+    """The inventory that an annotation holds; Refusal for what is none: other controllers write to nodes
+    too.
+    """
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:

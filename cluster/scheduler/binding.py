@@ -104,7 +104,9 @@ class Binder:
 
 
 def _binding(pod: Pod, node: str, placement: str) -> Object:
-    """The API server copies the annotations into the pod as it sets its node, if the UID is still this one."""
+    """The API server copies the annotations into the pod as it sets its node, if the UID is still
+    this one.
+    """
     return {
         "apiVersion": BINDING.api_version,
         "kind": BINDING.name,

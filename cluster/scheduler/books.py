@@ -1,4 +1,6 @@
-"""What the cluster has and who has it, from what the API server shows: nodes' inventories, pods' placements."""
+"""What the cluster has and who has it, from what the API server shows: nodes' inventories, pods'
+placements.
+"""
 
 from __future__ import annotations
 

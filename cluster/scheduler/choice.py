@@ -21,9 +21,9 @@ _TRIES = 16 * 16
 def assign(containers: Sequence[Container], cards: Sequence[CardState], rules: Rules) -> Placed:
     """Cards for every container, in the order of CUDA; Refusal where they do not all fit.
 
-    A container alone gets the cards that mgpud would choose; of several each gets others where that is the only
-    way for all of them. They are placed in the manifest's order, in which mgpud will admit them: the first on a
-    card sets its policy.
+    A container alone gets the cards that mgpud would choose; of several each gets others where that is the
+    only way for all of them. They are placed in the manifest's order, in which mgpud will admit them: the
+    first on a card sets its policy.
     """
     # Who does not fit alone does not fit beside others.
     alone = [place(each.request, cards, rules) for each in containers]
@@ -77,7 +77,9 @@ def _ways(
 
 
 def _alike(cards: Iterable[CardState], *, minors: bool) -> tuple[tuple[object, ...], ...]:
-    """What matters of some cards: others with the same are no other way. minors: whether GPUs have instances."""
+    """What matters of some cards: others with the same are no other way. minors: whether GPUs have
+    instances.
+    """
     return tuple(
         sorted(
             (

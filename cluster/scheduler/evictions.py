@@ -25,7 +25,9 @@ _ROOMS_MAX = 32
 
 
 class Evictions:
-    """Pods are ended by the Eviction API, which keeps to PodDisruptionBudgets. The cards are set aside at once."""
+    """Pods are ended by the Eviction API, which keeps to PodDisruptionBudgets. The cards are set aside at
+    once.
+    """
 
     def __init__(
         self, state: State, api: Api, told: Told, clock: Callable[[], float], begun: Callable[[], None]
@@ -40,7 +42,9 @@ class Evictions:
         self._running: dict[str, asyncio.Task[None]] = {}
 
     def refused(self, known: Known, names: Sequence[str]) -> None:
-        """These nodes have no card for the pod. Unless the stock scheduler makes room elsewhere, it is made here."""
+        """These nodes have no card for the pod. Unless the stock scheduler makes room elsewhere, it is made
+        here.
+        """
         uid = known.pod.uid
         if known.preempts and not known.nominated and uid not in self._running:
             task = asyncio.get_running_loop().create_task(self._make_room(known, names))

@@ -1,7 +1,7 @@
 """What kube-scheduler's extender protocol asks and is answered (k8s.io/kube-scheduler/extender/v1), as JSON.
 
-The Go types have no JSON tags, so that members are called as their fields. Nodes are names only: the scheduler's
-configuration says nodeCacheCapable.
+The Go types have no JSON tags, so that members are called as their fields. Nodes are names only: the
+scheduler's configuration says nodeCacheCapable.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class Extender:
     async def filter(self, args: Mapping[str, Any]) -> Answer:
         """ExtenderArgs to ExtenderFilterResult.
 
-        Of the nodes that fit only the best one is left, by its exact score: the ten whole numbers of prioritize
-        would make most nodes equal. A pod with preferences of its own among nodes gets all, so that the stock
-        scheduler's other plugins have their say. A node that was offered and where the pod was not bound then is
-        offered again after the others.
+        Of the nodes that fit only the best one is left, by its exact score: the ten whole numbers of
+        prioritize would make most nodes equal. A pod with preferences of its own among nodes gets all, so
+        that the stock scheduler's other plugins have their say. A node that was offered and where the pod
+        was not bound then is offered again after the others.
 
-        Nodes that are refused are unresolvable by the stock scheduler: it has found room for their sums, so that
-        it would find no pod worth ending there. Those that have to end for a card are found here.
+        Nodes that are refused are unresolvable by the stock scheduler: it has found room for their sums, so
+        that it would find no pod worth ending there. Those that have to end for a card are found here.
         """
         await self._hold()
         known = self._state.asked(_pod(args))
@@ -85,8 +85,8 @@ class Extender:
         return [{"Host": name, "Score": score} for name, score in scores]
 
     async def preempt(self, args: Mapping[str, Any]) -> Answer:
-        """ExtenderPreemptionArgs to ExtenderPreemptionResult: of the stock scheduler's nodes those where the pod
-        gets cards, with those who have to end for these beside those who end anyway.
+        """ExtenderPreemptionArgs to ExtenderPreemptionResult: of the stock scheduler's nodes those where the
+        pod gets cards, with those who have to end for these beside those who end anyway.
         """
         await self._hold()
         offered = members(args, "NodeNameToMetaVictims")

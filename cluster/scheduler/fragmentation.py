@@ -1,16 +1,19 @@
 """Fragmentation gradient descent: a pod goes where it takes least from the pods that are still to come.
 
-After "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent" (USENIX ATC
-'23), which places each pod where the GPUs that a typical pod cannot use grow least. Three things differ:
+After "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent" (USENIX
+ATC '23), which places each pod where the GPUs that a typical pod cannot use grow least. Three things differ:
 
 - What a kind of pod can use of a node is how many such pods it would hold: by its cards, and by its free CPU,
   in fractions, so that CPU is worth something long before the last of it goes.
-- What a kind loses is weighed against what is left for it in the whole cluster, of the models that it may use.
-  Where n pods of a kind would still fit, of g GPUs and c CPUs each, and p is its share of what comes, a placement
-  costs the sum over all kinds of p · Δn / (c · g² · n²). So a kind with few places left is protected from those
-  that can go elsewhere, and a small one, which could use what others leave, from being left nothing. The
-  exponents are what allocated most (tests/bench/traces.py); the paper weighs each kind by p · g alone.
-- The mix of pods is learned (mix.py), not told, and pods that may use one model alone are supposed to come even
+- What a kind loses is weighed against what is left for it in the whole cluster, of the models that it may
+use.
+  Where n pods of a kind would still fit, of g GPUs and c CPUs each, and p is its share of what comes, a
+  placement costs the sum over all kinds of p · Δn / (c · g² · n²). So a kind with few places left is
+  protected from those that can go elsewhere, and a small one, which could use what others leave, from being
+  left nothing. The exponents are what allocated most (tests/bench/traces.py); the paper weighs each kind by
+  p · g alone.
+- The mix of pods is learned (mix.py), not told, and pods that may use one model alone are supposed to come
+even
   where none did so far.
 """
 

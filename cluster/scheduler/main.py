@@ -82,7 +82,9 @@ async def _main(kubeconfig: str | None, options: Options) -> None:
 
 
 async def serve(api: Api, options: Options, started: Callable[[int], None] = lambda port: None) -> None:
-    """Until SIGTERM or SIGINT, or until a part of it fails, whose error is raised. started: hears the port."""
+    """Until SIGTERM or SIGINT, or until a part of it fails, whose error is raised. started: hears
+    the port.
+    """
     told = Told(lambda line: print(f"mgpu-scheduler: {line}", file=sys.stderr, flush=True))
     clock = time.monotonic
     scheduler = Scheduler(options.score)

@@ -21,7 +21,9 @@ _SUPPOSED = 200
 
 
 class Kind(NamedTuple):
-    """Containers that are alike: what each asks of cards, its pod's CPU for it, the models that it may use."""
+    """Containers that are alike: what each asks of cards, its pod's CPU for it, the models that it
+    may use.
+    """
 
     request: Request
     cpu_milli: int

@@ -39,7 +39,9 @@ class Reservations:
     def __init__(
         self, scheduler: Scheduler, *, reserve_after_s: float = 60.0, reserve_for_s: float = 600.0
     ) -> None:
-        """reserve_after_s: how long a pod is refused before a place is kept; reserve_for_s: how long that is."""
+        """reserve_after_s: how long a pod is refused before a place is kept; reserve_for_s: how long that
+        is.
+        """
         self._scheduler = scheduler
         self._after_s = reserve_after_s
         self._for_s = reserve_for_s
@@ -54,7 +56,9 @@ class Reservations:
         return self._kept.get(uid)
 
     def refused(self, pod: Pod, names: Sequence[str], now_s: float) -> Reservation | None:
-        """No node has room for the pod. names: nodes that it may be on. What is kept for it, now or before."""
+        """No node has room for the pod. names: nodes that it may be on. What is kept for it, now or
+        before.
+        """
         since = self._waits_since.setdefault(pod.uid, now_s)
         # A clock that was set back starts the wait anew.
         if now_s < since:

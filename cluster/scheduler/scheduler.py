@@ -10,8 +10,8 @@
     scheduler.put_pod(pod, name, placed)                          # counts from here on
     scheduler.remove_pod(pod.uid)                                 # ended, deleted, or the binding failed
 
-Nothing here waits, asks anybody or knows what time it is. CPU, memory of the node, selectors and taints are the
-stock scheduler's business, which has filtered by them before: here they count in scores alone.
+Nothing here waits, asks anybody or knows what time it is. CPU, memory of the node, selectors and taints are
+the stock scheduler's business, which has filtered by them before: here they count in scores alone.
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ class Scheduler:
     def score(self, pod: Pod, names: Sequence[str]) -> list[tuple[str, int]]:
         """The best node has SCORE_MAX, the next one less, and so on to 0.
 
-        By rank: whole numbers from 0 to 10 of the costs themselves would make most of them equal, and the stock
-        scheduler takes any of the equal ones.
+        By rank: whole numbers from 0 to 10 of the costs themselves would make most of them equal, and the
+        stock scheduler takes any of the equal ones.
         """
         scores = dict.fromkeys(names, 0)
         rows, costs = self._costs(pod, self._table.rows(names))
@@ -287,7 +287,9 @@ class Scheduler:
         )
 
     def _costs(self, pod: Pod, rows: Rows) -> tuple[Rows, Floats]:
-        """Of these rows those that have room, in their order, and what the pod costs there: less is better."""
+        """Of these rows those that have room, in their order, and what the pod costs there: less is
+        better.
+        """
         if pod.containers:
             rows = self._fitting(pod, rows)
         if self._scoring != "fgd":
@@ -312,7 +314,9 @@ class Scheduler:
         return ways.of_several(self._table, demand, rows[self._table.plain[rows]], request.count)
 
     def _ways_apart(self, pod: Pod, rows: Rows) -> Iterator[Ways]:
-        """As the pod would be placed on each of these rows, where it has room; those of as many cards together."""
+        """As the pod would be placed on each of these rows, where it has room; those of as many cards
+        together.
+        """
         by_cards: dict[int, list[tuple[int, Change]]] = defaultdict(list)
         for row in rows.tolist():
             change = self._change(pod, row)

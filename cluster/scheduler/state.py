@@ -196,7 +196,9 @@ class State:
             self._nominate(found, now_s)
 
     def _nominate(self, found: Known, now_s: float) -> None:
-        """The stock scheduler ends others for this pod: what they leave is not for pods that come after it."""
+        """The stock scheduler ends others for this pod: what they leave is not for pods that come
+        after it.
+        """
         node = self.scheduler.books.nodes.get(found.nominated)
         if node is not None and found.pod.containers:
             leaving = [uid for uid in node.pods if uid in self.known and self.known[uid].terminating]

@@ -285,8 +285,8 @@ def held_by(account: Account, names: Sequence[str]) -> dict[str, int]:
 
 @contextmanager
 def one_installation() -> Iterator[None]:
-    """Each mgpud that follows another has to be of the same build: where mgpu is installed anew meanwhile, that is
-    the failure, whatever came of it.
+    """Each mgpud that follows another has to be of the same build: where mgpu is installed anew meanwhile,
+    that is the failure, whatever came of it.
     """
 
     def installed() -> int:

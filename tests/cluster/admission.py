@@ -27,7 +27,9 @@ _OURS = {"spec": {"runtimeClassName": "mgpu", "schedulerName": "mgpu-scheduler"}
 
 @dataclass(frozen=True)
 class Case:
-    """old: None for a new object. after: the object as it should become, not looked at where it is refused."""
+    """old: None for a new object. after: the object as it should become, not looked at where it is
+    refused.
+    """
 
     name: str
     manifest: Object

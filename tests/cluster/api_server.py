@@ -244,7 +244,9 @@ class ApiServer:
         return web.json_response(await self._store(where, new))
 
     async def _evict(self, where: _Path, eviction: Object) -> web.Response:
-        """Without budgets and without a grace: the pod is gone at once. trouble 429 is what a budget answers."""
+        """Without budgets and without a grace: the pod is gone at once. trouble 429 is what a budget
+        answers.
+        """
         pod = self._kind(where).objects.get(where.key)
         if pod is None:
             return _status(404, "NotFound", f'pods "{where.name}" not found')
@@ -275,7 +277,9 @@ class ApiServer:
 
 
 class _Path:
-    """A path of the API: /api/v1 or /apis/GROUP/VERSION, then namespaces/NS, a plural, a name, a subresource."""
+    """A path of the API: /api/v1 or /apis/GROUP/VERSION, then namespaces/NS, a plural, a name, a
+    subresource.
+    """
 
     def __init__(self, path: str, *, collection: bool = False) -> None:
         parts = path.strip("/").split("/")

@@ -150,7 +150,9 @@ def put(api: ApiServer, claim: Json) -> Json:
 
 
 def without_features(value: Json, features: set[str]) -> Json:
-    """A ResourceSlice as an API server keeps it that has these of DRAConsumableCapacity and DRADeviceTaints."""
+    """A ResourceSlice as an API server keeps it that has these of DRAConsumableCapacity and
+    DRADeviceTaints.
+    """
     value = json.loads(json.dumps(value))
     for device in value["spec"].get("devices", []):
         if "DRAConsumableCapacity" not in features:

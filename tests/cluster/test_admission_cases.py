@@ -1,4 +1,6 @@
-"""What admission changes and refuses, in both its forms, by the API server's own evaluator and patch library."""
+"""What admission changes and refuses, in both its forms, by the API server's own evaluator and patch
+library.
+"""
 
 from __future__ import annotations
 

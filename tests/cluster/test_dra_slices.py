@@ -72,7 +72,9 @@ def test_a_card_has_its_attributes_and_amounts_that_can_be_shared() -> None:
 @pytest.mark.parametrize("containers", [1, 2, 16])
 @pytest.mark.parametrize("memory_mib", [256, 257, 16160, 183359])
 def test_request_policies_are_what_the_api_takes(containers: int, memory_mib: int) -> None:
-    """The rules of k8s.io/kubernetes pkg/apis/resource/validation, in words in the type's own documentation."""
+    """The rules of k8s.io/kubernetes pkg/apis/resource/validation, in words in the type's own
+    documentation.
+    """
     found = device(card(0, memory_mib=memory_mib), containers, "580", True, Kept())
     assert found is not None
     for capacity in found["capacity"].values():

@@ -1,4 +1,6 @@
-"""`kubectl mgpu` asks the agents of our own manifest, each in the container and by the programs that it has."""
+"""`kubectl mgpu` asks the agents of our own manifest, each in the container and by the programs
+that it has.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The node process itself, between a real mgpud on simulated cards, a kubelet's protocol and an API server."""
+"""The node process itself, between a real mgpud on simulated cards, a kubelet's protocol and an API
+server.
+"""
 
 from __future__ import annotations
 

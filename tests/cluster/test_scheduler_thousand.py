@@ -1,5 +1,5 @@
-"""A thousand pods, placed by the scheduler and then admitted by what each node's mgpud decides by: what the one
-chose, the other grants, card by card, and no card ever has more on it than it is.
+"""A thousand pods, placed by the scheduler and then admitted by what each node's mgpud decides by: what the
+one chose, the other grants, card by card, and no card ever has more on it than it is.
 """
 
 from __future__ import annotations

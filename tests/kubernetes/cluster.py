@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tests.support.waiting import until
@@ -105,11 +106,14 @@ class Cluster:
     def phase(self, name: str) -> str:
         return str(self.get("pod", name)["status"].get("phase"))
 
+    def _runs(self, name: str) -> bool:
+        return self.phase(name) == "Running"
+
     def running(self, *names: str) -> None:
         """Wait for them, and tell of the events when one does not come."""
         for name in names:
             try:
-                until(lambda: self.phase(name) == "Running", f"{name} runs", timeout_s=_RUNNING_S)  # noqa: B023
+                until(partial(self._runs, name), f"{name} runs", timeout_s=_RUNNING_S)
             except AssertionError as error:
                 raise AssertionError(f"{error}\n{self.run('describe', 'pod', name)}") from None
 

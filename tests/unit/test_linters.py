@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.places import REPOSITORY
 from tests.support.tree import PYTHON, SHELL, TEXT, C, files_of, relative
+from tools.count.lines import MAX_COLUMNS, wide_comments
 
 MAX_LINES = 500
 LONG_TEXTS = frozenset({"LICENSE"})
@@ -25,6 +26,7 @@ PACKAGES = (
     "containerd_api",
     "demo",
     "install",
+    "cluster",
     "mgpu_cli",
     "native_sched",
     "oci_specs",
@@ -92,6 +94,13 @@ def test_files_are_small() -> None:
             and len(path.read_bytes().splitlines()) > MAX_LINES
         ],
         f"more than {MAX_LINES} lines",
+    )
+
+
+def test_comments_are_narrow() -> None:
+    none_of(
+        [path for path in (*files_of(C), *files_of(PYTHON)) if wide_comments(path)],
+        f"comments over {MAX_COLUMNS} columns",
     )
 
 

@@ -104,8 +104,8 @@ def bind(tree: Path, place: Path, *, own: Path, foreign: Callable[[Path], bool])
 
 
 def _is_of_a_wheel(path: Path) -> bool:
-    """It finds what came with it by its own place, and the rest by what the interpreter says. Some of them, numpy's
-    library of linear algebra for one, do not load once they were edited.
+    """It finds what came with it by its own place, and the rest by what the interpreter says. Some of them,
+    numpy's library of linear algebra for one, do not load once they were edited.
     """
     return "site-packages" in path.parts
 
