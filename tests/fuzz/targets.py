@@ -170,8 +170,8 @@ def run(target: Target, seconds: int) -> Found:
     ]
     judged: list[str] = []
     if os.environ.get("CI"):
-        # A change is judged by the same inputs each time; `make fuzz` tries new ones. Comparisons of addresses
-        # guide the fuzzer too.
+        # A change is judged by the same inputs each time; `make fuzz` tries new ones. Comparisons of
+        # addresses guide the fuzzer too.
         options += [f"-seed={_SEED}", f"-runs={_INPUTS}"]
         judged = ["setarch", "--addr-no-randomize"]
     done = subprocess.run(

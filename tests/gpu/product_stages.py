@@ -84,8 +84,8 @@ MANAGED_LOOK_S = 5
 
 
 def managed(product: Product, results: Results, out: Result) -> None:
-    """Managed memory is charged by its size: there is none above the cap, and all of it is free again some time
-    after a free, which is an munmap that mgpud sees when it looks.
+    """Managed memory is charged by its size: there is none above the cap, and all of it is free again some
+    time after a free, which is an munmap that mgpud sees when it looks.
     """
     above = f"managed?={2 * CAP_MIB}"
     words = (
