@@ -8,7 +8,7 @@ from typing import Any
 from cluster.admission import names, shapes
 from cluster.admission.names import Settings
 from cluster.admission.shapes import every_container_of, limits_of
-from cluster.dra import quantity
+from cluster.api import quantity
 from cluster.resources.table import blocks_of
 from oci_specs import forms, vocabulary
 from oci_specs.vocabulary import CORE, MEMORY, Key
@@ -81,22 +81,10 @@ def cards(said: Mapping[str, str]) -> str:
     return ""
 
 
-def whole(value: object) -> int | None:
-    """The whole number that a limit is; None for a fraction and for what is no quantity.
-
-    The API server writes 4000 as "4k".
-    """
-    try:
-        number = quantity.read(value)
-    except ValueError:
-        return None
-    return number.numerator if number.denominator == 1 else None
-
-
 def mib(settings: Settings, container: Mapping[str, Any]) -> list[int]:
     """What the container's limits in MiB are, each that is a whole number."""
     has = limits_of(container)
-    found = [whole(has[name]) for name in settings.mib_resources if name in has]
+    found = [quantity.whole(has[name]) for name in settings.mib_resources if name in has]
     return [number for number in found if number is not None]
 
 

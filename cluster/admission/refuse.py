@@ -9,6 +9,7 @@ from typing import Any
 from cluster.admission import asked, names, shapes
 from cluster.admission.names import Settings
 from cluster.admission.shapes import POD, Shape, annotations_of, every_container_of, labels_of, limits_of
+from cluster.api import quantity
 from oci_specs.refusal import Refusal, quoted
 from oci_specs.vocabulary import BLOCKS, SPARE
 
@@ -140,7 +141,7 @@ def _said_twice(settings: Settings, pod: Mapping[str, Any]) -> Iterator[Refusal]
     for name, container, resource in product(
         (key.name for key in names.AMOUNTS), shapes.containers_of(pod), settings.units
     ):
-        limit, text = asked.whole(limits_of(container).get(resource, "")), said.get(name, "")
+        limit, text = quantity.whole(limits_of(container).get(resource, "")), said.get(name, "")
         if limit is None or not text.isdigit() or _agree(settings, name, int(text), resource, limit):
             continue
         yield Refusal(
@@ -161,7 +162,7 @@ def _agree(settings: Settings, name: str, number: int, other: str, other_number:
 
 def _limits(settings: Settings, container: Mapping[str, Any]) -> Iterator[Refusal]:
     """Limits of one meaning that disagree."""
-    has = {name: asked.whole(limits_of(container).get(name, "")) for name in settings.units}
+    has = {name: quantity.whole(limits_of(container).get(name, "")) for name in settings.units}
     for (name, number), (other, other_number) in product(has.items(), has.items()):
         if number is None or other_number is None:
             continue
@@ -177,7 +178,7 @@ def _limits(settings: Settings, container: Mapping[str, Any]) -> Iterator[Refusa
 def _blocks(settings: Settings, container: Mapping[str, Any]) -> Iterator[Refusal]:
     """Limits in blocks that are not what the limit in MiB comes to; admission adds right ones itself."""
     has = {
-        name: str(asked.whole(value))
+        name: str(quantity.whole(value))
         for name, value in limits_of(container).items()
         if name in names.RESERVED
     }

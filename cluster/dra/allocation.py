@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.dra import DRIVER, quantity
+from cluster.api import quantity
+from cluster.dra import DRIVER
 from cluster.dra.devices import CONTAINERS, CORE, CORE_PERCENT, MEMORY, mib
 from cluster.dra.parameters import merged
 from cluster.resources.inventory import Card

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from cluster.dra import quantity
+from cluster.api import quantity
 from cluster.resources.inventory import Card
 from oci_specs.forms import MIN_MIB
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from cluster.api import quantity
 from cluster.resources.inventory import Inventory
 from cluster.resources.table import RESOURCES
-from cluster.scheduler import quantity, selectors
+from cluster.scheduler import selectors
 from cluster.scheduler.members import items, members, texts
 from cluster.scheduler.pods import Container, Placed, Pod
 from oci_specs import forms, parse, vocabulary

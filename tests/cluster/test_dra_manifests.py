@@ -12,7 +12,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from cluster.dra import allocation, quantity
+from cluster.api import quantity
+from cluster.dra import allocation
 from cluster.dra.devices import Kept, device
 from cluster.resources.inventory import Card
 from oci_specs import schemas

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.dra import quantity, slices
+from cluster.api import quantity
+from cluster.dra import slices
 from cluster.dra.devices import Kept, as_kept, device, name
 from cluster.resources.inventory import Card, Inventory, Rules
 

@@ -23,3 +23,29 @@ def read(text: object) -> Fraction:
     if suffix in _BINARY:
         return value * _BINARY[suffix]
     return value * Fraction(10) ** (_DECIMAL[suffix] if suffix else int(exponent or 0))
+
+
+def milli(value: object) -> int:
+    """Thousandths, rounded up as Kubernetes does; 0 for what is no quantity."""
+    found = _amount(value)
+    return 0 if found is None else -int(-found * 1000 // 1)
+
+
+def mib(value: object) -> int:
+    """Bytes in MiB, rounded down; 0 for what is no quantity."""
+    found = _amount(value)
+    return 0 if found is None else int(found // (1 << 20))
+
+
+def whole(value: object) -> int | None:
+    """None for a fraction, and for what is no quantity. The API server writes 4000 as "4k"."""
+    found = _amount(value)
+    return int(found) if found is not None and found.denominator == 1 else None
+
+
+def _amount(value: object) -> Fraction | None:
+    """None for what is no quantity: others write to the API server too."""
+    try:
+        return read(value)
+    except ValueError:
+        return None
