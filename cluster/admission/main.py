@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import ssl
 
 import click
@@ -13,6 +12,7 @@ from cluster.admission.names import SCHEDULER, Settings
 from cluster.admission.trust import Trust
 from cluster.admission.webhooks import PORT
 from cluster.api.client import Client
+from cluster.process.until_stopped import until_stopped
 
 
 @click.command()
@@ -33,10 +33,4 @@ async def run(settings: Settings, host: str, port: int, kubeconfig: str | None) 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     async with Client(kubeconfig) as api:
         trust = Trust(api, lambda pair: server.load(context, pair))
-        serving = asyncio.create_task(server.serve(settings, trust, context, host or "0.0.0.0", port))
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
-        try:
-            await serving
-        except asyncio.CancelledError:
-            return
+        await until_stopped(server.serve(settings, trust, context, host or "0.0.0.0", port))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -17,6 +16,7 @@ from cluster.node import events, healthz, published
 from cluster.node.mgpud import Mgpud
 from cluster.node.node import Node
 from cluster.node.registration import Registration
+from cluster.process.until_stopped import until_stopped
 
 
 class Claims(NamedTuple):
@@ -91,7 +91,7 @@ async def serve(
         if claims is None:
             parts.append(Registration(node).run())
         if address:
-            parts.append(healthz.run(address, node.told))
+            parts.append(healthz.run(address, node.conditions))
         if with_api:
             # What it loads is not needed without.
             from cluster.api.client import Client
@@ -102,15 +102,4 @@ async def serve(
                 from cluster.dra import run as dra
 
                 parts.append(dra.run(node, claims.cdi, withdraws=withdraws))
-        stopped = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-        tasks = [asyncio.ensure_future(part) for part in (stopped.wait(), *parts)]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for each in done:
-                each.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await until_stopped(*parts)

@@ -36,7 +36,7 @@ async def run(node: Node, api: Api, *, withdraws: bool = False) -> None:
             try:
                 await withdraw(node, api)
             except ApiProblem as problem:
-                node.told.say("published", f"what node {node.name} had of mgpu stays there: {problem}")
+                node.conditions.set("published", f"what node {node.name} had of mgpu stays there: {problem}")
 
 
 async def _keep(node: Node, api: Api) -> None:
@@ -48,10 +48,10 @@ async def _keep(node: Node, api: Api) -> None:
             pass
         try:
             await publish(node, api)
-            node.told.over("published", f"node {node.name} is written again")
+            node.conditions.clear("published", f"node {node.name} is written again")
             wait_s = LOOK_S
         except ApiProblem as problem:
-            node.told.say("published", f"node {node.name} is not written: {problem}")
+            node.conditions.set("published", f"node {node.name} is not written: {problem}")
             wait_s = RETRY_S
 
 
