@@ -36,9 +36,9 @@ async def run(node: Node, api: Api) -> None:
             while waiting:
                 await _post(node, api, waiting[0])
                 waiting.popleft()
-            node.told.over("events", "pod events are posted again")
+            node.conditions.clear("events", "pod events are posted again")
         except ApiProblem as problem:
-            node.told.say("events", f"pod events are not posted: {problem}")
+            node.conditions.set("events", f"pod events are not posted: {problem}")
             if not problem.is_passing:
                 waiting.popleft()
         await asyncio.sleep(LOOK_S)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cluster.api.follow import Change, Changed, Deleted, Listed
-from cluster.node.told import Told
+from cluster.process.conditions import Conditions
 from cluster.resources import inventory
 from cluster.resources.inventory import ANNOTATION, Inventory
 from cluster.scheduler import reading, selectors
@@ -49,12 +49,12 @@ class _Node:
 class State:
     """known: every pod that has not ended, by UID. assumed: bindings under way, by the pod's UID."""
 
-    def __init__(self, scheduler: Scheduler, reservations: Reservations, told: Told) -> None:
+    def __init__(self, scheduler: Scheduler, reservations: Reservations, conditions: Conditions) -> None:
         self.scheduler = scheduler
         self.reservations = reservations
         self.known: dict[str, Known] = {}
         self.assumed: dict[str, Assumed] = {}
-        self._told = told
+        self._conditions = conditions
         self._nodes: dict[str, _Node] = {}
         self._asked: OrderedDict[str, Known] = OrderedDict()
         self._listed: set[str] = set()
@@ -161,7 +161,7 @@ class State:
     def _remove_node(self, name: str) -> None:
         if self._nodes.pop(name, None) is not None:
             self.scheduler.remove_node(name)
-            self._told.over(f"inventory {name}", f"node {name} is gone")
+            self._conditions.clear(f"inventory {name}", f"node {name} is gone")
 
     def _inventory(self, name: str, text: str | None) -> Inventory | None:
         topic = f"inventory {name}"
@@ -170,9 +170,9 @@ class State:
         try:
             found = inventory.read(text)
         except Refusal as refusal:
-            self._told.say(topic, f"node {name} gets no pods: {refusal.message}; {refusal.hint}")
+            self._conditions.set(topic, f"node {name} gets no pods: {refusal.message}; {refusal.hint}")
             return None
-        self._told.over(topic, f"node {name} has its inventory again")
+        self._conditions.clear(topic, f"node {name} has its inventory again")
         return found
 
     def _put_pod(self, value: Mapping[str, Any], now_s: float) -> None:
