@@ -31,9 +31,9 @@ READ, WRITE = 0x1, 0x2
 SHARED = 0x1
 # MAP_FIXED, MAP_FIXED_NOREPLACE.
 FIXED: tuple[int, ...] = (0x10, 0x100000)
-# No mapping is so long: addresses have 57 bits. On 32-bit ABIs libseccomp compares with the low word, which is
-# 0, and nothing is below it. Each rule has a bound of its own: libseccomp 2.5 does not return when rules go on
-# differently behind the same order of a 64-bit argument.
+# No mapping is so long: addresses have 57 bits. On 32-bit ABIs libseccomp compares with the low word, which
+# is 0, and nothing is below it. Each rule has its own bound, since libseccomp 2.5 does not return when rules
+# go on differently behind the same order of a 64-bit argument.
 TOO_LONG = (1 << 62, 1 << 63)
 
 # What goes to the mediator names no ABI: it refuses those of other ABIs, and libseccomp loses a value of the

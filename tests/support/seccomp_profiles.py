@@ -21,7 +21,7 @@ ABIS = (X86_64, X86, X32)
 TIOCSTI, TIOCLINUX, TCGETS = 0x5412, 0x541C, 0x5401
 LOW, ALL = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
 
-_SPECS = Path(__file__).resolve().parents[1] / "unit/specs"
+_PROFILES = Path(__file__).resolve().parents[1] / "unit/profiles"
 
 # What a container engine's default profile denies, as this project tells it; the rest of the table is
 # allowed.
@@ -91,7 +91,7 @@ def engine_default(*ioctl: Profile) -> Profile:
 
 def crio_default() -> Profile:
     """What CRI-O 1.37 gives a container that names no profile: seven conditions in its rule for clone."""
-    made: Profile = json.loads((_SPECS / "crio-1.37-default-seccomp.json").read_text())
+    made: Profile = json.loads((_PROFILES / "crio-1.37-default.json").read_text())
     return made
 
 

@@ -249,7 +249,7 @@ MANY_VALUES = tuple(condition("MASKED_EQ", 1 << bit, 1 << bit, 0) for bit in ran
 
 
 def calls_of_each_rule(of: Profile) -> Iterator[Call]:
-    """Each system call that of names, on each ABI, with the values that its rules compare and their neighbours."""
+    """Each system call of a profile, on each ABI, with the values that its rules compare and others."""
     for entry in of["syscalls"]:
         args = entry.get("args") or []
         values = {

@@ -385,8 +385,8 @@ static int note(const struct mediator *m, struct tenant *t, pid_t tid, uint64_t 
     return 0;
 }
 
-/* Not for reading and writing, at another address than its offset, or at none. The kernel maps at address 0 only
- * what asks for it. */
+/* Not for reading, at another address than its offset, or at none. The kernel maps at address 0 only what
+ * asks for it. */
 static bool cannot_be_managed(const struct seccomp_data *d)
 {
     const uint64_t length = d->args[1], protection = d->args[2], flags = d->args[3], offset = d->args[5];
