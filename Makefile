@@ -11,6 +11,9 @@ FUZZ_SECONDS ?= 60
 SECONDS ?= 600
 # The commit whose figures `make count` prints, such as COMMIT=HEAD~1; the work tree's unless given.
 COMMIT ?=
+# Whose container engines `make test` and `make bench` use: this system's, or those of Debian's trixie, sid or
+# experimental.
+ENGINES ?=
 # What pytest is told besides, such as PYTEST=-x, PYTEST="-k docker" or PYTEST=tests/unit.
 PYTEST ?=
 
@@ -32,6 +35,10 @@ stamps := $(BUILD)/stamps
 image := build/image/mgpu-test.tar
 # Programs of others, for containers of the image.
 foreign := build/foreign/installed
+# Another release's engines, put in place of this system's for one command.
+releases := build/engines
+engines := $(if $(ENGINES),$(bin)/python -m tests.support.release $(releases)/$(ENGINES))
+engines_made := $(if $(ENGINES),$(releases)/$(ENGINES).made)
 pip := $(bin)/python -m pip -qq --disable-pip-version-check --no-input
 packages := oci_specs placement runtime_hook native_sched sim containerd_api install mgpu_cli cluster
 code := $(packages) base rm shim load
@@ -75,8 +82,8 @@ help:
 demo: $(stamps)/demo-system $(stamps)/installed $(image)
 	@$(bin)/python -m demo
 
-test: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image) $(foreign)
-	@FUZZ_SECONDS=$(FUZZ_SECONDS) $(sanitized) $(bin)/python -m pytest -m 'not bench and not gpu and not soak and not kubernetes' $(PYTEST)
+test: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image) $(foreign) $(engines_made)
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) $(engines) $(sanitized) $(bin)/python -m pytest -m 'not bench and not gpu and not soak and not kubernetes' $(PYTEST)
 ifeq ($(SANITIZE)$(PYTEST),)
 	@echo 'once more, what runs the C parts hardest, with AddressSanitizer and UndefinedBehaviorSanitizer'
 	@$(MAKE) --no-print-directory test SANITIZE=address,undefined PYTEST='-q $(hardest) -m "not (daemon or bench or gpu or soak)"'
@@ -100,8 +107,8 @@ lint: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed
 count: $(stamps)/test-system $(stamps)/test-tools
 	@$(bin)/python -m tools.count $(COMMIT)
 
-bench: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image)
-	@$(bin)/python -m tests.bench --output $(BUILD)/bench.json
+bench: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image) $(engines_made)
+	@$(engines) $(bin)/python -m tests.bench --output $(BUILD)/bench.json
 
 build: $(stamps)/build-system $(stamps)/installed
 
@@ -169,6 +176,11 @@ $(stamps)/installed: $(sources) $(folders) $(stamps)/build-tools
 	@echo 'build: mgpu into $(venv)'
 	@$(pip) install --no-build-isolation --no-deps --force-reinstall \
 		--config-settings=build-dir=$(BUILD)/meson $(setup_args) .
+	@touch $@
+
+$(releases)/%.made: tools/debian_root.py tests/engines.txt | $(stamps)/test-system $(stamps)/build-tools
+	@echo 'engines: those of $*, into $(releases)/$* (half a minute)'
+	@$(bin)/python -m tools.debian_root $* $(releases)/$* $$(cat tests/engines.txt)
 	@touch $@
 
 $(image): tests/image/build.sh tools/pack_image.py tests/image/requirements.txt | $(stamps)/demo-system $(stamps)/build-tools
