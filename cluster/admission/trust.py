@@ -127,7 +127,7 @@ class Trust:
 
 
 def _authority(secret: Mapping[str, Any]) -> tuple[Pair | None, Pair | None]:
-    """The contents of a Secret; (None, None) for one without an authority. Refusal for what cannot be read."""
+    """The contents of a Secret; (None, None) without an authority in it. Refusal for unreadable ones."""
     data = secret.get("data") or {}
     if _CERTIFICATE not in data or _KEY not in data:
         return None, None

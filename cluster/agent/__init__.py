@@ -1,1 +1,1 @@
-"""The part of mgpu's pods that changes a node: put mgpu there, run its programs there, wait for its containers."""
+"""The work of mgpu's pods on a node: put mgpu there, run its programs there, wait for its containers."""

@@ -23,7 +23,7 @@ _CONTROLLER = "mgpu.dev/node"
 
 
 async def run(node: Node, api: Api) -> None:
-    """For ever. mgpud limits how many there are; each is posted once, also when a program is started anew meanwhile."""
+    """For ever. mgpud limits how many there are; each is posted once, over restarts too."""
     since = 0
     waiting: deque[PodEvent] = deque(maxlen=WAITING_MAX)
     while True:

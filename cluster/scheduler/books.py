@@ -175,7 +175,7 @@ def _add(node: Node, held: Held) -> None:
 
 
 def _guessed(node: Node, pod: Pod) -> Placed:
-    """The cards that mgpud gave a pod without a placement: by the same rules, but it may have come at another time."""
+    """The cards that mgpud gave a pod without a placement: by the same rules, perhaps at another time."""
     try:
         return assign(pod.containers, node.cards, node.rules)
     except Refusal:

@@ -23,7 +23,7 @@ _ENDED = ("Succeeded", "Failed")
 
 @dataclass(frozen=True, kw_only=True)
 class Units:
-    """The part of the nodes' rules that decides about a request, one for the cluster: the extender reads a pod
+    """The nodes' rules that decide about a request, one set for the cluster: the extender reads a pod
     before it has a node. percent_of: the node whose cards HAMi's percentages are of.
     """
 
@@ -39,7 +39,8 @@ class Known:
 
     lenders: init containers, each with the container whose cards it uses before that one starts. preempts:
     whether it may have others evicted. prefers: whether it has preferences among nodes that are not about
-    cards. refusal: why its request is none; its pod then has no containers.
+    cards. refusal: why its request is none; its pod then has no containers. version: its
+    resourceVersion.
     """
 
     pod: Pod
@@ -52,6 +53,7 @@ class Known:
     preempts: bool = True
     prefers: bool = False
     refusal: Refusal | None = None
+    version: str = ""
 
 
 def read_pod(value: Mapping[str, Any], units: Units) -> Known:
@@ -86,6 +88,7 @@ def read_pod(value: Mapping[str, Any], units: Units) -> Known:
         preempts=spec.get("preemptionPolicy") != "Never",
         prefers=selectors.prefers(spec),
         refusal=refusal,
+        version=str(meta.get("resourceVersion") or ""),
     )
 
 

@@ -130,6 +130,8 @@ class Scheduler:
         By rank: whole numbers from 0 to 10 of the costs themselves would make most of them equal, and the
         stock scheduler takes any of the equal ones.
         """
+        if len(names) == 1:
+            return [(names[0], SCORE_MAX)]
         scores = dict.fromkeys(names, 0)
         rows, costs = self._costs(pod, self._table.rows(names))
         if len(rows) > SCORE_MAX:

@@ -94,6 +94,10 @@ class State:
 
     def asked(self, value: Mapping[str, Any]) -> Known:
         """The pod that the stock scheduler asks about; it may know it before the watch does."""
+        meta = members(value, "metadata")
+        version, before = meta.get("resourceVersion"), self.find(str(meta.get("uid")))
+        if version and before is not None and before.version == version:
+            return before
         found = self._read(value)
         if found.pod.uid not in self.known:
             self._asked[found.pod.uid] = found

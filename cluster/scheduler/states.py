@@ -1,6 +1,6 @@
 """Card states as numbers: mgpud's rules are asked once for a request and a state, and arrays do the rest.
 
-Two cards of one size with equally much free, under one policy, are in one state, whichever containers are on them.
+Two cards of one size with equally much free, under one policy, are in one state, whatever runs there.
 Thousands of cards are in a few hundred states, so that what a request makes of each state is a short table,
 and what it makes of all cards is one look-up in it.
 """

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -86,10 +87,10 @@ def _asks() -> Iterator[Object]:
     """Limits of the pods that ask for GPUs, in order of arrival."""
     with (FOLDER / "openb_pod_list_default.csv").open() as file:
         for row in csv.DictReader(file):
-            count, milli = int(row["num_gpu"]), int(row["gpu_milli"])
-            if count and milli == 1000:
-                yield {"mgpu.dev/gpus": str(count)}
-            elif count:
+            cards, milli = int(row["num_gpu"]), int(row["gpu_milli"])
+            if cards and milli == 1000:
+                yield {"mgpu.dev/gpus": str(cards)}
+            elif cards:
                 yield {"mgpu.dev/core": str(max(1, milli // 10))}
 
 
@@ -105,12 +106,14 @@ class _Run:
         self._extender = extender
         self._api = api
         self._session = session
+        self._numbers = count()
         self._names = [value["metadata"]["name"] for value in api.all(NODES)]
 
     async def place(self, asks: Sequence[Object]) -> list[float]:
         """ms of each pod that found a place, the API server's part taken off."""
         took, writes = [], []
-        for number, limits in enumerate(asks):
+        for limits in asks:
+            number = next(self._numbers)
             value = self._made(f"pod-{number}", limits)
             begun = time.perf_counter()
             chosen = (await self._extender.filter(value, *self._names))["NodeNames"]

@@ -12,7 +12,7 @@ from cluster.scheduler import reading
 from cluster.scheduler.reservations import Reservations
 from cluster.scheduler.scheduler import Scheduler
 from cluster.scheduler.state import State
-from oci_specs.request import Request
+from oci_specs.request import Memory, Request
 from tests.cluster.extender_support import node, pod
 
 
@@ -43,8 +43,7 @@ def test_units_follow_when_a_node_leaves() -> None:
     known = state()
     large = node("large", 40_960)
     known.change_nodes(Listed([large, node("small", 16_000)]))
-    before = asked(known).memory
+    before = asked(known)
     known.change_nodes(Deleted(large))
-    after = asked(known).memory
-    assert before is not None and before.mib == 20_480
-    assert after is not None and after.mib == 8_000
+    after = asked(known)
+    assert (before.memory, after.memory) == (Memory(mib=20_480), Memory(mib=8_000))
