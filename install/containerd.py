@@ -13,7 +13,7 @@ from typing import Any
 
 from install import annotation_lists, block, files, toml_text
 from install.change import Target
-from install.containerd_files import MERGING_VERSION, Loaded, load
+from install.containerd_files import CRI_SERVICE, MERGING_VERSION, Loaded, load
 from install.edit import Edited, NotHere
 from install.engine import Engine, Intent, always, program_path
 from install.links import link
@@ -122,7 +122,7 @@ def added(text: str | None, path: Path, loaded: Loaded, own: Handler, first: str
         name
         for document in loaded.documents.values()
         for name in document.get("disabled_plugins", [])
-        if name in ("cri", loaded.cri)
+        if name in ("cri", CRI_SERVICE, loaded.cri)
     ]
     if disabled:
         notes.append(

@@ -16,6 +16,8 @@ from tests.support.commands import TIMEOUT_S, Done, attempt, run
 from tests.support.places import IMAGE_ARCHIVE, IMAGE_NAME
 from tests.support.processes import Service, daemon, kill_left_behind
 
+NO_CRI = 'disabled_plugins = ["io.containerd.grpc.v1.cri"]'
+
 _CONFIG = """\
 version = {version}
 root = "{home}/root"
@@ -124,8 +126,8 @@ def running(
     with host.home(name) as home:
         config = home / "config.toml"
         told = plugins(home) if plugins else ""
-        head = "" if plugins else f'disabled_plugins = ["{cri_plugin()}"]'
         version = 2 if major() < 2 else 3
+        head = "" if plugins else NO_CRI
         config.write_text(_CONFIG.format(version=version, home=home, head=head, plugins=told))
         env = {"TMPDIR": os.fspath(home)}
         if path:

@@ -223,9 +223,10 @@ def test_annotations_of_the_default_handler_are_passed_on(tmp_path: Path) -> Non
     assert table["container_annotations"] == annotation_lists.patterns()
 
 
-def test_a_disabled_plugin_is_said(tmp_path: Path) -> None:
-    _, plan = installed(tmp_path, 'disabled_plugins = ["cri"]\n')
-    assert any("disables the plugin cri" in note for note in plan.notes)
+@pytest.mark.parametrize(("version", "name"), [(2, "cri"), (3, V2)])
+def test_a_disabled_plugin_is_said(tmp_path: Path, version: int, name: str) -> None:
+    _, plan = installed(tmp_path, f'version = {version}\ndisabled_plugins = ["{name}"]\n')
+    assert any(f"disables the plugin {name}" in note for note in plan.notes)
 
 
 @pytest.mark.parametrize(
