@@ -12,6 +12,7 @@ from cluster.admission.names import SCHEDULER, Settings
 from cluster.admission.trust import Trust
 from cluster.admission.webhooks import PORT
 from cluster.api.client import Client
+from cluster.api.errors import ApiProblem
 from cluster.process.until_stopped import until_stopped
 
 
@@ -25,7 +26,10 @@ from cluster.process.until_stopped import until_stopped
 def main(scheduler: str, hami: bool, aliyun_mib: bool, host: str, port: int, kubeconfig: str | None) -> None:
     """Serves AdmissionReviews, with certificates of its own."""
     settings = Settings(scheduler=scheduler, hami=hami, aliyun_mib=aliyun_mib)
-    asyncio.run(run(settings, host, port, kubeconfig))
+    try:
+        asyncio.run(run(settings, host, port, kubeconfig))
+    except (ApiProblem, OSError) as error:
+        raise click.ClickException(str(error)) from error
 
 
 async def run(settings: Settings, host: str, port: int, kubeconfig: str | None) -> None:

@@ -6,6 +6,7 @@ of a list but that of transformList, no lists in lists made flat.
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Any
 
 from cluster.admission import denials, mutations, names, warnings
@@ -47,10 +48,10 @@ def rules(shape: Shape) -> list[Object]:
             "apiGroups": [group],
             "apiVersions": ["v1"],
             "operations": [*operations],
-            "resources": [resource],
+            "resources": [resource for _, resource, _ in same],
             "scope": "Namespaced",
         }
-        for group, resource, operations in shape.resources
+        for (group, operations), same in groupby(shape.resources, key=lambda each: (each[0], each[2]))
     ]
 
 

@@ -39,12 +39,6 @@ class Slices:
             group.create_task(self._hear())
             group.create_task(self._keep())
 
-    async def withdraw(self) -> None:
-        """Deletes them: nothing more is allocated here. ApiProblem."""
-        objects, _ = await self._api.list(RESOURCE_SLICE, fields=slices.selects(self._node.name))
-        for each in objects:
-            await self._delete(each["metadata"]["name"])
-
     async def _follow(self) -> None:
         fields = slices.selects(self._node.name)
         said = lambda line: self._node.conditions.set("slices", line)  # noqa: E731

@@ -35,7 +35,7 @@ class Claims(NamedTuple):
 @click.option("--no-api", is_flag=True, help="Speak to kubelet alone.")
 @click.option("--dra", is_flag=True, help="Offer the GPUs by claims (DRA) instead of resources.")
 @click.option("--cdi", type=click.Path(path_type=Path), default=Path("/var/run/cdi"), help="For claims.")
-@click.option("--withdraw", is_flag=True, help="Take all of it away from the API server at the end.")
+@click.option("--withdraw", is_flag=True, help="Take all of it away from the API server, and end.")
 @click.option("--hami", is_flag=True, help="Offer HAMi's resources nvidia.com/gpumem, gpucores too.")
 @click.option("--healthz", "address", default=None, metavar="HOST:PORT", help="Where a probe may ask.")
 def main(
@@ -62,6 +62,11 @@ def main(
     )
     claims = Claims(cdi) if dra else None
     try:
+        if withdraw:
+            from cluster.node import withdrawn
+
+            asyncio.run(withdrawn.run(node_name, kubeconfig))
+            return
         asyncio.run(
             serve(
                 node,
@@ -69,7 +74,6 @@ def main(
                 with_api=not no_api,
                 address=address,
                 claims=claims,
-                withdraws=withdraw,
             )
         )
     except (ApiProblem, OSError) as error:
@@ -83,7 +87,6 @@ async def serve(
     with_api: bool,
     address: str | None,
     claims: Claims | None = None,
-    withdraws: bool = False,
 ) -> None:
     """Until SIGTERM or SIGINT, or until a part of it fails, whose error is raised."""
     async with AsyncExitStack() as stack:
@@ -97,9 +100,9 @@ async def serve(
             from cluster.api.client import Client
 
             node.api = await stack.enter_async_context(Client(kubeconfig))
-            parts += [published.run(node, node.api, withdraws=withdraws), events.run(node, node.api)]
+            parts += [published.run(node, node.api), events.run(node, node.api)]
             if claims is not None:
                 from cluster.dra import run as dra
 
-                parts.append(dra.run(node, claims.cdi, withdraws=withdraws))
+                parts.append(dra.run(node, claims.cdi))
         await until_stopped(*parts)

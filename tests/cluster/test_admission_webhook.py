@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import ssl
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -160,3 +162,16 @@ def test_a_secret_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
             broken.remove(webhook.SECRET)
             until(lambda: json.dumps(broken.get(webhook.SECRET)) != "null", "it makes a new one")
             assert process.poll() is None
+
+
+def test_no_way_to_the_api_server_is_one_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "cluster.admission", "--kubeconfig", "/none"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    assert "no way to the API server" in line

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.dra import allocation, devices
+from cluster.dra.cdi_files import CdiFiles
 from cluster.dra.prepared import claims_of
 from cluster.resources.inventory import Card
 from oci_specs import schemas
@@ -179,3 +181,14 @@ def test_claims_of_a_pod_are_those_that_it_names_and_those_made_for_it() -> None
     }
     assert claims_of(pod) == {"shared", "p-b-x7"}
     assert claims_of({}) == set()
+
+
+def test_a_cdi_spec_is_of_a_version_in_which_names_may_begin_with_a_digit(tmp_path: Path) -> None:
+    """CDI's SPEC.md: they may from 0.5.0 on, and of a spec of an older version engines take no device."""
+    claim = read(
+        allocated("c", [consumed("gpu-0", "4Gi")], pods=PODS, uid="8009ca13-ce96-44af-b9ff-ff4289428588")
+    )
+    [device] = CdiFiles(tmp_path).write(claim).values()
+    assert device.partition("=")[2][0].isdigit()
+    [spec] = [json.loads(path.read_text()) for path in tmp_path.iterdir()]
+    assert tuple(map(int, spec["cdiVersion"].split("."))) >= (0, 5, 0)
