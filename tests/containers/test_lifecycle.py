@@ -112,8 +112,9 @@ class Ways:
 
 
 class Life:
-    """One pod from its start to its end, as a kubelet would see it through. killed: its container, if its shim
-    was.
+    """One pod from its start to its end, as a kubelet would see it through.
+
+    killed: the container whose shim was killed.
     """
 
     def __init__(self, kubelet: Kubelet, built: Programs, ways: Ways, number: int) -> None:
