@@ -57,8 +57,8 @@ def uninstall(
         must_be_root()
         wait_until_free(state, drain)
     intent = intended(config, bin_dir)
-    # What the runtime below is does not matter for what is taken away.
-    programs = our_parts("true")
+    # What the runtime below is does not matter for what is taken away; this one is there.
+    programs = our_parts(sys.executable)
     plans = [
         (engine, planning.to_uninstall(engine.targets(programs, intent))) for engine in reversed(chosen)
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import ssl
 
 import click
@@ -13,6 +12,8 @@ from cluster.admission.names import SCHEDULER, Settings
 from cluster.admission.trust import Trust
 from cluster.admission.webhooks import PORT
 from cluster.api.client import Client
+from cluster.api.errors import ApiProblem
+from cluster.process.until_stopped import until_stopped
 
 
 @click.command()
@@ -25,7 +26,10 @@ from cluster.api.client import Client
 def main(scheduler: str, hami: bool, aliyun_mib: bool, host: str, port: int, kubeconfig: str | None) -> None:
     """Serves AdmissionReviews, with certificates of its own."""
     settings = Settings(scheduler=scheduler, hami=hami, aliyun_mib=aliyun_mib)
-    asyncio.run(run(settings, host, port, kubeconfig))
+    try:
+        asyncio.run(run(settings, host, port, kubeconfig))
+    except (ApiProblem, OSError) as error:
+        raise click.ClickException(str(error)) from error
 
 
 async def run(settings: Settings, host: str, port: int, kubeconfig: str | None) -> None:
@@ -33,10 +37,4 @@ async def run(settings: Settings, host: str, port: int, kubeconfig: str | None) 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     async with Client(kubeconfig) as api:
         trust = Trust(api, lambda pair: server.load(context, pair))
-        serving = asyncio.create_task(server.serve(settings, trust, context, host or "0.0.0.0", port))
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
-        try:
-            await serving
-        except asyncio.CancelledError:
-            return
+        await until_stopped(server.serve(settings, trust, context, host or "0.0.0.0", port))

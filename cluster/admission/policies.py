@@ -6,6 +6,7 @@ of a list but that of transformList, no lists in lists made flat.
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Any
 
 from cluster.admission import denials, mutations, names, warnings
@@ -47,10 +48,10 @@ def rules(shape: Shape) -> list[Object]:
             "apiGroups": [group],
             "apiVersions": ["v1"],
             "operations": [*operations],
-            "resources": [resource],
+            "resources": [resource for _, resource, _ in same],
             "scope": "Namespaced",
         }
-        for group, resource, operations in shape.resources
+        for (group, operations), same in groupby(shape.resources, key=lambda each: (each[0], each[2]))
     ]
 
 
@@ -90,7 +91,7 @@ def _mutating(settings: Settings, shape: Shape, version: str) -> Object:
     policy = _policy("MutatingAdmissionPolicy", version, f"mgpu-{shape.name}", shape, variables)
     condition = mutations.pod_condition(settings) if shape is POD else mutations.workload_condition()
     policy["spec"]["matchConditions"] = [{"name": "ours", "expression": condition}]
-    # What another plugin adds later, such as a sidecar, is judged as well; what is there already stays.
+    # Later additions of another plugin, such as a sidecar, are judged as well; what is there already stays.
     policy["spec"]["reinvocationPolicy"] = "IfNeeded"
     policy["spec"]["mutations"] = [
         {"patchType": "JSONPatch", "jsonPatch": {"expression": patch}} for patch in patches

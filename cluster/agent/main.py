@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import click
@@ -16,6 +20,7 @@ from oci_specs.refusal import Refusal
 _MGPU = PLACE / "bin" / "mgpu"
 _STATE = Path("/run/mgpu")
 _ENGINES = ("containerd", "crio")
+_LOOK_S = 1.0
 # The image's own names its one folder.
 _NODE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -56,17 +61,52 @@ def main() -> None:
 )
 @click.option("--restart-engine", is_flag=True, help="Have the engine take that at once.")
 @click.option("--upgrade", is_flag=True, help="Have the new version take over from one that runs.")
-def install(host: Path, keep: bool, engines: tuple[str, ...], restart_engine: bool, upgrade: bool) -> None:
+@click.option(
+    "--node-config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="What the node's node.toml has to be; the node's own stays where there is no such file.",
+)
+def install(
+    host: Path,
+    keep: bool,
+    engines: tuple[str, ...],
+    restart_engine: bool,
+    upgrade: bool,
+    node_config: Path | None,
+) -> None:
     """Copy mgpu from this image to /opt/mgpu of the node and point its engines at it."""
     changed = place.install(PLACE, host, keep=keep)
     click.echo(f"{PLACE} of the node {'is new' if changed else 'stays as it is'}")
     state = host / _STATE.relative_to("/")
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if node_config is not None and place.configure(node_config, state / "node.toml"):
+        click.echo(f"{_STATE}/node.toml of the node is new")
+        changed = True
     if engines:
         restart = ["--restart"] if restart_engine else []
         _on_host(host, "install", *engines, *restart)
     if upgrade and changed and (state / "holder.sock").exists():
         _on_host(host, "upgrade")
+
+
+@main.command()
+@host_option
+@click.option("--restart-engine", is_flag=True, help="Have the engines forget mgpu at once.")
+def uninstall(host: Path, restart_engine: bool) -> None:
+    """Wait until no container of the node holds a GPU, then take mgpu off the node.
+
+    It says which containers it waits for.
+    """
+    if not place.is_there(host):
+        click.echo(f"{PLACE} is not on the node")
+        return
+    state = host / _STATE.relative_to("/")
+    _on_host(host, "drain")
+    _until_ended(state)
+    _on_host(host, "uninstall", "all", *(["--restart"] if restart_engine else []))
+    place.remove(host)
+    shutil.rmtree(state, ignore_errors=True)
+    click.echo(f"{PLACE} of the node is gone")
 
 
 @main.command(context_settings={"ignore_unknown_options": True})
@@ -87,16 +127,37 @@ def _on_host(host: Path, *words: str) -> None:
     """`mgpu WORDS` on the node; Refusal with its last line when it fails."""
     done = subprocess.run(
         [sys.executable, "-m", "cluster.agent.main", "run", "--host", host, "--", _MGPU, *words],
-        capture_output=True,
+        stderr=subprocess.PIPE,
         text=True,
         check=False,
     )
-    sys.stdout.write(done.stdout)
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
         raise Refusal(
             "node-command", f"mgpu {' '.join(words)} on the node: {lines[-1]}", "see this container's log"
         )
+
+
+def _until_ended(state: Path) -> None:
+    """The agent's pod waits for containers itself, and for nothing else."""
+    said = False
+    while any(_is_bound(state / name) for name in ("holder.sock", "seccomp.sock")):
+        if not said:
+            click.echo("waiting: mgpu's agent still runs on this node")
+            said = True
+        time.sleep(_LOOK_S)
+
+
+def _is_bound(path: Path) -> bool:
+    """Whether a program has this stream or packet socket: by a type that it refuses, so that it hears of
+    nothing.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(os.fspath(path))
+        except OSError as error:
+            return error.errno == errno.EPROTOTYPE
+    return True
 
 
 def _enter(host: Path) -> None:

@@ -48,6 +48,45 @@ def install(source: Path, host: Path, *, keep: bool = False) -> bool:
         ) from error
 
 
+def configure(wanted: Path, there: Path) -> bool:
+    """Make `there` what `wanted` is, in one step; whether it was anything else. Nothing where there is no
+    `wanted`. Refusal when the node takes no files.
+    """
+    try:
+        text = wanted.read_bytes()
+    except FileNotFoundError:
+        return False
+    try:
+        if there.exists() and there.read_bytes() == text:
+            return False
+        new = there.with_name(f".{there.name}.new")
+        new.write_bytes(text)
+        new.replace(there)
+    except OSError as error:
+        raise Refusal(
+            "not-copied",
+            f"{there.name} cannot be put on the node: {error.strerror}",
+            "give the node room in /run",
+        ) from error
+    return True
+
+
+def is_there(host: Path) -> bool:
+    """Whether `install` has been here. Refusal where another installation is."""
+    link = host / PLACE.relative_to("/")
+    _refuse_foreign(link)
+    return link.is_symlink()
+
+
+def remove(host: Path) -> None:
+    """Take away what `install` has put on the node."""
+    opt = host / PLACE.parent.relative_to("/")
+    with _alone(opt):
+        (host / PLACE.relative_to("/")).unlink(missing_ok=True)
+        _tidy(opt, set())
+    (opt / _LOCK).unlink(missing_ok=True)
+
+
 def _refuse_foreign(link: Path) -> None:
     if link.exists() and not link.is_symlink():
         raise Refusal(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from types import TracebackType
@@ -32,7 +32,7 @@ WATCH_SECONDS = 240
 
 
 class Api(Protocol):
-    """What the rest of cluster/ needs of an API server. Every method raises ApiProblem."""
+    """The rest of cluster/'s view of an API server. Every method raises ApiProblem."""
 
     async def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object: ...
 
@@ -50,7 +50,7 @@ class Api(Protocol):
         labels: Mapping[str, str] | None = None,
         fields: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[tuple[EventType, Object]]:
-        """What changed since `version`, without an end."""
+        """Changes since `version`, without an end."""
         ...
 
     async def create(self, kind: Kind, value: Object) -> Object:
@@ -63,8 +63,8 @@ class Api(Protocol):
         """A JSON merge patch (RFC 7386): None deletes a member. status: to the status subresource."""
         ...
 
-    async def apply(self, kind: Kind, value: Object, *, force: bool = True) -> Object:
-        """Server-side apply as the field manager "mgpu"."""
+    async def apply(self, kind: Kind, value: Object) -> Object:
+        """Server-side apply as the field manager "mgpu", which takes members over from other managers."""
         ...
 
     async def replace(self, kind: Kind, value: Object) -> Object:
@@ -77,15 +77,9 @@ class Api(Protocol):
 class Client:
     """An Api. kubeconfig: a path; without one, $KUBECONFIG, ~/.kube/config or the pod's service account."""
 
-    def __init__(
-        self, kubeconfig: str | None = None, *, open_config: Callable[[], KubeConfig] | None = None
-    ):
+    def __init__(self, kubeconfig: str | None = None) -> None:
         try:
-            config = (
-                KubeConfig.from_file(kubeconfig)
-                if kubeconfig
-                else (open_config or (lambda: KubeConfig.from_env()))()
-            )
+            config = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_env()
             self._client = AsyncClient(config, field_manager=FIELD_MANAGER)
         except (ConfigError, OSError, ValueError) as error:
             raise ApiProblem(0, "", f"no way to the API server: {error}; set KUBECONFIG") from error
@@ -99,13 +93,13 @@ class Client:
         await self._client.aclose()
 
     async def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object:
-        with _told():
+        with _as_problems():
             return _object(await self._client.get(_resource(kind), name, namespace=namespace))
 
     async def list(
         self, kind: Kind, *, labels: Mapping[str, str] | None = None, fields: Mapping[str, str] | None = None
     ) -> tuple[list[Object], str]:
-        with _told():
+        with _as_problems():
             found = self._client.list(
                 _resource(kind),
                 namespace="*" if kind.namespaced else None,
@@ -124,7 +118,7 @@ class Client:
         labels: Mapping[str, str] | None = None,
         fields: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[tuple[EventType, Object]]:
-        with _told():
+        with _as_problems():
             async for event, value in self._client.watch(
                 _resource(kind),
                 namespace="*" if kind.namespaced else None,
@@ -138,7 +132,7 @@ class Client:
     async def create(self, kind: Kind, value: Object) -> Object:
         meta = value["metadata"]
         made = _resource(kind)(value)
-        with _told():
+        with _as_problems():
             if kind.subresource:
                 return _object(await self._client.create(made, meta["name"], namespace=meta["namespace"]))
             return _object(await self._client.create(made))
@@ -147,7 +141,7 @@ class Client:
         self, kind: Kind, name: str, patch: Object, namespace: str | None = None, *, status: bool = False
     ) -> Object:
         target = _resource(kind)
-        with _told():
+        with _as_problems():
             return _object(
                 await self._client.patch(
                     target.Status if status else target,
@@ -158,9 +152,9 @@ class Client:
                 )
             )
 
-    async def apply(self, kind: Kind, value: Object, *, force: bool = True) -> Object:
+    async def apply(self, kind: Kind, value: Object) -> Object:
         meta = value["metadata"]
-        with _told():
+        with _as_problems():
             return _object(
                 await self._client.patch(
                     _resource(kind),
@@ -168,16 +162,16 @@ class Client:
                     {"apiVersion": kind.api_version, "kind": kind.name, **value},
                     namespace=meta.get("namespace"),
                     patch_type=PatchType.APPLY,
-                    force=force,
+                    force=True,
                 )
             )
 
     async def replace(self, kind: Kind, value: Object) -> Object:
-        with _told():
+        with _as_problems():
             return _object(await self._client.replace(_resource(kind)(value)))
 
     async def delete(self, kind: Kind, name: str, namespace: str | None = None) -> None:
-        with _told():
+        with _as_problems():
             await self._client.delete(
                 _resource(kind), name, namespace=namespace, cascade=CascadeType.BACKGROUND
             )
@@ -193,7 +187,7 @@ def _terms(equal: Mapping[str, str] | None) -> Any:
 
 
 @contextmanager
-def _told() -> Generator[None]:
+def _as_problems() -> Generator[None]:
     try:
         yield
     except ApiError as error:

@@ -34,8 +34,6 @@ EVENT = Kind("events.k8s.io", "v1", "Event", "events", namespaced=True)
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases", namespaced=True)
 RESOURCE_SLICE = Kind("resource.k8s.io", "v1", "ResourceSlice", "resourceslices", namespaced=False)
 RESOURCE_CLAIM = Kind("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", namespaced=True)
-DEVICE_CLASS = Kind("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", namespaced=False)
-PRIORITY_CLASS = Kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False)
 MUTATING_WEBHOOK = Kind(
     "admissionregistration.k8s.io",
     "v1",

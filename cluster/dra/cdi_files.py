@@ -13,8 +13,8 @@ from cluster.dra import DRIVER
 from oci_specs.claim import Claim
 
 KIND = f"{DRIVER}/claim"
-# The first version of CDI that engines read; a variable is all that is asked of it.
-_VERSION = "0.3.0"
+# The first version in which names may begin with a digit, as a uid does (CDI, SPEC.md).
+_VERSION = "0.5.0"
 _PREFIX, _SUFFIX = f"{DRIVER}-claim-", ".json"
 
 

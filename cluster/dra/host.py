@@ -1,4 +1,4 @@
-"""What the driver needs of the node process that it is a part of."""
+"""The node process, as far as the driver in it needs it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from cluster.api.client import Api
+from cluster.process.conditions import Conditions
 from cluster.resources.inventory import Inventory
 from oci_specs.claim import Claim
 
@@ -22,14 +23,6 @@ class Mgpud(Protocol):
         ...
 
 
-class Told(Protocol):
-    """Lines for the operator, each once while it holds."""
-
-    def say(self, topic: str, line: str) -> None: ...
-
-    def over(self, topic: str, line: str) -> None: ...
-
-
 class Node(Protocol):
     """inventory: None until mgpud has answered; serving: whether it would admit a container now. kubelet: its
     root directory.
@@ -42,7 +35,7 @@ class Node(Protocol):
     @property
     def mgpud(self) -> Mgpud: ...
     @property
-    def told(self) -> Told: ...
+    def conditions(self) -> Conditions: ...
     @property
     def api(self) -> Api | None: ...
     @property

@@ -94,9 +94,9 @@ class PreparedClaims:
             try:
                 async with self._lock:
                     await self._restore()
-                self._node.told.over("claims", "prepared claims are as kubelet has them")
+                self._node.conditions.clear("claims", "prepared claims are as kubelet has them")
             except Refusal as refusal:
-                self._node.told.say("claims", f"claims: {refusal.message}; {refusal.hint}")
+                self._node.conditions.set("claims", f"claims: {refusal.message}; {refusal.hint}")
 
     async def _restore(self) -> None:
         known = {claim.uid: claim for claim in await self._node.mgpud.claims()}
@@ -106,8 +106,8 @@ class PreparedClaims:
                 try:
                     await self._prepare(namespace, name, uid)
                 except Refusal as refusal:
-                    # What is gone, or allocated elsewhere by now, no container will name.
-                    self._node.told.say(f"claim {uid}", f"{refusal.message}; {refusal.hint}")
+                    # No container will name a claim that is gone, or allocated elsewhere by now.
+                    self._node.conditions.set(f"claim {uid}", f"{refusal.message}; {refusal.hint}")
         for uid, claim in known.items():
             if uid not in files:
                 self._write(claim)
@@ -117,7 +117,7 @@ class PreparedClaims:
         say.
         """
         fields = {"spec.nodeName": self._node.name}
-        said = lambda line: self._node.told.say("pods", line)  # noqa: E731
+        said = lambda line: self._node.conditions.set("pods", line)  # noqa: E731
         async for change in follow(self._api, POD, fields=fields, said=said):
             if isinstance(change, Deleted):
                 continue
@@ -141,7 +141,7 @@ class PreparedClaims:
                         prepare=replace(claim, pods=allocation.reserved_for(found))
                     )
         except Refusal as refusal:
-            self._node.told.say(
+            self._node.conditions.set(
                 f"pod {meta['uid']}", f"pod {meta['name']}: {refusal.message}; {refusal.hint}"
             )
 

@@ -33,21 +33,15 @@ class Slices:
         self.kept = Kept()
 
     async def run(self) -> None:
-        """For ever. What the slices say is put right whoever changes them."""
+        """For ever. Slices that others change are put right."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow())
             group.create_task(self._hear())
             group.create_task(self._keep())
 
-    async def withdraw(self) -> None:
-        """Deletes them: nothing more is allocated here. ApiProblem."""
-        objects, _ = await self._api.list(RESOURCE_SLICE, fields=slices.selects(self._node.name))
-        for each in objects:
-            await self._delete(each["metadata"]["name"])
-
     async def _follow(self) -> None:
         fields = slices.selects(self._node.name)
-        said = lambda line: self._node.told.say("slices", line)  # noqa: E731
+        said = lambda line: self._node.conditions.set("slices", line)  # noqa: E731
         async for change in follow(self._api, RESOURCE_SLICE, fields=fields, said=said):
             match change:
                 case Listed(objects):
@@ -73,9 +67,11 @@ class Slices:
             self._due.clear()
             try:
                 await self._write()
-                self._node.told.over("slices", "ResourceSlices are published")
+                self._node.conditions.clear("slices", "ResourceSlices are published")
             except (ApiProblem, Refusal) as problem:
-                self._node.told.say("slices", f"ResourceSlices are not published: {problem}; trying again")
+                self._node.conditions.set(
+                    "slices", f"ResourceSlices are not published: {problem}; trying again"
+                )
                 await asyncio.sleep(_PAUSE_S)
                 self._due.set()
 
@@ -113,12 +109,12 @@ class Slices:
 
     def _say(self, kept: Kept) -> None:
         if self.kept.consumable and not kept.consumable:
-            self._node.told.say(
+            self._node.conditions.set(
                 "consumable",
                 "this cluster has no consumable capacity (feature DRAConsumableCapacity): claims get whole GPUs",
             )
         if self.kept.taints and not kept.taints:
-            self._node.told.say(
+            self._node.conditions.set(
                 "taints",
                 "this cluster has no device taints (feature DRADeviceTaints): a lost GPU leaves its ResourceSlice",
             )

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from pathlib import Path
 
-from cluster.api.errors import ApiProblem
 from cluster.dra.host import Node
 from cluster.dra.prepared import PreparedClaims
 from cluster.dra.publish import Slices
@@ -16,20 +14,15 @@ from cluster.dra.server import Sockets
 CDI = Path("/var/run/cdi")
 
 
-async def run(node: Node, cdi: Path = CDI, *, withdraws: bool = False) -> None:
-    """Until it is cancelled. withdraws: it takes its ResourceSlices with it, as before an uninstall; else
-    they stay for the driver's next start, and kubelet removes them where that does not come.
+async def run(node: Node, cdi: Path = CDI) -> None:
+    """Until it is cancelled. Its ResourceSlices stay for the driver's next start, and kubelet removes them
+    where that does not come.
     """
     assert node.api is not None  # without an API server there are no claims
     claims = PreparedClaims(node, node.api, cdi)
     slices = Slices(node, node.api)
-    try:
-        async with asyncio.TaskGroup() as group:
-            for part in (Sockets(node, claims), slices):
-                group.create_task(part.run())
-            group.create_task(claims.keep())
-            group.create_task(claims.follow_pods())
-    finally:
-        if withdraws:
-            with suppress(ApiProblem):
-                await slices.withdraw()
+    async with asyncio.TaskGroup() as group:
+        for part in (Sockets(node, claims), slices):
+            group.create_task(part.run())
+        group.create_task(claims.keep())
+        group.create_task(claims.follow_pods())

@@ -59,9 +59,11 @@ class Sockets:
                     await self._own.ensure()
                     # kubelet asks as soon as it sees this one.
                     await self._found_by.ensure()
-                    self._node.told.over("dra", "kubelet can find the DRA driver")
+                    self._node.conditions.clear("dra", "kubelet can find the DRA driver")
                 except OSError as error:
-                    self._node.told.say("dra", f"kubelet cannot find the DRA driver: {error}; trying again")
+                    self._node.conditions.set(
+                        "dra", f"kubelet cannot find the DRA driver: {error}; trying again"
+                    )
                 await asyncio.sleep(_LOOK_S)
         finally:
             await self._found_by.stop()
@@ -91,9 +93,9 @@ class Sockets:
 
     async def _registered(self, request: Any, _context: object) -> Any:
         if request.plugin_registered:
-            self._node.told.over("dra-registered", "kubelet has registered the DRA driver")
+            self._node.conditions.clear("dra-registered", "kubelet has registered the DRA driver")
         else:
-            self._node.told.say("dra-registered", f"kubelet refuses the DRA driver: {request.error}")
+            self._node.conditions.set("dra-registered", f"kubelet refuses the DRA driver: {request.error}")
         return pluginregistration_pb2.RegistrationStatusResponse()
 
     async def _prepare(self, request: Any, _context: object) -> Any:

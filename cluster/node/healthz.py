@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from cluster.node.told import Told
+from cluster.process.conditions import Conditions
 
 _HEAD_MAX_BYTES = 8 << 10
 _TIMEOUT_S = 5.0
 
 
-async def run(address: str, told: Told) -> None:
+async def run(address: str, conditions: Conditions) -> None:
     """For ever: serves HTTP at HOST:PORT. Whatever is asked, the answer is 200: what is away comes back by
     itself, and a restart of this process mends none of it. OSError when the address is taken.
     """
@@ -20,7 +20,7 @@ async def run(address: str, told: Told) -> None:
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 await reader.readuntil(b"\r\n\r\n")
-                body = "".join(f"{line}\n" for line in told.lines() or ["ok"]).encode()
+                body = "".join(f"{line}\n" for line in conditions.lines() or ["ok"]).encode()
                 head = (
                     "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\n"
                     f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
@@ -28,7 +28,7 @@ async def run(address: str, told: Told) -> None:
                 writer.write(head.encode() + body)
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # whoever asked has gone, or asks nothing
+            pass  # the client has gone, or asks nothing
         finally:
             writer.close()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -17,6 +16,7 @@ from cluster.node import events, healthz, published
 from cluster.node.mgpud import Mgpud
 from cluster.node.node import Node
 from cluster.node.registration import Registration
+from cluster.process.until_stopped import until_stopped
 
 
 class Claims(NamedTuple):
@@ -35,7 +35,7 @@ class Claims(NamedTuple):
 @click.option("--no-api", is_flag=True, help="Speak to kubelet alone.")
 @click.option("--dra", is_flag=True, help="Offer the GPUs by claims (DRA) instead of resources.")
 @click.option("--cdi", type=click.Path(path_type=Path), default=Path("/var/run/cdi"), help="For claims.")
-@click.option("--withdraw", is_flag=True, help="Take all of it away from the API server at the end.")
+@click.option("--withdraw", is_flag=True, help="Take all of it away from the API server, and end.")
 @click.option("--hami", is_flag=True, help="Offer HAMi's resources nvidia.com/gpumem, gpucores too.")
 @click.option("--healthz", "address", default=None, metavar="HOST:PORT", help="Where a probe may ask.")
 def main(
@@ -62,6 +62,11 @@ def main(
     )
     claims = Claims(cdi) if dra else None
     try:
+        if withdraw:
+            from cluster.node import withdrawn
+
+            asyncio.run(withdrawn.run(node_name, kubeconfig))
+            return
         asyncio.run(
             serve(
                 node,
@@ -69,7 +74,6 @@ def main(
                 with_api=not no_api,
                 address=address,
                 claims=claims,
-                withdraws=withdraw,
             )
         )
     except (ApiProblem, OSError) as error:
@@ -83,7 +87,6 @@ async def serve(
     with_api: bool,
     address: str | None,
     claims: Claims | None = None,
-    withdraws: bool = False,
 ) -> None:
     """Until SIGTERM or SIGINT, or until a part of it fails, whose error is raised."""
     async with AsyncExitStack() as stack:
@@ -91,26 +94,15 @@ async def serve(
         if claims is None:
             parts.append(Registration(node).run())
         if address:
-            parts.append(healthz.run(address, node.told))
+            parts.append(healthz.run(address, node.conditions))
         if with_api:
             # What it loads is not needed without.
             from cluster.api.client import Client
 
             node.api = await stack.enter_async_context(Client(kubeconfig))
-            parts += [published.run(node, node.api, withdraws=withdraws), events.run(node, node.api)]
+            parts += [published.run(node, node.api), events.run(node, node.api)]
             if claims is not None:
                 from cluster.dra import run as dra
 
-                parts.append(dra.run(node, claims.cdi, withdraws=withdraws))
-        stopped = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-        tasks = [asyncio.ensure_future(part) for part in (stopped.wait(), *parts)]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for each in done:
-                each.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+                parts.append(dra.run(node, claims.cdi))
+        await until_stopped(*parts)

@@ -9,7 +9,7 @@ from pathlib import Path
 from cluster.api.client import Api
 from cluster.kubelet import others
 from cluster.node.mgpud import Mgpud
-from cluster.node.told import Told
+from cluster.process.conditions import Conditions, to_stderr
 from cluster.resources.inventory import Inventory
 from oci_specs.refusal import Refusal
 
@@ -22,8 +22,8 @@ AWAY_S = 10.0
 class Node:
     """name: as the API server has it. kubelet: its root directory. api: None where there is none to speak to.
 
-    by_claims: the cards are devices of dynamic resource allocation, and no resources: nobody would know of
-    what the other has given out.
+    by_claims: the cards are devices of dynamic resource allocation, and no resources: neither of two
+    ways would know of what the other has given out.
 
     inventory: None until mgpud has answered once. serving: whether new containers would be admitted.
     """
@@ -34,7 +34,7 @@ class Node:
     api: Api | None = None
     opt_in: bool = False
     by_claims: bool = False
-    told: Told = field(default_factory=Told)
+    conditions: Conditions = field(default_factory=lambda: Conditions(to_stderr("mgpu-node")))
     inventory: Inventory | None = None
     serving: bool = False
     _changes: int = 0
@@ -54,7 +54,7 @@ class Node:
             return self._changes
 
     async def become(self, inventory: Inventory | None, serving: bool) -> None:
-        """What mgpud told, or that it tells nothing; who waits hears of it if it is new."""
+        """Keeps mgpud's answer, None for no answer, and wakes those that wait if it is new."""
         if (inventory, serving) == (self.inventory, self.serving):
             return
         self.inventory, self.serving = inventory, serving
@@ -70,12 +70,12 @@ class Node:
             try:
                 inventory = await self.mgpud.inventory()
             except Refusal as refusal:
-                self.told.say("mgpud", f"{refusal.message}; {refusal.hint}")
+                self.conditions.set("mgpud", f"{refusal.message}; {refusal.hint}")
                 if self.inventory is not None and loop.time() - answered > AWAY_S:
                     await self.become(self.inventory, serving=False)
             else:
                 answered = loop.time()
-                self.told.over("mgpud", "mgpud answers again")
+                self.conditions.clear("mgpud", "mgpud answers again")
                 self._tell_lost(inventory)
                 await self.become(inventory, serving=not self._has_others())
             await asyncio.sleep(LOOK_S)
@@ -84,20 +84,20 @@ class Node:
         """Whether NVIDIA's own plugin is here: a GPU is handed out by one of them only."""
         found = others.nvidia_plugins(self.kubelet)
         if found:
-            self.told.say(
+            self.conditions.set(
                 "others",
                 f"NVIDIA's own plugin hands out this node's GPUs too ({', '.join(found)}), so that nothing new is "
                 f"placed here; kubectl label node {self.name} nvidia.com/gpu.deploy.device-plugin=false",
             )
         else:
-            self.told.over("others", "NVIDIA's own plugin is gone")
+            self.conditions.clear("others", "NVIDIA's own plugin is gone")
         return bool(found)
 
     def _tell_lost(self, inventory: Inventory) -> None:
         for card in inventory.cards:
             if not card.healthy:
-                self.told.say(
+                self.conditions.set(
                     f"card {card.uuid}", f"GPU {card.index} ({card.uuid}) is lost: its share is not offered"
                 )
             else:
-                self.told.over(f"card {card.uuid}", f"GPU {card.index} ({card.uuid}) is back")
+                self.conditions.clear(f"card {card.uuid}", f"GPU {card.index} ({card.uuid}) is back")

@@ -1,4 +1,4 @@
-"""What the API server has of this node's GPUs: the inventory as an annotation, that mgpud serves as a label,
+"""This node's GPUs in the API server: the inventory as an annotation, that mgpud serves as a label,
 and what kubelet does not count as the node's capacity.
 """
 
@@ -14,7 +14,7 @@ from cluster.node.node import Node
 from cluster.resources import table
 from cluster.resources.inventory import ANNOTATION, Inventory
 
-# What mgpu's RuntimeClass selects nodes by: mgpud serves here.
+# mgpu's RuntimeClass selects nodes by it: mgpud serves here.
 SERVING = "mgpu.dev/serving"
 # How long mgpud has to answer before its label of an earlier time is taken away.
 FIRST_S = 3.0
@@ -24,22 +24,10 @@ RETRY_S = 5.0
 _SCALES = {"k": 10**3, "M": 10**6, "G": 10**9}
 
 
-async def run(node: Node, api: Api, *, withdraws: bool = False) -> None:
-    """Until it is cancelled: writes what is not there, and takes the label away while mgpud does not serve.
-
-    withdraws: it takes all of it with it, as before an uninstall; else the next node process finds it.
+async def run(node: Node, api: Api) -> None:
+    """Until it is cancelled: writes what is not there, and takes the label away while mgpud does not
+    serve.
     """
-    try:
-        await _keep(node, api)
-    finally:
-        if withdraws:
-            try:
-                await withdraw(node, api)
-            except ApiProblem as problem:
-                node.told.say("published", f"what node {node.name} had of mgpu stays there: {problem}")
-
-
-async def _keep(node: Node, api: Api) -> None:
     seen, wait_s = 0, FIRST_S
     while True:
         try:
@@ -48,10 +36,10 @@ async def _keep(node: Node, api: Api) -> None:
             pass
         try:
             await publish(node, api)
-            node.told.over("published", f"node {node.name} is written again")
+            node.conditions.clear("published", f"node {node.name} is written again")
             wait_s = LOOK_S
         except ApiProblem as problem:
-            node.told.say("published", f"node {node.name} is not written: {problem}")
+            node.conditions.set("published", f"node {node.name} is not written: {problem}")
             wait_s = RETRY_S
 
 
@@ -71,16 +59,6 @@ async def publish(node: Node, api: Api) -> None:
         await api.merge(NODE, node.name, {"metadata": changes})
     if inventory is not None:
         await _publish_capacity(node, api, _member(found, "status", "capacity"), inventory)
-
-
-async def withdraw(node: Node, api: Api) -> None:
-    """The node as it is without mgpu. ApiProblem as the API server has it."""
-    await api.merge(
-        NODE, node.name, {"metadata": {"labels": {SERVING: None}, "annotations": {ANNOTATION: None}}}
-    )
-    names = [*(each.name for each in table.RESOURCES if each.by == "status"), table.GIB_KEY]
-    gone = dict.fromkeys(names)
-    await api.merge(NODE, node.name, {"status": {"capacity": gone, "allocatable": gone}}, status=True)
 
 
 async def _publish_capacity(node: Node, api: Api, there: dict[str, Any], inventory: Inventory) -> None:

@@ -49,11 +49,11 @@ class Registration:
             await asyncio.gather(*(each.stop() for each in self._endpoints.values()))
 
     async def _look(self) -> None:
-        told, kubelet = self._node.told, self._seen()
+        conditions, kubelet = self._node.conditions, self._seen()
         if kubelet is None:
-            told.say("kubelet", f"kubelet is away: no socket at {self._socket}; it is waited for")
+            conditions.set("kubelet", f"kubelet is away: no socket at {self._socket}; it is waited for")
             return
-        told.over("kubelet", "kubelet is back")
+        conditions.clear("kubelet", "kubelet is back")
         if kubelet != self._kubelet:
             self._kubelet = kubelet
             self._due.clear()
@@ -62,10 +62,12 @@ class Registration:
             try:
                 await self._keep(endpoint)
             except OSError as error:
-                told.say(endpoint.name, f"{endpoint.resource.name} is not offered: {error}; trying again")
+                conditions.set(
+                    endpoint.name, f"{endpoint.resource.name} is not offered: {error}; trying again"
+                )
 
     def _seen(self) -> tuple[int, ...] | None:
-        """Which socket kubelet's is: it makes another at each start."""
+        """Identity of kubelet's socket: kubelet makes another at each start."""
         try:
             found = os.stat(self._socket)
         except OSError:
@@ -93,7 +95,7 @@ class Registration:
         at, pause_s = self._due.get(name, (now, PATIENCE_S))
         if endpoint.streams:
             self._due[name] = now + PATIENCE_S, PATIENCE_S
-            self._node.told.over(endpoint.name, f"{name} is offered")
+            self._node.conditions.clear(endpoint.name, f"{name} is offered")
         elif now >= at:
             self._due[name] = now + pause_s, min(2 * pause_s, PATIENCE_MAX_S)
             await self._register(endpoint)

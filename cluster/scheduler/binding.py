@@ -9,7 +9,7 @@ from collections.abc import Callable
 from cluster.api.client import Api, Object
 from cluster.api.errors import ApiProblem
 from cluster.api.kinds import BINDING, POD
-from cluster.node.told import Told
+from cluster.process.conditions import Conditions
 from cluster.scheduler.pods import Placed, Pod
 from cluster.scheduler.reading import Known, annotation_of
 from cluster.scheduler.state import Assumed, State
@@ -30,10 +30,10 @@ class Binder:
     twice.
     """
 
-    def __init__(self, state: State, api: Api, told: Told, clock: Callable[[], float]) -> None:
+    def __init__(self, state: State, api: Api, conditions: Conditions, clock: Callable[[], float]) -> None:
         self._state = state
         self._api = api
-        self._told = told
+        self._conditions = conditions
         self._clock = clock
 
     async def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
@@ -52,7 +52,7 @@ class Binder:
         except (ApiProblem, TimeoutError) as problem:
             await self._find_out(known.pod, node, assumed, problem)
         self._state.made(uid)
-        self._told.over("binding", "pods are bound again")
+        self._conditions.clear("binding", "pods are bound again")
 
     def _assume(self, known: Known, node: str) -> Assumed:
         pod, before = known.pod, self._state.assumed.get(known.pod.uid)
@@ -92,7 +92,7 @@ class Binder:
         else:
             self._state.doubt(pod.uid, self._clock() + DOUBT_SECONDS)
         if passing:
-            self._told.say("binding", f"pods are not bound for now: {why}; the scheduler tries again")
+            self._conditions.set("binding", f"pods are not bound for now: {why}; the scheduler tries again")
         raise _not_bound(pod.namespace, pod.name, why, "the scheduler tries again")
 
     async def _now(self, pod: Pod) -> Object | None:

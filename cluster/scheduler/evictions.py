@@ -9,7 +9,7 @@ from functools import partial
 from cluster.api.client import Api
 from cluster.api.errors import ApiProblem
 from cluster.api.kinds import EVICTION, POD
-from cluster.node.told import Told
+from cluster.process.conditions import Conditions
 from cluster.scheduler.books import Held, Node
 from cluster.scheduler.pods import Pod
 from cluster.scheduler.preemption import of_lower_priority, victims
@@ -30,12 +30,17 @@ class Evictions:
     """
 
     def __init__(
-        self, state: State, api: Api, told: Told, clock: Callable[[], float], begun: Callable[[], None]
+        self,
+        state: State,
+        api: Api,
+        conditions: Conditions,
+        clock: Callable[[], float],
+        begun: Callable[[], None],
     ) -> None:
         """begun: called each time that room is made."""
         self._state = state
         self._api = api
-        self._told = told
+        self._conditions = conditions
         self._clock = clock
         self._begun = begun
         self._kept_until_s: dict[str, float] = {}
@@ -113,11 +118,11 @@ class Evictions:
                 if problem.is_gone:
                     continue
                 self._kept_until_s[victim.pod.uid] = self._clock() + KEPT_SECONDS
-                self._told.say(f"eviction {victim.pod.uid}", f"pod {who} is not evicted: {problem}")
+                self._conditions.set(f"eviction {victim.pod.uid}", f"pod {who} is not evicted: {problem}")
                 self._state.reservations.forget(pod.uid)
                 await self._nominate(pod, None)
                 return
-            self._told.say(
+            self._conditions.set(
                 f"eviction {victim.pod.uid}",
                 f"pod {who} is evicted from node {node} for {pod.namespace}/{pod.name}, "
                 f"whose priority is {pod.priority}",
@@ -129,4 +134,4 @@ class Evictions:
                 POD, pod.name, {"status": {"nominatedNodeName": node}}, pod.namespace, status=True
             )
         except ApiProblem as problem:
-            self._told.say("nominate", f"pod {pod.namespace}/{pod.name} is not nominated: {problem}")
+            self._conditions.set("nominate", f"pod {pod.namespace}/{pod.name} is not nominated: {problem}")

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import socket
-import sys
 import time
 import uuid
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import get_args
 
 import click
 from aiohttp import web
@@ -20,7 +18,8 @@ from cluster.api.client import Api, Client
 from cluster.api.errors import ApiProblem
 from cluster.api.follow import Change, Listed, follow
 from cluster.api.kinds import NODE, POD, Kind
-from cluster.node.told import Told
+from cluster.process.conditions import Conditions, to_stderr
+from cluster.process.until_stopped import until_stopped
 from cluster.scheduler.binding import Binder
 from cluster.scheduler.counters import Counters
 from cluster.scheduler.evictions import Evictions
@@ -85,13 +84,13 @@ async def serve(api: Api, options: Options, started: Callable[[int], None] = lam
     """Until SIGTERM or SIGINT, or until a part of it fails, whose error is raised. started: hears
     the port.
     """
-    told = Told(lambda line: print(f"mgpu-scheduler: {line}", file=sys.stderr, flush=True))
+    conditions = Conditions(to_stderr("mgpu-scheduler"))
     clock = time.monotonic
     scheduler = Scheduler(options.score)
     reservations = Reservations(
         scheduler, reserve_after_s=options.reserve_after_s, reserve_for_s=options.reserve_for_s
     )
-    state = State(scheduler, reservations, told)
+    state = State(scheduler, reservations, conditions)
     counters = Counters()
 
     async def list_anew() -> None:
@@ -102,8 +101,8 @@ async def serve(api: Api, options: Options, started: Callable[[int], None] = lam
     lease = Lease(api, options.namespace, holder, clock, list_anew)
     extender = Extender(
         state,
-        Binder(state, api, told, clock),
-        Evictions(state, api, told, clock, counters.evictions.inc),
+        Binder(state, api, conditions, clock),
+        Evictions(state, api, conditions, clock, counters.evictions.inc),
         lease,
         counters,
         clock,
@@ -114,13 +113,13 @@ async def serve(api: Api, options: Options, started: Callable[[int], None] = lam
     async with AsyncExitStack() as stack:
         ports = []
         for address, app in apps.items():
-            add_health(app, state, counters, told)
+            add_health(app, state, counters, conditions)
             ports.append(await stack.enter_async_context(_served(app, address)))
         started(ports[0])
-        await _until_stopped(
+        await until_stopped(
             lease.run(),
-            _follow(api, NODE, told, state.change_nodes),
-            _follow(api, POD, told, lambda change: state.change_pods(change, clock())),
+            _follow(api, NODE, conditions, state.change_nodes),
+            _follow(api, POD, conditions, lambda change: state.change_pods(change, clock())),
         )
 
 
@@ -137,24 +136,9 @@ async def _served(app: web.Application, address: str) -> AsyncGenerator[int]:
         await runner.cleanup()
 
 
-async def _follow(api: Api, kind: Kind, told: Told, changed: Callable[[Change], None]) -> None:
-    async for change in follow(api, kind, said=lambda line: told.say(kind.plural, line)):
+async def _follow(api: Api, kind: Kind, conditions: Conditions, changed: Callable[[Change], None]) -> None:
+    async for change in follow(api, kind, said=lambda line: conditions.set(kind.plural, line)):
         changed(change)
-
-
-async def _until_stopped(*parts: Coroutine[Any, Any, None]) -> None:
-    stopped = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    tasks = [asyncio.ensure_future(part) for part in (stopped.wait(), *parts)]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for each in done:
-            each.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import web
 
 from cluster.api.errors import ApiProblem
-from cluster.node.told import Told
+from cluster.process.conditions import Conditions
 from cluster.scheduler.counters import Counters
 from cluster.scheduler.extender import Extender
 from cluster.scheduler.state import State
@@ -23,7 +23,7 @@ _Verb = Callable[[Mapping[str, Any]], Awaitable[Any]]
 
 
 def protocol(extender: Extender, counters: Counters) -> web.Application:
-    """The verbs: whoever may call them may bind pods."""
+    """The verbs: any caller may bind pods."""
     app = web.Application(client_max_size=_BODY_MAX_BYTES)
     verbs: dict[str, _Verb] = {
         "filter": extender.filter,
@@ -36,11 +36,11 @@ def protocol(extender: Extender, counters: Counters) -> web.Application:
     return app
 
 
-def add_health(app: web.Application, state: State, counters: Counters, told: Told) -> None:
+def add_health(app: web.Application, state: State, counters: Counters, conditions: Conditions) -> None:
     """/healthz, /readyz and /metrics."""
 
     async def healthz(request: web.Request) -> web.Response:
-        return web.Response(text="".join(f"{line}\n" for line in told.lines() or ["ok"]))
+        return web.Response(text="".join(f"{line}\n" for line in conditions.lines() or ["ok"]))
 
     async def readyz(request: web.Request) -> web.Response:
         if state.is_ready:

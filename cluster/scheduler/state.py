@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cluster.api.follow import Change, Changed, Deleted, Listed
-from cluster.node.told import Told
+from cluster.process.conditions import Conditions
 from cluster.resources import inventory
 from cluster.resources.inventory import ANNOTATION, Inventory
 from cluster.scheduler import reading, selectors
@@ -49,16 +49,17 @@ class _Node:
 class State:
     """known: every pod that has not ended, by UID. assumed: bindings under way, by the pod's UID."""
 
-    def __init__(self, scheduler: Scheduler, reservations: Reservations, told: Told) -> None:
+    def __init__(self, scheduler: Scheduler, reservations: Reservations, conditions: Conditions) -> None:
         self.scheduler = scheduler
         self.reservations = reservations
         self.known: dict[str, Known] = {}
         self.assumed: dict[str, Assumed] = {}
-        self._told = told
+        self._conditions = conditions
         self._nodes: dict[str, _Node] = {}
         self._asked: OrderedDict[str, Known] = OrderedDict()
         self._listed: set[str] = set()
-        self._units = Units()
+        # None: nodes have changed since.
+        self._units: Units | None = None
 
     @property
     def is_ready(self) -> bool:
@@ -93,6 +94,10 @@ class State:
 
     def asked(self, value: Mapping[str, Any]) -> Known:
         """The pod that the stock scheduler asks about; it may know it before the watch does."""
+        meta = members(value, "metadata")
+        version, before = meta.get("resourceVersion"), self.find(str(meta.get("uid")))
+        if version and before is not None and before.version == version:
+            return before
         found = self._read(value)
         if found.pod.uid not in self.known:
             self._asked[found.pod.uid] = found
@@ -156,12 +161,19 @@ class State:
         else:
             self.scheduler.put_node(name, found, *node.resources)
         if before is None or before.inventory != found:
-            self._units = reading.units_of(each.inventory for each in self._nodes.values() if each.inventory)
+            self._units = None
 
     def _remove_node(self, name: str) -> None:
         if self._nodes.pop(name, None) is not None:
+            self._units = None
             self.scheduler.remove_node(name)
-            self._told.over(f"inventory {name}", f"node {name} is gone")
+            self._conditions.clear(f"inventory {name}", f"node {name} is gone")
+
+    def _current_units(self) -> Units:
+        if self._units is None:
+            inventories = (each.inventory for each in self._nodes.values())
+            self._units = reading.units_of(each for each in inventories if each is not None)
+        return self._units
 
     def _inventory(self, name: str, text: str | None) -> Inventory | None:
         topic = f"inventory {name}"
@@ -170,9 +182,9 @@ class State:
         try:
             found = inventory.read(text)
         except Refusal as refusal:
-            self._told.say(topic, f"node {name} gets no pods: {refusal.message}; {refusal.hint}")
+            self._conditions.set(topic, f"node {name} gets no pods: {refusal.message}; {refusal.hint}")
             return None
-        self._told.over(topic, f"node {name} has its inventory again")
+        self._conditions.clear(topic, f"node {name} has its inventory again")
         return found
 
     def _put_pod(self, value: Mapping[str, Any], now_s: float) -> None:
@@ -206,7 +218,7 @@ class State:
             self.reservations.keep(found.pod, node, ended, now_s)
 
     def _read(self, value: Mapping[str, Any]) -> Known:
-        found = reading.read_pod(value, self._units)
+        found = reading.read_pod(value, self._current_units())
         before = self.find(found.pod.uid)
         spec = members(value, "spec")
         if before is not None:

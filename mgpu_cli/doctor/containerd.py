@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any
 
+from mgpu_cli.doctor import kubelet
 from mgpu_cli.doctor.engines import SHIM, SHIM_TYPE, is_ours, not_passed, shown
 from mgpu_cli.doctor.finding import Finding, Group, fail, note, ok, warn
 from mgpu_cli.doctor.host import Host, NoAnswerError
@@ -15,6 +16,8 @@ SOCKET = "/run/containerd/containerd.sock"
 PLUGINS = ("io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime")
 LISTS = ("pod_annotations", "container_annotations")
 INSTALL = "mgpu install containerd"
+# Below kubelet's root, as long as mgpu-node offers claims (cluster/dra/server.py).
+CLAIMS_SOCKET = "plugins/mgpu.dev/dra.sock"
 Table = dict[str, Any]
 
 
@@ -80,6 +83,7 @@ def _handlers_of(host: Host) -> Iterator[Finding]:
             "containerd config dump",
         )
         return
+    yield from _cdi(host, config)
     found = _ours(_handlers(config))
     if not found:
         yield warn(
@@ -90,6 +94,33 @@ def _handlers_of(host: Host) -> Iterator[Finding]:
         )
     for name, entry in found.items():
         yield from _handler(host, name, entry)
+
+
+def _cdi(host: Host, config: Table) -> Iterator[Finding]:
+    """Whether the CDI devices of claims reach containers: without them a pod runs and has no GPU.
+
+    enable_cdi came with containerd 1.7, where it is false unless set; from 2.0 on it is true.
+    """
+    plugins = config.get("plugins", {})
+    enabled = next((plugins[each].get("enable_cdi") for each in PLUGINS if each in plugins), None)
+    if enabled or not host.path(kubelet.ROOT).is_dir():
+        return
+    why = "enable_cdi is false" if enabled is False else "it came with containerd 1.7"
+    line = "set enable_cdi = true and restart containerd" if enabled is False else "install containerd 2.0"
+    if host.is_socket(f"{kubelet.ROOT}/{CLAIMS_SOCKET}"):
+        yield fail(
+            "containerd-cdi",
+            f"containerd hands on no CDI devices ({why}), and this node offers its GPUs by claims",
+            "pods with claims run without a GPU",
+            line,
+        )
+    else:
+        yield note(
+            "containerd-cdi",
+            f"containerd hands on no CDI devices ({why}): GPUs cannot be offered by claims here",
+            "resources and annotations need none",
+            line,
+        )
 
 
 def _handler(host: Host, name: str, entry: Table) -> Iterator[Finding]:

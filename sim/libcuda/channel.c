@@ -25,18 +25,28 @@ static const uint32_t engine_types[SIM_ENGINES] = {
     [SIM_ENGINE_COPY] = RM_ENGINE_COPY0,
 };
 
-struct channel *channel_make(struct engines *engines, enum sim_engine_index engine, uint32_t index,
-                             uint32_t *status)
+/* In its group, with the ring in `memory`. */
+static uint32_t channel_alloc(struct channel *channel)
 {
-    struct channel *channel = calloc(1, sizeof *channel);
+    const struct engines *engines = channel->engines;
+    enum sim_engine_index engine = channel->index / LANES;
     struct rm_channel params = {
         .gpfifo_offset = RING_AT,
         .gpfifo_entries = RING_ENTRIES,
+        .userd_memory = {channel->memory},
         .userd_offset = {USERD_AT},
         .engine_type = engine_types[engine],
     };
-
     uint8_t wire[RM_CHANNEL_MAX];
+
+    return rmc_alloc(engines->rm, engines->group[engine], &channel->handle,
+                     engines->card->model->channel_class, wire,
+                     rm_channel_write(&engines->rm->table, &params, wire));
+}
+
+struct channel *channel_make(struct engines *engines, uint32_t index, uint32_t *status)
+{
+    struct channel *channel = calloc(1, sizeof *channel);
 
     *status = NV_ERR_NO_MEMORY;
     if (!channel)
@@ -47,11 +57,8 @@ struct channel *channel_make(struct engines *engines, enum sim_engine_index engi
     channel->ends = calloc(RING_ENTRIES, sizeof *channel->ends);
     if (channel->ends)
         *status = engines_memory(engines, CHANNEL_BYTES, &channel->memory, &channel->map);
-    params.userd_memory[0] = channel->memory;
     if (!*status)
-        *status = rmc_alloc(engines->rm, engines->group[engine], &channel->handle,
-                            engines->card->model->channel_class, wire,
-                            rm_channel_write(&engines->rm->table, &params, wire));
+        *status = channel_alloc(channel);
     if (!*status)
         return channel;
     channel_end(channel);
@@ -65,6 +72,18 @@ void channel_end(const struct channel *channel)
         rmc_free(channel->engines->rm, channel->handle);
     if (channel->memory)
         rmc_free(channel->engines->rm, channel->memory);
+}
+
+/* The ring begins anew, and the count of entries goes on. */
+uint32_t channel_return(struct channel *channel)
+{
+    uint32_t status;
+
+    channel->handle = 0;
+    channel->base = channel->put;
+    status = engines_memory_at(channel->engines, CHANNEL_BYTES, PROGRESS_AT, sizeof(struct sim_semaphore),
+                               &channel->memory, channel->map);
+    return status ? status : channel_alloc(channel);
 }
 
 void channel_free(struct channel *channel)
@@ -121,14 +140,14 @@ static CUresult put_entry(struct channel *channel, struct commands before, struc
     memcpy(commands + before.count, work.first, work.count * sizeof *commands);
     commands[count - 1] = (struct sim_command){
         .op = SIM_CMD_RELEASE, .a = PROGRESS_AT, .b = channel->put + 1};
-    ring[channel->put % RING_ENTRIES] = (struct sim_ring_entry){
+    ring[(channel->put - channel->base) % RING_ENTRIES] = (struct sim_ring_entry){
         .offset = (uint32_t)((uint8_t *)commands - channel->map),
         .commands = count,
     };
     channel->head += count;
     channel->ends[channel->put % RING_ENTRIES] = channel->head;
     __atomic_store_n(&channel->put, channel->put + 1, __ATOMIC_RELEASE);
-    __atomic_store_n(gp_put, channel->put, __ATOMIC_SEQ_CST);
+    __atomic_store_n(gp_put, channel->put - channel->base, __ATOMIC_SEQ_CST);
     engines_ring(channel->engines);
     return CUDA_SUCCESS;
 }

@@ -72,6 +72,12 @@ bool contents_map_managed(struct range *range, int uvm)
     return true;
 }
 
+void contents_reserve(const struct range *range)
+{
+    mmap(range->at, whole_pages(range->bytes), PROT_NONE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
 /* The bytes of a managed range are its file's, which goes on. */
 void contents_unmap(const struct range *range)
 {

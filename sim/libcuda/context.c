@@ -31,6 +31,29 @@ CUcontext context_on(const struct rmc_card *card)
     return live;
 }
 
+bool contexts_drained(void)
+{
+    for (const struct CUctx_st *live = contexts; live; live = live->next)
+        if (!engines_drained(live->engines))
+            return false;
+    return true;
+}
+
+void contexts_leave(void)
+{
+    for (const struct CUctx_st *live = contexts; live; live = live->next)
+        engines_leave(live->engines);
+}
+
+CUresult contexts_return(void)
+{
+    uint32_t status = NV_OK;
+
+    for (const struct CUctx_st *live = contexts; live && !status; live = live->next)
+        status = engines_return(live->engines);
+    return from_rm(status);
+}
+
 /* The parent's RM client went with the session; only our own notes are left to drop. */
 void contexts_forget(void)
 {

@@ -7,6 +7,7 @@
  *   context.c   making and ending contexts       current.c   the calling thread's
  *   primary.c   the context a card's users share limit.c     what a context may be told
  *   init.c      cuInit, forks                    entry.c     cuGetProcAddress
+ *   gate.h      calls and checkpoints            checkpoint.h  cuCheckpoint*
  *   error.c     names of errors                  profiler.c  cuProfiler*, cuGetExportTable
  * One lock (rmc_lock) for everything but the stack, which is the thread's own, and the engines, whose locks
  * are taken without it or after it, never before it: a thread that waits for work has left it. */
@@ -14,6 +15,7 @@
 #define MGPU_SIM_CUDA_H
 #include "../rmclient/rmclient.h"
 #include "cuda_api.h"
+#include "gate.h"
 #include <stdbool.h>
 
 struct device {
@@ -44,6 +46,7 @@ struct entry {
     struct rmc *rm; /* NULL on error */
     struct device *device;
 };
+/* Twice is as once. */
 void leave(struct entry *entry);
 #define ENTRY __attribute__((cleanup(leave))) struct entry
 
@@ -56,6 +59,11 @@ struct entry enter_context(CUcontext *context);
 CUresult session_open(void);
 /* Whether the session is that of a process which this one was forked from. */
 bool session_inherited(void);
+const struct rmc *session_rm(void);
+/* Gives everything back to the driver. What names cards stays. */
+void session_leave(void);
+/* As it was, but for the handles: every card, or the one that is to stand for it, is in its card's place. */
+CUresult session_return(const CUcheckpointGpuPair *pairs, unsigned int count);
 
 CUresult from_rm(uint32_t status);
 CUdevice ordinal_of(const struct device *device);
@@ -71,6 +79,10 @@ uint32_t visible_cards(const struct rmc *rm, uint32_t order[RM_MAX_CARDS]);
 CUresult context_make(struct rmc *rm, struct device *device, unsigned int flags, CUcontext *context);
 void context_end(struct rmc *rm, CUcontext context);
 bool context_live(CUcontext context);
+/* For a checkpoint: engines_drained(), engines_leave() and engines_return() of all. */
+bool contexts_drained(void);
+void contexts_leave(void);
+CUresult contexts_return(void);
 /* One of those on the card; NULL: there is none. */
 CUcontext context_on(const struct rmc_card *card);
 /* In a forked child: nothing of the parent's exists. */

@@ -202,6 +202,13 @@ CUresult cuCtxDisablePeerAccess(CUcontext peer);
 
 CUresult cuProfilerStart(void);
 CUresult cuProfilerStop(void);
+CUresult cuCheckpointProcessGetRestoreThreadId(int pid, int *tid);
+CUresult cuCheckpointProcessGetState(int pid, CUprocessState *state);
+CUresult cuCheckpointProcessLock(int pid, CUcheckpointLockArgs *args);
+CUresult cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs *args);
+CUresult cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs *args);
+CUresult cuCheckpointProcessUnlock(int pid, CUcheckpointUnlockArgs *args);
+
 CUresult cuGetExportTable(const void **table, const CUuuid *id);
 
 CUresult cuStreamGetId(CUstream handle, unsigned long long *id);

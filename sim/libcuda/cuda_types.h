@@ -51,6 +51,33 @@ typedef struct {
     char bytes[16];
 } CUuuid;
 
+typedef enum {
+    CU_PROCESS_STATE_RUNNING,
+    CU_PROCESS_STATE_LOCKED,
+    CU_PROCESS_STATE_CHECKPOINTED,
+    CU_PROCESS_STATE_FAILED,
+} CUprocessState;
+
+typedef struct {
+    unsigned int timeoutMs, reserved0; /* timeoutMs 0: waits for ever */
+    uint64_t reserved1[7];
+} CUcheckpointLockArgs;
+
+typedef struct {
+    uint64_t reserved[8];
+} CUcheckpointCheckpointArgs, CUcheckpointUnlockArgs;
+
+typedef struct {
+    CUuuid oldUuid, newUuid;
+} CUcheckpointGpuPair;
+
+typedef struct {
+    CUcheckpointGpuPair *gpuPairs;
+    unsigned int gpuPairsCount;
+    char reserved[52 - sizeof(CUcheckpointGpuPair *)];
+    uint64_t reserved1;
+} CUcheckpointRestoreArgs;
+
 typedef struct {
     unsigned int gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
     CUstream hStream;

@@ -56,6 +56,7 @@ CUstream stream_hold(CUstream handle, CUresult *error)
     *error = entry.error;
     if (entry.error)
         return NULL;
+    gate_pass();
     object_hold(&stream->object);
     return stream;
 }

@@ -1,5 +1,6 @@
 #include "engines.h"
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -18,10 +19,18 @@ static uint32_t group_make(struct engines *engines, enum sim_engine_index engine
                      &params, sizeof params);
 }
 
+static uint32_t first_objects(struct engines *engines)
+{
+    char vaspace[VASPACE_PARAMS_BYTES] = {0};
+    uint32_t status = rmc_alloc(engines->rm, engines->card->device, &engines->vaspace, FERMI_VASPACE_A,
+                                vaspace, sizeof vaspace);
+
+    return status ? status : group_make(engines, SIM_ENGINE_GRAPHICS);
+}
+
 struct engines *engines_make(const struct rmc *rm, const struct rmc_card *card, CUresult *error)
 {
     struct engines *engines = calloc(1, sizeof *engines);
-    char vaspace[VASPACE_PARAMS_BYTES] = {0};
     uint32_t status;
 
     *error = CUDA_ERROR_OUT_OF_MEMORY;
@@ -29,9 +38,7 @@ struct engines *engines_make(const struct rmc *rm, const struct rmc_card *card, 
         return NULL;
     *engines = (struct engines){.rm = rm, .card = card, .doorbell_fd = -1};
     pthread_mutex_init(&engines->lock, NULL);
-    status = rmc_alloc(rm, card->device, &engines->vaspace, FERMI_VASPACE_A, vaspace, sizeof vaspace);
-    if (!status)
-        status = group_make(engines, SIM_ENGINE_GRAPHICS);
+    status = first_objects(engines);
     *error = from_rm(status);
     if (!status)
         return engines;
@@ -114,6 +121,23 @@ uint32_t engines_memory(const struct engines *engines, uint64_t bytes, uint32_t 
     return NV_OK;
 }
 
+uint32_t engines_memory_at(const struct engines *engines, uint64_t bytes, uint64_t from, uint64_t kept,
+                           uint32_t *handle, uint8_t *map)
+{
+    uint32_t status;
+    uint8_t *at;
+
+    *handle = 0;
+    status = engines_memory(engines, bytes, handle, &at);
+    if (status)
+        return status;
+    memcpy(at + from, map + from, kept);
+    if (mremap(at, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, map) != MAP_FAILED)
+        return NV_OK;
+    munmap(at, bytes);
+    return NV_ERR_NO_MEMORY;
+}
+
 static uint32_t usermode_class(const struct rmc_card *card)
 {
     switch (card->model->channel_class) {
@@ -166,7 +190,7 @@ static uint32_t channel_add(struct engines *engines, enum sim_engine_index engin
         status = group_make(engines, engine);
     if (status)
         return status;
-    channel = channel_make(engines, engine, index, &status);
+    channel = channel_make(engines, index, &status);
     if (!channel)
         return status;
     status = group_enable(engines, engine);
@@ -205,4 +229,64 @@ unsigned int engines_lane(struct engines *engines)
     unsigned int number = __atomic_fetch_add(&engines->next_lane, 1, __ATOMIC_RELAXED);
 
     return 1 + number % (LANES - 1);
+}
+
+void engines_leave(struct engines *engines)
+{
+    if (engines->doorbell_fd >= 0)
+        close(engines->doorbell_fd);
+    engines->doorbell_fd = -1;
+    engines->vaspace = engines->usermode = 0;
+    for (int i = 0; i < SIM_ENGINES; i++)
+        engines->group[i] = 0;
+}
+
+/* The groups that channels were in; as with the first of them, they are enabled last. */
+static uint32_t channels_return(struct engines *engines)
+{
+    bool used[SIM_ENGINES] = {false};
+    uint32_t status = NV_OK;
+
+    for (uint32_t i = 0; i < CHANNELS && !status; i++) {
+        enum sim_engine_index engine = i / LANES;
+
+        if (!engines->channels[i])
+            continue;
+        if (!engines->group[engine])
+            status = group_make(engines, engine);
+        if (!status)
+            status = channel_return(engines->channels[i]);
+        used[engine] = true;
+    }
+    for (int i = 0; i < SIM_ENGINES && !status; i++)
+        if (used[i])
+            status = group_enable(engines, i);
+    return status;
+}
+
+uint32_t engines_return(struct engines *engines)
+{
+    uint32_t status = first_objects(engines);
+    bool rings = false;
+
+    for (uint32_t i = 0; i < CHANNELS; i++)
+        rings |= engines->channels[i] != NULL;
+    if (!status && rings)
+        status = doorbell_make(engines);
+    if (!status)
+        status = channels_return(engines);
+    return status ? status : slabs_return(engines);
+}
+
+bool engines_drained(struct engines *engines)
+{
+    if (engines_error(engines))
+        return true;
+    for (uint32_t i = 0; i < CHANNELS; i++) {
+        struct channel *channel = engines_channel_at(engines, i);
+
+        if (channel && !mark_reached(engines, channel_mark(channel)))
+            return false;
+    }
+    return true;
 }

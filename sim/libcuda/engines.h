@@ -25,6 +25,7 @@ struct channel {
     mark_t blocking;      /* atomic: the last entry of a stream that the legacy stream waits for */
     pthread_mutex_t lock; /* of what follows; held while a full ring is waited for */
     uint32_t put;         /* atomic to read without the lock: entries submitted */
+    uint32_t base;        /* of them, when the ring was begun */
     uint32_t freed;       /* entries whose room has been taken back */
     uint64_t head, tail;  /* commands written and freed, ever */
     uint64_t *ends;       /* `head` after an entry, by entry */
@@ -60,6 +61,16 @@ CUresult engines_error(const struct engines *engines);
 void engines_ring(const struct engines *engines);
 /* A mapped object of class 0x3e. RM status. */
 uint32_t engines_memory(const struct engines *engines, uint64_t bytes, uint32_t *handle, uint8_t **map);
+/* The same, in the place of a mapping of that size, of which `kept` bytes at `from` stay as they are. */
+uint32_t engines_memory_at(const struct engines *engines, uint64_t bytes, uint64_t from, uint64_t kept,
+                           uint32_t *handle, uint8_t *map);
+/* For a checkpoint, once all work is done. The session that the objects were of has ended: what reaches the
+ * driver goes, and mappings stay, with what threads may look at. */
+void engines_leave(struct engines *engines);
+/* RM status. After a failure engines_leave(). */
+uint32_t engines_return(struct engines *engines);
+/* Whether all that was submitted is done, or will never be. */
+bool engines_drained(struct engines *engines);
 
 /* channel.c */
 enum { CHANNEL_COMMANDS_MAX = 8192 }; /* of one entry, its progress release included */
@@ -67,8 +78,9 @@ struct commands {
     const struct sim_command *first;
     uint32_t count;
 };
-struct channel *channel_make(struct engines *engines, enum sim_engine_index engine, uint32_t index,
-                             uint32_t *status);
+struct channel *channel_make(struct engines *engines, uint32_t index, uint32_t *status);
+/* Of one that the driver has no more: it has nothing to do. RM status. */
+uint32_t channel_return(struct channel *channel);
 /* Gives back what the driver holds for it; memory and mapping stay for threads that wait. */
 void channel_end(const struct channel *channel);
 void channel_free(struct channel *channel);
@@ -104,6 +116,8 @@ void slot_give(struct engines *engines, struct slot *slot);
 /* Of a context that ends: what is not released yet will not be, and others may wait for it. */
 void slabs_end(struct engines *engines);
 void slabs_to_pool(struct engines *engines);
-/* In a forked child. */
+/* As engines_return(). */
+uint32_t slabs_return(struct engines *engines);
+/* Those of contexts that are gone: in a forked child, or when no channel has anything to do. */
 void slabs_forget(void);
 #endif

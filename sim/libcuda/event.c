@@ -28,8 +28,10 @@ static void event_free(struct object *object)
 
 static void event_release(CUevent *event)
 {
-    if (*event)
-        object_release(&(*event)->object);
+    if (!*event)
+        return;
+    object_release(&(*event)->object);
+    gate_leave();
 }
 #define HELD_EVENT __attribute__((cleanup(event_release))) CUevent
 
@@ -43,7 +45,10 @@ static CUevent event_hold(CUevent handle, CUresult *error)
         return NULL;
     object = object_find(handle, OBJECT_EVENT);
     *error = object ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
-    return object ? (CUevent)object_hold(object) : NULL;
+    if (!object)
+        return NULL;
+    gate_pass();
+    return (CUevent)object_hold(object);
 }
 
 /* One record of an event; recorded anew, the event gets another. */

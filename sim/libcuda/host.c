@@ -67,7 +67,8 @@ CUresult cuMemFreeHost(void *pointer)
     range = host_range(pointer, RANGE_HOST);
     if (!range)
         return CUDA_ERROR_INVALID_VALUE;
-    rmc_free(entry.rm, range->handle);
+    if (range->handle)
+        rmc_free(entry.rm, range->handle);
     range_remove(range);
     return CUDA_SUCCESS;
 }

@@ -2,7 +2,7 @@
  * other. Behind a function its stream goes on when it has returned. */
 #include "moves.h"
 #include "stream.h"
-#include <signal.h>
+#include "thread.h"
 #include <stdlib.h>
 
 struct call {
@@ -23,6 +23,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t asked = PTHREAD_COND_INITIALIZER;
 static struct call *first, **end = &first; /* in the order of submitting: no call waits for a later one */
 static bool running;                       /* under `order` */
+static bool busy;                          /* with a call that is not in the list any more */
 
 static void run(struct call *call)
 {
@@ -48,44 +49,40 @@ static void run(struct call *call)
 static void *work(void *unused)
 {
     (void)unused;
+    gate_exempt();
     for (;;) {
         struct call *call;
 
         pthread_mutex_lock(&lock);
+        busy = false;
         while (!first)
             pthread_cond_wait(&asked, &lock);
         call = first;
         first = call->next;
         if (!first)
             end = &first;
+        busy = true;
         pthread_mutex_unlock(&lock);
         run(call);
     }
     return NULL;
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-/* The name by which every libc has it, as the library is to run on old ones too. */
-__asm__(".symver pthread_create,pthread_create@GLIBC_2.2.5");
-#endif
-
-/* Signals are the program's threads'. */
 static bool start(void)
 {
-    pthread_attr_t attributes;
-    sigset_t all, before;
-    pthread_t thread;
-
-    if (running)
-        return true;
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, &before);
-    running = !pthread_create(&thread, &attributes, work, NULL);
-    sigprocmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
+    if (!running)
+        running = thread_start(work, NULL);
     return running;
+}
+
+bool host_functions_idle(void)
+{
+    bool idle;
+
+    pthread_mutex_lock(&lock);
+    idle = !first && !busy;
+    pthread_mutex_unlock(&lock);
+    return idle;
 }
 
 void host_functions_forget(void)
@@ -95,7 +92,7 @@ void host_functions_forget(void)
     pthread_cond_init(&asked, NULL);
     first = NULL;
     end = &first;
-    running = false;
+    running = busy = false;
 }
 
 static CUresult submit(const struct call *call, CUstream stream)

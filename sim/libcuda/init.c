@@ -1,3 +1,4 @@
+#include "checkpoint.h"
 #include "moves.h"
 #include "stream.h"
 #include "ranges.h"
@@ -8,8 +9,10 @@ CUresult cuInit(unsigned int flags)
 
     if (flags)
         return CUDA_ERROR_INVALID_VALUE;
+    gate_pass();
     rmc_lock();
     if (session_inherited()) {
+        checkpoint_forget();
         stack_forget();
         objects_forget();
         contexts_forget();
@@ -23,7 +26,10 @@ CUresult cuInit(unsigned int flags)
         uvm_forget();
     }
     result = session_open();
+    if (!result)
+        checkpoint_start();
     rmc_unlock();
+    gate_leave();
     return result;
 }
 

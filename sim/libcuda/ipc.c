@@ -12,7 +12,7 @@ _Static_assert(sizeof(struct shared) <= sizeof(CUipcMemHandle), "what is told of
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr pointer)
 {
-    const struct range *range;
+    struct range *range;
     struct shared shared;
     CUcontext context;
     CUresult result;
@@ -26,6 +26,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr pointer)
     result = from_rm(rmc_share(entry.rm, range->handle));
     if (result)
         return result;
+    range->shared = true;
     shared = (struct shared){
         .pid = entry.rm->pid,
         .client = entry.rm->client,

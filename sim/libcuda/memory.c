@@ -83,6 +83,7 @@ CUresult cuMemAlloc(CUdeviceptr *pointer, size_t bytes)
 struct entry enter_settled(void)
 {
     CUcontext context;
+    PASSAGE passage = passage_begin();
 
     moves_finish();
     return enter_context(&context);

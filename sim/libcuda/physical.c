@@ -23,13 +23,9 @@ struct physical *physical_find(CUmemGenericAllocationHandle handle)
     return physical;
 }
 
-struct physical *physical_of(uint32_t rm_handle)
+struct physical *physical_next(const struct physical *after)
 {
-    struct physical *physical = all;
-
-    while (physical && physical->handle != rm_handle)
-        physical = physical->next;
-    return physical;
+    return after ? after->next : all;
 }
 
 CUresult physical_put(const struct rmc *rm, struct physical *physical)
@@ -142,7 +138,8 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
 CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHandle handle,
                                       CUmemAllocationHandleType type, unsigned long long flags)
 {
-    const struct physical *physical;
+    struct physical *physical;
+    uint32_t status;
     ENTRY entry = enter();
 
     if (entry.error)
@@ -152,13 +149,15 @@ CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHan
         return CUDA_ERROR_INVALID_VALUE;
     if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_NOT_SUPPORTED;
-    return from_rm(rmc_export(entry.rm, physical->card, physical->handle, physical->bytes, shareable));
+    status = rmc_export(entry.rm, physical->card, physical->handle, physical->bytes, shareable);
+    physical->shared |= !status;
+    return from_rm(status);
 }
 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shareable,
                                         CUmemAllocationHandleType type)
 {
-    struct physical made = {.bytes = 0};
+    struct physical made = {.shared = true};
     uint32_t status;
     ENTRY entry = enter();
 

@@ -209,7 +209,6 @@ static bool wait_for_freed(void)
         mark = range->freed;
     }
     leave(&entry);
-    entry.rm = NULL;
     if (!context)
         return false;
     entry.error = mark_wait(context->engines, mark);

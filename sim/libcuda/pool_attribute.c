@@ -80,6 +80,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool handle)
 CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)
 {
     CUmemoryPool pool;
+    PASSAGE passage = passage_begin();
     ENTRY entry;
 
     pools_settle();

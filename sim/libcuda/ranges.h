@@ -32,11 +32,14 @@ struct range {
     uint32_t handle;             /* 0: the driver has no object for it */
     unsigned int flags;          /* that it was made with */
     CUmemoryPool pool;
-    mark_t freed;  /* RANGE_FREEING: when */
-    uint8_t *at;   /* of its first byte here; NULL: nowhere, or not looked for yet */
-    bool empty;    /* looked for: it has no contents */
-    uint64_t from; /* RANGE_MAPPED: its first byte, in the object */
-    uint64_t id;   /* never given again in this process */
+    mark_t freed;              /* RANGE_FREEING: when */
+    uint8_t *at;               /* of its first byte here; NULL: nowhere, or not looked for yet */
+    bool empty;                /* looked for: it has no contents */
+    uint64_t from;             /* RANGE_MAPPED: its first byte, in the object */
+    uint64_t id;               /* never given again in this process */
+    struct physical *physical; /* RANGE_MAPPED: whose bytes */
+    bool shared;               /* its name was given away: cuIpcGetMemHandle() */
+    struct saved *saved;       /* while it is not on the card: what it held */
 };
 
 /* All with the library's lock held. Fills in base; false when out of addresses or memory. */
@@ -67,6 +70,8 @@ bool contents_map_at(const struct rmc *rm, struct range *range, int protection);
 /* The same, of the process's file of nvidia-uvm. */
 bool contents_map_managed(struct range *range, int uvm);
 void contents_unmap(const struct range *range);
+/* Its address stays taken, and what it held is gone from here. */
+void contents_reserve(const struct range *range);
 
 /* uvm.c, lock held: the process's file of nvidia-uvm, opened at first need. Every card is registered on it,
  * and every card with a context has an address space there. An enum rm_status, as rmc_uvm(). */
@@ -94,11 +99,14 @@ struct physical {
     const struct rmc_card *card;
     uint64_t bytes;
     uint32_t handle;
-    unsigned int users; /* its names and its maps */
+    unsigned int users;  /* its names and its maps */
+    bool shared;         /* another process's, or given to one */
+    struct saved *saved; /* while it is not on the card */
 };
 enum { GRANULARITY_BYTES = 2 << 20 };
 struct physical *physical_find(CUmemGenericAllocationHandle handle);
-struct physical *physical_of(uint32_t rm_handle);
+/* The one behind that, or the first; NULL: there is none. */
+struct physical *physical_next(const struct physical *after);
 CUresult physical_put(const struct rmc *rm, struct physical *physical);
 void physical_forget(void);
 /* reserve.c, in a forked child. */

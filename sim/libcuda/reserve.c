@@ -117,6 +117,7 @@ CUresult cuMemMap(CUdeviceptr base, size_t bytes, size_t offset, CUmemGenericAll
         return CUDA_ERROR_INVALID_VALUE;
     range.card = physical->card;
     range.handle = physical->handle;
+    range.physical = physical;
     if (!range_add_at(&range))
         return CUDA_ERROR_INVALID_VALUE;
     physical->users++;
@@ -141,6 +142,7 @@ static bool is_whole_maps(CUdeviceptr base, size_t bytes)
 CUresult cuMemUnmap(CUdeviceptr base, size_t bytes)
 {
     CUdeviceptr end = base + bytes;
+    PASSAGE passage = passage_begin();
     ENTRY entry;
 
     moves_finish();
@@ -151,7 +153,7 @@ CUresult cuMemUnmap(CUdeviceptr base, size_t bytes)
         return CUDA_ERROR_INVALID_VALUE;
     while (base < end) {
         struct range *range = range_at(base);
-        struct physical *physical = physical_of(range->handle);
+        struct physical *physical = range->physical;
 
         base += range->bytes;
         range_remove(range);
@@ -174,6 +176,7 @@ static CUresult give_access(const struct rmc *rm, struct range *range, unsigned 
 CUresult cuMemSetAccess(CUdeviceptr base, size_t bytes, const CUmemAccessDesc *descriptions, size_t count)
 {
     CUdeviceptr end = base + bytes;
+    PASSAGE passage = passage_begin();
     ENTRY entry;
 
     moves_finish();
@@ -224,7 +227,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
     range = range_at((uintptr_t)address);
     if (!handle || !range || range->kind != RANGE_MAPPED)
         return CUDA_ERROR_INVALID_VALUE;
-    physical = physical_of(range->handle);
+    physical = range->physical;
     physical->users++;
     *handle = (uintptr_t)physical;
     return CUDA_SUCCESS;

@@ -1,5 +1,6 @@
 #include "cuda.h"
 #include <errno.h>
+#include <string.h>
 #include <unistd.h>
 
 static struct rmc session = {.ctl_fd = -1};
@@ -40,6 +41,86 @@ CUresult session_open(void)
     return CUDA_ERROR_NO_DEVICE;
 }
 
+const struct rmc *session_rm(void)
+{
+    return &session;
+}
+
+void session_leave(void)
+{
+    struct rmc left = session;
+
+    rmc_close(&session);
+    left.ctl_fd = -1;
+    left.client = 0;
+    for (uint32_t i = 0; i < left.card_count; i++) {
+        left.cards[i].node_fd = -1;
+        left.cards[i].device = left.cards[i].subdevice = 0;
+    }
+    session = left;
+}
+
+static bool names_card(const CUuuid *uuid, const struct rmc_card *card)
+{
+    uint8_t bytes[sizeof uuid->bytes];
+
+    rmc_uuid(card, bytes);
+    return !memcmp(bytes, uuid->bytes, sizeof bytes);
+}
+
+/* The index among the cards of `there` of the one to stand for `card`; card_count: there is none. */
+static uint32_t successor(const struct rmc *there, const struct rmc_card *card,
+                          const CUcheckpointGpuPair *pairs, unsigned int count)
+{
+    CUuuid wanted;
+    unsigned int pair = 0;
+    uint32_t i = 0;
+
+    rmc_uuid(card, (uint8_t *)wanted.bytes);
+    while (pair < count && memcmp(&pairs[pair].oldUuid, &wanted, sizeof wanted))
+        pair++;
+    if (count && pair == count)
+        return there->card_count; /* pairs name every card that was left */
+    if (count)
+        wanted = pairs[pair].newUuid;
+    while (i < there->card_count && !names_card(&wanted, &there->cards[i]))
+        i++;
+    return i;
+}
+
+/* Moves the successor of each card to its place. */
+static CUresult arrange(struct rmc *there, const CUcheckpointGpuPair *pairs, unsigned int count)
+{
+    CUresult missing = count ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NO_DEVICE;
+
+    for (uint32_t i = 0; i < session.card_count; i++) {
+        uint32_t from = successor(there, &session.cards[i], pairs, count);
+        struct rmc_card card;
+
+        if (from == there->card_count || from < i || there->cards[from].model != session.cards[i].model)
+            return missing;
+        card = there->cards[i];
+        there->cards[i] = there->cards[from];
+        there->cards[from] = card;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult session_return(const CUcheckpointGpuPair *pairs, unsigned int count)
+{
+    struct rmc there;
+    CUresult result = from_errno(rmc_open(&there));
+
+    if (result)
+        return result;
+    result = arrange(&there, pairs, count);
+    if (result)
+        rmc_close(&there);
+    else
+        session = there;
+    return result;
+}
+
 bool session_inherited(void)
 {
     return session.pid && session.pid != getpid();
@@ -47,16 +128,21 @@ bool session_inherited(void)
 
 void leave(struct entry *entry)
 {
-    if (entry->rm)
-        rmc_unlock();
+    if (!entry->rm)
+        return;
+    entry->rm = NULL;
+    rmc_unlock();
+    gate_leave();
 }
 
 struct entry enter(void)
 {
+    gate_pass();
     rmc_lock();
     if (session.pid == getpid())
         return (struct entry){.rm = &session};
     rmc_unlock();
+    gate_leave();
     return (struct entry){.error = CUDA_ERROR_NOT_INITIALIZED};
 }
 

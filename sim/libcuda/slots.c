@@ -139,6 +139,20 @@ void slabs_to_pool(struct engines *engines)
     engines->slabs = NULL;
 }
 
+uint32_t slabs_return(struct engines *engines)
+{
+    uint32_t status = NV_OK;
+
+    for (struct slab *slab = engines->slabs; slab && !status; slab = slab->next) {
+        uint32_t memory;
+
+        status = engines_memory_at(engines, SLAB_BYTES, 0, SLAB_BYTES, &memory, slab->map);
+        for (uint32_t i = 0; i < SLAB_SLOTS && !status; i++)
+            slab->slots[i].memory = memory;
+    }
+    return status;
+}
+
 void slabs_forget(void)
 {
     while (pool) {

@@ -28,8 +28,10 @@ CUstream stream_make(CUcontext context, unsigned int lane)
 
 void stream_release(CUstream *stream)
 {
-    if (*stream)
-        object_release(&(*stream)->object);
+    if (!*stream)
+        return;
+    object_release(&(*stream)->object);
+    gate_leave();
 }
 
 static bool is_legacy(const struct CUstream_st *stream)

@@ -32,7 +32,8 @@ static inline struct engines *engines_of(const struct CUstream_st *stream)
 
 /* Lock held. NULL: out of memory. */
 CUstream stream_make(CUcontext context, unsigned int lane);
-/* Holds the stream that a handle means. *error is set exactly when the answer is NULL. */
+/* Holds the stream that a handle means, in a passage of the gate. *error is set exactly when the answer is
+ * NULL. */
 CUstream stream_hold(CUstream handle, CUresult *error);
 void stream_release(CUstream *stream);
 #define HELD_STREAM __attribute__((cleanup(stream_release))) CUstream
@@ -77,7 +78,9 @@ CUresult function_set_attribute(CUfunction function, int attribute, int value, c
 CUresult function_cache_config(CUfunction function, int config);
 /* NULL when there is none. */
 const struct CUfunc_st *function_find(CUfunction handle);
-/* host_function.c, in a forked child. */
+/* host_function.c: whether none runs and none waits for its stream. */
+bool host_functions_idle(void);
+/* In a forked child. */
 void host_functions_forget(void);
 /* What a launch asks for: the shape is checked, of the parameters the first is all that matters. */
 struct launch {

@@ -57,6 +57,7 @@ CUresult cuCtxSynchronize_v2(CUcontext handle)
 {
     CUresult error;
     CUcontext context;
+    PASSAGE passage = passage_begin();
 
     if (!handle)
         return cuCtxSynchronize();

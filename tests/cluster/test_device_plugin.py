@@ -19,7 +19,7 @@ from cluster.node.endpoint import devices
 from cluster.node.mgpud import Mgpud
 from cluster.node.node import Node
 from cluster.node.registration import Registration
-from cluster.node.told import Told
+from cluster.process.conditions import Conditions
 from cluster.resources import table
 from native_sched.daemon.control.server import Server
 from oci_specs import parse, schemas
@@ -101,7 +101,7 @@ async def world(folder: Path, *, kubelet: bool = True, mgpud: bool = True) -> As
     fake = FakeKubelet(folder)
     if kubelet:
         await fake.start()
-    here = Node(name="n1", mgpud=Mgpud(arbiter.path), kubelet=folder, told=Told(lines.append))
+    here = Node(name="n1", mgpud=Mgpud(arbiter.path), kubelet=folder, conditions=Conditions(lines.append))
     tasks = [asyncio.ensure_future(each) for each in (here.follow(), Registration(here).run())]
     try:
         yield World(here, fake, arbiter, lines, tasks[1])

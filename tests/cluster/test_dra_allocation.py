@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.dra import allocation, devices
+from cluster.dra.cdi_files import CdiFiles
 from cluster.dra.prepared import claims_of
 from cluster.resources.inventory import Card
 from oci_specs import schemas
@@ -127,7 +129,7 @@ def test_consumers_that_are_no_pods_are_none_to_mgpud() -> None:
         ),
     ],
 )
-def test_what_cannot_be_given_is_refused_in_a_line(
+def test_an_impossible_allocation_is_refused_in_a_line(
     results: list[dict[str, Any]], config: list[dict[str, Any]], why: str
 ) -> None:
     with pytest.raises(Refusal) as refused:
@@ -154,7 +156,7 @@ ODD = st.recursive(
 
 
 @given(st.data())
-def test_whatever_is_in_a_claim_is_read_or_refused(data: st.DataObject) -> None:
+def test_any_claim_is_read_or_refused(data: st.DataObject) -> None:
     """What is read can be sent to mgpud, whose schema has the last word."""
     config = [parameters(policy="fixed-share")]
     claim: Any = allocated("c", [consumed("gpu-0", "4Gi", "30", "2")], pods=PODS, config=config)
@@ -179,3 +181,14 @@ def test_claims_of_a_pod_are_those_that_it_names_and_those_made_for_it() -> None
     }
     assert claims_of(pod) == {"shared", "p-b-x7"}
     assert claims_of({}) == set()
+
+
+def test_a_cdi_spec_is_of_a_version_in_which_names_may_begin_with_a_digit(tmp_path: Path) -> None:
+    """CDI's SPEC.md: they may from 0.5.0 on, and of a spec of an older version engines take no device."""
+    claim = read(
+        allocated("c", [consumed("gpu-0", "4Gi")], pods=PODS, uid="8009ca13-ce96-44af-b9ff-ff4289428588")
+    )
+    [device] = CdiFiles(tmp_path).write(claim).values()
+    assert device.partition("=")[2][0].isdigit()
+    [spec] = [json.loads(path.read_text()) for path in tmp_path.iterdir()]
+    assert tuple(map(int, spec["cdiVersion"].split("."))) >= (0, 5, 0)

@@ -391,7 +391,7 @@ def test_claims_outlive_every_restart(world: World) -> None:
     assert seen(world, of_pod("web-0"), variables) == {world.uuids[1]: 3072}
 
 
-def test_what_is_lost_is_restored_from_the_api_server(world: World) -> None:
+def test_lost_claims_are_restored_from_the_api_server(world: World) -> None:
     claim = allocated("lost", [consumed(world.names[1], "3Gi")], pods=PODS)
     variables = env(world, prepared(world, claim))
     prepared(world, gone := allocated("gone", [consumed(world.names[1], "3Gi")], pods=PODS))
@@ -455,15 +455,11 @@ def test_sockets_that_somebody_removes_are_made_anew(world: World) -> None:
     assert prepared(world, claim) == ["mgpu.dev/claim=uid-of-again-0"]
 
 
-def test_slices_stay_for_the_next_start_unless_they_are_withdrawn(mgpu: Arbiter, tmp_path: Path) -> None:
+def test_slices_stay_for_the_next_start(mgpu: Arbiter, tmp_path: Path) -> None:
     with running(mgpu, tmp_path) as world:
         until(lambda: len(world.devices()) == 2, "both cards are published")
         world.stop()
         assert len(world.devices()) == 2
-        world.start("--withdraw")
-        until(lambda: world.process.poll() is None and len(world.devices()) == 2, "they are there")
-        world.stop()
-        assert world.slices() == []
         world.start()
 
 

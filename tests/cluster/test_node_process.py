@@ -20,6 +20,7 @@ from cluster.node import published
 from cluster.resources import inventory, table
 from oci_specs.refusal import Refusal
 from sim import cards
+from tests.cluster import api_server
 from tests.cluster.api_server import Trouble
 from tests.cluster.node_process import CORE, World, running
 from tests.support import arbiter
@@ -27,6 +28,7 @@ from tests.support.arbiter import Arbiter
 from tests.support.waiting import until
 
 MEMORY_MAX_KIB = 80 << 10
+SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
 
 @pytest.fixture(scope="module")
@@ -119,14 +121,51 @@ def test_nothing_is_placed_beside_nvidias_own_plugin(world: World) -> None:
 
 
 def test_withdrawing_leaves_the_node_as_it_was(mgpu: Arbiter, tmp_path: Path) -> None:
-    with running(mgpu, tmp_path, {"other": "stays"}, "--withdraw") as world:
+    with running(mgpu, tmp_path, {"other": "stays"}) as world:
         until(lambda: published.SERVING in world.node()["metadata"]["labels"], "the label is there")
         until(lambda: len(world.node()["status"]["capacity"]) > 1, "capacity is there")
+        own = {"metadata": {"name": "n1-mgpu.dev-1"}, "spec": {"driver": "mgpu.dev", "nodeName": "n1"}}
+        other = {"metadata": {"name": "n2-mgpu.dev-1"}, "spec": {"driver": "mgpu.dev", "nodeName": "n2"}}
+        for each in (own, other):
+            world.api.put(SLICES, each)
         world.process.send_signal(signal.SIGTERM)
         world.process.wait(10)
+        assert inventory.ANNOTATION in world.node()["metadata"]["annotations"], "the next start finds it"
+        argv = [sys.executable, "-m", "cluster.node", "--withdraw", "--node-name", "n1"]
+        done = subprocess.run(
+            [*argv, "--kubeconfig", world.api.kubeconfig(tmp_path)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == "node n1 offers no GPUs of mgpu any more; looking whether that stays so\n"
         assert world.node()["metadata"]["labels"] == {"other": "stays"}
         assert world.node()["metadata"]["annotations"] == {}
         assert world.node()["status"]["capacity"] == {"cpu": "2"}
+        assert [each["metadata"]["name"] for each in world.api.all(SLICES)] == ["n2-mgpu.dev-1"]
+
+
+def test_what_a_dying_node_process_writes_is_withdrawn_too(tmp_path: Path) -> None:
+    with api_server.running() as api:
+        node = {
+            "metadata": {"name": "n1", "labels": {published.SERVING: "true"}},
+            "status": {"capacity": {}},
+        }
+        api.put("/api/v1/nodes", node)
+        argv = [sys.executable, "-m", "cluster.node", "--withdraw", "--node-name", "n1"]
+        with subprocess.Popen(
+            [*argv, "--kubeconfig", api.kubeconfig(tmp_path)], stdout=subprocess.PIPE
+        ) as program:
+            assert program.stdout is not None
+            assert program.stdout.readline()
+            node["status"] = {"capacity": {"mgpu.dev/memory-mib": "100", "aliyun.com/gpu-mem": "0"}}
+            api.put("/api/v1/nodes", node)
+            assert program.wait(60) == 0
+        found = api.get("/api/v1/nodes/n1")
+        assert found is not None
+        assert found["metadata"]["labels"] == {}
+        assert found["status"]["capacity"] == {"aliyun.com/gpu-mem": "0"}, "kubelet's own word for none"
 
 
 @pytest.mark.parametrize(
@@ -146,7 +185,7 @@ def test_quantity_is_read_as_the_api_server_writes_whole_numbers(
         (["--no-api", "--healthz", "192.0.2.1:9"], "192.0.2.1"),
     ],
 )
-def test_what_it_cannot_start_with_is_one_line(options: list[str], says: str) -> None:
+def test_bad_options_are_refused_in_one_line(options: list[str], says: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "cluster.node", "--node-name", "n1", "--root", "/none", *options],
         capture_output=True,

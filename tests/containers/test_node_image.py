@@ -163,6 +163,23 @@ def test_a_new_version_takes_over_in_the_same_pod(node: Node, agent: subprocess.
     assert node.agent("install", "--keep").stdout == "/opt/mgpu of the node stays as it is\n"
 
 
+def test_settings_of_the_cluster_are_the_nodes(node: Node, agent: subprocess.Popen[bytes]) -> None:
+    config, before = node.image / "etc/mgpu/node.toml", node.mgpud_pid()
+    words = ("install", "--keep", "--upgrade", "--node-config", "/etc/mgpu/node.toml")
+    assert node.agent(*words).stdout == "/opt/mgpu of the node stays as it is\n"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text("max_containers_per_card = 3\n")
+    done = node.agent(*words)
+    assert done.returncode == 0, done.stderr
+    assert "/run/mgpu/node.toml of the node is new" in done.stdout
+    assert node.mgpud_pid() not in (0, before)
+    asks = (
+        "print(asyncio.run(Mgpud(Path('/run/mgpu/mgpud.sock')).inventory()).rules.max_containers_per_card)"
+    )
+    imports = "import asyncio; from pathlib import Path; from cluster.node.mgpud import Mgpud"
+    assert node.inside(node.root, f"{PLACE}/bin/python3", "-c", f"{imports}; {asks}").stdout == "3\n"
+
+
 def test_another_installation_is_left_alone(node: Node, tmp_path: Path) -> None:
     (tmp_path / "opt" / "mgpu").mkdir(parents=True)
     other = node.image / "other"
@@ -174,6 +191,24 @@ def test_another_installation_is_left_alone(node: Node, tmp_path: Path) -> None:
         run("umount", other)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "a folder that this did not make" in done.stderr
+
+
+def test_uninstalling_waits_for_the_agent_and_leaves_nothing(
+    node: Node, agent: subprocess.Popen[bytes]
+) -> None:
+    with subprocess.Popen(
+        [CHROOT, node.image, AGENT, "uninstall"], env={}, stdout=subprocess.PIPE, text=True
+    ) as uninstall:
+        assert uninstall.stdout is not None
+        assert uninstall.stdout.readline() == "waiting: mgpu's agent still runs on this node\n"
+        assert node.mgpud_pid() != 0
+        agent.terminate()
+        said = uninstall.stdout.read()
+        assert uninstall.wait(60) == 0
+    assert said.endswith("/opt/mgpu of the node is gone\n")
+    assert os.listdir(node.root / "opt") == []
+    assert not (node.root / "run/mgpu").exists()
+    assert node.agent("uninstall").stdout == "/opt/mgpu is not on the node\n"
 
 
 def test_drain_ends_where_no_container_holds_a_gpu(node: Node, agent: subprocess.Popen[bytes]) -> None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from cuda.core import (
     LaunchConfig,
     LegacyPinnedMemoryResource,
     ObjectCode,
+    checkpoint,
     launch,
     system,
 )
@@ -275,6 +278,43 @@ def host_functions(card: Device) -> Any:
     return {"pending": pending, "seen": seen, "after": bytes_at(int(address), 4).view(np.uint32).tolist()}
 
 
+def checkpoints(card: Device) -> Any:
+    """A process that moves itself: its steps, what it may not do, and its bytes."""
+    own, data = checkpoint.Process(os.getpid()), np.arange(MIB, dtype=np.uint8)
+    address = check(driver.cuMemAlloc(data.nbytes))
+    check(driver.cuMemcpyHtoD(address, data.ctypes.data, data.nbytes))
+    states, illegal = [own.state], driver.cuCheckpointProcessRestore(own.pid, None)[0].name
+    for step in (
+        partial(own.lock, timeout_ms=5000),
+        own.checkpoint,
+        partial(own.restore, {card.uuid: card.uuid}),
+        own.unlock,
+    ):
+        step()
+        states.append(own.state)
+    return {
+        "states": states,
+        "illegal": illegal,
+        "thread": os.path.isdir(f"/proc/self/task/{own.restore_thread_id}"),
+        "same": bool((bytes_at(int(address), data.nbytes) == data).all()),
+    }
+
+
+def exported(_: Device) -> Any:
+    """Memory that other processes may have is not moved, and stays where it is."""
+    kind = driver.CUmemAllocationProp()
+    kind.type = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+    kind.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    made = check(driver.cuMemCreate(2 * MIB, kind, 0))
+    by_fd = driver.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+    os.close(check(driver.cuMemExportToShareableHandle(made, by_fd, 0)))
+    check(driver.cuCheckpointProcessLock(os.getpid(), None))
+    answer = driver.cuCheckpointProcessCheckpoint(os.getpid(), None)[0].name
+    check(driver.cuCheckpointProcessUnlock(os.getpid(), None))
+    check(driver.cuMemRelease(made))
+    return answer
+
+
 CASES = (
     device,
     tools,
@@ -285,6 +325,8 @@ CASES = (
     boxes,
     pointers,
     host_functions,
+    checkpoints,
+    exported,
 )
 
 if __name__ == "__main__":

@@ -85,3 +85,13 @@ def test_pointers_say_what_they_point_to(seen: Any) -> None:
 
 def test_host_functions_run_where_their_stream_is(seen: Any) -> None:
     assert seen["host_functions"] == {"pending": "CUDA_ERROR_NOT_READY", "seen": [2], "after": [3]}
+
+
+def test_a_process_checkpoints_itself(seen: Any) -> None:
+    assert seen["checkpoints"] == {
+        "states": ["running", "locked", "checkpointed", "locked", "running"],
+        "illegal": "CUDA_ERROR_ILLEGAL_STATE",
+        "thread": True,
+        "same": True,
+    }
+    assert seen["exported"] == "CUDA_ERROR_NOT_SUPPORTED"

@@ -4,8 +4,8 @@ which call.
     cuda_steps.py STEP...
 
 Steps: init, count, context, context=FLAGS, context=FLAGS:CARD, info=TIMES, alloc=MIB, managed=MIB, free,
-copy=MIB, event, peer, hold=SECONDS, destroy. One that fails ends it, unless its name ends with "?". Any
-Python runs it, without other modules.
+copy=MIB, keep=MIB, same, moved=SECONDS, event, peer, hold=SECONDS, destroy. One that fails ends it, unless
+its name ends with "?". Any Python runs it, without other modules.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class Cuda:
         self.lib = ctypes.CDLL("libcuda.so.1")
         self.contexts: list[ctypes.c_void_p] = []
         self.memory: list[ctypes.c_uint64] = []
+        self.kept: bytes = b""
 
     def init(self, _: str) -> Code:
         return self.lib.cuInit(0), {}
@@ -82,6 +83,29 @@ class Cuda:
         self.lib.cuMemFree_v2(pointer)
         return code, {"same": back == there.raw}
 
+    def keep(self, text: str) -> Code:
+        """Memory with something in it."""
+        size = int(text) * MIB
+        self.kept = os.urandom(4096) * (size // 4096)
+        code, _ = self.alloc(text)
+        return code or self.lib.cuMemcpyHtoD_v2(self.memory[-1], self.kept, ctypes.c_size_t(size)), {}
+
+    def same(self, _: str) -> Code:
+        """Whether that is still in it."""
+        back = bytes(len(self.kept))
+        code = self.lib.cuMemcpyDtoH_v2(back, self.memory[-1], ctypes.c_size_t(len(back)))
+        return code, {"same": back == self.kept}
+
+    def moved(self, text: str) -> Code:
+        """Waits until the process is checkpointed and running again."""
+        state, seen, end = ctypes.c_int(), set(), time.monotonic() + float(text)
+        code = 0
+        while not code and time.monotonic() < end and not (seen and state.value == 0):
+            time.sleep(0.002)
+            code = self.lib.cuCheckpointProcessGetState(os.getpid(), ctypes.byref(state))
+            seen |= {state.value} - {0}
+        return code, {"states": sorted(seen)}
+
     def event(self, _: str) -> Code:
         """One that is waited for by sleeping, for which the driver wakes a file of the card's."""
         event = ctypes.c_void_p()
@@ -108,7 +132,8 @@ class Cuda:
 STEPS: dict[str, Callable[[Cuda, str], Code]] = {
     name: getattr(Cuda, name)
     for name in (
-        "init", "count", "context", "info", "alloc", "managed", "free", "copy", "event", "peer", "hold", "destroy",
+        "init", "count", "context", "info", "alloc", "managed", "free", "copy", "keep", "same", "moved", "event",
+        "peer", "hold", "destroy",
     )
 }  # fmt: skip
 

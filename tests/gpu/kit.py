@@ -41,7 +41,7 @@ PACKAGES = (
     "install",
     "mgpu_cli",
 )
-PROGRAMS = ("mgpu-holder", "mgpu-hook", "mgpu-load", "mgpu-runtime", "mgpu-simcard")
+PROGRAMS = ("mgpu-checkpoint", "mgpu-holder", "mgpu-hook", "mgpu-load", "mgpu-runtime", "mgpu-simcard")
 RUNTIMES = ("runc", "crun")
 # Programs of the tests, each one source; without anything of ours but itself where it says so.
 STATIC = frozenset({"launch", "foreign_calls"})

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from tests.gpu import (
     channel_groups,
+    checkpoints,
     experiments,
     first,
     forced_refusals,
@@ -111,6 +112,8 @@ DRIVER = (
        "a right size tells a subscription", 20, own_questions.mig),
     on(Where.DRIVER, "E20 peers natively", "which classes NCCL uses between cards, and how it ends without them",
        "all_reduce is right natively", 180, peers.natively),
+    on(Where.DRIVER, "E24 checkpoint", "what libcuda asks for when a process is moved to the host and back",
+       "moved away and back", 50, checkpoints.natively),
     on(Where.DRIVER, "E21 context dma", "what ALLOC_CONTEXT_DMA2 allocates, which mgpu refuses", "makes nothing", 20,
        own_questions.by_context_dma),
 )  # fmt: skip
@@ -124,6 +127,8 @@ PRODUCT = (
        "charged by its size", 40, product_stages.managed),
     on(Where.MGPU, "P18 between processes", "whether CUDA IPC and exported descriptors work inside a container",
        "shared both ways", 40, product_stages.between),
+    on(Where.MGPU, "P20 checkpoint", "whether a container's process is checkpointed and restored under mgpu",
+       "moved away and back", 50, checkpoints.inside),
     on(Where.MGPU, "P4 colocation", "preemption, interference, harvest and release",
        "offline gives way and comes back", 60, product_stages.colocation),
     on(Where.MGPU, "P5 overhead", "kernels per second under mgpu and without it", "measured", 20,

@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,12 @@ Object = dict[str, Any]
 _TOTALS = (
     "import pynvml as n; n.nvmlInit(); print(*(n.nvmlDeviceGetMemoryInfo(n.nvmlDeviceGetHandleByIndex(i)).total >> 20"
     " for i in range(n.nvmlDeviceGetCount())))"
+)
+# Allocates so many MiB on the first GPU and prints CUDA's answer: 0, or 2 for out of memory.
+_ALLOCATE = (
+    "import ctypes as c, sys; cuda = c.CDLL('libcuda.so.1'); context, at = c.c_void_p(), c.c_uint64();"
+    " assert not cuda.cuInit(0) and not cuda.cuCtxCreate_v2(c.byref(context), 0, 0);"
+    " print(cuda.cuMemAlloc_v2(c.byref(at), c.c_size_t(int(sys.argv[1]) << 20)))"
 )
 _RUNNING_S = 120.0
 
@@ -72,9 +78,21 @@ class Cluster:
         return found
 
     def on_node(self, *argv: str) -> str:
-        done = subprocess.run([*self.node, *argv], capture_output=True, text=True, check=False, timeout=120)
+        """What the program printed; it has to succeed."""
+        done = self._on_node(*argv)
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+    def _on_node(self, *argv: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*self.node, *argv], capture_output=True, text=True, check=False, timeout=120)
+
+    def kill_on_node(self, program: str) -> None:
+        """A program of mgpu's in Python, or another by its name."""
+        if program in ("mgpu-node", "mgpu-scheduler"):
+            # Brackets keep a shell with this command line from being found.
+            self.on_node("pkill", "-KILL", "-f", f"[/]opt/mgpu/bin/{program}")
+        else:
+            self.on_node("pkill", "-KILL", "-x", program)
 
     def mgpu(self, *words: str) -> Any:
         """A command's JSON, as root on the node."""
@@ -117,9 +135,43 @@ class Cluster:
             except AssertionError as error:
                 raise AssertionError(f"{error}\n{self.run('describe', 'pod', name)}") from None
 
-    def totals_mib(self, pod: str) -> list[int]:
+    def totals_mib(self, pod: str, container: str = "") -> list[int]:
         """Of the GPUs that a program in the pod sees."""
-        return [int(word) for word in self.run("exec", pod, "--", "python3", "-c", _TOTALS).split()]
+        return [int(word) for word in self._python(pod, container, _TOTALS).split()]
+
+    def allocates(self, pod: str, mib: int, container: str = "") -> bool:
+        """Whether a program in the pod can; False when CUDA says that it is out of memory."""
+        answer = int(self._python(pod, container, _ALLOCATE, str(mib)))
+        assert answer in (0, 2), f"CUDA error {answer}"
+        return answer == 0
+
+    def _python(self, pod: str, container: str, *words: str) -> str:
+        which = ["--container", container] if container else []
+        return self.run("exec", pod, *which, "--", "python3", "-c", *words)
+
+    def served(self, *pods: str) -> dict[str, list[str]]:
+        """The GPUs' UUIDs of each container of these pods that mgpud serves, by POD/CONTAINER."""
+        return {
+            f"{one['pod']}/{one['container']}": [card["uuid"] for card in one["cards"]]
+            for one in self.mgpu("ps")
+            if one["namespace"] == self.namespace and one["pod"] in pods
+        }
+
+    def restarts(self, pod: str) -> int:
+        return sum(each["restartCount"] for each in self.get("pod", pod)["status"]["containerStatuses"])
+
+    def events(self, pod: str) -> str:
+        found = self.get("events", "--field-selector", f"involvedObject.name={pod}")["items"]
+        return "\n".join(f"{each['reason']}: {each.get('message', '')}" for each in found)
+
+    def mgpud_pid(self) -> int:
+        """On the node; 0 while none serves."""
+        # health's exit status says how well all is.
+        said = self._on_node("/opt/mgpu/bin/mgpu", "health", "-o", "json").stdout
+        return int((json.loads(said or "{}").get("mgpud") or {}).get("pid", 0))
+
+    def in_namespace(self, name: str) -> Cluster:
+        return replace(self, namespace=name)
 
     def unschedulable(self, pod: str) -> str:
         """Why the pod waits, or ""."""

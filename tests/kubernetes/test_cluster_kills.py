@@ -1,4 +1,4 @@
-"""Parts of mgpu killed under running pods."""
+"""Parts of mgpu, and kubelet, killed under running pods."""
 
 from __future__ import annotations
 
@@ -12,24 +12,49 @@ pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(900)]
 MEMORY = "mgpu.dev/memory-mib"
 
 
-@pytest.mark.parametrize("program", ["mgpud", "mgpu-node", "mgpu-scheduler"])
-def test_a_killed_part_is_followed_by_the_next_and_pods_go_on(cluster: Cluster, program: str) -> None:
+@pytest.fixture
+def before(cluster: Cluster) -> Cluster:
+    """With a pod `before` of 1024 MiB that runs."""
     cluster.apply(cluster.pod("before", limits={MEMORY: "1024"}))
     cluster.running("before")
-    cluster.on_node("pkill", "-KILL", "-f", f"/opt/mgpu/bin/{program}")
+    return cluster
+
+
+def _all_goes_on(cluster: Cluster) -> None:
+    """The pod from before is served as it was, and another one starts."""
     until(lambda: cluster.totals_mib("before") == [1024], "its calls are answered")
     cluster.apply(cluster.pod("after", limits={MEMORY: "1024"}))
     cluster.running("after")
     assert cluster.totals_mib("after") == [1024]
-    status = cluster.get("pod", "before")["status"]["containerStatuses"][0]
-    assert status["restartCount"] == 0
+    assert not cluster.allocates("before", 1025)
+    assert cluster.restarts("before") == 0
 
 
-def test_a_new_node_pod_leaves_running_pods_alone(cluster: Cluster) -> None:
-    cluster.apply(cluster.pod("goes-on", limits={MEMORY: "1024"}))
-    cluster.running("goes-on")
-    cluster.run("--namespace=mgpu-system", "delete", "pod", "-l", "app.kubernetes.io/component=node")
-    cluster.run("--namespace=mgpu-system", "rollout", "status", "daemonset/mgpu-node", "--timeout=120s")
-    assert cluster.totals_mib("goes-on") == [1024]
-    cluster.apply(cluster.pod("next", limits={MEMORY: "1024"}))
-    cluster.running("next")
+def test_a_killed_mgpud_is_followed_by_the_next_and_pods_go_on(before: Cluster) -> None:
+    pid = before.mgpud_pid()
+    before.on_node("kill", "-KILL", str(pid))
+    until(lambda: before.mgpud_pid() not in (0, pid), "the next mgpud serves")
+    _all_goes_on(before)
+
+
+@pytest.mark.parametrize("program", ["mgpu-node", "mgpu-scheduler", "kubelet"])
+def test_a_killed_part_is_followed_by_the_next_and_pods_go_on(before: Cluster, program: str) -> None:
+    before.kill_on_node(program)
+    _all_goes_on(before)
+
+
+def test_pods_that_lose_their_listener_are_ended_and_started_anew(before: Cluster) -> None:
+    """The agent's container ends with the holder, and mgpud with it: both ends of a listener are gone."""
+    pid = before.mgpud_pid()
+    before.kill_on_node("mgpu-holder")
+    until(lambda: before.mgpud_pid() not in (0, pid), "the next mgpud serves", timeout_s=120)
+    until(lambda: before.restarts("before") == 1, "the container is started anew", timeout_s=120)
+    before.running("before")
+    until(lambda: "GPUServiceLost" in before.events("before"), "an event says why")
+    assert before.totals_mib("before") == [1024]
+
+
+def test_a_new_node_pod_leaves_running_pods_alone(before: Cluster) -> None:
+    before.run("--namespace=mgpu-system", "delete", "pod", "-l", "app.kubernetes.io/component=node")
+    before.run("--namespace=mgpu-system", "rollout", "status", "daemonset/mgpu-node", "--timeout=120s")
+    _all_goes_on(before)

@@ -311,13 +311,36 @@ def test_containerd_without_the_shim(node: Node) -> None:
     [
         (Facts(error="it does not answer in time"), {"containerd-silent": WARN}),
         (Facts("1.6.20", broken=dict.fromkeys(CRI, "no CNI")), {"containerd-cri": NOTE}),
-        (Facts("2.0.0", frozenset({"io.containerd.cri.v1.runtime"})), {}),
+        (Facts("2.1.9", frozenset({"io.containerd.cri.v1.runtime"})), {"containerd-cri": NOTE}),
+        (Facts("2.1.9", CRI | {"io.containerd.cri.v1.runtime"}), {}),
     ],
 )
 def test_containerd_of_itself(node: Node, facts: Facts, expected: dict[str, Level]) -> None:
     node.with_containerd()
     node.facts = facts
     assert node.faults(containerd.GROUP) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("", "it came with containerd 1.7"),
+        ("enable_cdi = false", "enable_cdi is false"),
+        ("enable_cdi = true", ""),
+    ],
+)
+def test_containerd_hands_on_what_claims_need(node: Node, line: str, says: str) -> None:
+    node.with_containerd()
+    dumped = node.printed["/usr/bin/containerd config dump"]
+    cri = f'\n[plugins."io.containerd.grpc.v1.cri"]\n{line}\n'
+    node.printed["/usr/bin/containerd config dump"] = f"{dumped}{cri}"
+    assert node.faults(containerd.GROUP) == {}, "without kubelet"
+    node.path("/var/lib/kubelet").mkdir(parents=True)
+    assert node.faults(containerd.GROUP) == ({"containerd-cdi": NOTE} if says else {})
+    node.socket("/var/lib/kubelet/plugins/mgpu.dev/dra.sock")
+    assert node.faults(containerd.GROUP) == ({"containerd-cdi": FAIL} if says else {})
+    if says:
+        assert says in node.only(containerd.GROUP).what
 
 
 def test_containerd_that_does_not_take_its_configuration(node: Node) -> None:

@@ -76,6 +76,7 @@ C_LAYERS: dict[str, set[str]] = {
     "rm": set(),
     "native_sched/core": set(),
     "native_sched/journal": set(),
+    "native_sched/checkpoint": set(),
     "native_sched/holder": {"base"},
     "native_sched/process": {"base"},
     "native_sched/account": {

@@ -1,0 +1,1 @@
+"""The Helm chart, made from the plain manifests."""

@@ -1,0 +1,8 @@
+"""`python -m cluster.chart`: writes the Helm chart's templates."""
+
+from __future__ import annotations
+
+from cluster.chart.write import main
+
+if __name__ == "__main__":
+    main()

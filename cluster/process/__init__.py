@@ -1,0 +1,1 @@
+"""A long-running program of the cluster: until when it runs, and what it says while it does."""

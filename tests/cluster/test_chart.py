@@ -1,0 +1,312 @@
+"""The Helm chart, rendered by Helm's own library and compared with the plain manifests it is made from."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from cluster.admission import manifests
+from cluster.admission.names import DEFAULT_SCHEDULER, SCHEDULER, Settings
+from cluster.chart import edits, switches, write
+from tests.cluster import discovery, helm
+from tests.cluster.helm import HelmRefused, Object
+from tools import release
+
+PLAIN = write.PLAIN
+TEMPLATES = write.FOLDER / "templates"
+BY_HAND = {"NOTES.txt", "_choices.tpl", "node-config.yaml"}
+# The plain manifest names one version; the chart takes the cluster's.
+KUBE_SCHEDULER = "registry.k8s.io/kube-scheduler:v1.34.0"
+POLICIES = (
+    "mutating-v1.yaml",
+    *(f"validating-{name}.yaml" for name in ("cronjobs", "pods", "warnings", "workloads")),
+)
+Objects = dict[tuple[str, str], Object]
+Change = Callable[[Objects], object]
+
+
+def by_name(found: Iterable[Object]) -> Objects:
+    listed = list(found)
+    made = {(each["kind"], each["metadata"]["name"]): each for each in listed}
+    assert len(made) == len(listed)
+    return made
+
+
+@cache
+def _read(text: str) -> str:
+    return json.dumps(helm.documents(text))
+
+
+def documents(text: str) -> Objects:
+    """New ones at each call."""
+    return by_name(json.loads(_read(text)))
+
+
+def plain(name: str) -> Objects:
+    return documents((PLAIN / name).read_text())
+
+
+@cache
+def files(settings: Settings) -> dict[str, str]:
+    return manifests.files(settings)
+
+
+def admission(form: Iterable[str] = POLICIES, **settings: Any) -> Objects:
+    there = files(Settings(**settings))
+    return {key: value for name in form for key, value in documents(there[name]).items()}
+
+
+def installed() -> Objects:
+    """What a cluster takes by kubectl apply, its namespace aside."""
+    names = ("agent.yaml", "node.yaml", "uninstall.yaml", "runtimeclass.yaml", "scheduler.yaml")
+    return {key: value for name in names for key, value in plain(name).items()} | admission()
+
+
+def chart(values: Mapping[str, Any]) -> Objects:
+    scheduler = {"image": KUBE_SCHEDULER, **values.get("scheduler", {})}
+    return by_name(helm.rendered({**values, "scheduler": scheduler}))
+
+
+def pods(objects: Objects) -> list[Object]:
+    return [
+        each["spec"]["template"]["spec"] for each in objects.values() if "template" in each.get("spec", {})
+    ]
+
+
+def nodes(objects: Objects) -> list[Object]:
+    return [objects["DaemonSet", name]["spec"]["template"]["spec"] for name in ("mgpu-agent", "mgpu-node")]
+
+
+def container(objects: Objects, kind: str, name: str, which: str) -> Object:
+    [found] = [
+        each
+        for each in objects[kind, name]["spec"]["template"]["spec"]["containers"]
+        if each["name"] == which
+    ]
+    program: Object = found
+    return program
+
+
+def image(objects: Objects) -> None:
+    for each in pods(objects):
+        for program in (*each.get("initContainers", []), *each["containers"]):
+            program["image"] = program["image"].replace("mgpu:0.1.0", "registry.example/mgpu:7")
+
+
+def pull_secrets(objects: Objects) -> None:
+    for each in pods(objects):
+        each["imagePullSecrets"] = [{"name": "registry"}]
+
+
+def node_selector(objects: Objects) -> None:
+    for each in nodes(objects):
+        each["nodeSelector"]["zone"] = "a"
+
+
+def tolerations(objects: Objects) -> None:
+    for each in (*nodes(objects), objects["DaemonSet", "mgpu-uninstall"]["spec"]["template"]["spec"]):
+        each["tolerations"] = [{"key": "gpu", "operator": "Exists"}]
+
+
+def node_option(objects: Objects, option: str) -> None:
+    container(objects, "DaemonSet", "mgpu-node", "node")["args"].append(option)
+
+
+def dra(objects: Objects) -> None:
+    node_option(objects, "--dra")
+    objects |= plain("claims/deviceclasses.yaml")
+
+
+def hami(objects: Objects) -> None:
+    node_option(objects, "--hami")
+    objects |= admission(hami=True)
+
+
+def score(objects: Objects) -> None:
+    command = container(objects, "Deployment", "mgpu-scheduler", "extender")["command"]
+    command[command.index("--score=fgd")] = "--score=spread"
+
+
+def replicas(objects: Objects) -> None:
+    objects["Deployment", "mgpu-scheduler"]["spec"]["replicas"] = 1
+
+
+def no_scheduler(objects: Objects) -> None:
+    for key in plain("scheduler.yaml"):
+        del objects[key]
+    objects |= admission(scheduler=DEFAULT_SCHEDULER)
+
+
+def webhook(objects: Objects) -> None:
+    for key in admission():
+        del objects[key]
+    objects |= admission(["webhook.yaml"])
+
+
+CHANGES: dict[str, tuple[Object, Change]] = {
+    "nothing": ({}, lambda objects: None),
+    "image": ({"image": "registry.example/mgpu:7"}, image),
+    "imagePullSecrets": ({"imagePullSecrets": [{"name": "registry"}]}, pull_secrets),
+    "nodeSelector": ({"nodeSelector": {"zone": "a"}}, node_selector),
+    "tolerations": ({"tolerations": [{"key": "gpu", "operator": "Exists"}]}, tolerations),
+    "dra": ({"dra": True}, dra),
+    "hami": ({"hami": True}, hami),
+    "score": ({"scheduler": {"score": "spread"}}, score),
+    "replicas": ({"scheduler": {"replicas": 1}}, replicas),
+    "no scheduler": ({"scheduler": {"enabled": False}}, no_scheduler),
+    "webhook": ({"admission": "webhook"}, webhook),
+    "policy": ({"admission": "policy"}, lambda objects: None),
+}
+
+
+def test_committed_templates_are_what_the_code_writes() -> None:
+    there = {path.name: path.read_text() for path in TEMPLATES.iterdir() if path.name not in BY_HAND}
+    assert there == write.templates(), "write them anew: python -m cluster.chart"
+
+
+def test_versions_are_this_release() -> None:
+    found = yaml.safe_load((write.FOLDER / "Chart.yaml").read_text())
+    assert (found["version"], found["appVersion"]) == (release.version(), release.version())
+
+
+def test_an_edit_that_finds_nothing_is_an_error() -> None:
+    with pytest.raises(edits.Lost, match="replicas"):
+        edits.edited(
+            "scheduler.yaml", (PLAIN / "scheduler.yaml").read_text().replace("replicas: 2", "replicas: 3")
+        )
+
+
+def test_every_value_is_declared_and_has_a_default() -> None:
+    schema = yaml.safe_load((write.FOLDER / "values.schema.json").read_text())["properties"]
+    values = yaml.safe_load((write.FOLDER / "values.yaml").read_text())
+    assert values.keys() == schema.keys() - {"global"}
+    assert values["scheduler"].keys() == schema["scheduler"]["properties"].keys()
+    used = set(re.findall(r"\.Values\.(\w+)", "".join(path.read_text() for path in TEMPLATES.iterdir())))
+    assert used == values.keys()
+
+
+@pytest.mark.parametrize("which", CHANGES)
+def test_a_value_changes_what_it_has_to_and_nothing_else(which: str) -> None:
+    values, change = CHANGES[which]
+    wanted = installed()
+    change(wanted)
+    assert chart(values) == wanted
+
+
+def test_rendered_objects_are_valid_by_the_published_schema() -> None:
+    plain_ones = installed()
+    values = {"image": "other", "admission": "webhook", "dra": True, "aliyunMib": True, "hami": True}
+    made = chart(values | CHANGES["nodeSelector"][0] | CHANGES["imagePullSecrets"][0])
+    changed = [each for key, each in made.items() if each != plain_ones.get(key)]
+    assert len(changed) > 10
+    for each in changed:
+        kubernetes_validate.validate(each, kubernetes_validate.latest_version(), strict=True)
+
+
+@pytest.mark.parametrize("form", ["policy", "webhook"])
+@pytest.mark.parametrize(
+    ("hami", "aliyun_mib", "scheduler"), list(itertools.product([False, True], repeat=3))
+)
+def test_admission_is_written_for_every_choice(
+    form: str, hami: bool, aliyun_mib: bool, scheduler: bool
+) -> None:
+    values = {"admission": form, "hami": hami, "aliyunMib": aliyun_mib, "scheduler": {"enabled": scheduler}}
+    wanted = admission(
+        POLICIES if form == "policy" else ["webhook.yaml"],
+        hami=hami,
+        aliyun_mib=aliyun_mib,
+        scheduler=SCHEDULER if scheduler else DEFAULT_SCHEDULER,
+    )
+    made = chart(values)
+    assert {key: each for key, each in made.items() if key in wanted} == wanted
+    assert not [key for key in made if "Admission" in key[0] or "Webhook" in key[0] if key not in wanted]
+
+
+@pytest.mark.parametrize(
+    ("values", "settings"),
+    [
+        ({"aliyunMib": True}, {"aliyun_unit": "mib"}),
+        ({"nodeConfig": "hold_ms = 50\nquiet_ms = 2"}, {"hold_ms": 50, "quiet_ms": 2}),
+        ({"aliyunMib": True, "nodeConfig": "hold_ms = 0\n"}, {"aliyun_unit": "mib", "hold_ms": 0}),
+    ],
+)
+def test_nodes_get_their_settings_by_a_pod_that_is_new_for_them(values: Object, settings: Object) -> None:
+    made, before = chart(values), installed()
+    text = made["ConfigMap", "mgpu-node-config"]["data"]["node.toml"]
+    assert tomllib.loads(text) == settings
+    node, plain_node = (each["DaemonSet", "mgpu-node"]["spec"]["template"] for each in (made, before))
+    assert node["metadata"].pop("annotations").keys() == {"mgpu.dev/node-config"}
+    assert node == plain_node
+    assert made["DaemonSet", "mgpu-agent"] == before["DaemonSet", "mgpu-agent"]
+
+
+@pytest.mark.parametrize(("minor", "policies", "kind"), [
+    ("34", [], "MutatingWebhookConfiguration"),
+    ("34", ["v1beta1"], "MutatingAdmissionPolicy"),
+    ("36", ["v1beta1", "v1"], "MutatingAdmissionPolicy"),
+])  # fmt: skip
+def test_a_cluster_gets_the_form_of_admission_that_it_has(
+    minor: str, policies: list[str], kind: str, tmp_path: Path
+) -> None:
+    with discovery.cluster(minor, policies) as kubeconfig:
+        made = helm.proposed({}, kubeconfig, tmp_path)
+    found = [
+        each for each in made if each["kind"] in ("MutatingWebhookConfiguration", "MutatingAdmissionPolicy")
+    ]
+    newest = policies[-1] if policies else "v1"
+    assert {(each["kind"], each["apiVersion"]) for each in found} == {
+        (kind, f"admissionregistration.k8s.io/{newest}")
+    }
+    images = [program["image"] for each in pods(by_name(made)) for program in each["containers"]]
+    assert f"registry.k8s.io/kube-scheduler:v1.{minor}.0" in images
+
+
+def test_policies_are_refused_where_the_cluster_has_none(tmp_path: Path) -> None:
+    with (
+        discovery.cluster("34", []) as kubeconfig,
+        pytest.raises(HelmRefused, match="set admission=webhook"),
+    ):
+        helm.proposed({"admission": "policy"}, kubeconfig, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("values", "namespace", "says"),
+    [
+        ({"admissions": "policy"}, helm.NAMESPACE, "admissions"),
+        ({"scheduler": {"score": "best"}}, helm.NAMESPACE, "score"),
+        ({}, "default", "install with --namespace mgpu-system"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(values: Object, namespace: str, says: str) -> None:
+    with pytest.raises(HelmRefused, match=says):
+        helm.rendered(values, namespace=namespace)
+
+
+def test_helm_lint_has_nothing_to_say() -> None:
+    assert helm.lint({}) == []
+
+
+def test_claims_are_a_line_of_the_plain_manifest_too() -> None:
+    text = (PLAIN / "node.yaml").read_text()
+    uncommented = documents(text.replace("# - --dra\n", "- --dra\n"))
+    assert uncommented == {key: each for key, each in chart({"dra": True}).items() if key in uncommented}
+
+
+def test_switches_that_depend_on_each_other_are_told_apart() -> None:
+    def text(settings: Mapping[str, bool]) -> str:
+        both = "both\n" if settings["a"] and settings["b"] else ""
+        return f"first\n{'a' if settings['a'] else 'no a'}\n{both}last\n"
+
+    made = switches.template({"a": ".a", "b": ".b"}, text)
+    assert made.startswith("first\n{{- if .a }}\n")
+    assert made.count("{{- if") == made.count("{{- end }}")

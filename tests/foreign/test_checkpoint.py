@@ -1,0 +1,96 @@
+"""Unmodified programs whose memory is moved off the card and back, from outside of their containers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.support import arbiter
+from tests.support.arbiter import Arbiter
+from tests.support.checkpoint import Checkpoint, checkpoint_program
+from tests.support.colocation import pid_of
+from tests.support.foreign import foreign_bundle
+from tests.support.started import Foreground, foreground
+from tests.support.waiting import until
+
+CAP_MIB = 1024
+
+
+@pytest.fixture(scope="module")
+def mgpu(private_host: None) -> Iterator[Arbiter]:
+    with arbiter.running("a10:1") as running:
+        yield running
+
+
+@pytest.fixture
+def checkpoint() -> Iterator[Checkpoint]:
+    with checkpoint_program() as running:
+        yield running
+
+
+@contextmanager
+def container(mgpu: Arbiter, script: str, *args: str) -> Iterator[tuple[Foreground, int]]:
+    """A program in a container, and its pid."""
+    with foreign_bundle(script, *args, memory_mib=CAP_MIB) as made:
+        with foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as running:
+            yield running, pid_of(mgpu, made.container)
+    arbiter.until_empty(mgpu)
+
+
+def in_use(mgpu: Arbiter) -> tuple[list[int], list[int]]:
+    """By mgpud's ledger and by the card's own account."""
+    return mgpu.used_bytes(), [card.used_bytes for card in mgpu.account().cards]
+
+
+def move_away(checkpoint: Checkpoint, pid: int) -> None:
+    assert checkpoint(f"lock {pid} 30000") == "locked"
+    assert checkpoint(f"checkpoint {pid}") == "checkpointed"
+
+
+def bring_back(checkpoint: Checkpoint, pid: int) -> None:
+    assert checkpoint(f"restore {pid}") == "locked"
+    assert checkpoint(f"unlock {pid}") == "running"
+
+
+def test_numba_goes_on_with_its_data(mgpu: Arbiter, checkpoint: Checkpoint) -> None:
+    with container(mgpu, "evicted_numba.py") as (numba, pid):
+        before = json.loads(numba.line())
+        full = in_use(mgpu)
+        for _ in range(3):
+            move_away(checkpoint, pid)
+            assert in_use(mgpu) == ([0], [0])
+            numba.tell()
+            bring_back(checkpoint, pid)
+            assert json.loads(numba.line()) == before
+            until(lambda: in_use(mgpu) == full, "it has as much as before")
+        assert numba.end() == 0
+
+
+def test_another_mgpud_takes_a_process_back_or_its_end(mgpu: Arbiter, checkpoint: Checkpoint) -> None:
+    with container(mgpu, "evicted_numba.py") as (numba, pid):
+        before = json.loads(numba.line())
+        move_away(checkpoint, pid)
+        first = mgpu.pid_of("mgpud")
+        os.kill(first, signal.SIGKILL)
+        until(lambda: mgpu.pids_of("mgpud") not in ([], [first]), "another mgpud")
+        bring_back(checkpoint, pid)
+        numba.tell()
+        assert json.loads(numba.line()) == before
+        move_away(checkpoint, pid)
+        os.kill(pid, signal.SIGKILL)
+        numba.process.wait()
+    assert checkpoint(f"state {pid}") == "CUDA_ERROR_INVALID_VALUE"
+
+
+def test_a_program_without_libcuda_is_said(mgpu: Arbiter, checkpoint: Checkpoint) -> None:
+    with container(mgpu, "tinygrad_cases.py", "work") as (tinygrad, pid):
+        tinygrad.line()
+        assert checkpoint(f"lock {pid} 1000") == "CUDA_ERROR_NOT_INITIALIZED"
+        tinygrad.tell("1")
+        assert json.loads(tinygrad.line()) == {"same": True}
+        assert tinygrad.end() == 0

@@ -1,0 +1,128 @@
+"""CUDA's process checkpoints: whether a program's memory goes to the host and comes back, and what the driver
+is asked for meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from oci_specs import paths
+from tests.gpu import first, rm
+from tests.gpu.backend import Backend
+from tests.gpu.experiments import used_mib
+from tests.gpu.product import Product, environment
+from tests.gpu.results import Result, Results
+from tests.gpu.supervise import Supervised
+
+START_S = 20.0
+STEPS = ("lock {} 5000", "checkpoint {}", "restore {}", "unlock {}")
+STATES = ["locked", "checkpointed", "locked", "running"]
+Answer = dict[str, str]
+
+
+def words(driver: str) -> tuple[tuple[str, ...], int]:
+    """A program's steps, and the MiB that it keeps. A simulated card's bytes are moved by the processor."""
+    mib = 512 if driver == "nvidia" else 64
+    return ("init", "context", f"keep={mib}", "moved=25", "same", "copy=16", "destroy"), mib
+
+
+@contextmanager
+def helper(driver: str, sim: dict[str, str]) -> Iterator[Callable[[str], Answer]]:
+    """Answers of mgpu-checkpoint with the driver's libcuda. sim: where a simulated card's is."""
+    libcuda = paths.lib("sim/libcuda.so.1") if driver == "sim" else "libcuda.so.1"
+    argv = [paths.libexec("mgpu-checkpoint"), "--libcuda", str(libcuda)]
+    with subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **sim}
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        to, answers = process.stdin, process.stdout
+
+        def ask(line: str) -> Answer:
+            to.write(line + "\n")
+            to.flush()
+            said = answers.readline()
+            found: Answer = json.loads(said) if said else {"error": "mgpu-checkpoint does not start"}
+            return found
+
+        try:
+            yield ask
+        finally:
+            process.kill()
+
+
+def move(
+    ask: Callable[[str], Answer], pid: int, out: Result, look: Callable[[], object]
+) -> list[str | None]:
+    """The states that the process came to; figures have what each step took, and what look() says then."""
+    states = []
+    for step in STEPS:
+        begin = time.monotonic()
+        answer = ask(step.format(pid))
+        took = round((time.monotonic() - begin) * 1000, 3)
+        out.figures[step.split()[0]] = {**answer, "ms": took, "then": look()}
+        states.append(answer.get("state"))
+        if "error" in answer:
+            break
+    return states
+
+
+def until(seen: Callable[[], bool]) -> bool:
+    end = time.monotonic() + START_S
+    while not seen() and time.monotonic() < end:
+        time.sleep(0.05)
+    return seen()
+
+
+def natively(backend: Backend, results: Results, out: Result) -> None:
+    """Without mgpu: the calls of each step, by a census, and what the card holds after it."""
+    does, kept_mib = words(backend.name)
+    with (
+        Supervised(backend, first.steps(*does)) as program,
+        helper(backend.name, backend.environment()) as ask,
+    ):
+        before: Counter[str] = Counter()
+
+        def look() -> dict[str, object]:
+            calls = dict(sorted((program.census.seen - before).items()))
+            before.update(calls)
+            return {"calls": calls, "used_mib": used_mib(backend)}
+
+        until(lambda: sum(made.bytes for made in program.by_class(rm.MEMORY)) >= kept_mib << 20)
+        time.sleep(1)
+        out.figures["start"] = look()
+        states = move(ask, program.process.pid, out, look)
+        said = first.said(program.output(START_S))
+    out.figures["steps"] = said
+    same = [step.get("same") for step in said if step["step"] == "same"]
+    results.log(f"checkpoint natively: {out.figures}")
+    out.verdict = "moved away and back" if (states, same) == (STATES, [True]) else f"{states}, same: {same}"
+
+
+def inside(product: Product, results: Results, out: Result) -> None:
+    """Under mgpu: whether its rows let each step pass, and what the ledger counts after it."""
+    does, kept_mib = words(product.driver)
+
+    def ledger_mib() -> int:
+        return sum(int(card["used_bytes"]) >> 20 for card in product.ask("list")["cards"])
+
+    with (
+        product.container(first.steps(*does), memory_mib=first.CAP_MIB) as box,
+        helper(product.driver, environment(product.driver)) as ask,
+    ):
+        until(lambda: ledger_mib() >= kept_mib)
+        (row,) = product.containers()
+        states = move(ask, int(row["pid"]), out, ledger_mib)
+        found = first.does_on(box.end(), does, out, results)
+    same = [step.get("same") for step in found if step["step"] == "same"]
+    left = out.figures.get("checkpoint", {}).get("then")
+    out.figures["ledger_mib_while_away"] = left
+    if found:
+        whole = (states, same) == (STATES, [True])
+        out.verdict = "moved away and back" if whole else f"{states}, same: {same}"
