@@ -45,7 +45,7 @@ struct call {
     uint64_t guessed_at;
     size_t guessed_bytes;
     uint64_t waits_since_ms;      /* close_wait.h; 0: it has not waited */
-    uint64_t lent_ns;             /* parked.h; 0: never */
+    uint64_t lent_ns;             /* parked.h; 0: never; UINT64_MAX: in this very try */
     bool may_park;                /* parked.h: it may be answered later */
     struct card_memory *lacks_on; /* PARK: where memory is lacking, and how much */
     uint64_t lacks_bytes;

@@ -8,7 +8,7 @@ void parked_note_lent(struct call *c, const struct ledger *l)
 {
     assert_held(&c->tenant->lock);
     if (l->card && (atomic_load(&l->card->reclaimable_bytes) || atomic_load(&l->card->restorations)))
-        c->lent_ns = monotonic_ns();
+        c->lent_ns = UINT64_MAX;
 }
 
 struct answer parked_or(struct call *c, uint32_t card, uint64_t bytes, uint32_t status)
@@ -17,7 +17,7 @@ struct answer parked_or(struct call *c, uint32_t card, uint64_t bytes, uint32_t 
     const struct ledger *l = &c->tenant->ledger[card];
 
     if (!c->may_park || !l->card || l->kind != MEMORY_ONLINE ||
-        monotonic_ns() - c->lent_ns > (uint64_t)PARKED_LENT_MS * NS_PER_MS)
+        (c->lent_ns != UINT64_MAX && monotonic_ns() - c->lent_ns > (uint64_t)PARKED_LENT_MS * NS_PER_MS))
         return answered(status);
     c->lacks_on = l->card;
     c->lacks_bytes = bytes;
@@ -70,7 +70,7 @@ void parked_keep(struct parked_call *entry, const struct seccomp_notif *req, con
 {
     if (!entry->req.id)
         entry->since_ns = monotonic_ns();
-    entry->lent_ns = c->lent_ns;
+    entry->lent_ns = c->lent_ns == UINT64_MAX ? monotonic_ns() : c->lent_ns;
     copy(&entry->req, req);
 }
 
