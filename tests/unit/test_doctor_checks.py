@@ -311,7 +311,8 @@ def test_containerd_without_the_shim(node: Node) -> None:
     [
         (Facts(error="it does not answer in time"), {"containerd-silent": WARN}),
         (Facts("1.6.20", broken=dict.fromkeys(CRI, "no CNI")), {"containerd-cri": NOTE}),
-        (Facts("2.0.0", frozenset({"io.containerd.cri.v1.runtime"})), {}),
+        (Facts("2.1.9", frozenset({"io.containerd.cri.v1.runtime"})), {"containerd-cri": NOTE}),
+        (Facts("2.1.9", CRI | {"io.containerd.cri.v1.runtime"}), {}),
     ],
 )
 def test_containerd_of_itself(node: Node, facts: Facts, expected: dict[str, Level]) -> None:

@@ -152,6 +152,35 @@ def test_containerd_1_handler_goes_to_the_last_cri_file(tmp_path: Path) -> None:
     assert other.read_text() == SYSTEMD
 
 
+@pytest.mark.parametrize(("major", "systemd"), [(1, False), (2, True)])
+def test_systemd_cgroups_of_another_file_count_where_files_are_merged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, major: int, systemd: bool
+) -> None:
+    monkeypatch.setattr(containerd, "major", lambda: major)
+    (tmp_path / "other.toml").write_text(
+        f'version = 2\n[plugins."{V2}".containerd.runtimes.kata]\nruntime_type = "io.containerd.kata.v2"\n'
+    )
+    after, _ = installed(tmp_path, f'imports = ["other.toml"]\n{SYSTEMD}')
+    assert after == f'imports = ["other.toml"]\n{SYSTEMD}'
+    table = handler((tmp_path / "other.toml").read_text())
+    assert table.get("options", {}).get("SystemdCgroup", False) is systemd
+
+
+def test_version_1_is_refused_where_containerd_reads_no_handler_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(containerd, "major", lambda: 2)
+    with pytest.raises(Refusal, match="of version 1, and of that containerd 2 reads nothing"):
+        installed(tmp_path, "oom_score = 0\n")
+    assert tree(tmp_path) == {"config.toml": b"oom_score = 0\n"}
+
+
+def test_a_file_of_an_older_version_counts_in_a_newer_configuration(tmp_path: Path) -> None:
+    (tmp_path / "other.toml").write_text(SYSTEMD)
+    after, _ = installed(tmp_path, 'version = 3\nimports = ["other.toml"]\n')
+    assert handler(after, V3)["options"]["SystemdCgroup"] is True
+
+
 def test_a_block_that_no_longer_decides_moves(tmp_path: Path) -> None:
     main = 'version = 2\nimports = ["conf.d/*.toml"]\n'
     installed(tmp_path, main)
@@ -194,9 +223,10 @@ def test_annotations_of_the_default_handler_are_passed_on(tmp_path: Path) -> Non
     assert table["container_annotations"] == annotation_lists.patterns()
 
 
-def test_a_disabled_plugin_is_said(tmp_path: Path) -> None:
-    _, plan = installed(tmp_path, 'disabled_plugins = ["cri"]\n')
-    assert any("disables the plugin cri" in note for note in plan.notes)
+@pytest.mark.parametrize(("version", "name"), [(2, "cri"), (3, V2)])
+def test_a_disabled_plugin_is_said(tmp_path: Path, version: int, name: str) -> None:
+    _, plan = installed(tmp_path, f'version = {version}\ndisabled_plugins = ["{name}"]\n')
+    assert any(f"disables the plugin {name}" in note for note in plan.notes)
 
 
 @pytest.mark.parametrize(
