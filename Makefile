@@ -52,16 +52,21 @@ folders := $(shell find $(code) -type d -name __pycache__ -prune -o -type d -pri
 hardest := $(addprefix tests/native/test_,holder.py nvidia_calls.py nvidia_files.py nvidia_unpollable.py) tests/hostile \
 	$(addprefix tests/containers/test_,memory_cap.py release.py no_way_past.py bad_input.py)
 
+# What runs once more on the engines of another release.
+promised := $(addprefix tests/containers/test_,acceptance.py plain_engines.py install.py lifecycle.py lifecycle_shim.py \
+	refusal_lines.py no_way_past.py shim.py)
+
 # meson and ninja come from the venv.
 export PATH := $(abspath $(bin)):$(PATH)
 export PIP_ROOT_USER_ACTION := ignore
 .DELETE_ON_ERROR:
-.PHONY: help demo test soak kubernetes chaos fuzz lint count bench build image node-image gpu-kit format protos clean
+.PHONY: help demo test engines-newest soak kubernetes chaos fuzz lint count bench build image node-image gpu-kit format protos clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make demo    set up, then show two simulated GPUs shared by containers of a private containerd'
 	@echo 'make test    set up, then run every test that needs no GPU'
+	@echo 'make engines-newest  what is promised of every engine, with those of Debian unstable and experimental'
 	@echo 'make soak    set up, then start and end containers by the hundred while engines restart and mgpud is killed'
 	@echo 'make kubernetes  what a cluster does with mgpu in it: KUBECONFIG, and MGPU_NODE="ssh NODE"'
 	@echo 'make chaos   set up, then kill, stop and starve parts of mgpu for SECONDS=$(SECONDS); MGPU_CHAOS_SEED=N repeats one'
@@ -71,7 +76,7 @@ help:
 	@echo 'make bench   measure; prints a table and writes $(BUILD)/bench.json'
 	@echo 'make build   mgpu installed into $(venv)'
 	@echo 'make image   the image that tests and demo run: $(image)'
-	@echo 'make node-image the image that a cluster runs on its nodes: $(BUILD)/node-image/mgpu.tar'
+	@echo 'make node-image the images that a cluster runs: $(BUILD)/node-image/mgpu.tar'
 	@echo 'make gpu-kit what tests/gpu/bringup.sh needs on a bare machine with a card, in build/gpu-kit'
 	@echo 'make format  rewrite the sources as the linters want them'
 	@echo 'make protos  generate the bindings of containerd'"'"'s API anew'
@@ -84,10 +89,19 @@ demo: $(stamps)/demo-system $(stamps)/installed $(image)
 
 test: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image) $(foreign) $(engines_made)
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) $(engines) $(sanitized) $(bin)/python -m pytest -m 'not bench and not gpu and not soak and not kubernetes' $(PYTEST)
-ifeq ($(SANITIZE)$(PYTEST),)
+ifeq ($(SANITIZE)$(PYTEST)$(ENGINES),)
 	@echo 'once more, what runs the C parts hardest, with AddressSanitizer and UndefinedBehaviorSanitizer'
 	@$(MAKE) --no-print-directory test SANITIZE=address,undefined PYTEST='-q $(hardest) -m "not (daemon or bench or gpu or soak)"'
+	@echo 'once more, what is promised of every engine, with those of Debian 13'
+	@$(MAKE) --no-print-directory engines-trixie
 endif
+
+engines-newest:
+	@rm -f $(releases)/sid.made $(releases)/experimental.made
+	@$(MAKE) --no-print-directory --keep-going engines-sid engines-experimental
+
+engines-%:
+	@$(MAKE) --no-print-directory test ENGINES=$* PYTEST='-q $(promised)'
 
 soak: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image)
 	@$(sanitized) $(bin)/python -m pytest -m soak $(PYTEST)
@@ -166,7 +180,7 @@ $(stamps)/build-tools: pyproject.toml tools/requirements.py $(venv)/pyvenv.cfg
 
 $(stamps)/test-tools: pyproject.toml tools/requirements.py $(stamps)/build-tools
 	@echo 'venv: packages to test'
-	@$(bin)/python tools/requirements.py test cluster >$@.txt
+	@$(bin)/python tools/requirements.py test cluster scheduler >$@.txt
 	@$(pip) install -r $@.txt
 	@touch $@
 endif

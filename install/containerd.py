@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import re
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -10,9 +13,9 @@ from typing import Any
 
 from install import annotation_lists, block, files, toml_text
 from install.change import Target
-from install.containerd_files import MERGING_VERSION, Loaded, load
+from install.containerd_files import CRI_SERVICE, MERGING_VERSION, Loaded, load
 from install.edit import Edited, NotHere
-from install.engine import Engine, Intent, always
+from install.engine import Engine, Intent, always, program_path
 from install.links import link
 from install.parts import HANDLER, RUNTIME_CLASS, SHIM, SHIM_TYPE, Parts
 from oci_specs.refusal import Refusal, quoted
@@ -21,15 +24,22 @@ CONFIG = Path("/etc/containerd/config.toml")
 DROP_IN = Path("conf.d/99-mgpu.toml")
 RUNC_TYPE = "io.containerd.runc.v2"
 DEFAULT_HANDLER = "runc"
+# From this one on tables of several files are merged.
+MERGING_MAJOR = 2
 UNINSTALL = "mgpu uninstall containerd"
 # A file of ours where there was none: containerd 1.6 to 2.x read this version.
 VERSION_LINE = "version = 2\n"
 # What a handler says of a pod besides its runtime: a pod that moves to ours keeps it.
 KEPT = (
     "base_runtime_spec",
+    "cgroup_writable",
     "cni_conf_dir",
     "cni_max_conf_num",
+    "disable_pause_image_pull",
+    "io_type",
     "privileged_without_host_devices",
+    "privileged_without_host_devices_all_devices_allowed",
+    "sandboxer",
     "snapshotter",
 )
 
@@ -117,7 +127,7 @@ def added(text: str | None, path: Path, loaded: Loaded, own: Handler, first: str
         name
         for document in loaded.documents.values()
         for name in document.get("disabled_plugins", [])
-        if name in ("cri", loaded.cri)
+        if name in ("cri", CRI_SERVICE, loaded.cri)
     ]
     if disabled:
         notes.append(
@@ -179,7 +189,27 @@ def _loaded(main: Path) -> Loaded:
         own = None if text is None else block.removed(text)
         return text if own is None else own.text
 
-    return load(main, read if files.read(main) is not None else lambda path: VERSION_LINE)
+    found = read if files.read(main) is not None else lambda path: VERSION_LINE
+    merges = major() >= MERGING_MAJOR
+    loaded = load(main, found, merges=merges)
+    if merges and loaded.version < 2:
+        raise Refusal(
+            "old-version",
+            f"{main} is of version 1, and of that containerd {major()} reads nothing about the CRI plugin",
+            "write it in version 2 or 3, then run this again; nothing was changed",
+        )
+    return loaded
+
+
+@functools.cache
+def major() -> int:
+    """Of the containerd on this machine; 0 where none says it."""
+    program = program_path("containerd")
+    if program is None:
+        return 0
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+    version = re.search(r" v?(\d+)\.\d+", said)
+    return int(version[1]) if version else 0
 
 
 def _place(main: Path, loaded: Loaded) -> Path:

@@ -2,7 +2,8 @@
 
 In containerd 1.x an imported file that says anything of the CRI plugin replaces all that files before it said
 of it (services/server/config, mergeConfig: values of maps are replaced entirely), so ours has to go into the
-file that is the last to speak of it. From 2.0 on, which reads version 3, tables are merged.
+file that is the last to speak of it. From 2.0 on tables are merged, whatever version each file has; only
+such a containerd reads version 3.
 """
 
 from __future__ import annotations
@@ -20,15 +21,21 @@ Read = Callable[[Path], str | None]
 MERGING_VERSION = 3
 CRI_OF_VERSION = {1: "cri", 2: "io.containerd.grpc.v1.cri"}
 CRI_FROM_3 = "io.containerd.cri.v1.runtime"
+# What answers a kubelet, in every version.
+CRI_SERVICE = "io.containerd.grpc.v1.cri"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """version: of the main file. documents: every file that is read, in order. cri: the CRI plugin's name."""
+    """version: of the main file. documents: every file that is read, in order. cri: the CRI plugin's name.
+
+    merges: whether tables of several files are merged.
+    """
 
     version: int
     cri: str
     documents: Mapping[Path, Toml]
+    merges: bool
 
     def runtimes(self) -> tuple[str, ...]:
         """The keys below which handlers lie."""
@@ -47,8 +54,9 @@ class Loaded:
 
     def setting(self, *keys: str) -> Any:
         """A setting of the CRI plugin's; None where no file has it."""
-        heard = [self.deciding()] if self.version < MERGING_VERSION else list(self.documents)[::-1]
-        values = (at(self.documents[path], ("plugins", self.cri, *keys)) for path in heard)
+        heard = list(self.documents)[::-1] if self.merges else [self.deciding()]
+        documents = [self.documents[path] for path in heard]
+        values = (at(one, ("plugins", cri_of(one.get("version", 1)), *keys)) for one in documents)
         return next((value for value in values if value is not None), None)
 
     def imports(self, path: Path) -> bool:
@@ -63,8 +71,16 @@ class Loaded:
         ]
 
 
-def load(main: Path, read: Read) -> Loaded:
-    """main and what it imports; Refusal where containerd would refuse or the version is not known."""
+def cri_of(version: int) -> str:
+    """The CRI plugin's name in files of a version."""
+    return CRI_OF_VERSION.get(version, CRI_FROM_3)
+
+
+def load(main: Path, read: Read, *, merges: bool = False) -> Loaded:
+    """main and what it imports; Refusal where containerd would refuse or the version is not known.
+
+    merges: containerd is known to be 2.0 or newer.
+    """
     documents: dict[Path, Toml] = {}
     pending = [main]
     while pending:
@@ -87,7 +103,12 @@ def load(main: Path, read: Read) -> Loaded:
     version = documents[main].get("version", 1)
     if not isinstance(version, int) or version < 1:
         raise Refusal("bad-config", f'{main}: "version" is no number', "correct it; nothing was changed")
-    return Loaded(version=version, cri=CRI_OF_VERSION.get(version, CRI_FROM_3), documents=documents)
+    return Loaded(
+        version=version,
+        cri=cri_of(version),
+        documents=documents,
+        merges=merges or version >= MERGING_VERSION,
+    )
 
 
 def _resolved(parent: Path, pattern: str) -> list[Path]:

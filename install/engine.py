@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +27,12 @@ class Intent:
     route: Route = "auto"
     hooks: bool | None = None
     bin_dir: Path = Path("/usr/local/bin")
+
+
+def program_path(name: str) -> str | None:
+    """Where an engine's program is on this machine."""
+    # sudo and su leave the sbin folders out, where Debian has dockerd.
+    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin")
 
 
 def _no_pidfile(intent: Intent) -> Path | None:

@@ -42,6 +42,11 @@ class StateDir:
         return self.path / "holder.sock"
 
     @property
+    def notify(self) -> Path:
+        """Where the holder tells `mgpu up` what to keep for it."""
+        return self.path / "notify.sock"
+
+    @property
     def mgpud_lock(self) -> Path:
         """Held by the mgpud that serves."""
         return self.path / "mgpud.lock"
@@ -74,7 +79,7 @@ class StateDir:
 
     @property
     def sockets(self) -> tuple[Path, ...]:
-        programs = (self.control, self.metrics, self.holder, self.seccomp)
+        programs = (self.control, self.metrics, self.holder, self.seccomp, self.notify)
         return (*programs, self.sim / "admin.sock", self.sim / "card.sock")
 
     def create(self) -> None:

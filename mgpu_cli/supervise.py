@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Self
 
+from mgpu_cli.fd_store import FdStore
 from mgpu_cli.kernel import die_with_parent
 
 READY_TIMEOUT_S = 30.0
@@ -44,12 +45,15 @@ class Ended(Exception):
 
 @dataclass(frozen=True)
 class _Spec:
-    """What is started. again: also when it has ended; speaker: whose log tells why it does not get ready."""
+    """What is started. again: also when it has ended; speaker: whose log tells why it does not get ready;
+    store: what keeps its descriptors from one life to the next.
+    """
 
     name: str
     argv: Sequence[str]
     again: bool
     speaker: str | None
+    store: FdStore | None
 
 
 @dataclass
@@ -100,14 +104,21 @@ class Supervisor:
         self._waker.close()
 
     def start(
-        self, name: str, argv: Sequence[str], *, again: bool = False, speaker: str | None = None
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        again: bool = False,
+        speaker: str | None = None,
+        store: FdStore | None = None,
     ) -> None:
         """Start a program and wait for its line "ready"; Ended if it does not come, Stopped if told to.
 
         again: start it again when it ends, but for when it ends by itself before it is ready. speaker: the
-        program that it runs in its turn, with a log of its own, which tells why it does not get ready.
+        program that it runs in its turn, with a log of its own, which tells why it does not get ready. store:
+        what it may keep descriptors in.
         """
-        program = self._spawn(_Spec(name, argv, again, speaker), "wb")
+        program = self._spawn(_Spec(name, argv, again, speaker, store), "wb")
         deadline = time.monotonic() + READY_TIMEOUT_S
         while not program.ready:
             left_s = deadline - time.monotonic()
@@ -123,6 +134,12 @@ class Supervisor:
     def _spawn(self, spec: _Spec, mode: str) -> _Program:
         log = self._log_dir / f"{spec.name}.log"
         parent = os.getpid()
+
+        def begin() -> None:
+            die_with_parent(signal.SIGKILL, parent)
+            if spec.store is not None:
+                spec.store.become(spec.argv)
+
         with log.open(mode) as log_file:
             process = subprocess.Popen(
                 spec.argv,
@@ -131,13 +148,15 @@ class Supervisor:
                 stderr=log_file,
                 # A group of its own: ^C on the terminal goes to the supervisor, which stops them in order.
                 process_group=0,
-                preexec_fn=lambda: die_with_parent(signal.SIGKILL, parent),
+                preexec_fn=begin,
             )
         assert process.stdout is not None
         program = _Program(spec, process, os.pidfd_open(process.pid), process.stdout.fileno(), log)
         self._programs.append(program)
         self._selector.register(program.pidfd, selectors.EVENT_READ, program)
         self._selector.register(program.output, selectors.EVENT_READ, program)
+        if spec.store is not None:
+            self._selector.register(spec.store, selectors.EVENT_READ, program)
         return program
 
     def _step(self, timeout_s: float | None) -> None:
@@ -149,8 +168,10 @@ class Supervisor:
                 raise Stopped
             if key.fd == program.output:
                 self._read(program)
-            else:
+            elif key.fd == program.pidfd:
                 ended = program
+            elif program.spec.store is not None:
+                program.spec.store.read(program.process.pid)
         if ended is not None:
             self._end(ended)
 
@@ -163,7 +184,11 @@ class Supervisor:
         if self._young_ends > 1:
             self._pause(min(PAUSE_FIRST_S * 2.0**self._young_ends, PAUSE_MAX_S))
         at = self._programs.index(program)
-        for fd in (program.pidfd, program.output):
+        watched: list[int | FdStore] = [program.pidfd, program.output]
+        if program.spec.store is not None:
+            program.spec.store.read(program.process.pid)
+            watched.append(program.spec.store)
+        for fd in watched:
             with suppress(KeyError):
                 self._selector.unregister(fd)
         self._stop(program)

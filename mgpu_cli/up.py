@@ -6,17 +6,20 @@ import fcntl
 import os
 import shlex
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import click
 
 from mgpu_cli import client, engines, options, profiles, runtime_files
+from mgpu_cli.fd_store import FdStore
 from mgpu_cli.state import StateDir
 from mgpu_cli.supervise import Ended, Stopped, Supervisor
 from oci_specs import paths
 from oci_specs.refusal import Refusal, printable
-from sim import cdi
+
+# Of the holder: two for each listener, and its socket (native_sched/holder/stored.c).
+STORED_MAX = 2 * 1024 + 1
 
 
 @click.command()
@@ -83,7 +86,10 @@ def _serve(
     sockets = ["--seccomp-socket", str(state.seccomp), "--mgpud-socket", str(state.holder)]
     configured = ["--node-config", str(node_config.resolve())] if node_config else []
     try:
-        with Supervisor(state.log, lambda line: click.echo(f"mgpu: {line}", err=True)) as programs:
+        with (
+            closing(FdStore(state.notify, STORED_MAX)) as store,
+            Supervisor(state.log, lambda line: click.echo(f"mgpu: {line}", err=True)) as programs,
+        ):
             programs.start(
                 "mgpu-simcard",
                 [
@@ -95,7 +101,6 @@ def _serve(
                     *(f"--{option}" for option in sim_options),
                 ],
             )
-            cdi.write(state.cdi, state.sim / "admin.sock")
             mgpud = [_mgpud(), "--root", str(state.path), "--driver", "sim", *configured]
             # It outlives a holder that dies, but not its supervisor.
             mgpud += ["--end-with", str(os.getpid())]
@@ -103,7 +108,9 @@ def _serve(
             mgpud_log.write_bytes(b"")
             child = ["--mgpud-log", str(mgpud_log), "--mgpud-lock", str(state.mgpud_lock)]
             child += ["--standby", "--", *mgpud]
-            programs.start("mgpu-holder", [holder, *sockets, *child], again=True, speaker="mgpud")
+            programs.start(
+                "mgpu-holder", [holder, *sockets, *child], again=True, speaker="mgpud", store=store
+            )
             _announce(state)
             _tell(ready_fd)
             try:

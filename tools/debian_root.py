@@ -33,8 +33,10 @@ def make(release: str, folder: Path, packages: Sequence[str], *, variant: str = 
             shutil.rmtree(old)
     new.parent.mkdir(parents=True, exist_ok=True)
     words = ["mmdebstrap", "--quiet", f"--variant={variant}", f"--include={','.join(packages)}"]
+    # A mirror may be weeks old; its signatures are checked all the same.
+    options = ['--aptopt=Apt::Install-Recommends "false"', '--aptopt=Acquire::Check-Valid-Until "false"']
     done = subprocess.run(
-        [*words, '--aptopt=Apt::Install-Recommends "false"', *_origin(release, packages, new)],
+        [*words, *options, *_origin(release, packages, new)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

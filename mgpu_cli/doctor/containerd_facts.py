@@ -18,8 +18,8 @@ class Facts:
 
     @property
     def serves_kubernetes(self) -> bool:
-        """Whether its CRI plugin is loaded, by any of the names that it has had."""
-        return bool(self.plugins & {"io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"})
+        """Whether it answers a kubelet. From 2.0 on the CRI's parts may be loaded without that."""
+        return "io.containerd.grpc.v1.cri" in self.plugins
 
 
 def ask(address: str) -> Facts:

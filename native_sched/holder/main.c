@@ -4,10 +4,12 @@
 #define _GNU_SOURCE
 #include "child.h"
 #include "events.h"
+#include "manager.h"
 #include "replace.h"
 #include "runtimes.h"
 #include "spawn.h"
 #include "standby.h"
+#include "store.h"
 #include "mgpud.h"
 #include <errno.h>
 #include <getopt.h>
@@ -101,7 +103,7 @@ static int64_t drop_hung_up(int64_t now)
         struct pollfd p = {.fd = h->fd};
 
         if (h->id && poll(&p, 1, 0) > 0 && p.revents & POLLHUP)
-            held_drop(h);
+            store_drop(h);
     }
     return POLL_MS;
 }
@@ -113,6 +115,7 @@ static int64_t housekeeping(void)
 
     next = sooner(next, runtimes_poll(now));
     next = sooner(next, mgpuds_poll(now));
+    next = sooner(next, store_poll(now));
     next = sooner(next, children_poll(now));
     return sooner(next, replace_poll(now));
 }
@@ -146,6 +149,7 @@ static void tell_ready(void)
     if (!own.told_ready) {
         puts("ready");
         fflush(stdout);
+        (void)manager_tell("READY=1", NULL, 0); /* It waits, and says so, if it does not come. */
     }
     own.told_ready = true;
 }
@@ -264,7 +268,7 @@ static bool read_arguments(int argc, char **argv, struct settings *to)
         else if (opt == 'b')
             standby.wanted = true;
         else if (opt == 'f')
-            exit(strtol(optarg, NULL, 10) != SAVED_FORMAT);
+            exit(!saved_is_known(strtol(optarg, NULL, 10)));
         else
             return false;
         if (*end || mgpuds.watchdog_ms < 0 || mgpuds.watchdog_ms > 86400000)
@@ -283,7 +287,10 @@ static void begin(const struct settings *s)
     clock_gettime(CLOCK_BOOTTIME, &boot);
     held_number_from((uint64_t)boot.tv_sec * 1000000 + (uint64_t)boot.tv_nsec / 1000);
     children.patience_ms = now_ms() + (mgpuds.watchdog_ms ? mgpuds.watchdog_ms : WATCHDOG_MS);
-    own.runtimes_fd = serve_socket(s->seccomp, SOCK_STREAM);
+    if ((own.runtimes_fd = store_take_back(s->seccomp)) < 0) {
+        own.runtimes_fd = serve_socket(s->seccomp, SOCK_STREAM);
+        store_keep_socket(own.runtimes_fd);
+    }
     own.mgpuds_fd = serve_socket(s->mgpuds, SOCK_SEQPACKET);
     if (!mgpud_command.argv)
         tell_ready();
@@ -309,6 +316,7 @@ int main(int argc, char **argv)
         return 2;
     }
     allow_many_files();
+    manager_init();
     runtimes_init();
     mgpuds_init();
     children_init();
@@ -324,6 +332,7 @@ int main(int argc, char **argv)
     watch_all();
     status = serve();
     children_stop();
+    store_drop_socket();
     unlink(settings.seccomp);
     unlink(settings.mgpuds);
     return status;

@@ -4,6 +4,7 @@
 #include "give_back.h"
 #include "peer.h"
 #include "protocol.h"
+#include "store.h"
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -309,11 +310,13 @@ static void mgpud_read(struct mgpud *w)
         break;
     case HOLDER_DROP:
         if ((h = held_find(message.head.id)))
-            held_drop(h);
+            store_drop(h);
         break;
     case HOLDER_LISTENER:
-        if (w->gives_back && give_back_keep(&message))
+        if (w->gives_back && give_back_keep(&message)) {
+            store_tell();
             break;
+        }
         say("listener %llu of mgpud %d refused", (unsigned long long)message.head.id, (int)w->pid);
         break;
     case HOLDER_ALL:

@@ -2,6 +2,7 @@
 #include "events.h"
 #include "peer.h"
 #include "mgpud.h"
+#include "store.h"
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -65,6 +66,7 @@ void runtime_read(unsigned int which)
     } else if (held_add(0, in->listener, in->text, in->bytes)) {
         in->listener = -1;
         in->text = NULL;
+        store_tell();
         mgpud_send();
     } else {
         say("listener refused: %u are held already, of at most %d with %d bytes of messages", held_count(),

@@ -4,13 +4,19 @@
 #define MGPU_HOLDER_SAVED_H
 #include <stdbool.h>
 
-/* A number for each layout that these bytes have ever had, and for each set of options. */
-enum { SAVED_FORMAT = 2 };
+/* A number for each layout that these bytes have ever had, and for each set of options. Of those from the
+ * first on all can be read: in 2 the bytes of `stored` are 0. */
+enum { SAVED_FORMAT = 3, SAVED_FORMAT_FIRST = 2 };
 
 struct own {
     int runtimes_fd, mgpuds_fd;
     bool told_ready;
 };
+
+static inline bool saved_is_known(long format)
+{
+    return format >= SAVED_FORMAT_FIRST && format <= SAVED_FORMAT;
+}
 
 /* A memfd, or a negative errno. */
 int saved_write(const struct own *own);

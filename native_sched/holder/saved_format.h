@@ -22,7 +22,7 @@ struct saved_record_head {
 struct saved_listener {
     uint64_t id;
     int32_t fd;
-    uint32_t handed;
+    uint16_t handed, stored;
 };
 
 struct saved_intake {

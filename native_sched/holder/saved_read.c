@@ -28,6 +28,7 @@ static int take_listener(const struct saved_listener *s, const char *text, size_
         return -ENOMEM;
     }
     h->handed = s->handed;
+    h->stored = s->stored;
     return 0;
 }
 
@@ -177,7 +178,7 @@ static int take_all(const char *data, size_t bytes, struct own *own)
     memcpy(&head, data, sizeof(head));
     if (memcmp(head.magic, SAVED_MAGIC, sizeof(head.magic)))
         return -EBADMSG;
-    if (head.format != SAVED_FORMAT)
+    if (!saved_is_known(head.format))
         return -EPROTONOSUPPORT;
     if (head.bytes != bytes - at || head.checksum != saved_checksum(data + at, head.bytes))
         return -EBADMSG;

@@ -27,7 +27,7 @@ static void put(FILE *out, enum saved_record record, const void *what, size_t by
 static void put_listeners(FILE *out)
 {
     for (const struct held *h = held; h < held + HELD_MAX; h++) {
-        struct saved_listener l = {.id = h->id, .fd = h->fd, .handed = h->handed};
+        struct saved_listener l = {.id = h->id, .fd = h->fd, .handed = h->handed, .stored = h->stored};
 
         if (h->id)
             put(out, A_LISTENER, &l, sizeof(l), h->text, h->text_bytes);

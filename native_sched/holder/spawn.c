@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -28,6 +29,8 @@ static _Noreturn void become_mgpud(const char *last_word, int input)
     }
     if (input >= 0)
         dup2(input, STDIN_FILENO);
+    /* The holder speaks to the service manager by itself. */
+    unsetenv("NOTIFY_SOCKET");
     while (mgpud_command.argv[n] && n < 62) {
         argv[n] = mgpud_command.argv[n];
         n++;

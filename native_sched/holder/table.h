@@ -12,6 +12,7 @@ struct held {
     uint64_t id; /* 0: free */
     int fd;
     bool handed; /* mgpud has it */
+    bool stored; /* the service manager has it too */
     char *text;
     size_t text_bytes;
 };

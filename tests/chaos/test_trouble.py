@@ -176,6 +176,11 @@ def kill_mgpud(field: Field) -> None:
     field.wait_for_answer(field.kill_mgpud())
 
 
+def kill_both(field: Field) -> None:
+    field.mark()
+    field.wait_for_answer(field.kill_both())
+
+
 def kill_twice(field: Field) -> None:
     """The next mgpud dies while it recovers."""
     field.mark()
@@ -260,12 +265,30 @@ def gone(field: Field, name: str) -> None:
 
 ACTIONS: dict[Callable[[Field], None], int] = {
     kill_mgpud: 6,
+    kill_both: 3,
     kill_twice: 2,
     stop_mgpud: 1,
     kill_a_runtime: 3,
     kill_a_hook: 1,
     kill_a_container: 3,
 }
+
+
+def test_holder_and_mgpud_that_end_at_once_leave_containers_steady(built: Programs) -> None:
+    """Also while the next ones begin: no listener is lost, and no call is answered wrongly."""
+    chosen = fields.seed()
+    with field_of(built, 6, chosen) as field:
+        for _ in range(5):
+            kill_both(field)
+            field.mark()
+            field.kill_both()
+            time.sleep(field.random.random() * 0.2)
+            field.wait_for_answer(field.kill_both())
+            field.all_answered(time.monotonic_ns())
+            field.served_once()
+            field.well()
+        field.judge()
+        print(field.report())
 
 
 @pytest.mark.timeout(int(SECONDS * 2) + 120)

@@ -20,7 +20,7 @@ from oci_specs import paths
 from tests.support import arbiter, host
 from tests.support.arbiter import Arbiter
 from tests.support.commands import Done, attempt, run
-from tests.support.containerd import Containerd, answers
+from tests.support.containerd import Containerd, answers, cri_plugin, major
 from tests.support.dockerd import RUNTIME, Dockerd
 from tests.support.places import IMAGE_NAME, MGPU
 from tests.support.podman import Podman
@@ -30,6 +30,7 @@ from tests.support.waiting import until
 BIN = Path("/usr/local/bin")
 ROOT = Path("/run/mgpu")
 CRI = "io.containerd.grpc.v1.cri"
+CRI_OF_3 = "io.containerd.cri.v1.runtime"
 MS_RDONLY = 0x1
 MS_REMOUNT = 0x20
 # The socket and the state of a containerd beside those of others.
@@ -112,10 +113,23 @@ imports = []
     runtime_type = "io.containerd.runc.v2"
     [plugins."{CRI}".containerd.runtimes.runc.options]
       SystemdCgroup = true""",
+    "version 3": f"""\
+version = 3
+[plugins."{CRI_OF_3}"]
+  enable_cdi = false
+[plugins."{CRI_OF_3}".containerd.runtimes.kata]
+  runtime_type = "io.containerd.kata.v2"
+""",
 }
 
 
-@pytest.mark.parametrize("text", CONFIGS.values(), ids=CONFIGS)
+@pytest.fixture(params=CONFIGS)
+def text(request: pytest.FixtureRequest) -> str | None:
+    if request.param == ("version 3" if major() < 2 else "version 1"):
+        pytest.skip("this containerd reads no CRI plugin's settings of this version")
+    return CONFIGS[request.param]
+
+
 def test_containerd_keeps_its_settings_beside_the_handler(
     own_etc: None, tmp_path: Path, text: str | None
 ) -> None:
@@ -125,13 +139,16 @@ def test_containerd_keeps_its_settings_beside_the_handler(
     before = dumped(config)
     install("containerd", "--config", config)
     after = dumped(config)
-    handler = after["plugins"][CRI]["containerd"]["runtimes"].pop("mgpu")
+    handler = after["plugins"][cri_plugin()]["containerd"]["runtimes"].pop("mgpu")
     assert defaulted(after) == defaulted(before)
     assert "mgpu.dev/*" in handler["pod_annotations"]
     if text is not None and "SystemdCgroup" in text:
-        assert handler["options"] == {"BinaryName": paths.libexec("mgpu-runtime"), "SystemdCgroup": True}
+        assert set_in(handler["options"]) == {
+            "BinaryName": paths.libexec("mgpu-runtime"),
+            "SystemdCgroup": True,
+        }
     else:
-        assert (handler["runtime_type"], handler["options"]) == ("io.containerd.mgpu.v2", {})
+        assert (handler["runtime_type"], handler.get("options", {})) == ("io.containerd.mgpu.v2", {})
     assert uninstall("containerd", "--config", config).status == 0
     assert (config.read_text() if config.exists() else None) == text
 
@@ -144,16 +161,21 @@ def dumped(config: Path) -> dict[str, Any]:
 
 
 def defaulted(config: dict[str, Any]) -> dict[str, Any]:
-    """config without the names of its files, and without options that say nothing: containerd shows them or
-    not.
+    """config without the names of its files, and without what in a handler is as it is when nothing is said:
+    containerd shows that or not.
     """
-    handlers = config["plugins"][CRI]["containerd"]["runtimes"]
-    for handler in handlers.values():
-        handler["options"] = {name: value for name, value in handler["options"].items() if value}
+    handlers = config["plugins"][cri_plugin()]["containerd"]["runtimes"]
+    for name, handler in handlers.items():
+        options = set_in(handler.get("options", {}))
+        said = {key: value for key, value in handler.items() if value != "podsandbox"}
+        handlers[name] = set_in({**said, "options": options})
     return {**config, "imports": []}
 
 
-@pytest.mark.parametrize("text", CONFIGS.values(), ids=CONFIGS)
+def set_in(table: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in table.items() if value}
+
+
 def test_cri_plugin_starts_with_the_handler(own_etc: None, text: str | None) -> None:
     with host.home("cri") as base:
         config = base / "config.toml"
@@ -165,6 +187,17 @@ def test_cri_plugin_starts_with_the_handler(own_etc: None, text: str | None) -> 
         assert uninstall("containerd", "--config", config).status == 0
     [line] = [line.split() for line in plugins.splitlines() if "grpc.v1 " in line and " cri " in line]
     assert line[-1] == "ok", plugins
+
+
+def test_version_1_is_refused_where_containerd_reads_no_handler_of_it(own_etc: None, tmp_path: Path) -> None:
+    if major() < 2:
+        pytest.skip("containerd 1.x reads version 1")
+    config = tmp_path / "config.toml"
+    config.write_text('[plugins.cri.containerd.runtimes.seen]\nruntime_type = "io.containerd.runc.v2"\n')
+    assert "seen" not in dumped(config)["plugins"][CRI_OF_3]["containerd"]["runtimes"]
+    done = attempt(MGPU, "install", "containerd", "--config", config)
+    assert (done.status, done.err.count("\n")) == (1, 1), str(done)
+    assert f"mgpu: {config} is of version 1" in done.err
 
 
 def test_a_read_only_file_system_is_one_line(own_etc: None) -> None:
@@ -182,16 +215,17 @@ def test_a_read_only_file_system_is_one_line(own_etc: None) -> None:
     assert not Path("/etc/mgpu").exists()
 
 
-def test_an_import_in_1_6_takes_all_that_the_main_file_says_of_cri(tmp_path: Path) -> None:
-    """The reason for which version 2 is edited in place; when this fails, containerd merges and a drop-in
-    will do.
+def test_an_import_in_1_x_takes_all_that_the_main_file_says_of_cri(tmp_path: Path) -> None:
+    """The reason for which version 2 is edited in place, and for which the settings beside it are read as
+    this containerd joins them.
     """
     (tmp_path / "drop-in.toml").write_text(f'version = 2\n[plugins."{CRI}".containerd.runtimes.x]\n')
     main = tmp_path / "config.toml"
     main.write_text(
         f'version = 2\nimports = ["{tmp_path}/drop-in.toml"]\n[plugins."{CRI}"]\nsandbox_image = "kept/me:1"\n'
     )
-    assert "kept/me" not in run("containerd", "--config", main, "config", "dump")
+    dump = run("containerd", "--config", main, "config", "dump")
+    assert ("kept/me" in dump) == (major() >= 2)
 
 
 def test_containerd_runs_the_shim(ctd: Containerd, node: Arbiter) -> None:

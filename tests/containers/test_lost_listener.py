@@ -1,5 +1,5 @@
-"""Containers whose holder and mgpud are killed at once, under runc: who has lost the listener is ended, or
-kept where node.toml says so, and nobody else is.
+"""Containers whose holder and mgpud are killed at once, under runc, where nothing outlives both, as in a pod:
+what has lost the listener is ended, or kept where node.toml says so, and nothing else is.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def log_of(mgpu: Arbiter) -> str:
 @pytest.mark.parametrize("may_gain", [True, False])
 def test_container_without_its_listener_is_ended(private_host: None, runtime: str, may_gain: bool) -> None:
     with (
-        arbiter.running("v100-16:1", runtime=runtime) as up,
+        arbiter.running("v100-16:1", runtime=runtime, stored=False) as up,
         asking(up, may_gain=may_gain) as (lost, running),
         bundle("sleep", "99", env=ENV) as later,
     ):
@@ -121,7 +121,7 @@ def test_container_without_its_listener_is_ended(private_host: None, runtime: st
 @pytest.mark.timeout(180)
 def test_kept_container_is_shown_and_its_probes_pass(private_host: None) -> None:
     with (
-        arbiter.running("v100-16:1", node_config='lost_listener = "keep"\n') as up,
+        arbiter.running("v100-16:1", node_config='lost_listener = "keep"\n', stored=False) as up,
         asking(up) as (lost, running),
     ):
         both_killed(up)
@@ -143,7 +143,11 @@ def test_kept_container_is_shown_and_its_probes_pass(private_host: None) -> None
 
 @pytest.mark.timeout(180)
 def test_frozen_container_is_judged_as_others(private_host: None) -> None:
-    with arbiter.running("v100-16:1") as up, asking(up) as (lost, running), asking(up) as (well, other):
+    with (
+        arbiter.running("v100-16:1", stored=False) as up,
+        asking(up) as (lost, running),
+        asking(up) as (well, other),
+    ):
         run(*lost.argv(up.runtime, "pause", lost.container))
         run(*well.argv(up.runtime, "pause", well.container))
         until(lambda: all(row["paused"] for row in up.containers()), "they are frozen")

@@ -88,7 +88,7 @@ TARGETS = (
             *_here("fuzz_mgpuds"),
             *(
                 NATIVE / "holder" / f"{name}.c"
-                for name in ("mgpud", "give_back", "table", "saved_read", "saved_write")
+                for name in ("mgpud", "give_back", "manager", "store", "table", "saved_read", "saved_write")
             ),
         ),
     ),

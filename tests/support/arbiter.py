@@ -129,10 +129,12 @@ def running(
     node_config: str | None = None,
     root: Path | None = None,
     sim_options: Sequence[str] = (),
+    stored: bool = True,
 ) -> Iterator[Arbiter]:
     """mgpu up with simulated cards. runtime: the one below mgpu's; node_config: text of a node.toml.
 
-    root: its state directory, one of its own if None. sim_options: NAME=VALUE of the simulated card.
+    root: its state directory, one of its own if None. sim_options: NAME=VALUE of the simulated card. stored:
+    its holder's descriptors outlive it; in a pod they do not.
     """
     with host.home("up") as base:
         root = root or base / "r"
@@ -148,6 +150,8 @@ def running(
         try:
             # The last thing it does before it is up is to say how it is looked at.
             with daemon(argv, log=log, ready=lambda: "To stop" in log.read_text()) as process:
+                if not stored:
+                    (root / "notify.sock").unlink()
                 yield Arbiter(root, process.pid)
         finally:
             kill_left_behind(root)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +19,7 @@ from tests.support.processes import Service, daemon, kill_left_behind
 NO_CRI = 'disabled_plugins = ["io.containerd.grpc.v1.cri"]'
 
 _CONFIG = """\
-version = 2
+version = {version}
 root = "{home}/root"
 state = "{home}/state"
 {head}
@@ -29,6 +31,21 @@ state = "{home}/state"
   path = "{home}/opt"
 {plugins}
 """
+
+
+@functools.cache
+def major() -> int:
+    """Of the containerd on PATH; from 2 on the CRI plugin has another name, and tables of several files are
+    merged.
+    """
+    found = re.search(r" v?(\d+)\.\d+", run("containerd", "--version"))
+    assert found
+    return int(found[1])
+
+
+def cri_plugin() -> str:
+    """The name of the CRI plugin in a configuration of the newest version that this containerd reads."""
+    return "io.containerd.grpc.v1.cri" if major() < 2 else "io.containerd.cri.v1.runtime"
 
 
 @dataclass(frozen=True)
@@ -109,7 +126,9 @@ def running(
     with host.home(name) as home:
         config = home / "config.toml"
         told = plugins(home) if plugins else ""
-        config.write_text(_CONFIG.format(home=home, head="" if plugins else NO_CRI, plugins=told))
+        version = 2 if major() < 2 else 3
+        head = "" if plugins else NO_CRI
+        config.write_text(_CONFIG.format(version=version, home=home, head=head, plugins=told))
         env = {"TMPDIR": os.fspath(home)}
         if path:
             env["PATH"] = f"{path(home)}:{os.environ['PATH']}"

@@ -21,7 +21,7 @@ from tests.support import containerd, host
 from tests.support.containerd import Containerd
 from tests.support.places import IMAGE_ARCHIVE, IMAGE_NAME
 from tests.support.waiting import until
-from tools.pack_image import pack
+from tools.pack_image import Image, pack
 
 PAUSE_IMAGE = "docker.io/library/mgpu-pause:latest"
 SHIM = "containerd-shim-mgpu-v2"
@@ -40,27 +40,28 @@ PATTERNS = sorted(
 _PAUSE_C = "#include <unistd.h>\nint main(void)\n{\n    for (;;)\n        pause();\n}\n"
 # No CAP_SYS_RESOURCE is needed to run a sandbox with its oom score as it is.
 _PLUGIN = """\
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "{pause}"
+[plugins."{cri}"]
+  {pause_of_1}
   restrict_oom_score_adj = true
   disable_apparmor = true
-  [plugins."io.containerd.grpc.v1.cri".cni]
+  [plugins."{cri}".cni]
     bin_dir = "{home}/cni"
     conf_dir = "{home}/cni"
-  [plugins."io.containerd.grpc.v1.cri".containerd]
+  [plugins."{cri}".containerd]
     default_runtime_name = "{plain}"
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.{plain}]
+    [plugins."{cri}".containerd.runtimes.{plain}]
       runtime_type = "{plain_runtime}"
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.{by_shim}]
+    [plugins."{cri}".containerd.runtimes.{by_shim}]
       runtime_type = "{shim_runtime}"
       pod_annotations = {patterns}
       container_annotations = {patterns}
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.{by_binary}]
+    [plugins."{cri}".containerd.runtimes.{by_binary}]
       runtime_type = "{plain_runtime}"
       pod_annotations = {patterns}
       container_annotations = {patterns}
-      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.{by_binary}.options]
+      [plugins."{cri}".containerd.runtimes.{by_binary}.options]
         BinaryName = "{home}/mgpu-runtime"
+{pause_of_2}
 """
 
 
@@ -294,9 +295,14 @@ def _ready(client: Client) -> bool:
 
 
 def _plugin(home: Path) -> str:
+    pause = f'sandbox_image = "{PAUSE_IMAGE}"'
+    pinned = f'[plugins."io.containerd.cri.v1.images".pinned_images]\n  sandbox = "{PAUSE_IMAGE}"'
+    first = containerd.major() < 2
     return _PLUGIN.format(
         home=home,
-        pause=PAUSE_IMAGE,
+        cri=containerd.cri_plugin(),
+        pause_of_1=pause if first else "",
+        pause_of_2="" if first else pinned,
         patterns=json.dumps(PATTERNS),
         plain=PLAIN,
         by_shim=BY_SHIM,
@@ -326,7 +332,7 @@ def _pause_archive(home: Path) -> Path:
     source.write_text(_PAUSE_C)
     rootfs.mkdir()
     subprocess.run(["gcc", "-O2", "-static", "-o", rootfs / "pause", source], check=True)
-    pack(rootfs, archive, name=PAUSE_IMAGE, command=("/pause",))
+    pack(archive, Image(name=PAUSE_IMAGE, layers=[rootfs], command=("/pause",)))
     return archive
 
 

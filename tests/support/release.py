@@ -47,6 +47,8 @@ def lay_over(root: Path) -> None:
 
 def main() -> None:
     root, command = Path(sys.argv[1]).absolute(), sys.argv[2:]
+    if not (root / "usr").is_dir():
+        sys.exit(f"release: {root} is no root of a release: make {root}.made")
     lay_over(root)
     found = ", ".join(f"{name} {version}" for name, version in versions().items())
     print(f"engines of {root.name}: {found}", flush=True)

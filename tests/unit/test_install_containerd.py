@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import fnmatch
+import json
 import tempfile
 import tomllib
 from pathlib import Path
@@ -109,6 +110,27 @@ def test_systemd_cgroups_choose_the_binary_route_with_a_reason(tmp_path: Path) -
     assert any("SystemdCgroup is an option" in note for note in plan.notes)
 
 
+@pytest.mark.parametrize("text", [SYSTEMD, SYSTEMD.replace("SystemdCgroup = true", "")])
+def test_a_pod_keeps_what_its_handler_said_of_it(tmp_path: Path, text: str) -> None:
+    """The keys of containerd 2.2's Runtime (internal/cri/config) that are not about the runtime itself."""
+    said = {
+        "base_runtime_spec": "/etc/containerd/base.json",
+        "cgroup_writable": True,
+        "cni_conf_dir": "/etc/cni/other",
+        "cni_max_conf_num": 2,
+        "disable_pause_image_pull": True,
+        "io_type": "streaming",
+        "privileged_without_host_devices": True,
+        "privileged_without_host_devices_all_devices_allowed": True,
+        "sandboxer": "shim",
+        "snapshotter": "zfs",
+    }
+    lines = [f"  {key} = {json.dumps(value)}\n" for key, value in said.items() if key not in text]
+    at = text.index("  base_runtime_spec")
+    table = handler(installed(tmp_path, text[:at] + "".join(lines) + text[at:])[0])
+    assert {key: table.get(key) for key in said} == said
+
+
 def test_the_default_handler_is_named_where_none_was(tmp_path: Path) -> None:
     after, _ = installed(tmp_path, "version = 2\n")
     handlers = tomllib.loads(after)["plugins"][V2]["containerd"]["runtimes"]
@@ -150,6 +172,35 @@ def test_containerd_1_handler_goes_to_the_last_cri_file(tmp_path: Path) -> None:
     assert handler(other.read_text())["options"]["SystemdCgroup"] is True
     uninstall(containerd.ENGINE, intent(tmp_path, tmp_path / "config.toml"))
     assert other.read_text() == SYSTEMD
+
+
+@pytest.mark.parametrize(("major", "systemd"), [(1, False), (2, True)])
+def test_systemd_cgroups_of_another_file_count_where_files_are_merged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, major: int, systemd: bool
+) -> None:
+    monkeypatch.setattr(containerd, "major", lambda: major)
+    (tmp_path / "other.toml").write_text(
+        f'version = 2\n[plugins."{V2}".containerd.runtimes.kata]\nruntime_type = "io.containerd.kata.v2"\n'
+    )
+    after, _ = installed(tmp_path, f'imports = ["other.toml"]\n{SYSTEMD}')
+    assert after == f'imports = ["other.toml"]\n{SYSTEMD}'
+    table = handler((tmp_path / "other.toml").read_text())
+    assert table.get("options", {}).get("SystemdCgroup", False) is systemd
+
+
+def test_version_1_is_refused_where_containerd_reads_no_handler_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(containerd, "major", lambda: 2)
+    with pytest.raises(Refusal, match="of version 1, and of that containerd 2 reads nothing"):
+        installed(tmp_path, "oom_score = 0\n")
+    assert tree(tmp_path) == {"config.toml": b"oom_score = 0\n"}
+
+
+def test_a_file_of_an_older_version_counts_in_a_newer_configuration(tmp_path: Path) -> None:
+    (tmp_path / "other.toml").write_text(SYSTEMD)
+    after, _ = installed(tmp_path, 'version = 3\nimports = ["other.toml"]\n')
+    assert handler(after, V3)["options"]["SystemdCgroup"] is True
 
 
 def test_a_block_that_no_longer_decides_moves(tmp_path: Path) -> None:
@@ -194,9 +245,10 @@ def test_annotations_of_the_default_handler_are_passed_on(tmp_path: Path) -> Non
     assert table["container_annotations"] == annotation_lists.patterns()
 
 
-def test_a_disabled_plugin_is_said(tmp_path: Path) -> None:
-    _, plan = installed(tmp_path, 'disabled_plugins = ["cri"]\n')
-    assert any("disables the plugin cri" in note for note in plan.notes)
+@pytest.mark.parametrize(("version", "name"), [(2, "cri"), (3, V2)])
+def test_a_disabled_plugin_is_said(tmp_path: Path, version: int, name: str) -> None:
+    _, plan = installed(tmp_path, f'version = {version}\ndisabled_plugins = ["{name}"]\n')
+    assert any(f"disables the plugin {name}" in note for note in plan.notes)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ LAYERS: dict[str, tuple[set[str], set[str]]] = {
         {"oci_specs", "placement", "runtime_hook", "sim"},
         {"pynvml", "jsonschema", "prometheus_client"},
     ),
-    "containerd_api": (set(), {"google", "grpc"}),
+    "containerd_api": (set(), {"google", "grpc", "pyroute2"}),
     "install": ({"oci_specs"}, set()),
     "mgpu_cli": (
         {"cluster", "containerd_api", "install", "oci_specs", "runtime_hook", "sim"},

@@ -1,0 +1,134 @@
+"""Holder and mgpud as services of a systemd, by the units that mgpu installs."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+
+import pytest
+
+from install import parts, systemd
+from mgpu_cli import runtime_files
+from mgpu_cli.state import StateDir
+from oci_specs import paths
+from oci_specs.refusal import Refusal
+from runtime_hook import control
+from sim import cdi
+from tests.support import host
+from tests.support.bundle import Bundle, bundle
+from tests.support.processes import daemon, kill_left_behind
+from tests.support.started import Foreground, foreground
+from tests.support.systemd import Manager, managing, reduced
+from tests.support.waiting import until
+
+HOLDER, MGPUD = systemd.UNITS
+# The main process, and with it all that it starts, asks its GPU for each line.
+ASKS = "echo up; while read x; do gpustat --no-header >/dev/null 2>&1 && echo served || echo not; done"
+
+
+@dataclass(frozen=True)
+class Node:
+    state: StateDir
+    manager: Manager
+
+    def pid(self, unit: str) -> int:
+        return int(self.manager.shown(unit, "MainPID"))
+
+    def stored(self) -> int:
+        return int(self.manager.shown(HOLDER, "NFileDescriptorStore"))
+
+    def serves(self) -> bool:
+        with suppress(Refusal):
+            return bool(control.call(str(self.state.control), "health")["ok"])
+        return False
+
+
+@pytest.fixture(scope="module")
+def node(private_host: None) -> Iterator[Node]:
+    with host.home("sysn") as base:
+        state = StateDir(base / "r")
+        state.create()
+        runtime_files.write(state, "runc")
+        installed = replace(parts.found(root="/run/mgpu", runtime_conf=""), root=os.fspath(state.path))
+        units = {name: reduced(systemd.rendered(name, installed)) for name in systemd.UNITS}
+        units[MGPUD] = units[MGPUD].replace("--driver nvidia", "--driver sim")
+        simcard = [paths.libexec("mgpu-simcard"), "--dir", state.sim, "--cards", "v100-16"]
+        log = state.log / "simcard.log"
+        with (
+            daemon(simcard, log=log, ready=lambda: "ready" in log.read_text().splitlines()),
+            managing(units) as manager,
+        ):
+            cdi.write(state.cdi, state.sim / "admin.sock")
+            found = Node(state, manager)
+            try:
+                # The holder comes with it.
+                manager.call("start", MGPUD)
+                until(found.serves, "mgpud serves")
+                yield found
+            finally:
+                manager.call("stop", MGPUD, HOLDER)
+                kill_left_behind(base)
+
+
+@contextmanager
+def asking(node: Node) -> Iterator[tuple[Bundle, Foreground]]:
+    with bundle("sh", "-c", ASKS, env={"MGPU_MEMORY_MIB": "512"}) as made:
+        argv = made.argv(node.state.runtime, "run", "--bundle", made.path, made.container)
+        with foreground(argv) as running:
+            assert running.line() == "up"
+            yield made, running
+
+
+def is_served(running: Foreground) -> bool:
+    running.tell("x")
+    return running.line() == "served"
+
+
+def killed(node: Node, *units: str) -> None:
+    pids = {unit: node.pid(unit) for unit in units}
+    # None lives long enough to give another anything.
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in pids.values():
+            os.kill(pid, number)
+    until(
+        lambda: all(node.pid(unit) not in (0, pid) for unit, pid in pids.items()), "they are started again"
+    )
+
+
+def test_containers_outlive_holder_and_mgpud_together(node: Node) -> None:
+    with asking(node) as (_, first), asking(node) as (_, second):
+        until(lambda: node.stored() == 5, "their listeners, messages and the socket are stored")
+        for units in [(HOLDER, MGPUD), (HOLDER,), (HOLDER, MGPUD)]:
+            killed(node, *units)
+            assert is_served(first), units
+            assert is_served(second), units
+            assert node.stored() == 5, units
+    until(lambda: node.stored() == 1, "what ended leaves the store")
+
+
+def test_containers_outlive_restarts_and_reloads(node: Node) -> None:
+    with asking(node) as (_, running):
+        until(lambda: node.stored() == 3, "its listener is stored")
+        for words in [
+            ("restart", HOLDER, MGPUD),
+            ("reload", HOLDER),
+            ("restart", HOLDER),
+            ("daemon-reexec",),
+        ]:
+            node.manager.call(*words)
+            until(node.serves, "mgpud serves")
+            assert is_served(running), words
+            until(lambda: node.stored() == 3, "it is stored once")
+
+
+def test_store_is_emptied_by_a_stop(node: Node) -> None:
+    with asking(node) as (_, running):
+        until(lambda: node.stored() == 3, "its listener is stored")
+        node.manager.call("stop", MGPUD, HOLDER)
+        assert not is_served(running)
+        assert node.stored() == 0
+        node.manager.call("start", MGPUD)
+        assert running.process.wait(60) == 128 + signal.SIGKILL
