@@ -40,11 +40,13 @@ def test_quota_counts_what_nodes_offer() -> None:
     assert f"requests.{vocabulary.BLOCKS}" in quota["spec"]["hard"]
 
 
-def test_limits_of_a_namespace_give_no_container_a_gpu() -> None:
+def test_limits_of_a_namespace_are_about_one_name_and_have_a_default() -> None:
+    """Two names for one amount are refused; without a default Kubernetes takes the maximum for one."""
     [limits] = documents("limit-range.yaml")
     [container] = limits["spec"]["limits"]
-    assert container.keys() == {"type", "min", "max"}
-    assert container["min"].keys() | container["max"].keys() <= OFFERED
+    [name] = container["default"]
+    assert name in OFFERED
+    assert container["default"].keys() == container["min"].keys() == container["max"].keys()
 
 
 def test_queue_covers_all_that_its_job_asks_for() -> None:

@@ -91,6 +91,7 @@ class Admission:
             whole_cards=whole_cards,
             reclaimable=reclaimable,
             claims=tuple(one.key for one in named),
+            chosen=request is not None and not named and not request.placed,
         )
 
     def _refuse_twice(self, container_id: str) -> None:
