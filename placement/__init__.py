@@ -1,1 +1,1 @@
-"""Which cards of a node a container gets: what mgpud decides by, and a cluster's scheduler before it."""
+"""Rules for the cards of a container: mgpud decides by them, and a cluster's scheduler before it."""

@@ -43,7 +43,7 @@ class CardState:
 
 @dataclass(frozen=True, kw_only=True)
 class CardShare:
-    """What the container gets of one card. core_percent None: as in Tenant."""
+    """The container's part of one card. core_percent None: as in Tenant."""
 
     index: int
     minor: int

@@ -1,4 +1,4 @@
-"""Which cards a request gets: a pure function of the request, the cards and the node's rules."""
+"""The cards for a request: a pure function of the request, the cards and the node's rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What placement heeds besides the request and the cards."""
+"""Placement's rules besides the request and the cards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Rules:
 
     # For a card without tenants whose first one names no policy: a quota that always holds surprises least.
     policy: str = FIXED_SHARE
-    # Which card a container gets where nothing nearer chose one. default: online apart from online, offline
+    # The choice of a card where nothing nearer chose one. default: online apart from online, offline
     # packed beside online; separate: offline away from online.
     placement: Strategy = "default"
     # Containers that share one card at most; 16 is what mGPU and qGPU allow.

@@ -1,4 +1,4 @@
-"""What a pod asks for, and in the name of which container."""
+"""A pod's requests, by container."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def cards(said: Mapping[str, str]) -> str:
 
 
 def mib(settings: Settings, container: Mapping[str, Any]) -> list[int]:
-    """What the container's limits in MiB are, each that is a whole number."""
+    """The container's limits in MiB, each that is a whole number."""
     has = limits_of(container)
     found = [quantity.whole(has[name]) for name in settings.mib_resources if name in has]
     return [number for number in found if number is not None]

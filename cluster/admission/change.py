@@ -1,4 +1,4 @@
-"""What admission changes in a manifest, as a JSON patch."""
+"""Admission's changes to a manifest, as a JSON patch."""
 
 from __future__ import annotations
 

@@ -28,10 +28,10 @@ def pod(settings: Settings, shape: Shape) -> Variables:
         "valuesRefused": _values(),
         "placesRefused": _list(),
         "labelsRefused": _labels(),
-        "nobodysRefused": _nobodys(settings, shape),
+        "unlimitedRefused": _unlimited(settings, shape),
         **_said_twice(settings),
     }
-    fresh = [f"variables.{each}Refused" for each in ("values", "places", "labels", "nobodys", "differing")]
+    fresh = [f"variables.{each}Refused" for each in ("values", "places", "labels", "unlimited", "differing")]
     old = shape.cel("oldObject")
     known["isNew"] = (
         "oldObject == null || variables.containers != "
@@ -196,7 +196,7 @@ def _labels() -> str:
     )
 
 
-def _nobodys(settings: Settings, shape: Shape) -> str:
+def _unlimited(settings: Settings, shape: Shape) -> str:
     line = _line(
         "| | is an annotation and no container's limit",
         "write it as the limit of the container that it is for, "
@@ -209,8 +209,8 @@ def _nobodys(settings: Settings, shape: Shape) -> str:
     for meaning in dict.fromkeys(key.meaning for key in names.AMOUNTS):
         own = texts(key.name for key in names.AMOUNTS if key.meaning == meaning)
         others = texts(settings.of_meaning(meaning))
-        nobodys = f"!variables.containers.exists(c, {others}.exists(r, r in {limits('c')}))"
-        lists.append(f"{own}.filter(k, k in variables.annotations && {nobodys}).map(k, {line})")
+        unlimited = f"!variables.containers.exists(c, {others}.exists(r, r in {limits('c')}))"
+        lists.append(f"{own}.filter(k, k in variables.annotations && {unlimited}).map(k, {line})")
     lists.append(
         f'variables.cards == "" || size(variables.limited) > 0 ? [] : '
         f"{texts(names.COUNTS)}.filter(k, k in variables.annotations).map(k, {line})"

@@ -16,7 +16,7 @@ def _operation(operation: str, path: str, value: str = "") -> str:
 
 
 def _parents(at: str, pointer: str, *path: str) -> list[str]:
-    """What makes the members of a path that are not there. The API server knows no empty member from none."""
+    """Mutations that make the missing members of a path. The API server knows no empty member from none."""
     made: list[str] = []
     there: list[str] = []
     for name in path:

@@ -12,7 +12,7 @@ from oci_specs.vocabulary import CARDS, CORE, MEMORY, Key
 
 RUNTIME_CLASS = "mgpu"
 SCHEDULER = "mgpu-scheduler"
-# What a pod's schedulerName is where it names none.
+# The API server's default of schedulerName.
 DEFAULT_SCHEDULER = "default-scheduler"
 # Where mgpu's own pods are, and the cluster's: a webhook that judged them could keep itself from starting.
 EXCLUDED_NAMESPACES = ("kube-system", "mgpu-system")
@@ -21,7 +21,7 @@ DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 # The API server's picture of a static pod: what is changed there changes nothing on the node.
 MIRROR_POD = "kubernetes.io/config.mirror"
 
-# What no one but mgpu annotates a pod with.
+# Annotations that mgpu alone writes.
 RESERVED = (vocabulary.PLACEMENT, vocabulary.BLOCKS, vocabulary.SPARE)
 
 KEYS: tuple[Key, ...] = tuple(
@@ -69,7 +69,7 @@ HAMI = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What the operator chooses for the whole cluster.
+    """The operator's choices for the whole cluster.
 
     scheduler: who places pods of ours by card; "default-scheduler" where that one has mgpu's extender. hami:
     whether HAMi's resources are ours. aliyun_mib: whether aliyun.com/gpu-mem is in MiB.
@@ -81,14 +81,14 @@ class Settings:
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """What nodes offer to users, most of it under the names of annotations."""
+        """Resources that nodes offer to users, most of them under the names of annotations."""
         return tuple(
             each.name for each in RESOURCES if each.name not in RESERVED and (self.hami or not each.opt_in)
         )
 
     @property
     def mib_resources(self) -> tuple[str, ...]:
-        """Those that kubelet does not hand out itself, but as blocks."""
+        """Resources that kubelet hands out as blocks."""
         mib = {each.name for each in RESOURCES if each.by == "status"} | (
             {GIB_KEY} if self.aliyun_mib else set()
         )

@@ -91,7 +91,7 @@ def _mutating(settings: Settings, shape: Shape, version: str) -> Object:
     policy = _policy("MutatingAdmissionPolicy", version, f"mgpu-{shape.name}", shape, variables)
     condition = mutations.pod_condition(settings) if shape is POD else mutations.workload_condition()
     policy["spec"]["matchConditions"] = [{"name": "ours", "expression": condition}]
-    # What another plugin adds later, such as a sidecar, is judged as well; what is there already stays.
+    # Later additions of another plugin, such as a sidecar, are judged as well; what is there already stays.
     policy["spec"]["reinvocationPolicy"] = "IfNeeded"
     policy["spec"]["mutations"] = [
         {"patchType": "JSONPatch", "jsonPatch": {"expression": patch}} for patch in patches

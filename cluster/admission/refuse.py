@@ -1,4 +1,4 @@
-"""What admission refuses, in one line, and what it warns of."""
+"""Admission's refusals, one line each, and its warnings."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _refusals(
         yield from _values(pod)
         yield from _places(pod)
         yield from _labels(pod)
-        yield from _nobodys(settings, shape, pod, is_new=not old)
+        yield from _unlimited(settings, shape, pod, is_new=not old)
         yield from _said_twice(settings, pod)
 
 
@@ -105,7 +105,9 @@ def _labels(pod: Mapping[str, Any]) -> Iterator[Refusal]:
             )
 
 
-def _nobodys(settings: Settings, shape: Shape, pod: Mapping[str, Any], *, is_new: bool) -> Iterator[Refusal]:
+def _unlimited(
+    settings: Settings, shape: Shape, pod: Mapping[str, Any], *, is_new: bool
+) -> Iterator[Refusal]:
     """An amount that only an annotation claims, and that no container gets as its limit.
 
     A template's pods get theirs when they are made, and so does a new pod. A pod that is there gets none.

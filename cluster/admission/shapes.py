@@ -98,8 +98,8 @@ def limits_of(container: Mapping[str, Any]) -> Mapping[str, Any]:
     return members(members(container, "resources"), "limits")
 
 
-# What is read of a manifest: a text, an object with these members, or a list of these. Any may be missing or
-# null.
+# Members that are read of a manifest: a text, an object with these members, or a list of these. Any may
+# be missing or null.
 _TEXTS: Any = {"*": ""}
 _METADATA: Any = {"annotations": _TEXTS, "labels": _TEXTS, "ownerReferences": [{}]}
 _CONTAINERS: Any = [{"name": "", "resources": {"limits": {}}}]

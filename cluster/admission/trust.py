@@ -1,7 +1,7 @@
 """How the API server comes to trust the webhook: the authority in a Secret, its certificate in the
 configurations.
 
-All replicas sign with one authority, each a certificate of its own. Whoever comes first makes it: the others'
+All replicas sign with one authority, each a certificate of its own. The first replica makes it: the others'
 writes meet 409, and they read again.
 """
 
@@ -127,7 +127,7 @@ class Trust:
 
 
 def _authority(secret: Mapping[str, Any]) -> tuple[Pair | None, Pair | None]:
-    """What a Secret holds; (None, None) for one without an authority. Refusal for what cannot be read."""
+    """The contents of a Secret; (None, None) without an authority in it. Refusal for unreadable ones."""
     data = secret.get("data") or {}
     if _CERTIFICATE not in data or _KEY not in data:
         return None, None

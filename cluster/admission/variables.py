@@ -1,4 +1,4 @@
-"""What the policies' expressions share: CEL variables, by what of a manifest they are made of."""
+"""CEL variables that the policies' expressions share, by the part of a manifest they are made of."""
 
 from __future__ import annotations
 

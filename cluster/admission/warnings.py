@@ -1,4 +1,4 @@
-"""What is let through with a word to its user: rules in both forms."""
+"""Warnings to the user of what is let through: rules in both forms."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the cluster's pods do to a node: put mgpu there, run its programs there, wait for its containers."""
+"""The work of mgpu's pods on a node: put mgpu there, run its programs there, wait for its containers."""

@@ -32,7 +32,7 @@ WATCH_SECONDS = 240
 
 
 class Api(Protocol):
-    """What the rest of cluster/ needs of an API server. Every method raises ApiProblem."""
+    """The rest of cluster/'s view of an API server. Every method raises ApiProblem."""
 
     async def get(self, kind: Kind, name: str, namespace: str | None = None) -> Object: ...
 
@@ -50,7 +50,7 @@ class Api(Protocol):
         labels: Mapping[str, str] | None = None,
         fields: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[tuple[EventType, Object]]:
-        """What changed since `version`, without an end."""
+        """Changes since `version`, without an end."""
         ...
 
     async def create(self, kind: Kind, value: Object) -> Object:

@@ -1,4 +1,4 @@
-"""What the API server answers instead of an object."""
+"""Answers of the API server that are no object."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 
 _FORM = re.compile(
     r"([+-]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30}))(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?\d{1,2}))?",
@@ -15,7 +16,15 @@ _BINARY = {f"{letter}i": 1 << 10 * power for power, letter in enumerate("KMGTPE"
 
 def read(text: object) -> Fraction:
     """ValueError for what is none."""
-    match = _FORM.fullmatch(str(text)) if isinstance(text, str | int) else None
+    if not isinstance(text, str | int):
+        raise ValueError(f"{text!r} is no quantity")
+    return _read(str(text))
+
+
+# A cluster's objects have few different amounts, and a Fraction takes long to make.
+@lru_cache(maxsize=4096)
+def _read(text: str) -> Fraction:
+    match = _FORM.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is no quantity")
     number, suffix, exponent = match.groups()

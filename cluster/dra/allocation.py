@@ -125,7 +125,7 @@ def _share(claim: str, result: Json, card: Card, said: Json) -> tuple[int, Claim
         return containers, ClaimedCard(uuid=card.uuid)
     memory_mib, core = mib(consumed[MEMORY]), int(consumed[CORE])
     if memory_mib >= card.memory_mib and core in (0, CORE_PERCENT):
-        # Nobody else is on the card, however many of its places are consumed.
+        # No other container is on the card, however many of its places are consumed.
         return containers, ClaimedCard(uuid=card.uuid)
     if containers != consumed[CONTAINERS]:
         raise _refused(

@@ -23,7 +23,7 @@ _TEXT_MAX_CHARS, _NAME_MAX_CHARS = 64, 63
 
 @dataclass(frozen=True)
 class Kept:
-    """Which members the API server keeps: it drops those of a feature that is off, without a word.
+    """Members that the API server keeps: it drops those of a feature that is off, without a word.
 
     consumable: DRAConsumableCapacity, so that a card can be claimed in parts. taints: DRADeviceTaints.
     """
@@ -105,7 +105,7 @@ def _capacity(value: int, unit: str, *, least: int, default: int, kept: Kept) ->
 
 
 def as_kept(found: Json, written: Json) -> Kept:
-    """What the API server kept of a device that was written with all members that it needs."""
+    """Members that the API server kept of a device that was written with all of them."""
     return Kept(
         consumable=bool(found.get("allowMultipleAllocations"))
         or not written.get("allowMultipleAllocations"),
@@ -128,5 +128,5 @@ def comparable(value: Any, member: str = "") -> Any:
 
 
 def mib(amount: Fraction) -> int:
-    """Bytes in MiB, rounded down: nobody gets more than was accounted for."""
+    """Bytes in MiB, rounded down: no container gets more than was accounted for."""
     return int(amount / (1 << 20))

@@ -13,7 +13,7 @@ Json = dict[str, Any]
 
 
 def merged(configs: Iterable[Json], request: str) -> Json:
-    """What the parameters of an allocation's `config` say for a request, MAIN or MAIN/SUB.
+    """Parameters of an allocation's `config` for a request, MAIN or MAIN/SUB.
 
     A claim's own come after its class's and win, member by member. Refusal for what the schema forbids, also
     for requests of another name: nothing is passed over that somebody wrote.

@@ -106,7 +106,7 @@ class PreparedClaims:
                 try:
                     await self._prepare(namespace, name, uid)
                 except Refusal as refusal:
-                    # What is gone, or allocated elsewhere by now, no container will name.
+                    # No container will name a claim that is gone, or allocated elsewhere by now.
                     self._node.conditions.set(f"claim {uid}", f"{refusal.message}; {refusal.hint}")
         for uid, claim in known.items():
             if uid not in files:

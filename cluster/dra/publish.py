@@ -33,7 +33,7 @@ class Slices:
         self.kept = Kept()
 
     async def run(self) -> None:
-        """For ever. What the slices say is put right whoever changes them."""
+        """For ever. Slices that others change are put right."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow())
             group.create_task(self._hear())

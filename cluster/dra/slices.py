@@ -21,7 +21,7 @@ def selects(node: str) -> dict[str, str]:
 
 
 def devices(inventory: Inventory, driver_version: str, serving: bool, kept: Kept) -> list[Json]:
-    """What the node has to offer; arguments as of devices.device()."""
+    """The node's offer; arguments as of devices.device()."""
     containers = inventory.rules.max_containers_per_card
     found = [device(card, containers, driver_version, serving, kept) for card in inventory.cards]
     return [each for each in found if each is not None]

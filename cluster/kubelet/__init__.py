@@ -1,1 +1,1 @@
-"""What kubelet and its plugins say to one another, as published: protos, what protoc makes of them, calls."""
+"""Kubelet's protocols with its plugins, as published: protos, what protoc makes of them, calls."""

@@ -1,4 +1,4 @@
-"""Who else hands out this node's GPUs."""
+"""Other programs that hand out this node's GPUs."""
 
 from __future__ import annotations
 

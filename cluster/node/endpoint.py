@@ -127,7 +127,7 @@ class Endpoint:
         return self.resource.amount(self._node.inventory) if self._node.inventory else 0
 
     async def _allocate(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-        """What kubelet counted, for mgpud to read beside the container: no more is known of the pod here."""
+        """Kubelet's count, for mgpud to read beside the container: no more is known of the pod here."""
         inventory, key = self._node.inventory, self.resource.annotation
         if inventory is None or key is None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "mgpu: mgpud has not answered yet; try again")

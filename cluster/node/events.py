@@ -16,14 +16,14 @@ from oci_specs.refusal import Refusal
 LOOK_S = 1.0
 # While the API server is away; the oldest go first.
 WAITING_MAX = 256
-# What the API server takes.
+# The API server's limit.
 NOTE_MAX_BYTES = 1024
 _NORMAL = frozenset({"GPUPolicyChanged"})
 _CONTROLLER = "mgpu.dev/node"
 
 
 async def run(node: Node, api: Api) -> None:
-    """For ever. mgpud limits how many there are; each is posted once, whoever is started anew meanwhile."""
+    """For ever. mgpud limits how many there are; each is posted once, over restarts too."""
     since = 0
     waiting: deque[PodEvent] = deque(maxlen=WAITING_MAX)
     while True:
@@ -49,7 +49,7 @@ async def _post(node: Node, api: Api, event: PodEvent) -> None:
         pod = await api.get(POD, event.pod, event.namespace)
         await api.create(EVENT, _object(node.name, event, pod["metadata"].get("uid", "")))
     except ApiProblem as problem:
-        # Posted before, or nobody is left to read it.
+        # Posted before, or its namespace is gone.
         if not (problem.is_conflict or problem.is_gone):
             raise
 

@@ -28,7 +28,7 @@ async def run(address: str, conditions: Conditions) -> None:
                 writer.write(head.encode() + body)
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # whoever asked has gone, or asks nothing
+            pass  # the client has gone, or asks nothing
         finally:
             writer.close()
 

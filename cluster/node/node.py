@@ -22,8 +22,8 @@ AWAY_S = 10.0
 class Node:
     """name: as the API server has it. kubelet: its root directory. api: None where there is none to speak to.
 
-    by_claims: the cards are devices of dynamic resource allocation, and no resources: nobody would know of
-    what the other has given out.
+    by_claims: the cards are devices of dynamic resource allocation, and no resources: neither of two
+    ways would know of what the other has given out.
 
     inventory: None until mgpud has answered once. serving: whether new containers would be admitted.
     """
@@ -54,7 +54,7 @@ class Node:
             return self._changes
 
     async def become(self, inventory: Inventory | None, serving: bool) -> None:
-        """What mgpud told, or that it tells nothing; who waits hears of it if it is new."""
+        """Keeps mgpud's answer, None for no answer, and wakes those that wait if it is new."""
         if (inventory, serving) == (self.inventory, self.serving):
             return
         self.inventory, self.serving = inventory, serving

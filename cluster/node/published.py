@@ -1,4 +1,4 @@
-"""What the API server has of this node's GPUs: the inventory as an annotation, that mgpud serves as a label,
+"""This node's GPUs in the API server: the inventory as an annotation, that mgpud serves as a label,
 and what kubelet does not count as the node's capacity.
 """
 
@@ -14,7 +14,7 @@ from cluster.node.node import Node
 from cluster.resources import table
 from cluster.resources.inventory import ANNOTATION, Inventory
 
-# What mgpu's RuntimeClass selects nodes by: mgpud serves here.
+# mgpu's RuntimeClass selects nodes by it: mgpud serves here.
 SERVING = "mgpu.dev/serving"
 # How long mgpud has to answer before its label of an earlier time is taken away.
 FIRST_S = 3.0

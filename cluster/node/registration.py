@@ -67,7 +67,7 @@ class Registration:
                 )
 
     def _seen(self) -> tuple[int, ...] | None:
-        """Which socket kubelet's is: it makes another at each start."""
+        """Identity of kubelet's socket: kubelet makes another at each start."""
         try:
             found = os.stat(self._socket)
         except OSError:

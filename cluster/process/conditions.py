@@ -1,4 +1,4 @@
-"""What a program has to say to its operator: one line when a condition becomes so, none while it stays."""
+"""A program's lines for its operator: one when a condition becomes so, none while it stays."""
 
 from __future__ import annotations
 
@@ -35,5 +35,5 @@ class Conditions:
             self._write(line)
 
     def lines(self) -> list[str]:
-        """Those that hold now."""
+        """The lines that hold now."""
         return list(self._lines.values())

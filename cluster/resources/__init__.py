@@ -1,1 +1,1 @@
-"""What a node offers a cluster, and under which names."""
+"""A node's offer to a cluster, and its names."""

@@ -18,7 +18,7 @@ _Read = TypeVar("_Read", "Rules", "Card")
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """What of node.toml decides about a request: native_sched.daemon.node.config.NodeConfig has the meanings.
+    """The part of node.toml that decides about a request; meanings in native_sched.daemon.node.config.
 
     aliyun_unit: what one of aliyun.com/gpu-mem is, "gib" or "mib".
     """

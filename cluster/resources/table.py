@@ -112,7 +112,7 @@ RESOURCES = (
 
 
 def offered(node: Inventory, *, opt_in: bool = False) -> tuple[Resource, ...]:
-    """What a node with this inventory offers. opt_in: HAMi's names too.
+    """The offer of a node with this inventory. opt_in: HAMi's names too.
 
     Where the cluster counts aliyun.com/gpu-mem in MiB, it is counted as all such are.
     """

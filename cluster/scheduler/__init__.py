@@ -1,1 +1,1 @@
-"""Which node and which cards a pod gets: a scheduler extender's decisions, pure; the server is above them."""
+"""A pod's node and cards: a scheduler extender's decisions, pure; the server is above them."""

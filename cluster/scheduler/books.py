@@ -1,4 +1,4 @@
-"""What the cluster has and who has it, from what the API server shows: nodes' inventories, pods'
+"""Cards of the cluster and the pods that have them, from the API server: nodes' inventories, pods'
 placements.
 """
 
@@ -175,7 +175,7 @@ def _add(node: Node, held: Held) -> None:
 
 
 def _guessed(node: Node, pod: Pod) -> Placed:
-    """Where mgpud put a pod that nobody placed: by the same rules, but it may have come at another time."""
+    """The cards that mgpud gave a pod without a placement: by the same rules, perhaps at another time."""
     try:
         return assign(pod.containers, node.cards, node.rules)
     except Refusal:

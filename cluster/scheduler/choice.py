@@ -1,4 +1,4 @@
-"""Which cards of one node each container of a pod gets, by mgpud's own rules."""
+"""The cards of one node for each container of a pod, by mgpud's own rules."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def assign(containers: Sequence[Container], cards: Sequence[CardState], rules: R
     only way for all of them. They are placed in the manifest's order, in which mgpud will admit them: the
     first on a card sets its policy.
     """
-    # Who does not fit alone does not fit beside others.
+    # A container that does not fit alone does not fit beside others.
     alone = [place(each.request, cards, rules) for each in containers]
     if len(containers) == 1:
         return {containers[0].name: tuple(share.uuid for share in alone[0].cards)}
@@ -77,7 +77,7 @@ def _ways(
 
 
 def _alike(cards: Iterable[CardState], *, minors: bool) -> tuple[tuple[object, ...], ...]:
-    """What matters of some cards: others with the same are no other way. minors: whether GPUs have
+    """The key of some cards: others with the same key are no other way. minors: whether GPUs have
     instances.
     """
     return tuple(

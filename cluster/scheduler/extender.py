@@ -1,4 +1,4 @@
-"""What kube-scheduler's extender protocol asks and is answered (k8s.io/kube-scheduler/extender/v1), as JSON.
+"""Kube-scheduler's extender protocol (k8s.io/kube-scheduler/extender/v1), as JSON.
 
 The Go types have no JSON tags, so that members are called as their fields. Nodes are names only: the
 scheduler's configuration says nodeCacheCapable.

@@ -36,7 +36,7 @@ _MEMORY = Features._fields.index("memory_mib")
 
 
 class Fragmentation:
-    """What ways to place a pod cost. It empties the table's `changed`, so that a table has one of them.
+    """The cost of ways to place a pod. It empties the table's `changed`, so that a table has one of them.
 
     _times[state, request]: containers that a card in that state would hold. _cards[row, request]: the same of
     a node. _pods[row, kind]: pods that a node would hold. _left[model, kind]: the same of all nodes of a
@@ -50,7 +50,7 @@ class Fragmentation:
         self._kinds = Kinds([], 1.0)
 
     def losses(self, ways: Ways, cpu_milli: int) -> Floats:
-        """What each of the ways costs; less is better, and all are 0 while no kind is known."""
+        """The cost of each way; less is better, and all are 0 while no kind is known."""
         self._catch_up()
         kinds, table = self._kinds, self._table
         if not kinds.requests:

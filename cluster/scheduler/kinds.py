@@ -21,7 +21,7 @@ _ANY_RULES = Rules()
 
 
 class Kinds:
-    """What pods typically ask for.
+    """Kinds of pods by their typical requests.
 
     requests: those that occur, of one container. A kind is one of them with its pod's CPU: request[kind],
     cpu[kind] in thousandths, gpus[kind], cards of the mean size that it comes to. An item is a kind with the
@@ -94,7 +94,7 @@ class Kinds:
             verdict = room.examine(request, card, request.count or 1, _ANY_RULES)
             fits = verdict.lack is None and verdict.share.memory_mib > 0
             memory.append(verdict.share.memory_mib if fits else 2 * card_mib)
-            # What fixed-share leaves at least; where no quotas hold it is a little too careful.
+            # fixed-share leaves at least as much; where no quotas hold this is a little too careful.
             core.append(verdict.share.core_percent or room.LEAST_PART_PERCENT)
         return np.array(memory, dtype=np.int32), np.array(core, dtype=np.int32)
 

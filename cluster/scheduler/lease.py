@@ -19,7 +19,7 @@ from oci_specs.refusal import Refusal, quoted
 NAME = "mgpu-scheduler"
 DURATION_SECONDS = 30.0
 RENEW_SECONDS = 5.0
-# What it covers ends before another can take it: a binding's call, and a renewal that is late.
+# Calls under it end before another can take it: a binding's call, and a renewal that is late.
 USABLE_SECONDS = 15.0
 
 
@@ -92,7 +92,7 @@ class Lease:
                 raise _held(quoted("another extender")) from problem
             raise
         if holder != self._holder or self._renewed_s is None:
-            # Whoever had it may have bound pods that no watch has shown here yet.
+            # Its last holder may have bound pods that no watch has shown here yet.
             await self._taken()
         self._renewed_s = begun_s
 

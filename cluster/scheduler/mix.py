@@ -1,4 +1,4 @@
-"""What pods of this cluster typically ask for, learned from those that came."""
+"""Typical requests of this cluster's pods, learned from those that came."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the scheduler needs of one pod."""
+"""The scheduler's view of one pod."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ class Pod:
 
     @cached_property
     def requests(self) -> tuple[Request, ...]:
-        """What its containers ask for, without who asks, so that equal requests are equal."""
+        """Its containers' requests without their names, so that equal requests are equal."""
         return tuple(replace(each.request, identity=Identity()) for each in self.containers)

@@ -1,4 +1,4 @@
-"""Which pods have to end on a node so that another has room on its cards."""
+"""Pods that have to end on a node so that another has room on its cards."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def victims(
     ending = [uid for uid in offered if uid in node.pods]
     if _fits(pod, node, ending, allowed):
         return ending
-    # Whoever shares a card with those who end goes before others: so that card comes free.
+    # Pods that share a card with those that end go before others: so that card comes free.
     beside = _beside(node, ending)
     spared = sorted(
         (held for held in candidates if held.pod.containers and held.pod.uid not in ending),

@@ -23,8 +23,8 @@ _ENDED = ("Succeeded", "Failed")
 
 @dataclass(frozen=True, kw_only=True)
 class Units:
-    """What of the nodes decides about a request, one for the cluster: the extender reads a pod before it has
-    a node. percent_of: the node whose cards HAMi's percentages are of.
+    """The nodes' rules that decide about a request, one set for the cluster: the extender reads a pod
+    before it has a node. percent_of: the node whose cards HAMi's percentages are of.
     """
 
     aliyun_unit: str = "gib"
@@ -39,7 +39,8 @@ class Known:
 
     lenders: init containers, each with the container whose cards it uses before that one starts. preempts:
     whether it may have others evicted. prefers: whether it has preferences among nodes that are not about
-    cards. refusal: why its request is none; its pod then has no containers.
+    cards. refusal: why its request is none; its pod then has no containers. version: its
+    resourceVersion.
     """
 
     pod: Pod
@@ -52,6 +53,7 @@ class Known:
     preempts: bool = True
     prefers: bool = False
     refusal: Refusal | None = None
+    version: str = ""
 
 
 def read_pod(value: Mapping[str, Any], units: Units) -> Known:
@@ -86,11 +88,12 @@ def read_pod(value: Mapping[str, Any], units: Units) -> Known:
         preempts=spec.get("preemptionPolicy") != "Never",
         prefers=selectors.prefers(spec),
         refusal=refusal,
+        version=str(meta.get("resourceVersion") or ""),
     )
 
 
 def annotation_of(placed: Placed, lenders: Mapping[str, str]) -> dict[str, list[str]]:
-    """What the pod's annotation says: init containers too."""
+    """The pod's annotation: init containers too."""
     named = {container: list(uuids) for container, uuids in placed.items()}
     return named | {init: list(placed[lender]) for init, lender in lenders.items() if lender in placed}
 
@@ -104,7 +107,7 @@ def node_resources(value: Mapping[str, Any]) -> tuple[int, int]:
 def _containers(
     spec: Mapping[str, Any], annotations: Mapping[str, str], units: Units
 ) -> tuple[list[Container], dict[str, str]]:
-    """Those that ask for cards, and init containers that use others' cards first.
+    """Containers that ask for cards, and init containers that use others' cards first.
 
     A container with limits of ours asks; where none has any, each one that the pod's annotations or its own
     environment make ask, as mgpud has it.

@@ -34,7 +34,7 @@ class Reservation:
 
 
 class Reservations:
-    """Who waits and what is kept for whom; the scheduler asks it about every card that is kept."""
+    """Pods that wait, and the cards that are kept for them; the scheduler asks it about every such card."""
 
     def __init__(
         self, scheduler: Scheduler, *, reserve_after_s: float = 60.0, reserve_for_s: float = 600.0

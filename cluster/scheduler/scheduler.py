@@ -66,13 +66,13 @@ class Filtered:
 
 
 class Scheduler:
-    """What is known of the cluster, and the decisions."""
+    """The books of the cluster, and the decisions."""
 
     def __init__(self, scoring: Scoring = "fgd") -> None:
         self.books = Books()
         # UUIDs of cards that are set aside, with their nodes, and for whom they are not.
         self.reserved: dict[str, str] = {}
-        self.barred: Barred = _nobody_is_barred
+        self.barred: Barred = _none_is_barred
         self._scoring = scoring
         self._table = Table()
         self._mix = Mix()
@@ -94,7 +94,7 @@ class Scheduler:
         self._mix.arrived(pod)
 
     def put_pod(self, pod: Pod, node: str, placed: Placed | None) -> None:
-        """The pod is on the node, or will be. placed None: nobody chose its cards, so mgpud does."""
+        """The pod is on the node, or will be. placed None: mgpud chooses its cards."""
         self._changed(self.books.put_pod(pod, node, placed))
 
     def remove_pod(self, uid: str) -> None:
@@ -130,11 +130,13 @@ class Scheduler:
         By rank: whole numbers from 0 to 10 of the costs themselves would make most of them equal, and the
         stock scheduler takes any of the equal ones.
         """
+        if len(names) == 1:
+            return [(names[0], SCORE_MAX)]
         scores = dict.fromkeys(names, 0)
         rows, costs = self._costs(pod, self._table.rows(names))
         if len(rows) > SCORE_MAX:
             best = np.argpartition(costs, SCORE_MAX)[:SCORE_MAX]
-            # What is equal goes by the order of the names, of all nodes that are as good as the tenth.
+            # Equal ones go by the order of the names, of all nodes that are as good as the tenth.
             best = np.flatnonzero(costs <= costs[best].max())
         else:
             best = np.arange(len(rows))
@@ -203,7 +205,7 @@ class Scheduler:
         return found
 
     def open_to(self, pod: Pod, cards: Sequence[CardState], node: Node) -> Sequence[CardState]:
-        """Those of the node's cards that are not reserved for others."""
+        """The node's cards that are not reserved for others."""
         if node.name not in self.reserved.values():
             return cards
         return [card for card in cards if card.uuid not in self.reserved or not self.barred(pod, card.uuid)]
@@ -219,14 +221,14 @@ class Scheduler:
         return replace(node.rules, placement="spread" if self._scoring == "spread" else "binpack")
 
     def _simple(self, pod: Pod) -> Demand | None:
-        """What arrays can answer: one container, which names no cards."""
+        """Whether arrays can answer: one container, which names no cards."""
         return self._demand(pod.requests[0]) if len(pod.requests) == 1 else None
 
     def _demand(self, request: Request) -> Demand | None:
         return None if request.count is None or _names_cards(request) else self._table.cards.demand(request)
 
     def _one_by_one(self, pod: Pod, rows: Rows) -> Rows:
-        """Those rows that arrays cannot answer for: mgpud's rules are asked for each of them."""
+        """Rows that arrays cannot answer for: mgpud's rules are asked for each of them."""
         if self._simple(pod) is None:
             return rows
         table = self._table
@@ -344,5 +346,5 @@ def _names_cards(request: Request) -> bool:
     return bool(request.uuids or request.candidates or request.placed)
 
 
-def _nobody_is_barred(pod: Pod, uuid: str) -> bool:
+def _none_is_barred(pod: Pod, uuid: str) -> bool:
     return False

@@ -1,4 +1,4 @@
-"""Which nodes a pod's own selector and required affinity leave (k8s.io/api/core/v1: NodeSelector).
+"""Nodes that a pod's own selector and required affinity leave (k8s.io/api/core/v1: NodeSelector).
 
 Only for what is learned of pods: the stock scheduler has filtered by them before the extender is asked.
 """

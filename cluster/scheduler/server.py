@@ -23,7 +23,7 @@ _Verb = Callable[[Mapping[str, Any]], Awaitable[Any]]
 
 
 def protocol(extender: Extender, counters: Counters) -> web.Application:
-    """The verbs: whoever may call them may bind pods."""
+    """The verbs: any caller may bind pods."""
     app = web.Application(client_max_size=_BODY_MAX_BYTES)
     verbs: dict[str, _Verb] = {
         "filter": extender.filter,

@@ -58,7 +58,8 @@ class State:
         self._nodes: dict[str, _Node] = {}
         self._asked: OrderedDict[str, Known] = OrderedDict()
         self._listed: set[str] = set()
-        self._units = Units()
+        # None: nodes have changed since.
+        self._units: Units | None = None
 
     @property
     def is_ready(self) -> bool:
@@ -93,6 +94,10 @@ class State:
 
     def asked(self, value: Mapping[str, Any]) -> Known:
         """The pod that the stock scheduler asks about; it may know it before the watch does."""
+        meta = members(value, "metadata")
+        version, before = meta.get("resourceVersion"), self.find(str(meta.get("uid")))
+        if version and before is not None and before.version == version:
+            return before
         found = self._read(value)
         if found.pod.uid not in self.known:
             self._asked[found.pod.uid] = found
@@ -156,12 +161,19 @@ class State:
         else:
             self.scheduler.put_node(name, found, *node.resources)
         if before is None or before.inventory != found:
-            self._units = reading.units_of(each.inventory for each in self._nodes.values() if each.inventory)
+            self._units = None
 
     def _remove_node(self, name: str) -> None:
         if self._nodes.pop(name, None) is not None:
+            self._units = None
             self.scheduler.remove_node(name)
             self._conditions.clear(f"inventory {name}", f"node {name} is gone")
+
+    def _current_units(self) -> Units:
+        if self._units is None:
+            inventories = (each.inventory for each in self._nodes.values())
+            self._units = reading.units_of(each for each in inventories if each is not None)
+        return self._units
 
     def _inventory(self, name: str, text: str | None) -> Inventory | None:
         topic = f"inventory {name}"
@@ -206,7 +218,7 @@ class State:
             self.reservations.keep(found.pod, node, ended, now_s)
 
     def _read(self, value: Mapping[str, Any]) -> Known:
-        found = reading.read_pod(value, self._units)
+        found = reading.read_pod(value, self._current_units())
         before = self.find(found.pod.uid)
         spec = members(value, "spec")
         if before is not None:

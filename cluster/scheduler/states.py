@@ -1,6 +1,6 @@
 """Card states as numbers: mgpud's rules are asked once for a request and a state, and arrays do the rest.
 
-Two cards of one size with equally much free, under one policy, are in one state, whoever is on them.
+Two cards of one size with equally much free, under one policy, are in one state, whatever runs there.
 Thousands of cards are in a few hundred states, so that what a request makes of each state is a short table,
 and what it makes of all cards is one look-up in it.
 """
@@ -81,7 +81,7 @@ class States:
         return found
 
     def demand(self, request: Request) -> Demand:
-        """What the request makes of the states; it asks for a number of cards and names none."""
+        """States after the request; it asks for a number of cards and names none."""
         found = self._demands.get(request)
         if found is None:
             found = self._demands[request] = Demand(self, request)

@@ -12,6 +12,7 @@ import click
 from tests.bench import (
     cluster,
     colocation,
+    extender,
     idle,
     installs,
     ioctls,
@@ -53,6 +54,7 @@ def main(output: Path) -> None:
         found += colocation.measure(built)
         found += nodes.measure(built)
     found += traces.measure()
+    found += extender.measure()
     found += cluster.measure()
     rows.show(found)
     rows.write(found, output)

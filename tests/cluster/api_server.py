@@ -8,6 +8,7 @@ was compacted) and of RFC 7386 for merge patches. It checks nothing else of an o
 from __future__ import annotations
 
 import asyncio
+import bisect
 import copy
 import json
 import threading
@@ -199,14 +200,15 @@ class ApiServer:
                 if seen < kind.compacted:
                     await _send(response, "ERROR", _failure(410, "Expired", "too old resource version"))
                     return response
-                for version, event, value in [one for one in kind.events if one[0] > seen]:
+                news = bisect.bisect_right(kind.events, seen, key=lambda one: one[0])
+                for version, event, value in kind.events[news:]:
                     seen = version
                     if where.namespace in ("", value["metadata"].get("namespace", "")) and _selected(
                         value, labels, fields
                     ):
                         await _send(response, event, value)
                 async with self._changed:
-                    if not any(version > seen for version, _event, _value in kind.events):
+                    if not kind.events or kind.events[-1][0] <= seen:
                         await self._changed.wait()
         finally:
             self._watchers.discard(task)

@@ -86,7 +86,8 @@ async def extender(
     async with Client(str(server.kubeconfig(folder))) as api, aiohttp.ClientSession() as session:
         task = asyncio.ensure_future(serve(api, Options(**chosen), port.set_result))
         try:
-            await asyncio.wait({task, port}, return_when=asyncio.FIRST_COMPLETED)
+            waits: set[asyncio.Future[Any]] = {task, port}
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 task.result()
             made = Extender(session, f"http://127.0.0.1:{port.result()}", server)

@@ -61,7 +61,7 @@ def test_case(case: Case, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_was_changed_is_not_changed_again(form: str) -> None:
+def test_a_changed_manifest_is_not_changed_again(form: str) -> None:
     """As when another plugin has changed the object, and ours are asked once more."""
     admitted = [
         (outcome.after, case.old)
@@ -119,7 +119,7 @@ def test_a_pod_of_five_hundred_containers_is_judged() -> None:
     assert 0 < outcome["cost"] < 1_000_000
 
 
-def test_what_costs_the_api_server_too_much_is_not_let_through() -> None:
+def test_an_expression_beyond_the_api_server_s_budget_is_found() -> None:
     [outcome] = evaluator.review(
         admission.objects("v1"), [{"object": admission.large_pod(1_500_000)}], "1.33"
     )

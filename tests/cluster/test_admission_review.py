@@ -80,7 +80,7 @@ def said(form: Callable[[bytes, Settings], review.Object], text: bytes, settings
 
 
 @pytest.mark.parametrize("text", [b"\xff", b"null", b"1", b'"x"', b"{}" * 2])
-def test_what_is_no_json_object_is_refused(text: bytes) -> None:
+def test_a_text_that_is_no_json_object_is_refused(text: bytes) -> None:
     with pytest.raises(Refusal):
         review.mutate(text, Settings())
 

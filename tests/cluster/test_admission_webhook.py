@@ -102,7 +102,7 @@ def test_replicas_that_start_at_once_agree(tmp_path: Path) -> None:
     ids=range(11),
 )
 @pytest.mark.parametrize("path", ["/mutate", "/validate"])
-def test_what_is_no_review_is_refused_in_one_line(server: Webhook, path: str, body: bytes) -> None:
+def test_a_body_that_is_no_review_is_refused_in_one_line(server: Webhook, path: str, body: bytes) -> None:
     status, text = server.call("POST", path, body)
     assert status == 400
     assert text.startswith("mgpu: this admission review cannot be read: ")
@@ -124,7 +124,7 @@ def test_a_pod_as_large_as_an_api_server_takes_is_answered(server: Webhook) -> N
     assert server.review("/validate", body)["allowed"]
 
 
-def test_what_is_no_pods_is_let_through(server: Webhook) -> None:
+def test_objects_without_pods_are_let_through(server: Webhook) -> None:
     answer = server.review("/validate", admission.request({"apiVersion": "v1", "kind": "Secret"}, None))
     assert answer == {"uid": answer["uid"], "allowed": True}
 

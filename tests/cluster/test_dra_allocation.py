@@ -129,7 +129,7 @@ def test_consumers_that_are_no_pods_are_none_to_mgpud() -> None:
         ),
     ],
 )
-def test_what_cannot_be_given_is_refused_in_a_line(
+def test_an_impossible_allocation_is_refused_in_a_line(
     results: list[dict[str, Any]], config: list[dict[str, Any]], why: str
 ) -> None:
     with pytest.raises(Refusal) as refused:
@@ -156,7 +156,7 @@ ODD = st.recursive(
 
 
 @given(st.data())
-def test_whatever_is_in_a_claim_is_read_or_refused(data: st.DataObject) -> None:
+def test_any_claim_is_read_or_refused(data: st.DataObject) -> None:
     """What is read can be sent to mgpud, whose schema has the last word."""
     config = [parameters(policy="fixed-share")]
     claim: Any = allocated("c", [consumed("gpu-0", "4Gi", "30", "2")], pods=PODS, config=config)

@@ -391,7 +391,7 @@ def test_claims_outlive_every_restart(world: World) -> None:
     assert seen(world, of_pod("web-0"), variables) == {world.uuids[1]: 3072}
 
 
-def test_what_is_lost_is_restored_from_the_api_server(world: World) -> None:
+def test_lost_claims_are_restored_from_the_api_server(world: World) -> None:
     claim = allocated("lost", [consumed(world.names[1], "3Gi")], pods=PODS)
     variables = env(world, prepared(world, claim))
     prepared(world, gone := allocated("gone", [consumed(world.names[1], "3Gi")], pods=PODS))

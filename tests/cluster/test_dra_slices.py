@@ -135,7 +135,7 @@ def test_where_nothing_can_be_consumed_a_card_is_a_whole() -> None:
     assert found["capacity"] == {"memory": {"value": "16160Mi"}, "core": {"value": "100"}}
 
 
-def test_what_was_dropped_is_seen() -> None:
+def test_dropped_members_are_seen() -> None:
     written = device(card(0, healthy=False), 16, "580", True, Kept())
     assert written is not None
     read = copy.deepcopy(written)
@@ -147,7 +147,7 @@ def test_what_was_dropped_is_seen() -> None:
     assert as_kept(copy.deepcopy(plain), plain) == Kept()
 
 
-def test_what_the_api_server_writes_in_its_own_way_is_the_same() -> None:
+def test_the_api_server_s_own_writing_is_the_same() -> None:
     there = built(card(0, memory_mib=16384, healthy=False))
     read = json.loads(json.dumps(there).replace('"16384Mi"', '"16Gi"'))
     read[0]["spec"]["devices"][0]["taints"][0]["timeAdded"] = "2026-01-01T00:00:00Z"
@@ -170,7 +170,7 @@ def test_what_the_api_server_writes_in_its_own_way_is_the_same() -> None:
         lambda spec: spec["devices"][0]["capacity"]["memory"].update(value={}),
     ],
 )
-def test_what_somebody_changed_is_another(change: Any) -> None:
+def test_a_changed_slice_is_another(change: Any) -> None:
     there = built(card(0), card(1))
     read = copy.deepcopy(there)
     change(read[0]["spec"])
@@ -207,7 +207,7 @@ def test_quantities(text: object, value: Fraction) -> None:
     "text",
     ["", "Gi", "1 Gi", "1gi", "0x1", "1e", "\N{FULLWIDTH DIGIT ONE}", "1Gi\n", None, 1.5, [], "1e999"],
 )
-def test_what_is_no_quantity(text: object) -> None:
+def test_a_text_that_is_no_quantity(text: object) -> None:
     with pytest.raises(ValueError, match="is no quantity"):
         quantity.read(text)
 

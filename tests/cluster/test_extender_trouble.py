@@ -354,9 +354,7 @@ def test_pods_of_lower_priority_end_where_no_card_has_room(server: ApiServer, tm
     asyncio.run(main())
 
 
-def test_nobody_ends_here_while_kube_scheduler_makes_room_elsewhere(
-    server: ApiServer, tmp_path: Path
-) -> None:
+def test_no_pod_ends_while_kube_scheduler_makes_room_elsewhere(server: ApiServer, tmp_path: Path) -> None:
     async def main() -> None:
         for where in ("a", "b"):
             server.put(NODES, node(where, 16384))

@@ -185,7 +185,7 @@ def test_quantity_is_read_as_the_api_server_writes_whole_numbers(
         (["--no-api", "--healthz", "192.0.2.1:9"], "192.0.2.1"),
     ],
 )
-def test_what_it_cannot_start_with_is_one_line(options: list[str], says: str) -> None:
+def test_bad_options_are_refused_in_one_line(options: list[str], says: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "cluster.node", "--node-name", "n1", "--root", "/none", *options],
         capture_output=True,

@@ -97,7 +97,7 @@ def test_blocks_and_spare_are_read_as_the_same_memory(mib: int) -> None:
 
 
 @given(st.lists(st.integers(4096, 200_000), min_size=1, max_size=8), st.randoms(use_true_random=False))
-def test_whatever_fits_the_cards_fits_the_blocks(sizes: list[int], random: Any) -> None:
+def test_requests_that_fit_the_cards_fit_the_blocks(sizes: list[int], random: Any) -> None:
     """Blocks and spare never run out before memory and places do."""
     blocks = spare = 0
     for left in sizes:
@@ -150,7 +150,7 @@ CARD = json.loads(V100S.to_json())["cards"][0]
         ),
     ],
 )
-def test_what_is_no_inventory_is_refused_in_one_line(text: str, what: str) -> None:
+def test_a_text_that_is_no_inventory_is_refused_in_one_line(text: str, what: str) -> None:
     with pytest.raises(Refusal) as refused:
         inventory.read(text)
     assert what in refused.value.message
@@ -173,7 +173,7 @@ JSON = st.recursive(
     JSON,
     st.none() | st.tuples(st.sampled_from(sorted(CARD)), JSON),
 )
-def test_whatever_others_write_is_an_inventory_or_one_line(
+def test_any_text_is_an_inventory_or_refused_in_one_line(
     member: str, value: object, in_card: tuple[str, object] | None
 ) -> None:
     members = {member: value} if in_card is None else {"cards": [{**CARD, in_card[0]: in_card[1]}]}

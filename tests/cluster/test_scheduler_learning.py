@@ -74,7 +74,7 @@ def test_pods_of_a_node_are_counted_by_cards_and_by_cpu() -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(requests(), st.integers(0, 3), st.booleans()), max_size=25))
-def test_what_is_kept_up_to_date_is_what_it_would_be_anew(
+def test_counts_kept_up_to_date_equal_those_made_anew(
     arrivals: list[tuple[Request, int, bool]],
 ) -> None:
     kept = Scheduler()

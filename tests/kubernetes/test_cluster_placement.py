@@ -20,7 +20,7 @@ def _cards(cluster: Cluster) -> list[dict[str, Any]]:
     return found
 
 
-def test_what_fits_the_sum_but_no_gpu_waits_and_names_gpus(cluster: Cluster) -> None:
+def test_a_pod_that_fits_the_sum_but_no_gpu_waits_and_names_gpus(cluster: Cluster) -> None:
     cards = _cards(cluster)
     assert len(cards) > 1, "a node with several GPUs is needed"
     most = max(card["memory_mib"] for card in cards)

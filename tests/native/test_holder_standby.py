@@ -54,7 +54,7 @@ def holder(tmp_path: Path, program: Path) -> Iterator[Holder]:
         yield running
 
 
-def test_who_stands_by_serves_next(holder: Holder) -> None:
+def test_standby_serves_next(holder: Holder) -> None:
     for number in range(1, 4):
         holder.arrives(f"c{number}")
         next_pid = standing_by(holder, number)
@@ -65,7 +65,7 @@ def test_who_stands_by_serves_next(holder: Holder) -> None:
     assert {"c1", "c2", "c3"} <= has
 
 
-def test_it_has_nothing_of_the_holder_s_but_its_line(holder: Holder) -> None:
+def test_standby_has_no_descriptor_of_the_holder_s_but_its_line(holder: Holder) -> None:
     holder.arrives("a")
     serving(holder, 1)
     pid = standing_by(holder, 1)
@@ -76,7 +76,7 @@ def test_it_has_nothing_of_the_holder_s_but_its_line(holder: Holder) -> None:
     assert (holder.status().mgpud_pid, holder.status().starting) == (serving(holder, 1), 0)
 
 
-def test_one_that_does_not_hear_its_call_is_killed(holder: Holder) -> None:
+def test_standby_that_does_not_hear_its_call_is_killed(holder: Holder) -> None:
     deaf = standing_by(holder, 1)
     os.kill(deaf, signal.SIGSTOP)
     os.kill(serving(holder, 1), signal.SIGKILL)
@@ -85,7 +85,7 @@ def test_one_that_does_not_hear_its_call_is_killed(holder: Holder) -> None:
     assert not there(deaf)
 
 
-def test_one_that_ended_is_followed_by_a_mgpud_from_the_start(holder: Holder) -> None:
+def test_standby_that_ended_is_followed_by_a_mgpud_from_the_start(holder: Holder) -> None:
     gone = standing_by(holder, 1)
     os.kill(gone, signal.SIGKILL)
     until(lambda: f"standby {gone} ended with signal 9" in holder.log(), "its end is seen")
@@ -143,7 +143,7 @@ def test_a_holder_that_stays_has_another_later(holder: Holder, program: Path) ->
     assert standing_by(holder, 2) != old
 
 
-def test_it_ends_with_the_holder(holder: Holder) -> None:
+def test_standby_ends_with_the_holder(holder: Holder) -> None:
     pid = standing_by(holder, 1)
     mgpud = serving(holder, 1)
     holder.process.kill()
@@ -153,7 +153,7 @@ def test_it_ends_with_the_holder(holder: Holder) -> None:
         os.kill(mgpud, signal.SIGKILL)
 
 
-def test_it_ends_with_a_holder_that_ends_well(tmp_path: Path) -> None:
+def test_standby_ends_with_a_holder_that_ends_well(tmp_path: Path) -> None:
     with holding(tmp_path, "--standby", mgpud=mgpud_argv(tmp_path, "--beat")) as holder:
         pid = standing_by(holder, 1)
     assert not there(pid)

@@ -190,7 +190,7 @@ def test_claims_of_two_classes_are_refused_together(world: World) -> None:
     assert refused(world, online, offline).code == "claims-disagree"
 
 
-def test_what_does_not_fit_the_card_is_refused(world: World) -> None:
+def test_more_than_the_card_has_is_refused(world: World) -> None:
     world.granted("other", MGPU_GPUS="GPU-0", MGPU_MEMORY_MIB="14000")
     one = claim(card(0, 4096))
     prepare(world, one)
@@ -272,7 +272,7 @@ def test_grant_of_a_mgpud_before_there_were_claims_is_read(world: World) -> None
     assert record.from_json(document).claims == ()
 
 
-def test_what_is_no_document_of_this_boot_is_forgotten(
+def test_a_document_of_another_boot_is_forgotten(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepare(world, claim())

@@ -1,1 +1,1 @@
-"""What `make protos` writes. Nothing here is written by hand."""
+"""Written by `make protos`, never by hand."""

@@ -1,0 +1,49 @@
+"""What the scheduler knows of a cluster's nodes as a whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cluster.api.follow import Deleted, Listed
+from cluster.process.conditions import Conditions
+from cluster.scheduler import reading
+from cluster.scheduler.reservations import Reservations
+from cluster.scheduler.scheduler import Scheduler
+from cluster.scheduler.state import State
+from oci_specs.request import Memory, Request
+from tests.cluster.extender_support import node, pod
+
+
+def state() -> State:
+    scheduler = Scheduler("fgd")
+    reservations = Reservations(scheduler, reserve_after_s=60, reserve_for_s=600)
+    return State(scheduler, reservations, Conditions(print))
+
+
+def asked(known: State) -> Request:
+    value: dict[str, Any] = pod("half")
+    value["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/gpumem-percentage": "50"}
+    return known.asked(value).pod.containers[0].request
+
+
+def test_units_of_a_cluster_are_found_once_for_a_whole_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[int] = []
+    units_of = reading.units_of
+    monkeypatch.setattr(reading, "units_of", lambda all_: found.append(1) or units_of(all_))
+    known = state()
+    known.change_nodes(Listed([node(f"n{number}", 16_160) for number in range(50)]))
+    asked(known)
+    asked(known)
+    assert found == [1]
+
+
+def test_units_follow_when_a_node_leaves() -> None:
+    known = state()
+    large = node("large", 40_960)
+    known.change_nodes(Listed([large, node("small", 16_000)]))
+    before = asked(known)
+    known.change_nodes(Deleted(large))
+    after = asked(known)
+    assert (before.memory, after.memory) == (Memory(mib=20_480), Memory(mib=8_000))
