@@ -7,9 +7,9 @@ ROOT is made by tools.debian_root. In a mount namespace of the command's own its
 machine's: programs that it has are its, with their libraries and their helpers where they look for them, and
 everything else is this machine's, mgpu too. What is written there goes to memory.
 
---unified: cgroups are one hierarchy for the command. On a machine whose controllers are in hierarchies of their
-own this one has none but freezing, killing and device programs, which is what mgpu and runtimes need; a runtime
-that is told of a limit fails.
+--unified: cgroups are one hierarchy for the command. Where controllers have hierarchies of their own, that
+one freezes, kills and has device programs, which is what mgpu and runtimes need, and a runtime that is told
+of another limit fails.
 """
 
 from __future__ import annotations
