@@ -179,6 +179,7 @@ C_LAYERS: dict[str, set[str]] = {
     "runtime_hook/common": {"base"},
     "runtime_hook/hook": {"runtime_hook/common"},
     "runtime_hook/launcher": {"base", "runtime_hook/common"},
+    "runtime_hook/listener": {"runtime_hook/common"},
     "shim": set(),
     "load": set(),
     "sim/abi": {"rm"},

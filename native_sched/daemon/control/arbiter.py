@@ -144,7 +144,7 @@ class Arbiter:
             raise Refusal(
                 "bad-state", "the container's state names no process", "update the container runtime"
             )
-        self._lifecycle.bind(grant, pid)
+        self._lifecycle.bind(grant, pid, restored=message["state"].get("status") == "running")
         return {}
 
     def release(self, message: Mapping[str, Any], _peer: Peer) -> Reply:
