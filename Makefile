@@ -76,7 +76,7 @@ help:
 	@echo 'make bench   measure; prints a table and writes $(BUILD)/bench.json'
 	@echo 'make build   mgpu installed into $(venv)'
 	@echo 'make image   the image that tests and demo run: $(image)'
-	@echo 'make node-image the image that a cluster runs on its nodes: $(BUILD)/node-image/mgpu.tar'
+	@echo 'make node-image the images that a cluster runs: $(BUILD)/node-image/mgpu.tar'
 	@echo 'make gpu-kit what tests/gpu/bringup.sh needs on a bare machine with a card, in build/gpu-kit'
 	@echo 'make format  rewrite the sources as the linters want them'
 	@echo 'make protos  generate the bindings of containerd'"'"'s API anew'
@@ -180,7 +180,7 @@ $(stamps)/build-tools: pyproject.toml tools/requirements.py $(venv)/pyvenv.cfg
 
 $(stamps)/test-tools: pyproject.toml tools/requirements.py $(stamps)/build-tools
 	@echo 'venv: packages to test'
-	@$(bin)/python tools/requirements.py test cluster >$@.txt
+	@$(bin)/python tools/requirements.py test cluster scheduler >$@.txt
 	@$(pip) install -r $@.txt
 	@touch $@
 endif

@@ -1,13 +1,16 @@
-"""Watches containerd for mgpud, as a process of its own: `python -m containerd_api.watch SOCKET…`.
+"""Watches containerd and the kernel's messages about GPUs for mgpud, as a process of its own:
+`python -m containerd_api.watch SOCKET…`.
 
-A process, so that nothing that a containerd does can disturb the arbiter, and that gRPC's memory is not the
-arbiter's. Both ways one JSON object a line. On stdin, which containers matter: {"watch": ID}, {"forget": ID};
-its end is the end. On stdout, of those containers alone:
+A process, so that nothing that a containerd does can disturb the arbiter, and that the memory of gRPC and
+pyroute2 is not the arbiter's. Both ways one JSON object a line. On stdin, which containers matter:
+{"watch": ID}, {"forget": ID}; its end is the end. On stdout, of those containers alone:
 
     {"container": ID, "event": "paused", "exit_status": 0}
     {"container": ID, "known": {"address": …, "namespace": …, "name": …, "runtime": …, "task": …}}
 
-and of each socket {"address": …, "state": "connected 1.6.20"} whenever that changes.
+and of each socket {"address": …, "state": "connected 1.6.20"} whenever that changes. Of GPUs and their
+driver, whose messages are hints, {"uevent": "bind", "path": "/devices/…"}; "listening" and "missed" are such
+hints too.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, TextIO
 
-from containerd_api import names
+from containerd_api import names, uevents
 from containerd_api.client import Container, Containerd, ContainerdError, Event, Task
 
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.5, 30.0
@@ -88,6 +91,14 @@ class Watch:
             self.wanted.add(message["watch"])
             for asked in self._asked.values():
                 asked.ask(message["watch"])
+
+    async def uevents(self) -> None:
+        """For ever. Where there is no such socket mgpud looks after its cards without hints."""
+        try:
+            await uevents.watch(lambda action, path: self.tell(uevent=action, path=path[:TEXT_MAX_CHARS]))
+        except OSError as error:
+            self.tell(uevent="unheard", path=str(error)[:TEXT_MAX_CHARS])
+            await asyncio.Event().wait()
 
     async def watch(self, address: str) -> None:
         """For ever: what this containerd says, whether it is there or comes and goes."""
@@ -176,6 +187,7 @@ async def _main(addresses: Sequence[str]) -> None:
     watch = Watch(sys.stdout)
     tasks = [asyncio.create_task(watch.watch(address)) for address in addresses]
     tasks.append(asyncio.create_task(_read_stdin(watch)))
+    tasks.append(asyncio.create_task(watch.uevents()))
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for each in done:

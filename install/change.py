@@ -29,13 +29,16 @@ class Change:
 
 @dataclass(frozen=True)
 class Plan:
-    """Changes in the order in which they are made, and what the operator should know."""
+    """Changes in the order in which they are made, what the operator should know, and files that are as they
+    are to be.
+    """
 
     changes: tuple[Change, ...] = ()
     notes: tuple[str, ...] = ()
+    unchanged: tuple[Path, ...] = ()
 
     def __add__(self, other: Plan) -> Plan:
-        return Plan(self.changes + other.changes, self.notes + other.notes)
+        return Plan(self.changes + other.changes, self.notes + other.notes, self.unchanged + other.unchanged)
 
     def diff(self) -> str:
         """Unified diff of everything but backups, which are copies of what the diff shows."""

@@ -32,9 +32,14 @@ VERSION_LINE = "version = 2\n"
 # What a handler says of a pod besides its runtime: a pod that moves to ours keeps it.
 KEPT = (
     "base_runtime_spec",
+    "cgroup_writable",
     "cni_conf_dir",
     "cni_max_conf_num",
+    "disable_pause_image_pull",
+    "io_type",
     "privileged_without_host_devices",
+    "privileged_without_host_devices_all_devices_allowed",
+    "sandboxer",
     "snapshotter",
 )
 

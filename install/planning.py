@@ -26,7 +26,7 @@ def _install_one(target: Target) -> Plan:
     edited = target.add(None if before is None else _text(before, target))
     after = None if edited.text is None else _bytes(edited.text)
     if after == before:
-        return Plan(notes=edited.notes)
+        return Plan(notes=edited.notes, unchanged=() if after is None else (target.path,))
     change = Change(path=target.path, before=before, after=after, mode=target.mode, link=target.link)
     return Plan((*_backup(target, before), change), edited.notes)
 

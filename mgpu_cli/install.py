@@ -101,6 +101,8 @@ def install(
     if output is not None:
         for path in apply.write_below(together, output.absolute()):
             click.echo(f"wrote {path}")
+        for path in together.unchanged:
+            click.echo(f"left out {path}: this host's has all of it already")
         say_notes(together)
         return
     apply.apply(together)

@@ -17,7 +17,6 @@ from mgpu_cli.state import StateDir
 from mgpu_cli.supervise import Ended, Stopped, Supervisor
 from oci_specs import paths
 from oci_specs.refusal import Refusal, printable
-from sim import cdi
 
 # Of the holder: two for each listener, and its socket (native_sched/holder/stored.c).
 STORED_MAX = 2 * 1024 + 1
@@ -102,7 +101,6 @@ def _serve(
                     *(f"--{option}" for option in sim_options),
                 ],
             )
-            cdi.write(state.cdi, state.sim / "admin.sock")
             mgpud = [_mgpud(), "--root", str(state.path), "--driver", "sim", *configured]
             # It outlives a holder that dies, but not its supervisor.
             mgpud += ["--end-with", str(os.getpid())]

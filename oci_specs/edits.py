@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 # Stands in for a simulated card.
 NULL_DEVICE = (1, 3)
 ORIGINAL_SHA256 = "dev.mgpu.original-sha256"
+# Of the rewritten text itself, with zeros in its own place.
+WRITTEN_SHA256 = "dev.mgpu.written-sha256"
 # Over the two waits, for the state and for mgpud, of 10 s each that mgpu-hook has itself.
 HOOK_TIMEOUT_SECONDS = 30
 

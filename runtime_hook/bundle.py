@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from oci_specs.edits import ORIGINAL_SHA256
+from oci_specs.edits import ORIGINAL_SHA256, WRITTEN_SHA256
 from oci_specs.members import member_object
 from oci_specs.refusal import Refusal
 from runtime_hook import quick_json
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 KEPT_NAME = ".mgpu-config.json"
+ZEROS = "0" * 64
 # The function, once it was needed: to look for a module that is not there takes longer than a spec's digest.
 _sha256: list[Any] = []
 
@@ -39,6 +40,7 @@ class Spec:
             self._take_kept(sha256)
 
     def _take_kept(self, sha256: object) -> None:
+        text = self.original
         try:
             self.original = _read(self._kept)
         except Refusal:
@@ -49,13 +51,17 @@ class Spec:
                 f"{self._path} was rewritten by mgpu and its original is not in {self._kept}",
                 "create the container from a fresh bundle",
             )
+        if not is_as_written(text, self.content):
+            raise Refusal(
+                "bundle-changed",
+                f"{self._path} was edited after mgpu had rewritten it",
+                f"edit {self._kept} instead and put it in its place, or use a fresh bundle",
+            )
         self.content = parse(self._kept, self.original)
 
     def replace(self, content: Mapping[str, Any]) -> None:
         """Puts content in the spec's place; on a failure the file is as it was."""
-        # ASCII, so that bytes which are no UTF-8 and came in as lone surrogates can be written: Go reads them
-        # as U+FFFD either way.
-        text = quick_json.dumps(content).encode("ascii")
+        text = written(content)
         new = self._kept + ".new"
         try:
             if not self.rewritten:
@@ -83,6 +89,27 @@ class Spec:
 def kept_beside(path: str) -> str:
     """Where the original of the spec at path is kept."""
     return os.path.join(os.path.dirname(path), KEPT_NAME)
+
+
+def written(content: Mapping[str, Any]) -> bytes:
+    """The text of a rewritten spec, which says whether it was edited since.
+
+    ASCII, so that bytes which are no UTF-8 and came in as lone surrogates can be written: Go reads them as
+    U+FFFD either way.
+    """
+    annotations = {**content["annotations"], WRITTEN_SHA256: ZEROS}
+    text = quick_json.dumps({**content, "annotations": annotations}).encode("ascii")
+    return text.replace(_member(ZEROS), _member(digest(text)))
+
+
+def is_as_written(text: bytes, content: Mapping[str, Any]) -> bool:
+    """Whether text, which content was parsed from, is what written() made."""
+    sha256 = content["annotations"].get(WRITTEN_SHA256)
+    return isinstance(sha256, str) and digest(text.replace(_member(sha256), _member(ZEROS))) == sha256
+
+
+def _member(sha256: str) -> bytes:
+    return f'"{WRITTEN_SHA256}":"{sha256}"'.encode()
 
 
 def digest(data: bytes) -> str:

@@ -98,7 +98,9 @@ def _exchange_once(path: str, request: bytes, timeout_seconds: int) -> bytes:
                 f"only engines that root runs get a GPU, and this one may not open {path}",
                 "run it as root; podman run --userns=auto keeps root's rights out of the container",
             ) from error
-        raise _not_running(path, error.strerror or str(error)) from error
+        # podman takes the kernel's words for a program of the image that was not found, and says so.
+        gone = isinstance(error, FileNotFoundError)
+        raise _not_running(path, "no such socket" if gone else error.strerror or str(error)) from error
     if not reply:
         raise _not_running(path, "Connection closed")
     return reply

@@ -2,7 +2,7 @@
 goes out on standard output, rewritten if mgpud grants what it asks for.
 
 podman waits for it in the process that goes on to start the container. It reads nothing but standard output:
-our line goes to its own standard error.
+our line goes to its own standard error, and to the system's log.
 """
 
 from __future__ import annotations
@@ -116,6 +116,10 @@ def identify(spec: Mapping[str, Any]) -> str:
 
 
 def _tell(podman: int, refusal: Refusal) -> None:
+    import syslog
+
+    syslog.openlog("mgpu", 0, syslog.LOG_DAEMON)
+    syslog.syslog(syslog.LOG_ERR, refusal.line().removeprefix("mgpu: "))
     try:
         file = os.open(f"/proc/{podman}/fd/2", os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:

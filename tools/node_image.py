@@ -1,15 +1,17 @@
-"""Makes the image that a cluster's nodes run: `python -m tools.node_image ARCHIVE`.
+"""Makes the images that a cluster runs: `python -m tools.node_image ARCHIVE`.
 
 One layer with mgpu below /opt/mgpu: a Python and a libc of its own, so that the same folder serves in the
-container and, copied to the node, under the node's container engine. From what is installed here, which came
-from the registries alone.
+container and, copied to the node, under the node's container engine. The scheduler's image has a second
+layer, with what no node needs. From what is installed here, which came from the registries alone.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -18,25 +20,26 @@ from tools.portable import tree as portable
 
 PLACE = Path("/opt/mgpu")
 # A pull is part of every node's first start.
-MAX_BYTES = 220 << 20
+MAX_BYTES = 130 << 20
 _NO_CACHE = shutil.ignore_patterns("__pycache__")
 
 
-def name() -> str:
-    return f"docker.io/library/mgpu:{release.version()}"
+def name(program: str = "mgpu") -> str:
+    return f"docker.io/library/{program}:{release.version()}"
 
 
 def make(prefix: Path, archive: Path) -> int:
-    """Write `archive` from the mgpu that is installed in `prefix`. The size in bytes of what it holds.
+    """Write `archive` from the mgpu that is installed in `prefix`. The size in bytes of what nodes pull.
 
     PortableError in one line.
     """
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
-        root = Path(folder)
+        root, more = Path(folder, "node"), Path(folder, "scheduler")
         tree = root / PLACE.relative_to("/")
         tree.mkdir(parents=True)
         _fill(tree, prefix)
+        _move_schedulers(tree, more / PLACE.relative_to("/"))
         taken = portable.size_bytes(tree)
         if taken > MAX_BYTES:
             raise portable.PortableError(
@@ -45,18 +48,37 @@ def make(prefix: Path, archive: Path) -> int:
         for empty in ("tmp", "host"):
             (root / empty).mkdir()
         pack_image.pack(
-            root,
             archive,
-            name=name(),
-            command=(f"{PLACE}/bin/mgpu-agent", "--help"),
-            environment=(f"PATH={PLACE}/bin",),
-            created_by="make node-image",
+            _image("mgpu", [root], f"{PLACE}/bin/mgpu-agent"),
+            _image("mgpu-scheduler", [root, more], f"{PLACE}/bin/mgpu-scheduler"),
         )
     return taken
 
 
+def _image(program: str, layers: Sequence[Path], command: str) -> pack_image.Image:
+    return pack_image.Image(
+        name=name(program),
+        layers=layers,
+        command=(command, "--help"),
+        environment=(f"PATH={PLACE}/bin",),
+        created_by="make node-image",
+    )
+
+
+def _move_schedulers(tree: Path, more: Path) -> None:
+    """What only the scheduler needs goes from `tree` to `more`."""
+    moved = [Path("bin/mgpu-scheduler")]
+    for requirement in requirements.requirements(["scheduler"]):
+        found = metadata.distribution(re.split(r"[^\w.-]", requirement)[0]).files or []
+        inside = {file.parts[0] for file in found if file.parts[0] != ".."}
+        moved += [Path("lib", portable.VERSION, "site-packages", top) for top in sorted(inside)]
+    for path in moved:
+        (more / path).parent.mkdir(parents=True, exist_ok=True)
+        (tree / path).rename(more / path)
+
+
 def _fill(tree: Path, prefix: Path) -> None:
-    site = portable.python(tree, requirements.requirements(("run", "cluster")))
+    site = portable.python(tree, requirements.requirements(("run", "cluster", "scheduler")))
     # Where Debian's Python looks.
     (tree / "lib" / "python3").mkdir()
     (tree / "lib" / "python3" / "dist-packages").symlink_to(f"../{portable.VERSION}/site-packages")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator
+from typing import Any
 
 from mgpu_cli.doctor.engines import is_ours
 from mgpu_cli.doctor.finding import Finding, Group, fail, ok, warn
@@ -19,7 +20,9 @@ def registered(host: Host) -> Iterator[Finding]:
     except (NoAnswerError, tomllib.TOMLDecodeError) as error:
         yield warn("crio-config", f"CRI-O does not take its configuration: {error}", "", "crio config")
         return
-    handlers = config.get("crio", {}).get("runtime", {}).get("runtimes", {})
+    runtime = config.get("crio", {}).get("runtime", {})
+    yield from _labels(host, runtime)
+    handlers = runtime.get("runtimes", {})
     ours = {
         name: entry["runtime_path"] for name, entry in handlers.items() if is_ours(entry.get("runtime_path"))
     }
@@ -40,6 +43,19 @@ def registered(host: Host) -> Iterator[Finding]:
                 "pods with it do not start",
                 "mgpu install crio",
             )
+
+
+def _labels(host: Host, runtime: dict[str, Any]) -> Iterator[Finding]:
+    """What container-selinux lets a labelled container use."""
+    allowed = (host.text("/sys/fs/selinux/booleans/container_use_devices") or "").split()
+    enforced = (host.text("/sys/fs/selinux/enforce") or "").strip() == "1"
+    if enforced and runtime.get("selinux") is True and allowed[:1] == ["0"]:
+        yield fail(
+            "crio-selinux",
+            "SELinux keeps CRI-O's containers from devices (container_use_devices is off)",
+            "a container with a GPU cannot open its nodes",
+            "setsebool -P container_use_devices on",
+        )
 
 
 GROUP = Group("crio", (registered,))

@@ -57,6 +57,20 @@ def held(host: Host) -> Iterator[Finding]:
         )
 
 
+def confined(host: Host) -> Iterator[Finding]:
+    """AppArmor lets an unconfined process look into a container, whatever the container's profile says."""
+    if isinstance(host.health, str):
+        return
+    label = (host.text(f"/proc/{host.health['pid']}/attr/apparmor/current") or "").strip()
+    if label and label.split()[0] != "unconfined":
+        yield warn(
+            "permissions-apparmor",
+            f"AppArmor confines mgpud to the profile {label}",
+            "unless it has ptrace with the containers' profiles as peers, GPU calls fail with EPERM",
+            "run mgpud unconfined",
+        )
+
+
 def noexec(host: Host) -> Iterator[Finding]:
     """mgpu-runtime is a script below the state directory, which the kernel must be willing to run."""
     mounted = _mount_of(host, PurePath(host.state.path))
@@ -106,4 +120,4 @@ def kernel_limits(host: Host) -> Iterator[Finding]:
         )
 
 
-GROUP = Group("permissions", (root, held, noexec, kernel_limits))
+GROUP = Group("permissions", (root, held, confined, noexec, kernel_limits))

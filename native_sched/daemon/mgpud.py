@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from native_sched.daemon.control import recovery
 from native_sched.daemon.control.recovery import Recovered
-from native_sched.daemon.engine import NO_INSTANCE, Card, Engine, SchedConfig, open_engine
+from native_sched.daemon.engine import Engine, SchedConfig, open_engine
 from native_sched.daemon.grants.card_policies import CardPolicies
 from native_sched.daemon.grants.grants import Grants
 from native_sched.daemon.grants.scheduling import Scheduling
@@ -23,7 +23,7 @@ from native_sched.daemon.log import LOG
 from native_sched.daemon.node import config as node_config
 from native_sched.daemon.node import contexts, inventory, mgpud_lock
 from native_sched.daemon.node.config import NodeConfig
-from native_sched.daemon.node.inventory import CardInfo
+from native_sched.daemon.node.inventory import CardInfo, Found
 from native_sched.daemon.node.state import NodeState
 from oci_specs import paths
 
@@ -50,6 +50,20 @@ class Mgpud:
     def path(self, *names: str) -> str:
         return os.path.join(self.root, *names)
 
+    def found_cards(self) -> Found:
+        return found_cards(self.driver, self.root)
+
+    def add_card(self, card: CardInfo) -> tuple[CardInfo, dict[str, list[int]]]:
+        """The card as the engine serves it from now on, and what was measured of it; OSError."""
+        served, measured = self.served, dict[str, list[int]]()
+        if self.driver == "nvidia":
+            [card], measured = contexts.of_cards(
+                served.engine, [card], served.config, served.node.now.contexts
+            )
+        inventory.see_compute_mode(card)
+        inventory.add_to(served.engine, card)
+        return card, measured
+
 
 def _config(root: str, path: str | None, known_good: str) -> tuple[NodeConfig, str]:
     chosen = path or os.path.join(root, "node.toml")
@@ -58,7 +72,8 @@ def _config(root: str, path: str | None, known_good: str) -> tuple[NodeConfig, s
     return NodeConfig(), ""
 
 
-def _cards(driver: str, root: str) -> tuple[str, list[CardInfo]]:
+def found_cards(driver: str, root: str) -> Found:
+    """What the driver has now; Refusal."""
     return inventory.simulated(os.path.join(root, "sim")) if driver == "sim" else inventory.nvml()
 
 
@@ -81,19 +96,8 @@ def _engine(stack: ExitStack, driver: str, root: str, version: str) -> Engine:
 
 def _set_up(engine: Engine, cards: Sequence[CardInfo], config: NodeConfig) -> None:
     for card in cards:
-        engine.add_card(
-            Card(
-                index=card.index,
-                minor=card.minor,
-                gpu_id=card.gpu_id,
-                device_instance=card.index,
-                gpu_instance=card.instance[0] if card.instance else NO_INSTANCE,
-                compute_instance=card.instance[1] if card.instance else NO_INSTANCE,
-                memory_bytes=card.memory_mib << 20,
-                context_bytes=card.context_bytes,
-                copy_context_bytes=card.copy_context_bytes,
-            )
-        )
+        inventory.see_compute_mode(card)
+        inventory.add_to(engine, card)
     engine.configure(
         SchedConfig(
             hold_ns=config.hold_ms * 1_000_000,
@@ -112,7 +116,7 @@ def begin(stack: ExitStack, arguments: argparse.Namespace, called: Called | None
     state = os.path.join(root, "node-state.json")
     # Every refusal comes before the serving mgpud is ended.
     config, config_crc32 = _config(root, arguments.node_config, NodeState(state).now.config_crc32)
-    version, cards = _cards(arguments.driver, root)
+    version, cards, _ = found_cards(arguments.driver, root)
     link = HolderLink(os.path.join(root, "holder.sock"), take_over=arguments.take_over)
     stack.callback(link.close)
     stack.enter_context(mgpud_lock.held(os.path.join(root, "mgpud.lock"), fence=link.fence))
@@ -126,15 +130,18 @@ def begin(stack: ExitStack, arguments: argparse.Namespace, called: Called | None
             "driver-table-overridden", driver_version=version, taken_for=override, risk="caps may not hold"
         )
     engine = _engine(stack, arguments.driver, root, override or version)
+    store = GrantStore(os.path.join(root, "grants"))
+    found = store.load()
+    stages.end("grants")
+    cards = inventory.numbered(
+        cards, {card.uuid: card.index for grant in found.grants for card in grant.cards}
+    )
     if arguments.driver == "nvidia":
         cards, measured = contexts.of_cards(engine, cards, config, node.now.contexts)
         if measured != node.now.contexts:
             node.note(contexts=measured)
     _set_up(engine, cards, config)
     stages.end("engine")
-    store = GrantStore(os.path.join(root, "grants"))
-    found = store.load()
-    stages.end("grants")
     grants = Grants(node.now.last_tenant)
     LOG.whose = grants.whose
     policies = CardPolicies(grants, node.now.policies)

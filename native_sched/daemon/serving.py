@@ -9,6 +9,7 @@ import os
 import signal
 import time
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import Any
 
 from native_sched.daemon.control.arbiter import Arbiter, Node
@@ -19,22 +20,23 @@ from native_sched.daemon.control.pod_events import PodEvents
 from native_sched.daemon.control.prepare import Prepare
 from native_sched.daemon.control.server import Server
 from native_sched.daemon.grants.admission import Admission
-from native_sched.daemon.grants.card_watch import LostCards
+from native_sched.daemon.grants.card_watch import CardWatch
 from native_sched.daemon.grants.claims import Claims
 from native_sched.daemon.grants.edits import edits_from_cdi
 from native_sched.daemon.grants.freezer_watch import FreezerWatch
 from native_sched.daemon.grants.pause import pauser
-from native_sched.daemon.links.containerd import ContainerdLink
 from native_sched.daemon.links.lost_listeners import LostListeners
+from native_sched.daemon.links.watch import WatchLink
 from native_sched.daemon.log import LOG
 from native_sched.daemon.metrics import service as metrics_service
 from native_sched.daemon.metrics.account import Account
 from native_sched.daemon.metrics.refused import Refusals
 from native_sched.daemon.metrics.service import Observed
 from native_sched.daemon.mgpud import Mgpud
-from native_sched.daemon.node import boost, inventory
+from native_sched.daemon.node import boost
 from native_sched.daemon.node.without import Told
 from oci_specs import schemas
+from sim import cdi
 
 # How long connections that waited for the control socket may take to be answered.
 BOOST_S = 1.0
@@ -46,10 +48,12 @@ def run(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
     return asyncio.run(_serve(stack, mgpud, nice))
 
 
-def _lost_cards(mgpud: Mgpud) -> set[int]:
+def _describe_simulated(mgpud: Mgpud) -> None:
+    """Real cards have the CDI specs that NVIDIA's tools write."""
     if mgpud.driver == "sim":
-        return inventory.lost_simulated(mgpud.path("sim"))
-    return inventory.lost_nvml(mgpud.served.cards)
+        folder = Path(mgpud.path("cdi"))
+        folder.mkdir(exist_ok=True)
+        cdi.write(folder, Path(mgpud.path("sim", "admin.sock")))
 
 
 async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
@@ -81,7 +85,15 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
     loop.add_reader(engine.event_fd, event)
     lifecycle.resume_all(mgpud.listeners)
 
-    lost = LostCards()
+    _describe_simulated(mgpud)
+    watched = CardWatch(
+        served,
+        mgpud.driver_version,
+        mgpud.found_cards,
+        mgpud.add_card,
+        changed=lambda: _describe_simulated(mgpud),
+        renewed=lambda: stop(0),
+    )
     node = Node(
         driver=mgpud.driver,
         driver_version=mgpud.driver_version,
@@ -89,11 +101,11 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
         listener_path=mgpud.path("seccomp.sock"),
         socket=mgpud.path("mgpud.sock"),
         recovered=mgpud.recovered,
-        lost=lost,
+        lost=watched.lost,
     )
     edits_for = edits_from_cdi(_CDI_KINDS[mgpud.driver], [mgpud.path("cdi"), *config.cdi_dirs], cards)
     claims = Claims(mgpud.path("claims"), grants)
-    arbiter = Arbiter(node, served, Admission(served, edits_for, claims, lost.indices), lifecycle)
+    arbiter = Arbiter(node, served, Admission(served, edits_for, claims, watched.lost), lifecycle)
     watchdog = Watchdog(engine, loop, lambda: account.tick(grants))
     refusals = Refusals()
     verbs = arbiter.verbs()
@@ -113,14 +125,14 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
     serving = loop.create_task(server.serve())
     freezers = FreezerWatch(grants, pauser(engine, served.store.note))
     stack.callback(freezers.close)
-    containerd = ContainerdLink(config.containerd, grants, freezers.hint)
+    watch = WatchLink(config.containerd, grants, freezers.hint, watched.hint)
     listeners = LostListeners(grants, link.answers, lifecycle.kill, end=config.lost_listener == "end")
     besides = [
         loop.create_task(each)
         for each in (
             freezers.run(),
-            containerd.run(),
-            lost.run(lambda: _lost_cards(mgpud), grants),
+            watch.run(),
+            watched.run(),
             listeners.run(),
         )
     ]
@@ -154,7 +166,7 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
         driver_version=mgpud.driver_version,
         generation=served.node.now.generation,
         recovered=mgpud.recovered,
-        lost=lost,
+        lost=watched.lost,
         lost_listeners=lambda: listeners.found,
     )
     metrics_socket = mgpud.path("metrics.sock")

@@ -94,7 +94,7 @@ struct driver_ops {
      * memory of that time, and leaves in `call` what is to be written there. NULL: the kernel does it. */
     int (*as_caller)(struct driver *d, struct caller *c, uint64_t outer_at, struct driver_call *call);
 
-    /* Adds a card, before any tenant: what engine_status() needs of it. The struct stays where it is. NULL:
+    /* Adds a card, before any tenant of it: what engine_status() needs. The struct stays where it is. NULL:
      * nothing is needed. */
     void (*add_card)(struct driver *d, const struct card *card);
 

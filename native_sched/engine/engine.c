@@ -152,6 +152,7 @@ int mgpu_engine_context_bytes(struct mgpu_engine *e, uint32_t minor, uint32_t co
 int mgpu_engine_add_card(struct mgpu_engine *e, const struct mgpu_card *card)
 {
     struct mediator *m = &e->mediator;
+    struct card *added = &m->card[m->cards];
     struct engine_status engine[ENGINES_MAX];
     int instance = (int)card->device_instance;
 
@@ -159,7 +160,9 @@ int mgpu_engine_add_card(struct mgpu_engine *e, const struct mgpu_card *card)
         return instance;
     if (m->cards == MAX_CARDS || card->index >= MAX_CARDS)
         return -ENOSPC;
-    m->card[m->cards++] = (struct card){
+    if (mediator_card(m, card->index))
+        return -EEXIST;
+    *added = (struct card){
         .index = card->index,
         .minor = card->minor,
         .gpu_id = card->gpu_id,
@@ -171,10 +174,11 @@ int mgpu_engine_add_card(struct mgpu_engine *e, const struct mgpu_card *card)
         .copy_context_bytes = card->copy_context_bytes,
     };
     if (m->ops->add_card)
-        m->ops->add_card(m->driver, &m->card[m->cards - 1]);
+        m->ops->add_card(m->driver, added);
     /* Asked once, so that mgpu_card_without() never waits for a driver that hangs. */
-    if (!m->ops->engine_status(m->driver, &m->card[m->cards - 1], engine))
+    if (!m->ops->engine_status(m->driver, added, engine))
         refusals_note(&e->refusals, card->index, MGPU_WITHOUT_ENGINE_STATUS, -ENODATA);
+    m->cards++; /* whole: from here on listeners' threads see it */
     return 0;
 }
 

@@ -30,7 +30,7 @@ MGPU_API void mgpu_engine_close(struct mgpu_engine *e);
  * otherwise. */
 MGPU_API int mgpu_engine_context_bytes(struct mgpu_engine *e, uint32_t minor, uint32_t copies, uint64_t *out);
 
-/* All cards before the first listener. */
+/* From one thread at a time, also while listeners are served. An index is one card's for good. */
 MGPU_API int mgpu_engine_add_card(struct mgpu_engine *e, const struct mgpu_card *card);
 
 /* Readable when a listener, an open file, or the poll that kept a tenant from being removed is over. Reading

@@ -27,8 +27,9 @@ static int not_answering(const char *path, unsigned int timeout_s, int error, st
         return fail(why, error, "try again", "cannot make a socket: %s", strerror(error));
     if (error == EACCES || error == EPERM)
         return fail(why, error, "run the container as root", "mgpud's socket %s: %s", path, strerror(error));
+    /* podman takes the kernel's words for a program of the image that was not found, and says so. */
     return fail(why, error, "start mgpud, then try again", "mgpud is not running: no answer on %s (%s)", path,
-                strerror(error));
+                error == ENOENT ? "no such socket" : strerror(error));
 }
 
 static ssize_t call_once(const char *path, const char *request, size_t bytes, char *reply,

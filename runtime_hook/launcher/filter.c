@@ -6,6 +6,7 @@
 #include "prepare.h"
 #include <stdio.h>
 #include <sys/mman.h>
+#include <syslog.h>
 
 enum { PIECE_BYTES = 16 * 1024 };
 
@@ -25,12 +26,16 @@ static bool keep_input(void)
     return lseek(fd, 0, SEEK_SET) == 0 && dup2(fd, STDIN_FILENO) == STDIN_FILENO;
 }
 
+/* podman drops what its hooks say. Its own standard error may be a socket, which cannot be opened, or that of
+ * a service. */
 static void tell(pid_t podman, const struct error *why)
 {
     char path[64];
 
     snprintf(path, sizeof(path), "/proc/%d/fd/2", podman);
     report_line(why, path);
+    openlog("mgpu", 0, LOG_DAEMON);
+    syslog(LOG_ERR, "%s; %s", why->message, why->hint);
 }
 
 int filter(char *const *words, const struct conf *conf, const char *log)

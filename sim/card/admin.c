@@ -8,6 +8,8 @@
 
 #define TIMELINE "timeline "
 #define LOSE     "lose "
+#define ADD      "add "
+#define RELOAD   "reload"
 
 enum { QUESTION_MAX = 64, ANSWER_QUEUE_BYTES = 16 << 20 };
 
@@ -138,8 +140,35 @@ static void lose(struct rm *rm, const char *arguments, FILE *out)
     pthread_mutex_unlock(&rm->lock);
 }
 
+/* "add PROFILE": one more card, which the driver is bound to at once. */
+static void add(struct rm *rm, const char *profile, FILE *out)
+{
+    const struct sim_card *card;
+
+    pthread_mutex_lock(&rm->lock);
+    card = cards_plug(rm, profile);
+    pthread_mutex_unlock(&rm->lock);
+    if (!card)
+        return;
+    fprintf(out, "{\"minor\":%u}", card->minor);
+    uevent_of_card(card, "bind");
+}
+
+/* "reload" or "reload CARDS": the answer is sent before all that there was ends. */
+static bool reload(struct rm *rm, const char *cards, FILE *out)
+{
+    bool ready;
+
+    pthread_mutex_lock(&rm->lock);
+    ready = reload_prepare(rm, *cards == ' ' ? cards + 1 : cards) == 0;
+    pthread_mutex_unlock(&rm->lock);
+    if (ready)
+        fputs("{\"reloaded\":true}", out);
+    return ready;
+}
+
 /* The document, to be freed, or NULL. */
-static char *answer(struct rm *rm, const char *name, size_t *bytes)
+static char *answer(struct rm *rm, const char *name, size_t *bytes, bool *reloads)
 {
     char *text = NULL;
     FILE *out = open_memstream(&text, bytes);
@@ -150,6 +179,9 @@ static char *answer(struct rm *rm, const char *name, size_t *bytes)
         print_timeline(rm, name + sizeof TIMELINE - 1, out);
     if (!strncmp(name, LOSE, sizeof LOSE - 1))
         lose(rm, name + sizeof LOSE - 1, out);
+    if (!strncmp(name, ADD, sizeof ADD - 1))
+        add(rm, name + sizeof ADD - 1, out);
+    *reloads = !strncmp(name, RELOAD, sizeof RELOAD - 1) && reload(rm, name + sizeof RELOAD - 1, out);
     for (size_t i = 0; i < sizeof questions / sizeof questions[0]; i++) {
         if (strcmp(questions[i].name, name))
             continue;
@@ -159,7 +191,8 @@ static char *answer(struct rm *rm, const char *name, size_t *bytes)
     }
     if (!ftell(out))
         fputs(
-            "{\"error\":\"the questions are cards, account, files, driver, timeline MINOR SINCE, lose MINOR\"}",
+            "{\"error\":\"the questions are cards, account, files, driver, timeline MINOR SINCE; lose MINOR, "
+            "add PROFILE, reload, reload CARDS are done\"}",
             out);
     fclose(out);
     return text;
@@ -175,13 +208,15 @@ void serve_admin(struct rm *rm, int connection)
     while ((length = recv(connection, question, sizeof question - 1, 0)) > 0) {
         size_t bytes = 0;
         char *text;
-        bool sent;
+        bool sent, reloads = false;
 
         question[length] = 0;
         question[strcspn(question, "\r\n")] = 0;
-        text = answer(rm, question, &bytes);
+        text = answer(rm, question, &bytes, &reloads);
         sent = text && send(connection, text, bytes, MSG_NOSIGNAL) >= 0;
         free(text);
+        if (reloads)
+            reload_now();
         if (!sent)
             break;
     }

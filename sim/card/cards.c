@@ -31,9 +31,9 @@ static void card_name(struct sim_card *card)
     snprintf(card->pci, sizeof card->pci, "00000000:%02X:%02X.0", card->gpu_id >> 8, card->pci_slot);
 }
 
-static void card_add(struct rm *rm, const struct card_profile *profile)
+static struct sim_card *card_init(struct rm *rm, const struct card_profile *profile)
 {
-    uint32_t index = rm->card_count++;
+    uint32_t index = rm->card_count;
     uint32_t slots = MAX_PCI_SLOT - FIRST_PCI_SLOT + 1;
     struct sim_card *card = &rm->cards[index];
 
@@ -46,6 +46,7 @@ static void card_add(struct rm *rm, const struct card_profile *profile)
     };
     card->gpu_id = (index / slots) << 8 | card->pci_slot;
     card_name(card);
+    return card;
 }
 
 static int refuse(const char *entry, size_t length)
@@ -77,8 +78,10 @@ int cards_parse(struct rm *rm, const char *list)
         }
         if (!profile || !count || count > RM_MAX_CARDS - rm->card_count)
             return refuse(entry, length);
-        while (count--)
-            card_add(rm, profile);
+        while (count--) {
+            card_init(rm, profile);
+            rm->card_count++;
+        }
         entry += length;
         if (!*entry)
             return 0;
@@ -102,25 +105,42 @@ int cards_are_known(const struct rm *rm)
     return 0;
 }
 
-int cards_start(struct rm *rm, uint32_t switch_us, uint32_t copy_mib_per_ms)
+static int engines_start(const struct rm *rm, struct sim_card *card)
 {
-    static struct gpu *all[RM_MAX_CARDS];
+    struct gpu_costs costs = {
+        .switch_us = rm->switch_us,
+        .copy_mib_per_ms = rm->copy_mib_per_ms ? rm->copy_mib_per_ms : card->profile->copy_mib_per_ms,
+        .launch_us = card->profile->launch_us,
+    };
+    int error = gpu_create(&card->gpu, &costs);
+
+    return error ? error : gpu_start(card->gpu);
+}
+
+int cards_start(struct rm *rm)
+{
+    int error = 0;
 
     sysmem_start();
-    for (uint32_t i = 0; i < rm->card_count; i++) {
-        const struct card_profile *profile = rm->cards[i].profile;
-        struct gpu_costs costs = {
-            .switch_us = switch_us,
-            .copy_mib_per_ms = copy_mib_per_ms ? copy_mib_per_ms : profile->copy_mib_per_ms,
-            .launch_us = profile->launch_us,
-        };
-        int error = gpu_create(&all[i], &costs);
+    for (uint32_t i = 0; i < rm->card_count && !error; i++)
+        error = engines_start(rm, &rm->cards[i]);
+    return error;
+}
 
-        if (error)
-            return error;
-        rm->cards[i].gpu = all[i];
-    }
-    return gpu_start(all, rm->card_count);
+const struct sim_card *cards_plug(struct rm *rm, const char *key)
+{
+    const struct card_profile *profile = card_profile_by_key(key, strlen(key));
+    uint32_t major, minor;
+    struct sim_card *card;
+
+    if (!profile || rm->card_count == RM_MAX_CARDS ||
+        !chip_is_known(profile->chip, rm->major, rm->minor, &major, &minor))
+        return NULL;
+    card = card_init(rm, profile);
+    if (engines_start(rm, card))
+        return NULL;
+    rm->card_count++;
+    return card;
 }
 
 struct sim_card *card_by_minor(struct rm *rm, uint32_t minor)

@@ -218,6 +218,7 @@ int main(int argc, char **argv)
     int signal_number, error = 0, bound = 0;
     sigset_t ends;
 
+    reload_keep(argv);
     if (parse_options(argc, argv, &options) || cards_parse(&rm, options.cards))
         return EXIT_USAGE;
     rm.version = options.version;
@@ -239,6 +240,8 @@ int main(int argc, char **argv)
     rm.tail_per_mille = options.tail_per_mille;
     rm.init_us = options.init_us;
     rm.context_us = options.context_us;
+    rm.switch_us = options.switch_us;
+    rm.copy_mib_per_ms = options.copy_mib_per_ms;
     rm.disables_channels = options.disable_channels;
     rm.shows_engines = options.engine_status;
     sigemptyset(&ends);
@@ -252,7 +255,7 @@ int main(int argc, char **argv)
         error = listeners[bound].fd < 0 ? listeners[bound].fd : 0;
     }
     if (!error) {
-        error = cards_start(&rm, options.switch_us, options.copy_mib_per_ms);
+        error = cards_start(&rm);
         error = error ? error : start(&rm, listeners, 2);
         if (error)
             fprintf(stderr, "mgpu-simcard: %s\n", strerror(-error));
@@ -260,6 +263,7 @@ int main(int argc, char **argv)
     if (!error) {
         puts("ready");
         fflush(stdout);
+        uevent_of_driver("add");
         sigwait(&ends, &signal_number);
     }
     while (bound--)

@@ -1,6 +1,7 @@
 /* The simulated driver's state: cards, open files, clients and their object trees, all under one lock, as the
  * driver has one. Functions here expect it held unless they say otherwise.
  *   cards.c   the cards of this process and who they are
+ *   uevent.c  what the node is told of them, reload.c the driver loaded anew
  *   files.c   open files, hang-up, subscribers
  *   objects.c clients and object trees
  *   classes.c what allocating an object of a class does, and freeing one
@@ -106,6 +107,7 @@ struct rm {
     uint32_t close_us;      /* from the last close of a file to its end */
     uint32_t init_us,
         context_us; /* what the library takes for a device and for a context besides its calls */
+    uint32_t switch_us, copy_mib_per_ms; /* 0 MiB: as the profile has it */
     uint32_t card_count;
     struct sim_card cards[RM_MAX_CARDS];
     struct rm_client *clients;
@@ -137,10 +139,22 @@ struct rm_call {
 int cards_parse(struct rm *rm, const char *list);
 /* -EINVAL with one line on stderr where the driver of that version knows a card's chip not yet. */
 int cards_are_known(const struct rm *rm);
-/* Their engines, --copy-mib-per-ms 0 = the profile's; negative errno. */
-int cards_start(struct rm *rm, uint32_t switch_us, uint32_t copy_mib_per_ms);
+/* Their engines; negative errno. */
+int cards_start(struct rm *rm);
+/* One more, of that profile, with its engines; NULL: there is no such profile, or no room for it. */
+const struct sim_card *cards_plug(struct rm *rm, const char *key);
 struct sim_card *card_by_minor(struct rm *rm, uint32_t minor);
 struct sim_card *card_by_gpu_id(struct rm *rm, uint32_t gpu_id);
+
+/* uevent.c, lock not held: tells the node's programs, as udev would, of a card or of the driver. */
+void uevent_of_card(const struct sim_card *card, const char *action);
+void uevent_of_driver(const char *action);
+
+/* reload.c: the driver is loaded anew: the program becomes itself, without its files, clients and objects. */
+void reload_keep(char **argv);
+/* cards: as in --cards; "": those that there are. -EINVAL: there are no such. */
+int reload_prepare(struct rm *rm, const char *cards);
+void reload_now(void);
 
 /* files.c */
 struct sim_file *file_find(struct rm *rm, uint64_t id);

@@ -101,6 +101,7 @@ def image(objects: Objects) -> None:
     for each in pods(objects):
         for program in (*each.get("initContainers", []), *each["containers"]):
             program["image"] = program["image"].replace("mgpu:0.1.0", "registry.example/mgpu:7")
+    container(objects, "Deployment", "mgpu-scheduler", "extender")["image"] = "registry.example/other:7"
 
 
 def pull_secrets(objects: Objects) -> None:
@@ -155,7 +156,10 @@ def webhook(objects: Objects) -> None:
 
 CHANGES: dict[str, tuple[Object, Change]] = {
     "nothing": ({}, lambda objects: None),
-    "image": ({"image": "registry.example/mgpu:7"}, image),
+    "image": (
+        {"image": "registry.example/mgpu:7", "scheduler": {"extenderImage": "registry.example/other:7"}},
+        image,
+    ),
     "imagePullSecrets": ({"imagePullSecrets": [{"name": "registry"}]}, pull_secrets),
     "nodeSelector": ({"nodeSelector": {"zone": "a"}}, node_selector),
     "tolerations": ({"tolerations": [{"key": "gpu", "operator": "Exists"}]}, tolerations),

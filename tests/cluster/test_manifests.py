@@ -71,6 +71,12 @@ def test_the_image_is_of_this_version(path: Path) -> None:
     }
 
 
+def test_the_extenders_image_is_of_this_version() -> None:
+    [deployment] = [each for each in documents(FOLDER / "scheduler.yaml") if each["kind"] == "Deployment"]
+    images = [each["image"] for each in deployment["spec"]["template"]["spec"]["containers"]]
+    assert f"mgpu-scheduler:{release.version()}" in images
+
+
 def test_every_vocabulary_has_an_example() -> None:
     def prefix(name: str) -> str:
         return name.partition("/")[0]

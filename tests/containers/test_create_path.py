@@ -346,7 +346,7 @@ def test_ctr_with_a_card(ctr: Callable[..., Done], node: Node) -> None:
 def test_ctr_s_user_sees_that_mgpud_is_down(ctr: Callable[..., Done], node: Node) -> None:
     done = ctr("--env", "MGPU_MEMORY_MIB=1024")
     assert done.status != 0
-    why = f"mgpud is not running: no answer on {node.socket} (No such file or directory)"
+    why = f"mgpud is not running: no answer on {node.socket} (no such socket)"
     line = f"mgpu: {why}; start mgpud, then try again"
     # containerd 1.x adds the code of its own error.
     said = done.err.removesuffix("\n").removesuffix(": unknown")

@@ -271,4 +271,4 @@ def test_restore_is_no_way_around(mgpu: Arbiter, env: dict[str, str]) -> None:
             *made.argv(mgpu.runtime, "restore", "--bundle", made.path, "--image-path", "/x", "r1")
         )
         assert done.status == 1
-        assert "mgpu: a checkpoint of a container with a GPU cannot be restored" in done.err, str(done)
+        assert "mgpu: a container with a GPU is not restored in the foreground" in done.err, str(done)

@@ -61,8 +61,7 @@ def node(private_host: None) -> Iterator[Node]:
         archive = folder / "mgpu.tar"
         assert node_image.make(PREFIX, archive) < node_image.MAX_BYTES
         image = folder / "image"
-        image.mkdir()
-        _unpack(archive, image)
+        _unpack(archive, image, folder / "scheduler")
         made = Node(image)
         for mount in ("proc", "sys", "dev"):
             for root in (made.image, made.root):
@@ -76,12 +75,17 @@ def node(private_host: None) -> Iterator[Node]:
                     run("umount", "--lazy", "--recursive", root / mount)
 
 
-def _unpack(archive: Path, folder: Path) -> None:
+def _unpack(archive: Path, node: Path, scheduler: Path) -> None:
     with tarfile.open(archive) as image:
-        manifest = json.load(_member(image, "manifest.json"))[0]
-        assert manifest["RepoTags"] == [node_image.name()]
-        with tarfile.open(fileobj=_member(image, manifest["Layers"][0])) as layer:
-            layer.extractall(folder)
+        of_nodes, of_scheduler = json.load(_member(image, "manifest.json"))
+        assert of_nodes["RepoTags"] == [node_image.name()]
+        assert of_scheduler["RepoTags"] == [node_image.name("mgpu-scheduler")]
+        assert of_scheduler["Layers"][:1] == of_nodes["Layers"]
+        for folder, names in ((node, of_nodes["Layers"]), (scheduler, of_scheduler["Layers"])):
+            folder.mkdir()
+            for name in names:
+                with tarfile.open(fileobj=_member(image, name)) as layer:
+                    layer.extractall(folder)
 
 
 def _member(image: tarfile.TarFile, name: str) -> IO[bytes]:
@@ -133,6 +137,16 @@ def test_mgpu_runs_on_a_node_with_nothing_else(node: Node) -> None:
     ]
     assert node.mgpu("--version").stdout.startswith("mgpu ")
     assert node.agent("install").stdout == "/opt/mgpu of the node stays as it is\n"
+
+
+def test_only_the_schedulers_image_has_what_it_needs_alone(node: Node) -> None:
+    done = node.inside(node.image.with_name("scheduler"), f"{PLACE}/bin/mgpu-scheduler", "--help")
+    assert done.returncode == 0, done.stderr
+    assert "--score" in done.stdout
+    assert not list(node.image.glob("opt/mgpu/lib/python3*/site-packages/numpy*"))
+    for program in ("mgpu-node", "mgpu-admission", "mgpu-agent", "mgpu", "mgpud"):
+        done = node.inside(node.image, f"{PLACE}/bin/{program}", "--help")
+        assert done.returncode == 0, done.stderr
 
 
 def test_programs_find_those_of_the_node(node: Node) -> None:

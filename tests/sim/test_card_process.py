@@ -9,6 +9,7 @@ import signal
 import socket
 import stat
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,46 @@ def test_admin_questions(card: CardProcess) -> None:
         listed = ask(card.admin_socket, "files")
         assert {"file": client.file.id, "node": "ctl", "tgid": 4, "minor": None} in listed
         client.close()
+
+
+def test_card_is_added_while_it_serves(tmp_path: Path) -> None:
+    with running(tmp_path, "a10") as card:
+        assert ask(card.admin_socket, "add t4") == {"minor": 1}
+        for nothing in ("add", "add ", "add none", "add t4:2"):
+            assert "error" in ask(card.admin_socket, nothing)
+        assert [(each.minor, each.profile) for each in card.cards()] == [(0, "a10"), (1, "t4")]
+        with Connection(card.card_socket) as connection:
+            client = Client(connection, 1)
+            assert client.memory(MIB)[0] == OK
+            assert card.account().cards[1].used_bytes == MIB
+            client.close()
+
+
+def test_reloaded_driver_has_its_cards_and_nothing_else(tmp_path: Path) -> None:
+    with running(tmp_path, "a10") as card, Connection(card.card_socket) as connection:
+        before = ask(card.admin_socket, "cards")
+        Client(connection, 0).memory(MIB)
+        ask(card.admin_socket, "lose 0")
+        for question, profiles in (
+            ("reload", ["a10"]),
+            ("reload t4,a10", ["t4", "a10"]),
+            ("reload", ["t4", "a10"]),
+        ):
+            assert ask(card.admin_socket, question) == {"reloaded": True}
+            until(lambda: _listed(card) == dict.fromkeys(profiles, False), "it serves again")  # noqa: B023
+            assert ask(card.admin_socket, "files") == []
+        assert "error" in ask(card.admin_socket, "reload none")
+        assert connection.socket.recv(1) == b""
+        ask(card.admin_socket, "reload a10")
+        until(lambda: list(_listed(card)) == ["a10"], "it serves again")
+        assert ask(card.admin_socket, "cards") == before
+
+
+def _listed(card: CardProcess) -> dict[str, bool]:
+    """Whether each is lost, by profile; nothing while it is reloaded."""
+    with suppress(Refusal):
+        return {each.profile: each.lost for each in card.cards()}
+    return {}
 
 
 def test_card_serves_many_connections_files_and_objects(card: CardProcess) -> None:

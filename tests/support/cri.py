@@ -21,7 +21,7 @@ from tests.support import containerd, host
 from tests.support.containerd import Containerd
 from tests.support.places import IMAGE_ARCHIVE, IMAGE_NAME
 from tests.support.waiting import until
-from tools.pack_image import pack
+from tools.pack_image import Image, pack
 
 PAUSE_IMAGE = "docker.io/library/mgpu-pause:latest"
 SHIM = "containerd-shim-mgpu-v2"
@@ -366,7 +366,7 @@ def _pause_archive(home: Path) -> Path:
     source.write_text(_PAUSE_C)
     rootfs.mkdir()
     subprocess.run(["gcc", "-O2", "-static", "-o", rootfs / "pause", source], check=True)
-    pack(rootfs, archive, name=PAUSE_IMAGE, command=("/pause",))
+    pack(archive, Image(name=PAUSE_IMAGE, layers=[rootfs], command=("/pause",)))
     return archive
 
 

@@ -176,7 +176,7 @@ class World:
         engine = cast(Engine, self.engine)
         self.scheduling = Scheduling(engine, self.grants, self.policies)
         self.served = Served(
-            cards=CARDS,
+            cards=list(CARDS),
             config=config,
             engine=engine,
             grants=self.grants,

@@ -176,6 +176,7 @@ def test_a_grant_rewrites_the_spec(node: Node) -> None:
     assert (node.root / "bundle/.mgpu-config.json").read_bytes() == original
     assert (node.root / "bundle/config.json").stat().st_mode & 0o777 == 0o640
     new = json.loads(spec_bytes(node))
+    assert new["annotations"].pop("dev.mgpu.written-sha256")
     assert new["annotations"] == {**ASKING, "dev.mgpu.original-sha256": hashlib.sha256(original).hexdigest()}
     assert [device["path"] for device in new["linux"]["devices"]][-1] == "/dev/nvidia1"
     assert new["linux"]["seccomp"]["listenerMetadata"] == NONCE
@@ -224,6 +225,22 @@ def test_a_second_create_that_passes_runs_the_original(node: Node) -> None:
     assert files(node) == ["config.json"]
 
 
+def test_a_spec_edited_after_a_first_create_is_refused(node: Node) -> None:
+    write_spec(node, annotations=ASKING)
+    config = node.root / "bundle/config.json"
+    with granting(node):
+        create(node)
+        edited = json.loads(config.read_bytes())
+        edited["process"]["args"] = ["another", "program"]
+        config.write_text(json.dumps(edited, separators=(",", ":")))
+        line = failed(node, create(node))
+    assert line == (
+        f"mgpu: {config} was edited after mgpu had rewritten it; "
+        f"edit {node.root}/bundle/.mgpu-config.json instead and put it in its place, or use a fresh bundle"
+    )
+    assert json.loads(config.read_bytes()) == edited
+
+
 @pytest.mark.parametrize("damage", ["changed", "missing"])
 def test_a_rewritten_spec_without_its_original_is_refused(node: Node, damage: str) -> None:
     write_spec(node, annotations=ASKING)
@@ -250,7 +267,7 @@ def test_an_annotation_of_ours_from_a_user_is_refused(node: Node) -> None:
 
 def test_mgpud_not_running(node: Node) -> None:
     original = write_spec(node, annotations=ASKING)
-    expected = f"mgpu: mgpud is not running: no answer on {node.socket} (No such file or directory); "
+    expected = f"mgpu: mgpud is not running: no answer on {node.socket} (no such socket); "
     assert failed(node, create(node)) == expected + "start mgpud, then try again"
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as gone:
         gone.bind(str(node.socket))

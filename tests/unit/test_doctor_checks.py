@@ -168,6 +168,11 @@ FAULTS: list[tuple[Group, Change, dict[str, Level]]] = [
     (permissions.GROUP, lambda node: setattr(node, "uid", 1000), {"permissions-root": WARN}),
     (
         permissions.GROUP,
+        write("/proc/100/attr/apparmor/current", "mgpud (enforce)\n"),
+        {"permissions-apparmor": WARN},
+    ),
+    (
+        permissions.GROUP,
         write("/proc/100/status", "CapEff:\t0000000000200000\n"),
         {"permissions-cap-sys-ptrace": FAIL, "permissions-cap-kill": FAIL},
     ),
@@ -353,6 +358,25 @@ def test_containerd_that_does_not_run(node: Node) -> None:
     node.with_containerd()
     node.path("/run/containerd/containerd.sock").unlink()
     assert node.faults(containerd.GROUP) == {"containerd-stopped": NOTE}
+
+
+@pytest.mark.parametrize(
+    ("selinux", "enforced", "allowed", "expected"),
+    [
+        ("true", "1", "0 0", {"crio-selinux": FAIL}),
+        ("true", "1", "1 1", {}),
+        ("true", "0", "0 0", {}),
+        ("false", "1", "0 0", {}),
+    ],
+)
+def test_crio_on_selinux(
+    node: Node, selinux: str, enforced: str, allowed: str, expected: dict[str, Level]
+) -> None:
+    text = f'[crio.runtime]\nselinux = {selinux}\n[crio.runtime.runtimes.mgpu]\nruntime_path = "{RUNTIME}"\n'
+    node.program("/usr/bin/crio", text, "config")
+    node.write("/sys/fs/selinux/enforce", enforced)
+    node.write("/sys/fs/selinux/booleans/container_use_devices", allowed)
+    assert node.faults(crio.GROUP) == expected
 
 
 def test_podmans_hook(node: Node) -> None:

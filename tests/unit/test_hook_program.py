@@ -55,7 +55,7 @@ def test_refused_release_does_not_fail_a_delete(tmp_path: Path) -> None:
 def test_mgpud_not_running(tmp_path: Path, verb: str, status: int) -> None:
     done = hook(verb, tmp_path / "s")
     assert done.returncode == status
-    line = f"mgpu: mgpud is not running: no answer on {tmp_path}/s (No such file or directory); "
+    line = f"mgpu: mgpud is not running: no answer on {tmp_path}/s (no such socket); "
     assert one_line(done.stderr).startswith(line)
 
 

@@ -119,6 +119,15 @@ def test_output_writes_below_a_folder_only(machine: Path) -> None:
     assert sorted(each.name for each in out.rglob("*") if each.is_file()) == ["daemon.json", "runtime.conf"]
 
 
+def test_output_names_what_this_host_has_already(machine: Path) -> None:
+    path = config(machine)
+    assert run(machine, "install", "docker", "--config", path, "--output", machine / "out").exit_code == 0
+    path.write_bytes((machine / "out" / path.relative_to("/")).read_bytes())
+    done = run(machine, "install", "docker", "--config", path, "--output", machine / "next")
+    assert done.exit_code == 0
+    assert f"left out {path}: this host's has all of it already\n" in done.stdout
+
+
 @needs_root
 @pytest.mark.parametrize("verb", ["install", "uninstall"])
 def test_failing_engine_changes_no_file(machine: Path, verb: str) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import fnmatch
+import json
 import tempfile
 import tomllib
 from pathlib import Path
@@ -107,6 +108,27 @@ def test_systemd_cgroups_choose_the_binary_route_with_a_reason(tmp_path: Path) -
     assert table["options"] == {"BinaryName": PARTS.runtime, "SystemdCgroup": True, "Root": "/run/other"}
     assert table["base_runtime_spec"] == "/etc/containerd/base.json"
     assert any("SystemdCgroup is an option" in note for note in plan.notes)
+
+
+@pytest.mark.parametrize("text", [SYSTEMD, SYSTEMD.replace("SystemdCgroup = true", "")])
+def test_a_pod_keeps_what_its_handler_said_of_it(tmp_path: Path, text: str) -> None:
+    """The keys of containerd 2.2's Runtime (internal/cri/config) that are not about the runtime itself."""
+    said = {
+        "base_runtime_spec": "/etc/containerd/base.json",
+        "cgroup_writable": True,
+        "cni_conf_dir": "/etc/cni/other",
+        "cni_max_conf_num": 2,
+        "disable_pause_image_pull": True,
+        "io_type": "streaming",
+        "privileged_without_host_devices": True,
+        "privileged_without_host_devices_all_devices_allowed": True,
+        "sandboxer": "shim",
+        "snapshotter": "zfs",
+    }
+    lines = [f"  {key} = {json.dumps(value)}\n" for key, value in said.items() if key not in text]
+    at = text.index("  base_runtime_spec")
+    table = handler(installed(tmp_path, text[:at] + "".join(lines) + text[at:])[0])
+    assert {key: table.get(key) for key in said} == said
 
 
 def test_the_default_handler_is_named_where_none_was(tmp_path: Path) -> None:

@@ -8,11 +8,14 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from native_sched.daemon.node import inventory
+from native_sched.daemon.node.inventory import CardInfo
 from oci_specs.refusal import Refusal
+
+GPU_IS_LOST = 15  # NVML_ERROR_GPU_IS_LOST
 
 
 class NvmlError(Exception):
-    pass
+    value = 999
 
 
 def fake(**functions: object) -> ModuleType:
@@ -34,6 +37,7 @@ def fake(**functions: object) -> ModuleType:
         nvmlDeviceGetComputeMode=lambda _index: 0,
         nvmlDeviceGetArchitecture=lambda _index: 9,
         NVML_COMPUTEMODE_DEFAULT=0,
+        NVML_ERROR_GPU_IS_LOST=GPU_IS_LOST,
         shut=shut,
     )
     vars(module).update(functions)
@@ -43,7 +47,7 @@ def fake(**functions: object) -> ModuleType:
 def test_cards(monkeypatch: pytest.MonkeyPatch) -> None:
     module = fake()
     monkeypatch.setitem(sys.modules, "pynvml", module)
-    version, cards = inventory.nvml()
+    version, cards, _ = inventory.nvml()
     assert version == "580.95.05"
     assert [(card.index, card.minor, card.uuid, card.memory_mib) for card in cards] == [
         (0, 0, "GPU-0", 143771),
@@ -60,10 +64,11 @@ def test_exclusive_process_mode_is_reported(
 ) -> None:
     modes = {0: 0, 1: 3}
     monkeypatch.setitem(sys.modules, "pynvml", fake(nvmlDeviceGetComputeMode=modes.__getitem__))
-    inventory.nvml()
+    for card in inventory.nvml().cards:
+        inventory.see_compute_mode(card)
     [line] = capfd.readouterr().err.splitlines()
     assert "event=compute-mode-exclusive card=1 mode=3" in line
-    assert "nvidia-smi -i 1 -c DEFAULT" in line
+    assert "nvidia-smi -i GPU-1 -c DEFAULT" in line
 
 
 def test_missing_driver_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +103,7 @@ def test_mig_instances_are_cards_of_their_own(monkeypatch: pytest.MonkeyPatch) -
         ),
     )
     monkeypatch.setitem(sys.modules, "pynvml", module)
-    _, cards = inventory.nvml()
+    cards = inventory.nvml().cards
     assert [(card.index, card.minor, card.uuid, card.memory_mib, card.instance) for card in cards] == [
         (0, 0, "GPU-0", 143771, None),
         (1, 1, "MIG-0", 17920, (7, 0)),
@@ -129,7 +134,7 @@ def test_compute_instances_of_one_gpu_instance_share_its_memory(monkeypatch: pyt
         ),
     )
     monkeypatch.setitem(sys.modules, "pynvml", module)
-    cards = inventory.nvml()[1]
+    cards = inventory.nvml().cards
     assert [(card.instance, card.memory_mib) for card in cards] == [
         ((1, 0), 20000),
         ((1, 1), 20000),
@@ -143,4 +148,47 @@ def test_mig_that_nvml_does_not_know_of_is_off(monkeypatch: pytest.MonkeyPatch) 
         raise NvmlError("Not Supported")
 
     monkeypatch.setitem(sys.modules, "pynvml", fake(nvmlDeviceGetMigMode=unsupported))
-    assert [card.instance for card in inventory.nvml()[1]] == [None, None]
+    assert [card.instance for card in inventory.nvml().cards] == [None, None]
+
+
+def test_lost_card_is_left_out_and_the_others_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def handle(index: int) -> int:
+        if index == 0:
+            error = NvmlError("GPU is lost")
+            error.value = GPU_IS_LOST
+            raise error
+        return index
+
+    monkeypatch.setitem(sys.modules, "pynvml", fake(nvmlDeviceGetHandleByIndex=handle))
+    assert [(card.index, card.uuid) for card in inventory.nvml().cards] == [(0, "GPU-1")]
+
+
+def test_other_error_of_a_card_is_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    def handle(_index: int) -> int:
+        raise NvmlError("Unknown Error")
+
+    monkeypatch.setitem(sys.modules, "pynvml", fake(nvmlDeviceGetHandleByIndex=handle))
+    with pytest.raises(NvmlError):
+        inventory.nvml()
+
+
+def card(index: int, uuid: str) -> CardInfo:
+    return CardInfo(index=index, minor=index, uuid=uuid, name="H200", memory_mib=1024, gpu_id=index)
+
+
+@pytest.mark.parametrize(
+    ("found", "known", "used", "numbers"),
+    [
+        (["a", "b"], {}, [], {"a": 0, "b": 1}),
+        # The first card is gone, and NVML counts from 0 again.
+        (["b"], {"a": 0, "b": 1}, [], {"b": 1}),
+        (["b", "c"], {"a": 0, "b": 1}, [], {"b": 1, "c": 2}),
+        (["c", "b"], {"b": 1}, [0], {"c": 2, "b": 1}),
+        (["a", "b"], {"b": 0}, [], {"a": 1, "b": 0}),
+    ],
+)
+def test_cards_keep_their_numbers(
+    found: list[str], known: dict[str, int], used: list[int], numbers: dict[str, int]
+) -> None:
+    cards = [card(index, uuid) for index, uuid in enumerate(found)]
+    assert {each.uuid: each.index for each in inventory.numbered(cards, known, used)} == numbers

@@ -29,7 +29,7 @@ LAYERS: dict[str, tuple[set[str], set[str]]] = {
         {"oci_specs", "placement", "runtime_hook", "sim"},
         {"pynvml", "jsonschema", "prometheus_client"},
     ),
-    "containerd_api": (set(), {"google", "grpc"}),
+    "containerd_api": (set(), {"google", "grpc", "pyroute2"}),
     "install": ({"oci_specs"}, set()),
     "mgpu_cli": (
         {"cluster", "containerd_api", "install", "oci_specs", "runtime_hook", "sim"},
@@ -179,6 +179,7 @@ C_LAYERS: dict[str, set[str]] = {
     "runtime_hook/common": {"base"},
     "runtime_hook/hook": {"runtime_hook/common"},
     "runtime_hook/launcher": {"base", "runtime_hook/common"},
+    "runtime_hook/listener": {"runtime_hook/common"},
     "shim": set(),
     "load": set(),
     "sim/abi": {"rm"},

@@ -106,6 +106,32 @@ def test_a_refusal_is_seen_where_podman_prints(node: Node, tmp_path: Path) -> No
     assert one_line(said.read_text()) == "mgpu: no card has room; wait"
 
 
+LOGGED = """
+import pathlib, socket, subprocess, sys
+with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log:
+    log.bind("/dev/log")
+    log.settimeout(20)
+    subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    print(log.recv(4096).decode())
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
+def test_a_refusal_is_in_the_systems_log(node: Node) -> None:
+    """In a /dev of the test's own."""
+    own = "mount -t tmpfs none /dev && mknod -m 666 /dev/null c 1 3 && exec "
+    with Mgpud(node.socket, lambda _: refused("no card has room", "wait")):
+        done = subprocess.run(
+            ["unshare", "--mount", "sh", "-c", own + '"$@"', "sh"]
+            + [sys.executable, "-c", LOGGED, str(node.script), "precreate"],
+            input=spec(ASKING),
+            stdout=subprocess.PIPE,
+            timeout=60,
+            check=True,
+        )
+    assert done.stdout.decode().strip().endswith(" mgpu: no card has room; wait")
+
+
 def test_invalid_spec_is_refused(node: Node) -> None:
     done = hook(node, b"{")
     assert (done.returncode, done.stdout) == (1, b"")

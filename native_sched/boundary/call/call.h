@@ -11,12 +11,12 @@ enum { PARAMS_MAX = 68 << 10 }; /* what NVML asks of the card's performance stat
 /* The largest of a call that changes something: so much is kept of it. */
 enum { KEPT_OUTER_MAX = 184, KEPT_PARAMS_MAX = 376 };
 
-struct mediator { /* shared by every listener's thread, constant once serving */
+struct mediator { /* shared by every listener's thread; constant once serving, but for cards that are added */
     const struct driver_ops *ops;
     struct driver *driver;
     struct files *files;
     struct card card[MAX_CARDS];
-    uint32_t cards;
+    atomic_uint cards;
     struct rm_table rm;          /* the sizes of the running driver's version */
     int events;                  /* eventfd: tells the daemon to look */
     uint32_t close_wait_ms;      /* close_wait.h */

@@ -2,7 +2,7 @@
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -11,7 +11,6 @@ from native_sched.daemon.control.lifecycle import Lifecycle
 from native_sched.daemon.control.recovery import Recovered
 from native_sched.daemon.control.server import Peer, Reply, Verb
 from native_sched.daemon.grants.admission import Admission, grant_document
-from native_sched.daemon.grants.card_watch import LostCards
 from native_sched.daemon.grants.grants import Grant
 from native_sched.daemon.grants.live_grant import LiveGrant
 from native_sched.daemon.grants.live_policy import LivePolicy
@@ -24,7 +23,7 @@ from oci_specs.refusal import Refusal, quoted
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """What one mgpud serves, fixed while it runs."""
+    """What one mgpud serves, fixed while it runs. lost: indices of cards that are, now."""
 
     driver: str
     driver_version: str
@@ -32,7 +31,7 @@ class Node:
     listener_path: str
     socket: str
     recovered: Recovered = field(default_factory=Recovered)
-    lost: LostCards = field(default_factory=LostCards)
+    lost: Collection[int] = ()
 
 
 class Arbiter:
@@ -65,7 +64,7 @@ class Arbiter:
             raise Refusal(
                 "driver-lost",
                 "the GPU driver no longer answers mgpud",
-                "restart mgpud once the driver is back",
+                "load the driver again: mgpud follows by itself",
             )
         runtime_pid = message.get("runtime_pid", peer.pid)
         asked = f"{zlib.crc32(json.dumps(message, sort_keys=True).encode('ascii')):08x}"
@@ -145,7 +144,7 @@ class Arbiter:
             raise Refusal(
                 "bad-state", "the container's state names no process", "update the container runtime"
             )
-        self._lifecycle.bind(grant, pid)
+        self._lifecycle.bind(grant, pid, restored=message["state"].get("status") == "running")
         return {}
 
     def release(self, message: Mapping[str, Any], _peer: Peer) -> Reply:
@@ -155,10 +154,10 @@ class Arbiter:
         return {}
 
     def list(self, _message: Mapping[str, Any], _peer: Peer) -> Reply:
-        return report.everything(self._served, self._node.lost.indices)
+        return report.everything(self._served, self._node.lost)
 
     def inventory(self, _message: Mapping[str, Any], _peer: Peer) -> Reply:
-        return report.inventory(self._served, self._node.lost.indices)
+        return report.inventory(self._served, self._node.lost)
 
     def health(self, _message: Mapping[str, Any], _peer: Peer) -> Reply:
         node, settings = self._node, self._served.config
@@ -175,7 +174,7 @@ class Arbiter:
 
     def set(self, message: Mapping[str, Any], _peer: Peer) -> Reply:
         changed = self._live_grant.change(message)
-        return {"container": report.container(self._served, changed, self._node.lost.indices)}
+        return {"container": report.container(self._served, changed, self._node.lost)}
 
     def policy(self, message: Mapping[str, Any], _peer: Peer) -> Reply:
         return self._live_policy.answer(message)

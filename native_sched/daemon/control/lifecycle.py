@@ -134,8 +134,11 @@ class Lifecycle:
             LOG.warning("not-created", container=grant.container_id, grant=grant.id)
             self.release(grant)
 
-    def bind(self, grant: Grant, pid: int) -> None:
-        """Ties an admitted grant to the container's init process. Refusal when that cannot be."""
+    def bind(self, grant: Grant, pid: int, *, restored: bool = False) -> None:
+        """Ties an admitted grant to the container's init process. Refusal when that cannot be.
+
+        restored: from a checkpoint; it has changed its root already.
+        """
         if grant.state == "bound" and grant.pid == pid:
             return
         if grant.state != "admitted":
@@ -147,7 +150,7 @@ class Lifecycle:
         try:
             start = process_id.start_time(pid)
             program = process_id.program(pid)
-            found = nodes.identities(pid, grant.rootfs, grant.edits.get("devices", []))
+            found = nodes.identities(pid, "" if restored else grant.rootfs, grant.edits.get("devices", []))
             self._watches.watch((grant.nonce, "init"), pid, start, lambda: self.release(grant))
         except ProcessLookupError as error:
             raise Refusal(

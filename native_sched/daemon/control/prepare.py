@@ -20,8 +20,8 @@ from oci_specs.members import member_object
 from oci_specs.refusal import Refusal
 from runtime_hook import precreate, quick_json
 from runtime_hook.arguments import Create
-from runtime_hook.bundle import digest, kept_beside, parse
-from runtime_hook.decision import Intent, admission, refuse_restore, rewritten
+from runtime_hook.bundle import digest, is_as_written, kept_beside, parse, written
+from runtime_hook.decision import Intent, admission, rewritten
 
 # What the launcher has room for.
 TEXT_MAX_BYTES = 512 << 10
@@ -86,9 +86,10 @@ class Prepare:
             intent = Intent(spec, bundle, host)
         if host.missing:
             raise NotHereError
-        refuse_restore(made.restores, intent)
         if not intent.is_ours:
             return PASS
+        if made.restores:
+            raise NotHereError
         container_id = made.container_id or precreate.identify(spec)
         pid = {"runtime_pid": message["runtime_pid"]} if "runtime_pid" in message else {}
         grant = self._ask({**admission(container_id, bundle, spec, intent), **pid}, peer)
@@ -98,7 +99,8 @@ class Prepare:
             new = rewritten(
                 spec, made.text, grant, bundle=bundle, hook=message["hook"], socket=self._socket, host=host
             )
-            changed = quick_json.dumps(new).encode("ascii")
+            # podman writes the text anew, and its own digest would not hold.
+            changed = written(new) if made.container_id else quick_json.dumps(new).encode("ascii")
             if host.missing or len(changed) > TEXT_MAX_BYTES:
                 raise NotHereError
         except BaseException:
@@ -131,6 +133,8 @@ def _read(message: Mapping[str, Any], text: bytes) -> Generator[list[bytes], byt
     spec = parse(create.config, text)
     sha256 = member_object(spec, "annotations").get(ORIGINAL_SHA256)
     if sha256 is not None:
+        if not is_as_written(text, spec):
+            raise NotHereError
         text = yield [_packet(action="original")]
         if len(text) > MESSAGE_MAX_BYTES or digest(text) != sha256:
             raise NotHereError

@@ -139,8 +139,16 @@ def health(served: Served, driver: str, driver_version: str) -> dict[str, Any]:
 
 
 def inventory(served: Served, lost: Collection[int]) -> dict[str, Any]:
-    """The node's cards and the rules for sharing them, without the containers that share them now."""
+    """The node's cards and the rules for sharing them. Of the containers that share them now only those of
+    pods for which mgpud chose cards: no scheduler knows which.
+    """
     config = served.config
+    chosen: dict[str, dict[str, list[str]]] = {}
+    for grant in served.grants:
+        who = grant.identity
+        if grant.chosen and who.pod:
+            pod = chosen.setdefault(f"{who.namespace}/{who.pod}", {})
+            pod[who.container] = [card.uuid for card in grant.cards]
     return {
         "rules": {
             "policy": config.policy,
@@ -162,4 +170,5 @@ def inventory(served: Served, lost: Collection[int]) -> dict[str, Any]:
             }
             for card in served.cards
         ],
+        "chosen": chosen,
     }

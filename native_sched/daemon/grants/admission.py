@@ -78,6 +78,7 @@ class Admission:
             edits=self._edits_for(placed.cards),
             whole_cards=whole_cards,
             claims=tuple(one.key for one in named),
+            chosen=request is not None and not named and not request.placed,
         )
 
     def _refuse_twice(self, container_id: str) -> None:

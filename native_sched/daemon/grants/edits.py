@@ -1,6 +1,6 @@
 """Which files of the driver a card brings into a container: what its CDI spec says."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from native_sched.daemon.node import capabilities
@@ -32,18 +32,18 @@ def _name(registry: Registry, kind: str, card: CardShare) -> str:
 def edits_from_cdi(
     kind: str,
     directories: Sequence[str],
-    known: Iterable[CardInfo] = (),
+    known: Collection[CardInfo] = (),
     minors_path: str = capabilities.MINORS,
 ) -> Callable[[Iterable[CardShare]], dict[str, Any]]:
     """A function from cards to the `edits` of a grant. Specs are read anew each time: they follow the driver.
 
-    known: the node's cards, by which MIG instances are recognised. Capabilities of others are refused,
-    whoever's they are.
+    known: the node's cards, a list that changes; MIG instances are recognised by it. Capabilities of others
+    are refused, whoever's they are.
     """
-    instances = {card.uuid: (card.minor, card.instance) for card in known if card.instance}
 
     def edits(cards: Iterable[CardShare]) -> dict[str, Any]:
         cards = list(cards)
+        instances = {card.uuid: (card.minor, card.instance) for card in known if card.instance}
         registry = Registry.load(directories)
         found = registry.edits(kind, [_name(registry, kind, card) for card in cards]).to_json()
         own = {card.uuid: instances[card.uuid] for card in cards if card.uuid in instances}

@@ -42,6 +42,7 @@ def to_json(grant: Grant) -> dict[str, Any]:
         "identity": asdict(grant.identity),
         "cards": [asdict(card) for card in grant.cards],
         "claims": list(grant.claims),
+        "chosen": grant.chosen,
         "nodes": [list(node) for node in grant.nodes],
         "program": grant.program and list(grant.program),
         "created": grant.created.isoformat(),
@@ -62,8 +63,9 @@ def from_json(body: Any) -> Grant:
             **{name: body[name] for name in _PLAIN},
             identity=Identity(**body["identity"]),
             cards=tuple(CardShare(**card) for card in body["cards"]),
-            # Earlier mgpuds have not written these two.
+            # Earlier mgpuds have not written these three.
             claims=tuple(body.get("claims", ())),
+            chosen=bool(body.get("chosen", False)),
             program=_program(body.get("program")),
             nodes=tuple(Node(dev, ino, NodeKind(kind), minor) for dev, ino, kind, minor in body["nodes"]),
             created=datetime.fromisoformat(body["created"]),

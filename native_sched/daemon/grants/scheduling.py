@@ -42,7 +42,8 @@ class Scheduling:
         when the engine takes something not, after all else was told; calling again goes on from there.
         """
         failed: OSError | None = None
-        for card in sorted({card.index for grant in self._grants for card in grant.cards}):
+        # What is not served may be on a card that is there no more.
+        for card in sorted({card.index for grant in self._grants if grant.served for card in grant.cards}):
             try:
                 self.tell_policy(card)
             except OSError as error:

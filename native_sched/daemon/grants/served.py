@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from native_sched.daemon.engine import Engine
@@ -18,9 +18,12 @@ from placement.cards import CardState, Tenant
 
 @dataclass(frozen=True, kw_only=True)
 class Served:
-    """The node's cards and settings, its grants, and where they are written down and enforced."""
+    """The node's cards and settings, its grants, and where they are written down and enforced.
 
-    cards: Sequence[CardInfo]
+    cards: by index, as the driver has them now (card_watch.py); the same list all the time.
+    """
+
+    cards: list[CardInfo]
     config: NodeConfig
     engine: Engine
     grants: Grants

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import functools
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from native_sched.daemon.control.health import Watchdog
 from native_sched.daemon.control.recovery import Recovered
 from native_sched.daemon.engine import Engine
 from native_sched.daemon.grants.card_policies import CardPolicies
-from native_sched.daemon.grants.card_watch import LostCards
 from native_sched.daemon.grants.grants import Grants
 from native_sched.daemon.log import LOG, Log
 from native_sched.daemon.metrics.account import Account
@@ -38,7 +37,7 @@ class Observed:
     driver_version: str
     generation: int = 0
     recovered: Recovered = field(default_factory=Recovered)
-    lost: LostCards = field(default_factory=LostCards)
+    lost: Collection[int] = ()
     # How many containers were found without a listener.
     lost_listeners: Callable[[], int] = lambda: 0
     log: Log = LOG

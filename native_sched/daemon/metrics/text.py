@@ -177,7 +177,7 @@ class CardCollector(ObservedCollector):
             owned = of.policies.of(card.index)
             labels = _card(card)
             own = [(grant, share) for grant in grants for share in grant.cards if share.index == card.index]
-            lost.add_metric(labels, card.index in of.lost.indices)
+            lost.add_metric(labels, card.index in of.lost)
             mismatches.add_metric(labels, found[card.index])
             info.add_metric([*labels, card.name, owned.policy if owned else ""], 1)
             memory.add_metric(labels, card.memory_mib * _MIB)

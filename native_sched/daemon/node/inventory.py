@@ -2,10 +2,12 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any, NamedTuple
 
+from native_sched.daemon.engine import NO_INSTANCE, Card, Engine
 from native_sched.daemon.log import LOG
 from oci_specs.refusal import Refusal
 from sim import cards
@@ -18,7 +20,7 @@ class CardInfo:
     memory_mib: what it has, of a GPU instance with several compute instances an equal part. context_bytes,
     copy_context_bytes: what the driver takes of it per channel group, of the graphics engine and of a copy
     engine. instance: (GPU instance, compute instance) of MIG. architecture: NVIDIA's name of it, "" where it
-    is not known.
+    is not known. compute_mode: NVML's; 0 is the default one.
     """
 
     index: int
@@ -31,6 +33,33 @@ class CardInfo:
     copy_context_bytes: int = 0
     instance: tuple[int, int] | None = None
     architecture: str = ""
+    compute_mode: int = 0
+
+
+class Found(NamedTuple):
+    """What a driver says: its version and its cards, under numbers of its own; lost: UUIDs of those that have
+    fallen off the bus, as far as it still lists them.
+    """
+
+    version: str
+    cards: list[CardInfo]
+    lost: frozenset[str] = frozenset()
+
+
+def numbered(
+    cards: Iterable[CardInfo], known: Mapping[str, int], used: Iterable[int] = ()
+) -> list[CardInfo]:
+    """The cards under the numbers that they have had, by UUID. Another one keeps the driver's number, or has
+    the lowest that no card has had. used: further numbers that cards have had.
+    """
+    taken, result = {*known.values(), *used}, []
+    for card in cards:
+        index = known.get(card.uuid)
+        if index is None:
+            index = card.index if card.index not in taken else next(n for n in count() if n not in taken)
+            taken.add(index)
+        result.append(replace(card, index=index))
+    return result
 
 
 # By NV2080_CTRL_MC_ARCH_INFO_ARCHITECTURE and by NVML_DEVICE_ARCH.
@@ -54,9 +83,28 @@ _NVML_ARCHITECTURES = {
 }
 
 
-def simulated(directory: str) -> tuple[str, list[CardInfo]]:
-    """(driver version, cards) of the card process with sockets in `directory`; Refusal when none answers."""
+def add_to(engine: Engine, card: CardInfo) -> None:
+    """OSError."""
+    engine.add_card(
+        Card(
+            index=card.index,
+            minor=card.minor,
+            gpu_id=card.gpu_id,
+            # The simulated driver's; the real one is asked.
+            device_instance=card.minor,
+            gpu_instance=card.instance[0] if card.instance else NO_INSTANCE,
+            compute_instance=card.instance[1] if card.instance else NO_INSTANCE,
+            memory_bytes=card.memory_mib << 20,
+            context_bytes=card.context_bytes,
+            copy_context_bytes=card.copy_context_bytes,
+        )
+    )
+
+
+def simulated(directory: str) -> Found:
+    """What the card process with sockets in `directory` has; Refusal when none answers."""
     admin = os.path.join(directory, "admin.sock")
+    listed = cards.cards(admin)
     found = [
         CardInfo(
             index=card.index,
@@ -69,15 +117,17 @@ def simulated(directory: str) -> tuple[str, list[CardInfo]]:
             copy_context_bytes=card.copy_context_bytes,
             architecture=_RM_ARCHITECTURES.get(card.arch, ""),
         )
-        for card in cards.cards(admin)
+        for card in listed
     ]
-    return str(cards.ask(admin, "driver")["driver_version"]), found
+    version = str(cards.ask(admin, "driver")["driver_version"])
+    return Found(version, found, frozenset(card.uuid for card in listed if card.lost))
 
 
-def nvml() -> tuple[str, list[CardInfo]]:
-    """(driver version, cards) of the real driver; Refusal when NVML has none to offer.
+def nvml() -> Found:
+    """What the real driver has; Refusal when NVML has nothing to offer.
 
-    What the driver takes per channel group it does not tell: contexts.py.
+    A card that has fallen off the bus is not among its cards: NVML tells not even its UUID. What the driver
+    takes per channel group it does not tell: contexts.py.
     """
     import pynvml
 
@@ -92,53 +142,40 @@ def nvml() -> tuple[str, list[CardInfo]]:
     try:
         cards: list[CardInfo] = []
         for number in range(pynvml.nvmlDeviceGetCount()):
-            handle = pynvml.nvmlDeviceGetHandleByIndex(number)
-            pci = pynvml.nvmlDeviceGetPciInfo(handle)
-            _see_compute_mode(pynvml, handle, number)
-            instances = _instances(pynvml, handle)
-            inside = Counter(instance[0] for _, instance in instances or [])
-            for device, instance in [(handle, None)] if instances is None else instances:
-                cards.append(
-                    CardInfo(
-                        index=len(cards),
-                        minor=pynvml.nvmlDeviceGetMinorNumber(handle),
-                        uuid=str(pynvml.nvmlDeviceGetUUID(device)),
-                        name=str(pynvml.nvmlDeviceGetName(device)),
-                        # To NVML each compute instance has all of the memory that it shares with its like.
-                        memory_mib=(pynvml.nvmlDeviceGetMemoryInfo(device).total >> 20)
-                        // (inside[instance[0]] if instance else 1),
-                        # RM's gpuId of a PCI device: domain, bus and slot packed as gpuGenerateGpuId does
-                        gpu_id=pci.domain << 16 | pci.bus << 8 | pci.device,
-                        instance=instance,
-                        architecture=_architecture(pynvml, handle),
-                    )
-                )
-        return str(pynvml.nvmlSystemGetDriverVersion()), cards
-    finally:
-        pynvml.nvmlShutdown()
-
-
-def lost_simulated(directory: str) -> set[int]:
-    """Which cards have fallen off the bus; Refusal when the card process does not answer."""
-    return {card.index for card in cards.cards(os.path.join(directory, "admin.sock")) if card.lost}
-
-
-def lost_nvml(known: Iterable[CardInfo]) -> set[int]:
-    """Which of the cards the driver says are lost; a Refusal or NVML's error when it tells nothing at all."""
-    import pynvml
-
-    pynvml.nvmlInit()
-    try:
-        found = set()
-        for card in known:
             try:
-                pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByUUID(card.uuid))
+                own = _cards_of(pynvml, pynvml.nvmlDeviceGetHandleByIndex(number))
             except pynvml.NVMLError as error:
-                if error.value == pynvml.NVML_ERROR_GPU_IS_LOST:
-                    found.add(card.index)
-        return found
+                if error.value != pynvml.NVML_ERROR_GPU_IS_LOST:
+                    raise
+            else:
+                cards += [replace(card, index=len(cards) + at) for at, card in enumerate(own)]
+        return Found(str(pynvml.nvmlSystemGetDriverVersion()), cards)
     finally:
         pynvml.nvmlShutdown()
+
+
+def _cards_of(pynvml: Any, handle: Any) -> list[CardInfo]:
+    """The card, or its MIG instances."""
+    pci = pynvml.nvmlDeviceGetPciInfo(handle)
+    instances = _instances(pynvml, handle)
+    inside = Counter(instance[0] for _, instance in instances or [])
+    return [
+        CardInfo(
+            index=0,
+            minor=pynvml.nvmlDeviceGetMinorNumber(handle),
+            uuid=str(pynvml.nvmlDeviceGetUUID(device)),
+            name=str(pynvml.nvmlDeviceGetName(device)),
+            # To NVML each compute instance has all of the memory that it shares with its like.
+            memory_mib=(pynvml.nvmlDeviceGetMemoryInfo(device).total >> 20)
+            // (inside[instance[0]] if instance else 1),
+            # RM's gpuId of a PCI device: domain, bus and slot packed as gpuGenerateGpuId does
+            gpu_id=pci.domain << 16 | pci.bus << 8 | pci.device,
+            instance=instance,
+            architecture=_architecture(pynvml, handle),
+            compute_mode=_compute_mode(pynvml, handle),
+        )
+        for device, instance in ([(handle, None)] if instances is None else instances)
+    ]
 
 
 def _architecture(pynvml: Any, handle: Any) -> str:
@@ -148,19 +185,22 @@ def _architecture(pynvml: Any, handle: Any) -> str:
         return ""
 
 
-def _see_compute_mode(pynvml: Any, handle: Any, number: int) -> None:
-    """In the exclusive modes, and in "prohibited", RM itself keeps a card's second process away."""
+def _compute_mode(pynvml: Any, handle: Any) -> int:
     try:
-        mode = pynvml.nvmlDeviceGetComputeMode(handle)
+        return int(pynvml.nvmlDeviceGetComputeMode(handle))
     except pynvml.NVMLError:
-        return
-    if mode != pynvml.NVML_COMPUTEMODE_DEFAULT:
+        return 0
+
+
+def see_compute_mode(card: CardInfo) -> None:
+    """In the exclusive modes, and in "prohibited", RM itself keeps a card's second process away."""
+    if card.compute_mode:
         LOG.warning(
             "compute-mode-exclusive",
-            card=number,
-            mode=mode,
+            card=card.index,
+            mode=card.compute_mode,
             risk="one process at most gets a context there",
-            what=f"nvidia-smi -i {number} -c DEFAULT",
+            what=f"nvidia-smi -i {card.uuid} -c DEFAULT",
         )
 
 

@@ -40,11 +40,11 @@ class Told:
 
     def __init__(self, engine: Engine, cards: Sequence[CardInfo]) -> None:
         self._engine = engine
-        self._cards = [card.index for card in cards]
+        self._cards = cards
         self._known: set[tuple[int, Without]] = set()
 
     def look(self) -> None:
-        for card in self._cards:
+        for card in [card.index for card in self._cards]:
             for what, reason in self._engine.without(card).items():
                 if (card, what) not in self._known:
                     self._known.add((card, what))

@@ -175,23 +175,38 @@ static void watch_instances(struct nvidia_client *c)
     (void)nvidia_client_alloc(c, c->root, &handle, AMPERE_SMC_MONITOR_SESSION, &monitor, sizeof(monitor));
 }
 
-static int list_cards(struct nvidia_client *c)
+static bool is_known(const struct nvidia_client *c, const struct rm_card_info *info)
+{
+    for (uint32_t i = 0; i < c->cards; i++)
+        if (c->card[i].minor == info->minor && c->card[i].gpu_id == info->gpu_id)
+            return true;
+    return false;
+}
+
+/* A card that cannot be attached has no probes; the others have theirs. */
+int nvidia_client_find_cards(struct nvidia_client *c)
 {
     struct rm_card_info info[RM_MAX_CARDS] = {{.valid = 0}};
     int e = c->host->ioctl(c->ctl, RM_CMD(NV_ESC_CARD_INFO, sizeof(info)), info);
 
     if (e < 0)
         return e;
-    for (uint32_t i = 0; i < RM_MAX_CARDS; i++)
-        if (info[i].valid)
-            c->card[c->cards++] = (struct own_card){
-                .minor = info[i].minor,
-                .gpu_id = info[i].gpu_id,
-                .pci_domain = info[i].pci_domain,
-                .pci_bus = info[i].pci_bus,
-                .pci_slot = info[i].pci_slot,
-                .node = -1,
-            };
+    for (uint32_t i = 0; i < RM_MAX_CARDS && c->cards < MAX_CARDS; i++) {
+        struct own_card *card = &c->card[c->cards];
+
+        if (!info[i].valid || is_known(c, &info[i]))
+            continue;
+        *card = (struct own_card){
+            .minor = info[i].minor,
+            .gpu_id = info[i].gpu_id,
+            .pci_domain = info[i].pci_domain,
+            .pci_bus = info[i].pci_bus,
+            .pci_slot = info[i].pci_slot,
+            .node = -1,
+        };
+        (void)attach(c, card, 0);
+        c->cards++;
+    }
     return 0;
 }
 
@@ -208,15 +223,13 @@ int nvidia_client_open(struct nvidia_client *c, const struct nvidia_host *host)
 {
     int e;
 
-    if ((e = open_root(c, host)) < 0 || (e = list_cards(c)) < 0) {
-        nvidia_client_close(c);
-        return e;
+    if ((e = open_root(c, host)) == 0) {
+        watch_instances(c);
+        e = nvidia_client_find_cards(c);
     }
-    watch_instances(c);
-    /* A card that cannot be attached has no probes; the others have theirs. */
-    for (uint32_t i = 0; i < c->cards; i++)
-        (void)attach(c, &c->card[i], 0);
-    return 0;
+    if (e < 0)
+        nvidia_client_close(c);
+    return e;
 }
 
 int nvidia_client_open_on(struct nvidia_client *c, const struct nvidia_host *host,
@@ -245,7 +258,8 @@ void nvidia_client_close(struct nvidia_client *c)
 
 const struct own_card *nvidia_client_card(const struct nvidia_client *c, uint32_t minor)
 {
-    for (uint32_t i = 0; i < c->cards; i++)
+    /* A minor of a card that is gone may be another's by now: the last one counts. */
+    for (uint32_t i = c->cards; i--;)
         if (c->card[i].minor == minor && c->card[i].subdevice)
             return &c->card[i];
     return NULL;

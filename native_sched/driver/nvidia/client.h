@@ -20,7 +20,7 @@ struct nvidia_client {
     uint32_t root;
     atomic_uint next_handle;
     struct own_card card[MAX_CARDS];
-    uint32_t cards;
+    atomic_uint cards; /* grows; one that a thread sees is whole */
 };
 
 /* Engines whose groups are on one runlist. */
@@ -35,6 +35,8 @@ int nvidia_client_open(struct nvidia_client *c, const struct nvidia_host *host);
 int nvidia_client_open_on(struct nvidia_client *c, const struct nvidia_host *host,
                           const struct own_card *card);
 void nvidia_client_close(struct nvidia_client *c);
+/* Attaches the cards that the driver has by now. From one thread at a time. */
+int nvidia_client_find_cards(struct nvidia_client *c);
 /* NULL: there is no such card, or it could not be attached. */
 const struct own_card *nvidia_client_card(const struct nvidia_client *c, uint32_t minor);
 

@@ -217,6 +217,8 @@ static int nvidia_device_instance(struct driver *d, uint32_t minor)
 {
     const struct own_card *card = nvidia_client_card(&d->client, minor);
 
+    if (!card && nvidia_client_find_cards(&d->client) == 0)
+        card = nvidia_client_card(&d->client, minor);
     return card ? (int)card->device_instance : -ENODEV;
 }
 

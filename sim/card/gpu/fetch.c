@@ -231,20 +231,10 @@ static void acquire(struct gpu_channel *channel, const struct sim_command *comma
         channel_fail(channel);
 }
 
-/* Another card's lock is not to be had under this one's: its thread is woken to look. */
-static void kick_others(const struct gpu *gpu)
-{
-    static const uint64_t one = 1;
-
-    for (uint32_t i = 0; i < gpu->all_count; i++)
-        if (gpu->all[i] != gpu && gpu->all[i]->blocked_count)
-            (void)!write(gpu->all[i]->kick_fd, &one, sizeof one);
-}
-
 void semaphore_released(struct gpu *gpu, const struct sysmem *memory)
 {
     gpu_recheck(gpu, memory, 0);
-    kick_others(gpu);
+    gpu_kick_others(gpu);
 }
 
 static void release(struct gpu_channel *channel, const struct sim_command *command)

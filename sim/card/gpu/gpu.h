@@ -44,8 +44,7 @@ struct gpu_owner {
 
 /* thread.c. Negative errno; lives as long as the process. */
 int gpu_create(struct gpu **gpu, const struct gpu_costs *costs);
-/* All cards of the process: a RELEASE on one may be waited for on another. */
-int gpu_start(struct gpu *const *all, uint32_t count);
+int gpu_start(struct gpu *gpu);
 /* Everything until now is done and shown: the thread may be late. */
 void gpu_refresh(struct gpu *gpu);
 /* A read-only descriptor of the status page, or negative errno. */

@@ -137,9 +137,12 @@ struct gpu {
     struct sim_status_page *status;
     int status_fd, epoll_fd, timer_fd, kick_fd;
     uint64_t armed_ns, timer_pass_ns;
-    struct gpu *const *all;
-    uint32_t all_count;
+    struct gpu *next; /* of all cards of the process */
 };
+
+/* thread.c. A RELEASE on one card may be waited for on another. Another card's lock is not to be had under
+ * this one's: its thread is woken to look. */
+void gpu_kick_others(const struct gpu *gpu);
 
 /* group.c */
 /* Whether any channel of it could run; the timeline records when that changes. */

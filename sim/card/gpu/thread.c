@@ -24,6 +24,9 @@ enum {
     SLIP_BATCHES = 8, /* after so many, catching up must be at twice the speed of time, or it is given up */
 };
 
+/* All cards: they are added, one thread at a time, and none is removed. */
+static _Atomic(struct gpu *) newest;
+
 void gpu_lock(struct gpu *gpu)
 {
     pthread_mutex_lock(&gpu->lock);
@@ -244,17 +247,24 @@ static int thread_start(struct gpu *gpu)
     return 0;
 }
 
-int gpu_start(struct gpu *const *all, uint32_t count)
+int gpu_start(struct gpu *gpu)
 {
-    int error = 0;
+    int error = thread_start(gpu);
 
-    for (uint32_t i = 0; i < count && !error; i++) {
-        all[i]->all = all;
-        all[i]->all_count = count;
-    }
-    for (uint32_t i = 0; i < count && !error; i++)
-        error = thread_start(all[i]);
-    return error;
+    if (error)
+        return error;
+    gpu->next = newest;
+    newest = gpu;
+    return 0;
+}
+
+void gpu_kick_others(const struct gpu *gpu)
+{
+    static const uint64_t one = 1;
+
+    for (const struct gpu *other = newest; other; other = other->next)
+        if (other != gpu && other->blocked_count)
+            (void)!write(other->kick_fd, &one, sizeof one);
 }
 
 int gpu_status_fd(const struct gpu *gpu)

@@ -16,8 +16,8 @@ import pytest
 
 from native_sched.daemon.grants.containerd_task import ContainerdTask
 from native_sched.daemon.grants.grants import Grant, Grants
-from native_sched.daemon.links import containerd as containerd_link
-from native_sched.daemon.links.containerd import ContainerdLink
+from native_sched.daemon.links import watch as watch_link
+from native_sched.daemon.links.watch import WatchLink
 from oci_specs.request import Identity
 
 KNOWN = {"address": "/a", "namespace": "default", "name": "job", "runtime": "r", "task": "running"}
@@ -45,15 +45,17 @@ def grant(container_id: str = "c1", **changed: Any) -> Grant:
 class World:
     grants: Grants = field(default_factory=Grants)
     frozen: list[tuple[str, bool]] = field(default_factory=list)
+    hints: list[bool] = field(default_factory=list)
 
-    def link(self, *addresses: Path, script: str = "") -> ContainerdLink:
+    def link(self, *addresses: Path, script: str = "") -> WatchLink:
         def argv(_addresses: Sequence[str]) -> list[str]:
             return [sys.executable, "-c", script]
 
-        return ContainerdLink(
+        return WatchLink(
             [str(each) for each in addresses],
             self.grants,
             lambda grant, frozen: self.frozen.append((grant.container_id, frozen)),
+            lambda: self.hints.append(True),
             argv,
         )
 
@@ -118,11 +120,11 @@ def test_malformed_line_is_refused(world: World, line: bytes) -> None:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("LOOK_S", 0.02), ("FIRST_PAUSE_S", 0.02), ("LINGER_S", 0.1)):
-        monkeypatch.setattr(containerd_link, name, value)
+    for name, value in (("LOOK_S", 0.02), ("FIRST_PAUSE_S", 0.02)):
+        monkeypatch.setattr(watch_link, name, value)
 
 
-def serve(link: ContainerdLink, until: Callable[[], bool] = lambda: False, seconds: float = 60.0) -> bool:
+def serve(link: WatchLink, until: Callable[[], bool] = lambda: False, seconds: float = 60.0) -> bool:
     """Runs it until something is so, and says whether it came to be within so many seconds."""
 
     async def for_a_while() -> bool:
@@ -153,16 +155,20 @@ def there(tmp_path: Path) -> Path:
 WRITES_DOWN = "import sys; line = sys.stdin.readline(); open({path!r}, 'a').write(line); sys.stdin.read()"
 
 
-def test_watcher_runs_while_container_and_containerd_exist(
-    world: World, quick: None, tmp_path: Path, there: Path
+def test_watcher_is_told_of_containers_and_runs_without_any(
+    world: World, quick: None, tmp_path: Path
 ) -> None:
     started = tmp_path / "started"
     script = WRITES_DOWN.format(path=str(started))
-    assert not serve(world.link(tmp_path / "none.sock", script=script), started.exists, 0.3)
-    assert serve(world.link(there, script=script), lambda: said(started) == '{"watch": "c1"}\n')
+    assert serve(world.link(script=script), lambda: said(started) == '{"watch": "c1"}\n')
     started.unlink()
     world.grants.remove(of(world))
-    assert not serve(world.link(there, script=script), started.exists, 0.3)
+    assert serve(world.link(script=f"open({str(started)!r}, 'w').close(); " + script), started.exists)
+
+
+def test_a_message_about_a_card_is_handed_on(world: World) -> None:
+    world.link().heard(told(uevent="bind", path="/devices/pci0000:00/0000:00:09.0"))
+    assert world.hints == [True]
 
 
 @pytest.mark.parametrize(
@@ -183,7 +189,7 @@ def test_a_watcher_that_fails_is_started_again(
 
 
 def test_a_watcher_that_cannot_be_started(world: World, quick: None, there: Path) -> None:
-    link = ContainerdLink([str(there)], world.grants, lambda *_: None, lambda _: ["/nowhere"])
+    link = WatchLink([str(there)], world.grants, lambda *_: None, lambda: None, lambda _: ["/nowhere"])
     serve(link, seconds=0.3)
 
 

@@ -1,15 +1,12 @@
-"""mgpud's end of containerd_api.watch, the process that speaks to containerd for it.
+"""mgpud's end of containerd_api.watch, the process that speaks to containerd for it and hears of cards.
 
-The process runs while there are containers with a grant and a containerd to ask. Whatever becomes of it, the
-arbiter goes on; it is started again after a pause.
+Whatever becomes of it, the arbiter goes on; it is started again after a pause.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
-import stat
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -20,37 +17,36 @@ from native_sched.daemon.grants.containerd_task import ContainerdTask
 from native_sched.daemon.grants.grants import Grant, Grants
 from native_sched.daemon.log import LOG
 
-# How soon a new container is asked about, and how long the process is kept without any.
-LOOK_S, LINGER_S = 1.0, 60.0
+# How soon a new container is asked about.
+LOOK_S = 1.0
 FIRST_PAUSE_S, LAST_PAUSE_S = 1.0, 60.0
 LINE_MAX_BYTES = 16 << 10
 _EVENTS = {"paused": True, "resumed": False}
 _FACTS = ("address", "namespace", "name", "runtime", "task")
 
 
-def _is_socket(path: str) -> bool:
-    with suppress(OSError):
-        return stat.S_ISSOCK(os.stat(path).st_mode)
-    return False
-
-
 def command(addresses: Sequence[str]) -> list[str]:
     return [sys.executable, "-Im", "containerd_api.watch", *addresses]
 
 
-class ContainerdLink:
-    """Keeps containerd's reports in the grants; frozen(grant, value): it was paused or resumed."""
+class WatchLink:
+    """Keeps containerd's reports in the grants.
+
+    frozen(grant, value): it was paused or resumed. cards(): there was a message about a card or the driver.
+    """
 
     def __init__(
         self,
         addresses: Sequence[str],
         grants: Grants,
         frozen: Callable[[Grant, bool], None],
+        cards: Callable[[], None],
         argv: Callable[[Sequence[str]], list[str]] = command,
     ) -> None:
         self._addresses = addresses
         self._grants = grants
         self._frozen = frozen
+        self._cards = cards
         self._argv = argv
         self._told: set[str] = set()
 
@@ -59,14 +55,11 @@ class ContainerdLink:
         loop = asyncio.get_running_loop()
         pause_s = FIRST_PAUSE_S
         while True:
-            await asyncio.sleep(LOOK_S)
-            if not len(self._grants) or not any(map(_is_socket, self._addresses)):
-                continue
             began = loop.time()
             try:
                 await self._served()
             except (OSError, ValueError) as error:
-                LOG.warning("containerd-not-watched", why=error)
+                LOG.warning("not-watched", why=error, what="containerd, and messages about cards")
             if loop.time() - began > LAST_PAUSE_S:
                 pause_s = FIRST_PAUSE_S
             await asyncio.sleep(pause_s)
@@ -96,9 +89,8 @@ class ContainerdLink:
             await _stop(process)
 
     async def _tell(self, stdin: asyncio.StreamWriter) -> None:
-        """Which containers matter, until for a while there are none."""
-        idle_s = 0.0
-        while idle_s < LINGER_S:
+        """Which containers matter."""
+        while True:
             wanted = {grant.container_id for grant in self._grants if grant.state == "bound"}
             for gone in self._told - wanted:
                 stdin.write(json.dumps({"forget": gone}).encode() + b"\n")
@@ -106,7 +98,6 @@ class ContainerdLink:
                 stdin.write(json.dumps({"watch": new}).encode() + b"\n")
             self._told = wanted
             await stdin.drain()
-            idle_s = 0.0 if wanted else idle_s + LOOK_S
             await asyncio.sleep(LOOK_S)
 
     async def _read(self, stdout: asyncio.StreamReader) -> None:
@@ -123,6 +114,10 @@ class ContainerdLink:
             raise ValueError("its watcher says what is no object")
         if "state" in message:
             LOG.info("containerd", address=message.get("address"), state=message["state"])
+            return
+        if "uevent" in message:
+            LOG.info("uevent", action=message["uevent"], path=message.get("path"))
+            self._cards()
             return
         if message.get("event") == "exit":
             # By now its grant may be gone: the kernel tells of the end of a process before containerd does.
