@@ -141,6 +141,8 @@ def test_podmans_automatic_namespace_has_its_share(
 def test_pod_without_the_hosts_users_has_its_share(up: Arbiter, kubelet: Kubelet, handler: str) -> None:
     if containerd.version() < (1, 7):
         pytest.skip("this containerd does not know hostUsers, and kubelet is told so")
+    if 'runtime = "/usr/bin/crun"' in (up.root / "runtime.conf").read_text():
+        pytest.skip("crun ends without a word in such a pod when the driver's libraries are mounted")
     kubelet.home.chmod(0o711)
     kubelet.point_at(up.runtime)
     pod = kubelet.run(
