@@ -30,7 +30,7 @@ def _all_goes_on(cluster: Cluster) -> None:
 
 
 def _starts(cluster: Cluster, name: str) -> bool:
-    """Makes the pod anew where kubelet has failed it for want of its device plugin, as its controller would."""
+    """Makes the pod anew where kubelet failed it for want of its device plugin, as a controller would."""
     cluster.apply(cluster.pod(name, limits={MEMORY: "1024"}))
     until(lambda: cluster.phase(name) != "Pending", f"{name} is started", timeout_s=120)
     status = cluster.get("pod", name)["status"]
