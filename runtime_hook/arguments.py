@@ -33,6 +33,10 @@ class Launch:
         """Whether podman's precreate hook is what was started."""
         return self.command[self.verb] == "precreate"
 
+    @property
+    def checkpoints(self) -> bool:
+        return self.command[self.verb] == "checkpoint"
+
 
 class Create:
     """`create`, `run` or `restore` and what follows: container id, absolute bundle, name of the spec's file

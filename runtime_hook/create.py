@@ -11,7 +11,7 @@ from oci_specs.reach import Host
 from oci_specs.refusal import Refusal
 from runtime_hook.arguments import Create, Launch
 from runtime_hook.bundle import Spec
-from runtime_hook.decision import Intent, admission, refuse_restore, rewritten
+from runtime_hook.decision import Intent, admission, rewritten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,12 @@ def main(arguments: list[str]) -> int:
             from runtime_hook import precreate
 
             return precreate.main(launch)
-        _run(launch)
+        if launch.checkpoints:
+            from runtime_hook import restore
+
+            restore.check_away(launch)
+            _become(launch)
+        return _run(launch)
     except Refusal as refusal:
         failure = refusal
     except Exception as error:
@@ -45,19 +50,34 @@ def main(arguments: list[str]) -> int:
     return 1
 
 
-def _run(launch: Launch) -> NoReturn:
+def _run(launch: Launch) -> int:
+    """The exit status of a restore; every other container is the runtime's that this process becomes."""
     create = Create(launch.command[launch.verb :])
     if create.wants_help:
         _become(launch)
-    spec = Spec(create.config)
+    spec = _spec(create)
     host = Host()
     intent = Intent(spec.content, create.bundle, host)
-    refuse_restore(create.restores, intent)
     if intent.is_ours:
-        _ask(launch, create, spec, intent, host)
+        status = _ask(launch, create, spec, intent, host)
+        if status is not None:
+            return status
     # An earlier create may have rewritten the bundle under a grant that is gone.
     spec.restore()
     _become(launch)
+
+
+def _spec(create: Create) -> Spec:
+    try:
+        return Spec(create.config)
+    except Refusal as refusal:
+        if not create.restores or refusal.code != "bundle-changed":
+            raise
+        raise Refusal(
+            "no-restore",
+            "the spec of the checkpoint is the one that mgpu had rewritten, as podman keeps it",
+            "create the container anew, or checkpoint and restore it by containerd",
+        ) from refusal
 
 
 def admit(
@@ -79,19 +99,23 @@ def admit(
     return grant
 
 
-def _ask(launch: Launch, create: Create, spec: Spec, intent: Intent, host: Host) -> None:
-    """Asks mgpud and, with a grant, rewrites the spec and becomes the runtime; else returns."""
+def _ask(launch: Launch, create: Create, spec: Spec, intent: Intent, host: Host) -> int | None:
+    """Asks mgpud and, with a grant, rewrites the spec and becomes the runtime, or restores; None without."""
+    if create.restores:
+        from runtime_hook import restore
+
+        restore.check(launch)
     grant = admit(launch, create.container_id, create.bundle, spec.content, intent)
     if grant is None:
-        return
+        return None
     try:
-        _rewrite(launch, create, spec, grant, host)
+        return _rewrite(launch, create, spec, grant, host)
     except BaseException:
         give_back(launch, create.container_id, create.bundle, grant)
         raise
 
 
-def _rewrite(launch: Launch, create: Create, spec: Spec, grant: Mapping[str, Any], host: Host) -> NoReturn:
+def _rewrite(launch: Launch, create: Create, spec: Spec, grant: Mapping[str, Any], host: Host) -> int:
     new = rewritten(
         spec.content,
         spec.original,
@@ -101,12 +125,31 @@ def _rewrite(launch: Launch, create: Create, spec: Spec, grant: Mapping[str, Any
         socket=launch.socket,
         host=host,
     )
+    if create.restores:
+        return _restore(launch, create, spec, grant, new)
     spec.replace(new)
     try:
         _become(launch)
     except BaseException:
         spec.restore()
         raise
+
+
+def _restore(
+    launch: Launch, create: Create, spec: Spec, grant: Mapping[str, Any], new: Mapping[str, Any]
+) -> int:
+    from runtime_hook import restore
+
+    spec.replace(restore.spec_of(new, launch.hook, create.bundle))
+    try:
+        status = restore.run(launch, create.container_id, create.bundle, grant, _initial_environment())
+    except BaseException:
+        spec.restore()
+        raise
+    if status:
+        spec.restore()
+        give_back(launch, create.container_id, create.bundle, grant)
+    return status
 
 
 def give_back(launch: Launch, container_id: str, bundle: str, grant: Mapping[str, Any]) -> None:

@@ -11,7 +11,6 @@ import os
 from oci_specs import identity, vocabulary
 from oci_specs.members import member_object, member_string, member_strings, member_texts
 from oci_specs.reach import reach, shared_pids
-from oci_specs.refusal import Refusal
 from runtime_hook.bundle import digest
 
 TYPE_CHECKING = False
@@ -38,16 +37,6 @@ class Intent:
         if named:
             self.ways += shared_pids(spec, host)
         self.is_ours = named or bool(self.ways)
-
-
-def refuse_restore(restores: bool, intent: Intent) -> None:
-    """Refusal of a checkpoint that would need its memory on a card back."""
-    if restores and intent.is_ours:
-        raise Refusal(
-            "no-restore",
-            "a checkpoint of a container with a GPU cannot be restored: its memory on the card was not in it",
-            "create the container anew",
-        )
 
 
 def admission(container_id: str, bundle: str, spec: Mapping[str, Any], intent: Intent) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeVar
 
 from oci_specs.refusal import Refusal, quoted
@@ -13,6 +13,7 @@ ANNOTATION = "mgpu.dev/inventory"
 VERSION = 1
 CARDS_MAX = 4096
 
+Chosen = Mapping[str, Mapping[str, tuple[str, ...]]]
 _Read = TypeVar("_Read", "Rules", "Card")
 
 
@@ -51,10 +52,13 @@ class Card:
 
 @dataclass(frozen=True, kw_only=True)
 class Inventory:
-    """cards: by ascending index."""
+    """cards: by ascending index. chosen: UUIDs of the cards that mgpud chose, by NAMESPACE/POD and container,
+    for pods that were placed by no scheduler of mgpu's.
+    """
 
     rules: Rules
     cards: tuple[Card, ...]
+    chosen: Chosen = field(default_factory=dict)
 
     @property
     def healthy(self) -> tuple[Card, ...]:
@@ -62,11 +66,13 @@ class Inventory:
 
     def to_json(self) -> str:
         """The annotation's text; the same inventory always gives the same text."""
-        document = {
+        document: dict[str, Any] = {
             "version": VERSION,
             "rules": asdict(self.rules),
             "cards": [asdict(card) for card in self.cards],
         }
+        if self.chosen:
+            document["chosen"] = self.chosen
         return json.dumps(document, separators=(",", ":"), sort_keys=True)
 
 
@@ -99,7 +105,22 @@ def from_members(document: Mapping[str, Any]) -> Inventory:
     rules = _read(Rules, document.get("rules"))
     if rules.max_containers_per_card < 1:
         raise _malformed("its rules allow no container")
-    return Inventory(rules=rules, cards=tuple(cards))
+    return Inventory(rules=rules, cards=tuple(cards), chosen=_chosen(document.get("chosen", {})))
+
+
+def _chosen(found: object) -> Chosen:
+    pods = list(found.values()) if isinstance(found, dict) else [None]
+    if not all(isinstance(pod, dict) and all(map(_is_uuids, pod.values())) for pod in pods):
+        raise _malformed("what mgpud chose for pods is not told by pod and container")
+    assert isinstance(found, dict)
+    return {
+        pod: {container: tuple(uuids) for container, uuids in containers.items()}
+        for pod, containers in found.items()
+    }
+
+
+def _is_uuids(found: object) -> bool:
+    return isinstance(found, list) and all(isinstance(each, str) for each in found)
 
 
 _TYPES: dict[str, tuple[type, ...]] = {

@@ -163,7 +163,7 @@ def _add(node: Node, held: Held) -> None:
         return
     placed = held.placed
     if placed is None:
-        placed = _guessed(node, held.pod)
+        placed = _chosen(node, held.pod) or _guessed(node, held.pod)
     for container, request in zip(held.pod.containers, held.pod.requests, strict=True):
         uuids = placed.get(container.name, ())
         node.cards = [
@@ -174,8 +174,15 @@ def _add(node: Node, held: Held) -> None:
         ]
 
 
+def _chosen(node: Node, pod: Pod) -> Placed | None:
+    """The cards that mgpud gave a pod without a placement, once it has for all its containers."""
+    told = node.inventory.chosen if node.inventory is not None else {}
+    found = told.get(f"{pod.namespace}/{pod.name}", {})
+    return found if all(each.name in found for each in pod.containers) else None
+
+
 def _guessed(node: Node, pod: Pod) -> Placed:
-    """The cards that mgpud gave a pod without a placement: by the same rules, perhaps at another time."""
+    """The cards that mgpud will give a pod without a placement, perhaps in another order than here."""
     try:
         return assign(pod.containers, node.cards, node.rules)
     except Refusal:

@@ -24,6 +24,8 @@ SOCKETS = {
     "metrics.sock": "mgpud",
     "holder.sock": "mgpu-holder",
     "seccomp.sock": "mgpu-holder",
+    # mgpu up has it, and ends with its holder.
+    "notify.sock": "mgpu-holder",
     "admin.sock": "mgpu-simcard",
     "card.sock": "mgpu-simcard",
 }

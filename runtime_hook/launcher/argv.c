@@ -58,11 +58,16 @@ struct invocation argv_read(int argc, char *const *argv)
     return call;
 }
 
-bool argv_creates(int argc, char *const *argv, const struct invocation *call)
+bool argv_checkpoints(char *const *argv, const struct invocation *call)
+{
+    return strcmp(argv[call->verb], "checkpoint") == 0;
+}
+
+bool argv_is_ours(int argc, char *const *argv, const struct invocation *call)
 {
     const char *next;
 
-    if (call->verb >= argc || !makes_a_container(argv[call->verb]))
+    if (call->verb >= argc || (!makes_a_container(argv[call->verb]) && !argv_checkpoints(argv, call)))
         return false;
     next = call->verb + 1 < argc ? argv[call->verb + 1] : "";
     /* Only right after the verb: further on it might be the value of another option. */

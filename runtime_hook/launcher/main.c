@@ -76,7 +76,7 @@ static int try_prepared(char **argv, const struct invocation *call, const struct
 {
     static struct preparation made;
 
-    if (!*conf->socket || !*conf->hook)
+    if (!*conf->socket || !*conf->hook || argv_checkpoints(argv, call))
         return 0;
     if (strcmp(argv[call->verb], "precreate") == 0) {
         int status = filter(argv + call->verb, conf, call->log);
@@ -116,7 +116,7 @@ static int launch(int argc, char **argv, const struct invocation *call, const ch
         error = runtime_find(conf.runtime, conf_path, runtime, why);
     if (error)
         return error;
-    if (!argv_creates(argc, argv, call))
+    if (!argv_is_ours(argc, argv, call))
         return exec_runtime(argv, runtime, why);
     argv[0] = runtime;
     error = try_prepared(argv, call, &conf, runtime, why);

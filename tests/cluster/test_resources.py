@@ -120,6 +120,8 @@ def test_node_of_many_instances_has_spare_for_as_many_containers_as_it_can_have_
 
 def test_annotation_is_read_as_it_was_written() -> None:
     assert inventory.read(V100S.to_json()) == V100S
+    chosen = replace(V100S, chosen={"shop/web-0": {"main": ("GPU-0", "GPU-1")}})
+    assert inventory.read(chosen.to_json()) == chosen
 
 
 def changed(**members: Any) -> str:
@@ -148,6 +150,8 @@ CARD = json.loads(V100S.to_json())["cards"][0]
             changed(rules={**json.loads(V100S.to_json())["rules"], "max_containers_per_card": 0}),
             "no container",
         ),
+        (changed(chosen=["shop/web-0"]), "what mgpud chose for pods"),
+        (changed(chosen={"shop/web-0": {"main": "GPU-0"}}), "what mgpud chose for pods"),
     ],
 )
 def test_a_text_that_is_no_inventory_is_refused_in_one_line(text: str, what: str) -> None:
@@ -169,7 +173,7 @@ JSON = st.recursive(
 
 
 @given(
-    st.sampled_from(["version", "rules", "cards"]),
+    st.sampled_from(["version", "rules", "cards", "chosen"]),
     JSON,
     st.none() | st.tuples(st.sampled_from(sorted(CARD)), JSON),
 )

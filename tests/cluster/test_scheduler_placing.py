@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import get_args
 
 import pytest
@@ -117,3 +117,16 @@ def test_no_card_is_ever_over_committed_and_nothing_that_fits_is_refused(
         count.take(wanted, node, placed)
         scheduler.put_pod(wanted, node, placed)
         running.append((wanted, node, placed))
+
+
+def test_cards_that_mgpud_chose_count_as_it_says_and_not_as_the_rules_would_have_it() -> None:
+    """By the rules each pod would be on a card of its own; mgpud, at another time, chose one for both."""
+    scheduler = Scheduler("fgd")
+    scheduler.put_node("n0", inventory("n0", 2), 64_000, 262_144)
+    for name in ("web-0", "web-1"):
+        scheduler.put_pod(pod(name, request(memory=A100_MIB // 2)), "n0", None)
+    full = pod("full", request(memory=A100_MIB))
+    assert scheduler.filter(full, ["n0"]).fits == []
+    chosen = {f"default/{name}": {"c0": ("GPU-n0-1",)} for name in ("web-0", "web-1")}
+    scheduler.put_node("n0", replace(inventory("n0", 2), chosen=chosen), 64_000, 262_144)
+    assert scheduler.choose(full, "n0") == {"c0": ("GPU-n0-0",)}

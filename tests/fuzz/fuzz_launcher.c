@@ -52,7 +52,7 @@ static void read_conf(const uint8_t *data, size_t bytes)
 static bool makes(const char *word)
 {
     return !strcmp(word, "create") || !strcmp(word, "precreate") || !strcmp(word, "run") ||
-           !strcmp(word, "restore");
+           !strcmp(word, "restore") || !strcmp(word, "checkpoint");
 }
 
 static void check_config(char *const *words)
@@ -148,9 +148,9 @@ static void read_argv(struct choices *c)
     if (n > 1 && makes(words[1]))
         must(call.verb == 1, "another verb than the first word");
     if (call.verb == n)
-        must(!argv_creates(n, words, &call), "it creates without a verb");
+        must(!argv_is_ours(n, words, &call), "it creates without a verb");
     else
-        must(!argv_creates(n, words, &call) || makes(words[call.verb]), "it creates by another verb");
+        must(!argv_is_ours(n, words, &call) || makes(words[call.verb]), "it creates by another verb");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);

@@ -68,6 +68,13 @@ class Cluster:
             raise KubectlError(done.stderr.strip())
         return done.stdout
 
+    def succeeds(self, *words: str) -> bool:
+        try:
+            self.run(*words)
+        except KubectlError:
+            return False
+        return True
+
     def apply(self, *objects: Object) -> str:
         """What kubectl said, warnings included."""
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
@@ -87,12 +94,11 @@ class Cluster:
         return subprocess.run([*self.node, *argv], capture_output=True, text=True, check=False, timeout=120)
 
     def kill_on_node(self, program: str) -> None:
-        """A program of mgpu's in Python, or another by its name."""
-        if program in ("mgpu-node", "mgpu-scheduler"):
-            # Brackets keep a shell with this command line from being found.
-            self.on_node("pkill", "-KILL", "-f", f"[/]opt/mgpu/bin/{program}")
-        else:
-            self.on_node("pkill", "-KILL", "-x", program)
+        """A program of mgpu's in Python, or another by its name, once there is one."""
+        # Brackets keep a shell with this command line from being found.
+        script = program in ("mgpu-node", "mgpu-scheduler")
+        which = ("-f", f"[/]opt/mgpu/bin/{program}") if script else ("-x", program)
+        until(lambda: self._on_node("pkill", "-KILL", *which).returncode == 0, f"{program} is killed")
 
     def mgpu(self, *words: str) -> Any:
         """A command's JSON, as root on the node."""

@@ -40,6 +40,7 @@ def test_a_killed_mgpud_is_followed_by_the_next_and_pods_go_on(before: Cluster) 
 @pytest.mark.parametrize("program", ["mgpu-node", "mgpu-scheduler", "kubelet"])
 def test_a_killed_part_is_followed_by_the_next_and_pods_go_on(before: Cluster, program: str) -> None:
     before.kill_on_node(program)
+    until(lambda: before.succeeds("exec", "before", "--", "true"), "kubelet serves")
     _all_goes_on(before)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+from functools import partial
 from typing import Any
 
 import pytest
@@ -39,12 +40,20 @@ def test_a_pod_that_fits_the_sum_but_no_gpu_waits_and_names_gpus(cluster: Cluste
     cluster.running("one-more")
 
 
-def test_no_gpu_is_over_committed_by_many_pods_at_once(cluster: Cluster) -> None:
-    """Counted from mgpud's grants, which the scheduler has no part in."""
+def _fifths(cluster: Cluster) -> list[str]:
+    """Pods of a fifth of a GPU, more than there is room for: their names."""
     cards = _cards(cluster)
     each = min(card["memory_mib"] for card in cards) // 5
     pods = [f"p-{i}" for i in range(4 * len(cards) + 4)]
     cluster.apply(*(cluster.pod(name, limits={MEMORY: str(each)}) for name in pods))
+    return pods
+
+
+def _run_and_fit(cluster: Cluster, pods: list[str]) -> None:
+    """All that fit run, no start of any failed, and no GPU is over-committed by mgpud's grants, which the
+    scheduler has no part in.
+    """
+    cards = _cards(cluster)
     until(
         lambda: sum(cluster.phase(name) == "Running" for name in pods) >= 4 * len(cards),
         "all that fit run",
@@ -56,7 +65,25 @@ def test_no_gpu_is_over_committed_by_many_pods_at_once(cluster: Cluster) -> None
             granted[card["uuid"]] += card["memory_mib"]
     total = {card["uuid"]: card["memory_mib"] for card in cards}
     assert all(granted[uuid] <= total[uuid] for uuid in granted)
-    assert not [name for name in pods if cluster.phase(name) == "Failed"], "a failed start: two decided"
+    refused = cluster.get("events", "--field-selector", "reason=GPURefused")["items"]
+    assert [event["message"] for event in refused] == [], "a failed start: two decided"
+    assert not [name for name in pods if cluster.phase(name) == "Failed"]
+
+
+def test_no_gpu_is_over_committed_by_many_pods_at_once(cluster: Cluster) -> None:
+    _run_and_fit(cluster, _fifths(cluster))
+
+
+def _has_placed(cluster: Cluster, number: int) -> bool:
+    return sum("nodeName" in pod["spec"] for pod in cluster.get("pods")["items"]) >= number
+
+
+def test_schedulers_that_take_over_from_one_another_place_nothing_twice(cluster: Cluster) -> None:
+    pods = _fifths(cluster)
+    for program, placed in (("mgpu-scheduler", 2), ("kube-scheduler", 5), ("mgpu-scheduler", 9)):
+        until(partial(_has_placed, cluster, placed), f"{placed} are placed", timeout_s=180)
+        cluster.kill_on_node(program)
+    _run_and_fit(cluster, pods)
 
 
 def test_a_placement_that_the_user_wrote_is_refused_in_one_line(cluster: Cluster) -> None:

@@ -141,6 +141,7 @@ C_LAYERS: dict[str, set[str]] = {
         "native_sched/boundary/objects",
     },
     "native_sched/boundary/notify": {
+        "base",
         "native_sched/boundary/call",
         "native_sched/boundary/continued",
         "native_sched/boundary/managed",
@@ -179,6 +180,7 @@ C_LAYERS: dict[str, set[str]] = {
     "runtime_hook/common": {"base"},
     "runtime_hook/hook": {"runtime_hook/common"},
     "runtime_hook/launcher": {"base", "runtime_hook/common"},
+    "runtime_hook/listener": {"runtime_hook/common"},
     "shim": set(),
     "load": set(),
     "sim/abi": {"rm"},

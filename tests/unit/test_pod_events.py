@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -122,6 +123,26 @@ def test_inventory_is_cards_and_rules_without_tenants(world: World) -> None:
     # The first container's policy is gone with it; the operator's stays.
     assert [card["policy"] for card in found["cards"]] == [None, "guaranteed-burst-share"]
     assert found["rules"]["max_containers_per_card"] == 16
+
+
+def test_inventory_has_the_cards_that_mgpud_chose_for_a_pod(world: World) -> None:
+    """What a scheduler or a claim chose is known to the cluster already."""
+    asking = {**POD, "mgpu.dev/memory-mib": "1024"}
+    placement = json.dumps({"main": [CARDS[1].uuid]})
+    pods = {"web-0": asking, "web-1": {**asking, "mgpu.dev/placement": placement}}
+    for number, (pod, asked) in enumerate(pods.items()):
+        world.ask(
+            "admit",
+            container_id=f"c{number}",
+            bundle="/b",
+            rootfs="/r",
+            annotations={**asked, "io.kubernetes.cri.sandbox-name": pod},
+            env={},
+            reach=[],
+            seccomp_listener=None,
+        )
+    world.granted("not-of-a-pod")
+    assert world.ask("inventory")["chosen"] == {"shop/web-0": {"main": [CARDS[0].uuid]}}
 
 
 def test_second_container_of_a_pod_is_told_of_its_own_share(

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from native_sched.daemon.engine import Unsuspendable
+from native_sched.daemon.grants import memory_kind
 from native_sched.daemon.grants.grants import Grant, Node
 from native_sched.daemon.grants.served import Served
 from native_sched.daemon.grants.store import not_recorded
@@ -91,6 +92,7 @@ class Lifecycle:
             self._served.engine.add_tenant(grant.tenant)
             for card in grant.cards:
                 self._served.engine.grant(grant.tenant, card.index, card.memory_mib << 20)
+            memory_kind.tell(self._served.engine, self._served.config, grant)
         except OSError as error:
             self._finish(grant)
             raise Refusal(
@@ -134,8 +136,11 @@ class Lifecycle:
             LOG.warning("not-created", container=grant.container_id, grant=grant.id)
             self.release(grant)
 
-    def bind(self, grant: Grant, pid: int) -> None:
-        """Ties an admitted grant to the container's init process. Refusal when that cannot be."""
+    def bind(self, grant: Grant, pid: int, *, restored: bool = False) -> None:
+        """Ties an admitted grant to the container's init process. Refusal when that cannot be.
+
+        restored: from a checkpoint; it has changed its root already.
+        """
         if grant.state == "bound" and grant.pid == pid:
             return
         if grant.state != "admitted":
@@ -147,7 +152,7 @@ class Lifecycle:
         try:
             start = process_id.start_time(pid)
             program = process_id.program(pid)
-            found = nodes.identities(pid, grant.rootfs, grant.edits.get("devices", []))
+            found = nodes.identities(pid, "" if restored else grant.rootfs, grant.edits.get("devices", []))
             self._watches.watch((grant.nonce, "init"), pid, start, lambda: self.release(grant))
         except ProcessLookupError as error:
             raise Refusal(

@@ -21,7 +21,7 @@ from oci_specs.refusal import Refusal
 from runtime_hook import precreate, quick_json
 from runtime_hook.arguments import Create
 from runtime_hook.bundle import digest, is_as_written, kept_beside, parse, written
-from runtime_hook.decision import Intent, admission, refuse_restore, rewritten
+from runtime_hook.decision import Intent, admission, rewritten
 
 # What the launcher has room for.
 TEXT_MAX_BYTES = 512 << 10
@@ -86,9 +86,10 @@ class Prepare:
             intent = Intent(spec, bundle, host)
         if host.missing:
             raise NotHereError
-        refuse_restore(made.restores, intent)
         if not intent.is_ours:
             return PASS
+        if made.restores:
+            raise NotHereError
         container_id = made.container_id or precreate.identify(spec)
         pid = {"runtime_pid": message["runtime_pid"]} if "runtime_pid" in message else {}
         grant = self._ask({**admission(container_id, bundle, spec, intent), **pid}, peer)

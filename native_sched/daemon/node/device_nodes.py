@@ -3,7 +3,8 @@
 The runtime makes the nodes in the container's own /dev before it calls createRuntime hooks; from then on
 tenant code can move them about, so they are looked at here, once, by the hook's call. At that time the init
 process is in the container's mount namespace but has not changed root: its /proc/PID/root is the host's, and
-the container's files are below its rootfs path.
+the container's files are below its rootfs path. Of a container that CRIU has restored, and left stopped, all
+is in place, and the rootfs path is "".
 """
 
 import os

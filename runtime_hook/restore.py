@@ -1,0 +1,169 @@
+"""checkpoint, and restore: a container of a checkpoint, under a new grant.
+
+CRIU restores a seccomp filter as a program without a listener. So its tasks are left stopped, each process
+is given a listener by mgpu-listener, and only then they go on. What they had on GPUs was moved to their
+memory before the checkpoint was made (CUDA's process checkpoints): CRIU takes no process with NVIDIA's files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+
+from oci_specs.refusal import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from runtime_hook.arguments import Launch
+
+# runc hands the file that this names to CRIU, and else the other.
+CRIU_CONFIG, DEFAULT_CONFIG = "org.criu.config", "/etc/criu/runc.conf"
+OWN_CONFIG = ".mgpu-criu.conf"
+LEAVE_STOPPED = "leave-stopped\n"
+LISTENER = "mgpu-listener"
+
+
+def check_away(launch: Launch) -> None:
+    """Refusal of a checkpoint whose container is still on a GPU: what it has there would not be in it."""
+    from runtime_hook import control
+
+    words = launch.command[launch.verb + 1 :]
+    for row in control.call(launch.socket, "list")["containers"]:
+        if row["container_id"] not in words:
+            continue
+        held = sum(card["used_bytes"] for card in row["cards"])
+        if held or row["processes"]:
+            raise Refusal(
+                "on-a-gpu",
+                f"the container has {held >> 20} MiB of GPU memory, which no checkpoint would have in it",
+                f"mgpu evict {row['container_id']}, then checkpoint it",
+            )
+
+
+def check(launch: Launch) -> None:
+    """Refusal of a restore that cannot be followed."""
+    runtime, words = os.path.basename(launch.command[0]), launch.command[launch.verb :]
+    if not runtime.startswith("runc"):
+        raise Refusal(
+            "no-restore",
+            f"a container with a GPU cannot be restored by {runtime}, whose tasks would go on without mgpu",
+            "set runtime = runc in mgpu-runtime's config",
+        )
+    if not {"--detach", "-d"} & set(words):
+        raise Refusal(
+            "no-restore",
+            "a container with a GPU is not restored in the foreground",
+            "add --detach, as engines do",
+        )
+
+
+def spec_of(new: Mapping[str, Any], hook: str, bundle: str) -> dict[str, Any]:
+    """The rewritten spec for a restore: bound when its processes are there, which CRIU leaves stopped."""
+    hooks = dict(new["hooks"])
+    hooks["createRuntime"] = [one for one in hooks["createRuntime"] if one.get("path") != hook]
+    own = os.path.join(bundle, OWN_CONFIG)
+    users = new["annotations"].get(CRIU_CONFIG, DEFAULT_CONFIG)
+    with open(own, "w", encoding="utf-8", errors="surrogateescape") as config:
+        config.write(_text(users) + LEAVE_STOPPED)
+    return {**new, "hooks": hooks, "annotations": {**new["annotations"], CRIU_CONFIG: own}}
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as config:
+            return config.read().rstrip("\n") + "\n"
+    except FileNotFoundError:
+        return ""
+
+
+def run(
+    launch: Launch, container_id: str, bundle: str, grant: Mapping[str, Any], env: Mapping[bytes, bytes]
+) -> int:
+    """Has the runtime restore the container and looks after its processes; the exit status."""
+    status = _ran(launch.command, env)
+    if status:
+        return status
+    try:
+        _adopt(launch, container_id, bundle, grant, env)
+    except BaseException:
+        _ran([*launch.command[: launch.verb], "delete", "--force", container_id], env)
+        raise
+    return 0
+
+
+def _adopt(
+    launch: Launch, container_id: str, bundle: str, grant: Mapping[str, Any], env: Mapping[bytes, bytes]
+) -> None:
+    from runtime_hook import control
+
+    init = json.loads(_said([*launch.command[: launch.verb], "state", container_id], env))["pid"]
+    state = {"ociVersion": "1.0.2", "id": container_id, "bundle": bundle, "pid": init}
+    control.call(launch.socket, "bind", nonce=grant["nonce"], state={**state, "status": "running"})
+    found = sorted(_processes(init), key=lambda pid: pid != init)
+    for pid in found:
+        _listen(launch.hook, pid, grant, {**state, "status": "creating" if pid == init else "running"})
+    for pid in found:
+        os.kill(pid, signal.SIGCONT)
+
+
+def _processes(init: int) -> Iterator[int]:
+    """Those of its pid namespace."""
+    space = os.stat(f"/proc/{init}/ns/pid").st_ino
+    for name in os.listdir("/proc"):
+        if not name.isdecimal():
+            continue
+        try:
+            if os.stat(f"/proc/{name}/ns/pid").st_ino == space:
+                yield int(name)
+        except OSError:
+            continue
+
+
+def _listen(hook: str, pid: int, grant: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+    message = {
+        "ociVersion": "1.0.2",
+        "fds": ["seccompFd"],
+        "pid": pid,
+        "metadata": grant["nonce"],
+        "state": state,
+    }
+    program = os.path.join(os.path.dirname(hook), LISTENER)
+    reading, writing = os.pipe()
+    os.write(writing, json.dumps(message).encode())
+    os.close(writing)
+    complaints, theirs = os.pipe()
+    child = os.posix_spawn(
+        program,
+        [program, str(pid), grant["listener_path"]],
+        {},
+        file_actions=[(os.POSIX_SPAWN_DUP2, reading, 0), (os.POSIX_SPAWN_DUP2, theirs, 2)],
+    )
+    os.close(reading)
+    os.close(theirs)
+    with open(complaints, encoding="utf-8", errors="replace") as said:
+        why = said.read().strip().removeprefix("mgpu: ")
+    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
+        what, _, hint = why.rpartition("; ")
+        raise Refusal(
+            "no-listener", what or why or f"{program} does not start", hint or "install mgpu again"
+        )
+
+
+def _ran(command: list[str], env: Mapping[bytes, bytes]) -> int:
+    child = os.posix_spawn(command[0], command, env)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _said(command: list[str], env: Mapping[bytes, bytes]) -> str:
+    reading, writing = os.pipe()
+    child = os.posix_spawn(command[0], command, env, file_actions=[(os.POSIX_SPAWN_DUP2, writing, 1)])
+    os.close(writing)
+    with open(reading, encoding="utf-8") as output:
+        text = output.read()
+    os.waitpid(child, 0)
+    return text

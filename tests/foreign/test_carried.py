@@ -1,0 +1,218 @@
+"""A container whose memory of the card was moved away, carried to another mgpud by runc and CRIU, and saved
+and restored by containerd.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support import arbiter, containerd, criu
+from tests.support.apt import Unavailable
+from tests.support.arbiter import Arbiter
+from tests.support.bundle import Bundle
+from tests.support.checkpoint import Checkpoint, checkpoint_program
+from tests.support.colocation import pid_of
+from tests.support.commands import Done, attempt
+from tests.support.containerd import Containerd
+from tests.support.foreign import CASES, CASES_INSIDE, PACKAGES_INSIDE, foreign_bundle
+from tests.support.places import FOREIGN_PACKAGES
+from tests.support.waiting import until
+
+CAP_MIB = 1024
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _criu(private_host: None) -> Iterator[None]:
+    try:
+        found = criu.folder()
+    except Unavailable as error:
+        pytest.skip(str(error))
+    before = os.environ["PATH"]
+    os.environ["PATH"] = f"{found}:{before}"
+    yield
+    os.environ["PATH"] = before
+
+
+@pytest.fixture(scope="module")
+def two(private_host: None) -> Iterator[tuple[Arbiter, Arbiter]]:
+    with arbiter.running("a10:1") as one, arbiter.running("a10:1") as other:
+        yield one, other
+
+
+@pytest.fixture
+def checkpoint() -> Iterator[Checkpoint]:
+    with checkpoint_program() as running:
+        yield running
+
+
+@dataclass
+class Carried:
+    """A detached container with pipes as its input and output, and where its checkpoint goes."""
+
+    made: Bundle
+    images: Path
+    to: int
+    inside: int
+    out: int
+    said: int
+
+    def call(self, mgpu: Arbiter, verb: str, *args: str) -> Done:
+        argv = [str(word) for word in self.made.argv(mgpu.runtime, verb, *args, self.made.container)]
+        with tempfile.TemporaryFile("w+") as err:
+            done = subprocess.run(
+                argv,
+                stdin=self.inside,
+                stdout=self.out,
+                stderr=self.out if verb == "run" else err,
+                check=False,
+            )
+            err.seek(0)
+            return Done(tuple(argv), done.returncode, "", err.read())
+
+    def start(self, mgpu: Arbiter) -> str:
+        assert not self.call(mgpu, "run", "--detach", "--bundle", str(self.made.path)).status
+        return self.line()
+
+    def line(self) -> str:
+        return str(json.loads(os.read(self.said, 1 << 16)))
+
+    def look(self) -> str:
+        os.write(self.to, b"\n")
+        return self.line()
+
+    def save(self, mgpu: Arbiter) -> Done:
+        return self.call(mgpu, "checkpoint", "--image-path", str(self.images))
+
+    def restore(self, mgpu: Arbiter, *args: str) -> Done:
+        return self.call(
+            mgpu, "restore", *args, "--bundle", str(self.made.path), "--image-path", str(self.images)
+        )
+
+
+@contextmanager
+def numba(tmp_path: Path, *, new_privileges: bool = False) -> Iterator[Carried]:
+    inside, to = os.pipe()
+    said, out = os.pipe()
+    with foreign_bundle("evicted_numba.py", memory_mib=CAP_MIB) as made:
+        made.edit(lambda config: config["process"].update(noNewPrivileges=not new_privileges))
+        try:
+            yield Carried(made, tmp_path / "images", to, inside, out, said)
+        finally:
+            attempt(*made.argv("runc", "delete", "--force", made.container))
+    for fd in (inside, to, said, out):
+        os.close(fd)
+
+
+def move_away(checkpoint: Checkpoint, pid: int) -> None:
+    assert checkpoint(f"lock {pid} 30000") == "locked"
+    assert checkpoint(f"checkpoint {pid}") == "checkpointed"
+
+
+def in_use(mgpu: Arbiter) -> tuple[list[int], list[int]]:
+    """By mgpud's ledger and by the card's own account."""
+    return mgpu.used_bytes(), [card.used_bytes for card in mgpu.account().cards]
+
+
+def test_a_container_goes_on_under_another_mgpud(
+    two: tuple[Arbiter, Arbiter], checkpoint: Checkpoint, tmp_path: Path
+) -> None:
+    one, other = two
+    with numba(tmp_path) as carried:
+        before, pid = carried.start(one), pid_of(one, carried.made.container)
+        full = in_use(one)
+        move_away(checkpoint, pid)
+        assert not carried.save(one).status
+        until(lambda: one.containers() == [], "it is gone there")
+        done = carried.restore(other, "--detach")
+        assert not done.status, done
+        pid = pid_of(other, carried.made.container)
+        assert checkpoint(f"restore {pid}") == "locked"
+        assert checkpoint(f"unlock {pid}") == "running"
+        assert carried.look() == before
+        assert in_use(other) == full
+        (row,) = other.containers()
+        assert (row["state"], row["lost_listener"]) == ("bound", False)
+    arbiter.until_empty(other)
+
+
+def test_a_container_that_is_on_its_card_cannot_be_saved_and_goes_on(
+    two: tuple[Arbiter, Arbiter], tmp_path: Path
+) -> None:
+    with numba(tmp_path) as carried:
+        before = carried.start(two[0])
+        refused = carried.save(two[0])
+        assert "which no checkpoint would have in it; mgpu evict" in refused.err, str(refused)
+        assert carried.look() == before
+
+
+def test_processes_that_may_gain_privileges_are_not_restored(
+    two: tuple[Arbiter, Arbiter], checkpoint: Checkpoint, tmp_path: Path
+) -> None:
+    one, other = two
+    with numba(tmp_path, new_privileges=True) as carried:
+        carried.made.edit(lambda config: config["process"].update(capabilities={}))
+        carried.start(one)
+        move_away(checkpoint, pid_of(one, carried.made.container))
+        assert not carried.save(one).status
+        done = carried.restore(other, "--detach")
+        assert done.status
+        assert "may gain privileges" in done.err, str(done)
+        arbiter.until_empty(other)
+
+
+# Looks once a second, and writes down what it sees.
+LOOKS = f"(while sleep 1; do echo; done) | python3 {CASES_INSIDE}/evicted_numba.py >/out 2>&1"
+
+
+def seen(engine: Containerd) -> list[str]:
+    """What the program in the container has seen so far."""
+    told = engine.try_ctr("task", "exec", "--exec-id", secrets.token_hex(4), "carried", "cat", "/out")
+    return told.out.splitlines()
+
+
+def start_by_ctr(engine: Containerd, mgpu: Arbiter) -> None:
+    options = ["--detach"]
+    for source, inside in ((FOREIGN_PACKAGES, PACKAGES_INSIDE), (CASES, CASES_INSIDE)):
+        options += ["--mount", f"type=bind,src={source},dst={inside},options=rbind:ro"]
+    env = {"MGPU_MEMORY_MIB": str(CAP_MIB), "PYTHONPATH": PACKAGES_INSIDE, "PYTHONDONTWRITEBYTECODE": "1"}
+    done = attempt(
+        *engine.run_argv("carried", "sh", "-c", LOOKS, runtime=mgpu.runtime, env=env, options=options)
+    )
+    assert not done.status, done
+
+
+def test_containerd_saves_and_restores_a_container_of_several_processes(
+    two: tuple[Arbiter, Arbiter], checkpoint: Checkpoint
+) -> None:
+    mgpu = two[0]
+    with containerd.running("ctd", path=lambda _: criu.folder()) as engine:
+        start_by_ctr(engine, mgpu)
+        until(lambda: len(seen(engine)) > 1, "the program has looked")
+        full = in_use(mgpu)
+        (on_the_card,) = {one["pid"] for one in mgpu.containers()[0]["processes"]}
+        move_away(checkpoint, on_the_card)
+        engine.ctr("container", "checkpoint", "--task", "--rw", "--image", "carried", "saved")
+        before = seen(engine)
+        engine.remove("carried")
+        arbiter.until_empty(mgpu)
+        engine.ctr("container", "restore", "--live", "--rw", "carried", "saved")
+        listed = engine.ctr("task", "ps", "carried").splitlines()[1:]
+        pids = [int(line.split()[0]) for line in listed]
+        (back,) = [pid for pid in pids if checkpoint(f"state {pid}") == "checkpointed"]
+        assert checkpoint(f"restore {back}") == "locked"
+        assert checkpoint(f"unlock {back}") == "running"
+        until(lambda: len(seen(engine)) > len(before), "it goes on")
+        assert set(seen(engine)) == set(before)
+        assert len(set(before)) == 1
+        assert in_use(mgpu) == full
+    arbiter.until_empty(mgpu)
