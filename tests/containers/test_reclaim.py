@@ -10,6 +10,7 @@ from tests.support import arbiter
 from tests.support.arbiter import Arbiter
 from tests.support.lending import keeper, rounds, taker, turn
 from tests.support.programs import Programs
+from tests.support.waiting import until
 
 CONFIG = "offline_overcommit = true\nrestore_hold_ms = 20\n"
 TIMES = 20
@@ -41,3 +42,32 @@ def test_online_fills_its_cap_and_offline_comes_back_with_its_data(mgpu: Arbiter
             assert after > before
             before = after
     assert all(card.used_bytes <= 16160 << 20 for card in mgpu.account().cards)
+
+
+def test_by_hand_it_is_evicted_and_stays_so_until_it_is_resumed(mgpu: Arbiter, built: Programs) -> None:
+    with keeper(mgpu, built) as offline:
+        before = rounds(offline)
+        shown = mgpu.mgpu("evict", offline.bundle.container)
+        assert "bound, evicted" in shown
+        assert mgpu.used_bytes() == [0]
+        assert "evicted, " in mgpu.mgpu("describe", offline.bundle.container)
+        refused = mgpu.try_mgpu("evict", offline.bundle.container[:4] + "-no")
+        assert refused.status == 1
+        with taker(mgpu, built) as online:
+            turn(online)
+            refused = mgpu.try_mgpu("resume", offline.bundle.container)
+            assert refused.status == 1
+            assert "MiB on card 0, where" in refused.err
+            assert refused.err.count("\n") == 1
+        until(lambda: len(mgpu.containers()) == 1, "online is gone")
+        assert "bound" in mgpu.mgpu("resume", offline.bundle.container)
+        assert rounds(offline) > before
+        refused = mgpu.try_mgpu("resume", offline.bundle.container)
+        assert "is running, not evicted" in refused.err
+
+
+def test_what_does_not_give_way_is_not_evicted(mgpu: Arbiter, built: Programs) -> None:
+    with taker(mgpu, built) as online:
+        refused = mgpu.try_mgpu("evict", online.bundle.container)
+        assert refused.status == 1
+        assert "does not give way" in refused.err
