@@ -20,7 +20,7 @@ from oci_specs import paths
 from tests.support import arbiter, host
 from tests.support.arbiter import Arbiter
 from tests.support.commands import Done, attempt, run
-from tests.support.containerd import Containerd, answers, cri_plugin, major
+from tests.support.containerd import NO_LIMITS, Containerd, answers, cri_plugin, major
 from tests.support.dockerd import RUNTIME, Dockerd
 from tests.support.places import IMAGE_NAME, MGPU
 from tests.support.podman import Podman
@@ -235,7 +235,7 @@ def test_containerd_runs_the_shim(ctd: Containerd, node: Arbiter) -> None:
         assert os.readlink(shim) == paths.libexec("containerd-shim-mgpu-v2")
         name = f"t-{uuid.uuid4().hex[:8]}"
         told = ["--rm", "--runtime", "io.containerd.mgpu.v2", "--annotation", MEMORY]
-        assert "2048 MB" in ctd.ctr("run", *told, IMAGE_NAME, name, *LOOK)
+        assert "2048 MB" in ctd.ctr("run", *NO_LIMITS, *told, IMAGE_NAME, name, *LOOK)
     finally:
         assert uninstall("containerd").status == 0
     assert not shim.is_symlink()

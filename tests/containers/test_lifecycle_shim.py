@@ -14,6 +14,7 @@ import pytest
 from oci_specs import paths
 from tests.support import cri
 from tests.support.arbiter import Arbiter
+from tests.support.containerd import NO_LIMITS
 from tests.support.cri import Kubelet, shim_pid
 from tests.support.places import IMAGE_NAME
 from tests.support.routes import new_name
@@ -28,7 +29,7 @@ def shim_of(stack: ExitStack, kubelet: Kubelet, runtime: str) -> int:
     """Pid of the shim of a container that is started with `runtime` and asks for a GPU."""
     name = new_name()
     kubelet.containerd.ctr(
-        *["run", "--detach", "--runtime", runtime, "--cgroup", f"/{kubelet.home.name}/{name}"],
+        *["run", *NO_LIMITS, "--detach", "--runtime", runtime, "--cgroup", f"/{kubelet.home.name}/{name}"],
         *["--annotation", "mgpu.dev/memory-mib=512", IMAGE_NAME, name, "sleep", "600"],
     )
     stack.callback(kubelet.containerd.remove, name)

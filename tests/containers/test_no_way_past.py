@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import arbiter
+from tests.support import arbiter, host
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import Bundle, bundle
 from tests.support.commands import attempt, run
@@ -139,6 +139,23 @@ def test_docker_device(docker: Dockerd, host_node: str) -> None:
     )
     assert done.status != 0
     assert f"{WITHOUT} ({host_node}, device rule c 195:254 rwm)" in done.err, str(done)
+
+
+def test_docker_injects_no_nvidia_node_by_cdi(docker: Dockerd, host_node: str) -> None:
+    """Docker does so from 28 on without being told to."""
+    if int(docker.docker("version", "--format", "{{.Server.Version}}").partition(".")[0]) < 28:
+        pytest.skip("this Docker reads no CDI specs unless it is told to")
+    node = {"containerEdits": {"deviceNodes": [{"path": host_node}]}, "name": "0"}
+    spec = {"cdiVersion": "0.6.0", "kind": "example.com/gpu", "devices": [node]}
+    ask = ["run", "--rm", "--network=none", "--device", "example.com/gpu=0"]
+    with host.own(Path("/etc")):
+        folder = Path("/etc/cdi")
+        folder.mkdir(exist_ok=True)
+        (folder / "example.json").write_text(json.dumps(spec))
+        assert host_node in docker.docker(*ask, "--runtime=runc", IMAGE_NAME, "ls", host_node)
+        done = docker.try_docker(*ask, f"--runtime={RUNTIME}", IMAGE_NAME, "true")
+    assert done.status != 0
+    assert f"{WITHOUT} ({host_node}" in done.err, str(done)
 
 
 @pytest.mark.parametrize(("env", "cards"), [({}, 0), (MEMORY, 1)])
@@ -272,3 +289,15 @@ def test_restore_is_no_way_around(mgpu: Arbiter, env: dict[str, str]) -> None:
         )
         assert done.status == 1
         assert "mgpu: a container with a GPU is not restored in the foreground" in done.err, str(done)
+
+
+def test_a_rewritten_spec_is_not_restored(mgpu: Arbiter) -> None:
+    """podman's restore starts from it, and the original is not there."""
+    with bundle("true", env=MEMORY, annotations={"dev.mgpu.original-sha256": "0" * 64}) as made:
+        done = attempt(
+            *made.argv(
+                mgpu.runtime, "restore", "--detach", "--bundle", made.path, "--image-path", "/x", "r1"
+            )
+        )
+        assert done.status == 1
+        assert "mgpu: the spec of the checkpoint is the one that mgpu had rewritten" in done.err, str(done)

@@ -15,7 +15,9 @@ from typing import IO
 
 import pytest
 
+from sim import cdi
 from tests.support import host
+from tests.support.arbiter import Arbiter
 from tests.support.commands import run
 from tests.support.places import PREFIX
 from tests.support.waiting import until
@@ -207,13 +209,29 @@ def test_another_installation_is_left_alone(node: Node, tmp_path: Path) -> None:
     assert "a folder that this did not make" in done.stderr
 
 
-def test_uninstalling_waits_for_the_agent_and_leaves_nothing(
+def test_uninstalling_waits_for_containers_and_the_agent_and_leaves_nothing(
     node: Node, agent: subprocess.Popen[bytes]
 ) -> None:
+    mgpud = Arbiter(node.root / "run/mgpu", agent.pid)
+    (mgpud.root / "cdi").mkdir(exist_ok=True)
+    cdi.write(mgpud.root / "cdi", mgpud.root / "sim/admin.sock")
+    reply = mgpud.ask(
+        "admit",
+        container_id="holds-one",
+        bundle="/b",
+        rootfs="/r",
+        annotations={"mgpu.dev/memory-mib": "1024"},
+        env={},
+        reach=[],
+        seccomp_listener=None,
+    )
     with subprocess.Popen(
         [CHROOT, node.image, AGENT, "uninstall"], env={}, stdout=subprocess.PIPE, text=True
     ) as uninstall:
         assert uninstall.stdout is not None
+        assert uninstall.stdout.readline() == "waiting: 1 container holds a GPU: holds-one\n"
+        assert len(mgpud.containers()) == 1
+        mgpud.ask("release", nonce=reply["grant"]["nonce"], state={"id": "holds-one"})
         assert uninstall.stdout.readline() == "waiting: mgpu's agent still runs on this node\n"
         assert node.mgpud_pid() != 0
         agent.terminate()

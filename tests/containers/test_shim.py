@@ -15,7 +15,7 @@ from oci_specs import paths
 from tests.support import arbiter, containerd
 from tests.support.arbiter import Arbiter
 from tests.support.commands import attempt, run
-from tests.support.containerd import Containerd
+from tests.support.containerd import NO_LIMITS, Containerd
 from tests.support.programs import Programs, inside
 from tests.support.started import foreground
 from tests.support.waiting import until
@@ -58,7 +58,7 @@ def argv(
 ) -> list[str | Path]:
     annotations = [word for key, value in env.items() for word in ("--annotation", f"{key}={value}")]
     image = "docker.io/library/mgpu-test:latest"
-    return ctd.argv("run", "--runtime", RUNTIME, *options, *annotations, image, name, *command)
+    return ctd.argv("run", *NO_LIMITS, "--runtime", RUNTIME, *options, *annotations, image, name, *command)
 
 
 def test_a_granted_container(shimmed: Containerd, mgpu: Arbiter, built: Programs) -> None:

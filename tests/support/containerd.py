@@ -18,6 +18,9 @@ from tests.support.processes import Service, daemon, kill_left_behind
 
 NO_CRI = 'disabled_plugins = ["io.containerd.grpc.v1.cri"]'
 
+# ctr's default is a limit, for which a unified hierarchy may have no controller.
+NO_LIMITS = ("--cpu-shares", "0")
+
 _CONFIG = """\
 version = {version}
 root = "{home}/root"
@@ -96,7 +99,7 @@ class Containerd:
             told += ["--annotation", f"{key}={value}"]
         for key, value in (env or {}).items():
             told += ["--env", f"{key}={value}"]
-        return self.argv("run", *told, IMAGE_NAME, container, *command)
+        return self.argv("run", *NO_LIMITS, *told, IMAGE_NAME, container, *command)
 
     def remove(self, container: str) -> None:
         """Kill and delete a container, if it is there."""

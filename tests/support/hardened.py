@@ -26,10 +26,16 @@ def settings(unit: Path) -> dict[str, str]:
 def calls(groups: list[str]) -> set[str]:
     """The system calls that are named, those of systemd's groups, and of groups in these."""
     found = {name for name in groups if not name.startswith("@")}
+    # systemd's own programs speak to it too, and here nothing reads that many messages.
+    env = {name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"}
     pending = [name for name in groups if name.startswith("@")]
     while pending:
         shown = subprocess.run(
-            ["systemd-analyze", "syscall-filter", pending.pop()], capture_output=True, text=True, check=True
+            ["systemd-analyze", "syscall-filter", pending.pop()],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=env,
         ).stdout
         words = [line.strip() for line in shown.splitlines()[1:]]
         found.update(word for word in words if word and not word.startswith(("#", "@")))

@@ -59,7 +59,7 @@ def running(name: str = "pod") -> Iterator[Podman]:
         # static_dir: where podman looks for its database when conmon calls it with --root, after the
         # container's end.
         (home / "containers.conf").write_text(
-            f'[containers]\nnetns = "none"\ndefault_ulimits = {_own_limits()}\n'
+            f'[containers]\nnetns = "none"\ndefault_ulimits = {_own_limits()}\npids_limit = 0\n'
             '[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "none"\n'
             f'static_dir = "{home}/root/libpod"\ntmp_dir = "{home}/tmp"\nvolume_path = "{home}/volumes"\n'
         )

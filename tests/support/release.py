@@ -1,10 +1,15 @@
 """Runs a command on the container engines of another Debian release.
 
     python -m tests.support.release ROOT COMMAND...
+    python -m tests.support.release --unified ROOT COMMAND...
 
 ROOT is made by tools.debian_root. In a mount namespace of the command's own its /usr and /etc lie over this
 machine's: programs that it has are its, with their libraries and their helpers where they look for them, and
 everything else is this machine's, mgpu too. What is written there goes to memory.
+
+--unified: cgroups are one hierarchy for the command. Where controllers have hierarchies of their own, that
+one freezes, kills and has device programs, which is what mgpu and runtimes need, and a runtime that is told
+of another limit fails.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ import tempfile
 from pathlib import Path
 
 from mgpu_cli import kernel
-from tests.support import commands
+from tests.support import commands, host
 
 LAID_OVER = ("usr", "etc")
 ENGINES = ("containerd", "dockerd", "podman", "runc", "crun", "criu")
@@ -46,14 +51,21 @@ def lay_over(root: Path) -> None:
 
 
 def main() -> None:
-    root, command = Path(sys.argv[1]).absolute(), sys.argv[2:]
+    unified = sys.argv[1] == "--unified"
+    root, *command = sys.argv[2 if unified else 1 :]
+    enter(Path(root).absolute(), unified=unified)
+    # This process still has this machine's libraries.
+    os.execvp(command[0], command)
+
+
+def enter(root: Path, *, unified: bool) -> None:
     if not (root / "usr").is_dir():
         sys.exit(f"release: {root} is no root of a release: make {root}.made")
     lay_over(root)
+    if unified:
+        kernel.mount("cgroup2", host.CGROUPS, "cgroup2")
     found = ", ".join(f"{name} {version}" for name, version in versions().items())
-    print(f"engines of {root.name}: {found}", flush=True)
-    # This process still has this machine's libraries.
-    os.execvp(command[0], command)
+    print(f"engines of {root.name}{', unified cgroups' * unified}: {found}", flush=True)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from oci_specs import paths
 from tests.support import cri
 from tests.support.arbiter import Arbiter
 from tests.support.commands import CommandFailedError, Done
+from tests.support.containerd import NO_LIMITS
 from tests.support.cri import Kubelet
 from tests.support.dockerd import RUNTIME, Dockerd
 from tests.support.places import IMAGE_NAME
@@ -189,7 +190,13 @@ class ByCtr:
         )
 
     def _run(self, mgpu: Arbiter | None, name: str, request: Request) -> list[str | Path]:
-        words: list[str | Path] = ["run", "--detach", "--cgroup", f"/{self.engine.home.name}/{name}"]
+        words: list[str | Path] = [
+            "run",
+            *NO_LIMITS,
+            "--detach",
+            "--cgroup",
+            f"/{self.engine.home.name}/{name}",
+        ]
         if mgpu is None:
             words += ["--runtime", cri.PLAIN_RUNTIME]
         elif self.shim:
