@@ -39,6 +39,8 @@ def _card(
         "online_busy": any(row["busy"] and row["class"] == "online" for row in rows),
         "memory_mib": card["memory_mib"],
         "used_bytes": card["used_bytes"],
+        "reclaimable_mib": card.get("reclaimable_mib", 0),
+        "evicted_bytes": card.get("evicted_bytes", 0),
         "containers": rows,
     }
 
@@ -56,11 +58,16 @@ def _row(
         "quota_percent": sched and sched["quota_percent"],
         "share_percent": _share(sched, earlier and earlier["sched"], interval_ns),
         "busy": bool(sched and sched["busy"]),
-        "state": render.activity(sched),
+        "state": reclaim if (reclaim := _reclaim(container)) else render.activity(sched),
         "preemptions": sched["preemptions"] if sched else 0,
         "memory_mib": own["memory_mib"],
         "used_bytes": own["used_bytes"],
     }
+
+
+def _reclaim(container: Container) -> str:
+    state: str = container["reclaim"]["state"] if "reclaim" in container else "running"
+    return "" if state == "running" else state
 
 
 def _share(sched: dict[str, Any] | None, earlier: dict[str, Any] | None, interval_ns: int) -> float | None:

@@ -9,6 +9,7 @@ from mgpu_cli.describe import describe
 from mgpu_cli.devices import devices
 from mgpu_cli.doctor.command import doctor
 from mgpu_cli.drain import drain
+from mgpu_cli.evict import evict, resume
 from mgpu_cli.health import health
 from mgpu_cli.install import install
 from mgpu_cli.policy import policy
@@ -51,6 +52,8 @@ for command in (
     devices,
     describe,
     set_container,
+    evict,
+    resume,
     policy,
     run,
     install,

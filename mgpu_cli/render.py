@@ -65,6 +65,8 @@ def state(container: Container) -> str:
         marks.append("killed")
     if container.get("lost_listener"):
         marks.append("lost-listener")
+    if (reclaim := container.get("reclaim")) and reclaim["state"] != "running":
+        marks.append(reclaim["state"])
     marks += [f"card {card['index']} lost" for card in container["cards"] if card.get("lost")]
     return ", ".join([container["state"], *marks])
 
@@ -79,6 +81,17 @@ def _caught(container: Container) -> Iterator[Row]:
         yield "Killed:", f"it had {mib(unaccounted)} MiB that it was not charged for"
     if why := container.get("unsuspendable"):
         yield "Killed:", f"its work could not be suspended: {why}"
+
+
+def _reclaim(container: Container) -> Iterator[Row]:
+    if not container.get("reclaimable"):
+        return
+    reclaim = container["reclaim"]
+    held = f", {mib(reclaim['evicted_bytes'])} MiB" if reclaim["evicted_bytes"] else ""
+    by_hand = ", by hand" if reclaim["by_hand"] else ""
+    yield "Reclaimable:", f"{reclaim['state']}{held}{by_hand}"
+    if reclaim["not_moved"]:
+        yield "Not moved:", reclaim["not_moved"]
 
 
 def containers(found: list[Container]) -> None:
@@ -183,6 +196,7 @@ def container(found: Container) -> None:
         ("State:", state(found)),
         *_containerd(found["containerd"]),
         *_caught(found),
+        *_reclaim(found),
         ("Class:", found["class"]),
         ("Policy:", found["policy"] or "-"),
         *(("Claim:", "/".join(each.split("/")[:2])) for each in found.get("claims", ())),

@@ -159,6 +159,7 @@ FORMS = {
             "reclaimed_cores": vocabulary.OFFLINE,
         },
     ),
+    "true-or-false": Form({"true": True, "false": False}.get, "true or false", choices=("true", "false")),
     "mgpu-policy": _choice(_MGPU_POLICIES),
     "qgpu-policy": _choice(vocabulary.QGPU_POLICIES),
     "policy": _choice({**_MGPU_POLICIES, **vocabulary.QGPU_POLICIES, **_NUMBERED_POLICIES}),

@@ -80,8 +80,12 @@ def request(
     if memory is not None and count is not None:
         _check_memory(memory, count)
     policy = _nearest(vocabulary.POLICY, annotations, env, config)
+    qos = _qos(_nearest(vocabulary.CLASS, annotations, env, config), core)
+    reclaimable = _nearest(vocabulary.RECLAIMABLE, annotations, env, config)
+    if reclaimable is not None and reclaimable.value:
+        _check_reclaimable(reclaimable, qos, memory)
     return Request(
-        qos=_qos(_nearest(vocabulary.CLASS, annotations, env, config), core),
+        qos=qos,
         policy=None if policy is None else policy.value,
         count=count,
         uuids=() if cards is None else cards.value.uuids,
@@ -90,6 +94,7 @@ def request(
         memory=None if memory is None else memory.value,
         core_percent=None if core is None else core.value,
         whole_cards=memory is None and core is None,
+        reclaimable=reclaimable is not None and reclaimable.value,
         identity=who,
     )
 
@@ -255,6 +260,21 @@ def _check_memory(memory: _Stated, count: int) -> None:
             "memory-too-small",
             f"{memory} is {value.mib // count} MiB a card over {_cards(count)}",
             f"allowed: {MIN_MIB_PER_CARD_OF_SEVERAL} MiB a card or more where a container has several",
+        )
+
+
+def _check_reclaimable(stated: _Stated, qos: Qos, memory: _Stated | None) -> None:
+    if qos == vocabulary.ONLINE:
+        raise Refusal(
+            "online-reclaimable",
+            f"{stated} on an online container, whose memory never gives way",
+            "make the container offline, or leave the annotation out",
+        )
+    if memory is None:
+        raise Refusal(
+            "no-memory-to-reclaim",
+            f"{stated} without an amount of memory",
+            "ask for memory beside it, such as mgpu.dev/memory-mib",
         )
 
 

@@ -37,7 +37,7 @@ class Request:
     uuids: these cards and no others. candidates: indices and UUIDs that NVIDIA_VISIBLE_DEVICES leaves, empty
     for all. placed: UUIDs that the cluster's scheduler chose, empty where none did. core_percent: 100 is one
     card; None asks for no quota. whole_cards: no other container on the cards; then memory and core_percent
-    are None.
+    are None. reclaimable: its memory gives way to online containers.
     """
 
     qos: Qos
@@ -49,6 +49,7 @@ class Request:
     memory: Memory | None = None
     core_percent: int | None = None
     whole_cards: bool = False
+    reclaimable: bool = False
     identity: Identity = Identity()
 
     def to_json(self) -> dict[str, Any]:
@@ -81,5 +82,6 @@ class Request:
             memory=None if memory is None else Memory(**memory),
             core_percent=fields["core_percent"],
             whole_cards=fields["whole_cards"],
+            reclaimable=fields["reclaimable"],
             identity=Identity(**fields["identity"]),
         )

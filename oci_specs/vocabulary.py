@@ -24,6 +24,8 @@ CARDS = "cards"
 PLACED = "placed"
 # What a key of blocks gives too much.
 LESS = "less"
+# Whether the container's memory gives way to online containers.
+RECLAIMABLE = "reclaimable"
 
 ONLINE = "online"
 OFFLINE = "offline"
@@ -55,6 +57,7 @@ PLACEMENT = "mgpu.dev/placement"
 # The memory that kubelet has given a container: so many blocks, less so many MiB (oci_specs/units.py).
 BLOCKS = "mgpu.dev/memory-64mib"
 SPARE = "mgpu.dev/memory-spare-mib"
+MEMORY_RECLAIMABLE = "mgpu.dev/memory-reclaimable"
 OWN_ENV_PREFIX = "MGPU_"
 # Variables that name a prepared claim (oci_specs/claim.py).
 CLAIM_ENV_PREFIX = "MGPU_CLAIM_"
@@ -95,6 +98,7 @@ KEYS = (
     Key(MEMORY, BLOCKS, ANNOTATION, "blocks"),
     Key(LESS, SPARE, ANNOTATION, "spare-mib"),
     Key(MEMORY, "MGPU_MEMORY_MIB", ENV, "mib"),
+    Key(RECLAIMABLE, MEMORY_RECLAIMABLE, ANNOTATION, "true-or-false"),
     Key(CORE, "vke.volcengine.com/mgpu-core", ANNOTATION, "mgpu-core", ONLINE),
     Key(CORE, "vke.volcengine.com/reclaimed-mgpu-core", ANNOTATION, "mgpu-core", OFFLINE),
     Key(CORE, "tke.cloud.tencent.com/qgpu-core", ANNOTATION, "qgpu-core", ONLINE),

@@ -9,12 +9,18 @@ from oci_specs.request import Qos
 
 @dataclass(frozen=True, kw_only=True)
 class Tenant:
-    """One container on one card. core_percent None: no quota, an equal part of what its class has left."""
+    """One container on one card. core_percent None: no quota, an equal part of what its class has left.
+
+    reclaimable: its memory gives way to online containers. idle_mib: of its memory, what it does not use and
+    may be lent to reclaimable ones.
+    """
 
     container_id: str
     qos: Qos
     memory_mib: int
     core_percent: int | None = None
+    reclaimable: bool = False
+    idle_mib: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +41,19 @@ class CardState:
 
     @property
     def free_mib(self) -> int:
-        return self.memory_mib - sum(tenant.memory_mib for tenant in self.tenants)
+        """What can be granted to online: memory that gives way is as good as free."""
+        return self.memory_mib - sum(tenant.memory_mib for tenant in self.tenants if not tenant.reclaimable)
+
+    def free_for(self, qos: Qos, *, reclaimable: bool) -> int:
+        """The most that a further container can be granted, in MiB.
+
+        A reclaimable one is also lent what online does not use now. Any other offline one has to fit beside
+        reclaimable ones, since these give way to online alone.
+        """
+        if qos == "online":
+            return self.free_mib
+        beside = self.memory_mib - sum(tenant.memory_mib - tenant.idle_mib for tenant in self.tenants)
+        return beside if reclaimable else min(beside, self.free_mib)
 
     def count(self, qos: Qos) -> int:
         return sum(tenant.qos == qos for tenant in self.tenants)

@@ -143,8 +143,8 @@ def _why_occupied(request: Request, count: int, lacking: Sequence[Verdict], rule
 
 
 def _why_memory(request: Request, count: int, lacking: Sequence[Verdict], rules: Rules) -> _Reason:
-    most = max(lacking, key=lambda one: (one.card.free_mib, -one.card.index))
-    free = max(0, most.card.free_mib)
+    most = max(lacking, key=lambda one: (room.free_mib(request, one.card), -one.card.index))
+    free = max(0, room.free_mib(request, most.card))
     return (
         "memory-full",
         f"{most.share.memory_mib} MiB",

@@ -82,6 +82,10 @@ def least_mib(count: int) -> int:
     return MIN_MIB if count == 1 else MIN_MIB_PER_CARD_OF_SEVERAL
 
 
+def free_mib(request: Request, card: CardState) -> int:
+    return card.free_for(request.qos, reclaimable=request.reclaimable)
+
+
 def free_core(card: CardState, qos: Qos, policy: str) -> int:
     """Percent of the card that a further container of the class can have as its quota.
 
@@ -106,7 +110,7 @@ def _lack(
         (Lack.LEAST_MEMORY, share.memory_mib < least_mib(count)),
         (Lack.CONTAINERS, len(card.tenants) >= rules.max_containers_per_card),
         (Lack.OCCUPIED, request.whole_cards and bool(card.tenants)),
-        (Lack.MEMORY, share.memory_mib > card.free_mib),
+        (Lack.MEMORY, share.memory_mib > free_mib(request, card)),
         (Lack.CORE, core > free_core(card, request.qos, policy)),
     )
     return next((lack for lack, lacking in checks if lacking), None)

@@ -55,7 +55,7 @@ def _run(launch: Launch) -> int:
     create = Create(launch.command[launch.verb :])
     if create.wants_help:
         _become(launch)
-    spec = Spec(create.config)
+    spec = _spec(create)
     host = Host()
     intent = Intent(spec.content, create.bundle, host)
     if intent.is_ours:
@@ -65,6 +65,19 @@ def _run(launch: Launch) -> int:
     # An earlier create may have rewritten the bundle under a grant that is gone.
     spec.restore()
     _become(launch)
+
+
+def _spec(create: Create) -> Spec:
+    try:
+        return Spec(create.config)
+    except Refusal as refusal:
+        if not create.restores or refusal.code != "bundle-changed":
+            raise
+        raise Refusal(
+            "no-restore",
+            "the spec of the checkpoint is the one that mgpu had rewritten, as podman keeps it",
+            "create the container anew, or checkpoint and restore it by containerd",
+        ) from refusal
 
 
 def admit(

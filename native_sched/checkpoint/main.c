@@ -9,10 +9,12 @@
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 enum { WORDS_MAX = 36, PAIRS_MAX = 32, COMMAND_WORDS = 2 };
 
@@ -203,6 +205,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "mgpu-checkpoint: %s\n", why);
         return 1;
     }
+    /* The next mgpud asks for states once nothing is under way any more. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     while (getline(&line, &room, stdin) > 0)
         answer(line);
     free(line);

@@ -27,10 +27,21 @@ static bool has_room(struct orders *o)
     return false;
 }
 
-static enum sched_why blocked(const struct sched *s, const struct entity *e, uint64_t now)
+/* It is evicted: the one offline entity that runs whatever else holds. */
+static bool drains(const struct entity *e, uint64_t now)
+{
+    return e->drain_until > now && !e->paused;
+}
+
+/* draining: the cards of entities of the class that drain. */
+static enum sched_why blocked(const struct sched *s, const struct entity *e, uint32_t draining, uint64_t now)
 {
     if (e->paused)
         return WHY_PAUSED;
+    if (drains(e, now))
+        return WHY_NONE;
+    if (e->cards & draining)
+        return WHY_EVICTION;
     if (e->class->open_at(s, e) > now)
         return e->class->closed_why(s, e);
     if (policy_throttled(s, e))
@@ -43,13 +54,14 @@ static enum sched_why blocked(const struct sched *s, const struct entity *e, uin
 /* Plans which entities of the class should be enabled. Returns the cards of those that wait for a turn. */
 static uint32_t plan(struct sched *s, const struct sched_class *class, uint32_t domain, uint64_t now)
 {
-    uint32_t n = 0, taken, waiting = 0;
+    uint32_t n = 0, taken, waiting = 0, draining = 0;
 
+    for_each_in_domain(s, e, domain, class->id) draining |= drains(e, now) ? e->cards : 0;
     for_each_in_domain(s, e, domain, class->id)
     {
         s->touched++;
         entity_update(s, e, now);
-        e->why = blocked(s, e, now);
+        e->why = blocked(s, e, draining, now);
         e->chosen = false;
         if (e->busy && e->why == WHY_NONE)
             s->queue[n++] = e;
@@ -62,7 +74,8 @@ static uint32_t plan(struct sched *s, const struct sched_class *class, uint32_t 
         e->wanted = e->chosen;
         if (e->busy || e->why != WHY_NONE)
             continue;
-        e->wanted = now < class->idle_until(s, e) && !(class->occupies(e) && (taken & e->cards));
+        e->wanted = (drains(e, now) || now < class->idle_until(s, e)) &&
+                    !(class->occupies(e) && (taken & e->cards));
         if (!e->wanted)
             e->why = WHY_IDLE;
         else if (class->occupies(e))
@@ -126,6 +139,8 @@ static uint64_t changes_at(const struct sched *s, const struct entity *e, uint64
 
     if (entity_may_run(e) && !e->wanted && e->order != ORDER_SUSPEND)
         at = e->suspend.retry_at;
+    if (drains(e, now) && e->drain_until < at)
+        at = e->drain_until;
     if (!e->busy && !runs_idle)
         return at;
     switch ((enum sched_why)e->why) {
@@ -137,6 +152,7 @@ static uint64_t changes_at(const struct sched *s, const struct entity *e, uint64
         t = e->resume.retry_at;
         break;
     case WHY_PAUSED:
+    case WHY_EVICTION: /* the other's end is a change of its own */
         return at;
     default:
         t = policy_turns_at(s, e, now);

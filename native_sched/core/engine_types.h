@@ -13,6 +13,13 @@ struct mgpu_card {
     uint64_t context_bytes,
         copy_context_bytes; /* taken for a channel group: of the graphics engine, of a copy engine */
 };
+/* One card's memory over all tenants (core/card_memory.h). */
+struct mgpu_card_memory {
+    uint64_t total_bytes, taken_bytes, reclaimable_bytes, demanded_bytes;
+    uint32_t demands, restorations;
+};
+/* What a tenant's memory is to the others on its cards: enum memory_kind of core/card_memory.h. */
+enum mgpu_memory { MGPU_MEMORY_UNSHARED, MGPU_MEMORY_ONLINE, MGPU_MEMORY_KEPT, MGPU_MEMORY_RECLAIMABLE };
 struct mgpu_usage {
     uint64_t cap_bytes, used_bytes, reserved_bytes, peak_bytes;
 };
@@ -45,8 +52,9 @@ enum mgpu_why {
     MGPU_WHY_QUOTA,
     MGPU_WHY_HOLD,
     MGPU_WHY_IDLE,
-    MGPU_WHY_FAILED, /* the driver refused to resume it: tried again later */
-    MGPU_WHY_PAUSED, /* its container is frozen */
+    MGPU_WHY_FAILED,   /* the driver refused to resume it: tried again later */
+    MGPU_WHY_PAUSED,   /* its container is frozen */
+    MGPU_WHY_EVICTION, /* another is evicted from one of its cards */
 };
 
 struct mgpu_sched_config {
@@ -72,6 +80,8 @@ enum mgpu_sched_kind {
     MGPU_SCHED_SUSPENDED, /* applied: from here on it runs 0 ns */
     MGPU_SCHED_RESUME,    /* decided */
     MGPU_SCHED_RUNNING,   /* applied */
+    MGPU_SCHED_DRAIN,     /* it is evicted: from here on it may run beside online, until `since_ns` at most */
+    MGPU_SCHED_DRAINED,   /* no longer */
 };
 struct mgpu_sched_event {
     uint64_t at_ns, since_ns; /* CLOCK_MONOTONIC */

@@ -7,9 +7,62 @@ static uint64_t held(const struct ledger *l)
     return l->used_bytes + l->reserved_bytes;
 }
 
-uint64_t ledger_free_bytes(const struct ledger *l)
+static uint64_t under_cap(const struct ledger *l)
 {
     return held(l) >= l->cap_bytes ? 0 : l->cap_bytes - held(l);
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Its part of the card. */
+static uint64_t part(const struct ledger *l)
+{
+    switch (l->kind) {
+    case MEMORY_KEPT:
+        return larger(held(l), l->cap_bytes);
+    case MEMORY_RECLAIMABLE:
+        return larger(held(l), l->room_bytes);
+    default:
+        return held(l);
+    }
+}
+
+struct before {
+    uint64_t part, held;
+};
+
+static struct before before(const struct ledger *l)
+{
+    return (struct before){part(l), held(l)};
+}
+
+/* The card follows. Differences wrap around. */
+static void follow(struct ledger *l, struct before was)
+{
+    if (!l->card)
+        return;
+    atomic_fetch_add(&l->card->taken_bytes, part(l) - was.part);
+    if (l->kind == MEMORY_RECLAIMABLE)
+        atomic_fetch_add(&l->card->reclaimable_bytes, held(l) - was.held);
+}
+
+/* What a reclaimable one gets beyond the room that is reserved for it. */
+static uint64_t card_leaves(const struct ledger *l)
+{
+    return l->closed || atomic_load(&l->card->demands) ? 0 : card_memory_left(l->card);
+}
+
+uint64_t ledger_free_bytes(const struct ledger *l)
+{
+    uint64_t free = under_cap(l), left;
+
+    if (!l->card || l->kind != MEMORY_RECLAIMABLE)
+        return free;
+    left = part(l) - held(l) + card_leaves(l);
+    return left < free ? left : free;
 }
 
 static void note_peak(struct ledger *l)
@@ -18,10 +71,31 @@ static void note_peak(struct ledger *l)
         l->peak_bytes = held(l);
 }
 
+static int reserve_on_card(struct ledger *l, uint64_t bytes)
+{
+    struct card_memory *card = l->card;
+    uint64_t room = part(l) - held(l), beyond = bytes > room ? bytes - room : 0;
+
+    if (l->kind == MEMORY_ONLINE && atomic_load(&card->restorations) && bytes > card_memory_left(card))
+        return -EAGAIN;
+    if (l->kind != MEMORY_RECLAIMABLE) {
+        atomic_fetch_add(&card->taken_bytes, beyond);
+        return 0;
+    }
+    if (beyond && (beyond > card_leaves(l) || !card_memory_take(card, beyond)))
+        return -ENOMEM;
+    atomic_fetch_add(&card->reclaimable_bytes, bytes);
+    return 0;
+}
+
 int ledger_reserve(struct ledger *l, uint64_t bytes)
 {
-    if (bytes > ledger_free_bytes(l))
+    int e;
+
+    if (bytes > under_cap(l))
         return -ENOMEM;
+    if (l->card && (e = reserve_on_card(l, bytes)) < 0)
+        return e;
     l->reserved_bytes += bytes;
     note_peak(l);
     return 0;
@@ -29,23 +103,75 @@ int ledger_reserve(struct ledger *l, uint64_t bytes)
 
 int ledger_commit(struct ledger *l, uint64_t reserved, uint64_t actual)
 {
+    struct before was = before(l);
+    int e = 0;
+
     assert(l->reserved_bytes >= reserved);
     l->reserved_bytes -= reserved;
-    if (actual > ledger_free_bytes(l))
-        return -ENOMEM;
-    l->used_bytes += actual;
+    if (actual > under_cap(l))
+        e = -ENOMEM;
+    else
+        l->used_bytes += actual;
+    follow(l, was);
     note_peak(l);
-    return 0;
+    return e;
 }
 
 void ledger_charge(struct ledger *l, uint64_t bytes)
 {
+    struct before was = before(l);
+
     l->used_bytes += bytes;
+    follow(l, was);
     note_peak(l);
 }
 
 void ledger_release(struct ledger *l, uint64_t bytes)
 {
+    struct before was = before(l);
+
     assert(l->used_bytes >= bytes);
     l->used_bytes -= bytes;
+    follow(l, was);
+}
+
+void ledger_set_cap(struct ledger *l, uint64_t cap_bytes)
+{
+    struct before was = before(l);
+
+    l->cap_bytes = cap_bytes;
+    follow(l, was);
+}
+
+void ledger_join(struct ledger *l, struct card_memory *card, enum memory_kind kind)
+{
+    if (l->card == card && l->kind == kind)
+        return;
+    if (l->card) {
+        if (l->room_bytes)
+            atomic_fetch_sub(&l->card->restorations, 1);
+        atomic_fetch_sub(&l->card->taken_bytes, part(l));
+        if (l->kind == MEMORY_RECLAIMABLE)
+            atomic_fetch_sub(&l->card->reclaimable_bytes, held(l));
+    }
+    l->card = card;
+    l->kind = card ? kind : MEMORY_UNSHARED;
+    l->closed = false;
+    l->room_bytes = 0;
+    follow(l, (struct before){0});
+}
+
+int ledger_reclaim(struct ledger *l, bool closed, uint64_t room_bytes)
+{
+    uint64_t more = room_bytes > part(l) ? room_bytes - part(l) : 0;
+    uint64_t was = part(l), had = l->room_bytes;
+
+    if (more && !card_memory_take(l->card, more))
+        return -ENOSPC;
+    l->closed = closed;
+    l->room_bytes = room_bytes;
+    atomic_fetch_add(&l->card->taken_bytes, part(l) - was - more);
+    if (!had != !room_bytes)
+        atomic_fetch_add(&l->card->restorations, room_bytes ? 1 : -1u);
+    return 0;
 }

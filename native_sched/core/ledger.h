@@ -5,16 +5,23 @@
  * can never both fit into the last free byte. */
 #ifndef MGPU_LEDGER_H
 #define MGPU_LEDGER_H
+#include "card_memory.h"
+#include <stdbool.h>
 #include <stdint.h>
 
 struct ledger {
     uint64_t cap_bytes;
-    uint64_t used_bytes;     /* committed: the driver holds it */
-    uint64_t reserved_bytes; /* asked of the driver, answer outstanding */
-    uint64_t peak_bytes;     /* highest used + reserved ever */
+    uint64_t used_bytes;      /* committed: the driver holds it */
+    uint64_t reserved_bytes;  /* asked of the driver, answer outstanding */
+    uint64_t peak_bytes;      /* highest used + reserved ever */
+    struct card_memory *card; /* NULL: its cap alone decides */
+    enum memory_kind kind;
+    bool closed;         /* reclaimable: it is being evicted, or is evicted, and gets nothing */
+    uint64_t room_bytes; /* reclaimable: reserved for its restoration */
 };
 
-/* Sets bytes aside. -ENOMEM when that would pass the cap; nothing changes then. */
+/* Sets bytes aside. -ENOMEM when that would pass the cap, or what the card has for a reclaimable tenant;
+ * -EAGAIN for an online one when it would take the room of a restoration. Nothing changes then. */
 int ledger_reserve(struct ledger *l, uint64_t bytes);
 
 /* Turns a reservation into actual use; actual 0 gives it back. actual may differ from reserved: -ENOMEM
@@ -29,4 +36,13 @@ void ledger_release(struct ledger *l, uint64_t bytes);
 
 /* What an allocation may still take. */
 uint64_t ledger_free_bytes(const struct ledger *l);
+
+void ledger_set_cap(struct ledger *l, uint64_t cap_bytes);
+
+/* From now on the ledger's part of the card is that of such a tenant; card NULL: it has none. */
+void ledger_join(struct ledger *l, struct card_memory *card, enum memory_kind kind);
+
+/* Of a reclaimable ledger: whether it gets memory, and the room that is reserved for it (0: none). -ENOSPC
+ * when the room is not there; nothing changes then. */
+int ledger_reclaim(struct ledger *l, bool closed, uint64_t room_bytes);
 #endif

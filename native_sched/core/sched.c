@@ -108,6 +108,8 @@ static void enter(struct sched *s, struct entity *e, const struct sched_entity_c
 
     e->cards = c->cards;
     e->class = sched_classes[c->class_id];
+    if (c->class_id == SCHED_ONLINE)
+        e->drain_until = 0;
     e->quota = c->quota_percent;
     if (e->policy != policy) {
         e->policy = policy;
@@ -199,6 +201,21 @@ int sched_pause(struct sched *s, uint64_t now, uint64_t id, bool paused)
     /* Its place in line is that of an entity without work in the meantime. */
     e->waking = e->busy;
     e->slice_end = 0;
+    if (now > s->now)
+        s->now = now;
+    s->dirty |= e->cards;
+    return 0;
+}
+
+int sched_drain(struct sched *s, uint64_t now, uint64_t id, uint64_t until)
+{
+    struct entity *e = entity_find(s, id);
+
+    if (!e)
+        return -ENOENT;
+    if (until && e->class->id != SCHED_OFFLINE)
+        return -EINVAL;
+    e->drain_until = until;
     if (now > s->now)
         s->now = now;
     s->dirty |= e->cards;

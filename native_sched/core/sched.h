@@ -81,6 +81,11 @@ int sched_remove(struct sched *s, uint64_t now, uint64_t id);
  * afterwards. Repeating a call is harmless. -ENOENT. */
 int sched_pause(struct sched *s, uint64_t now, uint64_t id, bool paused);
 
+/* The container is evicted: until that instant it is enabled even where online has work, so that what it has
+ * submitted completes, and no other offline one is on its cards. Online is not suspended for it. 0: no
+ * longer. -ENOENT; -EINVAL for online. */
+int sched_drain(struct sched *s, uint64_t now, uint64_t id, uint64_t until);
+
 /* The entity has work on the card, or has none; `since` is the earliest instant from which that held. Busy is
  * as the caller reports it: nothing here infers it. Repeating a report is harmless. -ENOENT, -EINVAL. */
 int sched_work_seen(struct sched *s, uint64_t now, uint64_t id, uint32_t card, uint64_t since);

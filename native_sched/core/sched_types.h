@@ -36,6 +36,7 @@ enum sched_why {
     WHY_IDLE,      /* offline without work on a card that others use */
     WHY_FAILED,    /* the driver refused to resume it: tried again later */
     WHY_PAUSED,    /* its container is frozen */
+    WHY_EVICTION,  /* another is evicted from one of its cards */
 };
 
 enum entity_known { KNOWN_NOTHING, KNOWN_SUSPENDED, KNOWN_RUNNING };
@@ -62,6 +63,7 @@ struct entity {
     uint32_t cards, quota;
     uint32_t busy; /* cards where it has work */
     bool paused;
+    uint64_t drain_until; /* while it is evicted, it runs until then; 0: it is not */
 
     /* The order that the loop has, and what it reported last. */
     enum entity_known known;

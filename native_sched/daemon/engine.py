@@ -7,15 +7,16 @@ the interpreter's lock. Failures are OSError with the engine's errno.
 import ctypes
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_int32, c_uint32, c_uint64, c_void_p
 from enum import IntEnum
 
+from native_sched.daemon.engine_memory import CardMemory, MemoryKind
 from oci_specs.refusal import Refusal, printable
 from oci_specs.vocabulary import POLICIES
 
-ABI = 8
+ABI = 9
 MAX_CARDS = 32
 MAX_PROCESSES = 1024
 
@@ -116,6 +117,7 @@ class Why(IntEnum):
     IDLE = 5
     FAILED = 6
     PAUSED = 7
+    EVICTION = 8
 
 
 class EventKind(IntEnum):
@@ -129,6 +131,8 @@ class EventKind(IntEnum):
     SUSPENDED = 5
     RESUME = 6
     RUNNING = 7
+    DRAIN = 8
+    DRAINED = 9
 
 
 class SchedConfig(Structure):
@@ -227,6 +231,11 @@ _SIGNATURES: dict[str, tuple[list[object], object]] = {
     "mgpu_tenant_add": ([c_void_p, c_uint64], c_int),
     "mgpu_tenant_grant": ([c_void_p, c_uint64, c_uint32, c_uint64], c_int),
     "mgpu_tenant_add_node": ([c_void_p, c_uint64, c_uint64, c_uint64, c_uint32, c_uint32], c_int),
+    "mgpu_evict_wait": ([c_void_p, c_uint32], c_int),
+    "mgpu_tenant_memory": ([c_void_p, c_uint64, c_uint32], c_int),
+    "mgpu_tenant_reclaim": ([c_void_p, c_uint64, c_uint32, POINTER(c_uint64)], c_int),
+    "mgpu_tenant_drain": ([c_void_p, c_uint64, c_uint64], c_int),
+    "mgpu_card_memory": ([c_void_p, c_uint32, POINTER(CardMemory)], c_int),
     "mgpu_tenant_usage": ([c_void_p, c_uint64, c_uint32, POINTER(Usage)], c_int),
     "mgpu_tenant_processes": ([c_void_p, c_uint64, POINTER(Process), c_uint32], c_int),
     "mgpu_tenant_state": ([c_void_p, c_uint64, POINTER(TenantState)], c_int),
@@ -296,6 +305,32 @@ class Engine:
 
     def add_node(self, tenant: int, dev: int, ino: int, kind: NodeKind, minor: int) -> None:
         _checked(self._lib.mgpu_tenant_add_node(self._handle, tenant, dev, ino, kind, minor))
+
+    def evict_wait(self, wait_ms: int) -> None:
+        """How long calls of online tenants wait for memory of reclaimable ones; 0: not at all."""
+        _checked(self._lib.mgpu_evict_wait(self._handle, wait_ms))
+
+    def memory(self, tenant: int, kind: MemoryKind) -> None:
+        _checked(self._lib.mgpu_tenant_memory(self._handle, tenant, kind))
+
+    def reclaim(self, tenant: int, *, closed: bool, room_bytes: Mapping[int, int] | None = None) -> None:
+        """Whether a reclaimable tenant gets memory, and what is reserved for it on which card.
+
+        OSError(ENOSPC) when that is not there.
+        """
+        room = (c_uint64 * MAX_CARDS)()
+        for card, size in (room_bytes or {}).items():
+            room[card] = size
+        _checked(self._lib.mgpu_tenant_reclaim(self._handle, tenant, closed, room))
+
+    def drain(self, tenant: int, until_ns: int) -> None:
+        """Lets a tenant that is evicted run beside online work until then (CLOCK_MONOTONIC); 0: no longer."""
+        _checked(self._lib.mgpu_tenant_drain(self._handle, tenant, until_ns))
+
+    def card_memory(self, card: int) -> CardMemory:
+        out = CardMemory()
+        _checked(self._lib.mgpu_card_memory(self._handle, card, byref(out)))
+        return out
 
     def usage(self, tenant: int, card: int) -> Usage:
         out = Usage()

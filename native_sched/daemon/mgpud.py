@@ -141,6 +141,7 @@ def begin(stack: ExitStack, arguments: argparse.Namespace, called: Called | None
         if measured != node.now.contexts:
             node.note(contexts=measured)
     _set_up(engine, cards, config)
+    engine.evict_wait(config.evict_wait_ms if config.offline_overcommit else 0)
     stages.end("engine")
     grants = Grants(node.now.last_tenant)
     LOG.whose = grants.whose
@@ -148,7 +149,7 @@ def begin(stack: ExitStack, arguments: argparse.Namespace, called: Called | None
     scheduling = Scheduling(engine, grants, policies)
     listeners = Listeners(engine, grants, link, found.unreadable)
     recovered = recovery.take_over(
-        engine, grants, scheduling, listeners, found, lambda each: link.read_all(each.take), stages
+        engine, grants, scheduling, listeners, found, lambda each: link.read_all(each.take), stages, config
     )
     if config_crc32 != node.now.config_crc32:
         node.note(config_crc32=config_crc32)

@@ -35,6 +35,8 @@ from native_sched.daemon.metrics.service import Observed
 from native_sched.daemon.mgpud import Mgpud
 from native_sched.daemon.node import boost
 from native_sched.daemon.node.without import Told
+from native_sched.daemon.reclaim.checkpoint import libcuda
+from native_sched.daemon.reclaim.reclaim import Reclaimer
 from oci_specs import schemas
 from sim import cdi
 
@@ -77,9 +79,13 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
     from_holder = loop.create_task(link.serve(mgpud.listeners.take))
     told = Told(engine, cards)
 
+    reclaimer = Reclaimer(served, libcuda(mgpud.driver), mgpud.path("checkpoint.lock"), lifecycle.kill)
+    stack.callback(reclaimer.close)
+
     def event() -> None:
         lifecycle.something_ended()
         told.look()
+        reclaimer.wake()
 
     told.look()
     loop.add_reader(engine.event_fd, event)
@@ -105,7 +111,8 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
     )
     edits_for = edits_from_cdi(_CDI_KINDS[mgpud.driver], [mgpud.path("cdi"), *config.cdi_dirs], cards)
     claims = Claims(mgpud.path("claims"), grants)
-    arbiter = Arbiter(node, served, Admission(served, edits_for, claims, watched.lost), lifecycle)
+    admission = Admission(served, edits_for, claims, watched.lost, mgpud.driver_version)
+    arbiter = Arbiter(node, served, admission, lifecycle, reclaimer)
     watchdog = Watchdog(engine, loop, lambda: account.tick(grants))
     refusals = Refusals()
     verbs = arbiter.verbs()
@@ -149,6 +156,9 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
         pid=os.getpid(),
         generation=served.node.now.generation,
     )
+    reclaiming = loop.create_task(reclaimer.run())
+    reclaiming.add_done_callback(LOG.ended)
+    besides.append(reclaiming)
     watchdog.start()
     stack.callback(watchdog.stop)
     besides.append(loop.create_task(Heartbeat(watchdog, link).run()))
@@ -168,6 +178,7 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
         recovered=mgpud.recovered,
         lost=watched.lost,
         lost_listeners=lambda: listeners.found,
+        moved=reclaimer.counts,
     )
     metrics_socket = mgpud.path("metrics.sock")
     metrics = loop.create_task(metrics_service.start(observed, metrics_socket, config.metrics_listen))

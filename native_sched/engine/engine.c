@@ -173,6 +173,7 @@ int mgpu_engine_add_card(struct mgpu_engine *e, const struct mgpu_card *card)
         .context_bytes = card->context_bytes,
         .copy_context_bytes = card->copy_context_bytes,
     };
+    e->memory[card->index].total_bytes = card->memory_bytes;
     if (m->ops->add_card)
         m->ops->add_card(m->driver, added);
     /* Asked once, so that mgpu_card_without() never waits for a driver that hangs. */

@@ -5,7 +5,7 @@
 #define MGPU_ENGINE_H
 #include "native_sched/core/engine_types.h"
 
-enum { MGPU_ENGINE_ABI = 8 };
+enum { MGPU_ENGINE_ABI = 9 };
 
 struct mgpu_engine;
 
@@ -52,6 +52,20 @@ MGPU_API int mgpu_tenant_grant(struct mgpu_engine *e, uint64_t id, uint32_t card
 /* kind: 0 control, 1 card, 2 UVM. (dev, ino): identity of the node inside the container. */
 MGPU_API int mgpu_tenant_add_node(struct mgpu_engine *e, uint64_t id, uint64_t dev, uint64_t ino,
                                   uint32_t kind, uint32_t minor);
+/* Before the first tenant: calls of online tenants that lack memory wait so long for reclaimable ones to give
+ * it back. 0, as it is without this: they do not. */
+MGPU_API int mgpu_evict_wait(struct mgpu_engine *e, uint32_t wait_ms);
+/* kind: enum mgpu_memory, MGPU_MEMORY_UNSHARED until then. After its grants, and live. */
+MGPU_API int mgpu_tenant_memory(struct mgpu_engine *e, uint64_t id, uint32_t kind);
+/* A reclaimable tenant gets no memory while it is closed, but for room_bytes[card] (MGPU_CARDS_MAX of them),
+ * which no other gets. -ENOSPC: that is not there, and nothing has changed; -EINVAL: it is not reclaimable.
+ */
+MGPU_API int mgpu_tenant_reclaim(struct mgpu_engine *e, uint64_t id, uint32_t closed,
+                                 const uint64_t *room_bytes);
+/* It runs beside online work until that instant (CLOCK_MONOTONIC), since it is evicted; 0: no longer. */
+MGPU_API int mgpu_tenant_drain(struct mgpu_engine *e, uint64_t id, uint64_t until_ns);
+/* The event descriptor is readable when demands begin and end. */
+MGPU_API int mgpu_card_memory(struct mgpu_engine *e, uint32_t card, struct mgpu_card_memory *out);
 MGPU_API int mgpu_tenant_usage(struct mgpu_engine *e, uint64_t id, uint32_t card, struct mgpu_usage *out);
 MGPU_API int mgpu_tenant_processes(struct mgpu_engine *e, uint64_t id, struct mgpu_process *out,
                                    uint32_t max);

@@ -25,6 +25,7 @@ struct mgpu_engine {
     atomic_bool driver_lost, stopping;
     pthread_mutex_t lock; /* guards tenant[].id and the list of listeners */
     struct tenant tenant[MAX_TENANTS];
+    struct card_memory memory[MAX_CARDS];
     struct listener *listeners;
     int journal;              /* a folder, or -1 */
     struct orphan_page *left; /* guarded by `lock` */

@@ -47,6 +47,8 @@ static void account_close(struct tenant *t)
 
 void tenant_destroy(struct tenant *t)
 {
+    for (uint32_t i = 0; i < MAX_CARDS; i++)
+        ledger_join(&t->ledger[i], NULL, MEMORY_UNSHARED);
     account_close(t);
     pthread_mutex_destroy(&t->lock);
     pthread_mutex_destroy(&t->calls);
@@ -138,7 +140,7 @@ int mgpu_tenant_grant(struct mgpu_engine *e, uint64_t id, uint32_t card, uint64_
     if (!t->granted[card])
         ledger_charge(&t->ledger[card], managed_held(t));
     t->granted[card] = true;
-    t->ledger[card].cap_bytes = cap_bytes;
+    ledger_set_cap(&t->ledger[card], cap_bytes);
     return 0;
 }
 

@@ -28,6 +28,8 @@ uint32_t loop_why(enum sched_why why)
         return MGPU_WHY_FAILED;
     case WHY_PAUSED:
         return MGPU_WHY_PAUSED;
+    case WHY_EVICTION:
+        return MGPU_WHY_EVICTION;
     case WHY_NONE:
         break;
     }
@@ -204,6 +206,20 @@ int loop_pause(struct loop *l, uint64_t id, bool paused)
 
     pthread_mutex_lock(&l->lock);
     e = sched_pause(&l->core, loop_now_ns(), id, paused);
+    pthread_mutex_unlock(&l->lock);
+    loop_kick(l);
+    return e;
+}
+
+int loop_drain(struct loop *l, uint64_t id, uint64_t until_ns)
+{
+    uint64_t now = loop_now_ns();
+    int e;
+
+    pthread_mutex_lock(&l->lock);
+    if ((e = sched_drain(&l->core, now, id, until_ns)) == 0)
+        loop_note(l, now, until_ns, id, until_ns ? MGPU_SCHED_DRAIN : MGPU_SCHED_DRAINED, UINT32_MAX,
+                  MGPU_WHY_NONE);
     pthread_mutex_unlock(&l->lock);
     loop_kick(l);
     return e;

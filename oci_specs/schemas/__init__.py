@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 CONTROL = "control"
 NAMES = (
+    "card",
     "claim",
     "container",
     "control",
@@ -26,6 +27,7 @@ NAMES = (
     "grant",
     "grant_record",
     "health",
+    "move",
     "node_config",
     "node_state",
     "policy",

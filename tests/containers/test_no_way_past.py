@@ -289,3 +289,15 @@ def test_restore_is_no_way_around(mgpu: Arbiter, env: dict[str, str]) -> None:
         )
         assert done.status == 1
         assert "mgpu: a container with a GPU is not restored in the foreground" in done.err, str(done)
+
+
+def test_a_rewritten_spec_is_not_restored(mgpu: Arbiter) -> None:
+    """podman's restore starts from it, and the original is not there."""
+    with bundle("true", env=MEMORY, annotations={"dev.mgpu.original-sha256": "0" * 64}) as made:
+        done = attempt(
+            *made.argv(
+                mgpu.runtime, "restore", "--detach", "--bundle", made.path, "--image-path", "/x", "r1"
+            )
+        )
+        assert done.status == 1
+        assert "mgpu: the spec of the checkpoint is the one that mgpu had rewritten" in done.err, str(done)

@@ -1,9 +1,12 @@
-"""A container whose memory of the card was moved away, carried to another mgpud by runc and CRIU."""
+"""A container whose memory of the card was moved away, carried to another mgpud by runc and CRIU, and saved
+and restored by containerd.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -13,14 +16,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import arbiter, criu
+from tests.support import arbiter, containerd, criu
 from tests.support.apt import Unavailable
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import Bundle
 from tests.support.checkpoint import Checkpoint, checkpoint_program
 from tests.support.colocation import pid_of
 from tests.support.commands import Done, attempt
-from tests.support.foreign import foreign_bundle
+from tests.support.containerd import Containerd
+from tests.support.foreign import CASES, CASES_INSIDE, PACKAGES_INSIDE, foreign_bundle
+from tests.support.places import FOREIGN_PACKAGES
 from tests.support.waiting import until
 
 CAP_MIB = 1024
@@ -163,3 +168,51 @@ def test_processes_that_may_gain_privileges_are_not_restored(
         assert done.status
         assert "may gain privileges" in done.err, str(done)
         arbiter.until_empty(other)
+
+
+# Looks once a second, and writes down what it sees.
+LOOKS = f"(while sleep 1; do echo; done) | python3 {CASES_INSIDE}/evicted_numba.py >/out 2>&1"
+
+
+def seen(engine: Containerd) -> list[str]:
+    """What the program in the container has seen so far."""
+    told = engine.try_ctr("task", "exec", "--exec-id", secrets.token_hex(4), "carried", "cat", "/out")
+    return told.out.splitlines()
+
+
+def start_by_ctr(engine: Containerd, mgpu: Arbiter) -> None:
+    options = ["--detach"]
+    for source, inside in ((FOREIGN_PACKAGES, PACKAGES_INSIDE), (CASES, CASES_INSIDE)):
+        options += ["--mount", f"type=bind,src={source},dst={inside},options=rbind:ro"]
+    env = {"MGPU_MEMORY_MIB": str(CAP_MIB), "PYTHONPATH": PACKAGES_INSIDE, "PYTHONDONTWRITEBYTECODE": "1"}
+    done = attempt(
+        *engine.run_argv("carried", "sh", "-c", LOOKS, runtime=mgpu.runtime, env=env, options=options)
+    )
+    assert not done.status, done
+
+
+def test_containerd_saves_and_restores_a_container_of_several_processes(
+    two: tuple[Arbiter, Arbiter], checkpoint: Checkpoint
+) -> None:
+    mgpu = two[0]
+    with containerd.running("ctd", path=lambda _: criu.folder()) as engine:
+        start_by_ctr(engine, mgpu)
+        until(lambda: len(seen(engine)) > 1, "the program has looked")
+        full = in_use(mgpu)
+        (on_the_card,) = {one["pid"] for one in mgpu.containers()[0]["processes"]}
+        move_away(checkpoint, on_the_card)
+        engine.ctr("container", "checkpoint", "--task", "--rw", "--image", "carried", "saved")
+        before = seen(engine)
+        engine.remove("carried")
+        arbiter.until_empty(mgpu)
+        engine.ctr("container", "restore", "--live", "--rw", "carried", "saved")
+        listed = engine.ctr("task", "ps", "carried").splitlines()[1:]
+        pids = [int(line.split()[0]) for line in listed]
+        (back,) = [pid for pid in pids if checkpoint(f"state {pid}") == "checkpointed"]
+        assert checkpoint(f"restore {back}") == "locked"
+        assert checkpoint(f"unlock {back}") == "running"
+        until(lambda: len(seen(engine)) > len(before), "it goes on")
+        assert set(seen(engine)) == set(before)
+        assert len(set(before)) == 1
+        assert in_use(mgpu) == full
+    arbiter.until_empty(mgpu)

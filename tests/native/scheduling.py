@@ -29,6 +29,7 @@ ONLINE, OFFLINE = 0, 1
 NATIVE, FIXED, GUARANTEED = 0, 1, 2
 WATCH_NONE, WATCH_SLOW, WATCH_FAST = 0, 1, 2
 WHY_NONE, WHY_PREEMPTED, WHY_HOLD, WHY_QUOTA, WHY_SLICE, WHY_IDLE, WHY_FAILED, WHY_PAUSED = range(8)
+WHY_EVICTION = 8
 LOG = 1 << 12
 
 
@@ -246,6 +247,9 @@ class ByHand(AbstractContextManager["ByHand"]):
 
     def pause(self, id: int, paused: bool = True) -> int:
         return int(self.library.sched_pause(self.pointer, c_uint64(self.now), c_uint64(id), c_bool(paused)))
+
+    def drain(self, id: int, until: int) -> int:
+        return int(self.library.sched_drain(self.pointer, c_uint64(self.now), c_uint64(id), c_uint64(until)))
 
     def _work(self, call: str, id: int, card: int, since: int | None) -> int:
         at = self.now if since is None else since

@@ -3,7 +3,7 @@ twice."""
 
 import ctypes
 import errno
-from ctypes import Structure, byref, c_uint64
+from ctypes import Structure, byref, c_bool, c_int, c_uint64, c_void_p
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +12,13 @@ MIB = 1 << 20
 
 
 class Ledger(Structure):
-    _fields_ = [(name, c_uint64) for name in ("cap", "used", "reserved", "peak")]
+    _fields_ = [
+        *((name, c_uint64) for name in ("cap", "used", "reserved", "peak")),
+        ("card", c_void_p),
+        ("kind", c_int),
+        ("closed", c_bool),
+        ("room", c_uint64),
+    ]
 
 
 def reserve(core: ctypes.CDLL, ledger: Ledger, size: int) -> int:

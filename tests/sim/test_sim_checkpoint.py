@@ -223,6 +223,29 @@ def test_a_lock_ends_with_its_caller(program: NewProgram, checkpoint: Checkpoint
         one("spin")
 
 
+def test_a_step_ends_with_its_caller_and_is_taken_back(program: NewProgram) -> None:
+    """All of a card takes more than a second to be copied."""
+    one = program("plain")
+    before = one("look")
+    one("fill")
+
+    def give_up(step: str) -> None:
+        with checkpoint_program() as caller:
+            caller.send(f"{step} {one.pid}")
+            time.sleep(0.3)
+
+    with checkpoint_program() as checkpoint:
+        assert checkpoint(f"lock {one.pid} 10000") == "locked"
+        give_up("checkpoint")
+        assert checkpoint(f"state {one.pid}") == "locked"
+        assert checkpoint(f"checkpoint {one.pid}") == "checkpointed"
+        give_up("restore")
+        assert checkpoint(f"state {one.pid}") == "checkpointed"
+        assert checkpoint(f"restore {one.pid}") == "locked"
+        assert checkpoint(f"unlock {one.pid}") == "running"
+    assert one("look") == before
+
+
 @pytest.mark.parametrize("steps", [1, 2, 3])
 def test_the_next_caller_goes_on_from_any_state(program: NewProgram, steps: int) -> None:
     one = program("plain")

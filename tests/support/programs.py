@@ -25,9 +25,11 @@ NAMES = (
     "hold",
     "in_turn",
     "ipc",
+    "keeper",
     "mortal",
     "replay",
     "steady",
+    "taker",
     "uvm_keeps",
 )
 STATIC_SOURCES = {

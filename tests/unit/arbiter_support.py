@@ -28,6 +28,7 @@ from native_sched.daemon.engine import (
     Why,
     Without,
 )
+from native_sched.daemon.engine_memory import CardMemory
 from native_sched.daemon.grants.admission import Admission
 from native_sched.daemon.grants.card_policies import CardPolicies
 from native_sched.daemon.grants.claims import Claims
@@ -70,6 +71,7 @@ class FakeEngine:
         self.realtime = False
         self.lacks: dict[int, dict[Without, int]] = {}
         self.log: list[SchedEvent] = []
+        self.memory_told: list[object] = []
         self.event_fd = os.eventfd(0, os.EFD_NONBLOCK)
 
     def add_tenant(self, tenant: int) -> bool:
@@ -126,6 +128,15 @@ class FakeEngine:
             # way.
             assert sum(others) + quota_percent <= 100, "the class comes to more than a card"
         self.scheduled[tenant] = (tenant_class, quota_percent)
+
+    def memory(self, tenant: int, kind: int) -> None:
+        self.memory_told.append((tenant, int(kind)))
+
+    def reclaim(self, tenant: int, *, closed: bool, room_bytes: dict[int, int] | None = None) -> None:
+        self.memory_told.append((tenant, closed, room_bytes))
+
+    def card_memory(self, card: int) -> CardMemory:
+        return CardMemory()
 
     def pause(self, tenant: int, paused: bool) -> None:
         if tenant not in self.scheduled:

@@ -56,7 +56,14 @@ class Node:
 
         engine = cast(Engine, world.engine)
         done = recovery.take_over(
-            engine, world.grants, world.scheduling, world.listeners, found, hand_over, recovery.Stages()
+            engine,
+            world.grants,
+            world.scheduling,
+            world.listeners,
+            found,
+            hand_over,
+            recovery.Stages(),
+            NodeConfig(),
         )
         assert list(done.stages_ms) == ["loaded", "tenants", "scheduler", "listeners"]
         world.life.resume_all(world.listeners)
@@ -282,6 +289,7 @@ def test_beside_a_container_whose_grant_is_lost_nothing_is_admitted(
         found,
         lambda each: each.take(lost),
         recovery.Stages(),
+        NodeConfig(),
     )
     world.life.resume_all(world.listeners)
     assert (world.link.dropped, world.engine.listeners) == ([9], [])

@@ -74,6 +74,8 @@ MEANINGS = [
     ({"tencent.com/vcuda-memory": "24"}, "memory", Memory(mib=6144)),
     ({"mgpu.dev/memory-64mib": "64"}, "memory", Memory(mib=4096)),
     ({"mgpu.dev/memory-64mib": "64", "mgpu.dev/memory-spare-mib": "63"}, "memory", Memory(mib=4033)),
+    ({"mgpu.dev/memory-reclaimable": "true", "mgpu.dev/qos": "offline"}, "reclaimable", True),
+    ({"mgpu.dev/memory-reclaimable": "false"}, "reclaimable", False),
     (
         {f"{VKE}/mgpu-memory": "1000", "mgpu.dev/memory-64mib": "16", "mgpu.dev/memory-spare-mib": "24"},
         "memory",

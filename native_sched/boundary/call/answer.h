@@ -4,7 +4,7 @@
 #include "native_sched/driver/rm_control.h"
 
 struct answer {
-    enum answer_kind { ANSWER, CONTINUE, FAIL } kind;
+    enum answer_kind { ANSWER, CONTINUE, FAIL, PARK } kind;
     int error;          /* FAIL: a negative errno */
     uint32_t rm_status; /* ANSWER: NV_OK, or what RM or the arbiter answers */
 };
@@ -23,6 +23,12 @@ static inline struct answer failed(int error)
 static inline struct answer continued(void)
 {
     return (struct answer){.kind = CONTINUE};
+}
+
+/* The call waits for memory that others give way with, and is served anew then (parked.h). */
+static inline struct answer parked(void)
+{
+    return (struct answer){.kind = PARK};
 }
 
 /* The driver was asked: what call_driver() returns, and its status where that is 0. */

@@ -20,6 +20,7 @@ struct mediator { /* shared by every listener's thread; constant once serving, b
     struct rm_table rm;          /* the sizes of the running driver's version */
     int events;                  /* eventfd: tells the daemon to look */
     uint32_t close_wait_ms;      /* close_wait.h */
+    uint32_t evict_wait_ms;      /* parked.h; 0: no call is parked */
     uint64_t memory_block_bytes; /* the kernel's; 0: it has none */
 };
 
@@ -43,7 +44,11 @@ struct call {
     uint32_t params_check, params_check_after;
     uint64_t guessed_at;
     size_t guessed_bytes;
-    uint64_t waits_since_ms;   /* close_wait.h; 0: it has not waited */
+    uint64_t waits_since_ms;      /* close_wait.h; 0: it has not waited */
+    uint64_t lent_ns;             /* parked.h; 0: never; UINT64_MAX: in this very try */
+    bool may_park;                /* parked.h: it may be answered later */
+    struct card_memory *lacks_on; /* PARK: where memory is lacking, and how much */
+    uint64_t lacks_bytes;
     const atomic_bool *over;   /* the arbiter ends; NULL: it does not */
     struct inflight *inflight; /* where the next mgpud finds it; NULL: nowhere */
     _Alignas(16) uint8_t outer[OUTER_MAX];

@@ -51,8 +51,8 @@ static int charge(const struct mediator *m, struct tenant *t, struct managed_spa
     for (uint32_t i = 0; i < m->cards; i++) {
         struct ledger *l = &t->ledger[m->card[i].index];
 
-        if (is_granted(m, t, i) && ledger_reserve(l, bytes) == 0)
-            ledger_commit(l, bytes, bytes);
+        if (is_granted(m, t, i))
+            ledger_charge(l, bytes);
     }
     return 0;
 }

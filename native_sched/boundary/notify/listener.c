@@ -2,6 +2,7 @@
 #include "listener.h"
 #include "native_sched/boundary/call/page.h"
 #include "native_sched/boundary/call/close_wait.h"
+#include "base/clock.h"
 #include "native_sched/boundary/continued/continued.h"
 #include "native_sched/boundary/managed/managed.h"
 #include "native_sched/process/privileges.h"
@@ -25,12 +26,20 @@
 
 enum { X32_SYSCALL_BIT = 0x40000000, INTERRUPT_SIGNAL = SIGURG, STACK_BYTES = 512 << 10 };
 
+/* What an entry of the page demands of a card; NULL: nothing. */
+struct demand {
+    struct card_memory *card;
+    uint64_t bytes;
+};
+
 struct server {
     struct listener *l;
     struct caller caller;
     struct listener_page *page;
     struct call call;
     uint8_t before[OUTER_MAX];
+    struct demand demand[PARKED_MAX];
+    uint64_t look_at_ns; /* when the parked calls are served anew */
 };
 
 static bool foreign_abi(const struct seccomp_data *d)
@@ -135,21 +144,61 @@ static void send_answer(struct server *s, struct answer a)
         replay_keep(&s->page->replay, req, &s->call, s->before, true, accepted);
 }
 
-static void serve_and_answer(struct server *s)
-{
-    struct answer a = serve(s);
-
-    if (a.kind == FAIL)
-        stats_failed(&s->l->tenant->stats, a.error);
-    send_answer(s, a);
-}
-
 /* The page no longer speaks of a call, before it can speak of another. */
 static struct seccomp_notif *next_call(struct inflight *k)
 {
     __atomic_store_n(&k->stage, INFLIGHT_NONE, __ATOMIC_RELEASE);
     memset(&k->req, 0, sizeof(k->req));
     return &k->req;
+}
+
+static void demand(struct server *s, const struct parked_call *entry, struct card_memory *card,
+                   uint64_t bytes)
+{
+    struct demand *d = &s->demand[entry - s->page->parked.call], was = *d;
+
+    if (was.card == card && was.bytes == bytes)
+        return;
+    if (card)
+        card_memory_demand(card, bytes);
+    if (was.card)
+        card_memory_demand_ends(was.card, was.bytes);
+    *d = (struct demand){card, bytes};
+    eventfd_write(s->call.m->events, 1);
+}
+
+static void park(struct server *s, struct parked_call *entry)
+{
+    parked_keep(entry, &s->page->inflight.req, &s->call);
+    demand(s, entry, s->call.lacks_on, s->call.lacks_bytes);
+    next_call(&s->page->inflight);
+}
+
+static void unpark(struct server *s, struct parked_call *entry)
+{
+    parked_drop(entry);
+    demand(s, entry, NULL, 0);
+}
+
+static void serve_and_answer(struct server *s)
+{
+    const struct mediator *m = s->call.m;
+    struct parked_call *entry = m->evict_wait_ms ? parked_entry(&s->page->parked, &s->page->inflight.req)
+                                                 : NULL;
+    struct answer a;
+
+    s->call.may_park = entry && parked_has_time(m, entry);
+    s->call.lent_ns = entry && entry->req.id ? entry->lent_ns : 0;
+    a = serve(s);
+    if (a.kind == PARK) {
+        park(s, entry);
+        return;
+    }
+    if (entry && entry->req.id)
+        unpark(s, entry);
+    if (a.kind == FAIL)
+        stats_failed(&s->l->tenant->stats, a.error);
+    send_answer(s, a);
 }
 
 /* Whether a MAP_MEMORY has put its mapping in the place of the caller's fd already. */
@@ -223,6 +272,45 @@ static void answer_inflight(struct server *s)
         act(s);
 }
 
+static void serve_parked(struct server *s)
+{
+    for (int i = 0; i < PARKED_MAX; i++) {
+        struct parked_call *entry = &s->page->parked.call[i];
+
+        if (!entry->req.id)
+            continue;
+        parked_take(entry, next_call(&s->page->inflight));
+        if (caller_waits(&s->caller))
+            serve_and_answer(s);
+        else
+            unpark(s, entry);
+    }
+    next_call(&s->page->inflight);
+}
+
+/* Whether a notification is to be received, while calls are parked: these are served anew between others. */
+static bool is_notified(struct server *s)
+{
+    struct pollfd p = {.fd = s->l->fd, .events = POLLIN};
+    uint64_t now;
+
+    if (!parked_any(&s->page->parked))
+        return true;
+    now = monotonic_ns();
+    if (now >= s->look_at_ns) {
+        serve_parked(s);
+        s->look_at_ns = now + PARKED_LOOK_MS * 1000000ull;
+    }
+    return !parked_any(&s->page->parked) || poll(&p, 1, PARKED_LOOK_MS) != 0;
+}
+
+/* The next mgpud finds the calls in the page. */
+static void end_demands(struct server *s)
+{
+    for (int i = 0; i < PARKED_MAX; i++)
+        demand(s, &s->page->parked.call[i], NULL, 0);
+}
+
 static void on_interrupt(int signal)
 {
     (void)signal;
@@ -247,6 +335,8 @@ static void *run(void *arg)
     if (l->store.found)
         answer_inflight(s);
     while (!atomic_load(&l->hung_up)) {
+        if (!is_notified(s))
+            continue;
         if (ioctl(l->fd, SECCOMP_IOCTL_NOTIF_RECV, next_call(&s->page->inflight)) < 0) {
             if (errno != EINTR && errno != ENOENT)
                 break;
@@ -260,6 +350,7 @@ static void *run(void *arg)
         serve_and_answer(s);
         stats_step(&l->stats);
     }
+    end_demands(s);
     caller_destroy(&s->caller);
     free(s);
     atomic_store(&l->done, true);

@@ -4,6 +4,7 @@
 #include "native_sched/channels/groups.h"
 #include "rm/channel.h"
 #include "native_sched/boundary/call/inflight.h"
+#include "native_sched/boundary/call/parked.h"
 #include "control.h"
 #include "native_sched/account/external.h"
 #include "native_sched/boundary/continued/continued.h"
@@ -69,6 +70,7 @@ struct place {
     uint32_t parent; /* slot, 0 for a root client */
     uint32_t card;
     uint64_t reserved;
+    bool no_room; /* reserve(): not its cap is in the way, but a restoration */
 };
 
 /* Finds the place of a new object and sets its cost aside. NV_OK or another RM status. */
@@ -77,6 +79,7 @@ static uint32_t reserve(struct call *c, struct creation *a, struct place *p)
     struct tenant *t = c->tenant;
     const struct card *k;
     uint32_t status;
+    int e;
     WITH_TENANT(t);
 
     p->card = OBJECT_NO_CARD;
@@ -97,7 +100,10 @@ static uint32_t reserve(struct call *c, struct creation *a, struct place *p)
     if (p->card == OBJECT_NO_CARD)
         return NV_OK;
     p->reserved = cost_of(c, a, p->card);
-    return ledger_reserve(&t->ledger[p->card], p->reserved) < 0 ? NV_ERR_NO_MEMORY : NV_OK;
+    parked_note_lent(c, &t->ledger[p->card]);
+    e = ledger_reserve(&t->ledger[p->card], p->reserved);
+    p->no_room = e == -EAGAIN;
+    return e < 0 ? NV_ERR_NO_MEMORY : NV_OK;
 }
 
 static void give_back(struct call *c, const struct place *p)
@@ -297,6 +303,8 @@ struct answer object_create(struct call *c, const struct open_file *file, struct
 
     assert_held(&c->tenant->calls);
     status = reserve(c, a, &place);
+    if (place.no_room)
+        return parked_or(c, place.card, place.reserved, NV_ERR_NO_MEMORY);
     if (status == NV_ERR_NO_MEMORY && managed_held(c->tenant) && managed_reconcile_space(c->m, c->tenant))
         status = reserve(c, a, &place);
     while (status == NV_ERR_NO_MEMORY && (e = close_wait(c)) > 0)
@@ -310,6 +318,8 @@ struct answer object_create(struct call *c, const struct open_file *file, struct
     made = create_in(c, &place, a);
     if (group)
         groups_channel_ends(groups, a->root, group);
+    if (made.kind == ANSWER && made.rm_status == NV_ERR_NO_MEMORY && place.card != OBJECT_NO_CARD)
+        return parked_or(c, place.card, place.reserved, made.rm_status);
     return made;
 }
 

@@ -13,6 +13,7 @@
 #include "handlers.h"
 #include "native_sched/boundary/call/inflight.h"
 #include "native_sched/boundary/call/close_wait.h"
+#include "native_sched/boundary/call/parked.h"
 #include "native_sched/account/page_tables.h"
 #include <errno.h>
 #include <string.h>
@@ -43,6 +44,7 @@ static uint32_t reserve(struct call *c, const struct rm_map_dma *a, uint64_t byt
         return NV_ERR_INVALID_OBJECT_HANDLE;
     if (too_long(memory ? &o->slot[memory] : NULL, a->length))
         return NV_ERR_INVALID_ARGUMENT;
+    parked_note_lent(c, &t->ledger[o->slot[virtual_memory].card]);
     if (ledger_reserve(&t->ledger[o->slot[virtual_memory].card], bytes) < 0)
         return NV_ERR_NO_MEMORY;
     choose_handle(t, a->client, &handle);
@@ -65,7 +67,7 @@ struct answer mediate_map_dma(struct call *c)
     const struct rm_map_dma *a = (const void *)c->outer;
     uint64_t bytes = page_tables_most(a->length);
     uint8_t *end = c->outer + c->outer_bytes - sizeof(struct rm_unmap_dma_end); /* begins with the status */
-    uint32_t status, slot;
+    uint32_t status, slot, card;
     int e = 1;
     WITH_CALLS_OF(c->tenant);
 
@@ -78,11 +80,14 @@ struct answer mediate_map_dma(struct call *c)
         memcpy(end, &status, sizeof(status));
         return answered(status);
     }
+    card = c->tenant->objects.slot[slot].card;
     e = call_driver(c);
     memcpy(&status, end, sizeof(status));
     if (e < 0 || status) {
         WITH_TENANT(c->tenant);
         object_drop(c->tenant, slot);
     }
+    if (e == 0 && status == NV_ERR_NO_MEMORY)
+        return parked_or(c, card, bytes, status);
     return driver_answer(e, status);
 }

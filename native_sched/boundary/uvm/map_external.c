@@ -10,6 +10,7 @@
 #include "native_sched/boundary/call/inflight.h"
 #include "uvm.h"
 #include "native_sched/boundary/call/close_wait.h"
+#include "native_sched/boundary/call/parked.h"
 #include "native_sched/account/external.h"
 #include "native_sched/boundary/objects/shared.h"
 #include <errno.h>
@@ -163,8 +164,10 @@ static int account_add(struct call *c, const struct asked *a, struct open_file *
     /* A mapping is not kept by a file that is gone: nothing would end it. */
     if (!files_open(c->m->files, &c->file))
         return -EBADF;
-    if (!(status = find(c, a, client_file, &map)))
+    if (!(status = find(c, a, client_file, &map))) {
+        parked_note_lent(c, &c->tenant->ledger[map.card]);
         status = note(c->tenant, a, &map, noted);
+    }
     return status ? rm_refusal(status) : 0;
 }
 
@@ -174,6 +177,7 @@ static struct answer account_and_make(struct call *c, const struct asked *a)
     struct open_file client_file;
     struct answer made;
     struct noted noted;
+    uint32_t card;
     int e, waited = 1;
     WITH_CALLS_OF(t);
 
@@ -187,11 +191,16 @@ static struct answer account_and_make(struct call *c, const struct asked *a)
     inflight_read(c, c->outer);
     inflight_intend(c, INTENT_UVM, &client_file, c->cmd, a->end->client, a->end->memory);
     made = make(c, a, &client_file);
-    WITH_TENANT(t);
-    if (made.kind == ANSWER && made.rm_status == NV_OK)
-        replace(t, c, a, &noted);
-    else
-        forget(t, &noted);
+    {
+        WITH_TENANT(t);
+        card = t->external->map[noted.slot[0]].card;
+        if (made.kind == ANSWER && made.rm_status == NV_OK)
+            replace(t, c, a, &noted);
+        else
+            forget(t, &noted);
+    }
+    if (made.kind == ANSWER && made.rm_status == NV_ERR_NO_MEMORY)
+        return parked_or(c, card, page_tables_most(a->begin->range.length), made.rm_status);
     return made;
 }
 

@@ -10,6 +10,7 @@ from native_sched.daemon.control import report, timeline
 from native_sched.daemon.control.lifecycle import Lifecycle
 from native_sched.daemon.control.recovery import Recovered
 from native_sched.daemon.control.server import Peer, Reply, Verb
+from native_sched.daemon.grants import naming
 from native_sched.daemon.grants.admission import Admission, grant_document
 from native_sched.daemon.grants.grants import Grant
 from native_sched.daemon.grants.live_grant import LiveGrant
@@ -17,6 +18,7 @@ from native_sched.daemon.grants.live_policy import LivePolicy
 from native_sched.daemon.grants.served import Served
 from native_sched.daemon.log import LOG
 from native_sched.daemon.node import process_id
+from native_sched.daemon.reclaim.reclaim import Reclaimer
 from oci_specs.claim import Claim
 from oci_specs.refusal import Refusal, quoted
 
@@ -37,7 +39,15 @@ class Node:
 class Arbiter:
     """One brain: it decides, hook and runtime carry."""
 
-    def __init__(self, node: Node, served: Served, admission: Admission, lifecycle: Lifecycle) -> None:
+    def __init__(
+        self,
+        node: Node,
+        served: Served,
+        admission: Admission,
+        lifecycle: Lifecycle,
+        reclaimer: Reclaimer | None = None,
+    ) -> None:
+        self._reclaimer = reclaimer
         self._node = node
         self._served = served
         self._admission = admission
@@ -54,6 +64,8 @@ class Arbiter:
             "inventory": self.inventory,
             "health": self.health,
             "set": self.set,
+            "evict": self.evict,
+            "resume": self.resume,
             "policy": self.policy,
             "timeline": self.timeline,
             "claims": self.claims,
@@ -175,6 +187,19 @@ class Arbiter:
     def set(self, message: Mapping[str, Any], _peer: Peer) -> Reply:
         changed = self._live_grant.change(message)
         return {"container": report.container(self._served, changed, self._node.lost)}
+
+    def evict(self, message: Mapping[str, Any], _peer: Peer) -> Reply:
+        """Begins it; `list` tells when it is done."""
+        grant = naming.find(list(self._served.grants), message["container"])
+        if self._reclaimer is not None:
+            self._reclaimer.ask_evict(grant)
+        return {"container": report.container(self._served, grant, self._node.lost)}
+
+    def resume(self, message: Mapping[str, Any], _peer: Peer) -> Reply:
+        grant = naming.find(list(self._served.grants), message["container"])
+        if self._reclaimer is not None:
+            self._reclaimer.ask_resume(grant)
+        return {"container": report.container(self._served, grant, self._node.lost)}
 
     def policy(self, message: Mapping[str, Any], _peer: Peer) -> Reply:
         return self._live_policy.answer(message)

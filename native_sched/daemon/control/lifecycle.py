@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from native_sched.daemon.engine import Unsuspendable
+from native_sched.daemon.grants import memory_kind
 from native_sched.daemon.grants.grants import Grant, Node
 from native_sched.daemon.grants.served import Served
 from native_sched.daemon.grants.store import not_recorded
@@ -91,6 +92,7 @@ class Lifecycle:
             self._served.engine.add_tenant(grant.tenant)
             for card in grant.cards:
                 self._served.engine.grant(grant.tenant, card.index, card.memory_mib << 20)
+            memory_kind.tell(self._served.engine, self._served.config, grant)
         except OSError as error:
             self._finish(grant)
             raise Refusal(

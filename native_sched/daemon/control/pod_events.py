@@ -55,6 +55,26 @@ _KINDS: dict[str, tuple[str, Callable[[Fields], str]]] = {
             + ("it was ended, so that it starts anew" if of.get("what") == "ended" else "delete the pod")
         ),
     ),
+    "evicted": (
+        "GPUMemoryEvicted",
+        lambda of: (
+            f"{of['mib']} MiB of GPU memory gave way to online containers, and are kept in host memory"
+        ),
+    ),
+    "restored": (
+        "GPUMemoryRestored",
+        lambda of: f"its {of['mib']} MiB of GPU memory are back, with their data",
+    ),
+    "not-evicted": ("GPUMemoryNotEvicted", lambda of: f"its GPU memory does not give way: {of['why']}"),
+    "not-restored": ("GPUMemoryNotRestored", lambda of: f"its GPU memory stays in host memory: {of['why']}"),
+    "killed-unevictable": (
+        "GPUMemoryNotEvicted",
+        lambda of: f"ended: online containers need its GPU memory, which cannot be evicted ({of['why']})",
+    ),
+    "killed-not-restored": (
+        "GPUMemoryLost",
+        lambda of: f"ended: the driver lost the GPU memory of a process ({of['why']})",
+    ),
     "share-beside": (
         "GPUShareOfItsOwn",
         lambda of: f"{of['memory_mib']} MiB of GPU memory of its own, beside {of['beside']} of the same pod",

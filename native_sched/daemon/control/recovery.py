@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from native_sched.daemon.engine import Engine
+from native_sched.daemon.grants import memory_kind
 from native_sched.daemon.grants.grants import Grant, Grants
 from native_sched.daemon.grants.pause import pauser
 from native_sched.daemon.grants.scheduling import Scheduling
@@ -20,6 +21,7 @@ from native_sched.daemon.grants.store import Found
 from native_sched.daemon.links.listeners import Listeners
 from native_sched.daemon.log import LOG
 from native_sched.daemon.node import freezer, process_id
+from native_sched.daemon.node.config import NodeConfig
 
 if TYPE_CHECKING:
     from native_sched.daemon.standby import Called
@@ -82,6 +84,7 @@ def take_over(
     found: Found,
     hand_over: Callable[[Listeners], None],
     stages: Stages,
+    config: NodeConfig,
 ) -> Recovered:
     """Has the engine serve what the previous mgpud served. hand_over: has the holder give all its listeners.
 
@@ -91,7 +94,7 @@ def take_over(
     for grant in found.grants:
         grants.add(grant)
         try:
-            done.from_journal += _tell(engine, grant)
+            done.from_journal += _tell(engine, config, grant)
         except OSError as error:
             grant.served = False
             done.failed += 1
@@ -156,11 +159,12 @@ def _is_frozen(pid: int) -> bool | None:
         return None
 
 
-def _tell(engine: Engine, grant: Grant) -> bool:
+def _tell(engine: Engine, config: NodeConfig, grant: Grant) -> bool:
     """All that the engine was told of the container, in order, and whether its journal was there."""
     known = engine.add_tenant(grant.tenant)
     for card in grant.cards:
         engine.grant(grant.tenant, card.index, card.memory_mib << 20)
+    memory_kind.tell(engine, config, grant)
     for node in grant.nodes:
         engine.add_node(grant.tenant, *node)
     return known

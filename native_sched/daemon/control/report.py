@@ -61,6 +61,7 @@ def container(served: Served, grant: Grant, lost: Collection[int]) -> dict[str, 
                 "memory_mib": card.memory_mib,
                 "used_bytes": usage.used_bytes,
                 "peak_bytes": usage.peak_bytes,
+                "evicted_bytes": grant.reclaim.bytes.get(card.index, 0),
                 "core_percent": card.core_percent,
                 "lost": card.index in lost,
                 "without": without.of(engine, card.index),
@@ -78,6 +79,13 @@ def container(served: Served, grant: Grant, lost: Collection[int]) -> dict[str, 
         "advisory": grant.advisory,
         "state": grant.state,
         "paused": grant.paused,
+        "reclaimable": grant.reclaimable,
+        "reclaim": {
+            "state": grant.reclaim.state,
+            "evicted_bytes": sum(grant.reclaim.bytes.values()),
+            "by_hand": grant.reclaim.by_hand,
+            "not_moved": grant.not_moved or None,
+        },
         "lost_listener": grant.lost_listener,
         "containerd": None if grant.containerd is None else asdict(grant.containerd),
         "unaccounted_bytes": grant.unaccounted_bytes,
@@ -92,6 +100,11 @@ def container(served: Served, grant: Grant, lost: Collection[int]) -> dict[str, 
     }
 
 
+def _demanded_bytes(served: Served, card: int) -> int:
+    """What online calls wait for there."""
+    return int(served.engine.card_memory(card).demanded_bytes) if served.lends_memory else 0
+
+
 def everything(served: Served, lost: Collection[int]) -> dict[str, Any]:
     """The containers and cards; now_ns is CLOCK_MONOTONIC, to compare run_ns and suspended_ns over time."""
     now_ns = time.monotonic_ns()
@@ -99,6 +112,13 @@ def everything(served: Served, lost: Collection[int]) -> dict[str, Any]:
     rows = []
     for card in served.cards:
         mine = [c for row in containers for c in row["cards"] if c["index"] == card.index]
+        hard = [
+            c
+            for row in containers
+            if not row["reclaimable"]
+            for c in row["cards"]
+            if c["index"] == card.index
+        ]
         owned = served.policies.of(card.index)
         rows.append(
             {
@@ -108,7 +128,10 @@ def everything(served: Served, lost: Collection[int]) -> dict[str, Any]:
                 "name": card.name,
                 "memory_mib": card.memory_mib,
                 "policy": owned.policy if owned else None,
-                "granted_mib": sum(c["memory_mib"] for c in mine),
+                "granted_mib": sum(c["memory_mib"] for c in hard),
+                "reclaimable_mib": sum(c["memory_mib"] for c in mine) - sum(c["memory_mib"] for c in hard),
+                "evicted_bytes": sum(c["evicted_bytes"] for c in mine),
+                "demanded_bytes": _demanded_bytes(served, card.index),
                 "used_bytes": sum(c["used_bytes"] for c in mine),
                 "containers": len(mine),
                 "lost": card.index in lost,

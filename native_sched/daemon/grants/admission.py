@@ -1,10 +1,11 @@
 """From an admit message to a grant, a pass, or a refusal. Decides; registers nothing."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from native_sched.daemon.grants import claimed
+from native_sched.daemon.grants import memory_refusal as refusals
 from native_sched.daemon.grants.claims import Claims
 from native_sched.daemon.grants.grants import Grant
 from native_sched.daemon.grants.served import Served
@@ -24,9 +25,15 @@ class Admission:
     """Applies the vocabulary, the node's config and the cards' state to one container."""
 
     def __init__(
-        self, served: Served, edits_for: EditsFor, claims: Claims, lost: Collection[int] = ()
+        self,
+        served: Served,
+        edits_for: EditsFor,
+        claims: Claims,
+        lost: Collection[int] = (),
+        driver_version: str = "",
     ) -> None:
         """lost: indices of cards that get no new container."""
+        self._driver_version = driver_version
         self.claims = claims
         self._served = served
         self._edits_for = edits_for
@@ -62,12 +69,17 @@ class Admission:
             "identity": who,
             "advisory": advisory,
         }
+        reclaimable = False
         states = self._served.card_states(self._served.grants, without=self._lost)
         if named:
             qos, whole_cards, placed = claimed.place(named, states, self._served.config)
         elif request is not None:
-            qos, whole_cards = request.qos, request.whole_cards
+            # On a node that does not lend memory the container gets memory of its own.
+            request = replace(request, reclaimable=request.reclaimable and self._served.lends_memory)
+            qos, whole_cards, reclaimable = request.qos, request.whole_cards, request.reclaimable
             placed = place(request, states, self._served.config)
+            if reclaimable:
+                refusals.refuse_unevictable(self._driver_version, placed.cards, self._served.cards)
         else:
             return Grant(**base, qos="online", policy=None, cards=(), edits={})
         return Grant(
@@ -77,6 +89,7 @@ class Admission:
             cards=placed.cards,
             edits=self._edits_for(placed.cards),
             whole_cards=whole_cards,
+            reclaimable=reclaimable,
             claims=tuple(one.key for one in named),
             chosen=request is not None and not named and not request.placed,
         )

@@ -29,6 +29,25 @@ class Node(NamedTuple):
     minor: int
 
 
+ReclaimState = Literal["running", "evicting", "evicted", "restoring"]
+
+
+@dataclass(kw_only=True)
+class Reclaim:
+    """A container's memory on its way out of the cards and back, as it is written down before each step.
+
+    processes: (pid, start time) of those that were found on a card when its eviction began. bytes: what it
+    held, by card. by_hand: the operator evicted it, and resumes it. since_ns: of the state, by
+    CLOCK_MONOTONIC.
+    """
+
+    state: ReclaimState = "running"
+    processes: tuple[tuple[int, int], ...] = ()
+    bytes: dict[int, int] = field(default_factory=dict)
+    by_hand: bool = False
+    since_ns: int = 0
+
+
 def grant_id(tenant: int) -> str:
     """A grant's name, from its container's number in the engine."""
     return f"g-{tenant}"
@@ -38,7 +57,8 @@ def grant_id(tenant: int) -> str:
 class Grant:
     """One container's grant. tenant is its number in the engine; nonce is what hook and listener prove it by.
 
-    whole_cards: no other container may be on its cards. paused: it is frozen. containerd: what containerd
+    whole_cards: no other container may be on its cards. reclaimable: its memory gives way to online
+    containers; reclaim: where it is with that. paused: it is frozen. containerd: what containerd
     told of it. qos, policy and cards follow the operator's live changes. pid is its init process,
     runtime_pid the runtime that makes it; a start time goes with each (process_id.py). nodes: those the
     engine was told of. lease_end_ns: until when it may be admitted and not bound, by CLOCK_MONOTONIC.
@@ -58,6 +78,7 @@ class Grant:
     cards: tuple[CardShare, ...]
     edits: dict[str, Any]
     whole_cards: bool = False
+    reclaimable: bool = False
     created: datetime = field(default_factory=lambda: datetime.now(UTC))
     state: State = "admitted"
     pid: int | None = None
@@ -75,6 +96,9 @@ class Grant:
     # False: the engine could not take it over, so it gets no service; what it may hold stays reserved while
     # it lives.
     served: bool = True
+    reclaim: Reclaim = field(default_factory=Reclaim)
+    # Why it could not be evicted or restored when that was last tried.
+    not_moved: str = ""
     # Whether the listener of its main process is served, and whether it is found that there is none.
     listens: bool = False
     lost_listener: bool = False

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from native_sched.daemon.grants import live_grant_refusal as refusals
-from native_sched.daemon.grants import naming
+from native_sched.daemon.grants import memory_kind, memory_refusal, naming
 from native_sched.daemon.grants.grants import Grant
 from native_sched.daemon.grants.served import Served
 from oci_specs.request import Qos
@@ -48,6 +48,10 @@ def plan(
         raise refusals.draining(grant)
     if not grant.cards:
         raise refusals.no_card(grant)
+    if grant.reclaimable and intent.qos == "online":
+        raise memory_refusal.class_of_reclaimable(grant)
+    if intent.memory_mib is not None and grant.reclaim.state != "running":
+        raise memory_refusal.not_running(grant)
     if grant.whole_cards and (intent.core_percent is not None or intent.memory_mib is not None):
         raise refusals.whole_cards(grant)
     cards = grant.cards
@@ -80,7 +84,7 @@ def _check_memory(grant: Grant, card: CardShare, asked_mib: int, others: CardSta
         raise refusals.memory_below_least(asked_mib, least, len(grant.cards))
     if asked_mib < held_mib:
         raise refusals.memory_held(grant, card, asked_mib, held_mib)
-    if asked_mib > others.free_mib:
+    if asked_mib > others.free_for(grant.qos, reclaimable=grant.reclaimable):
         raise refusals.memory_full(grant, asked_mib, others)
 
 
@@ -114,6 +118,7 @@ class LiveGrant:
         try:
             self._cap(grant, change.cards)
             grant.qos, grant.cards = change.qos, change.cards
+            memory_kind.tell(self._served.engine, self._served.config, grant)
             self._served.scheduling.apply()
             record.commit()
         except OSError as error:
@@ -141,6 +146,7 @@ class LiveGrant:
         with suppress(OSError):
             for card in before.cards:
                 self._served.engine.grant(grant.tenant, card.index, card.memory_mib * _MIB)
+            memory_kind.tell(self._served.engine, self._served.config, grant)
             self._served.scheduling.apply()
 
     def _held_mib(self, grant: Grant, card: int) -> int:

@@ -64,12 +64,13 @@ def memory_held(grant: Grant, card: CardShare, asked_mib: int, held_mib: int) ->
 
 def memory_full(grant: Grant, asked_mib: int, others: CardState) -> Refusal:
     """others: the card without the container's own grant."""
+    free_mib = others.free_for(grant.qos, reclaimable=grant.reclaimable)
     each = " a card" if len(grant.cards) > 1 else ""
     return Refusal(
         "memory-full",
         f"{asked_mib} MiB asked, but of the {others.memory_mib} MiB of card {others.index} "
-        f"other containers were granted {others.memory_mib - others.free_mib} MiB",
-        f"ask for at most {others.free_mib} MiB{each}, or wait until a container ends",
+        f"other containers were granted {others.memory_mib - free_mib} MiB",
+        f"ask for at most {free_mib} MiB{each}, or wait until a container ends",
     )
 
 

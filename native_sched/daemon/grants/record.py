@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from native_sched.daemon.engine import NodeKind
-from native_sched.daemon.grants.grants import Grant, Node
+from native_sched.daemon.grants.grants import Grant, Node, Reclaim
 from native_sched.daemon.node.record_file import Unreadable
 from oci_specs.request import Identity
 from placement.cards import CardShare
@@ -45,6 +45,12 @@ def to_json(grant: Grant) -> dict[str, Any]:
         "chosen": grant.chosen,
         "nodes": [list(node) for node in grant.nodes],
         "program": grant.program and list(grant.program),
+        "reclaimable": grant.reclaimable,
+        "reclaim": {
+            **asdict(grant.reclaim),
+            "bytes": {str(card): size for card, size in grant.reclaim.bytes.items()},
+            "processes": [list(process) for process in grant.reclaim.processes],
+        },
         "created": grant.created.isoformat(),
     }
 
@@ -56,6 +62,18 @@ def _program(found: Any) -> tuple[int, int] | None:
     return device, inode
 
 
+def _reclaim(found: Any) -> Reclaim:
+    if found is None:
+        return Reclaim()
+    return Reclaim(
+        **{
+            **found,
+            "bytes": {int(card): size for card, size in found["bytes"].items()},
+            "processes": tuple((pid, start) for pid, start in found["processes"]),
+        }
+    )
+
+
 def from_json(body: Any) -> Grant:
     """Unreadable when it is not what to_json() writes."""
     try:
@@ -63,7 +81,9 @@ def from_json(body: Any) -> Grant:
             **{name: body[name] for name in _PLAIN},
             identity=Identity(**body["identity"]),
             cards=tuple(CardShare(**card) for card in body["cards"]),
-            # Earlier mgpuds have not written these three.
+            # Earlier mgpuds have not written these.
+            reclaimable=body.get("reclaimable", False),
+            reclaim=_reclaim(body.get("reclaim")),
             claims=tuple(body.get("claims", ())),
             chosen=bool(body.get("chosen", False)),
             program=_program(body.get("program")),

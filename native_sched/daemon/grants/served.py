@@ -32,6 +32,17 @@ class Served:
     store: GrantStore
     node: NodeState
 
+    @property
+    def lends_memory(self) -> bool:
+        return self.config.offline_overcommit
+
+    def _idle_mib(self, grant: Grant, card: int, granted_mib: int) -> int:
+        """Of an online container's memory on the card, what it does not use and may be lent."""
+        if not self.lends_memory or grant.qos != "online" or not grant.served:
+            return 0
+        usage = self.engine.usage(grant.tenant, card)
+        return max(0, granted_mib - (-(-int(usage.used_bytes + usage.reserved_bytes) >> 20)))
+
     def card_states(self, grants: Iterable[Grant], without: Collection[int] = ()) -> list[CardState]:
         """The cards as placement sees them with these grants on them. without: indices of cards left out."""
         counted = list(grants)
@@ -53,6 +64,8 @@ class Served:
                     qos=grant.qos,
                     memory_mib=own.memory_mib,
                     core_percent=own.core_percent,
+                    reclaimable=grant.reclaimable,
+                    idle_mib=self._idle_mib(grant, card.index, own.memory_mib),
                 )
                 for grant in grants
                 for own in grant.cards

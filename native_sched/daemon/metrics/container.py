@@ -89,6 +89,7 @@ def containers(of: Observed, openmetrics: bool) -> str:
     """The series of each container that holds a grant; they end with it."""
     used = Family("memory_used_bytes", "gauge", "Memory that it holds on the card.")
     limit = Family("memory_limit_bytes", "gauge", "Its memory cap on the card.")
+    evicted = Family("memory_evicted_bytes", "gauge", "Memory of the card that is kept in host memory.")
     run = Family("run_seconds", "counter", "Time of its cards that it was charged for.")
     share = Family("share_ratio", "gauge", "Part of the last ten seconds that it was charged for.")
     suspended = Family("suspended_seconds", "counter", "Time that it was suspended.")
@@ -111,5 +112,6 @@ def containers(of: Observed, openmetrics: bool) -> str:
             place = f"{labels},{label('card', str(card.index))},{label('uuid', card.uuid)}"
             used.add(place, held.used_bytes)
             limit.add(place, held.cap_bytes)
-    families = (used, limit, run, share, suspended, preemptions, refused, lost)
+            evicted.add(place, grant.reclaim.bytes.get(card.index, 0))
+    families = (used, limit, evicted, run, share, suspended, preemptions, refused, lost)
     return "".join(family.text(openmetrics) for family in families)

@@ -18,6 +18,7 @@ from native_sched.daemon.metrics.account import Account
 from native_sched.daemon.metrics.refused import Refusals
 from native_sched.daemon.metrics.server import MetricsServer
 from native_sched.daemon.node.inventory import CardInfo
+from native_sched.daemon.reclaim.counts import Counts
 
 RUNTIMES_FIRST_S = 0.5
 
@@ -40,6 +41,7 @@ class Observed:
     lost: Collection[int] = ()
     # How many containers were found without a listener.
     lost_listeners: Callable[[], int] = lambda: 0
+    moved: Counts = field(default_factory=Counts)
     log: Log = LOG
 
 

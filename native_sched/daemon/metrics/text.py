@@ -69,9 +69,28 @@ class NodeCollector(ObservedCollector):
             "Containers that were found without the listener of their main process.",
             of.lost_listeners(),
         )
+        yield from self._moved()
         yield Counter(
             "mgpu_log_lines_left_out", "Lines that the log's rate limits left out.", of.log.left_out
         )
+
+    def _moved(self) -> Iterator[Metric]:
+        moved = self._of.moved
+        times = Counter(
+            "mgpu_memory_moves",
+            "Times that a container's memory left its cards or came back.",
+            labels=["what"],
+        )
+        sizes = Counter("mgpu_memory_moved_bytes", "Memory that did.", labels=["what"])
+        for what, count in (
+            ("evicted", moved.evictions),
+            ("restored", moved.restorations),
+            ("failed", moved.failures),
+        ):
+            times.add_metric([what], count)
+        for what, count in (("evicted", moved.evicted_bytes), ("restored", moved.restored_bytes)):
+            sizes.add_metric([what], count)
+        yield from (times, sizes)
 
     def _recovery(self) -> Iterator[Metric]:
         """Counted by this mgpud: the previous one no longer counts."""
@@ -158,12 +177,14 @@ class CardCollector(ObservedCollector):
             "Always 1; the card's model and policy.",
             labels=[*CARD_LABELS, "model", "policy"],
         )
-        memory, used, granted = (
+        memory, used, granted, reclaimable, evicted = (
             Gauge(f"mgpu_card_memory_{what}bytes", text, labels=CARD_LABELS)
             for what, text in (
                 ("", "Memory of the card."),
                 ("used_", "Memory that containers hold."),
-                ("granted_", "Memory that containers were granted."),
+                ("granted_", "Memory that containers were granted for their own."),
+                ("reclaimable_", "Memory that containers were granted besides, which gives way to online."),
+                ("evicted_", "Memory of containers that is kept in host memory."),
             )
         )
         lost = Gauge("mgpu_card_lost", "Whether the card has fallen off the bus.", labels=CARD_LABELS)
@@ -182,8 +203,11 @@ class CardCollector(ObservedCollector):
             info.add_metric([*labels, card.name, owned.policy if owned else ""], 1)
             memory.add_metric(labels, card.memory_mib * _MIB)
             used.add_metric(labels, sum(usage(of.engine, grant, card.index).used_bytes for grant, _ in own))
-            granted.add_metric(labels, sum(share.memory_mib for _, share in own) * _MIB)
-        yield from (info, memory, used, granted, lost, mismatches)
+            for family, gives_way in ((granted, False), (reclaimable, True)):
+                caps = [share.memory_mib for grant, share in own if grant.reclaimable == gives_way]
+                family.add_metric(labels, sum(caps) * _MIB)
+            evicted.add_metric(labels, sum(grant.reclaim.bytes.get(card.index, 0) for grant, _ in own))
+        yield from (info, memory, used, granted, reclaimable, evicted, lost, mismatches)
         yield from self._by_class(grants)
 
     def _by_class(self, grants: list[Grant]) -> Iterator[Metric]:

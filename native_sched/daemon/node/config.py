@@ -54,6 +54,17 @@ class NodeConfig(Rules):
     poll_fast_us: int = 500
     # ... where nothing is urgent.
     poll_slow_us: int = 1000
+    # Whether offline containers that say so may hold memory that online ones were granted and do not use.
+    offline_overcommit: bool = False
+    # Milliseconds that an online allocation waits for such memory before it gets the driver's answer.
+    evict_wait_ms: int = 30000
+    # Milliseconds that the submitted work of a container has, beside online, to complete for its eviction.
+    evict_drain_ms: int = 1000
+    # Milliseconds for which there was room for all of an evicted container before it is restored.
+    restore_hold_ms: int = 1000
+    # What becomes of a container that cannot be evicted while online waits: it keeps its memory, or it is
+    # ended.
+    unevictable: Literal["keep", "end"] = "keep"
     # A loopback HOST:PORT where metrics are served to every user of the node, beside ROOT/metrics.sock, which
     # is root's.
     metrics_listen: str = ""

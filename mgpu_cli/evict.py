@@ -1,0 +1,66 @@
+"""`mgpu evict` and `mgpu resume`: what a container holds of the cards, moved to host memory and back."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from mgpu_cli import client, options, render
+from mgpu_cli.state import StateDir
+from oci_specs.refusal import Refusal, quoted
+
+POLL_S = 0.05
+Container = dict[str, Any]
+
+
+@click.command(short_help="Move a container's GPU memory to host memory.")
+@click.argument("container")
+@options.root
+@options.output
+def evict(container: str, state: StateDir, output: str) -> None:
+    """Move what a container holds of the GPUs to host memory, where it stays until mgpu resume.
+
+    Its processes wait in their next CUDA call meanwhile, and then go on with their data. CONTAINER, as mgpu
+    set names it, is an offline one with mgpu.dev/memory-reclaimable. The work that it has submitted completes
+    first, when the scheduler lets it run.
+    """
+    _move(state, "evict", container, "evicted", output)
+
+
+@click.command(short_help="Move an evicted container's memory back to its GPUs.")
+@click.argument("container")
+@options.root
+@options.output
+def resume(container: str, state: StateDir, output: str) -> None:
+    """Move an evicted container back to its GPUs, if there is room for all of it."""
+    _move(state, "resume", container, "running", output)
+
+
+def _move(state: StateDir, verb: str, container: str, until: str, output: str) -> None:
+    """Refusal when it is not done; it is as before then."""
+    found = client.ask(state.control, verb, container=container)["container"]
+    while found["reclaim"]["state"] != until:
+        if why := found["reclaim"]["not_moved"]:
+            raise Refusal(
+                "not-moved",
+                f"container {quoted(found['container_id'])} is {found['reclaim']['state']} as before: {why}",
+                "see what mgpud logs, then try again",
+            )
+        time.sleep(POLL_S)
+        found = _listed(state, found["id"])
+    if output == "json":
+        render.as_json(found)
+    else:
+        render.containers([found])
+
+
+def _listed(state: StateDir, grant: str) -> Container:
+    for each in client.ask(state.control, "list")["containers"]:
+        if each["id"] == grant:
+            row: Container = each
+            return row
+    raise Refusal(
+        "container-ended", f"the container of grant {grant} has ended", "nothing is left to be done"
+    )

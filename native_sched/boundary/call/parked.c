@@ -1,0 +1,85 @@
+#include "parked.h"
+#include "base/clock.h"
+#include <string.h>
+
+enum { NS_PER_MS = 1000000 };
+
+void parked_note_lent(struct call *c, const struct ledger *l)
+{
+    assert_held(&c->tenant->lock);
+    if (l->card && (atomic_load(&l->card->reclaimable_bytes) || atomic_load(&l->card->restorations)))
+        c->lent_ns = UINT64_MAX;
+}
+
+struct answer parked_or(struct call *c, uint32_t card, uint64_t bytes, uint32_t status)
+{
+    WITH_TENANT(c->tenant);
+    const struct ledger *l = &c->tenant->ledger[card];
+
+    if (!c->may_park || !l->card || l->kind != MEMORY_ONLINE ||
+        (c->lent_ns != UINT64_MAX && monotonic_ns() - c->lent_ns > (uint64_t)PARKED_LENT_MS * NS_PER_MS))
+        return answered(status);
+    c->lacks_on = l->card;
+    c->lacks_bytes = bytes;
+    return parked();
+}
+
+static bool is_repeat(const struct parked_call *entry, const struct seccomp_notif *req)
+{
+    return entry->req.id && entry->req.pid == req->pid &&
+           !memcmp(&entry->req.data, &req->data, sizeof(req->data));
+}
+
+struct parked_call *parked_entry(struct parked_calls *p, const struct seccomp_notif *req)
+{
+    struct parked_call *free = NULL;
+
+    for (int i = 0; i < PARKED_MAX; i++) {
+        if (is_repeat(&p->call[i], req))
+            return &p->call[i];
+        if (!p->call[i].req.id)
+            free = &p->call[i];
+    }
+    return free;
+}
+
+bool parked_any(const struct parked_calls *p)
+{
+    for (int i = 0; i < PARKED_MAX; i++)
+        if (p->call[i].req.id)
+            return true;
+    return false;
+}
+
+bool parked_has_time(const struct mediator *m, const struct parked_call *entry)
+{
+    return !entry->req.id || monotonic_ns() - entry->since_ns < (uint64_t)m->evict_wait_ms * NS_PER_MS;
+}
+
+/* The id is stored last: until then there is none. */
+static void copy(struct seccomp_notif *to, const struct seccomp_notif *from)
+{
+    __atomic_store_n(&to->id, 0, __ATOMIC_RELEASE);
+    to->pid = from->pid;
+    to->flags = from->flags;
+    to->data = from->data;
+    __atomic_store_n(&to->id, from->id, __ATOMIC_RELEASE);
+}
+
+void parked_keep(struct parked_call *entry, const struct seccomp_notif *req, const struct call *c)
+{
+    if (!entry->req.id)
+        entry->since_ns = monotonic_ns();
+    entry->lent_ns = c->lent_ns == UINT64_MAX ? monotonic_ns() : c->lent_ns;
+    copy(&entry->req, req);
+}
+
+void parked_take(const struct parked_call *entry, struct seccomp_notif *req)
+{
+    copy(req, &entry->req);
+}
+
+void parked_drop(struct parked_call *entry)
+{
+    __atomic_store_n(&entry->req.id, 0, __ATOMIC_RELEASE);
+}

@@ -1,0 +1,41 @@
+/* Calls of online containers that wait until offline containers have given memory back (docs/reclaim.md).
+ *
+ * A parked call has changed nothing and is not answered: its listener's thread goes on with other calls,
+ * serves this one anew every PARKED_LOOK_MS, from the caller's memory, and gives it the driver's answer after
+ * the mediator's evict_wait_ms. It is known by its notification; one that the kernel sends again after a
+ * signal or the freezer takes the place of the first, by thread and arguments. The next mgpud finds the calls
+ * in the listener's page. */
+#ifndef MGPU_PARKED_H
+#define MGPU_PARKED_H
+#include "call.h"
+
+/* PARKED_LENT_MS: how much later than the account the driver may have the memory of a closed file. */
+enum { PARKED_MAX = 16, PARKED_LOOK_MS = 2, PARKED_LENT_MS = 1000 };
+
+struct parked_call {
+    struct seccomp_notif req; /* id 0, stored last: a free entry */
+    uint64_t since_ns;        /* CLOCK_MONOTONIC */
+    uint64_t lent_ns;         /* when others last had memory to give back */
+};
+
+struct parked_calls {
+    struct parked_call call[PARKED_MAX];
+};
+
+/* Before the driver is asked: whether others have memory to give back on the ledger's card. */
+void parked_note_lent(struct call *c, const struct ledger *l);
+
+/* What a call that the driver refuses for want of memory becomes: parked, or answered with that status.
+ * bytes: what it lacks at most. */
+struct answer parked_or(struct call *c, uint32_t card, uint64_t bytes, uint32_t status);
+
+/* The entry for a call, its own from before or a free one; NULL: there is none. */
+struct parked_call *parked_entry(struct parked_calls *p, const struct seccomp_notif *req);
+bool parked_any(const struct parked_calls *p);
+/* Whether the call may wait on. */
+bool parked_has_time(const struct mediator *m, const struct parked_call *entry);
+void parked_keep(struct parked_call *entry, const struct seccomp_notif *req, const struct call *c);
+void parked_drop(struct parked_call *entry);
+/* The entry's notification, where RECV would have put it. */
+void parked_take(const struct parked_call *entry, struct seccomp_notif *req);
+#endif

@@ -1,0 +1,21 @@
+"""What a container's memory is to the others on its cards, for the engine."""
+
+from __future__ import annotations
+
+from native_sched.daemon.engine import Engine
+from native_sched.daemon.engine_memory import MemoryKind
+from native_sched.daemon.grants.grants import Grant
+from native_sched.daemon.node.config import NodeConfig
+
+
+def tell(engine: Engine, config: NodeConfig, grant: Grant) -> None:
+    """Nothing on a node that lends no memory, but for what it has lent before. OSError."""
+    if not (config.offline_overcommit or grant.reclaimable) or not grant.cards:
+        return
+    if grant.reclaimable:
+        engine.memory(grant.tenant, MemoryKind.RECLAIMABLE)
+    else:
+        engine.memory(grant.tenant, MemoryKind.ONLINE if grant.qos == "online" else MemoryKind.KEPT)
+    if grant.reclaim.state != "running":
+        room = grant.reclaim.bytes if grant.reclaim.state == "restoring" else None
+        engine.reclaim(grant.tenant, closed=True, room_bytes=room)

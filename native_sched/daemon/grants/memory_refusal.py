@@ -1,0 +1,82 @@
+"""The words of refusals about memory that gives way to online containers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from native_sched.daemon.grants.grants import Grant
+from native_sched.daemon.node.inventory import CardInfo
+from oci_specs.refusal import Refusal, printable, quoted
+from oci_specs.vocabulary import MEMORY_RECLAIMABLE
+from placement.cards import CardShare
+
+# cuCheckpointProcess*() came with CUDA 12.8.
+LEAST_DRIVER = 570
+
+
+def refuse_unevictable(driver_version: str, granted: Iterable[CardShare], cards: Iterable[CardInfo]) -> None:
+    """Refusal where no process can be moved off the cards: by an older driver, or from MIG instances."""
+    branch = driver_version.partition(".")[0]
+    if branch.isdigit() and int(branch) < LEAST_DRIVER:
+        raise Refusal(
+            "cannot-evict",
+            f"{MEMORY_RECLAIMABLE} asked, but driver {printable(driver_version)} does not move processes off a GPU",
+            f"install driver {LEAST_DRIVER} or newer, or leave the annotation out",
+        )
+    instances = {card.index for card in cards if card.instance is not None}
+    for card in granted:
+        if card.index in instances:
+            raise Refusal(
+                "cannot-evict",
+                f"{MEMORY_RECLAIMABLE} asked, but card {card.index} is a MIG instance, which no process is moved off",
+                "name a GPU without MIG, or leave the annotation out",
+            )
+
+
+def class_of_reclaimable(grant: Grant) -> Refusal:
+    return Refusal(
+        "reclaimable-online",
+        f"the memory of container {quoted(grant.name)} gives way to online containers, so it cannot become one",
+        "create it anew without the annotation",
+    )
+
+
+def not_running(grant: Grant) -> Refusal:
+    return Refusal(
+        "container-evicted",
+        f"container {quoted(grant.name)} is {grant.reclaim.state}: its memory does not change meanwhile",
+        "wait until it runs again, or resume it with mgpu resume",
+    )
+
+
+def not_reclaimable(grant: Grant) -> Refusal:
+    return Refusal(
+        "not-reclaimable",
+        f"the memory of container {quoted(grant.name)} does not give way"
+        + ("" if grant.cards else ": it was given no card"),
+        f"evict one that was created offline with {MEMORY_RECLAIMABLE} on a node with offline_overcommit",
+    )
+
+
+def not_bound(grant: Grant) -> Refusal:
+    return Refusal(
+        "container-not-running",
+        f"container {quoted(grant.name)} is {grant.state}",
+        "evict a container that runs",
+    )
+
+
+def not_evicted(grant: Grant) -> Refusal:
+    return Refusal(
+        "not-evicted",
+        f"container {quoted(grant.name)} is {grant.reclaim.state}, not evicted",
+        "see mgpu ps for those that are",
+    )
+
+
+def no_room_to_resume(grant: Grant, card: int, size: int, left: int) -> Refusal:
+    return Refusal(
+        "memory-full",
+        f"container {quoted(grant.name)} needs {-(-size >> 20)} MiB on card {card}, where {left >> 20} MiB are free",
+        "wait until online containers there need less, or end one",
+    )

@@ -1,0 +1,1 @@
+"""Offline memory gives way to online: which container, how, and how it comes back (docs/reclaim.md)."""

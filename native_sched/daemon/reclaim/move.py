@@ -1,0 +1,254 @@
+"""One container's way off its cards and back, step by step.
+
+Each step is written down before it is made. Whatever ends in the middle, mgpud, mgpu-checkpoint or the
+container, the states of its processes tell the next one how to go on (settle()).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from native_sched.daemon.engine import Engine
+from native_sched.daemon.grants.grants import Grant, Reclaim, ReclaimState
+from native_sched.daemon.log import LOG
+from native_sched.daemon.node import process_id
+from native_sched.daemon.reclaim import host_memory
+from native_sched.daemon.reclaim.checkpoint import Checkpoint, Failed
+from oci_specs.refusal import Refusal
+
+_NS_PER_MS, _NS_PER_S = 1_000_000, 1_000_000_000
+# A copy is given up that is slower than this, after its first seconds.
+_SLOWEST_BYTES_PER_S, _COPY_LEAST_S = 256 << 20, 10.0
+_CHANGING = ("checkpointing", "restoring")
+_LOOK_S = 0.02
+_ENDS_WITHIN_NS = 2 * _NS_PER_S
+
+
+class NotMoved(Exception):
+    """The container is as it was, and why."""
+
+
+class Lost(Exception):
+    """A process of it can go on in neither place."""
+
+
+class Mover:
+    """Moves containers with one mgpu-checkpoint. save: writes a grant down as it will be; Refusal."""
+
+    def __init__(
+        self, engine: Engine, checkpoint: Checkpoint, save: Callable[[Grant, Reclaim], None]
+    ) -> None:
+        self._engine = engine
+        self._checkpoint = checkpoint
+        self._save = save
+
+    async def evict(
+        self, grant: Grant, *, drain_ms: int, beside_online: bool, by_hand: bool = False
+    ) -> None:
+        """NotMoved where it cannot be; it runs on then. Gone: settle() has to find out.
+
+        beside_online: its work may run until it is locked, whatever online does.
+        """
+        held = self.held_bytes(grant)
+        processes = self._processes(grant)
+        if not processes:
+            raise NotMoved("no process of it shows what it holds")
+        size = sum(held.values())
+        room = host_memory.room_bytes(processes[0][0])
+        if room < size:
+            raise NotMoved(f"{size >> 20} MiB do not fit the {room >> 20} MiB of host memory left to it")
+        self._enter(grant, "evicting", processes=processes, bytes=held, by_hand=by_hand)
+        deadline_ns = time.monotonic_ns() + drain_ms * _NS_PER_MS
+        try:
+            if beside_online:
+                self._engine.drain(grant.tenant, deadline_ns)
+            await self._lock_all(grant, deadline_ns)
+            if beside_online:
+                self._engine.drain(grant.tenant, time.monotonic_ns() + int(_copy_s(size) * _NS_PER_S))
+            await self._checkpoint_all(grant)
+        except (Failed, NotMoved) as error:
+            await self._put_back(grant)
+            raise NotMoved(str(error)) from error
+        finally:
+            self._drained(grant)
+        self._enter(grant, "evicted")
+
+    async def restore(self, grant: Grant, pairs: Mapping[str, str] | None = None) -> None:
+        """NotMoved where there is no room, or the driver refuses; it stays evicted then."""
+        try:
+            self._engine.reclaim(grant.tenant, closed=True, room_bytes=grant.reclaim.bytes)
+        except OSError as error:
+            raise NotMoved(f"its memory is not free on its cards ({error.strerror})") from error
+        try:
+            self._enter(grant, "restoring", closed_already=True)
+            await self._restore_all(grant, pairs)
+        except (Failed, NotMoved) as error:
+            await self._forward(grant)
+            raise NotMoved(str(error)) from error
+        self._enter(grant, "running")
+
+    async def settle(self, grant: Grant) -> None:
+        """Finds out where its processes are, and brings all of them to one place: on the cards, or off them.
+
+        Lost when that cannot be.
+        """
+        was = grant.reclaim.state
+        states = await self._states(grant)
+        try:
+            if "checkpointed" not in states.values():
+                await self._unlock_all(grant)
+                self._enter(grant, "running")
+            elif was == "restoring":
+                await self._restore_all(grant, None)
+                self._enter(grant, "running")
+            elif set(states.values()) == {"checkpointed"}:
+                self._enter(grant, "evicted")
+            else:
+                await self._lock_all(grant, time.monotonic_ns() + _NS_PER_S)
+                await self._checkpoint_all(grant)
+                self._enter(grant, "evicted")
+        except (Failed, NotMoved) as error:
+            if was == "restoring":
+                await self._forward(grant)
+            else:
+                await self._put_back(grant)
+            LOG.warning("not-moved", container=grant.container_id, why=error)
+
+    def held_bytes(self, grant: Grant) -> dict[int, int]:
+        """By card, what it holds now."""
+        return {
+            card.index: int(self._engine.usage(grant.tenant, card.index).used_bytes) for card in grant.cards
+        }
+
+    def _processes(self, grant: Grant) -> tuple[tuple[int, int], ...]:
+        found = []
+        for pid in sorted({process.pid for process in self._engine.processes(grant.tenant)}):
+            with suppress(ProcessLookupError):
+                found.append((pid, process_id.start_time(pid)))
+        return tuple(found)
+
+    def _enter(
+        self,
+        grant: Grant,
+        state: ReclaimState,
+        *,
+        processes: tuple[tuple[int, int], ...] | None = None,
+        bytes: dict[int, int] | None = None,
+        by_hand: bool | None = None,
+        closed_already: bool = False,
+    ) -> None:
+        """Written down, then told to the engine. NotMoved when it cannot be written down before it begins."""
+        now = grant.reclaim
+        then = Reclaim(
+            state=state,
+            processes=now.processes if processes is None else processes,
+            bytes=now.bytes if bytes is None else bytes,
+            by_hand=now.by_hand if by_hand is None else by_hand,
+            since_ns=time.monotonic_ns(),
+        )
+        if state == "running":
+            then = Reclaim(since_ns=then.since_ns)
+        try:
+            self._save(grant, then)
+        except Refusal as refusal:
+            if state == "evicting":
+                raise NotMoved(refusal.message) from refusal
+            # The states of its processes say it to the next mgpud.
+            LOG.warning("grant-not-recorded", container=grant.container_id, why=refusal.message)
+        grant.reclaim = then
+        if not closed_already:
+            with suppress(OSError):  # its container is gone meanwhile
+                self._engine.reclaim(grant.tenant, closed=state != "running")
+
+    def _drained(self, grant: Grant) -> None:
+        with suppress(OSError):
+            self._engine.drain(grant.tenant, 0)
+
+    def _living(self, grant: Grant) -> list[int]:
+        found = [pid for pid, start in grant.reclaim.processes if process_id.lives(pid, start)]
+        if not found:
+            raise NotMoved("its processes have ended")
+        return found
+
+    async def _lock_all(self, grant: Grant, deadline_ns: int) -> None:
+        """One time for all of them: none waits for another that is locked longer than that."""
+        states = await self._states(grant)
+        for pid in self._living(grant):
+            if states.get(pid) != "running":
+                continue
+            left_ms = (deadline_ns - time.monotonic_ns()) // _NS_PER_MS
+            if left_ms <= 0:
+                raise NotMoved("its work did not complete in time")
+            await self._checkpoint.lock(pid, left_ms)
+
+    async def _checkpoint_all(self, grant: Grant) -> None:
+        states = await self._states(grant)
+        size = sum(grant.reclaim.bytes.values())
+        for pid in self._living(grant):
+            if states.get(pid) == "locked":
+                await self._checkpoint.checkpoint(pid, _copy_s(size))
+
+    async def _restore_all(self, grant: Grant, pairs: Mapping[str, str] | None) -> None:
+        states = await self._states(grant)
+        for pid in self._living(grant):
+            if states.get(pid) == "checkpointed":
+                await self._checkpoint.restore(pid, pairs)
+        await self._unlock_all(grant)
+
+    async def _unlock_all(self, grant: Grant) -> None:
+        for pid, state in (await self._states(grant)).items():
+            if state == "locked":
+                await self._checkpoint.unlock(pid)
+
+    async def _put_back(self, grant: Grant) -> None:
+        """All of it on the cards again; what could not be stays evicted as a whole."""
+        try:
+            if "checkpointed" in (await self._states(grant)).values():
+                self._engine.reclaim(grant.tenant, closed=True, room_bytes=grant.reclaim.bytes)
+            await self._restore_all(grant, None)
+        except (Failed, OSError) as error:
+            LOG.warning("not-put-back", container=grant.container_id, why=error)
+            await self._forward(grant)
+        except NotMoved:
+            self._enter(grant, "running")
+        else:
+            self._enter(grant, "running")
+
+    async def _forward(self, grant: Grant) -> None:
+        """All of it off the cards again."""
+        try:
+            await self._lock_all(grant, time.monotonic_ns() + _NS_PER_S)
+            await self._checkpoint_all(grant)
+        except NotMoved:
+            self._enter(grant, "running")
+        except Failed as error:
+            raise Lost(str(error)) from error
+        else:
+            self._enter(grant, "evicted")
+
+    async def _states(self, grant: Grant) -> dict[int, str]:
+        """By pid, once none of them is between two. Lost where one has failed."""
+        found: dict[int, str] = {}
+        for pid, start in grant.reclaim.processes:
+            patience_ns = time.monotonic_ns() + _ENDS_WITHIN_NS
+            while process_id.lives(pid, start):
+                try:
+                    found[pid] = await self._checkpoint.state(pid)
+                except Failed:
+                    # One that is ending no longer answers, and is not gone yet.
+                    if time.monotonic_ns() > patience_ns:
+                        raise
+                else:
+                    if found[pid] not in _CHANGING:
+                        break
+                await asyncio.sleep(_LOOK_S)
+        if "failed" in found.values():
+            raise Lost("the driver could not move one of its processes")
+        return {pid: state for pid, state in found.items() if process_id.lives(pid)}
+
+
+def _copy_s(size: int) -> float:
+    return _COPY_LEAST_S + size / _SLOWEST_BYTES_PER_S

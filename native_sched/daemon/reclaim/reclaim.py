@@ -1,0 +1,302 @@
+"""Evicts while online calls wait for memory, and restores when there is room: one of each at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
+from typing import Any
+
+from native_sched.daemon.grants import memory_refusal as refusals
+from native_sched.daemon.grants.grants import Grant, Reclaim
+from native_sched.daemon.grants.served import Served
+from native_sched.daemon.log import LOG
+from native_sched.daemon.reclaim.checkpoint import Alone, Checkpoint, Gone
+from native_sched.daemon.reclaim.choose import Card, Restorations, Tenant, victim
+from native_sched.daemon.reclaim.counts import Counts
+from native_sched.daemon.reclaim.move import Lost, Mover, NotMoved
+
+_NS_PER_MS, _NS_PER_S = 1_000_000, 1_000_000_000
+# A container that could not be moved is left alone for so long.
+_RETRY_S = 10
+# Room comes about without an event, as when an online container ends.
+_LOOK_S = 0.25
+_DRAIN_RESTORING_S = 10
+
+
+class Reclaimer:
+    """kill: ends a container. libcuda: the library that mgpu-checkpoint loads. lock: a file for Alone."""
+
+    def __init__(self, served: Served, libcuda: str, lock: str, kill: Callable[[Grant], None]) -> None:
+        self._served = served
+        self._kill = kill
+        self._alone = Alone(lock)
+        self._out, self._back = (Checkpoint(libcuda, self._alone) for _ in range(2))
+        self._evicts = Mover(served.engine, self._out, self._save)
+        self._restores = Mover(served.engine, self._back, self._save)
+        self._restorations = Restorations(served.config.restore_hold_ms * _NS_PER_MS)
+        self._changed = asyncio.Event()
+        self._evicting: Grant | None = None
+        self._restoring: Grant | None = None
+        self._retry_ns: dict[int, int] = {}
+        self._asked: dict[int, str] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.counts = Counts()
+
+    def wake(self) -> None:
+        self._changed.set()
+
+    def close(self) -> None:
+        self._out.close()
+        self._back.close()
+        self._alone.close()
+
+    async def run(self) -> None:
+        """For ever, on a node that lends memory or has lent some."""
+        if not self._served.lends_memory and not any(grant.reclaimable for grant in self._served.grants):
+            return
+        for grant in self._reclaimable():
+            if grant.reclaim.state != "running":
+                await self._settle(self._restores, grant)
+        with suppress(Gone, OSError):
+            await self._out.start()
+        while True:
+            again_s = self._begin()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), again_s)
+            self._changed.clear()
+
+    def _reclaimable(self) -> list[Grant]:
+        return [
+            grant
+            for grant in self._served.grants
+            if grant.reclaimable and grant.served and grant.state == "bound"
+        ]
+
+    def _save(self, grant: Grant, reclaim: Reclaim) -> None:
+        self._served.store.save(grant, reclaim=reclaim)
+
+    # What the operator asks for by hand.
+
+    def ask_evict(self, grant: Grant) -> None:
+        """Refusal where it cannot be."""
+        if not grant.reclaimable:
+            raise refusals.not_reclaimable(grant)
+        if grant.state != "bound":
+            raise refusals.not_bound(grant)
+        if grant.reclaim.state in ("evicted", "evicting"):
+            grant.reclaim.by_hand = True
+            return
+        if grant.reclaim.state != "running":
+            raise refusals.not_running(grant)
+        grant.not_moved = ""
+        self._asked[grant.tenant] = "evict"
+        self.wake()
+
+    def ask_resume(self, grant: Grant) -> None:
+        """Refusal where it is not evicted, or there is no room for all of it."""
+        if grant.reclaim.state != "evicted":
+            raise refusals.not_evicted(grant)
+        cards = self._cards()
+        for index, size in grant.reclaim.bytes.items():
+            left = min(cards[index].left_bytes, cards[index].free_bytes)
+            if left < size or cards[index].demanded_bytes:
+                raise refusals.no_room_to_resume(
+                    grant, index, size, 0 if cards[index].demanded_bytes else left
+                )
+        grant.not_moved = ""
+        self._asked[grant.tenant] = "resume"
+        self.wake()
+
+    # What is due.
+
+    def _cards(self) -> dict[int, Card]:
+        engine = self._served.engine
+        used = dict.fromkeys((card.index for card in self._served.cards), 0)
+        for grant in self._served.grants:
+            for card in grant.cards:
+                with suppress(OSError):
+                    used[card.index] += int(engine.usage(grant.tenant, card.index).used_bytes)
+        found = {}
+        for index, bytes_used in used.items():
+            memory = engine.card_memory(index)
+            found[index] = Card(
+                left_bytes=max(0, int(memory.total_bytes) - int(memory.taken_bytes)),
+                free_bytes=max(0, int(memory.total_bytes) - bytes_used),
+                demanded_bytes=max(1, int(memory.demanded_bytes)) if memory.demands else 0,
+            )
+        return found
+
+    def _begin(self) -> float:
+        """Begins what is due; seconds until the next look."""
+        now_ns = time.monotonic_ns()
+        grants = self._reclaimable()
+        cards = self._cards() if grants else {}
+        self._forget(grants)
+        self._let_restoration_end(cards, now_ns)
+        if self._evicting is None:
+            self._begin_eviction(grants, cards, now_ns)
+        again_ns = self._begin_restoration(grants, cards, now_ns) if self._restoring is None else None
+        if not any(grant.reclaim.state != "running" for grant in grants) and not self._demanded(cards):
+            return 60.0
+        return _LOOK_S if again_ns is None else min(_LOOK_S, max(0.0, (again_ns - now_ns) / _NS_PER_S))
+
+    @staticmethod
+    def _demanded(cards: dict[int, Card]) -> bool:
+        return any(card.demanded_bytes for card in cards.values())
+
+    def _forget(self, grants: Iterable[Grant]) -> None:
+        living = {grant.tenant for grant in grants}
+        self._restorations.ended(living)
+        for table in (self._retry_ns, self._asked):
+            for tenant in table.keys() - living:
+                table.pop(tenant)
+
+    def _let_restoration_end(self, cards: dict[int, Card], now_ns: int) -> None:
+        """An online call waits for what is being restored: that has to end before it can be evicted again."""
+        grant = self._restoring
+        if grant is not None and any(
+            cards[card].demanded_bytes for card in grant.reclaim.bytes if card in cards
+        ):
+            with suppress(OSError):
+                self._served.engine.drain(grant.tenant, now_ns + _DRAIN_RESTORING_S * _NS_PER_S)
+
+    def _begin_eviction(self, grants: Iterable[Grant], cards: dict[int, Card], now_ns: int) -> None:
+        running = {
+            grant.tenant: grant for grant in grants if grant.reclaim.state == "running" and not grant.paused
+        }
+        by_hand = [tenant for tenant, what in self._asked.items() if what == "evict" and tenant in running]
+        if by_hand:
+            del self._asked[by_hand[0]]
+            self._spawn(self._evict(running[by_hand[0]], by_hand=True))
+            return
+        chosen = victim(
+            cards,
+            [
+                self._tenant(grant, self._evicts.held_bytes(grant))
+                for grant in running.values()
+                if self._retry_ns.get(grant.tenant, 0) <= now_ns
+            ],
+        )
+        if chosen is not None:
+            self._restorations.evicted(chosen, now_ns)
+            self._spawn(self._evict(running[chosen.tenant], by_hand=False))
+
+    def _begin_restoration(self, grants: Iterable[Grant], cards: dict[int, Card], now_ns: int) -> int | None:
+        evicted = {
+            grant.tenant: grant for grant in grants if grant.reclaim.state == "evicted" and not grant.paused
+        }
+        by_hand = [tenant for tenant, what in self._asked.items() if what == "resume" and tenant in evicted]
+        if by_hand:
+            del self._asked[by_hand[0]]
+            self._spawn(self._restore(evicted[by_hand[0]]))
+            return None
+        waiting = [
+            self._tenant(grant, grant.reclaim.bytes)
+            for grant in evicted.values()
+            if not grant.reclaim.by_hand and self._retry_ns.get(grant.tenant, 0) <= now_ns
+        ]
+        chosen, again_ns = self._restorations.next(now_ns, cards, waiting)
+        if chosen is not None:
+            self._spawn(self._restore(evicted[chosen.tenant]))
+        return again_ns
+
+    @staticmethod
+    def _tenant(grant: Grant, held: dict[int, int]) -> Tenant:
+        return Tenant(
+            tenant=grant.tenant,
+            bytes={card: size for card, size in held.items() if size},
+            since_ns=grant.reclaim.since_ns,
+        )
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(LOG.ended)
+
+    # The work itself.
+
+    async def _evict(self, grant: Grant, *, by_hand: bool) -> None:
+        config = self._served.config
+        self._evicting = grant
+        size = sum(self._evicts.held_bytes(grant).values())
+        begun_ns = time.monotonic_ns()
+        try:
+            await self._evicts.evict(
+                grant,
+                drain_ms=config.evict_wait_ms if by_hand else config.evict_drain_ms,
+                beside_online=not by_hand,
+                by_hand=by_hand,
+            )
+        except NotMoved as error:
+            self._left(grant, str(error))
+            if not by_hand and config.unevictable == "end":
+                LOG.error("killed-unevictable", container=grant.container_id, why=error)
+                self._kill(grant)
+        except Gone as error:
+            self._left(grant, str(error))
+            await self._settle(self._evicts, grant)
+        except Lost as error:
+            self._lose(grant, error)
+        else:
+            self.counts.evictions += 1
+            self.counts.evicted_bytes += size
+            LOG.info("evicted", container=grant.container_id, mib=size >> 20, ms=_ms_since(begun_ns))
+        finally:
+            self._evicting = None
+            self.wake()
+
+    async def _restore(self, grant: Grant) -> None:
+        self._restoring = grant
+        size = sum(grant.reclaim.bytes.values())
+        begun_ns = time.monotonic_ns()
+        try:
+            await self._restores.restore(grant)
+        except NotMoved as error:
+            self._left(grant, str(error))
+        except Gone as error:
+            self._left(grant, str(error))
+            await self._settle(self._restores, grant)
+        except Lost as error:
+            self._lose(grant, error)
+        else:
+            self.counts.restorations += 1
+            self.counts.restored_bytes += size
+            LOG.info("restored", container=grant.container_id, mib=size >> 20, ms=_ms_since(begun_ns))
+        finally:
+            with suppress(OSError):
+                self._served.engine.drain(grant.tenant, 0)
+            self._restoring = None
+            self.wake()
+
+    async def _settle(self, mover: Mover, grant: Grant) -> None:
+        try:
+            await mover.settle(grant)
+        except Lost as error:
+            self._lose(grant, error)
+        except (Gone, NotMoved) as error:
+            self._left(grant, str(error))
+        LOG.info("settled", container=grant.container_id, state=grant.reclaim.state)
+
+    def _left(self, grant: Grant, why: str) -> None:
+        """It stays where it is for a while; said once for each reason."""
+        self.counts.failures += 1
+        self._retry_ns[grant.tenant] = time.monotonic_ns() + _RETRY_S * _NS_PER_S
+        if grant.not_moved != why:
+            LOG.warning(
+                "not-restored" if grant.reclaim.state == "evicted" else "not-evicted",
+                container=grant.container_id,
+                why=why,
+            )
+        grant.not_moved = why
+
+    def _lose(self, grant: Grant, error: Lost) -> None:
+        self.counts.failures += 1
+        LOG.error("killed-not-restored", container=grant.container_id, why=error)
+        self._kill(grant)
+
+
+def _ms_since(begun_ns: int) -> int:
+    return (time.monotonic_ns() - begun_ns) // _NS_PER_MS

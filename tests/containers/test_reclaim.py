@@ -1,0 +1,73 @@
+"""Offline memory gives way to online and comes back with its data, on a simulated card that holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support import arbiter
+from tests.support.arbiter import Arbiter
+from tests.support.lending import keeper, rounds, taker, turn
+from tests.support.programs import Programs
+from tests.support.waiting import until
+
+CONFIG = "offline_overcommit = true\nrestore_hold_ms = 20\n"
+TIMES = 20
+
+
+@pytest.fixture(scope="module")
+def lasting(private_host: None) -> Iterator[Arbiter]:
+    with arbiter.running("v100-16:1", node_config=CONFIG) as running:
+        yield running
+
+
+@pytest.fixture
+def mgpu(lasting: Arbiter) -> Iterator[Arbiter]:
+    yield lasting
+    arbiter.until_empty(lasting)
+
+
+def test_online_fills_its_cap_and_offline_comes_back_with_its_data(mgpu: Arbiter, built: Programs) -> None:
+    with keeper(mgpu, built, "2") as offline, taker(mgpu, built) as online:
+        before = rounds(offline)
+        for _ in range(TIMES):
+            turn(online)
+            offline.until("evicted")
+            [card] = mgpu.listing()["cards"]
+            assert (card["evicted_bytes"] > 0, card["demanded_bytes"]) == (True, 0)
+            turn(online)
+            offline.until("running")
+            after = rounds(offline)
+            assert after > before
+            before = after
+    assert all(card.used_bytes <= 16160 << 20 for card in mgpu.account().cards)
+
+
+def test_by_hand_it_is_evicted_and_stays_so_until_it_is_resumed(mgpu: Arbiter, built: Programs) -> None:
+    with keeper(mgpu, built) as offline:
+        before = rounds(offline)
+        shown = mgpu.mgpu("evict", offline.bundle.container)
+        assert "bound, evicted" in shown
+        assert mgpu.used_bytes() == [0]
+        assert "evicted, " in mgpu.mgpu("describe", offline.bundle.container)
+        refused = mgpu.try_mgpu("evict", offline.bundle.container[:4] + "-no")
+        assert refused.status == 1
+        with taker(mgpu, built) as online:
+            turn(online)
+            refused = mgpu.try_mgpu("resume", offline.bundle.container)
+            assert refused.status == 1
+            assert "MiB on card 0, where" in refused.err
+            assert refused.err.count("\n") == 1
+        until(lambda: len(mgpu.containers()) == 1, "online is gone")
+        assert "bound" in mgpu.mgpu("resume", offline.bundle.container)
+        assert rounds(offline) > before
+        refused = mgpu.try_mgpu("resume", offline.bundle.container)
+        assert "is running, not evicted" in refused.err
+
+
+def test_what_does_not_give_way_is_not_evicted(mgpu: Arbiter, built: Programs) -> None:
+    with taker(mgpu, built) as online:
+        refused = mgpu.try_mgpu("evict", online.bundle.container)
+        assert refused.status == 1
+        assert "does not give way" in refused.err

@@ -1,0 +1,70 @@
+"""An online call that lacks memory which offline holds: it waits, and other calls do not wait for it.
+
+The offline container is frozen, so that it is not evicted.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support import arbiter
+from tests.support.arbiter import Arbiter
+from tests.support.lending import ONLINE, Running, holder, keeper, started
+from tests.support.programs import Programs
+from tests.support.waiting import until
+
+WAIT_S = 15
+CONFIG = f"offline_overcommit = true\nevict_wait_ms = {WAIT_S * 1000}\n"
+
+
+@pytest.fixture(scope="module")
+def mgpu(private_host: None) -> Iterator[Arbiter]:
+    with arbiter.running("v100-16:1", node_config=CONFIG) as running:
+        yield running
+
+
+@pytest.fixture
+def lent(mgpu: Arbiter, built: Programs) -> Iterator[Running]:
+    with keeper(mgpu, built) as made:
+        made.call("pause")
+        until(lambda: made.row["paused"], "it is seen to be frozen")
+        yield made
+    arbiter.until_empty(mgpu)
+
+
+def end(made: Running) -> None:
+    made.call("resume")
+    made.call("kill", "KILL")
+
+
+def until_it_waits(mgpu: Arbiter) -> None:
+    until(lambda: mgpu.listing()["cards"][0]["demanded_bytes"] > 0, "a call waits for memory")
+
+
+def test_it_is_answered_when_there_is_room(mgpu: Arbiter, built: Programs, lent: Running) -> None:
+    with started(mgpu, built, ONLINE, *holder()) as online:
+        until_it_waits(mgpu)
+        # The stop tears the thread out of the call, and the kernel makes it again afterwards.
+        os.kill(online.row["pid"], signal.SIGSTOP)
+        until(lambda: not mgpu.listing()["cards"][0]["demanded_bytes"], "the call is seen to be gone")
+        os.kill(online.row["pid"], signal.SIGCONT)
+        until_it_waits(mgpu)
+        os.kill(mgpu.pid_of("mgpud"), signal.SIGKILL)
+        until_it_waits(mgpu)
+        end(lent)
+        assert online.program.line() == "held 0"
+
+
+def test_it_gets_the_drivers_answer_in_the_end(mgpu: Arbiter, built: Programs, lent: Running) -> None:
+    with started(mgpu, built, ONLINE, *holder()) as online:
+        until_it_waits(mgpu)
+        begun = time.monotonic()
+        # Another process of the container, and another listener, is served meanwhile.
+        assert online.call("exec", *holder(mib=1, seconds=0)) == "held 0\n"
+        assert online.program.line() == "held 2"
+    assert time.monotonic() - begun > WAIT_S / 2
