@@ -4,7 +4,8 @@
 #include "json_end.h"
 #include "table.h"
 
-enum { INTAKE_MAX = 128, INTAKE_TIMEOUT_MS = 5000 };
+/* crun connects before it makes its filter, which takes seconds where many containers start at once. */
+enum { INTAKE_MAX = 128, INTAKE_TIMEOUT_MS = 30000 };
 
 struct intake {
     int fd; /* -1: free */

@@ -150,6 +150,15 @@ def test_listeners_without_a_container_state_are_given_back(holder: Holder) -> N
     mgpud.close()
 
 
+def test_a_runtime_may_make_its_filter_after_it_has_connected(holder: Holder) -> None:
+    """As crun does; twenty starts on a busy machine took it more than five seconds."""
+    fd, _ = stand_in()
+    with holder.runtime() as runtime:
+        time.sleep(6)
+        send(runtime, message(), [fd])
+        until(lambda: holder.status().listeners == 1, "it is held")
+
+
 def test_a_listener_that_hangs_up_is_not_kept(holder: Holder) -> None:
     files = holder.open_files()
     read, write = os.pipe()

@@ -32,7 +32,7 @@ _COMMON = """accept access arch_prctl bind brk capget capset chdir chmod chown c
     fchdir fchmod fchown fcntl fork fstat fstatfs futex getcwd getdents64 getegid geteuid getgid getpid getppid
     getrandom gettid getuid ioctl io_uring_enter io_uring_register io_uring_setup kill listen lseek lstat madvise
     memfd_create mknod mmap mmap2 mprotect munmap nanosleep newfstatat open openat pipe2 poll ppoll prctl
-    pread64 prlimit64 pwrite64 read readlink readlinkat recvmsg rename restart_syscall rseq rt_sigaction
+    pread64 prlimit64 pwrite64 read readlink readlinkat recvfrom recvmsg rename restart_syscall rseq rt_sigaction
     rt_sigprocmask rt_sigreturn sched_getaffinity sched_yield select sendmsg set_robust_list set_tid_address
     setgid setgroups setresgid setresuid setsid setuid sigaltstack socket socketpair stat statfs statx tgkill
     umask uname unlink wait4 waitid write writev"""
