@@ -56,7 +56,7 @@ hardest := $(addprefix tests/native/test_,holder.py nvidia_calls.py nvidia_files
 
 # What runs once more on the engines of another release.
 promised := $(addprefix tests/containers/test_,acceptance.py plain_engines.py install.py lifecycle.py lifecycle_shim.py \
-	refusal_lines.py no_way_past.py shim.py)
+	refusal_lines.py no_way_past.py shim.py user_namespaces.py)
 
 # meson and ninja come from the venv.
 export PATH := $(abspath $(bin)):$(PATH)

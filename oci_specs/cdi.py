@@ -252,13 +252,15 @@ def _to_oci(edits: dict[str, Any]) -> Edits:
 
 
 def _device(node: dict[str, Any]) -> dict[str, Any]:
-    """An entry of linux.devices. Type and numbers that the spec leaves out are those of the host's node."""
+    """An entry of linux.devices, and hostPath where the spec has it. Type and numbers that the spec leaves
+    out are those of the host's node.
+    """
     device = {"path": node["path"], "type": node.get("type") or "", "major": node.get("major") or 0}
     device["minor"] = node.get("minor") or 0
     if not device["type"] or (device["major"] == 0 and device["type"] != "p"):
         _fill(device, node.get("hostPath") or node["path"])
-    for name in ("fileMode", "uid", "gid"):
-        if node.get(name) is not None:
+    for name in ("fileMode", "uid", "gid", "hostPath"):
+        if node.get(name) not in (None, ""):
             device[name] = node[name]
     return device
 

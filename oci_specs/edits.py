@@ -9,12 +9,14 @@ from __future__ import annotations
 from oci_specs.members import member_object, member_objects, member_string, member_strings
 from oci_specs.reach import (
     HOOK_STAGES,
+    has_user_namespace,
     injector,
     is_nvidia_device,
     is_nvidia_mount,
     is_nvidia_rule,
     normal_path,
 )
+from oci_specs.refusal import Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
     from oci_specs.reach import Host
 
+# Stands in for a simulated card.
+NULL_DEVICE = (1, 3)
 ORIGINAL_SHA256 = "dev.mgpu.original-sha256"
 # Of the rewritten text itself, with zeros in its own place.
 WRITTEN_SHA256 = "dev.mgpu.written-sha256"
@@ -53,11 +57,14 @@ def apply(
     new = dict(spec)
     linux = new["linux"] = dict(member_object(spec, "linux"))
     if grant["cards"]:
-        _give_devices(linux, grant["edits"]["devices"], host)
-        new["mounts"] = _mounts(spec, grant["edits"]["mounts"], bundle, host)
+        edits = grant["edits"]
+        bound = has_user_namespace(linux)
+        _give_devices(linux, edits["devices"], host, bound=bound)
+        mounts = edits["mounts"] + ([_bound(device) for device in edits["devices"]] if bound else [])
+        new["mounts"] = _mounts(spec, mounts, bundle, host)
         if "process" in spec:
             process = new["process"] = dict(member_object(spec, "process"))
-            process["env"] = _env(member_strings(process, "env"), grant["edits"]["env"])
+            process["env"] = _env(member_strings(process, "env"), edits["env"])
     new["hooks"] = _hooks(spec, grant, hook)
     profile = member_object(linux, "seccomp") or None
     linux["seccomp"] = rewrite(profile, listener_path=grant["listener_path"], metadata=grant["nonce"])
@@ -65,7 +72,26 @@ def apply(
     return new
 
 
-def _give_devices(linux: dict[str, Any], granted: Iterable[Mapping[str, Any]], host: Host) -> None:
+def _bound(device: Mapping[str, Any]) -> dict[str, Any]:
+    """A mount of the host's node, which a runtime cannot make in a user namespace.
+
+    Its only option is "bind": any other has the kernel set the flags of the host's mount anew, which it
+    refuses there. Refusal for a simulated card without such a node (sim/cdi.py).
+    """
+    if "hostPath" not in device and (device["major"], device["minor"]) == NULL_DEVICE:
+        raise Refusal(
+            "user-namespace",
+            f"the simulated card has no node {device['path']} for a container in a user namespace",
+            "have mgpu up keep its state on a file system that is not mounted nodev, with --root",
+        )
+    source = device.get("hostPath", device["path"])
+    return {"destination": device["path"], "type": "bind", "source": source, "options": ["bind"]}
+
+
+def _give_devices(
+    linux: dict[str, Any], granted: Iterable[Mapping[str, Any]], host: Host, *, bound: bool
+) -> None:
+    """bound: the nodes themselves come by mounts."""
     majors = host.majors()
     granted = list(granted)
     paths = {normal_path(device["path"]) for device in granted}
@@ -73,7 +99,10 @@ def _give_devices(linux: dict[str, Any], granted: Iterable[Mapping[str, Any]], h
         device
         for device in member_objects(linux, "devices")
         if not is_nvidia_device(device, majors) and normal_path(member_string(device, "path")) not in paths
-    ] + granted
+    ]
+    if not bound:
+        # Not a member of linux.devices.
+        linux["devices"] += [{k: v for k, v in device.items() if k != "hostPath"} for device in granted]
     resources = linux["resources"] = dict(member_object(linux, "resources"))
     resources["devices"] = [
         rule

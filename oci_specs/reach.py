@@ -154,7 +154,7 @@ def _ways(spec: Mapping[str, Any], bundle: str, host: Host) -> Iterator[tuple[st
             yield "device", member_string(device, "path")
     rules = member_objects(member_object(linux, "resources"), "devices")
     others = [rule for rule in rules if not (rule.get("allow") is True and is_nvidia_rule(rule, majors))]
-    if not _has_user_namespace(linux):
+    if not has_user_namespace(linux):
         if (words := _open_rule(others, majors)) is not None:
             yield "cgroup", words
         elif (words := _open_rule(rules, majors)) is not None:
@@ -172,8 +172,8 @@ def _ways(spec: Mapping[str, Any], bundle: str, host: Host) -> Iterator[tuple[st
                 yield ("cdi" if name in CDI_HOOKS else "hook"), f"{stage} hook {name}"
 
 
-def _has_user_namespace(linux: Mapping[str, Any]) -> bool:
-    """A container in a user namespace of its own cannot make device nodes (mknod(2)), whatever the rules."""
+def has_user_namespace(linux: Mapping[str, Any]) -> bool:
+    """Nothing in a user namespace of its own can make device nodes (mknod(2)), whatever the rules."""
     return any(
         member_string(namespace, "type") == "user" for namespace in member_objects(linux, "namespaces")
     )

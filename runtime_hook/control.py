@@ -92,6 +92,12 @@ def _exchange_once(path: str, request: bytes, timeout_seconds: int) -> bytes:
             "see what mgpud logs, then try again",
         ) from error
     except OSError as error:
+        if error.errno == errno.EACCES:
+            raise Refusal(
+                "rootless",
+                f"only engines that root runs get a GPU, and this one may not open {path}",
+                "run it as root; podman run --userns=auto keeps root's rights out of the container",
+            ) from error
         # podman takes the kernel's words for a program of the image that was not found, and says so.
         gone = isinstance(error, FileNotFoundError)
         raise _not_running(path, "no such socket" if gone else error.strerror or str(error)) from error

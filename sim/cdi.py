@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,8 @@ CONTROL_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 NULL_MAJOR, NULL_MINOR = 1, 3
 
 
-def _node(path: str) -> dict[str, Any]:
-    return {
+def _node(path: str, nodes: Path | None) -> dict[str, Any]:
+    node = {
         "path": path,
         "type": "c",
         "major": NULL_MAJOR,
@@ -33,6 +34,7 @@ def _node(path: str) -> dict[str, Any]:
         "fileMode": 0o666,
         "permissions": "rw",
     }
+    return node | ({"hostPath": os.fspath(nodes / os.path.basename(path))} if nodes else {})
 
 
 def _mount(library: str, host_path: str) -> dict[str, Any]:
@@ -43,31 +45,49 @@ def _mount(library: str, host_path: str) -> dict[str, Any]:
     }
 
 
-def spec(found: Sequence[Card], libraries: dict[str, str]) -> dict[str, Any]:
+def spec(found: Sequence[Card], libraries: dict[str, str], nodes: Path | None = None) -> dict[str, Any]:
     """The CDI spec of the cards, each named by its index and its UUID, and "all".
 
-    libraries: host path of each of LIBRARIES by its name.
+    libraries: host path of each of LIBRARIES by its name. nodes: the host's folder with nodes to be mounted.
     """
     devices = []
     for card in found:
-        edits = {"deviceNodes": [_node(f"/dev/nvidia{card.minor}")]}
+        edits = {"deviceNodes": [_node(f"/dev/nvidia{card.minor}", nodes)]}
         devices += [{"name": name, "containerEdits": edits} for name in (str(card.index), card.uuid)]
-    every = [_node(f"/dev/nvidia{card.minor}") for card in found]
+    every = [_node(f"/dev/nvidia{card.minor}", nodes) for card in found]
     devices.append({"name": "all", "containerEdits": {"deviceNodes": every}})
     return {
         "cdiVersion": VERSION,
         "kind": KIND,
         "devices": devices,
         "containerEdits": {
-            "deviceNodes": [_node(path) for path in CONTROL_NODES],
+            "deviceNodes": [_node(path, nodes) for path in CONTROL_NODES],
             "mounts": [_mount(library, path) for library, path in libraries.items()],
         },
     }
 
 
+def _made_nodes(folder: Path, cards: Sequence[str]) -> Path | None:
+    """The folder with a node for each card: a container in a user namespace gets them by mounts.
+
+    None where no node can be opened.
+    """
+    folder.mkdir(mode=0o755, exist_ok=True)
+    if os.statvfs(folder).f_flag & os.ST_NODEV:
+        return None
+    for name in (*cards, *map(os.path.basename, CONTROL_NODES)):
+        node = folder / name
+        node.unlink(missing_ok=True)
+        os.mknod(node, stat.S_IFCHR, os.makedev(NULL_MAJOR, NULL_MINOR))
+        node.chmod(0o666)
+    return folder
+
+
 def write(directory: Path, admin_socket: Path) -> Path:
     """Writes the spec of the socket's cards into `directory` atomically; its path."""
-    document = spec(cards(admin_socket), {library: paths.lib(f"sim/{library}") for library in LIBRARIES})
+    found = cards(admin_socket)
+    nodes = _made_nodes(admin_socket.parent / "dev", [f"nvidia{card.minor}" for card in found])
+    document = spec(found, {library: paths.lib(f"sim/{library}") for library in LIBRARIES}, nodes)
     path = directory / FILE_NAME
     # CDI readers skip names that do not end in .json or .yaml.
     unfinished = path.with_suffix(".tmp")

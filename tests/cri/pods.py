@@ -37,6 +37,7 @@ class PodSpec:
     name: str
     containers: tuple[ContainerSpec, ...]
     namespace: str = DEFAULT_NAMESPACE
+    host_users: bool = True
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -39,7 +42,30 @@ def test_spec(tmp_path: Path) -> None:
         assert Path(mount["hostPath"]).is_file()
         assert mount["containerPath"] == f"/usr/lib/x86_64-linux-gnu/{Path(mount['hostPath']).name}"
         assert mount["options"] == ["ro", "nosuid", "nodev", "bind"]
-    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_nodes_are_kept_for_mounts(tmp_path: Path) -> None:
+    with running(tmp_path, "v100-16:2", rm_call_us=0) as card:
+        for _ in range(2):
+            spec = json.loads(cdi.write(tmp_path, card.admin_socket).read_text())
+        found = {
+            node["path"]: Path(node["hostPath"])
+            for edits in (spec, spec["devices"][-1])
+            for node in edits["containerEdits"]["deviceNodes"]
+        }
+        assert sorted(found) == ["/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl"]
+        for path, kept in found.items():
+            assert kept.name == Path(path).name
+            assert kept.stat().st_mode == stat.S_IFCHR | 0o666
+            assert kept.stat().st_rdev == os.makedev(1, 3)
+
+
+def test_file_system_without_devices_keeps_no_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.statvfs", lambda path: argparse.Namespace(f_flag=os.ST_NODEV))
+    with running(tmp_path, "v100-16:1", rm_call_us=0) as card:
+        spec = json.loads(cdi.write(tmp_path, card.admin_socket).read_text())
+    assert not [node for node in spec["containerEdits"]["deviceNodes"] if "hostPath" in node]
 
 
 def test_cdi_spec_is_refused_without_a_card(tmp_path: Path) -> None:

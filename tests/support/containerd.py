@@ -37,13 +37,16 @@ state = "{home}/state"
 
 
 @functools.cache
-def major() -> int:
-    """Of the containerd on PATH; from 2 on the CRI plugin has another name, and tables of several files are
-    merged.
-    """
-    found = re.search(r" v?(\d+)\.\d+", run("containerd", "--version"))
+def version() -> tuple[int, int]:
+    """Of the containerd on PATH."""
+    found = re.search(r" v?(\d+)\.(\d+)", run("containerd", "--version"))
     assert found
-    return int(found[1])
+    return int(found[1]), int(found[2])
+
+
+def major() -> int:
+    """From 2 on the CRI plugin has another name, and tables of several files are merged."""
+    return version()[0]
 
 
 def cri_plugin() -> str:

@@ -37,6 +37,17 @@ PATTERNS = sorted(
     {f"{key.name.partition('/')[0]}/*" for key in vocabulary.KEYS if key.source == vocabulary.ANNOTATION}
 )
 
+# Of a pod with hostUsers: false.
+FIRST_ID, IDS = 131072, 65536
+# CNI specification 1.0.0, "CNI operations".
+_PLUGIN_OF_NETWORK = """\
+#!/bin/sh
+cat >/dev/null
+case $CNI_COMMAND in
+VERSION) echo '{"cniVersion": "1.0.0", "supportedVersions": ["0.4.0", "1.0.0"]}' ;;
+ADD) echo '{"cniVersion": "1.0.0", "ips": [{"address": "192.0.2.1/24"}]}' ;;
+esac
+"""
 _PAUSE_C = "#include <unistd.h>\nint main(void)\n{\n    for (;;)\n        pause();\n}\n"
 # No CAP_SYS_RESOURCE is needed to run a sandbox with its oom score as it is.
 _PLUGIN = """\
@@ -152,7 +163,7 @@ class Kubelet:
             "linux": {
                 "cgroup_parent": f"/{self.home.name}",
                 "security_context": {
-                    "namespace_options": {"network": "NODE", "pid": "CONTAINER"},
+                    "namespace_options": _namespaces(spec),
                     "seccomp": {"profile_type": "RuntimeDefault"},
                 },
             },
@@ -174,7 +185,7 @@ class Kubelet:
             "log_path": f"{spec.name}.log",
             "linux": {
                 "security_context": {
-                    "namespace_options": {"network": "NODE", "pid": "CONTAINER"},
+                    "namespace_options": _namespaces(pod.spec),
                     "seccomp": {"profile_type": "RuntimeDefault"},
                 }
             },
@@ -240,6 +251,28 @@ class Kubelet:
         return shim_pid(pod.id)
 
 
+def _namespaces(spec: PodSpec) -> dict[str, Any]:
+    """hostUsers of a pod: false takes a network of its own."""
+    if spec.host_users:
+        return {"network": "NODE", "pid": "CONTAINER"}
+    ids = [{"host_id": FIRST_ID, "container_id": 0, "length": IDS}]
+    return {
+        "network": "POD",
+        "pid": "CONTAINER",
+        "userns_options": {"mode": "POD", "uids": ids, "gids": ids},
+    }
+
+
+def _network(folder: Path) -> None:
+    """A network plugin that makes nothing: pods have a network namespace of their own, and no network."""
+    folder.mkdir()
+    for name in ("nothing", "loopback"):
+        (folder / name).write_text(_PLUGIN_OF_NETWORK)
+        (folder / name).chmod(0o755)
+    told = {"cniVersion": "1.0.0", "name": "of-tests", "plugins": [{"type": "nothing"}]}
+    (folder / "10-nothing.conflist").write_text(json.dumps(told))
+
+
 def shim_pid(task: str) -> int | None:
     """Pid of the shim that was started for a task of containerd's, by its id."""
     for entry in os.listdir("/proc"):
@@ -295,6 +328,7 @@ def _ready(client: Client) -> bool:
 
 
 def _plugin(home: Path) -> str:
+    _network(home / "cni")
     pause = f'sandbox_image = "{PAUSE_IMAGE}"'
     pinned = f'[plugins."io.containerd.cri.v1.images".pinned_images]\n  sandbox = "{PAUSE_IMAGE}"'
     first = containerd.major() < 2

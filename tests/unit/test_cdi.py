@@ -81,8 +81,15 @@ def test_nvidia_ctk_spec_is_read(tmp_path: Path) -> None:
         "devices": [
             {"path": "/dev/null", "type": "c", "major": 1, "minor": 3},
             {"path": "/dev/nvidia-uvm", "type": "c", "major": 511, "minor": 0},
-            {"path": "/dev/nvidia1", "type": "c", "major": 1, "minor": 5, "fileMode": 438},
-            {"path": "/dev/nvidia0", "type": "c", "major": 1, "minor": 3},
+            {
+                "path": "/dev/nvidia1",
+                "type": "c",
+                "major": 1,
+                "minor": 5,
+                "fileMode": 438,
+                "hostPath": "/dev/zero",
+            },
+            {"path": "/dev/nvidia0", "type": "c", "major": 1, "minor": 3, "hostPath": "/dev/null"},
         ],
         "mounts": [
             {

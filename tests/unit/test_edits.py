@@ -111,6 +111,58 @@ def test_cdi_hooks_come_after_mgpus() -> None:
     }
 
 
+def in_user_namespace() -> dict[str, Any]:
+    spec = load("docker-20.10-default")
+    spec["linux"]["namespaces"].append({"type": "user"})
+    return spec
+
+
+def test_container_in_a_user_namespace_gets_the_hosts_nodes() -> None:
+    """Its runtime cannot make any (mknod(2))."""
+    given = grant(SOCKET, LISTENER)
+    given["edits"]["devices"] = [
+        {"path": "/dev/nvidiactl", "type": "c", "major": 195, "minor": 255},
+        {
+            "path": "/dev/nvidia0",
+            "type": "c",
+            "major": 1,
+            "minor": 3,
+            "hostPath": "/run/mgpu/sim/dev/nvidia0",
+        },
+    ]
+    spec = in_user_namespace()
+    new = apply(spec, given)
+    assert new["linux"]["devices"] == []
+    assert new["mounts"][len(spec["mounts"]) :] == [
+        {
+            "destination": destination,
+            "type": "bind",
+            "source": source,
+            "options": ["bind"],
+        }
+        for destination, source in [
+            ("/dev/nvidiactl", "/dev/nvidiactl"),
+            ("/dev/nvidia0", "/run/mgpu/sim/dev/nvidia0"),
+        ]
+    ]
+    # The cgroup's rules are the same as elsewhere.
+    assert new["linux"]["resources"] == apply(load("docker-20.10-default"), given)["linux"]["resources"]
+
+
+def test_path_on_the_host_is_no_member_of_a_device() -> None:
+    given = grant(SOCKET, LISTENER)
+    given["edits"]["devices"][0]["hostPath"] = "/run/mgpu/sim/dev/nvidiactl"
+    assert all(
+        "hostPath" not in device for device in apply(load("docker-20.10-default"), given)["linux"]["devices"]
+    )
+
+
+def test_simulated_card_without_a_node_on_the_host_is_refused_in_a_user_namespace() -> None:
+    with pytest.raises(Refusal, match="has no node /dev/nvidiactl") as refused:
+        apply(in_user_namespace(), grant(SOCKET, LISTENER))
+    assert refused.value.code == "user-namespace"
+
+
 def test_granted_places_are_taken_over() -> None:
     spec = load("runc-1.1-spec")
     spec["linux"]["devices"] = [{"path": "//dev/nv/../card", "type": "c", "major": 10, "minor": 1, "x": 1}]

@@ -1,0 +1,188 @@
+"""Containers in a user namespace of their own get their GPU; engines that are themselves in one do not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oci_specs import paths
+from tests.support import arbiter, containerd, cri, host, podman
+from tests.support.arbiter import Arbiter, until_empty
+from tests.support.bundle import Bundle, bundle
+from tests.support.commands import run
+from tests.support.cri import Kubelet
+from tests.support.podman import Podman
+from tests.support.programs import Programs, inside
+from tests.support.started import foreground
+
+MEMORY = {"MGPU_MEMORY_MIB": "512"}
+# Where the container's ids begin on the host, and how many it has.
+FIRST, COUNT = 200000, 65536
+USER = 1000
+RUNTIMES = ("runc", "crun")
+
+
+@pytest.fixture(scope="module", params=RUNTIMES)
+def up(request: pytest.FixtureRequest, private_host: None) -> Iterator[Arbiter]:
+    with arbiter.running("v100-16:2", runtime=request.param) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def programs(built: Programs) -> dict[str, Any]:
+    """A mount of the test programs. Its source is nosuid, which runc 1.1 has to be told."""
+    built.folder.chmod(0o711)
+    return {**built.oci_mount, "options": ["bind", "ro", "nosuid"]}
+
+
+def mapped(config: Any) -> None:
+    ids = [{"containerID": 0, "hostID": FIRST, "size": COUNT}]
+    config["linux"]["namespaces"].append({"type": "user"})
+    config["linux"] |= {"uidMappings": ids, "gidMappings": ids}
+
+
+@contextmanager
+def mapped_bundle(*command: str, env: dict[str, str] = MEMORY, **more: Any) -> Iterator[Bundle]:
+    """Its root folder is the container's root's, as engines make it."""
+    with bundle(*command, env=env, **more) as made:
+        made.edit(mapped)
+        root = Path(made.config["root"]["path"])
+        for folder in (made.path, root.parent):
+            folder.chmod(0o711)
+        run("find", root, "-type", "d", "-exec", "chown", f"{FIRST}:{FIRST}", "{}", "+")
+        yield made
+
+
+def test_bundle_with_mappings_has_its_share(up: Arbiter) -> None:
+    command = "cat /proc/self/uid_map; gpustat --no-header; ls -l /dev/nvidia*"
+    with mapped_bundle("sh", "-c", command) as made:
+        done = made.run(up.runtime)
+    assert done.status == 0, done.err
+    assert done.out.split()[:3] == ["0", str(FIRST), str(COUNT)]
+    assert "/   512 MB" in done.out
+    # Its own card's, the control file and nvidia-uvm.
+    assert done.out.count("/dev/nvidia") == 3
+    until_empty(up)
+
+
+@pytest.mark.parametrize("user", [0, 65534])
+def test_its_calls_are_served_by_each_mgpud(up: Arbiter, programs: dict[str, Any], user: int) -> None:
+    with mapped_bundle(inside("hold"), "100", mounts=[programs]) as made:
+        made.edit(lambda config: config["process"]["user"].update(uid=user, gid=user))
+        with foreground(made.argv(up.runtime, "run", "--bundle", made.path, made.container)) as running:
+            assert running.line() == "held 0"
+            assert up.used_bytes()[0] >= 100 << 20
+            # Another listener of the same container, and the same account.
+            view = ("gpustat", "--no-header")
+            assert "/   512 MB" in made.call(up.runtime, "exec", made.container, *view)
+            os.kill(up.pid_of("mgpud"), signal.SIGKILL)
+            assert "/   512 MB" in made.call(up.runtime, "exec", made.container, *view)
+            assert up.used_bytes()[0] >= 100 << 20
+            run(*made.argv(up.runtime, "kill", made.container, "KILL"))
+            running.process.wait(60)
+        until_empty(up)
+
+
+def test_cap_holds(up: Arbiter, programs: dict[str, Any]) -> None:
+    with mapped_bundle(inside("hold"), "600", "1", "0", mounts=[programs]) as made:
+        done = made.run(up.runtime)
+    assert "held 2" in done.out, (done.out, done.err)
+    until_empty(up)
+
+
+@pytest.fixture(scope="module")
+def with_ids(private_host: None) -> Iterator[Podman]:
+    """With ids for `--userns=auto`."""
+    with host.own(Path("/etc")), podman.running() as running:
+        for name in ("subuid", "subgid"):
+            (Path("/etc") / name).write_text(f"containers:{FIRST}:{16 * COUNT}\n")
+        for name in ("passwd", "group"):
+            with (Path("/etc") / name).open("a") as file:
+                file.write(
+                    "containers:x:990:990::/:/bin/false\n" if name == "passwd" else "containers:x:990:\n"
+                )
+        running.home.chmod(0o711)
+        yield running
+
+
+@pytest.mark.parametrize("options", [("--userns=auto",), ("--userns=auto", f"--user={USER}")])
+def test_podmans_automatic_namespace_has_its_share(
+    up: Arbiter, with_ids: Podman, options: tuple[str, ...]
+) -> None:
+    image = with_ids.podman("images", "--quiet").split()[0]
+    said = with_ids.podman(
+        *(
+            "--runtime",
+            up.runtime,
+            "run",
+            "--rm",
+            *with_ids.run_options,
+            *options,
+            "--env",
+            "MGPU_MEMORY_MIB=512",
+        ),
+        *(image, "sh", "-c", "cat /proc/self/uid_map; gpustat --no-header"),
+    )
+    assert int(said.split()[1]) >= FIRST
+    assert "/   512 MB" in said
+    until_empty(up)
+
+
+@pytest.mark.parametrize("handler", [cri.BY_SHIM, cri.BY_BINARY])
+def test_pod_without_the_hosts_users_has_its_share(up: Arbiter, kubelet: Kubelet, handler: str) -> None:
+    if containerd.version() < (1, 7):
+        pytest.skip("this containerd does not know hostUsers, and kubelet is told so")
+    if 'runtime = "/usr/bin/crun"' in (up.root / "runtime.conf").read_text():
+        pytest.skip("crun ends without a word in such a pod when the driver's libraries are mounted")
+    kubelet.home.chmod(0o711)
+    kubelet.point_at(up.runtime)
+    pod = kubelet.run(
+        replace(cri.pod_of("sleep", "99", annotations={"mgpu.dev/memory-mib": "512"}), host_users=False),
+        handler,
+    )
+    mapped = kubelet.execute(pod.container, "cat", "/proc/self/uid_map").out.split()
+    assert mapped == ["0", str(cri.FIRST_ID), str(cri.IDS)]
+    assert "/   512 MB" in kubelet.execute(pod.container, "gpustat", "--no-header").out
+    kubelet.remove(pod)
+    until_empty(up)
+
+
+@contextmanager
+def world_readable(up: Arbiter) -> Iterator[Path]:
+    """runtime.conf where users find it, as mgpu install puts it."""
+    with host.home("conf") as folder:
+        folder.chmod(0o755)
+        shutil.copy(up.root / "runtime.conf", folder)
+        (folder / "runtime.conf").chmod(0o644)
+        yield folder / "runtime.conf"
+
+
+REFUSED = {
+    "of-a-user": ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "unshare", "-Ur"],
+    "of-root": ["unshare", "-Ur"],
+}
+
+
+@pytest.mark.parametrize("engine", REFUSED.values(), ids=REFUSED.keys())
+def test_rootless_engine_is_refused_in_one_line(up: Arbiter, engine: list[str]) -> None:
+    with bundle("true", env=MEMORY) as made, world_readable(up) as conf:
+        made.path.chmod(0o755)
+        run("chown", "-R", str(USER), made.path)
+        launcher = [paths.libexec("mgpu-runtime"), f"--mgpu-config={conf}", "mgpu-runtime"]
+        words = ["--root", made.state, "create", "--bundle", made.path, made.container]
+        done = subprocess.run(
+            [*engine, *launcher, *words], capture_output=True, text=True, check=False, timeout=60
+        )
+    assert done.returncode != 0
+    [line] = done.stderr.splitlines()
+    assert line.startswith("mgpu: only "), line
+    assert up.containers() == []
