@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 
 import click
@@ -11,12 +10,10 @@ import click
 from mgpu_cli import client, options, render
 from mgpu_cli.state import StateDir
 from oci_specs.refusal import Refusal
+from runtime_hook.bound import is_bound
 
 POLL_S = 1.0
 SHOWN = 5
-# The sockets of this machine (proc(5)); the fourth column is the flags, with this bit for one that listens.
-UNIX_SOCKETS = Path("/proc/net/unix")
-LISTENS = 0x10000
 
 
 @click.command(short_help="Wait until no container holds a GPU.")
@@ -52,7 +49,8 @@ def _holders(state: StateDir) -> list[dict[str, Any]]:
     except Refusal as refusal:
         if refusal.code != "mgpud-not-running":
             raise
-        if _listens(state.seccomp):
+        # A connection would be taken for a container's.
+        if is_bound(state.seccomp):
             raise Refusal(
                 "in-use-unknown",
                 f"mgpud does not run, but its holder does at {state.seccomp}: containers may hold a GPU",
@@ -60,15 +58,6 @@ def _holders(state: StateDir) -> list[dict[str, Any]]:
             ) from refusal
         return []
     return found
-
-
-def _listens(socket: Path) -> bool:
-    # Looked up, not connected to: the holder would take a connection for a container's.
-    for line in UNIX_SOCKETS.read_text().splitlines()[1:]:
-        columns = line.split(maxsplit=7)
-        if columns[7:] == [str(socket)] and int(columns[3], 16) & LISTENS:
-            return True
-    return False
 
 
 def _counted(holders: list[dict[str, Any]]) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +14,7 @@ import click
 from cluster.agent import place
 from cluster.agent.place import PLACE
 from oci_specs.refusal import Refusal
+from runtime_hook.bound import is_bound
 
 _MGPU = PLACE / "bin" / "mgpu"
 _STATE = Path("/run/mgpu")
@@ -141,23 +140,11 @@ def _on_host(host: Path, *words: str) -> None:
 def _until_ended(state: Path) -> None:
     """The agent's pod waits for containers itself, and for nothing else."""
     said = False
-    while any(_is_bound(state / name) for name in ("holder.sock", "seccomp.sock")):
+    while any(is_bound(state / name) for name in ("holder.sock", "seccomp.sock")):
         if not said:
             click.echo("waiting: mgpu's agent still runs on this node")
             said = True
         time.sleep(_LOOK_S)
-
-
-def _is_bound(path: Path) -> bool:
-    """Whether a program has this stream or packet socket: by a type that it refuses, so that it hears of
-    nothing.
-    """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(os.fspath(path))
-        except OSError as error:
-            return error.errno == errno.EPROTOTYPE
-    return True
 
 
 def _enter(host: Path) -> None:

@@ -21,7 +21,7 @@ from tests.support.programs import Programs
 from tests.support.waiting import until
 
 CONFIG = "offline_overcommit = true\nrestore_hold_ms = 20\nevict_wait_ms = 60000\n"
-SEED = 15
+SEED, KILLS = 15, 5
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def settled(made: Running) -> str:
 def test_a_kill_leaves_the_data_where_it_can_go_on(mgpu: Arbiter, built: Programs, program: str) -> None:
     chance = random.Random(SEED)
     with keeper(mgpu, built, "2") as offline, taker(mgpu, built) as online:
-        for _ in range(8):
+        for _ in range(KILLS):
             online.program.tell()
             time.sleep(chance.uniform(0, 0.7))
             kill(mgpu, program)

@@ -58,7 +58,7 @@ TARGETS = (
             *_glob(NATIVE / "process", _NOT_OF_THE_MEDIATOR),
             *_glob(NATIVE / "account"),
             *_glob(NATIVE / "boundary", _NOT_OF_THE_MEDIATOR),
-            *(NATIVE / "core" / f"{name}.c" for name in ("ledger", "utilization")),
+            *(NATIVE / "core" / f"{name}.c" for name in ("card_memory", "ledger", "utilization")),
             NATIVE / "journal" / "slab.c",
             NATIVE / "journal" / "store.c",
             *_glob(NATIVE / "channels"),
