@@ -62,7 +62,7 @@ promised := $(addprefix tests/containers/test_,acceptance.py plain_engines.py in
 export PATH := $(abspath $(bin)):$(PATH)
 export PIP_ROOT_USER_ACTION := ignore
 .DELETE_ON_ERROR:
-.PHONY: help demo test engines-newest engines-experimental engines-unified soak kubernetes chaos fuzz lint count bench build image node-image gpu-kit format protos clean
+.PHONY: help demo test engines-newest engines-experimental engines-unified soak kubernetes chaos fuzz lint count bench build image package package-test node-image gpu-kit format protos clean
 .DEFAULT_GOAL := help
 
 help:
@@ -78,6 +78,8 @@ help:
 	@echo 'make bench   measure; prints a table and writes $(BUILD)/bench.json'
 	@echo 'make build   mgpu installed into $(venv)'
 	@echo 'make image   the image that tests and demo run: $(image)'
+	@echo 'make package a package for each Debian release, and an archive, in $(BUILD)/packages'
+	@echo 'make package-test installs, upgrades and removes each of them in a root of its release'
 	@echo 'make node-image the images that a cluster runs: $(BUILD)/node-image/mgpu.tar'
 	@echo 'make gpu-kit what tests/gpu/bringup.sh needs on a bare machine with a card, in build/gpu-kit'
 	@echo 'make format  rewrite the sources as the linters want them'
@@ -90,7 +92,7 @@ demo: $(stamps)/demo-system $(stamps)/installed $(image)
 	@$(bin)/python -m demo
 
 test: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image) $(foreign) $(engines_made)
-	@FUZZ_SECONDS=$(FUZZ_SECONDS) $(engines) $(sanitized) $(bin)/python -m pytest -m 'not bench and not gpu and not soak and not kubernetes' $(PYTEST)
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) $(engines) $(sanitized) $(bin)/python -m pytest -m 'not bench and not gpu and not soak and not kubernetes and not package' $(PYTEST)
 ifeq ($(SANITIZE)$(PYTEST)$(ENGINES),)
 	@echo 'once more, what runs the C parts hardest, with AddressSanitizer and UndefinedBehaviorSanitizer'
 	@$(MAKE) --no-print-directory test SANITIZE=address,undefined PYTEST='-q $(hardest) -m "not (daemon or bench or gpu or soak)"'
@@ -136,6 +138,12 @@ bench: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image) $
 build: $(stamps)/build-system $(stamps)/installed
 
 image: $(stamps)/demo-system $(image)
+
+package: $(stamps)/build-system $(stamps)/installed
+	@$(bin)/python -m tools.package $(BUILD)/packages
+
+package-test: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed
+	@$(bin)/python -m pytest tests/containers/test_package.py $(PYTEST)
 
 node-image: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed
 	@$(bin)/python -m tools.node_image $(BUILD)/node-image/mgpu.tar

@@ -8,7 +8,6 @@ layer, with what no node needs. From what is installed here, which came from the
 from __future__ import annotations
 
 import re
-import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -21,7 +20,6 @@ from tools.portable import tree as portable
 PLACE = Path("/opt/mgpu")
 # A pull is part of every node's first start.
 MAX_BYTES = 130 << 20
-_NO_CACHE = shutil.ignore_patterns("__pycache__")
 
 
 def name(program: str = "mgpu") -> str:
@@ -82,21 +80,13 @@ def _fill(tree: Path, prefix: Path) -> None:
     # Where Debian's Python looks.
     (tree / "lib" / "python3").mkdir()
     (tree / "lib" / "python3" / "dist-packages").symlink_to(f"../{portable.VERSION}/site-packages")
-    mgpu = metadata.distribution("mgpu")
-    for file in mgpu.files or []:
-        if file.parts[0] != ".." and "__pycache__" not in file.parts:
-            portable.copy(Path(str(file.locate())), site / Path(file))
-    for folder in ("libexec/mgpu", "lib/mgpu", "share/man"):
-        shutil.copytree(prefix / folder, tree / folder, symlinks=True, ignore=_NO_CACHE)
-    for script in mgpu.entry_points.select(group="console_scripts"):
-        path = tree / "bin" / script.name
-        path.write_text(
-            f"#!{PLACE}/bin/python3\nimport sys\n\nfrom {script.module} import {script.attr}\n\n"
-            f"sys.exit({script.attr}())\n"
-        )
-        path.chmod(0o755)
+    portable.mgpu(tree, site, prefix, launcher=_launcher)
     sim = tree / "lib" / "mgpu" / "sim"
     portable.bind(tree, PLACE, own=prefix, foreign=lambda path: path.is_relative_to(sim))
+
+
+def _launcher(_name: str, module: str, attr: str) -> str:
+    return f"#!{PLACE}/bin/python3\nimport sys\n\nfrom {module} import {attr}\n\nsys.exit({attr}())\n"
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ _STDLIB_LEFT_OUT = shutil.ignore_patterns(
     "turtle*", "site-packages", "dist-packages", "distutils", "_sqlite3*", "sqlite3", "_dbm*", "nis.*", "_tkinter*",
     "_codecs_??.*", "_gdbm*", "_test*", "xmlrpc", "curses", "_curses*",
 )  # fmt: skip
+_NO_CACHE = shutil.ignore_patterns("__pycache__")
 # rich asks for it and goes without.
 _NOT_NEEDED = frozenset({"pygments"})
 
@@ -75,6 +76,29 @@ def _files_of(names: Iterable[str]) -> Iterator[tuple[Path, Path]]:
         for file in found.files or []:
             if ".." not in file.parts and "__pycache__" not in file.parts:
                 yield Path(str(file.locate())), Path(file)
+
+
+def mgpu(tree: Path, site: Path, prefix: Path, *, launcher: Callable[[str, str, str], str | None]) -> None:
+    """mgpu as it is installed in `prefix`.
+
+    launcher: the text of the program of that name, which calls that attribute of that module; None: it is
+    left out.
+    """
+    from importlib import metadata
+
+    installed = metadata.distribution("mgpu")
+    for file in installed.files or []:
+        if file.parts[0] != ".." and "__pycache__" not in file.parts:
+            copy(Path(str(file.locate())), site / Path(file))
+    for folder in ("libexec/mgpu", "lib/mgpu", "share/man"):
+        shutil.copytree(prefix / folder, tree / folder, symlinks=True, ignore=_NO_CACHE)
+    (tree / "bin").mkdir(exist_ok=True)
+    for script in installed.entry_points.select(group="console_scripts"):
+        text = launcher(script.name, script.module, script.attr)
+        if text is not None:
+            path = tree / "bin" / script.name
+            path.write_text(text)
+            path.chmod(0o755)
 
 
 def bind(tree: Path, place: Path, *, own: Path, foreign: Callable[[Path], bool]) -> None:
