@@ -8,47 +8,47 @@ other pods sent straight to it, and taken off.
 
 from __future__ import annotations
 
-import asyncio
 import csv
+import json
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.client import HTTPConnection
 from itertools import count
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-
-import aiohttp
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 from tests.bench.idle import rss_mib
 from tests.bench.rows import Row, quantile
 from tests.bench.traces import FOLDER
 from tests.cluster import api_server
 from tests.cluster.api_server import ApiServer
-from tests.cluster.extender_support import NODES, PODS, Extender, Object, node, until
+from tests.cluster.extender_support import NODES, PODS, Object, node
+from tests.support.waiting import until
 
 CARD_MIB = 16_160
 # Of one end of the trace; of the larger cluster.
 PART, LARGER, LARGER_PODS = 500, 4, 300
+QUEUED_S = 0.003
 
 
 def measure() -> list[Row]:
     if not (FOLDER / "evaluate.py").exists():
         return []
-    return asyncio.run(_measure())
-
-
-async def _measure() -> list[Row]:
     shapes = _shapes()
     asks = list(_asks())
-    async with _extender(shapes) as run:
-        alone = await run.place(asks)
+    with _extender(shapes) as run:
+        alone = run.place(asks)
         rss = rss_mib(run.process.pid)
-    async with _extender(shapes * LARGER) as run:
-        larger = await run.place(asks[:LARGER_PODS])
+    with _extender(shapes * LARGER) as run:
+        larger = run.place(asks[:LARGER_PODS])
         larger_rss = rss_mib(run.process.pid)
     first, last = alone[:PART], alone[-PART:]
     at = f"extender, {len(shapes):,} nodes, {len(asks):,} pods"
@@ -95,37 +95,39 @@ def _asks() -> Iterator[Object]:
 
 
 class _Run:
-    def __init__(
-        self,
-        process: subprocess.Popen[bytes],
-        extender: Extender,
-        api: ApiServer,
-        session: aiohttp.ClientSession,
-    ) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], port: int, api: ApiServer) -> None:
         self.process = process
-        self._extender = extender
         self._api = api
-        self._session = session
-        self._numbers = count()
+        self._extender = HTTPConnection("127.0.0.1", port)
+        self._writer = HTTPConnection("127.0.0.1", urlsplit(api.url).port)
         self._names = [value["metadata"]["name"] for value in api.all(NODES)]
+        self._numbers = count()
 
-    async def place(self, asks: Sequence[Object]) -> list[float]:
+    def place(self, asks: Sequence[Object]) -> list[float]:
         """ms of each pod that found a place, the API server's part taken off."""
         took, writes = [], []
         for limits in asks:
             number = next(self._numbers)
             value = self._made(f"pod-{number}", limits)
-            begun = time.perf_counter()
-            chosen = (await self._extender.filter(value, *self._names))["NodeNames"]
-            if not chosen:
+            # A pod is in the stock scheduler's queue while the watch brings it to the extender.
+            time.sleep(QUEUED_S)
+            pod_ms, chosen = self._asked("filter", {"Pod": value, "NodeNames": self._names})
+            names = chosen["NodeNames"]
+            if not names:
                 continue
-            args = {"Pod": value, "Nodes": None, "NodeNames": chosen}
-            scores = {one["Host"]: one["Score"] for one in await self._extender.call("prioritize", args)}
-            error = await self._bind(value, max(chosen, key=lambda name: scores.get(name, 0)))
-            if error:
-                raise RuntimeError(error)
-            took.append((time.perf_counter() - begun) * 1000)
-            writes.append(await self._written(f"plain-{number}"))
+            scored_ms, scores = self._asked("prioritize", {"Pod": value, "NodeNames": names})
+            meta = value["metadata"]
+            binding = {
+                "PodName": meta["name"],
+                "PodNamespace": meta["namespace"],
+                "PodUID": meta["uid"],
+                "Node": max(scores, key=lambda one: one["Score"])["Host"],
+            }
+            bound_ms, bound = self._asked("bind", binding)
+            if bound["Error"]:
+                raise RuntimeError(bound["Error"])
+            took.append(pod_ms + scored_ms + bound_ms)
+            writes.append(self._written(f"plain-{number}"))
         write = median(writes)
         return [each - write for each in took]
 
@@ -139,29 +141,35 @@ class _Run:
             },
         )
 
-    async def _bind(self, value: Object, name: str) -> str:
-        """Asked again until the extender's watch has brought the pod, as the stock scheduler's own pause
-        between its informer and a binding does; the waiting is a part of what is measured.
-        """
-        async with asyncio.timeout(10):
-            while True:
-                error = await self._extender.bind(value, name)
-                if "it is gone" not in error:
-                    return error
+    def _asked(self, verb: str, args: Object) -> tuple[float, Any]:
+        took, status, answer = _posted(self._extender, f"/{verb}", args)
+        if status != 200:
+            raise RuntimeError(f"{verb}: {status} {answer}")
+        return took, answer
 
-    async def _written(self, name: str) -> float:
+    def _written(self, name: str) -> float:
         """ms that a Binding of another pod, without GPUs, takes the API server."""
         self._made(name, {})
         binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": self._names[0]}}
-        begun = time.perf_counter()
-        async with self._session.post(f"{self._api.url}{PODS}/{name}/binding", json=binding) as response:
-            assert response.status == 201, await response.text()
-            await response.read()
-        return (time.perf_counter() - begun) * 1000
+        took, status, answer = _posted(self._writer, f"{PODS}/{name}/binding", binding)
+        if status != 201:
+            raise RuntimeError(f"a binding: {status} {answer}")
+        return took
 
 
-@asynccontextmanager
-async def _extender(shapes: Sequence[tuple[int, str]]) -> AsyncGenerator[_Run]:
+def _posted(to: HTTPConnection, path: str, value: Object) -> tuple[float, int, Any]:
+    """ms, status and answer; what the caller's JSON costs is not in it."""
+    body = json.dumps(value).encode()
+    begun = time.perf_counter()
+    to.request("POST", path, body, {"Content-Type": "application/json"})
+    with to.getresponse() as response:
+        read = response.read()
+    took = (time.perf_counter() - begun) * 1000
+    return took, response.status, json.loads(read)
+
+
+@contextmanager
+def _extender(shapes: Sequence[tuple[int, str]]) -> Iterator[_Run]:
     """mgpu-scheduler as a process, which knows all nodes."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -173,24 +181,23 @@ async def _extender(shapes: Sequence[tuple[int, str]]) -> AsyncGenerator[_Run]:
             *("--listen", f"127.0.0.1:{port}"),
             *("--kubeconfig", str(api.kubeconfig(Path(folder)))),
         ]
-        async with aiohttp.ClientSession() as session:
-            with subprocess.Popen(argv) as process:
-                try:
-                    made = Extender(session, f"http://127.0.0.1:{port}", api)
-                    await until(lambda: _ready(made), bool, seconds=30)
-                    yield _Run(process, made, api, session)
-                finally:
-                    process.terminate()
+        with subprocess.Popen(argv) as process:
+            try:
+                until(lambda: _is_ready(port), "the extender is ready")
+                yield _Run(process, port, api)
+            finally:
+                process.terminate()
 
 
-async def _ready(extender: Extender) -> bool:
+def _is_ready(port: int) -> bool:
     try:
-        return (await extender.get("/readyz"))[0] == 200
-    except aiohttp.ClientError:
+        with urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as response:
+            return bool(response.status == 200)
+    except OSError:
         return False
 
 
 if __name__ == "__main__":
     from tests.bench import rows
 
-    rows.show(asyncio.run(_measure()))
+    rows.show(measure())
