@@ -88,6 +88,17 @@ def read(args: object) -> list[tuple[Condition, ...]]:
     return [_without_always(tuple(sorted(conditions)))]
 
 
+def readable(args: object) -> list[Condition]:
+    """The conditions of a rule that is left as it is; the runtime judges what is wrong with the others."""
+    found = []
+    for arg in args if isinstance(args, list) else []:
+        try:
+            found.append(_condition(arg))
+        except Refusal:
+            continue
+    return found
+
+
 def _without_always(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
     return tuple(c for c in conditions if not (c[1] == "MASKED_EQ" and c[2] == 0))
 

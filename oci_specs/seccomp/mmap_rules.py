@@ -1,81 +1,68 @@
 """The mmap rules of a profile: what could be a managed range of nvidia-uvm goes to the mediator.
 
 uvm_mmap() (uvm.c of NVIDIA's open kernel modules) takes shared mappings for reading and writing whose offset
-in the file is their address, and no others. So the offset is not 0, or the address is, which has to be asked
-for with MAP_FIXED. Ordinary programs rarely map like this.
+in the file is their address, and no others. The filter matches all that are shared and for writing: each
+further condition costs a container's start more than it saves the mediator, which looks at the rest.
 
 As with ioctl, a rule without conditions is replaced by the complement, since libseccomp drops what stands
 beside it. Arguments mean something else in the system calls of other ABIs: mmap of i386 has a pointer to
 them, mmap2 counts offsets in pages, and libseccomp compares only low words there and in x32. So mmap is
 refused to all but 64-bit programs, by the filter or by the mediator, and mmap2, which 32-bit programs use,
-for such mappings. What a profile decides by conditions of its own is refused, not guessed at.
+for what uvm_mmap() could take: an offset that is not 0, or the address 0, which has to be asked for with
+MAP_FIXED. What a profile decides by conditions of its own is refused, not guessed at.
 """
 
 from __future__ import annotations
 
 from oci_specs.seccomp.actions import ERRNO, NOTIFY, PERMISSIVE
 from oci_specs.seccomp.conditions import refuse, upper_only, write
-from oci_specs.seccomp.cubes import ALL_BITS, LOW_BITS
 from oci_specs.seccomp.ioctl_rules import replace, rules_of
 from oci_specs.seccomp.refused import REFUSED_ERRNO
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from oci_specs.seccomp.actions import Action
-    from oci_specs.seccomp.conditions import Condition
     from oci_specs.seccomp.ioctl_rules import Conjunction, Entry
 
 MMAP, MMAP2 = "mmap", "mmap2"
 ADDRESS, LENGTH, PROTECTION, FLAGS, DESCRIPTOR, OFFSET = range(6)
-READ_WRITE = 0x3
+READ, WRITE = 0x1, 0x2
 # MAP_SHARED and MAP_SHARED_VALIDATE have it, MAP_PRIVATE has not.
 SHARED = 0x1
 # MAP_FIXED, MAP_FIXED_NOREPLACE.
 FIXED: tuple[int, ...] = (0x10, 0x100000)
-PAGE = 4096
-# Each 64-bit value meets one of them, and no value of 32 bits.
-_IN_64_BITS: tuple[Condition, ...] = (
-    (DESCRIPTOR, "LT", ALL_BITS ^ LOW_BITS, 0),
-    (DESCRIPTOR, "GT", LOW_BITS, 0),
-)
+# No mapping is so long: addresses have 57 bits. On 32-bit ABIs libseccomp compares with the low word, which
+# is 0, and nothing is below it. Each rule has its own bound, since libseccomp 2.5 does not return when rules
+# go on differently behind the same order of a 64-bit argument.
+TOO_LONG = (1 << 62, 1 << 63)
 
-
-def _conjunctions(first_page: int) -> tuple[tuple[Conjunction, ...], tuple[Conjunction, ...]]:
-    """What is watched, and the rest; first_page: the least offset beyond a file's first page."""
-    in_first_page = (OFFSET, "MASKED_EQ", ALL_BITS ^ (first_page - 1), 0)
-    read_write = (PROTECTION, "MASKED_EQ", READ_WRITE, READ_WRITE)
-    watched: tuple[Conjunction, ...] = (
-        (read_write, (FLAGS, "MASKED_EQ", SHARED, SHARED), (OFFSET, "GE", first_page, 0)),
-        *(
-            ((ADDRESS, "EQ", 0, 0), read_write, (FLAGS, "MASKED_EQ", SHARED | fixed, SHARED | fixed))
-            for fixed in FIXED
-        ),
-    )
-    others: tuple[Conjunction, ...] = (
-        *(((PROTECTION, "MASKED_EQ", bit, 0),) for bit in (1, 2)),
-        ((FLAGS, "MASKED_EQ", SHARED, 0),),
-        ((ADDRESS, "NE", 0, 0), in_first_page),
-        ((FLAGS, "MASKED_EQ", sum(FIXED), 0), in_first_page),
-    )
-    return watched, others
-
-
-def _native(conjunctions: tuple[Conjunction, ...]) -> tuple[Conjunction, ...]:
-    """As on_64_bit_abis(), by the same argument in all of them: with several libseccomp can mistake one for
-    another.
-    """
-    return tuple(
-        tuple(sorted((*conjunction, condition))) for conjunction in conjunctions for condition in _IN_64_BITS
-    )
-
-
-_WATCHED, _OTHERS = _conjunctions(PAGE)
 # What goes to the mediator names no ABI: it refuses those of other ABIs, and libseccomp loses a value of the
 # argument by which ABIs are told apart, which must not be let through.
-NOTIFIED, LEFT_ALONE = _WATCHED, _native(_OTHERS)
-# Every call of a 32-bit ABI, and of the others those of a length that no kernel takes.
-FOREIGN: tuple[Conjunction, ...] = (((LENGTH, "GE", ALL_BITS ^ LOW_BITS, 0),),)
-REFUSED2, LEFT_ALONE2 = _conjunctions(1)
+NOTIFIED: tuple[Conjunction, ...] = (
+    ((PROTECTION, "MASKED_EQ", WRITE, WRITE), (FLAGS, "MASKED_EQ", SHARED, SHARED)),
+)
+LEFT_ALONE: tuple[Conjunction, ...] = (
+    ((LENGTH, "LT", TOO_LONG[0], 0), (PROTECTION, "MASKED_EQ", WRITE, 0)),
+    ((LENGTH, "LT", TOO_LONG[1], 0), (FLAGS, "MASKED_EQ", SHARED, 0)),
+)
+# Every call of a 32-bit ABI.
+FOREIGN: tuple[Conjunction, ...] = (((LENGTH, "GE", TOO_LONG[0], 0),),)
+
+_READ_WRITE = (PROTECTION, "MASKED_EQ", READ | WRITE, READ | WRITE)
+_FIRST_PAGE = (OFFSET, "EQ", 0, 0)
+REFUSED2: tuple[Conjunction, ...] = (
+    (_READ_WRITE, (FLAGS, "MASKED_EQ", SHARED, SHARED), (OFFSET, "GE", 1, 0)),
+    *(
+        ((ADDRESS, "EQ", 0, 0), _READ_WRITE, (FLAGS, "MASKED_EQ", SHARED | fixed, SHARED | fixed))
+        for fixed in FIXED
+    ),
+)
+LEFT_ALONE2: tuple[Conjunction, ...] = (
+    *(((PROTECTION, "MASKED_EQ", bit, 0),) for bit in (READ, WRITE)),
+    ((FLAGS, "MASKED_EQ", SHARED, 0),),
+    ((ADDRESS, "NE", 0, 0), _FIRST_PAGE),
+    ((FLAGS, "MASKED_EQ", sum(FIXED), 0), _FIRST_PAGE),
+)
 
 
 def only_ours(names: list[str], conjunctions: list[Conjunction]) -> bool:

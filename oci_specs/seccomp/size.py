@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oci_specs.members import member_strings
-from oci_specs.seccomp.conditions import read, refuse
+from oci_specs.seccomp.conditions import readable, refuse
 from oci_specs.seccomp.cubes import LOW_BITS
 
 TYPE_CHECKING = False
@@ -40,7 +40,7 @@ def estimate(profile: dict[str, Any]) -> int:
     """Instructions of the filter for profile, rarely fewer than libseccomp makes."""
     conditions: dict[str, list[Condition]] = {}
     for entry in profile["syscalls"]:
-        found = [condition for rule in read(entry.get("args")) for condition in rule]
+        found = readable(entry.get("args"))
         for name in entry["names"]:
             conditions.setdefault(name, []).extend(found)
     total = FIXED_INSTRUCTIONS

@@ -385,12 +385,14 @@ static int note(const struct mediator *m, struct tenant *t, pid_t tid, uint64_t 
     return 0;
 }
 
-/* At another address than its offset, or at none. */
+/* Not for reading, at another address than its offset, or at none. The kernel maps at address 0 only what
+ * asks for it. */
 static bool cannot_be_managed(const struct seccomp_data *d)
 {
-    const uint64_t length = d->args[1], offset = d->args[5];
+    const uint64_t length = d->args[1], protection = d->args[2], flags = d->args[3], offset = d->args[5];
+    bool fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE);
 
-    return (d->args[3] & (MAP_FIXED | MAP_FIXED_NOREPLACE) && d->args[0] != offset) || offset % PAGE_BYTES ||
+    return !(protection & PROT_READ) || (fixed ? d->args[0] != offset : !offset) || offset % PAGE_BYTES ||
            offset >= addresses_end || !length || length >= addresses_end;
 }
 
