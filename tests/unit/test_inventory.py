@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from types import ModuleType, SimpleNamespace
 
+import pynvml
 import pytest
 
 from native_sched.daemon.node import inventory
 from native_sched.daemon.node.inventory import CardInfo
 from oci_specs.refusal import Refusal
 
-GPU_IS_LOST = 15  # NVML_ERROR_GPU_IS_LOST
+GPU_IS_LOST = pynvml.NVML_ERROR_GPU_IS_LOST
 
 
 class NvmlError(Exception):
