@@ -54,8 +54,12 @@ def _describe_simulated(mgpud: Mgpud) -> None:
     """Real cards have the CDI specs that NVIDIA's tools write."""
     if mgpud.driver == "sim":
         folder = Path(mgpud.path("cdi"))
-        folder.mkdir(exist_ok=True)
-        cdi.write(folder, Path(mgpud.path("sim", "admin.sock")))
+        try:
+            folder.mkdir(exist_ok=True)
+            cdi.write(folder, Path(mgpud.path("sim", "admin.sock")))
+        except OSError as error:
+            # Containers that run are served all the same.
+            LOG.warning("cdi-not-written", why=error.strerror)
 
 
 async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import statistics
 import time
 from collections.abc import Iterator
@@ -253,8 +254,10 @@ def codes_in(path: str) -> set[str]:
             parts = each.args
         elif isinstance(each, ast.Tuple) and len(each.elts) == 4:
             parts = each.elts
-        if parts and isinstance(parts[0], ast.Constant) and isinstance(parts[0].value, str):
-            found.add(parts[0].value)
+        code = parts[0].value if parts and isinstance(parts[0], ast.Constant) else None
+        # A field's name, such as "fileMode", is no code.
+        if isinstance(code, str) and re.fullmatch("[a-z]+(-[a-z]+)*", code):
+            found.add(code)
     return found
 
 
