@@ -27,14 +27,22 @@ DOUBT_SECONDS = 65.0
 
 class Binder:
     """One for a state. Between choosing cards and counting them nothing is awaited, so that none are chosen
-    twice.
+    twice. written: hears how many seconds each write took the API server and the way there.
     """
 
-    def __init__(self, state: State, api: Api, conditions: Conditions, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        state: State,
+        api: Api,
+        conditions: Conditions,
+        clock: Callable[[], float],
+        written: Callable[[float], None],
+    ) -> None:
         self._state = state
         self._api = api
         self._conditions = conditions
         self._clock = clock
+        self._written = written
 
     async def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
         """Refusal in one line where the pod is not bound, or where it is not known whether it is."""
@@ -46,11 +54,13 @@ class Binder:
             return
         assumed = self._assume(known, node)
         placement = json.dumps(annotation_of(assumed.placed, known.lenders), separators=(",", ":"))
+        begun_s = self._clock()
         try:
             async with asyncio.timeout(CALL_SECONDS):
                 await self._api.create(BINDING, _binding(known.pod, node, placement))
         except (ApiProblem, TimeoutError) as problem:
             await self._find_out(known.pod, node, assumed, problem)
+        self._written(self._clock() - begun_s)
         self._state.made(uid)
         self._conditions.clear("binding", "pods are bound again")
 

@@ -20,6 +20,12 @@ class Counters:
             buckets=_BUCKETS_SECONDS,
             registry=self._registry,
         )
+        self.written = Histogram(
+            "mgpu_scheduler_write_seconds",
+            "How long the extender waited for the API server to write a binding",
+            buckets=_BUCKETS_SECONDS,
+            registry=self._registry,
+        )
         self.refused = Counter(
             "mgpu_scheduler_refused", "Times that a pod fitted on no card", registry=self._registry
         )

@@ -7,7 +7,7 @@ scheduler's configuration says nodeCacheCapable.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from cluster.scheduler.binding import Binder
@@ -16,6 +16,7 @@ from cluster.scheduler.evictions import Evictions
 from cluster.scheduler.lease import Lease
 from cluster.scheduler.members import items, members
 from cluster.scheduler.reading import Known
+from cluster.scheduler.scheduler import Filtered
 from cluster.scheduler.state import State
 from oci_specs.refusal import Refusal
 
@@ -70,7 +71,7 @@ class Extender:
         found = self._state.scheduler.filter(known.pod, names)
         if found.fits:
             return _filtered(
-                self._narrowed(known, found.fits),
+                self._narrowed(known, found),
                 {name: f"mgpu: {why}" for name, why in found.refused.items()},
             )
         self._counters.refused.inc()
@@ -122,17 +123,17 @@ class Extender:
         await self._lease.hold()
         self._state.pass_time(self._clock())
 
-    def _narrowed(self, known: Known, fits: Sequence[str]) -> list[str]:
+    def _narrowed(self, known: Known, found: Filtered) -> list[str]:
         if known.prefers or not known.pod.containers:
-            return list(fits)
+            return found.fits
         offered = self._offered.setdefault(known.pod.uid, set())
         if len(self._offered) > _OFFERED_MAX:
             self._offered.popitem(last=False)
-        left = [name for name in fits if name not in offered]
+        left = [name for name in found.fits if name not in offered] if offered else found.fits
         if not left:
             offered.clear()
-            left = list(fits)
-        best = self._state.scheduler.best(known.pod, left)
+            left = found.fits
+        best = self._state.scheduler.best(known.pod, left, found.rows if left is found.fits else None)
         if best is None:
             return left
         offered.add(best)

@@ -101,7 +101,7 @@ async def serve(api: Api, options: Options, started: Callable[[int], None] = lam
     lease = Lease(api, options.namespace, holder, clock, list_anew)
     extender = Extender(
         state,
-        Binder(state, api, conditions, clock),
+        Binder(state, api, conditions, clock, counters.written.observe),
         Evictions(state, api, conditions, clock, counters.evictions.inc),
         lease,
         counters,

@@ -59,10 +59,13 @@ Change = tuple[tuple[int, ...], tuple[int, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class Filtered:
-    """fits: names, in the order asked. refused: one line on why not for each other name."""
+    """fits: names, in the order asked. refused: one line on why not for each other name. rows: those of fits,
+    for best().
+    """
 
     fits: list[str]
     refused: dict[str, str]
+    rows: Rows | None = None
 
 
 class Scheduler:
@@ -115,6 +118,8 @@ class Scheduler:
         if not pod.containers:
             return Filtered(fits=list(names), refused={})
         fitting = self._fitting(pod, self._table.rows(names))
+        if len(fitting) == len(names):
+            return Filtered(fits=list(names), refused={}, rows=fitting)
         table_names = self._table.names
         fits = {table_names[row] for row in fitting.tolist()}
         left = [name for name in names if name not in fits]
@@ -122,7 +127,7 @@ class Scheduler:
         if not fits:
             for name in left[:_REASONED]:
                 refused[name] = self.reason(pod, name)
-        return Filtered(fits=[name for name in names if name in fits], refused=refused)
+        return Filtered(fits=[name for name in names if name in fits], refused=refused, rows=fitting)
 
     def score(self, pod: Pod, names: Sequence[str]) -> list[tuple[str, int]]:
         """The best node has SCORE_MAX, the next one less, and so on to 0.
@@ -133,7 +138,8 @@ class Scheduler:
         if len(names) == 1:
             return [(names[0], SCORE_MAX)]
         scores = dict.fromkeys(names, 0)
-        rows, costs = self._costs(pod, self._table.rows(names))
+        rows = self._fitted(pod, names)
+        costs = self._costs(pod, rows)
         if len(rows) > SCORE_MAX:
             best = np.argpartition(costs, SCORE_MAX)[:SCORE_MAX]
             # Equal ones go by the order of the names, of all nodes that are as good as the tenth.
@@ -145,10 +151,13 @@ class Scheduler:
             scores[self._table.names[row]] = SCORE_MAX - place
         return list(scores.items())
 
-    def best(self, pod: Pod, names: Sequence[str]) -> str | None:
-        """The node with the highest score, None where none has room."""
-        rows, costs = self._costs(pod, self._table.rows(names))
-        return self._table.names[rows[int(costs.argmin())]] if len(rows) else None
+    def best(self, pod: Pod, names: Sequence[str], rows: Rows | None = None) -> str | None:
+        """The node with the highest score, None where none has room. rows: as filter() found them for these
+        names, just now.
+        """
+        if rows is None:
+            rows = self._fitted(pod, names)
+        return self._table.names[rows[int(self._costs(pod, rows).argmin())]] if len(rows) else None
 
     def choose(self, pod: Pod, name: str) -> dict[str, tuple[str, ...]]:
         """Cards for each container on this node, by UUID; Refusal where they do not fit (any more)."""
@@ -288,16 +297,16 @@ class Scheduler:
             tuple(states.of(then[card.uuid], node.rules) for card in changed),
         )
 
-    def _costs(self, pod: Pod, rows: Rows) -> tuple[Rows, Floats]:
-        """Of these rows those that have room, in their order, and what the pod costs there: less is
-        better.
-        """
-        if pod.containers:
-            rows = self._fitting(pod, rows)
+    def _fitted(self, pod: Pod, names: Sequence[str]) -> Rows:
+        rows = self._table.rows(names)
+        return self._fitting(pod, rows) if pod.containers else rows
+
+    def _costs(self, pod: Pod, rows: Rows) -> Floats:
+        """What the pod costs on each of these rows, which have room: less is better."""
         if self._scoring != "fgd":
-            return rows, packing.costs(self._table, rows, self._scoring)
+            return packing.costs(self._table, rows, self._scoring)
         if not pod.containers:
-            return rows, self._fragmentation.losses(ways.without_cards(rows), pod.cpu_milli)
+            return self._fragmentation.losses(ways.without_cards(rows), pod.cpu_milli)
         demand = self._simple(pod)
         costs = np.full(len(self._table), np.inf, dtype=np.float32)
         apart = self._one_by_one(pod, rows)
@@ -307,7 +316,7 @@ class Scheduler:
             alike = rows[~np.isin(rows, apart)] if len(apart) else rows
             found = self._simple_ways(pod.requests[0], demand, alike)
             np.minimum.at(costs, found.rows, self._fragmentation.losses(found, pod.cpu_milli))
-        return rows, costs[rows]
+        return costs[rows]
 
     def _simple_ways(self, request: Request, demand: Demand, rows: Rows) -> Ways:
         if request.count == 1:
