@@ -54,7 +54,7 @@ folders := $(shell find $(code) -type d -name __pycache__ -prune -o -type d -pri
 hardest := $(addprefix tests/native/test_,holder.py nvidia_calls.py nvidia_files.py nvidia_unpollable.py) tests/hostile \
 	$(addprefix tests/containers/test_,memory_cap.py release.py no_way_past.py bad_input.py)
 
-# What runs once more on the engines of another release.
+# Suites that run once more on the engines of another release.
 promised := $(addprefix tests/containers/test_,acceptance.py plain_engines.py install.py lifecycle.py lifecycle_shim.py \
 	refusal_lines.py no_way_past.py shim.py user_namespaces.py)
 
@@ -75,7 +75,7 @@ help:
 	@echo 'make fuzz    every fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS) each'
 	@echo 'make lint    the linters alone'
 	@echo 'make count   how large and how entangled the sources are; COMMIT=... says it of another commit'
-	@echo 'make bench   measure; prints a table and writes $(BUILD)/bench.json'
+	@echo 'make bench   measure; prints a table and writes $(BUILD)/bench.json; ONLY="routes idle": some of it'
 	@echo 'make build   mgpu installed into $(venv)'
 	@echo 'make image   the image that tests and demo run: $(image)'
 	@echo 'make package a package for each Debian release, and an archive, in $(BUILD)/packages'
@@ -133,7 +133,7 @@ count: $(stamps)/test-system $(stamps)/test-tools
 	@$(bin)/python -m tools.count $(COMMIT)
 
 bench: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image) $(engines_made)
-	@$(engines) $(bin)/python -m tests.bench --output $(BUILD)/bench.json
+	@$(engines) $(bin)/python -m tests.bench --output $(BUILD)/bench.json $(addprefix --only ,$(ONLY))
 
 build: $(stamps)/build-system $(stamps)/installed
 

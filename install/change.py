@@ -54,7 +54,8 @@ class Target:
     """One file that an engine reads, and how it is edited. None as text: there is no such file.
 
     marked: what `remove` finds bears mgpu's mark, and was not written by others before. may_go:
-    Refusal when the engine would not work without what is to be removed from the text.
+    Refusal when the engine would not work without what is to be removed from the text. backups: a folder for
+    the copy of the unchanged file, where the engine reads everything that lies beside the file.
     """
 
     path: Path
@@ -64,6 +65,12 @@ class Target:
     link: bool = False
     marked: bool = True
     may_go: Callable[[str], None] = _always
+    backups: Path | None = None
+
+    @property
+    def backup(self) -> Path:
+        beside = backup_of(self.path)
+        return beside if self.backups is None else self.backups / beside.name
 
 
 def backup_of(path: Path) -> Path:

@@ -21,7 +21,7 @@ Read = Callable[[Path], str | None]
 MERGING_VERSION = 3
 CRI_OF_VERSION = {1: "cri", 2: "io.containerd.grpc.v1.cri"}
 CRI_FROM_3 = "io.containerd.cri.v1.runtime"
-# What answers a kubelet, in every version.
+# The plugin that answers a kubelet, in every version.
 CRI_SERVICE = "io.containerd.grpc.v1.cri"
 
 

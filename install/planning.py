@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 
 from install import files
-from install.change import Change, Plan, Target, backup_of
+from install.change import Change, Plan, Target
 from install.edit import NotHere
 from oci_specs.refusal import Refusal
 
@@ -35,7 +35,7 @@ def _backup(target: Target, before: bytes | None) -> tuple[Change, ...]:
     """A copy of the file as it was before we first touched it: one, which later installations leave."""
     if before is None or target.link:
         return ()
-    path = backup_of(target.path)
+    path = target.backup
     earlier = files.read(path)
     removed = target.remove(_text(before, target))
     if not isinstance(removed, NotHere) and (target.marked or earlier is not None or removed.text is None):
@@ -52,7 +52,7 @@ def _uninstall_one(target: Target) -> Plan:
     if isinstance(removed, NotHere):
         return Plan(notes=(f"there is nothing of mgpu's in {target.path}",))
     target.may_go(text)
-    backup_path = backup_of(target.path)
+    backup_path = target.backup
     backup = None if target.link else files.read(backup_path)
     cleaned = None if removed.text is None else _bytes(removed.text)
 
@@ -76,7 +76,7 @@ def _uninstall_one(target: Target) -> Plan:
 
 def _was_made_from(backup: bytes, text: str, target: Target) -> bool:
     try:
-        return target.add(files.text_of(backup, backup_of(target.path))).text == text
+        return target.add(files.text_of(backup, target.backup)).text == text
     except Refusal:
         return False
 

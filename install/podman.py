@@ -7,15 +7,14 @@ Never both: the second would be handed a spec that the first has rewritten.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from install import block, drop_in, files, precreate_hook, toml_text
+from install import drop_in, precreate_hook
 from install.change import Target
-from install.edit import Edited
 from install.engine import Engine, Intent
-from install.parts import CONF_DIR, HANDLER, Parts
+from install.parts import CONF_DIR, HANDLER, RUNTIME, Parts
 from oci_specs.refusal import Refusal
 
 CONFIG = Path("/etc/containers/containers.conf.d/99-mgpu.conf")
@@ -23,18 +22,19 @@ PACKAGED = Path("/usr/share/containers/containers.conf")
 DEFAULT_HOOK_DIRS = ("/usr/share/containers/oci/hooks.d",)
 # podman runs hooks in the order of their files' names: the last one sees what others have added.
 HOOK = CONF_DIR / "hooks.d" / "zz-mgpu.json"
-KEYS = ("engine", "runtimes")
+# podman 5's own: containers.conf(5).
+JSON_RUNTIMES = ("crun", "crun-vm", "runc", "kata", "runsc", "youki", "krun")
+OURS = (HANDLER, RUNTIME)
 UNINSTALL = "mgpu uninstall podman"
 
 
 def targets(parts: Parts, intent: Intent) -> Sequence[Target]:
     path = intent.config or CONFIG
-    hook = precreate_hook.target(HOOK, parts.runtime, wanted=by_hook(intent))
-    if not by_hook(intent):
-        return (drop_in.target(path, KEYS, {HANDLER: [parts.runtime]}, UNINSTALL), hook)
-    # Not checked earlier, since uninstalling must not fail over the text of others.
-    own = drop_in.target(path, ("engine",), {}, UNINSTALL)
-    return (replace(own, add=partial(_with_folder, path=path)), hook)
+    table = _with_folder if by_hook(intent) else partial(_with_runtime, parts.runtime)
+    return (
+        drop_in.target(path, ("engine",), partial(table, path), UNINSTALL),
+        precreate_hook.target(HOOK, parts.runtime, wanted=by_hook(intent)),
+    )
 
 
 def by_hook(intent: Intent) -> bool:
@@ -42,37 +42,40 @@ def by_hook(intent: Intent) -> bool:
     return intent.hooks if intent.hooks is not None else HOOK.exists()
 
 
-def _with_folder(text: str | None, path: Path) -> Edited:
-    """The drop-in that has podman look into our folder besides those where it looks anyway."""
-    table = {"hooks_dir": [*_hook_dirs(path), str(HOOK.parent)]}
-    add = drop_in.target(path, ("engine",), table, UNINSTALL).add
-    return add(text)
+def _with_runtime(runtime: str, own: Path) -> dict[str, Any]:
+    """The runtime, and that it says its errors in JSON as the one below does: podman shows others raw.
+
+    podman looks a runtime up by its name, or by that of its program.
+    """
+    told = [name for name in _listed("runtime_supports_json", JSON_RUNTIMES, own) if name not in OURS]
+    return {"runtime_supports_json": [*told, *OURS], "runtimes": {HANDLER: [runtime]}}
 
 
-def _hook_dirs(own: Path) -> list[str]:
-    """Where podman would look without the drop-in `own`: of its files, the last that says so counts.
+def _with_folder(own: Path) -> dict[str, Any]:
+    """Our folder besides those where podman looks anyway."""
+    return {"hooks_dir": [*_listed("hooks_dir", DEFAULT_HOOK_DIRS, own), str(HOOK.parent)]}
+
+
+def _listed(key: str, default: Sequence[str], own: Path) -> list[str]:
+    """A list of podman's without the drop-in `own`: of its files, the last that has the key counts.
 
     Refusal where a later file has the word.
     """
-    found: list[str] = list(DEFAULT_HOOK_DIRS)
+    found = list(default)
     for path in _files(own):
-        text = files.read_text(path) or ""
-        removed = block.removed(text)
-        value = toml_text.at(
-            toml_text.parsed(text if removed is None else removed.text, path), ("engine", "hooks_dir")
-        )
+        value = drop_in.others(path, ("engine", key))
         if value is None or value == []:
             continue
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
             raise Refusal(
                 "bad-config",
-                f'{path}: "hooks_dir" is not a list of paths',
+                f'{path}: "{key}" is no list of texts',
                 "correct it; nothing was changed",
             )
         if path != own and path.parent == own.parent and path.name > own.name:
             raise Refusal(
                 "no-place",
-                f"{path} sets hooks_dir, and podman reads it after {own}",
+                f"{path} sets {key}, and podman reads it after {own}",
                 f"rename it to come before {own.name}, then run this again; nothing was changed",
             )
         found = value

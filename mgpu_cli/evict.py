@@ -31,16 +31,21 @@ def evict(container: str, state: StateDir, output: str) -> None:
 
 @click.command(short_help="Move an evicted container's memory back to its GPUs.")
 @click.argument("container")
+@click.option("--gpus", metavar="UUID[,UUID]", help="Move it to these GPUs of the same model instead.")
 @options.root
 @options.output
-def resume(container: str, state: StateDir, output: str) -> None:
-    """Move an evicted container back to its GPUs, if there is room for all of it."""
-    _move(state, "resume", container, "running", output)
+def resume(container: str, gpus: str | None, state: StateDir, output: str) -> None:
+    """Move an evicted container back to its GPUs, if there is room for all of it.
+
+    With --gpus, as many as it has, what it was granted moves there with its data.
+    """
+    named = {} if gpus is None else {"gpus": [name.strip() for name in gpus.split(",")]}
+    _move(state, "resume", container, "running", output, **named)
 
 
-def _move(state: StateDir, verb: str, container: str, until: str, output: str) -> None:
+def _move(state: StateDir, verb: str, container: str, until: str, output: str, **more: Any) -> None:
     """Refusal when it is not done; it is as before then."""
-    found = client.ask(state.control, verb, container=container)["container"]
+    found = client.ask(state.control, verb, container=container, **more)["container"]
     while found["reclaim"]["state"] != until:
         if why := found["reclaim"]["not_moved"]:
             raise Refusal(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 # sd_listen_fds(3)
 FDS_START = 3
-# What a kernel passes with one message at most, and a line of sd_notify(3) with a name.
+# Limits of one message of the kernel's, and of a line of sd_notify(3) with a name.
 FDS_MAX, TEXT_MAX_BYTES = 253, 4096
 _UCRED = struct.Struct("=iII")
 _FD_BYTES = array.array("i").itemsize

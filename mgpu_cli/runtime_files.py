@@ -14,6 +14,8 @@ from oci_specs.refusal import Refusal, quoted
 
 # BINPRM_BUF_SIZE of linux/binfmts.h is 256: the kernel drops the rest of a longer first line without a word.
 SHEBANG_MAX_BYTES = 255
+# CRI-O's own packages bring runc and crun, and leave PATH to others.
+CRIOS_FOLDER = "/usr/libexec/crio"
 
 
 def write(state: StateDir, runtime: str) -> None:
@@ -56,7 +58,7 @@ def shebang(launcher: str, state: StateDir) -> bytes:
 
 
 def _found(runtime: str) -> str:
-    path = shutil.which(runtime)
+    path = shutil.which(runtime) or shutil.which(runtime, path=CRIOS_FOLDER)
     if path is None:
         raise Refusal(
             "no-runtime",

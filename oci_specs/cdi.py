@@ -241,7 +241,8 @@ def _to_oci(edits: dict[str, Any]) -> Edits:
     for node in member_objects(edits, "deviceNodes"):
         result.devices.append(_device(node))
     for mount in member_objects(edits, "mounts"):
-        entry = {"destination": mount["containerPath"], "source": mount["hostPath"]}
+        # A mount without a type has crun end on a NULL pointer, where it joins another's user namespace.
+        entry = {"destination": mount["containerPath"], "source": mount["hostPath"], "type": "bind"}
         entry |= {name: mount[name] for name in ("type", "options") if mount.get(name)}
         result.mounts.append(entry)
     for hook in member_objects(edits, "hooks"):

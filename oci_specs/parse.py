@@ -80,10 +80,8 @@ def request(
     if memory is not None and count is not None:
         _check_memory(memory, count)
     policy = _nearest(vocabulary.POLICY, annotations, env, config)
-    qos = _qos(_nearest(vocabulary.CLASS, annotations, env, config), core)
-    reclaimable = _nearest(vocabulary.RECLAIMABLE, annotations, env, config)
-    if reclaimable is not None and reclaimable.value:
-        _check_reclaimable(reclaimable, qos, memory)
+    qos = _qos(_nearest(vocabulary.CLASS, annotations, env, config), memory, core)
+    reclaimable = _reclaimable(_nearest(vocabulary.RECLAIMABLE, annotations, env, config), qos, memory)
     return Request(
         qos=qos,
         policy=None if policy is None else policy.value,
@@ -94,7 +92,7 @@ def request(
         memory=None if memory is None else memory.value,
         core_percent=None if core is None else core.value,
         whole_cards=memory is None and core is None,
-        reclaimable=reclaimable is not None and reclaimable.value,
+        reclaimable=reclaimable,
         identity=who,
     )
 
@@ -176,15 +174,17 @@ def _agreed(stated: list[_Stated]) -> _Stated:
                 "keep one of them",
             )
         if not _same(first.value, other.value):
-            raise Refusal(
-                "keys-disagree",
-                f"{first} and {other} disagree",
-                "keep one of them, or let both say the same",
-            )
+            raise _disagree(str(first), str(other))
     # The one that says most: UUIDs rather than their number, a class besides the number.
     return max(
         stated,
         key=lambda one: (bool(getattr(one.value, "uuids", ())), one.key.implies == vocabulary.OFFLINE),
+    )
+
+
+def _disagree(one: str, other: str) -> Refusal:
+    return Refusal(
+        "keys-disagree", f"{one} and {other} disagree", "keep one of them, or let both say the same"
     )
 
 
@@ -263,7 +263,14 @@ def _check_memory(memory: _Stated, count: int) -> None:
         )
 
 
-def _check_reclaimable(stated: _Stated, qos: Qos, memory: _Stated | None) -> None:
+def _reclaimable(stated: _Stated | None, qos: Qos, memory: _Stated | None) -> bool:
+    """Whether the memory gives way; Refusal where it cannot, or where two keys disagree."""
+    if memory is not None and memory.key.implies == vocabulary.OFFLINE:
+        if stated is not None and not stated.value:
+            raise _disagree(f"{memory} (reclaimable)", str(stated))
+        return True
+    if stated is None or not stated.value:
+        return False
     if qos == vocabulary.ONLINE:
         raise Refusal(
             "online-reclaimable",
@@ -276,6 +283,7 @@ def _check_reclaimable(stated: _Stated, qos: Qos, memory: _Stated | None) -> Non
             f"{stated} without an amount of memory",
             "ask for memory beside it, such as mgpu.dev/memory-mib",
         )
+    return True
 
 
 def _check_divides(stated: _Stated, total: int, count: int) -> None:
@@ -291,17 +299,19 @@ def _cards(count: int) -> str:
     return f"{count} card{'s' if count > 1 else ''}"
 
 
-def _qos(explicit: _Stated | None, core: _Stated | None) -> Qos:
-    if core is not None and core.key.implies == vocabulary.OFFLINE:
-        # The offline core keys are annotations, so a class in the environment is farther and yields.
+def _qos(explicit: _Stated | None, *amounts: _Stated | None) -> Qos:
+    for amount in amounts:
+        if amount is None or amount.key.implies != vocabulary.OFFLINE:
+            continue
+        # The offline amounts are annotations, so a class in the environment is farther and yields.
         if (
             explicit is not None
-            and explicit.key.source == core.key.source
+            and explicit.key.source == amount.key.source
             and explicit.value == vocabulary.ONLINE
         ):
             raise Refusal(
                 "keys-disagree",
-                f"{core} (offline) and {explicit} (online) disagree",
+                f"{amount} (offline) and {explicit} (online) disagree",
                 "keep one of them, or let both name one class",
             )
         return "offline"

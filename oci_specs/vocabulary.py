@@ -58,6 +58,9 @@ PLACEMENT = "mgpu.dev/placement"
 BLOCKS = "mgpu.dev/memory-64mib"
 SPARE = "mgpu.dev/memory-spare-mib"
 MEMORY_RECLAIMABLE = "mgpu.dev/memory-reclaimable"
+# An amount of memory that gives way: offline by definition.
+RECLAIMABLE_MEMORY = "mgpu.dev/reclaimable-memory-mib"
+QOS = "mgpu.dev/qos"
 OWN_ENV_PREFIX = "MGPU_"
 # Variables that name a prepared claim (oci_specs/claim.py).
 CLAIM_ENV_PREFIX = "MGPU_CLAIM_"
@@ -66,7 +69,7 @@ _PROGRAMS_ENV = frozenset({"MGPU_PREFIX", "MGPU_ROOT"})
 
 
 class Key:
-    """One key. implies: None, or "online"/"offline" for the keys that come as a pair, one for each class."""
+    """One key. implies: None, or "online"/"offline" for the keys of one class alone."""
 
     __slots__ = ("form", "implies", "meaning", "name", "source")
 
@@ -84,7 +87,7 @@ class Key:
 KEYS = (
     Key(CLASS, "katalyst.kubewharf.io/qos_level", ANNOTATION, "katalyst-class"),
     Key(CLASS, "tke.cloud.tencent.com/app-class", ANNOTATION, "class"),
-    Key(CLASS, "mgpu.dev/qos", ANNOTATION, "class"),
+    Key(CLASS, QOS, ANNOTATION, "class"),
     Key(CLASS, "MGPU_QOS", ENV, "class"),
     Key(POLICY, "vke.volcengine.com/mgpu-compute-policy", ANNOTATION, "mgpu-policy"),
     Key(POLICY, "tke.cloud.tencent.com/qgpu-schedule-policy", ANNOTATION, "qgpu-policy"),
@@ -95,6 +98,7 @@ KEYS = (
     Key(MEMORY, "tencent.com/vcuda-memory", ANNOTATION, "vcuda-blocks"),
     Key(MEMORY, "aliyun.com/gpu-mem", ANNOTATION, "aliyun-units"),
     Key(MEMORY, "mgpu.dev/memory-mib", ANNOTATION, "mib"),
+    Key(MEMORY, RECLAIMABLE_MEMORY, ANNOTATION, "mib", OFFLINE),
     Key(MEMORY, BLOCKS, ANNOTATION, "blocks"),
     Key(LESS, SPARE, ANNOTATION, "spare-mib"),
     Key(MEMORY, "MGPU_MEMORY_MIB", ENV, "mib"),

@@ -11,8 +11,7 @@ from oci_specs.request import Qos
 class Tenant:
     """One container on one card. core_percent None: no quota, an equal part of what its class has left.
 
-    reclaimable: its memory gives way to online containers. idle_mib: of its memory, what it does not use and
-    may be lent to reclaimable ones.
+    reclaimable: its memory gives way to online containers. whole: no other container may be on the card.
     """
 
     container_id: str
@@ -20,14 +19,16 @@ class Tenant:
     memory_mib: int
     core_percent: int | None = None
     reclaimable: bool = False
-    idle_mib: int = 0
+    whole: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class CardState:
     """One card. policy is None until one is set.
 
-    policy_owner is the container that set it; None: the operator did.
+    policy_owner is the container that set it; None: the operator did. online_mib: memory that online
+    containers use, where the rest is lent to reclaimable ones; None where nothing is lent. fixed: nothing can
+    be moved off it, and others of the node lend.
     """
 
     index: int
@@ -38,10 +39,16 @@ class CardState:
     policy: str | None = None
     policy_owner: str | None = None
     tenants: tuple[Tenant, ...] = ()
+    online_mib: int | None = None
+    fixed: bool = False
+
+    @property
+    def lends(self) -> bool:
+        return self.online_mib is not None
 
     @property
     def free_mib(self) -> int:
-        """What can be granted to online: memory that gives way is as good as free."""
+        """Memory that can be granted to online: reclaimable memory is as good as free."""
         return self.memory_mib - sum(tenant.memory_mib for tenant in self.tenants if not tenant.reclaimable)
 
     def free_for(self, qos: Qos, *, reclaimable: bool) -> int:
@@ -52,7 +59,13 @@ class CardState:
         """
         if qos == "online":
             return self.free_mib
-        beside = self.memory_mib - sum(tenant.memory_mib - tenant.idle_mib for tenant in self.tenants)
+        if reclaimable and self.fixed:
+            return 0
+        if self.online_mib is None or any(tenant.whole for tenant in self.tenants):
+            beside = self.memory_mib - sum(tenant.memory_mib for tenant in self.tenants)
+        else:
+            offline = sum(tenant.memory_mib for tenant in self.tenants if tenant.qos == "offline")
+            beside = self.memory_mib - self.online_mib - offline
         return beside if reclaimable else min(beside, self.free_mib)
 
     def count(self, qos: Qos) -> int:

@@ -73,12 +73,12 @@ def _candidates(request: Request, cards: Sequence[CardState]) -> list[CardState]
         if names:
             # Named cards are looked up among all of the node: a wrong name is told apart from a card left
             # out.
-            chosen = {_card_named(name, cards).index for name in names}
+            chosen = {card_named(name, cards).index for name in names}
             allowed = [card for card in allowed if card.index in chosen]
     return sorted(allowed, key=lambda card: card.index)
 
 
-def _card_named(name: str, cards: Sequence[CardState]) -> CardState:
+def card_named(name: str, cards: Sequence[CardState]) -> CardState:
     """The card with this index, or a UUID that begins so in either case, as NVIDIA's runtime reads it."""
     if name.isdigit():
         found = [card for card in cards if card.index == int(name)]

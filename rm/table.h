@@ -84,6 +84,15 @@ static inline uint32_t rm_bytes(const struct rm_table *t, uint32_t size)
     return size < RM_BYTES_END ? t->bytes[size - RM_BYTES_UNKNOWN] : 0;
 }
 
+/* From that version on. */
+static const struct {
+    uint32_t key, major, minor, bytes;
+} rm_changes[] __attribute__((unused)) = {
+#define BYTES(name, major, minor, bytes) {RM_BYTES_##name, major, minor, bytes},
+#include "interface.def"
+};
+enum { RM_CHANGES = sizeof(rm_changes) / sizeof(*rm_changes) };
+
 /* version: "580.95.05", "580.95", or "580" for the newest of a branch. -ENOENT: not a known one. */
 static inline int rm_table_pick(const char *version, struct rm_table *out)
 {
@@ -91,12 +100,6 @@ static inline int rm_table_pick(const char *version, struct rm_table *out)
         uint32_t major, first_minor;
     } branches[] = {
 #define BRANCH(major, first_minor) {major, first_minor},
-#include "interface.def"
-    };
-    static const struct {
-        uint32_t key, major, minor, bytes;
-    } changes[] = {
-#define BYTES(name, major, minor, bytes) {RM_BYTES_##name - RM_BYTES_UNKNOWN, major, minor, bytes},
 #include "interface.def"
     };
     unsigned int major, minor = UINT32_MAX;
@@ -110,12 +113,12 @@ static inline int rm_table_pick(const char *version, struct rm_table *out)
     if (!known)
         return -ENOENT;
     *out = (struct rm_table){.version = RM_VERSION(major, minor > 0xffff ? 0xffff : minor)};
-    for (size_t i = 0; i < sizeof(changes) / sizeof(*changes); i++) {
-        uint32_t at = changes[i].major, point = changes[i].minor;
+    for (size_t i = 0; i < RM_CHANGES; i++) {
+        uint32_t at = rm_changes[i].major, point = rm_changes[i].minor;
 
         if (at > major || (at == major && point > minor))
             continue;
-        out->bytes[changes[i].key] = changes[i].bytes;
+        out->bytes[rm_changes[i].key - RM_BYTES_UNKNOWN] = rm_changes[i].bytes;
         if (at > out->major || (at == out->major && point > out->minor)) {
             out->major = at;
             out->minor = point;
@@ -258,6 +261,32 @@ static inline const struct rm_escape_row *rm_escape_of_any(uint32_t number, uint
             return row;
     }
     return NULL;
+}
+
+/* Some driver's outer struct has so many bytes; of arrays, from the power of two below one element on. */
+static inline bool rm_may_have_bytes(const struct rm_escape_row *row, uint32_t bytes)
+{
+    const uint32_t element = row->bytes & ~RM_ARRAY;
+    bool found = row->bytes == bytes;
+
+    if (row->bytes & RM_ARRAY)
+        return element == 4 ? bytes % 4 == 0 : bytes >= 1u << (31 - __builtin_clz(element));
+    for (size_t i = 0; i < RM_CHANGES; i++)
+        found |= rm_changes[i].key == row->bytes && rm_changes[i].bytes == bytes;
+    return found;
+}
+
+/* The mediator decides on that command of ioctl(): it is not passed, in some driver, or one of nvidia-uvm's
+ * blocks of bare numbers has it, in which Linux has none. The filter notifies others beside these. */
+static inline bool rm_is_watched(uint32_t cmd)
+{
+    if ((cmd >= 0x10 && cmd < 0x80) || (cmd & ~3u) == 0x30000000)
+        return true;
+    for (size_t i = 0; i < sizeof(rm_escapes) / sizeof(*rm_escapes); i++)
+        if (rm_escapes[i].number == (cmd & 0xff) && rm_escapes[i].disposition != RM_PASSED &&
+            rm_may_have_bytes(&rm_escapes[i], cmd >> 16 & 0x3fff))
+            return true;
+    return false;
 }
 
 /* The row of whatever drivers; NULL: it has none. */

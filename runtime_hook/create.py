@@ -33,8 +33,9 @@ def main(arguments: list[str]) -> int:
         if launch.checkpoints:
             from runtime_hook import restore
 
-            restore.check_away(launch)
-            _become(launch)
+            if not restore.check_away(launch):
+                _become(launch)
+            return restore.save(launch, _initial_environment())
         return _run(launch)
     except Refusal as refusal:
         failure = refusal
@@ -104,7 +105,7 @@ def _ask(launch: Launch, create: Create, spec: Spec, intent: Intent, host: Host)
     if create.restores:
         from runtime_hook import restore
 
-        restore.check(launch)
+        restore.check(launch, spec.content)
     grant = admit(launch, create.container_id, create.bundle, spec.content, intent)
     if grant is None:
         return None
@@ -116,6 +117,8 @@ def _ask(launch: Launch, create: Create, spec: Spec, intent: Intent, host: Host)
 
 
 def _rewrite(launch: Launch, create: Create, spec: Spec, grant: Mapping[str, Any], host: Host) -> int:
+    from runtime_hook import handing_on
+
     new = rewritten(
         spec.content,
         spec.original,
@@ -127,6 +130,8 @@ def _rewrite(launch: Launch, create: Create, spec: Spec, grant: Mapping[str, Any
     )
     if create.restores:
         return _restore(launch, create, spec, grant, new)
+    if handing_on.may_fail(new):
+        handing_on.check(launch.command[0])
     spec.replace(new)
     try:
         _become(launch)

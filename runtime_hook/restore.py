@@ -26,16 +26,21 @@ CRIU_CONFIG, DEFAULT_CONFIG = "org.criu.config", "/etc/criu/runc.conf"
 OWN_CONFIG = ".mgpu-criu.conf"
 LEAVE_STOPPED = "leave-stopped\n"
 LISTENER = "mgpu-listener"
+# Beside CRIU's images: how long each of them is. CRIU restores processes from pages that are cut off.
+LENGTHS = "mgpu-lengths.json"
 
 
-def check_away(launch: Launch) -> None:
-    """Refusal of a checkpoint whose container is still on a GPU: what it has there would not be in it."""
+def check_away(launch: Launch) -> bool:
+    """Whether a container of mgpu's is saved. Refusal where it is still on a GPU: what it has there would not
+    be in the checkpoint.
+    """
     from runtime_hook import control
 
-    words = launch.command[launch.verb + 1 :]
+    words, found = launch.command[launch.verb + 1 :], False
     for row in control.call(launch.socket, "list")["containers"]:
         if row["container_id"] not in words:
             continue
+        found = True
         held = sum(card["used_bytes"] for card in row["cards"])
         if held or row["processes"]:
             raise Refusal(
@@ -43,9 +48,56 @@ def check_away(launch: Launch) -> None:
                 f"the container has {held >> 20} MiB of GPU memory, which no checkpoint would have in it",
                 f"mgpu evict {row['container_id']}, then checkpoint it",
             )
+    return found
 
 
-def check(launch: Launch) -> None:
+def save(launch: Launch, env: Mapping[bytes, bytes]) -> int:
+    """Has the runtime save the container, and writes down what belongs to its checkpoint; the exit status."""
+    status = _ran(launch.command, env)
+    if status == 0:
+        folder = _images(launch)
+        with open(os.path.join(folder, LENGTHS), "w", encoding="utf-8") as lengths:
+            json.dump(_lengths(folder), lengths)
+    return status
+
+
+def _images(launch: Launch) -> str:
+    """As runc finds it: the last --image-path, or ./checkpoint."""
+    words, found = launch.command[launch.verb + 1 :], "checkpoint"
+    for position, word in enumerate(words):
+        option, equals, value = word.removeprefix("-").removeprefix("-").partition("=")
+        if word.startswith("-") and option == "image-path":
+            found = value if equals else "".join(words[position + 1 : position + 2])
+    return os.path.abspath(found)
+
+
+def _lengths(folder: str) -> dict[str, int]:
+    with os.scandir(folder) as entries:
+        return {entry.name: entry.stat().st_size for entry in entries if entry.name.endswith(".img")}
+
+
+def _check_images(launch: Launch) -> None:
+    """Refusal of a checkpoint that mgpu-runtime has not made, or of which something is missing."""
+    folder = _images(launch)
+    try:
+        with open(os.path.join(folder, LENGTHS), encoding="utf-8") as lengths:
+            known = json.load(lengths)
+        wrong = sorted(name for name, _ in set(known.items()) ^ set(_lengths(folder).items()))
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise Refusal(
+            "foreign-checkpoint",
+            f"{folder} has no {LENGTHS} that can be read, which mgpu-runtime writes into each checkpoint",
+            "checkpoint the container through mgpu-runtime",
+        ) from error
+    if wrong:
+        raise Refusal(
+            "spoilt-checkpoint",
+            f"{wrong[0]} in {folder} is not as long as it was written, or not of this checkpoint",
+            "copy the checkpoint anew",
+        )
+
+
+def check(launch: Launch, spec: Mapping[str, Any]) -> None:
     """Refusal of a restore that cannot be followed."""
     runtime, words = os.path.basename(launch.command[0]), launch.command[launch.verb :]
     if not runtime.startswith("runc"):
@@ -59,6 +111,14 @@ def check(launch: Launch) -> None:
             "no-restore",
             "a container with a GPU is not restored in the foreground",
             "add --detach, as engines do",
+        )
+    # The container's processes are told from others by it.
+    namespaces = (spec.get("linux") or {}).get("namespaces") or ()
+    if not any(one.get("type") == "pid" and not one.get("path") for one in namespaces):
+        raise Refusal(
+            "no-restore",
+            "a container with a GPU is restored into a pid namespace of its own only",
+            "let it share no pid namespace: not the pod's (shareProcessNamespace), not the host's (hostPID)",
         )
 
 
@@ -85,6 +145,7 @@ def run(
     launch: Launch, container_id: str, bundle: str, grant: Mapping[str, Any], env: Mapping[bytes, bytes]
 ) -> int:
     """Has the runtime restore the container and looks after its processes; the exit status."""
+    _check_images(launch)
     status = _ran(launch.command, env)
     if status:
         return status
@@ -105,14 +166,19 @@ def _adopt(
     state = {"ociVersion": "1.0.2", "id": container_id, "bundle": bundle, "pid": init}
     control.call(launch.socket, "bind", nonce=grant["nonce"], state={**state, "status": "running"})
     found = sorted(_processes(init), key=lambda pid: pid != init)
+    judged: set[bytes] = set()
     for pid in found:
-        _listen(launch.hook, pid, grant, {**state, "status": "creating" if pid == init else "running"})
+        own = {**state, "status": "creating" if pid == init else "running"}
+        program = _listen(launch.hook, pid, grant, own)
+        if program not in judged:
+            _check_filter(pid, program)
+            judged.add(program)
     for pid in found:
         os.kill(pid, signal.SIGCONT)
 
 
 def _processes(init: int) -> Iterator[int]:
-    """Those of its pid namespace."""
+    """The processes of its pid namespace."""
     space = os.stat(f"/proc/{init}/ns/pid").st_ino
     for name in os.listdir("/proc"):
         if not name.isdecimal():
@@ -124,7 +190,24 @@ def _processes(init: int) -> Iterator[int]:
             continue
 
 
-def _listen(hook: str, pid: int, grant: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+def _check_filter(pid: int, program: bytes) -> None:
+    """Refusal of a filter that is not mgpu's, or is one of an mgpu that did not know calls of today."""
+    from oci_specs.seccomp.program import lets_through
+
+    try:
+        through = lets_through(program)
+    except ValueError as error:
+        through = f"what cannot be told: {error}"
+    if through:
+        raise Refusal(
+            "foreign-filter",
+            f"the filter of process {pid} in the checkpoint is not one of this mgpu: it lets {through} through",
+            "checkpoint a container that this version's mgpu-runtime made",
+        )
+
+
+def _listen(hook: str, pid: int, grant: Mapping[str, Any], state: Mapping[str, Any]) -> bytes:
+    """The program of the filter that it is asked by from now on."""
     message = {
         "ociVersion": "1.0.2",
         "fds": ["seccompFd"],
@@ -137,21 +220,25 @@ def _listen(hook: str, pid: int, grant: Mapping[str, Any], state: Mapping[str, A
     os.write(writing, json.dumps(message).encode())
     os.close(writing)
     complaints, theirs = os.pipe()
+    code, its = os.pipe()  # which has room for the longest
     child = os.posix_spawn(
         program,
         [program, str(pid), grant["listener_path"]],
         {},
-        file_actions=[(os.POSIX_SPAWN_DUP2, reading, 0), (os.POSIX_SPAWN_DUP2, theirs, 2)],
+        file_actions=[(os.POSIX_SPAWN_DUP2, fd, to) for to, fd in enumerate((reading, its, theirs))],
     )
-    os.close(reading)
-    os.close(theirs)
+    for fd in (reading, its, theirs):
+        os.close(fd)
     with open(complaints, encoding="utf-8", errors="replace") as said:
         why = said.read().strip().removeprefix("mgpu: ")
+    with open(code, "rb") as printed:
+        found = printed.read()
     if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
         what, _, hint = why.rpartition("; ")
         raise Refusal(
             "no-listener", what or why or f"{program} does not start", hint or "install mgpu again"
         )
+    return found
 
 
 def _ran(command: list[str], env: Mapping[bytes, bytes]) -> int:

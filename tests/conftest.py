@@ -13,10 +13,10 @@ from typing import Any, Protocol
 import hypothesis
 import pytest
 
-from tests.support import arbiter, containerd, cri, dockerd, host, minutes, podman, programs
+from tests.support import arbiter, containerd, cri, crio, dockerd, host, minutes, podman, programs
 from tests.support.arbiter import Arbiter
 from tests.support.containerd import Containerd
-from tests.support.cri import Kubelet
+from tests.support.cri import Kubelet, OnContainerd
 from tests.support.dockerd import Dockerd
 from tests.support.logs import LOGS
 from tests.support.places import IMAGE_ARCHIVE, MGPU
@@ -55,7 +55,7 @@ MARKED_FOLDERS = frozenset(
 # Not where one failure in a thousand runs is what is looked for.
 NEVER_AGAIN = frozenset({"chaos", "hostile"})
 # What brings one with it.
-DAEMONS = frozenset({"ctd", "docker_daemon", "docker", "pod", "kubelet"})
+DAEMONS = frozenset({"ctd", "docker_daemon", "docker", "pod", "kubelet", "on_crio"})
 FAILED = pytest.StashKey[bool]()
 
 
@@ -222,9 +222,18 @@ def pod(private_host: None) -> Iterator[Podman]:
 
 
 @pytest.fixture(scope="session")
-def kubelet(private_host: None) -> Iterator[Kubelet]:
+def kubelet(private_host: None) -> Iterator[OnContainerd]:
     """Pods on a containerd of its own for the whole run, with handlers of mgpu's; see cri.running."""
     with cri.running() as running, cleared_after_failures(running):
+        yield running
+
+
+@pytest.fixture(scope="session")
+def on_crio(private_host: None) -> Iterator[Kubelet]:
+    """Pods on a CRI-O of its own for the whole run; Debian has none, so it is skipped without one on PATH."""
+    if not crio.is_here():
+        pytest.skip("there is no crio here")
+    with crio.running() as running, cleared_after_failures(running):
         yield running
 
 

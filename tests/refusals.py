@@ -96,7 +96,8 @@ _EVENLY = "allowed: a total of which each card gets an equal whole part"
 _EACH_1024 = "allowed: 1024 MiB a card or more where a container has several"
 _OWN = (
     "allowed: mgpu.dev/core, mgpu.dev/gpus, mgpu.dev/memory-64mib, mgpu.dev/memory-mib, "
-    "mgpu.dev/memory-reclaimable, mgpu.dev/memory-spare-mib, mgpu.dev/placement, mgpu.dev/policy, mgpu.dev/qos"
+    "mgpu.dev/memory-reclaimable, mgpu.dev/memory-spare-mib, mgpu.dev/placement, mgpu.dev/policy, "
+    "mgpu.dev/qos, mgpu.dev/reclaimable-memory-mib"
 )
 _OWN_ENV = "allowed: MGPU_CORE, MGPU_GPUS, MGPU_MEMORY_MIB, MGPU_POLICY, MGPU_QOS"
 _POSITION = (

@@ -30,7 +30,7 @@ UVM_BLOCKS: tuple[Cube, ...] = (
     (ALL & ~0x3, 0x30000000),
 )
 
-HEAD = '''"""The calls that the filter hands to the mediator, and those it refuses. Written by tools/filter_lists.py.
+HEAD = '''"""The calls that the mediator decides on, and those it refuses. Written by tools/filter_lists.py.
 
 As cubes, (mask, datum) over the low 32 bits of the command: a command c is in a cube when c & mask == datum.
 The NVIDIA driver looks at the number (bits 0-7) and the size (bits 16-29) of an escape and ignores the type
@@ -39,7 +39,7 @@ with FIONBIO and friends.
 """
 '''
 LEFT_ALONE = (
-    '"""The commands that the filter leaves alone, as (mask, datum). Written by tools/filter_lists.py."""'
+    '"""The commands that are in neither exact list, as (mask, datum). Written by tools/filter_lists.py."""'
 )
 
 

@@ -64,7 +64,7 @@ def _image(program: str, layers: Sequence[Path], command: str) -> pack_image.Ima
 
 
 def _move_schedulers(tree: Path, more: Path) -> None:
-    """What only the scheduler needs goes from `tree` to `more`."""
+    """Moves the packages that only the scheduler needs from `tree` to `more`."""
     moved = [Path("bin/mgpu-scheduler")]
     for requirement in requirements.requirements(["scheduler"]):
         found = metadata.distribution(re.split(r"[^\w.-]", requirement)[0]).files or []

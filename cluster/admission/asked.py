@@ -11,7 +11,7 @@ from cluster.admission.shapes import every_container_of, limits_of
 from cluster.api import quantity
 from cluster.resources.table import blocks_of
 from oci_specs import forms, vocabulary
-from oci_specs.vocabulary import CORE, MEMORY, Key
+from oci_specs.vocabulary import CORE, MEMORY, RECLAIMABLE_MEMORY, Key
 
 
 def asks(settings: Settings, pod: Mapping[str, Any], *also: Mapping[str, str]) -> bool:
@@ -24,6 +24,13 @@ def asks(settings: Settings, pod: Mapping[str, Any], *also: Mapping[str, str]) -
 
 def is_limited(settings: Settings, container: Mapping[str, Any]) -> bool:
     return not limits_of(container).keys().isdisjoint(settings.resources)
+
+
+def gives_way(pod: Mapping[str, Any]) -> bool:
+    """Whether a container of the pod asks for memory that gives way: the whole pod is offline then."""
+    return RECLAIMABLE_MEMORY in shapes.annotations_of(pod) or any(
+        RECLAIMABLE_MEMORY in limits_of(container) for container in every_container_of(pod)
+    )
 
 
 def form(name: str) -> forms.Form:

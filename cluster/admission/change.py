@@ -9,7 +9,7 @@ from typing import Any
 from cluster.admission import asked, names, shapes
 from cluster.admission.names import Settings
 from cluster.admission.shapes import POD, Shape, annotations_of, labels_of
-from oci_specs.vocabulary import BLOCKS, SPARE
+from oci_specs.vocabulary import BLOCKS, MEMORY_RECLAIMABLE, OFFLINE, QOS, SPARE
 
 Patch = list[dict[str, Any]]
 
@@ -75,6 +75,11 @@ def _pod(after: dict[str, Any], settings: Settings) -> None:
         has = shapes.limits_of(container)
         if memory and memory[0] > 0 and BLOCKS not in has and SPARE not in has:
             _member(_member(container, "resources"), "limits").update(asked.blocks(memory[0]))
+    if asked.gives_way(after):
+        said = _annotations(after)
+        said.setdefault(MEMORY_RECLAIMABLE, "true")
+        if said.keys().isdisjoint(names.CLASSES):
+            said[QOS] = OFFLINE
 
 
 def _annotations(pod: dict[str, Any]) -> dict[str, str]:

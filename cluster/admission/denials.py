@@ -9,7 +9,7 @@ from cluster.admission.names import Settings
 from cluster.admission.shapes import POD, Shape
 from cluster.admission.variables import Variables
 from oci_specs.refusal import Refusal
-from oci_specs.vocabulary import BLOCKS, SPARE
+from oci_specs.vocabulary import BLOCKS, MEMORY_RECLAIMABLE, OFFLINE, QOS, RECLAIMABLE_MEMORY, SPARE
 
 
 def pod(settings: Settings, shape: Shape) -> Variables:
@@ -30,8 +30,10 @@ def pod(settings: Settings, shape: Shape) -> Variables:
         "labelsRefused": _labels(),
         "unlimitedRefused": _unlimited(settings, shape),
         **_said_twice(settings),
+        "offlineRefused": _not_offline(shape),
     }
-    fresh = [f"variables.{each}Refused" for each in ("values", "places", "labels", "unlimited", "differing")]
+    judged = ("values", "places", "labels", "unlimited", "differing", "offline")
+    fresh = [f"variables.{each}Refused" for each in judged]
     old = shape.cel("oldObject")
     known["isNew"] = (
         "oldObject == null || variables.containers != "
@@ -194,6 +196,25 @@ def _labels() -> str:
         f"{texts(names.ANNOTATIONS)}.filter(k, k in variables.annotations && k in variables.labels && "
         f"variables.annotations[k] != variables.labels[k]).map(k, {line})"
     )
+
+
+def _not_offline(shape: Shape) -> str:
+    classes, said = texts(names.CLASSES), "variables.annotations"
+    line = _line(
+        f"{RECLAIMABLE_MEMORY} is memory of offline containers that gives way, and | is |",
+        f"let {QOS} be {OFFLINE} and {MEMORY_RECLAIMABLE} true, or ask for mgpu.dev/memory-mib",
+        "k",
+        quoted(f'{said}[?k].orValue("")'),
+    )
+    bad = [f"{classes}.filter(k, k in {said} && !({said}[k] in {texts(names.OFFLINE_VALUES)}))"]
+    if shape is POD:
+        bad.append(f"{classes}.exists(k, k in {said}) ? [] : [{text(QOS)}]")
+    default = text("" if shape is POD else "true")
+    bad.append(
+        f"{said}[?{text(MEMORY_RECLAIMABLE)}].orValue({default}) == {text('true')} "
+        f"? [] : [{text(MEMORY_RECLAIMABLE)}]"
+    )
+    return f"!({variables.gives_way()}) ? [] : ({cel.joined(bad)}).map(k, {line})"
 
 
 def _unlimited(settings: Settings, shape: Shape) -> str:

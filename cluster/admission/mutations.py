@@ -8,7 +8,7 @@ from cluster.admission.names import Settings
 from cluster.admission.shapes import Shape
 from cluster.admission.variables import Variables
 from oci_specs.units import BLOCK_MIB
-from oci_specs.vocabulary import BLOCKS, CORE, MEMORY, SPARE
+from oci_specs.vocabulary import BLOCKS, CORE, MEMORY, MEMORY_RECLAIMABLE, OFFLINE, QOS, SPARE
 
 
 def _operation(operation: str, path: str, value: str = "") -> str:
@@ -63,7 +63,7 @@ def pod(settings: Settings, shape: Shape) -> tuple[Variables, list[str]]:
         **variables.lacking(settings),
         "labelled": f"{texts(names.ANNOTATIONS)}.filter(k, k in variables.labels && !(k in variables.annotations))",
     }
-    return known, [_labels(), _spec(settings), _limits(settings), _blocks(settings)]
+    return known, [_labels(), _spec(settings), _limits(settings), _blocks(settings), _offline()]
 
 
 def _labels() -> str:
@@ -173,6 +173,25 @@ def _blocks(settings: Settings) -> str:
             ),
         )
     )
+
+
+def _offline() -> str:
+    """Of a pod with memory that gives way: mgpud hears it by its annotations."""
+    said = "variables.annotations"
+    name = text(MEMORY_RECLAIMABLE)
+    operations = cel.joined(
+        [
+            *_parents("object", "", "metadata", "annotations")[1:],
+            f"{name} in {said} ? [] : [{_annotation(MEMORY_RECLAIMABLE, 'true')}]",
+            f"{texts(names.CLASSES)}.exists(k, k in {said}) ? [] : [{_annotation(QOS, OFFLINE)}]",
+        ]
+    )
+    return f"!({variables.gives_way()}) ? [] : {operations}"
+
+
+def _annotation(name: str, value: str) -> str:
+    at = f"/metadata/annotations/{name.replace('/', '~1')}"
+    return _operation("add", text(at), text(value))
 
 
 def pod_condition(settings: Settings) -> str:

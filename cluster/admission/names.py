@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cluster.resources.table import GIB_KEY, RESOURCES
-from oci_specs import units, vocabulary
-from oci_specs.vocabulary import CARDS, CORE, MEMORY, Key
+from oci_specs import forms, units, vocabulary
+from oci_specs.vocabulary import CARDS, CORE, MEMORY, RECLAIMABLE_MEMORY, Key
 
 RUNTIME_CLASS = "mgpu"
 SCHEDULER = "mgpu-scheduler"
@@ -41,8 +41,18 @@ GPUS = "mgpu.dev/gpus"
 LIST = "vke.volcengine.com/container-multiple-gpu"
 COUNTS = ("aliyun.com/gpu-count", LIST, GPUS)
 AMOUNTS: tuple[Key, ...] = tuple(key for key in KEYS if key.meaning in (MEMORY, CORE))
+CLASSES = tuple(key.name for key in KEYS if key.meaning == vocabulary.CLASS)
+OFFLINE_VALUES = tuple(
+    dict.fromkeys(
+        value
+        for key in KEYS
+        if key.meaning == vocabulary.CLASS
+        for value in forms.FORMS[key.form].choices
+        if forms.FORMS[key.form].read(value) == vocabulary.OFFLINE
+    )
+)
 
-MIB, GIB_UNITS, PERCENT, PERCENT_OF_MEMORY = range(4)
+MIB, GIB_UNITS, PERCENT, PERCENT_OF_MEMORY, RECLAIMABLE_MIB = range(5)
 _MEASURES = {
     "mib": (MIB, 1),
     "gib": (MIB, units.MIB_PER_GIB),
@@ -98,6 +108,8 @@ class Settings:
     def units(self) -> dict[str, Unit]:
         """Of each amount: only those of one meaning and one measure can agree."""
         own = {key.name: Unit(key.meaning, *_MEASURES.get(key.form, (PERCENT, 1))) for key in AMOUNTS}
+        # As much memory that gives way is not the same.
+        own[RECLAIMABLE_MEMORY] = Unit(MEMORY, RECLAIMABLE_MIB, 1)
         return {**own, **(HAMI if self.hami else {})}
 
     def of_meaning(self, meaning: str) -> tuple[str, ...]:

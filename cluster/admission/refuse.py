@@ -11,7 +11,7 @@ from cluster.admission.names import Settings
 from cluster.admission.shapes import POD, Shape, annotations_of, every_container_of, labels_of, limits_of
 from cluster.api import quantity
 from oci_specs.refusal import Refusal, quoted
-from oci_specs.vocabulary import BLOCKS, SPARE
+from oci_specs.vocabulary import BLOCKS, MEMORY_RECLAIMABLE, OFFLINE, QOS, RECLAIMABLE_MEMORY, SPARE
 
 
 def refusal(
@@ -46,6 +46,7 @@ def _refusals(
         yield from _labels(pod)
         yield from _unlimited(settings, shape, pod, is_new=not old)
         yield from _said_twice(settings, pod)
+        yield from _not_offline(shape, pod)
 
 
 def _is_fresh(pod: Mapping[str, Any], old_pod: Mapping[str, Any]) -> bool:
@@ -160,6 +161,27 @@ def _agree(settings: Settings, name: str, number: int, other: str, other_number:
     if one.meaning != two.meaning:
         return True
     return one.measure == two.measure and number * one.number == other_number * two.number
+
+
+def _not_offline(shape: Shape, pod: Mapping[str, Any]) -> Iterator[Refusal]:
+    """Memory that gives way, in a pod that is not offline or does not say so: mgpud reads its annotations
+    alone. A template's pods are given what is missing.
+    """
+    if not asked.gives_way(pod):
+        return
+    said = annotations_of(pod)
+    bad = [name for name in names.CLASSES if name in said and said[name] not in names.OFFLINE_VALUES]
+    if shape is POD and said.keys().isdisjoint(names.CLASSES):
+        bad.append(QOS)
+    if said.get(MEMORY_RECLAIMABLE, "" if shape is POD else "true") != "true":
+        bad.append(MEMORY_RECLAIMABLE)
+    for name in bad:
+        yield Refusal(
+            "not-offline",
+            f"{RECLAIMABLE_MEMORY} is memory of offline containers that gives way, and "
+            f"{name} is {quoted(said.get(name, ''))}",
+            f"let {QOS} be {OFFLINE} and {MEMORY_RECLAIMABLE} true, or ask for mgpu.dev/memory-mib",
+        )
 
 
 def _limits(settings: Settings, container: Mapping[str, Any]) -> Iterator[Refusal]:

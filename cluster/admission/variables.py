@@ -6,7 +6,7 @@ from cluster.admission import cel, names
 from cluster.admission.cel import limits, member, text, texts
 from cluster.admission.names import Settings
 from cluster.admission.shapes import POD, Shape
-from oci_specs.vocabulary import CORE, MEMORY
+from oci_specs.vocabulary import CORE, MEMORY, RECLAIMABLE_MEMORY
 
 Variables = dict[str, str]
 
@@ -48,6 +48,12 @@ def asks(settings: Settings, shape: Shape) -> str:
 
 def is_limited(settings: Settings, container: str) -> str:
     return f"{texts(settings.resources)}.exists(r, r in {limits(container)})"
+
+
+def gives_way() -> str:
+    """asked.gives_way."""
+    name = text(RECLAIMABLE_MEMORY)
+    return f"{name} in variables.annotations || variables.every.exists(c, {name} in {limits('c')})"
 
 
 def targets(settings: Settings) -> Variables:

@@ -1,4 +1,4 @@
-"""What of a plain manifest becomes a value of the chart's."""
+"""Values of the chart, made from parts of a plain manifest."""
 
 from __future__ import annotations
 

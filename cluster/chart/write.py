@@ -24,7 +24,7 @@ _WHEN = {
 }
 _WHEN_POLICIES = 'ne (include "mgpu.admission" .) "webhook"'
 _ALWAYS = ("agent.yaml", "node.yaml", "uninstall.yaml", "runtimeclass.yaml")
-# What admission's manifests differ by.
+# The settings by which admission's manifests differ.
 _SWITCHES = {
     "hami": ".Values.hami",
     "aliyun_mib": ".Values.aliyunMib",

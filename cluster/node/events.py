@@ -18,7 +18,7 @@ LOOK_S = 1.0
 WAITING_MAX = 256
 # The API server's limit.
 NOTE_MAX_BYTES = 1024
-_NORMAL = frozenset({"GPUPolicyChanged"})
+_NORMAL = frozenset({"GPUPolicyChanged", "GPUMemoryRestored"})
 _CONTROLLER = "mgpu.dev/node"
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cluster.api.client import Api
 from cluster.kubelet import others
+from cluster.node.lent import Lent
 from cluster.node.mgpud import Mgpud
 from cluster.process.conditions import Conditions, to_stderr
 from cluster.resources.inventory import Inventory
@@ -65,7 +66,7 @@ class Node:
     async def follow(self) -> None:
         """For ever: asks mgpud what there is."""
         loop = asyncio.get_running_loop()
-        answered = loop.time()
+        answered, lent = loop.time(), Lent()
         while True:
             try:
                 inventory = await self.mgpud.inventory()
@@ -77,7 +78,9 @@ class Node:
                 answered = loop.time()
                 self.conditions.clear("mgpud", "mgpud answers again")
                 self._tell_lost(inventory)
-                await self.become(inventory, serving=not self._has_others())
+                # A container that was made with a claim does not give way.
+                said = inventory.without_lending() if self.by_claims else lent.calm(inventory, answered)
+                await self.become(said, serving=not self._has_others())
             await asyncio.sleep(LOOK_S)
 
     def _has_others(self) -> bool:

@@ -62,14 +62,15 @@ async def publish(node: Node, api: Api) -> None:
 
 
 async def _publish_capacity(node: Node, api: Api, there: dict[str, Any], inventory: Inventory) -> None:
+    """A node that has none of a resource does not list it."""
     wanted = {
         each.name: each.amount(inventory)
         for each in table.offered(inventory, opt_in=node.opt_in)
         if each.by == "status"
     }
-    if any(_number(there.get(resource)) != number for resource, number in wanted.items()):
+    if any(_number(there.get(resource, "0")) != number for resource, number in wanted.items()):
         # kubelet makes allocatable of it at its next look, which may be minutes away.
-        texts = {resource: str(number) for resource, number in wanted.items()}
+        texts = {resource: str(number) if number else None for resource, number in wanted.items()}
         await api.merge(NODE, node.name, {"status": {"capacity": texts, "allocatable": texts}}, status=True)
 
 

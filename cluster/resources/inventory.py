@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from oci_specs.refusal import Refusal, quoted
@@ -14,7 +14,7 @@ VERSION = 1
 CARDS_MAX = 4096
 
 Chosen = Mapping[str, Mapping[str, tuple[str, ...]]]
-_Read = TypeVar("_Read", "Rules", "Card")
+_Read = TypeVar("_Read", "Rules", "Lending", "Card")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,12 +31,25 @@ class Rules:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Lending:
+    """A card's memory by who has it, in MiB, where what online does not use is lent.
+
+    online: used by online containers, of what they were granted. kept: granted to offline containers whose
+    memory does not give way. lent: granted to those whose memory does.
+    """
+
+    online_mib: int
+    kept_mib: int
+    lent_mib: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Card:
     """One GPU, or one MIG instance.
 
     memory_mib: all of it. architecture: NVIDIA's family name in lower case, "" where it is not known. policy:
     what the operator set for this card, None where its first container sets it. healthy: False once it has
-    fallen off the bus.
+    fallen off the bus. lending: None where nothing is lent.
     """
 
     index: int
@@ -48,6 +61,17 @@ class Card:
     mig: bool = False
     policy: str | None = None
     healthy: bool = True
+    lending: Lending | None = None
+
+    @property
+    def reclaimable_mib(self) -> int:
+        """Memory for containers whose memory gives way. What they were granted stays theirs when online takes
+        more: it is kept in host memory meanwhile.
+        """
+        if self.lending is None:
+            return 0
+        rest = self.memory_mib - self.lending.online_mib - self.lending.kept_mib
+        return max(self.lending.lent_mib, rest)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +87,10 @@ class Inventory:
     @property
     def healthy(self) -> tuple[Card, ...]:
         return tuple(card for card in self.cards if card.healthy)
+
+    def without_lending(self) -> Inventory:
+        """The inventory as far as it does not move with use."""
+        return replace(self, cards=tuple(replace(card, lending=None) for card in self.cards))
 
     def to_json(self) -> str:
         """The annotation's text; the same inventory always gives the same text."""
@@ -102,6 +130,10 @@ def from_members(document: Mapping[str, Any]) -> Inventory:
         raise _malformed("two of its cards have one index or one UUID")
     if any(card.memory_mib < 1 for card in cards):
         raise _malformed("a card of it has no memory")
+    for card in cards:
+        lending = card.lending
+        if lending and min(lending.online_mib, lending.kept_mib, lending.lent_mib) < 0:
+            raise _malformed("a card of it lends less than nothing")
     rules = _read(Rules, document.get("rules"))
     if rules.max_containers_per_card < 1:
         raise _malformed("its rules allow no container")
@@ -128,6 +160,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,),
     "bool": (bool,),
     "str | None": (str, type(None)),
+    "Lending | None": (dict, type(None)),
 }
 
 
@@ -138,8 +171,11 @@ def _read(kind: type[_Read], row: object) -> _Read:
     for name, types in known.items():
         if name in row and type(row[name]) not in types:
             raise _malformed(f"{name} is {quoted(row[name])}")
+    members = {name: row[name] for name in known if name in row}
+    if members.get("lending") is not None:
+        members["lending"] = _read(Lending, members["lending"])
     try:
-        return kind(**{name: row[name] for name in known if name in row})
+        return kind(**members)
     except TypeError as error:
         raise _malformed(f"a {kind.__name__.lower()} of it is not whole") from error
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from cluster.resources.inventory import Card, Inventory
 from oci_specs import units
-from oci_specs.vocabulary import BLOCKS, SPARE
+from oci_specs.vocabulary import BLOCKS, RECLAIMABLE_MEMORY, SPARE
 
 By = Literal["kubelet", "status"]
 Amount = Callable[[Inventory], int]
@@ -57,8 +57,11 @@ def _places(node: Inventory) -> int:
 
 
 def _blocks(node: Inventory) -> int:
-    """Each container's last block may be a part of one, so that there is one more for every container."""
-    return _sum(lambda card: card.memory_mib // units.BLOCK_MIB)(node) + _places(node)
+    """Each container's last block may be a part of one, so that there is one more for every container. What
+    is lent has been granted already: it may be as much again.
+    """
+    whole = _sum(lambda card: card.memory_mib // units.BLOCK_MIB * (2 if card.lending else 1))
+    return whole(node) + _places(node)
 
 
 def _spare(node: Inventory) -> int:
@@ -93,6 +96,8 @@ RESOURCES = (
     _kubelet("tencent.com/vcuda-memory", _sum(lambda card: card.memory_mib // units.VCUDA_BLOCK_MIB)),
     _kubelet("tencent.com/vcuda-core", _CORE),
     _status("mgpu.dev/memory-mib", _sum(_mib)),
+    # It moves with use: 0 where nothing is lent.
+    _status(RECLAIMABLE_MEMORY, _sum(lambda card: card.reclaimable_mib)),
     _kubelet("mgpu.dev/core", _CORE),
     # A number of cards: each card has a place for every container that may share it.
     _kubelet("mgpu.dev/gpus", _places),

@@ -140,6 +140,7 @@ def _rules(inventory: Inventory) -> Rules:
 
 def _recount(node: Node) -> None:
     cards = node.inventory.healthy if node.inventory is not None else ()
+    lends = any(card.lending for card in cards)
     node.cards = [
         CardState(
             index=card.index,
@@ -148,6 +149,8 @@ def _recount(node: Node) -> None:
             name=card.model,
             memory_mib=card.memory_mib,
             policy=card.policy,
+            online_mib=card.lending.online_mib if card.lending else None,
+            fixed=lends and card.lending is None,
         )
         for card in cards
     ]
@@ -197,6 +200,8 @@ def with_tenant(card: CardState, request: Request, count: int, rules: Rules, con
         qos=request.qos,
         memory_mib=verdict.share.memory_mib,
         core_percent=verdict.share.core_percent,
+        reclaimable=request.reclaimable and card.lends,
+        whole=request.whole_cards,
     )
     owner = container_id if card.policy is None else card.policy_owner
     return replace(card, policy=verdict.policy, policy_owner=owner, tenants=(*card.tenants, tenant))

@@ -85,8 +85,12 @@ def _alike(cards: Iterable[CardState], *, minors: bool) -> tuple[tuple[object, .
             (
                 card.memory_mib,
                 card.policy or "",
+                -1 if card.online_mib is None else card.online_mib,
                 card.minor if minors else 0,
-                *sorted((one.qos, one.memory_mib, one.core_percent or -1) for one in card.tenants),
+                *sorted(
+                    (one.qos, one.memory_mib, one.core_percent or -1, one.reclaimable)
+                    for one in card.tenants
+                ),
             )
             for card in cards
         )
@@ -122,6 +126,8 @@ def occupied(cards: Sequence[CardState], placed: Placement, container: Container
                     qos=container.request.qos,
                     memory_mib=shares[card.uuid].memory_mib,
                     core_percent=shares[card.uuid].core_percent,
+                    reclaimable=container.request.reclaimable and card.lends,
+                    whole=container.request.whole_cards,
                 ),
             ),
         )

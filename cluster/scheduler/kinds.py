@@ -47,6 +47,7 @@ class Kinds:
         self._count: Floats = np.array([request.count for request in self.requests], dtype=np.float32)
         self._several = np.flatnonzero(self._count > 1)
         self._offline = np.array([request.qos == OFFLINE for request in self.requests])
+        self._reclaimable = np.array([request.reclaimable for request in self.requests])
         self._whole = np.array([request.whole_cards for request in self.requests])
         self._shares: dict[int, tuple[Ints, Ints]] = {}
 
@@ -80,7 +81,8 @@ class Kinds:
         memory, core = self._shares[card_mib]
         columns = {name: features[:, place, None] for name, place in _FIELD.items()}
         free = np.where(self._offline, columns["free_core_offline"], columns["free_core_online"])
-        times = np.minimum(np.minimum(columns["free_mib"] // memory, free // core), columns["places"])
+        mib = np.where(self._reclaimable, columns["lent_mib"], columns["free_mib"])
+        times = np.minimum(np.minimum(mib // memory, free // core), columns["places"])
         times = np.where(self._whole & (columns["tenants"] > 0), 0, times)
         return times.astype(np.float32)
 

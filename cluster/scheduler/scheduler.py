@@ -302,7 +302,7 @@ class Scheduler:
         return self._fitting(pod, rows) if pod.containers else rows
 
     def _costs(self, pod: Pod, rows: Rows) -> Floats:
-        """What the pod costs on each of these rows, which have room: less is better."""
+        """The pod's cost on each of these rows, which have room: less is better."""
         if self._scoring != "fgd":
             return packing.costs(self._table, rows, self._scoring)
         if not pod.containers:

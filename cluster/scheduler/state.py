@@ -160,7 +160,7 @@ class State:
             self.scheduler.remove_node(name)
         else:
             self.scheduler.put_node(name, found, *node.resources)
-        if before is None or before.inventory != found:
+        if before is None or (not read_before and _lasting(before.inventory) != _lasting(found)):
             self._units = None
 
     def _remove_node(self, name: str) -> None:
@@ -241,6 +241,10 @@ class State:
                 if selectors.selects(spec, node.labels):
                     left |= models
         return None if left == every else frozenset(left)
+
+
+def _lasting(inventory: Inventory | None) -> Inventory | None:
+    return None if inventory is None else inventory.without_lending()
 
 
 def _name(value: Mapping[str, Any]) -> str:

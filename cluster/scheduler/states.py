@@ -34,10 +34,13 @@ class Example(NamedTuple):
 
 
 class Features(NamedTuple):
-    """A state in numbers. free_core_*: percent that one more container of the class can have as its quota."""
+    """A state in numbers. free_core_*: percent that one more container of the class can have as its quota.
+    lent_mib: the most that one can be granted whose memory gives way.
+    """
 
     memory_mib: int
     free_mib: int
+    lent_mib: int
     free_core_online: int
     free_core_offline: int
     tenants: int
@@ -135,6 +138,7 @@ def _features(card: CardState, rules: Rules) -> Features:
     return Features(
         memory_mib=card.memory_mib,
         free_mib=max(0, card.free_mib),
+        lent_mib=max(0, card.free_for("offline", reclaimable=True)),
         free_core_online=room.free_core(card, "online", policy),
         free_core_offline=room.free_core(card, "offline", policy),
         tenants=len(card.tenants),
@@ -149,6 +153,8 @@ def _key(card: CardState, rules: Rules) -> tuple[Any, ...]:
         card.memory_mib,
         card.policy,
         card.free_mib,
+        card.free_for("offline", reclaimable=True),
+        card.lends,
         *_class(card, "online"),
         *_class(card, "offline"),
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 from mgpu_cli.doctor.finding import Finding, Group, fail, note, ok, warn
 from mgpu_cli.doctor.host import Host, NoAnswerError
+from mgpu_cli.runtime_files import CRIOS_FOLDER
 
 # The first with listenerPath: runc 1.1.0, crun 0.20.
 LEAST = {"runc": (1, 1), "crun": (0, 20)}
@@ -63,8 +64,13 @@ def _features(host: Host, name: str, path: str, version: str) -> Iterator[Findin
         yield note(id, f"{path} features says nothing of seccomp")
 
 
+def _of_crios(host: Host, name: str) -> str | None:
+    path = f"{CRIOS_FOLDER}/{name}"
+    return path if host.is_program(path) else None
+
+
 def installed(host: Host) -> Iterator[Finding]:
-    found = {name: path for name in LEAST if (path := host.which(name))}
+    found = {name: path for name in LEAST if (path := host.which(name) or _of_crios(host, name))}
     if not found:
         yield fail("runtime-none", "neither runc nor crun is installed", "", "apt-get install runc")
     for name, path in found.items():

@@ -47,12 +47,14 @@ class _Off(NamedTuple):
 
 @dataclass
 class _Tenant:
-    """What was seen of one grant. work: by card; off: when it was suspended."""
+    """One grant as it was seen. work: by card; off: when it was suspended; drains: when it was evicted."""
 
     work: dict[int, list[Span]] = field(default_factory=dict)
     off: list[_Off] = field(default_factory=list)
     work_since: dict[int, int] = field(default_factory=dict)
     off_since: tuple[int, str] | None = None
+    drains: list[Span] = field(default_factory=list)
+    drain_since: int | None = None
     marks: list[tuple[int, int | None, str]] = field(default_factory=list)
     whys: set[str] = field(default_factory=set)
     known: set[tuple[str, int | None]] = field(default_factory=set)
@@ -104,6 +106,10 @@ def _take(tenant: _Tenant, event: Event, begin_ns: int) -> None:
             if tenant.off_since is None and ("off", None) not in tenant.known:
                 tenant.off_since = begin_ns, event.why
             _run(tenant, event.at_ns)
+        case "drain" if tenant.drain_since is None:
+            tenant.drain_since = event.at_ns
+        case "drained":
+            _drained(tenant, event.at_ns)
         case "removed":
             _end(tenant, event.at_ns)
     if event.kind in ("work", "idle"):
@@ -119,11 +125,18 @@ def _run(tenant: _Tenant, at_ns: int) -> None:
         tenant.off_since = None
 
 
+def _drained(tenant: _Tenant, at_ns: int) -> None:
+    if tenant.drain_since is not None:
+        tenant.drains.append((tenant.drain_since, at_ns))
+        tenant.drain_since = None
+
+
 def _end(tenant: _Tenant, at_ns: int) -> None:
     for card, since_ns in tenant.work_since.items():
         tenant.work.setdefault(card, []).append((since_ns, at_ns))
     tenant.work_since = {}
     _run(tenant, at_ns)
+    _drained(tenant, at_ns)
 
 
 def _fill_in(tenant: _Tenant, now: Who | None, begin_ns: int, end_ns: int) -> None:
@@ -192,8 +205,11 @@ def _rows(
     for card, spans in tenant.work.items():
         lane, work = _lane(card, who), union(spans)
         off = union((off.start_ns, off.end_ns) for off in tenant.off)
-        for start_ns, end_ns in without(work, off):
+        ran = without(work, off)
+        for start_ns, end_ns in without(ran, tenant.drains):
             yield Row(lane, start_ns, end_ns, "run")
+        for start_ns, end_ns in common(ran, tenant.drains):
+            yield Row(lane, start_ns, end_ns, "drain")
         for each in tenant.off:
             waiting = common(work, [(each.start_ns, each.end_ns)])
             back = common(waiting, holds) if who.qos != "online" else []

@@ -19,7 +19,7 @@ from mgpu_cli.timeline.collect import Collector
 from mgpu_cli.timeline.rows import Lane, Mark, Row, Timeline
 from oci_specs.refusal import Refusal, quoted
 
-COLUMNS = ("CARD", "CONTAINER", "CLASS", "RAN ms", "SUSPENDED ms", "HELD ms")
+COLUMNS = ("CARD", "CONTAINER", "CLASS", "RAN ms", "SUSPENDED ms", "HELD ms", "DRAINED ms")
 _LAST_S = 10.0
 _READ_EVERY_S = 0.2
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -171,7 +171,7 @@ def _sums(found: Timeline) -> str:
     """What each container got, in ms."""
     rows: list[tuple[object, ...]] = [COLUMNS]
     for lane in found.lanes:
-        ns = dict.fromkeys(("run", "suspended", "hold"), 0)
+        ns = dict.fromkeys(("run", "suspended", "hold", "drain"), 0)
         for row in found.rows:
             if row.lane == lane:
                 ns[row.kind] += row.end_ns - row.start_ns

@@ -38,6 +38,7 @@ _PALE: dict[str, Colour] = {
     "unknown": (222, 222, 222),
 }
 _HOLD: Colour = (224, 205, 218)
+_DRAIN: Colour = (213, 94, 0)
 _WORK: Colour = (0, 0, 0)
 
 
@@ -116,7 +117,7 @@ def _lane(pen: ImageDraw.ImageDraw, scale: _Scale, lane: Lane, timeline: Timelin
             pen.polygon([(x - 4, y - 6), (x + 4, y - 6), (x, y + 2)], _WORK)
 
 
-_KINDS: tuple[Kind, ...] = ("run", "suspended", "hold")
+_KINDS: tuple[Kind, ...] = ("run", "suspended", "hold", "drain")
 
 
 def _coverage(scale: _Scale, lane: Lane, timeline: Timeline) -> list[list[float]]:
@@ -133,9 +134,9 @@ def _coverage(scale: _Scale, lane: Lane, timeline: Timeline) -> list[list[float]
     return cover
 
 
-def _mixed(lane: Lane, run: float, suspended: float, hold: float) -> Colour:
-    shares = (run, suspended, hold, max(0.0, 1 - run - suspended - hold))
-    colours = (_RUN[lane.qos], _PALE[lane.qos], _HOLD, _LANE_PAPER)
+def _mixed(lane: Lane, run: float, suspended: float, hold: float, drain: float) -> Colour:
+    shares = (run, suspended, hold, drain, max(0.0, 1 - run - suspended - hold - drain))
+    colours = (_RUN[lane.qos], _PALE[lane.qos], _HOLD, _DRAIN, _LANE_PAPER)
     total = sum(shares)
     mixed = [
         round(sum(share * colour[i] for share, colour in zip(shares, colours, strict=True)) / total)
@@ -206,6 +207,8 @@ def _legend(pen: ImageDraw.ImageDraw, timeline: Timeline, y: int) -> None:
             x = _entry(pen, x, y, _PALE[qos], f"{qos}: work, suspended", _RUN[qos])
     if "hold" in kinds:
         x = _entry(pen, x, y, _HOLD, "held back after online")
+    if "drain" in kinds:
+        x = _entry(pen, x, y, _DRAIN, "completes its work, to be evicted")
     if any(mark.kind == "work" for mark in timeline.marks):
         pen.polygon([(x + 4, y + 8), (x + 16, y + 8), (x + 10, y + 18)], _WORK)
         pen.text((x + 26, y + 3), "work seen", _INK, _font(_SMALL))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 Class = Literal["online", "offline", "unknown"]
-Kind = Literal["run", "suspended", "hold"]
+Kind = Literal["run", "suspended", "hold", "drain"]
 MarkKind = Literal["work", "suspend", "suspended", "resume", "running"]
 
 
@@ -21,7 +21,8 @@ class Lane(NamedTuple):
 
 class Row(NamedTuple):
     """A stretch of time. run: it had work and the card; suspended: work and not the card; hold: the same, and
-    only because online may come back. why: the scheduler's word for it, if there is one.
+    only because online may come back; drain: it had work and the card, whatever online did, since it was
+    evicted. why: the scheduler's word for it, if there is one.
     """
 
     lane: Lane

@@ -6,7 +6,7 @@ from typing import Any
 
 from mgpu_cli.timeline.rows import Lane, Mark, Row, Timeline
 
-_NAMES = {"run": "running", "suspended": "suspended", "hold": "held"}
+_NAMES = {"run": "running", "suspended": "suspended", "hold": "held", "drain": "running (evicted)"}
 _INSTANTS = {
     "work": "work seen",
     "suspend": "told to stop",
@@ -19,6 +19,7 @@ _COLOURS = {
     "run": "thread_state_running",
     "suspended": "thread_state_sleeping",
     "hold": "thread_state_iowait",
+    "drain": "thread_state_runnable",
 }
 
 

@@ -24,11 +24,14 @@ struct card {
 
 enum node_kind { NODE_CTL, NODE_CARD, NODE_UVM };
 
+/* A card that the tenant left: its node serves no more. */
+enum { NODE_LEFT = UINT32_MAX };
+
 struct tenant_node { /* a device node inside the container, by identity of the file */
     dev_t dev;
     ino_t ino;
     enum node_kind kind;
-    uint32_t minor;
+    uint32_t minor; /* read without a lock */
 };
 
 struct groups;

@@ -53,7 +53,7 @@ struct channel {
 };
 
 /* How the hardware's own time-slicing treats the tenant's groups, before a poll has seen any work. */
-enum favour { FAVOUR_NONE, FAVOUR_FIRST, FAVOUR_LAST };
+enum favour { FAVOUR_NONE, FAVOUR_FIRST, FAVOUR_LAST, FAVOUR_EVEN };
 
 struct groups {
     pthread_mutex_t lock;

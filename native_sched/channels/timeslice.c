@@ -5,7 +5,8 @@
 
 /* Alone on its engine, a favoured group keeps it while it has work, and any other leaves it as soon as
  * another group has some (GPreempt, ATC'25: 1 s and 1 us). Several groups of one tenant share the engine as
- * they would natively: such slices would starve them of each other, or make them switch all the time. */
+ * they would natively: such slices would starve them of each other, or make them switch all the time. So do
+ * a tenant that drains and those beside it. */
 static uint64_t timeslice_us(const struct groups *g, const struct group *group)
 {
     enum { FIRST_US = 1000000, LAST_US = 1 };
@@ -14,6 +15,8 @@ static uint64_t timeslice_us(const struct groups *g, const struct group *group)
         if (&g->group[i] != group && g->group[i].live && g->group[i].card == group->card &&
             g->group[i].copies == group->copies)
             return CUDA_TIMESLICE_US;
+    if (g->favour == FAVOUR_EVEN)
+        return CUDA_TIMESLICE_US;
     return g->favour == FAVOUR_FIRST ? FIRST_US : LAST_US;
 }
 

@@ -18,14 +18,16 @@ uint64_t card_memory_left(const struct card_memory *m)
     return taken < m->total_bytes ? m->total_bytes - taken : 0;
 }
 
-void card_memory_demand(struct card_memory *m, uint64_t bytes)
+uint64_t card_memory_unseen(const struct card_memory *m)
 {
-    atomic_fetch_add(&m->demanded_bytes, bytes);
-    atomic_fetch_add(&m->demands, 1);
+    enum { UNSEEN_PART = 16 };
+
+    return m->total_bytes / UNSEEN_PART;
 }
 
-void card_memory_demand_ends(struct card_memory *m, uint64_t bytes)
+bool card_memory_lacks(const struct card_memory *m, uint64_t bytes)
 {
-    atomic_fetch_sub(&m->demands, 1);
-    atomic_fetch_sub(&m->demanded_bytes, bytes);
+    uint64_t used = atomic_load(&m->used_bytes), unseen = card_memory_unseen(m);
+
+    return used + unseen > m->total_bytes || bytes > m->total_bytes - used - unseen;
 }

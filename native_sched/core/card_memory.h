@@ -18,18 +18,19 @@ enum memory_kind { MEMORY_UNSHARED, MEMORY_ONLINE, MEMORY_KEPT, MEMORY_RECLAIMAB
 struct card_memory {
     uint64_t total_bytes;
     _Atomic uint64_t taken_bytes;       /* the sum of all parts */
+    _Atomic uint64_t used_bytes;        /* what they hold, whatever their parts */
     _Atomic uint64_t reclaimable_bytes; /* of them, what reclaimable tenants hold */
-    _Atomic uint64_t demanded_bytes;    /* asked for by online calls that wait */
     _Atomic uint32_t demands;           /* such calls: while there are any, reclaimable tenants get nothing */
     _Atomic uint32_t restorations;      /* tenants with reserved room */
 };
 
 /* Takes the bytes if they fit the card. */
 bool card_memory_take(struct card_memory *m, uint64_t bytes);
-/* What no part has taken. */
+/* The bytes that no part has taken. */
 uint64_t card_memory_left(const struct card_memory *m);
 
-/* An online call begins to wait for memory, or no longer does. */
-void card_memory_demand(struct card_memory *m, uint64_t bytes);
-void card_memory_demand_ends(struct card_memory *m, uint64_t bytes);
+/* The bytes that the driver may lack although no tenant has them: its own memory, and what lies in pieces. */
+uint64_t card_memory_unseen(const struct card_memory *m);
+/* Whether such an allocation may fail for want of what tenants hold. */
+bool card_memory_lacks(const struct card_memory *m, uint64_t bytes);
 #endif

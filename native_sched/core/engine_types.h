@@ -15,10 +15,10 @@ struct mgpu_card {
 };
 /* One card's memory over all tenants (core/card_memory.h). */
 struct mgpu_card_memory {
-    uint64_t total_bytes, taken_bytes, reclaimable_bytes, demanded_bytes;
+    uint64_t total_bytes, taken_bytes, used_bytes, unseen_bytes, reclaimable_bytes, demanded_bytes;
     uint32_t demands, restorations;
 };
-/* What a tenant's memory is to the others on its cards: enum memory_kind of core/card_memory.h. */
+/* The kind of a tenant's memory to the others on its cards: enum memory_kind of core/card_memory.h. */
 enum mgpu_memory { MGPU_MEMORY_UNSHARED, MGPU_MEMORY_ONLINE, MGPU_MEMORY_KEPT, MGPU_MEMORY_RECLAIMABLE };
 struct mgpu_usage {
     uint64_t cap_bytes, used_bytes, reserved_bytes, peak_bytes;

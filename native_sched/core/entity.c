@@ -86,11 +86,35 @@ static void charge_from(const struct sched *s, struct entity *e, uint64_t at)
         at = e->enabled_at;
     if (at < e->charge.to)
         at = e->charge.to;
-    e->charge = (struct charge){.open = true, .from = at, .to = at, .vruntime = e->vruntime};
+    e->charge = (struct charge){
+        .open = true,
+        .least = e->enabled_at > e->charge.to ? e->enabled_at : e->charge.to,
+        .from = at,
+        .to = at,
+        .vruntime = e->vruntime,
+    };
+}
+
+/* The beginning of a gang's work on one card may be reported after a later beginning on another card. */
+static void charge_earlier(struct entity *e, uint64_t at)
+{
+    struct charge *c = &e->charge;
+    uint64_t delta;
+
+    if (at < c->least)
+        at = c->least;
+    if (at >= c->from)
+        return;
+    delta = c->from - at;
+    c->from = at;
+    e->run_ns += delta;
+    e->vruntime += delta * 100 / e->policy->weight(e);
+    policy_charge(e, (int64_t)delta);
 }
 
 void entity_charge_open(struct sched *s, struct entity *e, uint64_t at)
 {
+    charge_earlier(e, at);
     if (e->charge.open || !e->busy || s->rq[first_card(e->busy)].unwatched)
         return;
     /* A suspend under way in an unknown state: it may have overtaken a resume. */

@@ -31,12 +31,12 @@ static uint64_t part(const struct ledger *l)
 }
 
 struct before {
-    uint64_t part, held;
+    uint64_t part, held, used;
 };
 
 static struct before before(const struct ledger *l)
 {
-    return (struct before){part(l), held(l)};
+    return (struct before){part(l), held(l), l->used_bytes};
 }
 
 /* The card follows. Differences wrap around. */
@@ -45,14 +45,16 @@ static void follow(struct ledger *l, struct before was)
     if (!l->card)
         return;
     atomic_fetch_add(&l->card->taken_bytes, part(l) - was.part);
+    atomic_fetch_add(&l->card->used_bytes, l->used_bytes - was.used);
     if (l->kind == MEMORY_RECLAIMABLE)
         atomic_fetch_add(&l->card->reclaimable_bytes, held(l) - was.held);
 }
 
-/* What a reclaimable one gets beyond the room that is reserved for it. */
+/* The bytes that a reclaimable one gets beyond the room that is reserved for it: a driver may take somewhat
+ * more for a restoration than it gave back. */
 static uint64_t card_leaves(const struct ledger *l)
 {
-    return l->closed || atomic_load(&l->card->demands) ? 0 : card_memory_left(l->card);
+    return (l->closed && !l->room_bytes) || atomic_load(&l->card->demands) ? 0 : card_memory_left(l->card);
 }
 
 uint64_t ledger_free_bytes(const struct ledger *l)
@@ -135,6 +137,14 @@ void ledger_release(struct ledger *l, uint64_t bytes)
     follow(l, was);
 }
 
+uint64_t ledger_demand_bytes(const struct ledger *l)
+{
+    /* The reserved bytes are of a call that waits, and is tried just now. */
+    uint64_t left = l->cap_bytes > l->used_bytes ? l->cap_bytes - l->used_bytes : 0;
+
+    return l->demanded_bytes < left ? l->demanded_bytes : left;
+}
+
 void ledger_set_cap(struct ledger *l, uint64_t cap_bytes)
 {
     struct before was = before(l);
@@ -151,6 +161,7 @@ void ledger_join(struct ledger *l, struct card_memory *card, enum memory_kind ki
         if (l->room_bytes)
             atomic_fetch_sub(&l->card->restorations, 1);
         atomic_fetch_sub(&l->card->taken_bytes, part(l));
+        atomic_fetch_sub(&l->card->used_bytes, l->used_bytes);
         if (l->kind == MEMORY_RECLAIMABLE)
             atomic_fetch_sub(&l->card->reclaimable_bytes, held(l));
     }

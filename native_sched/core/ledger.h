@@ -16,8 +16,9 @@ struct ledger {
     uint64_t peak_bytes;      /* highest used + reserved ever */
     struct card_memory *card; /* NULL: its cap alone decides */
     enum memory_kind kind;
-    bool closed;         /* reclaimable: it is being evicted, or is evicted, and gets nothing */
-    uint64_t room_bytes; /* reclaimable: reserved for its restoration */
+    uint64_t demanded_bytes; /* online: asked for by its calls that wait, all together */
+    bool closed;             /* reclaimable: it is being evicted, or is evicted, and gets nothing */
+    uint64_t room_bytes;     /* reclaimable: reserved for its restoration */
 };
 
 /* Sets bytes aside. -ENOMEM when that would pass the cap, or what the card has for a reclaimable tenant;
@@ -36,6 +37,10 @@ void ledger_release(struct ledger *l, uint64_t bytes);
 
 /* What an allocation may still take. */
 uint64_t ledger_free_bytes(const struct ledger *l);
+
+/* The bytes that its waiting calls can get: together no more than its cap leaves, however much each asks for.
+ */
+uint64_t ledger_demand_bytes(const struct ledger *l);
 
 void ledger_set_cap(struct ledger *l, uint64_t cap_bytes);
 

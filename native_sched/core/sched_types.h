@@ -53,6 +53,7 @@ struct backoff {
 struct charge {
     bool open;
     uint64_t from, to;
+    uint64_t least;    /* `from` is no earlier */
     uint64_t vruntime; /* at `from` */
 };
 

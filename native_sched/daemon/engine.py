@@ -16,7 +16,7 @@ from native_sched.daemon.engine_memory import CardMemory, MemoryKind
 from oci_specs.refusal import Refusal, printable
 from oci_specs.vocabulary import POLICIES
 
-ABI = 9
+ABI = 10
 MAX_CARDS = 32
 MAX_PROCESSES = 1024
 
@@ -230,6 +230,7 @@ _SIGNATURES: dict[str, tuple[list[object], object]] = {
     "mgpu_engine_driver_alive": ([c_void_p], c_int),
     "mgpu_tenant_add": ([c_void_p, c_uint64], c_int),
     "mgpu_tenant_grant": ([c_void_p, c_uint64, c_uint32, c_uint64], c_int),
+    "mgpu_tenant_move": ([c_void_p, c_uint64, c_uint32, c_uint32], c_int),
     "mgpu_tenant_add_node": ([c_void_p, c_uint64, c_uint64, c_uint64, c_uint32, c_uint32], c_int),
     "mgpu_evict_wait": ([c_void_p, c_uint32], c_int),
     "mgpu_tenant_memory": ([c_void_p, c_uint64, c_uint32], c_int),
@@ -302,6 +303,10 @@ class Engine:
 
     def grant(self, tenant: int, card: int, cap_bytes: int) -> None:
         _checked(self._lib.mgpu_tenant_grant(self._handle, tenant, card, cap_bytes))
+
+    def move(self, tenant: int, old: int, new: int) -> None:
+        """OSError(EBUSY) while it has something on the old card; EAGAIN while a call of it is under way."""
+        _checked(self._lib.mgpu_tenant_move(self._handle, tenant, old, new))
 
     def add_node(self, tenant: int, dev: int, ino: int, kind: NodeKind, minor: int) -> None:
         _checked(self._lib.mgpu_tenant_add_node(self._handle, tenant, dev, ino, kind, minor))

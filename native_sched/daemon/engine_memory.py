@@ -10,6 +10,8 @@ class CardMemory(Structure):
     _fields_ = [
         ("total_bytes", c_uint64),
         ("taken_bytes", c_uint64),
+        ("used_bytes", c_uint64),
+        ("unseen_bytes", c_uint64),
         ("reclaimable_bytes", c_uint64),
         ("demanded_bytes", c_uint64),
         ("demands", c_uint32),

@@ -73,7 +73,7 @@ def _config(root: str, path: str | None, known_good: str) -> tuple[NodeConfig, s
 
 
 def found_cards(driver: str, root: str) -> Found:
-    """What the driver has now; Refusal."""
+    """The cards that the driver has now; Refusal."""
     return inventory.simulated(os.path.join(root, "sim")) if driver == "sim" else inventory.nvml()
 
 

@@ -42,6 +42,8 @@ from sim import cdi
 
 # How long connections that waited for the control socket may take to be answered.
 BOOST_S = 1.0
+# The least time between two looks at what the engine tells.
+EVENT_LEAST_S = 0.01
 _CDI_KINDS = {"sim": "sim.mgpu.dev/gpu", "nvidia": "nvidia.com/gpu"}
 
 
@@ -87,6 +89,9 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
     stack.callback(reclaimer.close)
 
     def event() -> None:
+        # A container can cause as many as it likes.
+        loop.remove_reader(engine.event_fd)
+        loop.call_later(EVENT_LEAST_S, loop.add_reader, engine.event_fd, event)
         lifecycle.something_ended()
         told.look()
         reclaimer.wake()

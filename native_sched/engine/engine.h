@@ -5,7 +5,7 @@
 #define MGPU_ENGINE_H
 #include "native_sched/core/engine_types.h"
 
-enum { MGPU_ENGINE_ABI = 9 };
+enum { MGPU_ENGINE_ABI = 10 };
 
 struct mgpu_engine;
 
@@ -49,6 +49,10 @@ MGPU_API int mgpu_tenant_add(struct mgpu_engine *e, uint64_t id);
 MGPU_API int mgpu_recovered(struct mgpu_engine *e);
 /* -EEXIST: it was granted another MIG instance of the same card. */
 MGPU_API int mgpu_tenant_grant(struct mgpu_engine *e, uint64_t id, uint32_t card, uint64_t cap_bytes);
+/* Its grant of `from` is from now on one of `to`; its nodes of `from` serve no more. -EBUSY: it
+ * has something there; -EAGAIN: a call is under way; -EINVAL: it has not that card, or the other already. It
+ * is to be given the nodes of `to`, and to be scheduled anew. */
+MGPU_API int mgpu_tenant_move(struct mgpu_engine *e, uint64_t id, uint32_t from, uint32_t to);
 /* kind: 0 control, 1 card, 2 UVM. (dev, ino): identity of the node inside the container. */
 MGPU_API int mgpu_tenant_add_node(struct mgpu_engine *e, uint64_t id, uint64_t dev, uint64_t ino,
                                   uint32_t kind, uint32_t minor);

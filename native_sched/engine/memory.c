@@ -58,14 +58,28 @@ int mgpu_tenant_drain(struct mgpu_engine *e, uint64_t id, uint64_t until_ns)
 int mgpu_card_memory(struct mgpu_engine *e, uint32_t card, struct mgpu_card_memory *out)
 {
     const struct card_memory *m = &e->memory[card];
+    uint64_t used = 0, demanded = 0;
 
     if (!mediator_card(&e->mediator, card))
         return -ENOENT;
+    {
+        WITH_ENGINE(e);
+        for (struct tenant *t = e->tenant; t < e->tenant + MAX_TENANTS; t++) {
+            if (!t->id || t->lost)
+                continue;
+            WITH_TENANT(t);
+            used += t->ledger[card].used_bytes; /* of those too that were made when the node lent none */
+            if (t->ledger[card].card == m)
+                demanded += ledger_demand_bytes(&t->ledger[card]);
+        }
+    }
     *out = (struct mgpu_card_memory){
         .total_bytes = m->total_bytes,
         .taken_bytes = atomic_load(&m->taken_bytes),
         .reclaimable_bytes = atomic_load(&m->reclaimable_bytes),
-        .demanded_bytes = atomic_load(&m->demanded_bytes),
+        .used_bytes = used,
+        .unseen_bytes = card_memory_unseen(m),
+        .demanded_bytes = demanded,
         .demands = atomic_load(&m->demands),
         .restorations = atomic_load(&m->restorations),
     };

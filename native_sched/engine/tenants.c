@@ -123,6 +123,15 @@ int mgpu_recovered(struct mgpu_engine *e)
     return (int)(orphans_forget(&e->left, e->journal, known, e) + files_forget_orphans(&e->files));
 }
 
+static bool has_another_instance(const struct mgpu_engine *e, const struct tenant *t, const struct card *k)
+{
+    for (uint32_t i = 0; i < e->mediator.cards; i++)
+        if (e->mediator.card[i].minor == k->minor && e->mediator.card[i].index != k->index &&
+            t->granted[e->mediator.card[i].index])
+            return true;
+    return false;
+}
+
 int mgpu_tenant_grant(struct mgpu_engine *e, uint64_t id, uint32_t card, uint64_t cap_bytes)
 {
     WITH_ENGINE(e);
@@ -132,16 +141,65 @@ int mgpu_tenant_grant(struct mgpu_engine *e, uint64_t id, uint32_t card, uint64_
     if (!t || !k)
         return -ENOENT;
     WITH_TENANT(t);
-    for (uint32_t i = 0; i < e->mediator.cards; i++)
-        if (e->mediator.card[i].minor == k->minor && e->mediator.card[i].index != card &&
-            t->granted[e->mediator.card[i].index])
-            return -EEXIST;
+    if (has_another_instance(e, t, k))
+        return -EEXIST;
     /* Managed memory may migrate to any of its cards, from now on to this one too. */
     if (!t->granted[card])
         ledger_charge(&t->ledger[card], managed_held(t));
     t->granted[card] = true;
     ledger_set_cap(&t->ledger[card], cap_bytes);
     return 0;
+}
+
+static bool has_objects_on(const struct tenant *t, uint32_t card)
+{
+    for (uint32_t i = objects_next(&t->objects, 0, 0); i; i = objects_next(&t->objects, 0, i))
+        if (t->objects.slot[i].card == card)
+            return true;
+    return false;
+}
+
+static void leave_card(struct tenant *t, const struct card *card)
+{
+    t->granted[card->index] = false;
+    ledger_join(&t->ledger[card->index], NULL, MEMORY_UNSHARED);
+    t->ledger[card->index] = (struct ledger){0};
+    for (uint32_t i = 0; i < t->nodes; i++)
+        if (t->node[i].kind == NODE_CARD && t->node[i].minor == card->minor)
+            __atomic_store_n(&t->node[i].minor, (uint32_t)NODE_LEFT, __ATOMIC_RELAXED);
+}
+
+int mgpu_tenant_move(struct mgpu_engine *e, uint64_t id, uint32_t from, uint32_t to)
+{
+    WITH_ENGINE(e);
+    struct tenant *t = tenant_by_id(e, id);
+    const struct card *old = mediator_card(&e->mediator, from), *new = mediator_card(&e->mediator, to);
+    struct ledger was;
+    int error = 0;
+
+    if (!t || !old || !new)
+        return -ENOENT;
+    /* A call that is under way may be about to make something there. */
+    if (pthread_mutex_trylock(&t->calls))
+        return -EAGAIN;
+    {
+        WITH_TENANT(t);
+        was = t->ledger[from];
+        if (!t->granted[from] || t->granted[to] || has_another_instance(e, t, new))
+            error = -EINVAL;
+        else if (was.used_bytes || was.reserved_bytes || has_objects_on(t, from))
+            error = -EBUSY;
+        if (!error) {
+            leave_card(t, old);
+            t->granted[to] = true;
+            ledger_set_cap(&t->ledger[to], was.cap_bytes);
+            ledger_join(&t->ledger[to], was.card ? &e->memory[to] : NULL, was.kind);
+            if (was.kind == MEMORY_RECLAIMABLE)
+                ledger_reclaim(&t->ledger[to], was.closed, 0);
+        }
+    }
+    pthread_mutex_unlock(&t->calls);
+    return error;
 }
 
 int mgpu_tenant_add_node(struct mgpu_engine *e, uint64_t id, uint64_t dev, uint64_t ino, uint32_t kind,
@@ -154,8 +212,10 @@ int mgpu_tenant_add_node(struct mgpu_engine *e, uint64_t id, uint64_t dev, uint6
         return -ENOENT;
     WITH_TENANT(t);
     for (uint32_t i = 0; i < t->nodes; i++)
-        if (t->node[i].dev == dev && t->node[i].ino == ino)
+        if (t->node[i].dev == dev && t->node[i].ino == ino) {
+            __atomic_store_n(&t->node[i].minor, minor, __ATOMIC_RELAXED);
             return 0;
+        }
     if (t->nodes == TENANT_MAX_NODES)
         return -ENOSPC;
     /* Read without the lock: the entry is complete before the count includes it. */

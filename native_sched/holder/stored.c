@@ -1,4 +1,4 @@
-/* What the service manager hands to a holder that begins. */
+/* Descriptors that the service manager hands to a holder that begins. */
 #define _GNU_SOURCE
 #include "events.h"
 #include "store.h"

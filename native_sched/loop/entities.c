@@ -1,6 +1,7 @@
 #include "entities.h"
 #include "base/mutex.h"
 #include <errno.h>
+#include <string.h>
 
 struct loop_entity *loop_entity_of(struct loop *l, uint64_t id)
 {
@@ -56,6 +57,7 @@ static int join(struct loop *l, struct loop_entity *entity, uint32_t cards)
 {
     uint16_t slot = (uint16_t)(entity - l->entity);
 
+    entity->cards = cards;
     for (uint32_t i = 0; i < MAX_CARDS; i++) {
         if (!(cards & 1u << i))
             continue;
@@ -65,6 +67,27 @@ static int join(struct loop *l, struct loop_entity *entity, uint32_t cards)
         l->shared |= 1u << i;
         /* A card of one tenant is not polled: what the tenant does has to be known before a decision. */
         l->card[i].next_poll_ns = 0;
+    }
+    return 0;
+}
+
+/* To other cards. It has nothing on those that it leaves. */
+static int move(struct loop *l, struct loop_entity *entity, uint32_t cards)
+{
+    uint64_t run_ns = sched_run_ns(&l->core, entity->id, loop_now_ns());
+    uint32_t before = entity->cards;
+    int e;
+
+    leave(l, entity);
+    if ((e = join(l, entity, cards)) < 0) {
+        leave(l, entity);
+        join(l, entity, before);
+        return e;
+    }
+    for_each_card(i, before ^ cards)
+    {
+        memset(&entity->on[i], 0, sizeof(entity->on[i]));
+        entity->on[i].run_ns = run_ns;
     }
     return 0;
 }
@@ -120,8 +143,11 @@ static int add(struct loop *l, const struct sched_entity_config *config, struct 
 static int change(struct loop *l, struct loop_entity *entity, const struct sched_entity_config *config)
 {
     bool online = config->class_id == SCHED_ONLINE;
-    int e = sched_change(&l->core, loop_now_ns(), config);
+    uint32_t before = entity->cards;
+    int e = config->cards == before ? 0 : move(l, entity, config->cards);
 
+    if (e == 0 && (e = sched_change(&l->core, loop_now_ns(), config)) < 0 && config->cards != before)
+        move(l, entity, before);
     if (e < 0)
         return e;
     if (entity->online && !online)
@@ -211,16 +237,52 @@ int loop_pause(struct loop *l, uint64_t id, bool paused)
     return e;
 }
 
+static uint32_t cards_of(const struct loop *l, const struct loop_entity *entity)
+{
+    uint32_t cards = 0;
+
+    assert_held(&l->lock);
+    for_each_card(i, l->shared)
+    {
+        for (uint32_t k = 0; k < l->card[i].tenants; k++)
+            if (l->card[i].tenant[k] == entity - l->entity)
+                cards |= 1u << i;
+    }
+    return cards;
+}
+
+/* Online's slices are a second long: beside them, one that drains would hardly run. */
+static void share_slices(struct loop *l, uint64_t id, bool drains)
+{
+    assert_held(&l->active);
+    for (uint32_t i = 0; i < MAX_TENANTS; i++) {
+        const struct loop_entity *entity = &l->entity[i], *one;
+        enum favour usual = FAVOUR_NONE;
+
+        pthread_mutex_lock(&l->lock);
+        one = loop_entity_of(l, id);
+        if (one && entity->id && cards_of(l, one) & cards_of(l, entity) && (entity->online || entity == one))
+            usual = entity->online ? FAVOUR_FIRST : FAVOUR_LAST;
+        pthread_mutex_unlock(&l->lock);
+        if (usual)
+            groups_favour(entity->groups, drains ? FAVOUR_EVEN : usual);
+    }
+}
+
 int loop_drain(struct loop *l, uint64_t id, uint64_t until_ns)
 {
     uint64_t now = loop_now_ns();
     int e;
 
+    pthread_mutex_lock(&l->active);
     pthread_mutex_lock(&l->lock);
     if ((e = sched_drain(&l->core, now, id, until_ns)) == 0)
         loop_note(l, now, until_ns, id, until_ns ? MGPU_SCHED_DRAIN : MGPU_SCHED_DRAINED, UINT32_MAX,
                   MGPU_WHY_NONE);
     pthread_mutex_unlock(&l->lock);
+    if (e == 0)
+        share_slices(l, id, until_ns);
+    pthread_mutex_unlock(&l->active);
     loop_kick(l);
     return e;
 }

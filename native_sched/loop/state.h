@@ -17,6 +17,7 @@ struct loop_entity {
     uint64_t id; /* 0: the slot is free */
     struct groups *groups;
     struct utilization *utilization;
+    uint32_t cards;        /* a bit each */
     bool running;          /* resumed, and no suspend was decided since */
     enum loop_order order; /* the thread's own: what it applies now */
     bool begun;

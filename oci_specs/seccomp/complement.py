@@ -1,4 +1,4 @@
-"""The commands that the filter leaves alone, as (mask, datum). Written by tools/filter_lists.py."""
+"""The commands that are in neither exact list, as (mask, datum). Written by tools/filter_lists.py."""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ refused.
 
 from __future__ import annotations
 
-from oci_specs.seccomp.actions import ERRNO, NOTIFY, PERMISSIVE, action
+from oci_specs.seccomp import broad
+from oci_specs.seccomp.actions import NOTIFY, PERMISSIVE, action
 from oci_specs.seccomp.complement import COMPLEMENT
 from oci_specs.seccomp.conditions import (
     COMMAND,
@@ -30,7 +31,6 @@ from oci_specs.seccomp.conditions import (
 )
 from oci_specs.seccomp.cubes import overlap, within
 from oci_specs.seccomp.notified import NOTIFY_CUBES, REFUSED_CUBES
-from oci_specs.seccomp.refused import REFUSED_ERRNO
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     Conjunction = tuple[Condition, ...]
     # One rule as libseccomp gets it: the index of its entry, its action, its conditions.
     Rule = tuple[int, Action, Conjunction]
+    # Commands that are left alone, and those that are notified: together all.
+    Sets = tuple[list[Part], list[Part]]
 
 IOCTL = "ioctl"
 
@@ -54,12 +56,11 @@ def _any_abi(cubes: Iterable[Cube]) -> list[Part]:
     return [(mask, datum, False) for mask, datum in sorted(cubes, key=lambda cube: (-cube[1], cube[0]))]
 
 
-WATCHED: tuple[Cube, ...] = NOTIFY_CUBES + REFUSED_CUBES
-LEFT_ALONE = _any_abi(COMPLEMENT)
-NOTIFY_PARTS = _any_abi(NOTIFY_CUBES)
-REFUSED_PARTS = _any_abi(REFUSED_CUBES)
+# Commands that are notified and let go on are neither logged nor traced. So a profile that does either
+# gets the exact lists.
+EXACT: Sets = _any_abi(COMPLEMENT), _any_abi(NOTIFY_CUBES + REFUSED_CUBES)
+BROAD: Sets = _any_abi(broad.LEFT_ALONE), _any_abi(broad.NOTIFIED)
 NOTIFY_VERDICT: Entry = {"action": NOTIFY}
-REFUSED_VERDICT: Entry = {"action": ERRNO, "errnoRet": REFUSED_ERRNO}
 
 
 def rules_of(entries: Sequence[Entry], name: str, default: Action) -> list[Rule]:
@@ -87,10 +88,13 @@ def replace(entries: Sequence[Entry], name: str, replaced: dict[int, list[Entry]
     return made
 
 
+def _sets(verdicts: Iterable[Action]) -> Sets:
+    """The sets for a profile that decides on ioctl with verdicts."""
+    return BROAD if all(kind == "ALLOW" or kind not in PERMISSIVE for kind, _ in verdicts) else EXACT
+
+
 def rewrite_ioctl(entries: list[Entry], default: Action) -> list[Entry]:
-    """entries, where calls of the notified set that were let through are notified and refused ones get an
-    errno.
-    """
+    """entries, where the watched calls that were let through are notified."""
     rules = rules_of(entries, IOCTL, default)
     if any(upper_only(conditions) for _, _, conditions in rules):
         raise refuse("has an ioctl rule on the upper half of an argument, which 32-bit programs always meet")
@@ -100,21 +104,20 @@ def rewrite_ioctl(entries: list[Entry], default: Action) -> list[Entry]:
                 return entries
             # It decides alone today. It becomes conditional, so the rules that it outvotes must go.
             replaced: dict[int, list[Entry]] = {other: [] for other, _, _ in rules}
-            if default[0] not in PERMISSIVE:
-                replaced[index] = _split(_verdict(entries[index]), ())
-                return replace(entries, IOCTL, replaced)
-            replaced[index] = _rest(_verdict(entries[index]), ())
-            return [*replace(entries, IOCTL, replaced), *_watched(REFUSED_PARTS, NOTIFY_PARTS)]
+            sets = _sets((default, verdict))
+            replaced[index] = _rest(sets, _verdict(entries[index]), ())
+            return [*replace(entries, IOCTL, replaced), *_entries(NOTIFY_VERDICT, sets[1])]
+    sets = _sets((default, *(verdict for _, verdict, _ in rules)))
     if default[0] in PERMISSIVE:
         ours = [entry for entry in entries if entry.get("action") == NOTIFY and entry["names"] == [IOCTL]]
-        return _permissive_default([entry for entry in entries if entry not in ours], default)
-    return _split_rules(entries, rules, _split)
+        return _permissive_default(sets, [entry for entry in entries if entry not in ours], default)
+    return _split_rules(sets, entries, rules, _split)
 
 
 def only_notified(conditions: Conjunction) -> bool:
     """Every call that meets conditions is in the notified set."""
     return all(
-        any(within((mask, datum), c) for c in NOTIFY_CUBES) for mask, datum, _ in _commands(conditions)
+        any(within((mask, datum), c) for c in broad.NOTIFIED) for mask, datum, _ in _commands(conditions)
     )
 
 
@@ -126,9 +129,9 @@ def _commands(conditions: Conjunction) -> list[Part]:
     return [(0, 0, False)]
 
 
-def _touches(conditions: Conjunction) -> bool:
-    """Some watched command may meet conditions."""
-    return any(overlap((mask, datum), c) for mask, datum, _ in _commands(conditions) for c in WATCHED)
+def _touches(sets: Sets, conditions: Conjunction) -> bool:
+    """Some command that is notified may meet conditions."""
+    return any(overlap(part[:2], one[:2]) for part in _commands(conditions) for one in sets[1])
 
 
 def _verdict(entry: Entry) -> Entry:
@@ -172,40 +175,39 @@ def _meeting(values: Sequence[Part], conditions: Conjunction) -> list[Part]:
     return list(values)
 
 
-def _watched(refused: Iterable[Part], notified: Iterable[Part], rest: Conjunction = ()) -> list[Entry]:
-    return [*_entries(REFUSED_VERDICT, refused, rest), *_entries(NOTIFY_VERDICT, notified, rest)]
-
-
-def _rest(verdict: Entry, conditions: Conjunction) -> list[Entry]:
-    """A permissive rule without the watched commands."""
+def _rest(sets: Sets, verdict: Entry, conditions: Conjunction) -> list[Entry]:
+    """A permissive rule without the commands that are notified."""
     others = tuple(condition for condition in conditions if condition[0] != COMMAND)
-    return _entries(verdict, _meeting(LEFT_ALONE, conditions), others)
+    return _entries(verdict, _meeting(sets[0], conditions), others)
 
 
-def _split(verdict: Entry, conditions: Conjunction) -> list[Entry]:
-    """A permissive rule without the watched commands, and rules for those that it let through."""
+def _split(sets: Sets, verdict: Entry, conditions: Conjunction) -> list[Entry]:
+    """A permissive rule without the commands that are notified, and rules for those that it let through."""
     others = tuple(condition for condition in conditions if condition[0] != COMMAND)
     return [
-        *_rest(verdict, conditions),
-        *_watched(_meeting(REFUSED_PARTS, conditions), _meeting(NOTIFY_PARTS, conditions), others),
+        *_rest(sets, verdict, conditions),
+        *_entries(NOTIFY_VERDICT, _meeting(sets[1], conditions), others),
     ]
 
 
 def _split_rules(
-    entries: list[Entry], rules: list[Rule], split: Callable[[Entry, Conjunction], list[Entry]]
+    sets: Sets,
+    entries: list[Entry],
+    rules: list[Rule],
+    split: Callable[[Sets, Entry, Conjunction], list[Entry]],
 ) -> list[Entry]:
-    """entries, with the permissive rules that let watched commands through split in place."""
+    """entries, with the permissive rules that let through what is notified split in place."""
     replaced: dict[int, list[Entry]] = {}
     for index, verdict, conditions in rules:
-        if verdict[0] in PERMISSIVE and _touches(conditions):
+        if verdict[0] in PERMISSIVE and _touches(sets, conditions):
             if any(other != verdict and not disjoint(conditions, theirs) for _, other, theirs in rules):
                 raise refuse("has ioctl rules with different actions for the same NVIDIA calls")
             replaced[index] = []
     for index, made in replaced.items():
         verdict_keys = _verdict(entries[index])
         for conditions in read(entries[index].get("args")):
-            if _touches(conditions):
-                made += split(verdict_keys, conditions)
+            if _touches(sets, conditions):
+                made += split(sets, verdict_keys, conditions)
             else:
                 made.append(_entry(verdict_keys, conditions))
         if sum(map(len, replaced.values())) > MAX_PARTS:
@@ -213,7 +215,7 @@ def _split_rules(
     return replace(entries, IOCTL, replaced)
 
 
-def _permissive_default(entries: list[Entry], default: Action) -> list[Entry]:
+def _permissive_default(sets: Sets, entries: list[Entry], default: Action) -> list[Entry]:
     """What no rule denies is let through, so the watched commands that no rule denies need rules of their
     own.
 
@@ -221,23 +223,20 @@ def _permissive_default(entries: list[Entry], default: Action) -> list[Entry]:
     of the set may depend on how libseccomp tells such values apart.
     """
     rules = rules_of(entries, IOCTL, default)
-    notified, refused = NOTIFY_PARTS, REFUSED_PARTS
+    notified = sets[1]
     denials: list[Entry] = []
     taken = [entries[index].get("args") for index, verdict, _ in rules if verdict[0] not in PERMISSIVE]
     for index, verdict, conditions in rules:
-        if verdict[0] in PERMISSIVE or not _touches(conditions):
+        if verdict[0] in PERMISSIVE or not _touches(sets, conditions):
             continue
         if len(conditions) != 1 or conditions[0][0] != COMMAND:
             raise refuse("denies NVIDIA calls by a condition on another argument of ioctl than the command")
         denied = low_words(parts(conditions[0]))
-        watched_denied = absorbed(meet_parts(denied, [*NOTIFY_PARTS, *REFUSED_PARTS]))
-        for made in _entries(_verdict(entries[index]), watched_denied):
+        for made in _entries(_verdict(entries[index]), absorbed(meet_parts(denied, sets[1]))):
             # libseccomp takes no two rules with the same conditions; denied by another rule is denied as
             # well.
             if made["args"] not in taken:
                 taken.append(made["args"])
                 denials.append(made)
         notified = without_cubes(notified, denied)
-        # Denied in part is denied too: both rules refuse, whichever of them libseccomp takes.
-        refused = [part for part in refused if not any(within(part[:2], other[:2]) for other in denied)]
-    return [*_split_rules(entries, rules, _rest), *denials, *_watched(refused, notified)]
+    return [*_split_rules(sets, entries, rules, _rest), *denials, *_entries(NOTIFY_VERDICT, notified)]

@@ -7,7 +7,7 @@ further condition costs a container's start more than it saves the mediator, whi
 As with ioctl, a rule without conditions is replaced by the complement, since libseccomp drops what stands
 beside it. Arguments mean something else in the system calls of other ABIs: mmap of i386 has a pointer to
 them, mmap2 counts offsets in pages, and libseccomp compares only low words there and in x32. So mmap is
-refused to all but 64-bit programs, by the filter or by the mediator, and mmap2, which 32-bit programs use,
+refused to all but 64-bit programs, and mmap2, which 32-bit programs use,
 for what uvm_mmap() could take: an offset that is not 0, or the address 0, which has to be asked for with
 MAP_FIXED. What a profile decides by conditions of its own is refused, not guessed at.
 """
@@ -31,22 +31,20 @@ READ, WRITE = 0x1, 0x2
 SHARED = 0x1
 # MAP_FIXED, MAP_FIXED_NOREPLACE.
 FIXED: tuple[int, ...] = (0x10, 0x100000)
-# No mapping is so long: addresses have 57 bits. On 32-bit ABIs libseccomp compares with the low word, which
-# is 0, and nothing is below it. Each rule has its own bound, since libseccomp 2.5 does not return when rules
-# go on differently behind the same order of a 64-bit argument.
-TOO_LONG = (1 << 62, 1 << 63)
+ENOSYS = 38
+# No mapping is so long: addresses have 57 bits.
+TOO_LONG = 1 << 63
 
-# What goes to the mediator names no ABI: it refuses those of other ABIs, and libseccomp loses a value of the
-# argument by which ABIs are told apart, which must not be let through.
 NOTIFIED: tuple[Conjunction, ...] = (
     ((PROTECTION, "MASKED_EQ", WRITE, WRITE), (FLAGS, "MASKED_EQ", SHARED, SHARED)),
 )
 LEFT_ALONE: tuple[Conjunction, ...] = (
-    ((LENGTH, "LT", TOO_LONG[0], 0), (PROTECTION, "MASKED_EQ", WRITE, 0)),
-    ((LENGTH, "LT", TOO_LONG[1], 0), (FLAGS, "MASKED_EQ", SHARED, 0)),
+    ((PROTECTION, "MASKED_EQ", WRITE, 0),),
+    ((FLAGS, "MASKED_EQ", SHARED, 0),),
 )
-# Every call of a 32-bit ABI.
-FOREIGN: tuple[Conjunction, ...] = (((LENGTH, "GE", TOO_LONG[0], 0),),)
+# Every call of a 32-bit ABI: nothing of this condition is left there, and a rule without conditions is the
+# only one of its system call that counts.
+FOREIGN: tuple[Conjunction, ...] = (((LENGTH, "MASKED_EQ", TOO_LONG, TOO_LONG),),)
 
 _READ_WRITE = (PROTECTION, "MASKED_EQ", READ | WRITE, READ | WRITE)
 _FIRST_PAGE = (OFFSET, "EQ", 0, 0)
@@ -74,12 +72,19 @@ def rewrite_mmap(entries: list[Entry], default: Action) -> list[Entry]:
     """entries, where the watched calls that were let through are notified, or refused where they are not
     native.
     """
-    entries = _rewrite(entries, MMAP, default, LEFT_ALONE, {NOTIFY: NOTIFIED, ERRNO: FOREIGN})
-    return _rewrite(entries, MMAP2, default, LEFT_ALONE2, {ERRNO: REFUSED2})
+    # A rule that does what the default does is none, and would leave foreign calls to the others.
+    errno = ENOSYS if default == ("ERRNO", REFUSED_ERRNO) else REFUSED_ERRNO
+    made = [*_entries(MMAP, {"action": NOTIFY}, NOTIFIED), *_refusals(MMAP, errno, FOREIGN)]
+    entries = _rewrite(entries, MMAP, default, LEFT_ALONE, made)
+    return _rewrite(entries, MMAP2, default, LEFT_ALONE2, _refusals(MMAP2, REFUSED_ERRNO, REFUSED2))
 
 
 def _entries(name: str, verdict: Entry, conjunctions: tuple[Conjunction, ...]) -> list[Entry]:
     return [{"names": [name], **verdict, "args": write(conjunction)} for conjunction in conjunctions]
+
+
+def _refusals(name: str, errno: int, conjunctions: tuple[Conjunction, ...]) -> list[Entry]:
+    return _entries(name, {"action": ERRNO, "errnoRet": errno}, conjunctions)
 
 
 def _rewrite(
@@ -87,18 +92,10 @@ def _rewrite(
     name: str,
     default: Action,
     others: tuple[Conjunction, ...],
-    watched: dict[str, tuple[Conjunction, ...]],
+    made: list[Entry],
 ) -> list[Entry]:
-    verdicts: dict[str, Entry] = {
-        NOTIFY: {"action": NOTIFY},
-        ERRNO: {"action": ERRNO, "errnoRet": REFUSED_ERRNO},
-    }
-    made = [
-        entry
-        for action, conjunctions in watched.items()
-        for entry in _entries(name, verdicts[action], conjunctions)
-    ]
-    rules = rules_of(entries, name, default)
+    own = [entry for entry in entries if entry not in made]
+    rules = rules_of(own, name, default)
     if any(upper_only(conditions) for _, _, conditions in rules):
         raise refuse(
             f"has a rule for {name} on the upper half of an argument, which 32-bit programs always meet"
@@ -109,16 +106,14 @@ def _rewrite(
                 return entries
             # It decides alone today. It becomes conditional, so the rules that it outvotes must go.
             replaced: dict[int, list[Entry]] = {other: [] for other, _, _ in rules}
-            kept: Entry = {
-                key: entries[index][key] for key in ("action", "errnoRet") if key in entries[index]
-            }
+            kept: Entry = {key: own[index][key] for key in ("action", "errnoRet") if key in own[index]}
             replaced[index] = _entries(name, kept, others)
-            return [*replace(entries, name, replaced), *made]
-    known = {*others, *(conjunction for conjunctions in watched.values() for conjunction in conjunctions)}
-    if any(conditions not in known for _, _, conditions in rules):
+            return [*replace(own, name, replaced), *made]
+    is_written = all(entry in entries for entry in made)
+    if any(conditions not in others or not is_written for _, _, conditions in rules):
         raise refuse(
             f"has rules for {name} with conditions, beside which the driver's mappings cannot be watched"
         )
     if default[0] not in PERMISSIVE:
         return entries
-    return [*(entry for entry in entries if entry not in made), *made]
+    return [*own, *made]

@@ -1,4 +1,4 @@
-"""The calls that the filter hands to the mediator, and those it refuses. Written by tools/filter_lists.py.
+"""The calls that the mediator decides on, and those it refuses. Written by tools/filter_lists.py.
 
 As cubes, (mask, datum) over the low 32 bits of the command: a command c is in a cube when c & mask == datum.
 The NVIDIA driver looks at the number (bits 0-7) and the size (bits 16-29) of an escape and ignores the type

@@ -49,6 +49,13 @@ def rewrite(profile: dict[str, Any] | None, *, listener_path: str, metadata: str
     return rewritten
 
 
+def hands_on_with(profile: dict[str, Any], name: str) -> bool:
+    """Whether a rewritten profile lets a call through that a runtime makes to hand on the listener."""
+    entries = _entries(profile)
+    default = action(profile, "defaultAction", "defaultErrnoRet")
+    return all(entry.get("action") != NOTIFY for entry in entries) or _may_pass(entries, name, default)
+
+
 def _entries(profile: dict[str, Any]) -> list[Entry]:
     entries = member_objects(profile, "syscalls")
     for entry in entries:
@@ -84,16 +91,21 @@ def _refuse_syscall(entries: list[Entry], name: str, default: Action) -> list[En
     """entries, with an unconditional errno for a system call that is not denied already whatever its
     arguments.
     """
-    rules = rules_of(entries, name, default)
-    verdicts = [default, *(verdict for _, verdict, _ in rules)]
-    # A condition on an upper half alone is no condition on 32-bit ABIs, where another rule is the first
-    # without one.
-    if not any(upper_only(conditions) for _, _, conditions in rules):
-        verdicts = next(([verdict] for _, verdict, conditions in rules if not conditions), verdicts)
-    if not any(kind in PERMISSIVE for kind, _ in verdicts):
+    if not _may_pass(entries, name, default):
         return entries
     replaced: dict[int, list[Entry]] = {
         index: [] for index, entry in enumerate(entries) if name in entry["names"]
     }
     refusal: Entry = {"names": [name], "action": ERRNO, "errnoRet": REFUSED_ERRNO}
     return [*replace(entries, name, replaced), refusal]
+
+
+def _may_pass(entries: list[Entry], name: str, default: Action) -> bool:
+    """Whether a system call is made with any arguments at all."""
+    rules = rules_of(entries, name, default)
+    verdicts = [default, *(verdict for _, verdict, _ in rules)]
+    # A condition on an upper half alone is no condition on 32-bit ABIs, where another rule is the first
+    # without one.
+    if not any(upper_only(conditions) for _, _, conditions in rules):
+        verdicts = next(([verdict] for _, verdict, conditions in rules if not conditions), verdicts)
+    return any(kind in PERMISSIVE for kind, _ in verdicts)

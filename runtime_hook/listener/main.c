@@ -1,5 +1,6 @@
 /* mgpu-listener PID SOCKET: gives a restored process the listener that its filter has lost, and sends it
- * where a runtime sends one: to SOCKET, with the runtime's message, which comes on stdin.
+ * where a runtime sends one: to SOCKET, with the runtime's message, which comes on stdin. The filter's
+ * program goes to stdout, to be judged before the process goes on.
  *
  * CRIU restores a filter as a program without a listener, and its notified calls get ENOSYS. The same
  * program on top of it, made with a listener, is the one that the kernel asks: of equal verdicts the newest
@@ -111,6 +112,7 @@ static int listener_of(pid_t pid, struct error *why)
         fd = theirs < 0 ? no_listener(pid, theirs, why) : fetch(&tracee, theirs);
         if (theirs >= 0 && fd < 0)
             fd = fail(why, errno, "create the container anew", "the listener of process %d is lost", pid);
+        fwrite(program.code, sizeof *program.code, program.count, stdout);
         free(program.code);
     } else {
         fd = fail(why, ENOENT, "checkpoint a container that mgpu-runtime made",

@@ -3,12 +3,14 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 
-enum { RED_ZONE_BYTES = 128, EVENT_SHIFT = 16, WORD = sizeof(long), CODE_BYTES = 2 * WORD };
+enum { RED_ZONE_BYTES = 128, EVENT_SHIFT = 16, WORD = sizeof(long), CALL_BYTES = 3 };
 
 static int stopped(pid_t tid, int *status)
 {
@@ -44,56 +46,70 @@ int tracee_write(const struct tracee *tracee, uint64_t at, const void *data, siz
     return process_vm_writev(tracee->tid, &ours, 1, &theirs, 1, 0) == (ssize_t)bytes ? 0 : -EFAULT;
 }
 
-/* Exchanges the two words of code at `at`, which ptrace may write where the process may not. */
-static bool exchange(pid_t tid, uint64_t at, const uint8_t *code, uint8_t *before)
+/* Shared memory can be written by another process meanwhile, of another container even: what is put there
+ * would not be what runs, and no filter sees it. */
+static bool is_private(pid_t tid, uint64_t at)
 {
-    for (size_t i = 0; i < CODE_BYTES; i += WORD) {
-        long word, old;
+    char path[32], *line = NULL, kind = 0;
+    unsigned long begin, end = 0;
+    size_t room = 0;
+    FILE *maps;
 
-        errno = 0;
-        old = ptrace(PTRACE_PEEKTEXT, tid, at + i, 0);
-        memcpy(before + i, &old, WORD);
-        memcpy(&word, code + i, WORD);
-        if (errno || ptrace(PTRACE_POKETEXT, tid, at + i, word))
-            return false;
-    }
-    return true;
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)tid);
+    if (!(maps = fopen(path, "re")))
+        return false;
+    while (end <= at && getline(&line, &room, maps) > 0)
+        if (sscanf(line, "%lx-%lx %*3c%c", &begin, &end, &kind) != 3)
+            break;
+    free(line);
+    fclose(maps);
+    return end > at && begin <= at && kind == 'p';
 }
 
-/* To the breakpoint behind the call. Other stops on the way, such as that of its group, are passed. */
-static int run_to_breakpoint(pid_t tid)
+/* Puts a word of code there, which ptrace may where the process may not; the one that was there. */
+static bool exchange(pid_t tid, uint64_t at, long code, long *before)
+{
+    errno = 0;
+    *before = ptrace(PTRACE_PEEKTEXT, tid, at, 0);
+    return !errno && !ptrace(PTRACE_POKETEXT, tid, at, code);
+}
+
+/* To the breakpoint behind the call. Other stops on the way are passed, such as that of its group and a
+ * SIGTRAP that it has sent itself. */
+static int run_to_breakpoint(pid_t tid, uint64_t at, struct user_regs_struct *registers)
 {
     int status;
 
     do {
-        if (ptrace(PTRACE_CONT, tid, 0, 0) || stopped(tid, &status))
+        if (ptrace(PTRACE_CONT, tid, 0, 0) || stopped(tid, &status) ||
+            ptrace(PTRACE_GETREGS, tid, 0, registers))
             return -ESRCH;
-    } while (WSTOPSIG(status) != SIGTRAP || status >> EVENT_SHIFT);
+    } while (WSTOPSIG(status) != SIGTRAP || status >> EVENT_SHIFT || registers->rip != at);
     return 0;
 }
 
 long tracee_call(const struct tracee *tracee, long number, uint64_t first, uint64_t second, uint64_t third)
 {
-    static const uint8_t syscall_then_breakpoint[CODE_BYTES] = {0x0f, 0x05, 0xcc};
+    static const uint8_t syscall_then_breakpoint[CALL_BYTES] = {0x0f, 0x05, 0xcc};
     struct user_regs_struct registers = tracee->registers;
     uint64_t at = registers.rip & ~(uint64_t)(WORD - 1);
-    uint8_t before[CODE_BYTES], ours[CODE_BYTES];
-    long result = -EFAULT;
+    long ours = 0, theirs, result = -EFAULT;
 
+    memcpy(&ours, syscall_then_breakpoint, CALL_BYTES);
     registers.rip = at;
     registers.rax = (uint64_t)number;
     registers.orig_rax = (uint64_t)-1; /* nothing that the kernel would begin again */
     registers.rdi = first;
     registers.rsi = second;
     registers.rdx = third;
-    if (!exchange(tracee->tid, at, syscall_then_breakpoint, before))
+    if (!is_private(tracee->tid, at) || !exchange(tracee->tid, at, ours, &theirs))
         return result;
     if (!ptrace(PTRACE_SETREGS, tracee->tid, 0, &registers)) {
-        result = run_to_breakpoint(tracee->tid);
-        if (!result && !ptrace(PTRACE_GETREGS, tracee->tid, 0, &registers))
+        result = run_to_breakpoint(tracee->tid, at + CALL_BYTES, &registers);
+        if (!result)
             result = (long)registers.rax;
     }
-    exchange(tracee->tid, at, before, ours);
+    exchange(tracee->tid, at, theirs, &ours);
     ptrace(PTRACE_SETREGS, tracee->tid, 0, &tracee->registers);
     return result;
 }

@@ -15,7 +15,7 @@ struct tracee {
 int tracee_seize(struct tracee *tracee, pid_t tid);
 /* As it was found, and still stopped if it was. */
 void tracee_leave(const struct tracee *tracee);
-/* What the call returns: a negative errno where it fails, or where it cannot be made. */
+/* The call's result: a negative errno where it fails, or where it cannot be made. */
 long tracee_call(const struct tracee *tracee, long number, uint64_t first, uint64_t second, uint64_t third);
 /* Room below its stack, 16-aligned, where nothing of its own is. */
 uint64_t tracee_room(const struct tracee *tracee, size_t bytes);

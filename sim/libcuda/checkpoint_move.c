@@ -27,14 +27,17 @@ static CUresult check(void)
     return CUDA_SUCCESS;
 }
 
-/* The card's time for so many bytes over the bus, where a context has a channel for them. */
+/* The card's time for so many bytes over the bus, on an engine that the context has already: another one
+ * would take memory that there may not be. */
 static void take_time(const struct rmc_card *card, uint64_t bytes)
 {
     struct sim_command copy = {.op = SIM_CMD_COPY, .a = bytes};
     CUcontext context = bytes ? context_on(card) : NULL;
 
     if (context)
-        stream_submit(context->legacy_stream, SIM_ENGINE_COPY, (struct commands){&copy, 1});
+        stream_submit(context->legacy_stream,
+                      context->engines->group[SIM_ENGINE_COPY] ? SIM_ENGINE_COPY : SIM_ENGINE_GRAPHICS,
+                      (struct commands){&copy, 1});
 }
 
 static void take_times(const struct rmc *rm)
@@ -83,8 +86,10 @@ static CUresult save(const struct rmc *rm)
     struct range *range;
 
     for (size_t i = 0; !result && (range = range_number(i)); i++)
-        if (is_video(range) && range->at)
+        if (is_video(range) && (range->at || range->moved)) {
+            range->moved = true;
             result = saved_take(rm, range->card, range->handle, range->bytes, &range->saved);
+        }
     while (!result && (physical = physical_next(physical)))
         result = saved_take(rm, physical->card, physical->handle, physical->bytes, &physical->saved);
     return result;
@@ -182,9 +187,11 @@ CUresult checkpoint_back(const CUcheckpointGpuPair *pairs, unsigned int count)
     }
     if (!result)
         result = wait_for_copies();
-    if (result)
+    if (result) {
         leave_driver();
-    else
+        session_stay();
+    } else {
         drop_saved();
+    }
     return result;
 }

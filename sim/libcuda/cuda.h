@@ -64,6 +64,8 @@ const struct rmc *session_rm(void);
 void session_leave(void);
 /* As it was, but for the handles: every card, or the one that is to stand for it, is in its card's place. */
 CUresult session_return(const CUcheckpointGpuPair *pairs, unsigned int count);
+/* That return was taken back: it stands for the cards that it stood for before. */
+void session_stay(void);
 
 CUresult from_rm(uint32_t status);
 CUdevice ordinal_of(const struct device *device);

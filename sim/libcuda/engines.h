@@ -118,6 +118,6 @@ void slabs_end(struct engines *engines);
 void slabs_to_pool(struct engines *engines);
 /* As engines_return(). */
 uint32_t slabs_return(struct engines *engines);
-/* Those of contexts that are gone: in a forked child, or when no channel has anything to do. */
+/* Slabs of contexts that are gone: in a forked child, or when no channel has anything to do. */
 void slabs_forget(void);
 #endif

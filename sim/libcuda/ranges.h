@@ -35,6 +35,7 @@ struct range {
     mark_t freed;              /* RANGE_FREEING: when */
     uint8_t *at;               /* of its first byte here; NULL: nowhere, or not looked for yet */
     bool empty;                /* looked for: it has no contents */
+    bool moved;                /* it was away from the card: it may have contents, and `at` is NULL */
     uint64_t from;             /* RANGE_MAPPED: its first byte, in the object */
     uint64_t id;               /* never given again in this process */
     struct physical *physical; /* RANGE_MAPPED: whose bytes */

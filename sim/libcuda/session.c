@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 static struct rmc session = {.ctl_fd = -1};
+static struct rmc left; /* as it was before its return to the driver, perhaps to other cards */
 static struct device devices[RM_MAX_CARDS];
 static unsigned int devices_visible;
 
@@ -114,11 +115,18 @@ CUresult session_return(const CUcheckpointGpuPair *pairs, unsigned int count)
     if (result)
         return result;
     result = arrange(&there, pairs, count);
-    if (result)
+    if (result) {
         rmc_close(&there);
-    else
+    } else {
+        left = session;
         session = there;
+    }
     return result;
+}
+
+void session_stay(void)
+{
+    session = left;
 }
 
 bool session_inherited(void)

@@ -19,6 +19,7 @@ from tests.bench import (
     journal,
     mediation,
     nodes,
+    reclaim,
     recorded,
     recovery,
     routes,
@@ -28,34 +29,49 @@ from tests.bench import (
 )
 from tests.support import arbiter, host, programs
 
+# In the order of the table. The first ones share an arbiter, and with all but the last ones come programs.
+BESIDE_AN_ARBITER = {
+    "ioctls": ioctls.measure,
+    "mediation": mediation.measure,
+    "journal": journal.measure,
+    "starts": lambda mgpu, _: starts.measure(mgpu),
+    "idle": idle.measure,
+}
+WITH_PROGRAMS = {
+    "routes": routes.measure,
+    "installs": lambda _: installs.measure(),
+    "recorded": recorded.measure,
+    "recovery": recovery.measure,
+    "colocation": colocation.measure,
+    "nodes": nodes.measure,
+    "reclaim": reclaim.measure,
+}
+ALONE = {"traces": traces.measure, "extender": extender.measure, "cluster": cluster.measure}
+NAMES = [*BESIDE_AN_ARBITER, *WITH_PROGRAMS, *ALONE]
+
 
 @click.command()
 @click.option(
     "--output", type=click.Path(path_type=Path), default=Path("build/bench.json"), show_default=True
 )
-def main(output: Path) -> None:
+@click.option("--only", type=click.Choice(NAMES), multiple=True, default=NAMES, help="May be repeated.")
+def main(output: Path, only: tuple[str, ...]) -> None:
     """Measure, print a table and write OUTPUT as JSON."""
     if os.geteuid() != 0:
         sys.exit("make bench starts containers: run it as root")
     host.become_private()
     click.echo(f"{platform.platform()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.2f}")
     found: list[rows.Row] = []
-    with programs.built() as built, arbiter.running() as mgpu:
-        found += ioctls.measure(mgpu, built)
-        found += mediation.measure(mgpu, built)
-        found += journal.measure(mgpu, built)
-        found += starts.measure(mgpu)
-        found += idle.measure(mgpu, built)
-        found += routes.measure(built)
-        found += installs.measure()
     with programs.built() as built:
-        found += recorded.measure(built)
-        found += recovery.measure(built)
-        found += colocation.measure(built)
-        found += nodes.measure(built)
-    found += traces.measure()
-    found += extender.measure()
-    found += cluster.measure()
+        if chosen := [BESIDE_AN_ARBITER[name] for name in only if name in BESIDE_AN_ARBITER]:
+            with arbiter.running() as mgpu:
+                found += [row for measure in chosen for row in measure(mgpu, built)]
+        for name in only:
+            if name in WITH_PROGRAMS:
+                found += WITH_PROGRAMS[name](built)
+    for name in only:
+        if name in ALONE:
+            found += ALONE[name]()
     rows.show(found)
     rows.write(found, output)
 

@@ -52,6 +52,12 @@ def measure(mgpu: Arbiter, built: Programs) -> list[Row]:
             unit="us",
         ),
         Row(
+            name="ioctl that is not ours and is caught beside ours, p50",
+            value=us(tenant, "caught", "p50"),
+            unit="us",
+            baseline=us(floor, "empty", "p50"),
+        ),
+        Row(
             name="notified ioctl answered at once by an empty supervisor, p50",
             value=us(floor, "empty", "p50"),
             unit="us",

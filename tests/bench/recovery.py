@@ -45,7 +45,7 @@ def _recover(mgpu: Arbiter, life: Life) -> Recovery:
     life.call()
     took_ms = (time.monotonic_ns() - died_ns) / NS_PER_MS
     until(lambda: mgpu.ask("health")["generation"] == before + 1, "the next one is there")
-    until(mgpu.standby, "the one after that stands by")
+    until(lambda: mgpu.standby() is not None, "the one after that stands by")
     time.sleep(PAUSE_S)
     recovered = mgpu.ask("health")["recovered"]
     assert recovered["listeners"] == CONTAINERS
@@ -77,7 +77,7 @@ def measure(built: Programs) -> list[Row]:
             lives.append(stack.enter_context(nursery(mgpu, built, number % CARDS)).begin())
             lives[-1].work()
         until(lambda: mgpu.ask("health")["listeners"] == CONTAINERS, "all are served")
-        until(mgpu.standby, "another one stands by")
+        until(lambda: mgpu.standby() is not None, "another one stands by")
         time.sleep(PAUSE_S)
         found, bare = [], []
         for turn in range(RUNS):

@@ -2,6 +2,7 @@
  * in nanoseconds over N calls. Static, so that it runs in an empty root. Usage: rm_latency N
  *
  *   unrelated   an ioctl that the filter allows: what all others pay
+ *   caught      an ioctl of Linux that the filter notifies, and the arbiter lets go on by its number
  *   answered    GET_ATTACHED_IDS: decoded and answered by the arbiter alone, two copies each way
  *   refused     an allocation over the cap
  *   view        FB_GET_INFO_V2: the same with one round trip to the card's process in it
@@ -9,6 +10,7 @@
 #include "../../rm/rm_abi.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/btrfs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +71,13 @@ static void unrelated(void)
     int x;
 
     ioctl(ctl, TIOCGWINSZ, &x);
+}
+
+static void caught(void)
+{
+    struct btrfs_ioctl_qgroup_create_args x = {0};
+
+    ioctl(ctl, BTRFS_IOC_QGROUP_CREATE, &x);
 }
 
 static void control(uint32_t object, uint32_t cmd, void *params, uint32_t bytes)
@@ -156,6 +165,7 @@ int main(int argc, char **argv)
         fail("device", status);
     printf("{");
     measure("unrelated", unrelated, n, ", ");
+    measure("caught", caught, n, ", ");
     measure("answered", answered, n, ", ");
     measure("refused", refused, n, ", ");
     measure("view", view, n, ", ");

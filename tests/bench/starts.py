@@ -35,7 +35,8 @@ def _ms_of(made: Bundle, runtime: str | Path) -> float:
 
 def _alone(mgpu: Arbiter) -> list[Row]:
     """Start to end of a container that does nothing, one at a time, plain and mediated by turns."""
-    plain, ours = [], []
+    plain: list[float] = []
+    ours: list[float] = []
     with bundle("true") as without, bundle("true", env=ENV) as granted:
         for _ in range(ALONE):
             plain.append(_ms_of(without, "runc"))
@@ -85,7 +86,8 @@ def _together(bundles: Sequence[Bundle], runtime: str | Path) -> float:
 
 def _concurrent(mgpu: Arbiter) -> list[Row]:
     daemons = [mgpu.pid_of(name) for name in ("mgpud", "holder")]
-    plain, ours = [], []
+    plain: list[float] = []
+    ours: list[float] = []
     with ExitStack() as stack:
         without = [stack.enter_context(bundle("true")) for _ in range(CONCURRENT)]
         granted = [stack.enter_context(bundle("true", env=ENV)) for _ in range(CONCURRENT)]
@@ -115,7 +117,8 @@ def _sleeping(made: Bundle, runtime: str | Path) -> Iterator[None]:
 
 
 def _verbs(mgpu: Arbiter) -> list[Row]:
-    plain, ours = [], []
+    plain: list[float] = []
+    ours: list[float] = []
     with bundle("sh", "-c", "echo up; exec sleep 600", env=ENV) as made, _sleeping(made, mgpu.runtime):
         for _ in range(VERBS):
             for runtime, took in (("runc", plain), (mgpu.runtime, ours)):

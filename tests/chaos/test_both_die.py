@@ -18,17 +18,12 @@ from oci_specs.refusal import Refusal
 from tests.chaos import field as fields
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
+from tests.support.asking import ASKS
 from tests.support.bundle import Bundle, bundle
 from tests.support.started import Foreground, foreground
 from tests.support.waiting import readable, until
 
 ENV = {"MGPU_MEMORY_MIB": "256", "MGPU_POLICY": "native-burst-share"}
-# The main process, and with it all that it starts, asks its GPU for each line.
-ASKS = (
-    "sh",
-    "-c",
-    "echo up; while read x; do gpustat --no-header >/dev/null 2>&1 && echo served || echo not; done",
-)
 CONTAINERS = 4
 # From when mgpud serves until it has judged all: two looks, and what they take on a busy machine at most.
 JUDGED_S = 6.0

@@ -23,12 +23,12 @@ class HelmRefused(Exception):
 
 
 def rendered(values: Mapping[str, Any], *, namespace: str = NAMESPACE) -> list[Object]:
-    """What `helm template` makes of the chart. HelmRefused as there."""
+    """The objects that `helm template` makes of the chart. HelmRefused as there."""
     return documents(_helm({"does": "render", "values": values, "namespace": namespace}))
 
 
 def proposed(values: Mapping[str, Any], kubeconfig: Mapping[str, Any], home: Path) -> list[Object]:
-    """What `helm install --dry-run=server` would bring to the cluster. HelmRefused as there."""
+    """The objects that `helm install --dry-run=server` would create. HelmRefused as there."""
     asked = {"does": "propose", "values": values, "namespace": NAMESPACE, "kubeconfig": kubeconfig}
     return documents(_helm(asked, home=home))
 

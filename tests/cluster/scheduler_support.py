@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cluster.resources.inventory import Card, Inventory, Rules
+from cluster.resources.inventory import Card, Inventory, Lending, Rules
 from cluster.scheduler.pods import Container, Pod
 from oci_specs.request import Memory, Qos, Request
 
@@ -12,8 +12,16 @@ A100_MIB = 81_920
 
 
 def inventory(
-    name: str, cards: int, *, memory_mib: int = A100_MIB, model: str = "A100", most: int = 16
+    name: str,
+    cards: int,
+    *,
+    memory_mib: int = A100_MIB,
+    model: str = "A100",
+    most: int = 16,
+    online_mib: int | None = None,
 ) -> Inventory:
+    """online_mib: what online containers use of each card, where the rest is lent."""
+    lending = None if online_mib is None else Lending(online_mib=online_mib, kept_mib=0, lent_mib=0)
     return Inventory(
         rules=Rules(policy="fixed-share", placement="default", max_containers_per_card=most),
         cards=tuple(
@@ -23,6 +31,7 @@ def inventory(
                 uuid=f"GPU-{name}-{index}",
                 model=model,
                 memory_mib=memory_mib,
+                lending=lending,
             )
             for index in range(cards)
         ),
@@ -36,6 +45,7 @@ def request(
     count: int = 1,
     qos: Qos = "online",
     policy: str | None = None,
+    reclaimable: bool = False,
 ) -> Request:
     """Totals over the cards; neither: whole cards."""
     return Request(
@@ -45,6 +55,7 @@ def request(
         memory=None if memory is None else Memory(mib=memory),
         core_percent=core,
         whole_cards=memory is None and core is None,
+        reclaimable=reclaimable,
     )
 
 

@@ -67,7 +67,7 @@ def admission(form: Iterable[str] = POLICIES, **settings: Any) -> Objects:
 
 
 def installed() -> Objects:
-    """What a cluster takes by kubectl apply, its namespace aside."""
+    """The objects for kubectl apply, the namespace aside."""
     names = ("agent.yaml", "node.yaml", "uninstall.yaml", "runtimeclass.yaml", "scheduler.yaml")
     return {key: value for name in names for key, value in plain(name).items()} | admission()
 
@@ -291,7 +291,7 @@ def test_policies_are_refused_where_the_cluster_has_none(tmp_path: Path) -> None
         ({}, "default", "install with --namespace mgpu-system"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(values: Object, namespace: str, says: str) -> None:
+def test_values_that_contradict_are_refused(values: Object, namespace: str, says: str) -> None:
     with pytest.raises(HelmRefused, match=says):
         helm.rendered(values, namespace=namespace)
 

@@ -58,7 +58,11 @@ def test_kubelet_and_api_server_hear_of_the_same_cards(world: World) -> None:
     assert {card.architecture for card in found.cards} == {"volta"}
     assert node["status"]["capacity"] == {
         "cpu": "2",
-        **{each.name: str(each.amount(found)) for each in table.offered(found) if each.by == "status"},
+        **{
+            each.name: str(each.amount(found))
+            for each in table.offered(found)
+            if each.by == "status" and each.amount(found)
+        },
     }
     with urllib.request.urlopen(f"http://127.0.0.1:{world.port}/healthz", timeout=5) as answer:
         assert (answer.status, answer.read()) == (200, b"ok\n")
@@ -146,7 +150,7 @@ def test_withdrawing_leaves_the_node_as_it_was(mgpu: Arbiter, tmp_path: Path) ->
         assert [each["metadata"]["name"] for each in world.api.all(SLICES)] == ["n2-mgpu.dev-1"]
 
 
-def test_what_a_dying_node_process_writes_is_withdrawn_too(tmp_path: Path) -> None:
+def test_writes_of_a_dying_node_process_are_withdrawn_too(tmp_path: Path) -> None:
     with api_server.running() as api:
         node = {
             "metadata": {"name": "n1", "labels": {published.SERVING: "true"}},

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.resources import inventory, table
-from cluster.resources.inventory import Card, Inventory, Rules
+from cluster.resources.inventory import Card, Inventory, Lending, Rules
 from native_sched.daemon.node.config import NodeConfig
 from oci_specs import parse, vocabulary
 from oci_specs.refusal import Refusal
@@ -52,12 +52,38 @@ def test_amounts_of_two_v100s_are_those_that_the_vendors_plugins_report() -> Non
         "tencent.com/vcuda-memory": 126,
         "tencent.com/vcuda-core": 200,
         "mgpu.dev/memory-mib": 32320,
+        "mgpu.dev/reclaimable-memory-mib": 0,
         "mgpu.dev/core": 200,
         "mgpu.dev/gpus": 32,
         "nvidia.com/gpumem": 32320,
         "nvidia.com/gpumem-percentage": 200,
         "nvidia.com/gpucores": 200,
     }
+
+
+def lending(online_mib: int, kept_mib: int, lent_mib: int) -> Inventory:
+    """Two cards, the first of which is lent from."""
+    lent = Lending(online_mib=online_mib, kept_mib=kept_mib, lent_mib=lent_mib)
+    return replace(V100S, cards=(replace(V100S.cards[0], lending=lent), V100S.cards[1]))
+
+
+@pytest.mark.parametrize(
+    ("lent", "mib"),
+    [
+        (lending(0, 0, 0), 16160),
+        (lending(4000, 0, 0), 12160),
+        (lending(4000, 2000, 3000), 10160),
+        (lending(16000, 0, 8000), 8000),
+        (lending(16160, 160, 0), 0),
+    ],
+)
+def test_reclaimable_is_what_online_does_not_use_and_never_less_than_what_was_granted(
+    lent: Inventory, mib: int
+) -> None:
+    assert amounts(lent)["mgpu.dev/reclaimable-memory-mib"] == mib
+    assert amounts(lent)["mgpu.dev/memory-mib"] == 32320
+    assert amounts(lent)["mgpu.dev/memory-64mib"] == 3 * 252 + 2 * 16, "what is lent is handed out twice"
+    assert inventory.read(lent.to_json()) == lent
 
 
 def test_share_of_a_lost_card_is_not_offered() -> None:
@@ -143,6 +169,11 @@ CARD = json.loads(V100S.to_json())["cards"][0]
         (changed(cards=[{**CARD, "memory_mib": "1"}]), 'memory_mib is "1"'),
         (changed(cards=[{**CARD, "index": True}]), 'index is "True"'),
         (changed(cards=[{**CARD, "memory_mib": 0}]), "a card of it has no memory"),
+        (changed(cards=[{**CARD, "lending": {"online_mib": 1}}]), "a lending of it is not whole"),
+        (
+            changed(cards=[{**CARD, "lending": {"online_mib": 1, "kept_mib": -1, "lent_mib": 0}}]),
+            "a card of it lends less than nothing",
+        ),
         (changed(cards=[{"index": 0}]), "a card of it is not whole"),
         (changed(cards=[CARD, CARD]), "two of its cards have one index or one UUID"),
         (changed(rules={}), "a rules of it is not whole"),

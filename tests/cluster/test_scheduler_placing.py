@@ -19,18 +19,23 @@ from tests.cluster.scheduler_support import A100_MIB, inventory, pod, request
 
 @dataclass
 class Card:
-    """What is on one card, counted without any of the scheduler's code."""
+    """One card's load, counted without any of the scheduler's code. lent_mib: of reclaimable containers."""
 
     memory_mib: int = 0
+    offline_mib: int = 0
+    lent_mib: int = 0
     core: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     containers: int = 0
     whole: int = 0
 
 
 class Count:
-    """Every card of the cluster; take() fails where a card would have more than it is."""
+    """Every card of the cluster; take() fails where a card would have more than it is. online_mib: what
+    online containers use of each, None where nothing is lent.
+    """
 
-    def __init__(self, size_mib: int, most: int) -> None:
+    def __init__(self, size_mib: int, most: int, online_mib: int | None = None) -> None:
+        self._online_mib = online_mib
         self._cards: dict[str, Card] = defaultdict(Card)
         self._size_mib = size_mib
         self._most = most
@@ -44,13 +49,19 @@ class Count:
             for uuid in uuids:
                 assert uuid.startswith(f"GPU-{node}-")
                 card = self._cards[uuid]
-                card.memory_mib += sign * self._memory(asked)
+                mib = sign * self._memory(asked)
+                gives_way = asked.reclaimable and self._online_mib is not None
+                card.lent_mib += mib * gives_way
+                card.memory_mib += mib * (not gives_way)
+                card.offline_mib += mib * (asked.qos == "offline")
                 card.core[asked.qos] += sign * (
                     100 if asked.whole_cards else (asked.core_percent or 0) // (asked.count or 1)
                 )
                 card.containers += sign
                 card.whole += sign * asked.whole_cards
                 assert 0 <= card.memory_mib <= self._size_mib
+                if self._online_mib is not None and asked.qos == "offline" and sign > 0:
+                    assert card.offline_mib <= self._size_mib - self._online_mib
                 assert all(0 <= percent <= 100 for percent in card.core.values())
                 assert 0 <= card.containers <= self._most
                 assert card.whole == 0 or card.containers == 1
@@ -69,7 +80,9 @@ def requests(draw: st.DrawFn) -> Request:
     kind = draw(st.sampled_from(["memory", "core", "both", "whole"]))
     memory = draw(st.integers(8, 640)) * 128 * count if kind in ("memory", "both") else None
     core = draw(st.integers(1, 100)) * count if kind in ("core", "both") else None
-    return request(memory, core, count=count, qos=draw(st.sampled_from(["online", "online", "offline"])))
+    qos = draw(st.sampled_from(["online", "online", "offline"]))
+    gives_way = qos == "offline" and memory is not None and draw(st.booleans())
+    return request(memory, core, count=count, qos=qos, reclaimable=gives_way)
 
 
 asking = st.lists(requests(), min_size=1, max_size=3)
@@ -81,15 +94,20 @@ asking = st.lists(requests(), min_size=1, max_size=3)
     st.lists(st.tuples(asking, st.integers(0, 16_000), st.booleans()), min_size=1, max_size=60),
     st.sampled_from(get_args(Scoring)),
     st.sampled_from([2, 16]),
+    st.sampled_from([None, None, 0, 1000, A100_MIB // 2, A100_MIB]),
 )
 def test_no_card_is_ever_over_committed_and_nothing_that_fits_is_refused(
-    nodes: list[int], arrivals: list[tuple[list[Request], int, bool]], scoring: Scoring, most: int
+    nodes: list[int],
+    arrivals: list[tuple[list[Request], int, bool]],
+    scoring: Scoring,
+    most: int,
+    online_mib: int | None,
 ) -> None:
     scheduler = Scheduler(scoring)
     names = [f"n{number}" for number in range(len(nodes))]
     for name, cards in zip(names, nodes, strict=True):
-        scheduler.put_node(name, inventory(name, cards, most=most), 64_000, 262_144)
-    count = Count(A100_MIB, most)
+        scheduler.put_node(name, inventory(name, cards, most=most, online_mib=online_mib), 64_000, 262_144)
+    count = Count(A100_MIB, most, online_mib)
     running: list[tuple[Pod, str, Placed]] = []
     for number, (asked, cpu_milli, one_ends) in enumerate(arrivals):
         if one_ends and running:
@@ -117,6 +135,36 @@ def test_no_card_is_ever_over_committed_and_nothing_that_fits_is_refused(
         count.take(wanted, node, placed)
         scheduler.put_pod(wanted, node, placed)
         running.append((wanted, node, placed))
+
+
+def test_memory_that_gives_way_is_where_online_uses_least_and_leaves_online_its_room() -> None:
+    scheduler = Scheduler("fgd")
+    for name, online_mib in (("n0", 70_000), ("n1", 10_000), ("n2", None)):
+        scheduler.put_node(name, inventory(name, 1, online_mib=online_mib), 64_000, 262_144)
+        scheduler.put_pod(pod(f"on-{name}", request(memory=A100_MIB)), name, {"c0": (f"GPU-{name}-0",)})
+    wanted = pod("batch", request(memory=60_000, qos="offline", reclaimable=True))
+    found = scheduler.filter(wanted, ["n0", "n1", "n2"])
+    assert found.fits == ["n1"]
+    more = pod("more", request(memory=12_000, qos="offline", reclaimable=True))
+    scheduler.put_pod(wanted, "n1", scheduler.choose(wanted, "n1"))
+    assert scheduler.reason(more, "n1") == (
+        f"12000 MiB asked, but the most that is free is {A100_MIB - 70_000} MiB, on card 0"
+    )
+    assert scheduler.reason(more, "n2") == "12000 MiB asked, but the most that is free is 0 MiB, on card 0"
+    scheduler.remove_pod("on-n1")
+    assert scheduler.filter(pod("on", request(memory=A100_MIB)), ["n1"]).fits == ["n1"]
+
+
+def test_memory_that_gives_way_is_not_on_a_card_that_nothing_is_moved_off() -> None:
+    scheduler = Scheduler("fgd")
+    lending = inventory("n0", 2, online_mib=0)
+    instance = replace(lending.cards[0], mig=True, lending=None)
+    scheduler.put_node("n0", replace(lending, cards=(instance, lending.cards[1])), 64_000, 262_144)
+    wanted = request(memory=60_000, qos="offline", reclaimable=True)
+    assert scheduler.choose(pod("one", wanted), "n0") == {"c0": ("GPU-n0-1",)}
+    scheduler.put_pod(pod("one", wanted), "n0", {"c0": ("GPU-n0-1",)})
+    assert scheduler.filter(pod("two", wanted), ["n0"]).fits == []
+    assert scheduler.filter(pod("three", request(memory=60_000, qos="offline")), ["n0"]).fits == ["n0"]
 
 
 def test_cards_that_mgpud_chose_count_as_it_says_and_not_as_the_rules_would_have_it() -> None:

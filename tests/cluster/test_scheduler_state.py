@@ -1,4 +1,4 @@
-"""What the scheduler knows of a cluster's nodes as a whole."""
+"""The scheduler's view of a cluster's nodes as a whole."""
 
 from __future__ import annotations
 

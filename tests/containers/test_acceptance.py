@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.cri.client import CallError
-from tests.support import arbiter, cri
+from tests.support import arbiter, cri, crio
 from tests.support.arbiter import Arbiter
 from tests.support.colocation import BURST_REQUESTS, MS, NOISE_MS, came_back, mark, preempted, row, working
 from tests.support.commands import CommandFailedError
@@ -50,6 +50,8 @@ ROUTES: dict[str, tuple[str, Callable[..., Route]]] = {
     "ctr-binary": ("kubelet", lambda engine, built: ByCtr(engine, built, shim=False)),
     "cri-shim": ("kubelet", lambda engine, built: ByCri(engine, built, cri.BY_SHIM)),
     "cri-binary": ("kubelet", lambda engine, built: ByCri(engine, built, cri.BY_BINARY)),
+    "crio-runc": ("on_crio", lambda engine, built: ByCri(engine, built, crio.HANDLER)),
+    "crio-crun": ("on_crio", lambda engine, built: ByCri(engine, built, crio.HANDLER, CRUN)),
     "podman-runc": ("pod", lambda engine, built: ByPodman(engine, built, RUNC)),
     "podman-crun": ("pod", lambda engine, built: ByPodman(engine, built, CRUN)),
     "podman-precreate": ("pod", lambda engine, built: ByPodman(engine, built, RUNC, hook=True)),
@@ -60,6 +62,8 @@ ROUTES: dict[str, tuple[str, Callable[..., Route]]] = {
 def way(request: pytest.FixtureRequest, built: Programs) -> Iterator[Way]:
     fixture, make = ROUTES[request.param]
     route = make(request.getfixturevalue(fixture), built)
+    if fixture == "on_crio" and not crio.takes(route.below):
+        pytest.skip(f"this {route.below} does not take CRI-O's specs")
     with arbiter.running("v100-16", runtime=route.below, node_config=CONFIG) as mgpu:
         yield Way(route, mgpu)
 

@@ -36,7 +36,7 @@ def inventory(mgpu: Arbiter) -> list[tuple[str, bool]]:
 
 
 def seen_in_container(mgpu: Arbiter, card: str) -> str:
-    """What a container that asks for that card sees of it, or its refusal."""
+    """The card as a container that asks for it sees it, or the refusal."""
     env = {"MGPU_MEMORY_MIB": "256", "NVIDIA_VISIBLE_DEVICES": card}
     with bundle("gpustat", "--no-header", env=env) as made:
         done = attempt(*made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container))

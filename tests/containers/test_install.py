@@ -267,6 +267,10 @@ def test_podman_finds_the_runtime_by_name(plain_podman: Callable[..., Done], nod
     install("podman")
     assert "2048 MB" in plain_podman("mgpu", *ASKING, *LOOK).out
     assert plain_podman("runc", *ASKING, "echo", "plain").out == "plain\n", "podman's own runtimes are gone"
+    absent = [plain_podman(name, IMAGE_NAME, "/absent") for name in ("runc", "mgpu")]
+    assert [done.status for done in absent] == [127, 127]
+    by_runc, by_mgpu = (done.err.splitlines()[-1] for done in absent)
+    assert by_mgpu == by_runc.replace("runc:", "mgpu:", 1), "podman shows the runtime's line raw"
 
 
 def test_podman_has_its_own_runtimes_and_our_hook(plain_podman: Callable[..., Done], node: Arbiter) -> None:

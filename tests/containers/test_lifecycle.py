@@ -29,7 +29,7 @@ from tests.cri.client import CallError
 from tests.support import containerd, cri
 from tests.support.arbiter import Arbiter, until_empty
 from tests.support.commands import run
-from tests.support.cri import Kubelet, Pod, retried
+from tests.support.cri import OnContainerd, Pod, retried
 from tests.support.dockerd import RUNTIME, Dockerd
 from tests.support.leftovers import Standing, standing
 from tests.support.places import IMAGE_NAME
@@ -117,7 +117,7 @@ class Life:
     killed: the container whose shim was killed.
     """
 
-    def __init__(self, kubelet: Kubelet, built: Programs, ways: Ways, number: int) -> None:
+    def __init__(self, kubelet: OnContainerd, built: Programs, ways: Ways, number: int) -> None:
         self.killed: str | None = None
         self._kubelet = kubelet
         self._ways = ways
@@ -157,7 +157,7 @@ class Life:
 
 
 @pytest.mark.parametrize("size", [Size(24, 6), soak(Size(200, 20))])
-def test_pods(kubelet: Kubelet, mgpu: Arbiter, built: Programs, size: Size) -> None:
+def test_pods(kubelet: OnContainerd, mgpu: Arbiter, built: Programs, size: Size) -> None:
     kubelet.point_at(mgpu.runtime)
     ways = Ways()
     Life(kubelet, built, ways, 0)()

@@ -15,7 +15,7 @@ from oci_specs import paths
 from tests.support import cri
 from tests.support.arbiter import Arbiter
 from tests.support.containerd import NO_LIMITS
-from tests.support.cri import Kubelet, shim_pid
+from tests.support.cri import OnContainerd, shim_pid
 from tests.support.places import IMAGE_NAME
 from tests.support.routes import new_name
 from tests.support.waiting import until
@@ -25,7 +25,7 @@ EACH = 3
 NOISE_KIB = 1536
 
 
-def shim_of(stack: ExitStack, kubelet: Kubelet, runtime: str) -> int:
+def shim_of(stack: ExitStack, kubelet: OnContainerd, runtime: str) -> int:
     """Pid of the shim of a container that is started with `runtime` and asks for a GPU."""
     name = new_name()
     kubelet.containerd.ctr(
@@ -46,7 +46,7 @@ def own_kib(pid: int) -> int:
     raise AssertionError(f"/proc/{pid}/status has no RssAnon")
 
 
-def test_shim_uses_as_much_memory_as_upstreams(kubelet: Kubelet, mgpu: Arbiter) -> None:
+def test_shim_uses_as_much_memory_as_upstreams(kubelet: OnContainerd, mgpu: Arbiter) -> None:
     kubelet.point_at(mgpu.runtime)
     with ExitStack() as stack:
         pids = {

@@ -9,8 +9,8 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,19 +18,12 @@ import pytest
 from oci_specs.refusal import Refusal
 from tests.support import arbiter, scrape
 from tests.support.arbiter import Arbiter
+from tests.support.asking import ASKS, ENV, asking, is_served
 from tests.support.bundle import Bundle, bundle
 from tests.support.commands import run
-from tests.support.started import Foreground, foreground
 from tests.support.waiting import until
 
-ENV = {"MGPU_MEMORY_MIB": "512"}
 GPUSTAT = ("gpustat", "--no-header")
-# The main process, and with it all that it starts, asks its GPU for each line.
-ASKS = (
-    "sh",
-    "-c",
-    "echo up; while read x; do gpustat --no-header >/dev/null 2>&1 && echo served || echo not; done",
-)
 # What mgpud's looks take at most, on a busy machine too; and more than they take on a quiet one.
 JUDGED_S = 30.0
 QUIET_S = 4.0
@@ -43,21 +36,6 @@ def with_privileges(made: Bundle, may_gain: bool) -> None:
         config["process"]["noNewPrivileges"] = not may_gain
 
     made.edit(change)
-
-
-@contextmanager
-def asking(mgpu: Arbiter, *, may_gain: bool = True) -> Iterator[tuple[Bundle, Foreground]]:
-    with bundle(*ASKS, env=ENV) as made:
-        with_privileges(made, may_gain)
-        argv = made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)
-        with foreground(argv) as running:
-            assert running.line() == "up"
-            yield made, running
-
-
-def is_served(running: Foreground) -> bool:
-    running.tell("x")
-    return running.line() == "served"
 
 
 def create(mgpu: Arbiter, made: Bundle) -> None:
@@ -95,7 +73,7 @@ def log_of(mgpu: Arbiter) -> str:
 def test_container_without_its_listener_is_ended(private_host: None, runtime: str, may_gain: bool) -> None:
     with (
         arbiter.running("v100-16:1", runtime=runtime, stored=False) as up,
-        asking(up, may_gain=may_gain) as (lost, running),
+        asking(up.runtime, partial(with_privileges, may_gain=may_gain)) as (lost, running),
         bundle("sleep", "99", env=ENV) as later,
     ):
         with_privileges(later, may_gain)
@@ -106,7 +84,7 @@ def test_container_without_its_listener_is_ended(private_host: None, runtime: st
         assert f"event=lost-listener container={lost.container} what=ended" in log_of(up)
         # Created and not started: its program has not begun, so there is nothing to end.
         assert row_of(up, later) is not None
-        with asking(up) as (_, anew):
+        with asking(up.runtime) as (_, anew):
             time.sleep(QUIET_S)
             assert is_served(anew)
             assert row_of(up, later) is not None
@@ -122,7 +100,7 @@ def test_container_without_its_listener_is_ended(private_host: None, runtime: st
 def test_kept_container_is_shown_and_its_probes_pass(private_host: None) -> None:
     with (
         arbiter.running("v100-16:1", node_config='lost_listener = "keep"\n', stored=False) as up,
-        asking(up) as (lost, running),
+        asking(up.runtime) as (lost, running),
     ):
         both_killed(up)
         until(lambda: "lost-listener" in up.mgpu("ps"), "ps shows it", timeout_s=JUDGED_S)
@@ -145,8 +123,8 @@ def test_kept_container_is_shown_and_its_probes_pass(private_host: None) -> None
 def test_frozen_container_is_judged_as_others(private_host: None) -> None:
     with (
         arbiter.running("v100-16:1", stored=False) as up,
-        asking(up) as (lost, running),
-        asking(up) as (well, other),
+        asking(up.runtime) as (lost, running),
+        asking(up.runtime) as (well, other),
     ):
         run(*lost.argv(up.runtime, "pause", lost.container))
         run(*well.argv(up.runtime, "pause", well.container))
@@ -169,7 +147,7 @@ def test_frozen_container_is_judged_as_others(private_host: None) -> None:
 
 @pytest.mark.timeout(180)
 def test_upgrades_and_single_deaths_end_nobody(private_host: None) -> None:
-    with arbiter.running("v100-16:1") as up, asking(up) as (_, running):
+    with arbiter.running("v100-16:1") as up, asking(up.runtime) as (_, running):
         with bundle(*ASKS, env=ENV) as created:
             create(up, created)
             for happens in ("upgrade", "mgpud", "holder", "upgrade", "holder", "mgpud"):

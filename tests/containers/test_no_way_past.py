@@ -291,6 +291,26 @@ def test_restore_is_no_way_around(mgpu: Arbiter, env: dict[str, str]) -> None:
         assert "mgpu: a container with a GPU is not restored in the foreground" in done.err, str(done)
 
 
+@pytest.mark.parametrize("shared", ["pod's", "host's"])
+def test_nothing_is_restored_among_others_processes(mgpu: Arbiter, shared: str) -> None:
+    """Theirs would be taken for the container's."""
+    with bundle("true", env=MEMORY) as made:
+
+        def share(config: dict[str, Any]) -> None:
+            spaces = [one for one in config["linux"]["namespaces"] if one["type"] != "pid"]
+            pods = [{"type": "pid", "path": "/proc/1/ns/pid"}] if shared == "pod's" else []
+            config["linux"]["namespaces"] = spaces + pods
+
+        made.edit(share)
+        done = attempt(
+            *made.argv(
+                mgpu.runtime, "restore", "--detach", "--bundle", made.path, "--image-path", "/x", "r1"
+            )
+        )
+        assert done.status == 1
+        assert "mgpu: a container with a GPU is restored into a pid namespace of its own only" in done.err
+
+
 def test_a_rewritten_spec_is_not_restored(mgpu: Arbiter) -> None:
     """podman's restore starts from it, and the original is not there."""
     with bundle("true", env=MEMORY, annotations={"dev.mgpu.original-sha256": "0" * 64}) as made:

@@ -157,6 +157,13 @@ def test_programs_find_those_of_the_node(node: Node) -> None:
     assert "/usr/sbin" in done.stdout.split(":"), done.stderr
 
 
+def test_image_has_what_mgpud_watches_with(node: Node) -> None:
+    """The part of Python that pyroute2 needs is not all that mgpud does."""
+    node.agent("install", "--keep")
+    done = node.agent("run", "--", f"{PLACE}/bin/python3", "-c", "import containerd_api.watch")
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_killed_mgpud_is_followed_by_the_next_at_once(node: Node, agent: subprocess.Popen[bytes]) -> None:
     before = node.mgpud_pid()
     os.kill(before, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""What is released, installed where it is meant for: a root of each Debian release, and any folder."""
+"""Packages, installed in a root of each Debian release, and the archive in any folder."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def root(request: pytest.FixtureRequest) -> Path:
 
 
 def inside(root: Path, package_file: Path, script: str) -> str:
-    """What it prints, with its errors."""
+    """Its output, with its errors."""
     argv = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child"]
     done = subprocess.run(
         [*argv, "bash", "-c", ENTER, "bash", root, package_file, script],

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
 
+from mgpu_cli.render import mib
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
-from tests.support.lending import keeper, rounds, taker, turn
+from tests.support.bundle import bundle
+from tests.support.lending import CARD_MIB, OFFLINE, keeper, rounds, running, taker, turn
 from tests.support.programs import Programs
+from tests.support.scrape import scrape
 from tests.support.waiting import until
 
 CONFIG = "offline_overcommit = true\nrestore_hold_ms = 20\n"
@@ -44,6 +48,42 @@ def test_online_fills_its_cap_and_offline_comes_back_with_its_data(mgpu: Arbiter
     assert all(card.used_bytes <= 16160 << 20 for card in mgpu.account().cards)
 
 
+def test_granted_lent_and_evicted_memory_is_shown(mgpu: Arbiter, built: Programs) -> None:
+    with keeper(mgpu, built) as offline, taker(mgpu, built) as online:
+        lent_mib = int(OFFLINE["mgpu.dev/memory-mib"])
+        container = offline.bundle.container
+        moves = scrape(mgpu.root).one("mgpu_memory_moves_total", what="evicted")
+        held = offline.row["cards"][0]["used_bytes"]
+        turn(online)
+        offline.until("evicted")
+        assert "bound, evicted" in mgpu.mgpu("ps")
+        assert f"evicted, {mib(held)} MiB" in mgpu.mgpu("describe", container)
+        [frame] = json.loads(mgpu.mgpu("top", "--once", "-o", "json"))["cards"]
+        [listed] = json.loads(mgpu.mgpu("devices", "-o", "json"))
+        for shown in (frame, listed):
+            assert (shown["reclaimable_mib"], shown["evicted_bytes"]) == (lent_mib, held)
+        assert listed["granted_mib"] == CARD_MIB, "what gives way is not counted as granted"
+        assert {row["state"] for row in frame["containers"] if row["class"] == "offline"} == {"evicted"}
+        assert f"{lent_mib} reclaimable, {mib(held)} evicted" in mgpu.mgpu("top", "--once")
+        found = scrape(mgpu.root)
+        for what, size in (("granted", CARD_MIB << 20), ("reclaimable", lent_mib << 20), ("evicted", held)):
+            assert found.one(f"mgpu_card_memory_{what}_bytes") == size
+        assert found.of("memory_evicted_bytes", container) == held
+        assert found.one("mgpu_memory_moves_total", what="evicted") == moves + 1
+        turn(online)
+        offline.until("running")
+
+
+def test_a_container_that_has_no_gpu_is_not_evicted(mgpu: Arbiter) -> None:
+    with bundle("sleep", "100") as made, running(mgpu, made):
+        refused = mgpu.try_mgpu("evict", made.container)
+        assert refused.status == 1
+        assert refused.err == (
+            f'mgpu: no container with a grant is called "{made.container}"; '
+            "give its id, the first 4 characters of it or more, or its pod: see mgpu ps\n"
+        )
+
+
 def test_by_hand_it_is_evicted_and_stays_so_until_it_is_resumed(mgpu: Arbiter, built: Programs) -> None:
     with keeper(mgpu, built) as offline:
         before = rounds(offline)
@@ -66,7 +106,7 @@ def test_by_hand_it_is_evicted_and_stays_so_until_it_is_resumed(mgpu: Arbiter, b
         assert "is running, not evicted" in refused.err
 
 
-def test_what_does_not_give_way_is_not_evicted(mgpu: Arbiter, built: Programs) -> None:
+def test_a_container_without_the_annotation_is_not_evicted(mgpu: Arbiter, built: Programs) -> None:
     with taker(mgpu, built) as online:
         refused = mgpu.try_mgpu("evict", online.bundle.container)
         assert refused.status == 1

@@ -1,27 +1,35 @@
-"""Whatever is killed while memory gives way, a container runs with its data or is evicted with it."""
+"""Kills of every part while memory gives way: a container runs with its data or is evicted with it, and
+online gets what it asks for.
+"""
 
 from __future__ import annotations
 
 import os
 import random
 import signal
+import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from subprocess import DEVNULL
 
 import pytest
 
 from oci_specs.refusal import Refusal
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
-from tests.support.lending import CARD_MIB, Running, keeper, rounds, taker, turn
+from tests.support.lending import CARD_MIB, Running, keeper, rounds, taker
+from tests.support.places import MGPU
 from tests.support.processes import others_here
 from tests.support.programs import Programs
 from tests.support.waiting import until
 
 CONFIG = "offline_overcommit = true\nrestore_hold_ms = 20\nevict_wait_ms = 60000\n"
 SEED, KILLS = 15, 5
+CHECKPOINT = "mgpu-checkpoint"
+VICTIMS = ("mgpud",), (CHECKPOINT,), ("holder",), ("holder", "mgpud")
 
 
 @pytest.fixture
@@ -33,16 +41,24 @@ def mgpu(private_host: None) -> Iterator[Arbiter]:
         arbiter.until_empty(running)
 
 
-def kill(mgpu: Arbiter, program: str) -> None:
-    """mgpud, or its mgpu-checkpoint while there is one."""
+def pids(mgpu: Arbiter, program: str) -> list[int]:
+    if program != CHECKPOINT:
+        return mgpu.pids_of(program)
+    found = []
     for pid in others_here():
         with suppress(OSError):
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            if program == "mgpu-checkpoint" and words[0].endswith(b"/mgpu-checkpoint"):
-                os.kill(pid, signal.SIGKILL)
-    for pid in mgpu.pids_of("mgpud") if program == "mgpud" else ():
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+            if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].endswith(b"/mgpu-checkpoint"):
+                found.append(pid)
+    return found
+
+
+def kill(mgpu: Arbiter, victims: tuple[str, ...]) -> None:
+    """Neither of several lives long enough to give the other anything."""
+    found = [pid for program in victims for pid in pids(mgpu, program)]
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in found:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
 
 
 def settled(made: Running) -> str:
@@ -55,33 +71,105 @@ def settled(made: Running) -> str:
     return now()
 
 
-@pytest.mark.parametrize("program", ["mgpud", "mgpu-checkpoint"])
-def test_a_kill_leaves_the_data_where_it_can_go_on(mgpu: Arbiter, built: Programs, program: str) -> None:
-    chance = random.Random(SEED)
-    with keeper(mgpu, built, "2") as offline, taker(mgpu, built) as online:
-        for _ in range(KILLS):
-            online.program.tell()
-            time.sleep(chance.uniform(0, 0.7))
-            kill(mgpu, program)
-            assert online.program.line().split()[:2] == ["took", "0"]
+def judge(mgpu: Arbiter) -> None:
+    """By the card's own account, to which the ledger comes."""
+
+    def agree() -> bool:
+        cards = mgpu.account().cards
+        assert all(card.used_bytes <= CARD_MIB << 20 for card in cards)
+        return mgpu.used_bytes() == [card.used_bytes for card in cards]
+
+    until(agree, "ledger and card agree")
+
+
+@dataclass(frozen=True)
+class Card:
+    """A card that online takes all of, and gives back, while parts of mgpu are killed."""
+
+    mgpu: Arbiter
+    online: Running
+    chance: random.Random
+
+    def moves(self, end: Callable[[], None]) -> None:
+        self.online.program.tell()
+        time.sleep(self.chance.uniform(0, 0.7))
+        end()
+        assert self.online.program.line().split()[:2] in (["took", "0"], ["gave", "0"])
+
+    def evicts(self, offline: Running, *victims: str) -> None:
+        """And lets it come back."""
+        for _ in ("takes", "gives"):
+            self.moves(lambda: kill(self.mgpu, victims))
             settled(offline)
-            online.program.tell()
-            time.sleep(chance.uniform(0, 0.7))
-            kill(mgpu, program)
-            assert online.program.line().split()[:2] == ["gave", "0"]
-            until(lambda: settled(offline) == "running", "it runs again")
-            rounds(offline)
-            assert all(card.used_bytes <= CARD_MIB << 20 for card in mgpu.account().cards)
+            judge(self.mgpu)
+        until(lambda: settled(offline) == "running", "it runs again")
+        rounds(offline)
+
+    def outlives(self, offline: Running) -> None:
+        """Ends the container on its way off the card or back."""
+        ends = [lambda: None, lambda: None]
+        ends[self.chance.randrange(2)] = lambda: offline.call("kill", "KILL")
+        for end in ends:
+            self.moves(end)
+        until(lambda: len(self.mgpu.containers()) == 1, "nothing is left of it")
+        judge(self.mgpu)
 
 
-def test_a_container_that_is_killed_while_it_is_evicted_frees_what_online_waits_for(
-    mgpu: Arbiter, built: Programs
-) -> None:
+def times(number: int, timeout_s: int, *marks: pytest.MarkDecorator) -> object:
+    return pytest.param(number, marks=[pytest.mark.timeout(timeout_s), *marks])
+
+
+@pytest.mark.parametrize("times", [times(3, 600), times(40, 3600, pytest.mark.soak)])
+def test_no_kill_loses_data_or_memory(mgpu: Arbiter, built: Programs, times: int) -> None:
     with taker(mgpu, built) as online:
-        for delay_s in (0.0, 0.1, 0.3):
+        card = Card(mgpu, online, random.Random(SEED))
+        for _ in range(times):
             with keeper(mgpu, built, "2") as offline:
-                online.program.tell()
-                time.sleep(delay_s)
-                offline.call("kill", "KILL")
-                assert online.program.line().split()[:2] == ["took", "0"]
-                turn(online)
+                for victims in VICTIMS:
+                    card.evicts(offline, *victims)
+                card.outlives(offline)
+
+
+@pytest.fixture
+def two(private_host: None) -> Iterator[Arbiter]:
+    options = ["copy-mib-per-ms=2"]
+    with arbiter.running("v100-16:2", node_config=CONFIG, sim_options=options) as running:
+        yield running
+        arbiter.until_empty(running)
+
+
+def others(mgpu: Arbiter, made: Running) -> tuple[str, str]:
+    """The card where it is, and the other one."""
+    one, other = (card["uuid"] for card in mgpu.listing()["cards"])
+    return (one, other) if made.row["cards"][0]["uuid"] == one else (other, one)
+
+
+@pytest.mark.parametrize("program", ["mgpud", "mgpu-checkpoint"])
+def test_a_kill_on_the_way_to_another_card_leaves_it_where_it_is_said_to_be(
+    two: Arbiter, built: Programs, program: str
+) -> None:
+    chance = random.Random(SEED)
+    with keeper(two, built, "2") as offline:
+        name, seen = offline.bundle.container, set()
+        for _ in range(KILLS):
+            before = rounds(offline)
+            two.mgpu("evict", name)
+            was, asked = others(two, offline)
+            argv = [MGPU, "resume", "--root", two.root, name, "--gpus", asked]
+            with subprocess.Popen(argv, stdout=DEVNULL, stderr=DEVNULL) as resumes:
+                time.sleep(chance.uniform(0.2, 1.2))
+                kill(two, (program,))
+                resumes.wait(60)
+            state = settled(offline)
+            there, _ = others(two, offline)
+            seen.add((state, there == asked))
+            if state == "evicted" and offline.row["reclaim"]["by_hand"]:
+                two.mgpu("resume", name)
+            until(lambda: settled(offline) == "running", "it runs again")
+            assert rounds(offline) > before
+            at, free = others(two, offline)
+            assert at in (was, asked)
+            used = {card["uuid"]: card["used_bytes"] for card in two.listing()["cards"]}
+            assert (used[at] > 0, used[free]) == (True, 0)
+            assert two.used_bytes() == [card.used_bytes for card in two.account().cards]
+        assert ("running", True) in seen, seen

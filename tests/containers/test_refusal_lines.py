@@ -8,14 +8,16 @@ from collections.abc import Iterator
 
 import pytest
 
+from runtime_hook import handing_on
 from tests.refusals import NODE_REFUSALS, REFUSALS, RefusalCase
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import bundle
-from tests.support.commands import attempt
+from tests.support.commands import attempt, run
 from tests.support.containerd import Containerd
 from tests.support.dockerd import RUNTIME, Dockerd
 from tests.support.places import IMAGE_NAME
+from tests.support.seccomp_profiles import COMMON
 from tests.support.started import foreground
 
 CASES = [*REFUSALS, *NODE_REFUSALS]
@@ -72,6 +74,25 @@ def test_a_policy_that_conflicts_names_who_set_it(ctd: Containerd, shared: Arbit
             assert f"{made.container}" in done.err
             assert "fixed-share" in done.err
             made.call(shared.runtime, "kill", made.container, "KILL")
+
+
+def test_profile_without_what_the_runtime_needs_to_hand_on_the_listener(shared: Arbiter) -> None:
+    allowed = {"names": sorted({*COMMON, "clone"} - {"recvfrom"}), "action": "SCMP_ACT_ALLOW"}
+    profile = {"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [allowed]}
+    with bundle("true", env={"MGPU_MEMORY_MIB": "1024"}) as made:
+        made.edit(lambda config: config["linux"].update(seccomp=profile))
+        done = made.run(shared.runtime)
+    lines = [line for line in done.err.splitlines() if line.startswith("mgpu: ")]
+    if runc_version() >= handing_on.SINCE:
+        assert (done.status, len(lines)) == (1, 1), str(done)
+        assert "denies recvfrom" in lines[0]
+    else:
+        assert (done.status, lines) == (0, []), str(done)
+    assert shared.containers() == []
+
+
+def runc_version() -> tuple[int, ...]:
+    return tuple(map(int, run("runc", "--version").split()[2].split(".")[:2]))
 
 
 def test_mgpud_not_running(ctd: Containerd, docker_daemon: Dockerd) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import pytest
@@ -18,15 +18,12 @@ from oci_specs.refusal import Refusal
 from runtime_hook import control
 from sim import cdi
 from tests.support import host
-from tests.support.bundle import Bundle, bundle
+from tests.support.asking import asking, is_served
 from tests.support.processes import daemon, kill_left_behind
-from tests.support.started import Foreground, foreground
 from tests.support.systemd import Manager, managing, reduced
 from tests.support.waiting import until
 
 HOLDER, MGPUD = systemd.UNITS
-# The main process, and with it all that it starts, asks its GPU for each line.
-ASKS = "echo up; while read x; do gpustat --no-header >/dev/null 2>&1 && echo served || echo not; done"
 
 
 @dataclass(frozen=True)
@@ -73,20 +70,6 @@ def node(private_host: None) -> Iterator[Node]:
                 kill_left_behind(base)
 
 
-@contextmanager
-def asking(node: Node) -> Iterator[tuple[Bundle, Foreground]]:
-    with bundle("sh", "-c", ASKS, env={"MGPU_MEMORY_MIB": "512"}) as made:
-        argv = made.argv(node.state.runtime, "run", "--bundle", made.path, made.container)
-        with foreground(argv) as running:
-            assert running.line() == "up"
-            yield made, running
-
-
-def is_served(running: Foreground) -> bool:
-    running.tell("x")
-    return running.line() == "served"
-
-
 def killed(node: Node, *units: str) -> None:
     pids = {unit: node.pid(unit) for unit in units}
     # None lives long enough to give another anything.
@@ -99,7 +82,7 @@ def killed(node: Node, *units: str) -> None:
 
 
 def test_containers_outlive_holder_and_mgpud_together(node: Node) -> None:
-    with asking(node) as (_, first), asking(node) as (_, second):
+    with asking(node.state.runtime) as (_, first), asking(node.state.runtime) as (_, second):
         until(lambda: node.stored() == 5, "their listeners, messages and the socket are stored")
         for units in [(HOLDER, MGPUD), (HOLDER,), (HOLDER, MGPUD)]:
             killed(node, *units)
@@ -110,7 +93,7 @@ def test_containers_outlive_holder_and_mgpud_together(node: Node) -> None:
 
 
 def test_containers_outlive_restarts_and_reloads(node: Node) -> None:
-    with asking(node) as (_, running):
+    with asking(node.state.runtime) as (_, running):
         until(lambda: node.stored() == 3, "its listener is stored")
         for words in [
             ("restart", HOLDER, MGPUD),
@@ -125,7 +108,7 @@ def test_containers_outlive_restarts_and_reloads(node: Node) -> None:
 
 
 def test_store_is_emptied_by_a_stop(node: Node) -> None:
-    with asking(node) as (_, running):
+    with asking(node.state.runtime) as (_, running):
         until(lambda: node.stored() == 3, "its listener is stored")
         node.manager.call("stop", MGPUD, HOLDER)
         assert not is_served(running)

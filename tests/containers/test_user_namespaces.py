@@ -15,11 +15,13 @@ from typing import Any
 import pytest
 
 from oci_specs import paths
-from tests.support import arbiter, containerd, cri, host, podman
+from tests.support import arbiter, containerd, cri, dockerd, host, podman
 from tests.support.arbiter import Arbiter, until_empty
 from tests.support.bundle import Bundle, bundle
 from tests.support.commands import run
 from tests.support.cri import Kubelet
+from tests.support.dockerd import RUNTIME, Dockerd
+from tests.support.places import IMAGE_NAME
 from tests.support.podman import Podman
 from tests.support.programs import Programs, inside
 from tests.support.started import foreground
@@ -28,6 +30,8 @@ MEMORY = {"MGPU_MEMORY_MIB": "512"}
 # Where the container's ids begin on the host, and how many it has.
 FIRST, COUNT = 200000, 65536
 USER = 1000
+# A user of every system.
+REMAPPED = "daemon"
 RUNTIMES = ("runc", "crun")
 
 
@@ -100,16 +104,23 @@ def test_cap_holds(up: Arbiter, programs: dict[str, Any]) -> None:
 
 
 @pytest.fixture(scope="module")
-def with_ids(private_host: None) -> Iterator[Podman]:
-    """With ids for `--userns=auto`."""
-    with host.own(Path("/etc")), podman.running() as running:
+def subordinate(private_host: None) -> Iterator[None]:
+    """Ids for podman's `--userns=auto` and for Docker's `userns-remap`."""
+    ids = f"containers:{FIRST}:{16 * COUNT}\n{REMAPPED}:{FIRST}:{COUNT}\n"
+    with host.own(Path("/etc")):
         for name in ("subuid", "subgid"):
-            (Path("/etc") / name).write_text(f"containers:{FIRST}:{16 * COUNT}\n")
+            (Path("/etc") / name).write_text(ids)
         for name in ("passwd", "group"):
             with (Path("/etc") / name).open("a") as file:
                 file.write(
                     "containers:x:990:990::/:/bin/false\n" if name == "passwd" else "containers:x:990:\n"
                 )
+        yield
+
+
+@pytest.fixture(scope="module")
+def with_ids(subordinate: None) -> Iterator[Podman]:
+    with podman.running() as running:
         running.home.chmod(0o711)
         yield running
 
@@ -137,12 +148,26 @@ def test_podmans_automatic_namespace_has_its_share(
     until_empty(up)
 
 
+@pytest.fixture(scope="module")
+def remapped(subordinate: None) -> Iterator[Dockerd]:
+    with dockerd.running("remap", remapped_to=REMAPPED) as running:
+        yield running
+
+
+def test_dockers_remapped_containers_have_their_share(up: Arbiter, remapped: Dockerd) -> None:
+    remapped.point_at(up.runtime)
+    run = ["run", "--detach", "--network=none", f"--runtime={RUNTIME}", "--env", "MGPU_MEMORY_MIB=512"]
+    made = remapped.docker(*run, IMAGE_NAME, "sleep", "600").strip()
+    assert remapped.docker("exec", made, "cat", "/proc/self/uid_map").split()[1] == str(FIRST)
+    assert "/   512 MB" in remapped.docker("exec", made, "gpustat", "--no-header")
+    remapped.docker("rm", "--force", made)
+    until_empty(up)
+
+
 @pytest.mark.parametrize("handler", [cri.BY_SHIM, cri.BY_BINARY])
 def test_pod_without_the_hosts_users_has_its_share(up: Arbiter, kubelet: Kubelet, handler: str) -> None:
     if containerd.version() < (1, 7):
         pytest.skip("this containerd does not know hostUsers, and kubelet is told so")
-    if 'runtime = "/usr/bin/crun"' in (up.root / "runtime.conf").read_text():
-        pytest.skip("crun ends without a word in such a pod when the driver's libraries are mounted")
     kubelet.home.chmod(0o711)
     kubelet.point_at(up.runtime)
     pod = kubelet.run(

@@ -228,7 +228,7 @@ class Product:
         use.
         """
         told = self.folder / f"{name}.json"
-        # What the filter of a container refuses itself is refused by the mediator here.
+        # A container's filter notifies others beside these.
         cubes = [f"{mask:x}:{datum:x}" for mask, datum in NOTIFY_CUBES + REFUSED_CUBES]
         launch = [str(PROGRAMS / "launch"), str(self.state.seccomp), str(told), *cubes, "--", *argv]
         waiting = ["sh", "-c", 'read -r _ && exec "$@"', "sh", *launch]

@@ -85,7 +85,7 @@ class Cluster:
         return found
 
     def on_node(self, *argv: str) -> str:
-        """What the program printed; it has to succeed."""
+        """The program's output; it has to succeed."""
         done = self._on_node(*argv)
         assert done.returncode == 0, done.stderr
         return done.stdout

@@ -149,7 +149,7 @@ def test_a_whole_gpu_is_no_one_elses(claims: Cluster) -> None:
     assert card not in {each for cards in others for each in cards}
 
 
-def test_what_no_gpu_has_left_waits_until_a_claim_is_released(claims: Cluster) -> None:
+def test_a_claim_waits_until_another_is_released(claims: Cluster) -> None:
     devices = len(_devices(claims))
     fill = [f"fill-{i}" for i in range(devices)]
     claims.apply(*(_part(name, "10Gi") for name in fill), *(_pod(claims, name) for name in fill))

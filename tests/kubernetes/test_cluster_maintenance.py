@@ -1,4 +1,4 @@
-"""What operators do: upgrade mgpu, delete the agent's pod, drain a node."""
+"""Maintenance by operators: upgrade mgpu, delete the agent's pod, drain a node."""
 
 from __future__ import annotations
 

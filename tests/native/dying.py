@@ -14,7 +14,7 @@ from uvm_asked import has_handled
 
 from tests.support.waiting import readable, until
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 @dataclass

@@ -71,7 +71,7 @@ def manager(tmp_path: Path) -> Iterator[Manager]:
 
 
 def served(holder: Holder, count: int) -> dict[str, tuple[int, int]]:
-    """What a mgpud that begins is sent: number and file of each container's listener."""
+    """The listeners that a mgpud is sent as it begins: number and file of each."""
     mgpud = holder.mgpud()
     found = {one.container_id: (one.holder_id, os.fstat(one.fd).st_ino) for one in receive(mgpud, count)}
     mgpud.close()
@@ -140,7 +140,7 @@ FOREIGN: dict[str, Callable[[], list[tuple[str, int]]]] = {
 
 
 @pytest.mark.parametrize("foreign", FOREIGN.values(), ids=FOREIGN.keys())
-def test_what_belongs_to_no_listener_is_closed_and_leaves_the_store(
+def test_descriptors_of_no_listener_are_closed_and_leave_the_store(
     manager: Manager, foreign: Callable[[], list[tuple[str, int]]]
 ) -> None:
     holder = manager.start()

@@ -16,6 +16,7 @@ class Ledger(Structure):
         *((name, c_uint64) for name in ("cap", "used", "reserved", "peak")),
         ("card", c_void_p),
         ("kind", c_int),
+        ("demanded", c_uint64),
         ("closed", c_bool),
         ("room", c_uint64),
     ]

@@ -19,7 +19,7 @@ TOTAL = 1000
 
 class CardMemory(Structure):
     _fields_ = [
-        *((name, c_uint64) for name in ("total", "taken", "reclaimable", "demanded")),
+        *((name, c_uint64) for name in ("total", "taken", "used", "reclaimable")),
         ("demands", c_uint32),
         ("restorations", c_uint32),
     ]
@@ -58,7 +58,7 @@ class Tenants:
         return max(ledger.used, {ONLINE: 0, KEPT: ledger.cap, RECLAIMABLE: ledger.room}[self.KINDS[who]])
 
 
-def test_what_online_does_not_use_is_lent_and_what_is_kept_is_not(core: ctypes.CDLL) -> None:
+def test_unused_online_memory_is_lent_and_kept_memory_is_not(core: ctypes.CDLL) -> None:
     tenants = Tenants(core)
     assert tenants.free(2) == 700
     assert tenants.take(2, 700) == 0
@@ -78,11 +78,38 @@ def test_online_is_granted_what_is_lent(core: ctypes.CDLL) -> None:
 
 def test_while_online_waits_nothing_is_lent(core: ctypes.CDLL) -> None:
     tenants = Tenants(core)
-    core.card_memory_demand(byref(tenants.card), c_uint64(50))
+    tenants.card.demands = 1
     assert tenants.free(2) == 0
     assert tenants.take(2, 1) == -errno.ENOMEM
-    core.card_memory_demand_ends(byref(tenants.card), c_uint64(50))
+    tenants.card.demands = 0
     assert tenants.take(2, 1) == 0
+
+
+def test_waiting_calls_demand_what_the_cap_leaves(core: ctypes.CDLL) -> None:
+    tenants = Tenants(core)
+    online = tenants.ledgers[0]
+    core.ledger_demand_bytes.restype = c_uint64
+    online.demanded = 50
+    assert core.ledger_demand_bytes(byref(online)) == 50
+    core.ledger_reserve(byref(online), c_uint64(590))
+    assert core.ledger_demand_bytes(byref(online)) == 50, "its own call is being tried"
+    core.ledger_commit(byref(online), c_uint64(590), c_uint64(0))
+    online.demanded = 16 * 600
+    assert core.ledger_demand_bytes(byref(online)) == 600
+    assert tenants.take(0, 500) == 0
+    assert core.ledger_demand_bytes(byref(online)) == 100
+
+
+def test_memory_is_lacking_where_little_is_left(core: ctypes.CDLL) -> None:
+    tenants = Tenants(core)
+    core.card_memory_lacks.restype = c_bool
+    unseen = TOTAL // 16
+    assert tenants.take(2, 500) == 0
+    assert not core.card_memory_lacks(byref(tenants.card), c_uint64(500 - unseen))
+    assert core.card_memory_lacks(byref(tenants.card), c_uint64(501 - unseen))
+    assert tenants.take(0, 500) == 0
+    assert core.card_memory_lacks(byref(tenants.card), c_uint64(1))
+    assert core.card_memory_lacks(byref(tenants.card), c_uint64(2**64 - 1))
 
 
 def test_room_for_a_restoration_is_no_others(core: ctypes.CDLL) -> None:
@@ -95,6 +122,17 @@ def test_room_for_a_restoration_is_no_others(core: ctypes.CDLL) -> None:
     assert tenants.take(2, 1) == -errno.ENOMEM
     assert tenants.reclaim(2, False, 0) == 0
     assert tenants.card.restorations == 0
+
+
+def test_a_restoration_may_take_more_than_was_given_back_where_that_is_free(core: ctypes.CDLL) -> None:
+    tenants = Tenants(core)
+    assert tenants.reclaim(2, True, 500) == 0
+    assert tenants.take(2, 550) == 0
+    tenants.card.demands = 1
+    assert tenants.take(2, 1) == -errno.ENOMEM
+    tenants.card.demands = 0
+    assert tenants.reclaim(2, True, 0) == 0
+    assert tenants.take(2, 1) == -errno.ENOMEM, "an evicted one gets nothing"
 
 
 def test_without_room_nothing_changes(core: ctypes.CDLL) -> None:
@@ -133,8 +171,10 @@ def test_parts_add_up_and_lent_memory_fits(core: ctypes.CDLL, events: list[tuple
         elif what == "cap":
             core.ledger_set_cap(byref(tenants.ledgers[who]), c_uint64(size))
         assert tenants.card.taken == sum(map(tenants.part, range(4)))
+        assert tenants.card.used == sum(ledger.used for ledger in tenants.ledgers)
         assert tenants.card.reclaimable == sum(tenants.ledgers[i].used for i in (2, 3))
         assert tenants.card.restorations == sum(tenants.ledgers[i].room > 0 for i in (2, 3))
     for ledger in tenants.ledgers:
         core.ledger_join(byref(ledger), None, c_int(0))
-    assert (tenants.card.taken, tenants.card.reclaimable, tenants.card.restorations) == (0, 0, 0)
+    assert (tenants.card.taken, tenants.card.used, tenants.card.reclaimable) == (0, 0, 0)
+    assert tenants.card.restorations == 0

@@ -52,6 +52,9 @@ from sim import cards
 from tests.support import rm_numbers as nv
 from tests.support.waiting import until
 
+# Some thirty engines, one after the other, on a machine that does much else.
+pytestmark = pytest.mark.timeout(600)
+
 DEVICE, FIRST, SECOND, THIRD = 0xD0, 0x100, 0x101, 0x102
 SIZE, BASE = 16 * MIB, 0x7F0000000000
 STATUS, CONTROL_STATUS, FREE_STATUS, DUP_STATUS = 0x28, 0x1C, 0xC, 0x18

@@ -81,6 +81,25 @@ def test_the_work_of_a_gang_ends_with_the_last_of_its_cards(hand: ByHand) -> Non
     assert hand.state(1).run_ns == 8 * MS
 
 
+def test_the_work_of_a_gang_begins_with_the_first_of_its_cards(hand: ByHand) -> None:
+    hand.add(1, ONLINE, cards=0b11)
+    hand.settle()
+    begin = hand.now
+    hand.now += 10 * MS
+    hand.seen(1, card=1, since=begin + 5 * MS)
+    hand.seen(1, card=0, since=begin + 3 * MS)
+    hand.decide()
+    assert hand.state(1).run_ns == 7 * MS
+    hand.done(1, card=0, since=begin + 10 * MS)
+    hand.done(1, card=1, since=begin + 10 * MS)
+    # One that had ended by then is no second charge.
+    hand.now += 10 * MS
+    hand.seen(1, card=1, since=begin + 9 * MS)
+    hand.seen(1, card=0, since=begin + 4 * MS)
+    hand.decide()
+    assert hand.state(1).run_ns == 17 * MS
+
+
 def test_unseen_run_before_an_idle_suspend_is_charged(hand: ByHand) -> None:
     hand.add(1, OFFLINE)
     hand.add(2, ONLINE)

@@ -34,7 +34,7 @@ def hand(sched: ctypes.CDLL) -> Iterator[ByHand]:
         yield made
 
 
-def test_it_runs_beside_online_until_its_instant(hand: ByHand) -> None:
+def test_a_draining_tenant_runs_beside_online_until_its_instant(hand: ByHand) -> None:
     until = hand.now + 1000 * MS
     assert hand.drain(OFF, until) == 0
     assert hand.decide() == [(OFF, True)]

@@ -9,12 +9,14 @@ import ctypes
 import subprocess
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.native import scheduling
 
 
+# A gang's beginnings reported out of order: each left a little of its quota uncharged.
+@example(choices=b"\xb3\x91\xf0\x81")
 @given(choices=st.binary(max_size=200))
 @settings(max_examples=500, deadline=None)
 def test_random_scenario_keeps_the_invariants(sched: ctypes.CDLL, choices: bytes) -> None:

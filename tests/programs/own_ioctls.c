@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <linux/sockios.h>
+#include <linux/userfaultfd.h>
 #include <net/if.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -40,6 +42,9 @@ int main(void)
     const int yes = 1, no = 0;
     const struct winsize size = {.ws_row = 40, .ws_col = 100};
     const struct ifreq interface = {.ifr_name = "lo"};
+    const struct uffdio_api api = {.api = UFFD_API};
+    const struct file_dedupe_range range = {.src_length = 1};
+    int faults = (int)syscall(SYS_userfaultfd, UFFD_USER_MODE_ONLY);
 
     if (regular < 0 || null < 0 || terminal < 0 || stream < 0 || pipe(pipes) < 0)
         return 1;
@@ -69,6 +74,11 @@ int main(void)
     GIVEN(stream, SIOCGIFFLAGS, interface);
     ONE(stream, SIOCATMARK);
     ONE(stream, SIOCINQ);
+    /* Commands that the filter catches beside NVIDIA's. */
+    GIVEN(faults, UFFDIO_API, api);
+    GIVEN(regular, FIDEDUPERANGE, range);
+    ONE(regular, FS_IOC_FSSETXATTR);
+    ONE(regular, FITRIM);
     /* The numbers that disks of SCSI have for theirs. */
     for (unsigned long number = 0; number < 16; number++)
         one("bare number", regular, number == FIBMAP ? 0 : number, NULL, 0);

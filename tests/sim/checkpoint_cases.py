@@ -157,6 +157,13 @@ def plain() -> None:
     )
 
 
+def holder() -> None:
+    """Memory that nothing is copied to, and no channel of a copy engine."""
+    c = Cuda()
+    held = c.memory(120 * MIB)
+    serve({"holds": lambda: held.value > 0})
+
+
 def free(c: Cuda) -> int:
     bytes_free, total = c_size_t(), c_size_t()
     check(c.cu.cuMemGetInfo_v2(byref(bytes_free), byref(total)))

@@ -99,6 +99,8 @@ def test_a_process_goes_on_with_its_data_after_it_held_nothing(
     before, full = one("look"), held(simulated)[0]
     for _ in range(2):
         with evicted(checkpoint, one.pid):
+            pass
+        with evicted(checkpoint, one.pid):
             assert held(simulated) == ([0, 0, 0], [])
             before["pinned"] = one("pin")
         assert held(simulated)[0] == full
@@ -115,6 +117,19 @@ def test_kernels_are_done_once_and_whole(
     assert checkpoint(f"lock {one.pid} 20000") == "locked"
     (group,) = simulated.account().cards[0].engines[0].groups
     assert (group.kernels, group.kernel_ns, group.pending) == (1, 400_000_000, 0)
+
+
+def test_a_program_that_copies_nothing_is_moved_in_the_time_that_its_bytes_take(
+    simulated: CardProcess, program: NewProgram, checkpoint: Checkpoint
+) -> None:
+    one = program("holder")
+    full = held(simulated)[0]
+    with evicted(checkpoint, one.pid):
+        [moved] = [each for each in simulated.account().cards[0].ended if each.tgid == one.pid]
+        # The V100's bus carries 12 MiB in a millisecond.
+        assert moved.kernel_ns == 10_000_000
+    assert held(simulated)[0] == full, "it takes no more than it had"
+    assert one("holds")
 
 
 def test_calls_wait_while_a_process_is_locked(program: NewProgram, checkpoint: Checkpoint) -> None:
@@ -210,6 +225,31 @@ def test_without_room_a_process_stays_checkpointed_with_its_data(
     assert checkpoint(f"restore {one.pid}") == "locked"
     assert checkpoint(f"unlock {one.pid}") == "running"
     assert one("look") == before
+
+
+def test_a_process_that_another_card_had_no_room_for_comes_back_to_its_own(
+    simulated: CardProcess, program: NewProgram, checkpoint: Checkpoint
+) -> None:
+    first, second, other = (card.uuid for card in simulated.cards())
+    one = program("plain")
+    before, full = one("look"), held(simulated)[0]
+    checkpoint(f"lock {one.pid} 10000")
+    checkpoint(f"checkpoint {one.pid}")
+    two = program("plain")
+    two("fill")
+    swapped = f"restore {one.pid} {first}={second} {second}={first} {other}={other}"
+    for _ in range(2):
+        assert checkpoint(f"restore {one.pid}") == "CUDA_ERROR_OUT_OF_MEMORY"
+    assert checkpoint(swapped) == "locked"
+    assert checkpoint(f"checkpoint {one.pid}") == "checkpointed"
+    back = f"restore {one.pid} {second}={first} {first}={second} {other}={other}"
+    for _ in range(2):
+        assert checkpoint(back) == "CUDA_ERROR_OUT_OF_MEMORY"
+    two.process.kill()
+    until(lambda: held(simulated)[0] == [0, 0, 0], "the other is gone")
+    assert checkpoint(back) == "locked"
+    assert checkpoint(f"unlock {one.pid}") == "running"
+    assert (held(simulated)[0], one("look")) == (full, before)
 
 
 def test_a_lock_ends_with_its_caller(program: NewProgram, checkpoint: Checkpoint) -> None:

@@ -1,4 +1,4 @@
-"""A containerd with its CRI plugin, and what a kubelet asks of it to run pods."""
+"""What a kubelet asks of an engine to run pods, and a containerd with its CRI plugin to be asked."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tests.cri.pods import ContainerSpec, PodSpec
 from tests.support import containerd, host
 from tests.support.containerd import Containerd
 from tests.support.places import IMAGE_ARCHIVE, IMAGE_NAME
+from tests.support.processes import Service
 from tests.support.waiting import until
 from tools.pack_image import Image, pack
 
@@ -31,6 +32,8 @@ PLAIN_RUNTIME = "io.containerd.runc.v2"
 PLAIN = "runc"
 BY_SHIM = "mgpu"
 BY_BINARY = "mgpu-binary"
+# The mgpu-runtime of an engine's handlers, below its home: see Kubelet.point_at.
+LINK = "mgpu-runtime"
 # The plugin knows its own containers, and ctr sees them, by this namespace of containerd's.
 NAMESPACE = "k8s.io"
 PATTERNS = sorted(
@@ -71,7 +74,7 @@ _PLUGIN = """\
       pod_annotations = {patterns}
       container_annotations = {patterns}
       [plugins."{cri}".containerd.runtimes.{by_binary}.options]
-        BinaryName = "{home}/mgpu-runtime"
+        BinaryName = "{home}/{link}"
 {pause_of_2}
 """
 
@@ -104,31 +107,31 @@ class Pod:
 
 @dataclass(frozen=True)
 class Kubelet:
-    """Runs pods on a containerd as a kubelet does, in the host's network: no network plugin is needed."""
+    """Runs pods on an engine as a kubelet does, in the host's network: no network plugin is needed.
 
-    containerd: Containerd
+    home: the engine's folder. service: the engine itself, to be restarted.
+    """
+
+    home: Path
+    service: Service = field(repr=False, compare=False)
     client: Client
 
-    @property
-    def home(self) -> Path:
-        return self.containerd.home
-
     def point_at(self, runtime: Path) -> None:
-        """Have the handlers BY_SHIM and BY_BINARY, and ctr with the shim, start `runtime`, a mgpu-runtime."""
-        link = self.home / "mgpu-runtime"
+        """Have the engine's handlers of mgpu, and ctr with the shim, start `runtime`, a mgpu-runtime."""
+        link = self.home / LINK
         if link.is_symlink() and link.readlink() == runtime:
             return
-        fresh = self.home / "mgpu-runtime.new"
+        fresh = self.home / f"{LINK}.new"
         fresh.symlink_to(runtime)
         fresh.rename(link)
 
     def wait_ready(self) -> None:
-        """Returns once the CRI plugin answers, which it does not do until it has looked at what is there."""
-        until(lambda: _ready(self.client), "the CRI plugin knows the images")
+        """Returns once the engine answers, which containerd does once it has looked at what is there."""
+        until(lambda: _ready(self.client), "the engine knows the images")
 
     def restart(self) -> None:
-        """Restarts containerd."""
-        self.containerd.service.restart()
+        """Restarts the engine."""
+        self.service.restart()
         self.wait_ready()
 
     def run(
@@ -175,7 +178,7 @@ class Kubelet:
         """Creates and starts one of the pod's containers; its id."""
         config = {
             "metadata": {"name": spec.name},
-            "image": {"image": spec.image},
+            "image": {"image": spec.image, "user_specified_image": spec.image},
             "command": spec.command,
             "working_dir": spec.working_dir,
             "envs": [{"key": key, "value": value} for key, value in spec.env.items()],
@@ -251,6 +254,13 @@ class Kubelet:
         return shim_pid(pod.id)
 
 
+@dataclass(frozen=True)
+class OnContainerd(Kubelet):
+    """Handlers: PLAIN, BY_SHIM and BY_BINARY."""
+
+    containerd: Containerd
+
+
 def _namespaces(spec: PodSpec) -> dict[str, Any]:
     """hostUsers of a pod: false takes a network of its own."""
     if spec.host_users:
@@ -263,7 +273,7 @@ def _namespaces(spec: PodSpec) -> dict[str, Any]:
     }
 
 
-def _network(folder: Path) -> None:
+def without_network(folder: Path) -> None:
     """A network plugin that makes nothing: pods have a network namespace of their own, and no network."""
     folder.mkdir()
     for name in ("nothing", "loopback"):
@@ -299,10 +309,10 @@ def with_test_image(spec: PodSpec, *command: str) -> PodSpec:
 
 
 @contextmanager
-def running(name: str = "cri") -> Iterator[Kubelet]:
-    """A containerd with the CRI plugin, the test image and the handlers PLAIN, BY_SHIM and BY_BINARY."""
+def running(name: str = "cri") -> Iterator[OnContainerd]:
+    """A containerd with the CRI plugin and the test image."""
     with host.home(f"{name}-i") as images:
-        pause = _pause_archive(images)
+        pause = pause_archive(images)
         with containerd.running(
             name,
             images=(IMAGE_ARCHIVE, pause),
@@ -311,7 +321,7 @@ def running(name: str = "cri") -> Iterator[Kubelet]:
             path=_shim_folder,
         ) as below:
             with Client(below.address) as client:
-                kubelet = Kubelet(below, client)
+                kubelet = OnContainerd(below.home, below.service, client, below)
                 kubelet.wait_ready()
                 try:
                     yield kubelet
@@ -328,12 +338,13 @@ def _ready(client: Client) -> bool:
 
 
 def _plugin(home: Path) -> str:
-    _network(home / "cni")
+    without_network(home / "cni")
     pause = f'sandbox_image = "{PAUSE_IMAGE}"'
     pinned = f'[plugins."io.containerd.cri.v1.images".pinned_images]\n  sandbox = "{PAUSE_IMAGE}"'
     first = containerd.major() < 2
     return _PLUGIN.format(
         home=home,
+        link=LINK,
         cri=containerd.cri_plugin(),
         pause_of_1=pause if first else "",
         pause_of_2="" if first else pinned,
@@ -353,14 +364,14 @@ def _shim_folder(home: Path) -> Path:
     folder, path = home / "bin", home / "path"
     for made in (folder, path):
         made.mkdir()
-    (path / "runc").symlink_to(home / "mgpu-runtime")
+    (path / "runc").symlink_to(home / LINK)
     script = folder / SHIM
     script.write_text(f"#!{paths.libexec(SHIM)} --mgpu-path={path}\n")
     script.chmod(0o755)
     return folder
 
 
-def _pause_archive(home: Path) -> Path:
+def pause_archive(home: Path) -> Path:
     """An image whose program does nothing: no registry is asked for Kubernetes' own."""
     source, rootfs, archive = home / "pause.c", home / "rootfs", home / "pause.tar"
     source.write_text(_PAUSE_C)

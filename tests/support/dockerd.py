@@ -81,9 +81,11 @@ def client() -> str:
 
 
 @contextmanager
-def running(name: str = "dkr") -> Iterator[Dockerd]:
+def running(name: str = "dkr", *, remapped_to: str = "") -> Iterator[Dockerd]:
     """A dockerd with the test image and a runtime "mgpu" (see point_at). Its containers are removed at the
     end.
+
+    remapped_to: the user whose subordinate ids containers have; none: they have the host's.
     """
     with containerd.running(f"{name}-c", images=()) as below, host.home(name) as home:
         config = home / "daemon.json"
@@ -96,7 +98,9 @@ def running(name: str = "dkr") -> Iterator[Dockerd]:
             )
         )
         dockerd = Dockerd(home, below, service)
-        config.write_text(json.dumps(_config(dockerd, below)))
+        config.write_text(json.dumps(_config(dockerd, below, remapped_to)))
+        if remapped_to:
+            home.chmod(0o711)
         # Until a test says which; dockerd looks at it when it starts.
         dockerd.point_at(Path(shutil.which("runc") or "runc"))
         try:
@@ -112,7 +116,7 @@ def running(name: str = "dkr") -> Iterator[Dockerd]:
             host.remove_cgroups(home.name)
 
 
-def _config(dockerd: Dockerd, below: containerd.Containerd) -> dict[str, object]:
+def _config(dockerd: Dockerd, below: containerd.Containerd, remapped_to: str) -> dict[str, object]:
     home = dockerd.home
     return {
         "hosts": [f"unix://{home / 'd.sock'}"],
@@ -122,6 +126,7 @@ def _config(dockerd: Dockerd, below: containerd.Containerd) -> dict[str, object]
         "pidfile": os.fspath(home / "pid"),
         "cgroup-parent": f"/{home.name}",
         "exec-opts": ["native.cgroupdriver=cgroupfs"],
+        "userns-remap": remapped_to,
         "bridge": "none",
         "iptables": False,
         "ip6tables": False,

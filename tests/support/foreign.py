@@ -22,7 +22,11 @@ def _mount(source: Path, destination: str) -> dict[str, Any]:
 
 @contextmanager
 def foreign_bundle(
-    script: str, *args: str, memory_mib: int, env: dict[str, str] | None = None
+    script: str,
+    *args: str,
+    memory_mib: int,
+    env: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
 ) -> Iterator[Bundle]:
     """A bundle that runs a script of tests/foreign under a cap."""
     inside = {
@@ -32,7 +36,8 @@ def foreign_bundle(
         **(env or {}),
     }
     mounts = [_mount(FOREIGN_PACKAGES, PACKAGES_INSIDE), _mount(CASES, CASES_INSIDE)]
-    with bundle("python3", f"{CASES_INSIDE}/{script}", *args, env=inside, mounts=mounts) as made:
+    command = "python3", f"{CASES_INSIDE}/{script}", *args
+    with bundle(*command, env=inside, mounts=mounts, annotations=annotations) as made:
         yield made
 
 

@@ -53,14 +53,19 @@ class Running:
 
 
 @contextmanager
+def running(mgpu: Arbiter, made: Bundle) -> Iterator[Running]:
+    with foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as program:
+        try:
+            yield Running(mgpu, made, program)
+        finally:
+            subprocess.run(made.argv(mgpu.runtime, "delete", "--force", made.container), check=False)
+
+
+@contextmanager
 def started(mgpu: Arbiter, built: Programs, annotations: dict[str, str], *command: str) -> Iterator[Running]:
     with bundle(*command, annotations=annotations, mounts=[built.oci_mount]) as made:
-        argv = made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)
-        with foreground(argv) as program:
-            try:
-                yield Running(mgpu, made, program)
-            finally:
-                subprocess.run(made.argv(mgpu.runtime, "delete", "--force", made.container), check=False)
+        with running(mgpu, made) as one:
+            yield one
 
 
 @contextmanager
@@ -72,9 +77,10 @@ def keeper(mgpu: Arbiter, built: Programs, *more: str) -> Iterator[Running]:
 
 
 @contextmanager
-def taker(mgpu: Arbiter, built: Programs, mib: int = FILL_MIB) -> Iterator[Running]:
+def taker(mgpu: Arbiter, built: Programs, mib: int = FILL_MIB, cap_mib: int = CARD_MIB) -> Iterator[Running]:
     """An online container that takes so much, and gives it back, when it is told."""
-    with started(mgpu, built, ONLINE, inside("taker"), str(mib)) as made:
+    annotations = {"mgpu.dev/memory-mib": str(cap_mib)}
+    with started(mgpu, built, annotations, inside("taker"), str(mib)) as made:
         assert made.program.line() == "up"
         yield made
 

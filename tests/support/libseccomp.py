@@ -8,7 +8,7 @@ import ctypes
 import os
 from typing import Any
 
-from tests.support import bpf
+from oci_specs.seccomp import program as bpf
 
 ACTIONS = {
     "SCMP_ACT_KILL": 0x00000000,
@@ -22,7 +22,7 @@ ACTIONS = {
     "SCMP_ACT_ALLOW": 0x7FFF0000,
 }
 ACTION_MASK = 0xFFFF0000
-NOTIFY = ACTIONS["SCMP_ACT_NOTIFY"]
+ALLOW, NOTIFY = ACTIONS["SCMP_ACT_ALLOW"], ACTIONS["SCMP_ACT_NOTIFY"]
 # The call is made, at once or once a tracer agrees.
 PERMISSIVE = frozenset(ACTIONS["SCMP_ACT_" + name] for name in ("TRACE", "LOG", "ALLOW"))
 ERRNO_EPERM = ACTIONS["SCMP_ACT_ERRNO"] | 1

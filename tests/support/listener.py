@@ -1,4 +1,4 @@
-"""A seccomp listener that answers every notified call with one errno."""
+"""A seccomp listener that answers notified calls with one errno, or lets them go on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import select
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,15 +19,17 @@ NOTIFICATION = struct.Struct("<QIIiIQ6Q")
 ANSWER = struct.Struct("<QqiI")
 RECEIVE = 0xC0502100
 SEND = 0xC0182101
+CONTINUE = 1
 STATE_MAX_BYTES = 65536
 
 
 class Listener:
     """What has been received: the runtimes' messages, and (audit architecture, number, command) of each
-    call."""
+    call that was answered."""
 
-    def __init__(self, errno: int) -> None:
+    def __init__(self, errno: int, answers: Callable[[int], bool]) -> None:
         self.errno = errno
+        self.answers = answers
         self.states: list[dict[str, Any]] = []
         self.calls: list[tuple[int, int, int]] = []
         self._stop_read, self._stop_write = os.pipe()
@@ -71,6 +73,9 @@ class Listener:
         try:
             fcntl.ioctl(fd, RECEIVE, notification)
             call_id, _, _, number, architecture, _, *args = NOTIFICATION.unpack(notification)
+            if not self.answers(args[1]):
+                fcntl.ioctl(fd, SEND, ANSWER.pack(call_id, 0, 0, CONTINUE))
+                return
             self.calls.append((architecture, number & 0xFFFFFFFF, args[1]))
             fcntl.ioctl(fd, SEND, ANSWER.pack(call_id, 0, -self.errno, 0))
         except FileNotFoundError:
@@ -79,9 +84,9 @@ class Listener:
 
 
 @contextmanager
-def listening(path: Path, errno: int) -> Iterator[Listener]:
-    """A listener on the stream socket path."""
-    listener = Listener(errno)
+def listening(path: Path, errno: int, answers: Callable[[int], bool]) -> Iterator[Listener]:
+    """A listener on the stream socket path. answers: whether a command does not go on."""
+    listener = Listener(errno, answers)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
         server.bind(os.fspath(path))
         server.listen()

@@ -17,7 +17,7 @@ from tests.support import cri
 from tests.support.arbiter import Arbiter
 from tests.support.commands import CommandFailedError, Done
 from tests.support.containerd import NO_LIMITS
-from tests.support.cri import Kubelet
+from tests.support.cri import Kubelet, OnContainerd
 from tests.support.dockerd import RUNTIME, Dockerd
 from tests.support.places import IMAGE_NAME
 from tests.support.podman import Podman
@@ -168,7 +168,7 @@ class ByDocker:
 class ByCtr:
     """ctr run, with the shim or with --runc-binary."""
 
-    engine: Kubelet
+    engine: OnContainerd
     programs: Programs
     shim: bool
     below: str = RUNC

@@ -90,7 +90,7 @@ def engine_default(*ioctl: Profile) -> Profile:
 
 
 def crio_default() -> Profile:
-    """What CRI-O 1.37 gives a container that names no profile: seven conditions in its rule for clone."""
+    """CRI-O 1.37's profile for a container that names none: seven conditions in its rule for clone."""
     made: Profile = json.loads((_PROFILES / "crio-1.37-default.json").read_text())
     return made
 

@@ -90,6 +90,11 @@ class FakeEngine:
         self.tenants[tenant][card] = cap_bytes
         self.after_grant(tenant, card)
 
+    def move(self, tenant: int, old: int, new: int) -> None:
+        if "move" in self.refuses:
+            raise OSError(errno.EBUSY, "Device or resource busy")
+        self.tenants[tenant][new] = self.tenants[tenant].pop(old)
+
     def usage(self, tenant: int, card: int) -> Usage:
         held = self.held_bytes.get((tenant, card), 0)
         return Usage(cap_bytes=self.tenants[tenant][card], used_bytes=held, peak_bytes=held)

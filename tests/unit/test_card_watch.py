@@ -22,7 +22,7 @@ NEW = CardInfo(index=0, minor=2, uuid="GPU-new", name="A10", memory_mib=23028, g
 
 @dataclass
 class Driver:
-    """What the driver says, and what became of it."""
+    """The driver's answers, and the outcome."""
 
     world: World
     cards: list[CardInfo] = field(default_factory=lambda: list(CARDS))

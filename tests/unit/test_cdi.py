@@ -95,6 +95,7 @@ def test_nvidia_ctk_spec_is_read(tmp_path: Path) -> None:
             {
                 "source": "/usr/lib/libcuda.so.535",
                 "destination": "/usr/lib/libcuda.so.535",
+                "type": "bind",
                 "options": ["ro", "nosuid", "nodev", "bind"],
             }
         ],

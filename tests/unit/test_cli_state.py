@@ -108,3 +108,15 @@ def test_the_kernel_hands_over_the_config_as_one_argument(tmp_path: Path) -> Non
     # printf takes the option as its format; what matters is that it arrives whole.
     said = subprocess.run([state.runtime], capture_output=True, text=True, check=False)
     assert f"--mgpu-config={state.runtime_conf}" in said.stderr + said.stdout
+
+
+def test_runtime_below_is_on_path_or_crios(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = StateDir(tmp_path)
+    beside, crun = tmp_path / "crio", tmp_path / "crio" / "crun"
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(runtime_files, "CRIOS_FOLDER", str(beside))
+    with pytest.raises(Refusal, match='the OCI runtime "crun" is not installed'):
+        runtime_files.conf(state, "crun")
+    beside.mkdir()
+    crun.touch(mode=0o755)
+    assert runtime_files.conf(state, "crun").startswith(f'runtime = "{crun}"\n')

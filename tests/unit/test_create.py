@@ -469,3 +469,30 @@ def test_modules_loaded_for_a_container_without_gpu(node: Node) -> None:
     assert not loaded & (
         banned | {"oci_specs.seccomp", "oci_specs.request", "oci_specs.parse", "oci_specs.cdi"}
     )
+
+
+@pytest.mark.parametrize(
+    ("version", "more", "refused"),
+    [
+        ("runc version 1.3.6", [], True),
+        ("runc version 1.2.0-rc.1", [], True),
+        ("runc version 1.1.15+ds1", [], False),
+        ("crun version 1.28", [], False),
+        ("runc version 1.3.6", ["recvfrom"], False),
+    ],
+)
+def test_profile_under_which_runc_cannot_hand_on_the_listener(
+    node: Node, way: str, version: str, more: list[str], refused: bool
+) -> None:
+    write_script(node.root / "runc", f'[ "$1" = --version ] && echo "{version}" || echo ran')
+    allowed = {"names": ["ioctl", "write", *more], "action": "SCMP_ACT_ALLOW"}
+    linux = {"seccomp": {"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [allowed]}}
+    before = write_spec(node, annotations=ASKING, linux=linux)
+    with granting(node) as mgpud:
+        done = create(node)
+    if not refused:
+        assert (done.returncode, done.stdout) == (0, "ran\n")
+        return
+    assert "denies recvfrom, and runc 1." in failed(node, done)
+    assert spec_bytes(node) == before
+    assert mgpud.verbs()[-1] == "release"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oci_specs.seccomp import complement, notified
+from oci_specs.seccomp import broad, complement, notified
 from oci_specs.seccomp.cubes import below, covered, from_bound, meet, outside, overlap, within
 from tests.support import rm_interface
 from tests.support.watched import REFUSED_PAIRS, RM_PAIRS, UVM_COMMANDS
@@ -19,6 +19,7 @@ INTERFACE = rm_interface.read()
 WIDTH = 6
 EVERYTHING = range(1 << WIDTH)
 Cube = tuple[int, int]
+Cubes = tuple[Cube, ...]
 
 
 def holds(cube: Cube, value: int) -> bool:
@@ -67,15 +68,23 @@ def test_covered(cube: Cube, others: list[Cube]) -> None:
 WATCHED = notified.NOTIFY_CUBES + notified.REFUSED_CUBES
 
 
-def test_the_complement_is_exact() -> None:
+@pytest.mark.parametrize(
+    ("left_alone", "caught"), [(complement.COMPLEMENT, WATCHED), (broad.LEFT_ALONE, broad.NOTIFIED)]
+)
+def test_each_command_is_in_one_of_the_lists(left_alone: Cubes, caught: Cubes) -> None:
     """A proof over all 2**32 commands, not a sample."""
-    assert not [(a, b) for a in complement.COMPLEMENT for b in WATCHED if overlap(a, b)]
-    assert covered((0, 0), complement.COMPLEMENT + WATCHED)
+    assert not [(a, b) for a in left_alone for b in caught if overlap(a, b)]
+    assert covered((0, 0), left_alone + caught)
 
 
-def test_the_complement_stays_small() -> None:
-    """Every cube is a comparison on the path of every ioctl of the container."""
+def test_whatever_is_watched_is_notified_by_the_broad_list() -> None:
+    assert [cube for cube in WATCHED if not covered(cube, broad.NOTIFIED)] == []
+
+
+def test_the_lists_stay_small() -> None:
+    """Every cube is a comparison on the path of every ioctl of the container, and time of its start."""
     assert len(complement.COMPLEMENT) <= 120
+    assert len(broad.LEFT_ALONE + broad.NOTIFIED) <= 24
 
 
 def test_the_watched_cubes_are_disjoint() -> None:
@@ -133,22 +142,31 @@ def test_arrays_of_any_length_are_in_a_cube(cards: int) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        0x5401,  # TCGETS
-        0x5412,  # TIOCSTI
-        0x5413,  # TIOCGWINSZ
-        0x541B,  # FIONREAD
-        0x5421,  # FIONBIO
-        0x5451,  # FIOCLEX
-        0x8910,  # SIOCGIFNAME
-        0x40049409,  # FICLONE
-        0xC0206440,  # a DRM driver's first command
+        *range(
+            0x5401, 0x5480
+        ),  # terminals' without a struct of a known size, FIONREAD, FIONBIO, FIOCLEX, FIOASYNC
+        *(0x5400 | direction << 30 | 44 << 16 | number for number in range(42, 46) for direction in (1, 2)),
+        0x40045431,  # TIOCSPTLCK
         0x80045430,  # TIOCGPTN
-        0x5452,  # FIOASYNC
-        1,  # FIBMAP
-        2,  # FIGETBSZ
-        5,  # SCSI_IOCTL_START_UNIT
+        *range(0x8901, 0x89C0),  # sockets' and network devices'
+        0x40049409,  # FICLONE
+        0xC020660B,  # FS_IOC_FIEMAP
+        0x80086601,  # FS_IOC_GETFLAGS
+        0x801C581F,  # FS_IOC_FSGETXATTR
+        0x80081272,  # BLKGETSIZE64
+        *range(0x1260, 0x1280),  # disks'
+        0x2285,  # SG_IO
+        0xC0181B01,  # RDMA_VERBS_IOCTL
+        0xC0502100,  # SECCOMP_IOCTL_NOTIF_RECV
+        0xC028AA03,  # UFFDIO_COPY
+        *range(0x2400, 0x240C),  # performance counters'
+        0xC0106401,  # DRM_IOCTL_GET_UNIQUE
+        0xAE80,  # KVM_RUN
+        *range(0x3B64, 0x3B80),  # VFIO's
+        *range(8),  # FIBMAP, FIGETBSZ, SCSI disks'
     ],
 )
 def test_everyday_commands_are_left_alone(command: int) -> None:
-    assert not any(holds(cube, command) for cube in WATCHED)
-    assert any(holds(cube, command) for cube in complement.COMPLEMENT)
+    assert not any(holds(cube, command) for cube in WATCHED + broad.NOTIFIED)
+    for lists in (complement.COMPLEMENT, broad.LEFT_ALONE):
+        assert any(holds(cube, command) for cube in lists)

@@ -17,7 +17,6 @@ from mgpu_cli.doctor import (
     arbiter,
     cdi,
     containerd,
-    crio,
     docker,
     driver,
     kernel,
@@ -110,6 +109,11 @@ def hybrid(node: Node) -> None:
         node.path(f"/sys/fs/cgroup/{name}").mkdir(parents=True)
 
 
+def in_crios_folder(node: Node) -> None:
+    missing("/usr/bin/runc")(node)
+    node.program("/usr/libexec/crio/crun", "crun version 1.8.1\n+SECCOMP +EBPF", "--version")
+
+
 def old_runc(version: str) -> Change:
     return prints("/usr/bin/runc --version", f"runc version {version}")
 
@@ -147,6 +151,7 @@ FAULTS: list[tuple[Group, Change, dict[str, Level]]] = [
     ),
     (runtimes.GROUP, hybrid, {"runtime-crun-cgroups": NOTE}),
     (runtimes.GROUP, missing("/opt/hook"), {"runtime-conf": FAIL}),
+    (runtimes.GROUP, in_crios_folder, {"runtime-conf": FAIL}),
     (runtimes.GROUP, missing("/usr/bin/runc"), {"runtime-none": FAIL, "runtime-conf": FAIL}),
     (cdi.GROUP, missing(f"{ROOT}/cdi/sim.json"), {"cdi-none": FAIL}),
     (cdi.GROUP, write("/etc/cdi/odd.yaml", "a: [\n"), {"cdi-broken": FAIL}),
@@ -360,25 +365,6 @@ def test_containerd_that_does_not_run(node: Node) -> None:
     assert node.faults(containerd.GROUP) == {"containerd-stopped": NOTE}
 
 
-@pytest.mark.parametrize(
-    ("selinux", "enforced", "allowed", "expected"),
-    [
-        ("true", "1", "0 0", {"crio-selinux": FAIL}),
-        ("true", "1", "1 1", {}),
-        ("true", "0", "0 0", {}),
-        ("false", "1", "0 0", {}),
-    ],
-)
-def test_crio_on_selinux(
-    node: Node, selinux: str, enforced: str, allowed: str, expected: dict[str, Level]
-) -> None:
-    text = f'[crio.runtime]\nselinux = {selinux}\n[crio.runtime.runtimes.mgpu]\nruntime_path = "{RUNTIME}"\n'
-    node.program("/usr/bin/crio", text, "config")
-    node.write("/sys/fs/selinux/enforce", enforced)
-    node.write("/sys/fs/selinux/booleans/container_use_devices", allowed)
-    assert node.faults(crio.GROUP) == expected
-
-
 def test_podmans_hook(node: Node) -> None:
     node.with_podman_hook("/nowhere/mgpu-runtime")
     assert node.faults(podman.GROUP) == {"podman-hook-path": FAIL}
@@ -397,17 +383,6 @@ def test_podman(node: Node) -> None:
     assert node.faults(podman.GROUP) == {"podman-silent": WARN}
     node.printed["/usr/bin/podman info --format json"] = "[]"
     assert node.faults(podman.GROUP) == {"podman-odd": WARN}
-
-
-def test_crio(node: Node) -> None:
-    for text, expected in (
-        (f'[crio.runtime.runtimes.mgpu]\nruntime_path = "{RUNTIME}"\n', {}),
-        ('[crio.runtime.runtimes.mgpu]\nruntime_path = "/x/mgpu-runtime"\n', {"crio-handler-path": FAIL}),
-        ('[crio.runtime.runtimes.runc]\nruntime_path = ""\n', {"crio-handler": WARN}),
-        ("[", {"crio-config": WARN}),
-    ):
-        node.program("/usr/bin/crio", text, "config")
-        assert node.faults(crio.GROUP) == expected
 
 
 def test_leftover_sockets(node: Node) -> None:

@@ -94,7 +94,7 @@ def test_folders_that_were_named_before_stay_named(etc: Path) -> None:
     [
         ("containers.conf.d/zz.conf", '[engine]\nhooks_dir = ["/x"]\n', "reads it after"),
         ("containers.conf.d/10.conf", "[engine\n", "is not valid TOML"),
-        ("containers.conf", "[engine]\nhooks_dir = 3\n", "is not a list of paths"),
+        ("containers.conf", "[engine]\nhooks_dir = 3\n", "is no list of texts"),
         ("containers.conf.d/99-mgpu.conf", '[engine]\nruntime = "crun"\n', "not what mgpu install writes"),
         ("mgpu/hooks.d/zz-mgpu.json", "{}\n", "not what mgpu install writes"),
     ],

@@ -34,7 +34,7 @@ PACKAGES = (
     "runtime_hook",
     "sim",
 )
-TYPED = (*PACKAGES, "tools", "tests/support", "tests/conftest.py")
+TYPED = (*PACKAGES, "tools", "tests/bench", "tests/support", "tests/conftest.py")
 SHOWN_LINES = 40
 # At most this many names of files are shown: a rule that fails everywhere needs no list.
 SHOWN = 20

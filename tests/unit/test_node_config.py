@@ -88,6 +88,11 @@ BAD = [
     ("hold_ms = [1]", f"hold_ms is a list; {_HOLD}"),
     ("poll_fast_us = 49", "poll_fast_us is 49; allowed: a whole number from 50 to 10000"),
     ("poll_slow_us = 100001", "poll_slow_us is 100001; allowed: a whole number from 200 to 100000"),
+    ("evict_wait_ms = -1", "evict_wait_ms is -1; allowed: a whole number from 1 to 600000"),
+    ("evict_drain_ms = 0", "evict_drain_ms is 0; allowed: a whole number from 1 to 60000"),
+    ("restore_hold_ms = -1", "restore_hold_ms is -1; allowed: a whole number from 0 to 3600000"),
+    ('unevictable = "kill"', 'unevictable is "kill"; allowed: keep, end'),
+    ("offline_overcommit = 2", "offline_overcommit is 2; allowed: true or false"),
     ('cdi_dirs = "/etc/cdi"', f'cdi_dirs is "/etc/cdi"; {_DIRS}'),
     ('cdi_dirs = ["/etc/cdi", "cdi"]', f'cdi_dirs has "cdi"; {_DIRS}'),
     (

@@ -1,4 +1,4 @@
-"""Which container is evicted and which restored, in virtual time."""
+"""The choice of containers to evict and to restore, in virtual time."""
 
 from __future__ import annotations
 
@@ -42,6 +42,13 @@ def test_of_equal_ones_the_one_that_has_run_for_longest_is_evicted() -> None:
     chosen = victim({0: card(demanded=10)}, [tenant(1, 10, since_ns=5), tenant(2, 10, since_ns=3)])
     assert chosen is not None
     assert chosen.tenant == 2
+
+
+def test_free_memory_beyond_the_drivers_part_evicts_no_container() -> None:
+    free = Card(left_bytes=100, free_bytes=100, demanded_bytes=90, unseen_bytes=11)
+    assert victim({0: free}, [tenant(1, 50)]) is not None
+    free = Card(left_bytes=100, free_bytes=100, demanded_bytes=90, unseen_bytes=10)
+    assert victim({0: free}, [tenant(1, 50)]) is None
 
 
 def test_a_container_on_another_card_is_left_alone() -> None:

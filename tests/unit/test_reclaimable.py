@@ -1,4 +1,4 @@
-"""Which containers may hold memory that gives way, and how much of a card they and others are granted."""
+"""Admission of containers whose memory gives way, and of others on their cards."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from native_sched.daemon.control import report
 from native_sched.daemon.engine import Engine, Usage
 from native_sched.daemon.grants import memory_kind, memory_refusal
 from native_sched.daemon.grants import record as grant_record
@@ -17,8 +18,8 @@ from native_sched.daemon.grants.grants import Reclaim
 from native_sched.daemon.node.config import NodeConfig
 from oci_specs import parse
 from oci_specs.refusal import Refusal
-from oci_specs.request import Qos
-from placement.cards import CardShare, Tenant
+from oci_specs.request import Memory, Qos
+from placement.cards import CardShare, CardState, Tenant
 from placement.place import place
 from tests.cards import CONFIG, V100_MIB, card, given_mib, line, request
 from tests.unit.arbiter_support import CARDS, World
@@ -32,8 +33,12 @@ def reclaimable(memory_mib: int) -> Tenant:
     return Tenant(container_id="r", qos="offline", memory_mib=memory_mib, reclaimable=True)
 
 
-def online(memory_mib: int, idle_mib: int) -> Tenant:
-    return Tenant(container_id="o", qos="online", memory_mib=memory_mib, idle_mib=idle_mib)
+def online(memory_mib: int) -> Tenant:
+    return Tenant(container_id="o", qos="online", memory_mib=memory_mib)
+
+
+def lending(online_mib: int, *tenants: Tenant) -> CardState:
+    return replace(card(0, *tenants), online_mib=online_mib)
 
 
 @pytest.mark.parametrize(
@@ -53,6 +58,16 @@ def online(memory_mib: int, idle_mib: int) -> Tenant:
             {"mgpu.dev/memory-mib": "512", "mgpu.dev/memory-reclaimable": "yes"},
             'mgpu: mgpu.dev/memory-reclaimable is "yes"; allowed: true or false',
         ),
+        (
+            {"mgpu.dev/reclaimable-memory-mib": "512", "mgpu.dev/qos": "online"},
+            'mgpu: mgpu.dev/reclaimable-memory-mib "512" (offline) and mgpu.dev/qos "online" (online) disagree; '
+            "keep one of them, or let both name one class",
+        ),
+        (
+            {"mgpu.dev/reclaimable-memory-mib": "512", "mgpu.dev/memory-reclaimable": "false"},
+            'mgpu: mgpu.dev/reclaimable-memory-mib "512" (reclaimable) and mgpu.dev/memory-reclaimable "false" '
+            "disagree; keep one of them, or let both say the same",
+        ),
     ],
 )
 def test_refused_with_this_line(annotations: Mapping[str, str], said: str) -> None:
@@ -63,8 +78,21 @@ def test_refused_with_this_line(annotations: Mapping[str, str], said: str) -> No
 
 def test_is_lent_what_online_was_granted_and_does_not_use() -> None:
     asked = replace(request(6000, qos="offline"), reclaimable=True)
-    assert given_mib(place(asked, [card(0, online(16000, 8000))], CONFIG)) == [6000]
-    assert "the most that is free is 5160 MiB" in line(asked, card(0, online(16000, 5000)))
+    assert given_mib(place(asked, [lending(8000, online(16000))], CONFIG)) == [6000]
+    assert "the most that is free is 5160 MiB" in line(asked, lending(11000, online(16000)))
+
+
+def test_a_card_that_is_one_containers_alone_is_not_lent() -> None:
+    asked = replace(request(6000, qos="offline"), reclaimable=True)
+    alone = replace(online(V100_MIB), whole=True)
+    assert "the most that is free is 0 MiB" in line(asked, lending(0, alone))
+
+
+def test_no_card_is_promised_that_there_is_not() -> None:
+    asked = replace(request(V100_MIB + 1, qos="offline"), reclaimable=True)
+    assert line(asked, card(0)) == (
+        "mgpu: 16161 MiB asked, but the largest card has 16160 MiB; ask for less, or for more cards"
+    )
 
 
 def test_online_is_admitted_as_if_reclaimable_memory_were_not_there() -> None:
@@ -74,8 +102,8 @@ def test_online_is_admitted_as_if_reclaimable_memory_were_not_there() -> None:
 def test_other_offline_memory_is_not_granted_twice() -> None:
     asked = request(2000, qos="offline")
     assert "the most that is free is 1160 MiB" in line(asked, card(0, reclaimable(15000)))
-    assert "the most that is free is 160 MiB" in line(asked, card(0, online(16000, 16000)))
-    assert given_mib(place(asked, [card(0, online(10000, 10000), reclaimable(14000))], CONFIG)) == [2000]
+    assert "the most that is free is 160 MiB" in line(asked, lending(0, online(16000)))
+    assert given_mib(place(asked, [lending(0, online(10000), reclaimable(14000))], CONFIG)) == [2000]
 
 
 kinds = st.tuples(
@@ -86,26 +114,26 @@ kinds = st.tuples(
 @given(st.lists(kinds, max_size=20))
 def test_no_order_of_arrivals_grants_more_than_there_is(arrivals: list[tuple[str, int, int]]) -> None:
     tenants: list[Tenant] = []
+    used_mib = 0
     for kind, mib, used_percent in arrivals:
         qos: Qos = "online" if kind == "online" else "offline"
         asked = replace(request(mib, qos=qos), reclaimable=kind == "reclaimable")
         try:
-            place(asked, [card(0, *tenants)], NodeConfig(max_containers_per_card=16))
+            place(asked, [lending(used_mib, *tenants)], NodeConfig(max_containers_per_card=16))
         except Refusal:
             continue
-        idle = mib * (100 - used_percent) // 100 if kind == "online" else 0
+        used_mib += mib * used_percent // 100 if kind == "online" else 0
         tenants.append(
             Tenant(
                 container_id="t",
                 qos=qos,
                 memory_mib=mib,
                 reclaimable=kind == "reclaimable",
-                idle_mib=idle,
             )
         )
         assert sum(one.memory_mib for one in tenants if not one.reclaimable) <= V100_MIB
         if kind != "online":
-            assert sum(one.memory_mib - one.idle_mib for one in tenants) <= V100_MIB
+            assert used_mib + sum(one.memory_mib for one in tenants if one.qos == "offline") <= V100_MIB
 
 
 def admitted(config: NodeConfig, driver_version: str = "580.95.05") -> World:
@@ -178,4 +206,16 @@ def test_memory_in_use_is_not_lent() -> None:
     [state] = [each for each in world.served.card_states([grant]) if each.index == grant.cards[0].index]
     assert state.free_for("offline", reclaimable=True) == 16160 - 15 * 1024
     assert state.free_for("offline", reclaimable=False) == 160
+    for driver_version, lending in (
+        ("580.95.05", {"online_mib": 15 * 1024, "kept_mib": 0, "lent_mib": 0}),
+        ("550.163.01", None),
+    ):
+        told = report.inventory(world.served, (), driver_version)["cards"]
+        assert [each["lending"] for each in told if each["index"] == grant.cards[0].index] == [lending]
     world.close()
+
+
+def test_amount_that_gives_way_says_all_of_it() -> None:
+    found = parse.request({"mgpu.dev/reclaimable-memory-mib": "512"}, {}, CONFIG)
+    assert found is not None
+    assert (found.qos, found.reclaimable, found.memory) == ("offline", True, Memory(mib=512))

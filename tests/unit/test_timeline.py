@@ -82,6 +82,29 @@ def test_online_takes_the_card_and_offline_is_held_back_after_it() -> None:
     assert work == [("train", 10), ("web", 40)]
 
 
+DRAIN = [
+    *PREEMPTION[:8],
+    event(50, "g-2", "drain"),
+    event(51, "g-2", "running"),
+    event(53, "g-2", "drain"),
+    event(58, "g-2", "idle", 0, since_ms=57),
+    event(59, "g-2", "drained"),
+    event(61, "g-1", "idle", 0, since_ms=60),
+]
+
+
+def test_what_a_container_does_beside_online_since_it_is_evicted_is_told_apart() -> None:
+    found = read(DRAIN, ALL)
+    assert told(found, "train") == [
+        ("run", 10, 42, ""),
+        ("suspended", 42, 51, "preempted"),
+        ("drain", 51, 57, ""),
+    ]
+    assert "running (evicted)" in [one["name"] for one in trace.chrome(found)["traceEvents"]]
+    with picture.draw(found) as drawn:
+        assert picture._DRAIN in {colour for _, colour in drawn.getcolors(1 << 24) or ()}
+
+
 def test_window_cuts_runs_at_its_edges() -> None:
     found = read(PREEMPTION, ALL, 50, 100)
     assert told(found, "train") == [("suspended", 50, 60, "preempted"), ("hold", 60, 100, "hold")]
@@ -281,8 +304,8 @@ def test_timeline_prints_sums_and_writes_both_files(mgpud: FakeMgpud, tmp_path: 
     result = mgpu("timeline", "--last", "0.19", "--png", str(png), "--trace", str(out))
     assert (result.exit_code, result.stderr) == (0, "")
     assert [line.split() for line in result.stdout.splitlines()][1:3] == [
-        ["0", "web", "online", "20.0", "0.0", "0.0"],
-        ["0", "train", "offline", "51.0", "18.0", "101.0"],
+        ["0", "web", "online", "20.0", "0.0", "0.0", "0.0"],
+        ["0", "train", "offline", "51.0", "18.0", "101.0", "0.0"],
     ]
     with Image.open(png) as image:
         assert (image.format, image.width) == ("PNG", picture.WIDTH)
@@ -326,7 +349,7 @@ def test_timeline_says_what_was_forgotten(mgpud: FakeMgpud) -> None:
     mgpud.reply_to("timeline", page(PREEMPTION[6:], lost=3))
     result = mgpu("timeline", "--last", "3")
     assert result.stderr == "mgpu: mgpud remembers only the last 0.2 s\n"
-    assert ["0", "train", "offline", "20.0", "18.0", "101.0"] in [
+    assert ["0", "train", "offline", "20.0", "18.0", "101.0", "0.0"] in [
         line.split() for line in result.stdout.splitlines()
     ]
 

@@ -76,6 +76,9 @@ MEANINGS = [
     ({"mgpu.dev/memory-64mib": "64", "mgpu.dev/memory-spare-mib": "63"}, "memory", Memory(mib=4033)),
     ({"mgpu.dev/memory-reclaimable": "true", "mgpu.dev/qos": "offline"}, "reclaimable", True),
     ({"mgpu.dev/memory-reclaimable": "false"}, "reclaimable", False),
+    ({"mgpu.dev/reclaimable-memory-mib": "4096"}, "reclaimable", True),
+    ({"mgpu.dev/reclaimable-memory-mib": "4096"}, "qos", "offline"),
+    ({"mgpu.dev/reclaimable-memory-mib": "4096", "mgpu.dev/memory-64mib": "64"}, "reclaimable", True),
     (
         {f"{VKE}/mgpu-memory": "1000", "mgpu.dev/memory-64mib": "16", "mgpu.dev/memory-spare-mib": "24"},
         "memory",

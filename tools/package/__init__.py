@@ -1,1 +1,1 @@
-"""What is released: a package for each Debian release, and a folder that may lie anywhere."""
+"""Releases: a package for each Debian release, and a folder that may lie anywhere."""

@@ -73,7 +73,7 @@ def make(suite: str, tree: Path, folder: Path) -> Path:
 
 
 def _beside(root: Path) -> None:
-    """What a system looks for in places of its own."""
+    """Files that a system looks for in places of its own."""
 
     def write(path: str, data: bytes) -> None:
         (root / path).parent.mkdir(parents=True, exist_ok=True)

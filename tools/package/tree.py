@@ -52,7 +52,7 @@ def _make(tree: Path, version: str) -> None:
     _packages(site, version)
 
     def launcher(name: str, module: str, attr: str) -> str | None:
-        # What a cluster's nodes run is in their image.
+        # The programs of a cluster's nodes are in their image.
         if module.startswith("cluster."):
             return None
         return _LAUNCHER.format(name=name, module=module, attr=attr, version=version)

@@ -19,7 +19,7 @@ LOADER = "ld-linux-x86-64.so.2"
 VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 _STDLIB_LEFT_OUT = shutil.ignore_patterns(
     "__pycache__", "config-*", "test", "tests", "idlelib", "tkinter", "lib2to3", "ensurepip", "pydoc_data",
-    "turtle*", "site-packages", "dist-packages", "distutils", "_sqlite3*", "sqlite3", "_dbm*", "nis.*", "_tkinter*",
+    "turtle*", "site-packages", "dist-packages", "distutils", "_dbm*", "nis.*", "_tkinter*",
     "_codecs_??.*", "_gdbm*", "_test*", "xmlrpc", "curses", "_curses*",
 )  # fmt: skip
 _NO_CACHE = shutil.ignore_patterns("__pycache__")

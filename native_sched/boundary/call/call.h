@@ -44,10 +44,10 @@ struct call {
     uint32_t params_check, params_check_after;
     uint64_t guessed_at;
     size_t guessed_bytes;
-    uint64_t waits_since_ms;      /* close_wait.h; 0: it has not waited */
-    uint64_t lent_ns;             /* parked.h; 0: never; UINT64_MAX: in this very try */
-    bool may_park;                /* parked.h: it may be answered later */
-    struct card_memory *lacks_on; /* PARK: where memory is lacking, and how much */
+    uint64_t waits_since_ms; /* close_wait.h; 0: it has not waited */
+    uint64_t lent_ns;        /* parked.h; 0: never; UINT64_MAX: in this very try */
+    bool may_park;           /* parked.h: it may be answered later */
+    struct ledger *lacks_on; /* PARK: what of the tenant's lacks memory, and how much */
     uint64_t lacks_bytes;
     const atomic_bool *over;   /* the arbiter ends; NULL: it does not */
     struct inflight *inflight; /* where the next mgpud finds it; NULL: nowhere */

@@ -4,22 +4,26 @@
 
 enum { NS_PER_MS = 1000000 };
 
-void parked_note_lent(struct call *c, const struct ledger *l)
+void parked_note_lent(struct call *c, const struct ledger *l, uint64_t bytes)
 {
     assert_held(&c->tenant->lock);
-    if (l->card && (atomic_load(&l->card->reclaimable_bytes) || atomic_load(&l->card->restorations)))
+    if (l->card && (atomic_load(&l->card->restorations) ||
+                    (atomic_load(&l->card->reclaimable_bytes) && card_memory_lacks(l->card, bytes))))
         c->lent_ns = UINT64_MAX;
 }
 
 struct answer parked_or(struct call *c, uint32_t card, uint64_t bytes, uint32_t status)
 {
+    struct ledger *l;
     WITH_TENANT(c->tenant);
-    const struct ledger *l = &c->tenant->ledger[card];
 
-    if (!c->may_park || !l->card || l->kind != MEMORY_ONLINE ||
+    if (!bytes || !c->may_park)
+        return answered(status);
+    l = &c->tenant->ledger[card];
+    if (!l->card || l->kind != MEMORY_ONLINE ||
         (c->lent_ns != UINT64_MAX && monotonic_ns() - c->lent_ns > (uint64_t)PARKED_LENT_MS * NS_PER_MS))
         return answered(status);
-    c->lacks_on = l->card;
+    c->lacks_on = l;
     c->lacks_bytes = bytes;
     return parked();
 }

@@ -22,11 +22,12 @@ struct parked_calls {
     struct parked_call call[PARKED_MAX];
 };
 
-/* Before the driver is asked: whether others have memory to give back on the ledger's card. */
-void parked_note_lent(struct call *c, const struct ledger *l);
+/* Before the driver is asked: whether so much can be lacking on the ledger's card because of what others have
+ * to give back. */
+void parked_note_lent(struct call *c, const struct ledger *l, uint64_t bytes);
 
-/* What a call that the driver refuses for want of memory becomes: parked, or answered with that status.
- * bytes: what it lacks at most. */
+/* The answer to a call that the driver itself refuses for want of memory: parked, or that status.
+ * bytes: of the card's memory, what it lacks at most; 0: it takes none, and lacks something else. */
 struct answer parked_or(struct call *c, uint32_t card, uint64_t bytes, uint32_t status);
 
 /* The entry for a call, its own from before or a free one; NULL: there is none. */

@@ -24,10 +24,12 @@
 #define SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP 1UL
 #endif
 
-enum { X32_SYSCALL_BIT = 0x40000000, INTERRUPT_SIGNAL = SIGURG, STACK_BYTES = 512 << 10 };
+enum { X32_SYSCALL_BIT = 0x40000000, X32_IOCTL = X32_SYSCALL_BIT + 514, I386_IOCTL = 54 };
+enum { INTERRUPT_SIGNAL = SIGURG, STACK_BYTES = 512 << 10 };
 
-/* What an entry of the page demands of a card; NULL: nothing. */
+/* An entry's demand; NULL: none. The ledger's card can be another one meanwhile. */
 struct demand {
+    struct ledger *ledger;
     struct card_memory *card;
     uint64_t bytes;
 };
@@ -50,6 +52,16 @@ static bool foreign_abi(const struct seccomp_data *d)
 #else
 #error "mgpu knows the system call numbers of x86-64 only"
 #endif
+}
+
+/* A command that the filter has caught beside the watched ones. It is in a register, which the kernel keeps
+ * for the length of the call: what goes on is what was seen, on whatever file. */
+static bool is_others(const struct seccomp_data *d)
+{
+    bool is_ioctl = d->arch == AUDIT_ARCH_I386 ? d->nr == I386_IOCTL
+                                               : d->nr == SYS_ioctl || d->nr == X32_IOCTL;
+
+    return is_ioctl && !rm_is_watched((uint32_t)d->args[1]);
 }
 
 static int write_back(struct server *s)
@@ -92,6 +104,8 @@ static struct answer serve(struct server *s)
     struct answer a;
     int bytes, e;
 
+    if (is_others(d))
+        return continued();
     if (foreign_abi(d))
         return failed(-EPERM);
     c->waits_since_ms = 0;
@@ -152,18 +166,24 @@ static struct seccomp_notif *next_call(struct inflight *k)
     return &k->req;
 }
 
-static void demand(struct server *s, const struct parked_call *entry, struct card_memory *card,
-                   uint64_t bytes)
+static void demand(struct server *s, const struct parked_call *entry, struct ledger *ledger, uint64_t bytes)
 {
     struct demand *d = &s->demand[entry - s->page->parked.call], was = *d;
 
-    if (was.card == card && was.bytes == bytes)
+    if (was.ledger == ledger && was.bytes == bytes)
         return;
-    if (card)
-        card_memory_demand(card, bytes);
+    {
+        WITH_TENANT(s->call.tenant);
+        *d = (struct demand){ledger, ledger ? ledger->card : NULL, bytes};
+        if (ledger)
+            ledger->demanded_bytes += bytes;
+        if (was.ledger)
+            was.ledger->demanded_bytes -= was.bytes;
+    }
+    if (d->card)
+        atomic_fetch_add(&d->card->demands, 1);
     if (was.card)
-        card_memory_demand_ends(was.card, was.bytes);
-    *d = (struct demand){card, bytes};
+        atomic_fetch_sub(&was.card->demands, 1);
     eventfd_write(s->call.m->events, 1);
 }
 

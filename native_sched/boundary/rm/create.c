@@ -100,7 +100,7 @@ static uint32_t reserve(struct call *c, struct creation *a, struct place *p)
     if (p->card == OBJECT_NO_CARD)
         return NV_OK;
     p->reserved = cost_of(c, a, p->card);
-    parked_note_lent(c, &t->ledger[p->card]);
+    parked_note_lent(c, &t->ledger[p->card], p->reserved);
     e = ledger_reserve(&t->ledger[p->card], p->reserved);
     p->no_room = e == -EAGAIN;
     return e < 0 ? NV_ERR_NO_MEMORY : NV_OK;
@@ -273,7 +273,8 @@ static struct answer create_in(struct call *c, struct place *p, struct creation 
     e = call_driver_on(c, file, RM_CMD(NV_ESC_RM_ALLOC, sizeof(alloc)), &alloc, sizeof(alloc));
     if (e < 0 || alloc.status != NV_OK) {
         give_back(c, p);
-        return driver_answer(e, alloc.status);
+        return e == 0 && alloc.status == NV_ERR_NO_MEMORY ? parked_or(c, p->card, p->reserved, alloc.status)
+                                                          : driver_answer(e, alloc.status);
     }
     a->handle = alloc.handle;
     a->root = is_client(a) ? alloc.handle : a->root;
@@ -318,8 +319,6 @@ struct answer object_create(struct call *c, const struct open_file *file, struct
     made = create_in(c, &place, a);
     if (group)
         groups_channel_ends(groups, a->root, group);
-    if (made.kind == ANSWER && made.rm_status == NV_ERR_NO_MEMORY && place.card != OBJECT_NO_CARD)
-        return parked_or(c, place.card, place.reserved, made.rm_status);
     return made;
 }
 

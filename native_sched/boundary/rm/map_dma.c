@@ -44,7 +44,7 @@ static uint32_t reserve(struct call *c, const struct rm_map_dma *a, uint64_t byt
         return NV_ERR_INVALID_OBJECT_HANDLE;
     if (too_long(memory ? &o->slot[memory] : NULL, a->length))
         return NV_ERR_INVALID_ARGUMENT;
-    parked_note_lent(c, &t->ledger[o->slot[virtual_memory].card]);
+    parked_note_lent(c, &t->ledger[o->slot[virtual_memory].card], bytes);
     if (ledger_reserve(&t->ledger[o->slot[virtual_memory].card], bytes) < 0)
         return NV_ERR_NO_MEMORY;
     choose_handle(t, a->client, &handle);

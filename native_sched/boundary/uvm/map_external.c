@@ -165,7 +165,7 @@ static int account_add(struct call *c, const struct asked *a, struct open_file *
     if (!files_open(c->m->files, &c->file))
         return -EBADF;
     if (!(status = find(c, a, client_file, &map))) {
-        parked_note_lent(c, &c->tenant->ledger[map.card]);
+        parked_note_lent(c, &c->tenant->ledger[map.card], page_tables_most(a->begin->range.length));
         status = note(c->tenant, a, &map, noted);
     }
     return status ? rm_refusal(status) : 0;

@@ -25,7 +25,7 @@ from oci_specs.refusal import Refusal, quoted
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """What one mgpud serves, fixed while it runs. lost: indices of cards that are, now."""
+    """The node that one mgpud serves, fixed while it runs. lost: indices of lost cards, now."""
 
     driver: str
     driver_version: str
@@ -169,7 +169,7 @@ class Arbiter:
         return report.everything(self._served, self._node.lost)
 
     def inventory(self, _message: Mapping[str, Any], _peer: Peer) -> Reply:
-        return report.inventory(self._served, self._node.lost)
+        return report.inventory(self._served, self._node.lost, self._node.driver_version)
 
     def health(self, _message: Mapping[str, Any], _peer: Peer) -> Reply:
         node, settings = self._node, self._served.config
@@ -198,7 +198,12 @@ class Arbiter:
     def resume(self, message: Mapping[str, Any], _peer: Peer) -> Reply:
         grant = naming.find(list(self._served.grants), message["container"])
         if self._reclaimer is not None:
-            self._reclaimer.ask_resume(grant)
+            self._reclaimer.ask_resume(
+                grant,
+                message.get("gpus", ()),
+                driver_version=self._node.driver_version,
+                lost=self._node.lost,
+            )
         return {"container": report.container(self._served, grant, self._node.lost)}
 
     def policy(self, message: Mapping[str, Any], _peer: Peer) -> Reply:

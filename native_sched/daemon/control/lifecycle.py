@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 from native_sched.daemon.engine import Unsuspendable
 from native_sched.daemon.grants import memory_kind
@@ -160,7 +161,7 @@ class Lifecycle:
             ) from error
         seen = tuple(Node(stat.st_dev, stat.st_ino, kind, minor) for stat, kind, minor in found)
         try:
-            for node in seen:
+            for node in replace(grant, nodes=seen).own_nodes:
                 self._served.engine.add_node(grant.tenant, *node)
             self._served.store.save(
                 grant, state="bound", pid=pid, pid_start=start, program=program, nodes=seen
@@ -172,6 +173,10 @@ class Lifecycle:
         grant.pid, grant.pid_start, grant.program, grant.nodes = pid, start, program, seen
         self._end_lease(grant)
         self._watches.forget((grant.nonce, "runtime"))
+        if restored:
+            LOG.info(
+                "carried", container=grant.container_id, what="mgpu-checkpoint moves its processes back"
+            )
 
     def resume_all(self, listeners: Listeners) -> None:
         """Looks after what the previous mgpud has left, once the engine serves it."""

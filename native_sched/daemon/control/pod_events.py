@@ -65,6 +65,7 @@ _KINDS: dict[str, tuple[str, Callable[[Fields], str]]] = {
         "GPUMemoryRestored",
         lambda of: f"its {of['mib']} MiB of GPU memory are back, with their data",
     ),
+    "other-gpus": ("GPUChanged", lambda of: f"it goes on with {of['gpus']} instead of {of['was']}"),
     "not-evicted": ("GPUMemoryNotEvicted", lambda of: f"its GPU memory does not give way: {of['why']}"),
     "not-restored": ("GPUMemoryNotRestored", lambda of: f"its GPU memory stays in host memory: {of['why']}"),
     "killed-unevictable": (

@@ -18,7 +18,7 @@ from native_sched.daemon.log import LOG
 from oci_specs.edits import ORIGINAL_SHA256
 from oci_specs.members import member_object
 from oci_specs.refusal import Refusal
-from runtime_hook import precreate, quick_json
+from runtime_hook import handing_on, precreate, quick_json
 from runtime_hook.arguments import Create
 from runtime_hook.bundle import digest, is_as_written, kept_beside, parse, written
 from runtime_hook.decision import Intent, admission, rewritten
@@ -101,7 +101,9 @@ class Prepare:
             )
             # podman writes the text anew, and its own digest would not hold.
             changed = written(new) if made.container_id else quick_json.dumps(new).encode("ascii")
-            if host.missing or len(changed) > TEXT_MAX_BYTES:
+            # podman's hook cannot know the runtime; the launcher asks its own.
+            unsure = bool(made.container_id) and handing_on.may_fail(new)
+            if unsure or host.missing or len(changed) > TEXT_MAX_BYTES:
                 raise NotHereError
         except BaseException:
             self._release({"nonce": grant["nonce"], "state": {"id": container_id}}, peer)

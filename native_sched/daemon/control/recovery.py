@@ -165,6 +165,6 @@ def _tell(engine: Engine, config: NodeConfig, grant: Grant) -> bool:
     for card in grant.cards:
         engine.grant(grant.tenant, card.index, card.memory_mib << 20)
     memory_kind.tell(engine, config, grant)
-    for node in grant.nodes:
+    for node in grant.own_nodes:
         engine.add_node(grant.tenant, *node)
     return known

@@ -10,8 +10,10 @@ from typing import Any
 
 from native_sched.daemon.engine import Engine, Process, Usage, Why
 from native_sched.daemon.grants.grants import Grant
+from native_sched.daemon.grants.memory_refusal import can_evict
 from native_sched.daemon.grants.served import Served
 from native_sched.daemon.node import without
+from placement.cards import CardState
 
 _STARTED = time.monotonic()
 
@@ -101,7 +103,7 @@ def container(served: Served, grant: Grant, lost: Collection[int]) -> dict[str, 
 
 
 def _demanded_bytes(served: Served, card: int) -> int:
-    """What online calls wait for there."""
+    """The bytes that online calls wait for there."""
     return int(served.engine.card_memory(card).demanded_bytes) if served.lends_memory else 0
 
 
@@ -161,9 +163,9 @@ def health(served: Served, driver: str, driver_version: str) -> dict[str, Any]:
     }
 
 
-def inventory(served: Served, lost: Collection[int]) -> dict[str, Any]:
-    """The node's cards and the rules for sharing them. Of the containers that share them now only those of
-    pods for which mgpud chose cards: no scheduler knows which.
+def inventory(served: Served, lost: Collection[int], driver_version: str) -> dict[str, Any]:
+    """The node's cards, the rules for sharing them, and what of them is lent. Of the containers that share
+    them now only those of pods for which mgpud chose cards: no scheduler knows which.
     """
     config = served.config
     chosen: dict[str, dict[str, list[str]]] = {}
@@ -190,8 +192,22 @@ def inventory(served: Served, lost: Collection[int]) -> dict[str, Any]:
                 "mig": card.instance is not None,
                 "policy": served.policies.operators.get(card.index),
                 "healthy": card.index not in lost,
+                "lending": _lending(state) if can_evict(driver_version, card) else None,
             }
-            for card in served.cards
+            for card, state in zip(served.cards, served.card_states(served.grants), strict=True)
         ],
         "chosen": chosen,
+    }
+
+
+def _lending(card: CardState) -> dict[str, int] | None:
+    """The card's memory by who has it (cluster/resources/inventory.py)."""
+    if card.online_mib is None:
+        return None
+    offline = [tenant for tenant in card.tenants if tenant.qos == "offline"]
+    lent_mib = sum(tenant.memory_mib for tenant in offline if tenant.reclaimable)
+    return {
+        "online_mib": card.online_mib,
+        "kept_mib": sum(tenant.memory_mib for tenant in offline) - lent_mib,
+        "lent_mib": lent_mib,
     }

@@ -4,14 +4,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from native_sched.daemon.grants import claimed
-from native_sched.daemon.grants import memory_refusal as refusals
+from native_sched.daemon.engine import NodeKind
+from native_sched.daemon.grants import claimed, memory_refusal
 from native_sched.daemon.grants.claims import Claims
 from native_sched.daemon.grants.grants import Grant
 from native_sched.daemon.grants.served import Served
+from native_sched.daemon.node import device_nodes
 from oci_specs import identity, parse, vocabulary
 from oci_specs.refusal import Refusal
-from placement.cards import CardShare
+from placement.cards import CardShare, CardState
 from placement.place import place
 
 # What the create path takes out of a spec when it has a grant to put in instead (oci_specs/reach.py).
@@ -79,20 +80,50 @@ class Admission:
             qos, whole_cards, reclaimable = request.qos, request.whole_cards, request.reclaimable
             placed = place(request, states, self._served.config)
             if reclaimable:
-                refusals.refuse_unevictable(self._driver_version, placed.cards, self._served.cards)
+                memory_refusal.refuse_unevictable(self._driver_version, placed.cards, self._served.cards)
         else:
             return Grant(**base, qos="online", policy=None, cards=(), edits={})
+        edits = self._edits_for(placed.cards)
         return Grant(
             **base,
             qos=qos,
             policy=placed.policy,
             cards=placed.cards,
-            edits=self._edits_for(placed.cards),
+            edits=self._with_other_nodes(edits, placed.cards, states) if reclaimable else edits,
             whole_cards=whole_cards,
             reclaimable=reclaimable,
             claims=tuple(one.key for one in named),
             chosen=request is not None and not named and not request.placed,
         )
+
+    def _with_other_nodes(
+        self, edits: dict[str, Any], cards: Sequence[CardShare], states: Sequence[CardState]
+    ) -> dict[str, Any]:
+        """With the nodes of further cards of its model, onto which the container may be restored. They serve
+        it nothing before: a node that is made later would need another rule of its device cgroup.
+        """
+        granted, models = {card.index for card in cards}, {card.name for card in cards}
+        others = [
+            CardShare(
+                index=card.index,
+                minor=card.minor,
+                uuid=card.uuid,
+                name=card.name,
+                memory_mib=0,
+                core_percent=None,
+            )
+            for card in states
+            if card.name in models and card.index not in granted
+        ]
+        if not others or memory_refusal.older(self._driver_version, memory_refusal.LEAST_DRIVER_FOR_OTHERS):
+            return edits
+        try:
+            theirs = self._edits_for(others).get("devices", [])
+        except Refusal:  # no CDI spec names one of them
+            return edits
+        wanted = {(NodeKind.CARD, card.minor) for card in others}
+        nodes = [device for device in theirs if device_nodes.kind_of(device["path"]) in wanted]
+        return {**edits, "devices": [*edits.get("devices", []), *nodes]}
 
     def _refuse_twice(self, container_id: str) -> None:
         for grant in self._served.grants:

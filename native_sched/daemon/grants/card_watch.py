@@ -21,7 +21,7 @@ SETTLE_S = 0.2
 
 
 def _facts(card: CardInfo) -> tuple[object, ...]:
-    """What the engine knows it by."""
+    """The members by which the engine knows it."""
     return card.minor, card.gpu_id, card.memory_mib, card.instance
 
 

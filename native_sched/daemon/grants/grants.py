@@ -37,13 +37,15 @@ class Reclaim:
     """A container's memory on its way out of the cards and back, as it is written down before each step.
 
     processes: (pid, start time) of those that were found on a card when its eviction began. bytes: what it
-    held, by card. by_hand: the operator evicted it, and resumes it. since_ns: of the state, by
+    held, by card. were: by pid, the UUIDs of the cards that a process was moved off, where they are not those
+    that its container has now. by_hand: the operator evicted it, and resumes it. since_ns: of the state, by
     CLOCK_MONOTONIC.
     """
 
     state: ReclaimState = "running"
     processes: tuple[tuple[int, int], ...] = ()
     bytes: dict[int, int] = field(default_factory=dict)
+    were: dict[int, tuple[str, ...]] = field(default_factory=dict)
     by_hand: bool = False
     since_ns: int = 0
 
@@ -60,10 +62,11 @@ class Grant:
     whole_cards: no other container may be on its cards. reclaimable: its memory gives way to online
     containers; reclaim: where it is with that. paused: it is frozen. containerd: what containerd
     told of it. qos, policy and cards follow the operator's live changes. pid is its init process,
-    runtime_pid the runtime that makes it; a start time goes with each (process_id.py). nodes: those the
-    engine was told of. lease_end_ns: until when it may be admitted and not bound, by CLOCK_MONOTONIC.
-    asked_crc32: of the message that asked for it. claims: what it was granted by, as
-    oci_specs/claim.py names it. chosen: mgpud chose the cards, and neither a scheduler nor a claim did.
+    runtime_pid the runtime that makes it; a start time goes with each (process_id.py). nodes: all that it has
+    of the driver's, also of cards that it may be restored onto. lease_end_ns: until when it may be admitted
+    and not bound, by CLOCK_MONOTONIC. asked_crc32: of the message that asked for it. claims: what it was
+    granted by, as oci_specs/claim.py names it. chosen: mgpud chose the cards, and neither a scheduler nor a
+    claim did.
     program: what its init process executed when it was bound, which is the runtime.
     """
 
@@ -118,6 +121,12 @@ class Grant:
         return (
             "/".join(filter(None, (who.namespace, who.pod, who.container))) if who.pod else self.container_id
         )
+
+    @property
+    def own_nodes(self) -> list[Node]:
+        """The nodes that serve: the engine is told of no others."""
+        minors = {card.minor for card in self.cards}
+        return [node for node in self.nodes if node.kind != NodeKind.CARD or node.minor in minors]
 
     def has_card(self, index: int) -> bool:
         return any(card.index == index for card in self.cards)

@@ -1,4 +1,4 @@
-"""What a container's memory is to the others on its cards, for the engine."""
+"""The kind of a container's memory to the others on its cards, for the engine."""
 
 from __future__ import annotations
 

@@ -12,20 +12,31 @@ from placement.cards import CardShare
 
 # cuCheckpointProcess*() came with CUDA 12.8.
 LEAST_DRIVER = 570
+# Pairs of GPUs for its restoration came with CUDA 13.0.
+LEAST_DRIVER_FOR_OTHERS = 580
+
+
+def older(driver_version: str, least: int) -> bool:
+    branch = driver_version.partition(".")[0]
+    return branch.isdigit() and int(branch) < least
+
+
+def can_evict(driver_version: str, card: CardInfo) -> bool:
+    """Whether processes can be moved off the card: not by an older driver, nor from a MIG instance."""
+    return card.instance is None and not older(driver_version, LEAST_DRIVER)
 
 
 def refuse_unevictable(driver_version: str, granted: Iterable[CardShare], cards: Iterable[CardInfo]) -> None:
-    """Refusal where no process can be moved off the cards: by an older driver, or from MIG instances."""
-    branch = driver_version.partition(".")[0]
-    if branch.isdigit() and int(branch) < LEAST_DRIVER:
+    """Refusal where no process can be moved off one of the cards."""
+    if older(driver_version, LEAST_DRIVER):
         raise Refusal(
             "cannot-evict",
             f"{MEMORY_RECLAIMABLE} asked, but driver {printable(driver_version)} does not move processes off a GPU",
             f"install driver {LEAST_DRIVER} or newer, or leave the annotation out",
         )
-    instances = {card.index for card in cards if card.instance is not None}
+    fixed = {card.index for card in cards if not can_evict(driver_version, card)}
     for card in granted:
-        if card.index in instances:
+        if card.index in fixed:
             raise Refusal(
                 "cannot-evict",
                 f"{MEMORY_RECLAIMABLE} asked, but card {card.index} is a MIG instance, which no process is moved off",

@@ -50,6 +50,7 @@ def to_json(grant: Grant) -> dict[str, Any]:
             **asdict(grant.reclaim),
             "bytes": {str(card): size for card, size in grant.reclaim.bytes.items()},
             "processes": [list(process) for process in grant.reclaim.processes],
+            "were": [[pid, list(uuids)] for pid, uuids in grant.reclaim.were.items()],
         },
         "created": grant.created.isoformat(),
     }
@@ -70,6 +71,7 @@ def _reclaim(found: Any) -> Reclaim:
             **found,
             "bytes": {int(card): size for card, size in found["bytes"].items()},
             "processes": tuple((pid, start) for pid, start in found["processes"]),
+            "were": {pid: tuple(uuids) for pid, uuids in found.get("were", ())},
         }
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from native_sched.daemon.engine import Engine, TenantClass
 from native_sched.daemon.grants import quota
@@ -14,6 +15,14 @@ from oci_specs.request import Qos
 from placement.cards import CardShare
 
 _CLASSES = {vocabulary.ONLINE: TenantClass.ONLINE, vocabulary.OFFLINE: TenantClass.OFFLINE}
+
+
+class Told(NamedTuple):
+    """Of one container; cards: their indices."""
+
+    qos: Qos
+    percent: int
+    cards: tuple[int, ...]
 
 
 def _heeded(grant: Grant, card: CardShare) -> int | None:
@@ -28,12 +37,12 @@ class Scheduling:
         self._grants = grants
         self._policies = policies
         self._policy_told: dict[int, str] = {}
-        self._told: dict[int, tuple[Qos, int]] = {}
+        self._told: dict[int, Told] = {}
 
     def quota_percent(self, grant: Grant) -> int | None:
         """The container's share of each of its cards; None while it is not scheduled."""
         told = self._told.get(grant.tenant)
-        return told[1] if told else None
+        return told.percent if told else None
 
     def apply(self) -> None:
         """Makes the engine's scheduler agree with the grants: to be called after each change of them.
@@ -42,7 +51,7 @@ class Scheduling:
         when the engine takes something not, after all else was told; calling again goes on from there.
         """
         failed: OSError | None = None
-        # What is not served may be on a card that is there no more.
+        # A container that is not served may be on a card that is there no more.
         for card in sorted({card.index for grant in self._grants if grant.served for card in grant.cards}):
             try:
                 self.tell_policy(card)
@@ -51,11 +60,10 @@ class Scheduling:
         wanted = self._wanted()
         self._told = {tenant: told for tenant, told in self._told.items() if tenant in wanted}
         # Tenants that lose go first, so that no class comes to more than a card on the way.
-        for tenant in sorted(wanted, key=lambda tenant: self._gain(tenant, *wanted[tenant])):
+        for tenant in sorted(wanted, key=lambda tenant: self._gain(tenant, wanted[tenant])):
             if self._told.get(tenant) != wanted[tenant]:
-                qos, percent = wanted[tenant]
                 try:
-                    self._engine.schedule(tenant, _CLASSES[qos], percent)
+                    self._engine.schedule(tenant, _CLASSES[wanted[tenant].qos], wanted[tenant].percent)
                 except OSError as error:
                     failed = failed or error
                 else:
@@ -70,10 +78,10 @@ class Scheduling:
             self._engine.card_policy(card, owned.policy)
             self._policy_told[card] = owned.policy
 
-    def _wanted(self) -> dict[int, tuple[Qos, int]]:
+    def _wanted(self) -> dict[int, Told]:
         percents = quota.percents(self._cards())
         return {
-            grant.tenant: (grant.qos, percents[grant.tenant])
+            grant.tenant: Told(grant.qos, percents[grant.tenant], tuple(card.index for card in grant.cards))
             for grant in self._grants
             if grant.tenant in percents and grant.served
         }
@@ -87,9 +95,11 @@ class Scheduling:
                 if card.index == index
             ]
 
-    def _gain(self, tenant: int, qos: Qos, percent: int) -> int:
-        """Percent more than now in the same class; a change of class goes between losers and winners."""
-        if tenant not in self._told:
-            return percent
-        old_qos, old_percent = self._told[tenant]
-        return percent - old_percent if qos == old_qos else 0
+    def _gain(self, tenant: int, wanted: Told) -> int:
+        """Percent more than now in the same class; a change of class or cards goes between losers and
+        winners.
+        """
+        told = self._told.get(tenant)
+        if told is None:
+            return wanted.percent
+        return wanted.percent - told.percent if wanted[::2] == told[::2] else 0

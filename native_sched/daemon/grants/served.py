@@ -36,12 +36,14 @@ class Served:
     def lends_memory(self) -> bool:
         return self.config.offline_overcommit
 
-    def _idle_mib(self, grant: Grant, card: int, granted_mib: int) -> int:
-        """Of an online container's memory on the card, what it does not use and may be lent."""
-        if not self.lends_memory or grant.qos != "online" or not grant.served:
-            return 0
+    def _used_mib(self, grant: Grant, card: int, granted_mib: int) -> int:
+        """Of an online container's memory on the card, what it uses: the rest may be lent, unless the card
+        is its alone.
+        """
+        if not grant.served or grant.whole_cards:
+            return granted_mib
         usage = self.engine.usage(grant.tenant, card)
-        return max(0, granted_mib - (-(-int(usage.used_bytes + usage.reserved_bytes) >> 20)))
+        return min(granted_mib, -(-int(usage.used_bytes + usage.reserved_bytes) >> 20))
 
     def card_states(self, grants: Iterable[Grant], without: Collection[int] = ()) -> list[CardState]:
         """The cards as placement sees them with these grants on them. without: indices of cards left out."""
@@ -50,6 +52,14 @@ class Served:
 
     def _card_state(self, card: CardInfo, grants: Iterable[Grant]) -> CardState:
         owned = self.policies.of(card.index)
+        shares = [(grant, own) for grant in grants for own in grant.cards if own.index == card.index]
+        online_mib = None
+        if self.lends_memory:
+            online_mib = sum(
+                self._used_mib(grant, card.index, own.memory_mib)
+                for grant, own in shares
+                if grant.qos == "online"
+            )
         return CardState(
             index=card.index,
             minor=card.minor,
@@ -58,6 +68,7 @@ class Served:
             memory_mib=card.memory_mib,
             policy=owned.policy if owned else None,
             policy_owner=owned.name if owned else None,
+            online_mib=online_mib,
             tenants=tuple(
                 Tenant(
                     container_id=grant.container_id,
@@ -65,10 +76,8 @@ class Served:
                     memory_mib=own.memory_mib,
                     core_percent=own.core_percent,
                     reclaimable=grant.reclaimable,
-                    idle_mib=self._idle_mib(grant, card.index, own.memory_mib),
+                    whole=grant.whole_cards,
                 )
-                for grant in grants
-                for own in grant.cards
-                if own.index == card.index
+                for grant, own in shares
             ),
         )

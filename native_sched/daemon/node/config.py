@@ -62,7 +62,7 @@ class NodeConfig(Rules):
     evict_drain_ms: int = 1000
     # Milliseconds for which there was room for all of an evicted container before it is restored.
     restore_hold_ms: int = 1000
-    # What becomes of a container that cannot be evicted while online waits: it keeps its memory, or it is
+    # For a container that cannot be evicted while online waits: it keeps its memory, or it is
     # ended.
     unevictable: Literal["keep", "end"] = "keep"
     # A loopback HOST:PORT where metrics are served to every user of the node, beside ROOT/metrics.sock, which

@@ -37,7 +37,7 @@ class CardInfo:
 
 
 class Found(NamedTuple):
-    """What a driver says: its version and its cards, under numbers of its own; lost: UUIDs of those that have
+    """A driver's answer: its version and its cards, under numbers of its own; lost: UUIDs of those that have
     fallen off the bus, as far as it still lists them.
     """
 
@@ -102,7 +102,7 @@ def add_to(engine: Engine, card: CardInfo) -> None:
 
 
 def simulated(directory: str) -> Found:
-    """What the card process with sockets in `directory` has; Refusal when none answers."""
+    """The cards of the card process with sockets in `directory`; Refusal when none answers."""
     admin = os.path.join(directory, "admin.sock")
     listed = cards.cards(admin)
     found = [
@@ -124,7 +124,7 @@ def simulated(directory: str) -> Found:
 
 
 def nvml() -> Found:
-    """What the real driver has; Refusal when NVML has nothing to offer.
+    """The real driver's cards; Refusal when NVML has none.
 
     A card that has fallen off the bus is not among its cards: NVML tells not even its UUID. What the driver
     takes per channel group it does not tell: contexts.py.

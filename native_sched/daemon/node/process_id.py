@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
+import signal
+
+_PF_EXITING = 0x4
+
+# Of ioctl_ns(2): a descriptor of the namespace above; EPERM above one's own.
+_NS_GET_PARENT = 0xB702
 
 
-def start_time(pid: int) -> int:
-    """The process's start, in clock ticks since boot (field 22 of proc_pid_stat(5)); ProcessLookupError."""
+def _stat(pid: int) -> list[bytes]:
+    """Fields 3 and on of proc_pid_stat(5); ProcessLookupError."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             # The name, in parentheses, may hold anything.
-            return int(file.read().rpartition(b")")[2].split()[19])
+            return file.read().rpartition(b")")[2].split()
     except FileNotFoundError as error:
         raise ProcessLookupError(error.errno, error.strerror) from error
+
+
+def start_time(pid: int) -> int:
+    """The process's start, in clock ticks since boot; ProcessLookupError."""
+    return int(_stat(pid)[19])
+
+
+def is_ending(pid: int) -> bool:
+    """It is gone, or has begun to end: its threads may be gone before it is."""
+    try:
+        fields = _stat(pid)
+    except ProcessLookupError:
+        return True
+    killed = int(fields[28]) >> (signal.SIGKILL - 1) & 1
+    return fields[0] in (b"Z", b"X") or bool(int(fields[6]) & _PF_EXITING or killed)
 
 
 def open_process(pid: int, start: int = 0) -> int:
@@ -34,6 +56,25 @@ def open_process(pid: int, start: int = 0) -> int:
         os.close(fd)
         raise
     return fd
+
+
+def is_inside(pid: int, init: int) -> bool:
+    """Whether the process is in init's pid namespace, or in one below it; False when either is gone."""
+    try:
+        wanted = os.stat(f"/proc/{init}/ns/pid")
+        space = os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY)
+    except OSError:
+        return False
+    while not os.path.samestat(os.fstat(space), wanted):
+        try:
+            above = fcntl.ioctl(space, _NS_GET_PARENT)
+        except OSError:
+            return False
+        finally:
+            os.close(space)
+        space = above
+    os.close(space)
+    return True
 
 
 def program(pid: int) -> tuple[int, int] | None:

@@ -7,7 +7,7 @@ import fcntl
 import json
 import os
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -85,9 +85,11 @@ class Checkpoint:
     async def checkpoint(self, pid: int, timeout_s: float) -> None:
         await self._ask(f"checkpoint {pid}", timeout_s)
 
-    async def restore(self, pid: int, pairs: Mapping[str, str] | None = None) -> None:
-        """pairs: the card's UUID by that of the card where the process was."""
-        moved = "".join(f" {old}={new}" for old, new in (pairs or {}).items())
+    async def restore(self, pid: int, pairs: Iterable[tuple[str, str]] = ()) -> None:
+        """It is locked afterwards. pairs: of each of its cards, the UUID of the one that it left and of the
+        one that it comes to; none where these are the same.
+        """
+        moved = "".join(f" {old}={new}" for old, new in pairs)
         await self._ask(f"restore {pid}{moved}", None)
 
     async def unlock(self, pid: int) -> None:

@@ -1,4 +1,4 @@
-"""Which container is evicted, and which is restored when: pure, in the caller's time (ns).
+"""The choice of the container to evict, and of the one to restore and when: pure, in the caller's time (ns).
 
 Eviction takes the least that is enough. Restoration takes the oldest, once there was room for all of it for a
 time that doubles with each eviction that follows a restoration closely, so that a container is not moved back
@@ -19,17 +19,22 @@ RAN_HOLDS = 8
 @dataclass(frozen=True, kw_only=True)
 class Card:
     """One card. left_bytes: what no container has taken or been promised. free_bytes: what none holds.
-    demanded_bytes: asked for by online calls that wait, 0 where none does.
+    demanded_bytes: asked for by online calls that wait, 0 where none does. unseen_bytes: what the driver may
+    not have of what none holds.
     """
 
     left_bytes: int
     free_bytes: int
     demanded_bytes: int = 0
+    unseen_bytes: int = 0
 
     @property
     def lacking_bytes(self) -> int:
-        """The least that has to be evicted; a card that refuses memory it seems to have lacks some."""
-        return max(1, self.demanded_bytes - self.free_bytes) if self.demanded_bytes else 0
+        """The least that has to be evicted; a card that refuses memory it hardly has lacks some."""
+        if not self.demanded_bytes:
+            return 0
+        beyond = self.demanded_bytes - self.free_bytes
+        return max(beyond, 1 if beyond + self.unseen_bytes > 0 else 0)
 
 
 @dataclass(frozen=True, kw_only=True)

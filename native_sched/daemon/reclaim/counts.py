@@ -1,4 +1,4 @@
-"""What was moved since this mgpud began."""
+"""Counts of moves since this mgpud began."""
 
 from __future__ import annotations
 

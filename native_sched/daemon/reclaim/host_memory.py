@@ -12,7 +12,7 @@ _NO_LIMIT_BYTES = 1 << 62
 
 
 def room_bytes(pid: int, *, proc: str = PROC, cgroups: str = CGROUPS) -> int:
-    """What the process's cgroups and the machine leave it, in bytes; 0 when it is gone."""
+    """The room that the process's cgroups and the machine leave it, in bytes; 0 when it is gone."""
     room = _available_bytes(proc)
     try:
         with open(f"{proc}/{pid}/cgroup", encoding="utf-8", errors="surrogateescape") as file:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from native_sched.daemon.engine import Engine
@@ -25,6 +25,10 @@ _SLOWEST_BYTES_PER_S, _COPY_LEAST_S = 256 << 20, 10.0
 _CHANGING = ("checkpointing", "restoring")
 _LOOK_S = 0.02
 _ENDS_WITHIN_NS = 2 * _NS_PER_S
+# A driver may leave so little of what was moved.
+_LEFT_PART = 16
+# A thread that answers may be gone before its process is seen to end.
+_SEEN_TO_END_NS = 200 * _NS_PER_MS
 
 
 class NotMoved(Exception):
@@ -60,6 +64,11 @@ class Mover:
         room = host_memory.room_bytes(processes[0][0])
         if room < size:
             raise NotMoved(f"{size >> 20} MiB do not fit the {room >> 20} MiB of host memory left to it")
+        try:
+            # One that the driver cannot move, such as one without libcuda, is left alone.
+            await self._states(processes)
+        except Failed as error:
+            raise NotMoved(str(error)) from error
         self._enter(grant, "evicting", processes=processes, bytes=held, by_hand=by_hand)
         deadline_ns = time.monotonic_ns() + drain_ms * _NS_PER_MS
         try:
@@ -69,6 +78,7 @@ class Mover:
             if beside_online:
                 self._engine.drain(grant.tenant, time.monotonic_ns() + int(_copy_s(size) * _NS_PER_S))
             await self._checkpoint_all(grant)
+            await self._check_left(grant)
         except (Failed, NotMoved) as error:
             await self._put_back(grant)
             raise NotMoved(str(error)) from error
@@ -76,7 +86,7 @@ class Mover:
             self._drained(grant)
         self._enter(grant, "evicted")
 
-    async def restore(self, grant: Grant, pairs: Mapping[str, str] | None = None) -> None:
+    async def restore(self, grant: Grant) -> None:
         """NotMoved where there is no room, or the driver refuses; it stays evicted then."""
         try:
             self._engine.reclaim(grant.tenant, closed=True, room_bytes=grant.reclaim.bytes)
@@ -84,7 +94,7 @@ class Mover:
             raise NotMoved(f"its memory is not free on its cards ({error.strerror})") from error
         try:
             self._enter(grant, "restoring", closed_already=True)
-            await self._restore_all(grant, pairs)
+            await self._restore_all(grant)
         except (Failed, NotMoved) as error:
             await self._forward(grant)
             raise NotMoved(str(error)) from error
@@ -96,13 +106,16 @@ class Mover:
         Lost when that cannot be.
         """
         was = grant.reclaim.state
-        states = await self._states(grant)
+        try:
+            states = await self._states(grant.reclaim.processes)
+        except Failed as error:
+            raise NotMoved(str(error)) from error
         try:
             if "checkpointed" not in states.values():
                 await self._unlock_all(grant)
                 self._enter(grant, "running")
             elif was == "restoring":
-                await self._restore_all(grant, None)
+                await self._restore_all(grant)
                 self._enter(grant, "running")
             elif set(states.values()) == {"checkpointed"}:
                 self._enter(grant, "evicted")
@@ -124,11 +137,22 @@ class Mover:
         }
 
     def _processes(self, grant: Grant) -> tuple[tuple[int, int], ...]:
+        """A file outlives the process that is charged for it, whose number may be a stranger's by now."""
         found = []
         for pid in sorted({process.pid for process in self._engine.processes(grant.tenant)}):
             with suppress(ProcessLookupError):
-                found.append((pid, process_id.start_time(pid)))
+                start = process_id.start_time(pid)
+                if process_id.is_inside(pid, grant.pid or 0):
+                    found.append((pid, start))
         return tuple(found)
+
+    async def _check_left(self, grant: Grant) -> None:
+        """NotMoved where it still has memory there, of files or of what its CUDA does not know."""
+        size, patience_ns = sum(grant.reclaim.bytes.values()), time.monotonic_ns() + _ENDS_WITHIN_NS
+        while (left := sum(self.held_bytes(grant).values())) > size // _LEFT_PART:
+            if time.monotonic_ns() > patience_ns:
+                raise NotMoved(f"{left >> 20} MiB stayed on its cards: no CUDA of its processes has them")
+            await asyncio.sleep(_LOOK_S)
 
     def _enter(
         self,
@@ -137,6 +161,7 @@ class Mover:
         *,
         processes: tuple[tuple[int, int], ...] | None = None,
         bytes: dict[int, int] | None = None,
+        were: dict[int, tuple[str, ...]] | None = None,
         by_hand: bool | None = None,
         closed_already: bool = False,
     ) -> None:
@@ -146,6 +171,7 @@ class Mover:
             state=state,
             processes=now.processes if processes is None else processes,
             bytes=now.bytes if bytes is None else bytes,
+            were=now.were if were is None else were,
             by_hand=now.by_hand if by_hand is None else by_hand,
             since_ns=time.monotonic_ns(),
         )
@@ -175,7 +201,7 @@ class Mover:
 
     async def _lock_all(self, grant: Grant, deadline_ns: int) -> None:
         """One time for all of them: none waits for another that is locked longer than that."""
-        states = await self._states(grant)
+        states = await self._states(grant.reclaim.processes)
         for pid in self._living(grant):
             if states.get(pid) != "running":
                 continue
@@ -185,30 +211,35 @@ class Mover:
             await self._checkpoint.lock(pid, left_ms)
 
     async def _checkpoint_all(self, grant: Grant) -> None:
-        states = await self._states(grant)
+        states = await self._states(grant.reclaim.processes)
         size = sum(grant.reclaim.bytes.values())
         for pid in self._living(grant):
             if states.get(pid) == "locked":
                 await self._checkpoint.checkpoint(pid, _copy_s(size))
 
-    async def _restore_all(self, grant: Grant, pairs: Mapping[str, str] | None) -> None:
-        states = await self._states(grant)
+    async def _restore_all(self, grant: Grant) -> None:
+        states = await self._states(grant.reclaim.processes)
         for pid in self._living(grant):
             if states.get(pid) == "checkpointed":
-                await self._checkpoint.restore(pid, pairs)
+                were = grant.reclaim.were.get(pid, ())
+                now = (card.uuid for card in grant.cards)
+                await self._checkpoint.restore(pid, zip(were, now, strict=True) if were else ())
         await self._unlock_all(grant)
 
     async def _unlock_all(self, grant: Grant) -> None:
-        for pid, state in (await self._states(grant)).items():
+        """They get memory from before they go on: the first thing that one does may be to ask for some."""
+        with suppress(OSError):  # its container is gone meanwhile
+            self._engine.reclaim(grant.tenant, closed=False)
+        for pid, state in (await self._states(grant.reclaim.processes)).items():
             if state == "locked":
                 await self._checkpoint.unlock(pid)
 
     async def _put_back(self, grant: Grant) -> None:
         """All of it on the cards again; what could not be stays evicted as a whole."""
         try:
-            if "checkpointed" in (await self._states(grant)).values():
+            if "checkpointed" in (await self._states(grant.reclaim.processes)).values():
                 self._engine.reclaim(grant.tenant, closed=True, room_bytes=grant.reclaim.bytes)
-            await self._restore_all(grant, None)
+            await self._restore_all(grant)
         except (Failed, OSError) as error:
             LOG.warning("not-put-back", container=grant.container_id, why=error)
             await self._forward(grant)
@@ -218,7 +249,11 @@ class Mover:
             self._enter(grant, "running")
 
     async def _forward(self, grant: Grant) -> None:
-        """All of it off the cards again."""
+        """All of it off the cards again, from where each process is by now."""
+        states = await self._states(grant.reclaim.processes)
+        were = {pid: uuids for pid, uuids in grant.reclaim.were.items() if states.get(pid) == "checkpointed"}
+        if were != grant.reclaim.were:
+            self._enter(grant, grant.reclaim.state, were=were)
         try:
             await self._lock_all(grant, time.monotonic_ns() + _NS_PER_S)
             await self._checkpoint_all(grant)
@@ -229,25 +264,30 @@ class Mover:
         else:
             self._enter(grant, "evicted")
 
-    async def _states(self, grant: Grant) -> dict[int, str]:
+    async def _states(self, processes: Iterable[tuple[int, int]]) -> dict[int, str]:
         """By pid, once none of them is between two. Lost where one has failed."""
-        found: dict[int, str] = {}
-        for pid, start in grant.reclaim.processes:
-            patience_ns = time.monotonic_ns() + _ENDS_WITHIN_NS
-            while process_id.lives(pid, start):
-                try:
-                    found[pid] = await self._checkpoint.state(pid)
-                except Failed:
-                    # One that is ending no longer answers, and is not gone yet.
-                    if time.monotonic_ns() > patience_ns:
-                        raise
-                else:
-                    if found[pid] not in _CHANGING:
-                        break
-                await asyncio.sleep(_LOOK_S)
+        found = {}
+        for pid, start in processes:
+            if state := await self._state(pid, start):
+                found[pid] = state
         if "failed" in found.values():
             raise Lost("the driver could not move one of its processes")
         return {pid: state for pid, state in found.items() if process_id.lives(pid)}
+
+    async def _state(self, pid: int, start: int) -> str:
+        """Empty: it has ended. Failed where the driver does not know it."""
+        patience_ns = time.monotonic_ns() + _SEEN_TO_END_NS
+        while process_id.lives(pid, start):
+            try:
+                state = await self._checkpoint.state(pid)
+            except Failed:
+                if time.monotonic_ns() > patience_ns and not process_id.is_ending(pid):
+                    raise
+            else:
+                if state not in _CHANGING:
+                    return state
+            await asyncio.sleep(_LOOK_S)
+        return ""
 
 
 def _copy_s(size: int) -> float:

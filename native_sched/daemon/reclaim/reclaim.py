@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from native_sched.daemon.grants import memory_refusal as refusals
 from native_sched.daemon.grants.grants import Grant, Reclaim
 from native_sched.daemon.grants.served import Served
 from native_sched.daemon.log import LOG
+from native_sched.daemon.reclaim import relocate
 from native_sched.daemon.reclaim.checkpoint import Alone, Checkpoint, Gone
 from native_sched.daemon.reclaim.choose import Card, Restorations, Tenant, victim
 from native_sched.daemon.reclaim.counts import Counts
 from native_sched.daemon.reclaim.move import Lost, Mover, NotMoved
+from oci_specs.refusal import Refusal
+from placement.cards import CardShare
 
 _NS_PER_MS, _NS_PER_S = 1_000_000, 1_000_000_000
 # A container that could not be moved is left alone for so long.
@@ -23,6 +26,17 @@ _RETRY_S = 10
 # Room comes about without an event, as when an online container ends.
 _LOOK_S = 0.25
 _DRAIN_RESTORING_S = 10
+# So long after an eviction the calls that wait are tried with what it has freed, and the driver may still
+# count what the account does not.
+_TRIED_S, _SETTLED_NS = 0.01, _NS_PER_S
+
+
+class Asked(NamedTuple):
+    """A request of the operator's. cards, by_hand: as they were."""
+
+    what: Literal["evict", "resume"]
+    cards: tuple[CardShare, ...] = ()
+    by_hand: bool = False
 
 
 class Reclaimer:
@@ -38,9 +52,10 @@ class Reclaimer:
         self._restorations = Restorations(served.config.restore_hold_ms * _NS_PER_MS)
         self._changed = asyncio.Event()
         self._evicting: Grant | None = None
+        self._evicted_ns = -_SETTLED_NS
         self._restoring: Grant | None = None
         self._retry_ns: dict[int, int] = {}
-        self._asked: dict[int, str] = {}
+        self._asked: dict[int, Asked] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.counts = Counts()
 
@@ -77,7 +92,7 @@ class Reclaimer:
     def _save(self, grant: Grant, reclaim: Reclaim) -> None:
         self._served.store.save(grant, reclaim=reclaim)
 
-    # What the operator asks for by hand.
+    # Requests of the operator's.
 
     def ask_evict(self, grant: Grant) -> None:
         """Refusal where it cannot be."""
@@ -91,40 +106,53 @@ class Reclaimer:
         if grant.reclaim.state != "running":
             raise refusals.not_running(grant)
         grant.not_moved = ""
-        self._asked[grant.tenant] = "evict"
+        self._asked[grant.tenant] = Asked("evict")
         self.wake()
 
-    def ask_resume(self, grant: Grant) -> None:
-        """Refusal where it is not evicted, or there is no room for all of it."""
+    def ask_resume(
+        self,
+        grant: Grant,
+        names: Sequence[str] = (),
+        *,
+        driver_version: str = "",
+        lost: Collection[int] = (),
+    ) -> None:
+        """names: of cards, where it is to go on with others. Refusal where it is not evicted, or there is no
+        room for all of it.
+        """
+        if grant.reclaim.state == "restoring" and set(names) <= {card.uuid for card in grant.cards}:
+            return
         if grant.reclaim.state != "evicted":
             raise refusals.not_evicted(grant)
+        before, by_hand = grant.cards, grant.reclaim.by_hand
+        there = before
+        if names:
+            there = relocate.plan(self._served, grant, names, driver_version=driver_version, lost=lost)
         cards = self._cards()
-        for index, size in grant.reclaim.bytes.items():
+        for index, size in relocate.sizes_on(grant, there).items():
             left = min(cards[index].left_bytes, cards[index].free_bytes)
             if left < size or cards[index].demanded_bytes:
                 raise refusals.no_room_to_resume(
                     grant, index, size, 0 if cards[index].demanded_bytes else left
                 )
+        # A mgpud that ends now leaves the next one to restore it.
+        relocate.apply(self._served, grant, there)
         grant.not_moved = ""
-        self._asked[grant.tenant] = "resume"
+        self._asked[grant.tenant] = Asked("resume", before, by_hand)
         self.wake()
 
-    # What is due.
+    # Moves that are due.
 
     def _cards(self) -> dict[int, Card]:
-        engine = self._served.engine
-        used = dict.fromkeys((card.index for card in self._served.cards), 0)
-        for grant in self._served.grants:
-            for card in grant.cards:
-                with suppress(OSError):
-                    used[card.index] += int(engine.usage(grant.tenant, card.index).used_bytes)
+        settled = time.monotonic_ns() - self._evicted_ns > _SETTLED_NS
         found = {}
-        for index, bytes_used in used.items():
-            memory = engine.card_memory(index)
-            found[index] = Card(
+        for card in self._served.cards:
+            memory = self._served.engine.card_memory(card.index)
+            found[card.index] = Card(
                 left_bytes=max(0, int(memory.total_bytes) - int(memory.taken_bytes)),
-                free_bytes=max(0, int(memory.total_bytes) - bytes_used),
+                free_bytes=max(0, int(memory.total_bytes) - int(memory.used_bytes)),
                 demanded_bytes=max(1, int(memory.demanded_bytes)) if memory.demands else 0,
+                unseen_bytes=int(memory.unseen_bytes) if settled else 0,
             )
         return found
 
@@ -135,6 +163,7 @@ class Reclaimer:
         cards = self._cards() if grants else {}
         self._forget(grants)
         self._let_restoration_end(cards, now_ns)
+        self._settle_left(grants, now_ns)
         if self._evicting is None:
             self._begin_eviction(grants, cards, now_ns)
         again_ns = self._begin_restoration(grants, cards, now_ns) if self._restoring is None else None
@@ -162,11 +191,26 @@ class Reclaimer:
             with suppress(OSError):
                 self._served.engine.drain(grant.tenant, now_ns + _DRAIN_RESTORING_S * _NS_PER_S)
 
+    def _settle_left(self, grants: Iterable[Grant], now_ns: int) -> None:
+        """One that was left between its two places is looked after again."""
+        due = [
+            grant
+            for grant in grants
+            if grant.reclaim.state in ("evicting", "restoring")
+            and grant is not self._evicting
+            and self._retry_ns.get(grant.tenant, 0) <= now_ns
+        ]
+        if due and self._restoring is None:
+            self._restoring = due[0]
+            self._spawn(self._settle_again(due[0]))
+
     def _begin_eviction(self, grants: Iterable[Grant], cards: dict[int, Card], now_ns: int) -> None:
         running = {
             grant.tenant: grant for grant in grants if grant.reclaim.state == "running" and not grant.paused
         }
-        by_hand = [tenant for tenant, what in self._asked.items() if what == "evict" and tenant in running]
+        by_hand = [
+            tenant for tenant, asked in self._asked.items() if asked.what == "evict" and tenant in running
+        ]
         if by_hand:
             del self._asked[by_hand[0]]
             self._spawn(self._evict(running[by_hand[0]], by_hand=True))
@@ -187,10 +231,11 @@ class Reclaimer:
         evicted = {
             grant.tenant: grant for grant in grants if grant.reclaim.state == "evicted" and not grant.paused
         }
-        by_hand = [tenant for tenant, what in self._asked.items() if what == "resume" and tenant in evicted]
+        by_hand = [
+            tenant for tenant, asked in self._asked.items() if asked.what == "resume" and tenant in evicted
+        ]
         if by_hand:
-            del self._asked[by_hand[0]]
-            self._spawn(self._restore(evicted[by_hand[0]]))
+            self._spawn(self._restore(evicted[by_hand[0]], self._asked.pop(by_hand[0])))
             return None
         waiting = [
             self._tenant(grant, grant.reclaim.bytes)
@@ -244,21 +289,26 @@ class Reclaimer:
             self.counts.evictions += 1
             self.counts.evicted_bytes += size
             LOG.info("evicted", container=grant.container_id, mib=size >> 20, ms=_ms_since(begun_ns))
+            self._evicted_ns = time.monotonic_ns()
+            await asyncio.sleep(_TRIED_S)
         finally:
             self._evicting = None
             self.wake()
 
-    async def _restore(self, grant: Grant) -> None:
+    async def _restore(self, grant: Grant, asked: Asked | None = None) -> None:
         self._restoring = grant
         size = sum(grant.reclaim.bytes.values())
         begun_ns = time.monotonic_ns()
         try:
             await self._restores.restore(grant)
         except NotMoved as error:
+            self._as_before(grant, asked)
             self._left(grant, str(error))
         except Gone as error:
-            self._left(grant, str(error))
             await self._settle(self._restores, grant)
+            if grant.reclaim.state != "running":
+                self._as_before(grant, asked)
+                self._left(grant, str(error))
         except Lost as error:
             self._lose(grant, error)
         else:
@@ -271,6 +321,17 @@ class Reclaimer:
             self._restoring = None
             self.wake()
 
+    def _as_before(self, grant: Grant, asked: Asked | None) -> None:
+        """The request could not be met: an evicted container gets its cards back, if they take it."""
+        if asked is None or grant.reclaim.state != "evicted":
+            return
+        try:
+            relocate.apply(self._served, grant, asked.cards)
+        except Refusal as refusal:
+            LOG.warning("not-back-on-its-gpus", container=grant.container_id, why=refusal.message)
+        grant.reclaim.by_hand = asked.by_hand
+        self._served.store.note(grant)
+
     async def _settle(self, mover: Mover, grant: Grant) -> None:
         try:
             await mover.settle(grant)
@@ -279,6 +340,13 @@ class Reclaimer:
         except (Gone, NotMoved) as error:
             self._left(grant, str(error))
         LOG.info("settled", container=grant.container_id, state=grant.reclaim.state)
+
+    async def _settle_again(self, grant: Grant) -> None:
+        try:
+            await self._settle(self._restores, grant)
+        finally:
+            self._restoring = None
+            self.wake()
 
     def _left(self, grant: Grant, why: str) -> None:
         """It stays where it is for a while; said once for each reason."""

@@ -163,7 +163,8 @@ static bool was_given(const struct tenant *t, const struct nvidia_node *node)
     uint32_t nodes = __atomic_load_n(&t->nodes, __ATOMIC_ACQUIRE);
 
     for (uint32_t i = 0; i < nodes; i++)
-        if (t->node[i].kind == node->kind && (node->kind != NODE_CARD || t->node[i].minor == node->minor))
+        if (t->node[i].kind == node->kind &&
+            (node->kind != NODE_CARD || __atomic_load_n(&t->node[i].minor, __ATOMIC_RELAXED) == node->minor))
             return true;
     return false;
 }

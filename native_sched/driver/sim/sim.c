@@ -125,12 +125,19 @@ static void sim_close(struct driver *d)
     free(d);
 }
 
-static const struct tenant_node *node_of(const struct tenant *t, const struct stat *st)
+static bool node_of(const struct tenant *t, const struct stat *st, struct tenant_node *out)
 {
-    for (uint32_t i = 0; i < t->nodes; i++)
-        if (t->node[i].dev == st->st_dev && t->node[i].ino == st->st_ino)
-            return &t->node[i];
-    return NULL;
+    uint32_t nodes = __atomic_load_n(&t->nodes, __ATOMIC_ACQUIRE);
+
+    for (uint32_t i = 0; i < nodes; i++)
+        if (t->node[i].dev == st->st_dev && t->node[i].ino == st->st_ino) {
+            *out = (struct tenant_node){
+                .kind = t->node[i].kind,
+                .minor = __atomic_load_n(&t->node[i].minor, __ATOMIC_RELAXED),
+            };
+            return out->minor != NODE_LEFT;
+        }
+    return false;
 }
 
 static int open_and_replace(struct driver *d, struct caller *c, struct tenant *t, int fd,
@@ -168,7 +175,7 @@ static int open_and_replace(struct driver *d, struct caller *c, struct tenant *t
 static int sim_identify(struct driver *d, struct caller *c, struct tenant *t, int fd, struct open_file *out)
 {
     struct file_identity identity;
-    const struct tenant_node *node;
+    struct tenant_node node;
     struct stat st;
 
     if (caller_recall_file(c, fd, &identity) && files_find(d->files, identity.dev, identity.ino, out))
@@ -187,8 +194,8 @@ static int sim_identify(struct driver *d, struct caller *c, struct tenant *t, in
             caller_remember_file(c, fd, ours, &identity);
         return 0;
     }
-    if (S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3) && (node = node_of(t, &st)))
-        return open_and_replace(d, c, t, fd, node, out);
+    if (S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3) && node_of(t, &st, &node))
+        return open_and_replace(d, c, t, fd, &node, out);
     return -ENOTTY;
 }
 

@@ -1,0 +1,81 @@
+"""mgpu-listener at processes that are not as CRIU leaves a program of good will."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from oci_specs import paths
+from tests.support.programs import Programs
+from tests.support.waiting import until
+
+FDS_MAX = 4
+SETTLED_S = 0.5
+
+
+@contextmanager
+def stopped(built: Programs, kind: str) -> Iterator[subprocess.Popen[str]]:
+    argv = [built.folder / "restored", kind]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "stops\n"
+            until(lambda: _state(process.pid) == "T", "it is stopped")
+            yield process
+        finally:
+            process.kill()
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
+
+
+def give_listener(pid: int, at: Path) -> tuple[int, str, list[int]]:
+    """The exit status of mgpu-listener, what it says of errors, and the descriptors that it sends."""
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(at))
+        server.listen()
+        done = subprocess.run(
+            [paths.libexec("mgpu-listener"), str(pid), at],
+            input=json.dumps({"fds": ["seccompFd"]}).encode(),
+            capture_output=True,
+            check=False,
+            timeout=60,
+        )
+        if done.returncode:
+            return done.returncode, done.stderr.decode(), []
+        connection, _ = server.accept()
+        with connection:
+            return 0, done.stderr.decode(), socket.recv_fds(connection, 1 << 16, FDS_MAX)[1]
+
+
+def is_listener(fd: int) -> bool:
+    return os.readlink(f"/proc/self/fd/{fd}") == "anon_inode:seccomp notify"
+
+
+def test_code_that_others_can_write_is_not_run(built: Programs, tmp_path: Path) -> None:
+    """It would run without a filter."""
+    with stopped(built, "shared") as process:
+        status, said, fds = give_listener(process.pid, tmp_path / "l")
+        assert (status, fds) == (1, [])
+        assert "takes no listener" in said
+        assert said.count("\n") == 1
+        assert process.stdout is not None
+        assert select.select([process.stdout], [], [], SETTLED_S)[0] == [], "its code was changed"
+
+
+def test_a_trap_that_it_sends_itself_is_not_the_end_of_a_call(built: Programs, tmp_path: Path) -> None:
+    with stopped(built, "private") as process:
+        os.kill(process.pid, signal.SIGTRAP)
+        status, said, fds = give_listener(process.pid, tmp_path / "l")
+        assert (status, said) == (0, "")
+        assert [is_listener(fd) for fd in fds] == [True]
+        for fd in fds:
+            os.close(fd)

@@ -1,0 +1,219 @@
+"""One container's way off its cards and back, with a driver that refuses, or an mgpu-checkpoint that ends, at
+any step: all of its processes come to one place, and its grant says which.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Iterable, Iterator
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from native_sched.daemon.engine import Engine
+from native_sched.daemon.grants.grants import Grant
+from native_sched.daemon.node import process_id
+from native_sched.daemon.node.config import NodeConfig
+from native_sched.daemon.reclaim import host_memory, move
+from native_sched.daemon.reclaim.checkpoint import Checkpoint, Failed, Gone
+from native_sched.daemon.reclaim.move import Lost, Mover, NotMoved
+from tests.unit.arbiter_support import World
+
+MIB = 1 << 20
+STEPS = {
+    "lock": ("running", "locked"),
+    "checkpoint": ("locked", "checkpointed"),
+    "restore": ("checkpointed", "locked"),
+    "unlock": ("locked", "running"),
+}
+
+
+class Driver:
+    """Processes of a container, and what goes wrong: refuses it, ends before it, ends after it; by the number
+    of the step. never_locks: its work goes on for ever.
+    """
+
+    def __init__(self, pids: int, wrong: dict[int, str] | None = None, never_locks: int = 0) -> None:
+        self.states = {100 + number: "running" for number in range(pids)}
+        self.unknown: set[int] = set()
+        self.never_locks = never_locks
+        self._wrong = dict(wrong or {})
+        self._steps = 0
+        self.asked: list[tuple[str, int]] = []
+
+    @property
+    def held_bytes(self) -> int:
+        return 64 * MIB * sum(state != "checkpointed" for state in self.states.values())
+
+    async def state(self, pid: int) -> str:
+        if pid in self.unknown:
+            raise Failed("CUDA_ERROR_NOT_INITIALIZED at state: initialization error")
+        return self.states[pid]
+
+    async def _step(self, verb: str, pid: int) -> None:
+        self.asked.append((verb, pid))
+        before, after = STEPS[verb]
+        wrong = self._wrong.pop(self._steps, "")
+        self._steps += 1
+        if wrong == "refuses" or self.states[pid] != before:
+            raise Failed(f"CUDA_ERROR_UNKNOWN at {verb}: unknown error")
+        if wrong == "ends before":
+            raise Gone("mgpu-checkpoint does not answer")
+        self.states[pid] = after
+        if wrong == "ends after":
+            raise Gone("mgpu-checkpoint does not answer")
+
+    async def lock(self, pid: int, timeout_ms: int) -> None:
+        if pid == self.never_locks:
+            self.asked.append(("lock", pid))
+            await asyncio.sleep(timeout_ms / 1000)
+            raise Failed("CUDA_ERROR_NOT_READY at lock: not ready")
+        await self._step("lock", pid)
+
+    async def checkpoint(self, pid: int, timeout_s: float) -> None:
+        await self._step("checkpoint", pid)
+
+    async def restore(self, pid: int, pairs: Iterable[tuple[str, str]] = ()) -> None:
+        await self._step("restore", pid)
+
+    async def unlock(self, pid: int) -> None:
+        await self._step("unlock", pid)
+
+
+class Container:
+    """One that a mover moves."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.world = World(NodeConfig(offline_overcommit=True))
+        self.driver = driver
+        self.grant: Grant = self.world.granted()
+        self.drained: list[int] = []
+        self.closed = False
+        engine = SimpleNamespace(
+            usage=lambda tenant, card: SimpleNamespace(used_bytes=driver.held_bytes),
+            processes=lambda tenant: [SimpleNamespace(pid=pid) for pid in driver.states],
+            drain=lambda tenant, until_ns: self.drained.append(until_ns),
+            reclaim=self._reclaim,
+        )
+        self.mover = Mover(
+            cast(Engine, engine), cast(Checkpoint, driver), lambda grant, then: self.saved.append(then.state)
+        )
+        self.saved: list[str] = []
+
+    def _reclaim(self, tenant: int, *, closed: bool, room_bytes: object = None) -> None:
+        self.closed = closed
+
+    def does(self, move: Coroutine[Any, Any, None]) -> BaseException | None:
+        """Its state, after what the mgpud, or the next one, does after an end in the middle."""
+
+        async def run() -> None:
+            try:
+                await move
+            except Gone:
+                while True:
+                    with suppress(Gone):
+                        await self.mover.settle(self.grant)
+                        return
+
+        try:
+            asyncio.run(run())
+        except (NotMoved, Lost) as error:
+            return error
+        return None
+
+    def evicts(self, drain_ms: int = 1000) -> BaseException | None:
+        return self.does(self.mover.evict(self.grant, drain_ms=drain_ms, beside_online=True))
+
+    def restores(self) -> BaseException | None:
+        return self.does(self.mover.restore(self.grant))
+
+    def is_in_one_place(self) -> bool:
+        place = {"running": "running", "evicted": "checkpointed"}[self.grant.reclaim.state]
+        return set(self.driver.states.values()) == {place} and self.closed == (place != "running")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def processes_live() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process_id, "lives", lambda pid, start=0: True)
+        patch.setattr(process_id, "start_time", lambda pid: 1)
+        patch.setattr(process_id, "is_inside", lambda pid, init: True)
+        patch.setattr(process_id, "is_ending", lambda pid: False)
+        patch.setattr(host_memory, "room_bytes", lambda pid: 1 << 40)
+        patch.setattr(move, "_LOOK_S", 0.001)
+        patch.setattr(move, "_SEEN_TO_END_NS", 2_000_000)
+        yield
+
+
+wrongs = st.dictionaries(
+    st.integers(0, 16), st.sampled_from(["refuses", "ends before", "ends after"]), max_size=4
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.integers(1, 3), wrongs)
+def test_whatever_goes_wrong_all_processes_come_to_one_place(pids: int, wrong: dict[int, str]) -> None:
+    one = Container(Driver(pids, wrong))
+    for _ in range(4):
+        act = one.evicts if one.grant.reclaim.state == "running" else one.restores
+        if isinstance(act(), Lost):
+            break
+        assert one.is_in_one_place(), (one.grant.reclaim.state, one.driver.states)
+    assert one.drained == [] or one.drained[-1] == 0
+    one.world.close()
+
+
+def test_without_trouble_each_process_takes_each_step_once() -> None:
+    one = Container(Driver(2))
+    assert one.evicts() is None
+    assert one.driver.asked == [("lock", 100), ("lock", 101), ("checkpoint", 100), ("checkpoint", 101)]
+    assert one.restores() is None
+    assert one.driver.asked[4:] == [("restore", 100), ("restore", 101), ("unlock", 100), ("unlock", 101)]
+    assert one.saved == ["evicting", "evicted", "restoring", "running"]
+    one.world.close()
+
+
+def test_no_process_waits_locked_for_another_longer_than_the_drain() -> None:
+    one = Container(Driver(2, never_locks=101))
+    began_s = time.monotonic()
+    assert str(one.evicts(drain_ms=100)) == "CUDA_ERROR_NOT_READY at lock: not ready"
+    assert time.monotonic() - began_s < 5
+    assert one.driver.asked == [("lock", 100), ("lock", 101), ("unlock", 100)]
+    assert one.is_in_one_place()
+    one.world.close()
+
+
+def test_one_that_the_driver_does_not_know_is_left_alone() -> None:
+    one = Container(Driver(2))
+    one.driver.unknown = {101}
+    assert str(one.evicts()) == "CUDA_ERROR_NOT_INITIALIZED at state: initialization error"
+    assert (one.driver.asked, one.saved, one.drained, one.closed) == ([], [], [], False)
+    one.world.close()
+
+
+def test_what_cannot_be_asked_stays_as_it_is_written_down() -> None:
+    one = Container(Driver(2, {2: "ends after"}))
+    with pytest.raises(Gone):
+        asyncio.run(one.mover.evict(one.grant, drain_ms=1000, beside_online=True))
+    one.driver.unknown = {101}
+    with pytest.raises(NotMoved):
+        asyncio.run(one.mover.settle(one.grant))
+    assert one.grant.reclaim.state == "evicting"
+    one.driver.unknown = set()
+    asyncio.run(one.mover.settle(one.grant))
+    assert one.is_in_one_place()
+    one.world.close()
+
+
+def test_without_room_in_host_memory_nothing_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Container(Driver(1))
+    held = sum(one.mover.held_bytes(one.grant).values())
+    monkeypatch.setattr(host_memory, "room_bytes", lambda pid: held - 1)
+    assert "of host memory left to it" in str(one.evicts())
+    assert (one.driver.asked, one.saved) == ([], [])
+    one.world.close()
