@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -14,10 +13,10 @@ from pathlib import Path
 
 from oci_specs import paths
 from tests.support.programs import Programs
-from tests.support.waiting import until
+from tests.support.waiting import readable, until
 
 FDS_MAX = 4
-SETTLED_S = 0.5
+SETTLED_MS = 500
 
 
 @contextmanager
@@ -68,7 +67,7 @@ def test_code_that_others_can_write_is_not_run(built: Programs, tmp_path: Path) 
         assert "takes no listener" in said
         assert said.count("\n") == 1
         assert process.stdout is not None
-        assert select.select([process.stdout], [], [], SETTLED_S)[0] == [], "its code was changed"
+        assert not readable(process.stdout, SETTLED_MS), "its code was changed"
 
 
 def test_a_trap_that_it_sends_itself_is_not_the_end_of_a_call(built: Programs, tmp_path: Path) -> None:
