@@ -33,6 +33,8 @@ hypothesis.settings.load_profile("default")
 if os.environ.get("CI"):
     hypothesis.settings.load_profile("ci")
 
+pytest_plugins = ["tests.support.left_open"]
+
 TESTS = Path(__file__).parent
 UNSTEADY_LINES = 40
 MARKED_FOLDERS = frozenset(
@@ -180,15 +182,6 @@ def private_host() -> None:
 @pytest.fixture
 def mgpu(private_host: None) -> Iterator[Arbiter]:
     """mgpu on two simulated V100-16, with nothing on them; another set-up: arbiter.running()."""
-    with arbiter.running() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def lasting_mgpu(private_host: None) -> Iterator[Arbiter]:
-    """As mgpu, for all tests of a module that leave nothing behind; the module's own fixture `mgpu` gives it
-    out.
-    """
     with arbiter.running() as running:
         yield running
 
