@@ -52,7 +52,7 @@ class Mover:
         self._checkpoint = checkpoint
         self._save = save
         # Its submitted work completes now; whether it was let run for that, beside online work.
-        self._completes = self._was_let_run = False
+        self._completes = self._was_let_run = self._drains = False
 
     async def evict(
         self, grant: Grant, *, drain_ms: int, beside_online: bool, by_hand: bool = False
@@ -79,11 +79,11 @@ class Mover:
         self._completes, self._was_let_run = True, beside_online
         try:
             if beside_online:
-                self._engine.drain(grant.tenant, deadline_ns)
+                self._drain(grant, deadline_ns)
             await self._lock_all(grant, deadline_ns)
             self._completes = False
             if beside_online:
-                self._engine.drain(grant.tenant, time.monotonic_ns() + int(_copy_s(size) * _NS_PER_S))
+                self._drain(grant, time.monotonic_ns() + int(_copy_s(size) * _NS_PER_S))
             await self._checkpoint_all(grant)
             await self._check_left(grant)
         except (Failed, NotMoved) as error:
@@ -101,8 +101,7 @@ class Mover:
         until_ns = time.monotonic_ns() + (drain_ms * _NS_PER_MS if self._completes else _HURRY_NS)
         if not (self._completes and self._was_let_run):
             self._was_let_run = self._completes
-            with suppress(OSError):  # its container is gone meanwhile
-                self._engine.drain(grant.tenant, until_ns)
+            self._drain(grant, until_ns)
 
     async def restore(self, grant: Grant) -> None:
         """NotMoved where there is no room, or the driver refuses; it stays evicted then."""
@@ -210,9 +209,14 @@ class Mover:
             with suppress(OSError):  # its container is gone meanwhile
                 self._engine.reclaim(grant.tenant, closed=state != "running")
 
+    def _drain(self, grant: Grant, until_ns: int) -> None:
+        self._drains = bool(until_ns)
+        with suppress(OSError):  # its container is gone meanwhile
+            self._engine.drain(grant.tenant, until_ns)
+
     def drained(self, grant: Grant) -> None:
-        with suppress(OSError):
-            self._engine.drain(grant.tenant, 0)
+        if self._drains:
+            self._drain(grant, 0)
 
     def _living(self, grant: Grant) -> list[int]:
         found = [pid for pid, start in grant.reclaim.processes if process_id.lives(pid, start)]
