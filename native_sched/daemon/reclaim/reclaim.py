@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
+from native_sched.daemon.grants import live_grant_refusal
 from native_sched.daemon.grants import memory_refusal as refusals
 from native_sched.daemon.grants.grants import Grant, Reclaim
 from native_sched.daemon.grants.served import Served
 from native_sched.daemon.log import LOG
+from native_sched.daemon.node import process_id
 from native_sched.daemon.reclaim import relocate
 from native_sched.daemon.reclaim.checkpoint import Alone, Checkpoint, Gone
-from native_sched.daemon.reclaim.choose import Card, Restorations, Tenant, victim
+from native_sched.daemon.reclaim.choose import Card, Restorations, Tenant, returning, victim
 from native_sched.daemon.reclaim.counts import Counts
 from native_sched.daemon.reclaim.move import Lost, Mover, NotMoved
-from oci_specs.refusal import Refusal
+from oci_specs.refusal import Refusal, quoted
 from placement.cards import CardShare
 
 _NS_PER_MS, _NS_PER_S = 1_000_000, 1_000_000_000
@@ -68,25 +70,27 @@ class Reclaimer:
         self._alone.close()
 
     async def run(self) -> None:
-        """For ever, on a node that lends memory or has lent some."""
-        if not self._served.lends_memory and not any(grant.reclaimable for grant in self._served.grants):
-            return
-        for grant in self._reclaimable():
-            if grant.reclaim.state != "running":
+        """For ever."""
+        for grant in self._moving():
+            if grant.reclaim.state != "running" and not grant.reclaim.saved:
                 await self._settle(self._restores, grant)
-        with suppress(Gone, OSError):
-            await self._out.start()
+        if self._served.lends_memory:
+            with suppress(Gone, OSError):
+                await self._out.start()
         while True:
             again_s = self._begin()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), again_s)
             self._changed.clear()
 
-    def _reclaimable(self) -> list[Grant]:
+    def _moving(self) -> list[Grant]:
+        """Those whose memory gives way, is away, or is to be moved."""
         return [
             grant
             for grant in self._served.grants
-            if grant.reclaimable and grant.served and grant.state == "bound"
+            if (grant.reclaimable or grant.reclaim.state != "running" or grant.tenant in self._asked)
+            and grant.served
+            and grant.state == "bound"
         ]
 
     def _save(self, grant: Grant, reclaim: Reclaim) -> None:
@@ -94,10 +98,16 @@ class Reclaimer:
 
     # Requests of the operator's.
 
-    def ask_evict(self, grant: Grant) -> None:
+    def ask_evict(self, grant: Grant, driver_version: str = "") -> None:
         """Refusal where it cannot be."""
-        if not grant.reclaimable:
-            raise refusals.not_reclaimable(grant)
+        if not grant.cards:
+            raise live_grant_refusal.no_card(grant)
+        refusals.refuse_unevictable(
+            driver_version,
+            grant.cards,
+            self._served.cards,
+            f"container {quoted(grant.name)} is to be evicted",
+        )
         if grant.state != "bound":
             raise refusals.not_bound(grant)
         if grant.reclaim.state in ("evicted", "evicting"):
@@ -117,8 +127,8 @@ class Reclaimer:
         driver_version: str = "",
         lost: Collection[int] = (),
     ) -> None:
-        """names: of cards, where it is to go on with others. Refusal where it is not evicted, or there is no
-        room for all of it.
+        """names: of cards, where it is to go on with others. Refusal where it is not evicted, or its memory
+        gives way and there is no room for all of it.
         """
         if grant.reclaim.state == "restoring" and set(names) <= {card.uuid for card in grant.cards}:
             return
@@ -129,7 +139,7 @@ class Reclaimer:
         if names:
             there = relocate.plan(self._served, grant, names, driver_version=driver_version, lost=lost)
         cards = self._cards()
-        for index, size in relocate.sizes_on(grant, there).items():
+        for index, size in relocate.sizes_on(grant, there).items() if grant.reclaimable else ():
             left = min(cards[index].left_bytes, cards[index].free_bytes)
             if left < size or cards[index].demanded_bytes:
                 raise refusals.no_room_to_resume(
@@ -138,6 +148,7 @@ class Reclaimer:
         # A mgpud that ends now leaves the next one to restore it.
         relocate.apply(self._served, grant, there)
         grant.not_moved = ""
+        self._retry_ns.pop(grant.tenant, None)
         self._asked[grant.tenant] = Asked("resume", before, by_hand)
         self.wake()
 
@@ -159,11 +170,12 @@ class Reclaimer:
     def _begin(self) -> float:
         """Begins what is due; seconds until the next look."""
         now_ns = time.monotonic_ns()
-        grants = self._reclaimable()
-        cards = self._cards() if grants else {}
+        grants = self._moving()
+        cards: Mapping[int, Card] = self._cards() if grants else {}
         self._forget(grants)
         self._let_restoration_end(cards, now_ns)
         self._settle_left(grants, now_ns)
+        cards = self._begin_return(grants, cards, now_ns)
         if self._evicting is None:
             self._begin_eviction(grants, cards, now_ns)
         again_ns = self._begin_restoration(grants, cards, now_ns) if self._restoring is None else None
@@ -172,7 +184,7 @@ class Reclaimer:
         return _LOOK_S if again_ns is None else min(_LOOK_S, max(0.0, (again_ns - now_ns) / _NS_PER_S))
 
     @staticmethod
-    def _demanded(cards: dict[int, Card]) -> bool:
+    def _demanded(cards: Mapping[int, Card]) -> bool:
         return any(card.demanded_bytes for card in cards.values())
 
     def _forget(self, grants: Iterable[Grant]) -> None:
@@ -182,7 +194,7 @@ class Reclaimer:
             for tenant in table.keys() - living:
                 table.pop(tenant)
 
-    def _let_restoration_end(self, cards: dict[int, Card], now_ns: int) -> None:
+    def _let_restoration_end(self, cards: Mapping[int, Card], now_ns: int) -> None:
         """An online call waits for what is being restored: that has to end before it can be evicted again."""
         grant = self._restoring
         if grant is not None and any(
@@ -198,13 +210,19 @@ class Reclaimer:
             for grant in grants
             if grant.reclaim.state in ("evicting", "restoring")
             and grant is not self._evicting
+            and not (grant.reclaim.saved and self._is_not_there(grant))
             and self._retry_ns.get(grant.tenant, 0) <= now_ns
         ]
         if due and self._restoring is None:
             self._restoring = due[0]
             self._spawn(self._settle_again(due[0]))
 
-    def _begin_eviction(self, grants: Iterable[Grant], cards: dict[int, Card], now_ns: int) -> None:
+    @staticmethod
+    def _is_not_there(grant: Grant) -> bool:
+        """Its first process goes on as the last one, and while it is frozen none is asked."""
+        return grant.paused or process_id.is_stopped(grant.pid or 0)
+
+    def _begin_eviction(self, grants: Iterable[Grant], cards: Mapping[int, Card], now_ns: int) -> None:
         running = {
             grant.tenant: grant for grant in grants if grant.reclaim.state == "running" and not grant.paused
         }
@@ -220,17 +238,41 @@ class Reclaimer:
             [
                 self._tenant(grant, self._evicts.held_bytes(grant))
                 for grant in running.values()
-                if self._retry_ns.get(grant.tenant, 0) <= now_ns
+                if grant.reclaimable and self._retry_ns.get(grant.tenant, 0) <= now_ns
             ],
         )
         if chosen is not None:
             self._restorations.evicted(chosen, now_ns)
             self._spawn(self._evict(running[chosen.tenant], by_hand=False))
 
-    def _begin_restoration(self, grants: Iterable[Grant], cards: dict[int, Card], now_ns: int) -> int | None:
-        evicted = {
-            grant.tenant: grant for grant in grants if grant.reclaim.state == "evicted" and not grant.paused
+    def _begin_return(
+        self, grants: Iterable[Grant], cards: Mapping[int, Card], now_ns: int
+    ) -> Mapping[int, Card]:
+        """Of containers that do not give way. The cards, as they are for those that do."""
+        waiting = {
+            grant.tenant: grant
+            for grant in self._evicted(grants)
+            if not grant.reclaimable and self._comes_back(grant, now_ns)
         }
+        back, cards = returning(
+            cards, [self._tenant(grant, grant.reclaim.bytes) for grant in waiting.values()]
+        )
+        if back is not None and self._restoring is None:
+            self._restoring = waiting[back.tenant]
+            self._spawn(self._restore(self._restoring, self._asked.pop(back.tenant, None)))
+        return cards
+
+    @staticmethod
+    def _evicted(grants: Iterable[Grant]) -> list[Grant]:
+        return [grant for grant in grants if grant.reclaim.state == "evicted" and not grant.paused]
+
+    def _comes_back(self, grant: Grant, now_ns: int) -> bool:
+        return not grant.reclaim.by_hand and self._retry_ns.get(grant.tenant, 0) <= now_ns
+
+    def _begin_restoration(
+        self, grants: Iterable[Grant], cards: Mapping[int, Card], now_ns: int
+    ) -> int | None:
+        evicted = {grant.tenant: grant for grant in self._evicted(grants) if grant.reclaimable}
         by_hand = [
             tenant for tenant, asked in self._asked.items() if asked.what == "resume" and tenant in evicted
         ]
@@ -240,7 +282,7 @@ class Reclaimer:
         waiting = [
             self._tenant(grant, grant.reclaim.bytes)
             for grant in evicted.values()
-            if not grant.reclaim.by_hand and self._retry_ns.get(grant.tenant, 0) <= now_ns
+            if self._comes_back(grant, now_ns)
         ]
         chosen, again_ns = self._restorations.next(now_ns, cards, waiting)
         if chosen is not None:
@@ -253,6 +295,7 @@ class Reclaimer:
             tenant=grant.tenant,
             bytes={card: size for card, size in held.items() if size},
             since_ns=grant.reclaim.since_ns,
+            kept=grant.qos == "offline" and not grant.reclaimable,
         )
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -333,6 +376,7 @@ class Reclaimer:
         self._served.store.note(grant)
 
     async def _settle(self, mover: Mover, grant: Grant) -> None:
+        came = bool(grant.reclaim.saved)
         try:
             await mover.settle(grant)
         except Lost as error:
@@ -340,6 +384,9 @@ class Reclaimer:
         except (Gone, NotMoved) as error:
             self._left(grant, str(error))
         LOG.info("settled", container=grant.container_id, state=grant.reclaim.state)
+        if came and grant.reclaim.state == "evicted":
+            mib = sum(grant.reclaim.bytes.values()) >> 20
+            LOG.info("came-evicted", container=grant.container_id, mib=mib)
 
     async def _settle_again(self, grant: Grant) -> None:
         try:
