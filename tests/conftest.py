@@ -33,6 +33,8 @@ hypothesis.settings.load_profile("default")
 if os.environ.get("CI"):
     hypothesis.settings.load_profile("ci")
 
+pytest_plugins = ["tests.support.left_open"]
+
 TESTS = Path(__file__).parent
 UNSTEADY_LINES = 40
 MARKED_FOLDERS = frozenset(
