@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from tests.support.arbiter import Arbiter
 from tests.support.bundle import Bundle
 from tests.support.commands import TIMEOUT_S, Done, attempt
 from tests.support.foreign import foreign_bundle
-from tests.support.waiting import until
+from tests.support.waiting import readable, until
 
 CAP_MIB = 1024
 
@@ -50,7 +49,7 @@ class Carried:
         return self.line()
 
     def line(self) -> str:
-        assert select.select([self.said], [], [], TIMEOUT_S)[0], "it says nothing"
+        assert readable(self.said, int(TIMEOUT_S * 1000)), "it says nothing"
         return str(json.loads(os.read(self.said, 1 << 16)))
 
     def look(self) -> str:
