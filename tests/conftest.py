@@ -186,15 +186,6 @@ def mgpu(private_host: None) -> Iterator[Arbiter]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def lasting_mgpu(private_host: None) -> Iterator[Arbiter]:
-    """As mgpu, for all tests of a module that leave nothing behind; the module's own fixture `mgpu` gives it
-    out.
-    """
-    with arbiter.running() as running:
-        yield running
-
-
 @pytest.fixture(scope="session")
 def ctd(private_host: None) -> Iterator[Containerd]:
     """A containerd for the whole run, with the test image."""

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import DEVNULL
@@ -20,25 +20,30 @@ import pytest
 from oci_specs.refusal import Refusal
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
-from tests.support.lending import CARD_MIB, Running, keeper, rounds, taker
+from tests.support.lending import CARD_MIB, LENDS, Running, keeper, rounds, taker
 from tests.support.places import MGPU
 from tests.support.processes import others_here
 from tests.support.programs import Programs
 from tests.support.waiting import until
 
-CONFIG = "offline_overcommit = true\nrestore_hold_ms = 20\nevict_wait_ms = 60000\n"
 SEED, KILLS = 15, 5
 CHECKPOINT = "mgpu-checkpoint"
 VICTIMS = ("mgpud",), (CHECKPOINT,), ("holder",), ("holder", "mgpud")
 
 
-@pytest.fixture
-def mgpu(private_host: None) -> Iterator[Arbiter]:
-    # A copy takes some 200 ms, so that kills fall into all of its parts.
-    options = ["copy-mib-per-ms=2"]
-    with arbiter.running("v100-16:1", node_config=CONFIG, sim_options=options) as running:
+@contextmanager
+def up(cards: str) -> Iterator[Arbiter]:
+    """A copy takes some 200 ms, so that kills fall into all of its parts."""
+    config, options = LENDS + "evict_wait_ms = 60000\n", ["copy-mib-per-ms=2"]
+    with arbiter.running(cards, node_config=config, sim_options=options) as running:
         yield running
         arbiter.until_empty(running)
+
+
+@pytest.fixture
+def mgpu(private_host: None) -> Iterator[Arbiter]:
+    with up("v100-16:1") as running:
+        yield running
 
 
 def pids(mgpu: Arbiter, program: str) -> list[int]:
@@ -132,10 +137,8 @@ def test_no_kill_loses_data_or_memory(mgpu: Arbiter, built: Programs, times: int
 
 @pytest.fixture
 def two(private_host: None) -> Iterator[Arbiter]:
-    options = ["copy-mib-per-ms=2"]
-    with arbiter.running("v100-16:2", node_config=CONFIG, sim_options=options) as running:
+    with up("v100-16:2") as running:
         yield running
-        arbiter.until_empty(running)
 
 
 def others(mgpu: Arbiter, made: Running) -> tuple[str, str]:
