@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from subprocess import DEVNULL
+from subprocess import DEVNULL, PIPE
 
 import pytest
 
 from oci_specs.refusal import Refusal
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
-from tests.support.lending import CARD_MIB, LENDS, Running, keeper, rounds, taker
+from tests.support.lending import CARD_MIB, LENDS, Running, keeper, rounds, taker, turn
 from tests.support.places import MGPU
 from tests.support.processes import others_here
 from tests.support.programs import Programs
@@ -133,6 +133,44 @@ def test_no_kill_loses_data_or_memory(mgpu: Arbiter, built: Programs, times: int
                 for victims in VICTIMS:
                     card.evicts(offline, *victims)
                 card.outlives(offline)
+
+
+def test_a_request_by_hand_has_an_end_when_mgpud_has(mgpu: Arbiter, built: Programs) -> None:
+    with keeper(mgpu, built, "2") as offline:
+        name = offline.bundle.container
+        for _ in range(KILLS):
+            argv = [MGPU, "evict", "--root", mgpu.root, name]
+            with subprocess.Popen(argv, stdout=DEVNULL, stderr=PIPE, text=True) as asks:
+                until(lambda: offline.reclaim == "evicting", "it is on its way")
+                kill(mgpu, ("mgpud",))
+                _, said = asks.communicate(timeout=60)
+            if settled(offline) == "evicted":
+                assert asks.returncode == 0, said
+                mgpu.mgpu("resume", name)
+            else:
+                assert said.count("\n") == 1, said
+                assert "mgpud knows of no request to evict it" in said
+            rounds(offline)
+
+
+def test_nobody_waits_for_a_stopped_helper_for_ever(mgpu: Arbiter, built: Programs) -> None:
+    with keeper(mgpu, built) as first, keeper(mgpu, built) as second:
+        mgpu.mgpu("evict", first.bundle.container)
+        argv = [MGPU, "resume", "--root", mgpu.root, first.bundle.container]
+        with subprocess.Popen(argv, stdout=DEVNULL) as resumes:
+            until(lambda: first.reclaim == "restoring", "it is on its way")
+            for pid in pids(mgpu, CHECKPOINT):
+                os.kill(pid, signal.SIGSTOP)
+            mgpu.mgpu("evict", second.bundle.container)
+            assert first.reclaim == "restoring"
+            assert resumes.wait(60) == 0
+        rounds(first)
+        mgpu.mgpu("resume", second.bundle.container)
+        for pid in pids(mgpu, CHECKPOINT):
+            os.kill(pid, signal.SIGSTOP)
+        with taker(mgpu, built) as online:
+            turn(online)
+            assert {first.reclaim, second.reclaim} == {"evicted"}
 
 
 @pytest.fixture
