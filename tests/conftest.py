@@ -201,10 +201,11 @@ def docker_daemon(private_host: None) -> Iterator[Dockerd]:
 
 
 @pytest.fixture
-def docker(docker_daemon: Dockerd, mgpu: Arbiter) -> Dockerd:
-    """The dockerd, whose `--runtime=mgpu` is this test's mgpu."""
+def docker(docker_daemon: Dockerd, mgpu: Arbiter) -> Iterator[Dockerd]:
+    """The dockerd, whose `--runtime=mgpu` is this test's mgpu; containers end with the test."""
     docker_daemon.point_at(mgpu.runtime)
-    return docker_daemon
+    yield docker_daemon
+    docker_daemon.clear()
 
 
 @pytest.fixture(scope="session")

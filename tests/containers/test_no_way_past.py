@@ -228,6 +228,7 @@ def test_allowed_privileged_container_is_filtered_and_advisory(
             assert seccomp == "2", "it runs without a filter"
             running.tell()
             said = running.line()
+            running.end()
             if cards:
                 assert [card["total_bytes"] for card in json.loads(said)] == [1024 << 20]
             else:

@@ -188,6 +188,16 @@ def test_a_reclaimable_container_does_not_become_online_and_is_written_down() ->
     world.close()
 
 
+def test_a_changed_share_leaves_the_room_of_one_that_is_put_back() -> None:
+    world = World(LENDS)
+    grant = world.granted("c", MGPU_MEMORY_MIB="512", MGPU_QOS="offline")
+    grant.reclaimable, grant.reclaim = True, Reclaim(state="evicting", processes=((7, 8),), bytes={0: 9})
+    world.engine.memory_told.clear()
+    world.ask("set", container=grant.container_id, core_percent=50)
+    assert world.engine.memory_told == []
+    world.close()
+
+
 def test_the_next_mgpud_tells_the_engine_where_a_container_is() -> None:
     world = World(NodeConfig())
     engine, grant = world.engine, world.granted()
