@@ -164,13 +164,13 @@ def test_an_older_driver_and_mig_are_refused_in_a_line() -> None:
         memory_refusal.refuse_unevictable("550.163.01", [share], CARDS)
     assert caught.value.line() == (
         "mgpu: mgpu.dev/memory-reclaimable asked, but driver 550.163.01 does not move processes off a GPU; "
-        "install driver 570 or newer, or leave the annotation out"
+        "install driver 570 or newer, or do without"
     )
     with pytest.raises(Refusal) as caught:
         memory_refusal.refuse_unevictable("570.1", [share], [replace(CARDS[0], instance=(1, 0))])
     assert caught.value.line() == (
         "mgpu: mgpu.dev/memory-reclaimable asked, but card 0 is a MIG instance, which no process is moved off; "
-        "name a GPU without MIG, or leave the annotation out"
+        "name a GPU without MIG, or do without"
     )
     memory_refusal.refuse_unevictable("570.1", [share], CARDS)
 
