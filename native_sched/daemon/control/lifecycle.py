@@ -57,6 +57,10 @@ class Watches:
             self._loop.remove_reader(fd)
             os.close(fd)
 
+    def close(self) -> None:
+        for key in list(self._fds):
+            self.forget(key)
+
 
 class Lifecycle:
     """Moves grants through their states. Every method is idempotent and runs in the event loop's thread.
@@ -73,6 +77,9 @@ class Lifecycle:
         self.before_end: Callable[[Grant], object] = lambda grant: None
         # Nonces of grants that cannot be read, and the containers that run under them.
         self.lost: dict[str, str] = {}
+
+    def close(self) -> None:
+        self._watches.close()
 
     def begin(self, grant: Grant, runtime_pid: int, lease_seconds: float) -> None:
         """Registers an admitted grant; Refusal when that cannot be.
@@ -153,7 +160,11 @@ class Lifecycle:
         try:
             start = process_id.start_time(pid)
             program = process_id.program(pid)
-            found = nodes.identities(pid, "" if restored else grant.rootfs, grant.edits.get("devices", []))
+            devices = grant.edits.get("devices", [])
+            if restored:  # where it comes from there may be fewer cards
+                found = nodes.identities(pid, "", devices, {card.minor for card in grant.cards})
+            else:
+                found = nodes.identities(pid, grant.rootfs, devices)
             self._watches.watch((grant.nonce, "init"), pid, start, lambda: self.release(grant))
         except ProcessLookupError as error:
             raise Refusal(
@@ -173,10 +184,6 @@ class Lifecycle:
         grant.pid, grant.pid_start, grant.program, grant.nodes = pid, start, program, seen
         self._end_lease(grant)
         self._watches.forget((grant.nonce, "runtime"))
-        if restored:
-            LOG.info(
-                "carried", container=grant.container_id, what="mgpu-checkpoint moves its processes back"
-            )
 
     def resume_all(self, listeners: Listeners) -> None:
         """Looks after what the previous mgpud has left, once the engine serves it."""

@@ -61,6 +61,10 @@ _KINDS: dict[str, tuple[str, Callable[[Fields], str]]] = {
             f"{of['mib']} MiB of GPU memory gave way to online containers, and are kept in host memory"
         ),
     ),
+    "came-evicted": (
+        "GPUMemoryEvicted",
+        lambda of: f"{of['mib']} MiB of GPU memory came with its checkpoint, and are kept in host memory",
+    ),
     "restored": (
         "GPUMemoryRestored",
         lambda of: f"its {of['mib']} MiB of GPU memory are back, with their data",

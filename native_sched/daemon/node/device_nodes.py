@@ -9,7 +9,7 @@ is in place, and the rootfs path is "".
 
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 from native_sched.daemon.engine import NodeKind
@@ -27,13 +27,24 @@ def kind_of(path: str) -> tuple[NodeKind, int] | None:
     return (NodeKind.CARD, int(minor)) if minor != name and minor.isdecimal() else None
 
 
+def _has_user(pid: int, uid: int) -> bool:
+    """Whether a user of ours is one of the process's user namespace, if that is another than ours."""
+    if os.path.samefile(f"/proc/{pid}/ns/user", "/proc/self/ns/user"):
+        return False
+    with open(f"/proc/{pid}/uid_map", encoding="ascii") as uid_map:
+        ranges = [[int(word) for word in line.split()] for line in uid_map]
+    return any(first <= uid < first + count for _inside, first, count in ranges)
+
+
 def identities(
-    pid: int, rootfs: str, devices: Iterable[Mapping[str, Any]]
+    pid: int, rootfs: str, devices: Iterable[Mapping[str, Any]], cards: Container[int] = range(1 << 20)
 ) -> list[tuple[os.stat_result, NodeKind, int]]:
-    """(stat, kind, minor) of every granted node of a container that is being created.
+    """(stat, kind, minor) of every granted node of a container that is being created. cards: minors of those
+    that are not to be missing.
 
     Refusal when a node is missing or is another device than the grant's: the driver's own, or the null device
-    that stands in for a simulated card's.
+    that stands in for a simulated card's. Refusal too when it is the host's node, as in a user namespace, and
+    the container has its owner, who may close it to all others.
     """
     found = []
     for device in devices:
@@ -45,6 +56,8 @@ def identities(
         try:
             seen = os.stat(inside, follow_symlinks=False)
         except OSError as error:
+            if what[0] == NodeKind.CARD and what[1] not in cards:
+                continue
             raise Refusal(
                 "node-missing",
                 f"the container has no {path} after its runtime made the device nodes ({error.strerror})",
@@ -56,6 +69,12 @@ def identities(
                 "node-foreign",
                 f"{path} in the container is not the node that was granted",
                 f"remove {quoted(path)} from the image or from its mounts",
+            )
+        if _has_user(pid, seen.st_uid):
+            raise Refusal(
+                "node-owned",
+                f"user {seen.st_uid} of the host, who owns {path}, is in the container's user namespace",
+                "map the container's users to others of the host",
             )
         found.append((seen, *what))
     return found
