@@ -23,8 +23,8 @@ def evict(container: str, state: StateDir, output: str) -> None:
     """Move what a container holds of the GPUs to host memory, where it stays until mgpu resume.
 
     Its processes wait in their next CUDA call meanwhile, and then go on with their data. CONTAINER, as mgpu
-    set names it, is an offline one with mgpu.dev/memory-reclaimable. The work that it has submitted completes
-    first, when the scheduler lets it run.
+    set names it, is any one, whether its memory gives way to online containers or not. The work that it has
+    submitted completes first, when the scheduler lets it run.
     """
     _move(state, "evict", container, "evicted", output)
 
@@ -46,12 +46,19 @@ def resume(container: str, gpus: str | None, state: StateDir, output: str) -> No
 def _move(state: StateDir, verb: str, container: str, until: str, output: str, **more: Any) -> None:
     """Refusal when it is not done; it is as before then."""
     found = client.ask(state.control, verb, container=container, **more)["container"]
-    while found["reclaim"]["state"] != until:
-        if why := found["reclaim"]["not_moved"]:
+    while (reclaim := found["reclaim"])["state"] != until:
+        if why := reclaim["not_moved"]:
             raise Refusal(
                 "not-moved",
-                f"container {quoted(found['container_id'])} is {found['reclaim']['state']} as before: {why}",
+                f"container {quoted(found['container_id'])} is {reclaim['state']} as before: {why}",
                 "see what mgpud logs, then try again",
+            )
+        if not reclaim["asked"] and reclaim["state"] in ("running", "evicted"):
+            raise Refusal(
+                "not-asked",
+                f"container {quoted(found['container_id'])} is {reclaim['state']}, and mgpud knows of no "
+                f"request to {verb} it: it has begun anew since, or another request came after it",
+                "see mgpu ps, then try again",
             )
         time.sleep(POLL_S)
         found = _listed(state, found["id"])

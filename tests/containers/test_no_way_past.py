@@ -20,6 +20,7 @@ from tests.support.bundle import Bundle, bundle
 from tests.support.commands import attempt, run
 from tests.support.containerd import Containerd
 from tests.support.dockerd import RUNTIME, Dockerd
+from tests.support.lasting import lasting_mgpu
 from tests.support.places import IMAGE_NAME
 from tests.support.programs import Programs, inside
 from tests.support.started import foreground
@@ -33,10 +34,7 @@ def new_name() -> str:
     return f"t-{uuid.uuid4().hex[:8]}"
 
 
-@pytest.fixture
-def mgpu(lasting_mgpu: Arbiter) -> Iterator[Arbiter]:
-    yield lasting_mgpu
-    arbiter.until_empty(lasting_mgpu)
+lasting, mgpu = lasting_mgpu()
 
 
 @pytest.fixture
@@ -235,6 +233,7 @@ def test_allowed_privileged_container_is_filtered_and_advisory(
             assert seccomp == "2", "it runs without a filter"
             running.tell()
             said = running.line()
+            running.end()
             if cards:
                 assert [card["total_bytes"] for card in json.loads(said)] == [1024 << 20]
             else:

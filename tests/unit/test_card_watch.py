@@ -197,3 +197,15 @@ def test_a_message_has_the_driver_asked_at_once(driver: Driver, monkeypatch: pyt
 
     driver.world.loop.run_until_complete(hinted())
     assert driver.added
+
+
+def test_it_ends_although_it_is_hinted_at_at_that_moment(driver: Driver) -> None:
+    async def ends() -> None:
+        task = asyncio.create_task(driver.watch.run())
+        await asyncio.sleep(0.1)
+        driver.watch.hint()
+        task.cancel()
+        await asyncio.wait([task], timeout=1)
+        assert task.cancelled()
+
+    asyncio.run(ends())

@@ -38,7 +38,8 @@ class Reclaim:
 
     processes: (pid, start time) of those that were found on a card when its eviction began. bytes: what it
     held, by card. were: by pid, the UUIDs of the cards that a process was moved off, where they are not those
-    that its container has now. by_hand: the operator evicted it, and resumes it. since_ns: of the state, by
+    that its container has now. saved: of one of a checkpoint, until its processes are known: the UUIDs of the
+    cards that it had. by_hand: the operator evicted it, and resumes it. since_ns: of the state, by
     CLOCK_MONOTONIC.
     """
 
@@ -46,8 +47,17 @@ class Reclaim:
     processes: tuple[tuple[int, int], ...] = ()
     bytes: dict[int, int] = field(default_factory=dict)
     were: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    saved: tuple[str, ...] = ()
     by_hand: bool = False
     since_ns: int = 0
+
+
+class Asked(NamedTuple):
+    """A request of the operator's that mgpud has not met yet. cards, by_hand: as they were."""
+
+    what: Literal["evict", "resume"]
+    cards: tuple[CardShare, ...] = ()
+    by_hand: bool = False
 
 
 def grant_id(tenant: int) -> str:
@@ -100,8 +110,9 @@ class Grant:
     # it lives.
     served: bool = True
     reclaim: Reclaim = field(default_factory=Reclaim)
-    # Why it could not be evicted or restored when that was last tried.
+    # Why it could not be evicted or restored when that was last tried; what the operator has asked for.
     not_moved: str = ""
+    asked: Asked | None = None
     # Whether the listener of its main process is served, and whether it is found that there is none.
     listens: bool = False
     lost_listener: bool = False
