@@ -34,7 +34,7 @@ class PodEvent:
 
 # Event of the log: the kind, and the text for its fields.
 _KINDS: dict[str, tuple[str, Callable[[Fields], str]]] = {
-    "refused": ("GPURefused", lambda of: f"{of['why']}"),
+    "refused": ("GPURefused", lambda of: f"{of['why']}; {of['hint']}"),
     "killed-unaccounted": (
         "GPUMemoryOverCap",
         lambda of: f"ended: it holds {of['bytes']} bytes of GPU memory beside its grant",
