@@ -246,8 +246,8 @@ class Reclaimer:
     def _begin_return(
         self, grants: Iterable[Grant], cards: Mapping[int, Card], now_ns: int
     ) -> Mapping[int, Card]:
-        """Of evicted ones that do not give way, and wait for no other's move. The cards, as they are for those
-        that do.
+        """Of evicted ones that do not give way, and so wait for no other's move. The cards, as they are for
+        those that do.
         """
         waiting = self._waiting(grants, now_ns, give_way=False)
         back, cards = returning(cards, map(self._evicted, waiting.values()))
