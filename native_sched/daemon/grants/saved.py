@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from native_sched.daemon.grants.grants import Reclaim
-from native_sched.daemon.grants.memory_refusal import LEAST_DRIVER_FOR_OTHERS, can_evict, older
+from native_sched.daemon.grants.memory_refusal import LEAST_DRIVER, LEAST_DRIVER_FOR_OTHERS, can_evict, older
 from native_sched.daemon.node.inventory import CardInfo
 from oci_specs.refusal import Refusal, printable
 from placement.cards import CardShare, CardState
@@ -48,7 +48,7 @@ def reclaim(
             raise Refusal(
                 "cannot-restore",
                 f"driver {printable(driver_version)} does not move processes onto the cards here",
-                "restore it on a node with driver 570 or newer, on GPUs without MIG",
+                f"restore it on a node with driver {LEAST_DRIVER} or newer, on GPUs without MIG",
             )
         return Reclaim()
     return Reclaim(
