@@ -46,12 +46,19 @@ def resume(container: str, gpus: str | None, state: StateDir, output: str) -> No
 def _move(state: StateDir, verb: str, container: str, until: str, output: str, **more: Any) -> None:
     """Refusal when it is not done; it is as before then."""
     found = client.ask(state.control, verb, container=container, **more)["container"]
-    while found["reclaim"]["state"] != until:
-        if why := found["reclaim"]["not_moved"]:
+    while (reclaim := found["reclaim"])["state"] != until:
+        if why := reclaim["not_moved"]:
             raise Refusal(
                 "not-moved",
-                f"container {quoted(found['container_id'])} is {found['reclaim']['state']} as before: {why}",
+                f"container {quoted(found['container_id'])} is {reclaim['state']} as before: {why}",
                 "see what mgpud logs, then try again",
+            )
+        if not reclaim["asked"] and reclaim["state"] in ("running", "evicted"):
+            raise Refusal(
+                "not-asked",
+                f"container {quoted(found['container_id'])} is {reclaim['state']}, and mgpud knows of no "
+                f"request to {verb} it: it has begun anew since, or another request came after it",
+                "see mgpu ps, then try again",
             )
         time.sleep(POLL_S)
         found = _listed(state, found["id"])

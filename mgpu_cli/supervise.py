@@ -198,7 +198,9 @@ class Supervisor:
         self._programs.insert(at, self._programs.pop())
 
     def _pause(self, seconds: float) -> None:
-        if select.select([self._wake], [], [], seconds)[0]:
+        waits = select.poll()
+        waits.register(self._wake, select.POLLIN)
+        if waits.poll(seconds * 1000):
             raise Stopped
 
     def _ended(self, program: _Program, what: str) -> Ended:

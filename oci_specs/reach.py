@@ -21,6 +21,8 @@ NVIDIA_MAJOR = 195
 # into specs.
 NVIDIA_HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
 CDI_HOOKS = ("nvidia-ctk", "nvidia-cdi-hook")
+# user_namespaces(7): the namespace that a machine starts with.
+INITIAL_UID_MAP = [b"0", b"0", b"4294967295"]
 HOOK_STAGES = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
 
 _NODE_PREFIX = "/dev/nvidia"
@@ -61,6 +63,11 @@ class Host:
             return None
         # S_IFMT and S_IFCHR of stat(7); the module stat is one more import on every container start.
         return os.major(status.st_rdev) if status.st_mode & 0o170000 == 0o020000 else None
+
+    def is_rootless(self) -> bool:
+        """Whether this engine is not root's: its containers reach what its user does."""
+        with open("/proc/self/uid_map", "rb") as uid_map:
+            return os.geteuid() != 0 or uid_map.read().split() != INITIAL_UID_MAP
 
     def is_own_pid_namespace(self, path: str) -> bool:
         """Whether a pid namespace that a spec joins by path is ours; "" stands for a new one."""
@@ -154,7 +161,9 @@ def _ways(spec: Mapping[str, Any], bundle: str, host: Host) -> Iterator[tuple[st
             yield "device", member_string(device, "path")
     rules = member_objects(member_object(linux, "resources"), "devices")
     others = [rule for rule in rules if not (rule.get("allow") is True and is_nvidia_rule(rule, majors))]
-    if not has_user_namespace(linux):
+    # In a user namespace no nodes are made, but one that others made can be in any folder. Engines of users
+    # write no rules, and could not enforce any.
+    if not (has_user_namespace(linux) and host.is_rootless()):
         if (words := _open_rule(others, majors)) is not None:
             yield "cgroup", words
         elif (words := _open_rule(rules, majors)) is not None:
@@ -186,11 +195,13 @@ def _open_rule(rules: list[dict[str, Any]], majors: Set[int]) -> str | None:
         return "no device rules"
     for major in sorted(majors):
         verdict: str | None = None
-        # As in the kernel: the last rule that covers a device decides.
+        # As in the kernel: the last rule that covers a device decides. Of one that allows "a" neither the
+        # numbers nor the access count.
         for rule in rules:
-            if not _covers(rule, major):
+            allows = rule.get("allow") is True
+            if not _covers(rule, major) and not (allows and member_string(rule, "type") in ("", "a")):
                 continue
-            if rule.get("allow") is True:
+            if allows:
                 verdict = _words(rule)
             elif member_number(rule, "minor") in (None, -1) and {"r", "w"} <= set(_access(rule)):
                 verdict = None

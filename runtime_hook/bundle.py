@@ -7,7 +7,7 @@ import os
 from oci_specs.edits import ORIGINAL_SHA256, WRITTEN_SHA256
 from oci_specs.members import member_object
 from oci_specs.refusal import Refusal
-from runtime_hook import quick_json
+from runtime_hook import one_reading, quick_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def _read(path: str) -> bytes:
 def parse(path: str, data: bytes) -> dict[str, Any]:
     """The spec in data, which came from `path`; Refusal if it is none."""
     try:
-        content = quick_json.loads(data.decode("utf-8", "surrogateescape"))
+        content = one_reading.loads(data.decode("utf-8", "surrogateescape"))
     except (ValueError, RecursionError) as error:
         raise Refusal(
             "bad-spec", f"the spec {path} is not JSON: {error}", "give a valid config.json"

@@ -12,38 +12,43 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
+    Members = Callable[[list[tuple[str, Any]]], object]
+
 _BLANKS = " \t\n\r"
 _CONSTANTS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
 
 class _Settings:
-    """What the C scanner asks of a json.JSONDecoder."""
+    """What the C scanner asks of a json.JSONDecoder. members: makes an object of its members, in order."""
 
     strict = True
     object_hook = None
-    object_pairs_hook = None
     parse_float = float
     parse_int = int
     parse_constant = _CONSTANTS.__getitem__
 
+    def __init__(self, members: Members | None) -> None:
+        self.object_pairs_hook = members
 
-_scan: Callable[[str, int], tuple[Any, int]] | None = None
+
+_make_scanner: Callable[[_Settings], Callable[[str, int], tuple[Any, int]]] | None = None
 _encode: Callable[[object, int], Iterable[str]] | None = None
 try:
     _json: Any = __import__("_json")
-    _scan = _json.make_scanner(_Settings)
+    _make_scanner = _json.make_scanner
+    _json.make_scanner(_Settings(None))
     _encode = _json.make_encoder(
         None, None, _json.encode_basestring_ascii, None, ":", ",", False, False, True
     )
 except (ImportError, AttributeError, TypeError):
-    _scan = _encode = None
+    _make_scanner = _encode = None
 
 
-def loads(text: str) -> Any:
+def loads(text: str, members: Members | None = None) -> Any:
     """The value that text spells; ValueError or RecursionError if it is not JSON."""
-    if _scan is not None:
+    if _make_scanner is not None:
         try:
-            value, end = _scan(text, len(text) - len(text.lstrip(_BLANKS)))
+            value, end = _make_scanner(_Settings(members))(text, len(text) - len(text.lstrip(_BLANKS)))
             if not text[end:].strip(_BLANKS):
                 return value
         except (StopIteration, ValueError, SystemError):
@@ -51,7 +56,7 @@ def loads(text: str) -> Any:
             pass
     import json
 
-    return json.loads(text)
+    return json.loads(text, object_pairs_hook=members)
 
 
 def dumps(value: Any) -> str:

@@ -263,8 +263,9 @@ def running(
 def _wait_ready(process: subprocess.Popen[bytes]) -> None:
     assert process.stdout is not None
     assert process.stderr is not None
-    readable, _, _ = select.select([process.stdout], [], [], READY_TIMEOUT_S)
-    if readable and process.stdout.readline() == b"ready\n":
+    readable = select.poll()
+    readable.register(process.stdout, select.POLLIN)
+    if readable.poll(READY_TIMEOUT_S * 1000) and process.stdout.readline() == b"ready\n":
         return
     _stop(process)
     printed = printable(process.stderr.read().decode(errors="replace").strip())

@@ -33,6 +33,8 @@ hypothesis.settings.load_profile("default")
 if os.environ.get("CI"):
     hypothesis.settings.load_profile("ci")
 
+pytest_plugins = ["tests.support.left_open"]
+
 TESTS = Path(__file__).parent
 UNSTEADY_LINES = 40
 MARKED_FOLDERS = frozenset(
@@ -184,15 +186,6 @@ def mgpu(private_host: None) -> Iterator[Arbiter]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def lasting_mgpu(private_host: None) -> Iterator[Arbiter]:
-    """As mgpu, for all tests of a module that leave nothing behind; the module's own fixture `mgpu` gives it
-    out.
-    """
-    with arbiter.running() as running:
-        yield running
-
-
 @pytest.fixture(scope="session")
 def ctd(private_host: None) -> Iterator[Containerd]:
     """A containerd for the whole run, with the test image."""
@@ -208,10 +201,11 @@ def docker_daemon(private_host: None) -> Iterator[Dockerd]:
 
 
 @pytest.fixture
-def docker(docker_daemon: Dockerd, mgpu: Arbiter) -> Dockerd:
-    """The dockerd, whose `--runtime=mgpu` is this test's mgpu."""
+def docker(docker_daemon: Dockerd, mgpu: Arbiter) -> Iterator[Dockerd]:
+    """The dockerd, whose `--runtime=mgpu` is this test's mgpu; containers end with the test."""
     docker_daemon.point_at(mgpu.runtime)
-    return docker_daemon
+    yield docker_daemon
+    docker_daemon.clear()
 
 
 @pytest.fixture(scope="session")

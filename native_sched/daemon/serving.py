@@ -80,6 +80,7 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
     served, link = mgpud.served, mgpud.link
     cards, config, engine, grants = served.cards, served.config, served.engine, served.grants
     lifecycle = Lifecycle(served, loop)
+    stack.callback(lifecycle.close)
     account = Account(engine)
     lifecycle.before_end = account.look
     from_holder = loop.create_task(link.serve(mgpud.listeners.take))

@@ -12,7 +12,7 @@ from cluster.node.lent import STEP_MIB
 from tests.cluster.node_process import World, running
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
-from tests.support.lending import KEEPER, OFFLINE, ONLINE, started, turn
+from tests.support.lending import KEEPER, LENDS, OFFLINE, ONLINE, started, turn
 from tests.support.programs import Programs, inside
 from tests.support.waiting import until
 
@@ -24,8 +24,7 @@ TAKEN_MIB = CARD_MIB - 240
 
 @pytest.fixture(scope="module")
 def mgpu(private_host: None) -> Iterator[Arbiter]:
-    config = "offline_overcommit = true\nrestore_hold_ms = 20\n"
-    with arbiter.running("v100-16:1", node_config=config) as made:
+    with arbiter.running("v100-16:1", node_config=LENDS) as made:
         yield made
 
 

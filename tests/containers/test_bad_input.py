@@ -6,7 +6,7 @@ import json
 import os
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,16 +18,14 @@ from tests.support import arbiter, host
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import Bundle, bundle
 from tests.support.commands import attempt
+from tests.support.lasting import lasting_mgpu
 from tests.support.places import MGPU
 from tests.support.waiting import until
 
 ENV = {"MGPU_MEMORY_MIB": "1024"}
 
 
-@pytest.fixture
-def mgpu(lasting_mgpu: Arbiter) -> Iterator[Arbiter]:
-    yield lasting_mgpu
-    arbiter.until_empty(lasting_mgpu)
+lasting, mgpu = lasting_mgpu()
 
 
 def only_line(text: str) -> str:

@@ -14,6 +14,7 @@ from oci_specs.refusal import Refusal
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import bundle
+from tests.support.lasting import lasting_mgpu
 from tests.support.started import foreground
 from tests.support.waiting import until
 
@@ -34,12 +35,15 @@ print(json.dumps([list(map(pynvml.nvmlDeviceGetUUID, cards)), totals]))
 """
 
 
+lasting, _ = lasting_mgpu()
+
+
 @pytest.fixture
-def mgpu(lasting_mgpu: Arbiter) -> Iterator[Arbiter]:
-    yield lasting_mgpu
-    arbiter.until_empty(lasting_mgpu)
-    for each in lasting_mgpu.ask("claims")["claims"]:
-        lasting_mgpu.ask("claims", unprepare=each["uid"])
+def mgpu(lasting: Arbiter) -> Iterator[Arbiter]:
+    yield lasting
+    arbiter.until_empty(lasting)
+    for each in lasting.ask("claims")["claims"]:
+        lasting.ask("claims", unprepare=each["uid"])
 
 
 def prepared(mgpu: Arbiter, *memory_mib: int) -> Claim:

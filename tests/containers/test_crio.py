@@ -15,6 +15,7 @@ from tests.support import arbiter, cri, crio
 from tests.support.arbiter import Arbiter
 from tests.support.colocation import row
 from tests.support.cri import Kubelet
+from tests.support.lasting import lasting_mgpu
 from tests.support.processes import others_here
 from tests.support.waiting import until
 
@@ -22,11 +23,13 @@ MEMORY = {"mgpu.dev/memory-mib": "512"}
 VIEW = ("gpustat", "--no-header")
 
 
+lasting, emptied = lasting_mgpu()
+
+
 @pytest.fixture
-def mgpu(lasting_mgpu: Arbiter, on_crio: Kubelet) -> Iterator[Arbiter]:
-    on_crio.point_at(lasting_mgpu.runtime)
-    yield lasting_mgpu
-    arbiter.until_empty(lasting_mgpu)
+def mgpu(emptied: Arbiter, on_crio: Kubelet) -> Arbiter:
+    on_crio.point_at(emptied.runtime)
+    return emptied
 
 
 def sleeping(kubelet: Kubelet) -> cri.Pod:

@@ -30,7 +30,7 @@ def new_name() -> str:
 
 
 def started(docker: Dockerd, built: Programs, mib: int, *command: str) -> str:
-    """Id of a container with `mib` MiB of one card that runs until it is removed."""
+    """Id of a container with `mib` MiB of one card that runs until the test ends."""
     return docker.docker(
         *[
             "run",
@@ -173,7 +173,7 @@ def test_top_and_timeline_say_what_the_cards_own_account_says(tmp_path: Path) ->
 
 def test_operator_sets_the_policy_of_a_free_card(docker: Dockerd, mgpu: Arbiter, built: Programs) -> None:
     mgpu.mgpu("policy", "--card", "0", "--card", "1", "be")
-    container = started(docker, built, 1024, "sleep", "60")
+    started(docker, built, 1024, "sleep", "60")
     assert mgpu.containers()[0]["policy"] == "native-burst-share"
     refused = docker.try_docker(
         *["run", "--rm", "--network=none", f"--runtime={RUNTIME}", "--env", "MGPU_MEMORY_MIB=1024"],
@@ -184,7 +184,6 @@ def test_operator_sets_the_policy_of_a_free_card(docker: Dockerd, mgpu: Arbiter,
         "card 1 runs native-burst-share, set by the operator; "
         "ask for native-burst-share, leave the policy out, or have the operator set another with mgpu policy"
     ) in refused.err
-    docker.docker("rm", "--force", container)
 
 
 def test_refusal_names_the_container_that_set_the_policy(
@@ -199,4 +198,3 @@ def test_refusal_names_the_container_that_set_the_policy(
         f'card 0 runs fixed-share, set by "{first}"; ask for fixed-share, leave the policy out, '
         in refused.err
     )
-    docker.docker("rm", "--force", first)

@@ -6,17 +6,16 @@ import json
 import os
 import uuid
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
 
-from tests.support import arbiter
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import bundle
 from tests.support.commands import run
 from tests.support.containerd import Containerd
 from tests.support.dockerd import RUNTIME, Dockerd
+from tests.support.lasting import lasting_mgpu
 from tests.support.places import IMAGE_NAME
 from tests.support.programs import Programs, inside
 from tests.support.started import foreground
@@ -36,10 +35,7 @@ print(json.dumps(totals))
 """
 
 
-@pytest.fixture
-def mgpu(lasting_mgpu: Arbiter) -> Iterator[Arbiter]:
-    yield lasting_mgpu
-    arbiter.until_empty(lasting_mgpu)
+lasting, mgpu = lasting_mgpu()
 
 
 def new_name() -> str:

@@ -20,6 +20,7 @@ from tests.support.bundle import Bundle, bundle
 from tests.support.commands import attempt, run
 from tests.support.containerd import Containerd
 from tests.support.dockerd import RUNTIME, Dockerd
+from tests.support.lasting import lasting_mgpu
 from tests.support.places import IMAGE_NAME
 from tests.support.programs import Programs, inside
 from tests.support.started import foreground
@@ -33,10 +34,7 @@ def new_name() -> str:
     return f"t-{uuid.uuid4().hex[:8]}"
 
 
-@pytest.fixture
-def mgpu(lasting_mgpu: Arbiter) -> Iterator[Arbiter]:
-    yield lasting_mgpu
-    arbiter.until_empty(lasting_mgpu)
+lasting, mgpu = lasting_mgpu()
 
 
 @pytest.fixture
@@ -76,7 +74,23 @@ def nvidia_hook(made: Bundle) -> None:
     made.edit(lambda config: config.update(hooks={"prestart": [hook]}))
 
 
-@pytest.mark.parametrize("way", [device, whole_dev, open_rules, nvidia_hook])
+def open_rules_of_type_a(made: Bundle) -> None:
+    """The kernel and runc look at neither its numbers nor its access."""
+    rule = {"allow": True, "type": "a", "major": 7, "minor": 7, "access": "m"}
+    made.edit(lambda config: config["linux"]["resources"]["devices"].append(rule))
+
+
+def open_rules_for_other_users(made: Bundle) -> None:
+    """A node that is none of its own can be in any folder that it is given."""
+    ids = [{"containerID": 0, "hostID": 200000, "size": 65536}]
+    made.edit(lambda config: config["linux"].update(uidMappings=ids, gidMappings=ids))
+    made.edit(lambda config: config["linux"]["namespaces"].append({"type": "user"}))
+    open_rules(made)
+
+
+@pytest.mark.parametrize(
+    "way", [device, whole_dev, open_rules, open_rules_of_type_a, open_rules_for_other_users, nvidia_hook]
+)
 def test_refused_without_a_grant(mgpu: Arbiter, way: Callable[[Bundle], None]) -> None:
     with bundle("true") as made:
         way(made)
@@ -121,6 +135,43 @@ def test_replaced_way_is_removed_from_the_container(mgpu: Arbiter, way: Callable
         written = made.config
         assert "prestart" not in written["hooks"] or written["hooks"]["prestart"] == []
         assert all(node["major"] != 195 for node in written["linux"]["devices"])
+
+
+def also_linux(config: Any) -> None:
+    config["Linux"] = {"seccomp": {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": []}}
+
+
+def name_with_an_end(config: Any) -> None:
+    allowed = {"names": ["ioctl\0", "read"], "action": "SCMP_ACT_ALLOW"}
+    config["linux"]["seccomp"] = {"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [allowed]}
+
+
+def filter_by_annotation(config: Any) -> None:
+    config["annotations"]["run.oci.seccomp_bpf_data\0"] = "BgAAAAAA/38="
+
+
+@pytest.mark.parametrize("change", [also_linux, name_with_an_end, filter_by_annotation])
+def test_a_filter_that_runtimes_read_otherwise_is_refused(
+    mgpu: Arbiter, change: Callable[[Any], None]
+) -> None:
+    with bundle("true", env=MEMORY) as made:
+        made.edit(change)
+        done = made.run(mgpu.runtime)
+        assert done.status != 0
+        assert "mgpu: the container's spec has a " in done.err, str(done)
+
+
+def test_a_node_in_the_first_of_two_members_is_found(mgpu: Arbiter) -> None:
+    """runc and crun make it."""
+    with bundle("true") as made:
+        rest = made.config
+        linux = json.dumps(rest.pop("linux"))
+        node = '"devices":[{"path":"/dev/nvidia7","type":"c","major":195,"minor":7}]'
+        text = f'{json.dumps(rest)[:-1]},"linux":{linux[:-1]},{node}}},"linux":{linux}}}'
+        (made.path / "config.json").write_text(text)
+        done = made.run(mgpu.runtime)
+        assert done.status != 0
+        assert "mgpu: the container's spec names a member twice" in done.err, str(done)
 
 
 def test_ctr_privileged(ctd: Containerd, mgpu: Arbiter, host_node: str) -> None:
@@ -177,6 +228,7 @@ def test_allowed_privileged_container_is_filtered_and_advisory(
             assert seccomp == "2", "it runs without a filter"
             running.tell()
             said = running.line()
+            running.end()
             if cards:
                 assert [card["total_bytes"] for card in json.loads(said)] == [1024 << 20]
             else:

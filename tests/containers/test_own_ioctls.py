@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.support import arbiter
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import bundle
+from tests.support.lasting import lasting_mgpu
 from tests.support.programs import Programs, inside
 
 pytestmark = pytest.mark.containers
 
 
-@pytest.fixture
-def mgpu(lasting_mgpu: Arbiter) -> Iterator[Arbiter]:
-    yield lasting_mgpu
-    arbiter.until_empty(lasting_mgpu)
+lasting, mgpu = lasting_mgpu()
 
 
 def said(runtime: str, built: Programs, env: dict[str, str]) -> list[str]:

@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-
-import pytest
 
 from mgpu_cli.render import mib
-from tests.support import arbiter
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import bundle
-from tests.support.lending import CARD_MIB, OFFLINE, keeper, rounds, running, taker, turn
+from tests.support.lasting import lasting_mgpu
+from tests.support.lending import CARD_MIB, LENDS, OFFLINE, keeper, rounds, running, taker, turn
 from tests.support.programs import Programs
 from tests.support.scrape import scrape
 from tests.support.waiting import until
 
-CONFIG = "offline_overcommit = true\nrestore_hold_ms = 20\n"
 TIMES = 20
 
 
-@pytest.fixture(scope="module")
-def lasting(private_host: None) -> Iterator[Arbiter]:
-    with arbiter.running("v100-16:1", node_config=CONFIG) as running:
-        yield running
-
-
-@pytest.fixture
-def mgpu(lasting: Arbiter) -> Iterator[Arbiter]:
-    yield lasting
-    arbiter.until_empty(lasting)
+lasting, mgpu = lasting_mgpu("v100-16:1", node_config=LENDS)
 
 
 def test_online_fills_its_cap_and_offline_comes_back_with_its_data(mgpu: Arbiter, built: Programs) -> None:

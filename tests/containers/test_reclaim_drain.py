@@ -13,17 +13,14 @@ from sim.cards import Span
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
 from tests.support.colocation import NOISE_MS, busy_times
-from tests.support.lending import CARD_MIB, OFFLINE, holder, started, taker, turn
+from tests.support.lending import CARD_MIB, LENDS, OFFLINE, holder, started, taker, turn
 from tests.support.load import groups_of, load, runs, spans, working
 from tests.support.programs import Programs
 from tests.support.waiting import until
 
 MIB, MS = 1 << 20, 1_000_000
 DRAIN_MS, HOLD_MS = 500, 40
-CONFIG = (
-    f"offline_overcommit = true\nrestore_hold_ms = 20\nevict_drain_ms = {DRAIN_MS}\nhold_ms = {HOLD_MS}\n"
-    "policy = 'native-burst-share'\n"
-)
+CONFIG = f"{LENDS}evict_drain_ms = {DRAIN_MS}\nhold_ms = {HOLD_MS}\npolicy = 'native-burst-share'\n"
 RECLAIMABLE = {"mgpu.dev/memory-reclaimable": "true"}
 BUSY = ("saturate", "--kernel-us", "1000", "--queue", "64", "--seconds", "600")
 CONTEXT_MIB, BUSY_MIB = 200, 256

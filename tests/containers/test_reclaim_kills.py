@@ -10,35 +10,40 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from subprocess import DEVNULL
+from subprocess import DEVNULL, PIPE
 
 import pytest
 
 from oci_specs.refusal import Refusal
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
-from tests.support.lending import CARD_MIB, Running, keeper, rounds, taker
+from tests.support.lending import CARD_MIB, LENDS, Running, keeper, rounds, taker, turn
 from tests.support.places import MGPU
 from tests.support.processes import others_here
 from tests.support.programs import Programs
 from tests.support.waiting import until
 
-CONFIG = "offline_overcommit = true\nrestore_hold_ms = 20\nevict_wait_ms = 60000\n"
 SEED, KILLS = 15, 5
 CHECKPOINT = "mgpu-checkpoint"
 VICTIMS = ("mgpud",), (CHECKPOINT,), ("holder",), ("holder", "mgpud")
 
 
-@pytest.fixture
-def mgpu(private_host: None) -> Iterator[Arbiter]:
-    # A copy takes some 200 ms, so that kills fall into all of its parts.
-    options = ["copy-mib-per-ms=2"]
-    with arbiter.running("v100-16:1", node_config=CONFIG, sim_options=options) as running:
+@contextmanager
+def up(cards: str) -> Iterator[Arbiter]:
+    """A copy takes some 200 ms, so that kills fall into all of its parts."""
+    config, options = LENDS + "evict_wait_ms = 60000\n", ["copy-mib-per-ms=2"]
+    with arbiter.running(cards, node_config=config, sim_options=options) as running:
         yield running
         arbiter.until_empty(running)
+
+
+@pytest.fixture
+def mgpu(private_host: None) -> Iterator[Arbiter]:
+    with up("v100-16:1") as running:
+        yield running
 
 
 def pids(mgpu: Arbiter, program: str) -> list[int]:
@@ -130,12 +135,48 @@ def test_no_kill_loses_data_or_memory(mgpu: Arbiter, built: Programs, times: int
                 card.outlives(offline)
 
 
+def test_a_request_by_hand_has_an_end_when_mgpud_has(mgpu: Arbiter, built: Programs) -> None:
+    with keeper(mgpu, built, "2") as offline:
+        name = offline.bundle.container
+        for _ in range(KILLS):
+            argv = [MGPU, "evict", "--root", mgpu.root, name]
+            with subprocess.Popen(argv, stdout=DEVNULL, stderr=PIPE, text=True) as asks:
+                until(lambda: offline.reclaim == "evicting", "it is on its way")
+                kill(mgpu, ("mgpud",))
+                _, said = asks.communicate(timeout=60)
+            if settled(offline) == "evicted":
+                assert asks.returncode == 0, said
+                mgpu.mgpu("resume", name)
+            else:
+                assert said.count("\n") == 1, said
+                assert "mgpud knows of no request to evict it" in said
+            rounds(offline)
+
+
+def test_nobody_waits_for_a_stopped_helper_for_ever(mgpu: Arbiter, built: Programs) -> None:
+    with keeper(mgpu, built) as first, keeper(mgpu, built) as second:
+        mgpu.mgpu("evict", first.bundle.container)
+        argv = [MGPU, "resume", "--root", mgpu.root, first.bundle.container]
+        with subprocess.Popen(argv, stdout=DEVNULL) as resumes:
+            until(lambda: first.reclaim == "restoring", "it is on its way")
+            for pid in pids(mgpu, CHECKPOINT):
+                os.kill(pid, signal.SIGSTOP)
+            mgpu.mgpu("evict", second.bundle.container)
+            assert first.reclaim == "restoring"
+            assert resumes.wait(60) == 0
+        rounds(first)
+        mgpu.mgpu("resume", second.bundle.container)
+        for pid in pids(mgpu, CHECKPOINT):
+            os.kill(pid, signal.SIGSTOP)
+        with taker(mgpu, built) as online:
+            turn(online)
+            assert {first.reclaim, second.reclaim} == {"evicted"}
+
+
 @pytest.fixture
 def two(private_host: None) -> Iterator[Arbiter]:
-    options = ["copy-mib-per-ms=2"]
-    with arbiter.running("v100-16:2", node_config=CONFIG, sim_options=options) as running:
+    with up("v100-16:2") as running:
         yield running
-        arbiter.until_empty(running)
 
 
 def others(mgpu: Arbiter, made: Running) -> tuple[str, str]:

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-
-import pytest
 
 from sim import cards
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
 from tests.support.commands import Done
-from tests.support.lending import FILL_MIB, KEEPER, OFFLINE, ONLINE, Running, keeper, rounds, started, turn
+from tests.support.lasting import lasting_mgpu
+from tests.support.lending import (
+    FILL_MIB,
+    KEEPER,
+    LENDS,
+    OFFLINE,
+    ONLINE,
+    Running,
+    keeper,
+    rounds,
+    started,
+    turn,
+)
 from tests.support.programs import Programs, inside
 from tests.support.started import foreground
 from tests.support.waiting import until
-
-CONFIG = "offline_overcommit = true\nrestore_hold_ms = 20\n"
 
 # NVML's answers in the container, and the nodes of which a mediated call says that they are not its own.
 LOOK = """
@@ -35,16 +42,7 @@ print(json.dumps([seen, refused]))
 MONITOR = "import pynvml; pynvml.nvmlInit(); pynvml.nvmlDeviceGetHandleByIndex(0); print('up', flush=True); input()"
 
 
-@pytest.fixture(scope="module")
-def lasting(private_host: None) -> Iterator[Arbiter]:
-    with arbiter.running("v100-16:3,a10:1", node_config=CONFIG) as running:
-        yield running
-
-
-@pytest.fixture
-def mgpu(lasting: Arbiter) -> Iterator[Arbiter]:
-    yield lasting
-    arbiter.until_empty(lasting)
+lasting, mgpu = lasting_mgpu("v100-16:3,a10:1", node_config=LENDS)
 
 
 def uuids(mgpu: Arbiter) -> list[str]:
@@ -148,7 +146,7 @@ def test_bad_gpus_are_refused_in_a_line_and_nothing_moves(mgpu: Arbiter, built: 
 
 def test_an_older_driver_is_said_and_gives_no_other_nodes(private_host: None, built: Programs) -> None:
     options = ["driver-version=570.86.15"]
-    with arbiter.running("v100-16:2", node_config=CONFIG, sim_options=options) as mgpu:
+    with arbiter.running("v100-16:2", node_config=LENDS, sim_options=options) as mgpu:
         with keeper(mgpu, built) as offline:
             assert look(offline) == ([uuids(mgpu)[0]], [])
             mgpu.mgpu("evict", offline.bundle.container)
@@ -160,7 +158,7 @@ def test_an_older_driver_is_said_and_gives_no_other_nodes(private_host: None, bu
 
 
 def test_a_lost_card_is_refused_and_one_that_is_lost_is_left(private_host: None, built: Programs) -> None:
-    with arbiter.running("v100-16:3", node_config=CONFIG) as mgpu:
+    with arbiter.running("v100-16:3", node_config=LENDS) as mgpu:
         _, second, third = uuids(mgpu)
         with keeper(mgpu, built) as offline:
             before = rounds(offline)

@@ -13,6 +13,7 @@ from tests.support import arbiter
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import Bundle, bundle
 from tests.support.dockerd import RUNTIME, Dockerd
+from tests.support.lasting import lasting_mgpu
 from tests.support.places import IMAGE_NAME
 from tests.support.programs import Programs, inside
 from tests.support.started import foreground
@@ -28,10 +29,7 @@ def below(request: pytest.FixtureRequest, private_host: None) -> Iterator[Arbite
         yield running
 
 
-@pytest.fixture
-def mgpu(lasting_mgpu: Arbiter) -> Iterator[Arbiter]:
-    yield lasting_mgpu
-    arbiter.until_empty(lasting_mgpu)
+lasting, mgpu = lasting_mgpu()
 
 
 def test_kill_9_gives_everything_back_within_a_second(below: Arbiter, built: Programs) -> None:

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from oci_specs import paths
-from tests.support import arbiter, containerd
+from tests.support import containerd
 from tests.support.arbiter import Arbiter
 from tests.support.commands import attempt, run
 from tests.support.containerd import NO_LIMITS, Containerd
+from tests.support.lasting import lasting_mgpu
 from tests.support.programs import Programs, inside
 from tests.support.started import foreground
 from tests.support.waiting import until
@@ -29,18 +30,15 @@ def new_name() -> str:
     return f"t-{uuid.uuid4().hex[:8]}"
 
 
-@pytest.fixture
-def mgpu(lasting_mgpu: Arbiter) -> Iterator[Arbiter]:
-    yield lasting_mgpu
-    arbiter.until_empty(lasting_mgpu)
+lasting, mgpu = lasting_mgpu()
 
 
 @pytest.fixture(scope="module")
-def shimmed(private_host: None, lasting_mgpu: Arbiter) -> Iterator[Containerd]:
+def shimmed(lasting: Arbiter) -> Iterator[Containerd]:
     """A containerd that finds the shim on its PATH, by a script that names these tests' mgpu."""
-    folder = lasting_mgpu.root / "path"
+    folder = lasting.root / "path"
     folder.mkdir()
-    (folder / "runc").symlink_to(lasting_mgpu.runtime)
+    (folder / "runc").symlink_to(lasting.runtime)
     script = folder / SHIM
     script.write_text(f"#!{paths.libexec(SHIM)} --mgpu-path={folder}\n")
     script.chmod(0o755)

@@ -78,6 +78,29 @@ def test_bundle_with_mappings_has_its_share(up: Arbiter) -> None:
     until_empty(up)
 
 
+@pytest.mark.parametrize("owner_is", [0, 1000])
+def test_owner_of_the_hosts_nodes_is_not_in_it(up: Arbiter, owner_is: int) -> None:
+    """It could close them to all others."""
+    with bundle("chmod", "0", "/dev/nvidia0", env=MEMORY) as made:
+
+        def map_owner(config: Any) -> None:
+            mapped(config)
+            [others] = config["linux"]["uidMappings"]
+            ids = [
+                {**others, "size": owner_is},
+                {"containerID": owner_is, "hostID": 0, "size": 1},
+                {"containerID": owner_is + 1, "hostID": FIRST + owner_is + 1, "size": COUNT},
+            ]
+            config["linux"] |= {"uidMappings": ids[owner_is == 0 :], "gidMappings": ids[owner_is == 0 :]}
+
+        made.edit(map_owner)
+        done = made.run(up.runtime)
+    assert done.status != 0
+    assert "hook" in done.err, done.err
+    assert (up.root / "sim" / "dev" / "nvidia0").stat().st_mode & 0o777 == 0o666
+    until_empty(up)
+
+
 @pytest.mark.parametrize("user", [0, 65534])
 def test_its_calls_are_served_by_each_mgpud(up: Arbiter, programs: dict[str, Any], user: int) -> None:
     with mapped_bundle(inside("hold"), "100", mounts=[programs]) as made:

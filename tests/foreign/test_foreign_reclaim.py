@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
 from tests.support.foreign import foreign_bundle
-from tests.support.lending import Running, running, taker, turn
+from tests.support.lending import LENDS, Running, running, taker, turn
 from tests.support.programs import Programs
 from tests.support.waiting import until
 
-CONFIG = "offline_overcommit = true\nrestore_hold_ms = 20\nevict_wait_ms = 2000\n"
+CONFIG = LENDS + "evict_wait_ms = 2000\n"
 CAP_MIB = 1024
 OFFLINE = {"mgpu.dev/qos": "offline", "mgpu.dev/memory-reclaimable": "true"}
 CARDS = "a10:1"

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
-from tests.support import arbiter
 from tests.support.arbiter import Arbiter
+from tests.support.lasting import lasting_mgpu
 from tests.support.lending import (
     CARD_MIB,
     FILL_MIB,
     KEEPER,
+    LENDS,
     LENT_MIB,
     OFFLINE,
     ONLINE,
@@ -24,7 +21,6 @@ from tests.support.rm_numbers import NV_ERR_NO_MEMORY
 from tests.support.scrape import scrape
 from tests.support.waiting import until
 
-CONFIG = "offline_overcommit = true\nrestore_hold_ms = 20\nevict_wait_ms = 2000\n"
 MIB = 1 << 20
 ASKED_S = 4
 THREADS = 16
@@ -32,16 +28,7 @@ THREADS = 16
 LEFT_MIB, CONTEXT_MIB = 96, 200
 
 
-@pytest.fixture(scope="module")
-def lasting(private_host: None) -> Iterator[Arbiter]:
-    with arbiter.running("v100-16:1", node_config=CONFIG) as running:
-        yield running
-
-
-@pytest.fixture
-def mgpu(lasting: Arbiter) -> Iterator[Arbiter]:
-    yield lasting
-    arbiter.until_empty(lasting)
+lasting, mgpu = lasting_mgpu("v100-16:1", node_config=LENDS + "evict_wait_ms = 2000\n")
 
 
 def evictions(mgpu: Arbiter) -> float:

@@ -37,7 +37,7 @@ def _flags() -> list[str]:
 
 
 @functools.cache
-def _folder() -> Path:
+def folder() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="mgpu-engine-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
@@ -46,7 +46,7 @@ def _folder() -> Path:
 def _compile(sources: list[Path]) -> list[Path]:
     """Each once in a run."""
     objects = [
-        _folder() / f"{'-'.join(path.relative_to(REPOSITORY).with_suffix('').parts)}.o" for path in sources
+        folder() / f"{'-'.join(path.relative_to(REPOSITORY).with_suffix('').parts)}.o" for path in sources
     ]
     missing = [pair for pair in zip(sources, objects, strict=True) if not pair[1].exists()]
     commands = [["gcc", *_flags(), "-c", "-o", made, source] for source, made in missing]
@@ -59,6 +59,6 @@ def _compile(sources: list[Path]) -> list[Path]:
 def library(name: str, *beside: Path, without: str = "") -> str:
     """The whole engine, all of whose functions are there to be called. without: a source, by its name."""
     engine = [path for path in listed(NATIVE, "engine_sources") if path.name != without]
-    out = _folder() / name
+    out = folder() / name
     subprocess.run(["gcc", *_flags(), "-shared", "-o", out, *_compile([*engine, *beside])], check=True)
     return str(out)

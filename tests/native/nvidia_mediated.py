@@ -7,7 +7,6 @@ import functools
 import os
 import struct
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -59,7 +58,7 @@ def library() -> str:
 
 @functools.cache
 def tenant_program() -> str:
-    out = Path(tempfile.mkdtemp(prefix="mgpu-nvidia-")) / "tenant"
+    out = engine_parts.folder() / "tenant"
     flags = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
     sources = [Path(__file__).with_name(name) for name in ("nvidia_tenant.c", "tenant_maps.c")]
     subprocess.run(["gcc", *flags, "-o", out, *sources], check=True)
@@ -268,6 +267,7 @@ class World:
         for name in ("nvidiactl", "nvidia0"):
             (nodes / name).touch()
         assert self.lib.on_card_begin(os.fsencode(card.card_socket), os.fsencode(nodes)) == 0
+        stack.callback(self.lib.on_card_end)
         [found] = cards.cards(card.admin_socket)
         # As large as what is mapped of it; nothing is ever written there.
         self.uvm_node = nodes / "nvidia-uvm"

@@ -53,7 +53,7 @@ static int owned;
 
 pthread_mutex_t on_card_lock = PTHREAD_MUTEX_INITIALIZER;
 static char dev_dir[256], minors_path[300], references_path[300], pci_dir[300];
-static int line = -1;
+static int line;
 static struct sim_request request;
 static struct sim_reply reply;
 /* Answered "not supported": an escape, such as FREE, and a control; 0: none. */
@@ -95,12 +95,18 @@ static void close_own(void)
         close(own[--owned].keeps);
 }
 
+/* After the last engine. */
+void on_card_end(void)
+{
+    close_own();
+    close(line);
+}
+
 /* Before the engine is opened. */
 int on_card_begin(const char *socket_path, const char *nodes)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
 
-    close_own();
     files = clients = duplicates = 0;
     memset(duplicate, 0, sizeof(duplicate));
     uvm_on_card_begin();
@@ -117,8 +123,6 @@ int on_card_begin(const char *socket_path, const char *nodes)
     snprintf(pci_dir, sizeof(pci_dir), "%s/pci", nodes);
     snprintf(references_path, sizeof(references_path), "%s/uvm-references", nodes);
     strncpy(at.sun_path, socket_path, sizeof(at.sun_path) - 1);
-    if (line >= 0)
-        close(line);
     line = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     return connect(line, (struct sockaddr *)&at, sizeof(at)) < 0 ? -errno : 0;
 }

@@ -73,7 +73,7 @@ def manager(tmp_path: Path) -> Iterator[Manager]:
 def served(holder: Holder, count: int) -> dict[str, tuple[int, int]]:
     """The listeners that a mgpud is sent as it begins: number and file of each."""
     mgpud = holder.mgpud()
-    found = {one.container_id: (one.holder_id, os.fstat(one.fd).st_ino) for one in receive(mgpud, count)}
+    found = {one.container_id: (one.holder_id, one.file) for one in receive(mgpud, count)}
     mgpud.close()
     return found
 

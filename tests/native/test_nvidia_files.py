@@ -172,6 +172,7 @@ def test_a_mapping_alone_keeps_a_file() -> None:
     while lib.harness_weak_lives(weak) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not lib.harness_weak_lives(weak)
+    os.close(weak.value >> 32)
 
 
 def test_a_child_that_never_called_is_found_when_its_parent_is_gone(nvidia: Driver) -> None:

@@ -68,7 +68,7 @@ def rm_cmd(nr: int, size: int) -> int:
     return 3 << 30 | size << 16 | ord("F") << 8 | nr
 
 
-@dataclass(frozen=True)
+@dataclass
 class File:
     """An open file of the card: its id, the descriptor that keeps it open, the descriptor's inode as told."""
 
@@ -76,26 +76,41 @@ class File:
     fd: int
     ino: int
 
+    def close(self) -> None:
+        """Once only: the number may be another file's by then."""
+        if self.fd >= 0:
+            os.close(self.fd)
+        self.fd = -1
+
 
 class Connection:
-    """One connection to card.sock. Not for use from two threads at once."""
+    """One connection to card.sock, with the files that are opened by it. Not for use from two threads at
+    once.
+    """
 
     def __init__(self, path: Path) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(60)
         self.socket.connect(os.fspath(path))
+        self._files: list[File] = []
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self.socket.close()
+        for file in self._files:
+            file.close()
 
     def open(self, node: int = CTL, minor: int = 0, tgid: int = 1) -> File:
         """OSError with the errno that open()'s replacement fails with."""
         _, fd, file, ino = self._ask(REQUEST.pack(OPEN, node, minor, 0, 0, 0, tgid, 0, 0, 0))
         assert fd is not None
-        return File(file, fd, ino)
+        self._files.append(made := File(file, fd, ino))
+        return made
 
     def _ask(self, packet: bytes) -> tuple[tuple[bytes, bytes], int | None, int, int]:
         """((outer, params), descriptor, file, inode)."""
@@ -201,7 +216,6 @@ class Client:
         self.subdevice = self.made(self.device, SUBDEVICE, bytes(4))
 
     root = 0
-    closed = False
     bell = -1  # a doorbell's descriptor, for who needs one
 
     def alloc(self, parent: int, class_id: int, params: bytes = b"", handle: int = 0) -> tuple[int, int]:
@@ -240,9 +254,7 @@ class Client:
         return self.connection.control(self.file.id, self.root, target, cmd, params)
 
     def close(self) -> None:
-        """Once only: the number may be another file's by then."""
-        if not self.closed:
-            self.closed = True
-            os.close(self.file.fd)
-            if self.bell >= 0:
-                os.close(self.bell)
+        self.file.close()
+        if self.bell >= 0:
+            os.close(self.bell)
+        self.bell = -1

@@ -57,7 +57,6 @@ class Uvm:
     def __init__(self, client: Client) -> None:
         self.client = client
         self.file = client.connection.open(UVM, tgid=client.tgid)
-        self.closed = False
 
     def call(self, cmd: int, params: bytes, status_at: int) -> int:
         """RM status. By the client's own process."""
@@ -98,9 +97,7 @@ class Uvm:
         return self.call(UVM_FREE, struct.pack("<QQII", base, length, 0xDEAD, 0), 16)
 
     def close(self) -> None:
-        if not self.closed:
-            self.closed = True
-            os.close(self.file.fd)
+        self.file.close()
 
 
 def uuid_of(client: Client) -> bytes:

@@ -243,16 +243,16 @@ def test_open_of_what_is_not_there(connection: Connection) -> None:
 @pytest.mark.parametrize(
     "packet",
     [
-        b"x",
-        REQUEST.pack(OPEN, 0, 0, 0, 0, 0, 1, 8, 0, 0),
-        REQUEST.pack(IOCTL, 0, 0, 0, 1, 0, 1, 0xFFFFFFFF, 1, 0),
-        REQUEST.pack(IOCTL, 0, 0, 0, 1, 0, 1, 57344, 1, 0) + bytes(57345),
-        REQUEST.pack(99, 0, 0, 0, 0, 0, 1, 0, 0, 0),
-        bytes(60000),
+        lambda _file: b"x",
+        lambda _file: REQUEST.pack(OPEN, 0, 0, 0, 0, 0, 1, 8, 0, 0),
+        lambda file: REQUEST.pack(IOCTL, 0, 0, 0, file, 0, 1, 0xFFFFFFFF, 1, 0),
+        lambda file: REQUEST.pack(IOCTL, 0, 0, 0, file, 0, 1, 57344, 1, 0) + bytes(57345),
+        lambda _file: REQUEST.pack(99, 0, 0, 0, 0, 0, 1, 0, 0, 0),
+        lambda _file: bytes(60000),
     ],
     ids=["short", "payload missing", "overflow", "too large", "unknown op", "long"],
 )
-def test_malformed_packets_are_answered(connection: Connection, packet: bytes) -> None:
-    connection.socket.send(packet)
+def test_malformed_packets_are_answered(connection: Connection, packet: Callable[[int], bytes]) -> None:
+    connection.socket.send(packet(connection.open(CTL).id))
     assert REPLY.unpack_from(connection.socket.recv(65536))[0] == errno.EINVAL
     assert connection.open(CTL).id > 0

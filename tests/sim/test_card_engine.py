@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from itertools import pairwise
@@ -399,11 +400,13 @@ def test_a_release_on_one_card_is_seen_on_another(connection: Any, card: CardPro
     first = Channel(Group(client))
     device, client.device = client.device, other
     client.subdevice = client.made(other, NV20_SUBDEVICE_0, bytes(4))
-    second = Channel(Group(client), bell=doorbell(client))
+    bell = doorbell(client)
+    second = Channel(Group(client), bell=bell)
     second.submit(acquire(0, 1, first.memory), release(1))
     time.sleep(0.01)
     first.submit(kernel(MS), release(0))
     assert second.wait(1) >= first.semaphore(0)[1]
+    os.close(bell)
     client.device = device
     client.close()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Iterator
 
@@ -102,7 +101,7 @@ def test_events_end_with_their_file(connection: Connection, client: Client, node
     assert os_event(connection, node.id, client.root) == OK
     assert os_event(connection, client.file.id, client.root, FREE_OS_EVENT) == OK
     assert os_event(connection, node.id, client.root) == OK
-    os.close(node.fd)
+    node.close()
     other = connection.open(CARD)
     for _ in range(1000):
         if os_event(connection, other.id, client.root) == OK:

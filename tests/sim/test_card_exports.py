@@ -4,7 +4,6 @@ ended.
 
 from __future__ import annotations
 
-import os
 import struct
 
 import pytest
@@ -111,7 +110,7 @@ def test_export_outlives_its_creator(card: CardProcess, new_client: NewClient) -
     assert used(card) == MIB
     status, handle = import_one(other, file.id)
     assert status == OK
-    os.close(file.fd)
+    file.close()
     until(lambda: {use.file for use in card.account().cards[0].files} == {other.file.id}, "the file is gone")
     assert used(card) == MIB
     assert other.free(handle) == OK
@@ -134,7 +133,7 @@ def test_places(card: CardProcess, new_client: NewClient) -> None:
     assert used(card) == MIB
     status, info = call(other, INFO, bytes(80), file.id)
     assert (status, struct.unpack_from("<4xIIH4s", info)) == (OK, (0, 0xFFFFFFFF, 4, b"mine"))
-    os.close(file.fd)
+    file.close()
 
 
 def test_bad_exports_are_refused(new_client: NewClient) -> None:
@@ -149,8 +148,6 @@ def test_bad_exports_are_refused(new_client: NewClient) -> None:
     assert export_one(owner, object_, file.id) == IN_USE
     assert call(owner, CREATE, struct.pack("<IH66xi", owner.device, 1, 3), file.id)[0] == IN_USE
     assert import_one(elsewhere, file.id)[0] == INVALID_PARENT
-    for one in (file, node):
-        os.close(one.fd)
 
 
 steps = st.lists(
@@ -195,7 +192,7 @@ def test_exports_match_a_model(
                 del names[key]
             elif what in ("file", "client"):
                 if what == "file":
-                    gone, files[at] = files[at].id, _reopened(connection, files[at].fd)
+                    gone, files[at] = files[at].id, _reopened(connection, files[at])
                     places = {key: value for key, value in places.items() if key[0] != at}
                 else:
                     gone = clients[index].file.id
@@ -208,12 +205,12 @@ def test_exports_match_a_model(
         for client in clients:
             client.close()
         for file in files:
-            os.close(file.fd)
+            file.close()
         until(lambda: used(card) == 0, "the card is empty", poll_s=0.002)
 
 
-def _reopened(connection: Connection, fd: int) -> File:
-    os.close(fd)
+def _reopened(connection: Connection, file: File) -> File:
+    file.close()
     return connection.open(CTL)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import random
 import signal
 import socket
@@ -158,12 +157,8 @@ def test_card_serves_many_connections_files_and_objects(card: CardProcess) -> No
             client.made(client.device, FERMI_VASPACE_A)
     assert clients[0].memory(MIB)[0] == OK
     assert card.account().cards[2].used_bytes == MIB
-    for file in files:
-        os.close(file.fd)
-    for client in clients:
-        client.close()
     for connection in connections:
-        connection.socket.close()
+        connection.close()
 
 
 def _random_tenant(card_socket: Path, seed: int, operations: int, report: socket.socket) -> None:

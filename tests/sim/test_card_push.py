@@ -401,4 +401,3 @@ def test_pages_of_a_process(client: Client, space: Space, channel: HardwareChann
     assert space.uvm.map(space.uuid, DATA, MIB, handle) == OK
     channel.submit(semaphore(DATA + 4096, 99, RELEASE))
     wait(pages, 4096, 99)
-    os.close(node.fd)

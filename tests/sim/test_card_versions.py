@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import subprocess
 from pathlib import Path
@@ -84,7 +85,9 @@ def test_sizes_are_the_versions(tmp_path: Path, version: str) -> None:
         params = params[: sizes["NV_CHANNEL_ALLOC_PARAMS"]]
         status, channel = client.alloc(group, CHANNEL_VOLTA, params)
         assert status == OK
-        assert line.userd(client.file.id, client.root, channel)[1] == 0
+        userd, offset = line.userd(client.file.id, client.root, channel)
+        os.close(userd)
+        assert offset == 0
         client.close()
 
 

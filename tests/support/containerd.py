@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support import host
 from tests.support.commands import TIMEOUT_S, Done, attempt, run
+from tests.support.engine_home import engine_home
 from tests.support.places import IMAGE_ARCHIVE, IMAGE_NAME
-from tests.support.processes import Service, daemon, kill_left_behind
+from tests.support.processes import Service, daemon
 
 NO_CRI = 'disabled_plugins = ["io.containerd.grpc.v1.cri"]'
 
@@ -129,7 +129,7 @@ def running(
     plugins: more of its configuration, with the CRI plugin on; path: what goes first on its PATH; both are
     asked with its home, which exists.
     """
-    with host.home(name) as home:
+    with engine_home(name) as home:
         config = home / "config.toml"
         told = plugins(home) if plugins else ""
         version = 2 if major() < 2 else 3
@@ -147,18 +147,13 @@ def running(
             )
         )
         containerd = Containerd(home, namespace or home.name, service)
-        try:
-            with service:
-                for image in images:
-                    containerd.ctr("image", "import", image, timeout_s=120)
-                try:
-                    yield containerd
-                finally:
-                    containerd.clear()
-        finally:
-            kill_left_behind(home)
-            host.unmount_below(home)
-            host.remove_cgroups(home.name)
+        with service:
+            for image in images:
+                containerd.ctr("image", "import", image, timeout_s=120)
+            try:
+                yield containerd
+            finally:
+                containerd.clear()
 
 
 def answers(address: Path) -> bool:

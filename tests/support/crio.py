@@ -12,12 +12,13 @@ from pathlib import Path
 from install import crio, parts
 from install.engine import Intent
 from tests.cri.client import Client
-from tests.support import cri, host
+from tests.support import cri
 from tests.support.commands import attempt, run
 from tests.support.containerd import answers
 from tests.support.cri import LINK, PAUSE_IMAGE, PLAIN, Kubelet
+from tests.support.engine_home import engine_home
 from tests.support.places import IMAGE_ARCHIVE
-from tests.support.processes import Service, daemon, kill_left_behind
+from tests.support.processes import Service, daemon
 
 # As mgpu install writes it.
 HANDLER = parts.HANDLER
@@ -70,7 +71,7 @@ def takes(runtime: str) -> bool:
 @contextmanager
 def running(name: str = "crio") -> Iterator[Kubelet]:
     """A CRI-O with the test image and the handlers PLAIN and HANDLER."""
-    with host.home(name) as home:
+    with engine_home(name) as home:
         runc = shutil.which("runc") or "runc"
         config = home / "crio.conf"
         config.write_text(_CONFIG.format(home=home, plain=PLAIN, runc=runc, pause=PAUSE_IMAGE))
@@ -87,18 +88,13 @@ def running(name: str = "crio") -> Iterator[Kubelet]:
                 env={"TMPDIR": os.fspath(home)},
             )
         )
-        try:
-            with service, Client(home / "c.sock") as client:
-                kubelet = Kubelet(home, service, client)
-                kubelet.wait_ready()
-                try:
-                    yield kubelet
-                finally:
-                    kubelet.clear()
-        finally:
-            kill_left_behind(home)
-            host.unmount_below(home)
-            host.remove_cgroups(home.name)
+        with service, Client(home / "c.sock") as client:
+            kubelet = Kubelet(home, service, client)
+            kubelet.wait_ready()
+            try:
+                yield kubelet
+            finally:
+                kubelet.clear()
 
 
 def _with_handler(config: Path) -> None:

@@ -10,10 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support import containerd, host
+from tests.support import containerd
 from tests.support.commands import TIMEOUT_S, Done, attempt, run
+from tests.support.engine_home import engine_home
 from tests.support.places import IMAGE_ARCHIVE
-from tests.support.processes import Service, daemon, kill_left_behind
+from tests.support.processes import Service, daemon
 
 RUNTIME = "mgpu"
 
@@ -87,7 +88,7 @@ def running(name: str = "dkr", *, remapped_to: str = "") -> Iterator[Dockerd]:
 
     remapped_to: the user whose subordinate ids containers have; none: they have the host's.
     """
-    with containerd.running(f"{name}-c", images=()) as below, host.home(name) as home:
+    with containerd.running(f"{name}-c", images=()) as below, engine_home(name) as home:
         config = home / "daemon.json"
         service = Service(
             lambda: daemon(
@@ -103,17 +104,12 @@ def running(name: str = "dkr", *, remapped_to: str = "") -> Iterator[Dockerd]:
             home.chmod(0o711)
         # Until a test says which; dockerd looks at it when it starts.
         dockerd.point_at(Path(shutil.which("runc") or "runc"))
-        try:
-            with service:
-                dockerd.docker("load", "--input", IMAGE_ARCHIVE, timeout_s=120)
-                try:
-                    yield dockerd
-                finally:
-                    dockerd.clear()
-        finally:
-            kill_left_behind(home)
-            host.unmount_below(home)
-            host.remove_cgroups(home.name)
+        with service:
+            dockerd.docker("load", "--input", IMAGE_ARCHIVE, timeout_s=120)
+            try:
+                yield dockerd
+            finally:
+                dockerd.clear()
 
 
 def _config(dockerd: Dockerd, below: containerd.Containerd, remapped_to: str) -> dict[str, object]:

@@ -108,9 +108,25 @@ def send(link: socket.socket, data: bytes, fds: list[int]) -> None:
         os.close(fd)
 
 
-def receive(mgpud: HolderLink, count: int) -> list[Listener]:
-    got: list[Listener] = []
-    until(lambda: mgpud.read(got.append) and len(got) >= count, f"{count} listeners")
+class Received(NamedTuple):
+    """A listener that has come; file: the number of its file, which the link keeps open."""
+
+    holder_id: int
+    container_id: str
+    metadata: str
+    status: str
+    file: int
+
+
+def receive(mgpud: HolderLink, count: int) -> list[Received]:
+    got: list[Received] = []
+
+    def take(one: Listener) -> None:
+        file = os.fstat(one.fd).st_ino
+        os.close(one.fd)
+        got.append(Received(one.holder_id, one.container_id, one.metadata, one.status, file))
+
+    until(lambda: mgpud.read(take) and len(got) >= count, f"{count} listeners")
     return got
 
 

@@ -13,6 +13,8 @@ from tests.support.programs import Programs, inside
 from tests.support.started import Foreground, foreground
 from tests.support.waiting import until
 
+# A node.toml.
+LENDS = "offline_overcommit = true\nrestore_hold_ms = 20\n"
 CARD_MIB = 16160
 ONLINE = {"mgpu.dev/memory-mib": str(CARD_MIB)}
 # A context takes some 200 MiB: what online fills leaves no room for an offline one.

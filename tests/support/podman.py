@@ -9,10 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support import host
 from tests.support.commands import TIMEOUT_S, Done, attempt, run
+from tests.support.engine_home import engine_home
 from tests.support.places import IMAGE_ARCHIVE
-from tests.support.processes import kill_left_behind
 
 PODMAN_NPROC = 32768
 
@@ -51,7 +50,7 @@ class Podman:
 @contextmanager
 def running(name: str = "pod") -> Iterator[Podman]:
     """podman with the test image loaded. Its containers are removed at the end."""
-    with host.home(name) as home:
+    with engine_home(name) as home:
         podman = Podman(home)
         (home / "storage.conf").write_text(
             f'[storage]\ndriver = "overlay"\ngraphroot = "{home}/root"\nrunroot = "{home}/run"\n'
@@ -68,9 +67,6 @@ def running(name: str = "pod") -> Iterator[Podman]:
             yield podman
         finally:
             podman.clear()
-            kill_left_behind(home)
-            host.unmount_below(home)
-            host.remove_cgroups(home.name)
 
 
 def _own_limits() -> list[str]:

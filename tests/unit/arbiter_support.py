@@ -73,7 +73,12 @@ class FakeEngine:
         self.log: list[SchedEvent] = []
         self.memory_told: list[object] = []
         self.released: list[int] = []
-        self.event_fd = os.eventfd(0, os.EFD_NONBLOCK)
+        self.event_fd = -1
+
+    def close(self) -> None:
+        os.close(self.event_fd)
+        for _, fd in self.listeners:
+            os.close(fd)
 
     def add_tenant(self, tenant: int) -> bool:
         if "tenant" in self.refuses:
@@ -167,6 +172,7 @@ class FakeEngine:
 
     def add_listener(self, tenant: int, fd: int, holder_id: int) -> bool:
         if tenant not in self.tenants:
+            os.close(fd)
             raise OSError(errno.ENOENT, "No such file or directory")
         self.listeners.append((tenant, fd))
         return holder_id in self.caught
@@ -190,6 +196,7 @@ class World:
         self.state = NodeState(str(folder / "node-state.json"))
         self.loop = asyncio.new_event_loop()
         self.engine = FakeEngine()
+        self.engine.event_fd = os.eventfd(0, os.EFD_NONBLOCK)
         self.link = FakeLink()
         self.grants = Grants(self.state.now.last_tenant)
         self.policies = CardPolicies(self.grants, self.state.now.policies)
@@ -255,10 +262,11 @@ class World:
         return reply
 
     def close(self) -> None:
+        self.life.close()
         self.loop.close()
         if self._made is not None:
             self._made.cleanup()
-        os.close(self.engine.event_fd)
+        self.engine.close()
 
     def turn(self) -> None:
         """Lets the event loop do what is due."""

@@ -235,7 +235,8 @@ def test_listener_without_grant_is_closed_and_dropped(world: World, spoil: str) 
 
 def test_a_listener_is_served_as_its_tenant(world: World) -> None:
     grant = world.granted("c1")
+    fd = os.memfd_create("listener")
     world.listeners.take(
-        Listener(holder_id=5, fd=9, container_id="c1", metadata=grant.nonce, status="creating")
+        Listener(holder_id=5, fd=fd, container_id="c1", metadata=grant.nonce, status="creating")
     )
-    assert world.engine.listeners == [(grant.tenant, 9)]
+    assert world.engine.listeners == [(grant.tenant, fd)]

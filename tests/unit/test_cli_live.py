@@ -230,3 +230,13 @@ def test_describe_says_what_the_scheduler_did(mgpud: FakeMgpud) -> None:
     assert ["Suspended:", "0.250", "s,", "preempted", "once"] in shown
     mgpud.reply(list_reply([container(sched=None, cards=[])], []))
     assert ["Activity:", "-"] in rows(mgpu("describe", "0123").output)
+
+
+def test_evict_ends_when_mgpud_has_forgotten_what_it_was_asked(mgpud: FakeMgpud) -> None:
+    reclaim = {"state": "running", "evicted_bytes": 0, "by_hand": False, "not_moved": None, "asked": "evict"}
+    asked, forgotten = (container(reclaim={**reclaim, "asked": what}) for what in ("evict", None))
+    mgpud.reply_to("evict", {**OK, "container": asked})
+    mgpud.reply_to("list", list_reply([asked], []), list_reply([forgotten], []))
+    result = mgpu("evict", "web-0")
+    assert result.exit_code == 1
+    assert "is running, and mgpud knows of no request to evict it" in result.output

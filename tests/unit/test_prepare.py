@@ -372,7 +372,7 @@ def _rules(count: int, *conditions: str) -> dict[str, Any]:
 UNUSUAL: list[dict[str, Any]] = [
     {"mounts": [bind(f"/{n}") for n in range(65)]},
     {"mounts": [bind("/a")] * (prepare.ENTRIES_MAX + 1)},
-    {"mounts": [bind("/\x00")]},
+    {"mounts": [bind("/\x01")]},
     {"mounts": [bind("/ü")]},
     {"linux": _rules(prepare.IOCTL_RULES_MAX + 1)},
     {"linux": _rules(1, "LT")},

@@ -20,9 +20,9 @@ values = st.recursive(
 @pytest.fixture(params=["C", "json"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With CPython's C parts, and as on an interpreter that has none."""
-    assert quick_json._scan is not None
+    assert quick_json._make_scanner is not None
     if request.param == "json":
-        monkeypatch.setattr(quick_json, "_scan", None)
+        monkeypatch.setattr(quick_json, "_make_scanner", None)
         monkeypatch.setattr(quick_json, "_encode", None)
 
 

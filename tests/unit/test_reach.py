@@ -33,8 +33,15 @@ Block devices:
 class FakeHost(Host):
     """links: where symbolic links lead; nodes: majors of character devices."""
 
-    def __init__(self, links: dict[str, str] | None = None, nodes: dict[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        links: dict[str, str] | None = None,
+        nodes: dict[str, int] | None = None,
+        *,
+        rootless: bool = False,
+    ) -> None:
         super().__init__()
+        self.rootless = rootless
         self.links = links or {}
         self.nodes = nodes or {}
 
@@ -43,6 +50,9 @@ class FakeHost(Host):
 
     def resolve(self, path: str) -> str:
         return self.links.get(path, path)
+
+    def is_rootless(self) -> bool:
+        return self.rootless
 
     def character_major(self, path: str) -> int | None:
         return self.nodes.get(path)
@@ -134,6 +144,10 @@ DENY_ALL = {"allow": False, "access": "rwm"}
         ([], "no device rules"),
         ([{"allow": True}], "a *:* rwm"),
         ([{"allow": True, "type": "a", "access": "r"}], "a *:* r"),
+        # runc and version 1 of cgroups look at no more of such a rule.
+        ([DENY_ALL, {"allow": True, "type": "a", "access": "m"}], "a *:* m"),
+        ([DENY_ALL, {"allow": True, "major": 7, "minor": 7, "access": "rw"}], "a 7:7 rw"),
+        ([{"allow": True}, {"allow": False, "type": "a", "major": 7, "minor": 7}], "a *:* rwm"),
         ([DENY_ALL, {"allow": True, "type": "c", "access": "w"}], "c *:* w"),
         ([DENY_ALL, {"allow": True, "type": "c", "major": -1, "minor": -1, "access": "rwm"}], "c *:* rwm"),
         ([DENY_ALL, {"allow": True, "type": "c", "major": 195, "access": "rw"}], "c 195:* rw"),
@@ -169,10 +183,12 @@ def test_device_rules(rules: list[dict[str, Any]], expected: str | None) -> None
     assert ways(spec) == ([(how, text)] if expected else [])
 
 
-def test_a_user_namespace_makes_no_nodes() -> None:
+@pytest.mark.parametrize("rootless", [True, False])
+def test_rules_count_in_a_user_namespace_of_roots_engine(rootless: bool) -> None:
     spec = load("docker-20.10-privileged")
     spec["linux"]["namespaces"].append({"type": "user"})
-    assert ways(spec) == []
+    expected = [] if rootless else [("cgroup", "device rule a *:* rwm")]
+    assert ways(spec, FakeHost(rootless=rootless)) == expected
 
 
 def bind(source: str, **more: Any) -> dict[str, Any]:

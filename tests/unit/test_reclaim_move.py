@@ -20,7 +20,7 @@ from native_sched.daemon.grants.grants import Grant
 from native_sched.daemon.node import process_id
 from native_sched.daemon.node.config import NodeConfig
 from native_sched.daemon.reclaim import host_memory, move
-from native_sched.daemon.reclaim.checkpoint import Checkpoint, Failed, Gone
+from native_sched.daemon.reclaim.checkpoint import Checkpoint, Failed, Gone, Patience
 from native_sched.daemon.reclaim.move import Lost, Mover, NotMoved
 from tests.unit.arbiter_support import World
 
@@ -75,10 +75,10 @@ class Driver:
             raise Failed("CUDA_ERROR_NOT_READY at lock: not ready")
         await self._step("lock", pid)
 
-    async def checkpoint(self, pid: int, timeout_s: float) -> None:
+    async def checkpoint(self, pid: int, _patience: Patience) -> None:
         await self._step("checkpoint", pid)
 
-    async def restore(self, pid: int, pairs: Iterable[tuple[str, str]] = ()) -> None:
+    async def restore(self, pid: int, _patience: Patience, _pairs: Iterable[tuple[str, str]] = ()) -> None:
         await self._step("restore", pid)
 
     async def unlock(self, pid: int) -> None:

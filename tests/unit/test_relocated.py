@@ -21,7 +21,7 @@ from native_sched.daemon.grants.grants import Grant, Node, Reclaim
 from native_sched.daemon.node import process_id
 from native_sched.daemon.node.config import NodeConfig
 from native_sched.daemon.reclaim import relocate
-from native_sched.daemon.reclaim.checkpoint import Checkpoint, Failed
+from native_sched.daemon.reclaim.checkpoint import Checkpoint, Failed, Patience
 from native_sched.daemon.reclaim.move import Mover, NotMoved
 from oci_specs.refusal import Refusal
 from placement.cards import CardShare
@@ -65,11 +65,11 @@ class Driver:
     async def lock(self, pid: int, _timeout_ms: int) -> None:
         self.step(pid, "running", "locked")
 
-    async def checkpoint(self, pid: int, _timeout_s: float) -> None:
+    async def checkpoint(self, pid: int, _patience: Patience) -> None:
         assert self.state[pid] == "locked"
         self.state[pid] = "checkpointed"
 
-    async def restore(self, pid: int, pairs: Iterable[tuple[str, str]] = ()) -> None:
+    async def restore(self, pid: int, _patience: Patience, pairs: Iterable[tuple[str, str]] = ()) -> None:
         there = self.at[pid]
         for old, new in pairs:
             assert old == there, "a pair names the card where the process was"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
 import socket
 import sys
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from containerd_api import uevents
 from sim import cards
 from tests.support.commands import run
 from tests.support.places import REPOSITORY
+from tests.support.waiting import readable
 
 # Any device will do: the kernel says again what it is, with the action that is written.
 KERNELS_OWN = Path("/sys/devices/virtual/mem/null/uevent")
@@ -86,7 +86,7 @@ def listener() -> Iterator[socket.socket]:
 def next_of(opened: socket.socket, **wanted: str) -> dict[str, str]:
     """The next message with these properties; others may come from the machine."""
     for _ in range(1000):
-        assert select.select([opened], [], [], 60)[0], f"not heard: {wanted}"
+        assert readable(opened, 60_000), f"not heard: {wanted}"
         message = uevents._read(opened)
         if message and wanted.items() <= message.items():
             return message

@@ -57,6 +57,10 @@ class Watches:
             self._loop.remove_reader(fd)
             os.close(fd)
 
+    def close(self) -> None:
+        for key in list(self._fds):
+            self.forget(key)
+
 
 class Lifecycle:
     """Moves grants through their states. Every method is idempotent and runs in the event loop's thread.
@@ -73,6 +77,9 @@ class Lifecycle:
         self.before_end: Callable[[Grant], object] = lambda grant: None
         # Nonces of grants that cannot be read, and the containers that run under them.
         self.lost: dict[str, str] = {}
+
+    def close(self) -> None:
+        self._watches.close()
 
     def begin(self, grant: Grant, runtime_pid: int, lease_seconds: float) -> None:
         """Registers an admitted grant; Refusal when that cannot be.

@@ -49,6 +49,10 @@ class ResolvedPaths(Host):
         major = self._majors_of.get(path, _NO_MAJOR)
         return None if major == _NO_MAJOR else major
 
+    def is_rootless(self) -> bool:
+        # Others cannot ask.
+        return False
+
     def is_own_pid_namespace(self, path: str) -> bool:
         # procfs is the same for both, who share the pid namespace.
         if path and not _PID_NAMESPACE.fullmatch(path):

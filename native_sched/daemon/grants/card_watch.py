@@ -74,8 +74,10 @@ class CardWatch:
         """For ever."""
         while True:
             await self.look()
+            # wait_for() loses a cancellation that comes with the event.
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._hinted.wait(), LOOK_S)
+                async with asyncio.timeout(LOOK_S):
+                    await self._hinted.wait()
                 await asyncio.sleep(SETTLE_S)
             self._hinted.clear()
 

@@ -50,6 +50,14 @@ class Reclaim:
     since_ns: int = 0
 
 
+class Asked(NamedTuple):
+    """A request of the operator's that mgpud has not met yet. cards, by_hand: as they were."""
+
+    what: Literal["evict", "resume"]
+    cards: tuple[CardShare, ...] = ()
+    by_hand: bool = False
+
+
 def grant_id(tenant: int) -> str:
     """A grant's name, from its container's number in the engine."""
     return f"g-{tenant}"
@@ -100,8 +108,9 @@ class Grant:
     # it lives.
     served: bool = True
     reclaim: Reclaim = field(default_factory=Reclaim)
-    # Why it could not be evicted or restored when that was last tried.
+    # Why it could not be evicted or restored when that was last tried; what the operator has asked for.
     not_moved: str = ""
+    asked: Asked | None = None
     # Whether the listener of its main process is served, and whether it is found that there is none.
     listens: bool = False
     lost_listener: bool = False

@@ -182,7 +182,6 @@ class HolderLink:
     def read_all(self, use: Callable[[Listener], None]) -> None:
         """Waits for the listeners that the holder had at the start; returns too when the holder ends."""
         while self.read(use) and not self.all_came:
-            # Not select(): it knows numbers up to 1023.
             waits = select.poll()
             waits.register(self.fileno(), select.POLLIN)
             waits.poll()

@@ -27,13 +27,23 @@ def kind_of(path: str) -> tuple[NodeKind, int] | None:
     return (NodeKind.CARD, int(minor)) if minor != name and minor.isdecimal() else None
 
 
+def _has_user(pid: int, uid: int) -> bool:
+    """Whether a user of ours is one of the process's user namespace, if that is another than ours."""
+    if os.path.samefile(f"/proc/{pid}/ns/user", "/proc/self/ns/user"):
+        return False
+    with open(f"/proc/{pid}/uid_map", encoding="ascii") as uid_map:
+        ranges = [[int(word) for word in line.split()] for line in uid_map]
+    return any(first <= uid < first + count for _inside, first, count in ranges)
+
+
 def identities(
     pid: int, rootfs: str, devices: Iterable[Mapping[str, Any]]
 ) -> list[tuple[os.stat_result, NodeKind, int]]:
     """(stat, kind, minor) of every granted node of a container that is being created.
 
     Refusal when a node is missing or is another device than the grant's: the driver's own, or the null device
-    that stands in for a simulated card's.
+    that stands in for a simulated card's. Refusal too when it is the host's node, as in a user namespace, and
+    the container has its owner, who may close it to all others.
     """
     found = []
     for device in devices:
@@ -56,6 +66,12 @@ def identities(
                 "node-foreign",
                 f"{path} in the container is not the node that was granted",
                 f"remove {quoted(path)} from the image or from its mounts",
+            )
+        if _has_user(pid, seen.st_uid):
+            raise Refusal(
+                "node-owned",
+                f"user {seen.st_uid} of the host, who owns {path}, is in the container's user namespace",
+                "map the container's users to others of the host",
             )
         found.append((seen, *what))
     return found

@@ -7,14 +7,17 @@ import fcntl
 import json
 import os
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from oci_specs import paths
 
 STARTED_S = 10.0
 _LOOK_S = 0.02
+_COUNT_S = 0.25
+_Answer = TypeVar("_Answer")
 
 
 def libcuda(driver: str) -> str:
@@ -28,6 +31,29 @@ class Failed(Exception):
 
 class Gone(Exception):
     """mgpu-checkpoint has ended, or did not answer: what it was at is not known."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a step may take, of the time in which counts() is true."""
+
+    seconds: float
+    counts: Callable[[], bool] = lambda: True
+
+    async def of(self, work: Coroutine[Any, Any, _Answer]) -> _Answer:
+        """TimeoutError. Pieces of time, not a clock: what stops mgpud stops the step too."""
+        task, left_s = asyncio.ensure_future(work), self.seconds
+        try:
+            while left_s > 0:
+                piece_s = min(left_s, _COUNT_S)
+                await asyncio.wait({task}, timeout=piece_s)
+                if task.done():
+                    return task.result()
+                if self.counts():
+                    left_s -= piece_s
+            raise TimeoutError
+        finally:
+            task.cancel()
 
 
 class Alone:
@@ -76,29 +102,29 @@ class Checkpoint:
         self._lock = asyncio.Lock()
 
     async def state(self, pid: int) -> str:
-        return await self._ask(f"state {pid}", STARTED_S)
+        return await self._ask(f"state {pid}", Patience(STARTED_S))
 
     async def lock(self, pid: int, timeout_ms: int) -> None:
         """Its CUDA calls wait from here on, and what it has submitted has completed."""
-        await self._ask(f"lock {pid} {max(1, timeout_ms)}", timeout_ms / 1000 + STARTED_S)
+        await self._ask(f"lock {pid} {max(1, timeout_ms)}", Patience(timeout_ms / 1000 + STARTED_S))
 
-    async def checkpoint(self, pid: int, timeout_s: float) -> None:
-        await self._ask(f"checkpoint {pid}", timeout_s)
+    async def checkpoint(self, pid: int, patience: Patience) -> None:
+        await self._ask(f"checkpoint {pid}", patience)
 
-    async def restore(self, pid: int, pairs: Iterable[tuple[str, str]] = ()) -> None:
+    async def restore(self, pid: int, patience: Patience, pairs: Iterable[tuple[str, str]] = ()) -> None:
         """It is locked afterwards. pairs: of each of its cards, the UUID of the one that it left and of the
         one that it comes to; none where these are the same.
         """
         moved = "".join(f" {old}={new}" for old, new in pairs)
-        await self._ask(f"restore {pid}{moved}", None)
+        await self._ask(f"restore {pid}{moved}", patience)
 
     async def unlock(self, pid: int) -> None:
-        await self._ask(f"unlock {pid}", STARTED_S)
+        await self._ask(f"unlock {pid}", Patience(STARTED_S))
 
     async def start(self) -> None:
-        """Loads libcuda before it is needed; Gone."""
+        """Loads libcuda before it is needed; OSError."""
         async with self._lock:
-            await self._started()
+            await Patience(STARTED_S).of(self._started())
 
     async def _started(self) -> Process:
         if self._process is None or self._process.returncode is not None:
@@ -114,10 +140,10 @@ class Checkpoint:
             )
         return self._process
 
-    async def _ask(self, line: str, timeout_s: float | None) -> str:
+    async def _ask(self, line: str, patience: Patience) -> str:
         async with self._lock:
             try:
-                answer = await asyncio.wait_for(self._exchange(line), timeout_s)
+                answer = await patience.of(self._exchange(line))
             except (OSError, ValueError, TimeoutError) as error:
                 await self._end()
                 raise Gone(f"mgpu-checkpoint does not answer {line.split()[0]}") from error
@@ -137,11 +163,13 @@ class Checkpoint:
         return answer
 
     async def _end(self) -> None:
-        """Nothing is under way for it afterwards."""
+        """It asks for nothing more afterwards. One that the driver holds fast ends when that lets go."""
         process = self._process
         self.close()
         if process is not None:
-            await process.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STARTED_S):
+                    await process.wait()
 
     def close(self) -> None:
         if self._process is not None:

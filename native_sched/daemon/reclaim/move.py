@@ -11,18 +11,21 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from native_sched.daemon.engine import Engine
+from native_sched.daemon.engine import Engine, Why
 from native_sched.daemon.grants.grants import Grant, Reclaim, ReclaimState
 from native_sched.daemon.log import LOG
 from native_sched.daemon.node import process_id
 from native_sched.daemon.reclaim import host_memory
-from native_sched.daemon.reclaim.checkpoint import Checkpoint, Failed
+from native_sched.daemon.reclaim.checkpoint import Checkpoint, Failed, Patience
 from oci_specs.refusal import Refusal
 
 _NS_PER_MS, _NS_PER_S = 1_000_000, 1_000_000_000
-# A copy is given up that is slower than this, after its first seconds.
+# A copy is given up that is slower than this, after its first seconds, the time not counted in which it waits
+# for online work.
 _SLOWEST_BYTES_PER_S, _COPY_LEAST_S = 256 << 20, 10.0
 _CHANGING = ("checkpointing", "restoring")
+_WAITS_FOR_ONLINE = (Why.PREEMPTED, Why.HOLD)
+_HURRY_NS = 10 * _NS_PER_S
 _LOOK_S = 0.02
 _ENDS_WITHIN_NS = 2 * _NS_PER_S
 # A driver may leave so little of what was moved.
@@ -40,7 +43,7 @@ class Lost(Exception):
 
 
 class Mover:
-    """Moves containers with one mgpu-checkpoint. save: writes a grant down as it will be; Refusal."""
+    """Moves one container with one mgpu-checkpoint. save: writes a grant down as it will be; Refusal."""
 
     def __init__(
         self, engine: Engine, checkpoint: Checkpoint, save: Callable[[Grant, Reclaim], None]
@@ -48,6 +51,8 @@ class Mover:
         self._engine = engine
         self._checkpoint = checkpoint
         self._save = save
+        # Its submitted work completes now; whether it was let run for that, beside online work.
+        self._completes = self._was_let_run = self._drains = False
 
     async def evict(
         self, grant: Grant, *, drain_ms: int, beside_online: bool, by_hand: bool = False
@@ -66,28 +71,43 @@ class Mover:
             raise NotMoved(f"{size >> 20} MiB do not fit the {room >> 20} MiB of host memory left to it")
         try:
             # One that the driver cannot move, such as one without libcuda, is left alone.
-            await self._states(processes)
+            await self._states(grant, processes)
         except Failed as error:
             raise NotMoved(str(error)) from error
         self._enter(grant, "evicting", processes=processes, bytes=held, by_hand=by_hand)
         deadline_ns = time.monotonic_ns() + drain_ms * _NS_PER_MS
+        self._completes, self._was_let_run = True, beside_online
         try:
             if beside_online:
-                self._engine.drain(grant.tenant, deadline_ns)
+                self._drain(grant, deadline_ns)
             await self._lock_all(grant, deadline_ns)
+            self._completes = False
             if beside_online:
-                self._engine.drain(grant.tenant, time.monotonic_ns() + int(_copy_s(size) * _NS_PER_S))
+                self._drain(grant, time.monotonic_ns() + int(_copy_s(size) * _NS_PER_S))
             await self._checkpoint_all(grant)
             await self._check_left(grant)
         except (Failed, NotMoved) as error:
             await self._put_back(grant)
             raise NotMoved(str(error)) from error
         finally:
-            self._drained(grant)
+            self._completes = False
+            self.drained(grant)
         self._enter(grant, "evicted")
+
+    def hurry(self, grant: Grant, drain_ms: int) -> None:
+        """An online call waits until this is done: what is copied may be copied beside online work, and what
+        the container has submitted may complete, once, for so long.
+        """
+        until_ns = time.monotonic_ns() + (drain_ms * _NS_PER_MS if self._completes else _HURRY_NS)
+        if not (self._completes and self._was_let_run):
+            self._was_let_run = self._completes
+            self._drain(grant, until_ns)
 
     async def restore(self, grant: Grant) -> None:
         """NotMoved where there is no room, or the driver refuses; it stays evicted then."""
+        if not is_alive(grant):
+            self._enter(grant, "running")
+            return
         try:
             self._engine.reclaim(grant.tenant, closed=True, room_bytes=grant.reclaim.bytes)
         except OSError as error:
@@ -107,7 +127,7 @@ class Mover:
         """
         was = grant.reclaim.state
         try:
-            states = await self._states(grant.reclaim.processes)
+            states = await self._states(grant)
         except Failed as error:
             raise NotMoved(str(error)) from error
         try:
@@ -189,9 +209,14 @@ class Mover:
             with suppress(OSError):  # its container is gone meanwhile
                 self._engine.reclaim(grant.tenant, closed=state != "running")
 
-    def _drained(self, grant: Grant) -> None:
-        with suppress(OSError):
-            self._engine.drain(grant.tenant, 0)
+    def _drain(self, grant: Grant, until_ns: int) -> None:
+        self._drains = bool(until_ns)
+        with suppress(OSError):  # its container is gone meanwhile
+            self._engine.drain(grant.tenant, until_ns)
+
+    def drained(self, grant: Grant) -> None:
+        if self._drains:
+            self._drain(grant, 0)
 
     def _living(self, grant: Grant) -> list[int]:
         found = [pid for pid, start in grant.reclaim.processes if process_id.lives(pid, start)]
@@ -201,7 +226,7 @@ class Mover:
 
     async def _lock_all(self, grant: Grant, deadline_ns: int) -> None:
         """One time for all of them: none waits for another that is locked longer than that."""
-        states = await self._states(grant.reclaim.processes)
+        states = await self._states(grant)
         for pid in self._living(grant):
             if states.get(pid) != "running":
                 continue
@@ -211,33 +236,42 @@ class Mover:
             await self._checkpoint.lock(pid, left_ms)
 
     async def _checkpoint_all(self, grant: Grant) -> None:
-        states = await self._states(grant.reclaim.processes)
-        size = sum(grant.reclaim.bytes.values())
+        states = await self._states(grant)
         for pid in self._living(grant):
             if states.get(pid) == "locked":
-                await self._checkpoint.checkpoint(pid, _copy_s(size))
+                await self._checkpoint.checkpoint(pid, self._patience(grant))
+
+    def _patience(self, grant: Grant) -> Patience:
+        return Patience(_copy_s(sum(grant.reclaim.bytes.values())), lambda: self._may_run(grant))
+
+    def _may_run(self, grant: Grant) -> bool:
+        try:
+            return self._engine.sched(grant.tenant).why not in _WAITS_FOR_ONLINE
+        except OSError:  # its container is gone meanwhile
+            return True
 
     async def _restore_all(self, grant: Grant) -> None:
-        states = await self._states(grant.reclaim.processes)
+        states = await self._states(grant)
         for pid in self._living(grant):
             if states.get(pid) == "checkpointed":
                 were = grant.reclaim.were.get(pid, ())
                 now = (card.uuid for card in grant.cards)
-                await self._checkpoint.restore(pid, zip(were, now, strict=True) if were else ())
+                pairs = zip(were, now, strict=True) if were else ()
+                await self._checkpoint.restore(pid, self._patience(grant), pairs)
         await self._unlock_all(grant)
 
     async def _unlock_all(self, grant: Grant) -> None:
         """They get memory from before they go on: the first thing that one does may be to ask for some."""
         with suppress(OSError):  # its container is gone meanwhile
             self._engine.reclaim(grant.tenant, closed=False)
-        for pid, state in (await self._states(grant.reclaim.processes)).items():
+        for pid, state in (await self._states(grant)).items():
             if state == "locked":
                 await self._checkpoint.unlock(pid)
 
     async def _put_back(self, grant: Grant) -> None:
         """All of it on the cards again; what could not be stays evicted as a whole."""
         try:
-            if "checkpointed" in (await self._states(grant.reclaim.processes)).values():
+            if "checkpointed" in (await self._states(grant)).values():
                 self._engine.reclaim(grant.tenant, closed=True, room_bytes=grant.reclaim.bytes)
             await self._restore_all(grant)
         except (Failed, OSError) as error:
@@ -250,7 +284,7 @@ class Mover:
 
     async def _forward(self, grant: Grant) -> None:
         """All of it off the cards again, from where each process is by now."""
-        states = await self._states(grant.reclaim.processes)
+        states = await self._states(grant)
         were = {pid: uuids for pid, uuids in grant.reclaim.were.items() if states.get(pid) == "checkpointed"}
         if were != grant.reclaim.were:
             self._enter(grant, grant.reclaim.state, were=were)
@@ -264,19 +298,22 @@ class Mover:
         else:
             self._enter(grant, "evicted")
 
-    async def _states(self, processes: Iterable[tuple[int, int]]) -> dict[int, str]:
-        """By pid, once none of them is between two. Lost where one has failed."""
+    async def _states(
+        self, grant: Grant, processes: Iterable[tuple[int, int]] | None = None
+    ) -> dict[int, str]:
+        """By pid, once none of them is between two. Lost where one has failed, or stays between two."""
         found = {}
-        for pid, start in processes:
-            if state := await self._state(pid, start):
+        for pid, start in grant.reclaim.processes if processes is None else processes:
+            if state := await self._state(grant, pid, start):
                 found[pid] = state
         if "failed" in found.values():
             raise Lost("the driver could not move one of its processes")
         return {pid: state for pid, state in found.items() if process_id.lives(pid)}
 
-    async def _state(self, pid: int, start: int) -> str:
+    async def _state(self, grant: Grant, pid: int, start: int) -> str:
         """Empty: it has ended. Failed where the driver does not know it."""
         patience_ns = time.monotonic_ns() + _SEEN_TO_END_NS
+        left_s = self._patience(grant).seconds
         while process_id.lives(pid, start):
             try:
                 state = await self._checkpoint.state(pid)
@@ -286,8 +323,16 @@ class Mover:
             else:
                 if state not in _CHANGING:
                     return state
+                left_s -= _LOOK_S if self._may_run(grant) else 0
+                if left_s <= 0:
+                    raise Lost(f"the driver does not end {state} one of its processes")
             await asyncio.sleep(_LOOK_S)
         return ""
+
+
+def is_alive(grant: Grant) -> bool:
+    """Whether any of the processes that were moved is there to be moved back."""
+    return any(process_id.lives(pid, start) for pid, start in grant.reclaim.processes)
 
 
 def _copy_s(size: int) -> float:

@@ -1,4 +1,6 @@
-"""Evicts while online calls wait for memory, and restores when there is room: one of each at a time."""
+"""Evicts while online calls wait for memory, one container at a time, and restores when there is room, one
+at a time on each card. What has to wait for online work there holds up nothing elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -6,37 +8,30 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, Literal, NamedTuple
+from functools import partial
+from typing import Any
 
 from native_sched.daemon.grants import memory_refusal as refusals
-from native_sched.daemon.grants.grants import Grant, Reclaim
+from native_sched.daemon.grants.grants import Asked, Grant, Reclaim
 from native_sched.daemon.grants.served import Served
 from native_sched.daemon.log import LOG
 from native_sched.daemon.reclaim import relocate
 from native_sched.daemon.reclaim.checkpoint import Alone, Checkpoint, Gone
 from native_sched.daemon.reclaim.choose import Card, Restorations, Tenant, victim
 from native_sched.daemon.reclaim.counts import Counts
-from native_sched.daemon.reclaim.move import Lost, Mover, NotMoved
+from native_sched.daemon.reclaim.move import Lost, Mover, NotMoved, is_alive
 from oci_specs.refusal import Refusal
-from placement.cards import CardShare
 
 _NS_PER_MS, _NS_PER_S = 1_000_000, 1_000_000_000
 # A container that could not be moved is left alone for so long.
 _RETRY_S = 10
 # Room comes about without an event, as when an online container ends.
 _LOOK_S = 0.25
-_DRAIN_RESTORING_S = 10
 # So long after an eviction the calls that wait are tried with what it has freed, and the driver may still
 # count what the account does not.
 _TRIED_S, _SETTLED_NS = 0.01, _NS_PER_S
 
-
-class Asked(NamedTuple):
-    """A request of the operator's. cards, by_hand: as they were."""
-
-    what: Literal["evict", "resume"]
-    cards: tuple[CardShare, ...] = ()
-    by_hand: bool = False
+_Work = Coroutine[Any, Any, None]
 
 
 class Reclaimer:
@@ -45,27 +40,27 @@ class Reclaimer:
     def __init__(self, served: Served, libcuda: str, lock: str, kill: Callable[[Grant], None]) -> None:
         self._served = served
         self._kill = kill
+        self._libcuda = libcuda
         self._alone = Alone(lock)
-        self._out, self._back = (Checkpoint(libcuda, self._alone) for _ in range(2))
-        self._evicts = Mover(served.engine, self._out, self._save)
-        self._restores = Mover(served.engine, self._back, self._save)
+        self._ready = self._checkpoint()
         self._restorations = Restorations(served.config.restore_hold_ms * _NS_PER_MS)
         self._changed = asyncio.Event()
+        # The one that an online call waits for, and all that move, by tenant.
         self._evicting: Grant | None = None
+        self._moves: dict[int, tuple[Grant, Mover, asyncio.Task[None]]] = {}
         self._evicted_ns = -_SETTLED_NS
-        self._restoring: Grant | None = None
         self._retry_ns: dict[int, int] = {}
-        self._asked: dict[int, Asked] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
         self.counts = Counts()
 
     def wake(self) -> None:
         self._changed.set()
 
     def close(self) -> None:
-        self._out.close()
-        self._back.close()
+        self._ready.close()
         self._alone.close()
+
+    def _checkpoint(self) -> Checkpoint:
+        return Checkpoint(self._libcuda, self._alone)
 
     async def run(self) -> None:
         """For ever, on a node that lends memory or has lent some."""
@@ -73,13 +68,15 @@ class Reclaimer:
             return
         for grant in self._reclaimable():
             if grant.reclaim.state != "running":
-                await self._settle(self._restores, grant)
-        with suppress(Gone, OSError):
-            await self._out.start()
+                self._spawn(grant, partial(self._settle, grant))
+        with suppress(OSError):
+            await self._ready.start()
         while True:
             again_s = self._begin()
+            # wait_for() loses a cancellation that comes with the event.
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), again_s)
+                async with asyncio.timeout(again_s):
+                    await self._changed.wait()
             self._changed.clear()
 
     def _reclaimable(self) -> list[Grant]:
@@ -89,8 +86,12 @@ class Reclaimer:
             if grant.reclaimable and grant.served and grant.state == "bound"
         ]
 
+    def _is_there(self, grant: Grant) -> bool:
+        return self._served.grants.get(grant.nonce) is grant
+
     def _save(self, grant: Grant, reclaim: Reclaim) -> None:
-        self._served.store.save(grant, reclaim=reclaim)
+        if self._is_there(grant):
+            self._served.store.save(grant, reclaim=reclaim)
 
     # Requests of the operator's.
 
@@ -100,13 +101,10 @@ class Reclaimer:
             raise refusals.not_reclaimable(grant)
         if grant.state != "bound":
             raise refusals.not_bound(grant)
-        if grant.reclaim.state in ("evicted", "evicting"):
-            grant.reclaim.by_hand = True
-            return
-        if grant.reclaim.state != "running":
+        if grant.reclaim.state == "restoring":
             raise refusals.not_running(grant)
         grant.not_moved = ""
-        self._asked[grant.tenant] = Asked("evict")
+        grant.asked = Asked("evict")
         self.wake()
 
     def ask_resume(
@@ -138,7 +136,7 @@ class Reclaimer:
         # A mgpud that ends now leaves the next one to restore it.
         relocate.apply(self._served, grant, there)
         grant.not_moved = ""
-        self._asked[grant.tenant] = Asked("resume", before, by_hand)
+        grant.asked = Asked("resume", before, by_hand)
         self.wake()
 
     # Moves that are due.
@@ -162,11 +160,14 @@ class Reclaimer:
         grants = self._reclaimable()
         cards = self._cards() if grants else {}
         self._forget(grants)
-        self._let_restoration_end(cards, now_ns)
+        self._hurry(cards)
         self._settle_left(grants, now_ns)
+        for grant in grants:
+            if grant.asked is not None and grant.tenant not in self._moves:
+                self._begin_asked(grant, grant.asked)
         if self._evicting is None:
             self._begin_eviction(grants, cards, now_ns)
-        again_ns = self._begin_restoration(grants, cards, now_ns) if self._restoring is None else None
+        again_ns = self._begin_restoration(grants, cards, now_ns)
         if not any(grant.reclaim.state != "running" for grant in grants) and not self._demanded(cards):
             return 60.0
         return _LOOK_S if again_ns is None else min(_LOOK_S, max(0.0, (again_ns - now_ns) / _NS_PER_S))
@@ -178,74 +179,79 @@ class Reclaimer:
     def _forget(self, grants: Iterable[Grant]) -> None:
         living = {grant.tenant for grant in grants}
         self._restorations.ended(living)
-        for table in (self._retry_ns, self._asked):
-            for tenant in table.keys() - living:
-                table.pop(tenant)
+        for tenant in self._retry_ns.keys() - living:
+            del self._retry_ns[tenant]
 
-    def _let_restoration_end(self, cards: dict[int, Card], now_ns: int) -> None:
-        """An online call waits for what is being restored: that has to end before it can be evicted again."""
-        grant = self._restoring
-        if grant is not None and any(
-            cards[card].demanded_bytes for card in grant.reclaim.bytes if card in cards
-        ):
-            with suppress(OSError):
-                self._served.engine.drain(grant.tenant, now_ns + _DRAIN_RESTORING_S * _NS_PER_S)
+    def _hurry(self, cards: dict[int, Card]) -> None:
+        """An online call waits for what moves: that has to end before it can be evicted, or evicted again."""
+        for grant, mover, _ in self._moves.values():
+            if any(cards[card].demanded_bytes for card in grant.reclaim.bytes if card in cards):
+                mover.hurry(grant, self._served.config.evict_drain_ms)
 
     def _settle_left(self, grants: Iterable[Grant], now_ns: int) -> None:
-        """One that was left between its two places is looked after again."""
-        due = [
-            grant
-            for grant in grants
-            if grant.reclaim.state in ("evicting", "restoring")
-            and grant is not self._evicting
-            and self._retry_ns.get(grant.tenant, 0) <= now_ns
-        ]
-        if due and self._restoring is None:
-            self._restoring = due[0]
-            self._spawn(self._settle_again(due[0]))
+        """Those that were left between their two places are looked after again."""
+        for grant in grants:
+            if (
+                grant.reclaim.state in ("evicting", "restoring")
+                and grant.tenant not in self._moves
+                and self._retry_ns.get(grant.tenant, 0) <= now_ns
+            ):
+                self._spawn(grant, partial(self._settle, grant))
+
+    def _begin_asked(self, grant: Grant, asked: Asked) -> None:
+        state = grant.reclaim.state
+        if (asked.what, state) == ("evict", "running") and not grant.paused:
+            self._spawn(grant, partial(self._evict, grant, self._running(grant), asked))
+        elif (asked.what, state) == ("resume", "evicted") and not grant.paused:
+            self._spawn(grant, partial(self._restore, grant, asked))
+        elif state in ("running", "evicted"):
+            grant.asked = None
+            if (asked.what, state) == ("evict", "evicted"):
+                grant.reclaim.by_hand = True
+                self._served.store.note(grant)
+            elif grant.paused:
+                self._as_before(grant, asked)
+                grant.not_moved = "it is frozen"
 
     def _begin_eviction(self, grants: Iterable[Grant], cards: dict[int, Card], now_ns: int) -> None:
         running = {
-            grant.tenant: grant for grant in grants if grant.reclaim.state == "running" and not grant.paused
+            grant.tenant: grant
+            for grant in grants
+            if grant.reclaim.state == "running"
+            and not grant.paused
+            and grant.tenant not in self._moves
+            and self._retry_ns.get(grant.tenant, 0) <= now_ns
         }
-        by_hand = [
-            tenant for tenant, asked in self._asked.items() if asked.what == "evict" and tenant in running
-        ]
-        if by_hand:
-            del self._asked[by_hand[0]]
-            self._spawn(self._evict(running[by_hand[0]], by_hand=True))
-            return
-        chosen = victim(
-            cards,
-            [
-                self._tenant(grant, self._evicts.held_bytes(grant))
-                for grant in running.values()
-                if self._retry_ns.get(grant.tenant, 0) <= now_ns
-            ],
-        )
+        chosen = victim(cards, map(self._running, running.values()))
         if chosen is not None:
-            self._restorations.evicted(chosen, now_ns)
-            self._spawn(self._evict(running[chosen.tenant], by_hand=False))
+            grant = self._evicting = running[chosen.tenant]
+            self._spawn(grant, partial(self._evict, grant, chosen, None), self._ready)
 
     def _begin_restoration(self, grants: Iterable[Grant], cards: dict[int, Card], now_ns: int) -> int | None:
+        """One at a time on each card: what waits for online work on one card holds up no other."""
+        busy = {card.index for grant, _, _ in self._moves.values() for card in grant.cards}
         evicted = {
-            grant.tenant: grant for grant in grants if grant.reclaim.state == "evicted" and not grant.paused
+            grant.tenant: grant
+            for grant in grants
+            if grant.reclaim.state == "evicted"
+            and not grant.paused
+            and not grant.reclaim.by_hand
+            and busy.isdisjoint(card.index for card in grant.cards)
+            and self._retry_ns.get(grant.tenant, 0) <= now_ns
         }
-        by_hand = [
-            tenant for tenant, asked in self._asked.items() if asked.what == "resume" and tenant in evicted
-        ]
-        if by_hand:
-            self._spawn(self._restore(evicted[by_hand[0]], self._asked.pop(by_hand[0])))
-            return None
-        waiting = [
-            self._tenant(grant, grant.reclaim.bytes)
-            for grant in evicted.values()
-            if not grant.reclaim.by_hand and self._retry_ns.get(grant.tenant, 0) <= now_ns
-        ]
-        chosen, again_ns = self._restorations.next(now_ns, cards, waiting)
+        chosen, again_ns = self._restorations.next(now_ns, cards, map(self._evicted, evicted.values()))
         if chosen is not None:
-            self._spawn(self._restore(evicted[chosen.tenant]))
+            grant = evicted[chosen.tenant]
+            self._spawn(grant, partial(self._restore, grant, None))
         return again_ns
+
+    def _running(self, grant: Grant) -> Tenant:
+        held = {card.index: self._served.engine.usage(grant.tenant, card.index) for card in grant.cards}
+        return self._tenant(grant, {card: int(usage.used_bytes) for card, usage in held.items()})
+
+    def _evicted(self, grant: Grant) -> Tenant:
+        """One whose processes have ended has nothing to bring back, and gets memory again."""
+        return self._tenant(grant, grant.reclaim.bytes if is_alive(grant) else {})
 
     @staticmethod
     def _tenant(grant: Grant, held: dict[int, int]) -> Tenant:
@@ -255,75 +261,101 @@ class Reclaimer:
             since_ns=grant.reclaim.since_ns,
         )
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _spawn(self, grant: Grant, work: Callable[[Mover], _Work], ready: Checkpoint | None = None) -> None:
+        """ready: a Checkpoint that stays."""
+        checkpoint = ready or self._checkpoint()
+        mover = Mover(self._served.engine, checkpoint, self._save)
+        task = asyncio.get_running_loop().create_task(work(mover))
+        self._moves[grant.tenant] = grant, mover, task
+
+        def ended(_task: object) -> None:
+            mover.drained(grant)
+            if ready is None:
+                checkpoint.close()
+            if grant is self._evicting:
+                self._evicting = None
+            del self._moves[grant.tenant]
+            self.wake()
+
+        task.add_done_callback(ended)
         task.add_done_callback(LOG.ended)
 
     # The work itself.
 
-    async def _evict(self, grant: Grant, *, by_hand: bool) -> None:
+    async def _evict(self, grant: Grant, before: Tenant, asked: Asked | None, mover: Mover) -> None:
         config = self._served.config
-        self._evicting = grant
-        size = sum(self._evicts.held_bytes(grant).values())
         begun_ns = time.monotonic_ns()
-        try:
-            await self._evicts.evict(
-                grant,
-                drain_ms=config.evict_wait_ms if by_hand else config.evict_drain_ms,
-                beside_online=not by_hand,
-                by_hand=by_hand,
-            )
-        except NotMoved as error:
-            self._left(grant, str(error))
-            if not by_hand and config.unevictable == "end":
-                LOG.error("killed-unevictable", container=grant.container_id, why=error)
-                self._kill(grant)
-        except Gone as error:
-            self._left(grant, str(error))
-            await self._settle(self._evicts, grant)
-        except Lost as error:
-            self._lose(grant, error)
-        else:
+        evict = partial(
+            mover.evict,
+            grant,
+            drain_ms=config.evict_drain_ms if asked is None else config.evict_wait_ms,
+            beside_online=asked is None,
+            by_hand=asked is not None,
+        )
+        why = await self._move(grant, mover, evict)
+        if grant.reclaim.state == "evicted":
+            size = sum(before.bytes.values())
             self.counts.evictions += 1
             self.counts.evicted_bytes += size
             LOG.info("evicted", container=grant.container_id, mib=size >> 20, ms=_ms_since(begun_ns))
             self._evicted_ns = time.monotonic_ns()
+            if asked is None:
+                self._restorations.evicted(before, self._evicted_ns)
+            grant.not_moved = ""
+        else:
+            self._left(grant, why)
+            if asked is None and config.unevictable == "end" and self._holds(grant):
+                LOG.error("killed-unevictable", container=grant.container_id, why=why)
+                self._kill(grant)
+        if grant.asked is asked:
+            grant.asked = None
+        if asked is None:
             await asyncio.sleep(_TRIED_S)
-        finally:
-            self._evicting = None
-            self.wake()
 
-    async def _restore(self, grant: Grant, asked: Asked | None = None) -> None:
-        self._restoring = grant
+    async def _restore(self, grant: Grant, asked: Asked | None, mover: Mover) -> None:
         size = sum(grant.reclaim.bytes.values())
         begun_ns = time.monotonic_ns()
-        try:
-            await self._restores.restore(grant)
-        except NotMoved as error:
-            self._as_before(grant, asked)
-            self._left(grant, str(error))
-        except Gone as error:
-            await self._settle(self._restores, grant)
-            if grant.reclaim.state != "running":
-                self._as_before(grant, asked)
-                self._left(grant, str(error))
-        except Lost as error:
-            self._lose(grant, error)
-        else:
+        why = await self._move(grant, mover, partial(mover.restore, grant))
+        if grant.reclaim.state == "running":
             self.counts.restorations += 1
             self.counts.restored_bytes += size
             LOG.info("restored", container=grant.container_id, mib=size >> 20, ms=_ms_since(begun_ns))
-        finally:
-            with suppress(OSError):
-                self._served.engine.drain(grant.tenant, 0)
-            self._restoring = None
-            self.wake()
+            grant.not_moved = ""
+        else:
+            self._as_before(grant, asked)
+            self._left(grant, why)
+        if grant.asked is asked:
+            grant.asked = None
+
+    async def _move(self, grant: Grant, mover: Mover, move: Callable[[], _Work]) -> str:
+        """Why it is not done, or empty. Once more, if mgpu-checkpoint has ended and all is as before."""
+        before, why = grant.reclaim.state, ""
+        for _ in range(2):
+            try:
+                await move()
+                return ""
+            except Gone as error:
+                why = str(error)
+                await self._settle(grant, mover)
+            except Lost as error:
+                self._lose(grant, error)
+                return str(error)
+            except NotMoved as error:
+                return str(error)
+            except OSError as error:
+                return error.strerror or str(error)
+            if grant.reclaim.state != before:
+                break
+        return why
+
+    def _holds(self, grant: Grant) -> bool:
+        with suppress(OSError):  # it has ended meanwhile
+            return bool(self._running(grant).bytes)
+        return False
 
     def _as_before(self, grant: Grant, asked: Asked | None) -> None:
         """The request could not be met: an evicted container gets its cards back, if they take it."""
-        if asked is None or grant.reclaim.state != "evicted":
+        if asked is None or grant.reclaim.state != "evicted" or not self._is_there(grant):
             return
         try:
             relocate.apply(self._served, grant, asked.cards)
@@ -332,7 +364,7 @@ class Reclaimer:
         grant.reclaim.by_hand = asked.by_hand
         self._served.store.note(grant)
 
-    async def _settle(self, mover: Mover, grant: Grant) -> None:
+    async def _settle(self, grant: Grant, mover: Mover) -> None:
         try:
             await mover.settle(grant)
         except Lost as error:
@@ -341,17 +373,11 @@ class Reclaimer:
             self._left(grant, str(error))
         LOG.info("settled", container=grant.container_id, state=grant.reclaim.state)
 
-    async def _settle_again(self, grant: Grant) -> None:
-        try:
-            await self._settle(self._restores, grant)
-        finally:
-            self._restoring = None
-            self.wake()
-
     def _left(self, grant: Grant, why: str) -> None:
         """It stays where it is for a while; said once for each reason."""
-        self.counts.failures += 1
-        self._retry_ns[grant.tenant] = time.monotonic_ns() + _RETRY_S * _NS_PER_S
+        if not self._is_there(grant):
+            return
+        self._rest(grant)
         if grant.not_moved != why:
             LOG.warning(
                 "not-restored" if grant.reclaim.state == "evicted" else "not-evicted",
@@ -360,8 +386,12 @@ class Reclaimer:
             )
         grant.not_moved = why
 
-    def _lose(self, grant: Grant, error: Lost) -> None:
+    def _rest(self, grant: Grant) -> None:
         self.counts.failures += 1
+        self._retry_ns[grant.tenant] = time.monotonic_ns() + _RETRY_S * _NS_PER_S
+
+    def _lose(self, grant: Grant, error: Lost) -> None:
+        self._rest(grant)
         LOG.error("killed-not-restored", container=grant.container_id, why=error)
         self._kill(grant)
 

@@ -10,6 +10,8 @@
 #include <sys/wait.h>
 #include <time.h>
 
+enum { ERESTARTSYS = 512 }; /* the least of the kernel's own errors, with which a call is made again */
+
 /* However little of a second a busy machine gives it. */
 enum { STOPS_MIN = 200, CHANGED_MIN = 80 };
 
@@ -37,6 +39,15 @@ static void puppet(void)
             rm_device(fd, client);
         }
     }
+}
+
+/* It is at the end of a call, which it is not to make again. */
+static bool answered(pid_t child)
+{
+    struct __ptrace_syscall_info info = {0};
+
+    ptrace(PTRACE_GET_SYSCALL_INFO, child, sizeof(info), &info);
+    return info.op == PTRACE_SYSCALL_INFO_EXIT && info.exit.rval > -ERESTARTSYS;
 }
 
 int main(int argc, char **argv)
@@ -72,7 +83,9 @@ int main(int argc, char **argv)
             ptrace(PTRACE_INTERRUPT, child, NULL, NULL);
         }
     }
-    ptrace(PTRACE_INTERRUPT, child, NULL, NULL);
+    /* No call is under way when its memory is looked at. */
+    while (waitpid(child, &status, __WALL) == child && WIFSTOPPED(status) && !answered(child))
+        ptrace(PTRACE_SYSCALL, child, NULL, NULL);
     say("done %lu %lu", stops, changed);
     hold();
 }

@@ -1,0 +1,409 @@
+"""What evicts and restores by itself and by hand, over a driver that refuses, stays silent or loses its
+mgpu-checkpoint: no container holds up another, and each request has an end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from native_sched.daemon.engine import Process, SchedState, Why
+from native_sched.daemon.engine_memory import CardMemory
+from native_sched.daemon.grants.grants import Grant, Reclaim
+from native_sched.daemon.node import process_id
+from native_sched.daemon.node.config import NodeConfig
+from native_sched.daemon.reclaim import host_memory, move
+from native_sched.daemon.reclaim import reclaim as reclaiming
+from native_sched.daemon.reclaim.checkpoint import Checkpoint, Failed, Gone, Patience
+from native_sched.daemon.reclaim.reclaim import Reclaimer
+from tests.unit.arbiter_support import CARDS, FakeEngine, World
+
+MIB = 1 << 20
+TOTAL, HELD = CARDS[0].memory_mib * MIB, 64 * MIB
+FIRST_PID = 100
+WITHIN_S = 5.0
+STEPS = {
+    "lock": ("running", "locked"),
+    "checkpoint": ("locked", "checkpointed"),
+    "restore": ("checkpointed", "locked"),
+    "unlock": ("locked", "running"),
+}
+
+
+@dataclass
+class Driver:
+    """By pid, the state of one process of each container. dies: so often mgpu-checkpoint ends instead of a
+    step; waits: pids whose copies wait for ever.
+    """
+
+    states: dict[int, str] = field(default_factory=dict)
+    alive: set[int] = field(default_factory=set)
+    dies: int = 0
+    refuses: str = ""
+    waits: set[int] = field(default_factory=set)
+    steps: list[tuple[str, int]] = field(default_factory=list)
+
+    async def start(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    async def state(self, pid: int) -> str:
+        return self.states[pid]
+
+    async def step(self, verb: str, pid: int) -> None:
+        await asyncio.sleep(0)
+        self.steps.append((verb, pid))
+        before, after = STEPS[verb]
+        if self.dies:
+            self.dies -= 1
+            raise Gone(f"mgpu-checkpoint does not answer {verb}")
+        if self.states[pid] != before or verb == self.refuses:
+            raise Failed(f"CUDA_ERROR_UNKNOWN at {verb}: unknown error")
+        if pid in self.waits:
+            await asyncio.Event().wait()
+        self.states[pid] = after
+
+    async def lock(self, pid: int, _timeout_ms: int) -> None:
+        await self.step("lock", pid)
+
+    async def checkpoint(self, pid: int, _patience: Patience) -> None:
+        await self.step("checkpoint", pid)
+
+    async def restore(self, pid: int, _patience: Patience, _pairs: Iterable[tuple[str, str]] = ()) -> None:
+        await self.step("restore", pid)
+
+    async def unlock(self, pid: int) -> None:
+        await self.step("unlock", pid)
+
+
+class LendingEngine(FakeEngine):
+    """Each container has one process, whose memory is on its card unless it is checkpointed."""
+
+    def __init__(self, driver: Driver) -> None:
+        super().__init__()
+        self.driver = driver
+        self.demands: set[int] = set()
+        self.online_busy: set[int] = set()
+        self.drained: list[tuple[int, bool]] = []
+
+    def usage(self, tenant: int, card: int) -> Any:
+        there = self.driver.states.get(FIRST_PID + tenant) in ("running", "locked")
+        self.held_bytes[tenant, card] = HELD if there and card in self.tenants[tenant] else 0
+        return super().usage(tenant, card)
+
+    def processes(self, tenant: int) -> list[Process]:
+        return [Process(pid=FIRST_PID + tenant)]
+
+    def sched(self, tenant: int) -> SchedState:
+        return SchedState(why=Why.PREEMPTED if tenant in self.online_busy else Why.NONE)
+
+    def drain(self, tenant: int, until_ns: int) -> None:
+        self.drained.append((tenant, until_ns != 0))
+
+    def card_memory(self, card: int) -> CardMemory:
+        demanded = card in self.demands
+        return CardMemory(total_bytes=TOTAL, used_bytes=TOTAL if demanded else 0, demands=demanded)
+
+
+class Node:
+    def __init__(self, driver: Driver, **config: Any) -> None:
+        self.world = World(NodeConfig(offline_overcommit=True, restore_hold_ms=1, **config))
+        self.driver = driver
+        self.engine = LendingEngine(self.driver)
+        self.killed: list[Grant] = []
+        self.task: asyncio.Task[None] | None = None
+        for part in (self.world.served, self.world.scheduling, self.world.life):
+            object.__setattr__(part, "engine" if part is self.world.served else "_engine", self.engine)
+        self.reclaimer = Reclaimer(
+            self.world.served, "libcuda.so.1", str(self.world.folder / "lock"), self.killed.append
+        )
+
+    def container(self, card: int = 0, state: str = "running", by_hand: bool = False) -> Grant:
+        grant = self.world.granted(
+            f"c{len(self.world.grants)}",
+            MGPU_MEMORY_MIB="512",
+            MGPU_QOS="offline",
+            MGPU_GPUS=CARDS[card].uuid,
+        )
+        pid = FIRST_PID + grant.tenant
+        grant.reclaimable, grant.state, grant.pid = True, "bound", 1
+        self.driver.states[pid] = {"running": "running", "restoring": "restoring"}.get(state, "checkpointed")
+        self.driver.alive.add(pid)
+        if state != "running":
+            grant.reclaim = Reclaim(
+                state=cast(Any, state),
+                processes=((pid, 1),),
+                bytes={card: HELD},
+                by_hand=by_hand,
+                since_ns=1,
+            )
+        self.world.store.note(grant)
+        return grant
+
+    def pid(self, grant: Grant) -> int:
+        return FIRST_PID + grant.tenant
+
+    def runs(self, until: Callable[[], bool], then: Callable[[], object] = lambda: None) -> None:
+        """Goes on until so much has happened; `then` happens in its middle."""
+
+        async def run() -> None:
+            self.task = self.task or asyncio.create_task(self.reclaimer.run())
+            await asyncio.sleep(0.05)
+            then()
+            self.reclaimer.wake()
+            async with asyncio.timeout(WITHIN_S):
+                while not until():
+                    await asyncio.sleep(0.01)
+                    assert not self.task.done()
+
+        self.world.loop.run_until_complete(run())
+
+    def close(self) -> None:
+        loop = self.world.loop
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        if left:
+            loop.run_until_complete(asyncio.wait(left))
+        self.reclaimer.close()
+        self.world.close()
+
+    def written(self, grant: Grant) -> Grant | None:
+        return next((one for one in self.world.store.load().grants if one.tenant == grant.tenant), None)
+
+
+@pytest.fixture(autouse=True)
+def processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_id, "start_time", lambda pid: 1)
+    monkeypatch.setattr(process_id, "is_inside", lambda pid, init: True)
+    monkeypatch.setattr(process_id, "is_ending", lambda pid: False)
+    monkeypatch.setattr(host_memory, "room_bytes", lambda pid: 1 << 40)
+    monkeypatch.setattr(move, "_LOOK_S", 0.001)
+
+
+@pytest.fixture
+def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    yield from made(monkeypatch)
+
+
+@pytest.fixture
+def ending(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    yield from made(monkeypatch, unevictable="end")
+
+
+def made(monkeypatch: pytest.MonkeyPatch, **config: Any) -> Iterator[Node]:
+    driver = Driver()
+    monkeypatch.setattr(reclaiming, "Checkpoint", lambda libcuda, alone: driver)
+    node = Node(driver, **config)
+    monkeypatch.setattr(process_id, "lives", lambda pid, start=0: pid in node.driver.alive)
+    yield node
+    node.close()
+
+
+def test_a_helper_that_dies_once_is_tried_again_at_once(node: Node) -> None:
+    one = node.container()
+    node.driver.dies, node.engine.demands = 1, {0}
+    node.runs(lambda: one.reclaim.state == "evicted")
+    assert [verb for verb, _ in node.driver.steps] == ["lock", "lock", "checkpoint"]
+    assert one.not_moved == ""
+
+
+def test_a_helper_that_dies_twice_leaves_the_container_alone(node: Node) -> None:
+    one = node.container()
+    node.driver.dies, node.engine.demands = 2, {0}
+    node.runs(lambda: bool(one.not_moved) and one.tenant not in node.reclaimer._moves)
+    node.runs(lambda: True)
+    assert [verb for verb, _ in node.driver.steps] == ["lock", "lock"]
+    assert one.reclaim.state == "running"
+
+
+def test_a_refusal_of_the_driver_is_not_tried_again(node: Node) -> None:
+    one = node.container()
+    node.driver.refuses, node.engine.demands = "lock", {0}
+    node.runs(lambda: bool(one.not_moved))
+    node.runs(lambda: True)
+    assert node.driver.steps == [("lock", node.pid(one))]
+
+
+def test_a_restoration_that_waits_for_online_holds_up_no_other_card(node: Node) -> None:
+    waits, other = node.container(0, "evicted"), node.container(1, "evicted")
+    runs = node.container(0)
+    node.driver.waits = {node.pid(waits)}
+    node.runs(lambda: other.reclaim.state == "running" and waits.reclaim.state == "restoring")
+
+    def demand() -> None:
+        node.engine.demands = {0}
+
+    node.runs(lambda: runs.reclaim.state == "evicted", demand)
+
+
+def test_by_hand_it_is_resumed_beside_a_restoration_that_waits(node: Node) -> None:
+    waits, other = node.container(0, "evicted"), node.container(0, "evicted", by_hand=True)
+    node.driver.waits = {node.pid(waits)}
+    node.runs(
+        lambda: waits.reclaim.state == "restoring" and other.reclaim.state == "running",
+        lambda: node.reclaimer.ask_resume(other),
+    )
+
+
+def test_an_online_call_lets_what_it_waits_for_end_beside_online(node: Node) -> None:
+    waits = node.container(0, "evicted")
+    node.driver.waits = {node.pid(waits)}
+
+    def demand() -> None:
+        node.engine.demands = {0}
+
+    node.runs(lambda: (waits.tenant, True) in node.engine.drained, demand)
+
+
+def test_one_between_two_places_does_not_keep_the_next_mgpud_from_evicting(node: Node) -> None:
+    between, runs = node.container(0, "restoring"), node.container(1)
+    node.engine.online_busy, node.engine.demands = {between.tenant}, {1}
+    node.runs(lambda: runs.reclaim.state == "evicted")
+    assert (between.reclaim.state, node.killed) == ("restoring", [])
+
+
+def test_one_that_the_driver_leaves_between_two_places_is_ended(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(move, "_COPY_LEAST_S", 0.0)
+    monkeypatch.setattr(move, "_SLOWEST_BYTES_PER_S", 1000 * HELD)
+    between = node.container(0, "restoring")
+    node.runs(lambda: node.killed == [between])
+
+
+def test_a_container_that_ends_before_its_eviction_begins_holds_up_no_other(node: Node) -> None:
+    first, second = node.container(), node.container()
+    node.engine.demands = {0}
+
+    def ends(tenant: int) -> list[Process]:
+        if tenant == first.tenant:
+            node.world.grants.remove(first)
+            raise ProcessLookupError
+        return [Process(pid=FIRST_PID + tenant)]
+
+    node.engine.processes = ends  # type: ignore[method-assign]
+    node.runs(lambda: second.reclaim.state == "evicted")
+
+
+def test_what_has_ended_is_not_written_down_again(node: Node) -> None:
+    one = node.container()
+    node.world.grants.remove(one)
+    node.world.store.remove(one)
+    node.reclaimer._save(one, Reclaim())
+    assert node.written(one) is None
+
+
+def test_a_frozen_container_is_said_to_be_and_not_waited_for(node: Node) -> None:
+    runs, evicted = node.container(), node.container(0, "evicted", by_hand=True)
+    runs.paused = evicted.paused = True
+
+    def ask() -> None:
+        node.reclaimer.ask_evict(runs)
+        node.reclaimer.ask_resume(evicted)
+
+    node.runs(lambda: runs.asked is None and evicted.asked is None, ask)
+    assert (runs.not_moved, evicted.not_moved) == ("it is frozen", "it is frozen")
+    assert (evicted.reclaim.state, evicted.reclaim.by_hand) == ("evicted", True)
+
+
+def test_an_evicted_container_that_is_evicted_by_hand_stays_so_for_the_next_mgpud(node: Node) -> None:
+    one = node.container(0, "evicted")
+    node.engine.demands = {0}
+    node.runs(lambda: one.asked is None, lambda: node.reclaimer.ask_evict(one))
+    written = node.written(one)
+    assert written is not None
+    assert (written.reclaim.state, written.reclaim.by_hand) == ("evicted", True)
+
+
+def test_the_last_word_of_the_operator_counts(node: Node) -> None:
+    one = node.container(0, "evicted", by_hand=True)
+
+    def ask() -> None:
+        node.reclaimer.ask_resume(one)
+        node.reclaimer.ask_evict(one)
+
+    node.runs(lambda: one.asked is None, ask)
+    assert (one.reclaim.state, one.reclaim.by_hand) == ("evicted", True)
+
+
+def test_one_whose_evicted_processes_have_ended_gets_memory_again_without_room(node: Node) -> None:
+    one = node.container(0, "evicted")
+    node.engine.demands = {0}
+    node.driver.alive.clear()
+    node.runs(lambda: one.reclaim.state == "running")
+    assert one.reclaim.bytes == {}
+
+
+def test_a_success_ends_what_was_said_of_a_failure(node: Node) -> None:
+    one = node.container(0, "evicted")
+    one.not_moved = "no room"
+    node.runs(lambda: one.reclaim.state == "running" and not one.not_moved)
+
+
+def test_one_that_has_nothing_left_on_its_card_is_not_ended_as_unevictable(ending: Node) -> None:
+    one, other = ending.container(), ending.container(1)
+    ending.engine.demands = {0, 1}
+    ending.driver.refuses = "lock"
+    lives = ending.driver.lock
+
+    async def lock(pid: int, timeout_ms: int) -> None:
+        if pid == ending.pid(one):
+            ending.driver.states[pid] = "gone"
+            ending.driver.alive.discard(pid)
+        await lives(pid, timeout_ms)
+
+    ending.driver.lock = lock  # type: ignore[method-assign]
+    ending.runs(lambda: bool(one.not_moved and other.not_moved))
+    assert ending.killed == [other]
+
+
+def test_time_that_does_not_count_is_not_up() -> None:
+    counted: list[bool] = []
+
+    def counts() -> bool:
+        counted.append(len(counted) >= 2)
+        return counted[-1]
+
+    async def run() -> None:
+        await Patience(0.1, counts).of(asyncio.sleep(60))
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(run())
+    assert counted == [False, False, True]
+
+
+def test_a_silent_helper_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "mgpu-checkpoint"
+    program.write_text("#!/bin/sh\nexec sleep 600\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("oci_specs.paths.libexec", lambda name: str(program))
+
+    async def run() -> None:
+        alone = reclaiming.Alone(str(tmp_path / "lock"))
+        silent = Checkpoint("libcuda.so.1", alone)
+        await silent.start()
+        process = silent._process
+        assert process is not None
+        with pytest.raises(Gone):
+            await silent.restore(1, Patience(0.1))
+        assert process.returncode is not None
+        alone.close()
+
+    asyncio.run(run())
+
+
+def test_it_ends_although_something_happens_at_that_moment(node: Node) -> None:
+    node.runs(lambda: True)
+    assert node.task is not None
+    node.reclaimer.wake()
+    node.task.cancel()
+    node.world.loop.run_until_complete(asyncio.wait([node.task], timeout=WITHIN_S))
+    assert node.task.cancelled()
