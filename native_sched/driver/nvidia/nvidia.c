@@ -59,7 +59,8 @@ static uint32_t runlists_of(struct driver *d, const struct card *card, const str
 
     if (card->gpu_instance == RM_NO_INSTANCE)
         return nvidia_client_runlists(&d->client, own, out, ENGINES_MAX);
-    nvidia_instance_init(instance, card, own);
+    if (!instance->is) /* its number is that instance's for good */
+        nvidia_instance_init(instance, card, own);
     if (nvidia_instance_enter(instance, d->host, &c) < 0)
         return 0;
     n = nvidia_client_runlists(c, &c->card[0], out, ENGINES_MAX);
