@@ -23,8 +23,8 @@ def evict(container: str, state: StateDir, output: str) -> None:
     """Move what a container holds of the GPUs to host memory, where it stays until mgpu resume.
 
     Its processes wait in their next CUDA call meanwhile, and then go on with their data. CONTAINER, as mgpu
-    set names it, is an offline one with mgpu.dev/memory-reclaimable. The work that it has submitted completes
-    first, when the scheduler lets it run.
+    set names it, is any one, whether its memory gives way to online containers or not. The work that it has
+    submitted completes first, when the scheduler lets it run.
     """
     _move(state, "evict", container, "evicted", output)
 

@@ -84,12 +84,15 @@ def _caught(container: Container) -> Iterator[Row]:
 
 
 def _reclaim(container: Container) -> Iterator[Row]:
-    if not container.get("reclaimable"):
+    reclaim = container.get("reclaim")
+    if not reclaim or not (
+        container["reclaimable"] or reclaim["state"] != "running" or reclaim["not_moved"]
+    ):
         return
-    reclaim = container["reclaim"]
     held = f", {mib(reclaim['evicted_bytes'])} MiB" if reclaim["evicted_bytes"] else ""
     by_hand = ", by hand" if reclaim["by_hand"] else ""
-    yield "Reclaimable:", f"{reclaim['state']}{held}{by_hand}"
+    label = "Reclaimable:" if container["reclaimable"] else "GPU memory:"
+    yield label, f"{reclaim['state']}{held}{by_hand}"
     if reclaim["not_moved"]:
         yield "Not moved:", reclaim["not_moved"]
 

@@ -90,8 +90,8 @@ def text(found: Frame) -> Text:
 def _heading(card: dict[str, Any]) -> str:
     online = "online busy" if card["online_busy"] else "online idle"
     memory = f"{render.mib(card['used_bytes'])}/{card['memory_mib']} MiB"
-    if reclaimable := card.get("reclaimable_mib"):
-        memory += f"  {reclaimable} reclaimable, {render.mib(card['evicted_bytes'])} evicted"
+    if card.get("reclaimable_mib") or card.get("evicted_bytes"):
+        memory += f"  {card['reclaimable_mib']} reclaimable, {render.mib(card['evicted_bytes'])} evicted"
     return f"card {card['index']}  {card['name']}  {card['policy'] or 'free'}  {online}  {memory}"
 
 

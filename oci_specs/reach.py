@@ -23,6 +23,7 @@ NVIDIA_HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
 CDI_HOOKS = ("nvidia-ctk", "nvidia-cdi-hook")
 # user_namespaces(7): the namespace that a machine starts with.
 INITIAL_UID_MAP = [b"0", b"0", b"4294967295"]
+CAPABILITY_SETS = ("ambient", "bounding", "effective", "inheritable", "permitted")
 HOOK_STAGES = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
 
 _NODE_PREFIX = "/dev/nvidia"
@@ -139,18 +140,33 @@ def reach(spec: Mapping[str, Any], bundle: str, host: Host) -> list[dict[str, st
     return [{"how": how, "detail": detail} for how, detail in _ways(spec, bundle, host)]
 
 
-def shared_pids(spec: Mapping[str, Any], host: Host) -> list[dict[str, str]]:
-    """The way of a container among the host's processes, which could have one of those call the driver for
-    it.
+def others_processes(spec: Mapping[str, Any], host: Host) -> list[dict[str, str]]:
+    """The ways of a container to processes without its filter, which could call the driver for it.
 
     Only of interest beside a request for a GPU: without one such containers are nothing to us.
     """
-    for namespace in member_objects(member_object(spec, "linux"), "namespaces"):
-        if member_string(namespace, "type") == "pid" and not host.is_own_pid_namespace(
-            member_string(namespace, "path")
-        ):
-            return []
-    return [{"how": "hostpid", "detail": "the host's pid namespace"}]
+    linux = member_object(spec, "linux")
+    found = []
+    if not any(
+        member_string(namespace, "type") == "pid"
+        and not host.is_own_pid_namespace(member_string(namespace, "path"))
+        for namespace in member_objects(linux, "namespaces")
+    ):
+        found.append({"how": "hostpid", "detail": "the host's pid namespace"})
+    # A runtime's process in it, at each exec, has no filter yet. In a user namespace it may not be traced.
+    if not has_user_namespace(linux) and _has_capability(spec, "CAP_SYS_PTRACE"):
+        found.append({"how": "ptrace", "detail": "CAP_SYS_PTRACE"})
+    return found
+
+
+def _has_capability(spec: Mapping[str, Any], name: str) -> bool:
+    """Also one that crun knows by another case, or by its number."""
+    sets = member_object(member_object(spec, "process"), "capabilities")
+    return any(
+        has.upper() == name or not has.upper().startswith("CAP_")
+        for kind in CAPABILITY_SETS
+        for has in member_strings(sets, kind)
+    )
 
 
 def _ways(spec: Mapping[str, Any], bundle: str, host: Host) -> Iterator[tuple[str, str]]:

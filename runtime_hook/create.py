@@ -33,9 +33,10 @@ def main(arguments: list[str]) -> int:
         if launch.checkpoints:
             from runtime_hook import restore
 
-            if not restore.check_away(launch):
+            gpus = restore.gpus_of(launch)
+            if gpus is None:
                 _become(launch)
-            return restore.save(launch, _initial_environment())
+            return restore.save(launch, gpus, _initial_environment())
         return _run(launch)
     except Refusal as refusal:
         failure = refusal
@@ -102,11 +103,12 @@ def admit(
 
 def _ask(launch: Launch, create: Create, spec: Spec, intent: Intent, host: Host) -> int | None:
     """Asks mgpud and, with a grant, rewrites the spec and becomes the runtime, or restores; None without."""
+    members = {}
     if create.restores:
         from runtime_hook import restore
 
-        restore.check(launch, spec.content)
-    grant = admit(launch, create.container_id, create.bundle, spec.content, intent)
+        members["saved"] = restore.check(launch, spec.content)
+    grant = admit(launch, create.container_id, create.bundle, spec.content, intent, **members)
     if grant is None:
         return None
     try:

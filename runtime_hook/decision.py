@@ -10,7 +10,7 @@ import os
 
 from oci_specs import identity, vocabulary
 from oci_specs.members import member_object, member_string, member_strings, member_texts
-from oci_specs.reach import reach, shared_pids
+from oci_specs.reach import others_processes, reach
 from runtime_hook.bundle import digest
 
 TYPE_CHECKING = False
@@ -35,7 +35,7 @@ class Intent:
             self.annotations, self.env = {}, {}
         named = vocabulary.names_gpu(self.annotations, self.env)
         if named:
-            self.ways += shared_pids(spec, host)
+            self.ways += others_processes(spec, host)
         self.is_ours = named or bool(self.ways)
 
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 # What mgpu reads or writes of a spec. Names of maps, such as annotations, runc takes as they are.
 MEMBERS = frozenset(
     (
-        *("access", "action", "allow", "annotations", "architectures", "args", "cgroupsPath"),
+        *("access", "action", "allow", "ambient", "annotations", "architectures", "args", "bounding"),
+        *("capabilities", "cgroupsPath", "effective", "inheritable", "permitted"),
         *("createContainer", "createRuntime", "defaultAction", "defaultErrnoRet", "destination", "devices"),
         *("env", "errnoRet", "flags", "hooks", "index", "linux", "listenerMetadata", "listenerPath"),
         *("major", "minor", "mounts", "names", "namespaces", "op", "options", "path", "poststart"),

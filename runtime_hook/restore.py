@@ -26,38 +26,61 @@ CRIU_CONFIG, DEFAULT_CONFIG = "org.criu.config", "/etc/criu/runc.conf"
 OWN_CONFIG = ".mgpu-criu.conf"
 LEAVE_STOPPED = "leave-stopped\n"
 LISTENER = "mgpu-listener"
-# Beside CRIU's images: how long each of them is. CRIU restores processes from pages that are cut off.
-LENGTHS = "mgpu-lengths.json"
+# Beside CRIU's images: how long each of them is, since CRIU restores processes from pages that are cut off,
+# and the GPUs, with what of each the processes have in their memory.
+OWN_FILE = "mgpu-checkpoint.json"
 
 
-def check_away(launch: Launch) -> bool:
-    """Whether a container of mgpu's is saved. Refusal where it is still on a GPU: what it has there would not
-    be in the checkpoint.
+def gpus_of(launch: Launch) -> list[dict[str, Any]] | None:
+    """The GPUs of a container of mgpu's that is saved, and what it has of each in host memory; None where it
+    is not mgpu's. Refusal where it is still on one: what it has there would not be in the checkpoint.
     """
     from runtime_hook import control
 
-    words, found = launch.command[launch.verb + 1 :], False
-    for row in control.call(launch.socket, "list")["containers"]:
-        if row["container_id"] not in words:
-            continue
-        found = True
-        held = sum(card["used_bytes"] for card in row["cards"])
-        if held or row["processes"]:
-            raise Refusal(
-                "on-a-gpu",
-                f"the container has {held >> 20} MiB of GPU memory, which no checkpoint would have in it",
-                f"mgpu evict {row['container_id']}, then checkpoint it",
-            )
-    return found
+    words = launch.command[launch.verb + 1 :]
+    listed = control.call(launch.socket, "list")
+    for row in listed["containers"]:
+        if row["container_id"] in words:
+            _check_away(row)
+            cards = {card["index"]: card for card in listed["cards"]}
+            return [
+                {
+                    "uuid": card["evicted_from"],
+                    "name": cards[card["index"]]["name"],
+                    "minor": cards[card["index"]]["minor"],
+                    "bytes": card["evicted_bytes"],
+                }
+                for card in row["cards"]
+            ]
+    return None
 
 
-def save(launch: Launch, env: Mapping[bytes, bytes]) -> int:
+def _check_away(row: Mapping[str, Any]) -> None:
+    held, reclaim = sum(card["used_bytes"] for card in row["cards"]), row["reclaim"]
+    evict = f"mgpu evict {row['container_id']}, then checkpoint it"
+    if held or row["processes"]:
+        raise Refusal(
+            "on-a-gpu",
+            f"the container has {held >> 20} MiB of GPU memory, which no checkpoint would have in it",
+            evict,
+        )
+    if reclaim["state"] != "running" and not (reclaim["state"] == "evicted" and reclaim["by_hand"]):
+        raise Refusal("moves", f"the container is {reclaim['state']}, and may come back meanwhile", evict)
+    if any(card["evicted_from"] is None for card in row["cards"]):
+        raise Refusal(
+            "several-origins",
+            "the container's processes were moved off different GPUs",
+            f"mgpu resume {row['container_id']}, {evict}",
+        )
+
+
+def save(launch: Launch, gpus: list[dict[str, Any]], env: Mapping[bytes, bytes]) -> int:
     """Has the runtime save the container, and writes down what belongs to its checkpoint; the exit status."""
     status = _ran(launch.command, env)
     if status == 0:
         folder = _images(launch)
-        with open(os.path.join(folder, LENGTHS), "w", encoding="utf-8") as lengths:
-            json.dump(_lengths(folder), lengths)
+        with open(os.path.join(folder, OWN_FILE), "w", encoding="utf-8") as own:
+            json.dump({"lengths": _lengths(folder), "gpus": gpus}, own)
     return status
 
 
@@ -76,17 +99,18 @@ def _lengths(folder: str) -> dict[str, int]:
         return {entry.name: entry.stat().st_size for entry in entries if entry.name.endswith(".img")}
 
 
-def _check_images(launch: Launch) -> None:
+def _saved_gpus(launch: Launch) -> list[dict[str, Any]]:
     """Refusal of a checkpoint that mgpu-runtime has not made, or of which something is missing."""
     folder = _images(launch)
     try:
-        with open(os.path.join(folder, LENGTHS), encoding="utf-8") as lengths:
-            known = json.load(lengths)
-        wrong = sorted(name for name, _ in set(known.items()) ^ set(_lengths(folder).items()))
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+        with open(os.path.join(folder, OWN_FILE), encoding="utf-8") as own:
+            known = json.load(own)
+        wrong = sorted(name for name, _ in set(known["lengths"].items()) ^ set(_lengths(folder).items()))
+        gpus: list[dict[str, Any]] = known["gpus"]
+    except (OSError, ValueError, TypeError, AttributeError, LookupError) as error:
         raise Refusal(
             "foreign-checkpoint",
-            f"{folder} has no {LENGTHS} that can be read, which mgpu-runtime writes into each checkpoint",
+            f"{folder} has no {OWN_FILE} that can be read, which mgpu-runtime writes into each checkpoint",
             "checkpoint the container through mgpu-runtime",
         ) from error
     if wrong:
@@ -95,10 +119,11 @@ def _check_images(launch: Launch) -> None:
             f"{wrong[0]} in {folder} is not as long as it was written, or not of this checkpoint",
             "copy the checkpoint anew",
         )
+    return gpus
 
 
-def check(launch: Launch, spec: Mapping[str, Any]) -> None:
-    """Refusal of a restore that cannot be followed."""
+def check(launch: Launch, spec: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The GPUs that the container had. Refusal of a restore that cannot be followed."""
     runtime, words = os.path.basename(launch.command[0]), launch.command[launch.verb :]
     if not runtime.startswith("runc"):
         raise Refusal(
@@ -120,6 +145,7 @@ def check(launch: Launch, spec: Mapping[str, Any]) -> None:
             "a container with a GPU is restored into a pid namespace of its own only",
             "let it share no pid namespace: not the pod's (shareProcessNamespace), not the host's (hostPID)",
         )
+    return _saved_gpus(launch)
 
 
 def spec_of(new: Mapping[str, Any], hook: str, bundle: str) -> dict[str, Any]:
@@ -145,7 +171,6 @@ def run(
     launch: Launch, container_id: str, bundle: str, grant: Mapping[str, Any], env: Mapping[bytes, bytes]
 ) -> int:
     """Has the runtime restore the container and looks after its processes; the exit status."""
-    _check_images(launch)
     status = _ran(launch.command, env)
     if status:
         return status
@@ -173,7 +198,8 @@ def _adopt(
         if program not in judged:
             _check_filter(pid, program)
             judged.add(program)
-    for pid in found:
+    # Once the first one goes on, mgpud asks all of them where their GPU memory is.
+    for pid in reversed(found):
         os.kill(pid, signal.SIGCONT)
 
 

@@ -44,34 +44,38 @@ async def run(node: Node, api: Api) -> None:
 
 
 async def publish(node: Node, api: Api) -> None:
-    """Writes only what differs. ApiProblem as the API server has it."""
+    """Writes what differs, in one write to the status, which takes labels and annotations too. ApiProblem as
+    the API server has it.
+    """
     found = await api.get(NODE, node.name)
-    changes: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
     serving = "true" if node.serving else None
     if _member(found, "metadata", "labels").get(SERVING) != serving:
-        changes["labels"] = {SERVING: serving}
+        metadata["labels"] = {SERVING: serving}
+    status: dict[str, Any] = {}
     inventory = node.resources
     if inventory is not None:
         text = inventory.to_json()
         if _member(found, "metadata", "annotations").get(ANNOTATION) != text:
-            changes["annotations"] = {ANNOTATION: text}
-    if changes:
-        await api.merge(NODE, node.name, {"metadata": changes})
-    if inventory is not None:
-        await _publish_capacity(node, api, _member(found, "status", "capacity"), inventory)
+            metadata["annotations"] = {ANNOTATION: text}
+        status = _capacity(node, _member(found, "status", "capacity"), inventory)
+    patch = {name: value for name, value in (("metadata", metadata), ("status", status)) if value}
+    if patch:
+        await api.merge(NODE, node.name, patch, status=True)
 
 
-async def _publish_capacity(node: Node, api: Api, there: dict[str, Any], inventory: Inventory) -> None:
-    """A node that has none of a resource does not list it."""
+def _capacity(node: Node, there: dict[str, Any], inventory: Inventory) -> dict[str, Any]:
+    """Nothing where it is as it should be. A node that has none of a resource does not list it."""
     wanted = {
         each.name: each.amount(inventory)
         for each in table.offered(inventory, opt_in=node.opt_in)
         if each.by == "status"
     }
-    if any(_number(there.get(resource, "0")) != number for resource, number in wanted.items()):
-        # kubelet makes allocatable of it at its next look, which may be minutes away.
-        texts = {resource: str(number) if number else None for resource, number in wanted.items()}
-        await api.merge(NODE, node.name, {"status": {"capacity": texts, "allocatable": texts}}, status=True)
+    if all(_number(there.get(resource, "0")) == number for resource, number in wanted.items()):
+        return {}
+    # kubelet makes allocatable of it at its next look, which may be minutes away.
+    texts = {resource: str(number) if number else None for resource, number in wanted.items()}
+    return {"capacity": texts, "allocatable": texts}
 
 
 def _number(quantity: str | None) -> int | None:

@@ -48,8 +48,9 @@ SCORE_MAX = 10
 # shown a line or two of them.
 _REASONED = 32
 _SHORT = "no GPU of it has room"
-# States of cards that are remembered, of which a few hundred are in use: 10 MiB at most.
-_STATES_MAX = 10_000
+# States of cards that are remembered, at 1 KiB each: so many, and as many times those that are in use. Where
+# memory is lent nearly every card is in a state of its own, and to learn them anew takes seconds.
+_STATES_LEAST, _STATES_PER_USED = 10_000, 8
 
 # Whether a pod may not have a card, by its UUID: a reservation of another's.
 Barred = Callable[[Pod, str], bool]
@@ -78,6 +79,7 @@ class Scheduler:
         self.barred: Barred = _none_is_barred
         self._scoring = scoring
         self._table = Table()
+        self._states_most = _STATES_LEAST
         self._mix = Mix()
         self._fragmentation = Fragmentation(self._table, self._mix)
         # Of the pod that was asked about last, by the states of a row's cards.
@@ -104,8 +106,10 @@ class Scheduler:
         self._changed(self.books.remove_pod(uid))
 
     def _changed(self, nodes: Iterable[Node]) -> None:
-        if len(self._table.cards) > _STATES_MAX:
-            # Most of the states are of times past.
+        cards = self._table.cards
+        if len(cards) > self._states_most:
+            self._states_most = max(_STATES_LEAST, _STATES_PER_USED * len(cards.in_use))
+        if len(cards) > self._states_most:
             self._table = Table()
             self._fragmentation = Fragmentation(self._table, self._mix)
             self._changes = ((), {})

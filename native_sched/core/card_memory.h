@@ -3,8 +3,9 @@
  *
  *   online        what it holds: it was granted more, and asks for it when it likes
  *   kept          its cap: offline without the annotation, whose memory is its own
- *   reclaimable   what it holds, or the room that is reserved for its restoration where that is more
+ *   reclaimable   what it holds
  *
+ * or the room that is reserved for its restoration, where that is more.
  * A reclaimable tenant gets memory as long as all parts fit the card, the others by their caps alone. Ledgers
  * of different tenants change at the same time: so the members are atomic. */
 #ifndef MGPU_CARD_MEMORY_H

@@ -23,10 +23,8 @@ static uint64_t part(const struct ledger *l)
     switch (l->kind) {
     case MEMORY_KEPT:
         return larger(held(l), l->cap_bytes);
-    case MEMORY_RECLAIMABLE:
-        return larger(held(l), l->room_bytes);
     default:
-        return held(l);
+        return larger(held(l), l->room_bytes);
     }
 }
 
@@ -54,12 +52,17 @@ static void follow(struct ledger *l, struct before was)
  * more for a restoration than it gave back. */
 static uint64_t card_leaves(const struct ledger *l)
 {
-    return (l->closed && !l->room_bytes) || atomic_load(&l->card->demands) ? 0 : card_memory_left(l->card);
+    return atomic_load(&l->card->demands) ? 0 : card_memory_left(l->card);
+}
+
+static bool is_shut(const struct ledger *l)
+{
+    return l->closed && !l->room_bytes;
 }
 
 uint64_t ledger_free_bytes(const struct ledger *l)
 {
-    uint64_t free = under_cap(l), left;
+    uint64_t free = is_shut(l) ? 0 : under_cap(l), left;
 
     if (!l->card || l->kind != MEMORY_RECLAIMABLE)
         return free;
@@ -78,7 +81,7 @@ static int reserve_on_card(struct ledger *l, uint64_t bytes)
     struct card_memory *card = l->card;
     uint64_t room = part(l) - held(l), beyond = bytes > room ? bytes - room : 0;
 
-    if (l->kind == MEMORY_ONLINE && atomic_load(&card->restorations) && bytes > card_memory_left(card))
+    if (l->kind == MEMORY_ONLINE && atomic_load(&card->restorations) && beyond > card_memory_left(card))
         return -EAGAIN;
     if (l->kind != MEMORY_RECLAIMABLE) {
         atomic_fetch_add(&card->taken_bytes, beyond);
@@ -94,7 +97,7 @@ int ledger_reserve(struct ledger *l, uint64_t bytes)
 {
     int e;
 
-    if (bytes > under_cap(l))
+    if (bytes > under_cap(l) || (bytes && is_shut(l)))
         return -ENOMEM;
     if (l->card && (e = reserve_on_card(l, bytes)) < 0)
         return e;
@@ -167,22 +170,23 @@ void ledger_join(struct ledger *l, struct card_memory *card, enum memory_kind ki
     }
     l->card = card;
     l->kind = card ? kind : MEMORY_UNSHARED;
-    l->closed = false;
     l->room_bytes = 0;
     follow(l, (struct before){0});
 }
 
 int ledger_reclaim(struct ledger *l, bool closed, uint64_t room_bytes)
 {
+    struct ledger was = *l;
     uint64_t more = room_bytes > part(l) ? room_bytes - part(l) : 0;
-    uint64_t was = part(l), had = l->room_bytes;
 
-    if (more && !card_memory_take(l->card, more))
+    if (l->card && more && !card_memory_take(l->card, more))
         return -ENOSPC;
     l->closed = closed;
     l->room_bytes = room_bytes;
-    atomic_fetch_add(&l->card->taken_bytes, part(l) - was - more);
-    if (!had != !room_bytes)
+    if (!l->card)
+        return 0;
+    atomic_fetch_add(&l->card->taken_bytes, part(l) - part(&was) - more);
+    if (!was.room_bytes != !room_bytes)
         atomic_fetch_add(&l->card->restorations, room_bytes ? 1 : -1u);
     return 0;
 }

@@ -17,8 +17,8 @@ struct ledger {
     struct card_memory *card; /* NULL: its cap alone decides */
     enum memory_kind kind;
     uint64_t demanded_bytes; /* online: asked for by its calls that wait, all together */
-    bool closed;             /* reclaimable: it is being evicted, or is evicted, and gets nothing */
-    uint64_t room_bytes;     /* reclaimable: reserved for its restoration */
+    bool closed;             /* it is being evicted, or is evicted, and gets nothing */
+    uint64_t room_bytes;     /* reserved for its restoration */
 };
 
 /* Sets bytes aside. -ENOMEM when that would pass the cap, or what the card has for a reclaimable tenant;
@@ -47,7 +47,7 @@ void ledger_set_cap(struct ledger *l, uint64_t cap_bytes);
 /* From now on the ledger's part of the card is that of such a tenant; card NULL: it has none. */
 void ledger_join(struct ledger *l, struct card_memory *card, enum memory_kind kind);
 
-/* Of a reclaimable ledger: whether it gets memory, and the room that is reserved for it (0: none). -ENOSPC
- * when the room is not there; nothing changes then. */
+/* Whether it gets memory, and the room that is reserved for it (0: none). -ENOSPC when the room is not there;
+ * nothing changes then. */
 int ledger_reclaim(struct ledger *l, bool closed, uint64_t room_bytes);
 #endif

@@ -65,9 +65,8 @@ MGPU_API int mgpu_tenant_add_node(struct mgpu_engine *e, uint64_t id, uint64_t d
 MGPU_API int mgpu_evict_wait(struct mgpu_engine *e, uint32_t wait_ms);
 /* kind: enum mgpu_memory, MGPU_MEMORY_UNSHARED until then. After its grants, and live. */
 MGPU_API int mgpu_tenant_memory(struct mgpu_engine *e, uint64_t id, uint32_t kind);
-/* A reclaimable tenant gets no memory while it is closed, but for room_bytes[card] (MGPU_CARDS_MAX of them),
- * which no other gets. -ENOSPC: that is not there, and nothing has changed; -EINVAL: it is not reclaimable.
- */
+/* A tenant gets no memory while it is closed, but for room_bytes[card] (MGPU_CARDS_MAX of them), which no
+ * other gets. -ENOSPC: that is not there, and nothing has changed. */
 MGPU_API int mgpu_tenant_reclaim(struct mgpu_engine *e, uint64_t id, uint32_t closed,
                                  const uint64_t *room_bytes);
 /* It runs beside online work until that instant (CLOCK_MONOTONIC), since it is evicted; 0: no longer. */

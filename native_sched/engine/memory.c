@@ -36,9 +36,6 @@ int mgpu_tenant_reclaim(struct mgpu_engine *e, uint64_t id, uint32_t closed, con
     if (!t)
         return -ENOENT;
     WITH_TENANT(t);
-    for (uint32_t i = 0; i < MAX_CARDS; i++)
-        if (t->granted[i] && t->ledger[i].kind != MEMORY_RECLAIMABLE)
-            return -EINVAL;
     for (uint32_t i = 0; i < MAX_CARDS; i++) {
         if (!t->granted[i] || ledger_reclaim(&t->ledger[i], closed, room_bytes[i]) == 0)
             continue;

@@ -194,8 +194,7 @@ int mgpu_tenant_move(struct mgpu_engine *e, uint64_t id, uint32_t from, uint32_t
             t->granted[to] = true;
             ledger_set_cap(&t->ledger[to], was.cap_bytes);
             ledger_join(&t->ledger[to], was.card ? &e->memory[to] : NULL, was.kind);
-            if (was.kind == MEMORY_RECLAIMABLE)
-                ledger_reclaim(&t->ledger[to], was.closed, 0);
+            ledger_reclaim(&t->ledger[to], was.closed, 0);
         }
     }
     pthread_mutex_unlock(&t->calls);

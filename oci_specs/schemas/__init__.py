@@ -35,6 +35,7 @@ NAMES = (
     "policy",
     "prepare",
     "request",
+    "saved",
 )
 # jsonschema quotes the offending value in its messages, however large it is.
 _MESSAGE_MAX_CHARS = 300

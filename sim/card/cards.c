@@ -15,14 +15,14 @@ static uint64_t fnv1a(const char *text)
     return hash;
 }
 
-/* The same list of cards has the same UUIDs every time: node configuration can name them. */
-static void card_name(struct sim_card *card)
+/* The same list of cards has the same UUIDs every time on one machine: node configuration can name them. */
+static void card_name(struct sim_card *card, uint32_t machine)
 {
     char seed[64];
     uint64_t high, low;
 
     snprintf(seed, sizeof seed, "%s/%u", card->profile->key, card->index);
-    high = fnv1a(seed);
+    high = fnv1a(seed) + ((uint64_t)machine << 32);
     snprintf(seed, sizeof seed, "%u/%s", card->index, card->profile->name);
     low = fnv1a(seed);
     snprintf(card->uuid, sizeof card->uuid, "GPU-%08x-%04x-4%03x-%04x-%012llx", (uint32_t)(high >> 32),
@@ -45,7 +45,7 @@ static struct sim_card *card_init(struct rm *rm, const struct card_profile *prof
         .heap = {.total_bytes = (uint64_t)profile->memory_mib << 20},
     };
     card->gpu_id = (index / slots) << 8 | card->pci_slot;
-    card_name(card);
+    card_name(card, rm->machine);
     return card;
 }
 

@@ -29,6 +29,7 @@ static const char usage[] =
     "  A simulated GPU and its driver, served on DIR/card.sock and DIR/admin.sock until SIGTERM.\n"
     "  --driver-version V     play the driver of that version (default " SIM_DRIVER_VERSION ")\n"
     "  --data on|off          whether the cards' memory holds what is written to it (default on)\n"
+    "  --machine N            cards with other UUIDs than those of another N (default 0)\n"
     "  --rm-call-us N         microseconds that a call to the card holds the driver's lock (default 30)\n"
     "  --rm-tail-us N         how much longer some calls take (default 0)\n"
     "  --rm-tail-per-mille N  how many of a thousand calls that are (default 0)\n"
@@ -47,7 +48,7 @@ struct options {
     const char *dir, *cards, *version;
     bool data;
     uint32_t reread_us, close_us, call_us, tail_us, tail_per_mille, init_us, context_us, switch_us,
-        copy_mib_per_ms, disable_channels, engine_status;
+        copy_mib_per_ms, disable_channels, engine_status, machine;
 };
 
 /* Options that take a number, by what getopt_long() returns for them. */
@@ -66,6 +67,7 @@ static const struct number_option {
     {"switch-us", offsetof(struct options, switch_us), 0, MAX_US},
     {"disable-channels", offsetof(struct options, disable_channels), 0, 1},
     {"engine-status", offsetof(struct options, engine_status), 0, 1},
+    {"machine", offsetof(struct options, machine), 0, UINT16_MAX},
     {"copy-mib-per-ms", offsetof(struct options, copy_mib_per_ms), 1, MAX_COPY_MIB_PER_MS},
 };
 enum { NUMBERS = sizeof numbers / sizeof numbers[0] };
@@ -219,7 +221,10 @@ int main(int argc, char **argv)
     sigset_t ends;
 
     reload_keep(argv);
-    if (parse_options(argc, argv, &options) || cards_parse(&rm, options.cards))
+    if (parse_options(argc, argv, &options))
+        return EXIT_USAGE;
+    rm.machine = options.machine;
+    if (cards_parse(&rm, options.cards))
         return EXIT_USAGE;
     rm.version = options.version;
     if (rm_table_pick(rm.version, &rm.table) || strlen(rm.version) >= VERSION_MAX) {

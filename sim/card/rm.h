@@ -97,6 +97,7 @@ struct rm {
     const char *version;              /* of the driver it plays, one that the table knows */
     uint32_t major, minor;            /* the same in numbers; UINT32_MAX: the newest of its branch */
     struct rm_table table;            /* its sizes */
+    uint32_t machine;                 /* of which the cards are: other UUIDs */
     uint32_t call_us;                 /* how long a call that reaches the card holds the lock */
     uint32_t reread_us;               /* how long continued calls wait before their arguments are read */
     uint32_t tail_us, tail_per_mille; /* how much longer so many of a thousand take */

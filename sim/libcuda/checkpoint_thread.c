@@ -160,12 +160,9 @@ static CUresult serve(const struct checkpoint_request *request)
 static void *work(void *unused)
 {
     struct checkpoint_request request;
-    char name[16];
 
     (void)unused;
     gate_exempt();
-    snprintf(name, sizeof name, CHECKPOINT_THREAD, callers_end);
-    prctl(PR_SET_NAME, name);
     for (;;) {
         now.another_waits = false;
         now.reply_fd = receive(&request, 0);
@@ -178,13 +175,19 @@ static void *work(void *unused)
 
 void checkpoint_start(void)
 {
+    char name[16], own_name[16];
     int ends[2];
 
     if (started || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
         return;
     callers_end = ends[0];
     own_end = ends[1];
+    /* It has its maker's name from its first moment, so that it is found once cuInit() has returned. */
+    snprintf(name, sizeof name, CHECKPOINT_THREAD, callers_end);
+    prctl(PR_GET_NAME, own_name);
+    prctl(PR_SET_NAME, name);
     started = thread_start(work, NULL);
+    prctl(PR_SET_NAME, own_name);
     if (!started)
         checkpoint_forget();
 }

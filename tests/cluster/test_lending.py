@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cluster.node import published
-from cluster.node.lent import STEP_MIB
+from cluster.node.lent import STEP_LEAST_MIB
+from oci_specs.refusal import Refusal
 from tests.cluster.node_process import World, running
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
@@ -51,16 +55,20 @@ def offered(world: World) -> int:
     return int(world.node()["status"]["capacity"].get(RECLAIMABLE, "0"))
 
 
+def refusals(world: World) -> list[dict[str, Any]]:
+    return [each for each in world.api.all(EVENTS) if each["reason"] == "GPURefused"]
+
+
 def test_node_offers_what_online_does_not_use(world: World, built: Programs) -> None:
     until(lambda: offered(world) == CARD_MIB, "no container uses anything")
     with started(world.mgpu, built, of_pod("web-0", ONLINE), inside("taker"), str(TAKEN_MIB)) as online:
         assert online.program.line() == "up"
         turn(online)
-        until(lambda: offered(world) < STEP_MIB, "online uses it", timeout_s=30)
+        until(lambda: offered(world) < STEP_LEAST_MIB, "online uses it", timeout_s=30)
         for _ in range(3):
             turn(online)
-        # Two writes each, of the annotation and of the status: at first, and once for all that moved.
-        assert sum(each[0] == "PATCH" for each in world.api.requests) <= 2 * 2
+        # At first, and once for all that moved.
+        assert sum(each[0] == "PATCH" for each in world.api.requests) <= 2
     assert "mgpu.dev/memory-mib" in world.node()["status"]["capacity"]
 
 
@@ -88,6 +96,39 @@ def test_owner_of_a_pod_hears_that_its_memory_gave_way_and_is_back(world: World,
         f"main: {mib} MiB of GPU memory gave way to online containers, and are kept in host memory"
     )
     assert events[1]["note"] == f"main: its {mib} MiB of GPU memory are back, with their data"
+
+
+def test_owner_of_a_pod_that_came_too_late_hears_what_to_do(world: World, built: Programs) -> None:
+    """Online took the memory after the scheduler had placed the pod and before the pod's start."""
+    uuid = world.mgpu.listing()["cards"][0]["uuid"]
+    placed = {
+        RECLAIMABLE: "8192",
+        "mgpu.dev/placement": json.dumps({"main": [uuid]}),
+        "mgpu.dev/memory-64mib": "128",
+    }
+    with started(world.mgpu, built, of_pod("web-0", ONLINE), inside("taker"), str(TAKEN_MIB)) as online:
+        assert online.program.line() == "up"
+        turn(online)
+        with pytest.raises(Refusal) as refused:
+            world.mgpu.ask(
+                "admit",
+                container_id="late",
+                bundle="/b",
+                rootfs="/r",
+                annotations=of_pod("batch-0", placed),
+                env={},
+                reach=[],
+                seccomp_listener=None,
+            )
+        until(lambda: bool(refusals(world)), "the event is posted", timeout_s=20)
+    event = max(refusals(world), key=lambda each: str(each["eventTime"]))
+    assert event["regarding"]["name"] == "batch-0"
+    assert re.fullmatch(
+        rf"main: mgpu.dev/placement names {uuid}, and there 8192 MiB asked, but the most that is free is "
+        r"\d+ MiB, on card 0; delete the pod, so that it is placed anew",
+        event["note"],
+    )
+    assert refused.value.line() == event["note"].replace("main:", "mgpu:", 1)
 
 
 def test_resource_goes_when_nothing_is_lent(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_kubelet_and_api_server_hear_of_the_same_cards(world: World) -> None:
     assert node["metadata"]["labels"] == {published.SERVING: "true"}
     # It is written once, and is not written anew while it stays.
     writes = [each for each in world.api.requests if each[0] == "PATCH"]
-    assert len(writes) == 2
+    assert writes == [("PATCH", "/api/v1/nodes/n1/status")]
 
 
 def test_refused_pod_reads_why_in_its_events(world: World) -> None:
@@ -97,7 +97,7 @@ def test_refused_pod_reads_why_in_its_events(world: World) -> None:
     pod = world.api.get("/api/v1/namespaces/shop/pods/web-0")
     assert pod is not None
     assert event["regarding"]["uid"] == pod["metadata"]["uid"]
-    assert event["note"] == f"main: {refused.value.message}"
+    assert event["note"] == f"main: {refused.value.message}; {refused.value.hint}"
     assert (event["type"], event["reason"]) == ("Warning", "GPURefused")
 
 

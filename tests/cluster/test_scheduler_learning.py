@@ -143,7 +143,7 @@ def test_the_mix_counts_the_frequent_kinds_and_forgets(monkeypatch: pytest.Monke
 
 
 def test_states_of_times_past_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_STATES_MAX", 50)
+    monkeypatch.setattr(module, "_STATES_LEAST", 50)
     scheduler = Scheduler()
     scheduler.put_node("n0", inventory("n0", 2), 64_000, 262_144)
     for number in range(200):
@@ -152,6 +152,22 @@ def test_states_of_times_past_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> 
         assert scheduler.filter(wanted, ["n0"]).fits == ["n0"]
         scheduler.remove_pod(wanted.uid)
     assert len(scheduler._table.cards) <= 60
+
+
+def test_states_in_use_are_not_forgotten_where_every_card_is_in_one_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_STATES_LEAST", 50)
+    scheduler = Scheduler()
+    for number in range(100):
+        lends = inventory(f"n{number}", 1, online_mib=256 * number)
+        scheduler.put_node(f"n{number}", lends, 64_000, 262_144)
+    table = scheduler._table
+    for number in range(20):
+        wanted = pod(f"p{number}", request(memory=8192, qos="offline", reclaimable=True))
+        scheduler.put_pod(wanted, f"n{number}", scheduler.choose(wanted, f"n{number}"))
+    assert scheduler._table is table
+    assert len(table.cards.in_use) > module._STATES_LEAST
 
 
 def test_books_are_the_same_in_whichever_order_they_are_told() -> None:

@@ -116,7 +116,12 @@ def test_host_pids_alone_are_nothing_to_us(mgpu: Arbiter) -> None:
         assert (made.path / "config.json").read_bytes() == before
 
 
-@pytest.mark.parametrize("way", [whole_dev, open_rules, host_pids])
+def may_trace(made: Bundle) -> None:
+    """It could seize the runtime's process at each exec, before that has its filter."""
+    made.edit(lambda config: config["process"]["capabilities"]["bounding"].append("CAP_SYS_PTRACE"))
+
+
+@pytest.mark.parametrize("way", [whole_dev, open_rules, host_pids, may_trace])
 def test_open_way_is_refused_beside_a_grant(mgpu: Arbiter, way: Callable[[Bundle], None]) -> None:
     with bundle("true", env=MEMORY) as made:
         way(made)

@@ -8,7 +8,18 @@ from mgpu_cli.render import mib
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import bundle
 from tests.support.lasting import lasting_mgpu
-from tests.support.lending import CARD_MIB, LENDS, OFFLINE, keeper, rounds, running, taker, turn
+from tests.support.lending import (
+    CARD_MIB,
+    LENDS,
+    OFFLINE,
+    holder,
+    keeper,
+    rounds,
+    running,
+    started,
+    taker,
+    turn,
+)
 from tests.support.programs import Programs
 from tests.support.scrape import scrape
 from tests.support.waiting import until
@@ -93,8 +104,20 @@ def test_by_hand_it_is_evicted_and_stays_so_until_it_is_resumed(mgpu: Arbiter, b
         assert "is running, not evicted" in refused.err
 
 
-def test_a_container_without_the_annotation_is_not_evicted(mgpu: Arbiter, built: Programs) -> None:
+def test_by_hand_any_container_is_evicted_and_what_gives_way_makes_room_for_it(
+    mgpu: Arbiter, built: Programs
+) -> None:
+    fills = OFFLINE | {"mgpu.dev/memory-mib": str(CARD_MIB)}
     with taker(mgpu, built) as online:
-        refused = mgpu.try_mgpu("evict", online.bundle.container)
-        assert refused.status == 1
-        assert "does not give way" in refused.err
+        turn(online)
+        held = mgpu.used_bytes()
+        name = online.bundle.container
+        assert "bound, evicted" in mgpu.mgpu("evict", name)
+        assert f"evicted, {mib(held[0])} MiB, by hand" in mgpu.mgpu("describe", name)
+        assert mgpu.used_bytes() == [0]
+        with started(mgpu, built, fills, *holder()) as offline:
+            assert offline.program.line() == "held 0"
+            assert "bound" in mgpu.mgpu("resume", name)
+            assert (online.reclaim, offline.reclaim) == ("running", "evicted")
+            assert mgpu.used_bytes() == held
+        turn(online)

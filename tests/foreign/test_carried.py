@@ -1,19 +1,15 @@
 """A container whose memory of the card was moved away, carried to another mgpud by runc and CRIU, and saved
-and restored by containerd.
+and restored by containerd: it comes back by itself.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import shutil
+import signal
 import struct
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -21,16 +17,14 @@ import pytest
 from tests.support import arbiter, containerd, criu
 from tests.support.apt import Unavailable
 from tests.support.arbiter import Arbiter
-from tests.support.bundle import Bundle
+from tests.support.carried import CAP_MIB, in_use, numba
 from tests.support.checkpoint import Checkpoint, checkpoint_program
 from tests.support.colocation import pid_of
-from tests.support.commands import Done, attempt
+from tests.support.commands import attempt
 from tests.support.containerd import Containerd
-from tests.support.foreign import CASES, CASES_INSIDE, PACKAGES_INSIDE, foreign_bundle
+from tests.support.foreign import CASES, CASES_INSIDE, PACKAGES_INSIDE
 from tests.support.places import FOREIGN_PACKAGES
 from tests.support.waiting import until
-
-CAP_MIB = 1024
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -47,7 +41,10 @@ def _criu(private_host: None) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def two(private_host: None) -> Iterator[tuple[Arbiter, Arbiter]]:
-    with arbiter.running("a10:1") as one, arbiter.running("a10:1") as other:
+    with (
+        arbiter.running("a10:1") as one,
+        arbiter.running("a10:1", sim_options=["machine=1"]) as other,
+    ):
         yield one, other
 
 
@@ -57,100 +54,49 @@ def checkpoint() -> Iterator[Checkpoint]:
         yield running
 
 
-@dataclass
-class Carried:
-    """A detached container with pipes as its input and output, and where its checkpoint goes."""
-
-    made: Bundle
-    images: Path
-    to: int
-    inside: int
-    out: int
-    said: int
-
-    def call(self, mgpu: Arbiter, verb: str, *args: str) -> Done:
-        argv = [str(word) for word in self.made.argv(mgpu.runtime, verb, *args, self.made.container)]
-        with tempfile.TemporaryFile("w+") as err:
-            done = subprocess.run(
-                argv,
-                stdin=self.inside,
-                stdout=self.out,
-                stderr=self.out if verb == "run" else err,
-                check=False,
-            )
-            err.seek(0)
-            return Done(tuple(argv), done.returncode, "", err.read())
-
-    def start(self, mgpu: Arbiter) -> str:
-        assert not self.call(mgpu, "run", "--detach", "--bundle", str(self.made.path)).status
-        return self.line()
-
-    def line(self) -> str:
-        return str(json.loads(os.read(self.said, 1 << 16)))
-
-    def look(self) -> str:
-        os.write(self.to, b"\n")
-        return self.line()
-
-    def save(self, mgpu: Arbiter) -> Done:
-        return self.call(mgpu, "checkpoint", "--image-path", str(self.images))
-
-    def restore(self, mgpu: Arbiter, *args: str) -> Done:
-        return self.call(
-            mgpu, "restore", *args, "--bundle", str(self.made.path), "--image-path", str(self.images)
-        )
-
-
-@contextmanager
-def numba(tmp_path: Path, *, new_privileges: bool = False) -> Iterator[Carried]:
-    inside, to = os.pipe()
-    said, out = os.pipe()
-    with foreign_bundle("evicted_numba.py", memory_mib=CAP_MIB) as made:
-        made.edit(lambda config: config["process"].update(noNewPrivileges=not new_privileges))
-        try:
-            yield Carried(made, tmp_path / "images", to, inside, out, said)
-        finally:
-            attempt(*made.argv("runc", "delete", "--force", made.container))
-    for fd in (inside, to, said, out):
-        os.close(fd)
-
-
 def move_away(checkpoint: Checkpoint, pid: int) -> None:
     assert checkpoint(f"lock {pid} 30000") == "locked"
     assert checkpoint(f"checkpoint {pid}") == "checkpointed"
 
 
-def in_use(mgpu: Arbiter) -> tuple[list[int], list[int]]:
-    """By mgpud's ledger and by the card's own account."""
-    return mgpu.used_bytes(), [card.used_bytes for card in mgpu.account().cards]
-
-
-def test_a_container_goes_on_under_another_mgpud(
-    two: tuple[Arbiter, Arbiter], checkpoint: Checkpoint, tmp_path: Path
+def test_a_container_goes_on_under_another_mgpud_with_another_gpu(
+    two: tuple[Arbiter, Arbiter], tmp_path: Path
 ) -> None:
     one, other = two
-    with numba(tmp_path) as carried:
-        before, pid = carried.start(one), pid_of(one, carried.made.container)
+    assert one.listing()["cards"][0]["uuid"] != other.listing()["cards"][0]["uuid"]
+    with numba(tmp_path / "images") as carried:
+        before = carried.start(one)
         full = in_use(one)
-        move_away(checkpoint, pid)
-        assert not carried.save(one).status
-        until(lambda: one.containers() == [], "it is gone there")
+        carried.leave(one)
         done = carried.restore(other, "--detach")
         assert not done.status, done
-        pid = pid_of(other, carried.made.container)
-        assert checkpoint(f"restore {pid}") == "locked"
-        assert checkpoint(f"unlock {pid}") == "running"
         assert carried.look() == before
         assert in_use(other) == full
         (row,) = other.containers()
         assert (row["state"], row["lost_listener"]) == ("bound", False)
+        assert row["reclaim"]["state"] == "running"
+    arbiter.until_empty(other)
+
+
+def test_what_was_moved_off_behind_mgpus_back_comes_back_whichever_mgpud_finds_it(
+    two: tuple[Arbiter, Arbiter], checkpoint: Checkpoint, tmp_path: Path
+) -> None:
+    one, other = two
+    with numba(tmp_path / "images") as carried:
+        before = carried.start(one)
+        move_away(checkpoint, pid_of(one, carried.made.container))
+        assert not carried.save(one).status
+        done = carried.restore(other, "--detach")
+        assert not done.status, done
+        os.kill(other.pid_of("mgpud"), signal.SIGKILL)
+        assert carried.look() == before
     arbiter.until_empty(other)
 
 
 def test_a_container_that_is_on_its_card_cannot_be_saved_and_goes_on(
     two: tuple[Arbiter, Arbiter], tmp_path: Path
 ) -> None:
-    with numba(tmp_path) as carried:
+    with numba(tmp_path / "images") as carried:
         before = carried.start(two[0])
         refused = carried.save(two[0])
         assert "which no checkpoint would have in it; mgpu evict" in refused.err, str(refused)
@@ -158,14 +104,13 @@ def test_a_container_that_is_on_its_card_cannot_be_saved_and_goes_on(
 
 
 def test_processes_that_may_gain_privileges_are_not_restored(
-    two: tuple[Arbiter, Arbiter], checkpoint: Checkpoint, tmp_path: Path
+    two: tuple[Arbiter, Arbiter], tmp_path: Path
 ) -> None:
     one, other = two
-    with numba(tmp_path, new_privileges=True) as carried:
+    with numba(tmp_path / "images", new_privileges=True) as carried:
         carried.made.edit(lambda config: config["process"].update(capabilities={}))
         carried.start(one)
-        move_away(checkpoint, pid_of(one, carried.made.container))
-        assert not carried.save(one).status
+        carried.leave(one)
         done = carried.restore(other, "--detach")
         assert done.status
         assert "may gain privileges" in done.err, str(done)
@@ -195,25 +140,22 @@ def other_bytes(image: Path) -> None:
         ("seccomp.img", cut_off, "seccomp.img in"),
         ("seccomp.img", Path.unlink, "seccomp.img in"),
         ("pages-1.img", cut_off, "pages-1.img in"),
-        ("mgpu-lengths.json", Path.unlink, "which mgpu-runtime writes into each checkpoint"),
-        ("mgpu-lengths.json", cut_off, "that can be read"),
+        ("mgpu-checkpoint.json", Path.unlink, "which mgpu-runtime writes into each checkpoint"),
+        ("mgpu-checkpoint.json", cut_off, "that can be read"),
         ("pstree.img", other_bytes, "criu failed"),
     ],
 )
 def test_a_spoilt_checkpoint_is_refused_and_nothing_of_it_is_left(
     two: tuple[Arbiter, Arbiter],
-    checkpoint: Checkpoint,
     tmp_path: Path,
     image: str,
     spoil: Callable[[Path], None],
     said: str,
 ) -> None:
     one, other = two
-    with numba(tmp_path) as carried:
+    with numba(tmp_path / "images") as carried:
         before = carried.start(one)
-        move_away(checkpoint, pid_of(one, carried.made.container))
-        assert not carried.save(one).status
-        until(lambda: one.containers() == [], "it is gone there")
+        carried.leave(one)
         whole = tmp_path / "whole"
         shutil.copytree(carried.images, whole)
         spoil(carried.images / image)
@@ -228,9 +170,6 @@ def test_a_spoilt_checkpoint_is_refused_and_nothing_of_it_is_left(
         whole.rename(carried.images)
         done = carried.restore(other, "--detach")
         assert not done.status, done
-        pid = pid_of(other, carried.made.container)
-        assert checkpoint(f"restore {pid}") == "locked"
-        assert checkpoint(f"unlock {pid}") == "running"
         assert carried.look() == before
     arbiter.until_empty(other)
 
@@ -257,25 +196,19 @@ def start_by_ctr(engine: Containerd, mgpu: Arbiter) -> None:
 
 
 def test_containerd_saves_and_restores_a_container_of_several_processes(
-    two: tuple[Arbiter, Arbiter], checkpoint: Checkpoint
+    two: tuple[Arbiter, Arbiter],
 ) -> None:
     mgpu = two[0]
     with containerd.running("ctd", path=lambda _: criu.folder()) as engine:
         start_by_ctr(engine, mgpu)
         until(lambda: len(seen(engine)) > 1, "the program has looked")
         full = in_use(mgpu)
-        (on_the_card,) = {one["pid"] for one in mgpu.containers()[0]["processes"]}
-        move_away(checkpoint, on_the_card)
+        mgpu.mgpu("evict", "carried")
         engine.ctr("container", "checkpoint", "--task", "--rw", "--image", "carried", "saved")
         before = seen(engine)
         engine.remove("carried")
         arbiter.until_empty(mgpu)
         engine.ctr("container", "restore", "--live", "--rw", "carried", "saved")
-        listed = engine.ctr("task", "ps", "carried").splitlines()[1:]
-        pids = [int(line.split()[0]) for line in listed]
-        (back,) = [pid for pid in pids if checkpoint(f"state {pid}") == "checkpointed"]
-        assert checkpoint(f"restore {back}") == "locked"
-        assert checkpoint(f"unlock {back}") == "running"
         until(lambda: len(seen(engine)) > len(before), "it goes on")
         assert set(seen(engine)) == set(before)
         assert len(set(before)) == 1

@@ -375,7 +375,7 @@ def spec(of: dict[str, Any], cards: int) -> None:
     given_grant = grant(SOCKET, LISTENER, cards=cards)
     try:
         ways = _ways(of)
-        reach.shared_pids(of, FakeHost())
+        reach.others_processes(of, FakeHost())
         new = edits.apply(
             of, given_grant, bundle="/bundle", hook="/hook", original_sha256="ab" * 32, host=FakeHost()
         )

@@ -55,7 +55,7 @@ class Tenants:
 
     def part(self, who: int) -> int:
         ledger = self.ledgers[who]
-        return max(ledger.used, {ONLINE: 0, KEPT: ledger.cap, RECLAIMABLE: ledger.room}[self.KINDS[who]])
+        return max(ledger.used, ledger.cap if self.KINDS[who] == KEPT else ledger.room)
 
 
 def test_unused_online_memory_is_lent_and_kept_memory_is_not(core: ctypes.CDLL) -> None:
@@ -135,6 +135,28 @@ def test_a_restoration_may_take_more_than_was_given_back_where_that_is_free(core
     assert tenants.take(2, 1) == -errno.ENOMEM, "an evicted one gets nothing"
 
 
+def test_one_whose_memory_is_its_own_gets_none_while_it_is_away_and_comes_back(core: ctypes.CDLL) -> None:
+    tenants = Tenants(core)
+    alone = Ledger(cap=600)
+    core.ledger_join(byref(alone), None, c_int(0))
+    tenants.ledgers.append(alone)
+    for who in (0, 1, 4):
+        assert tenants.reclaim(who, True, 0) == 0
+        assert tenants.free(who) == 0
+        assert tenants.take(who, 1) == -errno.ENOMEM
+    assert tenants.take(2, 700) == 0
+    assert tenants.reclaim(0, True, 200) == -errno.ENOSPC, "what is lent has to be evicted first"
+    tenants.give(2, 100)
+    for who in (0, 1, 4):
+        assert tenants.reclaim(who, True, 200) == 0
+    assert tenants.take(2, 1) == -errno.ENOMEM
+    for who in (0, 1, 4):
+        assert tenants.take(who, 200) == 0
+        assert tenants.reclaim(who, False, 0) == 0
+        assert tenants.free(who) == tenants.ledgers[who].cap - 200
+    assert tenants.card.restorations == 0
+
+
 def test_without_room_nothing_changes(core: ctypes.CDLL) -> None:
     tenants = Tenants(core)
     tenants.take(0, 600)
@@ -166,14 +188,14 @@ def test_parts_add_up_and_lent_memory_fits(core: ctypes.CDLL, events: list[tuple
                 assert tenants.card.taken <= TOTAL
         elif what == "give":
             tenants.give(who, size)
-        elif what == "reclaim" and who >= 2:
+        elif what == "reclaim":
             tenants.reclaim(who, size % 2 == 1, size if size % 3 == 0 else 0)
         elif what == "cap":
             core.ledger_set_cap(byref(tenants.ledgers[who]), c_uint64(size))
         assert tenants.card.taken == sum(map(tenants.part, range(4)))
         assert tenants.card.used == sum(ledger.used for ledger in tenants.ledgers)
         assert tenants.card.reclaimable == sum(tenants.ledgers[i].used for i in (2, 3))
-        assert tenants.card.restorations == sum(tenants.ledgers[i].room > 0 for i in (2, 3))
+        assert tenants.card.restorations == sum(ledger.room > 0 for ledger in tenants.ledgers)
     for ledger in tenants.ledgers:
         core.ledger_join(byref(ledger), None, c_int(0))
     assert (tenants.card.taken, tenants.card.used, tenants.card.reclaimable) == (0, 0, 0)

@@ -152,6 +152,10 @@ def test_a_lock_that_takes_too_long_leaves_the_process_running(
     one("spin")
 
 
+def test_a_process_can_be_asked_as_soon_as_it_has_begun(program: NewProgram) -> None:
+    assert program("begins")("found") == 50
+
+
 def test_a_lock_waits_for_functions_of_the_program(program: NewProgram, checkpoint: Checkpoint) -> None:
     one = program("host_function")
     assert checkpoint(f"lock {one.pid} 50") == "CUDA_ERROR_NOT_READY"

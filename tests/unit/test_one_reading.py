@@ -83,4 +83,4 @@ def test_every_member_that_mgpu_reads_is_known() -> None:
     names = {name for path in files for name in asked_for(path)}
     assert len(names) > 25
     assert names - NOT_OF_SPECS <= one_reading.MEMBERS
-    assert set(reach.HOOK_STAGES) <= one_reading.MEMBERS
+    assert {*reach.HOOK_STAGES, *reach.CAPABILITY_SETS} <= one_reading.MEMBERS

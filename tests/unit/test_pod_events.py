@@ -58,7 +58,7 @@ def test_refusal_in_a_pod_is_its_owners_to_hear(world: World, log: Log) -> None:
     for of_pod in (POD, {}):
         with pytest.raises(Refusal):
             Refusals(log).counted(admit)({"container_id": "c", "annotations": of_pod}, Peer(1, 0))
-    assert told(events) == [("GPURefused", "shop", "web-0", "no GPU has 4096 MiB left")]
+    assert told(events) == [("GPURefused", "shop", "web-0", "no GPU has 4096 MiB left; ask for less")]
 
 
 @pytest.mark.parametrize(

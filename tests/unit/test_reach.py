@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oci_specs.reach import Host, nvidia_majors, reach
+from oci_specs.reach import Host, nvidia_majors, others_processes, reach
 from oci_specs.refusal import Refusal
 
 # Written by the engines named, by `docker run`, `ctr run` and so on with the option named; made shorter.
@@ -189,6 +189,25 @@ def test_rules_count_in_a_user_namespace_of_roots_engine(rootless: bool) -> None
     spec["linux"]["namespaces"].append({"type": "user"})
     expected = [] if rootless else [("cgroup", "device rule a *:* rwm")]
     assert ways(spec, FakeHost(rootless=rootless)) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "found"),
+    [
+        ("bounding", "CAP_SYS_PTRACE", True),
+        ("ambient", "cap_sys_ptrace", True),
+        ("permitted", "19", True),
+        ("effective", "CAP_SYS_NICE", False),
+    ],
+)
+def test_capability_to_trace_a_runtimes_process(kind: str, name: str, found: bool) -> None:
+    spec = load("docker-20.10-default")
+    assert others_processes(spec, FakeHost()) == []
+    spec["process"]["capabilities"] = {kind: [name]}
+    expected = [{"how": "ptrace", "detail": "CAP_SYS_PTRACE"}] if found else []
+    assert others_processes(spec, FakeHost()) == expected
+    spec["linux"]["namespaces"].append({"type": "user"})
+    assert others_processes(spec, FakeHost()) == []
 
 
 def bind(source: str, **more: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from native_sched.daemon.reclaim.choose import HOLD_MOST, Card, Restorations, Tenant, victim
+from native_sched.daemon.reclaim.choose import HOLD_MOST, Card, Restorations, Tenant, returning, victim
 
 MS, S = 1_000_000, 1_000_000_000
 HOLD = 100 * MS
@@ -121,3 +121,27 @@ def test_a_container_that_ran_for_long_is_restored_as_soon_as_the_first_time() -
     assert restorations.hold_ns(1) == 2 * HOLD
     restorations.evicted(tenant(1, 10, since_ns=3 * S), 60 * S)
     assert restorations.hold_ns(1) == HOLD
+
+
+def test_one_whose_memory_is_its_own_comes_back_as_soon_as_it_fits() -> None:
+    cards = {0: card(free=50)}
+    assert returning(cards, [tenant(1, 51), tenant(2, 50)]) == (tenant(2, 50), cards)
+
+
+def test_for_online_that_cannot_come_back_what_it_lacks_is_evicted() -> None:
+    cards = {0: Card(left_bytes=20, free_bytes=50), 1: card(free=10)}
+    found, demanding = returning(cards, [tenant(1, 60)])
+    assert found is None
+    assert demanding[0].lacking_bytes == 40
+    assert demanding[1] == cards[1]
+    chosen = victim(demanding, [tenant(3, 30), tenant(2, 40), tenant(4, 50)])
+    assert chosen == tenant(2, 40)
+    assert Restorations(0).next(0, demanding, [tenant(5, 10)])[0] is None
+
+
+def test_memory_that_is_kept_for_an_offline_one_evicts_nobody() -> None:
+    cards = {0: Card(left_bytes=0, free_bytes=50)}
+    kept = Tenant(tenant=1, bytes={0: 50}, kept=True)
+    assert returning(cards, [kept])[0] == kept
+    larger = Tenant(tenant=1, bytes={0: 51}, kept=True)
+    assert returning(cards, [larger]) == (None, cards)

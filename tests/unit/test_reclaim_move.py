@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from native_sched.daemon.engine import Engine
-from native_sched.daemon.grants.grants import Grant
+from native_sched.daemon.grants.grants import Grant, Reclaim
 from native_sched.daemon.node import process_id
 from native_sched.daemon.node.config import NodeConfig
 from native_sched.daemon.reclaim import host_memory, move
@@ -45,6 +45,7 @@ class Driver:
         self._wrong = dict(wrong or {})
         self._steps = 0
         self.asked: list[tuple[str, int]] = []
+        self.pairs: dict[int, list[tuple[str, str]]] = {}
 
     @property
     def held_bytes(self) -> int:
@@ -78,7 +79,8 @@ class Driver:
     async def checkpoint(self, pid: int, _patience: Patience) -> None:
         await self._step("checkpoint", pid)
 
-    async def restore(self, pid: int, _patience: Patience, _pairs: Iterable[tuple[str, str]] = ()) -> None:
+    async def restore(self, pid: int, _patience: Patience, pairs: Iterable[tuple[str, str]] = ()) -> None:
+        self.pairs[pid] = list(pairs)
         await self._step("restore", pid)
 
     async def unlock(self, pid: int) -> None:
@@ -128,6 +130,19 @@ class Container:
 
     def evicts(self, drain_ms: int = 1000) -> BaseException | None:
         return self.does(self.mover.evict(self.grant, drain_ms=drain_ms, beside_online=True))
+
+    def comes_from_a_checkpoint(self, patch: pytest.MonkeyPatch, *states: str) -> None:
+        """Its processes, but for one without CUDA, are in these states; what it had was of another card."""
+        self.driver.states = {100 + number: state for number, state in enumerate(states)}
+        self.driver.unknown = {99}
+        patch.setattr(
+            process_id, "inside", lambda init: [(99, 1), *((pid, 1) for pid in self.driver.states)]
+        )
+        self.grant.reclaim = Reclaim(state="evicting", saved=("GPU-old",), bytes={0: 64 * MIB * len(states)})
+        self.closed = True
+
+    def settles(self) -> BaseException | None:
+        return self.does(self.mover.settle(self.grant))
 
     def restores(self) -> BaseException | None:
         return self.does(self.mover.restore(self.grant))
@@ -216,4 +231,65 @@ def test_without_room_in_host_memory_nothing_is_begun(monkeypatch: pytest.Monkey
     monkeypatch.setattr(host_memory, "room_bytes", lambda pid: held - 1)
     assert "of host memory left to it" in str(one.evicts())
     assert (one.driver.asked, one.saved) == ([], [])
+    one.world.close()
+
+
+def test_one_of_a_checkpoint_is_evicted_and_comes_back_to_another_card(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = Container(Driver(0))
+    one.comes_from_a_checkpoint(monkeypatch, "checkpointed", "checkpointed")
+    assert one.settles() is None
+    assert one.is_in_one_place()
+    assert (one.grant.reclaim.bytes, one.grant.reclaim.saved) == ({0: 128 * MIB}, ())
+    assert one.restores() is None
+    here = one.grant.cards[0].uuid
+    assert one.driver.pairs == {100: [("GPU-old", here)], 101: [("GPU-old", here)]}
+    assert one.saved == ["evicting", "evicted", "restoring", "running"]
+    one.world.close()
+
+
+def test_one_that_began_to_work_meanwhile_is_not_left_half_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Container(Driver(0))
+    one.comes_from_a_checkpoint(monkeypatch, "checkpointed", "running")
+    assert one.settles() is None
+    assert one.is_in_one_place()
+    assert one.restores() is None
+    assert one.driver.pairs == {100: [("GPU-old", one.grant.cards[0].uuid)], 101: []}
+    one.world.close()
+
+
+@pytest.mark.parametrize("states", [("running",), ()])
+def test_one_that_is_not_evicted_gains_nothing_by_a_file_that_says_so(
+    monkeypatch: pytest.MonkeyPatch, states: tuple[str, ...]
+) -> None:
+    one = Container(Driver(0))
+    one.comes_from_a_checkpoint(monkeypatch, *states)
+    assert one.settles() is None
+    assert one.grant.reclaim == Reclaim(since_ns=one.grant.reclaim.since_ns)
+    assert (one.closed, one.driver.asked) == (False, [])
+    one.world.close()
+
+
+def test_what_a_process_had_without_mgpus_knowing_may_be_all_of_its_cap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = Container(Driver(0))
+    one.comes_from_a_checkpoint(monkeypatch, "checkpointed")
+    one.grant.reclaim.bytes = {}
+    assert one.settles() is None
+    assert one.grant.reclaim.bytes == {card.index: card.memory_mib * MIB for card in one.grant.cards}
+    one.world.close()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from(["running", "checkpointed", "locked"]), min_size=1, max_size=3), wrongs)
+def test_whatever_goes_wrong_processes_of_a_checkpoint_come_to_one_place(
+    states: list[str], wrong: dict[int, str]
+) -> None:
+    one = Container(Driver(0, wrong))
+    with pytest.MonkeyPatch.context() as patch:
+        one.comes_from_a_checkpoint(patch, *states)
+        if not isinstance(one.settles(), Lost):
+            assert one.is_in_one_place(), (one.grant.reclaim.state, one.driver.states)
     one.world.close()

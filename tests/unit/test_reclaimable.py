@@ -165,13 +165,13 @@ def test_an_older_driver_and_mig_are_refused_in_a_line() -> None:
         memory_refusal.refuse_unevictable("550.163.01", [share], CARDS)
     assert caught.value.line() == (
         "mgpu: mgpu.dev/memory-reclaimable asked, but driver 550.163.01 does not move processes off a GPU; "
-        "install driver 570 or newer, or leave the annotation out"
+        "install driver 570 or newer, or do without"
     )
     with pytest.raises(Refusal) as caught:
         memory_refusal.refuse_unevictable("570.1", [share], [replace(CARDS[0], instance=(1, 0))])
     assert caught.value.line() == (
         "mgpu: mgpu.dev/memory-reclaimable asked, but card 0 is a MIG instance, which no process is moved off; "
-        "name a GPU without MIG, or leave the annotation out"
+        "name a GPU without MIG, or do without"
     )
     memory_refusal.refuse_unevictable("570.1", [share], CARDS)
 
@@ -186,6 +186,16 @@ def test_a_reclaimable_container_does_not_become_online_and_is_written_down() ->
     with pytest.raises(Refusal, match="is evicted: its memory does not change meanwhile"):
         world.ask("set", container=grant.container_id, memory_mib=2048)
     assert grant_record.from_json(grant_record.to_json(grant)) == grant
+    world.close()
+
+
+def test_a_changed_share_leaves_the_room_of_one_that_is_put_back() -> None:
+    world = World(LENDS)
+    grant = world.granted("c", MGPU_MEMORY_MIB="512", MGPU_QOS="offline")
+    grant.reclaimable, grant.reclaim = True, Reclaim(state="evicting", processes=((7, 8),), bytes={0: 9})
+    world.engine.memory_told.clear()
+    world.ask("set", container=grant.container_id, core_percent=50)
+    assert world.engine.memory_told == []
     world.close()
 
 

@@ -407,3 +407,27 @@ def test_it_ends_although_something_happens_at_that_moment(node: Node) -> None:
     node.task.cancel()
     node.world.loop.run_until_complete(asyncio.wait([node.task], timeout=WITHIN_S))
     assert node.task.cancelled()
+
+
+def test_one_of_a_checkpoint_is_asked_once_its_first_process_goes_on(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grant, stopped = node.container(state="evicted"), [True]
+    monkeypatch.setattr(process_id, "is_stopped", lambda pid: bool(stopped))
+    monkeypatch.setattr(process_id, "inside", lambda init: [(node.pid(grant), 1)])
+    grant.reclaimable = False
+    grant.reclaim = Reclaim(state="evicting", saved=("GPU-old",), bytes={0: HELD})
+    node.runs(lambda: True)
+    assert (grant.reclaim.state, node.driver.steps) == ("evicting", [])
+    node.runs(lambda: grant.reclaim.state == "running", stopped.clear)
+    assert node.driver.steps == [("restore", node.pid(grant)), ("unlock", node.pid(grant))]
+
+
+def test_one_whose_memory_is_its_own_is_resumed_when_it_has_room(node: Node) -> None:
+    grant = node.container(state="evicted", by_hand=True)
+    grant.reclaimable = False
+    node.engine.demands = {0}
+    node.runs(lambda: True, lambda: node.reclaimer.ask_resume(grant))
+    assert (grant.reclaim.state, grant.asked is None, node.driver.steps) == ("evicted", False, [])
+    node.runs(lambda: grant.reclaim.state == "running", node.engine.demands.clear)
+    assert grant.asked is None

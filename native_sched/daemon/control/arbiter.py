@@ -162,6 +162,8 @@ class Arbiter:
                 "bad-state", "the container's state names no process", "update the container runtime"
             )
         self._lifecycle.bind(grant, pid, restored=message["state"].get("status") == "running")
+        if self._reclaimer is not None and grant.reclaim.saved:
+            self._reclaimer.wake()
         return {}
 
     def release(self, message: Mapping[str, Any], _peer: Peer) -> Reply:
@@ -197,7 +199,7 @@ class Arbiter:
         """Begins it; `list` tells when it is done."""
         grant = naming.find(list(self._served.grants), message["container"])
         if self._reclaimer is not None:
-            self._reclaimer.ask_evict(grant)
+            self._reclaimer.ask_evict(grant, self._node.driver_version)
         return {"container": report.container(self._served, grant, self._node.closed.lost)}
 
     def resume(self, message: Mapping[str, Any], _peer: Peer) -> Reply:

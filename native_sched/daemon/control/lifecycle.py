@@ -160,7 +160,11 @@ class Lifecycle:
         try:
             start = process_id.start_time(pid)
             program = process_id.program(pid)
-            found = nodes.identities(pid, "" if restored else grant.rootfs, grant.edits.get("devices", []))
+            devices = grant.edits.get("devices", [])
+            if restored:  # where it comes from there may be fewer cards
+                found = nodes.identities(pid, "", devices, {card.minor for card in grant.cards})
+            else:
+                found = nodes.identities(pid, grant.rootfs, devices)
             self._watches.watch((grant.nonce, "init"), pid, start, lambda: self.release(grant))
         except ProcessLookupError as error:
             raise Refusal(
@@ -180,10 +184,6 @@ class Lifecycle:
         grant.pid, grant.pid_start, grant.program, grant.nodes = pid, start, program, seen
         self._end_lease(grant)
         self._watches.forget((grant.nonce, "runtime"))
-        if restored:
-            LOG.info(
-                "carried", container=grant.container_id, what="mgpu-checkpoint moves its processes back"
-            )
 
     def resume_all(self, listeners: Listeners) -> None:
         """Looks after what the previous mgpud has left, once the engine serves it."""

@@ -34,7 +34,7 @@ class PodEvent:
 
 # Event of the log: the kind, and the text for its fields.
 _KINDS: dict[str, tuple[str, Callable[[Fields], str]]] = {
-    "refused": ("GPURefused", lambda of: f"{of['why']}"),
+    "refused": ("GPURefused", lambda of: f"{of['why']}; {of['hint']}"),
     "killed-unaccounted": (
         "GPUMemoryOverCap",
         lambda of: f"ended: it holds {of['bytes']} bytes of GPU memory beside its grant",
@@ -60,6 +60,10 @@ _KINDS: dict[str, tuple[str, Callable[[Fields], str]]] = {
         lambda of: (
             f"{of['mib']} MiB of GPU memory gave way to online containers, and are kept in host memory"
         ),
+    ),
+    "came-evicted": (
+        "GPUMemoryEvicted",
+        lambda of: f"{of['mib']} MiB of GPU memory came with its checkpoint, and are kept in host memory",
     ),
     "restored": (
         "GPUMemoryRestored",

@@ -3,7 +3,7 @@
 import os
 import resource
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
@@ -31,6 +31,13 @@ def _processes(engine: Engine, grant: Grant) -> list[Process]:
     return []
 
 
+def _evicted_from(grant: Grant) -> Sequence[str | None]:
+    """Of each of its cards, the one that its processes are restored from; None where these differ."""
+    reclaim, here = grant.reclaim, tuple(card.uuid for card in grant.cards)
+    origins = {reclaim.were.get(pid, here) for pid, _ in reclaim.processes} or {reclaim.saved or here}
+    return origins.pop() if len(origins) == 1 else [None] * len(here)
+
+
 def _sched(engine: Engine, grant: Grant, quota_percent: int | None) -> dict[str, Any] | None:
     """What the scheduler does with the container; None where there is nothing of it to schedule."""
     if quota_percent is None:
@@ -55,7 +62,7 @@ def container(served: Served, grant: Grant, lost: Collection[int]) -> dict[str, 
     """One container with what it holds now, in bytes. lost: indices of cards that have fallen off the bus."""
     engine = served.engine
     cards = []
-    for card in grant.cards:
+    for card, evicted_from in zip(grant.cards, _evicted_from(grant), strict=True):
         usage = _usage(engine, grant, card.index)
         cards.append(
             {
@@ -65,6 +72,7 @@ def container(served: Served, grant: Grant, lost: Collection[int]) -> dict[str, 
                 "used_bytes": usage.used_bytes,
                 "peak_bytes": usage.peak_bytes,
                 "evicted_bytes": grant.reclaim.bytes.get(card.index, 0),
+                "evicted_from": evicted_from,
                 "core_percent": card.core_percent,
                 "lost": card.index in lost,
                 "without": without.of(engine, card.index),

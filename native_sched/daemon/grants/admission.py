@@ -5,10 +5,10 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from native_sched.daemon.engine import NodeKind
-from native_sched.daemon.grants import claimed, memory_refusal
+from native_sched.daemon.grants import claimed, memory_refusal, saved
 from native_sched.daemon.grants.claims import Claims
 from native_sched.daemon.grants.closed import Closed
-from native_sched.daemon.grants.grants import Grant
+from native_sched.daemon.grants.grants import Grant, Reclaim
 from native_sched.daemon.grants.served import Served
 from native_sched.daemon.node import device_nodes
 from oci_specs import identity, parse, vocabulary
@@ -72,7 +72,10 @@ class Admission:
             "advisory": advisory,
         }
         reclaimable = False
-        states = self._served.card_states(self._served.grants, without=self._closed)
+        every = states = self._served.card_states(self._served.grants, without=self._closed)
+        had = message.get("saved")
+        if had is not None:
+            states = saved.cards_for(had, states)
         if named:
             qos, whole_cards, placed = claimed.place(named, states, self._served.config)
         elif request is not None:
@@ -91,9 +94,12 @@ class Admission:
             qos=qos,
             policy=placed.policy,
             cards=placed.cards,
-            edits=self._with_other_nodes(edits, placed.cards, states) if reclaimable else edits,
+            edits=self._with_other_nodes(edits, placed.cards, every) if reclaimable else edits,
             whole_cards=whole_cards,
             reclaimable=reclaimable,
+            reclaim=Reclaim()
+            if had is None
+            else saved.reclaim(had, placed.cards, self._driver_version, self._served.cards),
             claims=tuple(one.key for one in named),
             chosen=request is not None and not named and not request.placed,
         )
@@ -151,7 +157,7 @@ class Admission:
 
     def _advisory(self, reach: Sequence[Reach], asks: bool) -> bool:
         """Whether the container can get past its filter: allowed only where the node's operator said so."""
-        harmless = _REMOVED_UNDER_A_GRANT if asks else {"hostpid"}
+        harmless = _REMOVED_UNDER_A_GRANT if asks else {"hostpid", "ptrace"}
         open_ways = [way for way in reach if way["how"] not in harmless]
         if not open_ways:
             return False

@@ -38,7 +38,8 @@ class Reclaim:
 
     processes: (pid, start time) of those that were found on a card when its eviction began. bytes: what it
     held, by card. were: by pid, the UUIDs of the cards that a process was moved off, where they are not those
-    that its container has now. by_hand: the operator evicted it, and resumes it. since_ns: of the state, by
+    that its container has now. saved: of one of a checkpoint, until its processes are known: the UUIDs of the
+    cards that it had. by_hand: the operator evicted it, and resumes it. since_ns: of the state, by
     CLOCK_MONOTONIC.
     """
 
@@ -46,6 +47,7 @@ class Reclaim:
     processes: tuple[tuple[int, int], ...] = ()
     bytes: dict[int, int] = field(default_factory=dict)
     were: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    saved: tuple[str, ...] = ()
     by_hand: bool = False
     since_ns: int = 0
 

@@ -118,7 +118,8 @@ class LiveGrant:
         try:
             self._cap(grant, change.cards)
             grant.qos, grant.cards = change.qos, change.cards
-            memory_kind.tell(self._served.engine, self._served.config, grant)
+            if change.qos != before.qos:
+                memory_kind.tell(self._served.engine, self._served.config, grant)
             self._served.scheduling.apply()
             record.commit()
         except OSError as error:
@@ -142,11 +143,13 @@ class LiveGrant:
                 raise refusals.memory_held(grant, card, card.memory_mib, held_mib)
 
     def _undo(self, grant: Grant, before: Change) -> None:
+        was = grant.qos
         grant.qos, grant.cards = before.qos, before.cards
         with suppress(OSError):
             for card in before.cards:
                 self._served.engine.grant(grant.tenant, card.index, card.memory_mib * _MIB)
-            memory_kind.tell(self._served.engine, self._served.config, grant)
+            if grant.qos != was:
+                memory_kind.tell(self._served.engine, self._served.config, grant)
             self._served.scheduling.apply()
 
     def _held_mib(self, grant: Grant, card: int) -> int:

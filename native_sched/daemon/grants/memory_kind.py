@@ -9,12 +9,10 @@ from native_sched.daemon.node.config import NodeConfig
 
 
 def tell(engine: Engine, config: NodeConfig, grant: Grant) -> None:
-    """Nothing on a node that lends no memory, but for what it has lent before. OSError."""
-    if not (config.offline_overcommit or grant.reclaimable) or not grant.cards:
-        return
+    """No kind on a node that lends no memory, but for what it has lent before. OSError."""
     if grant.reclaimable:
         engine.memory(grant.tenant, MemoryKind.RECLAIMABLE)
-    else:
+    elif config.offline_overcommit and grant.cards:
         engine.memory(grant.tenant, MemoryKind.ONLINE if grant.qos == "online" else MemoryKind.KEPT)
     if grant.reclaim.state != "running":
         room = grant.reclaim.bytes if grant.reclaim.state == "restoring" else None

@@ -26,21 +26,26 @@ def can_evict(driver_version: str, card: CardInfo) -> bool:
     return card.instance is None and not older(driver_version, LEAST_DRIVER)
 
 
-def refuse_unevictable(driver_version: str, granted: Iterable[CardShare], cards: Iterable[CardInfo]) -> None:
-    """Refusal where no process can be moved off one of the cards."""
+def refuse_unevictable(
+    driver_version: str,
+    granted: Iterable[CardShare],
+    cards: Iterable[CardInfo],
+    asked: str = f"{MEMORY_RECLAIMABLE} asked",
+) -> None:
+    """Refusal where no process can be moved off one of the cards. asked: what cannot be, for people."""
     if older(driver_version, LEAST_DRIVER):
         raise Refusal(
             "cannot-evict",
-            f"{MEMORY_RECLAIMABLE} asked, but driver {printable(driver_version)} does not move processes off a GPU",
-            f"install driver {LEAST_DRIVER} or newer, or leave the annotation out",
+            f"{asked}, but driver {printable(driver_version)} does not move processes off a GPU",
+            f"install driver {LEAST_DRIVER} or newer, or do without",
         )
     fixed = {card.index for card in cards if not can_evict(driver_version, card)}
     for card in granted:
         if card.index in fixed:
             raise Refusal(
                 "cannot-evict",
-                f"{MEMORY_RECLAIMABLE} asked, but card {card.index} is a MIG instance, which no process is moved off",
-                "name a GPU without MIG, or leave the annotation out",
+                f"{asked}, but card {card.index} is a MIG instance, which no process is moved off",
+                "name a GPU without MIG, or do without",
             )
 
 
@@ -57,15 +62,6 @@ def not_running(grant: Grant) -> Refusal:
         "container-evicted",
         f"container {quoted(grant.name)} is {grant.reclaim.state}: its memory does not change meanwhile",
         "wait until it runs again, or resume it with mgpu resume",
-    )
-
-
-def not_reclaimable(grant: Grant) -> Refusal:
-    return Refusal(
-        "not-reclaimable",
-        f"the memory of container {quoted(grant.name)} does not give way"
-        + ("" if grant.cards else ": it was given no card"),
-        f"evict one that was created offline with {MEMORY_RECLAIMABLE} on a node with offline_overcommit",
     )
 
 

@@ -51,6 +51,7 @@ def to_json(grant: Grant) -> dict[str, Any]:
             "bytes": {str(card): size for card, size in grant.reclaim.bytes.items()},
             "processes": [list(process) for process in grant.reclaim.processes],
             "were": [[pid, list(uuids)] for pid, uuids in grant.reclaim.were.items()],
+            "saved": list(grant.reclaim.saved),
         },
         "created": grant.created.isoformat(),
     }
@@ -72,6 +73,7 @@ def _reclaim(found: Any) -> Reclaim:
             "bytes": {int(card): size for card, size in found["bytes"].items()},
             "processes": tuple((pid, start) for pid, start in found["processes"]),
             "were": {pid: tuple(uuids) for pid, uuids in found.get("were", ())},
+            "saved": tuple(found.get("saved", ())),
         }
     )
 

@@ -80,6 +80,7 @@ class Refusals:
                     container=message["container_id"],
                     code=refusal.code,
                     why=refusal.message,
+                    hint=refusal.hint,
                     **_pod(message),
                 )
                 raise

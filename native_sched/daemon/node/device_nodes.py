@@ -9,7 +9,7 @@ is in place, and the rootfs path is "".
 
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 from native_sched.daemon.engine import NodeKind
@@ -37,9 +37,10 @@ def _has_user(pid: int, uid: int) -> bool:
 
 
 def identities(
-    pid: int, rootfs: str, devices: Iterable[Mapping[str, Any]]
+    pid: int, rootfs: str, devices: Iterable[Mapping[str, Any]], cards: Container[int] = range(1 << 20)
 ) -> list[tuple[os.stat_result, NodeKind, int]]:
-    """(stat, kind, minor) of every granted node of a container that is being created.
+    """(stat, kind, minor) of every granted node of a container that is being created. cards: minors of those
+    that are not to be missing.
 
     Refusal when a node is missing or is another device than the grant's: the driver's own, or the null device
     that stands in for a simulated card's. Refusal too when it is the host's node, as in a user namespace, and
@@ -55,6 +56,8 @@ def identities(
         try:
             seen = os.stat(inside, follow_symlinks=False)
         except OSError as error:
+            if what[0] == NodeKind.CARD and what[1] not in cards:
+                continue
             raise Refusal(
                 "node-missing",
                 f"the container has no {path} after its runtime made the device nodes ({error.strerror})",

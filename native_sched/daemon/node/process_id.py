@@ -6,6 +6,7 @@ import fcntl
 import os
 import select
 import signal
+from contextlib import suppress
 
 _PF_EXITING = 0x4
 
@@ -75,6 +76,24 @@ def is_inside(pid: int, init: int) -> bool:
         space = above
     os.close(space)
     return True
+
+
+def inside(init: int) -> list[tuple[int, int]]:
+    """(pid, start time) of all processes in init's pid namespace, or in one below it."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdecimal() and is_inside(int(name), init):
+            with suppress(ProcessLookupError):
+                found.append((int(name), start_time(int(name))))
+    return found
+
+
+def is_stopped(pid: int) -> bool:
+    """By a signal, or by its tracer."""
+    try:
+        return _stat(pid)[0] in (b"T", b"t")
+    except ProcessLookupError:
+        return False
 
 
 def program(pid: int) -> tuple[int, int] | None:

@@ -8,7 +8,7 @@ and forth.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # The longest hold, beside the first.
 HOLD_MOST = 64
@@ -39,13 +39,14 @@ class Card:
 
 @dataclass(frozen=True, kw_only=True)
 class Tenant:
-    """One reclaimable container: what it holds by card, or held until it was evicted. since_ns: when it was
-    evicted; of one that runs, when it was restored, 0 for never.
+    """One container: what it holds by card, or held until it was evicted. since_ns: when it was evicted; of
+    one that runs, when it was restored, 0 for never. kept: its memory is lent to nobody while it is away.
     """
 
     tenant: int
     bytes: Mapping[int, int]
     since_ns: int = 0
+    kept: bool = False
 
 
 def victim(cards: Mapping[int, Card], running: Iterable[Tenant]) -> Tenant | None:
@@ -66,6 +67,28 @@ def _loss(one: Tenant, card: int, lacking_bytes: int) -> tuple[bool, int, int, i
     covers = one.bytes[card] >= lacking_bytes
     size = sum(one.bytes.values()) if covers else -one.bytes[card]
     return not covers, size, one.since_ns, one.tenant
+
+
+def returning(
+    cards: Mapping[int, Card], evicted: Iterable[Tenant]
+) -> tuple[Tenant | None, Mapping[int, Card]]:
+    """Of evicted containers that do not give way, one that there is room for; else the cards, where online
+    demands what it lacks. They wait for no hold: their memory is their own.
+    """
+    demanding = dict(cards)
+    for one in evicted:
+        lacking = {}
+        for index, size in one.bytes.items():
+            card = cards[index]
+            room = card.free_bytes if one.kept else min(card.left_bytes, card.free_bytes)
+            if size > room:
+                lacking[index] = size - room
+        if not lacking:
+            return one, cards
+        for index, size in lacking.items() if not one.kept else ():
+            card = demanding[index]
+            demanding[index] = replace(card, demanded_bytes=card.demanded_bytes + card.free_bytes + size)
+    return None, demanding
 
 
 class Restorations:

@@ -23,6 +23,7 @@ _NS_PER_MS, _NS_PER_S = 1_000_000, 1_000_000_000
 # A copy is given up that is slower than this, after its first seconds, the time not counted in which it waits
 # for online work.
 _SLOWEST_BYTES_PER_S, _COPY_LEAST_S = 256 << 20, 10.0
+_NO_CUDA = "CUDA_ERROR_NOT_INITIALIZED "
 _CHANGING = ("checkpointing", "restoring")
 _WAITS_FOR_ONLINE = (Why.PREEMPTED, Why.HOLD)
 _HURRY_NS = 10 * _NS_PER_S
@@ -127,6 +128,8 @@ class Mover:
         """
         was = grant.reclaim.state
         try:
+            if grant.reclaim.saved:
+                await self._find(grant)
             states = await self._states(grant)
         except Failed as error:
             raise NotMoved(str(error)) from error
@@ -155,6 +158,30 @@ class Mover:
         return {
             card.index: int(self._engine.usage(grant.tenant, card.index).used_bytes) for card in grant.cards
         }
+
+    async def _find(self, grant: Grant) -> None:
+        """Of a container of a checkpoint: the processes that have CUDA, and what they were moved off."""
+        now, here = grant.reclaim, tuple(card.uuid for card in grant.cards)
+        found = [one for one in process_id.inside(grant.pid or 0) if await self._has_cuda(*one)]
+        states = await self._states(grant, found)
+        away = [] if now.saved == here else [pid for pid in states if states[pid] == "checkpointed"]
+        self._enter(
+            grant,
+            "evicting",
+            processes=tuple(found),
+            # Moved off without this mgpu's knowing: it may have had as much as it may have here.
+            bytes=now.bytes or {card.index: card.memory_mib << 20 for card in grant.cards},
+            were=dict.fromkeys(away, now.saved),
+        )
+
+    async def _has_cuda(self, pid: int, start: int) -> bool:
+        try:
+            await self._checkpoint.state(pid)
+        except Failed as error:
+            if str(error).startswith(_NO_CUDA) or not process_id.lives(pid, start):
+                return False
+            raise
+        return True
 
     def _processes(self, grant: Grant) -> tuple[tuple[int, int], ...]:
         """A file outlives the process that is charged for it, whose number may be a stranger's by now."""

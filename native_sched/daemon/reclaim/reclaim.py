@@ -6,21 +6,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from native_sched.daemon.grants import live_grant_refusal
 from native_sched.daemon.grants import memory_refusal as refusals
 from native_sched.daemon.grants.grants import Asked, Grant, Reclaim
 from native_sched.daemon.grants.served import Served
 from native_sched.daemon.log import LOG
+from native_sched.daemon.node import process_id
 from native_sched.daemon.reclaim import relocate
 from native_sched.daemon.reclaim.checkpoint import Alone, Checkpoint, Gone
-from native_sched.daemon.reclaim.choose import Card, Restorations, Tenant, victim
+from native_sched.daemon.reclaim.choose import Card, Restorations, Tenant, returning, victim
 from native_sched.daemon.reclaim.counts import Counts
 from native_sched.daemon.reclaim.move import Lost, Mover, NotMoved, is_alive
-from oci_specs.refusal import Refusal
+from oci_specs.refusal import Refusal, quoted
 
 _NS_PER_MS, _NS_PER_S = 1_000_000, 1_000_000_000
 # A container that could not be moved is left alone for so long.
@@ -63,14 +65,13 @@ class Reclaimer:
         return Checkpoint(self._libcuda, self._alone)
 
     async def run(self) -> None:
-        """For ever, on a node that lends memory or has lent some."""
-        if not self._served.lends_memory and not any(grant.reclaimable for grant in self._served.grants):
-            return
-        for grant in self._reclaimable():
-            if grant.reclaim.state != "running":
+        """For ever."""
+        for grant in self._moving():
+            if grant.reclaim.state != "running" and not grant.reclaim.saved:
                 self._spawn(grant, partial(self._settle, grant))
-        with suppress(OSError):
-            await self._ready.start()
+        if self._served.lends_memory:
+            with suppress(OSError):
+                await self._ready.start()
         while True:
             again_s = self._begin()
             # wait_for() loses a cancellation that comes with the event.
@@ -79,11 +80,14 @@ class Reclaimer:
                     await self._changed.wait()
             self._changed.clear()
 
-    def _reclaimable(self) -> list[Grant]:
+    def _moving(self) -> list[Grant]:
+        """Those whose memory gives way, is away, or is to be moved."""
         return [
             grant
             for grant in self._served.grants
-            if grant.reclaimable and grant.served and grant.state == "bound"
+            if (grant.reclaimable or grant.reclaim.state != "running" or grant.asked is not None)
+            and grant.served
+            and grant.state == "bound"
         ]
 
     def _is_there(self, grant: Grant) -> bool:
@@ -95,10 +99,16 @@ class Reclaimer:
 
     # Requests of the operator's.
 
-    def ask_evict(self, grant: Grant) -> None:
+    def ask_evict(self, grant: Grant, driver_version: str = "") -> None:
         """Refusal where it cannot be."""
-        if not grant.reclaimable:
-            raise refusals.not_reclaimable(grant)
+        if not grant.cards:
+            raise live_grant_refusal.no_card(grant)
+        refusals.refuse_unevictable(
+            driver_version,
+            grant.cards,
+            self._served.cards,
+            f"container {quoted(grant.name)} is to be evicted",
+        )
         if grant.state != "bound":
             raise refusals.not_bound(grant)
         if grant.reclaim.state == "restoring":
@@ -115,8 +125,8 @@ class Reclaimer:
         driver_version: str = "",
         lost: Collection[int] = (),
     ) -> None:
-        """names: of cards, where it is to go on with others. Refusal where it is not evicted, or there is no
-        room for all of it.
+        """names: of cards, where it is to go on with others. Refusal where it is not evicted, or its memory
+        gives way and there is no room for all of it.
         """
         if grant.reclaim.state == "restoring" and set(names) <= {card.uuid for card in grant.cards}:
             return
@@ -127,7 +137,7 @@ class Reclaimer:
         if names:
             there = relocate.plan(self._served, grant, names, driver_version=driver_version, lost=lost)
         cards = self._cards()
-        for index, size in relocate.sizes_on(grant, there).items():
+        for index, size in relocate.sizes_on(grant, there).items() if grant.reclaimable else ():
             left = min(cards[index].left_bytes, cards[index].free_bytes)
             if left < size or cards[index].demanded_bytes:
                 raise refusals.no_room_to_resume(
@@ -157,14 +167,15 @@ class Reclaimer:
     def _begin(self) -> float:
         """Begins what is due; seconds until the next look."""
         now_ns = time.monotonic_ns()
-        grants = self._reclaimable()
-        cards = self._cards() if grants else {}
+        grants = self._moving()
+        cards: Mapping[int, Card] = self._cards() if grants else {}
         self._forget(grants)
         self._hurry(cards)
         self._settle_left(grants, now_ns)
         for grant in grants:
             if grant.asked is not None and grant.tenant not in self._moves:
                 self._begin_asked(grant, grant.asked)
+        cards = self._begin_return(grants, cards, now_ns)
         if self._evicting is None:
             self._begin_eviction(grants, cards, now_ns)
         again_ns = self._begin_restoration(grants, cards, now_ns)
@@ -173,7 +184,7 @@ class Reclaimer:
         return _LOOK_S if again_ns is None else min(_LOOK_S, max(0.0, (again_ns - now_ns) / _NS_PER_S))
 
     @staticmethod
-    def _demanded(cards: dict[int, Card]) -> bool:
+    def _demanded(cards: Mapping[int, Card]) -> bool:
         return any(card.demanded_bytes for card in cards.values())
 
     def _forget(self, grants: Iterable[Grant]) -> None:
@@ -182,19 +193,22 @@ class Reclaimer:
         for tenant in self._retry_ns.keys() - living:
             del self._retry_ns[tenant]
 
-    def _hurry(self, cards: dict[int, Card]) -> None:
+    def _hurry(self, cards: Mapping[int, Card]) -> None:
         """An online call waits for what moves: that has to end before it can be evicted, or evicted again."""
         for grant, mover, _ in self._moves.values():
             if any(cards[card].demanded_bytes for card in grant.reclaim.bytes if card in cards):
                 mover.hurry(grant, self._served.config.evict_drain_ms)
 
     def _settle_left(self, grants: Iterable[Grant], now_ns: int) -> None:
-        """Those that were left between their two places are looked after again."""
+        """Those that were left between their two places are looked after again, and those of a checkpoint
+        once their first process goes on, as the last one.
+        """
         for grant in grants:
             if (
                 grant.reclaim.state in ("evicting", "restoring")
                 and grant.tenant not in self._moves
                 and self._retry_ns.get(grant.tenant, 0) <= now_ns
+                and not (grant.reclaim.saved and (grant.paused or process_id.is_stopped(grant.pid or 0)))
             ):
                 self._spawn(grant, partial(self._settle, grant))
 
@@ -203,7 +217,8 @@ class Reclaimer:
         if (asked.what, state) == ("evict", "running") and not grant.paused:
             self._spawn(grant, partial(self._evict, grant, self._running(grant), asked))
         elif (asked.what, state) == ("resume", "evicted") and not grant.paused:
-            self._spawn(grant, partial(self._restore, grant, asked))
+            if grant.reclaimable:
+                self._spawn(grant, partial(self._restore, grant, asked))
         elif state in ("running", "evicted"):
             grant.asked = None
             if (asked.what, state) == ("evict", "evicted"):
@@ -213,11 +228,12 @@ class Reclaimer:
                 self._as_before(grant, asked)
                 grant.not_moved = "it is frozen"
 
-    def _begin_eviction(self, grants: Iterable[Grant], cards: dict[int, Card], now_ns: int) -> None:
+    def _begin_eviction(self, grants: Iterable[Grant], cards: Mapping[int, Card], now_ns: int) -> None:
         running = {
             grant.tenant: grant
             for grant in grants
-            if grant.reclaim.state == "running"
+            if grant.reclaimable
+            and grant.reclaim.state == "running"
             and not grant.paused
             and grant.tenant not in self._moves
             and self._retry_ns.get(grant.tenant, 0) <= now_ns
@@ -227,23 +243,48 @@ class Reclaimer:
             grant = self._evicting = running[chosen.tenant]
             self._spawn(grant, partial(self._evict, grant, chosen, None), self._ready)
 
-    def _begin_restoration(self, grants: Iterable[Grant], cards: dict[int, Card], now_ns: int) -> int | None:
+    def _begin_return(
+        self, grants: Iterable[Grant], cards: Mapping[int, Card], now_ns: int
+    ) -> Mapping[int, Card]:
+        """Of evicted ones that do not give way. The cards, as they are for those that do."""
+        waiting = self._waiting(grants, now_ns, give_way=False)
+        back, cards = returning(cards, map(self._evicted, waiting.values()))
+        if back is not None and self._busy().isdisjoint(back.bytes):
+            grant = waiting[back.tenant]
+            self._spawn(grant, partial(self._restore, grant, grant.asked))
+        return cards
+
+    def _begin_restoration(
+        self, grants: Iterable[Grant], cards: Mapping[int, Card], now_ns: int
+    ) -> int | None:
         """One at a time on each card: what waits for online work on one card holds up no other."""
-        busy = {card.index for grant, _, _ in self._moves.values() for card in grant.cards}
+        busy = self._busy()
         evicted = {
-            grant.tenant: grant
-            for grant in grants
-            if grant.reclaim.state == "evicted"
-            and not grant.paused
-            and not grant.reclaim.by_hand
-            and busy.isdisjoint(card.index for card in grant.cards)
-            and self._retry_ns.get(grant.tenant, 0) <= now_ns
+            tenant: grant
+            for tenant, grant in self._waiting(grants, now_ns, give_way=True).items()
+            if busy.isdisjoint(card.index for card in grant.cards)
         }
         chosen, again_ns = self._restorations.next(now_ns, cards, map(self._evicted, evicted.values()))
         if chosen is not None:
             grant = evicted[chosen.tenant]
             self._spawn(grant, partial(self._restore, grant, None))
         return again_ns
+
+    def _waiting(self, grants: Iterable[Grant], now_ns: int, *, give_way: bool) -> dict[int, Grant]:
+        """Evicted ones that come back by themselves, or were asked to."""
+        return {
+            grant.tenant: grant
+            for grant in grants
+            if grant.reclaim.state == "evicted"
+            and grant.reclaimable == give_way
+            and not grant.paused
+            and not grant.reclaim.by_hand
+            and grant.tenant not in self._moves
+            and (grant.asked is not None or self._retry_ns.get(grant.tenant, 0) <= now_ns)
+        }
+
+    def _busy(self) -> set[int]:
+        return {card.index for grant, _, _ in self._moves.values() for card in grant.cards}
 
     def _running(self, grant: Grant) -> Tenant:
         held = {card.index: self._served.engine.usage(grant.tenant, card.index) for card in grant.cards}
@@ -259,6 +300,7 @@ class Reclaimer:
             tenant=grant.tenant,
             bytes={card: size for card, size in held.items() if size},
             since_ns=grant.reclaim.since_ns,
+            kept=grant.qos == "offline" and not grant.reclaimable,
         )
 
     def _spawn(self, grant: Grant, work: Callable[[Mover], _Work], ready: Checkpoint | None = None) -> None:
@@ -365,6 +407,7 @@ class Reclaimer:
         self._served.store.note(grant)
 
     async def _settle(self, grant: Grant, mover: Mover) -> None:
+        came = bool(grant.reclaim.saved)
         try:
             await mover.settle(grant)
         except Lost as error:
@@ -372,6 +415,9 @@ class Reclaimer:
         except (Gone, NotMoved) as error:
             self._left(grant, str(error))
         LOG.info("settled", container=grant.container_id, state=grant.reclaim.state)
+        if came and grant.reclaim.state == "evicted":
+            mib = sum(grant.reclaim.bytes.values()) >> 20
+            LOG.info("came-evicted", container=grant.container_id, mib=mib)
 
     def _left(self, grant: Grant, why: str) -> None:
         """It stays where it is for a while; said once for each reason."""
