@@ -6,7 +6,7 @@ plain := $(BUILD)
 # Sanitizers of the C parts, such as SANITIZE=address,undefined: a build of its own beside the plain one.
 SANITIZE ?=
 # How long each fuzzer runs, in `make fuzz` and in `make test`.
-FUZZ_SECONDS ?= 60
+FUZZ_SECONDS ?= 120
 # How long `make chaos` goes on.
 SECONDS ?= 600
 # The commit whose figures `make count` prints, such as COMMIT=HEAD~1; the work tree's unless given.
@@ -58,12 +58,23 @@ hardest := $(addprefix tests/native/test_,holder.py nvidia_calls.py nvidia_files
 promised := $(addprefix tests/containers/test_,acceptance.py plain_engines.py install.py lifecycle.py lifecycle_shim.py \
 	refusal_lines.py no_way_past.py shim.py user_namespaces.py)
 
+# The suites of one of the two runs that `make test` does at a time; the other one has all others.
+apart := $(addprefix tests/,chaos containers fuzz)
+# The longest first.
+runs := test-containers test-others $(if $(SANITIZE)$(ENGINES),,test-sanitized test-trixie)
+ready = $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image) $(foreign)
+pytest = FUZZ_SECONDS=$(FUZZ_SECONDS) $(engines) $(sanitized) $(bin)/python -m pytest -m 'not bench and not gpu and not soak and not kubernetes and not package'
+
 # meson and ninja come from the venv.
 export PATH := $(abspath $(bin)):$(PATH)
 export PIP_ROOT_USER_ACTION := ignore
 .DELETE_ON_ERROR:
-.PHONY: help demo test engines-newest engines-experimental engines-unified soak kubernetes chaos fuzz lint count bench build image package package-test node-image gpu-kit format protos clean
+.PHONY: help demo test $(runs) engines-newest engines-experimental engines-unified soak kubernetes chaos fuzz lint count bench build image package package-test node-image gpu-kit format protos clean
 .DEFAULT_GOAL := help
+# What these have made by another make is made one after the other.
+ifeq ($(filter $(runs),$(MAKECMDGOALS)),)
+.NOTPARALLEL:
+endif
 
 help:
 	@echo 'make demo    set up, then show two simulated GPUs shared by containers of a private containerd'
@@ -91,14 +102,30 @@ help:
 demo: $(stamps)/demo-system $(stamps)/installed $(image)
 	@$(bin)/python -m demo
 
-test: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image) $(foreign) $(engines_made)
-	@FUZZ_SECONDS=$(FUZZ_SECONDS) $(engines) $(sanitized) $(bin)/python -m pytest -m 'not bench and not gpu and not soak and not kubernetes and not package' $(PYTEST)
-ifeq ($(SANITIZE)$(PYTEST)$(ENGINES),)
+# Two runs at a time: a test waits as long as it works, and a run has one test at a time.
+ifeq ($(PYTEST),)
+test: $(ready) $(engines_made)
+	@echo 'two runs of pytest at a time: what each says is printed when it has ended'
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=recurse --keep-going $(runs)
+else
+test: $(ready) $(engines_made)
+	@$(pytest) $(PYTEST)
+endif
+
+test-containers:
+	@$(pytest) $(apart)
+
+test-others:
+	@$(pytest) $(addprefix --ignore=,$(apart))
+
+test-sanitized:
 	@echo 'once more, what runs the C parts hardest, with AddressSanitizer and UndefinedBehaviorSanitizer'
 	@$(MAKE) --no-print-directory test SANITIZE=address,undefined PYTEST='-q $(hardest) -m "not (daemon or bench or gpu or soak)"'
+
+# Nothing is made anew beside runs that use it: the first run's __pycache__ makes the sources' folders newer.
+test-trixie:
 	@echo 'once more, what is promised of every engine, with those of Debian 13'
-	@$(MAKE) --no-print-directory engines-trixie
-endif
+	@$(MAKE) --no-print-directory ready= engines-trixie
 
 engines-newest:
 	@rm -f $(releases)/sid.made $(releases)/experimental.made

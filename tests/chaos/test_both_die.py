@@ -78,7 +78,8 @@ def test_container_is_served_or_ended(private_host: None, stored: bool) -> None:
         asked: list[Asked] = []
         end_s = time.monotonic() + SECONDS / 2
         rounds = 0
-        while time.monotonic() < end_s or rounds < 3:
+        # In the first round a busy machine may have none up as both die; in the fourth there are some.
+        while time.monotonic() < end_s or rounds < 4:
             victims = [("holder", "mgpud"), ("mgpud",), ("holder",)][rounds % 3]
             rounds += 1
             for each in asked:

@@ -62,7 +62,9 @@ MINUTES = Size(lives=500, warm_up=120, kills=2, containers=3, leaked_bytes=3000)
 
 @dataclass(frozen=True)
 class Holdings:
-    """What a process has. memory: bytes of its own, of no other process and no file."""
+    """What a process has. memory: bytes of its own, of no other process and no file. mappings: of files and
+    devices. Heaps and stacks are as many as there were ever threads at once, and count by their bytes.
+    """
 
     memory: int
     descriptors: int
@@ -82,7 +84,7 @@ def holdings(pid: int, *folders: Path) -> Holdings:
         memory=memory,
         descriptors=len(os.listdir(process / "fd")),
         threads=len(os.listdir(process / "task")),
-        mappings=len((process / "maps").read_text().splitlines()),
+        mappings=sum(line.split()[4] != "0" for line in (process / "maps").read_text().splitlines()),
         files=sum(len(os.listdir(folder)) for folder in folders),
     )
 

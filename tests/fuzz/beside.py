@@ -21,7 +21,7 @@ from pathlib import Path
 from tests.fuzz import targets
 from tests.fuzz.targets import REPOSITORY, TARGETS, Found, Target
 
-SECONDS = int(os.environ.get("FUZZ_SECONDS", "60"))
+SECONDS = int(os.environ.get("FUZZ_SECONDS", "120"))
 
 _LOOK_S = 0.1
 

@@ -1,4 +1,4 @@
-"""Every fuzzer for FUZZ_SECONDS, 60 unless told otherwise, beside whatever else is tested: see
+"""Every fuzzer for FUZZ_SECONDS, 120 unless told otherwise, beside whatever else is tested: see
 conftest.py."""
 
 from __future__ import annotations

@@ -4,15 +4,14 @@ process or another file by the next call.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support import arbiter
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import bundle
+from tests.support.lasting import lasting_mgpu
 from tests.support.programs import Programs, inside
 from tests.support.started import foreground
 from tests.support.waiting import until
@@ -20,10 +19,7 @@ from tests.support.waiting import until
 ENV = {"MGPU_MEMORY_MIB": "1024"}
 
 
-@pytest.fixture
-def mgpu(lasting_mgpu: Arbiter) -> Iterator[Arbiter]:
-    yield lasting_mgpu
-    arbiter.until_empty(lasting_mgpu)
+lasting, mgpu = lasting_mgpu()
 
 
 def test_a_signal_every_200_us(mgpu: Arbiter, built: Programs) -> None:

@@ -8,14 +8,13 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
 
-from tests.support import arbiter
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import bundle
+from tests.support.lasting import lasting_mgpu
 from tests.support.programs import Programs, inside
 from tests.support.started import foreground
 from tests.support.waiting import until
@@ -25,10 +24,7 @@ ENV = {"MGPU_MEMORY_MIB": "2048", "MGPU_GPUS": "2"}
 KILLED = 150
 
 
-@pytest.fixture
-def mgpu(lasting_mgpu: Arbiter) -> Iterator[Arbiter]:
-    yield lasting_mgpu
-    arbiter.until_empty(lasting_mgpu)
+lasting, mgpu = lasting_mgpu()
 
 
 def counts(mgpu: Arbiter) -> tuple[list[int], list[int]]:

@@ -282,14 +282,15 @@ def test_unlocated_files_count_against_their_tenant(nvidia: Driver) -> None:
     [
         ("uvm", BY_NAME),
         ("/dev/null", BY_NAME),
-        ("/dev/shm/mgpu-test-last-close", BY_NAME),
+        ("/dev/shm/mgpu-test", BY_NAME),
         # Of device nodes newer kernels make none.
         ("uvm", BY_DESCRIPTOR),
-        ("/dev/shm/mgpu-test-last-close", BY_DESCRIPTOR),
+        ("/dev/shm/mgpu-test", BY_DESCRIPTOR),
     ],
 )
 def test_the_kernel_says_which_close_is_the_last(nvidia: Driver, tmp_path: Path, path: str, by: int) -> None:
-    node = tmp_path / path
+    in_memory = path.startswith("/dev/shm")
+    node = tmp_path / (f"{path}-{os.getpid()}" if in_memory else path)
     flags = os.O_RDWR | os.O_CREAT
     try:
         for _ in range(3):
@@ -298,7 +299,7 @@ def test_the_kernel_says_which_close_is_the_last(nvidia: Driver, tmp_path: Path,
             assert nvidia.call("last_close", one, by) == 0
             assert nvidia.call("last_close", two, by) == 1
     finally:
-        if path.startswith("/dev/shm"):
+        if in_memory:
             node.unlink()
 
 

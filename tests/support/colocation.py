@@ -26,11 +26,15 @@ def row(mgpu: Arbiter, container: str) -> dict[str, Any] | None:
 
 
 def pid_of(mgpu: Arbiter, container: str) -> int:
-    """Pid of the container's first process, once it is there."""
-    until(lambda: bool((row(mgpu, container) or {}).get("pid")), f"{container} is bound")
-    found = row(mgpu, container)
-    assert found is not None
-    return int(found["pid"])
+    """Pid of the container's first process, once it is there; it may be gone again soon."""
+    found: list[int] = []
+
+    def bound() -> bool:
+        found[:] = [pid for pid in ((row(mgpu, container) or {}).get("pid"),) if pid]
+        return bool(found)
+
+    until(bound, f"{container} is bound")
+    return found[0]
 
 
 def working(mgpu: Arbiter, container: str, card: int = 0) -> int:

@@ -121,7 +121,11 @@ def built() -> Iterator[Programs]:
         KEPT.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(dir=KEPT))
         _compile(made)
-        made.rename(kept)
+        try:
+            made.rename(kept)
+        except OSError:
+            # Another run was first.
+            shutil.rmtree(made)
     with host.home("prg") as folder:
         shutil.copytree(kept, folder, dirs_exist_ok=True)
         yield Programs(folder)

@@ -125,7 +125,9 @@ class _Cli:
 
     def remove(self) -> None:
         for words in self.words_to_remove:
-            _well(self.attempt(*words, self.name))
+            done = self.attempt(*words, self.name)
+            # crun, of one that ended by itself as it was to be killed: the next try removes it.
+            _well(self.attempt(*words, self.name) if "No such process" in done.err else done)
 
 
 def _well(done: Done) -> Done:

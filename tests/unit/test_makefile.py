@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import subprocess
 
+import pytest
+
 from tests.support.places import REPOSITORY
 
 
-def test_files_of_the_sanitized_run_are_there() -> None:
+@pytest.mark.parametrize("variable", ["hardest", "promised", "apart"])
+def test_tests_that_are_named_are_there(variable: str) -> None:
     database = subprocess.run(
         ["make", "--print-data-base", "--dry-run", "help"],
         cwd=REPOSITORY,
@@ -15,7 +18,7 @@ def test_files_of_the_sanitized_run_are_there() -> None:
         text=True,
         check=True,
     ).stdout
-    [hardest] = [line for line in database.splitlines() if line.startswith("hardest := ")]
-    names = hardest.removeprefix("hardest := ").split()
+    [value] = [line for line in database.splitlines() if line.startswith(f"{variable} := ")]
+    names = value.removeprefix(f"{variable} := ").split()
     assert names
     assert [name for name in names if not (REPOSITORY / name).exists()] == []
