@@ -17,6 +17,7 @@ from tests.bench import (
     installs,
     ioctls,
     journal,
+    lending,
     mediation,
     nodes,
     reclaim,
@@ -46,7 +47,12 @@ WITH_PROGRAMS = {
     "nodes": nodes.measure,
     "reclaim": reclaim.measure,
 }
-ALONE = {"traces": traces.measure, "extender": extender.measure, "cluster": cluster.measure}
+ALONE = {
+    "traces": traces.measure,
+    "extender": extender.measure,
+    "lending": lending.measure,
+    "cluster": cluster.measure,
+}
 NAMES = [*BESIDE_AN_ARBITER, *WITH_PROGRAMS, *ALONE]
 
 

@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from itertools import count
@@ -44,11 +44,11 @@ def measure() -> list[Row]:
         return []
     shapes = _shapes()
     asks = list(_asks())
-    with _extender(shapes) as run:
+    with running(_nodes(shapes)) as run:
         alone = run.place(asks)
         write_ms = run.write_ms
         rss = rss_mib(run.process.pid)
-    with _extender(shapes * LARGER) as run:
+    with running(_nodes(shapes * LARGER)) as run:
         larger = run.place(asks[:LARGER_PODS])
         larger_rss = rss_mib(run.process.pid)
     first, last = alone[:PART], alone[-PART:]
@@ -96,7 +96,12 @@ def _asks() -> Iterator[Object]:
                 yield {"mgpu.dev/core": str(max(1, milli // 10))}
 
 
-class _Run:
+def _nodes(shapes: Sequence[tuple[int, str]]) -> Iterator[Object]:
+    for number, (cards, model) in enumerate(shapes):
+        yield node(f"node-{number:04}", *[CARD_MIB] * cards, model=model)
+
+
+class Run:
     def __init__(self, process: subprocess.Popen[bytes], port: int, api: ApiServer) -> None:
         self.process = process
         self._api = api
@@ -171,13 +176,15 @@ def _posted(to: HTTPConnection, path: str, value: Object) -> tuple[float, int, A
 
 
 @contextmanager
-def _extender(shapes: Sequence[tuple[int, str]]) -> Iterator[_Run]:
-    """mgpu-scheduler as a process, which knows all nodes."""
+def running(nodes: Iterable[Object], pods: Iterable[Object] = ()) -> Iterator[Run]:
+    """mgpu-scheduler as a process, which knows all nodes, and pods."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with TemporaryDirectory() as folder, api_server.running() as api:
-        for number, (cards, model) in enumerate(shapes):
-            api.put(NODES, node(f"node-{number:04}", *[CARD_MIB] * cards, model=model))
+        for value in nodes:
+            api.put(NODES, value)
+        for value in pods:
+            api.put(PODS, value)
         argv = [
             *(sys.executable, "-m", "cluster.scheduler.main"),
             *("--listen", f"127.0.0.1:{port}"),
@@ -185,8 +192,8 @@ def _extender(shapes: Sequence[tuple[int, str]]) -> Iterator[_Run]:
         ]
         with subprocess.Popen(argv) as process:
             try:
-                until(lambda: _is_ready(port), "the extender is ready")
-                yield _Run(process, port, api)
+                until(lambda: _is_ready(port), "the extender is ready", timeout_s=300)
+                yield Run(process, port, api)
             finally:
                 process.terminate()
 
