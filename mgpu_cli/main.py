@@ -8,7 +8,7 @@ from mgpu_cli.completion import completion
 from mgpu_cli.describe import describe
 from mgpu_cli.devices import devices
 from mgpu_cli.doctor.command import doctor
-from mgpu_cli.drain import drain
+from mgpu_cli.drain import drain, undrain
 from mgpu_cli.evict import evict, resume
 from mgpu_cli.health import health
 from mgpu_cli.install import install
@@ -59,6 +59,7 @@ for command in (
     install,
     uninstall,
     drain,
+    undrain,
     doctor,
     completion,
     version,

@@ -22,7 +22,7 @@ MIB = 1 << 20
 NS_PER_S = 1_000_000_000
 # The names, which have any length, come last: with short ones a row fits 80 columns.
 CONTAINERS = ("CONTAINER", "CARD", "USED/CAP MiB", "CORE%", "CLASS", "POLICY", "STATE", "AGE", "NAME")
-CARDS = ("CARD", "NAME", "MEMORY MiB", "GRANTED", "USED", "CONTAINERS", "POLICY", "UUID")
+CARDS = ("CARD", "NAME", "MEMORY MiB", "GRANTED", "USED", "CONTAINERS", "POLICY", "STATE", "UUID")
 CONTAINERS_CARDS = ("CARD", "CAP MiB", "USED", "PEAK", "CORE%", "UUID")
 PROCESSES = ("PID", "CARD", "USED MiB")
 POLICIES = ("CARD", "POLICY", "SET BY", "CONTAINERS")
@@ -119,11 +119,20 @@ def cards(found: list[Card]) -> None:
                 mib(row["used_bytes"]),
                 row["containers"],
                 row["policy"] or "-",
+                card_state(row),
                 row["uuid"],
             )
             for row in found
         ),
     )
+
+
+def card_state(card: Card) -> str:
+    """drained: mgpud has nothing of it open, and no container has it."""
+    marks = ["lost"] if card.get("lost") else []
+    if card.get("drained"):
+        marks.append("draining" if card["containers"] or not card["released"] else "drained")
+    return ", ".join(marks) or "-"
 
 
 def policies(found: list[Card]) -> None:

@@ -143,7 +143,8 @@ class Account:
 
 
 def ask(admin_socket: str | Path, question: str) -> Any:
-    """The JSON answer to "cards", "account", "files", "driver" or "timeline MINOR SINCE", or to "lose MINOR".
+    """The JSON answer to "cards", "account", "files", "driver" or "timeline MINOR SINCE", or to what is to be
+    done: "lose MINOR", "reset MINOR".
 
     Refusal when no card answers there.
     """

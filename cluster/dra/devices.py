@@ -17,6 +17,7 @@ CORE_PERCENT = 100
 # Its containers work no more; without mgpud those that run go on, and none begins.
 LOST = {"key": "mgpu.dev/lost", "effect": "NoExecute"}
 AWAY = {"key": "mgpu.dev/not-serving", "effect": "NoSchedule"}
+DRAINED = {"key": "mgpu.dev/drained", "effect": "NoSchedule"}
 # Limits of the API: of a string, and of a device's name, a DNS label.
 _TEXT_MAX_CHARS, _NAME_MAX_CHARS = 64, 63
 
@@ -44,7 +45,8 @@ def device(card: Card, containers: int, driver_version: str, serving: bool, kept
     """None for a card that needs a taint where there are none. containers: how many may share a card;
     driver_version: of NVIDIA's driver; serving: whether mgpud is there.
     """
-    taints = [taint for taint, holds in ((LOST, not card.healthy), (AWAY, not serving)) if holds]
+    reasons = ((LOST, not card.healthy), (DRAINED, card.drained), (AWAY, not serving))
+    taints = [taint for taint, holds in reasons if holds]
     if taints and not kept.taints:
         return None
     amounts = {

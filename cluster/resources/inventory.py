@@ -49,7 +49,8 @@ class Card:
 
     memory_mib: all of it. architecture: NVIDIA's family name in lower case, "" where it is not known. policy:
     what the operator set for this card, None where its first container sets it. healthy: False once it has
-    fallen off the bus. lending: None where nothing is lent.
+    fallen off the bus. drained: True while the operator lets it take no new container. lending: None where
+    nothing is lent.
     """
 
     index: int
@@ -61,6 +62,7 @@ class Card:
     mig: bool = False
     policy: str | None = None
     healthy: bool = True
+    drained: bool = False
     lending: Lending | None = None
 
     @property
@@ -86,7 +88,8 @@ class Inventory:
 
     @property
     def healthy(self) -> tuple[Card, ...]:
-        return tuple(card for card in self.cards if card.healthy)
+        """Those that take containers."""
+        return tuple(card for card in self.cards if card.healthy and not card.drained)
 
     def without_lending(self) -> Inventory:
         """The inventory as far as it does not move with use."""

@@ -9,6 +9,7 @@ enum { MGPU_CARDS_MAX = 32 };
 struct mgpu_card {
     uint32_t index, minor, gpu_id, device_instance;
     uint32_t gpu_instance, compute_instance; /* of MIG; UINT32_MAX: it is a card as a whole */
+    uint32_t released, unused;               /* released: known from the start, and not asked */
     uint64_t memory_bytes;
     uint64_t context_bytes,
         copy_context_bytes; /* taken for a channel group: of the graphics engine, of a copy engine */

@@ -16,7 +16,7 @@ from native_sched.daemon.engine_memory import CardMemory, MemoryKind
 from oci_specs.refusal import Refusal, printable
 from oci_specs.vocabulary import POLICIES
 
-ABI = 10
+ABI = 11
 MAX_CARDS = 32
 MAX_PROCESSES = 1024
 
@@ -33,7 +33,10 @@ NO_INSTANCE = 0xFFFFFFFF
 
 
 class Card(Structure):
-    """struct mgpu_card; sizes in bytes. gpu_instance, compute_instance: NO_INSTANCE for a card as a whole."""
+    """struct mgpu_card; sizes in bytes. gpu_instance, compute_instance: NO_INSTANCE for a card as a whole.
+
+    released: not asked before it is added again.
+    """
 
     _fields_ = [
         ("index", c_uint32),
@@ -42,6 +45,8 @@ class Card(Structure):
         ("device_instance", c_uint32),
         ("gpu_instance", c_uint32),
         ("compute_instance", c_uint32),
+        ("released", c_uint32),
+        ("unused", c_uint32),
         ("memory_bytes", c_uint64),
         ("context_bytes", c_uint64),
         ("copy_context_bytes", c_uint64),
@@ -226,6 +231,7 @@ _SIGNATURES: dict[str, tuple[list[object], object]] = {
     "mgpu_engine_close": ([c_void_p], None),
     "mgpu_engine_context_bytes": ([c_void_p, c_uint32, c_uint32, POINTER(c_uint64)], c_int),
     "mgpu_engine_add_card": ([c_void_p, POINTER(Card)], c_int),
+    "mgpu_engine_release_card": ([c_void_p, c_uint32], c_int),
     "mgpu_engine_event_fd": ([c_void_p], c_int),
     "mgpu_engine_driver_alive": ([c_void_p], c_int),
     "mgpu_tenant_add": ([c_void_p, c_uint64], c_int),
@@ -280,7 +286,12 @@ class Engine:
         return out.value
 
     def add_card(self, card: Card) -> None:
+        """Or takes a released one again, which no tenant has by now."""
         _checked(self._lib.mgpu_engine_add_card(self._handle, byref(card)))
+
+    def release_card(self, card: int) -> None:
+        """Lets go of its files and registers; what tenants have of it they keep. From add_card()'s thread."""
+        _checked(self._lib.mgpu_engine_release_card(self._handle, card))
 
     @property
     def rm_table(self) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from native_sched.daemon.control import recovery
 from native_sched.daemon.control.recovery import Recovered
@@ -50,8 +50,8 @@ class Mgpud:
     def path(self, *names: str) -> str:
         return os.path.join(self.root, *names)
 
-    def found_cards(self) -> Found:
-        return found_cards(self.driver, self.root)
+    def found_cards(self, without: Collection[int]) -> Found:
+        return found_cards(self.driver, self.root, without)
 
     def add_card(self, card: CardInfo) -> tuple[CardInfo, dict[str, list[int]]]:
         """The card as the engine serves it from now on, and what was measured of it; OSError."""
@@ -72,9 +72,18 @@ def _config(root: str, path: str | None, known_good: str) -> tuple[NodeConfig, s
     return NodeConfig(), ""
 
 
-def found_cards(driver: str, root: str) -> Found:
-    """The cards that the driver has now; Refusal."""
-    return inventory.simulated(os.path.join(root, "sim")) if driver == "sim" else inventory.nvml()
+def found_cards(driver: str, root: str, without: Collection[int]) -> Found:
+    """The cards that the driver has now; Refusal. without: gpu_ids of GPUs that must not be opened."""
+    return inventory.simulated(os.path.join(root, "sim")) if driver == "sim" else inventory.nvml(without)
+
+
+def _with_drained(
+    driver: str, root: str, records: Mapping[str, Mapping[str, Any]]
+) -> tuple[str, list[CardInfo]]:
+    """The driver's version and the node's cards. Drained ones are as they were: they may be reset by now."""
+    drained = [inventory.recorded(record) for record in records.values()]
+    version, cards, _ = found_cards(driver, root, {card.gpu_id for card in drained})
+    return version, [*drained, *(card for card in cards if card.uuid not in records)]
 
 
 def _journal(root: str) -> str | None:
@@ -94,10 +103,11 @@ def _engine(stack: ExitStack, driver: str, root: str, version: str) -> Engine:
     )
 
 
-def _set_up(engine: Engine, cards: Sequence[CardInfo], config: NodeConfig) -> None:
+def _set_up(engine: Engine, cards: Sequence[CardInfo], alone: Collection[str], config: NodeConfig) -> None:
     for card in cards:
-        inventory.see_compute_mode(card)
-        inventory.add_to(engine, card)
+        if card.uuid not in alone:
+            inventory.see_compute_mode(card)
+        inventory.add_to(engine, card, released=card.uuid in alone)
     engine.configure(
         SchedConfig(
             hold_ns=config.hold_ms * 1_000_000,
@@ -115,8 +125,9 @@ def begin(stack: ExitStack, arguments: argparse.Namespace, called: Called | None
     root = os.path.abspath(arguments.root)
     state = os.path.join(root, "node-state.json")
     # Every refusal comes before the serving mgpud is ended.
-    config, config_crc32 = _config(root, arguments.node_config, NodeState(state).now.config_crc32)
-    version, cards, _ = found_cards(arguments.driver, root)
+    before = NodeState(state).now
+    config, config_crc32 = _config(root, arguments.node_config, before.config_crc32)
+    version, cards = _with_drained(arguments.driver, root, before.drained)
     link = HolderLink(os.path.join(root, "holder.sock"), take_over=arguments.take_over)
     stack.callback(link.close)
     stack.enter_context(mgpud_lock.held(os.path.join(root, "mgpud.lock"), fence=link.fence))
@@ -133,14 +144,19 @@ def begin(stack: ExitStack, arguments: argparse.Namespace, called: Called | None
     store = GrantStore(os.path.join(root, "grants"))
     found = store.load()
     stages.end("grants")
-    cards = inventory.numbered(
-        cards, {card.uuid: card.index for grant in found.grants for card in grant.cards}
-    )
+    in_use = {card.uuid: card.index for grant in found.grants for card in grant.cards}
+    drained = {card.uuid: card.index for card in cards if card.uuid in before.drained}
+    cards = inventory.numbered(cards, {**drained, **in_use})
+    alone = drained.keys() - in_use.keys()
     if arguments.driver == "nvidia":
-        cards, measured = contexts.of_cards(engine, cards, config, node.now.contexts)
+        asked, measured = contexts.of_cards(
+            engine, [card for card in cards if card.uuid not in alone], config, node.now.contexts
+        )
+        cards = [*asked, *(card for card in cards if card.uuid in alone)]
         if measured != node.now.contexts:
             node.note(contexts=measured)
-    _set_up(engine, cards, config)
+    cards.sort(key=lambda card: card.index)
+    _set_up(engine, cards, alone, config)
     engine.evict_wait(config.evict_wait_ms if config.offline_overcommit else 0)
     stages.end("engine")
     grants = Grants(node.now.last_tenant)

@@ -117,11 +117,12 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
         listener_path=mgpud.path("seccomp.sock"),
         socket=mgpud.path("mgpud.sock"),
         recovered=mgpud.recovered,
-        lost=watched.lost,
+        closed=watched.closed,
+        drain=watched.drain,
     )
     edits_for = edits_from_cdi(_CDI_KINDS[mgpud.driver], [mgpud.path("cdi"), *config.cdi_dirs], cards)
     claims = Claims(mgpud.path("claims"), grants)
-    admission = Admission(served, edits_for, claims, watched.lost, mgpud.driver_version)
+    admission = Admission(served, edits_for, claims, watched.closed, mgpud.driver_version)
     arbiter = Arbiter(node, served, admission, lifecycle, reclaimer)
     watchdog = Watchdog(engine, loop, lambda: account.tick(grants))
     refusals = Refusals()
@@ -186,7 +187,7 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
         driver_version=mgpud.driver_version,
         generation=served.node.now.generation,
         recovered=mgpud.recovered,
-        lost=watched.lost,
+        closed=watched.closed,
         lost_listeners=lambda: listeners.found,
         moved=reclaimer.counts,
     )

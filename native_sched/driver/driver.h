@@ -97,6 +97,10 @@ struct driver_ops {
     /* Adds a card, before any tenant of it: what engine_status() needs. The struct stays where it is. NULL:
      * nothing is needed. */
     void (*add_card)(struct driver *d, const struct card *card);
+    /* Until the card is added anew, no file of it is open here but tenants', and engine_status() is not
+     * asked. Twice is as once. alone: there are no tenants; the last card takes the driver's own files too.
+     */
+    void (*release_card)(struct driver *d, const struct card *card, bool alone);
 
     /* RM's own number of the card, by which programs ask for it; a negative errno. NULL: it stays as it was
      * added. */

@@ -3,6 +3,7 @@
 #include "base/memory_block.h"
 #include "native_sched/boundary/call/close_wait.h"
 #include "engine_private.h"
+#include "native_sched/loop/poll.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -149,37 +150,86 @@ int mgpu_engine_context_bytes(struct mgpu_engine *e, uint32_t minor, uint32_t co
     return m->ops->context_bytes ? m->ops->context_bytes(m->driver, &m->rm, minor, copies, out) : -ENOSYS;
 }
 
+/* No tenant has the card: what it is by now, and what it was never asked. */
+static void describe(struct card *at, const struct mgpu_card *card, uint32_t instance)
+{
+    at->device_instance = instance;
+    at->context_bytes = card->context_bytes;
+    at->copy_context_bytes = card->copy_context_bytes;
+}
+
+static void look_at(struct mgpu_engine *e, const struct card *card)
+{
+    const struct mediator *m = &e->mediator;
+    struct engine_status engine[ENGINES_MAX];
+
+    if (m->ops->add_card)
+        m->ops->add_card(m->driver, card);
+    /* Asked once, so that mgpu_card_without() never waits for a driver that hangs. */
+    if (!m->ops->engine_status(m->driver, card, engine))
+        refusals_note(&e->refusals, card->index, MGPU_WITHOUT_ENGINE_STATUS, -ENODATA);
+}
+
+/* NULL: there is no such card. */
+static struct card *own_card_of(struct mediator *m, uint32_t index)
+{
+    const struct card *known = mediator_card(m, index);
+
+    return known ? &m->card[known - m->card] : NULL;
+}
+
 int mgpu_engine_add_card(struct mgpu_engine *e, const struct mgpu_card *card)
 {
     struct mediator *m = &e->mediator;
-    struct card *added = &m->card[m->cards];
-    struct engine_status engine[ENGINES_MAX];
+    struct card *known = own_card_of(m, card->index), *added = known ? known : &m->card[m->cards];
     int instance = (int)card->device_instance;
 
-    if (m->ops->device_instance && (instance = m->ops->device_instance(m->driver, card->minor)) < 0)
-        return instance;
-    if (m->cards == MAX_CARDS || card->index >= MAX_CARDS)
-        return -ENOSPC;
-    if (mediator_card(m, card->index))
+    if (known && !loop_card_is_released(&e->loop, card->index))
         return -EEXIST;
-    *added = (struct card){
-        .index = card->index,
-        .minor = card->minor,
-        .gpu_id = card->gpu_id,
-        .device_instance = (uint32_t)instance,
-        .gpu_instance = card->gpu_instance,
-        .compute_instance = card->compute_instance,
-        .memory_bytes = card->memory_bytes,
-        .context_bytes = card->context_bytes,
-        .copy_context_bytes = card->copy_context_bytes,
-    };
+    if (!known && (m->cards == MAX_CARDS || card->index >= MAX_CARDS))
+        return -ENOSPC;
+    if (!card->released && m->ops->device_instance &&
+        (instance = m->ops->device_instance(m->driver, card->minor)) < 0)
+        return instance;
+    if (!known)
+        *added = (struct card){
+            .index = card->index,
+            .minor = card->minor,
+            .gpu_id = card->gpu_id,
+            .gpu_instance = card->gpu_instance,
+            .compute_instance = card->compute_instance,
+            .memory_bytes = card->memory_bytes,
+        };
+    describe(added, card, (uint32_t)instance);
     e->memory[card->index].total_bytes = card->memory_bytes;
-    if (m->ops->add_card)
-        m->ops->add_card(m->driver, added);
-    /* Asked once, so that mgpu_card_without() never waits for a driver that hangs. */
-    if (!m->ops->engine_status(m->driver, added, engine))
-        refusals_note(&e->refusals, card->index, MGPU_WITHOUT_ENGINE_STATUS, -ENODATA);
-    m->cards++; /* whole: from here on listeners' threads see it */
+    if (!card->released)
+        look_at(e, added);
+    loop_release_card(&e->loop, card->index, card->released);
+    if (!known)
+        m->cards++; /* whole: from here on listeners' threads see it */
+    return 0;
+}
+
+static bool any_tenant(struct mgpu_engine *e)
+{
+    WITH_ENGINE(e);
+
+    for (uint32_t i = 0; i < MAX_TENANTS; i++)
+        if (e->tenant[i].id)
+            return true;
+    return false;
+}
+
+int mgpu_engine_release_card(struct mgpu_engine *e, uint32_t card)
+{
+    const struct mediator *m = &e->mediator;
+    const struct card *known = mediator_card(m, card);
+
+    if (!known)
+        return -ENOENT;
+    loop_release_card(&e->loop, card, true);
+    if (m->ops->release_card)
+        m->ops->release_card(m->driver, known, !any_tenant(e));
     return 0;
 }
 

@@ -5,7 +5,7 @@
 #define MGPU_ENGINE_H
 #include "native_sched/core/engine_types.h"
 
-enum { MGPU_ENGINE_ABI = 10 };
+enum { MGPU_ENGINE_ABI = 11 };
 
 struct mgpu_engine;
 
@@ -30,8 +30,12 @@ MGPU_API void mgpu_engine_close(struct mgpu_engine *e);
  * otherwise. */
 MGPU_API int mgpu_engine_context_bytes(struct mgpu_engine *e, uint32_t minor, uint32_t copies, uint64_t *out);
 
-/* From one thread at a time, also while listeners are served. An index is one card's for good. */
+/* From one thread at a time, also while listeners are served. An index is one card's for good: a released one
+ * is taken again by it, once no tenant has it. -EEXIST: it is not released. */
 MGPU_API int mgpu_engine_add_card(struct mgpu_engine *e, const struct mgpu_card *card);
+/* From the same thread: lets go of the card's files and registers. What tenants have of it they keep, and
+ * their work there is over. Twice is as once. */
+MGPU_API int mgpu_engine_release_card(struct mgpu_engine *e, uint32_t card);
 
 /* Readable when a listener, an open file, or the poll that kept a tenant from being removed is over. Reading
  * 8 bytes resets it. */

@@ -97,7 +97,8 @@ static int move(struct loop *l, struct loop_entity *entity, uint32_t cards)
 static void take_for_busy(struct loop *l, struct loop_entity *entity, uint32_t cards, uint64_t now)
 {
     for (uint32_t i = 0; i < MAX_CARDS; i++) {
-        if (!(cards & 1u << i) || !groups_any_channel(entity->groups, i) || entity->on[i].busy)
+        if (!(cards & ~l->released_cards & 1u << i) || !groups_any_channel(entity->groups, i) ||
+            entity->on[i].busy)
             continue;
         entity->on[i].busy = true;
         sched_work_seen(&l->core, now, entity->id, i, now);

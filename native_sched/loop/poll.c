@@ -27,10 +27,18 @@ static uint64_t quiet_ns(const struct loop *l, const struct loop_entity *entity,
     return entity->online ? l->config.quiet_ns : UINT64_MAX;
 }
 
+static void note_idle(struct loop *l, struct loop_entity *entity, uint32_t card, uint64_t now, uint64_t since)
+{
+    entity->on[card].busy = false;
+    entity->on[card].idle_polls = 0;
+    sched_work_done(&l->core, now, entity->id, card, since);
+    loop_note(l, now, since, entity->id, MGPU_SCHED_IDLE, card, MGPU_WHY_NONE);
+}
+
 static void poll_tenant(struct loop *l, struct loop_entity *entity, uint32_t card, unsigned int activity,
                         uint64_t now)
 {
-    uint64_t quiet, since;
+    uint64_t quiet;
 
     if (activity & (ACTIVITY_NEW | ACTIVITY_PENDING | ACTIVITY_EXECUTING)) {
         entity->on[card].idle_polls = 0;
@@ -52,11 +60,7 @@ static void poll_tenant(struct loop *l, struct loop_entity *entity, uint32_t car
     quiet = quiet_ns(l, entity, card);
     if (entity->on[card].idle_polls < IDLE_POLLS || now - entity->on[card].idle_since_ns < quiet)
         return;
-    since = entity->on[card].idle_since_ns + quiet;
-    entity->on[card].busy = false;
-    entity->on[card].idle_polls = 0;
-    sched_work_done(&l->core, now, entity->id, card, since);
-    loop_note(l, now, since, entity->id, MGPU_SCHED_IDLE, card, MGPU_WHY_NONE);
+    note_idle(l, entity, card, now, entity->on[card].idle_since_ns + quiet);
 }
 
 /* By what the tenant was known to have work on; the core charges a tenant with several cards once. */
@@ -102,7 +106,7 @@ void loop_poll(struct loop *l)
     pthread_mutex_lock(&l->lock);
     for_each_card(i, l->shared)
     {
-        if (l->card[i].next_poll_ns <= now)
+        if (!(l->released_cards & 1u << i) && l->card[i].next_poll_ns <= now)
             poll_card(l, i, now);
     }
     l->polled_ns = now;
@@ -147,7 +151,7 @@ static uint64_t period_ns(struct loop *l, uint32_t card, uint64_t now)
         sched_watched(&l->core, now, card, false);
         l->card[card].unwatched = true;
     }
-    switch (any_channel(l, card) ? watch : WATCH_NONE) {
+    switch (!(l->released_cards & 1u << card) && any_channel(l, card) ? watch : WATCH_NONE) {
     case WATCH_FAST:
         return l->config.poll_fast_ns;
     case WATCH_SLOW:
@@ -177,4 +181,30 @@ void loop_plan_polls(struct loop *l, uint64_t now)
             earliest = card->next_poll_ns;
     }
     l->next_poll_ns = earliest;
+}
+
+void loop_release_card(struct loop *l, uint32_t card, bool released)
+{
+    uint64_t now = loop_now_ns();
+
+    pthread_mutex_lock(&l->lock);
+    l->released_cards = released ? l->released_cards | 1u << card : l->released_cards & ~(1u << card);
+    for (uint32_t i = 0; released && i < l->card[card].tenants; i++) {
+        struct loop_entity *entity = &l->entity[l->card[card].tenant[i]];
+
+        if (entity->on[card].busy)
+            note_idle(l, entity, card, now, now);
+    }
+    pthread_mutex_unlock(&l->lock);
+    loop_kick(l);
+}
+
+bool loop_card_is_released(struct loop *l, uint32_t card)
+{
+    bool released;
+
+    pthread_mutex_lock(&l->lock);
+    released = l->released_cards & 1u << card;
+    pthread_mutex_unlock(&l->lock);
+    return released;
 }

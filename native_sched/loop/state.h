@@ -53,6 +53,7 @@ struct loop {
     uint32_t entities; /* slots that were ever used */
     struct loop_card card[MAX_CARDS];
     uint32_t shared;                  /* cards with tenants: a bit each */
+    uint32_t released_cards;          /* which are not looked at: a bit each */
     uint32_t blind_cards;             /* whose engines' status cannot be read: a bit each */
     uint64_t polled_ns, next_poll_ns; /* next: the earliest of all cards */
     uint16_t ordered[MAX_TENANTS];    /* indices of the entities with an order, in their turn */

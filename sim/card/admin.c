@@ -9,6 +9,7 @@
 #define TIMELINE "timeline "
 #define LOSE     "lose "
 #define ADD      "add "
+#define RESET    "reset "
 #define RELOAD   "reload"
 
 enum { QUESTION_MAX = 64, ANSWER_QUEUE_BYTES = 16 << 20 };
@@ -122,7 +123,7 @@ static void print_timeline(struct rm *rm, const char *arguments, FILE *out)
         gpu_print_timeline(rm->cards[minor].gpu, since, out);
 }
 
-/* "lose MINOR": the card falls off the bus, for good. */
+/* "lose MINOR": the card falls off the bus, until it is reset. */
 static void lose(struct rm *rm, const char *arguments, FILE *out)
 {
     struct sim_card *card;
@@ -137,6 +138,37 @@ static void lose(struct rm *rm, const char *arguments, FILE *out)
     }
     if (card)
         fputs("{\"lost\":true}", out);
+    pthread_mutex_unlock(&rm->lock);
+}
+
+/* Files of the card's node, and clients that have a device of it, as RM counts who uses a card. */
+static uint32_t users_of(struct rm *rm, const struct sim_card *card)
+{
+    uint32_t users = 0;
+
+    for (uint32_t i = 0; i < RM_FILE_BUCKETS; i++)
+        for (const struct sim_file *file = rm->files[i]; file; file = file->hash_next)
+            users += file->card == card;
+    for (const struct rm_client *client = rm->clients; client; client = client->next)
+        users += client_has_class(client, card, NV01_DEVICE_0);
+    return users;
+}
+
+/* "reset MINOR", which a card in use refuses; one that has fallen off the bus is there again. */
+static void reset(struct rm *rm, const char *arguments, FILE *out)
+{
+    struct sim_card *card;
+    unsigned minor;
+    char rest;
+
+    pthread_mutex_lock(&rm->lock);
+    card = sscanf(arguments, "%u%c", &minor, &rest) == 1 ? card_by_minor(rm, minor) : NULL;
+    if (card) {
+        uint32_t users = users_of(rm, card);
+
+        card->lost = card->lost && users;
+        fprintf(out, "{\"in_use\":%u}", users);
+    }
     pthread_mutex_unlock(&rm->lock);
 }
 
@@ -179,6 +211,8 @@ static char *answer(struct rm *rm, const char *name, size_t *bytes, bool *reload
         print_timeline(rm, name + sizeof TIMELINE - 1, out);
     if (!strncmp(name, LOSE, sizeof LOSE - 1))
         lose(rm, name + sizeof LOSE - 1, out);
+    if (!strncmp(name, RESET, sizeof RESET - 1))
+        reset(rm, name + sizeof RESET - 1, out);
     if (!strncmp(name, ADD, sizeof ADD - 1))
         add(rm, name + sizeof ADD - 1, out);
     *reloads = !strncmp(name, RELOAD, sizeof RELOAD - 1) && reload(rm, name + sizeof RELOAD - 1, out);
@@ -192,7 +226,7 @@ static char *answer(struct rm *rm, const char *name, size_t *bytes, bool *reload
     if (!ftell(out))
         fputs(
             "{\"error\":\"the questions are cards, account, files, driver, timeline MINOR SINCE; lose MINOR, "
-            "add PROFILE, reload, reload CARDS are done\"}",
+            "reset MINOR, add PROFILE, reload, reload CARDS are done\"}",
             out);
     fclose(out);
     return text;

@@ -121,6 +121,15 @@ def test_lost_card_is_tainted_or_left_out() -> None:
     assert [each["attributes"]["index"] for each in without["spec"]["devices"]] == [{"int": 1}]
 
 
+def test_drained_card_gets_nothing_new_and_its_pods_stay() -> None:
+    [one] = built(card(0, drained=True), card(1))
+    validated(one)
+    assert [each.get("taints") for each in one["spec"]["devices"]] == [
+        [{"key": "mgpu.dev/drained", "effect": "NoSchedule"}],
+        None,
+    ]
+
+
 def test_nothing_new_is_scheduled_without_mgpud() -> None:
     [one] = built(card(0), serving=False)
     assert one["spec"]["devices"][0]["taints"] == [{"key": "mgpu.dev/not-serving", "effect": "NoSchedule"}]

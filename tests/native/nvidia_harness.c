@@ -108,6 +108,11 @@ void harness_add_card(struct harness *h, uint32_t index, uint32_t minor, int gpu
     driver_nvidia.add_card(h->driver, &h->card[index]);
 }
 
+void harness_release_card(struct harness *h, uint32_t index, int alone)
+{
+    driver_nvidia.release_card(h->driver, &h->card[index], alone);
+}
+
 void harness_close(struct harness *h)
 {
     nvidia_close(h->driver);

@@ -425,6 +425,10 @@ class World:
         self.lib.on_card_lost(self.engine._handle, ctypes.byref(missed), ctypes.byref(unseen))
         return missed.value, unseen.value
 
+    def slow_status(self) -> None:
+        """Before there are tenants: it takes a millisecond to read what engines execute."""
+        self.lib.on_card_slow_status(self.engine._handle)
+
     def patience(self, ns: int) -> None:
         """For how long it may be that a tenant cannot be suspended."""
         self.lib.on_card_patience(self.engine._handle, ctypes.c_uint64(ns))

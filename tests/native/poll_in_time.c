@@ -101,6 +101,16 @@ void poll_engine(uint32_t index, int engines, uint32_t tsg)
     card[index].tsg = tsg;
 }
 
+void poll_release(uint32_t index, int released)
+{
+    loop_release_card(&l, index, released);
+}
+
+uint64_t poll_count(void)
+{
+    return atomic_load(&l.stats.polls);
+}
+
 static struct loop_entity *entity_of(uint64_t id)
 {
     LOCKED_(loop_held, &l.lock);

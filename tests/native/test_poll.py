@@ -33,6 +33,13 @@ class Polls:
     def engine(self, card: int, engines: int, group: int = 0) -> None:
         self.lib.poll_engine(card, engines, group)
 
+    def release(self, card: int, released: bool = True) -> None:
+        self.lib.poll_release(card, released)
+
+    @property
+    def polls(self) -> int:
+        return int(self.lib.poll_count())
+
     def at(self, now: int) -> None:
         """A poll."""
         self.now = now
@@ -231,3 +238,23 @@ def test_engines_that_cannot_be_read_now_tell_nothing(here: Polls) -> None:
         assert here.busy(ON)
         here.at(here.now + POLL)
     assert not here.busy(ON)
+
+
+def test_a_released_card_is_not_polled_and_nobody_has_work_there(here: Polls) -> None:
+    """Offline of two cards is off both while online works on one of them, and that one is lost."""
+    here.tenant(GANG, BLIND, SEEN)
+    here.has(GANG, 9, 3, card=SEEN)
+    here.at(here.now + POLL)
+    assert here.busy(ON)
+    assert not here.enabled(GANG)
+    here.release(BLIND)
+    released, before = here.now, here.polls
+    here.has(ON, 2, 0)
+    here.to(released + HOLD)
+    assert not here.busy(ON)
+    assert here.polls - before == (here.now - released) // POLL, "the other card alone"
+    here.at(released + HOLD)
+    assert here.enabled(GANG)
+    here.release(BLIND, released=False)
+    here.at(here.now + POLL)
+    assert here.busy(ON)

@@ -72,6 +72,7 @@ class FakeEngine:
         self.lacks: dict[int, dict[Without, int]] = {}
         self.log: list[SchedEvent] = []
         self.memory_told: list[object] = []
+        self.released: list[int] = []
         self.event_fd = -1
 
     def close(self) -> None:
@@ -147,6 +148,9 @@ class FakeEngine:
 
     def card_memory(self, card: int) -> CardMemory:
         return CardMemory()
+
+    def release_card(self, card: int) -> None:
+        self.released.append(card)
 
     def pause(self, tenant: int, paused: bool) -> None:
         if tenant not in self.scheduled:

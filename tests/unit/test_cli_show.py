@@ -123,7 +123,18 @@ def test_json_is_the_protocols_own_objects(mgpud: FakeMgpud) -> None:
 
 def test_devices_shows_granted_and_used(mgpud: FakeMgpud) -> None:
     heading, row = rows(mgpu("devices").output)
-    assert row == ["0", "Tesla", "V100-SXM2-16GB", "16160", "4309", "512", "1", "fixed-share", CARD_UUIDS[0]]
+    assert row == [
+        "0",
+        "Tesla",
+        "V100-SXM2-16GB",
+        "16160",
+        "4309",
+        "512",
+        "1",
+        "fixed-share",
+        "-",
+        CARD_UUIDS[0],
+    ]
     assert heading[-1] == "UUID"
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from native_sched.daemon.control import server as control_server
 from native_sched.daemon.control.server import MESSAGE_MAX_BYTES, Peer, Server, decode
 from oci_specs import schemas
 from oci_specs.refusal import Refusal
@@ -75,6 +78,36 @@ def test_good_request_gets_its_reply(server: Server) -> None:
 )
 def test_bad_request_gets_one_line(server: Server, data: bytes, says: str) -> None:
     assert says in refusal(server, data)
+
+
+def test_a_pid_that_another_process_has_by_then_is_not_believed(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who connected was in another namespace, and had ended when its message came."""
+    is_reused = False
+
+    async def ask() -> bytes:
+        nonlocal is_reused
+        serving = asyncio.create_task(server.serve())
+        loop = asyncio.get_running_loop()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
+            link.setblocking(False)
+            link.connect(str(tmp_path / "s"))
+            # This one, serve() and the session, which has looked once it waits for the message.
+            while len(asyncio.all_tasks()) < 3:
+                await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            is_reused = True
+            await loop.sock_sendall(link, b'{"version":1,"verb":"health"}')
+            reply = await loop.sock_recv(link, MESSAGE_MAX_BYTES)
+        serving.cancel()
+        return reply
+
+    monkeypatch.setattr(control_server, "_same_namespace", lambda _pid, _kind: is_reused)
+    server.listen()
+    reply = json.loads(asyncio.run(ask()))
+    server.close()
+    assert reply["error"]["code"] == "not-allowed"
 
 
 @pytest.mark.parametrize("peer", [Peer(os.getpid(), 1000), Peer(0, 0), Peer(2**30, 0)])

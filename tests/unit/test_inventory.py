@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pynvml
@@ -193,3 +194,23 @@ def test_cards_keep_their_numbers(
 ) -> None:
     cards = [card(index, uuid) for index, uuid in enumerate(found)]
     assert {each.uuid: each.index for each in inventory.numbered(cards, known, used)} == numbers
+
+
+def test_gpus_that_are_let_go_of_are_not_opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """NVML opens a GPU when its handle is asked for."""
+    for place in ("0000:17:00.0", "0000:18:00.0", "0001:17:00.0"):
+        (tmp_path / place).mkdir()
+    opened = []
+
+    def handle(place: bytes) -> int:
+        opened.append(place)
+        return 1
+
+    module = fake(
+        nvmlDeviceGetHandleByIndex=lambda _index: pytest.fail("by its number"),
+        nvmlDeviceGetHandleByPciBusId=handle,
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", module)
+    monkeypatch.setattr(inventory, "GPUS_DIR", str(tmp_path))
+    assert [card.uuid for card in inventory.nvml({0x1700, 1 << 16 | 0x1700}).cards] == ["GPU-1"]
+    assert opened == [b"0000:18:00.0"]

@@ -14,6 +14,7 @@ from native_sched.daemon.control import report
 from native_sched.daemon.engine import Engine, Usage
 from native_sched.daemon.grants import memory_kind, memory_refusal
 from native_sched.daemon.grants import record as grant_record
+from native_sched.daemon.grants.closed import Closed
 from native_sched.daemon.grants.grants import Reclaim
 from native_sched.daemon.node.config import NodeConfig
 from oci_specs import parse
@@ -220,7 +221,7 @@ def test_memory_in_use_is_not_lent() -> None:
         ("580.95.05", {"online_mib": 15 * 1024, "kept_mib": 0, "lent_mib": 0}),
         ("550.163.01", None),
     ):
-        told = report.inventory(world.served, (), driver_version)["cards"]
+        told = report.inventory(world.served, Closed(), driver_version)["cards"]
         assert [each["lending"] for each in told if each["index"] == grant.cards[0].index] == [lending]
     world.close()
 

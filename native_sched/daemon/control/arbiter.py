@@ -2,7 +2,7 @@
 
 import json
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from native_sched.daemon.control.recovery import Recovered
 from native_sched.daemon.control.server import Peer, Reply, Verb
 from native_sched.daemon.grants import naming
 from native_sched.daemon.grants.admission import Admission, grant_document
+from native_sched.daemon.grants.closed import Closed
 from native_sched.daemon.grants.grants import Grant
 from native_sched.daemon.grants.live_grant import LiveGrant
 from native_sched.daemon.grants.live_policy import LivePolicy
@@ -25,7 +26,9 @@ from oci_specs.refusal import Refusal, quoted
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """The node that one mgpud serves, fixed while it runs. lost: indices of lost cards, now."""
+    """The node that one mgpud serves, fixed while it runs. closed: cards that get no new container, now.
+    drain: CardWatch's.
+    """
 
     driver: str
     driver_version: str
@@ -33,7 +36,8 @@ class Node:
     listener_path: str
     socket: str
     recovered: Recovered = field(default_factory=Recovered)
-    lost: Collection[int] = ()
+    closed: Closed = field(default_factory=Closed)
+    drain: Callable[..., None] = lambda cards, *, drained: None
 
 
 class Arbiter:
@@ -67,17 +71,12 @@ class Arbiter:
             "evict": self.evict,
             "resume": self.resume,
             "policy": self.policy,
+            "drain": self.drain,
             "timeline": self.timeline,
             "claims": self.claims,
         }
 
     def admit(self, message: Mapping[str, Any], peer: Peer) -> Reply:
-        if not self._served.engine.driver_alive:
-            raise Refusal(
-                "driver-lost",
-                "the GPU driver no longer answers mgpud",
-                "load the driver again: mgpud follows by itself",
-            )
         runtime_pid = message.get("runtime_pid", peer.pid)
         asked = f"{zlib.crc32(json.dumps(message, sort_keys=True).encode('ascii')):08x}"
         grant = self._asked_before(message["container_id"], asked, runtime_pid)
@@ -85,6 +84,12 @@ class Arbiter:
             grant = self._admission.admit(message)
             if grant is None:
                 return {"action": "pass"}
+            if not self._served.engine.driver_alive:
+                raise Refusal(
+                    "driver-lost",
+                    "the GPU driver no longer answers mgpud",
+                    "load the driver again: mgpud follows by itself",
+                )
             self._refuse_beside_lost()
             grant.asked_crc32 = asked
             self._lifecycle.begin(grant, runtime_pid, self._served.config.lease_seconds)
@@ -168,10 +173,10 @@ class Arbiter:
         return {}
 
     def list(self, _message: Mapping[str, Any], _peer: Peer) -> Reply:
-        return report.everything(self._served, self._node.lost)
+        return report.everything(self._served, self._node.closed)
 
     def inventory(self, _message: Mapping[str, Any], _peer: Peer) -> Reply:
-        return report.inventory(self._served, self._node.lost, self._node.driver_version)
+        return report.inventory(self._served, self._node.closed, self._node.driver_version)
 
     def health(self, _message: Mapping[str, Any], _peer: Peer) -> Reply:
         node, settings = self._node, self._served.config
@@ -188,14 +193,14 @@ class Arbiter:
 
     def set(self, message: Mapping[str, Any], _peer: Peer) -> Reply:
         changed = self._live_grant.change(message)
-        return {"container": report.container(self._served, changed, self._node.lost)}
+        return {"container": report.container(self._served, changed, self._node.closed.lost)}
 
     def evict(self, message: Mapping[str, Any], _peer: Peer) -> Reply:
         """Begins it; `list` tells when it is done."""
         grant = naming.find(list(self._served.grants), message["container"])
         if self._reclaimer is not None:
             self._reclaimer.ask_evict(grant, self._node.driver_version)
-        return {"container": report.container(self._served, grant, self._node.lost)}
+        return {"container": report.container(self._served, grant, self._node.closed.lost)}
 
     def resume(self, message: Mapping[str, Any], _peer: Peer) -> Reply:
         grant = naming.find(list(self._served.grants), message["container"])
@@ -204,9 +209,29 @@ class Arbiter:
                 grant,
                 message.get("gpus", ()),
                 driver_version=self._node.driver_version,
-                lost=self._node.lost,
+                lost=self._node.closed,
             )
-        return {"container": report.container(self._served, grant, self._node.lost)}
+        return {"container": report.container(self._served, grant, self._node.closed.lost)}
+
+    def drain(self, message: Mapping[str, Any], _peer: Peer) -> Reply:
+        """Begins it, or ends it; `list` tells what is released."""
+        there = [card.index for card in self._served.cards]
+        for card in message["cards"]:
+            if card not in there:
+                raise Refusal(
+                    "unknown-card",
+                    f"this node has no card {card}",
+                    f"its cards are: {', '.join(map(str, there)) or 'none'}",
+                )
+        try:
+            self._node.drain(message["cards"], drained=message["drained"])
+        except OSError as error:
+            raise Refusal(
+                "not-recorded",
+                f"mgpud cannot write down which cards are drained ({error.strerror})",
+                "make room in its folder, or mount it writable, then try again",
+            ) from error
+        return {}
 
     def policy(self, message: Mapping[str, Any], _peer: Peer) -> Reply:
         return self._live_policy.answer(message)

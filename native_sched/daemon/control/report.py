@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from native_sched.daemon.engine import Engine, Process, Usage, Why
+from native_sched.daemon.grants.closed import Closed
 from native_sched.daemon.grants.grants import Grant
 from native_sched.daemon.grants.memory_refusal import can_evict
 from native_sched.daemon.grants.served import Served
@@ -116,10 +117,10 @@ def _demanded_bytes(served: Served, card: int) -> int:
     return int(served.engine.card_memory(card).demanded_bytes) if served.lends_memory else 0
 
 
-def everything(served: Served, lost: Collection[int]) -> dict[str, Any]:
+def everything(served: Served, closed: Closed) -> dict[str, Any]:
     """The containers and cards; now_ns is CLOCK_MONOTONIC, to compare run_ns and suspended_ns over time."""
     now_ns = time.monotonic_ns()
-    containers = [container(served, grant, lost) for grant in served.grants]
+    containers = [container(served, grant, closed.lost) for grant in served.grants]
     rows = []
     for card in served.cards:
         mine = [c for row in containers for c in row["cards"] if c["index"] == card.index]
@@ -145,7 +146,9 @@ def everything(served: Served, lost: Collection[int]) -> dict[str, Any]:
                 "demanded_bytes": _demanded_bytes(served, card.index),
                 "used_bytes": sum(c["used_bytes"] for c in mine),
                 "containers": len(mine),
-                "lost": card.index in lost,
+                "lost": card.index in closed.lost,
+                "drained": card.index in closed.drained,
+                "released": closed.released.get(card.index, False),
             }
         )
     return {"now_ns": now_ns, "containers": containers, "cards": rows}
@@ -172,7 +175,7 @@ def health(served: Served, driver: str, driver_version: str) -> dict[str, Any]:
     }
 
 
-def inventory(served: Served, lost: Collection[int], driver_version: str) -> dict[str, Any]:
+def inventory(served: Served, closed: Closed, driver_version: str) -> dict[str, Any]:
     """The node's cards, the rules for sharing them, and what of them is lent. Of the containers that share
     them now only those of pods for which mgpud chose cards: no scheduler knows which.
     """
@@ -200,7 +203,8 @@ def inventory(served: Served, lost: Collection[int], driver_version: str) -> dic
                 "architecture": card.architecture,
                 "mig": card.instance is not None,
                 "policy": served.policies.operators.get(card.index),
-                "healthy": card.index not in lost,
+                "healthy": card.index not in closed.lost,
+                "drained": card.index in closed.drained,
                 "lending": _lending(state) if can_evict(driver_version, card) else None,
             }
             for card, state in zip(served.cards, served.card_states(served.grants), strict=True)

@@ -41,8 +41,9 @@ DialogueVerb = Callable[[Mapping[str, Any], Peer], Dialogue]
 
 
 def _peer(connection: socket.socket) -> Peer:
+    """Who connected; without its pid if it may not: another process can have that by the time it asks."""
     pid, uid, _gid = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
-    return Peer(pid, uid)
+    return Peer(pid if _is_allowed(Peer(pid, uid)) else 0, uid)
 
 
 def _same_namespace(pid: int, kind: str) -> bool:
@@ -52,9 +53,15 @@ def _same_namespace(pid: int, kind: str) -> bool:
         return False
 
 
-def _check_peer(peer: Peer) -> None:
+def _is_allowed(peer: Peer) -> bool:
     # pid 0: the peer lives in a pid namespace that we cannot see into.
-    if peer.uid == 0 and peer.pid > 0 and all(_same_namespace(peer.pid, kind) for kind in ("pid", "user")):
+    return (
+        peer.uid == 0 and peer.pid > 0 and all(_same_namespace(peer.pid, kind) for kind in ("pid", "user"))
+    )
+
+
+def _check_peer(peer: Peer) -> None:
+    if _is_allowed(peer):
         return
     raise Refusal(
         "not-allowed", "only root of this node may speak to mgpud", "run the command as root on the host"

@@ -1,19 +1,21 @@
 """From an admit message to a grant, a pass, or a refusal. Decides; registers nothing."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 from native_sched.daemon.engine import NodeKind
 from native_sched.daemon.grants import claimed, memory_refusal, saved
 from native_sched.daemon.grants.claims import Claims
+from native_sched.daemon.grants.closed import Closed
 from native_sched.daemon.grants.grants import Grant, Reclaim
 from native_sched.daemon.grants.served import Served
 from native_sched.daemon.node import device_nodes
 from oci_specs import identity, parse, vocabulary
 from oci_specs.refusal import Refusal
+from oci_specs.request import Request
 from placement.cards import CardShare, CardState
-from placement.place import place
+from placement.place import card_named, place
 
 # What the create path takes out of a spec when it has a grant to put in instead (oci_specs/reach.py).
 _REMOVED_UNDER_A_GRANT = frozenset({"device", "mount", "cdi", "hook"})
@@ -30,15 +32,14 @@ class Admission:
         served: Served,
         edits_for: EditsFor,
         claims: Claims,
-        lost: Collection[int] = (),
+        closed: Closed | None = None,
         driver_version: str = "",
     ) -> None:
-        """lost: indices of cards that get no new container."""
         self._driver_version = driver_version
         self.claims = claims
         self._served = served
         self._edits_for = edits_for
-        self._lost = lost
+        self._closed = Closed() if closed is None else closed
 
     def admit(self, message: Mapping[str, Any]) -> Grant | None:
         """The grant for an admit message, None to let the container pass untouched, or Refusal."""
@@ -71,7 +72,7 @@ class Admission:
             "advisory": advisory,
         }
         reclaimable = False
-        every = states = self._served.card_states(self._served.grants, without=self._lost)
+        every = states = self._served.card_states(self._served.grants, without=self._closed)
         had = message.get("saved")
         if had is not None:
             states = saved.cards_for(had, states)
@@ -81,6 +82,7 @@ class Admission:
             # On a node that does not lend memory the container gets memory of its own.
             request = replace(request, reclaimable=request.reclaimable and self._served.lends_memory)
             qos, whole_cards, reclaimable = request.qos, request.whole_cards, request.reclaimable
+            self._refuse_drained(request)
             placed = place(request, states, self._served.config)
             if reclaimable:
                 memory_refusal.refuse_unevictable(self._driver_version, placed.cards, self._served.cards)
@@ -130,6 +132,19 @@ class Admission:
         wanted = {(NodeKind.CARD, card.minor) for card in others}
         nodes = [device for device in theirs if device_nodes.kind_of(device["path"]) in wanted]
         return {**edits, "devices": [*edits.get("devices", []), *nodes]}
+
+    def _refuse_drained(self, request: Request) -> None:
+        """Where all cards that it names, or all of the node, are closed, and one of them is drained."""
+        every = self._served.card_states(()) if self._closed.drained else []
+        names = (*request.candidates, *request.uuids) if every else ()
+        wanted = [card_named(name, every) for name in names] or every
+        for card in wanted if all(card.index in self._closed for card in wanted) else ():
+            if card.index in self._closed.drained:
+                raise Refusal(
+                    "card-drained",
+                    f"card {card.index} ({card.uuid}) is drained, so that it takes no new container",
+                    f"mgpu undrain {card.index} takes it back in",
+                )
 
     def _refuse_twice(self, container_id: str) -> None:
         for grant in self._served.grants:

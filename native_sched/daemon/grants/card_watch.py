@@ -1,16 +1,22 @@
-"""Follows the node's cards: those that come, that fall off the bus, and that MIG makes and removes.
+"""Follows the node's cards: those that come, that fall off the bus, and that MIG makes and removes; and lets
+go of those that are lost or drained.
 
 The containers of a lost card hear of it from the driver; nothing new is put on it. It is all asked of the
 driver, every two seconds: a card that falls off the bus and a change of MIG cause no message. A message only
 has it asked at once.
+
+A drained card without containers is left alone: neither the engine nor NVML has anything of it open, so that
+it can be reset. Where that is so of all cards the driver is not asked at all, and can be unloaded.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
+from dataclasses import asdict
 
+from native_sched.daemon.grants.closed import Closed
 from native_sched.daemon.grants.served import Served
 from native_sched.daemon.log import LOG, Log
 from native_sched.daemon.node.inventory import CardInfo, Found, numbered
@@ -28,23 +34,25 @@ def _facts(card: CardInfo) -> tuple[object, ...]:
 class CardWatch:
     """Keeps the node's cards as the driver has them.
 
-    lost: indices of cards that get no new container. find: asks the driver; it may take as long as that does.
-    add: has the engine serve a card; returns it with what was measured of it; OSError. changed: called when a
-    card was added. renewed: called once the driver was loaded anew, of which this mgpud has nothing.
+    closed: those that get no new container. find: asks the driver for all but the GPUs with these gpu_ids; it
+    may take as long as that does. add: has the engine serve a card, or serve it again; returns it with what
+    was measured of it; OSError. changed: called when a card was added. renewed: called once the driver was
+    loaded anew, or may have been: of that driver this mgpud has nothing.
     """
 
     def __init__(
         self,
         served: Served,
         version: str,
-        find: Callable[[], Found],
+        find: Callable[[Collection[int]], Found],
         add: Callable[[CardInfo], tuple[CardInfo, dict[str, list[int]]]],
         *,
         changed: Callable[[], None] = lambda: None,
         renewed: Callable[[], None] = lambda: None,
         log: Log = LOG,
     ) -> None:
-        self.lost: set[int] = set()
+        drained = served.node.now.drained
+        self.closed = Closed(drained={card.index for card in served.cards if card.uuid in drained})
         self._served = served
         self._version = version
         self._find = find
@@ -56,6 +64,7 @@ class CardWatch:
         self._had = {card.index: card for card in served.cards}
         self._not_added: set[str] = set()
         self._hinted = asyncio.Event()
+        self._anew = False
 
     def hint(self) -> None:
         """Something was said about a card: the driver is asked at once."""
@@ -72,9 +81,43 @@ class CardWatch:
                 await asyncio.sleep(SETTLE_S)
             self._hinted.clear()
 
+    def drain(self, cards: Collection[int], *, drained: bool) -> None:
+        """The operator's word, which outlives this mgpud; OSError, with nothing changed.
+
+        MIG instances of one GPU are drained together: it is reset as a whole.
+        """
+        closed, listed = self.closed, self._served.cards
+        gpus = {card.gpu_id for card in listed if card.index in cards}
+        meant = {card.index for card in listed if card.gpu_id in gpus}
+        after = closed.drained | meant if drained else closed.drained - meant
+        self._served.node.save(drained={card.uuid: asdict(card) for card in listed if card.index in after})
+        # What can have become of the driver meanwhile is not asked: the next mgpud opens it afresh.
+        self._anew = self._anew or (after < closed.drained and not any(map(self._is_asked, listed)))
+        for card in sorted(after ^ closed.drained):
+            self._log.info("card-drained" if drained else "card-undrained", card=card)
+        closed.drained.clear()
+        closed.drained.update(after)
+        self.hint()
+
+    def _containers(self, card: CardInfo) -> int:
+        return sum(grant.has_card(card.index) for grant in self._served.grants)
+
+    def _is_asked(self, card: CardInfo) -> bool:
+        return card.index not in self.closed.drained or self._containers(card) > 0
+
     async def look(self) -> None:
+        if self._anew:
+            self._renewed()
+            return
+        asked = [card for card in self._served.cards if self._is_asked(card)]
+        alone = [card for card in self._served.cards if card not in asked]
+        for card in alone:
+            await self._release(card)
+        if alone and not asked:
+            return
+        without = {card.gpu_id for card in alone} - {card.gpu_id for card in asked}
         try:
-            found = await asyncio.to_thread(self._find)
+            found = await asyncio.to_thread(self._find, without)
         except Exception as error:  # the driver is gone, which others tell of
             self._log.warning("cards-not-seen", why=error)
             return
@@ -84,9 +127,10 @@ class CardWatch:
             )
             self._renewed()
             return
-        here = {card.uuid: card for card in found.cards if card.uuid not in found.lost}
-        for card in tuple(self._served.cards):
-            self._compare(card, here)
+        left = {card.uuid for card in alone}
+        here = {card.uuid: card for card in found.cards if card.uuid not in found.lost | left}
+        for card in asked:
+            await self._compare(card, here)
         listed = {card.uuid for card in self._served.cards}
         known = {
             card.uuid: index
@@ -97,43 +141,72 @@ class CardWatch:
             if card.uuid not in listed:
                 await self._come(card)
 
-    def _compare(self, card: CardInfo, here: dict[str, CardInfo]) -> None:
+    async def _compare(self, card: CardInfo, here: dict[str, CardInfo]) -> None:
         """One of the cards beside what the driver has of it."""
-        containers = sum(grant.has_card(card.index) for grant in self._served.grants)
-        seen = here.get(card.uuid)
+        closed, seen = self.closed, here.get(card.uuid)
         if seen is not None and _facts(seen) == _facts(card):
-            if card.index in self.lost and not containers:
-                self.lost.discard(card.index)
-                self._log.info("card-back", card=card.index)
+            if card.index in closed and not self._containers(card) and card.index not in closed.drained:
+                await self._take_back(card)
             return
-        if card.index not in self.lost:
-            self.lost.add(card.index)
+        if card.index not in closed.lost:
+            closed.lost.add(card.index)
             self._log.error(
-                "card-lost", card=card.index, containers=containers, what="nothing new is put on it"
+                "card-lost",
+                card=card.index,
+                containers=self._containers(card),
+                what="nothing new is put on it",
             )
+        # One that the driver has under other facts may serve its containers as before.
+        if seen is None or not self._containers(card):
+            await self._release(card)
         # MIG makes another card of the same GPU, or takes one away. A lost GPU is shown as long as it is.
         of_mig = card.instance is not None or any(other.minor == card.minor for other in here.values())
-        if of_mig and not containers:
+        if of_mig and not self._containers(card):
             self._served.cards.remove(card)
-            self.lost.discard(card.index)
+            closed.lost.discard(card.index)
             self._log.info("card-removed", card=card.index)
 
-    async def _come(self, card: CardInfo) -> None:
-        measured: dict[str, list[int]] = {}
-        if card.index in self._had:
-            card = self._had[card.index]
-        else:
-            try:
-                card, measured = await asyncio.to_thread(self._add, card)
-            except OSError as error:
-                if card.uuid not in self._not_added:
-                    self._not_added.add(card.uuid)
-                    self._log.error("card-not-added", card=card.index, uuid=card.uuid, why=error.strerror)
+    async def _release(self, card: CardInfo) -> None:
+        """Twice is as once."""
+        released = self.closed.released
+        if card.index in released:
+            return
+        released[card.index] = False
+        await asyncio.to_thread(self._served.engine.release_card, card.index)
+        released[card.index] = True
+        self._log.info("card-released", card=card.index, what="mgpud has nothing of it open")
+
+    async def _take_back(self, card: CardInfo) -> None:
+        if card.index in self.closed.released:
+            taken = await self._added(card)
+            if taken is None:
                 return
+            self._served.cards[self._served.cards.index(card)] = taken
+            del self.closed.released[card.index]
+        self.closed.lost.discard(card.index)
+        self._log.info("card-back", card=card.index)
+
+    async def _added(self, card: CardInfo) -> CardInfo | None:
+        """As the engine serves it from now on; None where it does not."""
+        try:
+            card, measured = await asyncio.to_thread(self._add, card)
+        except OSError as error:
+            if card.uuid not in self._not_added:
+                self._not_added.add(card.uuid)
+                self._log.error("card-not-added", card=card.index, uuid=card.uuid, why=error.strerror)
+            return None
+        self._not_added.discard(card.uuid)
         self._had[card.index] = card
         if measured:
             self._served.node.note(contexts={**self._served.node.now.contexts, **measured})
-        self._served.cards.append(card)
+        return card
+
+    async def _come(self, card: CardInfo) -> None:
+        taken = await self._added(self._had.get(card.index, card))
+        if taken is None:
+            return
+        self.closed.released.pop(taken.index, None)
+        self._served.cards.append(taken)
         self._served.cards.sort(key=lambda each: each.index)
-        self._log.info("card-added", card=card.index, uuid=card.uuid, memory_mib=card.memory_mib)
+        self._log.info("card-added", card=taken.index, uuid=taken.uuid, memory_mib=taken.memory_mib)
         self._changed()

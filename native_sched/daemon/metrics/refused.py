@@ -18,6 +18,7 @@ CODES = (
     "bad-cdi-spec",
     "bad-value",
     "cannot-evict",
+    "card-drained",
     "card-full",
     "card-occupied",
     "card-too-small",

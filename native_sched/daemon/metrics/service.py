@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import functools
 import importlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from native_sched.daemon.control.health import Watchdog
 from native_sched.daemon.control.recovery import Recovered
 from native_sched.daemon.engine import Engine
 from native_sched.daemon.grants.card_policies import CardPolicies
+from native_sched.daemon.grants.closed import Closed
 from native_sched.daemon.grants.grants import Grants
 from native_sched.daemon.log import LOG, Log
 from native_sched.daemon.metrics.account import Account
@@ -38,7 +39,7 @@ class Observed:
     driver_version: str
     generation: int = 0
     recovered: Recovered = field(default_factory=Recovered)
-    lost: Collection[int] = ()
+    closed: Closed = field(default_factory=Closed)
     # How many containers were found without a listener.
     lost_listeners: Callable[[], int] = lambda: 0
     moved: Counts = field(default_factory=Counts)

@@ -188,6 +188,7 @@ class CardCollector(ObservedCollector):
             )
         )
         lost = Gauge("mgpu_card_lost", "Whether the card has fallen off the bus.", labels=CARD_LABELS)
+        drained = Gauge("mgpu_card_drained", "Whether the operator drains the card.", labels=CARD_LABELS)
         mismatches = Counter(
             "mgpu_audit_mismatches",
             "Audits that found the driver to count more memory to a container than the ledger.",
@@ -198,7 +199,8 @@ class CardCollector(ObservedCollector):
             owned = of.policies.of(card.index)
             labels = _card(card)
             own = [(grant, share) for grant in grants for share in grant.cards if share.index == card.index]
-            lost.add_metric(labels, card.index in of.lost)
+            lost.add_metric(labels, card.index in of.closed.lost)
+            drained.add_metric(labels, card.index in of.closed.drained)
             mismatches.add_metric(labels, found[card.index])
             info.add_metric([*labels, card.name, owned.policy if owned else ""], 1)
             memory.add_metric(labels, card.memory_mib * _MIB)
@@ -207,7 +209,7 @@ class CardCollector(ObservedCollector):
                 caps = [share.memory_mib for grant, share in own if grant.reclaimable == gives_way]
                 family.add_metric(labels, sum(caps) * _MIB)
             evicted.add_metric(labels, sum(grant.reclaim.bytes.get(card.index, 0) for grant, _ in own))
-        yield from (info, memory, used, granted, reclaimable, evicted, lost, mismatches)
+        yield from (info, memory, used, granted, reclaimable, evicted, lost, drained, mismatches)
         yield from self._by_class(grants)
 
     def _by_class(self, grants: list[Grant]) -> Iterator[Metric]:

@@ -1,9 +1,11 @@
 """The cards of this node: from NVML on real ones, from the card process on simulated ones."""
 
 import os
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -11,6 +13,9 @@ from native_sched.daemon.engine import NO_INSTANCE, Card, Engine
 from native_sched.daemon.log import LOG
 from oci_specs.refusal import Refusal
 from sim import cards
+
+# One folder for each GPU that NVIDIA's driver is bound to, by its place on the bus.
+GPUS_DIR = "/proc/driver/nvidia/gpus"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +88,14 @@ _NVML_ARCHITECTURES = {
 }
 
 
-def add_to(engine: Engine, card: CardInfo) -> None:
-    """OSError."""
+def recorded(card: Mapping[str, Any]) -> CardInfo:
+    """As asdict() and JSON have it."""
+    instance = card.get("instance")
+    return CardInfo(**{**card, "instance": tuple(instance) if instance else None})
+
+
+def add_to(engine: Engine, card: CardInfo, *, released: bool = False) -> None:
+    """released: nothing of it is opened before it is added again. OSError."""
     engine.add_card(
         Card(
             index=card.index,
@@ -94,6 +105,7 @@ def add_to(engine: Engine, card: CardInfo) -> None:
             device_instance=card.minor,
             gpu_instance=card.instance[0] if card.instance else NO_INSTANCE,
             compute_instance=card.instance[1] if card.instance else NO_INSTANCE,
+            released=released,
             memory_bytes=card.memory_mib << 20,
             context_bytes=card.context_bytes,
             copy_context_bytes=card.copy_context_bytes,
@@ -123,8 +135,9 @@ def simulated(directory: str) -> Found:
     return Found(version, found, frozenset(card.uuid for card in listed if card.lost))
 
 
-def nvml() -> Found:
-    """The real driver's cards; Refusal when NVML has none.
+def nvml(without: Collection[int] = ()) -> Found:
+    """The real driver's cards, but for GPUs with these gpu_ids, of which nothing is opened; Refusal when NVML
+    has none.
 
     A card that has fallen off the bus is not among its cards: NVML tells not even its UUID. What the driver
     takes per channel group it does not tell: contexts.py.
@@ -141,9 +154,9 @@ def nvml() -> Found:
         ) from error
     try:
         cards: list[CardInfo] = []
-        for number in range(pynvml.nvmlDeviceGetCount()):
+        for handle_of in _handles(pynvml, without):
             try:
-                own = _cards_of(pynvml, pynvml.nvmlDeviceGetHandleByIndex(number))
+                own = _cards_of(pynvml, handle_of())
             except pynvml.NVMLError as error:
                 if error.value != pynvml.NVML_ERROR_GPU_IS_LOST:
                     raise
@@ -152,6 +165,24 @@ def nvml() -> Found:
         return Found(str(pynvml.nvmlSystemGetDriverVersion()), cards)
     finally:
         pynvml.nvmlShutdown()
+
+
+def _handles(pynvml: Any, without: Collection[int]) -> list[Callable[[], Any]]:
+    """What asks NVML for each GPU, by which NVML opens it."""
+    if not without:
+        indices = range(pynvml.nvmlDeviceGetCount())
+        return [partial(pynvml.nvmlDeviceGetHandleByIndex, number) for number in indices]
+    # By their places on the bus, which are known before a GPU is opened; NVML counts in this order too.
+    return [
+        partial(pynvml.nvmlDeviceGetHandleByPciBusId, place.encode())
+        for place in sorted(os.listdir(GPUS_DIR))
+        if _gpu_id(*(int(part, 16) for part in re.split("[:.]", place)[:3])) not in without
+    ]
+
+
+def _gpu_id(domain: int, bus: int, device: int) -> int:
+    """RM's gpuId of a PCI device, as gpuGenerateGpuId() packs it."""
+    return domain << 16 | bus << 8 | device
 
 
 def _cards_of(pynvml: Any, handle: Any) -> list[CardInfo]:
@@ -168,8 +199,7 @@ def _cards_of(pynvml: Any, handle: Any) -> list[CardInfo]:
             # To NVML each compute instance has all of the memory that it shares with its like.
             memory_mib=(pynvml.nvmlDeviceGetMemoryInfo(device).total >> 20)
             // (inside[instance[0]] if instance else 1),
-            # RM's gpuId of a PCI device: domain, bus and slot packed as gpuGenerateGpuId does
-            gpu_id=pci.domain << 16 | pci.bus << 8 | pci.device,
+            gpu_id=_gpu_id(pci.domain, pci.bus, pci.device),
             instance=instance,
             architecture=_architecture(pynvml, handle),
             compute_mode=_compute_mode(pynvml, handle),

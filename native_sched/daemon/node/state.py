@@ -21,7 +21,7 @@ class State:
 
     policies: the operator's word for each card. config_crc32: of the last node.toml that was found good.
     contexts: what was measured of cards (contexts.py), by UUID: bytes of the graphics engine and of a copy
-    engine.
+    engine. drained: the operator's word, by UUID, with what was known of the card (CardInfo's members).
     """
 
     generation: int = 0
@@ -29,6 +29,7 @@ class State:
     policies: dict[int, str] = field(default_factory=dict)
     config_crc32: str = ""
     contexts: dict[str, list[int]] = field(default_factory=dict)
+    drained: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 def _to_json(state: State) -> dict[str, Any]:
@@ -46,6 +47,7 @@ def _from_json(body: Any) -> State:
                 str(uuid): [int(graphics), int(copies)]
                 for uuid, (graphics, copies) in body.get("contexts", {}).items()
             },
+            drained={str(uuid): dict(card) for uuid, card in body.get("drained", {}).items()},
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Unreadable("not what a node's state says") from error

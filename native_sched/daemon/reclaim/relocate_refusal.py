@@ -25,7 +25,9 @@ def old_driver(version: str, least: int) -> Refusal:
 
 def lost_card(card: CardState) -> Refusal:
     return Refusal(
-        "card-lost", f"card {card.index} ({card.uuid}) has fallen off the bus", "name another one"
+        "card-closed",
+        f"card {card.index} ({card.uuid}) has fallen off the bus, or is drained",
+        "name another one",
     )
 
 

@@ -123,13 +123,14 @@ static int attach(struct nvidia_client *c, struct own_card *card, uint32_t share
         return e;
     device.id = info.device_instance;
     subdevice.id = info.subdevice_instance;
-    if ((e = nvidia_client_alloc(c, c->root, &device_handle, NV01_DEVICE_0, &device, sizeof(device))) < 0 ||
-        (e = nvidia_client_alloc(c, device_handle, &subdevice_handle, NV20_SUBDEVICE_0, &subdevice,
+    if ((e = nvidia_client_alloc(c, c->root, &device_handle, NV01_DEVICE_0, &device, sizeof(device))) < 0)
+        return e;
+    card->device = device_handle;
+    if ((e = nvidia_client_alloc(c, device_handle, &subdevice_handle, NV20_SUBDEVICE_0, &subdevice,
                                  sizeof(subdevice))) < 0)
         return e;
     card->device_instance = info.device_instance;
-    card->device = device_handle;
-    card->subdevice = subdevice_handle;
+    card->subdevice = subdevice_handle; /* from here on other threads see it */
     return 0;
 }
 
@@ -183,8 +184,8 @@ static bool is_known(const struct nvidia_client *c, const struct rm_card_info *i
     return false;
 }
 
-/* A card that cannot be attached has no probes; the others have theirs. */
-int nvidia_client_find_cards(struct nvidia_client *c)
+/* Those that the driver has by now, none of which is attached by that. */
+static int find_cards(struct nvidia_client *c)
 {
     struct rm_card_info info[RM_MAX_CARDS] = {{.valid = 0}};
     int e = c->host->ioctl(c->ctl, RM_CMD(NV_ESC_CARD_INFO, sizeof(info)), info);
@@ -204,7 +205,6 @@ int nvidia_client_find_cards(struct nvidia_client *c)
             .pci_slot = info[i].pci_slot,
             .node = -1,
         };
-        (void)attach(c, card, 0);
         c->cards++;
     }
     return 0;
@@ -221,14 +221,12 @@ static int open_root(struct nvidia_client *c, const struct nvidia_host *host)
 
 int nvidia_client_open(struct nvidia_client *c, const struct nvidia_host *host)
 {
-    int e;
+    int e = open_root(c, host);
 
-    if ((e = open_root(c, host)) == 0) {
-        watch_instances(c);
-        e = nvidia_client_find_cards(c);
-    }
     if (e < 0)
         nvidia_client_close(c);
+    else
+        watch_instances(c);
     return e;
 }
 
@@ -263,6 +261,55 @@ const struct own_card *nvidia_client_card(const struct nvidia_client *c, uint32_
         if (c->card[i].minor == minor && c->card[i].subdevice)
             return &c->card[i];
     return NULL;
+}
+
+static struct own_card *listed(struct nvidia_client *c, uint32_t minor)
+{
+    for (uint32_t i = c->cards; i--;)
+        if (c->card[i].minor == minor)
+            return &c->card[i];
+    return NULL;
+}
+
+/* The driver is asked for its cards first: another one may have the minor by now. */
+const struct own_card *nvidia_client_attach(struct nvidia_client *c, uint32_t minor)
+{
+    struct own_card *card;
+
+    if (nvidia_client_card(c, minor))
+        return nvidia_client_card(c, minor);
+    if ((c->ctl < 0 && nvidia_client_open(c, c->host) < 0) || find_cards(c) < 0 || !(card = listed(c, minor)))
+        return NULL;
+    if (attach(c, card, 0) == 0)
+        return card;
+    nvidia_client_detach(c, minor);
+    return NULL;
+}
+
+/* RM's objects by name and before the file: with the last close of its node RM shuts the card down. */
+void nvidia_client_detach(struct nvidia_client *c, uint32_t minor)
+{
+    for (uint32_t i = 0; i < c->cards; i++) {
+        struct own_card *card = &c->card[i];
+        uint32_t device = card->device;
+
+        if (card->minor != minor || card->node < 0)
+            continue;
+        card->device = card->subdevice = 0;
+        if (device)
+            (void)nvidia_client_free(c, c->root, device);
+        scoped_close(&card->node);
+        card->node = -1;
+    }
+}
+
+/* Its objects go with the file. */
+void nvidia_client_rest(struct nvidia_client *c)
+{
+    for (uint32_t i = 0; i < c->cards; i++)
+        if (c->card[i].node >= 0)
+            return;
+    nvidia_client_close(c);
 }
 
 /* One engine a call: one that the card or the subscribed instance lacks fails the whole call

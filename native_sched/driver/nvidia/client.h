@@ -8,7 +8,7 @@
 
 struct own_card {
     uint32_t minor, gpu_id, device_instance;
-    uint32_t device, subdevice; /* handles; 0: the card could not be attached */
+    atomic_uint device, subdevice; /* handles; subdevice 0: the card is not attached */
     uint32_t pci_domain;
     uint8_t pci_bus, pci_slot;
     int node; /* keeps the card attached */
@@ -16,7 +16,7 @@ struct own_card {
 
 struct nvidia_client {
     const struct nvidia_host *host;
-    int ctl;
+    int ctl; /* -1: released */
     uint32_t root;
     atomic_uint next_handle;
     struct own_card card[MAX_CARDS];
@@ -35,9 +35,13 @@ int nvidia_client_open(struct nvidia_client *c, const struct nvidia_host *host);
 int nvidia_client_open_on(struct nvidia_client *c, const struct nvidia_host *host,
                           const struct own_card *card);
 void nvidia_client_close(struct nvidia_client *c);
-/* Attaches the cards that the driver has by now. From one thread at a time. */
-int nvidia_client_find_cards(struct nvidia_client *c);
-/* NULL: there is no such card, or it could not be attached. */
+/* From one thread at a time: attaches the card, unless it is. NULL: there is none, or it cannot be. */
+const struct own_card *nvidia_client_attach(struct nvidia_client *c, uint32_t minor);
+/* ... and lets go of it. Calls that other threads make on it meanwhile fail. */
+void nvidia_client_detach(struct nvidia_client *c, uint32_t minor);
+/* ... and of the control node, where no card is attached and no thread asks of one, until the next attach. */
+void nvidia_client_rest(struct nvidia_client *c);
+/* NULL: the card is not attached. */
 const struct own_card *nvidia_client_card(const struct nvidia_client *c, uint32_t minor);
 
 int nvidia_client_control(const struct nvidia_client *c, uint32_t object, uint32_t cmd, void *params,

@@ -57,7 +57,7 @@ static int take(struct nvidia_client *c, const struct rm_table *rm, const struct
 int nvidia_context_bytes(struct driver *d, const struct rm_table *rm, uint32_t minor, bool copies,
                          uint64_t *out)
 {
-    const struct own_card *card = nvidia_client_card(&d->client, minor);
+    const struct own_card *card = nvidia_client_attach(&d->client, minor);
     uint32_t group[GROUPS] = {0};
     int64_t taken[GROUPS];
     int e;

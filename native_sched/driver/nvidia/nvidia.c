@@ -59,7 +59,8 @@ static uint32_t runlists_of(struct driver *d, const struct card *card, const str
 
     if (card->gpu_instance == RM_NO_INSTANCE)
         return nvidia_client_runlists(&d->client, own, out, ENGINES_MAX);
-    nvidia_instance_init(instance, card, own);
+    if (!instance->is) /* its number is that instance's for good */
+        nvidia_instance_init(instance, card, own);
     if (nvidia_instance_enter(instance, d->host, &c) < 0)
         return 0;
     n = nvidia_client_runlists(c, &c->card[0], out, ENGINES_MAX);
@@ -69,7 +70,7 @@ static uint32_t runlists_of(struct driver *d, const struct card *card, const str
 
 static void open_status(struct driver *d, const struct card *card)
 {
-    const struct own_card *own = nvidia_client_card(&d->client, card->minor);
+    const struct own_card *own = nvidia_client_attach(&d->client, card->minor);
     struct nvidia_runlist runlist[ENGINES_MAX];
     char path[300];
     uint32_t n;
@@ -83,7 +84,21 @@ static void open_status(struct driver *d, const struct card *card)
 
 static void nvidia_add_card(struct driver *d, const struct card *card)
 {
+    d->held[card->index] = card;
     open_status(d, card);
+}
+
+/* MIG instances share their GPU's files. */
+static void nvidia_release_card(struct driver *d, const struct card *card, bool alone)
+{
+    nvidia_status_close(&d->status[card->index]);
+    d->held[card->index] = NULL;
+    for (uint32_t i = 0; i < MAX_CARDS; i++)
+        if (d->held[i] && d->held[i]->minor == card->minor)
+            return;
+    nvidia_client_detach(&d->client, card->minor);
+    if (alone)
+        nvidia_client_rest(&d->client);
 }
 
 int nvidia_open_with(const struct nvidia_host *host, struct files *files, struct driver **out)
@@ -216,10 +231,8 @@ int nvidia_engine_status(struct driver *d, const struct card *card, struct engin
 
 static int nvidia_device_instance(struct driver *d, uint32_t minor)
 {
-    const struct own_card *card = nvidia_client_card(&d->client, minor);
+    const struct own_card *card = nvidia_client_attach(&d->client, minor);
 
-    if (!card && nvidia_client_find_cards(&d->client) == 0)
-        card = nvidia_client_card(&d->client, minor);
     return card ? (int)card->device_instance : -ENODEV;
 }
 
@@ -230,7 +243,7 @@ static int nvidia_pid_info(struct driver *d, uint32_t minor, struct rm_pid_info 
 
     return card ? nvidia_client_control(&d->client, card->subdevice, NV2080_CTRL_CMD_GPU_GET_PID_INFO, info,
                                         sizeof(*info))
-                : -ENODEV;
+                : -ENXIO;
 }
 
 const struct driver_ops driver_nvidia = {
@@ -242,6 +255,7 @@ const struct driver_ops driver_nvidia = {
     .execute = nvidia_execute,
     .must_continue = nvidia_must_continue,
     .add_card = nvidia_add_card,
+    .release_card = nvidia_release_card,
     .device_instance = nvidia_device_instance,
     .context_bytes = nvidia_context_bytes,
     .own_bytes = nvidia_own_bytes,

@@ -15,6 +15,7 @@ struct driver {
     struct nvidia_files files;
     struct nvidia_client client;
     /* By the card's index. */
+    const struct card *held[MAX_CARDS]; /* NULL: not added, or released */
     struct nvidia_status status[MAX_CARDS];
     struct nvidia_instance instance[MAX_CARDS]; /* where it is one of MIG */
     uint32_t uvm_major;

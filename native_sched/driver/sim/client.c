@@ -1,5 +1,4 @@
-/* The arbiter's own RM client on the simulated card: it asks what the card counts to processes, and holds
- * nothing. */
+/* The arbiter's own RM client on the simulated card: it asks what the card counts to processes. */
 #define _GNU_SOURCE
 #include "rm/rm_abi.h"
 #include "private.h"
@@ -47,14 +46,30 @@ static int own_attach(struct driver *d, uint32_t minor)
 {
     struct rm_device device = {.id = minor};
     struct rm_subdevice subdevice = {.id = 0};
-    uint32_t handle;
     int e = d->own_client ? 0 : own_open(d);
 
     if (e < 0 || d->own_subdevice[minor])
         return e;
-    if ((e = own_alloc(d, d->own_client, NV01_DEVICE_0, &device, sizeof(device), &handle)) < 0)
+    if ((e = own_alloc(d, d->own_client, NV01_DEVICE_0, &device, sizeof(device), &d->own_device[minor])) < 0)
         return e;
-    return own_alloc(d, handle, NV20_SUBDEVICE_0, &subdevice, sizeof(subdevice), &d->own_subdevice[minor]);
+    return own_alloc(d, d->own_device[minor], NV20_SUBDEVICE_0, &subdevice, sizeof(subdevice),
+                     &d->own_subdevice[minor]);
+}
+
+void sim_release(struct driver *d, uint32_t minor, bool released)
+{
+    struct rm_free f = {.handle = 0};
+
+    pthread_mutex_lock(&d->own);
+    d->released[minor] = released;
+    if (released) {
+        f.root = f.parent = d->own_client;
+        f.handle = d->own_device[minor];
+        d->own_device[minor] = d->own_subdevice[minor] = 0;
+    }
+    pthread_mutex_unlock(&d->own);
+    if (f.handle)
+        (void)own_call(d, NV_ESC_RM_FREE, &f, sizeof(f), NULL, 0, &f.status);
 }
 
 int sim_pid_info(struct driver *d, uint32_t minor, struct rm_pid_info *info)
@@ -65,7 +80,7 @@ int sim_pid_info(struct driver *d, uint32_t minor, struct rm_pid_info *info)
     if (minor >= MAX_CARDS)
         return -ENODEV;
     pthread_mutex_lock(&d->own);
-    e = own_attach(d, minor);
+    e = d->released[minor] ? -ENXIO : own_attach(d, minor);
     ctl.client = d->own_client;
     ctl.object = d->own_subdevice[minor];
     pthread_mutex_unlock(&d->own);

@@ -17,11 +17,20 @@ struct driver {
     pthread_mutex_t own;   /* guards the arbiter's own client: docs/threads.md */
     struct open_file own_file;
     int own_fd;
-    uint32_t own_client, own_subdevice[MAX_CARDS];
+    bool released[MAX_CARDS]; /* by minor, as the next two */
+    uint32_t own_client, own_device[MAX_CARDS], own_subdevice[MAX_CARDS];
 };
 
 int sim_execute(struct driver *d, struct driver_call *call);
 /* A control file of the arbiter's own: the descriptor that keeps it open, and its id. */
 int sim_open_control(struct driver *d, uint64_t *file);
 int sim_pid_info(struct driver *d, uint32_t minor, struct rm_pid_info *info);
+/* Of the file behind a descriptor, all of it. */
+int sim_map_readonly(int fd, void **at, size_t *bytes);
+void sim_add_card(struct driver *d, const struct card *card);
+void sim_release_card(struct driver *d, const struct card *card, bool alone);
+int sim_engine_status(struct driver *d, const struct card *card, struct engine_status *out);
+void sim_unmap_all(struct driver *d);
+/* Whether the arbiter's own client may have objects of the card; what it has ends with a release. */
+void sim_release(struct driver *d, uint32_t minor, bool released);
 #endif

@@ -116,9 +116,7 @@ static void sim_stop_watch(struct driver *d)
 static void sim_close(struct driver *d)
 {
     close(d->events);
-    for (int i = 0; i < MAX_CARDS; i++)
-        if (d->status[i])
-            munmap((void *)(uintptr_t)d->status[i], d->status_bytes[i]);
+    sim_unmap_all(d);
     if (d->own_fd >= 0)
         close(d->own_fd);
     pthread_mutex_destroy(&d->own);
@@ -332,18 +330,6 @@ static int sim_as_caller(struct driver *d, struct caller *c, uint64_t outer_at, 
     return sim_execute(d, call);
 }
 
-/* As with the driver's own file, the mapping outlives the object; userd_unmap() ends it. */
-static int map_readonly(int fd, void **at, size_t *bytes)
-{
-    struct stat st;
-
-    if (fstat(fd, &st) < 0)
-        return -errno;
-    *bytes = (size_t)st.st_size;
-    *at = mmap(NULL, *bytes, PROT_READ, MAP_SHARED, fd, 0);
-    return *at == MAP_FAILED ? -errno : 0;
-}
-
 static int sim_userd_map(struct driver *d, const struct rm_target *channel, struct userd *out)
 {
     const struct sim_userd_of of = {.client = channel->client, .channel = channel->handle};
@@ -363,7 +349,7 @@ static int sim_userd_map(struct driver *d, const struct rm_target *channel, stru
     if (fd < 0 || l->reply.outer_bytes != sizeof(offset))
         return -EIO;
     memcpy(&offset, l->reply.payload, sizeof(offset));
-    if ((e = map_readonly(fd, &out->map, &out->map_bytes)) < 0)
+    if ((e = sim_map_readonly(fd, &out->map, &out->map_bytes)) < 0)
         return e;
     if (offset > out->map_bytes || out->map_bytes - offset < RM_USERD_BYTES) {
         munmap(out->map, out->map_bytes);
@@ -376,33 +362,6 @@ static int sim_userd_map(struct driver *d, const struct rm_target *channel, stru
 static void sim_userd_unmap(struct userd *userd)
 {
     munmap(userd->map, userd->map_bytes);
-}
-
-static int map_status(struct driver *d, uint32_t minor)
-{
-    struct line *l = sim_line();
-    scoped_fd int fd = -1;
-    size_t bytes;
-    void *at;
-    int e;
-
-    if (!l)
-        return -ENOMEM;
-    sim_begin(l, SIM_STATUS);
-    l->request.minor = minor;
-    if ((e = sim_ask(d, l, 0, &fd)) < 0)
-        return e;
-    if (fd < 0)
-        return -EIO;
-    if ((e = map_readonly(fd, &at, &bytes)) < 0)
-        return e;
-    if (bytes < sizeof(struct sim_status_page)) {
-        munmap(at, bytes);
-        return -EIO;
-    }
-    d->status[minor] = at;
-    d->status_bytes[minor] = bytes;
-    return 0;
 }
 
 static bool is_uvm(struct driver *d, const char *path)
@@ -419,31 +378,6 @@ static bool is_uvm(struct driver *d, const char *path)
 static int64_t sim_managed(struct driver *d, int map, pid_t tid, uint64_t from, uint64_t to)
 {
     return managed_mapped(&(const struct managed_files){d, is_uvm}, map, tid, from, to);
-}
-
-static void sim_add_card(struct driver *d, const struct card *card)
-{
-    if (card->minor < MAX_CARDS)
-        (void)map_status(d, card->minor);
-}
-
-static int sim_engine_status(struct driver *d, const struct card *card, struct engine_status *out)
-{
-    uint32_t minor = card->minor;
-
-    if (minor >= MAX_CARDS || !d->status[minor])
-        return 0;
-    for (int i = 0; i < SIM_ENGINES; i++) {
-        uint32_t word = d->status[minor]->engine[i];
-
-        /* The card numbers its groups, whatever their engine. */
-        out[i] = (struct engine_status){
-            .tsg_id = word & SIM_STATUS_TSG_MASK,
-            .engines = UINT64_MAX,
-            .busy = word & SIM_STATUS_BUSY,
-        };
-    }
-    return SIM_ENGINES;
 }
 
 static int64_t sim_next_closed(struct driver *d)
@@ -472,6 +406,7 @@ const struct driver_ops driver_sim = {
     .as_caller = sim_as_caller,
     .managed = sim_managed,
     .add_card = sim_add_card,
+    .release_card = sim_release_card,
     .pid_info = sim_pid_info,
     .next_closed = sim_next_closed,
     .any_closing = sim_any_closing,
