@@ -253,6 +253,16 @@ def test_by_hand_it_is_resumed_beside_a_restoration_that_waits(node: Node) -> No
     )
 
 
+def test_one_whose_memory_is_its_own_returns_beside_a_restoration_that_waits(node: Node) -> None:
+    waits, own = node.container(0, "evicted"), node.container(0, "evicted", by_hand=True)
+    own.reclaimable = False
+    node.driver.waits = {node.pid(waits)}
+    node.runs(
+        lambda: waits.reclaim.state == "restoring" and own.reclaim.state == "running",
+        lambda: node.reclaimer.ask_resume(own),
+    )
+
+
 def test_an_online_call_lets_what_it_waits_for_end_beside_online(node: Node) -> None:
     waits = node.container(0, "evicted")
     node.driver.waits = {node.pid(waits)}

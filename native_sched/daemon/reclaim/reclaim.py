@@ -246,10 +246,12 @@ class Reclaimer:
     def _begin_return(
         self, grants: Iterable[Grant], cards: Mapping[int, Card], now_ns: int
     ) -> Mapping[int, Card]:
-        """Of evicted ones that do not give way. The cards, as they are for those that do."""
+        """Of evicted ones that do not give way, and so wait for no other's move. The cards, as they are for
+        those that do.
+        """
         waiting = self._waiting(grants, now_ns, give_way=False)
         back, cards = returning(cards, map(self._evicted, waiting.values()))
-        if back is not None and self._busy().isdisjoint(back.bytes):
+        if back is not None:
             grant = waiting[back.tenant]
             self._spawn(grant, partial(self._restore, grant, grant.asked))
         return cards
@@ -258,7 +260,7 @@ class Reclaimer:
         self, grants: Iterable[Grant], cards: Mapping[int, Card], now_ns: int
     ) -> int | None:
         """One at a time on each card: what waits for online work on one card holds up no other."""
-        busy = self._busy()
+        busy = {card.index for grant, _, _ in self._moves.values() for card in grant.cards}
         evicted = {
             tenant: grant
             for tenant, grant in self._waiting(grants, now_ns, give_way=True).items()
@@ -282,9 +284,6 @@ class Reclaimer:
             and grant.tenant not in self._moves
             and (grant.asked is not None or self._retry_ns.get(grant.tenant, 0) <= now_ns)
         }
-
-    def _busy(self) -> set[int]:
-        return {card.index for grant, _, _ in self._moves.values() for card in grant.cards}
 
     def _running(self, grant: Grant) -> Tenant:
         held = {card.index: self._served.engine.usage(grant.tenant, card.index) for card in grant.cards}
