@@ -63,6 +63,7 @@ apart := $(addprefix tests/,chaos containers fuzz)
 # The longest first.
 runs := test-containers test-others $(if $(SANITIZE)$(ENGINES),,test-sanitized test-trixie)
 ready = $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image) $(foreign)
+printed_whole = >build/$@.log 2>&1; status=$$?; cat build/$@.log; exit $$status
 pytest = FUZZ_SECONDS=$(FUZZ_SECONDS) $(engines) $(sanitized) $(bin)/python -m pytest -m 'not bench and not gpu and not soak and not kubernetes and not package'
 
 # meson and ninja come from the venv.
@@ -102,11 +103,12 @@ help:
 demo: $(stamps)/demo-system $(stamps)/installed $(image)
 	@$(bin)/python -m demo
 
-# Two runs at a time: a test waits as long as it works, and a run has one test at a time.
+# Two runs at a time: a test waits as long as it works, and a run has one test at a time. The longest one is read as it
+# goes on.
 ifeq ($(PYTEST),)
 test: $(ready) $(engines_made)
-	@echo 'two runs of pytest at a time: what each says is printed when it has ended'
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=recurse --keep-going $(runs)
+	@echo 'two runs of pytest at a time: what the others say is printed when they have ended'
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going $(runs)
 else
 test: $(ready) $(engines_made)
 	@$(pytest) $(PYTEST)
@@ -116,16 +118,16 @@ test-containers:
 	@$(pytest) $(apart)
 
 test-others:
-	@$(pytest) $(addprefix --ignore=,$(apart))
+	@$(pytest) $(addprefix --ignore=,$(apart)) $(printed_whole)
 
 test-sanitized:
 	@echo 'once more, what runs the C parts hardest, with AddressSanitizer and UndefinedBehaviorSanitizer'
-	@$(MAKE) --no-print-directory test SANITIZE=address,undefined PYTEST='-q $(hardest) -m "not (daemon or bench or gpu or soak)"'
+	@$(MAKE) --no-print-directory test SANITIZE=address,undefined PYTEST='-q $(hardest) -m "not (daemon or bench or gpu or soak)"' $(printed_whole)
 
 # Nothing is made anew beside runs that use it: the first run's __pycache__ makes the sources' folders newer.
 test-trixie:
 	@echo 'once more, what is promised of every engine, with those of Debian 13'
-	@$(MAKE) --no-print-directory ready= engines-trixie
+	@$(MAKE) --no-print-directory ready= engines-trixie $(printed_whole)
 
 engines-newest:
 	@rm -f $(releases)/sid.made $(releases)/experimental.made
