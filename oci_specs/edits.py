@@ -91,7 +91,7 @@ def _bound(device: Mapping[str, Any]) -> dict[str, Any]:
 def _give_devices(
     linux: dict[str, Any], granted: Iterable[Mapping[str, Any]], host: Host, *, bound: bool
 ) -> None:
-    """bound: the nodes themselves come by mounts."""
+    """bound: the nodes themselves come by mounts, in a user namespace."""
     majors = host.majors()
     granted = list(granted)
     paths = {normal_path(device["path"]) for device in granted}
@@ -104,10 +104,12 @@ def _give_devices(
         # Not a member of linux.devices.
         linux["devices"] += [{k: v for k, v in device.items() if k != "hostPath"} for device in granted]
     resources = linux["resources"] = dict(member_object(linux, "resources"))
+    rules = member_objects(resources, "devices")
+    if bound and not rules:
+        # podman 5 writes none in a user namespace, and crun leaves such a cgroup as open as its parent.
+        rules = [{"allow": False, "type": "c", "major": major, "access": "rwm"} for major in sorted(majors)]
     resources["devices"] = [
-        rule
-        for rule in member_objects(resources, "devices")
-        if not (rule.get("allow") is True and is_nvidia_rule(rule, majors))
+        rule for rule in rules if not (rule.get("allow") is True and is_nvidia_rule(rule, majors))
     ]
     for device in granted:
         rule = {

@@ -177,9 +177,9 @@ def _ways(spec: Mapping[str, Any], bundle: str, host: Host) -> Iterator[tuple[st
             yield "device", member_string(device, "path")
     rules = member_objects(member_object(linux, "resources"), "devices")
     others = [rule for rule in rules if not (rule.get("allow") is True and is_nvidia_rule(rule, majors))]
-    # In a user namespace no nodes are made, but one that others made can be in any folder. Engines of users
-    # write no rules, and could not enforce any.
-    if not (has_user_namespace(linux) and host.is_rootless()):
+    # In a user namespace no nodes are made, but one that others made can be in any folder. podman 5 writes no
+    # rules there, and a grant brings them (edits.py). Engines of users could not enforce any.
+    if not has_user_namespace(linux) or (rules and not host.is_rootless()):
         if (words := _open_rule(others, majors)) is not None:
             yield "cgroup", words
         elif (words := _open_rule(rules, majors)) is not None:

@@ -101,6 +101,23 @@ def test_owner_of_the_hosts_nodes_is_not_in_it(up: Arbiter, owner_is: int) -> No
     until_empty(up)
 
 
+def test_a_spec_without_device_rules_gets_such(up: Arbiter) -> None:
+    """podman 5 writes none. A node of NVIDIA's that another container made can be in any volume."""
+    folder = up.root / "volume"
+    folder.mkdir(exist_ok=True)
+    os.mknod(folder / "node", 0o020666, os.makedev(195, 9))
+    volume = {"destination": "/volume", "type": "bind", "source": str(folder), "options": ["bind"]}
+    try:
+        with mapped_bundle("sh", "-c", "gpustat --no-header; cat /volume/node", mounts=[volume]) as made:
+            made.edit(lambda config: config["linux"]["resources"].pop("devices"))
+            done = made.run(up.runtime)
+    finally:
+        (folder / "node").unlink()
+    assert "/   512 MB" in done.out, str(done)
+    assert "Operation not permitted" in done.err, str(done)
+    until_empty(up)
+
+
 @pytest.mark.parametrize("user", [0, 65534])
 def test_its_calls_are_served_by_each_mgpud(up: Arbiter, programs: dict[str, Any], user: int) -> None:
     with mapped_bundle(inside("hold"), "100", mounts=[programs]) as made:

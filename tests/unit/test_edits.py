@@ -117,8 +117,7 @@ def in_user_namespace() -> dict[str, Any]:
     return spec
 
 
-def test_container_in_a_user_namespace_gets_the_hosts_nodes() -> None:
-    """Its runtime cannot make any (mknod(2))."""
+def with_nodes_on_the_host() -> dict[str, Any]:
     given = grant(SOCKET, LISTENER)
     given["edits"]["devices"] = [
         {"path": "/dev/nvidiactl", "type": "c", "major": 195, "minor": 255},
@@ -130,6 +129,12 @@ def test_container_in_a_user_namespace_gets_the_hosts_nodes() -> None:
             "hostPath": "/run/mgpu/sim/dev/nvidia0",
         },
     ]
+    return given
+
+
+def test_container_in_a_user_namespace_gets_the_hosts_nodes() -> None:
+    """Its runtime cannot make any (mknod(2))."""
+    given = with_nodes_on_the_host()
     spec = in_user_namespace()
     new = apply(spec, given)
     assert new["linux"]["devices"] == []
@@ -147,6 +152,14 @@ def test_container_in_a_user_namespace_gets_the_hosts_nodes() -> None:
     ]
     # The cgroup's rules are the same as elsewhere.
     assert new["linux"]["resources"] == apply(load("docker-20.10-default"), given)["linux"]["resources"]
+
+
+def test_numbers_of_nvidias_are_denied_in_a_user_namespace_without_rules() -> None:
+    spec = in_user_namespace()
+    del spec["linux"]["resources"]["devices"]
+    rules = apply(spec, with_nodes_on_the_host())["linux"]["resources"]["devices"]
+    assert rules[0] == {"allow": False, "type": "c", "major": 195, "access": "rwm"}
+    assert {rule["allow"] for rule in rules[1:] if rule["major"] == 195} == {True}
 
 
 def test_path_on_the_host_is_no_member_of_a_device() -> None:

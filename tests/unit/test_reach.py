@@ -191,6 +191,13 @@ def test_rules_count_in_a_user_namespace_of_roots_engine(rootless: bool) -> None
     assert ways(spec, FakeHost(rootless=rootless)) == expected
 
 
+def test_no_rules_in_a_user_namespace_are_as_podman_5_has_it() -> None:
+    spec = load("docker-20.10-default")
+    spec["linux"]["namespaces"].append({"type": "user"})
+    del spec["linux"]["resources"]["devices"]
+    assert ways(spec) == []
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "found"),
     [

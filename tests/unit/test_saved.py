@@ -13,6 +13,7 @@ from native_sched.daemon.engine import NodeKind
 from native_sched.daemon.grants import memory_kind, saved
 from native_sched.daemon.grants.admission import Admission
 from native_sched.daemon.grants.claims import Claims
+from native_sched.daemon.grants.closed import Closed
 from native_sched.daemon.grants.grants import Grant, Reclaim
 from native_sched.daemon.node import device_nodes
 from native_sched.daemon.node.config import NodeConfig
@@ -39,7 +40,7 @@ def world() -> Iterator[World]:
 
 def admitted(world: World, had: list[Gpu], driver: str = "580.95.05", **env: str) -> Grant:
     claims = Claims(str(world.folder / "claims"), world.grants)
-    admission = Admission(world.served, lambda _: {"devices": []}, claims, (), driver)
+    admission = Admission(world.served, lambda _: {"devices": []}, claims, Closed(), driver)
     message = {
         "container_id": "c1",
         "rootfs": "/r",
