@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from tests.support import arbiter, containerd, criu
-from tests.support.apt import Unavailable
 from tests.support.arbiter import Arbiter
 from tests.support.carried import CAP_MIB, in_use, numba
 from tests.support.checkpoint import Checkpoint, checkpoint_program
@@ -29,14 +28,8 @@ from tests.support.waiting import until
 
 @pytest.fixture(scope="module", autouse=True)
 def _criu(private_host: None) -> Iterator[None]:
-    try:
-        found = criu.folder()
-    except Unavailable as error:
-        pytest.skip(str(error))
-    before = os.environ["PATH"]
-    os.environ["PATH"] = f"{found}:{before}"
-    yield
-    os.environ["PATH"] = before
+    with criu.on_path():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.support import arbiter, criu
-from tests.support.apt import Unavailable
 from tests.support.arbiter import Arbiter
 from tests.support.carried import CAP_MIB, numba
 from tests.support.lending import CARD_MIB, FILL_MIB, OFFLINE, holder, started, taker, turn
@@ -24,14 +23,8 @@ GIVES_WAY = {"mgpu.dev/qos": "offline", "mgpu.dev/memory-reclaimable": "true"}
 
 @pytest.fixture(scope="module", autouse=True)
 def _criu(private_host: None) -> Iterator[None]:
-    try:
-        found = criu.folder()
-    except Unavailable as error:
-        pytest.skip(str(error))
-    before = os.environ["PATH"]
-    os.environ["PATH"] = f"{found}:{before}"
-    yield
-    os.environ["PATH"] = before
+    with criu.on_path():
+        yield
 
 
 @pytest.fixture(scope="module")

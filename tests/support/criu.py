@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import functools
+import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from tests.support.apt import Archive, Unavailable
 from tests.support.places import REPOSITORY
@@ -37,3 +42,18 @@ def folder() -> Path:
     (made / "criu").write_text(SCRIPT.format(tree=tree))
     (made / "criu").chmod(0o755)
     return made
+
+
+@contextmanager
+def on_path() -> Iterator[None]:
+    """For the programs that this process starts. Where it cannot be had the tests are skipped."""
+    try:
+        found = folder()
+    except Unavailable as error:
+        pytest.skip(str(error))
+    before = os.environ["PATH"]
+    os.environ["PATH"] = f"{found}:{before}"
+    try:
+        yield
+    finally:
+        os.environ["PATH"] = before
