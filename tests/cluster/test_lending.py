@@ -92,9 +92,7 @@ def test_owner_of_a_pod_hears_that_its_memory_gave_way_and_is_back(world: World,
         ("Normal", "GPUMemoryRestored", "batch-0"),
     ]
     mib = events[0]["note"].split()[1]
-    assert events[0]["note"] == (
-        f"main: {mib} MiB of GPU memory gave way to online containers, and are kept in host memory"
-    )
+    assert events[0]["note"] == (f"main: {mib} MiB of GPU memory were moved to host memory, with their data")
     assert events[1]["note"] == f"main: its {mib} MiB of GPU memory are back, with their data"
 
 

@@ -57,9 +57,7 @@ _KINDS: dict[str, tuple[str, Callable[[Fields], str]]] = {
     ),
     "evicted": (
         "GPUMemoryEvicted",
-        lambda of: (
-            f"{of['mib']} MiB of GPU memory gave way to online containers, and are kept in host memory"
-        ),
+        lambda of: f"{of['mib']} MiB of GPU memory were moved to host memory, with their data",
     ),
     "came-evicted": (
         "GPUMemoryEvicted",
