@@ -5,6 +5,7 @@ and what kubelet does not count as the node's capacity.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 from cluster.api.client import Api
@@ -30,10 +31,10 @@ async def run(node: Node, api: Api) -> None:
     """
     seen, wait_s = 0, FIRST_S
     while True:
-        try:
-            seen = await asyncio.wait_for(node.changed(seen), wait_s)
-        except TimeoutError:
-            pass
+        # wait_for() loses a cancellation that comes with the change.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                seen = await node.changed(seen)
         try:
             await publish(node, api)
             node.conditions.clear("published", f"node {node.name} is written again")
