@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-# What mgpu reads or writes of a spec. Names of maps, such as annotations, runc takes as they are.
+# The members of a spec that mgpu reads or writes. Names of maps, such as annotations, runc takes as they are.
 MEMBERS = frozenset(
     (
         *("access", "action", "allow", "ambient", "annotations", "architectures", "args", "bounding"),

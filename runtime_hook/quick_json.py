@@ -19,7 +19,7 @@ _CONSTANTS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float(
 
 
 class _Settings:
-    """What the C scanner asks of a json.JSONDecoder. members: makes an object of its members, in order."""
+    """The members of a json.JSONDecoder that the C scanner reads. members: makes an object of its members."""
 
     strict = True
     object_hook = None

@@ -1,4 +1,4 @@
-"""What online waits for memory that offline holds, beside the time that its bytes need on the card's copy
+"""Online's wait for memory that offline holds, beside the time that its bytes need on the card's copy
 engine: by the simulated card's own account.
 """
 

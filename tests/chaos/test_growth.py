@@ -62,8 +62,8 @@ MINUTES = Size(lives=500, warm_up=120, kills=2, containers=3, leaked_bytes=3000)
 
 @dataclass(frozen=True)
 class Holdings:
-    """What a process has. memory: bytes of its own, of no other process and no file. mappings: of files and
-    devices. Heaps and stacks are as many as there were ever threads at once, and count by their bytes.
+    """Resources of a process. memory: bytes of its own, of no other process and no file. mappings: of files
+    and devices. Heaps and stacks are as many as there were ever threads at once, and count by their bytes.
     """
 
     memory: int

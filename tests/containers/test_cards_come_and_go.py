@@ -65,7 +65,7 @@ def test_driver_loaded_anew_is_followed(mgpu: Arbiter) -> None:
     assert 'has no card "0"' in seen_in_container(mgpu, "0")
     with bundle("sleep", "999", env={"MGPU_MEMORY_MIB": "256"}) as running:
         started = running.argv(mgpu.runtime, "run", "--detach", "--bundle", running.path, running.container)
-        # What it starts keeps its output open.
+        # Its children keep its output open.
         subprocess.run(started, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, check=True, timeout=60)
         card_process(mgpu, "reload v100-16,a10")
         until(lambda: inventory(mgpu) == [(V100, True), (A10, True)], "mgpud serves the driver's cards")

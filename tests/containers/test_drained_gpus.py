@@ -41,7 +41,7 @@ def registers_mapped(mgpu: Arbiter) -> int:
 
 
 def users(mgpu: Arbiter, minor: int = 0) -> int:
-    """Who uses the GPU, which is reset if it is nobody."""
+    """The number of users of the GPU, which is reset if there are none."""
     return int(card_process(mgpu, f"reset {minor}")["in_use"])
 
 
@@ -52,7 +52,7 @@ def program(mgpu: Arbiter, built: Programs, gpu: str = "0") -> Iterator[str]:
     with bundle(inside("hold"), "64", env=env, mounts=[built.oci_mount]) as made:
         before = mgpu.used_bytes()
         started = made.argv(mgpu.runtime, "run", "--detach", "--bundle", made.path, made.container)
-        # What it starts keeps its output open.
+        # Its children keep its output open.
         subprocess.run(started, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, check=True, timeout=60)
         until(lambda: sum(mgpu.used_bytes()) > sum(before), "it works")
         yield made.container
@@ -134,7 +134,7 @@ def test_a_lost_gpu_is_let_go_of_and_back_after_its_reset(mgpu: Arbiter, built: 
     assert "[0]" in seen_in_container(mgpu, "0")
 
 
-def test_what_is_no_gpu_is_not_drained(mgpu: Arbiter) -> None:
+def test_a_name_of_no_gpu_is_not_drained(mgpu: Arbiter) -> None:
     assert 'no GPUs of this node are named "7"' in mgpu.try_mgpu("drain", "7").err
     assert '2 GPUs of this node are named "GPU-"' in mgpu.try_mgpu("drain", "GPU-").err
     assert mgpu.try_mgpu("undrain").status == 2

@@ -64,7 +64,7 @@ def resume(made: Running, *gpus: str) -> Done:
     return made.mgpu.try_mgpu("resume", made.bundle.container, "--gpus", ",".join(gpus))
 
 
-def test_it_goes_on_elsewhere_and_comes_back(mgpu: Arbiter, built: Programs) -> None:
+def test_a_container_goes_on_elsewhere_and_comes_back(mgpu: Arbiter, built: Programs) -> None:
     first, second, third, _ = uuids(mgpu)
     with keeper(mgpu, built, "2") as offline:
         name, before, full = offline.bundle.container, rounds(offline), mgpu.used_bytes()[0]

@@ -34,7 +34,7 @@ def on(uuid: str) -> dict[str, str]:
     return {"mgpu.dev/gpus": uuid}
 
 
-def test_it_waits_and_nobody_else_does(mgpu: Arbiter, built: Programs) -> None:
+def test_a_restoration_waits_and_no_other_container_does(mgpu: Arbiter, built: Programs) -> None:
     first, second = (card["uuid"] for card in mgpu.listing()["cards"])
     with (
         started(mgpu, built, {**OFFLINE, **on(first)}, *KEEPER) as waits,

@@ -71,7 +71,7 @@ def test_a_container_goes_on_under_another_mgpud_with_another_gpu(
     arbiter.until_empty(other)
 
 
-def test_what_was_moved_off_behind_mgpus_back_comes_back_whichever_mgpud_finds_it(
+def test_memory_moved_off_behind_mgpus_back_comes_back_whichever_mgpud_finds_it(
     two: tuple[Arbiter, Arbiter], checkpoint: Checkpoint, tmp_path: Path
 ) -> None:
     one, other = two

@@ -71,7 +71,7 @@ def test_without_room_it_is_evicted_until_there_is_some(
     arbiter.until_empty(other)
 
 
-def test_what_gives_way_is_evicted_for_an_online_one(
+def test_reclaimable_memory_is_evicted_for_an_online_one(
     two: tuple[Arbiter, Arbiter], built: Programs, tmp_path: Path
 ) -> None:
     one, other = two

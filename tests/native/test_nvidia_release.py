@@ -1,4 +1,4 @@
-"""What the arbiter's side of NVIDIA's driver has open of a card, until it lets go of it."""
+"""The arbiter's own files and mappings of a card of NVIDIA's driver, until it lets go of it."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     reporter: Any = session.config.pluginmanager.get_plugin("terminalreporter")
     left = by_kind() - session.config.stash[AT_START]
-    # What failed, if only the first time, had no turn to close what it held.
+    # A test that failed, if only the first time, had no turn to close its files.
     if left.total() > MORE_MAX and not reporter.stats.keys() & {"failed", "error", "rerun"}:
         session.config.stash[LEFT] = left
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

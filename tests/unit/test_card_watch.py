@@ -309,7 +309,7 @@ def test_a_container_on_a_drained_card_is_refused_with_what_to_do(driver: Driver
         admitted(MGPU_GPUS=CARDS[1].uuid)
 
 
-def test_it_ends_although_it_is_hinted_at_at_that_moment(driver: Driver) -> None:
+def test_the_watch_ends_although_a_hint_comes_at_that_moment(driver: Driver) -> None:
     async def ends() -> None:
         task = asyncio.create_task(driver.watch.run())
         await asyncio.sleep(0.1)

@@ -80,7 +80,7 @@ def test_all_gpus_are_all(mgpud: FakeMgpud) -> None:
 
 
 @pytest.mark.parametrize("words", [("drain", "7"), ("undrain", "GPU-")])
-def test_what_is_no_gpu_is_not_asked_for(mgpud: FakeMgpud, words: tuple[str, ...]) -> None:
+def test_a_name_of_no_gpu_is_not_asked_for(mgpud: FakeMgpud, words: tuple[str, ...]) -> None:
     mgpud.reply_to("list", listed([]))
     assert mgpu(*words).exit_code == 1
     assert told(mgpud) == []

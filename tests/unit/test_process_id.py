@@ -1,4 +1,4 @@
-"""Whose a process is, by its pid namespace: a pid alone may be a stranger's by now."""
+"""The container of a process, by its pid namespace: a pid alone may be a stranger's by now."""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ def test_one_that_the_driver_does_not_know_is_left_alone() -> None:
     one.world.close()
 
 
-def test_what_cannot_be_asked_stays_as_it_is_written_down() -> None:
+def test_a_container_whose_state_cannot_be_asked_stays_as_it_is_written_down() -> None:
     one = Container(Driver(2, {2: "ends after"}))
     with pytest.raises(Gone):
         asyncio.run(one.mover.evict(one.grant, drain_ms=1000, beside_online=True))
@@ -271,7 +271,7 @@ def test_one_that_is_not_evicted_gains_nothing_by_a_file_that_says_so(
     one.world.close()
 
 
-def test_what_a_process_had_without_mgpus_knowing_may_be_all_of_its_cap(
+def test_memory_that_mgpu_did_not_know_of_may_be_all_of_its_cap(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     one = Container(Driver(0))

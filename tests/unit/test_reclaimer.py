@@ -1,4 +1,4 @@
-"""What evicts and restores by itself and by hand, over a driver that refuses, stays silent or loses its
+"""The reclaimer, by itself and by hand, over a driver that refuses, stays silent or loses its
 mgpu-checkpoint: no container holds up another, and each request has an end.
 """
 
@@ -303,7 +303,7 @@ def test_a_container_that_ends_before_its_eviction_begins_holds_up_no_other(node
     node.runs(lambda: second.reclaim.state == "evicted")
 
 
-def test_what_has_ended_is_not_written_down_again(node: Node) -> None:
+def test_an_ended_container_is_not_written_down_again(node: Node) -> None:
     one = node.container()
     node.world.grants.remove(one)
     node.world.store.remove(one)
@@ -410,7 +410,7 @@ def test_a_silent_helper_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     asyncio.run(run())
 
 
-def test_it_ends_although_something_happens_at_that_moment(node: Node) -> None:
+def test_the_reclaimer_ends_although_something_happens_at_that_moment(node: Node) -> None:
     node.runs(lambda: True)
     assert node.task is not None
     node.reclaimer.wake()

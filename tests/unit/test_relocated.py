@@ -104,8 +104,8 @@ def evicted(world: World) -> Grant:
     return grant
 
 
-def planned(world: World, grant: Grant, *names: str, lost: tuple[int, ...] = ()) -> tuple[CardShare, ...]:
-    return relocate.plan(world.served, grant, names, driver_version="580.1", lost=lost)
+def planned(world: World, grant: Grant, *names: str, closed: tuple[int, ...] = ()) -> tuple[CardShare, ...]:
+    return relocate.plan(world.served, grant, names, driver_version="580.1", closed=closed)
 
 
 outcomes = st.lists(st.sampled_from(["done", "refused", "killed before", "killed after"]), max_size=8)
@@ -186,7 +186,7 @@ def test_the_account_follows_and_the_record_says_where_it_was() -> None:
 
 
 @pytest.mark.parametrize("refuses", ["move", "schedule"])
-def test_what_the_engine_does_not_take_leaves_it_as_it_was(refuses: str) -> None:
+def test_a_move_that_the_engine_refuses_leaves_all_as_it_was(refuses: str) -> None:
     world = World(NodeConfig(offline_overcommit=True))
     grant = evicted(world)
     world.store.save(grant)
@@ -206,9 +206,9 @@ def test_what_is_not_a_card_like_its_own_is_refused() -> None:
     grant = evicted(world)
     there = UUIDS[1]
     with pytest.raises(Refusal, match="has fallen off the bus"):
-        planned(world, grant, there, lost=(1,))
+        planned(world, grant, there, closed=(1,))
     with pytest.raises(Refusal, match="onto its own GPUs only"):
-        relocate.plan(world.served, grant, [there], driver_version="575.51", lost=())
+        relocate.plan(world.served, grant, [there], driver_version="575.51", closed=())
     world.served.cards[1] = replace(CARDS[1], instance=(1, 0))
     with pytest.raises(Refusal, match="is a MIG instance"):
         planned(world, grant, there)

@@ -64,7 +64,7 @@ def refusal(world: World, had: list[Gpu], driver: str = "580.95.05") -> str:
     return caught.value.line()
 
 
-def test_it_counts_as_evicted_from_its_admission_on(world: World) -> None:
+def test_a_restored_container_counts_as_evicted_from_its_admission_on(world: World) -> None:
     grant = admitted(world, [gpu(1)])
     assert [card.minor for card in grant.cards] == [1], "its /dev came with it"
     assert grant.reclaim == Reclaim(
@@ -101,7 +101,7 @@ def test_several_gpus_are_told_apart_by_their_nodes(world: World) -> None:
         ([gpu(mib=1025)], "had 1025 MiB of GPU memory, and its cap is 1024 MiB now"),
     ],
 )
-def test_where_it_could_not_come_back_it_is_refused(world: World, had: list[Gpu], said: str) -> None:
+def test_a_container_that_could_not_come_back_is_refused(world: World, had: list[Gpu], said: str) -> None:
     line = refusal(world, had)
     assert said in line
     assert "\n" not in line

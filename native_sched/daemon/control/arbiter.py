@@ -209,7 +209,7 @@ class Arbiter:
                 grant,
                 message.get("gpus", ()),
                 driver_version=self._node.driver_version,
-                lost=self._node.closed,
+                closed=self._node.closed,
             )
         return {"container": report.container(self._served, grant, self._node.closed.lost)}
 

@@ -41,7 +41,7 @@ DialogueVerb = Callable[[Mapping[str, Any], Peer], Dialogue]
 
 
 def _peer(connection: socket.socket) -> Peer:
-    """Who connected; without its pid if it may not: another process can have that by the time it asks."""
+    """The process that connected; without its pid if it may not: another may have that when it asks."""
     pid, uid, _gid = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
     return Peer(pid if _is_allowed(Peer(pid, uid)) else 0, uid)
 

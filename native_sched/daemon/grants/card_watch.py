@@ -91,7 +91,7 @@ class CardWatch:
         meant = {card.index for card in listed if card.gpu_id in gpus}
         after = closed.drained | meant if drained else closed.drained - meant
         self._served.node.save(drained={card.uuid: asdict(card) for card in listed if card.index in after})
-        # What can have become of the driver meanwhile is not asked: the next mgpud opens it afresh.
+        # The driver may be another one by now: the next mgpud opens it afresh.
         self._anew = self._anew or (after < closed.drained and not any(map(self._is_asked, listed)))
         for card in sorted(after ^ closed.drained):
             self._log.info("card-drained" if drained else "card-undrained", card=card)

@@ -168,7 +168,7 @@ def nvml(without: Collection[int] = ()) -> Found:
 
 
 def _handles(pynvml: Any, without: Collection[int]) -> list[Callable[[], Any]]:
-    """What asks NVML for each GPU, by which NVML opens it."""
+    """Calls that ask NVML for each GPU, by which NVML opens it."""
     if not without:
         indices = range(pynvml.nvmlDeviceGetCount())
         return [partial(pynvml.nvmlDeviceGetHandleByIndex, number) for number in indices]

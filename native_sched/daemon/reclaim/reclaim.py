@@ -123,7 +123,7 @@ class Reclaimer:
         names: Sequence[str] = (),
         *,
         driver_version: str = "",
-        lost: Collection[int] = (),
+        closed: Collection[int] = (),
     ) -> None:
         """names: of cards, where it is to go on with others. Refusal where it is not evicted, or its memory
         gives way and there is no room for all of it.
@@ -135,7 +135,7 @@ class Reclaimer:
         before, by_hand = grant.cards, grant.reclaim.by_hand
         there = before
         if names:
-            there = relocate.plan(self._served, grant, names, driver_version=driver_version, lost=lost)
+            there = relocate.plan(self._served, grant, names, driver_version=driver_version, closed=closed)
         cards = self._cards()
         for index, size in relocate.sizes_on(grant, there).items() if grant.reclaimable else ():
             left = min(cards[index].left_bytes, cards[index].free_bytes)

@@ -25,7 +25,7 @@ _CALLS_END_WITHIN_S, _LOOK_S = 0.05, 0.001
 
 
 def plan(
-    served: Served, grant: Grant, names: Sequence[str], *, driver_version: str, lost: Collection[int]
+    served: Served, grant: Grant, names: Sequence[str], *, driver_version: str, closed: Collection[int]
 ) -> tuple[CardShare, ...]:
     """The container's share of the named cards, as much as it has now; Refusal."""
     others = served.card_states([other for other in served.grants if other is not grant])
@@ -41,8 +41,8 @@ def plan(
     instances = {card.index for card in served.cards if card.instance is not None}
     left = next(card for card in grant.cards if card.index not in chosen)
     for card in new:
-        if card.index in lost:
-            raise refusals.lost_card(card)
+        if card.index in closed:
+            raise refusals.closed_card(card)
         if card.index in instances:
             raise refusals.instance(card)
         if card.name != left.name:

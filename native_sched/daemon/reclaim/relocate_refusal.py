@@ -23,7 +23,7 @@ def old_driver(version: str, least: int) -> Refusal:
     )
 
 
-def lost_card(card: CardState) -> Refusal:
+def closed_card(card: CardState) -> Refusal:
     return Refusal(
         "card-closed",
         f"card {card.index} ({card.uuid}) has fallen off the bus, or is drained",
