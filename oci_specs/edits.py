@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from oci_specs.members import member_object, member_objects, member_string, member_strings
 from oci_specs.reach import (
+    DRM_MAJOR,
     HOOK_STAGES,
+    PROC_PREFIX,
     has_user_namespace,
     injector,
     is_nvidia_device,
@@ -60,6 +62,7 @@ def apply(
         edits = grant["edits"]
         bound = has_user_namespace(linux)
         _give_devices(linux, edits["devices"], host, bound=bound)
+        _hide(linux, edits.get("masked_paths", []))
         mounts = edits["mounts"] + ([_bound(device) for device in edits["devices"]] if bound else [])
         new["mounts"] = _mounts(spec, mounts, bundle, host)
         if "process" in spec:
@@ -92,13 +95,12 @@ def _give_devices(
     linux: dict[str, Any], granted: Iterable[Mapping[str, Any]], host: Host, *, bound: bool
 ) -> None:
     """bound: the nodes themselves come by mounts, in a user namespace."""
-    majors = host.majors()
     granted = list(granted)
     paths = {normal_path(device["path"]) for device in granted}
     linux["devices"] = [
         device
         for device in member_objects(linux, "devices")
-        if not is_nvidia_device(device, majors) and normal_path(member_string(device, "path")) not in paths
+        if not is_nvidia_device(device, host) and normal_path(member_string(device, "path")) not in paths
     ]
     if not bound:
         # Not a member of linux.devices.
@@ -107,9 +109,11 @@ def _give_devices(
     rules = member_objects(resources, "devices")
     if bound and not rules:
         # podman 5 writes none in a user namespace, and crun leaves such a cgroup as open as its parent.
-        rules = [{"allow": False, "type": "c", "major": major, "access": "rwm"} for major in sorted(majors)]
+        closed = [{"major": major} for major in sorted(host.majors())]
+        closed += [{"major": DRM_MAJOR, "minor": minor} for minor in sorted(host.drm_minors())]
+        rules = [{"allow": False, "type": "c", **numbers, "access": "rwm"} for numbers in closed]
     resources["devices"] = [
-        rule for rule in rules if not (rule.get("allow") is True and is_nvidia_rule(rule, majors))
+        rule for rule in rules if not (rule.get("allow") is True and is_nvidia_rule(rule, host))
     ]
     for device in granted:
         rule = {
@@ -121,6 +125,16 @@ def _give_devices(
         }
         if rule not in resources["devices"]:
             resources["devices"].append(rule)
+
+
+def _hide(linux: dict[str, Any], masked: list[str]) -> None:
+    """What the driver's procfs files tell of other cards. What is written to them, such as registry keys for
+    the whole node, the driver takes from every root, without a capability.
+    """
+    for name, paths in (("readonlyPaths", [PROC_PREFIX]), ("maskedPaths", masked)):
+        had = member_strings(linux, name)
+        if new := [path for path in paths if path not in had]:
+            linux[name] = had + new
 
 
 def _mounts(

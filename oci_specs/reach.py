@@ -13,10 +13,12 @@ from oci_specs.refusal import Refusal, quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Set
+    from collections.abc import Iterator, Mapping
     from typing import Any
 
 NVIDIA_MAJOR = 195
+# DRM's nodes, card0 and renderD128 and the like, are of whatever driver made them.
+DRM_MAJOR = 226
 # NVIDIA's own injectors, by the program's file name: what the legacy hook and CDI specs of nvidia-ctk put
 # into specs.
 NVIDIA_HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
@@ -27,7 +29,8 @@ CAPABILITY_SETS = ("ambient", "bounding", "effective", "inheritable", "permitted
 HOOK_STAGES = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
 
 _NODE_PREFIX = "/dev/nvidia"
-_PROC_PREFIX = "/proc/driver/nvidia"
+_DRM_FOLDER = "/dev/dri"
+PROC_PREFIX = "/proc/driver/nvidia"
 
 
 class Host:
@@ -35,6 +38,7 @@ class Host:
 
     def __init__(self) -> None:
         self._majors: frozenset[int] | None = None
+        self._drm_minors: frozenset[int] | None = None
 
     def majors(self) -> frozenset[int]:
         """Character majors of NVIDIA's driver: nvidia, nvidia-uvm, nvidia-caps and the like."""
@@ -46,6 +50,12 @@ class Host:
             except OSError:
                 self._majors = frozenset((NVIDIA_MAJOR,))
         return self._majors
+
+    def drm_minors(self) -> frozenset[int]:
+        """Minors of the DRM nodes that are NVIDIA's: by them memory of a card is had past any ledger."""
+        if self._drm_minors is None:
+            self._drm_minors = nvidia_drm_minors("/sys/dev/char")
+        return self._drm_minors
 
     def resolve(self, path: str) -> str:
         """path without symbolic links. Refusal when no file can have such a name."""
@@ -90,29 +100,49 @@ def nvidia_majors(proc_devices: str) -> frozenset[int]:
     return frozenset(found)
 
 
+def nvidia_drm_minors(sys_dev_char: str) -> frozenset[int]:
+    """Minors of DRM nodes whose card has a driver named "nvidia…"; sys_dev_char: /sys/dev/char."""
+    found = set()
+    try:
+        names = os.listdir(sys_dev_char)
+    except OSError:
+        return frozenset()
+    for name in names:
+        major, _, minor = name.partition(":")
+        if major == str(DRM_MAJOR) and minor.isdigit():
+            driver = os.path.realpath(f"{sys_dev_char}/{name}/device/driver")
+            if os.path.basename(driver).startswith("nvidia"):
+                found.add(int(minor))
+    return frozenset(found)
+
+
 def is_nvidia_path(path: str) -> bool:
     """Whether path names an NVIDIA node, or a folder of them such as /dev/nvidia-caps."""
     return normal_path(path).startswith(_NODE_PREFIX)
 
 
-def is_nvidia_device(device: Mapping[str, Any], majors: Set[int]) -> bool:
+def is_nvidia_device(device: Mapping[str, Any], host: Host) -> bool:
     """Whether an entry of linux.devices is an NVIDIA node, by name or by number.
 
     By name alone as well: simulated cards have nodes of the null device under the driver's names.
     """
     if is_nvidia_path(member_string(device, "path")):
         return True
-    return _is_nvidia_number(device, majors)
+    return _is_nvidia_number(device, host)
 
 
-def is_nvidia_rule(rule: Mapping[str, Any], majors: Set[int]) -> bool:
+def is_nvidia_rule(rule: Mapping[str, Any], host: Host) -> bool:
     """Whether an entry of linux.resources.devices is about NVIDIA nodes and nothing else."""
-    return _is_nvidia_number(rule, majors)
+    return _is_nvidia_number(rule, host)
 
 
-def _is_nvidia_number(entry: Mapping[str, Any], majors: Set[int]) -> bool:
+def _is_nvidia_number(entry: Mapping[str, Any], host: Host) -> bool:
     major = member_number(entry, "major")
-    return major is not None and major in majors and member_string(entry, "type") in ("c", "u")
+    if major is None or member_string(entry, "type") not in ("c", "u"):
+        return False
+    if major == DRM_MAJOR:
+        return member_number(entry, "minor") in host.drm_minors()
+    return major in host.majors()
 
 
 def is_nvidia_mount(mount: Mapping[str, Any], bundle: str, host: Host) -> bool:
@@ -120,7 +150,18 @@ def is_nvidia_mount(mount: Mapping[str, Any], bundle: str, host: Host) -> bool:
     source = _bind_source(mount, bundle, host)
     if source is None:
         return False
-    return source.startswith((_NODE_PREFIX, _PROC_PREFIX)) or host.character_major(source) in host.majors()
+    major = host.character_major(source)
+    if major == DRM_MAJOR or source.startswith(f"{_DRM_FOLDER}/"):
+        return _is_nvidia_drm(source, host)
+    return source.startswith((_NODE_PREFIX, PROC_PREFIX)) or major in host.majors()
+
+
+def _is_nvidia_drm(source: str, host: Host) -> bool:
+    """DRM's own names end in the minor number; a node by another name may be anybody's."""
+    name = source.removeprefix(f"{_DRM_FOLDER}/")
+    minor = name.removeprefix("renderD").removeprefix("card")
+    minors = host.drm_minors()
+    return bool(minors) and (name == source or not minor.isdigit() or int(minor) in minors)
 
 
 def injector(hook: Mapping[str, Any]) -> str | None:
@@ -171,18 +212,17 @@ def _has_capability(spec: Mapping[str, Any], name: str) -> bool:
 
 def _ways(spec: Mapping[str, Any], bundle: str, host: Host) -> Iterator[tuple[str, str]]:
     linux = member_object(spec, "linux")
-    majors = host.majors()
     for device in member_objects(linux, "devices"):
-        if is_nvidia_device(device, majors):
+        if is_nvidia_device(device, host):
             yield "device", member_string(device, "path")
     rules = member_objects(member_object(linux, "resources"), "devices")
-    others = [rule for rule in rules if not (rule.get("allow") is True and is_nvidia_rule(rule, majors))]
+    others = [rule for rule in rules if not (rule.get("allow") is True and is_nvidia_rule(rule, host))]
     # In a user namespace no nodes are made, but one that others made can be in any folder. podman 5 writes no
     # rules there, and a grant brings them (edits.py). Engines of users could not enforce any.
     if not has_user_namespace(linux) or (rules and not host.is_rootless()):
-        if (words := _open_rule(others, majors)) is not None:
+        if (words := _open_rule(others, host)) is not None:
             yield "cgroup", words
-        elif (words := _open_rule(rules, majors)) is not None:
+        elif (words := _open_rule(rules, host)) is not None:
             yield "device", words
     for mount in member_objects(spec, "mounts"):
         source = _reaching_source(mount, bundle, host)
@@ -204,36 +244,37 @@ def has_user_namespace(linux: Mapping[str, Any]) -> bool:
     )
 
 
-def _open_rule(rules: list[dict[str, Any]], majors: Set[int]) -> str | None:
+def _open_rule(rules: list[dict[str, Any]], host: Host) -> str | None:
     """The device rule, in words, by which the container could open NVIDIA nodes of its own; else None."""
     if not rules:
         # runc then denies what it does not list itself, but crun leaves the cgroup as open as its parent.
         return "no device rules"
-    for major in sorted(majors):
+    every: list[tuple[int, int | None]] = [(major, None) for major in sorted(host.majors())]
+    for major, minor in every + [(DRM_MAJOR, minor) for minor in sorted(host.drm_minors())]:
         verdict: str | None = None
         # As in the kernel: the last rule that covers a device decides. Of one that allows "a" neither the
         # numbers nor the access count.
         for rule in rules:
             allows = rule.get("allow") is True
-            if not _covers(rule, major) and not (allows and member_string(rule, "type") in ("", "a")):
+            if not _covers(rule, major, minor) and not (allows and member_string(rule, "type") in ("", "a")):
                 continue
             if allows:
                 verdict = _words(rule)
-            elif member_number(rule, "minor") in (None, -1) and {"r", "w"} <= set(_access(rule)):
+            elif member_number(rule, "minor") in (None, -1, minor) and {"r", "w"} <= set(_access(rule)):
                 verdict = None
         if verdict is not None:
             return verdict
     return None
 
 
-def _covers(rule: Mapping[str, Any], major: int) -> bool:
-    """Whether a rule is about opening character devices of this major, all of them or some."""
+def _covers(rule: Mapping[str, Any], major: int, minor: int | None) -> bool:
+    """Whether a rule is about opening character devices of this major: the one, or without a minor any."""
     if not {"r", "w"} & set(_access(rule)):
         return False
-    return member_string(rule, "type") in ("", "a", "c", "u") and member_number(rule, "major") in (
-        None,
-        -1,
-        major,
+    return (
+        member_string(rule, "type") in ("", "a", "c", "u")
+        and member_number(rule, "major") in (None, -1, major)
+        and (minor is None or member_number(rule, "minor") in (None, -1, minor))
     )
 
 
@@ -256,6 +297,8 @@ def _reaching_source(mount: Mapping[str, Any], bundle: str, host: Host) -> str |
     if source is None:
         return None
     if source in ("/", "/dev") or is_nvidia_mount(mount, bundle, host):
+        return source
+    if source == _DRM_FOLDER and host.drm_minors():
         return source
     return None
 

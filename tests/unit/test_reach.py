@@ -39,14 +39,19 @@ class FakeHost(Host):
         nodes: dict[str, int] | None = None,
         *,
         rootless: bool = False,
+        drm: set[int] | None = None,
     ) -> None:
         super().__init__()
+        self.drm = frozenset(drm or ())
         self.rootless = rootless
         self.links = links or {}
         self.nodes = nodes or {}
 
     def majors(self) -> frozenset[int]:
         return nvidia_majors(PROC_DEVICES)
+
+    def drm_minors(self) -> frozenset[int]:
+        return self.drm
 
     def resolve(self, path: str) -> str:
         return self.links.get(path, path)
@@ -253,6 +258,52 @@ def test_mount(mount: dict[str, Any], source: str | None) -> None:
     spec["mounts"].append(mount)
     how = "tree" if source in ("/", "/dev", "devtmpfs") else "mount"
     assert ways(spec, host) == ([(how, f"{source} on {mount['destination']}")] if source else [])
+
+
+@pytest.mark.parametrize(
+    ("source", "how"),
+    [
+        ("/dev/dri/renderD128", "mount"),
+        ("/dev/dri/card1", "mount"),
+        ("/dev/dri/card0", None),
+        ("/dev/dri/renderD129", None),
+        ("/dev/dri/by-path", "mount"),
+        ("/dev/dri", "tree"),
+        ("/srv/render", "mount"),
+        ("/dev/drivel", None),
+    ],
+)
+def test_mount_of_drm_nodes(source: str, how: str | None) -> None:
+    spec = load("docker-20.10-default")
+    spec["mounts"].append(bind(source))
+    nodes = {source: 226} if source.startswith("/srv") else {}
+    assert ways(spec, FakeHost(nodes=nodes, drm={1, 128})) == ([(how, f"{source} on /mnt")] if how else [])
+    assert ways(spec, FakeHost(nodes=nodes)) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "found"),
+    [
+        ({"allow": True, "type": "c", "major": 226, "minor": 128, "access": "rw"}, "device"),
+        ({"allow": True, "type": "c", "major": 226, "minor": 0, "access": "rwm"}, None),
+        ({"allow": True, "type": "c", "major": 226, "access": "rwm"}, "cgroup"),
+        ({"allow": True, "type": "c", "major": 226, "minor": -1, "access": "m"}, None),
+    ],
+)
+def test_rules_for_drm_nodes(rule: dict[str, Any], found: str | None) -> None:
+    spec = load("docker-20.10-default")
+    spec["linux"]["resources"]["devices"].append(rule)
+    assert [how for how, _detail in ways(spec, FakeHost(drm={128}))] == ([found] if found else [])
+    assert ways(spec, FakeHost()) == []
+
+
+def test_drm_device_of_nvidia() -> None:
+    spec = load("docker-20.10-default")
+    spec["linux"]["devices"] = [
+        {"path": f"/dev/dri/renderD{minor}", "type": "c", "major": 226, "minor": minor}
+        for minor in (128, 129)
+    ]
+    assert ways(spec, FakeHost(drm={128})) == [("device", "/dev/dri/renderD128")]
 
 
 @pytest.mark.parametrize("stage", ["prestart", "createRuntime", "createContainer", "startContainer"])

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
+from native_sched.daemon.grants import driver_files
+from native_sched.daemon.log import LOG
 from native_sched.daemon.node import capabilities
 from native_sched.daemon.node.inventory import CardInfo
 from oci_specs.cdi import Registry
@@ -34,12 +36,14 @@ def edits_from_cdi(
     directories: Sequence[str],
     known: Collection[CardInfo] = (),
     minors_path: str = capabilities.MINORS,
+    proc: str = driver_files.PROC,
 ) -> Callable[[Iterable[CardShare]], dict[str, Any]]:
     """A function from cards to the `edits` of a grant. Specs are read anew each time: they follow the driver.
 
     known: the node's cards, a list that changes; MIG instances are recognised by it. Capabilities of others
-    are refused, whoever's they are.
+    are refused, whoever's they are. What a container does not get is logged once, until it is something else.
     """
+    said: list[str] = []
 
     def edits(cards: Iterable[CardShare]) -> dict[str, Any]:
         cards = list(cards)
@@ -47,7 +51,15 @@ def edits_from_cdi(
         registry = Registry.load(directories)
         found = registry.edits(kind, [_name(registry, kind, card) for card in cards]).to_json()
         own = {card.uuid: instances[card.uuid] for card in cards if card.uuid in instances}
-        capabilities.check(found, own, capabilities.minors(minors_path))
-        return found
+        caps = capabilities.check(found, own, capabilities.minors(minors_path))
+        minors = {card.minor for card in cards}
+        given, left_out = driver_files.keep_own(found, driver_files.own_nodes(minors, caps))
+        if left_out and left_out != said:
+            said[:] = left_out
+            LOG.info("cdi-left-out", what=" ".join(left_out))
+        gpu_instances = {(minor, instance[0]) for minor, instance in own.values()}
+        if hidden := driver_files.masked(minors, gpu_instances, proc):
+            given["masked_paths"] = hidden
+        return given
 
     return edits

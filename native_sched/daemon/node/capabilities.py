@@ -12,7 +12,8 @@ from typing import Any
 from oci_specs.refusal import Refusal
 
 MINORS = "/proc/driver/nvidia-caps/mig-minors"
-_NODE = re.compile(r"/dev/nvidia-caps/nvidia-cap([0-9]+)")
+FOLDER = "/dev/nvidia-caps"
+_NODE = re.compile(rf"{FOLDER}/nvidia-cap([0-9]+)")
 
 
 def minors(path: str = MINORS) -> dict[str, int]:
@@ -37,8 +38,9 @@ def check(
     edits: Mapping[str, Any],
     instances: Mapping[str, tuple[int, tuple[int, int]]],
     known: Mapping[str, int],
-) -> None:
-    """That the edits bring the capabilities of these instances and no others; Refusal where they do not.
+) -> set[int]:
+    """Minor numbers of the capabilities of these instances, which are all that the edits bring; Refusal where
+    they bring others, or lack one.
 
     instances: by UUID, the GPU's minor and (GPU instance, compute instance).
     """
@@ -46,9 +48,7 @@ def check(
         int(found[1]) for device in edits["devices"] if (found := _NODE.fullmatch(str(device["path"])))
     }
     brought |= {
-        int(device["minor"])
-        for device in edits["devices"]
-        if str(device["path"]).startswith("/dev/nvidia-caps/")
+        int(device["minor"]) for device in edits["devices"] if str(device["path"]).startswith(f"{FOLDER}/")
     }
     allowed = set()
     for uuid, (gpu_minor, instance) in instances.items():
@@ -72,3 +72,4 @@ def check(
             f"the CDI specs bring /dev/nvidia-caps/nvidia-cap{foreign[0]}, which is of no instance of this container",
             "write them anew with nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
         )
+    return allowed
