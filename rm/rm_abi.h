@@ -317,6 +317,9 @@ struct rm_class_list { /* 0x800201 */
     uint32_t count, pad;
     uint64_t list;
 };
+struct rm_device_ids { /* 0x204, 4; a bit for each device instance */
+    uint32_t mask;
+};
 struct rm_id_info { /* 0x202, 40 */
     uint32_t gpu_id, flags, device_instance, subdevice_instance;
     uint64_t name_pointer;
@@ -458,6 +461,7 @@ RM_AT(rm_p2p_caps, status, 0x90);
 RM_AT(rm_p2p_matrix, gpu_id_b, 0x28);
 RM_SZ(rm_p2p_matrix, 0x48);
 RM_SZ(rm_class_list, 16);
+RM_SZ(rm_device_ids, 4);
 RM_AT(rm_id_info, sli_status, 0x18);
 RM_SZ(rm_id_info, 40);
 RM_SZ(rm_active_ids, 3076);

@@ -92,6 +92,14 @@ static uint32_t build_version_v2(const struct rm_request *request)
     return NV_OK;
 }
 
+static uint32_t device_ids(const struct rm_request *request)
+{
+    struct rm_device_ids *ids = request->params;
+
+    ids->mask = (uint32_t)((1ull << request->rm->card_count) - 1);
+    return NV_OK;
+}
+
 static uint32_t probed_ids(const struct rm_request *request)
 {
     uint32_t *ids = request->params;
@@ -343,6 +351,7 @@ static const struct answered {
     {NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_MATRIX, nothing},
     {NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION_V2, build_version_v2},
     {NV0000_CTRL_CMD_SYSTEM_GET_FEATURES, zeros},
+    {NV0000_CTRL_CMD_GPU_GET_DEVICE_IDS, device_ids},
     {NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2, id_info_v2},
     {NV0000_CTRL_CMD_GPU_GET_PROBED_IDS, probed_ids},
     {NV0000_CTRL_CMD_GPU_ATTACH_IDS, known_ids},
@@ -372,6 +381,7 @@ static const struct answered {
     {NV2080_CTRL_CMD_GR_GET_CTX_BUFFER_SIZE, nothing},
     {NV2080_CTRL_CMD_GR_GET_GLOBAL_SM_ORDER, gr_sm_order},
     {NV2080_CTRL_CMD_GR_GET_CAPS_V2, zeros},
+    {NV2080_CTRL_CMD_GR_GET_SM_ISSUE_RATE_MODIFIER, zeros}, /* each rate is full speed */
     {NV2080_CTRL_CMD_GR_GET_GPC_MASK, gr_gpc_mask},
     {NV2080_CTRL_CMD_GR_GET_TPC_MASK, gr_tpc_mask},
     {NV2080_CTRL_CMD_BUS_GET_PCI_BAR_INFO, pci_bars},

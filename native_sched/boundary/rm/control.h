@@ -7,6 +7,7 @@
 /* Parameters that begin with the id of a card: the tenant's, or it does not exist. */
 int control_of_card(struct call *c, uint32_t *status);
 /* Lists of cards. */
+int control_device_ids(struct call *c, uint32_t *status);
 int control_probed_ids(struct call *c, uint32_t *status);
 int control_active_ids(struct call *c, uint32_t *status);
 int control_attach(struct call *c, uint32_t *status);

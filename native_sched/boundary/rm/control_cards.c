@@ -45,6 +45,23 @@ int control_of_card(struct call *c, uint32_t *status)
     return call_driver(c);
 }
 
+/* The driver sets a bit for each card of the node. */
+int control_device_ids(struct call *c, uint32_t *status)
+{
+    struct rm_device_ids *ids = (void *)c->params;
+    uint32_t granted = 0;
+    int e;
+
+    if ((e = call_driver(c)) < 0 || *status)
+        return e;
+    WITH_TENANT(c->tenant);
+    for (uint32_t i = 0; i < c->m->cards; i++)
+        if (c->tenant->granted[c->m->card[i].index] && c->m->card[i].device_instance < RM_MAX_CARDS)
+            granted |= 1u << c->m->card[i].device_instance;
+    ids->mask &= granted;
+    return 0;
+}
+
 /* Two lists: the cards, and those that are left out of use; from 580.65 on a word of flags for each card, of
  * which those that we know have none. Answered here. */
 int control_probed_ids(struct call *c, uint32_t *status)

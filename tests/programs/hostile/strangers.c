@@ -1,6 +1,7 @@
 /* Names clients and cards that are others', wherever RM takes a name and does not ask whose it is: events
- * told in a client's name, a device that shares its address space, cards to open and to ask peers of; and a
- * channel of its own to be reset. Prints how many of these calls were answered with success. */
+ * told in a client's name, a device that shares its address space, cards to open and to ask peers of, lists
+ * of cards; and a channel of its own to be reset. Prints how many of these calls were answered with success.
+ */
 #include "../gpu.h"
 
 enum { FIRST_CLIENT = 0xc1d00000, CLIENTS = 1024, BUSES = 256, SLOTS = 64, GROUP = 0x100 };
@@ -41,6 +42,24 @@ static unsigned int of_card(const struct gpu *g, uint32_t own, uint32_t gpu_id)
     return good;
 }
 
+/* How many cards each list has beside the one that is granted; a list without that one counts too. */
+static unsigned int in_lists(const struct gpu *g)
+{
+    struct rm_gpu_ids ids[3] = {0};
+    struct rm_device_ids devices = {0};
+    unsigned int wrong = 0;
+
+    must(rm_control(g->ctl, g->client, g->client, NV0000_CTRL_CMD_GPU_GET_DEVICE_IDS, &devices,
+                    sizeof(devices)) == NV_OK,
+         "device ids");
+    wrong += __builtin_popcount(devices.mask) != 1;
+    must(rm_control(g->ctl, g->client, g->client, NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS, ids,
+                    sizeof(ids[0])) == NV_OK,
+         "attached ids");
+    wrong += ids->id[0] == ~0u || ids->id[1] != ~0u;
+    return wrong;
+}
+
 int main(void)
 {
     static struct rm_card_info cards[RM_MAX_CARDS];
@@ -60,6 +79,7 @@ int main(void)
     for (uint32_t id = 1; id < BUSES << 8; id = id < SLOTS ? id + 1 : ((id >> 8) + 1) << 8)
         if (id != cards[0].gpu_id)
             good += of_card(&g, cards[0].gpu_id, id);
+    good += in_lists(&g);
     must(work_make(&g, &w, GROUP) == NV_OK, "group");
     good += rm_control(g.ctl, g.client, GROUP + 2, NV906F_CTRL_CMD_RESET_CHANNEL, reset, sizeof(reset)) ==
             NV_OK;
