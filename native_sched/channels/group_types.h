@@ -2,6 +2,7 @@
 #ifndef MGPU_GROUP_TYPES_H
 #define MGPU_GROUP_TYPES_H
 #include "native_sched/driver/driver.h"
+#include "ids.h"
 #include "refusals.h"
 #include <pthread.h>
 
@@ -60,6 +61,7 @@ struct groups {
     const struct driver_ops *ops;
     struct driver *driver;
     struct refusals *refusals; /* of all tenants */
+    struct ids *ids;           /* likewise */
     struct group *group;
     struct channel *channel;
     struct bulk *bulk;

@@ -14,7 +14,7 @@ struct tables {
 };
 
 int groups_init(struct groups *g, const struct driver_ops *ops, struct driver *driver,
-                struct refusals *refusals, int kick)
+                struct refusals *refusals, struct ids *ids, int kick)
 {
     struct tables *tables = reserve(sizeof(*tables));
 
@@ -23,6 +23,7 @@ int groups_init(struct groups *g, const struct driver_ops *ops, struct driver *d
     *g = (struct groups){
         .kick = kick,
         .refusals = refusals,
+        .ids = ids,
         .ops = ops,
         .driver = driver,
         .group = tables->group,
@@ -38,7 +39,15 @@ static void end_channel(struct groups *g, struct channel *c)
     if (c->userd.at)
         g->ops->userd_unmap(&c->userd);
     g->live_channels[c->card] -= c->userd.at || c->blind;
+    atomic_fetch_sub(&g->ids->channels[c->card], 1);
     c->live = false;
+}
+
+static void end_group(struct groups *g, struct group *group)
+{
+    group->live = false;
+    g->bulk[group->bulk].groups--;
+    atomic_fetch_sub(&g->ids->groups[group->card], 1);
 }
 
 void groups_destroy(struct groups *g)
@@ -46,6 +55,9 @@ void groups_destroy(struct groups *g)
     for (uint32_t i = 0; i < g->channels; i++)
         if (g->channel[i].live)
             end_channel(g, &g->channel[i]);
+    for (uint32_t i = 0; i < g->groups; i++)
+        if (g->group[i].live)
+            end_group(g, &g->group[i]);
     munmap(g->group, sizeof(struct tables));
     pthread_mutex_destroy(&g->lock);
 }
@@ -93,15 +105,23 @@ static struct group *place_group(struct groups *g, const struct group *group, ui
         return NULL;
     *at = *group;
     at->bulk = join_bulk(g, group->name.client, group->card, subdevice);
+    atomic_fetch_add(&g->ids->groups[group->card], 1);
     if (at == g->group + g->groups)
         g->groups++;
     return at;
 }
 
-static void end_group(struct groups *g, struct group *group)
+/* What the tenant has on the card, as a sum of its bulks. */
+static struct bulk own_ids(const struct groups *g, uint32_t card)
 {
-    group->live = false;
-    g->bulk[group->bulk].groups--;
+    struct bulk own = {0};
+
+    for (uint32_t i = 0; i < g->bulks; i++)
+        if (g->bulk[i].card == card) {
+            own.groups += g->bulk[i].groups;
+            own.channels += g->bulk[i].channels;
+        }
+    return own;
 }
 
 static int begin_group(struct groups *g, const struct group *group)
@@ -143,7 +163,8 @@ int groups_add(struct groups *g, const struct rm_target *name, uint32_t card, ui
 
     if ((e = find_tsg_id(g, &fresh)) < 0)
         return e;
-    if (!(group = place_group(g, &fresh, subdevice)))
+    if (!ids_left(&g->ids->groups[card], own_ids(g, card).groups) ||
+        !(group = place_group(g, &fresh, subdevice)))
         return -ENOSPC;
     if ((e = begin_group(g, group)) < 0)
         end_group(g, group);
@@ -251,6 +272,7 @@ static struct channel *place_channel(struct groups *g, const struct rm_target *n
         .live = true,
     };
     g->live_channels[c->card] += c->blind;
+    atomic_fetch_add(&g->ids->channels[c->card], 1);
     group->channels[state]++;
     g->bulk[group->bulk].channels++;
     if (c == g->channel + g->channels)
@@ -276,7 +298,8 @@ int groups_add_channel(struct groups *g, const struct rm_target *name, uint32_t 
 
     if (!(c = place_channel(g, name, group, DRIVEN_ON, &e)))
         return e;
-    if (suspend_calls(g, c->card) > SUSPEND_CALLS_MAX) {
+    if (suspend_calls(g, c->card) > SUSPEND_CALLS_MAX ||
+        !ids_left(&g->ids->channels[c->card], own_ids(g, c->card).channels - 1)) {
         forget_channel(g, c);
         return -ENOSPC;
     }

@@ -9,7 +9,7 @@
 #include "group_types.h"
 
 int groups_init(struct groups *g, const struct driver_ops *ops, struct driver *driver,
-                struct refusals *refusals, int kick);
+                struct refusals *refusals, struct ids *ids, int kick);
 void groups_destroy(struct groups *g);
 
 /* A group that the driver has just made. subdevice: as in struct bulk. -ENOSPC; what the driver says. */

@@ -30,6 +30,7 @@ struct mgpu_engine {
     int journal;              /* a folder, or -1 */
     struct orphan_page *left; /* guarded by `lock` */
     struct refusals refusals;
+    struct ids ids;
     struct loop loop;
     struct file_reaper file_reaper;
     struct {

@@ -63,7 +63,8 @@ static int account_open(struct mgpu_engine *e, struct tenant *t)
 
     if (!groups)
         return -ENOMEM;
-    if ((error = groups_init(groups, e->mediator.ops, e->mediator.driver, &e->refusals, e->loop.kick)) < 0) {
+    if ((error = groups_init(groups, e->mediator.ops, e->mediator.driver, &e->refusals, &e->ids,
+                             e->loop.kick)) < 0) {
         free(groups);
         return error;
     }

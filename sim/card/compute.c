@@ -163,6 +163,8 @@ uint32_t channel_alloc(struct rm_call *call, struct rm_object *object)
     if (!userd || !class_has_names(userd->class_id) || !userd->memory || !sysmem_reach(userd->memory) ||
         !gpu_layout_fits(&layout, userd->memory->bytes, space))
         return NV_ERR_INVALID_ARGUMENT;
+    if (gpu_runlist_is_full(object->parent->group))
+        return NV_ERR_NO_FREE_FIFOS;
     if (client->channels < MAX_CLIENT_CHANNELS)
         object->channel = gpu_channel_create(object->parent->group, userd->memory, &layout, space);
     client->channels += object->channel != NULL;

@@ -16,9 +16,11 @@ enum { OUTER_AT = 0x10000 };
 void world_start(void)
 {
     static struct refusals refusals;
+    static struct ids ids;
     int kick = eventfd(0, EFD_NONBLOCK);
 
     memset(&refusals, 0, sizeof(refusals));
+    memset(&ids, 0, sizeof(ids));
     refusals.events = -1;
     world.m = (struct mediator){.ops = &model_ops, .files = &world.files, .cards = CARDS};
     for (uint32_t i = 0; i < CARDS; i++)
@@ -41,7 +43,7 @@ void world_start(void)
         pthread_mutex_init(&t->lock, NULL);
         pthread_mutex_init(&t->calls, NULL);
         t->groups = calloc(1, sizeof(*t->groups));
-        if (!t->groups || groups_init(t->groups, &model_ops, NULL, &refusals, kick) < 0 ||
+        if (!t->groups || groups_init(t->groups, &model_ops, NULL, &refusals, &ids, kick) < 0 ||
             objects_init(&t->objects) < 0)
             abort();
         if (!(t->continued = calloc(1, sizeof(*t->continued))) || managed_open(t, -1) < 0 ||

@@ -17,7 +17,7 @@ from tests.support.waiting import until
 MS = 1_000_000
 # A context on the simulated H200 is 240 MiB.
 CONTEXT_MIB = 240
-GROUPS_MAX, CHANNELS_MAX, SUSPEND_CALLS_MAX = 256, 1024, 16
+GROUPS_MAX, CHANNELS_MAX, SUSPEND_CALLS_MAX, RUNLIST_IDS = 256, 1024, 16, 2048
 NO_MEMORY, IN_USE, EPERM = NV_ERR_NO_MEMORY, NV_ERR_STATE_IN_USE, 1
 ONLINE = ("burst", "--period-ms", "50", "--kernels", "1", "--kernel-us", "1000")
 
@@ -88,6 +88,22 @@ def test_channels_are_limited(siege: Siege) -> None:
         assert status != 0
         assert made <= CHANNELS_MAX
         assert siege.counts_agree() == many.used_bytes
+        siege.neighbour_is_well()
+
+
+def test_two_tenants_leave_channels_for_a_third(siege: Siege) -> None:
+    """A runlist has numbers for 2048 channels, and all tenants of the card share them."""
+    greedy = ("many_groups", "2000", "channels")
+    with (
+        siege.attempt(*greedy, cap_mib=20 * CONTEXT_MIB) as first,
+        siege.attempt(*greedy, cap_mib=20 * CONTEXT_MIB) as second,
+        siege.attempt("many_groups", "200", "channels", cap_mib=20 * CONTEXT_MIB) as third,
+    ):
+        most, rest = first.numbers(), second.numbers()
+        assert (most[1], rest[1]) == (NO_MEMORY, NO_MEMORY)
+        assert RUNLIST_IDS // 3 < most[0] <= RUNLIST_IDS // 2
+        assert RUNLIST_IDS // 5 < rest[0] <= RUNLIST_IDS // 3
+        assert third.numbers() == [200, 0]
         siege.neighbour_is_well()
 
 

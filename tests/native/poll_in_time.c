@@ -13,6 +13,7 @@ static struct loop l;
 static struct mediator m;
 static struct driver_ops ops;
 static struct refusals refusals;
+static struct ids ids;
 static uint64_t virtual_now;
 static struct {
     int engines; /* as engine_status() answers */
@@ -72,7 +73,7 @@ int poll_tenant(uint32_t id, int online, uint32_t cards)
     const struct sched_entity_config config = {
         .id = id, .class_id = online ? SCHED_ONLINE : SCHED_OFFLINE, .cards = cards, .quota_percent = 1};
     struct groups *g = &tenant[id].groups;
-    int e = groups_init(g, &ops, NULL, &refusals, -1);
+    int e = groups_init(g, &ops, NULL, &refusals, &ids, -1);
 
     for (uint32_t i = 0; e == 0 && i < MAX_CARDS; i++) {
         if (!(cards & 1u << i))

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 enum { SPACE_ENTRIES_MAX = 1 << 20 };
+enum { RUNLIST_CHANNELS = 2048 }; /* NV_CHRAM_CHANNEL__SIZE_1, ga100/dev_runlist.h */
 
 bool gpu_layout_fits(const struct gpu_channel_layout *layout, uint64_t memory_bytes, bool in_space)
 {
@@ -17,6 +18,18 @@ bool gpu_layout_fits(const struct gpu_channel_layout *layout, uint64_t memory_by
         return RM_USERD_BYTES <= memory_bytes && layout->userd_at <= memory_bytes - RM_USERD_BYTES;
     return RM_USERD_BYTES <= memory_bytes && layout->userd_at <= memory_bytes - RM_USERD_BYTES &&
            ring_bytes <= memory_bytes && layout->ring_at <= memory_bytes - ring_bytes;
+}
+
+bool gpu_runlist_is_full(const struct gpu_group *group)
+{
+    uint32_t channels = 0;
+
+    gpu_lock(group->gpu);
+    for (const struct gpu_group *other = group->gpu->groups; other; other = other->next)
+        if (other->engine == group->engine)
+            channels += other->channel_count;
+    gpu_settle_unlock(group->gpu);
+    return channels >= RUNLIST_CHANNELS;
 }
 
 struct gpu_channel *gpu_channel_create(struct gpu_group *group, struct sysmem *memory,

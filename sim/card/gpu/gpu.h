@@ -72,6 +72,8 @@ struct gpu_channel_layout {     /* bytes from the start of the memory, validated
 bool gpu_layout_fits(const struct gpu_channel_layout *layout, uint64_t memory_bytes, bool in_space);
 /* Takes references on the memory and on the space, where there is one: then the ring is as NVIDIA's hardware
  * takes it. NULL: the group has GPU_MAX_GROUP_CHANNELS, or no memory. */
+/* Its engine has no number left for another channel. */
+bool gpu_runlist_is_full(const struct gpu_group *group);
 struct gpu_channel *gpu_channel_create(struct gpu_group *group, struct sysmem *memory,
                                        const struct gpu_channel_layout *layout, struct space *space);
 void gpu_channel_free(struct gpu_channel *channel);
