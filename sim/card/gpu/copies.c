@@ -1,6 +1,6 @@
-/* A copy engine's methods: lines between surfaces at virtual addresses, as they are or with components put
- * together anew (remapped) between pitch layouts. Physical addresses, remapping of blocks and reductions stop
- * the channel. */
+/* A copy engine's methods: lines between surfaces, as they are or with components put together anew
+ * (remapped) between pitch layouts. Remapping of blocks and reductions stop the channel, as do physical
+ * addresses where there are none. */
 #include "push.h"
 #include <string.h>
 
@@ -8,6 +8,8 @@ enum {
     SET_SEMAPHORE_A = 0x240,
     SET_SEMAPHORE_PAYLOAD = 0x248,
     SET_SEMAPHORE_PAYLOAD_UPPER = 0x24c,
+    SET_SRC_PHYS_MODE = 0x260,
+    SET_DST_PHYS_MODE = 0x264,
     LAUNCH_DMA = 0x300,
     OFFSET_IN = 0x400,
     OFFSET_OUT = 0x408,
@@ -38,12 +40,14 @@ enum {
     OUT_PITCH = 1 << 8,
     MULTI_LINE = 1 << 9,
     REMAP = 1 << 10,
-    PHYSICAL = 3 << 12,
+    IN_PHYSICAL = 1 << 12,
+    OUT_PHYSICAL = 1 << 13,
     REDUCTION = 1 << 19,
     WIDE_PAYLOAD = 1 << 27, /* from Hopper on */
 };
 enum { GOB_WIDE = 0, GOB_HEIGHT_8 = 1, BLOCK_LOG2_MAX = 5 };
 enum { CONST_A = 4, NO_WRITE = 6 };
+enum { PHYS_MODE_HOST = 3 }; /* coherent or not; 0: the card's own */
 /* What is moved while the card's lock is held. */
 enum { PIECE_BYTES = 4 << 20, PIECE_RUNS = 1 << 13, REMAP_BYTES = 4096 };
 
@@ -91,7 +95,7 @@ static bool begin(struct push *push, uint32_t how)
     struct copying *c = &push->copying;
     uint32_t type = how & TRANSFER_MASK;
 
-    if ((type != PIPELINED && type != NON_PIPELINED) || how & PHYSICAL)
+    if (type != PIPELINED && type != NON_PIPELINED)
         return false;
     *c = (struct copying){
         .line_length = push->copy[LINE_LENGTH_IN / 4],
@@ -101,11 +105,14 @@ static bool begin(struct push *push, uint32_t how)
         c->remap = remap_of(push);
     if (!c->line_length)
         c->lines = 0;
-    return surface_of(&c->from, push, how & IN_PITCH, OFFSET_IN, PITCH_IN, SET_SRC_BLOCK_SIZE,
-                      SRC_ORIGIN_X) &&
-           surface_of(&c->to, push, how & OUT_PITCH, OFFSET_OUT, PITCH_OUT, SET_DST_BLOCK_SIZE,
-                      DST_ORIGIN_X) &&
-           !(how & REMAP && (c->from.blocks || c->to.blocks));
+    if (!surface_of(&c->from, push, how & IN_PITCH, OFFSET_IN, PITCH_IN, SET_SRC_BLOCK_SIZE, SRC_ORIGIN_X) ||
+        !surface_of(&c->to, push, how & OUT_PITCH, OFFSET_OUT, PITCH_OUT, SET_DST_BLOCK_SIZE, DST_ORIGIN_X))
+        return false;
+    if (how & IN_PHYSICAL)
+        c->from.target = push->copy[SET_SRC_PHYS_MODE / 4] & PHYS_MODE_HOST ? SPACE_HOST : SPACE_VIDEO;
+    if (how & OUT_PHYSICAL)
+        c->to.target = push->copy[SET_DST_PHYS_MODE / 4] & PHYS_MODE_HOST ? SPACE_HOST : SPACE_VIDEO;
+    return !(how & REMAP && (c->from.blocks || c->to.blocks));
 }
 
 static void launch(struct gpu_channel *channel, uint32_t how)
@@ -144,14 +151,14 @@ bool copy_method(struct gpu_channel *channel, uint32_t method, uint32_t data)
 }
 
 /* Bytes that were moved, as many as lie in one piece at both ends; 0: a fault. */
-static uint64_t move(struct space *space, uint64_t to, uint64_t from, uint64_t bytes)
+static uint64_t move(struct space *space, const struct copying *c, uint64_t to, uint64_t from, uint64_t bytes)
 {
     struct view in, out;
-    bool there = space_view(space, from, bytes, &in);
+    bool there = space_view_target(space, c->from.target, from, bytes, &in);
 
     if (!there)
         return 0;
-    there = space_view(space, to, in.bytes, &out);
+    there = space_view_target(space, c->to.target, to, in.bytes, &out);
     if (there && in.memory && out.memory)
         memmove(view_at(&out), view_at(&in), out.bytes);
     bytes = there ? out.bytes : 0;
@@ -169,17 +176,18 @@ static uint64_t move_some(struct space *space, struct copying *c, uint64_t most)
 
     n = n < in ? n : in;
     n = n < out ? n : out;
-    moved = move(space, to, from, n < most ? n : most);
+    moved = move(space, c, to, from, n < most ? n : most);
     c->at += (uint32_t)moved;
     return moved;
 }
 
 /* Between memory of the card's and `buffer`. Without contents: zeros. */
-static bool bring(struct space *space, uint64_t address, uint8_t *buffer, uint32_t bytes, bool back)
+static bool bring(struct space *space, enum space_target target, uint64_t address, uint8_t *buffer,
+                  uint32_t bytes, bool back)
 {
     struct view view;
 
-    while (bytes && space_view(space, address, bytes, &view)) {
+    while (bytes && space_view_target(space, target, address, bytes, &view)) {
         if (back && view.memory)
             memcpy(view_at(&view), buffer, view.bytes);
         else if (!back && view.memory)
@@ -226,13 +234,14 @@ static uint64_t remap_some(struct space *space, struct copying *c)
 
     n = n < left ? n : left;
     if (selects(r, 0, CONST_A - 1) &&
-        !bring(space, surface_at(&c->from, c->line, 0, &unused) + (uint64_t)c->at * in, from, n * in, false))
+        !bring(space, c->from.target, surface_at(&c->from, c->line, 0, &unused) + (uint64_t)c->at * in, from,
+               n * in, false))
         return 0;
-    if (selects(r, NO_WRITE, NO_WRITE + 1) && !bring(space, at, to, n * out, false))
+    if (selects(r, NO_WRITE, NO_WRITE + 1) && !bring(space, c->to.target, at, to, n * out, false))
         return 0;
     for (uint32_t i = 0; i < n; i++)
         put_together(r, to + i * out, from + i * in);
-    if (!bring(space, at, to, n * out, true))
+    if (!bring(space, c->to.target, at, to, n * out, true))
         return 0;
     c->at += n;
     return (uint64_t)n * out;

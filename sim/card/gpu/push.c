@@ -4,6 +4,10 @@
 enum { WORDS_PER_STEP = 256, HOST_METHODS = 0x100 };
 enum {
     SET_OBJECT = 0x0,
+    SEMAPHOREA = 0x10, /* as Fermi's hosts have them, and those since then too */
+    SEMAPHOREB = 0x14,
+    SEMAPHOREC = 0x18,
+    SEMAPHORED = 0x1c,
     SEM_ADDR_LO = 0x5c,
     SEM_ADDR_HI = 0x60,
     SEM_PAYLOAD_LO = 0x64,
@@ -11,6 +15,8 @@ enum {
     SEM_EXECUTE = 0x6c,
 };
 enum { SEM_OPERATION_MASK = 7, SEM_RELEASE = 1, SEM_REDUCTION = 6 };
+enum { OLD_ACQUIRE = 1, OLD_RELEASE = 2, OLD_ACQ_GEQ = 4, OLD_ACQ_AND = 8, OLD_OPERATION_MASK = 0x1f };
+#define OLD_4BYTE     (1u << 24)
 #define SEM_64BIT     (1u << 24)
 #define SEM_TIMESTAMP (1u << 25)
 /* The kind of a header, in its three highest bits. */
@@ -132,6 +138,32 @@ static void semaphore(struct gpu_channel *channel, uint32_t execute)
     }
 }
 
+/* The same in the words of before Volta, which NVIDIA's driver still uses in its own channels. */
+static void old_semaphore(struct gpu_channel *channel, uint32_t how)
+{
+    const uint32_t *host = channel->push->host;
+    uint64_t address = (uint64_t)(host[SEMAPHOREA / 4] & 0xff) << 32 | host[SEMAPHOREB / 4];
+    const struct release r = {address, host[SEMAPHOREC / 4], false, !(how & OLD_4BYTE)};
+
+    charge_front_end(channel, SEMAPHORE_NS);
+    switch (how & OLD_OPERATION_MASK) {
+    case OLD_RELEASE:
+        release(channel, &r);
+        break;
+    case OLD_ACQUIRE:
+        acquire(channel, address, r.payload, WAIT_EQUAL);
+        break;
+    case OLD_ACQ_GEQ:
+        acquire(channel, address, r.payload, WAIT_CIRCULAR_GEQ);
+        break;
+    case OLD_ACQ_AND:
+        acquire(channel, address, r.payload, WAIT_AND);
+        break;
+    default:
+        channel_fail(channel);
+    }
+}
+
 static bool host_method(struct gpu_channel *channel, uint32_t subchannel, uint32_t method, uint32_t data)
 {
     channel->push->host[method / 4] = data;
@@ -139,7 +171,9 @@ static bool host_method(struct gpu_channel *channel, uint32_t subchannel, uint32
         channel->push->object[subchannel] = data & 0xffff;
     if (method == SEM_EXECUTE)
         semaphore(channel, data);
-    return method == SEM_EXECUTE;
+    if (method == SEMAPHORED)
+        old_semaphore(channel, data);
+    return method == SEM_EXECUTE || method == SEMAPHORED;
 }
 
 static bool method(struct gpu_channel *channel, uint32_t subchannel, uint32_t at, uint32_t data)

@@ -21,6 +21,7 @@ struct release {
 /* One end of a copy. */
 struct surface {
     uint64_t base;
+    enum space_target target;
     uint32_t pitch; /* from one line to the next; or it is in blocks: */
     bool blocks;
     uint32_t lines_log2, layers_log2; /* how many GOBs a block is high and deep */

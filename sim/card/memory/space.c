@@ -220,6 +220,15 @@ bool space_view(struct space *space, uint64_t address, uint64_t most, struct vie
     return false;
 }
 
+bool space_view_target(struct space *space, enum space_target target, uint64_t address, uint64_t most,
+                       struct view *view)
+{
+    if (target == SPACE_VIRTUAL)
+        return space_view(space, address, most, view);
+    *view = (struct view){.memory = NULL};
+    return false;
+}
+
 void view_put(struct view *view)
 {
     sysmem_put(view->memory);

@@ -38,6 +38,11 @@ struct view {
 };
 /* False: nothing is mapped there, or the host has no room. */
 bool space_view(struct space *space, uint64_t address, uint64_t most, struct view *view);
+/* What addresses of a copy are: of the space, or a place in the card's own or the host's memory, as only a
+ * driver's channels may say. Of the latter there is none in the simulated card. */
+enum space_target { SPACE_VIRTUAL, SPACE_VIDEO, SPACE_HOST };
+bool space_view_target(struct space *space, enum space_target target, uint64_t address, uint64_t most,
+                       struct view *view);
 void view_put(struct view *view);
 static inline uint8_t *view_at(const struct view *view)
 {
