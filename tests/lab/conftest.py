@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from vfio_user import Card, running
+
+
+@pytest.fixture
+def card(tmp_path: Path) -> Iterator[Card]:
+    with running(tmp_path) as started:
+        yield started
