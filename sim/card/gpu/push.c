@@ -182,6 +182,10 @@ static bool method(struct gpu_channel *channel, uint32_t subchannel, uint32_t at
 
     if (at < HOST_METHODS)
         return host_method(channel, subchannel, at, data);
+    /* A copy engine of its own looks at no subchannel: nvidia-uvm names its class on the first and uses
+     * another. */
+    if (!object && channel->group->engine->index == SIM_ENGINE_COPY)
+        object = channel->push->object[0];
     switch (object & 0xff) {
     case 0xb5:
         return copy_method(channel, at, data);
