@@ -19,6 +19,7 @@ GROUP_SCHEDULE, SET_TIMESLICE, GET_TIMESLICE, DISABLE_CHANNELS = (
     0x2080110B,
 )
 DOORBELL = 0xBB0090
+GRAPHICS, COPY_ENGINE = 1, 9
 MEMORY = BASE + (1 << 20)  # mapped at VA; two pages after each other are 4 MiB apart
 VA = 0x2_0000_0000
 USERD, RING, COMMANDS, DATA, SEMAPHORE = (
@@ -53,6 +54,7 @@ def semaphore(how: int, payload: int, address: int = VA + 4 * 4096) -> bytes:
 @dataclass
 class Channel:
     card: Card
+    engine: int = GRAPHICS
     driver: Driver = field(init=False)
     put: int = 0
 
@@ -62,7 +64,7 @@ class Channel:
         for parent, handle, class_id in ((0, CLIENT, 0), (CLIENT, DEVICE, DEVICE), (DEVICE, SPACE, SPACE)):
             self.driver.alloc(CLIENT, parent, handle, class_id, bytes(48))
         self._tables()
-        self.driver.alloc(CLIENT, DEVICE, GROUP, GROUP, struct.pack("<5I", 0, 0, SPACE, 1, 0))
+        self.driver.alloc(CLIENT, DEVICE, GROUP, GROUP, struct.pack("<5I", 0, 0, SPACE, self.engine, 0))
         params = bytearray(360)
         struct.pack_into("<QI", params, 8, VA, ENTRIES)
         struct.pack_into("<QQII", params, 168, USERD, 512, 1, 0)
@@ -142,12 +144,14 @@ def test_an_acquire_waits_for_the_host(channel: Channel) -> None:
 
 
 @pytest.mark.parametrize("physical", [False, True])
-def test_the_copy_engine_copies(channel: Channel, physical: bool) -> None:
+@pytest.mark.parametrize(("engine", "named_on"), [(GRAPHICS, 4), (COPY_ENGINE, 4), (COPY_ENGINE, 0)])
+def test_the_copy_engine_copies(card: Card, engine: int, named_on: int, physical: bool) -> None:
+    channel = Channel(card, engine)
     channel.schedule()
     data = bytes(range(256)) * 16
     channel.guest.put(DATA, data)
     addresses = (DATA, DATA + 0x1000) if physical else (VA + 2 * 4096, VA + 3 * 4096)
-    commands = methods(4, 0, COPY) + methods(4, 0x260, 1, 1)
+    commands = methods(named_on, 0, COPY) + methods(4, 0x260, 1, 1)
     commands += methods(4, 0x400, *(part for a in addresses for part in (a >> 32, a & 0xFFFFFFFF)))
     commands += methods(4, 0x418, len(data), 1)
     commands += methods(4, 0x240, (VA + 4 * 4096) >> 32, (VA + 4 * 4096) & 0xFFFFFFFF, 3)
