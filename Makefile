@@ -18,6 +18,8 @@ ENGINES ?=
 UNIFIED ?=
 # What pytest is told besides, such as PYTEST=-x, PYTEST="-k docker" or PYTEST=tests/unit.
 PYTEST ?=
+# What `make lab` runs, such as LAB=files or LAB="files.polls --pair DRIVER-KERNEL"; SHELL=1: a prompt in its guest.
+LAB ?=
 
 comma := ,
 sanitizer_address := libasan.so
@@ -70,7 +72,7 @@ pytest = FUZZ_SECONDS=$(FUZZ_SECONDS) $(engines) $(sanitized) $(bin)/python -m p
 export PATH := $(abspath $(bin)):$(PATH)
 export PIP_ROOT_USER_ACTION := ignore
 .DELETE_ON_ERROR:
-.PHONY: help demo test $(runs) engines-newest engines-experimental engines-unified soak kubernetes chaos fuzz lint count bench build image package package-test node-image gpu-kit format protos clean
+.PHONY: help demo test $(runs) engines-newest engines-experimental engines-unified soak kubernetes chaos fuzz lint count bench build image package package-test node-image gpu-kit lab lab-all format protos clean
 .DEFAULT_GOAL := help
 # What these have made by another make is made one after the other.
 ifeq ($(filter $(runs),$(MAKECMDGOALS)),)
@@ -94,6 +96,8 @@ help:
 	@echo 'make package-test installs, upgrades and removes each of them in a root of its release'
 	@echo 'make node-image the images that a cluster runs: $(BUILD)/node-image/mgpu.tar'
 	@echo 'make gpu-kit what tests/gpu/bringup.sh needs on a bare machine with a card, in build/gpu-kit'
+	@echo 'make lab     NVIDIA'"'"'s own kernel driver in a guest, on an emulated card: LAB=files; SHELL=1 for a prompt'
+	@echo 'make lab-all on every pair of driver and kernel'
 	@echo 'make format  rewrite the sources as the linters want them'
 	@echo 'make protos  generate the bindings of containerd'"'"'s API anew'
 	@echo 'make clean   remove build'
@@ -179,6 +183,16 @@ node-image: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed
 
 gpu-kit: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed
 	@$(bin)/python -m tests.gpu.kit build/gpu-kit
+
+# SHELL is make's own variable too: the command line's alone is meant.
+prompt := $(if $(filter command,$(origin SHELL)),--shell)
+override SHELL := /bin/sh
+
+lab: $(stamps)/test-system $(stamps)/installed $(image) $(foreign)
+	@$(bin)/python -m lab $(prompt) $(LAB)
+
+lab-all: $(stamps)/test-system $(stamps)/installed $(image) $(foreign)
+	@$(bin)/python -m lab --every-pair $(LAB)
 
 format: $(stamps)/test-system $(stamps)/test-tools
 	@$(bin)/ruff check --quiet --fix . || true

@@ -2,9 +2,10 @@
 
     python -m tools.debian_root RELEASE FOLDER PACKAGE...
 
-RELEASE is Debian's name of one, such as trixie, sid, or experimental: sid with the packages named here from
-experimental where that has newer ones. The packages and what they depend on are unpacked, and no more, unless
---variant names one of mmdebstrap's whose packages are configured, such as apt or minbase.
+RELEASE is Debian's name of one, such as trixie or sid; trixie-backports: trixie with whatever backports has newer;
+or experimental: sid with the packages named here from experimental where that has newer ones. The packages and what
+they depend on are unpacked, and no more, unless --variant names one of mmdebstrap's whose packages are configured,
+such as apt or minbase.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 
 UNPACKED = "extract"
 EXPERIMENTAL = "experimental"
+BACKPORTS = "-backports"
 MIRROR = "http://deb.debian.org/debian"
 
 
@@ -50,13 +52,17 @@ def make(release: str, folder: Path, packages: Sequence[str], *, variant: str = 
 
 
 def _origin(release: str, packages: Sequence[str], folder: Path) -> Iterator[str]:
-    if release != EXPERIMENTAL:
+    # apt takes nothing from these by itself.
+    if release == EXPERIMENTAL:
+        base, archive, pinned, priority = "sid", EXPERIMENTAL, " ".join(packages), 990
+    elif release.endswith(BACKPORTS):
+        base, archive, pinned, priority = release.removesuffix(BACKPORTS), "stable-backports", "*", 500
+    else:
         yield from (release, str(folder))
         return
-    # apt takes nothing from experimental by itself.
-    pinned = f"Package: {' '.join(packages)}\\nPin: release a=experimental\\nPin-Priority: 990\\n"
-    yield f"--setup-hook=printf '{pinned}' >\"$1/etc/apt/preferences\""
-    yield from ("sid", str(folder), *(f"deb {MIRROR} {suite} main" for suite in ("sid", EXPERIMENTAL)))
+    preferences = f"Package: {pinned}\\nPin: release a={archive}\\nPin-Priority: {priority}\\n"
+    yield f"--setup-hook=printf '{preferences}' >\"$1/etc/apt/preferences\""
+    yield from (base, str(folder), *(f"deb {MIRROR} {suite} main" for suite in (base, release)))
 
 
 def main() -> int:

@@ -8,9 +8,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.apt import Archive, Unavailable
 from tests.support.places import REPOSITORY
 from tools.abi.history import NEEDED
+from tools.debian_archive import Archive, Unavailable
 
 PACKAGE = "nvidia-open-gpu-kernel-modules"
 ROOT = REPOSITORY / "build" / "abi" / "debian"

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.support.apt import Archive, Unavailable
 from tests.support.places import REPOSITORY
+from tools.debian_archive import Archive, Unavailable
 
 SOURCE = REPOSITORY / "tests" / "cluster" / "cel"
 ROOT = REPOSITORY / "build" / "cluster"

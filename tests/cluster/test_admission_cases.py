@@ -13,8 +13,8 @@ import yaml
 
 from tests.cluster import admission, evaluator
 from tests.cluster.admission import Case, Object, Outcome
-from tests.support.apt import Unavailable
 from tests.support.places import REPOSITORY
+from tools.debian_archive import Unavailable
 
 # The first test builds the evaluator, from sources that it brings.
 pytestmark = pytest.mark.timeout(900)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.apt import Archive, Unavailable
 from tests.support.places import REPOSITORY
+from tools.debian_archive import Archive, Unavailable
 
 ROOT = REPOSITORY / "build" / "criu"
 SUITE = "trixie"

@@ -27,6 +27,7 @@ PACKAGES = (
     "demo",
     "install",
     "cluster",
+    "lab",
     "mgpu_cli",
     "native_sched",
     "oci_specs",

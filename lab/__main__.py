@@ -1,0 +1,67 @@
+"""`make lab`: NVIDIA's own driver judges. docs/driver-lab.md says what is needed and what is seen."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from lab import collection, pairs, runner, shell, verdicts
+from lab.error import LabError
+from lab.guests import Wish
+from lab.places import BUILD
+
+CARD = BUILD / "meson/lab/card/mgpu-labcard"
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("tests", nargs=-1, metavar="[TEST]...")
+@click.option("--pair", default=pairs.PAIRS[0].name, help="DRIVER-KERNEL, as lab/pairs.py has them.")
+@click.option("--every-pair", is_flag=True, help="On each of them, one after the other.")
+@click.option("--sample", is_flag=True, help="The tests of `make test` alone.")
+@click.option("--shell", "interactive", is_flag=True, help="A prompt in the guest in place of tests.")
+@click.option(
+    "--card", type=click.Path(path_type=Path), default=CARD, help="The program that plays the card."
+)
+@click.option("--chip", default="ga102")
+@click.option("--cards", default=1)
+@click.option("--memory-mib", default=2048)
+def main(
+    tests: tuple[str, ...],
+    pair: str,
+    every_pair: bool,
+    sample: bool,
+    interactive: bool,
+    card: Path,
+    chip: str,
+    cards: int,
+    memory_mib: int,
+) -> None:
+    """Run lab/tests in a guest with NVIDIA's unmodified driver. TEST: a file of lab/tests, or FILE.FUNCTION."""
+    try:
+        chosen = pairs.PAIRS if every_pair else (pairs.named(pair),)
+        wishes = [Wish(one, card.absolute(), chip, cards, memory_mib) for one in chosen]
+        if interactive:
+            sys.exit(shell.prompt(wishes[0]))
+        sys.exit(_tests(wishes, tests or (collection.SAMPLE if sample else ())))
+    except LabError as error:
+        print(f"lab: {error}", flush=True)
+        sys.exit(1)
+
+
+def _tests(wishes: list[Wish], wanted: tuple[str, ...]) -> int:
+    named = collection.tests(wanted)
+    found = []
+    for wish in wishes:
+        print(f"lab: {wish.pair.name}, {wish.cards} x {wish.chip}", flush=True)
+        found += runner.run(wish, named, lambda line: print(line, flush=True))
+    print(verdicts.last_line(found, 0), flush=True)
+    return 1 if any(verdict.state == verdicts.FAILED for verdict in found) else 0
+
+
+if __name__ == "__main__":
+    if os.geteuid() != 0:
+        sys.exit("lab: root is needed, to make the guest's disks")
+    main(prog_name="python -m lab")

@@ -1,0 +1,48 @@
+"""What a test in the guest decides, said beside it.
+
+    @decides("NVIDIA's nodes can be polled, nvidia-uvm's cannot")
+    def polls() -> None:
+        assert ...
+
+A row is the first column of a row in docs, word for word. The test passes by returning, and asserts what the row
+says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+Test = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """rows: what the test decides. card: it needs /dev/nvidia0, which a card that was attached has.
+
+    rests_on: answers of the GSP, given before the test, of which it looks at the content.
+    whatever: made-up answers to which the test's own calls lead, each with the reason why no other answer would
+    change what it asserts. limit_s: the guest's time, after which the test has failed.
+    """
+
+    rows: tuple[str, ...]
+    rests_on: tuple[str, ...]
+    whatever: tuple[tuple[str, str], ...]
+    limit_s: float
+
+
+def decides(
+    *rows: str, rests_on: tuple[str, ...] = (), whatever: dict[str, str] | None = None, limit_s: float = 60
+) -> Callable[[Test], Test]:
+    claim = Claim(rows, rests_on, tuple((whatever or {}).items()), limit_s)
+
+    def named(test: Test) -> Test:
+        test.claim = claim  # type: ignore[attr-defined]
+        return test
+
+    return named
+
+
+def claim_of(test: object) -> Claim | None:
+    found = getattr(test, "claim", None)
+    return found if isinstance(found, Claim) else None

@@ -1,0 +1,60 @@
+"""The tests of lab/tests by their names, and whether the rows that they name are in the docs."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import lab.tests
+from lab.claims import Claim, claim_of
+from lab.error import LabError
+from lab.places import REPOSITORY
+
+# What `make test` runs: modules of lab/tests.
+SAMPLE = ("files",)
+_ROW = re.compile(r"^\| (.+?) \| ", re.M)
+
+
+@dataclass(frozen=True)
+class Named:
+    """module:function, as the guest imports it."""
+
+    place: str
+    claim: Claim
+
+    @property
+    def name(self) -> str:
+        return self.place.removeprefix("lab.tests.").replace(":", ".")
+
+
+def tests(wanted: Sequence[str]) -> list[Named]:
+    """Those of which a name begins with one of `wanted`, all of them without; in the order of their files."""
+    found = []
+    for module in sorted(info.name for info in pkgutil.iter_modules(lab.tests.__path__)):
+        place = f"lab.tests.{module}"
+        if wanted and not any(word.split(".")[0] == module for word in wanted):
+            continue
+        for function, value in vars(importlib.import_module(place)).items():
+            claim = claim_of(value)
+            if claim is not None and value.__module__ == place:
+                found.append(Named(f"{place}:{function}", claim))
+    chosen = [test for test in found if not wanted or any(_named(test, word) for word in wanted)]
+    if not chosen:
+        raise LabError(f"no test of lab/tests is called {' or '.join(wanted)}")
+    _known_rows(chosen)
+    return chosen
+
+
+def _named(test: Named, word: str) -> bool:
+    return test.name == word or test.name.startswith(f"{word}.")
+
+
+def _known_rows(chosen: Sequence[Named]) -> None:
+    rows = {row for page in (REPOSITORY / "docs").glob("*.md") for row in _ROW.findall(page.read_text())}
+    for test in chosen:
+        unknown = [row for row in test.claim.rows if row not in rows]
+        if unknown:
+            raise LabError(f'{test.name} decides what is no row of a table in docs: "{unknown[0]}"')

@@ -1,0 +1,86 @@
+"""In the guest: runs the tests that the laboratory names, one line of JSON each way.
+
+    {"run": "lab.tests.files:polls", "limit_s": 60}  ->  {"run": ..., "failed": null}
+    {"end": true}                                    ->  the guest is switched off
+
+Each test has a process of its own: what it opened goes with it, and one that hangs is killed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+POWER_OFF = 0x4321FEDC
+POLL_S = 0.02
+
+
+def failure(name: str, limit_s: float) -> str | None:
+    """What went wrong with the test, None: nothing."""
+    report = Path("/run/lab-failure")
+    report.unlink(missing_ok=True)
+    child = os.fork()
+    if child == 0:
+        os.setpgid(0, 0)
+        os._exit(_run(name, report))
+    ended = _status(child, limit_s)
+    if ended is None:
+        os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        return f"was not done in {limit_s:g} s"
+    if report.exists():
+        return report.read_text()
+    return None if ended == 0 else f"ended with {ended}"
+
+
+def _run(name: str, report: Path) -> int:
+    try:
+        module, _, function = name.partition(":")
+        getattr(importlib.import_module(module), function)()
+    except BaseException:
+        traceback.print_exc()
+        report.write_text(traceback.format_exc())
+        return 1
+    return 0
+
+
+def _status(child: int, limit_s: float) -> int | None:
+    until = time.monotonic() + limit_s
+    while time.monotonic() < until:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(POLL_S)
+    return None
+
+
+def main(port: str) -> None:
+    with open(port, "rb", buffering=0) as asked, open(port, "wb", buffering=0) as answers:
+
+        def say(message: dict[str, Any]) -> None:
+            answers.write(json.dumps(message).encode() + b"\n")
+
+        say({"ready": True, "uptime_s": float(Path("/proc/uptime").read_text().split()[0])})
+        waiting = b""
+        while True:
+            waiting += asked.read(4096)
+            *lines, waiting = waiting.split(b"\n")
+            for line in filter(None, lines):
+                wanted = json.loads(line)
+                if "end" in wanted:
+                    os.sync()
+                    ctypes.CDLL(None).reboot(POWER_OFF)
+                else:
+                    say({"run": wanted["run"], "failed": failure(wanted["run"], wanted["limit_s"])})
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,133 @@
+"""A guest for a pair: everything that it is made of, and the initramfs that starts it."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from lab import firmware, images, initramfs, kernel_modules, machine, modules, packages, qemu
+from lab.error import LabError
+from lab.pairs import Pair
+from lab.places import LAB, REPOSITORY
+
+BUSYBOX = Path("/usr/bin/busybox")
+NEEDED_BY_ROOT = ("virtio_pci", "virtio_blk", "ext4", "crc32c_generic", "crc32c_intel")
+# What a test may import of the repository, beside mgpu as it is installed in the guest.
+SOURCES = ("lab", "tests", "tools", "rm", "sim")
+KINDS = frozenset({".py", ".sh", ".tsv", ".def", ".h", ".c", ".txt", ".json"})
+# From a start to the agent's first word, on a host that does much else.
+BOOT_S = 240
+QUICK, SYSTEMD = "/lab/lab/guest/init.sh", "/sbin/init"
+MOUNTS = """\
+mount -t ext4 /dev/vda /root
+mount -t ext4 -o ro /dev/vdb /root/project
+mount -t tmpfs lab /root/lab
+cp -a /lab/. /root/lab"""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What kind of machine. card: the program that plays the cards; chip: its name of one."""
+
+    pair: Pair
+    card: Path
+    chip: str = "ga102"
+    cards: int = 1
+    memory_mib: int = 2048
+    start: str = QUICK
+    append: str = ""
+
+
+@dataclass
+class Running:
+    machine: machine.Machine
+    folder: Path
+    report: Path
+
+
+@contextmanager
+def running(wish: Wish) -> Iterator[Running]:
+    """The guest with its agent there; its logs stay in build/lab/logs."""
+    folder = LAB / "logs" / wish.pair.name
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.iterdir():
+        old.unlink()
+    with ExitStack() as stack:
+        # A socket's path has to be short, wherever the repository lies.
+        sockets = Path(stack.enter_context(TemporaryDirectory(prefix="mgpu-lab-")))
+        guest = qemu.Guest(
+            kernel=packages.kernel_root(wish.pair.kernel) / "boot" / f"vmlinuz-{wish.pair.kernel.release}",
+            initramfs=folder / "initramfs",
+            disks=[
+                qemu.Disk(images.root_image(wish.pair.kernel)),
+                qemu.Disk(images.project_image(wish.pair.kernel.suite)),
+            ],
+            cards=[sockets / "card.sock"],
+            append=f"firmware_class.path=/lab/firmware {wish.append}".rstrip(),
+        )
+        guest.initramfs.write_bytes(_initramfs(wish))
+        report = folder / "answers.jsonl"
+        programs = machine.Programs(
+            card=card_command(wish, sockets / "card.sock", report, folder / "card.log"),
+            card_socket=sockets / "card.sock",
+            qemu=qemu.command(packages.qemu_root(), guest),
+        )
+        yield Running(
+            stack.enter_context(machine.started(programs, folder, sockets / "port.sock", boot_s=BOOT_S)),
+            folder,
+            report,
+        )
+
+
+def card_command(wish: Wish, socket: Path, report: Path, log: Path) -> list[str]:
+    if not wish.card.exists():
+        raise LabError(f"{wish.card} is not there: make build")
+    words: Sequence[object] = (
+        wish.card,
+        "--socket",
+        socket,
+        "--chip",
+        wish.chip,
+        "--memory-mib",
+        wish.memory_mib,
+        "--driver",
+        wish.pair.driver.version,
+        "--report",
+        report,
+        "--log",
+        log,
+    )
+    return [str(word) for word in words]
+
+
+def _initramfs(wish: Wish) -> bytes:
+    """With the laboratory itself in it: it is small, and is as it is now."""
+    if not BUSYBOX.exists():
+        raise LabError(f"{BUSYBOX} is missing: install busybox-static")
+    folder = packages.kernel_root(wish.pair.kernel) / "lib/modules" / wish.pair.kernel.release
+    return initramfs.made(
+        BUSYBOX.read_bytes(),
+        kernel_modules.in_order(folder, NEEDED_BY_ROOT),
+        list(_carried(wish.pair)),
+        mounts=MOUNTS,
+        start=wish.start,
+    )
+
+
+def _carried(pair: Pair) -> Iterator[tuple[str, int, bytes]]:
+    for top in SOURCES:
+        for path in sorted((REPOSITORY / top).rglob("*")):
+            if path.suffix in KINDS and path.is_file():
+                yield (
+                    f"lab/{path.relative_to(REPOSITORY)}",
+                    stat.S_IMODE(path.stat().st_mode),
+                    path.read_bytes(),
+                )
+    for name in modules.MODULES:
+        yield f"lab/modules/{name}", 0o644, (modules.built(pair) / name).read_bytes()
+    for name in firmware.NAMES:
+        yield f"lab/firmware/nvidia/{pair.driver.version}/{name}", 0o644, firmware.made(pair.driver.version)

@@ -1,0 +1,161 @@
+"""A guest with emulated cards: their process, QEMU, the console, and the port on which tests are asked for.
+
+Whatever goes wrong with them is one line with the console's last words, within a bound, and nothing is left
+running: a program of ours that is killed takes both with it (PR_SET_PDEATHSIG).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.error import LabError
+
+SOCKET_S = 15
+TAIL_LINES = 4
+POLL_S = 0.1
+DYING = re.compile(rb"Oops:|BUG: |Kernel panic|general protection fault|Call Trace:|divide error:")
+TIED = ("setpriv", "--pdeathsig", "KILL")
+
+
+@dataclass(frozen=True)
+class Programs:
+    """What is started: the card's process, which makes `card_socket`, and QEMU, which connects to it.
+
+    Both are argument lists; where they say the rest they know themselves.
+    """
+
+    card: Sequence[str]
+    card_socket: Path
+    qemu: Sequence[str]
+
+
+class Machine:
+    """A guest that answers. What goes wrong is a LabError with the console's tail."""
+
+    def __init__(
+        self,
+        card: subprocess.Popen[bytes],
+        qemu: subprocess.Popen[bytes],
+        port: socket.socket,
+        console: Path,
+    ):
+        self._card = card
+        self._qemu = qemu
+        self._port = port
+        self._console = console
+        self._waiting = b""
+
+    def ask(self, message: dict[str, Any], within_s: float) -> dict[str, Any]:
+        self._port.sendall(json.dumps(message).encode() + b"\n")
+        return self.answer(within_s, f"no answer to {message} in {within_s:g} s")
+
+    def answer(self, within_s: float, otherwise: str) -> dict[str, Any]:
+        until = time.monotonic() + within_s
+        while b"\n" not in self._waiting:
+            if time.monotonic() > until:
+                raise self.failure(otherwise)
+            said = self._port.recv(65536) if _readable(self._port, POLL_S) else b""
+            self._waiting += said
+            if not said:
+                time.sleep(POLL_S)
+                self._alive()
+        line, self._waiting = self._waiting.split(b"\n", 1)
+        answered: dict[str, Any] = json.loads(line)
+        return answered
+
+    def end(self, within_s: float) -> None:
+        self._port.sendall(b'{"end": true}\n')
+        try:
+            self._qemu.wait(within_s)
+        except subprocess.TimeoutExpired:
+            raise self.failure(f"the guest did not switch itself off in {within_s:g} s") from None
+
+    def failure(self, what: str) -> LabError:
+        lines = _words(self._console)
+        dying = [number for number, line in enumerate(lines) if DYING.search(line.encode())]
+        tail = lines[dying[0] : dying[0] + TAIL_LINES] if dying else lines[-TAIL_LINES:]
+        return LabError(f"{what}; console ({self._console}): {' | '.join(tail) or 'nothing'}")
+
+    def _alive(self) -> None:
+        if self._card.poll() is not None:
+            raise self.failure(f"the card's process ended with {self._card.returncode}")
+        if DYING.search(self._console.read_bytes()):
+            time.sleep(POLL_S)
+            raise self.failure("the guest's kernel died")
+        if self._qemu.poll() is not None:
+            raise self.failure(f"the guest ended with {self._qemu.returncode}")
+
+
+@contextmanager
+def started(programs: Programs, folder: Path, port_path: Path, *, boot_s: float) -> Iterator[Machine]:
+    """The guest, once its agent is there. Its logs stay in `folder`."""
+    console = folder / "console.log"
+    console.touch()
+    with ExitStack() as stack:
+        card = stack.enter_context(_program([*programs.card], folder / "card.out"))
+        _wait_for(programs.card_socket, card, folder / "card.out")
+        qemu = stack.enter_context(
+            _program([*programs.qemu, *ports(console, port_path)], folder / "qemu.out")
+        )
+        port = stack.enter_context(socket.socket(socket.AF_UNIX))
+        _wait_for(port_path, qemu, folder / "qemu.out")
+        port.connect(os.fspath(port_path))
+        machine = Machine(card, qemu, port, console)
+        machine.answer(boot_s, f"the guest did not come up in {boot_s:g} s")
+        yield machine
+
+
+def ports(console: Path, port: Path) -> list[str]:
+    """QEMU's words for the first serial port, the console, and the second one, the agent's."""
+    return [
+        "-serial",
+        f"file:{console}",
+        "-chardev",
+        f"socket,id=port,path={port},server=on,wait=off",
+        "-serial",
+        "chardev:port",
+    ]
+
+
+@contextmanager
+def _program(words: list[str], said: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with said.open("wb") as out:
+        process = subprocess.Popen(
+            [*TIED, *words], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT
+        )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait_for(path: Path, process: subprocess.Popen[bytes], said: Path) -> None:
+    until = time.monotonic() + SOCKET_S
+    while not path.exists():
+        if process.poll() is not None or time.monotonic() > until:
+            last = " | ".join(_words(said)[-TAIL_LINES:]) or "no word"
+            raise LabError(f"{path.name} was not there in {SOCKET_S} s ({said}): {last}")
+        time.sleep(0.02)
+
+
+def _words(path: Path) -> list[str]:
+    text = path.read_bytes().decode(errors="replace").replace("\r", "\n")
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def _readable(port: socket.socket, within_s: float) -> bool:
+    poller = select.poll()
+    poller.register(port, select.POLLIN)
+    return bool(poller.poll(within_s * 1000))

@@ -1,0 +1,104 @@
+"""What Debian has: packages fetched by an apt below build/lab, and roots of them. Nothing is installed."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from lab.error import LabError
+from lab.pairs import Driver, Kernel
+from lab.places import LAB, made_anew
+from tools.debian_archive import Archive, Unavailable
+from tools.debian_root import DebianRootError, make
+
+DRIVER_PACKAGE = "nvidia-open-kernel-dkms"
+# What compiles a module in a root where no package is configured, and what a booting kernel is made of.
+BUILDERS = ("bash", "coreutils", "sed", "grep", "mawk", "diffutils", "findutils", "make", "kmod", "xz-utils")
+QEMU = ("qemu-system-x86", "qemu-utils", "seabios")
+# A host for containers; its kernel comes from kernel_root().
+GUEST = (
+    "systemd",
+    "systemd-sysv",
+    "dbus",
+    "udev",
+    "kmod",
+    "procps",
+    "iproute2",
+    "iptables",
+    "apparmor",
+    "util-linux",
+    "python3",
+    "runc",
+    "containerd",
+    "docker.io",
+)
+QEMU_SUITE = "trixie-backports"
+
+
+def driver_sources(driver: Driver) -> Path:
+    """The folder with the driver's kernel half, as NVIDIA's package has it."""
+    folder = LAB / "drivers" / driver.version
+    if not folder.exists():
+        print(f"lab: fetching the driver {driver.version} ({DRIVER_PACKAGE} of {driver.suite})", flush=True)
+        with made_anew(folder) as new:
+            _unpack(_fetched(driver, new), new)
+    [sources] = (folder / "usr/src").glob("nvidia-current-open-*")
+    return sources
+
+
+def kernel_root(kernel: Kernel) -> Path:
+    """The kernel, its headers and the compiler that it was made with."""
+    words = (kernel.image, kernel.headers, kernel.compiler, *BUILDERS)
+    return _root("kernels", kernel.release, kernel.suite, words)
+
+
+def guest_root(kernel: Kernel, folder: Path) -> None:
+    """A machine of that release: systemd, engines and Python, configured."""
+    _make(folder, f"guest {kernel.release}", kernel.suite, GUEST, "minbase")
+
+
+def qemu_root() -> Path:
+    return _root("qemu", "11", QEMU_SUITE, QEMU)
+
+
+def _root(kind: str, name: str, suite: str, packages: tuple[str, ...]) -> Path:
+    folder = LAB / kind / name
+    if not folder.exists():
+        _make(folder, f"{kind} {name}", suite, packages, "extract")
+    return folder
+
+
+def _make(folder: Path, what: str, suite: str, packages: tuple[str, ...], variant: str) -> None:
+    print(f"lab: fetching {what}: {', '.join(packages[:3])} ... ({suite})", flush=True)
+    try:
+        make(suite, folder, packages, variant=variant)
+    except DebianRootError as error:
+        raise LabError(f"{what}: {_last_line(str(error))}; versions are chosen in lab/pairs.py") from error
+
+
+def _fetched(driver: Driver, folder: Path) -> Path:
+    archive = Archive(LAB / "apt" / driver.suite, "deb", (driver.suite,), "contrib")
+    name = f"{DRIVER_PACKAGE}={driver.packaged}"
+    try:
+        mirror = archive.update()
+    except Unavailable as error:
+        raise LabError(str(error)) from error
+    done = archive.run("apt-get", "--quiet", "download", name, cwd=folder)
+    if done.returncode != 0:
+        raise LabError(
+            f"{mirror} has no {name} in {driver.suite}: {_last_line(done.stderr)}; see lab/pairs.py"
+        )
+    [package] = folder.glob("*.deb")
+    return package
+
+
+def _unpack(package: Path, folder: Path) -> None:
+    subprocess.run(["dpkg-deb", "--extract", package, folder], check=True)
+    package.unlink()
+
+
+def _last_line(said: str) -> str:
+    lines = (
+        [line for line in said.splitlines() if line.startswith("E: ")] or said.splitlines() or ["no word"]
+    )
+    return lines[-1]

@@ -1,0 +1,67 @@
+"""Which driver is tried on which kernel, and where Debian has both. A pair that does not compile is changed
+here, never the driver.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lab.error import LabError
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """suite: Debian's release, whose compiler builds and whose root is the guest's.
+
+    image, headers: packages; release is what `uname -r` says.
+    """
+
+    release: str
+    suite: str
+    image: str
+    compiler: str
+
+    @property
+    def headers(self) -> str:
+        return f"linux-headers-{self.release}"
+
+
+@dataclass(frozen=True)
+class Driver:
+    """suite has nvidia-open-kernel-dkms in its component contrib, in the package's version `packaged`."""
+
+    version: str
+    suite: str
+    packaged: str
+
+
+@dataclass(frozen=True)
+class Pair:
+    driver: Driver
+    kernel: Kernel
+
+    @property
+    def name(self) -> str:
+        return f"{self.driver.version}-{self.kernel.release}"
+
+
+# 6.1.0-56 of bookworm-security has another pci_resize_resource(), with which 550 does not compile.
+LINUX_6_1 = Kernel("6.1.0-50-amd64", "bookworm", "linux-image-6.1.0-50-amd64-unsigned", "gcc-12")
+LINUX_6_12 = Kernel("6.12.117+deb13-amd64", "trixie", "linux-image-6.12.117+deb13-amd64", "gcc-14")
+
+DRIVER_535 = Driver("535.261.03", "bookworm", "535.261.03-1")
+DRIVER_550 = Driver("550.163.01", "trixie", "550.163.01-2")
+
+# The first one is `make lab`'s.
+PAIRS = (
+    Pair(DRIVER_550, LINUX_6_1),
+    Pair(DRIVER_535, LINUX_6_1),
+    Pair(DRIVER_550, LINUX_6_12),
+)
+
+
+def named(name: str) -> Pair:
+    for pair in PAIRS:
+        if pair.name == name:
+            return pair
+    raise LabError(f"{name} is no pair; there are {', '.join(pair.name for pair in PAIRS)}")

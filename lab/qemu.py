@@ -1,0 +1,82 @@
+"""QEMU's command line: a guest on TCG, so that no machine needs KVM, whose time is steady on a busy host."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+MEMORY_MIB = 3072
+# Time from the ACPI timer is QEMU's clock. The TSC of TCG runs ahead by minutes on a busy host, and RM times out.
+STEADY = "clocksource=acpi_pm tsc=unstable nowatchdog"
+# A kernel that is broken ends, and with -no-reboot QEMU does.
+DYING = "oops=panic panic=-1"
+QUICK = "mitigations=off nokaslr random.trust_cpu=on"
+# How long a stopped card keeps QEMU waiting.
+CARD_TIMEOUT_MS = 20000
+
+
+@dataclass(frozen=True)
+class Disk:
+    """writable: what the guest writes goes to this file; else to a copy that is gone with it."""
+
+    image: Path
+    writable: bool = False
+
+
+@dataclass(frozen=True)
+class Guest:
+    kernel: Path
+    initramfs: Path
+    disks: Sequence[Disk]
+    cards: Sequence[Path]
+    append: str = ""
+    loglevel: int = 7
+
+
+def command(root: Path, guest: Guest) -> list[str]:
+    """root: an unpacked one with QEMU; its own loader and libraries run it, whatever this system has."""
+    libraries = f"{root}/usr/lib/x86_64-linux-gnu"
+    words = [f"{root}/usr/lib64/ld-linux-x86-64.so.2", "--library-path", libraries]
+    words += [
+        f"{root}/usr/bin/qemu-system-x86_64",
+        "-L",
+        f"{root}/usr/share/qemu",
+        "-L",
+        f"{root}/usr/share/seabios",
+    ]
+    words += [
+        "-accel",
+        "tcg,tb-size=512",
+        "-cpu",
+        "max",
+        "-machine",
+        "q35,memory-backend=ram,hpet=off",
+        "-smp",
+        "2",
+    ]
+    # The card reads and writes the guest's memory itself.
+    words += ["-object", f"memory-backend-memfd,id=ram,size={MEMORY_MIB}M,share=on", "-m", f"{MEMORY_MIB}M"]
+    words += ["-display", "none", "-monitor", "none", "-no-reboot", "-nic", "none"]
+    words += ["-kernel", str(guest.kernel), "-initrd", str(guest.initramfs)]
+    words += [
+        "-append",
+        f"console=ttyS0 {STEADY} {DYING} {QUICK} loglevel={guest.loglevel} {guest.append}".rstrip(),
+    ]
+    for disk in guest.disks:
+        kept = "off" if disk.writable else "on"
+        words += ["-drive", f"file={disk.image},if=virtio,format=raw,snapshot={kept}"]
+    for number, card in enumerate(guest.cards, start=1):
+        words += ["-device", f"pcie-root-port,id=port{number},chassis={number},slot={number}"]
+        words += ["-device", json.dumps(_card(number, card))]
+    return words
+
+
+def _card(number: int, card: Path) -> dict[str, object]:
+    return {
+        "driver": "vfio-user-pci",
+        "bus": f"port{number}",
+        "socket": {"path": str(card), "type": "unix"},
+        "x-msg-timeout": CARD_TIMEOUT_MS,
+    }

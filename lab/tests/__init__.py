@@ -1,0 +1,1 @@
+"""Tests that run in the guest, on NVIDIA's driver: functions with claims (lab.claims)."""

@@ -1,0 +1,75 @@
+"""What a test's end says of the rows that it names. Pure: made-up answers never decide a row.
+
+The card writes a line for each answer of its GSP: {"answer": NAME, "made_up": BOOL, "source": TEXT}. NAME is a
+control's or RPC's name in NVIDIA's headers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from lab.claims import Claim
+
+PASSED, FAILED, MADE_UP = "passed", "FAILED", "made up"
+
+
+@dataclass(frozen=True)
+class Answer:
+    name: str
+    made_up: bool
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """state: PASSED, FAILED, or MADE_UP: passed, but on answers that nobody's hardware gave."""
+
+    test: str
+    state: str
+    why: str
+    rows: tuple[str, ...]
+
+    @property
+    def decided(self) -> tuple[str, ...]:
+        return self.rows if self.state == PASSED else ()
+
+    def line(self) -> str:
+        rows = f"{len(self.rows)} row{'' if len(self.rows) == 1 else 's'}"
+        return f"lab: {self.state:<7} {self.test} ({rows})" + (f": {self.why}" if self.why else "")
+
+
+def judged(
+    test: str, claim: Claim, failed: str | None, during: Sequence[Answer], before: Sequence[Answer]
+) -> Verdict:
+    """during: what the GSP answered while the test ran; before: since the guest started."""
+    if failed is not None:
+        return Verdict(test, FAILED, failed.strip().splitlines()[-1], claim.rows)
+    whatever = dict(claim.whatever)
+    needless = sorted(whatever.keys() - _made_up(during))
+    if needless:
+        return Verdict(
+            test,
+            FAILED,
+            f"says that it does not matter what is made up, and is not: {_list(needless)}",
+            claim.rows,
+        )
+    unknown = sorted(set(claim.rests_on) - {answer.name for answer in (*before, *during)})
+    if unknown:
+        return Verdict(test, FAILED, f"rests on what the GSP was not asked: {_list(unknown)}", claim.rows)
+    doubtful = (_made_up(during) - whatever.keys()) | (_made_up(before) & set(claim.rests_on))
+    if doubtful:
+        return Verdict(test, MADE_UP, f"rests on {_list(sorted(doubtful))}", claim.rows)
+    return Verdict(test, PASSED, "", claim.rows)
+
+
+def last_line(verdicts: Iterable[Verdict], differences: int) -> str:
+    rows = {row for verdict in verdicts for row in verdict.decided}
+    return f"lab: {len(rows)} rows decided, {differences} differences open"
+
+
+def _made_up(answers: Iterable[Answer]) -> set[str]:
+    return {answer.name for answer in answers if answer.made_up}
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(names)
