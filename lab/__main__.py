@@ -39,7 +39,7 @@ def main(
     cards: int,
     memory_mib: int,
 ) -> None:
-    """Run lab/tests in a guest with NVIDIA's unmodified driver. TEST: a file of lab/tests, or FILE.FUNCTION."""
+    """Run lab/tests in a guest with NVIDIA's driver. TEST: a file of lab/tests, or FILE.FUNCTION."""
     try:
         chosen = pairs.PAIRS if every_pair else (pairs.named(pair),)
         wishes = [Wish(one, card.absolute(), chip, cards, memory_mib) for one in chosen]

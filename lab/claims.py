@@ -4,8 +4,8 @@
     def polls() -> None:
         assert ...
 
-A row is the first column of a row in docs, word for word. The test passes by returning, and asserts what the row
-says.
+A row is the first column of a row in docs, word for word. The test passes by returning, and asserts what
+the row says.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Claim:
     """rows: what the test decides. card: it needs /dev/nvidia0, which a card that was attached has.
 
     rests_on: answers of the GSP, given before the test, of which it looks at the content.
-    whatever: made-up answers to which the test's own calls lead, each with the reason why no other answer would
-    change what it asserts. limit_s: the guest's time, after which the test has failed.
+    whatever: made-up answers to which the test's own calls lead, each with the reason why no other answer
+    would change what it asserts. limit_s: the guest's time, after which the test has failed.
     """
 
     rows: tuple[str, ...]

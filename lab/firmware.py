@@ -1,4 +1,4 @@
-"""The GSP's firmware file as nvidia.ko looks for it: the sections that it reads, and no code (kernel_gsp.c)."""
+"""The GSP's firmware file for nvidia.ko (kernel_gsp.c): the sections that it reads, and no code."""
 
 from __future__ import annotations
 

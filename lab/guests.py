@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -42,66 +43,72 @@ class Wish:
     append: str = ""
 
 
-@dataclass
+@dataclass(frozen=True)
+class Prepared:
+    """All that is started, and the folder of its logs. reports: what each card says of its GSP's answers."""
+
+    programs: machine.Programs
+    folder: Path
+    reports: Sequence[Path]
+
+
+@dataclass(frozen=True)
 class Running:
     machine: machine.Machine
-    folder: Path
-    report: Path
+    reports: Sequence[Path]
 
 
 @contextmanager
-def running(wish: Wish) -> Iterator[Running]:
-    """The guest with its agent there; its logs stay in build/lab/logs."""
+def prepared(wish: Wish) -> Iterator[Prepared]:
+    """Everything made, nothing started; the logs stay in build/lab/logs."""
     folder = LAB / "logs" / wish.pair.name
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.iterdir():
         old.unlink()
-    with ExitStack() as stack:
-        # A socket's path has to be short, wherever the repository lies.
-        sockets = Path(stack.enter_context(TemporaryDirectory(prefix="mgpu-lab-")))
+    # A socket's path has to be short, wherever the repository lies.
+    with TemporaryDirectory(prefix="mgpu-lab-") as made:
+        sockets = [Path(made) / f"card{number}" for number in range(wish.cards)]
+        kernel = wish.pair.kernel
         guest = qemu.Guest(
-            kernel=packages.kernel_root(wish.pair.kernel) / "boot" / f"vmlinuz-{wish.pair.kernel.release}",
+            kernel=packages.kernel_root(kernel) / f"boot/vmlinuz-{kernel.release}",
             initramfs=folder / "initramfs",
-            disks=[
-                qemu.Disk(images.root_image(wish.pair.kernel)),
-                qemu.Disk(images.project_image(wish.pair.kernel.suite)),
-            ],
-            cards=[sockets / "card.sock"],
+            disks=[qemu.Disk(images.root_image(kernel)), qemu.Disk(images.project_image(kernel.suite))],
+            cards=sockets,
             append=f"firmware_class.path=/lab/firmware {wish.append}".rstrip(),
         )
         guest.initramfs.write_bytes(_initramfs(wish))
-        report = folder / "answers.jsonl"
-        programs = machine.Programs(
-            card=card_command(wish, sockets / "card.sock", report, folder / "card.log"),
-            card_socket=sockets / "card.sock",
-            qemu=qemu.command(packages.qemu_root(), guest),
-        )
-        yield Running(
-            stack.enter_context(machine.started(programs, folder, sockets / "port.sock", boot_s=BOOT_S)),
-            folder,
-            report,
-        )
+        reports = [folder / f"answers{number}.jsonl" for number in range(wish.cards)]
+        cards = {
+            path: _card(wish, number, path, reports[number], folder / f"card{number}.log")
+            for number, path in enumerate(sockets)
+        }
+        words = qemu.command(packages.qemu_root(), guest)
+        yield Prepared(machine.Programs(cards, words, Path(made) / "port"), folder, reports)
 
 
-def card_command(wish: Wish, socket: Path, report: Path, log: Path) -> list[str]:
+@contextmanager
+def running(wish: Wish) -> Iterator[Running]:
+    """The guest with its agent there."""
+    with prepared(wish) as made, machine.started(made.programs, made.folder, boot_s=BOOT_S) as guest:
+        yield Running(guest, made.reports)
+
+
+def _card(wish: Wish, number: int, socket: Path, report: Path, log: Path) -> list[str]:
     if not wish.card.exists():
         raise LabError(f"{wish.card} is not there: make build")
-    words: Sequence[object] = (
-        wish.card,
-        "--socket",
-        socket,
-        "--chip",
-        wish.chip,
-        "--memory-mib",
-        wish.memory_mib,
-        "--driver",
-        wish.pair.driver.version,
-        "--report",
-        report,
-        "--log",
-        log,
-    )
-    return [str(word) for word in words]
+    told: dict[str, object] = {
+        "socket": socket,
+        "chip": wish.chip,
+        "memory-mib": wish.memory_mib,
+        "driver": wish.pair.driver.version,
+        "slot": number,
+        "report": report,
+        "log": log,
+    }
+    return [
+        os.fspath(wish.card),
+        *(word for name, value in told.items() for word in (f"--{name}", str(value))),
+    ]
 
 
 def _initramfs(wish: Wish) -> bytes:

@@ -1,4 +1,4 @@
-"""The guest's disks: a root of a Debian release with the kernel's modules, and the project as it was built."""
+"""The guest's disks: a Debian root with the kernel's modules, and the project as it was built."""
 
 from __future__ import annotations
 

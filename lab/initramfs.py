@@ -1,4 +1,4 @@
-"""An initramfs: what finds the guest's root. A cpio archive of the kind "newc" (initramfs-buffer-format.rst)."""
+"""An initramfs: what finds the guest's root. A cpio archive (buffer-format.rst)."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def made(
     mounts: str,
     start: str,
 ) -> bytes:
-    """files: what else is in it: path, mode, content. mounts: shell lines that mount the guest's root on /root.
-    start: what is executed there.
+    """files: what else is in it: path, mode, content. mounts: shell lines that mount the guest's root on
+    /root. start: what is executed there.
     """
     loaded = list(modules)
     init = _INIT.format(modules=" ".join(name for name, _ in loaded), mounts=mounts, start=start)

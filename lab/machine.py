@@ -13,7 +13,7 @@ import select
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,14 +30,14 @@ TIED = ("setpriv", "--pdeathsig", "KILL")
 
 @dataclass(frozen=True)
 class Programs:
-    """What is started: the card's process, which makes `card_socket`, and QEMU, which connects to it.
+    """What is started: a process for each card, by the socket that it makes, and QEMU, which connects to them.
 
-    Both are argument lists; where they say the rest they know themselves.
+    All are argument lists. port: the socket that QEMU makes for the agent.
     """
 
-    card: Sequence[str]
-    card_socket: Path
+    cards: Mapping[Path, Sequence[str]]
     qemu: Sequence[str]
+    port: Path
 
 
 class Machine:
@@ -45,13 +45,13 @@ class Machine:
 
     def __init__(
         self,
-        card: subprocess.Popen[bytes],
+        cards: Sequence[subprocess.Popen[bytes]],
         qemu: subprocess.Popen[bytes],
         port: socket.socket,
         console: Path,
     ):
-        self._card = card
-        self._qemu = qemu
+        self.cards = cards
+        self.qemu = qemu
         self._port = port
         self._console = console
         self._waiting = b""
@@ -77,7 +77,7 @@ class Machine:
     def end(self, within_s: float) -> None:
         self._port.sendall(b'{"end": true}\n')
         try:
-            self._qemu.wait(within_s)
+            self.qemu.wait(within_s)
         except subprocess.TimeoutExpired:
             raise self.failure(f"the guest did not switch itself off in {within_s:g} s") from None
 
@@ -88,32 +88,44 @@ class Machine:
         return LabError(f"{what}; console ({self._console}): {' | '.join(tail) or 'nothing'}")
 
     def _alive(self) -> None:
-        if self._card.poll() is not None:
-            raise self.failure(f"the card's process ended with {self._card.returncode}")
+        ended = [card.returncode for card in self.cards if card.poll() is not None]
+        if ended:
+            raise self.failure(f"the card's process ended with {ended[0]}")
         if DYING.search(self._console.read_bytes()):
             time.sleep(POLL_S)
             raise self.failure("the guest's kernel died")
-        if self._qemu.poll() is not None:
-            raise self.failure(f"the guest ended with {self._qemu.returncode}")
+        if self.qemu.poll() is not None:
+            raise self.failure(f"the guest ended with {self.qemu.returncode}")
 
 
 @contextmanager
-def started(programs: Programs, folder: Path, port_path: Path, *, boot_s: float) -> Iterator[Machine]:
+def started(programs: Programs, folder: Path, *, boot_s: float) -> Iterator[Machine]:
     """The guest, once its agent is there. Its logs stay in `folder`."""
     console = folder / "console.log"
     console.touch()
     with ExitStack() as stack:
-        card = stack.enter_context(_program([*programs.card], folder / "card.out"))
-        _wait_for(programs.card_socket, card, folder / "card.out")
-        qemu = stack.enter_context(
-            _program([*programs.qemu, *ports(console, port_path)], folder / "qemu.out")
-        )
+        cards = stack.enter_context(plugged(programs, folder))
+        words = [*programs.qemu, *ports(console, programs.port)]
+        qemu = stack.enter_context(_program(words, folder / "qemu.out"))
         port = stack.enter_context(socket.socket(socket.AF_UNIX))
-        _wait_for(port_path, qemu, folder / "qemu.out")
-        port.connect(os.fspath(port_path))
-        machine = Machine(card, qemu, port, console)
+        _wait_for(programs.port, qemu, folder / "qemu.out")
+        port.connect(os.fspath(programs.port))
+        machine = Machine(cards, qemu, port, console)
         machine.answer(boot_s, f"the guest did not come up in {boot_s:g} s")
         yield machine
+
+
+@contextmanager
+def plugged(programs: Programs, folder: Path) -> Iterator[Sequence[subprocess.Popen[bytes]]]:
+    """The cards' processes, each with its socket there."""
+    with ExitStack() as stack:
+        cards = []
+        for number, (path, words) in enumerate(programs.cards.items()):
+            out = folder / f"card{number}.out"
+            card = stack.enter_context(_program(words, out))
+            _wait_for(path, card, out)
+            cards.append(card)
+        yield cards
 
 
 def ports(console: Path, port: Path) -> list[str]:
@@ -129,7 +141,7 @@ def ports(console: Path, port: Path) -> list[str]:
 
 
 @contextmanager
-def _program(words: list[str], said: Path) -> Iterator[subprocess.Popen[bytes]]:
+def _program(words: Sequence[str], said: Path) -> Iterator[subprocess.Popen[bytes]]:
     with said.open("wb") as out:
         process = subprocess.Popen(
             [*TIED, *words], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT

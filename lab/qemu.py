@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MEMORY_MIB = 3072
-# Time from the ACPI timer is QEMU's clock. The TSC of TCG runs ahead by minutes on a busy host, and RM times out.
+# Time from the ACPI timer is QEMU's clock. TCG's TSC runs ahead by minutes on a busy host: RM times out.
 STEADY = "clocksource=acpi_pm tsc=unstable nowatchdog"
 # A kernel that is broken ends, and with -no-reboot QEMU does.
 DYING = "oops=panic panic=-1"

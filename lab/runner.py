@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from lab.collection import Named
 from lab.guests import Running, Wish, running
@@ -27,15 +26,16 @@ def run(wish: Wish, tests: Sequence[Named], say: Callable[[str], None]) -> list[
 
 
 def _verdict(guest: Running, test: Named) -> Verdict:
-    before = _answers(guest.report)
+    marks = [report.stat().st_size for report in guest.reports]
     limit_s = test.claim.limit_s
     done = guest.machine.ask({"run": test.place, "limit_s": limit_s}, limit_s * PATIENCE)
-    return judged(test.name, test.claim, done["failed"], _answers(guest.report)[len(before) :], before)
+    held = [report.read_bytes() for report in guest.reports]
+    before = [answer for mark, text in zip(marks, held, strict=True) for answer in _answers(text[:mark])]
+    during = [answer for mark, text in zip(marks, held, strict=True) for answer in _answers(text[mark:])]
+    return judged(test.name, test.claim, done["failed"], during, before)
 
 
-def _answers(report: Path) -> list[Answer]:
-    """What the GSP has answered so far. The card writes a line before the guest can see the answer."""
-    if not report.exists():
-        return []
-    whole = report.read_bytes().rpartition(b"\n")[0]
-    return [Answer(line["answer"], line["made_up"]) for line in map(json.loads, whole.splitlines())]
+def _answers(report: bytes) -> list[Answer]:
+    """A card writes a line before the guest can see the answer."""
+    lines = map(json.loads, report.splitlines())
+    return [Answer(line["answer"], line["made_up"]) for line in lines]

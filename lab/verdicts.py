@@ -1,7 +1,7 @@
 """What a test's end says of the rows that it names. Pure: made-up answers never decide a row.
 
-The card writes a line for each answer of its GSP: {"answer": NAME, "made_up": BOOL, "source": TEXT}. NAME is a
-control's or RPC's name in NVIDIA's headers.
+The card writes a line for each answer of its GSP: {"answer": NAME, "made_up": BOOL, "source": TEXT}. NAME is
+a control's or RPC's name in NVIDIA's headers.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     python -m tools.debian_root RELEASE FOLDER PACKAGE...
 
-RELEASE is Debian's name of one, such as trixie or sid; trixie-backports: trixie with whatever backports has newer;
-or experimental: sid with the packages named here from experimental where that has newer ones. The packages and what
-they depend on are unpacked, and no more, unless --variant names one of mmdebstrap's whose packages are configured,
-such as apt or minbase.
+RELEASE is Debian's name of one, such as trixie or sid; trixie-backports: trixie with whatever backports has
+newer; or experimental: sid with the packages named here from experimental where that has newer ones. The
+packages and what they depend on are unpacked, and no more, unless --variant names one of mmdebstrap's whose
+packages are configured, such as apt or minbase.
 """
 
 from __future__ import annotations

@@ -15,4 +15,7 @@ ln -sf /proc/self/fd /dev/fd
 hostname lab
 ip link set lo up
 /lab/lab/guest/driver.sh
+if grep -qw lab.prompt /proc/cmdline; then
+    exec /lab/lab/guest/prompt.sh
+fi
 exec /lab/lab/guest/agent.sh

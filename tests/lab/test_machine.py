@@ -1,0 +1,97 @@
+"""A guest that breaks gives one line within a bound and leaves nothing running. Stand-ins for QEMU and the card."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lab.error import LabError
+from lab.machine import Machine, Programs, started
+
+CARD = "import socket, sys, time; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); time.sleep(60)"
+# It is told as QEMU is: -serial file:CONSOLE -chardev socket,...,path=PORT,...
+GUEST = """
+import re, socket, sys, time
+told = " ".join(sys.argv)
+console = open(re.search(r"file:(\\S+)", told)[1], "a", buffering=1)
+s = socket.socket(socket.AF_UNIX); s.bind(re.search(r"path=([^,]+)", told)[1]); s.listen()
+c, _ = s.accept()
+console.write("guest up\n")
+c.sendall(b'{"ready": true}\n')
+c.recv(4096)
+%s
+time.sleep(60)
+"""
+
+
+def ask(tmp_path: Path, guest: str, *, kill_card: bool = False) -> tuple[str, list[int]]:
+    """What the laboratory says of that guest, and the processes there were."""
+    card = tmp_path / "card"
+    programs = Programs(
+        {card: [sys.executable, "-c", CARD, str(card)]},
+        [sys.executable, "-c", GUEST % guest],
+        tmp_path / "port",
+    )
+    pids: list[int] = []
+
+    def asked() -> None:
+        with started(programs, tmp_path, boot_s=20) as machine:
+            pids.extend(running(machine))
+            if kill_card:
+                os.kill(machine.cards[0].pid, signal.SIGKILL)
+            machine.ask({"run": "x"}, 2)
+
+    with pytest.raises(LabError) as told:
+        asked()
+    return str(told.value), pids
+
+
+def running(machine: Machine) -> list[int]:
+    return [process.pid for process in (*machine.cards, machine.qemu)]
+
+
+def gone(pids: list[int]) -> bool:
+    return not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+@pytest.mark.parametrize(
+    ("guest", "line"),
+    [
+        ("console.write('[1.0] BUG: kernel NULL pointer\\\n[1.1] RIP: x\\\n')", "the guest's kernel died"),
+        ("", "no answer to {'run': 'x'} in 2 s"),
+        ("sys.exit(3)", "the guest ended with 3"),
+    ],
+    ids=["oops", "hang", "end"],
+)
+def test_broken_guests_are_one_line_with_the_console(tmp_path: Path, guest: str, line: str) -> None:
+    began = time.monotonic()
+    said, pids = ask(tmp_path, guest)
+    assert time.monotonic() - began < 30
+    assert said.startswith(line)
+    assert "console" in said
+    assert "\n" not in said
+    assert gone(pids)
+
+
+def test_oopses_are_shown_from_their_first_line(tmp_path: Path) -> None:
+    said, _ = ask(tmp_path, "console.write('[1.0] BUG: kernel NULL pointer\\\n[1.1] RIP: x\\\n')")
+    assert said.endswith("[1.0] BUG: kernel NULL pointer | [1.1] RIP: x")
+
+
+def test_cards_that_die_are_one_line(tmp_path: Path) -> None:
+    said, pids = ask(tmp_path, "", kill_card=True)
+    assert said.startswith("the card's process ended with -9")
+    assert gone(pids)
+
+
+def test_programs_that_do_not_start_say_why(tmp_path: Path) -> None:
+    broken = Programs(
+        {tmp_path / "card": ["sh", "-c", "echo no such chip; exit 2"]}, ["true"], tmp_path / "port"
+    )
+    with pytest.raises(LabError, match="no such chip"), started(broken, tmp_path, boot_s=5):
+        pass
