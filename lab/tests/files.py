@@ -54,7 +54,8 @@ def references_of_uvm() -> None:
 
 
 @decides(
-    "RM compares a control's size before it looks for the object: a wrong one is INVALID_ARGUMENT on any object "
+    "RM compares a control's size before it looks for the object: a wrong one is "
+    "INVALID_ARGUMENT on any object "
     "and on none"
 )
 def size_before_object() -> None:

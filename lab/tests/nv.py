@@ -1,0 +1,256 @@
+"""Clients of NVIDIA's driver in the laboratory's guest: direct calls on its nodes, without mgpu.
+
+Each call gives RM's status (0: OK), or a negative errno where ioctl() itself failed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import mmap
+import os
+import struct
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from tests.gpu import rm
+from tests.support.rm_numbers import (
+    AMPERE_CHANNEL_GPFIFO_A,
+    FERMI_VASPACE_A,
+    NV01_MEMORY_SYSTEM_OS_DESCRIPTOR,
+    NV50_MEMORY_VIRTUAL,
+    NV2080_CTRL_CMD_FB_GET_INFO_V2,
+    NV2080_CTRL_CMD_GPU_GET_GID_INFO,
+    NV2080_CTRL_CMD_GPU_GET_PID_INFO,
+    UVM_CREATE_EXTERNAL_RANGE,
+    UVM_FREE,
+    UVM_INITIALIZE,
+    UVM_MAP_EXTERNAL_ALLOCATION,
+    UVM_MM_INITIALIZE,
+    UVM_REGISTER_GPU,
+    UVM_REGISTER_GPU_VASPACE,
+    UVM_UNMAP_EXTERNAL,
+)
+
+MIB = 1 << 20
+DEVICE, SUBDEVICE, FIRST = 0xBEEF0080, 0xBEEF2080, 0xBEEF9000
+VIRTUAL, SPACE, OS_DESCRIPTOR, CHANNEL = (
+    NV50_MEMORY_VIRTUAL,
+    FERMI_VASPACE_A,
+    NV01_MEMORY_SYSTEM_OS_DESCRIPTOR,
+    AMPERE_CHANNEL_GPFIFO_A,
+)
+# NVOS32_ALLOC_FLAGS
+LAZY, ALIGNMENT_FORCE, IS_VIRTUAL, EXTERNALLY_MANAGED, SPARSE = 0x400, 0x10, 0x80000, 0x400000, 0x4000000
+HOST, VIDEO = 1 << 25, 0
+OWNER = 0x6D677075
+# NV_VASPACE_ALLOCATION_FLAGS
+EXTERNALLY_OWNED, PAGE_FAULTING = 1 << 3, 1 << 6
+SHARE_ALL, SHARE_CLIENT, COMPOSE, REVOKE = 1, 3, 4, 1
+ACCESS_DUP = 1
+HEAP_SIZE, HEAP_FREE, RAM_SIZE, TOTAL_RAM, USABLE = 0x9, 0x16, 0x7, 0x8, 0x20
+
+
+def memory(size: int, flags: int = 0, attr: int = VIDEO, space: int = 0) -> bytes:
+    """NV_MEMORY_ALLOCATION_PARAMS. RM takes no owner of 0 (INVALID_OWNER)."""
+    params = bytearray(128)
+    struct.pack_into("<III", params, 0, OWNER, 0, flags)
+    struct.pack_into("<II", params, 0x18, attr, 0)
+    struct.pack_into("<Q", params, 0x40, size)
+    struct.pack_into("<I", params, 0x6C, space)
+    return bytes(params)
+
+
+def space(
+    flags: int = EXTERNALLY_OWNED | PAGE_FAULTING, base: int = 0x1000, size: int = 0x1FFFFFB000000
+) -> bytes:
+    """NV_VASPACE_ALLOCATION_PARAMETERS; by default what nvidia-uvm takes."""
+    return struct.pack("<IIQQQI4xQ", 0, flags, size, 0, 0, 0, base)
+
+
+class Client:
+    """A root client on a control file of its own, with a device and a subdevice of the first card."""
+
+    def __init__(self, attach: bool = True) -> None:
+        self.card = rm.node("nvidia0") if attach else -1
+        self.ctl = rm.node("nvidiactl")
+        self.next = FIRST
+        root = rm.alloc(0, 0, 0, rm.ROOT)
+        self._must(self.make(root), "root client")
+        self.root = root.u32(8)
+        if attach:
+            own_space = struct.pack("<II", 0, self.root).ljust(56, b"\0")
+            self._must(self.alloc(self.root, rm.DEVICE, own_space, DEVICE)[0], "device")
+            self._must(self.alloc(DEVICE, rm.SUBDEVICE, bytes(4), SUBDEVICE)[0], "subdevice")
+
+    @staticmethod
+    def _must(status: int, what: str) -> None:
+        if status:
+            raise rm.RmError(what, status)
+
+    def make(self, call: rm.Call, at: int = 0x28, fd: int = -1) -> int:
+        error = rm.on_file(self.ctl if fd < 0 else fd, call)
+        return -error if error else call.u32(at)
+
+    def alloc(self, parent: int, class_id: int, params: bytes = b"", handle: int = 0) -> tuple[int, int]:
+        """Status and handle."""
+        if not handle:
+            self.next += 1
+            handle = self.next
+        call = rm.alloc(self.root, parent, handle, class_id, params)
+        self.params = call.params
+        return self.make(call), handle
+
+    def must_alloc(self, parent: int, class_id: int, params: bytes = b"", handle: int = 0) -> int:
+        status, handle = self.alloc(parent, class_id, params, handle)
+        self._must(status, f"class {class_id:#x}")
+        return handle
+
+    def memory(self, size: int, class_id: int = rm.MEMORY, **how: int) -> int:
+        return self.must_alloc(DEVICE, class_id, memory(size, **how))
+
+    def os_descriptor(self, pages: mmap.mmap, address: int) -> tuple[int, int]:
+        """ALLOC_MEMORY of class 0x71 over the caller's own pages: NVOS02 and a descriptor."""
+        self.next += 1
+        flags = 1 << 4 | 1 << 12 | 1 << 30  # NONCONTIGUOUS, CACHED, NO_MAP
+        outer = struct.pack(
+            "<IIIIIIQQII iI", self.root, DEVICE, self.next, OS_DESCRIPTOR, flags, 0, address,
+            len(pages) - 1, 0, 0, -1, 0,
+        )  # fmt: skip
+        register = rm.Call(rm.REGISTER_FD, bytearray(struct.pack("<i", self.ctl)), bytearray(), -1)
+        self._must(-rm.on_file(self.card, register), "REGISTER_FD")
+        call = rm.Call(rm.ALLOC_MEMORY, bytearray(outer), bytearray(), -1)
+        return self.make(call, fd=self.card), self.next
+
+    def free(self, handle: int, parent: int = DEVICE) -> int:
+        outer = struct.pack("<IIII", self.root, parent, handle, 0)
+        return self.make(rm.Call(rm.FREE, bytearray(outer), bytearray(), -1), 0xC)
+
+    def control(self, thing: int, cmd: int, params: bytes, fd: int = -1) -> tuple[int, bytes]:
+        call = rm.control(self.root, thing, cmd, params)
+        return self.make(call, 0x1C, fd), bytes(call.params)
+
+    def share(self, handle: int, kind: int, target: int = 0, action: int = 0, fd: int = -1) -> int:
+        outer = struct.pack("<IIIIHBBI", self.root, handle, target, ACCESS_DUP, kind, action, 0, 0)
+        return self.make(rm.Call(rm.SHARE, bytearray(outer), bytearray(), -1), 0x14, fd)
+
+    def dup(self, theirs: int, handle: int, parent: int = DEVICE) -> tuple[int, int]:
+        self.next += 1
+        outer = struct.pack("<7I", self.root, parent, self.next, theirs, handle, 0, 0)
+        return self.make(rm.Call(rm.DUP, bytearray(outer), bytearray(), -1), 0x18), self.next
+
+    def fb(self, *indices: int) -> list[int]:
+        """FB_GET_INFO_V2, in KiB for sizes."""
+        params = bytearray(444)
+        struct.pack_into("<I", params, 0, len(indices))
+        for i, index in enumerate(indices):
+            struct.pack_into("<I", params, 4 + 8 * i, index)
+        status, answer = self.control(SUBDEVICE, NV2080_CTRL_CMD_FB_GET_INFO_V2, bytes(params))
+        self._must(status, "FB_GET_INFO_V2")
+        return [struct.unpack_from("<I", answer, 8 + 8 * i)[0] for i in range(len(indices))]
+
+    def free_bytes(self) -> int:
+        return self.fb(HEAP_FREE)[0] << 10
+
+    def pid_info(self, pid: int) -> tuple[int, int, int]:
+        """Bytes that RM counts for a process: private, owned and shared, duplicated."""
+        params = bytearray(14408)
+        struct.pack_into("<I4xII", params, 0, 1, pid, 0)
+        status, answer = self.control(SUBDEVICE, NV2080_CTRL_CMD_GPU_GET_PID_INFO, bytes(params))
+        self._must(status, "GET_PID_INFO")
+        return struct.unpack_from("<3Q", answer, 24)
+
+    def uuid(self) -> bytes:
+        params = struct.pack("<III", 0, 2, 0).ljust(268, b"\0")
+        status, answer = self.control(SUBDEVICE, NV2080_CTRL_CMD_GPU_GET_GID_INFO, params)
+        self._must(status, "GID_INFO")
+        return answer[12:28]
+
+    def close(self) -> None:
+        os.close(self.ctl)
+        if self.card >= 0:
+            os.close(self.card)
+
+
+class Uvm:
+    """A file of nvidia-uvm."""
+
+    def __init__(self, initialize: bool = True) -> None:
+        self.fd = rm.node("nvidia-uvm")
+        if initialize:
+            Client._must(self.call(UVM_INITIALIZE, bytearray(16), 8), "UVM_INITIALIZE")
+        self.holder = -1
+
+    def hold_memory(self) -> int:
+        """UVM_MM_INITIALIZE on a second file, without which UVM takes no address space."""
+        self.holder = rm.node("nvidia-uvm")
+        return self.call(UVM_MM_INITIALIZE, bytearray(struct.pack("<iI", self.fd, 0)), 4, self.holder)
+
+    def call(self, cmd: int, params: bytearray, status_at: int, fd: int = -1) -> int:
+        try:
+            fcntl.ioctl(self.fd if fd < 0 else fd, cmd, params, True)
+        except OSError as error:
+            return -(error.errno or 1)
+        return int(struct.unpack_from("<I", params, status_at)[0])
+
+    def register_gpu(self, uuid: bytes, client: Client) -> int:
+        params = bytearray(struct.pack("<16sBxxxIiIII", uuid, 0, 0, -1, 0, 0, 0))
+        return self.call(UVM_REGISTER_GPU, params, 36)
+
+    def register_space(self, uuid: bytes, client: Client, space: int, fd: int = -1) -> int:
+        params = bytearray(struct.pack("<16siIII", uuid, client.ctl, client.root, space, 0))
+        return self.call(UVM_REGISTER_GPU_VASPACE, params, 28, fd)
+
+    def create_range(self, base: int, size: int) -> int:
+        return self.call(UVM_CREATE_EXTERNAL_RANGE, bytearray(struct.pack("<QQII", base, size, 0, 0)), 16)
+
+    def map_external(
+        self, uuid: bytes, client: Client, handle: int, base: int, size: int, fd: int = -1, ctl: int = -2
+    ) -> int:
+        """As 550 has it: 256 GPUs in the array."""
+        attributes = (uuid + bytes(20)).ljust(256 * 36, b"\0")
+        end = struct.pack("<QiIII", 1, client.ctl if ctl == -2 else ctl, client.root, handle, 0)
+        params = bytearray(struct.pack("<QQQ", base, size, 0) + attributes + end + bytes(4))
+        del params[-4:]
+        return self.call(UVM_MAP_EXTERNAL_ALLOCATION, params, len(params) - 4, fd)
+
+    def unmap_external(self, uuid: bytes, base: int, size: int, fd: int = -1) -> int:
+        return self.call(
+            UVM_UNMAP_EXTERNAL, bytearray(struct.pack("<QQ16sII", base, size, uuid, 0, 0)), 32, fd
+        )
+
+    def free(self, base: int, size: int, fd: int = -1) -> int:
+        return self.call(UVM_FREE, bytearray(struct.pack("<QQII", base, size, 0, 0)), 16, fd)
+
+    def close(self) -> None:
+        for fd in (self.fd, self.holder):
+            if fd >= 0:
+                os.close(fd)
+
+
+def in_child(work: Callable[[], Any]) -> Any:
+    """What it returns in a process of its own; an exception there is one here."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            said: dict[str, Any] = {"said": work()}
+        except BaseException:
+            said = {"failed": traceback.format_exc()}
+        os.write(write, json.dumps(said).encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        text = pipe.read()
+    os.waitpid(pid, 0)
+    answer = json.loads(text or b'{"failed": "it said nothing"}')
+    if "failed" in answer:
+        raise AssertionError(answer["failed"])
+    return answer["said"]
+
+
+def offsets(start: int) -> Callable[[], int]:
+    """Numbers that rise by one."""
+    counter = iter(range(start, start + (1 << 20)))
+    return lambda: next(counter)
