@@ -62,8 +62,10 @@ promised := $(addprefix tests/containers/test_,acceptance.py plain_engines.py in
 
 # The suites of one of the two runs that `make test` does at a time; the other one has all others.
 apart := $(addprefix tests/,chaos containers fuzz)
+# Those that start a guest with NVIDIA's driver.
+guests := tests/lab/test_guest.py
 # The longest first.
-runs := test-containers test-others $(if $(SANITIZE)$(ENGINES),,test-sanitized test-trixie)
+runs := test-containers test-others $(if $(SANITIZE)$(ENGINES),,test-lab test-sanitized test-trixie)
 ready = $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image) $(foreign)
 printed_whole = >build/$@.log 2>&1; status=$$?; cat build/$@.log; exit $$status
 pytest = FUZZ_SECONDS=$(FUZZ_SECONDS) $(engines) $(sanitized) $(bin)/python -m pytest -m 'not bench and not gpu and not soak and not kubernetes and not package'
@@ -122,7 +124,11 @@ test-containers:
 	@$(pytest) $(apart)
 
 test-others:
-	@$(pytest) $(addprefix --ignore=,$(apart)) $(printed_whole)
+	@$(pytest) $(addprefix --ignore=,$(apart) $(guests)) $(printed_whole)
+
+test-lab:
+	@echo "NVIDIA's own driver in a guest: what it decides, and guests that break"
+	@$(pytest) -s $(guests) $(printed_whole)
 
 test-sanitized:
 	@echo 'once more, what runs the C parts hardest, with AddressSanitizer and UndefinedBehaviorSanitizer'

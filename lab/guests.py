@@ -21,7 +21,7 @@ NEEDED_BY_ROOT = ("virtio_pci", "virtio_blk", "ext4", "crc32c_generic", "crc32c_
 SOURCES = ("lab", "tests", "tools", "rm", "sim")
 KINDS = frozenset({".py", ".sh", ".tsv", ".def", ".h", ".c", ".txt", ".json"})
 # From a start to the agent's first word, on a host that does much else.
-BOOT_S = 240
+BOOT_S = 400
 QUICK, SYSTEMD = "/lab/lab/guest/init.sh", "/sbin/init"
 MOUNTS = """\
 mount -t ext4 /dev/vda /root

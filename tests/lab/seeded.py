@@ -12,5 +12,4 @@ def oops() -> None:
 
 def hang() -> None:
     """Of which the agent's own limit is no end: nothing answers any more."""
-    Path("/proc/sys/kernel/sysrq").write_text("1")
     time.sleep(3600)

@@ -21,8 +21,8 @@ told = " ".join(sys.argv)
 console = open(re.search(r"file:(\\S+)", told)[1], "a", buffering=1)
 s = socket.socket(socket.AF_UNIX); s.bind(re.search(r"path=([^,]+)", told)[1]); s.listen()
 c, _ = s.accept()
-console.write("guest up\n")
-c.sendall(b'{"ready": true}\n')
+console.write("guest up\\n")
+c.sendall(b'{"ready": true}\\n')
 c.recv(4096)
 %s
 time.sleep(60)
@@ -62,7 +62,7 @@ def gone(pids: list[int]) -> bool:
 @pytest.mark.parametrize(
     ("guest", "line"),
     [
-        ("console.write('[1.0] BUG: kernel NULL pointer\\\n[1.1] RIP: x\\\n')", "the guest's kernel died"),
+        ("console.write('[1.0] BUG: kernel NULL pointer\\n[1.1] RIP: x\\n')", "the guest's kernel died"),
         ("", "no answer to {'run': 'x'} in 2 s"),
         ("sys.exit(3)", "the guest ended with 3"),
     ],
@@ -79,7 +79,7 @@ def test_broken_guests_are_one_line_with_the_console(tmp_path: Path, guest: str,
 
 
 def test_oopses_are_shown_from_their_first_line(tmp_path: Path) -> None:
-    said, _ = ask(tmp_path, "console.write('[1.0] BUG: kernel NULL pointer\\\n[1.1] RIP: x\\\n')")
+    said, _ = ask(tmp_path, "console.write('[1.0] BUG: kernel NULL pointer\\n[1.1] RIP: x\\n')")
     assert said.endswith("[1.0] BUG: kernel NULL pointer | [1.1] RIP: x")
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support.places import REPOSITORY
 
 
-@pytest.mark.parametrize("variable", ["hardest", "promised", "apart"])
+@pytest.mark.parametrize("variable", ["hardest", "promised", "apart", "guests"])
 def test_tests_that_are_named_are_there(variable: str) -> None:
     database = subprocess.run(
         ["make", "--print-data-base", "--dry-run", "help"],
