@@ -24,6 +24,8 @@ enum {
 };
 enum { STARTCPU = 2, HALTED = 0x10, TRANSFER_IDLE = 2, RISCV_IS_THERE = 1 << 10, BCR_VALID = 1 };
 #define RESET_READY (1u << 31)
+/* Turing's falcons have a loader, whose description (RM_FLCN_BL_DMEM_DESC) says where the data lies. */
+enum { LOADER_DATA_AT = 64 };
 enum { IMEM_BLOCKS = 0x100, DMEM_BLOCKS = 0x100, DMEM_ADDRESS_MASK = 0xffffff };
 enum { WPR2_LO = 0x1fa824, WPR2_HI = 0x1fa828, FRTS = 0x15, FRTS_4K = 0x100, FRTS_OFFSET_AT = 32 };
 #define UNLOAD_ASKED     UINT64_C(0xff000000ff)
@@ -78,13 +80,12 @@ static uint64_t pair(const struct falcon *falcon, uint32_t low, uint32_t high)
 static void gsp_started(struct card *card, struct falcon *falcon)
 {
     uint8_t data[VBIOS_COMMAND_AT + 0x100] = {0};
+    uint64_t base = pair(falcon, DMATRFBASE, DMATRFBASE1) << 8;
     uint32_t command, offset_4k;
 
-    if (card->chip->falcons_by_dma)
-        physical_read(card->physical, (struct where){HOST, pair(falcon, DMATRFBASE, DMATRFBASE1) << 8}, data,
-                      sizeof data);
-    else
-        memcpy(data, falcon->dmem, sizeof data);
+    if (!card->chip->falcons_by_dma)
+        memcpy(&base, falcon->dmem + LOADER_DATA_AT, sizeof base);
+    physical_read(card->physical, (struct where){HOST, base}, data, sizeof data);
     memcpy(&command, data + VBIOS_MAPPER_AT + VBIOS_INIT_COMMAND, sizeof command);
     memcpy(&offset_4k, data + VBIOS_COMMAND_AT + FRTS_OFFSET_AT, sizeof offset_4k);
     card_log(card, "FWSEC: command %#x, FRTS at %#llx", command, (unsigned long long)offset_4k << 12);

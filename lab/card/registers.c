@@ -16,6 +16,7 @@ enum {
     QUEUE_HEAD = 0x110c00,
     GFW_BOOT_PLM = 0x118128,
     GFW_BOOT = 0x118234,
+    LOCAL_MEMORY_RANGE = 0x100ce0, /* before GA10x: what is in the next */
     USABLE_FB_MIB = 0x1183a4,
     PROM = 0x300000,
     PRAMIN = 0x700000,
@@ -34,6 +35,18 @@ enum {
 };
 enum { QUEUE_HEADS = 8, TRIGGER = 1u << 31, GFW_BOOT_DONE = 0xff, ACCESS_COUNTER_ENTRIES = 0x2000 };
 
+enum { MAGNITUDE_SHIFT = 4, MAGNITUDE_MAX = 63 };
+
+/* So many MiB as six bits and how far they are shifted; a size that has more bits becomes less. */
+static uint32_t memory_range(uint32_t mib)
+{
+    uint32_t scale = 0;
+
+    while (mib >> scale > MAGNITUDE_MAX)
+        scale++;
+    return mib >> scale << MAGNITUDE_SHIFT | scale;
+}
+
 void registers_start(struct card *card)
 {
     static const struct {
@@ -47,13 +60,15 @@ void registers_start(struct card *card)
         {GFW_BOOT_PLM, 0xff},
         {ACCESS_COUNTERS, ACCESS_COUNTER_ENTRIES},
     };
+    uint32_t mib = (uint32_t)(physical_video_bytes(card->physical) / MIB);
 
     memset(card->reg, 0, BAR0_BYTES);
     for (size_t i = 0; i < sizeof first / sizeof first[0]; i++)
         card->reg[first[i].at / 4] = first[i].value;
     card->reg[PMC_BOOT_0 / 4] = card->chip->boot_0;
     card->reg[PMC_BOOT_42 / 4] = card->chip->boot_42;
-    card->reg[USABLE_FB_MIB / 4] = (uint32_t)(physical_video_bytes(card->physical) / MIB);
+    card->reg[USABLE_FB_MIB / 4] = mib;
+    card->reg[LOCAL_MEMORY_RANGE / 4] = memory_range(mib);
 }
 
 static void ring(const struct card *card)
