@@ -57,6 +57,7 @@ struct card {
     uint8_t config[CONFIG_BYTES], rom[ROM_BYTES];
     uint32_t *reg; /* all of BAR0, as it was written */
     FILE *log;     /* NULL: none */
+    bool traced;   /* with every register */
     int report;    /* -1: none */
     uint64_t reported;
 };

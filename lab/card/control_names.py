@@ -7,11 +7,12 @@ from pathlib import Path
 
 
 def main() -> None:
-    facts, out = map(Path, sys.argv[1:])
+    *facts, out = map(Path, sys.argv[1:])
     names: dict[int, str] = {}
-    for line in facts.read_text().splitlines()[1:]:
-        symbol, number = line.split("\t")[:2]
-        names.setdefault(int(number, 16), symbol.strip("()"))
+    for path in facts:
+        for line in path.read_text().splitlines()[1:]:
+            symbol, number = line.split("\t")[:2]
+            names.setdefault(int(number, 16), symbol.strip("()"))
     rows = [f'{{0x{number:x}u, "{name}"}},' for number, name in sorted(names.items())]
     out.write_text("\n".join(rows) + "\n")
 

@@ -13,7 +13,7 @@ enum { MEMORY_MIB_LEAST = 1024, MEMORY_MIB_MOST = 256 << 10, SLOTS = 16 };
 
 static const char usage[] =
     "usage: mgpu-labcard --socket PATH [--chip ga102] [--memory-mib N] [--driver 550.163.01] [--slot N]\n"
-    "                    [--report FILE] [--log FILE]\n"
+    "                    [--report FILE] [--log FILE [--registers]]\n"
     "An emulated GPU for NVIDIA's own kernel driver: QEMU's vfio-user-pci connects to the socket.\n";
 
 static struct card card = {.report = -1};
@@ -78,10 +78,15 @@ static int serve(const char *path)
 int main(int argc, char **argv)
 {
     static const struct option options[] = {
-        {"socket", required_argument, NULL, 's'},     {"chip", required_argument, NULL, 'c'},
-        {"memory-mib", required_argument, NULL, 'm'}, {"driver", required_argument, NULL, 'd'},
-        {"slot", required_argument, NULL, 'n'},       {"report", required_argument, NULL, 'r'},
-        {"log", required_argument, NULL, 'l'},        {0},
+        {"socket", required_argument, NULL, 's'},
+        {"chip", required_argument, NULL, 'c'},
+        {"memory-mib", required_argument, NULL, 'm'},
+        {"driver", required_argument, NULL, 'd'},
+        {"slot", required_argument, NULL, 'n'},
+        {"report", required_argument, NULL, 'r'},
+        {"log", required_argument, NULL, 'l'},
+        {"registers", no_argument, NULL, 't'},
+        {0},
     };
     const char *path = NULL, *chip = "ga102", *driver = "550.163.01";
     uint32_t memory_mib = 4096;
@@ -108,6 +113,9 @@ int main(int argc, char **argv)
             card.report = open(optarg, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
             if (card.report < 0)
                 return fail(optarg, -errno);
+            break;
+        case 't':
+            card.traced = true;
             break;
         case 'l':
             card.log = fopen(optarg, "we");

@@ -24,6 +24,7 @@ enum {
     FUSE_DEBUG_DISABLED = 0x82074c,
     FUSE_DEBUG_DISABLED_OLD = 0x2174c,
     FUSE_NO_DISPLAY = 0x820c04,
+    FUSE_NO_DISPLAY_OLD = 0x21c04,
     VIRTUAL_TIME_0 = 0xb00080,
     VIRTUAL_TIME_1 = 0xb00084,
     VIRTUAL = 0xb80000,
@@ -53,6 +54,7 @@ void registers_start(struct card *card)
         uint32_t at, value;
     } first[] = {
         {FUSE_NO_DISPLAY, 1},
+        {FUSE_NO_DISPLAY_OLD, 1},
         {FUSE_DEBUG_DISABLED, 1},
         {FUSE_DEBUG_DISABLED_OLD, 1},
         {PTIMER_ALARM_MASK, UINT32_MAX},
@@ -153,7 +155,8 @@ void registers_read(struct card *card, uint64_t offset, uint8_t *to, uint32_t by
 
         n = n < bytes ? n : bytes;
         memcpy(to, (uint8_t *)&value + inside, n);
-        card_log(card, "R %06x %08x", at, value);
+        if (card->traced)
+            card_log(card, "R %06x %08x", at, value);
         to += n;
         offset += n;
         bytes -= n;
@@ -172,7 +175,8 @@ void registers_write(struct card *card, uint64_t offset, const uint8_t *from, ui
 
         n = n < bytes ? n : bytes;
         memcpy((uint8_t *)&value + inside, from, n);
-        card_log(card, "W %06x %08x", at, value);
+        if (card->traced)
+            card_log(card, "W %06x %08x", at, value);
         write_one(card, at, value);
         from += n;
         offset += n;

@@ -18,6 +18,7 @@ struct answer {
     answer_call call;
     bool made_up;
     const char *source;
+    const char *name; /* of a request that is no control */
 };
 
 /* Never NULL: an answer that is not in the table says NV_OK, and of a control that gets something, zeros. */

@@ -77,7 +77,7 @@ void gsp_boot(struct gsp *gsp, uint64_t arguments)
     }
     gsp->ready = true;
     gsp_look(gsp);
-    card_report(gsp->card, "rpc:GSP_INIT_DONE", false, "the driver waits for it, kernel_gsp.c");
+    card_report(gsp->card, "NV_VGPU_MSG_EVENT_GSP_INIT_DONE", false, "the driver waits for it, kernel_gsp.c");
     queues_send(&gsp->queues, gsp->card->layout->value[AT_event_init_done], 0, NULL, 0);
 }
 
@@ -130,16 +130,21 @@ static void control(struct gsp *gsp, struct rpc *rpc)
     struct control_head *head = (struct control_head *)(void *)rpc->body;
     struct asked asked = {gsp->card, rpc->body + sizeof *head, rpc->bytes - (uint32_t)sizeof *head};
     const struct answer *answer = answer_of(head->number);
-    char name[128];
+    char number[16];
+    const char *name;
 
     follow_control(gsp, head, rpc);
     head->status = schedule_has(head->number)
                        ? schedule_control(&gsp->objects, (struct name){head->client, head->object},
                                           head->number, asked.params, asked.bytes)
                        : answer->call(&asked);
-    snprintf(name, sizeof name, "control:0x%08x %s", head->number, control_name(head->number));
-    card_log(gsp->card, "%s of %08x:%08x, %u bytes -> %#x", name, head->client, head->object, head->bytes,
-             head->status);
+    name = control_name(head->number);
+    if (!*name) {
+        snprintf(number, sizeof number, "0x%08x", head->number);
+        name = number;
+    }
+    card_log(gsp->card, "%08x %s of %08x:%08x, %u bytes -> %#x", head->number, name, head->client,
+             head->object, head->bytes, head->status);
     card_report(gsp->card, name, answer->made_up, answer->source);
 }
 
@@ -149,14 +154,12 @@ static void alloc(struct gsp *gsp, struct rpc *rpc)
     const struct answer *answer = answer_of_rpc(gsp->card->layout, rpc->function);
     const struct name name = {head->client, head->object}, parent = {head->client, head->parent};
     struct object *object = object_make(&gsp->objects, name, parent, head->class_id);
-    char text[64];
 
-    snprintf(text, sizeof text, "alloc:0x%04x", head->class_id);
-    card_log(gsp->card, "%s %08x:%08x below %08x, %u bytes", text, head->client, head->object, head->parent,
-             head->bytes);
+    card_log(gsp->card, "alloc %04x %08x:%08x below %08x, %u bytes", head->class_id, head->client,
+             head->object, head->parent, head->bytes);
     if (object)
         engines_made(&gsp->objects, object, rpc->body + sizeof *head, rpc->bytes - (uint32_t)sizeof *head);
-    card_report(gsp->card, text, answer->made_up, answer->source);
+    card_report(gsp->card, answer->name, answer->made_up, answer->source);
 }
 
 static void dup_object(struct gsp *gsp, const struct rpc *rpc)
@@ -216,7 +219,6 @@ static void other(struct gsp *gsp, struct rpc *rpc)
     const uint32_t *at = gsp->card->layout->value;
     const struct answer *answer = answer_of_rpc(gsp->card->layout, rpc->function);
     struct asked asked = {gsp->card, rpc->body, rpc->bytes};
-    char name[64];
 
     if (rpc->function == at[AT_rpc_static_info]) {
         asked.bytes = rpc->bytes = at[AT_static_bytes];
@@ -224,9 +226,8 @@ static void other(struct gsp *gsp, struct rpc *rpc)
     }
     answer->call(&asked);
     follow(gsp, rpc);
-    snprintf(name, sizeof name, "rpc:%u", rpc->function);
-    card_log(gsp->card, "%s, %u bytes", name, rpc->bytes);
-    card_report(gsp->card, name, answer->made_up, answer->source);
+    card_log(gsp->card, "rpc %u %s, %u bytes", rpc->function, answer->name, rpc->bytes);
+    card_report(gsp->card, answer->name, answer->made_up, answer->source);
 }
 
 static bool is_answered(const struct gsp *gsp, const struct rpc *rpc)
