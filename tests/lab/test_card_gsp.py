@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 
-from gsp_driver import CONTROL, DUP_OBJECT, INIT_DONE, STATIC_INFO, UNLOADING, UPDATE_BAR_PDE, Driver
-from vfio_user import BAR3, Card
+import pytest
+from gsp_driver import CONTROL, DUP_OBJECT, GSP, INIT_DONE, STATIC_INFO, UNLOADING, UPDATE_BAR_PDE, Driver
+from vfio_user import BAR3, Card, Guest, running
 
 GET_TIMESLICE_OF_NOTHING, UNKNOWN_GET, UNKNOWN_SET = 0xA06C0104, 0x20801303, 0x20800A3A
 CHIP_INFO, BAR_INFO = 0x20800A36, 0x20801803
@@ -110,3 +112,22 @@ def test_a_request_that_lies_of_its_length_is_no_harm(card: Card) -> None:
     driver.send(DUP_OBJECT, b"")
     assert driver.receive().function == DUP_OBJECT
     assert driver.control(CLIENT, DEVICE, BAR_INFO, bytes(200))[0] == 0
+
+
+@pytest.mark.parametrize("chip", ["ga102", "tu104"])
+def test_fwsec_sets_aside_the_region_that_it_is_asked_for(tmp_path: Path, chip: str) -> None:
+    """GA102's falcon is told by its DMA registers where its data lies, Turing's by its loader's description."""
+    data = bytearray(0x1000)
+    struct.pack_into("<I", data, 0x40 + 0x2C, 0x15)
+    struct.pack_into("<I", data, 0x100 + 32, 0x3FE00)
+    with running(tmp_path, 1024, "--chip", chip) as card:
+        Guest(card.client, 0x40000, 0x1000).put(0x40000, bytes(data))
+        if chip == "tu104":
+            card.client.set(GSP + 0x1C0, 1 << 24)
+            for word in (*[0] * 16, 0x40000, 0):
+                card.client.set(GSP + 0x1C4, word)
+        else:
+            card.client.set(GSP + 0x110, 0x40000 >> 8)
+        card.client.set(GSP + 0x100, 2)
+        assert card.client.register(0x1FA824) == 0x3FE000
+        assert card.client.register(0x1FA828) == 0x3FF000
