@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +58,7 @@ class Row:
     def kind(self) -> str:
         return KINDS[self.macro]
 
-    @property
+    @functools.cached_property
     def base(self) -> str:
         """NVIDIA's symbol: a number that changed has two rows, and the later one's name ends in its
         branch."""

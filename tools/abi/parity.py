@@ -125,8 +125,12 @@ def _has_no_symbol(row: Row, release: Release, unnamed: dict[str, int]) -> bool:
     """The driver has it, or hands it to the card, and no header says so. Its name is nvproxy's, or its
     number.
     """
-    named = [key[0] for key, value in release.facts["control"].items() if value[0] == f"{row.number:#x}"]
-    if row.kind != "control" or any(not name.startswith("(") for name in named):
+    if row.kind != "control":
+        return False
+    number = f"{row.number:#x}"
+    if any(
+        value[0] == number and not key[0].startswith("(") for key, value in release.facts["control"].items()
+    ):
         return False
     return unnamed.get(row.symbol) == row.number or row.symbol.upper().endswith(f"_0X{row.number:X}")
 

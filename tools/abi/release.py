@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass, field
 
@@ -37,6 +38,7 @@ class Release:
         return sum(map(len, self.facts.values()))
 
 
+@functools.cache
 def order(version: str) -> tuple[int, ...]:
     """For sorting: 535.86.05 is before 535.288.01."""
     return tuple(int(word) for word in re.findall(r"\d+", version))
