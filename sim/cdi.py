@@ -21,6 +21,8 @@ VERSION = "0.6.0"
 FILE_NAME = "sim.mgpu.dev-gpu.json"
 LIBRARY_DIR = "/usr/lib/x86_64-linux-gnu"
 LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
+# The name that programs without a version open, as nvidia-ctk links it.
+LINKS = {"libcuda.so": "libcuda.so.1"}
 CONTROL_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 NULL_MAJOR, NULL_MINOR = 1, 3
 
@@ -48,7 +50,8 @@ def _mount(library: str, host_path: str) -> dict[str, Any]:
 def spec(found: Sequence[Card], libraries: dict[str, str], nodes: Path | None = None) -> dict[str, Any]:
     """The CDI spec of the cards, each named by its index and its UUID, and "all".
 
-    libraries: host path of each of LIBRARIES by its name. nodes: the host's folder with nodes to be mounted.
+    libraries: host path of each of LIBRARIES and LINKS by its name. nodes: the host's folder with nodes to be
+    mounted.
     """
     devices = []
     for card in found:
@@ -92,7 +95,9 @@ def write(directory: Path, admin_socket: Path) -> Path:
     """Writes the spec of the socket's cards into `directory` atomically; its path."""
     found = cards(admin_socket)
     nodes = _made_nodes(admin_socket.parent / "dev", [f"nvidia{card.minor}" for card in found])
-    document = spec(found, {library: paths.lib(f"sim/{library}") for library in LIBRARIES}, nodes)
+    libraries = {library: paths.lib(f"sim/{library}") for library in LIBRARIES}
+    libraries |= {link: libraries[library] for link, library in LINKS.items()}
+    document = spec(found, libraries, nodes)
     path = directory / FILE_NAME
     # CDI readers skip names that do not end in .json or .yaml.
     unfinished = path.with_suffix(".tmp")

@@ -28,6 +28,7 @@ static inline struct uvm_size uvm_size_of(const struct rm_table *table, uint32_t
         {UVM_CREATE_EXTERNAL_RANGE, {24, 16}},
         {UVM_UNMAP_EXTERNAL, {40, 32}},
         {UVM_PAGEABLE_MEM_ACCESS, {8, 4}},
+        {UVM_PAGEABLE_MEM_ACCESS_ON_GPU, {24, 20}},
         {UVM_CREATE_RANGE_GROUP, {16, 8}},
         {UVM_DESTROY_RANGE_GROUP, {16, 8}},
         {UVM_ENABLE_PEER_ACCESS, {36, 32}},

@@ -58,55 +58,58 @@ enum { BY_ALLOC_MEMORY = 0 };                  /* below nothing: pages.c makes i
 enum { ANY_CHANNEL = VOLTA_CHANNEL_GPFIFO_A }; /* stands for the channels of every architecture */
 #define ANY_PARENT UINT32_MAX
 
-/* Without `exact`, parameters of another size than this driver version's are accepted unread. */
+/* Of parameters: ANY, of another size than this driver version's are accepted unread. OPTIONAL: there may be
+ * none (RS_OPTIONAL in resource_list.h), which is as all zeros. */
+enum params { ANY, EXACT, OPTIONAL };
+
 static const struct class_rule {
     uint32_t class_id, parent_class;
-    bool exact;
+    enum params params;
     construct_fn construct;
     release_fn release;
 } rules[] = {
-    {NV01_DEVICE_0, NV01_ROOT_CLIENT, true, device, vaspace_free},
-    {NV20_SUBDEVICE_0, NV01_DEVICE_0, true, subdevice, NULL},
-    {NV01_MEMORY_LOCAL_USER, NV01_DEVICE_0, true, memory, memory_free},
-    {NV01_MEMORY_SYSTEM_OS_DESCRIPTOR, BY_ALLOC_MEMORY, true, NULL, memory_free},
-    {NV01_MEMORY_SYSTEM, NV01_DEVICE_0, true, system_memory_alloc, system_memory_free},
-    {FERMI_VASPACE_A, NV01_DEVICE_0, false, vaspace_alloc, vaspace_free},
-    {KEPLER_CHANNEL_GROUP_A, NV01_DEVICE_0, true, channel_group_alloc, channel_group_free},
-    {VOLTA_CHANNEL_GPFIFO_A, KEPLER_CHANNEL_GROUP_A, false, channel_alloc, channel_free},
-    {TURING_CHANNEL_GPFIFO_A, KEPLER_CHANNEL_GROUP_A, false, channel_alloc, channel_free},
-    {AMPERE_CHANNEL_GPFIFO_A, KEPLER_CHANNEL_GROUP_A, false, channel_alloc, channel_free},
-    {HOPPER_CHANNEL_GPFIFO_A, KEPLER_CHANNEL_GROUP_A, false, channel_alloc, channel_free},
-    {BLACKWELL_CHANNEL_GPFIFO_A, KEPLER_CHANNEL_GROUP_A, false, channel_alloc, channel_free},
-    {BLACKWELL_CHANNEL_GPFIFO_B, KEPLER_CHANNEL_GROUP_A, false, channel_alloc, channel_free},
-    {VOLTA_USERMODE_A, NV20_SUBDEVICE_0, false, usermode_alloc, usermode_free},
-    {TURING_USERMODE_A, NV20_SUBDEVICE_0, false, usermode_alloc, usermode_free},
-    {AMPERE_USERMODE_A, NV20_SUBDEVICE_0, false, usermode_alloc, usermode_free},
-    {HOPPER_USERMODE_A, NV20_SUBDEVICE_0, false, usermode_alloc, usermode_free},
-    {BLACKWELL_USERMODE_A, NV20_SUBDEVICE_0, false, usermode_alloc, usermode_free},
+    {NV01_DEVICE_0, NV01_ROOT_CLIENT, OPTIONAL, device, vaspace_free},
+    {NV20_SUBDEVICE_0, NV01_DEVICE_0, OPTIONAL, subdevice, NULL},
+    {NV01_MEMORY_LOCAL_USER, NV01_DEVICE_0, EXACT, memory, memory_free},
+    {NV01_MEMORY_SYSTEM_OS_DESCRIPTOR, BY_ALLOC_MEMORY, EXACT, NULL, memory_free},
+    {NV01_MEMORY_SYSTEM, NV01_DEVICE_0, EXACT, system_memory_alloc, system_memory_free},
+    {FERMI_VASPACE_A, NV01_DEVICE_0, ANY, vaspace_alloc, vaspace_free},
+    {KEPLER_CHANNEL_GROUP_A, NV01_DEVICE_0, EXACT, channel_group_alloc, channel_group_free},
+    {VOLTA_CHANNEL_GPFIFO_A, KEPLER_CHANNEL_GROUP_A, ANY, channel_alloc, channel_free},
+    {TURING_CHANNEL_GPFIFO_A, KEPLER_CHANNEL_GROUP_A, ANY, channel_alloc, channel_free},
+    {AMPERE_CHANNEL_GPFIFO_A, KEPLER_CHANNEL_GROUP_A, ANY, channel_alloc, channel_free},
+    {HOPPER_CHANNEL_GPFIFO_A, KEPLER_CHANNEL_GROUP_A, ANY, channel_alloc, channel_free},
+    {BLACKWELL_CHANNEL_GPFIFO_A, KEPLER_CHANNEL_GROUP_A, ANY, channel_alloc, channel_free},
+    {BLACKWELL_CHANNEL_GPFIFO_B, KEPLER_CHANNEL_GROUP_A, ANY, channel_alloc, channel_free},
+    {VOLTA_USERMODE_A, NV20_SUBDEVICE_0, ANY, usermode_alloc, usermode_free},
+    {TURING_USERMODE_A, NV20_SUBDEVICE_0, ANY, usermode_alloc, usermode_free},
+    {AMPERE_USERMODE_A, NV20_SUBDEVICE_0, ANY, usermode_alloc, usermode_free},
+    {HOPPER_USERMODE_A, NV20_SUBDEVICE_0, ANY, usermode_alloc, usermode_free},
+    {BLACKWELL_USERMODE_A, NV20_SUBDEVICE_0, ANY, usermode_alloc, usermode_free},
     /* There, and that is all: a start of libcuda makes them. */
-    {NV2081_BINAPI, NV20_SUBDEVICE_0, false, NULL, NULL},
-    {NV_CONFIDENTIAL_COMPUTE, NV01_ROOT_CLIENT, false, NULL, NULL},
-    {FERMI_CONTEXT_SHARE_A, KEPLER_CHANNEL_GROUP_A, false, context_share_alloc, vaspace_free},
-    {GT200_DEBUGGER, NV01_DEVICE_0, false, NULL, NULL},
-    {NV01_EVENT, ANY_PARENT, true, event_alloc, NULL},
-    {NV01_EVENT_OS_EVENT, ANY_PARENT, true, event_alloc, NULL},
-    {NV01_MEMORY_VIRTUAL, NV01_DEVICE_0, true, virtual_memory_alloc, vaspace_free},
-    {NV50_MEMORY_VIRTUAL, NV01_DEVICE_0, false, virtual_memory_alloc, vaspace_free},
-    {VOLTA_COMPUTE_A, ANY_CHANNEL, false, engine_object, NULL},
-    {VOLTA_DMA_COPY_A, ANY_CHANNEL, false, engine_object, NULL},
-    {TURING_COMPUTE_A, ANY_CHANNEL, false, engine_object, NULL},
-    {TURING_DMA_COPY_A, ANY_CHANNEL, false, engine_object, NULL},
-    {AMPERE_COMPUTE_A, ANY_CHANNEL, false, engine_object, NULL},
-    {AMPERE_COMPUTE_B, ANY_CHANNEL, false, engine_object, NULL},
-    {AMPERE_DMA_COPY_A, ANY_CHANNEL, false, engine_object, NULL},
-    {AMPERE_DMA_COPY_B, ANY_CHANNEL, false, engine_object, NULL},
-    {ADA_COMPUTE_A, ANY_CHANNEL, false, engine_object, NULL},
-    {HOPPER_COMPUTE_A, ANY_CHANNEL, false, engine_object, NULL},
-    {HOPPER_DMA_COPY_A, ANY_CHANNEL, false, engine_object, NULL},
-    {BLACKWELL_COMPUTE_A, ANY_CHANNEL, false, engine_object, NULL},
-    {BLACKWELL_COMPUTE_B, ANY_CHANNEL, false, engine_object, NULL},
-    {BLACKWELL_DMA_COPY_A, ANY_CHANNEL, false, engine_object, NULL},
-    {BLACKWELL_DMA_COPY_B, ANY_CHANNEL, false, engine_object, NULL},
+    {NV2081_BINAPI, NV20_SUBDEVICE_0, ANY, NULL, NULL},
+    {NV_CONFIDENTIAL_COMPUTE, NV01_ROOT_CLIENT, ANY, NULL, NULL},
+    {FERMI_CONTEXT_SHARE_A, KEPLER_CHANNEL_GROUP_A, ANY, context_share_alloc, vaspace_free},
+    {GT200_DEBUGGER, NV01_DEVICE_0, ANY, NULL, NULL},
+    {NV01_EVENT, ANY_PARENT, EXACT, event_alloc, NULL},
+    {NV01_EVENT_OS_EVENT, ANY_PARENT, EXACT, event_alloc, NULL},
+    {NV01_MEMORY_VIRTUAL, NV01_DEVICE_0, EXACT, virtual_memory_alloc, vaspace_free},
+    {NV50_MEMORY_VIRTUAL, NV01_DEVICE_0, ANY, virtual_memory_alloc, vaspace_free},
+    {VOLTA_COMPUTE_A, ANY_CHANNEL, ANY, engine_object, NULL},
+    {VOLTA_DMA_COPY_A, ANY_CHANNEL, ANY, engine_object, NULL},
+    {TURING_COMPUTE_A, ANY_CHANNEL, ANY, engine_object, NULL},
+    {TURING_DMA_COPY_A, ANY_CHANNEL, ANY, engine_object, NULL},
+    {AMPERE_COMPUTE_A, ANY_CHANNEL, ANY, engine_object, NULL},
+    {AMPERE_COMPUTE_B, ANY_CHANNEL, ANY, engine_object, NULL},
+    {AMPERE_DMA_COPY_A, ANY_CHANNEL, ANY, engine_object, NULL},
+    {AMPERE_DMA_COPY_B, ANY_CHANNEL, ANY, engine_object, NULL},
+    {ADA_COMPUTE_A, ANY_CHANNEL, ANY, engine_object, NULL},
+    {HOPPER_COMPUTE_A, ANY_CHANNEL, ANY, engine_object, NULL},
+    {HOPPER_DMA_COPY_A, ANY_CHANNEL, ANY, engine_object, NULL},
+    {BLACKWELL_COMPUTE_A, ANY_CHANNEL, ANY, engine_object, NULL},
+    {BLACKWELL_COMPUTE_B, ANY_CHANNEL, ANY, engine_object, NULL},
+    {BLACKWELL_DMA_COPY_A, ANY_CHANNEL, ANY, engine_object, NULL},
+    {BLACKWELL_DMA_COPY_B, ANY_CHANNEL, ANY, engine_object, NULL},
 };
 
 static const struct class_rule *rule_of(uint32_t class_id)
@@ -150,6 +153,7 @@ static uint32_t alloc_client(struct rm_call *call, uint32_t *handle)
 uint32_t class_alloc(struct rm_call *call, uint32_t root, uint32_t parent, uint32_t *handle,
                      uint32_t class_id)
 {
+    static struct rm_device none; /* the largest that may be left out */
     const struct class_rule *rule;
     struct rm_client *client;
     struct rm_object *object, *above;
@@ -169,7 +173,9 @@ uint32_t class_alloc(struct rm_call *call, uint32_t root, uint32_t parent, uint3
         return NV_ERR_INVALID_CLASS;
     if (!below(rule, above))
         return NV_ERR_INVALID_OBJECT_PARENT;
-    if (rule->exact && (int)call->params_bytes != rm_class_params(&call->rm->table, class_id))
+    if (rule->params == OPTIONAL && !call->params_bytes)
+        call->params = &none;
+    else if (rule->params != ANY && (int)call->params_bytes != rm_class_params(&call->rm->table, class_id))
         return NV_ERR_INVALID_ARGUMENT;
     if (*handle && object_find(call->rm, root, *handle))
         return NV_ERR_INSERT_DUPLICATE_NAME;

@@ -231,6 +231,19 @@ static uint32_t pageable(struct rm_call *call, struct uvm *uvm)
     return NV_OK;
 }
 
+static uint32_t pageable_on_gpu(struct rm_call *call, struct uvm *uvm)
+{
+    struct {
+        uint8_t gpu[UVM_UUID_BYTES], access;
+    } *of = (void *)call->outer;
+    struct sim_card *card = card_named(call->rm, of->gpu);
+
+    if (!card || !uvm->card[card->index].registered)
+        return NV_ERR_INVALID_DEVICE;
+    of->access = 0;
+    return NV_OK;
+}
+
 static uint32_t no_peers(struct rm_call *call, struct uvm *uvm)
 {
     (void)call;
@@ -287,6 +300,7 @@ static const struct {
     {UVM_CREATE_RANGE_GROUP, false, nothing_to_do},
     {UVM_DESTROY_RANGE_GROUP, false, nothing_to_do},
     {UVM_PAGEABLE_MEM_ACCESS, true, pageable},
+    {UVM_PAGEABLE_MEM_ACCESS_ON_GPU, false, pageable_on_gpu},
     {UVM_ENABLE_PEER_ACCESS, false, no_peers},
     {UVM_DISABLE_PEER_ACCESS, false, no_peers},
 };

@@ -101,6 +101,17 @@ def test_returned_size_is_what_was_taken(connection: Connection, new_client: New
     assert int.from_bytes(params[0x58:0x60], "little") == MIB + 64 * KIB - 1
 
 
+def test_optional_parameters_may_be_left_out(card: CardProcess) -> None:
+    """RS_OPTIONAL in resource_list.h; those of memory are RS_REQUIRED."""
+    with Connection(card.card_socket) as connection:
+        file = connection.open(0)
+        _, root, _ = connection.alloc(file.id, 0, 0, 0, ROOT_CLIENT, b"")
+        status, device, _ = connection.alloc(file.id, root, root, 0, DEVICE, b"")
+        assert status == OK
+        assert connection.alloc(file.id, root, device, 0, SUBDEVICE, b"")[0] == OK
+        assert connection.alloc(file.id, root, device, 0, MEMORY, b"")[0] == INVALID_ARGUMENT
+
+
 @pytest.mark.parametrize(
     "params",
     [memory_params(MIB, attr=1 << 25), memory_params(MIB, flags=0x80000), memory_params(0)],

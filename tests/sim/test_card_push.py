@@ -49,6 +49,7 @@ pytestmark = pytest.mark.sim
 RING, DATA, OTHER = 0x10_0000_0000, 0x20_0000_0000, 0x30_0000_0000
 FROM_PITCH, TO_PITCH, MULTI_LINE, NON_PIPELINED, FOUR_WORDS = 1 << 7, 1 << 8, 1 << 9, 2, 2 << 3
 PITCH = FROM_PITCH | TO_PITCH
+NOBODYS = 5  # a subchannel that no engine is at
 
 
 @pytest.fixture
@@ -126,6 +127,16 @@ def test_a_copy_is_done_when_its_semaphore_says_so(space: Space, channel: Hardwa
     assert target[: size - 2 * MIB] == content[: size - 2 * MIB]
     assert target[size - 2 * MIB : 0x800000] == bytes(0x800000 - (size - 2 * MIB))
     assert word(target, 0x800008) > 0
+
+
+def test_engines_are_at_their_subchannels_from_the_start(space: Space, channel: HardwareChannel) -> None:
+    """As for programs that send no SET_OBJECT."""
+    _, source = space.put(DATA)
+    _, target = space.put(OTHER)
+    source[:16] = bytes(range(16))
+    channel.submit(copied(OTHER, DATA, 16), semaphore(DATA + 64, 1, RELEASE))
+    wait(source, 64, 1)
+    assert target[:16] == bytes(range(16))
 
 
 def test_lines_with_pitches(space: Space, channel: HardwareChannel) -> None:
@@ -353,7 +364,7 @@ def test_blocks(card: CardProcess, space: Space, channel: HardwareChannel) -> No
         semaphore(DATA - 4096, 1, RELEASE),
         semaphore(DATA + 2, 1, RELEASE),
         semaphore(DATA + MIB - 8, 1, RELEASE | TIMED),
-        method(COPY, 0x300, NON_PIPELINED | PITCH),
+        method(NOBODYS, 0x300, NON_PIPELINED | PITCH),
         method(COPY, 0, COPY_CLASS) + copied(DATA, OTHER, 64),
         method(COPY, 0, COPY_CLASS) + copied(DATA, DATA + MIB - 32, 64),
         method(COPY, 0, COPY_CLASS) + method(COPY, 0x300, NON_PIPELINED),

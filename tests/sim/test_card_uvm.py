@@ -31,6 +31,7 @@ from tests.support.rm_numbers import (
     NV_ERR_INVALID_CHANNEL,
     NV_ERR_INVALID_STATE,
     NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED,
+    UVM_PAGEABLE_MEM_ACCESS_ON_GPU,
 )
 from tests.support.waiting import until
 
@@ -63,6 +64,17 @@ def test_a_file_is_initialised_first(client: Client) -> None:
     assert uvm.unmap(uuid, 0, 0) == INVALID_ADDRESS
     assert uvm.register_gpu(bytes(16)) == INVALID_DEVICE
     assert uvm.register_gpu(uuid) == OK
+    uvm.close()
+
+
+def test_memory_of_the_host_is_not_the_cards(client: Client) -> None:
+    uvm, uuid = Uvm(client), uuid_of(client)
+    asked = uuid + b"\1" + bytes(3) + struct.pack("<I", 0xDEAD)
+    assert uvm.initialize() == OK
+    assert uvm.call(UVM_PAGEABLE_MEM_ACCESS_ON_GPU, asked, 20) == INVALID_DEVICE
+    assert uvm.register_gpu(uuid) == OK
+    said, _ = client.connection.ioctl(uvm.file.id, UVM_PAGEABLE_MEM_ACCESS_ON_GPU, asked, tgid=client.tgid)
+    assert said[16:] == bytes(8)
     uvm.close()
 
 

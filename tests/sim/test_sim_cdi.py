@@ -40,8 +40,12 @@ def test_spec(tmp_path: Path) -> None:
     assert [node["path"] for node in common["deviceNodes"]] == ["/dev/nvidiactl", "/dev/nvidia-uvm"]
     for mount in common["mounts"]:
         assert Path(mount["hostPath"]).is_file()
-        assert mount["containerPath"] == f"/usr/lib/x86_64-linux-gnu/{Path(mount['hostPath']).name}"
         assert mount["options"] == ["ro", "nosuid", "nodev", "bind"]
+    assert {mount["containerPath"]: Path(mount["hostPath"]).name for mount in common["mounts"]} == {
+        "/usr/lib/x86_64-linux-gnu/libcuda.so": "libcuda.so.1",
+        "/usr/lib/x86_64-linux-gnu/libcuda.so.1": "libcuda.so.1",
+        "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1": "libnvidia-ml.so.1",
+    }
     assert not list(tmp_path.glob("*.tmp"))
 
 

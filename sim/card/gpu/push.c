@@ -2,6 +2,9 @@
 #include <stdlib.h>
 
 enum { WORDS_PER_STEP = 256, HOST_METHODS = 0x100 };
+/* Where the hardware has a channel's engines unless SET_OBJECT says otherwise: copies "recommended by HW" in
+ * uvm_maxwell_ce.c of nvidia-uvm; programs without libcuda rely on both. */
+enum { COMPUTE_SUBCHANNEL = 1, COPY_SUBCHANNEL = 4, ANY_COMPUTE = 0xc0, ANY_COPY = 0xb5 };
 enum {
     SET_OBJECT = 0x0,
     SEMAPHOREA = 0x10, /* as Fermi's hosts have them, and those since then too */
@@ -39,6 +42,8 @@ struct push *push_create(struct space *space, uint64_t launch_ns)
         return NULL;
     push->space = space_take(space);
     push->launch_ns = launch_ns;
+    push->object[COMPUTE_SUBCHANNEL] = ANY_COMPUTE;
+    push->object[COPY_SUBCHANNEL] = ANY_COPY;
     return push;
 }
 
@@ -187,9 +192,9 @@ static bool method(struct gpu_channel *channel, uint32_t subchannel, uint32_t at
     if (!object && channel->group->engine->index == SIM_ENGINE_COPY)
         object = channel->push->object[0];
     switch (object & 0xff) {
-    case 0xb5:
+    case ANY_COPY:
         return copy_method(channel, at, data);
-    case 0xc0:
+    case ANY_COMPUTE:
         return compute_method(channel, at, data);
     default:
         if (!object)
