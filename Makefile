@@ -16,6 +16,8 @@ COMMIT ?=
 ENGINES ?=
 # With ENGINES: 1 to have cgroups in one hierarchy, which may lack controllers.
 UNIFIED ?=
+# What `make mutants` is told besides: names of the list, or --all for every suite that judges from outside.
+MUTANTS ?=
 # What pytest is told besides, such as PYTEST=-x, PYTEST="-k docker" or PYTEST=tests/unit.
 PYTEST ?=
 # What `make lab` runs, such as LAB=files or LAB="files.polls --pair DRIVER-KERNEL"; SHELL=1: a prompt in its guest.
@@ -74,7 +76,7 @@ pytest = FUZZ_SECONDS=$(FUZZ_SECONDS) $(engines) $(sanitized) $(bin)/python -m p
 export PATH := $(abspath $(bin)):$(PATH)
 export PIP_ROOT_USER_ACTION := ignore
 .DELETE_ON_ERROR:
-.PHONY: help demo test $(runs) engines-newest engines-experimental engines-unified soak kubernetes chaos fuzz lint count bench build image package package-test node-image gpu-kit lab lab-all format protos clean
+.PHONY: help demo test $(runs) engines-newest engines-experimental engines-unified soak kubernetes chaos fuzz mutants lint count bench build image package package-test node-image gpu-kit lab lab-all format protos clean
 .DEFAULT_GOAL := help
 # What these have made by another make is made one after the other.
 ifeq ($(filter $(runs),$(MAKECMDGOALS)),)
@@ -89,6 +91,7 @@ help:
 	@echo 'make kubernetes  what a cluster does with mgpu in it: KUBECONFIG, and MGPU_NODE="ssh NODE"'
 	@echo 'make chaos   set up, then kill, stop and starve parts of mgpu for SECONDS=$(SECONDS); MGPU_CHAOS_SEED=N repeats one'
 	@echo 'make fuzz    every fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS) each'
+	@echo 'make mutants builds known mistakes in the mediator, one at a time, and says which test sees each'
 	@echo 'make lint    the linters alone'
 	@echo 'make count   how large and how entangled the sources are; COMMIT=... says it of another commit'
 	@echo 'make bench   measure; prints a table and writes $(BUILD)/bench.json; ONLY="routes idle": some of it'
@@ -164,6 +167,9 @@ chaos: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image)
 
 fuzz: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) $(bin)/python -m pytest tests/fuzz $(PYTEST)
+
+mutants: $(ready)
+	@$(bin)/python -m tests.mutants $(MUTANTS)
 
 lint: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed
 	@$(bin)/python -m pytest tests/unit/test_linters.py $(PYTEST)

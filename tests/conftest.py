@@ -87,14 +87,15 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    again = config.pluginmanager.has_plugin("rerunfailures")
     for item in items:
         folder = item.path.relative_to(TESTS).parts[0]
         if folder in MARKED_FOLDERS:
             item.add_marker(folder)
         if DAEMONS & set(getattr(item, "fixturenames", ())):
             item.add_marker("daemon")
-        if folder not in NEVER_AGAIN and item.get_closest_marker("soak") is None:
+        if again and folder not in NEVER_AGAIN and item.get_closest_marker("soak") is None:
             item.add_marker(pytest.mark.flaky(reruns=1))
     # What is quick and most often wrong first; within a folder the order stays.
     slow = ("containers", "foreign", "fuzz", "hostile", "chaos")

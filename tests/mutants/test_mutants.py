@@ -1,0 +1,49 @@
+"""Mistakes in the mediator are seen: five of the list in each run, chosen by the commit. `make mutants` tries
+all.
+"""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from tests.mutants.mutant import NOBODY, mutants, sample
+from tests.mutants.world import seen
+from tests.support.places import REPOSITORY
+
+LEAST, LEAST_FOREIGN, IN_A_RUN = 20, 16, 5
+ROOMS = ("native_sched/boundary/", "native_sched/account/", "native_sched/channels/", "native_sched/driver/")
+
+
+def commit() -> str:
+    done = subprocess.run(
+        ["git", "-c", "safe.directory=*", "rev-parse", "HEAD"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout.strip()
+
+
+def test_list_is_long_enough_and_mostly_judged_from_outside() -> None:
+    listed = mutants()
+    assert len(listed) == len({mutant.name for mutant in listed}) >= LEAST
+    assert sum(mutant.foreign for mutant in listed) >= LEAST_FOREIGN
+    assert all(any(mutant.path.startswith(room) for mutant in listed) for room in ROOMS)
+
+
+@pytest.mark.parametrize("mutant", mutants(), ids=lambda mutant: mutant.name)
+def test_row_is_of_a_line_that_is_there_once(mutant: object) -> None:
+    one = next(found for found in mutants() if found == mutant)
+    assert one.text() != (REPOSITORY / one.path).read_text()
+    assert (REPOSITORY / one.seen_by.partition("::")[0]).exists()
+    assert (one.reason == NOBODY) == one.foreign
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("mutant", sample(mutants(), commit(), IN_A_RUN), ids=lambda mutant: mutant.name)
+def test_mistake_is_seen(private_host: None, mutant: object) -> None:
+    one = next(found for found in mutants() if found == mutant)
+    assert seen(one, one.seen_by), f"{one.seen_by} passes with {one.after!r} in {one.path}"

@@ -1,0 +1,74 @@
+"""Tests of a mistaken arbiter: in a mount namespace of their own, where the mistake lies over the source and
+its build over what is installed. Nothing of the work tree or of its build changes.
+
+As a program: `python -m tests.mutants.world NAME TEST...` inside such a namespace. Its exit status is
+pytest's.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.mutants.mutant import Mutant, mutants
+from tests.support.places import PREFIX, REPOSITORY
+
+MESON = REPOSITORY / "build" / "meson"
+ENGINE = Path("native_sched/libmgpu_engine.so")
+INSTALLED = PREFIX / "lib" / "mgpu" / ENGINE.name
+# pytest's, of tests that ran.
+PASSED, FAILED = 0, 1
+BUILD_FAILED = 100
+# A slow machine says nothing of the mistake.
+TOO_SLOW = "from pytest-timeout"
+SHOWN_LINES = 15
+
+
+class NotRunError(Exception):
+    """Neither passed nor failed: what it said."""
+
+
+def seen(mutant: Mutant, *tests: str) -> str | None:
+    """What the first of the tests to fail says, or None. NotRunError: it does not compile, or none ran."""
+    inside = [sys.executable, "-m", "tests.mutants.world", mutant.name, *tests]
+    argv = ["unshare", "--mount", "--propagation", "slave", *inside]
+    done = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    if done.returncode not in (PASSED, FAILED) or TOO_SLOW in done.stdout:
+        said = (done.stdout + done.stderr).strip().splitlines()[-SHOWN_LINES:]
+        raise NotRunError("\n".join([f"{mutant.name}: {' '.join(tests)}: status {done.returncode}", *said]))
+    if done.returncode == PASSED:
+        return None
+    lines = [line for line in done.stdout.splitlines() if line.startswith(("E  ", "FAILED", "ERROR"))]
+    return "\n".join(lines[:SHOWN_LINES])
+
+
+def _bind(source: Path, over: Path) -> None:
+    subprocess.run(["mount", "--bind", source, over], check=True)
+
+
+def _run(name: str, tests: list[str], scratch: Path) -> int:
+    mutant = next(one for one in mutants() if one.name == name)
+    mistaken = scratch / "mistaken"
+    mistaken.write_text(mutant.text())
+    shutil.copytree(MESON, scratch / "meson", symlinks=True)
+    _bind(mistaken, REPOSITORY / mutant.path)
+    _bind(scratch / "meson", MESON)
+    ninja = Path(sys.executable).with_name("ninja")
+    if subprocess.run([ninja, "-C", MESON, ENGINE], check=False).returncode:
+        return BUILD_FAILED
+    _bind(MESON / ENGINE, INSTALLED)
+    pytest = [sys.executable, "-m", "pytest", "-q", "-x", "--timeout=280"]
+    pytest += ["-p", "no:rerunfailures", "-p", "no:cacheprovider"]
+    return subprocess.run([*pytest, *tests], cwd=REPOSITORY, check=False).returncode
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory(prefix="mgpu-mutant-") as scratch:
+        return _run(sys.argv[1], sys.argv[2:], Path(scratch))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
