@@ -45,10 +45,16 @@ struct sim_semaphore {
     uint64_t timestamp_ns; /* CLOCK_MONOTONIC, as the engine counts it */
 };
 
-/* The card's status page, as BAR0 would show it: read-only for programs that map it. */
 enum sim_engine_index { SIM_ENGINE_GRAPHICS, SIM_ENGINE_COPY, SIM_ENGINES };
-enum { SIM_STATUS_TSG_MASK = 0xfff, SIM_STATUS_BUSY = 1u << 31, SIM_STATUS_BYTES = 4096 };
-struct sim_status_page {
-    uint32_t engine[SIM_ENGINES]; /* id of the group on the engine (0: none yet), and whether it executes */
+
+/* The card's registers, read-only for programs that map them. What RM says of them: its controls ARCH_INFO
+ * and GPU_GET_ENGINE_RUNLIST_PRI_BASE, which has nothing to say before Ampere. */
+enum { SIM_BAR0_BYTES = 1 << 20, SIM_RUNLISTS_MAX = 32 };
+struct sim_registers {
+    uint32_t architecture, implementation, runlists, pad;
+    struct {
+        uint64_t engines; /* whose groups are on it: a bit each, by their numbers */
+        uint32_t base, pad;
+    } runlist[SIM_RUNLISTS_MAX];
 };
 #endif

@@ -30,9 +30,11 @@ enum sim_op {
     SIM_SUBSCRIBE = 3,
     /* file, payload struct sim_userd_of -> payload uint64_t offset of USERD, read-only fd of its memory */
     SIM_USERD = 4,
-    SIM_FILES = 6,  /* payload uint64_t ids of files -> payload a byte for each: 0 when it is gone */
-    SIM_ENDED = 7,  /* payload uint64_t ids of files -> error EBADF when one of them is closed, told or not */
-    SIM_STATUS = 5, /* minor -> read-only fd of the card's status page (channel_abi.h) */
+    SIM_FILES = 6, /* payload uint64_t ids of files -> payload a byte for each: 0 when it is gone */
+    SIM_ENDED = 7, /* payload uint64_t ids of files -> error EBADF when one of them is closed, told or not */
+    /* minor -> payload struct sim_registers, read-only fd of them unless they cannot be mapped
+       (channel_abi.h) */
+    SIM_STATUS = 5,
 };
 
 struct sim_userd_of { /* a channel made through `file` */

@@ -1,3 +1,4 @@
+#include "registers.h"
 #include "rm.h"
 #include <errno.h>
 #include <stdio.h>
@@ -111,6 +112,7 @@ static int engines_start(const struct rm *rm, struct sim_card *card)
         .switch_us = rm->switch_us,
         .copy_mib_per_ms = rm->copy_mib_per_ms ? rm->copy_mib_per_ms : card->profile->copy_mib_per_ms,
         .launch_us = card->profile->launch_us,
+        .registers = registers_of(card->profile->chip),
     };
     int error = gpu_create(&card->gpu, &costs);
 

@@ -1,4 +1,5 @@
 #include "../../rm/channel.h"
+#include "registers.h"
 #include "rm.h"
 
 enum {
@@ -79,7 +80,7 @@ uint32_t channel_group_alloc(struct rm_call *call, struct rm_object *object)
         return NV_ERR_INVALID_ARGUMENT;
     if (!object_take(object, (uint64_t)(copy ? profile->copy_context_mib : profile->context_mib) << 20))
         return NV_ERR_NO_MEMORY;
-    object->group = gpu_group_create(object->card->gpu, copy ? SIM_ENGINE_COPY : SIM_ENGINE_GRAPHICS, &owner);
+    object->group = gpu_group_create(object->card->gpu, params->engine_type, &owner);
     if (!object->group)
         return NV_ERR_NO_MEMORY;
     object->uvms = is_uvms(call->rm, object, params->vaspace);
@@ -152,8 +153,12 @@ uint32_t channel_alloc(struct rm_call *call, struct rm_object *object)
     object->bound = object->parent->bound;
     if (!call->params_bytes || !params->userd_memory[0])
         return NV_OK; /* executes nothing */
-    layout = (struct gpu_channel_layout){params->userd_offset[0], params->gpfifo_offset,
-                                         params->gpfifo_entries};
+    layout = (struct gpu_channel_layout){
+        .userd_at = params->userd_offset[0],
+        .ring_at = params->gpfifo_offset,
+        .entries = params->gpfifo_entries,
+        .shows_get = registers_show_get(object->card->profile->chip, object->class_id),
+    };
     if (named) {
         space = space_of(call->rm, object, named);
         if (!space)

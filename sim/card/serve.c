@@ -1,3 +1,4 @@
+#include "registers.h"
 #include "serve.h"
 #include "../../base/clock.h"
 #include "wait.h"
@@ -238,13 +239,19 @@ static int do_ended(struct rm *rm, const struct sim_request *request)
     return there ? 0 : -EBADF;
 }
 
-static int do_status(struct rm *rm, const struct sim_request *request, int *fd)
+static int do_status(struct rm *rm, const struct sim_request *request, struct sim_reply *reply, int *fd)
 {
     const struct sim_card *card = card_by_minor(rm, request->minor);
+    struct sim_registers said;
 
+    if (!card)
+        return -ENODEV;
+    registers_tell(card->profile, &said);
+    memcpy(reply->payload, &said, sizeof said);
+    reply->outer_bytes = sizeof said;
     if (!rm->shows_engines)
-        return -ENODATA;
-    *fd = card ? gpu_status_fd(card->gpu) : -ENODEV;
+        return 0;
+    *fd = gpu_status_fd(card->gpu);
     return *fd < 0 ? *fd : 0;
 }
 
@@ -277,7 +284,7 @@ static bool serve_one(struct rm *rm, int connection, struct sim_request *request
             error = do_userd(rm, request, reply, &fd);
             break;
         case SIM_STATUS:
-            error = do_status(rm, request, &fd);
+            error = do_status(rm, request, reply, &fd);
             break;
         case SIM_FILES:
             error = do_files(rm, request, reply);

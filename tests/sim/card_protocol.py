@@ -83,6 +83,15 @@ class File:
         self.fd = -1
 
 
+@dataclass(frozen=True, kw_only=True)
+class Registers:
+    """runlists: the base of each, and the engines that are on it, as RM numbers them."""
+
+    architecture: int
+    implementation: int
+    runlists: list[tuple[int, set[int]]]
+
+
 class Connection:
     """One connection to card.sock, with the files that are opened by it. Not for use from two threads at
     once.
@@ -150,11 +159,19 @@ class Connection:
         assert fd is not None
         return fd, int.from_bytes(offset, "little")
 
-    def status_page(self, minor: int = 0) -> int:
-        """Read-only descriptor of the card's status page."""
-        _, fd, _, _ = self._ask(REQUEST.pack(STATUS, 0, minor, 0, 0, 0, 1, 0, 0, 0))
+    def registers(self, minor: int = 0) -> tuple[int, Registers]:
+        """Read-only descriptor of the card's registers, and what RM says of them."""
+        (said, _), fd, _, _ = self._ask(REQUEST.pack(STATUS, 0, minor, 0, 0, 0, 1, 0, 0, 0))
         assert fd is not None
-        return fd
+        architecture, implementation, count, _ = struct.unpack_from("<4I", said)
+        runlists = [struct.unpack_from("<QI", said, 16 + 16 * i) for i in range(count)]
+        return fd, Registers(
+            architecture=architecture,
+            implementation=implementation,
+            runlists=[
+                (base, {bit for bit in range(64) if engines >> bit & 1}) for engines, base in runlists
+            ],
+        )
 
     def escape(self, file: int, nr: int, outer: bytes, *, aux: int = 0) -> bytes:
         return self.ioctl(file, rm_cmd(nr, len(outer)), outer, aux=aux)[0]

@@ -68,7 +68,6 @@ pytestmark = pytest.mark.sim
 NewClient = Callable[..., Client]
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 F_GET_SEALS, SEALS = 1034, 0x1 | 0x2 | 0x4
-BUSY = 1 << 31
 
 
 @pytest.fixture(autouse=True)
@@ -314,18 +313,18 @@ def test_a_doorbell_outlives_its_object_in_silence(card: CardProcess, client: Cl
     os.close(bell)
 
 
-def test_userd_and_status_page_are_read_only(connection: Connection, client: Client) -> None:
+def test_userd_and_registers_are_read_only(connection: Connection, client: Client) -> None:
     channel = Channel(Group(client))
     userd, offset = connection.userd(client.file.id, client.root, channel.handle)
     assert offset == 0
-    status = connection.status_page()
+    status = connection.registers()[0]
     for fd in (userd, status):
         assert fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
         with pytest.raises(PermissionError):
             mmap.mmap(fd, 4096, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.write(fd, b"x")
-    # Even who may reopen it cannot write to the status page.
+    # Even who may reopen it cannot write to the registers.
     with open(f"/proc/self/fd/{status}", "r+b", buffering=0) as reopened, pytest.raises(PermissionError):
         reopened.write(b"x")
     channel.submit(release(0))
@@ -351,33 +350,7 @@ def test_userd_of_what_is_not_there(connection: Connection, new_client: NewClien
         with pytest.raises(OSError, match=os.strerror(error)):
             connection.userd(file, root, handle)
     with pytest.raises(OSError, match=os.strerror(errno.ENODEV)):
-        connection.status_page(3)
-
-
-def test_status_page_names_the_running_group(connection: Connection, client: Client) -> None:
-    fd = connection.status_page(0)
-    page = mmap.mmap(fd, 4096, mmap.MAP_SHARED, mmap.PROT_READ)
-    os.close(fd)
-
-    def word() -> int:
-        return int(struct.unpack_from("<I", page)[0])
-
-    until(lambda: word() == 0, "the groups of other tests are gone")
-    channel = Channel(Group(client))
-    channel.submit(release(0), kernel(10 * S))
-    channel.wait(0)
-    until(lambda: word() == channel.group.tsg | BUSY, "the page says so, a moment later")
-    channel.group.schedule(enable=False)
-    assert word() == 0, "saved, and nobody came"
-    channel.group.schedule(enable=True)
-    assert word() == channel.group.tsg | BUSY
-    assert struct.unpack_from("<I", page, 4) == (0,)
-    time.sleep(0.01)
-    client.free(channel.handle)
-    assert word() == channel.group.tsg, "idle, with its context still there"
-    client.free(channel.group.handle)
-    assert word() == 0
-    page.close()
+        connection.registers(3)
 
 
 def test_timeslice(client: Client) -> None:

@@ -136,7 +136,7 @@ void channel_prefetch(struct gpu_channel *channel)
         channel->fetched_count++;
         channel->get++;
     }
-    if (channel->get != first)
+    if (channel->get != first && channel->layout.shows_get)
         write32(channel->memory, channel->layout.userd_at + RM_USERD_GP_GET, shown(channel, channel->get));
 }
 

@@ -16,6 +16,7 @@ struct gpu;
 struct gpu_group;
 struct gpu_channel;
 struct gpu_doorbell;
+struct registers;
 struct space;
 
 enum {
@@ -33,6 +34,7 @@ struct gpu_costs {
     uint32_t switch_us;       /* half to save a group with an unfinished kernel, half to load another */
     uint32_t copy_mib_per_ms; /* > 0 */
     uint32_t launch_us;       /* a kernel of no stated length */
+    const struct registers *registers;
 };
 
 /* Whose group: names only, for the account. */
@@ -47,12 +49,12 @@ int gpu_create(struct gpu **gpu, const struct gpu_costs *costs);
 int gpu_start(struct gpu *gpu);
 /* Everything until now is done and shown: the thread may be late. */
 void gpu_refresh(struct gpu *gpu);
-/* A read-only descriptor of the status page, or negative errno. */
+/* A read-only descriptor of the registers, or negative errno. */
 int gpu_status_fd(const struct gpu *gpu);
 
-/* group.c: NULL when the card has no id left, or no memory. A new group is not enabled. */
-struct gpu_group *gpu_group_create(struct gpu *gpu, enum sim_engine_index engine,
-                                   const struct gpu_owner *owner);
+/* group.c: NULL when the card has no id left, or no memory. A new group is not enabled. engine_type: as RM
+ * numbers engines; all that copy are one here. */
+struct gpu_group *gpu_group_create(struct gpu *gpu, uint32_t engine_type, const struct gpu_owner *owner);
 /* At once, its channels before it. */
 void gpu_group_free(struct gpu_group *group);
 uint32_t gpu_group_tsg(const struct gpu_group *group);
@@ -67,6 +69,7 @@ uint32_t gpu_group_timeslice_us(struct gpu_group *group);
 struct gpu_channel_layout {     /* bytes from the start of the memory, validated by gpu_layout_fits() */
     uint64_t userd_at, ring_at; /* ring_at: an address, where the channel executes in a space */
     uint32_t entries;
+    bool shows_get; /* in USERD */
 };
 /* in_space: whether it does. */
 bool gpu_layout_fits(const struct gpu_channel_layout *layout, uint64_t memory_bytes, bool in_space);

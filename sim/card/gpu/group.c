@@ -16,15 +16,16 @@ static uint32_t take_tsg(struct gpu *gpu)
     return 0;
 }
 
-struct gpu_group *gpu_group_create(struct gpu *gpu, enum sim_engine_index engine,
-                                   const struct gpu_owner *owner)
+struct gpu_group *gpu_group_create(struct gpu *gpu, uint32_t engine_type, const struct gpu_owner *owner)
 {
+    enum sim_engine_index engine = engine_type >= RM_ENGINE_COPY0 ? SIM_ENGINE_COPY : SIM_ENGINE_GRAPHICS;
     struct gpu_group *group = calloc(1, sizeof *group);
 
     if (!group)
         return NULL;
     group->gpu = gpu;
     group->engine = &gpu->engines[engine];
+    group->status_at = registers_status(gpu->registers, engine_type);
     group->totals.owner = *owner;
     group->totals.engine = engine;
     group->totals.timeslice_us = GPU_DEFAULT_TIMESLICE_US;

@@ -1,5 +1,6 @@
 /* What the engines share among their files. Everything is under gpu->lock unless it says otherwise.
- *   thread.c   the lock, the thread and its sleep, the status page
+ *   thread.c   the lock, the thread and its sleep
+ *   status.c   registers
  *   engine.c   what an engine does next, and when
  *   runqueue.c which groups wait for an engine
  *   group.c    channel groups, from RM's side
@@ -12,6 +13,7 @@
 #ifndef MGPU_SIM_GPU_STATE_H
 #define MGPU_SIM_GPU_STATE_H
 #include "../../../rm/rm_abi.h"
+#include "../registers.h"
 #include "gpu.h"
 #include "timeline.h"
 #include <pthread.h>
@@ -89,7 +91,8 @@ struct gpu_group {
     struct gpu_channel *channels; /* in order of creation */
     struct gpu_channel *turn;     /* whose entry executes, or is looked at first */
     uint32_t channel_count;
-    uint64_t front_ns; /* when the front end is done with what it has read for this group */
+    uint64_t front_ns;  /* when the front end is done with what it has read for this group */
+    uint32_t status_at; /* its engine's, as a place in the registers */
     struct gpu_totals totals;
 };
 
@@ -107,6 +110,7 @@ struct gpu_engine {
     enum engine_state state;
     uint64_t at_ns;             /* computed up to here; SAVING, LOADING: since when */
     struct gpu_group *resident; /* whose context is on the engine, if it executes or not */
+    uint32_t shown_at;          /* its status, as a place in the registers; 0: nothing has been on it */
     struct gpu_group *moving;   /* SAVING, LOADING: which */
     uint64_t switch_end_ns;
     struct gpu_group *running;  /* RUNNING */
@@ -134,7 +138,8 @@ struct gpu {
     uint64_t ended_count;
     uint64_t slipped_ns;
     struct timeline timeline;
-    struct sim_status_page *status;
+    const struct registers *registers; /* where they are */
+    uint8_t *bar0;
     int status_fd, epoll_fd, timer_fd, kick_fd;
     uint64_t armed_ns, timer_pass_ns;
     struct gpu *next; /* of all cards of the process */
@@ -188,6 +193,10 @@ uint64_t engine_preempt(struct gpu_group *group);
 /* The host could not keep up: time that is passed over instead of being caught up with. */
 void engine_slip(struct gpu_engine *engine, uint64_t slip_ns);
 bool engine_loads(const struct gpu_group *group);
+
+/* status.c */
+int status_start(struct gpu *gpu);
+void status_show(struct gpu *gpu);
 
 /* utilization.c: its running group executed meanwhile. */
 void utilization_ran(struct gpu_engine *engine, uint64_t from_ns, uint64_t to_ns);

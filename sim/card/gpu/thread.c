@@ -64,19 +64,6 @@ uint64_t gpu_catch_up(struct gpu *gpu)
     }
 }
 
-static void show_status(struct gpu *gpu)
-{
-    for (int i = 0; i < SIM_ENGINES; i++) {
-        const struct gpu_engine *engine = &gpu->engines[i];
-        const struct gpu_group *group = engine->moving ? engine->moving : engine->resident;
-        uint32_t word = group ? group->totals.tsg : 0;
-
-        if (engine->state != ENGINE_IDLE)
-            word |= SIM_STATUS_BUSY;
-        __atomic_store_n(&gpu->status->engine[i], word, __ATOMIC_RELEASE);
-    }
-}
-
 static void arm(struct gpu *gpu)
 {
     uint64_t next_ns = gpu_next_event_ns(gpu);
@@ -98,7 +85,7 @@ void gpu_settle_unlock(struct gpu *gpu)
 {
     /* What is left for another batch is the thread's: its timer is set to what is past. */
     gpu_advance(gpu, monotonic_ns());
-    show_status(gpu);
+    status_show(gpu);
     arm(gpu);
     pthread_mutex_unlock(&gpu->lock);
 }
@@ -177,22 +164,6 @@ static int watch(struct gpu *gpu, int fd, uint64_t wake)
     return epoll_ctl(gpu->epoll_fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
 }
 
-static int status_start(struct gpu *gpu)
-{
-    void *at;
-    int fd = memfd_sealed("mgpu-status", SIM_STATUS_BYTES, 0);
-
-    if (fd < 0)
-        return fd;
-    gpu->status_fd = fd;
-    at = mmap(NULL, SIM_STATUS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (at == MAP_FAILED)
-        return -errno;
-    gpu->status = at;
-    /* From here on only this mapping can write to it. */
-    return fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) ? -errno : 0;
-}
-
 int gpu_create(struct gpu **out, const struct gpu_costs *costs)
 {
     struct gpu *gpu = calloc(1, sizeof *gpu);
@@ -202,6 +173,7 @@ int gpu_create(struct gpu **out, const struct gpu_costs *costs)
     if (!gpu)
         return -ENOMEM;
     gpu->half_switch_ns = (uint64_t)costs->switch_us * US_NS / 2;
+    gpu->registers = costs->registers;
     gpu->launch_ns = (uint64_t)costs->launch_us * US_NS;
     gpu->copy_bytes_per_ms = (uint64_t)costs->copy_mib_per_ms << 20;
     gpu->armed_ns = NEVER_NS;
@@ -265,9 +237,4 @@ void gpu_kick_others(const struct gpu *gpu)
     for (const struct gpu *other = newest; other; other = other->next)
         if (other != gpu && other->blocked_count)
             (void)!write(other->kick_fd, &one, sizeof one);
-}
-
-int gpu_status_fd(const struct gpu *gpu)
-{
-    return memfd_reopen(gpu->status_fd, O_RDONLY);
 }
