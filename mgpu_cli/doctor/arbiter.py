@@ -35,6 +35,12 @@ def answers(host: Host) -> Iterator[Finding]:
         f"work is looked for every {health['poll_fast_us']} µs where online is idle beside running offline, and the "
         f"hold is {health['hold_ms']} ms",
     )
+    for row in health.get("chips", ()):
+        yield ok(
+            "mgpud-chip",
+            f"chip {row['chip']} (card {', '.join(map(str, row['cards']))}): work seen by {row['work']}; idle seen by "
+            f"{row['idle']}; suspended by {row['suspended']}; source: {row['source']}",
+        )
     for line in health.get("without", ()):
         what, _, so = line.partition(": ")
         status = what.startswith("engine-status")
@@ -42,7 +48,8 @@ def answers(host: Host) -> Iterator[Finding]:
             "mgpud-without",
             what,
             so,
-            "see that root may map the card's registers and open /dev/nvidia-caps/*, and restart mgpud"
+            "see that root may map the card's registers and open /dev/nvidia-caps/*, and restart mgpud; of an unknown "
+            "chip docs/coverage.md has no row"
             if status
             else "see driver-without in mgpud's log for what the driver said, and docs/nvidia-driver.md",
         )

@@ -3,11 +3,6 @@
 #include "groups.h"
 #include "groups_private.h"
 
-static uint32_t word_at(const struct userd *u, uint32_t offset)
-{
-    return *(const volatile uint32_t *)(const volatile void *)(u->at + offset);
-}
-
 /* Where each runlist has channel RAM of its own, and so on every card with MIG, RM counts groups by runlist
  * (kchangrpInit() in kernel_channel_group.c, kfifoStateInitLocked() in kernel_fifo_init.c): another's on
  * another engine has the same number. */
@@ -35,13 +30,15 @@ unsigned int groups_poll(struct groups *g, uint32_t card, const struct engine_st
         uint32_t put;
 
         if (c->live && c->card == card && c->blind)
-            seen |= ACTIVITY_PENDING;
+            seen |= ACTIVITY_UNSEEN;
         if (!c->live || c->card != card || !c->userd.at)
             continue;
-        put = word_at(&c->userd, RM_USERD_GP_PUT);
+        put = userd_word(&c->userd, RM_USERD_GP_PUT);
         if (put != c->seen_put)
             seen |= ACTIVITY_NEW;
-        if (put != word_at(&c->userd, RM_USERD_GP_GET))
+        if (!c->userd.has_get)
+            seen |= ACTIVITY_BY_PUT;
+        if (c->userd.has_get && put != userd_word(&c->userd, RM_USERD_GP_GET))
             seen |= ACTIVITY_PENDING;
         c->seen_put = put;
     }

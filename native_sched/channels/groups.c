@@ -227,7 +227,8 @@ static void map_userd(struct groups *g, struct channel *c)
         return;
     }
     c->blind = false;
-    c->seen_put = *(const volatile uint32_t *)(const volatile void *)(c->userd.at + RM_USERD_GP_GET);
+    /* What was submitted before is new to the next poll. A ring begins with its first entry. */
+    c->seen_put = c->userd.has_get ? userd_word(&c->userd, RM_USERD_GP_GET) : 0;
 }
 
 bool groups_ask_recovered(struct groups *g)

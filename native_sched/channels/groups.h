@@ -66,6 +66,8 @@ enum activity {
     ACTIVITY_EXECUTING = 4, /* a group is on an engine that executes */
     ACTIVITY_OTHERS = 8,    /* an engine executes another tenant's group */
     ACTIVITY_UNKNOWN = 16,  /* not polled: its groups are being changed */
+    ACTIVITY_BY_PUT = 32,   /* a channel does not say what is fetched */
+    ACTIVITY_UNSEEN = 64,   /* there is a channel whose work cannot be seen */
 };
 /* A set of enum activity for the tenant's channels on one card. */
 unsigned int groups_poll(struct groups *g, uint32_t card, const struct engine_status *engine, int engines);

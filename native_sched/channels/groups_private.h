@@ -9,6 +9,11 @@
 enum { CUDA_TIMESLICE_US = 2048 }; /* read back on 595 (XSched's report) */
 #define NO_TSG UINT32_MAX
 
+static inline uint32_t userd_word(const struct userd *u, uint32_t offset)
+{
+    return *(const volatile uint32_t *)(const volatile void *)(u->at + offset);
+}
+
 /* NULL: there is none. */
 struct group *group_find(struct groups *g, uint32_t client, uint32_t handle);
 

@@ -100,6 +100,12 @@ enum mgpu_without {
     MGPU_WITHOUT_KINDS,
 };
 
+/* What is known of a card's chip. */
+struct mgpu_chip {
+    char name[16], header[32]; /* "": nothing is known of it */
+    uint32_t has_get;          /* USERD shows what is fetched, where the class of the channel has the word */
+};
+
 /* What mgpu itself refuses a tenant's calls for; what the driver refuses is not counted. */
 enum mgpu_refused {
     MGPU_REFUSED_MEMORY,      /* over its cap, or no room is left to keep account of the object */

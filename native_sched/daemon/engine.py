@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_int32, c_uint32, c_uint64, c_void_p
 from enum import IntEnum
 
+from native_sched.daemon.engine_card import Chip, Without
 from native_sched.daemon.engine_memory import CardMemory, MemoryKind
 from oci_specs.refusal import Refusal, printable
 from oci_specs.vocabulary import POLICIES
@@ -92,16 +93,6 @@ class Unsuspendable(IntEnum):
     NO = 0
     HIDDEN = 1
     REFUSED = 2
-
-
-class Without(IntEnum):
-    """enum mgpu_without: what the scheduler does without on a card."""
-
-    DISABLE_CHANNELS = 0
-    TIMESLICES = 1
-    GROUP_IDS = 2
-    USERD = 3
-    ENGINE_STATUS = 4
 
 
 class TenantClass(IntEnum):
@@ -257,6 +248,7 @@ _SIGNATURES: dict[str, tuple[list[object], object]] = {
         c_int,
     ),
     "mgpu_card_without": ([c_void_p, c_uint32, POINTER(c_int32)], c_int),
+    "mgpu_card_chip": ([c_void_p, c_uint32, POINTER(Chip)], c_int),
     "mgpu_sched_realtime": ([c_void_p], c_int),
     "mgpu_listener_add": ([c_void_p, c_uint64, c_int, c_uint64], c_int),
     "mgpu_recovered": ([c_void_p], c_int),
@@ -403,6 +395,11 @@ class Engine:
         found = (c_int32 * len(Without))()
         _checked(self._lib.mgpu_card_without(self._handle, card, found))
         return {what: found[what] for what in Without if found[what]}
+
+    def chip(self, card: int) -> Chip:
+        found = Chip()
+        _checked(self._lib.mgpu_card_chip(self._handle, card, found))
+        return found
 
     @property
     def realtime(self) -> bool:

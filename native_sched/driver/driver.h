@@ -5,6 +5,7 @@
 #include "native_sched/account/files.h"
 
 struct driver;
+struct chip;
 struct caller;
 struct rm_table;
 struct rm_pid_info;
@@ -30,7 +31,7 @@ struct driver_call {
  */
 struct userd_place {
     const struct card *card; /* that the channel is on */
-    uint32_t memory;
+    uint32_t class_id, memory;
     uint64_t offset;
 };
 
@@ -47,7 +48,8 @@ struct userd {
     const volatile uint8_t *at;
     void *map;
     size_t map_bytes;
-    void *owner; /* the driver's own */
+    void *owner;  /* the driver's own */
+    bool has_get; /* GP_GET: else it is not said what the card has fetched */
 };
 
 /* Groups are numbered among those that may be on the same engines. */
@@ -145,6 +147,8 @@ struct driver_ops {
     /* Fills out for each engine of the card and returns how many; 0: its status cannot be read; a negative
      * errno: not at present. */
     int (*engine_status)(struct driver *d, const struct card *card, struct engine_status *out);
+    /* Since add_card(); NULL: nothing is known of it. */
+    const struct chip *(*chip)(const struct driver *d, const struct card *card);
 
     uint64_t granule_bytes; /* the driver rounds allocations up to this */
 };

@@ -100,6 +100,8 @@ MGPU_API int mgpu_sched_events(struct mgpu_engine *e, uint64_t since, struct mgp
  * an errno. A first refusal makes the event descriptor readable. */
 MGPU_API int mgpu_card_without(struct mgpu_engine *e, uint32_t card, int32_t *out);
 
+MGPU_API int mgpu_card_chip(struct mgpu_engine *e, uint32_t card, struct mgpu_chip *out);
+
 /* 1 when the scheduler's thread runs under SCHED_FIFO. */
 MGPU_API int mgpu_sched_realtime(const struct mgpu_engine *e);
 

@@ -2,8 +2,10 @@
 #define _GNU_SOURCE
 #include "engine.h"
 #include "engine_private.h"
+#include "native_sched/driver/chips.h"
 #include "native_sched/loop/entities.h"
 #include <errno.h>
+#include <stdio.h>
 
 int mgpu_sched_configure(struct mgpu_engine *e, const struct mgpu_sched_config *config)
 {
@@ -65,6 +67,23 @@ int mgpu_card_without(struct mgpu_engine *e, uint32_t card, int32_t *out)
         return -ENOENT;
     for (int i = 0; i < MGPU_WITHOUT_KINDS; i++)
         out[i] = atomic_load(&e->refusals.first[card][i]);
+    return 0;
+}
+
+int mgpu_card_chip(struct mgpu_engine *e, uint32_t card, struct mgpu_chip *out)
+{
+    const struct mediator *m = &e->mediator;
+    const struct card *known = mediator_card(m, card);
+    const struct chip *chip;
+
+    if (!known)
+        return -ENOENT;
+    chip = m->ops->chip(m->driver, known);
+    *out = (struct mgpu_chip){.has_get = !chip || chip->has_get};
+    if (chip) {
+        snprintf(out->name, sizeof(out->name), "%s", chip->name);
+        snprintf(out->header, sizeof(out->header), "%s", chip->header);
+    }
     return 0;
 }
 

@@ -71,6 +71,7 @@ int loop_start(struct loop *l, const struct mediator *m)
 
     l->m = m;
     l->config = defaults;
+    l->blind_cards = UINT32_MAX;
     l->patience_ns = PATIENCE_NS;
     for (int i = 0; i < MAX_CARDS; i++)
         l->card[i].next_poll_ns = UINT64_MAX;

@@ -4,6 +4,11 @@
 
 /* Work has ended when so many polls in a row saw none, neither on an engine nor submitted. */
 enum { IDLE_POLLS = 3 };
+/* So many polls believe what a tenant's own words say, while it may run and no engine executes it. Each that
+ * finds it executing makes them as many again. */
+enum { CLAIM_POLLS = 2000 };
+/* The quiet time of a tenant whose channels do not say what is fetched. */
+enum { BY_PUT_TIMES = 10 };
 
 static const struct card *card_of(const struct loop *l, uint32_t index)
 {
@@ -18,13 +23,28 @@ static bool shows_idle(const struct loop_entity *entity, unsigned int activity)
 }
 
 /* Without a readable engine status, online that fetched nothing for a time counts as idle: it is not
- * suspended for that, and a kernel under way shares the card. Offline would be suspended inside its kernel.
- */
-static uint64_t quiet_ns(const struct loop *l, const struct loop_entity *entity, uint32_t card)
+ * suspended for that, and a kernel under way shares the card. Where not even that is said, but only what was
+ * submitted, the time is longer. Offline would be suspended inside its kernel. */
+static uint64_t quiet_ns(const struct loop *l, const struct loop_entity *entity, uint32_t card,
+                         unsigned int activity)
 {
     if (!(l->blind_cards & 1u << card))
         return 0;
-    return entity->online ? l->config.quiet_ns : UINT64_MAX;
+    if (!entity->online)
+        return UINT64_MAX;
+    return l->config.quiet_ns * (activity & ACTIVITY_BY_PUT ? BY_PUT_TIMES : 1);
+}
+
+/* A register that always reads as 0 says idle, too: words are taken for a status once they have shown a
+ * tenant's group that executes. */
+static void note_blind(struct loop *l, uint32_t card, int engines, unsigned int seen)
+{
+    if (engines > 0 && seen & ACTIVITY_EXECUTING)
+        l->proven_cards |= 1u << card;
+    if (engines && l->proven_cards & 1u << card)
+        l->blind_cards &= ~(1u << card);
+    else
+        l->blind_cards |= 1u << card;
 }
 
 static void note_idle(struct loop *l, struct loop_entity *entity, uint32_t card, uint64_t now, uint64_t since)
@@ -35,12 +55,28 @@ static void note_idle(struct loop *l, struct loop_entity *entity, uint32_t card,
     loop_note(l, now, since, entity->id, MGPU_SCHED_IDLE, card, MGPU_WHY_NONE);
 }
 
+/* Words of USERD are the tenant's: it would look busy for ever, at no cost of its own. */
+static bool has_work(const struct loop *l, struct loop_entity *entity, uint32_t card, unsigned int activity)
+{
+    uint32_t *claims = &entity->on[card].claims;
+
+    if (activity & ACTIVITY_EXECUTING)
+        *claims = 0;
+    if (activity & (ACTIVITY_EXECUTING | ACTIVITY_UNSEEN))
+        return true;
+    if (!(activity & (ACTIVITY_NEW | ACTIVITY_PENDING)))
+        return false;
+    if (*claims < CLAIM_POLLS && shows_idle(entity, activity) && !(l->blind_cards & 1u << card))
+        ++*claims;
+    return *claims < CLAIM_POLLS;
+}
+
 static void poll_tenant(struct loop *l, struct loop_entity *entity, uint32_t card, unsigned int activity,
                         uint64_t now)
 {
     uint64_t quiet;
 
-    if (activity & (ACTIVITY_NEW | ACTIVITY_PENDING | ACTIVITY_EXECUTING)) {
+    if (has_work(l, entity, card, activity)) {
         entity->on[card].idle_polls = 0;
         if (entity->on[card].busy)
             return;
@@ -57,7 +93,7 @@ static void poll_tenant(struct loop *l, struct loop_entity *entity, uint32_t car
     }
     if (!entity->on[card].idle_polls++)
         entity->on[card].idle_since_ns = now;
-    quiet = quiet_ns(l, entity, card);
+    quiet = quiet_ns(l, entity, card, activity);
     if (entity->on[card].idle_polls < IDLE_POLLS || now - entity->on[card].idle_since_ns < quiet)
         return;
     note_idle(l, entity, card, now, entity->on[card].idle_since_ns + quiet);
@@ -78,10 +114,10 @@ static void poll_card(struct loop *l, uint32_t index, uint64_t now)
     struct engine_status engine[ENGINES_MAX];
     const struct card *card = card_of(l, index);
     int engines = card ? l->m->ops->engine_status(l->m->driver, card, engine) : 0;
+    unsigned int seen = 0;
 
     assert_held(&l->lock);
     loop_stats_count(&l->stats.polls);
-    l->blind_cards = engines ? l->blind_cards & ~(1u << index) : l->blind_cards | 1u << index;
     if (l->card[index].unwatched)
         sched_watched(&l->core, now, index, true);
     l->card[index].unwatched = false;
@@ -90,6 +126,7 @@ static void poll_card(struct loop *l, uint32_t index, uint64_t now)
         unsigned int activity = groups_poll(entity->groups, index, engine, engines);
         bool was_busy = entity->on[index].busy;
 
+        seen |= activity;
         /* An engine may be executing any group at present, so no tenant is seen idle. */
         if (engines < 0)
             activity |= ACTIVITY_OTHERS;
@@ -97,6 +134,7 @@ static void poll_card(struct loop *l, uint32_t index, uint64_t now)
             poll_tenant(l, entity, index, activity, now);
         note_use(l, entity, index, was_busy, now);
     }
+    note_blind(l, index, engines, seen);
 }
 
 void loop_poll(struct loop *l)
@@ -189,6 +227,8 @@ void loop_release_card(struct loop *l, uint32_t card, bool released)
 
     pthread_mutex_lock(&l->lock);
     l->released_cards = released ? l->released_cards | 1u << card : l->released_cards & ~(1u << card);
+    l->proven_cards &= ~(1u << card);
+    l->blind_cards |= 1u << card;
     for (uint32_t i = 0; released && i < l->card[card].tenants; i++) {
         struct loop_entity *entity = &l->entity[l->card[card].tenant[i]];
 

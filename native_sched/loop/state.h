@@ -30,6 +30,7 @@ struct loop_entity {
     struct {
         bool busy; /* as the core has it */
         uint32_t idle_polls;
+        uint32_t claims; /* polls that saw its words alone, since one saw it execute */
         uint64_t idle_since_ns;
         uint64_t run_ns; /* at the last poll */
     } on[MAX_CARDS];
@@ -54,7 +55,8 @@ struct loop {
     struct loop_card card[MAX_CARDS];
     uint32_t shared;                  /* cards with tenants: a bit each */
     uint32_t released_cards;          /* which are not looked at: a bit each */
-    uint32_t blind_cards;             /* whose engines' status cannot be read: a bit each */
+    uint32_t proven_cards;            /* whose engines' status has shown a tenant's work: a bit each */
+    uint32_t blind_cards;             /* whose engines' status is not known: a bit each */
     uint64_t polled_ns, next_poll_ns; /* next: the earliest of all cards */
     uint16_t ordered[MAX_TENANTS];    /* indices of the entities with an order, in their turn */
     uint32_t orders;

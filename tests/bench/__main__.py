@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from tests.bench import (
+    chips,
     cluster,
     colocation,
     extender,
@@ -44,6 +45,7 @@ WITH_PROGRAMS = {
     "recorded": recorded.measure,
     "recovery": recovery.measure,
     "colocation": colocation.measure,
+    "chips": chips.measure,
     "nodes": nodes.measure,
     "reclaim": reclaim.measure,
 }

@@ -82,7 +82,7 @@ def _after(instants: Sequence[int], at: int) -> int | None:
     return instants[found] if found < len(instants) else None
 
 
-def _overlap(found: Iterable[Span], start_ns: int, end_ns: int) -> int:
+def overlap(found: Iterable[Span], start_ns: int, end_ns: int) -> int:
     """How much of the time from start to end the spans take."""
     return sum(max(0, min(span.end_ns, end_ns) - max(span.start_ns, start_ns)) for span in found)
 
@@ -121,7 +121,7 @@ def preemption(mgpu: Arbiter, shared: Path, trials: int, hold_ms: int) -> Preemp
         back = _after(starts, gone)
         if back is not None and (after is None or back < after.submit_ns):
             release_ms.append((back - ended) / MS - hold_ms)
-            stolen_ns += _overlap(theirs, gone, ended + int(hold_ms * MS))
+            stolen_ns += overlap(theirs, gone, ended + int(hold_ms * MS))
     return Preemption(suspend_us, release_ms, stolen_ns)
 
 
@@ -293,7 +293,7 @@ def measure_harvest(shared: Path) -> Iterator[Row]:
             found, theirs_pid = spans(mgpu), offline.pid
     begin, end = stamps[1].submit_ns, stamps[-1].submit_ns
     closed = sum(stamp.latency_ns + int(hold_ms * MS) for stamp in stamps[1:-1])
-    ran = _overlap(runs(found, theirs_pid), begin, end)
+    ran = overlap(runs(found, theirs_pid), begin, end)
     assert runs(found, pid)
     yield Row(
         name="offline's part of the time that online and its hold leave",

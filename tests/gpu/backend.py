@@ -59,8 +59,9 @@ class Backend(Protocol):
         """A file of our own: nvidiactl, or nvidiaN."""
         ...
 
-    def status_page(self) -> int:
-        """A descriptor of a simulated card's engine status; -1: that is in the card's registers."""
+    def registers(self) -> tuple[int, int]:
+        """A descriptor of a simulated card's registers, and the base of graphics' runlist there; -1: a real
+        card's are in its PCI folder."""
         ...
 
 
@@ -124,8 +125,8 @@ class Nvidia:
     def open(self, node: str) -> int:
         return rm.node(node)
 
-    def status_page(self) -> int:
-        return -1
+    def registers(self) -> tuple[int, int]:
+        return -1, 0
 
 
 def simulated_nodes(argv: Sequence[str]) -> list[str]:
@@ -215,8 +216,11 @@ class Simulated:
     def open(self, node: str) -> int:
         return self._opened(node, os.getpid())[1]
 
-    def status_page(self) -> int:
-        return self._ask({"op": STATUS})[3]
+    def registers(self) -> tuple[int, int]:
+        _, said, _, ours = self._ask({"op": STATUS})
+        # Behind the chip and the number of runlists: engines and base of the first.
+        (base,) = struct.unpack_from("<I", said, 24) if struct.unpack_from("<I", said, 8)[0] else (0,)
+        return ours, base
 
     def cards(self) -> int:
         return SIMULATED_CARDS

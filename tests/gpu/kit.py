@@ -84,12 +84,12 @@ def build(kit: Path) -> None:
         tests / "recordings",
         ignore=shutil.ignore_patterns("__pycache__", "test_*", "derive*"),
     )
-    for name in ("__init__.py", "places.py", "tsv.py", "rm_interface.py", "rm_numbers.py"):
+    for name in ("__init__.py", "places.py", "tsv.py", "rm_interface.py", "rm_numbers.py", "chips.py"):
         if (source := REPOSITORY / "tests" / "support" / name).exists():
             portable.copy(source, tests / "support" / name)
     for source in (
         rm_interface.SOURCE,
-        *(rm_numbers.FACTS / f"{kind}.tsv" for kind in rm_numbers.NUMBER_AT),
+        *(rm_numbers.FACTS / f"{kind}.tsv" for kind in (*rm_numbers.NUMBER_AT, "chips", "userd")),
     ):
         portable.copy(source, kit / source.relative_to(REPOSITORY))
 

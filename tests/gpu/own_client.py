@@ -12,11 +12,12 @@ from typing import Any
 from tests.gpu import rm
 from tests.gpu.backend import Backend
 from tests.gpu.supervise import Made
+from tests.support import chips
 
 PAGE = 4096
 DEVICE, SUBDEVICE, FIRST_DUPLICATE = 0xCAFE0080, 0xCAFE2080, 0xCAFE9000
 SHARE_CLIENT, ACCESS_DUP, READ_ONLY = 3, 1, 1
-ENGINE_STATUS0, COPY_ENGINES = 0x200, 4
+ARCH_INFO, ARCH_BYTES, COPY_ENGINES = 0x20801701, 16, 4
 NO_RUNLIST = 0xFFFFFFF0
 # How many engines a list has and how many lists there are, by the driver's version: 570, 560, 550, 545, 535.
 RUNLIST_SHAPES = ((84, 3), (84, 2), (64, 2), (63, 2), (62, 2))
@@ -122,13 +123,31 @@ class OwnClient:
 
     def graphics_status(self, figures: dict[str, Any]) -> Callable[[], int]:
         """Reads what the graphics engine says it runs: a number of a group, and bit 31 while it is busy."""
-        page = self.backend.status_page()
-        if page >= 0:
-            with os.fdopen(page, "rb") as file:
-                return _word(mmap.mmap(file.fileno(), PAGE, mmap.MAP_SHARED, mmap.PROT_READ), 0)
+        chip = self.chip()
+        figures["chip"] = chip.name
+        registers, base = self.backend.registers()
+        if registers >= 0:
+            with os.fdopen(registers, "rb") as file:
+                view = mmap.mmap(file.fileno(), os.fstat(registers).st_size, mmap.MAP_SHARED, mmap.PROT_READ)
+                return _word(view, (0 if chip.whole_card else base) + chip.status)
+        if chip.whole_card:
+            return register(chip.status)
         bases = self.runlist_bases()
         figures["runlist_bases"] = {hex(engine): hex(base) for engine, base in bases.items()}
-        return register(bases[rm.GRAPHICS] + ENGINE_STATUS0)
+        # The others of its runlist: what is there while the first one executes.
+        others = [register(bases[rm.GRAPHICS] + chip.status + i * chip.stride) for i in range(1, chip.words)]
+        figures["other_words"] = [hex(read()) for read in others]
+        return register(bases[rm.GRAPHICS] + chip.status)
+
+    def chip(self) -> chips.Chip:
+        """RmError where there is no row of facts of it: its engines cannot be seen."""
+        call = rm.control(self.client, SUBDEVICE, ARCH_INFO, bytes(ARCH_BYTES))
+        error = self.backend.on_file(self.ctl, call)
+        architecture, implementation = struct.unpack_from("<2I", call.params)
+        for one in chips.chips():
+            if not error and (one.architecture, one.implementation) == (architecture, implementation):
+                return one
+        raise rm.RmError(f"chip {architecture:#x} {implementation:#x}", call.u32(0x1C))
 
 
 def register(at: int, devices: Path = Path("/sys/bus/pci/drivers/nvidia")) -> Callable[[], int]:

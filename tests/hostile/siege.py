@@ -174,10 +174,10 @@ class Siege:
 
 
 @contextmanager
-def laid(built: Programs) -> Iterator[Siege]:
-    """mgpu on one simulated H200, large enough for hundreds of contexts, with a neighbour at work."""
+def laid(built: Programs, card: str = "h200") -> Iterator[Siege]:
+    """mgpu on one simulated card, an H200 large enough for hundreds of contexts, with a neighbour at work."""
     with (
-        arbiter.running("h200:1", node_config=f"hold_ms = {HOLD_MS}\n") as mgpu,
+        arbiter.running(f"{card}:1", node_config=f"hold_ms = {HOLD_MS}\n") as mgpu,
         bundle(inside("neighbour"), env={"MGPU_MEMORY_MIB": "256"}, mounts=[built.oci_mount]) as made,
         foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as neighbour,
     ):

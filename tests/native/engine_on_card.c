@@ -172,11 +172,11 @@ void on_card_let_go_look(void)
 /* As one that is interrupted between two of the registers that it reads. */
 static int slow_status(struct driver *d, const struct card *card, struct engine_status *out)
 {
-    const struct nvidia_status seen = d->status[card->index];
+    const struct registers seen = d->registers[card->index];
     int n = 0;
 
     for (int i = 0; i < 20 && n >= 0; i++) {
-        n = nvidia_status_read(&seen, out);
+        n = registers_read(&seen, out);
         usleep(50);
     }
     return n;

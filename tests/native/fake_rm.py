@@ -19,6 +19,7 @@ from tests.support.rm_numbers import (
     NV20_SUBDEVICE_0,
     NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS,
     NV2080_CTRL_CMD_GPU_GET_ENGINE_RUNLIST_PRI_BASE,
+    NV2080_CTRL_CMD_MC_GET_ARCH_INFO,
     NV_ESC_ALLOC_OS_EVENT,
     NV_ESC_CARD_INFO,
     NV_ESC_CHECK_VERSION_STR,
@@ -90,6 +91,8 @@ class Rm:
     calls: list[Call] = field(default_factory=list)
     answer: Callable[[int, int], int] = lambda nr, arg: 0
     bases: dict[int, int] = field(default_factory=dict)
+    chip: tuple[int, int] | None = (0x170, 2)
+    """Architecture and implementation; None: RM does not say."""
     listed: tuple[int, int] = (84, 3)
     """How the driver's version lists runlists: engines, and lists of them."""
     cards: int = 0
@@ -124,8 +127,17 @@ class Rm:
                 poke(arg, "I", 72 * i + 56, i)
         elif nr == ALLOC and not peek(arg, "I", 8):
             poke(arg, "I", 8, self.next_handle)
+        elif nr == CONTROL and peek(arg, "I", 8) == NV2080_CTRL_CMD_MC_GET_ARCH_INFO:
+            self._tell_chip(arg)
         elif nr == CONTROL and peek(arg, "I", 8) == RUNLIST_BASE:
             self._tell_base(arg)
+
+    def _tell_chip(self, arg: int) -> None:
+        if self.chip is None:
+            poke(arg, "I", 0x1C, 0x56)
+            return
+        for i, number in enumerate(self.chip):
+            poke(peek(arg, "Q", 0x10), "I", 4 * i, number)
 
     def _tell_base(self, arg: int) -> None:
         engines, lists = self.listed
@@ -175,6 +187,8 @@ class MigRm(Rm):
             poke(arg, "I", 0x28, self._made(arg))
         elif nr == FREE:
             self.objects.pop((root, peek(arg, "I", 8)), None)
+        elif nr == CONTROL and peek(arg, "I", 8) == NV2080_CTRL_CMD_MC_GET_ARCH_INFO:
+            self._tell_chip(arg)
         elif nr == CONTROL and peek(arg, "I", 8) == RUNLIST_BASE:
             self.bases = self.instances.get(self.subscribed(root) or (-1, -1), {})
             self._tell_base(arg)

@@ -329,7 +329,7 @@ int64_t harness_userd(struct harness *h, int64_t id, uint32_t card, uint32_t mem
         .file = file_named(id, NODE_CTL),
         .client = 0xc1,
         .handle = 0xcc,
-        .userd = {&h->card[card], memory, offset},
+        .userd = {.card = &h->card[card], .memory = memory, .offset = offset},
     };
     struct userd userd;
     int e = driver_nvidia.userd_map(h->driver, &channel, &userd);
@@ -357,11 +357,32 @@ int harness_engines(struct harness *h, uint32_t card, uint32_t *out)
 }
 
 /* -1: no status. */
-int64_t harness_decode(uint32_t word)
+int64_t harness_decode(uint32_t architecture, uint32_t word)
 {
     struct engine_status s;
 
-    return nvidia_status_decode(word, &s) ? (int64_t)s.busy << 32 | s.tsg_id : -1;
+    return registers_decode(chip_find(architecture, architecture == 0x1b0 ? 2 : 0), word, &s)
+               ? (int64_t)s.busy << 32 | s.tsg_id
+               : -1;
+}
+
+/* In the order of the table: a line of chips.tsv's columns, or false. */
+bool harness_chip(uint32_t i, char *out, size_t room)
+{
+    const struct chip *chip = chip_at(i);
+
+    if (!chip)
+        return false;
+    snprintf(out, room, "%s %#x %#x %d %#x %u %u %u %d %s", chip->name, chip->architecture,
+             chip->implementation, chip->whole_card, chip->status, chip->stride, chip->words, chip->loads,
+             chip->has_get, chip->header);
+    return true;
+}
+
+/* known: whether the chip is. */
+bool harness_shows_get(bool known, uint32_t architecture, uint32_t implementation, uint32_t channel_class)
+{
+    return chip_shows_get(known ? chip_find(architecture, implementation) : NULL, channel_class);
 }
 
 int harness_classify(uint32_t major, uint32_t minor, uint32_t uvm_major, int character)

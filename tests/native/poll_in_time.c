@@ -53,6 +53,7 @@ void poll_begin(uint64_t quiet_ns, uint64_t hold_ns)
     const struct mgpu_sched_config config = {.hold_ns = hold_ns, .quiet_ns = quiet_ns};
 
     memset(&l, 0, sizeof(l));
+    l.blind_cards = UINT32_MAX; /* as loop_start() has it */
     memset(tenant, 0, sizeof(tenant));
     memset(card, 0, sizeof(card));
     virtual_now = 0;
@@ -79,14 +80,24 @@ int poll_tenant(uint32_t id, int online, uint32_t cards)
         if (!(cards & 1u << i))
             continue;
         g->group[g->groups] = (struct group){.card = i, .tsg_id = id};
-        g->channel[g->channels++] = (struct channel){
-            .userd.at = tenant[id].userd[i], .card = i, .group = g->groups++, .live = true};
+        g->channel[g->channels++] = (struct channel){.userd.at = tenant[id].userd[i],
+                                                     .userd.has_get = true,
+                                                     .card = i,
+                                                     .group = g->groups++,
+                                                     .live = true};
     }
     if (e == 0)
         e = loop_schedule(&l, &config, g, &tenant[id].utilization);
     for (uint32_t i = 0; i < g->groups; i++)
         g->group[i].live = true;
     return e;
+}
+
+/* Its channels do not say what is fetched. */
+void poll_by_put(uint32_t id)
+{
+    for (uint32_t i = 0; i < tenant[id].groups.channels; i++)
+        tenant[id].groups.channel[i].userd.has_get = false;
 }
 
 void poll_userd(uint32_t id, uint32_t index, uint32_t put, uint32_t get)

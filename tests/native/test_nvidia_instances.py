@@ -30,7 +30,7 @@ from rm_params import (
     memory,
 )
 
-from native_sched.daemon.engine import Without
+from native_sched.daemon.engine_card import Without
 from tests.support.rm_numbers import (
     AMPERE_SMC_CONFIG_SESSION,
     AMPERE_SMC_EXEC_PARTITION_REF,

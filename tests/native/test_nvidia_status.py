@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import re
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ import pytest
 from fake_rm import DUP, MAP, REGISTER_FD, SHARE, MigRm, Rm
 from nvidia_parts import CTL, Driver, driver, library, processes
 
+from tests.support import chips, rm_interface
 from tests.support.rm_numbers import NV2080_ENGINE_TYPE_COPY0
 
 
@@ -23,6 +25,19 @@ def rm() -> Rm:
     return Rm()
 
 
+VOLTA, TURING, AMPERE, BLACKWELL = 0x140, 0x160, 0x170, 0x1B0
+ANOTHER = 0xFFFF_FFFF
+
+
+def decoded(word: int, architecture: int = AMPERE) -> tuple[int, int] | None:
+    """The group, and whether it executes; None: it does not look like a status."""
+    decode = library().harness_decode
+    decode.restype = ctypes.c_int64
+    found = int(decode(architecture, ctypes.c_uint32(word)))
+    return None if found < 0 else (found & 0xFFFF_FFFF, found >> 32)
+
+
+@pytest.mark.parametrize("architecture", [AMPERE, BLACKWELL])
 @pytest.mark.parametrize(
     ("word", "tsg", "busy"),
     [
@@ -34,19 +49,73 @@ def rm() -> Rm:
         (0x0123_C002, 0x123, 1),
         (0x8ABC_E003, 0xABC, 1),  # switched: from 3 to the next one
         (0x0ABC_A003, 3, 1),
-        (0x7FFF_1FFF & ~0xE000, 0xFFF, 0),
+        (0x7FFF_1FFF, 0xFFF, 0),
     ],
 )
-def test_engine_status(word: int, tsg: int, busy: int) -> None:
-    assert library().harness_decode(ctypes.c_uint32(word)) == busy << 32 | tsg
+def test_engine_status(architecture: int, word: int, tsg: int, busy: int) -> None:
+    assert decoded(word, architecture) == (tsg, busy)
 
 
-@pytest.mark.parametrize("word", [0xFFFF_FFFF, 0xBADF_5040, 0xBAD0_0100])
-def test_implausible_engine_status_is_ignored(word: int) -> None:
-    assert library().harness_decode(ctypes.c_uint32(word)) == -1
+@pytest.mark.parametrize(
+    ("word", "tsg", "busy"),
+    [
+        (0x0000_0000, 0, 0),
+        (0x8000_3123, 0x123, 1),
+        (0x1007_B123, 7, 1),  # 5 is a load here, and 6 a save
+        (0x1007_D123, 0x123, 1),
+        (0x1007_F123, 7, 1),
+        (0x8000_2123, ANOTHER, 1),  # the number of a channel
+        (0x0007_B123, ANOTHER, 1),
+    ],
+)
+def test_engine_status_before_ampere(word: int, tsg: int, busy: int) -> None:
+    assert decoded(word, VOLTA) == (tsg, busy)
+
+
+# All ones of a lost card; the bus's patterns; the context statuses that there are not.
+@pytest.mark.parametrize(
+    "word", [0xFFFF_FFFF, 0xBADF_5040, 0xBAD0_0100, 0x0000_4001, 0x8000_6001, 0x0000_8001]
+)
+@pytest.mark.parametrize("architecture", [VOLTA, AMPERE, BLACKWELL])
+def test_what_does_not_look_like_a_status_is_not_believed(architecture: int, word: int) -> None:
+    assert decoded(word, architecture) is None
+
+
+def test_chips_are_as_the_facts_have_them() -> None:
+    line, lines = ctypes.create_string_buffer(200), []
+    while library().harness_chip(len(lines), line, ctypes.c_size_t(200)):
+        assert len(line.value) < 199
+        lines.append(line.value.decode())
+    assert lines == [
+        f"{one.name} {one.architecture:#x} {one.implementation:#x} {one.whole_card:d} {one.status:#x} {one.stride} "
+        f"{one.words} {one.loads} {one.has_get:d} {one.header}".replace(" 0x0 ", " 0 ")
+        for one in chips.chips()
+    ]
+
+
+def test_each_fact_of_a_chip_has_its_source() -> None:
+    """A header of NVIDIA's for the chip itself, or for one that NVIDIA's table of variants puts beside it."""
+    for one in chips.chips():
+        assert re.search(r"[0-9a-f]{8} hw_\w+\.h", one.source), one.name
+        of = re.fullmatch(r"hw_\w+_(\w+)\.h", one.header)
+        assert (of and of[1].upper()) == one.name or "g_kernel_fifo_nvoc.c has" in one.source, one.name
+
+
+def test_gp_get_is_believed_where_class_and_chip_have_it() -> None:
+    shows = library().harness_shows_get
+    served = {one.number for one in rm_interface.read().classes if one.kind == "CHANNEL"}
+    assert served == set(chips.userd()), "every class of channels has its fact"
+    for number, (get, put) in chips.userd().items():
+        assert (get in (None, 0x88), put) == (True, 0x8C)
+        for one in chips.chips():
+            wanted = get is not None and one.has_get
+            assert bool(shows(True, one.architecture, one.implementation, number)) is wanted
+        assert bool(shows(False, 0, 0, number)) is (get is not None), "of an unknown chip the class tells"
+    assert not shows(False, 0, 0, 0xD06F), "nor of a class that there are no facts of"
 
 
 BAR_BYTES = 1 << 20
+BUSY = 0x8000_0000
 
 
 @pytest.fixture
@@ -77,20 +146,75 @@ def engines(nvidia: Driver, card: int = 0) -> list[tuple[int, int]]:
 
 def test_engines_are_found_once_each_and_read(rm: Rm, bar: Path, tmp_path: Path) -> None:
     rm.cards = 1
-    # Graphics and the first copy engine share a runlist; one lies outside; one cannot be read.
-    rm.bases = {1: 0x1000, 9: 0x1000, 10: 0x2000, 11: BAR_BYTES - 0x200, 12: 0x3000, 13: 2}
-    write_word(bar, 0x3200, 0xBADF_1234)
+    # Graphics and the first copy engine share a runlist.
+    rm.bases = {1: 0x1000, 9: 0x1000, 10: 0x2000}
     with driver(tmp_path, rm) as nvidia:
         nvidia.add_card(0)
-        assert engines(nvidia) == [(0, 0), (0, 0)]
+        assert engines(nvidia) == [(0, 0)] * 4
         write_word(bar, 0x1200, 0x8000_0007)
+        write_word(bar, 0x1280, 0x8000_0006)
         write_word(bar, 0x2200, 0x0000_2008)
-        assert engines(nvidia) == [(7, 1), (8, 0)]
+        assert engines(nvidia) == [(7, 1), (0, 0), (6, 1), (8, 0)]
         write_word(bar, 0x2200, 0xFFFF_FFFF)
         out = (ctypes.c_uint32 * 48)()
         assert nvidia.call("engines", 0, out) == -errno.EIO, "half a status would show somebody idle"
         nvidia.add_card(1, minor=1)
         assert engines(nvidia, card=1) == []
+
+
+@pytest.mark.parametrize("name", ["GV100", "TU104", "GA100", "AD102", "GH100", "GB100", "GB202"])
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_word_is_read_where_the_chip_has_it(
+    rm: Rm, bar: Path, tmp_path: Path, name: str, index: int
+) -> None:
+    """A long copy on an engine that shares graphics' runlist is seen as well."""
+    chip = chips.named(name)
+    rm.cards, rm.chip = 1, (chip.architecture, chip.implementation)
+    rm.bases = {} if chip.whole_card else {1: 0x1000, 9: 0x1000, 10: 0x2000}
+    base = 0 if chip.whole_card else 0x1000
+    with driver(tmp_path, rm) as nvidia:
+        nvidia.add_card(0)
+        before = engines(nvidia)
+        assert set(before) == {(0, 0)}
+        assert len(before) == chip.words + (0 if chip.whole_card else 1)
+        write_word(bar, base + chip.status + index * chip.stride, BUSY | 1 << 13 | 1 << 12 | 0x123)
+        assert [at for at, one in enumerate(engines(nvidia)) if one == (0x123, 1)] == [index]
+
+
+@pytest.mark.parametrize(
+    ("bases", "words"),
+    [
+        ({1: 0x1000, 9: 0x1000, 10: 0x2000}, {0x2200: 0xBADF_1234}),
+        ({1: 0x1000, 9: 0x1000, 10: 0x2000}, {0x1280: 0xFFFF_FFFF}),
+        ({1: 0x1000, 9: 0x1000, 10: 0x2000}, {0x1240: 0x0000_4000}),
+        ({1: 0x1000, 10: BAR_BYTES - 0x200}, {}),
+        ({1: 0x1000, 10: 2}, {}),
+        ({1: 0x1000, 9: 0x1000, 10: 0x1000, 11: 0x1000}, {}),
+    ],
+    ids=["locked", "all-ones", "no-status", "outside", "askew", "more-engines-than-words"],
+)
+def test_a_card_of_which_one_engine_cannot_be_seen_is_blind(
+    rm: Rm, bar: Path, tmp_path: Path, bases: dict[int, int], words: dict[int, int]
+) -> None:
+    """What executed there would make its tenant look idle."""
+    rm.cards, rm.bases = 1, bases
+    for at, word in words.items():
+        write_word(bar, at, word)
+    with driver(tmp_path, rm) as nvidia:
+        nvidia.add_card(0)
+        assert engines(nvidia) == []
+
+
+@pytest.mark.parametrize(
+    "chip", [(0x1C0, 0), (0x180, 1), None], ids=["newer", "a-kind-without-a-row", "unsaid"]
+)
+def test_a_chip_without_a_row_is_blind(
+    rm: Rm, bar: Path, tmp_path: Path, chip: tuple[int, int] | None
+) -> None:
+    rm.cards, rm.chip, rm.bases = 1, chip, {1: 0x1000}
+    with driver(tmp_path, rm) as nvidia:
+        nvidia.add_card(0)
+        assert engines(nvidia) == []
 
 
 @pytest.mark.parametrize("listed", [(84, 3), (84, 2), (64, 2), (63, 2), (62, 2)])
@@ -113,7 +237,8 @@ def test_engine_status_names_groups_of_its_runlist(rm: Rm, bar: Path, tmp_path: 
     with driver(tmp_path, rm) as nvidia:
         nvidia.add_card(0)
         # Of the eleventh copy engine and those after it the upper half of the bits tells.
-        assert [one[2] for one in status(nvidia)] == [1 << 1 | 1 << 9, 1 << 10, 1 << (0x3D - 32)]
+        shared = 1 << 1 | 1 << 9
+        assert [one[2] for one in status(nvidia)] == [shared] * 3 + [1 << 10, 1 << (0x3D - 32)]
 
 
 def test_status_needs_registers(rm: Rm, tmp_path: Path) -> None:
@@ -123,7 +248,6 @@ def test_status_needs_registers(rm: Rm, tmp_path: Path) -> None:
         assert engines(nvidia) == []
 
 
-BUSY = 0x8000_0000
 GRAPHICS, COPY0, COPY1 = 1, NV2080_ENGINE_TYPE_COPY0, NV2080_ENGINE_TYPE_COPY0 + 1
 
 

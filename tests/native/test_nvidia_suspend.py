@@ -10,7 +10,8 @@ from nvidia_mediated import Tenant, World, world
 from rm_params import GROUP, HOPPER, MEMORY_SYSTEM, SHARE, channel, group, memory
 from test_nvidia_mediated import DISABLE, GROUP_HANDLE, NO_MEMORY, SCHEDULE, STATUS, working_group
 
-from native_sched.daemon.engine import TenantClass, Unsuspendable, Without
+from native_sched.daemon.engine import TenantClass, Unsuspendable
+from native_sched.daemon.engine_card import Without
 from tests.support.rm_numbers import (
     NV_ERR_INVALID_STATE,
     NV_ERR_NOT_SUPPORTED,

@@ -17,6 +17,8 @@ POLL, QUIET, HOLD = 500 * US, 5 * MS, 100 * MS
 IDLE_POLLS = 3
 ON, OFF, OFF_TOO, GANG = 1, 2, 3, 4
 BLIND, SEEN = 0, 1
+# Of a channel that does not say what is fetched.
+QUIET_BY_PUT = 10 * QUIET
 
 
 @dataclass
@@ -29,6 +31,9 @@ class Polls:
 
     def has(self, id: int, put: int, get: int, card: int = BLIND) -> None:
         self.lib.poll_userd(id, card, put, get)
+
+    def by_put(self, id: int) -> None:
+        self.lib.poll_by_put(id)
 
     def engine(self, card: int, engines: int, group: int = 0) -> None:
         self.lib.poll_engine(card, engines, group)
@@ -229,6 +234,7 @@ def test_quiet_time_is_per_card(here: Polls) -> None:
 
 def test_engines_that_cannot_be_read_now_tell_nothing(here: Polls) -> None:
     """As while the card's status changes: not to be taken for a card that cannot be seen."""
+    here.engine(BLIND, 1, ON)
     since = fetched(here)
     here.engine(BLIND, -1)
     here.to(since + S)
@@ -257,4 +263,149 @@ def test_a_released_card_is_not_polled_and_nobody_has_work_there(here: Polls) ->
     assert here.enabled(GANG)
     here.release(BLIND, released=False)
     here.at(here.now + POLL)
+    assert here.busy(ON)
+
+
+def executed(here: Polls, card: int = BLIND) -> int:
+    """When the next poll sees none of online's work any more, on a card whose engines have shown it."""
+    here.engine(card, 1, ON)
+    here.at(here.now + POLL)
+    here.engine(card, 1)
+    here.at(here.now + POLL)
+    return here.now
+
+
+def test_words_that_never_showed_a_tenant_s_work_are_no_status(here: Polls) -> None:
+    """As a register that always reads as 0, where another chip has its status."""
+    here.engine(BLIND, 1)
+    since = fetched(here)
+    here.to(since + QUIET)
+    here.at(since + QUIET - 1)
+    assert here.busy(ON)
+    here.at(since + QUIET)
+    assert not here.busy(ON)
+    here.has(OFF, 9, 9)
+    here.to(since + QUIET + HOLD + S)
+    assert here.busy(OFF), "and offline is not suspended inside its kernel"
+
+
+def test_another_s_work_does_not_prove_them(here: Polls) -> None:
+    here.engine(BLIND, 1, 77)
+    here.at(here.now + POLL)
+    here.engine(BLIND, 1)
+    since = fetched(here)
+    here.at(since + IDLE_POLLS)
+    here.at(since + IDLE_POLLS + 1)
+    assert here.busy(ON)
+
+
+def test_a_card_that_was_released_proves_itself_again(here: Polls) -> None:
+    executed(here)
+    here.release(BLIND)
+    here.release(BLIND, released=False)
+    here.has(ON, 2, 0)
+    here.at(here.now + POLL)
+    since = fetched(here, 2)
+    here.to(since + QUIET)
+    assert here.busy(ON)
+
+
+def test_work_that_says_no_fetch_has_ended_when_no_engine_executes_it(here: Polls) -> None:
+    """As on Blackwell, where the word that was GP_GET stays 0."""
+    here.by_put(ON)
+    since = executed(here)
+    assert here.busy(ON)
+    for late in (1, 2):
+        here.at(since + late)
+    assert not here.busy(ON)
+    here.at(since + HOLD)
+    assert here.enabled(OFF)
+
+
+def test_work_that_says_no_fetch_counts_while_it_executes_or_is_submitted(here: Polls) -> None:
+    here.by_put(ON)
+    executed(here)
+    for put in range(2, 9):
+        here.has(ON, put, 0)
+        here.at(here.now + POLL)
+        assert here.busy(ON)
+    here.engine(BLIND, 1, ON)
+    here.to(here.now + S)
+    assert here.busy(ON)
+    assert not here.enabled(OFF)
+
+
+def test_what_is_written_for_gp_get_there_means_nothing(here: Polls) -> None:
+    """It is the tenant's to write: with it, it does not look busy."""
+    here.by_put(ON)
+    since = executed(here)
+    for get in (7, 8, 9):
+        here.has(ON, 1, get)
+        here.at(since + get)
+    assert not here.busy(ON)
+
+
+def test_the_quiet_time_is_longer_without_a_fetch(here: Polls) -> None:
+    here.by_put(ON)
+    here.at(here.now + POLL)
+    since = here.now
+    here.to(since + QUIET_BY_PUT)
+    here.at(since + QUIET_BY_PUT - 1)
+    assert here.busy(ON)
+    here.at(since + QUIET_BY_PUT)
+    assert not here.busy(ON)
+
+
+CLAIM = 2000 * POLL
+
+
+@pytest.mark.parametrize("by_put", [False, True], ids=["fetches", "by-put"])
+def test_words_that_no_engine_bears_out_are_believed_for_a_second(here: Polls, by_put: bool) -> None:
+    """With pauses or without: what is written there costs nothing."""
+    if by_put:
+        here.by_put(ON)
+    since = executed(here)
+    put = 2
+    while here.now < since + CLAIM - 10 * POLL:
+        put += 1
+        here.has(ON, put, put if by_put else 0)
+        here.at(here.now + POLL)
+        assert here.busy(ON)
+    while here.now < since + CLAIM + 10 * POLL:
+        put += 1
+        here.has(ON, put, put if by_put else 0)
+        here.at(here.now + POLL)
+    assert not here.busy(ON)
+    for _ in range(5):
+        here.has(ON, put, put)
+        here.at(here.now + POLL)
+        put += 1
+        here.has(ON, put, 0)
+        here.at(here.now + POLL)
+        assert not here.busy(ON)
+    here.to(here.now + HOLD)
+    here.at(here.now + POLL)
+    assert here.enabled(OFF)
+    here.engine(BLIND, 1, ON)
+    here.at(here.now + POLL)
+    assert here.busy(ON), "what executes is believed"
+    assert not here.enabled(OFF)
+
+
+def test_short_work_that_is_seen_to_execute_now_and_then_is_believed_for_ever(here: Polls) -> None:
+    executed(here)
+    for put in range(2, 9):
+        here.has(ON, put, put - 1)
+        here.to(here.now + CLAIM - 10 * POLL)
+        assert here.busy(ON)
+        here.engine(BLIND, 1, ON)
+        here.at(here.now + POLL)
+        here.engine(BLIND, 1)
+
+
+def test_work_that_waits_behind_another_s_is_no_claim(here: Polls) -> None:
+    executed(here)
+    here.has(ON, 3, 2)
+    here.engine(BLIND, 1, OFF)
+    here.to(here.now + 3 * CLAIM)
     assert here.busy(ON)

@@ -63,18 +63,20 @@ static inline void gpu_open(struct gpu *g)
     g->doorbell = map_object(g, DOORBELL, 4096);
 }
 
-/* RM's status: a group with a channel that has no work yet. */
-static inline int64_t work_make(const struct gpu *g, struct work *w, uint32_t group)
+/* RM's status: a group for that engine with a channel that has no work yet, of the newest class that the chip
+ * has. */
+static inline int64_t work_make_on(const struct gpu *g, struct work *w, uint32_t group, uint32_t engine)
 {
-    static const uint32_t classes[] = {VOLTA_CHANNEL_GPFIFO_A, TURING_CHANNEL_GPFIFO_A,
-                                       AMPERE_CHANNEL_GPFIFO_A, HOPPER_CHANNEL_GPFIFO_A,
-                                       BLACKWELL_CHANNEL_GPFIFO_A};
-    struct rm_channel_group tsg = {.engine_type = RM_ENGINE_GRAPHICS};
+    static const uint32_t classes[] = {BLACKWELL_CHANNEL_GPFIFO_B, BLACKWELL_CHANNEL_GPFIFO_A,
+                                       HOPPER_CHANNEL_GPFIFO_A,    AMPERE_CHANNEL_GPFIFO_A,
+                                       TURING_CHANNEL_GPFIFO_A,    VOLTA_CHANNEL_GPFIFO_A};
+    struct rm_channel_group tsg = {.engine_type = engine};
     struct rm_memory memory = {.size = MEMORY_BYTES};
     struct rm_channel channel = {
         .gpfifo_offset = RING_AT,
         .gpfifo_entries = RING_ENTRIES,
         .userd_memory = {group + 1},
+        .engine_type = engine,
     };
     struct rm_tsg_schedule enable = {.enable = 1};
     int64_t status;
@@ -100,6 +102,11 @@ static inline int64_t work_make(const struct gpu *g, struct work *w, uint32_t gr
     return NV_OK;
 }
 
+static inline int64_t work_make(const struct gpu *g, struct work *w, uint32_t group)
+{
+    return work_make_on(g, w, group, RM_ENGINE_GRAPHICS);
+}
+
 static inline volatile uint32_t *userd(const struct work *w, uint32_t offset)
 {
     return (volatile uint32_t *)(volatile void *)(w->at + offset);
@@ -112,15 +119,18 @@ static inline void ring(const struct gpu *g)
     (void)!write(g->doorbell, &one, sizeof(one));
 }
 
-static inline void submit(const struct gpu *g, struct work *w, uint64_t kernel_ns)
+/* a: a kernel's length in ns, or a copy's in bytes. */
+static inline void submit_command(const struct gpu *g, struct work *w, enum sim_op_code op, uint64_t a)
 {
-    *(struct sim_command *)(void *)(w->at + WORK_AT) = (struct sim_command){
-        .op = SIM_CMD_KERNEL,
-        .a = kernel_ns,
-    };
+    *(struct sim_command *)(void *)(w->at + WORK_AT) = (struct sim_command){.op = op, .a = a};
     ((struct sim_ring_entry *)(void *)(w->at + RING_AT))[w->put % RING_ENTRIES] = (struct sim_ring_entry){
         .offset = WORK_AT, .commands = 1};
     __atomic_store_n((uint32_t *)(void *)(w->at + RM_USERD_GP_PUT), ++w->put, __ATOMIC_RELEASE);
     ring(g);
+}
+
+static inline void submit(const struct gpu *g, struct work *w, uint64_t kernel_ns)
+{
+    submit_command(g, w, SIM_CMD_KERNEL, kernel_ns);
 }
 #endif

@@ -40,6 +40,7 @@ STATIC_SOURCES = {
     "alarm": SOURCES / "alarm.c",
     "brief": SOURCES / "brief.c",
     "alloc_storm": SOURCES / "alloc_storm.c",
+    "copier": SOURCES / "copier.c",
     "changing": SOURCES / "changing.c",
     "reclass": SOURCES / "reclass.c",
     "many_objects": SOURCES / "many_objects.c",

@@ -26,8 +26,8 @@ from native_sched.daemon.engine import (
     Unsuspendable,
     Usage,
     Why,
-    Without,
 )
+from native_sched.daemon.engine_card import Chip, Without
 from native_sched.daemon.engine_memory import CardMemory
 from native_sched.daemon.grants.admission import Admission
 from native_sched.daemon.grants.card_policies import CardPolicies
@@ -117,6 +117,9 @@ class FakeEngine:
 
     def without(self, card: int) -> dict[Without, int]:
         return self.lacks.get(card, {})
+
+    def chip(self, card: int) -> Chip:
+        return Chip(b"GV100", b"hw_fifo_gv100.h", 1)
 
     def card_policy(self, card: int, policy: str) -> None:
         if f"policy {card}" in self.refuses:

@@ -292,8 +292,8 @@ class Driver:
         self.opened.append(node)
         return os.open("/dev/null", os.O_RDONLY)
 
-    def status_page(self) -> int:
-        return -1
+    def registers(self) -> tuple[int, int]:
+        return -1, 0
 
     def on_file(self, fd: int, call: rm.Call) -> int:
         if call.number == rm.ALLOC:

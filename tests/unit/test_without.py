@@ -7,8 +7,9 @@ from typing import cast
 import pytest
 
 from mgpu_cli import render
-from native_sched.daemon.engine import Engine, Without
-from native_sched.daemon.node import without
+from native_sched.daemon.engine import Engine
+from native_sched.daemon.engine_card import Chip, Without
+from native_sched.daemon.node import sight, without
 from tests.unit.arbiter_support import CARDS, FakeEngine
 
 
@@ -41,3 +42,40 @@ def test_describe_names_features_the_driver_lacks() -> None:
     assert "idle by fetch only" in said
     assert not any(text.startswith("without ") for text in said), "each has words of its own"
     assert {row for row, _ in render._without(cards)} == {"Card 1:"}
+
+
+def test_a_row_for_each_kind_of_card_says_how_its_work_is_seen() -> None:
+    fake = FakeEngine()
+    engine = cast(Engine, fake)
+    [row] = sight.table(engine, CARDS)
+    assert row == {
+        "cards": [card.index for card in CARDS],
+        "chip": "GV100",
+        "work": "GP_PUT and GP_GET, and engine status",
+        "idle": "engine status",
+        "suspended": "DISABLE_CHANNELS",
+        "source": "hw_fifo_gv100.h",
+    }
+    fake.lacks = {0: {Without.ENGINE_STATUS: -61}, 1: {Without.DISABLE_CHANNELS: 0x56}}
+    assert [
+        (row["cards"], row["work"], row["idle"], row["suspended"]) for row in sight.table(engine, CARDS)
+    ] == [
+        ([0], "GP_PUT and GP_GET", "quiet time", "DISABLE_CHANNELS"),
+        ([1], "GP_PUT and GP_GET, and engine status", "engine status", "runlist"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("chip", "said"),
+    [
+        (
+            Chip(b"GB202", b"hw_runlist_gb20c.h", 0),
+            ("GB202", "GP_PUT", "hw_runlist_gb20c.h, and RM's variants"),
+        ),
+        (Chip(b"GB20C", b"hw_runlist_gb20c.h", 0), ("GB20C", "GP_PUT", "hw_runlist_gb20c.h")),
+        (Chip(b"", b"", 1), ("unknown", "GP_PUT and GP_GET", "none")),
+    ],
+)
+def test_a_chip_s_row_names_its_source(chip: Chip, said: tuple[str, str, str]) -> None:
+    row = sight._sight(chip, {Without.ENGINE_STATUS} if not chip.name else ())
+    assert (row["chip"], row["work"].partition(",")[0], row["source"]) == said

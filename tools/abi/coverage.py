@@ -111,7 +111,22 @@ def amiss(found: list[Call], table: list[tuple[str, str, str]]) -> list[str]:
 
 def page(interface: Interface, store: Store) -> str:
     found, table = calls(interface, store), reasons()
-    return HEAD.read_text() + "".join([*_counts(found), *_listed(found, table), *_observed()])
+    return HEAD.read_text() + "".join([*_chips(), *_counts(found), *_listed(found, table), *_observed()])
+
+
+def _chips(folder: Path = FACTS) -> Iterator[str]:
+    """Those of which the same is known, and from the same source, in a row."""
+    yield "\n## Chips\n\nHow the scheduler sees work on each chip, from `rm/facts/chips.tsv` and `userd.tsv`, and what "
+    yield "suspends it. A chip that is not here is blind: [scheduler.md](scheduler.md#the-loop).\n\n"
+    yield "| chips | work seen by | idle seen by | suspended by | source |\n|---|---|---|---|---|\n"
+    found: dict[tuple[str, str], list[str]] = {}
+    for name, _, _, of, status, stride, words, _, has_get, source in rows(folder / "chips.tsv"):
+        fetched = "GP_PUT and GP_GET" if has_get == "yes" else "GP_PUT, since USERD has no GP_GET"
+        where = f"of {'all engines' if of == 'card' else 'each runlist'}, {words} at {status} + {stride} i"
+        found.setdefault((f"{fetched}; status words {where}", source), []).append(name)
+    for (work, source), names in found.items():
+        by = "DISABLE_CHANNELS, else the runlist"
+        yield f"| {', '.join(names)} | {work} | status words, else the quiet time | {by} | {source} |\n"
 
 
 def _counts(found: list[Call]) -> Iterator[str]:

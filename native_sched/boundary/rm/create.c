@@ -182,7 +182,7 @@ bool object_target(const struct mediator *m, const struct rm_object *obj, const 
         return false;
     *out = (struct rm_target){.file = *file, .client = obj->client, .handle = obj->handle, .rm = &m->rm};
     if (!group)
-        out->userd = (struct userd_place){card, obj->userd.memory, obj->userd.offset};
+        out->userd = (struct userd_place){card, obj->class_id, obj->userd.memory, obj->userd.offset};
     return true;
 }
 

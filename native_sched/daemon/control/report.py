@@ -13,7 +13,7 @@ from native_sched.daemon.grants.closed import Closed
 from native_sched.daemon.grants.grants import Grant
 from native_sched.daemon.grants.memory_refusal import can_evict
 from native_sched.daemon.grants.served import Served
-from native_sched.daemon.node import without
+from native_sched.daemon.node import sight, without
 from placement.cards import CardState
 
 _STARTED = time.monotonic()
@@ -172,6 +172,7 @@ def health(served: Served, driver: str, driver_version: str) -> dict[str, Any]:
         "listeners": listeners,
         "sched_fifo": engine.realtime,
         "without": without.lines(engine, served.cards),
+        "chips": sight.table(engine, served.cards),
     }
 
 

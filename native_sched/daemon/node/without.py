@@ -6,7 +6,8 @@ Each is said once in the log, with RM's status or the errno, and in words to `mg
 import os
 from collections.abc import Sequence
 
-from native_sched.daemon.engine import Engine, Without
+from native_sched.daemon.engine import Engine
+from native_sched.daemon.engine_card import Without
 from native_sched.daemon.log import LOG
 from native_sched.daemon.node.inventory import CardInfo
 
@@ -18,7 +19,7 @@ INSTEAD = {
     Without.GROUP_IDS: "what such a group executes counts as another's",
     Without.USERD: "a container with such a channel counts as having work for as long as it is there",
     Without.ENGINE_STATUS: "online is seen idle by fetch only, so a long kernel may share the card with offline; "
-    "offline is never seen idle",
+    "offline is never seen idle; a chip without a row of facts is such a card",
 }
 
 

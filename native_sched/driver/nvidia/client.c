@@ -335,7 +335,7 @@ static uint32_t copy_engine(uint32_t i)
 }
 
 uint32_t nvidia_client_runlists(const struct nvidia_client *c, const struct own_card *card,
-                                struct nvidia_runlist *out, uint32_t max)
+                                struct runlist *out, uint32_t max)
 {
     uint32_t n = 0, engine, base, at;
 
@@ -348,8 +348,18 @@ uint32_t nvidia_client_runlists(const struct nvidia_client *c, const struct own_
         if (at == max)
             continue;
         if (at == n)
-            out[n++] = (struct nvidia_runlist){.base = base};
+            out[n++] = (struct runlist){.base = base};
         out[at].engines |= engine_bit(engine);
+        out[at].count++;
     }
     return n;
+}
+
+const struct chip *nvidia_client_chip(const struct nvidia_client *c, const struct own_card *card)
+{
+    struct rm_arch info = {.architecture = 0};
+
+    if (nvidia_client_control(c, card->subdevice, NV2080_CTRL_CMD_MC_GET_ARCH_INFO, &info, sizeof(info)) < 0)
+        return NULL;
+    return chip_find(info.architecture, info.implementation);
 }

@@ -4,6 +4,7 @@
 #define MGPU_NVIDIA_CLIENT_H
 #include "rm/arbiter_abi.h"
 #include "native_sched/driver/nvidia/host/host.h"
+#include "native_sched/driver/registers.h"
 #include <stdatomic.h>
 
 struct own_card {
@@ -21,12 +22,6 @@ struct nvidia_client {
     atomic_uint next_handle;
     struct own_card card[MAX_CARDS];
     atomic_uint cards; /* grows; one that a thread sees is whole */
-};
-
-/* Engines whose groups are on one runlist. */
-struct nvidia_runlist {
-    uint32_t base;
-    uint64_t engines; /* as in struct engine_status */
 };
 
 /* Errors: a negative errno; -EIO for an RM status that is not OK. */
@@ -63,5 +58,7 @@ int nvidia_client_capability(const struct nvidia_host *host, const char *name);
 /* The runlists of graphics and copy engines, in `out`; returns how many. Needs CAP_SYS_ADMIN in the calling
  * thread (the control is privileged). */
 uint32_t nvidia_client_runlists(const struct nvidia_client *c, const struct own_card *card,
-                                struct nvidia_runlist *out, uint32_t max);
+                                struct runlist *out, uint32_t max);
+/* NULL: one that nothing is known of, or RM does not say. */
+const struct chip *nvidia_client_chip(const struct nvidia_client *c, const struct own_card *card);
 #endif

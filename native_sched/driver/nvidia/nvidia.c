@@ -11,6 +11,7 @@
 #include "tables.h"
 #include "native_sched/driver/nvidia/host/uvm.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -51,7 +52,7 @@ static int check_kernel(void)
 /* Reads the engine status of a card, or of one of its MIG instances. RM tells an instance's runlists only to
  * clients that are subscribed to it. */
 static uint32_t runlists_of(struct driver *d, const struct card *card, const struct own_card *own,
-                            struct nvidia_runlist *out)
+                            struct runlist *out)
 {
     struct nvidia_instance *instance = &d->instance[card->index];
     struct nvidia_client *c;
@@ -71,15 +72,20 @@ static uint32_t runlists_of(struct driver *d, const struct card *card, const str
 static void open_status(struct driver *d, const struct card *card)
 {
     const struct own_card *own = nvidia_client_attach(&d->client, card->minor);
-    struct nvidia_runlist runlist[ENGINES_MAX];
+    const struct chip *chip = own ? nvidia_client_chip(&d->client, own) : NULL;
+    struct runlist runlist[ENGINES_MAX];
+    scoped_fd int bar = -1;
     char path[300];
-    uint32_t n;
+    uint32_t n = 0;
 
-    if (!own || !(n = runlists_of(d, card, own, runlist)))
+    d->chip[card->index] = chip;
+    if (!chip ||
+        (chip->whole_card ? card->gpu_instance != RM_NO_INSTANCE : !(n = runlists_of(d, card, own, runlist))))
         return;
     snprintf(path, sizeof(path), "%s/%04x:%02x:%02x.0/resource0", d->host->pci_dir, own->pci_domain,
              own->pci_bus, own->pci_slot);
-    (void)nvidia_status_open(&d->status[card->index], path, runlist, n);
+    if ((bar = open(path, O_RDONLY | O_CLOEXEC)) >= 0)
+        (void)registers_open(&d->registers[card->index], bar, chip, runlist, n);
 }
 
 static void nvidia_add_card(struct driver *d, const struct card *card)
@@ -91,7 +97,7 @@ static void nvidia_add_card(struct driver *d, const struct card *card)
 /* MIG instances share their GPU's files. */
 static void nvidia_release_card(struct driver *d, const struct card *card, bool alone)
 {
-    nvidia_status_close(&d->status[card->index]);
+    registers_close(&d->registers[card->index]);
     d->held[card->index] = NULL;
     for (uint32_t i = 0; i < MAX_CARDS; i++)
         if (d->held[i] && d->held[i]->minor == card->minor)
@@ -159,7 +165,7 @@ void nvidia_close(struct driver *d)
         pthread_cond_wait(&d->watch_left, &d->watch_lock);
     pthread_mutex_unlock(&d->watch_lock);
     for (uint32_t i = 0; i < MAX_CARDS; i++)
-        nvidia_status_close(&d->status[i]);
+        registers_close(&d->registers[i]);
     nvidia_client_close(&d->client);
     nvidia_files_destroy(&d->files);
     nvidia_last_close_end(&d->closes);
@@ -226,7 +232,12 @@ static int nvidia_identify(struct driver *d, struct caller *c, struct tenant *t,
 
 int nvidia_engine_status(struct driver *d, const struct card *card, struct engine_status *out)
 {
-    return nvidia_status_read(&d->status[card->index], out);
+    return registers_read(&d->registers[card->index], out);
+}
+
+static const struct chip *nvidia_chip(const struct driver *d, const struct card *card)
+{
+    return d->chip[card->index];
 }
 
 static int nvidia_device_instance(struct driver *d, uint32_t minor)
@@ -269,5 +280,6 @@ const struct driver_ops driver_nvidia = {
     .userd_map = nvidia_userd_map,
     .userd_unmap = nvidia_userd_unmap,
     .engine_status = nvidia_engine_status,
+    .chip = nvidia_chip,
     .granule_bytes = GRANULE_BYTES,
 };

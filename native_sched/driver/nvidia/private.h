@@ -7,7 +7,7 @@
 #include "native_sched/driver/nvidia/host/host.h"
 #include "instance.h"
 #include "native_sched/driver/nvidia/files/last_close.h"
-#include "status.h"
+#include "native_sched/driver/registers.h"
 #include <stdatomic.h>
 
 struct driver {
@@ -16,7 +16,8 @@ struct driver {
     struct nvidia_client client;
     /* By the card's index. */
     const struct card *held[MAX_CARDS]; /* NULL: not added, or released */
-    struct nvidia_status status[MAX_CARDS];
+    const struct chip *chip[MAX_CARDS]; /* NULL: nothing is known of it */
+    struct registers registers[MAX_CARDS];
     struct nvidia_instance instance[MAX_CARDS]; /* where it is one of MIG */
     uint32_t uvm_major;
     /* The watch: one thread at a time in next_closed(). */

@@ -144,6 +144,7 @@ int nvidia_userd_map(struct driver *d, const struct rm_target *channel, struct u
     out->map_bytes = PAGE_BYTES;
     out->at = (const volatile uint8_t *)out->map + in_page;
     out->owner = dup;
+    out->has_get = chip_shows_get(d->chip[place->card->index], place->class_id);
     return 0;
 }
 

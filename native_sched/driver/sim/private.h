@@ -1,18 +1,16 @@
 /* Shared by the sources of the simulated card's driver. */
 #ifndef MGPU_SIM_PRIVATE_H
 #define MGPU_SIM_PRIVATE_H
-#include "native_sched/driver/driver.h"
+#include "native_sched/driver/registers.h"
 #include <stdatomic.h>
 #include <sys/un.h>
-
-struct sim_status_page;
 
 struct driver {
     struct files *files;
     struct sockaddr_un at;
     int events;
-    const volatile struct sim_status_page *status[MAX_CARDS]; /* NULL: there is none to be read */
-    size_t status_bytes[MAX_CARDS];
+    const struct chip *chip[MAX_CARDS]; /* by minor; NULL: nothing is known of it */
+    struct registers registers[MAX_CARDS];
     atomic_uint reread_us; /* between the mediator's read of a continued call and the driver's */
     pthread_mutex_t own;   /* guards the arbiter's own client: docs/threads.md */
     struct open_file own_file;
@@ -30,6 +28,7 @@ int sim_map_readonly(int fd, void **at, size_t *bytes);
 void sim_add_card(struct driver *d, const struct card *card);
 void sim_release_card(struct driver *d, const struct card *card, bool alone);
 int sim_engine_status(struct driver *d, const struct card *card, struct engine_status *out);
+const struct chip *sim_chip(const struct driver *d, const struct card *card);
 void sim_unmap_all(struct driver *d);
 /* Whether the arbiter's own client may have objects of the card; what it has ends with a release. */
 void sim_release(struct driver *d, uint32_t minor, bool released);

@@ -356,6 +356,7 @@ static int sim_userd_map(struct driver *d, const struct rm_target *channel, stru
         return -EIO;
     }
     out->at = (const volatile uint8_t *)out->map + offset;
+    out->has_get = chip_shows_get(sim_chip(d, channel->userd.card), channel->userd.class_id);
     return 0;
 }
 
@@ -414,5 +415,6 @@ const struct driver_ops driver_sim = {
     .userd_map = sim_userd_map,
     .userd_unmap = sim_userd_unmap,
     .engine_status = sim_engine_status,
+    .chip = sim_chip,
     .granule_bytes = GRANULE_BYTES,
 };

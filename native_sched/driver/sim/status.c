@@ -1,4 +1,4 @@
-/* What the simulated card's engines execute: a page of its own, mapped read-only. */
+/* What the simulated card's engines execute: its registers, mapped read-only. */
 #define _GNU_SOURCE
 #include "sim/abi/channel_abi.h"
 #include "base/scoped.h"
@@ -20,38 +20,32 @@ int sim_map_readonly(int fd, void **at, size_t *bytes)
     return *at == MAP_FAILED ? -errno : 0;
 }
 
-static void unmap_status(struct driver *d, uint32_t minor)
+static int open_registers(struct driver *d, uint32_t minor)
 {
-    if (d->status[minor])
-        munmap((void *)(uintptr_t)d->status[minor], d->status_bytes[minor]);
-    d->status[minor] = NULL;
-}
-
-static int map_status(struct driver *d, uint32_t minor)
-{
+    struct runlist runlist[SIM_RUNLISTS_MAX];
     struct line *l = sim_line();
-    scoped_fd int fd = -1;
-    size_t bytes;
-    void *at;
+    struct sim_registers said;
+    scoped_fd int bar = -1;
+    uint32_t n;
     int e;
 
     if (!l)
         return -ENOMEM;
     sim_begin(l, SIM_STATUS);
     l->request.minor = minor;
-    if ((e = sim_ask(d, l, 0, &fd)) < 0)
+    if ((e = sim_ask(d, l, 0, &bar)) < 0)
         return e;
-    if (fd < 0)
+    if (l->reply.outer_bytes != sizeof(said))
         return -EIO;
-    if ((e = sim_map_readonly(fd, &at, &bytes)) < 0)
-        return e;
-    if (bytes < sizeof(struct sim_status_page)) {
-        munmap(at, bytes);
-        return -EIO;
-    }
-    d->status[minor] = at;
-    d->status_bytes[minor] = bytes;
-    return 0;
+    memcpy(&said, l->reply.payload, sizeof(said));
+    for (n = 0; n < said.runlists && n < SIM_RUNLISTS_MAX; n++)
+        runlist[n] = (struct runlist){
+            .base = said.runlist[n].base,
+            .count = (uint32_t)__builtin_popcountll(said.runlist[n].engines),
+            .engines = said.runlist[n].engines,
+        };
+    d->chip[minor] = chip_find(said.architecture, said.implementation);
+    return bar < 0 ? -ENODATA : registers_open(&d->registers[minor], bar, d->chip[minor], runlist, n);
 }
 
 void sim_add_card(struct driver *d, const struct card *card)
@@ -59,7 +53,8 @@ void sim_add_card(struct driver *d, const struct card *card)
     if (card->minor >= MAX_CARDS)
         return;
     sim_release(d, card->minor, false);
-    (void)map_status(d, card->minor);
+    registers_close(&d->registers[card->minor]);
+    (void)open_registers(d, card->minor);
 }
 
 void sim_release_card(struct driver *d, const struct card *card, bool alone)
@@ -67,31 +62,22 @@ void sim_release_card(struct driver *d, const struct card *card, bool alone)
     (void)alone; /* the driver that it is goes on without being asked */
     if (card->minor >= MAX_CARDS)
         return;
-    unmap_status(d, card->minor);
+    registers_close(&d->registers[card->minor]);
     sim_release(d, card->minor, true);
 }
 
 int sim_engine_status(struct driver *d, const struct card *card, struct engine_status *out)
 {
-    uint32_t minor = card->minor;
+    return card->minor < MAX_CARDS ? registers_read(&d->registers[card->minor], out) : 0;
+}
 
-    if (minor >= MAX_CARDS || !d->status[minor])
-        return 0;
-    for (int i = 0; i < SIM_ENGINES; i++) {
-        uint32_t word = d->status[minor]->engine[i];
-
-        /* The card numbers its groups, whatever their engine. */
-        out[i] = (struct engine_status){
-            .tsg_id = word & SIM_STATUS_TSG_MASK,
-            .engines = UINT64_MAX,
-            .busy = word & SIM_STATUS_BUSY,
-        };
-    }
-    return SIM_ENGINES;
+const struct chip *sim_chip(const struct driver *d, const struct card *card)
+{
+    return card->minor < MAX_CARDS ? d->chip[card->minor] : NULL;
 }
 
 void sim_unmap_all(struct driver *d)
 {
     for (uint32_t i = 0; i < MAX_CARDS; i++)
-        unmap_status(d, i);
+        registers_close(&d->registers[i]);
 }
