@@ -87,7 +87,11 @@ static void reset(void *of)
 
 static int engines_start(struct card *card)
 {
-    const struct gpu_costs costs = {SWITCH_US, COPY_MIB_PER_MS, LAUNCH_US};
+    const struct gpu_costs costs = {
+        .switch_us = SWITCH_US,
+        .copy_mib_per_ms = COPY_MIB_PER_MS,
+        .launch_us = LAUNCH_US,
+    };
     int error;
 
     sysmem_start();

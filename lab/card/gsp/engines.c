@@ -32,11 +32,11 @@ static bool is_channel(uint32_t class_id)
     return (class_id & 0xff) == CHANNEL_KIND && class_id >= CHANNEL_FIRST && class_id <= CHANNEL_LAST;
 }
 
-static enum sim_engine_index engine_of(const struct objects *objects, uint32_t type)
+static uint32_t engine_of(const struct objects *objects, uint32_t type)
 {
     uint32_t first = objects->card->layout->value[AT_type_ce];
 
-    return type >= first && type < first + CE_TYPES ? SIM_ENGINE_COPY : SIM_ENGINE_GRAPHICS;
+    return type >= first && type < first + CE_TYPES ? RM_ENGINE_COPY0 : RM_ENGINE_GRAPHICS;
 }
 
 static struct gpu_group *group_create(struct objects *objects, struct name name, uint32_t type)
@@ -63,7 +63,11 @@ static void channel_made(struct objects *objects, struct object *object, const u
 {
     const uint32_t *at = objects->card->layout->value;
     struct memory_desc userd = {0};
-    struct gpu_channel_layout layout = {.entries = word(params, bytes, at[AT_channel_entries])};
+    struct gpu_channel_layout layout = {
+        .entries = word(params, bytes, at[AT_channel_entries]),
+        .shows_get = object->class_id != BLACKWELL_CHANNEL_GPFIFO_A &&
+                     object->class_id != BLACKWELL_CHANNEL_GPFIFO_B,
+    };
     uint32_t named = word(params, bytes, at[AT_channel_space]);
     struct object *group;
     struct space *space;

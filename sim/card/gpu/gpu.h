@@ -34,7 +34,7 @@ struct gpu_costs {
     uint32_t switch_us;       /* half to save a group with an unfinished kernel, half to load another */
     uint32_t copy_mib_per_ms; /* > 0 */
     uint32_t launch_us;       /* a kernel of no stated length */
-    const struct registers *registers;
+    const struct registers *registers; /* NULL: none show what it does */
 };
 
 /* Whose group: names only, for the account. */

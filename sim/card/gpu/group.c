@@ -25,7 +25,7 @@ struct gpu_group *gpu_group_create(struct gpu *gpu, uint32_t engine_type, const 
         return NULL;
     group->gpu = gpu;
     group->engine = &gpu->engines[engine];
-    group->status_at = registers_status(gpu->registers, engine_type);
+    group->status_at = gpu->registers ? registers_status(gpu->registers, engine_type) : 0;
     group->totals.owner = *owner;
     group->totals.engine = engine;
     group->totals.timeslice_us = GPU_DEFAULT_TIMESLICE_US;
