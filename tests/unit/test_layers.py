@@ -186,7 +186,7 @@ C_LAYERS: dict[str, set[str]] = {
     "load": set(),
     "sim/abi": {"rm"},
     "sim/card": {"base", "rm", "sim/abi", "sim/card/gpu", "sim/card/memory"},
-    "sim/card/gpu": {"base", "rm", "sim/abi", "sim/card", "sim/card/memory"},
+    "sim/card/gpu": {"base", "rm", "sim/abi", "sim/card/memory"},
     "sim/card/memory": set(),
     "sim/libcuda": {"rm", "sim/abi", "sim/rmclient"},
     "sim/libnvml": {"rm", "sim/rmclient"},

@@ -13,8 +13,8 @@
 #ifndef MGPU_SIM_GPU_STATE_H
 #define MGPU_SIM_GPU_STATE_H
 #include "../../../rm/rm_abi.h"
-#include "../registers.h"
 #include "gpu.h"
+#include "registers.h"
 #include "timeline.h"
 #include <pthread.h>
 #include <stdatomic.h>
