@@ -48,6 +48,11 @@ def identify(annotations: Mapping[str, str], container_id: str) -> Identity:
     )
 
 
+def is_of_pod(annotations: Mapping[str, str]) -> bool:
+    """Whether Kubernetes has the container made. podman's pods have none of these annotations."""
+    return any(annotations.get(name) for name in _POD + _NAMESPACE + _POD_UID)
+
+
 def is_pod(annotations: Mapping[str, str], *, namespace: str, name: str, uid: str) -> bool:
     """Whether the container is certainly of that pod: all that tell of one say so.
 

@@ -25,6 +25,16 @@ NVIDIA_HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
 CDI_HOOKS = ("nvidia-ctk", "nvidia-cdi-hook")
 # user_namespaces(7): the namespace that a machine starts with.
 INITIAL_UID_MAP = [b"0", b"0", b"4294967295"]
+# Capabilities that amount to the host, outside of a user namespace: docs/boundary.md has the same table.
+# MKNOD is none of them: it opens nothing beside device rules that are closed.
+HOST_CAPABILITIES = {
+    "CAP_SYS_PTRACE": "at each exec it could seize the runtime's process, which has no filter yet",
+    "CAP_SYS_ADMIN": "it mounts a procfs of its own, and writes into core_pattern a program that the kernel starts",
+    "CAP_SYS_MODULE": "it loads code into the kernel",
+    "CAP_SYS_RAWIO": "it reaches I/O ports and physical memory",
+    "CAP_BPF": "its programs run in the kernel, which others' memory is open to",
+    "CAP_DAC_READ_SEARCH": "it opens files of the host by their handles (open_by_handle_at)",
+}
 CAPABILITY_SETS = ("ambient", "bounding", "effective", "inheritable", "permitted")
 HOOK_STAGES = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
 
@@ -182,7 +192,8 @@ def reach(spec: Mapping[str, Any], bundle: str, host: Host) -> list[dict[str, st
 
 
 def others_processes(spec: Mapping[str, Any], host: Host) -> list[dict[str, str]]:
-    """The ways of a container to processes without its filter, which could call the driver for it.
+    """The ways of a container to processes without its filter, which could call the driver for it, and to the
+    host.
 
     Only of interest beside a request for a GPU: without one such containers are nothing to us.
     """
@@ -194,20 +205,17 @@ def others_processes(spec: Mapping[str, Any], host: Host) -> list[dict[str, str]
         for namespace in member_objects(linux, "namespaces")
     ):
         found.append({"how": "hostpid", "detail": "the host's pid namespace"})
-    # A runtime's process in it, at each exec, has no filter yet. In a user namespace it may not be traced.
-    if not has_user_namespace(linux) and _has_capability(spec, "CAP_SYS_PTRACE"):
-        found.append({"how": "ptrace", "detail": "CAP_SYS_PTRACE"})
+    if not has_user_namespace(linux):
+        found += [{"how": "capability", "detail": name} for name in _host_capabilities(spec)]
     return found
 
 
-def _has_capability(spec: Mapping[str, Any], name: str) -> bool:
-    """Also one that crun knows by another case, or by its number."""
+def _host_capabilities(spec: Mapping[str, Any]) -> list[str]:
+    """Also those that crun knows by another case; one that it knows by its number may be any."""
     sets = member_object(member_object(spec, "process"), "capabilities")
-    return any(
-        has.upper() == name or not has.upper().startswith("CAP_")
-        for kind in CAPABILITY_SETS
-        for has in member_strings(sets, kind)
-    )
+    has = {name.upper() for kind in CAPABILITY_SETS for name in member_strings(sets, kind)}
+    numbers = sorted(name for name in has if not name.startswith("CAP_"))
+    return [name for name in HOST_CAPABILITIES if name in has] + numbers
 
 
 def _ways(spec: Mapping[str, Any], bundle: str, host: Host) -> Iterator[tuple[str, str]]:

@@ -147,6 +147,11 @@ def claims_named(env: Mapping[str, str]) -> list[str]:
     ]
 
 
+def asking_variables(env: Mapping[str, str]) -> list[str]:
+    """Our variables that ask for a GPU, and misspelt ones of ours. NVIDIA's is in many images."""
+    return sorted({name for name in env if name in _ASKING_ENV} | set(unknown_own({}, env)))
+
+
 def _is_own_variable(name: str) -> bool:
     return name.startswith(OWN_ENV_PREFIX) and name not in _PROGRAMS_ENV and not _is_of_a_service(name)
 

@@ -25,6 +25,7 @@ def pod(settings: Settings, shape: Shape) -> Variables:
             f"size(variables.unknown) == 0 ? [] : [variables.unknown.min()].map(k, {_unknown_line()})"
         ),
         "limitsRefused": _limits(settings),
+        "variablesRefused": _variables(shape),
         "valuesRefused": _values(),
         "placesRefused": _list(),
         "labelsRefused": _labels(),
@@ -50,6 +51,7 @@ def pod(settings: Settings, shape: Shape) -> Variables:
             "variables.reservedRefused",
             "variables.unknownRefused",
             "variables.isNew ? variables.limitsRefused : []",
+            "variables.variablesRefused",
             f"variables.isFresh ? {' + '.join(fresh)} : []",
         ]
     )
@@ -158,6 +160,21 @@ def _blocks(settings: Settings) -> str:
         quoted("c.name"),
     )
     return f"variables.every.filter(c, {brought} && !({right})).map(c, {line})"
+
+
+def _variables(shape: Shape) -> str:
+    line = _line(
+        "| is a variable of container |, and in pods variables ask for nothing",
+        "leave it out, and write a limit such as mgpu.dev/memory-mib",
+        f"c.env.filter(e, {variables.is_variable('e.name')})[0].name",
+        quoted("c.name"),
+    )
+    old = shape.cel("oldObject")
+    changed = f"oldObject == null || variables.ephemerals != {old}.spec.?ephemeralContainers.orValue([])"
+    return cel.joined(
+        f"{when} ? {of}.filter(c, {variables.names_variable('c')}).map(c, {line}) : []"
+        for when, of in (("variables.isNew", "variables.every"), (f"({changed})", "variables.ephemerals"))
+    )
 
 
 def _values() -> str:

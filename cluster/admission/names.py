@@ -52,6 +52,10 @@ OFFLINE_VALUES = tuple(
     )
 )
 
+# Of a pod they ask for nothing, unless a node says so: no quota counts them, and no scheduler.
+VARIABLES = tuple(key.name for key in vocabulary.KEYS if key.source == vocabulary.ENV)
+CLAIM_VARIABLES = vocabulary.CLAIM_ENV_PREFIX
+
 MIB, GIB_UNITS, PERCENT, PERCENT_OF_MEMORY, RECLAIMABLE_MIB = range(5)
 _MEASURES = {
     "mib": (MIB, 1),

@@ -55,6 +55,11 @@ def rules(shape: Shape) -> list[Object]:
     ]
 
 
+def of_new(shape: Shape) -> list[Object]:
+    """Rules for what is made alone, not for what is added to it later."""
+    return [{**rules(shape)[0], "operations": ["CREATE"]}]
+
+
 def _policy(kind: str, version: str, name: str, shape: Shape, variables: Variables) -> Object:
     return {
         "apiVersion": f"{GROUP}/{version}",
@@ -97,8 +102,7 @@ def _mutating(settings: Settings, shape: Shape, version: str) -> Object:
         {"patchType": "JSONPatch", "jsonPatch": {"expression": patch}} for patch in patches
     ]
     if shape is POD:
-        for rule in policy["spec"]["matchConstraints"]["resourceRules"]:
-            rule["operations"] = ["CREATE"]
+        policy["spec"]["matchConstraints"]["resourceRules"] = of_new(shape)
     return policy
 
 
@@ -117,6 +121,5 @@ def _warning(settings: Settings) -> Object:
     policy["spec"]["validations"] = [
         {"expression": f"size({each}) == 0", "messageExpression": f"({each})[0]"} for each in lists
     ]
-    for rule in policy["spec"]["matchConstraints"]["resourceRules"]:
-        rule["operations"] = ["CREATE"]
+    policy["spec"]["matchConstraints"]["resourceRules"] = of_new(POD)
     return policy

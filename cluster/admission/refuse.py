@@ -40,6 +40,9 @@ def _refusals(
     for container in changed:
         yield from _limits(settings, container)
         yield from _blocks(settings, container)
+    ephemeral = shapes.ephemeral_of(pod)
+    for container in changed + (ephemeral if ephemeral != shapes.ephemeral_of(old_pod) else []):
+        yield from _variables(container)
     if _is_fresh(pod, old_pod) and asked.asks(settings, pod):
         yield from _values(pod)
         yield from _places(pod)
@@ -73,6 +76,17 @@ def _unknown(
         yield Refusal(
             "unknown-key", f"{quoted(name)} is not a key of mgpu", f"allowed: {names.allowed(name)}"
         )
+
+
+def _variables(container: Mapping[str, Any]) -> Iterator[Refusal]:
+    for name in shapes.variables_of(container):
+        if name in names.VARIABLES or name.startswith(names.CLAIM_VARIABLES):
+            yield Refusal(
+                "variable-of-pod",
+                f"{name} is a variable of container {quoted(container.get('name', ''))}, and in pods variables "
+                "ask for nothing",
+                "leave it out, and write a limit such as mgpu.dev/memory-mib",
+            )
 
 
 def _values(pod: Mapping[str, Any]) -> Iterator[Refusal]:

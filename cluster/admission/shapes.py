@@ -13,6 +13,7 @@ class Shape:
 
     name: of the policies. path: of the pod's metadata and spec below the object, () for a pod. resources: by
     API group and with the operations at which they are looked at; a Job's template can only be written once.
+    The first ones are those that are made.
     """
 
     name: str
@@ -37,7 +38,7 @@ class Shape:
 
 
 _EVERY = ("CREATE", "UPDATE")
-POD = Shape("pods", (), (("", "pods", _EVERY),))
+POD = Shape("pods", (), (("", "pods", _EVERY), ("", "pods/ephemeralcontainers", ("UPDATE",))))
 WORKLOAD = Shape(
     "workloads",
     ("spec", "template"),
@@ -94,6 +95,14 @@ def every_container_of(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return containers_of(pod) + items(members(pod, "spec"), "initContainers")
 
 
+def ephemeral_of(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return items(members(pod, "spec"), "ephemeralContainers")
+
+
+def variables_of(container: Mapping[str, Any]) -> list[str]:
+    return [str(each.get("name", "")) for each in items(container, "env")]
+
+
 def limits_of(container: Mapping[str, Any]) -> Mapping[str, Any]:
     return members(members(container, "resources"), "limits")
 
@@ -102,12 +111,13 @@ def limits_of(container: Mapping[str, Any]) -> Mapping[str, Any]:
 # be missing or null.
 _TEXTS: Any = {"*": ""}
 _METADATA: Any = {"annotations": _TEXTS, "labels": _TEXTS, "ownerReferences": [{}]}
-_CONTAINERS: Any = [{"name": "", "resources": {"limits": {}}}]
+_CONTAINERS: Any = [{"name": "", "resources": {"limits": {}}, "env": [{"name": ""}]}]
 _POD: Any = {
     "metadata": _METADATA,
     "spec": {
         "containers": _CONTAINERS,
         "initContainers": _CONTAINERS,
+        "ephemeralContainers": _CONTAINERS,
         "runtimeClassName": "",
         "schedulerName": "",
     },

@@ -26,6 +26,7 @@ def of_pod(shape: Shape) -> Variables:
         "containers": f"{pod}.spec.containers",
         "inits": f"{pod}.spec.?initContainers.orValue([])",
         "every": "variables.containers + variables.inits",
+        "ephemerals": f"{pod}.spec.?ephemeralContainers.orValue([])",
     }
 
 
@@ -44,6 +45,15 @@ def asks(settings: Settings, shape: Shape) -> str:
         f"{texts(names.ASKING)}.exists(k, {in_words}) || "
         f"variables.every.exists(c, {is_limited(settings, 'c')})"
     )
+
+
+def names_variable(container: str) -> str:
+    """Whether a variable is one of ours, of those in the container's manifest."""
+    return f"{container}.?env.orValue([]).exists(e, {is_variable('e.name')})"
+
+
+def is_variable(name: str) -> str:
+    return f"({name} in {texts(names.VARIABLES)} || {name}.startsWith({text(names.CLAIM_VARIABLES)}))"
 
 
 def is_limited(settings: Settings, container: str) -> str:

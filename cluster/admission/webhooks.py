@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cluster.admission import names, policies
+from cluster.admission import names, policies, variables
 from cluster.admission.cel import member, text
 from cluster.admission.names import Settings
 from cluster.admission.shapes import POD, SHAPES, Shape
@@ -47,10 +47,8 @@ def _configuration(kind: str, path: str, settings: Settings) -> Object:
 
 
 def _webhook(kind: str, path: str, shape: Shape) -> Object:
-    rules = policies.rules(shape)
-    if kind == "Mutating" and shape is POD:
-        for rule in rules:
-            rule["operations"] = ["CREATE"]
+    of_new = kind == "Mutating" and shape is POD
+    rules = policies.of_new(shape) if of_new else policies.rules(shape)
     return {
         "name": f"{shape.name}.mgpu.dev",
         "admissionReviewVersions": ["v1"],
@@ -77,7 +75,9 @@ def _concerns(shape: Shape) -> str:
     said = [(pod, "annotations"), (pod, "labels"), *([] if shape is POD else [("object", "annotations")])]
     every = f"({pod}.spec.containers + {pod}.spec.?initContainers.orValue([]))"
     limited = f"{every}.exists(c, {named(member('c', 'resources', 'limits'))})"
-    return " || ".join([*(named(member(of, "metadata", which)) for of, which in said), limited])
+    lists = [every, f"{pod}.spec.?ephemeralContainers.orValue([])"]
+    varied = [f"{each}.exists(c, {variables.names_variable('c')})" for each in lists]
+    return " || ".join([*(named(member(of, "metadata", which)) for of, which in said), limited, *varied])
 
 
 def _others() -> tuple[str, ...]:

@@ -69,8 +69,9 @@ def manifest(row: Mapping[str, Any]) -> Object:
     kind = row.get("kind", "Pod")
     containers = row.get("containers", [{"name": "main", "limits": row.get("limits", {})}])
     spec = {"containers": [_container(each) for each in containers], **row.get("spec", {})}
-    if "inits" in row:
-        spec["initContainers"] = [_container(each) for each in row["inits"]]
+    for name, member in (("inits", "initContainers"), ("ephemerals", "ephemeralContainers")):
+        if name in row:
+            spec[member] = [_container(each) for each in row[name]]
     pod: Object = {"metadata": _metadata(row, "annotations", "labels"), "spec": spec}
     if kind == "Pod":
         return {
@@ -97,7 +98,12 @@ def _metadata(row: Mapping[str, Any], *members: str) -> Object:
 
 def _container(row: Mapping[str, Any]) -> Object:
     limits = {"resources": {"limits": row["limits"]}} if row.get("limits") else {}
-    return {"name": row["name"], "image": "nginx", **limits}
+    env = (
+        {"env": [{"name": name, "value": value} for name, value in row["env"].items()]}
+        if "env" in row
+        else {}
+    )
+    return {"name": row["name"], "image": "nginx", **limits, **env}
 
 
 def merged(manifest: Any, change: Any) -> Any:
@@ -152,7 +158,8 @@ def by_webhook(reviews: list[tuple[Object, Object | None]]) -> list[Outcome]:
     """Patches are applied by the API server's own library."""
     settings = Settings()
     came = typed([each for each, _ in reviews])
-    olds = [old for _, old in reviews]
+    had = iter(typed([old for _, old in reviews if old is not None]))
+    olds = [None if old is None else next(had) for _, old in reviews]
     asked = [request(each, old) for each, old in zip(came, olds, strict=True)]
     answers = [review.mutate(each, settings)["response"] for each in asked]
     assert all(answer["allowed"] for answer in answers)

@@ -121,7 +121,11 @@ def may_trace(made: Bundle) -> None:
     made.edit(lambda config: config["process"]["capabilities"]["bounding"].append("CAP_SYS_PTRACE"))
 
 
-@pytest.mark.parametrize("way", [whole_dev, open_rules, host_pids, may_trace])
+def may_mount(made: Bundle) -> None:
+    made.edit(lambda config: config["process"]["capabilities"]["bounding"].append("CAP_SYS_ADMIN"))
+
+
+@pytest.mark.parametrize("way", [whole_dev, open_rules, host_pids, may_trace, may_mount])
 def test_open_way_is_refused_beside_a_grant(mgpu: Arbiter, way: Callable[[Bundle], None]) -> None:
     with bundle("true", env=MEMORY) as made:
         way(made)

@@ -184,6 +184,10 @@ class FakeEngine:
 class FakeLink:
     def __init__(self) -> None:
         self.dropped: list[int] = []
+        self.held, self.mine = 1, 1
+
+    def held_of(self, _metadata: str) -> int:
+        return self.mine
 
     def drop(self, holder_id: int) -> None:
         self.dropped.append(holder_id)
@@ -230,12 +234,18 @@ class World:
         )
         self.arbiter = Arbiter(node, self.served, self.admission, self.life)
 
-    def admit(self, container: str = "c1", reach: list[Any] | None = None, **env: str) -> Grant | None:
+    def admit(
+        self,
+        container: str = "c1",
+        reach: list[Any] | None = None,
+        annotations: dict[str, str] | None = None,
+        **env: str,
+    ) -> Grant | None:
         grant = self.admission.admit(
             {
                 "container_id": container,
                 "rootfs": "/r",
-                "annotations": {},
+                "annotations": annotations or {},
                 "env": env,
                 "reach": reach or [],
             }

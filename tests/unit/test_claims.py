@@ -181,7 +181,14 @@ def test_a_forged_variable_spoils_a_right_one(world: World) -> None:
 def test_claim_and_annotations_at_once_are_refused(world: World) -> None:
     one = claim()
     prepare(world, one)
-    assert refused(world, one, MGPU_MEMORY_MIB="512").code == "claim-and-keys"
+    annotations = {**OF_THE_POD, "mgpu.dev/memory-mib": "512"}
+    assert refused(world, one, annotations=annotations).code == "claim-and-keys"
+
+
+def test_variable_beside_a_claim_asks_for_nothing(world: World) -> None:
+    one = claim(card(1, 4309))
+    prepare(world, one)
+    assert given(admit(world, one, MGPU_MEMORY_MIB="512", MGPU_CORE="100")) == [(1, 4309, None)]
 
 
 def test_claims_of_two_classes_are_refused_together(world: World) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oci_specs.reach import Host, nvidia_majors, others_processes, reach
+from oci_specs.reach import HOST_CAPABILITIES, Host, nvidia_majors, others_processes, reach
 from oci_specs.refusal import Refusal
+from tests.support.places import REPOSITORY
 
 # Written by the engines named, by `docker run`, `ctr run` and so on with the option named; made shorter.
 SPECS = Path(__file__).with_name("specs")
@@ -206,20 +208,33 @@ def test_no_rules_in_a_user_namespace_are_as_podman_5_has_it() -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "found"),
     [
-        ("bounding", "CAP_SYS_PTRACE", True),
-        ("ambient", "cap_sys_ptrace", True),
-        ("permitted", "19", True),
-        ("effective", "CAP_SYS_NICE", False),
+        *(("bounding", name, name) for name in HOST_CAPABILITIES),
+        ("ambient", "cap_sys_admin", "CAP_SYS_ADMIN"),
+        ("permitted", "19", "19"),
+        ("effective", "CAP_SYS_NICE", None),
+        ("bounding", "CAP_MKNOD", None),
     ],
 )
-def test_capability_to_trace_a_runtimes_process(kind: str, name: str, found: bool) -> None:
+def test_capabilities_that_amount_to_the_host(kind: str, name: str, found: str | None) -> None:
     spec = load("docker-20.10-default")
     assert others_processes(spec, FakeHost()) == []
     spec["process"]["capabilities"] = {kind: [name]}
-    expected = [{"how": "ptrace", "detail": "CAP_SYS_PTRACE"}] if found else []
+    expected = [{"how": "capability", "detail": found}] if found else []
     assert others_processes(spec, FakeHost()) == expected
     spec["linux"]["namespaces"].append({"type": "user"})
     assert others_processes(spec, FakeHost()) == []
+
+
+def test_pages_name_the_capabilities_that_amount_to_the_host() -> None:
+    page = (
+        (REPOSITORY / "docs/boundary.md")
+        .read_text()
+        .partition("### Capabilities that amount to the host")[2]
+    )
+    rows = re.findall(r"^\| (CAP_\S+) \|", page.partition("\n## ")[0], re.MULTILINE)
+    assert rows == list(HOST_CAPABILITIES)
+    security = (REPOSITORY / "SECURITY.md").read_text()
+    assert [name for name in rows if name.removeprefix("CAP_") not in security] == []
 
 
 def bind(source: str, **more: Any) -> dict[str, Any]:

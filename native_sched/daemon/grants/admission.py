@@ -44,10 +44,11 @@ class Admission:
     def admit(self, message: Mapping[str, Any]) -> Grant | None:
         """The grant for an admit message, None to let the container pass untouched, or Refusal."""
         container_id: str = message["container_id"]
+        env = self._counted_env(message["annotations"], message["env"])
         named = self.claims.named(vocabulary.claims_named(message["env"]), message["annotations"])
         request = parse.request(
             message["annotations"],
-            _without_visible_devices(message["env"]) if named else message["env"],
+            _without_visible_devices(env) if named else env,
             self._served.config,
             container_id=container_id,
         )
@@ -104,6 +105,25 @@ class Admission:
             chosen=request is not None and not named and not request.placed,
         )
 
+    def _counted_env(self, annotations: Mapping[str, str], env: Mapping[str, str]) -> Mapping[str, str]:
+        """The environment as far as it counts. Quotas, admission and schedulers look at limits and annotations, so a pod's variables ask for nothing. Where nothing else does, that is told."""
+        if self._served.config.environment_in_pods or not identity.is_of_pod(annotations):
+            return env
+        asking = vocabulary.asking_variables(env)
+        claims = vocabulary.claims_named(env)
+        if (
+            asking
+            and not claims
+            and not vocabulary.names_gpu(annotations, {})
+            and vocabulary.PLACEMENT not in annotations
+        ):
+            raise Refusal(
+                "environment-in-pod",
+                f"{asking[0]} is a variable of the container, and in pods variables ask for nothing",
+                "write a limit such as mgpu.dev/memory-mib, or set environment_in_pods = true in node.toml",
+            )
+        return {}
+
     def _with_other_nodes(
         self, edits: dict[str, Any], cards: Sequence[CardShare], states: Sequence[CardState]
     ) -> dict[str, Any]:
@@ -157,7 +177,7 @@ class Admission:
 
     def _advisory(self, reach: Sequence[Reach], asks: bool) -> bool:
         """Whether the container can get past its filter: allowed only where the node's operator said so."""
-        harmless = _REMOVED_UNDER_A_GRANT if asks else {"hostpid", "ptrace"}
+        harmless = _REMOVED_UNDER_A_GRANT if asks else {"hostpid", "capability"}
         open_ways = [way for way in reach if way["how"] not in harmless]
         if not open_ways:
             return False

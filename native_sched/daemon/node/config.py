@@ -20,6 +20,9 @@ class NodeConfig(Rules):
 
     # Whether containers that can start processes outside the filter may run; they are shown as advisory.
     allow_privileged: bool = False
+    # Whether a pod's container asks by its environment too, which admission and quotas do not see, and which
+    # may be its image's.
+    environment_in_pods: bool = False
     # What one of aliyun.com/gpu-mem is. ACK's device plugin counts GiB units unless it was set to MiB.
     aliyun_unit: Literal["gib", "mib"] = "gib"
     # What NVIDIA_VISIBLE_DEVICES=all alone asks for. CUDA base images set it, so on most nodes it asks for
