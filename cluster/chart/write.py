@@ -23,7 +23,7 @@ _WHEN = {
     "admission/webhook.yaml": 'eq (include "mgpu.admission" .) "webhook"',
 }
 _WHEN_POLICIES = 'ne (include "mgpu.admission" .) "webhook"'
-_ALWAYS = ("agent.yaml", "node.yaml", "uninstall.yaml", "runtimeclass.yaml")
+_ALWAYS = ("agent.yaml", "node.yaml", "node-scope.yaml", "uninstall.yaml", "runtimeclass.yaml")
 # The settings by which admission's manifests differ.
 _SWITCHES = {
     "hami": ".Values.hami",

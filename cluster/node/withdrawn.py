@@ -36,16 +36,15 @@ async def withdraw(name: str, api: Api) -> bool:
         for which, key in (("labels", SERVING), ("annotations", ANNOTATION))
         if key in (node["metadata"].get(which) or {})
     }
-    if metadata:
-        await api.merge(NODE, name, {"metadata": metadata})
     said = node.get("status") or {}
     status = {which: gone for which in ("capacity", "allocatable") if (gone := _gone(said.get(which) or {}))}
-    if status:
-        await api.merge(NODE, name, {"status": status}, status=True)
+    patch = {which: value for which, value in (("metadata", metadata), ("status", status)) if value}
+    if patch:
+        await api.merge(NODE, name, patch, status=True)
     published = await _slices(name, api)
     for each in published:
         await api.delete(RESOURCE_SLICE, each["metadata"]["name"])
-    return bool(metadata or status or published)
+    return bool(patch or published)
 
 
 def _gone(amounts: dict[str, str]) -> dict[str, None]:

@@ -16,6 +16,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,14 +30,19 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// Review is one request: object is what is asked for, old what was there. Patches come from a webhook.
+// Review is one request: object is what is asked for, null where it is to go, and old what was there. Patches come from
+// a webhook.
 type Review struct {
-	Object  json.RawMessage `json:"object"`
-	Old     json.RawMessage `json:"old,omitempty"`
-	Patches json.RawMessage `json:"patches,omitempty"`
+	Object      json.RawMessage `json:"object"`
+	Old         json.RawMessage `json:"old,omitempty"`
+	Patches     json.RawMessage `json:"patches,omitempty"`
+	Subresource string          `json:"subresource,omitempty"`
+	// Who asks, nobody where it is left out.
+	User *user.DefaultInfo `json:"user,omitempty"`
 }
 
 type Input struct {
@@ -63,11 +70,16 @@ var (
 
 	scheme = runtime.NewScheme()
 	codecs = serializer.NewCodecFactory(scheme)
-	groups = []schema.GroupVersion{corev1.SchemeGroupVersion, appsv1.SchemeGroupVersion, batchv1.SchemeGroupVersion}
+	groups = []schema.GroupVersion{
+		corev1.SchemeGroupVersion, appsv1.SchemeGroupVersion, batchv1.SchemeGroupVersion,
+		eventsv1.SchemeGroupVersion, resourcev1.SchemeGroupVersion,
+	}
 )
 
 func init() {
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, eventsv1.AddToScheme, resourcev1.AddToScheme,
+	} {
 		if err := add(scheme); err != nil {
 			panic(err)
 		}
@@ -96,19 +108,30 @@ func encode(object runtime.Object) (json.RawMessage, error) {
 	return runtime.Encode(codecs.LegacyCodec(groups...), object)
 }
 
-func attributes(object, old runtime.Object) (*admission.VersionedAttributes, error) {
-	kind := object.GetObjectKind().GroupVersionKind()
-	accessor, err := meta.Accessor(object)
+func attributes(each Review, object, old runtime.Object) (*admission.VersionedAttributes, error) {
+	there := object
+	if there == nil {
+		there = old
+	}
+	kind := there.GetObjectKind().GroupVersionKind()
+	accessor, err := meta.Accessor(there)
 	if err != nil {
 		return nil, err
 	}
 	resource := kind.GroupVersion().WithResource(strings.ToLower(kind.Kind) + "s")
 	operation, options := admission.Create, runtime.Object(&metav1.CreateOptions{})
-	if old != nil {
+	if object == nil {
+		operation, options = admission.Delete, &metav1.DeleteOptions{}
+	} else if old != nil {
 		operation, options = admission.Update, &metav1.UpdateOptions{}
 	}
+	var asks user.Info
+	if each.User != nil {
+		asks = each.User
+	}
 	all := admission.NewAttributesRecord(
-		object, old, kind, namespaceOf(accessor), accessor.GetName(), resource, "", operation, options, false, nil)
+		object, old, kind, namespaceOf(accessor), accessor.GetName(), resource, each.Subresource, operation, options,
+		false, asks)
 	return &admission.VersionedAttributes{Attributes: all, VersionedKind: kind, VersionedObject: object, VersionedOldObject: old}, nil
 }
 
@@ -292,7 +315,7 @@ func review(each Review, mutations []*mutation, validations []*validation, actio
 	if err != nil {
 		return fail(err)
 	}
-	of, err := attributes(object, old)
+	of, err := attributes(each, object, old)
 	if err != nil {
 		return fail(err)
 	}
@@ -309,6 +332,9 @@ func review(each Review, mutations []*mutation, validations []*validation, actio
 				return fail(err)
 			}
 		}
+	}
+	if object == nil {
+		return outcome
 	}
 	if outcome.Object, err = encode(of.VersionedObject); err != nil {
 		return fail(err)
