@@ -5,6 +5,7 @@
  * OLD and NEW are UUIDs of GPUs. A process of its own, so that mgpud has no libcuda and can give up on a call
  * that does not return. What it was doing when it ended, `state` tells the next one. */
 #define _GNU_SOURCE
+#include "confine.h"
 #include "libcuda.h"
 #include <errno.h>
 #include <getopt.h>
@@ -200,7 +201,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: mgpu-checkpoint --libcuda PATH\n");
         return 2;
     }
-    why = libcuda_open(path, &libcuda);
+    why = confine();
+    if (!why)
+        why = libcuda_open(path, &libcuda);
     if (why) {
         fprintf(stderr, "mgpu-checkpoint: %s\n", why);
         return 1;
