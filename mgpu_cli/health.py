@@ -24,6 +24,8 @@ _STYLES: dict[State, str] = {"ok": "green", "attention": "bold yellow", "failed"
 # A thread that mgpud's watchdog says this of; native_sched/daemon/control/health.py takes slow drivers into
 # account.
 _STUCK_S = 10.0
+# Of a table that tenants fill: from here on newcomers run short of it soon.
+_FULL, _FILLING = 0.9, 0.75
 _NEWS = timedelta(minutes=10)
 _SHOWN_ERRORS = 5
 _LISTENING = 1 << 16  # __SO_ACCEPTCON in /proc/net/unix
@@ -66,6 +68,7 @@ def checks(
         *_threads(found),
         Check("ok", "metrics", "served") if metrics else Check("attention", "metrics", "not served"),
         *_tenants(found, listing),
+        _tables(found),
         *_recovery(found),
         *_errors(found, now),
     ]
@@ -115,6 +118,16 @@ def _tenants(found: dict[str, Any], listing: dict[str, Any] | None) -> Iterator[
             yield Check(
                 "failed", "listener", f"{name} has lost its own: its GPU calls fail until it is ended"
             )
+
+
+def _tables(found: dict[str, Any]) -> Check:
+    """The one that is fullest."""
+    parts = [(one["used"] / one["most"], one) for one in found.get("tables", [])]
+    if not parts:
+        return Check("ok", "tables", "not told")
+    part, one = max(parts, key=lambda each: each[0])
+    state: State = "failed" if part >= _FULL else "attention" if part >= _FILLING else "ok"
+    return Check(state, "tables", f"{one['used']} of {one['most']} {one['name']}")
 
 
 def _recovery(found: dict[str, Any]) -> Iterator[Check]:

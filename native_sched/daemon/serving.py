@@ -19,6 +19,7 @@ from native_sched.daemon.control.lifecycle import Lifecycle
 from native_sched.daemon.control.pod_events import PodEvents
 from native_sched.daemon.control.prepare import Prepare
 from native_sched.daemon.control.server import Server
+from native_sched.daemon.control.tables import tables, with_tables
 from native_sched.daemon.grants.admission import Admission
 from native_sched.daemon.grants.card_watch import CardWatch
 from native_sched.daemon.grants.claims import Claims
@@ -127,8 +128,9 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
     watchdog = Watchdog(engine, loop, lambda: account.tick(grants))
     refusals = Refusals()
     verbs = arbiter.verbs()
-    verbs["admit"] = refusals.counted(with_holder(verbs["admit"], lambda: link.connected))
+    verbs["admit"] = refusals.counted(with_holder(verbs["admit"], lambda: link.connected, lambda: link.held))
     verbs["health"] = with_threads(verbs["health"], watchdog)
+    verbs["health"] = with_tables(verbs["health"], lambda: tables(served, link.held, mgpud.root))
     pod_events = PodEvents(time.time_ns() // 1000, grants)
     LOG.heard = pod_events.note
     verbs["watch"] = lambda message, _peer: pod_events.since(message["since"])

@@ -11,6 +11,7 @@ from typing import Any
 from native_sched.daemon.control.health import STUCK_S, Watchdog
 from native_sched.daemon.control.server import Peer, Reply, Verb
 from native_sched.daemon.links.holder import HolderLink
+from native_sched.daemon.links.share import STARTS_MAX
 from oci_specs.refusal import Refusal
 
 BEAT_S = 1.0
@@ -55,8 +56,11 @@ def end_with(loop: asyncio.AbstractEventLoop, pid: int, end: Callable[[], None])
     loop.add_reader(fd, ended)
 
 
-def with_holder(admit: Verb, connected: Callable[[], bool]) -> Verb:
-    """The verb `admit`, which refuses while no holder would take the new container's listener."""
+def with_holder(admit: Verb, connected: Callable[[], bool], held: Callable[[], int] = lambda: 0) -> Verb:
+    """The verb `admit`, which refuses while no holder would take the new container's listener.
+
+    held: how many the holder has.
+    """
 
     def answer(message: Mapping[str, Any], peer: Peer) -> Reply:
         if not connected():
@@ -64,6 +68,12 @@ def with_holder(admit: Verb, connected: Callable[[], bool]) -> Verb:
                 "no-holder",
                 "mgpu-holder is not running, so nobody takes the container's system calls",
                 "it is started again by itself; then create the container anew",
+            )
+        if held() >= STARTS_MAX:
+            raise Refusal(
+                "listeners-full",
+                f"mgpu-holder has {held()} listeners, and the container's own might find no room",
+                "end processes that `exec` has left in containers: mgpu health says how many there are",
             )
         return admit(message, peer)
 

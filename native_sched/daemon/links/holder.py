@@ -67,6 +67,7 @@ class Listener:
 class _Kept:
     fd: int
     text: bytes
+    metadata: str
 
 
 def parse(text: bytes) -> tuple[str, str, str, int]:
@@ -152,6 +153,16 @@ class HolderLink:
                     return bool(await loop.sock_recv(connection, _MESSAGE_MAX))
             except OSError:
                 return False
+
+    @property
+    def held(self) -> int:
+        """How many listeners there are, but for some that have ended in the last seconds."""
+        return len(self._kept)
+
+    def held_of(self, metadata: str) -> int:
+        """Those of one container that have not ended."""
+        self.forget_ended()
+        return sum(kept.metadata == metadata for kept in self._kept.values())
 
     def forget_ended(self) -> None:
         """Closes the copies of listeners whose containers are gone."""
@@ -342,5 +353,5 @@ class HolderLink:
                 self.drop(_HEAD.unpack_from(data)[2])
             return
         self._forget(number)
-        self._kept[number] = _Kept(os.dup(fds[0]), keeps)
+        self._kept[number] = _Kept(os.dup(fds[0]), keeps, metadata)
         use(Listener(number, fds[0], container_id, metadata, status, pid))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from native_sched.daemon.engine import Engine
 from native_sched.daemon.grants.grants import Grants
+from native_sched.daemon.links import share
 from native_sched.daemon.links.holder import HolderLink, Listener
 from native_sched.daemon.log import LOG
 
@@ -49,6 +50,11 @@ class Listeners:
             os.close(arrived.fd)
             self._link.drop(arrived.holder_id)
             return
+        if not self.recovering and not arrived.of_main_process and self._is_one_too_many(arrived.metadata):
+            LOG.warning("listener-too-many", container=arrived.container_id, most=share.MOST)
+            os.close(arrived.fd)
+            self._link.drop(arrived.holder_id)
+            return
         try:
             self.answered += self._engine.add_listener(grant.tenant, arrived.fd, arrived.holder_id)
             self.taken += 1
@@ -57,3 +63,8 @@ class Listeners:
         except OSError as error:
             LOG.error("listener-not-served", container=arrived.container_id, why=error.strerror)
             self._link.drop(arrived.holder_id)
+
+    def _is_one_too_many(self, nonce: str) -> bool:
+        """The one that has come is among those that are held."""
+        mine = self._link.held_of(nonce)
+        return not share.may_have_another(mine - 1, self._link.held - 1)

@@ -9,9 +9,14 @@
 enum {
     NVIDIA_FILE_PLACES = 4,
     /* Unpollable files, and those of one tenant. Half of them are for programs that exit: theirs stay for a
-       second. */
-    NVIDIA_UNPOLLABLE_MAX = 2048,
+       second. A tenant's first ones are its own, whatever others have, for as many tenants as eight cards
+       have; more come out of what is left beside the first ones of all. */
+    NVIDIA_UNPOLLABLE_MAX = 4096,
     NVIDIA_TENANT_UNPOLLABLE_MAX = 128,
+    NVIDIA_TENANT_UNPOLLABLE_SURE = 16,
+    NVIDIA_UNPOLLABLE_TENANTS = 128,
+    NVIDIA_UNPOLLABLE_COMMON = NVIDIA_UNPOLLABLE_MAX -
+                               NVIDIA_UNPOLLABLE_TENANTS * NVIDIA_TENANT_UNPOLLABLE_SURE,
     /* So many scans in a row have to miss an unpollable file: while a process lives that had it, and after
        the last of them has exited. The second is more than one because another process may still use the
        first one's memory for a moment. */
