@@ -1,4 +1,4 @@
-"""mgpu-checkpoint runs the host's libcuda against a tenant's: taken over, it can do no more than move memory."""
+"""mgpu-checkpoint runs the host's libcuda against a tenant's: taken over, it moves memory and no more."""
 
 from __future__ import annotations
 
