@@ -30,12 +30,12 @@ def constants() -> dict[str, int]:
     text = "\n".join(
         re.sub(r"/\*.*?\*/", "", each.read_text(), flags=re.DOTALL) for each in folder.rglob("*.h")
     )
-    texts = dict(re.findall(r"\b([A-Z][A-Z0-9_]+) =\s*([-0-9A-Z_ *+<()]+?)\s*[,}]", text))
+    texts = dict(re.findall(r"\b([A-Z][A-Z0-9_]+) =\s*([-0-9A-Z_\s*+<()]+?)\s*[,}]", text))
     for _ in range(4):
         for name, value in texts.items():
             words = re.sub(r"[A-Z][A-Z0-9_]*", lambda word: str(found.get(word[0], word[0])), value)
-            if re.fullmatch(r"[-0-9 *+<()]+", words):
-                found[name] = int(eval(words, {"__builtins__": {}}))
+            if re.fullmatch(r"[-0-9\s*+<()]+", words):
+                found[name] = int(eval(" ".join(words.split()), {"__builtins__": {}}))
     return found
 
 

@@ -106,8 +106,8 @@ class Admission:
         )
 
     def _counted_env(self, annotations: Mapping[str, str], env: Mapping[str, str]) -> Mapping[str, str]:
-        """The environment as far as it counts. Quotas, admission and schedulers look at limits and annotations,
-        so a pod's variables ask for nothing. Where nothing else does, that is told.
+        """The environment as far as it counts. A pod's asks for nothing: quotas, admission and schedulers look
+        at limits and annotations. Where these ask for nothing either, that is told.
         """
         if self._served.config.environment_in_pods or not identity.is_of_pod(annotations):
             return env
