@@ -106,7 +106,7 @@ class Admission:
         )
 
     def _counted_env(self, annotations: Mapping[str, str], env: Mapping[str, str]) -> Mapping[str, str]:
-        """The environment as far as it counts. A pod's asks for nothing: quotas, admission and schedulers look
+        """The environment as far as it counts. A pod's asks for nothing: quotas and schedulers look
         at limits and annotations. Where these ask for nothing either, that is told.
         """
         if self._served.config.environment_in_pods or not identity.is_of_pod(annotations):
