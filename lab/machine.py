@@ -14,7 +14,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ TIED = ("setpriv", "--pdeathsig", "KILL")
 
 @dataclass(frozen=True)
 class Programs:
-    """What is started: a process for each card, by the socket that it makes, and QEMU, which connects to them.
+    """What is started: a process for each card, by the socket that it makes, and QEMU, which connects.
 
     All are argument lists. port: the socket that QEMU makes for the agent.
     """
@@ -57,7 +57,7 @@ class Machine:
         self._waiting = b""
 
     def ask(self, message: dict[str, Any], within_s: float) -> dict[str, Any]:
-        self._port.sendall(json.dumps(message).encode() + b"\n")
+        self._send(message)
         return self.answer(within_s, f"no answer to {message} in {within_s:g} s")
 
     def answer(self, within_s: float, otherwise: str) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class Machine:
         while b"\n" not in self._waiting:
             if time.monotonic() > until:
                 raise self.failure(otherwise)
-            said = self._port.recv(65536) if _readable(self._port, POLL_S) else b""
+            said = self._heard()
             self._waiting += said
             if not said:
                 time.sleep(POLL_S)
@@ -75,11 +75,21 @@ class Machine:
         return answered
 
     def end(self, within_s: float) -> None:
-        self._port.sendall(b'{"end": true}\n')
+        self._send({"end": True})
         try:
             self.qemu.wait(within_s)
         except subprocess.TimeoutExpired:
             raise self.failure(f"the guest did not switch itself off in {within_s:g} s") from None
+
+    def _send(self, message: dict[str, Any]) -> None:
+        # QEMU ends as its card does; why is found out by whoever waits for the answer.
+        with suppress(OSError):
+            self._port.sendall(json.dumps(message).encode() + b"\n")
+
+    def _heard(self) -> bytes:
+        with suppress(OSError):
+            return self._port.recv(65536) if _readable(self._port, POLL_S) else b""
+        return b""
 
     def failure(self, what: str) -> LabError:
         lines = _words(self._console)
@@ -107,9 +117,8 @@ def started(programs: Programs, folder: Path, *, boot_s: float) -> Iterator[Mach
         cards = stack.enter_context(plugged(programs, folder))
         words = [*programs.qemu, *ports(console, programs.port)]
         qemu = stack.enter_context(_program(words, folder / "qemu.out"))
-        port = stack.enter_context(socket.socket(socket.AF_UNIX))
         _wait_for(programs.port, qemu, folder / "qemu.out")
-        port.connect(os.fspath(programs.port))
+        port = stack.enter_context(_connected(programs.port))
         machine = Machine(cards, qemu, port, console)
         machine.answer(boot_s, f"the guest did not come up in {boot_s:g} s")
         yield machine
@@ -160,6 +169,21 @@ def _wait_for(path: Path, process: subprocess.Popen[bytes], said: Path) -> None:
             last = " | ".join(_words(said)[-TAIL_LINES:]) or "no word"
             raise LabError(f"{path.name} was not there in {SOCKET_S} s ({said}): {last}")
         time.sleep(0.02)
+
+
+def _connected(path: Path) -> socket.socket:
+    """Its file is there a moment before anybody listens."""
+    until = time.monotonic() + SOCKET_S
+    while True:
+        port = socket.socket(socket.AF_UNIX)
+        try:
+            port.connect(os.fspath(path))
+            return port
+        except ConnectionRefusedError:
+            port.close()
+            if time.monotonic() > until:
+                raise LabError(f"nobody listens at {path}") from None
+            time.sleep(0.02)
 
 
 def _words(path: Path) -> list[str]:
