@@ -1,5 +1,6 @@
-"""A guest with NVIDIA's driver: what it decides, and that a kernel which dies ends in one line. The other ways to
-break are tried with stand-ins, in test_machine.py.
+"""A guest with NVIDIA's driver: what it decides, and that a kernel which dies ends in one line.
+
+The other ways to break are tried with stand-ins, in test_machine.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A guest that breaks gives one line within a bound and leaves nothing running: by stand-ins for QEMU, card."""
+"""A guest that breaks gives one line within a bound and leaves nothing running: with stand-ins."""
 
 from __future__ import annotations
 
