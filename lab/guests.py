@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from lab import images, initramfs, kernel_modules, machine, modules, packages, qemu
-from lab.card.firmware import firmware
+from lab import firmware, images, initramfs, kernel_modules, machine, modules, packages, qemu
 from lab.error import LabError
 from lab.pairs import Pair
 from lab.places import LAB, REPOSITORY
@@ -21,8 +20,6 @@ NEEDED_BY_ROOT = ("virtio_pci", "virtio_blk", "ext4", "crc32c_generic", "crc32c_
 # What a test may import of the repository, beside mgpu as it is installed in the guest.
 SOURCES = ("lab", "tests", "tools", "rm", "sim")
 KINDS = frozenset({".py", ".sh", ".tsv", ".def", ".h", ".c", ".txt", ".json"})
-# The file for chips up to Turing, and that for later ones.
-FIRMWARE = ("gsp_tu10x.bin", "gsp_ga10x.bin")
 # From a start to the agent's first word, on a host that does much else.
 BOOT_S = 400
 QUICK, SYSTEMD = "/lab/lab/guest/init.sh", "/sbin/init"
@@ -139,5 +136,5 @@ def _carried(pair: Pair) -> Iterator[tuple[str, int, bytes]]:
                 )
     for name in modules.MODULES:
         yield f"lab/modules/{name}", 0o644, (modules.built(pair) / name).read_bytes()
-    for name in FIRMWARE:
-        yield f"lab/firmware/nvidia/{pair.driver.version}/{name}", 0o644, firmware(pair.driver.version)
+    for name in firmware.NAMES:
+        yield f"lab/firmware/nvidia/{pair.driver.version}/{name}", 0o644, firmware.made(pair.driver.version)
