@@ -6,12 +6,11 @@ ATC '23), which places each pod where the GPUs that a typical pod cannot use gro
 - What a kind of pod can use of a node is how many such pods it would hold: by its cards, and by its free CPU,
   in fractions, so that CPU is worth something long before the last of it goes.
 - What a kind loses is weighed against what is left for it in the whole cluster, of the models that it may
-use.
-  Where n pods of a kind would still fit, of g GPUs and c CPUs each, and p is its share of what comes, a
-  placement costs the sum over all kinds of p · Δn / (c · g² · n²). So a kind with few places left is
-  protected from those that can go elsewhere, and a small one, which could use what others leave, from being
-  left nothing. The exponents are what allocated most (tests/bench/traces.py); the paper weighs each kind by
-  p · g alone.
+  use. Where n pods of a kind would still fit, of g GPUs and c CPUs each, and p is its share of what comes, a
+  placement costs the sum over all kinds of p · (g / c) ** scarcity · Δn / n. So a kind with few places left is
+  protected from those that can go elsewhere, and one that makes much of the CPU from those that make little
+  of it. The scarcity goes from 1, where as much of the CPU is left as of the GPUs, to 2, where CPU will be
+  out when half of the GPUs are still free. The paper weighs each kind by p · g alone.
 - The mix of pods is learned (mix.py), not told, and pods that may use one model alone are supposed to come
 even
   where none did so far.
@@ -19,10 +18,12 @@ even
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
+from cluster.scheduler import packing
 from cluster.scheduler.kinds import Kinds, allowed_models
 from cluster.scheduler.mix import Kind, Mix
 from cluster.scheduler.states import Features, Ints, grown
@@ -130,17 +131,28 @@ class Fragmentation:
         """
         kinds = self._kinds
         left = np.einsum("im,mi->i", self._allowed, self._left[:, kinds.item_kind])
-        costs = kinds.share * _worth(left, kinds.gpus[kinds.item_kind], kinds.cpu[kinds.item_kind])
+        gpus_per_cpu = (kinds.gpus / np.maximum(kinds.cpu, _LEAST_CPU_MILLI)) ** self._scarcity()
+        costs = kinds.share * _worth(left, gpus_per_cpu[kinds.item_kind])
         found = np.zeros((len(kinds.request), self._allowed.shape[1]))
         np.add.at(found, kinds.item_kind, costs[:, None] * self._allowed)
         supposed = self._mix.supposed / len(self._left) * kinds.share_of_kind
-        found += (supposed * _worth(self._left, kinds.gpus, kinds.cpu)).T
+        found += (supposed * _worth(self._left, gpus_per_cpu)).T
         self._weights: Floats = found.T.astype(np.float32)
 
+    def _scarcity(self) -> float:
+        """Of CPU beside GPUs, 1 to 2: 1 and the binary logarithm of how many times sooner it would be out.
 
-def _worth(left: Doubles, gpus: Doubles, cpu: Floats) -> Doubles:
-    """1 / (c · g² · n²) of kinds of which n pods are left; 0 below one pod: what fits nowhere has nothing to
-    lose.
-    """
-    worth = 1 / (np.maximum(left * gpus, _TINY) ** 2 * np.maximum(cpu, _LEAST_CPU_MILLI))
-    return np.where(left >= 1, worth, 0)
+        What comes is supposed to ask for both as it did so far.
+        """
+        kinds, table = self._kinds, self._table
+        free_cpu = float(table.cpu[: len(table)].sum())
+        free_gpus = float(packing.free_gpus(table).sum())
+        asked_cpu = float(kinds.share @ kinds.cpu[kinds.item_kind]) + self._mix.other_cpu_milli
+        asked_gpus = float(kinds.share @ kinds.gpus[kinds.item_kind])
+        sooner = max(asked_cpu * free_gpus, _TINY) / max(asked_gpus * free_cpu, _TINY)
+        return 1 + min(1.0, max(0.0, math.log2(sooner)))
+
+
+def _worth(left: Doubles, value: Doubles) -> Doubles:
+    """What a pod is worth of which so many are left: 0 below one, since what fits nowhere has nothing to lose."""
+    return np.where(left >= 1, value / np.maximum(left, 1), 0)

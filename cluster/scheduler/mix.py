@@ -37,6 +37,7 @@ class Mix:
         self.version = 0
         self._counts: Counter[Kind] = Counter()
         self._arrived = 0
+        self._other_cpu_milli = 0
         self._next = 1
 
     def arrived(self, pod: Pod) -> None:
@@ -45,11 +46,13 @@ class Mix:
         for request in requests:
             self._counts[Kind(request, pod.cpu_milli // len(requests), pod.models)] += 1
         if not requests:
+            self._other_cpu_milli += pod.cpu_milli
             return
         self._arrived += 1
         if self._arrived >= 2 * _REMEMBERED:
             self._counts = Counter({kind: count // 2 for kind, count in self._counts.items() if count > 1})
             self._arrived //= 2
+            self._other_cpu_milli //= 2
             self._next = 0
         if self._arrived >= self._next:
             self.version += 1
@@ -60,6 +63,11 @@ class Mix:
     def supposed(self) -> float:
         """Share of what comes (0 to 1) that is believed to name one model, any of them."""
         return _SUPPOSED / (_SUPPOSED + self._arrived)
+
+    @property
+    def other_cpu_milli(self) -> float:
+        """CPU of the pods that ask for no GPU, for each one that asks."""
+        return self._other_cpu_milli / max(1, self._arrived)
 
     def kinds(self) -> list[tuple[Kind, float]]:
         """The most frequent kinds, each with its share of what came (0 to 1)."""
