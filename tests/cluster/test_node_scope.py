@@ -12,7 +12,7 @@ from cluster.node.published import SERVING
 from cluster.resources.inventory import ANNOTATION
 from tests.cluster import evaluator
 from tests.cluster.test_manifests import FOLDER, NODE, documents
-from tests.support.apt import Unavailable
+from tools.debian_archive import Unavailable
 
 Object = dict[str, Any]
 
