@@ -137,13 +137,14 @@ void class_release(struct rm *rm, struct rm_object *object)
         rule->release(object);
 }
 
-static uint32_t alloc_client(struct rm_call *call, uint32_t *handle)
+/* Its name is what the caller has written as the client: RM looks at no other (serverAllocClient()). */
+static uint32_t alloc_client(struct rm_call *call, uint32_t name, uint32_t *handle)
 {
     struct rm_client *client;
 
-    if (*handle && client_handle_taken(call->rm, *handle))
+    if (name && client_handle_taken(call->rm, name))
         return NV_ERR_INSERT_DUPLICATE_NAME;
-    client = client_create(call->rm, call->file, *handle, call->tgid);
+    client = client_create(call->rm, call->file, name, call->tgid);
     if (!client)
         return NV_ERR_NO_MEMORY;
     *handle = client->root.handle;
@@ -161,7 +162,7 @@ uint32_t class_alloc(struct rm_call *call, uint32_t root, uint32_t parent, uint3
 
     /* 0, 1 (non-privileged) and 0x41 all make a root client. */
     if (class_id <= 1 || class_id == NV01_ROOT_CLIENT)
-        return alloc_client(call, handle);
+        return alloc_client(call, root, handle);
     client = client_find(call->rm, root, file_of_clients(call->rm, call->file));
     if (!client)
         return NV_ERR_INVALID_CLIENT;

@@ -159,16 +159,21 @@ static uint32_t get_pids(const struct rm_request *request)
     return NV_OK;
 }
 
-/* What others have, by the names that these are of it. */
-static uint64_t duped_bytes(const struct rm_object *object, const struct sim_card *card)
+/* Memory objects alone, each by its length, as _gpuCollectMemInfo() in gpu_rmapi.c has it: nothing of what
+ * the driver takes by itself, such as contexts. */
+static void count_memory(const struct rm_object *object, const struct sim_card *card,
+                         struct rm_pid_entry *entry)
 {
-    uint64_t bytes = 0;
-
-    if (object->card == card && object->alias_next && !object->bytes)
-        bytes = object->memory_bytes;
+    if (object->card == card && object->class_id == NV01_MEMORY_LOCAL_USER) {
+        if (!object->alias_next)
+            entry->memory_private += object->memory_bytes;
+        else if (object->bytes)
+            entry->memory_shared_owned += object->memory_bytes;
+        else
+            entry->memory_shared_duped += object->memory_bytes;
+    }
     for (const struct rm_object *child = object->child; child; child = child->next)
-        bytes += duped_bytes(child, card);
-    return bytes;
+        count_memory(child, card, entry);
 }
 
 static uint32_t get_pid_info(const struct rm_request *request)
@@ -191,8 +196,7 @@ static uint32_t get_pid_info(const struct rm_request *request)
             if ((uint32_t)client->tgid != pid || client->internal)
                 continue;
             entry->result = NV_OK;
-            entry->memory_private += client->bytes[request->card->index];
-            entry->memory_shared_duped += duped_bytes(&client->root, request->card);
+            count_memory(&client->root, request->card, entry);
         }
     }
     return NV_OK;

@@ -147,8 +147,6 @@ void leave_aliases(struct rm_object *object)
     if (!next)
         return;
     if (object->bytes) {
-        object->client->bytes[object->card->index] -= object->bytes;
-        next->client->bytes[next->card->index] += object->bytes;
         next->bytes = object->bytes;
         object->bytes = 0;
     }

@@ -123,7 +123,6 @@ struct rm_object *object_create(struct rm *rm, struct rm_object *parent, uint32_
 bool object_take(struct rm_object *object, uint64_t bytes)
 {
     object->bytes = object->memory_bytes = heap_take(&object->card->heap, bytes);
-    object->client->bytes[object->card->index] += object->bytes;
     return object->bytes != 0;
 }
 
@@ -154,10 +153,8 @@ void object_free(struct rm *rm, struct rm_object *object)
     class_release(rm, object);
     hash_remove(rm, object);
     leave_aliases(object);
-    if (object->bytes) {
-        object->client->bytes[object->card->index] -= object->bytes;
+    if (object->bytes)
         heap_give(&object->card->heap, object->bytes);
-    }
     if (object == &object->client->root) {
         os_events_end(rm, 0, object->handle);
         client_unlink(rm, object->client);

@@ -75,7 +75,6 @@ struct rm_client {
     uint32_t uid;
     bool internal; /* the driver's own: no call is made on it */
     uint32_t next_handle;
-    uint64_t bytes[RM_MAX_CARDS];
     struct sysmem_quota *sysmem;
     uint32_t doorbells, channels;
 };

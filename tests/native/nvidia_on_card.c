@@ -61,7 +61,6 @@ int on_card_refuse, on_card_refuse_control;
 /* A group one of whose channels is not registered with nvidia-uvm, as kchannelIsSchedulable_IMPL() has it. */
 uint32_t on_card_unschedulable;
 /* bytes of its own that the driver does not count to processes, as NVIDIA's does not */
-uint64_t on_card_uncounted;
 
 int on_card_closes = -1;        /* a descriptor that the next frees close, as those of a subscription do */
 uint32_t on_card_monitors;      /* MIG monitor sessions */
@@ -113,7 +112,6 @@ int on_card_begin(const char *socket_path, const char *nodes)
     mig_on_card_begin();
     on_card_refuse = on_card_refuse_control = 0;
     on_card_unschedulable = 0;
-    on_card_uncounted = 0;
     on_card_closes = -1;
     on_card_monitors = 0;
     on_card_shares = on_card_exports = 0;
@@ -389,8 +387,6 @@ static int serve(int fd, uint32_t cmd, void *arg)
         if (ctl->cmd == NV0000_CTRL_CMD_GPU_GET_ACTIVE_DEVICE_IDS ||
             ctl->cmd == NV2080_CTRL_CMD_GPU_GET_ACTIVE_PARTITION_IDS)
             ctl->status = list_instances(ctl);
-        if (ctl->cmd == NV2080_CTRL_CMD_GPU_GET_PID_INFO)
-            ((struct rm_pid_info *)(uintptr_t)ctl->params)->entry[0].memory_private -= on_card_uncounted;
         return e;
     case NV_ESC_RM_DUP_OBJECT:
         if (mig_on_card_ours(((struct rm_dup *)arg)->client) &&
