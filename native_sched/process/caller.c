@@ -8,18 +8,26 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #ifndef PIDFD_THREAD
 #define PIDFD_THREAD O_EXCL
 #endif
 
+static struct caller_entry *entry_of(struct caller *c, bool renew);
+
+static void forget(struct caller_entry *e)
+{
+    scoped_close(&e->pidfd);
+    scoped_close(&e->memory);
+    *e = (struct caller_entry){.pidfd = -1, .memory = -1};
+}
+
 void caller_init(struct caller *c, int listener, struct seccomp_notif *req)
 {
     *c = (struct caller){.listener = listener, .req = req};
     for (int i = 0; i < CALLER_CACHE; i++)
-        c->entry[i].pidfd = -1;
+        c->entry[i].pidfd = c->entry[i].memory = -1;
     for (int i = 0; i < MARKED_FILES; i++)
         c->marked[i].mark.epoll = -1;
 }
@@ -27,8 +35,7 @@ void caller_init(struct caller *c, int listener, struct seccomp_notif *req)
 void caller_destroy(struct caller *c)
 {
     for (int i = 0; i < CALLER_CACHE; i++)
-        if (c->entry[i].pidfd >= 0)
-            close(c->entry[i].pidfd);
+        forget(&c->entry[i]);
     for (int i = 0; i < MARKED_FILES; i++)
         weak_ref_drop(&c->marked[i].mark);
 }
@@ -56,100 +63,84 @@ static int read_small(const char *format, pid_t pid, int fd, char *buf, size_t b
     return 0;
 }
 
-/* The start of a line of /proc/PID/status, enough for what we read of it. */
-struct status_line {
-    char text[128];
-    size_t bytes;
-};
-
-static void use_line(const struct status_line *l, struct process_id *out)
+/* The kernel lists a process's threads from its leader on (first_tid() in fs/proc/base.c). Little of the list
+ * is read, however many there are. What /proc/TID/status says besides is as long as the thread has groups. */
+static pid_t leader_of(pid_t tid)
 {
-    char *p = (char *)(uintptr_t)l->text;
+    struct {
+        uint64_t ino;
+        int64_t next;
+        uint16_t bytes;
+        uint8_t type;
+        char name[13];
+    } entry[4]; /* as long as those of short names are: two come before it */
+    char path[40], *at = (char *)entry;
+    long n;
 
-    if (!strncmp(p, "Tgid:", 5)) {
-        out->tgid = (pid_t)strtol(p + 5, NULL, 10);
-    } else if (!strncmp(p, "NStgid:", 7)) {
-        for (p += 7; out->levels < PID_LEVELS && *p; out->levels++) {
-            out->at[out->levels] = (pid_t)strtol(p, &p, 10);
-            p += strspn(p, " \t");
-        }
-    }
+    snprintf(path, sizeof(path), "/proc/%d/task", (int)tid);
+    scoped_fd int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    n = syscall(SYS_getdents64, fd, entry, sizeof(entry));
+    for (long i = 0; i < n; i += ((uint16_t *)(void *)(at + i))[8])
+        if (at[i + 19] != '.')
+            return (pid_t)strtol(at + i + 19, NULL, 10);
+    return 0;
 }
 
-/* By pieces: a process can be in 65536 groups, whose line comes before the one we want. */
-static int read_process_id(pid_t tid, struct process_id *out)
+/* The names of the process behind the pidfd. */
+static int names_of(int pidfd, struct process_id *out)
 {
-    struct status_line line = {.bytes = 0};
-    char path[40], piece[1024];
-    ssize_t n;
+    char text[512], *p;
+    int e = read_small("/proc/self/fdinfo/%d", pidfd, 0, text, sizeof(text));
 
     *out = (struct process_id){0};
-    snprintf(path, sizeof(path), "/proc/%d/status", (int)tid);
-    scoped_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return errno == ENOENT ? -ESRCH : -errno;
-    while ((n = read(fd, piece, sizeof(piece))) > 0 && !out->levels) {
-        for (ssize_t i = 0; i < n; i++) {
-            if (piece[i] != '\n') {
-                if (line.bytes < sizeof(line.text) - 1)
-                    line.text[line.bytes++] = piece[i];
-                continue;
-            }
-            line.text[line.bytes] = '\0';
-            use_line(&line, out);
-            line.bytes = 0;
-        }
+    if (e < 0)
+        return e;
+    if (!(p = strstr(text, "\nNSpid:")))
+        return -ESRCH;
+    for (p += 7; out->levels < PID_LEVELS && *p && *p != '\n'; out->levels++) {
+        out->at[out->levels] = (pid_t)strtol(p, &p, 10);
+        p += strspn(p, " \t");
     }
-    return out->tgid && out->levels ? 0 : -ESRCH;
-}
-
-int caller_process_id(struct caller *c, struct process_id *out)
-{
-    return read_process_id((pid_t)c->req->pid, out);
+    out->tgid = out->at[0];
+    return out->tgid > 0 ? 0 : -ESRCH;
 }
 
 int caller_process_id_of(pid_t tid, struct process_id *out)
 {
-    return read_process_id(tid, out);
+    scoped_fd int leader = (int)syscall(SYS_pidfd_open, leader_of(tid), 0);
+
+    return leader < 0 ? -ESRCH : names_of(leader, out);
 }
 
-static int open_pidfd(pid_t tid, struct caller_entry *e)
+int caller_process_id(struct caller *c, struct process_id *out)
 {
-    struct process_id id;
-    int fd = (int)syscall(SYS_pidfd_open, tid, PIDFD_THREAD), error = read_process_id(tid, &id);
+    const struct caller_entry *e = entry_of(c, false);
 
-    if (error < 0) {
-        if (fd >= 0)
-            close(fd);
+    if (!e)
+        return -ESRCH;
+    *out = e->who;
+    return 0;
+}
+
+/* All by the thread's id, which may name another one by then: see entry_of(). */
+static int open_all(pid_t tid, struct caller_entry *e)
+{
+    char path[32];
+    int error;
+
+    e->pidfd = (int)syscall(SYS_pidfd_open, tid, PIDFD_THREAD);
+    if ((error = caller_process_id_of(tid, &e->who)) < 0)
         return error;
-    }
-    e->tgid = id.tgid;
-    if (fd < 0) { /* before Linux 6.9 only thread group leaders can be named; threads share their files */
-        fd = (int)syscall(SYS_pidfd_open, id.tgid, 0);
+    if (e->pidfd <
+        0) { /* before Linux 6.9 only thread group leaders can be named; threads share their files */
+        e->pidfd = (int)syscall(SYS_pidfd_open, e->who.tgid, 0);
         e->once = true;
     }
-    return fd < 0 ? -errno : fd;
-}
-
-/* The cache entry of the calling thread, fresh when `renew`. NULL when the caller is gone. */
-static struct caller_entry *entry_of(struct caller *c, bool renew)
-{
-    pid_t tid = (pid_t)c->req->pid;
-    struct caller_entry *e = &c->entry[(uint32_t)tid % CALLER_CACHE];
-    int fd;
-
-    if (!renew && e->tid == tid && e->pidfd >= 0 && !(e->once && e->served != c->req->id))
-        return e;
-    if (e->pidfd >= 0)
-        close(e->pidfd);
-    *e = (struct caller_entry){.tid = tid, .pidfd = -1, .served = c->req->id};
-    fd = open_pidfd(tid, e);
-    if (fd < 0)
-        return NULL;
-    e->pidfd = fd;
-    if (!caller_waits(c)) /* the thread id may have named another thread meanwhile */
-        e->tid = 0;
-    return e->tid ? e : NULL;
+    snprintf(path, sizeof(path), "/proc/%d/mem", (int)tid);
+    e->memory = open(path, O_RDWR | O_CLOEXEC);
+    return e->pidfd < 0 || e->memory < 0 ? -ESRCH : 0;
 }
 
 /* Signal 0 is not delivered; a lack of permission says that the process exists. */
@@ -158,13 +149,33 @@ static bool is_dead(const struct caller_entry *e)
     return syscall(SYS_pidfd_send_signal, e->pidfd, 0, NULL, 0) < 0 && errno == ESRCH;
 }
 
+/* The cache entry of the calling thread, fresh when `renew`. NULL when the caller is gone. Asks the kernel
+ * once for each notification whether the thread that was looked up is still alive: its id may have come
+ * again. */
+static struct caller_entry *entry_of(struct caller *c, bool renew)
+{
+    pid_t tid = (pid_t)c->req->pid;
+    struct caller_entry *e = &c->entry[(uint32_t)tid % CALLER_CACHE];
+
+    if (!renew && e->tid == tid && (e->served == c->req->id || (!e->once && !is_dead(e)))) {
+        e->served = c->req->id;
+        return e;
+    }
+    forget(e);
+    if (open_all(tid, e) < 0 || !caller_waits(c)) {
+        forget(e);
+        return NULL;
+    }
+    e->tid = tid;
+    e->served = c->req->id;
+    return e;
+}
+
 pid_t caller_tgid(struct caller *c)
 {
     const struct caller_entry *e = entry_of(c, false);
 
-    if (e && is_dead(e))
-        e = entry_of(c, true);
-    return e ? e->tgid : 0;
+    return e ? e->who.tgid : 0;
 }
 
 int caller_fetch_fd(struct caller *c, int fd)
@@ -186,7 +197,7 @@ static struct marked_file *marked_of(struct caller *c, int fd)
 {
     const struct caller_entry *e = entry_of(c, false);
 
-    return e ? &c->marked[((uint32_t)e->tgid * 5 + (uint32_t)fd) % MARKED_FILES] : NULL;
+    return e ? &c->marked[((uint32_t)e->who.tgid * 5 + (uint32_t)fd) % MARKED_FILES] : NULL;
 }
 
 bool caller_recall_file(struct caller *c, int fd, struct file_identity *out)
@@ -235,24 +246,32 @@ int caller_replace_fd(struct caller *c, int fd, int ours)
     return ioctl(c->listener, SECCOMP_IOCTL_NOTIF_ADDFD, &add) < 0 ? -errno : 0;
 }
 
-static void *remote(uint64_t at)
+/* Between our memory and the caller's, by the descriptor that was opened while it waited: whichever thread
+ * has its id by now. Where nothing is to be had there, the thread may have another memory since an exec(). */
+static int copy(struct caller *c, bool out, uint64_t at, void *bytes, size_t n)
 {
-    return (void *)(uintptr_t)at;
+    ssize_t done = 0;
+
+    for (int renewed = 0; renewed < 2 && done != (ssize_t)n; renewed++) {
+        const struct caller_entry *e = entry_of(c, renewed);
+
+        if (!e)
+            return -EFAULT;
+        done = out ? pwrite(e->memory, bytes, n, (off_t)at) : pread(e->memory, bytes, n, (off_t)at);
+    }
+    return done == (ssize_t)n ? 0 : -EFAULT;
 }
 
 int caller_read(struct caller *c, uint64_t at, void *to, size_t bytes)
 {
-    struct iovec l = {to, bytes}, r = {remote(at), bytes};
-
-    return process_vm_readv((pid_t)c->req->pid, &l, 1, &r, 1, 0) == (ssize_t)bytes ? 0 : -EFAULT;
+    return copy(c, false, at, to, bytes);
 }
 
 int caller_read_ends(struct caller *c, uint64_t at, uint8_t *to, size_t first, size_t bytes, size_t last)
 {
-    struct iovec l[2] = {{to, first}, {to + bytes - last, last}};
-    struct iovec r[2] = {{remote(at), first}, {remote(at + bytes - last), last}};
+    int e = copy(c, false, at, to, first);
 
-    return process_vm_readv((pid_t)c->req->pid, l, 2, r, 2, 0) == (ssize_t)(first + last) ? 0 : -EFAULT;
+    return e < 0 ? e : copy(c, false, at + bytes - last, to + bytes - last, last);
 }
 
 /* One copy over both and the gap between them, where that is short: false when it is not, or is
@@ -276,9 +295,8 @@ int caller_read_outer(struct caller *c, uint64_t at, void *outer, size_t bytes, 
                       size_t params_max, uint64_t *guessed_at, size_t *guessed_bytes)
 {
     const struct caller_entry *e = entry_of(c, false);
-    struct iovec l[2] = {{outer, bytes}}, r[2] = {{remote(at), bytes}};
     size_t guess;
-    ssize_t n;
+    int error;
 
     *guessed_bytes = 0;
     if (!e)
@@ -289,12 +307,9 @@ int caller_read_outer(struct caller *c, uint64_t at, void *outer, size_t bytes, 
         *guessed_bytes = guess;
         return 0;
     }
-    l[1] = (struct iovec){params, guess};
-    r[1] = (struct iovec){remote(*guessed_at), guess};
-    n = process_vm_readv((pid_t)c->req->pid, l, 2, r, guess ? 2 : 1, 0);
-    if (n < (ssize_t)bytes)
-        return caller_read(c, at, outer, bytes);
-    if (n == (ssize_t)(bytes + guess))
+    if ((error = caller_read(c, at, outer, bytes)) < 0)
+        return error;
+    if (guess && caller_read(c, *guessed_at, params, guess) == 0)
         *guessed_bytes = guess;
     return 0;
 }
@@ -312,19 +327,7 @@ void caller_learn_params(struct caller *c, uint64_t outer_at, uint64_t params_at
 int caller_write_both(struct caller *c, uint64_t at, const void *outer, size_t bytes, uint64_t params_at,
                       const void *params, size_t params_bytes)
 {
-    struct iovec l[2], r[2];
-    unsigned int n = 0;
+    int e = copy(c, true, at, (void *)(uintptr_t)outer, bytes);
 
-    if (bytes) {
-        l[n] = (struct iovec){(void *)(uintptr_t)outer, bytes};
-        r[n++] = (struct iovec){remote(at), bytes};
-    }
-    if (params_bytes) {
-        l[n] = (struct iovec){(void *)(uintptr_t)params, params_bytes};
-        r[n++] = (struct iovec){remote(params_at), params_bytes};
-    }
-    if (!n)
-        return 0;
-    return process_vm_writev((pid_t)c->req->pid, l, n, r, n, 0) == (ssize_t)(bytes + params_bytes) ? 0
-                                                                                                   : -EFAULT;
+    return e < 0 ? e : copy(c, true, params_at, (void *)(uintptr_t)params, params_bytes);
 }

@@ -3,9 +3,11 @@
  * A caller handle lives as long as a listener's thread and caches what is expensive to look up. Everything is
  * keyed by thread id and re-checked by the kernel on use: a pidfd of a dead thread fails with ESRCH.
  *
- * Memory is copied by thread id. A kept fd of /proc/TID/mem would be 0.4 us quicker each way, but it names
- * one address space for ever: after an exec() it goes on naming the old one while another process has that (a
- * vfork() child, CLONE_VM), and nothing cheap tells of an exec. Results would land in the wrong process. */
+ * Memory is copied through a descriptor of /proc/TID/mem, which was opened while the notification was valid:
+ * what is written never lands in a process that got the thread's id since (seccomp_unotify(2)). It names one
+ * address space for good; of one that has ended it copies nothing, and is opened anew. A thread that calls,
+ * then execs, while another process has its old memory (CLONE_VM) is read there: what such a caller gets
+ * wrong is its own. */
 #ifndef MGPU_CALLER_H
 #define MGPU_CALLER_H
 #include "weak_ref.h"
@@ -15,11 +17,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CALLER_CACHE = 16, MARKED_FILES = 16 }; /* each holds a pidfd, or an epoll instance */
+enum { CALLER_CACHE = 16, MARKED_FILES = 16 }; /* each holds a pidfd and its memory, or an epoll instance */
 
 struct caller_entry {
-    pid_t tid, tgid;
-    int pidfd;
+    pid_t tid; /* 0: none */
+    struct process_id who;
+    int pidfd, memory;
     int64_t params_delta; /* where this thread's last params lay, relative to its outer struct */
     uint32_t params_bytes;
     bool once; /* pidfd names the process, not the thread: good for notification `served` only */
@@ -51,8 +54,7 @@ void caller_destroy(struct caller *c);
 /* True while the notified call still waits for an answer: only then does the thread id name the caller. */
 bool caller_waits(const struct caller *c);
 
-/* The process (thread group) of the caller, 0 when it is gone. Asks the kernel whether the thread that was
- * looked up is still alive: its id may have come again. */
+/* The process (thread group) of the caller, 0 when it is gone. */
 pid_t caller_tgid(struct caller *c);
 
 /* Names of the caller's process in every pid namespace, outermost first. */

@@ -21,4 +21,6 @@ def end(before: int) -> None:
     others."""
     for thread in os.listdir("/proc/self/task"):
         with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, int(thread), before)
+            # Listeners' threads have put themselves below it.
+            if os.getpriority(os.PRIO_PROCESS, int(thread)) < before:
+                os.setpriority(os.PRIO_PROCESS, int(thread), before)
