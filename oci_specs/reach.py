@@ -199,12 +199,16 @@ def others_processes(spec: Mapping[str, Any], host: Host) -> list[dict[str, str]
     """
     linux = member_object(spec, "linux")
     found = []
-    if not any(
-        member_string(namespace, "type") == "pid"
-        and not host.is_own_pid_namespace(member_string(namespace, "path"))
+    paths = [
+        member_string(namespace, "path")
         for namespace in member_objects(linux, "namespaces")
-    ):
+        if member_string(namespace, "type") == "pid"
+    ]
+    if all(host.is_own_pid_namespace(path) for path in paths):
         found.append({"how": "hostpid", "detail": "the host's pid namespace"})
+    elif any(paths):
+        # A container without a grant there could take the open files of this one's processes.
+        found.append({"how": "hostpid", "detail": "a pid namespace that it shares with other containers"})
     if not has_user_namespace(linux):
         found += [{"how": "capability", "detail": name} for name in _host_capabilities(spec)]
     return found

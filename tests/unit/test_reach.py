@@ -237,6 +237,14 @@ def test_pages_name_the_capabilities_that_amount_to_the_host() -> None:
     assert [name for name in rows if name.removeprefix("CAP_") not in security] == []
 
 
+def test_pid_namespace_of_other_containers_is_a_way_to_processes_without_a_filter() -> None:
+    spec = load("docker-20.10-default")
+    [pids] = [one for one in spec["linux"]["namespaces"] if one["type"] == "pid"]
+    pids["path"] = "/proc/1234/ns/pid"
+    [way] = others_processes(spec, FakeHost())
+    assert way == {"how": "hostpid", "detail": "a pid namespace that it shares with other containers"}
+
+
 def bind(source: str, **more: Any) -> dict[str, Any]:
     return {"destination": "/mnt", "type": "bind", "source": source, "options": ["rbind"], **more}
 
