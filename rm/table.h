@@ -149,12 +149,11 @@ static const struct rm_escape_row {
     uint32_t number, bytes, status_at, since, until;
     enum rm_disposition disposition;
     uint32_t params_at, params_size_at, pointer_at; /* 0: none */
-    bool changes, on_client, executed, continued, names_file;
+    bool changes, executed, continued, names_file;
 } rm_escapes[] __attribute__((unused)) = {
 #define SINCE                  RM_SINCE
 #define UNTIL                  RM_UNTIL
 #define CHANGES                .changes = true
-#define ON_CLIENT              .on_client = true
 #define EXECUTED               .executed = true
 #define CONTINUED              .continued = true
 #define NAMES_FILE             .names_file = true

@@ -141,24 +141,24 @@ int64_t objects_add(struct objects *o, uint32_t parent, uint32_t client, uint32_
     return i;
 }
 
-/* Of what the driver takes by itself for objects of other classes its account of processes has nothing. */
-static bool is_counted(const struct rm_object *obj)
+static uint64_t counted(const struct rm_object *obj)
 {
-    return obj->client && obj->card < MGPU_CARDS_MAX &&
-           (rm_kind_of(obj->class_id) == RM_KIND_VIDEO_MEMORY || rm_kind_of(obj->class_id) == RM_KIND_GROUP);
+    bool is = obj->client && obj->card < MGPU_CARDS_MAX && rm_kind_of(obj->class_id) == RM_KIND_VIDEO_MEMORY;
+
+    return is ? obj->length : 0;
 }
 
 static void count_in(struct objects *o, const struct rm_object *obj)
 {
-    if (is_counted(obj))
-        o->named_bytes[obj->card] += obj->memory_bytes;
+    if (counted(obj))
+        o->named_bytes[obj->card] += obj->length;
     o->anonymous += !obj->client;
 }
 
 static void count_out(struct objects *o, const struct rm_object *obj)
 {
-    if (is_counted(obj))
-        o->named_bytes[obj->card] -= obj->memory_bytes;
+    if (counted(obj))
+        o->named_bytes[obj->card] -= obj->length;
     o->anonymous -= !obj->client;
 }
 
@@ -206,6 +206,7 @@ void objects_alias(struct objects *o, uint32_t slot, uint32_t alias)
     as->memory = objects_memory(o, slot);
     as->memory_bytes = of->memory_bytes;
     as->page_shift = of->page_shift;
+    as->length = of->length;
     link_alias(o, slot, alias);
 }
 

@@ -24,12 +24,15 @@ struct rm_object {
     uint64_t memory_bytes; /* the charge, on `card`, for the memory it stands for */
     uint64_t file;         /* root clients: the open file they live and die with */
     union {
-        struct process_id owner; /* root clients: the process that made them */
-        uint32_t engine_type;    /* channel groups: as their maker said */
-        uint32_t places;         /* files that memory is exported through: how much they take */
-        uint32_t channel_client; /* retained.h: of the channel that is registered */
-        uint32_t page_shift;     /* memory: of its pages; 0: not known */
-        struct {                 /* channels: where USERD is; memory 0: there is none */
+        struct process_id owner;       /* root clients: the process that made them */
+        uint32_t engine_type;          /* channel groups: as their maker said */
+        uint32_t places;               /* files that memory is exported through: how much they take */
+        uint32_t channel_client;       /* retained.h: of the channel that is registered */
+        struct {                       /* memory */
+            uint32_t page_shift, none; /* of its pages; 0: not known */
+            uint64_t length;           /* as the driver has it, and counts it to a process */
+        };
+        struct { /* channels: where USERD is; memory 0: there is none */
             uint32_t memory, pad;
             uint64_t offset;
         } userd;
@@ -54,8 +57,8 @@ struct objects {
     uint32_t live;
     uint64_t hash_factor; /* random: handles are the tenant's to choose, and chains of them must not be */
     uint64_t last_memory;
-    /* Of what clients have and the driver may count to processes, which is not what it takes by itself: for
-     * each name of it. */
+    /* What the driver counts to the processes of clients: the length of each memory object on a card, by each
+     * of its names, and nothing that it takes by itself (_gpuCollectMemInfo() of NVIDIA's gpu_rmapi.c). */
     uint64_t named_bytes[MGPU_CARDS_MAX];
     uint32_t anonymous; /* objects of client 0 */
     struct slab slab;   /* without a store: the slots are memory of our own */

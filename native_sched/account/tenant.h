@@ -38,33 +38,16 @@ struct groups;
 struct external;
 struct managed;
 
-/* Continued calls (continued.h). */
-enum {
-    CONTINUED_CLIENTS_MAX = 64,
-    CONTINUED_THREADS_MAX = 16,
-    CONTINUED_UNCONFIRMED_MAX = 4,
-    SUBSCRIPTIONS_MAX = 8
-};
-
-/* To a MIG instance, continued, and not yet found in the driver. */
-struct subscription {
-    uint64_t file; /* 0: a free entry */
+/* Calls that were continued and whose object the driver is not known to have made (continued.h). */
+enum { UNCONFIRMED_MAX = 4 };
+struct unconfirmed {
+    uint64_t file; /* that the object is made on; 0: a free entry */
     uint32_t client, parent, handle, class_id;
-    pid_t thread;
-    bool ended; /* the call has ended, and has not made it */
+    struct process_id who; /* its caller */
+    uint64_t notification, since_ns;
 };
 struct continued {
-    struct {
-        uint64_t file;
-        struct process_id who;
-        uint32_t calls;    /* 0: a free entry */
-        uint32_t doubtful; /* of them: a flipped class could have hung what it made from another client */
-    } client[CONTINUED_CLIENTS_MAX]; /* root clients that the account may not have yet, by file and process */
-    uint32_t clients;
-    struct subscription subscription[SUBSCRIPTIONS_MAX];
-    bool begun;                           /* there has been one */
-    pid_t running[CONTINUED_THREADS_MAX]; /* threads whose call may not have ended */
-    uint32_t runs;
+    struct unconfirmed call[UNCONFIRMED_MAX];
 };
 
 struct tenant {
@@ -92,13 +75,13 @@ struct tenant {
         files_closing;     /* guarded by the file table's lock; ending: taken out of it, and still charged */
     struct groups *groups; /* its own lock, taken last */
     struct utilization *utilization; /* without a lock */
-    struct continued *continued;     /* guarded by `calls`, clients by `lock` too */
+    struct continued *continued;     /* guarded by `calls` */
     struct external *external;       /* external.h; NULL: nothing is mapped by nvidia-uvm */
     struct managed *managed;         /* managed.h: memory that cards' faults bring in */
     struct store store;              /* what the next mgpud needs: continued and the objects' slots */
-    /* The last poll of managed memory. Guarded by the engine's lock. */
-    uint64_t polled_ns, poll_took_ns;
-    atomic_bool audit_due; /* a call was continued since the last audit */
+    /* The last poll of managed memory, and the last audit. Guarded by the engine's lock. */
+    uint64_t polled_ns, poll_took_ns, audited_ns;
+    atomic_bool audit_due; /* a continued call is unconfirmed, or the previous mgpud may have left one */
     _Atomic uint64_t
         unaccounted_bytes; /* not 0: it holds so much more than it was charged for, and is no longer served */
 };

@@ -9,6 +9,7 @@ struct chip;
 struct caller;
 struct rm_table;
 struct rm_pid_info;
+struct rm_pids;
 
 enum { OUTER_MAX = 0x3fff }; /* the largest size that a command's bits can hold; arrays have any length */
 
@@ -127,9 +128,17 @@ struct driver_ops {
      * cannot be asked now. */
     int (*initialized)(struct driver *d, const struct open_file *file, uint64_t flags);
 
+    /* Whether any process has a root client of that name: 0 or 1, or a negative errno. NULL: it need not be
+     * asked, since names are not given by chance. */
+    int (*client_exists)(struct driver *d, uint32_t client);
+
     /* The driver's own count for the processes in `info` on that card, by the control GET_PID_INFO: the
      * audit. -ENXIO: the card is lost. */
     int (*pid_info)(struct driver *d, uint32_t minor, struct rm_pid_info *info);
+    /* The processes that have a device there, by the control GET_PIDS. */
+    int (*pids)(struct driver *d, uint32_t minor, struct rm_pids *out);
+    /* A file of a tenant's that the process has by a descriptor. */
+    bool (*known_file)(struct driver *d, pid_t pid, struct open_file *out);
 
     /* Blocks until a file of the driver is closed: its id, or a negative errno. */
     int64_t (*next_closed)(struct driver *d);

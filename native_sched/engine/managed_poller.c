@@ -1,7 +1,9 @@
-/* Polls what tenants have mapped from nvidia-uvm: munmap() is not notified, and an idle tenant may have
- * mapped memory in a race. How much a tenant maps decides how long its poll takes, so the poller is a thread
- * of its own that holds none of the engine's locks meanwhile. */
+/* Polls what tenants have: by the driver's count, and what they have mapped from nvidia-uvm, since munmap()
+ * is not notified. An idle tenant may have had memory made in a race, or by others to which it has given its
+ * files. How much a tenant maps decides how long its poll takes, so the poller is a thread of its own that
+ * holds none of the engine's locks meanwhile. */
 #define _GNU_SOURCE
+#include "native_sched/boundary/continued/continued.h"
 #include "native_sched/boundary/managed/managed.h"
 #include "engine_private.h"
 #include <sys/eventfd.h>
@@ -9,7 +11,15 @@
 /* The polls of one tenant take at most this part of the thread's time. */
 enum { POLLER_PARTS = 50 };
 
-static bool is_due(const struct mgpu_engine *e, const struct tenant *t, uint64_t now)
+/* From one look at what the driver says to the next. */
+static const uint64_t audit_gap_ns = 1000ull * 1000 * 1000;
+
+static bool audit_is_due(const struct tenant *t, uint64_t now)
+{
+    return t->id && !t->lost && t->objects.live && now - t->audited_ns >= audit_gap_ns;
+}
+
+static bool poll_is_due(const struct mgpu_engine *e, const struct tenant *t, uint64_t now)
 {
     uint64_t gap_ns = t->poll_took_ns * POLLER_PARTS;
 
@@ -26,7 +36,7 @@ static struct tenant *next_due(struct mgpu_engine *e)
 
     assert_held(&e->lock);
     for (struct tenant *t = e->tenant; t < e->tenant + MAX_TENANTS; t++)
-        if (is_due(e, t, now) && (!found || t->polled_ns < found->polled_ns))
+        if ((poll_is_due(e, t, now) || audit_is_due(t, now)) && (!found || t->polled_ns < found->polled_ns))
             found = t;
     return found;
 }
@@ -35,18 +45,31 @@ static struct tenant *next_due(struct mgpu_engine *e)
 static void poll_tenant(struct mgpu_engine *e, struct tenant *t)
 {
     uint64_t began = loop_now_ns();
+    bool polls = poll_is_due(e, t, began), audits = audit_is_due(t, began);
 
     assert_held(&e->lock);
     e->managed_poller.at = t;
     pthread_mutex_unlock(&e->lock);
-    managed_poll(&e->mediator, t);
+    if (audits) {
+        audit_watch(&e->mediator, t);
+        t->audited_ns = began = loop_now_ns();
+    }
+    if (polls)
+        managed_poll(&e->mediator, t);
     pthread_mutex_lock(&e->lock);
     e->managed_poller.at = NULL;
-    t->polled_ns = loop_now_ns();
-    t->poll_took_ns = t->polled_ns - began;
+    if (polls) {
+        t->polled_ns = loop_now_ns();
+        t->poll_took_ns = t->polled_ns - began;
+    }
     if (e->managed_poller.awaited)
         eventfd_write(e->events, 1);
     e->managed_poller.awaited = false;
+}
+
+static bool look_is_due(const struct mgpu_engine *e)
+{
+    return e->listeners && loop_now_ns() - e->managed_poller.looked_ns >= audit_gap_ns;
 }
 
 static void *watch(void *arg)
@@ -56,7 +79,10 @@ static void *watch(void *arg)
     WITH_ENGINE(e);
 
     while (!e->managed_poller.over) {
-        if ((t = next_due(e)))
+        if (look_is_due(e)) {
+            strangers_look(e);
+            e->managed_poller.looked_ns = loop_now_ns();
+        } else if ((t = next_due(e)))
             poll_tenant(e, t);
         else
             pthread_cond_wait(&e->managed_poller.due, &e->lock);
@@ -88,7 +114,7 @@ void managed_poller_wake(struct mgpu_engine *e)
 {
     WITH_ENGINE(e);
 
-    if (!e->managed_poller.at && next_due(e))
+    if (!e->managed_poller.at && (look_is_due(e) || next_due(e)))
         pthread_cond_signal(&e->managed_poller.due);
 }
 

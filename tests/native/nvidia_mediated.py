@@ -402,10 +402,6 @@ class World:
             card.context_bytes = size
         self.restart()
 
-    def uncounted(self, size: int) -> None:
-        """So many bytes the driver has taken for groups, and does not count to the process."""
-        ctypes.c_uint64.in_dll(self.lib, "on_card_uncounted").value = size
-
     def refuses(self, escape: int = 0, control: int = 0) -> None:
         """The driver answers these with an error from here on."""
         ctypes.c_int.in_dll(self.lib, "on_card_refuse").value = escape

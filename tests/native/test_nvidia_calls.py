@@ -217,7 +217,7 @@ def test_calls_on_a_file_that_ended_or_hides(tenant: Tenant) -> None:
         (CTL, FREE, bytes(16), False),
         (CTL, REGISTER_FD, bytes(4), False),
         (CTL, VERSION, bytes(72), False),
-        (CTL, VID_HEAP, struct.pack("III", 0, 0, 27) + bytes(172), True),
+        (CTL, VID_HEAP, struct.pack("III", 0, 0, 27) + bytes(172), False),
         (UVM, FREE, bytes(16), True),
     ],
 )

@@ -392,7 +392,7 @@ def test_mappings_that_make_no_sense_are_refused(here: World) -> None:
         refused = tenant.uvm_call(UVM_MAP_EXTERNAL, params)
         assert (refused.result, refused.through, refused.u32(MAP_STATUS)) == (0, False, status)
     unknown = tenant.uvm_call(UVM_MAP_EXTERNAL, map_external(client, 0xBAD, BASE, SIZE))
-    assert (unknown.result, unknown.through, unknown.u32(MAP_STATUS)) == (0, False, NOT_FOUND)
+    assert (unknown.result, unknown.through, unknown.u32(MAP_STATUS)) == (0, False, INVALID_HANDLE)
     device = tenant.uvm_call(UVM_MAP_EXTERNAL, map_external(client, 0xD0, BASE, SIZE))
     assert (device.result, device.through, device.u32(MAP_STATUS)) == (0, False, INVALID_HANDLE)
     on_another = tenant.uvm_call(UVM_MAP_EXTERNAL, map_external(client, HANDLE, BASE, SIZE), fd=tenant.ctl)

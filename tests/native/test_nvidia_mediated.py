@@ -320,12 +320,14 @@ def flipped_group(tenant: Tenant, client: int, handle: int) -> bool:
     return answer.through
 
 
-def test_a_group_made_by_a_flipped_call_is_found_by_its_memory(here: World) -> None:
+def test_a_call_that_has_made_something_else_ends_its_tenant(here: World) -> None:
+    """The driver counts a group's contexts to no process."""
     tenant = here.tenant(cap_mib=8192)
     client = tenant.client()
     assert flipped_group(tenant, client, 0xBAD)
+    assert tenant.control(client, client, ATTACHED, bytes(128)).result == 0
+    until(lambda: here.engine.state(tenant.id).unaccounted_bytes != 0, "nothing that was asked for is there")
     assert tenant.control(client, client, ATTACHED, bytes(128)).result == -errno.EPERM
-    assert here.engine.state(tenant.id).unaccounted_bytes == CARD_CONTEXT_MIB * MIB
 
 
 def test_uncounted_group_never_runs(here: World) -> None:
@@ -334,7 +336,6 @@ def test_uncounted_group_never_runs(here: World) -> None:
     make(tenant, client, 0xD0, USERD, MEMORY_SYSTEM, memory(65536))
     unknown = 0xBAD
     assert flipped_group(tenant, client, unknown)
-    here.uncounted(CARD_CONTEXT_MIB * MIB)
     assert tenant.control(client, client, ATTACHED, bytes(128)).result == 0
     scheduled = tenant.control(client, unknown, SCHEDULE, b"\x01\x00\x00")
     assert (scheduled.result, scheduled.u32(0x1C)) == (0, INVALID_HANDLE)
@@ -342,11 +343,10 @@ def test_uncounted_group_never_runs(here: World) -> None:
     assert here.groups() == {unknown: False}
     for number in range(3):
         assert flipped_group(tenant, client, unknown + 1 + number)
-        here.uncounted((2 + number) * CARD_CONTEXT_MIB * MIB)
     assert not flipped_group(tenant, client, 0xBAE0)
     assert set(here.groups().values()) == {False}
-    # On a file of its own a client has nothing to hang from but itself.
-    assert tenant.alloc(0, 0, 0, ROOT, fd=tenant.open(0)).through
+    # Nor on a file of its own: by the time that the driver looks, the descriptor may be another's.
+    assert not tenant.alloc(0, 0, 0, ROOT, fd=tenant.open(0)).through
 
 
 def test_clients_that_turn_out_to_be_such_are_not_held_against_a_tenant(here: World) -> None:

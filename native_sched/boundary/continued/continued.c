@@ -1,48 +1,37 @@
+#define _GNU_SOURCE
 #include "continued.h"
+#include "base/clock.h"
+#include "native_sched/boundary/objects/drop.h"
+#include "native_sched/boundary/objects/retained.h"
 #include "native_sched/channels/groups.h"
-#include "running.h"
-#include "mig.h"
 #include <errno.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 
-enum { PROCESSES_MAX = 1024 };
+enum { PROCESSES_MAX = 1024, UNCONFIRMED_S = 10, ROOM_WAIT_MS = 1000, ANSWER_MAX = 512 };
+/* What `unaccounted_bytes` says of a call that has made no one knows what. */
+enum { SOMETHING = 1 };
 
-/* In this order, so that a mgpud that ends in between leaves one entry too many and none too few. */
-static void remove_client(struct continued *l, uint32_t i)
+#define for_each_call(u, l) for (struct unconfirmed *u = (l)->call; u < (l)->call + UNCONFIRMED_MAX; u++)
+
+static uint32_t unconfirmed(struct continued *l)
 {
-    uint32_t last = l->clients - 1;
+    uint32_t n = 0;
 
-    if (i != last)
-        l->client[i] = l->client[last];
-    __atomic_store_n(&l->client[last].calls, 0, __ATOMIC_RELEASE);
-    l->clients = last;
-}
-
-void continued_recover(struct continued *l)
-{
-    l->clients = 0;
-    for (uint32_t i = 0; i < CONTINUED_CLIENTS_MAX; i++)
-        if (l->client[i].calls)
-            l->client[l->clients++] = l->client[i];
-    for (uint32_t i = l->clients; i < CONTINUED_CLIENTS_MAX; i++)
-        l->client[i].calls = 0;
-    if (l->runs > CONTINUED_THREADS_MAX)
-        l->runs = CONTINUED_THREADS_MAX;
-    l->begun = true;
+    for_each_call(u, l)
+    {
+        n += u->file != 0;
+    }
+    return n;
 }
 
 void continued_forget(struct tenant *t, uint64_t file)
 {
-    struct continued *l = t->continued;
-
-    assert_held(&t->lock);
-    for (uint32_t i = 0; i < l->clients;)
-        if (l->client[i].file == file)
-            remove_client(l, i);
-        else
-            i++;
-    mig_forget(l, file);
+    assert_held(&t->calls);
+    for_each_call(u, t->continued)
+    {
+        if (u->file == file)
+            u->file = 0;
+    }
 }
 
 struct processes {
@@ -63,63 +52,156 @@ static void note(struct processes *p, pid_t tgid)
 }
 
 /* Every process to which the driver may count memory of the tenant. */
-static void processes_of(const struct tenant *t, struct processes *out)
+static void processes_of(struct tenant *t, struct processes *out)
 {
     const struct objects *o = &t->objects;
+    WITH_TENANT(t);
 
-    assert_held(&t->lock);
     out->count = 0;
     out->overflow = false;
     for (uint32_t i = o->slot[0].first_child; i; i = o->slot[i].next_sibling)
         if (o->slot[i].client)
             note(out, o->slot[i].owner.tgid);
-    for (uint32_t i = 0; i < t->continued->clients; i++)
-        note(out, t->continued->client[i].who.tgid);
+    for_each_call(u, t->continued)
+    {
+        if (u->file)
+            note(out, u->who.tgid);
+    }
 }
 
-/* False when there is no room. */
-static bool expect_client(struct continued *l, uint64_t file, const struct process_id *who, bool doubt)
+static bool is_root(const struct unconfirmed *u)
 {
-    uint32_t i = 0;
+    return rm_kind_of(u->class_id) == RM_KIND_ROOT;
+}
 
-    while (i < l->clients && (l->client[i].file != file || l->client[i].who.tgid != who->tgid))
-        i++;
-    if (i == CONTINUED_CLIENTS_MAX)
-        return false;
-    if (i == l->clients) {
-        l->client[i].file = file;
-        l->client[i].calls = l->client[i].doubtful = 0;
-        l->clients++;
+/* A control that shows nothing and that objects of the class answer, and on that file only those of the
+ * file's clients. RM looks for no object before it has compared the size, which is the class's own
+ * (_rmapiRmControl()). */
+static uint32_t question(const struct unconfirmed *u)
+{
+    switch (rm_kind_of(u->class_id)) {
+    case RM_KIND_ROOT:
+        return NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS;
+    case RM_KIND_GPU_INSTANCE:
+        return NVC637_CTRL_EXEC_PARTITIONS_GET_ACTIVE_IDS;
+    default:
+        return NVC638_CTRL_CMD_GET_UUID;
     }
-    l->client[i].who = *who;
-    l->client[i].calls++;
-    l->client[i].doubtful += doubt;
+}
+
+/* 0 or 1, or a negative errno. */
+static int is_there(const struct mediator *m, const struct open_file *file, const struct unconfirmed *u)
+{
+    _Alignas(16) uint8_t answer[ANSWER_MAX] = {0};
+    const struct rm_target of = {.file = *file, .client = u->client, .rm = &m->rm};
+    int bytes = rm_control_params(&m->rm, question(u)), e;
+
+    if (bytes <= 0 || bytes > ANSWER_MAX)
+        return -ENOTSUP;
+    e = control_of_client(m->ops, m->driver, &of, is_root(u) ? u->client : u->handle, question(u), answer,
+                          (uint32_t)bytes);
+    if (e == 0)
+        return 1;
+    return e == -ESRCH || e == -ENOENT || rm_refused(e) ? 0 : e;
+}
+
+/* False for one that finds no room. */
+static bool account_add(struct tenant *t, const struct unconfirmed *u)
+{
+    struct objects *o = &t->objects;
+    WITH_TENANT(t);
+    uint32_t parent = is_root(u) ? 0 : objects_find(o, u->client, u->parent);
+    int64_t slot;
+
+    if ((!is_root(u) && !parent) || objects_find(o, u->client, u->handle))
+        return false;
+    slot = objects_add(o, parent, u->client, u->handle, is_root(u) ? NV01_ROOT_CLIENT : u->class_id);
+    if (slot < 0)
+        return false;
+    if (is_root(u)) {
+        o->slot[slot].file = u->file;
+        o->slot[slot].owner = u->who;
+    }
+    objects_commit(o, (uint32_t)slot);
     return true;
 }
 
-static void found_client(struct continued *l, int at)
+static int violation(const struct mediator *m, struct tenant *t, uint32_t card, uint64_t bytes)
 {
-    if (l->client[at].doubtful)
-        l->client[at].doubtful--;
-    if (l->client[at].calls == 1)
-        remove_client(l, (uint32_t)at);
-    else
-        l->client[at].calls--;
+    stats_audit_mismatch(&t->stats, card);
+    atomic_store(&t->unaccounted_bytes, bytes);
+    eventfd_write(m->events, 1);
+    return -EPERM;
 }
 
-/* Whether the call's file may have a client already, from which what a flipped class makes could hang. */
-static bool may_have_client(const struct tenant *t, uint64_t file)
+/* Takes into the account what has been made since. */
+static int confirm(const struct mediator *m, struct tenant *t)
 {
-    const struct objects *o = &t->objects;
+    bool had = unconfirmed(t->continued), late = false;
+    struct open_file file;
+    int e;
 
-    assert_held(&t->lock);
-    for (uint32_t i = o->slot[0].first_child; i; i = o->slot[i].next_sibling)
-        if (o->slot[i].file == file && o->slot[i].client)
-            return true;
-    for (uint32_t i = 0; i < t->continued->clients; i++)
-        if (t->continued->client[i].file == file)
-            return true;
-    return false;
+    for_each_call(u, t->continued)
+    {
+        bool ends = u->file && monotonic_ns() - u->since_ns > UNCONFIRMED_S * 1000000000ull;
+
+        if (!u->file)
+            continue;
+        if (!files_by_id(m->files, u->file, &file) || file.tenant != t) {
+            u->file = 0;
+        } else if ((e = is_there(m, &file, u)) == 1 && account_add(t, u)) {
+            u->file = 0;
+        } else {
+            if (e < 0 && e != -EAGAIN) /* unlocated for now: it cannot be asked */
+                return e;
+            late |= ends && e >= 0;
+        }
+    }
+    if (late)
+        return violation(m, t, 0, SOMETHING);
+    return had && !unconfirmed(t->continued) ? groups_unconfirmed(t->groups, false) : 0;
+}
+
+/* Room for the call, or where it is already. */
+static struct unconfirmed *entry_for(struct continued *l, const struct call *c)
+{
+    struct unconfirmed *found = NULL;
+
+    for_each_call(u, l)
+    {
+        if (u->file && u->notification == c->caller->req->id)
+            return u;
+        found = u->file ? found : u;
+    }
+    return found;
+}
+
+void continued_wait_for_room(struct call *c)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+
+    for (int ms = 0; ms < ROOM_WAIT_MS; ms++) {
+        {
+            WITH_CALLS_OF(c->tenant);
+            if (confirm(c->m, c->tenant) < 0 || entry_for(c->tenant->continued, c))
+                return;
+        }
+        if (!caller_waits(c->caller))
+            return;
+        nanosleep(&pause, NULL);
+    }
+}
+
+/* The caller's own struct is what the driver will read: a name that we gave has to be in it. */
+static int say_names(struct call *c, const struct creation *a)
+{
+    struct rm_alloc_short *o = (void *)c->outer;
+
+    if (o->root == a->root && o->handle == a->handle)
+        return 0;
+    o->root = a->root;
+    o->handle = a->handle;
+    return caller_write_both(c->caller, c->outer_at, c->outer, c->outer_bytes, 0, NULL, 0);
 }
 
 struct answer continued_as_caller(struct call *c)
@@ -136,58 +218,100 @@ struct answer continued_as_caller(struct call *c)
     return driver_answer(e, call_status(c));
 }
 
-struct answer continued_pin_pages(struct call *c)
+/* RM takes the name of a client from where the client of other objects is (serverAllocClient()). */
+static bool name_client(struct call *c, struct creation *a)
 {
-    WITH_CALLS_OF(c->tenant);
-    if (!caller_waits(c->caller))
-        return failed(-EINTR);
-    if (c->tenant->continued->runs == CONTINUED_THREADS_MAX)
-        return failed(-EPERM);
-    if (!c->m->ops->as_caller)
-        return continued_begin(c);
-    atomic_store_explicit(&c->tenant->audit_due, true, memory_order_release);
-    return continued_as_caller(c);
+    for (uint32_t nth = 0; !a->root && nth < UNCONFIRMED_MAX; nth++) {
+        a->root = same_client_again(c, nth);
+        if (c->m->ops->client_exists && c->m->ops->client_exists(c->m->driver, a->root) > 0)
+            a->root = 0;
+    }
+    a->handle = a->root;
+    return a->root;
 }
 
-struct answer continued_commit(struct call *c)
+static uint32_t begin(struct call *c, struct creation *a, struct unconfirmed *u)
+{
+    static _Thread_local struct processes processes;
+    struct process_id who;
+
+    if (!u || caller_process_id(c->caller, &who) < 0)
+        return NV_ERR_NO_MEMORY;
+    processes_of(c->tenant, &processes);
+    note(&processes, who.tgid);
+    if (processes.overflow || !files_open(c->m->files, &c->file))
+        return NV_ERR_NO_MEMORY;
+    WITH_TENANT(c->tenant);
+    if (objects_find(&c->tenant->objects, a->root, a->handle))
+        return NV_ERR_INSERT_DUPLICATE_NAME;
+    *u = (struct unconfirmed){
+        .client = a->root,
+        .parent = a->parent,
+        .handle = a->handle,
+        .class_id = a->class_id,
+        .who = who,
+        .notification = c->caller->req->id,
+        .since_ns = monotonic_ns(),
+    };
+    __atomic_store_n(&u->file, c->file.id, __ATOMIC_RELEASE);
+    return NV_OK;
+}
+
+static bool has_client(const struct call *c, uint32_t client)
+{
+    WITH_TENANT(c->tenant);
+
+    return call_find(c, client, client);
+}
+
+struct answer continued_make(struct call *c, struct creation *a)
 {
     struct tenant *t = c->tenant;
-    struct continued *l = t->continued;
-    struct processes processes;
-    struct process_id who;
-    bool first, doubt;
-    int e = caller_process_id(c->caller, &who);
+    struct unconfirmed *u = entry_for(t->continued, c);
+    struct answer made;
+    uint32_t status;
+    int e;
 
-    assert_held(&c->tenant->calls);
-    if (e < 0)
-        return failed(e);
+    assert_held(&t->calls);
     if (!caller_waits(c->caller))
         return failed(-EINTR);
-    {
-        WITH_TENANT(t);
-        processes_of(t, &processes);
-        note(&processes, who.tgid);
-        doubt = !c->m->ops->as_caller && may_have_client(t, c->file.id);
-        if ((doubt && continued_unconfirmed(t) >= CONTINUED_UNCONFIRMED_MAX) ||
-            l->runs == CONTINUED_THREADS_MAX || processes.overflow || !files_open(c->m->files, &c->file) ||
-            !expect_client(l, c->file.id, &who, doubt))
+    if (rm_kind_of(a->class_id) == RM_KIND_ROOT) {
+        bool ours = !a->root;
+
+        if (!name_client(c, a))
             return answered(NV_ERR_NO_MEMORY);
+        if (ours && has_client(c, a->root)) /* made anew after a restart */
+            return answered(NV_OK);
     }
-    /* What a flipped class adds to a group of the tenant's is no channel that we could name. */
-    if (doubt && (e = groups_unconfirmed(t->groups, true)) < 0)
+    if ((status = begin(c, a, u)))
+        return answered(status);
+    /* What another class adds to a group of the tenant's is no channel that we could name. */
+    atomic_store_explicit(&t->audit_due, true, memory_order_release);
+    if ((e = say_names(c, a)) < 0 || (e = groups_unconfirmed(t->groups, true)) < 0) {
+        u->file = 0;
         return failed(e);
+    }
     if (!c->m->ops->as_caller)
-        return continued_begin(c);
-    /* The first can make one root client at most: whatever else it asks for needs a client to hang from. */
-    first = !l->begun;
-    l->begun = true;
-    if (!first)
-        atomic_store_explicit(&t->audit_due, true, memory_order_release);
-    return continued_as_caller(c);
+        return continued();
+    made = continued_as_caller(c);
+    if (made.kind == FAIL || made.rm_status)
+        u->file = 0;
+    return made;
+}
+
+void continued_not_sent(struct call *c)
+{
+    WITH_CALLS_OF(c->tenant);
+
+    for_each_call(u, c->tenant->continued)
+    {
+        if (u->file && u->notification == c->caller->req->id)
+            u->file = 0;
+    }
 }
 
 /* What the driver counts to the processes on the card, for each name that one has of it; a negative errno. */
-static int64_t counted(const struct call *c, const struct card *card, const struct processes *p)
+static int64_t counted(const struct mediator *m, const struct card *card, const struct processes *p)
 {
     static _Thread_local struct rm_pid_info info;
     uint64_t sum = 0;
@@ -199,7 +323,7 @@ static int64_t counted(const struct call *c, const struct card *card, const stru
             info.count = RM_MAX_PID_INFO;
         for (uint32_t i = 0; i < info.count; i++)
             info.entry[i].pid = (uint32_t)p->tgid[at + i];
-        if ((e = c->m->ops->pid_info(c->m->driver, card->minor, &info)) < 0)
+        if ((e = m->ops->pid_info(m->driver, card->minor, &info)) < 0)
             return e;
         for (uint32_t i = 0; i < info.count; i++)
             sum += info.entry[i].memory_private + info.entry[i].memory_shared_owned +
@@ -208,116 +332,103 @@ static int64_t counted(const struct call *c, const struct card *card, const stru
     return (int64_t)sum;
 }
 
-int audit(struct call *c)
+static int compare(const struct mediator *m, struct tenant *t)
 {
-    struct tenant *t = c->tenant;
-    struct processes processes;
+    static _Thread_local struct processes processes;
     int64_t bytes;
     uint64_t used;
-    int e;
 
-    if (atomic_load(&t->unaccounted_bytes))
-        return -EPERM;
-    WITH_CALLS_OF(t);
-    if (audit_passed(t))
-        return 0;
-    forget_finished(t->continued, (pid_t)c->caller->req->pid);
-    if ((e = mig_poll(c)) < 0)
-        return e;
-    {
-        WITH_TENANT(t);
-        processes_of(t, &processes);
-    }
-    for (uint32_t i = 0; i < c->m->cards; i++) {
-        const struct card *card = &c->m->card[i];
+    processes_of(t, &processes);
+    for (uint32_t i = 0; i < m->cards; i++) {
+        const struct card *card = &m->card[i];
 
         if (!t->granted[card->index])
             continue;
         {
             WITH_TENANT(t);
-            /* The driver counts to no process what no client has a name of, nor what it takes for itself. */
             used = t->objects.named_bytes[card->index];
         }
         /* A lost card holds nothing for any process, and the driver itself tells its tenants that. */
-        if ((bytes = counted(c, card, &processes)) == -ENXIO)
+        if ((bytes = counted(m, card, &processes)) == -ENXIO)
             continue;
         if (bytes < 0)
             return (int)bytes;
-        if ((uint64_t)bytes > used) {
-            stats_audit_mismatch(&t->stats, card->index);
-            atomic_store(&t->unaccounted_bytes, (uint64_t)bytes - used);
-            eventfd_write(c->m->events, 1);
-            return -EPERM;
-        }
+        if ((uint64_t)bytes > used)
+            return violation(m, t, card->index, (uint64_t)bytes - used);
     }
-    /* An unlocated file cannot be asked for its subscriptions. */
-    if (!t->continued->runs && mig_open(t->continued, false) == mig_open(t->continued, true))
+    return 0;
+}
+
+static int audit_held(const struct mediator *m, struct tenant *t)
+{
+    int e;
+
+    assert_held(&t->calls);
+    if ((e = confirm(m, t)) < 0 || (e = compare(m, t)) < 0)
+        return e;
+    if (!unconfirmed(t->continued))
         atomic_store_explicit(&t->audit_due, false, memory_order_release);
     return 0;
 }
 
-/* A control that every root client answers and that shows nothing. On that file it succeeds only for a client
- * of that file. */
-static int is_client(struct call *c, const struct open_file *file, uint32_t client)
+bool audit_knows(struct tenant *t, pid_t pid)
 {
-    struct rm_gpu_ids ids;
-    struct rm_control ctl = {
-        .client = client,
-        .object = client,
-        .cmd = NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS,
-        .params_size = sizeof(ids),
-    };
-    struct driver_call d = call_for_driver(c, file);
-    int e;
-
-    d.cmd = RM_CMD(NV_ESC_RM_CONTROL, sizeof(ctl));
-    d.outer = (uint8_t *)&ctl;
-    d.outer_bytes = sizeof(ctl);
-    d.params = (uint8_t *)&ids;
-    d.params_bytes = sizeof(ids);
-    e = c->m->ops->execute(c->m->driver, &d);
-    return e < 0 ? e : ctl.status == NV_OK;
-}
-
-/* The one of the caller's process, if there is one: a file can be shared between processes. -ENOENT. */
-static int waiting(const struct continued *l, uint64_t file, pid_t tgid)
-{
-    int found = -ENOENT;
-
-    for (uint32_t i = 0; i < l->clients; i++)
-        if (l->client[i].file == file && (found < 0 || l->client[i].who.tgid == tgid))
-            found = (int)i;
-    return found;
-}
-
-int continued_adopt_client(struct call *c, uint32_t client)
-{
-    struct tenant *t = c->tenant;
-    struct continued *l = t->continued;
-    struct open_file file;
-    int64_t slot;
-    int e, at;
-
-    if (!call_control_file(c, &file))
-        return 0;
-    WITH_CALLS_OF(t);
-    {
-        WITH_TENANT(t);
-        at = waiting(l, file.id, caller_tgid(c->caller));
-        if (at < 0 || !client || objects_find(&t->objects, client, client))
-            return 0;
-    }
-    if ((e = is_client(c, &file, client)) <= 0)
-        return e;
+    const struct objects *o = &t->objects;
+    bool known = false;
     WITH_TENANT(t);
-    if (!files_open(c->m->files, &file))
-        return 0;
-    slot = objects_add(&t->objects, 0, client, client, NV01_ROOT_CLIENT);
-    if (slot < 0)
-        return 0;
-    t->objects.slot[slot].file = file.id;
-    t->objects.slot[slot].owner = l->client[at].who;
-    objects_commit(&t->objects, (uint32_t)slot);
-    found_client(l, at);
-    return continued_any_unconfirmed(t) ? 0 : groups_unconfirmed(t->groups, false);
+
+    for (uint32_t i = o->slot[0].first_child; i && !known; i = o->slot[i].next_sibling)
+        known = o->slot[i].client && o->slot[i].owner.tgid == pid;
+    for_each_call(u, t->continued)
+    {
+        known |= u->file && u->who.tgid == pid;
+    }
+    return known;
+}
+
+void audit_stranger(const struct mediator *m, struct tenant *t, uint32_t card)
+{
+    violation(m, t, card, SOMETHING);
+}
+
+int audit(const struct mediator *m, struct tenant *t)
+{
+    if (atomic_load(&t->unaccounted_bytes))
+        return -EPERM;
+    WITH_CALLS_OF(t);
+    return audit_passed(t) ? 0 : audit_held(m, t);
+}
+
+/* Other processes may keep its files open for as long as they like. */
+static void end_clients(const struct mediator *m, struct tenant *t)
+{
+    const struct objects *o = &t->objects;
+    struct open_file file;
+
+    assert_held(&t->calls);
+    for (uint32_t i = o->slot[0].first_child, next; i; i = next) {
+        struct rm_free f = {.root = o->slot[i].client, .handle = o->slot[i].client};
+
+        next = o->slot[i].next_sibling;
+        if (!f.root || !files_by_id(m->files, o->slot[i].file, &file) ||
+            mediator_call(m, &file, NULL, RM_CMD(NV_ESC_RM_FREE, sizeof(f)), &f, sizeof(f)) < 0 || f.status)
+            continue;
+        retained_end(m, t, i, false);
+        WITH_TENANT(t);
+        object_drop(t, i);
+    }
+}
+
+void audit_watch(const struct mediator *m, struct tenant *t)
+{
+    struct timespec until = monotonic_after_ms(ROOM_WAIT_MS / 4);
+
+    /* A call of the tenant's own may take long, and others wait for their turn here. */
+    if (pthread_mutex_clocklock(&t->calls, CLOCK_MONOTONIC, &until))
+        return;
+    if (!t->lost && !atomic_load(&t->unaccounted_bytes))
+        (void)audit_held(m, t);
+    if (!t->lost && atomic_load(&t->unaccounted_bytes))
+        end_clients(m, t);
+    pthread_mutex_unlock(&t->calls);
 }

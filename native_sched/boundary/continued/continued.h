@@ -1,42 +1,44 @@
 /* Calls that only the caller itself can make, as the driver's table says, and whose arguments another thread
- * can change after they were judged. They are continued, and before the tenant's next answer the driver's
- * count of its processes is compared with the account: a tenant that holds more than it was charged for gets
- * no answer, and its container is killed.
+ * can change after they were judged: root clients, of which RM notes the calling process, and subscriptions
+ * to MIG instances. The file behind their descriptor can be changed too.
  *
- * The driver does not count a channel group to processes, and a call whose class was changed may make one. A
- * group that is not in the account never runs: only a control schedules it, no control is continued, and
- * mediated ones take only groups and channels of the account. Nor do such groups pile up: a group needs a
- * client, and on a file that may have one, a tenant has at most CONTINUED_UNCONFIRMED_MAX calls after which
- * no new client was seen.
+ * Each makes one object, whose name the arbiter gives it. While the driver does not have that object on the
+ * file that was judged, the call is unconfirmed: it may have made another one instead. A tenant has at most
+ * UNCONFIRMED_MAX such calls. Before each of its answers the driver is asked for the object, and while one is
+ * missing the driver's count of the tenant's memory is compared with the account: who has more is killed. So
+ * is who has let a call be unconfirmed for UNCONFIRMED_S, since what it made may be in no count (page tables,
+ * a channel group's contexts). The same is done each second for tenants that make no call.
  *
- * What such a call made is not read from the caller's memory. A root client is taken into the account when it
- * is first named and the driver confirms it on that very file. */
+ * A confirmed call has made that object and nothing else. */
 #ifndef MGPU_CONTINUED_H
 #define MGPU_CONTINUED_H
-#include "native_sched/boundary/call/call.h"
+#include "native_sched/boundary/objects/handles.h"
 
-/* Continues the call. */
-struct answer continued_commit(struct call *c);
-
-/* The same for one that has the driver pin the caller's pages. -EPERM: this driver does not take it, or too
- * many run. */
-struct answer continued_pin_pages(struct call *c);
+/* Returns when there is room for one more, or after a second; the tenant's calls are not held. */
+void continued_wait_for_room(struct call *c);
+/* Continues the call. The object has its name by then, unless it is a client, which is given one here. */
+struct answer continued_make(struct call *c, struct creation *a);
+/* The call was not continued after all: its caller had been interrupted. */
+void continued_not_sent(struct call *c);
 /* Where there is no kernel that could continue a call: what the driver makes of it. */
 struct answer continued_as_caller(struct call *c);
 
 /* Before a call of a tenant is served or answered. -EPERM: it is in violation. */
-int audit(struct call *c);
+int audit(const struct mediator *m, struct tenant *t);
+/* The same each second, whether or not the tenant calls, for those that have a client. The clients of one in
+ * violation are ended: other processes may keep its files open for as long as they like. */
+void audit_watch(const struct mediator *m, struct tenant *t);
+
+/* Whether the driver may count something of the tenant's to the process. */
+bool audit_knows(struct tenant *t, pid_t pid);
+/* A process of no tenant's has something on the card by a file of this one's: it is in violation. */
+void audit_stranger(const struct mediator *m, struct tenant *t, uint32_t card);
 
 static inline bool audit_passed(const struct tenant *t)
 {
     return !atomic_load_explicit(&t->audit_due, memory_order_acquire);
 }
 
-/* Takes over what the previous mgpud left. */
-void continued_recover(struct continued *l);
-
-/* Takes the root client that the call names into the account, if a continued call made it. */
-int continued_adopt_client(struct call *c, uint32_t client);
-/* Forgets root clients that continued calls made on the file. */
+/* Forgets calls on the file, which is closed. */
 void continued_forget(struct tenant *t, uint64_t file);
 #endif

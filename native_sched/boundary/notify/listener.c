@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -25,7 +26,7 @@
 #endif
 
 enum { X32_SYSCALL_BIT = 0x40000000, X32_IOCTL = X32_SYSCALL_BIT + 514, I386_IOCTL = 54 };
-enum { INTERRUPT_SIGNAL = SIGURG, STACK_BYTES = 512 << 10 };
+enum { INTERRUPT_SIGNAL = SIGURG, STACK_BYTES = 512 << 10, LISTENER_NICE = 2 };
 
 /* An entry's demand; NULL: none. The ledger's card can be another one meanwhile. */
 struct demand {
@@ -90,7 +91,7 @@ static void decode(struct server *s)
 
 static int audit_all(struct call *c)
 {
-    int e = audit_passed(c->tenant) ? 0 : audit(c);
+    int e = audit_passed(c->tenant) ? 0 : audit(c->m, c->tenant);
 
     return e < 0 || managed_reconciled(c->tenant) ? e : managed_reconcile(c);
 }
@@ -154,6 +155,8 @@ static void send_answer(struct server *s, struct answer a)
 
     bool accepted = ioctl(s->l->fd, SECCOMP_IOCTL_NOTIF_SEND, &resp) == 0;
 
+    if (a.kind == CONTINUE && !accepted && !audit_passed(s->call.tenant))
+        continued_not_sent(&s->call);
     if (a.kind == ANSWER && (accepted || errno == ENOENT) && call_changes(&s->call))
         replay_keep(&s->page->replay, req, &s->call, s->before, true, accepted);
 }
@@ -344,6 +347,9 @@ static void *run(void *arg)
     if (!s)
         abort();
     drop_thread_privileges();
+    /* Below the scheduler, also where that may not be a real-time thread. Another listener's are its equals.
+     */
+    (void)setpriority(PRIO_PROCESS, 0, LISTENER_NICE);
     s->l = l;
     s->page = (struct listener_page *)(void *)l->store.at;
     s->call.m = l->m;

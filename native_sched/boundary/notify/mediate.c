@@ -4,7 +4,6 @@
 #include "native_sched/boundary/rm/handlers.h"
 #include "native_sched/boundary/uvm/uvm.h"
 #include "native_sched/boundary/call/close_wait.h"
-#include "native_sched/boundary/continued/continued.h"
 #include <errno.h>
 #include <string.h>
 
@@ -90,19 +89,11 @@ bool mediate_passes(const struct mediator *m, uint32_t cmd)
 static struct answer mediate_escape(struct call *c, const struct rm_escape_row *row)
 {
     handler serve = handlers[row - rm_escapes];
-    uint32_t client;
-    int error;
 
     if (!serve)
         return failed(row->disposition == RM_REFUSED ? -EPERM : -ENOTTY);
     if (c->file.kind == NODE_UVM)
         return failed(-ENOTTY);
-    if (row->on_client && __atomic_load_n(&c->tenant->continued->clients, __ATOMIC_RELAXED)) {
-        memcpy(&client, c->outer, sizeof(client));
-        if ((error = continued_adopt_client(c, client)) < 0)
-            return failed(error);
-        c->asked = false;
-    }
     return serve(c);
 }
 

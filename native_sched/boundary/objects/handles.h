@@ -13,4 +13,6 @@ uint32_t choose_handle(struct tenant *t, uint32_t client, uint32_t *handle);
 
 /* One that the next mgpud chooses again for the nth object of the same call, where it is free. */
 uint32_t same_handle_again(const struct call *c, uint32_t nth);
+/* The same for a client: in RM's own range, from the end that it comes to last. */
+uint32_t same_client_again(const struct call *c, uint32_t nth);
 #endif

@@ -6,7 +6,6 @@
 #include "native_sched/account/exported.h"
 #include "native_sched/account/external.h"
 #include "native_sched/boundary/call/page.h"
-#include "native_sched/boundary/continued/continued.h"
 #include "native_sched/boundary/managed/managed.h"
 #include <dirent.h>
 #include <errno.h>
@@ -154,7 +153,6 @@ static void find_files(const struct mediator *m, struct tenant *t)
 /* With a file all that was made through it has ended. */
 static void drop_ended_files(const struct mediator *m, struct tenant *t)
 {
-    struct continued *l = t->continued;
     struct objects *o = &t->objects;
     struct open_file gone;
 
@@ -165,14 +163,6 @@ static void drop_ended_files(const struct mediator *m, struct tenant *t)
         if (files_by_id(m->files, file, &gone) && gone.tenant == t)
             continue;
         objects_drop(o, i, NULL, NULL);
-    }
-    for (uint32_t i = 0; i < l->clients;) {
-        uint64_t file = l->client[i].file;
-
-        if (!files_by_id(m->files, file, &gone) || gone.tenant != t)
-            continued_forget(t, file);
-        else
-            i++;
     }
 }
 
@@ -222,7 +212,6 @@ static int recover(const struct mediator *m, struct tenant *t, const struct orph
     find_files(m, t);
     if (e < 0)
         return e;
-    continued_recover(t->continued);
     drop_ended_files(m, t);
     drop_mappings_of_ended_files(m, t);
     for (; left; left = left->next)

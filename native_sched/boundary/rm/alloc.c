@@ -69,9 +69,10 @@ static bool ask_without_tables(struct call *c, uint32_t class_id)
 static struct answer make(struct call *c, struct creation *a)
 {
     enum rm_kind kind = rm_kind_of(a->class_id);
+    bool instance = kind == RM_KIND_GPU_INSTANCE || kind == RM_KIND_COMPUTE_INSTANCE, lazily;
+    bool callers = (kind == RM_KIND_ROOT || instance) && call_is_callers(c);
     struct open_file file = c->file;
     struct answer made;
-    bool lazily;
 
     if (names_foreign_client(c, a->class_id))
         return answered(NV_ERR_INVALID_CLIENT);
@@ -79,11 +80,11 @@ static struct answer make(struct call *c, struct creation *a)
      * there alone. */
     if (kind == RM_KIND_EVENT && !call_control_file(c, &file))
         return answered(NV_ERR_INVALID_CLIENT);
+    if (callers)
+        continued_wait_for_room(c);
     WITH_CALLS_OF(c->tenant);
-    if (kind == RM_KIND_ROOT && call_is_callers(c))
-        return continued_commit(c);
-    if ((kind == RM_KIND_GPU_INSTANCE || kind == RM_KIND_COMPUTE_INSTANCE) && call_is_callers(c))
-        return mig_subscribe(c, a);
+    if (callers)
+        return instance ? mig_subscribe(c, a) : continued_make(c, a);
     lazily = ask_without_tables(c, a->class_id);
     made = object_create(c, &file, a);
     if (lazily)

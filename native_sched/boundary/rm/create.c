@@ -128,9 +128,10 @@ static void note_kind(const struct call *c, const struct creation *a, struct rm_
 {
     struct rm_channel channel;
 
-    if (rm_class_has_names(a->class_id))
+    if (rm_class_has_names(a->class_id)) {
         obj->page_shift = page_shift((const void *)c->params);
-    else if (rm_kind_of(a->class_id) == RM_KIND_GROUP) {
+        obj->length = ((const struct rm_memory *)(const void *)c->params)->size;
+    } else if (rm_kind_of(a->class_id) == RM_KIND_GROUP) {
         obj->engine_type = ((const struct rm_channel_group *)(const void *)c->params)->engine_type;
     } else if (rm_kind_of(a->class_id) == RM_KIND_CHANNEL) {
         rm_channel_read(&c->m->rm, c->params, &channel);

@@ -121,8 +121,6 @@ struct answer mediate_heap(struct call *c)
     bool found;
     int e;
 
-    if (h->function == RM_HEAP_OS_DESCRIPTOR && call_is_callers(c))
-        return continued_pin_pages(c);
     WITH_CALLS_OF(c->tenant);
     switch (h->function) {
     case RM_HEAP_FREE:
@@ -142,8 +140,18 @@ struct answer mediate_heap(struct call *c)
     }
 }
 
-/* Host memory that RM would map into its caller is left to ALLOC and MAP_MEMORY; descriptors of the caller's
- * own pages (0x71) are not for tenants. */
+/* The caller pins its own pages. Whatever class another thread puts into its arguments meanwhile, RM makes no
+ * memory of a card by this call: of video memory it makes an empty object (_rmAllocMemoryLocalUser()), and
+ * page lists, memory by its place and the console's are for administrators (resource_list.h, 535 to 595). The
+ * object is taken into the account when it is to be mapped (objects/pages.h). */
+static struct answer pin_pages(struct call *c)
+{
+    if (!caller_waits(c->caller))
+        return failed(-EINTR);
+    return c->m->ops->as_caller ? continued_as_caller(c) : continued();
+}
+
+/* Host memory that RM would map into its caller is left to ALLOC and MAP_MEMORY. */
 struct answer mediate_alloc_memory(struct call *c)
 {
     struct rm_alloc_memory *o = (void *)c->outer;
@@ -154,7 +162,7 @@ struct answer mediate_alloc_memory(struct call *c)
     struct answer made;
 
     if (o->class_id == NV01_MEMORY_SYSTEM_OS_DESCRIPTOR && call_is_callers(c))
-        return continued_pin_pages(c);
+        return pin_pages(c);
     if (rm_kind_of(o->class_id) != RM_KIND_VIDEO_MEMORY &&
         !(host && (uint32_t)o->flags >> RM_ALLOC_MEMORY_MAPPING_SHIFT))
         return answered(NV_ERR_NOT_SUPPORTED);

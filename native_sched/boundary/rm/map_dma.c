@@ -5,16 +5,16 @@
  * What was reserved for a call that fails stays in a pool, once: so a call maps at most what is charged
  * for memory of a card's, and 8 GiB at the most.
  *
- * So a mapping is an object of the account: below the memory, or below the virtual memory where the memory is
- * the caller's own pages, which are in none. It is charged what tables of the smallest pages take, as if no
- * other mapping had entries in them. UNMAP_MEMORY_DMA is refused: a part of a mapping can be unmapped, which
- * leaves tables of it. */
+ * So a mapping is an object of the account, below the memory. It is charged what tables of the smallest pages
+ * take, as if no other mapping had entries in them. UNMAP_MEMORY_DMA is refused: a part of a mapping can be
+ * unmapped, which leaves tables of it. */
 #include "create.h"
 #include "handlers.h"
 #include "native_sched/boundary/call/inflight.h"
 #include "native_sched/boundary/call/close_wait.h"
 #include "native_sched/boundary/call/parked.h"
 #include "native_sched/account/page_tables.h"
+#include "native_sched/boundary/objects/pages.h"
 #include <errno.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ static bool too_long(const struct rm_object *memory, uint64_t length)
 {
     static const uint64_t most = 8ull << 30;
 
-    return length > most || (memory && memory->memory_bytes && length > memory->memory_bytes);
+    return length > most || (memory->memory_bytes && length > memory->memory_bytes);
 }
 
 /* A slot for the mapping, which hangs from what it ends with; its charge is set aside. NV_OK or another RM
@@ -37,18 +37,18 @@ static uint32_t reserve(struct call *c, const struct rm_map_dma *a, uint64_t byt
 
     virtual_memory = call_find(c, a->client, a->virtual_memory);
     memory = call_find(c, a->client, a->memory);
-    if (!virtual_memory || !call_find(c, a->client, a->device))
+    if (!virtual_memory || !memory || !call_find(c, a->client, a->device))
         return NV_ERR_INVALID_OBJECT_HANDLE;
     if (rm_kind_of(o->slot[virtual_memory].class_id) != RM_KIND_VIRTUAL_MEMORY ||
-        (memory && !rm_class_has_names(o->slot[memory].class_id)))
+        !may_be_mapped(o->slot[memory].class_id))
         return NV_ERR_INVALID_OBJECT_HANDLE;
-    if (too_long(memory ? &o->slot[memory] : NULL, a->length))
+    if (too_long(&o->slot[memory], a->length))
         return NV_ERR_INVALID_ARGUMENT;
     parked_note_lent(c, &t->ledger[o->slot[virtual_memory].card], bytes);
     if (ledger_reserve(&t->ledger[o->slot[virtual_memory].card], bytes) < 0)
         return NV_ERR_NO_MEMORY;
     choose_handle(t, a->client, &handle);
-    made = objects_add(o, memory ? memory : virtual_memory, a->client, handle, OBJECT_DMA_MAPPING);
+    made = objects_add(o, memory, a->client, handle, OBJECT_DMA_MAPPING);
     if (made < 0) {
         ledger_commit(&t->ledger[o->slot[virtual_memory].card], bytes, 0);
         return NV_ERR_NO_MEMORY;
@@ -71,6 +71,13 @@ struct answer mediate_map_dma(struct call *c)
     int e = 1;
     WITH_CALLS_OF(c->tenant);
 
+    if ((e = pages_adopt(c, &c->file, a->client, a->memory)) < 0) {
+        status = rm_refused(e);
+        if (status)
+            memcpy(end, &status, sizeof(status));
+        return answer_of(e);
+    }
+    e = 1;
     do
         status = reserve(c, a, bytes, &slot);
     while (status == NV_ERR_NO_MEMORY && (e = close_wait(c)) > 0);

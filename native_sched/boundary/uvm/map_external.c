@@ -12,6 +12,7 @@
 #include "native_sched/boundary/call/close_wait.h"
 #include "native_sched/boundary/call/parked.h"
 #include "native_sched/account/external.h"
+#include "native_sched/boundary/objects/pages.h"
 #include "native_sched/boundary/objects/shared.h"
 #include <errno.h>
 #include <string.h>
@@ -64,16 +65,6 @@ static int read_map(struct call *c, struct asked *a)
     return e < 0 ? e : caller_waits(c->caller) ? 0 : -EINTR;
 }
 
-/* The caller's own pages have no name here, and so no card: their page tables are the first one's. */
-static uint32_t first_card(const struct tenant *t)
-{
-    uint32_t card = 0;
-
-    while (card < MAX_CARDS - 1 && !t->granted[card])
-        card++;
-    return card;
-}
-
 /* The client's own file, through which its object is shared, and what is mapped: memory of a card's or of the
  * host's. NV_OK or another RM status. */
 static uint32_t find(const struct call *c, const struct asked *a, struct open_file *client,
@@ -87,18 +78,17 @@ static uint32_t find(const struct call *c, const struct asked *a, struct open_fi
     assert_held(&c->tenant->lock);
     if (status)
         return status;
-    if (slot && !rm_class_has_names(o->slot[slot].class_id))
+    if (!slot || !may_be_mapped(o->slot[slot].class_id))
         return NV_ERR_INVALID_OBJECT_HANDLE;
     *map = (struct external_map){
         .file = c->file.id,
         .base = range->base,
         .end = range->base + range->length,
-        .card = slot ? o->slot[slot].card : first_card(c->tenant),
+        .card = o->slot[slot].card,
         .owner = o->slot[objects_find(o, a->end->client, a->end->client)].owner,
-        .page_shift = page_shift_of(range->base, range->length, a->begin->offset,
-                                    slot ? o->slot[slot].page_shift : 0),
+        .page_shift = page_shift_of(range->base, range->length, a->begin->offset, o->slot[slot].page_shift),
     };
-    if (slot && o->slot[slot].memory_bytes) {
+    if (o->slot[slot].memory_bytes) {
         map->bytes = o->slot[slot].memory_bytes;
         map->memory = objects_memory(&c->tenant->objects, slot);
     }
@@ -171,6 +161,19 @@ static int account_add(struct call *c, const struct asked *a, struct open_file *
     return status ? rm_refusal(status) : 0;
 }
 
+static int adopt_pages(struct call *c, const struct asked *a)
+{
+    struct open_file client_file;
+    uint32_t status;
+
+    {
+        WITH_TENANT(c->tenant);
+        if ((status = shared_client(c, a->end->client, &client_file)))
+            return rm_refusal(status);
+    }
+    return pages_adopt(c, &client_file, a->end->client, a->end->memory);
+}
+
 static struct answer account_and_make(struct call *c, const struct asked *a)
 {
     struct tenant *t = c->tenant;
@@ -181,6 +184,8 @@ static struct answer account_and_make(struct call *c, const struct asked *a)
     int e, waited = 1;
     WITH_CALLS_OF(t);
 
+    if ((e = adopt_pages(c, a)) < 0)
+        return answer_of(e);
     do
         e = account_add(c, a, &client_file, &noted);
     while (rm_refused(e) == NV_ERR_NO_MEMORY && (waited = close_wait(c)) > 0);

@@ -6,6 +6,7 @@
 #include "context.h"
 #include "unlocated.h"
 #include "private.h"
+#include "scan.h"
 #include "native_sched/driver/nvidia/files/unpollable.h"
 #include "native_sched/driver/nvidia/host/stat.h"
 #include "tables.h"
@@ -247,6 +248,11 @@ static int nvidia_device_instance(struct driver *d, uint32_t minor)
     return card ? (int)card->device_instance : -ENODEV;
 }
 
+static int nvidia_has_client(struct driver *d, uint32_t client)
+{
+    return nvidia_client_exists(&d->client, client);
+}
+
 /* The calling thread is in the same pid namespace as those that recorded the pids. */
 static int nvidia_pid_info(struct driver *d, uint32_t minor, struct rm_pid_info *info)
 {
@@ -254,6 +260,16 @@ static int nvidia_pid_info(struct driver *d, uint32_t minor, struct rm_pid_info 
 
     return card ? nvidia_client_control(&d->client, card->subdevice, NV2080_CTRL_CMD_GPU_GET_PID_INFO, info,
                                         sizeof(*info))
+                : -ENXIO;
+}
+
+static int nvidia_pids(struct driver *d, uint32_t minor, struct rm_pids *out)
+{
+    const struct own_card *card = nvidia_client_card(&d->client, minor);
+
+    *out = (struct rm_pids){.id = NV01_DEVICE_0};
+    return card ? nvidia_client_control(&d->client, card->subdevice, NV2080_CTRL_CMD_GPU_GET_PIDS, out,
+                                        sizeof(*out))
                 : -ENXIO;
 }
 
@@ -272,7 +288,10 @@ const struct driver_ops driver_nvidia = {
     .own_bytes = nvidia_own_bytes,
     .managed = nvidia_managed,
     .initialized = nvidia_initialized,
+    .client_exists = nvidia_has_client,
     .pid_info = nvidia_pid_info,
+    .pids = nvidia_pids,
+    .known_file = nvidia_known_file,
     .next_closed = nvidia_next_closed,
     .any_closing = nvidia_any_closing,
     .tenant_exited = nvidia_tenant_exited,

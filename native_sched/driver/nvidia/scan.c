@@ -59,6 +59,26 @@ bool nvidia_scan_each(struct driver *d, scan_fn found, void *context)
     return false;
 }
 
+struct named {
+    struct driver *d;
+    struct open_file *out;
+};
+
+static bool name(void *context, struct fd_place at)
+{
+    const struct named *to = context;
+    scoped_fd int fd = fd_place_fetch(&at);
+
+    return fd >= 0 && nvidia_files_named(&to->d->files, fd, to->out);
+}
+
+bool nvidia_known_file(struct driver *d, pid_t pid, struct open_file *out)
+{
+    struct named to = {d, out};
+
+    return scan_process(d, pid, name, &to);
+}
+
 static bool note(void *context, struct fd_place at)
 {
     struct driver *d = context;

@@ -8,6 +8,9 @@
  * not for a thread that others wait for. A file that is only in a message or a mapping is not found. */
 void nvidia_scan(struct driver *d);
 
+/* A known file that the process has by a descriptor. */
+bool nvidia_known_file(struct driver *d, pid_t pid, struct open_file *out);
+
 /* The same for any purpose: `found` is called for each such descriptor until it returns true. False: it never
  * did. */
 typedef bool (*scan_fn)(void *context, struct fd_place at);

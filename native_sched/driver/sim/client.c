@@ -2,7 +2,10 @@
 #define _GNU_SOURCE
 #include "rm/rm_abi.h"
 #include "private.h"
+#include <dirent.h>
 #include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int own_call(struct driver *d, uint32_t nr, void *outer, uint32_t bytes, void *params,
@@ -72,9 +75,9 @@ void sim_release(struct driver *d, uint32_t minor, bool released)
         (void)own_call(d, NV_ESC_RM_FREE, &f, sizeof(f), NULL, 0, &f.status);
 }
 
-int sim_pid_info(struct driver *d, uint32_t minor, struct rm_pid_info *info)
+static int own_control(struct driver *d, uint32_t minor, uint32_t cmd, void *params, uint32_t bytes)
 {
-    struct rm_control ctl = {.cmd = NV2080_CTRL_CMD_GPU_GET_PID_INFO, .params_size = sizeof(*info)};
+    struct rm_control ctl = {.cmd = cmd, .params_size = bytes};
     int e;
 
     if (minor >= MAX_CARDS)
@@ -84,5 +87,33 @@ int sim_pid_info(struct driver *d, uint32_t minor, struct rm_pid_info *info)
     ctl.client = d->own_client;
     ctl.object = d->own_subdevice[minor];
     pthread_mutex_unlock(&d->own);
-    return e < 0 ? e : own_call(d, NV_ESC_RM_CONTROL, &ctl, sizeof(ctl), info, sizeof(*info), &ctl.status);
+    return e < 0 ? e : own_call(d, NV_ESC_RM_CONTROL, &ctl, sizeof(ctl), params, bytes, &ctl.status);
+}
+
+int sim_pid_info(struct driver *d, uint32_t minor, struct rm_pid_info *info)
+{
+    return own_control(d, minor, NV2080_CTRL_CMD_GPU_GET_PID_INFO, info, sizeof(*info));
+}
+
+int sim_pids(struct driver *d, uint32_t minor, struct rm_pids *out)
+{
+    *out = (struct rm_pids){.id = NV01_DEVICE_0};
+    return own_control(d, minor, NV2080_CTRL_CMD_GPU_GET_PIDS, out, sizeof(*out));
+}
+
+bool sim_known_file(struct driver *d, pid_t pid, struct open_file *out)
+{
+    const struct dirent *e;
+    char path[40];
+    struct stat st;
+    bool found = false;
+
+    snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+    DIR *dir = opendir(path);
+    while (dir && !found && (e = readdir(dir)))
+        found = fstatat(dirfd(dir), e->d_name, &st, 0) == 0 &&
+                files_find(d->files, st.st_dev, st.st_ino, out);
+    if (dir)
+        closedir(dir);
+    return found;
 }

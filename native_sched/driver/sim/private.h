@@ -23,6 +23,8 @@ int sim_execute(struct driver *d, struct driver_call *call);
 /* A control file of the arbiter's own: the descriptor that keeps it open, and its id. */
 int sim_open_control(struct driver *d, uint64_t *file);
 int sim_pid_info(struct driver *d, uint32_t minor, struct rm_pid_info *info);
+int sim_pids(struct driver *d, uint32_t minor, struct rm_pids *out);
+bool sim_known_file(struct driver *d, pid_t pid, struct open_file *out);
 /* Of the file behind a descriptor, all of it. */
 int sim_map_readonly(int fd, void **at, size_t *bytes);
 void sim_add_card(struct driver *d, const struct card *card);

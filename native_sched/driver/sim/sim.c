@@ -314,20 +314,35 @@ static int reread_params(struct caller *c, struct driver_call *call)
     return caller_read(c, a->params, call->params, (size_t)bytes);
 }
 
-static int sim_as_caller(struct driver *d, struct caller *c, uint64_t outer_at, struct driver_call *call)
+static int call_again(struct driver *d, struct caller *c, uint64_t outer_at, struct driver_call *call)
 {
-    uint32_t us = atomic_load_explicit(&d->reread_us, memory_order_relaxed);
-    struct timespec wait = {.tv_sec = us / 1000000, .tv_nsec = (long)(us % 1000000) * 1000};
     int e;
 
-    if (us)
-        nanosleep(&wait, NULL);
     if (call->file->kind == NODE_UVM)
         return uvm_as_caller(d, c, outer_at, call);
     if ((e = caller_read(c, outer_at, call->outer, call->outer_bytes)) < 0 ||
         (e = reread_params(c, call)) < 0)
         return e;
     return sim_execute(d, call);
+}
+
+/* By then the descriptor may be another file's, as in the kernel. */
+static int sim_as_caller(struct driver *d, struct caller *c, uint64_t outer_at, struct driver_call *call)
+{
+    uint32_t us = atomic_load_explicit(&d->reread_us, memory_order_relaxed);
+    struct timespec wait = {.tv_sec = us / 1000000, .tv_nsec = (long)(us % 1000000) * 1000};
+    const struct open_file *judged = call->file;
+    struct open_file now;
+    int e;
+
+    if (us)
+        nanosleep(&wait, NULL);
+    if ((e = sim_identify(d, c, judged->tenant, (int)c->req->data.args[0], &now)) < 0)
+        return e;
+    call->file = &now;
+    e = call_again(d, c, outer_at, call);
+    call->file = judged;
+    return e;
 }
 
 static int sim_userd_map(struct driver *d, const struct rm_target *channel, struct userd *out)
@@ -409,6 +424,8 @@ const struct driver_ops driver_sim = {
     .add_card = sim_add_card,
     .release_card = sim_release_card,
     .pid_info = sim_pid_info,
+    .pids = sim_pids,
+    .known_file = sim_known_file,
     .next_closed = sim_next_closed,
     .any_closing = sim_any_closing,
     .stop_watch = sim_stop_watch,

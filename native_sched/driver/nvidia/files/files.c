@@ -305,6 +305,19 @@ bool nvidia_files_know(struct nvidia_files *f, int ours)
     return search(f, ours, &found) >= 0 && found;
 }
 
+bool nvidia_files_named(struct nvidia_files *f, int ours, struct open_file *out)
+{
+    int64_t i;
+    bool found;
+    WITH_TABLE(f);
+
+    i = search(f, ours, &found);
+    i = i >= 0 && found ? f->order[i] : unpollable_find(f, ours);
+    if (i)
+        *out = f->slot[i].file;
+    return i;
+}
+
 void nvidia_files_note(struct nvidia_files *f, int ours, struct fd_place at)
 {
     int64_t i;

@@ -34,6 +34,8 @@ int nvidia_files_insert(struct nvidia_files *f, uint32_t slot, int ours);
 
 /* Whether the file behind our descriptor is a known one that can be polled. */
 bool nvidia_files_know(struct nvidia_files *f, int ours);
+/* The known file behind our descriptor. */
+bool nvidia_files_named(struct nvidia_files *f, int ours, struct open_file *out);
 /* Notes that our descriptor `ours` was fetched from `at`, if it is a known file. */
 void nvidia_files_note(struct nvidia_files *f, int ours, struct fd_place at);
 
