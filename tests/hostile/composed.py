@@ -1,0 +1,217 @@
+"""Attacks that are composed from tables: a call, a race, a way that files are passed, and what becomes of
+mgpud meanwhile. The judge is the card's own account: what it has beside mgpud's ledger has to be gone, with
+the container that has it, before long.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+
+from sim.cards import CardAccount, FileUse
+from tests.hostile.siege import MIB, Attempt, Siege
+from tests.sim import card_protocol as protocol
+from tests.support import arbiter
+from tests.support.bundle import bundle
+from tests.support.programs import Programs, inside
+from tests.support.started import foreground
+from tests.support.waiting import until
+
+# Words of tests/programs/hostile/composed.c.
+CALLS = ("client", "pages", "heap", "memory")
+RACES = ("none", "to-and-fro", "late", "other-file")
+PASSINGS = ("itself", "thread", "child", "message")
+# A process without a grant that has the file. Nothing sees its calls but the driver.
+STRANGERS = ("nobody", "memory", "client")
+RESTARTS = (False, True)
+
+CAP_MIB = 2048
+# Between two looks of mgpud's at what the driver counts lies a second; the rest is a machine's that does
+# other things too.
+OVER_MAX_S = 4.0
+ATTACK_MAX_S = 25.0
+LOOK_S = 0.05
+PIDFD_GETFD = 438
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One of each table. seed: of the rest, in the program."""
+
+    call: str
+    race: str
+    passing: str
+    stranger: str
+    restart: bool
+    seed: int
+
+
+def composed(seed: int) -> Iterator[Attack]:
+    """All combinations, and all again with other seeds, in an order that the seed gives."""
+    chosen = random.Random(seed)
+    while True:
+        every = list(itertools.product(CALLS, RACES, PASSINGS, STRANGERS, RESTARTS))
+        chosen.shuffle(every)
+        for words in every:
+            yield Attack(*words, chosen.randrange(1 << 32))
+
+
+@dataclass
+class Judge:
+    """How long the card has had more than the ledger, and how much."""
+
+    siege: Siege
+    since: float = 0.0
+    worst_bytes: int = 0
+    longest_s: float = 0.0
+
+    def look(self, ended: bool) -> CardAccount:
+        # What is made is in the ledger first, so it is read last.
+        [card] = self.siege.mgpu.account().cards
+        with suppress(OSError, ValueError):
+            over = card.used_bytes - self.siege.mgpu.used_bytes()[0]
+            self.worst_bytes = max(self.worst_bytes, over)
+            now = time.monotonic()
+            if over <= 0 or ended:
+                self.since = 0.0
+            else:
+                self.since = self.since or now
+                self.longest_s = max(self.longest_s, now - self.since)
+        return card
+
+
+def client_of(siege: Siege, card: CardAccount, cap: Attempt) -> FileUse | None:
+    pids = {cap.row["pid"], *(process["pid"] for process in cap.row["processes"])}
+    return next((one for one in card.files if one.tgid in pids), None)
+
+
+@contextmanager
+def files_of(pid: int) -> Iterator[None]:
+    """Has the open files of another process, as one may that shares its pid namespace or was sent them."""
+    held: list[int] = []
+    pidfd = os.pidfd_open(pid)
+    try:
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            if int(name) <= 2:  # what its runtime waits for
+                continue
+            taken = ctypes.CDLL(None).syscall(PIDFD_GETFD, pidfd, int(name), 0)
+            held += [taken] if taken >= 0 else []
+        yield
+    finally:
+        for fd in (pidfd, *held):
+            os.close(fd)
+
+
+def as_a_stranger(siege: Siege, what: str, use: FileUse, client: int) -> None:
+    """What the driver does for a process without a filter that has the file: the socket stands for the
+    kernel's way there.
+    """
+    memory = protocol.memory_params(512 * MIB)
+    with protocol.Connection(siege.mgpu.root / "sim" / "card.sock") as card:
+        if what == "memory":
+            card.alloc(use.file, client, 0xD0, 0x7001, protocol.MEMORY, memory, use.tgid)
+            return
+        me = os.getpid()
+        status, root, _ = card.alloc(use.file, 0, 0, 0, protocol.ROOT_CLIENT, b"", me)
+        assert status == protocol.OK
+        device = protocol.device_params(0)
+        card.alloc(use.file, root, root, 0xD0, protocol.DEVICE, device, me)
+        card.alloc(use.file, root, 0xD0, 0x7001, protocol.MEMORY, memory, me)
+
+
+@dataclass
+class Run:
+    """One attack under way, by the lines that its program says."""
+
+    siege: Siege
+    attack: Attack
+    container: Attempt
+    judge: Judge
+    client: int = 0
+    rounds: int = 0
+    ended: bool = False
+
+    def hear(self) -> None:
+        """All that it says."""
+        with suppress(ValueError, OSError, AssertionError):
+            while not self.ended:
+                word, *rest = self.container.line().split() or [""]
+                if word == "client":
+                    self.client = int(rest[0])
+                self.rounds += word == "round"
+                self.ended = word in ("done", "bad")
+
+    def go(self) -> None:
+        with ExitStack() as files:
+            self._go(files)
+
+    def _go(self, files: ExitStack) -> None:
+        threading.Thread(target=self.hear, daemon=True).start()
+        stranger, restart = self.attack.stranger, self.attack.restart
+        began = time.monotonic()
+        while time.monotonic() - began < ATTACK_MAX_S:
+            # What another process keeps by a file of an ended container is no container's any more.
+            card = self.judge.look(self.container.running.process.poll() is not None)
+            if self.container.running.process.poll() is not None:
+                return
+            if restart and self.rounds:
+                os.kill(self.siege.mgpu.pid_of("mgpud"), signal.SIGKILL)
+                restart = False
+                until(lambda: bool(self.siege.mgpu.pids_of("mgpud")), "there is a mgpud")
+            if stranger != "nobody" and self.client and self.rounds > 1:
+                with suppress(OSError, IndexError, ValueError):
+                    if use := client_of(self.siege, card, self.container):
+                        files.enter_context(files_of(use.tgid))
+                        as_a_stranger(self.siege, stranger, use, self.client)
+                        stranger = "nobody"
+            if (self.ended and not self.judge.since) or self.judge.longest_s > OVER_MAX_S:
+                return
+            time.sleep(LOOK_S)
+
+
+def found_by(siege: Siege, attack: Attack) -> str | None:
+    """What the card has that nobody pays for; None: nothing for longer than a moment."""
+    judge = Judge(siege)
+    words = (attack.call, attack.race, attack.passing, str(attack.seed))
+    with siege.attempt("composed", *words, cap_mib=CAP_MIB) as container:
+        Run(siege, attack, container, judge).go()
+    if judge.longest_s > OVER_MAX_S:
+        return f"{attack}: {judge.worst_bytes // MIB} MiB beside the ledger for {judge.longest_s:.1f} s"
+    until(lambda: len(siege.mgpu.containers()) == 1, "its grant is back")
+    until(lambda: siege.mgpu.used_bytes() == [c.used_bytes for c in siege.mgpu.account().cards], "all agree")
+    return None
+
+
+@contextmanager
+def laid(built: Programs) -> Iterator[Siege]:
+    """A call that only its caller can make waits here between the look at it and the driver's own."""
+    with (
+        arbiter.running("h200:1", sim_options=["reread-us=1000"]) as mgpu,
+        bundle(inside("neighbour"), env={"MGPU_MEMORY_MIB": "256"}, mounts=[built.oci_mount]) as made,
+        foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as neighbour,
+    ):
+        assert neighbour.line() == "ready"
+        yield Siege(mgpu, built, neighbour)
+
+
+def attacked(built: Programs, seconds: float, seed: int) -> tuple[int, list[str]]:
+    """How many attacks there were, and what was found."""
+    until_s = time.monotonic() + seconds
+    tried, found = 0, []
+    with laid(built) as siege:
+        for attack in composed(seed):
+            if time.monotonic() > until_s:
+                break
+            tried += 1
+            if said := found_by(siege, attack):
+                found.append(said)
+            siege.neighbour_is_well()
+    return tried, found

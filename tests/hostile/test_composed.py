@@ -1,0 +1,29 @@
+"""Whatever is composed, the card has nothing for long that nobody pays for: some seconds of it here, hours in
+`make soak`. A failure names the attack; MGPU_ATTACK_SEED repeats the order.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from tests.hostile import composed
+from tests.support.programs import Programs
+
+SECONDS, HOURS_S = 30, float(os.environ.get("MGPU_ATTACK_HOURS", "2")) * 3600
+
+
+@pytest.mark.parametrize(
+    "seconds",
+    [SECONDS, pytest.param(HOURS_S, marks=[pytest.mark.soak, pytest.mark.timeout(HOURS_S + 600)])],
+)
+def test_no_composed_attack_has_memory_that_nobody_pays_for(
+    private_host: None, built: Programs, seconds: float
+) -> None:
+    seed = int(os.environ.get("MGPU_ATTACK_SEED", random.randrange(1 << 32)))
+    tried, found = composed.attacked(built, seconds, seed)
+    print(f"{tried} attacks with MGPU_ATTACK_SEED={seed}")
+    assert tried > 0
+    assert not found, f"MGPU_ATTACK_SEED={seed}\n" + "\n".join(found)
