@@ -1,0 +1,115 @@
+"""Compares what two drivers answered to the same calls, and writes docs/driver-differences.md.
+
+answers/*.tsv are NVIDIA's answers: case, call, result, with driver, kernel and date at the top.
+differences.tsv has each known difference from them, with its owner. A difference without a row, and a row
+without its difference, fail tests/sim/test_driver_answers.py.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.play.player import DONE
+from lab.play.script import QUIET
+
+HERE = Path(__file__).parent
+ANSWERS = HERE / "answers" / "550.163.01.tsv"
+DIFFERENCES = HERE / "differences.tsv"
+STATUSES = HERE.parents[1] / "rm/facts/status.tsv"
+PAGE = HERE.parents[1] / "docs/driver-differences.md"
+HEAD = HERE / "page-head.md"
+
+OWNERS = {
+    "open": "The simulated GPU is wrong, and not mended yet",
+    "cannot": "What a simulated GPU cannot be",
+    "gsp": "Rests on an answer of the emulated firmware: not counted",
+}
+
+Key = tuple[str, str, int]  # case, call, which one of this call in the case
+Answers = dict[Key, str]
+
+
+@dataclass(frozen=True)
+class Difference:
+    case: str
+    call: str
+    which: int
+    simulated: str
+    nvidia: str
+    owner: str
+    reason: str
+
+    @property
+    def key(self) -> Key:
+        return self.case, self.call, self.which
+
+
+def answers(lines: Iterable[str]) -> Answers:
+    seen: Counter[tuple[str, str]] = Counter()
+    found = {}
+    for line in lines:
+        fields = line.rstrip("\n").split("\t")
+        if len(fields) == 3 and not line.startswith("#"):
+            seen[fields[0], fields[1]] += 1
+            found[fields[0], fields[1], seen[fields[0], fields[1]]] = fields[2]
+    return found
+
+
+def differ(simulated: Answers, nvidia: Answers) -> dict[Key, tuple[str, str]]:
+    """A line of a macro that was done is in neither list."""
+    found = {}
+    for key in {**simulated, **nvidia}:
+        done = "0x0" if key[1].startswith(QUIET) else "not played"
+        pair = simulated.get(key, done), nvidia.get(key, done)
+        if pair[0] != pair[1] and not set(pair) <= set(DONE):
+            found[key] = pair
+    return found
+
+
+def known(path: Path = DIFFERENCES) -> list[Difference]:
+    rows = [line.split("\t") for line in path.read_text().splitlines()[1:]]
+    return [Difference(row[0], row[1], int(row[2]), *row[3:]) for row in rows]
+
+
+def named(result: str, names: dict[int, str]) -> str:
+    """With NVIDIA's name of the status in front."""
+    first, _, rest = result.partition(" ")
+    if not first.startswith("0x"):
+        return result
+    name = names.get(int(first, 16), first).removeprefix("NV_ERR_")
+    return f"{name} {rest}".strip()
+
+
+def status_names() -> dict[int, str]:
+    rows = [line.split("\t") for line in STATUSES.read_text().splitlines()[1:]]
+    return {int(row[1], 16): row[0] for row in rows}
+
+
+def page() -> str:
+    names, rows = status_names(), known()
+    counts = Counter(row.owner for row in rows)
+    recorded = ANSWERS.read_text().splitlines()
+    out = [
+        HEAD.read_text().rstrip(),
+        "",
+        f"Recorded: {recorded[0].lstrip('# ')}. {len(answers(recorded))} calls were played. "
+        f"{len(rows)} of them differed: {counts['open']} are open, "
+        f"{counts['cannot']} are what a simulated GPU cannot be, {counts['gsp']} rest on the emulated firmware.",
+    ]
+    for owner, title in OWNERS.items():
+        cases: dict[str, list[Difference]] = {}
+        for row in rows:
+            if row.owner == owner:
+                cases.setdefault(row.case, []).append(row)
+        out += ["", f"## {title}", "", "| case | calls | the first: simulated, NVIDIA's |", "|---|---|---|"]
+        for case, of in cases.items():
+            answered = f"{named(of[0].simulated, names)}, {named(of[0].nvidia, names)}"
+            out.append(f"| {case.replace('.', ': ', 1)} | {len(of)} | `{of[0].call}`: {answered} |")
+    return "\n".join(out) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

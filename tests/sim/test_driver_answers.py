@@ -1,0 +1,61 @@
+"""The simulated card answers as NVIDIA's driver did, but for the differences that are listed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lab.play import compare
+from sim.cards import running
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+DRIVER = compare.ANSWERS.stem
+OPEN = 442  # it only falls
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> compare.Answers:
+    """By a process of its own, which forks."""
+    with running(
+        tmp_path_factory.mktemp("card"), "a10", rm_call_us=0, options=("--driver-version", DRIVER)
+    ) as card:
+        done = subprocess.run(
+            [sys.executable, "-m", "lab.play", "--card", os.fspath(card.card_socket)],
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            timeout=400,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    return compare.answers(done.stdout.splitlines())
+
+
+@pytest.fixture(scope="module")
+def nvidia() -> compare.Answers:
+    return compare.answers(compare.ANSWERS.read_text().splitlines())
+
+
+def test_each_difference_has_an_owner(played: compare.Answers, nvidia: compare.Answers) -> None:
+    listed = {row.key: (row.simulated, row.nvidia) for row in compare.known()}
+    assert compare.differ(played, nvidia) == listed
+
+
+def test_a_seeded_mistake_is_a_difference(played: compare.Answers, nvidia: compare.Answers) -> None:
+    key = ("objects.frees and what is not there", "control C C 0x201 128", 1)
+    assert set(compare.differ({**played, key: "0x0"}, nvidia)) - set(compare.differ(played, nvidia)) == {key}
+
+
+def test_fewer_differences_are_open_and_never_more() -> None:
+    rows = compare.known()
+    assert sum(row.owner == "open" for row in rows) <= OPEN
+    assert {row.owner for row in rows} <= set(compare.OWNERS)
+    assert all(row.reason != "-" for row in rows if row.owner == "cannot")
+
+
+def test_the_page_is_written_from_the_tables() -> None:
+    assert compare.PAGE.read_text() == compare.page(), "python -m lab.play.compare"
