@@ -5,15 +5,15 @@ ATC '23), which places each pod where the GPUs that a typical pod cannot use gro
 
 - What a kind of pod can use of a node is how many such pods it would hold: by its cards, and by its free CPU,
   in fractions, so that CPU is worth something long before the last of it goes.
-- What a kind loses is weighed against what is left for it in the whole cluster, of the models that it may
-  use. Where n pods of a kind would still fit, of g GPUs and c CPUs each, and p is its share of what comes, a
-  placement costs the sum over all kinds of p · (g / c) ** scarcity · Δn / n. So a kind with few places left is
-  protected from those that can go elsewhere, and one that makes much of the CPU from those that make little
-  of it. The scarcity goes from 1, where as much of the CPU is left as of the GPUs, to 2, where CPU will be
-  out when half of the GPUs are still free. The paper weighs each kind by p · g alone.
+- What a kind loses is weighed against what is left for it in the whole cluster, of the models that it
+  may use. Where n pods of a kind would still fit, of g GPUs and c CPUs each, and p is its share of what
+  comes, a placement costs the sum over all kinds of p · (g / c) ** scarcity · Δn / n. So a kind with
+  few places left is protected from those that can go elsewhere, and one that makes much of the CPU from
+  those that make little of it. The scarcity goes from 1, where as much of the CPU is left as of the
+  GPUs, to 2, where CPU will be out when half of the GPUs are still free. The paper weighs each kind by
+  p · g alone.
 - The mix of pods is learned (mix.py), not told, and pods that may use one model alone are supposed to come
-even
-  where none did so far.
+  even where none did so far.
 """
 
 from __future__ import annotations
@@ -154,5 +154,5 @@ class Fragmentation:
 
 
 def _worth(left: Doubles, value: Doubles) -> Doubles:
-    """What a pod is worth of which so many are left: 0 below one, since what fits nowhere has nothing to lose."""
+    """What a pod is worth of which so many are left: 0 below one, as what fits nowhere loses nothing."""
     return np.where(left >= 1, value / np.maximum(left, 1), 0)

@@ -1,4 +1,4 @@
-#include "card.h"
+#include "parts.h"
 #include <string.h>
 
 /* PCI's own layout, and VFIO's: QEMU keeps the BARs itself. */

@@ -1,7 +1,7 @@
 /* The GSP's and SEC2's microcontrollers. They run nothing: whatever the driver starts on them is done at
  * once, and what it would have left behind is made here. Registers: published dev_falcon_v4.h,
  * dev_riscv_pri.h. */
-#include "card.h"
+#include "parts.h"
 #include "gsp/gsp.h"
 #include <string.h>
 

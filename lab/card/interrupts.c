@@ -1,6 +1,6 @@
 /* Leaves of 32 vectors each, and a register above them with a bit for every two leaves (published
  * dev_vm.h: NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_*). */
-#include "card.h"
+#include "parts.h"
 
 enum { LEAF = 0x1000, ENABLE = 0x1200, DISABLE = 0x1400, LEAF_BYTES = 0x40 };
 enum { TOP = 0x1600, TOP_ENABLE = 0x1608, TOP_DISABLE = 0x1610, TRIGGER = 0x1640, VECTOR_MASK = 0xfff };

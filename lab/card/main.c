@@ -1,4 +1,4 @@
-#include "card.h"
+#include "parts.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>

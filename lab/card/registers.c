@@ -1,6 +1,6 @@
 /* BAR0. A register that nothing is said of here is memory: it reads as it was written. */
 #include "../../base/clock.h"
-#include "card.h"
+#include "parts.h"
 #include "gsp/gsp.h"
 #include <string.h>
 #include <unistd.h>

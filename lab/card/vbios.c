@@ -2,7 +2,7 @@
  * of falcon code with one entry whose code is zeros. Nothing of it is NVIDIA's. Turing's descriptor has
  * version 2; from GA10x on it is version 3, with a signature that nobody verifies here.
  * What is read of it: kernel_gsp_vbios_tu102.c and kernel_gsp_fwsec.c of the open driver. */
-#include "card.h"
+#include "parts.h"
 #include <string.h>
 
 enum {

@@ -1,4 +1,4 @@
-#include "card.h"
+#include "parts.h"
 #include <string.h>
 
 enum { PRAMIN = 0x700000, WINDOW = 0x1700, WINDOW_MASK = 0xffffff, WINDOW_SHIFT = 16 };

@@ -116,7 +116,7 @@ def test_a_request_that_lies_of_its_length_is_no_harm(card: Card) -> None:
 
 @pytest.mark.parametrize("chip", ["ga102", "tu104"])
 def test_fwsec_sets_aside_the_region_that_it_is_asked_for(tmp_path: Path, chip: str) -> None:
-    """GA102's falcon is told by its DMA registers where its data lies, Turing's by its loader's description."""
+    """GA102's falcon is told by its DMA registers where its data lies, Turing's by its loader."""
     data = bytearray(0x1000)
     struct.pack_into("<I", data, 0x40 + 0x2C, 0x15)
     struct.pack_into("<I", data, 0x100 + 32, 0x3FE00)

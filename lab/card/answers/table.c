@@ -1,6 +1,5 @@
 #include "table.h"
-#include "../gsp/control_names.h"
-#include "../gsp/engines.h"
+#include "../facts/control_names.h"
 #include <string.h>
 
 /* Real: the driver itself fixes the answer, or a register of the card that is emulated does. */
@@ -39,7 +38,7 @@ static const struct answer controls[] = {
     {0x20800a32, answer_gr_buffers, MADE_UP, "128 KiB for each of a context's buffers", NULL},
 };
 
-static const struct answer scheduled = {0, unchanged, MADE_UP,
+const struct answer answer_scheduled = {0, unchanged, MADE_UP,
                                         "done by the engines as NVIDIA's comments promise", NULL};
 static const struct answer got = {0, zeros, MADE_UP, "zeros", NULL};
 static const struct answer unknown = {0, unchanged, MADE_UP, "NV_OK, and nothing is done",
@@ -51,8 +50,6 @@ const struct answer *answer_of(uint32_t control)
     for (size_t i = 0; i < sizeof controls / sizeof controls[0]; i++)
         if (controls[i].number == control)
             return &controls[i];
-    if (schedule_has(control))
-        return &scheduled;
     return strstr(control_name(control), "_GET_") ? &got : &granted;
 }
 

@@ -2,7 +2,7 @@
  * it is made up. A result that rests on what is made up is no truth about the driver's firmware. */
 #ifndef MGPU_LAB_ANSWERS_H
 #define MGPU_LAB_ANSWERS_H
-#include "../card.h"
+#include "../state/card.h"
 
 struct asked {
     struct card *card;
@@ -23,6 +23,8 @@ struct answer {
 
 /* Never NULL: an answer that is not in the table says NV_OK, and of a control that gets something, zeros. */
 const struct answer *answer_of(uint32_t control);
+/* Of controls that say which channels run: the engines do it. */
+extern const struct answer answer_scheduled;
 /* The same of requests that are no controls. */
 const struct answer *answer_of_rpc(const struct layout *layout, uint32_t function);
 

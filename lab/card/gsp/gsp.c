@@ -1,6 +1,6 @@
 #include "gsp.h"
 #include "../answers/table.h"
-#include "control_names.h"
+#include "../facts/control_names.h"
 #include "engines.h"
 #include "queue.h"
 #include <stdlib.h>
@@ -129,15 +129,15 @@ static void control(struct gsp *gsp, struct rpc *rpc)
 {
     struct control_head *head = (struct control_head *)(void *)rpc->body;
     struct asked asked = {gsp->card, rpc->body + sizeof *head, rpc->bytes - (uint32_t)sizeof *head};
-    const struct answer *answer = answer_of(head->number);
+    bool scheduled = schedule_has(head->number);
+    const struct answer *answer = scheduled ? &answer_scheduled : answer_of(head->number);
     char number[16];
     const char *name;
 
     follow_control(gsp, head, rpc);
-    head->status = schedule_has(head->number)
-                       ? schedule_control(&gsp->objects, (struct name){head->client, head->object},
-                                          head->number, asked.params, asked.bytes)
-                       : answer->call(&asked);
+    head->status = scheduled ? schedule_control(&gsp->objects, (struct name){head->client, head->object},
+                                                head->number, asked.params, asked.bytes)
+                             : answer->call(&asked);
     name = control_name(head->number);
     if (!*name) {
         snprintf(number, sizeof number, "0x%08x", head->number);

@@ -1,7 +1,7 @@
 /* What the driver has made on its GSP, by client and handle: what of it the engines have to know. */
 #ifndef MGPU_LAB_OBJECTS_H
 #define MGPU_LAB_OBJECTS_H
-#include "../card.h"
+#include "../state/card.h"
 
 struct name {
     uint32_t client, handle;

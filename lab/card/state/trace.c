@@ -1,4 +1,4 @@
-#include "../../base/clock.h"
+#include "../../../base/clock.h"
 #include "card.h"
 #include <stdarg.h>
 #include <unistd.h>

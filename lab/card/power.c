@@ -1,5 +1,5 @@
 #include "../../base/clock.h"
-#include "card.h"
+#include "parts.h"
 #include "gsp/gsp.h"
 #include <errno.h>
 #include <string.h>
