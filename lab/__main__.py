@@ -12,6 +12,7 @@ from lab import collection, pairs, runner, shell, verdicts
 from lab.error import LabError
 from lab.guests import Wish
 from lab.places import BUILD
+from lab.play import compare
 
 CARD = BUILD / "meson/lab/card/mgpu-labcard"
 
@@ -20,7 +21,6 @@ CARD = BUILD / "meson/lab/card/mgpu-labcard"
 @click.argument("tests", nargs=-1, metavar="[TEST]...")
 @click.option("--pair", default=pairs.PAIRS[0].name, help="DRIVER-KERNEL, as lab/pairs.py has them.")
 @click.option("--every-pair", is_flag=True, help="On each of them, one after the other.")
-@click.option("--sample", is_flag=True, help="The tests of `make test` alone.")
 @click.option("--shell", "interactive", is_flag=True, help="A prompt in the guest in place of tests.")
 @click.option(
     "--card", type=click.Path(path_type=Path), default=CARD, help="The program that plays the card."
@@ -32,7 +32,6 @@ def main(
     tests: tuple[str, ...],
     pair: str,
     every_pair: bool,
-    sample: bool,
     interactive: bool,
     card: Path,
     chip: str,
@@ -45,7 +44,7 @@ def main(
         wishes = [Wish(one, card.absolute(), chip, cards, memory_mib) for one in chosen]
         if interactive:
             sys.exit(shell.prompt(wishes[0]))
-        sys.exit(_tests(wishes, tests or (collection.SAMPLE if sample else ())))
+        sys.exit(_tests(wishes, tests))
     except LabError as error:
         print(f"lab: {error}", flush=True)
         sys.exit(1)
@@ -57,7 +56,7 @@ def _tests(wishes: list[Wish], wanted: tuple[str, ...]) -> int:
     for wish in wishes:
         print(f"lab: {wish.pair.name}, {wish.cards} x {wish.chip}", flush=True)
         found += runner.run(wish, named, lambda line: print(line, flush=True))
-    print(verdicts.last_line(found, 0), flush=True)
+    print(verdicts.last_line(found, compare.still_open()), flush=True)
     return 1 if any(verdict.state == verdicts.FAILED for verdict in found) else 0
 
 

@@ -74,6 +74,10 @@ def known(path: Path = DIFFERENCES) -> list[Difference]:
     return [Difference(row[0], row[1], int(row[2]), *row[3:]) for row in rows]
 
 
+def still_open() -> int:
+    return sum(row.owner == "open" for row in known())
+
+
 def named(result: str, names: dict[int, str]) -> str:
     """With NVIDIA's name of the status in front."""
     first, _, rest = result.partition(" ")
