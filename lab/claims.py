@@ -18,7 +18,7 @@ Test = Callable[[], None]
 
 @dataclass(frozen=True)
 class Claim:
-    """rows: what the test decides. card: it needs /dev/nvidia0, which a card that was attached has.
+    """rows: what the test decides.
 
     rests_on: answers of the GSP, given before the test, of which it looks at the content.
     whatever: made-up answers to which the test's own calls lead, each with the reason why no other answer

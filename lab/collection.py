@@ -13,8 +13,6 @@ from lab.claims import Claim, claim_of
 from lab.error import LabError
 from lab.places import REPOSITORY
 
-# What `make test` runs: modules of lab/tests.
-SAMPLE = ("files",)
 _ROW = re.compile(r"^\| (.+?) \| ", re.M)
 
 

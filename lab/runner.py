@@ -12,11 +12,14 @@ from lab.verdicts import Answer, Verdict, judged
 # The guest's time is slower than the wall clock's on a busy host, so a test's own limit comes first.
 PATIENCE = 6
 DOWN_S = 60
+ATTACH_S = 400
 
 
 def run(wish: Wish, tests: Sequence[Named], say: Callable[[str], None]) -> list[Verdict]:
     verdicts = []
     with running(wish) as guest:
+        # Before any test: what the GSP says as a card is attached falls into none.
+        guest.machine.ask({"attach": wish.cards}, ATTACH_S)
         for test in tests:
             verdict = _verdict(guest, test)
             say(verdict.line())

@@ -1,6 +1,7 @@
 """In the guest: runs the tests that the laboratory names, one line of JSON each way.
 
     {"run": "lab.tests.files:polls", "limit_s": 60}  ->  {"run": ..., "failed": null}
+    {"attach": N}  ->  {"attached": N}   the driver has attached N cards, and keeps them from then on
     {"end": true}                                    ->  the guest is switched off
 
 Each test has a process of its own: what it opened goes with it, and one that hangs is killed.
@@ -62,6 +63,17 @@ def _status(child: int, limit_s: float) -> int | None:
     return None
 
 
+def _attached(number: int) -> tuple[Any, Any]:
+    """Kept until the guest ends, as a persistence daemon and a first program keep it: RM and nvidia-uvm let
+    go of a card with its last file.
+    """
+    from lab.tests.nv import Client, Uvm
+
+    client, uvm = Client(card=number), Uvm()
+    assert uvm.register_gpu(client.uuid(), client) == 0
+    return client, uvm
+
+
 def main(port: str) -> None:
     with open(port, "rb", buffering=0) as asked, open(port, "wb", buffering=0) as answers:
 
@@ -78,6 +90,8 @@ def main(port: str) -> None:
                 if "end" in wanted:
                     os.sync()
                     ctypes.CDLL(None).reboot(POWER_OFF)
+                elif "attach" in wanted:
+                    say({"attached": len([_attached(card) for card in range(wanted["attach"])])})
                 else:
                     say({"run": wanted["run"], "failed": failure(wanted["run"], wanted["limit_s"])})
 

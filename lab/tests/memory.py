@@ -85,3 +85,20 @@ def events_by_number() -> None:
     assert (told, same) == (0, 0), (told, same)
     assert other != 0
     client.close()
+
+
+@decides("ALLOC_MEMORY of class 0x40 makes no memory for a process without CAP_SYS_ADMIN")
+def deprecated_call_takes_no_memory() -> None:
+    def by(user: int) -> list[int]:
+        os.setuid(user)
+        client = Client()
+        register = rm.Call(rm.REGISTER_FD, bytearray(struct.pack("<i", client.ctl)), bytearray(), -1)
+        assert rm.on_file(client.card, register) == 0
+        before = client.free_bytes()
+        outer = struct.pack("<IIIIII", client.root, DEVICE, 0x4040, rm.MEMORY, 0, 0)
+        outer += struct.pack("<QQIIiI", 0, 4 * MIB - 1, 0, 0, -1, 0)
+        status = client.make(rm.Call(rm.ALLOC_MEMORY, bytearray(outer), bytearray(), -1), fd=client.card)
+        return [status, before - client.free_bytes(), sum(client.pid_info(os.getpid()))]
+
+    status, *taken = in_child(lambda: by(1000))
+    assert taken == [0, 0], (hex(status), taken)

@@ -72,15 +72,15 @@ def space(
 class Client:
     """A root client on a control file of its own, with a device and a subdevice of the first card."""
 
-    def __init__(self, attach: bool = True) -> None:
-        self.card = rm.node("nvidia0") if attach else -1
+    def __init__(self, attach: bool = True, card: int = 0) -> None:
+        self.card = rm.node(f"nvidia{card}") if attach else -1
         self.ctl = rm.node("nvidiactl")
         self.next = FIRST
         root = rm.alloc(0, 0, 0, rm.ROOT)
         self._must(self.make(root), "root client")
         self.root = root.u32(8)
         if attach:
-            own_space = struct.pack("<II", 0, self.root).ljust(56, b"\0")
+            own_space = struct.pack("<II", card, self.root).ljust(56, b"\0")
             self._must(self.alloc(self.root, rm.DEVICE, own_space, DEVICE)[0], "device")
             self._must(self.alloc(DEVICE, rm.SUBDEVICE, bytes(4), SUBDEVICE)[0], "subdevice")
 

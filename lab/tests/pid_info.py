@@ -7,6 +7,7 @@ import mmap
 import os
 
 from lab.claims import decides
+from lab.tests.answers import GROUP_MADE, OWN_SPACE
 from lab.tests.nv import (
     COMPOSE,
     DEVICE,
@@ -29,7 +30,8 @@ ME = os.getpid
 
 @decides(
     "GET_PID_INFO counts memory of class 0x40, as the driver rounds it, and no host "
-    "memory, pages of the caller's or virtual memory"
+    "memory, pages of the caller's or virtual memory",
+    whatever=OWN_SPACE,
 )
 def kinds_of_memory() -> None:
     client = Client()
@@ -82,7 +84,7 @@ def whose_memory() -> None:
     client.close()
 
 
-@decides("GET_PID_INFO counts nothing for a channel group")
+@decides("GET_PID_INFO counts nothing for a channel group", whatever=GROUP_MADE)
 def groups() -> None:
     client = Client()
     assert client.alloc(DEVICE, rm.GROUP, (1).to_bytes(4, "little").rjust(16, b"\0") + bytes(4))[0] == 0

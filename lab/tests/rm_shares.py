@@ -243,3 +243,17 @@ def last_close_frees() -> None:
     os.waitpid(pid, 0)
     assert before - watch.free_bytes() < 16 * MIB
     watch.close()
+
+
+@decides("RM makes a client by the name in hRoot")
+def named_client() -> None:
+    client = Client(attach=False)
+    name = client.root ^ 0x80000
+    call = rm.alloc(name, 0, 0, rm.ROOT)
+    assert client.make(call) == 0
+    assert call.u32(8) in (0, name), hex(call.u32(8))
+    call = rm.control(name, name, ATTACHED, bytes(128))
+    assert client.make(call, 0x1C) == 0, "there is one of that name"
+    again = rm.alloc(name, 0, 0, rm.ROOT)
+    assert client.make(again) != 0, "and no second one"
+    client.close()

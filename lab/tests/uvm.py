@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from lab.claims import decides
+from lab.tests.answers import REGISTERED
 from lab.tests.nv import COMPOSE, DEVICE, MIB, REVOKE, SHARE_ALL, SPACE, Client, Uvm, in_child, space
 from tests.support.rm_numbers import (
     NV_ERR_INSUFFICIENT_PERMISSIONS,
@@ -91,7 +92,9 @@ def unmap_looks_for_the_range_first() -> None:
     uvm.close()
 
 
-@decides("UVM takes an address space on a file alone on which UVM_MM_INITIALIZE was called")
+@decides(
+    "UVM takes an address space on a file alone on which UVM_MM_INITIALIZE was called", whatever=REGISTERED
+)
 def address_space_needs_memory() -> None:
     one = Client()
     uvm = Uvm()
@@ -106,7 +109,8 @@ def address_space_needs_memory() -> None:
 
 @decides(
     "REGISTER_GPU_VASPACE on a duplicate, by another process, of an address space that is "
-    "shared with everybody"
+    "shared with everybody",
+    whatever=REGISTERED,
 )
 def address_space_on_behalf() -> None:
     one = Registered(registered=False)
@@ -124,6 +128,7 @@ def address_space_on_behalf() -> None:
 @decides(
     "MAP_EXTERNAL_ALLOCATION on a duplicate, by another process, of an object that is shared with everybody",
     "MAP_EXTERNAL_ALLOCATION and REGISTER_CHANNEL look nothing up by the descriptor of the control file",
+    whatever=REGISTERED,
 )
 def mapping_on_behalf() -> None:
     one = Registered()
@@ -143,6 +148,7 @@ def mapping_on_behalf() -> None:
     "UVM_FREE and UNMAP_EXTERNAL on a duplicate, by another process than the one that initialised the file",
     "a mapping of nvidia-uvm keeps the memory when its object is freed, until it is unmapped",
     "GET_PID_INFO counts memory that nvidia-uvm alone has for no process",
+    whatever=REGISTERED,
 )
 def ends_on_behalf() -> None:
     one = Registered()
@@ -161,7 +167,7 @@ def ends_on_behalf() -> None:
     one.close()
 
 
-@decides("UVM_FREE has let go of the memory when it returns")
+@decides("UVM_FREE has let go of the memory when it returns", whatever=REGISTERED)
 def free_lets_go() -> None:
     one = Registered()
     assert one.uvm.create_range(BASE, 32 * MIB) == 0
@@ -174,7 +180,7 @@ def free_lets_go() -> None:
     one.close()
 
 
-@decides("a file of nvidia-uvm may be closed by another process than its last user")
+@decides("a file of nvidia-uvm may be closed by another process than its last user", whatever=REGISTERED)
 def closed_by_another() -> None:
     watch = Client()
     one = Registered()
@@ -196,7 +202,10 @@ def closed_by_another() -> None:
     assert watch.free_bytes() - held >= 16 * MIB
 
 
-@decides("UVM takes no channel on a file that has not its address space, and an address space on one file")
+@decides(
+    "UVM takes no channel on a file that has not its address space, and an address space on one file",
+    whatever=REGISTERED,
+)
 def address_space_is_on_one_file() -> None:
     one = Registered()
     other = Uvm()
