@@ -64,6 +64,7 @@ uint32_t on_card_unschedulable;
 
 int on_card_closes = -1;        /* a descriptor that the next frees close, as those of a subscription do */
 uint32_t on_card_monitors;      /* MIG monitor sessions */
+uint32_t on_card_memory;        /* allocations of memory that were asked for, given or not */
 uint32_t on_card_virtual_flags; /* of the virtual memory that was made last, as the driver was asked */
 uint32_t on_card_unscheduled,
     on_card_disabled; /* calls that took groups off their runlist, or channels off */
@@ -113,7 +114,7 @@ int on_card_begin(const char *socket_path, const char *nodes)
     on_card_refuse = on_card_refuse_control = 0;
     on_card_unschedulable = 0;
     on_card_closes = -1;
-    on_card_monitors = 0;
+    on_card_monitors = on_card_memory = 0;
     on_card_shares = on_card_exports = 0;
     on_card_unscheduled = on_card_disabled = 0;
     strncpy(dev_dir, nodes, sizeof(dev_dir) - 1);
@@ -347,6 +348,7 @@ static int serve(int fd, uint32_t cmd, void *arg)
             return 0;
         params = RM_SIZE(cmd) == sizeof(*alloc) ? alloc->params_size : a->params_size;
         params = a->params ? params : 0;
+        on_card_memory += a->class_id == NV01_MEMORY_LOCAL_USER || a->class_id == NV01_MEMORY_SYSTEM;
         if (a->class_id == NV50_MEMORY_VIRTUAL && params)
             on_card_virtual_flags = ((const struct rm_memory *)(uintptr_t)a->params)->flags;
         e = forward(id, cmd, arg, (void *)(uintptr_t)a->params, params, 0, &got);

@@ -6,6 +6,7 @@
 #include "native_sched/boundary/call/inflight.h"
 #include "native_sched/boundary/call/parked.h"
 #include "control.h"
+#include "host_memory.h"
 #include "native_sched/account/external.h"
 #include "native_sched/boundary/continued/continued.h"
 #include "native_sched/boundary/managed/managed.h"
@@ -37,6 +38,21 @@ static bool copies(const struct call *c)
     return ((const struct rm_channel_group *)(const void *)c->params)->engine_type >= RM_ENGINE_COPY0;
 }
 
+/* RM rounds memory up to the pages that are asked for, 512 MiB for a byte, and to 2 MiB from there on where
+ * none are. */
+static uint64_t rounded_by_rm(const struct rm_memory *mem, uint64_t granule)
+{
+    enum { BY_SIZE, HUGE_PAGES = 3 };
+    static const uint64_t huge[] = {2ull << 20, 2ull << 20, 512ull << 20, 256ull << 30};
+    uint32_t pages = mem->attr >> RM_MEMORY_ATTR_PAGE_SHIFT & RM_MEMORY_ATTR_PAGE_MASK;
+
+    if (pages == HUGE_PAGES)
+        granule = huge[mem->attr2 >> RM_MEMORY_ATTR2_HUGE_SHIFT & RM_MEMORY_ATTR2_HUGE_MASK];
+    else if (pages == BY_SIZE && mem->size >= huge[0])
+        granule = huge[0];
+    return round_up(mem->size, granule);
+}
+
 /* Bytes of video memory the object may take: what the flags say of its kind is the driver's to judge, and a
  * reservation that it does not use is given back. */
 static uint64_t cost_of(const struct call *c, const struct creation *a, uint32_t card)
@@ -49,19 +65,17 @@ static uint64_t cost_of(const struct call *c, const struct creation *a, uint32_t
         return own + (copies(c) ? k->copy_context_bytes : k->context_bytes);
     if (rm_kind_of(a->class_id) != RM_KIND_VIDEO_MEMORY)
         return own;
-    return round_up(mem->size, c->m->ops->granule_bytes);
+    return rounded_by_rm(mem, c->m->ops->granule_bytes);
 }
 
-/* What the driver says it gave. */
-static uint64_t given(const struct call *c, const struct creation *a, uint64_t asked)
+/* What the driver says it gave: it has written the size anew. */
+static uint64_t given(const struct call *c, const struct creation *a, uint64_t reserved)
 {
     const struct rm_memory *mem = (const void *)c->params;
-    uint64_t bytes;
 
     if (rm_kind_of(a->class_id) != RM_KIND_VIDEO_MEMORY)
-        return asked;
-    bytes = round_up(mem->size, c->m->ops->granule_bytes);
-    return bytes > asked ? bytes : asked;
+        return reserved;
+    return round_up(mem->size, c->m->ops->granule_bytes);
 }
 
 /* Where an object goes and what it costs. */
@@ -304,6 +318,9 @@ struct answer object_create(struct call *c, const struct open_file *file, struct
     int e = 1;
 
     assert_held(&c->tenant->calls);
+    if (rm_kind_of(a->class_id) == RM_KIND_HOST_MEMORY &&
+        host_memory_lacks(((const struct rm_memory *)(const void *)c->params)->size))
+        return answered(NV_ERR_NO_MEMORY);
     status = reserve(c, a, &place);
     if (place.no_room)
         return parked_or(c, place.card, place.reserved, NV_ERR_NO_MEMORY);

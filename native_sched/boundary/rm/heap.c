@@ -3,6 +3,7 @@
  * one way to account. */
 #include "create.h"
 #include "handlers.h"
+#include "host_memory.h"
 #include "native_sched/boundary/call/close_wait.h"
 #include "native_sched/boundary/continued/continued.h"
 #include <errno.h>
@@ -146,6 +147,10 @@ struct answer mediate_heap(struct call *c)
  * object is taken into the account when it is to be mapped (objects/pages.h). */
 static struct answer pin_pages(struct call *c)
 {
+    const struct rm_alloc_memory *o = (const void *)c->outer;
+
+    if (host_memory_lacks(o->limit))
+        return answered(NV_ERR_NO_MEMORY);
     if (!caller_waits(c->caller))
         return failed(-EINTR);
     return c->m->ops->as_caller ? continued_as_caller(c) : continued();
