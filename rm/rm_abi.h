@@ -102,6 +102,7 @@ enum rm_heap_function {
     RM_HEAP_INFO = 5,
     RM_HEAP_ALLOC_PITCH_HEIGHT = 6,
     RM_HEAP_ALLOC_SIZE_RANGE = 14,
+    RM_HEAP_OS_DESCRIPTOR = 27, /* the caller's pages */
 };
 struct rm_heap { /* NVOS32, 184: what every function has, then one of those below */
     uint32_t root, parent, function, vaspace;
@@ -223,9 +224,6 @@ struct rm_unmap_memory { /* NVOS34, 32 */
     uint32_t status, flags;
 };
 enum { RM_ADDRESS_SPACE_SYSTEM = 1 };
-struct rm_address_space { /* 0xd01, 12: where an object of the client lies */
-    uint32_t object, map_flags, type;
-};
 struct rm_map_dma { /* how NVOS46 begins */
     uint32_t client, device, virtual_memory, memory;
     uint64_t offset, length;

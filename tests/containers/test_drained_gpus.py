@@ -37,7 +37,7 @@ def card(mgpu: Arbiter, index: int = 0) -> dict[str, Any]:
 def registers_mapped(mgpu: Arbiter) -> int:
     """Of how many GPUs mgpud reads what their engines execute."""
     maps = Path(f"/proc/{mgpu.pid_of('mgpud')}/maps").read_text()
-    return sum("memfd:mgpu-status" in line for line in maps.splitlines())
+    return sum("memfd:mgpu-registers" in line for line in maps.splitlines())
 
 
 def users(mgpu: Arbiter, minor: int = 0) -> int:

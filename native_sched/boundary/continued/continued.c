@@ -264,6 +264,22 @@ static bool has_client(const struct call *c, uint32_t client)
     return call_find(c, client, client);
 }
 
+/* The driver has made it on this file, and the mgpud that named it died before it was in the account. */
+static bool take_made(struct call *c, const struct creation *a)
+{
+    struct unconfirmed made = {.client = a->root, .handle = a->handle, .class_id = a->class_id};
+
+    if (caller_process_id(c->caller, &made.who) < 0)
+        return false;
+    made.file = c->file.id;
+    for_each_call(u, c->tenant->continued)
+    {
+        if (u->file == made.file && u->client == a->root)
+            u->file = 0;
+    }
+    return is_there(c->m, &c->file, &made) == 1 && account_add(c->tenant, &made);
+}
+
 struct answer continued_make(struct call *c, struct creation *a)
 {
     struct tenant *t = c->tenant;
@@ -276,11 +292,11 @@ struct answer continued_make(struct call *c, struct creation *a)
     if (!caller_waits(c->caller))
         return failed(-EINTR);
     if (rm_kind_of(a->class_id) == RM_KIND_ROOT) {
-        bool ours = !a->root;
+        bool ours = !a->root || is_own_client(a->root);
 
         if (!name_client(c, a))
             return answered(NV_ERR_NO_MEMORY);
-        if (ours && has_client(c, a->root)) /* made anew after a restart */
+        if (ours && (has_client(c, a->root) || take_made(c, a))) /* made anew after a restart */
             return answered(NV_OK);
     }
     if ((status = begin(c, a, u)))

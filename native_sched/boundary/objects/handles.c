@@ -34,3 +34,8 @@ uint32_t same_client_again(const struct call *c, uint32_t nth)
 {
     return OWN_CLIENTS | (scattered(c, nth) & OWN_CLIENTS_MASK);
 }
+
+bool is_own_client(uint32_t client)
+{
+    return (client & ~(uint32_t)OWN_CLIENTS_MASK) == OWN_CLIENTS;
+}

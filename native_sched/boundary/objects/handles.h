@@ -15,4 +15,7 @@ uint32_t choose_handle(struct tenant *t, uint32_t client, uint32_t *handle);
 uint32_t same_handle_again(const struct call *c, uint32_t nth);
 /* The same for a client: in RM's own range, from the end that it comes to last. */
 uint32_t same_client_again(const struct call *c, uint32_t nth);
+/* Whether a client's name is one that mgpud gives: a caller's struct has it already where its call comes
+ * again. */
+bool is_own_client(uint32_t client);
 #endif

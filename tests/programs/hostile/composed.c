@@ -56,12 +56,10 @@ static void own_memory(void)
 
 static void heap_pages(void)
 {
-    enum { OS_DESCRIPTOR = 27 };
-
     memset(&honest, 0, sizeof(honest));
     honest.heap.root = g.client;
     honest.heap.parent = DEVICE;
-    honest.heap.function = OS_DESCRIPTOR;
+    honest.heap.function = RM_HEAP_OS_DESCRIPTOR;
     honest.heap.any.handle = raced_handle++;
     turned = honest;
     turned.heap.function = below(&seed, 2) ? RM_HEAP_ALLOC_SIZE : RM_HEAP_FREE;
