@@ -145,7 +145,7 @@ def sources() -> list[str]:
         ["git", "ls-files", "*.c", "*.h", "*.py"], cwd=REPOSITORY, capture_output=True, text=True, check=True
     )
     headers = {path.relative_to(REPOSITORY).as_posix() for path in HEADERS}
-    # The laboratory's card answers NVIDIA's driver by numbers of its firmware's interface, in tables of its own.
+    # The laboratory's card answers by numbers of the firmware's interface, in tables of its own.
     apart = (f"{FACTS.parent.relative_to(REPOSITORY).as_posix()}/", "lab/", "tests/lab/")
     return [
         name
