@@ -31,7 +31,7 @@ def test_profiles_are_handed_on(values: list[str], checked: str) -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ("h100:2", '--sim "h100:2": no such profile; profiles: v100-16, a10, '),
+        ("h900:2", '--sim "h900:2": no such profile; profiles: v100-16, a10, '),
         ("", '--sim "": no such profile; '),
         ("a10,,a10", '--sim "": no such profile; '),
         ("a10:", '--sim "a10:": no such count; '),
@@ -65,7 +65,7 @@ def test_help_lists_the_profiles() -> None:
 
 
 @needs_root
-@pytest.mark.parametrize("args", [("--sim", "h100:2"), ("--sim", "a10", "--ready-fd", "977")])
+@pytest.mark.parametrize("args", [("--sim", "h900:2"), ("--sim", "a10", "--ready-fd", "977")])
 def test_bad_options_are_one_line_before_anything_is_made(tmp_path: Path, args: tuple[str, ...]) -> None:
     result = up(tmp_path / "state", *args)
     assert (result.exit_code, result.stdout) == (1, "")
