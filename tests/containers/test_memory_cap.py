@@ -67,7 +67,7 @@ def test_every_client_sees_the_cap(
     assert [card["total_bytes"] for card in capped] == [cap * MIB for cap in caps_mib]
     assert [card["info_total_bytes"] for card in capped] == [cap * MIB for cap in caps_mib]
     for card in capped:
-        # One byte over: CUDA_ERROR_OUT_OF_MEMORY. What is free can be had to the byte, and life goes on.
+        # One byte over: CUDA_ERROR_OUT_OF_MEMORY. What is free can be had to the page, and life goes on.
         assert (card["over"], card["exact"], card["after"]) == (2, 0, 0)
     assert mgpu.used_bytes() == [0, 0]
 

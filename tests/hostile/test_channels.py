@@ -94,17 +94,16 @@ def test_channels_are_limited(siege: Siege) -> None:
 def test_two_tenants_leave_channels_for_a_third(siege: Siege) -> None:
     """A runlist has numbers for 2048 channels, and all tenants of the card share them."""
     greedy = ("many_groups", "2000", "channels")
-    with (
-        siege.attempt(*greedy, cap_mib=20 * CONTEXT_MIB) as first,
-        siege.attempt(*greedy, cap_mib=20 * CONTEXT_MIB) as second,
-        siege.attempt("many_groups", "200", "channels", cap_mib=20 * CONTEXT_MIB) as third,
-    ):
-        most, rest = first.numbers(), second.numbers()
-        assert (most[1], rest[1]) == (NO_MEMORY, NO_MEMORY)
-        assert RUNLIST_IDS // 3 < most[0] <= RUNLIST_IDS // 2
-        assert RUNLIST_IDS // 5 < rest[0] <= RUNLIST_IDS // 3
-        assert third.numbers() == [200, 0]
-        siege.neighbour_is_well()
+    with siege.attempt(*greedy, cap_mib=20 * CONTEXT_MIB) as first:
+        most = first.numbers()
+        with siege.attempt(*greedy, cap_mib=20 * CONTEXT_MIB) as second:
+            rest = second.numbers()
+            with siege.attempt("many_groups", "200", "channels", cap_mib=20 * CONTEXT_MIB) as third:
+                assert third.numbers() == [200, 0]
+                siege.neighbour_is_well()
+    assert (most[1], rest[1]) == (NO_MEMORY, NO_MEMORY)
+    assert RUNLIST_IDS // 3 < most[0] <= RUNLIST_IDS // 2
+    assert RUNLIST_IDS // 5 < rest[0] <= RUNLIST_IDS // 3
 
 
 def test_clients_are_limited_to_those_suspended_in_time(siege: Siege) -> None:

@@ -14,8 +14,8 @@ OBJECTS_MAX, OBJECT_BYTES = 65536, 64 << 10
 JOURNAL_MAX_BYTES = 9 << 20
 NO_MEMORY = NV_ERR_NO_MEMORY
 THREADS = 300
-# Of one container and its listener, with 16 callers and 16 files remembered (docs/boundary.md).
-CONTAINER_FDS, LISTENER_FDS = 4, 4 + 16 + 16
+# Of one container and its listener, with 16 callers of two each and 16 files remembered (docs/boundary.md).
+CONTAINER_FDS, LISTENER_FDS = 4, 4 + 2 * 16 + 16
 
 
 def count(siege: Siege, what: str) -> int:

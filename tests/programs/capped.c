@@ -1,8 +1,11 @@
 /* What an application sees of its cap, as one JSON object. Usage: capped
  *
  * Per card: total and free bytes, the error of allocating one byte more than is free, whether exactly what is
- * free can be had, and whether the process goes on after a refusal. */
+ * free can be had in pages of 2 MiB, the driver's for memory of that size, and whether the process goes on after a
+ * refusal. */
 #include "cuda_driver.h"
+
+enum { PAGE_BYTES = 2 << 20 };
 
 int main(void)
 {
@@ -25,7 +28,7 @@ int main(void)
             cuda_must(cuda.mem_free(p), "cuMemFree");
         if (cuda.mem_alloc(&p, free_bytes + 1) == CUDA_SUCCESS)
             over = -1;
-        exact = cuda.mem_alloc(&p, free_bytes);
+        exact = cuda.mem_alloc(&p, free_bytes / PAGE_BYTES * PAGE_BYTES);
         if (exact == CUDA_SUCCESS)
             cuda_must(cuda.mem_free(p), "cuMemFree");
         after = cuda.mem_alloc(&p, 1 << 20);
