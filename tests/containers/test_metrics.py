@@ -257,6 +257,7 @@ def test_health_tells_of_a_scheduler_that_hangs_in_the_driver_and_of_its_return(
             "metrics": "ok",
             "cards": "ok",
             "containers": "ok",
+            "tables": "ok",
             "errors": "ok",
         }
         assert fine.status == document["status"] == (0 if document["mgpud"]["sched_fifo"] else 1)

@@ -37,7 +37,7 @@ def test_each_attempt_is_refused_or_accounted(tmp_path: Path) -> None:
 
 def test_docs_name_every_gpu_attempt() -> None:
     """And every one of them is a program that there is."""
-    page = (REPOSITORY / "docs" / "nvidia-driver.md").read_text()
+    page = (REPOSITORY / "docs" / "gpu-results.md").read_text()
     for attempt in DECIDED_ON_A_CARD:
         assert f"| {attempt.name} | {attempt.decides} |" in page
     for attempt in ATTEMPTS:

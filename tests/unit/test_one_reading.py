@@ -57,7 +57,7 @@ def test_malformed_json_is_no_refusal() -> None:
 
 
 # Of mgpud's replies and its grants.
-NOT_OF_SPECS = {"grant", "hostPath", "nonce"}
+NOT_OF_SPECS = {"grant", "hostPath", "masked_paths", "nonce"}
 
 
 def asked_for(path: Path) -> Iterator[str]:

@@ -33,6 +33,7 @@ CODES = (
     "core-full",
     "core-too-large",
     "driver-lost",
+    "environment-in-pod",
     "grant-lost",
     "indivisible",
     "keys-disagree",
