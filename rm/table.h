@@ -149,7 +149,7 @@ static const struct rm_escape_row {
     uint32_t number, bytes, status_at, since, until;
     enum rm_disposition disposition;
     uint32_t params_at, params_size_at, pointer_at; /* 0: none */
-    bool changes, executed, continued, names_file;
+    bool changes, executed, continued, names_file, sizeless;
 } rm_escapes[] __attribute__((unused)) = {
 #define SINCE                  RM_SINCE
 #define UNTIL                  RM_UNTIL
@@ -157,6 +157,7 @@ static const struct rm_escape_row {
 #define EXECUTED               .executed = true
 #define CONTINUED              .continued = true
 #define NAMES_FILE             .names_file = true
+#define SIZELESS               .sizeless = true
 #define PARAMS_AT(at, size_at) .params_at = at, .params_size_at = size_at
 #define POINTER_AT(at)         .pointer_at = at
 #define ESCAPE(name, nr, size, at, ...) \
@@ -266,7 +267,7 @@ static inline const struct rm_escape_row *rm_escape_of_any(uint32_t number, uint
 static inline bool rm_may_have_bytes(const struct rm_escape_row *row, uint32_t bytes)
 {
     const uint32_t element = row->bytes & ~RM_ARRAY;
-    bool found = row->bytes == bytes;
+    bool found = row->bytes == bytes || (row->sizeless && !bytes);
 
     if (row->bytes & RM_ARRAY)
         return element == 4 ? bytes % 4 == 0 : bytes >= 1u << (31 - __builtin_clz(element));

@@ -52,7 +52,8 @@ def _elements(least: int) -> list[Cube]:
 
 def _sizes(interface: Interface, item: Item) -> list[Cube]:
     if not item.array:
-        return [(SIZE, size) for size in sorted(interface.all_sizes(item.size))]
+        none = {0} if item.sizeless else set()
+        return [(SIZE, size) for size in sorted(interface.all_sizes(item.size) | none)]
     assert isinstance(item.size, int), item.name
     # Where the driver takes whole elements only, as of attached GPUs, their low bits say so in one cube.
     return [(0x3, 0)] if item.size == 4 else _elements(item.size)

@@ -19,6 +19,7 @@ INTERFACE = rm_interface.read()
 BRANCH = (580, 65)
 # In the outer structs of RM_CONTROL and RM_ALLOC.
 STATUS_AT, MADE_STATUS_AT = 0x1C, 0x28
+NOT_OPEN = 200
 
 
 @pytest.fixture(scope="module")
@@ -75,3 +76,17 @@ def test_classes_are_answered_with_the_status_of_their_row(here: World) -> None:
     }
     assert all((answer.result, answer.through) == (0, False) for answer in found.values())
     assert len(found) > 9
+
+
+def test_an_escape_that_has_to_have_a_size_is_let_through_without_one_by_nobody(here: World) -> None:
+    """With a size of 0 NVIDIA's driver reads from a NULL pointer, in the kernel."""
+    tenant = here.tenant()
+    numbers = [item.number for item in INTERFACE.escapes if item.sizeless]
+    assert numbers == [rm_numbers.NV_ESC_WAIT_OPEN_COMPLETE]
+    # To what is let through the kernel says that this is no descriptor. It ignores direction and type.
+    heard = {
+        (number, bits): tenant.ioctl(NOT_OPEN, bits | number).result
+        for number in numbers
+        for bits in (0, ord("F") << 8, 3 << 30 | ord("F") << 8)
+    }
+    assert heard == dict.fromkeys(heard, -errno.ENOTTY)

@@ -20,7 +20,7 @@ DISPOSITIONS = ("PASSED", "MEDIATED", "ANSWERED", "REFUSED")
 _ROW = re.compile(r"^(BRANCH|KEY|BYTES|ESCAPE|UVM|CLASS|CONTROL)\((.*)\)$", re.MULTILINE)
 _LIFE = re.compile(r", (SINCE|UNTIL)\((\d+), (\d+)\)")
 _FLAG = re.compile(
-    r", (?:CHANGES|ON_CLIENT|EXECUTED|CONTINUED|NAMES_FILE|IN_PLACE|UNLISTED|(?:PARAMS|POINTER)_AT\([^)]*\))(?=,|$)"
+    r", (?:CHANGES|EXECUTED|CONTINUED|NAMES_FILE|SIZELESS|IN_PLACE|UNLISTED|(?:PARAMS|POINTER)_AT\([^)]*\))(?=,|$)"
 )
 _STATUS = re.compile(r"\bREFUSED\((\w+)\)")
 _LISTS = re.compile(r", LISTS\((\d+), (\d+)\)")
@@ -46,7 +46,8 @@ class Item:
 
     array: of each of any number of elements. disposition: of all but classes. callers: of a control whose
     parameters are as large as the caller says. lists: how many they point to, and an element's size.
-    status: NVIDIA's name of what a refused one is answered with. kind: of a class.
+    status: NVIDIA's name of what a refused one is answered with. kind: of a class. sizeless: of an escape,
+    which is refused without a size.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Item:
     lists: tuple[int, int] | None = None
     status: str = ""
     kind: str = ""
+    sizeless: bool = False
 
     @property
     def symbol(self) -> str:
@@ -114,7 +116,7 @@ def _disposed(kind: str, words: list[str]) -> None:
         raise RowError(f"rm/interface.def: {words[0]} has no disposition: {', '.join(DISPOSITIONS)}")
 
 
-def _escape(words: list[str]) -> Item:
+def _escape(words: list[str], sizeless: bool) -> Item:
     name, number, size, at, disposition = words
     array = _ARRAY.fullmatch(size)
     return Item(
@@ -124,6 +126,7 @@ def _escape(words: list[str]) -> Item:
         None if at == "RM_NO_STATUS" else int(at, 0),
         disposition,
         array is not None,
+        sizeless=sizeless,
     )
 
 
@@ -132,6 +135,7 @@ def read(path: Path = SOURCE) -> Interface:
     lives: dict[str, tuple[Version | None, Version | None]] = {}
     lists: dict[str, tuple[int, int]] = {}
     status: dict[str, str] = {}
+    sizeless: set[str] = set()
     for kind, inner in _ROW.findall(path.read_text()):
         words = [
             word.strip()
@@ -145,6 +149,8 @@ def read(path: Path = SOURCE) -> Interface:
             status[words[0]] = refused[1]
         if of := _LISTS.search(inner):
             lists[words[0]] = (int(of[1]), int(of[2]))
+        if ", SIZELESS" in inner:
+            sizeless.add(words[0])
         life = {which: (int(major), int(minor)) for which, major, minor in _LIFE.findall(inner)}
         if life:
             lives[words[0]] = (life.get("SINCE"), life.get("UNTIL"))
@@ -154,7 +160,7 @@ def read(path: Path = SOURCE) -> Interface:
     return Interface(
         branches=tuple((int(major), int(minor)) for major, minor in rows["BRANCH"]),
         sizes=sizes,
-        escapes=tuple(map(_escape, rows["ESCAPE"])),
+        escapes=tuple(_escape(words, words[0] in sizeless) for words in rows["ESCAPE"]),
         uvm=tuple(
             Item(name, int(number, 0), _size(size) or None, disposition=disposition)
             for name, number, size, disposition in rows["UVM"]
