@@ -90,3 +90,15 @@ def test_an_escape_that_has_to_have_a_size_is_let_through_without_one_by_nobody(
         for bits in (0, ord("F") << 8, 3 << 30 | ord("F") << 8)
     }
     assert heard == dict.fromkeys(heard, -errno.ENOTTY)
+
+
+NUM_SUBDEVICES = rm_numbers.NV0080_CTRL_CMD_GPU_GET_NUM_SUBDEVICES
+
+
+def test_controls_whose_answer_rm_keeps_are_for_the_clients_tenant_alone(here: World) -> None:
+    mine, other = here.tenant(), here.tenant()
+    client = mine.client()
+    assert mine.control(client, 0xD0, NUM_SUBDEVICES, bytes(4)).u32(STATUS_AT) == 0
+    foreign = other.control(client, 0xD0, NUM_SUBDEVICES, b"\xaa" * 4)
+    assert (foreign.result, foreign.u32(STATUS_AT)) == (0, rm_numbers.NV_ERR_INVALID_CLIENT)
+    assert foreign.params == b"\xaa" * 4

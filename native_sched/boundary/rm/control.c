@@ -10,9 +10,20 @@
 
 typedef int (*control_fn)(struct call *c, uint32_t *status);
 
+static bool is_own(struct call *c, uint32_t client)
+{
+    WITH_TENANT(c->tenant);
+
+    return objects_find(&c->tenant->objects, client, client) != 0;
+}
+
+/* RM answers what it keeps to whoever names a client that it has, without a look at whose it is. */
 static int pass(struct call *c, uint32_t *status)
 {
-    (void)status;
+    if (!is_own(c, ((const struct rm_control *)(const void *)c->outer)->client)) {
+        *status = NV_ERR_INVALID_CLIENT;
+        return 0;
+    }
     return call_driver(c);
 }
 
