@@ -90,7 +90,7 @@ class TenantState(Structure):
 class Unsuspendable(IntEnum):
     """enum mgpu_unsuspendable: why a tenant's work goes on that ought to rest."""
 
-    NO = 0
+    SUSPENDABLE = 0
     HIDDEN = 1
     REFUSED = 2
 

@@ -203,7 +203,7 @@ def test_tenant_with_an_unlocated_file_is_reported_unsuspendable(here: World) ->
     until(
         lambda: here.engine.state(offline.id).unsuspendable == Unsuspendable.HIDDEN, "it cannot be suspended"
     )
-    assert here.engine.state(online.id).unsuspendable == Unsuspendable.NO
+    assert here.engine.state(online.id).unsuspendable == Unsuspendable.SUSPENDABLE
 
 
 def test_a_file_that_is_shown_in_time_is_suspended_through(here: World) -> None:
@@ -217,7 +217,7 @@ def test_a_file_that_is_shown_in_time_is_suspended_through(here: World) -> None:
         return bool(group.open)
 
     until(lambda: not enabled(), "it is found again, and off the card")
-    assert here.engine.state(offline.id).unsuspendable == Unsuspendable.NO
+    assert here.engine.state(offline.id).unsuspendable == Unsuspendable.SUSPENDABLE
 
 
 def registered_card(tenant: Tenant) -> int:

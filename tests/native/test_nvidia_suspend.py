@@ -126,7 +126,7 @@ def test_unregistered_channel_does_not_prevent_suspension(here: World) -> None:
     offline, _online = unregistered(here)
     here.engine.pause(offline.id, True)
     until(lambda: here.suspended_by() == (0, 1), "its channels are disabled")
-    assert here.engine.state(offline.id).unsuspendable == Unsuspendable.NO
+    assert here.engine.state(offline.id).unsuspendable == Unsuspendable.SUSPENDABLE
 
 
 def test_unsuspendable_tenant_is_reported_in_time(here: World) -> None:
@@ -135,10 +135,10 @@ def test_unsuspendable_tenant_is_reported_in_time(here: World) -> None:
     offline, online = unregistered(here)
     here.engine.pause(offline.id, True)
     until(lambda: here.engine.stats().suspend_failures > 2, "it is tried again")
-    assert here.engine.state(offline.id).unsuspendable == Unsuspendable.NO
+    assert here.engine.state(offline.id).unsuspendable == Unsuspendable.SUSPENDABLE
     until(lambda: here.engine.state(offline.id).unsuspendable == Unsuspendable.REFUSED, "its end is near")
     assert here.engine.state(offline.id).refused == INVALID_STATE
-    assert here.engine.state(online.id).unsuspendable == Unsuspendable.NO
+    assert here.engine.state(online.id).unsuspendable == Unsuspendable.SUSPENDABLE
 
 
 def test_brief_suspend_failure_is_tolerated(here: World) -> None:
@@ -150,7 +150,7 @@ def test_brief_suspend_failure_is_tolerated(here: World) -> None:
     until(lambda: here.engine.stats().suspend_failures > 2, "it is tried again")
     here.unschedulable(0)
     until(lambda: here.groups()[GROUP_HANDLE] is False, "it is suspended")
-    assert here.engine.state(offline.id).unsuspendable == Unsuspendable.NO
+    assert here.engine.state(offline.id).unsuspendable == Unsuspendable.SUSPENDABLE
 
 
 @pytest.mark.parametrize(

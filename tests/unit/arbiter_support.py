@@ -112,7 +112,7 @@ class FakeEngine:
 
     def state(self, tenant: int) -> TenantState:
         caught = self.unaccounted.get(tenant, 0)
-        why, status = self.unsuspendable.get(tenant, (Unsuspendable.NO, 0))
+        why, status = self.unsuspendable.get(tenant, (Unsuspendable.SUSPENDABLE, 0))
         return TenantState(listeners=1, unaccounted_bytes=caught, unsuspendable=why, refused=status)
 
     def without(self, card: int) -> dict[Without, int]:
