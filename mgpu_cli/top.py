@@ -15,6 +15,7 @@ from rich.text import Text
 from mgpu_cli import client, frame, options, render, table
 from mgpu_cli.frame import Frame
 from mgpu_cli.state import StateDir
+from oci_specs.vocabulary import HEEDS_QUOTAS
 
 COLUMNS = ("CONTAINER", "CLASS", "QUOTA%", "SHARE%", "STATE", "PREEMPTED", "USED/CAP MiB", "NAME")
 _DIM, _BOLD, _HEADING = "dim", "bold", "reverse"
@@ -96,7 +97,7 @@ def _heading(card: dict[str, Any]) -> str:
 
 
 def _cells(row: dict[str, Any]) -> tuple[object, ...]:
-    heeded = row["quota_percent"] is not None and row["policy"] != "native-burst-share"
+    heeded = row["quota_percent"] is not None and row["policy"] in HEEDS_QUOTAS
     return (
         row["container_id"][: render.SHORT_ID_CHARS],
         row["class"],

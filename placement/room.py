@@ -9,7 +9,7 @@ from oci_specs import units
 from oci_specs.forms import MIN_MIB
 from oci_specs.parse import MIN_MIB_PER_CARD_OF_SEVERAL
 from oci_specs.request import Qos, Request
-from oci_specs.vocabulary import FIXED_SHARE
+from oci_specs.vocabulary import QUOTAS_BIND
 from placement.cards import CardShare, CardState
 from placement.rules import Rules
 
@@ -89,13 +89,15 @@ def free_mib(request: Request, card: CardState) -> int:
 def free_core(card: CardState, qos: Qos, policy: str) -> int:
     """Percent of the card that a further container of the class can have as its quota.
 
-    Under fixed-share those without a quota share what is left, and each keeps LEAST_PART_PERCENT.
+    Each of those without one keeps its least part.
     """
-    tenants = [tenant for tenant in card.tenants if tenant.qos == qos]
-    free = 100 - sum(tenant.core_percent or 0 for tenant in tenants)
-    if policy == FIXED_SHARE:
-        free -= LEAST_PART_PERCENT * sum(tenant.core_percent is None for tenant in tenants)
-    return max(0, free)
+    least = least_part_percent(policy)
+    return max(0, 100 - sum(tenant.core_percent or least for tenant in card.tenants if tenant.qos == qos))
+
+
+def least_part_percent(policy: str) -> int:
+    """What quotas have to leave to each container without one: something, where they bind."""
+    return LEAST_PART_PERCENT if policy in QUOTAS_BIND else 0
 
 
 def _lack(
@@ -103,7 +105,7 @@ def _lack(
 ) -> Lack | None:
     core = share.core_percent
     if core is None:
-        core = LEAST_PART_PERCENT if policy == FIXED_SHARE else 0
+        core = least_part_percent(policy)
     checks = (
         (Lack.POLICY, request.policy is not None and policy != request.policy),
         (Lack.CARD_SIZE, share.memory_mib > card.memory_mib),

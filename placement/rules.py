@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from oci_specs.vocabulary import FIXED_SHARE
+from oci_specs.vocabulary import DEFAULT_POLICY
 
 Strategy = Literal["default", "binpack", "spread", "separate"]
 
@@ -14,8 +14,8 @@ Strategy = Literal["default", "binpack", "spread", "separate"]
 class Rules:
     """Settings of one node; native_sched/daemon/node/config.py has the others."""
 
-    # For a card without tenants whose first one names no policy: a quota that always holds surprises least.
-    policy: str = FIXED_SHARE
+    # For a card without tenants whose first one names no policy.
+    policy: str = DEFAULT_POLICY
     # The choice of a card where nothing nearer chose one. default: online apart from online, offline
     # packed beside online; separate: offline away from online.
     placement: Strategy = "default"

@@ -1,8 +1,8 @@
 /* What an application sees of its cap, as one JSON object. Usage: capped
  *
  * Per card: total and free bytes, the error of allocating one byte more than is free, whether exactly what is
- * free can be had in pages of 2 MiB, the driver's for memory of that size, and whether the process goes on after a
- * refusal. */
+ * free can be had in pages of 2 MiB, the driver's for memory of that size, and whether the process goes on
+ * after a refusal. */
 #include "cuda_driver.h"
 
 enum { PAGE_BYTES = 2 << 20 };

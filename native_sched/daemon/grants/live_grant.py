@@ -12,7 +12,7 @@ from native_sched.daemon.grants import memory_kind, memory_refusal, naming
 from native_sched.daemon.grants.grants import Grant
 from native_sched.daemon.grants.served import Served
 from oci_specs.request import Qos
-from oci_specs.vocabulary import FIXED_SHARE
+from oci_specs.vocabulary import DEFAULT_POLICY
 from placement import room
 from placement.cards import CardShare, CardState
 
@@ -89,9 +89,9 @@ def _check_memory(grant: Grant, card: CardShare, asked_mib: int, others: CardSta
 
 
 def _check_core(grant: Grant, card: CardShare, qos: Qos, others: CardState) -> None:
-    policy = others.policy or FIXED_SHARE
+    policy = others.policy or DEFAULT_POLICY
     free = room.free_core(others, qos, policy)
-    least = room.LEAST_PART_PERCENT if policy == FIXED_SHARE else 0
+    least = room.least_part_percent(policy)
     if (least if card.core_percent is None else card.core_percent) > free:
         raise refusals.core_full(grant, card, qos, free)
 

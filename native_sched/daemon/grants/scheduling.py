@@ -26,7 +26,7 @@ class Told(NamedTuple):
 
 
 def _heeded(grant: Grant, card: CardShare) -> int | None:
-    return None if grant.policy == vocabulary.NATIVE_BURST_SHARE else card.core_percent
+    return card.core_percent if grant.policy in vocabulary.HEEDS_QUOTAS else None
 
 
 class Scheduling:
