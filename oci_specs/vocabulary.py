@@ -37,7 +37,7 @@ GUARANTEED_BURST_SHARE = "guaranteed-burst-share"
 POLICIES = (NATIVE_BURST_SHARE, FIXED_SHARE, GUARANTEED_BURST_SHARE)
 # A quota that always holds surprises least.
 DEFAULT_POLICY = FIXED_SHARE
-# What a policy's source in native_sched/core says of it, which a test compares: whether quotas mean something,
+# What native_sched/core says of a policy, which a test compares: whether quotas mean something,
 # and whether nobody gets more than its quota, so that a container without one lives on what the others leave.
 HEEDS_QUOTAS = frozenset((FIXED_SHARE, GUARANTEED_BURST_SHARE))
 QUOTAS_BIND = frozenset((FIXED_SHARE,))
