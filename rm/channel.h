@@ -13,6 +13,13 @@ enum {
     RM_CHANNEL_MAX = sizeof(struct rm_channel) + RM_CHANNEL_FURTHER,
 };
 
+/* A group's parameters, as the newest driver takes them: from 615.71 on two words follow, which RM clears
+ * (kchangrpapiConstruct(), kernel_channel_group_api.c). */
+union rm_channel_group_params {
+    struct rm_channel_group group;
+    uint8_t bytes[sizeof(struct rm_channel_group) + 2 * sizeof(uint32_t)];
+};
+
 static inline bool rm_channel_has_handle(const struct rm_table *t)
 {
     return t->version >= RM_VERSION(610, 43);

@@ -194,7 +194,7 @@ struct rm_subdevice { /* NV2080_ALLOC_PARAMETERS */
     uint32_t id;
 };
 enum { RM_VASPACE_EXTERNALLY_OWNED = 1 << 3 }; /* of an address space's flags: nvidia-uvm fills it */
-struct rm_channel_group {                      /* class 0xA06C, 20 */
+struct rm_channel_group {                      /* class 0xA06C, 20; from 615.71 on 28 (rm/channel.h) */
     uint32_t error_object, ecc_error_object, vaspace, engine_type, vgpu_flag;
 };
 enum rm_engine { /* NV2080_ENGINE_TYPE */

@@ -1,3 +1,4 @@
+#include "../../rm/channel.h"
 #include "engines.h"
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,9 @@ static const uint32_t engine_types[SIM_ENGINES] = {
 
 static uint32_t group_make(struct engines *engines, enum sim_engine_index engine)
 {
-    struct rm_channel_group params = {.vaspace = engines->vaspace, .engine_type = engine_types[engine]};
+    union rm_channel_group_params params = {
+        .group = {.vaspace = engines->vaspace, .engine_type = engine_types[engine]},
+    };
 
     return rmc_alloc(engines->rm, engines->card->device, &engines->group[engine], KEPLER_CHANNEL_GROUP_A,
                      &params, sizeof params);

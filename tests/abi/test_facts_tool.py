@@ -219,8 +219,8 @@ def test_row_that_says_too_little_is_told(tmp_path: Path, before: str, after: st
             id="an offset that is another field's",
         ),
         pytest.param(
-            "BRANCH(610, 43)",
-            "BRANCH(610, 43)\nBRANCH(999, 10)",
+            "BRANCH(615, 71)",
+            "BRANCH(615, 71)\nBRANCH(999, 10)",
             "BRANCH(999): no facts at all in 999",
             id="an unknown branch",
         ),
@@ -287,3 +287,39 @@ def test_struct_in_go_that_does_not_fit_is_told(
     done = add_struct(facts, tmp_path / "nvgpu", EVENT.replace(before, after))
     assert done.returncode == 2
     assert expected in done.stderr
+
+
+def add_same(facts: Path, tmp_path: Path, names: str, known: str) -> subprocess.CompletedProcess[str]:
+    (tmp_path / "names").write_text(names)
+    return tool("--facts", facts, "add-same", tmp_path / "names", "999.10", known, "a table")
+
+
+def test_structs_that_did_not_change_are_taken_with_what_takes_them(facts: Path, tmp_path: Path) -> None:
+    assert (
+        add_same(facts, tmp_path, "NVOS54_PARAMETERS\nNV0005_ALLOC_PARAMETERS.data", "595.45.04").returncode
+        == 0
+    )
+    found = store.load(facts).releases["999.10"]
+    assert (found.source, found.complete) == ("a table", False)
+    assert found.facts["escape"] == {("NV_ESC_RM_CONTROL", "NVOS54_PARAMETERS"): ("0x2a", "32")}
+    assert found.facts["field"]["NVOS54_PARAMETERS", "status"] == ("0x1c", "4")
+    assert [key for key in found.facts["field"] if key[0] != "NVOS54_PARAMETERS"] == [
+        ("NV0005_ALLOC_PARAMETERS", "data")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names", "known", "said"),
+    [
+        ("NVOS99_PARAMETERS", "595.45.04", "NVOS99_PARAMETERS: not in 595.45.04"),
+        ("NVOS54_PARAMETERS", "594.1", "594.1: not a known driver"),
+        ("NVOS46_PARAMETERS", "575.64.05", "999.10 is known to have it otherwise"),
+    ],
+)
+def test_struct_that_is_not_so_is_told(
+    facts: Path, tmp_path: Path, names: str, known: str, said: str
+) -> None:
+    assert add_same(facts, tmp_path, "NVOS46_PARAMETERS", "595.45.04").returncode == 0
+    done = add_same(facts, tmp_path, names, known)
+    assert done.returncode == 2
+    assert said in done.stderr

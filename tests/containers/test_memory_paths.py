@@ -135,8 +135,8 @@ def test_an_unknown_driver_is_refused_in_one_line(tmp_path: Path) -> None:
     assert done.status == 1
     assert done.err == (
         "mgpu: driver 600 is none of those whose interface is known: 535.86, 545.23, 550.54, 555.42, 560.28, "
-        "565.57, 570.86, 575.51, 580.65, 590.44, 595.44, 610.43 and later ones of each branch; install one of them, "
-        "or set driver_table in node.toml to the branch it is like\n"
+        "565.57, 570.86, 575.51, 580.65, 590.44, 595.44, 610.43, 615.71 and later ones of each branch; "
+        "install one of them, or set driver_table in node.toml to the branch it is like\n"
     )
 
 

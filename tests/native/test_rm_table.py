@@ -192,7 +192,7 @@ def test_the_page_is_what_the_file_says() -> None:
     assert rm_interface.PAGE.read_text() == rm_interface.page(INTERFACE)
 
 
-@pytest.mark.parametrize("version", ["535.86.05", "570.86.15", "595.45.04", "610.43.03"])
+@pytest.mark.parametrize("version", ["535.86.05", "570.86.15", "595.45.04", "610.43.03", "615.71.09"])
 def test_channel_parameters_lie_where_the_headers_say(table: ctypes.CDLL, version: str) -> None:
     found = picked(table, version)
     out = (ctypes.c_uint8 * 376)(*[0xA5] * 376)

@@ -12,6 +12,7 @@ import pytest
 from oci_specs import paths
 from sim.cards import running
 from tests.sim.card_protocol import (
+    CHANNEL_GROUP,
     INVALID_ARGUMENT,
     MEMORY,
     OK,
@@ -49,6 +50,7 @@ MIB = 1 << 20
         "580.95.05",
         "595.45.04",
         "610.43.03",
+        "615.71.09",
     ],
 )
 def test_sizes_are_the_versions(tmp_path: Path, version: str) -> None:
@@ -60,7 +62,11 @@ def test_sizes_are_the_versions(tmp_path: Path, version: str) -> None:
         Connection(card.card_socket) as line,
     ):
         client = Client(line)
-        group = client.group()
+        for wrong in (-1, 1, 0):
+            status = OK if not wrong else INVALID_ARGUMENT
+            params = (group_params() + bytes(9))[: sizes["NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS"] + wrong]
+            made, group = client.alloc(client.device, CHANNEL_GROUP, params)
+            assert made == status
         for wrong in (0, -1, 1):
             status = OK if not wrong else INVALID_ARGUMENT
             params = (memory_params(MIB) + bytes(8))[: sizes["NV_MEMORY_ALLOCATION_PARAMS"] + wrong]

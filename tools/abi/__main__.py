@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tools.abi import (
     coverage,
+    from_known,
     from_nvproxy,
     from_observed,
     history,
@@ -70,6 +71,22 @@ def _add_struct(arguments: argparse.Namespace) -> int:
     from_nvproxy.add(release, arguments.folder, arguments.struct, arguments.source, like)
     store.save(known, arguments.facts)
     print(f"{release.version}: {arguments.struct}, in {arguments.facts}")
+    return 0
+
+
+def _add_same(arguments: argparse.Namespace) -> int:
+    known = store.load(arguments.facts)
+    if arguments.known not in known.releases:
+        raise Problem(f"{arguments.known}: not a known driver, {', '.join(known.versions)} are")
+    if arguments.version not in known.releases:
+        known.add(Release(arguments.version, arguments.source, complete=False))
+    release, names = known.releases[arguments.version], arguments.structs.read_text().split()
+    for name in names:
+        from_known.add(release, known.releases[arguments.known], name)
+    if arguments.source not in release.source:
+        release.source += f"; {arguments.source}"
+    store.save(known, arguments.facts)
+    print(f"{release.version}: {len(names)} structs as in {arguments.known}, in {arguments.facts}")
     return 0
 
 
@@ -151,6 +168,14 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("version", help="a known driver, which gVisor supports")
     command.add_argument("source", help="where the folder is from")
     command.set_defaults(run=_add_struct)
+    command = commands.add_parser(
+        "add-same", help="structs that a driver without headers has as a known one, by a source that says so"
+    )
+    command.add_argument("structs", type=Path, help="a file with their names")
+    command.add_argument("version", help="the driver's")
+    command.add_argument("known", help="the known driver")
+    command.add_argument("source", help="what says so")
+    command.set_defaults(run=_add_same)
     command = commands.add_parser("rebuild", help="measure every known driver anew")
     command.add_argument("clone", type=Path, help="a clone of NVIDIA's repository, with its tags")
     command.add_argument(

@@ -3,7 +3,7 @@
  * method buffers. */
 #include "context.h"
 #include "private.h"
-#include "rm/table.h"
+#include "rm/channel.h"
 #include <errno.h>
 
 /* The first group brings what all groups of the card or device share (its address space). Of the others the
@@ -41,11 +41,13 @@ static int take(struct nvidia_client *c, const struct rm_table *rm, const struct
     int e = free_bytes(c, rm, card, &before);
 
     for (int i = 0; i < GROUPS && e == 0; i++, before = after) {
-        struct rm_channel_group params = {.engine_type = copies ? RM_ENGINE_COPY0 : RM_ENGINE_GRAPHICS};
+        union rm_channel_group_params params = {
+            .group.engine_type = copies ? RM_ENGINE_COPY0 : RM_ENGINE_GRAPHICS,
+        };
         uint32_t handle = nvidia_client_handle(c);
 
         if ((e = nvidia_client_alloc(c, card->device, &handle, KEPLER_CHANNEL_GROUP_A, &params,
-                                     sizeof(params))) < 0)
+                                     rm_bytes(rm, RM_BYTES_NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS))) < 0)
             break;
         group[i] = handle;
         e = free_bytes(c, rm, card, &after);
