@@ -20,6 +20,7 @@ from tests.sim.card_protocol import (
     Client,
     Connection,
     channel_params,
+    group_params,
     memory_params,
 )
 from tests.support import rm_interface
