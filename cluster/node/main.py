@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,14 +96,16 @@ async def serve(
             parts.append(Registration(node).run())
         if address:
             parts.append(healthz.run(address, node.conditions))
+        farewell = None
         if with_api:
             # What it loads is not needed without.
             from cluster.api.client import Client
 
             node.api = await stack.enter_async_context(Client(kubeconfig))
+            farewell = partial(published.leave, node, node.api)
             parts += [published.run(node, node.api), events.run(node, node.api)]
             if claims is not None:
                 from cluster.dra import run as dra
 
                 parts.append(dra.run(node, claims.cdi))
-        await until_stopped(*parts)
+        await until_stopped(*parts, farewell=farewell)

@@ -27,6 +27,7 @@ class Node:
     ways would know of what the other has given out.
 
     inventory: None until mgpud has answered once. serving: whether new containers would be admitted.
+    is_leaving: this process is about to end: what has been sent here is served, and nothing new is to come.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Node:
     conditions: Conditions = field(default_factory=lambda: Conditions(to_stderr("mgpu-node")))
     inventory: Inventory | None = None
     serving: bool = False
+    is_leaving: bool = False
     _changes: int = 0
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 

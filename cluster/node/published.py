@@ -22,6 +22,8 @@ FIRST_S = 3.0
 # A node that is made anew, and a kubelet that forgets it, leave nothing of it.
 LOOK_S = 60.0
 RETRY_S = 5.0
+# How long the last write may take, and how long pods that were bound before it are on their way to kubelet.
+LEAVE_S, SENT_S = 5.0, 1.0
 _SCALES = {"k": 10**3, "M": 10**6, "G": 10**9}
 
 
@@ -44,13 +46,22 @@ async def run(node: Node, api: Api) -> None:
             wait_s = RETRY_S
 
 
+async def leave(node: Node, api: Api) -> None:
+    """Before the process ends: kubelet would refuse for good what is sent to a node without its plugin."""
+    node.is_leaving = True
+    with suppress(TimeoutError, ApiProblem):
+        async with asyncio.timeout(LEAVE_S):
+            await publish(node, api)
+            await asyncio.sleep(SENT_S)
+
+
 async def publish(node: Node, api: Api) -> None:
     """Writes what differs, in one write to the status, which takes labels and annotations too. ApiProblem as
     the API server has it.
     """
     found = await api.get(NODE, node.name)
     metadata: dict[str, Any] = {}
-    serving = "true" if node.serving else None
+    serving = "true" if node.serving and not node.is_leaving else None
     if _member(found, "metadata", "labels").get(SERVING) != serving:
         metadata["labels"] = {SERVING: serving}
     status: dict[str, Any] = {}

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 
-async def until_stopped(*parts: Coroutine[Any, Any, None]) -> None:
+async def until_stopped(
+    *parts: Coroutine[Any, Any, None], farewell: Callable[[], Awaitable[None]] | None = None
+) -> None:
     """Run the parts until SIGTERM or SIGINT, or until one ends, whose error is raised. The others are
-    cancelled and have ended when this returns.
+    cancelled and have ended when this returns. farewell: what a signal has done first, while the parts run.
     """
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -20,6 +22,8 @@ async def until_stopped(*parts: Coroutine[Any, Any, None]) -> None:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for each in done:
             each.result()
+        if farewell is not None:
+            await farewell()
     finally:
         for task in tasks:
             task.cancel()

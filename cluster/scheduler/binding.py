@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 
 from cluster.api.client import Api, Object
 from cluster.api.errors import ApiProblem
@@ -54,15 +55,28 @@ class Binder:
             return
         assumed = self._assume(known, node)
         placement = json.dumps(annotation_of(assumed.placed, known.lenders), separators=(",", ":"))
-        begun_s = self._clock()
-        try:
-            async with asyncio.timeout(CALL_SECONDS):
-                await self._api.create(BINDING, _binding(known.pod, node, placement))
-        except (ApiProblem, TimeoutError) as problem:
-            await self._find_out(known.pod, node, assumed, problem)
-        self._written(self._clock() - begun_s)
+        async with self._turn(known.pod, node):
+            begun_s = self._clock()
+            try:
+                async with asyncio.timeout(CALL_SECONDS):
+                    await self._api.create(BINDING, _binding(known.pod, node, placement))
+            except (ApiProblem, TimeoutError) as problem:
+                await self._find_out(known.pod, node, assumed, problem)
+            self._written(self._clock() - begun_s)
         self._state.made(uid)
         self._conditions.clear("binding", "pods are bound again")
+
+    @asynccontextmanager
+    async def _turn(self, pod: Pod, node: str) -> AsyncGenerator[None]:
+        """Once kubelet has answered for the pods before. Refusal where it refused one of them."""
+        if not pod.containers:
+            yield
+            return
+        async with self._state.starts.turn(pod.uid, node):
+            if self._state.starts.bars(node):
+                self._state.withdraw(pod.uid)
+                raise _not_bound(pod.namespace, pod.name, refused_there(node), "the scheduler tries again")
+            yield
 
     def _assume(self, known: Known, node: str) -> Assumed:
         pod, before = known.pod, self._state.assumed.get(known.pod.uid)
@@ -111,6 +125,10 @@ class Binder:
                 return await self._api.get(POD, pod.name, pod.namespace)
         except (ApiProblem, TimeoutError):
             return None
+
+
+def refused_there(node: str) -> str:
+    return f"kubelet of node {node} refused a pod a moment ago: it has no devices to give"
 
 
 def _binding(pod: Pod, node: str, placement: str) -> Object:

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cluster.scheduler.binding import Binder
+from cluster.scheduler.binding import Binder, refused_there
 from cluster.scheduler.counters import Counters
 from cluster.scheduler.evictions import Evictions
 from cluster.scheduler.lease import Lease
@@ -68,12 +68,19 @@ class Extender:
                 [name for name in names if name == assumed.node],
                 {name: elsewhere for name in names if name != assumed.node},
             )
-        found = self._state.scheduler.filter(known.pod, names)
+        barred = [name for name in names if known.pod.containers and self._state.starts.bars(name)]
+        found = self._state.scheduler.filter(known.pod, [name for name in names if name not in barred])
         if found.fits:
             return _filtered(
                 self._narrowed(known, found),
-                {name: f"mgpu: {why}" for name, why in found.refused.items()},
+                {name: f"mgpu: {why}" for name, why in found.refused.items()}
+                | {name: f"mgpu: {refused_there(name)}" for name in barred},
             )
+        if barred:
+            # After an error the stock scheduler asks again by itself: nothing tells it when a node is open.
+            if there := self._state.scheduler.filter(known.pod, barred).fits:
+                raise Refusal("not-now", refused_there(there[0]), "the scheduler tries again")
+            found = self._state.scheduler.filter(known.pod, names)
         self._counters.refused.inc()
         self._state.reservations.refused(known.pod, names, self._clock())
         self._evictions.refused(known, names)

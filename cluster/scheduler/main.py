@@ -28,12 +28,15 @@ from cluster.scheduler.lease import Lease
 from cluster.scheduler.reservations import Reservations
 from cluster.scheduler.scheduler import Scheduler, Scoring
 from cluster.scheduler.server import add_health, protocol
+from cluster.scheduler.starts import ANSWER_S, Starts
 from cluster.scheduler.state import State
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """listen, healthz: HOST:PORT; health is served at both. namespace: where the lease is."""
+    """listen, healthz: HOST:PORT; health is served at both. namespace: where the lease is. answer_s: how long
+    kubelet has to answer for a pod before the next one is sent to the node.
+    """
 
     listen: str
     healthz: str | None
@@ -41,6 +44,7 @@ class Options:
     score: Scoring
     reserve_after_s: float
     reserve_for_s: float
+    answer_s: float = ANSWER_S
 
 
 @click.command()
@@ -90,7 +94,7 @@ async def serve(api: Api, options: Options, started: Callable[[int], None] = lam
     reservations = Reservations(
         scheduler, reserve_after_s=options.reserve_after_s, reserve_for_s=options.reserve_for_s
     )
-    state = State(scheduler, reservations, conditions)
+    state = State(scheduler, reservations, Starts(clock, options.answer_s), conditions)
     counters = Counters()
 
     async def list_anew() -> None:

@@ -19,6 +19,9 @@ from oci_specs.request import Request
 
 _VOCABULARY = frozenset(key.name for key in vocabulary.KEYS)
 _ENDED = ("Succeeded", "Failed")
+# What kubelet calls a pod that it does not take in: no plugin has devices for it, or there is no room.
+_NO_DEVICES = "UnexpectedAdmissionError"
+_NO_ROOM = "OutOf"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +41,8 @@ class Known:
     missing or malformed.
 
     lenders: init containers, each with the container whose cards it uses before that one starts. preempts:
-    whether it may have others evicted. prefers: whether it has preferences among nodes that are not about
+    whether it may have others evicted. is_taken: kubelet has taken it in. is_refused: kubelet had no devices
+    for it. prefers: whether it has preferences among nodes that are not about
     cards. refusal: why its request is none; its pod then has no containers. version: its
     resourceVersion.
     """
@@ -47,6 +51,8 @@ class Known:
     node: str = ""
     placed: Placed | None = None
     ended: bool = False
+    is_taken: bool = False
+    is_refused: bool = False
     terminating: bool = False
     nominated: str = ""
     lenders: Mapping[str, str] = field(default_factory=dict)
@@ -82,6 +88,8 @@ def read_pod(value: Mapping[str, Any], units: Units) -> Known:
         node=str(spec.get("nodeName") or ""),
         placed=_placed(annotations, lenders),
         ended=status.get("phase") in _ENDED,
+        is_taken=bool(status.get("startTime")) or status.get("phase") == "Running",
+        is_refused=_is_refused(status),
         terminating=bool(meta.get("deletionTimestamp")),
         nominated=str(status.get("nominatedNodeName") or ""),
         lenders=lenders,
@@ -89,6 +97,13 @@ def read_pod(value: Mapping[str, Any], units: Units) -> Known:
         prefers=selectors.prefers(spec),
         refusal=refusal,
         version=str(meta.get("resourceVersion") or ""),
+    )
+
+
+def _is_refused(status: Mapping[str, Any]) -> bool:
+    reason = str(status.get("reason") or "")
+    return status.get("phase") == "Failed" and (
+        reason == _NO_DEVICES or any(reason == _NO_ROOM + each.name for each in RESOURCES)
     )
 
 

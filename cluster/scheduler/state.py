@@ -20,6 +20,7 @@ from cluster.scheduler.pods import Placed, Pod
 from cluster.scheduler.reading import Known, Units
 from cluster.scheduler.reservations import Reservations
 from cluster.scheduler.scheduler import Scheduler
+from cluster.scheduler.starts import Starts
 from oci_specs.refusal import Refusal
 
 # Pods that the stock scheduler asked about and that no list or watch has shown yet.
@@ -49,8 +50,11 @@ class _Node:
 class State:
     """known: every pod that has not ended, by UID. assumed: bindings under way, by the pod's UID."""
 
-    def __init__(self, scheduler: Scheduler, reservations: Reservations, conditions: Conditions) -> None:
+    def __init__(
+        self, scheduler: Scheduler, reservations: Reservations, starts: Starts, conditions: Conditions
+    ) -> None:
         self.scheduler = scheduler
+        self.starts = starts
         self.reservations = reservations
         self.known: dict[str, Known] = {}
         self.assumed: dict[str, Assumed] = {}
@@ -123,7 +127,9 @@ class State:
 
     def withdraw(self, uid: str) -> None:
         """The binding has certainly not been made."""
-        if self.assumed.pop(uid, None) is not None:
+        assumed = self.assumed.pop(uid, None)
+        if assumed is not None:
+            self.starts.answered(uid, assumed.node)
             self.scheduler.remove_pod(uid)
 
     def pass_time(self, now_s: float) -> None:
@@ -135,9 +141,11 @@ class State:
 
     def forget(self, uid: str) -> None:
         """The pod has ended, or is gone: its cards are free."""
-        self.known.pop(uid, None)
+        known, assumed = self.known.pop(uid, None), self.assumed.pop(uid, None)
+        for each in (known, assumed):
+            if each is not None:
+                self.starts.answered(uid, each.node)
         self._asked.pop(uid, None)
-        self.assumed.pop(uid, None)
         self.reservations.forget(uid)
         self.scheduler.remove_pod(uid)
 
@@ -190,10 +198,16 @@ class State:
     def _put_pod(self, value: Mapping[str, Any], now_s: float) -> None:
         found = self._read(value)
         uid = found.pod.uid
+        before = self.known.get(uid)
         if found.ended:
+            # A pod that had failed before it was first seen says nothing of the node as it is now.
+            if found.is_refused and (uid in self.assumed or (before is not None and before.node)):
+                self.starts.refused(found.node)
             self.forget(uid)
             return
-        if uid not in self.known and found.pod.containers:
+        if found.is_taken:
+            self.starts.answered(uid, found.node)
+        if before is None and found.pod.containers:
             self.scheduler.arrived(found.pod)
         self.known[uid] = found
         self._asked.pop(uid, None)

@@ -80,6 +80,8 @@ async def extender(
         "score": "fgd",
         "reserve_after_s": 60.0,
         "reserve_for_s": 600.0,
+        # No kubelet is here to answer.
+        "answer_s": 0.0,
         **options,
     }
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from cluster.node import published
+from cluster.node.published import SERVING
 from cluster.resources import inventory, table
 from oci_specs.refusal import Refusal
 from sim import cards
@@ -148,6 +149,18 @@ def test_withdrawing_leaves_the_node_as_it_was(mgpu: Arbiter, tmp_path: Path) ->
         assert world.node()["metadata"]["annotations"] == {}
         assert world.node()["status"]["capacity"] == {"cpu": "2"}
         assert [each["metadata"]["name"] for each in world.api.all(SLICES)] == ["n2-mgpu.dev-1"]
+
+
+def test_node_takes_no_new_pods_before_its_plugin_goes(world: World) -> None:
+    """kubelet refuses for good what it is sent without a plugin."""
+    until(world.offered, "kubelet has the share of both cards")
+    until(lambda: SERVING in (world.node()["metadata"].get("labels") or {}), "it serves")
+    world.process.send_signal(signal.SIGTERM)
+    until(lambda: SERVING not in world.node()["metadata"]["labels"], "nothing new is sent here")
+    assert world.offered(), "what is on its way gets its devices"
+    world.process.wait(10)
+    until(lambda: not world.offered(), "the plugin is gone")
+    assert SERVING not in world.node()["metadata"]["labels"]
 
 
 def test_writes_of_a_dying_node_process_are_withdrawn_too(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from cluster.process.conditions import Conditions
 from cluster.scheduler import reading
 from cluster.scheduler.reservations import Reservations
 from cluster.scheduler.scheduler import Scheduler
+from cluster.scheduler.starts import Starts
 from cluster.scheduler.state import State
 from oci_specs.request import Memory, Request
 from tests.cluster.extender_support import node, pod
@@ -19,7 +21,7 @@ from tests.cluster.extender_support import node, pod
 def state() -> State:
     scheduler = Scheduler("fgd")
     reservations = Reservations(scheduler, reserve_after_s=60, reserve_for_s=600)
-    return State(scheduler, reservations, Conditions(print))
+    return State(scheduler, reservations, Starts(time.monotonic), Conditions(print))
 
 
 def asked(known: State) -> Request:
