@@ -8,6 +8,7 @@ from typing import Any
 
 from cluster.api.client import Api
 from cluster.api.errors import ApiProblem
+from cluster.api.event import event, pod_reference
 from cluster.api.kinds import EVENT, POD
 from cluster.node.mgpud import PodEvent
 from cluster.node.node import Node
@@ -16,8 +17,6 @@ from oci_specs.refusal import Refusal
 LOOK_S = 1.0
 # While the API server is away; the oldest go first.
 WAITING_MAX = 256
-# The API server's limit.
-NOTE_MAX_BYTES = 1024
 _NORMAL = frozenset({"GPUPolicyChanged", "GPUMemoryRestored"})
 _CONTROLLER = "mgpu.dev/node"
 
@@ -44,39 +43,27 @@ async def run(node: Node, api: Api) -> None:
         await asyncio.sleep(LOOK_S)
 
 
-async def _post(node: Node, api: Api, event: PodEvent) -> None:
+async def _post(node: Node, api: Api, said: PodEvent) -> None:
     try:
-        pod = await api.get(POD, event.pod, event.namespace)
-        await api.create(EVENT, _object(node.name, event, pod["metadata"].get("uid", "")))
+        pod = await api.get(POD, said.pod, said.namespace)
+        await api.create(EVENT, _object(node.name, said, pod["metadata"].get("uid", "")))
     except ApiProblem as problem:
         # Posted before, or its namespace is gone.
         if not (problem.is_conflict or problem.is_gone):
             raise
 
 
-def _object(node: str, event: PodEvent, uid: str) -> dict[str, Any]:
-    return {
-        "apiVersion": EVENT.api_version,
-        "kind": EVENT.name,
+def _object(node: str, said: PodEvent, uid: str) -> dict[str, Any]:
+    regarding = pod_reference(said.namespace, said.pod, uid)
+    return event(
         # The same event has the same name, so that it is there once.
-        "metadata": {"name": f"{event.pod[:200]}.mgpu-{event.number:x}", "namespace": event.namespace},
-        "eventTime": event.time,
-        "type": "Normal" if event.kind in _NORMAL else "Warning",
-        "reason": event.kind,
-        "action": "Share",
-        "note": _cut(f"{event.container}: {event.text}"),
-        "reportingController": _CONTROLLER,
-        "reportingInstance": node,
-        "regarding": {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "namespace": event.namespace,
-            "name": event.pod,
-            "uid": uid,
-            "fieldPath": f"spec.containers{{{event.container}}}",
-        },
-    }
-
-
-def _cut(text: str) -> str:
-    return text.encode()[:NOTE_MAX_BYTES].decode(errors="ignore")
+        f"{said.pod[:200]}.mgpu-{said.number:x}",
+        regarding | {"fieldPath": f"spec.containers{{{said.container}}}"},
+        time=said.time,
+        reason=said.kind,
+        action="Share",
+        note=f"{said.container}: {said.text}",
+        type="Normal" if said.kind in _NORMAL else "Warning",
+        reportingController=_CONTROLLER,
+        reportingInstance=node,
+    )

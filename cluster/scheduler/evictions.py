@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from functools import partial
 
 from cluster.api.client import Api
 from cluster.api.errors import ApiProblem
-from cluster.api.kinds import EVICTION, POD
+from cluster.api.event import event, pod_reference
+from cluster.api.kinds import EVENT, EVICTION, POD
 from cluster.process.conditions import Conditions
 from cluster.scheduler.books import Held, Node
 from cluster.scheduler.pods import Pod
@@ -22,6 +25,7 @@ YIELD_SECONDS = 0.5
 KEPT_SECONDS = 60.0
 # Nodes where room can be made, of which the best is taken.
 _ROOMS_MAX = 32
+_CONTROLLER = "mgpu.dev/scheduler"
 
 
 class Evictions:
@@ -36,8 +40,10 @@ class Evictions:
         conditions: Conditions,
         clock: Callable[[], float],
         begun: Callable[[], None],
+        instance: str,
     ) -> None:
-        """begun: called each time that room is made."""
+        """begun: called each time that room is made. instance: which extender this is, for events."""
+        self._instance = instance
         self._state = state
         self._api = api
         self._conditions = conditions
@@ -121,12 +127,46 @@ class Evictions:
                 self._conditions.set(f"eviction {victim.pod.uid}", f"pod {who} is not evicted: {problem}")
                 self._state.reservations.forget(pod.uid)
                 await self._nominate(pod, None)
+                await self._tell(
+                    pod, victim.pod, "NotPreempted", f"pod {who} keeps its GPU on node {node}: {problem}"
+                )
                 return
             self._conditions.set(
                 f"eviction {victim.pod.uid}",
                 f"pod {who} is evicted from node {node} for {pod.namespace}/{pod.name}, "
                 f"whose priority is {pod.priority}",
             )
+
+            await self._tell(
+                victim.pod,
+                pod,
+                "Preempted",
+                f"by {pod.namespace}/{pod.name} of priority {pod.priority} on node {node}, whose GPU it needs",
+            )
+            await self._tell(
+                pod, victim.pod, "Preempting", f"pod {who} ends on node {node}, whose GPU this one gets"
+            )
+
+    async def _tell(self, regarding: Pod, related: Pod, reason: str, note: str) -> None:
+        """As the stock scheduler does, so that the owner of each finds it with `kubectl describe`."""
+        try:
+            await self._api.create(
+                EVENT,
+                event(
+                    f"{regarding.name[:200]}.{uuid.uuid4().hex[:16]}",
+                    pod_reference(regarding.namespace, regarding.name, regarding.uid),
+                    time=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+                    reason=reason,
+                    action="Preempting",
+                    note=note,
+                    type="Normal",
+                    related=pod_reference(related.namespace, related.name, related.uid),
+                    reportingController=_CONTROLLER,
+                    reportingInstance=self._instance,
+                ),
+            )
+        except ApiProblem as problem:
+            self._conditions.set("events", f"an eviction is not told to its pods: {problem}")
 
     async def _nominate(self, pod: Pod, node: str | None) -> None:
         try:

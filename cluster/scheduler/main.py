@@ -106,7 +106,7 @@ async def serve(api: Api, options: Options, started: Callable[[int], None] = lam
     extender = Extender(
         state,
         Binder(state, api, conditions, clock, counters.written.observe),
-        Evictions(state, api, conditions, clock, counters.evictions.inc),
+        Evictions(state, api, conditions, clock, counters.evictions.inc, holder),
         lease,
         counters,
         clock,

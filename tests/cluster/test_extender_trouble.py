@@ -350,6 +350,10 @@ def test_pods_of_lower_priority_end_where_no_card_has_room(server: ApiServer, tm
             there = server.get(f"{PODS}/new")
             assert there is not None
             assert there["status"]["nominatedNodeName"] == "a"
+            assert told(server) == [
+                ("new", "Preempting", "pod default/two ends on node a, whose GPU this one gets"),
+                ("two", "Preempted", "by default/new of priority 9 on node a, whose GPU it needs"),
+            ]
 
     asyncio.run(main())
 
@@ -382,9 +386,18 @@ def test_budget_keeps_a_pod(server: ApiServer, tmp_path: Path, capfd: pytest.Cap
                 assert await asked.schedule(new, "a") == ""
                 await asyncio.sleep(1.5 * evictions.YIELD_SECONDS)
             assert node_of(server, "one") == "a"
+            [(regarding, reason, note)] = told(server)
+            assert (regarding, reason) == ("new", "NotPreempted")
+            assert note.startswith("pod default/one keeps its GPU on node a: ")
 
     asyncio.run(main())
     assert sum("is not evicted" in line for line in capfd.readouterr().err.splitlines()) == 1
+
+
+def told(server: ApiServer) -> list[tuple[str, str, str]]:
+    """Events by pod: whose, the reason, the note."""
+    found = server.all("/apis/events.k8s.io/v1/namespaces/default/events")
+    return [(each["regarding"]["name"], each["reason"], each["note"]) for each in found]
 
 
 def _aged(made: Object, second: int) -> Object:
