@@ -17,6 +17,8 @@ from cluster.resources.inventory import ANNOTATION, Inventory
 
 # mgpu's RuntimeClass selects nodes by it: mgpud serves here.
 SERVING = "mgpu.dev/serving"
+# The handler of mgpu's RuntimeClass, as the container engine calls it.
+HANDLER = "mgpu"
 # How long mgpud has to answer before its label of an earlier time is taken away.
 FIRST_S = 3.0
 # A node that is made anew, and a kubelet that forgets it, leave nothing of it.
@@ -38,9 +40,9 @@ async def run(node: Node, api: Api) -> None:
             async with asyncio.timeout(wait_s):
                 seen = await node.changed(seen)
         try:
-            await publish(node, api)
+            is_whole = await publish(node, api)
             node.conditions.clear("published", f"node {node.name} is written again")
-            wait_s = LOOK_S
+            wait_s = LOOK_S if is_whole else RETRY_S
         except ApiProblem as problem:
             node.conditions.set("published", f"node {node.name} is not written: {problem}")
             wait_s = RETRY_S
@@ -55,13 +57,14 @@ async def leave(node: Node, api: Api) -> None:
             await asyncio.sleep(SENT_S)
 
 
-async def publish(node: Node, api: Api) -> None:
-    """Writes what differs, in one write to the status, which takes labels and annotations too. ApiProblem as
-    the API server has it.
+async def publish(node: Node, api: Api) -> bool:
+    """Writes what differs, in one write to the status, which takes labels and annotations too. False while the
+    label waits for the container engine. ApiProblem as the API server has it.
     """
     found = await api.get(NODE, node.name)
     metadata: dict[str, Any] = {}
-    serving = "true" if node.serving and not node.is_leaving else None
+    is_known = _knows_handler(node, _member(found, "status").get("runtimeHandlers"))
+    serving = "true" if node.serving and is_known and not node.is_leaving else None
     if _member(found, "metadata", "labels").get(SERVING) != serving:
         metadata["labels"] = {SERVING: serving}
     status: dict[str, Any] = {}
@@ -74,6 +77,23 @@ async def publish(node: Node, api: Api) -> None:
     patch = {name: value for name, value in (("metadata", metadata), ("status", status)) if value}
     if patch:
         await api.merge(NODE, node.name, patch, status=True)
+    return is_known
+
+
+def _knows_handler(node: Node, handlers: Any) -> bool:
+    """Whether the container engine can start pods of the RuntimeClass, as kubelet tells it from 1.30 on; True
+    where it tells nothing.
+    """
+    is_known = not handlers or any(each.get("name") == HANDLER for each in handlers)
+    if is_known:
+        node.conditions.clear("handler", f"the container engine knows the runtime {HANDLER}")
+    else:
+        node.conditions.set(
+            "handler",
+            f"node {node.name} gets no pods: its container engine does not know the runtime {HANDLER}; "
+            "restart containerd or CRI-O once",
+        )
+    return is_known
 
 
 def _capacity(node: Node, there: dict[str, Any], inventory: Inventory) -> dict[str, Any]:

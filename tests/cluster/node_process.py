@@ -65,7 +65,11 @@ class World:
 
 @contextmanager
 def running(
-    mgpu: Arbiter, folder: Path, labels: dict[str, str] | None = None, *options: str
+    mgpu: Arbiter,
+    folder: Path,
+    labels: dict[str, str] | None = None,
+    *options: str,
+    told: dict[str, Any] | None = None,
 ) -> Iterator[World]:
     kubelet = Kubelet(folder)
     kubelet.does(kubelet.fake.start())
@@ -73,7 +77,10 @@ def running(
     with api_server.running() as api, log.open("wb") as out:
         api.put(
             "/api/v1/nodes",
-            {"metadata": {"name": "n1", "labels": labels or {}}, "status": {"capacity": {"cpu": "2"}}},
+            {
+                "metadata": {"name": "n1", "labels": labels or {}},
+                "status": {"capacity": {"cpu": "2"}} | (told or {}),
+            },
         )
         argv: list[str | Path] = [
             sys.executable,

@@ -151,6 +151,21 @@ def test_withdrawing_leaves_the_node_as_it_was(mgpu: Arbiter, tmp_path: Path) ->
         assert [each["metadata"]["name"] for each in world.api.all(SLICES)] == ["n2-mgpu.dev-1"]
 
 
+def test_node_waits_for_an_engine_that_knows_the_runtime(mgpu: Arbiter, tmp_path: Path) -> None:
+    """kubelet shows the handlers that the engine had at its last start."""
+    handlers = [{"name": ""}, {"name": "runc"}]
+    with running(mgpu, tmp_path, told={"runtimeHandlers": handlers}) as world:
+        until(lambda: is_published(world), "the inventory is there")
+        assert SERVING not in world.node()["metadata"]["labels"]
+        assert (
+            sum("does not know the runtime mgpu; restart containerd" in line for line in world.lines()) == 1
+        )
+        node = world.node()
+        node["status"]["runtimeHandlers"].append({"name": "mgpu"})
+        world.api.put("/api/v1/nodes", node)
+        until(lambda: SERVING in world.node()["metadata"]["labels"], "pods may come")
+
+
 def test_node_takes_no_new_pods_before_its_plugin_goes(world: World) -> None:
     """kubelet refuses for good what it is sent without a plugin."""
     until(world.offered, "kubelet has the share of both cards")
