@@ -70,7 +70,7 @@ EDITS: dict[str, tuple[Edit, ...]] = {
     "uninstall.yaml": (_IMAGE, _TOLERATIONS, _AGENT_PULLS),
     "runtimeclass.yaml": (),
     "scheduler.yaml": (
-        Edit("image: mgpu-scheduler:0.1.0\n", "image: {{ .Values.scheduler.extenderImage }}\n"),
+        Edit("image: mgpu-scheduler:0.1.0\n", 'image: {{ include "mgpu.extender" . }}\n'),
         Edit(
             "image: registry.k8s.io/kube-scheduler:v1.34.0\n",
             'image: {{ include "mgpu.kubeScheduler" . }}\n',

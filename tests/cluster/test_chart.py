@@ -111,6 +111,13 @@ def image(objects: Objects) -> None:
     container(objects, "Deployment", "mgpu-scheduler", "extender")["image"] = "registry.example/other:7"
 
 
+def image_alone(objects: Objects) -> None:
+    image(objects)
+    container(objects, "Deployment", "mgpu-scheduler", "extender")["image"] = (
+        "registry.example/mgpu-scheduler:7"
+    )
+
+
 def pull_secrets(objects: Objects) -> None:
     for each in pods(objects):
         each["imagePullSecrets"] = [{"name": "registry"}]
@@ -167,6 +174,7 @@ CHANGES: dict[str, tuple[Object, Change]] = {
         {"image": "registry.example/mgpu:7", "scheduler": {"extenderImage": "registry.example/other:7"}},
         image,
     ),
+    "image alone": ({"image": "registry.example/mgpu:7"}, image_alone),
     "imagePullSecrets": ({"imagePullSecrets": [{"name": "registry"}]}, pull_secrets),
     "nodeSelector": ({"nodeSelector": {"zone": "a"}}, node_selector),
     "tolerations": ({"tolerations": [{"key": "gpu", "operator": "Exists"}]}, tolerations),
@@ -216,7 +224,7 @@ def test_a_value_changes_what_it_has_to_and_nothing_else(which: str) -> None:
 
 def test_rendered_objects_are_valid_by_the_published_schema() -> None:
     plain_ones = installed()
-    values = {"image": "other", "admission": "webhook", "dra": True, "aliyunMib": True, "hami": True}
+    values = {"image": "other/mgpu", "admission": "webhook", "dra": True, "aliyunMib": True, "hami": True}
     made = chart(values | CHANGES["nodeSelector"][0] | CHANGES["imagePullSecrets"][0])
     changed = [each for key, each in made.items() if each != plain_ones.get(key)]
     assert len(changed) > 10
@@ -297,6 +305,7 @@ def test_policies_are_refused_where_the_cluster_has_none(tmp_path: Path) -> None
     [
         ({"admissions": "policy"}, helm.NAMESPACE, "admissions"),
         ({"scheduler": {"score": "best"}}, helm.NAMESPACE, "score"),
+        ({"image": "registry.example/gpu@sha256:1"}, helm.NAMESPACE, "set scheduler.extenderImage too"),
         ({}, "default", "install with --namespace mgpu-system"),
     ],
 )

@@ -25,6 +25,18 @@ webhook
 {{- .Values.scheduler.image | default (printf "registry.k8s.io/kube-scheduler:v%s.%s.0" .Capabilities.KubeVersion.Major $minor) -}}
 {{- end -}}
 
+{{/* The second image lies where the first one does, unless it is named. */}}
+{{- define "mgpu.extender" -}}
+{{- $beside := regexReplaceAll "mgpu(:[^/:@]+)?$" .Values.image "mgpu-scheduler${1}" -}}
+{{- if .Values.scheduler.extenderImage -}}
+{{- .Values.scheduler.extenderImage -}}
+{{- else if eq $beside .Values.image -}}
+{{- fail "mgpu: image is not called mgpu and has no tag to go by; set scheduler.extenderImage too" -}}
+{{- else -}}
+{{- $beside -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Of a pod's template. */}}
 {{- define "mgpu.pullSecrets" -}}
 {{- with .Values.imagePullSecrets }}
