@@ -1,7 +1,9 @@
-"""What NVIDIA's own programs were seen to ask driver 610.57.04 is served or answered, or it is said why not.
+"""What NVIDIA's own programs were seen to ask the driver is served or answered, or it is said why not.
 
 From UniStuttgart-IKR/Leandro, matrix/catalog-610.57.04.md (commit 047aea1): the calls of RM and nvidia-uvm
-that CUDA, OpenCL and NVML made on an RTX 2070.
+that CUDA, OpenCL and NVML made on an RTX 2070. From nestrilabs/virtio-nvgpu, gen/rmallow/observed.txt
+(commit 0869ef90, Apache-2.0): those that 106 runs of CUDA, Vulkan, browsers and others made on an RTX 5090,
+from 595.99 on.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ import pytest
 from tests.support import rm_interface
 from tests.support.tsv import read
 
-OBSERVED = Path(__file__).parent / "observed-610.tsv"
+HERE = Path(__file__).parent
+OBSERVED = HERE / "observed-610.tsv"
+RTX_5090 = HERE / "observed-rtx-5090.tsv"
 VERSION = (610, 57)
 NO_REASON = "-"
 # Made by ALLOC_MEMORY alone, which is served.
@@ -21,7 +25,7 @@ MEMORY_OF_THE_CALLERS = 0x71
 Fields = dict[str, str]
 
 
-def served() -> dict[str, set[int]]:
+def served(version: tuple[int, int] = VERSION) -> dict[str, set[int]]:
     """Numbers by kind, of whatever is not refused."""
     interface = rm_interface.read()
     alive = [
@@ -33,7 +37,7 @@ def served() -> dict[str, set[int]]:
             interface.uvm,
         )
         for item in items
-        if interface.lives_at(item.name, VERSION) and item.disposition != "REFUSED"
+        if interface.lives_at(item.name, version) and item.disposition != "REFUSED"
     ]
     of = {
         kind: {item.number for item in alive if item in items}
@@ -48,8 +52,8 @@ def served() -> dict[str, set[int]]:
     return of
 
 
-def amiss(rows: list[Fields]) -> list[str]:
-    of = served()
+def amiss(rows: list[Fields], version: tuple[int, int] = VERSION) -> list[str]:
+    of = served(version)
     found = []
     for row in rows:
         number, reason = int(row["number"], 16), row["reason"]
@@ -63,9 +67,13 @@ def amiss(rows: list[Fields]) -> list[str]:
     return found
 
 
-def test_each_call_is_served_or_refused_with_a_reason() -> None:
-    rows = read(OBSERVED)
-    wrong = amiss(rows)
+@pytest.mark.parametrize(
+    ("path", "version"),
+    [(OBSERVED, VERSION), (RTX_5090, (595, 99)), (RTX_5090, (610, 57)), (RTX_5090, (615, 71))],
+)
+def test_each_call_is_served_or_refused_with_a_reason(path: Path, version: tuple[int, int]) -> None:
+    rows = read(path)
+    wrong = amiss(rows, version)
     assert not wrong, "\n".join(wrong)
     refused = [row for row in rows if row["reason"] != NO_REASON]
     print(f"{len(rows)} calls, {len(refused)} refused:")
