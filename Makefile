@@ -62,7 +62,7 @@ hardest := $(addprefix tests/native/test_,holder.py nvidia_calls.py nvidia_files
 promised := $(addprefix tests/containers/test_,acceptance.py plain_engines.py install.py lifecycle.py lifecycle_shim.py \
 	refusal_lines.py no_way_past.py shim.py user_namespaces.py)
 
-# The suites of one of the two runs that `make test` does at a time; the other one has all others.
+# The suites of one of the runs that `make test` does at a time; another one has all others.
 apart := $(addprefix tests/,chaos containers fuzz)
 # Those that start a guest with NVIDIA's driver.
 guests := tests/lab/test_guest.py
@@ -112,12 +112,12 @@ help:
 demo: $(stamps)/demo-system $(stamps)/installed $(image)
 	@$(bin)/python -m demo
 
-# Two runs at a time: a test waits as long as it works, and a run has one test at a time. The longest one is read as it
+# Three runs at a time: a test waits longer than it works, and a run has one test at a time. The longest one is read as it
 # goes on.
 ifeq ($(PYTEST),)
 test: $(ready) $(engines_made)
-	@echo 'two runs of pytest at a time: what the others say is printed when they have ended'
-	@$(MAKE) --no-print-directory --jobs=2 --keep-going $(runs)
+	@echo 'three runs of pytest at a time: what the others say is printed when they have ended'
+	@$(MAKE) --no-print-directory --jobs=3 --keep-going $(runs)
 else
 test: $(ready) $(engines_made)
 	@$(pytest) $(PYTEST)
