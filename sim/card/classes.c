@@ -155,6 +155,7 @@ uint32_t class_alloc(struct rm_call *call, uint32_t root, uint32_t parent, uint3
                      uint32_t class_id)
 {
     static struct rm_device none; /* the largest that may be left out */
+    const struct sim_file *file = file_of_clients(call->rm, call->file);
     const struct class_rule *rule;
     struct rm_client *client;
     struct rm_object *object, *above;
@@ -163,9 +164,9 @@ uint32_t class_alloc(struct rm_call *call, uint32_t root, uint32_t parent, uint3
     /* 0, 1 (non-privileged) and 0x41 all make a root client. */
     if (class_id <= 1 || class_id == NV01_ROOT_CLIENT)
         return alloc_client(call, root, handle);
-    client = client_find(call->rm, root, file_of_clients(call->rm, call->file));
+    client = client_find(call->rm, root, file);
     if (!client)
-        return NV_ERR_INVALID_CLIENT;
+        return client_status(call->rm, root, file);
     above = object_find(call->rm, root, parent);
     if (!above)
         return NV_ERR_OBJECT_NOT_FOUND;

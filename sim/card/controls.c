@@ -283,6 +283,8 @@ uint32_t control(struct rm_call *call, const struct rm_control *ctl)
     uint32_t class_id;
 
     request.aux_file = call->aux_file;
+    if (!(ctl->cmd & RM_CONTROL_NUMBER_MASK))
+        return NV_OK; /* "nothing", of any class, before anything is looked at */
     if (!client_find(call->rm, ctl->client, call->file))
         return NV_ERR_INVALID_CLIENT;
     request.object = object_find(call->rm, ctl->client, ctl->object);

@@ -7,6 +7,12 @@ bool class_has_names(uint32_t class_id)
            class_id == NV01_MEMORY_SYSTEM_OS_DESCRIPTOR;
 }
 
+/* Of which the driver has no second names. */
+bool class_is_unique(uint32_t class_id)
+{
+    return class_id == NV01_ROOT_CLIENT || class_id == NV01_DEVICE_0 || class_id == NV20_SUBDEVICE_0;
+}
+
 struct rm_object *object_alias(struct rm *rm, struct rm_object *parent, uint32_t handle,
                                struct rm_object *source)
 {
@@ -49,12 +55,16 @@ static uint32_t dup_to(struct rm_call *call, struct rm_dup *dup)
     uint32_t handle = dup->handle;
 
     if (!to)
-        return NV_ERR_INVALID_CLIENT;
+        return client_status(call->rm, dup->client, call->file);
+    if (!client_handle_taken(call->rm, dup->source_client))
+        return NV_ERR_INVALID_OBJECT_HANDLE;
     parent = object_find(call->rm, dup->client, dup->parent);
     if (!parent || !source)
         return NV_ERR_OBJECT_NOT_FOUND;
     if (source->card && source->card->lost)
         return NV_ERR_GPU_IS_LOST;
+    if (class_is_unique(source->class_id))
+        return NV_ERR_INVALID_ARGUMENT;
     if (!class_has_names(source->class_id))
         return NV_ERR_NOT_SUPPORTED;
     if (parent->class_id != NV01_DEVICE_0 ||
@@ -98,12 +108,14 @@ static void begin_list(struct rm_object *object, bool composed)
     object->share_said = true;
 }
 
-static uint32_t share(struct rm_object *object, const struct rm_share_policy *p)
+static uint32_t share(struct rm *rm, struct rm_object *object, const struct rm_share_policy *p)
 {
     bool revoke = p->action & RM_SHARE_REVOKE;
 
     if (p->type >= 8)
         return NV_ERR_INVALID_ARGUMENT;
+    if (p->type == RM_SHARE_TYPE_CLIENT && !client_handle_taken(rm, p->target))
+        return p->target ? NV_ERR_INVALID_OBJECT_HANDLE : NV_ERR_INVALID_OBJECT;
     begin_list(object, p->action & RM_SHARE_COMPOSE);
     if (!(p->access_mask & RM_SHARE_ACCESS_DUP) || p->action & RM_SHARE_REQUIRE)
         return NV_OK;
@@ -124,7 +136,7 @@ static uint32_t share(struct rm_object *object, const struct rm_share_policy *p)
 
 uint32_t inherited_share(const struct rm_request *request)
 {
-    return share(request->object, request->params);
+    return share(request->rm, request->object, request->params);
 }
 
 int share_object(struct rm_call *call)
@@ -132,10 +144,9 @@ int share_object(struct rm_call *call)
     struct rm_share *request = call->outer;
     struct rm_object *object = object_find(call->rm, request->client, request->handle);
 
-    if (!client_find(call->rm, request->client, call->file))
-        request->status = NV_ERR_INVALID_CLIENT;
-    else
-        request->status = object ? share(object, &request->policy) : NV_ERR_OBJECT_NOT_FOUND;
+    request->status = client_status(call->rm, request->client, call->file);
+    if (!request->status)
+        request->status = object ? share(call->rm, object, &request->policy) : NV_ERR_OBJECT_NOT_FOUND;
     return 0;
 }
 

@@ -119,15 +119,13 @@ static int free_object(struct rm_call *call)
     struct rm_free *request = call->outer;
     struct rm_object *object = object_find(call->rm, request->root, request->handle);
 
-    if (!client_find(call->rm, request->root, call->file)) {
-        request->status = NV_ERR_INVALID_CLIENT;
+    request->status = client_status(call->rm, request->root, call->file);
+    if (request->status)
         return 0;
-    }
     /* What is not there is free: RM is compiled so (RS_COMPATABILITY_MODE in rs_server.c), and libcuda relies
      * on it. */
     if (object)
         object_free(call->rm, object);
-    request->status = NV_OK;
     return 0;
 }
 

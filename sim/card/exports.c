@@ -34,10 +34,10 @@ static uint32_t set_up(const struct rm_request *request, struct sim_file *file, 
     const struct rm_object *of = device ? object_find(request->rm, request->object->handle, device) : NULL;
     struct exports *e;
 
-    if (file->exports)
-        return NV_ERR_STATE_IN_USE;
     if (!places)
         return NV_ERR_INVALID_PARAMETER;
+    if (file->exports)
+        return NV_ERR_STATE_IN_USE;
     if (device && !of)
         return NV_ERR_OBJECT_NOT_FOUND;
     if (of && of->class_id != NV01_DEVICE_0)
@@ -74,6 +74,8 @@ static uint32_t export_to(const struct rm_request *request, struct exports *e, u
 
     if (!source)
         return NV_ERR_OBJECT_NOT_FOUND;
+    if (class_is_unique(source->class_id))
+        return NV_ERR_INVALID_ARGUMENT;
     if (!class_has_names(source->class_id))
         return NV_ERR_NOT_SUPPORTED;
     if (!e->device || source->card != e->device->card)

@@ -11,7 +11,11 @@ static uint32_t map_bytes(struct rm_call *call, struct rm_map_memory *map, const
     if (!object->memory)
         return NV_ERR_NOT_SUPPORTED;
     bytes = object->memory->bytes;
-    if (map->offset & PAGE_MASK || map->offset >= bytes || map->length > bytes - map->offset)
+    if (map->offset >= bytes)
+        return NV_ERR_INVALID_BASE;
+    if (!map->length || map->length > bytes - map->offset)
+        return NV_ERR_INVALID_LIMIT;
+    if (map->offset & PAGE_MASK)
         return NV_ERR_INVALID_ARGUMENT;
     if (!sysmem_reach(object->memory))
         return NV_ERR_NO_MEMORY;
@@ -32,9 +36,10 @@ static uint32_t map_doorbell(struct rm_call *call, struct rm_map_memory *map, co
 static uint32_t map_object(struct rm_call *call, struct rm_map_memory *map)
 {
     const struct rm_object *object, *device;
+    uint32_t status = client_status(call->rm, map->client, call->file);
 
-    if (!client_find(call->rm, map->client, call->file))
-        return NV_ERR_INVALID_CLIENT;
+    if (status)
+        return status;
     device = object_find(call->rm, map->client, map->device);
     object = object_find(call->rm, map->client, map->memory);
     if (!device || !object)
@@ -67,7 +72,7 @@ int unmap_memory(struct rm_call *call)
 {
     struct rm_unmap_memory *unmap = call->outer;
 
-    unmap->status = client_find(call->rm, unmap->client, call->file) ? NV_OK : NV_ERR_INVALID_CLIENT;
+    unmap->status = client_status(call->rm, unmap->client, call->file);
     return 0;
 }
 

@@ -58,6 +58,16 @@ struct rm_client *client_find(struct rm *rm, uint32_t handle, const struct sim_f
     return root && root->client->file == file && !root->client->internal ? root->client : NULL;
 }
 
+/* NV_OK: the caller may use it by this file. */
+uint32_t client_status(struct rm *rm, uint32_t handle, const struct sim_file *file)
+{
+    if (!handle)
+        return NV_ERR_INVALID_OBJECT;
+    if (client_find(rm, handle, file))
+        return NV_OK;
+    return client_handle_taken(rm, handle) ? NV_ERR_INVALID_CLIENT : NV_ERR_INVALID_OBJECT_HANDLE;
+}
+
 /* The effective one, whose the process's files under /proc are. */
 static uint32_t uid_of(int32_t tgid)
 {

@@ -172,6 +172,7 @@ void subscribers_tell(const struct sim_event *event);
 /* objects.c */
 struct rm_client *client_create(struct rm *rm, struct sim_file *file, uint32_t handle, int32_t tgid);
 struct rm_client *client_find(struct rm *rm, uint32_t handle, const struct sim_file *file);
+uint32_t client_status(struct rm *rm, uint32_t handle, const struct sim_file *file);
 bool client_handle_taken(struct rm *rm, uint32_t handle);
 struct rm_object *object_create(struct rm *rm, struct rm_object *parent, uint32_t handle, uint32_t class_id);
 struct rm_object *object_find(struct rm *rm, uint32_t client, uint32_t handle);
@@ -193,6 +194,7 @@ int share_object(struct rm_call *call);
 bool may_dup(const struct rm_object *source, const struct rm_client *to);
 void leave_aliases(struct rm_object *object);
 bool class_has_names(uint32_t class_id);
+bool class_is_unique(uint32_t class_id);
 /* Another name of the source's memory; NULL: the host has no room. */
 struct rm_object *object_alias(struct rm *rm, struct rm_object *parent, uint32_t handle,
                                struct rm_object *source);

@@ -49,6 +49,8 @@ static uint32_t initialize(struct rm_call *call, struct uvm *uvm)
 {
     const struct uvm_initialize *params = call->outer;
 
+    if (params->flags & ~(uint64_t)(UVM_INIT_DISABLE_HMM | UVM_INIT_MULTI_PROCESS))
+        return NV_ERR_INVALID_ARGUMENT;
     if (uvm->initialized)
         return params->flags == uvm->flags ? NV_OK : NV_ERR_INVALID_ARGUMENT;
     uvm->client = client_create(call->rm, call->file, 0, 0);
@@ -67,10 +69,10 @@ static uint32_t register_gpu(struct rm_call *call, struct uvm *uvm)
     struct uvm_card *of;
 
     if (!card)
-        return NV_ERR_INVALID_DEVICE;
+        return NV_ERR_GPU_UUID_NOT_FOUND;
     of = &uvm->card[card->index];
     if (of->registered)
-        return NV_OK;
+        return NV_ERR_INVALID_DEVICE;
     of->device = object_create(call->rm, &uvm->client->root, object_new_handle(call->rm, uvm->client),
                                NV01_DEVICE_0);
     if (!of->device)
@@ -141,8 +143,12 @@ static uint32_t register_space(struct rm_call *call, struct uvm *uvm)
 
     if (!of || of->space)
         return NV_ERR_INVALID_DEVICE;
-    if (!vaspace || vaspace->class_id != FERMI_VASPACE_A || vaspace->card != card)
-        return NV_ERR_INVALID_OBJECT_HANDLE;
+    if (!client_handle_taken(call->rm, params->client))
+        return NV_ERR_INVALID_CLIENT;
+    if (!vaspace)
+        return NV_ERR_OBJECT_NOT_FOUND;
+    if (vaspace->class_id != FERMI_VASPACE_A || vaspace->card != card)
+        return NV_ERR_INVALID_OBJECT;
     if (!uvm_may_have(call, uvm, vaspace))
         return NV_ERR_INSUFFICIENT_PERMISSIONS;
     if (is_registered(call->rm, vaspace->space))
@@ -299,7 +305,7 @@ static const struct {
     {UVM_SET_RANGE_GROUP, false, uvm_range_group},
     {UVM_CREATE_RANGE_GROUP, false, nothing_to_do},
     {UVM_DESTROY_RANGE_GROUP, false, nothing_to_do},
-    {UVM_PAGEABLE_MEM_ACCESS, true, pageable},
+    {UVM_PAGEABLE_MEM_ACCESS, false, pageable},
     {UVM_PAGEABLE_MEM_ACCESS_ON_GPU, false, pageable_on_gpu},
     {UVM_ENABLE_PEER_ACCESS, false, no_peers},
     {UVM_DISABLE_PEER_ACCESS, false, no_peers},

@@ -48,11 +48,11 @@ uint32_t uvm_create_range(struct rm_call *call, struct uvm *uvm)
     uint64_t end = asked->base + asked->length;
     struct uvm_range_of *range;
 
-    if (end <= asked->base || (asked->base | asked->length) & PAGE_MASK)
+    if (!asked->base || end <= asked->base || (asked->base | asked->length) & PAGE_MASK)
         return NV_ERR_INVALID_ADDRESS;
     for (range = uvm->ranges; range; range = range->next)
         if (asked->base < range->end && end > range->base)
-            return NV_ERR_INVALID_ADDRESS;
+            return NV_ERR_UVM_ADDRESS_IN_USE;
     range = calloc(1, sizeof *range);
     if (!range)
         return NV_ERR_NO_MEMORY;
@@ -152,12 +152,14 @@ uint32_t uvm_map_external(struct rm_call *call, struct uvm *uvm)
         return NV_ERR_INVALID_ADDRESS;
     if (!end->gpus || end->gpus > most)
         return NV_ERR_INVALID_ARGUMENT;
+    if (!memory && client_handle_taken(call->rm, end->client))
+        return NV_ERR_OBJECT_NOT_FOUND;
     if (!memory || !class_has_names(memory->class_id))
         return NV_ERR_INVALID_OBJECT_HANDLE;
     if (!uvm_may_have(call, uvm, memory))
         return NV_ERR_INSUFFICIENT_PERMISSIONS;
     if (begin->offset > mappable_bytes(memory) || length > mappable_bytes(memory) - begin->offset)
-        return NV_ERR_INVALID_ARGUMENT;
+        return NV_ERR_INVALID_OFFSET;
     for (uint64_t i = 0; i < end->gpus && !status; i++)
         status = map_on(call, uvm, gpu[i].gpu, memory, range);
     return status;

@@ -12,12 +12,15 @@ from hypothesis import strategies as st
 from sim.cards import CardProcess
 from tests.sim.card_protocol import (
     DUPLICATE,
+    INVALID_ARGUMENT,
     INVALID_CLIENT,
+    INVALID_HANDLE,
     INVALID_PARENT,
     NO_MEMORY,
     NOT_FOUND,
     NOT_SUPPORTED,
     OK,
+    VASPACE,
     Client,
     Connection,
 )
@@ -93,8 +96,9 @@ def test_dup_is_allowed_to_the_owners_process_only(new_client: NewClient) -> Non
     assert dup(sibling, owner, object_)[0] == DENIED
     assert share(owner, object_, 0, kind=NONE_TYPE) == OK
     assert dup(stranger, owner, object_)[0] == DENIED
-    targets = [share(owner, object_, target, action=COMPOSE) for target in (1, 2, 3, 4, 5)]
-    assert targets == [OK] * 4 + [NO_MEMORY]
+    clients = [new_client(tgid=3).root for _ in range(5)]
+    targets = [share(owner, object_, target, action=COMPOSE) for target in (*clients, 1)]
+    assert targets == [OK] * 4 + [NO_MEMORY, INVALID_HANDLE]
 
 
 def test_unshared_object_follows_its_clients_policy(new_client: NewClient) -> None:
@@ -111,7 +115,8 @@ def test_bad_dups_are_refused(new_client: NewClient) -> None:
     owner, other = new_client(), new_client()
     elsewhere = new_client(1)
     object_ = memory(owner)
-    assert dup(other, owner, owner.device)[0] == NOT_SUPPORTED
+    assert dup(other, owner, owner.device)[0] == INVALID_ARGUMENT
+    assert dup(other, owner, owner.made(owner.device, VASPACE))[0] == NOT_SUPPORTED
     assert dup(other, owner, object_ + 99)[0] == NOT_FOUND
     assert dup(other, owner, object_, parent=other.root)[0] == INVALID_PARENT
     assert dup(elsewhere, owner, object_)[0] == INVALID_PARENT

@@ -61,7 +61,12 @@ from tests.sim.card_protocol import (
     group_params,
     memory_params,
 )
-from tests.support.rm_numbers import AMPERE_CHANNEL_GPFIFO_A, VOLTA_CHANNEL_GPFIFO_A
+from tests.support.rm_numbers import (
+    AMPERE_CHANNEL_GPFIFO_A,
+    NV_ERR_INVALID_BASE,
+    NV_ERR_INVALID_LIMIT,
+    VOLTA_CHANNEL_GPFIFO_A,
+)
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.sim
@@ -177,9 +182,9 @@ def test_refused_mappings(new_client: NewClient) -> None:
     _, handle = client.system_memory(8192)
     elsewhere = client.made(client.root, 0x80, (1).to_bytes(4, "little").ljust(56, b"\0"))
     assert client.map(handle, offset=1)[0] == INVALID_ARGUMENT
-    assert client.map(handle, offset=8192)[0] == INVALID_ARGUMENT
-    assert client.map(handle, length=8193)[0] == INVALID_ARGUMENT
-    assert client.map(handle, offset=4096, length=(1 << 64) - 4096)[0] == INVALID_ARGUMENT
+    assert client.map(handle, offset=8192)[0] == NV_ERR_INVALID_BASE
+    assert client.map(handle, length=8193)[0] == NV_ERR_INVALID_LIMIT
+    assert client.map(handle, offset=4096, length=(1 << 64) - 4096)[0] == NV_ERR_INVALID_LIMIT
     assert client.map(handle, device=elsewhere)[0] == INVALID_DEVICE
     assert client.map(handle, device=client.root)[0] == INVALID_DEVICE
     assert client.map(handle, device=0x4711)[0] == NOT_FOUND
@@ -192,7 +197,7 @@ def test_refused_mappings(new_client: NewClient) -> None:
 def test_unmapping_changes_nothing(client: Client) -> None:
     _, handle = client.system_memory(4096)
     fd = mapped(client, handle)
-    for root, status in ((client.root, OK), (0x4711, INVALID_CLIENT)):
+    for root, status in ((client.root, OK), (0x4711, INVALID_HANDLE)):
         outer = UNMAP_STRUCT.pack(root, client.device, handle, 0, 0, 0xDEAD, 0)
         assert (
             UNMAP_STRUCT.unpack(client.connection.escape(client.file.id, UNMAP_MEMORY, outer))[5] == status

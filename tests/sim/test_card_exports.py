@@ -17,9 +17,9 @@ from tests.sim.card_protocol import (
     CONTROL_STRUCT,
     CTL,
     DUPLICATE,
+    INVALID_ARGUMENT,
     INVALID_PARENT,
     NOT_FOUND,
-    NOT_SUPPORTED,
     OK,
     Client,
     Connection,
@@ -141,7 +141,7 @@ def test_bad_exports_are_refused(new_client: NewClient) -> None:
     file, node = owner.connection.open(CTL), owner.connection.open(CARD)
     object_ = memory(owner)
     assert export_one(owner, object_, node.id) == INVALID_PARAMETER
-    assert export_one(owner, owner.device, file.id) == NOT_SUPPORTED
+    assert export_one(owner, owner.device, file.id) == INVALID_ARGUMENT
     assert import_one(owner, file.id)[0] == INVALID_PARAMETER
     assert call(owner, INFO, bytes(80), file.id)[0] == INVALID_PARAMETER
     assert export_one(owner, object_, file.id) == OK

@@ -14,6 +14,7 @@ from sim.cards import CardProcess, running
 from tests.sim.card_protocol import INVALID_ARGUMENT, NOT_SUPPORTED, OK, Client, Connection
 from tests.sim.conftest import NewClient
 from tests.sim.test_card_dup import dup
+from tests.support.rm_numbers import NV_ERR_INVALID_BASE, NV_ERR_INVALID_LIMIT
 
 pytestmark = pytest.mark.sim
 MIB, GIB = 1 << 20, 1 << 30
@@ -77,8 +78,10 @@ def test_new_memory_is_zeros(new_client: NewClient) -> None:
 def test_bounds_of_a_mapping(new_client: NewClient) -> None:
     client = new_client()
     handle = memory(client)
-    for how in ({"offset": 1}, {"offset": MIB}, {"length": MIB + 1}, {"offset": 4096, "length": MIB}):
-        assert client.map(handle, **how)[0] == INVALID_ARGUMENT
+    assert client.map(handle, offset=1)[0] == INVALID_ARGUMENT
+    assert client.map(handle, offset=MIB)[0] == NV_ERR_INVALID_BASE
+    for how in ({"length": 0}, {"length": MIB + 1}, {"offset": 4096, "length": MIB}):
+        assert client.map(handle, **how)[0] == NV_ERR_INVALID_LIMIT
 
 
 def test_a_full_card_costs_the_host_nothing(card: CardProcess, new_client: NewClient) -> None:

@@ -23,6 +23,7 @@ from tests.sim.card_protocol import (
     INVALID_CLASS,
     INVALID_CLIENT,
     INVALID_DEVICE,
+    INVALID_HANDLE,
     INVALID_PARENT,
     MEMORY,
     NO_MEMORY,
@@ -144,7 +145,7 @@ def test_freeing_an_ancestor_frees_all_below(
     memory = client.memory(MIB)[1]
     assert client.free(getattr(client, ancestor)) == OK
     assert used(card) == 0
-    assert client.free(memory) == (INVALID_CLIENT if ancestor == "root" else OK)
+    assert client.free(memory) == (INVALID_HANDLE if ancestor == "root" else OK)
 
 
 def test_a_client_answers_only_on_its_own_file(

@@ -24,12 +24,16 @@ from tests.sim.card_space import CONTEXT_SHARE, MIB, HardwareChannel, Space, Uvm
 from tests.sim.conftest import A10, NewClient
 from tests.support.rm_numbers import (
     KEPLER_CHANNEL_GROUP_A,
+    NV_ERR_GPU_UUID_NOT_FOUND,
     NV_ERR_ILLEGAL_ACTION,
     NV_ERR_INSUFFICIENT_PERMISSIONS,
     NV_ERR_INVALID_ADDRESS,
     NV_ERR_INVALID_ARGUMENT,
     NV_ERR_INVALID_CHANNEL,
+    NV_ERR_INVALID_OBJECT,
+    NV_ERR_INVALID_OFFSET,
     NV_ERR_INVALID_STATE,
+    NV_ERR_UVM_ADDRESS_IN_USE,
     NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED,
     UVM_PAGEABLE_MEM_ACCESS_ON_GPU,
 )
@@ -62,7 +66,7 @@ def test_a_file_is_initialised_first(client: Client) -> None:
     assert uvm.initialize(1) == OK
     assert uvm.initialize(0) == WRONG_FLAGS
     assert uvm.unmap(uuid, 0, 0) == INVALID_ADDRESS
-    assert uvm.register_gpu(bytes(16)) == INVALID_DEVICE
+    assert uvm.register_gpu(bytes(16)) == NV_ERR_GPU_UUID_NOT_FOUND
     assert uvm.register_gpu(uuid) == OK
     uvm.close()
 
@@ -85,7 +89,7 @@ def test_an_address_space_is_on_one_file(client: Client, new_client: NewClient) 
         assert uvm.initialize() == OK
         assert uvm.register_space(uuid, space) == INVALID_DEVICE
         assert uvm.register_gpu(uuid) == OK
-    assert one.register_space(uuid, client.device) == INVALID_HANDLE
+    assert one.register_space(uuid, client.device) == NV_ERR_INVALID_OBJECT
     assert one.register_space(uuid, space) == OK
     assert one.register_space(uuid, space) == INVALID_DEVICE
     assert other.register_space(uuid, space) == NOT_SUPPORTED
@@ -177,12 +181,12 @@ def test_bad_mappings_are_refused(client: Client, space: Space, new_client: NewC
     uvm, uuid = space.uvm, space.uuid
     assert uvm.map(uuid, BASE, MIB, memory) == INVALID_ADDRESS
     assert uvm.create(BASE, MIB) == OK
-    assert uvm.create(BASE + 4096, 4096) == INVALID_ADDRESS
+    assert uvm.create(BASE + 4096, 4096) == NV_ERR_UVM_ADDRESS_IN_USE
     assert uvm.create(BASE + 2 * MIB, 0) == INVALID_ADDRESS
     assert uvm.map(bytes(16), BASE, MIB, memory) == INVALID_DEVICE
     assert uvm.map(uuid, BASE, 2 * MIB, memory) == INVALID_ADDRESS
     assert uvm.map(uuid, BASE, MIB, client.device) == INVALID_HANDLE
-    assert uvm.map(uuid, BASE, MIB, memory, offset=4096) == 0x1F
+    assert uvm.map(uuid, BASE, MIB, memory, offset=4096) == NV_ERR_INVALID_OFFSET
     elsewhere = new_client(0)
     client.root, mine = elsewhere.root, client.root
     assert uvm.map(uuid, BASE, MIB, elsewhere.memory(MIB)[1]) == INVALID_DEVICE
