@@ -25,19 +25,39 @@ static uint32_t subdevice(struct rm_call *call, struct rm_object *object)
     return params->id ? NV_ERR_INVALID_ARGUMENT : NV_OK;
 }
 
+/* What the memory's size is a multiple of; of pages of 4 KiB the heap gives sixteen at a time. */
+static uint64_t page_bytes(const struct rm_memory *params)
+{
+    enum { BY_SIZE, SMALL, BIG, HUGE_PAGES };
+    static const uint64_t huge_bytes[] = {2 << 20, 2 << 20, 512 << 20, 64 << 10};
+    uint32_t huge = params->attr2 >> RM_MEMORY_ATTR2_HUGE_SHIFT & RM_MEMORY_ATTR2_HUGE_MASK;
+
+    switch (params->attr >> RM_MEMORY_ATTR_PAGE_SHIFT & RM_MEMORY_ATTR_PAGE_MASK) {
+    case SMALL:
+        return 4 << 10;
+    case BIG:
+        return 64 << 10;
+    case HUGE_PAGES:
+        return huge_bytes[huge];
+    default:
+        return params->size < 2 << 20 ? 64 << 10 : 2 << 20;
+    }
+}
+
 static uint32_t memory(struct rm_call *call, struct rm_object *object)
 {
     struct rm_memory *params = call->params;
     uint32_t location = params->attr >> RM_MEMORY_ATTR_LOCATION_SHIFT & RM_MEMORY_ATTR_LOCATION_MASK;
+    uint64_t page = page_bytes(params);
 
-    if (location || params->flags & RM_MEMORY_FLAG_VIRTUAL || !params->size)
+    if (location || params->flags & RM_MEMORY_FLAG_VIRTUAL || !params->size || params->size > -page)
         return NV_ERR_INVALID_ARGUMENT;
+    params->size = (params->size + page - 1) & ~(page - 1);
     if (!object_take(object, params->size))
         return NV_ERR_NO_MEMORY;
     if (call->rm->data && !(object->memory = sysmem_sparse(object->bytes)))
         return NV_ERR_NO_MEMORY;
-    params->size = object->bytes;
-    params->limit = object->bytes - 1;
+    params->limit = params->size - 1;
     return NV_OK;
 }
 

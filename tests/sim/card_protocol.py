@@ -204,6 +204,12 @@ class Connection:
         return CONTROL_STRUCT.unpack(outer)[6], params
 
 
+def heap_bytes(asked: int) -> int:
+    """Of video memory without a page size: pages of 2 MiB from there on, of 64 KiB below."""
+    page_bytes = 2 << 20 if asked >= 2 << 20 else 64 << 10
+    return -(-asked // page_bytes) * page_bytes
+
+
 def memory_params(size: int, *, flags: int = 0, attr: int = 0) -> bytes:
     fields = [0] * 25
     fields[2], fields[6], fields[14] = flags, attr, size

@@ -17,7 +17,7 @@ import pytest
 from oci_specs import paths
 from oci_specs.refusal import Refusal
 from sim.cards import CardProcess, ask, running
-from tests.sim.card_protocol import NO_MEMORY, OK, Client, Connection
+from tests.sim.card_protocol import NO_MEMORY, OK, Client, Connection, heap_bytes
 from tests.support.rm_numbers import FERMI_VASPACE_A
 from tests.support.waiting import until
 
@@ -177,7 +177,7 @@ def _random_tenant(card_socket: Path, seed: int, operations: int, report: socket
             status, handle = client.memory(size)
             assert status in (OK, NO_MEMORY)
             if status == OK:
-                live[handle] = (size + 65535) // 65536 * 65536
+                live[handle] = heap_bytes(size)
         report.send(sum(live.values()).to_bytes(8, "little"))
         report.recv(1)
         client.close()
