@@ -17,13 +17,9 @@ from lab.play.driver import Driver
 from lab.play.kernel import File
 from lab.play.memory import FAILED, Memory, libc
 from lab.play.script import Case, Field, Step
+from tests.support import rm_numbers as rm
 
-ALLOC, FREE, CONTROL, DUP, SHARE = 0x2B, 0x29, 0x2A, 0x34, 0x35
-MAP_MEMORY, UNMAP_MEMORY, CARD_INFO, ALLOC_MEMORY = 0x4E, 0x4F, 200, 0x27
-CREATE_EXTERNAL_RANGE = 73
-ROOT_CLIENT, DEVICE, SUBDEVICE = 0x41, 0x80, 0x2080
-GET_GID_INFO, FB_GET_INFO_V2, GET_PID_INFO = 0x2080014A, 0x20801303, 0x2080018E
-HEAP_FREE, FB_INFO_BYTES, PID_INFO_BYTES, GID_BYTES, GID_BINARY = 0x16, 444, 14408, 268, 2
+FB_INFO_BYTES, PID_INFO_BYTES, GID_BYTES, GID_BINARY = 444, 14408, 268, 2
 READ_WRITE, SHARED, FIXED = 3, 1, 0x10
 LISTS_ALIGNMENT = 16
 DONE = ("0", "0x0")
@@ -68,17 +64,17 @@ class Player:
         node = self.driver.open("gpu")
         ctl = self.driver.open("ctl")
         cards = bytearray(72 * 32)
-        self.driver.ioctl(ctl, rm_cmd(CARD_INFO, len(cards)), cards, None, 0, None)
+        self.driver.ioctl(ctl, rm_cmd(rm.NV_ESC_CARD_INFO, len(cards)), cards, None, 0, None)
         (self.gpu_id,) = struct.unpack_from("<I", cards, 16)
         client = self.root(ctl, 0)
         for parent, handle, class_id, size in (
-            (client.handle, 0xD0000080, DEVICE, 56),
-            (0xD0000080, 0xD0002080, SUBDEVICE, 4),
+            (client.handle, 0xD0000080, rm.NV01_DEVICE_0, 56),
+            (0xD0000080, 0xD0002080, rm.NV20_SUBDEVICE_0, 4),
         ):
             self.rm_alloc(client, parent, handle, class_id, Memory(size))
         gid = Memory(GID_BYTES)
         struct.pack_into("<I", gid.bytes, 4, GID_BINARY)
-        assert self.rm_control(client, 0xD0002080, GET_GID_INFO, gid) == 0
+        assert self.rm_control(client, 0xD0002080, rm.NV2080_CTRL_CMD_GPU_GET_GID_INFO, gid) == 0
         self.uuid = bytes(gid.bytes[12:28])
         self.driver.close(ctl)
         return node
@@ -126,9 +122,9 @@ class Player:
 
     # RM's calls
 
-    def root(self, file: File, handle: int, class_id: int = ROOT_CLIENT) -> Client:
+    def root(self, file: File, handle: int, class_id: int = rm.NV01_ROOT_CLIENT) -> Client:
         outer = bytearray(struct.pack("<IIIIQQIIII", 0, 0, handle, class_id, 0, 0, 0, 0, 0, 0))
-        self.driver.ioctl(file, rm_cmd(ALLOC, 48), outer, None, 0, None)
+        self.driver.ioctl(file, rm_cmd(rm.NV_ESC_RM_ALLOC, 48), outer, None, 0, None)
         (made,), (status,) = struct.unpack_from("<I", outer, 8), struct.unpack_from("<I", outer, 40)
         if status:
             raise Played(f"{status:#x}")
@@ -140,14 +136,18 @@ class Player:
         """(status, handle)"""
         head = (client.handle, parent, handle, class_id, params.address, 0, len(params.bytes), 0, 0, 0)
         outer = bytearray(struct.pack("<IIIIQQIIII", *head))
-        self.driver.ioctl(client.file, rm_cmd(ALLOC, 48), outer, params, len(params.bytes), None)
+        self.driver.ioctl(
+            client.file, rm_cmd(rm.NV_ESC_RM_ALLOC, 48), outer, params, len(params.bytes), None
+        )
         return struct.unpack_from("<I", outer, 40)[0], struct.unpack_from("<I", outer, 8)[0]
 
     def rm_control(self, client: Client, obj: int, cmd: int, params: Memory) -> int:
         outer = bytearray(
             struct.pack("<IIIIQII", client.handle, obj, cmd, 0, params.address, len(params.bytes), 0)
         )
-        self.driver.ioctl(client.file, rm_cmd(CONTROL, 32), outer, params, len(params.bytes), None)
+        self.driver.ioctl(
+            client.file, rm_cmd(rm.NV_ESC_RM_CONTROL, 32), outer, params, len(params.bytes), None
+        )
         return int(struct.unpack_from("<I", outer, 28)[0])
 
     def client(self, word: str) -> Client:
@@ -201,7 +201,10 @@ class Player:
 
     def do_root(self, step: Step) -> str:
         """root FILE [HANDLE [CLASS]]"""
-        handle, class_id = (*map(self.value, step.words[1:]), *(0, ROOT_CLIENT)[len(step.words) - 1 :])
+        handle, class_id = (
+            *map(self.value, step.words[1:]),
+            *(0, rm.NV01_ROOT_CLIENT)[len(step.words) - 1 :],
+        )
         self.clients[step.name] = self.root(self.files[step.words[0]], handle, class_id)
         return "0x0"
 
@@ -222,7 +225,7 @@ class Player:
                 )
             )
         length = len(params.bytes) if params else 0
-        self.driver.ioctl(client.file, rm_cmd(ALLOC, len(outer)), outer, params, length, named)
+        self.driver.ioctl(client.file, rm_cmd(rm.NV_ESC_RM_ALLOC, len(outer)), outer, params, length, named)
         (made,), (status,) = (
             struct.unpack_from("<I", outer, 8),
             struct.unpack_from("<I", outer, 28 if short else 40),
@@ -237,7 +240,7 @@ class Player:
     def do_free(self, step: Step) -> str:
         client = self.client(step.words[0])
         outer = bytearray(struct.pack("<IIII", client.handle, *map(self.value, step.words[1:3]), 0))
-        self.driver.ioctl(client.file, rm_cmd(FREE, 16), outer, None, 0, None)
+        self.driver.ioctl(client.file, rm_cmd(rm.NV_ESC_RM_FREE, 16), outer, None, 0, None)
         return f"{struct.unpack_from('<I', outer, 12)[0]:#x}"
 
     def do_control(self, step: Step) -> str:
@@ -249,7 +252,7 @@ class Player:
             struct.pack("<IIIIQII", client.handle, obj, cmd, 0, params.address if params else 0, told, 0)
         )
         length = (min(len(params.bytes), told) if not lists else len(params.bytes)) if params else 0
-        self.driver.ioctl(client.file, rm_cmd(CONTROL, 32), outer, params, length, named)
+        self.driver.ioctl(client.file, rm_cmd(rm.NV_ESC_RM_CONTROL, 32), outer, params, length, named)
         status = struct.unpack_from("<I", outer, 28)[0]
         return f"{status:#x} {self.shown(params.bytes if params else bytearray(), step.shown)}"
 
@@ -257,7 +260,7 @@ class Player:
         """dup CLIENT PARENT HANDLE SOURCE_CLIENT SOURCE"""
         client = self.client(step.words[0])
         outer = bytearray(struct.pack("<7I", client.handle, *map(self.value, step.words[1:5]), 0, 0))
-        self.driver.ioctl(client.file, rm_cmd(DUP, 28), outer, None, 0, None)
+        self.driver.ioctl(client.file, rm_cmd(rm.NV_ESC_RM_DUP_OBJECT, 28), outer, None, 0, None)
         made, status = struct.unpack_from("<I", outer, 8)[0], struct.unpack_from("<I", outer, 24)[0]
         if step.name and not status:
             self.names[step.name] = made
@@ -269,7 +272,7 @@ class Player:
         obj, kind, mask, action, *target = map(self.value, step.words[1:])
         packed = struct.pack("<IIIIHBBI", client.handle, obj, *(target or [0]), mask, kind, action, 0, 0)
         outer = bytearray(packed)
-        self.driver.ioctl(client.file, rm_cmd(SHARE, 24), outer, None, 0, None)
+        self.driver.ioctl(client.file, rm_cmd(rm.NV_ESC_RM_SHARE, 24), outer, None, 0, None)
         return f"{struct.unpack_from('<I', outer, 20)[0]:#x}"
 
     def do_map(self, step: Step) -> str:
@@ -280,7 +283,7 @@ class Player:
         flags = self.value(step.words[6]) if len(step.words) > 6 else 0
         head = (client.handle, device, memory, 0, offset, length, 0, 0, flags, file.fd, 0)
         outer = bytearray(struct.pack("<4I3QIIiI", *head))
-        self.driver.ioctl(client.file, rm_cmd(MAP_MEMORY, 56), outer, None, 0, file)
+        self.driver.ioctl(client.file, rm_cmd(rm.NV_ESC_RM_MAP_MEMORY, 56), outer, None, 0, file)
         linear, status = struct.unpack_from("<QI", outer, 32)
         if status:
             return f"{status:#x}"
@@ -297,7 +300,7 @@ class Player:
         device, memory = map(self.value, step.words[1:3])
         linear = self.mapped[step.words[3]][1] if step.words[3] in self.mapped else self.value(step.words[3])
         outer = bytearray(struct.pack("<4IQII", client.handle, device, memory, 0, linear, 0, 0))
-        self.driver.ioctl(client.file, rm_cmd(UNMAP_MEMORY, 32), outer, None, 0, None)
+        self.driver.ioctl(client.file, rm_cmd(rm.NV_ESC_RM_UNMAP_MEMORY, 32), outer, None, 0, None)
         return f"{struct.unpack_from('<I', outer, 24)[0]:#x}"
 
     def do_ioctl(self, step: Step) -> str:
@@ -322,7 +325,7 @@ class Player:
     def do_range(self, step: Step) -> str:
         """range FILE BASE LENGTH: UVM_CREATE_EXTERNAL_RANGE"""
         outer = bytearray(struct.pack("<QQII", *map(self.value, step.words[1:]), 0, 0))
-        self.driver.ioctl(self.files[step.words[0]], CREATE_EXTERNAL_RANGE, outer, None, 0, None)
+        self.driver.ioctl(self.files[step.words[0]], rm.UVM_CREATE_EXTERNAL_RANGE, outer, None, 0, None)
         return f"{struct.unpack_from('<I', outer, 16)[0]:#x}"
 
     def do_mmap(self, step: Step) -> str:
@@ -341,8 +344,8 @@ class Player:
         client = self.client(step.words[0])
         subdevice = self.value(step.words[1])
         info = Memory(FB_INFO_BYTES)
-        struct.pack_into("<III", info.bytes, 0, 1, HEAP_FREE, 0)
-        status = self.rm_control(client, subdevice, FB_GET_INFO_V2, info)
+        struct.pack_into("<III", info.bytes, 0, 1, rm.NV2080_CTRL_FB_INFO_INDEX_HEAP_FREE, 0)
+        status = self.rm_control(client, subdevice, rm.NV2080_CTRL_CMD_FB_GET_INFO_V2, info)
         (free,) = struct.unpack_from("<I", info.bytes, 8)
         before = self.free_kib.get((0, 0), free)
         self.free_kib[0, 0] = free
@@ -354,7 +357,9 @@ class Player:
         pid = self.children[step.words[2]][0] if len(step.words) > 2 else os.getpid()
         info = Memory(PID_INFO_BYTES)
         struct.pack_into("<III", info.bytes, 0, 1, 0, pid)
-        status = self.rm_control(client, self.value(step.words[1]), GET_PID_INFO, info)
+        status = self.rm_control(
+            client, self.value(step.words[1]), rm.NV2080_CTRL_CMD_GPU_GET_PID_INFO, info
+        )
         result = struct.unpack_from("<I", info.bytes, 16)[0]
         private, owned, duped = (kept // 1024 for kept in struct.unpack_from("<QQQ", info.bytes, 24))
         return f"{status:#x} {result:#x} private {private} owned {owned} duped {duped} KiB"

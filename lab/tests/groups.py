@@ -28,6 +28,7 @@ from lab.tests.nv import (
 from lab.tests.uvm import BASE, Registered
 from tests.gpu import rm
 from tests.support.rm_numbers import (
+    AMPERE_COMPUTE_B,
     FERMI_CONTEXT_SHARE_A,
     NV_ERR_INSUFFICIENT_PERMISSIONS,
     NV_ERR_INVALID_ARGUMENT,
@@ -37,7 +38,7 @@ from tests.support.rm_numbers import (
     UVM_UNREGISTER_CHANNEL,
 )
 
-GRAPHICS, AMPERE_COMPUTE_B = 1, 0xC7C0
+GRAPHICS = 1
 # Of 0x20800179 in 570, 560, 550, 545 and 535.
 RUNLIST_BYTES = (1008, 672, 512, 504, 496)
 RANGE, RANGE_BYTES = 0x300000000, 64 * MIB

@@ -11,12 +11,30 @@ import pytest
 from gsp_driver import BASE, SET_PAGE_DIRECTORY, Driver
 from vfio_user import Card, Guest
 
-CLIENT, DEVICE, SUBDEVICE, SPACE, GROUP, CHANNEL = 0xC1D00001, 0x80, 0x2080, 0x90F1, 0xA06C, 0xC56F
+from tests.support.rm_numbers import (
+    AMPERE_CHANNEL_GPFIFO_A,
+    AMPERE_DMA_COPY_B,
+    FERMI_VASPACE_A,
+    KEPLER_CHANNEL_GROUP_A,
+    NV01_DEVICE_0,
+    NV20_SUBDEVICE_0,
+    NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS,
+    NV_ERR_INVALID_ARGUMENT,
+    NV_ERR_INVALID_OBJECT_HANDLE,
+    NV_ERR_OBJECT_NOT_FOUND,
+    NVA06C_CTRL_CMD_GET_TIMESLICE,
+    NVA06C_CTRL_CMD_GPFIFO_SCHEDULE,
+    NVA06C_CTRL_CMD_SET_TIMESLICE,
+)
+
+# Each object has its class for a handle.
+CLIENT, DEVICE, SUBDEVICE = 0xC1D00001, NV01_DEVICE_0, NV20_SUBDEVICE_0
+SPACE, GROUP, CHANNEL = FERMI_VASPACE_A, KEPLER_CHANNEL_GROUP_A, AMPERE_CHANNEL_GPFIFO_A
 GROUP_SCHEDULE, SET_TIMESLICE, GET_TIMESLICE, DISABLE_CHANNELS = (
-    0xA06C0101,
-    0xA06C0103,
-    0xA06C0104,
-    0x2080110B,
+    NVA06C_CTRL_CMD_GPFIFO_SCHEDULE,
+    NVA06C_CTRL_CMD_SET_TIMESLICE,
+    NVA06C_CTRL_CMD_GET_TIMESLICE,
+    NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS,
 )
 DOORBELL = 0xBB0090
 GRAPHICS, COPY_ENGINE = 1, 9
@@ -30,7 +48,7 @@ VIDEO_TABLE_PAGE = 0x80_0000
 ENTRIES = 8
 WAIT_S = 30
 GET, PUT = 0x88, 0x8C
-COPY, RELEASE, ACQUIRE_GEQ = 0xC7B5, 1 | 1 << 20, 3
+COPY, RELEASE, ACQUIRE_GEQ = AMPERE_DMA_COPY_B, 1 | 1 << 20, 3
 PAGE_OF = {RING: 0, COMMANDS: 1, DATA: 2, DATA + 0x1000: 3, SEMAPHORE: 4}
 
 
@@ -191,14 +209,17 @@ def test_a_channel_that_is_disabled_goes_on_when_it_is_enabled(channel: Channel)
     assert channel.driver.control(CLIENT, SUBDEVICE, DISABLE_CHANNELS, bytes(params))[0] == 0
     assert wait(lambda: channel.value == 4)
     struct.pack_into("<I", params, 24 + 256, 0xDEAD)
-    assert channel.driver.control(CLIENT, SUBDEVICE, DISABLE_CHANNELS, bytes(params))[0] == 0x57
+    assert (
+        channel.driver.control(CLIENT, SUBDEVICE, DISABLE_CHANNELS, bytes(params))[0]
+        == NV_ERR_OBJECT_NOT_FOUND
+    )
 
 
 def test_a_timeslice_is_kept_and_one_that_is_too_long_refused(channel: Channel) -> None:
     control = channel.driver.control
     assert control(CLIENT, GROUP, SET_TIMESLICE, struct.pack("<Q", 1500))[0] == 0
     assert control(CLIENT, GROUP, GET_TIMESLICE, bytes(8)) == (0, struct.pack("<Q", 1500))
-    assert control(CLIENT, GROUP, SET_TIMESLICE, struct.pack("<Q", 1 << 40))[0] == 0x1F
+    assert control(CLIENT, GROUP, SET_TIMESLICE, struct.pack("<Q", 1 << 40))[0] == NV_ERR_INVALID_ARGUMENT
 
 
 def test_what_is_below_an_object_ends_with_it(channel: Channel) -> None:
@@ -207,4 +228,4 @@ def test_what_is_below_an_object_ends_with_it(channel: Channel) -> None:
     channel.submit(semaphore(RELEASE, 4))
     time.sleep(0.05)
     assert channel.value == 0
-    assert channel.driver.control(CLIENT, GROUP, GET_TIMESLICE, bytes(8))[0] == 0x33
+    assert channel.driver.control(CLIENT, GROUP, GET_TIMESLICE, bytes(8))[0] == NV_ERR_INVALID_OBJECT_HANDLE

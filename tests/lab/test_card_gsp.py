@@ -9,8 +9,16 @@ import pytest
 from gsp_driver import CONTROL, DUP_OBJECT, GSP, INIT_DONE, STATIC_INFO, UNLOADING, UPDATE_BAR_PDE, Driver
 from vfio_user import BAR3, Card, Guest, running
 
-GET_TIMESLICE_OF_NOTHING, UNKNOWN_GET, UNKNOWN_SET = 0xA06C0104, 0x20801303, 0x20800A3A
-CHIP_INFO, BAR_INFO = 0x20800A36, 0x20801803
+from tests.support.rm_numbers import (
+    NV2080_CTRL_CMD_BUS_GET_PCI_BAR_INFO,
+    NV2080_CTRL_CMD_FB_GET_INFO_V2,
+    NV_ERR_INVALID_ARGUMENT,
+    NV_ERR_INVALID_OBJECT_HANDLE,
+    NVA06C_CTRL_CMD_GET_TIMESLICE,
+)
+
+GET_TIMESLICE_OF_NOTHING, UNKNOWN_GET = NVA06C_CTRL_CMD_GET_TIMESLICE, NV2080_CTRL_CMD_FB_GET_INFO_V2
+UNKNOWN_SET, CHIP_INFO, BAR_INFO = 0x20800A3A, 0x20800A36, NV2080_CTRL_CMD_BUS_GET_PCI_BAR_INFO
 CLIENT, DEVICE = 0xC1E00004, 0xCAF00000
 
 
@@ -88,8 +96,10 @@ def test_the_entry_for_bar_2_is_where_the_driver_looks_for_it(card: Card) -> Non
 def test_scheduling_what_there_is_not_is_refused(card: Card) -> None:
     driver = Driver(card.client)
     driver.boot()
-    assert driver.control(CLIENT, 0x1234, GET_TIMESLICE_OF_NOTHING, bytes(8))[0] == 0x33
-    assert driver.control(CLIENT, 0x1234, GET_TIMESLICE_OF_NOTHING, bytes(4))[0] == 0x1F
+    assert (
+        driver.control(CLIENT, 0x1234, GET_TIMESLICE_OF_NOTHING, bytes(8))[0] == NV_ERR_INVALID_OBJECT_HANDLE
+    )
+    assert driver.control(CLIENT, 0x1234, GET_TIMESLICE_OF_NOTHING, bytes(4))[0] == NV_ERR_INVALID_ARGUMENT
 
 
 def test_it_is_suspended_when_the_driver_unloads_and_starts_again(card: Card) -> None:

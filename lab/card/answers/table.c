@@ -1,4 +1,5 @@
 #include "table.h"
+#include "../../../rm/rm_abi.h"
 #include "../facts/control_names.h"
 #include <string.h>
 
@@ -28,7 +29,8 @@ static const struct answer controls[] = {
     {0x20800a59, answer_gmmu, MADE_UP, "sizes of fault buffers", NULL},
     {0x20800aac, answer_bif, MADE_UP, "PCIe of the fourth generation", NULL},
     {0x20800a61, answer_channels, MADE_UP, "2048 for each runlist", NULL},
-    {0x20801803, answer_bars, REAL, "sizes of the BARs, as configuration space has them", NULL},
+    {NV2080_CTRL_CMD_BUS_GET_PCI_BAR_INFO, answer_bars, REAL,
+     "sizes of the BARs, as configuration space has them", NULL},
     {0x20802a02, answer_ce_mask, MADE_UP, "a physical engine for each logical one", NULL},
     {0x20802a07, answer_ce_caps, MADE_UP, "as ctrl2080ce.h names them", NULL},
     {0x20802a08, answer_method_buffer, MADE_UP, "16 KiB", NULL},

@@ -2,15 +2,7 @@
 #include "engines.h"
 #include <string.h>
 
-enum {
-    GROUP = 0xa06c,
-    SHARE = 0x9067,
-    SPACE = 0x90f1,
-    SPACE_OF_DEVICE = 3,
-    CHANNEL_KIND = 0x6f,
-    CHANNEL_FIRST = 0xc36f,
-    CHANNEL_LAST = 0xca6f
-};
+enum { SPACE_OF_DEVICE = 3, CHANNEL_KIND = 0x6f };
 enum { ADDRESS_SPACE_VIDEO = 2, CE_TYPES = 20 };
 /* How NV_MEMORY_DESC_PARAMS begins. */
 struct memory_desc {
@@ -29,7 +21,8 @@ static uint32_t word(const uint8_t *params, uint32_t bytes, uint32_t at)
 
 static bool is_channel(uint32_t class_id)
 {
-    return (class_id & 0xff) == CHANNEL_KIND && class_id >= CHANNEL_FIRST && class_id <= CHANNEL_LAST;
+    return (class_id & 0xff) == CHANNEL_KIND && class_id >= VOLTA_CHANNEL_GPFIFO_A &&
+           class_id <= BLACKWELL_CHANNEL_GPFIFO_B;
 }
 
 static uint32_t engine_of(const struct objects *objects, uint32_t type)
@@ -108,12 +101,12 @@ void engines_made(struct objects *objects, struct object *object, const uint8_t 
     const uint32_t *at = objects->card->layout->value;
     uint32_t named;
 
-    if (object->class_id == GROUP) {
+    if (object->class_id == KEPLER_CHANNEL_GROUP_A) {
         object->group = group_create(objects, object->name, word(params, bytes, at[AT_group_engine]));
         named = word(params, bytes, at[AT_group_space]);
-    } else if (object->class_id == SHARE) {
+    } else if (object->class_id == FERMI_CONTEXT_SHARE_A) {
         named = word(params, bytes, at[AT_share_space]);
-    } else if (object->class_id == SPACE && word(params, bytes, 0) == SPACE_OF_DEVICE) {
+    } else if (object->class_id == FERMI_VASPACE_A && word(params, bytes, 0) == SPACE_OF_DEVICE) {
         object->original = object->parent; /* a handle of what the device has anyway, and keeps */
         return;
     } else {

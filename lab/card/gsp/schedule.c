@@ -6,20 +6,13 @@
 #include <string.h>
 #include <time.h>
 
-enum {
-    DISABLE_CHANNELS = 0x2080110b,
-    GROUP_SCHEDULE = 0xa06c0101,
-    GROUP_SET_TIMESLICE = 0xa06c0103,
-    GROUP_GET_TIMESLICE = 0xa06c0104,
-    GROUP_PREEMPT = 0xa06c0105,
-    CHANNEL_SCHEDULE = 0xa06f0103,
-};
 enum { WAIT_MAX_NS = 1000000000 }; /* the socket's other end waits five seconds for a register */
 
 bool schedule_has(uint32_t number)
 {
-    return number == DISABLE_CHANNELS || number == CHANNEL_SCHEDULE ||
-           (number >= GROUP_SCHEDULE && number <= GROUP_PREEMPT && number != GROUP_SCHEDULE + 1);
+    return number == NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS || number == NVA06F_CTRL_CMD_GPFIFO_SCHEDULE ||
+           (number >= NVA06C_CTRL_CMD_GPFIFO_SCHEDULE && number <= NVA06C_CTRL_CMD_PREEMPT &&
+            number != NVA06C_CTRL_CMD_GPFIFO_SCHEDULE + 1);
 }
 
 /* The answer comes when it is so. */
@@ -89,10 +82,10 @@ static uint32_t preempt(struct objects *objects, struct gpu_group *group, const 
 static uint32_t least_bytes(uint32_t number)
 {
     switch (number) {
-    case DISABLE_CHANNELS:
+    case NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS:
         return sizeof(struct rm_disable_channels);
-    case GROUP_SCHEDULE:
-    case CHANNEL_SCHEDULE:
+    case NVA06C_CTRL_CMD_GPFIFO_SCHEDULE:
+    case NVA06F_CTRL_CMD_GPFIFO_SCHEDULE:
         return 1;
     default:
         return sizeof(uint64_t);
@@ -110,18 +103,18 @@ uint32_t schedule_control(struct objects *objects, struct name name, uint32_t nu
 
     if (bytes < least_bytes(number))
         return NV_ERR_INVALID_ARGUMENT;
-    if (number == DISABLE_CHANNELS)
+    if (number == NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS)
         return disable_channels(objects, (const struct rm_disable_channels *)(const void *)params);
     if (!group)
         return NV_ERR_INVALID_OBJECT_HANDLE;
     switch (number) {
-    case GROUP_SCHEDULE:
-    case CHANNEL_SCHEDULE:
+    case NVA06C_CTRL_CMD_GPFIFO_SCHEDULE:
+    case NVA06F_CTRL_CMD_GPFIFO_SCHEDULE:
         return schedule(objects, group, params[0]);
-    case GROUP_SET_TIMESLICE:
+    case NVA06C_CTRL_CMD_SET_TIMESLICE:
         memcpy(&value, params, sizeof value);
         return set_timeslice(group, value);
-    case GROUP_GET_TIMESLICE:
+    case NVA06C_CTRL_CMD_GET_TIMESLICE:
         value = gpu_group_timeslice_us(group);
         memcpy(params, &value, sizeof value);
         return NV_OK;
