@@ -58,8 +58,8 @@ async def leave(node: Node, api: Api) -> None:
 
 
 async def publish(node: Node, api: Api) -> bool:
-    """Writes what differs, in one write to the status, which takes labels and annotations too. False while the
-    label waits for the container engine. ApiProblem as the API server has it.
+    """Writes what differs, in one write to the status, which takes labels and annotations too. False while
+    the label waits for the container engine. ApiProblem as the API server has it.
     """
     found = await api.get(NODE, node.name)
     metadata: dict[str, Any] = {}
