@@ -107,7 +107,10 @@ def rewrite_ioctl(entries: list[Entry], default: Action) -> list[Entry]:
             sets = _sets((default, verdict))
             replaced[index] = _rest(sets, _verdict(entries[index]), ())
             return [*replace(entries, IOCTL, replaced), *_entries(NOTIFY_VERDICT, sets[1])]
-    sets = _sets((default, *(verdict for _, verdict, _ in rules)))
+    # A rule for what is notified in any case is gone afterwards, and tells nothing apart.
+    sets = _sets(
+        (default, *(verdict for _, verdict, conditions in rules if not _within(EXACT[1], conditions)))
+    )
     if default[0] in PERMISSIVE:
         ours = [entry for entry in entries if entry.get("action") == NOTIFY and entry["names"] == [IOCTL]]
         return _permissive_default(sets, [entry for entry in entries if entry not in ours], default)
@@ -116,9 +119,11 @@ def rewrite_ioctl(entries: list[Entry], default: Action) -> list[Entry]:
 
 def only_notified(conditions: Conjunction) -> bool:
     """Every call that meets conditions is in the notified set."""
-    return all(
-        any(within((mask, datum), c) for c in broad.NOTIFIED) for mask, datum, _ in _commands(conditions)
-    )
+    return _within(BROAD[1], conditions)
+
+
+def _within(commands: Sequence[Part], conditions: Conjunction) -> bool:
+    return all(any(within(part[:2], one[:2]) for one in commands) for part in _commands(conditions))
 
 
 def _commands(conditions: Conjunction) -> list[Part]:

@@ -310,6 +310,12 @@ def test_default_profile_notifies_and_names_the_listener() -> None:
     assert Filter(result).decide(X86_64, 16, (3, EQ_FIRST_PAIR, 0, 0, 0, 0)) == NOTIFY
 
 
+def test_logged_call_that_is_notified_leaves_nothing_for_a_second_rewrite() -> None:
+    of = profile("ALLOW", rule("LOG", condition("EQ", EQ_FIRST_PAIR)))
+    once = rewritten(of)
+    assert rewritten(once, "other") == {**once, "listenerMetadata": "other"}
+
+
 def test_an_empty_section_is_unconfined() -> None:
     assert rewritten({}) == rewritten(None)
 
