@@ -13,8 +13,13 @@ import struct
 from pathlib import Path
 
 from lab.claims import decides
-from lab.tests.nv import MIB, Client, in_child
+from lab.tests.nv import DEVICE, MIB, SUBDEVICE, Client, in_child
 from tests.gpu import rm
+from tests.support.rm_numbers import (
+    NV01_MEMORY_LOCAL_PRIVILEGED,
+    NV2080_CTRL_CMD_MC_GET_ARCH_INFO,
+    NV_ERR_PROTECTION_FAULT,
+)
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 KCMP, KCMP_FILE, KCMP_EPOLL_TFD = 312, 0, 7
@@ -107,6 +112,32 @@ def registers_are_mapped_where_the_kernel_lets() -> None:
     assert said == (0 if relaxed else errno.EINVAL)
 
 
+@decides("RM maps all of BAR0 by NV01_MEMORY_LOCAL_PRIVILEGED for a privileged client, also where resource0 cannot be")
+def registers_are_mapped_by_rm() -> None:
+    """NV_PMC_BOOT_0 is there, and to a client of no rights nothing is."""
+    [bar, *_] = sorted(Path("/sys/bus/pci/drivers/nvidia").glob("*/resource0"))
+    size = bar.stat().st_size
+    client = Client()
+    handle = client.must_alloc(DEVICE, NV01_MEMORY_LOCAL_PRIVILEGED)
+    view, _ = mapped(client, handle, of_card(client), size, mmap.PROT_READ)
+    (boot,) = struct.unpack_from("<I", view, 0)
+    status, arch = client.control(SUBDEVICE, NV2080_CTRL_CMD_MC_GET_ARCH_INFO, bytes(16))
+    architecture, implementation = struct.unpack_from("<2I", arch)
+    assert status == 0
+    assert (boot >> 24 & 0x1F, boot >> 20 & 0xF) == (architecture >> 4, implementation), hex(boot)
+    view.close()
+
+    def by_a_user() -> int:
+        os.setresgid(65534, 65534, 65534)
+        os.setresuid(65534, 65534, 65534)
+        theirs = Client()
+        status, object_ = theirs.alloc(DEVICE, NV01_MEMORY_LOCAL_PRIVILEGED)
+        return status or map_status(theirs, object_, of_card(theirs), size)
+
+    assert in_child(by_a_user) == NV_ERR_PROTECTION_FAULT
+    client.close()
+
+
 @decides(
     "the mapping is at offset 0 of the file and stays after its close",
     "epoll and kcmp as above: identity, no pinning, end with descriptors, mappings, messages",
@@ -128,16 +159,31 @@ def mapping_stays() -> None:
     assert view[0:4] == b"abcd", "the mapping holds its file, and the file what it maps"
 
 
-def mapped(client: Client, handle: int, fd: int, size: int = 4096) -> tuple[mmap.mmap, int]:
+def map_status(client: Client, handle: int, fd: int, size: int = 4096) -> int:
+    """RM's status of MAP_MEMORY on that file."""
+    outer = struct.pack("<IIIIQQQIIiI", client.root, DEVICE, handle, 0, 0, size, 0, 0, 0, fd, 0)
+    return client.make(rm.Call(rm.MAP, bytearray(outer), bytearray(), -1))
+
+
+def mapped(
+    client: Client, handle: int, fd: int, size: int = 4096, prot: int = mmap.PROT_READ | mmap.PROT_WRITE
+) -> tuple[mmap.mmap, int]:
     """By MAP_MEMORY on that file, which is closed once it is mapped."""
-    outer = struct.pack("<IIIIQQQIIiI", client.root, 0xBEEF0080, handle, 0, 0, size, 0, 0, 0, fd, 0)
-    status = client.make(rm.Call(rm.MAP, bytearray(outer), bytearray(), -1))
+    status = map_status(client, handle, fd, size)
     try:
         if status:
             raise rm.RmError("MAP_MEMORY", status)
-        return mmap.mmap(fd, size, mmap.MAP_SHARED), status
+        return mmap.mmap(fd, size, mmap.MAP_SHARED, prot), status
     finally:
         os.close(fd)
+
+
+def of_card(client: Client) -> int:
+    """A new file of the first card's node, registered with the client's."""
+    fd = rm.node("nvidia0")
+    register = rm.Call(rm.REGISTER_FD, bytearray(struct.pack("<i", client.ctl)), bytearray(), -1)
+    assert rm.on_file(fd, register) == 0
+    return fd
 
 
 @decides("video memory maps through the card's node, the host's through the control node")
@@ -145,15 +191,9 @@ def nodes_of_mappings() -> None:
     client = Client()
     host, video = client.memory(MIB, rm.MEMORY_HOST, attr=1 << 25), client.memory(MIB)
 
-    def card() -> int:
-        fd = rm.node("nvidia0")
-        register = rm.Call(rm.REGISTER_FD, bytearray(struct.pack("<i", client.ctl)), bytearray(), -1)
-        assert rm.on_file(fd, register) == 0
-        return fd
-
     mapped(client, host, rm.node("nvidiactl"))
-    mapped(client, video, card())
-    for handle, fd in ((video, rm.node("nvidiactl")), (host, card())):
+    mapped(client, video, of_card(client))
+    for handle, fd in ((video, rm.node("nvidiactl")), (host, of_card(client))):
         try:
             mapped(client, handle, fd)
         except (rm.RmError, OSError):
@@ -168,9 +208,7 @@ def mapping_is_of_the_clients_process() -> None:
     handle = client.memory(MIB, rm.MEMORY_HOST, attr=1 << 25)
 
     def by_another() -> int:
-        fd = rm.node("nvidiactl")
-        outer = struct.pack("<IIIIQQQIIiI", client.root, 0xBEEF0080, handle, 0, 0, 4096, 0, 0, 0, fd, 0)
-        return client.make(rm.Call(rm.MAP, bytearray(outer), bytearray(), -1))
+        return map_status(client, handle, rm.node("nvidiactl"))
 
     assert in_child(by_another) != 0
     client.close()
