@@ -2,7 +2,6 @@
 #include "registers.h"
 #include <errno.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 enum { GROUP_MASK = 0xfff, IS_GROUP = 1 << 12, CONTEXT_SHIFT = 13, CONTEXT_MASK = 7, NEXT_SHIFT = 16 };
 /* Context status: none, one that is there; from 5 on one that is saved, loaded, or both. */
@@ -76,22 +75,11 @@ static int add_all(struct registers *r, const struct runlist *runlist, uint32_t 
     return e;
 }
 
-int registers_open(struct registers *r, int bar, const struct chip *chip, const struct runlist *runlist,
-                   uint32_t runlists)
+int registers_open(struct registers *r, const void *bar, size_t bytes, const struct chip *chip,
+                   const struct runlist *runlist, uint32_t runlists)
 {
-    struct stat st;
-    void *at;
-
-    *r = (struct registers){.bar = NULL};
-    if (!chip)
-        return -ENODATA;
-    if (fstat(bar, &st) < 0)
-        return -errno;
-    at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, bar, 0);
-    if (at == MAP_FAILED)
-        return -errno;
-    *r = (struct registers){.bar = at, .bytes = (size_t)st.st_size, .chip = chip};
-    if (add_all(r, runlist, runlists) == 0 && r->engines)
+    *r = (struct registers){.bar = bar, .bytes = bytes, .chip = chip};
+    if (chip && add_all(r, runlist, runlists) == 0 && r->engines)
         return (int)r->engines;
     registers_close(r);
     return -ENODATA;

@@ -24,11 +24,11 @@ struct registers {
     uint32_t engines;         /* 0: not available */
 };
 
-/* bar: a file of BAR0. The number of engines, or a negative errno; -ENODATA: of an engine that RM names, it
- * is not known where its status is, or what is there does not look like one. One that is not seen would make
- * its tenant look idle, so then none is. */
-int registers_open(struct registers *r, int bar, const struct chip *chip, const struct runlist *runlist,
-                   uint32_t runlists);
+/* bar: BAR0, mapped; registers_close() unmaps it. The number of engines, or a negative errno, and it is
+ * unmapped; -ENODATA: of an engine that RM names, it is not known where its status is, or what is there does
+ * not look like one. One that is not seen would make its tenant look idle, so then none is. */
+int registers_open(struct registers *r, const void *bar, size_t bytes, const struct chip *chip,
+                   const struct runlist *runlist, uint32_t runlists);
 void registers_close(struct registers *r);
 
 /* How many; 0: not available; -EIO: one of the words is no status now, so nothing is known. */

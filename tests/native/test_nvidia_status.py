@@ -13,11 +13,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from fake_rm import DUP, MAP, REGISTER_FD, SHARE, MigRm, Rm
+from fake_rm import ALLOC, DUP, MAP, REGISTER_FD, SHARE, Call, MigRm, Rm
 from nvidia_parts import CTL, Driver, driver, library, processes
 
 from tests.support import chips, rm_interface
-from tests.support.rm_numbers import NV2080_ENGINE_TYPE_COPY0
+from tests.support.rm_numbers import (
+    NV01_MEMORY_LOCAL_PRIVILEGED,
+    NV2080_ENGINE_TYPE_COPY0,
+    NV_ERR_PROTECTION_FAULT,
+)
 
 
 @pytest.fixture
@@ -239,6 +243,45 @@ def test_engine_status_names_groups_of_its_runlist(rm: Rm, bar: Path, tmp_path: 
         # Of the eleventh copy engine and those after it the upper half of the bits tells.
         shared = 1 << 1 | 1 << 9
         assert [one[2] for one in status(nvidia)] == [shared] * 3 + [1 << 10, 1 << (0x3D - 32)]
+
+
+# A file that can be opened and not be mapped, as resource0 is under IO_STRICT_DEVMEM.
+UNMAPPABLE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
+
+def test_registers_that_the_kernel_lets_nobody_map_are_mapped_by_rm(rm: Rm, bar: Path, tmp_path: Path) -> None:
+    rm.cards, rm.bases = 1, {1: 0x800}
+    bar.unlink()
+    bar.symlink_to(UNMAPPABLE)
+    with driver(tmp_path, rm) as nvidia:
+        node = tmp_path / "dev" / "nvidia0"
+        node.write_bytes(bytes(UNMAPPABLE.stat().st_size))
+        nvidia.add_card(0)
+        [made] = [one for one in rm.calls if one.nr == ALLOC and rm_class(one) == NV01_MEMORY_LOCAL_PRIVILEGED]
+        [mapped] = [one for one in rm.calls if one.nr == MAP]
+        assert struct.unpack_from("<I", mapped.outer, 8) == struct.unpack_from("<I", made.outer, 8)
+        assert mapped.passed_inode == node.stat().st_ino
+        assert engines(nvidia) == [(0, 0)]
+        write_word(node, 0xA00, BUSY | 7)
+        assert engines(nvidia) == [(7, 1)]
+
+
+def test_a_card_whose_registers_rm_refuses_too_is_blind(rm: Rm, bar: Path, tmp_path: Path) -> None:
+    def refuse(nr: int, arg: int) -> int:
+        if nr == MAP:
+            ctypes.c_uint32.from_address(arg + 0x28).value = NV_ERR_PROTECTION_FAULT
+        return 0
+
+    rm.cards, rm.bases, rm.answer = 1, {1: 0x800}, refuse
+    bar.unlink()
+    bar.symlink_to(UNMAPPABLE)
+    with driver(tmp_path, rm) as nvidia:
+        nvidia.add_card(0)
+        assert engines(nvidia) == []
+
+
+def rm_class(made: Call) -> int:
+    return int(struct.unpack_from("<I", made.outer, 12)[0])
 
 
 def test_status_needs_registers(rm: Rm, tmp_path: Path) -> None:

@@ -1,11 +1,12 @@
 #define _GNU_SOURCE
 #include "client.h"
 #include "base/scoped.h"
-#include "native_sched/driver/driver.h"
+#include "native_sched/driver/rm_control.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum { FIRST_HANDLE = 0x6d670001, COPY_ENGINES = 20 };
 
@@ -106,6 +107,36 @@ int nvidia_client_node(const struct nvidia_client *c, const struct own_card *car
         return fd;
     close(fd);
     return e;
+}
+
+/* A file has one mapping at a time. */
+int nvidia_client_map(const struct nvidia_client *c, const struct own_card *card, struct rm_map_memory *what,
+                      void **at)
+{
+    scoped_fd int fd = nvidia_client_node(c, card);
+    int e;
+
+    if (fd < 0)
+        return fd;
+    what->flags = RM_MAP_READ_ONLY;
+    what->fd = fd;
+    what->status = NV_OK;
+    e = c->host->ioctl(c->ctl, RM_CMD(NV_ESC_RM_MAP_MEMORY, sizeof(*what)), what);
+    if (e < 0 || what->status != NV_OK)
+        return e < 0 ? e : rm_refusal(what->status);
+    *at = mmap(NULL, what->length, PROT_READ, MAP_SHARED, fd, 0);
+    return *at == MAP_FAILED ? -errno : 0;
+}
+
+/* The object ends with the device. */
+int nvidia_client_registers(struct nvidia_client *c, const struct own_card *card, size_t bytes, void **at)
+{
+    struct rm_map_memory m = {.client = c->root, .device = card->device, .length = bytes};
+    int e;
+
+    m.memory = nvidia_client_handle(c);
+    e = nvidia_client_alloc(c, card->device, &m.memory, NV01_MEMORY_LOCAL_PRIVILEGED, NULL, 0);
+    return e < 0 ? e : nvidia_client_map(c, card, &m, at);
 }
 
 /* shares: the client whose address space is the device's own; 0: one that all such devices have. */

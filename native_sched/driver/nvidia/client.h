@@ -52,6 +52,12 @@ int nvidia_client_exists(const struct nvidia_client *c, uint32_t client);
 uint32_t nvidia_client_handle(struct nvidia_client *c);
 /* A new open file of a card's node or, with NULL, of the control node. */
 int nvidia_client_node(const struct nvidia_client *c, const struct own_card *card);
+/* Maps what `what` names, to be read, through a new file of the card's node or, with NULL, of the control
+ * node. The mapping keeps the file. An error may be RM's status (rm_control.h). */
+int nvidia_client_map(const struct nvidia_client *c, const struct own_card *card, struct rm_map_memory *what,
+                      void **at);
+/* The card's registers, as many bytes as BAR0 has. RM lets clients of root map them. */
+int nvidia_client_registers(struct nvidia_client *c, const struct own_card *card, size_t bytes, void **at);
 /* Of the right to MIG instances, by its name in the driver's list. -ENOENT: there is none. */
 int nvidia_client_capability(const struct nvidia_host *host, const char *name);
 

@@ -16,7 +16,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 enum { GRANULE_BYTES = 64 << 10 }; /* the least that the memory manager gives, even for a 4 KiB page */
 /* The shortest time between two scans, however many files tenants hide. */
@@ -70,23 +72,38 @@ static uint32_t runlists_of(struct driver *d, const struct card *card, const str
     return n;
 }
 
+/* Kernels that are locked down or have IO_STRICT_DEVMEM, as Debian's, let nobody map a PCI device's file: RM
+ * maps the same registers for a privileged client. */
+static int map_registers(struct driver *d, const struct own_card *own, void **at, size_t *bytes)
+{
+    scoped_fd int bar = -1;
+    char path[300];
+    struct stat st;
+
+    snprintf(path, sizeof(path), "%s/%04x:%02x:%02x.0/resource0", d->host->pci_dir, own->pci_domain,
+             own->pci_bus, own->pci_slot);
+    if ((bar = open(path, O_RDONLY | O_CLOEXEC)) < 0 || fstat(bar, &st) < 0)
+        return -errno;
+    *bytes = (size_t)st.st_size;
+    *at = mmap(NULL, *bytes, PROT_READ, MAP_SHARED, bar, 0);
+    return *at != MAP_FAILED ? 0 : nvidia_client_registers(&d->client, own, *bytes, at);
+}
+
 static void open_status(struct driver *d, const struct card *card)
 {
     const struct own_card *own = nvidia_client_attach(&d->client, card->minor);
     const struct chip *chip = own ? nvidia_client_chip(&d->client, own) : NULL;
     struct runlist runlist[ENGINES_MAX];
-    scoped_fd int bar = -1;
-    char path[300];
     uint32_t n = 0;
+    size_t bytes = 0;
+    void *at;
 
     d->chip[card->index] = chip;
     if (!chip ||
         (chip->whole_card ? card->gpu_instance != RM_NO_INSTANCE : !(n = runlists_of(d, card, own, runlist))))
         return;
-    snprintf(path, sizeof(path), "%s/%04x:%02x:%02x.0/resource0", d->host->pci_dir, own->pci_domain,
-             own->pci_bus, own->pci_slot);
-    if ((bar = open(path, O_RDONLY | O_CLOEXEC)) >= 0)
-        (void)registers_open(&d->registers[card->index], bar, chip, runlist, n);
+    if (map_registers(d, own, &at, &bytes) == 0)
+        (void)registers_open(&d->registers[card->index], at, bytes, chip, runlist, n);
 }
 
 static void nvidia_add_card(struct driver *d, const struct card *card)

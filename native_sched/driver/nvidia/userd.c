@@ -90,8 +90,9 @@ static int duplicate(struct duplicate *of, const struct rm_target *channel)
     return 0;
 }
 
-/* The mapping keeps `fd`'s file; a file has one mapping at a time. */
-static int map_through(const struct duplicate *dup, int fd, uint64_t page, void **at)
+/* Video memory is mapped through the card's node, the host's through the control node: which it is, is not
+ * asked. */
+static int map(const struct duplicate *dup, uint64_t page, void **at)
 {
     struct rm_map_memory m = {
         .client = dup->client->root,
@@ -99,28 +100,11 @@ static int map_through(const struct duplicate *dup, int fd, uint64_t page, void 
         .memory = dup->handle,
         .offset = page,
         .length = PAGE_BYTES,
-        .flags = RM_MAP_READ_ONLY,
-        .fd = fd,
     };
-    int e = dup->client->host->ioctl(dup->client->ctl, RM_CMD(NV_ESC_RM_MAP_MEMORY, sizeof(m)), &m);
 
-    if (e < 0 || m.status != NV_OK)
-        return e < 0 ? e : rm_refusal(m.status);
-    *at = mmap(NULL, PAGE_BYTES, PROT_READ, MAP_SHARED, fd, 0);
-    return *at == MAP_FAILED ? -errno : 0;
-}
-
-/* Video memory is mapped through the card's node, the host's through the control node: which it is, is not
- * asked. */
-static int map(const struct duplicate *dup, uint64_t page, void **at)
-{
-    scoped_fd int card_node = nvidia_client_node(dup->client, dup->card);
-    scoped_fd int control_node = -1;
-
-    if (card_node >= 0 && map_through(dup, card_node, page, at) == 0)
+    if (nvidia_client_map(dup->client, dup->card, &m, at) == 0)
         return 0;
-    control_node = nvidia_client_node(dup->client, NULL);
-    return control_node < 0 ? control_node : map_through(dup, control_node, page, at);
+    return nvidia_client_map(dup->client, NULL, &m, at);
 }
 
 int nvidia_userd_map(struct driver *d, const struct rm_target *channel, struct userd *out)

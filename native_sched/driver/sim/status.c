@@ -26,7 +26,9 @@ static int open_registers(struct driver *d, uint32_t minor)
     struct line *l = sim_line();
     struct sim_registers said;
     scoped_fd int bar = -1;
+    size_t bytes;
     uint32_t n;
+    void *at;
     int e;
 
     if (!l)
@@ -45,7 +47,9 @@ static int open_registers(struct driver *d, uint32_t minor)
             .engines = said.runlist[n].engines,
         };
     d->chip[minor] = chip_find(said.architecture, said.implementation);
-    return bar < 0 ? -ENODATA : registers_open(&d->registers[minor], bar, d->chip[minor], runlist, n);
+    if (bar < 0 || sim_map_readonly(bar, &at, &bytes) < 0)
+        return -ENODATA;
+    return registers_open(&d->registers[minor], at, bytes, d->chip[minor], runlist, n);
 }
 
 void sim_add_card(struct driver *d, const struct card *card)
