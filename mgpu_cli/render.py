@@ -166,7 +166,8 @@ def activity(sched: dict[str, Any] | None) -> str:
 # What a card is without, native_sched/daemon/node/without.py: what that means to a reader who looks at one
 # container.
 _WITHOUT = {
-    "engine-status": "idle by fetch only",
+    "engine-status": "idle by samples of its use",
+    "utilization": "idle by fetch only",
     "userd": "no work seen of some channels",
     "disable-channels": "suspended by runlist only",
     "timeslices": "no timeslices",

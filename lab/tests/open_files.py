@@ -112,7 +112,9 @@ def registers_are_mapped_where_the_kernel_lets() -> None:
     assert said == (0 if relaxed else errno.EINVAL)
 
 
-@decides("RM maps all of BAR0 by NV01_MEMORY_LOCAL_PRIVILEGED for a privileged client, also where resource0 cannot be")
+@decides(
+    "RM maps all of BAR0 by NV01_MEMORY_LOCAL_PRIVILEGED for a privileged client, also where resource0 cannot be"
+)
 def registers_are_mapped_by_rm() -> None:
     """NV_PMC_BOOT_0 is there, and to a client of no rights nothing is."""
     [bar, *_] = sorted(Path("/sys/bus/pci/drivers/nvidia").glob("*/resource0"))

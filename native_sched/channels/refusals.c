@@ -9,3 +9,8 @@ void refusals_note(struct refusals *r, uint32_t card, enum mgpu_without kind, in
     if (atomic_compare_exchange_strong(&r->first[card][kind], &none, status ? status : error))
         eventfd_write(r->events, 1);
 }
+
+void refusals_withdraw(struct refusals *r, uint32_t card, enum mgpu_without kind, int error)
+{
+    atomic_compare_exchange_strong(&r->first[card][kind], &error, 0);
+}

@@ -15,6 +15,9 @@ struct refusals {
 /* error: the result of a call of group_control.h or of userd_map(). */
 void refusals_note(struct refusals *r, uint32_t card, enum mgpu_without kind, int error);
 
+/* It is not so after all, where that was the reason. */
+void refusals_withdraw(struct refusals *r, uint32_t card, enum mgpu_without kind, int error);
+
 static inline bool refusals_any(const struct refusals *r, uint32_t card, enum mgpu_without kind)
 {
     return atomic_load_explicit(&r->first[card][kind], memory_order_relaxed);

@@ -96,7 +96,8 @@ enum mgpu_without {
     MGPU_WITHOUT_TIMESLICES,       /* suspension alone */
     MGPU_WITHOUT_GROUP_IDS,        /* what such a group executes counts as another's */
     MGPU_WITHOUT_USERD,            /* a channel without it counts as having work */
-    MGPU_WITHOUT_ENGINE_STATUS,    /* online is seen idle by what its channels have fetched alone */
+    MGPU_WITHOUT_ENGINE_STATUS,    /* online is seen idle by what RM has sampled, else by what is fetched */
+    MGPU_WITHOUT_UTILIZATION,      /* and so by what is fetched alone */
     MGPU_WITHOUT_KINDS,
 };
 

@@ -12,6 +12,7 @@ class Without(IntEnum):
     GROUP_IDS = 2
     USERD = 3
     ENGINE_STATUS = 4
+    UTILIZATION = 5
 
 
 class Chip(Structure):

@@ -61,6 +61,12 @@ struct engine_status {
 };
 enum { ENGINES_MAX = 32 };
 
+/* What RM has sampled of a card's engines, by its own clock: the newest sample, and the one before. */
+struct card_samples {
+    uint64_t newest_ns, before_ns;
+    bool used; /* an engine did something in the newest */
+};
+
 /* The bit of an engine, by its number in a channel group's parameters; 0: it is not polled. */
 static inline uint64_t engine_bit(uint32_t engine_type)
 {
@@ -156,6 +162,9 @@ struct driver_ops {
     /* Fills out for each engine of the card and returns how many; 0: its status cannot be read; a negative
      * errno: not at present. */
     int (*engine_status)(struct driver *d, const struct card *card, struct engine_status *out);
+    /* -ENODATA: there is none. A call of the driver. NULL: it samples nothing. */
+    int (*samples)(struct driver *d, const struct card *card, const struct rm_table *rm,
+                   struct card_samples *out);
     /* Since add_card(); NULL: nothing is known of it. */
     const struct chip *(*chip)(const struct driver *d, const struct card *card);
 

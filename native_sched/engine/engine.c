@@ -105,7 +105,7 @@ int mgpu_engine_open(const char *driver, const char *dir, const char *version, c
         goto fail_watch;
     if ((error = reaper_start(e)) < 0)
         goto fail_poller;
-    if ((error = loop_start(&e->loop, &e->mediator)) < 0)
+    if ((error = loop_start(&e->loop, &e->mediator, &e->refusals)) < 0)
         goto fail_reaper;
     *out = e;
     return 0;

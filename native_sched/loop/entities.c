@@ -1,5 +1,6 @@
 #include "entities.h"
 #include "base/mutex.h"
+#include "proof.h"
 #include <errno.h>
 #include <string.h>
 
@@ -101,6 +102,7 @@ static void take_for_busy(struct loop *l, struct loop_entity *entity, uint32_t c
             entity->on[i].busy)
             continue;
         entity->on[i].busy = true;
+        proof_end(l, i);
         sched_work_seen(&l->core, now, entity->id, i, now);
         loop_note(l, now, now, entity->id, MGPU_SCHED_WORK, i, MGPU_WHY_NONE);
     }

@@ -4,6 +4,7 @@
 #include "native_sched/process/privileges.h"
 #include "apply.h"
 #include "poll.h"
+#include "proof.h"
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -51,6 +52,7 @@ static void *run(void *arg)
         loop_stats_count(&l->stats.turns);
         pthread_mutex_lock(&l->active);
         loop_poll(l);
+        loop_read_samples(l);
         wake_at = loop_apply(l);
         pthread_mutex_unlock(&l->active);
         wait_until(l, wake_at < l->next_poll_ns ? wake_at : l->next_poll_ns);
@@ -65,11 +67,12 @@ static const struct mgpu_sched_config defaults = {
     .quiet_ns = 5 * 1000 * 1000,
 };
 
-int loop_start(struct loop *l, const struct mediator *m)
+int loop_start(struct loop *l, const struct mediator *m, struct refusals *refusals)
 {
     int e;
 
     l->m = m;
+    l->refusals = refusals;
     l->config = defaults;
     l->blind_cards = UINT32_MAX;
     l->patience_ns = PATIENCE_NS;

@@ -4,6 +4,6 @@
 #define MGPU_LOOP_H
 #include "state.h"
 
-int loop_start(struct loop *l, const struct mediator *m);
+int loop_start(struct loop *l, const struct mediator *m, struct refusals *refusals);
 void loop_stop(struct loop *l);
 #endif

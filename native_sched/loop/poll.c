@@ -1,6 +1,8 @@
 #include "base/mutex.h"
 #include "poll.h"
 #include "entities.h"
+#include "proof.h"
+#include <errno.h>
 
 /* Work has ended when so many polls in a row saw none, neither on an engine nor submitted. */
 enum { IDLE_POLLS = 3 };
@@ -9,6 +11,10 @@ enum { IDLE_POLLS = 3 };
 enum { CLAIM_POLLS = 2000 };
 /* The quiet time of a tenant whose channels do not say what is fetched. */
 enum { BY_PUT_TIMES = 10 };
+/* So many polls saw work of a tenant's while no status did: it is said that nobody's words prove it. */
+enum { UNPROVEN_POLLS = 2000 };
+/* While its status is none for shorter, a card may be changing its power state. */
+enum { LOST_NS = 1000 * 1000 * 1000 };
 
 static const struct card *card_of(const struct loop *l, uint32_t index)
 {
@@ -35,12 +41,41 @@ static uint64_t quiet_ns(const struct loop *l, const struct loop_entity *entity,
     return l->config.quiet_ns * (activity & ACTIVITY_BY_PUT ? BY_PUT_TIMES : 1);
 }
 
+/* Where a kernel longer than the quiet time would share the card with offline, the last of online on it is
+ * idle once RM has seen the card idle. Between online tenants nothing is promised: for each but the last the
+ * quiet time will do. */
+static bool may_be_inside_a_kernel(struct loop *l, const struct loop_entity *entity, uint32_t card,
+                                   uint64_t now)
+{
+    if (!entity->online || !(l->blind_cards & 1u << card))
+        return false;
+    for (uint32_t i = 0; i < l->card[card].tenants; i++) {
+        const struct loop_entity *other = &l->entity[l->card[card].tenant[i]];
+
+        if (other != entity && other->online && other->on[card].busy)
+            return false;
+    }
+    proof_begin(l, card, now);
+    return !proof_found(l, card);
+}
+
+static void note_proven(struct loop *l, uint32_t card, int engines, unsigned int seen)
+{
+    if (engines <= 0 || l->proven_cards & 1u << card)
+        return;
+    if (seen & ACTIVITY_EXECUTING) {
+        l->proven_cards |= 1u << card;
+        refusals_withdraw(l->refusals, card, MGPU_WITHOUT_ENGINE_STATUS, -ENOMSG);
+    } else if (seen & (ACTIVITY_NEW | ACTIVITY_PENDING) && ++l->card[card].unproven == UNPROVEN_POLLS) {
+        refusals_note(l->refusals, card, MGPU_WITHOUT_ENGINE_STATUS, -ENOMSG);
+    }
+}
+
 /* A register that always reads as 0 says idle, too: words are taken for a status once they have shown a
  * tenant's group that executes. */
 static void note_blind(struct loop *l, uint32_t card, int engines, unsigned int seen)
 {
-    if (engines > 0 && seen & ACTIVITY_EXECUTING)
-        l->proven_cards |= 1u << card;
+    note_proven(l, card, engines, seen);
     if (engines && l->proven_cards & 1u << card)
         l->blind_cards &= ~(1u << card);
     else
@@ -78,6 +113,8 @@ static void poll_tenant(struct loop *l, struct loop_entity *entity, uint32_t car
 
     if (has_work(l, entity, card, activity)) {
         entity->on[card].idle_polls = 0;
+        if (entity->online)
+            proof_end(l, card);
         if (entity->on[card].busy)
             return;
         entity->on[card].busy = true;
@@ -94,7 +131,8 @@ static void poll_tenant(struct loop *l, struct loop_entity *entity, uint32_t car
     if (!entity->on[card].idle_polls++)
         entity->on[card].idle_since_ns = now;
     quiet = quiet_ns(l, entity, card, activity);
-    if (entity->on[card].idle_polls < IDLE_POLLS || now - entity->on[card].idle_since_ns < quiet)
+    if (may_be_inside_a_kernel(l, entity, card, now) || entity->on[card].idle_polls < IDLE_POLLS ||
+        now - entity->on[card].idle_since_ns < quiet)
         return;
     note_idle(l, entity, card, now, entity->on[card].idle_since_ns + quiet);
 }
@@ -109,11 +147,31 @@ static void note_use(struct loop *l, struct loop_entity *entity, uint32_t card, 
                      sched_most_percent(&l->core, entity->id));
 }
 
+/* A card whose words are no status for long is one that cannot be seen, until it is added anew. */
+static int read_status(struct loop *l, uint32_t index, struct engine_status *engine, uint64_t now)
+{
+    const struct card *card = card_of(l, index);
+    int engines = 0;
+
+    if (card && !(l->lost_cards & 1u << index))
+        engines = l->m->ops->engine_status(l->m->driver, card, engine);
+    if (engines >= 0) {
+        l->card[index].unread_ns = 0;
+        return engines;
+    }
+    if (!l->card[index].unread_ns)
+        l->card[index].unread_ns = now;
+    if (now - l->card[index].unread_ns < LOST_NS)
+        return engines;
+    l->lost_cards |= 1u << index;
+    refusals_note(l->refusals, index, MGPU_WITHOUT_ENGINE_STATUS, engines);
+    return 0;
+}
+
 static void poll_card(struct loop *l, uint32_t index, uint64_t now)
 {
     struct engine_status engine[ENGINES_MAX];
-    const struct card *card = card_of(l, index);
-    int engines = card ? l->m->ops->engine_status(l->m->driver, card, engine) : 0;
+    int engines = read_status(l, index, engine, now);
     unsigned int seen = 0;
 
     assert_held(&l->lock);
@@ -228,7 +286,11 @@ void loop_release_card(struct loop *l, uint32_t card, bool released)
     pthread_mutex_lock(&l->lock);
     l->released_cards = released ? l->released_cards | 1u << card : l->released_cards & ~(1u << card);
     l->proven_cards &= ~(1u << card);
+    l->lost_cards &= ~(1u << card);
+    l->unsampled_cards &= ~(1u << card);
+    l->card[card].unproven = 0;
     l->blind_cards |= 1u << card;
+    proof_end(l, card);
     for (uint32_t i = 0; released && i < l->card[card].tenants; i++) {
         struct loop_entity *entity = &l->entity[l->card[card].tenant[i]];
 

@@ -36,15 +36,27 @@ struct loop_entity {
     } on[MAX_CARDS];
 };
 
+/* Times of samples are RM's own. */
+struct proof {
+    uint64_t since_ns;             /* 0: none is wanted */
+    uint64_t read_ns, advanced_ns; /* the last reading; the last that found a new sample */
+    uint64_t first_ns, newest_ns;  /* the newest sample at the first reading, and at the last */
+    bool idle;
+};
+
 struct loop_card {
     uint64_t next_poll_ns;
     uint16_t tenant[LOOP_CARD_TENANTS]; /* indices into entity */
     uint32_t tenants;
     bool unwatched; /* as the core has it */
+    struct proof proof;
+    uint64_t unread_ns; /* since when its status is none; 0: it is one */
+    uint32_t unproven;  /* polls that saw work by words alone, before its status has shown any */
 };
 
 struct loop {
     const struct mediator *m;
+    struct refusals *refusals;
     pthread_t thread;
     pthread_mutex_t active; /* the scheduler's turn: docs/threads.md */
     pthread_mutex_t lock;   /* guards what follows */
@@ -57,6 +69,8 @@ struct loop {
     uint32_t released_cards;          /* which are not looked at: a bit each */
     uint32_t proven_cards;            /* whose engines' status has shown a tenant's work: a bit each */
     uint32_t blind_cards;             /* whose engines' status is not known: a bit each */
+    uint32_t lost_cards;              /* whose status became none while it was read: a bit each */
+    uint32_t unsampled_cards;         /* whose utilisation RM does not tell: a bit each */
     uint64_t polled_ns, next_poll_ns; /* next: the earliest of all cards */
     uint16_t ordered[MAX_TENANTS];    /* indices of the entities with an order, in their turn */
     uint32_t orders;

@@ -7,7 +7,7 @@ account.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -174,10 +174,10 @@ class Siege:
 
 
 @contextmanager
-def laid(built: Programs, card: str = "h200") -> Iterator[Siege]:
+def laid(built: Programs, card: str = "h200", options: Sequence[str] = ()) -> Iterator[Siege]:
     """mgpu on one simulated card, an H200 large enough for hundreds of contexts, with a neighbour at work."""
     with (
-        arbiter.running(f"{card}:1", node_config=f"hold_ms = {HOLD_MS}\n") as mgpu,
+        arbiter.running(f"{card}:1", sim_options=options, node_config=f"hold_ms = {HOLD_MS}\n") as mgpu,
         bundle(inside("neighbour"), env={"MGPU_MEMORY_MIB": "256"}, mounts=[built.oci_mount]) as made,
         foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as neighbour,
     ):

@@ -26,8 +26,26 @@ def besieged(request: pytest.FixtureRequest, private_host: None, built: Programs
         yield laid
 
 
+@pytest.fixture(params=["v100-16", "rtx-5090"])
+def blind(request: pytest.FixtureRequest, private_host: None, built: Programs) -> Iterator[Siege]:
+    with sieges.laid(built, request.param, ("engine-status=0",)) as laid:
+        yield laid
+
+
 @pytest.mark.parametrize("how", ["idle", "flip"])
 def test_scribbling_online_tenant_that_works_keeps_offline_off(siege: Siege, how: str) -> None:
+    keeps_offline_off(siege, how)
+
+
+@pytest.mark.parametrize("how", ["idle", "flip"])
+def test_scribbling_online_tenant_keeps_offline_off_where_engines_are_not_seen(
+    blind: Siege, how: str
+) -> None:
+    """No word of its own is what says that it works."""
+    keeps_offline_off(blind, how)
+
+
+def keeps_offline_off(siege: Siege, how: str) -> None:
     with load(siege.mgpu, *SATURATE, qos="offline") as offline:
         working(offline)
         with siege.attempt("scribble", how, "20", cap_mib=CAP_MIB) as scribble:

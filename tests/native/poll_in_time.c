@@ -4,6 +4,7 @@
 #include "../../native_sched/core/sched.h"
 #include "../../native_sched/loop/entities.h"
 #include "../../native_sched/loop/poll.h"
+#include "../../native_sched/loop/proof.h"
 #include <errno.h>
 #include <string.h>
 
@@ -18,6 +19,9 @@ static uint64_t virtual_now;
 static struct {
     int engines; /* as engine_status() answers */
     uint32_t tsg;
+    int error; /* of samples() */
+    struct card_samples samples;
+    uint32_t readings;
 } card[MAX_CARDS];
 static struct {
     struct groups groups;
@@ -48,6 +52,15 @@ static int engine_status(struct driver *d, const struct card *of, struct engine_
     return card[of->index].engines;
 }
 
+static int samples(struct driver *d, const struct card *of, const struct rm_table *rm,
+                   struct card_samples *out)
+{
+    (void)d, (void)rm;
+    *out = card[of->index].samples;
+    card[of->index].readings++;
+    return card[of->index].error;
+}
+
 void poll_begin(uint64_t quiet_ns, uint64_t hold_ns)
 {
     const struct mgpu_sched_config config = {.hold_ns = hold_ns, .quiet_ns = quiet_ns};
@@ -57,7 +70,11 @@ void poll_begin(uint64_t quiet_ns, uint64_t hold_ns)
     memset(tenant, 0, sizeof(tenant));
     memset(card, 0, sizeof(card));
     virtual_now = 0;
-    ops = (struct driver_ops){.engine_status = engine_status};
+    ops = (struct driver_ops){.engine_status = engine_status, .samples = samples};
+    for (uint32_t i = 0; i < MAX_CARDS; i++)
+        card[i].error = -EOPNOTSUPP;
+    refusals = (struct refusals){.events = -1};
+    l.refusals = &refusals;
     m = (struct mediator){.ops = &ops, .cards = MAX_CARDS};
     for (uint32_t i = 0; i < MAX_CARDS; i++)
         m.card[i].index = i;
@@ -113,6 +130,26 @@ void poll_engine(uint32_t index, int engines, uint32_t tsg)
     card[index].tsg = tsg;
 }
 
+/* error: 0, or RM samples nothing. The newest sample is of then, and `used` says whether something executed.
+ */
+void poll_samples(uint32_t index, int error, uint64_t newest_ns, int used)
+{
+    uint64_t before_ns = card[index].samples.newest_ns;
+
+    card[index].error = error;
+    card[index].samples = (struct card_samples){newest_ns, before_ns, used};
+}
+
+int poll_without(uint32_t index, int kind)
+{
+    return atomic_load(&refusals.first[index][kind]);
+}
+
+uint32_t poll_readings(uint32_t index)
+{
+    return card[index].readings;
+}
+
 void poll_release(uint32_t index, int released)
 {
     loop_release_card(&l, index, released);
@@ -141,6 +178,7 @@ void poll_at(uint64_t now)
     for (uint32_t i = 0; i < MAX_CARDS; i++)
         l.card[i].next_poll_ns = 0;
     loop_poll(&l);
+    loop_read_samples(&l);
     do {
         more = sched_decide(&l.core, now, decision, DECISIONS, &n, &wake_at);
         for (uint32_t i = 0; i < n; i++) {

@@ -422,7 +422,7 @@ def test_an_instance_that_is_not_seen_has_online_idle_by_fetch_alone(here: World
     online.tell("get", view, 3)
     until(lambda: not busy(here, online), "all of it has been fetched")
     until(lambda: here.engine.sched(offline.id).run_ns > 0, "offline work has its turn")
-    assert list(here.engine.without(0)) == [Without.ENGINE_STATUS]
+    assert list(here.engine.without(0)) == [Without.ENGINE_STATUS, Without.UTILIZATION]
 
 
 def subscriptions(here: World) -> int:

@@ -249,7 +249,9 @@ def test_engine_status_names_groups_of_its_runlist(rm: Rm, bar: Path, tmp_path: 
 UNMAPPABLE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
-def test_registers_that_the_kernel_lets_nobody_map_are_mapped_by_rm(rm: Rm, bar: Path, tmp_path: Path) -> None:
+def test_registers_that_the_kernel_lets_nobody_map_are_mapped_by_rm(
+    rm: Rm, bar: Path, tmp_path: Path
+) -> None:
     rm.cards, rm.bases = 1, {1: 0x800}
     bar.unlink()
     bar.symlink_to(UNMAPPABLE)
@@ -257,7 +259,9 @@ def test_registers_that_the_kernel_lets_nobody_map_are_mapped_by_rm(rm: Rm, bar:
         node = tmp_path / "dev" / "nvidia0"
         node.write_bytes(bytes(UNMAPPABLE.stat().st_size))
         nvidia.add_card(0)
-        [made] = [one for one in rm.calls if one.nr == ALLOC and rm_class(one) == NV01_MEMORY_LOCAL_PRIVILEGED]
+        [made] = [
+            one for one in rm.calls if one.nr == ALLOC and rm_class(one) == NV01_MEMORY_LOCAL_PRIVILEGED
+        ]
         [mapped] = [one for one in rm.calls if one.nr == MAP]
         assert struct.unpack_from("<I", mapped.outer, 8) == struct.unpack_from("<I", made.outer, 8)
         assert mapped.passed_inode == node.stat().st_ino

@@ -60,7 +60,7 @@ def test_a_row_for_each_kind_of_card_says_how_its_work_is_seen() -> None:
     assert [
         (row["cards"], row["work"], row["idle"], row["suspended"]) for row in sight.table(engine, CARDS)
     ] == [
-        ([0], "GP_PUT and GP_GET", "quiet time", "DISABLE_CHANNELS"),
+        ([0], "GP_PUT and GP_GET", "RM's samples", "DISABLE_CHANNELS"),
         ([1], "GP_PUT and GP_GET, and engine status", "engine status", "runlist"),
     ]
 

@@ -126,7 +126,7 @@ def _chips(folder: Path = FACTS) -> Iterator[str]:
         found.setdefault((f"{fetched}; status words {where}", source), []).append(name)
     for (work, source), names in found.items():
         by = "DISABLE_CHANNELS, else the runlist"
-        yield f"| {', '.join(names)} | {work} | status words, else the quiet time | {by} | {source} |\n"
+        yield f"| {', '.join(names)} | {work} | status words, else RM's samples of use | {by} | {source} |\n"
 
 
 def _counts(found: list[Call]) -> Iterator[str]:

@@ -15,7 +15,11 @@ def _sight(chip: Chip, without: Collection[Without]) -> dict[str, str]:
     return {
         "chip": name or "unknown",
         "work": f"{words}, and engine status" if seen else words,
-        "idle": "engine status" if seen else "quiet time",
+        "idle": "engine status"
+        if seen
+        else "quiet time"
+        if Without.UTILIZATION in without
+        else "RM's samples",
         "suspended": "runlist" if Without.DISABLE_CHANNELS in without else "DISABLE_CHANNELS",
         "source": header + ("" if own else ", and RM's variants") if name else "none",
     }

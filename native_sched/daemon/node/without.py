@@ -3,6 +3,7 @@
 Each is said once in the log, with RM's status or the errno, and in words to `mgpu health`.
 """
 
+import errno
 import os
 from collections.abc import Sequence
 
@@ -18,8 +19,9 @@ INSTEAD = {
     Without.TIMESLICES: "suspension alone keeps offline from online's work",
     Without.GROUP_IDS: "what such a group executes counts as another's",
     Without.USERD: "a container with such a channel counts as having work for as long as it is there",
-    Without.ENGINE_STATUS: "online is seen idle by fetch only, so a long kernel may share the card with offline; "
+    Without.ENGINE_STATUS: "online is seen idle by RM's samples of the card's use, a quarter of a second later; "
     "offline is never seen idle; a chip without a row of facts is such a card",
+    Without.UTILIZATION: "online is seen idle by fetch only, so a long kernel may share the card with offline",
 }
 
 
@@ -33,6 +35,8 @@ def of(engine: Engine, card: int) -> list[str]:
 
 
 def why(reason: int) -> str:
+    if reason == -errno.ENOMSG:
+        return "work was submitted, and no status has named the group of a container that executes"
     return f"RM's status {reason:#x}" if reason > 0 else os.strerror(-reason)
 
 

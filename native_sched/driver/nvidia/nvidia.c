@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "base/scoped.h"
 #include "native_sched/process/caller.h"
+#include "native_sched/driver/samples.h"
 #include "context.h"
 #include "unlocated.h"
 #include "private.h"
@@ -253,6 +254,22 @@ int nvidia_engine_status(struct driver *d, const struct card *card, struct engin
     return registers_read(&d->registers[card->index], out);
 }
 
+/* RM has none of MIG instances, nor of a card that has some. */
+static int nvidia_samples(struct driver *d, const struct card *card, const struct rm_table *rm,
+                          struct card_samples *out)
+{
+    const struct own_card *own = nvidia_client_card(&d->client, card->minor);
+    struct samples s;
+    int e;
+
+    if (!own || card->gpu_instance != RM_NO_INSTANCE)
+        return own ? -ENOTSUP : -ENXIO;
+    samples_ask(&s, rm);
+    e = nvidia_client_control(&d->client, own->subdevice,
+                              NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2, s.params, s.bytes);
+    return e < 0 ? e : samples_newest(&s, rm, out);
+}
+
 static const struct chip *nvidia_chip(const struct driver *d, const struct card *card)
 {
     return d->chip[card->index];
@@ -316,6 +333,7 @@ const struct driver_ops driver_nvidia = {
     .userd_map = nvidia_userd_map,
     .userd_unmap = nvidia_userd_unmap,
     .engine_status = nvidia_engine_status,
+    .samples = nvidia_samples,
     .chip = nvidia_chip,
     .granule_bytes = GRANULE_BYTES,
 };

@@ -1,6 +1,7 @@
 /* The arbiter's own RM client on the simulated card: it asks what the card counts to processes. */
 #define _GNU_SOURCE
 #include "rm/rm_abi.h"
+#include "native_sched/driver/samples.h"
 #include "private.h"
 #include <dirent.h>
 #include <errno.h>
@@ -99,6 +100,18 @@ int sim_pids(struct driver *d, uint32_t minor, struct rm_pids *out)
 {
     *out = (struct rm_pids){.id = NV01_DEVICE_0};
     return own_control(d, minor, NV2080_CTRL_CMD_GPU_GET_PIDS, out, sizeof(*out));
+}
+
+int sim_samples(struct driver *d, const struct card *card, const struct rm_table *rm,
+                struct card_samples *out)
+{
+    struct samples s;
+    int e;
+
+    samples_ask(&s, rm);
+    e = own_control(d, card->minor, NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2, s.params,
+                    s.bytes);
+    return e < 0 ? e : samples_newest(&s, rm, out);
 }
 
 bool sim_known_file(struct driver *d, pid_t pid, struct open_file *out)

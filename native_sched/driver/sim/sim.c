@@ -432,6 +432,7 @@ const struct driver_ops driver_sim = {
     .userd_map = sim_userd_map,
     .userd_unmap = sim_userd_unmap,
     .engine_status = sim_engine_status,
+    .samples = sim_samples,
     .chip = sim_chip,
     .granule_bytes = GRANULE_BYTES,
 };
