@@ -1,5 +1,5 @@
-"""Preemption and harvest on each kind of chip: where its engines are seen, and where only a quiet time says
-that online is idle.
+"""Preemption and harvest on each kind of chip: where its engines are seen, and where only RM's
+samples say that online is idle.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.support.programs import Programs
 
 TRIALS = 300
 HOLD_MS = 100
-# Seen: the hold is all that offline waits for. By quiet time that is to be a small part of a pause.
+# Seen: the hold is all that offline waits for. By samples that is to be a small part of a pause.
 SEEN = {"period_ms": 500, "kernels": 20, "kernel_us": 1000, "requests": 12}
 BLIND = {"period_ms": 1000, "kernels": 20, "kernel_us": 1000, "requests": 8}
 
@@ -59,7 +59,7 @@ def _harvested(card: str, name: str, shared: Path) -> Iterator[Row]:
     title = f"{name}: offline's part of the time that online and its hold leave"
     for how, options, shape, target in (
         ("engines seen", (), SEEN, 95),
-        ("by quiet time", ("engine-status=0",), BLIND, 85),
+        ("by RM's samples", ("engine-status=0",), BLIND, 85),
     ):
         with _node(card, *options, hold_ms=HOLD_MS) as mgpu:
             yield Row(
