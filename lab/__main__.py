@@ -21,17 +21,19 @@ CARD = BUILD / "meson/lab/card/mgpu-labcard"
 @click.argument("tests", nargs=-1, metavar="[TEST]...")
 @click.option("--pair", default=pairs.PAIRS[0].name, help="DRIVER-KERNEL, as lab/pairs.py has them.")
 @click.option("--every-pair", is_flag=True, help="On each of them, one after the other.")
+@click.option("--short", is_flag=True, help="Without the tests that start mgpud.")
 @click.option("--shell", "interactive", is_flag=True, help="A prompt in the guest in place of tests.")
 @click.option(
     "--card", type=click.Path(path_type=Path), default=CARD, help="The program that plays the card."
 )
 @click.option("--chip", default="ga102")
 @click.option("--cards", default=1)
-@click.option("--memory-mib", default=2048)
+@click.option("--memory-mib", default=4096)
 def main(
     tests: tuple[str, ...],
     pair: str,
     every_pair: bool,
+    short: bool,
     interactive: bool,
     card: Path,
     chip: str,
@@ -44,14 +46,13 @@ def main(
         wishes = [Wish(one, card.absolute(), chip, cards, memory_mib) for one in chosen]
         if interactive:
             sys.exit(shell.prompt(wishes[0]))
-        sys.exit(_tests(wishes, tests))
+        sys.exit(_tests(wishes, collection.tests(tests, long=not short)))
     except LabError as error:
         print(f"lab: {error}", flush=True)
         sys.exit(1)
 
 
-def _tests(wishes: list[Wish], wanted: tuple[str, ...]) -> int:
-    named = collection.tests(wanted)
+def _tests(wishes: list[Wish], named: list[collection.Named]) -> int:
     found = []
     for wish in wishes:
         print(f"lab: {wish.pair.name}, {wish.cards} x {wish.chip}", flush=True)

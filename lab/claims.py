@@ -22,19 +22,25 @@ class Claim:
 
     rests_on: answers of the GSP, given before the test, of which it looks at the content.
     whatever: made-up answers to which the test's own calls lead, each with the reason why no other answer
-    would change what it asserts. limit_s: the guest's time, after which the test has failed.
+    would change what it asserts. limit_s: the guest's time, after which the test has failed. long: it is left
+    out where minutes count.
     """
 
     rows: tuple[str, ...]
     rests_on: tuple[str, ...]
     whatever: tuple[tuple[str, str], ...]
     limit_s: float
+    long: bool
 
 
 def decides(
-    *rows: str, rests_on: tuple[str, ...] = (), whatever: dict[str, str] | None = None, limit_s: float = 60
+    *rows: str,
+    rests_on: tuple[str, ...] = (),
+    whatever: dict[str, str] | None = None,
+    limit_s: float = 60,
+    long: bool = False,
 ) -> Callable[[Test], Test]:
-    claim = Claim(rows, rests_on, tuple((whatever or {}).items()), limit_s)
+    claim = Claim(rows, rests_on, tuple((whatever or {}).items()), limit_s, long)
 
     def named(test: Test) -> Test:
         test.claim = claim  # type: ignore[attr-defined]

@@ -28,8 +28,11 @@ class Named:
         return self.place.removeprefix("lab.tests.").replace(":", ".")
 
 
-def tests(wanted: Sequence[str]) -> list[Named]:
-    """Those of which a name begins with one of `wanted`, all of them without; in the order of their files."""
+def tests(wanted: Sequence[str], *, long: bool) -> list[Named]:
+    """Those of which a name begins with one of `wanted`, all of them without; in the order of their files.
+
+    long: those too that say that they are.
+    """
     found = []
     for module in sorted(info.name for info in pkgutil.iter_modules(lab.tests.__path__)):
         place = f"lab.tests.{module}"
@@ -37,7 +40,7 @@ def tests(wanted: Sequence[str]) -> list[Named]:
             continue
         for function, value in vars(importlib.import_module(place)).items():
             claim = claim_of(value)
-            if claim is not None and value.__module__ == place:
+            if claim is not None and value.__module__ == place and (long or not claim.long):
                 found.append(Named(f"{place}:{function}", claim))
     chosen = [test for test in found if not wanted or any(_named(test, word) for word in wanted)]
     if not chosen:

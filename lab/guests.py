@@ -25,7 +25,7 @@ BOOT_S = 400
 QUICK, SYSTEMD = "/lab/lab/guest/init.sh", "/sbin/init"
 MOUNTS = """\
 mount -t ext4 /dev/vda /root
-mount -t ext4 -o ro /dev/vdb /root/project
+mount -t ext4 /dev/vdb /root/project
 mount -t tmpfs lab /root/lab
 cp -a /lab/. /root/lab"""
 

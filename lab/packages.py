@@ -27,6 +27,7 @@ GUEST = (
     "iptables",
     "apparmor",
     "util-linux",
+    "libatomic1",
     "python3",
     "runc",
     "containerd",

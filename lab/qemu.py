@@ -50,7 +50,7 @@ def command(root: Path, guest: Guest) -> list[str]:
         "-accel",
         "tcg,tb-size=512",
         "-cpu",
-        "max",
+        "max,erms=off,fsrm=off",
         "-machine",
         "q35,memory-backend=ram,hpet=off",
         "-smp",

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from lab.claims import Claim
 
 PASSED, FAILED, MADE_UP = "passed", "FAILED", "made up"
+NAMED = 4
 
 
 @dataclass(frozen=True)
@@ -71,5 +72,7 @@ def _made_up(answers: Iterable[Answer]) -> set[str]:
     return {answer.name for answer in answers if answer.made_up}
 
 
-def _list(names: Iterable[str]) -> str:
-    return ", ".join(names)
+def _list(names: Sequence[str]) -> str:
+    """All where they are few; the report has the others."""
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -95,11 +95,11 @@ def space(
 
 
 class Client:
-    """A root client on a control file of its own, with a device and a subdevice of the first card."""
+    """A root client with a device and a subdevice of a card. ctl: its control file; -1: one of its own."""
 
-    def __init__(self, attach: bool = True, card: int = 0) -> None:
+    def __init__(self, attach: bool = True, card: int = 0, ctl: int = -1) -> None:
         self.card = rm.node(f"nvidia{card}") if attach else -1
-        self.ctl = rm.node("nvidiactl")
+        self.ctl = rm.node("nvidiactl") if ctl < 0 else ctl
         self.next = FIRST
         root = rm.alloc(0, 0, 0, rm.ROOT)
         self._must(self.make(root), "root client")

@@ -7,6 +7,7 @@ got wrong.
 
 from __future__ import annotations
 
+import builtins
 import ctypes
 import errno
 import fcntl
@@ -47,7 +48,7 @@ class Made:
     flags: int = 0
     userd: int = 0
     userd_offset: int = 0
-    params: bytes = b""
+    params: builtins.bytes = b""
 
 
 @dataclass(kw_only=True)

@@ -57,6 +57,6 @@ def test_pairs_are_found_by_name() -> None:
 
 
 def test_every_test_names_rows_of_the_docs() -> None:
-    assert collection.tests(())
+    assert collection.tests((), long=True)
     with pytest.raises(LabError, match=r"no test of lab/tests is called"):
-        collection.tests(["nothing"])
+        collection.tests(["nothing"], long=True)

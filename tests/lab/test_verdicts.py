@@ -10,7 +10,7 @@ from lab.claims import Claim
 from lab.verdicts import FAILED, MADE_UP, PASSED, Answer, judged, last_line
 
 ROWS = ("a row",)
-PLAIN = Claim(ROWS, (), (), 60)
+PLAIN = Claim(ROWS, (), (), 60, long=False)
 REAL, INVENTED = Answer("NV_REAL", made_up=False), Answer("NV_INVENTED", made_up=True)
 
 
@@ -27,6 +27,11 @@ def test_made_up_answers_during_a_test_remove_its_rows() -> None:
     verdict = judged("files.polls", PLAIN, None, [REAL, INVENTED], [])
     assert (verdict.state, verdict.decided) == (MADE_UP, ())
     assert "NV_INVENTED" in verdict.line()
+
+
+def test_few_of_many_answers_are_named() -> None:
+    many = [Answer(f"NV_{letter}", made_up=True) for letter in "EDCBAF"]
+    assert judged("files.polls", PLAIN, None, many, []).why == "rests on NV_A, NV_B, NV_C, NV_D and 2 more"
 
 
 def test_made_up_answers_before_a_test_count_where_it_rests_on_them() -> None:

@@ -1,0 +1,57 @@
+"""What the tests' containers do: `python3 -m lab.guest.inside VERB MIB`, direct calls on NVIDIA's nodes."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+from lab.tests.nv import DEVICE, HEAP_FREE, HEAP_SIZE, MIB, Client, memory
+from tests.gpu import rm
+
+PROCESSES = 8
+
+
+def tell(**said: object) -> None:
+    print(json.dumps(said), flush=True)
+
+
+def rest() -> None:
+    time.sleep(3600)
+
+
+def fill(piece_mib: int) -> None:
+    """Takes pieces until one is refused, says so, and keeps them."""
+    client, held = Client(), 0
+    size, free = client.fb(HEAP_SIZE, HEAP_FREE)
+    while not (status := client.alloc(DEVICE, rm.MEMORY, memory(piece_mib * MIB))[0]):
+        held += piece_mib
+    tell(held_mib=held, status=status, size_mib=size >> 10, free_mib=free >> 10)
+    rest()
+
+
+def beat(mib: int) -> None:
+    """Keeps that much, and takes and gives back a MiB ever again."""
+    client = Client()
+    client.memory(mib * MIB)
+    for number in range(1_000_000):
+        handle = client.memory(MIB)
+        assert client.free(handle) == 0
+        tell(beat=number, at_s=time.monotonic())
+        time.sleep(0.1)
+
+
+def several(mib: int) -> None:
+    """As many processes with that much each, and then this one until it is refused."""
+    for _ in range(PROCESSES - 1):
+        if os.fork() == 0:
+            client = Client()
+            client.memory(mib * MIB)
+            tell(pid=os.getpid())
+            rest()
+    fill(mib)
+
+
+if __name__ == "__main__":
+    {"fill": fill, "beat": beat, "several": several}[sys.argv[1]](int(sys.argv[2]))
