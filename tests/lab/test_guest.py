@@ -26,7 +26,7 @@ WITHIN_S = 60
 
 def test_every_row_that_is_claimed_is_decided() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "lab", "--short"],
+        [sys.executable, "-m", "lab", "--short", "--memory-mib", "2048"],
         cwd=REPOSITORY,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
