@@ -1,12 +1,14 @@
-"""Carrying a plan out: all of it, or nothing."""
+"""Carrying a plan out: all of it, or nothing. Where power is cut each file is as before or as planned, those of
+earlier changes are as planned, and the next run takes away what was on its way.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
-import secrets
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +19,8 @@ from oci_specs.refusal import Refusal
 DIR_MODE = 0o755
 # Until it is known who may read it.
 STAGED_MODE = 0o600
+# No engine reads a file of such a name, but CRI-O: see Change.aside.
+STAGED_SUFFIX = ".mgpu-new"
 
 
 def apply(plan: Plan) -> None:
@@ -42,7 +46,8 @@ def write_below(plan: Plan, folder: Path) -> list[Path]:
                 continue
             path = folder / change.path.relative_to("/")
             path.parent.mkdir(mode=DIR_MODE, parents=True, exist_ok=True)
-            fresh = _fresh_name(path)
+            fresh = _beside(path)
+            fresh.unlink(missing_ok=True)
             _write(fresh, change)
             _dress(fresh, change)
             fresh.rename(path)
@@ -67,14 +72,20 @@ def _staged(changes: Iterable[Change]) -> Iterator[dict[Path, Path]]:
     """Fresh files beside those they will replace; unused ones and empty folders go at the end."""
     staged: dict[Path, Path] = {}
     made: list[Path] = []
+    planned = list(changes)
     try:
-        for change in changes:
+        for change in planned:
             if change.after is not None:
-                place = folders.place(change)
-                made += _make_folders(place.parent)
-                staged[change.path] = _fresh_name(place)
-                _write(staged[change.path], change)
-        yield staged
+                made += _make_folders(folders.place(change).parent)
+        with _alone({folders.place(change).parent for change in planned}):
+            for change in planned:
+                fresh = _fresh_name(change)
+                # Of a run that was cut off.
+                fresh.unlink(missing_ok=True)
+                if change.after is not None:
+                    staged[change.path] = fresh
+                    _write(fresh, change)
+            yield staged
     finally:
         for fresh in staged.values():
             with suppress(OSError):
@@ -89,11 +100,44 @@ def _make_folders(folder: Path) -> list[Path]:
     missing = folders.missing(folder)
     for each in missing:
         each.mkdir(mode=DIR_MODE)
+        _sync(each.parent)
     return missing
 
 
-def _fresh_name(place: Path) -> Path:
-    return place.with_name(f".{place.name}.{secrets.token_hex(4)}.new")
+@contextmanager
+def _alone(places: Iterable[Path]) -> Iterator[None]:
+    """Two that write into the same folder do so one after the other."""
+    with ExitStack() as stack:
+        for place in sorted(places):
+            with suppress(FileNotFoundError):
+                fcntl.flock(stack.enter_context(_opened(place)), fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _sync(folder: Path) -> None:
+    with _opened(folder) as descriptor:
+        os.fsync(descriptor)
+
+
+def _fresh_name(change: Change) -> Path:
+    place = folders.place(change)
+    # What is elsewhere, behind a link, may be on another file system.
+    if change.aside is not None and place == change.path:
+        return _beside(change.aside / place.name)
+    return _beside(place)
+
+
+def _beside(place: Path) -> Path:
+    return place.with_name(f".{place.name}{STAGED_SUFFIX}")
 
 
 def _write(fresh: Path, change: Change) -> None:
@@ -109,11 +153,15 @@ def _write(fresh: Path, change: Change) -> None:
 
 
 def _commit(change: Change, fresh: Path | None) -> None:
+    """It stays, and before any later one."""
+    place = change.path if fresh is None else folders.place(change)
     if fresh is None:
-        change.path.unlink(missing_ok=True)
-        return
-    _dress(fresh, change)
-    fresh.rename(folders.place(change))
+        place.unlink(missing_ok=True)
+    else:
+        _dress(fresh, change)
+        fresh.rename(place)
+    with suppress(FileNotFoundError):
+        _sync(place.parent)
 
 
 def _dress(fresh: Path, change: Change) -> None:
@@ -135,6 +183,6 @@ def _take_back(change: Change) -> None:
         if change.before is None:
             folders.place(change).unlink(missing_ok=True)
         else:
-            fresh = _fresh_name(folders.place(change))
+            fresh = _fresh_name(change)
             _write(fresh, replace(change, after=change.before))
             _commit(change, fresh)

@@ -17,6 +17,7 @@ class Change:
     """One file's bytes before and after; None: no such file. link: `after` is where a symbolic link leads.
 
     mode: of a file that is new. like: a file whose mode and owner it takes instead, for it holds the same.
+    aside: a folder where it is written first, where the engine reads everything that lies beside the file.
     """
 
     path: Path
@@ -25,6 +26,7 @@ class Change:
     mode: int = 0o644
     link: bool = False
     like: Path | None = None
+    aside: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,8 @@ class Target:
 
     marked: what `remove` finds bears mgpu's mark, and was not written by others before. may_go:
     Refusal when the engine would not work without what is to be removed from the text. backups: a folder for
-    the copy of the unchanged file, where the engine reads everything that lies beside the file.
+    the copy of the unchanged file and for a new one until it is whole, where the engine reads everything that
+    lies beside the file.
     """
 
     path: Path

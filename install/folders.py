@@ -37,21 +37,20 @@ def noted(plan: Plan, record: Path) -> Plan:
     return Plan((Change(path=record, before=before, after=_text(lines).encode()),))
 
 
-def removed(record: Path, *, last: bool) -> None:
-    """Those that are empty go. last: and so does the record, for nothing of mgpu's is left that would."""
+def removed(record: Path, *, last: bool) -> Plan:
+    """Those that are empty go; what the record is to say then. last: it goes too, for nothing of mgpu's is left
+    that would.
+    """
     known = files.read_text(record)
     if known is None:
-        return
+        return Plan()
     # What is inside another comes before it.
     for folder in sorted(_lines(known), reverse=True):
         with suppress(OSError):
             Path(folder).rmdir()
-    left = [folder for folder in _lines(known) if Path(folder).exists()]
-    with suppress(OSError):
-        if last or not left:
-            record.unlink()
-        else:
-            record.write_text(_text(left))
+    left = [] if last else [folder for folder in _lines(known) if Path(folder).exists()]
+    after = _text(left).encode() if left else None
+    return Plan((Change(path=record, before=known.encode(), after=after),))
 
 
 def _lines(text: str | None) -> list[str]:

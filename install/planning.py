@@ -27,8 +27,19 @@ def _install_one(target: Target) -> Plan:
     after = None if edited.text is None else _bytes(edited.text)
     if after == before:
         return Plan(notes=edited.notes, unchanged=() if after is None else (target.path,))
-    change = Change(path=target.path, before=before, after=after, mode=target.mode, link=target.link)
+    change = _change(target, before, after)
     return Plan((*_backup(target, before), change), edited.notes)
+
+
+def _change(target: Target, before: bytes | None, after: bytes | None) -> Change:
+    return Change(
+        path=target.path,
+        before=before,
+        after=after,
+        mode=target.mode,
+        link=target.link,
+        aside=target.backups,
+    )
 
 
 def _backup(target: Target, before: bytes | None) -> tuple[Change, ...]:
@@ -57,7 +68,7 @@ def _uninstall_one(target: Target) -> Plan:
     cleaned = None if removed.text is None else _bytes(removed.text)
 
     def becomes(after: bytes | None) -> Change:
-        return Change(path=target.path, before=before, after=after, mode=target.mode, link=target.link)
+        return _change(target, before, after)
 
     if removed.keep:
         kept = Change(path=backup_path, before=backup, after=before, like=target.path)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from install import files, folders, planning, podman, toml_text, whole_file
+from install import apply, files, folders, planning, podman, toml_text, whole_file
 from install.change import Plan, Target
 from install.engine import Engine, Intent
 from install.engines import ENGINES
@@ -42,7 +42,8 @@ def with_folders(plan: Plan) -> Plan:
 
 def tidied() -> None:
     """Our folders go when nothing of the operator's is in them, and those that install has made elsewhere."""
-    folders.removed(_record(), last=not RUNTIME_CONF.exists())
+    with suppress(Refusal):
+        apply.apply(folders.removed(_record(), last=not RUNTIME_CONF.exists()))
     for folder in (podman.HOOK.parent, RUNTIME_CONF.parent):
         with suppress(OSError):
             folder.rmdir()

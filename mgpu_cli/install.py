@@ -94,7 +94,8 @@ def install(
     together = sum((plan for _, plan in plans), shared)
     folders = runtime_conf.with_folders(together)
     if output is None:
-        together += folders
+        # First: what is not in the record when power is cut would never be taken away.
+        together = folders + together
     if dry_run:
         show(together)
         return

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cli_support import container, fake_mgpud, list_reply
-from install import folders, parts, runtime_conf
+from install import apply, folders, parts, runtime_conf
 from install.change import Change, Plan
 from install.engines import ENGINES
 from mgpu_cli import drain as drain_command
@@ -81,10 +81,10 @@ def test_folders_in_use_stay(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
     record.write_bytes(change.after)
     (shared / "of-the-operator").touch()
-    folders.removed(record, last=False)
+    apply.apply(folders.removed(record, last=False))
     assert not ours.exists()
     assert record.read_text() == f"{shared.parent}\n{shared}\n"
-    folders.removed(record, last=True)
+    apply.apply(folders.removed(record, last=True))
     assert (shared / "of-the-operator").exists()
     assert not record.exists()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from install_support import PARTS, install, intent, tree, uninstall
 
-from install import apply, containerd, docker, systemd
+from install import apply, containerd, crio, docker, systemd
 from install.change import Change, Plan
 from oci_specs.refusal import Refusal
 
@@ -174,3 +174,76 @@ def test_a_fresh_file_has_the_mode_it_should_whatever_the_umask(tmp_path: Path) 
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "d" / "daemon.json").stat().st_mode) == 0o644
+
+
+class PowerCutError(BaseException):
+    """Nothing runs after it, as nothing does without power."""
+
+
+def _cut(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Power goes as the file of that name would take its place."""
+    rename = Path.rename
+
+    def cut(self: Path, target: Path) -> Path:
+        if target.name == name:
+            raise PowerCutError
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", cut)
+    monkeypatch.setattr(Path, "unlink", lambda self, missing_ok=False: None)
+    monkeypatch.setattr(Path, "rmdir", lambda self: None)
+
+
+def test_what_a_cut_left_behind_goes_with_the_next_run(
+    tmp_path: Path, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as dark:
+        _cut(dark, "daemon.json")
+        with pytest.raises(PowerCutError):
+            install(docker.ENGINE, intent(tmp_path, config))
+    assert ".daemon.json.mgpu-new" in tree(tmp_path)
+    assert config.read_text() == BEFORE
+    install(docker.ENGINE, intent(tmp_path, config))
+    uninstall(docker.ENGINE, intent(tmp_path, config))
+    assert tree(tmp_path) == {"daemon.json": BEFORE.encode()}
+
+
+def test_no_half_written_file_is_where_crio_reads_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "crio.conf.d" / "99-mgpu.conf"
+    own.parent.mkdir()
+    with monkeypatch.context() as dark:
+        _cut(dark, own.name)
+        with pytest.raises(PowerCutError):
+            install(crio.ENGINE, intent(tmp_path, own))
+    assert sorted(tree(tmp_path)) == [".99-mgpu.conf.mgpu-new"]
+
+
+def test_each_change_is_on_the_disk_before_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    rename, sync = Path.rename, os.fsync
+
+    def renamed(self: Path, target: Path) -> Path:
+        told.append(f"{target.name} is in place")
+        return rename(self, target)
+
+    def synced(descriptor: int) -> None:
+        told.append(f"{Path(os.readlink(f'/proc/self/fd/{descriptor}')).name} is synced")
+        sync(descriptor)
+
+    monkeypatch.setattr(Path, "rename", renamed)
+    monkeypatch.setattr(os, "fsync", synced)
+    (tmp_path / "etc").mkdir()
+    changes = [Change(path=tmp_path / "etc" / name, before=None, after=b"x") for name in ("one", "two")]
+    apply.apply(Plan(tuple(changes)))
+    assert told == [
+        ".one.mgpu-new is synced",
+        ".two.mgpu-new is synced",
+        "one is in place",
+        "etc is synced",
+        "two is in place",
+        "etc is synced",
+    ]
