@@ -22,6 +22,8 @@ MUTANTS ?=
 PYTEST ?=
 # What `make lab` runs, such as LAB=files or LAB="files.polls --pair DRIVER-KERNEL"; SHELL=1: a prompt in its guest.
 LAB ?=
+# What `make hosts` runs: kernels, and --package or --cuts N; all kernels unless given.
+HOSTS ?=
 
 comma := ,
 sanitizer_address := libasan.so
@@ -76,7 +78,7 @@ pytest = FUZZ_SECONDS=$(FUZZ_SECONDS) $(engines) $(sanitized) $(bin)/python -m p
 export PATH := $(abspath $(bin)):$(PATH)
 export PIP_ROOT_USER_ACTION := ignore
 .DELETE_ON_ERROR:
-.PHONY: help demo test $(runs) engines-newest engines-experimental engines-unified soak kubernetes chaos fuzz mutants lint count bench build image package package-test node-image gpu-kit lab lab-all format protos clean
+.PHONY: help demo test $(runs) engines-newest engines-experimental engines-unified soak kubernetes chaos fuzz mutants lint count bench build image package package-test node-image gpu-kit lab lab-all hosts format protos clean
 .DEFAULT_GOAL := help
 # What these have made by another make is made one after the other.
 ifeq ($(filter $(runs),$(MAKECMDGOALS)),)
@@ -103,6 +105,7 @@ help:
 	@echo 'make gpu-kit what tests/gpu/bringup.sh needs on a bare machine with a card, in build/gpu-kit'
 	@echo 'make lab     NVIDIA'"'"'s own kernel driver in a guest, on an emulated card: LAB=files; SHELL=1 for a prompt'
 	@echo 'make lab-all on every pair of driver and kernel'
+	@echo 'make hosts   a container, and kills, on each kernel of Debian; HOSTS="6.1 --package", HOSTS="--cuts 12": docs/hosts.md'
 	@echo 'make format  rewrite the sources as the linters want them'
 	@echo 'make protos  generate the bindings of containerd'"'"'s API anew'
 	@echo 'make clean   remove build'
@@ -205,6 +208,9 @@ lab: $(stamps)/test-system $(stamps)/installed $(image) $(foreign)
 
 lab-all: $(stamps)/test-system $(stamps)/installed $(image) $(foreign)
 	@$(bin)/python -m lab --every-pair $(LAB)
+
+hosts: $(stamps)/test-system $(stamps)/installed
+	@$(bin)/python -m lab.hosts $(HOSTS)
 
 format: $(stamps)/test-system $(stamps)/test-tools
 	@$(bin)/ruff check --quiet --fix . || true

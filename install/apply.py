@@ -1,5 +1,7 @@
-"""Carrying a plan out: all of it, or nothing. Where power is cut each file is as before or as planned, those of
-earlier changes are as planned, and the next run takes away what was on its way.
+"""Carrying a plan out: all of it, or nothing.
+
+Where power is cut each file is as before or as planned, those of earlier changes are as planned, and the next
+run takes away what was on its way.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ def noted(plan: Plan, record: Path) -> Plan:
 
 
 def removed(record: Path, *, last: bool) -> Plan:
-    """Those that are empty go; what the record is to say then. last: it goes too, for nothing of mgpu's is left
-    that would.
+    """Those that are empty go; what the record is to say then. last: it goes too, for nothing of mgpu's is
+    left that would.
     """
     known = files.read_text(record)
     if known is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import compileall
+import os
 import shutil
 import subprocess
 import sysconfig
@@ -31,13 +32,13 @@ def root_image(kernel: Kernel) -> Path:
     if not listed.exists() or listed.read_text() != packed:
         with made_anew(folder) as new:
             (new / "packages").write_text(packed)
-            modules = packages.kernel_root(kernel) / "lib/modules" / kernel.release
+            own = packages.kernel_root(kernel)
             root = new / "root"
             packages.guest_root(kernel, root)
             print(f"lab: making the disk of {kernel.release}", flush=True)
-            _modules(root, modules, kernel)
+            modules(root, own / "lib/modules" / kernel.release, own)
             _settled(root)
-            _image(root, new / "root.img", ROOT_MIB)
+            image(root, new / "root.img", ROOT_MIB)
             shutil.rmtree(root)
     return folder / "root.img"
 
@@ -51,10 +52,10 @@ def project_image(suite: str) -> Path:
     if not stamp.exists():
         raise LabError("mgpu is not built: make build")
     folder = LAB / "project" / suite
-    image = folder / "project.img"
+    disk = folder / "project.img"
     sources = [stamp, BUILD / "image/mgpu-test.tar", BUILD / "foreign/installed"]
     newest = max(path.stat().st_mtime for path in sources if path.exists())
-    if not image.exists() or image.stat().st_mtime < newest:
+    if not disk.exists() or disk.stat().st_mtime < newest:
         with made_anew(folder) as new:
             staged = new / "staged"
             staged.mkdir()
@@ -63,7 +64,7 @@ def project_image(suite: str) -> Path:
             except PortableError as error:
                 raise LabError(str(error)) from error
             kit.programs(staged / "mgpu")
-            _compiled(staged / "mgpu", GUEST_PYTHON[suite])
+            compiled(staged / "mgpu", GUEST_PYTHON[suite])
             for path, name in (
                 (BUILD / "image/mgpu-test.tar", "mgpu-test.tar"),
                 (BUILD / "image/rootfs", "rootfs"),
@@ -72,21 +73,24 @@ def project_image(suite: str) -> Path:
             ):
                 if path.exists():
                     subprocess.run(["cp", "-a", "--reflink=auto", path, staged / name], check=True)
-            _image(staged, new / "project.img", _mib(staged) * 5 // 4 + SPARE_MIB)
+            image(staged, new / disk.name, mib(staged) * 5 // 4 + SPARE_MIB)
             shutil.rmtree(staged)
-    return image
+    return disk
 
 
-def _compiled(folder: Path, version: str) -> None:
+def compiled(folder: Path, version: str) -> None:
     """For a guest with this Python; another one compiles what it imports, 20 s of its time for mgpud."""
     if sysconfig.get_python_version() == version:
         compileall.compile_dir(folder, quiet=2, workers=0)
 
 
-def _modules(root: Path, modules: Path, kernel: Kernel) -> None:
-    target = root / "lib/modules" / kernel.release
+def modules(root: Path, held: Path, tools: Path) -> None:
+    """Those that a guest has a use for, in a root's lib/modules. held: the folder of all of that kernel's, by
+    its release. tools: an unpacked root with kmod.
+    """
+    target = root / "lib/modules" / held.name
     target.mkdir(parents=True)
-    for path in modules.glob("modules.*"):
+    for path in held.glob("modules.*"):
         shutil.copy(path, target)
     for kind in (
         "arch",
@@ -99,9 +103,12 @@ def _modules(root: Path, modules: Path, kernel: Kernel) -> None:
         "security",
         *(f"drivers/{name}" for name in DRIVERS),
     ):
-        if (modules / "kernel" / kind).exists():
-            shutil.copytree(modules / "kernel" / kind, target / "kernel" / kind, ignore=_graphics)
-    subprocess.run(["chroot", root, "depmod", "-a", kernel.release], check=True)
+        if (held / "kernel" / kind).exists():
+            shutil.copytree(held / "kernel" / kind, target / "kernel" / kind, ignore=_graphics)
+    libraries = f"{tools}/lib/x86_64-linux-gnu:{tools}/usr/lib/x86_64-linux-gnu"
+    loader = [f"{tools}/lib64/ld-linux-x86-64.so.2", "--argv0", "depmod", "--library-path", libraries]
+    words = [*loader, f"{tools}/bin/kmod", "--basedir", os.fspath(root), "--all", held.name]
+    subprocess.run(words, check=True)
 
 
 def _graphics(folder: str, names: list[str]) -> set[str]:
@@ -137,7 +144,8 @@ def _settled(root: Path) -> None:
         link.symlink_to("/dev/null")
 
 
-def _image(folder: Path, image: Path, mib: int) -> None:
+def image(folder: Path, disk: Path, size_mib: int) -> None:
+    """An ext4 file system with what is in `folder`, without mounting one."""
     # A hash of names that another kernel does not know makes a disk that it does not mount.
     words = [
         "-q",
@@ -151,16 +159,16 @@ def _image(folder: Path, image: Path, mib: int) -> None:
         "root_owner=0:0,lazy_itable_init=1",
     ]
     done = subprocess.run(
-        ["/usr/sbin/mke2fs", *words, "-d", folder, image, f"{mib}M"],
+        ["/usr/sbin/mke2fs", *words, "-d", folder, disk, f"{size_mib}M"],
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode != 0:
-        raise LabError(f"{image.name}: {done.stderr.strip().splitlines()[-1]}")
+        raise LabError(f"{disk.name}: {done.stderr.strip().splitlines()[-1]}")
 
 
-def _mib(folder: Path) -> int:
+def mib(folder: Path) -> int:
     done = subprocess.run(
         ["du", "--summarize", "--block-size=1M", folder], capture_output=True, text=True, check=True
     )

@@ -57,7 +57,7 @@ class Machine:
         self._waiting = b""
 
     def ask(self, message: dict[str, Any], within_s: float) -> dict[str, Any]:
-        self._send(message)
+        self.send(message)
         return self.answer(within_s, f"no answer to {message} in {within_s:g} s")
 
     def answer(self, within_s: float, otherwise: str) -> dict[str, Any]:
@@ -75,13 +75,13 @@ class Machine:
         return answered
 
     def end(self, within_s: float) -> None:
-        self._send({"end": True})
+        self.send({"end": True})
         try:
             self.qemu.wait(within_s)
         except subprocess.TimeoutExpired:
             raise self.failure(f"the guest did not switch itself off in {within_s:g} s") from None
 
-    def _send(self, message: dict[str, Any]) -> None:
+    def send(self, message: dict[str, Any]) -> None:
         # QEMU ends as its card does; why is found out by whoever waits for the answer.
         with suppress(OSError):
             self._port.sendall(json.dumps(message).encode() + b"\n")

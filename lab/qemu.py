@@ -19,10 +19,14 @@ CARD_TIMEOUT_MS = 20000
 
 @dataclass(frozen=True)
 class Disk:
-    """writable: what the guest writes goes to this file; else to a copy that is gone with it."""
+    """writable: what the guest writes goes to this file; else to a copy that is gone with it.
+
+    log: where each write and each flush is written down too, in order (lab/hosts/write_log.py).
+    """
 
     image: Path
     writable: bool = False
+    log: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -65,12 +69,19 @@ def command(root: Path, guest: Guest) -> list[str]:
         f"console=ttyS0 {STEADY} {DYING} {QUICK} loglevel={guest.loglevel} {guest.append}".rstrip(),
     ]
     for disk in guest.disks:
-        kept = "off" if disk.writable else "on"
-        words += ["-drive", f"file={disk.image},if=virtio,format=raw,snapshot={kept}"]
+        words += ["-drive", _drive(disk)]
     for number, card in enumerate(guest.cards, start=1):
         words += ["-device", f"pcie-root-port,id=port{number},chassis={number},slot={number}"]
         words += ["-device", json.dumps(_card(number, card))]
     return words
+
+
+def _drive(disk: Disk) -> str:
+    if disk.log is None:
+        kept = "off" if disk.writable else "on"
+        return f"file={disk.image},if=virtio,format=raw,snapshot={kept}"
+    words = ["driver=blklogwrites,if=virtio", f"file.driver=file,file.filename={disk.image}"]
+    return ",".join([*words, f"log.driver=file,log.filename={disk.log}"])
 
 
 def _card(number: int, card: Path) -> dict[str, object]:

@@ -1,0 +1,1 @@
+"""mgpu on kernels of several Debian releases, by its package, and as power is cut: docs/hosts.md."""
