@@ -44,7 +44,7 @@ class Listeners:
             or grant.container_id != arrived.container_id
             or (grant.state == "draining" and not self.recovering)
         ):
-            if arrived.metadata in self.unreadable:
+            if self.recovering and arrived.metadata in self.unreadable:
                 self.lost.append(Lost(arrived.metadata, arrived.container_id, arrived.pid))
             LOG.warning("listener-without-grant", container=arrived.container_id, status=arrived.status)
             os.close(arrived.fd)
