@@ -12,7 +12,22 @@ import pytest
 from tests.hostile import composed
 from tests.support.programs import Programs
 
+SEED = 5
 SECONDS, HOURS_S = 30, float(os.environ.get("MGPU_ATTACK_HOURS", "2")) * 3600
+
+
+# One of each way to have what is in no ledger: a call that is changed, a file that is given away.
+KINDS = {
+    "changed call": composed.Attack("client", "late", "itself", "nobody", restart=False, seed=SEED),
+    "tenant's client": composed.Attack("memory", "none", "itself", "memory", restart=False, seed=SEED),
+    "stranger's client": composed.Attack("memory", "none", "itself", "client", restart=False, seed=SEED),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_attack_of_each_kind_is_ended(private_host: None, built: Programs, kind: str) -> None:
+    with composed.laid(built) as siege:
+        assert composed.found_by(siege, KINDS[kind]) is None
 
 
 @pytest.mark.parametrize(
