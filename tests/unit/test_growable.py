@@ -1,6 +1,6 @@
-"""Whatever can grow in mgpud and in the holder has a bound. Found by how the sources make such things, not by
-a list: a container that is empty at first in Python, memory, threads and files of the journal in C. Each has a
-row in growable.tsv that names the constant by which it is bounded, and what takes one place there.
+"""Whatever can grow in mgpud and in the holder has a bound. It is found by how the sources make such things,
+not by a list: a container that is empty at first in Python; memory, threads and files of the journal in C.
+Each has a row in growable.tsv, which names the constant by which it is bounded, and what takes a place there.
 """
 
 from __future__ import annotations
