@@ -141,7 +141,7 @@ struct driver_ops {
     /* The driver's own count for the processes in `info` on that card, by the control GET_PID_INFO: the
      * audit. -ENXIO: the card is lost. */
     int (*pid_info)(struct driver *d, uint32_t minor, struct rm_pid_info *info);
-    /* The processes that have a device there, by the control GET_PIDS. */
+    /* The processes that have a subdevice there, by the control GET_PIDS: NVIDIA's lists none by a device. */
     int (*pids)(struct driver *d, uint32_t minor, struct rm_pids *out);
     /* A file of a tenant's that the process has by a descriptor. */
     bool (*known_file)(struct driver *d, pid_t pid, struct open_file *out);

@@ -142,6 +142,7 @@ static bool listed(const struct rm_pids *pids, uint32_t pid)
     return false;
 }
 
+/* By the class of what hangs on a device: NVIDIA's driver lists nobody by the device's own. */
 static uint32_t get_pids(const struct rm_request *request)
 {
     struct rm_pids *pids = request->params;
@@ -152,7 +153,7 @@ static uint32_t get_pids(const struct rm_request *request)
     for (const struct rm_client *client = request->rm->clients; client; client = client->next) {
         if (pids->count == RM_MAX_PIDS)
             break;
-        if (!client->internal && !listed(pids, (uint32_t)client->tgid) &&
+        if (pids->id != NV01_DEVICE_0 && !client->internal && !listed(pids, (uint32_t)client->tgid) &&
             client_has_class(client, request->card, pids->id))
             pids->pid[pids->count++] = (uint32_t)client->tgid;
     }

@@ -185,7 +185,7 @@ C_LAYERS: dict[str, set[str]] = {
     "shim": set(),
     "load": set(),
     "lab/card": {"base", "lab/card/gsp", "lab/card/state"},
-    "lab/card/answers": {"lab/card/facts", "lab/card/state"},
+    "lab/card/answers": {"lab/card/facts", "lab/card/state", "rm"},
     "lab/card/facts": set(),
     "lab/card/gsp": {
         "base",

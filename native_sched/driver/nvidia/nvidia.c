@@ -301,7 +301,7 @@ static int nvidia_pids(struct driver *d, uint32_t minor, struct rm_pids *out)
 {
     const struct own_card *card = nvidia_client_card(&d->client, minor);
 
-    *out = (struct rm_pids){.id = NV01_DEVICE_0};
+    *out = (struct rm_pids){.id = NV20_SUBDEVICE_0};
     return card ? nvidia_client_control(&d->client, card->subdevice, NV2080_CTRL_CMD_GPU_GET_PIDS, out,
                                         sizeof(*out))
                 : -ENXIO;

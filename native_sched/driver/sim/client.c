@@ -98,7 +98,7 @@ int sim_pid_info(struct driver *d, uint32_t minor, struct rm_pid_info *info)
 
 int sim_pids(struct driver *d, uint32_t minor, struct rm_pids *out)
 {
-    *out = (struct rm_pids){.id = NV01_DEVICE_0};
+    *out = (struct rm_pids){.id = NV20_SUBDEVICE_0};
     return own_control(d, minor, NV2080_CTRL_CMD_GPU_GET_PIDS, out, sizeof(*out));
 }
 
