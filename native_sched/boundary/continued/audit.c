@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "native_sched/boundary/objects/drop.h"
 #include "native_sched/boundary/objects/retained.h"
+#include "continued.h"
 #include "private.h"
 #include <errno.h>
 #include <sys/eventfd.h>

@@ -1,6 +1,7 @@
 /* What continued calls have made: the driver is asked for it. */
 #include "base/clock.h"
 #include "native_sched/channels/groups.h"
+#include "continued.h"
 #include "private.h"
 #include <errno.h>
 

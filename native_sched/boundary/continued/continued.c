@@ -1,6 +1,7 @@
-#include "private.h"
+#include "continued.h"
 #include "base/clock.h"
 #include "native_sched/channels/groups.h"
+#include "private.h"
 #include <errno.h>
 
 enum { SETTLE_MS = 2, SETTLE_LOOKS = 20 };

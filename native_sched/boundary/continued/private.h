@@ -1,7 +1,7 @@
 /* What the files of continued.h share. */
 #ifndef MGPU_CONTINUED_PRIVATE_H
 #define MGPU_CONTINUED_PRIVATE_H
-#include "continued.h"
+#include "native_sched/boundary/objects/handles.h"
 
 enum { PROCESSES_MAX = 1024, ROOM_WAIT_MS = 1000 };
 /* What `unaccounted_bytes` says of a call that has made no one knows what. */
