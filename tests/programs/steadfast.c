@@ -114,7 +114,8 @@ static void free_memory(struct mine *m, uint32_t i)
 
 static void make_memory(struct mine *m, uint32_t i)
 {
-    uint32_t mib = 1 + below(&state, LARGEST_MIB);
+    /* 1 MiB, or whole pages of 2 MiB, in which the driver gives memory of that size. */
+    uint32_t pages = below(&state, LARGEST_MIB / 2 + 1), mib = pages ? 2 * pages : 1;
     int64_t result;
 
     begin();
