@@ -91,6 +91,21 @@ static int own_control(struct driver *d, uint32_t minor, uint32_t cmd, void *par
     return e < 0 ? e : own_call(d, NV_ESC_RM_CONTROL, &ctl, sizeof(ctl), params, bytes, &ctl.status);
 }
 
+/* As nvidia_client_exists(): the card looks for the client before it refuses to duplicate one. */
+int sim_client_exists(struct driver *d, uint32_t client)
+{
+    struct rm_dup dup = {.source_client = client, .source_handle = client};
+    int e;
+
+    pthread_mutex_lock(&d->own);
+    e = d->own_client ? 0 : own_open(d);
+    dup.client = dup.parent = d->own_client;
+    pthread_mutex_unlock(&d->own);
+    if (e == 0 && (e = own_call(d, NV_ESC_RM_DUP_OBJECT, &dup, sizeof(dup), NULL, 0, &dup.status)) == -EIO)
+        return dup.status != NV_ERR_INVALID_OBJECT_HANDLE;
+    return e;
+}
+
 int sim_pid_info(struct driver *d, uint32_t minor, struct rm_pid_info *info)
 {
     return own_control(d, minor, NV2080_CTRL_CMD_GPU_GET_PID_INFO, info, sizeof(*info));

@@ -22,6 +22,7 @@ struct driver {
 int sim_execute(struct driver *d, struct driver_call *call);
 /* A control file of the arbiter's own: the descriptor that keeps it open, and its id. */
 int sim_open_control(struct driver *d, uint64_t *file);
+int sim_client_exists(struct driver *d, uint32_t client);
 int sim_pid_info(struct driver *d, uint32_t minor, struct rm_pid_info *info);
 int sim_pids(struct driver *d, uint32_t minor, struct rm_pids *out);
 int sim_samples(struct driver *d, const struct card *card, const struct rm_table *rm,

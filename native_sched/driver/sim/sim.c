@@ -423,6 +423,7 @@ const struct driver_ops driver_sim = {
     .managed = sim_managed,
     .add_card = sim_add_card,
     .release_card = sim_release_card,
+    .client_exists = sim_client_exists,
     .pid_info = sim_pid_info,
     .pids = sim_pids,
     .known_file = sim_known_file,
