@@ -38,8 +38,9 @@ void processes_of(struct tenant *t, struct processes *out)
 
 int audit_violation(const struct mediator *m, struct tenant *t, uint32_t card, uint64_t bytes)
 {
-    stats_audit_mismatch(&t->stats, card);
-    atomic_store(&t->unaccounted_bytes, bytes);
+    /* Once for a tenant, however many of its calls are refused until it has ended. */
+    if (!atomic_exchange(&t->unaccounted_bytes, bytes))
+        stats_audit_mismatch(&t->stats, card);
     eventfd_write(m->events, 1);
     return -EPERM;
 }
