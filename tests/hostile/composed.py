@@ -123,6 +123,8 @@ def as_a_stranger(siege: Siege, what: str, use: FileUse, client: int) -> None:
         assert status == protocol.OK
         device = protocol.device_params(0)
         card.alloc(use.file, root, root, 0xD0, protocol.DEVICE, device, me)
+        # Without it the driver lists nobody, and the process is not found (SECURITY.md, what stays open).
+        card.alloc(use.file, root, 0xD0, 0xD1, protocol.SUBDEVICE, bytes(4), me)
         card.alloc(use.file, root, 0xD0, 0x7001, protocol.MEMORY, memory, me)
 
 
