@@ -6,7 +6,6 @@
 #include "native_sched/core/utilization.h"
 #include "objects.h"
 #include "native_sched/process/process_id.h"
-#include "native_sched/process/thread_call.h"
 #include "stats.h"
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -45,7 +44,6 @@ struct unconfirmed {
     uint64_t file; /* that the object is made on; 0: a free entry */
     uint32_t client, parent, handle, class_id;
     struct process_id who; /* its caller */
-    struct thread_call by;
     uint64_t notification, since_ns;
 };
 struct continued {

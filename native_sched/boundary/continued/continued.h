@@ -6,9 +6,8 @@
  * file that was judged, the call is unconfirmed: it may have made another one instead. A tenant has at most
  * UNCONFIRMED_MAX such calls. Before each of its answers the driver is asked for the object, and while one is
  * missing the driver's count of the tenant's memory is compared with the account: who has more is killed. So
- * is who has a call that is over and has not made it, since what it made may be in no count (page tables, a
- * channel group's contexts): the thread is no longer in it, or UNCONFIRMED_S have passed. The same is done
- * each second for tenants that make no call.
+ * is who has let a call be unconfirmed for UNCONFIRMED_S, since what it made may be in no count (page tables,
+ * a channel group's contexts). The same is done each second for tenants that make no call.
  *
  * A confirmed call has made that object and nothing else. */
 #ifndef MGPU_CONTINUED_H
@@ -40,10 +39,6 @@ static inline bool audit_passed(const struct tenant *t)
     return !atomic_load_explicit(&t->audit_due, memory_order_acquire);
 }
 
-/* Forgets calls on the file, which is closed with all that they made there. One that is unconfirmed still may
- * have been made on another file instead: a tenant that has a client by then is in violation. */
-void continued_forget(const struct mediator *m, struct tenant *t, uint64_t file);
-/* After the answer: looks for what the call has made, for a moment. A program that ends as soon as it has
- * made a client is no cheat. */
-void continued_settle(const struct mediator *m, struct tenant *t);
+/* Forgets calls on the file, which is closed. */
+void continued_forget(struct tenant *t, uint64_t file);
 #endif

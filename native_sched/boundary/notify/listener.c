@@ -222,7 +222,6 @@ static void serve_and_answer(struct server *s)
     if (a.kind == FAIL)
         stats_failed(&s->l->tenant->stats, a.error);
     send_answer(s, a);
-    continued_settle(m, s->call.tenant);
 }
 
 /* Whether a MAP_MEMORY has put its mapping in the place of the caller's fd already. */

@@ -396,13 +396,13 @@ int object_add_alias(struct tenant *t, uint32_t parent, uint32_t source, uint32_
     return 0;
 }
 
-static void end_all_of(const struct mediator *m, struct tenant *t, const struct open_file *file)
+static void end_all_of(struct tenant *t, const struct open_file *file)
 {
     WITH_TENANT(t);
 
     objects_drop_of_file(t, file->id);
     external_drop_file(t->external, file->id);
-    continued_forget(m, t, file->id);
+    continued_forget(t, file->id);
 }
 
 bool account_file_closed(const struct mediator *m, const struct open_file *file)
@@ -411,7 +411,7 @@ bool account_file_closed(const struct mediator *m, const struct open_file *file)
 
     assert_held(&t->calls);
     if (!t->lost)
-        end_all_of(m, t, file);
+        end_all_of(t, file);
     close_wait_wake(t);
     /* Whichever of its last file and its last listener ends after the other sees so: both are counted
      * here. */
