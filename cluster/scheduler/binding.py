@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
 from cluster.api.client import Api, Object
 from cluster.api.errors import ApiProblem
@@ -13,6 +13,7 @@ from cluster.api.kinds import BINDING, POD
 from cluster.process.conditions import Conditions
 from cluster.scheduler.pods import Placed, Pod
 from cluster.scheduler.reading import Known, annotation_of
+from cluster.scheduler.starts import refused_there
 from cluster.scheduler.state import Assumed, State
 from oci_specs.refusal import Refusal
 from oci_specs.vocabulary import PLACEMENT
@@ -55,7 +56,8 @@ class Binder:
             return
         assumed = self._assume(known, node)
         placement = json.dumps(annotation_of(assumed.placed, known.lenders), separators=(",", ":"))
-        async with self._turn(known.pod, node):
+        # A doubtful binding may be the API server's already: it is not taken back for what came after it.
+        async with nullcontext() if before is not None else self._turn(known.pod, node):
             begun_s = self._clock()
             try:
                 async with asyncio.timeout(CALL_SECONDS):
@@ -125,10 +127,6 @@ class Binder:
                 return await self._api.get(POD, pod.name, pod.namespace)
         except (ApiProblem, TimeoutError):
             return None
-
-
-def refused_there(node: str) -> str:
-    return f"kubelet of node {node} refused a pod a moment ago: it has no devices to give"
 
 
 def _binding(pod: Pod, node: str, placement: str) -> Object:

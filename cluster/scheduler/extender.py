@@ -10,13 +10,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cluster.scheduler.binding import Binder, refused_there
+from cluster.scheduler.binding import Binder
 from cluster.scheduler.counters import Counters
 from cluster.scheduler.evictions import Evictions
 from cluster.scheduler.lease import Lease
 from cluster.scheduler.members import items, members
 from cluster.scheduler.reading import Known
 from cluster.scheduler.scheduler import Filtered
+from cluster.scheduler.starts import refused_there
 from cluster.scheduler.state import State
 from oci_specs.refusal import Refusal
 

@@ -20,14 +20,18 @@ BAR_S = 12.0
 _LOOK_S = 0.02
 
 
+def refused_there(node: str) -> str:
+    return f"kubelet of node {node} refused a pod a moment ago: it has no devices to give"
+
+
 class Starts:
     """clock: of seconds that do not step. answer_s: how long kubelet has to answer for a pod."""
 
     def __init__(self, clock: Callable[[], float], answer_s: float = ANSWER_S) -> None:
         self._clock = clock
         self._answer_s = answer_s
-        # By node: until when an answer for these pods, by UID, is waited for.
-        self._open: defaultdict[str, dict[str, float]] = defaultdict(dict)
+        # Pods by UID, each with its node, and until when an answer is waited for.
+        self._open: dict[str, tuple[str, float]] = {}
         self._barred: dict[str, float] = {}
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
@@ -35,14 +39,19 @@ class Starts:
     async def turn(self, uid: str, node: str) -> AsyncGenerator[None]:
         """Waits until kubelet has answered for every pod that was sent there; then sends this one."""
         async with self._turns[node]:
-            while any(until_s > self._clock() for until_s in self._open[node].values()):
+            while self._is_open(node):
                 await asyncio.sleep(_LOOK_S)
-            self._open[node] = {uid: self._clock() + self._answer_s}
+            self._open[uid] = node, self._clock() + self._answer_s
             yield
 
-    def answered(self, uid: str, node: str) -> None:
+    def _is_open(self, node: str) -> bool:
+        now_s = self._clock()
+        self._open = {uid: each for uid, each in self._open.items() if each[1] > now_s}
+        return any(there == node for there, _ in self._open.values())
+
+    def answered(self, uid: str) -> None:
         """kubelet has taken it in, or it is gone."""
-        self._open[node].pop(uid, None)
+        self._open.pop(uid, None)
 
     def refused(self, node: str) -> None:
         """kubelet has no devices for a pod that was sent there."""

@@ -127,9 +127,8 @@ class State:
 
     def withdraw(self, uid: str) -> None:
         """The binding has certainly not been made."""
-        assumed = self.assumed.pop(uid, None)
-        if assumed is not None:
-            self.starts.answered(uid, assumed.node)
+        if self.assumed.pop(uid, None) is not None:
+            self.starts.answered(uid)
             self.scheduler.remove_pod(uid)
 
     def pass_time(self, now_s: float) -> None:
@@ -141,11 +140,10 @@ class State:
 
     def forget(self, uid: str) -> None:
         """The pod has ended, or is gone: its cards are free."""
-        known, assumed = self.known.pop(uid, None), self.assumed.pop(uid, None)
-        for each in (known, assumed):
-            if each is not None:
-                self.starts.answered(uid, each.node)
+        self.known.pop(uid, None)
         self._asked.pop(uid, None)
+        self.assumed.pop(uid, None)
+        self.starts.answered(uid)
         self.reservations.forget(uid)
         self.scheduler.remove_pod(uid)
 
@@ -206,7 +204,7 @@ class State:
             self.forget(uid)
             return
         if found.is_taken:
-            self.starts.answered(uid, found.node)
+            self.starts.answered(uid)
         if before is None and found.pod.containers:
             self.scheduler.arrived(found.pod)
         self.known[uid] = found

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.scheduler import starts
+from cluster.scheduler import binding, starts
 from tests.cluster import api_server
-from tests.cluster.api_server import ApiServer
+from tests.cluster.api_server import ApiServer, Trouble
 from tests.cluster.extender_support import NODES, PODS, Extender, Object, extender, node, node_of, pod, until
 
 QUEUE = 40
@@ -148,5 +148,29 @@ def test_failure_of_an_earlier_time_bars_nothing(server: ApiServer, tmp_path: Pa
         async with extender(server, tmp_path) as asked:
             await until(lambda: asked.filter(made, "a"), lambda answer: answer["NodeNames"] == ["a"])
             assert not await asked.bind(made, "a")
+
+    asyncio.run(main())
+
+
+def test_doubtful_binding_is_not_taken_back_for_a_refused_pod(
+    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The API server may have it: its cards are no other's until that is known."""
+    monkeypatch.setattr(binding, "CALL_SECONDS", 0.2)
+
+    async def main() -> None:
+        server.put(NODES, node("a", 16384))
+        other, one, late = (server.put(PODS, pod(name, 256)) for name in ("other", "one", "late"))
+        async with extender(server, tmp_path) as asked:
+            assert not await asked.bind(other, "a")
+            slow = Trouble(lambda method, path: path.endswith("/binding"), delay_s=0.6, times=1)
+            server.troubles.append(slow)
+            assert "is not bound" in await asked.bind(one, "a")
+            bound = server.get(f"{PODS}/other")
+            assert bound is not None
+            server.put(PODS, bound | {"status": REFUSED})
+            await until(lambda: asked.filter(late, "a"), lambda answer: "refused a pod" in answer["Error"])
+            assert not await asked.bind(one, "a")
+            assert node_of(server, "one") == "a"
 
     asyncio.run(main())
