@@ -11,8 +11,9 @@ from native_sched.daemon.grants.grants import Grant
 from native_sched.daemon.grants.served import Served
 from native_sched.daemon.log import LOG, Log
 from oci_specs.refusal import Refusal
+from oci_specs.vocabulary import QUOTAS_BIND
 from placement.cards import CardState
-from placement.room import least_part_percent
+from placement.room import LEAST_PART_PERCENT
 
 # The owner of a policy that no container set.
 NODE, OPERATOR = "node", "operator"
@@ -83,9 +84,10 @@ class LivePolicy:
             own = {card.index for card in grant.cards}
             if own & chosen and own - chosen:
                 raise _split(grant, own | chosen)
-        names = {grant.container_id: grant.name for grant in self._served.grants}
-        for card in cards:
-            _check_parts(policy, card, names)
+        if policy in QUOTAS_BIND:
+            names = {grant.container_id: grant.name for grant in self._served.grants}
+            for card in cards:
+                _check_parts(policy, card, names)
 
     def _row(self, card: int) -> dict[str, Any]:
         owned = self._served.policies.of(card)
@@ -117,15 +119,14 @@ def _split(grant: Grant, together: set[int]) -> Refusal:
 
 def _check_parts(policy: str, card: CardState, names: Mapping[str, str]) -> None:
     """Whether each container without a quota has a part of the card left."""
-    least = least_part_percent(policy)
     for qos in ("online", "offline"):
         tenants = [tenant for tenant in card.tenants if tenant.qos == qos]
         without = [tenant for tenant in tenants if tenant.core_percent is None]
         left = 100 - sum(tenant.core_percent or 0 for tenant in tenants)
-        if left < least * len(without):
+        if left < LEAST_PART_PERCENT * len(without):
             raise Refusal(
                 "core-full",
                 f"under {policy} {qos} container {names[without[-1].container_id]} would get less than "
-                f"{least} percent of card {card.index}, of which quotas leave {left} percent",
+                f"{LEAST_PART_PERCENT} percent of card {card.index}, of which quotas leave {left} percent",
                 "lower another's with mgpu set --core, or give this one a quota first",
             )
