@@ -134,8 +134,7 @@ struct driver_ops {
      * cannot be asked now. */
     int (*initialized)(struct driver *d, const struct open_file *file, uint64_t flags);
 
-    /* Whether any process has a root client of that name: 0 or 1, or a negative errno. NULL: it need not be
-     * asked, since names are not given by chance. */
+    /* Whether any process has a root client of that name: 0 or 1, or a negative errno. */
     int (*client_exists)(struct driver *d, uint32_t client);
 
     /* The driver's own count for the processes in `info` on that card, by the control GET_PID_INFO: the

@@ -11,7 +11,8 @@ enum { IDLE_POLLS = 3 };
 enum { CLAIM_POLLS = 2000 };
 /* The quiet time of a tenant whose channels do not say what is fetched. */
 enum { BY_PUT_TIMES = 10 };
-/* So many polls saw work of a tenant's while no status did: it is said that nobody's words prove it. */
+/* After so many polls that saw a tenant's work by USERD alone, health says that the status words are
+ * unproven. */
 enum { UNPROVEN_POLLS = 2000 };
 /* While its status is none for shorter, a card may be changing its power state. */
 enum { LOST_NS = 1000 * 1000 * 1000 };
@@ -147,7 +148,7 @@ static void note_use(struct loop *l, struct loop_entity *entity, uint32_t card, 
                      sched_most_percent(&l->core, entity->id));
 }
 
-/* A card whose words are no status for long is one that cannot be seen, until it is added anew. */
+/* A card whose status words have been invalid for LOST_NS is blind until it is added anew. */
 static int read_status(struct loop *l, uint32_t index, struct engine_status *engine, uint64_t now)
 {
     const struct card *card = card_of(l, index);

@@ -142,7 +142,7 @@ static bool listed(const struct rm_pids *pids, uint32_t pid)
     return false;
 }
 
-/* By the class of what hangs on a device: NVIDIA's driver lists nobody by the device's own. */
+/* NVIDIA's driver lists processes by classes below a device, and none by NV01_DEVICE_0. */
 static uint32_t get_pids(const struct rm_request *request)
 {
     struct rm_pids *pids = request->params;

@@ -223,7 +223,7 @@ static bool name_client(struct call *c, struct creation *a)
 {
     for (uint32_t nth = 0; !a->root && nth < UNCONFIRMED_MAX; nth++) {
         a->root = same_client_again(c, nth);
-        if (c->m->ops->client_exists && c->m->ops->client_exists(c->m->driver, a->root) > 0)
+        if (c->m->ops->client_exists(c->m->driver, a->root) > 0)
             a->root = 0;
     }
     a->handle = a->root;
