@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import engine_parts
@@ -79,14 +80,16 @@ class Polls:
         return bool(found)
 
 
-def library() -> ctypes.CDLL:
+@cache
+def _library() -> ctypes.CDLL:
     beside = Path(__file__).with_name("poll_in_time.c")
     return ctypes.CDLL(engine_parts.library("libpoll.so", beside, without="state.c"))
 
 
-def polls(lib: ctypes.CDLL, quiet: int = QUIET) -> Polls:
+def polls(quiet: int = QUIET) -> Polls:
     """Of offline with work that is never over on a card that cannot be seen, and online that has submitted
     some."""
+    lib = _library()
     lib.poll_begin(ctypes.c_uint64(quiet), ctypes.c_uint64(HOLD))
     made = Polls(lib)
     made.tenant(OFF, BLIND)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-
 import pytest
 from polls import (
     BLIND,
@@ -22,19 +20,13 @@ from polls import (
     S,
     executed,
     fetched,
-    library,
     polls,
 )
 
 
-@pytest.fixture(scope="module")
-def lib() -> ctypes.CDLL:
-    return library()
-
-
 @pytest.fixture
-def here(lib: ctypes.CDLL) -> Polls:
-    return polls(lib)
+def here() -> Polls:
+    return polls()
 
 
 def test_online_is_idle_after_the_quiet_time_and_offline_back_after_the_hold_to_the_ns(here: Polls) -> None:
@@ -68,8 +60,8 @@ def test_a_quiet_time_takes_three_polls(here: Polls) -> None:
     assert not here.busy(ON)
 
 
-def test_three_polls_suffice_without_a_quiet_time(lib: ctypes.CDLL) -> None:
-    here = polls(lib, quiet=0)
+def test_three_polls_suffice_without_a_quiet_time() -> None:
+    here = polls(quiet=0)
     since = fetched(here)
     here.at(since + 1)
     assert here.busy(ON)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 
 import pytest
@@ -21,21 +20,15 @@ from polls import (
     S,
     executed,
     fetched,
-    library,
     polls,
 )
 
 from native_sched.daemon.engine_card import Without
 
 
-@pytest.fixture(scope="module")
-def lib() -> ctypes.CDLL:
-    return library()
-
-
 @pytest.fixture
-def here(lib: ctypes.CDLL) -> Polls:
-    return polls(lib)
+def here() -> Polls:
+    return polls()
 
 
 @pytest.mark.parametrize("by_put", [False, True])
@@ -100,9 +93,9 @@ def test_the_hold_and_the_samples_pass_together(here: Polls) -> None:
     assert here.now - since < 2 * SAMPLE + 20 * MS
 
 
-def test_an_online_tenant_beside_another_that_works_is_idle_by_the_quiet_time(lib: ctypes.CDLL) -> None:
+def test_an_online_tenant_beside_another_that_works_is_idle_by_the_quiet_time() -> None:
     """Offline is off as long as the other works; and turns of online are not spent on one that is idle."""
-    here = polls(lib, quiet=2 * MS)
+    here = polls(quiet=2 * MS)
     here.tenant(OFF_TOO, BLIND, online=True)
     here.sampled(1)
     here.has(OFF_TOO, 9, 3)
