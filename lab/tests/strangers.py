@@ -2,22 +2,75 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
+import os
+import struct
 import threading
 import time
 
 from lab.claims import decides
-from lab.guest import boxes
-from lab.tests.nv import Client
+from lab.guest import boxes, served
+from lab.tests.nv import DEVICE, MIB, Client, in_child
 from lab.tests.under_mgpu import LIMIT_S, PATIENCE_S, until
+from tests.gpu import rm
 from tests.gpu.backend import PROGRAMS
 from tests.gpu.product import Container, Product
 
+PIDFD_GETFD = 438
+HELD = 512 * MIB
+# Two looks: a second each on a card's machine, and 50 times what they take.
+ENDED_MAX_S = 30.0
 LOOK_S = 0.2
 # On a card it is a second, and ten for what the driver counts for no process.
 OVER_MAX_S = 60.0
 # Words of tests/programs/hostile/composed.c.
 CALLS, RACES, PASSINGS, SEED = ("client", "heap", "memory"), ("to-and-fro",), ("itself", "thread"), "1"
+
+
+def control_file_of(pid: int) -> int:
+    """A process's open nvidiactl, as one may have it that was sent it."""
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        if os.readlink(f"/proc/{pid}/fd/{name}").endswith("/nvidiactl"):
+            taken = ctypes.CDLL(None).syscall(PIDFD_GETFD, os.pidfd_open(pid), int(name), 0)
+            assert taken >= 0
+            return int(taken)
+    raise AssertionError(f"process {pid} has no nvidiactl")
+
+
+def with_a_subdevice(ctl: int) -> None:
+    Client(ctl=ctl).memory(HELD)
+
+
+def with_a_device_alone(ctl: int) -> None:
+    client = Client(attach=False, ctl=ctl)
+    client.card = rm.node("nvidia0")
+    client.must_alloc(client.root, rm.DEVICE, struct.pack("<II", 0, client.root).ljust(56, b"\0"), DEVICE)
+    client.memory(HELD)
+
+
+def by_one_who_dies(ctl: int) -> None:
+    in_child(lambda: with_a_subdevice(ctl))
+
+
+@decides(long=True, limit_s=LIMIT_S)
+def containers_pay_for_their_files() -> None:
+    """A process of no grant that has a container's file takes memory by it: nothing but RM sees that call."""
+    product, outside = boxes.product(), Client()
+    before = outside.free_bytes()
+    for strange in (with_a_subdevice, with_a_device_alone, by_one_who_dies):
+        with product.container(boxes.inside("beat", "64"), memory_mib=256) as box:
+            boxes.told(box)
+            [pid] = boxes.pids(box)
+            ctl = control_file_of(pid)
+            strange(ctl)
+            began = time.monotonic()
+            assert before - outside.free_bytes() >= HELD
+            until(lambda: box.process.poll() is not None, f"it goes on; {served.LOG.read_text()[-600:]}")
+            print(f"{strange.__name__}: ended after {time.monotonic() - began:.1f} s")
+            assert time.monotonic() - began < ENDED_MAX_S
+        os.close(ctl)
+        until(lambda: outside.free_bytes() == before, "RM has memory of an ended container")
 
 
 @decides(long=True, limit_s=LIMIT_S)

@@ -70,6 +70,9 @@ struct tenant {
     struct tenant_node node[TENANT_MAX_NODES];
     uint32_t nodes, listeners;
     uint32_t last_handle; /* of those that we choose */
+    /* Of its processes; 0: not known, or ours. The look that last saw a stranger. By the engine's lock. */
+    ino_t pid_space;
+    uint64_t suspected_at;
     struct tenant_stats stats;
     uint32_t files,
         files_closing;     /* guarded by the file table's lock; ending: taken out of it, and still charged */

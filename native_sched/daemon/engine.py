@@ -17,7 +17,7 @@ from native_sched.daemon.engine_memory import CardMemory, MemoryKind
 from oci_specs.refusal import Refusal, printable
 from oci_specs.vocabulary import POLICIES
 
-ABI = 11
+ABI = 12
 MAX_CARDS = 32
 MAX_PROCESSES = 1024
 
@@ -229,6 +229,7 @@ _SIGNATURES: dict[str, tuple[list[object], object]] = {
     "mgpu_tenant_grant": ([c_void_p, c_uint64, c_uint32, c_uint64], c_int),
     "mgpu_tenant_move": ([c_void_p, c_uint64, c_uint32, c_uint32], c_int),
     "mgpu_tenant_add_node": ([c_void_p, c_uint64, c_uint64, c_uint64, c_uint32, c_uint32], c_int),
+    "mgpu_tenant_space": ([c_void_p, c_uint64, c_uint64], c_int),
     "mgpu_evict_wait": ([c_void_p, c_uint32], c_int),
     "mgpu_tenant_memory": ([c_void_p, c_uint64, c_uint32], c_int),
     "mgpu_tenant_reclaim": ([c_void_p, c_uint64, c_uint32, POINTER(c_uint64)], c_int),
@@ -313,6 +314,10 @@ class Engine:
 
     def add_node(self, tenant: int, dev: int, ino: int, kind: NodeKind, minor: int) -> None:
         _checked(self._lib.mgpu_tenant_add_node(self._handle, tenant, dev, ino, kind, minor))
+
+    def pid_space(self, tenant: int, space: int) -> None:
+        """Where its processes are, as process_id.space() names it."""
+        _checked(self._lib.mgpu_tenant_space(self._handle, tenant, space))
 
     def evict_wait(self, wait_ms: int) -> None:
         """How long calls of online tenants wait for memory of reclaimable ones; 0: not at all."""

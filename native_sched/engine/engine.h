@@ -5,7 +5,7 @@
 #define MGPU_ENGINE_H
 #include "native_sched/core/engine_types.h"
 
-enum { MGPU_ENGINE_ABI = 11 };
+enum { MGPU_ENGINE_ABI = 12 };
 
 struct mgpu_engine;
 
@@ -60,6 +60,8 @@ MGPU_API int mgpu_tenant_move(struct mgpu_engine *e, uint64_t id, uint32_t from,
 /* kind: 0 control, 1 card, 2 UVM. (dev, ino): identity of the node inside the container. */
 MGPU_API int mgpu_tenant_add_node(struct mgpu_engine *e, uint64_t id, uint64_t dev, uint64_t ino,
                                   uint32_t kind, uint32_t minor);
+/* The inode of its container's pid namespace, whose processes have its filter; 0: it is in ours. */
+MGPU_API int mgpu_tenant_space(struct mgpu_engine *e, uint64_t id, uint64_t pid_space);
 /* Before the first tenant: calls of online tenants that lack memory wait so long for reclaimable ones to give
  * it back. 0, as it is without this: they do not. */
 MGPU_API int mgpu_evict_wait(struct mgpu_engine *e, uint32_t wait_ms);

@@ -8,7 +8,7 @@
 #include "engine_private.h"
 #include <sys/eventfd.h>
 
-/* The polls of one tenant take at most this part of the thread's time. */
+/* The polls of one tenant take at most this part of the thread's time, and so do looks for strangers. */
 enum { POLLER_PARTS = 50 };
 
 /* From one look at what the driver says to the next. */
@@ -69,7 +69,24 @@ static void poll_tenant(struct mgpu_engine *e, struct tenant *t)
 
 static bool look_is_due(const struct mgpu_engine *e)
 {
-    return e->listeners && loop_now_ns() - e->managed_poller.looked_ns >= audit_gap_ns;
+    uint64_t gap_ns = e->managed_poller.look_took_ns * POLLER_PARTS;
+
+    return e->listeners &&
+           loop_now_ns() - e->managed_poller.looked_ns >= (gap_ns > audit_gap_ns ? gap_ns : audit_gap_ns);
+}
+
+/* Drops mgpu_engine.lock meanwhile. */
+static void look(struct mgpu_engine *e)
+{
+    uint64_t began = loop_now_ns();
+
+    assert_held(&e->lock);
+    e->managed_poller.looks++;
+    pthread_mutex_unlock(&e->lock);
+    strangers_look(e);
+    pthread_mutex_lock(&e->lock);
+    e->managed_poller.looked_ns = loop_now_ns();
+    e->managed_poller.look_took_ns = e->managed_poller.looked_ns - began;
 }
 
 static void *watch(void *arg)
@@ -79,10 +96,9 @@ static void *watch(void *arg)
     WITH_ENGINE(e);
 
     while (!e->managed_poller.over) {
-        if (look_is_due(e)) {
-            strangers_look(e);
-            e->managed_poller.looked_ns = loop_now_ns();
-        } else if ((t = next_due(e)))
+        if (look_is_due(e))
+            look(e);
+        else if ((t = next_due(e)))
             poll_tenant(e, t);
         else
             pthread_cond_wait(&e->managed_poller.due, &e->lock);

@@ -1,73 +1,166 @@
-/* Processes that have no grant and have a tenant's open file: its calls there reach the driver unseen, and
- * what it makes is in no account. The driver says which processes have something on a card. One that is
- * nobody's, and has a tenant's file by a descriptor, is that tenant's to answer for: its container is ended.
- * What a stranger makes in the tenant's own clients is counted to the tenant's processes (audit_watch()). */
+/* Processes that have a tenant's open file and no filter: their calls there reach the driver unseen, and what
+ * they make is in no account. The tenant has to answer for them: its container is ended.
+ *
+ * A process in no tenant's pid namespace, or below one, is a stranger by having the file: the driver names
+ * nobody for a client without a subdevice, or whose maker has died. In these namespaces processes have the
+ * filter, but for those that a debugger brings: there one is a stranger of whom the driver counts something
+ * that is in no account. Checkpoints have files for a moment: the look that finds one is not the one that
+ * ends. */
+#define _GNU_SOURCE
+#include "base/scoped.h"
 #include "native_sched/boundary/continued/continued.h"
 #include "engine_private.h"
-#include <time.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/nsfs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 
-/* A client may be made or end between the driver's answer and the look at the accounts. */
-enum { LOOKS = 4, BETWEEN_MS = 20 };
+static struct look {
+    struct mgpu_engine *e;
+    pid_t pid;    /* that is looked at */
+    ino_t space;  /* of a tenant, that it is in or below; 0: of none */
+    bool unknown; /* the driver counts something for it, and no account does */
+    uint32_t tenants;
+    struct {
+        struct tenant *tenant;
+        ino_t space;
+    } of[MAX_TENANTS];
+} looking; /* the poller's alone */
 
-static bool is_tenants(struct mgpu_engine *e, pid_t pid)
+static void note_tenants(struct look *l)
 {
-    assert_held(&e->lock);
+    struct mgpu_engine *e = l->e;
+    WITH_ENGINE(e);
+
+    l->tenants = 0;
     for (struct tenant *t = e->tenant; t < e->tenant + MAX_TENANTS; t++)
-        if (t->id && !t->lost && audit_knows(t, pid))
-            return true;
-    return pid == getpid();
+        if (t->id && !t->lost) {
+            l->of[l->tenants].tenant = t;
+            l->of[l->tenants++].space = t->pid_space;
+        }
 }
 
-/* Without the lock: the driver's own may be held for long. */
-static int ask(struct mgpu_engine *e, uint32_t minor, struct rm_pids *out, uint32_t after_ms)
+static bool is_of_a_tenant(const struct look *l, const struct stat *space)
 {
-    const struct timespec pause = {.tv_nsec = (long)after_ms * 1000000};
-    int error;
-
-    assert_held(&e->lock);
-    pthread_mutex_unlock(&e->lock);
-    if (after_ms)
-        nanosleep(&pause, NULL);
-    error = e->mediator.ops->pids(e->mediator.driver, minor, out);
-    pthread_mutex_lock(&e->lock);
-    return error;
-}
-
-static bool lists(const struct rm_pids *pids, pid_t pid)
-{
-    for (uint32_t i = 0; i < pids->count; i++)
-        if (pids->pid[i] == (uint32_t)pid)
+    for (uint32_t i = 0; i < l->tenants; i++)
+        if (l->of[i].space == space->st_ino)
             return true;
     return false;
 }
 
-/* Whether the driver has it and no account does, however often both are asked. */
-static bool is_stranger(struct mgpu_engine *e, uint32_t minor, pid_t pid)
+static ino_t space_of(const struct look *l)
 {
-    static struct rm_pids again; /* the poller's alone */
-    bool is = true;
+    char path[40];
+    struct stat st;
+    int fd;
 
-    for (int look = 0; look < LOOKS && is; look++)
-        is = ask(e, minor, &again, BETWEEN_MS) >= 0 && lists(&again, pid) && !is_tenants(e, pid);
-    return is;
+    snprintf(path, sizeof(path), "/proc/%d/ns/pid", (int)l->pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    while (fd >= 0) {
+        scoped_fd int below = fd;
+
+        if (fstat(fd, &st) == 0 && is_of_a_tenant(l, &st))
+            return st.st_ino;
+        fd = ioctl(below, NS_GET_PARENT);
+    }
+    return 0;
+}
+
+/* Whether a client of its is in an account, of a tenant in that namespace or, without one, of any. */
+static bool is_accounted(const struct look *l, ino_t space)
+{
+    WITH_ENGINE(l->e);
+
+    for (uint32_t i = 0; i < l->tenants; i++)
+        if ((!space || l->of[i].space == space) && l->of[i].tenant->id &&
+            audit_knows(l->of[i].tenant, l->pid))
+            return true;
+    return false;
+}
+
+static bool is_counted(const struct look *l, const struct card *card)
+{
+    static struct rm_pids pids;
+    static struct rm_pid_info info;
+    const struct mediator *m = &l->e->mediator;
+    const struct rm_pid_entry *held = &info.entry[0];
+
+    info = (struct rm_pid_info){.count = 1, .entry[0].pid = (uint32_t)l->pid};
+    if (m->ops->pid_info(m->driver, card->minor, &info) == 0 &&
+        (held->memory_private || held->memory_shared_owned || held->memory_shared_duped))
+        return true;
+    if (m->ops->pids(m->driver, card->minor, &pids) == 0)
+        for (uint32_t i = 0; i < pids.count; i++)
+            if (pids.pid[i] == (uint32_t)l->pid)
+                return true;
+    return false;
+}
+
+/* A client may be made or end meanwhile. */
+static bool is_unknown(const struct look *l)
+{
+    const struct mediator *m = &l->e->mediator;
+
+    if (is_accounted(l, 0))
+        return false;
+    for (uint32_t i = 0; i < m->cards; i++)
+        if (is_counted(l, &m->card[i]))
+            return !is_accounted(l, 0);
+    return false;
+}
+
+static bool is_one(void *context, const struct open_file *file)
+{
+    (void)context;
+    return file->tenant;
+}
+
+static bool suspect(void *context, const struct open_file *file)
+{
+    const struct look *l = context;
+    struct mgpu_engine *e = l->e;
+    struct tenant *t = file->tenant;
+    uint32_t card = 0;
+    WITH_ENGINE(e);
+
+    if (!t || !t->id || t->lost || ((l->space || !t->pid_space) && !l->unknown))
+        return false;
+    WITH_TENANT(t);
+    while (card < MAX_CARDS - 1 && !t->granted[card])
+        card++;
+    if (t->suspected_at && t->suspected_at + 1 == e->managed_poller.looks)
+        audit_stranger(&e->mediator, t, card);
+    t->suspected_at = e->managed_poller.looks;
+    return false;
+}
+
+static void look_at(struct look *l)
+{
+    const struct mediator *m = &l->e->mediator;
+
+    l->space = space_of(l);
+    /* Most have many files, and need no walk of them. */
+    if ((l->space && is_accounted(l, l->space)) || !m->ops->known_files(m->driver, l->pid, is_one, l))
+        return;
+    l->unknown = is_unknown(l);
+    m->ops->known_files(m->driver, l->pid, suspect, l);
 }
 
 void strangers_look(struct mgpu_engine *e)
 {
-    static struct rm_pids pids; /* the poller's alone */
-    const struct mediator *m = &e->mediator;
-    struct open_file file;
+    DIR *proc = opendir("/proc");
+    const struct dirent *entry;
 
-    assert_held(&e->lock);
-    for (uint32_t i = 0; i < m->cards; i++) {
-        if (ask(e, m->card[i].minor, &pids, 0) < 0)
-            continue;
-        for (uint32_t n = 0; n < pids.count; n++) {
-            pid_t pid = (pid_t)pids.pid[n];
-
-            if (!is_tenants(e, pid) && m->ops->known_file(m->driver, pid, &file) && file.tenant->id &&
-                is_stranger(e, m->card[i].minor, pid) && file.tenant->id)
-                audit_stranger(m, file.tenant, m->card[i].index);
-        }
+    looking.e = e;
+    note_tenants(&looking);
+    while (proc && (entry = readdir(proc))) {
+        looking.pid = (pid_t)strtol(entry->d_name, NULL, 10);
+        if (looking.pid > 0 && looking.pid != getpid())
+            look_at(&looking);
     }
+    if (proc)
+        closedir(proc);
 }

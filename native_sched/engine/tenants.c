@@ -225,6 +225,17 @@ int mgpu_tenant_add_node(struct mgpu_engine *e, uint64_t id, uint64_t dev, uint6
     return 0;
 }
 
+int mgpu_tenant_space(struct mgpu_engine *e, uint64_t id, uint64_t pid_space)
+{
+    WITH_ENGINE(e);
+    struct tenant *t = tenant_by_id(e, id);
+
+    if (!t)
+        return -ENOENT;
+    t->pid_space = pid_space;
+    return 0;
+}
+
 int mgpu_tenant_usage(struct mgpu_engine *e, uint64_t id, uint32_t card, struct mgpu_usage *out)
 {
     WITH_ENGINE(e);

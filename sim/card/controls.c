@@ -142,18 +142,26 @@ static bool listed(const struct rm_pids *pids, uint32_t pid)
     return false;
 }
 
-/* NVIDIA's driver lists processes by classes below a device, and none by NV01_DEVICE_0. */
+/* NVIDIA's driver lists processes by a subdevice and by what is on channels. */
+static bool lists_by(uint32_t class_id)
+{
+    return class_id != NV01_DEVICE_0 && class_id != NV01_MEMORY_LOCAL_USER;
+}
+
 static uint32_t get_pids(const struct rm_request *request)
 {
+    enum { BY_CLASS, BY_GUEST };
     struct rm_pids *pids = request->params;
 
-    if (pids->id_type)
-        return NV_ERR_NOT_SUPPORTED;
+    if (pids->id_type > BY_GUEST)
+        return NV_ERR_INVALID_ARGUMENT;
     pids->count = 0;
+    if (pids->id_type != BY_CLASS || !lists_by(pids->id))
+        return NV_OK;
     for (const struct rm_client *client = request->rm->clients; client; client = client->next) {
         if (pids->count == RM_MAX_PIDS)
             break;
-        if (pids->id != NV01_DEVICE_0 && !client->internal && !listed(pids, (uint32_t)client->tgid) &&
+        if (!client->internal && !listed(pids, (uint32_t)client->tgid) &&
             client_has_class(client, request->card, pids->id))
             pids->pid[pids->count++] = (uint32_t)client->tgid;
     }
@@ -187,18 +195,12 @@ static uint32_t get_pid_info(const struct rm_request *request)
         struct rm_pid_entry *entry = &info->entry[i];
         uint32_t pid = entry->pid, index = entry->index;
 
-        *entry = (struct rm_pid_entry){.pid = pid, .index = index, .result = NV_ERR_OBJECT_NOT_FOUND};
+        *entry = (struct rm_pid_entry){.pid = pid, .index = index};
         entry->compute_instance = entry->gpu_instance = RM_NO_INSTANCE;
-        if (index) {
-            entry->result = NV_ERR_NOT_SUPPORTED;
-            continue;
-        }
-        for (const struct rm_client *client = request->rm->clients; client; client = client->next) {
-            if ((uint32_t)client->tgid != pid || client->internal)
-                continue;
-            entry->result = NV_OK;
-            count_memory(&client->root, request->card, entry);
-        }
+        entry->result = index ? NV_ERR_INVALID_ARGUMENT : NV_OK;
+        for (const struct rm_client *client = request->rm->clients; client && !index; client = client->next)
+            if ((uint32_t)client->tgid == pid && !client->internal)
+                count_memory(&client->root, request->card, entry);
     }
     return NV_OK;
 }

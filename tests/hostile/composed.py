@@ -29,8 +29,10 @@ from tests.support.waiting import until
 CALLS = ("client", "pages", "heap", "memory")
 RACES = ("none", "to-and-fro", "late", "other-file")
 PASSINGS = ("itself", "thread", "child", "message")
-# A process without a grant that has the file. Nothing sees its calls but the driver.
-STRANGERS = ("nobody", "memory", "client")
+# A process without a grant that has the file. Nothing sees its calls but the driver. It makes memory in the
+# tenant's client, in a client of its own, in one whose maker has died, or contexts there.
+STRANGERS = ("nobody", "memory", "client", "heir", "contexts")
+DEAD = (1 << 22) - 1
 RESTARTS = (False, True)
 
 CAP_MIB = 2048
@@ -119,14 +121,15 @@ def as_a_stranger(siege: Siege, what: str, use: FileUse, client: int) -> None:
         if what == "memory":
             card.alloc(use.file, client, 0xD0, 0x7001, protocol.MEMORY, memory, use.tgid)
             return
-        me = os.getpid()
-        status, root, _ = card.alloc(use.file, 0, 0, 0, protocol.ROOT_CLIENT, b"", me)
+        maker = DEAD if what == "heir" else os.getpid()
+        status, root, _ = card.alloc(use.file, 0, 0, 0, protocol.ROOT_CLIENT, b"", maker)
         assert status == protocol.OK
-        device = protocol.device_params(0)
-        card.alloc(use.file, root, root, 0xD0, protocol.DEVICE, device, me)
-        # Without it the driver lists nobody, and the process is not found (SECURITY.md, what stays open).
-        card.alloc(use.file, root, 0xD0, 0xD1, protocol.SUBDEVICE, bytes(4), me)
-        card.alloc(use.file, root, 0xD0, 0x7001, protocol.MEMORY, memory, me)
+        # No subdevice: the driver lists nobody without one.
+        card.alloc(use.file, root, root, 0xD0, protocol.DEVICE, protocol.device_params(0), maker)
+        if what == "contexts":
+            card.alloc(use.file, root, 0xD0, 0x7001, protocol.CHANNEL_GROUP, protocol.group_params(), maker)
+        else:
+            card.alloc(use.file, root, 0xD0, 0x7001, protocol.MEMORY, memory, maker)
 
 
 @dataclass

@@ -21,6 +21,8 @@ KINDS = {
     "changed call": composed.Attack("client", "late", "itself", "nobody", restart=False, seed=SEED),
     "tenant's client": composed.Attack("memory", "none", "itself", "memory", restart=False, seed=SEED),
     "stranger's client": composed.Attack("memory", "none", "itself", "client", restart=False, seed=SEED),
+    "dead stranger's client": composed.Attack("memory", "none", "itself", "heir", restart=False, seed=SEED),
+    "stranger's contexts": composed.Attack("memory", "none", "itself", "contexts", restart=False, seed=SEED),
 }
 
 

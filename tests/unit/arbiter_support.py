@@ -73,6 +73,7 @@ class FakeEngine:
         self.log: list[SchedEvent] = []
         self.memory_told: list[object] = []
         self.released: list[int] = []
+        self.spaces: dict[int, int] = {}
         self.event_fd = -1
 
     def close(self) -> None:
@@ -88,6 +89,9 @@ class FakeEngine:
 
     def add_node(self, tenant: int, dev: int, ino: int, kind: NodeKind, minor: int) -> None:
         self.nodes.setdefault(tenant, []).append((dev, ino, kind, minor))
+
+    def pid_space(self, tenant: int, space: int) -> None:
+        self.spaces[tenant] = space
 
     def recovered(self) -> int:
         return len(self.journal - self.tenants.keys())

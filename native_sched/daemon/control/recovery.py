@@ -167,4 +167,6 @@ def _tell(engine: Engine, config: NodeConfig, grant: Grant) -> bool:
     memory_kind.tell(engine, config, grant)
     for node in grant.own_nodes:
         engine.add_node(grant.tenant, *node)
+    if grant.pid is not None:
+        engine.pid_space(grant.tenant, process_id.space(grant.pid))
     return known

@@ -59,6 +59,15 @@ def open_process(pid: int, start: int = 0) -> int:
     return fd
 
 
+def space(pid: int) -> int:
+    """The inode of its pid namespace; 0: it is gone, or in ours."""
+    try:
+        found = os.stat(f"/proc/{pid}/ns/pid").st_ino
+    except OSError:
+        return 0
+    return 0 if found == os.stat("/proc/self/ns/pid").st_ino else found
+
+
 def is_inside(pid: int, init: int) -> bool:
     """Whether the process is in init's pid namespace, or in one below it; False when either is gone."""
     try:

@@ -61,20 +61,22 @@ bool nvidia_scan_each(struct driver *d, scan_fn found, void *context)
 
 struct named {
     struct driver *d;
-    struct open_file *out;
+    known_fn found;
+    void *context;
 };
 
 static bool name(void *context, struct fd_place at)
 {
     const struct named *to = context;
     scoped_fd int fd = fd_place_fetch(&at);
+    struct open_file file;
 
-    return fd >= 0 && nvidia_files_named(&to->d->files, fd, to->out);
+    return fd >= 0 && nvidia_files_named(&to->d->files, fd, &file) && to->found(to->context, &file);
 }
 
-bool nvidia_known_file(struct driver *d, pid_t pid, struct open_file *out)
+bool nvidia_known_files(struct driver *d, pid_t pid, known_fn found, void *context)
 {
-    struct named to = {d, out};
+    struct named to = {d, found, context};
 
     return scan_process(d, pid, name, &to);
 }

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -129,19 +130,29 @@ int sim_samples(struct driver *d, const struct card *card, const struct rm_table
     return e < 0 ? e : samples_newest(&s, rm, out);
 }
 
-bool sim_known_file(struct driver *d, pid_t pid, struct open_file *out)
+/* It has the other end of every file. */
+static bool is_the_card(const struct driver *d, pid_t pid)
 {
+    struct ucred who;
+    socklen_t n = sizeof(who);
+
+    return getsockopt(d->events, SOL_SOCKET, SO_PEERCRED, &who, &n) == 0 && who.pid == pid;
+}
+
+bool sim_known_files(struct driver *d, pid_t pid, known_fn found, void *context)
+{
+    struct open_file file;
     const struct dirent *e;
     char path[40];
     struct stat st;
-    bool found = false;
+    bool over = false;
 
     snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
-    DIR *dir = opendir(path);
-    while (dir && !found && (e = readdir(dir)))
-        found = fstatat(dirfd(dir), e->d_name, &st, 0) == 0 &&
-                files_find(d->files, st.st_dev, st.st_ino, out);
+    DIR *dir = is_the_card(d, pid) ? NULL : opendir(path);
+    while (dir && !over && (e = readdir(dir)))
+        over = fstatat(dirfd(dir), e->d_name, &st, 0) == 0 &&
+               files_find(d->files, st.st_dev, st.st_ino, &file) && found(context, &file);
     if (dir)
         closedir(dir);
-    return found;
+    return over;
 }
