@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import struct
 
 from lab.claims import decides
 from lab.tests.answers import GROUP_MADE, OWN_SPACE
@@ -17,6 +18,7 @@ from lab.tests.nv import (
     MIB,
     SHARE_ALL,
     SPACE,
+    SUBDEVICE,
     VIRTUAL,
     Client,
     in_child,
@@ -24,6 +26,7 @@ from lab.tests.nv import (
     space,
 )
 from tests.gpu import rm
+from tests.support.rm_numbers import NV20_SUBDEVICE_0, NV2080_CTRL_CMD_GPU_GET_PIDS
 
 ME = os.getpid
 
@@ -89,4 +92,32 @@ def groups() -> None:
     client = Client()
     assert client.alloc(DEVICE, rm.GROUP, (1).to_bytes(4, "little").rjust(16, b"\0") + bytes(4))[0] == 0
     assert client.pid_info(ME()) == (0, 0, 0)
+    client.close()
+
+
+def listed(client: Client, class_id: int) -> list[int]:
+    params = struct.pack("<III", 0, class_id, 0).ljust(3812, b"\0")
+    status, answer = client.control(SUBDEVICE, NV2080_CTRL_CMD_GPU_GET_PIDS, params)
+    assert status == 0
+    return list(struct.unpack_from(f"<{struct.unpack_from('<I', answer, 8)[0]}I", answer, 12))
+
+
+@decides(
+    "GET_PIDS lists the processes with a subdevice by its class, and none by a device's; GET_PID_INFO counts "
+    "memory of those that have a device alone"
+)
+def which_processes() -> None:
+    client = Client()
+    assert ME() in listed(client, NV20_SUBDEVICE_0)
+    assert listed(client, rm.DEVICE) == []
+
+    def with_a_device_alone() -> list[bool]:
+        bare = Client(attach=False)
+        bare.card = rm.node("nvidia0")
+        device = struct.pack("<II", 0, bare.root).ljust(56, b"\0")
+        bare.must_alloc(bare.root, rm.DEVICE, device, DEVICE)
+        bare.memory(16 * MIB)
+        return [ME() in listed(client, NV20_SUBDEVICE_0), client.pid_info(ME()) == (16 * MIB, 0, 0)]
+
+    assert in_child(with_a_device_alone) == [False, True]
     client.close()
