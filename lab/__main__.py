@@ -26,6 +26,9 @@ CARD = BUILD / "meson/lab/card/mgpu-labcard"
 @click.option(
     "--card", type=click.Path(path_type=Path), default=CARD, help="The program that plays the card."
 )
+@click.option(
+    "--engine", type=click.Path(path_type=Path), help="mgpu's engine, in place of the one that is installed."
+)
 @click.option("--chip", default="ga102")
 @click.option("--cards", default=1)
 @click.option("--memory-mib", default=4096)
@@ -36,6 +39,7 @@ def main(
     short: bool,
     interactive: bool,
     card: Path,
+    engine: Path | None,
     chip: str,
     cards: int,
     memory_mib: int,
@@ -43,7 +47,7 @@ def main(
     """Run lab/tests in a guest with NVIDIA's driver. TEST: a file of lab/tests, or FILE.FUNCTION."""
     try:
         chosen = pairs.PAIRS if every_pair else (pairs.named(pair),)
-        wishes = [Wish(one, card.absolute(), chip, cards, memory_mib) for one in chosen]
+        wishes = [Wish(one, card.absolute(), chip, cards, memory_mib, engine=engine) for one in chosen]
         if interactive:
             sys.exit(shell.prompt(wishes[0]))
         sys.exit(_tests(wishes, collection.tests(tests, long=not short)))

@@ -22,6 +22,7 @@ SOURCES = ("lab", "tests", "tools", "rm", "sim")
 KINDS = frozenset({".py", ".sh", ".tsv", ".def", ".h", ".c", ".txt", ".json"})
 # From a start to the agent's first word, on a host that does much else.
 BOOT_S = 400
+ENGINE = "libmgpu_engine.so"
 QUICK, SYSTEMD = "/lab/lab/guest/init.sh", "/sbin/init"
 MOUNTS = """\
 mount -t ext4 /dev/vda /root
@@ -32,7 +33,9 @@ cp -a /lab/. /root/lab"""
 
 @dataclass(frozen=True)
 class Wish:
-    """What kind of machine. card: the program that plays the cards; chip: its name of one."""
+    """What kind of machine. card: the program that plays the cards; chip: its name of one. engine: mgpu's, in
+    place of the one that is installed.
+    """
 
     pair: Pair
     card: Path
@@ -41,6 +44,7 @@ class Wish:
     memory_mib: int = 2048
     start: str = QUICK
     append: str = ""
+    engine: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -119,13 +123,14 @@ def _initramfs(wish: Wish) -> bytes:
     return initramfs.made(
         BUSYBOX.read_bytes(),
         kernel_modules.in_order(folder, NEEDED_BY_ROOT),
-        list(_carried(wish.pair)),
+        list(_carried(wish)),
         mounts=MOUNTS,
         start=wish.start,
     )
 
 
-def _carried(pair: Pair) -> Iterator[tuple[str, int, bytes]]:
+def _carried(wish: Wish) -> Iterator[tuple[str, int, bytes]]:
+    pair = wish.pair
     for top in SOURCES:
         for path in sorted((REPOSITORY / top).rglob("*")):
             if path.suffix in KINDS and path.is_file():
@@ -138,3 +143,5 @@ def _carried(pair: Pair) -> Iterator[tuple[str, int, bytes]]:
         yield f"lab/modules/{name}", 0o644, (modules.built(pair) / name).read_bytes()
     for name in firmware.NAMES:
         yield f"lab/firmware/nvidia/{pair.driver.version}/{name}", 0o644, firmware.made(pair.driver.version)
+    if wish.engine:
+        yield f"lab/{ENGINE}", 0o755, wish.engine.read_bytes()

@@ -14,6 +14,7 @@ mount -t securityfs security /sys/kernel/security 2>/dev/null || true
 ln -sf /proc/self/fd /dev/fd
 hostname lab
 ip link set lo up
+[ ! -e /lab/libmgpu_engine.so ] || mount --bind /lab/libmgpu_engine.so /project/mgpu/lib/mgpu/libmgpu_engine.so
 /lab/lab/guest/driver.sh
 if grep -qw lab.prompt /proc/cmdline; then
     exec /lab/lab/guest/prompt.sh

@@ -33,7 +33,11 @@ def _by(mutant: Mutant, every: bool) -> dict[str, str | None]:
     if not every:
         return {mutant.seen_by: _said(mutant, mutant.seen_by)}
     suites = {name: _said(mutant, *tests) for name, tests in SUITES.items()}
-    return suites if mutant.foreign else {**suites, mutant.seen_by: _said(mutant, mutant.seen_by)}
+    return (
+        suites
+        if mutant.foreign and not mutant.in_a_guest
+        else {**suites, mutant.seen_by: _said(mutant, mutant.seen_by)}
+    )
 
 
 @click.command()

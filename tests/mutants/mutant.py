@@ -11,8 +11,10 @@ from tests.support.tsv import read
 
 LIST = Path(__file__).with_name("mutants.tsv")
 NOBODY = "-"
-# What judges from outside: NVIDIA's headers, recordings of NVIDIA's libraries, programs that are not ours.
-FOREIGN = ("tests/abi", "tests/recordings", "tests/foreign")
+# What judges from outside: NVIDIA's headers, recordings of NVIDIA's libraries, programs that are not ours,
+# and NVIDIA's driver.
+LAB = "lab/tests/"
+FOREIGN = ("tests/abi", "tests/recordings", "tests/foreign", LAB)
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,10 @@ class Mutant:
     @property
     def foreign(self) -> bool:
         return self.seen_by.startswith(FOREIGN)
+
+    @property
+    def in_a_guest(self) -> bool:
+        return self.seen_by.startswith(LAB)
 
     def text(self) -> str:
         """The source with the mistake in it. ValueError: the line is not there, or several times."""

@@ -1,6 +1,8 @@
 """Tests of a mistaken arbiter: in a mount namespace of their own, where the mistake lies over the source and
 its build over what is installed. Nothing of the work tree or of its build changes.
 
+A test of lab/tests is run in the laboratory's guest, with the mistaken engine.
+
 As a program: `python -m tests.mutants.world NAME TEST...` inside such a namespace. Its exit status is
 pytest's.
 """
@@ -13,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.mutants.mutant import Mutant, mutants
+from tests.mutants.mutant import LAB, Mutant, mutants
 from tests.support.places import PREFIX, REPOSITORY
 
 MESON = REPOSITORY / "build" / "meson"
@@ -21,7 +23,7 @@ ENGINE = Path("native_sched/libmgpu_engine.so")
 INSTALLED = PREFIX / "lib" / "mgpu" / ENGINE.name
 # pytest's, of tests that ran.
 PASSED, FAILED = 0, 1
-BUILD_FAILED = 100
+BUILD_FAILED, GUEST_FAILED = 100, 101
 # A slow machine says nothing of the mistake.
 TOO_SLOW = "from pytest-timeout"
 SHOWN_LINES = 15
@@ -60,9 +62,22 @@ def _run(name: str, tests: list[str], scratch: Path) -> int:
     if subprocess.run([ninja, "-C", MESON, ENGINE], check=False).returncode:
         return BUILD_FAILED
     _bind(MESON / ENGINE, INSTALLED)
+    if all(test.startswith(LAB) for test in tests):
+        return _judged_in_a_guest(tests)
     pytest = [sys.executable, "-m", "pytest", "-q", "-x", "--timeout=280"]
     pytest += ["-p", "no:rerunfailures", "-p", "no:cacheprovider"]
     return subprocess.run([*pytest, *tests], cwd=REPOSITORY, check=False).returncode
+
+
+def _judged_in_a_guest(tests: list[str]) -> int:
+    named = [test.removeprefix(LAB).replace(".py::", ".") for test in tests]
+    words = [sys.executable, "-m", "lab", "--engine", MESON / ENGINE, *named]
+    done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    found = [
+        line.removeprefix("lab: ") for line in done.stdout.splitlines() if line.startswith("lab: FAILED")
+    ]
+    print("\n".join(found) or done.stdout + done.stderr)
+    return FAILED if found else done.returncode and GUEST_FAILED
 
 
 def main() -> int:
