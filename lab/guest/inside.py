@@ -7,7 +7,7 @@ import os
 import sys
 import time
 
-from lab.tests.nv import DEVICE, HEAP_FREE, HEAP_SIZE, MIB, Client, memory
+from lab.tests.nv import COMPOSE, DEVICE, HEAP_FREE, HEAP_SIZE, MIB, SHARE_ALL, Client, memory
 from tests.gpu import rm
 
 PROCESSES = 8
@@ -53,5 +53,14 @@ def several(mib: int) -> None:
     fill(mib)
 
 
+def names(mib: int) -> None:
+    """Memory of one client has a second name in another, since it is shared with all."""
+    first, second = Client(), Client()
+    handle = first.memory(mib * MIB)
+    assert first.share(handle, SHARE_ALL, action=COMPOSE) == 0
+    tell(status=second.dup(first.root, handle)[0])
+    rest()
+
+
 if __name__ == "__main__":
-    {"fill": fill, "beat": beat, "several": several}[sys.argv[1]](int(sys.argv[2]))
+    {"fill": fill, "beat": beat, "several": several, "names": names}[sys.argv[1]](int(sys.argv[2]))

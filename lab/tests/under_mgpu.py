@@ -70,6 +70,14 @@ def processes_of_a_container_share_its_cap() -> None:
         assert len(boxes.pids(box)) == PROCESSES
 
 
+@decides(long=True, limit_s=LIMIT_S)
+def second_names_are_given_and_charged_once() -> None:
+    """mgpud tells RM of a share as it asks for the duplicate, and takes it back."""
+    with boxes.product().container(boxes.inside("names", "64"), memory_mib=256) as box:
+        assert boxes.told(box) == {"status": 0}
+        assert boxes.used_bytes(box) == 64 * MIB
+
+
 def kill_mgpud(box: Container) -> None:
     """The next one has answered, and the container has gone on, when this returns."""
     boxes.told(box)
@@ -150,3 +158,13 @@ def attempted(*names: str) -> None:
 @decides(long=True, limit_s=LIMIT_S)
 def calls_changed_by_a_thread_are_held() -> None:
     attempted("flip", "reclass", "dup2_race")
+
+
+@decides(long=True, limit_s=LIMIT_S)
+def calls_of_a_strange_kind_are_held() -> None:
+    attempted("greedy", "other_type", "other_ways", "sizes", "foreign_calls", "strangers")
+
+
+@decides(long=True, limit_s=LIMIT_S)
+def memory_by_other_ways_is_held() -> None:
+    attempted("tables", "managed")
