@@ -14,7 +14,7 @@ STEADY = "clocksource=acpi_pm tsc=unstable nowatchdog"
 DYING = "oops=panic panic=-1"
 QUICK = "mitigations=off nokaslr random.trust_cpu=on"
 # How long a stopped card keeps QEMU waiting.
-CARD_TIMEOUT_MS = 20000
+CARD_TIMEOUT_MS = 120000
 
 
 @dataclass(frozen=True)
