@@ -8,11 +8,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { GROW_BYTES = 64 << 10 };
+enum { GROW_BYTES = 64 << 10, BOOT_BYTES = 40 };
 
 struct head {
     uint32_t magic, version, kind, record_bytes;
     uint64_t max_bytes;
+    char boot[BOOT_BYTES];
     uint32_t check; /* of what is before it; stored last */
 };
 enum { MAGIC = 0x4a55504d /* MPUJ */ };
@@ -35,31 +36,55 @@ uint32_t store_check(const void *record, size_t bytes)
     return folded ? folded : 1;
 }
 
-static struct head head_of(const struct store_layout *layout)
+static int read_boot(char boot[BOOT_BYTES])
 {
-    struct head h = {
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    int e = fd < 0 || read(fd, boot, BOOT_BYTES) < 0 ? -errno : 0;
+
+    if (fd >= 0)
+        close(fd);
+    return e;
+}
+
+static int head_of(struct head *h, const struct store_layout *layout)
+{
+    int e;
+
+    memset(h, 0, sizeof(*h));
+    *h = (struct head){
         .magic = MAGIC,
         .version = STORE_VERSION,
         .kind = layout->kind,
         .record_bytes = layout->record_bytes,
         .max_bytes = layout->max_bytes,
     };
+    if ((e = read_boot(h->boot)) < 0)
+        return e;
+    h->check = store_check(h, offsetof(struct head, check));
+    return 0;
+}
 
-    h.check = store_check(&h, offsetof(struct head, check));
-    return h;
+static bool of_another_boot(const struct head *have, const struct head *now)
+{
+    return have->magic == MAGIC && have->version == STORE_VERSION &&
+           have->check == store_check(have, offsetof(struct head, check)) &&
+           memcmp(have->boot, now->boot, sizeof(now->boot));
 }
 
 /* A file without a head was made by an mgpud that died while making it: no record is in it yet. */
 static int open_file(struct store *s, const struct store_layout *layout)
 {
-    const struct head want = head_of(layout);
-    struct head have = {0};
+    struct head want, have = {0};
     struct stat st;
+    int e;
 
+    if ((e = head_of(&want, layout)) < 0)
+        return e;
     s->fd = openat(s->folder, s->name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (s->fd < 0 || fstat(s->fd, &st) < 0)
         return -errno;
-    if (pread(s->fd, &have, sizeof(have), 0) == sizeof(have) && have.check) {
+    if (pread(s->fd, &have, sizeof(have), 0) == sizeof(have) && have.check &&
+        !of_another_boot(&have, &want)) {
         if (memcmp(&have, &want, sizeof(have)) || st.st_size < STORE_HEAD_BYTES)
             return -EPROTO;
         s->found = true;

@@ -1,6 +1,7 @@
-/* A file of records in the journal's folder, mapped: the next mgpud reads what a killed one wrote. It is
- * memory of a tmpfs, so it outlives every process and ends with the machine, as the containers do. Room is
- * allocated before it is touched, so that a full file system is an error of store_reach() and never a SIGBUS.
+/* A file of records in the journal's folder, mapped: the next mgpud reads what a killed one wrote. It
+ * outlives every process, and is believed in the boot that it was made in, since containers end with the
+ * machine. Room is allocated before it is touched, so that a full file system is an error of store_reach()
+ * and never a SIGBUS.
  *
  * mgpud dies between two instructions, so all that it stored before is there. A record that must be whole or
  * not at all carries a checksum that is stored last (store_check); later changes are single aligned words. */
@@ -12,7 +13,7 @@
 
 enum { STORE_HEAD_BYTES = 4096, STORE_NAME_MAX = 40 };
 /* Raised with every change of a layout: files of another version are refused. */
-enum { STORE_VERSION = 8 };
+enum { STORE_VERSION = 9 };
 
 enum store_kind { STORE_FILES = 1, STORE_TENANT, STORE_LISTENER, STORE_EXTERNAL, STORE_MANAGED };
 
@@ -31,7 +32,8 @@ struct store_layout {
     size_t max_bytes; /* of all records */
 };
 
-/* Opens the file of that name in `folder`, or makes it; folder -1: private memory. A new one is all 0.
+/* Opens the file of that name in `folder`, or makes it; folder -1: private memory. A new one is all 0, and so
+ * is one of another boot.
  * -EPROTO: a file of another version or layout, or another program's; -ENOSPC. */
 int store_open(struct store *s, int folder, const char *name, const struct store_layout *layout);
 void store_close(struct store *s);

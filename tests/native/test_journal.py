@@ -5,6 +5,7 @@ import errno
 import os
 import random
 import signal
+import struct
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ IGNORE = ENDED(lambda _context, _obj: None)
 SLOTS = 65537
 TENANT = 2
 LAYOUT = Layout(TENANT, sizeof(RmObject), SLOTS * sizeof(RmObject))
-HEAD_BYTES = 4096
+HEAD_BYTES, BOOT_AT, BOOT_BYTES = 4096, 24, 40
 
 
 @contextmanager
@@ -188,6 +189,25 @@ def test_a_file_that_was_just_being_made_is_made_anew(books: Callable[[], Books]
     first = books()
     assert not first.store.found
     assert first.make(0, 1, 1, 0) > 0
+
+
+def test_a_file_of_another_boot_is_made_anew(
+    core: ctypes.CDLL, books: Callable[[], Books], tmp_path: Path
+) -> None:
+    books().make(0, 1, 1, 0)
+    with (tmp_path / "tenant-1").open("r+b") as file:
+        head = bytearray(file.read(BOOT_AT + BOOT_BYTES))
+        this_boot = Path("/proc/sys/kernel/random/boot_id").read_bytes()
+        assert head[BOOT_AT:] == this_boot.ljust(BOOT_BYTES, b"\0")
+        head[BOOT_AT] ^= 1
+        head += struct.pack("<I", core.store_check(bytes(head), ctypes.c_size_t(len(head))) & 0xFFFFFFFF)
+        file.seek(0)
+        file.write(head)
+    after = books()
+    assert not after.store.found
+    assert after.seen() == {}
+    assert after.make(0, 1, 1, 0) > 0
+    assert books().seen() == {(1, 1): (0, 0)}
 
 
 def test_a_full_file_system_refuses_the_next_object(core: ctypes.CDLL, tmp_path: Path) -> None:
