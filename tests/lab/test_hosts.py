@@ -9,6 +9,7 @@ import pytest
 
 from lab.error import LabError
 from lab.hosts import cuts, kernels, write_log
+from lab.places import REPOSITORY
 
 FLUSH, FUA, DISCARD = 1, 2, 4
 WITH = {"etc/daemon.json": b"mgpu", "etc/runtime.conf": b"runc"}
@@ -101,3 +102,9 @@ def test_kernels_are_named_by_their_first_numbers() -> None:
     assert kernels.named("6.12").suite == "trixie"
     with pytest.raises(LabError, match=r"6 is no kernel; there are 5\.10"):
         kernels.named("6")
+
+
+def test_the_oldest_kernel_is_the_least_that_setup_and_readme_ask_for() -> None:
+    least = ".".join(kernels.KERNELS[0].release.split(".")[:2])
+    assert f"\nleast={least}\n" in (REPOSITORY / "tools/setup.sh").read_text()
+    assert f"- Linux {least} or newer" in (REPOSITORY / "README.md").read_text()
