@@ -6,11 +6,12 @@
  * page sizes of 4 KiB). */
 enum { CHUNK_BYTES = 64 << 10, PAGE_BYTES = 4 << 10 };
 
-/* A group's channels have their instance blocks, of a page each, from a pool of the group's, which keeps what
- * they leave until the last of them has ended, and one chunk ahead (kchannelConstruct() in kernel_channel.c,
- * poolReserve() in poolalloc.c). A group has as many at the most (kfifoGetMaxChannelGroupSize() in
- * kernel_fifo_gv100.c). */
-enum { GROUP_CHANNELS = 128, CHANNELS_BYTES = GROUP_CHANNELS * PAGE_BYTES + CHUNK_BYTES };
+/* A group's channels have their instance blocks from a pool of the group's, which keeps what they leave until
+ * the last of them has ended, and one chunk ahead (kchannelConstruct() in kernel_channel.c, poolReserve() in
+ * poolalloc.c). A block is a page and takes a whole chunk, since it is to be contiguous
+ * (ctxBufPoolGetSizeAndPageSize() in ctx_buf_pool.c). A group has as many at the most
+ * (kfifoGetMaxChannelGroupSize() in kernel_fifo_gv100.c). */
+enum { GROUP_CHANNELS = 128, CHANNELS_BYTES = (GROUP_CHANNELS + 1) * CHUNK_BYTES };
 
 /* The formats of Pascal to Blackwell, from the leaves to the root (VER2 and VER3): a table of 4 KiB for 2 MiB
  * in pages of 4 KiB, one of 256 bytes for as much in pages of 64 KiB, and the directories above, each with
