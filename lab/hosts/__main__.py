@@ -13,13 +13,21 @@ from lab.guests import SYSTEMD
 from lab.hosts import kernels, node, power
 
 DEBIAN_12 = "6.1"
-# The steps on a kernel alone, and on a node with systemd and engines, with their limits in the guest's time.
-QUICK = (("kernel:host", 60), ("kernel:up", 200), ("kernel:caps_and_kills", 400))
+# The steps on a kernel alone, and on a node with systemd and engines, with their limits in the guest's
+# time: those before power is cut, and those after it.
+QUICK = (
+    (("kernel:host", 60), ("kernel:up", 200), ("kernel:caps_and_kills", 400), ("kernel:is_left", 120)),
+    (("kernel:up", 200), ("kernel:comes_back", 200)),
+)
 PACKAGE = (
-    ("acceptance:host", 60),
-    ("setup:package", 900),
-    ("setup:image", 120),
-    ("acceptance:containers", 600),
+    (
+        ("acceptance:host", 60),
+        ("setup:package", 900),
+        ("setup:image", 120),
+        ("acceptance:containers", 900),
+        ("acceptance:is_left", 300),
+    ),
+    (("acceptance:comes_back", 600),),
 )
 
 
@@ -46,18 +54,21 @@ def main(releases: tuple[str, ...], package: bool, cuts: int, seed: int) -> None
 
 
 def _well(kernel: kernels.Kernel, package: bool) -> bool:
-    steps, start = (PACKAGE, SYSTEMD) if package else (QUICK, node.QUICK)
+    boots, start = (PACKAGE, SYSTEMD) if package else (QUICK, node.QUICK)
     began = time.monotonic()
 
     def say(what: str) -> None:
         print(f"{kernel.release}  {time.monotonic() - began:4.0f} s  {what}", flush=True)
 
     try:
-        with node.fresh(kernel, "package" if package else "kernel").booted("boot", start) as guest:
-            say("is up")
-            for step, limit_s in steps:
-                guest.does(step, limit_s)
-                say(step)
+        made = node.fresh(kernel, "package" if package else "kernel")
+        for number, steps in enumerate(boots, start=1):
+            with made.booted(f"boot-{number}", start) as guest:
+                say("is up")
+                for step, limit_s in steps:
+                    guest.does(step, limit_s)
+                    say(step)
+            say("power is cut")
     except (LabError, node.Failed) as error:
         say(f"failed: {error}")
         return False

@@ -7,7 +7,14 @@ import signal
 from pathlib import Path
 
 from lab.hosts.guest.commands import run, until
-from lab.hosts.guest.containers import ByContainerd, ByDocker, ByRunc, running, served
+from lab.hosts.guest.containers import (
+    FIRST,
+    ByContainerd,
+    ByDocker,
+    capped,
+    running,
+    served,
+)
 from lab.hosts.guest.setup import serves
 
 HOLDER, MGPUD = "mgpu-holder.service", "mgpud.service"
@@ -20,20 +27,43 @@ def host() -> None:
 
 
 def containers() -> None:
-    docker, ctr, runc = ByDocker(), ByContainerd(), ByRunc()
-    with running(docker, ctr, runc):
-        served(docker, ctr, runc)
+    docker, ctr = ByDocker(), ByContainerd()
+    with running(docker, ctr):
+        served(docker, ctr)
         held = run("mgpu", "ps")
-        assert held.count("bound") == 3, held
+        assert held.count("bound") == 2, held
         confined = Path(f"/proc/{docker.pid()}/attr/current").read_text()
         assert confined.startswith("docker-default (enforce)"), confined
         for units in ((MGPUD,), (HOLDER,), (HOLDER, MGPUD)):
             _kill(*units)
-            served(docker, ctr, runc)
+            served(docker, ctr)
         for unit in (MGPUD, HOLDER, "containerd.service", "docker.service"):
             run("systemctl", "restart", unit)
-            served(docker, ctr, runc)
+            served(docker, ctr)
     until(lambda: "No container" in run("mgpu", "ps"), "nothing is held")
+
+
+def is_left() -> None:
+    """With a container of each engine, and all that was written on the disk."""
+    ways = ByDocker(), ByContainerd()
+    for way in ways:
+        way.start()
+    for way in ways:
+        capped(way)
+    os.sync()
+
+
+def comes_back() -> None:
+    """By itself, with the container that Docker starts again; nothing else is held."""
+    until(serves, "mgpud serves")
+    docker, ctr = ByDocker(), ByContainerd()
+    until(lambda: docker.said().count(FIRST) > 1, "Docker starts its container again")
+    served(docker)
+    held = run("mgpu", "ps")
+    assert held.count("bound") == 1, held
+    for way in (docker, ctr):
+        way.remove()
+    containers()
 
 
 def _kill(*units: str) -> None:

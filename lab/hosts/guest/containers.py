@@ -98,7 +98,18 @@ class ByContainerd(Way):
             "--log-uri",
             f"file://{self._log()}",
         )
-        run("ctr", "run", "--detach", *words, "--rootfs", root(), self.name, "python3", "-c", PROGRAM)
+        run(
+            "ctr",
+            "run",
+            "--detach",
+            *words,
+            "--rootfs",
+            root(),
+            self.name,
+            "/usr/bin/python3",
+            "-c",
+            PROGRAM,
+        )
 
     def _log(self) -> Path:
         return Path("/run") / self.name

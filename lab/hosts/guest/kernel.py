@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from lab.hosts.guest.commands import run, until
-from lab.hosts.guest.containers import ByRunc, running, served
+from lab.hosts.guest.containers import ByRunc, capped, running, served
 from lab.hosts.guest.setup import serves
 
 START_S = 180
@@ -44,6 +44,24 @@ def caps_and_kills() -> None:
             until(serves, f"there is another {name}")
             served(runc)
     until(lambda: "No container" in run("mgpu", "ps"), "nothing is held")
+
+
+def is_left() -> None:
+    """With a container that works; all that was written is on the disk, the state folder too."""
+    runc = ByRunc()
+    runc.start()
+    capped(runc)
+    served(runc)
+    os.sync()
+
+
+def comes_back() -> None:
+    """Nothing that was granted before the cut is believed, and a container is served as before."""
+    held = run("mgpu", "ps")
+    assert "No container" in held, held
+    runc = ByRunc()
+    with running(runc):
+        served(runc)
 
 
 def _pids(name: str) -> list[int]:
