@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from pathlib import Path
@@ -57,12 +58,16 @@ def main(
 
 
 def _tests(wishes: list[Wish], named: list[collection.Named]) -> int:
-    found = []
+    found: dict[str, list[verdicts.Verdict]] = {}
     for wish in wishes:
-        print(f"lab: {wish.pair.name}, {wish.cards} x {wish.chip}", flush=True)
-        found += runner.run(wish, named, lambda line: print(line, flush=True))
-    print(verdicts.last_line(found, compare.still_open()), flush=True)
-    return 1 if any(verdict.state == verdicts.FAILED for verdict in found) else 0
+        judged = found.setdefault(wish.pair.name, [])
+        for cards in sorted({max(test.claim.cards, wish.cards) for test in named}):
+            some = [test for test in named if max(test.claim.cards, wish.cards) == cards]
+            print(f"lab: {wish.pair.name}, {cards} x {wish.chip}", flush=True)
+            asked = dataclasses.replace(wish, cards=cards)
+            judged += runner.run(asked, some, lambda line: print(line, flush=True))
+    print("\n".join([*verdicts.apart(found), verdicts.last_line(found.values(), compare.still_open())]))
+    return 1 if any(verdict.state == verdicts.FAILED for some in found.values() for verdict in some) else 0
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ class Claim:
     rests_on: answers of the GSP, given before the test, of which it looks at the content.
     whatever: made-up answers to which the test's own calls lead, each with the reason why no other answer
     would change what it asserts. limit_s: the guest's time, after which the test has failed. long: it is left
-    out where minutes count.
+    out where minutes count. cards: how many it takes; more than one are a guest of their own.
     """
 
     rows: tuple[str, ...]
@@ -31,6 +31,7 @@ class Claim:
     whatever: tuple[tuple[str, str], ...]
     limit_s: float
     long: bool
+    cards: int = 1
 
 
 def decides(
@@ -39,8 +40,9 @@ def decides(
     whatever: dict[str, str] | None = None,
     limit_s: float = 60,
     long: bool = False,
+    cards: int = 1,
 ) -> Callable[[Test], Test]:
-    claim = Claim(rows, rests_on, tuple((whatever or {}).items()), limit_s, long)
+    claim = Claim(rows, rests_on, tuple((whatever or {}).items()), limit_s, long, cards)
 
     def named(test: Test) -> Test:
         test.claim = claim  # type: ignore[attr-defined]

@@ -76,7 +76,7 @@ def prepared(wish: Wish) -> Iterator[Prepared]:
         guest = qemu.Guest(
             kernel=packages.kernel_root(kernel) / f"boot/vmlinuz-{kernel.release}",
             initramfs=folder / "initramfs",
-            disks=[qemu.Disk(images.root_image(kernel)), qemu.Disk(images.project_image(kernel.suite))],
+            disks=[qemu.Disk(images.root_image(kernel)), qemu.Disk(images.project_image(kernel.guest))],
             cards=sockets,
             append=f"firmware_class.path=/lab/firmware {wish.append}".rstrip(),
         )

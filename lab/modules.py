@@ -54,7 +54,7 @@ def _build(pair: Pair, sources: Path, root: Path, out: Path) -> None:
             )
         if not well:
             lines = log.read_text(errors="replace").splitlines()
-            wrong = " | ".join([line for line in lines if "error" in line.lower()][:LOG_LINES])
+            wrong = " | ".join([line for line in lines if " error: " in line][:LOG_LINES])
             raise LabError(
                 f"{pair.name} does not compile ({log}): {wrong}; choose another pair in lab/pairs.py"
             )

@@ -55,7 +55,7 @@ def kernel_root(kernel: Kernel) -> Path:
 
 def guest_root(kernel: Kernel, folder: Path) -> None:
     """A machine of that release: systemd, engines and Python, configured."""
-    _make(folder, f"guest {kernel.release}", kernel.suite, GUEST, "minbase")
+    _make(folder, f"guest {kernel.release}", kernel.guest, GUEST, "minbase")
 
 
 def qemu_root() -> Path:

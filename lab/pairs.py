@@ -11,7 +11,7 @@ from lab.error import LabError
 
 @dataclass(frozen=True)
 class Kernel:
-    """suite: Debian's release, whose compiler builds and whose root is the guest's.
+    """suite: Debian's release, whose compiler builds; guest: that of the guest's root.
 
     image, headers: packages; release is what `uname -r` says.
     """
@@ -20,6 +20,7 @@ class Kernel:
     suite: str
     image: str
     compiler: str
+    guest: str
 
     @property
     def headers(self) -> str:
@@ -45,9 +46,12 @@ class Pair:
         return f"{self.driver.version}-{self.kernel.release}"
 
 
-# 6.1.0-56 of bookworm-security has another pci_resize_resource(), with which 550 does not compile.
-LINUX_6_1 = Kernel("6.1.0-50-amd64", "bookworm", "linux-image-6.1.0-50-amd64-unsigned", "gcc-12")
-LINUX_6_12 = Kernel("6.12.117+deb13-amd64", "trixie", "linux-image-6.12.117+deb13-amd64", "gcc-14")
+# 6.1.0-56 of bookworm-security, and trixie's 6.12.107 and 6.12.117, have another pci_resize_resource(), with
+# which 550 does not compile.
+LINUX_6_1 = Kernel("6.1.0-50-amd64", "bookworm", "linux-image-6.1.0-50-amd64-unsigned", "gcc-12", "bookworm")
+LINUX_6_12 = Kernel(
+    "6.12.95+deb12-amd64", "bookworm-backports", "linux-image-6.12.95+deb12-amd64", "gcc-12", "trixie"
+)
 
 DRIVER_535 = Driver("535.261.03", "bookworm", "535.261.03-1")
 DRIVER_550 = Driver("550.163.01", "trixie", "550.163.01-2")

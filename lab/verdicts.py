@@ -6,7 +6,7 @@ a control's or RPC's name in NVIDIA's headers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.claims import Claim
@@ -63,9 +63,25 @@ def judged(
     return Verdict(test, PASSED, "", claim.rows)
 
 
-def last_line(verdicts: Iterable[Verdict], differences: int) -> str:
-    rows = {row for verdict in verdicts for row in verdict.decided}
-    return f"lab: {len(rows)} rows decided, {differences} differences open"
+def decided(verdicts: Iterable[Verdict]) -> set[str]:
+    return {row for verdict in verdicts for row in verdict.decided}
+
+
+def apart(found: Mapping[str, Sequence[Verdict]]) -> list[str]:
+    """A line for each row that one pair decides and another does not."""
+    everywhere = set[str]().union(*map(decided, found.values()))
+    return [
+        f"lab: {pair} does not decide: {row}"
+        for pair, verdicts in found.items()
+        for row in sorted(everywhere - decided(verdicts))
+    ]
+
+
+def last_line(found: Collection[Sequence[Verdict]], differences: int) -> str:
+    """The rows that every pair decides."""
+    rows = set.intersection(*map(decided, found))
+    on = f" on each of {len(found)} pairs" if len(found) > 1 else ""
+    return f"lab: {len(rows)} rows decided{on}, {differences} differences open"
 
 
 def _made_up(answers: Iterable[Answer]) -> set[str]:

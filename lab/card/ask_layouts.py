@@ -61,6 +61,10 @@ def wanted() -> list[tuple[str, str]]:
     return re.findall(r"^NAMED\((\w+), (.*)\)$", NAMES.read_text(), re.MULTILINE)
 
 
+# Of what that version has not.
+ABSENT = 0xFFFFFFFF
+
+
 def ask(tree: Path, names: list[tuple[str, str]]) -> dict[str, int]:
     """Each value becomes a constant of an object file's, in assembler."""
     folders = [tree / "src/nvidia" / folder for folder in RM.split()]
@@ -68,12 +72,18 @@ def ask(tree: Path, names: list[tuple[str, str]]) -> dict[str, int]:
     source = HEADERS + "".join(
         f'#if __has_include("{header}")\n#include "{header}"\n#endif\n' for header in WHERE_THERE.split()
     )
+    before = len(source.splitlines())
     source += "".join(f"long asked_{name} = (long)({expression});\n" for name, expression in names)
     flags = [f"-I{folder}" for folder in folders] + [f"-D{define}" for define in DEFINES.split()]
     command = ["gcc", "-std=gnu11", "-w", "-O0", "-S", "-o", "-", "-x", "c", *flags, "-"]
     done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise SystemExit(f"{tree}: {done.stderr[:2000]}")
+        wrong = {int(line) - before - 1 for line in re.findall(r"^<stdin>:(\d+):\d+: ", done.stderr, re.M)}
+        absent = {name for at, (name, _) in enumerate(names) if at in wrong}
+        if not absent:
+            raise SystemExit(f"{tree}: {done.stderr[:2000]}")
+        there = [(name, expression) for name, expression in names if name not in absent]
+        return ask(tree, there) | dict.fromkeys(absent, ABSENT)
     found = re.findall(r"^asked_(\w+):\n\s+\.(quad|zero)\s+(-?\d+)", done.stdout, re.MULTILINE)
     return {name: int(value) & 0xFFFFFFFF if how == "quad" else 0 for name, how, value in found}
 

@@ -14,6 +14,7 @@ enum {
     PTIMER_ALARM_MASK = 0x9430,
     CONFIG_MIRROR = 0x88000,
     QUEUE_HEAD = 0x110c00,
+    SECURE_SCRATCH_15 = 0x1180fc, /* AD10x: what cleared the memory says here that it is done */
     GFW_BOOT_PLM = 0x118128,
     GFW_BOOT = 0x118234,
     LOCAL_MEMORY_RANGE = 0x100ce0, /* before GA10x: what is in the next */
@@ -36,6 +37,7 @@ enum {
 };
 enum { QUEUE_HEADS = 8, TRIGGER = 1u << 31, GFW_BOOT_DONE = 0xff, ACCESS_COUNTER_ENTRIES = 0x2000 };
 
+#define SCRUBBER_DONE (3u << 29)
 enum { MAGNITUDE_SHIFT = 4, MAGNITUDE_MAX = 63 };
 
 /* So many MiB as six bits and how far they are shifted; a size that has more bits becomes less. */
@@ -59,6 +61,7 @@ void registers_start(struct card *card)
         {FUSE_DEBUG_DISABLED_OLD, 1},
         {PTIMER_ALARM_MASK, UINT32_MAX},
         {GFW_BOOT, GFW_BOOT_DONE},
+        {SECURE_SCRATCH_15, SCRUBBER_DONE},
         {GFW_BOOT_PLM, 0xff},
         {ACCESS_COUNTERS, ACCESS_COUNTER_ENTRIES},
     };

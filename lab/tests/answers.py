@@ -4,15 +4,18 @@ from __future__ import annotations
 
 # Of such an answer RM reads the status alone. An error can fail a test, and passes none.
 TOLD = "the firmware is told of what RM has made, and RM reads no field of the answer"
-LINKS = "nvidia-uvm asks how the card is linked to others, and there is one card"
+LINKS = "nvidia-uvm asks how the card is linked to others, and nothing is moved between cards"
 
 # A device's own address space, which RM makes when it is first needed.
 OWN_SPACE = {"NV90F1_CTRL_CMD_VASPACE_COPY_SERVER_RESERVED_PDES": TOLD}
+LINKED = {
+    "NV2080_CTRL_CMD_NVLINK_GET_LINK_AND_CLOCK_INFO": LINKS,
+    "NV2080_CTRL_CMD_NVLINK_SYNC_LINK_MASKS_AND_VBIOS_INFO": LINKS,
+}
 # A GPU and an address space that are registered with a file of nvidia-uvm, and go with it.
 REGISTERED = {
     "NV0080_CTRL_CMD_DMA_UNSET_PAGE_DIRECTORY": TOLD,
-    "NV2080_CTRL_CMD_NVLINK_GET_LINK_AND_CLOCK_INFO": LINKS,
-    "NV2080_CTRL_CMD_NVLINK_SYNC_LINK_MASKS_AND_VBIOS_INFO": LINKS,
+    **LINKED,
 }
 GROUP_MADE = {
     **OWN_SPACE,

@@ -7,9 +7,11 @@ import struct
 
 from lab.claims import decides
 from lab.tests.answers import CHANNEL_MADE, OWN_SPACE
+from lab.tests.loaded import params_bytes
 from lab.tests.nv import (
-    CHANNEL,
+    CHANNEL_KIND,
     COMPOSE,
+    COMPUTE_KIND,
     DEVICE,
     HOST,
     IS_VIRTUAL,
@@ -28,7 +30,6 @@ from lab.tests.nv import (
 from lab.tests.uvm import BASE, Registered
 from tests.gpu import rm
 from tests.support.rm_numbers import (
-    AMPERE_COMPUTE_B,
     FERMI_CONTEXT_SHARE_A,
     NV_ERR_INSUFFICIENT_PERMISSIONS,
     NV_ERR_INVALID_ARGUMENT,
@@ -53,7 +54,7 @@ def channel(client: Client, parent: int, share: int, area: int, errors: int) -> 
     struct.pack_into("<IIQIIII", params, 0, errors, area, BASE, 1024, 0, share, 0)
     struct.pack_into("<I", params, 32, area)
     struct.pack_into("<Q", params, 64, 1024 * 8)
-    return client.alloc(parent, CHANNEL, bytes(params))
+    return client.alloc(parent, client.class_like(CHANNEL_KIND), bytes(params))
 
 
 class Working:
@@ -64,15 +65,15 @@ class Working:
         client = self.client = self.on.client
         self.group = group(client)
         self.area = client.memory(2 * MIB)
-        errors = client.memory(4096, rm.MEMORY_HOST, attr=HOST)
+        self.errors = client.memory(4096, rm.MEMORY_HOST, attr=HOST)
         assert self.on.uvm.create_range(BASE, 2 * MIB) == 0
         assert self.on.map(self.area, BASE, 2 * MIB) == 0
         self.share = client.must_alloc(
             self.group, FERMI_CONTEXT_SHARE_A, struct.pack("<III", self.on.space, 1, 0)
         )
-        status, self.channel = channel(client, self.group, self.share, self.area, errors)
+        status, self.channel = channel(client, self.group, self.share, self.area, self.errors)
         assert status == 0, hex(status)
-        assert client.alloc(self.channel, AMPERE_COMPUTE_B, bytes(16))[0] == 0
+        assert client.alloc(self.channel, client.class_like(COMPUTE_KIND), bytes(16))[0] == 0
 
     def register(self, fd: int = -1) -> int:
         params = struct.pack(
@@ -215,5 +216,5 @@ def size_of_the_runlist_question() -> None:
         params = struct.pack("<I", GRAPHICS).ljust(size, b"\0")
         if client.control(SUBDEVICE, rm.RUNLIST_BASE, params)[0] != NV_ERR_INVALID_ARGUMENT:
             taken.append(size)
-    assert taken == [512], taken
+    assert taken == [params_bytes("NV2080_CTRL_CMD_GPU_GET_ENGINE_RUNLIST_PRI_BASE")], taken
     client.close()

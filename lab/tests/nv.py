@@ -14,14 +14,19 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from lab.tests.loaded import params_bytes
 from tests.gpu import rm
 from tests.support.rm_numbers import (
     AMPERE_CHANNEL_GPFIFO_A,
+    AMPERE_COMPUTE_B,
     FERMI_VASPACE_A,
+    NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS,
+    NV0000_CTRL_CMD_GPU_GET_ID_INFO,
+    NV0000_CTRL_CMD_GPU_GET_UUID_FROM_GPU_ID,
+    NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2,
     NV01_MEMORY_SYSTEM_OS_DESCRIPTOR,
     NV50_MEMORY_VIRTUAL,
     NV2080_CTRL_CMD_FB_GET_INFO_V2,
-    NV2080_CTRL_CMD_GPU_GET_GID_INFO,
     NV2080_CTRL_CMD_GPU_GET_PID_INFO,
     NV2080_CTRL_FB_INFO_INDEX_HEAP_FREE,
     NV2080_CTRL_FB_INFO_INDEX_HEAP_SIZE,
@@ -46,14 +51,12 @@ from tests.support.rm_numbers import (
     UVM_UNMAP_EXTERNAL,
 )
 
+NO_GPU_ID = 0xFFFFFFFF
 MIB = 1 << 20
 DEVICE, SUBDEVICE, FIRST = 0xBEEF0080, 0xBEEF2080, 0xBEEF9000
-VIRTUAL, SPACE, OS_DESCRIPTOR, CHANNEL = (
-    NV50_MEMORY_VIRTUAL,
-    FERMI_VASPACE_A,
-    NV01_MEMORY_SYSTEM_OS_DESCRIPTOR,
-    AMPERE_CHANNEL_GPFIFO_A,
-)
+VIRTUAL, SPACE, OS_DESCRIPTOR = NV50_MEMORY_VIRTUAL, FERMI_VASPACE_A, NV01_MEMORY_SYSTEM_OS_DESCRIPTOR
+# Low bytes of classes.
+CHANNEL_KIND, COMPUTE_KIND = AMPERE_CHANNEL_GPFIFO_A & 0xFF, AMPERE_COMPUTE_B & 0xFF
 # NVOS32_ALLOC_FLAGS
 LAZY, IS_VIRTUAL, SPARSE = (
     NVOS32_ALLOC_FLAGS_LAZY,
@@ -98,6 +101,7 @@ class Client:
     """A root client with a device and a subdevice of a card. ctl: its control file; -1: one of its own."""
 
     def __init__(self, attach: bool = True, card: int = 0, ctl: int = -1) -> None:
+        self.number = card
         self.card = rm.node(f"nvidia{card}") if attach else -1
         self.ctl = rm.node("nvidiactl") if ctl < 0 else ctl
         self.next = FIRST
@@ -167,7 +171,7 @@ class Client:
 
     def fb(self, *indices: int) -> list[int]:
         """FB_GET_INFO_V2, in KiB for sizes."""
-        params = bytearray(444)
+        params = bytearray(params_bytes("NV2080_CTRL_CMD_FB_GET_INFO_V2"))
         struct.pack_into("<I", params, 0, len(indices))
         for i, index in enumerate(indices):
             struct.pack_into("<I", params, 4 + 8 * i, index)
@@ -178,6 +182,14 @@ class Client:
     def free_bytes(self) -> int:
         return self.fb(HEAP_FREE)[0] << 10
 
+    def class_like(self, kind: int) -> int:
+        """The newest of the card's classes whose number ends so."""
+        params = bytes(params_bytes("NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2"))
+        status, answer = self.control(DEVICE, NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2, params)
+        self._must(status, "CLASSLIST_V2")
+        count, *classes = struct.unpack_from(f"<{len(answer) // 4}I", answer)
+        return max(int(number) for number in classes[:count] if number & 0xFF == kind)
+
     def pid_info(self, pid: int) -> tuple[int, int, int]:
         """Bytes that RM counts for a process: private, owned and shared, duplicated."""
         params = bytearray(14408)
@@ -186,11 +198,24 @@ class Client:
         self._must(status, "GET_PID_INFO")
         return struct.unpack_from("<3Q", answer, 24)
 
+    def gpu_ids(self) -> dict[int, int]:
+        """RM's ids of the cards that are attached, by its numbers of them."""
+        found = {}
+        _, ids = self.control(self.root, NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS, bytes(128))
+        for gpu_id in struct.unpack("<32I", ids):
+            if gpu_id != NO_GPU_ID:
+                params = struct.pack("<I", gpu_id).ljust(40, b"\0")
+                status, answer = self.control(self.root, NV0000_CTRL_CMD_GPU_GET_ID_INFO, params)
+                self._must(status, "ID_INFO")
+                found[struct.unpack_from("<I", answer, 8)[0]] = gpu_id
+        return found
+
     def uuid(self) -> bytes:
-        params = struct.pack("<III", 0, 2, 0).ljust(268, b"\0")
-        status, answer = self.control(SUBDEVICE, NV2080_CTRL_CMD_GPU_GET_GID_INFO, params)
-        self._must(status, "GID_INFO")
-        return answer[12:28]
+        """As RM keeps it: some drivers pass GET_GID_INFO on to the GSP."""
+        params = struct.pack("<II", self.gpu_ids()[self.number], 2).ljust(268, b"\0")
+        status, answer = self.control(self.root, NV0000_CTRL_CMD_GPU_GET_UUID_FROM_GPU_ID, params)
+        self._must(status, "UUID_FROM_GPU_ID")
+        return answer[8:24]
 
     def close(self) -> None:
         os.close(self.ctl)
@@ -233,11 +258,10 @@ class Uvm:
     def map_external(
         self, uuid: bytes, client: Client, handle: int, base: int, size: int, fd: int = -1, ctl: int = -2
     ) -> int:
-        """As 550 has it: 256 GPUs in the array."""
-        attributes = (uuid + bytes(20)).ljust(256 * 36, b"\0")
+        """The array of GPUs in its middle is as long as the driver has it."""
+        head = struct.pack("<QQQ", base, size, 0) + uuid
         end = struct.pack("<QiIII", 1, client.ctl if ctl == -2 else ctl, client.root, handle, 0)
-        params = bytearray(struct.pack("<QQQ", base, size, 0) + attributes + end + bytes(4))
-        del params[-4:]
+        params = bytearray(head.ljust(params_bytes("UVM_MAP_EXTERNAL_ALLOCATION") - len(end), b"\0") + end)
         return self.call(UVM_MAP_EXTERNAL_ALLOCATION, params, len(params) - 4, fd)
 
     def unmap_external(self, uuid: bytes, base: int, size: int, fd: int = -1) -> int:

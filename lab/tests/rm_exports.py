@@ -6,6 +6,7 @@ import os
 import struct
 
 from lab.claims import decides
+from lab.tests.loaded import params_bytes
 from lab.tests.nv import DEVICE, MIB, Client, in_child
 from tests.gpu import rm
 from tests.support.rm_numbers import (
@@ -33,7 +34,9 @@ def imported(client: Client, fd: int, index: int = 0) -> tuple[int, int, int]:
 
 
 def info(client: Client, fd: int) -> int:
-    params = struct.pack("<i", fd).ljust(80, b"\0")
+    params = struct.pack("<i", fd).ljust(
+        params_bytes("NV0000_CTRL_CMD_OS_UNIX_GET_EXPORT_OBJECT_INFO"), b"\0"
+    )
     return client.control(client.root, NV0000_CTRL_CMD_OS_UNIX_GET_EXPORT_OBJECT_INFO, params)[0]
 
 

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from lab.claims import Claim
-from lab.verdicts import FAILED, MADE_UP, PASSED, Answer, judged, last_line
+from lab.verdicts import FAILED, MADE_UP, PASSED, Answer, apart, judged, last_line
 
 ROWS = ("a row",)
 PLAIN = Claim(ROWS, (), (), 60, long=False)
@@ -55,4 +55,13 @@ def test_failures_decide_nothing_and_say_their_last_line() -> None:
 @pytest.mark.parametrize(("during", "rows"), [([REAL], 1), ([INVENTED], 0)])
 def test_last_line_counts_rows_once(during: list[Answer], rows: int) -> None:
     verdicts = [judged(name, PLAIN, None, during, []) for name in ("files.a", "files.b")]
-    assert last_line(verdicts, 2) == f"lab: {rows} rows decided, 2 differences open"
+    assert last_line([verdicts], 2) == f"lab: {rows} rows decided, 2 differences open"
+
+
+def test_rows_that_one_pair_does_not_decide_are_said_and_not_counted() -> None:
+    pairs = {
+        "old": [judged("files.a", PLAIN, None, [REAL], [])],
+        "new": [judged("files.a", PLAIN, "AssertionError", [], [])],
+    }
+    assert apart(pairs) == ["lab: new does not decide: a row"]
+    assert last_line(pairs.values(), 2) == "lab: 0 rows decided on each of 2 pairs, 2 differences open"

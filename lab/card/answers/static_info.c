@@ -1,5 +1,6 @@
 /* What the GSP says of the whole card. */
 #include "table.h"
+#include "../../../rm/rm_abi.h"
 #include <string.h>
 
 /* The GSP's own objects, that RM asks by. */
@@ -31,14 +32,22 @@ static void put_text(struct asked *asked, uint64_t at, const char *text)
         answer_put(asked, at, (uint8_t)*text, 1);
 }
 
-static void put_uuid(struct asked *asked)
+static void put_uuid(struct asked *asked, uint32_t length_at, uint32_t at)
 {
-    const uint32_t *at = asked->card->layout->value;
-
-    answer_put(asked, at[AT_static_gid_length], GID_BYTES, 4);
+    answer_put(asked, length_at, GID_BYTES, 4);
     for (uint32_t i = 0; i < GID_BYTES; i++)
-        answer_put(asked, at[AT_static_gid] + i, i == GID_BYTES - 1 ? asked->card->slot : 0x11 * (i % 4 + 1),
-                   1);
+        answer_put(asked, at + i, i == GID_BYTES - 1 ? asked->card->slot : 0x11 * (i % 4 + 1), 1);
+}
+
+/* 535 asks for it again; as bytes, not as text. */
+uint32_t answer_gid(struct asked *asked)
+{
+    enum { FLAGS_AT = 4, LENGTH_AT = 8, DATA_AT = 12, AS_BYTES = 2 };
+
+    if (answer_word(asked, FLAGS_AT) != AS_BYTES)
+        return NV_ERR_NOT_SUPPORTED;
+    put_uuid(asked, LENGTH_AT, DATA_AT);
+    return 0;
 }
 
 uint32_t answer_static_info(struct asked *asked)
@@ -49,7 +58,7 @@ uint32_t answer_static_info(struct asked *asked)
     uint64_t caps = engine_caps(asked->card->layout);
 
     answer_zero(asked);
-    put_uuid(asked);
+    put_uuid(asked, at[AT_static_gid_length], at[AT_static_gid]);
     answer_put(asked, at[AT_static_regions], 2, 4);
     put_region(asked, 0, 0, memory - reserved, false);
     put_region(asked, 1, memory - reserved, memory, true);
@@ -64,6 +73,7 @@ uint32_t answer_static_info(struct asked *asked)
     put_text(asked, at[AT_static_name], chip->name);
     put_text(asked, at[AT_static_short_name], chip->name);
     answer_put(asked, at[AT_static_is_tesla], 1, 1);
+    answer_put(asked, at[AT_static_branding], at[AT_branding_tesla], 4);
     answer_put(asked, at[AT_static_bar1], memory - (uint64_t)BAR1_DIRECTORY_MIB * MIB, 8);
     answer_put(asked, at[AT_static_bar2], memory - (uint64_t)BAR2_DIRECTORY_MIB * MIB, 8);
     answer_put(asked, at[AT_static_client], CLIENT, 4);
@@ -99,6 +109,14 @@ uint32_t answer_gmmu(struct asked *asked)
 uint32_t answer_bif(struct asked *asked)
 {
     answer_put(asked, 0, 1, 1);
+    return 0;
+}
+
+/* Where either is not, 535 writes no memory by BAR2. */
+uint32_t answer_trust(struct asked *asked)
+{
+    answer_put(asked, 0, 1, 1);
+    answer_put(asked, 1, 1, 1);
     return 0;
 }
 

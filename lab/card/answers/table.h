@@ -54,6 +54,8 @@ uint32_t answer_static_info(struct asked *asked);
 uint32_t answer_memory_system(struct asked *asked);
 uint32_t answer_gmmu(struct asked *asked);
 uint32_t answer_bif(struct asked *asked);
+uint32_t answer_trust(struct asked *asked);
+uint32_t answer_gid(struct asked *asked);
 uint32_t answer_bars(struct asked *asked);
 uint32_t answer_chip(struct asked *asked);
 #endif
