@@ -56,12 +56,16 @@ def command(root: Path, guest: Guest) -> list[str]:
         "-cpu",
         "max,erms=off,fsrm=off",
         "-machine",
-        "q35,memory-backend=ram,hpet=off",
+        "q35,hpet=off",
         "-smp",
-        "2",
+        "2,sockets=2",
+        "-m",
+        f"{MEMORY_MIB}M",
     ]
-    # The card reads and writes the guest's memory itself.
-    words += ["-object", f"memory-backend-memfd,id=ram,size={MEMORY_MIB}M,share=on", "-m", f"{MEMORY_MIB}M"]
+    # The card reads and writes the guest's memory itself. A processor and half of it are a node.
+    for node in range(2):
+        words += ["-object", f"memory-backend-memfd,id=ram{node},size={MEMORY_MIB // 2}M,share=on"]
+        words += ["-numa", f"node,nodeid={node},cpus={node},memdev=ram{node}"]
     words += ["-display", "none", "-monitor", "none", "-no-reboot", "-nic", "none"]
     words += ["-kernel", str(guest.kernel), "-initrd", str(guest.initramfs)]
     words += [

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 
+from lab.guest import nodes as guest_nodes
 from lab.tests.nv import COMPOSE, DEVICE, HEAP_FREE, HEAP_SIZE, MIB, SHARE_ALL, Client, memory
 from tests.gpu import rm
 
@@ -62,5 +63,12 @@ def names(mib: int) -> None:
     rest()
 
 
+def nodes(_: int) -> None:
+    """From which nodes the host's memory comes that its processes ask for."""
+    tell(**guest_nodes.by_each_way())
+
+
 if __name__ == "__main__":
-    {"fill": fill, "beat": beat, "several": several, "names": names}[sys.argv[1]](int(sys.argv[2]))
+    {"fill": fill, "beat": beat, "several": several, "names": names, "nodes": nodes}[sys.argv[1]](
+        int(sys.argv[2])
+    )

@@ -11,6 +11,7 @@
 #include "native_sched/boundary/continued/continued.h"
 #include "native_sched/boundary/managed/managed.h"
 #include "native_sched/boundary/objects/retained.h"
+#include "native_sched/process/memory_nodes.h"
 #include <errno.h>
 #include <string.h>
 
@@ -309,6 +310,14 @@ static struct answer create_in(struct call *c, struct place *p, struct creation 
     return answered(NV_ERR_NO_MEMORY);
 }
 
+/* The driver takes the memory for the thread that calls it, which is ours. */
+static struct answer create_for_caller(struct call *c, struct place *p, struct creation *a)
+{
+    WITH_MEMORY_NODES_OF((pid_t)c->caller->req->pid);
+
+    return create_in(c, p, a);
+}
+
 struct answer object_create(struct call *c, const struct open_file *file, struct creation *a)
 {
     struct place place = {.file = file};
@@ -334,7 +343,8 @@ struct answer object_create(struct call *c, const struct open_file *file, struct
         give_back(c, &place);
         return answered(e == -ESRCH ? NV_ERR_INVALID_OBJECT_PARENT : NV_ERR_NO_MEMORY);
     }
-    made = create_in(c, &place, a);
+    made = rm_kind_of(a->class_id) == RM_KIND_HOST_MEMORY ? create_for_caller(c, &place, a)
+                                                          : create_in(c, &place, a);
     if (group)
         groups_channel_ends(groups, a->root, group);
     return made;
