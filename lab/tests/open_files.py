@@ -15,6 +15,8 @@ from pathlib import Path
 from lab.claims import decides
 from lab.tests.nv import DEVICE, MIB, SUBDEVICE, Client, in_child
 from tests.gpu import rm
+from tests.gpu.backend import Nvidia
+from tests.gpu.own_client import OwnClient
 from tests.support.rm_numbers import (
     NV01_MEMORY_LOCAL_PRIVILEGED,
     NV2080_CTRL_CMD_MC_GET_ARCH_INFO,
@@ -128,6 +130,9 @@ def registers_are_mapped_by_rm() -> None:
     assert status == 0
     assert (boot >> 24 & 0x1F, boot >> 20 & 0xF) == (architecture >> 4, implementation), hex(boot)
     view.close()
+    # As the kit for a real card reads them.
+    with OwnClient(Nvidia()) as own:
+        assert own.register(0)() == boot
 
     def by_a_user() -> int:
         os.setresgid(65534, 65534, 65534)

@@ -13,9 +13,11 @@ from tests.gpu import rm
 from tests.gpu.backend import Backend
 from tests.gpu.supervise import Made
 from tests.support import chips
+from tests.support.rm_numbers import NV01_MEMORY_LOCAL_PRIVILEGED
 
 PAGE = 4096
-DEVICE, SUBDEVICE, FIRST_DUPLICATE = 0xCAFE0080, 0xCAFE2080, 0xCAFE9000
+DEVICES = Path("/sys/bus/pci/drivers/nvidia")
+DEVICE, SUBDEVICE, REGISTERS, FIRST_DUPLICATE = 0xCAFE0080, 0xCAFE2080, 0xCAFE003F, 0xCAFE9000
 SHARE_CLIENT, ACCESS_DUP, READ_ONLY = 3, 1, 1
 ARCH_INFO, ARCH_BYTES, COPY_ENGINES = 0x20801701, 16, 4
 NO_RUNLIST = 0xFFFFFFF0
@@ -46,6 +48,7 @@ class OwnClient:
         self._alloc(rm.alloc(self.client, self.client, DEVICE, rm.DEVICE, bytes(56)))
         self._alloc(rm.alloc(self.client, DEVICE, SUBDEVICE, rm.SUBDEVICE, bytes(4)))
         self._duplicates = FIRST_DUPLICATE
+        self._registers: mmap.mmap | None = None
 
     def __enter__(self) -> OwnClient:
         return self
@@ -85,17 +88,38 @@ class OwnClient:
         worst: rm.RmError | OSError = rm.RmError("MAP_MEMORY", 0)
         for node, fd in (("nvidia0", self._card()), ("nvidiactl", self.backend.open("nvidiactl"))):
             self._files.append(os.dup(fd))
-            outer = struct.pack(
-                "<IIIIQQQIIiI", self.client, DEVICE, self._duplicates, 0, page, PAGE, 0, 0, READ_ONLY, fd, 0
-            )
             try:
-                self._make(self.ctl, rm.Call(rm.MAP, bytearray(outer), bytearray(), -1), 0x28, "MAP_MEMORY")
-                return Userd(
-                    mmap.mmap(fd, PAGE, mmap.MAP_SHARED, mmap.PROT_READ), channel.userd_offset - page, node
-                )
+                return Userd(self._map(self._duplicates, page, PAGE, fd), channel.userd_offset - page, node)
             except (rm.RmError, OSError) as error:
                 worst = error
         raise worst
+
+    def _map(self, memory: int, offset: int, length: int, fd: int) -> mmap.mmap:
+        outer = struct.pack(
+            "<IIIIQQQIIiI", self.client, DEVICE, memory, 0, offset, length, 0, 0, READ_ONLY, fd, 0
+        )
+        self._make(self.ctl, rm.Call(rm.MAP, bytearray(outer), bytearray(), -1), 0x28, "MAP_MEMORY")
+        return mmap.mmap(fd, length, mmap.MAP_SHARED, mmap.PROT_READ)
+
+    def register(self, at: int, devices: Path = DEVICES) -> Callable[[], int]:
+        """Reads one of the first card's BAR0.
+
+        Where the kernel lets nobody map the PCI device's file (IO_STRICT_DEVMEM, as Debian's), RM maps it for
+        root.
+        """
+        [bar, *_] = sorted(devices.glob("*/resource0"))
+        with open(bar, "rb") as file:
+            try:
+                view = mmap.mmap(
+                    file.fileno(), PAGE, mmap.MAP_SHARED, mmap.PROT_READ, offset=at // PAGE * PAGE
+                )
+                return _word(view, at % PAGE)
+            except OSError:
+                pass
+        if not self._registers:
+            registers = self._alloc(rm.alloc(self.client, DEVICE, REGISTERS, NV01_MEMORY_LOCAL_PRIVILEGED))
+            self._registers = self._map(registers, 0, bar.stat().st_size, self._card())
+        return _word(self._registers, at)
 
     def duplicate_client(self, theirs: int) -> int:
         """RM's status for the duplicate of another's client: it says whether there is one."""
@@ -131,13 +155,15 @@ class OwnClient:
                 view = mmap.mmap(file.fileno(), os.fstat(registers).st_size, mmap.MAP_SHARED, mmap.PROT_READ)
                 return _word(view, (0 if chip.whole_card else base) + chip.status)
         if chip.whole_card:
-            return register(chip.status)
+            return self.register(chip.status)
         bases = self.runlist_bases()
         figures["runlist_bases"] = {hex(engine): hex(base) for engine, base in bases.items()}
         # The others of its runlist: what is there while the first one executes.
-        others = [register(bases[rm.GRAPHICS] + chip.status + i * chip.stride) for i in range(1, chip.words)]
+        others = [
+            self.register(bases[rm.GRAPHICS] + chip.status + i * chip.stride) for i in range(1, chip.words)
+        ]
         figures["other_words"] = [hex(read()) for read in others]
-        return register(bases[rm.GRAPHICS] + chip.status)
+        return self.register(bases[rm.GRAPHICS] + chip.status)
 
     def chip(self) -> chips.Chip:
         """RmError where there is no row of facts of it: its engines cannot be seen."""
@@ -148,14 +174,6 @@ class OwnClient:
             if not error and (one.architecture, one.implementation) == (architecture, implementation):
                 return one
         raise rm.RmError(f"chip {architecture:#x} {implementation:#x}", call.u32(0x1C))
-
-
-def register(at: int, devices: Path = Path("/sys/bus/pci/drivers/nvidia")) -> Callable[[], int]:
-    """Reads one of the first card's BAR0, which is mapped read-only."""
-    [bar, *_] = sorted(devices.glob("*/resource0"))
-    with open(bar, "rb") as file:
-        view = mmap.mmap(file.fileno(), PAGE, mmap.MAP_SHARED, mmap.PROT_READ, offset=at // PAGE * PAGE)
-    return _word(view, at % PAGE)
 
 
 def _word(view: mmap.mmap, at: int) -> Callable[[], int]:

@@ -23,7 +23,6 @@ from tests.gpu import (
     forced_refusals,
     lock_holders,
     memory_view,
-    own_client,
     own_questions,
     peers,
     product,
@@ -42,6 +41,7 @@ from tests.gpu.supervise import Census
 from tests.support.rm_numbers import (
     KEPLER_CHANNEL_GROUP_A,
     MPS_COMPUTE,
+    NV01_MEMORY_LOCAL_PRIVILEGED,
     NV50_P2P,
     NVA06C_CTRL_CMD_GPFIFO_SCHEDULE,
 )
@@ -283,14 +283,14 @@ class Driver:
 
     name = "nvidia"
 
-    def __init__(self, sizes: dict[int, int]) -> None:
-        self.sizes = sizes
+    def __init__(self, sizes: dict[int, int], behind: Path = Path("/dev/null")) -> None:
+        self.sizes, self.behind = sizes, behind
         self.there: dict[int, int] = {}
         self.opened: list[str] = []
 
     def open(self, node: str) -> int:
         self.opened.append(node)
-        return os.open("/dev/null", os.O_RDONLY)
+        return os.open(self.behind, os.O_RDONLY)
 
     def registers(self) -> tuple[int, int]:
         return -1, 0
@@ -346,10 +346,22 @@ def test_the_graphics_runlist_is_found_by_the_size_that_the_driver_takes(tmp_pat
     driver = Driver({rm.RUNLIST_BASE: 496})
     with OwnClient(driver) as own:  # type: ignore[arg-type]
         assert own.runlist_bases() == {rm.GRAPHICS: 0x1000}
+
+
+def test_registers_are_read_by_rm_where_the_kernel_maps_them_for_nobody(tmp_path: Path) -> None:
+    words = tmp_path / "words"
+    words.write_bytes(bytes(0x200) + struct.pack("<I", 0x80000007) + bytes(0x1000))
     bar = tmp_path / "0000:01:00.0" / "resource0"
     bar.parent.mkdir()
-    bar.write_bytes(bytes(0x1200) + struct.pack("<I", 0x80000007) + bytes(0x1000))
-    assert own_client.register(0x1200, tmp_path)() == 0x80000007
+    # A file of sysfs has 4 KiB and cannot be mapped.
+    for behind, asked in ((words, []), (Path("/sys/kernel/mm/transparent_hugepage/enabled"), ["nvidia0"])):
+        bar.unlink(missing_ok=True)
+        bar.symlink_to(behind)
+        driver = Driver({}, words)
+        with OwnClient(driver) as own:  # type: ignore[arg-type]
+            assert [own.register(at, tmp_path)() for at in (0x200, 0x204)] == [0x80000007, 0]
+        assert driver.opened == ["nvidiactl", *asked]
+        assert (NV01_MEMORY_LOCAL_PRIVILEGED in driver.there.values()) == bool(asked)
 
 
 def test_registers_that_are_hidden_cannot_be_mapped(tmp_path: Path) -> None:
