@@ -21,6 +21,7 @@ from tests.bench import (
     lending,
     mediation,
     nodes,
+    polls,
     reclaim,
     recorded,
     recovery,
@@ -50,6 +51,7 @@ WITH_PROGRAMS = {
     "reclaim": reclaim.measure,
 }
 ALONE = {
+    "polls": polls.measure,
     "traces": traces.measure,
     "extender": extender.measure,
     "lending": lending.measure,

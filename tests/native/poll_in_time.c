@@ -2,6 +2,7 @@
  * on each of their cards. What is decided is carried out at once. */
 #include "../../base/mutex.h"
 #include "../../native_sched/core/sched.h"
+#include "../../native_sched/driver/registers.h"
 #include "../../native_sched/loop/entities.h"
 #include "../../native_sched/loop/poll.h"
 #include "../../native_sched/loop/proof.h"
@@ -22,6 +23,7 @@ static struct {
     int error; /* of samples() */
     struct card_samples samples;
     uint32_t readings;
+    struct registers registers; /* where it has some, they are read in place of that answer */
 } card[MAX_CARDS];
 static struct {
     struct groups groups;
@@ -48,6 +50,8 @@ void loop_kick(struct loop *loop)
 static int engine_status(struct driver *d, const struct card *of, struct engine_status *out)
 {
     (void)d;
+    if (card[of->index].registers.engines)
+        return registers_read(&card[of->index].registers, out);
     *out = (struct engine_status){.busy = card[of->index].tsg, .tsg_id = card[of->index].tsg};
     return card[of->index].engines;
 }
@@ -128,6 +132,24 @@ void poll_engine(uint32_t index, int engines, uint32_t tsg)
 {
     card[index].engines = engines;
     card[index].tsg = tsg;
+}
+
+/* The card's engines are read as a chip has them: at bar, and so many status words. 0 or -ENODATA. */
+int poll_registers(uint32_t index, const struct chip *chip, const void *bar, size_t bytes)
+{
+    const struct runlist graphics = {.count = chip->words, .engines = 1};
+    int e = registers_open(&card[index].registers, bar, bytes, chip, &graphics, 1);
+
+    return e < 0 ? e : 0;
+}
+
+/* So many channels more, all in its first group. */
+void poll_channels(uint32_t id, uint32_t more)
+{
+    struct groups *g = &tenant[id].groups;
+
+    while (more--)
+        g->channel[g->channels++] = g->channel[0];
 }
 
 /* error: 0, or RM samples nothing. The newest sample is of then, and `used` says whether something executed.
