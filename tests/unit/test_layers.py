@@ -131,6 +131,7 @@ C_LAYERS: dict[str, set[str]] = {
         "native_sched/boundary/managed",
         "native_sched/boundary/objects",
         "native_sched/channels",
+        "native_sched/process",
         "rm",
     },
     "native_sched/boundary/uvm": {
