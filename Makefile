@@ -282,11 +282,12 @@ $(image): tests/image/build.sh tools/pack_image.py tests/image/requirements.txt 
 
 # The image's Python and libc, whatever this machine has.
 $(foreign): pyproject.toml tools/requirements.py | $(stamps)/build-tools
-	@echo 'foreign: programs from PyPI into $(@D)'
+	@echo 'foreign: programs from PyPI and Debian into $(@D)'
 	@rm -rf --one-file-system $(@D) && mkdir -p $(@D)
 	@$(bin)/python tools/requirements.py foreign >$(@D)/requirements.txt
 	@$(pip) install --target $(@D)/packages --python-version 3.11 --implementation cp --abi cp311 --abi none \
 		--platform manylinux_2_28_x86_64 --platform manylinux2014_x86_64 --only-binary :all: -r $(@D)/requirements.txt
 	@$(bin)/python tools/requirements.py foreign-550 >$(@D)/requirements-550.txt
 	@$(pip) install --target $(@D)/packages-550 --no-deps -r $(@D)/requirements-550.txt
+	@$(bin)/python -m tools.debian_root trixie $(@D)/nvtop nvtop
 	@touch $@

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the image of the tests and the demo: Debian with Python, the C++ library that compiled packages need, and
+# Makes the image of the tests and the demo: Debian with Python, the libraries that compiled packages need, and
 # three NVML clients from PyPI, as a folder (OUT/rootfs) and as an archive that `ctr images import` and
 # `docker load` both take (OUT/mgpu-test.tar).
 # Usage: tests/image/build.sh PYTHON OUT
@@ -18,7 +18,7 @@ trap 'rm -rf --one-file-system "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-mmdebstrap --quiet --variant=essential --include=libatomic1,libstdc++6,procps,python3 \
+mmdebstrap --quiet --variant=essential --include=libatomic1,libstdc++6,libx11-6,procps,python3 \
     --aptopt='Apt::Install-Recommends "false"' \
     --dpkgopt='path-exclude=/usr/share/doc/*' \
     --dpkgopt='path-exclude=/usr/share/info/*' \

@@ -16,7 +16,7 @@ CASES = REPOSITORY / "tests" / "foreign"
 PACKAGES_INSIDE, CASES_INSIDE = "/foreign", "/cases"
 
 
-def _mount(source: Path, destination: str) -> dict[str, Any]:
+def mount(source: Path, destination: str) -> dict[str, Any]:
     return {"destination": destination, "type": "bind", "source": str(source), "options": ["rbind", "ro"]}
 
 
@@ -35,7 +35,7 @@ def foreign_bundle(
         "PYTHONDONTWRITEBYTECODE": "1",
         **(env or {}),
     }
-    mounts = [_mount(FOREIGN_PACKAGES, PACKAGES_INSIDE), _mount(CASES, CASES_INSIDE)]
+    mounts = [mount(FOREIGN_PACKAGES, PACKAGES_INSIDE), mount(CASES, CASES_INSIDE)]
     command = "python3", f"{CASES_INSIDE}/{script}", *args
     with bundle(*command, env=inside, mounts=mounts, annotations=annotations) as made:
         yield made
