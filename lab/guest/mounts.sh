@@ -12,4 +12,5 @@ mount -t mqueue mqueue /dev/mqueue
 mount -t cgroup2 cgroup /sys/fs/cgroup
 mount -t securityfs security /sys/kernel/security
 ln -sf /proc/self/fd /dev/fd
+ln -sf fd/0 /dev/stdin
 ip link set lo up

@@ -46,7 +46,8 @@ def decoded(params: bytes, engine_bytes: int) -> dict[str, Any]:
     """The head, how many samples have a time, where the newest is, and who is said to have worked."""
     kind, ring_bytes, count, tracker = HEAD.unpack_from(params)
     size = (len(params) - HEAD.size) // RING
-    times, busy, idle, scales = [], set(), set(), set()
+    times: list[int] = []
+    busy, idle, scales = set[int](), set[int](), set[int]()
     for i in range(RING):
         at = HEAD.size + i * size
         times.append(struct.unpack_from("<Q", params, at)[0])
