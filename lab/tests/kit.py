@@ -30,7 +30,7 @@ def questions_have_the_answers_that_are_hoped_for() -> None:
 
 @decides(long=True, limit_s=2 * LIMIT_S)
 def recorded_calls_that_succeed_natively_do_so_in_a_container() -> None:
-    """The start of a libcuda. Its classes are Turing's and its driver 555: on another card most calls fail."""
+    """The start of a libcuda. Its classes are Turing's, and its driver 555: on another card many fail."""
     product, result = boxes.product(), Result("P19 recording")
     recording.played(product, Results(product.folder), result, cap_mib=CAP_MIB)
     print(result)
