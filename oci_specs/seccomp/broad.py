@@ -13,7 +13,9 @@ NOTIFIED: tuple[tuple[int, int], ...] = (
     # Bare numbers from 0x10 to 0x7F, as nvidia-uvm's are, and some types below 0x10.
     (0x0070F090, 0x00000010),
     (0x0070F0A0, 0x00000020),
-    (0x0070F0C0, 0x00000040),
+    # 0x40 to 0x7F of any type without 0x10, and with 8 of all: NV_ESC_RM_LOCKLESS_DIAGNOSTIC without a size.
+    (0x007010C0, 0x00000040),
+    (0x007000C8, 0x00000048),
     # UVM_INITIALIZE and its like, from 0x30000000 on.
     (0x1070F0F0, 0x10000000),
     # Escapes from 0x20 to 0x7F. Each has a size of 0x20 and more without 4, or of 0x10 or 0x40 without 0x20.
@@ -28,11 +30,13 @@ NOTIFIED: tuple[tuple[int, int], ...] = (
 )
 
 LEFT_ALONE: tuple[tuple[int, int], ...] = (
-    # Numbers below 0x80 with a size below 0x10, as most have, of types from 0x10 on.
-    (0x00708080, 0x00008000),
-    (0x00704080, 0x00004000),
-    (0x00702080, 0x00002000),
-    (0x00701080, 0x00001000),
+    # Numbers below 0x40 with a size below 0x10, as most have, of types from 0x10 on; of types with 0x10, as
+    # terminals and disks have, those below 0x80 without 8.
+    (0x007080C0, 0x00008000),
+    (0x007040C0, 0x00004000),
+    (0x007020C0, 0x00002000),
+    (0x007010C0, 0x00001000),
+    (0x00701088, 0x00001000),
     # FIBMAP, FIGETBSZ and the commands of SCSI disks.
     (0x100000F0, 0x00000000),
     # Numbers below 0x20 with a larger size.
