@@ -6,6 +6,7 @@
 #include "native_sched/core/utilization.h"
 #include "objects.h"
 #include "native_sched/process/process_id.h"
+#include "native_sched/process/thread_call.h"
 #include "stats.h"
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -38,16 +39,13 @@ struct groups;
 struct external;
 struct managed;
 
-/* Calls that were continued and whose object the driver is not known to have made (continued.h). */
-enum { UNCONFIRMED_MAX = 4 };
+/* A call that was continued and whose object the driver is not known to have made (continued.h). */
 struct unconfirmed {
-    uint64_t file; /* that the object is made on; 0: a free entry */
+    uint64_t file; /* that the object is made on; 0: there is no such call */
     uint32_t client, parent, handle, class_id;
     struct process_id who; /* its caller */
+    struct thread_call by;
     uint64_t notification, since_ns;
-};
-struct continued {
-    struct unconfirmed call[UNCONFIRMED_MAX];
 };
 
 struct tenant {
@@ -78,10 +76,10 @@ struct tenant {
         files_closing;     /* guarded by the file table's lock; ending: taken out of it, and still charged */
     struct groups *groups; /* its own lock, taken last */
     struct utilization *utilization; /* without a lock */
-    struct continued *continued;     /* guarded by `calls` */
+    struct unconfirmed *unconfirmed; /* guarded by `calls` */
     struct external *external;       /* external.h; NULL: nothing is mapped by nvidia-uvm */
     struct managed *managed;         /* managed.h: memory that cards' faults bring in */
-    struct store store;              /* what the next mgpud needs: continued and the objects' slots */
+    struct store store;              /* what the next mgpud needs: unconfirmed and the objects' slots */
     /* The last poll of managed memory, and the last audit. Guarded by the engine's lock. */
     uint64_t polled_ns, poll_took_ns, audited_ns;
     atomic_bool audit_due; /* a continued call is unconfirmed, or the previous mgpud may have left one */

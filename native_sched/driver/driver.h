@@ -92,6 +92,11 @@ struct driver_ops {
      * or cannot be found. NULL: open() has dropped those that are closed from the table. */
     int (*adopt)(struct driver *d, const struct open_file *file, uint32_t client, bool holds);
 
+    /* Keeps the file open, and within reach of execute(), until unpin(): one at a time of a tenant's. NULL:
+     * it is in reach as long as it is open. */
+    int (*pin)(struct driver *d, const struct open_file *file);
+    void (*unpin)(struct driver *d, const struct open_file *file);
+
     /* Makes the ioctl on that open file, with copied arguments. An RM failure is 0 here and a status in
      * outer. -EBADF: the file is closed. -EAGAIN: nothing was done, since the file is open but unlocated.
      * -EINPROGRESS: nothing was done, must_continue() is true of it. */

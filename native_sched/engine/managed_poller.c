@@ -16,7 +16,7 @@ static const uint64_t audit_gap_ns = 1000ull * 1000 * 1000;
 
 static bool audit_is_due(const struct tenant *t, uint64_t now)
 {
-    return t->id && !t->lost && t->objects.live && now - t->audited_ns >= audit_gap_ns;
+    return t->id && !t->lost && (t->objects.live || !audit_passed(t)) && now - t->audited_ns >= audit_gap_ns;
 }
 
 static bool poll_is_due(const struct mgpu_engine *e, const struct tenant *t, uint64_t now)

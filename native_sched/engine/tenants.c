@@ -36,7 +36,7 @@ static void account_close(struct tenant *t)
     t->groups = NULL;
     free(t->utilization);
     t->utilization = NULL;
-    t->continued = NULL;
+    t->unconfirmed = NULL;
     objects_destroy(&t->objects);
     external_close(t->external);
     t->external = NULL;

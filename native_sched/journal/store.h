@@ -13,7 +13,7 @@
 
 enum { STORE_HEAD_BYTES = 4096, STORE_NAME_MAX = 40 };
 /* Raised with every change of a layout: files of another version are refused. */
-enum { STORE_VERSION = 9 };
+enum { STORE_VERSION = 10 };
 
 enum store_kind { STORE_FILES = 1, STORE_TENANT, STORE_LISTENER, STORE_EXTERNAL, STORE_MANAGED };
 

@@ -158,6 +158,9 @@ static bool instance(struct rm_alloc *a, const uint8_t *params)
     return true;
 }
 
+/* The file that another thread has put in the place of the one on which a call is made; -1: none. */
+static int astray = -1;
+
 /* The kernel and the driver, after CONTINUE: nothing but what is in memory counts. */
 static int as_the_kernel(int fd, uint32_t cmd, uint8_t *outer, uint8_t *params, size_t params_bytes)
 {
@@ -167,7 +170,8 @@ static int as_the_kernel(int fd, uint32_t cmd, uint8_t *outer, uint8_t *params, 
 
     if (RM_NR(cmd) == NV_ESC_RM_ALLOC && bytes == sizeof(struct rm_alloc) && !instance((void *)outer, params))
         return 0;
-    request = (struct sim_request){.op = SIM_IOCTL, .cmd = cmd, .file = id_of_fd[fd], .tgid = getpid()};
+    request = (struct sim_request){
+        .op = SIM_IOCTL, .cmd = cmd, .file = id_of_fd[astray < 0 ? fd : astray], .tgid = getpid()};
     request.outer_bytes = bytes;
     request.params_bytes = (uint32_t)params_bytes;
     if (RM_NR(cmd) == NV_ESC_RM_MAP_MEMORY)
@@ -182,9 +186,6 @@ static int as_the_kernel(int fd, uint32_t cmd, uint8_t *outer, uint8_t *params, 
         dup2(got, map->fd);
     return 0;
 }
-
-/* The file that another thread has put in the place of the one on which INITIALIZE is called; -1: none. */
-static int astray = -1;
 
 static void call(int fd, uint32_t cmd, const char *outer_text, const char *params_text, int at,
                  const char *flip)

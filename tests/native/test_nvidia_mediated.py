@@ -28,11 +28,9 @@ from rm_params import (
     MEMORY_SYSTEM,
     MIB,
     REGISTER_FD,
-    ROOT,
     UVM_INITIALIZE,
     UVM_MIGRATE,
     UVM_POPULATE_PAGEABLE,
-    alloc_struct,
     channel,
     group,
     memory,
@@ -300,64 +298,6 @@ def test_nvidia_uvm_runs_in_its_caller_but_moves_no_memory_that_is_not_charged(h
     assert tenant.ioctl(tenant.ctl, UVM_MIGRATE).result == -errno.ENOTTY
 
 
-def test_a_call_flipped_to_memory_costs_the_tenant_every_answer(here: World) -> None:
-    tenant, other = here.tenant(), here.tenant()
-    client, well = tenant.client(), other.client()
-    flipped = alloc_struct(client, 0xD0, 0x100, MEMORY, 128)
-    answer = tenant.alloc(0, 0, 0, ROOT, memory(MIB), flip=flipped)
-    assert (answer.result, answer.u32(STATUS), answer.through) == (0, 0, True)
-    attached = bytes(128)
-    assert tenant.control(client, client, ATTACHED, attached).result == -errno.EPERM
-    assert here.engine.state(tenant.id).unaccounted_bytes == MIB
-    assert list(here.engine.stats().audit_mismatches) == [1, *[0] * 31]
-    assert other.control(well, well, ATTACHED, attached).result == 0
-
-
-def flipped_group(tenant: Tenant, client: int, handle: int) -> bool:
-    """A root client's allocation that makes a group instead, if it is continued."""
-    answer = tenant.alloc(0, 0, 0, ROOT, group(), flip=alloc_struct(client, 0xD0, handle, GROUP, 20))
-    assert answer.result == 0
-    return answer.through
-
-
-def test_a_call_that_has_made_something_else_ends_its_tenant(here: World) -> None:
-    """The driver counts a group's contexts to no process."""
-    tenant = here.tenant(cap_mib=8192)
-    client = tenant.client()
-    assert flipped_group(tenant, client, 0xBAD)
-    assert tenant.control(client, client, ATTACHED, bytes(128)).result == 0
-    until(lambda: here.engine.state(tenant.id).unaccounted_bytes != 0, "nothing that was asked for is there")
-    assert tenant.control(client, client, ATTACHED, bytes(128)).result == -errno.EPERM
-
-
-def test_uncounted_group_never_runs(here: World) -> None:
-    tenant = here.tenant(cap_mib=8192)
-    client = tenant.client()
-    make(tenant, client, 0xD0, USERD, MEMORY_SYSTEM, memory(65536))
-    unknown = 0xBAD
-    assert flipped_group(tenant, client, unknown)
-    assert tenant.control(client, client, ATTACHED, bytes(128)).result == 0
-    scheduled = tenant.control(client, unknown, SCHEDULE, b"\x01\x00\x00")
-    assert (scheduled.result, scheduled.u32(0x1C)) == (0, INVALID_HANDLE)
-    assert tenant.alloc(client, unknown, CHANNEL, HOPPER, channel(USERD)).u32(STATUS) == INVALID_PARENT
-    assert here.groups() == {unknown: False}
-    for number in range(3):
-        assert flipped_group(tenant, client, unknown + 1 + number)
-    assert not flipped_group(tenant, client, 0xBAE0)
-    assert set(here.groups().values()) == {False}
-    # Nor on a file of its own: by the time that the driver looks, the descriptor may be another's.
-    assert not tenant.alloc(0, 0, 0, ROOT, fd=tenant.open(0)).through
-
-
-def test_clients_that_turn_out_to_be_such_are_not_held_against_a_tenant(here: World) -> None:
-    tenant = here.tenant()
-    tenant.client()
-    for _ in range(10):
-        again = tenant.alloc(0, 0, 0, ROOT)
-        assert (again.through, again.u32(STATUS)) == (True, 0)
-        assert tenant.control(again.u32(8), again.u32(8), ATTACHED, bytes(128)).result == 0
-
-
 def disable(client: int, *channels: int, on: bool = False) -> bytes:
     params = bytearray(536)
     struct.pack_into("B3xI", params, 0, not on, len(channels))
@@ -430,23 +370,6 @@ def test_a_suspended_tenant_does_not_enable_itself(here: World) -> None:
     assert here.groups() == {GROUP_HANDLE: False}
     here.engine.pause(tenant.id, False)
     until(lambda: here.groups() == {GROUP_HANDLE: True}, "it is resumed")
-
-
-def test_group_with_an_unknown_channel_is_suspended_as_a_whole(here: World) -> None:
-    tenant = here.tenant()
-    client = tenant.client()
-    working_group(tenant, client)
-    until(lambda: here.groups() == {GROUP_HANDLE: True}, "it runs")
-    here.engine.pause(tenant.id, True)
-    until(lambda: here.suspended_by() == (0, 1), "its channel is disabled")
-    # Another client on the same file: its call could have put a channel into the group instead.
-    second = tenant.alloc(0, 0, 0, ROOT)
-    assert (second.through, here.suspended_by()) == (True, (1, 1))
-    here.engine.pause(tenant.id, False)
-    until(lambda: here.groups() == {GROUP_HANDLE: True}, "it is resumed")
-    here.engine.pause(tenant.id, True)
-    until(lambda: here.groups() == {GROUP_HANDLE: False}, "it is suspended")
-    assert here.suspended_by() == (2, 1)
 
 
 def test_group_that_cannot_be_freed_stays_charged(here: World) -> None:

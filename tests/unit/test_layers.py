@@ -153,6 +153,7 @@ C_LAYERS: dict[str, set[str]] = {
     "native_sched/boundary/restart": {
         "native_sched/account",
         "native_sched/boundary/call",
+        "native_sched/boundary/continued",
         "native_sched/boundary/managed",
         "native_sched/boundary/notify",
         "native_sched/boundary/objects",

@@ -91,7 +91,7 @@ static void decode(struct server *s)
 
 static int audit_all(struct call *c)
 {
-    int e = audit_passed(c->tenant) ? 0 : audit(c->m, c->tenant);
+    int e = audit_passed(c->tenant) ? 0 : audit(c);
 
     return e < 0 || managed_reconciled(c->tenant) ? e : managed_reconcile(c);
 }
@@ -155,8 +155,8 @@ static void send_answer(struct server *s, struct answer a)
 
     bool accepted = ioctl(s->l->fd, SECCOMP_IOCTL_NOTIF_SEND, &resp) == 0;
 
-    if (a.kind == CONTINUE && !accepted && !audit_passed(s->call.tenant))
-        continued_not_sent(&s->call);
+    if (a.kind == CONTINUE && !audit_passed(s->call.tenant))
+        continued_sent(&s->call, accepted);
     if (a.kind == ANSWER && (accepted || errno == ENOENT) && call_changes(&s->call))
         replay_keep(&s->page->replay, req, &s->call, s->before, true, accepted);
 }

@@ -6,6 +6,7 @@
 #include "native_sched/account/exported.h"
 #include "native_sched/account/external.h"
 #include "native_sched/boundary/call/page.h"
+#include "native_sched/boundary/continued/continued.h"
 #include "native_sched/boundary/managed/managed.h"
 #include <dirent.h>
 #include <errno.h>
@@ -217,8 +218,9 @@ static int recover(const struct mediator *m, struct tenant *t, const struct orph
     for (; left; left = left->next)
         if (page_of(left)->tenant == t->id)
             inflight_roll_back(m, t, &page_of(left)->inflight);
-    atomic_store(&t->audit_due, true);
-    return take_on(m, t);
+    if ((e = take_on(m, t)) == 0)
+        continued_recover(m, t);
+    return e;
 }
 
 static void name_of(uint64_t id, char name[STORE_NAME_MAX])
@@ -243,7 +245,7 @@ int tenant_open(const struct mediator *m, struct tenant *t, int folder, const st
         return e;
     found = t->store.found;
     if ((e = objects_init_in(&t->objects, &t->store, TENANT_SLOTS_AT)) == 0) {
-        t->continued = (struct continued *)(void *)t->store.at;
+        t->unconfirmed = (struct unconfirmed *)(void *)t->store.at;
         if ((e = external_open(t, folder)) == 0 && (!found || (e = recover(m, t, left)) == 0) &&
             (e = managed_open(t, folder)) == 0)
             return found;

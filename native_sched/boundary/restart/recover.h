@@ -19,8 +19,8 @@ struct orphan_page *orphan_page_take(struct orphan_page **all, uint64_t listener
 uint32_t orphans_forget(struct orphan_page **all, int folder, bool (*known)(void *context, uint64_t tenant),
                         void *context);
 
-/* Where a tenant's slots lie in its store, after struct continued. */
-enum { TENANT_SLOTS_AT = (sizeof(struct continued) + 63) / 64 * 64 };
+/* Where a tenant's slots lie in its store, after struct unconfirmed. */
+enum { TENANT_SLOTS_AT = (sizeof(struct unconfirmed) + 63) / 64 * 64 };
 /* Opens the tenant's store in the folder (-1: memory that ends with us), its account and its channels; t->id
  * is set. 1: the previous mgpud's, whose pages of listeners are among `left`. A negative errno: nothing of it
  * is left open, and the previous mgpud's journal stays. */

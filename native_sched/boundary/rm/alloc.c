@@ -80,8 +80,6 @@ static struct answer make(struct call *c, struct creation *a)
      * there alone. */
     if (kind == RM_KIND_EVENT && !call_control_file(c, &file))
         return answered(NV_ERR_INVALID_CLIENT);
-    if (callers)
-        continued_wait_for_room(c);
     WITH_CALLS_OF(c->tenant);
     if (callers)
         return instance ? mig_subscribe(c, a) : continued_make(c, a);

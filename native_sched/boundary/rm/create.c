@@ -412,7 +412,6 @@ static void end_all_of(struct tenant *t, const struct open_file *file)
 
     objects_drop_of_file(t, file->id);
     external_drop_file(t->external, file->id);
-    continued_forget(t, file->id);
 }
 
 bool account_file_closed(const struct mediator *m, const struct open_file *file)

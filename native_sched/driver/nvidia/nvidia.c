@@ -249,6 +249,16 @@ static int nvidia_identify(struct driver *d, struct caller *c, struct tenant *t,
     return nvidia_identify_fetched(d, t, ours, at, out);
 }
 
+static int nvidia_pin(struct driver *d, const struct open_file *file)
+{
+    return nvidia_files_pin(&d->files, file->id);
+}
+
+static void nvidia_unpin(struct driver *d, const struct open_file *file)
+{
+    nvidia_files_unpin(&d->files, file->id);
+}
+
 int nvidia_engine_status(struct driver *d, const struct card *card, struct engine_status *out)
 {
     return registers_read(&d->registers[card->index], out);
@@ -313,6 +323,8 @@ const struct driver_ops driver_nvidia = {
     .close = nvidia_close,
     .identify = nvidia_identify,
     .adopt = nvidia_adopt,
+    .pin = nvidia_pin,
+    .unpin = nvidia_unpin,
     .execute = nvidia_execute,
     .must_continue = nvidia_must_continue,
     .add_card = nvidia_add_card,

@@ -12,6 +12,13 @@
  * bunches. */
 enum { COMPARED_AT_ONCE = 8, SWEEP_FILES = 256 };
 
+/* Outside the lock: a last close takes its time. */
+static void close_any(int fd)
+{
+    if (fd >= 0)
+        close(fd);
+}
+
 int nvidia_files_init(struct nvidia_files *f, struct files *known)
 {
     memset(f, 0, sizeof(*f));
@@ -27,11 +34,12 @@ int nvidia_files_init(struct nvidia_files *f, struct files *known)
 
 void nvidia_files_destroy(struct nvidia_files *f)
 {
-    for (uint32_t i = 0; i < f->ordered; i++)
+    for (uint32_t i = 0; i < f->ordered; i++) {
         weak_ref_drop(&f->slot[f->order[i]].weak);
+        close_any(f->slot[f->order[i]].held_fd);
+    }
     for (uint32_t i = 0; i < f->unpollables; i++)
-        if (f->slot[f->unpollable[i]].held_fd >= 0)
-            close(f->slot[f->unpollable[i]].held_fd);
+        close_any(f->slot[f->unpollable[i]].held_fd);
     free(f->slot);
     free(f->order);
     pthread_mutex_destroy(&f->lock);
@@ -345,7 +353,7 @@ static int first_place(struct nvidia_files *f, uint64_t id, struct fd_place *at,
         return -EBADF; /* the sweep retires it */
     if (file->held_fd >= 0) {
         *ours = fcntl(file->held_fd, F_DUPFD_CLOEXEC, 0);
-        file->fetched += *ours >= 0;
+        file->fetched += *ours >= 0 && file->weak.epoll < 0;
         return *ours < 0 ? -errno : 1;
     }
     if (file->closing)
@@ -389,6 +397,36 @@ int nvidia_files_fetch(struct nvidia_files *f, uint64_t id)
         fd = -1;
     }
     return e < 0 ? e : -EAGAIN;
+}
+
+/* Our descriptor of a pinned file, for the caller to close, with `fd` in its place; -1: there is none. */
+static int pin_instead(struct nvidia_files *f, uint64_t id, int fd)
+{
+    struct nvidia_file *file;
+    int was = fd;
+    WITH_TABLE(f);
+
+    if ((file = file_of(f, id)) && file->weak.epoll >= 0) {
+        was = file->held_fd;
+        file->held_fd = fd;
+    }
+    return was;
+}
+
+int nvidia_files_pin(struct nvidia_files *f, uint64_t id)
+{
+    int fd = nvidia_files_fetch(f, id);
+
+    if (fd < 0)
+        return fd;
+    nvidia_files_put(f, id);
+    close_any(pin_instead(f, id, fd));
+    return 0;
+}
+
+void nvidia_files_unpin(struct nvidia_files *f, uint64_t id)
+{
+    close_any(pin_instead(f, id, -1));
 }
 
 void nvidia_files_put(struct nvidia_files *f, uint64_t id)

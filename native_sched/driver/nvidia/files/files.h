@@ -1,5 +1,6 @@
-/* The open files of the driver that tenants have, none of which is kept open: for each a weak reference,
- * which proves identity and close, and a few places where it was last seen, from which it is fetched again.
+/* The open files of the driver that tenants have, none of which is kept open for long: for each a weak
+ * reference, which proves identity and close, and a few places where it was last seen, from which it is
+ * fetched again.
  *
  * A lookup costs one kcmp (a microsecond at most) where this process used this descriptor for this file
  * before, else one for each halving of the table. Files of all tenants are in one order, the kernel's, so
@@ -43,6 +44,12 @@ void nvidia_files_note(struct nvidia_files *f, int ours, struct fd_place at);
  * place has it. -EBUSY: being closed, and whether this is the last close is not known yet. */
 int nvidia_files_fetch(struct nvidia_files *f, uint64_t id);
 void nvidia_files_put(struct nvidia_files *f, uint64_t id);
+
+/* Keeps the file open by a descriptor of ours, so that it is fetched wherever its others are. Errors as of
+ * nvidia_files_fetch(). An unpollable one is kept anyway. */
+int nvidia_files_pin(struct nvidia_files *f, uint64_t id);
+/* Nothing for one that is not pinned. */
+void nvidia_files_unpin(struct nvidia_files *f, uint64_t id);
 
 /* Checks some of the files, in turn. True when one of them is unlocated. */
 bool nvidia_files_sweep(struct nvidia_files *f);

@@ -31,8 +31,8 @@ _Static_assert(1 << NVIDIA_SLOT_BITS == FILES_MAX, "a slot fits an id");
 struct nvidia_file {
     struct open_file file; /* dev is the node's number, ino the id: those of an inode name no open file */
     struct weak_ref weak;
-    int held_fd;           /* our descriptor of an unpollable file; -1: none, it was released */
-    uint32_t fetched;      /* duplicates of `held_fd` that are in use */
+    int held_fd;           /* our descriptor of an unpollable or pinned file; -1: none, or it was released */
+    uint32_t fetched;      /* of an unpollable file: duplicates of `held_fd` that are in use */
     uint32_t missed_scans; /* scans in a row that missed it */
     bool exited, due;      /* at the last scan: every process that had it has exited; it may be released */
     bool closing;          /* `held_fd` is being closed: afterwards the file is closed, or unlocated */
