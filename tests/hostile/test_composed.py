@@ -18,7 +18,7 @@ SECONDS, HOURS_S = 30, float(os.environ.get("MGPU_ATTACK_HOURS", "2")) * 3600
 
 # One of each way to have what is in no ledger: a call that is changed, a file that is given away.
 KINDS = {
-    "changed call": composed.Attack("client", "late", "itself", "nobody", restart=False, seed=SEED),
+    "changed call": composed.Attack("context", "late", "itself", "nobody", restart=False, seed=SEED),
     "tenant's client": composed.Attack("memory", "none", "itself", "memory", restart=False, seed=SEED),
     "stranger's client": composed.Attack("memory", "none", "itself", "client", restart=False, seed=SEED),
     "dead stranger's client": composed.Attack("memory", "none", "itself", "heir", restart=False, seed=SEED),

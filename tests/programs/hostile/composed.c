@@ -37,6 +37,17 @@ static void root_client(void)
     turned.alloc.params_size = sizeof(memory);
 }
 
+/* What takes memory of the card and is no memory that the driver counts for a process. */
+static void turned_into_context(void)
+{
+    static struct rm_channel_group group = {.engine_type = RM_ENGINE_GRAPHICS};
+
+    root_client();
+    turned.alloc.class_id = KEPLER_CHANNEL_GROUP_A;
+    turned.alloc.params = (uintptr_t)&group;
+    turned.alloc.params_size = sizeof(group);
+}
+
 static void own_memory(void)
 {
     honest.pages = (struct rm_alloc_memory){
@@ -88,6 +99,7 @@ static const struct kind {
     bool on_card;
 } kinds[] = {
     {"client", root_client, NV_ESC_RM_ALLOC, sizeof(struct rm_alloc), false},
+    {"context", turned_into_context, NV_ESC_RM_ALLOC, sizeof(struct rm_alloc), false},
     {"pages", own_memory, NV_ESC_RM_ALLOC_MEMORY, sizeof(struct rm_alloc_memory), true},
     {"heap", heap_pages, NV_ESC_RM_VID_HEAP_CONTROL, sizeof(struct rm_heap), false},
     {"memory", plain_memory, NV_ESC_RM_ALLOC, sizeof(struct rm_alloc), false},
