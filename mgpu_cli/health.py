@@ -39,7 +39,11 @@ class Check(NamedTuple):
 
 
 def listening(path: Path, unix: str) -> bool:
-    """Whether a process listens on the socket, by /proc/net/unix; connecting would take a turn."""
+    """Whether a process listens on the socket, by /proc/net/unix; connecting would take a turn. One whose
+    path has been removed stays there.
+    """
+    if not path.is_socket():
+        return False
     for line in unix.splitlines()[1:]:
         fields = line.split(maxsplit=7)
         if len(fields) == 8 and fields[7] == str(path) and int(fields[3], 16) & _LISTENING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,20 @@ DEFAULT_ROOT = Path("/run/mgpu")
 # sun_path of unix(7) holds 108 bytes with its NUL; the longest name below the directory must still fit.
 SOCKET_PATH_MAX_BYTES = 107
 LONGEST_SOCKET = "sim/admin.sock"
+# A holder whose supervisor was killed ends by itself, within a moment.
+_HOLDER_ENDS_S, _LOOK_S = 2.0, 0.05
+
+
+def _taken(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _owner(descriptor: int) -> str:
+    return os.read(descriptor, 32).decode("ascii", "replace").strip() or "unknown"
 
 
 @dataclass(frozen=True)
@@ -133,19 +148,36 @@ class StateDir:
         """Hold the directory for one supervisor, as long as it lives; Refusal if another one has it."""
         descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                owner = os.read(descriptor, 32).decode("ascii", "replace").strip() or "unknown"
+            if not _taken(descriptor):
                 raise Refusal(
                     "state-dir-busy",
-                    f"another mgpu up (pid {owner}) already serves {self.path}",
+                    f"another mgpu up (pid {_owner(descriptor)}) already serves {self.path}",
                     "stop that one, or choose another directory with --root",
-                ) from None
+                )
+            self._check_holder()
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
             yield
             os.ftruncate(descriptor, 0)
+        finally:
+            os.close(descriptor)
+
+    def _check_holder(self) -> None:
+        """A holder takes this lock before it binds (native_sched/holder/sockets.c): its sockets stay."""
+        try:
+            descriptor = os.open(f"{self.seccomp}.lock", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        deadline = time.monotonic() + _HOLDER_ENDS_S
+        try:
+            while not _taken(descriptor):
+                if time.monotonic() > deadline:
+                    raise Refusal(
+                        "state-dir-busy",
+                        f"another mgpu-holder (pid {_owner(descriptor)}) already serves {self.path}",
+                        "stop that one (systemctl stop mgpu-holder), or choose another directory with --root",
+                    )
+                time.sleep(_LOOK_S)
         finally:
             os.close(descriptor)
 

@@ -7,6 +7,7 @@
 #include "manager.h"
 #include "replace.h"
 #include "runtimes.h"
+#include "sockets.h"
 #include "spawn.h"
 #include "standby.h"
 #include "store.h"
@@ -23,14 +24,18 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { POLL_MS = 1000, WATCHDOG_MS = 10000, GOES_ON = -1 };
 
+enum { RUNTIMES, MGPUDS, SOCKETS };
+
 static struct own own;
+static struct own_socket sockets[SOCKETS] = {
+    [RUNTIMES] = {.type = SOCK_STREAM, .fd = &own.runtimes_fd, .source = FROM_RUNTIMES},
+    [MGPUDS] = {.type = SOCK_SEQPACKET, .fd = &own.mgpuds_fd, .source = FROM_MGPUDS},
+};
 static int poller, signals_fd;
 
 int64_t now_ms(void)
@@ -70,24 +75,6 @@ void watch_again(int fd, enum source source, uint64_t which, uint32_t events)
     control(EPOLL_CTL_MOD, fd, source, which, events);
 }
 
-static int serve_socket(const char *path, int type)
-{
-    struct sockaddr_un at = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-    if (fd < 0 || strlen(path) >= sizeof(at.sun_path)) {
-        say("%s: path too long for a socket (107 bytes)", path);
-        exit(1);
-    }
-    strcpy(at.sun_path, path);
-    unlink(path);
-    if (bind(fd, (struct sockaddr *)&at, sizeof(at)) < 0 || chmod(path, 0600) < 0 || listen(fd, 128) < 0) {
-        say("%s: %s", path, strerror(errno));
-        exit(1);
-    }
-    return fd;
-}
-
 /* Drops the listeners whose containers have ended; returns the ms to the next poll. It polls because a waiter
  * would be woken by every notification, and every mediated call would pay for that. */
 static int64_t drop_hung_up(int64_t now)
@@ -113,6 +100,7 @@ static int64_t housekeeping(void)
 {
     int64_t now = now_ms(), next = drop_hung_up(now);
 
+    next = sooner(next, sockets_poll(sockets, SOCKETS, now));
     next = sooner(next, runtimes_poll(now));
     next = sooner(next, mgpuds_poll(now));
     next = sooner(next, store_poll(now));
@@ -231,11 +219,8 @@ static const char usage[] =
     "                   [--mgpud-log PATH] [--mgpud-lock PATH] [--standby] [-- MGPUD ARGUMENT...]\n"
     "SIGHUP: replaces itself by the program at its own path; SIGUSR1: starts a mgpud that takes over\n";
 
-struct settings {
-    const char *seccomp, *mgpuds, *resume;
-};
-
-static bool read_arguments(int argc, char **argv, struct settings *to)
+/* resume: what the holder that this one replaces has left; NULL: it replaces none. */
+static bool read_arguments(int argc, char **argv, const char **resume)
 {
     static const struct option options[] = {
         {"seccomp-socket", required_argument, NULL, 's'},
@@ -254,9 +239,9 @@ static bool read_arguments(int argc, char **argv, struct settings *to)
     mgpuds.watchdog_ms = WATCHDOG_MS;
     while ((opt = getopt_long(argc, argv, "+", options, NULL)) != -1) {
         if (opt == 's')
-            to->seccomp = optarg;
+            sockets[RUNTIMES].path = optarg;
         else if (opt == 'w')
-            to->mgpuds = optarg;
+            sockets[MGPUDS].path = optarg;
         else if (opt == 'd')
             mgpuds.watchdog_ms = strtol(optarg, &end, 10);
         else if (opt == 'l')
@@ -264,7 +249,7 @@ static bool read_arguments(int argc, char **argv, struct settings *to)
         else if (opt == 'k')
             children.lock = optarg;
         else if (opt == 'r')
-            to->resume = optarg;
+            *resume = optarg;
         else if (opt == 'b')
             standby.wanted = true;
         else if (opt == 'f')
@@ -276,10 +261,11 @@ static bool read_arguments(int argc, char **argv, struct settings *to)
     }
     if (optind < argc)
         mgpud_command.argv = argv + optind;
-    return to->seccomp && to->mgpuds && (optind == argc || !strcmp(argv[optind - 1], "--"));
+    return sockets[RUNTIMES].path && sockets[MGPUDS].path &&
+           (optind == argc || !strcmp(argv[optind - 1], "--"));
 }
 
-static void begin(const struct settings *s)
+static void begin(void)
 {
     struct timespec boot;
 
@@ -287,11 +273,11 @@ static void begin(const struct settings *s)
     clock_gettime(CLOCK_BOOTTIME, &boot);
     held_number_from((uint64_t)boot.tv_sec * 1000000 + (uint64_t)boot.tv_nsec / 1000);
     children.patience_ms = now_ms() + (mgpuds.watchdog_ms ? mgpuds.watchdog_ms : WATCHDOG_MS);
-    if ((own.runtimes_fd = store_take_back(s->seccomp)) < 0) {
-        own.runtimes_fd = serve_socket(s->seccomp, SOCK_STREAM);
+    if ((own.runtimes_fd = store_take_back(sockets[RUNTIMES].path)) < 0) {
+        socket_serve(&sockets[RUNTIMES]);
         store_keep_socket(own.runtimes_fd);
     }
-    own.mgpuds_fd = serve_socket(s->mgpuds, SOCK_SEQPACKET);
+    socket_serve(&sockets[MGPUDS]);
     if (!mgpud_command.argv)
         tell_ready();
 }
@@ -308,13 +294,16 @@ static void watch_all(void)
 
 int main(int argc, char **argv)
 {
-    struct settings settings = {0};
+    const char *resume = NULL;
     int status;
 
-    if (!read_arguments(argc, argv, &settings)) {
+    if (!read_arguments(argc, argv, &resume)) {
         fputs(usage, stderr);
         return 2;
     }
+    /* One that is replaced has let go of it, and its listeners are worth more than a refusal. */
+    if (!sockets_lock(sockets[RUNTIMES].path) && !resume)
+        return 1;
     allow_many_files();
     manager_init();
     runtimes_init();
@@ -325,15 +314,17 @@ int main(int argc, char **argv)
     mgpuds.ready = mgpud_ready;
     poller = epoll_create1(EPOLL_CLOEXEC);
     signals_fd = signals();
-    if (!settings.resume)
-        begin(&settings);
-    else if (replace_resume(settings.resume, &own) < 0)
+    if (!resume)
+        begin();
+    else if (replace_resume(resume, &own) < 0)
         return 1;
+    for (int i = 0; i < SOCKETS; i++)
+        socket_note(&sockets[i]);
     watch_all();
     status = serve();
     children_stop();
     store_drop_socket();
-    unlink(settings.seccomp);
-    unlink(settings.mgpuds);
+    for (int i = 0; i < SOCKETS; i++)
+        unlink(sockets[i].path);
     return status;
 }

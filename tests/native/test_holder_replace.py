@@ -18,8 +18,8 @@ from oci_specs import paths
 from tests.support.holder import HEAD, HELLO, Holder, holding, message, mgpud_argv, receive, send, stand_in
 from tests.support.waiting import until
 
-# The standard streams, epoll, signalfd, and two sockets.
-OWN_FILES = 7
+# The standard streams, epoll, signalfd, two sockets, and their lock.
+OWN_FILES = 8
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -72,6 +73,19 @@ def test_state_directory_has_a_single_supervisor(tmp_path: Path) -> None:
         ):
             pass
         holder.kill()
+    with state.lock():
+        pass
+
+
+def test_directory_that_a_holder_serves_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mgpu_cli.state._HOLDER_ENDS_S", 0.0)
+    state = StateDir(tmp_path)
+    with (tmp_path / "seccomp.sock.lock").open("w+") as lock:
+        lock.write("4711\n")
+        lock.flush()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(Refusal, match=r"another mgpu-holder \(pid 4711\) already serves"), state.lock():
+            pass
     with state.lock():
         pass
 

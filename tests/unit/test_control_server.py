@@ -93,8 +93,9 @@ def test_a_pid_that_another_process_has_by_then_is_not_believed(
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
             link.setblocking(False)
             link.connect(str(tmp_path / "s"))
-            # This one, serve() and the session, which has looked once it waits for the message.
-            while len(asyncio.all_tasks()) < 3:
+            # This one, serve() with its accept() and its watch, and the session: that has looked once it
+            # waits for the message.
+            while len(asyncio.all_tasks()) < 5:
                 await asyncio.sleep(0)
             await asyncio.sleep(0)
             is_reused = True
@@ -144,3 +145,28 @@ json_values = st.recursive(
 def test_random_members_pass_the_schema_or_are_one_line(verb: str, members: dict[str, Any]) -> None:
     message = decode(json.dumps({"version": 1, "verb": verb, **members}).encode())
     one_line(lambda: validate(message))
+
+
+def test_socket_that_is_taken_away_is_served_anew(server: Server, tmp_path: Path) -> None:
+    async def asked() -> bytes:
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        link.setblocking(False)
+        with link:
+            loop = asyncio.get_running_loop()
+            await loop.sock_connect(link, str(tmp_path / "s"))
+            await loop.sock_sendall(link, b'{"version":1,"verb":"health"}')
+            return await loop.sock_recv(link, MESSAGE_MAX_BYTES)
+
+    async def served() -> None:
+        server.listen()
+        serving = asyncio.create_task(server.serve())
+        assert b"fine" in await asked()
+        (tmp_path / "s").unlink()
+        async with asyncio.timeout(20):
+            while not (tmp_path / "s").exists():
+                await asyncio.sleep(0.05)
+        assert b"fine" in await asked()
+        serving.cancel()
+
+    asyncio.run(served())
+    server.close()

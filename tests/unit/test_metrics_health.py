@@ -209,6 +209,8 @@ def test_listening_is_what_the_kernel_says(tmp_path: Path) -> None:
         assert not listening(path, Path("/proc/net/unix").read_text())
         made.listen()
         assert listening(path, Path("/proc/net/unix").read_text())
+        path.unlink()
+        assert not listening(path, Path("/proc/net/unix").read_text())
     assert not listening(path, Path("/proc/net/unix").read_text())
 
 

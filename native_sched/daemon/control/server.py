@@ -8,6 +8,7 @@ import errno
 import json
 import os
 import socket
+import stat
 import struct
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing, suppress
@@ -24,6 +25,7 @@ _UCRED = struct.Struct("=iII")
 _SO_SNDBUFFORCE = 32
 _ACCEPT_PAUSE_SECONDS = 0.1
 _LISTEN_PAUSE_SECONDS = 0.5
+_LOOK_SECONDS = 1.0
 
 Reply = dict[str, Any]
 
@@ -87,6 +89,11 @@ def decode(data: bytes) -> dict[str, Any]:
     return message
 
 
+def _place(found: os.stat_result) -> tuple[int, int, int]:
+    """File systems give an inode's number to the next file at once."""
+    return found.st_dev, found.st_ino, found.st_mtime_ns
+
+
 class Server:
     """Answers requests by a table of verbs. validate(message) raises Refusal for what the schema forbids."""
 
@@ -102,7 +109,9 @@ class Server:
         self._dialogues = dialogues or {}
         self._validate = validate
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-
+        self._at = (0, 0, 0)
+        self._accepting: asyncio.Task[tuple[socket.socket, Any]] | None = None
+        self._taken_away = False
         self._listens = False
 
     def listen(self) -> None:
@@ -120,20 +129,47 @@ class Server:
     def _listen(self) -> None:
         with suppress(FileNotFoundError):
             os.unlink(self._path)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.bind(self._path)
+        self._at = _place(os.stat(self._path))
         os.chmod(self._path, 0o600)
         self._socket.listen(128)
         self._socket.setblocking(False)
 
+    def _is_gone(self) -> bool:
+        """Somebody has removed its path, or put another file there."""
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return True
+        return not stat.S_ISSOCK(found.st_mode) or _place(found) != self._at
+
+    async def _watch(self) -> None:
+        """Ends the accept() of a socket that nobody finds any more."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            if self._listens and self._is_gone() and self._accepting:
+                self._taken_away = True
+                self._accepting.cancel()
+
     async def serve(self) -> None:
         loop = asyncio.get_running_loop()
-        while not self._listens:
-            await asyncio.sleep(_LISTEN_PAUSE_SECONDS)
-            self.listen()
-        sessions: set[asyncio.Task[None]] = set()
+        sessions: set[asyncio.Task[None]] = {loop.create_task(self._watch())}
         while True:
+            while not self._listens:
+                await asyncio.sleep(_LISTEN_PAUSE_SECONDS)
+                self.listen()
+            self._accepting = loop.create_task(loop.sock_accept(self._socket))
             try:
-                connection, _address = await loop.sock_accept(self._socket)
+                connection, _address = await self._accepting
+            except asyncio.CancelledError:
+                if not self._taken_away:
+                    raise
+                LOG.error("socket-gone", socket=self._path, action="served anew")
+                self.close()
+                self._listens = self._taken_away = False
+                self.listen()
+                continue
             except OSError as error:
                 # Out of descriptors, say: connections that wait are served once some are free again.
                 LOG.error("no-connection-accepted", why=error.strerror)

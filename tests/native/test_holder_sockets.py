@@ -1,0 +1,78 @@
+"""The holder's sockets are its own: nobody else takes them, and one that is taken away is served anew."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from oci_specs import paths
+from tests.support.holder import Holder, holding, message, receive, send, stand_in
+from tests.support.waiting import until
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[Holder]:
+    with holding(tmp_path) as running:
+        yield running
+
+
+def second(holder: Holder) -> subprocess.CompletedProcess[str]:
+    argv = [paths.libexec("mgpu-holder"), "--seccomp-socket", holder.folder / "seccomp.sock"]
+    argv += ["--mgpud-socket", holder.folder / "holder.sock"]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
+
+
+def serves(holder: Holder, container: str) -> bool:
+    """Whether a listener arrives at it, and from it at a mgpud."""
+    with holder.runtime() as runtime:
+        send(runtime, message(container), [stand_in()[0]])
+    mgpud = holder.mgpud()
+    found = receive(mgpud, 1)
+    mgpud.close()
+    return found[-1].container_id == container
+
+
+def is_refused(holder: Holder) -> bool:
+    refusal = second(holder)
+    [line] = refusal.stderr.splitlines()
+    assert f"another mgpu-holder (pid {holder.process.pid}) serves {holder.folder}/seccomp.sock" in line
+    return refusal.returncode == 1
+
+
+def test_a_second_holder_is_refused_and_takes_nothing(holder: Holder) -> None:
+    before = [(holder.folder / name).stat().st_ino for name in ("seccomp.sock", "holder.sock")]
+    assert is_refused(holder)
+    assert [(holder.folder / name).stat().st_ino for name in ("seccomp.sock", "holder.sock")] == before
+    assert serves(holder, "c1")
+
+
+def test_one_that_has_replaced_itself_has_the_lock(holder: Holder) -> None:
+    os.kill(holder.process.pid, signal.SIGHUP)
+    until(lambda: holder.status().replaced == 1, "it is replaced")
+    assert is_refused(holder)
+
+
+def test_a_killed_holder_leaves_no_lock(tmp_path: Path) -> None:
+    with holding(tmp_path) as killed:
+        killed.process.kill()
+        killed.process.wait()
+    with holding(tmp_path) as next_one:
+        assert serves(next_one, "c1")
+
+
+@pytest.mark.parametrize("name", ["seccomp.sock", "holder.sock"])
+@pytest.mark.parametrize("instead", [False, True], ids=["removed", "another file"])
+def test_a_socket_that_is_taken_away_is_served_anew(holder: Holder, name: str, instead: bool) -> None:
+    path = holder.folder / name
+    path.unlink()
+    if instead:
+        path.touch()
+    until(lambda: "is served anew" in holder.log(), "it is said")
+    assert holder.log().count("is served anew") == 1
+    assert path.is_socket()
+    assert serves(holder, "c1")
