@@ -286,7 +286,8 @@ $(foreign): pyproject.toml tools/requirements.py | $(stamps)/build-tools
 	@rm -rf --one-file-system $(@D) && mkdir -p $(@D)
 	@$(bin)/python tools/requirements.py foreign >$(@D)/requirements.txt
 	@$(pip) install --target $(@D)/packages --python-version 3.11 --implementation cp --abi cp311 --abi none \
-		--platform manylinux_2_28_x86_64 --platform manylinux2014_x86_64 --only-binary :all: -r $(@D)/requirements.txt
+		--platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 --platform manylinux2014_x86_64 \
+		--only-binary :all: -r $(@D)/requirements.txt
 	@$(bin)/python tools/requirements.py foreign-550 >$(@D)/requirements-550.txt
 	@$(pip) install --target $(@D)/packages-550 --no-deps -r $(@D)/requirements-550.txt
 	@$(bin)/python -m tools.debian_root trixie $(@D)/nvtop nvtop
