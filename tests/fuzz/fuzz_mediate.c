@@ -46,7 +46,7 @@ void world_start(void)
         if (!t->groups || groups_init(t->groups, &model_ops, NULL, &refusals, &ids, kick) < 0 ||
             objects_init(&t->objects) < 0)
             abort();
-        if (!(t->continued = calloc(1, sizeof(*t->continued))) || managed_open(t, -1) < 0 ||
+        if (!(t->unconfirmed = calloc(1, sizeof(*t->unconfirmed))) || managed_open(t, -1) < 0 ||
             !(t->utilization = calloc(1, sizeof(*t->utilization))))
             abort();
         atomic_store(&t->utilization->kept, true);
