@@ -65,7 +65,7 @@ promised := $(addprefix tests/containers/test_,acceptance.py plain_engines.py in
 	refusal_lines.py no_way_past.py shim.py user_namespaces.py)
 
 # The suites of one of the runs that `make test` does at a time; another one has all others.
-apart := $(addprefix tests/,chaos containers fuzz)
+apart := $(addprefix tests/,chaos containers fuzz hostile)
 # Those that start a guest with NVIDIA's driver.
 guests := tests/lab/test_guest.py
 # The longest first.
