@@ -1,6 +1,5 @@
 #define _GNU_SOURCE
 #include "sockets.h"
-#include "base/scoped.h"
 #include "store.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -84,7 +83,6 @@ void socket_serve(struct own_socket *s)
         say("%s: %s", s->path, strerror(-*s->fd));
         exit(1);
     }
-    socket_note(s);
 }
 
 static void serve_anew(struct own_socket *s)

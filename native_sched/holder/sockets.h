@@ -24,7 +24,8 @@ struct own_socket {
 
 /* PATH.lock, until the holder ends. False, and a line, where another process has it. */
 bool sockets_lock(const char *path);
-/* Takes the path over from an earlier holder; ends the program, with a line, where that fails. */
+/* Takes the path over from an earlier holder; ends the program, with a line, where that fails. The caller
+ * notes it. */
 void socket_serve(struct own_socket *s);
 /* What is at the path now is the socket's own. */
 void socket_note(struct own_socket *s);

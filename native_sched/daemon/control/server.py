@@ -129,6 +129,7 @@ class Server:
     def _listen(self) -> None:
         with suppress(FileNotFoundError):
             os.unlink(self._path)
+        self._socket.close()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.bind(self._path)
         self._at = _place(os.stat(self._path))
@@ -145,7 +146,7 @@ class Server:
         return not stat.S_ISSOCK(found.st_mode) or _place(found) != self._at
 
     async def _watch(self) -> None:
-        """Ends the accept() of a socket that nobody finds any more."""
+        """Ends the accept() of a socket whose path is gone."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             if self._listens and self._is_gone() and self._accepting:
@@ -166,7 +167,6 @@ class Server:
                 if not self._taken_away:
                     raise
                 LOG.error("socket-gone", socket=self._path, action="served anew")
-                self.close()
                 self._listens = self._taken_away = False
                 self.listen()
                 continue
