@@ -8,7 +8,19 @@ from pathlib import Path
 
 import pytest
 from nvidia_mediated import Tenant, World, world
-from rm_params import GROUP, HOPPER, MEMORY, MEMORY_SYSTEM, MIB, ROOT, alloc_struct, channel, group, memory
+from rm_params import (
+    CTL,
+    GROUP,
+    HOPPER,
+    MEMORY,
+    MEMORY_SYSTEM,
+    MIB,
+    ROOT,
+    alloc_struct,
+    channel,
+    group,
+    memory,
+)
 from test_nvidia_mediated import (
     ATTACHED,
     CHANNEL,
@@ -21,8 +33,6 @@ from test_nvidia_mediated import (
 )
 
 from tests.support.waiting import until
-
-CTL_KIND = 0
 
 
 @pytest.fixture
@@ -69,7 +79,7 @@ def test_a_call_that_has_made_something_else_ends_a_tenant_that_makes_no_other(h
 def test_closing_the_file_hides_no_call_that_has_made_something_else(here: World) -> None:
     """The client was to be made on the file that is closed; the group is a client's of another file."""
     tenant = here.tenant(cap_mib=8192)
-    client, beside = tenant.client(), tenant.open(CTL_KIND)
+    client, beside = tenant.client(), tenant.open(CTL)
     flip = alloc_struct(client, 0xD0, 0xBAD, GROUP, 20)
     tenant.tell("astray", tenant.ctl)
     made = tenant.alloc(0, 0, 0, ROOT, group(), flip=flip, fd=beside)
@@ -97,7 +107,7 @@ def test_uncounted_group_never_runs(here: World) -> None:
     assert tenant.alloc(client, unknown, CHANNEL, HOPPER, channel(USERD)).result == -errno.EPERM
     assert not any(here.groups().values()), "by now it may be freed"
     # Nor on a file of its own: by the time that the driver looks, the descriptor may be another's.
-    assert tenant.alloc(0, 0, 0, ROOT, fd=tenant.open(CTL_KIND)).result == -errno.EPERM
+    assert tenant.alloc(0, 0, 0, ROOT, fd=tenant.open(CTL)).result == -errno.EPERM
 
 
 def test_clients_that_turn_out_to_be_such_are_not_held_against_a_tenant(here: World) -> None:
