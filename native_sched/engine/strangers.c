@@ -2,10 +2,10 @@
  * they make is in no account. The tenant has to answer for them: its container is ended.
  *
  * A process in no tenant's pid namespace, or below one, is a stranger by having the file: the driver names
- * nobody for a client without a subdevice, or whose maker has died. In these namespaces processes have the
- * filter, but for those that a debugger brings: there one is a stranger of whom the driver counts something
- * that is in no account. Checkpoints have files for a moment: the look that finds one is not the one that
- * ends. */
+ * no process for a client without a subdevice, or whose maker has died. In these namespaces processes have
+ * the filter, but for those that a debugger brings: there a process is a stranger if the driver counts
+ * something for it that is in no account. Checkpoints have files for a moment, so two looks in a row have to
+ * find the file. */
 #define _GNU_SOURCE
 #include "base/scoped.h"
 #include "native_sched/boundary/continued/continued.h"

@@ -29,6 +29,6 @@ bool confirm_made(const struct mediator *m, struct tenant *t, const struct open_
                   const struct unconfirmed *u);
 /* The call has made nothing, or what it has made is in the account. */
 void confirm_forget(const struct mediator *m, struct tenant *t);
-/* No one asks any more what it has made. */
+/* Its container is in violation: what the call has made is not asked for any more. */
 void confirm_end(const struct mediator *m, struct tenant *t);
 #endif
