@@ -5,9 +5,10 @@
  * Each makes one object, whose name the arbiter gives it. While the driver does not have that object on the
  * file that was judged, the call is unconfirmed: it may have made another one instead. A tenant has one such
  * call at a time, and none of its calls is answered meanwhile. The file is kept open, so that the driver can
- * be asked for the object whatever becomes of the caller. A
- * tenant is in violation, and its container is killed, when the call is over and has not made the object: its
- * thread has left it, or UNCONFIRMED_S have passed. A tenant that makes no call is audited each second.
+ * be asked for the object whatever becomes of the caller.
+ *
+ * A tenant is in violation, and its container is killed, when the call is over and has not made the object:
+ * its thread has left it, or UNCONFIRMED_S have passed. A tenant that makes no call is audited each second.
  *
  * A confirmed call has made that object and nothing else. */
 #ifndef MGPU_CONTINUED_H
