@@ -74,7 +74,8 @@ def processes_of_a_container_share_its_cap() -> None:
 def second_names_are_given_and_charged_once() -> None:
     """mgpud tells RM of a share as it asks for the duplicate, and takes it back."""
     with boxes.product().container(boxes.inside("names", "64"), memory_mib=256) as box:
-        assert boxes.told(box) == {"status": 0}
+        said = boxes.told(box)
+        assert said == {"status": 0}, said
         assert boxes.used_bytes(box) == 64 * MIB
 
 
