@@ -67,26 +67,43 @@ static void poll_tenant(struct mgpu_engine *e, struct tenant *t)
     e->managed_poller.awaited = false;
 }
 
+static uint64_t look_due_ns(const struct mgpu_engine *e)
+{
+    uint64_t gap_ns = e->managed_poller.looks_on ? e->managed_poller.slice_took_ns * POLLER_PARTS
+                                                 : audit_gap_ns;
+
+    return e->listeners ? e->managed_poller.looked_ns + gap_ns : UINT64_MAX;
+}
+
 static bool look_is_due(const struct mgpu_engine *e)
 {
-    uint64_t gap_ns = e->managed_poller.look_took_ns * POLLER_PARTS;
-
-    return e->listeners &&
-           loop_now_ns() - e->managed_poller.looked_ns >= (gap_ns > audit_gap_ns ? gap_ns : audit_gap_ns);
+    return loop_now_ns() >= look_due_ns(e);
 }
 
 /* Drops mgpu_engine.lock meanwhile. */
 static void look(struct mgpu_engine *e)
 {
     uint64_t began = loop_now_ns();
+    bool over;
 
     assert_held(&e->lock);
-    e->managed_poller.looks++;
     pthread_mutex_unlock(&e->lock);
-    strangers_look(e);
+    over = strangers_look(e);
     pthread_mutex_lock(&e->lock);
+    e->managed_poller.looks_on = !over;
     e->managed_poller.looked_ns = loop_now_ns();
-    e->managed_poller.look_took_ns = e->managed_poller.looked_ns - began;
+    e->managed_poller.slice_took_ns = e->managed_poller.looked_ns - began;
+}
+
+static void wait_for_due(struct mgpu_engine *e)
+{
+    uint64_t at_ns = look_due_ns(e);
+    struct timespec until = {.tv_sec = (time_t)(at_ns / 1000000000), .tv_nsec = (long)(at_ns % 1000000000)};
+
+    if (at_ns == UINT64_MAX)
+        pthread_cond_wait(&e->managed_poller.due, &e->lock);
+    else
+        pthread_cond_timedwait(&e->managed_poller.due, &e->lock, &until);
 }
 
 static void *watch(void *arg)
@@ -101,7 +118,7 @@ static void *watch(void *arg)
         else if ((t = next_due(e)))
             poll_tenant(e, t);
         else
-            pthread_cond_wait(&e->managed_poller.due, &e->lock);
+            wait_for_due(e);
     }
     return NULL;
 }
@@ -110,7 +127,7 @@ int managed_poller_start(struct mgpu_engine *e)
 {
     int error;
 
-    pthread_cond_init(&e->managed_poller.due, NULL);
+    cond_init_monotonic(&e->managed_poller.due);
     if ((error = -pthread_create(&e->managed_poller.thread, NULL, watch, e)) < 0)
         pthread_cond_destroy(&e->managed_poller.due);
     return error;
@@ -124,6 +141,7 @@ void managed_poller_stop(struct mgpu_engine *e)
     pthread_mutex_unlock(&e->lock);
     pthread_join(e->managed_poller.thread, NULL);
     pthread_cond_destroy(&e->managed_poller.due);
+    strangers_end();
 }
 
 void managed_poller_wake(struct mgpu_engine *e)

@@ -5,7 +5,10 @@
  * no process for a client without a subdevice, or whose maker has died. In these namespaces processes have
  * the filter, but for those that a debugger brings: there a process is a stranger if the driver counts
  * something for it that is in no account. Checkpoints have files for a moment, so two looks in a row have to
- * find the file. */
+ * find the file.
+ *
+ * A look at all processes takes milliseconds, in which one that works for a card may wait for this processor:
+ * it is done in slices. */
 #define _GNU_SOURCE
 #include "base/scoped.h"
 #include "native_sched/boundary/continued/continued.h"
@@ -18,10 +21,14 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 
+static const uint64_t slice_ns = 200 * 1000;
+
 static struct look {
     struct mgpu_engine *e;
+    DIR *proc;    /* NULL: no look is under way */
     pid_t pid;    /* that is looked at */
     ino_t space;  /* of a tenant, that it is in or below; 0: of none */
+    bool judged;  /* `unknown` is this process's */
     bool unknown; /* the driver counts something for it, and no account does */
     uint32_t tenants;
     struct {
@@ -112,21 +119,20 @@ static bool is_unknown(const struct look *l)
     return false;
 }
 
-static bool is_one(void *context, const struct open_file *file)
-{
-    (void)context;
-    return file->tenant;
-}
-
 static bool suspect(void *context, const struct open_file *file)
 {
-    const struct look *l = context;
+    struct look *l = context;
     struct mgpu_engine *e = l->e;
     struct tenant *t = file->tenant;
     uint32_t card = 0;
-    WITH_ENGINE(e);
 
-    if (!t || !t->id || t->lost || ((l->space || !t->pid_space) && !l->unknown))
+    if (!t)
+        return false;
+    if (!l->judged)
+        l->unknown = is_unknown(l);
+    l->judged = true;
+    WITH_ENGINE(e);
+    if (!t->id || t->lost || ((l->space || !t->pid_space) && !l->unknown))
         return false;
     WITH_TENANT(t);
     while (card < MAX_CARDS - 1 && !t->granted[card])
@@ -141,26 +147,45 @@ static void look_at(struct look *l)
 {
     const struct mediator *m = &l->e->mediator;
 
+    l->judged = false;
     l->space = space_of(l);
     /* Most have many files, and need no walk of them. */
-    if ((l->space && is_accounted(l, l->space)) || !m->ops->known_files(m->driver, l->pid, is_one, l))
-        return;
-    l->unknown = is_unknown(l);
-    m->ops->known_files(m->driver, l->pid, suspect, l);
+    if (!l->space || !is_accounted(l, l->space))
+        m->ops->known_files(m->driver, l->pid, suspect, l);
 }
 
-void strangers_look(struct mgpu_engine *e)
+static bool begin(struct look *l, struct mgpu_engine *e)
 {
-    DIR *proc = opendir("/proc");
+    l->e = e;
+    if (l->proc || !(l->proc = opendir("/proc")))
+        return l->proc;
+    WITH_ENGINE(e);
+    e->managed_poller.looks++;
+    return true;
+}
+
+bool strangers_look(struct mgpu_engine *e)
+{
+    uint64_t began = loop_now_ns();
     const struct dirent *entry;
 
-    looking.e = e;
+    if (!begin(&looking, e))
+        return true;
     note_tenants(&looking);
-    while (proc && (entry = readdir(proc))) {
+    while ((entry = readdir(looking.proc))) {
         looking.pid = (pid_t)strtol(entry->d_name, NULL, 10);
         if (looking.pid > 0 && looking.pid != getpid())
             look_at(&looking);
+        if (loop_now_ns() - began >= slice_ns)
+            return false;
     }
-    if (proc)
-        closedir(proc);
+    strangers_end();
+    return true;
+}
+
+void strangers_end(void)
+{
+    if (looking.proc)
+        closedir(looking.proc);
+    looking.proc = NULL;
 }
