@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Sequence
+from itertools import groupby
 
 from lab.collection import Named
 from lab.guests import Running, Wish, running
@@ -16,15 +18,28 @@ ATTACH_S = 400
 
 
 def run(wish: Wish, tests: Sequence[Named], say: Callable[[str], None]) -> list[Verdict]:
-    verdicts = []
+    """Its last line says how long each file of tests took, and what comes before and after them."""
+    verdicts, laps = [], [time.monotonic()]
+    took = []
+
+    def lap(what: str) -> None:
+        laps.append(time.monotonic())
+        took.append(f"{what} {laps[-1] - laps[-2]:.1f} s")
+
     with running(wish) as guest:
+        lap("made and up")
         # Before any test: what the GSP says as a card is attached falls into none.
-        guest.machine.ask({"attach": wish.cards}, ATTACH_S)
-        for test in tests:
-            verdict = _verdict(guest, test)
-            say(verdict.line())
-            verdicts.append(verdict)
+        attached = guest.machine.ask({"attach": wish.cards}, ATTACH_S)
+        lap("attached")
+        for file, some in groupby(tests, lambda test: test.name.partition(".")[0]):
+            for test in some:
+                verdict = _verdict(guest, test)
+                say(verdict.line())
+                verdicts.append(verdict)
+            lap(file)
         guest.machine.end(DOWN_S)
+    lap("off")
+    say(f"lab: {', '.join(took)}; an attach took {max(attached['guest_s']):.2f} s of the guest's time")
     return verdicts
 
 

@@ -1,7 +1,7 @@
 """In the guest: runs the tests that the laboratory names, one line of JSON each way.
 
     {"run": "lab.tests.files:polls", "limit_s": 60}  ->  {"run": ..., "failed": null}
-    {"attach": N}  ->  {"attached": N}   the driver has attached N cards, and keeps them from then on
+    {"attach": N}  ->  {"guest_s": [...]}   N cards are attached, and kept from then on; how long each took
     {"end": true}                                    ->  the guest is switched off
 
 Each test has a process of its own: what it opened goes with it, and one that hangs is killed.
@@ -63,15 +63,16 @@ def _status(child: int, limit_s: float) -> int | None:
     return None
 
 
-def _attached(number: int) -> tuple[Any, Any]:
-    """Kept until the guest ends, as a persistence daemon and a first program keep it: RM and nvidia-uvm let
-    go of a card with its last file.
+def _attached(number: int) -> float:
+    """How long that took. Its files stay open until the guest ends, as a persistence daemon and a first
+    program keep theirs: RM and nvidia-uvm let go of a card with its last file.
     """
     from lab.tests.nv import Client, Uvm
 
+    began = time.monotonic()
     client, uvm = Client(card=number), Uvm()
     assert uvm.register_gpu(client.uuid(), client) == 0
-    return client, uvm
+    return time.monotonic() - began
 
 
 def main(port: str) -> None:
@@ -91,7 +92,7 @@ def main(port: str) -> None:
                     os.sync()
                     ctypes.CDLL(None).reboot(POWER_OFF)
                 elif "attach" in wanted:
-                    say({"attached": len([_attached(card) for card in range(wanted["attach"])])})
+                    say({"guest_s": [_attached(card) for card in range(wanted["attach"])]})
                 else:
                     say({"run": wanted["run"], "failed": failure(wanted["run"], wanted["limit_s"])})
 
