@@ -159,7 +159,7 @@ engines-experimental:
 engines-unified:
 	@$(MAKE) --no-print-directory test ENGINES=experimental UNIFIED=1 PYTEST='-q $(promised) -k "not cri and not test_pods and not test_pod_without and not (remapped and crun)"'
 
-soak: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image)
+soak: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image) $(foreign)
 	@$(sanitized) $(bin)/python -m pytest -m soak $(PYTEST)
 
 kubernetes: $(stamps)/test-system $(stamps)/test-tools
