@@ -63,12 +63,6 @@ static bool account_add(struct tenant *t, const struct unconfirmed *u)
     return true;
 }
 
-bool confirm_made(const struct mediator *m, struct tenant *t, const struct open_file *file,
-                  const struct unconfirmed *u)
-{
-    return is_there(m, file, u) == 1 && account_add(t, u);
-}
-
 void confirm_end(const struct mediator *m, struct tenant *t)
 {
     const struct open_file file = {.id = t->unconfirmed->file};

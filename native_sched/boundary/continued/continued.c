@@ -96,17 +96,6 @@ static bool has_client(const struct call *c, uint32_t client)
     return call_find(c, client, client);
 }
 
-/* The driver has made it on this file, and the mgpud that named it died before it was in the account. */
-static bool take_made(struct call *c, const struct creation *a)
-{
-    struct unconfirmed made = {.client = a->root, .handle = a->handle, .class_id = a->class_id};
-
-    if (caller_process_id(c->caller, &made.who) < 0)
-        return false;
-    made.file = c->file.id;
-    return confirm_made(c->m, c->tenant, &c->file, &made);
-}
-
 /* A program that chooses a name itself is answered as RM would answer it. */
 static bool is_taken(const struct call *c, const struct creation *a)
 {
@@ -120,7 +109,7 @@ static uint32_t prepare_client(struct call *c, struct creation *a, bool *made)
 
     if (!name_client(c, a))
         return NV_ERR_NO_MEMORY;
-    *made = ours && (has_client(c, a->root) || take_made(c, a));
+    *made = ours && has_client(c, a->root);
     return *made || !is_taken(c, a) ? NV_OK : NV_ERR_INSERT_DUPLICATE_NAME;
 }
 
@@ -137,7 +126,9 @@ struct answer continued_make(struct call *c, struct creation *a)
         return failed(e < 0 ? e : -EPERM);
     if (!caller_waits(c->caller))
         return failed(-EINTR);
-    confirm_forget(c->m, t); /* this very call's, which the previous mgpud began */
+    /* This very call, which the previous mgpud began: what the driver has made of it is the account's. */
+    if (t->unconfirmed->file && confirm_look(c->m, t) != 1)
+        confirm_forget(c->m, t);
     if (rm_kind_of(a->class_id) == RM_KIND_ROOT && ((status = prepare_client(c, a, &is_made)) || is_made))
         return answered(status);
     if ((status = begin(c, a)))

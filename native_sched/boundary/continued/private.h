@@ -24,9 +24,6 @@ int confirm(const struct mediator *m, struct tenant *t, bool over);
 /* The same until there is none but the call's own; the tenant's calls are not held meanwhile. -EINTR: its
  * caller waits no longer. */
 int confirm_wait(struct call *c);
-/* The driver has it, and now the account. */
-bool confirm_made(const struct mediator *m, struct tenant *t, const struct open_file *file,
-                  const struct unconfirmed *u);
 /* The call has made nothing, or what it has made is in the account. */
 void confirm_forget(const struct mediator *m, struct tenant *t);
 /* Its container is in violation: what the call has made is not asked for any more. */
