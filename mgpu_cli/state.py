@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 import time
@@ -11,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from oci_specs import file_lock
 from oci_specs.refusal import Refusal, quoted
 
 DEFAULT_ROOT = Path("/run/mgpu")
@@ -20,14 +20,6 @@ SOCKET_PATH_MAX_BYTES = 107
 LONGEST_SOCKET = "sim/admin.sock"
 # A holder whose supervisor was killed ends by itself, within a moment.
 _HOLDER_ENDS_S, _LOOK_S = 2.0, 0.05
-
-
-def _taken(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _owner(descriptor: int) -> str:
@@ -148,7 +140,7 @@ class StateDir:
         """Hold the directory for one supervisor, as long as it lives; Refusal if another one has it."""
         descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            if not _taken(descriptor):
+            if not file_lock.taken(descriptor):
                 raise Refusal(
                     "state-dir-busy",
                     f"another mgpu up (pid {_owner(descriptor)}) already serves {self.path}",
@@ -170,7 +162,7 @@ class StateDir:
             return
         deadline = time.monotonic() + _HOLDER_ENDS_S
         try:
-            while not _taken(descriptor):
+            while not file_lock.taken(descriptor):
                 if time.monotonic() > deadline:
                     raise Refusal(
                         "state-dir-busy",

@@ -2,8 +2,6 @@
 no mgpud begins while a thread of the previous one may still be in a call for a container.
 """
 
-import errno
-import fcntl
 import os
 import select
 import signal
@@ -12,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from native_sched.daemon.node import process_id
+from oci_specs import file_lock
 from oci_specs.refusal import Refusal
 
 # The previous mgpud is dead already when the holder welcomes the next; what is left is the kernel's clearing
@@ -29,7 +28,7 @@ def held(path: str, *, fence: bool = False, timeout_s: float = TIMEOUT_S) -> Ite
     # O_CLOEXEC, by Python's own doing: a child that outlived mgpud would hold the lock for it.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        if not _taken(descriptor):
+        if not file_lock.taken(descriptor):
             if fence:
                 _end(descriptor)
             _wait(descriptor, path, timeout_s)
@@ -40,19 +39,9 @@ def held(path: str, *, fence: bool = False, timeout_s: float = TIMEOUT_S) -> Ite
         os.close(descriptor)
 
 
-def _taken(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno != errno.EWOULDBLOCK:
-            raise
-        return False
-    return True
-
-
 def _wait(descriptor: int, path: str, timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
-    while not _taken(descriptor):
+    while not file_lock.taken(descriptor):
         if time.monotonic() >= deadline:
             raise Refusal(
                 "mgpud-lock",

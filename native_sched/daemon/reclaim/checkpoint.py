@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import os
 from asyncio.subprocess import DEVNULL, PIPE, Process
@@ -12,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from oci_specs import paths
+from oci_specs import file_lock, paths
 
 STARTED_S = 10.0
 _LOOK_S = 0.02
@@ -70,7 +69,7 @@ class Alone:
         if self._fd < 0:
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                while not _locked(fd):
+                while not file_lock.taken(fd):
                     await asyncio.sleep(_LOOK_S)
             except BaseException:
                 os.close(fd)
@@ -82,14 +81,6 @@ class Alone:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-
-
-def _locked(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 class Checkpoint:
