@@ -172,7 +172,8 @@ struct rm_memory { /* NV_MEMORY_ALLOCATION_PARAMS, class 0x40; 120 before 545.23
     uint32_t ctag_offset, vaspace, internal_flags, tag, numa_node, pad1;
 };
 enum {
-    RM_MEMORY_FLAG_LAZY = 0x400, /* page tables when something is mapped */
+    RM_MEMORY_FLAG_LAZY = 0x400,            /* page tables when something is mapped */
+    RM_MEMORY_FLAG_USE_BEGIN_END = 0x20000, /* somewhere in range_lo to range_hi */
     RM_MEMORY_FLAG_VIRTUAL = 0x80000,
     RM_MEMORY_FLAG_EXTERNALLY_MANAGED = 0x400000, /* page tables are not RM's */
     RM_MEMORY_FLAG_SPARSE = 0x4000000,            /* reads as zeros where nothing is mapped */
@@ -182,6 +183,7 @@ enum {
     RM_MEMORY_LOCATION_HOST = 1,
     RM_MEMORY_ATTR_PAGE_SHIFT = 23,
     RM_MEMORY_ATTR_PAGE_MASK = 3,
+    RM_MEMORY_ATTR2_PAGE_OFFLINING_OFF = 1 << 19,
     RM_MEMORY_ATTR2_HUGE_SHIFT = 20, /* 2 MiB, 512 MiB, 256 GiB */
     RM_MEMORY_ATTR2_HUGE_MASK = 3,
 };

@@ -25,32 +25,18 @@ static uint32_t subdevice(struct rm_call *call, struct rm_object *object)
     return params->id ? NV_ERR_INVALID_ARGUMENT : NV_OK;
 }
 
-/* What the memory's size is a multiple of; of pages of 4 KiB the heap gives sixteen at a time. */
-static uint64_t page_bytes(const struct rm_memory *params)
-{
-    enum { BY_SIZE, SMALL, BIG, HUGE_PAGES };
-    static const uint64_t huge_bytes[] = {2 << 20, 2 << 20, 512 << 20, 64 << 10};
-    uint32_t huge = params->attr2 >> RM_MEMORY_ATTR2_HUGE_SHIFT & RM_MEMORY_ATTR2_HUGE_MASK;
-
-    switch (params->attr >> RM_MEMORY_ATTR_PAGE_SHIFT & RM_MEMORY_ATTR_PAGE_MASK) {
-    case SMALL:
-        return 4 << 10;
-    case BIG:
-        return 64 << 10;
-    case HUGE_PAGES:
-        return huge_bytes[huge];
-    default:
-        return params->size < 2 << 20 ? 64 << 10 : 2 << 20;
-    }
-}
-
 static uint32_t memory(struct rm_call *call, struct rm_object *object)
 {
     struct rm_memory *params = call->params;
     uint32_t location = params->attr >> RM_MEMORY_ATTR_LOCATION_SHIFT & RM_MEMORY_ATTR_LOCATION_MASK;
-    uint64_t page = page_bytes(params);
+    uint64_t page = memory_page_bytes(params);
+    uint32_t status = memory_params_status(params);
 
-    if (location || params->flags & RM_MEMORY_FLAG_VIRTUAL || !params->size || params->size > -page)
+    if (status)
+        return status;
+    if (location || params->flags & RM_MEMORY_FLAG_VIRTUAL || params->size > -page)
+        return NV_ERR_INVALID_ARGUMENT;
+    if (params->vaspace && !object_find(call->rm, object->client->root.handle, params->vaspace))
         return NV_ERR_INVALID_ARGUMENT;
     params->size = (params->size + page - 1) & ~(page - 1);
     if (!object_take(object, params->size))

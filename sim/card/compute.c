@@ -24,9 +24,14 @@ uint32_t system_memory_alloc(struct rm_call *call, struct rm_object *object)
 {
     struct rm_memory *params = call->params;
     struct rm_client *client = object->client;
+    uint32_t location = params->attr >> RM_MEMORY_ATTR_LOCATION_SHIFT & RM_MEMORY_ATTR_LOCATION_MASK;
+    uint32_t status = memory_params_status(params);
     uint64_t bytes;
 
-    if (!params->size || params->size > SIM_MEMORY_BYTES_MAX || params->flags & RM_MEMORY_FLAG_VIRTUAL)
+    if (status)
+        return status;
+    if (location == RM_MEMORY_LOCATION_VIDEO || params->size > SIM_MEMORY_BYTES_MAX ||
+        params->flags & RM_MEMORY_FLAG_VIRTUAL)
         return NV_ERR_INVALID_ARGUMENT;
     bytes = (params->size + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
     object->memory = sysmem_create(&client->sysmem, client->root.handle, object->handle, bytes);

@@ -19,16 +19,40 @@ static bool is_virtual(uint32_t class_id)
     return class_id == NV01_MEMORY_VIRTUAL || class_id == NV50_MEMORY_VIRTUAL;
 }
 
+enum { ADDRESS_BITS = 49 };
+
+/* Of the class that has memory's parameters; no card has more addresses. */
+static uint32_t asked_status(struct rm_call *call)
+{
+    struct rm_memory *params = call->params;
+    uint32_t status;
+    uint64_t page;
+
+    if (call->params_bytes < offsetof(struct rm_memory, numa_node))
+        return NV_ERR_INVALID_ARGUMENT;
+    status = memory_params_status(params);
+    if (status)
+        return status;
+    if (!(params->flags & RM_MEMORY_FLAG_VIRTUAL))
+        return NV_ERR_INVALID_ARGUMENT;
+    if (params->size > 1ull << ADDRESS_BITS)
+        return NV_ERR_INSUFFICIENT_RESOURCES;
+    page = memory_page_bytes(params);
+    params->size = (params->size + page - 1) & ~(page - 1);
+    return NV_OK;
+}
+
 /* In the address space that it names, or in the device's own. */
 uint32_t virtual_memory_alloc(struct rm_call *call, struct rm_object *object)
 {
+    uint32_t vaspace = 0, status = object->class_id == NV50_MEMORY_VIRTUAL ? asked_status(call) : NV_OK;
     const struct rm_object *of = object->parent;
-    uint32_t vaspace = 0;
 
+    if (status)
+        return status;
     if (object->class_id == NV01_MEMORY_VIRTUAL && call->params_bytes >= sizeof(struct rm_virtual_memory))
         vaspace = ((const struct rm_virtual_memory *)call->params)->vaspace;
-    else if (object->class_id == NV50_MEMORY_VIRTUAL &&
-             call->params_bytes >= offsetof(struct rm_memory, pad1))
+    else if (object->class_id == NV50_MEMORY_VIRTUAL)
         vaspace = ((const struct rm_memory *)call->params)->vaspace;
     if (vaspace)
         of = object_find(call->rm, object->client->root.handle, vaspace);

@@ -205,6 +205,10 @@ uint32_t class_alloc(struct rm_call *call, uint32_t root, uint32_t parent, uint3
 /* Ends what the object's class made, before the object itself is freed. */
 void class_release(struct rm *rm, struct rm_object *object);
 
+/* memory_params.c: NV_OK, or what RM refuses all memory with. */
+uint32_t memory_params_status(const struct rm_memory *params);
+uint64_t memory_page_bytes(const struct rm_memory *params);
+
 /* compute.c: constructors return an enum rm_status. */
 uint32_t system_memory_alloc(struct rm_call *call, struct rm_object *object);
 uint32_t vaspace_alloc(struct rm_call *call, struct rm_object *object);

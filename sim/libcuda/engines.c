@@ -100,7 +100,11 @@ CUresult engines_error(const struct engines *engines)
 
 uint32_t engines_memory(const struct engines *engines, uint64_t bytes, uint32_t *handle, uint8_t **map)
 {
-    struct rm_memory params = {.owner = engines->rm->client, .size = bytes};
+    struct rm_memory params = {
+        .owner = engines->rm->client,
+        .size = bytes,
+        .attr = RM_MEMORY_LOCATION_HOST << RM_MEMORY_ATTR_LOCATION_SHIFT,
+    };
     struct rmc_mapping mapping = {.bytes = bytes};
     uint32_t device = engines->card->device;
     uint32_t status = rmc_alloc(engines->rm, device, handle, NV01_MEMORY_SYSTEM, &params, sizeof params);

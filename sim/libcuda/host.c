@@ -12,7 +12,10 @@ enum {
 /* Every context may use it; it ends with the one that it was made in. */
 CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned int flags)
 {
-    struct rm_memory params = {.size = bytes};
+    struct rm_memory params = {
+        .size = bytes,
+        .attr = RM_MEMORY_LOCATION_HOST << RM_MEMORY_ATTR_LOCATION_SHIFT,
+    };
     struct range range = {.bytes = bytes, .kind = RANGE_HOST, .flags = flags | CU_MEMHOSTALLOC_DEVICEMAP};
     uint32_t status;
     ENTRY entry = enter_context(&range.context);

@@ -25,7 +25,7 @@ static void alloc(uint32_t parent, uint32_t handle, uint32_t class_id, void *par
 
 static void alloc_memory(void)
 {
-    struct rm_memory memory = {.size = 65536, .alignment = 65536};
+    struct rm_memory memory = {.owner = 1, .size = 65536, .alignment = 65536};
 
     alloc(DEVICE, MEMORY, NV01_MEMORY_LOCAL_USER, &memory, sizeof(memory));
 }

@@ -61,7 +61,7 @@ static uint32_t alloc(uint32_t parent, uint32_t handle, uint32_t class_id, void 
 
 static uint32_t alloc_memory(uint64_t bytes)
 {
-    struct rm_memory m = {.size = bytes, .alignment = 65536};
+    struct rm_memory m = {.owner = 1, .size = bytes, .alignment = 65536};
 
     return alloc(DEVICE, MEMORY, NV01_MEMORY_LOCAL_USER, &m, sizeof(m));
 }

@@ -45,11 +45,18 @@ def alloc_struct(client: int, parent: int, handle: int, class_id: int, params: i
     return struct.pack("IIIIQQIIII", client, parent, handle, class_id, 0, 0, params, 0, 0, 0)
 
 
-def memory(size: int) -> bytes:
-    """Parameters of class 0x40 and 0x3e."""
+def memory(size: int, attr: int = 0) -> bytes:
+    """Parameters of class 0x40, with an owner."""
     params = bytearray(128)
+    struct.pack_into("I", params, 0, 1)
+    struct.pack_into("I", params, 0x18, attr)
     struct.pack_into("Q", params, 0x40, size)
     return bytes(params)
+
+
+def host_memory(size: int) -> bytes:
+    """Of class 0x3e."""
+    return memory(size, 1 << 25)
 
 
 def group(engine_type: int = 1) -> bytes:

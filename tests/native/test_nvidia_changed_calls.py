@@ -19,6 +19,7 @@ from rm_params import (
     alloc_struct,
     channel,
     group,
+    host_memory,
     memory,
 )
 from test_nvidia_mediated import (
@@ -100,7 +101,7 @@ def test_a_process_that_ends_when_it_has_made_a_client_ends_alone(here: World) -
 def test_uncounted_group_never_runs(here: World) -> None:
     tenant = here.tenant(cap_mib=8192)
     client = tenant.client()
-    make(tenant, client, 0xD0, USERD, MEMORY_SYSTEM, memory(65536))
+    make(tenant, client, 0xD0, USERD, MEMORY_SYSTEM, host_memory(65536))
     unknown = 0xBAD
     assert flipped_group(tenant, client, unknown)
     assert tenant.control(client, unknown, SCHEDULE, b"\x01\x00\x00").result == -errno.EPERM

@@ -11,7 +11,20 @@ from pathlib import Path
 
 import pytest
 from nvidia_mediated import Answer, Tenant, World, world
-from rm_params import CARD, CTL, GROUP, MEMORY, MEMORY_SYSTEM, MIB, ROOT, SHARE, alloc_struct, group, memory
+from rm_params import (
+    CARD,
+    CTL,
+    GROUP,
+    MEMORY,
+    MEMORY_SYSTEM,
+    MIB,
+    ROOT,
+    SHARE,
+    alloc_struct,
+    group,
+    host_memory,
+    memory,
+)
 from watching import removed, watched
 
 from sim import cards
@@ -74,7 +87,8 @@ def here(tmp_path: Path) -> Iterator[World]:
 def allocate(
     tenant: Tenant, client: int, handle: int = HANDLE, size: int = SIZE, class_id: int = MEMORY
 ) -> int:
-    answer = tenant.alloc(client, DEVICE, handle, class_id, memory(size))
+    params = host_memory(size) if class_id == MEMORY_SYSTEM else memory(size)
+    answer = tenant.alloc(client, DEVICE, handle, class_id, params)
     assert (answer.result, answer.through) == (0, False)
     return answer.u32(0x28)
 

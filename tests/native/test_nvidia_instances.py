@@ -27,6 +27,7 @@ from rm_params import (
     alloc_struct,
     channel,
     group,
+    host_memory,
     memory,
 )
 
@@ -319,7 +320,7 @@ def working(tenant: Tenant, client: int) -> int:
     """A group with a channel that has work; the descriptor that maps its USERD."""
     for parent, handle, class_id, params in (
         (0xD0, 0x900, GROUP, group()),
-        (0xD0, 0x901, MEMORY_SYSTEM, memory(65536)),
+        (0xD0, 0x901, MEMORY_SYSTEM, host_memory(65536)),
         (0x900, 0x902, HOPPER, channel(0x901)),
     ):
         assert refused(tenant.alloc(client, parent, handle, class_id, params)) == OK

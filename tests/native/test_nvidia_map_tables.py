@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from nvidia_mediated import Tenant, World, world
 from page_tables import BIG_PAGE, HUGE_PAGE, Mapped, charged_bytes
-from rm_params import MEMORY, MEMORY_SYSTEM, MIB, ROOT, UVM_MAP_EXTERNAL, memory
+from rm_params import MEMORY, MEMORY_SYSTEM, MIB, ROOT, UVM_MAP_EXTERNAL, host_memory, memory
 from test_nvidia_external import HANDLE, MAP_STATUS, NO_MEMORY, OK, free_mapping, map_range, unmap_range
 from uvm_params import GPU_ONE, GPU_TWO, map_external
 
@@ -141,7 +141,7 @@ def test_memory_of_the_hosts_is_mapped_and_its_tables_are_charged(here: World) -
     """libcuda maps what its channels and the program share with the card in the same way."""
     tenant = here.tenant(cap_mib=9)
     client = tenant.client()
-    assert tenant.alloc(client, 0xD0, HANDLE, MEMORY_SYSTEM, memory(65536)).u32(0x28) == OK
+    assert tenant.alloc(client, 0xD0, HANDLE, MEMORY_SYSTEM, host_memory(65536)).u32(0x28) == OK
     whole = [Mapped(0, BASE + number * TIB, 65536) for number in range(4)]
     for one in whole:
         map_range(tenant, map_external(client, HANDLE, one.base, one.size))

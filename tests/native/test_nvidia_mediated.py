@@ -33,6 +33,7 @@ from rm_params import (
     UVM_POPULATE_PAGEABLE,
     channel,
     group,
+    host_memory,
     memory,
 )
 
@@ -67,7 +68,7 @@ def make(tenant: Tenant, client: int, parent: int, handle: int, class_id: int, p
 def working_group(tenant: Tenant, client: int) -> int:
     """A group with a channel, scheduled; the descriptor that maps its USERD."""
     make(tenant, client, 0xD0, GROUP_HANDLE, GROUP, group())
-    make(tenant, client, 0xD0, USERD, MEMORY_SYSTEM, memory(65536))
+    make(tenant, client, 0xD0, USERD, MEMORY_SYSTEM, host_memory(65536))
     make(tenant, client, GROUP_HANDLE, CHANNEL, HOPPER, channel(USERD))
     scheduled = tenant.control(client, GROUP_HANDLE, SCHEDULE, b"\x01\x00\x00")
     assert (scheduled.result, scheduled.u32(0x1C)) == (0, 0)

@@ -50,6 +50,7 @@ def by_alloc(tenant: Tenant, client: int, size: int, attr: int, attr2: int) -> i
 def by_heap(tenant: Tenant, client: int, size: int, attr: int, attr2: int) -> int:
     outer = bytearray(184)
     struct.pack_into("3I", outer, 0, client, 0xD0, ALLOC_SIZE)
+    struct.pack_into("I", outer, 0x28, 1)
     struct.pack_into("I", outer, 0x38, attr)
     struct.pack_into("Q", outer, 0x58, size)
     struct.pack_into("I", outer, 0x90, attr2)

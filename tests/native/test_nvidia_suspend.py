@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from nvidia_mediated import Tenant, World, world
-from rm_params import GROUP, HOPPER, MEMORY_SYSTEM, SHARE, channel, group, memory
+from rm_params import GROUP, HOPPER, MEMORY_SYSTEM, SHARE, channel, group, host_memory
 from test_nvidia_mediated import DISABLE, GROUP_HANDLE, NO_MEMORY, SCHEDULE, STATUS, working_group
 
 from native_sched.daemon.engine import TenantClass, Unsuspendable
@@ -43,7 +43,7 @@ def make(tenant: Tenant, client: int, parent: int, handle: int, class_id: int, p
 def context(process: Tenant) -> None:
     """What libcuda makes on Turing."""
     client = process.client()
-    assert make(process, client, 0xD0, 0x800, MEMORY_SYSTEM, memory(1 << 20)) == 0
+    assert make(process, client, 0xD0, 0x800, MEMORY_SYSTEM, host_memory(1 << 20)) == 0
     for number, (engine, channels) in enumerate(zip((GRAPHICS, *COPIES), CHANNELS, strict=True)):
         handle = 0x900 + 0x10 * number
         assert make(process, client, 0xD0, handle, GROUP, group(engine)) == 0
@@ -117,7 +117,7 @@ def unregistered(here: World) -> tuple[Tenant, Tenant]:
     online = here.tenant()
     on_client = online.client()
     assert make(online, on_client, 0xD0, 0xB00, GROUP, group()) == 0
-    assert make(online, on_client, 0xD0, 0xB01, MEMORY_SYSTEM, memory(65536)) == 0
+    assert make(online, on_client, 0xD0, 0xB01, MEMORY_SYSTEM, host_memory(65536)) == 0
     assert make(online, on_client, 0xB00, 0xB02, HOPPER, channel(0xB01)) == 0
     return offline, online
 

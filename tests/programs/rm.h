@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 enum { DEVICE = 0xd0, SUBDEVICE = 0xd1, FIRST_MEMORY = 0x1000 };
+enum { OWNER = 1 }; /* of memory: RM takes any but 0 and a few of its own */
+enum { IN_HOST = RM_MEMORY_LOCATION_HOST << RM_MEMORY_ATTR_LOCATION_SHIFT };
 enum { MIB = 1 << 20 };
 
 __attribute__((format(printf, 1, 2))) static inline void say(const char *format, ...)
@@ -107,7 +109,7 @@ static inline int64_t rm_control(int fd, uint32_t client, uint32_t object, uint3
 
 static inline int64_t rm_memory(int fd, uint32_t client, uint32_t handle, uint64_t bytes)
 {
-    struct rm_memory m = {.size = bytes};
+    struct rm_memory m = {.owner = OWNER, .size = bytes};
 
     return rm_alloc(fd, client, DEVICE, handle, NV01_MEMORY_LOCAL_USER, &m, sizeof(m));
 }

@@ -41,7 +41,7 @@ static void one_call(void)
 {
     uint32_t client = random_client();
     struct rm_device device = {.id = pick(2)};
-    struct rm_memory memory = {.size = (uint64_t)(pick(64) + 1) << 20};
+    struct rm_memory memory = {.owner = OWNER, .size = (uint64_t)(pick(64) + 1) << 20};
     struct rm_channel_group group = {.engine_type = 1};
     uint32_t freed = 0;
 

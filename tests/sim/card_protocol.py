@@ -50,6 +50,7 @@ INVALID_HANDLE, INVALID_PARENT = (
     _NUMBER["NV_ERR_INVALID_OBJECT_PARENT"],
 )
 INVALID_DEVICE, INVALID_PARAMS = _NUMBER["NV_ERR_INVALID_DEVICE"], _NUMBER["NV_ERR_INVALID_PARAM_STRUCT"]
+INVALID_OWNER = _NUMBER["NV_ERR_INVALID_OWNER"]
 NO_MEMORY, NOT_SUPPORTED = _NUMBER["NV_ERR_NO_MEMORY"], _NUMBER["NV_ERR_NOT_SUPPORTED"]
 NOT_FOUND = _NUMBER["NV_ERR_OBJECT_NOT_FOUND"]
 
@@ -210,10 +211,14 @@ def heap_bytes(asked: int) -> int:
     return -(-asked // page_bytes) * page_bytes
 
 
-def memory_params(size: int, *, flags: int = 0, attr: int = 0) -> bytes:
+def memory_params(size: int, *, flags: int = 0, attr: int = 0, owner: int = 1) -> bytes:
     fields = [0] * 25
-    fields[2], fields[6], fields[14] = flags, attr, size
+    fields[0], fields[2], fields[6], fields[14] = owner, flags, attr, size
     return MEMORY_STRUCT.pack(*fields)
+
+
+def host_params(size: int, *, flags: int = 0) -> bytes:
+    return memory_params(size, flags=flags, attr=1 << 25)
 
 
 def group_params(engine: int = 0) -> bytes:
@@ -257,7 +262,7 @@ class Client:
         return self.alloc(self.device, MEMORY, memory_params(size))
 
     def system_memory(self, size: int) -> tuple[int, int]:
-        return self.alloc(self.device, SYSTEM_MEMORY, memory_params(size))
+        return self.alloc(self.device, SYSTEM_MEMORY, host_params(size))
 
     def map(
         self, memory: int, *, device: int | None = None, offset: int = 0, length: int = 4096

@@ -59,7 +59,7 @@ from tests.sim.card_protocol import (
     Connection,
     channel_params,
     group_params,
-    memory_params,
+    host_params,
 )
 from tests.support.rm_numbers import (
     AMPERE_CHANNEL_GPFIFO_A,
@@ -115,7 +115,7 @@ def test_system_memory_is_whole_pages_and_no_video_memory(
 ) -> None:
     used = card.account().cards[0].used_bytes
     status, handle, params = client.connection.alloc(
-        client.file.id, client.root, client.device, 0, SYSTEM_MEMORY, memory_params(asked)
+        client.file.id, client.root, client.device, 0, SYSTEM_MEMORY, host_params(asked)
     )
     assert status == OK
     assert struct.unpack_from("<Q", params, 0x40)[0] == taken
@@ -129,16 +129,16 @@ def test_system_memory_is_whole_pages_and_no_video_memory(
 def test_system_memory_refused(client: Client) -> None:
     for size in (0, GIB + 1, 1 << 63):
         assert client.system_memory(size)[0] == INVALID_ARGUMENT
-    assert client.alloc(client.subdevice, SYSTEM_MEMORY, memory_params(1))[0] == INVALID_PARENT
-    assert client.alloc(client.device, SYSTEM_MEMORY, memory_params(1)[:112])[0] == INVALID_ARGUMENT
+    assert client.alloc(client.subdevice, SYSTEM_MEMORY, host_params(1))[0] == INVALID_PARENT
+    assert client.alloc(client.device, SYSTEM_MEMORY, host_params(1)[:112])[0] == INVALID_ARGUMENT
 
 
 def test_a_client_cannot_take_the_hosts_memory(new_client: NewClient) -> None:
     many, large = new_client(), new_client()
-    handles = [many.made(many.device, SYSTEM_MEMORY, memory_params(1)) for _ in range(1024)]
+    handles = [many.made(many.device, SYSTEM_MEMORY, host_params(1)) for _ in range(1024)]
     assert many.system_memory(1)[0] == NO_MEMORY
     for _ in range(16):
-        large.made(large.device, SYSTEM_MEMORY, memory_params(GIB))
+        large.made(large.device, SYSTEM_MEMORY, host_params(GIB))
     assert large.system_memory(1)[0] == NO_MEMORY
     assert many.free(handles[0]) == OK
     assert many.system_memory(1)[0] == OK

@@ -24,6 +24,7 @@ from tests.sim.card_protocol import (
     INVALID_CLIENT,
     INVALID_DEVICE,
     INVALID_HANDLE,
+    INVALID_OWNER,
     INVALID_PARENT,
     MEMORY,
     NO_MEMORY,
@@ -33,6 +34,7 @@ from tests.sim.card_protocol import (
     ROOT_CLIENT,
     SUBDEVICE,
     SUBSCRIBE,
+    SYSTEM_MEMORY,
     VASPACE,
     Client,
     Connection,
@@ -123,6 +125,26 @@ def test_class_0x40_is_video_memory_only(card: CardProcess, new_client: NewClien
     client = new_client()
     assert client.alloc(client.device, MEMORY, params)[0] == INVALID_ARGUMENT
     assert used(card) == 0
+
+
+@pytest.mark.parametrize("owner", [0, 0xFFFFFFFF, 0xDEAF0000, 0xDEAF0009])
+@pytest.mark.parametrize("attr", [0, 1 << 25], ids=["the card's", "the host's"])
+def test_memory_is_asked_for_with_an_owner_that_is_not_rms(
+    card: CardProcess, new_client: NewClient, owner: int, attr: int
+) -> None:
+    """stdmemValidateParams in standard_mem.c; the laboratory saw 0 refused (memory.memory_has_an_owner)."""
+    client = new_client()
+    class_id = SYSTEM_MEMORY if attr else MEMORY
+    assert (
+        client.alloc(client.device, class_id, memory_params(MIB, attr=attr, owner=owner))[0] == INVALID_OWNER
+    )
+    assert used(card) == 0
+    assert client.alloc(client.device, class_id, memory_params(MIB, attr=attr, owner=0xDEAF000A))[0] == OK
+
+
+def test_host_memory_says_that_it_is_the_hosts(new_client: NewClient) -> None:
+    client = new_client()
+    assert client.alloc(client.device, SYSTEM_MEMORY, memory_params(MIB))[0] == INVALID_ARGUMENT
 
 
 def test_channel_group_takes_the_context_bytes(card: CardProcess, new_client: NewClient) -> None:

@@ -22,6 +22,7 @@ from tests.sim.card_protocol import (
     Client,
     Connection,
     group_params,
+    memory_params,
     rm_cmd,
 )
 from tests.support.rm_numbers import (
@@ -37,6 +38,7 @@ from tests.support.rm_numbers import (
 MS = 1_000_000
 # Longer than a connection of these tests waits for an answer.
 NEVER_US = 60_000_000
+MIB, VIRTUAL_MEMORY = 1 << 20, 0x80000
 BINARY, COMPUTING, SHARED_CONTEXT, DEBUGGER, VIRTUAL = (
     NV2081_BINAPI,
     NV_CONFIDENTIAL_COMPUTE,
@@ -99,7 +101,8 @@ def test_context_objects_need_a_start(tmp_path: Path) -> None:
         }
         for parent, classes in places.items():
             for class_id in classes:
-                client.made(parent, class_id)
+                params = memory_params(MIB, flags=VIRTUAL_MEMORY) if class_id == VIRTUAL else b""
+                client.made(parent, class_id, params)
                 elsewhere = client.device if parent == channel else channel
                 assert client.alloc(elsewhere, class_id)[0] == INVALID_PARENT
         assert client.alloc(channel, DEVICE, bytes(56))[0] == INVALID_PARENT

@@ -21,6 +21,7 @@ from tests.sim.card_protocol import (
     Connection,
     channel_params,
     group_params,
+    host_params,
     memory_params,
 )
 from tests.support import rm_interface
@@ -83,7 +84,7 @@ def test_sizes_are_the_versions(tmp_path: Path, version: str) -> None:
                 == status
             )
         _, ring = client.alloc(
-            client.device, 0x3E, memory_params(65536)[: sizes["NV_MEMORY_ALLOCATION_PARAMS"]]
+            client.device, 0x3E, host_params(65536)[: sizes["NV_MEMORY_ALLOCATION_PARAMS"]]
         )
         params = channel_params(ring, userd=0, ring=4096, entries=64) + bytes(8)
         if at >= (610, 43):

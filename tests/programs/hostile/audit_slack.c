@@ -29,7 +29,7 @@ static bool won(unsigned int after_us)
     pthread_t thread;
     bool mine;
 
-    memory = (struct rm_memory){.size = slack_bytes};
+    memory = (struct rm_memory){.owner = OWNER, .size = slack_bytes};
     call = (struct rm_alloc){.class_id = NV01_ROOT_CLIENT, .params = (uintptr_t)&memory};
     must(!pthread_create(&thread, NULL, turn, (void *)(uintptr_t)after_us), "thread");
     ioctl(g.ctl, RM_CMD(NV_ESC_RM_ALLOC, sizeof(call)), &call);

@@ -74,6 +74,7 @@ static void heap_pages(void)
     honest.heap.any.handle = raced_handle++;
     turned = honest;
     turned.heap.function = below(&seed, 2) ? RM_HEAP_ALLOC_SIZE : RM_HEAP_FREE;
+    turned.heap.by_size.owner = OWNER;
     turned.heap.by_size.flags = RM_HEAP_HANDLE_PROVIDED;
     turned.heap.by_size.size = memory.size;
 }
@@ -224,7 +225,7 @@ static void attack(const struct race *race, const struct passing *passing)
 {
     pthread_t thread;
 
-    memory = (struct rm_memory){.size = (64 + 64ull * below(&seed, 8)) * MIB};
+    memory = (struct rm_memory){.owner = OWNER, .size = (64 + 64ull * below(&seed, 8)) * MIB};
     kind->prepare();
     put(&honest);
     file = kind->on_card ? g.card : below(&seed, 2) ? g.ctl : open_node("/dev/nvidiactl");

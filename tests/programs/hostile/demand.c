@@ -30,6 +30,7 @@ int main(int argc, char **argv)
         return 2;
     fd = open_client(&client);
     for (int i = 0; i < threads; i++) {
+        asked[i].owner = OWNER;
         asked[i].size = strtoull(argv[1], NULL, 10) * MIB;
         must(!pthread_create(&thread, NULL, ask, &asked[i]), "thread");
     }

@@ -9,7 +9,7 @@
 enum { CALLS_MIN = 300 };
 
 static _Alignas(64) volatile struct rm_alloc call;
-static _Alignas(64) volatile struct rm_memory memory;
+static _Alignas(64) volatile struct rm_memory memory = {.owner = OWNER};
 static _Alignas(64) volatile struct rm_control control;
 static _Alignas(64) uint8_t params[1024];
 static volatile bool stopped;

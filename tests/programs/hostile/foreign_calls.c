@@ -7,7 +7,7 @@
 enum { I386_IOCTL = 54, X32_IOCTL = 0x40000000 + 514, X32_PLAIN_IOCTL = 0x40000000 + SYS_ioctl };
 
 static struct rm_alloc call;
-static struct rm_memory memory = {.size = MIB};
+static struct rm_memory memory = {.owner = OWNER, .size = MIB};
 
 static long i386_ioctl(long fd, unsigned long command, void *arg)
 {

@@ -32,7 +32,7 @@ static void other(void)
     for (size_t i = 0; i < sizeof(objects) / sizeof(*objects); i++) {
         struct rm_map_memory map = {
             .client = CLIENT, .device = DEVICE, .memory = objects[i], .length = 4096, .fd = fd};
-        struct rm_memory m = {.size = MIB};
+        struct rm_memory m = {.owner = OWNER, .size = MIB};
 
         good += rm_free(fd, CLIENT, objects[i]) == NV_OK;
         /* The free of a handle that a client of one's own does not have succeeds. */

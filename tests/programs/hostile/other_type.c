@@ -10,7 +10,7 @@ static unsigned int made, refused, other;
 /* By system call: a libc may cut the command to 32 bits. */
 static void attempt(int fd, unsigned long cmd)
 {
-    struct rm_memory m = {.size = MIB};
+    struct rm_memory m = {.owner = OWNER, .size = MIB};
     struct rm_alloc a = {
         .root = client,
         .parent = DEVICE,

@@ -16,7 +16,7 @@ enum { ERESTARTSYS = 512 }; /* the least of the kernel's own errors, with which 
 enum { STOPS_MIN = 200, CHANGED_MIN = 80 };
 
 static struct rm_alloc call;
-static struct rm_memory memory = {.size = MIB};
+static struct rm_memory memory = {.owner = OWNER, .size = MIB};
 
 /* Makes harmless calls: the command that means something is put in by the tracer. */
 static void puppet(void)

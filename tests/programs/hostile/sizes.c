@@ -37,7 +37,7 @@ static void amounts(int fd)
     for (size_t i = 0; i < sizeof(size) / sizeof(*size); i++) {
         for (size_t k = 0; k < sizeof(bytes) / sizeof(*bytes); k++) {
             struct rm_memory m = {
-                .size = size[i], .alignment = size[i], .limit = size[i], .range_hi = size[i]};
+                .owner = OWNER, .size = size[i], .alignment = size[i], .limit = size[i], .range_hi = size[i]};
 
             if (one(fd, NV01_MEMORY_LOCAL_USER, &m, bytes[k]) == NV_OK)
                 held += m.size;
@@ -50,6 +50,7 @@ static void kinds(int fd)
     for (uint32_t location = 0; location < 4; location++) {
         for (uint32_t flag = 0; flag < 32; flag++) {
             struct rm_memory m = {
+                .owner = OWNER,
                 .size = 65536,
                 .attr = location << RM_MEMORY_ATTR_LOCATION_SHIFT,
                 .flags = 1u << flag,

@@ -27,7 +27,7 @@ static int64_t virtual_memory(uint32_t handle, uint64_t bytes, uint32_t flags, u
 {
     enum { FIXED_ADDRESS = 0x8000 };
     struct rm_memory m = {
-        .owner = client,
+        .owner = OWNER,
         .size = bytes,
         .offset = at,
         .flags = RM_MEMORY_FLAG_VIRTUAL | flags | (at ? FIXED_ADDRESS : 0),
