@@ -238,8 +238,9 @@ def held(product: Product, attempt: Attempt, results: Results) -> str:
     results.log(
         f"attempt {attempt.name}: {line.strip()!r}, status {status}, {held_mib} MiB held, {on_card} on the card"
     )
-    if not line and status != KILLED:
-        return f"said nothing (status {status})"
+    # One that is held stands still, so whatever ended by itself tried nothing.
+    if status not in (None, KILLED) or not (line or status):
+        return f"said {line.strip()!r} and ended with {status}"
     if line and not attempt.judge(numbers(line), line):
         return f"said {line.strip()!r}"
     if any(one > attempt.cap_mib for one in held_mib):
