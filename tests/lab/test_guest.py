@@ -15,6 +15,7 @@ import pytest
 from lab import collection, guests, pairs
 from lab.__main__ import CARD
 from lab.error import LabError
+from lab.guest import agent
 from tests.support.places import REPOSITORY
 
 # What is fetched and built the first time is in it.
@@ -55,3 +56,9 @@ def test_dead_kernels_are_one_line_and_leave_nothing() -> None:
     print(told.value)
     assert "\n" not in str(told.value)
     assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
+
+
+def test_tests_that_hang_say_in_which_call() -> None:
+    said = agent.failure("signal:pause", limit_s=1)
+    assert said is not None
+    assert re.match(r"was not done in 1 s: .*pause", said), said
