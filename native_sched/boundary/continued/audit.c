@@ -132,9 +132,10 @@ int audit(struct call *c)
 {
     struct tenant *t = c->tenant;
 
+    WITH_CALLS_OF(t);
+    /* Known only now: the poller may have found it, and freed all that shows it, while this call waited. */
     if (atomic_load(&t->unaccounted_bytes))
         return -EPERM;
-    WITH_CALLS_OF(t);
     if (audit_passed(t))
         return 0;
     return audit_held(c->m, t, confirm_wait(c));
