@@ -30,6 +30,7 @@ def _node(card: str, *options: str, **settings: object) -> AbstractContextManage
 
 def _harvest(mgpu: Arbiter, shared: Path, shape: dict[str, int]) -> float:
     """Percent of what online and its hold leave."""
+    colocation.as_hardware(mgpu)
     with load(mgpu, *SATURATE, qos="offline") as offline:
         working(offline)
         stamps, pid = colocation.burst(mgpu, shared, **shape)
