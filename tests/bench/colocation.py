@@ -102,7 +102,7 @@ class Preemption:
 
 
 def as_hardware(mgpu: Arbiter) -> None:
-    """A card's engines wait for no processor of the host, so the simulated card's threads wait for no program."""
+    """A card's engines share no processor with programs: nor do the simulated card's threads."""
     for thread in Path(f"/proc/{mgpu.pid_of('simcard')}/task").iterdir():
         os.sched_setscheduler(int(thread.name), os.SCHED_FIFO, os.sched_param(CARDS_PRIORITY))
 

@@ -103,7 +103,7 @@ def test_lone_container_sees_its_utilization() -> None:
             # The pid is that of its own process in its own pid namespace.
             assert [pid for pid, _ in one.seen["processes"]] == one.seen["work"]
             assert one.seen["work"][0] < 100
-            # Another program, which comes and asks once; what comes may take the client's processor for a moment.
+            # Another program. Its start may take the client's processor for a moment.
             until(lambda: busy(one.look("gpustat")["gpustat"]), "gpustat sees its work")
             one.look("stop")
             one.comes_to_see(idle, "its work has ended")
