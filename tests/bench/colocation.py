@@ -10,7 +10,7 @@ import bisect
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -104,7 +104,8 @@ class Preemption:
 def as_hardware(mgpu: Arbiter) -> None:
     """A card's engines share no processor with programs: nor do the simulated card's threads."""
     for thread in Path(f"/proc/{mgpu.pid_of('simcard')}/task").iterdir():
-        os.sched_setscheduler(int(thread.name), os.SCHED_FIFO, os.sched_param(CARDS_PRIORITY))
+        with suppress(ProcessLookupError):  # it has ended
+            os.sched_setscheduler(int(thread.name), os.SCHED_FIFO, os.sched_param(CARDS_PRIORITY))
 
 
 def preemption(mgpu: Arbiter, shared: Path, trials: int, hold_ms: int) -> Preemption:
