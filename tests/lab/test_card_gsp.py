@@ -12,6 +12,7 @@ from vfio_user import BAR3, Card, Guest, running
 from tests.support.rm_numbers import (
     NV2080_CTRL_CMD_BUS_GET_PCI_BAR_INFO,
     NV2080_CTRL_CMD_FB_GET_INFO_V2,
+    NV2080_CTRL_CMD_GPU_GET_GID_INFO,
     NV_ERR_INVALID_ARGUMENT,
     NV_ERR_INVALID_OBJECT_HANDLE,
     NVA06C_CTRL_CMD_GET_TIMESLICE,
@@ -36,6 +37,22 @@ def test_static_info_says_how_much_memory_there_is(card: Card) -> None:
     assert len(info) == 2184
     assert struct.unpack_from("<Q", info, 1768) == (1 << 30,)
     assert info[36:52] == bytes([0x11, 0x22, 0x33, 0x44] * 3 + [0x11, 0x22, 0x33, 0])
+
+
+def test_the_uuid_is_told_as_bytes_and_as_text(card: Card) -> None:
+    driver = Driver(card.client)
+    driver.boot()
+
+    def told(flags: int) -> bytes:
+        params = struct.pack("<II", 0, flags).ljust(268, b"\xff")
+        status, answer = driver.control(CLIENT, DEVICE, NV2080_CTRL_CMD_GPU_GET_GID_INFO, params)
+        assert status == 0
+        [length] = struct.unpack_from("<I", answer, 8)
+        return answer[12 : 12 + length]
+
+    text = told(0)
+    assert text == b"GPU-11223344-1122-3344-1122-334411223300\0"
+    assert bytes.fromhex(text[4:-1].decode().replace("-", "")) == told(2)
 
 
 def test_an_answer_is_as_long_as_the_question_even_in_records(card: Card) -> None:

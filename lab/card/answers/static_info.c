@@ -1,6 +1,7 @@
 /* What the GSP says of the whole card. */
 #include "table.h"
 #include "../../../rm/rm_abi.h"
+#include <stdio.h>
 #include <string.h>
 
 /* The GSP's own objects, that RM asks by. */
@@ -32,21 +33,37 @@ static void put_text(struct asked *asked, uint64_t at, const char *text)
         answer_put(asked, at, (uint8_t)*text, 1);
 }
 
+static uint8_t uuid_byte(const struct asked *asked, uint32_t i)
+{
+    return i == GID_BYTES - 1 ? (uint8_t)asked->card->slot : (uint8_t)(0x11 * (i % 4 + 1));
+}
+
 static void put_uuid(struct asked *asked, uint32_t length_at, uint32_t at)
 {
     answer_put(asked, length_at, GID_BYTES, 4);
     for (uint32_t i = 0; i < GID_BYTES; i++)
-        answer_put(asked, at + i, i == GID_BYTES - 1 ? asked->card->slot : 0x11 * (i % 4 + 1), 1);
+        answer_put(asked, at + i, uuid_byte(asked, i), 1);
 }
 
-/* 535 asks for it again; as bytes, not as text. */
+/* 535 asks for it again, as bytes or, for a caller who wants that, as text. */
 uint32_t answer_gid(struct asked *asked)
 {
-    enum { FLAGS_AT = 4, LENGTH_AT = 8, DATA_AT = 12, AS_BYTES = 2 };
+    enum { FLAGS_AT = 4, LENGTH_AT = 8, DATA_AT = 12, AS_TEXT = 0, AS_BYTES = 2 };
+    char text[sizeof "GPU-01234567-0123-0123-0123-0123456789ab"] = "GPU-";
+    int length = (int)strlen(text);
+    uint32_t flags = (uint32_t)answer_word(asked, FLAGS_AT);
 
-    if (answer_word(asked, FLAGS_AT) != AS_BYTES)
+    if (flags != AS_BYTES && flags != AS_TEXT)
         return NV_ERR_NOT_SUPPORTED;
     put_uuid(asked, LENGTH_AT, DATA_AT);
+    if (flags == AS_BYTES)
+        return 0;
+    for (uint32_t i = 0; i < GID_BYTES; i++)
+        length += snprintf(text + length, sizeof text - (size_t)length, "%s%02x",
+                           i >= 4 && i <= 10 && i % 2 == 0 ? "-" : "", uuid_byte(asked, i));
+    answer_put(asked, LENGTH_AT, sizeof text, 4);
+    put_text(asked, DATA_AT, text);
+    answer_put(asked, DATA_AT + sizeof text - 1, 0, 1);
     return 0;
 }
 
