@@ -31,7 +31,8 @@ class Named:
 def tests(wanted: Sequence[str], *, long: bool) -> list[Named]:
     """Those of which a name begins with one of `wanted`, all of them without; in the order of their files.
 
-    long: those too that say that they are.
+    long: those too that say that they are, after the others: they start mgpud, which asks the driver at times
+    of its own, and what the GSP says to it would be counted for whichever test runs.
     """
     found = []
     for module in sorted(info.name for info in pkgutil.iter_modules(lab.tests.__path__)):
@@ -43,6 +44,7 @@ def tests(wanted: Sequence[str], *, long: bool) -> list[Named]:
             if claim is not None and value.__module__ == place and (long or not claim.long):
                 found.append(Named(f"{place}:{function}", claim))
     chosen = [test for test in found if not wanted or any(_named(test, word) for word in wanted)]
+    chosen.sort(key=lambda test: test.claim.long)
     if not chosen:
         raise LabError(f"no test of lab/tests is called {' or '.join(wanted)}")
     _known_rows(chosen)
