@@ -24,7 +24,8 @@ from lab.error import LabError
 SOCKET_S = 15
 TAIL_LINES = 4
 POLL_S = 0.1
-DYING = re.compile(rb"Oops:|BUG: |Kernel panic|general protection fault|Call Trace:|divide error:")
+# A program's own fault is a line too: "general protection fault ip:".
+DYING = re.compile(rb"Oops:|BUG: |Kernel panic|general protection fault[:,]|Call Trace:|divide error:")
 TIED = ("setpriv", "--pdeathsig", "KILL")
 
 

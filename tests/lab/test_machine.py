@@ -64,9 +64,10 @@ def gone(pids: list[int]) -> bool:
     [
         ("console.write('[1.0] BUG: kernel NULL pointer\\n[1.1] RIP: x\\n')", "the guest's kernel died"),
         ("", "no answer to {'run': 'x'} in 2 s"),
+        ("console.write('traps: dash[3] general protection fault ip:7f\\n')", "no answer to"),
         ("sys.exit(3)", "the guest ended with 3"),
     ],
-    ids=["oops", "hang", "end"],
+    ids=["oops", "hang", "fault of a program", "end"],
 )
 def test_broken_guests_are_one_line_with_the_console(tmp_path: Path, guest: str, line: str) -> None:
     began = time.monotonic()
