@@ -27,7 +27,7 @@ GUEST_PYTHON = {"bullseye": "3.9", "bookworm": "3.11", "trixie": "3.13", "sid": 
 
 def root_image(kernel: Kernel) -> Path:
     """The root disk: written to in copies of a guest's own only."""
-    folder, packed = LAB / "guests" / kernel.release, " ".join(packages.GUEST)
+    folder, packed = LAB / "guests" / kernel.release, " ".join(packages.guest_packages(kernel))
     listed = folder / "packages"
     if not listed.exists() or listed.read_text() != packed:
         with made_anew(folder) as new:

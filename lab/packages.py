@@ -36,6 +36,11 @@ GUEST = (
 QEMU_SUITE = "trixie-backports"
 
 
+def guest_packages(kernel: Kernel) -> tuple[str, ...]:
+    """From trixie on docker.io is without its client."""
+    return GUEST if kernel.guest == "bookworm" else (*GUEST, "docker-cli")
+
+
 def driver_sources(driver: Driver) -> Path:
     """The folder with the driver's kernel half, as NVIDIA's package has it."""
     folder = LAB / "drivers" / driver.version
@@ -55,7 +60,7 @@ def kernel_root(kernel: Kernel) -> Path:
 
 def guest_root(kernel: Kernel, folder: Path) -> None:
     """A machine of that release: systemd, engines and Python, configured."""
-    _make(folder, f"guest {kernel.release}", kernel.guest, GUEST, "minbase")
+    _make(folder, f"guest {kernel.release}", kernel.guest, guest_packages(kernel), "minbase")
 
 
 def qemu_root() -> Path:
