@@ -151,7 +151,8 @@ int child_end(unsigned int which)
         say("mgpud %d ended with status %d", (int)ended.pid, how.si_status);
     else
         say("mgpud %d was killed by SIG%s", (int)ended.pid, sigabbrev_np(how.si_status));
-    if (how.si_code == CLD_EXITED && !children.ever_ready && !living())
+    /* One that the holder before had begun may have connected first. */
+    if (how.si_code == CLD_EXITED && !children.ever_ready && !living() && !mgpud_lives())
         return how.si_status ? how.si_status : 1;
     if (!living())
         children.start_ms = now_ms() +

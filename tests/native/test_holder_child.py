@@ -10,11 +10,12 @@ import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from oci_specs import paths
-from tests.support.holder import Holder, holding, mgpud_argv
+from tests.support.holder import Holder, Mgpud, holding, mgpud_argv
 from tests.support.waiting import until
 
 WATCHDOG_MS = 2500
@@ -143,6 +144,30 @@ def test_a_first_mgpud_that_refuses_ends_the_holder_with_its_status(
     done = holder_with(tmp_path, *mgpud)
     assert (done.returncode, done.stdout) == (status, "")
     assert f"ended with status {status}" in done.stderr
+
+
+def test_a_mgpud_that_the_holder_before_had_begun_is_no_reason_to_end(tmp_path: Path) -> None:
+    """It connects to the next holder before that one's own, and does not serve yet."""
+    late, log = tmp_path / "late", tmp_path / "holder.log"
+
+    def once(there: str, *flags: str) -> list[str]:
+        script = f'until [ {there} ]; do sleep 0.02; done; exec "$@"'
+        return ["/bin/sh", "-c", script, "sh", *mgpud_argv(tmp_path, *flags)]
+
+    early = once(f"-S {tmp_path / 'holder.sock'}")
+    with subprocess.Popen(early, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+
+        def go() -> None:
+            Mgpud(process).start()
+            late.touch()
+            until(lambda: "ended with status 1" in log.read_text(), "the holder's own is refused")
+            process.kill()
+
+        going = Thread(target=go)
+        going.start()
+        with holding(tmp_path, mgpud=once(f"-e {late}", "--beat")) as holder:
+            going.join()
+            serving(holder, 1)
 
 
 def test_restarts_are_delayed_after_repeated_deaths(tmp_path: Path) -> None:
