@@ -15,6 +15,7 @@ from nvidia_mediated import Answer, Tenant, World, world
 from rm_params import (
     CONTEXT_MIB,
     CONTROL,
+    CTL,
     FREE,
     GROUP,
     HOPPER,
@@ -22,7 +23,6 @@ from rm_params import (
     MEMORY,
     MEMORY_SYSTEM,
     MIB,
-    REGISTER_FD,
     ROOT,
     alloc_struct,
     channel,
@@ -325,8 +325,7 @@ def working(tenant: Tenant, client: int) -> int:
     ):
         assert refused(tenant.alloc(client, parent, handle, class_id, params)) == OK
     assert tenant.control(client, 0x900, SCHEDULE, b"\x01\x00\x00").u32(CONTROL_STATUS) == OK
-    view = tenant.open(1)
-    assert tenant.ioctl(view, REGISTER_FD, struct.pack("i", tenant.ctl)).result == 0
+    view = tenant.open(CTL)
     outer = struct.pack("IIIIQQQIIiI", client, 0xD0, 0x901, 0, 0, 65536, 0, 0, 0, view, 0)
     assert tenant.ioctl(tenant.ctl, MAP, outer).through
     assert tenant.tell("put", view, 3) == "put"

@@ -18,6 +18,7 @@ from rm_params import (
     CARD_CONTEXT_MIB,
     CONTEXT_MIB,
     CONTROL,
+    CTL,
     EVENT_OS,
     FREE,
     FREE_OS_EVENT,
@@ -72,8 +73,7 @@ def working_group(tenant: Tenant, client: int) -> int:
     make(tenant, client, GROUP_HANDLE, CHANNEL, HOPPER, channel(USERD))
     scheduled = tenant.control(client, GROUP_HANDLE, SCHEDULE, b"\x01\x00\x00")
     assert (scheduled.result, scheduled.u32(0x1C)) == (0, 0)
-    view = tenant.open(1)
-    assert tenant.ioctl(view, REGISTER_FD, struct.pack("i", tenant.ctl)).result == 0
+    view = tenant.open(CTL)
     outer = struct.pack("IIIIQQQIIiI", client, 0xD0, USERD, 0, 0, 65536, 0, 0, 0, view, 0)
     mapped = tenant.ioctl(tenant.ctl, MAP, outer)
     assert (mapped.result, mapped.u32(STATUS), mapped.through) == (0, 0, True)

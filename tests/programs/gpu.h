@@ -30,15 +30,16 @@ static inline int register_card(const struct gpu *g)
     return card;
 }
 
-/* The fd in whose place the view was put. */
-static inline int map_object(const struct gpu *g, uint32_t object, uint64_t bytes)
+/* The fd in whose place the view was put: RM maps host memory through a control file, all else through the
+ * card's. */
+static inline int map_object(const struct gpu *g, uint32_t object, uint64_t bytes, bool host)
 {
     struct rm_map_memory m = {
         .client = g->client,
         .device = DEVICE,
         .memory = object,
         .length = bytes,
-        .fd = register_card(g),
+        .fd = host ? open_node("/dev/nvidiactl") : register_card(g),
     };
 
     must(!ioctl(g->ctl, RM_CMD(NV_ESC_RM_MAP_MEMORY, sizeof(m)), &m) && !m.status, "map");
@@ -60,7 +61,7 @@ static inline void gpu_open(struct gpu *g)
     for (size_t i = 0; status == NV_ERR_INVALID_CLASS && i < sizeof(doorbells) / sizeof(*doorbells); i++)
         status = rm_alloc(g->ctl, g->client, SUBDEVICE, DOORBELL, doorbells[i], NULL, 0);
     must(!status, "doorbell");
-    g->doorbell = map_object(g, DOORBELL, 4096);
+    g->doorbell = map_object(g, DOORBELL, 4096, false);
 }
 
 /* RM's status: a group for that engine with a channel that has no work yet, of the newest class that the chip
@@ -96,7 +97,7 @@ static inline int64_t work_make_on(const struct gpu *g, struct work *w, uint32_t
     if (status)
         return status;
     rm_control(g->ctl, g->client, group, NVA06C_CTRL_CMD_GPFIFO_SCHEDULE, &enable, sizeof(enable));
-    w->fd = map_object(g, group + 1, MEMORY_BYTES);
+    w->fd = map_object(g, group + 1, MEMORY_BYTES, true);
     w->at = mmap(NULL, MEMORY_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, w->fd, 0);
     must(w->at != MAP_FAILED, "mmap");
     return NV_OK;
