@@ -163,5 +163,9 @@ def calls_changed_by_a_thread_are_held() -> None:
 
 @decides(long=True, limit_s=LIMIT_S)
 def calls_of_a_strange_kind_are_held() -> None:
-    """The other programs ask for memory without an owner, which NVIDIA's driver refuses."""
-    attempted("other_ways", "sizes")
+    attempted("greedy", "other_type", "other_ways", "sizes", "foreign_calls", "strangers")
+
+
+@decides(long=True, limit_s=LIMIT_S)
+def memory_by_other_ways_is_held() -> None:
+    attempted("tables", "nested", "puppet", "open_close")
