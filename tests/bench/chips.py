@@ -20,7 +20,8 @@ TRIALS, WAKE_UPS = 300, 4000
 HOLD_MS = 100
 # Seen: the hold is all that offline waits for. By samples that is to be a small part of a pause.
 SEEN = {"period_ms": 500, "kernels": 20, "kernel_us": 1000, "requests": 12}
-BLIND = {"period_ms": 1000, "kernels": 20, "kernel_us": 1000, "requests": 8}
+# A second is whole samples long: pauses that far apart would all begin at the same place of one.
+BLIND = {"period_ms": 1020, "kernels": 20, "kernel_us": 1000, "requests": 16}
 
 
 def _node(card: str, *options: str, **settings: object) -> AbstractContextManager[Arbiter]:
