@@ -23,8 +23,8 @@ struct external_map {
     uint32_t check; /* of what is above `held_bytes`, stored last; 0: a free slot */
     uint32_t card;
     uint64_t file, base, end; /* addresses in that file's address space, end exclusive */
-    uint64_t memory,
-        bytes; /* the number of the memory (objects.h), and its charge on `card`; 0, 0: it is not of a card */
+    /* The number of the memory (objects.h), and its charge on `card`; 0, 0: it is not of a card. */
+    uint64_t memory, bytes;
     struct process_id owner; /* of the client whose object was named */
     uint8_t gpu[UVM_GPU_BYTES];
     uint32_t page_shift, pad; /* of the pages that it is mapped by */

@@ -17,8 +17,8 @@ struct open_file {
     uint32_t minor;
     uint32_t check;   /* of what is above, stored last; 0: a free slot */
     uint64_t control; /* a card's file: id of the control file it was registered with, 0: none */
-    int32_t seen_tid, seen_tgid,
-        seen_fd; /* a descriptor of it in some process, where the next mgpud looks; tid 0: none */
+    /* A descriptor of it in some process, where the next mgpud looks; tid 0: none. */
+    int32_t seen_tid, seen_tgid, seen_fd;
 
     struct tenant *tenant; /* NULL: an orphan of the previous mgpud's */
     uint32_t next, next_by_id;

@@ -72,9 +72,9 @@ struct tenant {
     ino_t pid_space;
     uint64_t suspected_at;
     struct tenant_stats stats;
-    uint32_t files,
-        files_closing;     /* guarded by the file table's lock; ending: taken out of it, and still charged */
-    struct groups *groups; /* its own lock, taken last */
+    /* Guarded by the file table's lock; closing: taken out of it, and still charged. */
+    uint32_t files, files_closing;
+    struct groups *groups;           /* its own lock, taken last */
     struct utilization *utilization; /* without a lock */
     struct unconfirmed *unconfirmed; /* guarded by `calls` */
     struct external *external;       /* external.h; NULL: nothing is mapped by nvidia-uvm */
@@ -83,8 +83,8 @@ struct tenant {
     /* The last poll of managed memory, and the last audit. Guarded by the engine's lock. */
     uint64_t polled_ns, poll_took_ns, audited_ns;
     atomic_bool audit_due; /* a continued call is unconfirmed, or the previous mgpud may have left one */
-    _Atomic uint64_t
-        unaccounted_bytes; /* not 0: it holds so much more than it was charged for, and is no longer served */
+    /* Not 0: it holds so much more than it was charged for, and is no longer served. */
+    _Atomic uint64_t unaccounted_bytes;
 };
 
 /* Hold the tenant, or the order of its calls, until the end of the scope. */

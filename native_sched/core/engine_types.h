@@ -11,8 +11,8 @@ struct mgpu_card {
     uint32_t gpu_instance, compute_instance; /* of MIG; UINT32_MAX: it is a card as a whole */
     uint32_t released, unused;               /* released: known from the start, and not asked */
     uint64_t memory_bytes;
-    uint64_t context_bytes,
-        copy_context_bytes; /* taken for a channel group: of the graphics engine, of a copy engine */
+    /* Taken for a channel group: of the graphics engine, of a copy engine. */
+    uint64_t context_bytes, copy_context_bytes;
 };
 /* One card's memory over all tenants (core/card_memory.h). */
 struct mgpu_card_memory {
@@ -34,8 +34,8 @@ struct mgpu_tenant_state {
     /* enum mgpu_unsuspendable: it could not be suspended for longer than that can be an accident */
     uint32_t unsuspendable;
     uint32_t refused; /* RM's status, where MGPU_SUSPEND_REFUSED */
-    uint64_t
-        unaccounted_bytes; /* not 0: it holds so much more than it was charged for, and is no longer served */
+    /* Not 0: it holds so much more than it was charged for, and is no longer served. */
+    uint64_t unaccounted_bytes;
 };
 
 enum mgpu_unsuspendable {
@@ -133,8 +133,8 @@ struct mgpu_stats {
     uint64_t calls;                                               /* mediated */
     uint64_t listeners;                                           /* at present */
     uint64_t refused[MGPU_REFUSED_KINDS];
-    uint64_t
-        audit_mismatches[MGPU_CARDS_MAX]; /* by card: the driver counted more to a tenant than the ledger */
+    /* By card: the driver counted more to a tenant than the ledger. */
+    uint64_t audit_mismatches[MGPU_CARDS_MAX];
 };
 struct mgpu_pulse {
     uint64_t turns;      /* of the scheduler's thread, up to now */

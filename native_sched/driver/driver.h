@@ -25,8 +25,8 @@ struct driver_call {
     uint32_t outer_bytes, params_bytes;
     uint32_t params_max; /* as_caller(): room behind params */
     uint64_t params_at;  /* as_caller(), out: where in the caller they are */
-    bool
-        unshared; /* the driver may close descriptors by number after it, so it is made as an unshared call */
+    /* The driver may close descriptors by number after it, so it is made as an unshared call. */
+    bool unshared;
     int reply_fd; /* out: a file that replaces the caller's fd in the outer struct, or -1 */
 };
 

@@ -47,8 +47,8 @@ static const char usage[] =
 struct options {
     const char *dir, *cards, *version;
     bool data;
-    uint32_t reread_us, close_us, call_us, tail_us, tail_per_mille, init_us, context_us, switch_us,
-        copy_mib_per_ms, disable_channels, engine_status, machine;
+    uint32_t reread_us, close_us, call_us, tail_us, tail_per_mille;
+    uint32_t init_us, context_us, switch_us, copy_mib_per_ms, disable_channels, engine_status, machine;
 };
 
 /* Options that take a number, by what getopt_long() returns for them. */

@@ -105,8 +105,8 @@ struct rm {
     bool shows_engines;     /* or their status cannot be read */
     bool data;              /* the cards' memory has contents */
     uint32_t close_us;      /* from the last close of a file to its end */
-    uint32_t init_us,
-        context_us; /* what the library takes for a device and for a context besides its calls */
+    /* What the library takes for a device and for a context besides its calls. */
+    uint32_t init_us, context_us;
     uint32_t switch_us, copy_mib_per_ms; /* 0 MiB: as the profile has it */
     uint32_t card_count;
     struct sim_card cards[RM_MAX_CARDS];

@@ -16,8 +16,8 @@
 
 struct CUstream_st {
     struct object object;
-    pthread_mutex_t
-        lock;    /* of `last` changing: what is submitted is in one order; held while a ring is full */
+    /* Of `last` changing: what is submitted is in one order; held while a ring is full. */
+    pthread_mutex_t lock;
     mark_t last; /* atomic */
     unsigned int flags, lane;
     int priority;

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.support.places import REPOSITORY
-from tests.support.tree import everything, relative
+from tools.count.__main__ import of_work_tree
+from tools.count.ceilings import TABLE, ceilings, over, raised
 from tools.count.circles import circles, includes
 from tools.count.figures import Room, figures, replaced
-from tools.count.lines import MAX_COLUMNS, code_lines, identifiers, wide_comments
+from tools.count.lines import MAX_COLUMNS, code_lines, identifiers, torn_members, wide_comments
 
 C_SOURCE = """\
 /* A comment
@@ -115,12 +117,14 @@ def test_figures_of_a_small_tree(tmp_path: Path) -> None:
         },
     )
     found = figures(tmp_path, names)
-    assert found.code_lines == 4
+    assert found.code_lines["arbiter"] == 4
+    assert (found.code_lines["simulator"], found.code_lines["tests"]) == (1, 1)
     assert found.circle_files == 3
     assert found.largest_room == Room("native_sched", 3, 2)
     assert found.escape_places == ("native_sched/a.c", "native_sched/deep/rows.def", "sim/card.c")
     assert found.policy_places == ("native_sched/deep/made.py",)
-    assert "2, and 1 of the simulated driver" in found.text()
+    assert found.numbers()["places that name one escape"] == 2
+    assert "native_sched/a.c" in found.text()
 
 
 GLOSSARY = """
@@ -153,10 +157,76 @@ def test_replaced_identifiers_are_whole_words(tmp_path: Path) -> None:
         },
     )
     assert replaced(GLOSSARY) == ("caught", "pin")
-    assert figures(tmp_path, names, GLOSSARY).replaced_names == ("caught", "caught_one", "pin")
+    assert figures(tmp_path, names, GLOSSARY).replaced_names == ("caught", "caught_one", "pin", "pin_sim")
 
 
-def test_sample_escape_and_policy_are_named_here() -> None:
-    found = figures(REPOSITORY, [relative(path) for path in everything()])
+TORN = """
+struct a {
+    int one; /* a comment
+              * of two lines */
+    unsigned long
+        two; /* a long comment */
+    struct {
+        int three,
+            four;
+    } inner;
+    int (*ask)(int one,
+               int two);
+};
+"""
+
+
+def test_members_that_go_on_in_another_line_are_found() -> None:
+    assert torn_members(TORN) == ["int three, four", "unsigned long two"]
+
+
+PATCHES = """\
+diff --git a/tools/count/ceilings.tsv b/tools/count/ceilings.tsv
+@@ -2 +2 @@ figure
+-code lines: arbiter\t10
++code lines: arbiter\t20
+@@ -4 +4 @@ figure
+-places\t6
++places\t7
+@@ -5 +5 @@ figure
+-circles\t3
++circles\t2
+diff --git a/tools/count/ceilings.tsv b/tools/count/ceilings.tsv
+@@ -0,0 +1,2 @@
++figure\tat most
++circles\t3
+"""
+
+
+def test_raised_ceilings_are_found() -> None:
+    assert raised(PATCHES) == ["places: 6 to 7"]
+
+
+def test_figures_above_their_ceilings_are_found() -> None:
+    assert over({"a": 1, "b": 3, "c": 0}, {"a": 1, "b": 2}) == ["b: 3, at most 2", "c: 0, at most unknown"]
+
+
+def test_no_figure_here_is_above_its_ceiling() -> None:
+    found = of_work_tree()
     assert found.escape_places
     assert found.policy_places
+    assert found.link_circles
+    assert not over(found.numbers(), ceilings()), "see tools/count/ceilings.py"
+
+
+def test_ceilings_have_only_fallen() -> None:
+    """A source archive has no history."""
+    if (REPOSITORY / ".git").exists():
+        log = [
+            "git",
+            "-c",
+            f"safe.directory={REPOSITORY}",
+            "log",
+            "--format=",
+            "-p",
+            "-U0",
+            "--",
+            str(TABLE),
+        ]
+        history = subprocess.run(log, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+        assert not raised(history)

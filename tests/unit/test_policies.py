@@ -11,12 +11,9 @@ from pathlib import Path
 from oci_specs import schemas, vocabulary
 from tests.support.places import REPOSITORY
 from tests.support.tree import everything, relative
-from tools.count.figures import figures
 
 CORE = REPOSITORY / "native_sched" / "core"
 ROW = re.compile(r'^POLICY\((SCHED_\w+), (policy_\w+), "([a-z-]+)"\)$', re.MULTILINE)
-# policies.def, policies' own source and its line for meson, vocabulary.py, policy.schema.json, the man page.
-MOST_PLACES = 6
 NAMES = {*vocabulary.POLICIES, "NATIVE_BURST_SHARE", "FIXED_SHARE", "GUARANTEED_BURST_SHARE"}
 SAYS = """
 #include "native_sched/core/policy.h"
@@ -81,8 +78,3 @@ def test_every_policy_s_source_has_a_row() -> None:
 
 def test_qgpu_names_stand_for_policies() -> None:
     assert set(vocabulary.QGPU_POLICIES.values()) <= set(vocabulary.POLICIES)
-
-
-def test_policy_is_named_in_few_places() -> None:
-    places = figures(REPOSITORY, [relative(path) for path in everything()]).policy_places
-    assert len(places) <= MOST_PLACES, places

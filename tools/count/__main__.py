@@ -15,6 +15,7 @@ from pathlib import Path
 from tools.count.figures import Figures, figures
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+BUILD = REPOSITORY / "build" / "meson"
 GLOSSARY = REPOSITORY / "docs" / "glossary.md"
 _GIT = ("git", "-c", f"safe.directory={REPOSITORY}", "-C", str(REPOSITORY))
 
@@ -26,9 +27,8 @@ def of_work_tree() -> Figures:
         text=True,
         check=True,
     ).stdout.split("\0")
-    return figures(
-        REPOSITORY, [name for name in listed if (REPOSITORY / name).is_file()], GLOSSARY.read_text()
-    )
+    names = [name for name in listed if (REPOSITORY / name).is_file()]
+    return figures(REPOSITORY, names, GLOSSARY.read_text(), BUILD if BUILD.exists() else None)
 
 
 def of_commit(commit: str) -> Figures:

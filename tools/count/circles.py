@@ -1,4 +1,4 @@
-"""Circles of C includes.
+"""Circles of C sources: by what they include, and by the symbols that the linker has of them.
 
 A unit is a header with the source of the same name: what one includes, the other needs to be linked.
 A circle is a set of two or more units that all reach one another.
@@ -7,6 +7,7 @@ A circle is a set of two or more units that all reach one another.
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
@@ -32,6 +33,31 @@ def includes(base: Path, names: Iterable[str], roots: Iterable[str]) -> dict[str
                     found[unit(name)].add(unit(target))
                     break
     return found
+
+
+def links(build: Path) -> dict[str, dict[str, set[str]]]:
+    """By program or library that meson built: each object of it with those that it needs symbols of."""
+    return {
+        folder.name.removesuffix(".p"): _of_objects(sorted(folder.glob("*.o")))
+        for folder in sorted(build.rglob("*.p"))
+    }
+
+
+def _of_objects(objects: Iterable[Path]) -> dict[str, set[str]]:
+    defined: dict[str, str] = {}
+    needed: dict[str, set[str]] = {}
+    for path in objects:
+        needed[path.name] = set()
+        listed = subprocess.run(["nm", "-P", path], capture_output=True, text=True, check=True).stdout
+        for name, kind, *_ in map(str.split, listed.splitlines()):
+            if kind == "U":
+                needed[path.name].add(name)
+            elif kind.isupper():
+                defined[name] = path.name
+    return {
+        name: {defined[symbol] for symbol in symbols & defined.keys()} - {name}
+        for name, symbols in needed.items()
+    }
 
 
 def _join(folder: str, quoted: str) -> str:

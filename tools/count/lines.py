@@ -12,6 +12,8 @@ from pathlib import Path
 MAX_COLUMNS = 110
 C_SUFFIXES = frozenset({".c", ".h"})
 _C_COMMENT = re.compile(r"""/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL)
+_DIRECTIVE = re.compile(r"^[ \t]*#.*(\\\n.*)*$", re.MULTILINE)
+_BODY = re.compile(r"\b(?:struct|union)(?:\s+\w+)?\s*\{([^{}]*)\}")
 # Tokens that are no code, but line ends and the like.
 _NO_CODE = frozenset(
     {
@@ -41,6 +43,17 @@ def identifiers(path: Path) -> set[str]:
     if path.suffix in C_SUFFIXES:
         return set(re.findall(r"\b[A-Za-z_]\w*", _C_COMMENT.sub(_no_text, text)))
     return {token.string for token in _tokens(text) if token.type == tokenize.NAME}
+
+
+def torn_members(text: str) -> list[str]:
+    """Members of C's structs that go on in another line, which a comment beside them brings about."""
+    text = _DIRECTIVE.sub("", _C_COMMENT.sub(_no_text, text))
+    found: list[str] = []
+    while body := _BODY.search(text):
+        members = (member.strip() for member in body[1].split(";"))
+        found += [" ".join(member.split()) for member in members if "\n" in member and "(" not in member]
+        text = f"{text[: body.start()]} {text[body.end() :]}"
+    return found
 
 
 def wide_comments(path: Path) -> list[int]:

@@ -122,8 +122,8 @@ struct gpu_engine {
 };
 
 struct gpu {
-    pthread_mutex_t
-        lock; /* inherits priority and is handed over in order: the thread cannot starve callers */
+    /* Inherits priority and is handed over in order: the thread cannot starve callers. */
+    pthread_mutex_t lock;
     struct gpu_engine engines[SIM_ENGINES];
     uint64_t at_ns; /* every event before is done */
     uint64_t half_switch_ns, copy_bytes_per_ms, launch_ns;
