@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 
 import pytest
-from probe import compiled
 
+from tests.abi.probe import compiled
 from tools.abi import interface, parity, store
 
 PARAMS = "NV_CHANNEL_ALLOC_PARAMS"

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from vfio_user import Card, running
+
+from tests.lab.vfio_user import Card, running
 
 
 @pytest.fixture

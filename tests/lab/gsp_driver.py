@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 
-from vfio_user import Client, Guest
+from tests.lab.vfio_user import Client, Guest
 
 FREE, DUP_OBJECT, UNLOADING, SET_PAGE_DIRECTORY, STATIC_INFO, UPDATE_BAR_PDE = 10, 21, 47, 54, 65, 70
 CONTINUATION, CONTROL, ALLOC, INIT_DONE = 71, 76, 103, 0x1001

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
-from gsp_driver import BASE, SET_PAGE_DIRECTORY, Driver
-from vfio_user import Card, Guest
 
+from tests.lab.gsp_driver import BASE, SET_PAGE_DIRECTORY, Driver
+from tests.lab.vfio_user import Card, Guest
 from tests.support.rm_numbers import (
     AMPERE_CHANNEL_GPFIFO_A,
     AMPERE_DMA_COPY_B,

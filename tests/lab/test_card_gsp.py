@@ -6,9 +6,18 @@ import struct
 from pathlib import Path
 
 import pytest
-from gsp_driver import CONTROL, DUP_OBJECT, GSP, INIT_DONE, STATIC_INFO, UNLOADING, UPDATE_BAR_PDE, Driver
-from vfio_user import BAR3, Card, Guest, running
 
+from tests.lab.gsp_driver import (
+    CONTROL,
+    DUP_OBJECT,
+    GSP,
+    INIT_DONE,
+    STATIC_INFO,
+    UNLOADING,
+    UPDATE_BAR_PDE,
+    Driver,
+)
+from tests.lab.vfio_user import BAR3, Card, Guest, running
 from tests.support.rm_numbers import (
     NV2080_CTRL_CMD_BUS_GET_PCI_BAR_INFO,
     NV2080_CTRL_CMD_FB_GET_INFO_V2,

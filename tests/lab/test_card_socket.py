@@ -9,7 +9,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from vfio_user import (
+
+from tests.lab.vfio_user import (
     BAR0,
     BAR1,
     BAR3,

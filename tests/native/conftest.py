@@ -3,10 +3,9 @@
 import ctypes
 import subprocess
 
-import engine_parts
 import pytest
 
-from tests.native import scheduling
+from tests.native import engine_parts, scheduling
 
 
 @pytest.fixture(scope="session")

@@ -10,9 +10,8 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from nvidia_mediated import Tenant, World
-from uvm_asked import has_handled
-
+from tests.native.nvidia_mediated import Tenant, World
+from tests.native.uvm_asked import has_handled
 from tests.support.waiting import readable, until
 
 WAIT_S = 60.0

@@ -12,9 +12,21 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import engine_parts
-from nvidia_registers import Registers
-from rm_params import (
+from native_sched.daemon.engine import (
+    NO_INSTANCE,
+    Card,
+    Engine,
+    NodeKind,
+    SchedConfig,
+    TenantClass,
+    open_engine,
+)
+from oci_specs import vocabulary
+from sim import cards
+from sim.cards import CardProcess, running
+from tests.native import engine_parts
+from tests.native.nvidia_registers import Registers
+from tests.native.rm_params import (
     ALLOC,
     CARD,
     CONTROL,
@@ -31,19 +43,6 @@ from rm_params import (
     alloc_struct,
     cmd,
 )
-
-from native_sched.daemon.engine import (
-    NO_INSTANCE,
-    Card,
-    Engine,
-    NodeKind,
-    SchedConfig,
-    TenantClass,
-    open_engine,
-)
-from oci_specs import vocabulary
-from sim import cards
-from sim.cards import CardProcess, running
 
 VERSION = "580.95.05"
 NO_PARAMS = -1

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import engine_parts
+from tests.native import engine_parts
 
 CTL, CARD, UVM = 0, 1, 2
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import engine_parts
-
 from native_sched.daemon.engine_card import Without
+from tests.native import engine_parts
 
 US = 1000
 MS = 1000 * US

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nvidia_mediated import Answer, Tenant, World
-from rm_params import (
+from tests.native.nvidia_mediated import Answer, Tenant, World
+from tests.native.rm_params import (
     ADDRESS_SPACE,
     GROUP,
     HOPPER,
@@ -12,8 +12,7 @@ from rm_params import (
     channel,
     group,
 )
-from uvm_params import GPU_ONE, register_channel, register_space
-
+from tests.native.uvm_params import GPU_ONE, register_channel, register_space
 from tests.support.rm_numbers import NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS, NV_ERR_NO_MEMORY
 
 NO_MEMORY, ATTACHED = NV_ERR_NO_MEMORY, NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS

@@ -9,9 +9,9 @@ import functools
 import subprocess
 from pathlib import Path
 
-import engine_parts
 import pytest
 
+from tests.native import engine_parts
 from tests.support.places import REPOSITORY
 
 GROUPS_MAX = 65536

@@ -12,9 +12,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import engine_parts
 import pytest
 
+from tests.native import engine_parts
 from tests.support.places import REPOSITORY
 
 PREFERRED, INTERLEAVE = 1, 3

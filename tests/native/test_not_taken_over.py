@@ -11,12 +11,12 @@ from ctypes import create_string_buffer
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import World, world
-from rm_params import GROUP, MEMORY, MIB, memory
-from test_nvidia_mediated import ATTACHED, CONTEXT_MIB, GROUP_HANDLE, make, working_group
-from watching import removed
 
 from tests.native.books import RmObject
+from tests.native.nvidia_mediated import World, world
+from tests.native.rm_params import GROUP, MEMORY, MIB, memory
+from tests.native.test_nvidia_mediated import ATTACHED, CONTEXT_MIB, GROUP_HANDLE, make, working_group
+from tests.native.watching import removed
 from tests.support.waiting import until
 
 CHECK_BYTES = 4

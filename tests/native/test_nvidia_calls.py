@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from fake_rm import (
+
+from tests.native.fake_rm import (
     ALLOC,
     CONTROL,
     DISABLE,
@@ -30,8 +31,7 @@ from fake_rm import (
     peek,
     poke,
 )
-from nvidia_parts import CARD, CTL, UVM, Driver, Process, driver, library, processes
-
+from tests.native.nvidia_parts import CARD, CTL, UVM, Driver, Process, driver, library, processes
 from tests.support.rm_numbers import (
     AMPERE_SMC_EXEC_PARTITION_REF,
     AMPERE_SMC_PARTITION_REF,

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import Tenant, World, world
-from rm_params import (
+
+from tests.native.nvidia_mediated import Tenant, World, world
+from tests.native.rm_params import (
     CTL,
     GROUP,
     HOPPER,
@@ -22,7 +23,7 @@ from rm_params import (
     host_memory,
     memory,
 )
-from test_nvidia_mediated import (
+from tests.native.test_nvidia_mediated import (
     ATTACHED,
     CHANNEL,
     GROUP_HANDLE,
@@ -32,7 +33,6 @@ from test_nvidia_mediated import (
     make,
     working_group,
 )
-
 from tests.support.waiting import until
 
 

@@ -13,11 +13,22 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import Tenant, World, world
-from rm_params import CTL, DEVICE, MEMORY, MIB, ROOT, SUBDEVICE, UVM, UVM_FREE, UVM_MAP_EXTERNAL, memory
-from uvm_params import free_range, map_external
-from watching import waits, watched
 
+from tests.native.nvidia_mediated import Tenant, World, world
+from tests.native.rm_params import (
+    CTL,
+    DEVICE,
+    MEMORY,
+    MIB,
+    ROOT,
+    SUBDEVICE,
+    UVM,
+    UVM_FREE,
+    UVM_MAP_EXTERNAL,
+    memory,
+)
+from tests.native.uvm_params import free_range, map_external
+from tests.native.watching import waits, watched
 from tests.support.rm_numbers import (
     NV2080_CTRL_CMD_FB_GET_INFO_V2,
     NV2080_CTRL_FB_INFO_INDEX_HEAP_FREE,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import World, world
 
+from tests.native.nvidia_mediated import World, world
 from tests.support.rm_numbers import NV2080_CTRL_CMD_FB_GET_INFO_V2
 
 MIB = 1 << 20

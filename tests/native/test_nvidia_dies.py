@@ -16,9 +16,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from dying import WAIT_S, mortal, tear
-from nvidia_mediated import Answer, Tenant, World, world
-from registered_steps import (
+
+from sim import cards
+from tests.native.dying import WAIT_S, mortal, tear
+from tests.native.nvidia_mediated import Answer, Tenant, World, world
+from tests.native.registered_steps import (
     CHANNEL,
     GROUP_HANDLE,
     REGISTER_STATUS,
@@ -30,7 +32,7 @@ from registered_steps import (
     make_group,
     make_space,
 )
-from rm_params import (
+from tests.native.rm_params import (
     ALLOC_OS_EVENT,
     CTL,
     FREE_OS_EVENT,
@@ -45,10 +47,14 @@ from rm_params import (
     group,
     memory,
 )
-from uvm_asked import beside
-from uvm_params import free_range, map_external, register_channel, register_space, unmap_external
-
-from sim import cards
+from tests.native.uvm_asked import beside
+from tests.native.uvm_params import (
+    free_range,
+    map_external,
+    register_channel,
+    register_space,
+    unmap_external,
+)
 from tests.support import rm_numbers as nv
 from tests.support.waiting import until
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import World, world
-from rm_params import CTL, ROOT
-from watching import removed
 
+from tests.native.nvidia_mediated import World, world
+from tests.native.rm_params import CTL, ROOT
+from tests.native.watching import removed
 from tests.support.waiting import readable, until
 
 FILES = 20

@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import Answer, Tenant, World, world
-from rm_params import (
+
+from sim import cards
+from tests.native.nvidia_mediated import Answer, Tenant, World, world
+from tests.native.rm_params import (
     CARD,
     CTL,
     GROUP,
@@ -25,9 +27,7 @@ from rm_params import (
     host_memory,
     memory,
 )
-from watching import removed, watched
-
-from sim import cards
+from tests.native.watching import removed, watched
 from tests.support.rm_numbers import (
     NV0000_CTRL_CMD_OS_UNIX_CREATE_EXPORT_OBJECT_FD,
     NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECT_TO_FD,

@@ -11,11 +11,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import Tenant, World, world
-from page_tables import Mapped, charged_bytes, tables_bytes
-from rm_params import MEMORY, MIB, ROOT, UVM, UVM_FREE, UVM_MAP_EXTERNAL, UVM_UNMAP_EXTERNAL, memory
-from uvm_params import GPU_ONE, GPU_TWO, free_range, map_external, unmap_external
 
+from tests.native.nvidia_mediated import Tenant, World, world
+from tests.native.page_tables import Mapped, charged_bytes, tables_bytes
+from tests.native.rm_params import (
+    MEMORY,
+    MIB,
+    ROOT,
+    UVM,
+    UVM_FREE,
+    UVM_MAP_EXTERNAL,
+    UVM_UNMAP_EXTERNAL,
+    memory,
+)
+from tests.native.uvm_params import GPU_ONE, GPU_TWO, free_range, map_external, unmap_external
 from tests.support.rm_numbers import (
     NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS,
     NV_ERR_INSUFFICIENT_PERMISSIONS,

@@ -19,7 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nvidia_parts import CARD, CTL, UVM, Driver, Process, driver, library, processes
+
+from tests.native.nvidia_parts import CARD, CTL, UVM, Driver, Process, driver, library, processes
 
 NS_LAST_PID = Path("/proc/sys/kernel/ns_last_pid")
 

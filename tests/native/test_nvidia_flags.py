@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import Tenant, World, world
-from registered_steps import SPACE, SPACE_STATUS, make_space, of_one_group, registers_space
-from rm_params import FREE, UVM, UVM_REGISTER_GPU_VASPACE
-from uvm_params import register_space
 
+from tests.native.nvidia_mediated import Tenant, World, world
+from tests.native.registered_steps import SPACE, SPACE_STATUS, make_space, of_one_group, registers_space
+from tests.native.rm_params import FREE, UVM, UVM_REGISTER_GPU_VASPACE
+from tests.native.uvm_params import register_space
 from tests.support.rm_numbers import NV_ERR_ILLEGAL_ACTION
 from tests.support.waiting import until
 

@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import Answer, Tenant, World, world
-from rm_params import (
+
+from native_sched.daemon.engine_card import Without
+from tests.native.nvidia_mediated import Answer, Tenant, World, world
+from tests.native.rm_params import (
     CONTEXT_MIB,
     CONTROL,
     CTL,
@@ -30,8 +32,6 @@ from rm_params import (
     host_memory,
     memory,
 )
-
-from native_sched.daemon.engine_card import Without
 from tests.support.rm_numbers import (
     AMPERE_SMC_CONFIG_SESSION,
     AMPERE_SMC_EXEC_PARTITION_REF,

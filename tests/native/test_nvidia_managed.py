@@ -14,10 +14,10 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from nvidia_mediated import Tenant, World, world
-from rm_params import CTL, FREE, MEMORY, MIB, ROOT, UVM_INITIALIZE, memory
-from watching import removed, watched
 
+from tests.native.nvidia_mediated import Tenant, World, world
+from tests.native.rm_params import CTL, FREE, MEMORY, MIB, ROOT, UVM_INITIALIZE, memory
+from tests.native.watching import removed, watched
 from tests.support import rm_numbers as nv
 from tests.support.rm_numbers import NV_ERR_NO_MEMORY, NV_ERR_NOT_SUPPORTED, UVM_REGISTER_GPU
 from tests.support.waiting import readable, until

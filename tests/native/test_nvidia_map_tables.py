@@ -10,12 +10,20 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import Tenant, World, world
-from page_tables import BIG_PAGE, HUGE_PAGE, Mapped, charged_bytes
-from rm_params import MEMORY, MEMORY_SYSTEM, MIB, ROOT, UVM_MAP_EXTERNAL, host_memory, memory
-from test_nvidia_external import HANDLE, MAP_STATUS, NO_MEMORY, OK, free_mapping, map_range, unmap_range
-from uvm_params import GPU_ONE, GPU_TWO, map_external
 
+from tests.native.nvidia_mediated import Tenant, World, world
+from tests.native.page_tables import BIG_PAGE, HUGE_PAGE, Mapped, charged_bytes
+from tests.native.rm_params import MEMORY, MEMORY_SYSTEM, MIB, ROOT, UVM_MAP_EXTERNAL, host_memory, memory
+from tests.native.test_nvidia_external import (
+    HANDLE,
+    MAP_STATUS,
+    NO_MEMORY,
+    OK,
+    free_mapping,
+    map_range,
+    unmap_range,
+)
+from tests.native.uvm_params import GPU_ONE, GPU_TWO, map_external
 from tests.support.rm_numbers import NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS, UVM_MAP_EXTERNAL_SPARSE
 
 ATTACHED = NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS

@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import Tenant, World, world
-from rm_params import (
+
+from native_sched.daemon.engine import Unsuspendable
+from tests.native.nvidia_mediated import Tenant, World, world
+from tests.native.rm_params import (
     ALLOC_OS_EVENT,
     CARD,
     CARD_CONTEXT_MIB,
@@ -37,8 +39,6 @@ from rm_params import (
     host_memory,
     memory,
 )
-
-from native_sched.daemon.engine import Unsuspendable
 from tests.support import rm_numbers as nv
 from tests.support.waiting import until
 

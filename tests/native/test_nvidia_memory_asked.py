@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import Tenant, World, world
-from rm_params import MEMORY, MEMORY_SYSTEM, MIB, memory
 
+from tests.native.nvidia_mediated import Tenant, World, world
+from tests.native.rm_params import MEMORY, MEMORY_SYSTEM, MIB, memory
 from tests.support.rm_numbers import (
     NV01_MEMORY_SYSTEM_OS_DESCRIPTOR,
     NV_ERR_NO_MEMORY,

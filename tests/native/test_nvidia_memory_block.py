@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import Tenant, World, world
 
+from tests.native.nvidia_mediated import Tenant, World, world
 from tests.support import host
 from tests.support.rm_numbers import NV_ESC_SYS_PARAMS
 

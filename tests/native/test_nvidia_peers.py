@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import Answer, Tenant, World, world
-from rm_params import DEVICE, ROOT
 
+from tests.native.nvidia_mediated import Answer, Tenant, World, world
+from tests.native.rm_params import DEVICE, ROOT
 from tests.support.rm_numbers import (
     KEPLER_CHANNEL_GROUP_A,
     NV0000_CTRL_CMD_GPU_GET_PROBED_IDS,

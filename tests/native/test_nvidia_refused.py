@@ -9,8 +9,8 @@ import errno
 from collections.abc import Iterator
 
 import pytest
-from nvidia_mediated import World, world
 
+from tests.native.nvidia_mediated import World, world
 from tests.support import rm_interface, rm_numbers
 from tests.support.rm_interface import Item
 

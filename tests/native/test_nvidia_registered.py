@@ -13,8 +13,9 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import Answer, Tenant, World, world
-from registered_steps import (
+
+from tests.native.nvidia_mediated import Answer, Tenant, World, world
+from tests.native.registered_steps import (
     CHANNEL,
     GROUP_HANDLE,
     NO_MEMORY,
@@ -29,7 +30,7 @@ from registered_steps import (
     register,
     registers,
 )
-from rm_params import (
+from tests.native.rm_params import (
     CARD_CONTEXT_MIB,
     CONTEXT_MIB,
     FREE,
@@ -48,9 +49,8 @@ from rm_params import (
     group,
     memory,
 )
-from uvm_asked import asked, beside, has_handled
-from uvm_params import register_channel, unregister_channel
-
+from tests.native.uvm_asked import asked, beside, has_handled
+from tests.native.uvm_params import register_channel, unregister_channel
 from tests.support.rm_numbers import (
     NV_ERR_ILLEGAL_ACTION,
     NV_ERR_INSUFFICIENT_PERMISSIONS,

@@ -11,8 +11,9 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import Answer, Tenant, World, world
-from registered_steps import (
+
+from tests.native.nvidia_mediated import Answer, Tenant, World, world
+from tests.native.registered_steps import (
     CHANNEL,
     GROUP_HANDLE,
     SPACE,
@@ -24,7 +25,7 @@ from registered_steps import (
     registers,
     registers_space,
 )
-from rm_params import (
+from tests.native.rm_params import (
     CONTEXT_MIB,
     MEMORY,
     SHARE,
@@ -35,9 +36,8 @@ from rm_params import (
     UVM_UNREGISTER_CHANNEL,
     memory,
 )
-from uvm_asked import asked, beside, has_handled
-from uvm_params import register_channel, register_space, unregister_channel
-
+from tests.native.uvm_asked import asked, beside, has_handled
+from tests.native.uvm_params import register_channel, register_space, unregister_channel
 from tests.support.rm_numbers import (
     NV_ERR_ILLEGAL_ACTION,
     NV_ERR_INSUFFICIENT_PERMISSIONS,

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from fake_rm import ALLOC, DEVICE, FREE, Call, MigRm, Rm
-from nvidia_mediated import World, world
-from nvidia_parts import CTL, Driver, driver, processes
-from test_nvidia_mediated import working_group
-from test_nvidia_status import bar, engines, mig, on_instances, write_word
 
+from tests.native.fake_rm import ALLOC, DEVICE, FREE, Call, MigRm, Rm
+from tests.native.nvidia_mediated import World, world
+from tests.native.nvidia_parts import CTL, Driver, driver, processes
+from tests.native.test_nvidia_mediated import working_group
+from tests.native.test_nvidia_status import bar, engines, mig, on_instances, write_word
 from tests.support.waiting import until
 
 __all__ = ["bar", "mig"]  # fixtures

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import World, world
-from test_nvidia_export import (
+
+from tests.native.nvidia_mediated import World, world
+from tests.native.test_nvidia_export import (
     FOR_ALL,
     HANDLE,
     NOT_PERMITTED,
@@ -21,7 +22,6 @@ from test_nvidia_export import (
     pair,
     share,
 )
-
 from tests.support.rm_numbers import (
     NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY,
     RS_SHARE_ACTION_FLAG_COMPOSE,

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import Tenant, World, world
-from rm_params import GROUP, MEMORY, MIB, alloc_struct, group, memory
 
+from tests.native.nvidia_mediated import Tenant, World, world
+from tests.native.rm_params import GROUP, MEMORY, MIB, alloc_struct, group, memory
 from tests.support.rm_numbers import (
     NV0000_CTRL_CMD_GPU_GET_ACTIVE_DEVICE_IDS,
     NV0000_CTRL_CMD_GPU_GET_PROBED_IDS,

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from fake_rm import ALLOC, DUP, MAP, REGISTER_FD, SHARE, Call, MigRm, Rm
-from nvidia_parts import CTL, Driver, driver, library, processes
 
+from tests.native.fake_rm import ALLOC, DUP, MAP, REGISTER_FD, SHARE, Call, MigRm, Rm
+from tests.native.nvidia_parts import CTL, Driver, driver, library, processes
 from tests.support import chips, rm_interface
 from tests.support.rm_numbers import (
     NV01_MEMORY_LOCAL_PRIVILEGED,

@@ -6,12 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import Tenant, World, world
-from rm_params import GROUP, HOPPER, MEMORY_SYSTEM, SHARE, channel, group, host_memory
-from test_nvidia_mediated import DISABLE, GROUP_HANDLE, NO_MEMORY, SCHEDULE, STATUS, working_group
 
 from native_sched.daemon.engine import TenantClass, Unsuspendable
 from native_sched.daemon.engine_card import Without
+from tests.native.nvidia_mediated import Tenant, World, world
+from tests.native.rm_params import GROUP, HOPPER, MEMORY_SYSTEM, SHARE, channel, group, host_memory
+from tests.native.test_nvidia_mediated import (
+    DISABLE,
+    GROUP_HANDLE,
+    NO_MEMORY,
+    SCHEDULE,
+    STATUS,
+    working_group,
+)
 from tests.support.rm_numbers import (
     NV_ERR_INVALID_STATE,
     NV_ERR_NOT_SUPPORTED,

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nvidia_mediated import Tenant, World, world
-from rm_params import (
+
+from native_sched.daemon.engine import Refused
+from tests.native.nvidia_mediated import Tenant, World, world
+from tests.native.rm_params import (
     ADDRESS_SPACE,
     CARD_CONTEXT_MIB,
     CONTEXT_MIB,
@@ -29,8 +31,6 @@ from rm_params import (
     host_memory,
     memory,
 )
-
-from native_sched.daemon.engine import Refused
 from tests.support.rm_numbers import (
     NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS,
     NV_ERR_NO_MEMORY,

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import Tenant, World, world
-from registered_steps import CHANNEL, free, of_one_group
-from rm_params import CONTEXT_MIB, CTL, MEMORY, MIB, memory
-from watching import removed
 
+from tests.native.nvidia_mediated import Tenant, World, world
+from tests.native.registered_steps import CHANNEL, free, of_one_group
+from tests.native.rm_params import CONTEXT_MIB, CTL, MEMORY, MIB, memory
+from tests.native.watching import removed
 from tests.support.rm_numbers import NV_ERR_INVALID_CLIENT, NV_ERR_NO_MEMORY, NV_ESC_RM_DUP_OBJECT
 from tests.support.waiting import until
 

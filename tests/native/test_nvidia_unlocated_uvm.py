@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nvidia_mediated import Tenant, World, world
-from rm_params import (
+
+from tests.native.nvidia_mediated import Tenant, World, world
+from tests.native.rm_params import (
     CTL,
     MEMORY,
     MIB,
@@ -19,9 +20,8 @@ from rm_params import (
     UVM_UNMAP_EXTERNAL,
     memory,
 )
-from uvm_params import free_range, map_external, unmap_external
-from watching import removed, watched
-
+from tests.native.uvm_params import free_range, map_external, unmap_external
+from tests.native.watching import removed, watched
 from tests.support.rm_numbers import NV_ERR_NO_MEMORY
 from tests.support.waiting import until
 

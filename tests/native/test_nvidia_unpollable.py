@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nvidia_parts import UVM, Driver, Process, driver, library, processes
 
+from tests.native.nvidia_parts import UVM, Driver, Process, driver, library, processes
 from tests.support.waiting import until
 
 LOOKS, ENDED = 10, 2  # NVIDIA_LOOSE_LOOKS, NVIDIA_ENDED_LOOKS

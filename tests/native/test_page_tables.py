@@ -7,7 +7,8 @@ import random
 from ctypes import c_uint64
 
 import pytest
-from page_tables import BIG_PAGE, HUGE_PAGE, Mapped, charged_bytes, tables_bytes
+
+from tests.native.page_tables import BIG_PAGE, HUGE_PAGE, Mapped, charged_bytes, tables_bytes
 
 KIB, MIB, GIB, TIB = 1 << 10, 1 << 20, 1 << 30, 1 << 40
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from polls import (
+
+from tests.native.polls import (
     BLIND,
     GANG,
     HOLD,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 
 import pytest
-from polls import (
+
+from native_sched.daemon.engine_card import Without
+from tests.native.polls import (
     BLIND,
     HOLD,
     MS,
@@ -22,8 +24,6 @@ from polls import (
     fetched,
     polls,
 )
-
-from native_sched.daemon.engine_card import Without
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from nvidia_mediated import Tenant, World
-
+from tests.native.nvidia_mediated import Tenant, World
 from tests.support.waiting import readable, until
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ctypes
 import errno
 
-from nvidia_mediated import Tenant, World
-from rm_params import CTL, ROOT
-
+from tests.native.nvidia_mediated import Tenant, World
+from tests.native.rm_params import CTL, ROOT
 from tests.support.waiting import until
 
 

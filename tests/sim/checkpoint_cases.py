@@ -16,7 +16,7 @@ from ctypes import byref, c_int, c_size_t, c_ubyte, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any
 
-from cuda_program import MIB, NON_BLOCKING, NULL, Cuda, check
+from tests.sim.cuda_program import MIB, NON_BLOCKING, NULL, Cuda, check
 
 SIZE = 8 * MIB
 

@@ -120,8 +120,9 @@ def run(supervised: Callable[[list[str]], list[str]]) -> Run:
 
 
 def library_environment(**more: str) -> dict[str, str]:
-    """Where the simulated libraries are found; more: variables besides."""
-    return {**os.environ, "LD_LIBRARY_PATH": os.path.dirname(paths.lib("sim/libcuda.so.1")), **more}
+    """Where the simulated libraries and the programs' helpers are found; more: variables besides."""
+    libraries = os.path.dirname(paths.lib("sim/libcuda.so.1"))
+    return {**os.environ, "LD_LIBRARY_PATH": libraries, "PYTHONPATH": str(REPOSITORY), **more}
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import time
 from ctypes import byref, c_size_t, c_uint64, c_void_p
 from typing import Any
 
-from cuda_program import NON_BLOCKING, NOT_READY, NULL, Cuda, check, longer
+from tests.sim.cuda_program import NON_BLOCKING, NOT_READY, NULL, Cuda, check, longer
 
 
 def destroy_pending() -> Any:

@@ -11,7 +11,7 @@ import tempfile
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from typing import Any
 
-from cuda_program import PTX, Cuda, check
+from tests.sim.cuda_program import PTX, Cuda, check
 
 KIB = 1 << 10
 

@@ -11,7 +11,7 @@ from ctypes import byref, c_int, c_size_t, c_ubyte, c_uint, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any
 
-from cuda_program import MIB, NON_BLOCKING, NOT_READY, PER_THREAD, Cuda, check, longer
+from tests.sim.cuda_program import MIB, NON_BLOCKING, NOT_READY, PER_THREAD, Cuda, check, longer
 
 SMALL = 4096
 HOST_LOCATION = 2

@@ -16,7 +16,17 @@ from collections.abc import Callable
 from ctypes import byref, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from typing import Any, TypeAlias
 
-from cuda_program import DISABLE_TIMING, MIB, NON_BLOCKING, NOT_READY, NULL, PER_THREAD, Cuda, check, longer
+from tests.sim.cuda_program import (
+    DISABLE_TIMING,
+    MIB,
+    NON_BLOCKING,
+    NOT_READY,
+    NULL,
+    PER_THREAD,
+    Cuda,
+    check,
+    longer,
+)
 
 Pair: TypeAlias = tuple[c_void_p, c_void_p]
 

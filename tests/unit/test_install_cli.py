@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from cli_support import container, fake_mgpud, list_reply
 from install import apply, folders, parts, runtime_conf
 from install.change import Change, Plan
 from install.engines import ENGINES
 from mgpu_cli import drain as drain_command
 from mgpu_cli import install as install_command
 from mgpu_cli.main import main
+from tests.unit.cli_support import container, fake_mgpud, list_reply
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may change what engines read")
 

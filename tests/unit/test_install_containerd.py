@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from install_support import ON_DISK, PARTS, install, intent, toml_texts, tree, uninstall
 
 from install import annotation_lists, containerd
 from install.change import Plan
 from oci_specs import vocabulary
 from oci_specs.refusal import Refusal
+from tests.unit.install_support import ON_DISK, PARTS, install, intent, toml_texts, tree, uninstall
 
 V2 = "io.containerd.grpc.v1.cri"
 V3 = "io.containerd.cri.v1.runtime"

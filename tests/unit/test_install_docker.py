@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
-from install_support import ON_DISK, PARTS, install, intent, json_texts, tree, uninstall
 
 from install import docker
 from install.edit import Edited
 from oci_specs.refusal import Refusal
+from tests.unit.install_support import ON_DISK, PARTS, install, intent, json_texts, tree, uninstall
 
 PATH = Path("/etc/docker/daemon.json")
 RUNTIME = "/opt/mgpu/libexec/mgpu/mgpu-runtime"

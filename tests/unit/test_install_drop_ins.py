@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from install_support import PARTS, install, intent, tree, uninstall
 
 from install import crio, podman
 from install.engine import Engine
 from oci_specs.refusal import Refusal
+from tests.unit.install_support import PARTS, install, intent, tree, uninstall
 
 # CRI-O 1.37's RuntimeHandler (pkg/config), which older versions have a part of: what a handler may say.
 CRIO_HANDLER = {

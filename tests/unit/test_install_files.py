@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from install_support import PARTS, install, intent, tree, uninstall
 
 from install import apply, containerd, crio, docker, systemd
 from install.change import Change, Plan
 from oci_specs.refusal import Refusal
+from tests.unit.install_support import PARTS, install, intent, tree, uninstall
 
 BEFORE = '{"debug": true}\n'
 

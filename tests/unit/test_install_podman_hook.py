@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from install_support import PARTS, install, intent, tree, uninstall
 
 from install import podman
 from install.engine import Intent
 from mgpu_cli.main import main
 from oci_specs.refusal import Refusal
+from tests.unit.install_support import PARTS, install, intent, tree, uninstall
 
 USUAL = ["/usr/share/containers/oci/hooks.d"]
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
-from install_support import toml_texts
 
 from install import block, toml_text
 from install.edit import Edited, NotHere
 from oci_specs.refusal import Refusal
+from tests.unit.install_support import toml_texts
 
 PATH = Path("/etc/x.toml")
 KEYS = ("plugins", "io.containerd.grpc.v1.cri", "containerd", "runtimes", "mgpu")

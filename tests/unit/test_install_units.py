@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from install_support import PARTS
 
 from install import parts, systemd
 from native_sched.daemon.control.health import PERIOD_S, STUCK_S
 from oci_specs.refusal import Refusal
+from tests.unit.install_support import PARTS
 
 # Of 10, by systemd-analyze security 252; the holder does with next to nothing, mgpud needs what its unit
 # lists.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -131,9 +130,3 @@ def test_python_is_python() -> None:
     assert files_of(PYTHON), "git lists no Python file: the other tests here would look at nothing"
     assert files_of(C)
     assert files_of(SHELL)
-
-
-def test_suites_have_names_of_their_own() -> None:
-    """One run of pytest imports a file by its name alone, and each of CI's runs takes several folders."""
-    names = [path.name for path in files_of(PYTHON) if path.name.startswith("test_")]
-    assert not [name for name, times in Counter(names).items() if times > 1]
