@@ -22,6 +22,7 @@ from tools.abi.neighbours import Verdict
 from tools.abi.problem import Problem
 from tools.abi.release import Release
 from tools.abi.tree import HeaderTree
+from tools.debian_archive import Unavailable
 
 DEBIAN = (535, 550, 555)
 TINYGRAD = (570, 580, 610)
@@ -45,10 +46,10 @@ def told(record: Callable[[str, object], None], where: str, verdict: Verdict) ->
 
 
 @functools.cache
-def sources() -> list[debian.Source] | debian.Unavailable:
+def sources() -> list[debian.Source] | Unavailable:
     try:
         return debian.served()
-    except debian.Unavailable as why:
+    except Unavailable as why:
         return why
 
 
@@ -57,7 +58,7 @@ def test_debians_driver_is_as_the_facts_say(
     major: int, record_property: Callable[[str, object], None]
 ) -> None:
     found = sources()
-    if isinstance(found, debian.Unavailable):
+    if isinstance(found, Unavailable):
         pytest.skip(f"0 facts of {major} compared: {found}")
     of_branch = [source for source in found if source.driver.startswith(f"{major}.")]
     if not of_branch:
@@ -67,7 +68,7 @@ def test_debians_driver_is_as_the_facts_say(
     for source in of_branch:
         try:
             tree = HeaderTree(debian.headers(source))
-        except debian.Unavailable as why:
+        except Unavailable as why:
             pytest.skip(f"0 facts of {source.driver} compared: {why}")
         told(record_property, "Debian", neighbours.judge(known(), measure(tree, "Debian")))
 

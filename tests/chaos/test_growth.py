@@ -202,7 +202,7 @@ class Day:
     def kill_mgpud(self) -> None:
         fields.end(self.mgpu.pid_of("mgpud"))
         self._since = 0
-        until(lambda: self.mgpu.ask("health"), "the next one serves")
+        until(lambda: bool(self.mgpu.ask("health")), "the next one serves")
         self.begin()
 
 

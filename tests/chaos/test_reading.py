@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos import field
 from tests.chaos.field import Ring, one_installation
 
 
@@ -24,7 +23,7 @@ def test_call_that_is_half_written_is_not_read(tmp_path: Path) -> None:
 def test_installation_under_a_run_is_the_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     library = tmp_path / "library"
     library.touch()
-    monkeypatch.setattr(field.paths, "lib", lambda name: str(library))
+    monkeypatch.setattr("oci_specs.paths.lib", lambda name: str(library))
     with one_installation():
         pass
 

@@ -82,7 +82,7 @@ class DraKubelet:
         with self._channel(self._endpoint) as channel:
             stream = channel.unary_stream(
                 "/v1alpha1.DRAResourceHealth/NodeWatchResources",
-                request_serializer=lambda message: message.SerializeToString(),
+                request_serializer=dra_health_pb2.NodeWatchResourcesRequest.SerializeToString,
                 response_deserializer=dra_health_pb2.NodeWatchResourcesResponse.FromString,
             )(dra_health_pb2.NodeWatchResourcesRequest(), timeout=CALL_S)
             first = next(iter(stream))

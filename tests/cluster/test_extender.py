@@ -65,9 +65,9 @@ def test_pod_with_preferences_keeps_every_node_that_fits(server: ApiServer, tmp_
     async def main() -> None:
         for name in ("a", "b"):
             server.put(NODES, node(name, 16384))
-        wish = {"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]}
+        spread = [{"whenUnsatisfiable": "ScheduleAnyway"}]
         async with extender(server, tmp_path) as asked:
-            one = pod("one", 4096, **wish)
+            one = pod("one", 4096, topologySpreadConstraints=spread)
             assert (await asked.filter(one, "a", "b"))["NodeNames"] == ["a", "b"]
             scores = await asked.call("prioritize", {"Pod": one, "NodeNames": ["a", "b"]})
             assert {each["Host"] for each in scores} == {"a", "b"}

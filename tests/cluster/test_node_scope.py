@@ -118,13 +118,14 @@ def test_a_node_process_changes_no_other_node(version: str) -> None:
 @pytest.mark.parametrize("version", KUBERNETES)
 def test_of_its_own_node_it_changes_mgpus_part_alone(version: str) -> None:
     bare = a_node()
-    for change in (
+    changes: list[Object] = [
         {"labels": {"zone": "2", "role": ""}},
         {"labels": {"zone": "1"}},
         {"labels": {"zone": "1", "role": "", "node-restriction.kubernetes.io/x": "1"}},
         {"annotations": {}},
         {"annotations": {"x": "y", "volumes.kubernetes.io/controller-managed-attach-detach": "false"}},
-    ):
+    ]
+    for change in changes:
         assert "alone" in outcome(version, a_node(**change), bare, subresource="status"), change
     tainted = a_node()
     tainted["spec"]["taints"] = [{"key": "k", "effect": "NoSchedule"}]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cluster.scheduler.pods import Placed, Pod
 from cluster.scheduler.scheduler import SCORE_MAX, Scheduler, Scoring
 from oci_specs.refusal import Refusal
-from oci_specs.request import Request
+from oci_specs.request import Qos, Request
 from tests.cluster.scheduler_support import A100_MIB, inventory, pod, request
 
 
@@ -80,7 +80,8 @@ def requests(draw: st.DrawFn) -> Request:
     kind = draw(st.sampled_from(["memory", "core", "both", "whole"]))
     memory = draw(st.integers(8, 640)) * 128 * count if kind in ("memory", "both") else None
     core = draw(st.integers(1, 100)) * count if kind in ("core", "both") else None
-    qos = draw(st.sampled_from(["online", "online", "offline"]))
+    kinds: list[Qos] = ["online", "online", "offline"]
+    qos = draw(st.sampled_from(kinds))
     gives_way = qos == "offline" and memory is not None and draw(st.booleans())
     return request(memory, core, count=count, qos=qos, reclaimable=gives_way)
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from cluster.api.follow import Deleted, Listed
 from cluster.process.conditions import Conditions
+from cluster.resources.inventory import Inventory
 from cluster.scheduler import reading
+from cluster.scheduler.reading import Units
 from cluster.scheduler.reservations import Reservations
 from cluster.scheduler.scheduler import Scheduler
 from cluster.scheduler.starts import Starts
@@ -33,7 +36,12 @@ def asked(known: State) -> Request:
 def test_units_of_a_cluster_are_found_once_for_a_whole_list(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[int] = []
     units_of = reading.units_of
-    monkeypatch.setattr(reading, "units_of", lambda all_: found.append(1) or units_of(all_))
+
+    def counted(all_: Iterable[Inventory]) -> Units:
+        found.append(1)
+        return units_of(all_)
+
+    monkeypatch.setattr(reading, "units_of", counted)
     known = state()
     known.change_nodes(Listed([node(f"n{number}", 16_160) for number in range(50)]))
     asked(known)

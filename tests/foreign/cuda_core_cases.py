@@ -262,16 +262,16 @@ def host_functions(card: Device) -> Any:
     host = check(driver.cuMemHostAlloc(4, 0))
     word = ctypes.c_uint.from_address(int(host))
 
-    @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
     def look(_: int) -> None:
         time.sleep(0.02)
         seen.append(word.value)
         word.value = 3
 
+    called = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(look)
     cu_stream = driver.CUstream(int(stream.handle))
     check(driver.cuMemsetD32Async(address, 2, 1, cu_stream))
     check(driver.cuMemcpyDtoHAsync(host, address, 4, cu_stream))
-    check(driver.cuLaunchHostFunc(cu_stream, ctypes.cast(look, ctypes.c_void_p).value, 0))
+    check(driver.cuLaunchHostFunc(cu_stream, ctypes.cast(called, ctypes.c_void_p).value, 0))
     check(driver.cuMemcpyHtoDAsync(address, host, 4, cu_stream))
     pending = driver.cuStreamQuery(cu_stream)[0].name
     check(driver.cuStreamSynchronize(cu_stream))

@@ -17,7 +17,7 @@ _ENDS = pytest.StashKey[ExitStack]()
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     names = [
-        item.callspec.params["name"]
+        str(item.callspec.params["name"])
         for item in session.items
         if isinstance(item, pytest.Function) and "fuzzers" in item.fixturenames and hasattr(item, "callspec")
     ]

@@ -98,7 +98,8 @@ class Cuda:
 
     def moved(self, text: str) -> Code:
         """Waits until the process is checkpointed and running again."""
-        state, seen, end = ctypes.c_int(), set(), time.monotonic() + float(text)
+        state, end = ctypes.c_int(), time.monotonic() + float(text)
+        seen: set[int] = set()
         code = 0
         while not code and time.monotonic() < end and not (seen and state.value == 0):
             time.sleep(0.002)

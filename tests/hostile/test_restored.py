@@ -21,7 +21,7 @@ SETTLED_MS = 500
 
 @contextmanager
 def stopped(built: Programs, kind: str) -> Iterator[subprocess.Popen[str]]:
-    argv = [built.folder / "restored", kind]
+    argv: list[str | Path] = [built.folder / "restored", kind]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:

@@ -146,7 +146,8 @@ class Card:
 @contextmanager
 def running(folder: Path, memory_mib: int = 1024, *more: str) -> Iterator[Card]:
     path, report = folder / "card.sock", folder / "report.jsonl"
-    command = [PROGRAM, "--socket", path, "--memory-mib", str(memory_mib), "--report", report, *more]
+    command: list[str | Path] = [PROGRAM, "--socket", path, "--memory-mib", str(memory_mib)]
+    command += ["--report", report, *more]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

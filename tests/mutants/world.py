@@ -72,7 +72,7 @@ def _run(name: str, tests: list[str], scratch: Path) -> int:
 
 def _judged_in_a_guest(tests: list[str]) -> int:
     named = [test.removeprefix(LAB).replace(".py::", ".") for test in tests]
-    words = [sys.executable, "-m", "lab", "--engine", MESON / ENGINE, *named]
+    words: list[str | Path] = [sys.executable, "-m", "lab", "--engine", MESON / ENGINE, *named]
     done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     found = [
         line.removeprefix("lab: ") for line in done.stdout.splitlines() if line.startswith("lab: FAILED")

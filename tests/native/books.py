@@ -4,14 +4,14 @@ from ctypes import POINTER, Structure, c_bool, c_char, c_int32, c_size_t, c_uint
 
 
 class RmObject(Structure):
-    _fields_ = (
-        [(name, c_uint32) for name in ("check", "client", "handle", "class_id", "card", "parent")]
-        + [("memory_bytes", c_uint64), ("file", c_uint64), ("owner", c_int32 * 6)]
-        + [("memory", c_uint64), ("timeslice_us", c_uint64), ("wanted", c_uint32)]
-        + [("stopped", c_uint32), ("shared", c_uint32)]
-        + [(name, c_uint32) for name in ("first_child", "next_sibling", "prev_sibling", "hash_next")]
-        + [("alias_next", c_uint32), ("alias_prev", c_uint32), ("bytes", c_uint64)]
-    )
+    _fields_ = [
+        *((name, c_uint32) for name in ("check", "client", "handle", "class_id", "card", "parent")),
+        *(("memory_bytes", c_uint64), ("file", c_uint64), ("owner", c_int32 * 6)),
+        *(("memory", c_uint64), ("timeslice_us", c_uint64), ("wanted", c_uint32)),
+        *(("stopped", c_uint32), ("shared", c_uint32)),
+        *((name, c_uint32) for name in ("first_child", "next_sibling", "prev_sibling", "hash_next")),
+        *(("alias_next", c_uint32), ("alias_prev", c_uint32), ("bytes", c_uint64)),
+    ]
 
 
 class Store(Structure):

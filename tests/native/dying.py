@@ -29,7 +29,7 @@ class Mortal:
     kept: int
     over: int
 
-    def dies(self, call: Future[object]) -> bool:
+    def dies(self, call: Future[tuple[int, int]]) -> bool:
         """Waits for its death, or the end of the call. False: it has served the call, and dies then."""
         pidfd = os.pidfd_open(self.pid)
         try:

@@ -459,7 +459,8 @@ class World:
         return int(self.lib.on_card_shared())
 
     def used_mib(self, tenant: Tenant, card: int = 0) -> float:
-        return self.engine.usage(tenant.id, card).used_bytes / MIB
+        used: int = self.engine.usage(tenant.id, card).used_bytes
+        return used / MIB
 
     def tables_mib(self, tenant: Tenant) -> float:
         """What is charged for the page tables of external mappings: part of used_mib()."""

@@ -22,7 +22,11 @@ def holder(tmp_path: Path) -> Iterator[Holder]:
 
 
 def second(holder: Holder) -> subprocess.CompletedProcess[str]:
-    argv = [paths.libexec("mgpu-holder"), "--seccomp-socket", holder.folder / "seccomp.sock"]
+    argv: list[str | Path] = [
+        paths.libexec("mgpu-holder"),
+        "--seccomp-socket",
+        holder.folder / "seccomp.sock",
+    ]
     argv += ["--mgpud-socket", holder.folder / "holder.sock"]
     return subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
 

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,12 @@ class Manager:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.store = FdStore(folder / "notify.sock", 3000)
-        self.words = ["--seccomp-socket", folder / SOCKET, "--mgpud-socket", folder / "holder.sock"]
+        self.words: list[str | Path] = [
+            "--seccomp-socket",
+            folder / SOCKET,
+            "--mgpud-socket",
+            folder / "holder.sock",
+        ]
         self.process: subprocess.Popen[str] | None = None
 
     def start(self, *more: str | Path) -> Holder:
@@ -162,11 +168,10 @@ def test_second_listener_of_a_number_is_not_mixed_up(manager: Manager) -> None:
 
 
 def test_descriptors_for_another_process_are_left_alone(tmp_path: Path) -> None:
-    argv = [paths.libexec("mgpu-holder"), "--seccomp-socket", tmp_path / SOCKET, "--mgpud-socket"]
+    argv: list[str | Path] = [paths.libexec("mgpu-holder")]
+    argv += ["--seccomp-socket", tmp_path / SOCKET, "--mgpud-socket", tmp_path / "holder.sock"]
     environment = os.environ | {"LISTEN_PID": "1", "LISTEN_FDS": "5", "LISTEN_FDNAMES": "a:b"}
-    with subprocess.Popen(
-        [*argv, tmp_path / "holder.sock"], stdout=subprocess.PIPE, env=environment, text=True
-    ) as process:
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, env=environment, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.terminate()
@@ -209,9 +214,13 @@ def test_manager_that_reads_late_misses_nothing(manager: Manager) -> None:
     holder.arrives(*containers)
     mgpud = holder.mgpud()
     listeners = receive(mgpud, 600)
+
+    def holds(number: int) -> bool:
+        return holder.status().listeners == number
+
     for left, one in zip(range(599, 299, -1), listeners, strict=False):
         mgpud.drop(one.holder_id)
-        until(lambda left=left: holder.status().listeners == left, "it is dropped", poll_s=0.001)
+        until(partial(holds, left), "it is dropped", poll_s=0.001)
     mgpud.close()
     manager.until_stored(300)
     manager.kill()

@@ -55,7 +55,8 @@ class Tenants:
 
     def part(self, who: int) -> int:
         ledger = self.ledgers[who]
-        return max(ledger.used, ledger.cap if self.KINDS[who] == KEPT else ledger.room)
+        part: int = max(ledger.used, ledger.cap if self.KINDS[who] == KEPT else ledger.room)
+        return part
 
 
 def test_unused_online_memory_is_lent_and_kept_memory_is_not(core: ctypes.CDLL) -> None:

@@ -233,7 +233,8 @@ def all_end(here: World, programs: list[Program]) -> None:
 
 
 def ended(one: Program) -> bool:
-    return one.here.engine.state(one.tenant.id).files == 0
+    files: int = one.here.engine.state(one.tenant.id).files
+    return files == 0
 
 
 @pytest.mark.parametrize("torn", [False, True], ids=["waits", "torn"])

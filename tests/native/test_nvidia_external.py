@@ -93,12 +93,12 @@ def free_mapping(tenant: Tenant, base: int = BASE, size: int = SIZE) -> int:
     return answer.u32(FREE_STATUS)
 
 
-def held(here: World, **gpus: tuple[bytes, ...]) -> tuple[Tenant, int]:
+def held(here: World, gpus: tuple[bytes, ...] = (GPU_ONE,)) -> tuple[Tenant, int]:
     """A tenant that may have 64 MiB and has mapped 48 and freed them, and its client."""
     tenant = here.tenant(cap_mib=64)
     client = tenant.client()
     assert allocate(tenant, client) == OK
-    map_range(tenant, map_external(client, HANDLE, BASE, SIZE, **gpus))
+    map_range(tenant, map_external(client, HANDLE, BASE, SIZE, gpus))
     assert tenant.free(client, HANDLE).u32(0xC) == OK
     assert here.memory_mib(tenant) == 48
     return tenant, client

@@ -114,10 +114,10 @@ def subscribe(
     handle: int = GI,
     *,
     class_id: int = GPU_INSTANCE,
-    **more: bytes,
+    flip: bytes = b"",
 ) -> Answer:
     parent = 0xD1 if class_id == GPU_INSTANCE else GI
-    return tenant.alloc(client, parent, handle, class_id, instance(number), **more)
+    return tenant.alloc(client, parent, handle, class_id, instance(number), flip=flip)
 
 
 def subscribed(tenant: Tenant, gpu: int, compute: int) -> int:

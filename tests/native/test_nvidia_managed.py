@@ -151,7 +151,7 @@ def test_tenant_is_not_removed_while_it_is_reconciled(quiet: World) -> None:
 
     def nothing_else() -> bool:
         state = quiet.engine.state(tenant.id)
-        return state.listeners == state.files == 0
+        return (state.listeners, state.files) == (0, 0)
 
     quiet.looks(0)
     until(nothing_else, "its listener and its files end")

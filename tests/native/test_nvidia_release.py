@@ -136,9 +136,20 @@ def test_the_scheduler_polls_while_the_card_is_released_and_taken_again(here: Wo
     until(lambda: here.engine.stats().polls > 10, "they are polled")
     assert "resource0" in held(tmp_path)
     [card] = here._cards
+    polls: int
+    turns: int
+
+    def polled() -> bool:
+        now: int = here.engine.stats().polls
+        return now > polls
+
+    def turned() -> bool:
+        now: int = here.engine.stats().turns
+        return now > turns
+
     for number in range(100):
-        before = here.engine.stats().polls
-        until(lambda before=before: here.engine.stats().polls > before, "a poll", poll_s=0)
+        polls = here.engine.stats().polls
+        until(polled, "a poll", poll_s=0)
         # A poll takes a millisecond, and half of one is between two: this ends anywhere in them.
         time.sleep(number * 20e-6)
         here.engine.release_card(0)
@@ -148,7 +159,7 @@ def test_the_scheduler_polls_while_the_card_is_released_and_taken_again(here: Wo
     polls, turns = here.engine.stats().polls, here.engine.stats().turns
     for _ in range(10):
         here.engine.pulse()
-        until(lambda turns=turns: here.engine.stats().turns > turns, "a turn", poll_s=0)
+        until(turned, "a turn", poll_s=0)
         turns = here.engine.stats().turns
     assert here.engine.stats().polls == polls
     assert not here.engine.sched(online.id).busy

@@ -86,7 +86,8 @@ def test_what_does_not_look_like_a_status_is_not_believed(architecture: int, wor
 
 
 def test_chips_are_as_the_facts_have_them() -> None:
-    line, lines = ctypes.create_string_buffer(200), []
+    line = ctypes.create_string_buffer(200)
+    lines: list[str] = []
     while library().harness_chip(len(lines), line, ctypes.c_size_t(200)):
         assert len(line.value) < 199
         lines.append(line.value.decode())

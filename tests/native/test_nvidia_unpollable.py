@@ -247,19 +247,19 @@ def test_last_close_waits_for_copies_of_the_file_table(tmp_path: Path) -> None:
 
     def answer(_fd: int, _cmd: int, _arg: int) -> int:
         if begun.is_set():
-            meanwhile.append(looks(nvidia, LOOKS))
+            meanwhile.append(looks(opened, LOOKS))
         return 0
 
-    with driver(tmp_path, answer) as nvidia, processes() as start:
-        put_node(nvidia)
+    with driver(tmp_path, answer) as opened, processes() as start:
+        put_node(opened)
         a = start()
-        _fd, name = called_on(nvidia, a)
+        _fd, name = called_on(opened, a)
         a.kill()
         begun.set()
-        assert nvidia.call("unshared") == 0
+        assert opened.call("unshared") == 0
         assert meanwhile == [set()], "it waits until the copy has ended"
-        assert looks(nvidia, ENDED) == {name}
-        assert nvidia.call("unlocated") == 0
+        assert looks(opened, ENDED) == {name}
+        assert opened.call("unlocated") == 0
 
 
 def test_unlocated_files_count_against_their_tenant(nvidia: Driver) -> None:

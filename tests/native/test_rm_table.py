@@ -195,6 +195,7 @@ def test_the_page_is_what_the_file_says() -> None:
 @pytest.mark.parametrize("version", ["535.86.05", "570.86.15", "595.45.04", "610.43.03", "615.71.09"])
 def test_channel_parameters_lie_where_the_headers_say(table: ctypes.CDLL, version: str) -> None:
     found = picked(table, version)
+    assert found is not None
     out = (ctypes.c_uint8 * 376)(*[0xA5] * 376)
     size = table.channel(ctypes.byref(found), out)
     fields = store.load().releases[version].facts["field"]
@@ -221,6 +222,7 @@ def test_a_sample_of_utilisation(table: ctypes.CDLL, version: str, engines: int,
     """As ctrl2080perf.h has it: a time, then of each engine its use, a scale, a pid, a guest's pid and
     name."""
     found = picked(table, version)
+    assert found is not None
     out = (ctypes.c_uint8 * 1024)(*[0xA5] * 1024)
     engine = struct.Struct(f"<IIII100x{engine_bytes - 116}x")
     nobody = engine.pack(0, 0, 2**32 - 1, 2**32 - 1)

@@ -44,7 +44,7 @@ def read_on_time() -> Any:
         pending = c.cu.cuStreamQuery(stream)
         check(c.cu.cuMemcpyHtoDAsync_v2(c_uint64(there.value + SMALL), pinned, c_size_t(SMALL), stream))
         check(c.cu.cuMemcpyDtoHAsync_v2(back, there, c_size_t(2 * SMALL), stream))
-        own[0], byte_at(pinned).value = 2, 2
+        own[0], byte_at(pinned).value = b"\2", 2
         check(c.cu.cuStreamSynchronize(idle))
         early = [byte_at(back).value]
         check(c.cu.cuStreamSynchronize(stream))

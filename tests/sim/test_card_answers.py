@@ -212,15 +212,8 @@ def test_controls_of_later_versions_are_unsupported(tmp_path: Path) -> None:
 
 
 def test_a_driver_before_the_chip_is_refused(tmp_path: Path) -> None:
-    argv = [
-        paths.libexec("mgpu-simcard"),
-        "--dir",
-        tmp_path,
-        "--cards",
-        "b200",
-        "--driver-version",
-        "550.54.14",
-    ]
+    argv: list[str | Path] = [paths.libexec("mgpu-simcard"), "--dir", tmp_path]
+    argv += ["--cards", "b200", "--driver-version", "550.54.14"]
     ended = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
     assert (ended.returncode, ended.stderr) == (
         2,

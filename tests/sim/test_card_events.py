@@ -63,7 +63,8 @@ def node(connection: Connection, client: Client) -> File:
 
 
 def os_event(connection: Connection, file: int, client: int, number: int = ALLOC_OS_EVENT) -> int:
-    return struct.unpack("4I", connection.escape(file, number, struct.pack("4I", client, 0, FD, 99)))[3]
+    answer = connection.escape(file, number, struct.pack("4I", client, 0, FD, 99))
+    return int.from_bytes(answer[12:], "little")
 
 
 def event(client: Client, file: int, *, source: int = 0, fd: int = FD, class_id: int = EVENT_OS) -> int:

@@ -172,6 +172,10 @@ def test_exports_match_a_model(
     names: dict[tuple[int, int], int] = {}
     places: dict[tuple[int, int], int] = {}
     made = 0
+
+    def card_saw() -> bool:
+        return gone not in _open(card)
+
     try:
         for what, pick, place in steps:
             index, at = pick % len(clients), pick % len(files)
@@ -199,7 +203,7 @@ def test_exports_match_a_model(
                     names = {key: value for key, value in names.items() if key[0] != index}
                     clients[index].close()
                     clients[index] = Client(connection, tgid=index + 1)
-                until(lambda gone=gone: gone not in _open(card), "it is gone", poll_s=0.002)
+                until(card_saw, "it is gone", poll_s=0.002)
             assert used(card) == len({*names.values(), *places.values()}) * MIB
     finally:
         for client in clients:

@@ -64,7 +64,7 @@ class Managed:
         assert libc.mmap(base, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, fd, base) == base
         self.base, self.end = base, base + size
 
-    def bytes(self, at: int, size: int) -> bytes:
+    def read(self, at: int, size: int) -> bytes:
         return ctypes.string_at(self.base + at, size)
 
     def put(self, at: int, data: bytes) -> None:
@@ -113,9 +113,9 @@ def test_host_and_card_see_the_same(card: CardProcess, space: Space) -> None:
         copied(BASE + 5, OTHER, 4096),
         semaphore(BASE + SIZE - 64, 7, RELEASE),
     )
-    until(lambda: managed.bytes(SIZE - 64, 4) == struct.pack("<I", 7), "the semaphore is released")
+    until(lambda: managed.read(SIZE - 64, 4) == struct.pack("<I", 7), "the semaphore is released")
     assert other[: len(sent)] == sent
-    assert managed.bytes(5, 4096) == sent[:4096]
+    assert managed.read(5, 4096) == sent[:4096]
     assert errors(card) == 0
     managed.unmap()
 
@@ -125,7 +125,7 @@ def test_unmapped_memory_is_gone(card: CardProcess, space: Space) -> None:
     managed = Managed(space.uvm.file.fd, BASE, SIZE)
     managed.unmap(SIZE // 2)
     channel.submit(semaphore(BASE, 1, RELEASE))
-    until(lambda: managed.bytes(0, 4) == struct.pack("<I", 1), "the semaphore is released")
+    until(lambda: managed.read(0, 4) == struct.pack("<I", 1), "the semaphore is released")
     channel.submit(semaphore(BASE + SIZE // 2, 1, RELEASE))
     until(lambda: errors(card) == 1, "the channel has failed")
     managed.unmap()
@@ -199,6 +199,6 @@ def test_an_asynchronous_migration_says_when_it_is_done(space: Space) -> None:
     assert uvm.call(UVM_ALLOC_SEMAPHORE_POOL, pool, 9240) == OK
     semaphores = Managed(uvm.file.fd, POOL, MIB)
     assert migrate(uvm, BASE, SIZE, space.uuid, ASYNC, POOL + 64, 9) == OK
-    assert semaphores.bytes(64, 4) == struct.pack("<I", 9)
+    assert semaphores.read(64, 4) == struct.pack("<I", 9)
     managed.unmap()
     semaphores.unmap()

@@ -15,6 +15,7 @@ from sim.cards import CardProcess, running
 from tests.sim.card_channel import Channel, Group, S, copy, kernel, release
 from tests.sim.card_protocol import COPY_ENGINE, GRAPHICS_ENGINE, Client, Connection, Registers
 from tests.support import chips
+from tests.support.places import REPOSITORY
 from tests.support.rm_numbers import (
     AMPERE_CHANNEL_GPFIFO_A,
     BLACKWELL_CHANNEL_GPFIFO_A,
@@ -145,7 +146,7 @@ def test_gp_get_is_written_for_classes_whose_control_struct_has_it(card: Card) -
 
 def test_the_card_s_table_agrees_with_the_facts() -> None:
     """The card's table is its own."""
-    text = (chips.REPOSITORY / "sim/card/facts/registers.def").read_text()
+    text = (REPOSITORY / "sim/card/facts/registers.def").read_text()
     rows = [line[10:-1].split(", ") for line in text.splitlines() if line.startswith("REGISTERS(")]
     assert len(rows) > 9
     for name, whole, status, stride, words, loads, saves, has_get in rows:
