@@ -93,8 +93,8 @@ def test_the_cap_is_seen_and_holds_for_all_processes_together(way: Way) -> None:
 
 def test_online_preempts_offline_which_goes_on_after_the_hold(way: Way) -> None:
     saturate = (LOAD, "saturate", "--kernel-us", "2000", "--seconds", "60")
-    burst = (LOAD, "burst", "--period-ms", "0", "--kernels", "2", "--kernel-us", "500")
-    burst += ("--requests", str(BURST_REQUESTS))
+    burst = [LOAD, "burst", "--period-ms", "0", "--kernels", "2", "--kernel-us", "500"]
+    burst += ["--requests", str(BURST_REQUESTS)]
     since = mark(way.mgpu)
     with started(way.route, way.mgpu, {"memory-mib": "1024", "qos": "offline"}, *saturate) as low:
         offline = working(way.mgpu, low.id)

@@ -149,7 +149,14 @@ def test_control_messages(mgpu: Arbiter, packet: bytes) -> None:
 @pytest.mark.parametrize("stdin", [b"", b"{", b"[]", b'{"id": 7}', b'{"id": "c"}', b"x" * 200_000])
 @pytest.mark.parametrize("verb", ["bind", "release"])
 def test_states_on_the_hooks_stdin(mgpu: Arbiter, verb: str, stdin: bytes) -> None:
-    argv = [paths.libexec("mgpu-hook"), verb, "--socket", mgpu.control, "--grant", "0" * 32]
+    argv: list[str | Path] = [
+        paths.libexec("mgpu-hook"),
+        verb,
+        "--socket",
+        mgpu.control,
+        "--grant",
+        "0" * 32,
+    ]
     done = subprocess.run(argv, input=stdin, capture_output=True, timeout=60, check=False)
     if verb == "bind":
         assert done.returncode == 1

@@ -181,7 +181,15 @@ def test_cri_plugin_starts_with_the_handler(own_etc: None, text: str | None) -> 
         config = base / "config.toml"
         config.write_text((text or "version = 2") + OWN_PLACES.format(home=base))
         install("containerd", "--config", config)
-        argv = ["containerd", "--config", config, "--root", base / "root", "--state", base / "state"]
+        argv: list[str | Path] = [
+            "containerd",
+            "--config",
+            config,
+            "--root",
+            base / "root",
+            "--state",
+            base / "state",
+        ]
         with daemon(argv, log=base / "log", ready=lambda: answers(base / "c.sock")):
             plugins = run("ctr", "--address", base / "c.sock", "plugins", "list")
         assert uninstall("containerd", "--config", config).status == 0

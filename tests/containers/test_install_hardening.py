@@ -73,7 +73,7 @@ def restricted(manager: socket.socket) -> Iterator[tuple[StateDir, dict[str, int
         state.create()
         runtime_files.write(state, "runc")
         stack.callback(kill_left_behind, base)
-        sockets = ["--seccomp-socket", state.seccomp, "--mgpud-socket", state.holder]
+        sockets: list[str | Path] = ["--seccomp-socket", state.seccomp, "--mgpud-socket", state.holder]
         mgpud = MGPU.with_name("mgpud")
         start(
             stack, state, "simcard", paths.libexec("mgpu-simcard"), "--dir", state.sim, "--cards", "v100-16"
@@ -87,7 +87,8 @@ def restricted(manager: socket.socket) -> Iterator[tuple[StateDir, dict[str, int
                 stack,
                 state,
                 "mgpud",
-                *[mgpud, "--root", state.path, "--driver", "sim"],
+                *(mgpud, "--root", state.path),
+                *("--driver", "sim"),
                 unit="mgpud.service",
                 manager=manager.getsockname(),
             ),
@@ -116,7 +117,9 @@ def test_mgpud_reports_serving_then_alive_to_systemd(
     assert [manager.recv(64) for _ in range(2)] == [b"READY=1", b"WATCHDOG=1"]
 
 
-def run_argv(ctd: Containerd, built: Programs, state: StateDir, name: str, *command: str) -> list[str]:
+def run_argv(
+    ctd: Containerd, built: Programs, state: StateDir, name: str, *command: str
+) -> list[str | Path]:
     """Runs one of the test programs with a grant, until it ends."""
     program, *words = command
     return ctd.run_argv(
@@ -157,7 +160,7 @@ def test_the_holder_is_replaced_and_mgpud_taken_over(
         assert running.line() == "up"
         os.kill(pids["mgpu-holder.service"], signal.SIGHUP)
         until(lambda: holder.status(state.holder).replaced == 1, "the holder is replaced")
-        words = ["--root", state.path, "--driver", "sim", "--take-over"]
+        words: list[str | Path] = ["--root", state.path, "--driver", "sim", "--take-over"]
         start(stack, state, "mgpud-next", MGPU.with_name("mgpud"), *words, unit="mgpud.service")
         assert (
             not os.path.exists(f"/proc/{pids['mgpud.service']}")

@@ -130,8 +130,7 @@ def test_a_driver_taken_for_another_is_said_aloud(built: Programs) -> None:
 def test_an_unknown_driver_is_refused_in_one_line(tmp_path: Path) -> None:
     config = tmp_path / "node.toml"
     config.write_text('driver_table = "600"\n')
-    argv = [MGPU, "up", "--sim", "a10", "--root", tmp_path / "r", "--node-config", config]
-    done = attempt(*argv)
+    done = attempt(MGPU, "up", "--sim", "a10", "--root", tmp_path / "r", "--node-config", config)
     assert done.status == 1
     assert done.err == (
         "mgpu: driver 600 is none of those whose interface is known: 535.86, 545.23, 550.54, 555.42, 560.28, "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.support.arbiter import Arbiter
@@ -15,7 +17,7 @@ pytestmark = pytest.mark.containers
 lasting, mgpu = lasting_mgpu()
 
 
-def said(runtime: str, built: Programs, env: dict[str, str]) -> list[str]:
+def said(runtime: str | Path, built: Programs, env: dict[str, str]) -> list[str]:
     with bundle(inside("own_ioctls"), env=env, mounts=[built.oci_mount]) as made:
         done = made.run(runtime)
         assert done.status == 0, str(done)

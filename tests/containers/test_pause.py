@@ -149,7 +149,9 @@ def test_docker_pause(docker_daemon: Dockerd) -> None:
 
 def test_podman_pause(pod: Podman, mgpu: Arbiter) -> None:
     container = pod.podman(
-        *["--runtime", mgpu.runtime, "run", "--detach", "--network=none", *pod.run_options],
+        "--runtime",
+        mgpu.runtime,
+        *["run", "--detach", "--network=none", *pod.run_options],
         *["--mount", f"{SOURCE},readonly", "--annotation", "mgpu.dev/memory-mib=1024", IMAGE_NAME, INSIDE],
         *SATURATE,
     ).strip()
@@ -200,7 +202,8 @@ def test_containerd_pause_and_resume_are_followed(ctd: Containerd) -> None:
     config = f"{CONFIG}containerd = ['{ctd.address}']\n"
     with arbiter.running("v100-16", node_config=config) as up:
         ctd.ctr(
-            *["run", "--detach", "--runc-binary", up.runtime, "--annotation", "mgpu.dev/memory-mib=1024"],
+            *["run", "--detach", "--annotation", "mgpu.dev/memory-mib=1024", "--runc-binary"],
+            up.runtime,
             *["--label", "nerdctl/name=job", "--mount", f"{SOURCE},options=bind:ro"],
             *[IMAGE_NAME, container, INSIDE, *SATURATE],
         )

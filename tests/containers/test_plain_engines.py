@@ -37,8 +37,8 @@ def test_docker(docker: Dockerd) -> None:
 
 
 def test_podman(pod: Podman, mgpu: Arbiter) -> None:
-    argv = ["--runtime", mgpu.runtime, "run", "--rm", *pod.run_options, IMAGE_NAME, *SAYS]
-    assert pod.podman(*argv) == "inside\n"
+    said = pod.podman("--runtime", mgpu.runtime, "run", "--rm", *pod.run_options, IMAGE_NAME, *SAYS)
+    assert said == "inside\n"
 
 
 @pytest.mark.parametrize("runtime", ["runc", "crun"])

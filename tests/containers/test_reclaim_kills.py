@@ -95,7 +95,7 @@ class Card:
     online: Running
     chance: random.Random
 
-    def moves(self, end: Callable[[], None]) -> None:
+    def moves(self, end: Callable[[], object]) -> None:
         self.online.program.tell()
         time.sleep(self.chance.uniform(0, 0.7))
         end()
@@ -112,7 +112,7 @@ class Card:
 
     def outlives(self, offline: Running) -> None:
         """Ends the container on its way off the card or back."""
-        ends = [lambda: None, lambda: None]
+        ends: list[Callable[[], object]] = [lambda: None, lambda: None]
         ends[self.chance.randrange(2)] = lambda: offline.call("kill", "KILL")
         for end in ends:
             self.moves(end)
@@ -139,7 +139,7 @@ def test_a_request_by_hand_has_an_end_when_mgpud_has(mgpu: Arbiter, built: Progr
     with keeper(mgpu, built, "2") as offline:
         name = offline.bundle.container
         for _ in range(KILLS):
-            argv = [MGPU, "evict", "--root", mgpu.root, name]
+            argv: list[str | Path] = [MGPU, "evict", "--root", mgpu.root, name]
             with subprocess.Popen(argv, stdout=DEVNULL, stderr=PIPE, text=True) as asks:
                 until(lambda: offline.reclaim == "evicting", "it is on its way")
                 kill(mgpu, ("mgpud",))
@@ -156,7 +156,7 @@ def test_a_request_by_hand_has_an_end_when_mgpud_has(mgpu: Arbiter, built: Progr
 def test_nobody_waits_for_a_stopped_helper_for_ever(mgpu: Arbiter, built: Programs) -> None:
     with keeper(mgpu, built) as first, keeper(mgpu, built) as second:
         mgpu.mgpu("evict", first.bundle.container)
-        argv = [MGPU, "resume", "--root", mgpu.root, first.bundle.container]
+        argv: list[str | Path] = [MGPU, "resume", "--root", mgpu.root, first.bundle.container]
         with subprocess.Popen(argv, stdout=DEVNULL) as resumes:
             until(lambda: first.reclaim == "restoring", "it is on its way")
             for pid in pids(mgpu, CHECKPOINT):
@@ -197,7 +197,7 @@ def test_a_kill_on_the_way_to_another_card_leaves_it_where_it_is_said_to_be(
             before = rounds(offline)
             two.mgpu("evict", name)
             was, asked = others(two, offline)
-            argv = [MGPU, "resume", "--root", two.root, name, "--gpus", asked]
+            argv: list[str | Path] = [MGPU, "resume", "--root", two.root, name, "--gpus", asked]
             with subprocess.Popen(argv, stdout=DEVNULL, stderr=DEVNULL) as resumes:
                 time.sleep(chance.uniform(0.2, 1.2))
                 kill(two, (program,))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from subprocess import DEVNULL
 
 import pytest
@@ -45,7 +46,7 @@ def test_a_restoration_waits_and_no_other_container_does(mgpu: Arbiter, built: P
         mgpu.mgpu("evict", name)
         with load(mgpu, *BUSY, annotations=on(first)) as online:
             working(online)
-            argv = [MGPU, "resume", "--root", mgpu.root, name]
+            argv: list[str | Path] = [MGPU, "resume", "--root", mgpu.root, name]
             with subprocess.Popen(argv, stdout=DEVNULL) as resumes:
                 waits.until("restoring")
                 mgpu.mgpu("evict", other.bundle.container)

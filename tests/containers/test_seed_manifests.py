@@ -69,8 +69,8 @@ def test_online_and_offline_deployments_share_the_cards(
     kubelet: Kubelet, node: Arbiter, handler: str
 ) -> None:
     saturate = (LOAD, "saturate", "--kernel-us", "2000", "--seconds", "60")
-    burst = (LOAD, "burst", "--period-ms", "0", "--kernels", "2", "--kernel-us", "500")
-    burst += ("--requests", str(BURST_REQUESTS))
+    burst = [LOAD, "burst", "--period-ms", "0", "--kernels", "2", "--kernel-us", "500"]
+    burst += ["--requests", str(BURST_REQUESTS)]
     marks = [mark(node, card) for card in (0, 1)]
     with ExitStack() as stack:
         low = [start(stack, kubelet, one, handler, *saturate) for one in published("mgpu-offline")]
@@ -94,8 +94,8 @@ def test_online_and_offline_deployments_share_the_cards(
             "containerd knows that it ended well",
         )
         for card, pids in offline.items():
-            found = came_back(marks[card], online=online[card][0], offline=pids)
-            off_ns, back_ns = preempted(found, online=online[card][0], offline=pids, hold_ms=HOLD_MS)
+            spans = came_back(marks[card], online=online[card][0], offline=pids)
+            off_ns, back_ns = preempted(spans, online=online[card][0], offline=pids, hold_ms=HOLD_MS)
             assert off_ns < NOISE_MS * MS
             assert HOLD_MS * MS <= back_ns < (HOLD_MS + NOISE_MS) * MS
         stats = kubelet.client.call("ContainerStats", container_id=low[0].container).stats

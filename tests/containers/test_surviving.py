@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
@@ -141,6 +142,10 @@ def test_mgpud_that_cannot_serve_does_not_take_over(private_host: None) -> None:
 
 def test_killed_mgpu_up_leaves_no_process(private_host: None) -> None:
     with arbiter.running("v100-16:1") as up:
+
+        def ended(program: str) -> bool:
+            return up.pids_of(program) == []
+
         os.kill(up.pid, signal.SIGKILL)
         for program in arbiter.PROGRAMS:
-            until(lambda name=program: up.pids_of(name) == [], f"{program} ends", timeout_s=30)
+            until(partial(ended, program), f"{program} ends", timeout_s=30)

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
@@ -52,7 +53,7 @@ def node(private_host: None) -> Iterator[Node]:
         installed = replace(parts.found(root="/run/mgpu", runtime_conf=""), root=os.fspath(state.path))
         units = {name: reduced(systemd.rendered(name, installed)) for name in systemd.UNITS}
         units[MGPUD] = units[MGPUD].replace("--driver nvidia", "--driver sim")
-        simcard = [paths.libexec("mgpu-simcard"), "--dir", state.sim, "--cards", "v100-16"]
+        simcard: list[str | Path] = [paths.libexec("mgpu-simcard"), "--dir", state.sim, "--cards", "v100-16"]
         log = state.log / "simcard.log"
         with (
             daemon(simcard, log=log, ready=lambda: "ready" in log.read_text().splitlines()),

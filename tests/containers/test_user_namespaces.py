@@ -171,16 +171,9 @@ def test_podmans_automatic_namespace_has_its_share(
 ) -> None:
     image = with_ids.podman("images", "--quiet").split()[0]
     said = with_ids.podman(
-        *(
-            "--runtime",
-            up.runtime,
-            "run",
-            "--rm",
-            *with_ids.run_options,
-            *options,
-            "--env",
-            "MGPU_MEMORY_MIB=512",
-        ),
+        "--runtime",
+        up.runtime,
+        *("run", "--rm", *with_ids.run_options, *options, "--env", "MGPU_MEMORY_MIB=512"),
         *(image, "sh", "-c", "cat /proc/self/uid_map; gpustat --no-header"),
     )
     assert int(said.split()[1]) >= FIRST
@@ -243,7 +236,7 @@ def test_rootless_engine_is_refused_in_one_line(up: Arbiter, engine: list[str]) 
         made.path.chmod(0o755)
         run("chown", "-R", str(USER), made.path)
         launcher = [paths.libexec("mgpu-runtime"), f"--mgpu-config={conf}", "mgpu-runtime"]
-        words = ["--root", made.state, "create", "--bundle", made.path, made.container]
+        words: list[str | Path] = ["--root", made.state, "create", "--bundle", made.path, made.container]
         done = subprocess.run(
             [*engine, *launcher, *words], capture_output=True, text=True, check=False, timeout=60
         )
