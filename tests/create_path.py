@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from native_sched.daemon.control.prepare import Prepare
 from native_sched.daemon.control.resolved_paths import NotHereError
@@ -95,7 +95,7 @@ class Mgpud:
         self._listener.listen()
         self._thread = threading.Thread(target=self._serve)
 
-    def __enter__(self) -> Mgpud:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

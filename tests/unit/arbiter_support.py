@@ -243,14 +243,15 @@ class World:
         container: str = "c1",
         reach: list[Any] | None = None,
         annotations: dict[str, str] | None = None,
-        **env: str,
+        env: dict[str, str] | None = None,
+        **variables: str,
     ) -> Grant | None:
         grant = self.admission.admit(
             {
                 "container_id": container,
                 "rootfs": "/r",
                 "annotations": annotations or {},
-                "env": env,
+                "env": {**(env or {}), **variables},
                 "reach": reach or [],
             }
         )
@@ -266,7 +267,7 @@ class World:
         return grant
 
     def granted(self, container: str = "c1", **env: str) -> Grant:
-        grant = self.admit(container, **(env or {"MGPU_MEMORY_MIB": "1024"}))
+        grant = self.admit(container, env=env or {"MGPU_MEMORY_MIB": "1024"})
         assert grant is not None
         return grant
 

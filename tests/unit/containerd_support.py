@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,9 +51,13 @@ class FakeContainerd:
         self._ended = threading.Event()
 
     def add(
-        self, namespace: str, container_id: str, status: int = process_pb2.RUNNING, **labels: str
+        self,
+        namespace: str,
+        container_id: str,
+        status: int = process_pb2.RUNNING,
+        labels: Mapping[str, str] | None = None,
     ) -> None:
-        self.containers.setdefault(namespace, {})[container_id] = labels
+        self.containers.setdefault(namespace, {})[container_id] = dict(labels or {})
         self.status[container_id] = status
 
     def happen(self, kind: str, container_id: str, **members: Any) -> None:

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from mgpu_cli import render
-from native_sched.daemon.control import lifecycle as lifecycle_module
 from native_sched.daemon.engine import Unsuspendable
 from native_sched.daemon.grants.admission import grant_document
 from native_sched.daemon.links.holder import Listener
+from native_sched.daemon.node import device_nodes
 from native_sched.daemon.node.config import NodeConfig
 from oci_specs import schemas
 from oci_specs.refusal import Refusal
@@ -50,10 +50,10 @@ def test_grant_matches_its_schema_and_the_engine_library(world: World) -> None:
     assert [state.free_mib for state in world.served.card_states(world.grants)] == [16160 - 1024] * 2
 
 
-@pytest.mark.parametrize(("env", "reach"), [({}, [NODE]), ({}, [OPEN_CGROUP])])
-def test_reach_without_a_request_is_refused(world: World, env: dict[str, str], reach: list[Any]) -> None:
+@pytest.mark.parametrize("reach", [[NODE], [OPEN_CGROUP]])
+def test_reach_without_a_request_is_refused(world: World, reach: list[Any]) -> None:
     with pytest.raises(Refusal, match="without a grant") as refused:
-        world.admit(reach=reach, **env)
+        world.admit(reach=reach)
     assert reach[0]["detail"] in refused.value.line()
     assert "set allow_privileged = true in node.toml" in refused.value.hint
     assert len(world.grants) == 0
@@ -106,7 +106,7 @@ def test_release_gives_back_only_when_nothing_is_held(world: World) -> None:
 
 
 def test_bind_is_idempotent_and_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifecycle_module.nodes, "identities", lambda *_arguments: [])
+    monkeypatch.setattr(device_nodes, "identities", lambda *_arguments: [])
     grant = world.granted()
     world.life.bind(grant, os.getpid())
     world.life.bind(grant, os.getpid())
@@ -123,7 +123,7 @@ def test_ended_grant_is_not_kept(world: World, monkeypatch: pytest.MonkeyPatch, 
     """Its lease is for long: a node where containers of an instant come and go would keep them all until
     then.
     """
-    monkeypatch.setattr(lifecycle_module.nodes, "identities", lambda *_arguments: [])
+    monkeypatch.setattr(device_nodes, "identities", lambda *_arguments: [])
     grant = world.granted()
     if binds:
         world.life.bind(grant, os.getpid())
@@ -138,7 +138,7 @@ def test_ended_grant_is_not_kept(world: World, monkeypatch: pytest.MonkeyPatch, 
 def test_violation_kills_the_container_once_with_a_reason(
     world: World, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(lifecycle_module.nodes, "identities", lambda *_arguments: [])
+    monkeypatch.setattr(device_nodes, "identities", lambda *_arguments: [])
     grant, other = world.granted("c1"), world.granted("c2")
     with subprocess.Popen(["sleep", "60"]) as cheat, subprocess.Popen(["sleep", "60"]) as neighbour:
         world.life.bind(grant, cheat.pid)
@@ -175,7 +175,7 @@ def test_a_container_that_cannot_be_suspended_is_killed_once(
     event: str,
     shown: str,
 ) -> None:
-    monkeypatch.setattr(lifecycle_module.nodes, "identities", lambda *_arguments: [])
+    monkeypatch.setattr(device_nodes, "identities", lambda *_arguments: [])
     grant, other = world.granted("c1"), world.granted("c2")
     with subprocess.Popen(["sleep", "60"]) as cheat, subprocess.Popen(["sleep", "60"]) as neighbour:
         world.life.bind(grant, cheat.pid)

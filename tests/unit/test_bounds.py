@@ -16,7 +16,7 @@ from native_sched.daemon.control.server import Peer
 from native_sched.daemon.links import share
 from native_sched.daemon.links.holder import Listener
 from oci_specs.refusal import Refusal
-from tests.support.tree import REPOSITORY
+from tests.support.places import REPOSITORY
 from tests.unit.arbiter_support import World
 
 # A node of eight cards, each with as many containers as may share one.

@@ -8,6 +8,7 @@ import pty
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -170,7 +171,7 @@ def test_top_ends_cleanly_on_interrupt(mgpud: FakeMgpud, monkeypatch: pytest.Mon
         if len(slept) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(top.time, "sleep", sleep)
+    monkeypatch.setattr(time, "sleep", sleep)
     result = mgpu("top", "--interval", "0.5")
     assert (result.exit_code, slept) == (0, [0.5] * 3)
     assert result.output.count("card 0") == 2

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -81,8 +82,12 @@ def test_restarted_program_keeps_its_place(tmp_path: Path) -> None:
     with Supervisor(tmp_path, told.append) as programs:
         programs.start("one", ["sh", "-c", script, "one", str(journal), str(pids)], again=True)
         programs.start("two", serve("two", journal))
+
+        def started(times: int) -> bool:
+            return len(pids.read_text().split()) == times
+
         for count in (1, 2, 3):
-            assert wait_for(lambda want=count: len(pids.read_text().split()) == want)
+            assert wait_for(partial(started, count))
             os.kill(int(pids.read_text().split()[-1]), signal.SIGKILL)
             deadline = time.monotonic() + 5
             while len(told) < count and time.monotonic() < deadline:

@@ -49,7 +49,7 @@ def test_version_namespaces_and_plugins_are_read(fake: FakeContainerd, address: 
 
 
 def test_containers_and_tasks(fake: FakeContainerd, address: Path) -> None:
-    fake.add("k8s.io", "c1", **{"io.kubernetes.pod.name": "p"})
+    fake.add("k8s.io", "c1", labels={"io.kubernetes.pod.name": "p"})
     found = ask(address, lambda containerd: containerd.container("k8s.io", "c1"))
     assert found is not None
     assert (found.namespace, found.runtime, found.labels) == (

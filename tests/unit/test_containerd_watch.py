@@ -86,7 +86,7 @@ def known(address: Path, **changed: Any) -> dict[str, Any]:
 
 def test_containers_that_matter_and_no_others(address: Path) -> None:
     with serving(address) as fake, watcher(address) as watching:
-        fake.add("k8s.io", "c1", **{"nerdctl/namespace": "k8s.io", "nerdctl/name": "job"})
+        fake.add("k8s.io", "c1", labels={"nerdctl/namespace": "k8s.io", "nerdctl/name": "job"})
         fake.add("default", "c2")
         watching.until(address=str(address), state="connected 1.6.20")
         watching.tell(watch="c1")

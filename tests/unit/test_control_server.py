@@ -48,6 +48,7 @@ def one_line(call: Callable[[], object]) -> bool:
 
 def refusal(server: Server, data: bytes, peer: Peer = ROOT) -> str:
     reply = server.answer(data, peer)
+    assert isinstance(reply, dict)
     assert reply["ok"] is False
     line = Refusal.from_error(reply["error"]).line()
     assert "\n" not in line

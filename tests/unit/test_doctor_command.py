@@ -155,7 +155,7 @@ def test_docker_socket_without_dockerd_is_a_warning(
 
 def test_on_this_machine_it_is_quick_and_changes_nothing(tmp_path: Path) -> None:
     root = tmp_path / "none"
-    argv = [MGPU, "doctor", "--root", root, "-o", "json"]
+    argv: list[str | Path] = [MGPU, "doctor", "--root", root, "-o", "json"]
     ended: list[subprocess.CompletedProcess[str]] = []
 
     def examined() -> float:

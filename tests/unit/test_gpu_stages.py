@@ -11,6 +11,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,7 @@ def test_every_stage_has_a_name_of_its_own() -> None:
 def test_start_reports_the_call_at_which_it_stops(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what the same does without mgpu."""
     plain = subprocess.CompletedProcess([], 0, said(("init", 0), ("count", 0)), "")
-    monkeypatch.setattr(first.subprocess, "run", lambda *_, **__: plain)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: plain)
     out = verdict(first.cu_init, Product(said(("init", 0), ("count", 100))), results)
     assert out.verdict == "stops at count: error 100"
     assert [step["step"] for step in out.figures["plain"]] == ["init", "count"]
@@ -374,11 +375,8 @@ def test_registers_that_are_hidden_cannot_be_mapped(tmp_path: Path) -> None:
 
 
 def test_an_instance_has_its_gpus_node_and_two_capabilities(tmp_path: Path) -> None:
-    about = {"name": "it", "memory_mib": 1, "gpu_id": 256}
-    cards = [
-        CardInfo(index=0, minor=1, uuid="GPU-a", **about),
-        CardInfo(index=1, minor=0, uuid="MIG-b", instance=(3, 0), **about),
-    ]
+    card = CardInfo(index=0, minor=1, uuid="GPU-a", name="it", memory_mib=1, gpu_id=256)
+    cards = [card, replace(card, index=1, minor=0, uuid="MIG-b", instance=(3, 0))]
     (tmp_path / "nvidiactl").touch()
     found = cdi.spec(cards, tmp_path, {"gpu0/gi3/access": 20, "gpu0/gi3/ci0/access": 21})
     nodes = {

@@ -2,18 +2,20 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from install import apply, folders, parts, runtime_conf
+from install import apply, folders, runtime_conf
 from install.change import Change, Plan
 from install.engines import ENGINES
 from mgpu_cli import drain as drain_command
 from mgpu_cli import install as install_command
 from mgpu_cli.main import main
+from oci_specs.refusal import Refusal
 from tests.unit.cli_support import container, fake_mgpud, list_reply
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may change what engines read")
@@ -247,12 +249,12 @@ def test_the_restart_of_an_engine_by_its_pid_is_a_hangup(
     (machine / "docker.pid").write_text(f"{os.getpid()}\n")
     path = config(machine, json.dumps({"pidfile": str(machine / "docker.pid")}))
     sent = []
-    monkeypatch.setattr(module.os, "kill", lambda pid, number: sent.append((pid, number)))
+    monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
     monkeypatch.setattr(module, "SYSTEMD_RUNS", machine / "none")
     # The pid of another program is left alone.
-    with pytest.raises(parts.Refusal, match="systemd does not run here"):
+    with pytest.raises(Refusal, match="systemd does not run here"):
         module.restart(docker.ENGINE, Intent(config=path))
     assert sent == []
-    monkeypatch.setattr(module.os, "readlink", lambda _: "/usr/sbin/dockerd (deleted)")
+    monkeypatch.setattr(os, "readlink", lambda _: "/usr/sbin/dockerd (deleted)")
     assert "was told" in module.restart(docker.ENGINE, Intent(config=path))
-    assert sent == [(os.getpid(), module.signal.SIGHUP)]
+    assert sent == [(os.getpid(), signal.SIGHUP)]

@@ -220,11 +220,12 @@ def imports(source: str) -> Iterator[Import]:
     tree = ast.parse(source)
     late = {id(inner) for outer in ast.walk(tree) if _runs_late(outer) for inner in ast.walk(outer)}
     for node in ast.walk(tree):
-        names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             names = ["" if node.level else node.module or ""]
+        else:
+            continue
         for name in names:
             yield Import(name, node.lineno, id(node) not in late)
 

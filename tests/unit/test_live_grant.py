@@ -211,7 +211,8 @@ def test_pod_name_selects_its_only_container(world: World) -> None:
         "mgpu.dev/memory-mib": "512",
     }
     for container in ("one", "two"):
-        message = {"container_id": container, "rootfs": "/r", "annotations": keys, "env": {}, "reach": []}
+        message: dict[str, object] = {"container_id": container, "rootfs": "/r", "annotations": keys}
+        message |= {"env": {}, "reach": []}
         grant = world.admission.admit(message)
         assert grant is not None
         world.life.begin(grant, 1, 60)

@@ -30,7 +30,7 @@ def test_operator_policy_wins_over_containers_and_nodes(world: World) -> None:
     assert owners(world) == [("fixed-share", "node", [])] * 2
     grant = world.granted("a", **ON_0, MGPU_POLICY="be")
     world.granted("b", **ON_0)
-    free = ("fixed-share", "node", [])
+    free: tuple[str, str, list[str]] = ("fixed-share", "node", [])
     assert owners(world) == [("native-burst-share", "a", ["a", "b"]), free]
     world.ask("policy", cards=[0], policy="guaranteed-burst-share")
     assert owners(world) == [("guaranteed-burst-share", "operator", ["a", "b"]), free]

@@ -38,7 +38,7 @@ def open_world() -> Iterator[World]:
 @pytest.mark.parametrize("variable", ["MGPU_GPUS", "MGPU_MEMORY_MIB", "MGPU_CORE"])
 def test_pod_does_not_ask_by_a_variable(world: World, pod: dict[str, str], variable: str) -> None:
     with pytest.raises(Refusal) as refused:
-        world.admit(annotations=pod, **{variable: "1024"})
+        world.admit(annotations=pod, env={variable: "1024"})
     assert refused.value.code == "environment-in-pod"
     assert refused.value.message.startswith(f"{variable} is a variable")
     assert world.engine.tenants == {}

@@ -230,13 +230,13 @@ def test_mgpud_and_python_rewrite_alike(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: bytes
 ) -> None:
     """Modulo where the two nodes are."""
+    granted = ok(action="grant", grant=grant(Path("/s"), Path("/l")))
     told = []
     for prepares in (False, True):
         monkeypatch.setattr(Mgpud, "prepares", prepares)
         node = node_at(tmp_path / str(prepares), python=not prepares or name == "odd path")
         write_spec(node, text)
-        given = grant(Path("/s"), Path("/l"))
-        with Mgpud(node.socket, lambda _, given=given: ok(action="grant", grant=given)) as mgpud:
+        with Mgpud(node.socket, lambda _: granted) as mgpud:
             done = create(node)
         where = str(node.root)
         told.append(

@@ -29,7 +29,8 @@ def test_quota_is_exact_and_other_containers_share_the_rest() -> None:
 def test_percents_are_positive_and_at_most_a_card() -> None:
     """Where idle time is shared, admission takes containers without a quota beside quotas of a whole card."""
     assert of(("online", 100), ("online", None)) == [99, 1]
-    assert of(("online", 60), ("online", 40), *[("online", None)] * 3) == [57, 40, 1, 1, 1]
+    without: tuple[Qos, None] = ("online", None)
+    assert of(("online", 60), ("online", 40), *[without] * 3) == [57, 40, 1, 1, 1]
 
 
 def test_percent_is_the_least_of_several_cards() -> None:

@@ -19,7 +19,7 @@ from native_sched.daemon.node import process_id
 from native_sched.daemon.node.config import NodeConfig
 from native_sched.daemon.reclaim import host_memory, move
 from native_sched.daemon.reclaim import reclaim as reclaiming
-from native_sched.daemon.reclaim.checkpoint import Checkpoint, Failed, Gone, Patience
+from native_sched.daemon.reclaim.checkpoint import Alone, Checkpoint, Failed, Gone, Patience
 from native_sched.daemon.reclaim.reclaim import Reclaimer
 from tests.unit.arbiter_support import CARDS, FakeEngine, World
 
@@ -358,7 +358,9 @@ def test_a_success_ends_what_was_said_of_a_failure(node: Node) -> None:
     node.runs(lambda: one.reclaim.state == "running" and not one.not_moved)
 
 
-def test_one_that_has_nothing_left_on_its_card_is_not_ended_as_unevictable(ending: Node) -> None:
+def test_one_that_has_nothing_left_on_its_card_is_not_ended_as_unevictable(
+    ending: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one, other = ending.container(), ending.container(1)
     ending.engine.demands = {0, 1}
     ending.driver.refuses = "lock"
@@ -370,7 +372,7 @@ def test_one_that_has_nothing_left_on_its_card_is_not_ended_as_unevictable(endin
             ending.driver.alive.discard(pid)
         await lives(pid, timeout_ms)
 
-    ending.driver.lock = lock  # type: ignore[method-assign]
+    monkeypatch.setattr(ending.driver, "lock", lock)
     ending.runs(lambda: bool(one.not_moved and other.not_moved))
     assert ending.killed == [other]
 
@@ -397,7 +399,7 @@ def test_a_silent_helper_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("oci_specs.paths.libexec", lambda name: str(program))
 
     async def run() -> None:
-        alone = reclaiming.Alone(str(tmp_path / "lock"))
+        alone = Alone(str(tmp_path / "lock"))
         silent = Checkpoint("libcuda.so.1", alone)
         await silent.start()
         process = silent._process

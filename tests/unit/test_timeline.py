@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +17,6 @@ from PIL import Image
 
 from mgpu_cli.main import main
 from mgpu_cli.timeline import account, collect, picture, rows, spans, trace
-from mgpu_cli.timeline import command as command_module
 from mgpu_cli.timeline.account import Event, Who
 from mgpu_cli.timeline.rows import Lane, Row, Timeline
 from mgpu_cli.timeline.spans import Span
@@ -336,7 +336,7 @@ def test_timeline_reads_on_while_pages_are_full(mgpud: FakeMgpud, monkeypatch: p
 
 def test_timeline_watches_for_so_long(mgpud: FakeMgpud, monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(command_module.time, "sleep", slept.append)
+    monkeypatch.setattr(time, "sleep", slept.append)
     mgpud.reply_to(
         "timeline", page(PREEMPTION[:3], 5), page(PREEMPTION[3:9], 105), page(PREEMPTION[9:], 205)
     )
@@ -360,7 +360,7 @@ def test_timeline_follows_into_a_file_until_interrupted(
     def interrupt(_seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command_module.time, "sleep", interrupt)
+    monkeypatch.setattr(time, "sleep", interrupt)
     mgpud.reply_to("timeline", page([]), page(PREEMPTION[3:5], lost=2))
     assert mgpu("timeline", "--follow", str(tmp_path / "log")).exit_code == 0
     first, second, lost = map(json.loads, (tmp_path / "log").read_text().splitlines())

@@ -80,7 +80,9 @@ def test_containerd_task_is_in_the_grant(world: World) -> None:
     link = world.link()
     link.heard(told(container="c1", known=KNOWN))
     link.heard(told(container="stranger", known=KNOWN))
-    assert of(world).containerd == ContainerdTask(**KNOWN)
+    assert of(world).containerd == ContainerdTask(
+        address="/a", namespace="default", name="job", runtime="r", task="running"
+    )
 
 
 def test_pauses_are_handed_on(world: World) -> None:

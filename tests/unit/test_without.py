@@ -38,7 +38,7 @@ def test_missing_feature_is_logged_once_per_card_with_the_status(capfd: pytest.C
 
 def test_describe_names_features_the_driver_lacks() -> None:
     cards = [{"index": 0, "without": []}, {"index": 1, "without": [without.name(each) for each in Without]}]
-    said = [text for _, text in render._without(cards)]
+    said = [str(text) for _, text in render._without(cards)]
     assert "idle by fetch only" in said
     assert not any(text.startswith("without ") for text in said), "each has words of its own"
     assert {row for row, _ in render._without(cards)} == {"Card 1:"}
