@@ -70,6 +70,11 @@ uint64_t ledger_free_bytes(const struct ledger *l)
     return left < free ? left : free;
 }
 
+uint64_t ledger_gives_way_bytes(const struct ledger *l)
+{
+    return l->card && l->kind == MEMORY_ONLINE ? atomic_load(&l->card->reclaimable_bytes) : 0;
+}
+
 static void note_peak(struct ledger *l)
 {
     if (held(l) > l->peak_bytes)

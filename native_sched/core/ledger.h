@@ -38,6 +38,9 @@ void ledger_release(struct ledger *l, uint64_t bytes);
 /* What an allocation may still take. */
 uint64_t ledger_free_bytes(const struct ledger *l);
 
+/* What others hold of the card and lose when this one asks for it. */
+uint64_t ledger_gives_way_bytes(const struct ledger *l);
+
 /* The bytes that its waiting calls can get: together no more than its cap leaves, however much each asks for.
  */
 uint64_t ledger_demand_bytes(const struct ledger *l);

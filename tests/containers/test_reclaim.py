@@ -20,11 +20,12 @@ from tests.support.lending import (
     taker,
     turn,
 )
-from tests.support.programs import Programs
+from tests.support.programs import Programs, inside
 from tests.support.scrape import scrape
 from tests.support.waiting import until
 
 TIMES = 20
+LARGE_OFFLINE = OFFLINE | {"mgpu.dev/memory-mib": "3072"}
 
 
 lasting, mgpu = lasting_mgpu("v100-16:1", node_config=LENDS)
@@ -70,6 +71,20 @@ def test_granted_lent_and_evicted_memory_is_shown(mgpu: Arbiter, built: Programs
         assert found.one("mgpu_memory_moves_total", what="evicted") == moves + 1
         turn(online)
         offline.until("running")
+
+
+def test_online_is_shown_as_free_what_gives_way_to_it(mgpu: Arbiter, built: Programs) -> None:
+    """Programs ask what is free and take that: vLLM, XLA."""
+    online = {"mgpu.dev/memory-mib": str(CARD_MIB - 1024)}
+    with started(mgpu, built, LARGE_OFFLINE, inside("keeper"), "2048") as offline:
+        assert offline.program.line() == "up"
+        with bundle(inside("capped"), annotations=online, mounts=[built.oci_mount]) as made:
+            [card] = json.loads(made.run(mgpu.runtime).out)
+        assert card["total_bytes"] == CARD_MIB - 1024 << 20
+        assert card["total_bytes"] - card["free_bytes"] < 512 << 20, "more than its context is not its own"
+        assert (card["exact"], card["after"]) == (0, 0)
+        offline.until("running")
+        assert rounds(offline)
 
 
 def test_a_container_that_has_no_gpu_is_not_evicted(mgpu: Arbiter) -> None:

@@ -63,10 +63,11 @@ int view_id_info(struct call *c, uint32_t *status)
     return call_driver(c);
 }
 
-/* Totals become the cap, what is free what is left of it; every value at most the card's own. In KiB. */
+/* Totals become the cap, what is free what is left of it; every value at most the card's own, where memory
+ * that gives way to the tenant is free. In KiB. */
 static uint32_t capped_kib(uint32_t index, uint32_t kib, const struct ledger *l)
 {
-    uint64_t limit = kib;
+    uint64_t limit = kib, most = kib;
 
     switch (index) {
     case RM_FB_RAM_SIZE:
@@ -79,11 +80,12 @@ static uint32_t capped_kib(uint32_t index, uint32_t kib, const struct ledger *l)
     case RM_FB_LARGEST_FREE:
     case RM_FB_HEAP_FREE:
         limit = ledger_free_bytes(l) >> 10;
+        most += ledger_gives_way_bytes(l) >> 10;
         break;
     default:
         break;
     }
-    return limit < kib ? (uint32_t)limit : kib;
+    return (uint32_t)(limit < most ? limit : most);
 }
 
 /* Of the caller's size, which the driver may not have judged yet; the driver writes the count as well. */
