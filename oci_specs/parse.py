@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Protocol, cast
 
 from oci_specs import forms, identity, units, vocabulary
@@ -101,8 +102,11 @@ def _refuse_unknown_own(annotations: Mapping[str, str], env: Mapping[str, str]) 
     for name in vocabulary.unknown_own(annotations, env):
         annotated = name.startswith(vocabulary.OWN_PREFIX)
         prefix = vocabulary.OWN_PREFIX if annotated else vocabulary.OWN_ENV_PREFIX
-        known = ", ".join(sorted(key.name for key in vocabulary.KEYS if key.name.startswith(prefix)))
-        raise Refusal("unknown-key", f"{quoted(name)} is not a key of mgpu", f"allowed: {known}")
+        known = sorted(key.name for key in vocabulary.KEYS if key.name.startswith(prefix))
+        meant = "".join(f"did you mean {near}? " for near in get_close_matches(name, known, 1, 0.8))
+        raise Refusal(
+            "unknown-key", f"{quoted(name)} is not a key of mgpu", f"{meant}allowed: {', '.join(known)}"
+        )
 
 
 def _nearest(
@@ -275,7 +279,7 @@ def _reclaimable(stated: _Stated | None, qos: Qos, memory: _Stated | None) -> bo
         raise Refusal(
             "online-reclaimable",
             f"{stated} on an online container, whose memory never gives way",
-            "make the container offline, or leave the annotation out",
+            "make the container offline, or leave it out",
         )
     if memory is None:
         raise Refusal(

@@ -109,6 +109,7 @@ KEYS = (
     Key(LESS, SPARE, ANNOTATION, "spare-mib"),
     Key(MEMORY, "MGPU_MEMORY_MIB", ENV, "mib"),
     Key(RECLAIMABLE, MEMORY_RECLAIMABLE, ANNOTATION, "true-or-false"),
+    Key(RECLAIMABLE, "MGPU_MEMORY_RECLAIMABLE", ENV, "true-or-false"),
     Key(CORE, "vke.volcengine.com/mgpu-core", ANNOTATION, "mgpu-core", ONLINE),
     Key(CORE, "vke.volcengine.com/reclaimed-mgpu-core", ANNOTATION, "mgpu-core", OFFLINE),
     Key(CORE, "tke.cloud.tencent.com/qgpu-core", ANNOTATION, "qgpu-core", ONLINE),

@@ -99,7 +99,7 @@ _OWN = (
     "mgpu.dev/memory-reclaimable, mgpu.dev/memory-spare-mib, mgpu.dev/placement, mgpu.dev/policy, "
     "mgpu.dev/qos, mgpu.dev/reclaimable-memory-mib"
 )
-_OWN_ENV = "allowed: MGPU_CORE, MGPU_GPUS, MGPU_MEMORY_MIB, MGPU_POLICY, MGPU_QOS"
+_OWN_ENV = "allowed: MGPU_CORE, MGPU_GPUS, MGPU_MEMORY_MIB, MGPU_MEMORY_RECLAIMABLE, MGPU_POLICY, MGPU_QOS"
 _POSITION = (
     "and the container engine does not tell which container of the pod this is; "
     "write mgpu.dev/gpus for each container instead, or the same number for all"
@@ -239,12 +239,24 @@ REFUSALS = [
     _env(
         "visible-all-and", f'NVIDIA_VISIBLE_DEVICES is "all,0"; {_VISIBLE}', NVIDIA_VISIBLE_DEVICES="all,0"
     ),
-    _annotated("unknown-key", f'"mgpu.dev/memory-mb" is not a key of mgpu; {_OWN}', misspelt="4096"),
-    _env("env-unknown-alone", f'"MGPU_MEMORY" is not a key of mgpu; {_OWN_ENV}', MGPU_MEMORY="4096"),
-    _env("env-unknown-gpu", f'"MGPU_GPU" is not a key of mgpu; {_OWN_ENV}', MGPU_GPU="2"),
+    _annotated(
+        "unknown-key",
+        f'"mgpu.dev/memory-mb" is not a key of mgpu; did you mean mgpu.dev/memory-mib? {_OWN}',
+        misspelt="4096",
+    ),
+    _env(
+        "env-unknown-alone",
+        f'"MGPU_MEMORY" is not a key of mgpu; did you mean MGPU_MEMORY_MIB? {_OWN_ENV}',
+        MGPU_MEMORY="4096",
+    ),
+    _env(
+        "env-unknown-gpu",
+        f'"MGPU_GPU" is not a key of mgpu; did you mean MGPU_GPUS? {_OWN_ENV}',
+        MGPU_GPU="2",
+    ),
     _env(
         "env-unknown-beside-visible",
-        f'"MGPU_MEMORY" is not a key of mgpu; {_OWN_ENV}',
+        f'"MGPU_MEMORY" is not a key of mgpu; did you mean MGPU_MEMORY_MIB? {_OWN_ENV}',
         NVIDIA_VISIBLE_DEVICES="0",
         MGPU_MEMORY="4096",
     ),
@@ -259,7 +271,7 @@ REFUSALS = [
         "env-unknown-beside-annotation",
         {"memory": "4096"},
         {"MGPU_MEMORY": "8192"},
-        f'"MGPU_MEMORY" is not a key of mgpu; {_OWN_ENV}',
+        f'"MGPU_MEMORY" is not a key of mgpu; did you mean MGPU_MEMORY_MIB? {_OWN_ENV}',
     ),
     # Keys at one distance that disagree.
     _annotated(

@@ -48,7 +48,7 @@ def lending(online_mib: int, *tenants: Tenant) -> CardState:
         (
             {"mgpu.dev/memory-mib": "512", "mgpu.dev/memory-reclaimable": "true"},
             'mgpu: mgpu.dev/memory-reclaimable "true" on an online container, whose memory never gives way; '
-            "make the container offline, or leave the annotation out",
+            "make the container offline, or leave it out",
         ),
         (
             {"mgpu.dev/gpus": "1", **OFFLINE},

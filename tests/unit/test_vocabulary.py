@@ -349,3 +349,17 @@ def test_the_create_path_imports_nothing_heavy() -> None:
         "oci_specs.refusal",
         "oci_specs.vocabulary",
     }
+
+
+def test_reclaimable_memory_by_variables_is_that_by_annotations() -> None:
+    """Docker before 25 has no annotations."""
+    by_variables = request(
+        {}, {"MGPU_MEMORY_MIB": "512", "MGPU_QOS": "offline", "MGPU_MEMORY_RECLAIMABLE": "true"}
+    )
+    annotations = {
+        "mgpu.dev/memory-mib": "512",
+        "mgpu.dev/qos": "offline",
+        "mgpu.dev/memory-reclaimable": "true",
+    }
+    assert by_variables == request(annotations)
+    assert by_variables.reclaimable
