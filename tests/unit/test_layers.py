@@ -6,10 +6,14 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
 import json
+import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,6 +56,8 @@ LAYERS: dict[str, tuple[set[str], set[str]]] = {
     ),
     "demo": ({"mgpu_cli", "oci_specs", "sim"}, {"rich"}),
 }
+# What a package may import of pyproject.toml's optional dependencies.
+EXTRAS = {"cluster": ("cluster", "scheduler")}
 # Where other people's packages may be imported only inside functions: every container's start imports these.
 ON_EVERY_START = ("oci_specs", "runtime_hook")
 HEAVY = {
@@ -254,6 +260,26 @@ def test_imports_only_what_lies_below(package: str) -> None:
             if not known and not (top in foreign and late):
                 wrong.append(f"{relative(path)}:{found.line} imports {found.module or 'a relative name'}")
     assert not wrong, "\n".join(wrong)
+
+
+def distribution(requirement: str) -> str:
+    """Its name, in the one way to write it."""
+    return re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", requirement)[0]).lower()
+
+
+@pytest.mark.parametrize("package", sorted(LAYERS))
+def test_what_a_package_imports_is_declared(package: str) -> None:
+    """Not only brought along by another dependency, which may do without it tomorrow."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    extras = (project["optional-dependencies"][name] for name in EXTRAS.get(package, ()))
+    declared = {distribution(each) for each in itertools.chain(project["dependencies"], *extras)}
+    provided = packages_distributions()
+    undeclared = [
+        module
+        for module in sorted(LAYERS[package][1])
+        if declared.isdisjoint(map(distribution, provided[module]))
+    ]
+    assert not undeclared
 
 
 def test_packages_form_no_cycle() -> None:
