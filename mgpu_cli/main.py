@@ -21,7 +21,8 @@ from mgpu_cli.top import top
 from mgpu_cli.uninstall import uninstall
 from mgpu_cli.up import up
 from mgpu_cli.upgrade import upgrade
-from mgpu_cli.version import package_version, version
+from mgpu_cli.version import version
+from oci_specs import build
 from oci_specs.refusal import Refusal
 
 
@@ -37,7 +38,7 @@ class _Group(click.Group):
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_version(), message="mgpu %(version)s")
+@click.version_option(build.build(), message="mgpu %(version)s")
 def main() -> None:
     """Share NVIDIA GPUs between containers, with hard memory caps and the stock driver."""
 

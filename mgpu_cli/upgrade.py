@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +15,7 @@ import click
 from mgpu_cli import client, holder, options
 from mgpu_cli.holder import HolderStatus
 from mgpu_cli.state import StateDir
+from oci_specs import build
 from oci_specs.refusal import Refusal
 
 UNIT = "mgpud.service"
@@ -31,18 +33,40 @@ def upgrade(state: StateDir) -> None:
     running one is does not begin, and that one goes on.
     """
     before = holder.status(state.holder)
+    old_holder, old_mgpud = _holder_build(before.pid), _mgpud_build(state)
     after = _replace_holder(state, before)
     click.echo(
-        f"holder (pid {after.pid}) is replaced by the installed one; it holds {after.listeners} listeners"
+        f"holder (pid {after.pid}): {_holder_build(after.pid)} in place of {old_holder}; "
+        f"it holds {after.listeners} listeners"
     )
     _renew_mgpud(state, after)
     began = time.monotonic()
     found = _serving(state, after.mgpud_pid)
-    instead = f"takes the place of pid {after.mgpud_pid}" if after.mgpud_pid else "serves, where none did"
+    instead = f"in place of {old_mgpud} (pid {after.mgpud_pid})" if after.mgpud_pid else "where none served"
     click.echo(
-        f"mgpud (pid {found['pid']}) {instead} after {time.monotonic() - began:.1f} s; "
-        f"it serves {found['containers']} containers"
+        f"mgpud (pid {found['pid']}): {found['build']} {instead} after "
+        f"{time.monotonic() - began:.1f} s; it serves {found['containers']} containers"
     )
+    if found["prefix"] != sys.prefix:
+        click.echo(
+            f"mgpu: what runs is installed in {found['prefix']}, and this command in {sys.prefix}; to run this one's, "
+            "install it there, or end what runs and start it from here",
+            err=True,
+        )
+
+
+def _holder_build(pid: int) -> str:
+    try:
+        return build.of_process(pid)[0]
+    except OSError:
+        return build.UNKNOWN
+
+
+def _mgpud_build(state: StateDir) -> str:
+    try:
+        return str(client.ask(state.control, "health").get("build", build.UNKNOWN))
+    except Refusal:
+        return build.UNKNOWN
 
 
 def _until(limit_s: float, done: Callable[[], bool]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import platform
 import sys
@@ -10,16 +9,10 @@ from typing import Any
 
 import click
 
-from mgpu_cli import client, options
+from mgpu_cli import client, holder, options
 from mgpu_cli.state import StateDir
+from oci_specs import build
 from oci_specs.refusal import Refusal
-
-
-def package_version() -> str:
-    try:
-        return importlib.metadata.version("mgpu")
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed as a package"
 
 
 def _health(state: StateDir) -> dict[str, Any] | None:
@@ -29,30 +22,48 @@ def _health(state: StateDir) -> dict[str, Any] | None:
         return None
 
 
+def _holder(state: StateDir) -> dict[str, Any] | None:
+    try:
+        pid = holder.status(state.holder).pid
+    except Refusal:
+        return None
+    try:
+        found, prefix = build.of_process(pid)
+    except OSError:
+        return {"pid": pid, "build": build.UNKNOWN, "prefix": build.UNKNOWN}
+    return {"pid": pid, "build": found, "prefix": str(prefix)}
+
+
 @click.command(short_help="Print versions of mgpu, the kernel and the driver.")
 @options.root
 @options.output
 def version(state: StateDir, output: str) -> None:
-    """Print versions of mgpu, the kernel and, when mgpud runs, its driver."""
-    health = _health(state)
+    """Print versions of mgpu, the kernel and what runs here: the holder, mgpud and its driver."""
+    health, held = _health(state), _holder(state)
     if output == "json":
         facts = {
-            "mgpu": package_version(),
+            "mgpu": build.version(),
+            "build": build.build(),
             "python": platform.python_version(),
             "kernel": platform.release(),
             "prefix": sys.prefix,
+            "holder": held,
             "mgpud": health,
         }
         click.echo(json.dumps(facts, indent=2))
         return
-    click.echo(f"mgpu    {package_version()}")
+    click.echo(f"mgpu    {build.build()}, in {sys.prefix}")
     click.echo(f"python  {platform.python_version()}")
     click.echo(f"kernel  {platform.release()}")
-    click.echo(f"prefix  {sys.prefix}")
+    if held is None:
+        click.echo(f"holder  not running at {state.holder}")
+    else:
+        click.echo(f"holder  {held['build']}, in {held['prefix']}, pid {held['pid']}")
     if health is None:
         click.echo(f"mgpud   not running at {state.control}")
     else:
         click.echo(
-            f"mgpud   pid {health['pid']}, driver {health['driver']} {health['driver_version']}, "
-            f"{health['cards']} cards, {health['containers']} containers"
+            f"mgpud   {health['build']}, in {health['prefix']}, pid {health['pid']}, "
+            f"driver {health['driver']} {health['driver_version']}, "
+            f"{health['cards']} GPUs, {health['containers']} containers"
         )

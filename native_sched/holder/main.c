@@ -2,6 +2,9 @@
  * and start again while containers run: a listener whose last copy is closed makes their calls fail for good.
  * It knows nothing of GPUs and holds no driver file. */
 #define _GNU_SOURCE
+#if __has_include("build.h") /* meson makes it */
+#include "build.h"
+#endif
 #include "child.h"
 #include "events.h"
 #include "manager.h"

@@ -179,7 +179,7 @@ def test_a_new_version_takes_over_in_the_same_pod(node: Node, agent: subprocess.
     (node.image / "opt/mgpu/lib/another").write_text("a file that the version before had not\n")
     done = node.agent("install", "--upgrade")
     assert done.returncode == 0, done.stderr
-    assert "is replaced by the installed one" in done.stdout
+    assert " in place of " in done.stdout
     assert os.readlink(node.root / "opt/mgpu") != folder
     assert node.mgpud_pid() != before
     assert agent.poll() is None

@@ -14,6 +14,7 @@ from functools import partial
 import pytest
 
 from mgpu_cli import holder
+from oci_specs import build
 from oci_specs.refusal import Refusal
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
@@ -100,10 +101,11 @@ def mgpud_killed(mgpu: Arbiter) -> None:
 def upgraded(mgpu: Arbiter) -> None:
     holder_pid, mgpud_pid = mgpu.pid_of("holder"), mgpu.pid_of("mgpud")
     first, second = mgpu.mgpu("upgrade").splitlines()
+    here = re.escape(build.build())
     assert re.fullmatch(
-        rf"holder \(pid {holder_pid}\) is replaced by the installed one; it holds \d+ listeners", first
+        rf"holder \(pid {holder_pid}\): {here} in place of {here}; it holds \d+ listeners", first
     )
-    assert re.match(rf"mgpud \(pid \d+\) takes the place of pid {mgpud_pid} after ", second)
+    assert re.match(rf"mgpud \(pid \d+\): {here} in place of {here} \(pid {mgpud_pid}\) after ", second)
     assert mgpu.pid_of("holder") == holder_pid
     assert mgpu.pid_of("mgpud") != mgpud_pid
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -84,7 +85,11 @@ def test_upgrade_fails_on_a_silent_holder(root: Path) -> None:
 
 
 def answers(monkeypatch: pytest.MonkeyPatch, pid: Callable[[], int]) -> None:
-    monkeypatch.setattr(client, "ask", lambda _socket, _verb: {"pid": pid(), "containers": 3})
+    def health(_socket: Path, _verb: str) -> dict[str, object]:
+        now = pid()
+        return {"pid": now, "containers": 3, "build": f"0.1.0 ({now})", "prefix": sys.prefix}
+
+    monkeypatch.setattr(client, "ask", health)
 
 
 def test_upgrade_replaces_holder_and_mgpud(
@@ -102,10 +107,38 @@ def test_upgrade_replaces_holder_and_mgpud(
     holder.close()
     assert done.exit_code == 0, done.stderr
     first, second = done.stdout.splitlines()
-    assert first == f"holder (pid {os.getpid()}) is replaced by the installed one; it holds 3 listeners"
-    assert second.startswith("mgpud (pid 8) takes the place of pid 7 after ")
+    # What answers for the holder here is this Python.
+    assert first == f"holder (pid {os.getpid()}): unknown in place of unknown; it holds 3 listeners"
+    assert second.startswith("mgpud (pid 8): 0.1.0 (8) in place of 0.1.0 (7) (pid 7) after ")
     assert second.endswith(" s; it serves 3 containers")
     assert signals == [(os.getpid(), signal.SIGHUP), (os.getpid(), signal.SIGUSR1)]
+
+
+def test_upgrade_says_when_it_renewed_another_installation(
+    root: Path, monkeypatch: pytest.MonkeyPatch, signals: list[tuple[int, int]]
+) -> None:
+    answers(monkeypatch, lambda: 8 if len(signals) == 2 else 7)
+    holder = FakeHolder(root / "holder.sock", lambda: (1 if signals else 0, 7, 1, 3, 0, 0, 0))
+    here, elsewhere = sys.prefix, "/opt/newer"
+    signalled = os.kill
+
+    def kill(pid: int, number: int) -> None:
+        signalled(pid, signal.Signals(number))
+        if number == signal.SIGUSR1:
+            monkeypatch.setattr(sys, "prefix", elsewhere)
+
+    monkeypatch.setattr(os, "kill", kill)
+    monkeypatch.setattr(upgrade, "_until", lambda _limit_s, done: done())
+    answered = client.ask
+
+    def ask(at: Path, verb: str) -> dict[str, object]:
+        return answered(at, verb) | {"prefix": here}
+
+    monkeypatch.setattr(client, "ask", ask)
+    done = run(root)
+    holder.close()
+    assert done.exit_code == 0, done.stderr
+    assert f"what runs is installed in {here}, and this command in {elsewhere}" in done.stderr
 
 
 def test_upgrade_fails_when_the_holder_is_not_replaced(root: Path, signals: list[tuple[int, int]]) -> None:

@@ -31,6 +31,8 @@ HEALTH = {
     "driver_version": "545.1",
     "driver_alive": True,
     "pid": 4242,
+    "build": "0.1.0 (1a2b3c4d5e6f)",
+    "prefix": "/opt/mgpu",
     "uptime_seconds": 3723.5,
     "max_rss_kib": 45 << 10,
     "cards": 2,
@@ -155,7 +157,7 @@ def test_a_manager_that_is_not_there_is_no_fault(path: str, monkeypatch: pytest.
 def test_the_verb_tells_what_its_schema_says() -> None:
     with node() as world:
         world.log.error("listener-not-served", container="c", why="Too many open files")
-        plain = {name: HEALTH[name] for name in list(HEALTH)[:14]}
+        plain = {name: HEALTH[name] for name in list(HEALTH)[:16]}
         found = with_threads(lambda message, peer: plain, world.watchdog)({}, Peer(1, 0))
         schemas.validate("control#health-reply", {"version": 1, "ok": True, **found})
         assert found["errors"][0]["event"] == "listener-not-served"

@@ -112,6 +112,8 @@ HEALTH = {
     "rm_table": "580.65",
     "rm_table_override": None,
     "pid": 1,
+    "build": "0.1.0 (1a2b3c4d5e6f)",
+    "prefix": "/opt/mgpu",
     "uptime_seconds": 0.5,
     "cards": 2,
     "containers": 0,

@@ -2,6 +2,7 @@
 
 import os
 import resource
+import sys
 import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
@@ -14,9 +15,12 @@ from native_sched.daemon.grants.grants import Grant
 from native_sched.daemon.grants.memory_refusal import can_evict
 from native_sched.daemon.grants.served import Served
 from native_sched.daemon.node import sight, without
+from oci_specs import build
 from placement.cards import CardState
 
 _STARTED = time.monotonic()
+# As it was when this mgpud began, whatever is installed meanwhile.
+_BUILD = build.build()
 
 
 def _usage(engine: Engine, grant: Grant, card: int) -> Usage:
@@ -165,6 +169,8 @@ def health(served: Served, driver: str, driver_version: str) -> dict[str, Any]:
         "rm_table": engine.rm_table,
         "driver_alive": engine.driver_alive,
         "pid": os.getpid(),
+        "build": _BUILD,
+        "prefix": sys.prefix,
         "uptime_seconds": round(time.monotonic() - _STARTED, 3),
         "max_rss_kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
         "cards": len(served.cards),

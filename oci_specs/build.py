@@ -1,0 +1,50 @@
+"""Which build of mgpu this is, and which one a program of mgpu's that runs is of.
+
+Native programs have it as a text that begins with _MARK (base/build.h.in). There it is found while one runs,
+even when its file has been replaced.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+from pathlib import Path
+
+from oci_specs import paths
+from oci_specs.refusal import Refusal
+
+_MARK = re.compile(rb"mgpu-build ([^\0]+)\0")
+_LIBEXEC = Path("libexec") / "mgpu"
+_DELETED = " (deleted)"
+UNKNOWN = "unknown"
+
+
+def version() -> str:
+    try:
+        return importlib.metadata.version("mgpu")
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed as a package"
+
+
+def build() -> str:
+    """Version and commit of what is installed, "0.1.0 (1a2b3c4d5e6f)"; "-dirty" with changes besides."""
+    try:
+        return _marked(paths.libexec("mgpu-holder"))
+    except (OSError, Refusal):
+        return f"{version()} ({UNKNOWN} commit)"
+
+
+def of_process(pid: int) -> tuple[str, Path]:
+    """The build of a native program that runs, and the prefix that it was started from.
+
+    OSError when there is no such process, or it is another user's.
+    """
+    exe = f"/proc/{pid}/exe"
+    folder = Path(os.readlink(exe).removesuffix(_DELETED)).parent
+    return _marked(exe), folder.parent.parent if folder.match(str(_LIBEXEC)) else folder
+
+
+def _marked(program: str) -> str:
+    found = _MARK.search(Path(program).read_bytes())
+    return found[1].decode() if found else UNKNOWN
