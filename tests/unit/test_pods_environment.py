@@ -27,6 +27,20 @@ PLACED = {"mgpu.dev/placement": '{"main": ["GPU-0"]}'}
 LIMIT = {"mgpu.dev/memory-64mib": "4"}
 
 
+# What no admission sees, or no scheduler places: an engine tells mgpud of them as of any other container.
+STRANGE = {
+    "static pod": {
+        **CRIO,
+        "io.kubernetes.pod.name": "web-node-1",
+        "kubernetes.io/config.source": "file",
+        "kubernetes.io/config.hash": "0a1b",
+    },
+    "init container": {**CONTAINERD, "io.kubernetes.cri.container-name": "before"},
+    "ephemeral container": {**CONTAINERD, "io.kubernetes.cri.container-name": "debugger-x7k2p"},
+    "pod with nodeName": {**CONTAINERD, "io.kubernetes.cri.sandbox-name": "by-hand"},
+}
+
+
 @pytest.fixture
 def open_world() -> Iterator[World]:
     made = World(NodeConfig(environment_in_pods=True))
@@ -42,6 +56,21 @@ def test_pod_does_not_ask_by_a_variable(world: World, pod: dict[str, str], varia
     assert refused.value.code == "environment-in-pod"
     assert refused.value.message.startswith(f"{variable} is a variable")
     assert world.engine.tenants == {}
+
+
+@pytest.mark.parametrize("kind", STRANGE)
+def test_no_kind_of_pod_or_container_asks_by_a_variable(world: World, kind: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        world.admit(annotations=STRANGE[kind], MGPU_GPUS="1")
+    assert refused.value.code == "environment-in-pod"
+    assert world.admit(annotations={**STRANGE[kind], **PLACED}, MGPU_MEMORY_MIB="1024") is None
+    assert world.admit(annotations=STRANGE[kind], NVIDIA_VISIBLE_DEVICES="all") is None
+    assert world.engine.tenants == {}
+
+
+@pytest.mark.parametrize("kind", STRANGE)
+def test_node_may_let_variables_of_every_kind_count(open_world: World, kind: str) -> None:
+    assert open_world.admit(annotations=STRANGE[kind], MGPU_MEMORY_MIB="1024") is not None
 
 
 def test_misspelt_variable_of_a_pod_is_told_too(world: World) -> None:
