@@ -11,8 +11,6 @@ struct rm_table;
 struct rm_pid_info;
 struct rm_pids;
 
-typedef bool (*known_fn)(void *context, const struct open_file *file);
-
 enum { OUTER_MAX = 0x3fff }; /* the largest size that a command's bits can hold; arrays have any length */
 
 struct driver_call {
@@ -149,9 +147,8 @@ struct driver_ops {
     int (*pid_info)(struct driver *d, uint32_t minor, struct rm_pid_info *info);
     /* The processes that have a subdevice there, by the control GET_PIDS: NVIDIA's lists none by a device. */
     int (*pids)(struct driver *d, uint32_t minor, struct rm_pids *out);
-    /* Calls `found` with files of tenants that the process has by a descriptor, until it says true: whether
-     * it did. */
-    bool (*known_files)(struct driver *d, pid_t pid, known_fn found, void *context);
+    /* Whether the process's descriptor `fd`, of its folder of descriptors, is of a file in the table. */
+    bool (*known_file)(struct driver *d, pid_t pid, int dir, const char *fd, struct open_file *out);
 
     /* Blocks until a file of the driver is closed: its id, or a negative errno. */
     int64_t (*next_closed)(struct driver *d);

@@ -103,14 +103,18 @@ int mgpu_engine_open(const char *driver, const char *dir, const char *version, c
         goto fail_driver;
     if ((error = managed_poller_start(e)) < 0)
         goto fail_watch;
-    if ((error = reaper_start(e)) < 0)
+    if ((error = strangers_start(e)) < 0)
         goto fail_poller;
+    if ((error = reaper_start(e)) < 0)
+        goto fail_strangers;
     if ((error = loop_start(&e->loop, &e->mediator, &e->refusals)) < 0)
         goto fail_reaper;
     *out = e;
     return 0;
 fail_reaper:
     reaper_stop(e);
+fail_strangers:
+    strangers_stop(e);
 fail_poller:
     managed_poller_stop(e);
 fail_watch:
@@ -130,6 +134,7 @@ fail:
 void mgpu_engine_close(struct mgpu_engine *e)
 {
     reaper_stop(e);
+    strangers_stop(e);
     managed_poller_stop(e);
     loop_stop(&e->loop);
     file_reaper_stop(e);

@@ -39,9 +39,13 @@ struct mgpu_engine {
         const struct tenant *at; /* polled without `lock`: it is not removed meanwhile */
         bool awaited;            /* its removal waits: mgpud is notified */
         bool over;
-        bool looks_on;                            /* a look for strangers has slices left */
-        uint64_t looked_ns, slice_took_ns, looks; /* for strangers */
-    } managed_poller;                             /* of what tenants have; guarded by `lock` */
+    } managed_poller; /* of what tenants have; guarded by `lock` */
+    struct {
+        pthread_t thread;
+        pthread_cond_t end;
+        bool over;
+        uint64_t looks;
+    } strangers; /* guarded by `lock` */
     struct {
         uint64_t calls, refused[MGPU_REFUSED_KINDS], audit_mismatches[MAX_CARDS];
     } ended;                                /* of listeners and tenants that are gone; guarded by `lock` */
@@ -62,10 +66,10 @@ int managed_poller_start(struct mgpu_engine *e);
 void managed_poller_stop(struct mgpu_engine *e);
 /* A poll may be due. */
 void managed_poller_wake(struct mgpu_engine *e);
-/* A slice of a look at all processes: ends whose files are in those without a filter. True: it was the last.
- * Takes the lock. */
-bool strangers_look(struct mgpu_engine *e);
-void strangers_end(void);
+/* Looks at all processes each second, in a thread of its own, and ends tenants whose files are in those
+ * without a filter. */
+int strangers_start(struct mgpu_engine *e);
+void strangers_stop(struct mgpu_engine *e);
 /* Whether the tenant is being polled. mgpud is notified when that is over. */
 bool managed_poller_at(struct mgpu_engine *e, const struct tenant *t);
 

@@ -8,7 +8,7 @@
 #include "engine_private.h"
 #include <sys/eventfd.h>
 
-/* The polls of one tenant take at most this part of the thread's time, and so do looks for strangers. */
+/* The polls of one tenant take at most this part of the thread's time. */
 enum { POLLER_PARTS = 50 };
 
 /* From one look at what the driver says to the next. */
@@ -67,45 +67,6 @@ static void poll_tenant(struct mgpu_engine *e, struct tenant *t)
     e->managed_poller.awaited = false;
 }
 
-static uint64_t look_due_ns(const struct mgpu_engine *e)
-{
-    uint64_t gap_ns = e->managed_poller.looks_on ? e->managed_poller.slice_took_ns * POLLER_PARTS
-                                                 : audit_gap_ns;
-
-    return e->listeners ? e->managed_poller.looked_ns + gap_ns : UINT64_MAX;
-}
-
-static bool look_is_due(const struct mgpu_engine *e)
-{
-    return loop_now_ns() >= look_due_ns(e);
-}
-
-/* Drops mgpu_engine.lock meanwhile. */
-static void look(struct mgpu_engine *e)
-{
-    uint64_t began = loop_now_ns();
-    bool over;
-
-    assert_held(&e->lock);
-    pthread_mutex_unlock(&e->lock);
-    over = strangers_look(e);
-    pthread_mutex_lock(&e->lock);
-    e->managed_poller.looks_on = !over;
-    e->managed_poller.looked_ns = loop_now_ns();
-    e->managed_poller.slice_took_ns = e->managed_poller.looked_ns - began;
-}
-
-static void wait_for_due(struct mgpu_engine *e)
-{
-    uint64_t at_ns = look_due_ns(e);
-    struct timespec until = {.tv_sec = (time_t)(at_ns / 1000000000), .tv_nsec = (long)(at_ns % 1000000000)};
-
-    if (at_ns == UINT64_MAX)
-        pthread_cond_wait(&e->managed_poller.due, &e->lock);
-    else
-        pthread_cond_timedwait(&e->managed_poller.due, &e->lock, &until);
-}
-
 static void *watch(void *arg)
 {
     struct mgpu_engine *e = arg;
@@ -113,12 +74,10 @@ static void *watch(void *arg)
     WITH_ENGINE(e);
 
     while (!e->managed_poller.over) {
-        if (look_is_due(e))
-            look(e);
-        else if ((t = next_due(e)))
+        if ((t = next_due(e)))
             poll_tenant(e, t);
         else
-            wait_for_due(e);
+            pthread_cond_wait(&e->managed_poller.due, &e->lock);
     }
     return NULL;
 }
@@ -127,7 +86,7 @@ int managed_poller_start(struct mgpu_engine *e)
 {
     int error;
 
-    cond_init_monotonic(&e->managed_poller.due);
+    pthread_cond_init(&e->managed_poller.due, NULL);
     if ((error = -pthread_create(&e->managed_poller.thread, NULL, watch, e)) < 0)
         pthread_cond_destroy(&e->managed_poller.due);
     return error;
@@ -141,14 +100,13 @@ void managed_poller_stop(struct mgpu_engine *e)
     pthread_mutex_unlock(&e->lock);
     pthread_join(e->managed_poller.thread, NULL);
     pthread_cond_destroy(&e->managed_poller.due);
-    strangers_end();
 }
 
 void managed_poller_wake(struct mgpu_engine *e)
 {
     WITH_ENGINE(e);
 
-    if (!e->managed_poller.at && (look_is_due(e) || next_due(e)))
+    if (!e->managed_poller.at && next_due(e))
         pthread_cond_signal(&e->managed_poller.due);
 }
 

@@ -7,8 +7,10 @@
  * something for it that is in no account. Checkpoints have files for a moment, so two looks in a row have to
  * find the file.
  *
- * A look at all processes takes milliseconds, in which one that works for a card may wait for this processor:
- * it is done in slices. */
+ * A look at all processes takes 2 to 4 us for each of their descriptors, in which one that works for a card
+ * may wait for this processor: it is done in slices. The pauses between them get shorter the longer the last
+ * look was, and there are none once a look has lasted for a quarter of a second, so that it ends whatever
+ * there is. */
 #define _GNU_SOURCE
 #include "base/scoped.h"
 #include "native_sched/boundary/continued/continued.h"
@@ -21,21 +23,32 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 
-static const uint64_t slice_ns = 200 * 1000;
+enum {
+    PAUSE_PARTS = 50, /* a pause is at most so many slices long */
+    /* So many descriptors of a process in a tenant's namespace cost what asking the driver for it does. */
+    ASK_AFTER = 64,
+    PAGE_BYTES = 2048, /* of names: more at once would be a slice of milliseconds */
+};
+static const uint64_t slice_ns = 200 * 1000, spread_ns = 250 * 1000 * 1000, gap_ns = 1000 * 1000 * 1000;
 
 static struct look {
     struct mgpu_engine *e;
-    DIR *proc;    /* NULL: no look is under way */
-    pid_t pid;    /* that is looked at */
-    ino_t space;  /* of a tenant, that it is in or below; 0: of none */
-    bool judged;  /* `unknown` is this process's */
-    bool unknown; /* the driver counts something for it, and no account does */
+    DIR *proc;            /* NULL: no look is under way */
+    uint64_t began_ns;    /* the look */
+    uint64_t spent_ns;    /* in its slices */
+    uint64_t expected_ns; /* what the last one has spent */
+    pid_t pid;            /* that is looked at */
+    int fds;              /* its descriptors' folder; -1: none */
+    uint32_t walked;      /* of them */
+    ino_t space;          /* of a tenant, that it is in or below; 0: of none */
+    bool judged;          /* `unknown` is this process's */
+    bool unknown;         /* the driver counts something for it, and no account does */
     uint32_t tenants;
     struct {
         struct tenant *tenant;
         ino_t space;
     } of[MAX_TENANTS];
-} looking; /* the poller's alone */
+} looking = {.fds = -1}; /* the thread's alone */
 
 static void note_tenants(struct look *l)
 {
@@ -119,73 +132,168 @@ static bool is_unknown(const struct look *l)
     return false;
 }
 
-static bool suspect(void *context, const struct open_file *file)
+static bool judge(struct look *l)
 {
-    struct look *l = context;
-    struct mgpu_engine *e = l->e;
-    struct tenant *t = file->tenant;
-    uint32_t card = 0;
-
-    if (!t)
-        return false;
     if (!l->judged)
         l->unknown = is_unknown(l);
     l->judged = true;
+    return l->unknown;
+}
+
+static void suspect(struct look *l, struct tenant *t)
+{
+    struct mgpu_engine *e = l->e;
+    bool unknown = judge(l);
+    uint32_t card = 0;
     WITH_ENGINE(e);
-    if (!t->id || t->lost || ((l->space || !t->pid_space) && !l->unknown))
-        return false;
+
+    if (!t->id || t->lost || ((l->space || !t->pid_space) && !unknown))
+        return;
     WITH_TENANT(t);
     while (card < MAX_CARDS - 1 && !t->granted[card])
         card++;
-    if (t->suspected_at && t->suspected_at + 1 == e->managed_poller.looks)
+    if (t->suspected_at && t->suspected_at + 1 == e->strangers.looks)
         audit_stranger(&e->mediator, t, card);
-    t->suspected_at = e->managed_poller.looks;
-    return false;
+    t->suspected_at = e->strangers.looks;
 }
 
-static void look_at(struct look *l)
+static void leave_process(struct look *l)
 {
-    const struct mediator *m = &l->e->mediator;
+    if (l->fds >= 0)
+        close(l->fds);
+    l->fds = -1;
+}
 
+/* False: there is none left. */
+static bool next_process(struct look *l)
+{
+    const struct dirent *entry = readdir(l->proc);
+    char path[40];
+
+    l->pid = entry ? (pid_t)strtol(entry->d_name, NULL, 10) : 0;
+    if (l->pid <= 0 || l->pid == getpid())
+        return entry;
     l->judged = false;
+    l->walked = 0;
     l->space = space_of(l);
     /* Most have many files, and need no walk of them. */
-    if (!l->space || !is_accounted(l, l->space))
-        m->ops->known_files(m->driver, l->pid, suspect, l);
-}
-
-static bool begin(struct look *l, struct mgpu_engine *e)
-{
-    l->e = e;
-    if (l->proc || !(l->proc = opendir("/proc")))
-        return l->proc;
-    WITH_ENGINE(e);
-    e->managed_poller.looks++;
-    return true;
-}
-
-bool strangers_look(struct mgpu_engine *e)
-{
-    uint64_t began = loop_now_ns();
-    const struct dirent *entry;
-
-    if (!begin(&looking, e))
+    if (l->space && is_accounted(l, l->space))
         return true;
-    note_tenants(&looking);
-    while ((entry = readdir(looking.proc))) {
-        looking.pid = (pid_t)strtol(entry->d_name, NULL, 10);
-        if (looking.pid > 0 && looking.pid != getpid())
-            look_at(&looking);
-        if (loop_now_ns() - began >= slice_ns)
-            return false;
-    }
-    strangers_end();
+    snprintf(path, sizeof(path), "/proc/%d/fd", (int)l->pid);
+    l->fds = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return true;
 }
 
-void strangers_end(void)
+/* In a tenant's namespace a process of which the driver counts nothing is no stranger, whatever it has. */
+static void walk_some(struct look *l)
 {
-    if (looking.proc)
-        closedir(looking.proc);
-    looking.proc = NULL;
+    const struct mediator *m = &l->e->mediator;
+    _Alignas(struct dirent64) char page[PAGE_BYTES];
+    ssize_t n = getdents64(l->fds, page, sizeof(page));
+    const struct dirent64 *entry;
+    struct open_file file;
+
+    if (n <= 0 || (l->space && l->walked >= ASK_AFTER && !judge(l))) {
+        leave_process(l);
+        return;
+    }
+    for (ssize_t at = 0; at < n; at += entry->d_reclen, l->walked++) {
+        entry = (const struct dirent64 *)(const void *)(page + at);
+        if (m->ops->known_file(m->driver, l->pid, l->fds, entry->d_name, &file) && file.tenant)
+            suspect(l, file.tenant);
+    }
+}
+
+static bool begin(struct look *l)
+{
+    note_tenants(l);
+    if (l->proc || !l->tenants)
+        return l->proc;
+    l->proc = opendir("/proc");
+    l->began_ns = loop_now_ns();
+    l->spent_ns = 0;
+    WITH_ENGINE(l->e);
+    l->e->strangers.looks++;
+    return l->proc;
+}
+
+static void end(struct look *l)
+{
+    leave_process(l);
+    if (l->proc)
+        closedir(l->proc);
+    l->proc = NULL;
+    l->expected_ns = l->spent_ns;
+}
+
+static uint64_t pause_ns(const struct look *l, uint64_t now, uint64_t took_ns)
+{
+    uint64_t parts = now - l->began_ns >= spread_ns ? 0 : spread_ns / (l->expected_ns + 1);
+
+    return took_ns * (parts < PAUSE_PARTS ? parts : PAUSE_PARTS);
+}
+
+/* A slice of a look. When the next one is due. */
+static uint64_t look_on(struct look *l)
+{
+    uint64_t began = loop_now_ns(), now;
+    bool goes_on = begin(l);
+
+    while (goes_on && loop_now_ns() - began < slice_ns) {
+        if (l->fds >= 0)
+            walk_some(l);
+        else
+            goes_on = next_process(l);
+    }
+    now = loop_now_ns();
+    l->spent_ns += now - began;
+    if (goes_on)
+        return now + pause_ns(l, now, now - began);
+    if (!l->proc)
+        return now + gap_ns;
+    end(l);
+    return l->began_ns + gap_ns;
+}
+
+/* False: the engine ends. */
+static bool wait_until(struct mgpu_engine *e, uint64_t at_ns)
+{
+    struct timespec until = {.tv_sec = (time_t)(at_ns / 1000000000), .tv_nsec = (long)(at_ns % 1000000000)};
+    WITH_ENGINE(e);
+
+    while (!e->strangers.over && loop_now_ns() < at_ns)
+        pthread_cond_timedwait(&e->strangers.end, &e->lock, &until);
+    return !e->strangers.over;
+}
+
+static void *watch(void *arg)
+{
+    struct look *l = &looking;
+    uint64_t due_ns = 0;
+
+    l->e = arg;
+    while (wait_until(l->e, due_ns))
+        due_ns = look_on(l);
+    end(l);
+    return NULL;
+}
+
+int strangers_start(struct mgpu_engine *e)
+{
+    int error;
+
+    cond_init_monotonic(&e->strangers.end);
+    if ((error = -pthread_create(&e->strangers.thread, NULL, watch, e)) < 0)
+        pthread_cond_destroy(&e->strangers.end);
+    return error;
+}
+
+void strangers_stop(struct mgpu_engine *e)
+{
+    pthread_mutex_lock(&e->lock);
+    e->strangers.over = true;
+    pthread_cond_signal(&e->strangers.end);
+    pthread_mutex_unlock(&e->lock);
+    pthread_join(e->strangers.thread, NULL);
+    pthread_cond_destroy(&e->strangers.end);
 }

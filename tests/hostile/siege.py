@@ -62,6 +62,9 @@ class Attempt:
         for share in self.row["cards"]:
             assert share["used_bytes"] <= share["peak_bytes"] <= self.cap_mib * MIB, share
 
+    def has_ended(self) -> bool:
+        return self.running.process.poll() is not None
+
     def kill(self) -> None:
         self.made.call(self.mgpu.runtime, "kill", self.made.container, "KILL")
 

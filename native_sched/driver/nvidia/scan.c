@@ -59,26 +59,12 @@ bool nvidia_scan_each(struct driver *d, scan_fn found, void *context)
     return false;
 }
 
-struct named {
-    struct driver *d;
-    known_fn found;
-    void *context;
-};
-
-static bool name(void *context, struct fd_place at)
+bool nvidia_known_file(struct driver *d, pid_t pid, int dir, const char *fd, struct open_file *out)
 {
-    const struct named *to = context;
-    scoped_fd int fd = fd_place_fetch(&at);
-    struct open_file file;
+    struct fd_place at = {.tid = pid, .tgid = pid, .fd = number(fd)};
+    scoped_fd int ours = at.fd >= 0 && of_the_driver(d, dir, fd) ? fd_place_fetch(&at) : -1;
 
-    return fd >= 0 && nvidia_files_named(&to->d->files, fd, &file) && to->found(to->context, &file);
-}
-
-bool nvidia_known_files(struct driver *d, pid_t pid, known_fn found, void *context)
-{
-    struct named to = {d, found, context};
-
-    return scan_process(d, pid, name, &to);
+    return ours >= 0 && nvidia_files_named(&d->files, ours, out);
 }
 
 static bool note(void *context, struct fd_place at)

@@ -8,8 +8,8 @@
  * not for a thread that others wait for. A file that is only in a message or a mapping is not found. */
 void nvidia_scan(struct driver *d);
 
-/* Known files that the process has by a descriptor: driver_ops.known_files. */
-bool nvidia_known_files(struct driver *d, pid_t pid, known_fn found, void *context);
+/* driver_ops.known_file */
+bool nvidia_known_file(struct driver *d, pid_t pid, int dir, const char *fd, struct open_file *out);
 
 /* The same for any purpose: `found` is called for each such descriptor until it returns true. False: it never
  * did. */

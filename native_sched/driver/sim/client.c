@@ -3,9 +3,7 @@
 #include "rm/rm_abi.h"
 #include "native_sched/driver/samples.h"
 #include "private.h"
-#include <dirent.h>
 #include <errno.h>
-#include <stdio.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -139,20 +137,10 @@ static bool is_the_card(const struct driver *d, pid_t pid)
     return getsockopt(d->events, SOL_SOCKET, SO_PEERCRED, &who, &n) == 0 && who.pid == pid;
 }
 
-bool sim_known_files(struct driver *d, pid_t pid, known_fn found, void *context)
+bool sim_known_file(struct driver *d, pid_t pid, int dir, const char *fd, struct open_file *out)
 {
-    struct open_file file;
-    const struct dirent *e;
-    char path[40];
     struct stat st;
-    bool over = false;
 
-    snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
-    DIR *dir = is_the_card(d, pid) ? NULL : opendir(path);
-    while (dir && !over && (e = readdir(dir)))
-        over = fstatat(dirfd(dir), e->d_name, &st, 0) == 0 &&
-               files_find(d->files, st.st_dev, st.st_ino, &file) && found(context, &file);
-    if (dir)
-        closedir(dir);
-    return over;
+    return fstatat(dir, fd, &st, 0) == 0 && files_find(d->files, st.st_dev, st.st_ino, out) &&
+           !is_the_card(d, pid);
 }

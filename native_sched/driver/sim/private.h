@@ -27,7 +27,7 @@ int sim_pid_info(struct driver *d, uint32_t minor, struct rm_pid_info *info);
 int sim_pids(struct driver *d, uint32_t minor, struct rm_pids *out);
 int sim_samples(struct driver *d, const struct card *card, const struct rm_table *rm,
                 struct card_samples *out);
-bool sim_known_files(struct driver *d, pid_t pid, known_fn found, void *context);
+bool sim_known_file(struct driver *d, pid_t pid, int dir, const char *fd, struct open_file *out);
 /* Of the file behind a descriptor, all of it. */
 int sim_map_readonly(int fd, void **at, size_t *bytes);
 void sim_add_card(struct driver *d, const struct card *card);
