@@ -1,12 +1,15 @@
 #define _GNU_SOURCE
 #include "mgpud.h"
+#include "base/scoped.h"
 #include "events.h"
 #include "give_back.h"
 #include "peer.h"
 #include "protocol.h"
 #include "store.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -337,6 +340,33 @@ void mgpud_event(uint32_t events)
         mgpud_send();
 }
 
+/* The second number of schedstat (Documentation/scheduler/sched-stats.rst): a thread that is ready to run and
+ * does not is starved, and not hung. */
+static int64_t starved_ms(pid_t pid)
+{
+    char path[32], text[96] = "";
+    unsigned long long ran_ns, waited_ns;
+
+    snprintf(path, sizeof(path), "/proc/%d/schedstat", (int)pid);
+    scoped_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0 ||
+        sscanf(text, "%llu %llu", &ran_ns, &waited_ns) != 2)
+        return 0;
+    return (int64_t)(waited_ns / 1000000);
+}
+
+/* How much of `passed_ms` counts as its silence. */
+static int64_t silence_ms(struct mgpud *w, int64_t passed_ms)
+{
+    int64_t before_ms = w->starved_ms, starved;
+
+    w->starved_ms = starved_ms(w->pid);
+    starved = w->starved_ms - before_ms;
+    /* In a longer time the holder itself did not run, as when the machine was suspended. */
+    passed_ms = passed_ms < SILENCE_STEP_MS ? passed_ms : SILENCE_STEP_MS;
+    return starved <= 0 ? passed_ms : starved < passed_ms ? passed_ms - starved : 0;
+}
+
 static int64_t poll_served(struct mgpud *w, int64_t passed_ms)
 {
     if (w->pidfd < 0)
@@ -345,10 +375,8 @@ static int64_t poll_served(struct mgpud *w, int64_t passed_ms)
         mgpud_send();
     if (!mgpuds.watchdog_ms || !w->serves || w->doomed)
         return w->behind ? SILENCE_STEP_MS : -1;
-    /* In a longer time the holder itself did not run, as when the machine was suspended. */
-    passed_ms = passed_ms < SILENCE_STEP_MS ? passed_ms : SILENCE_STEP_MS;
-    w->silent_ms += passed_ms;
-    w->served_ms += passed_ms;
+    w->silent_ms += silence_ms(w, passed_ms);
+    w->served_ms += passed_ms < SILENCE_STEP_MS ? passed_ms : SILENCE_STEP_MS;
     if (w->served_ms > CALM_MS)
         mgpuds.kills_lately = 0;
     /* If the next mgpud falls silent too, it may be an attack: then no more restarts. */

@@ -19,14 +19,15 @@ struct mgpud {
     int fd;    /* -1: it has closed the connection, or there is none */
     int pidfd; /* -1: there is no process */
     pid_t pid;
-    bool serves;       /* HOLDER_ALIVE has come once */
-    bool gives_back;   /* its own listeners come first */
-    bool all_sent;     /* HOLDER_ALL */
-    bool behind;       /* something is to be sent again after a while */
-    bool doomed;       /* SIGKILL is on its way */
-    uint32_t sent;     /* listeners since WELCOME */
-    int64_t served_ms; /* since the first HOLDER_ALIVE */
-    int64_t silent_ms; /* since the last HOLDER_ALIVE, of time in which the holder itself ran */
+    bool serves;        /* HOLDER_ALIVE has come once */
+    bool gives_back;    /* its own listeners come first */
+    bool all_sent;      /* HOLDER_ALL */
+    bool behind;        /* something is to be sent again after a while */
+    bool doomed;        /* SIGKILL is on its way */
+    uint32_t sent;      /* listeners since WELCOME */
+    int64_t served_ms;  /* since the first HOLDER_ALIVE */
+    int64_t silent_ms;  /* since the last HOLDER_ALIVE, of time in which the holder ran, and mgpud could */
+    int64_t starved_ms; /* for which its first thread has waited for a processor, in all */
 };
 
 struct candidate {

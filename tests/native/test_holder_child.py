@@ -92,6 +92,26 @@ def test_a_short_stall_is_no_reason_nor_is_one_of_the_holder_itself(holder: Hold
     assert len(served(holder.folder)) == 1
 
 
+def test_a_starved_mgpud_is_not_taken_for_one_that_hangs(tmp_path: Path) -> None:
+    """Both are silent. This one is ready to run, and another process has the only processor that it may use."""
+    argv = mgpud_argv(tmp_path, "--spin")
+    with holding(tmp_path, "--watchdog-ms", str(WATCHDOG_MS), mgpud=argv) as holder:
+        first, one = serving(holder, 1), {min(os.sched_getaffinity(0))}
+        os.sched_setaffinity(first, one)
+        os.sched_setscheduler(first, os.SCHED_IDLE, os.sched_param(0))
+        with subprocess.Popen(["/bin/sh", "-c", "while :; do :; done"]) as hog:
+            os.sched_setaffinity(hog.pid, one)
+            os.setpriority(os.PRIO_PROCESS, hog.pid, -20)
+            time.sleep(2 * WATCHDOG_MS / 1000)
+            starved = alive(first)
+            hog.kill()
+        assert starved, holder.log()
+        os.sched_setscheduler(first, os.SCHED_OTHER, os.sched_param(0))
+        os.sched_setaffinity(first, os.sched_getaffinity(0))
+        until(lambda: not alive(first), "it has time and says nothing: it hangs", timeout_s=30)
+    assert f"mgpud {first} has sent nothing for" in holder.log()
+
+
 def test_a_new_one_takes_over_on_request(holder: Holder) -> None:
     holder.arrives("a", "b")
     first = serving(holder, 1)

@@ -60,6 +60,10 @@ with mgpud_lock.held(os.path.join(os.path.dirname(socket), "mgpud.lock"), fence=
                 link.alive()
                 threading.Event().wait(0.1)
         threading.Thread(target=beat, daemon=True).start()
+    if "--spin" in flags:
+        link.alive()
+        while True:
+            pass
     told = [0]
     while True:
         ready, _, _ = select.select([link.fileno(), *told], [], [])
