@@ -93,7 +93,7 @@ def test_a_short_stall_is_no_reason_nor_is_one_of_the_holder_itself(holder: Hold
 
 
 def test_a_starved_mgpud_is_not_taken_for_one_that_hangs(tmp_path: Path) -> None:
-    """Both are silent. This one is ready to run, and another process has the only processor that it may use."""
+    """Both are silent. This one is ready to run, and another process has its only processor."""
     argv = mgpud_argv(tmp_path, "--spin")
     with holding(tmp_path, "--watchdog-ms", str(WATCHDOG_MS), mgpud=argv) as holder:
         first, one = serving(holder, 1), {min(os.sched_getaffinity(0))}
