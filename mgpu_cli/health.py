@@ -137,9 +137,7 @@ def _tables(found: dict[str, Any]) -> Check:
 def _recovery(found: dict[str, Any]) -> Iterator[Check]:
     """None for the first mgpud: there were no containers to take over."""
     for name in found.get("lost", []):
-        yield Check(
-            "failed", "lost", f"{name}: its grant cannot be read; end it, nothing new is admitted before"
-        )
+        yield Check("failed", "lost", render.lost(name))
     taken = found.get("recovered")
     if taken is None or found.get("generation", 1) <= 1:
         return

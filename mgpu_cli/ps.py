@@ -13,8 +13,8 @@ from mgpu_cli.state import StateDir
 @options.output
 def ps(state: StateDir, output: str) -> None:
     """List containers with their cards, caps and use."""
-    containers = client.ask(state.control, "list")["containers"]
+    found = client.ask(state.control, "list")
     if output == "json":
-        render.as_json(containers)
+        render.as_json(found["containers"])
     else:
-        render.containers(containers)
+        render.containers(found["containers"], found.get("unreadable"))

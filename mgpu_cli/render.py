@@ -97,11 +97,20 @@ def _reclaim(container: Container) -> Iterator[Row]:
         yield "Not moved:", reclaim["not_moved"]
 
 
-def containers(found: list[Container]) -> None:
-    if not found:
+def lost(container: str) -> str:
+    """What is to be done about a container whose grant mgpud cannot read."""
+    return f"{container}: its grant cannot be read; end it, nothing new is admitted before"
+
+
+def containers(found: list[Container], unreadable: list[str] | None = None) -> None:
+    """unreadable: containers that have a grant which says nothing."""
+    for container in unreadable or []:
+        click.echo(f"mgpu: {lost(container)}", err=True)
+    if not found and not unreadable:
         click.echo("No container holds a GPU.")
         return
-    _show(CONTAINERS, *(line for row in found for line in _container_lines(row)))
+    if found:
+        _show(CONTAINERS, *(line for row in found for line in _container_lines(row)))
 
 
 def cards(found: list[Card]) -> None:

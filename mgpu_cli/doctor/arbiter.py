@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import PurePath
 
+from mgpu_cli import render
 from mgpu_cli.doctor.finding import Finding, Group, fail, ok, warn
 from mgpu_cli.doctor.host import Host
 from mgpu_cli.doctor.processes import CAP_SYS_NICE, capabilities, limit
@@ -35,6 +36,13 @@ def answers(host: Host) -> Iterator[Finding]:
         f"work is looked for every {health['poll_fast_us']} µs where online is idle beside running offline, and the "
         f"hold is {health['hold_ms']} ms",
     )
+    for container in health.get("lost", ()):
+        yield fail(
+            "mgpud-lost",
+            render.lost(container),
+            "mgpud does not know what it holds of the GPUs",
+            f"end {container} with its engine, such as docker rm --force {container}",
+        )
     for row in health.get("chips", ()):
         yield ok(
             "mgpud-chip",

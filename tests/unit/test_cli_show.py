@@ -106,6 +106,15 @@ def test_names_cannot_command_the_terminal_or_the_table(mgpud: FakeMgpud) -> Non
         assert "\x1b" not in output
 
 
+def test_a_container_whose_grant_cannot_be_read_is_shown(mgpud: FakeMgpud) -> None:
+    mgpud.reply({**list_reply([], []), "unreadable": ["run-681d2c3e"]})
+    done = mgpu("ps")
+    assert done.stdout == ""
+    assert done.stderr == (
+        "mgpu: run-681d2c3e: its grant cannot be read; end it, nothing new is admitted before\n"
+    )
+
+
 def test_empty_states_say_so(mgpud: FakeMgpud) -> None:
     mgpud.reply(list_reply([], []))
     assert mgpu("ps").output == "No container holds a GPU.\n"

@@ -225,6 +225,14 @@ def test_every_failure_says_what_to_type(tmp_path: Path) -> None:
     assert silent == set()
 
 
+def test_a_container_whose_grant_cannot_be_read_is_found(node: Node) -> None:
+    assert node.health is not None
+    node.health["lost"] = ["run-681d2c3e"]
+    found = node.only(arbiter.GROUP)
+    assert (found.id, found.level) == ("mgpud-lost", Level.FAIL)
+    assert "run-681d2c3e: its grant cannot be read; end it" in found.what
+
+
 def test_why_there_is_no_fifo(node: Node) -> None:
     assert node.health is not None
     node.health["sched_fifo"] = False

@@ -173,7 +173,8 @@ class Arbiter:
         return {}
 
     def list(self, _message: Mapping[str, Any], _peer: Peer) -> Reply:
-        return report.everything(self._served, self._node.closed)
+        unreadable = sorted(self._lifecycle.lost.values())
+        return {**report.everything(self._served, self._node.closed), "unreadable": unreadable}
 
     def inventory(self, _message: Mapping[str, Any], _peer: Peer) -> Reply:
         return report.inventory(self._served, self._node.closed, self._node.driver_version)
