@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
+from mgpu_cli.doctor.host import Host
 from oci_specs import vocabulary
 
 RUNTIME = "mgpu-runtime"
@@ -53,6 +54,21 @@ def _compiled(pattern: str) -> re.Pattern[str] | None:
         return glob(pattern)
     except re.error:
         return None
+
+
+def changed_since_start(host: Host, socket: str, files: Iterable[str]) -> str | None:
+    """The first of the files (or patterns of them) that is newer than the engine that listens on the socket,
+    which is as old as its socket.
+    """
+    try:
+        started_s = host.path(socket).stat().st_mtime
+    except OSError:
+        return None
+    for pattern in files:
+        for path in sorted(host.root.glob(pattern.lstrip("/"))):
+            if path.stat().st_mtime > started_s:
+                return f"/{path.relative_to(host.root)}"
+    return None
 
 
 def shown(names: Sequence[str]) -> str:

@@ -233,6 +233,20 @@ def test_a_container_whose_grant_cannot_be_read_is_found(node: Node) -> None:
     assert "run-681d2c3e: its grant cannot be read; end it" in found.what
 
 
+@pytest.mark.parametrize("changed", ["/etc/containerd/config.toml", "/etc/containerd/conf.d/99-mgpu.toml"])
+def test_a_containerd_that_was_not_restarted_is_found(node: Node, changed: str) -> None:
+    node.with_containerd()
+    command = "/usr/bin/containerd config dump"
+    node.printed[command] = f'imports = ["/etc/containerd/conf.d/*.toml"]\n{node.printed[command]}'
+    node.write(changed, "")
+    started_s = node.path("/run/containerd/containerd.sock").stat().st_mtime
+    os.utime(node.path(changed), (started_s - 1, started_s - 1))
+    assert node.faults(containerd.GROUP) == {}
+    os.utime(node.path(changed), (started_s + 1, started_s + 1))
+    [found] = [each for each in node.findings(containerd.GROUP) if each.id == "containerd-not-restarted"]
+    assert found.what == f"{changed} is newer than the containerd that runs"
+
+
 def test_why_there_is_no_fifo(node: Node) -> None:
     assert node.health is not None
     node.health["sched_fifo"] = False
