@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from hypothesis import strategies as st
+
 from cluster.resources.inventory import Card, Inventory, Lending, Rules
 from cluster.scheduler.pods import Container, Pod
 from oci_specs.request import Memory, Qos, Request
@@ -78,3 +80,15 @@ def pod(
         priority=priority,
         created_s=created_s,
     )
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> Request:
+    count = draw(st.sampled_from([1, 1, 1, 1, 2, 4]))
+    kind = draw(st.sampled_from(["memory", "core", "both", "whole"]))
+    memory = draw(st.integers(8, 640)) * 128 * count if kind in ("memory", "both") else None
+    core = draw(st.integers(1, 100)) * count if kind in ("core", "both") else None
+    kinds: list[Qos] = ["online", "online", "offline"]
+    qos = draw(st.sampled_from(kinds))
+    gives_way = qos == "offline" and memory is not None and draw(st.booleans())
+    return request(memory, core, count=count, qos=qos, reclaimable=gives_way)

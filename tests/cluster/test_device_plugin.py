@@ -24,8 +24,8 @@ from cluster.resources import table
 from native_sched.daemon.control.server import Server
 from oci_specs import parse, schemas
 from oci_specs.request import Memory
+from tests.cluster.inventories import V100S, node
 from tests.cluster.kubelet import FakeKubelet
-from tests.cluster.test_resources import V100S, node
 
 VKE_CORE = "vke.volcengine.com/mgpu-core"
 NAMES = {each.name for each in table.offered(V100S) if each.by == "kubelet"}

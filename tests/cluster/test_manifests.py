@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import kubernetes_validate
 import pytest
@@ -14,19 +13,14 @@ from cluster.resources.table import RESOURCES
 from install.parts import HANDLER
 from native_sched.daemon.node.config import NodeConfig
 from oci_specs import parse, vocabulary
+from tests.cluster.manifest_files import AGENT, FOLDER, NODE, documents, pod_of
 from tests.support.places import REPOSITORY
 from tools import release
 
-FOLDER = REPOSITORY / "cluster" / "manifests"
-AGENT, NODE = FOLDER / "agent.yaml", FOLDER / "node.yaml"
 EXAMPLES = sorted((FOLDER / "examples").glob("*.yaml"))
 MANIFESTS = [*sorted(FOLDER.glob("*.yaml")), *EXAMPLES]
 # appArmorProfile in a securityContext came with 1.30.
 OLDEST, NEWEST = "1.30", kubernetes_validate.latest_version()
-
-
-def documents(path: Path) -> list[dict[str, Any]]:
-    return [document for document in yaml.safe_load_all(path.read_text()) if document]
 
 
 def test_manifests_exist_of_each_kind() -> None:
@@ -55,12 +49,6 @@ def test_an_example_asks_for_a_gpu_by_our_handler(path: Path) -> None:
     request = parse.request(pod["metadata"]["annotations"], {}, NodeConfig())
     assert request is not None
     assert request.memory is not None
-
-
-def pod_of(path: Path) -> dict[str, Any]:
-    [found] = [each for each in documents(path) if each["kind"] == "DaemonSet"]
-    spec: dict[str, Any] = found["spec"]["template"]["spec"]
-    return spec
 
 
 @pytest.mark.parametrize("path", [AGENT, NODE], ids=lambda path: path.name)

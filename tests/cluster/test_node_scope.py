@@ -11,7 +11,7 @@ import yaml
 from cluster.node.published import SERVING
 from cluster.resources.inventory import ANNOTATION
 from tests.cluster import evaluator
-from tests.cluster.test_manifests import FOLDER, NODE, documents
+from tests.cluster.manifest_files import FOLDER, NODE, documents
 from tools.debian_archive import Unavailable
 
 Object = dict[str, Any]

@@ -11,26 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.resources import inventory, table
-from cluster.resources.inventory import Card, Inventory, Lending, Rules
+from cluster.resources.inventory import Inventory, Lending
 from native_sched.daemon.node.config import NodeConfig
 from oci_specs import parse, vocabulary
 from oci_specs.refusal import Refusal
 from oci_specs.request import Memory
-
-RULES = Rules(policy="fixed-share", placement="default", max_containers_per_card=16)
-
-
-def node(*mib: int, **rules: Any) -> Inventory:
-    return Inventory(
-        rules=replace(RULES, **rules),
-        cards=tuple(
-            Card(index=index, uuid=f"GPU-{index}", minor=index, model="Tesla V100", memory_mib=each)
-            for index, each in enumerate(mib)
-        ),
-    )
-
-
-V100S = node(16160, 16160)
+from tests.cluster.inventories import RULES, V100S, node
 
 
 def amounts(of: Inventory) -> dict[str, int]:

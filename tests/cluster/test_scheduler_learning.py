@@ -21,8 +21,7 @@ from oci_specs.request import Request
 from placement import room
 from placement.cards import CardState
 from placement.rules import Rules
-from tests.cluster.scheduler_support import A100_MIB, inventory, pod, request
-from tests.cluster.test_scheduler_placing import requests
+from tests.cluster.scheduler_support import A100_MIB, inventory, pod, request, requests
 
 EMPTY = CardState(index=0, minor=0, uuid="GPU-0", name="A100", memory_mib=A100_MIB)
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from cluster.scheduler.pods import Placed, Pod
 from cluster.scheduler.scheduler import SCORE_MAX, Scheduler, Scoring
 from oci_specs.refusal import Refusal
-from oci_specs.request import Qos, Request
-from tests.cluster.scheduler_support import A100_MIB, inventory, pod, request
+from oci_specs.request import Request
+from tests.cluster.scheduler_support import A100_MIB, inventory, pod, request, requests
 
 
 @dataclass
@@ -72,18 +72,6 @@ class Count:
             return min(mib, self._size_mib) if asked.core_percent == 100 * (asked.count or 1) else mib
         percent = 100 if asked.whole_cards else (asked.core_percent or 0) // (asked.count or 1)
         return self._size_mib * percent // 100
-
-
-@st.composite
-def requests(draw: st.DrawFn) -> Request:
-    count = draw(st.sampled_from([1, 1, 1, 1, 2, 4]))
-    kind = draw(st.sampled_from(["memory", "core", "both", "whole"]))
-    memory = draw(st.integers(8, 640)) * 128 * count if kind in ("memory", "both") else None
-    core = draw(st.integers(1, 100)) * count if kind in ("core", "both") else None
-    kinds: list[Qos] = ["online", "online", "offline"]
-    qos = draw(st.sampled_from(kinds))
-    gives_way = qos == "offline" and memory is not None and draw(st.booleans())
-    return request(memory, core, count=count, qos=qos, reclaimable=gives_way)
 
 
 asking = st.lists(requests(), min_size=1, max_size=3)

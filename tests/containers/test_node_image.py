@@ -16,6 +16,8 @@ from typing import IO
 import pytest
 
 from sim import cdi
+from tests.cluster.manifest_files import AGENT as MANIFEST
+from tests.cluster.manifest_files import pod_of
 from tests.support import host
 from tests.support.arbiter import Arbiter
 from tests.support.commands import run
@@ -121,9 +123,6 @@ def agent(node: Node) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def _manifest_command() -> Sequence[str]:
-    from tests.cluster.test_manifests import AGENT as MANIFEST
-    from tests.cluster.test_manifests import pod_of
-
     [container] = pod_of(MANIFEST)["containers"]
     command: list[str] = container["command"]
     return [*command[: command.index("nvidia")], "sim"]

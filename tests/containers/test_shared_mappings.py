@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.containers.test_surviving import LONGEST_S, holder_killed, mgpud_killed, steady, upgraded
 from tests.support import arbiter
 from tests.support.programs import Programs
+from tests.support.steady import LONGEST_S, holder_killed, mgpud_killed, steady, upgraded
 
 
 @pytest.mark.timeout(180)

@@ -32,8 +32,8 @@ from tests.create_path import grant
 from tests.support.libseccomp import Filter, Rejected
 from tests.support.seccomp_profiles import calls, profiles
 from tests.unit.arbiter_support import World
-from tests.unit.test_reach import SPECS, FakeHost, load
-from tests.unit.test_seccomp_rewrite import check
+from tests.unit.seccomp_support import check
+from tests.unit.spec_support import SPECS, FakeHost, load
 
 _SETTINGS = settings(
     database=None,

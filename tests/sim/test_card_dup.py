@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sim.cards import CardProcess
+from tests.sim.card_dup import DUP_STRUCT, MIB, dup, memory
 from tests.sim.card_protocol import (
     DUPLICATE,
     INVALID_ARGUMENT,
@@ -28,15 +29,13 @@ from tests.sim.conftest import NewClient
 from tests.support.rm_numbers import (
     NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY,
     NV_ERR_INSUFFICIENT_PERMISSIONS,
-    NV_ESC_RM_DUP_OBJECT,
-    NV_ESC_RM_SHARE,
     RS_SHARE_ACTION_FLAG_COMPOSE,
 )
+from tests.support.rm_numbers import NV_ESC_RM_DUP_OBJECT as DUP_OBJECT
+from tests.support.rm_numbers import NV_ESC_RM_SHARE as SHARE
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.sim
-MIB = 1 << 20
-DUP_OBJECT, SHARE = NV_ESC_RM_DUP_OBJECT, NV_ESC_RM_SHARE
 DENIED = NV_ERR_INSUFFICIENT_PERMISSIONS
 NONE_TYPE, ALL_TYPE, TOKEN_TYPE, CLIENT_TYPE, PID_TYPE = range(5)
 DUP_RIGHT, REVOKE, COMPOSE, INHERITED_SHARE = (
@@ -45,7 +44,6 @@ DUP_RIGHT, REVOKE, COMPOSE, INHERITED_SHARE = (
     RS_SHARE_ACTION_FLAG_COMPOSE,
     NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY,
 )
-DUP_STRUCT = struct.Struct("<7I")
 SHARE_STRUCT = struct.Struct("<4IHBxI")
 
 
@@ -56,25 +54,9 @@ def used(card: CardProcess) -> int:
     return account.used_bytes
 
 
-def dup(
-    to: Client, source: Client, memory: int, *, parent: int | None = None, handle: int = 0
-) -> tuple[int, int]:
-    """(RM status, handle)."""
-    above = to.device if parent is None else parent
-    outer = DUP_STRUCT.pack(to.root, above, handle, source.root, memory, 0, 0xDEAD)
-    fields = DUP_STRUCT.unpack(to.connection.escape(to.file.id, DUP_OBJECT, outer))
-    return fields[6], fields[2]
-
-
 def share(owner: Client, memory: int, target: int, *, kind: int = CLIENT_TYPE, action: int = 0) -> int:
     outer = SHARE_STRUCT.pack(owner.root, memory, target, DUP_RIGHT, kind, action, 0xDEAD)
     return int(SHARE_STRUCT.unpack(owner.connection.escape(owner.file.id, SHARE, outer))[6])
-
-
-def memory(client: Client) -> int:
-    status, handle = client.memory(MIB)
-    assert status == OK
-    return handle
 
 
 def test_dup_is_allowed_to_the_owners_process_only(new_client: NewClient) -> None:

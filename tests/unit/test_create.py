@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.create_path import NONCE, Mgpud, Node, grant, ok, one_line, refused, write_script
-from tests.unit.test_reach import load
+from tests.unit.spec_support import load
 
 ASKING = {"aliyun.com/gpu-mem": "8", "unrelated": "x", "io.kubernetes.pod.name": "p"}
 

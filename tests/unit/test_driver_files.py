@@ -15,8 +15,7 @@ from native_sched.daemon.node.inventory import CardInfo
 from oci_specs.reach import DRM_MAJOR, nvidia_drm_minors
 from placement.cards import CardShare
 from tests.create_path import grant
-from tests.unit.test_edits import LISTENER, SOCKET, apply
-from tests.unit.test_reach import FakeHost, load
+from tests.unit.spec_support import LISTENER, SOCKET, FakeHost, apply, load
 
 KIND = "nvidia.com/gpu"
 SPECS = Path(__file__).parent / "cdi"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -14,19 +13,18 @@ from hypothesis import strategies as st
 from oci_specs import edits
 from oci_specs.refusal import Refusal
 from tests.create_path import NONCE, grant
-from tests.unit.test_reach import DENY_ALL, SPECS, FakeHost, bind, load, ways
-
-SOCKET, LISTENER = Path("/run/mgpu/mgpud.sock"), Path("/run/mgpu/seccomp.sock")
-HOOK = "/opt/mgpu/libexec/mgpu/mgpu-hook"
-
-
-def apply(spec: dict[str, Any], given: dict[str, Any], host: FakeHost | None = None) -> dict[str, Any]:
-    before = copy.deepcopy((spec, given))
-    new = edits.apply(
-        spec, given, bundle="/bundle", hook=HOOK, original_sha256="ab" * 32, host=host or FakeHost()
-    )
-    assert (spec, given) == before, "the arguments were changed"
-    return new
+from tests.unit.spec_support import (
+    DENY_ALL,
+    HOOK,
+    LISTENER,
+    SOCKET,
+    SPECS,
+    FakeHost,
+    apply,
+    bind,
+    load,
+    ways,
+)
 
 
 def hook_entry(verb: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from native_sched.daemon.node import freezer
 from native_sched.daemon.node.freezer import StateFile
 from tests.support.waiting import until
 from tests.unit.arbiter_support import FakeEngine
-from tests.unit.test_watch_link import grant
+from tests.unit.grant_support import grant
 
 UNIFIED = Path("/sys/fs/cgroup/unified")
 

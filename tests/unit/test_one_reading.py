@@ -13,7 +13,7 @@ from oci_specs import edits, reach
 from oci_specs.refusal import Refusal
 from oci_specs.seccomp import rewrite
 from runtime_hook import create, decision, one_reading, precreate
-from tests.unit.test_reach import SPECS
+from tests.unit.spec_support import SPECS
 
 TWICE, CASE, NUL = "names a member twice", "only some runtimes take for its like", "a string with a NUL"
 

@@ -17,7 +17,7 @@ from oci_specs.edits import ORIGINAL_SHA256
 from oci_specs.refusal import Refusal
 from runtime_hook.precreate import identify
 from tests.create_path import NONCE, Mgpud, Node, grant, ok, one_line, refused
-from tests.unit.test_reach import load
+from tests.unit.spec_support import load
 
 ID = "c0ffee" + 58 * "0"
 ASKING = {"mgpu.dev/memory-mib": "1024"}

@@ -22,7 +22,7 @@ from native_sched.daemon.node.config import NodeConfig
 from oci_specs import schemas
 from tests.create_path import Mgpud, Node, grant, ok, one_line, write_script
 from tests.unit.arbiter_support import World
-from tests.unit.test_reach import SPECS, load
+from tests.unit.spec_support import SPECS, load
 
 pytestmark = pytest.mark.usefixtures("create_path_programs")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -15,63 +14,7 @@ from hypothesis import strategies as st
 from oci_specs.reach import HOST_CAPABILITIES, Host, nvidia_majors, others_processes, reach
 from oci_specs.refusal import Refusal
 from tests.support.places import REPOSITORY
-
-# Written by the engines named, by `docker run`, `ctr run` and so on with the option named; made shorter.
-SPECS = Path(__file__).with_name("specs")
-UVM, CAPS = 511, 237
-PROC_DEVICES = f"""Character devices:
-  1 mem
-195 nvidia
-195 nvidiactl
-{CAPS} nvidia-caps
-{UVM} nvidia-uvm
-
-Block devices:
-  7 loop
-  9 nvidia-no-such-block-device
-"""
-
-
-class FakeHost(Host):
-    """links: where symbolic links lead; nodes: majors of character devices."""
-
-    def __init__(
-        self,
-        links: dict[str, str] | None = None,
-        nodes: dict[str, int] | None = None,
-        *,
-        rootless: bool = False,
-        drm: set[int] | None = None,
-    ) -> None:
-        super().__init__()
-        self.drm = frozenset(drm or ())
-        self.rootless = rootless
-        self.links = links or {}
-        self.nodes = nodes or {}
-
-    def majors(self) -> frozenset[int]:
-        return nvidia_majors(PROC_DEVICES)
-
-    def drm_minors(self) -> frozenset[int]:
-        return self.drm
-
-    def resolve(self, path: str) -> str:
-        return self.links.get(path, path)
-
-    def is_rootless(self) -> bool:
-        return self.rootless
-
-    def character_major(self, path: str) -> int | None:
-        return self.nodes.get(path)
-
-
-def load(name: str) -> dict[str, Any]:
-    spec: dict[str, Any] = json.loads((SPECS / f"{name}.json").read_text())
-    return spec
-
-
-def ways(spec: dict[str, Any], host: Host | None = None) -> list[tuple[str, str]]:
-    return [(way["how"], way["detail"]) for way in reach(spec, "/bundle", host or FakeHost())]
+from tests.unit.spec_support import CAPS, DENY_ALL, PROC_DEVICES, SPECS, UVM, FakeHost, bind, load, ways
 
 
 @pytest.mark.parametrize(
@@ -127,9 +70,6 @@ def test_device(device: dict[str, Any], found: bool) -> None:
     spec = load("docker-20.10-default")
     spec["linux"]["devices"].append(device)
     assert ways(spec) == ([("device", device["path"])] if found else [])
-
-
-DENY_ALL = {"allow": False, "access": "rwm"}
 
 
 @pytest.mark.parametrize(
@@ -243,10 +183,6 @@ def test_pid_namespace_of_other_containers_is_a_way_to_processes_without_a_filte
     pids["path"] = "/proc/1234/ns/pid"
     [way] = others_processes(spec, FakeHost())
     assert way == {"how": "hostpid", "detail": "a pid namespace that it shares with other containers"}
-
-
-def bind(source: str, **more: Any) -> dict[str, Any]:
-    return {"destination": "/mnt", "type": "bind", "source": source, "options": ["rbind"], **more}
 
 
 @pytest.mark.parametrize(

@@ -18,27 +18,9 @@ from native_sched.daemon.grants.containerd_task import ContainerdTask
 from native_sched.daemon.grants.grants import Grant, Grants
 from native_sched.daemon.links import watch as watch_link
 from native_sched.daemon.links.watch import WatchLink
-from oci_specs.request import Identity
+from tests.unit.grant_support import grant
 
 KNOWN = {"address": "/a", "namespace": "default", "name": "job", "runtime": "r", "task": "running"}
-
-
-def grant(container_id: str = "c1", **changed: Any) -> Grant:
-    members: dict[str, Any] = {
-        "tenant": 1,
-        "nonce": container_id,
-        "container_id": container_id,
-        "rootfs": "/r",
-        "identity": Identity(pod=None, namespace=None, container=container_id),
-        "qos": "online",
-        "policy": None,
-        "advisory": False,
-        "cards": (),
-        "edits": {},
-        "state": "bound",
-        "pid": 7,
-    }
-    return Grant(**{**members, **changed})
 
 
 @dataclass
