@@ -9,7 +9,7 @@ enum { RM_LISTS_MAX = 3, RM_LISTS_POINTERS_AT = 8, RM_LISTS_ALIGNMENT = 16, RM_L
 /* NULL: its parameters hold no lists. */
 static inline const struct rm_row *rm_control_lists_of(uint32_t cmd)
 {
-    const struct rm_row *row = rm_control_of_any(cmd);
+    const struct rm_row *row = rm_control_row(NULL, cmd);
 
     return row && row->lists ? row : NULL;
 }

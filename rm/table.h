@@ -1,12 +1,11 @@
-/* The sizes of one driver version, chosen once at start from interface.def; and what the interface is made
- * of. Functions return 0 or a positive value, or a negative errno. */
+/* The sizes of one driver version, chosen once at start from interface.def; and its rows, which table.c has,
+ * sorted. Functions return 0 or a positive value, or a negative errno. */
 #ifndef MGPU_RM_TABLE_H
 #define MGPU_RM_TABLE_H
 #include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { RM_NO_STATUS = 0xffff };
@@ -84,59 +83,10 @@ static inline uint32_t rm_bytes(const struct rm_table *t, uint32_t size)
     return size < RM_BYTES_END ? t->bytes[size - RM_BYTES_UNKNOWN] : 0;
 }
 
-/* From that version on. */
-static const struct {
-    uint32_t key, major, minor, bytes;
-} rm_changes[] __attribute__((unused)) = {
-#define BYTES(name, major, minor, bytes) {RM_BYTES_##name, major, minor, bytes},
-#include "interface.def"
-};
-enum { RM_CHANGES = sizeof(rm_changes) / sizeof(*rm_changes) };
-
 /* version: "580.95.05", "580.95", or "580" for the newest of a branch. -ENOENT: not a known one. */
-static inline int rm_table_pick(const char *version, struct rm_table *out)
-{
-    static const struct {
-        uint32_t major, first_minor;
-    } branches[] = {
-#define BRANCH(major, first_minor) {major, first_minor},
-#include "interface.def"
-    };
-    unsigned int major, minor = UINT32_MAX;
-    int used = 0, known = 0;
-
-    if (sscanf(version, "%3u%n.%u%n", &major, &used, &minor, &used) < 1 ||
-        (version[used] && version[used] != '.'))
-        return -ENOENT;
-    for (size_t i = 0; i < sizeof(branches) / sizeof(*branches); i++)
-        known |= branches[i].major == major && branches[i].first_minor <= minor;
-    if (!known)
-        return -ENOENT;
-    *out = (struct rm_table){.version = RM_VERSION(major, minor > 0xffff ? 0xffff : minor)};
-    for (size_t i = 0; i < RM_CHANGES; i++) {
-        uint32_t at = rm_changes[i].major, point = rm_changes[i].minor;
-
-        if (at > major || (at == major && point > minor))
-            continue;
-        out->bytes[rm_changes[i].key - RM_BYTES_UNKNOWN] = rm_changes[i].bytes;
-        if (at > out->major || (at == out->major && point > out->minor)) {
-            out->major = at;
-            out->minor = point;
-        }
-    }
-    return 0;
-}
-
+int rm_table_pick(const char *version, struct rm_table *out);
 /* The known branches, for people to read. */
-static inline const char *rm_table_known(void)
-{
-#define BRANCH(major, first_minor) ", " #major "." #first_minor
-    static const char known[] =
-#include "interface.def"
-        ;
-
-    return known + sizeof(", ") - 1;
-}
+const char *rm_table_known(void);
 
 /* RM_SIZE_*, RM_STATUS_*: of an escape's outer struct. */
 enum rm_escape_layout {
@@ -144,201 +94,67 @@ enum rm_escape_layout {
 #include "interface.def"
 };
 
-/* since, until: the drivers that have it, before `until` where that is not 0. */
-static const struct rm_escape_row {
-    uint32_t number, bytes, status_at, since, until;
-    enum rm_disposition disposition;
-    uint32_t params_at, params_size_at, pointer_at; /* 0: none */
-    bool changes, executed, continued, names_file, sizeless;
-} rm_escapes[] __attribute__((unused)) = {
-#define SINCE                  RM_SINCE
-#define UNTIL                  RM_UNTIL
-#define CHANGES                .changes = true
-#define EXECUTED               .executed = true
-#define CONTINUED              .continued = true
-#define NAMES_FILE             .names_file = true
-#define SIZELESS               .sizeless = true
-#define PARAMS_AT(at, size_at) .params_at = at, .params_size_at = size_at
-#define POINTER_AT(at)         .pointer_at = at
-#define ESCAPE(name, nr, size, at, ...) \
-    {.number = nr, .bytes = size, .status_at = at, .disposition = RM_##__VA_ARGS__},
-#include "interface.def"
-};
+enum rm_row_of { RM_ESCAPE, RM_UVM, RM_CLASS, RM_CONTROL };
 
-static const struct rm_uvm_row {
-    uint32_t number, bytes, since, until;
-    enum rm_disposition disposition;
-    bool changes, executed;
-} rm_uvm[] __attribute__((unused)) = {
-#define SINCE                     RM_SINCE
-#define UNTIL                     RM_UNTIL
-#define CHANGES                   .changes = true
-#define EXECUTED                  .executed = true
-#define UVM(name, cmd, size, ...) {.number = cmd, .bytes = size, .disposition = RM_##__VA_ARGS__},
-#include "interface.def"
-};
-
-/* A class or a control. status: of one that is refused. lists: how many its parameters point to. */
+/* since, until: the drivers that have it, before `until` where that is not 0. status: what a refused class or
+ * control is answered with. lists: how many a control's parameters point to. *_at: 0: none. */
 struct rm_row {
+    enum rm_row_of of;
     uint32_t number, bytes, since, until;
     enum rm_kind kind;
     enum rm_disposition disposition;
     enum rm_answer status;
+    uint32_t status_at, status_from_end;
+    uint32_t params_at, params_size_at, pointer_at, class_at, control_at;
     uint32_t lists, element_bytes;
-    bool changes, continued, names_file, in_place, unlisted;
+    bool changes, executed, continued, names_file, sizeless, in_place, unlisted;
 };
 
-static const struct rm_row rm_classes[] __attribute__((unused)) = {
-#define SINCE     RM_SINCE
-#define UNTIL     RM_UNTIL
-#define CONTINUED .continued = true
-#define UNLISTED  .unlisted = true
-#define CLASS(name, class_id, params, ...) \
-    {.number = class_id, .bytes = params, .kind = RM_KIND_##__VA_ARGS__},
+/* In the order of interface.def, commands first: handlers are a column of theirs. */
+extern const struct rm_row rm_rows[];
+enum {
+    RM_CONTROLS_AT = 0
+#define ESCAPE(...) +1
+#define UVM(...)    +1
+#define CLASS(...)  +1
 #include "interface.def"
 };
 
-static const struct rm_row rm_controls[] __attribute__((unused)) = {
-#define SINCE                           RM_SINCE
-#define UNTIL                           RM_UNTIL
-#define CHANGES                         .changes = true
-#define CONTINUED                       .continued = true
-#define NAMES_FILE                      .names_file = true
-#define IN_PLACE                        .in_place = true
-#define LISTS(count, bytes_each)        .lists = count, .element_bytes = bytes_each
-#define CONTROL(name, cmd, params, ...) {.number = cmd, .bytes = params, .disposition = RM_##__VA_ARGS__},
-#include "interface.def"
-};
+/* The row of a command of ioctl(): an escape by its number and size, or a command of nvidia-uvm. NULL: there
+ * is none that is for tenants. Here and below, t NULL: of any driver. */
+const struct rm_row *rm_command_row(const struct rm_table *t, uint32_t cmd);
+/* The row of the class or control that the outer struct of such a command names; NULL: none. */
+const struct rm_row *rm_params_row(const struct rm_table *t, const struct rm_row *command, const void *outer);
+const struct rm_row *rm_class_row(const struct rm_table *t, uint32_t class_id);
+const struct rm_row *rm_control_row(const struct rm_table *t, uint32_t cmd);
 
-static inline bool rm_lives(const struct rm_table *t, uint32_t since, uint32_t until)
+/* Where the RM status lies in an outer struct of so many bytes; RM_NO_STATUS: it has none. */
+static inline uint32_t rm_status_at(const struct rm_row *row, uint32_t outer_bytes)
 {
-    return since <= t->version && (!until || t->version < until);
+    if (row->of == RM_ESCAPE)
+        return row->status_at;
+    return outer_bytes && row->status_from_end ? outer_bytes - row->status_from_end : (uint32_t)RM_NO_STATUS;
 }
 
-/* The row of this driver's; NULL: it has none that is for tenants. */
-static inline const struct rm_row *rm_row(const struct rm_table *t, const struct rm_row *rows, size_t count,
-                                          uint32_t number)
-{
-    for (size_t i = 0; i < count; i++)
-        if (rows[i].number == number && rm_lives(t, rows[i].since, rows[i].until))
-            return &rows[i];
-    return NULL;
-}
-
-static inline const struct rm_row *rm_class_row(const struct rm_table *t, uint32_t class_id)
-{
-    return rm_row(t, rm_classes, sizeof(rm_classes) / sizeof(*rm_classes), class_id);
-}
-
-/* Bytes of the parameters, 0: none. -ENOENT: not a class of this driver's for tenants. */
+/* Bytes of a row's parameters, 0: none, or of nvidia-uvm's unread. -ENOENT: not for tenants of this driver.
+ */
+int rm_row_params(const struct rm_table *t, const struct rm_row *row);
 static inline int rm_class_params(const struct rm_table *t, uint32_t class_id)
 {
-    const struct rm_row *row = rm_class_row(t, class_id);
-
-    return row && row->kind != RM_KIND_REFUSED ? (int)rm_bytes(t, row->bytes) : -ENOENT;
+    return rm_row_params(t, rm_class_row(t, class_id));
 }
-
-/* The row of an escape by number and size, or NULL. Bare numbers are nvidia-uvm's. */
-static inline const struct rm_escape_row *rm_escape(const struct rm_table *t, uint32_t number, uint32_t bytes)
+static inline int rm_control_params(const struct rm_table *t, uint32_t cmd)
 {
-    for (size_t i = 0; bytes && i < sizeof(rm_escapes) / sizeof(*rm_escapes); i++) {
-        const struct rm_escape_row *row = &rm_escapes[i];
-
-        if (row->number == number && rm_lives(t, row->since, row->until) &&
-            (row->bytes & RM_ARRAY ? bytes >= (row->bytes & ~RM_ARRAY) : rm_bytes(t, row->bytes) == bytes))
-            return row;
-    }
-    return NULL;
+    return rm_row_params(t, rm_control_row(t, cmd));
 }
-
-/* The same where it does not matter which driver it is: its bytes may be those of any. */
-static inline const struct rm_escape_row *rm_escape_of_any(uint32_t number, uint32_t bytes)
+static inline int rm_uvm_params(const struct rm_table *t, uint32_t cmd)
 {
-    for (size_t i = 0; bytes && i < sizeof(rm_escapes) / sizeof(*rm_escapes); i++) {
-        const struct rm_escape_row *row = &rm_escapes[i];
-
-        if (row->number == number && (row->bytes >= RM_BYTES_UNKNOWN || row->bytes == bytes))
-            return row;
-    }
-    return NULL;
-}
-
-/* Some driver's outer struct has so many bytes; of arrays, from the power of two below one element on. */
-static inline bool rm_may_have_bytes(const struct rm_escape_row *row, uint32_t bytes)
-{
-    const uint32_t element = row->bytes & ~RM_ARRAY;
-    bool found = row->bytes == bytes || (row->sizeless && !bytes);
-
-    if (row->bytes & RM_ARRAY)
-        return element == 4 ? bytes % 4 == 0 : bytes >= 1u << (31 - __builtin_clz(element));
-    for (size_t i = 0; i < RM_CHANGES; i++)
-        found |= rm_changes[i].key == row->bytes && rm_changes[i].bytes == bytes;
-    return found;
+    return rm_row_params(t, rm_command_row(t, cmd));
 }
 
 /* The mediator decides on that command of ioctl(): it is not passed, in some driver, or one of nvidia-uvm's
  * blocks of bare numbers has it, in which Linux has none. The filter notifies others beside these. */
-static inline bool rm_is_watched(uint32_t cmd)
-{
-    if ((cmd >= 0x10 && cmd < 0x80) || (cmd & ~3u) == 0x30000000)
-        return true;
-    for (size_t i = 0; i < sizeof(rm_escapes) / sizeof(*rm_escapes); i++)
-        if (rm_escapes[i].number == (cmd & 0xff) && rm_escapes[i].disposition != RM_PASSED &&
-            rm_may_have_bytes(&rm_escapes[i], cmd >> 16 & 0x3fff))
-            return true;
-    return false;
-}
-
-/* The row of whatever drivers; NULL: it has none. */
-static inline const struct rm_row *rm_class(uint32_t class_id)
-{
-    for (size_t i = 0; i < sizeof(rm_classes) / sizeof(*rm_classes); i++)
-        if (rm_classes[i].number == class_id)
-            return &rm_classes[i];
-    return NULL;
-}
-
-static inline const struct rm_row *rm_control_of_any(uint32_t cmd)
-{
-    for (size_t i = 0; i < sizeof(rm_controls) / sizeof(*rm_controls); i++)
-        if (rm_controls[i].number == cmd)
-            return &rm_controls[i];
-    return NULL;
-}
-
-/* The row of a command of nvidia-uvm; NULL: it has none. */
-static inline const struct rm_uvm_row *rm_uvm_command(const struct rm_table *t, uint32_t cmd)
-{
-    for (size_t i = 0; i < sizeof(rm_uvm) / sizeof(*rm_uvm); i++)
-        if (rm_uvm[i].number == cmd && rm_lives(t, rm_uvm[i].since, rm_uvm[i].until))
-            return &rm_uvm[i];
-    return NULL;
-}
-
-/* The same where it does not matter which driver it is. */
-static inline const struct rm_uvm_row *rm_uvm_of_any(uint32_t cmd)
-{
-    for (size_t i = 0; i < sizeof(rm_uvm) / sizeof(*rm_uvm); i++)
-        if (rm_uvm[i].number == cmd)
-            return &rm_uvm[i];
-    return NULL;
-}
-
-/* The arbiter makes the command: it concerns the file alone, not the process that calls. */
-static inline bool rm_uvm_is_executed(uint32_t cmd)
-{
-    const struct rm_uvm_row *row = rm_uvm_of_any(cmd);
-
-    return row && row->executed;
-}
-
-/* Size of the parameters of a command of nvidia-uvm; 0: unread; -ENOENT: unknown command. */
-static inline int rm_uvm_params(const struct rm_table *t, uint32_t cmd)
-{
-    const struct rm_uvm_row *row = rm_uvm_command(t, cmd);
-
-    return row ? (int)rm_bytes(t, row->bytes) : -ENOENT;
-}
+bool rm_is_watched(uint32_t cmd);
 
 /* Of objects one after the other: compilers make a few comparisons of it. */
 static inline enum rm_kind rm_kind_of(uint32_t class_id)
@@ -363,21 +179,5 @@ static inline bool rm_class_has_names(uint32_t class_id)
     enum rm_kind kind = rm_kind_of(class_id);
 
     return kind == RM_KIND_VIDEO_MEMORY || kind == RM_KIND_HOST_MEMORY;
-}
-
-/* The row of this driver's; NULL: it has none. */
-static inline const struct rm_row *rm_control_row(const struct rm_table *t, uint32_t cmd)
-{
-    return rm_row(t, rm_controls, sizeof(rm_controls) / sizeof(*rm_controls), cmd);
-}
-
-/* -ENOENT: not a control of this driver's for tenants. */
-static inline int rm_control_params(const struct rm_table *t, uint32_t cmd)
-{
-    const struct rm_row *row = rm_control_row(t, cmd);
-
-    if (!row)
-        return -ENOENT;
-    return row->bytes == RM_BYTES_CALLERS ? (int)RM_BYTES_CALLERS : (int)rm_bytes(t, row->bytes);
 }
 #endif

@@ -8,6 +8,7 @@ struct driver;
 struct chip;
 struct caller;
 struct rm_table;
+struct rm_row;
 struct rm_pid_info;
 struct rm_pids;
 
@@ -19,7 +20,9 @@ struct driver_call {
     const struct rm_table *rm;        /* sizes of the running driver's version */
     pid_t tgid;                       /* the client's process, where the call makes a client */
     uint32_t cmd;
-    uint8_t *outer, *params; /* in and out; the driver sets the params pointer inside outer */
+    const struct rm_row *row;        /* of cmd; NULL: the driver looks for both */
+    const struct rm_row *params_row; /* of the class or control that outer names */
+    uint8_t *outer, *params;         /* in and out; the driver sets the params pointer inside outer */
     uint32_t outer_bytes, params_bytes;
     uint32_t params_max; /* as_caller(): room behind params */
     uint64_t params_at;  /* as_caller(), out: where in the caller they are */

@@ -318,7 +318,7 @@ int uvm_command(struct rm_call *call)
 
     if (call->cmd == UVM_DEINITIALIZE)
         return 0;
-    if (!size.bytes || call->outer_bytes != size.bytes || !rm_uvm_command(&call->rm->table, call->cmd))
+    if (!size.bytes || call->outer_bytes != size.bytes || !rm_command_row(&call->rm->table, call->cmd))
         return -EINVAL;
     if (!call->file->uvm && !(call->file->uvm = calloc(1, sizeof *call->file->uvm)))
         return -ENOMEM;

@@ -6,6 +6,7 @@
  * do not say how large the parameters of an allocation are, and RM knows by its version. */
 #define _GNU_SOURCE
 #include "../../rm/lists.h"
+#include "../../rm/table.c"
 #include "../../sim/abi/uvm_sizes.h"
 #include "card_line.h"
 #include <dlfcn.h>

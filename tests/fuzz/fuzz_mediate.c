@@ -90,12 +90,6 @@ static void serve(struct tenant *t, struct replay *replay, const struct made *ma
     struct seccomp_notif req = {.id = 1, .pid = made->pid, .data = {.args = {made->fd, made->cmd, OUTER_AT}}};
     uint8_t before[OUTER_MAX];
     struct answer a;
-    int bytes = mediate_outer_bytes(&world.m, made->cmd);
-
-    if (bytes < 0)
-        return;
-    if (bytes > OUTER_MAX)
-        broken("an outer struct of %d bytes", bytes);
     caller.req = &req;
     memset(&call, 0, offsetof(struct call, outer));
     call.m = &world.m;
@@ -103,11 +97,15 @@ static void serve(struct tenant *t, struct replay *replay, const struct made *ma
     call.caller = &caller;
     call.cmd = made->cmd;
     call.outer_at = OUTER_AT;
-    call.outer_bytes = (uint32_t)bytes;
+    if (call_find_row(&call) < 0)
+        return;
+    if (call.outer_bytes > OUTER_MAX)
+        broken("an outer struct of %u bytes", call.outer_bytes);
     if (model_ops.identify(NULL, &caller, t, (int)made->fd, &call.file) < 0)
         return;
     memcpy(call.outer, made->outer, sizeof(call.outer));
     memcpy(before, made->outer, sizeof(before));
+    call_find_params_row(&call);
     world.outer = call.outer;
     world.made = made;
     a = replay_find(replay, &req, &call) ? answered(NV_OK) : mediate(&call);

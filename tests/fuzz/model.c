@@ -227,7 +227,7 @@ static int execute(struct driver *d, struct driver_call *call)
             status = alloc(call, ((const uint32_t *)(const void *)outer)[0],
                            ((const uint32_t *)(const void *)outer)[1], handle,
                            ((const uint32_t *)(const void *)outer)[3]);
-        memcpy(outer + call_status_at(call->cmd), &status, sizeof(status));
+        memcpy(outer + rm_command_row(call->rm, call->cmd)->status_at, &status, sizeof(status));
         break;
     case NV_ESC_RM_FREE:
         ((struct rm_free *)(void *)outer)->status = status ? status : free_object(call, (void *)outer);

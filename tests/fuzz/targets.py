@@ -63,6 +63,7 @@ TARGETS = (
             NATIVE / "journal" / "store.c",
             *_glob(NATIVE / "channels"),
             NATIVE / "driver" / "rm_control.c",
+            REPOSITORY / "rm" / "table.c",
         ),
     ),
     Target(

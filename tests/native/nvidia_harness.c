@@ -1,6 +1,7 @@
 /* The NVIDIA driver with ordinary files for its nodes and a resource manager that the test answers for, as
  * flat functions. */
 #define _GNU_SOURCE
+#include "../../rm/table.h"
 #include "../../native_sched/channels/channel_control.h"
 #include "../../native_sched/driver/nvidia/host/unshared.h"
 #include "../../native_sched/driver/nvidia/files/unpollable.h"
@@ -311,6 +312,8 @@ int harness_must_continue(int kind, uint32_t cmd, uint8_t *outer, uint32_t outer
     struct open_file file = file_named(1, kind);
     struct driver_call call = {.file = &file, .cmd = cmd, .outer = outer, .outer_bytes = outer_bytes};
 
+    call.row = rm_command_row(NULL, cmd);
+    call.params_row = rm_params_row(NULL, call.row, outer);
     return driver_nvidia.must_continue(&call);
 }
 

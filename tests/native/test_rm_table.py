@@ -20,6 +20,7 @@ from tests.support.rm_interface import Item
 from tools.abi import store
 
 INTERFACE = rm_interface.read()
+TABLE = REPOSITORY / "rm" / "table.c"
 PROBE = """
 #include "rm/rm_abi.h"
 #include "rm/channel.h"
@@ -92,7 +93,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         "-shared",
         f"-I{REPOSITORY}",
     ]
-    subprocess.run(["gcc", *flags, "-o", folder / "probe.so", folder / "probe.c"], check=True)
+    subprocess.run(["gcc", *flags, "-o", folder / "probe.so", folder / "probe.c", TABLE], check=True)
     return ctypes.CDLL(str(folder / "probe.so"))
 
 

@@ -18,6 +18,7 @@ from tests.sim.card_space import Space
 from tests.support.waiting import until
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+TABLE = REPOSITORY / "rm/table.c"
 C_FLAGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-pthread")
 
 # The card of `card` that has NVIDIA's rings and nvidia-uvm in tests.
@@ -31,7 +32,7 @@ Run = Callable[..., str]
 def sanitized_simcard(tmp_path_factory: pytest.TempPathFactory) -> str:
     program = tmp_path_factory.mktemp("sanitized") / "mgpu-simcard"
     sanitizers = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-    sources = sorted((REPOSITORY / "sim/card").rglob("*.c"))
+    sources = [*sorted((REPOSITORY / "sim/card").rglob("*.c")), TABLE]
     subprocess.run(["cc", *C_FLAGS, *sanitizers, *sources, "-o", program], check=True)
     return os.fspath(program)
 
@@ -40,9 +41,8 @@ def sanitized_simcard(tmp_path_factory: pytest.TempPathFactory) -> str:
 def supervisor(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A program that forwards a command's RM ioctls to a card: see supervisor.c."""
     program = tmp_path_factory.mktemp("supervisor") / "supervisor"
-    subprocess.run(
-        ["cc", *C_FLAGS, "-O2", Path(__file__).with_name("supervisor.c"), "-o", program], check=True
-    )
+    source = Path(__file__).with_name("supervisor.c")
+    subprocess.run(["cc", *C_FLAGS, "-O2", source, TABLE, "-o", program], check=True)
     return os.fspath(program)
 
 

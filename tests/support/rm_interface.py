@@ -20,7 +20,8 @@ DISPOSITIONS = ("PASSED", "MEDIATED", "ANSWERED", "REFUSED")
 _ROW = re.compile(r"^(BRANCH|KEY|BYTES|ESCAPE|UVM|CLASS|CONTROL)\((.*)\)$", re.MULTILINE)
 _LIFE = re.compile(r", (SINCE|UNTIL)\((\d+), (\d+)\)")
 _FLAG = re.compile(
-    r", (?:CHANGES|EXECUTED|CONTINUED|NAMES_FILE|SIZELESS|IN_PLACE|UNLISTED|(?:PARAMS|POINTER)_AT\([^)]*\))(?=,|$)"
+    r", (?:CHANGES|EXECUTED|CONTINUED|NAMES_FILE|SIZELESS|IN_PLACE|UNLISTED"
+    r"|(?:(?:PARAMS|POINTER|CLASS|CONTROL)_AT|STATUS_FROM_END)\([^)]*\))(?=,|$)"
 )
 _STATUS = re.compile(r"\bREFUSED\((\w+)\)")
 _LISTS = re.compile(r", LISTS\((\d+), (\d+)\)")

@@ -143,7 +143,6 @@ C_LAYERS: dict[str, set[str]] = {
     "native_sched/boundary/uvm": {
         "native_sched/account",
         "native_sched/boundary/call",
-        "native_sched/boundary/continued",
         "native_sched/boundary/managed",
         "native_sched/boundary/objects",
     },

@@ -63,6 +63,8 @@ struct driver_call call_for_driver(struct call *c, const struct open_file *file)
         .file = file,
         .rm = &c->m->rm,
         .cmd = c->cmd,
+        .row = c->row,
+        .params_row = c->params_row,
         .outer = c->outer,
         .outer_bytes = c->outer_bytes,
         .params = c->params,
@@ -82,7 +84,7 @@ bool call_is_callers(struct call *c)
 
 /* What was read may be another process's by now: nothing is done in its name. What only the caller can make
  * is refused here: a handler that may continue it has asked before (call_is_callers()). */
-static int execute(struct call *c, struct driver_call *d)
+int call_execute(struct call *c, struct driver_call *d)
 {
     int e;
 
@@ -99,7 +101,7 @@ int call_driver_with(struct call *c, const struct open_file *aux, int *reply_fd)
     int e;
 
     d.aux_file = aux;
-    e = execute(c, &d);
+    e = call_execute(c, &d);
     if (reply_fd)
         *reply_fd = d.reply_fd;
     return e;
@@ -110,10 +112,12 @@ int call_driver_on(struct call *c, const struct open_file *file, uint32_t cmd, v
 {
     struct driver_call d = call_for_driver(c, file);
 
+    if (cmd != c->cmd)
+        d.row = d.params_row = NULL;
     d.cmd = cmd;
     d.outer = outer;
     d.outer_bytes = outer_bytes;
-    return execute(c, &d);
+    return call_execute(c, &d);
 }
 
 int call_driver(struct call *c)
@@ -149,25 +153,29 @@ int mediator_call(const struct mediator *m, const struct open_file *file, const 
     return m->ops->execute(m->driver, &d);
 }
 
-const struct rm_escape_row *call_row(uint32_t cmd)
+int call_find_row(struct call *c)
 {
-    return rm_escape_of_any(RM_NR(cmd), RM_SIZE(cmd));
+    c->params_row = NULL;
+    if (!(c->row = rm_command_row(&c->m->rm, c->cmd)))
+        return -ENOTTY;
+    c->outer_bytes = c->row->of == RM_ESCAPE ? RM_SIZE(c->cmd)
+                                             : c->row->changes * rm_bytes(&c->m->rm, c->row->bytes);
+    return 0;
 }
 
-uint32_t call_status_at(uint32_t cmd)
+void call_find_params_row(struct call *c)
 {
-    const struct rm_escape_row *row = call_row(cmd);
+    c->params_row = rm_params_row(&c->m->rm, c->row, c->outer);
+}
 
-    if (cmd == UVM_REGISTER_GPU_VASPACE)
-        return offsetof(struct uvm_register_gpu_vaspace, status);
-    if (cmd == UVM_REGISTER_CHANNEL)
-        return offsetof(struct uvm_register_channel, status);
-    return row ? row->status_at : (uint32_t)RM_NO_STATUS;
+bool call_changes(const struct call *c)
+{
+    return c->row->changes || (c->params_row && c->params_row->of == RM_CONTROL && c->params_row->changes);
 }
 
 uint32_t call_status(const struct call *c)
 {
-    uint32_t status = NV_OK, at = call_status_at(c->cmd);
+    uint32_t status = NV_OK, at = rm_status_at(c->row, c->outer_bytes);
 
     if (at != RM_NO_STATUS)
         memcpy(&status, c->outer + at, sizeof(status));

@@ -32,7 +32,9 @@ struct call {
     struct caller *caller;
     struct open_file file;
     uint32_t cmd;
-    uint64_t outer_at, params_at; /* in the caller */
+    const struct rm_row *row;        /* of cmd; NULL: none, it is refused */
+    const struct rm_row *params_row; /* of the class or control that outer names, once it is read */
+    uint64_t outer_at, params_at;    /* in the caller */
     uint32_t outer_bytes, params_bytes;
     bool asked;      /* the driver had its say */
     uint64_t again;  /* the previous mgpud may have carried some of it out: its notification then; 0: none */
@@ -55,12 +57,13 @@ struct call {
     _Alignas(16) uint8_t params[PARAMS_MAX];
 };
 
-/* The row of an escape whose size is a constant: all are that have a status or change something. NULL: no
- * such. */
-const struct rm_escape_row *call_row(uint32_t cmd);
-/* Where the RM status lies in the outer struct; RM_NO_STATUS: it has none. */
-uint32_t call_status_at(uint32_t cmd);
-/* What lies there; NV_OK where it has none. */
+/* Finds the call's row, which says how large its outer struct is. -ENOTTY: it has none. */
+int call_find_row(struct call *c);
+/* The outer struct is there. */
+void call_find_params_row(struct call *c);
+/* Done twice it would be another call: it makes or frees something. */
+bool call_changes(const struct call *c);
+/* The RM status in the outer struct; NV_OK where it has none. */
 uint32_t call_status(const struct call *c);
 
 /* A check of a control's parameters, which tell it from another with the same outer struct. */
@@ -79,6 +82,9 @@ struct driver_call call_for_driver(struct call *c, const struct open_file *file)
 
 /* Only the caller itself can make the call: so says the driver. */
 bool call_is_callers(struct call *c);
+
+/* Makes it, for the call, if its caller still waits. */
+int call_execute(struct call *c, struct driver_call *d);
 
 /* Hands the call to the driver with the copied arguments. */
 int call_driver(struct call *c);

@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "listener.h"
+#include "mediate.h"
 #include "native_sched/boundary/call/page.h"
 #include "native_sched/boundary/call/close_wait.h"
 #include "base/clock.h"
@@ -75,7 +76,7 @@ static int write_back(struct server *s)
                              c->params, c->params_out ? c->params_bytes : 0);
 }
 
-static void decode(struct server *s)
+static int decode(struct server *s)
 {
     const struct seccomp_data *d = &s->page->inflight.req.data;
     struct call *c = &s->call;
@@ -87,6 +88,7 @@ static void decode(struct server *s)
     c->params_check = c->params_check_after = 0;
     c->params_bytes = 0;
     c->guessed_bytes = 0;
+    return call_find_row(c);
 }
 
 static int audit_all(struct call *c)
@@ -103,21 +105,17 @@ static struct answer serve(struct server *s)
     const struct seccomp_notif *req = &s->page->inflight.req;
     const struct seccomp_data *d = &req->data;
     struct answer a;
-    int bytes, e;
+    int e;
 
-    if (is_others(d))
-        return continued();
     if (foreign_abi(d))
-        return failed(-EPERM);
+        return is_others(d) ? continued() : failed(-EPERM);
     c->waits_since_ms = 0;
     if (d->nr == SYS_mmap)
         return managed_mmap(c, d);
-    decode(s);
-    if ((bytes = mediate_outer_bytes(c->m, c->cmd)) < 0)
-        return failed(bytes);
-    if (mediate_passes(c->m, c->cmd) && !c->m->ops->as_caller)
+    if ((e = decode(s)) < 0)
+        return is_others(d) ? continued() : failed(e);
+    if (c->row->disposition == RM_PASSED && (!c->m->ops->as_caller || is_others(d)))
         return continued();
-    c->outer_bytes = (uint32_t)bytes;
     if ((e = close_wait_identify(c, (int)d->args[0], &c->file)) < 0)
         return failed(e);
     if ((e = audit_all(c)) < 0)
@@ -126,6 +124,7 @@ static struct answer serve(struct server *s)
         (e = caller_read_outer(&s->caller, c->outer_at, c->outer, c->outer_bytes, c->params, PARAMS_MAX,
                                &c->guessed_at, &c->guessed_bytes)) < 0)
         return failed(e);
+    call_find_params_row(c);
     memcpy(s->before, c->outer, c->outer_bytes);
     if (call_changes(c))
         inflight_read(c, s->before);
@@ -249,6 +248,7 @@ static void take_result(struct server *s)
 {
     memcpy(s->before, s->page->inflight.before, sizeof(s->page->inflight.before));
     inflight_result(&s->page->inflight, &s->call);
+    call_find_params_row(&s->call);
 }
 
 static void keep_result(struct server *s)
@@ -282,15 +282,12 @@ static void answer_inflight(struct server *s)
         [INFLIGHT_DONE] = {keep_result, send_result},
     };
     const struct inflight *k = &s->page->inflight;
-    struct call *c = &s->call;
     bool waits = caller_waits(&s->caller), kept;
     void (*act)(struct server *);
 
     if (!k->req.id)
         return;
-    decode(s);
-    c->outer_bytes = (uint32_t)mediate_outer_bytes(c->m, c->cmd);
-    kept = c->outer_bytes <= KEPT_OUTER_MAX && k->stage <= INFLIGHT_DONE;
+    kept = decode(s) == 0 && s->call.outer_bytes <= KEPT_OUTER_MAX && k->stage <= INFLIGHT_DONE;
     if ((act = next[kept ? k->stage : INFLIGHT_NONE][waits]))
         act(s);
 }

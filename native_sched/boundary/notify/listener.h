@@ -3,7 +3,7 @@
  * The listener a notification arrives on is the tenant's identity: not its cgroup, environment or pid. */
 #ifndef MGPU_LISTENER_H
 #define MGPU_LISTENER_H
-#include "mediate.h"
+#include "native_sched/boundary/call/call.h"
 #include <stdatomic.h>
 
 struct listener {

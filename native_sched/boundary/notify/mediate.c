@@ -1,5 +1,7 @@
 #include "mediate.h"
 #include "native_sched/boundary/call/inflight.h"
+#include "native_sched/boundary/continued/continued.h"
+#include "native_sched/boundary/managed/managed.h"
 #include "native_sched/boundary/rm/control.h"
 #include "native_sched/boundary/rm/handlers.h"
 #include "native_sched/boundary/uvm/uvm.h"
@@ -52,59 +54,58 @@ static struct answer sys_params(struct call *c)
 
 typedef struct answer (*handler)(struct call *c);
 
-/* In the order of rm_escapes[], whose rows they are a column of. */
+static struct answer made_by_caller(struct call *c)
+{
+    (void)c;
+    return continued();
+}
+
+/* In the order of rm_rows[], which are a column of. */
 #define HANDLER(handler, ...)     handler
 #define HANDLER_MEDIATED(handler) handler
-#define HANDLER_PASSED            NULL
 #define HANDLER_ANSWERED          NULL
 #define HANDLER_REFUSED           NULL
 static const handler handlers[] = {
+#define HANDLER_PASSED                              NULL
 #define ESCAPE(name, number, bytes, status_at, ...) HANDLER(HANDLER_##__VA_ARGS__, ),
+#include "rm/interface.def"
+#undef HANDLER_PASSED
+#define HANDLER_PASSED                made_by_caller
+#define UVM(name, number, bytes, ...) HANDLER(HANDLER_##__VA_ARGS__, ),
 #include "rm/interface.def"
 };
 
-bool call_changes(const struct call *c)
+/* An escape of RM's is for its own files, a command of nvidia-uvm for those where it is the caller's to make.
+ */
+static bool is_for_file(const struct call *c)
 {
-    const struct rm_escape_row *escape = call_row(c->cmd);
-    const struct rm_uvm_row *uvm = rm_uvm_of_any(c->cmd);
-    const struct rm_row *control = NULL;
-
-    if (RM_NR(c->cmd) == NV_ESC_RM_CONTROL)
-        control = rm_control_of_any(((const struct rm_control *)(const void *)c->outer)->cmd);
-    return (escape && escape->changes) || (uvm && uvm->changes) || (control && control->changes);
+    if (c->row->of == RM_ESCAPE)
+        return c->file.kind != NODE_UVM;
+    return c->file.kind == NODE_UVM && c->m->ops->must_continue;
 }
 
-int mediate_outer_bytes(const struct mediator *m, uint32_t cmd)
+static struct answer decide(struct call *c)
 {
-    return rm_escape(&m->rm, RM_NR(cmd), RM_SIZE(cmd)) ? (int)RM_SIZE(cmd) : uvm_outer_bytes(m, cmd);
-}
+    handler serve = handlers[c->row - rm_rows];
+    struct answer a;
 
-bool mediate_passes(const struct mediator *m, uint32_t cmd)
-{
-    const struct rm_escape_row *row = rm_escape(&m->rm, RM_NR(cmd), RM_SIZE(cmd));
-
-    return row ? row->disposition == RM_PASSED : uvm_passes(m, cmd);
-}
-
-static struct answer mediate_escape(struct call *c, const struct rm_escape_row *row)
-{
-    handler serve = handlers[row - rm_escapes];
-
-    if (!serve)
-        return failed(row->disposition == RM_REFUSED ? -EPERM : -ENOTTY);
-    if (c->file.kind == NODE_UVM)
+    if (c->row->of == RM_ESCAPE && c->row->disposition == RM_REFUSED)
+        return failed(-EPERM);
+    if (!is_for_file(c))
         return failed(-ENOTTY);
-    return serve(c);
+    if (!serve)
+        return failed(c->row->disposition == RM_REFUSED ? -EPERM : -ENOTTY);
+    a = serve(c);
+    return a.kind == CONTINUE && c->row->of == RM_UVM && c->m->ops->as_caller ? continued_as_caller(c) : a;
 }
 
 struct answer mediate(struct call *c)
 {
-    const struct rm_escape_row *row = rm_escape(&c->m->rm, RM_NR(c->cmd), RM_SIZE(c->cmd));
-    uint32_t status_at = call_status_at(c->cmd);
+    uint32_t status_at = rm_status_at(c->row, c->outer_bytes);
     struct answer a;
 
     c->asked = false;
-    a = row ? mediate_escape(c, row) : mediate_uvm(c);
+    a = decide(c);
     if (a.kind == ANSWER && status_at != RM_NO_STATUS)
         memcpy(c->outer + status_at, &a.rm_status, sizeof(a.rm_status));
     /* A refusal of our own; errnos are counted where they are answered. */

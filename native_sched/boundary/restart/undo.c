@@ -42,9 +42,10 @@ static void keep_answer(struct inflight *k)
     inflight_enter(k, INFLIGHT_DONE);
 }
 
-static void finish(struct inflight *k, uint32_t cmd, uint32_t status)
+static void finish(const struct mediator *m, struct inflight *k, uint32_t status)
 {
-    uint32_t at = call_status_at(cmd);
+    const struct rm_row *row = rm_command_row(&m->rm, (uint32_t)k->req.data.args[1]);
+    uint32_t at = row ? rm_status_at(row, 0) : (uint32_t)RM_NO_STATUS;
 
     memcpy(k->outer, k->before, sizeof(k->outer));
     if (at != RM_NO_STATUS)
@@ -100,11 +101,11 @@ void inflight_roll_back(const struct mediator *m, struct tenant *t, struct infli
     }
     switch ((enum intent)k->was.what) {
     case INTENT_FREE:
-        finish(k, cmd, end(m, t, &file, &k->was));
+        finish(m, k, end(m, t, &file, &k->was));
         return;
     case INTENT_REGISTER:
         register_again(m, &file, &k->was);
-        finish(k, cmd, NV_OK);
+        finish(m, k, NV_OK);
         return;
     case INTENT_UVM:
         again(m, t, &file, k);
@@ -112,7 +113,7 @@ void inflight_roll_back(const struct mediator *m, struct tenant *t, struct infli
     case INTENT_OS_EVENT:
         os_event_undo(m, &file, k->was.client, k->was.handle);
         if (RM_NR(cmd) == NV_ESC_FREE_OS_EVENT)
-            finish(k, cmd, NV_OK);
+            finish(m, k, NV_OK);
         else
             inflight_enter(k, INFLIGHT_READ);
         return;

@@ -11,9 +11,9 @@
 
 /* Fetches the parameters of a class, as many as the driver takes: it sizes them by class, whatever size the
  * caller names (serverAllocApiCopyIn()). 0, a negative errno or rm_refusal(). */
-static int fetch_params(struct call *c, uint32_t class_id, uint64_t at)
+static int fetch_params(struct call *c, uint64_t at)
 {
-    const struct rm_row *row = rm_class_row(&c->m->rm, class_id);
+    const struct rm_row *row = c->params_row;
     uint32_t bytes;
 
     if (!row || row->kind == RM_KIND_REFUSED)
@@ -68,7 +68,7 @@ static bool ask_without_tables(struct call *c, uint32_t class_id)
 
 static struct answer make(struct call *c, struct creation *a)
 {
-    enum rm_kind kind = rm_kind_of(a->class_id);
+    enum rm_kind kind = c->params_row->kind;
     bool instance = kind == RM_KIND_GPU_INSTANCE || kind == RM_KIND_COMPUTE_INSTANCE, lazily;
     bool callers = (kind == RM_KIND_ROOT || instance) && call_is_callers(c);
     struct open_file file = c->file;
@@ -96,7 +96,7 @@ struct answer mediate_alloc(struct call *c)
 {
     struct rm_alloc_short *o = (void *)c->outer;
     struct creation a = {o->root, o->parent, o->handle, o->class_id};
-    int e = fetch_params(c, a.class_id, o->params);
+    int e = fetch_params(c, o->params);
     struct answer made = e < 0 ? answer_of(e) : make(c, &a);
 
     if (made.kind == ANSWER && !c->passed)
@@ -110,7 +110,7 @@ struct answer mediate_alloc_object(struct call *c)
     const struct rm_alloc_object *o = (const void *)c->outer;
     struct creation a = {o->root, o->parent, o->handle, o->class_id};
 
-    if (rm_class_params(&c->m->rm, a.class_id) != 0 || rm_kind_of(a.class_id) == RM_KIND_ROOT)
+    if (rm_row_params(&c->m->rm, c->params_row) != 0 || rm_kind_of(a.class_id) == RM_KIND_ROOT)
         return answered(NV_ERR_INVALID_CLASS);
     WITH_CALLS_OF(c->tenant);
     return object_create(c, &c->file, &a);

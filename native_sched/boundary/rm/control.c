@@ -157,8 +157,8 @@ static int keep_preemptible(struct call *c, uint32_t *status)
     return call_driver(c);
 }
 
-/* In the order of rm_controls[], whose rows they are a column of. needs: bytes that the handler looks at. How
- * many there are is RM's to judge, which has a size for each version. */
+/* In the order of the controls of rm_rows[], which they are a column of. needs: bytes that the handler looks
+ * at. How many there are is RM's to judge, which has a size for each version. */
 #define SERVED(served, ...) \
     {                       \
         served              \
@@ -191,7 +191,7 @@ static bool is_null(uint32_t cmd)
 struct answer mediate_control(struct call *c)
 {
     struct rm_control *ctl = (void *)c->outer;
-    const struct rm_row *row = rm_control_row(&c->m->rm, ctl->cmd);
+    const struct rm_row *row = c->params_row;
     control_fn serve;
     bool fits;
     int e;
@@ -200,9 +200,9 @@ struct answer mediate_control(struct call *c)
         return answered(NV_OK);
     if (!row || row->disposition == RM_REFUSED)
         return answered(row ? row->status : NV_ERR_NOT_SUPPORTED);
-    serve = served[row - rm_controls].serve;
+    serve = served[row - rm_rows - RM_CONTROLS_AT].serve;
     fits = row->in_place ? ctl->params_size == rm_bytes(&c->m->rm, row->bytes) && ctl->params
-                         : has_params(ctl, served[row - rm_controls].needs);
+                         : has_params(ctl, served[row - rm_rows - RM_CONTROLS_AT].needs);
     if (!fits)
         return answered(NV_ERR_INVALID_ARGUMENT);
     ctl->status = NV_OK;

@@ -25,8 +25,7 @@ static int copy_lists_back(struct call *c, const uint64_t *theirs, uint32_t list
 
 int control_lists(struct call *c, uint32_t *status)
 {
-    const struct rm_control *ctl = (const void *)c->outer;
-    const struct rm_row *row = rm_control_lists_of(ctl->cmd);
+    const struct rm_row *row = c->params_row;
     uint64_t theirs[RM_LISTS_MAX], ours;
     uint32_t count, bytes;
     int e;

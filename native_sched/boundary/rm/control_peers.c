@@ -113,7 +113,7 @@ static uint32_t without_unlisted(uint32_t *list, uint32_t count)
     uint32_t kept = 0;
 
     for (uint32_t i = 0; i < count; i++)
-        if (!(row = rm_class(list[i])) || !row->unlisted)
+        if (!(row = rm_class_row(NULL, list[i])) || !row->unlisted)
             list[kept++] = list[i];
     memset(list + kept, 0, (count - kept) * sizeof(*list));
     return kept;

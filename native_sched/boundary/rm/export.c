@@ -63,13 +63,13 @@ int export_ask(struct call *c, uint32_t cmd, void *params, uint32_t bytes, const
     int e;
 
     d.cmd = RM_CMD(NV_ESC_RM_CONTROL, sizeof(ctl));
+    d.row = NULL; /* another control perhaps */
     d.outer = (uint8_t *)&ctl;
     d.outer_bytes = sizeof(ctl);
     d.params = params;
     d.params_bytes = bytes;
     d.aux_file = file;
-    c->asked = true;
-    e = caller_waits(c->caller) ? c->m->ops->execute(c->m->driver, &d) : -EINTR;
+    e = call_execute(c, &d);
     return e < 0 || !ctl.status ? e : rm_refusal(ctl.status);
 }
 

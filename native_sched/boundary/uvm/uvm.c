@@ -12,28 +12,10 @@
 #include "uvm.h"
 #include "native_sched/boundary/call/inflight.h"
 #include "native_sched/account/external.h"
-#include "native_sched/boundary/continued/continued.h"
-#include "native_sched/boundary/managed/managed.h"
 #include <errno.h>
 #include <string.h>
 
 enum { PROBE_BYTES = 4096 };
-
-int uvm_outer_bytes(const struct mediator *m, uint32_t cmd)
-{
-    const struct rm_uvm_row *row = rm_uvm_command(&m->rm, cmd);
-
-    if (!row)
-        return -ENOTTY;
-    return row->changes ? (int)rm_bytes(&m->rm, row->bytes) : 0;
-}
-
-bool uvm_passes(const struct mediator *m, uint32_t cmd)
-{
-    const struct rm_uvm_row *row = rm_uvm_command(&m->rm, cmd);
-
-    return row && row->disposition == RM_PASSED;
-}
 
 /* Whether the file has a range for external mappings at that address. To unmap from a GPU that there is not
  * is an error of its own, which UVM comes to after it has looked for the range. */
@@ -85,71 +67,35 @@ static void ended(const struct mediator *m, struct tenant *t, const struct open_
     external_unmapped(t->external, file->id, base, base + unmap->range.length, unmap->gpu, 0);
 }
 
-static struct answer end_external(struct call *c)
+struct answer uvm_end_external(struct call *c)
 {
-    uint32_t status;
     int e;
     WITH_CALLS_OF(c->tenant);
 
     inflight_intend(c, INTENT_UVM, &c->file, c->cmd, 0, 0);
     if ((e = call_driver(c)) < 0)
         return failed(e);
-    memcpy(&status, c->outer + c->outer_bytes - UVM_STATUS_FROM_END, sizeof(status));
-    if (status == NV_OK)
+    if (call_status(c) == NV_OK)
         ended(c->m, c->tenant, &c->file, c->cmd, c->outer);
-    return answered(status);
+    return answered(call_status(c));
 }
 
 int uvm_again(const struct mediator *m, struct tenant *t, const struct open_file *file, uint32_t cmd,
               uint8_t *outer)
 {
-    uint32_t bytes = (uint32_t)uvm_outer_bytes(m, cmd), status;
-    int e = mediator_call(m, file, NULL, cmd, outer, bytes);
+    const struct rm_row *row = rm_command_row(&m->rm, cmd);
+    uint32_t bytes = row ? rm_bytes(&m->rm, row->bytes) : 0;
+    uint32_t at = row ? rm_status_at(row, bytes) : (uint32_t)RM_NO_STATUS, status;
+    int e = at == RM_NO_STATUS ? -ENOTTY : mediator_call(m, file, NULL, cmd, outer, bytes);
 
     assert_held(&t->calls);
     if (e < 0)
         return e;
-    memcpy(&status, outer + bytes - UVM_STATUS_FROM_END, sizeof(status));
+    memcpy(&status, outer + at, sizeof(status));
     if (status == NV_ERR_INVALID_ADDRESS)
         status = NV_OK;
-    memcpy(outer + bytes - UVM_STATUS_FROM_END, &status, sizeof(status));
+    memcpy(outer + at, &status, sizeof(status));
     if (status == NV_OK)
         ended(m, t, file, cmd, outer);
     return 0;
-}
-
-static struct answer made_by_caller(struct call *c)
-{
-    (void)c;
-    return continued();
-}
-
-/* In the order of rm_uvm[], whose rows they are a column of. */
-#define HANDLER(handler, ...)     handler
-#define HANDLER_MEDIATED(handler) handler
-#define HANDLER_PASSED            made_by_caller
-#define HANDLER_REFUSED           NULL
-static struct answer (*const handlers[])(struct call *c) = {
-#define UVM(name, number, bytes, ...) HANDLER(HANDLER_##__VA_ARGS__, ),
-#include "rm/interface.def"
-};
-
-static struct answer decide(struct call *c)
-{
-    const struct rm_uvm_row *row = rm_uvm_command(&c->m->rm, c->cmd);
-    struct driver_call d = call_for_driver(c, &c->file);
-
-    d.cmd = UVM_INITIALIZE;
-    if (c->file.kind != NODE_UVM || !c->m->ops->must_continue || !c->m->ops->must_continue(&d))
-        return failed(-ENOTTY);
-    if (!row || !handlers[row - rm_uvm])
-        return failed(-EPERM);
-    return handlers[row - rm_uvm](c);
-}
-
-struct answer mediate_uvm(struct call *c)
-{
-    struct answer a = decide(c);
-
-    return a.kind == CONTINUE && c->m->ops->as_caller ? continued_as_caller(c) : a;
 }

@@ -11,13 +11,12 @@
 
 _Static_assert(offsetof(struct rm_register_fd, ctl_fd) == 0, "where NAMES_FILE has it");
 
-static uint32_t u32_at(const struct driver_call *call, uint32_t offset)
+static void find_rows(struct driver_call *call)
 {
-    uint32_t value = 0;
-
-    if (offset + sizeof(value) <= call->outer_bytes)
-        memcpy(&value, call->outer + offset, sizeof(value));
-    return value;
+    call->row = rm_command_row(call->rm, call->cmd);
+    call->params_row = call->outer_bytes == RM_SIZE(call->cmd)
+                           ? rm_params_row(call->rm, call->row, call->outer)
+                           : NULL;
 }
 
 /* What has no row, or a refused class's, is not for tenants, and nothing that the arbiter makes: of controls
@@ -30,19 +29,13 @@ static bool is_continued(const struct rm_row *row)
 
 bool nvidia_must_continue(const struct driver_call *call)
 {
-    const struct rm_escape_row *row;
+    const struct rm_row *row = call->row;
 
     if (call->file->kind == NODE_UVM) /* bare numbers, about the caller's own address space */
-        return !rm_uvm_is_executed(call->cmd);
-    switch (RM_NR(call->cmd)) {
-    case NV_ESC_RM_ALLOC:
-        return is_continued(rm_class(u32_at(call, offsetof(struct rm_alloc, class_id))));
-    case NV_ESC_RM_CONTROL:
-        return is_continued(rm_control_of_any(u32_at(call, offsetof(struct rm_control, cmd))));
-    default:
-        row = rm_escape_of_any(RM_NR(call->cmd), RM_SIZE(call->cmd));
-        return row && row->continued;
-    }
+        return !row || row->of != RM_UVM || !row->executed;
+    if (RM_NR(call->cmd) == NV_ESC_RM_ALLOC || RM_NR(call->cmd) == NV_ESC_RM_CONTROL)
+        return is_continued(call->params_row);
+    return row && row->continued;
 }
 
 static void put(uint8_t *outer, uint32_t offset, const void *value, size_t bytes)
@@ -53,11 +46,7 @@ static void put(uint8_t *outer, uint32_t offset, const void *value, size_t bytes
 
 static bool in_params(const struct driver_call *call)
 {
-    const struct rm_row *row = NULL;
-
-    if (RM_NR(call->cmd) == NV_ESC_RM_CONTROL)
-        row = rm_control_of_any(u32_at(call, offsetof(struct rm_control, cmd)));
-    return row && row->names_file;
+    return call->params_row && call->params_row->names_file;
 }
 
 static int swap_first(struct driver_call *call, int value)
@@ -71,7 +60,7 @@ static int swap_first(struct driver_call *call, int value)
 
 /* Our pointers and descriptors in place of the caller's. The parameters' size is that of our copy: the driver
  * copies as many bytes from there. */
-static int make_ours(uint8_t *outer, const struct rm_escape_row *row, const struct driver_call *call, int aux)
+static int make_ours(uint8_t *outer, const struct rm_row *row, const struct driver_call *call, int aux)
 {
     uint64_t params = call->params_bytes ? (uintptr_t)call->params : 0, none = 0;
     uint32_t requested;
@@ -92,7 +81,7 @@ static int make_ours(uint8_t *outer, const struct rm_escape_row *row, const stru
 }
 
 /* Puts the caller's own values back: it must not learn our addresses. */
-static void make_theirs(uint8_t *outer, const struct rm_escape_row *row, const uint8_t *before)
+static void make_theirs(uint8_t *outer, const struct rm_row *row, const uint8_t *before)
 {
     put(outer, row->params_size_at, before + row->params_size_at, sizeof(uint32_t));
     put(outer, row->params_at, before + row->params_at, sizeof(uint64_t));
@@ -118,8 +107,7 @@ static int execute_uvm(struct driver *d, struct driver_call *call)
 {
     int fd, e;
 
-    if (call->params_bytes || call->aux_file ||
-        call->outer_bytes != (uint32_t)rm_uvm_params(call->rm, call->cmd))
+    if (call->params_bytes || call->aux_file || call->outer_bytes != rm_bytes(call->rm, call->row->bytes))
         return -EINVAL;
     if ((fd = fetch(d, call->file)) < 0)
         return fd;
@@ -132,13 +120,17 @@ static int execute_uvm(struct driver *d, struct driver_call *call)
 int nvidia_execute(struct driver *d, struct driver_call *call)
 {
     _Alignas(16) uint8_t outer[OUTER_MAX];
-    const struct rm_escape_row *row = rm_escape_of_any(RM_NR(call->cmd), RM_SIZE(call->cmd));
+    const struct rm_row *row;
     scoped_fd int aux = -1;
     scoped_fd int fd = -1;
-    bool named = in_params(call);
+    bool named;
     int e, theirs = -1;
 
     call->reply_fd = -1;
+    if (!call->row)
+        find_rows(call);
+    row = call->row;
+    named = in_params(call);
     if (nvidia_must_continue(call))
         return -EINPROGRESS;
     if (call->file->kind == NODE_UVM)

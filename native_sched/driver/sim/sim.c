@@ -271,7 +271,7 @@ static bool sim_must_continue(const struct driver_call *call)
     const struct rm_alloc_memory *m = (const void *)call->outer;
 
     if (call->file->kind == NODE_UVM)
-        return !rm_uvm_is_executed(call->cmd);
+        return !call->row || call->row->of != RM_UVM || !call->row->executed;
     if (RM_NR(call->cmd) == NV_ESC_RM_ALLOC_MEMORY)
         return m->class_id == NV01_MEMORY_SYSTEM_OS_DESCRIPTOR;
     return RM_NR(call->cmd) == NV_ESC_RM_ALLOC &&

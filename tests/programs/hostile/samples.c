@@ -3,6 +3,7 @@
  * Prints "done A of B, C beside" and stands still: A of B calls came to what they must, C bytes were written
  * beside the parameters or not at all. */
 #include "../../../rm/perfmon.h"
+#include "../../../rm/table.c"
 #include "../rm.h"
 #include <pthread.h>
 #include <sys/mman.h>
