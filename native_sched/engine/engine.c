@@ -91,7 +91,7 @@ int mgpu_engine_open(const char *driver, const char *dir, const char *version, c
                                     .files = &e->files,
                                     .rm = rm,
                                     .events = e->events,
-                                    .close_wait_ms = ENDING_WAIT_MS,
+                                    .close_wait_ms = CLOSE_WAIT_MS,
                                     .memory_block_bytes = memory_block_bytes()};
     if ((error = open_journal(e, journal)) < 0)
         goto fail;

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -56,9 +57,11 @@ def _compile(sources: list[Path]) -> list[Path]:
     return objects
 
 
-def library(name: str, *beside: Path, without: str = "") -> str:
-    """The whole engine, all of whose functions are there to be called. without: a source, by its name."""
+def library(name: str, *beside: Path, without: str = "", wrapped: Sequence[str] = ()) -> str:
+    """The whole engine, all of whose functions are there to be called. without: a source, by its name.
+    wrapped: functions that one beside stands before."""
     engine = [path for path in listed(NATIVE, "engine_sources") if path.name != without]
     out = folder() / name
-    subprocess.run(["gcc", *_flags(), "-shared", "-o", out, *_compile([*engine, *beside])], check=True)
+    flags = [*_flags(), "-shared", *(f"-Wl,--wrap={function}" for function in wrapped)]
+    subprocess.run(["gcc", *flags, "-o", out, *_compile([*engine, *beside])], check=True)
     return str(out)

@@ -147,7 +147,6 @@ C_LAYERS: dict[str, set[str]] = {
         "native_sched/boundary/objects",
     },
     "native_sched/boundary/notify": {
-        "base",
         "native_sched/boundary/call",
         "native_sched/boundary/continued",
         "native_sched/boundary/managed",

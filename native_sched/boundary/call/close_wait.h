@@ -5,7 +5,7 @@
 #define MGPU_CLOSE_WAIT_H
 #include "call.h"
 
-enum { ENDING_WAIT_MS = 2000 };
+enum { CLOSE_WAIT_MS = 2000 };
 
 /* Waits while a file of the tenant's is closing, for the mediator's close_wait_ms at most since the last one
  * closed, and in all of the call. 1: charges may have ended, ask again. 0: none is closing, or it takes too

@@ -13,6 +13,13 @@ uint32_t inflight_check(const struct inflight *k)
     return store_check(&k->was, sizeof(k->was));
 }
 
+struct seccomp_notif *inflight_next(struct inflight *k)
+{
+    inflight_enter(k, INFLIGHT_NONE);
+    memset(&k->req, 0, sizeof(k->req));
+    return &k->req;
+}
+
 void inflight_read(struct call *c, const uint8_t *outer)
 {
     struct inflight *k = c->inflight;

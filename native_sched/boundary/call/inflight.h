@@ -63,6 +63,10 @@ void inflight_intend(struct call *c, enum intent what, const struct open_file *f
 void inflight_commit(struct call *c);
 void inflight_done(struct call *c);
 
+/* Where the next notification is received to. The page no longer speaks of a call, before it can speak of
+ * another. */
+struct seccomp_notif *inflight_next(struct inflight *k);
+
 /* For undo.h. What comes before inflight_enter() in the program is stored before the stage. */
 void inflight_enter(struct inflight *k, enum inflight_stage stage);
 uint32_t inflight_check(const struct inflight *k);

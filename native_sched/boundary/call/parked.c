@@ -1,6 +1,7 @@
 #include "parked.h"
 #include "base/clock.h"
 #include <string.h>
+#include <sys/eventfd.h>
 
 enum { NS_PER_MS = 1000000 };
 
@@ -34,7 +35,7 @@ static bool is_repeat(const struct parked_call *entry, const struct seccomp_noti
            !memcmp(&entry->req.data, &req->data, sizeof(req->data));
 }
 
-struct parked_call *parked_entry(struct parked_calls *p, const struct seccomp_notif *req)
+static struct parked_call *entry_for(struct parked_calls *p, const struct seccomp_notif *req)
 {
     struct parked_call *free = NULL;
 
@@ -47,6 +48,20 @@ struct parked_call *parked_entry(struct parked_calls *p, const struct seccomp_no
     return free;
 }
 
+static bool has_time(const struct mediator *m, const struct parked_call *entry)
+{
+    return !entry->req.id || monotonic_ns() - entry->since_ns < (uint64_t)m->evict_wait_ms * NS_PER_MS;
+}
+
+struct parked_call *parked_enter(struct parking *p, const struct seccomp_notif *req, struct call *c)
+{
+    struct parked_call *entry = c->m->evict_wait_ms ? entry_for(p->calls, req) : NULL;
+
+    c->may_park = entry && has_time(c->m, entry);
+    c->lent_ns = entry && entry->req.id ? entry->lent_ns : 0;
+    return entry;
+}
+
 bool parked_any(const struct parked_calls *p)
 {
     for (int i = 0; i < PARKED_MAX; i++)
@@ -55,9 +70,36 @@ bool parked_any(const struct parked_calls *p)
     return false;
 }
 
-bool parked_has_time(const struct mediator *m, const struct parked_call *entry)
+bool parked_due(struct parking *p)
 {
-    return !entry->req.id || monotonic_ns() - entry->since_ns < (uint64_t)m->evict_wait_ms * NS_PER_MS;
+    uint64_t now;
+
+    if (!parked_any(p->calls) || (now = monotonic_ns()) < p->look_at_ns)
+        return false;
+    p->look_at_ns = now + PARKED_LOOK_MS * (uint64_t)NS_PER_MS;
+    return true;
+}
+
+static void demand(struct parking *p, const struct parked_call *entry, const struct call *c,
+                   struct ledger *ledger, uint64_t bytes)
+{
+    struct demand *d = &p->demand[entry - p->calls->call], was = *d;
+
+    if (was.ledger == ledger && was.bytes == bytes)
+        return;
+    {
+        WITH_TENANT(c->tenant);
+        *d = (struct demand){ledger, ledger ? ledger->card : NULL, bytes};
+        if (ledger)
+            ledger->demanded_bytes += bytes;
+        if (was.ledger)
+            was.ledger->demanded_bytes -= was.bytes;
+    }
+    if (d->card)
+        atomic_fetch_add(&d->card->demands, 1);
+    if (was.card)
+        atomic_fetch_sub(&was.card->demands, 1);
+    eventfd_write(c->m->events, 1);
 }
 
 /* The id is stored last: until then there is none. */
@@ -70,12 +112,14 @@ static void copy(struct seccomp_notif *to, const struct seccomp_notif *from)
     __atomic_store_n(&to->id, from->id, __ATOMIC_RELEASE);
 }
 
-void parked_keep(struct parked_call *entry, const struct seccomp_notif *req, const struct call *c)
+void parked_keep(struct parking *p, struct parked_call *entry, const struct seccomp_notif *req,
+                 const struct call *c)
 {
     if (!entry->req.id)
         entry->since_ns = monotonic_ns();
     entry->lent_ns = c->lent_ns == UINT64_MAX ? monotonic_ns() : c->lent_ns;
     copy(&entry->req, req);
+    demand(p, entry, c, c->lacks_on, c->lacks_bytes);
 }
 
 void parked_take(const struct parked_call *entry, struct seccomp_notif *req)
@@ -83,7 +127,14 @@ void parked_take(const struct parked_call *entry, struct seccomp_notif *req)
     copy(req, &entry->req);
 }
 
-void parked_drop(struct parked_call *entry)
+void parked_drop(struct parking *p, struct parked_call *entry, const struct call *c)
 {
     __atomic_store_n(&entry->req.id, 0, __ATOMIC_RELEASE);
+    demand(p, entry, c, NULL, 0);
+}
+
+void parked_end(struct parking *p, const struct call *c)
+{
+    for (int i = 0; i < PARKED_MAX; i++)
+        demand(p, &p->calls->call[i], c, NULL, 0);
 }

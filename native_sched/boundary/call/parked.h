@@ -22,6 +22,17 @@ struct parked_calls {
     struct parked_call call[PARKED_MAX];
 };
 
+/* The same in memory: what each call lacks. */
+struct parking {
+    struct parked_calls *calls;
+    struct demand {
+        struct ledger *ledger; /* NULL: none. Its card can be another one meanwhile. */
+        struct card_memory *card;
+        uint64_t bytes;
+    } demand[PARKED_MAX];
+    uint64_t look_at_ns; /* when the calls are served anew */
+};
+
 /* Before the driver is asked: whether so much can be lacking on the ledger's card because of what others have
  * to give back. */
 void parked_note_lent(struct call *c, const struct ledger *l, uint64_t bytes);
@@ -30,13 +41,16 @@ void parked_note_lent(struct call *c, const struct ledger *l, uint64_t bytes);
  * bytes: of the card's memory, what it lacks at most; 0: it takes none, and lacks something else. */
 struct answer parked_or(struct call *c, uint32_t card, uint64_t bytes, uint32_t status);
 
-/* The entry for a call, its own from before or a free one; NULL: there is none. */
-struct parked_call *parked_entry(struct parked_calls *p, const struct seccomp_notif *req);
+/* A call is about to be served: the entry where it is or can be parked, NULL where it cannot. */
+struct parked_call *parked_enter(struct parking *p, const struct seccomp_notif *req, struct call *c);
 bool parked_any(const struct parked_calls *p);
-/* Whether the call may wait on. */
-bool parked_has_time(const struct mediator *m, const struct parked_call *entry);
-void parked_keep(struct parked_call *entry, const struct seccomp_notif *req, const struct call *c);
-void parked_drop(struct parked_call *entry);
-/* The entry's notification, where RECV would have put it. */
+/* The calls are to be served anew by now. */
+bool parked_due(struct parking *p);
+void parked_keep(struct parking *p, struct parked_call *entry, const struct seccomp_notif *req,
+                 const struct call *c);
+/* The notification, to be served. */
 void parked_take(const struct parked_call *entry, struct seccomp_notif *req);
+void parked_drop(struct parking *p, struct parked_call *entry, const struct call *c);
+/* Nothing is lacking for them any longer. They stay where the next mgpud finds them. */
+void parked_end(struct parking *p, const struct call *c);
 #endif

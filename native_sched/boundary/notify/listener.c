@@ -1,9 +1,8 @@
 #define _GNU_SOURCE
 #include "listener.h"
 #include "mediate.h"
-#include "native_sched/boundary/call/page.h"
 #include "native_sched/boundary/call/close_wait.h"
-#include "base/clock.h"
+#include "native_sched/boundary/call/page.h"
 #include "native_sched/boundary/continued/continued.h"
 #include "native_sched/boundary/managed/managed.h"
 #include "native_sched/process/privileges.h"
@@ -29,21 +28,16 @@
 enum { X32_SYSCALL_BIT = 0x40000000, X32_IOCTL = X32_SYSCALL_BIT + 514, I386_IOCTL = 54 };
 enum { INTERRUPT_SIGNAL = SIGURG, STACK_BYTES = 512 << 10, LISTENER_NICE = 2 };
 
-/* An entry's demand; NULL: none. The ledger's card can be another one meanwhile. */
-struct demand {
-    struct ledger *ledger;
-    struct card_memory *card;
-    uint64_t bytes;
-};
-
 struct server {
     struct listener *l;
-    struct caller caller;
     struct listener_page *page;
+    struct caller caller;
     struct call call;
-    uint8_t before[OUTER_MAX];
-    struct demand demand[PARKED_MAX];
-    uint64_t look_at_ns; /* when the parked calls are served anew */
+    struct answer answer;
+    struct parking parking;
+    struct parked_call *entry; /* the call's, or a free one; NULL: it cannot be parked */
+    bool replayed;             /* the call has its answer from before */
+    uint8_t before[OUTER_MAX]; /* the outer struct as it was read */
 };
 
 static bool foreign_abi(const struct seccomp_data *d)
@@ -66,16 +60,14 @@ static bool is_others(const struct seccomp_data *d)
     return is_ioctl && !rm_is_watched((uint32_t)d->args[1]);
 }
 
-static int write_back(struct server *s)
+/* Whether the next stage has something to do: an answer is to be recorded, anything else is sent at once. */
+static bool decided(struct server *s, struct answer a)
 {
-    struct call *c = &s->call;
-    bool same = !memcmp(s->before, c->outer, c->outer_bytes);
-
-    s->page->inflight.written = true;
-    return caller_write_both(&s->caller, c->outer_at, c->outer, same ? 0 : c->outer_bytes, c->params_at,
-                             c->params, c->params_out ? c->params_bytes : 0);
+    s->answer = a;
+    return a.kind == ANSWER;
 }
 
+/* The call as its registers have it. */
 static int decode(struct server *s)
 {
     const struct seccomp_data *d = &s->page->inflight.req.data;
@@ -91,6 +83,25 @@ static int decode(struct server *s)
     return call_find_row(c);
 }
 
+static bool identify(struct server *s)
+{
+    const struct seccomp_data *d = &s->page->inflight.req.data;
+    struct call *c = &s->call;
+    int e;
+
+    c->waits_since_ms = 0;
+    if (foreign_abi(d))
+        return decided(s, is_others(d) ? continued() : failed(-EPERM));
+    if (d->nr == SYS_mmap)
+        return decided(s, managed_mmap(c, d));
+    if ((e = decode(s)) < 0)
+        return decided(s, is_others(d) ? continued() : failed(e));
+    if (c->row->disposition == RM_PASSED && (!c->m->ops->as_caller || is_others(d)))
+        return decided(s, continued());
+    e = close_wait_identify(c, (int)d->args[0], &c->file);
+    return e == 0 || decided(s, failed(e));
+}
+
 static int audit_all(struct call *c)
 {
     int e = audit_passed(c->tenant) ? 0 : audit(c);
@@ -98,129 +109,115 @@ static int audit_all(struct call *c)
     return e < 0 || managed_reconciled(c->tenant) ? e : managed_reconcile(c);
 }
 
-/* What changed is written into the caller's memory. */
-static struct answer serve(struct server *s)
+/* What the tenant's calls have done that their callers made themselves. */
+static bool account(struct server *s)
+{
+    int e = audit_all(&s->call);
+
+    return e == 0 || decided(s, failed(e));
+}
+
+/* Reads the arguments, or has them from the previous mgpud, and the answer where there is one already. */
+static bool recall(struct server *s)
 {
     struct call *c = &s->call;
-    const struct seccomp_notif *req = &s->page->inflight.req;
-    const struct seccomp_data *d = &req->data;
-    struct answer a;
-    int e;
+    struct inflight *k = &s->page->inflight;
+    int e = inflight_restore(k, c) || !c->outer_bytes
+                ? 0
+                : caller_read_outer(&s->caller, c->outer_at, c->outer, c->outer_bytes, c->params, PARAMS_MAX,
+                                    &c->guessed_at, &c->guessed_bytes);
 
-    if (foreign_abi(d))
-        return is_others(d) ? continued() : failed(-EPERM);
-    c->waits_since_ms = 0;
-    if (d->nr == SYS_mmap)
-        return managed_mmap(c, d);
-    if ((e = decode(s)) < 0)
-        return is_others(d) ? continued() : failed(e);
-    if (c->row->disposition == RM_PASSED && (!c->m->ops->as_caller || is_others(d)))
-        return continued();
-    if ((e = close_wait_identify(c, (int)d->args[0], &c->file)) < 0)
-        return failed(e);
-    if ((e = audit_all(c)) < 0)
-        return failed(e);
-    if (!inflight_restore(&s->page->inflight, c) && c->outer_bytes &&
-        (e = caller_read_outer(&s->caller, c->outer_at, c->outer, c->outer_bytes, c->params, PARAMS_MAX,
-                               &c->guessed_at, &c->guessed_bytes)) < 0)
-        return failed(e);
+    if (e < 0)
+        return decided(s, failed(e));
     call_find_params_row(c);
     memcpy(s->before, c->outer, c->outer_bytes);
     if (call_changes(c))
         inflight_read(c, s->before);
-    a = replay_find(&s->page->replay, req, c) ? answered(NV_OK) : mediate(c);
-    /* Another listener of the tenant may have let a call through meanwhile. */
-    if (a.kind == ANSWER && !c->passed && (e = audit_all(c)) < 0)
-        return failed(e);
-    if (a.kind != ANSWER)
-        return a;
-    inflight_done(c);
-    if (!caller_waits(&s->caller)) {
-        if (call_changes(c))
-            replay_keep(&s->page->replay, req, c, s->before, false, false);
-        return failed(-EINTR);
-    }
-    return (e = write_back(s)) < 0 ? failed(e) : a;
+    s->replayed = replay_find(&s->page->replay, &k->req, c);
+    return true;
 }
 
-static void send_answer(struct server *s, struct answer a)
+static bool decide(struct server *s)
+{
+    return decided(s, s->replayed ? answered(NV_OK) : mediate(&s->call));
+}
+
+/* What came of it, before the caller can learn of it. */
+static bool record(struct server *s)
+{
+    struct call *c = &s->call;
+    /* Another listener of the tenant may have let a call through meanwhile. */
+    int e = c->passed ? 0 : audit_all(c);
+
+    if (e < 0)
+        return decided(s, failed(e));
+    inflight_done(c);
+    if (caller_waits(&s->caller))
+        return true;
+    if (call_changes(c))
+        replay_keep(&s->page->replay, &s->page->inflight.req, c, s->before, false, false);
+    return decided(s, failed(-EINTR));
+}
+
+/* What changed goes into the caller's memory. */
+static int write_back(struct server *s)
+{
+    struct call *c = &s->call;
+    bool same = !memcmp(s->before, c->outer, c->outer_bytes);
+
+    s->page->inflight.written = true;
+    return caller_write_both(&s->caller, c->outer_at, c->outer, same ? 0 : c->outer_bytes, c->params_at,
+                             c->params, c->params_out ? c->params_bytes : 0);
+}
+
+static void send_answer(struct server *s)
 {
     const struct seccomp_notif *req = &s->page->inflight.req;
+    const struct answer *a = &s->answer;
     struct seccomp_notif_resp resp = {
         .id = req->id,
-        .error = a.kind == FAIL ? a.error : 0,
-        .flags = a.kind == CONTINUE ? SECCOMP_USER_NOTIF_FLAG_CONTINUE : 0,
+        .error = a->kind == FAIL ? a->error : 0,
+        .flags = a->kind == CONTINUE ? SECCOMP_USER_NOTIF_FLAG_CONTINUE : 0,
     };
-
     bool accepted = ioctl(s->l->fd, SECCOMP_IOCTL_NOTIF_SEND, &resp) == 0;
 
-    if (a.kind == CONTINUE && !audit_passed(s->call.tenant))
+    if (a->kind == CONTINUE && !audit_passed(s->call.tenant))
         continued_sent(&s->call, accepted);
-    if (a.kind == ANSWER && (accepted || errno == ENOENT) && call_changes(&s->call))
+    if (a->kind == ANSWER && (accepted || errno == ENOENT) && call_changes(&s->call))
         replay_keep(&s->page->replay, req, &s->call, s->before, true, accepted);
 }
 
-/* The page no longer speaks of a call, before it can speak of another. */
-static struct seccomp_notif *next_call(struct inflight *k)
+static bool answer(struct server *s)
 {
-    __atomic_store_n(&k->stage, INFLIGHT_NONE, __ATOMIC_RELEASE);
-    memset(&k->req, 0, sizeof(k->req));
-    return &k->req;
-}
+    int e = s->answer.kind == ANSWER ? write_back(s) : 0;
 
-static void demand(struct server *s, const struct parked_call *entry, struct ledger *ledger, uint64_t bytes)
-{
-    struct demand *d = &s->demand[entry - s->page->parked.call], was = *d;
-
-    if (was.ledger == ledger && was.bytes == bytes)
-        return;
-    {
-        WITH_TENANT(s->call.tenant);
-        *d = (struct demand){ledger, ledger ? ledger->card : NULL, bytes};
-        if (ledger)
-            ledger->demanded_bytes += bytes;
-        if (was.ledger)
-            was.ledger->demanded_bytes -= was.bytes;
+    if (e < 0)
+        s->answer = failed(e);
+    if (s->answer.kind == PARK) {
+        parked_keep(&s->parking, s->entry, &s->page->inflight.req, &s->call);
+        inflight_next(&s->page->inflight);
+        return false;
     }
-    if (d->card)
-        atomic_fetch_add(&d->card->demands, 1);
-    if (was.card)
-        atomic_fetch_sub(&was.card->demands, 1);
-    eventfd_write(s->call.m->events, 1);
+    if (s->entry && s->entry->req.id)
+        parked_drop(&s->parking, s->entry, &s->call);
+    if (s->answer.kind == FAIL)
+        stats_failed(&s->call.tenant->stats, s->answer.error);
+    send_answer(s);
+    return true;
 }
 
-static void park(struct server *s, struct parked_call *entry)
-{
-    parked_keep(entry, &s->page->inflight.req, &s->call);
-    demand(s, entry, s->call.lacks_on, s->call.lacks_bytes);
-    next_call(&s->page->inflight);
-}
+/* A call's way. Each says whether it is for the next; the last is for all. */
+static bool (*const stages[])(struct server *s) = {identify, account, recall, decide, record, answer};
 
-static void unpark(struct server *s, struct parked_call *entry)
+static void serve(struct server *s)
 {
-    parked_drop(entry);
-    demand(s, entry, NULL, 0);
-}
+    enum { LAST = sizeof(stages) / sizeof(*stages) - 1 };
+    int i = 0;
 
-static void serve_and_answer(struct server *s)
-{
-    const struct mediator *m = s->call.m;
-    struct parked_call *entry = m->evict_wait_ms ? parked_entry(&s->page->parked, &s->page->inflight.req)
-                                                 : NULL;
-    struct answer a;
-
-    s->call.may_park = entry && parked_has_time(m, entry);
-    s->call.lent_ns = entry && entry->req.id ? entry->lent_ns : 0;
-    a = serve(s);
-    if (a.kind == PARK) {
-        park(s, entry);
-        return;
-    }
-    if (entry && entry->req.id)
-        unpark(s, entry);
-    if (a.kind == FAIL)
-        stats_failed(&s->l->tenant->stats, a.error);
-    send_answer(s, a);
+    s->entry = parked_enter(&s->parking, &s->page->inflight.req, &s->call);
+    while (i < LAST && stages[i](s))
+        i++;
+    stages[LAST](s);
 }
 
 /* Whether a MAP_MEMORY has put its mapping in the place of the caller's fd already. */
@@ -234,101 +231,67 @@ static bool not_replaced(struct server *s)
                                ((const struct rm_map_memory *)(const void *)c->outer)->fd, &target) == 0;
 }
 
-static void keep_begun(struct server *s)
+/* Its answer is there. */
+static void take_result(struct server *s, bool waits)
 {
     const struct inflight *k = &s->page->inflight;
 
-    if (!k->begun)
-        return;
-    s->call.file.id = k->file;
-    replay_keep_begun(&s->page->replay, &k->req, &s->call, k->before, k->begun);
-}
-
-static void take_result(struct server *s)
-{
-    memcpy(s->before, s->page->inflight.before, sizeof(s->page->inflight.before));
-    inflight_result(&s->page->inflight, &s->call);
+    memcpy(s->before, k->before, sizeof(k->before));
+    inflight_result(k, &s->call);
     call_find_params_row(&s->call);
-}
-
-static void keep_result(struct server *s)
-{
-    const struct inflight *k = &s->page->inflight;
-
-    take_result(s);
-    if (call_changes(&s->call))
-        replay_keep(&s->page->replay, &k->req, &s->call, s->before, k->written, k->written);
-}
-
-static void send_result(struct server *s)
-{
-    take_result(s);
-    if (not_replaced(s)) {
+    if (waits && not_replaced(s)) {
         s->page->inflight.stage = INFLIGHT_NONE;
-        serve_and_answer(s);
-    } else {
-        send_answer(s, answer_of(write_back(s)));
+        serve(s);
+    } else if (waits) {
+        s->answer = answered(NV_OK);
+        answer(s);
+    } else if (call_changes(&s->call)) {
+        replay_keep(&s->page->replay, &k->req, &s->call, s->before, k->written, k->written);
     }
 }
 
-/* What the previous mgpud left between its RECV and its SEND, or right after that. */
-static void answer_inflight(struct server *s)
+static void take_over(struct server *s)
 {
-    /* By whether the caller waits; NULL: nothing is left to be done. */
-    static void (*const next[][2])(struct server *) = {
-        [INFLIGHT_NONE] = {NULL, serve_and_answer},
-        [INFLIGHT_READ] = {keep_begun, serve_and_answer},
-        [INFLIGHT_INTENDED] = {NULL, serve_and_answer},
-        [INFLIGHT_DONE] = {keep_result, send_result},
-    };
     const struct inflight *k = &s->page->inflight;
     bool waits = caller_waits(&s->caller), kept;
-    void (*act)(struct server *);
 
     if (!k->req.id)
         return;
-    kept = decode(s) == 0 && s->call.outer_bytes <= KEPT_OUTER_MAX && k->stage <= INFLIGHT_DONE;
-    if ((act = next[kept ? k->stage : INFLIGHT_NONE][waits]))
-        act(s);
+    kept = decode(s) == 0 && s->call.outer_bytes <= KEPT_OUTER_MAX;
+    if (kept && k->stage == INFLIGHT_DONE) {
+        take_result(s, waits);
+    } else if (waits) {
+        serve(s);
+    } else if (kept && k->stage == INFLIGHT_READ && k->begun) {
+        s->call.file.id = k->file;
+        replay_keep_begun(&s->page->replay, &k->req, &s->call, k->before, k->begun);
+    }
 }
 
 static void serve_parked(struct server *s)
 {
-    for (int i = 0; i < PARKED_MAX; i++) {
-        struct parked_call *entry = &s->page->parked.call[i];
+    struct inflight *k = &s->page->inflight;
 
-        if (!entry->req.id)
+    for (struct parked_call *p = s->page->parked.call; p < s->page->parked.call + PARKED_MAX; p++) {
+        if (!p->req.id)
             continue;
-        parked_take(entry, next_call(&s->page->inflight));
+        parked_take(p, inflight_next(k));
         if (caller_waits(&s->caller))
-            serve_and_answer(s);
+            serve(s);
         else
-            unpark(s, entry);
+            parked_drop(&s->parking, p, &s->call);
     }
-    next_call(&s->page->inflight);
+    inflight_next(k);
 }
 
 /* Whether a notification is to be received, while calls are parked: these are served anew between others. */
 static bool is_notified(struct server *s)
 {
     struct pollfd p = {.fd = s->l->fd, .events = POLLIN};
-    uint64_t now;
 
-    if (!parked_any(&s->page->parked))
-        return true;
-    now = monotonic_ns();
-    if (now >= s->look_at_ns) {
+    if (parked_due(&s->parking))
         serve_parked(s);
-        s->look_at_ns = now + PARKED_LOOK_MS * 1000000ull;
-    }
     return !parked_any(&s->page->parked) || poll(&p, 1, PARKED_LOOK_MS) != 0;
-}
-
-/* The next mgpud finds the calls in the page. */
-static void end_demands(struct server *s)
-{
-    for (int i = 0; i < PARKED_MAX; i++)
-        demand(s, &s->page->parked.call[i], NULL, 0);
 }
 
 static void on_interrupt(int signal)
@@ -349,6 +312,7 @@ static void *run(void *arg)
     (void)setpriority(PRIO_PROCESS, 0, LISTENER_NICE);
     s->l = l;
     s->page = (struct listener_page *)(void *)l->store.at;
+    s->parking.calls = &s->page->parked;
     s->call.m = l->m;
     s->call.tenant = l->tenant;
     s->call.caller = &s->caller;
@@ -356,11 +320,11 @@ static void *run(void *arg)
     s->call.over = &l->hung_up;
     caller_init(&s->caller, l->fd, &s->page->inflight.req);
     if (l->store.found)
-        answer_inflight(s);
+        take_over(s);
     while (!atomic_load(&l->hung_up)) {
         if (!is_notified(s))
             continue;
-        if (ioctl(l->fd, SECCOMP_IOCTL_NOTIF_RECV, next_call(&s->page->inflight)) < 0) {
+        if (ioctl(l->fd, SECCOMP_IOCTL_NOTIF_RECV, inflight_next(&s->page->inflight)) < 0) {
             if (errno != EINTR && errno != ENOENT)
                 break;
             /* ENOENT: the caller was killed between the wake-up and the read, or no process is left */
@@ -370,10 +334,10 @@ static void *run(void *arg)
             continue;
         }
         stats_step(&l->stats);
-        serve_and_answer(s);
+        serve(s);
         stats_step(&l->stats);
     }
-    end_demands(s);
+    parked_end(&s->parking, &s->call);
     caller_destroy(&s->caller);
     free(s);
     atomic_store(&l->done, true);
