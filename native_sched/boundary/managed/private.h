@@ -3,6 +3,9 @@
 #define MGPU_MANAGED_PRIVATE_H
 #include "managed.h"
 
+/* No address is higher, on any x86-64. */
+#define MANAGED_END (1ull << 56)
+
 /* Of all of it that does not change by itself. */
 uint32_t managed_space_check(const struct managed_space *s);
 void managed_drop_space(struct managed *g, uint32_t i);
@@ -17,6 +20,11 @@ int managed_space_of(struct call *c);
 /* Calls that have ended are forgotten, after a look at what came of them. True: one runs that was not
  * charged. */
 bool managed_finish(const struct mediator *m, struct tenant *t, pid_t caller);
+/* What is mapped there. -ENXIO: no process has that memory; -EAGAIN: one has, and it cannot be read now. */
+int64_t managed_space_mapped(const struct mediator *m, const struct managed *g, uint32_t i, uint64_t from,
+                             uint64_t to);
+/* On each of its cards, after a look where that is too much. -ENOMEM: on none. */
+int managed_charge(const struct mediator *m, struct tenant *t, int address_space, uint64_t bytes);
 /* It holds so much that it was not charged for. */
 void managed_violation(const struct mediator *m, struct tenant *t, uint64_t bytes);
 #endif
