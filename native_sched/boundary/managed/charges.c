@@ -56,18 +56,9 @@ static uint64_t pending_bytes(const struct managed *g, uint32_t i)
 {
     uint64_t bytes = 0;
 
-    for (const struct managed_call *k = g->page->call; k < g->page->call + MANAGED_CALLS; k++)
-        if (k->tid && k->address_space == i + 1 && k->charged)
-            bytes += k->bytes;
+    for (struct managed_call *k = NULL; (k = managed_next_call(g, i, k));)
+        bytes += k->charged ? k->bytes : 0;
     return bytes;
-}
-
-static bool has_calls(const struct managed *g, uint32_t i)
-{
-    for (const struct managed_call *k = g->page->call; k < g->page->call + MANAGED_CALLS; k++)
-        if (k->tid && k->address_space == i + 1)
-            return true;
-    return false;
 }
 
 static bool must_charge(const struct mediator *m, struct tenant *t, uint32_t i, uint64_t bytes)
@@ -82,11 +73,8 @@ static bool must_charge(const struct mediator *m, struct tenant *t, uint32_t i, 
  * has. */
 static void assume_the_worst(const struct mediator *m, struct tenant *t, uint32_t i)
 {
-    struct managed *g = t->managed;
-
-    for (struct managed_call *k = g->page->call; k < g->page->call + MANAGED_CALLS; k++)
-        if (k->tid && k->address_space == i + 1 && !k->charged)
-            k->charged = must_charge(m, t, i, k->bytes);
+    for (struct managed_call *k = NULL; (k = managed_next_call(t->managed, i, k));)
+        k->charged = k->charged || must_charge(m, t, i, k->bytes);
 }
 
 static bool look_at(const struct mediator *m, struct tenant *t, uint32_t i)
@@ -114,7 +102,7 @@ static bool look_at(const struct mediator *m, struct tenant *t, uint32_t i)
     less -= less < pending_bytes(g, i) ? less : pending_bytes(g, i);
     if (less)
         release(m, t, s, less);
-    if (!s->bytes && !has_calls(g, i))
+    if (!s->bytes && !managed_next_call(g, i, NULL))
         managed_drop_space(g, i);
     return less;
 }

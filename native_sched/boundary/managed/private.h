@@ -20,6 +20,16 @@ int managed_space_of(struct call *c);
 /* Calls that have ended are forgotten, after a look at what came of them. True: one runs that was not
  * charged. */
 bool managed_finish(const struct mediator *m, struct tenant *t, pid_t caller);
+/* The next call there, after k; NULL: before the first, and after the last. */
+static inline struct managed_call *managed_next_call(const struct managed *g, uint32_t i,
+                                                     struct managed_call *k)
+{
+    for (k = k ? k + 1 : g->page->call; k < g->page->call + MANAGED_CALLS; k++)
+        if (k->tid && k->address_space == i + 1)
+            return k;
+    return NULL;
+}
+
 /* What is mapped there. -ENXIO: no process has that memory; -EAGAIN: one has, and it cannot be read now. */
 int64_t managed_space_mapped(const struct mediator *m, const struct managed *g, uint32_t i, uint64_t from,
                              uint64_t to);

@@ -32,9 +32,8 @@ void managed_close_handle(struct managed_handle *h)
 
 void managed_drop_space(struct managed *g, uint32_t i)
 {
-    for (struct managed_call *k = g->page->call; k < g->page->call + MANAGED_CALLS; k++)
-        if (k->tid && k->address_space == i + 1)
-            k->tid = 0;
+    for (struct managed_call *k = NULL; (k = managed_next_call(g, i, k));)
+        k->tid = 0;
     __atomic_store_n(&g->page->address_space[i].check, 0, __ATOMIC_RELEASE);
     managed_close_handle(&g->handle[i]);
 }
@@ -73,17 +72,19 @@ static int last_space(const struct managed *g, pid_t tid, pid_t tgid)
 /* A thread whose call there may not have ended has the same memory as this one. */
 static bool shares_a_call(const struct managed *g, uint32_t i, pid_t tid)
 {
-    for (const struct managed_call *k = g->page->call; k < g->page->call + MANAGED_CALLS; k++)
-        if (k->tid && k->tid != tid && k->address_space == i + 1 && address_space_same(tid, k->tid))
+    for (struct managed_call *k = NULL; (k = managed_next_call(g, i, k));)
+        if (k->tid != tid && address_space_same(tid, k->tid))
             return true;
     return false;
 }
 
+enum { OTHER, SAME, BOTH_EMPTY };
+
 /* Whether a space is the memory that has just been opened of the thread: exec() gives a process another one,
  * and the old one may live on. What has something mapped was found when that was mapped, so that the last one
- * found is the one, if as much is mapped there. 1, 0; -EAGAIN: what is mapped changes all the time. */
-static int same_address_space(const struct mediator *m, struct managed *g, uint32_t i, pid_t tid,
-                              struct managed_handle *now)
+ * found is the one, if as much is mapped there. -EAGAIN: what is mapped changes all the time. */
+static int same_address_space(const struct mediator *m, const struct managed *g, uint32_t i, pid_t tid,
+                              const struct managed_handle *now)
 {
     enum { LOOKS = 8 };
 
@@ -92,20 +93,20 @@ static int same_address_space(const struct mediator *m, struct managed *g, uint3
         int64_t here = m->ops->managed(m->driver, now->map, tid, 0, MANAGED_END);
 
         if (first < 0 || here < 0)
-            return 0;
-        if (first == here) {
-            if (here || shares_a_call(g, i, tid))
-                return 1;
-            /* Nothing is lost with the other one, if it is another. */
-            managed_close_handle(&g->handle[i]);
-            g->handle[i] = *now;
-            *now = (struct managed_handle){-1, -1};
-            return 1;
-        }
+            return OTHER;
+        if (first == here)
+            return here || shares_a_call(g, i, tid) ? SAME : BOTH_EMPTY;
         if (first == managed_space_mapped(m, g, i, 0, MANAGED_END))
-            return 0;
+            return OTHER;
     }
     return -EAGAIN;
+}
+
+static void give_handle(struct managed *g, uint32_t i, struct managed_handle *now)
+{
+    managed_close_handle(&g->handle[i]);
+    g->handle[i] = *now;
+    *now = (struct managed_handle){-1, -1};
 }
 
 static int add_space(struct managed *g, pid_t tid, const struct process_id *who, struct managed_handle *now)
@@ -116,8 +117,7 @@ static int add_space(struct managed *g, pid_t tid, const struct process_id *who,
         i++;
     if (i == MANAGED_SPACES)
         return -ENOSPC;
-    g->handle[i] = *now;
-    *now = (struct managed_handle){-1, -1};
+    give_handle(g, (uint32_t)i, now);
     g->page->address_space[i] = (struct managed_space){
         .tid = tid, .number = ++g->page->last_number, .who = *who};
     __atomic_store_n(&g->page->address_space[i].check, managed_space_check(&g->page->address_space[i]),
@@ -137,7 +137,10 @@ static int address_space_of(const struct mediator *m, struct managed *g, pid_t t
     if (address_space_open(of, &now.map, &now.memory) < 0 &&
         (e = address_space_open(of = tid, &now.map, &now.memory)) < 0)
         return e;
-    e = i < 0 ? 0 : same_address_space(m, g, (uint32_t)i, of, &now);
+    e = i < 0 ? OTHER : same_address_space(m, g, (uint32_t)i, of, &now);
+    /* Nothing is lost with the other one, if it is another. */
+    if (e == BOTH_EMPTY)
+        give_handle(g, (uint32_t)i, &now);
     i = e < 0 ? e : e ? i : add_space(g, of, who, &now);
     managed_close_handle(&now);
     return i;
