@@ -252,18 +252,6 @@ uint32_t files_list(struct files *f, const struct tenant *t, uint32_t *at, struc
     return n;
 }
 
-uint32_t files_of_kind(struct files *f, const struct tenant *t, enum node_kind kind, struct open_file *out,
-                       uint32_t max)
-{
-    WITH_FILES(f);
-    uint32_t n = 0;
-
-    for (uint32_t i = 1; i <= f->slab.high && n < max; i++)
-        if (f->slot[i].check && f->slot[i].tenant == t && f->slot[i].kind == kind)
-            out[n++] = f->slot[i];
-    return n;
-}
-
 void files_forget(struct files *f, struct tenant *t)
 {
     WITH_FILES(f);

@@ -56,10 +56,6 @@ uint32_t files_forget_orphans(struct files *f);
 /* Some file of the tenant's with an id above `id`, by rising ids. False when there is none. */
 bool files_after(struct files *f, const struct tenant *t, uint64_t id, struct open_file *out);
 
-/* The tenant's files of that kind: how many of them are in `out`. */
-uint32_t files_of_kind(struct files *f, const struct tenant *t, enum node_kind kind, struct open_file *out,
-                       uint32_t max);
-
 /* Some of the tenant's files, from *at on, which is 0 first: how many; 0: there are no others. */
 uint32_t files_list(struct files *f, const struct tenant *t, uint32_t *at, struct open_file *out,
                     uint32_t max);

@@ -120,10 +120,3 @@ int sched_failed(struct sched *s, uint64_t at, uint64_t id, bool running)
     heard(s, e, at);
     return 0;
 }
-
-bool sched_has_work(const struct sched *s, uint64_t id, uint32_t card)
-{
-    const struct entity *e = entity_find(s, id);
-
-    return e && card < SCHED_CARDS && (e->busy >> card & 1);
-}

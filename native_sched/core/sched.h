@@ -117,9 +117,6 @@ uint64_t sched_run_ns(const struct sched *s, uint64_t id, uint64_t now);
 /* The most that the entity gets of its cards' time, in percent: its binding quota, else 100. */
 uint32_t sched_most_percent(const struct sched *s, uint64_t id);
 
-/* Does the entity count as having work on the card? False for an unknown id. */
-bool sched_has_work(const struct sched *s, uint64_t id, uint32_t card);
-
 /* Times as of the last event; vruntime_ns and budget_ns as of the last decision about its cards. -ENOENT. */
 int sched_state(const struct sched *s, uint64_t id, struct sched_state *out);
 

@@ -105,7 +105,6 @@ def declare(library: ctypes.CDLL) -> ctypes.CDLL:
     library.sched_touched.argtypes = [c_void_p]
     library.sched_run_ns.restype = c_uint64
     library.sched_decide.restype = c_bool
-    library.sched_has_work.restype = c_bool
     library.sim_new.restype = c_void_p
     library.sim_error.restype = c_char_p
     library.sim_now.restype = c_uint64

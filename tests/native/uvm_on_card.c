@@ -378,8 +378,9 @@ uint64_t on_card_uvm_file(struct mgpu_engine *e, uint64_t tenant)
 {
     struct open_file file = {.id = 0};
 
-    files_of_kind(&e->files, tenant_by_id(e, tenant), NODE_UVM, &file, 1);
-    return file.id;
+    while (files_after(&e->files, tenant_by_id(e, tenant), file.id, &file) && file.kind != NODE_UVM)
+        ;
+    return file.kind == NODE_UVM ? file.id : 0;
 }
 
 /* As if the previous mgpud had died in a call of nvidia-uvm that now waits on the tenant's listener: between
