@@ -1,7 +1,7 @@
 /* Controls that name cards by RM's ids, or list them: a tenant's cards are those that it was granted, and no
  * others are. */
 #include "control.h"
-#include "granted.h"
+#include "view.h"
 #include "handlers.h"
 #include <errno.h>
 #include <string.h>

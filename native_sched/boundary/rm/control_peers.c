@@ -5,7 +5,7 @@
  * ends them (google/gvisor#9827, #9372). Answered without the driver, which knows of cards that the tenant
  * does not have. */
 #include "control.h"
-#include "granted.h"
+#include "view.h"
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>

@@ -1,5 +1,4 @@
 /* What a tenant sees: its own memory, its own processes under its own pids, its own cards. */
-#include "granted.h"
 #include "handlers.h"
 #include "native_sched/boundary/call/close_wait.h"
 #include "usage.h"
@@ -7,6 +6,14 @@
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
+
+bool granted_gpu(const struct call *c, uint32_t gpu_id)
+{
+    for (uint32_t i = 0; i < c->m->cards; i++)
+        if (c->m->card[i].gpu_id == gpu_id && c->tenant->granted[c->m->card[i].index])
+            return true;
+    return false;
+}
 
 /* OBJECT_NO_CARD when this call's file has no such object, or it is not on a card. */
 static uint32_t card_of_object(struct call *c, uint32_t client, uint32_t object)

@@ -13,4 +13,6 @@ int view_pid_info(struct call *c, uint32_t *status);
 /* The tenant's one process on the card that the call asks about, as the caller names it; RM_PERFMON_NO_PID
  * where it is not one. */
 int view_only_process(struct call *c, uint32_t *pid, uint32_t *status);
+/* RM's id of a card is that of one that the tenant has. */
+bool granted_gpu(const struct call *c, uint32_t gpu_id);
 #endif
