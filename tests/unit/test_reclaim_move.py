@@ -16,12 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from native_sched.daemon.engine import Engine
-from native_sched.daemon.grants.grants import Grant, Reclaim
+from native_sched.daemon.grants.grants import Grant, Reclaim, ReclaimState
 from native_sched.daemon.node import process_id
 from native_sched.daemon.node.config import NodeConfig
 from native_sched.daemon.reclaim import host_memory, move
 from native_sched.daemon.reclaim.checkpoint import Checkpoint, Failed, Gone, Patience
 from native_sched.daemon.reclaim.move import Lost, Mover, NotMoved
+from native_sched.daemon.reclaim.transitions import AFTER_CRASH, TRANSITIONS
+from tests.support.places import REPOSITORY
 from tests.unit.arbiter_support import World
 
 MIB = 1 << 20
@@ -119,7 +121,7 @@ class Container:
             except Gone:
                 while True:
                     with suppress(Gone):
-                        await self.mover.settle(self.grant)
+                        await self.mover.recover(self.grant)
                         return
 
         try:
@@ -138,11 +140,13 @@ class Container:
         patch.setattr(
             process_id, "inside", lambda init: [(99, 1), *((pid, 1) for pid in self.driver.states)]
         )
-        self.grant.reclaim = Reclaim(state="evicting", saved=("GPU-old",), bytes={0: 64 * MIB * len(states)})
+        self.grant.reclaim = Reclaim(
+            state=ReclaimState.EVICTING, saved=("GPU-old",), bytes={0: 64 * MIB * len(states)}
+        )
         self.closed = True
 
-    def settles(self) -> BaseException | None:
-        return self.does(self.mover.settle(self.grant))
+    def recovers(self) -> BaseException | None:
+        return self.does(self.mover.recover(self.grant))
 
     def restores(self) -> BaseException | None:
         return self.does(self.mover.restore(self.grant))
@@ -217,10 +221,10 @@ def test_a_container_whose_state_cannot_be_asked_stays_as_it_is_written_down() -
         asyncio.run(one.mover.evict(one.grant, drain_ms=1000, beside_online=True))
     one.driver.unknown = {101}
     with pytest.raises(NotMoved):
-        asyncio.run(one.mover.settle(one.grant))
+        asyncio.run(one.mover.recover(one.grant))
     assert one.grant.reclaim.state == "evicting"
     one.driver.unknown = set()
-    asyncio.run(one.mover.settle(one.grant))
+    asyncio.run(one.mover.recover(one.grant))
     assert one.is_in_one_place()
     one.world.close()
 
@@ -239,7 +243,7 @@ def test_one_of_a_checkpoint_is_evicted_and_comes_back_to_another_card(
 ) -> None:
     one = Container(Driver(0))
     one.comes_from_a_checkpoint(monkeypatch, "checkpointed", "checkpointed")
-    assert one.settles() is None
+    assert one.recovers() is None
     assert one.is_in_one_place()
     assert (one.grant.reclaim.bytes, one.grant.reclaim.saved) == ({0: 128 * MIB}, ())
     assert one.restores() is None
@@ -252,7 +256,7 @@ def test_one_of_a_checkpoint_is_evicted_and_comes_back_to_another_card(
 def test_one_that_began_to_work_meanwhile_is_not_left_half_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     one = Container(Driver(0))
     one.comes_from_a_checkpoint(monkeypatch, "checkpointed", "running")
-    assert one.settles() is None
+    assert one.recovers() is None
     assert one.is_in_one_place()
     assert one.restores() is None
     assert one.driver.pairs == {100: [("GPU-old", one.grant.cards[0].uuid)], 101: []}
@@ -265,7 +269,7 @@ def test_one_that_is_not_evicted_gains_nothing_by_a_file_that_says_so(
 ) -> None:
     one = Container(Driver(0))
     one.comes_from_a_checkpoint(monkeypatch, *states)
-    assert one.settles() is None
+    assert one.recovers() is None
     assert one.grant.reclaim == Reclaim(since_ns=one.grant.reclaim.since_ns)
     assert (one.closed, one.driver.asked) == (False, [])
     one.world.close()
@@ -277,7 +281,7 @@ def test_memory_that_mgpu_did_not_know_of_may_be_all_of_its_cap(
     one = Container(Driver(0))
     one.comes_from_a_checkpoint(monkeypatch, "checkpointed")
     one.grant.reclaim.bytes = {}
-    assert one.settles() is None
+    assert one.recovers() is None
     assert one.grant.reclaim.bytes == {card.index: card.memory_mib * MIB for card in one.grant.cards}
     one.world.close()
 
@@ -290,6 +294,35 @@ def test_whatever_goes_wrong_processes_of_a_checkpoint_come_to_one_place(
     one = Container(Driver(0, wrong))
     with pytest.MonkeyPatch.context() as patch:
         one.comes_from_a_checkpoint(patch, *states)
-        if not isinstance(one.settles(), Lost):
+        if not isinstance(one.recovers(), Lost):
             assert one.is_in_one_place(), (one.grant.reclaim.state, one.driver.states)
     one.world.close()
+
+
+@pytest.mark.parametrize("was", AFTER_CRASH)
+@pytest.mark.parametrize("other", ["running", "locked"])
+def test_next_mgpud_brings_both_processes_to_the_place_of_the_table(was: ReclaimState, other: str) -> None:
+    one = Container(Driver(2))
+    one.driver.states.update({100: "checkpointed", 101: other})
+    one.grant.reclaim = Reclaim(state=was, processes=((100, 1), (101, 1)), bytes={0: 128 * MIB})
+    assert one.recovers() is None
+    assert one.is_in_one_place()
+    assert one.grant.reclaim.state == AFTER_CRASH[was]
+    one.world.close()
+
+
+def test_state_that_the_table_does_not_reach_is_not_entered() -> None:
+    one = Container(Driver(1))
+    with pytest.raises(KeyError):
+        one.mover._enter(one.grant, ReclaimState.RESTORING)
+    assert (one.saved, one.grant.reclaim.state) == ([], ReclaimState.RUNNING)
+    one.world.close()
+
+
+def test_page_shows_the_transitions() -> None:
+    rows = [
+        f"| {came} | {to} | {way.guard} | {way.step or 'nothing'} |"
+        for (came, to), way in TRANSITIONS.items()
+        if way.guard
+    ]
+    assert "\n".join(rows) in (REPOSITORY / "docs" / "reclaim.md").read_text()

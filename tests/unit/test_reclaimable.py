@@ -15,7 +15,7 @@ from native_sched.daemon.engine import Engine, Usage
 from native_sched.daemon.grants import memory_kind, memory_refusal
 from native_sched.daemon.grants import record as grant_record
 from native_sched.daemon.grants.closed import Closed
-from native_sched.daemon.grants.grants import Reclaim
+from native_sched.daemon.grants.grants import Reclaim, ReclaimState
 from native_sched.daemon.node.config import NodeConfig
 from oci_specs import parse
 from oci_specs.refusal import Refusal
@@ -180,7 +180,7 @@ def test_a_reclaimable_container_does_not_become_online_and_is_written_down() ->
     world = World(LENDS)
     grant = world.granted()
     grant.qos, grant.reclaimable = "offline", True
-    grant.reclaim = Reclaim(state="evicted", processes=((7, 8),), bytes={0: 9}, since_ns=3)
+    grant.reclaim = Reclaim(state=ReclaimState.EVICTED, processes=((7, 8),), bytes={0: 9}, since_ns=3)
     with pytest.raises(Refusal, match="gives way to online containers, so it cannot become one"):
         world.ask("set", container=grant.container_id, **{"class": "online"})
     with pytest.raises(Refusal, match="is evicted: its memory does not change meanwhile"):
@@ -192,7 +192,10 @@ def test_a_reclaimable_container_does_not_become_online_and_is_written_down() ->
 def test_a_changed_share_leaves_the_room_of_one_that_is_put_back() -> None:
     world = World(LENDS)
     grant = world.granted("c", MGPU_MEMORY_MIB="512", MGPU_QOS="offline")
-    grant.reclaimable, grant.reclaim = True, Reclaim(state="evicting", processes=((7, 8),), bytes={0: 9})
+    grant.reclaimable, grant.reclaim = (
+        True,
+        Reclaim(state=ReclaimState.EVICTING, processes=((7, 8),), bytes={0: 9}),
+    )
     world.engine.memory_told.clear()
     world.ask("set", container=grant.container_id, core_percent=50)
     assert world.engine.memory_told == []
@@ -204,7 +207,7 @@ def test_the_next_mgpud_tells_the_engine_where_a_container_is() -> None:
     engine, grant = world.engine, world.granted()
     memory_kind.tell(cast(Engine, engine), NodeConfig(), grant)
     assert engine.memory_told == [], "a node that lends nothing"
-    grant.reclaimable, grant.reclaim = True, Reclaim(state="restoring", bytes={0: 5})
+    grant.reclaimable, grant.reclaim = True, Reclaim(state=ReclaimState.RESTORING, bytes={0: 5})
     memory_kind.tell(cast(Engine, engine), NodeConfig(), grant)
     assert engine.memory_told == [(grant.tenant, 3), (grant.tenant, True, {0: 5})]
     world.close()

@@ -14,7 +14,7 @@ import pytest
 
 from native_sched.daemon.engine import Process, SchedState, Why
 from native_sched.daemon.engine_memory import CardMemory
-from native_sched.daemon.grants.grants import Grant, Reclaim
+from native_sched.daemon.grants.grants import Grant, Reclaim, ReclaimState
 from native_sched.daemon.node import process_id
 from native_sched.daemon.node.config import NodeConfig
 from native_sched.daemon.reclaim import host_memory, move
@@ -428,7 +428,7 @@ def test_one_of_a_checkpoint_is_asked_once_its_first_process_goes_on(
     monkeypatch.setattr(process_id, "is_stopped", lambda pid: bool(stopped))
     monkeypatch.setattr(process_id, "inside", lambda init: [(node.pid(grant), 1)])
     grant.reclaimable = False
-    grant.reclaim = Reclaim(state="evicting", saved=("GPU-old",), bytes={0: HELD})
+    grant.reclaim = Reclaim(state=ReclaimState.EVICTING, saved=("GPU-old",), bytes={0: HELD})
     node.runs(lambda: True)
     assert (grant.reclaim.state, node.driver.steps) == ("evicting", [])
     node.runs(lambda: grant.reclaim.state == "running", stopped.clear)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from native_sched.daemon.engine import Engine, NodeKind
 from native_sched.daemon.grants import record
-from native_sched.daemon.grants.grants import Grant, Node, Reclaim
+from native_sched.daemon.grants.grants import Grant, Node, Reclaim, ReclaimState
 from native_sched.daemon.node import process_id
 from native_sched.daemon.node.config import NodeConfig
 from native_sched.daemon.reclaim import relocate
@@ -100,7 +100,7 @@ def evicted(world: World) -> Grant:
     grant.reclaimable, grant.state, grant.pid = True, "bound", ME
     grant.nodes = tuple(Node(1, 2 + minor, NodeKind.CARD, minor) for minor in range(2))
     processes = tuple((pid, process_id.start_time(pid)) for pid in PIDS)
-    grant.reclaim = Reclaim(state="evicted", processes=processes, bytes={0: 9}, by_hand=True)
+    grant.reclaim = Reclaim(state=ReclaimState.EVICTED, processes=processes, bytes={0: 9}, by_hand=True)
     return grant
 
 
@@ -138,7 +138,7 @@ def test_every_process_is_restored_from_where_it_was(steps: list[str], wanted: l
                 grant = written[-1]
                 world.grants.add(grant)
                 try:
-                    await mover.settle(grant)
+                    await mover.recover(grant)
                     break
                 except Killed:
                     continue

@@ -14,7 +14,7 @@ from native_sched.daemon.grants import memory_kind, saved
 from native_sched.daemon.grants.admission import Admission
 from native_sched.daemon.grants.claims import Claims
 from native_sched.daemon.grants.closed import Closed
-from native_sched.daemon.grants.grants import Grant, Reclaim
+from native_sched.daemon.grants.grants import Grant, Reclaim, ReclaimState
 from native_sched.daemon.node import device_nodes
 from native_sched.daemon.node.config import NodeConfig
 from oci_specs import schemas
@@ -68,7 +68,10 @@ def test_a_restored_container_counts_as_evicted_from_its_admission_on(world: Wor
     grant = admitted(world, [gpu(1)])
     assert [card.minor for card in grant.cards] == [1], "its /dev came with it"
     assert grant.reclaim == Reclaim(
-        state="evicting", saved=("GPU-old-1",), bytes={1: 100 * MIB}, since_ns=grant.reclaim.since_ns
+        state=ReclaimState.EVICTING,
+        saved=("GPU-old-1",),
+        bytes={1: 100 * MIB},
+        since_ns=grant.reclaim.since_ns,
     )
     assert world.engine.memory_told == [(grant.tenant, True, None)], "it gets no memory"
     [card] = world.arbiter.verbs()["list"]({}, None)["containers"][0]["cards"]  # type: ignore[arg-type]

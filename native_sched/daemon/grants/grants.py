@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
 from native_sched.daemon.engine import NodeKind
@@ -29,7 +30,11 @@ class Node(NamedTuple):
     minor: int
 
 
-ReclaimState = Literal["running", "evicting", "evicted", "restoring"]
+class ReclaimState(StrEnum):
+    RUNNING = "running"
+    EVICTING = "evicting"
+    EVICTED = "evicted"
+    RESTORING = "restoring"
 
 
 @dataclass(kw_only=True)
@@ -43,7 +48,7 @@ class Reclaim:
     CLOCK_MONOTONIC.
     """
 
-    state: ReclaimState = "running"
+    state: ReclaimState = ReclaimState.RUNNING
     processes: tuple[tuple[int, int], ...] = ()
     bytes: dict[int, int] = field(default_factory=dict)
     were: dict[int, tuple[str, ...]] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from typing import Any
 
 from native_sched.daemon.grants import live_grant_refusal as refusals
 from native_sched.daemon.grants import memory_kind, memory_refusal, naming
-from native_sched.daemon.grants.grants import Grant
+from native_sched.daemon.grants.grants import Grant, ReclaimState
 from native_sched.daemon.grants.served import Served
 from oci_specs.request import Qos
 from oci_specs.vocabulary import DEFAULT_POLICY
@@ -50,7 +50,7 @@ def plan(
         raise refusals.no_card(grant)
     if grant.reclaimable and intent.qos == "online":
         raise memory_refusal.class_of_reclaimable(grant)
-    if intent.memory_mib is not None and grant.reclaim.state != "running":
+    if intent.memory_mib is not None and grant.reclaim.state != ReclaimState.RUNNING:
         raise memory_refusal.not_running(grant)
     if grant.whole_cards and (intent.core_percent is not None or intent.memory_mib is not None):
         raise refusals.whole_cards(grant)

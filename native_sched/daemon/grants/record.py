@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from native_sched.daemon.engine import NodeKind
-from native_sched.daemon.grants.grants import Grant, Node, Reclaim
+from native_sched.daemon.grants.grants import Grant, Node, Reclaim, ReclaimState
 from native_sched.daemon.node.record_file import Unreadable
 from oci_specs.request import Identity
 from placement.cards import CardShare
@@ -70,6 +70,7 @@ def _reclaim(found: Any) -> Reclaim:
     return Reclaim(
         **{
             **found,
+            "state": ReclaimState(found["state"]),
             "bytes": {int(card): size for card, size in found["bytes"].items()},
             "processes": tuple((pid, start) for pid, start in found["processes"]),
             "were": {pid: tuple(uuids) for pid, uuids in found.get("were", ())},

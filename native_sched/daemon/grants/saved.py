@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from native_sched.daemon.grants.grants import Reclaim
+from native_sched.daemon.grants.grants import Reclaim, ReclaimState
 from native_sched.daemon.grants.memory_refusal import LEAST_DRIVER, LEAST_DRIVER_FOR_OTHERS, can_evict, older
 from native_sched.daemon.node.inventory import CardInfo
 from oci_specs.refusal import Refusal, printable
@@ -52,7 +52,7 @@ def reclaim(
             )
         return Reclaim()
     return Reclaim(
-        state="evicting",
+        state=ReclaimState.EVICTING,
         saved=tuple(had[card.minor]["uuid"] for card in placed),
         bytes={card.index: had[card.minor]["bytes"] for card in placed if had[card.minor]["bytes"]},
         since_ns=time.monotonic_ns(),

@@ -1,7 +1,7 @@
 """One container's way off its cards and back, step by step.
 
 Each step is written down before it is made. Whatever ends in the middle, mgpud, mgpu-checkpoint or the
-container, the states of its processes tell the next one how to go on (settle()).
+container, the states of its processes tell the next one how to go on (recover()).
 """
 
 from __future__ import annotations
@@ -10,13 +10,17 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
+from typing import Any
 
 from native_sched.daemon.engine import Engine, Why
-from native_sched.daemon.grants.grants import Grant, Reclaim, ReclaimState
+from native_sched.daemon.grants.grants import Grant, Reclaim
+from native_sched.daemon.grants.grants import ReclaimState as State
 from native_sched.daemon.log import LOG
 from native_sched.daemon.node import process_id
 from native_sched.daemon.reclaim import host_memory
 from native_sched.daemon.reclaim.checkpoint import Checkpoint, Failed, Patience
+from native_sched.daemon.reclaim.transitions import AFTER_CRASH, TRANSITIONS
 from oci_specs.refusal import Refusal
 
 _NS_PER_MS, _NS_PER_S = 1_000_000, 1_000_000_000
@@ -26,7 +30,7 @@ _SLOWEST_BYTES_PER_S, _COPY_LEAST_S = 256 << 20, 10.0
 _NO_CUDA = "CUDA_ERROR_NOT_INITIALIZED "
 _CHANGING = ("checkpointing", "restoring")
 _WAITS_FOR_ONLINE = (Why.PREEMPTED, Why.HOLD)
-_HURRY_NS = 10 * _NS_PER_S
+_BOOST_NS = 10 * _NS_PER_S
 _LOOK_S = 0.02
 _ENDS_WITHIN_NS = 2 * _NS_PER_S
 # A driver may leave so little of what was moved.
@@ -58,7 +62,7 @@ class Mover:
     async def evict(
         self, grant: Grant, *, drain_ms: int, beside_online: bool, by_hand: bool = False
     ) -> None:
-        """NotMoved where it cannot be; it runs on then. Gone: settle() has to find out.
+        """NotMoved where it cannot be; it runs on then. Gone: recover() has to find out.
 
         beside_online: its work may run until it is locked, whatever online does.
         """
@@ -75,7 +79,7 @@ class Mover:
             await self._states(grant, processes)
         except Failed as error:
             raise NotMoved(str(error)) from error
-        self._enter(grant, "evicting", processes=processes, bytes=held, by_hand=by_hand)
+        self._enter(grant, State.EVICTING, processes=processes, bytes=held, by_hand=by_hand)
         deadline_ns = time.monotonic_ns() + drain_ms * _NS_PER_MS
         self._completes, self._was_let_run = True, beside_online
         try:
@@ -93,13 +97,13 @@ class Mover:
         finally:
             self._completes = False
             self.drained(grant)
-        self._enter(grant, "evicted")
+        self._enter(grant, State.EVICTED)
 
-    def hurry(self, grant: Grant, drain_ms: int) -> None:
+    def boost(self, grant: Grant, drain_ms: int) -> None:
         """An online call waits until this is done: what is copied may be copied beside online work, and what
         the container has submitted may complete, once, for so long.
         """
-        until_ns = time.monotonic_ns() + (drain_ms * _NS_PER_MS if self._completes else _HURRY_NS)
+        until_ns = time.monotonic_ns() + (drain_ms * _NS_PER_MS if self._completes else _BOOST_NS)
         if not (self._completes and self._was_let_run):
             self._was_let_run = self._completes
             self._drain(grant, until_ns)
@@ -107,21 +111,21 @@ class Mover:
     async def restore(self, grant: Grant) -> None:
         """NotMoved where there is no room, or the driver refuses; it stays evicted then."""
         if not is_alive(grant):
-            self._enter(grant, "running")
+            self._enter(grant, State.RUNNING)
             return
         try:
             self._engine.reclaim(grant.tenant, closed=True, room_bytes=grant.reclaim.bytes)
         except OSError as error:
             raise NotMoved(f"its memory is not free on its cards ({error.strerror})") from error
         try:
-            self._enter(grant, "restoring", closed_already=True)
+            self._enter(grant, State.RESTORING)
             await self._restore_all(grant)
         except (Failed, NotMoved) as error:
             await self._forward(grant)
             raise NotMoved(str(error)) from error
-        self._enter(grant, "running")
+        self._enter(grant, State.RUNNING)
 
-    async def settle(self, grant: Grant) -> None:
+    async def recover(self, grant: Grant) -> None:
         """Finds out where its processes are, and brings all of them to one place: on the cards, or off them.
 
         Lost when that cannot be.
@@ -136,18 +140,16 @@ class Mover:
         try:
             if "checkpointed" not in states.values():
                 await self._unlock_all(grant)
-                self._enter(grant, "running")
-            elif was == "restoring":
+                self._enter(grant, State.RUNNING)
+            elif AFTER_CRASH[was] == State.RUNNING:
                 await self._restore_all(grant)
-                self._enter(grant, "running")
-            elif set(states.values()) == {"checkpointed"}:
-                self._enter(grant, "evicted")
+                self._enter(grant, State.RUNNING)
             else:
                 await self._lock_all(grant, time.monotonic_ns() + _NS_PER_S)
                 await self._checkpoint_all(grant)
-                self._enter(grant, "evicted")
+                self._enter(grant, State.EVICTED)
         except (Failed, NotMoved) as error:
-            if was == "restoring":
+            if was == State.RESTORING:
                 await self._forward(grant)
             else:
                 await self._put_back(grant)
@@ -167,7 +169,7 @@ class Mover:
         away = [] if now.saved == here else [pid for pid in states if states[pid] == "checkpointed"]
         self._enter(
             grant,
-            "evicting",
+            State.EVICTING,
             processes=tuple(found),
             # Moved off without this mgpu's knowing: it may have had as much as it may have here.
             bytes=now.bytes or {card.index: card.memory_mib << 20 for card in grant.cards},
@@ -201,40 +203,23 @@ class Mover:
                 raise NotMoved(f"{left >> 20} MiB stayed on its cards: no CUDA of its processes has them")
             await asyncio.sleep(_LOOK_S)
 
-    def _enter(
-        self,
-        grant: Grant,
-        state: ReclaimState,
-        *,
-        processes: tuple[tuple[int, int], ...] | None = None,
-        bytes: dict[int, int] | None = None,
-        were: dict[int, tuple[str, ...]] | None = None,
-        by_hand: bool | None = None,
-        closed_already: bool = False,
-    ) -> None:
+    def _enter(self, grant: Grant, state: State, **changed: Any) -> None:
         """Written down, then told to the engine. NotMoved when it cannot be written down before it begins."""
         now = grant.reclaim
-        then = Reclaim(
-            state=state,
-            processes=now.processes if processes is None else processes,
-            bytes=now.bytes if bytes is None else bytes,
-            were=now.were if were is None else were,
-            by_hand=now.by_hand if by_hand is None else by_hand,
-            since_ns=time.monotonic_ns(),
-        )
-        if state == "running":
-            then = Reclaim(since_ns=then.since_ns)
+        way = TRANSITIONS[now.state, state]
+        then = Reclaim() if state == State.RUNNING else replace(now, state=state, saved=(), **changed)
+        then.since_ns = time.monotonic_ns()
         try:
             self._save(grant, then)
         except Refusal as refusal:
-            if state == "evicting":
+            if way.written_first:
                 raise NotMoved(refusal.message) from refusal
             # The states of its processes say it to the next mgpud.
             LOG.warning("grant-not-recorded", container=grant.container_id, why=refusal.message)
         grant.reclaim = then
-        if not closed_already:
+        if not way.told_first:
             with suppress(OSError):  # its container is gone meanwhile
-                self._engine.reclaim(grant.tenant, closed=state != "running")
+                self._engine.reclaim(grant.tenant, closed=state != State.RUNNING)
 
     def _drain(self, grant: Grant, until_ns: int) -> None:
         self._drains = bool(until_ns)
@@ -305,9 +290,9 @@ class Mover:
             LOG.warning("not-put-back", container=grant.container_id, why=error)
             await self._forward(grant)
         except NotMoved:
-            self._enter(grant, "running")
+            self._enter(grant, State.RUNNING)
         else:
-            self._enter(grant, "running")
+            self._enter(grant, State.RUNNING)
 
     async def _forward(self, grant: Grant) -> None:
         """All of it off the cards again, from where each process is by now."""
@@ -319,11 +304,11 @@ class Mover:
             await self._lock_all(grant, time.monotonic_ns() + _NS_PER_S)
             await self._checkpoint_all(grant)
         except NotMoved:
-            self._enter(grant, "running")
+            self._enter(grant, State.RUNNING)
         except Failed as error:
             raise Lost(str(error)) from error
         else:
-            self._enter(grant, "evicted")
+            self._enter(grant, State.EVICTED)
 
     async def _states(
         self, grant: Grant, processes: Iterable[tuple[int, int]] | None = None

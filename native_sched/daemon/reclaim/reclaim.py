@@ -14,6 +14,7 @@ from typing import Any
 from native_sched.daemon.grants import live_grant_refusal
 from native_sched.daemon.grants import memory_refusal as refusals
 from native_sched.daemon.grants.grants import Asked, Grant, Reclaim
+from native_sched.daemon.grants.grants import ReclaimState as State
 from native_sched.daemon.grants.served import Served
 from native_sched.daemon.log import LOG
 from native_sched.daemon.node import process_id
@@ -31,7 +32,7 @@ _RETRY_S = 10
 _LOOK_S = 0.25
 # So long after an eviction the calls that wait are tried with what it has freed, and the driver may still
 # count what the account does not.
-_TRIED_S, _SETTLED_NS = 0.01, _NS_PER_S
+_TRIED_S, _DRIVER_LAGS_NS = 0.01, _NS_PER_S
 
 _Work = Coroutine[Any, Any, None]
 
@@ -50,7 +51,7 @@ class Reclaimer:
         # The one that an online call waits for, and all that move, by tenant.
         self._evicting: Grant | None = None
         self._moves: dict[int, tuple[Grant, Mover, asyncio.Task[None]]] = {}
-        self._evicted_ns = -_SETTLED_NS
+        self._evicted_ns = -_DRIVER_LAGS_NS
         self._retry_ns: dict[int, int] = {}
         self.counts = Counts()
 
@@ -67,8 +68,8 @@ class Reclaimer:
     async def run(self) -> None:
         """For ever."""
         for grant in self._moving():
-            if grant.reclaim.state != "running" and not grant.reclaim.saved:
-                self._spawn(grant, partial(self._settle, grant))
+            if grant.reclaim.state != State.RUNNING and not grant.reclaim.saved:
+                self._spawn(grant, partial(self._recover, grant))
         if self._served.lends_memory:
             with suppress(OSError):
                 await self._ready.start()
@@ -85,7 +86,7 @@ class Reclaimer:
         return [
             grant
             for grant in self._served.grants
-            if (grant.reclaimable or grant.reclaim.state != "running" or grant.asked is not None)
+            if (grant.reclaimable or grant.reclaim.state != State.RUNNING or grant.asked is not None)
             and grant.served
             and grant.state == "bound"
         ]
@@ -111,7 +112,7 @@ class Reclaimer:
         )
         if grant.state != "bound":
             raise refusals.not_bound(grant)
-        if grant.reclaim.state == "restoring":
+        if grant.reclaim.state == State.RESTORING:
             raise refusals.not_running(grant)
         grant.not_moved = ""
         grant.asked = Asked("evict")
@@ -128,9 +129,9 @@ class Reclaimer:
         """names: of cards, where it is to go on with others. Refusal where it is not evicted, or its memory
         gives way and there is no room for all of it.
         """
-        if grant.reclaim.state == "restoring" and set(names) <= {card.uuid for card in grant.cards}:
+        if grant.reclaim.state == State.RESTORING and set(names) <= {card.uuid for card in grant.cards}:
             return
-        if grant.reclaim.state != "evicted":
+        if grant.reclaim.state != State.EVICTED:
             raise refusals.not_evicted(grant)
         before, by_hand = grant.cards, grant.reclaim.by_hand
         there = before
@@ -152,7 +153,7 @@ class Reclaimer:
     # Moves that are due.
 
     def _cards(self) -> dict[int, Card]:
-        settled = time.monotonic_ns() - self._evicted_ns > _SETTLED_NS
+        lagged = time.monotonic_ns() - self._evicted_ns > _DRIVER_LAGS_NS
         found = {}
         for card in self._served.cards:
             memory = self._served.engine.card_memory(card.index)
@@ -160,7 +161,7 @@ class Reclaimer:
                 left_bytes=max(0, int(memory.total_bytes) - int(memory.taken_bytes)),
                 free_bytes=max(0, int(memory.total_bytes) - int(memory.used_bytes)),
                 demanded_bytes=max(1, int(memory.demanded_bytes)) if memory.demands else 0,
-                unseen_bytes=int(memory.unseen_bytes) if settled else 0,
+                unseen_bytes=int(memory.unseen_bytes) if lagged else 0,
             )
         return found
 
@@ -170,8 +171,8 @@ class Reclaimer:
         grants = self._moving()
         cards: Mapping[int, Card] = self._cards() if grants else {}
         self._forget(grants)
-        self._hurry(cards)
-        self._settle_left(grants, now_ns)
+        self._boost(cards)
+        self._recover_left(grants, now_ns)
         for grant in grants:
             if grant.asked is not None and grant.tenant not in self._moves:
                 self._begin_asked(grant, grant.asked)
@@ -179,7 +180,7 @@ class Reclaimer:
         if self._evicting is None:
             self._begin_eviction(grants, cards, now_ns)
         again_ns = self._begin_restoration(grants, cards, now_ns)
-        if not any(grant.reclaim.state != "running" for grant in grants) and not self._demanded(cards):
+        if not any(grant.reclaim.state != State.RUNNING for grant in grants) and not self._demanded(cards):
             return 60.0
         return _LOOK_S if again_ns is None else min(_LOOK_S, max(0.0, (again_ns - now_ns) / _NS_PER_S))
 
@@ -193,35 +194,35 @@ class Reclaimer:
         for tenant in self._retry_ns.keys() - living:
             del self._retry_ns[tenant]
 
-    def _hurry(self, cards: Mapping[int, Card]) -> None:
+    def _boost(self, cards: Mapping[int, Card]) -> None:
         """An online call waits for what moves: that has to end before it can be evicted, or evicted again."""
         for grant, mover, _ in self._moves.values():
             if any(cards[card].demanded_bytes for card in grant.reclaim.bytes if card in cards):
-                mover.hurry(grant, self._served.config.evict_drain_ms)
+                mover.boost(grant, self._served.config.evict_drain_ms)
 
-    def _settle_left(self, grants: Iterable[Grant], now_ns: int) -> None:
+    def _recover_left(self, grants: Iterable[Grant], now_ns: int) -> None:
         """Those that were left between their two places are looked after again, and those of a checkpoint
         once their first process goes on, as the last one.
         """
         for grant in grants:
             if (
-                grant.reclaim.state in ("evicting", "restoring")
+                grant.reclaim.state in (State.EVICTING, State.RESTORING)
                 and grant.tenant not in self._moves
                 and self._retry_ns.get(grant.tenant, 0) <= now_ns
                 and not (grant.reclaim.saved and (grant.paused or process_id.is_stopped(grant.pid or 0)))
             ):
-                self._spawn(grant, partial(self._settle, grant))
+                self._spawn(grant, partial(self._recover, grant))
 
     def _begin_asked(self, grant: Grant, asked: Asked) -> None:
         state = grant.reclaim.state
-        if (asked.what, state) == ("evict", "running") and not grant.paused:
+        if (asked.what, state) == ("evict", State.RUNNING) and not grant.paused:
             self._spawn(grant, partial(self._evict, grant, self._running(grant), asked))
-        elif (asked.what, state) == ("resume", "evicted") and not grant.paused:
+        elif (asked.what, state) == ("resume", State.EVICTED) and not grant.paused:
             if grant.reclaimable:
                 self._spawn(grant, partial(self._restore, grant, asked))
-        elif state in ("running", "evicted"):
+        elif state in (State.RUNNING, State.EVICTED):
             grant.asked = None
-            if (asked.what, state) == ("evict", "evicted"):
+            if (asked.what, state) == ("evict", State.EVICTED):
                 grant.reclaim.by_hand = True
                 self._served.store.note(grant)
             elif grant.paused:
@@ -233,7 +234,7 @@ class Reclaimer:
             grant.tenant: grant
             for grant in grants
             if grant.reclaimable
-            and grant.reclaim.state == "running"
+            and grant.reclaim.state == State.RUNNING
             and not grant.paused
             and grant.tenant not in self._moves
             and self._retry_ns.get(grant.tenant, 0) <= now_ns
@@ -277,7 +278,7 @@ class Reclaimer:
         return {
             grant.tenant: grant
             for grant in grants
-            if grant.reclaim.state == "evicted"
+            if grant.reclaim.state == State.EVICTED
             and grant.reclaimable == give_way
             and not grant.paused
             and not grant.reclaim.by_hand
@@ -334,7 +335,7 @@ class Reclaimer:
             by_hand=asked is not None,
         )
         why = await self._move(grant, mover, evict)
-        if grant.reclaim.state == "evicted":
+        if grant.reclaim.state == State.EVICTED:
             size = sum(before.bytes.values())
             self.counts.evictions += 1
             self.counts.evicted_bytes += size
@@ -357,7 +358,7 @@ class Reclaimer:
         size = sum(grant.reclaim.bytes.values())
         begun_ns = time.monotonic_ns()
         why = await self._move(grant, mover, partial(mover.restore, grant))
-        if grant.reclaim.state == "running":
+        if grant.reclaim.state == State.RUNNING:
             self.counts.restorations += 1
             self.counts.restored_bytes += size
             LOG.info("restored", container=grant.container_id, mib=size >> 20, ms=_ms_since(begun_ns))
@@ -377,7 +378,7 @@ class Reclaimer:
                 return ""
             except Gone as error:
                 why = str(error)
-                await self._settle(grant, mover)
+                await self._recover(grant, mover)
             except Lost as error:
                 self._lose(grant, error)
                 return str(error)
@@ -396,7 +397,7 @@ class Reclaimer:
 
     def _as_before(self, grant: Grant, asked: Asked | None) -> None:
         """The request could not be met: an evicted container gets its cards back, if they take it."""
-        if asked is None or grant.reclaim.state != "evicted" or not self._is_there(grant):
+        if asked is None or grant.reclaim.state != State.EVICTED or not self._is_there(grant):
             return
         try:
             relocate.apply(self._served, grant, asked.cards)
@@ -405,16 +406,16 @@ class Reclaimer:
         grant.reclaim.by_hand = asked.by_hand
         self._served.store.note(grant)
 
-    async def _settle(self, grant: Grant, mover: Mover) -> None:
+    async def _recover(self, grant: Grant, mover: Mover) -> None:
         came = bool(grant.reclaim.saved)
         try:
-            await mover.settle(grant)
+            await mover.recover(grant)
         except Lost as error:
             self._lose(grant, error)
         except (Gone, NotMoved) as error:
             self._left(grant, str(error))
         LOG.info("settled", container=grant.container_id, state=grant.reclaim.state)
-        if came and grant.reclaim.state == "evicted":
+        if came and grant.reclaim.state == State.EVICTED:
             mib = sum(grant.reclaim.bytes.values()) >> 20
             LOG.info("came-evicted", container=grant.container_id, mib=mib)
 
@@ -425,7 +426,7 @@ class Reclaimer:
         self._rest(grant)
         if grant.not_moved != why:
             LOG.warning(
-                "not-restored" if grant.reclaim.state == "evicted" else "not-evicted",
+                "not-restored" if grant.reclaim.state == State.EVICTED else "not-evicted",
                 container=grant.container_id,
                 why=why,
             )
