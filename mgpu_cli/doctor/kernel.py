@@ -97,6 +97,12 @@ def ptrace(host: Host) -> Iterator[Finding]:
             "where one refuses it to mgpud, GPU calls fail with EPERM",
             "bpftool prog list | grep -w lsm",
         )
+        yield note(
+            "kernel-file-receive",
+            "BPF programs could refuse a container's open files to other processes here (file_receive)",
+            "mgpu loads none: it finds a process that has such a file, and ends the container",
+            "SECURITY.md says within how many seconds, and docs/decisions.md why",
+        )
 
 
 GROUP = Group("kernel", (version, calls, actions, ptrace))

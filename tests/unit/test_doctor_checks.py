@@ -133,7 +133,11 @@ FAULTS: list[tuple[Group, Change, dict[str, Level]]] = [
     ),
     (kernel.GROUP, write("/proc/sys/kernel/yama/ptrace_scope", "3"), {"kernel-ptrace-scope": FAIL}),
     (kernel.GROUP, write("/sys/fs/selinux/enforce", "1"), {"kernel-selinux": NOTE}),
-    (kernel.GROUP, write("/sys/kernel/security/lsm", "lockdown,yama,bpf\n"), {"kernel-bpf-lsm": NOTE}),
+    (
+        kernel.GROUP,
+        write("/sys/kernel/security/lsm", "lockdown,yama,bpf\n"),
+        {"kernel-bpf-lsm": NOTE, "kernel-file-receive": NOTE},
+    ),
     (runtimes.GROUP, old_runc("1.0.3"), {"runtime-runc": FAIL}),
     (runtimes.GROUP, old_runc("of today"), {"runtime-runc": NOTE}),
     (runtimes.GROUP, prints("/usr/bin/runc --version", NoAnswerError("no")), {"runtime-runc": WARN}),
