@@ -10,11 +10,13 @@ import itertools
 import os
 import random
 import signal
+import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from sim.cards import CardAccount, FileUse
 from tests.hostile.siege import MIB, Attempt, Siege
@@ -28,7 +30,8 @@ from tests.support.waiting import until
 # Words of tests/programs/hostile/composed.c.
 CALLS = ("client", "context", "pages", "heap", "memory")
 RACES = ("none", "to-and-fro", "late", "other-file")
-PASSINGS = ("itself", "thread", "child", "message")
+# "mortal": by a child that is killed before its answer is written, and whose number another process takes.
+PASSINGS = ("itself", "thread", "child", "message", "mortal")
 # A process without a grant that has the file. Nothing sees its calls but the driver. It makes memory in the
 # tenant's client, in a client of its own, in one whose maker has died, or contexts there.
 STRANGERS = ("nobody", "memory", "client", "heir", "contexts")
@@ -42,7 +45,10 @@ CAP_MIB = 2048
 OVER_MAX_S, STRANGERS_MAX_S = 4.0, 14.0
 ATTACK_MAX_S = 30.0
 LOOK_S = 0.05
-PIDFD_GETFD = 438
+PIDFD_GETFD, CLONE3 = 438, 435
+PAGE, MAP_NEW = 4096, 0x100022  # MAP_FIXED_NOREPLACE, private, of no file
+# How long mgpud stands before it writes into a caller, and by when it has done so twice.
+BEFORE_WRITES_MS, WRITTEN_S = 30, 0.15
 
 
 @dataclass(frozen=True)
@@ -137,6 +143,52 @@ def as_a_stranger(siege: Siege, what: str, use: FileUse, client: int) -> None:
             card.alloc(use.file, root, 0xD0, 0x7001, protocol.MEMORY, memory, maker)
 
 
+@contextmanager
+def late_writes(mgpud: int) -> Iterator[None]:
+    writes = "pwrite64,process_vm_writev"
+    inject = f"inject={writes}:delay_enter={BEFORE_WRITES_MS * 1000}"
+    argv = ["strace", "-f", "-o", os.devnull, "-e", f"trace={writes}", "-e", inject, "-p", str(mgpud)]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as tracer:
+        assert tracer.stderr is not None
+        assert "attached" in tracer.stderr.readline()
+        try:
+            yield
+        finally:
+            tracer.terminate()
+
+
+@contextmanager
+def victim(number: int, address: int) -> Iterator[Callable[[], bool]]:
+    """A process of that number, once it is free, which has memory of its own there: whether it is written."""
+    libc = ctypes.PyDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    low = address // PAGE * PAGE
+    assert libc.mmap(low, 2 * PAGE, 3, MAP_NEW, -1, 0) == low, f"{low:#x} is taken here"
+    tid = (ctypes.c_int * 1)(number)
+    #  flags, pidfd, two tids; SIGCHLD; stack and its size, tls; the number to take
+    args = (ctypes.c_uint64 * 10)(0, 0, 0, 0, signal.SIGCHLD, 0, 0, 0, ctypes.addressof(tid), 1)
+    pid = -1
+    end = time.monotonic() + 1
+    while pid < 0 and time.monotonic() < end:
+        pid = libc.syscall(CLONE3, args, ctypes.sizeof(args))
+    while pid == 0:
+        libc.pause()
+
+    def written() -> bool:
+        with open(f"/proc/{pid}/mem", "rb") as memory:
+            memory.seek(low)
+            return any(memory.read(2 * PAGE))
+
+    try:
+        yield written if pid > 0 else bool
+    finally:
+        libc.munmap(ctypes.c_void_p(low), 2 * PAGE)
+        if pid > 0:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
 @dataclass
 class Run:
     """One attack under way, by the lines that its program says."""
@@ -148,6 +200,29 @@ class Run:
     client: int = 0
     rounds: int = 0
     ended: bool = False
+    deaths: int = 0
+    written: int = 0
+    first: int = 0  # process
+
+    def kill_it(self, address: int) -> None:
+        """Again where mgpud has died meanwhile."""
+        for _ in range(3):
+            with suppress(AssertionError, OSError, ValueError):
+                self.kill_at_a_call(address)
+                return
+            time.sleep(1)
+
+    def kill_at_a_call(self, address: int) -> None:
+        """When its number is another process's, mgpud has looked for the caller and has yet to write."""
+        self.first = self.first or int(self.container.row["pid"])
+        [child] = map(int, Path(f"/proc/{self.first}/task/{self.first}/children").read_text().split())
+        with late_writes(self.siege.mgpu.pid_of("mgpud")):
+            time.sleep(2 * BEFORE_WRITES_MS / 1000)
+            os.kill(child, signal.SIGKILL)
+            with victim(child, address) as is_written:
+                time.sleep(WRITTEN_S)
+                self.written += is_written()
+                self.deaths += 1
 
     def hear(self) -> None:
         """All that it says."""
@@ -157,6 +232,8 @@ class Run:
                 if word == "client":
                     self.client = int(rest[0])
                 self.rounds += word == "round"
+                if word == "mortal":
+                    self.kill_it(int(rest[0]))
                 self.ended = word in ("done", "bad")
 
     def go(self) -> None:
@@ -192,7 +269,12 @@ def found_by(siege: Siege, attack: Attack) -> str | None:
     judge = Judge(siege)
     words = (attack.call, attack.race, attack.passing, str(attack.seed))
     with siege.attempt("composed", *words, cap_mib=CAP_MIB) as container:
-        Run(siege, attack, container, judge).go()
+        run = Run(siege, attack, container, judge)
+        run.go()
+    if attack.passing == "mortal" and not run.deaths:
+        return f"{attack}: no caller has died"
+    if run.written:
+        return f"{attack}: an answer is in another process's memory, {run.written} times"
     if judge.longest_s > attack.over_max_s:
         return f"{attack}: {judge.worst_bytes // MIB} MiB beside the ledger for {judge.longest_s:.1f} s"
     until(lambda: len(siege.mgpu.containers()) == 1, "its grant is back")

@@ -22,6 +22,7 @@ KINDS = {
     "tenant's client": composed.Attack("memory", "none", "itself", "memory", restart=False, seed=SEED),
     "stranger's client": composed.Attack("memory", "none", "itself", "client", restart=False, seed=SEED),
     "dead stranger's client": composed.Attack("memory", "none", "itself", "heir", restart=False, seed=SEED),
+    "dying caller": composed.Attack("memory", "none", "mortal", "nobody", restart=False, seed=SEED),
     "stranger's contexts": composed.Attack("memory", "none", "itself", "contexts", restart=False, seed=SEED),
 }
 

@@ -4,10 +4,20 @@
  * and "done" at the end, when it stands still with all that it has. "bad" for an unknown word. */
 #include "../gpu.h"
 #include <pthread.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-enum { ROUNDS = 6, GROUPS = 3, FD = 90, FILL = 0x4000, FILL_MAX = 4096, RACED = 0x2000, CLOSED_MIB = 256 };
+enum {
+    ROUNDS = 6,
+    DEATHS = 2,
+    GROUPS = 3,
+    FD = 90,
+    FILL = 0x4000,
+    FILL_MAX = 4096,
+    RACED = 0x2000,
+    CLOSED_MIB = 256
+};
 
 static struct gpu g;
 static uint64_t seed;
@@ -18,7 +28,9 @@ static _Alignas(64) union {
     struct rm_alloc alloc;
     struct rm_alloc_memory pages;
     struct rm_heap heap;
-} call, turned, honest;
+} turned, honest;
+/* Where no other program has anything. */
+static volatile uint8_t *const call = (volatile uint8_t *)0x700000000;
 static _Alignas(64) struct rm_memory memory;
 static _Alignas(4096) uint8_t own_pages[1 << 16];
 static volatile bool racing;
@@ -112,7 +124,7 @@ static int file; /* that the call is made on at first */
 static void put(const void *from)
 {
     for (uint32_t i = 0; i < kind->bytes; i++)
-        ((volatile uint8_t *)&call)[i] = ((const uint8_t *)from)[i];
+        call[i] = ((const uint8_t *)from)[i];
 }
 
 static void *no_race(void *arg)
@@ -150,7 +162,7 @@ static const struct race {
 
 static void make_call(void)
 {
-    ioctl(FD, RM_CMD(kind->nr, kind->bytes), &call);
+    ioctl(FD, RM_CMD(kind->nr, kind->bytes), call);
 }
 
 static void *in_thread(void *arg)
@@ -185,6 +197,23 @@ static void by_a_child(void)
     waitpid(child, NULL, 0);
 }
 
+/* It is killed at a call. The line says where its arguments are, and an answer would be written. */
+static void by_a_mortal(void)
+{
+    for (int i = 0; i < DEATHS; i++) {
+        pid_t child = fork();
+
+        if (!child)
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+        while (!child) {
+            put(&honest);
+            make_call();
+        }
+        say("mortal %lu", (unsigned long)(uintptr_t)call);
+        waitpid(child, NULL, 0);
+    }
+}
+
 /* The file is in a message and nowhere else before the call is made. */
 static void by_a_message(void)
 {
@@ -214,7 +243,9 @@ static const struct passing {
     const char *name;
     void (*call)(void);
 } passings[] = {
-    {"itself", by_itself}, {"thread", by_a_thread}, {"child", by_a_child}, {"message", by_a_message}};
+    {"itself", by_itself},     {"thread", by_a_thread}, {"child", by_a_child},
+    {"message", by_a_message}, {"mortal", by_a_mortal},
+};
 
 #define FIND(table, word)                                         \
     for (size_t i = 0; i < sizeof(table) / sizeof(*(table)); i++) \
@@ -275,6 +306,9 @@ int main(int argc, char **argv)
     }
     kind = names_is;
     seed = strtoull(argv[4], NULL, 0) | 1;
+    must(mmap((void *)(uintptr_t)call, sizeof(honest), PROT_READ | PROT_WRITE,
+              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == (void *)(uintptr_t)call,
+         "place");
     gpu_open(&g);
     say("client %u", g.client);
     for (uint32_t n = 0; n < ROUNDS; n++) {
