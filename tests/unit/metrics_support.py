@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
@@ -29,6 +30,7 @@ MIB = 1 << 20
 S = 1_000_000_000
 BOUNDS_NS = (50_000, 100_000, 200_000, 300_000, 500_000, 1_000_000, 2_000_000, 5_000_000, 10_000_000)
 Labels = dict[str, str]
+METRIC = re.compile(r"\b((?:mgpu|process)_[a-z_]+)\b")
 
 
 class CountingEngine:
@@ -186,3 +188,14 @@ def node(cards: int = 2) -> Iterator[Node]:
     finally:
         os.close(read)
         os.close(write)
+
+
+def exported_labels() -> dict[str, set[str]]:
+    """Labels by sample name, of a node with one container."""
+    with node() as world:
+        world.add("c1", 0)
+        found: dict[str, set[str]] = {}
+        for family in world.families().values():
+            for sample in family.samples:
+                found.setdefault(sample.name, set()).update(sample.labels)
+        return found

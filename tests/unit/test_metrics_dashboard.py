@@ -13,13 +13,12 @@ import pytest
 
 from tests.support import dashboard, promtool
 from tests.support.places import REPOSITORY
-from tests.unit.metrics_support import node
+from tests.unit.metrics_support import METRIC, exported_labels
 
 GRID_COLUMNS = 24
 # Panel types and units of Grafana's own, of those that are used here.
 TYPES = {"stat", "timeseries"}
 UNITS = {"none", "s", "bytes", "percentunit", "ops"}
-METRIC = re.compile(r"\b((?:mgpu|process)_[a-z_]+)\b")
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +28,7 @@ def board() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def exported() -> dict[str, set[str]]:
-    """Labels by sample name, of a node with one container."""
-    with node() as world:
-        world.add("c1", 0)
-        found: dict[str, set[str]] = {}
-        for family in world.families().values():
-            for sample in family.samples:
-                found.setdefault(sample.name, set()).update(sample.labels)
-        return found
+    return exported_labels()
 
 
 def test_dashboard_has_the_parts_that_grafana_needs(board: dict[str, Any]) -> None:
