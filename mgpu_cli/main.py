@@ -27,14 +27,14 @@ from oci_specs.refusal import Refusal
 
 
 class _Group(click.Group):
-    """Says a refusal in one line on stderr and exits 1, whichever subcommand it comes from."""
+    """Says a refusal in one line on stderr and exits with its status, whichever subcommand it comes from."""
 
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
         except Refusal as refusal:
             click.echo(refusal.line(), err=True)
-            ctx.exit(1)
+            ctx.exit(refusal.exit_status)
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})

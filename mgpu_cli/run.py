@@ -20,6 +20,15 @@ from mgpu_cli.kernel import die_with_parent
 from mgpu_cli.state import StateDir
 from oci_specs.refusal import Refusal, quoted
 
+# What `docker run` ends with when it has made no container.
+NO_CONTAINER = 125
+
+
+class _NoContainer(Refusal):
+    """Nothing of the command has run."""
+
+    exit_status = NO_CONTAINER
+
 
 def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
     for value in values:
@@ -72,8 +81,8 @@ def run(
     """Run COMMAND in a container over the directory ROOTFS, which is not written to: changes stay in memory.
 
     The container gets what Docker would give it, but no network, and no seccomp profile beyond mgpu's own
-    filter. The exit status is the command's. ^C goes to COMMAND; without a terminal for it, a second ^C kills
-    it.
+    filter. The exit status is the command's; 125 if there was no container, as with Docker. ^C goes to
+    COMMAND; without a terminal for it, a second ^C kills it.
     """
     requested = {
         "mgpu.dev/memory-mib": memory_mib,
@@ -85,7 +94,7 @@ def run(
     annotations |= {key: str(value) for key, value in requested.items() if value is not None}
     runtime = state.runtime
     if not runtime.exists():
-        raise Refusal(
+        raise _NoContainer(
             "not-up",
             f"there is no {runtime}",
             f"start mgpu up --root {state.path}, or say where it runs with --root or MGPU_ROOT",
@@ -93,7 +102,7 @@ def run(
     container_id = name or f"run-{secrets.token_hex(4)}"
     runtime_root = runtime_root or state.runc_root
     if (runtime_root / container_id).exists():
-        raise Refusal(
+        raise _NoContainer(
             "name-in-use", f"a container called {quoted(container_id)} exists", "choose another --name"
         )
     with scratch.bundle_over(rootfs.resolve()) as directory:
@@ -111,7 +120,7 @@ def run(
 
 
 def _run(runtime: Path, runtime_root: Path, directory: Path, container_id: str) -> int:
-    prefix = [str(runtime), "--root", str(runtime_root)]
+    prefix, started = [str(runtime), "--root", str(runtime_root)], directory / "pid"
 
     def delete() -> None:
         subprocess.run([*prefix, "delete", "--force", container_id], check=False)
@@ -127,13 +136,13 @@ def _run(runtime: Path, runtime_root: Path, directory: Path, container_id: str) 
     with guard.if_killed(delete_all):
         parent = os.getpid()
         process = subprocess.Popen(
-            [*prefix, "run", "--bundle", str(directory), container_id],
+            [*prefix, "run", "--bundle", str(directory), "--pid-file", str(started), container_id],
             preexec_fn=lambda: die_with_parent(signal.SIGKILL, parent),
         )
         with process, _signals_forwarded(process, kill):
             status = process.wait()
         if status >= 0:
-            return status
+            return status if started.exists() else NO_CONTAINER
         # It was killed, and so did not delete the container.
         delete()
         return 128 - status

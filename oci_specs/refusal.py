@@ -36,6 +36,8 @@ class Refusal(Exception):
     and `line()` joins them, so that docker, ctr, kubectl and our own command show the same words.
     """
 
+    exit_status = 1  # of a command of ours
+
     def __init__(self, code: str, message: str, hint: str) -> None:
         super().__init__(code, message, hint)
         self.code = code

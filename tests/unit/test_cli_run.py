@@ -26,6 +26,7 @@ test "$3" = run || echo "$3" >> {seen}/verbs
 test "$3" != kill || kill -9 $(cat {seen}/pid)
 test "$3" = run || exit 0
 echo $$ > {seen}/pid
+{start}
 echo "$@" > {seen}/argv
 cp "$5/config.json" {seen}/config.json
 echo changed > "$5/rootfs/file"
@@ -45,9 +46,9 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def runtime(root: Path, end: str = "exit 0") -> None:
+def runtime(root: Path, end: str = "exit 0", start: str = 'echo $$ > "$7"') -> None:
     script = root / "state" / "bin" / "mgpu-runtime"
-    script.write_text(RUNTIME.format(seen=root / "seen", end=end))
+    script.write_text(RUNTIME.format(seen=root / "seen", end=end, start=start))
     script.chmod(0o700)
 
 
@@ -123,18 +124,26 @@ def test_the_status_is_passed_on_and_nothing_stays(root: Path, end: str, status:
     assert str(root / "tmp") not in Path("/proc/self/mounts").read_text()
 
 
+@needs_root
+def test_no_container_is_told_apart_from_a_command_that_fails(root: Path) -> None:
+    runtime(root, "exit 1", start="")
+    assert mgpu_run(root).returncode == 125
+    runtime(root, "exit 1")
+    assert mgpu_run(root).returncode == 1
+
+
 def test_a_name_in_use_is_refused_and_that_container_left_alone(root: Path) -> None:
     runtime(root)
     (root / "state" / "runc" / "taken").mkdir(parents=True)
     result = mgpu_run(root, "--name", "taken")
-    assert result.returncode == 1
+    assert result.returncode == 125
     assert result.stderr.startswith('mgpu: a container called "taken" exists; ')
     assert not (root / "seen" / "argv").exists()
 
 
 def test_run_without_mgpu_up_fails_with_one_line(root: Path) -> None:
     result = mgpu_run(root)
-    assert (result.returncode, result.stdout) == (1, "")
+    assert (result.returncode, result.stdout) == (125, "")
     assert result.stderr.startswith(f"mgpu: there is no {root}/state/bin/mgpu-runtime; start mgpu up")
     assert result.stderr.count("\n") == 1
 
