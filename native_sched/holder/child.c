@@ -3,14 +3,13 @@
 #include "base/scoped.h"
 #include "events.h"
 #include "peer.h"
+#include "received.h"
 #include "spawn.h"
 #include "mgpud.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/file.h>
@@ -32,14 +31,6 @@ void children_watch(void)
             watch(children.child[i].pidfd, FROM_CHILD, i, EPOLLIN);
 }
 
-static struct child *slot(void)
-{
-    for (struct child *c = children.child; c < children.child + CHILDREN_MAX; c++)
-        if (c->pidfd < 0)
-            return c;
-    return NULL;
-}
-
 static unsigned int living(void)
 {
     unsigned int n = 0;
@@ -51,7 +42,7 @@ static unsigned int living(void)
 
 static void start(const char *last_word)
 {
-    struct child *c = slot();
+    struct child *c = child_slot();
     int64_t now = now_ms();
     pid_t pid;
     int pidfd = c ? spawn(last_word, -1, &pid) : -EBUSY;
@@ -68,7 +59,7 @@ static void start(const char *last_word)
 /* False without a standby. No mgpud lives, so that there is a slot. */
 static bool call_standby(int64_t now)
 {
-    struct child *c = slot();
+    struct child *c = child_slot();
     struct standby_process called;
 
     if (!standby_call(&called))
@@ -77,13 +68,6 @@ static bool call_standby(int64_t now)
     *c = (struct child){.pid = called.pid, .pidfd = called.pidfd, .started_ms = now, .called = called};
     watch_again(c->pidfd, FROM_CHILD, (uint64_t)(c - children.child), EPOLLIN);
     return true;
-}
-
-static void close_call(struct child *c)
-{
-    if (c->called.line >= 0)
-        close(c->called.line);
-    c->called.line = -1;
 }
 
 /* A standby that does not answer its call would keep containers waiting. Returns the ms until that is known,
@@ -95,13 +79,13 @@ static int64_t poll_call(struct child *c, int64_t now)
     if (c->called.line < 0)
         return -1;
     if (standby_answered(&c->called)) {
-        close_call(c);
+        close_fd(&c->called.line);
         return -1;
     }
     if (left > 0)
         return left;
     say("standby %d does not answer: killed", (int)c->pid);
-    close_call(c);
+    close_fd(&c->called.line);
     kill(c->pid, SIGKILL);
     return -1;
 }
@@ -146,7 +130,7 @@ int child_end(unsigned int which)
         return -1;
     close(c->pidfd);
     c->pidfd = -1;
-    close_call(c);
+    close_fd(&c->called.line);
     if (how.si_code == CLD_EXITED)
         say("mgpud %d ended with status %d", (int)ended.pid, how.si_status);
     else

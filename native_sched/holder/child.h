@@ -3,8 +3,8 @@
 #define MGPU_HOLDER_CHILD_H
 #include "standby.h"
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 /* PAUSE: before mgpud is started again once it has ended young more than once in a row; it doubles.
  * START: longer than mgpud takes until it serves. STOP and KILL: from SIGTERM to SIGKILL, and from there
@@ -38,6 +38,15 @@ struct children {
 };
 
 extern struct children children;
+
+/* A free one; NULL: there is none. */
+static inline struct child *child_slot(void)
+{
+    for (struct child *c = children.child; c < children.child + CHILDREN_MAX; c++)
+        if (c->pidfd < 0)
+            return c;
+    return NULL;
+}
 
 void children_init(void);
 /* Those that are known already. */

@@ -52,7 +52,5 @@ bool give_back_keep(struct mgpud_message *s)
 
 void give_back_done(struct mgpud_message *s)
 {
-    if (s->fd >= 0)
-        close(s->fd);
-    s->fd = -1;
+    close_fd(&s->fd);
 }

@@ -18,10 +18,8 @@ void intake_open(struct intake *in, int fd, int64_t now_ms)
 
 void intake_close(struct intake *in)
 {
-    if (in->fd >= 0)
-        close(in->fd);
-    if (in->listener >= 0)
-        close(in->listener);
+    close_fd(&in->fd);
+    close_fd(&in->listener);
     free(in->text);
     *in = (struct intake){.fd = -1, .listener = -1};
 }

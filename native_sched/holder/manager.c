@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "manager.h"
+#include "received.h"
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -34,24 +35,13 @@ bool manager_exists(void)
 int manager_tell(const char *lines, const int *fds, size_t count)
 {
     struct iovec iov = {(char *)(uintptr_t)lines, strlen(lines)};
-    union {
-        struct cmsghdr head;
-        char bytes[CMSG_SPACE(MANAGER_FDS_MAX * sizeof(int))];
-    } control = {0};
+    union received_space control;
     struct msghdr msg = {.msg_name = &at, .msg_namelen = at_bytes, .msg_iov = &iov, .msg_iovlen = 1};
 
     if (!manager_exists())
         return -ENOTCONN;
-    if (count) {
-        control.head = (struct cmsghdr){
-            .cmsg_level = SOL_SOCKET,
-            .cmsg_type = SCM_RIGHTS,
-            .cmsg_len = CMSG_LEN(count * sizeof(int)),
-        };
-        memcpy(CMSG_DATA(&control.head), fds, count * sizeof(int));
-        msg.msg_control = &control;
-        msg.msg_controllen = CMSG_SPACE(count * sizeof(int));
-    }
+    if (count)
+        give_fds(&msg, &control, fds, count);
     if (sendmsg(from, &msg, MSG_NOSIGNAL) >= 0)
         return 0;
     /* ETOOMANYREFS: too many descriptors are under way. */

@@ -5,6 +5,7 @@
 #include "give_back.h"
 #include "peer.h"
 #include "protocol.h"
+#include "received.h"
 #include "store.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -23,16 +24,6 @@ void mgpuds_init(void)
     mgpuds.next = -1;
     for (int i = 0; i < CANDIDATES_MAX; i++)
         mgpuds.candidates[i] = (struct candidate){.fd = -1, .pidfd = -1};
-}
-
-static bool close_fd(int *fd)
-{
-    bool open = *fd >= 0;
-
-    if (open)
-        close(*fd);
-    *fd = -1;
-    return open;
 }
 
 bool mgpud_lives(void)
@@ -60,23 +51,10 @@ static int send_listener(int fd, const struct held *h)
 {
     struct holder_head head = {.kind = HOLDER_LISTENER, .id = h->id};
     struct iovec iov[2] = {{&head, sizeof(head)}, {h->text, h->text_bytes}};
-    union {
-        struct cmsghdr head;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    struct msghdr msg = {
-        .msg_iov = iov,
-        .msg_iovlen = 2,
-        .msg_control = &control,
-        .msg_controllen = sizeof(control),
-    };
+    union received_space control;
+    struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 2};
 
-    control.head = (struct cmsghdr){
-        .cmsg_level = SOL_SOCKET,
-        .cmsg_type = SCM_RIGHTS,
-        .cmsg_len = CMSG_LEN(sizeof(int)),
-    };
-    memcpy(CMSG_DATA(&control.head), &h->fd, sizeof(int));
+    give_fds(&msg, &control, &h->fd, 1);
     return sent(sendmsg(fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT));
 }
 

@@ -2,17 +2,16 @@
 #include "replace.h"
 #include "base/scoped.h"
 #include "events.h"
+#include "spawn.h"
 #include "standby.h"
 #include "mgpud.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 static char **arguments;
@@ -27,31 +26,17 @@ void replace_init(char **argv)
     arguments = argv;
 }
 
-static void __attribute__((format(printf, 1, 2))) refuse(const char *why, ...)
-{
-    char text[256];
-    va_list args;
-
-    va_start(args, why);
-    vsnprintf(text, sizeof(text), why, args);
-    va_end(args);
-    mgpuds.refused++;
-    say("not replaced: %s", text);
-}
+#define refuse(...) (mgpuds.refused++, say("not replaced: " __VA_ARGS__))
 
 void replace_begin(void)
 {
     char format[16];
-    pid_t pid;
+    int pidfd;
 
     if (trial.pidfd >= 0)
         return;
     snprintf(format, sizeof(format), "%d", SAVED_FORMAT);
-    if ((pid = fork()) < 0) {
-        refuse("%s", strerror(errno));
-        return;
-    }
-    if (pid == 0) {
+    if ((trial.pid = fork()) == 0) {
         scoped_fd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
         dup2(null, STDOUT_FILENO);
@@ -59,14 +44,12 @@ void replace_begin(void)
         execl(arguments[0], arguments[0], "--knows-format", format, NULL);
         _exit(127);
     }
-    trial.pid = pid;
-    trial.deadline_ms = now_ms() + TRIAL_MS;
-    if ((trial.pidfd = (int)syscall(SYS_pidfd_open, pid, 0)) < 0) {
-        refuse("%s", strerror(errno));
-        kill(pid, SIGKILL);
-        waitpid(pid, NULL, 0);
+    if ((pidfd = spawn_pidfd(trial.pid)) < 0) {
+        refuse("%s", strerror(-pidfd));
         return;
     }
+    trial.pidfd = pidfd;
+    trial.deadline_ms = now_ms() + TRIAL_MS;
     watch(trial.pidfd, FROM_TRIAL, 0, EPOLLIN);
 }
 

@@ -22,16 +22,6 @@ void runtimes_watch(void)
             watch(intakes[i].fd, FROM_INTAKE, i, EPOLLIN);
 }
 
-/* INTAKE_MAX: none is free. */
-static unsigned int free_intake(void)
-{
-    unsigned int i = 0;
-
-    while (i < INTAKE_MAX && intakes[i].fd >= 0)
-        i++;
-    return i;
-}
-
 void runtimes_accept(int listening)
 {
     int got = peer_accept(listening, true);

@@ -5,6 +5,16 @@
 
 extern struct intake intakes[INTAKE_MAX];
 
+/* INTAKE_MAX: none is free. */
+static inline unsigned int free_intake(void)
+{
+    unsigned int i = 0;
+
+    while (i < INTAKE_MAX && intakes[i].fd >= 0)
+        i++;
+    return i;
+}
+
 void runtimes_init(void);
 /* Watches those that are connected already. */
 void runtimes_watch(void);

@@ -34,11 +34,10 @@ static int take_listener(const struct saved_listener *s, const char *text, size_
 
 static int take_intake(const struct saved_intake *s, const char *text, size_t bytes)
 {
-    struct intake *in = intakes;
+    const unsigned int i = free_intake();
+    struct intake *in = &intakes[i];
 
-    while (in < intakes + INTAKE_MAX && in->fd >= 0)
-        in++;
-    if (in == intakes + INTAKE_MAX || bytes > TEXT_MAX)
+    if (i == INTAKE_MAX || bytes > TEXT_MAX)
         return -EBADMSG;
     *in = (struct intake){
         .fd = s->fd,
@@ -73,13 +72,11 @@ static int take_candidate(const struct saved_candidate *s)
 
 static int take_child(const struct saved_child *s)
 {
-    int i = 0;
+    struct child *c = child_slot();
 
-    while (i < CHILDREN_MAX && children.child[i].pidfd >= 0)
-        i++;
-    if (i == CHILDREN_MAX)
+    if (!c)
         return -EBADMSG;
-    children.child[i] = (struct child){
+    *c = (struct child){
         .pid = s->pid,
         .pidfd = s->pidfd,
         .started_ms = s->started_ms,

@@ -41,18 +41,22 @@ static _Noreturn void become_mgpud(const char *last_word, int input)
     _exit(127);
 }
 
+int spawn_pidfd(pid_t pid)
+{
+    int pidfd = pid < 0 ? -1 : (int)syscall(SYS_pidfd_open, pid, 0), e = errno;
+
+    if (pidfd >= 0)
+        return pidfd;
+    if (pid > 0) {
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+    }
+    return -e;
+}
+
 int spawn(const char *last_word, int input, pid_t *pid)
 {
-    int pidfd, e;
-
-    if ((*pid = fork()) < 0)
-        return -errno;
-    if (*pid == 0)
+    if ((*pid = fork()) == 0)
         become_mgpud(last_word, input);
-    if ((pidfd = (int)syscall(SYS_pidfd_open, *pid, 0)) >= 0)
-        return pidfd;
-    e = -errno;
-    kill(*pid, SIGKILL);
-    waitpid(*pid, NULL, 0);
-    return e;
+    return spawn_pidfd(*pid);
 }
