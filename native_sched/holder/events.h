@@ -16,6 +16,9 @@ enum source {
     FROM_TRIAL,     /* the pidfd of the next holder, on trial */
 };
 
+/* Of epoll, from main() on. */
+extern int events_fd;
+
 /* events: of epoll. watch_again changes those of an fd that is watched already. */
 void watch(int fd, enum source source, uint64_t which, uint32_t events);
 void watch_again(int fd, enum source source, uint64_t which, uint32_t events);

@@ -15,11 +15,9 @@
 #include "standby.h"
 #include "store.h"
 #include "mgpud.h"
-#include <errno.h>
 #include <getopt.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,44 +37,7 @@ static struct own_socket sockets[SOCKETS] = {
     [RUNTIMES] = {.type = SOCK_STREAM, .fd = &own.runtimes_fd, .source = FROM_RUNTIMES},
     [MGPUDS] = {.type = SOCK_SEQPACKET, .fd = &own.mgpuds_fd, .source = FROM_MGPUDS},
 };
-static int poller, signals_fd;
-
-int64_t now_ms(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
-void say(const char *format, ...)
-{
-    char line[512];
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(line, sizeof(line), format, args);
-    va_end(args);
-    fprintf(stderr, "mgpu-holder: %s\n", line);
-}
-
-static void control(int how, int fd, enum source source, uint64_t which, uint32_t events)
-{
-    struct epoll_event ev = {.events = events, .data.u64 = (uint64_t)source << 56 | which};
-
-    if (epoll_ctl(poller, how, fd, &ev) < 0)
-        say("epoll_ctl: %s", strerror(errno));
-}
-
-void watch(int fd, enum source source, uint64_t which, uint32_t events)
-{
-    control(EPOLL_CTL_ADD, fd, source, which, events);
-}
-
-void watch_again(int fd, enum source source, uint64_t which, uint32_t events)
-{
-    control(EPOLL_CTL_MOD, fd, source, which, events);
-}
+static int signals_fd;
 
 /* Drops the listeners whose containers have ended; returns the ms to the next poll. It polls because a waiter
  * would be woken by every notification, and every mediated call would pay for that. */
@@ -210,7 +171,7 @@ static int serve(void)
     int n, status;
 
     for (;;) {
-        n = epoll_wait(poller, ev, 64, (int)housekeeping());
+        n = epoll_wait(events_fd, ev, 64, (int)housekeeping());
         for (int i = 0; i < n; i++)
             if ((status = handle(&ev[i])) != GOES_ON)
                 return status;
@@ -315,7 +276,7 @@ int main(int argc, char **argv)
     replace_init(argv);
     mgpuds.starts_mgpud = mgpud_command.argv;
     mgpuds.ready = mgpud_ready;
-    poller = epoll_create1(EPOLL_CLOEXEC);
+    events_fd = epoll_create1(EPOLL_CLOEXEC);
     signals_fd = signals();
     if (!resume)
         begin();
