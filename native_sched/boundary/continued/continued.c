@@ -126,9 +126,8 @@ struct answer continued_make(struct call *c, struct creation *a)
         return failed(e < 0 ? e : -EPERM);
     if (!caller_waits(c->caller))
         return failed(-EINTR);
-    /* This very call, which the previous mgpud began: what the driver has made of it is the account's. */
-    if (t->unconfirmed->file && confirm_look(c->m, t) != 1)
-        confirm_forget(c->m, t);
+    /* This very call, which the previous mgpud began. Its caller waits, so no kernel has let it go on. */
+    confirm_forget(c->m, t);
     if (rm_kind_of(a->class_id) == RM_KIND_ROOT && ((status = prepare_client(c, a, &is_made)) || is_made))
         return answered(status);
     if ((status = begin(c, a)))
