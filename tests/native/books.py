@@ -1,6 +1,17 @@
-"""The tables of account/objects.h, journal/slab.h and journal/store.h, as C lays them out."""
+"""The tables of account/objects.h, core/ledger.h, journal/slab.h and journal/store.h, as C lays them out."""
 
-from ctypes import POINTER, Structure, c_bool, c_char, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import (
+    POINTER,
+    Structure,
+    c_bool,
+    c_char,
+    c_int,
+    c_int32,
+    c_size_t,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
 
 
 class RmObject(Structure):
@@ -53,3 +64,14 @@ class Objects(Structure):
 
 class Layout(Structure):
     _fields_ = [("kind", c_uint32), ("record_bytes", c_uint32), ("max_bytes", c_size_t)]
+
+
+class Ledger(Structure):
+    _fields_ = [
+        *((name, c_uint64) for name in ("cap", "used", "reserved", "peak")),
+        ("card", c_void_p),
+        ("kind", c_int),
+        ("demanded", c_uint64),
+        ("closed", c_bool),
+        ("room", c_uint64),
+    ]

@@ -1,21 +1,32 @@
-"""Steps of a tenant whose channels nvidia-uvm may retain."""
+"""Steps of a tenant with channels, which nvidia-uvm may retain."""
 
 from __future__ import annotations
+
+import struct
 
 from tests.native.nvidia_mediated import Answer, Tenant, World
 from tests.native.rm_params import (
     ADDRESS_SPACE,
+    CTL,
     GROUP,
     HOPPER,
+    MAP,
+    MEMORY_SYSTEM,
     UVM_REGISTER_CHANNEL,
     UVM_REGISTER_GPU_VASPACE,
     channel,
     group,
+    host_memory,
 )
 from tests.native.uvm_params import GPU_ONE, register_channel, register_space
-from tests.support.rm_numbers import NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS, NV_ERR_NO_MEMORY
+from tests.support.rm_numbers import (
+    NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS,
+    NV_ERR_NO_MEMORY,
+    NVA06C_CTRL_CMD_GPFIFO_SCHEDULE,
+)
 
 NO_MEMORY, ATTACHED = NV_ERR_NO_MEMORY, NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS
+SCHEDULE = NVA06C_CTRL_CMD_GPFIFO_SCHEDULE
 GROUP_HANDLE, USERD, CHANNEL, SPACE = 0x900, 0x901, 0x902, 0x903
 SPACE_STATUS, REGISTER_STATUS, STATUS = 28, 48, 0x28
 
@@ -33,6 +44,20 @@ def make_channel(
     tenant: Tenant, client: int, handle: int = CHANNEL, group_handle: int = GROUP_HANDLE
 ) -> None:
     make(tenant, client, group_handle, handle, HOPPER, channel(0))
+
+
+def working_group(tenant: Tenant, client: int) -> int:
+    """A group with a channel, scheduled; the descriptor that maps its USERD."""
+    make(tenant, client, 0xD0, GROUP_HANDLE, GROUP, group())
+    make(tenant, client, 0xD0, USERD, MEMORY_SYSTEM, host_memory(65536))
+    make(tenant, client, GROUP_HANDLE, CHANNEL, HOPPER, channel(USERD))
+    scheduled = tenant.control(client, GROUP_HANDLE, SCHEDULE, b"\x01\x00\x00")
+    assert (scheduled.result, scheduled.u32(0x1C)) == (0, 0)
+    view = tenant.open(CTL)
+    outer = struct.pack("IIIIQQQIIiI", client, 0xD0, USERD, 0, 0, 65536, 0, 0, 0, view, 0)
+    mapped = tenant.ioctl(tenant.ctl, MAP, outer)
+    assert (mapped.result, mapped.u32(STATUS), mapped.through) == (0, 0, True)
+    return view
 
 
 def of_one_group(here: World, tenant: Tenant | None = None) -> tuple[Tenant, int]:

@@ -3,23 +3,14 @@ twice."""
 
 import ctypes
 import errno
-from ctypes import Structure, byref, c_bool, c_int, c_uint64, c_void_p
+from ctypes import byref, c_uint64
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.native.books import Ledger
+
 MIB = 1 << 20
-
-
-class Ledger(Structure):
-    _fields_ = [
-        *((name, c_uint64) for name in ("cap", "used", "reserved", "peak")),
-        ("card", c_void_p),
-        ("kind", c_int),
-        ("demanded", c_uint64),
-        ("closed", c_bool),
-        ("room", c_uint64),
-    ]
 
 
 def reserve(core: ctypes.CDLL, ledger: Ledger, size: int) -> int:

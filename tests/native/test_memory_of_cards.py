@@ -11,7 +11,7 @@ from ctypes import Structure, byref, c_bool, c_int, c_uint32, c_uint64
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.native.test_ledger import Ledger
+from tests.native.books import Ledger
 
 ONLINE, KEPT, RECLAIMABLE = 1, 2, 3
 TOTAL = 1000

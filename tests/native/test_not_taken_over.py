@@ -14,8 +14,8 @@ import pytest
 
 from tests.native.books import RmObject
 from tests.native.nvidia_mediated import World, world
+from tests.native.registered_steps import ATTACHED, GROUP_HANDLE, make, working_group
 from tests.native.rm_params import CONTEXT_MIB, GROUP, MEMORY, MIB, memory
-from tests.native.test_nvidia_mediated import ATTACHED, GROUP_HANDLE, make, working_group
 from tests.native.watching import removed
 from tests.support.waiting import until
 

@@ -9,6 +9,16 @@ from pathlib import Path
 import pytest
 
 from tests.native.nvidia_mediated import Tenant, World, world
+from tests.native.registered_steps import (
+    ATTACHED,
+    CHANNEL,
+    GROUP_HANDLE,
+    SCHEDULE,
+    STATUS,
+    USERD,
+    make,
+    working_group,
+)
 from tests.native.rm_params import (
     CTL,
     GROUP,
@@ -22,16 +32,6 @@ from tests.native.rm_params import (
     group,
     host_memory,
     memory,
-)
-from tests.native.test_nvidia_mediated import (
-    ATTACHED,
-    CHANNEL,
-    GROUP_HANDLE,
-    SCHEDULE,
-    STATUS,
-    USERD,
-    make,
-    working_group,
 )
 from tests.support.waiting import until
 

@@ -12,7 +12,24 @@ from pathlib import Path
 import pytest
 
 from sim import cards
-from tests.native.nvidia_mediated import Answer, Tenant, World, world
+from tests.native.export_steps import (
+    DEVICE,
+    FOR_ALL,
+    HANDLE,
+    INVALID_CLIENT,
+    INVALID_PARAMETER,
+    NOT_PERMITTED,
+    OK,
+    OTHER,
+    SIZE,
+    allocate,
+    control,
+    duplicate,
+    free,
+    pair,
+    share,
+)
+from tests.native.nvidia_mediated import Tenant, World, world
 from tests.native.rm_params import (
     CARD,
     CTL,
@@ -21,10 +38,8 @@ from tests.native.rm_params import (
     MEMORY_SYSTEM,
     MIB,
     ROOT,
-    SHARE,
     alloc_struct,
     group,
-    host_memory,
     memory,
 )
 from tests.native.watching import removed, watched
@@ -36,26 +51,14 @@ from tests.support.rm_numbers import (
     NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECT_FROM_FD,
     NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECTS_FROM_FD,
     NV_ERR_INSERT_DUPLICATE_NAME,
-    NV_ERR_INSUFFICIENT_PERMISSIONS,
-    NV_ERR_INVALID_CLIENT,
-    NV_ERR_INVALID_OBJECT_PARENT,
-    NV_ERR_INVALID_PARAMETER,
     NV_ERR_NO_MEMORY,
     NV_ERR_NOT_SUPPORTED,
     NV_ERR_OBJECT_NOT_FOUND,
     NV_ERR_OUT_OF_RANGE,
     NV_ERR_STATE_IN_USE,
-    NV_ESC_RM_DUP_OBJECT,
 )
 from tests.support.waiting import until
 
-OK, NOT_PERMITTED, INVALID_CLIENT, INVALID_PARENT, INVALID_PARAMETER = (
-    0,
-    NV_ERR_INSUFFICIENT_PERMISSIONS,
-    NV_ERR_INVALID_CLIENT,
-    NV_ERR_INVALID_OBJECT_PARENT,
-    NV_ERR_INVALID_PARAMETER,
-)
 NO_MEMORY, NOT_SUPPORTED, NOT_FOUND, OUT_OF_RANGE, IN_USE, DUPLICATE = (
     NV_ERR_NO_MEMORY,
     NV_ERR_NOT_SUPPORTED,
@@ -72,32 +75,12 @@ EXPORT, IMPORT, INFO, CREATE, EXPORT_SEVERAL, IMPORT_SEVERAL = (
     NV0000_CTRL_CMD_OS_UNIX_EXPORT_OBJECTS_TO_FD,
     NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECTS_FROM_FD,
 )
-DUP_OBJECT, STATUS, HANDLE, OTHER = NV_ESC_RM_DUP_OBJECT, 0x1C, 0x100, 0x101
-DEVICE = 0xD0
-FOR_ALL = 1
-SIZE = 48 * MIB
 
 
 @pytest.fixture
 def here(tmp_path: Path) -> Iterator[World]:
     with world(tmp_path) as made:
         yield made
-
-
-def allocate(
-    tenant: Tenant, client: int, handle: int = HANDLE, size: int = SIZE, class_id: int = MEMORY
-) -> int:
-    params = host_memory(size) if class_id == MEMORY_SYSTEM else memory(size)
-    answer = tenant.alloc(client, DEVICE, handle, class_id, params)
-    assert (answer.result, answer.through) == (0, False)
-    return answer.u32(0x28)
-
-
-def control(tenant: Tenant, client: int, command: int, params: bytes) -> tuple[int, bytes]:
-    """The RM status, and the parameters afterwards."""
-    answer = tenant.control(client, client, command, params)
-    assert (answer.result, answer.through) == (0, False)
-    return answer.u32(STATUS), answer.params
 
 
 def export(tenant: Tenant, client: int, fd: int, handle: int = HANDLE) -> int:
@@ -137,36 +120,6 @@ def import_several(
         tuple(after[520 : 520 + len(handles)]),
         list(struct.unpack_from(f"{len(handles)}I", after, 8)),
     )
-
-
-def free(tenant: Tenant, client: int, handle: int = HANDLE) -> int:
-    return tenant.free(client, handle).u32(0xC)
-
-
-def share(
-    tenant: Tenant, client: int, handle: int, to: int, *, target: int = 0, action: int = 0, mask: int = 1
-) -> int:
-    outer = struct.pack("IIIIHBxI", client, handle, target, mask, to, action, 0)
-    answer = tenant.ioctl(tenant.ctl, SHARE, outer)
-    assert answer.result == 0
-    return answer.u32(0x14)
-
-
-def duplicate(tenant: Tenant, client: int, source: int, handle: int = HANDLE, name: int = OTHER) -> int:
-    answer: Answer = tenant.ioctl(
-        tenant.ctl, DUP_OBJECT, struct.pack("7I", client, DEVICE, name, source, handle, 0, 0)
-    )
-    assert answer.result == 0
-    return answer.u32(0x18)
-
-
-def pair(here: World, cap_mib: int = 64) -> tuple[Tenant, int, Tenant, int]:
-    """Two processes of one container that may have 64 MiB, each with a client; the first has 48."""
-    first = here.tenant(cap_mib=cap_mib)
-    second = here.mate(first)
-    clients = first.client(), second.client()
-    assert allocate(first, clients[0]) == OK
-    return first, clients[0], second, clients[1]
 
 
 def give(first: Tenant, client: int, second: Tenant) -> tuple[int, int]:

@@ -12,6 +12,22 @@ from pathlib import Path
 
 import pytest
 
+from tests.native.external_steps import (
+    BASE,
+    FREE_STATUS,
+    HANDLE,
+    INVALID_ADDRESS,
+    INVALID_ARGUMENT,
+    INVALID_DEVICE,
+    MAP_MEMORY,
+    MAP_STATUS,
+    NO_MEMORY,
+    OK,
+    SIZE,
+    free_mapping,
+    map_range,
+    unmap_range,
+)
 from tests.native.nvidia_mediated import Tenant, World, world
 from tests.native.page_tables import Mapped, charged_bytes, tables_bytes
 from tests.native.rm_params import (
@@ -28,12 +44,8 @@ from tests.native.uvm_params import GPU_ONE, GPU_TWO, free_range, map_external, 
 from tests.support.rm_numbers import (
     NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS,
     NV_ERR_INSUFFICIENT_PERMISSIONS,
-    NV_ERR_INVALID_ADDRESS,
-    NV_ERR_INVALID_ARGUMENT,
     NV_ERR_INVALID_CLIENT,
-    NV_ERR_INVALID_DEVICE,
     NV_ERR_INVALID_OBJECT_HANDLE,
-    NV_ERR_NO_MEMORY,
     NV_ERR_NOT_SUPPORTED,
     NV_ERR_OBJECT_NOT_FOUND,
     NV_ESC_RM_DUP_OBJECT,
@@ -41,13 +53,6 @@ from tests.support.rm_numbers import (
 )
 from tests.support.waiting import until
 
-OK, INVALID_ADDRESS, INVALID_ARGUMENT, INVALID_DEVICE, NO_MEMORY = (
-    0,
-    NV_ERR_INVALID_ADDRESS,
-    NV_ERR_INVALID_ARGUMENT,
-    NV_ERR_INVALID_DEVICE,
-    NV_ERR_NO_MEMORY,
-)
 NOT_PERMITTED, INVALID_CLIENT, INVALID_HANDLE, NOT_SUPPORTED, NOT_FOUND = (
     NV_ERR_INSUFFICIENT_PERMISSIONS,
     NV_ERR_INVALID_CLIENT,
@@ -56,9 +61,6 @@ NOT_PERMITTED, INVALID_CLIENT, INVALID_HANDLE, NOT_SUPPORTED, NOT_FOUND = (
     NV_ERR_OBJECT_NOT_FOUND,
 )
 DUP_OBJECT, SHARE, ATTACHED = NV_ESC_RM_DUP_OBJECT, NV_ESC_RM_SHARE, NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS
-MAP_MEMORY, MAP_STATUS, UNMAP_STATUS, FREE_STATUS = 9256, 9260, 32, 16
-BASE, SIZE = 0x7F0000000000, 48 * MIB
-HANDLE = 0x100
 
 
 @pytest.fixture
@@ -73,24 +75,6 @@ def allocate(tenant: Tenant, client: int, handle: int = HANDLE, size: int = SIZE
     answer = tenant.alloc(client, 0xD0, handle, MEMORY, memory(size))
     assert (answer.result, answer.through) == (0, False)
     return answer.u32(0x28)
-
-
-def map_range(tenant: Tenant, params: bytes, fd: int | None = None) -> None:
-    assert tenant.initialize(fd).through
-    answer = tenant.uvm_call(UVM_MAP_EXTERNAL, params, fd=fd)
-    assert (answer.result, answer.through, answer.u32(MAP_STATUS)) == (0, False, OK)
-
-
-def unmap_range(tenant: Tenant, base: int = BASE, size: int = SIZE, gpu: bytes = GPU_ONE) -> int:
-    answer = tenant.uvm_call(UVM_UNMAP_EXTERNAL, unmap_external(base, size, gpu))
-    assert (answer.result, answer.through) == (0, False)
-    return answer.u32(UNMAP_STATUS)
-
-
-def free_mapping(tenant: Tenant, base: int = BASE, size: int = SIZE) -> int:
-    answer = tenant.uvm_call(UVM_FREE, free_range(base, size))
-    assert (answer.result, answer.through) == (0, False)
-    return answer.u32(FREE_STATUS)
 
 
 def held(here: World, gpus: tuple[bytes, ...] = (GPU_ONE,)) -> tuple[Tenant, int]:

@@ -11,10 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.native.nvidia_mediated import Tenant, World, world
-from tests.native.page_tables import BIG_PAGE, HUGE_PAGE, Mapped, charged_bytes
-from tests.native.rm_params import MEMORY, MEMORY_SYSTEM, MIB, ROOT, UVM_MAP_EXTERNAL, host_memory, memory
-from tests.native.test_nvidia_external import (
+from tests.native.external_steps import (
     HANDLE,
     MAP_STATUS,
     NO_MEMORY,
@@ -23,6 +20,9 @@ from tests.native.test_nvidia_external import (
     map_range,
     unmap_range,
 )
+from tests.native.nvidia_mediated import Tenant, World, world
+from tests.native.page_tables import BIG_PAGE, HUGE_PAGE, Mapped, charged_bytes
+from tests.native.rm_params import MEMORY, MEMORY_SYSTEM, MIB, ROOT, UVM_MAP_EXTERNAL, host_memory, memory
 from tests.native.uvm_params import GPU_ONE, GPU_TWO, map_external
 from tests.support.rm_numbers import NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS, UVM_MAP_EXTERNAL_SPARSE
 

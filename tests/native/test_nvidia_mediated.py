@@ -14,21 +14,19 @@ import pytest
 
 from native_sched.daemon.engine import Unsuspendable
 from tests.native.nvidia_mediated import Tenant, World, world
+from tests.native.registered_steps import CHANNEL, GROUP_HANDLE, STATUS, USERD, make, working_group
 from tests.native.rm_params import (
     ALLOC_OS_EVENT,
     CARD,
     CARD_CONTEXT_MIB,
     CONTEXT_MIB,
     CONTROL,
-    CTL,
     EVENT_OS,
     FREE,
     FREE_OS_EVENT,
     GROUP,
     HOPPER,
-    MAP,
     MEMORY,
-    MEMORY_SYSTEM,
     MIB,
     REGISTER_FD,
     UVM_INITIALIZE,
@@ -36,7 +34,6 @@ from tests.native.rm_params import (
     UVM_POPULATE_PAGEABLE,
     channel,
     group,
-    host_memory,
     memory,
 )
 from tests.support import rm_numbers as nv
@@ -51,33 +48,12 @@ NO_MEMORY, INVALID_CLIENT, NOT_SUPPORTED = (
 ATTACHED, SCHEDULE = nv.NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS, nv.NVA06C_CTRL_CMD_GPFIFO_SCHEDULE
 PIDS, PID_INFO = nv.NV2080_CTRL_CMD_GPU_GET_PIDS, nv.NV2080_CTRL_CMD_GPU_GET_PID_INFO
 FB_INFO, DISABLE = nv.NV2080_CTRL_CMD_FB_GET_INFO_V2, nv.NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS
-GROUP_HANDLE, USERD, CHANNEL = 0x900, 0x901, 0x902
-STATUS = 0x28
 
 
 @pytest.fixture
 def here(tmp_path: Path) -> Iterator[World]:
     with world(tmp_path) as made:
         yield made
-
-
-def make(tenant: Tenant, client: int, parent: int, handle: int, class_id: int, params: bytes) -> None:
-    answer = tenant.alloc(client, parent, handle, class_id, params)
-    assert (answer.result, answer.u32(STATUS), answer.through) == (0, 0, False), f"{class_id:#x}"
-
-
-def working_group(tenant: Tenant, client: int) -> int:
-    """A group with a channel, scheduled; the descriptor that maps its USERD."""
-    make(tenant, client, 0xD0, GROUP_HANDLE, GROUP, group())
-    make(tenant, client, 0xD0, USERD, MEMORY_SYSTEM, host_memory(65536))
-    make(tenant, client, GROUP_HANDLE, CHANNEL, HOPPER, channel(USERD))
-    scheduled = tenant.control(client, GROUP_HANDLE, SCHEDULE, b"\x01\x00\x00")
-    assert (scheduled.result, scheduled.u32(0x1C)) == (0, 0)
-    view = tenant.open(CTL)
-    outer = struct.pack("IIIIQQQIIiI", client, 0xD0, USERD, 0, 0, 65536, 0, 0, 0, view, 0)
-    mapped = tenant.ioctl(tenant.ctl, MAP, outer)
-    assert (mapped.result, mapped.u32(STATUS), mapped.through) == (0, 0, True)
-    return view
 
 
 def test_memory_is_charged_capped_and_released(here: World) -> None:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.native.nvidia_mediated import World, world
-from tests.native.test_nvidia_export import (
+from tests.native.export_steps import (
     FOR_ALL,
     HANDLE,
     NOT_PERMITTED,
@@ -22,6 +21,7 @@ from tests.native.test_nvidia_export import (
     pair,
     share,
 )
+from tests.native.nvidia_mediated import World, world
 from tests.support.rm_numbers import (
     NV0000_CTRL_CMD_CLIENT_SET_INHERITED_SHARE_POLICY,
     RS_SHARE_ACTION_FLAG_COMPOSE,

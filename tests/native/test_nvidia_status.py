@@ -8,18 +8,26 @@ import errno
 import os
 import re
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.native.fake_rm import ALLOC, DUP, MAP, REGISTER_FD, SHARE, Call, MigRm, Rm
-from tests.native.nvidia_parts import CTL, Driver, driver, library, processes
+from tests.native.nvidia_parts import CTL, driver, library, processes
+from tests.native.status_registers import (
+    BAR_BYTES,
+    BUSY,
+    COPY0,
+    COPY1,
+    GRAPHICS,
+    engines,
+    on_instances,
+    status,
+    write_word,
+)
 from tests.support import chips, rm_interface
 from tests.support.rm_numbers import (
     NV01_MEMORY_LOCAL_PRIVILEGED,
-    NV2080_ENGINE_TYPE_COPY0,
     NV_ERR_PROTECTION_FAULT,
 )
 
@@ -117,36 +125,6 @@ def test_gp_get_is_believed_where_class_and_chip_have_it() -> None:
             assert bool(shows(True, one.architecture, one.implementation, number)) is wanted
         assert bool(shows(False, 0, 0, number)) is (get is not None), "of an unknown chip the class tells"
     assert not shows(False, 0, 0, 0xD06F), "nor of a class that there are no facts of"
-
-
-BAR_BYTES = 1 << 20
-BUSY = 0x8000_0000
-
-
-@pytest.fixture
-def bar(tmp_path: Path) -> Path:
-    path = tmp_path / "pci" / "0000:65:00.0" / "resource0"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(bytes(BAR_BYTES))
-    return path
-
-
-def write_word(bar: Path, at: int, word: int) -> None:
-    with bar.open("r+b") as f:
-        f.seek(at)
-        f.write(struct.pack("I", word))
-
-
-def status(nvidia: Driver, card: int = 0) -> list[tuple[int, int, int]]:
-    """The group, whether it executes, and on which engines: a bit each."""
-    out = (ctypes.c_uint32 * 48)()
-    n = nvidia.call("engines", card, out)
-    assert n >= 0
-    return [(out[3 * i], out[3 * i + 1], out[3 * i + 2]) for i in range(n)]
-
-
-def engines(nvidia: Driver, card: int = 0) -> list[tuple[int, int]]:
-    return [one[:2] for one in status(nvidia, card)]
 
 
 def test_engines_are_found_once_each_and_read(rm: Rm, bar: Path, tmp_path: Path) -> None:
@@ -294,38 +272,6 @@ def test_status_needs_registers(rm: Rm, tmp_path: Path) -> None:
     with driver(tmp_path, rm) as nvidia:
         nvidia.add_card(0)
         assert engines(nvidia) == []
-
-
-GRAPHICS, COPY0, COPY1 = 1, NV2080_ENGINE_TYPE_COPY0, NV2080_ENGINE_TYPE_COPY0 + 1
-
-
-@pytest.fixture
-def mig(bar: Path, tmp_path: Path) -> MigRm:
-    """Two GPU instances; the first has two compute instances, which share a copy engine."""
-    caps = tmp_path / "dev" / "nvidia-caps"
-    caps.mkdir(parents=True)
-    lines = []
-    for gpu, compute in ((3, 0), (3, 1), (5, 0)):
-        lines += [f"gpu0/gi{gpu}/access {gpu}", f"gpu0/gi{gpu}/ci{compute}/access {10 * gpu + compute}"]
-        for minor in (gpu, 10 * gpu + compute):
-            (caps / f"nvidia-cap{minor}").touch()
-    (tmp_path / "dev" / "mig-minors").write_text("\n".join(["config 1", *lines]) + "\n")
-    instances = {
-        (3, 0): {GRAPHICS: 0x1000, COPY0: 0x2000},
-        (3, 1): {GRAPHICS: 0x3000, COPY0: 0x2000},
-        (5, 0): {GRAPHICS: 0x4000, COPY0: 0x5000, COPY1: 0x6000},
-    }
-    for base in (0x1000, 0x2000, 0x3000, 0x4000, 0x5000, 0x6000):
-        write_word(bar, base + 0x200, BUSY | base >> 12)
-    return MigRm(cards=1, instances=instances, caps=str(caps))
-
-
-@contextmanager
-def on_instances(folder: Path, mig: MigRm) -> Iterator[Driver]:
-    with driver(folder, mig) as nvidia:
-        for index, instance in enumerate(((3, 0), (3, 1), (5, 0))):
-            nvidia.add_card(index, instance=instance)
-        yield nvidia
 
 
 def test_an_instance_has_the_engines_that_are_its_own(mig: MigRm, tmp_path: Path) -> None:

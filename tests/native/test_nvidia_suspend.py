@@ -10,16 +10,16 @@ import pytest
 from native_sched.daemon.engine import TenantClass, Unsuspendable
 from native_sched.daemon.engine_card import Without
 from tests.native.nvidia_mediated import Tenant, World, world
-from tests.native.rm_params import GROUP, HOPPER, MEMORY_SYSTEM, SHARE, channel, group, host_memory
-from tests.native.test_nvidia_mediated import (
-    DISABLE,
+from tests.native.registered_steps import (
     GROUP_HANDLE,
     NO_MEMORY,
     SCHEDULE,
     STATUS,
     working_group,
 )
+from tests.native.rm_params import GROUP, HOPPER, MEMORY_SYSTEM, SHARE, channel, group, host_memory
 from tests.support.rm_numbers import (
+    NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS,
     NV_ERR_INVALID_STATE,
     NV_ERR_NOT_SUPPORTED,
     NVA06C_CTRL_CMD_GET_INFO,
@@ -27,6 +27,7 @@ from tests.support.rm_numbers import (
 )
 from tests.support.waiting import until
 
+DISABLE = NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS
 TIMESLICE, GROUP_INFO = NVA06C_CTRL_CMD_SET_TIMESLICE, NVA06C_CTRL_CMD_GET_INFO
 NOT_SUPPORTED, INVALID_STATE = NV_ERR_NOT_SUPPORTED, NV_ERR_INVALID_STATE
 # Of libcuda 555 on Turing (the recording): groups of one context, and the channels of each.

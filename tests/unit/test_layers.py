@@ -260,6 +260,12 @@ def test_imports_only_what_lies_below(package: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_no_test_module_is_imported() -> None:
+    """What several share is in a helper: pytest alone imports tests."""
+    found = [(path, each.module) for path in files_of(PYTHON) for each in imports(path.read_text())]
+    assert not [one for one in found if one[1].rpartition(".")[2].startswith("test_")]
+
+
 def distribution(requirement: str) -> str:
     """Its name, in the one way to write it."""
     return re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", requirement)[0]).lower()
