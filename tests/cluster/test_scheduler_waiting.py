@@ -105,9 +105,10 @@ def test_two_that_wait_keep_different_cards(scheduler: Scheduler) -> None:
     for each in both:
         waiting.refused(each, NAMES, 0)
         waiting.refused(each, NAMES, AFTER_S)
-    kept = [waiting.of(each.uid) for each in both]
-    assert all(kept)
-    assert not kept[0].uuids & kept[1].uuids  # type: ignore[union-attr]
+    one, other = (waiting.of(each.uid) for each in both)
+    assert one is not None
+    assert other is not None
+    assert not one.uuids & other.uuids
 
 
 def test_preemption_ends_the_least_important_and_as_few_as_make_room(scheduler: Scheduler) -> None:

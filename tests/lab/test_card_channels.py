@@ -146,10 +146,13 @@ def test_a_semaphore_is_released_when_the_group_is_scheduled(channel: Channel) -
 
 
 def test_the_ring_goes_round(channel: Channel) -> None:
+    def released() -> bool:
+        return channel.value == i
+
     channel.schedule()
     for i in range(1, 4 * ENTRIES):
         channel.submit(semaphore(RELEASE, i))
-        assert wait(lambda i=i: channel.value == i)  # type: ignore[misc]
+        assert wait(released)
 
 
 def test_an_acquire_waits_for_the_host(channel: Channel) -> None:

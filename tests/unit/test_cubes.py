@@ -102,10 +102,11 @@ def types_and_directions(number: int, size: int) -> list[int]:
 
 def dispositions(command: int) -> tuple[bool, bool]:
     """Whether it is notified, and whether it is refused."""
-    return tuple(  # type: ignore[return-value]
+    notifies, refuses = (
         any(holds(cube, command) for cube in cubes)
         for cubes in (notified.NOTIFY_CUBES, notified.REFUSED_CUBES)
     )
+    return notifies, refuses
 
 
 @pytest.mark.parametrize(("number", "size"), RM_PAIRS)

@@ -213,10 +213,10 @@ def test_the_next_mgpud_tells_the_engine_where_a_container_is() -> None:
     world.close()
 
 
-def test_memory_in_use_is_not_lent() -> None:
+def test_memory_in_use_is_not_lent(monkeypatch: pytest.MonkeyPatch) -> None:
     world = admitted(LENDS)
     grant = world.granted("online", MGPU_MEMORY_MIB="16000")
-    world.engine.usage = lambda tenant, card: Usage(used_bytes=15 * 1024 * MIB)  # type: ignore[method-assign]
+    monkeypatch.setattr(world.engine, "usage", lambda tenant, card: Usage(used_bytes=15 * 1024 * MIB))
     [state] = [each for each in world.served.card_states([grant]) if each.index == grant.cards[0].index]
     assert state.free_for("offline", reclaimable=True) == 16160 - 15 * 1024
     assert state.free_for("offline", reclaimable=False) == 160

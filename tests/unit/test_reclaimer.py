@@ -289,7 +289,9 @@ def test_one_that_the_driver_leaves_between_two_places_is_ended(
     node.runs(lambda: node.killed == [between])
 
 
-def test_a_container_that_ends_before_its_eviction_begins_holds_up_no_other(node: Node) -> None:
+def test_a_container_that_ends_before_its_eviction_begins_holds_up_no_other(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = node.container(), node.container()
     node.engine.demands = {0}
 
@@ -299,7 +301,7 @@ def test_a_container_that_ends_before_its_eviction_begins_holds_up_no_other(node
             raise ProcessLookupError
         return [Process(pid=FIRST_PID + tenant)]
 
-    node.engine.processes = ends  # type: ignore[method-assign]
+    monkeypatch.setattr(node.engine, "processes", ends)
     node.runs(lambda: second.reclaim.state == "evicted")
 
 
