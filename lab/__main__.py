@@ -21,8 +21,9 @@ CARD = BUILD / "meson/lab/card/mgpu-labcard"
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("tests", nargs=-1, metavar="[TEST]...")
 @click.option("--pair", default=pairs.PAIRS[0].name, help="DRIVER-KERNEL, as lab/pairs.py has them.")
-@click.option("--every-pair", is_flag=True, help="On each of them, one after the other.")
+@click.option("--every-pair", is_flag=True, help="All tests on each of them, one after the other.")
 @click.option("--short", is_flag=True, help="Without the tests that start mgpud.")
+@click.option("--all", "every", is_flag=True, help="The long ones too, which are left out unless named.")
 @click.option("--shell", "interactive", is_flag=True, help="A prompt in the guest in place of tests.")
 @click.option(
     "--card", type=click.Path(path_type=Path), default=CARD, help="The program that plays the card."
@@ -38,6 +39,7 @@ def main(
     pair: str,
     every_pair: bool,
     short: bool,
+    every: bool,
     interactive: bool,
     card: Path,
     engine: Path | None,
@@ -51,7 +53,8 @@ def main(
         wishes = [Wish(one, card.absolute(), chip, cards, memory_mib, engine=engine) for one in chosen]
         if interactive:
             sys.exit(shell.prompt(wishes[0]))
-        sys.exit(_tests(wishes, collection.tests(tests, long=not short)))
+        which = collection.every if tests or every or every_pair else collection.usual
+        sys.exit(_tests(wishes, collection.tests(tests, collection.short if short else which)))
     except LabError as error:
         print(f"lab: {error}", flush=True)
         sys.exit(1)
@@ -61,8 +64,9 @@ def _tests(wishes: list[Wish], named: list[collection.Named]) -> int:
     found: dict[str, list[verdicts.Verdict]] = {}
     for wish in wishes:
         judged = found.setdefault(wish.pair.name, [])
-        for cards in sorted({max(test.claim.cards, wish.cards) for test in named}):
-            some = [test for test in named if max(test.claim.cards, wish.cards) == cards]
+        of_pair = [test for test in named if wish.pair.driver.branch >= test.claim.since]
+        for cards in sorted({max(test.claim.cards, wish.cards) for test in of_pair}):
+            some = [test for test in of_pair if max(test.claim.cards, wish.cards) == cards]
             print(f"lab: {wish.pair.name}, {cards} x {wish.chip}", flush=True)
             asked = dataclasses.replace(wish, cards=cards)
             judged += runner.run(asked, some, lambda line: print(line, flush=True))

@@ -22,8 +22,9 @@ class Claim:
 
     rests_on: answers of the GSP, given before the test, of which it looks at the content.
     whatever: made-up answers to which the test's own calls lead, each with the reason why no other answer
-    would change what it asserts. limit_s: the guest's time, after which the test has failed. long: it is left
-    out where minutes count. cards: how many it takes; more than one are a guest of their own.
+    would change what it asserts. limit_s: the guest's time, after which the test has failed. long: `make
+    lab` leaves it out, but for a sample of those. cards: how many it takes; more than one are a guest of
+    their own. since: the oldest branch of the driver that it is for.
     """
 
     rows: tuple[str, ...]
@@ -32,6 +33,8 @@ class Claim:
     limit_s: float
     long: bool
     cards: int = 1
+    sample: bool = False
+    since: int = 0
 
 
 def decides(
@@ -41,8 +44,10 @@ def decides(
     limit_s: float = 60,
     long: bool = False,
     cards: int = 1,
+    sample: bool = False,
+    since: int = 0,
 ) -> Callable[[Test], Test]:
-    claim = Claim(rows, rests_on, tuple((whatever or {}).items()), limit_s, long, cards)
+    claim = Claim(rows, rests_on, tuple((whatever or {}).items()), limit_s, long, cards, sample, since)
 
     def named(test: Test) -> Test:
         test.claim = claim  # type: ignore[attr-defined]

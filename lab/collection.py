@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import lab.tests
@@ -28,11 +28,24 @@ class Named:
         return self.place.removeprefix("lab.tests.").replace(":", ".")
 
 
-def tests(wanted: Sequence[str], *, long: bool) -> list[Named]:
+def short(claim: Claim) -> bool:
+    return not claim.long
+
+
+def usual(claim: Claim) -> bool:
+    """`make lab`: three minutes."""
+    return not claim.long or claim.sample
+
+
+def every(claim: Claim) -> bool:
+    return True
+
+
+def tests(wanted: Sequence[str], which: Callable[[Claim], bool]) -> list[Named]:
     """Those of which a name begins with one of `wanted`, all of them without; in the order of their files.
 
-    long: those too that say that they are, after the others: they start mgpud, which asks the driver at times
-    of its own, and what the GSP says to it would be counted for whichever test runs.
+    Long ones come after the others: they start mgpud, which asks the driver at times of its own, and what the
+    GSP says to it would be counted for whichever test runs.
     """
     found = []
     for module in sorted(info.name for info in pkgutil.iter_modules(lab.tests.__path__)):
@@ -41,7 +54,7 @@ def tests(wanted: Sequence[str], *, long: bool) -> list[Named]:
             continue
         for function, value in vars(importlib.import_module(place)).items():
             claim = claim_of(value)
-            if claim is not None and value.__module__ == place and (long or not claim.long):
+            if claim is not None and value.__module__ == place and which(claim):
                 found.append(Named(f"{place}:{function}", claim))
     chosen = [test for test in found if not wanted or any(_named(test, word) for word in wanted)]
     chosen.sort(key=lambda test: test.claim.long)

@@ -35,6 +35,10 @@ class Driver:
     suite: str
     packaged: str
 
+    @property
+    def branch(self) -> int:
+        return int(self.version.partition(".")[0])
+
 
 @dataclass(frozen=True)
 class Pair:

@@ -18,6 +18,8 @@ from tests.gpu.product_stages import held
 from tests.gpu.results import Results
 from tests.support.rm_numbers import NV_ERR_NO_MEMORY
 
+# Where tinygrad's structs begin to be the driver's.
+TINYGRAD_SINCE = 550
 # An emulated processor, and mgpud starts in the first of them.
 PATIENCE_S, LIMIT_S = 60, 400
 
@@ -29,7 +31,7 @@ def until(true: Callable[[], bool], what: str) -> None:
         time.sleep(0.2)
 
 
-@decides(long=True, limit_s=LIMIT_S)
+@decides(long=True, sample=True, limit_s=LIMIT_S)
 def memory_ends_at_the_cap() -> None:
     product, outside = boxes.product(), Client()
     before = outside.free_bytes()
@@ -93,7 +95,7 @@ def kill_mgpud(box: Container) -> None:
         pass
 
 
-@decides(long=True, limit_s=LIMIT_S)
+@decides(long=True, sample=True, limit_s=LIMIT_S)
 def killed_mgpud_is_followed() -> None:
     """Its containers go on: nothing is charged twice, and nothing forgotten."""
     product, outside = boxes.product(), Client()
@@ -120,7 +122,7 @@ def run_by_hand() -> None:
     assert (done.returncode, done.stdout.strip()) == (0, "opened"), done.stdout + done.stderr
 
 
-@decides(long=True, limit_s=LIMIT_S)
+@decides(long=True, sample=True, limit_s=LIMIT_S, since=TINYGRAD_SINCE)
 def tinygrad_ends_at_the_cap() -> None:
     product, outside = boxes.product(), Client()
     before = outside.free_bytes()
@@ -131,7 +133,7 @@ def tinygrad_ends_at_the_cap() -> None:
     until(lambda: outside.free_bytes() == before, "what it had is not free again")
 
 
-@decides(long=True, limit_s=LIMIT_S)
+@decides(long=True, limit_s=LIMIT_S, since=TINYGRAD_SINCE)
 def offline_waits_for_online() -> None:
     product = boxes.product()
     with product.container(boxes.tinygrad("copy"), memory_mib=512, qos="offline") as offline:

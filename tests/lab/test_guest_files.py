@@ -57,6 +57,13 @@ def test_pairs_are_found_by_name() -> None:
 
 
 def test_every_test_names_rows_of_the_docs() -> None:
-    assert collection.tests((), long=True)
+    assert collection.tests((), collection.every)
     with pytest.raises(LabError, match=r"no test of lab/tests is called"):
-        collection.tests(["nothing"], long=True)
+        collection.tests(["nothing"], collection.every)
+
+
+def test_the_usual_list_has_a_sample_of_the_long_ones() -> None:
+    short, usual = collection.tests((), collection.short), collection.tests((), collection.usual)
+    assert [test.name for test in usual[: len(short)]] == [test.name for test in short]
+    assert "under_mgpu.tinygrad_ends_at_the_cap" in {test.name for test in usual[len(short) :]}
+    assert len(short) < len(usual) < len(collection.tests((), collection.every))
