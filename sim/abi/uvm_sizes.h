@@ -43,6 +43,13 @@ static inline struct uvm_size uvm_size_of(const struct rm_table *table, uint32_t
         {UVM_DISABLE_READ_DUPLICATION, {24, 16}},
         {UVM_DISCARD, {32, 24}},
         {UVM_SET_RANGE_GROUP, {32, 24}},
+        {UVM_PREVENT_MIGRATION_RANGE_GROUPS, {24, 16}},
+        {UVM_ALLOW_MIGRATION_RANGE_GROUPS, {24, 16}},
+        {UVM_MIGRATE_RANGE_GROUP, {32, 24}},
+        {UVM_ENABLE_SYSTEM_WIDE_ATOMICS, {36, 32}},
+        {UVM_DISABLE_SYSTEM_WIDE_ATOMICS, {36, 32}},
+        {UVM_POPULATE_PAGEABLE, {24, 20}},
+        {UVM_MAP_EXTERNAL_SPARSE, {40, 32}},
     };
     int bytes;
 

@@ -1,11 +1,11 @@
 /* Controls that ask what the card and the driver are, and such as are accepted without consequence here. */
 #include "../../rm/lists.h"
 #include "../abi/info_abi.h"
+#include "../../base/clock.h"
 #include "rm.h"
 #include <stdio.h>
 #include <string.h>
 
-enum { SIZE_GONE = ~0u };
 enum { LIST_COUNT_BYTES = 4 };
 enum { BAR0_MIB = 16, BAR1_MIB = 256, BUS_TYPE_PCIE = 3 };
 
@@ -39,6 +39,56 @@ static uint32_t absent(const struct rm_request *request)
 {
     (void)request;
     return NV_ERR_NOT_SUPPORTED;
+}
+
+static uint32_t not_there(const struct rm_request *request)
+{
+    (void)request;
+    return NV_ERR_OBJECT_NOT_FOUND;
+}
+
+static uint32_t illegal(const struct rm_request *request)
+{
+    (void)request;
+    return NV_ERR_ILLEGAL_ACTION;
+}
+
+/* Its first word names a card. */
+static uint32_t of_card(const struct rm_request *request)
+{
+    const uint32_t *gpu_id = request->params;
+
+    return card_by_gpu_id(request->rm, *gpu_id) ? NV_ERR_NOT_SUPPORTED : NV_ERR_OBJECT_NOT_FOUND;
+}
+
+static uint32_t gpu_id(const struct rm_request *request)
+{
+    *(uint32_t *)request->params = request->card->gpu_id;
+    return NV_OK;
+}
+
+static uint32_t card_time(const struct rm_request *request)
+{
+    *(uint64_t *)request->params = monotonic_ns();
+    return NV_OK;
+}
+
+/* Of lists that are pointed to, which no program here asks for. */
+static uint32_t invalid(const struct rm_request *request)
+{
+    (void)request;
+    return NV_ERR_INVALID_ARGUMENT;
+}
+
+/* Among as many cards as it counts: none reaches another. */
+static uint32_t p2p_caps(const struct rm_request *request)
+{
+    return ((const struct rm_p2p_caps *)request->params)->count ? NV_OK : NV_ERR_INVALID_ARGUMENT;
+}
+
+static uint32_t p2p_matrix(const struct rm_request *request)
+{
+    return ((const struct rm_p2p_matrix *)request->params)->a ? NV_OK : NV_ERR_INVALID_ARGUMENT;
 }
 
 static uint32_t one(const struct rm_request *request)
@@ -123,6 +173,13 @@ static uint32_t known_ids(const struct rm_request *request)
     return NV_OK;
 }
 
+static uint32_t known_id(const struct rm_request *request)
+{
+    const uint32_t *gpu_id = request->params;
+
+    return card_by_gpu_id(request->rm, *gpu_id) ? NV_OK : NV_ERR_INVALID_ARGUMENT;
+}
+
 static uint32_t id_info_v2(const struct rm_request *request)
 {
     struct {
@@ -181,7 +238,7 @@ static uint32_t info_list(const struct rm_request *request,
     uint32_t count = *(const uint32_t *)request->params;
     struct rm_info_entry *entry = (void *)((uint8_t *)request->params + LIST_COUNT_BYTES);
 
-    if (count > (request->params_bytes - LIST_COUNT_BYTES) / sizeof *entry)
+    if (!count || count > (request->params_bytes - LIST_COUNT_BYTES) / sizeof *entry)
         return NV_ERR_INVALID_ARGUMENT;
     for (uint32_t i = 0; i < count; i++)
         entry[i].data = value(request, entry[i].index);
@@ -307,48 +364,16 @@ static uint32_t address_space(const struct rm_request *request)
     return NV_OK;
 }
 
-/* The channel's number on its runlist, which is what rings its doorbell too. */
-static uint32_t work_token(const struct rm_request *request)
-{
-    *(uint32_t *)request->params = request->object->handle & 0xffff;
-    return NV_OK;
-}
-
-static uint32_t channel_numbers(const struct rm_request *request)
-{
-    uint32_t count, *handles = request_list(request, sizeof *handles, 0, &count);
-    uint32_t *numbers = request_list(request, sizeof *numbers, 1, &count);
-
-    if (!handles || !numbers)
-        return NV_ERR_INVALID_ARGUMENT;
-    for (uint32_t i = 0; i < count; i++)
-        numbers[i] = handles[i] & 0xffff;
-    return NV_OK;
-}
-
-static uint32_t class_engine(const struct rm_request *request)
-{
-    struct {
-        uint32_t object, class_engine, class_id, engine;
-    } *out = request->params;
-    const struct rm_object *object = object_find(request->rm, request->object->client->root.handle,
-                                                 out->object);
-
-    if (!object)
-        return NV_ERR_OBJECT_NOT_FOUND;
-    out->class_id = out->class_engine = object->class_id;
-    out->engine = RM_ENGINE_GRAPHICS;
-    return NV_OK;
-}
-
 static const struct answered {
     uint32_t cmd;
     uint32_t (*execute)(const struct rm_request *request);
 } answers[] = {
     {NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION, build_version},
-    {NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_V2, nothing},
+    {NV0000_CTRL_CMD_SYSTEM_GET_CPU_INFO, zeros},
+    {NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS, p2p_caps},
+    {NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_V2, p2p_caps},
     {NV0000_CTRL_CMD_SYSTEM_GET_FABRIC_STATUS, zeros},
-    {NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_MATRIX, nothing},
+    {NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_MATRIX, p2p_matrix},
     {NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION_V2, build_version_v2},
     {NV0000_CTRL_CMD_SYSTEM_GET_FEATURES, zeros},
     {NV0000_CTRL_CMD_GPU_GET_DEVICE_IDS, device_ids},
@@ -356,6 +381,12 @@ static const struct answered {
     {NV0000_CTRL_CMD_GPU_GET_PROBED_IDS, probed_ids},
     {NV0000_CTRL_CMD_GPU_ATTACH_IDS, known_ids},
     {NV0000_CTRL_CMD_GPU_DETACH_IDS, known_ids},
+    {NV0000_CTRL_CMD_GPU_GET_PCI_INFO, of_card},
+    {NV0000_CTRL_CMD_GPU_GET_UUID_FROM_GPU_ID, of_card},
+    {NV0000_CTRL_CMD_GPU_QUERY_DRAIN_STATE, of_card},
+    {NV0000_CTRL_CMD_GPU_GET_ACTIVE_DEVICE_IDS, zeros},
+    {NV0000_CTRL_CMD_GPU_ASYNC_ATTACH_ID, known_id},
+    {NV0000_CTRL_CMD_GPU_WAIT_ATTACH_ID, nothing},
     {NV0000_CTRL_CMD_GPU_GET_MEMOP_ENABLE, zeros},
     {NV0000_CTRL_CMD_SYNC_GPU_BOOST_GROUP_INFO, zeros},
     {NV0000_CTRL_CMD_CLIENT_GET_ADDR_SPACE_TYPE, address_space},
@@ -363,6 +394,10 @@ static const struct answered {
     {NV0080_CTRL_CMD_GPU_GET_NUM_SUBDEVICES, one},
     {NV0080_CTRL_CMD_GPU_GET_VIRTUALIZATION_MODE, zeros},
     {NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2, class_list_v2},
+    {NV0080_CTRL_CMD_GPU_QUERY_SW_STATE_PERSISTENCE, zeros},
+    {NV0080_CTRL_CMD_GPU_GET_VGX_CAPS, zeros},
+    {NV0080_CTRL_CMD_DMA_ADV_SCHED_GET_VA_CAPS, zeros},
+    {NV0080_CTRL_CMD_DMA_GET_CAPS, invalid},
     {NV0080_CTRL_CMD_FB_GET_CAPS_V2, zeros},
     {NV0080_CTRL_CMD_HOST_GET_CAPS_V2, zeros},
     {NV0080_CTRL_CMD_FIFO_GET_CHANNELLIST, channel_numbers},
@@ -376,9 +411,22 @@ static const struct answered {
     {NV2080_CTRL_CMD_GPU_RELEASE_COMPUTE_MODE_RESERVATION, nothing},
     {NV2080_CTRL_CMD_GPU_GET_ENGINES_V2, engines},
     {NV2080_CTRL_CMD_GPU_GET_ACTIVE_PARTITION_IDS, absent},
+    {NV2080_CTRL_CMD_GPU_GET_ID, gpu_id},
+    {NV2080_CTRL_CMD_GPU_GET_COMPUTE_POLICY_CONFIG, zeros},
+    {NV2080_CTRL_CMD_GET_GPU_FABRIC_PROBE_INFO, zeros},
+    {NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION, set_notification},
+    {NV2080_CTRL_CMD_TIMER_GET_TIME, card_time},
+    {NV2080_CTRL_CMD_TIMER_SET_GR_TICK_FREQ, illegal},
+    {NV2080_CTRL_CMD_FB_GET_INFO, invalid},
+    {NV2080_CTRL_CMD_BIOS_GET_INFO, nothing},
+    {NV2080_CTRL_CMD_BUS_GET_INFO, invalid},
+    {NV2080_CTRL_CMD_RC_GET_WATCHDOG_INFO, zeros},
+    {NV2080_CTRL_CMD_NVLINK_GET_NVLINK_CAPS, zeros},
+    {NV2080_CTRL_CMD_FLCN_GET_CTX_BUFFER_SIZE, of_channel},
+    {NV0041_CTRL_CMD_GET_SURFACE_INFO, nothing},
     {NV2080_CTRL_CMD_GR_GET_INFO, gr_info},
     {NV2080_CTRL_CMD_GR_SET_CTXSW_PREEMPTION_MODE, nothing},
-    {NV2080_CTRL_CMD_GR_GET_CTX_BUFFER_SIZE, nothing},
+    {NV2080_CTRL_CMD_GR_GET_CTX_BUFFER_SIZE, of_channel},
     {NV2080_CTRL_CMD_GR_GET_GLOBAL_SM_ORDER, gr_sm_order},
     {NV2080_CTRL_CMD_GR_GET_CAPS_V2, zeros},
     {NV2080_CTRL_CMD_GR_GET_SM_ISSUE_RATE_MODIFIER, zeros}, /* each rate is full speed */
@@ -404,32 +452,18 @@ static const struct answered {
     {NVC36F_CTRL_GET_CLASS_ENGINEID, class_engine},
     {NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN, work_token},
     {NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_CAPABILITIES, zeros},
+    {NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_GPUS_STATE, zeros},
+    {NV_CONF_COMPUTE_CTRL_CMD_GPU_GET_NUM_SECURE_CHANNELS, not_there},
+    {NV_CONF_COMPUTE_CTRL_CMD_GPU_GET_KEY_ROTATION_STATE, not_there},
 };
-
-/* What the version's headers have; SIZE_GONE: they have no such control. */
-static uint32_t bytes_of(const struct rm *rm, uint32_t cmd)
-{
-    static const struct {
-        uint32_t cmd, major, minor, bytes;
-    } sizes[] = {
-#define SIZE(name, major, minor, bytes) {name, major, minor, bytes},
-#include "facts/control_sizes.def"
-    };
-    int known = rm_control_params(&rm->table, cmd);
-    uint32_t bytes = known >= 0 && known != RM_BYTES_CALLERS ? (uint32_t)known : SIZE_GONE;
-
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        if (sizes[i].cmd == cmd &&
-            (sizes[i].major < rm->major || (sizes[i].major == rm->major && sizes[i].minor <= rm->minor)))
-            bytes = sizes[i].bytes;
-    return bytes;
-}
 
 /* The upper half of a command is the class it is for; channels of all kinds take those of their forebears. */
 static bool is_for(uint32_t cmd, const struct rm_object *object)
 {
     uint32_t class_id = cmd >> 16;
 
+    if (class_has_names(object->class_id))
+        return class_id == NV0041_CTRL_CMD_GET_SURFACE_INFO >> 16;
     if (class_is_channel(object->class_id))
         return (class_id & 0xff) == (NVC36F_CTRL_GET_CLASS_ENGINEID >> 16 & 0xff);
     return class_id == object->class_id || (!class_id && object->class_id == NV01_ROOT_CLIENT);
@@ -437,15 +471,8 @@ static bool is_for(uint32_t cmd, const struct rm_object *object)
 
 uint32_t answer_control(const struct rm_request *request, uint32_t cmd)
 {
-    for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++) {
-        uint32_t bytes;
-
-        if (answers[i].cmd != cmd || !is_for(cmd, request->object))
-            continue;
-        bytes = bytes_of(request->rm, cmd);
-        if (bytes == (uint32_t)SIZE_GONE)
-            return NV_ERR_NOT_SUPPORTED;
-        return bytes == request->params_bytes ? answers[i].execute(request) : NV_ERR_INVALID_ARGUMENT;
-    }
+    for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++)
+        if (answers[i].cmd == cmd && is_for(cmd, request->object))
+            return control_is_known(request->rm, cmd) ? answers[i].execute(request) : NV_ERR_NOT_SUPPORTED;
     return NV_ERR_NOT_SUPPORTED;
 }

@@ -1,4 +1,5 @@
 #include "rm.h"
+#include <string.h>
 
 typedef uint32_t (*construct_fn)(struct rm_call *call, struct rm_object *object);
 typedef void (*release_fn)(struct rm_object *object);
@@ -7,8 +8,6 @@ static uint32_t device(struct rm_call *call, struct rm_object *object)
 {
     const struct rm_device *params = call->params;
 
-    if (params->id >= call->rm->card_count)
-        return NV_ERR_INVALID_DEVICE;
     object->card = &call->rm->cards[params->id];
     object->space = space_create();
     if (!object->space)
@@ -21,8 +20,36 @@ static uint32_t subdevice(struct rm_call *call, struct rm_object *object)
 {
     const struct rm_subdevice *params = call->params;
 
+    object->instance = params->id;
+    return NV_OK;
+}
+
+/* A class has one object for a device, or subdevice, below another. */
+static uint32_t instance_status(struct rm_call *call, const struct rm_object *above, uint32_t class_id)
+{
+    const struct rm_device *params = call->params;
+    bool device = class_id == NV01_DEVICE_0;
+
+    if (params->id == UINT32_MAX)
+        return device ? NV_ERR_INVALID_ARGUMENT : NV_ERR_INVALID_CLASS;
+    if (device && params->id >= call->rm->card_count)
+        return NV_ERR_INVALID_CLASS;
+    if (device && params->flags == UINT32_MAX)
+        return NV_ERR_INVALID_ARGUMENT;
+    for (const struct rm_object *other = above->child; other; other = other->next)
+        if (other->class_id == class_id &&
+            (device ? other->card == &call->rm->cards[params->id] : other->instance == params->id))
+            return NV_ERR_INSUFFICIENT_RESOURCES;
+    return NV_OK;
+}
+
+/* By a debugger of what is executed, where there is an object to debug. */
+static uint32_t debugger(struct rm_call *call, struct rm_object *object)
+{
+    const struct rm_debugger *params = call->params;
+
     (void)object;
-    return params->id ? NV_ERR_INVALID_ARGUMENT : NV_OK;
+    return object_find(call->rm, params->client, params->object) ? NV_OK : NV_ERR_INVALID_OBJECT_PARENT;
 }
 
 static uint32_t memory(struct rm_call *call, struct rm_object *object)
@@ -44,6 +71,7 @@ static uint32_t memory(struct rm_call *call, struct rm_object *object)
     if (call->rm->data && !(object->memory = sysmem_sparse(object->bytes)))
         return NV_ERR_NO_MEMORY;
     params->limit = params->size - 1;
+    memory_say_pages(params, page);
     return NV_OK;
 }
 
@@ -62,11 +90,13 @@ static uint32_t engine_object(struct rm_call *call, struct rm_object *object)
 
 enum { BY_ALLOC_MEMORY = 0 };                  /* below nothing: pages.c makes it */
 enum { ANY_CHANNEL = VOLTA_CHANNEL_GPFIFO_A }; /* stands for the channels of every architecture */
+enum { ANY_OF_CARD = NV20_SUBDEVICE_0 - 1 };   /* a device or a subdevice */
 #define ANY_PARENT UINT32_MAX
 
-/* Of parameters: ANY, of another size than this driver version's are accepted unread. OPTIONAL: there may be
- * none (RS_OPTIONAL in resource_list.h), which is as all zeros. */
-enum params { ANY, EXACT, OPTIONAL };
+/* Of parameters: ANY, of another size than this driver version's are accepted unread. READ: RM reads as many
+ * as it knows, whatever size is said; what is not there is zero. OPTIONAL: that, and there may be none
+ * (RS_OPTIONAL in resource_list.h). */
+enum params { ANY, EXACT, READ, OPTIONAL };
 
 static const struct class_rule {
     uint32_t class_id, parent_class;
@@ -74,12 +104,12 @@ static const struct class_rule {
     construct_fn construct;
     release_fn release;
 } rules[] = {
-    {NV01_DEVICE_0, NV01_ROOT_CLIENT, OPTIONAL, device, vaspace_free},
+    {NV01_DEVICE_0, NV01_ROOT_CLIENT, READ, device, vaspace_free},
     {NV20_SUBDEVICE_0, NV01_DEVICE_0, OPTIONAL, subdevice, NULL},
-    {NV01_MEMORY_LOCAL_USER, NV01_DEVICE_0, EXACT, memory, memory_free},
+    {NV01_MEMORY_LOCAL_USER, ANY_OF_CARD, EXACT, memory, memory_free},
     {NV01_MEMORY_SYSTEM_OS_DESCRIPTOR, BY_ALLOC_MEMORY, EXACT, NULL, memory_free},
     {NV01_MEMORY_SYSTEM, NV01_DEVICE_0, EXACT, system_memory_alloc, system_memory_free},
-    {FERMI_VASPACE_A, NV01_DEVICE_0, ANY, vaspace_alloc, vaspace_free},
+    {FERMI_VASPACE_A, ANY_OF_CARD, ANY, vaspace_alloc, vaspace_free},
     {KEPLER_CHANNEL_GROUP_A, NV01_DEVICE_0, EXACT, channel_group_alloc, channel_group_free},
     {VOLTA_CHANNEL_GPFIFO_A, KEPLER_CHANNEL_GROUP_A, ANY, channel_alloc, channel_free},
     {TURING_CHANNEL_GPFIFO_A, KEPLER_CHANNEL_GROUP_A, ANY, channel_alloc, channel_free},
@@ -96,7 +126,7 @@ static const struct class_rule {
     {NV2081_BINAPI, NV20_SUBDEVICE_0, ANY, NULL, NULL},
     {NV_CONFIDENTIAL_COMPUTE, NV01_ROOT_CLIENT, ANY, NULL, NULL},
     {FERMI_CONTEXT_SHARE_A, KEPLER_CHANNEL_GROUP_A, ANY, context_share_alloc, vaspace_free},
-    {GT200_DEBUGGER, NV01_DEVICE_0, ANY, NULL, NULL},
+    {GT200_DEBUGGER, NV01_DEVICE_0, READ, debugger, NULL},
     {NV01_EVENT, ANY_PARENT, EXACT, event_alloc, NULL},
     {NV01_EVENT_OS_EVENT, ANY_PARENT, EXACT, event_alloc, NULL},
     {NV01_MEMORY_VIRTUAL, NV01_DEVICE_0, EXACT, virtual_memory_alloc, vaspace_free},
@@ -130,6 +160,8 @@ static bool below(const struct class_rule *rule, const struct rm_object *above)
 {
     if (rule->parent_class == ANY_CHANNEL)
         return class_is_channel(above->class_id);
+    if (rule->parent_class == ANY_OF_CARD)
+        return above->class_id == NV01_DEVICE_0 || above->class_id == NV20_SUBDEVICE_0;
     return rule->parent_class == ANY_PARENT || above->class_id == rule->parent_class;
 }
 
@@ -160,7 +192,7 @@ static uint32_t alloc_client(struct rm_call *call, uint32_t name, uint32_t *hand
 uint32_t class_alloc(struct rm_call *call, uint32_t root, uint32_t parent, uint32_t *handle,
                      uint32_t class_id)
 {
-    static struct rm_device none; /* the largest that may be left out */
+    struct rm_device read = {0}; /* the largest that is read so */
     const struct sim_file *file = file_of_clients(call->rm, call->file);
     const struct class_rule *rule;
     struct rm_client *client;
@@ -181,10 +213,20 @@ uint32_t class_alloc(struct rm_call *call, uint32_t root, uint32_t parent, uint3
         return NV_ERR_INVALID_CLASS;
     if (!below(rule, above))
         return NV_ERR_INVALID_OBJECT_PARENT;
-    if (rule->params == OPTIONAL && !call->params_bytes)
-        call->params = &none;
-    else if (rule->params != ANY && (int)call->params_bytes != rm_class_params(&call->rm->table, class_id))
+    if (*handle && *handle == root)
+        return NV_ERR_INVALID_OBJECT_PARENT;
+    if (rule->params == READ && !call->params_bytes)
         return NV_ERR_INVALID_ARGUMENT;
+    if (rule->params == READ || rule->params == OPTIONAL) {
+        memcpy(&read, call->params, call->params_bytes < sizeof read ? call->params_bytes : sizeof read);
+        call->params = &read;
+    } else if (rule->params != ANY && (int)call->params_bytes != rm_class_params(&call->rm->table, class_id))
+        return NV_ERR_INVALID_ARGUMENT;
+    status = rule->construct == device || rule->construct == subdevice
+                 ? instance_status(call, above, class_id)
+                 : NV_OK;
+    if (status)
+        return status;
     if (*handle && object_find(call->rm, root, *handle))
         return NV_ERR_INSERT_DUPLICATE_NAME;
     name = *handle ? *handle : object_new_handle(call->rm, client);

@@ -7,6 +7,7 @@ enum {
     /* What a client can make of these without paying for it in video memory. */
     MAX_CLIENT_DOORBELLS = 32,
     MAX_CLIENT_CHANNELS = 1024,
+    COPY_ENGINES = 20, /* RM's names of them, COPY0 to COPY19 */
 };
 
 bool class_is_channel(uint32_t class_id)
@@ -30,6 +31,8 @@ uint32_t system_memory_alloc(struct rm_call *call, struct rm_object *object)
 
     if (status)
         return status;
+    if (location == RM_MEMORY_LOCATION_HOST + 1)
+        return NV_ERR_NOT_SUPPORTED;
     if (location == RM_MEMORY_LOCATION_VIDEO || params->size > SIM_MEMORY_BYTES_MAX ||
         params->flags & RM_MEMORY_FLAG_VIRTUAL)
         return NV_ERR_INVALID_ARGUMENT;
@@ -39,6 +42,7 @@ uint32_t system_memory_alloc(struct rm_call *call, struct rm_object *object)
         return NV_ERR_NO_MEMORY;
     params->size = bytes;
     params->limit = bytes - 1;
+    params->alignment = PAGE_BYTES;
     return NV_OK;
 }
 
@@ -73,7 +77,8 @@ uint32_t channel_group_alloc(struct rm_call *call, struct rm_object *object)
 {
     const struct rm_channel_group *params = call->params;
     const struct card_profile *profile = object->card->profile;
-    bool copy = params->engine_type >= RM_ENGINE_COPY0;
+    bool copy = params->engine_type - RM_ENGINE_COPY0 < COPY_ENGINES;
+    const struct rm_object *vaspace = object_find(call->rm, object->client->root.handle, params->vaspace);
     struct gpu_owner owner = {
         .file = object->client->file->id,
         .client = object->client->root.handle,
@@ -81,8 +86,12 @@ uint32_t channel_group_alloc(struct rm_call *call, struct rm_object *object)
         .tgid = object->client->tgid,
     };
 
-    if (!copy && params->engine_type && params->engine_type != RM_ENGINE_GRAPHICS)
+    if (!copy && params->engine_type != RM_ENGINE_GRAPHICS)
         return NV_ERR_INVALID_ARGUMENT;
+    if (params->vaspace && !vaspace)
+        return NV_ERR_OBJECT_NOT_FOUND;
+    if (vaspace && vaspace->class_id != FERMI_VASPACE_A)
+        return NV_ERR_INVALID_OBJECT_HANDLE;
     if (!object_take(object, (uint64_t)(copy ? profile->copy_context_mib : profile->context_mib) << 20))
         return NV_ERR_NO_MEMORY;
     object->group = gpu_group_create(object->card->gpu, params->engine_type, &owner);
@@ -100,34 +109,77 @@ void channel_group_free(struct rm_object *object)
         gpu_group_free(object->group);
 }
 
-/* NV_VASPACE_ALLOCATION_PARAMETERS as far as it is looked at. */
+/* Of an address space of GA102's. */
+#define VASPACE_BASE UINT64_C(0x100000)
+#define VASPACE_END  (UINT64_C(1) << 49)
+
+/* NV_VASPACE_ALLOCATION_PARAMETERS. */
 struct vaspace_params {
     uint32_t index, flags;
+    uint64_t size, start, limit;
+    uint32_t big_page_bytes, pad;
+    uint64_t base;
 };
 
-uint32_t vaspace_alloc(struct rm_call *call, struct rm_object *object)
+/* What is refused as GA102's RM refuses it. */
+static uint32_t vaspace_status(const struct vaspace_params *params)
 {
-    const struct vaspace_params *params = call->params;
+    enum { NEW = 0, OF_DEVICE = 2, LAST = 3 };
+    enum { MIRRORED = 1 << 5, ONLY_RM = 1 << 4 | 1 << 6, SMALLEST = 128 << 20 };
 
-    object->space = space_create();
-    if (!object->space)
-        return NV_ERR_NO_MEMORY;
-    if (call->params_bytes >= sizeof *params && params->flags & RM_VASPACE_EXTERNALLY_OWNED)
-        space_leave_to_uvm(object->space);
+    if (params->index > LAST)
+        return NV_ERR_INVALID_STATE;
+    if ((params->index != NEW && params->index != OF_DEVICE) || params->flags & ONLY_RM)
+        return NV_ERR_INVALID_ARGUMENT;
+    if (params->flags & MIRRORED)
+        return NV_ERR_ILLEGAL_ACTION;
+    if ((params->size && params->size < SMALLEST) ||
+        (params->big_page_bytes && params->big_page_bytes != 64 << 10 && params->big_page_bytes != 128 << 10))
+        return NV_ERR_INVALID_ARGUMENT;
     return NV_OK;
 }
 
-/* Without parameters, or naming none, it belongs to no context: a channel cannot execute in it. */
+uint32_t vaspace_alloc(struct rm_call *call, struct rm_object *object)
+{
+    struct vaspace_params *params = call->params;
+    bool whole = call->params_bytes >= sizeof *params;
+    uint32_t status = whole ? vaspace_status(params) : NV_OK;
+
+    if (!call->params_bytes)
+        return NV_ERR_INVALID_ARGUMENT;
+    if (status)
+        return status;
+    object->space = space_create();
+    if (!object->space)
+        return NV_ERR_NO_MEMORY;
+    if (call->params_bytes >= 2 * sizeof(uint32_t) && params->flags & RM_VASPACE_EXTERNALLY_OWNED)
+        space_leave_to_uvm(object->space);
+    if (whole) {
+        params->base = VASPACE_BASE;
+        params->size = VASPACE_END - VASPACE_BASE;
+    }
+    return NV_OK;
+}
+
 uint32_t context_share_alloc(struct rm_call *call, struct rm_object *object)
 {
-    const struct rm_context_share *params = call->params;
+    enum { ASYNCHRONOUS = 1, SPECIFIED = 2, HIGHEST = 63 };
+    struct rm_context_share *params = call->params;
     const struct rm_object *vaspace;
 
-    if (call->params_bytes < sizeof *params || !params->vaspace)
-        return NV_OK;
+    if (call->params_bytes < sizeof *params)
+        return NV_ERR_INVALID_ARGUMENT;
+    if (params->flags > SPECIFIED)
+        return NV_ERR_INVALID_ARGUMENT;
+    if (!params->vaspace)
+        return NV_ERR_NO_MEMORY;
     vaspace = object_find(call->rm, object->client->root.handle, params->vaspace);
-    if (!vaspace || vaspace->class_id != FERMI_VASPACE_A)
+    if (!vaspace)
+        return NV_ERR_OBJECT_NOT_FOUND;
+    if (vaspace->class_id != FERMI_VASPACE_A)
         return NV_ERR_INVALID_OBJECT_HANDLE;
+    if (params->flags == ASYNCHRONOUS)
+        params->subcontext = HIGHEST; /* RM's first; a simulated group runs all alike */
     object->space = space_take(vaspace->space);
     return NV_OK;
 }

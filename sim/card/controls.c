@@ -126,7 +126,7 @@ static uint32_t fb_info(const struct rm_request *request)
 {
     struct rm_fb_info *info = request->params;
 
-    if (info->count > (request->params_bytes - sizeof info->count) / sizeof info->entry[0])
+    if (!info->count || info->count > (request->params_bytes - sizeof info->count) / sizeof info->entry[0])
         return NV_ERR_INVALID_ARGUMENT;
     for (uint32_t i = 0; i < info->count; i++)
         if (!fb_value(&request->card->heap, info->entry[i].index, &info->entry[i].data))
@@ -290,6 +290,8 @@ uint32_t control(struct rm_call *call, const struct rm_control *ctl)
         return NV_OK; /* "nothing", of any class, before anything is looked at */
     if (!client_find(call->rm, ctl->client, call->file))
         return NV_ERR_INVALID_CLIENT;
+    if (!control_size_fits(call->rm, ctl->cmd, call->params_bytes))
+        return NV_ERR_INVALID_ARGUMENT; /* before the object is looked for */
     request.object = object_find(call->rm, ctl->client, ctl->object);
     if (!request.object)
         return NV_ERR_OBJECT_NOT_FOUND;
@@ -297,12 +299,8 @@ uint32_t control(struct rm_call *call, const struct rm_control *ctl)
     if (request.card && request.card->lost)
         return NV_ERR_GPU_IS_LOST;
     class_id = class_is_channel(request.object->class_id) ? ANY_CHANNEL : request.object->class_id;
-    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
-        if (rules[i].cmd != ctl->cmd || rules[i].class_id != class_id)
-            continue;
-        if ((int)call->params_bytes != rm_control_params(&call->rm->table, ctl->cmd))
-            return NV_ERR_INVALID_ARGUMENT;
-        return rules[i].execute(&request);
-    }
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
+        if (rules[i].cmd == ctl->cmd && rules[i].class_id == class_id)
+            return rules[i].execute(&request);
     return answer_control(&request, ctl->cmd);
 }

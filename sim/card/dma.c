@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAGE_MASK = 4095, OFFSET_IS_FIXED = 1 << 15 };
+enum { PAGE_MASK = 4095, BIG_PAGE = 64 << 10, OFFSET_IS_FIXED = 1 << 15 };
 
 struct dma_mapping {
     struct dma_mapping *next;
@@ -56,8 +56,12 @@ uint32_t virtual_memory_alloc(struct rm_call *call, struct rm_object *object)
         vaspace = ((const struct rm_memory *)call->params)->vaspace;
     if (vaspace)
         of = object_find(call->rm, object->client->root.handle, vaspace);
-    if (!of || (vaspace && of->class_id != FERMI_VASPACE_A))
+    if (!of)
+        return NV_ERR_OBJECT_NOT_FOUND;
+    if (vaspace && of->class_id != FERMI_VASPACE_A)
         return NV_ERR_INVALID_OBJECT_HANDLE;
+    if (object->class_id == NV50_MEMORY_VIRTUAL && space_is_uvms(of->space))
+        return NV_ERR_INSUFFICIENT_RESOURCES; /* its addresses are nvidia-uvm's to give */
     object->space = space_take(of->space);
     return NV_OK;
 }
@@ -85,31 +89,57 @@ void dma_forget(struct rm *rm, const struct rm_object *object)
 static uint32_t find(struct rm_call *call, const struct rm_map_dma *names, struct rm_object **virtual_memory,
                      struct rm_object **memory)
 {
-    if (!client_find(call->rm, names->client, call->file))
-        return NV_ERR_INVALID_CLIENT;
+    uint32_t status = client_status(call->rm, names->client, call->file);
+
+    if (status)
+        return status;
     *virtual_memory = object_find(call->rm, names->client, names->virtual_memory);
     *memory = object_find(call->rm, names->client, names->memory);
-    if (!*virtual_memory || !*memory || !is_virtual((*virtual_memory)->class_id) ||
-        !class_has_names((*memory)->class_id))
+    if (!*virtual_memory || !*memory || !object_find(call->rm, names->client, names->device))
+        return NV_ERR_OBJECT_NOT_FOUND;
+    if (!is_virtual((*virtual_memory)->class_id) || !class_has_names((*memory)->class_id))
         return NV_ERR_INVALID_OBJECT_HANDLE;
     return NV_OK;
 }
 
-static uint32_t map(struct rm_call *call, const struct rm_map_dma *asked, uint64_t base)
+/* Behind all that is mapped there, where RM is to choose. */
+static uint64_t free_base(const struct rm *rm, const struct space *space)
+{
+    enum { LOWEST = 2 << 20 };
+    uint64_t base = LOWEST;
+
+    for (const struct dma_mapping *at = rm->dma_mappings; at; at = at->next)
+        if (at->space == space && at->base + at->length > base)
+            base = at->base + at->length;
+    return (base + BIG_PAGE - 1) & ~(uint64_t)(BIG_PAGE - 1);
+}
+
+static bool is_taken(const struct rm *rm, const struct space *space, uint64_t base, uint64_t length)
+{
+    for (const struct dma_mapping *at = rm->dma_mappings; at; at = at->next)
+        if (at->space == space && base < at->base + at->length && at->base < base + length)
+            return true;
+    return false;
+}
+
+static uint32_t map(struct rm_call *call, const struct rm_map_dma *asked, uint64_t *at)
 {
     struct rm_object *virtual_memory, *memory;
-    uint32_t status = find(call, asked, &virtual_memory, &memory);
+    uint32_t status = asked->length ? find(call, asked, &virtual_memory, &memory) : NV_ERR_INVALID_LIMIT;
     struct dma_mapping *mapping;
-    uint64_t bytes;
+    uint64_t bytes, base;
 
     if (status)
         return status;
     bytes = mappable_bytes(memory);
-    if (!(asked->flags & OFFSET_IS_FIXED))
-        return NV_ERR_NOT_SUPPORTED;
-    if (!asked->length || (base | asked->offset | asked->length) & PAGE_MASK || asked->offset > bytes ||
-        asked->length > bytes - asked->offset || base + asked->length < base)
+    if (asked->offset >= bytes || asked->length > bytes - asked->offset)
+        return NV_ERR_INVALID_LIMIT;
+    base = asked->flags & OFFSET_IS_FIXED ? *at : free_base(call->rm, virtual_memory->space);
+    if ((base | asked->offset | asked->length) & PAGE_MASK || base + asked->length < base)
         return NV_ERR_INVALID_ARGUMENT;
+    if (is_taken(call->rm, virtual_memory->space, base, asked->length))
+        return NV_ERR_NO_MEMORY;
+    *at = base;
     mapping = malloc(sizeof *mapping);
     if (!mapping)
         return NV_ERR_NO_MEMORY;
@@ -144,7 +174,7 @@ static uint32_t unmap(struct rm_call *call, const struct rm_unmap_dma *asked)
             end(at);
             return NV_OK;
         }
-    return NV_ERR_INVALID_ARGUMENT;
+    return NV_ERR_OBJECT_NOT_FOUND;
 }
 
 static void say(struct rm_call *call, uint32_t status)
@@ -156,9 +186,9 @@ static void say(struct rm_call *call, uint32_t status)
 
 int map_dma(struct rm_call *call)
 {
-    const struct rm_map_dma_end *end = (void *)((char *)call->outer + call->outer_bytes - sizeof *end);
+    struct rm_map_dma_end *end = (void *)((char *)call->outer + call->outer_bytes - sizeof *end);
 
-    say(call, map(call, call->outer, end->base));
+    say(call, map(call, call->outer, &end->base));
     return 0;
 }
 

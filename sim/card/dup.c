@@ -7,6 +7,11 @@ bool class_has_names(uint32_t class_id)
            class_id == NV01_MEMORY_SYSTEM_OS_DESCRIPTOR;
 }
 
+bool class_has_space(uint32_t class_id)
+{
+    return class_id == FERMI_VASPACE_A || class_id == NV01_MEMORY_VIRTUAL || class_id == NV50_MEMORY_VIRTUAL;
+}
+
 /* Of which the driver has no second names. */
 bool class_is_unique(uint32_t class_id)
 {
@@ -23,6 +28,8 @@ struct rm_object *object_alias(struct rm *rm, struct rm_object *parent, uint32_t
     object->memory_bytes = source->memory_bytes;
     if (class_has_names(source->class_id) && source->memory)
         object->memory = sysmem_take(source->memory);
+    if (class_has_space(source->class_id))
+        object->space = space_take(source->space);
     object->alias_prev = source;
     object->alias_next = source->alias_next ? source->alias_next : source;
     object->alias_next->alias_prev = object;
@@ -65,9 +72,10 @@ static uint32_t dup_to(struct rm_call *call, struct rm_dup *dup)
         return NV_ERR_GPU_IS_LOST;
     if (class_is_unique(source->class_id))
         return NV_ERR_INVALID_ARGUMENT;
-    if (!class_has_names(source->class_id))
+    if (!class_has_names(source->class_id) && !class_has_space(source->class_id) &&
+        !class_is_usermode(source->class_id))
         return NV_ERR_NOT_SUPPORTED;
-    if (parent->class_id != NV01_DEVICE_0 ||
+    if (parent->class_id != (class_is_usermode(source->class_id) ? NV20_SUBDEVICE_0 : NV01_DEVICE_0) ||
         (source->class_id == NV01_MEMORY_LOCAL_USER && parent->card != source->card))
         return NV_ERR_INVALID_OBJECT_PARENT;
     if (!may_dup(source, to))

@@ -76,15 +76,35 @@ static int attach_gpus(struct rm_call *call)
 {
     const uint32_t *id = call->outer;
 
+    /* Once on a file. */
+    if (call->file->attached)
+        return -EINVAL;
     for (uint32_t i = 0; i < call->outer_bytes / sizeof *id; i++)
         if (id[i] && !card_by_gpu_id(call->rm, id[i]))
             return -EINVAL;
+    call->file->attached = true;
     return 0;
 }
 
 static int wait_open(struct rm_call *call)
 {
     memset(call->outer, 0, call->outer_bytes);
+    return 0;
+}
+
+/* None has happened. */
+static int event_data(struct rm_call *call)
+{
+    const uint32_t status = NV_ERR_OPERATING_SYSTEM;
+
+    memcpy((char *)call->outer + call->outer_bytes - sizeof status, &status, sizeof status);
+    return 0;
+}
+
+/* Where a mapping lies is the program's to know. */
+static int mapping_info(struct rm_call *call)
+{
+    (void)call;
     return 0;
 }
 
@@ -162,6 +182,8 @@ static const struct escape_rule {
     {NV_ESC_RM_ALLOC_MEMORY, NODE_CARD, sizeof(struct rm_alloc_memory), 0, true, pages_alloc},
     {NV_ESC_RM_MAP_MEMORY_DMA, NODE_CTL, 0, 8, true, map_dma},
     {NV_ESC_RM_UNMAP_MEMORY_DMA, NODE_CTL, 0, 8, true, unmap_dma},
+    {NV_ESC_RM_GET_EVENT_DATA, NODE_ANY, 16, 0, false, event_data},
+    {NV_ESC_RM_UPDATE_DEVICE_MAPPING_INFO, NODE_CTL, 40, 0, false, mapping_info},
     {NV_ESC_CARD_INFO, NODE_CTL, 0, sizeof(struct rm_card_info), false, card_info},
     {NV_ESC_REGISTER_FD, NODE_ANY, sizeof(struct rm_register_fd), 0, false, register_fd},
     {NV_ESC_ALLOC_OS_EVENT, NODE_ANY, sizeof(struct rm_os_event), 0, false, os_event_alloc},

@@ -66,12 +66,28 @@ uint32_t event_alloc(struct rm_call *call, struct rm_object *object)
 {
     const struct rm_event *event = call->params;
     uint32_t own = object->client->root.handle, client = event->client ? event->client : own;
+    const struct rm_object *source;
 
-    if (object->class_id != NV01_EVENT_OS_EVENT)
-        return NV_ERR_INVALID_CLASS;
     if (!object_find(call->rm, client, client))
-        return NV_ERR_INVALID_CLIENT;
-    if (!object_find(call->rm, client, event->source))
-        return NV_ERR_INVALID_OBJECT;
+        return NV_ERR_INVALID_OBJECT_HANDLE;
+    source = object_find(call->rm, client, event->source);
+    if (source && source->class_id == NV01_DEVICE_0)
+        return NV_ERR_INVALID_OBJECT; /* it tells of nothing */
     return *os_event_find(call->rm, own, (uint32_t)event->data) ? NV_OK : NV_ERR_OBJECT_NOT_FOUND;
+}
+
+/* Of what a subdevice tells, to events below it: none is ever told of. */
+uint32_t set_notification(const struct rm_request *request)
+{
+    enum { NUMBERS = 193, SINGLE = 1, REPEAT = 2 };
+    const struct {
+        uint32_t number, action;
+    } *asked = request->params;
+
+    if (asked->number >= NUMBERS || asked->action > REPEAT)
+        return NV_ERR_INVALID_ARGUMENT;
+    for (const struct rm_object *child = request->object->child; child; child = child->next)
+        if (child->class_id == NV01_EVENT_OS_EVENT && asked->action != SINGLE)
+            return NV_OK;
+    return NV_ERR_INVALID_STATE;
 }

@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
-enum { PAGE_MASK = 4095 };
+enum { PAGE_MASK = 4095, DOORBELLS_BYTES = 64 << 10, ACCESS_MASK = 3, NO_ACCESS = 3 };
 
 static uint32_t map_bytes(struct rm_call *call, struct rm_map_memory *map, const struct rm_object *object)
 {
@@ -26,6 +26,8 @@ static uint32_t map_bytes(struct rm_call *call, struct rm_map_memory *map, const
 
 static uint32_t map_doorbell(struct rm_call *call, struct rm_map_memory *map, const struct rm_object *object)
 {
+    if (!map->length || map->length > DOORBELLS_BYTES)
+        return NV_ERR_INVALID_LIMIT;
     /* A program that stores to it asks for the whole region, and one that writes to a file for one page. */
     call->reply_fd = map->length > PAGE_MASK + 1 ? gpu_doorbell_page(object->doorbell)
                                                  : gpu_doorbell_fd(object->doorbell);
@@ -46,8 +48,10 @@ static uint32_t map_object(struct rm_call *call, struct rm_map_memory *map)
         return NV_ERR_OBJECT_NOT_FOUND;
     if (object->card && object->card->lost)
         return NV_ERR_GPU_IS_LOST;
-    if (device->class_id != NV01_DEVICE_0 && device->class_id != NV20_SUBDEVICE_0)
-        return NV_ERR_INVALID_DEVICE;
+    if ((device->class_id != NV01_DEVICE_0 && device->class_id != NV20_SUBDEVICE_0) || device == object)
+        return NV_ERR_INVALID_OBJECT_PARENT;
+    if ((map->flags & ACCESS_MASK) == NO_ACCESS)
+        return NV_ERR_INVALID_FLAGS;
     if (object_device(device) != object_device(object))
         return NV_ERR_INVALID_DEVICE;
     if (class_has_names(object->class_id))
@@ -73,6 +77,9 @@ int unmap_memory(struct rm_call *call)
     struct rm_unmap_memory *unmap = call->outer;
 
     unmap->status = client_status(call->rm, unmap->client, call->file);
+    if (!unmap->status && !(object_find(call->rm, unmap->client, unmap->memory) &&
+                            object_find(call->rm, unmap->client, unmap->device)))
+        unmap->status = NV_ERR_OBJECT_NOT_FOUND;
     return 0;
 }
 

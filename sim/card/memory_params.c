@@ -19,6 +19,16 @@ uint32_t memory_params_status(const struct rm_memory *params)
     return params->size && params->type < TYPES ? NV_OK : NV_ERR_INVALID_ARGUMENT;
 }
 
+void memory_say_pages(struct rm_memory *params, uint64_t page)
+{
+    enum { CONTIGUOUS = 2, PHYSICALITY_SHIFT = 27, SMALL = 1, BIG, HUGE_PAGES };
+    uint32_t pages = page == 4 << 10 ? SMALL : page == 64 << 10 ? BIG : HUGE_PAGES;
+
+    params->attr &= ~(uint32_t)(RM_MEMORY_ATTR_PAGE_MASK << RM_MEMORY_ATTR_PAGE_SHIFT);
+    params->attr |= pages << RM_MEMORY_ATTR_PAGE_SHIFT | CONTIGUOUS << PHYSICALITY_SHIFT;
+    params->alignment = page;
+}
+
 /* Of pages of 4 KiB the heap gives sixteen at a time. */
 uint64_t memory_page_bytes(const struct rm_memory *params)
 {

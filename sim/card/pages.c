@@ -55,6 +55,8 @@ static uint32_t make(struct rm_call *call, struct rm_alloc_memory *asked)
     uint64_t bytes = asked->limit + 1;
     bool mapped;
 
+    if (!asked->class_id)
+        return NV_ERR_INVALID_CLASS;
     if (!client)
         return NV_ERR_INVALID_CLIENT;
     parent = object_find(call->rm, asked->root, asked->parent);

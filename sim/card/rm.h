@@ -11,7 +11,8 @@
  *   exports.c memory that is exported through open files
  *   pages.c   memory of a process's own pages, memory/process_map.h what is mapped by one
  *   dma.c     what is mapped without nvidia-uvm, uvm.h nvidia-uvm, memory/managed.h managed memory
- *   answers.c the controls that only ask, answers_gr.c those of the graphics engine
+ *   answers.c the controls that only ask, answers_gr.c those of the graphics engine, answers_channel.c of
+ *             channels, control_sizes.c how large they are
  *   chip.c    which classes a chip has
  *   events.c  events, and the files that they wake
  *   mapping.c what a program maps
@@ -63,6 +64,7 @@ struct rm_object {
         struct gpu_channel *channel;
         struct gpu_doorbell *doorbell;
         struct space *space;
+        uint32_t instance; /* of a subdevice */
     };
 };
 
@@ -86,6 +88,7 @@ struct sim_file {
     struct sim_card *card;    /* SIM_NODE_CARD */
     uint64_t registered_with; /* SIM_NODE_CARD: id of the control file, 0 = none yet */
     int32_t tgid;             /* who opened it */
+    bool attached;            /* SIM_NODE_CTL: cards were attached by it */
     int end;                  /* the card's: see files.c */
     struct uvm *uvm;          /* SIM_NODE_UVM: NULL: nothing was asked of it */
     struct exports *exports;  /* SIM_NODE_CTL: NULL: nothing was exported through it */
@@ -194,6 +197,7 @@ int share_object(struct rm_call *call);
 bool may_dup(const struct rm_object *source, const struct rm_client *to);
 void leave_aliases(struct rm_object *object);
 bool class_has_names(uint32_t class_id);
+bool class_has_space(uint32_t class_id);
 bool class_is_unique(uint32_t class_id);
 /* Another name of the source's memory; NULL: the host has no room. */
 struct rm_object *object_alias(struct rm *rm, struct rm_object *parent, uint32_t handle,
@@ -208,6 +212,8 @@ void class_release(struct rm *rm, struct rm_object *object);
 /* memory_params.c: NV_OK, or what RM refuses all memory with. */
 uint32_t memory_params_status(const struct rm_memory *params);
 uint64_t memory_page_bytes(const struct rm_memory *params);
+/* By which pages it is mapped. */
+void memory_say_pages(struct rm_memory *params, uint64_t page);
 
 /* compute.c: constructors return an enum rm_status. */
 uint32_t system_memory_alloc(struct rm_call *call, struct rm_object *object);
@@ -271,8 +277,17 @@ struct rm_request { /* a control being executed: params are as large as the driv
     uint64_t aux_file;
 };
 
-/* answers.c, answers_gr.c: the same. */
+/* answers.c, answers_gr.c, answers_channel.c, events.c: the same. */
 uint32_t answer_control(const struct rm_request *request, uint32_t cmd);
+uint32_t of_channel(const struct rm_request *request);
+uint32_t work_token(const struct rm_request *request);
+uint32_t channel_numbers(const struct rm_request *request);
+uint32_t class_engine(const struct rm_request *request);
+
+/* control_sizes.c: whether this driver's version has the control; any size fits one that it does not have. */
+bool control_is_known(const struct rm *rm, uint32_t cmd);
+bool control_size_fits(const struct rm *rm, uint32_t cmd, uint32_t params_bytes);
+uint32_t set_notification(const struct rm_request *request);
 uint32_t gr_sm_version(const struct card_profile *profile);
 uint32_t gr_info(const struct rm_request *request);
 uint32_t gr_gpc_mask(const struct rm_request *request);

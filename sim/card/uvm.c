@@ -65,6 +65,8 @@ static uint32_t initialize(struct rm_call *call, struct uvm *uvm)
 
 static uint32_t register_gpu(struct rm_call *call, struct uvm *uvm)
 {
+    enum { NUMA_NODE_AT = 20 };
+    const int32_t no_node = -1;
     struct sim_card *card = card_named(call->rm, call->outer);
     struct uvm_card *of;
 
@@ -79,6 +81,7 @@ static uint32_t register_gpu(struct rm_call *call, struct uvm *uvm)
         return NV_ERR_NO_MEMORY;
     of->device->card = card;
     of->registered = true;
+    memcpy((char *)call->outer + NUMA_NODE_AT, &no_node, sizeof no_node);
     return NV_OK;
 }
 
@@ -189,7 +192,9 @@ static uint32_t register_channel(struct rm_call *call, struct uvm *uvm)
 
     if (!of || !of->space)
         return NV_ERR_INVALID_DEVICE;
-    if (!channel || !class_is_channel(channel->class_id) || channel->card != card)
+    if (!channel || !class_is_channel(channel->class_id))
+        return NV_ERR_INVALID_OBJECT_HANDLE;
+    if (channel->card != card)
         return NV_ERR_INVALID_CHANNEL;
     if (!uvm_may_have(call, uvm, channel->parent))
         return NV_ERR_INSUFFICIENT_PERMISSIONS;
@@ -252,12 +257,16 @@ static uint32_t pageable_on_gpu(struct rm_call *call, struct uvm *uvm)
 
 static uint32_t no_peers(struct rm_call *call, struct uvm *uvm)
 {
-    (void)call;
-    (void)uvm;
+    const uint8_t *a = call->outer, *b = a + UVM_UUID_BYTES;
+    struct sim_card *card;
+
+    if (!memcmp(a, b, UVM_UUID_BYTES) || !uvm_card_of(call->rm, uvm, a, &card) ||
+        !uvm_card_of(call->rm, uvm, b, &card))
+        return NV_ERR_INVALID_DEVICE;
     return NV_ERR_NOT_SUPPORTED;
 }
 
-/* Groups of ranges move together, or not at all: nothing moves. */
+/* Nothing moves, and what a card does to the host's memory is atomic. */
 static uint32_t nothing_to_do(struct rm_call *call, struct uvm *uvm)
 {
     (void)call;
@@ -291,8 +300,8 @@ static const struct {
     {UVM_MAP_EXTERNAL_ALLOCATION, false, uvm_map_external},
     {UVM_UNMAP_EXTERNAL, false, uvm_unmap_external},
     {UVM_FREE, false, uvm_free_range},
-    {UVM_ALLOC_SEMAPHORE_POOL, false, uvm_create_range},
-    {UVM_MAP_DYNAMIC_PARALLELISM_REGION, false, uvm_create_range},
+    {UVM_ALLOC_SEMAPHORE_POOL, false, uvm_create_pool},
+    {UVM_MAP_DYNAMIC_PARALLELISM_REGION, false, uvm_create_region},
     {UVM_VALIDATE_VA_RANGE, false, uvm_validate_range},
     {UVM_MIGRATE, false, uvm_migrate},
     {UVM_SET_PREFERRED_LOCATION, false, uvm_processor_policy},
@@ -303,8 +312,12 @@ static const struct {
     {UVM_DISABLE_READ_DUPLICATION, false, uvm_range_policy},
     {UVM_DISCARD, false, uvm_range_policy},
     {UVM_SET_RANGE_GROUP, false, uvm_range_group},
-    {UVM_CREATE_RANGE_GROUP, false, nothing_to_do},
-    {UVM_DESTROY_RANGE_GROUP, false, nothing_to_do},
+    {UVM_CREATE_RANGE_GROUP, false, uvm_create_group},
+    {UVM_DESTROY_RANGE_GROUP, false, uvm_destroy_group},
+    {UVM_PREVENT_MIGRATION_RANGE_GROUPS, true, nothing_to_do},
+    {UVM_ALLOW_MIGRATION_RANGE_GROUPS, true, nothing_to_do},
+    {UVM_ENABLE_SYSTEM_WIDE_ATOMICS, true, nothing_to_do},
+    {UVM_DISABLE_SYSTEM_WIDE_ATOMICS, true, nothing_to_do},
     {UVM_PAGEABLE_MEM_ACCESS, false, pageable},
     {UVM_PAGEABLE_MEM_ACCESS_ON_GPU, false, pageable_on_gpu},
     {UVM_ENABLE_PEER_ACCESS, false, no_peers},
@@ -322,6 +335,8 @@ int uvm_command(struct rm_call *call)
         return -EINVAL;
     if (!call->file->uvm && !(call->file->uvm = calloc(1, sizeof *call->file->uvm)))
         return -ENOMEM;
+    if (call->file->uvm->initialized)
+        status = NV_ERR_NOT_SUPPORTED;
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
         if (commands[i].cmd == call->cmd && (call->file->uvm->initialized || commands[i].fresh))
             status = commands[i].execute(call, call->file->uvm);

@@ -32,7 +32,8 @@ struct uvm {
     struct uvm_card card[RM_MAX_CARDS];
     struct uvm_channel *channels;
     struct uvm_range_of *ranges;
-    struct managed managed; /* of the process that initialised it */
+    struct managed managed;      /* of the process that initialised it */
+    uint64_t last_group, groups; /* of ranges: bits by their numbers */
 };
 
 /* A command on a file of nvidia-uvm: 0, or the negative errno that ioctl() fails with. */
@@ -48,6 +49,9 @@ bool uvm_may_have(const struct rm_call *call, const struct uvm *uvm, const struc
 
 /* uvm_ranges.c: the commands, an enum rm_status each. */
 uint32_t uvm_create_range(struct rm_call *call, struct uvm *uvm);
+/* The same, and for whose use: of as many cards as are said, of the one that is named. */
+uint32_t uvm_create_pool(struct rm_call *call, struct uvm *uvm);
+uint32_t uvm_create_region(struct rm_call *call, struct uvm *uvm);
 uint32_t uvm_free_range(struct rm_call *call, struct uvm *uvm);
 uint32_t uvm_validate_range(struct rm_call *call, struct uvm *uvm);
 uint32_t uvm_map_external(struct rm_call *call, struct uvm *uvm);
@@ -61,6 +65,8 @@ void uvm_ranges_leave(struct rm *rm, struct uvm *uvm, const struct sim_card *car
 /* uvm_policies.c: the same. Of a range; of a range and a processor; of a group and a range. */
 uint32_t uvm_range_policy(struct rm_call *call, struct uvm *uvm);
 uint32_t uvm_processor_policy(struct rm_call *call, struct uvm *uvm);
+uint32_t uvm_create_group(struct rm_call *call, struct uvm *uvm);
+uint32_t uvm_destroy_group(struct rm_call *call, struct uvm *uvm);
 uint32_t uvm_range_group(struct rm_call *call, struct uvm *uvm);
 uint32_t uvm_migrate(struct rm_call *call, struct uvm *uvm);
 #endif

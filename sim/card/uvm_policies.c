@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { MAX_GROUPS = 64 };
+
 static bool is_host(const uint8_t uuid[UVM_UUID_BYTES])
 {
     return !memcmp(uuid, uvm_host(), UVM_UUID_BYTES);
@@ -18,10 +20,41 @@ uint32_t uvm_range_policy(struct rm_call *call, struct uvm *uvm)
     return managed_covers(&uvm->managed, range->base, range->length) ? NV_OK : NV_ERR_INVALID_ADDRESS;
 }
 
+/* Groups of ranges move together, or not at all: nothing moves, and only their numbers are there. */
+uint32_t uvm_create_group(struct rm_call *call, struct uvm *uvm)
+{
+    uint64_t *number = call->outer;
+
+    if (uvm->last_group == MAX_GROUPS)
+        return NV_ERR_NO_MEMORY;
+    *number = ++uvm->last_group;
+    uvm->groups |= UINT64_C(1) << (*number - 1);
+    return NV_OK;
+}
+
+static bool has_group(const struct uvm *uvm, uint64_t number)
+{
+    return number && number <= MAX_GROUPS && uvm->groups >> (number - 1) & 1;
+}
+
+uint32_t uvm_destroy_group(struct rm_call *call, struct uvm *uvm)
+{
+    const uint64_t *number = call->outer;
+
+    if (!has_group(uvm, *number))
+        return NV_ERR_OBJECT_NOT_FOUND;
+    uvm->groups &= ~(UINT64_C(1) << (*number - 1));
+    return NV_OK;
+}
+
+/* 0 is no group: what is in it leaves its own. */
 uint32_t uvm_range_group(struct rm_call *call, struct uvm *uvm)
 {
-    const struct uvm_range *range = (const void *)((const uint64_t *)call->outer + 1);
+    const uint64_t *number = call->outer;
+    const struct uvm_range *range = (const void *)(number + 1);
 
+    if (*number && !has_group(uvm, *number))
+        return NV_ERR_OBJECT_NOT_FOUND;
     return managed_covers(&uvm->managed, range->base, range->length) ? NV_OK : NV_ERR_INVALID_ADDRESS;
 }
 

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAGE_MASK = 4095 };
+enum { PAGE_MASK = 4095, LAST_MAPPING_TYPE = 3 /* UvmGpuMappingTypeReadOnly */ };
 
 struct mapping {
     struct mapping *next;
@@ -61,6 +61,26 @@ uint32_t uvm_create_range(struct rm_call *call, struct uvm *uvm)
     return NV_OK;
 }
 
+uint32_t uvm_create_pool(struct rm_call *call, struct uvm *uvm)
+{
+    uint64_t cards = *(const uint64_t *)((const char *)call->outer + call->outer_bytes - 2 * sizeof cards);
+    uint64_t most = (call->outer_bytes - sizeof(struct uvm_range) - 2 * sizeof cards) /
+                    sizeof(struct uvm_map_external_gpu);
+
+    return cards > most ? NV_ERR_INVALID_ARGUMENT : uvm_create_range(call, uvm);
+}
+
+uint32_t uvm_create_region(struct rm_call *call, struct uvm *uvm)
+{
+    const uint8_t *gpu = (const uint8_t *)call->outer + sizeof(struct uvm_range);
+    const struct uvm_range *asked = call->outer;
+    struct sim_card *card;
+
+    if ((asked->base | asked->length) & PAGE_MASK)
+        return NV_ERR_INVALID_ADDRESS;
+    return uvm_card_of(call->rm, uvm, gpu, &card) ? uvm_create_range(call, uvm) : NV_ERR_INVALID_DEVICE;
+}
+
 static void free_range(struct rm *rm, struct uvm *uvm, struct uvm_range_of **at)
 {
     struct uvm_range_of *range = *at;
@@ -88,8 +108,13 @@ uint32_t uvm_validate_range(struct rm_call *call, struct uvm *uvm)
 {
     const struct uvm_range *asked = call->outer;
 
-    if (*range_at(uvm, asked->base, asked->base + asked->length))
-        return NV_OK;
+    const struct uvm_range_of *range = *range_at(uvm, asked->base, asked->base + asked->length);
+
+    /* One that is not managed is named as it was made. */
+    if (range)
+        return range->base == asked->base && range->end == asked->base + asked->length
+                   ? NV_OK
+                   : NV_ERR_INVALID_ADDRESS;
     return uvm_range_policy(call, uvm);
 }
 
@@ -160,6 +185,9 @@ uint32_t uvm_map_external(struct rm_call *call, struct uvm *uvm)
         return NV_ERR_INSUFFICIENT_PERMISSIONS;
     if (begin->offset > mappable_bytes(memory) || length > mappable_bytes(memory) - begin->offset)
         return NV_ERR_INVALID_OFFSET;
+    for (uint64_t i = 0; i < end->gpus; i++)
+        if (gpu[i].attributes[0] > LAST_MAPPING_TYPE)
+            return NV_ERR_INVALID_ARGUMENT;
     for (uint64_t i = 0; i < end->gpus && !status; i++)
         status = map_on(call, uvm, gpu[i].gpu, memory, range);
     return status;
@@ -175,8 +203,10 @@ uint32_t uvm_unmap_external(struct rm_call *call, struct uvm *uvm)
 
     if (!range)
         return NV_ERR_INVALID_ADDRESS;
-    if (!of || !of->space)
+    if (!of)
         return NV_ERR_INVALID_DEVICE;
+    if (!of->space)
+        return NV_OK; /* nothing is mapped there */
     unmap_between(call->rm, uvm, range, card, base, end);
     space_unmap(of->space, base, end - base);
     return NV_OK;

@@ -39,7 +39,7 @@ static struct {
 static int clients ON_CARD_KEPT;
 
 static struct {
-    uint32_t handle, source_client, source;
+    uint32_t client, handle, source_client, source;
 } duplicate[DUPLICATES];
 static int duplicates;
 
@@ -244,6 +244,7 @@ static void note_device(uint64_t id, const struct rm_alloc_short *a, uint32_t st
 
 static int duplicate_for_us(struct rm_dup *d)
 {
+    duplicate[duplicates % DUPLICATES].client = d->client;
     duplicate[duplicates % DUPLICATES].handle = d->handle;
     duplicate[duplicates % DUPLICATES].source_client = d->source_client;
     duplicate[duplicates++ % DUPLICATES].source = d->source_handle;
@@ -264,8 +265,7 @@ static int map_for_us(struct rm_map_memory *m)
             theirs.client = client[k].client;
             theirs.device = client[k].device;
             theirs.memory = duplicate[i].source;
-            forward(client[k].file, RM_CMD(NV_ESC_RM_MAP_MEMORY, sizeof(theirs)), &theirs, NULL, 0,
-                    client[k].file, &got);
+            forward(client[k].file, RM_CMD(NV_ESC_RM_MAP_MEMORY, sizeof(theirs)), &theirs, NULL, 0, 0, &got);
             m->status = theirs.status;
         }
     if (got >= 0) {
@@ -275,10 +275,10 @@ static int map_for_us(struct rm_map_memory *m)
     return 0;
 }
 
-static bool is_duplicate(uint32_t handle)
+static bool is_duplicate(const struct rm_free *freed)
 {
     for (int i = 0; i < DUPLICATES; i++)
-        if (duplicate[i].handle == handle)
+        if (duplicate[i].handle == freed->handle && duplicate[i].client == freed->root)
             return true;
     return false;
 }
@@ -402,7 +402,7 @@ static int serve(int fd, uint32_t cmd, void *arg)
     case NV_ESC_RM_FREE:
         if (mig_on_card_ours(((struct rm_free *)arg)->root)) {
             if (!mig_on_card_freed(((struct rm_free *)arg)->root, ((struct rm_free *)arg)->handle) &&
-                !is_duplicate(((struct rm_free *)arg)->handle))
+                !is_duplicate(arg))
                 break;
             ((struct rm_free *)arg)->status = NV_OK;
             return 0;

@@ -37,6 +37,7 @@ from tests.support.rm_numbers import (
     AMPERE_SMC_EXEC_PARTITION_REF,
     AMPERE_SMC_MONITOR_SESSION,
     AMPERE_SMC_PARTITION_REF,
+    FERMI_VASPACE_A,
     NV0000_CTRL_CMD_GPU_GET_ACTIVE_DEVICE_IDS,
     NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS,
     NV2080_CTRL_CMD_GPU_GET_ACTIVE_PARTITION_IDS,
@@ -248,7 +249,8 @@ def flipped_group(tenant: Tenant, client: int, handle: int) -> Answer:
     params = bytearray(group())
     flip = alloc_struct(client, 0xD0, handle, GROUP, 20)
     outer = alloc_struct(client, 0xD1, 0x300 + handle, GPU_INSTANCE, 0)
-    # One struct is both: instance 5 at 8, where a group has its address space.
+    # One struct is both: instance 5 at 8, where a group has its address space, which is called so.
+    assert tenant.alloc(client, 0xD0, 5, FERMI_VASPACE_A, bytes(48)).u32(STATUS) == OK
     struct.pack_into("QI", params, 0, 105, 5)
     return tenant.ioctl(tenant.ctl, 0x2B, outer, bytes(params), at=0x10, flip=flip)
 

@@ -137,7 +137,7 @@ class Composer:
         for fill in read(fills):
             self.fills.setdefault(fill["call"], []).append(fill)
         self.filled = 0
-        self.devices = self.attached = self.memory = self.engine_object = 0
+        self.devices = self.attached = self.memory = self.engine_object = self.channel = self.space = 0
 
     def lines(self) -> Iterator[str]:
         for i, row in enumerate(self.rows):
@@ -193,6 +193,10 @@ class Composer:
             self.memory = FIRST_HANDLE + made
         elif row.call in (COMPUTE, "NV_ESC_RM_ALLOC 0xc5b5"):
             self.engine_object = FIRST_HANDLE + made
+        elif row.call == "NV_ESC_RM_ALLOC 0xc46f":
+            self.channel = FIRST_HANDLE + made
+        elif row.call == "NV_ESC_RM_ALLOC 0x90f1":
+            self.space = FIRST_HANDLE + made
 
     def value(self, fill: dict[str, str], i: int) -> str:
         row, kind = self.rows[i], fill["value"]
@@ -213,6 +217,8 @@ class Composer:
             "mapped": self.mapped(i) if kind == "mapped" else 0,
             "memory": self.memory,
             "engine_object": self.engine_object,
+            "channel": self.channel,
+            "space": self.space,
         }
         return f"{numbers[kind]:x}"
 

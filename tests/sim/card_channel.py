@@ -84,7 +84,7 @@ def card_totals(card: CardProcess, minor: int = 0) -> dict[str, Any]:
 class Group:
     """A channel group, and its part of the account."""
 
-    def __init__(self, client: Client, engine: int = 0, *, enabled: bool = True) -> None:
+    def __init__(self, client: Client, engine: int = 1, *, enabled: bool = True) -> None:
         self.client = client
         self.handle = client.group(engine)
         status, info = client.control(TSG_INFO, bytes(4), self.handle)

@@ -51,6 +51,7 @@ INVALID_HANDLE, INVALID_PARENT = (
 )
 INVALID_DEVICE, INVALID_PARAMS = _NUMBER["NV_ERR_INVALID_DEVICE"], _NUMBER["NV_ERR_INVALID_PARAM_STRUCT"]
 INVALID_OWNER = _NUMBER["NV_ERR_INVALID_OWNER"]
+INSUFFICIENT_RESOURCES = _NUMBER["NV_ERR_INSUFFICIENT_RESOURCES"]
 NO_MEMORY, NOT_SUPPORTED = _NUMBER["NV_ERR_NO_MEMORY"], _NUMBER["NV_ERR_NOT_SUPPORTED"]
 NOT_FOUND = _NUMBER["NV_ERR_OBJECT_NOT_FOUND"]
 
@@ -221,7 +222,7 @@ def host_params(size: int, *, flags: int = 0) -> bytes:
     return memory_params(size, flags=flags, attr=1 << 25)
 
 
-def group_params(engine: int = 0) -> bytes:
+def group_params(engine: int = 1) -> bytes:
     return struct.pack("<5I", 0, 0, 0, engine, 0)
 
 
@@ -271,7 +272,7 @@ class Client:
         above = self.device if device is None else device
         return self.connection.map(self.file.id, self.root, above, memory, offset=offset, length=length)
 
-    def group(self, engine: int = 0) -> int:
+    def group(self, engine: int = 1) -> int:
         return self.made(self.device, CHANNEL_GROUP, group_params(engine))
 
     def free(self, handle: int) -> int:

@@ -112,7 +112,7 @@ class Space:
 
     def __init__(self, client: Client) -> None:
         self.client, self.uuid = client, uuid_of(client)
-        self.handle = client.made(client.device, VASPACE)
+        self.handle = client.made(client.device, VASPACE, bytes(48))
         self.uvm = Uvm(client)
         assert self.uvm.initialize() == OK
         assert self.uvm.register_gpu(self.uuid) == OK

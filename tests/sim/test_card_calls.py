@@ -196,7 +196,10 @@ def test_refused_controls(new_client: NewClient) -> None:
     assert client.control(NAME, bytes(132), client.root)[0] == NOT_SUPPORTED
     assert client.control(NAME, bytes(131))[0] == INVALID_ARGUMENT
     assert client.control(NAME, bytes(132), 0x4711)[0] == NOT_FOUND
-    assert client.control(MAKE_REALTIME, bytes(4), group)[0] == NOT_SUPPORTED
+    assert client.control(MAKE_REALTIME, bytes(4), group)[0] == INVALID_ARGUMENT
+    assert client.control(MAKE_REALTIME, bytes(1), group)[0] == NOT_SUPPORTED
+    # A size is looked at before the object.
+    assert client.control(NAME, bytes(131), 0x4711)[0] == INVALID_ARGUMENT
 
 
 def test_params_size_must_say_the_truth(connection: Connection, new_client: NewClient) -> None:

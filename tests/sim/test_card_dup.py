@@ -98,7 +98,8 @@ def test_bad_dups_are_refused(new_client: NewClient) -> None:
     elsewhere = new_client(1)
     object_ = memory(owner)
     assert dup(other, owner, owner.device)[0] == INVALID_ARGUMENT
-    assert dup(other, owner, owner.made(owner.device, VASPACE))[0] == NOT_SUPPORTED
+    assert dup(other, owner, owner.group())[0] == NOT_SUPPORTED
+    assert dup(other, owner, owner.made(owner.device, VASPACE, bytes(48)))[0] == OK
     assert dup(other, owner, object_ + 99)[0] == NOT_FOUND
     assert dup(other, owner, object_, parent=other.root)[0] == INVALID_PARENT
     assert dup(elsewhere, owner, object_)[0] == INVALID_PARENT

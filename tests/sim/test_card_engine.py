@@ -27,7 +27,7 @@ from tests.sim.card_channel import (
     release,
     timeline,
 )
-from tests.sim.card_protocol import COPY_ENGINE, OK, PREEMPT, SET_TIMESLICE, Client
+from tests.sim.card_protocol import COPY_ENGINE, GRAPHICS_ENGINE, OK, PREEMPT, SET_TIMESLICE, Client
 from tests.support.rm_numbers import NV20_SUBDEVICE_0
 from tests.support.waiting import until
 
@@ -360,18 +360,18 @@ def test_the_copy_engine_runs_beside_graphics(card: CardProcess, new_client: New
     assert engines["copy"]["busy_ns"] >= 10 * MS
 
 
-@pytest.mark.parametrize("engine", [0, COPY_ENGINE], ids=["same engine", "other engine"])
+@pytest.mark.parametrize("engine", [GRAPHICS_ENGINE, COPY_ENGINE], ids=["same engine", "other engine"])
 def test_acquire_waits_for_a_release_of_another_channel(
     card: CardProcess, new_client: NewClient, engine: int
 ) -> None:
     """At the very instant, when the engine is free; a group that only waits is not on the engine's queue."""
     client = new_client()
     producer = Channel(Group(client, engine))
-    consumer = Channel(producer.group if engine == 0 else Group(client))
+    consumer = Channel(producer.group if engine == GRAPHICS_ENGINE else Group(client))
     consumer.submit(acquire(5, 3, producer.memory), release(0), kernel(MS), release(1))
     time.sleep(0.01)
     assert consumer.semaphore(0)[0] == 0
-    if engine:
+    if engine != GRAPHICS_ENGINE:
         assert consumer.group.totals(card)["run_ns"] == 0
     producer.submit(kernel(2 * MS), release(5, 2), kernel(2 * MS), release(5, 3))
     released = producer.wait(5, 3)

@@ -31,7 +31,7 @@ from tests.sim.card_channel import (
     release,
     timeline,
 )
-from tests.sim.card_protocol import COPY_ENGINE, GET_TIMESLICE, OK, Client, Connection
+from tests.sim.card_protocol import COPY_ENGINE, GET_TIMESLICE, GRAPHICS_ENGINE, OK, Client, Connection
 from tests.support.rm_numbers import NVA06C_CTRL_CMD_SET_TIMESLICE
 from tests.support.waiting import until
 
@@ -191,7 +191,9 @@ def test_garbage_in_shared_memory(card: CardProcess, new_client: NewClient, seed
     """All of it, from the first byte to the last, over and over, while the card reads."""
     choose = random.Random(seed)
     client = new_client()
-    channels = [Channel(Group(client, choose.choice((0, COPY_ENGINE))), entries=64) for _ in range(4)]
+    channels = [
+        Channel(Group(client, choose.choice((GRAPHICS_ENGINE, COPY_ENGINE))), entries=64) for _ in range(4)
+    ]
     deadline = time.monotonic() + 0.2
     while time.monotonic() < deadline:
         channel = choose.choice(channels)
@@ -397,7 +399,9 @@ def test_many_clients_leave_the_card_empty(card: CardProcess) -> None:
         with Connection(card.card_socket) as connection:
             for _ in range(15):
                 client = Client(connection, choose.randrange(2), tgid=seed)
-                channels = [Channel(Group(client, choose.choice((0, COPY_ENGINE)))) for _ in range(3)]
+                channels = [
+                    Channel(Group(client, choose.choice((GRAPHICS_ENGINE, COPY_ENGINE)))) for _ in range(3)
+                ]
                 for channel in channels:
                     channel.submit(kernel(choose.randrange(3 * MS)), release(0))
                     channel.group.schedule(enable=choose.random() < 0.8)

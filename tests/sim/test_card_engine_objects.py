@@ -186,7 +186,7 @@ def test_refused_mappings(new_client: NewClient) -> None:
     assert client.map(handle, length=8193)[0] == NV_ERR_INVALID_LIMIT
     assert client.map(handle, offset=4096, length=(1 << 64) - 4096)[0] == NV_ERR_INVALID_LIMIT
     assert client.map(handle, device=elsewhere)[0] == INVALID_DEVICE
-    assert client.map(handle, device=client.root)[0] == INVALID_DEVICE
+    assert client.map(handle, device=client.root)[0] == INVALID_PARENT
     assert client.map(handle, device=0x4711)[0] == NOT_FOUND
     assert client.map(0x4711)[0] == NOT_FOUND
     assert client.map(client.group())[0] == NOT_SUPPORTED
@@ -210,7 +210,6 @@ def test_groups_by_engine(card: CardProcess, client: Client) -> None:
     known, used = card.cards()[0], card.account().cards[0].used_bytes
     assert known.copy_context_bytes == 2 * MIB
     costs = {
-        0: known.context_bytes,
         GRAPHICS_ENGINE: known.context_bytes,
         COPY_ENGINE: known.copy_context_bytes,
         COPY_ENGINE + 9: known.copy_context_bytes,
@@ -219,11 +218,11 @@ def test_groups_by_engine(card: CardProcess, client: Client) -> None:
         client.group(engine)
         used += bytes_taken
         assert card.account().cards[0].used_bytes == used
-    for engine in (2, COPY_ENGINE - 1):
+    for engine in (0, 2, COPY_ENGINE - 1):
         assert client.alloc(client.device, CHANNEL_GROUP, group_params(engine))[0] == INVALID_ARGUMENT
     names = [engine["engine"] for engine in card_totals(card)["engines"]]
     assert names == ["graphics", "copy"]
-    assert [len(engine["groups"]) for engine in card_totals(card)["engines"]] == [2, 2]
+    assert [len(engine["groups"]) for engine in card_totals(card)["engines"]] == [1, 2]
 
 
 def test_group_ids_are_unique_and_run_out(new_client: NewClient) -> None:
@@ -387,7 +386,7 @@ def test_scheduling_calls(card: CardProcess, client: Client) -> None:
         assert not group.totals(card)["enabled"]
         for size in (0, 1, 2, 4):
             assert client.control(cmd, bytes(size), handle)[0] == INVALID_ARGUMENT
-    assert client.control(TSG_SCHEDULE, b"\1\0", channel.handle)[0] == NOT_SUPPORTED
+    assert client.control(TSG_SCHEDULE, b"\1\0\0", channel.handle)[0] == NOT_SUPPORTED
     assert client.control(TSG_INFO, bytes(4), channel.handle)[0] == NOT_SUPPORTED
 
 

@@ -19,10 +19,10 @@ from tests.sim.card_protocol import (
     EVENT,
     EVENT_FILE_GONE,
     EVENT_SUBSCRIBED,
+    INSUFFICIENT_RESOURCES,
     INVALID_ARGUMENT,
     INVALID_CLASS,
     INVALID_CLIENT,
-    INVALID_DEVICE,
     INVALID_HANDLE,
     INVALID_OWNER,
     INVALID_PARENT,
@@ -39,6 +39,7 @@ from tests.sim.card_protocol import (
     Client,
     Connection,
     device_params,
+    group_params,
     heap_bytes,
     memory_params,
 )
@@ -89,7 +90,7 @@ def test_card_gives_its_last_byte_and_not_one_more(card: CardProcess, new_client
     status, handle = client.memory(V100_BYTES)
     assert status == OK
     assert client.memory(1)[0] == NO_MEMORY
-    assert client.alloc(client.device, CHANNEL_GROUP, bytes(20))[0] == NO_MEMORY
+    assert client.alloc(client.device, CHANNEL_GROUP, group_params())[0] == NO_MEMORY
     assert client.free(handle) == OK
     assert used(card) == 0
     assert client.memory(1)[0] == OK
@@ -106,11 +107,12 @@ def test_returned_size_is_what_was_taken(connection: Connection, new_client: New
 
 
 def test_optional_parameters_may_be_left_out(card: CardProcess) -> None:
-    """RS_OPTIONAL in resource_list.h; those of memory are RS_REQUIRED."""
+    """A subdevice's are RS_OPTIONAL in resource_list.h; a device and memory have some."""
     with Connection(card.card_socket) as connection:
         file = connection.open(0)
         _, root, _ = connection.alloc(file.id, 0, 0, 0, ROOT_CLIENT, b"")
-        status, device, _ = connection.alloc(file.id, root, root, 0, DEVICE, b"")
+        assert connection.alloc(file.id, root, root, 0, DEVICE, b"")[0] == INVALID_ARGUMENT
+        status, device, _ = connection.alloc(file.id, root, root, 0, DEVICE, bytes(56))
         assert status == OK
         assert connection.alloc(file.id, root, device, 0, SUBDEVICE, b"")[0] == OK
         assert connection.alloc(file.id, root, device, 0, MEMORY, b"")[0] == INVALID_ARGUMENT
@@ -164,7 +166,7 @@ def test_freeing_an_ancestor_frees_all_below(
     client = new_client()
     group = client.group()
     client.made(group, CHANNEL_VOLTA)
-    client.made(client.device, VASPACE)
+    client.made(client.device, VASPACE, bytes(48))
     memory = client.memory(MIB)[1]
     assert client.free(getattr(client, ancestor)) == OK
     assert used(card) == 0
@@ -204,11 +206,13 @@ def test_handles(new_client: NewClient, connection: Connection) -> None:
 def test_refused_allocations_leave_nothing(card: CardProcess, new_client: NewClient) -> None:
     client = new_client()
     refused = [
-        (client.root, DEVICE, device_params(3), INVALID_DEVICE),
+        (client.root, DEVICE, device_params(3), INVALID_CLASS),
+        (client.root, DEVICE, device_params(0), INSUFFICIENT_RESOURCES),
+        (client.device, SUBDEVICE, bytes(4), INSUFFICIENT_RESOURCES),
         (client.root, MEMORY, memory_params(MIB), INVALID_PARENT),
         (client.device, 0x4242, b"", INVALID_CLASS),
         (0x999, MEMORY, memory_params(MIB), NOT_FOUND),
-        (client.device, SUBDEVICE, (1).to_bytes(4, "little"), INVALID_ARGUMENT),
+        (client.device, SUBDEVICE, bytes([0xFF] * 4), INVALID_CLASS),
         (client.device, CHANNEL_GROUP, bytes(19), INVALID_ARGUMENT),
     ]
     for parent, class_id, params, status in refused:

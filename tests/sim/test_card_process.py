@@ -154,7 +154,7 @@ def test_card_serves_many_connections_files_and_objects(card: CardProcess) -> No
     clients = [Client(connection, 2) for connection in connections[:20]]
     for client in clients:
         for _ in range(1000):
-            client.made(client.device, FERMI_VASPACE_A)
+            client.made(client.device, FERMI_VASPACE_A, bytes(48))
     assert clients[0].memory(MIB)[0] == OK
     assert card.account().cards[2].used_bytes == MIB
     for connection in connections:

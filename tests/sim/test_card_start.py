@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import time
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from tests.sim.card_protocol import (
 )
 from tests.support.rm_numbers import (
     FERMI_CONTEXT_SHARE_A,
+    FERMI_VASPACE_A,
     GT200_DEBUGGER,
     NV50_MEMORY_VIRTUAL,
     NV2081_BINAPI,
@@ -92,6 +94,12 @@ def test_context_objects_need_a_start(tmp_path: Path) -> None:
         client = Client(connection)
         group = client.group()
         channel = client.made(group, CHANNEL_VOLTA)
+        space = client.made(client.device, FERMI_VASPACE_A, bytes(48))
+        given = {
+            VIRTUAL: memory_params(MIB, flags=VIRTUAL_MEMORY),
+            SHARED_CONTEXT: struct.pack("<3I", space, 0, 0),
+            DEBUGGER: struct.pack("<3I", 0, client.root, channel),
+        }
         places = {
             client.root: (COMPUTING,),
             client.device: (DEBUGGER, VIRTUAL),
@@ -101,8 +109,7 @@ def test_context_objects_need_a_start(tmp_path: Path) -> None:
         }
         for parent, classes in places.items():
             for class_id in classes:
-                params = memory_params(MIB, flags=VIRTUAL_MEMORY) if class_id == VIRTUAL else b""
-                client.made(parent, class_id, params)
+                client.made(parent, class_id, given.get(class_id, b""))
                 elsewhere = client.device if parent == channel else channel
                 assert client.alloc(elsewhere, class_id)[0] == INVALID_PARENT
         assert client.alloc(channel, DEVICE, bytes(56))[0] == INVALID_PARENT

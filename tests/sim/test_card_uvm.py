@@ -84,7 +84,7 @@ def test_memory_of_the_host_is_not_the_cards(client: Client) -> None:
 
 def test_an_address_space_is_on_one_file(client: Client, new_client: NewClient) -> None:
     one, other, uuid = Uvm(client), Uvm(client), uuid_of(client)
-    space = client.made(client.device, VASPACE)
+    space = client.made(client.device, VASPACE, bytes(48))
     for uvm in (one, other):
         assert uvm.initialize() == OK
         assert uvm.register_space(uuid, space) == INVALID_DEVICE
@@ -125,7 +125,7 @@ def test_a_registered_channels_group_stays(card: CardProcess, client: Client, sp
     channel = HardwareChannel(space, BASE)
     context = used(card) - empty - MIB
     assert context > 100 * MIB
-    assert space.uvm.register_channel(space.uuid, channel.group) == INVALID_CHANNEL
+    assert space.uvm.register_channel(space.uuid, channel.group) == INVALID_HANDLE
     assert space.uvm.register_channel(space.uuid, channel.handle) == OK
     assert client.free(channel.group) == OK
     assert used(card) - empty == context + MIB

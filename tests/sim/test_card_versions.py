@@ -80,7 +80,9 @@ def test_sizes_are_the_versions(tmp_path: Path, version: str) -> None:
                 == status
             )
             assert (
-                client.control(FB_GET_INFO_V2, bytes(sizes["NV2080_CTRL_FB_GET_INFO_V2_PARAMS"] + wrong))[0]
+                client.control(
+                    FB_GET_INFO_V2, b"\1".ljust(sizes["NV2080_CTRL_FB_GET_INFO_V2_PARAMS"] + wrong, b"\0")
+                )[0]
                 == status
             )
         _, ring = client.alloc(
