@@ -27,9 +27,15 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
   path = "{home}/opt"
 """
 ASKED = {"MGPU_MEMORY_MIB": "512", "MGPU_GPUS": "1", "NVIDIA_VISIBLE_DEVICES": "0"}
-# An image of a shell alone: a larger one takes minutes to import.
+# An image of a shell alone: a larger one takes minutes to import. By place there and in the root: the
+# loader's usual name is a link that would be followed to the guest's own, which may be another release's.
 DASH = "/usr/bin/dash"
-SHELL = (DASH[1:], "lib/x86_64-linux-gnu/libc.so.6", "lib64/ld-linux-x86-64.so.2")
+LIBRARIES, LOADER = "usr/lib/x86_64-linux-gnu", "ld-linux-x86-64.so.2"
+SHELL = {
+    DASH[1:]: DASH[1:],
+    "lib/x86_64-linux-gnu/libc.so.6": f"{LIBRARIES}/libc.so.6",
+    f"lib64/{LOADER}": f"{LIBRARIES}/{LOADER}",
+}
 OPENS = "exec 3<>/dev/nvidia0 && echo opened; i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"
 
 
@@ -98,9 +104,9 @@ def docker_opens_the_card() -> None:
     served.start()
     image = HOME / "image"
     shutil.rmtree(image, ignore_errors=True)
-    for name in SHELL:
+    for name, source in SHELL.items():
         (image / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOTFS / name, image / name)
+        shutil.copy(ROOTFS / source, image / name)
     with containerd():
         docker = ("docker", "--host", f"unix://{HOME}/d.sock")
         config = {
