@@ -161,6 +161,19 @@ static uint32_t probed_ids(const struct rm_request *request)
     return NV_OK;
 }
 
+static uint32_t active_ids(const struct rm_request *request)
+{
+    struct rm_active_ids *list = request->params;
+
+    memset(list, 0, sizeof *list);
+    list->count = request->rm->card_count;
+    for (uint32_t i = 0; i < list->count; i++) {
+        list->device[i].gpu_id = request->rm->cards[i].gpu_id;
+        list->device[i].gpu_instance = list->device[i].compute_instance = RM_NO_INSTANCE;
+    }
+    return NV_OK;
+}
+
 /* To attach and to detach; the first may be "all" (NV0000_CTRL_GPU_ATTACH_ALL_PROBED_IDS). */
 static uint32_t known_ids(const struct rm_request *request)
 {
@@ -193,7 +206,7 @@ static uint32_t id_info_v2(const struct rm_request *request)
     info->flags = info->subdevice = info->sli = 0;
     info->device = card->index;
     info->board = card->gpu_id;
-    info->instance = RM_NO_INSTANCE;
+    info->instance = card->index;
     info->numa = -1;
     return NV_OK;
 }
@@ -324,7 +337,8 @@ static uint32_t engines(const struct rm_request *request)
 /* Two bytes of each engine, then which are there: a word of 32 bits, or of 64 where there may be more. */
 static uint32_t copy_engines(const struct rm_request *request)
 {
-    uint32_t engines_max = request->params_bytes % 68 ? 64 : 32;
+    enum { OF_32_ENGINES = 2 * 32 + sizeof(uint32_t) };
+    uint32_t engines_max = request->params_bytes == OF_32_ENGINES ? 32 : 64;
     uint64_t present = (1ull << request->card->profile->copy_engines) - 1;
 
     memset(request->params, 0, request->params_bytes);
@@ -379,12 +393,12 @@ static const struct answered {
     {NV0000_CTRL_CMD_GPU_GET_DEVICE_IDS, device_ids},
     {NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2, id_info_v2},
     {NV0000_CTRL_CMD_GPU_GET_PROBED_IDS, probed_ids},
+    {NV0000_CTRL_CMD_GPU_GET_ACTIVE_DEVICE_IDS, active_ids},
     {NV0000_CTRL_CMD_GPU_ATTACH_IDS, known_ids},
     {NV0000_CTRL_CMD_GPU_DETACH_IDS, known_ids},
     {NV0000_CTRL_CMD_GPU_GET_PCI_INFO, of_card},
     {NV0000_CTRL_CMD_GPU_GET_UUID_FROM_GPU_ID, of_card},
     {NV0000_CTRL_CMD_GPU_QUERY_DRAIN_STATE, of_card},
-    {NV0000_CTRL_CMD_GPU_GET_ACTIVE_DEVICE_IDS, zeros},
     {NV0000_CTRL_CMD_GPU_ASYNC_ATTACH_ID, known_id},
     {NV0000_CTRL_CMD_GPU_WAIT_ATTACH_ID, nothing},
     {NV0000_CTRL_CMD_GPU_GET_MEMOP_ENABLE, zeros},

@@ -29,7 +29,7 @@ static uint32_t id_info(const struct rm_request *request)
         .device_instance = card->index,
         .name_pointer = info->name_pointer,
         .board_id = card->gpu_id,
-        .gpu_instance = RM_NO_INSTANCE,
+        .gpu_instance = card->index,
         .numa_node = -1,
     };
     return NV_OK;
@@ -99,23 +99,36 @@ static uint32_t pci(const struct rm_request *request)
     return NV_OK;
 }
 
-static bool fb_value(const struct heap *heap, uint32_t index, uint32_t *kib)
+/* Of memory KiB, of the cache bytes, of the bus bits. No card is a node of the host's memory. */
+static bool fb_value(const struct sim_card *card, uint32_t index, uint32_t *out)
 {
+    enum { BUS_WIDTH = 0xb, L2CACHE_SIZE = 0x1b, NUMA_NODE_ID = 0x3b };
+    const struct heap *heap = &card->heap;
+
     switch (index) {
+    case BUS_WIDTH:
+        *out = card->profile->memory_bus_bits;
+        return true;
+    case L2CACHE_SIZE:
+        *out = card->profile->l2_kib << KIB_SHIFT;
+        return true;
+    case NUMA_NODE_ID:
+        *out = 0xffffffffu;
+        return true;
     case RM_FB_BAR1_SIZE:
     case RM_FB_BAR1_AVAIL:
-        *kib = BAR1_KIB;
+        *out = BAR1_KIB;
         return true;
     case RM_FB_RAM_SIZE:
     case RM_FB_TOTAL_RAM_SIZE:
     case RM_FB_HEAP_SIZE:
     case RM_FB_MAPPABLE_HEAP_SIZE:
     case RM_FB_USABLE_RAM_SIZE:
-        *kib = (uint32_t)(heap->total_bytes >> KIB_SHIFT);
+        *out = (uint32_t)(heap->total_bytes >> KIB_SHIFT);
         return true;
     case RM_FB_LARGEST_FREE:
     case RM_FB_HEAP_FREE:
-        *kib = (uint32_t)((heap->total_bytes - heap->used_bytes) >> KIB_SHIFT);
+        *out = (uint32_t)((heap->total_bytes - heap->used_bytes) >> KIB_SHIFT);
         return true;
     default:
         return false;
@@ -129,7 +142,7 @@ static uint32_t fb_info(const struct rm_request *request)
     if (!info->count || info->count > (request->params_bytes - sizeof info->count) / sizeof info->entry[0])
         return NV_ERR_INVALID_ARGUMENT;
     for (uint32_t i = 0; i < info->count; i++)
-        if (!fb_value(&request->card->heap, info->entry[i].index, &info->entry[i].data))
+        if (!fb_value(request->card, info->entry[i].index, &info->entry[i].data))
             info->entry[i].data = 0;
     return NV_OK;
 }

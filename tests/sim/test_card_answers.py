@@ -187,6 +187,22 @@ def test_the_graphics_engine_is_the_chips(tmp_path: Path, profile: str, known: l
         assert (status, struct.unpack_from("<HH", order, 512 * 18)) == (OK, (2 * tpcs, tpcs))
 
 
+def test_memory_is_described_as_by_the_driver(tmp_path: Path) -> None:
+    """Bits of the bus, bytes of the cache, and no node of the host's memory: indices of ctrl2080fb.h."""
+    asked = (0xB, 0x1B, 0x3B)
+    params = struct.pack("<I", len(asked)) + b"".join(struct.pack("<II", index, 0xDEAD) for index in asked)
+    with a_client(tmp_path, "a10") as client:
+        status, back = client.control(NUMBER["NV2080_CTRL_CMD_FB_GET_INFO_V2"], params.ljust(1028, b"\0"))
+        assert status == OK
+        assert [struct.unpack_from("<I", back, 8 + 8 * i)[0] for i in range(3)] == [384, 6 << 20, 0xFFFFFFFF]
+
+
+def test_copy_engines_are_told_in_the_place_of_the_version(tmp_path: Path) -> None:
+    with a_client(tmp_path, "a10") as client:
+        status, back = client.control(NUMBER["NV2080_CTRL_CMD_CE_GET_ALL_CAPS"], bytes(136))
+        assert (status, back) == (OK, bytes(128) + struct.pack("<Q", 0b11111))
+
+
 def test_the_driver_says_its_version(tmp_path: Path) -> None:
     with a_client(tmp_path, "a10", "570.86.15") as client:
         name = "NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION"
