@@ -1,14 +1,15 @@
-/* Makes the calls of a recorded program again: replay SCRIPT [STARTS INIT UNTIL [supervised|copying]]. A line
- * of the script is a call (tests/recordings/script.py writes them): its row, then "open PATH ROW_TO_CLOSE" or
- * "ioctl ROW_OF_FILE CMD BYTES WORDS PARAMS_BYTES WORDS STATUS_AT NOTIFIED". A word is OFFSET:VALUE, in hex;
- * "*8" behind a value: 64 bits. Values that differ in every run: CN the N-th client, FN the descriptor of the
- * file that row N opened, P the parameters, M memory of the program's own, LN where the object N was mapped,
- * Z a list of zeros. Prints "ROW RESULT ERRNO STATUS MMAP" of each call. With STARTS it prints what so many
- * starts took instead, each a process: {"init_us": ..., "context_us": ..., "call_us": {ROW: ...}}: each
- * call's median of them up to the row UNTIL, and their sums up to the row INIT and from there. What else runs
- * on the machine falls on few of a call's times. supervised: under a supervisor that lets every NOTIFIED call
- * go on, than which none can be had for less. copying: under one that makes the system calls besides that a
- * mediator cannot do without. */
+/* Makes the calls of a recorded program again: replay SCRIPT [answers|STARTS INIT UNTIL
+ * [supervised|copying]]. A line of the script is a call (tests/recordings/script.py writes them): its row,
+ * then "open PATH ROW_TO_CLOSE" or "ioctl ROW_OF_FILE CMD BYTES WORDS PARAMS_BYTES WORDS STATUS_AT NOTIFIED".
+ * A word is OFFSET:VALUE, in hex; "*8" behind a value: 64 bits. Values that differ in every run: CN the N-th
+ * client, FN the descriptor of the file that row N opened, P the parameters, M memory of the program's own,
+ * LN where the object N was mapped, Z a list of zeros. Prints "ROW RESULT ERRNO STATUS MMAP" of each call,
+ * for answers its parameters after it too, or its struct if it has none, in hex, without zeros at the end.
+ * With STARTS it prints what so many starts took instead, each a process: {"init_us": ..., "context_us": ...,
+ * "call_us": {ROW: ...}}: each call's median of them up to the row UNTIL, and their sums up to the row INIT
+ * and from there. What else runs on the machine falls on few of a call's times. supervised: under a
+ * supervisor that lets every NOTIFIED call go on, than which none can be had for less. copying: under one
+ * that makes the system calls besides that a mediator cannot do without. */
 #define _FILE_OFFSET_BITS 64
 #define _GNU_SOURCE
 #include "../../rm/rm_abi.h"
@@ -204,7 +205,19 @@ static int follow(const struct call *c, const uint8_t *outer)
     return 0;
 }
 
-static void make(const struct call *c, bool tell)
+/* Up to the last byte that is not zero. */
+static void print_answer(const uint8_t *answer, uint32_t bytes)
+{
+    while (bytes && !answer[bytes - 1])
+        bytes--;
+    printf(bytes ? " " : " -");
+    for (uint32_t i = 0; i < bytes; i++)
+        printf("%02x", answer[i]);
+}
+
+enum tell { TELL_NOTHING, TELL_RESULTS, TELL_ANSWERS };
+
+static void make(const struct call *c, enum tell tell)
 {
     static _Alignas(16) uint8_t outer[BUFFER], params[BUFFER];
     uint32_t status = 0;
@@ -216,7 +229,8 @@ static void make(const struct call *c, bool tell)
         errno = 0;
         result = fd_of[c->row] = open(c->path, O_RDWR | O_CLOEXEC);
         if (tell)
-            printf("%u %d %d 0 0\n", c->row, result < 0 ? -1 : 0, result < 0 ? errno : 0);
+            printf("%u %d %d 0 0%s\n", c->row, result < 0 ? -1 : 0, result < 0 ? errno : 0,
+                   tell == TELL_ANSWERS ? " -" : "");
         return;
     }
     fill(params, c->params_bytes, c->param, c->params_words, NULL);
@@ -228,8 +242,12 @@ static void make(const struct call *c, bool tell)
         status = (uint32_t)field(outer, c->status_at, 4);
     if (!result && !status)
         unmapped = follow(c, outer);
-    if (tell)
-        printf("%u %d %d %x %d\n", c->row, result, result ? e : 0, status, unmapped);
+    if (!tell)
+        return;
+    printf("%u %d %d %x %d", c->row, result, result ? e : 0, status, unmapped);
+    if (tell == TELL_ANSWERS)
+        print_answer(c->params_bytes ? params : outer, c->params_bytes ? c->params_bytes : c->bytes);
+    putchar('\n');
 }
 
 static double now_us(void)
@@ -298,7 +316,7 @@ static void start(struct shared *s, uint32_t until, bool supervised)
     }
     begin = now_us();
     for (uint32_t i = 0; i < call_count && calls[i].row <= until; i++) {
-        make(&calls[i], false);
+        make(&calls[i], TELL_NOTHING);
         end = now_us();
         s->call_us[i] = end - begin;
         begin = end;
@@ -387,13 +405,13 @@ static int time_starts(uint32_t starts, uint32_t init, uint32_t until, const cha
 
 int main(int argc, char **argv)
 {
-    if (argc != 2 && argc != 5 && argc != 6)
-        fail("usage: replay SCRIPT [STARTS INIT UNTIL [supervised|copying]]");
+    if (argc != 2 && argc != 3 && argc != 5 && argc != 6)
+        fail("usage: replay SCRIPT [answers|STARTS INIT UNTIL [supervised|copying]]");
     parse(argv[1]);
-    if (argc > 2)
+    if (argc > 3)
         return time_starts((uint32_t)atoi(argv[2]), (uint32_t)atoi(argv[3]), (uint32_t)atoi(argv[4]),
                            argc > 5 ? argv[5] : NULL);
     for (uint32_t i = 0; i < call_count; i++)
-        make(&calls[i], true);
+        make(&calls[i], argc == 2 ? TELL_RESULTS : TELL_ANSWERS);
     return 0;
 }

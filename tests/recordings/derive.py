@@ -58,16 +58,17 @@ LINEAR_AT = {"NV_ESC_RM_UNMAP_MEMORY": 0x10, "NV_ESC_RM_UPDATE_DEVICE_MAPPING_IN
 OWN_MEMORY_AT = 0x18
 
 
-def class_bytes(facts: Path) -> dict[int, int]:
-    """Parameters of each class in the recorded version."""
+def version(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(".")))
+
+
+def class_bytes(facts: Path, at: tuple[int, ...] = VERSION) -> dict[int, int]:
+    """Parameters of each class in a version."""
     found: dict[int, int] = {}
     with (facts / "class.tsv").open() as lines:
         for row in csv.DictReader(lines, delimiter="\t"):
-            since, last = (
-                None if text == "-" else tuple(map(int, text.split(".")))
-                for text in (row["since"], row["last"])
-            )
-            if since is not None and since <= VERSION and (last is None or last >= VERSION):
+            since, last = (None if text == "-" else version(text) for text in (row["since"], row["last"]))
+            if since is not None and since <= at and (last is None or last >= at):
                 bytes_ = 0 if row["bytes"] == "-" else int(row["bytes"])
                 number = int(row["number"], 16)
                 found[number] = max(found.get(number, 0), bytes_)
