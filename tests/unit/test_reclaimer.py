@@ -224,6 +224,17 @@ def test_a_helper_that_dies_twice_leaves_the_container_alone(node: Node) -> None
     assert one.reclaim.state == "running"
 
 
+def test_online_does_not_wait_for_a_restoration_whose_helpers_died(node: Node) -> None:
+    """Nobody could say where it is, so it was to be left alone for ten seconds, with its room."""
+    grant = node.container(state="evicted")
+    node.engine.demands.add(0)
+    node.runs(lambda: True)
+    grant.reclaim.state = ReclaimState.RESTORING
+    node.reclaimer._rest(grant)
+    node.runs(lambda: grant.reclaim.state == ReclaimState.EVICTED)
+    assert node.driver.steps == [], "nothing was moved, so nothing is moved back"
+
+
 def test_a_refusal_of_the_driver_is_not_tried_again(node: Node) -> None:
     one = node.container()
     node.driver.refuses, node.engine.demands = "lock", {0}

@@ -141,6 +141,9 @@ class Mover:
             if "checkpointed" not in states.values():
                 await self._unlock_all(grant)
                 self._enter(grant, State.RUNNING)
+            elif was == State.RESTORING and set(states.values()) == {"checkpointed"}:
+                # Nothing has moved. Online may want the room by now, and this one is restored when it is due.
+                self._enter(grant, State.EVICTED)
             elif AFTER_CRASH[was] == State.RUNNING:
                 await self._restore_all(grant)
                 self._enter(grant, State.RUNNING)

@@ -28,6 +28,8 @@ from oci_specs.refusal import Refusal, quoted
 _NS_PER_MS, _NS_PER_S = 1_000_000, 1_000_000_000
 # A container that could not be moved is left alone for so long.
 _RETRY_S = 10
+# Or for a quarter of a second, if an online call waits for it.
+_SOON_NS = _RETRY_S * _NS_PER_S - 250 * _NS_PER_MS
 # Room comes about without an event, as when an online container ends.
 _LOOK_S = 0.25
 # So long after an eviction the calls that wait are tried with what it has freed, and the driver may still
@@ -172,7 +174,7 @@ class Reclaimer:
         cards: Mapping[int, Card] = self._cards() if grants else {}
         self._forget(grants)
         self._boost(cards)
-        self._recover_left(grants, now_ns)
+        self._recover_left(grants, cards, now_ns)
         for grant in grants:
             if grant.asked is not None and grant.tenant not in self._moves:
                 self._begin_asked(grant, grant.asked)
@@ -200,15 +202,18 @@ class Reclaimer:
             if any(cards[card].demanded_bytes for card in grant.reclaim.bytes if card in cards):
                 mover.boost(grant, self._served.config.evict_drain_ms)
 
-    def _recover_left(self, grants: Iterable[Grant], now_ns: int) -> None:
-        """Those that were left between their two places are looked after again, and those of a checkpoint
-        once their first process goes on, as the last one.
+    def _recover_left(self, grants: Iterable[Grant], cards: Mapping[int, Card], now_ns: int) -> None:
+        """Those that were left between their two places are looked after again: soon, where an online call
+        waits for the room that is kept for them; and those of a checkpoint once their first process goes on,
+        as the last one.
         """
+        demanded = {index for index, card in cards.items() if card.demanded_bytes}
         for grant in grants:
             if (
                 grant.reclaim.state in (State.EVICTING, State.RESTORING)
                 and grant.tenant not in self._moves
-                and self._retry_ns.get(grant.tenant, 0) <= now_ns
+                and self._retry_ns.get(grant.tenant, 0)
+                <= now_ns + (0 if demanded.isdisjoint(grant.reclaim.bytes) else _SOON_NS)
                 and not (grant.reclaim.saved and (grant.paused or process_id.is_stopped(grant.pid or 0)))
             ):
                 self._spawn(grant, partial(self._recover, grant))
@@ -426,7 +431,7 @@ class Reclaimer:
         self._rest(grant)
         if grant.not_moved != why:
             LOG.warning(
-                "not-restored" if grant.reclaim.state == State.EVICTED else "not-evicted",
+                "not-evicted" if grant.reclaim.state in (State.RUNNING, State.EVICTING) else "not-restored",
                 container=grant.container_id,
                 why=why,
             )

@@ -35,7 +35,7 @@ TRANSITIONS: Final = {
     ),
     (EVICTED, RUNNING): Transition(_BACK),
     (RESTORING, RUNNING): Transition(_BACK),
-    (RESTORING, EVICTED): Transition("a process was not restored, and all are checkpointed again"),
+    (RESTORING, EVICTED): Transition("a process was not restored, and all are checkpointed"),
     # What is known of it has changed.
     **{(state, state): Transition("") for state in (RUNNING, EVICTED, RESTORING)},
 }
