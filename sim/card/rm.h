@@ -11,8 +11,8 @@
  *   exports.c memory that is exported through open files
  *   pages.c   memory of a process's own pages, memory/process_map.h what is mapped by one
  *   dma.c     what is mapped without nvidia-uvm, uvm.h nvidia-uvm, memory/managed.h managed memory
- *   answers.c the controls that only ask, answers_gr.c those of the graphics engine, answers_channel.c of
- *             channels, control_sizes.c how large they are
+ *   answers.c the controls that only ask, answers_gr.c those of the graphics engine, control_sizes.c how
+ *             large they are
  *   chip.c    which classes a chip has
  *   events.c  events, and the files that they wake
  *   mapping.c what a program maps
@@ -277,12 +277,8 @@ struct rm_request { /* a control being executed: params are as large as the driv
     uint64_t aux_file;
 };
 
-/* answers.c, answers_gr.c, answers_channel.c, events.c: the same. */
+/* answers.c, answers_gr.c, events.c: the same. */
 uint32_t answer_control(const struct rm_request *request, uint32_t cmd);
-uint32_t of_channel(const struct rm_request *request);
-uint32_t work_token(const struct rm_request *request);
-uint32_t channel_numbers(const struct rm_request *request);
-uint32_t class_engine(const struct rm_request *request);
 
 /* control_sizes.c: whether this driver's version has the control; any size fits one that it does not have. */
 bool control_is_known(const struct rm *rm, uint32_t cmd);
@@ -296,6 +292,10 @@ uint32_t gr_sm_order(const struct rm_request *request);
 /* The i-th list that the parameters point to, of as many elements as they say; NULL: they point to none. */
 void *request_list(const struct rm_request *request, uint32_t element_bytes, uint32_t i, uint32_t *count);
 
+uint32_t of_channel(const struct rm_request *request);
+uint32_t work_token(const struct rm_request *request);
+uint32_t channel_numbers(const struct rm_request *request);
+uint32_t class_engine(const struct rm_request *request);
 uint32_t tsg_schedule(const struct rm_request *request);
 uint32_t tsg_set_timeslice(const struct rm_request *request);
 uint32_t tsg_get_timeslice(const struct rm_request *request);
