@@ -105,7 +105,7 @@ uint32_t engines_memory(const struct engines *engines, uint64_t bytes, uint32_t 
         .size = bytes,
         .attr = RM_MEMORY_LOCATION_HOST << RM_MEMORY_ATTR_LOCATION_SHIFT,
     };
-    struct rmc_mapping mapping = {.bytes = bytes};
+    struct rmc_mapping mapping = {.bytes = bytes, .host = true};
     uint32_t device = engines->card->device;
     uint32_t status = rmc_alloc(engines->rm, device, handle, NV01_MEMORY_SYSTEM, &params, sizeof params);
     void *at = MAP_FAILED;

@@ -12,7 +12,7 @@ uint32_t rmc_map(const struct rmc *rm, const struct rmc_card *card, uint32_t par
     };
     uint32_t status;
 
-    map.fd = rmc_open_node(rm, card);
+    map.fd = mapping->host ? rmc_open_path("/dev/nvidiactl") : rmc_open_node(rm, card);
     if (map.fd < 0)
         return RMC_STATUS_IOCTL_FAILED;
     status = rmc_ioctl(rm->ctl_fd, NV_ESC_RM_MAP_MEMORY, &map, sizeof map) ? RMC_STATUS_IOCTL_FAILED

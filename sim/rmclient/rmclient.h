@@ -43,6 +43,8 @@ void rmc_close(struct rmc *rm);
 void rmc_lock(void);
 void rmc_unlock(void);
 
+/* A fresh fd, or a negative errno. */
+int rmc_open_path(const char *path);
 /* A fresh fd of the card's node, registered with the session; or a negative errno. */
 int rmc_open_node(const struct rmc *rm, const struct rmc_card *card);
 /* 0 or a negative errno; begun anew after a signal. */
@@ -62,10 +64,12 @@ uint32_t rmc_control(const struct rmc *rm, uint32_t object, uint32_t cmd, void *
                      uint32_t params_bytes);
 
 /* What stands for an object's memory: `bytes` of it are asked for, `fd` is mmap()ed at `offset`. Of a
- * doorbell, fd is what is written to. The caller closes it. */
+ * doorbell, fd is what is written to. The caller closes it. host: the memory is not the card's, so RM maps it
+ * through a control file. */
 struct rmc_mapping {
     uint64_t bytes, offset;
     int fd;
+    bool host;
 };
 uint32_t rmc_map(const struct rmc *rm, const struct rmc_card *card, uint32_t parent, uint32_t handle,
                  struct rmc_mapping *mapping);

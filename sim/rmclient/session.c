@@ -8,7 +8,7 @@
 
 enum { VERSION_CMD_QUERY = '2' };
 
-static int node_open(const char *path)
+int rmc_open_path(const char *path)
 {
     int fd = open(path, O_RDWR | O_CLOEXEC);
 
@@ -29,7 +29,7 @@ int rmc_open_node(const struct rmc *rm, const struct rmc_card *card)
     int fd, error;
 
     snprintf(path, sizeof path, "/dev/nvidia%u", card->info.minor);
-    fd = node_open(path);
+    fd = rmc_open_path(path);
     if (fd < 0)
         return fd;
     error = rmc_ioctl(fd, NV_ESC_REGISTER_FD, &registration, sizeof registration);
@@ -137,7 +137,7 @@ static int driver_open(struct rmc *rm)
     struct rm_sys_params params = {.memblock_bytes = memory_block_bytes()};
     int error;
 
-    rm->ctl_fd = node_open("/dev/nvidiactl");
+    rm->ctl_fd = rmc_open_path("/dev/nvidiactl");
     if (rm->ctl_fd < 0)
         return rm->ctl_fd;
     error = rmc_ioctl(rm->ctl_fd, NV_ESC_CHECK_VERSION_STR, &version, sizeof version);
