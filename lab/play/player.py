@@ -459,6 +459,7 @@ class Player:
         os.waitpid(pid, 0)
         for fd in ends:
             os.close(fd)
+        self.driver.settle(pid)
         return "0"
 
     # Cases

@@ -47,8 +47,11 @@ class SimCard:
         return File(fd, file)
 
     def close(self, file: File) -> None:
-        """A driver frees all in a last close; the card sees it a little later, or another process has it."""
         os.close(file.fd)
+        self._closed(file)
+
+    def _closed(self, file: File) -> None:
+        """A driver frees all in a last close; the card sees it a little later, or another process has it."""
         head = REQUEST.pack(FILES, 0, 0, 0, 0, 0, os.getpid(), 8, 0, 0)
         end = time.monotonic() + CLOSE_S
         while self._ask(head + struct.pack("<Q", file.id))[0] != b"\0" and time.monotonic() < end:
@@ -94,16 +97,18 @@ class SimCard:
             assert aux is not None
             os.dup2(fd, aux.fd)
             os.close(fd)
+            self._closed(aux)
 
-    def settle(self) -> None:
-        """Until the card has seen that all files but one are closed."""
+    def settle(self, pid: int | None = None) -> None:
+        """Until the card has seen that a process's files are closed, or all files but one."""
         end = time.monotonic() + SETTLE_S
         while time.monotonic() < end:
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as admin:
                 admin.connect(os.fspath(self.path.with_name("admin.sock")))
                 admin.send(b"files")
-                if len(json.loads(admin.recv(PACKET_BYTES))) <= 1:
-                    return
+                files = json.loads(admin.recv(PACKET_BYTES))
+            if len(files) <= 1 if pid is None else all(file["tgid"] != pid for file in files):
+                return
             time.sleep(0.005)
 
     def map_at(self, file: File, linear: int) -> int:

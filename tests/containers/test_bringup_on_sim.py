@@ -59,7 +59,6 @@ DECIDED = {
     "P14 NCCL in two containers": f"{NOWHERE}NCCL computes, and a simulated card does not",
     "E13 groups of a context": "1 groups and 1 channels",
     "E15 unregistered channel": "disabled, and SCHEDULE takes it too",
-    "E18 sizes": "wrong sizes: ",
     "E22 files of nvidia-uvm": f"{NOWHERE}a simulated card's files are no device nodes",
     "E19 MIG subscription": f"{NOWHERE}there is no MIG instance",
     "E20 peers natively": f"{NOWHERE}NCCL computes, and a simulated card does not",
