@@ -125,11 +125,13 @@ struct vaspace_params {
 static uint32_t vaspace_status(const struct vaspace_params *params)
 {
     enum { NEW = 0, OF_DEVICE = 2, LAST = 3 };
-    enum { MIRRORED = 1 << 5, ONLY_RM = 1 << 4 | 1 << 6, SMALLEST = 128 << 20 };
+    enum { BY_CPU_TABLES = 1 << 4, MIRRORED = 1 << 5, FAULTING = 1 << 6, SMALLEST = 128 << 20 };
+    bool uvms = params->flags & RM_VASPACE_EXTERNALLY_OWNED; /* who answers its faults */
 
     if (params->index > LAST)
         return NV_ERR_INVALID_STATE;
-    if ((params->index != NEW && params->index != OF_DEVICE) || params->flags & ONLY_RM)
+    if ((params->index != NEW && params->index != OF_DEVICE) || params->flags & BY_CPU_TABLES ||
+        (params->flags & FAULTING && !uvms))
         return NV_ERR_INVALID_ARGUMENT;
     if (params->flags & MIRRORED)
         return NV_ERR_ILLEGAL_ACTION;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Callable
 
 import pytest
@@ -171,6 +172,16 @@ def test_freeing_an_ancestor_frees_all_below(
     assert client.free(getattr(client, ancestor)) == OK
     assert used(card) == 0
     assert client.free(memory) == (INVALID_HANDLE if ancestor == "root" else OK)
+
+
+@pytest.mark.parametrize(("flags", "status"), [(0x40, INVALID_ARGUMENT), (0x48, OK)])
+def test_an_address_space_may_fault_where_nvidia_uvm_fills_it(
+    new_client: NewClient, flags: int, status: int
+) -> None:
+    """tinygrad has it so."""
+    client = new_client()
+    params = struct.pack("<2I40x", 0, flags)
+    assert client.alloc(client.device, VASPACE, params)[0] == status
 
 
 def test_a_client_answers_only_on_its_own_file(
