@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.native.nvidia_mediated import Tenant, World, world
+from tests.native.page_tables import Mapped, charged_bytes
 from tests.native.rm_params import (
     CTL,
     DEVICE,
@@ -27,7 +28,7 @@ from tests.native.rm_params import (
     UVM_MAP_EXTERNAL,
     memory,
 )
-from tests.native.uvm_params import free_range, map_external
+from tests.native.uvm_params import GPU_ONE, GPU_TWO, free_range, map_external
 from tests.native.watching import waits, watched
 from tests.support.rm_numbers import (
     NV2080_CTRL_CMD_FB_GET_INFO_V2,
@@ -39,7 +40,7 @@ from tests.support.waiting import until
 
 OK, NO_MEMORY = 0, NV_ERR_NO_MEMORY
 MAP_STATUS = 9260
-PAGE = 64 << 10  # RM's
+PAGE, SMALL_PAGE = 64 << 10, 4 << 10  # RM's
 MOST = 128  # of nvidia-uvm, by nvidia/files/files.h
 BASE, SIZE = 0x7F0000000000, 48 * MIB
 CAP_MIB = 64
@@ -106,16 +107,22 @@ def test_free_memory_query_waits_for_closing_files(here: World) -> None:
 
 def test_page_tables_have_room_too(here: World) -> None:
     first, second, client = two(here)
-    here.range(2 * BASE, MIB)
-    assert allocate(second, client, MIB) == OK
+    size = 8 * MIB
+    here.range(2 * BASE, size)
+    assert allocate(second, client, size) == OK
     rest = CAP_MIB * MIB - int(here.used_mib(second) * MIB)
     # RM gives memory of 2 MiB and more in pages of that size, and smaller memory in pages of 64 KiB.
     huge = rest // (2 * MIB) * 2 * MIB
     assert allocate(second, client, huge, handle=0x101) == OK
     assert allocate(second, client, (rest - huge) // PAGE * PAGE, handle=0x102) == OK
 
+    # By its offset it is mapped in pages of 4 KiB, so that its tables take more than is left.
+    gpus = (GPU_ONE, GPU_TWO)
+    assert charged_bytes(Mapped(gpu, 2 * BASE, size - SMALL_PAGE) for gpu in gpus) >= PAGE
+
     def mapped() -> int:
-        answer = second.uvm_call(UVM_MAP_EXTERNAL, map_external(client, 0x100, 2 * BASE, MIB))
+        params = map_external(client, 0x100, 2 * BASE, size - SMALL_PAGE, gpus, SMALL_PAGE)
+        answer = second.uvm_call(UVM_MAP_EXTERNAL, params)
         assert (answer.result, answer.through) == (0, False)
         return answer.u32(MAP_STATUS)
 

@@ -29,7 +29,7 @@ from tests.native.external_steps import (
     unmap_range,
 )
 from tests.native.nvidia_mediated import Tenant, World, world
-from tests.native.page_tables import Mapped, charged_bytes, tables_bytes
+from tests.native.page_tables import BIG_PAGE, HUGE_PAGE, Mapped, charged_bytes, tables_bytes
 from tests.native.rm_params import (
     MEMORY,
     MIB,
@@ -410,7 +410,8 @@ class Memories:
         self.number = 0
         self.names: dict[int, int] = {}  # handle → memory
         self.pages: dict[int, int] = {}  # memory → MiB
-        self.mapped: set[tuple[int, int, bytes]] = set()  # (memory, page, GPU)
+        # (memory, page, GPU, bytes of the pages that it is mapped by)
+        self.mapped: set[tuple[int, int, bytes, int]] = set()
 
     def handle(self) -> int:
         self.number += 1
@@ -435,8 +436,12 @@ class Memories:
         params = map_external(self.client, handle, BASE + at * MIB, size * MIB, gpus)
         map_range(self.tenant, params)
         taken = {(page, gpu) for page in range(at, at + size) for gpu in gpus}
-        self.mapped = {one for one in self.mapped if one[1:] not in taken}
-        self.mapped |= {(self.names[handle], page, gpu) for page, gpu in taken}
+        self.mapped = {one for one in self.mapped if one[1:3] not in taken}
+        memory = self.names[handle]
+        # RM gives memory of 2 MiB and more in pages of that size, and smaller memory in pages of 64 KiB.
+        huge = self.pages[memory] >= 2 and at % 2 == size % 2 == 0
+        by = HUGE_PAGE if huge else BIG_PAGE
+        self.mapped |= {(memory, page, gpu, by) for page, gpu in taken}
 
     def unmap(self, chance: random.Random) -> None:
         at, size, gpu = chance.randrange(10), chance.choice((1, 2, 6)), chance.choice((GPU_ONE, GPU_TWO))
@@ -454,10 +459,10 @@ class Memories:
         self.mapped.clear()
 
     def tables(self) -> list[Mapped]:
-        return [Mapped(gpu, BASE + page * MIB, MIB) for _memory, page, gpu in self.mapped]
+        return [Mapped(gpu, BASE + page * MIB, MIB, by) for _memory, page, gpu, by in self.mapped]
 
     def used_mib(self) -> int:
-        alive = {*self.names.values(), *(memory for memory, _page, _gpu in self.mapped)}
+        alive = {*self.names.values(), *(memory for memory, *_where in self.mapped)}
         return sum(self.pages[memory] for memory in alive)
 
 
