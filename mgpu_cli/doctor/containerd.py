@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mgpu_cli.doctor import kubelet
-from mgpu_cli.doctor.engines import SHIM, SHIM_TYPE, changed_since_start, is_ours, not_passed, shown
+from mgpu_cli.doctor.engines import SHIM, SHIM_TYPE, is_ours, not_passed, not_restarted, shown
 from mgpu_cli.doctor.finding import Finding, Group, fail, note, ok, warn
 from mgpu_cli.doctor.host import Host, NoAnswerError
 
@@ -84,14 +84,8 @@ def _handlers_of(host: Host) -> Iterator[Finding]:
             "containerd config dump",
         )
         return
-    newer = changed_since_start(host, SOCKET, [CONFIG, *config.get("imports", [])])
-    if newer:
-        yield warn(
-            "containerd-not-restarted",
-            f"{newer} is newer than the containerd that runs",
-            "it does not have the handlers of this file yet: pods with them do not start",
-            "systemctl restart containerd",
-        )
+    files = [CONFIG, *config.get("imports", [])]
+    yield from not_restarted(host, "containerd", "containerd", SOCKET, files)
     yield from _cdi(host, config)
     found = _ours(_handlers(config))
     if not found:

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any
 
-from mgpu_cli.doctor.engines import changed_since_start, is_ours
+from mgpu_cli.doctor.engines import is_ours, not_restarted
 from mgpu_cli.doctor.finding import Finding, Group, fail, ok, warn
 from mgpu_cli.doctor.host import Host, NoAnswerError
 
@@ -23,14 +23,7 @@ def registered(host: Host) -> Iterator[Finding]:
     except (NoAnswerError, tomllib.TOMLDecodeError) as error:
         yield warn("crio-config", f"CRI-O does not take its configuration: {error}", "", "crio config")
         return
-    newer = changed_since_start(host, SOCKET, CONFIGS)
-    if newer:
-        yield warn(
-            "crio-not-restarted",
-            f"{newer} is newer than the CRI-O that runs",
-            "it does not have the handlers of this file yet: pods with them do not start",
-            "systemctl restart crio",
-        )
+    yield from not_restarted(host, "CRI-O", "crio", SOCKET, CONFIGS)
     runtime = config.get("crio", {}).get("runtime", {})
     yield from _labels(host, runtime)
     handlers = runtime.get("runtimes", {})
