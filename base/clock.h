@@ -12,10 +12,13 @@ static inline uint64_t monotonic_ns(void)
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
+static inline struct timespec timespec_of(uint64_t ns)
+{
+    return (struct timespec){.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+}
+
 static inline struct timespec monotonic_after_ms(uint32_t ms)
 {
-    uint64_t ns = monotonic_ns() + (uint64_t)ms * 1000000;
-
-    return (struct timespec){.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+    return timespec_of(monotonic_ns() + (uint64_t)ms * 1000000);
 }
 #endif

@@ -20,7 +20,7 @@
 enum { EXTERNAL_MAX = 65536, EXTERNAL_BUCKETS = 65536, UVM_GPU_BYTES = 16 };
 
 struct external_map {
-    uint32_t check; /* of what is above `held_bytes`, stored last; 0: a free slot */
+    uint32_t check; /* of what is above `hold_bytes`, stored last; 0: a free slot */
     uint32_t card;
     uint64_t file, base, end; /* addresses in that file's address space, end exclusive */
     /* The number of the memory (objects.h), and its charge on `card`; 0, 0: it is not of a card. */

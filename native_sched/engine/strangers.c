@@ -12,6 +12,7 @@
  * look was, and there are none once a look has lasted for a quarter of a second, so that it ends whatever
  * there is. */
 #define _GNU_SOURCE
+#include "base/clock.h"
 #include "base/scoped.h"
 #include "native_sched/boundary/continued/continued.h"
 #include "engine_private.h"
@@ -258,7 +259,7 @@ static uint64_t look_on(struct look *l)
 /* False: the engine ends. */
 static bool wait_until(struct mgpu_engine *e, uint64_t at_ns)
 {
-    struct timespec until = {.tv_sec = (time_t)(at_ns / 1000000000), .tv_nsec = (long)(at_ns % 1000000000)};
+    struct timespec until = timespec_of(at_ns);
     WITH_ENGINE(e);
 
     while (!e->strangers.over && loop_now_ns() < at_ns)

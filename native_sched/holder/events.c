@@ -1,20 +1,17 @@
 #define _GNU_SOURCE
 #include "events.h"
+#include "base/clock.h"
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <time.h>
 
 int events_fd;
 
 int64_t now_ms(void)
 {
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+    return (int64_t)(monotonic_ns() / 1000000);
 }
 
 void say(const char *format, ...)

@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "loop.h"
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "native_sched/process/privileges.h"
 #include "apply.h"
@@ -11,20 +12,18 @@
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { REALTIME_PRIORITY = 20 };
 /* Three scans of all processes, of which the second finds a file that was passed on. RM may also refuse to
  * suspend a group while a context is made or ended, which takes far less. */
 enum { PATIENCE_NS = 1500000000 };
-enum { NS_PER_S = 1000000000 };
 
 static void wait_until(const struct loop *l, uint64_t at_ns)
 {
     struct pollfd kick = {.fd = l->kick, .events = POLLIN};
     uint64_t now = loop_now_ns(), count, left = at_ns > now ? at_ns - now : 0;
-    struct timespec t = {.tv_sec = (time_t)(left / NS_PER_S), .tv_nsec = (long)(left % NS_PER_S)};
+    struct timespec t = timespec_of(left);
 
     if (ppoll(&kick, 1, at_ns == UINT64_MAX ? NULL : &t, NULL) > 0 &&
         read(l->kick, &count, sizeof(count)) < 0 && errno != EAGAIN)

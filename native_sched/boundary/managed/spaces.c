@@ -38,7 +38,6 @@ void managed_drop_space(struct managed *g, uint32_t i)
     managed_close_handle(&g->handle[i]);
 }
 
-/* What is mapped there. -ENXIO: no process has that memory; -EAGAIN: one has, and it cannot be read now. */
 int64_t managed_space_mapped(const struct mediator *m, const struct managed *g, uint32_t i, uint64_t from,
                              uint64_t to)
 {

@@ -60,7 +60,7 @@ static struct answer made_by_caller(struct call *c)
     return continued();
 }
 
-/* In the order of rm_rows[], which are a column of. */
+/* A column of the commands in rm_rows[], in their order. */
 #define HANDLER(handler, ...)     handler
 #define HANDLER_MEDIATED(handler) handler
 #define HANDLER_ANSWERED          NULL
