@@ -19,3 +19,11 @@ def ask(socket: Path, verb: str, **members: Any) -> dict[str, Any]:
             raise
         hint = "start it with mgpu up, or say where it runs with --root or MGPU_ROOT"
         raise Refusal(refusal.code, refusal.message, hint) from refusal
+
+
+def health(socket: Path) -> dict[str, Any] | None:
+    """What mgpud says of itself; None where it does not answer."""
+    try:
+        return ask(socket, "health")
+    except Refusal:
+        return None

@@ -37,8 +37,21 @@ class _Group(click.Group):
             ctx.exit(refusal.exit_status)
 
 
+def _print_version(ctx: click.Context, _param: click.Parameter, is_asked: bool) -> None:
+    if is_asked and not ctx.resilient_parsing:
+        click.echo(f"mgpu {build.build()}")
+        ctx.exit()
+
+
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(build.build(), message="mgpu %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
 def main() -> None:
     """Share NVIDIA GPUs between containers, with hard memory caps and the stock driver."""
 

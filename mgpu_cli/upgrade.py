@@ -33,10 +33,11 @@ def upgrade(state: StateDir) -> None:
     running one is does not begin, and that one goes on.
     """
     before = holder.status(state.holder)
-    old_holder, old_mgpud = _holder_build(before.pid), _mgpud_build(state)
+    old_holder = build.of_process(before.pid)[0]
+    old_mgpud = (client.health(state.control) or {}).get("build", build.UNKNOWN)
     after = _replace_holder(state, before)
     click.echo(
-        f"holder (pid {after.pid}): {_holder_build(after.pid)} in place of {old_holder}; "
+        f"holder (pid {after.pid}): {build.of_process(after.pid)[0]} in place of {old_holder}; "
         f"it holds {after.listeners} listeners"
     )
     _renew_mgpud(state, after)
@@ -44,29 +45,16 @@ def upgrade(state: StateDir) -> None:
     found = _serving(state, after.mgpud_pid)
     instead = f"in place of {old_mgpud} (pid {after.mgpud_pid})" if after.mgpud_pid else "where none served"
     click.echo(
-        f"mgpud (pid {found['pid']}): {found['build']} {instead} after "
+        f"mgpud (pid {found['pid']}): {found.get('build', build.UNKNOWN)} {instead} after "
         f"{time.monotonic() - began:.1f} s; it serves {found['containers']} containers"
     )
-    if found["prefix"] != sys.prefix:
+    # An mgpud of before this member does not say it.
+    if found.get("prefix", sys.prefix) != sys.prefix:
         click.echo(
             f"mgpu: what runs is installed in {found['prefix']}, and this command in {sys.prefix}; to run this one's, "
             "install it there, or end what runs and start it from here",
             err=True,
         )
-
-
-def _holder_build(pid: int) -> str:
-    try:
-        return build.of_process(pid)[0]
-    except OSError:
-        return build.UNKNOWN
-
-
-def _mgpud_build(state: StateDir) -> str:
-    try:
-        return str(client.ask(state.control, "health").get("build", build.UNKNOWN))
-    except Refusal:
-        return build.UNKNOWN
 
 
 def _until(limit_s: float, done: Callable[[], bool]) -> bool:

@@ -15,22 +15,12 @@ from oci_specs import build
 from oci_specs.refusal import Refusal
 
 
-def _health(state: StateDir) -> dict[str, Any] | None:
-    try:
-        return client.ask(state.control, "health")
-    except Refusal:
-        return None
-
-
 def _holder(state: StateDir) -> dict[str, Any] | None:
     try:
         pid = holder.status(state.holder).pid
     except Refusal:
         return None
-    try:
-        found, prefix = build.of_process(pid)
-    except OSError:
-        return {"pid": pid, "build": build.UNKNOWN, "prefix": build.UNKNOWN}
+    found, prefix = build.of_process(pid)
     return {"pid": pid, "build": found, "prefix": str(prefix)}
 
 
@@ -39,7 +29,7 @@ def _holder(state: StateDir) -> dict[str, Any] | None:
 @options.output
 def version(state: StateDir, output: str) -> None:
     """Print versions of mgpu, the kernel and what runs here: the holder, mgpud and its driver."""
-    health, held = _health(state), _holder(state)
+    health, held = client.health(state.control), _holder(state)
     if output == "json":
         facts = {
             "mgpu": build.version(),
@@ -63,7 +53,8 @@ def version(state: StateDir, output: str) -> None:
         click.echo(f"mgpud   not running at {state.control}")
     else:
         click.echo(
-            f"mgpud   {health['build']}, in {health['prefix']}, pid {health['pid']}, "
+            f"mgpud   {health.get('build', build.UNKNOWN)}, in {health.get('prefix', build.UNKNOWN)}, "
+            f"pid {health['pid']}, "
             f"driver {health['driver']} {health['driver_version']}, "
             f"{health['cards']} GPUs, {health['containers']} containers"
         )

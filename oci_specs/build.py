@@ -6,7 +6,7 @@ even when its file has been replaced.
 
 from __future__ import annotations
 
-import importlib.metadata
+import functools
 import os
 import re
 from pathlib import Path
@@ -20,7 +20,11 @@ _DELETED = " (deleted)"
 UNKNOWN = "unknown"
 
 
+@functools.cache
 def version() -> str:
+    # It takes as long to load as a command needs for all else.
+    import importlib.metadata
+
     try:
         return importlib.metadata.version("mgpu")
     except importlib.metadata.PackageNotFoundError:
@@ -36,13 +40,15 @@ def build() -> str:
 
 
 def of_process(pid: int) -> tuple[str, Path]:
-    """The build of a native program that runs, and the prefix that it was started from.
-
-    OSError when there is no such process, or it is another user's.
+    """The build of a native program that runs, and the prefix that it was started from; UNKNOWN of a process
+    that has ended, or is another user's.
     """
     exe = f"/proc/{pid}/exe"
-    folder = Path(os.readlink(exe).removesuffix(_DELETED)).parent
-    return _marked(exe), folder.parent.parent if folder.match(str(_LIBEXEC)) else folder
+    try:
+        found, folder = _marked(exe), Path(os.readlink(exe).removesuffix(_DELETED)).parent
+    except OSError:
+        return UNKNOWN, Path(UNKNOWN)
+    return found, folder.parent.parent if folder.match(str(_LIBEXEC)) else folder
 
 
 def _marked(program: str) -> str:

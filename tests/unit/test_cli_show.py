@@ -178,6 +178,13 @@ def test_every_summary_is_whole_and_version_is_an_option_too() -> None:
     assert mgpu("--version").output.startswith("mgpu ")
 
 
+def test_version_knows_no_build_of_an_older_mgpud(mgpud: FakeMgpud) -> None:
+    said = {"pid": 7, "driver": "sim", "driver_version": "545.1", "cards": 2, "containers": 0}
+    mgpud.reply({"version": 1, "ok": True, **said})
+    done = mgpu("version")
+    assert "mgpud   unknown, in unknown, pid 7, driver sim 545.1, 2 GPUs, 0 containers" in done.output
+
+
 def test_version_without_mgpud_is_no_error(tmp_path: Path) -> None:
     result = mgpu("version", "--root", str(tmp_path))
     assert result.exit_code == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -44,17 +43,6 @@ class Observed:
     lost_listeners: Callable[[], int] = lambda: 0
     moved: Counts = field(default_factory=Counts)
     log: Log = LOG
-
-
-@functools.cache
-def version() -> str:
-    """mgpu's own; "unknown" where it runs from its sources."""
-    import importlib.metadata
-
-    try:
-        return importlib.metadata.version("mgpu")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
 
 
 async def serve(server: MetricsServer, path: str, listen: str, log: Log) -> None:

@@ -18,8 +18,9 @@ from prometheus_client.registry import Collector
 from native_sched.daemon.grants.grants import Grant
 from native_sched.daemon.metrics.account import NS_PER_S
 from native_sched.daemon.metrics.container import REASONS, containers, usage
-from native_sched.daemon.metrics.service import Observed, version
+from native_sched.daemon.metrics.service import Observed
 from native_sched.daemon.node.inventory import CardInfo
+from oci_specs.build import version
 from oci_specs.request import Qos
 
 CLASSES: tuple[Qos, ...] = ("online", "offline")
