@@ -205,6 +205,7 @@ class Run:
     deaths: int = 0
     written: int = 0
     first: int = 0  # process
+    stranger_came: bool = False
 
     def kill_it(self, address: int) -> None:
         """Again where mgpud has died meanwhile."""
@@ -238,32 +239,42 @@ class Run:
                     self.kill_it(int(rest[0]))
                 self.ended = word in ("done", "bad")
 
+    @property
+    def stranger_is_due(self) -> bool:
+        wanted = self.attack.stranger != "nobody" and not self.stranger_came
+        return wanted and bool(self.client) and self.rounds > 1
+
     def go(self) -> None:
         with ExitStack() as files:
             self._go(files)
 
     def _go(self, files: ExitStack) -> None:
         threading.Thread(target=self.hear, daemon=True).start()
-        stranger, restart = self.attack.stranger, self.attack.restart
+        restart = self.attack.restart
         began = time.monotonic()
         while time.monotonic() - began < ATTACK_MAX_S:
+            time.sleep(LOOK_S)
             # What another process keeps by a file of an ended container is no container's any more.
-            card = self.judge.look(self.container.running.process.poll() is not None)
-            if self.container.running.process.poll() is not None:
+            card = self.judge.look(self.container.has_ended())
+            if self.container.has_ended():
                 return
             if restart and self.rounds:
                 os.kill(self.siege.mgpu.pid_of("mgpud"), signal.SIGKILL)
                 restart = False
                 until(lambda: bool(self.siege.mgpu.pids_of("mgpud")), "there is a mgpud")
-            if stranger != "nobody" and self.client and self.rounds > 1:
+            if self.stranger_is_due:
                 with suppress(OSError, IndexError, ValueError):
                     if use := client_of(self.siege, card, self.container):
                         files.enter_context(files_of(use.tgid))
-                        as_a_stranger(self.siege, stranger, use, self.client)
-                        stranger = "nobody"
+                        as_a_stranger(self.siege, self.attack.stranger, use, self.client)
+                        self.stranger_came = True
+                        # What is in the tenant's own client is found without the stranger.
+                        if self.attack.stranger == "memory":
+                            files.close()
+                # The judge has yet to see what it made.
+                continue
             if (self.ended and not self.judge.since) or self.judge.longest_s > self.attack.over_max_s:
                 return
-            time.sleep(LOOK_S)
 
 
 def found_by(siege: Siege, attack: Attack) -> str | None:
@@ -273,8 +284,11 @@ def found_by(siege: Siege, attack: Attack) -> str | None:
     with siege.attempt("composed", *words, cap_mib=CAP_MIB) as container:
         run = Run(siege, attack, container, judge)
         run.go()
+        missed = run.stranger_is_due and not container.has_ended()
     if attack.passing == "mortal" and not run.deaths and CAN_STAND_IN:
         return f"{attack}: no caller has died"
+    if missed:
+        return f"{attack}: no stranger has come"
     if run.written:
         return f"{attack}: an answer is in another process's memory, {run.written} times"
     if judge.longest_s > attack.over_max_s:
