@@ -45,14 +45,12 @@ class Numbers:
 class Form:
     """read: the meaning of a text, or None; allowed: the accepted values in words; most: the upper limit.
 
-    numbers and choices say the same as read where it reads numbers or words, for those who must say it in
-    another language.
+    choices: the words that read takes, if it takes words.
     """
 
     read: Callable[[str], Any]
     allowed: str
     most: int = _MAX
-    numbers: Numbers | None = None
     choices: tuple[str, ...] = ()
 
     def allowed_instead_of(self, text: str) -> str:
@@ -81,7 +79,7 @@ def _numbers(numbers: Numbers, allowed: str, meaning: Callable[[int], Any], most
         value = numbers.read(text)
         return None if value is None else meaning(value)
 
-    return Form(read, allowed, most, numbers)
+    return Form(read, allowed, most)
 
 
 def _memory(unit_mib: int, allowed: str, least: int = 1) -> Form:

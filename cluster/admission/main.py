@@ -1,4 +1,4 @@
-"""`mgpu-admission`: the webhook for clusters without mutating policies."""
+"""`mgpu-admission`: the webhook that the API server asks about pods and workloads."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 class Shape:
     """Kinds that keep their pod in one place.
 
-    name: of the policies. path: of the pod's metadata and spec below the object, () for a pod. resources: by
+    name: of its webhooks. path: of the pod's metadata and spec below the object, () for a pod. resources: by
     API group and with the operations at which they are looked at; a Job's template can only be written once.
     The first ones are those that are made.
     """
@@ -30,11 +30,6 @@ class Shape:
     def cel(self, root: str) -> str:
         """The same place in CEL, below object or oldObject."""
         return ".".join((root, *self.path))
-
-    @property
-    def pointer(self) -> str:
-        """The same place as a JSON pointer."""
-        return "".join(f"/{member}" for member in self.path)
 
 
 _EVERY = ("CREATE", "UPDATE")

@@ -1,11 +1,12 @@
-"""The webhook form as objects of the API: what calls the server, the server, and what it may."""
+"""Admission as objects of the API: what calls the server, the server, and what it may."""
 
 from __future__ import annotations
 
+import json
+from itertools import groupby
 from typing import Any
 
-from cluster.admission import names, policies, variables
-from cluster.admission.cel import member, text
+from cluster.admission import names
 from cluster.admission.names import Settings
 from cluster.admission.shapes import POD, SHAPES, Shape
 
@@ -47,8 +48,10 @@ def _configuration(kind: str, path: str, settings: Settings) -> Object:
 
 
 def _webhook(kind: str, path: str, shape: Shape) -> Object:
-    of_new = kind == "Mutating" and shape is POD
-    rules = policies.of_new(shape) if of_new else policies.rules(shape)
+    rules = _rules(shape)
+    if kind == "Mutating" and shape is POD:
+        # What is added to a pod later is judged and not changed.
+        rules = [{**rules[0], "operations": ["CREATE"]}]
     return {
         "name": f"{shape.name}.mgpu.dev",
         "admissionReviewVersions": ["v1"],
@@ -56,7 +59,7 @@ def _webhook(kind: str, path: str, shape: Shape) -> Object:
         "failurePolicy": "Fail",
         "matchPolicy": "Equivalent",
         "timeoutSeconds": PATIENCE_S,
-        "namespaceSelector": policies.namespaces(),
+        "namespaceSelector": _namespaces(),
         "matchConditions": [{"name": "ours", "expression": _concerns(shape)}],
         "rules": rules,
         "clientConfig": {"service": {"name": NAME, "namespace": NAMESPACE, "path": path, "port": 443}},
@@ -64,25 +67,54 @@ def _webhook(kind: str, path: str, shape: Shape) -> Object:
     }
 
 
+def _rules(shape: Shape) -> list[Object]:
+    return [
+        {
+            "apiGroups": [group],
+            "apiVersions": ["v1"],
+            "operations": [*operations],
+            "resources": [resource for _, resource, _ in same],
+            "scope": "Namespaced",
+        }
+        for (group, operations), same in groupby(shape.resources, key=lambda each: (each[0], each[2]))
+    ]
+
+
+def _namespaces() -> Object:
+    """A selector of the namespaces that are judged."""
+    label = "kubernetes.io/metadata.name"
+    return {
+        "matchExpressions": [{"key": label, "operator": "NotIn", "values": [*names.EXCLUDED_NAMESPACES]}]
+    }
+
+
 def _concerns(shape: Shape) -> str:
-    """Whether anything of the manifest has to do with mgpu: what is not its own starts when it is away."""
+    """In CEL: whether the manifest has a name of ours. Other pods start while the server is away."""
+
+    def begins(name: str, families: tuple[str, ...]) -> str:
+        # JSON's escapes are CEL's.
+        return " || ".join(f"{name}.startsWith({json.dumps(family)})" for family in families)
 
     def named(of: str) -> str:
-        families = " || ".join(f"k.startsWith({text(family)})" for family in names.FAMILIES + _others())
-        return f"{of}.exists(k, {families})"
+        # HAMi's too: whether they are ours is the server's option.
+        return f"{of}.exists(k, {begins('k', names.FAMILIES + tuple(names.HAMI))})"
+
+    def member(of: str, *path: str) -> str:
+        return f"{of}.?{'.?'.join(path)}.orValue({{}})"
 
     pod = shape.cel("object")
     said = [(pod, "annotations"), (pod, "labels"), *([] if shape is POD else [("object", "annotations")])]
     every = f"({pod}.spec.containers + {pod}.spec.?initContainers.orValue([]))"
     limited = f"{every}.exists(c, {named(member('c', 'resources', 'limits'))})"
     lists = [every, f"{pod}.spec.?ephemeralContainers.orValue([])"]
-    varied = [f"{each}.exists(c, {variables.names_variable('c')})" for each in lists]
-    return " || ".join([*(named(member(of, "metadata", which)) for of, which in said), limited, *varied])
-
-
-def _others() -> tuple[str, ...]:
-    """HAMi's too: whether they are ours is the server's option."""
-    return tuple(names.HAMI)
+    is_ours = f"e.name in {json.dumps(names.VARIABLES)} || {begins('e.name', (names.CLAIM_VARIABLES,))}"
+    varied = [f"{each}.exists(c, c.?env.orValue([]).exists(e, {is_ours}))" for each in lists]
+    # A name that mgpu alone writes may not be taken away.
+    had = named(member(shape.cel("oldObject"), "metadata", "annotations"))
+    taken = f"(oldObject != null && {had})"
+    return " || ".join(
+        [*(named(member(of, "metadata", which)) for of, which in said), limited, *varied, taken]
+    )
 
 
 def _rights() -> list[Object]:

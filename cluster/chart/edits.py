@@ -83,13 +83,7 @@ EDITS: dict[str, tuple[Edit, ...]] = {
         ),
     ),
     "claims/deviceclasses.yaml": (),
-    "admission/mutating-v1.yaml": (
-        Edit(
-            "apiVersion: admissionregistration.k8s.io/v1\n",
-            'apiVersion: admissionregistration.k8s.io/{{ include "mgpu.admission" . }}\n',
-        ),
-    ),
-    "admission/webhook.yaml": (
+    "admission.yaml": (
         _IMAGE,
         Edit(
             "      serviceAccountName: mgpu-admission\n",

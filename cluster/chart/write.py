@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache, partial
 from pathlib import Path
 
 import click
@@ -20,11 +19,9 @@ _HEAD = "{{{{- /* Written by python -m cluster.chart, from cluster/manifests/{na
 _WHEN = {
     "scheduler.yaml": ".Values.scheduler.enabled",
     "claims/deviceclasses.yaml": ".Values.dra",
-    "admission/webhook.yaml": 'eq (include "mgpu.admission" .) "webhook"',
 }
-_WHEN_POLICIES = 'ne (include "mgpu.admission" .) "webhook"'
 _ALWAYS = ("agent.yaml", "node.yaml", "node-scope.yaml", "uninstall.yaml", "runtimeclass.yaml")
-# The settings by which admission's manifests differ.
+# The settings by which admission's manifest differs.
 _SWITCHES = {
     "hami": ".Values.hami",
     "aliyun_mib": ".Values.aliyunMib",
@@ -36,30 +33,22 @@ def templates() -> dict[str, str]:
     """Every generated template by its file's name. edits.Lost as there."""
     plain = [*_ALWAYS, "scheduler.yaml", "claims/deviceclasses.yaml"]
     made = {name: edited(name, (PLAIN / name).read_text()) for name in plain}
-    # The other version's file differs in the version alone.
-    for name in sorted({*_admission("", False, False)} - {"mutating-v1beta1.yaml"}):
-        made[f"admission/{name}"] = edited(
-            f"admission/{name}",
-            switches.template(_SWITCHES, partial(_text, name)),
-        )
+    made["admission.yaml"] = edited("admission.yaml", switches.template(_SWITCHES, _admission))
     return {
         name.replace("/", "-"): _HEAD.format(name=name) + _conditional(name, text)
         for name, text in made.items()
     }
 
 
-@cache
-def _admission(scheduler: str, hami: bool, aliyun_mib: bool) -> dict[str, str]:
-    return manifests.files(Settings(scheduler=scheduler, hami=hami, aliyun_mib=aliyun_mib))
-
-
-def _text(name: str, settings: Mapping[str, bool]) -> str:
+def _admission(settings: Mapping[str, bool]) -> str:
     scheduler = SCHEDULER if settings["scheduler"] else DEFAULT_SCHEDULER
-    return _admission(scheduler, settings["hami"], settings["aliyun_mib"])[name]
+    return manifests.text(
+        Settings(scheduler=scheduler, hami=settings["hami"], aliyun_mib=settings["aliyun_mib"])
+    )
 
 
 def _conditional(name: str, text: str) -> str:
-    when = _WHEN.get(name, _WHEN_POLICIES if name.startswith("admission/") else None)
+    when = _WHEN.get(name)
     return text if when is None else f"{{{{- if {when} }}}}\n{text}{{{{- end }}}}\n"
 
 

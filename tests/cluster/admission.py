@@ -1,10 +1,9 @@
-"""The cases of admission as manifests, and what both forms of it make of them."""
+"""The cases of admission as manifests, and what it makes of them."""
 
 from __future__ import annotations
 
 import base64
 import copy
-import functools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,9 +12,8 @@ from typing import Any
 
 import yaml
 
-from cluster.admission import policies, review
+from cluster.admission import review, webhooks
 from cluster.admission.names import Settings
-from cluster.admission.shapes import SHAPES
 from tests.cluster import evaluator
 
 Object = dict[str, Any]
@@ -121,31 +119,9 @@ def merged(manifest: Any, change: Any) -> Any:
     return made
 
 
-@functools.cache
-def objects(version: str) -> list[Object]:
-    """All policies, the mutating ones of this version of the API."""
-    settings = Settings()
-    return [
-        *policies.mutating(settings, version),
-        *(each for shape in SHAPES for each in policies.denying(settings, shape)),
-        *policies.warning(settings),
-    ]
-
-
 def typed(manifests: list[Object]) -> list[Object]:
     """Manifests as the API server writes them."""
     return [_after(outcome) for outcome in evaluator.review([], [{"object": each} for each in manifests])]
-
-
-def by_policies(
-    reviews: list[tuple[Object, Object | None]], kubernetes: str, version: str = "v1"
-) -> list[Outcome]:
-    """kubernetes: whose CEL the expressions have to do with."""
-    asked = [{"object": each, "old": old} for each, old in reviews]
-    return [
-        Outcome(_after(outcome), outcome.get("refused", ""), outcome.get("warnings", []))
-        for outcome in evaluator.review(objects(version), asked, kubernetes)
-    ]
 
 
 def _after(outcome: Object) -> Object:
@@ -154,14 +130,37 @@ def _after(outcome: Object) -> Object:
     return after
 
 
-def by_webhook(reviews: list[tuple[Object, Object | None]]) -> list[Outcome]:
+def asked(reviews: list[tuple[Object, Object | None]], kubernetes: str) -> list[bool]:
+    """Whether the API server asks the validating webhook about each, by the webhook's own condition."""
+    [configuration] = [
+        each for each in webhooks.objects(Settings()) if each["kind"] == "ValidatingWebhookConfiguration"
+    ]
+    always = [
+        {
+            "kind": "ValidatingAdmissionPolicy",
+            "metadata": {"name": hook["name"]},
+            "spec": {
+                "failurePolicy": hook["failurePolicy"],
+                "matchConstraints": {"resourceRules": hook["rules"]},
+                "matchConditions": hook["matchConditions"],
+                "validations": [{"expression": "false", "messageExpression": "'asked'"}],
+            },
+        }
+        for hook in configuration["webhooks"]
+    ]
+    found = evaluator.review(always, [{"object": each, "old": old} for each, old in reviews], kubernetes)
+    assert not [each["error"] for each in found if "error" in each]
+    return [each.get("refused") == "asked" for each in found]
+
+
+def outcomes(reviews: list[tuple[Object, Object | None]]) -> list[Outcome]:
     """Patches are applied by the API server's own library."""
     settings = Settings()
     came = typed([each for each, _ in reviews])
     had = iter(typed([old for _, old in reviews if old is not None]))
     olds = [None if old is None else next(had) for _, old in reviews]
-    asked = [request(each, old) for each, old in zip(came, olds, strict=True)]
-    answers = [review.mutate(each, settings)["response"] for each in asked]
+    requests = [request(each, old) for each, old in zip(came, olds, strict=True)]
+    answers = [review.mutate(each, settings)["response"] for each in requests]
     assert all(answer["allowed"] for answer in answers)
     changed = evaluator.review(
         [],
@@ -170,12 +169,12 @@ def by_webhook(reviews: list[tuple[Object, Object | None]]) -> list[Outcome]:
             for each, old, answer in zip(came, olds, answers, strict=True)
         ],
     )
-    outcomes = []
+    made = []
     for after, old in zip((_after(each) for each in changed), olds, strict=True):
         answer = review.validate(request(after, old), settings)["response"]
         refused = "" if answer["allowed"] else answer["status"]["message"]
-        outcomes.append(Outcome(after, refused, answer.get("warnings", [])))
-    return outcomes
+        made.append(Outcome(after, refused, answer.get("warnings", [])))
+    return made
 
 
 def patch(answer: Mapping[str, Any]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -19,18 +19,13 @@ _KINDS = {
     "admissionregistration.k8s.io/v1": "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding"
     " MutatingWebhookConfiguration ValidatingWebhookConfiguration",
 }
-_POLICIES = "MutatingAdmissionPolicy MutatingAdmissionPolicyBinding"
 Object = dict[str, Any]
 
 
 @contextmanager
-def cluster(minor: str, policies: Sequence[str]) -> Iterator[Object]:
-    """A kubeconfig for a cluster 1.`minor` that has mutating policies in these versions, and no object."""
-    kinds = dict(_KINDS)
-    for version in policies:
-        group = f"admissionregistration.k8s.io/{version}"
-        kinds[group] = f"{kinds.get(group, '')} {_POLICIES}".strip()
-    answers = _answers(minor, kinds)
+def cluster(minor: str) -> Iterator[Object]:
+    """A kubeconfig for a cluster 1.`minor` that has no object."""
+    answers = _answers(minor)
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -66,10 +61,10 @@ def cluster(minor: str, policies: Sequence[str]) -> Iterator[Object]:
 _NOT_FOUND = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}
 
 
-def _answers(minor: str, kinds: dict[str, str]) -> dict[str, Object]:
+def _answers(minor: str) -> dict[str, Object]:
     """By path. A vendor's suffixes are in both version fields, as clusters for hire have them."""
     groups: dict[str, list[str]] = {}
-    for version in kinds:
+    for version in _KINDS:
         group, slash, _ = version.partition("/")
         if slash:
             groups.setdefault(group, []).append(version)
@@ -93,7 +88,7 @@ def _answers(minor: str, kinds: dict[str, str]) -> dict[str, Object]:
                 "groupVersion": version,
                 "resources": [_resource(kind) for kind in names.split()],
             }
-            for version, names in kinds.items()
+            for version, names in _KINDS.items()
         },
     }
 

@@ -112,20 +112,13 @@ def program() -> Path:
 def review(
     objects: Sequence[Object], reviews: Sequence[Mapping[str, Any]], version: str = ""
 ) -> list[Object]:
-    """What the policies among the objects make of each review: {"object", "old" and "patches" if any}.
+    """What the validating policies among the objects make of each review: object, old and patches if any.
 
     version: of Kubernetes, whose CEL the expressions have to do with; its own where it is "".
     """
-    bindings = [each for each in objects if each["kind"].endswith("Binding")]
     document = {
         "version": version,
-        "mutating": [each for each in objects if each["kind"] == "MutatingAdmissionPolicy"],
         "validating": [each for each in objects if each["kind"] == "ValidatingAdmissionPolicy"],
-        "actions": {
-            each["spec"]["policyName"]: action
-            for each in bindings
-            for action in each["spec"].get("validationActions", [])
-        },
         "reviews": reviews,
     }
     done = subprocess.run(

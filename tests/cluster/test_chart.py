@@ -27,10 +27,6 @@ TEMPLATES = write.FOLDER / "templates"
 BY_HAND = {"NOTES.txt", "_choices.tpl", "node-config.yaml"}
 # The plain manifest names one version; the chart takes the cluster's.
 KUBE_SCHEDULER = "registry.k8s.io/kube-scheduler:v1.34.0"
-POLICIES = (
-    "mutating-v1.yaml",
-    *(f"validating-{name}.yaml" for name in ("cronjobs", "pods", "warnings", "workloads")),
-)
 Objects = dict[tuple[str, str], Object]
 Change = Callable[[Objects], object]
 
@@ -56,14 +52,8 @@ def plain(name: str) -> Objects:
     return documents((PLAIN / name).read_text())
 
 
-@cache
-def files(settings: Settings) -> dict[str, str]:
-    return manifests.files(settings)
-
-
-def admission(form: Iterable[str] = POLICIES, **settings: Any) -> Objects:
-    there = files(Settings(**settings))
-    return {key: value for name in form for key, value in documents(there[name]).items()}
+def admission(**settings: Any) -> Objects:
+    return documents(manifests.text(Settings(**settings)))
 
 
 def installed() -> Objects:
@@ -162,12 +152,6 @@ def no_scheduler(objects: Objects) -> None:
     objects |= admission(scheduler=DEFAULT_SCHEDULER)
 
 
-def webhook(objects: Objects) -> None:
-    for key in admission():
-        del objects[key]
-    objects |= admission(["webhook.yaml"])
-
-
 CHANGES: dict[str, tuple[Object, Change]] = {
     "nothing": ({}, lambda objects: None),
     "image": (
@@ -183,8 +167,6 @@ CHANGES: dict[str, tuple[Object, Change]] = {
     "score": ({"scheduler": {"score": "spread"}}, score),
     "replicas": ({"scheduler": {"replicas": 1}}, replicas),
     "no scheduler": ({"scheduler": {"enabled": False}}, no_scheduler),
-    "webhook": ({"admission": "webhook"}, webhook),
-    "policy": ({"admission": "policy"}, lambda objects: None),
 }
 
 
@@ -224,24 +206,20 @@ def test_a_value_changes_what_it_has_to_and_nothing_else(which: str) -> None:
 
 def test_rendered_objects_are_valid_by_the_published_schema() -> None:
     plain_ones = installed()
-    values = {"image": "other/mgpu", "admission": "webhook", "dra": True, "aliyunMib": True, "hami": True}
+    values = {"image": "other/mgpu", "dra": True, "aliyunMib": True, "hami": True}
     made = chart(values | CHANGES["nodeSelector"][0] | CHANGES["imagePullSecrets"][0])
     changed = [each for key, each in made.items() if each != plain_ones.get(key)]
-    assert len(changed) > 10
+    assert len(changed) > 5
     for each in changed:
         kubernetes_validate.validate(each, kubernetes_validate.latest_version(), strict=True)
 
 
-@pytest.mark.parametrize("form", ["policy", "webhook"])
 @pytest.mark.parametrize(
     ("hami", "aliyun_mib", "scheduler"), list(itertools.product([False, True], repeat=3))
 )
-def test_admission_is_written_for_every_choice(
-    form: str, hami: bool, aliyun_mib: bool, scheduler: bool
-) -> None:
-    values = {"admission": form, "hami": hami, "aliyunMib": aliyun_mib, "scheduler": {"enabled": scheduler}}
+def test_admission_is_written_for_every_choice(hami: bool, aliyun_mib: bool, scheduler: bool) -> None:
+    values = {"hami": hami, "aliyunMib": aliyun_mib, "scheduler": {"enabled": scheduler}}
     wanted = admission(
-        POLICIES if form == "policy" else ["webhook.yaml"],
         hami=hami,
         aliyun_mib=aliyun_mib,
         scheduler=SCHEDULER if scheduler else DEFAULT_SCHEDULER,
@@ -249,7 +227,6 @@ def test_admission_is_written_for_every_choice(
     made = chart(values)
     assert {key: each for key, each in made.items() if key in wanted} == wanted
     admits = {key for key in made if "Admission" in key[0] or "Webhook" in key[0]}
-    # That of the node's token is there in either form.
     assert {name for _, name in admits - wanted.keys()} == {"mgpu-node-scope"}
 
 
@@ -271,39 +248,18 @@ def test_nodes_get_their_settings_by_a_pod_that_is_new_for_them(values: Object, 
     assert made["DaemonSet", "mgpu-agent"] == before["DaemonSet", "mgpu-agent"]
 
 
-@pytest.mark.parametrize(("minor", "policies", "kind"), [
-    ("34", [], "MutatingWebhookConfiguration"),
-    ("34", ["v1beta1"], "MutatingAdmissionPolicy"),
-    ("36", ["v1beta1", "v1"], "MutatingAdmissionPolicy"),
-])  # fmt: skip
-def test_a_cluster_gets_the_form_of_admission_that_it_has(
-    minor: str, policies: list[str], kind: str, tmp_path: Path
-) -> None:
-    with discovery.cluster(minor, policies) as kubeconfig:
+@pytest.mark.parametrize("minor", ["34", "36"])
+def test_cluster_gets_a_scheduler_of_its_version(minor: str, tmp_path: Path) -> None:
+    with discovery.cluster(minor) as kubeconfig:
         made = helm.proposed({}, kubeconfig, tmp_path)
-    found = [
-        each for each in made if each["kind"] in ("MutatingWebhookConfiguration", "MutatingAdmissionPolicy")
-    ]
-    newest = policies[-1] if policies else "v1"
-    assert {(each["kind"], each["apiVersion"]) for each in found} == {
-        (kind, f"admissionregistration.k8s.io/{newest}")
-    }
     images = [program["image"] for each in pods(by_name(made)) for program in each["containers"]]
     assert f"registry.k8s.io/kube-scheduler:v1.{minor}.0" in images
-
-
-def test_policies_are_refused_where_the_cluster_has_none(tmp_path: Path) -> None:
-    with (
-        discovery.cluster("34", []) as kubeconfig,
-        pytest.raises(HelmRefused, match="set admission=webhook"),
-    ):
-        helm.proposed({"admission": "policy"}, kubeconfig, tmp_path)
 
 
 @pytest.mark.parametrize(
     ("values", "namespace", "says"),
     [
-        ({"admissions": "policy"}, helm.NAMESPACE, "admissions"),
+        ({"admission": "policy"}, helm.NAMESPACE, "admission"),
         ({"scheduler": {"score": "best"}}, helm.NAMESPACE, "score"),
         ({"image": "registry.example/gpu@sha256:1"}, helm.NAMESPACE, "set scheduler.extenderImage too"),
         ({}, "default", "install with --namespace mgpu-system"),

@@ -26,7 +26,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/admission"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
-	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
@@ -48,20 +47,14 @@ type Review struct {
 type Input struct {
 	// Of Kubernetes: the CEL that it takes in new policies; "" for these packages' own.
 	Version    string                                  `json:"version"`
-	Mutating   []admissionv1.MutatingAdmissionPolicy   `json:"mutating"`
 	Validating []admissionv1.ValidatingAdmissionPolicy `json:"validating"`
-	// What the bindings say of each validating policy: Deny or Warn.
-	Actions map[string]string `json:"actions"`
-	Reviews []Review          `json:"reviews"`
+	Reviews    []Review                                `json:"reviews"`
 }
 
 type Outcome struct {
-	Object   json.RawMessage `json:"object,omitempty"`
-	Refused  string          `json:"refused,omitempty"`
-	Warnings []string        `json:"warnings,omitempty"`
-	Error    string          `json:"error,omitempty"`
-	// Of the validations, in units of CEL: the API server ends at 10 million for each policy.
-	Cost int64 `json:"cost"`
+	Object  json.RawMessage `json:"object,omitempty"`
+	Refused string          `json:"refused,omitempty"`
+	Error   string          `json:"error,omitempty"`
 }
 
 var (
@@ -177,54 +170,6 @@ func newCompiler(variables []admissionv1.Variable) (*plugincel.CompositedCompile
 	return compiler, nil
 }
 
-type mutation struct {
-	policy   *admissionv1.MutatingAdmissionPolicy
-	compiler *plugincel.CompositedCompiler
-	matcher  matchconditions.Matcher
-	patchers []patch.Patcher
-}
-
-func compileMutation(policy *admissionv1.MutatingAdmissionPolicy) (*mutation, error) {
-	compiler, err := newCompiler(policy.Spec.Variables)
-	if err != nil {
-		return nil, err
-	}
-	made := &mutation{policy: policy, compiler: compiler, matcher: matcherOf(compiler, policy.Spec.MatchConditions, policy.Spec.FailurePolicy)}
-	options := plugincel.OptionalVariableDeclarations{HasAuthorizer: true, HasPatchTypes: true}
-	for _, each := range policy.Spec.Mutations {
-		accessor := &patch.JSONPatchCondition{Expression: each.JSONPatch.Expression}
-		evaluator := compiler.CompileMutatingEvaluator(accessor, options, environment.NewExpressions)
-		if errs := evaluator.CompilationErrors(); len(errs) > 0 {
-			return nil, fmt.Errorf("mutation of %s: %v", policy.Name, errs)
-		}
-		made.patchers = append(made.patchers, patch.NewJSONPatcher(evaluator))
-	}
-	return made, nil
-}
-
-func (m *mutation) apply(of *admission.VersionedAttributes) error {
-	ctx := m.compiler.CreateContext(context.Background())
-	result := m.matcher.Match(ctx, of, nil, nil)
-	if result.Error != nil || !result.Matches {
-		return result.Error
-	}
-	for _, patcher := range m.patchers {
-		request := patch.Request{
-			MatchedResource:     of.GetResource(),
-			VersionedAttributes: of,
-			ObjectInterfaces:    admission.NewObjectInterfacesFromScheme(scheme),
-			Namespace:           &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}},
-		}
-		patched, err := patcher.Patch(ctx, request, celconfig.RuntimeCELCostBudget)
-		if err != nil {
-			return fmt.Errorf("%s: %w", m.policy.Name, err)
-		}
-		scheme.Default(patched)
-		of.VersionedObject, of.Dirty = patched, true
-	}
-	return nil
-}
-
 type validation struct {
 	policy     *admissionv1.ValidatingAdmissionPolicy
 	compiler   *plugincel.CompositedCompiler
@@ -250,8 +195,8 @@ func compileValidation(policy *admissionv1.ValidatingAdmissionPolicy) (*validati
 	}, nil
 }
 
-// judge adds to the outcome what the policy says: the first denial, as the API server shows one, or warnings.
-func (v *validation) judge(of *admission.VersionedAttributes, action string, outcome *Outcome) error {
+// judge adds to the outcome the first denial, as the API server shows one.
+func (v *validation) judge(of *admission.VersionedAttributes, outcome *Outcome) error {
 	ctx := v.compiler.CreateContext(context.Background())
 	if result := v.matcher.Match(ctx, of, nil, nil); result.Error != nil || !result.Matches {
 		return result.Error
@@ -264,11 +209,10 @@ func (v *validation) judge(of *admission.VersionedAttributes, action string, out
 	if err != nil {
 		return err
 	}
-	messages, left, err := v.messages.ForInput(ctx, of, request, none, namespace, left)
+	messages, _, err := v.messages.ForInput(ctx, of, request, none, namespace, left)
 	if err != nil {
 		return err
 	}
-	outcome.Cost += celconfig.RuntimeCELCostBudget - left
 	for i, result := range results {
 		if result.Error != nil {
 			return result.Error
@@ -281,9 +225,7 @@ func (v *validation) judge(of *admission.VersionedAttributes, action string, out
 		if messages[i].Error != nil || !isText || strings.Contains(said, "\n") || len(said) > celconfig.MaxEvaluatedMessageExpressionSizeBytes {
 			return fmt.Errorf("no message from %s: %v", v.policy.Name, messages[i].Error)
 		}
-		if action == string(admissionv1.Warn) {
-			outcome.Warnings = append(outcome.Warnings, said)
-		} else if outcome.Refused == "" {
+		if outcome.Refused == "" {
 			outcome.Refused = said
 		}
 	}
@@ -301,7 +243,7 @@ func patched(text, patches json.RawMessage) (json.RawMessage, error) {
 	return decoded.Apply(text)
 }
 
-func review(each Review, mutations []*mutation, validations []*validation, actions map[string]string) (outcome Outcome) {
+func review(each Review, validations []*validation) (outcome Outcome) {
 	fail := func(err error) Outcome { return Outcome{Error: err.Error()} }
 	text, err := patched(each.Object, each.Patches)
 	if err != nil {
@@ -319,16 +261,9 @@ func review(each Review, mutations []*mutation, validations []*validation, actio
 	if err != nil {
 		return fail(err)
 	}
-	for _, mutation := range mutations {
-		if selected(mutation.policy.Spec.MatchConstraints, of) {
-			if err := mutation.apply(of); err != nil {
-				return fail(err)
-			}
-		}
-	}
 	for _, validation := range validations {
 		if selected(validation.policy.Spec.MatchConstraints, of) {
-			if err := validation.judge(of, actions[validation.policy.Name], &outcome); err != nil {
+			if err := validation.judge(of, &outcome); err != nil {
 				return fail(err)
 			}
 		}
@@ -350,14 +285,6 @@ func run() error {
 	if input.Version != "" {
 		kubernetes = version.MustParse(input.Version)
 	}
-	var mutations []*mutation
-	for i := range input.Mutating {
-		made, err := compileMutation(&input.Mutating[i])
-		if err != nil {
-			return err
-		}
-		mutations = append(mutations, made)
-	}
 	var validations []*validation
 	for i := range input.Validating {
 		made, err := compileValidation(&input.Validating[i])
@@ -368,7 +295,7 @@ func run() error {
 	}
 	outcomes := make([]Outcome, len(input.Reviews))
 	for i, each := range input.Reviews {
-		outcomes[i] = review(each, mutations, validations, input.Actions)
+		outcomes[i] = review(each, validations)
 	}
 	return json.NewEncoder(os.Stdout).Encode(outcomes)
 }

@@ -1,24 +1,3 @@
-{{/* Which form of admission is installed: v1 or v1beta1 of the policies, or webhook. Without a cluster to ask, as
-     in helm template, the version tells. */}}
-{{- define "mgpu.admission" -}}
-{{- $versions := .Capabilities.APIVersions -}}
-{{- $policy := "" -}}
-{{- if or ($versions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy") (semverCompare ">=1.36.0-0" .Capabilities.KubeVersion.Version) -}}
-{{- $policy = "v1" -}}
-{{- else if $versions.Has "admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy" -}}
-{{- $policy = "v1beta1" -}}
-{{- end -}}
-{{- if eq .Values.admission "webhook" -}}
-webhook
-{{- else if $policy -}}
-{{- $policy -}}
-{{- else if eq .Values.admission "policy" -}}
-{{- fail "mgpu: this cluster has no MutatingAdmissionPolicy, which came with 1.36 and is behind a gate in 1.34; set admission=webhook" -}}
-{{- else -}}
-webhook
-{{- end -}}
-{{- end -}}
-
 {{/* kube-scheduler as old as the cluster: suffixes of those who offer clusters are no versions of it. */}}
 {{- define "mgpu.kubeScheduler" -}}
 {{- $minor := regexFind "^[0-9]+" .Capabilities.KubeVersion.Minor -}}
