@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import click
@@ -16,6 +15,8 @@ from rich.text import Text
 from mgpu_cli import client, options, render, table
 from mgpu_cli.state import StateDir
 from oci_specs.refusal import Refusal, printable
+from runtime_hook import needs
+from runtime_hook.needs import Missing, Place
 
 State = Literal["ok", "attention", "failed"]
 # Exit statuses, as monitoring plugins have them.
@@ -28,7 +29,6 @@ _STUCK_S = 10.0
 _FULL, _FILLING = 0.9, 0.75
 _NEWS = timedelta(minutes=10)
 _SHOWN_ERRORS = 5
-_LISTENING = 1 << 16  # __SO_ACCEPTCON in /proc/net/unix
 _CARDS = ("CARD", "NAME", "CONTAINERS", "USED/GRANTED/TOTAL MiB", "POLICY")
 
 
@@ -38,36 +38,27 @@ class Check(NamedTuple):
     text: str
 
 
-def listening(path: Path, unix: str) -> bool:
-    """Whether a process listens on the socket, by /proc/net/unix; connecting would take a turn. One whose
-    path has been removed stays there.
-    """
-    if not path.is_socket():
-        return False
-    for line in unix.splitlines()[1:]:
-        fields = line.split(maxsplit=7)
-        if len(fields) == 8 and fields[7] == str(path) and int(fields[3], 16) & _LISTENING:
-            return True
-    return False
-
-
 def checks(
     found: dict[str, Any] | Refusal,
     listing: dict[str, Any] | None,
     *,
-    holder: bool,
+    missing: Sequence[Missing],
     metrics: bool,
     now: datetime,
 ) -> list[Check]:
-    """What mgpud says of itself, or why it says nothing, judged."""
-    keeps = Check(
-        *(("ok", "holder", "listens") if holder else ("failed", "holder", "nobody listens on seccomp.sock"))
-    )
+    """What mgpud says of itself, or why it says nothing, judged.
+
+    missing: what a container's start needs and is not there.
+    """
+    starts = [
+        Check("failed" if each.stops == "all" else "attention", each.name, f"{each.what}; {each.line}")
+        for each in missing
+    ]
     if isinstance(found, Refusal):
-        return [Check("failed", "mgpud", found.message), keeps]
+        return starts
     return [
         Check("ok", "mgpud", _self(found)),
-        keeps,
+        *(starts or [Check("ok", "start", "all that a container needs is there")]),
         *_driver(found),
         *_threads(found),
         Check("ok", "metrics", "served") if metrics else Check("attention", "metrics", "not served"),
@@ -84,11 +75,9 @@ def _self(found: dict[str, Any]) -> str:
 
 
 def _driver(found: dict[str, Any]) -> Iterator[Check]:
-    name = f"{found['driver']} {found['driver_version']}"
+    """One that does not answer is missing for a start."""
     if found["driver_alive"]:
-        yield Check("ok", "driver", f"{name} answers")
-    else:
-        yield Check("failed", "driver", f"{name} no longer answers; restart mgpud once it is back")
+        yield Check("ok", "driver", f"{found['driver']} {found['driver_version']} answers")
 
 
 def _threads(found: dict[str, Any]) -> Iterator[Check]:
@@ -164,18 +153,22 @@ def _errors(found: dict[str, Any], now: datetime) -> Iterator[Check]:
 @options.root
 @options.output
 def health(state: StateDir, output: str) -> None:
-    """Say whether mgpud, its threads, the holder and the driver do their work, and what was logged last.
+    """Say whether containers with a GPU would start, mgpud's threads do their work, and what was logged last.
 
     The exit status is 0 when all is well, 1 when something wants looking at, 2 when containers are not
     served.
     """
     found, listing = _ask(state)
-    unix = Path("/proc/net/unix").read_text(errors="replace")
+    place = Place(
+        state=state.path,
+        health=found.message if isinstance(found, Refusal) else found,
+        cdi_folders=needs.cdi_folders(state.path, _node_config(state)),
+    )
     judged = checks(
         found,
         listing,
-        holder=listening(state.seccomp, unix),
-        metrics=listening(state.metrics, unix),
+        missing=needs.missing(place),
+        metrics=needs.listens(state.metrics),
         now=datetime.now(UTC),
     )
     status = max(STATUS[check.state] for check in judged)
@@ -194,6 +187,13 @@ def health(state: StateDir, output: str) -> None:
         else:
             click.echo(text.plain)
     sys.exit(status)
+
+
+def _node_config(state: StateDir) -> str:
+    try:
+        return (state.path / "node.toml").read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 def _ask(state: StateDir) -> tuple[dict[str, Any] | Refusal, dict[str, Any] | None]:

@@ -12,11 +12,12 @@ from contextlib import suppress
 
 import click
 
-from mgpu_cli import client, holder, options
-from mgpu_cli.holder import HolderStatus
+from mgpu_cli import client, options
 from mgpu_cli.state import StateDir
 from oci_specs import build
 from oci_specs.refusal import Refusal
+from runtime_hook import holder
+from runtime_hook.holder import HolderStatus
 
 UNIT = "mgpud.service"
 HOLDER_TIMEOUT_S = 15.0

@@ -9,10 +9,11 @@ from typing import Any
 
 import click
 
-from mgpu_cli import client, holder, options
+from mgpu_cli import client, options
 from mgpu_cli.state import StateDir
 from oci_specs import build
 from oci_specs.refusal import Refusal
+from runtime_hook import holder
 
 
 def _holder(state: StateDir) -> dict[str, Any] | None:

@@ -82,7 +82,7 @@ class Node:
                 self._tell_lost(inventory)
                 # A container that was made with a claim does not give way.
                 said = inventory.without_lending() if self.by_claims else lent.calm(inventory, answered)
-                await self.become(said, serving=not self._has_others())
+                await self.become(said, serving=not self._has_others() and not self._cannot_start(inventory))
             await asyncio.sleep(LOOK_S)
 
     def _has_others(self) -> bool:
@@ -97,6 +97,14 @@ class Node:
         else:
             self.conditions.clear("others", "NVIDIA's own plugin is gone")
         return bool(found)
+
+    def _cannot_start(self, inventory: Inventory) -> bool:
+        if inventory.missing:
+            text = f"no container with a GPU starts on node {self.name}: {'; '.join(inventory.missing)}"
+            self.conditions.set("start", f"{text}; mgpu doctor, there, says what to type")
+        else:
+            self.conditions.clear("start", f"containers with a GPU start on node {self.name} again")
+        return bool(inventory.missing)
 
     def _tell_lost(self, inventory: Inventory) -> None:
         for card in inventory.cards:

@@ -80,11 +80,14 @@ class Card:
 class Inventory:
     """cards: by ascending index. chosen: UUIDs of the cards that mgpud chose, by NAMESPACE/POD and container,
     for pods that were placed by no scheduler of mgpu's.
+
+    missing: why no container with a GPU would start there now; no annotation has it.
     """
 
     rules: Rules
     cards: tuple[Card, ...]
     chosen: Chosen = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
 
     @property
     def healthy(self) -> tuple[Card, ...]:
@@ -140,7 +143,20 @@ def from_members(document: Mapping[str, Any]) -> Inventory:
     rules = _read(Rules, document.get("rules"))
     if rules.max_containers_per_card < 1:
         raise _malformed("its rules allow no container")
-    return Inventory(rules=rules, cards=tuple(cards), chosen=_chosen(document.get("chosen", {})))
+    return Inventory(
+        rules=rules,
+        cards=tuple(cards),
+        chosen=_chosen(document.get("chosen", {})),
+        missing=_missing(document.get("missing", [])),
+    )
+
+
+def _missing(found: object) -> tuple[str, ...]:
+    """What stops all containers, in mgpud's words."""
+    rows: list[Any] = found if isinstance(found, list) else [found]
+    if not all(isinstance(row, dict) and isinstance(row.get("what"), str) for row in rows):
+        raise _malformed("what it misses has no words")
+    return tuple(row["what"] for row in rows if row.get("stops") == "all")
 
 
 def _chosen(found: object) -> Chosen:

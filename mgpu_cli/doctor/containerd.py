@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mgpu_cli.doctor import kubelet
-from mgpu_cli.doctor.engines import SHIM, SHIM_TYPE, is_ours, not_passed, not_restarted, shown
+from mgpu_cli.doctor.engines import SHIM, SHIM_TYPE, is_ours, not_passed, shown
 from mgpu_cli.doctor.finding import Finding, Group, fail, note, ok, warn
 from mgpu_cli.doctor.host import Host, NoAnswerError
 
@@ -16,7 +16,6 @@ SOCKET = "/run/containerd/containerd.sock"
 PLUGINS = ("io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime")
 LISTS = ("pod_annotations", "container_annotations")
 INSTALL = "mgpu install containerd"
-CONFIG = "/etc/containerd/config.toml"
 # Below kubelet's root, as long as mgpu-node offers claims (cluster/dra/server.py).
 CLAIMS_SOCKET = "plugins/mgpu.dev/dra.sock"
 Table = dict[str, Any]
@@ -84,8 +83,6 @@ def _handlers_of(host: Host) -> Iterator[Finding]:
             "containerd config dump",
         )
         return
-    files = [CONFIG, *config.get("imports", [])]
-    yield from not_restarted(host, "containerd", "containerd", SOCKET, files)
     yield from _cdi(host, config)
     found = _ours(_handlers(config))
     if not found:

@@ -6,12 +6,9 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any
 
-from mgpu_cli.doctor.engines import is_ours, not_restarted
+from mgpu_cli.doctor.engines import is_ours
 from mgpu_cli.doctor.finding import Finding, Group, fail, ok, warn
 from mgpu_cli.doctor.host import Host, NoAnswerError
-
-SOCKET = "/run/crio/crio.sock"
-CONFIGS = ("/etc/crio/crio.conf", "/etc/crio/crio.conf.d/*")
 
 
 def registered(host: Host) -> Iterator[Finding]:
@@ -23,7 +20,6 @@ def registered(host: Host) -> Iterator[Finding]:
     except (NoAnswerError, tomllib.TOMLDecodeError) as error:
         yield warn("crio-config", f"CRI-O does not take its configuration: {error}", "", "crio config")
         return
-    yield from not_restarted(host, "CRI-O", "crio", SOCKET, CONFIGS)
     runtime = config.get("crio", {}).get("runtime", {})
     yield from _labels(host, runtime)
     handlers = runtime.get("runtimes", {})

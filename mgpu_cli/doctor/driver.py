@@ -67,14 +67,4 @@ def _table(host: Host, version: str) -> Iterator[Finding]:
     )
 
 
-def alive(host: Host) -> Iterator[Finding]:
-    if isinstance(host.health, dict) and not host.health["driver_alive"]:
-        yield fail(
-            "driver-lost",
-            "the driver no longer answers mgpud",
-            "nothing new is started until it does",
-            "restart mgpud once the driver is back",
-        )
-
-
-GROUP = Group("driver", (loaded, alive))
+GROUP = Group("driver", (loaded,))

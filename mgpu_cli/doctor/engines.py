@@ -4,11 +4,9 @@ passed."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
-from mgpu_cli.doctor.finding import Finding, warn
-from mgpu_cli.doctor.host import Host
 from oci_specs import vocabulary
 
 RUNTIME = "mgpu-runtime"
@@ -55,26 +53,6 @@ def _compiled(pattern: str) -> re.Pattern[str] | None:
         return glob(pattern)
     except re.error:
         return None
-
-
-def not_restarted(
-    host: Host, engine: str, unit: str, socket: str, files: Iterable[str]
-) -> Iterator[Finding]:
-    """One of the files (or patterns of them) is newer than the engine, which is as old as its socket."""
-    try:
-        started_s = host.path(socket).stat().st_mtime
-    except OSError:
-        return
-    for pattern in files:
-        for path in sorted(host.root.glob(pattern.lstrip("/"))):
-            if path.stat().st_mtime > started_s:
-                yield warn(
-                    f"{unit}-not-restarted",
-                    f"/{path.relative_to(host.root)} is newer than the {engine} that runs",
-                    "it does not have the handlers of this file yet: pods with them do not start",
-                    f"systemctl restart {unit}",
-                )
-                return
 
 
 def shown(names: Sequence[str]) -> str:

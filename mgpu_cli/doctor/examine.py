@@ -19,11 +19,13 @@ from mgpu_cli.doctor import (
     permissions,
     podman,
     runtimes,
+    start,
 )
 from mgpu_cli.doctor.finding import Finding, Group, Level, warn
 from mgpu_cli.doctor.host import Host
 
 GROUPS = (
+    start.GROUP,
     kernel.GROUP,
     runtimes.GROUP,
     docker.GROUP,

@@ -21,7 +21,9 @@ from mgpu_cli.doctor.containerd_facts import ask as ask_containerd
 from mgpu_cli.doctor.rm_table import Row
 from mgpu_cli.state import StateDir
 from oci_specs.refusal import Refusal
-from runtime_hook import control
+from runtime_hook import control, needs
+from runtime_hook.holder import HolderStatus
+from runtime_hook.needs import Place
 
 # Nothing that is asked may take longer: the whole is to be ready in two seconds.
 TIMEOUT_S = 1.2
@@ -104,6 +106,8 @@ class Host:
     containerd: Callable[[str], Facts] = ask_containerd
     syscall: Callable[[str], int] = syscalls.probe
     rm_row: Callable[[str], Row] = rm_table.row
+    listens: Callable[[Path], bool] = needs.listens
+    holder: Callable[[Path], HolderStatus] = needs.ask_holder
 
     def path(self, name: str | os.PathLike[str]) -> Path:
         """Where `name`, which is absolute, lies."""
@@ -154,3 +158,18 @@ class Host:
         if isinstance(self.health, dict):
             return str(self.health["driver"])
         return "nvidia" if self.text("/proc/driver/nvidia/version") else ""
+
+    @functools.cached_property
+    def place(self) -> Place:
+        """The node for the table of what a container's start needs."""
+        folders = needs.cdi_folders(
+            self.state.path, self.text(self.node_config or self.state.path / "node.toml") or ""
+        )
+        return Place(
+            state=self.state.path,
+            health=self.health,
+            cdi_folders=folders,
+            top=self.root,
+            listens=self.listens,
+            holder=self.holder,
+        )

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import PurePath
 
-from mgpu_cli.doctor.finding import Finding, Group, fail, note, ok, warn
+from mgpu_cli.doctor.finding import Finding, Group, fail, note, warn
 from mgpu_cli.doctor.host import Host
-from mgpu_cli.doctor.processes import CAP_KILL, CAP_SYS_ADMIN, CAP_SYS_PTRACE, capabilities, limit
+from mgpu_cli.doctor.processes import limit
 
-NEEDED = {
-    CAP_SYS_PTRACE: ("CAP_SYS_PTRACE", "it fetches containers' open files and reads their calls"),
-    CAP_SYS_ADMIN: ("CAP_SYS_ADMIN", "it answers for containers that are in namespaces of their own"),
-    CAP_KILL: ("CAP_KILL", "it ends a container that gets past its cap"),
-}
 # A tenant may have so many open files of the driver, each a descriptor of mgpud's and a watch of epoll's.
 FILES_PER_TENANT = 4096
 NAMESPACES = ("mnt", "pid", "ipc", "uts", "net")
@@ -30,23 +24,10 @@ def root(host: Host) -> Iterator[Finding]:
 
 
 def held(host: Host) -> Iterator[Finding]:
-    """Capabilities and limits of mgpud itself."""
+    """The limits of mgpud itself."""
     if isinstance(host.health, str):
         return
     pid = host.health["pid"]
-    has = capabilities(host, pid)
-    if has is None:
-        return
-    missing = {name: why for bit, (name, why) in NEEDED.items() if not has >> bit & 1}
-    for name, why in missing.items():
-        yield fail(
-            f"permissions-{name.lower().replace('_', '-')}",
-            f"mgpud runs without {name}",
-            why,
-            f"add {name} to CapabilityBoundingSet in its unit, or to the container it runs in",
-        )
-    if not missing:
-        yield ok("permissions-capabilities", "mgpud has the capabilities that it needs")
     files = limit(host, pid, "Max open files")
     if files is not None and files < FILES_PER_TENANT:
         yield warn(
@@ -69,32 +50,6 @@ def confined(host: Host) -> Iterator[Finding]:
             "unless it has ptrace with the containers' profiles as peers, GPU calls fail with EPERM",
             "run mgpud unconfined",
         )
-
-
-def noexec(host: Host) -> Iterator[Finding]:
-    """mgpu-runtime is a script below the state directory, which the kernel must be willing to run."""
-    mounted = _mount_of(host, PurePath(host.state.path))
-    if mounted and "noexec" in mounted[1].split(","):
-        yield fail(
-            "permissions-noexec",
-            f"{mounted[0]} is mounted noexec, and mgpu-runtime runs from {host.state.path}",
-            "no container that asks for a GPU starts",
-            f"mount -o remount,exec {mounted[0]}",
-        )
-
-
-def _mount_of(host: Host, path: PurePath) -> tuple[str, str] | None:
-    """(mount point, options) of what `path` lies on."""
-    best: tuple[str, str] | None = None
-    for line in (host.text("/proc/self/mounts") or "").splitlines():
-        words = line.split(" ")
-        if (
-            len(words) > 3
-            and path.is_relative_to(words[1])
-            and len(words[1]) >= len(best[0] if best else "")
-        ):
-            best = words[1], words[3]
-    return best
 
 
 def kernel_limits(host: Host) -> Iterator[Finding]:
@@ -120,4 +75,4 @@ def kernel_limits(host: Host) -> Iterator[Finding]:
         )
 
 
-GROUP = Group("permissions", (root, held, confined, noexec, kernel_limits))
+GROUP = Group("permissions", (root, held, confined, kernel_limits))

@@ -85,21 +85,4 @@ def installed(host: Host) -> Iterator[Finding]:
         )
 
 
-def below(host: Host) -> Iterator[Finding]:
-    """What this node's mgpu-runtime becomes."""
-    conf = host.text(host.state.runtime_conf)
-    if conf is None:
-        return  # said of mgpud
-    for key in ("runtime", "hook", "python", "main"):
-        named = re.search(rf'^{key} = "([^"]*)"', conf, re.MULTILINE)
-        if named is None or not host.path(named[1]).exists():
-            where = f"names {named[1]}, which is not there" if named else f"names no {key}"
-            yield fail(
-                "runtime-conf",
-                f"{host.state.runtime_conf} {where}",
-                "no container that asks for a GPU starts",
-                "start mgpu again, which writes it",
-            )
-
-
-GROUP = Group("runtimes", (installed, below))
+GROUP = Group("runtimes", (installed,))

@@ -18,7 +18,8 @@ from native_sched.daemon.control.heartbeat import Heartbeat, end_with, with_hold
 from native_sched.daemon.control.lifecycle import Lifecycle
 from native_sched.daemon.control.pod_events import PodEvents
 from native_sched.daemon.control.prepare import Prepare
-from native_sched.daemon.control.server import Server
+from native_sched.daemon.control.server import Peer, Server
+from native_sched.daemon.control.starts import Starts
 from native_sched.daemon.control.tables import tables, with_tables
 from native_sched.daemon.grants.admission import Admission
 from native_sched.daemon.grants.card_watch import CardWatch
@@ -39,13 +40,13 @@ from native_sched.daemon.node.without import Told
 from native_sched.daemon.reclaim.checkpoint import libcuda
 from native_sched.daemon.reclaim.reclaim import Reclaimer
 from oci_specs import schemas
+from runtime_hook.needs import CDI_KINDS, Place
 from sim import cdi
 
 # How long connections that waited for the control socket may take to be answered.
 BOOST_S = 1.0
 # The least time between two looks at what the engine tells.
 EVENT_LEAST_S = 0.01
-_CDI_KINDS = {"sim": "sim.mgpu.dev/gpu", "nvidia": "nvidia.com/gpu"}
 
 
 def run(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
@@ -121,7 +122,7 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
         closed=watched.closed,
         drain=watched.drain,
     )
-    edits_for = edits_from_cdi(_CDI_KINDS[mgpud.driver], [mgpud.path("cdi"), *config.cdi_dirs], cards)
+    edits_for = edits_from_cdi(CDI_KINDS[mgpud.driver], [mgpud.path("cdi"), *config.cdi_dirs], cards)
     claims = Claims(mgpud.path("claims"), grants)
     admission = Admission(served, edits_for, claims, watched.closed, mgpud.driver_version)
     arbiter = Arbiter(node, served, admission, lifecycle, reclaimer)
@@ -131,6 +132,16 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
     verbs["admit"] = refusals.counted(with_holder(verbs["admit"], lambda: link.connected, lambda: link.held))
     verbs["health"] = with_threads(verbs["health"], watchdog)
     verbs["health"] = with_tables(verbs["health"], lambda: tables(served, link.held, mgpud.root))
+    with_all = verbs["health"]
+
+    def place() -> Place:
+        told = with_all({}, Peer(os.getpid(), 0))
+        folders = [mgpud.path("cdi"), *config.cdi_dirs]
+        return Place(state=Path(mgpud.root), health=told, cdi_folders=folders)
+
+    starts = Starts(place)
+    for verb in ("health", "inventory"):
+        verbs[verb] = starts.told_by(verbs[verb])
     pod_events = PodEvents(time.time_ns() // 1000, grants)
     LOG.heard = pod_events.note
     verbs["watch"] = lambda message, _peer: pod_events.since(message["since"])
@@ -175,7 +186,9 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
     watchdog.start()
     stack.callback(watchdog.stop)
     besides.append(loop.create_task(Heartbeat(watchdog, link).run()))
-    besides[-1].add_done_callback(LOG.ended)
+    besides.append(loop.create_task(starts.run()))
+    for task in besides[-2:]:
+        task.add_done_callback(LOG.ended)
 
     observed = Observed(
         engine=engine,
@@ -192,6 +205,7 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
         closed=watched.closed,
         lost_listeners=lambda: listeners.found,
         moved=reclaimer.counts,
+        missing=lambda: starts.missing,
     )
     metrics_socket = mgpud.path("metrics.sock")
     metrics = loop.create_task(metrics_service.start(observed, metrics_socket, config.metrics_listen))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from mgpu_cli import holder
+from runtime_hook import holder
 from tests.chaos import field as fields
 from tests.chaos.field import Field
 from tests.chaos.passers_by import PassersBy

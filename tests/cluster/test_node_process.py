@@ -125,6 +125,20 @@ def test_nothing_is_placed_beside_nvidias_own_plugin(world: World) -> None:
     assert [line for line in world.lines() if "nvidia-gpu.sock" in line]
 
 
+def test_nothing_is_placed_where_nothing_starts(world: World) -> None:
+    until(world.offered, "kubelet has the share of both cards")
+    odd = world.mgpu.root / "cdi" / "odd.json"
+    odd.write_text("{")
+    try:
+        until(lambda: world.kubelet.fake.allocatable(CORE) == 0, "nothing is allocatable")
+        until(lambda: published.SERVING not in world.node()["metadata"]["labels"], "the label is gone")
+        assert [line for line in world.lines() if str(odd) in line]
+    finally:
+        odd.unlink()
+    until(world.offered, "the share is back")
+    until(lambda: published.SERVING in world.node()["metadata"]["labels"], "the label is back")
+
+
 def test_withdrawing_leaves_the_node_as_it_was(mgpu: Arbiter, tmp_path: Path) -> None:
     with running(mgpu, tmp_path, {"other": "stays"}) as world:
         until(lambda: published.SERVING in world.node()["metadata"]["labels"], "the label is there")

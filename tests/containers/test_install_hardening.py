@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from mgpu_cli import holder, runtime_files
+from mgpu_cli import runtime_files
 from mgpu_cli.state import StateDir
 from oci_specs import paths
-from runtime_hook import control
+from runtime_hook import control, holder
 from sim import cdi
 from tests.support import hardened, host
 from tests.support.containerd import Containerd

@@ -250,7 +250,7 @@ def test_health_tells_of_a_scheduler_that_hangs_in_the_driver_and_of_its_return(
         document = json.loads(fine.out)
         assert {one["name"]: one["state"] for one in document["checks"]} == {
             "mgpud": "ok",
-            "holder": "ok",
+            "start": "ok",
             "driver": "ok",
             "scheduler": "ok" if document["mgpud"]["sched_fifo"] else "attention",
             "mediator": "ok",

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from mgpu_cli import holder
 from oci_specs import build
 from oci_specs.refusal import Refusal
+from runtime_hook import holder
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import Bundle, bundle
 from tests.support.programs import Programs, inside

@@ -16,6 +16,7 @@ from mgpu_cli.doctor.host import Host, NoAnswerError
 from mgpu_cli.doctor.rm_table import Row
 from mgpu_cli.state import StateDir
 from oci_specs import vocabulary
+from runtime_hook.holder import HolderStatus
 
 ROOT = Path("/run/mgpu")
 RUNTIME = f"{ROOT}/bin/mgpu-runtime"
@@ -97,8 +98,10 @@ class Node:
 
     def with_containerd(self, **handler: Any) -> None:
         lists = {"pod_annotations": ANNOTATIONS, "container_annotations": ANNOTATIONS}
+        config = containerd_config(**{**lists, **handler})
+        self.write("/etc/containerd/config.toml", config)
         self.socket("/run/containerd/containerd.sock")
-        self.program("/usr/bin/containerd", containerd_config(**{**lists, **handler}), "config dump")
+        self.program("/usr/bin/containerd", config, "config dump")
 
     def with_podman(self, *, runtimes: str = "") -> None:
         info = {"version": {"Version": "4.3.1"}, "host": {"ociRuntime": {"path": "/usr/bin/crun"}}}
@@ -160,6 +163,8 @@ class Node:
             ask=ask,
             containerd=lambda _address: self.facts,
             syscall=lambda name: self.syscalls.get(name, 0),
+            listens=lambda _path: True,
+            holder=lambda _path: HolderStatus(99, 0, 100, True, 0, 0, 0, 0),
             rm_row=lambda version: Row(self.rm_rows.get(version, ""), "535.86, 550.54"),
         )
 

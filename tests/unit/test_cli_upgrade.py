@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mgpu_cli import client, upgrade
-from mgpu_cli.holder import _HEAD, _REST
 from mgpu_cli.main import main
+from runtime_hook.holder import _HEAD, _REST
 
 Answer = tuple[int, ...]
 

@@ -25,6 +25,7 @@ from mgpu_cli.doctor import (
     permissions,
     podman,
     runtimes,
+    start,
 )
 from mgpu_cli.doctor.containerd_facts import Facts
 from mgpu_cli.doctor.examine import GROUPS
@@ -154,20 +155,20 @@ FAULTS: list[tuple[Group, Change, dict[str, Level]]] = [
         {"runtime-crun-seccomp": FAIL},
     ),
     (runtimes.GROUP, hybrid, {"runtime-crun-cgroups": NOTE}),
-    (runtimes.GROUP, missing("/opt/hook"), {"runtime-conf": FAIL}),
-    (runtimes.GROUP, in_crios_folder, {"runtime-conf": FAIL}),
-    (runtimes.GROUP, missing("/usr/bin/runc"), {"runtime-none": FAIL, "runtime-conf": FAIL}),
-    (cdi.GROUP, missing(f"{ROOT}/cdi/sim.json"), {"cdi-none": FAIL}),
-    (cdi.GROUP, write("/etc/cdi/odd.yaml", "a: [\n"), {"cdi-broken": FAIL}),
+    (start.GROUP, missing("/opt/hook"), {"start-runtime": FAIL}),
+    (start.GROUP, in_crios_folder, {"start-runtime": FAIL}),
+    (runtimes.GROUP, missing("/usr/bin/runc"), {"runtime-none": FAIL}),
+    (start.GROUP, missing(f"{ROOT}/cdi/sim.json"), {"start-cdi": FAIL}),
+    (start.GROUP, write("/etc/cdi/odd.yaml", "a: [\n"), {"start-cdi": FAIL}),
     (cdi.GROUP, health(cards=3), {"cdi-fewer": NOTE}),
-    (cdi.GROUP, health(driver="nvidia"), {"cdi-none": FAIL}),
+    (start.GROUP, health(driver="nvidia"), {"start-cdi": FAIL}),
     (driver.GROUP, no_mgpud, {"driver-none": NOTE}),
     (driver.GROUP, nvidia, {"driver-nvidia": NOTE}),
     (driver.GROUP, unknown_nvidia, {"driver-nvidia": NOTE, "driver-table": FAIL}),
     (driver.GROUP, taken_for_another, {"driver-nvidia": NOTE, "driver-table-overridden": WARN}),
     (driver.GROUP, write("/proc/driver/nvidia/version", "what"), {"driver-version": WARN}),
-    (driver.GROUP, health(driver_alive=False), {"driver-lost": FAIL}),
-    (arbiter.GROUP, no_mgpud, {"mgpud-silent": FAIL}),
+    (start.GROUP, health(driver_alive=False), {"start-driver": FAIL}),
+    (start.GROUP, no_mgpud, {"start-mgpud": FAIL}),
     (arbiter.GROUP, health(sched_fifo=False), {"mgpud-fifo": WARN}),
     (
         arbiter.GROUP,
@@ -181,9 +182,9 @@ FAULTS: list[tuple[Group, Change, dict[str, Level]]] = [
         {"permissions-apparmor": WARN},
     ),
     (
-        permissions.GROUP,
+        start.GROUP,
         write("/proc/100/status", "CapEff:\t0000000000200000\n"),
-        {"permissions-cap-sys-ptrace": FAIL, "permissions-cap-kill": FAIL},
+        {"start-capabilities": FAIL},
     ),
     (
         permissions.GROUP,
@@ -193,12 +194,12 @@ FAULTS: list[tuple[Group, Change, dict[str, Level]]] = [
         {"permissions-files": WARN},
     ),
     (
-        permissions.GROUP,
+        start.GROUP,
         write("/proc/self/mounts", "tmpfs /run tmpfs rw,nosuid,noexec 0 0\n"),
-        {"permissions-noexec": FAIL},
+        {"start-folder": FAIL},
     ),
     (
-        permissions.GROUP,
+        start.GROUP,
         write("/proc/self/mounts", "tmpfs /run tmpfs rw,noexec 0 0\ntmpfs /run/mgpu tmpfs rw 0 0\n"),
         {},
     ),
@@ -240,14 +241,18 @@ def test_a_container_whose_grant_cannot_be_read_is_found(node: Node) -> None:
 @pytest.mark.parametrize("changed", ["/etc/containerd/config.toml", "/etc/containerd/conf.d/99-mgpu.toml"])
 def test_a_containerd_that_was_not_restarted_is_found(node: Node, changed: str) -> None:
     node.with_containerd()
-    command = "/usr/bin/containerd config dump"
-    node.printed[command] = f'imports = ["/etc/containerd/conf.d/*.toml"]\n{node.printed[command]}'
-    node.write(changed, "")
+    config = node.path("/etc/containerd/config.toml")
+    node.write(changed, config.read_text())
+    node.write(
+        "/etc/containerd/config.toml", f'imports = ["/etc/containerd/conf.d/*.toml"]\n{config.read_text()}'
+    )
     started_s = node.path("/run/containerd/containerd.sock").stat().st_mtime
-    os.utime(node.path(changed), (started_s - 1, started_s - 1))
-    assert node.faults(containerd.GROUP) == {}
+    for path in (config, node.path(changed)):
+        os.utime(path, (started_s - 1, started_s - 1))
+    assert node.faults(start.GROUP) == {}
     os.utime(node.path(changed), (started_s + 1, started_s + 1))
-    [found] = [each for each in node.findings(containerd.GROUP) if each.id == "containerd-not-restarted"]
+    found = node.only(start.GROUP)
+    assert (found.id, found.level, found.line) == ("start-engine", WARN, "systemctl restart containerd")
     assert found.what == f"{changed} is newer than the containerd that runs"
 
 

@@ -169,8 +169,8 @@ def test_on_this_machine_it_is_quick_and_changes_nothing(tmp_path: Path) -> None
     found = json.loads(done.stdout)
     assert done.returncode == 2, done.stderr
     assert done.stderr == ""
-    silent = next(each for each in found if each["id"] == "mgpud-silent")
-    assert (silent["level"], silent["group"]) == ("fail", "mgpud")
+    silent = next(each for each in found if each["id"] == "start-mgpud")
+    assert (silent["level"], silent["group"]) == ("fail", "start")
     assert not any(each["id"].endswith("-failed") for each in found), found
     assert not root.exists()
 

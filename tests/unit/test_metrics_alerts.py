@@ -20,6 +20,9 @@ STEADY = "0x60"
 WELL = {
     f"up{{{NODE}}}": "1x60",
     f"mgpu_driver_up{{{NODE}}}": "1x60",
+    f'mgpu_start_need{{{NODE},need="holder"}}': "1x60",
+    # One engine of several.
+    f'mgpu_start_need{{{NODE},need="engine"}}': STEADY,
     f'mgpu_thread_stuck_seconds{{{NODE},thread="scheduler"}}': STEADY,
     f'mgpu_card_lost{{{NODE},card="0",uuid="GPU-0"}}': STEADY,
     f'mgpu_container_lost_listener{{{NODE},container_id="c",namespace="a",pod="p",container="main"}}': STEADY,
@@ -39,6 +42,7 @@ WELL = {
 ILL = {
     "MgpuDown": {"up": "0x60"},
     "MgpuDriverDown": {"mgpu_driver_up": "0x60"},
+    "MgpuNothingStarts": {'mgpu_start_need{instance="n",job="mgpu",need="holder"}': "0x60"},
     "MgpuThreadStuck": {"mgpu_thread_stuck_seconds": "0+60x60"},
     "MgpuGpuLost": {"mgpu_card_lost": "1x60"},
     "MgpuContainerLostListener": {"mgpu_container_lost_listener": "1x60"},

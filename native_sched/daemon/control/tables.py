@@ -10,7 +10,7 @@ from typing import Any
 
 from native_sched.daemon.control.server import Peer, Reply, Verb
 from native_sched.daemon.grants.served import Served
-from native_sched.daemon.links.share import LISTENERS_MAX
+from native_sched.daemon.links.share import STARTS_MAX
 
 # FILES_MAX of native_sched/account/files.h.
 FILES_MAX = 262144
@@ -28,7 +28,7 @@ def tables(served: Served, held: int, folder: str) -> list[dict[str, Any]]:
     """folder: of the journal."""
     disk = os.statvfs(folder)
     return [
-        {"name": "listeners", "used": held, "most": LISTENERS_MAX},
+        {"name": "listeners", "used": held, "most": STARTS_MAX},
         {"name": "files of the driver", "used": _files(served), "most": FILES_MAX},
         {
             "name": "descriptors",

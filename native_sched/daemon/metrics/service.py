@@ -19,6 +19,7 @@ from native_sched.daemon.metrics.refused import Refusals
 from native_sched.daemon.metrics.server import MetricsServer
 from native_sched.daemon.node.inventory import CardInfo
 from native_sched.daemon.reclaim.counts import Counts
+from runtime_hook.needs import Missing
 
 RUNTIMES_FIRST_S = 0.5
 
@@ -42,6 +43,7 @@ class Observed:
     # How many containers were found without a listener.
     lost_listeners: Callable[[], int] = lambda: 0
     moved: Counts = field(default_factory=Counts)
+    missing: Callable[[], Sequence[Missing]] = tuple
     log: Log = LOG
 
 

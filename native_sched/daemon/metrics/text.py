@@ -22,6 +22,7 @@ from native_sched.daemon.metrics.service import Observed
 from native_sched.daemon.node.inventory import CardInfo
 from oci_specs.build import version
 from oci_specs.request import Qos
+from runtime_hook.needs import ROWS
 
 CLASSES: tuple[Qos, ...] = ("online", "offline")
 _MIB = 1 << 20
@@ -55,6 +56,15 @@ class NodeCollector(ObservedCollector):
         build.add_metric([version(), of.driver, of.driver_version], 1)
         yield build
         yield Gauge("mgpu_driver_up", "Whether the GPU driver answers mgpud.", of.engine.driver_alive)
+        needs = Gauge(
+            "mgpu_start_need",
+            "Whether something that a container's start needs is there.",
+            labels=["need"],
+        )
+        missing = {each.name for each in of.missing()}
+        for name, _stops, _holds in ROWS:
+            needs.add_metric([name], name not in missing)
+        yield needs
         yield Gauge(
             "mgpu_scheduler_realtime",
             "Whether the scheduler's thread runs under SCHED_FIFO.",

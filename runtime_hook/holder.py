@@ -34,11 +34,11 @@ class HolderStatus(NamedTuple):
     refused: int
 
 
-def status(path: Path) -> HolderStatus:
+def status(path: Path, timeout_s: float = TIMEOUT_S) -> HolderStatus:
     """Refusal when no holder answers on that socket."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
-            link.settimeout(TIMEOUT_S)
+            link.settimeout(timeout_s)
             link.connect(str(path))
             pid = _UCRED.unpack(link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))[0]
             reply = b""
