@@ -11,12 +11,14 @@
 /* The polls of one tenant take at most this part of the thread's time. */
 enum { POLLER_PARTS = 50 };
 
-/* From one look at what the driver says to the next. */
-static const uint64_t audit_gap_ns = 1000ull * 1000 * 1000;
+/* From one look at what the driver says to the next, and where all that a tenant has is to be freed. */
+static const uint64_t audit_gap_ns = 1000ull * 1000 * 1000, freeing_gap_ns = 50 * 1000 * 1000;
 
 static bool audit_is_due(const struct tenant *t, uint64_t now)
 {
-    return t->id && !t->lost && (t->objects.live || !audit_passed(t)) && now - t->audited_ns >= audit_gap_ns;
+    uint64_t gap_ns = atomic_load(&t->unaccounted_bytes) ? freeing_gap_ns : audit_gap_ns;
+
+    return t->id && !t->lost && (t->objects.live || !audit_passed(t)) && now - t->audited_ns >= gap_ns;
 }
 
 static bool poll_is_due(const struct mgpu_engine *e, const struct tenant *t, uint64_t now)

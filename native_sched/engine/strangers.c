@@ -5,7 +5,7 @@
  * no process for a client without a subdevice, or whose maker has died. In these namespaces processes have
  * the filter, but for those that a debugger brings: there a process is a stranger if the driver counts
  * something for it that is in no account. Checkpoints have files for a moment, so two looks in a row have to
- * find the file.
+ * find the file. The second one follows at once, without pauses.
  *
  * A look at all processes takes 2 to 4 us for each of their descriptors, in which one that works for a card
  * may wait for this processor: it is done in slices. The pauses between them get shorter the longer the last
@@ -30,7 +30,10 @@ enum {
     ASK_AFTER = 64,
     PAGE_BYTES = 2048, /* of names: more at once would be a slice of milliseconds */
 };
-static const uint64_t slice_ns = 200 * 1000, spread_ns = 250 * 1000 * 1000, gap_ns = 1000 * 1000 * 1000;
+enum { REST_PARTS = 3 }; /* the thread rests so many times as long as a look has taken */
+static const uint64_t slice_ns = 200 * 1000, spread_ns = 250 * 1000 * 1000;
+/* From the begin of a look to that of the next one, and from the end of one that has found a stranger. */
+static const uint64_t gap_ns = 500 * 1000 * 1000, again_ns = 50 * 1000 * 1000;
 
 static struct look {
     struct mgpu_engine *e;
@@ -41,6 +44,8 @@ static struct look {
     pid_t pid;            /* that is looked at */
     int fds;              /* its descriptors' folder; -1: none */
     uint32_t walked;      /* of them */
+    bool found;           /* a stranger, in this look */
+    bool again;           /* it follows one that has found a stranger */
     ino_t space;          /* of a tenant, that it is in or below; 0: of none */
     bool judged;          /* `unknown` is this process's */
     bool unknown;         /* the driver counts something for it, and no account does */
@@ -156,6 +161,7 @@ static void suspect(struct look *l, struct tenant *t)
     if (t->suspected_at && t->suspected_at + 1 == e->strangers.looks)
         audit_stranger(&e->mediator, t, card);
     t->suspected_at = e->strangers.looks;
+    l->found = true;
 }
 
 static void leave_process(struct look *l)
@@ -213,6 +219,8 @@ static bool begin(struct look *l)
     l->proc = opendir("/proc");
     l->began_ns = loop_now_ns();
     l->spent_ns = 0;
+    l->again = l->found;
+    l->found = false;
     WITH_ENGINE(l->e);
     l->e->strangers.looks++;
     return l->proc;
@@ -229,9 +237,19 @@ static void end(struct look *l)
 
 static uint64_t pause_ns(const struct look *l, uint64_t now, uint64_t took_ns)
 {
-    uint64_t parts = now - l->began_ns >= spread_ns ? 0 : spread_ns / (l->expected_ns + 1);
+    bool hurries = l->again || now - l->began_ns >= spread_ns;
+    uint64_t parts = hurries ? 0 : spread_ns / (l->expected_ns + 1);
 
     return took_ns * (parts < PAUSE_PARTS ? parts : PAUSE_PARTS);
+}
+
+static uint64_t begins_ns(const struct look *l, uint64_t now)
+{
+    uint64_t rested = now + REST_PARTS * l->spent_ns, due = l->began_ns + gap_ns;
+
+    if (l->found)
+        return now + again_ns;
+    return rested > due ? rested : due;
 }
 
 /* A slice of a look. When the next one is due. */
@@ -253,7 +271,7 @@ static uint64_t look_on(struct look *l)
     if (!l->proc)
         return now + gap_ns;
     end(l);
-    return l->began_ns + gap_ns;
+    return begins_ns(l, now);
 }
 
 /* False: the engine ends. */

@@ -205,7 +205,7 @@ class Run:
     deaths: int = 0
     written: int = 0
     first: int = 0  # process
-    stranger_came: bool = False
+    has_visited: bool = False
 
     def kill_it(self, address: int) -> None:
         """Again where mgpud has died meanwhile."""
@@ -240,8 +240,8 @@ class Run:
                 self.ended = word in ("done", "bad")
 
     @property
-    def stranger_is_due(self) -> bool:
-        wanted = self.attack.stranger != "nobody" and not self.stranger_came
+    def visit_is_due(self) -> bool:
+        wanted = self.attack.stranger != "nobody" and not self.has_visited
         return wanted and bool(self.client) and self.rounds > 1
 
     def go(self) -> None:
@@ -262,12 +262,12 @@ class Run:
                 os.kill(self.siege.mgpu.pid_of("mgpud"), signal.SIGKILL)
                 restart = False
                 until(lambda: bool(self.siege.mgpu.pids_of("mgpud")), "there is a mgpud")
-            if self.stranger_is_due:
+            if self.visit_is_due:
                 with suppress(OSError, IndexError, ValueError):
                     if use := client_of(self.siege, card, self.container):
                         files.enter_context(files_of(use.tgid))
                         as_a_stranger(self.siege, self.attack.stranger, use, self.client)
-                        self.stranger_came = True
+                        self.has_visited = True
                         # What is in the tenant's own client is found without the stranger.
                         if self.attack.stranger == "memory":
                             files.close()
@@ -284,7 +284,7 @@ def found_by(siege: Siege, attack: Attack) -> str | None:
     with siege.attempt("composed", *words, cap_mib=CAP_MIB) as container:
         run = Run(siege, attack, container, judge)
         run.go()
-        missed = run.stranger_is_due and not container.has_ended()
+        missed = run.visit_is_due and not container.has_ended()
     if attack.passing == "mortal" and not run.deaths and CAN_STAND_IN:
         return f"{attack}: no caller has died"
     if missed:
