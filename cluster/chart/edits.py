@@ -48,6 +48,43 @@ _NODE_CONFIG = Edit(
 )
 
 
+_TLS = ".Values.metrics.tlsSecret"
+_TLS_OPTION = Edit(
+    "          ports:\n            - name: metrics\n",
+    f"""\
+            {{{{- if {_TLS} }}}}
+            - --metrics-tls=/etc/mgpu-metrics
+            {{{{- end }}}}
+          ports:
+            - name: metrics
+""",
+)
+_TLS_MOUNT = Edit(
+    "            - name: cdi\n              mountPath: /var/run/cdi\n",
+    f"""\
+            - name: cdi
+              mountPath: /var/run/cdi
+            {{{{- if {_TLS} }}}}
+            - name: metrics-tls
+              mountPath: /etc/mgpu-metrics
+              readOnly: true
+            {{{{- end }}}}
+""",
+)
+_TLS_VOLUME = Edit(
+    "        - name: cdi\n          hostPath:\n",
+    f"""\
+        {{{{- with {_TLS} }}}}
+        - name: metrics-tls
+          secret:
+            secretName: {{{{ . }}}}
+        {{{{- end }}}}
+        - name: cdi
+          hostPath:
+""",
+)
+
+
 def _choice(option: str, condition: str) -> Edit:
     """A line that the plain manifest has as a comment."""
     line = f"            # - {option}\n"
@@ -66,6 +103,10 @@ EDITS: dict[str, tuple[Edit, ...]] = {
         _NODE_CONFIG,
         _choice("--dra", ".Values.dra"),
         _choice("--hami", ".Values.hami"),
+        _choice("--metrics=0.0.0.0:9411", ".Values.metrics.enabled"),
+        _TLS_OPTION,
+        _TLS_MOUNT,
+        _TLS_VOLUME,
     ),
     "uninstall.yaml": (_IMAGE, _TOLERATIONS, _AGENT_PULLS),
     "runtimeclass.yaml": (),

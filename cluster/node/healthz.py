@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from cluster.process.conditions import Conditions
 
@@ -10,28 +13,47 @@ _HEAD_MAX_BYTES = 8 << 10
 _TIMEOUT_S = 5.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    body: bytes
+    status: str = "200 OK"
+
+
 async def run(address: str, conditions: Conditions) -> None:
     """For ever: serves HTTP at HOST:PORT. Whatever is asked, the answer is 200: what is away comes back by
     itself, and a restart of this process mends none of it. OSError when the address is taken.
     """
+
+    async def health() -> Answer:
+        return Answer(body="".join(f"{line}\n" for line in conditions.lines() or ["ok"]).encode())
+
+    await serve(address, health)
+
+
+async def serve(
+    address: str, answer: Callable[[], Awaitable[Answer]], context: ssl.SSLContext | None = None
+) -> None:
+    """For ever: one answer at HOST:PORT, whatever is asked. OSError when the address is taken."""
     host, _, port = address.rpartition(":")
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def session(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 await reader.readuntil(b"\r\n\r\n")
-                body = "".join(f"{line}\n" for line in conditions.lines() or ["ok"]).encode()
+                found = await answer()
                 head = (
-                    "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\n"
-                    f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+                    f"HTTP/1.1 {found.status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
+                    f"Content-Length: {len(found.body)}\r\nConnection: close\r\n\r\n"
                 )
-                writer.write(head.encode() + body)
+                writer.write(head.encode() + found.body)
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # the client has gone, or asks nothing
         finally:
             writer.close()
 
-    server = await asyncio.start_server(answer, host or "127.0.0.1", int(port), limit=_HEAD_MAX_BYTES)
+    server = await asyncio.start_server(
+        session, host or "127.0.0.1", int(port), limit=_HEAD_MAX_BYTES, ssl=context
+    )
     async with server:
         await server.serve_forever()

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import click
 
 from cluster.api.errors import ApiProblem
-from cluster.node import events, healthz, published
+from cluster.node import events, healthz, metrics, published
 from cluster.node.mgpud import Mgpud
 from cluster.node.node import Node
 from cluster.node.registration import Registration
@@ -39,6 +39,15 @@ class Claims(NamedTuple):
 @click.option("--withdraw", is_flag=True, help="Take all of it away from the API server, and end.")
 @click.option("--hami", is_flag=True, help="Offer HAMi's resources nvidia.com/gpumem, gpucores too.")
 @click.option("--healthz", "address", default=None, metavar="HOST:PORT", help="Where a probe may ask.")
+@click.option(
+    "--metrics", "scraped", default=None, metavar="HOST:PORT", help="Where Prometheus may ask for metrics."
+)
+@click.option(
+    "--metrics-tls",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="A folder: tls.crt and tls.key for it.",
+)
 def main(
     node_name: str,
     root: Path,
@@ -50,18 +59,22 @@ def main(
     withdraw: bool,
     hami: bool,
     address: str | None,
+    scraped: str | None,
+    metrics_tls: Path | None,
 ) -> None:
     """Offers this node's GPUs to kubelet, as mgpud shares them, and to the API server."""
     # gRPC's own library would add its own lines to ours.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    if address and not address.rpartition(":")[2].isdigit():
-        raise click.UsageError(f"--healthz {address} is no HOST:PORT")
+    for option, given in (("--healthz", address), ("--metrics", scraped)):
+        if given and not given.rpartition(":")[2].isdigit():
+            raise click.UsageError(f"{option} {given} is no HOST:PORT")
     if dra and no_api:
         raise click.UsageError("--dra needs the API server: leave --no-api out")
     node = Node(
         name=node_name, mgpud=Mgpud(root / "mgpud.sock"), kubelet=kubelet, opt_in=hami, by_claims=dra
     )
     claims = Claims(cdi) if dra else None
+    served = metrics.run(scraped, root / "metrics.sock", metrics_tls) if scraped and not withdraw else None
     try:
         if withdraw:
             from cluster.node import withdrawn
@@ -75,6 +88,7 @@ def main(
                 with_api=not no_api,
                 address=address,
                 claims=claims,
+                served=served,
             )
         )
     except (ApiProblem, OSError) as error:
@@ -88,6 +102,7 @@ async def serve(
     with_api: bool,
     address: str | None,
     claims: Claims | None = None,
+    served: Coroutine[Any, Any, None] | None = None,
 ) -> None:
     """Until SIGTERM or SIGINT, or until a part of it fails, whose error is raised."""
     async with AsyncExitStack() as stack:
@@ -96,6 +111,8 @@ async def serve(
             parts.append(Registration(node).run())
         if address:
             parts.append(healthz.run(address, node.conditions))
+        if served is not None:
+            parts.append(served)
         farewell = None
         if with_api:
             # What it loads is not needed without.

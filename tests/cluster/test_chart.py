@@ -24,7 +24,7 @@ from tools import release
 
 PLAIN = write.PLAIN
 TEMPLATES = write.FOLDER / "templates"
-BY_HAND = {"NOTES.txt", "_choices.tpl", "node-config.yaml"}
+BY_HAND = {"NOTES.txt", "_choices.tpl", "metrics.yaml", "node-config.yaml"}
 # The plain manifest names one version; the chart takes the cluster's.
 KUBE_SCHEDULER = "registry.k8s.io/kube-scheduler:v1.34.0"
 Objects = dict[tuple[str, str], Object]
@@ -152,6 +152,19 @@ def no_scheduler(objects: Objects) -> None:
     objects |= admission(scheduler=DEFAULT_SCHEDULER)
 
 
+def metrics(objects: Objects) -> None:
+    node_option(objects, "--metrics=0.0.0.0:9411")
+
+
+def metrics_tls(objects: Objects) -> None:
+    metrics(objects)
+    node_option(objects, "--metrics-tls=/etc/mgpu-metrics")
+    pod = objects["DaemonSet", "mgpu-node"]["spec"]["template"]["spec"]
+    mount = {"name": "metrics-tls", "mountPath": "/etc/mgpu-metrics", "readOnly": True}
+    container(objects, "DaemonSet", "mgpu-node", "node")["volumeMounts"].append(mount)
+    pod["volumes"].insert(-1, {"name": "metrics-tls", "secret": {"secretName": "tls"}})
+
+
 CHANGES: dict[str, tuple[Object, Change]] = {
     "nothing": ({}, lambda objects: None),
     "image": (
@@ -165,6 +178,8 @@ CHANGES: dict[str, tuple[Object, Change]] = {
     "dra": ({"dra": True}, dra),
     "hami": ({"hami": True}, hami),
     "score": ({"scheduler": {"score": "spread"}}, score),
+    "metrics": ({"metrics": {"enabled": True}}, metrics),
+    "metrics by TLS": ({"metrics": {"enabled": True, "tlsSecret": "tls"}}, metrics_tls),
     "replicas": ({"scheduler": {"replicas": 1}}, replicas),
     "no scheduler": ({"scheduler": {"enabled": False}}, no_scheduler),
 }
@@ -191,7 +206,8 @@ def test_every_value_is_declared_and_has_a_default() -> None:
     schema = yaml.safe_load((write.FOLDER / "values.schema.json").read_text())["properties"]
     values = yaml.safe_load((write.FOLDER / "values.yaml").read_text())
     assert values.keys() == schema.keys() - {"global"}
-    assert values["scheduler"].keys() == schema["scheduler"]["properties"].keys()
+    for name in ("scheduler", "metrics"):
+        assert values[name].keys() == schema[name]["properties"].keys()
     used = set(re.findall(r"\.Values\.(\w+)", "".join(path.read_text() for path in TEMPLATES.iterdir())))
     assert used == values.keys()
 
@@ -248,6 +264,32 @@ def test_nodes_get_their_settings_by_a_pod_that_is_new_for_them(values: Object, 
     assert made["DaemonSet", "mgpu-agent"] == before["DaemonSet", "mgpu-agent"]
 
 
+def test_a_prometheus_in_the_cluster_finds_nodes_scheduler_alerts_and_dashboard() -> None:
+    values = {"enabled": True, "tlsSecret": "tls", "podMonitor": True, "rules": True, "configMaps": True}
+    made = chart({"metrics": values})
+    for name, kind, workload in (
+        ("mgpu", "DaemonSet", "mgpu-node"),
+        ("mgpu-scheduler", "Deployment", "mgpu-scheduler"),
+    ):
+        monitor = made["PodMonitor", name]["spec"]
+        template = made[kind, workload]["spec"]["template"]
+        wanted = monitor["selector"]["matchLabels"]
+        assert wanted.items() <= template["metadata"]["labels"].items()
+        [endpoint] = monitor["podMetricsEndpoints"]
+        ports = [port["name"] for each in template["spec"]["containers"] for port in each.get("ports", [])]
+        assert endpoint["port"] in ports
+    # The alerts name this job.
+    labels = made["DaemonSet", "mgpu-node"]["spec"]["template"]["metadata"]["labels"]
+    assert labels[made["PodMonitor", "mgpu"]["spec"]["jobLabel"]] == "mgpu"
+    there = {name: (write.FOLDER / "grafana" / name).read_text() for name in ("alerts.yaml", "mgpu.json")}
+    assert made["PrometheusRule", "mgpu"]["spec"] == yaml.safe_load(there["alerts.yaml"])
+    alerts = made["ConfigMap", "mgpu-alerts"]["data"]["alerts.yaml"]
+    assert alerts.strip() == there["alerts.yaml"].strip()
+    dashboard = made["ConfigMap", "mgpu-dashboard"]
+    assert json.loads(dashboard["data"]["mgpu.json"]) == json.loads(there["mgpu.json"])
+    assert dashboard["metadata"]["labels"] == {"grafana_dashboard": "1"}
+
+
 @pytest.mark.parametrize("minor", ["34", "36"])
 def test_cluster_gets_a_scheduler_of_its_version(minor: str, tmp_path: Path) -> None:
     with discovery.cluster(minor) as kubeconfig:
@@ -262,6 +304,7 @@ def test_cluster_gets_a_scheduler_of_its_version(minor: str, tmp_path: Path) -> 
         ({"admission": "policy"}, helm.NAMESPACE, "admission"),
         ({"scheduler": {"score": "best"}}, helm.NAMESPACE, "score"),
         ({"image": "registry.example/gpu@sha256:1"}, helm.NAMESPACE, "set scheduler.extenderImage too"),
+        ({"metrics": {"podMonitor": True}}, helm.NAMESPACE, "set metrics.enabled too"),
         ({}, "default", "install with --namespace mgpu-system"),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.support.places import REPOSITORY
 
-PATH = REPOSITORY / "docs" / "grafana" / "mgpu.json"
+PATH = REPOSITORY / "cluster" / "manifests" / "chart" / "grafana" / "mgpu.json"
 ALL = ".*"
 
 

@@ -14,7 +14,7 @@ from tests.support.commands import attempt
 from tests.support.places import REPOSITORY
 from tests.unit.metrics_support import METRIC, exported_labels
 
-RULES = REPOSITORY / "docs" / "grafana" / "alerts.yaml"
+RULES = REPOSITORY / "cluster" / "manifests" / "chart" / "grafana" / "alerts.yaml"
 NODE = 'instance="n",job="mgpu"'
 STEADY = "0x60"
 WELL = {
