@@ -12,8 +12,8 @@
 enum { PACKET_MAX_BYTES = 128 * 1024, PATHS_MAX = 64 };
 /* For the original, and for what mount sources are. */
 enum { QUESTIONS_MAX = 2 };
-/* Python asks once more, and waits longer: the same process gets the same answer. */
-enum { TIMEOUT_S = 1 };
+/* Of each step. A mgpud that is only busy is not helped by Python, which would ask it once more. */
+enum { TIMEOUT_S = 10 };
 
 static char spec[PREPARE_SPEC_MAX_BYTES];
 

@@ -10,7 +10,7 @@ import os
 import socket
 import stat
 import struct
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +26,12 @@ _SO_SNDBUFFORCE = 32
 _ACCEPT_PAUSE_SECONDS = 0.1
 _LISTEN_PAUSE_SECONDS = 0.5
 _LOOK_SECONDS = 1.0
+# Of connections; the kernel may allow fewer (net.core.somaxconn).
+_WAITING_MAX = 4096
+# Verbs that take milliseconds, and come by the hundred when a node starts.
+_SLOW = (b'"admit"', b'"prepare"')
+# Our clients begin with the version and the verb.
+_VERB_WITHIN = 64
 
 Reply = dict[str, Any]
 
@@ -113,6 +119,9 @@ class Server:
         self._accepting: asyncio.Task[tuple[socket.socket, Any]] | None = None
         self._taken_away = False
         self._listens = False
+        # A step of one creation at a time, with a turn of the loop before each: hooks of those that were
+        # admitted, and people, do not wait for all the others.
+        self._creating = asyncio.Lock()
 
     def listen(self) -> None:
         """Takes the path over from an earlier socket. Where the file system is full or read-only, containers
@@ -134,7 +143,7 @@ class Server:
         self._socket.bind(self._path)
         self._at = _place(os.stat(self._path))
         os.chmod(self._path, 0o600)
-        self._socket.listen(128)
+        self._socket.listen(_WAITING_MAX)
         self._socket.setblocking(False)
 
     def _is_gone(self) -> bool:
@@ -175,9 +184,16 @@ class Server:
                 LOG.error("no-connection-accepted", why=error.strerror)
                 await asyncio.sleep(_ACCEPT_PAUSE_SECONDS)
                 continue
-            task = loop.create_task(self._session(connection))
-            sessions.add(task)
-            task.add_done_callback(sessions.discard)
+            for each in (connection, *self._waiting()):
+                task = loop.create_task(self._session(each))
+                sessions.add(task)
+                task.add_done_callback(sessions.discard)
+
+    def _waiting(self) -> Iterator[socket.socket]:
+        """The connections that are there already: to take one in each turn would take as many turns."""
+        with suppress(OSError):
+            while True:
+                yield self._socket.accept()[0]
 
     def close(self) -> None:
         self._socket.close()
@@ -189,11 +205,36 @@ class Server:
             connection.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, REPLY_MAX_BYTES)
             peer = _peer(connection)
             while data := await loop.sock_recv(connection, MESSAGE_MAX_BYTES + 1):
-                answer = self.answer(data, peer)
+                if any(verb in data[:_VERB_WITHIN] for verb in _SLOW):
+                    async with self._creating:
+                        await asyncio.sleep(0)
+                        answer = self.answer(data, peer)
+                else:
+                    answer = self.answer(data, peer)
                 if isinstance(answer, dict):
                     await loop.sock_sendall(connection, json.dumps(answer).encode())
                 else:
-                    await _converse(connection, answer)
+                    await self._converse(connection, answer)
+
+    async def _converse(self, connection: socket.socket, dialogue: Dialogue) -> None:
+        """To its end, or until the peer hangs up."""
+        loop = asyncio.get_running_loop()
+        with closing(dialogue):
+            try:
+                packets = next(dialogue)
+                while True:
+                    for packet in packets:
+                        await loop.sock_sendall(connection, packet)
+                    data = await loop.sock_recv(connection, MESSAGE_MAX_BYTES + 1)
+                    if not data:
+                        return
+                    async with self._creating:
+                        await asyncio.sleep(0)
+                        packets = dialogue.send(data)
+            except StopIteration as end:
+                packets = end.value
+            for packet in packets:
+                await loop.sock_sendall(connection, packet)
 
     def answer(self, data: bytes, peer: Peer) -> Reply | Dialogue:
         """The reply to one packet; never raises for what a peer can send."""
@@ -214,22 +255,3 @@ class Server:
             return {"version": VERSION, "ok": True, **verb(message, peer)}
         except Refusal as refusal:
             return {"version": VERSION, "ok": False, "error": refusal.to_error()}
-
-
-async def _converse(connection: socket.socket, dialogue: Dialogue) -> None:
-    """To its end, or until the peer hangs up."""
-    loop = asyncio.get_running_loop()
-    with closing(dialogue):
-        try:
-            packets = next(dialogue)
-            while True:
-                for packet in packets:
-                    await loop.sock_sendall(connection, packet)
-                data = await loop.sock_recv(connection, MESSAGE_MAX_BYTES + 1)
-                if not data:
-                    return
-                packets = dialogue.send(data)
-        except StopIteration as end:
-            packets = end.value
-        for packet in packets:
-            await loop.sock_sendall(connection, packet)
