@@ -93,6 +93,8 @@ def _reclaim(container: Container) -> Iterator[Row]:
     by_hand = ", by hand" if reclaim["by_hand"] else ""
     label = "Reclaimable:" if container["reclaimable"] else "GPU memory:"
     yield label, f"{reclaim['state']}{held}{by_hand}"
+    if reclaim.get("comes_back"):
+        yield "Comes back:", reclaim["comes_back"]
     if reclaim["not_moved"]:
         yield "Not moved:", reclaim["not_moved"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -231,6 +232,19 @@ def test_describe_says_what_the_scheduler_did(mgpud: FakeMgpud) -> None:
     assert ["Suspended:", "0.250", "s,", "preempted", "once"] in shown
     mgpud.reply(list_reply([container(sched=None, cards=[])], []))
     assert ["Activity:", "-"] in rows(mgpu("describe", "0123").output)
+
+
+def test_describe_says_when_an_evicted_container_comes_back(mgpud: FakeMgpud) -> None:
+    why = "GPU 0 has 50 of 80 MiB for it; 1 s after there is room for it"
+    reclaim = {
+        "state": "evicted",
+        "evicted_bytes": 80 << 20,
+        "by_hand": False,
+        "not_moved": None,
+        "asked": None,
+    }
+    mgpud.reply(list_reply([container(reclaimable=True, reclaim={**reclaim, "comes_back": why})], []))
+    assert re.search(rf"^Comes back: +{re.escape(why)}$", mgpu("describe", "0123").output, re.MULTILINE)
 
 
 def test_evict_ends_when_mgpud_has_forgotten_what_it_was_asked(mgpud: FakeMgpud) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from native_sched.daemon.reclaim.choose import HOLD_MOST, Card, Restorations, Tenant, returning, victim
 
-MS, S = 1_000_000, 1_000_000_000
+MS, S, MIB = 1_000_000, 1_000_000_000, 1 << 20
 HOLD = 100 * MS
 
 
@@ -76,6 +76,22 @@ def test_room_that_goes_away_begins_the_hold_anew() -> None:
 def test_nothing_is_restored_while_online_waits() -> None:
     restorations, waiting = Restorations(0), [tenant(1, 10)]
     assert restorations.next(S, {0: card(demanded=1, free=1000)}, waiting) == (None, None)
+
+
+def test_an_evicted_one_says_when_it_comes_back_or_what_it_waits_for() -> None:
+    restorations = Restorations(HOLD)
+    waiting = [tenant(1, 80 * MIB, since_ns=1), tenant(2, 10 * MIB, since_ns=2)]
+    restorations.next(0, {0: card(free=50 * MIB)}, waiting)
+    assert restorations.back_ns == {}
+    assert restorations.waits == {
+        1: "GPU 0 has 50 of 80 MiB for it; 0.1 s after there is room for it",
+        2: "one that was evicted earlier comes first; 0.1 s after there is room for it",
+    }
+    restorations.next(S, {0: card(free=80 * MIB)}, waiting)
+    assert restorations.back_ns == {1: S + HOLD}
+    assert set(restorations.waits) == {2}
+    restorations.next(S, {0: card(demanded=1, free=80 * MIB)}, waiting)
+    assert restorations.waits[1].startswith("online work waits for memory of GPU 0")
 
 
 def moves(

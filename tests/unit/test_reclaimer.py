@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from native_sched.daemon.control import report
 from native_sched.daemon.engine import Process, SchedState, Why
 from native_sched.daemon.engine_memory import CardMemory
 from native_sched.daemon.grants.grants import Grant, Reclaim, ReclaimState
@@ -233,6 +234,19 @@ def test_online_does_not_wait_for_a_restoration_whose_helpers_died(node: Node) -
     node.reclaimer._rest(grant)
     node.runs(lambda: grant.reclaim.state == ReclaimState.EVICTED)
     assert node.driver.steps == [], "nothing was moved, so nothing is moved back"
+
+
+def test_what_an_evicted_container_waits_for_is_told(node: Node) -> None:
+    def told(grant: Grant) -> str:
+        return str(report.container(node.world.served, grant, ())["reclaim"]["comes_back"])
+
+    grant, by_hand = node.container(state="evicted"), node.container(state="evicted", by_hand=True)
+    node.engine.demands.add(0)
+    node.runs(lambda: "online work waits for memory of GPU 0" in told(grant))
+    assert told(by_hand) == "when it is resumed by hand"
+    node.engine.demands.clear()
+    node.runs(lambda: grant.reclaim.state == "running")
+    assert told(grant) == "None"
 
 
 def test_a_refusal_of_the_driver_is_not_tried_again(node: Node) -> None:

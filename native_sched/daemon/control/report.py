@@ -42,6 +42,20 @@ def _evicted_from(grant: Grant) -> Sequence[str | None]:
     return origins.pop() if len(origins) == 1 else [None] * len(here)
 
 
+def _comes_back(grant: Grant) -> str | None:
+    """When an evicted container does, or why not yet, for people to read."""
+    if grant.reclaim.state != "evicted":
+        return None
+    if grant.reclaim.by_hand:
+        return "when it is resumed by hand"
+    if grant.paused:
+        return "not while it is paused"
+    left_s = (grant.back_ns - time.monotonic_ns()) / 1e9
+    if grant.waits or left_s < 0:
+        return grant.waits or "once there is room for it"
+    return f"in {left_s:.0f} s, if there is room for it until then"
+
+
 def _sched(engine: Engine, grant: Grant, quota_percent: int | None) -> dict[str, Any] | None:
     """What the scheduler does with the container; None where there is nothing of it to schedule."""
     if quota_percent is None:
@@ -100,6 +114,7 @@ def container(served: Served, grant: Grant, lost: Collection[int]) -> dict[str, 
             "evicted_bytes": sum(grant.reclaim.bytes.values()),
             "by_hand": grant.reclaim.by_hand,
             "not_moved": grant.not_moved or None,
+            "comes_back": _comes_back(grant),
             "asked": grant.asked and grant.asked.what,
         },
         "lost_listener": grant.lost_listener,

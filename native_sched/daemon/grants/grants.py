@@ -118,6 +118,9 @@ class Grant:
     # Why it could not be evicted or restored when that was last tried; what the operator has asked for.
     not_moved: str = ""
     asked: Asked | None = None
+    # Evicted: when it comes back if there is room until then, in CLOCK_MONOTONIC, or why it does not yet.
+    back_ns: int = 0
+    waits: str = ""
     # Whether the listener of its main process is served, and whether it is found that there is none.
     listens: bool = False
     lost_listener: bool = False

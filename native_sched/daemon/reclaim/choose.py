@@ -92,12 +92,17 @@ def returning(
 
 
 class Restorations:
-    """Remembers for how long there was room for each evicted container."""
+    """Remembers for how long there was room for each evicted container.
+
+    back_ns, waits: of each at the last look, when it comes back if room stays, or why it does not yet.
+    """
 
     def __init__(self, hold_ns: int) -> None:
         self._hold_ns = hold_ns
         self._room_since: dict[int, int] = {}
         self._holds: dict[int, int] = {}
+        self.back_ns: dict[int, int] = {}
+        self.waits: dict[int, str] = {}
 
     def evicted(self, one: Tenant, now_ns: int) -> None:
         """It is evicted now; since_ns as of one that runs."""
@@ -117,18 +122,28 @@ class Restorations:
         """The container to restore now, and else when to ask again (None: when something has changed)."""
         waiting = sorted(evicted, key=lambda one: (one.since_ns, one.tenant))
         self._forget({one.tenant for one in waiting})
+        self.back_ns.clear()
+        self.waits.clear()
         before: set[int] = set()
         again: int | None = None
         for one in waiting:
             # An older one on any of its cards comes first, so that a large one is not passed by for ever.
-            if before.isdisjoint(one.bytes) and _fits(one, cards):
+            lacks = (
+                _lacks(one, cards)
+                if before.isdisjoint(one.bytes)
+                else "one that was evicted earlier comes first"
+            )
+            if not lacks:
                 due = self._room_since.setdefault(one.tenant, now_ns) + self.hold_ns(one.tenant)
                 if due <= now_ns:
                     del self._room_since[one.tenant]
                     return one, None
+                self.back_ns[one.tenant] = due
                 again = due if again is None else min(again, due)
             else:
                 self._room_since.pop(one.tenant, None)
+                held_s = self.hold_ns(one.tenant) / 1e9
+                self.waits[one.tenant] = f"{lacks}; {held_s:g} s after there is room for it"
             before |= set(one.bytes)
         return None, again
 
@@ -142,8 +157,13 @@ class Restorations:
             del self._holds[tenant]
 
 
-def _fits(one: Tenant, cards: Mapping[int, Card]) -> bool:
-    return all(
-        not cards[card].demanded_bytes and min(cards[card].left_bytes, cards[card].free_bytes) >= size
-        for card, size in one.bytes.items()
-    )
+def _lacks(one: Tenant, cards: Mapping[int, Card]) -> str:
+    """Why it cannot come back now; empty where it can."""
+    for index, size in one.bytes.items():
+        card = cards[index]
+        if card.demanded_bytes:
+            return f"online work waits for memory of GPU {index}"
+        room = min(card.left_bytes, card.free_bytes)
+        if room < size:
+            return f"GPU {index} has {max(0, room) >> 20} of {size >> 20} MiB for it"
+    return ""

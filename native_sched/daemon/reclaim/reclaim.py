@@ -273,6 +273,9 @@ class Reclaimer:
             if busy.isdisjoint(card.index for card in grant.cards)
         }
         chosen, again_ns = self._restorations.next(now_ns, cards, map(self._evicted, evicted.values()))
+        for tenant, grant in evicted.items():
+            grant.back_ns = self._restorations.back_ns.get(tenant, 0)
+            grant.waits = self._restorations.waits.get(tenant, "")
         if chosen is not None:
             grant = evicted[chosen.tenant]
             self._spawn(grant, partial(self._restore, grant, None))
@@ -440,6 +443,7 @@ class Reclaimer:
     def _rest(self, grant: Grant) -> None:
         self.counts.failures += 1
         self._retry_ns[grant.tenant] = time.monotonic_ns() + _RETRY_S * _NS_PER_S
+        grant.back_ns, grant.waits = self._retry_ns[grant.tenant], ""
 
     def _lose(self, grant: Grant, error: Lost) -> None:
         self._rest(grant)
