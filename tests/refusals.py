@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from oci_specs import vocabulary
 from oci_specs.refusal import quoted
 
 
@@ -78,12 +79,11 @@ _VCUDA_CORE = "allowed: 1 to 99, or a multiple of 100"
 _CORE = "allowed: a whole percentage, 1 or more and at most 100 a card"
 _KATALYST = "allowed: shared_cores, dedicated_cores or reclaimed_cores"
 _CLASS = "allowed: online or offline"
-_MGPU_POLICY = "allowed: fixed-share, guaranteed-burst-share or native-burst-share"
+_POLICIES = ", ".join(sorted(vocabulary.POLICIES))
+_MGPU_POLICY = "allowed: " + " or ".join(_POLICIES.rsplit(", ", 1))
 _QGPU_POLICY = "allowed: best-effort, be, fixed-share, fs, burst-share or bs"
-_POLICY = (
-    "allowed: fixed-share, guaranteed-burst-share, native-burst-share, best-effort, be, fs, burst-share, bs, "
-    "0, 1 or 2"
-)
+_NUMBERS = " or ".join(", ".join(map(str, range(len(vocabulary.POLICIES)))).rsplit(", ", 1))
+_POLICY = f"allowed: {_POLICIES}, best-effort, be, fs, burst-share, bs, {_NUMBERS}"
 _COUNT = "allowed: a whole number, 1 or more"
 _GPUS = f"{_COUNT}, or different GPU-… or MIG-… UUIDs separated by commas"
 _LIST = "allowed: one whole number for each container of the pod, such as 2,1,0"

@@ -5,6 +5,7 @@ served.
 from __future__ import annotations
 
 import functools
+import re
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,20 @@ def layouts_said(*headers: Path) -> set[str]:
 def test_every_branch_of_the_table_has_facts() -> None:
     served = {int(release.version.split(".")[0]) for release in parity.served(interface.read(), known())}
     assert served == set(interface.read().branches)
+
+
+def test_newest_known_driver_is_served() -> None:
+    """Facts whose branch has no row of interface.def are of no use."""
+    assert interface.read().serves(known().versions[-1]), (
+        f"BRANCH of {known().versions[-1]} in interface.def"
+    )
+
+
+def test_readme_names_the_oldest_and_the_newest_branch() -> None:
+    branches = interface.read().branches
+    said = re.search(r"Branches (\d+)\S* to (\d+)", (TOP / "README.md").read_text())
+    assert said is not None
+    assert (int(said[1]), int(said[2])) == (min(branches), max(branches)), "README.md"
 
 
 def test_rows_are_the_headers() -> None:

@@ -92,6 +92,16 @@ def test_every_annotation_is_a_key_that_mgpud_reads() -> None:
         assert (each.annotation in keys) == (each.by == "kubelet")
 
 
+def test_every_amount_is_a_resource() -> None:
+    """Or no quota counts it. Numbers of cards have mgpu.dev/gpus."""
+    amounts = {
+        key.name
+        for key in vocabulary.KEYS
+        if key.source == vocabulary.ANNOTATION and key.meaning in (vocabulary.MEMORY, vocabulary.CORE)
+    }
+    assert amounts - {each.name for each in table.RESOURCES} == set(), "cluster/resources/table.py"
+
+
 def test_percentage_of_memory_is_that_of_the_smallest_card() -> None:
     [percentage] = [each for each in table.RESOURCES if each.name == "nvidia.com/gpumem-percentage"]
     assert percentage.value(25, node(16160, 81920)) == "4040"

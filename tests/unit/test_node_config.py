@@ -9,6 +9,7 @@ from native_sched.daemon.node import config as node_config
 from native_sched.daemon.node.config import NodeConfig
 from oci_specs import schemas
 from oci_specs.refusal import Refusal
+from oci_specs.vocabulary import POLICIES
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -65,7 +66,7 @@ def test_the_schema_has_the_same_keys_and_defaults() -> None:
 
 
 _KEYS = ", ".join(asdict(NodeConfig()))
-_POLICIES = "allowed: native-burst-share, fixed-share, guaranteed-burst-share"
+_POLICIES = f"allowed: {', '.join(POLICIES)}"
 _HOLD = "allowed: a whole number from 0 to 60000"
 _DIRS = "allowed: a list of absolute paths"
 # (text of the file, what the line says after the file's name)

@@ -26,6 +26,16 @@ def test_refused_with_this_line(case: RefusalCase) -> None:
     assert caught.value.line() == case.line
 
 
+def test_every_amount_is_refused_in_a_line() -> None:
+    tried = {name for case in (*REFUSALS, *NODE_REFUSALS) for name in case.annotations}
+    amounts = {
+        key.name
+        for key in vocabulary.KEYS
+        if key.source == vocabulary.ANNOTATION and key.meaning in (vocabulary.MEMORY, vocabulary.CORE)
+    }
+    assert amounts - tried == {vocabulary.RECLAIMABLE_MEMORY}, "tests/refusals.py"
+
+
 @pytest.mark.parametrize("case", NODE_REFUSALS, ids=lambda case: case.id)
 def test_refused_on_a_node_of_two_cards_with_this_line(case: RefusalCase) -> None:
     request = parse.request(case.annotations, case.env, CONFIG)

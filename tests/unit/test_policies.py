@@ -8,6 +8,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from oci_specs import schemas, vocabulary
 from tests.support.places import REPOSITORY
 from tests.support.tree import everything, relative
@@ -74,6 +76,25 @@ def test_policies_of_the_schema_are_those_of_the_vocabulary() -> None:
 def test_every_policy_s_source_has_a_row() -> None:
     rows = ROW.findall((CORE / "policies.def").read_text())
     assert {f"{file}.c" for _, file, _ in rows} == {path.name for path in CORE.glob("policy_*.c")}
+
+
+def test_every_policy_is_built() -> None:
+    built = (CORE.parent / "meson.build").read_text()
+    for path in CORE.glob("policy_*.c"):
+        assert f"'core/{path.name}'" in built, f"{path.name} is not in native_sched/meson.build"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/scheduler.md"])
+def test_every_policy_is_explained(page: str) -> None:
+    for name in vocabulary.POLICIES:
+        assert f"`{name}`" in (REPOSITORY / page).read_text(), f"{name} is not in {page}"
+
+
+def test_every_policys_promise_is_tested() -> None:
+    tests = (CORE.parents[1] / "tests" / "native" / "test_sched_policies.py").read_text()
+    for number, _, _ in ROW.findall((CORE / "policies.def").read_text()):
+        name = number.removeprefix("SCHED_")
+        assert name in tests, f"{name} is not in tests/native/test_sched_policies.py"
 
 
 def test_qgpu_names_stand_for_policies() -> None:
