@@ -70,6 +70,8 @@ apart := $(addprefix tests/,chaos containers fuzz hostile)
 guests := tests/lab/test_guest.py
 # The longest first.
 runs := test-containers test-others $(if $(SANITIZE)$(ENGINES),,test-lab test-sanitized test-trixie)
+# Of tests/unit: what looks at every source, and takes as long as all others.
+not_unit := $(addprefix tests/unit/test_,linters.py count.py newcomer.py docs_contributing.py site.py)
 ready = $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image) $(foreign)
 printed_whole = >build/$@.log 2>&1; status=$$?; cat build/$@.log; exit $$status
 pytest = FUZZ_SECONDS=$(FUZZ_SECONDS) $(engines) $(sanitized) $(bin)/python -m pytest -m 'not bench and not gpu and not soak and not kubernetes and not package'
@@ -78,7 +80,7 @@ pytest = FUZZ_SECONDS=$(FUZZ_SECONDS) $(engines) $(sanitized) $(bin)/python -m p
 export PATH := $(abspath $(bin)):$(PATH)
 export PIP_ROOT_USER_ACTION := ignore
 .DELETE_ON_ERROR:
-.PHONY: help demo test $(runs) engines-newest engines-experimental engines-unified soak kubernetes chaos fuzz mutants lint count bench build image package package-test node-image gpu-kit lab lab-all hosts format protos clean
+.PHONY: help demo test $(runs) engines-newest engines-experimental engines-unified soak kubernetes chaos fuzz mutants lint dev unit docs count bench build image package package-test node-image gpu-kit lab lab-all hosts format protos clean
 .DEFAULT_GOAL := help
 # What these have made by another make is made one after the other.
 ifeq ($(filter $(runs),$(MAKECMDGOALS)),)
@@ -94,7 +96,10 @@ help:
 	@echo 'make chaos   set up, then kill, stop and starve parts of mgpu for SECONDS=$(SECONDS); MGPU_CHAOS_SEED=N repeats one'
 	@echo 'make fuzz    every fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS) each'
 	@echo 'make mutants builds known mistakes in the mediator, one at a time, and says which test sees each'
+	@echo 'make dev     set up, build, and install the hooks of git if pre-commit is there'
+	@echo 'make unit    the unit tests alone, without containers and as any user once mgpu is built'
 	@echo 'make lint    the linters alone'
+	@echo 'make docs    the pages as a site, in $(BUILD)/site/html; a link that leads nowhere is an error'
 	@echo 'make count   how large and how entangled the sources are; COMMIT=... says it of another commit'
 	@echo 'make bench   measure; prints a table and writes $(BUILD)/bench.json; ONLY="routes idle": some of it'
 	@echo 'make build   mgpu installed into $(venv)'
@@ -177,6 +182,16 @@ mutants: $(ready)
 lint: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed
 	@$(bin)/python -m pytest tests/unit/test_linters.py $(PYTEST)
 
+dev: $(stamps)/build-system $(stamps)/test-tools $(stamps)/installed
+	@! command -v pre-commit >/dev/null || pre-commit install $(addprefix --hook-type ,pre-commit commit-msg pre-push)
+	@echo 'ready: make unit, make lint; make test as root runs everything'
+
+unit: $(stamps)/test-tools $(stamps)/installed
+	@$(bin)/python -m pytest tests/unit $(addprefix --ignore=,$(not_unit)) $(PYTEST)
+
+docs: $(stamps)/test-tools
+	@$(bin)/python -m tools.site $(BUILD)/site
+
 count: $(stamps)/test-system $(stamps)/test-tools
 	@$(bin)/python -m tools.count $(COMMIT)
 
@@ -258,7 +273,7 @@ $(stamps)/build-tools: pyproject.toml tools/requirements.py $(venv)/pyvenv.cfg
 
 $(stamps)/test-tools: pyproject.toml tools/requirements.py $(stamps)/build-tools
 	@echo 'venv: packages to test'
-	@$(bin)/python tools/requirements.py test cluster scheduler >$@.txt
+	@$(bin)/python tools/requirements.py test cluster scheduler docs >$@.txt
 	@$(pip) install -r $@.txt
 	@touch $@
 endif

@@ -96,7 +96,8 @@ def test_version_is_the_same_everywhere() -> None:
 def hooks() -> list[dict[str, Any]]:
     config = yaml.safe_load((REPOSITORY / ".pre-commit-config.yaml").read_text())
     [repository] = config["repos"]
-    return list(repository["hooks"])
+    # What judges a commit's message has tests of its own.
+    return [hook for hook in repository["hooks"] if hook.get("stages") != ["commit-msg"]]
 
 
 @pytest.mark.parametrize("hook", hooks(), ids=lambda hook: hook["id"])

@@ -11,7 +11,7 @@ import yaml
 from tests.support.places import REPOSITORY
 
 
-@pytest.mark.parametrize("variable", ["hardest", "promised", "apart", "guests"])
+@pytest.mark.parametrize("variable", ["hardest", "promised", "apart", "guests", "not_unit"])
 def test_tests_that_are_named_are_there(variable: str) -> None:
     database = subprocess.run(
         ["make", "--print-data-base", "--dry-run", "help"],

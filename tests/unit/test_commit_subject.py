@@ -1,0 +1,57 @@
+"""Subjects of commits as CONTRIBUTING.md asks for them, judged by the hook's own program."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.places import REPOSITORY
+
+
+def judged(tmp_path: Path, message: str) -> tuple[int, str]:
+    path = tmp_path / "COMMIT_EDITMSG"
+    path.write_text(message)
+    done = subprocess.run(
+        [sys.executable, "-m", "tools.subject", path],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        "holder: keep a listener until its peer has answered",
+        "tests/native: pass the handle on",
+        "sim, lab: address each card by its bus",
+        "fixup! holder: whatever",
+        'Revert "holder: keep it"',
+    ],
+)
+def test_imperative_is_taken(tmp_path: Path, subject: str) -> None:
+    assert judged(tmp_path, f"{subject}\n\nWhy.\n") == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("subject", "why"),
+    [
+        ("keep a listener", "area: imperative"),
+        ("Merge branch 'main' into topic", "area: imperative"),
+        ("holder: the listener stays", '"the" is no imperative'),
+        ("holder: listeners stay", '"listeners" is no imperative'),
+        ("holder: added a wait", '"added" is no imperative'),
+        ("holder: adding a wait", '"adding" is no imperative'),
+        ("holder: keep " + "x" * 100, "at most 100"),
+    ],
+)
+def test_other_subject_is_refused_in_a_line(tmp_path: Path, subject: str, why: str) -> None:
+    status, printed = judged(tmp_path, f"{subject}\n")
+    assert status == 1
+    assert len(printed.splitlines()) == 1
+    assert why in printed
