@@ -97,7 +97,7 @@ help:
 	@echo 'make fuzz    every fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS) each'
 	@echo 'make mutants builds known mistakes in the mediator, one at a time, and says which test sees each'
 	@echo 'make dev     set up, build, and install the hooks of git if pre-commit is there'
-	@echo 'make unit    the unit tests alone, without containers and as any user once mgpu is built'
+	@echo 'make unit    the unit tests alone, without containers'
 	@echo 'make lint    the linters alone'
 	@echo 'make docs    the pages as a site, in $(BUILD)/site/html; a link that leads nowhere is an error'
 	@echo 'make count   how large and how entangled the sources are; COMMIT=... says it of another commit'
