@@ -7,11 +7,11 @@ ATC '23), which places each pod where the GPUs that a typical pod cannot use gro
   in fractions, so that CPU is worth something long before the last of it goes.
 - What a kind loses is weighed against what is left for it in the whole cluster, of the models that it
   may use. Where n pods of a kind would still fit, of g GPUs and c CPUs each, and p is its share of what
-  comes, a placement costs the sum over all kinds of p · (g / c) ** scarcity · Δn / n. So a kind with
-  few places left is protected from those that can go elsewhere, and one that makes much of the CPU from
-  those that make little of it. The scarcity goes from 1, where as much of the CPU is left as of the
-  GPUs, to 2, where CPU will be out when half of the GPUs are still free. The paper weighs each kind by
-  p · g alone.
+  comes, a placement costs the sum over all kinds of p · (g / c) ** scarcity · Δn / n. So a kind
+  with few places left is protected from those that can go elsewhere, and one that makes much of the CPU
+  from those that make little of it. The scarcity goes from 1, where as much of the CPU is left as of the
+  GPUs, up by 1 for each time that CPU will be out twice as soon, to 6. The paper weighs each kind by
+  p · g alone. (tests/bench/grid.py measures what other constants would do.)
 - The mix of pods is learned (mix.py), not told, and pods that may use one model alone are supposed to come
   even where none did so far.
 """
@@ -33,6 +33,7 @@ from cluster.scheduler.ways import Ways
 # A kind that asks for less CPU weighs no more: pods without a request of CPU would outweigh all others.
 _LEAST_CPU_MILLI = 1000
 _TINY = 1e-9
+_SCARCITY_MAX = 6.0
 _MEMORY = Features._fields.index("memory_mib")
 
 
@@ -131,7 +132,8 @@ class Fragmentation:
         """
         kinds = self._kinds
         left = np.einsum("im,mi->i", self._allowed, self._left[:, kinds.item_kind])
-        gpus_per_cpu = (kinds.gpus / np.maximum(kinds.cpu, _LEAST_CPU_MILLI)) ** self._scarcity()
+        cpus = np.maximum(kinds.cpu, _LEAST_CPU_MILLI) / _LEAST_CPU_MILLI
+        gpus_per_cpu = (kinds.gpus / cpus) ** self._scarcity()
         costs = kinds.share * _worth(left, gpus_per_cpu[kinds.item_kind])
         found = np.zeros((len(kinds.request), self._allowed.shape[1]))
         np.add.at(found, kinds.item_kind, costs[:, None] * self._allowed)
@@ -140,7 +142,7 @@ class Fragmentation:
         self._weights: Floats = found.T.astype(np.float32)
 
     def _scarcity(self) -> float:
-        """Of CPU beside GPUs, 1 to 2: 1 and the binary logarithm of how many times sooner it would be out.
+        """Of CPU beside GPUs: 1 and the binary logarithm of how many times sooner it would be out.
 
         What comes is supposed to ask for both as it did so far.
         """
@@ -150,7 +152,7 @@ class Fragmentation:
         asked_cpu = float(kinds.share @ kinds.cpu[kinds.item_kind]) + self._mix.other_cpu_milli
         asked_gpus = float(kinds.share @ kinds.gpus[kinds.item_kind])
         sooner = max(asked_cpu * free_gpus, _TINY) / max(asked_gpus * free_cpu, _TINY)
-        return 1 + min(1.0, max(0.0, math.log2(sooner)))
+        return min(_SCARCITY_MAX, 1 + max(0.0, math.log2(sooner)))
 
 
 def _worth(left: Doubles, value: Doubles) -> Doubles:

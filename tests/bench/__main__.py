@@ -14,6 +14,7 @@ from tests.bench import (
     cluster,
     colocation,
     extender,
+    grid,
     idle,
     installs,
     ioctls,
@@ -53,6 +54,7 @@ WITH_PROGRAMS = {
 ALONE = {
     "polls": polls.measure,
     "traces": traces.measure,
+    "grid": grid.measure,
     "extender": extender.measure,
     "lending": lending.measure,
     "cluster": cluster.measure,

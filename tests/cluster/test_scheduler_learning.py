@@ -112,6 +112,17 @@ def test_models_that_few_pods_can_do_without_are_kept_for_them() -> None:
     assert best.startswith("g2")
 
 
+def test_cpu_is_kept_for_the_few_that_make_most_gpus_of_it_where_it_is_out_three_times_sooner() -> None:
+    learned = Scheduler("fgd")
+    # Six CPUs for eight GPUs, of use to the modest pod alone; and nineteen for two, of which three are spare.
+    learned.put_node("frugal", inventory("frugal", 8), 6_000, 1 << 20)
+    learned.put_node("rich", inventory("rich", 2), 19_000, 1 << 20)
+    learned.arrived(pod("modest", request(), cpu_milli=1_000))
+    for number in range(999):
+        learned.arrived(pod(f"hungry{number}", request(), cpu_milli=8_000))
+    assert learned.best(pod("other", cpu_milli=4_000), ["frugal", "rich"]) == "rich"
+
+
 def test_a_card_in_use_is_filled_before_another_is_begun() -> None:
     learned = Scheduler()
     for name in ("n0", "n1"):
