@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from cluster.admission import review, webhooks
+from cluster.admission.change import Patch
 from cluster.admission.names import Settings
 from tests.cluster import evaluator
 
@@ -225,3 +226,15 @@ def large_pod(size_bytes: int) -> Object:
             ]
         },
     }
+
+
+def patched(manifest: Object, patch: Patch) -> Object:
+    """With what is added; what is taken away is refused nowhere."""
+    made = copy.deepcopy(manifest)
+    for operation in patch:
+        *above, last = [each.replace("~1", "/") for each in operation["path"].split("/")[1:]]
+        at = made
+        for name in above:
+            at = at[int(name)] if isinstance(at, list) else at[name]
+        at[last] = operation["value"]
+    return made

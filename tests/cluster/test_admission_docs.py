@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 
 import pytest
@@ -11,7 +10,7 @@ from cluster.admission import change, names, refuse
 from cluster.admission.names import Settings
 from cluster.admission.shapes import Shape, shape_of
 from tests.cluster import admission
-from tests.cluster.admission import Case, Object
+from tests.cluster.admission import Case, patched
 from tests.support.places import REPOSITORY
 
 PAGE = (REPOSITORY / "docs" / "cluster.md").read_text()
@@ -27,18 +26,6 @@ def shape(case: Case) -> Shape:
     found = shape_of(case.manifest["apiVersion"].rpartition("/")[0], case.manifest["kind"])
     assert found is not None
     return found
-
-
-def patched(manifest: Object, patch: change.Patch) -> Object:
-    """With what is added; what is taken away is refused nowhere."""
-    made = copy.deepcopy(manifest)
-    for operation in patch:
-        *above, last = [each.replace("~1", "/") for each in operation["path"].split("/")[1:]]
-        at = made
-        for name in above:
-            at = at[int(name)] if isinstance(at, list) else at[name]
-        at[last] = operation["value"]
-    return made
 
 
 def test_members_are_those_that_are_changed() -> None:
