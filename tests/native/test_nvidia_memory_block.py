@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.native.nvidia_mediated import Tenant, World, world
-from tests.support import host
+from tests.recordings.script import memory_block_bytes
 from tests.support.rm_numbers import NV_ESC_SYS_PARAMS
 
 KERNELS, OTHER = 1 << 31, 128 << 20
@@ -62,7 +62,7 @@ def test_block_size_unknown_to_the_kernel_is_not_passed_on(here: World) -> None:
 
 
 def test_memory_block_size_is_the_kernels(here: World) -> None:
-    tenant, kernels = here.tenant(), host.memory_block_bytes()
+    tenant, kernels = here.tenant(), memory_block_bytes()
     assert says(tenant, kernels) == 0
     assert says(tenant, kernels + 1) == (-errno.EBUSY if kernels else 0)
 

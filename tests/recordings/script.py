@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from oci_specs.seccomp.notified import NOTIFY_CUBES
-from tests.support.host import memory_block_bytes
 from tests.support.rm_numbers import NV2080_ENGINE_TYPE_COPY0
 from tests.support.tsv import read
 
@@ -302,3 +301,11 @@ def expected(row: Row, differs: dict[str, tuple[str, str]]) -> str:
     if row.errno:
         return f"errno {row.errno}"
     return f"status {row.status[1]:#x}" if row.status else "status 0x0"
+
+
+def memory_block_bytes() -> int:
+    """The steps in which the kernel takes memory in; 0: it has none."""
+    try:
+        return int(Path("/sys/devices/system/memory/block_size_bytes").read_text(), 16)
+    except FileNotFoundError:
+        return 0

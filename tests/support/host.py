@@ -117,11 +117,3 @@ def overlay(below: Path, name: str) -> Iterator[Path]:
             data=f"lowerdir={below},upperdir={base / 'changes'},workdir={base / 'work'}",
         )
         yield base / "rootfs"
-
-
-def memory_block_bytes() -> int:
-    """The steps in which the kernel takes memory in; 0: it has none."""
-    try:
-        return int(Path("/sys/devices/system/memory/block_size_bytes").read_text(), 16)
-    except FileNotFoundError:
-        return 0
