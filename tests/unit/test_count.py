@@ -113,12 +113,14 @@ def test_figures_of_a_small_tree(tmp_path: Path) -> None:
             "base/b.h": '#include "native_sched/a.h"\n',
             "sim/card.c": "int dup = NV_ESC_RM_DUP_OBJECT;\n",
             "tests/a.c": "int tested = NV_ESC_RM_DUP_OBJECT;\n",
+            "tests/test_b.py": "def test_a_call() -> None: ...\ndef test_call() -> None: ...\n",
             "README.md": "guaranteed\n",
         },
     )
     found = figures(tmp_path, names)
     assert found.code_lines["arbiter"] == 4
-    assert (found.code_lines["simulator"], found.code_lines["tests"]) == (1, 1)
+    assert (found.code_lines["simulator"], found.code_lines["tests"]) == (1, 3)
+    assert found.article_tests == 1
     assert found.circle_files == 3
     assert found.largest_room == Room("native_sched", 3, 2)
     assert found.escape_places == ("native_sched/a.c", "native_sched/deep/rows.def", "sim/card.c")

@@ -36,6 +36,8 @@ SIMULATOR = "sim"
 # Where quoted includes start, besides the file's own folder: see the meson.build files.
 INCLUDE_ROOTS = (".",)
 ESCAPE = re.compile(r"\b(NV_ESC_)?RM_DUP_OBJECT\b")
+# docs/glossary.md: a test's name is subject and expectation.
+ARTICLE = re.compile(r"^ *def test_(?:an?|the)_", re.MULTILINE)
 POLICY = re.compile("guaranteed", re.IGNORECASE)
 # Facts, tests, texts and examples name an escape or a policy to speak of it or to use it as a user does;
 # nothing there decides anything. Older commits have the facts below native_sched.
@@ -61,6 +63,7 @@ class Figures(NamedTuple):
     policy_places: tuple[str, ...]
     wide_comments: int
     torn_members: int
+    article_tests: int
     replaced_names: tuple[str, ...]
     link_circles: dict[str, tuple[int, ...]]  # by program, the objects of each; empty without a build
 
@@ -80,6 +83,7 @@ class Figures(NamedTuple):
             "places that name one policy": len(self.policy_places),
             f"comment lines over {MAX_COLUMNS} columns": self.wide_comments,
             "members of structs that go on in another line": self.torn_members,
+            "tests whose name begins with an article": self.article_tests,
             "identifiers that the glossary replaces": len(self.replaced_names),
         }
 
@@ -131,6 +135,9 @@ def figures(base: Path, names: Iterable[str], glossary: str = "", build: Path | 
         policy_places=tuple(_places(base, names, POLICY)),
         wide_comments=sum(len(wide_comments(base / name)) for name in sources),
         torn_members=sum(len(torn_members((base / name).read_text())) for name in sources if _is_c(name)),
+        article_tests=sum(
+            len(ARTICLE.findall((base / name).read_text())) for name in sources if name.startswith("tests/")
+        ),
         replaced_names=tuple(sorted(_replaced_names(base, sources, replaced(glossary)))),
         link_circles={
             program: tuple(map(len, circles(objects)))
