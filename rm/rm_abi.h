@@ -279,6 +279,9 @@ struct rm_os_event { /* ALLOC_OS_EVENT, FREE_OS_EVENT, 16 */
 struct rm_debugger { /* class 0x83de */
     uint32_t unused, client, object;
 };
+struct rm_profiler { /* class 0xb2cc: what it profiles; 0: the card */
+    uint32_t client, context;
+};
 enum { RM_MAX_DISABLE = 64 };
 struct rm_disable_channels { /* 0x2080110b, 536 */
     uint8_t disable, pad0[3];
@@ -459,6 +462,7 @@ RM_SZ(rm_tsg_preempt, 8);
 RM_SZ(rm_event, 24);
 RM_SZ(rm_os_event, 16);
 RM_SZ(rm_debugger, 12);
+RM_SZ(rm_profiler, 8);
 RM_AT(rm_p2p_caps, count, 0x80);
 RM_AT(rm_p2p_caps, status, 0x90);
 RM_AT(rm_p2p_matrix, gpu_id_b, 0x28);

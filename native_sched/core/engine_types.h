@@ -118,6 +118,7 @@ enum mgpu_refused {
     MGPU_REFUSED_FORM,        /* parameters of another size than the call takes */
     /* EPERM: another ABI, a file of another tenant's, a call that escapes accounting */
     MGPU_REFUSED_PERMISSION,
+    MGPU_REFUSED_SHARE, /* what only a container that holds its cards alone gets */
     MGPU_REFUSED_KINDS,
 };
 

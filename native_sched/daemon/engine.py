@@ -14,10 +14,11 @@ from enum import IntEnum
 
 from native_sched.daemon.engine_card import Chip, Without
 from native_sched.daemon.engine_memory import CardMemory, MemoryKind
+from native_sched.daemon.engine_refused import Refused
 from oci_specs.refusal import Refusal, printable
 from oci_specs.vocabulary import POLICIES
 
-ABI = 12
+ABI = 13
 MAX_CARDS = 32
 MAX_PROCESSES = 1024
 
@@ -175,19 +176,6 @@ MAX_EVENTS = 8192
 ALL_CARDS = 0xFFFFFFFF  # SchedEvent.card
 
 
-class Refused(IntEnum):
-    """enum mgpu_refused: what mgpu itself refuses a tenant's calls for."""
-
-    MEMORY = 0
-    CARD = 1
-    CLASS = 2
-    HANDLE = 3
-    SCHEDULING = 4
-    UNSUPPORTED = 5
-    FORM = 6
-    PERMISSION = 7
-
-
 LATENCY_BUCKETS = 10
 
 
@@ -227,6 +215,7 @@ _SIGNATURES: dict[str, tuple[list[object], object]] = {
     "mgpu_engine_driver_alive": ([c_void_p], c_int),
     "mgpu_tenant_add": ([c_void_p, c_uint64], c_int),
     "mgpu_tenant_grant": ([c_void_p, c_uint64, c_uint32, c_uint64], c_int),
+    "mgpu_tenant_whole": ([c_void_p, c_uint64], c_int),
     "mgpu_tenant_move": ([c_void_p, c_uint64, c_uint32, c_uint32], c_int),
     "mgpu_tenant_add_node": ([c_void_p, c_uint64, c_uint64, c_uint64, c_uint32, c_uint32], c_int),
     "mgpu_tenant_space": ([c_void_p, c_uint64, c_uint64], c_int),
@@ -307,6 +296,10 @@ class Engine:
 
     def grant(self, tenant: int, card: int, cap_bytes: int) -> None:
         _checked(self._lib.mgpu_tenant_grant(self._handle, tenant, card, cap_bytes))
+
+    def whole(self, tenant: int) -> None:
+        """It holds its cards alone; OSError(EBUSY) where it does not."""
+        _checked(self._lib.mgpu_tenant_whole(self._handle, tenant))
 
     def move(self, tenant: int, old: int, new: int) -> None:
         """OSError(EBUSY) while it has something on the old card; EAGAIN while a call of it is under way."""

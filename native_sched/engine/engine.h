@@ -5,7 +5,7 @@
 #define MGPU_ENGINE_H
 #include "native_sched/core/engine_types.h"
 
-enum { MGPU_ENGINE_ABI = 12 };
+enum { MGPU_ENGINE_ABI = 13 };
 
 struct mgpu_engine;
 
@@ -51,11 +51,16 @@ MGPU_API int mgpu_tenant_add(struct mgpu_engine *e, uint64_t id);
 /* All tenants and listeners that go on have been added: orphans in the journal are dropped. Returns how many.
  */
 MGPU_API int mgpu_recovered(struct mgpu_engine *e);
-/* -EEXIST: it was granted another MIG instance of the same card. */
+/* -EEXIST: it was granted another MIG instance of the same card. -EBUSY: another tenant holds the card alone.
+ */
 MGPU_API int mgpu_tenant_grant(struct mgpu_engine *e, uint64_t id, uint32_t card, uint64_t cap_bytes);
+/* After its grants: it holds its cards alone, for good, and gets what rm/interface.def has for whole cards.
+ * -EBUSY: another tenant is on one of them; -EINVAL: one is a MIG instance, or it has none. */
+MGPU_API int mgpu_tenant_whole(struct mgpu_engine *e, uint64_t id);
 /* Its grant of `from` is from now on one of `to`; its nodes of `from` serve no more. -EBUSY: it
- * has something there; -EAGAIN: a call is under way; -EINVAL: it has not that card, or the other already. It
- * is to be given the nodes of `to`, and to be scheduled anew. */
+ * has something there; -EAGAIN: a call is under way; -EINVAL: it has not that card, or the other already, or
+ * it or another tenant holds such a card alone. It is to be given the nodes of `to`, and to be scheduled
+ * anew. */
 MGPU_API int mgpu_tenant_move(struct mgpu_engine *e, uint64_t id, uint32_t from, uint32_t to);
 /* kind: 0 control, 1 card, 2 UVM. (dev, ino): identity of the node inside the container. */
 MGPU_API int mgpu_tenant_add_node(struct mgpu_engine *e, uint64_t id, uint64_t dev, uint64_t ino,

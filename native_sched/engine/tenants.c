@@ -133,6 +133,18 @@ static bool has_another_instance(const struct mgpu_engine *e, const struct tenan
     return false;
 }
 
+/* Another tenant is on the card; alone: such as holds it alone. */
+static bool has_another(struct mgpu_engine *e, const struct tenant *t, uint32_t card, bool alone)
+{
+    for (uint32_t i = 0; i < MAX_TENANTS; i++) {
+        struct tenant *other = &e->tenant[i];
+
+        if (other != t && other->id && other->granted[card] && (!alone || other->whole))
+            return true;
+    }
+    return false;
+}
+
 int mgpu_tenant_grant(struct mgpu_engine *e, uint64_t id, uint32_t card, uint64_t cap_bytes)
 {
     WITH_ENGINE(e);
@@ -144,12 +156,38 @@ int mgpu_tenant_grant(struct mgpu_engine *e, uint64_t id, uint32_t card, uint64_
     WITH_TENANT(t);
     if (has_another_instance(e, t, k))
         return -EEXIST;
+    if (has_another(e, t, card, !t->whole))
+        return -EBUSY;
     /* Managed memory may migrate to any of its cards, from now on to this one too. */
     if (!t->granted[card])
         ledger_charge(&t->ledger[card], managed_held(t));
     t->granted[card] = true;
     ledger_set_cap(&t->ledger[card], cap_bytes);
     return 0;
+}
+
+int mgpu_tenant_whole(struct mgpu_engine *e, uint64_t id)
+{
+    WITH_ENGINE(e);
+    struct tenant *t = tenant_by_id(e, id);
+    uint32_t cards = 0;
+
+    if (!t)
+        return -ENOENT;
+    WITH_TENANT(t);
+    for (uint32_t i = 0; i < e->mediator.cards; i++) {
+        const struct card *k = &e->mediator.card[i];
+
+        if (!t->granted[k->index])
+            continue;
+        if (k->gpu_instance != RM_NO_INSTANCE)
+            return -EINVAL;
+        if (has_another(e, t, k->index, false))
+            return -EBUSY;
+        cards++;
+    }
+    t->whole = cards != 0;
+    return cards ? 0 : -EINVAL;
 }
 
 static bool has_objects_on(const struct tenant *t, uint32_t card)
@@ -186,7 +224,8 @@ int mgpu_tenant_move(struct mgpu_engine *e, uint64_t id, uint32_t from, uint32_t
     {
         WITH_TENANT(t);
         was = t->ledger[from];
-        if (!t->granted[from] || t->granted[to] || has_another_instance(e, t, new))
+        if (!t->granted[from] || t->granted[to] || has_another_instance(e, t, new) || t->whole ||
+            has_another(e, t, to, true))
             error = -EINVAL;
         else if (was.used_bytes || was.reserved_bytes || has_objects_on(t, from))
             error = -EBUSY;

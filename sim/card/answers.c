@@ -480,11 +480,18 @@ static bool is_for(uint32_t cmd, const struct rm_object *object)
         return class_id == NV0041_CTRL_CMD_GET_SURFACE_INFO >> 16;
     if (class_is_channel(object->class_id))
         return (class_id & 0xff) == (NVC36F_CTRL_GET_CLASS_ENGINEID >> 16 & 0xff);
+    if (object->class_id == MAXWELL_PROFILER_DEVICE)
+        return class_id == NVB0CC_CTRL_CMD_EXEC_REG_OPS >> 16;
     return class_id == object->class_id || (!class_id && object->class_id == NV01_ROOT_CLIENT);
 }
 
 uint32_t answer_control(const struct rm_request *request, uint32_t cmd)
 {
+    const struct rm_row *row = rm_control_row(&request->rm->table, cmd);
+
+    /* Of whole cards: nothing is counted here, and what is set changes nothing. */
+    if (row && row->whole && is_for(cmd, request->object) && control_is_known(request->rm, cmd))
+        return request->params_bytes ? zeros(request) : NV_OK;
     for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++)
         if (answers[i].cmd == cmd && is_for(cmd, request->object))
             return control_is_known(request->rm, cmd) ? answers[i].execute(request) : NV_ERR_NOT_SUPPORTED;

@@ -52,6 +52,17 @@ static uint32_t debugger(struct rm_call *call, struct rm_object *object)
     return object_find(call->rm, params->client, params->object) ? NV_OK : NV_ERR_INVALID_OBJECT_PARENT;
 }
 
+/* Of a client's channel or group, or of the card. Everybody may profile here: the driver's setting is so. */
+static uint32_t profiler(struct rm_call *call, struct rm_object *object)
+{
+    const struct rm_profiler *params = call->params;
+
+    (void)object;
+    if (params->client && !object_find(call->rm, params->client, params->context))
+        return NV_ERR_INVALID_OBJECT_PARENT;
+    return NV_OK;
+}
+
 static uint32_t memory(struct rm_call *call, struct rm_object *object)
 {
     struct rm_memory *params = call->params;
@@ -91,6 +102,7 @@ static uint32_t engine_object(struct rm_call *call, struct rm_object *object)
 enum { BY_ALLOC_MEMORY = 0 };                  /* below nothing: pages.c makes it */
 enum { ANY_CHANNEL = VOLTA_CHANNEL_GPFIFO_A }; /* stands for the channels of every architecture */
 enum { ANY_OF_CARD = NV20_SUBDEVICE_0 - 1 };   /* a device or a subdevice */
+enum { ANY_WITH_WORK = NV20_SUBDEVICE_0 + 1 }; /* a subdevice, a channel or a group */
 #define ANY_PARENT UINT32_MAX
 
 /* Of parameters: ANY, of another size than this driver version's are accepted unread. READ: RM reads as many
@@ -127,6 +139,8 @@ static const struct class_rule {
     {NV_CONFIDENTIAL_COMPUTE, NV01_ROOT_CLIENT, ANY, NULL, NULL},
     {FERMI_CONTEXT_SHARE_A, KEPLER_CHANNEL_GROUP_A, ANY, context_share_alloc, vaspace_free},
     {GT200_DEBUGGER, NV01_DEVICE_0, READ, debugger, NULL},
+    {GF100_PROFILER, ANY_WITH_WORK, ANY, NULL, NULL},
+    {MAXWELL_PROFILER_DEVICE, NV20_SUBDEVICE_0, EXACT, profiler, NULL},
     {NV01_EVENT, ANY_PARENT, EXACT, event_alloc, NULL},
     {NV01_EVENT_OS_EVENT, ANY_PARENT, EXACT, event_alloc, NULL},
     {NV01_MEMORY_VIRTUAL, NV01_DEVICE_0, EXACT, virtual_memory_alloc, vaspace_free},
@@ -162,6 +176,9 @@ static bool below(const struct class_rule *rule, const struct rm_object *above)
         return class_is_channel(above->class_id);
     if (rule->parent_class == ANY_OF_CARD)
         return above->class_id == NV01_DEVICE_0 || above->class_id == NV20_SUBDEVICE_0;
+    if (rule->parent_class == ANY_WITH_WORK)
+        return above->class_id == NV20_SUBDEVICE_0 || class_is_channel(above->class_id) ||
+               above->class_id == KEPLER_CHANNEL_GROUP_A;
     return rule->parent_class == ANY_PARENT || above->class_id == rule->parent_class;
 }
 

@@ -7,7 +7,7 @@ import functools
 import pytest
 
 from tools.abi import coverage, interface, store
-from tools.abi.coverage import ANSWERED, REFUSED, SERVED, Call
+from tools.abi.coverage import ANSWERED, REFUSED, SERVED, WHOLE, Call
 
 
 @functools.cache
@@ -44,7 +44,9 @@ def test_every_kind_and_branch_of_nvproxy_is_there() -> None:
         ("control", "NV2080_CTRL_CMD_GPU_GET_NAME_STRING", SERVED),
         ("control", "NV906F_CTRL_CMD_RESET_CHANNEL", REFUSED),
         ("control", "NV2080_CTRL_CMD_FB_GET_INFO", REFUSED),
-        ("control", "NVB0CC_CTRL_CMD_EXEC_REG_OPS", REFUSED),
+        ("control", "NVB0CC_CTRL_CMD_EXEC_REG_OPS", WHOLE),
+        ("control", "NV2080_CTRL_CMD_GPU_EXEC_REG_OPS", REFUSED),
+        ("class", "GF100_PROFILER", SERVED),
     ],
 )
 def test_coverage_shows_the_outcome_of_a_call(kind: str, symbol: str, outcome: str) -> None:

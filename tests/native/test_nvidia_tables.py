@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from native_sched.daemon.engine import Refused
+from native_sched.daemon.engine_refused import Refused
 from tests.native.nvidia_mediated import Tenant, World, world
 from tests.native.rm_params import (
     ADDRESS_SPACE,

@@ -26,7 +26,7 @@ Fields = dict[str, str]
 
 
 def served(version: tuple[int, int] = VERSION) -> dict[str, set[int]]:
-    """Numbers by kind, of whatever is not refused."""
+    """Numbers by kind, of whatever is not refused to a share."""
     interface = rm_interface.read()
     alive = [
         item
@@ -37,7 +37,7 @@ def served(version: tuple[int, int] = VERSION) -> dict[str, set[int]]:
             interface.uvm,
         )
         for item in items
-        if interface.lives_at(item.name, version) and item.disposition != "REFUSED"
+        if interface.lives_at(item.name, version) and item.disposition != "REFUSED" and not item.whole
     ]
     of = {
         kind: {item.number for item in alive if item in items}

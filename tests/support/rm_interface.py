@@ -21,9 +21,9 @@ _ROW = re.compile(r"^(BRANCH|KEY|BYTES|ESCAPE|UVM|CLASS|CONTROL)\((.*)\)$", re.M
 _LIFE = re.compile(r", (SINCE|UNTIL)\((\d+), (\d+)\)")
 _FLAG = re.compile(
     r", (?:CHANGES|EXECUTED|CONTINUED|NAMES_FILE|SIZELESS|IN_PLACE|UNLISTED"
-    r"|(?:(?:PARAMS|POINTER|CLASS|CONTROL)_AT|STATUS_FROM_END)\([^)]*\))(?=,|$)"
+    r"|WHOLE\(\w+\)|(?:(?:PARAMS|POINTER|CLASS|CONTROL)_AT|STATUS_FROM_END)\([^)]*\))(?=,|$)"
 )
-_STATUS = re.compile(r"\bREFUSED\((\w+)\)")
+_STATUS = re.compile(r"\b(?:REFUSED|WHOLE)\((\w+)\)")
 _LISTS = re.compile(r", LISTS\((\d+), (\d+)\)")
 # Of a disposition: the handler and what it looks at, or the status.
 _OF_DISPOSITION = re.compile(r"(?<=MEDIATED|ANSWERED)\((?:[^()]|\([^()]*\))*\)|(?<=REFUSED)\(\w+\)")
@@ -48,7 +48,7 @@ class Item:
     array: of each of any number of elements. disposition: of all but classes. callers: of a control whose
     parameters are as large as the caller says. lists: how many they point to, and an element's size.
     status: NVIDIA's name of what a refused one is answered with. kind: of a class. sizeless: of an escape,
-    which is refused without a size.
+    which is refused without a size. whole: for whole cards alone; others get the status.
     """
 
     name: str
@@ -62,6 +62,7 @@ class Item:
     status: str = ""
     kind: str = ""
     sizeless: bool = False
+    whole: bool = False
 
     @property
     def symbol(self) -> str:
@@ -137,6 +138,7 @@ def read(path: Path = SOURCE) -> Interface:
     lists: dict[str, tuple[int, int]] = {}
     status: dict[str, str] = {}
     sizeless: set[str] = set()
+    whole: set[str] = set()
     for kind, inner in _ROW.findall(path.read_text()):
         words = [
             word.strip()
@@ -152,6 +154,8 @@ def read(path: Path = SOURCE) -> Interface:
             lists[words[0]] = (int(of[1]), int(of[2]))
         if ", SIZELESS" in inner:
             sizeless.add(words[0])
+        if ", WHOLE(" in inner:
+            whole.add(words[0])
         life = {which: (int(major), int(minor)) for which, major, minor in _LIFE.findall(inner)}
         if life:
             lives[words[0]] = (life.get("SINCE"), life.get("UNTIL"))
@@ -163,7 +167,7 @@ def read(path: Path = SOURCE) -> Interface:
         sizes=sizes,
         escapes=tuple(_escape(words, words[0] in sizeless) for words in rows["ESCAPE"]),
         uvm=tuple(
-            Item(name, int(number, 0), _size(size) or None, disposition=disposition)
+            Item(name, int(number, 0), _size(size) or None, disposition=disposition, whole=name in whole)
             for name, number, size, disposition in rows["UVM"]
         ),
         classes=tuple(
@@ -174,6 +178,7 @@ def read(path: Path = SOURCE) -> Interface:
                 disposition=kind if kind == REFUSED else "",
                 status=status.get(name, ""),
                 kind=kind,
+                whole=name in whole,
             )
             for name, number, size, kind in rows["CLASS"]
         ),
@@ -186,6 +191,7 @@ def read(path: Path = SOURCE) -> Interface:
                 callers=size == CALLERS,
                 lists=lists.get(name),
                 status=status.get(name, ""),
+                whole=name in whole,
             )
             for name, number, size, disposition in rows["CONTROL"]
         ),
@@ -224,30 +230,33 @@ def _title(title: str, *cells: str) -> str:
     return f"\n## {title}\n\n{_row(*cells)}{'|---' * len(cells)}|\n"
 
 
+def _for(item: Item) -> str:
+    return "whole cards" if item.whole else ""
+
+
 def _classes(interface: Interface) -> Iterator[str]:
-    yield _title("Classes", "symbol", "number", "parameters", "kind", "drivers")
+    yield _title("Classes", "symbol", "number", "parameters", "kind", "for", "drivers")
     for item in interface.classes:
         kind = "" if item.kind == "OTHER" else item.kind.lower().replace("_", " ")
         size = _shown(interface, item.size)
-        yield _row(item.name, f"{item.number:#x}", size, kind, _life(interface, item.name))
+        yield _row(item.name, f"{item.number:#x}", size, kind, _for(item), _life(interface, item.name))
 
 
 def _controls(interface: Interface) -> Iterator[str]:
-    yield _title("Controls", "symbol", "number", "parameters", "disposition", "drivers")
+    yield _title("Controls", "symbol", "number", "parameters", "disposition", "for", "drivers")
     for item in interface.controls:
         size = "the caller's" if item.callers else _shown(interface, item.size)
         if item.lists:
             size += ", and {} lists of {} bytes an element".format(*item.lists)
-        yield _row(
-            item.name, f"{item.number:#x}", size, item.disposition.lower(), _life(interface, item.name)
-        )
+        disposition, life = item.disposition.lower(), _life(interface, item.name)
+        yield _row(item.name, f"{item.number:#x}", size, disposition, _for(item), life)
 
 
 def _calls(interface: Interface, title: str, items: tuple[Item, ...], what: str) -> Iterator[str]:
-    yield _title(title, "symbol", "number", what, "disposition")
+    yield _title(title, "symbol", "number", what, "disposition", "for")
     for item in items:
         size = _shown(interface, item.size) + (" each" if item.array else "")
-        yield _row(item.name, f"{item.number:#x}", size, item.disposition.lower())
+        yield _row(item.name, f"{item.number:#x}", size, item.disposition.lower(), _for(item))
 
 
 def page(interface: Interface) -> str:
@@ -266,7 +275,8 @@ def page(interface: Interface) -> str:
             "*mediated* ones the mediator, which decides; what is *answered* gets ENOTTY, what is *refused* EPERM.\n"
             "Of controls, *passed* ones are executed with a copy of their parameters, *answered* ones get what a\n"
             "container is to see, *refused* ones an RM status. The reasons stand beside the rows. Classes and\n"
-            "controls that are not here are refused.\n",
+            "controls that are not here are refused. What is for *whole cards* is refused to containers whose cards\n"
+            "others may be on.\n",
             *_calls(interface, "Escapes", interface.escapes, "outer struct"),
             *_classes(interface),
             *_controls(interface),

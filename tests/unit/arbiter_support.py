@@ -74,6 +74,7 @@ class FakeEngine:
         self.memory_told: list[object] = []
         self.released: list[int] = []
         self.spaces: dict[int, int] = {}
+        self.alone: set[int] = set()
         self.event_fd = -1
 
     def close(self) -> None:
@@ -99,6 +100,9 @@ class FakeEngine:
     def grant(self, tenant: int, card: int, cap_bytes: int) -> None:
         self.tenants[tenant][card] = cap_bytes
         self.after_grant(tenant, card)
+
+    def whole(self, tenant: int) -> None:
+        self.alone.add(tenant)
 
     def move(self, tenant: int, old: int, new: int) -> None:
         if "move" in self.refuses:

@@ -10,7 +10,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from native_sched.daemon import engine, engine_card, engine_memory
+from native_sched.daemon import engine, engine_card, engine_memory, engine_refused
 from tests.support.places import REPOSITORY
 
 HEADERS = ("native_sched/account/tenant.h", "native_sched/engine/engine.h")
@@ -24,7 +24,7 @@ NUMBERS = {
 
 def declared(base: type[Any]) -> Iterator[tuple[str, type[Any]]]:
     """Name in C, and class, of what mgpud's modules declare. The docstring has the name."""
-    for module in (engine, engine_card, engine_memory):
+    for module in (engine, engine_card, engine_memory, engine_refused):
         for found in vars(module).values():
             if isinstance(found, type) and issubclass(found, base) and found.__module__ == module.__name__:
                 named = re.search(r"\b(?:struct|enum) (\w+)", found.__doc__ or "")

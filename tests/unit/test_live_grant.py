@@ -78,6 +78,8 @@ def test_whole_cards_may_change_class_only(world: World) -> None:
     assert line(world, "whole", memory_mib=1024) == said
     world.ask("set", container="whole", **{"class": "offline"})
     assert world.engine.scheduled[grant.tenant] == (TenantClass.OFFLINE, 100)
+    world.granted("job", MGPU_MEMORY_MIB="1024")
+    assert world.engine.alone == {grant.tenant}
 
 
 @pytest.mark.parametrize("intent", [{"memory_mib": 512, "core_percent": 40}, {"memory_mib": 512}])

@@ -10,7 +10,8 @@ from ctypes import Structure, byref, c_bool, c_int, c_uint32, c_uint64
 
 import pytest
 
-from native_sched.daemon.engine import LATENCY_BUCKETS, Refused, Stats, Why
+from native_sched.daemon.engine import LATENCY_BUCKETS, Stats, Why
+from native_sched.daemon.engine_refused import Refused
 from tests.support.places import REPOSITORY
 from tests.unit.metrics_support import BOUNDS_NS
 
@@ -99,8 +100,10 @@ def test_failed_preemptions_are_not_timed(counters: ctypes.CDLL) -> None:
 )
 def test_reasons_by_rm_status(counters: ctypes.CDLL, status: int, reason: Refused) -> None:
     counts = (c_uint64 * len(Refused))()
-    counters.stats_refused(counts, c_uint32(status))
+    counters.stats_refused(counts, c_uint32(status), c_bool(False))
     assert list(counts) == [int(each == reason) for each in Refused]
+    counters.stats_refused(counts, c_uint32(status), c_bool(True))
+    assert list(counts) == [int(each in (reason, Refused.SHARE)) for each in Refused]
 
 
 def test_reasons_by_errno(counters: ctypes.CDLL) -> None:

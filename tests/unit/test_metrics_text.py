@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from native_sched.daemon.control.server import Peer
-from native_sched.daemon.engine import Refused, SchedState
+from native_sched.daemon.engine import SchedState
+from native_sched.daemon.engine_refused import Refused
 from native_sched.daemon.metrics.refused import CODES, OTHER
 from oci_specs.refusal import Refusal
 from oci_specs.request import Identity

@@ -24,7 +24,7 @@ KINDS = {
     "class": "Classes",
     "control": "Controls",
 }
-SERVED, ANSWERED, REFUSED, ABSENT = "served", "answered", "refused", ""
+SERVED, WHOLE, ANSWERED, REFUSED, ABSENT = "served", "whole", "answered", "refused", ""
 COMPUTE = "compute"
 
 
@@ -40,7 +40,18 @@ class Call:
 
     @property
     def is_refused(self) -> bool:
-        return REFUSED in self.outcomes.values()
+        """To a share, by some driver."""
+        return bool({REFUSED, WHOLE} & set(self.outcomes.values()))
+
+    def by(self, grant: str, branch: int) -> str:
+        """What a container with such a grant gets."""
+        found = self.outcomes[branch]
+        return found if found != WHOLE else SERVED if grant == "whole" else REFUSED
+
+    def to(self, grant: str) -> str:
+        """Whether it is served on every driver that has it."""
+        given = {self.by(grant, branch) for branch, found in self.outcomes.items() if found}
+        return "no" if given == {REFUSED} else "in part" if REFUSED in given else "yes"
 
 
 def outcome(interface: Interface, kind: str, number: int, version: str) -> str:
@@ -49,6 +60,8 @@ def outcome(interface: Interface, kind: str, number: int, version: str) -> str:
     ]
     if not found or any(row.is_refused for row in found):
         return REFUSED
+    if any(row.whole for row in found):
+        return WHOLE
     return ANSWERED if any(row.disposition == "ANSWERED" for row in found) else SERVED
 
 
@@ -130,7 +143,8 @@ def _chips(folder: Path = FACTS) -> Iterator[str]:
 
 
 def _counts(found: list[Call]) -> Iterator[str]:
-    yield "\n## Counts\n\nserved / answered / refused; in brackets what nvproxy has for compute and utilities.\n\n"
+    yield "\n## Counts\n\nserved / to whole cards alone / answered / refused; "
+    yield "in brackets what nvproxy has for compute and\nutilities.\n\n"
     yield f"| | {' | '.join(map(str, BRANCHES))} |\n|---|{'---|' * len(BRANCHES)}\n"
     for kind, title in KINDS.items():
         cells = []
@@ -139,23 +153,24 @@ def _counts(found: list[Call]) -> Iterator[str]:
             compute = Counter(
                 call.outcomes[branch] for call in found if call.kind == kind and COMPUTE in call.capabilities
             )
-            cells.append(f"{_three(every)} ({_three(compute)})")
+            cells.append(f"{_each(every)} ({_each(compute)})")
         yield f"| {title} | {' | '.join(cells)} |\n"
 
 
-def _three(count: Counter[str]) -> str:
-    return " / ".join(str(count[outcome]) for outcome in (SERVED, ANSWERED, REFUSED))
+def _each(count: Counter[str]) -> str:
+    return " / ".join(str(count[outcome]) for outcome in (SERVED, WHOLE, ANSWERED, REFUSED))
 
 
 def _listed(found: list[Call], table: list[tuple[str, str, str]]) -> Iterator[str]:
     for kind, title in KINDS.items():
-        yield f"\n## {title}\n\n| symbol | number | {' | '.join(map(str, BRANCHES))} | why not |\n"
-        yield f"|---|---|{'---|' * len(BRANCHES)}---|\n"
+        yield f"\n## {title}\n\n| symbol | number | {' | '.join(map(str, BRANCHES))} | share | whole | why not |\n"
+        yield f"|---|---|{'---|' * len(BRANCHES)}---|---|---|\n"
         for call in found:
             if call.kind == kind:
                 cells = " | ".join(call.outcomes[branch] for branch in BRANCHES)
                 why = (reason(call, table) or "") if call.is_refused else ""
-                yield f"| {call.symbol} | {call.number:#x} | {cells} | {why} |\n"
+                grants = f"{call.to('share')} | {call.to('whole')}"
+                yield f"| {call.symbol} | {call.number:#x} | {cells} | {grants} | {why} |\n"
 
 
 def _observed() -> Iterator[str]:
@@ -170,7 +185,7 @@ def _observed() -> Iterator[str]:
     yield (
         "\n## What NVIDIA's libraries asked of 610.57.04\n\n"
         f"{count} calls of CUDA, OpenCL and NVML in a public recording on an RTX 2070; "
-        f"{sum(map(len, refused.values()))} are refused.\n\n| why not | calls |\n|---|---|\n"
+        f"{sum(map(len, refused.values()))} are refused to a share.\n\n| why not | calls |\n|---|---|\n"
     )
     for why, names in refused.items():
         yield f"| {why} | {'; '.join(names)} |\n"

@@ -42,7 +42,9 @@ PLACES = {"PARAMS_AT": ("parameters", "their size"), "POINTER_AT": ("pointer",)}
 
 @dataclass(frozen=True)
 class Row:
-    """size: as the row says it; None where it has none. places: of fields, by what they are."""
+    """size: as the row says it; None where it has none. places: of fields, by what they are. whole: for
+    containers that hold their cards alone.
+    """
 
     macro: str
     symbol: str
@@ -53,6 +55,7 @@ class Row:
     places: tuple[tuple[str, int], ...]
     since: tuple[int, int] | None
     until: tuple[int, int] | None
+    whole: bool = False
 
     @property
     def kind(self) -> str:
@@ -128,6 +131,7 @@ def _row(macro: str, said: list[str]) -> Row:
         _places(said),
         _point("SINCE", said),
         _point("UNTIL", said),
+        any(argument.startswith("WHOLE(") for argument in said),
     )
 
 

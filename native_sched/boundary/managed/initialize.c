@@ -1,6 +1,6 @@
 /* How files of nvidia-uvm are initialised. Without UVM_INIT_FLAGS_DISABLE_HMM a card's faults bring in any
- * memory of the process, and it is no range that could be charged. With
- * UVM_INIT_FLAGS_MULTI_PROCESS_SHARING_MODE managed pages outlive the process that mapped them
+ * memory of the process, and it is no range that could be charged: on whole cards it takes nobody's room.
+ * With UVM_INIT_FLAGS_MULTI_PROCESS_SHARING_MODE managed pages outlive the process that mapped them
  * (uvm_destroy_vma_managed() of NVIDIA's open-gpu-kernel-modules).
  *
  * INITIALIZE runs in its caller, since it is about the calling process. The flag is put where the kernel will
@@ -28,6 +28,9 @@ int managed_initialized(const struct mediator *m, struct tenant *t, const struct
 {
     int e = m->ops->initialized ? m->ops->initialized(m->driver, file, UVM_INIT_DISABLE_HMM) : 1;
 
+    if (e == 0 && t->whole)
+        e = m->ops->initialized(m->driver, file, 0);
+
     assert_held(&t->calls);
     if (e == 0)
         inflight(m, t);
@@ -45,7 +48,8 @@ static int continue_with(struct call *c, uint64_t flags)
     if (managed_reach(g) < 0 || managed_begin(c) < 0)
         return rm_refusal(NV_ERR_NO_MEMORY);
     atomic_store(&g->begun, true);
-    flags |= UVM_INIT_DISABLE_HMM;
+    if (!c->tenant->whole)
+        flags |= UVM_INIT_DISABLE_HMM;
     if ((e = caller_write_both(c->caller, c->outer_at, &flags, sizeof(flags), 0, NULL, 0)) < 0)
         return e;
     atomic_store_explicit(&g->due, true, memory_order_release);

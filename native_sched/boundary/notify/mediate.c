@@ -84,6 +84,13 @@ static bool is_for_file(const struct call *c)
     return c->file.kind == NODE_UVM && c->m->ops->must_continue;
 }
 
+/* Its row is for those who hold their cards alone, as this tenant does not. */
+static bool needs_whole_cards(const struct call *c)
+{
+    return (c->row->whole || (c->params_row && c->params_row->whole)) &&
+           !atomic_load_explicit(&c->tenant->whole, memory_order_relaxed);
+}
+
 static struct answer decide(struct call *c)
 {
     handler serve = handlers[c->row - rm_rows];
@@ -95,6 +102,8 @@ static struct answer decide(struct call *c)
         return failed(-ENOTTY);
     if (!serve)
         return failed(c->row->disposition == RM_REFUSED ? -EPERM : -ENOTTY);
+    if (needs_whole_cards(c))
+        return c->row->whole ? failed(-EPERM) : answered(c->params_row->status);
     a = serve(c);
     return a.kind == CONTINUE && c->row->of == RM_UVM && c->m->ops->as_caller ? continued_as_caller(c) : a;
 }
@@ -110,6 +119,6 @@ struct answer mediate(struct call *c)
         memcpy(c->outer + status_at, &a.rm_status, sizeof(a.rm_status));
     /* A refusal of our own; errnos are counted where they are answered. */
     if (a.kind == ANSWER && a.rm_status != NV_OK && !c->asked && !c->passed)
-        stats_refused(&c->tenant->stats, a.rm_status);
+        stats_refused(&c->tenant->stats, a.rm_status, needs_whole_cards(c));
     return a;
 }

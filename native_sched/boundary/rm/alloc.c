@@ -38,6 +38,7 @@ static bool names_foreign_client(struct call *c, uint32_t class_id)
 {
     const struct rm_event *event = (const void *)c->params;
     const struct rm_debugger *debugger = (const void *)c->params;
+    const struct rm_profiler *profiler = (const void *)c->params;
     const struct rm_device *device = (const void *)c->params;
 
     switch (rm_kind_of(class_id)) {
@@ -45,6 +46,8 @@ static bool names_foreign_client(struct call *c, uint32_t class_id)
         return is_foreign(c, event->client);
     case RM_KIND_DEBUGGER:
         return is_foreign(c, debugger->client);
+    case RM_KIND_PROFILER:
+        return is_foreign(c, profiler->client);
     case RM_KIND_DEVICE:
         return is_foreign(c, device->client_share) || is_foreign(c, device->target_client);
     default:

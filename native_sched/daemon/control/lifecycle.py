@@ -100,6 +100,8 @@ class Lifecycle:
             self._served.engine.add_tenant(grant.tenant)
             for card in grant.cards:
                 self._served.engine.grant(grant.tenant, card.index, card.memory_mib << 20)
+            if grant.alone:
+                self._served.engine.whole(grant.tenant)
             memory_kind.tell(self._served.engine, self._served.config, grant)
         except OSError as error:
             self._finish(grant)

@@ -164,6 +164,8 @@ def _tell(engine: Engine, config: NodeConfig, grant: Grant) -> bool:
     known = engine.add_tenant(grant.tenant)
     for card in grant.cards:
         engine.grant(grant.tenant, card.index, card.memory_mib << 20)
+    if grant.alone:
+        engine.whole(grant.tenant)
     memory_kind.tell(engine, config, grant)
     for node in grant.own_nodes:
         engine.add_node(grant.tenant, *node)

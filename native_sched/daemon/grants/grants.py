@@ -142,6 +142,13 @@ class Grant:
         )
 
     @property
+    def alone(self) -> bool:
+        """It gets what is for whole cards alone, of which a MIG instance is none. Memory that gives way
+        is never asked for so.
+        """
+        return self.whole_cards and not any(card.uuid.startswith("MIG-") for card in self.cards)
+
+    @property
     def own_nodes(self) -> list[Node]:
         """The nodes that serve: the engine is told of no others."""
         minors = {card.minor for card in self.cards}

@@ -28,7 +28,7 @@ int nvidia_uvm_initialized_as(const struct nvidia_host *host, int fd, uint64_t f
         return -ENODATA;
     if (host->ioctl(fd, UVM_INITIALIZE, &params) < 0)
         return -EBUSY;
-    return !pageable.access && params.status == NV_OK;
+    return (!pageable.access || !(flags & UVM_INIT_DISABLE_HMM)) && params.status == NV_OK;
 }
 
 uint32_t nvidia_uvm_open_files(const struct nvidia_host *host)

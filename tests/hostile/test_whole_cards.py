@@ -1,0 +1,73 @@
+"""A container that holds a whole card, and one that has a share of another: what only the first gets,
+and that neither gets at the other's card by it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from oci_specs.refusal import Refusal
+from tests.support import arbiter
+from tests.support.arbiter import Arbiter
+from tests.support.bundle import bundle
+from tests.support.programs import Programs, inside
+from tests.support.rm_numbers import (
+    NV_ERR_INVALID_CLASS,
+    NV_ERR_INVALID_CLIENT,
+    NV_ERR_NOT_SUPPORTED,
+)
+from tests.support.started import Foreground, foreground
+
+REFUSED = f"profiler {NV_ERR_INVALID_CLASS:#x} counters {NV_ERR_NOT_SUPPORTED:#x} foreign {NV_ERR_INVALID_CLASS:#x}"
+SERVED = f"profiler 0 counters 0 foreign {NV_ERR_INVALID_CLIENT:#x}"
+
+
+@pytest.fixture(scope="module")
+def two(private_host: None) -> Iterator[Arbiter]:
+    with arbiter.running("h200:2") as mgpu:
+        yield mgpu
+
+
+@contextmanager
+def tries(mgpu: Arbiter, built: Programs, **env: str) -> Iterator[tuple[Foreground, str]]:
+    with (
+        bundle(inside("profiler"), env=env, mounts=[built.oci_mount]) as made,
+        foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as running,
+    ):
+        yield running, made.container
+
+
+def test_a_share_and_a_whole_card(two: Arbiter, built: Programs) -> None:
+    with (
+        tries(two, built, MGPU_MEMORY_MIB="512") as (share, _),
+        tries(two, built, MGPU_GPUS="1") as (whole, container),
+    ):
+        assert share.line() == f"trace 0 {REFUSED} cards 1"
+        assert whole.line() == f"trace 0 {SERVED} cards 1"
+        # It stays whole while it runs.
+        with pytest.raises(Refusal, match="was given whole cards, which nobody else may use"):
+            two.ask("set", container=container, memory_mib=512)
+
+
+def test_a_whole_card_lends_nothing(private_host: None, built: Programs) -> None:
+    with (
+        arbiter.running("h200:1", node_config="offline_overcommit = true\n") as mgpu,
+        tries(mgpu, built, MGPU_GPUS="1", MGPU_QOS="offline", MGPU_MEMORY_RECLAIMABLE="true") as (lent, _),
+    ):
+        assert "without an amount of memory" in lent.line()
+
+
+def test_it_stays_whole_under_the_next_mgpud(private_host: None, built: Programs) -> None:
+    with arbiter.running("h200:1") as mgpu, tries(mgpu, built, MGPU_GPUS="1") as (whole, _):
+        assert whole.line() == f"trace 0 {SERVED} cards 1"
+        os.kill(mgpu.pid_of("mgpud"), signal.SIGKILL)
+        for _ in range(2):
+            whole.tell()
+            assert whole.line() == "counters 0"
+        with tries(mgpu, built, MGPU_MEMORY_MIB="512") as (share, _):
+            assert "512 MiB asked, but the most that is free is 0 MiB" in share.line()

@@ -1,0 +1,195 @@
+"""What rm/interface.def has for whole cards: a container that holds its cards alone gets it, no other
+does, and none reaches another's by it.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from native_sched.daemon.engine import NodeKind
+from native_sched.daemon.engine_refused import Refused
+from tests.native.nvidia_mediated import Tenant, World, world
+from tests.native.registered_steps import SPACE, make_space, of_one_group, registers_space
+from tests.native.rm_params import MIB, ROOT, UVM_REGISTER_GPU_VASPACE
+from tests.native.uvm_params import register_space
+from tests.support import rm_interface, rm_numbers
+from tests.support.rm_interface import Item
+from tests.support.rm_numbers import (
+    GF100_PROFILER,
+    MAXWELL_PROFILER,
+    MAXWELL_PROFILER_DEVICE,
+    NV20_SUBDEVICE_0,
+    NV90CC_CTRL_CMD_HWPM_RESERVE,
+    NV_ERR_INVALID_CLASS,
+    NV_ERR_INVALID_CLIENT,
+    NV_ERR_INVALID_DEVICE,
+    NV_ERR_NOT_SUPPORTED,
+    NVB0CC_CTRL_CMD_EXEC_REG_OPS,
+    UVM_POPULATE_PAGEABLE,
+)
+
+pytestmark = pytest.mark.native
+INTERFACE = rm_interface.read()
+BRANCH = (580, 65)
+STATUS_AT, MADE_STATUS_AT = 0x1C, 0x28
+SUBDEVICE, TRACED, PROFILED = 0xD1, 0x700, 0x701
+DISABLE_HMM, MULTI_PROCESS = 1, 2
+WHOLE = [
+    item
+    for item in (*INTERFACE.classes, *INTERFACE.controls)
+    if item.whole and INTERFACE.lives_at(item.name, BRANCH)
+]
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[World]:
+    with world(tmp_path) as made:
+        yield made
+
+
+@contextmanager
+def cardless(here: World, number: int) -> Iterator[Tenant]:
+    """A tenant that has a client and no card."""
+    with ExitStack() as stack:
+        here.engine.add_tenant(number)
+        for kind in (NodeKind.CTL, NodeKind.CARD, NodeKind.UVM):
+            here.engine.add_node(number, 0, 1 + kind, kind, 0)
+        made = Tenant(here, number, number)
+        stack.callback(made.kill)
+        yield made
+
+
+def tried(tenant: Tenant, client: int, item: Item) -> int:
+    """RM's status for a call by that row."""
+    if item in INTERFACE.classes:
+        return tenant.alloc(client, SUBDEVICE, 0x900, item.number, bytes(8)).u32(MADE_STATUS_AT)
+    of = {NV20_SUBDEVICE_0: SUBDEVICE, GF100_PROFILER: TRACED, MAXWELL_PROFILER: PROFILED}[item.number >> 16]
+    return tenant.control(client, of, item.number, bytes(4)).u32(STATUS_AT)
+
+
+def objects(tenant: Tenant) -> tuple[int, int]:
+    """A client with a profiler of each kind, as far as it gets them; what the second was answered."""
+    client = tenant.client()
+    assert tenant.alloc(client, SUBDEVICE, TRACED, GF100_PROFILER).u32(MADE_STATUS_AT) == 0
+    made = tenant.alloc(client, SUBDEVICE, PROFILED, MAXWELL_PROFILER_DEVICE, bytes(8))
+    return client, made.u32(MADE_STATUS_AT)
+
+
+def test_a_share_gets_the_status_of_the_row_and_it_is_counted(here: World) -> None:
+    tenant = here.tenant()
+    client, made = objects(tenant)
+    assert made == NV_ERR_INVALID_CLASS
+    before = here.engine.refused(tenant.id)[Refused.SHARE]
+    found = {item.name: tried(tenant, client, item) for item in WHOLE}
+    assert found == {item.name: rm_numbers.by_symbol()[item.status] for item in WHOLE}
+    assert here.engine.refused(tenant.id)[Refused.SHARE] == before + len(WHOLE)
+    assert len(WHOLE) > 30
+
+
+def test_whole_cards_get_what_the_driver_answers(here: World) -> None:
+    tenant = here.tenant()
+    here.engine.whole(tenant.id)
+    client, made = objects(tenant)
+    assert made == 0
+    # The driver judges the size, which is right for some: by nothing else does it tell that it was asked.
+    found = {item.name: tried(tenant, client, item) for item in WHOLE}
+    refused = {item.name: rm_numbers.by_symbol()[item.status] for item in WHOLE}
+    assert not {name for name, status in found.items() if status == refused[name]}
+    assert here.engine.refused(tenant.id)[Refused.SHARE] == 0
+
+
+def test_activity_is_traced_by_anybody_and_counters_are_reserved_by_none_who_shares(here: World) -> None:
+    tenant = here.tenant()
+    client, _ = objects(tenant)
+    answer = tenant.control(client, TRACED, NV90CC_CTRL_CMD_HWPM_RESERVE, b"")
+    assert answer.u32(STATUS_AT) == NV_ERR_NOT_SUPPORTED
+
+
+@pytest.mark.parametrize("named", ["other", "none"])
+def test_a_profiler_of_another_containers_client_is_not_made(here: World, named: str) -> None:
+    tenant = here.tenant()
+    here.engine.whole(tenant.id)
+    client = tenant.client()
+    with cardless(here, 70) as other:
+        theirs = other.alloc(0, 0, 0, ROOT).u32(8)
+        target = theirs if named == "other" else client + 77
+        params = struct.pack("II", target, target)
+        made = tenant.alloc(client, SUBDEVICE, PROFILED, MAXWELL_PROFILER_DEVICE, params)
+        assert made.u32(MADE_STATUS_AT) == NV_ERR_INVALID_CLIENT
+        # Nor by the other's client, from our file or from its own: it has no card.
+        assert tenant.control(theirs, theirs, NVB0CC_CTRL_CMD_EXEC_REG_OPS, bytes(3980)).u32(STATUS_AT) in (
+            NV_ERR_INVALID_CLIENT,
+            NV_ERR_NOT_SUPPORTED,
+        )
+        device = other.alloc(theirs, theirs, 0xD0, 0x80, bytes(56))
+        assert device.u32(MADE_STATUS_AT) == NV_ERR_INVALID_DEVICE
+    own = struct.pack("II", client, SUBDEVICE)
+    assert tenant.alloc(client, SUBDEVICE, PROFILED, MAXWELL_PROFILER_DEVICE, own).u32(MADE_STATUS_AT) == 0
+
+
+def test_a_card_that_is_held_alone_is_given_to_nobody_else(here: World) -> None:
+    tenant = here.tenant()
+    here.engine.whole(tenant.id)
+    here.engine.add_tenant(71)
+    with pytest.raises(OSError, match="busy") as refused:
+        here.engine.grant(71, 0, MIB)
+    assert refused.value.errno == errno.EBUSY
+    here.engine.grant(tenant.id, 0, MIB)
+
+
+def test_a_card_with_others_is_held_alone_by_nobody(here: World) -> None:
+    tenant, beside = here.tenant(), here.tenant()
+    for one in (tenant, beside):
+        with pytest.raises(OSError, match="busy"):
+            here.engine.whole(one.id)
+        assert objects(one)[1] == NV_ERR_INVALID_CLASS
+
+
+def test_memory_of_malloc_is_for_whole_cards(here: World) -> None:
+    """HMM: no flag is set against it, and what a program asks for itself is kept."""
+    share, client = of_one_group(here)
+    make_space(share, client)
+    made = share.initialize()
+    assert (made.through, struct.unpack_from("Q", made.outer)) == (True, (DISABLE_HMM,))
+    assert share.uvm_call(UVM_POPULATE_PAGEABLE, bytes(24)).result == -errno.EPERM
+    assert here.engine.refused(share.id)[Refused.PERMISSION] == 1
+
+
+@pytest.mark.parametrize("flags", [0, DISABLE_HMM])
+def test_whole_cards_have_the_memory_of_malloc(here: World, flags: int) -> None:
+    whole, client = of_one_group(here)
+    here.engine.whole(whole.id)
+    make_space(whole, client)
+    made = whole.initialize(flags=flags)
+    assert (made.through, struct.unpack_from("Q", made.outer)) == (True, (flags,))
+    assert registers_space(whole, client) == 0
+    assert whole.uvm_call(UVM_POPULATE_PAGEABLE, bytes(24)).through
+    assert here.engine.state(whole.id).unaccounted_bytes == 0
+
+
+def test_whole_cards_keep_no_pages_of_processes_that_ended(here: World) -> None:
+    whole, client = of_one_group(here)
+    here.engine.whole(whole.id)
+    make_space(whole, client)
+    assert whole.initialize(lands=MULTI_PROCESS).through
+    assert whole.uvm_call(UVM_REGISTER_GPU_VASPACE, register_space(client, SPACE)).result == -errno.EPERM
+    assert here.engine.state(whole.id).unaccounted_bytes > 0
+
+
+def test_a_mig_instance_is_no_whole_card(tmp_path: Path) -> None:
+    with world(tmp_path, [(1, 0)]) as here:
+        tenant = here.tenant()
+        with pytest.raises(OSError, match="Invalid"):
+            here.engine.whole(tenant.id)
+
+
+def test_no_card_is_no_whole_card(here: World) -> None:
+    here.engine.add_tenant(72)
+    with pytest.raises(OSError, match="Invalid"):
+        here.engine.whole(72)
