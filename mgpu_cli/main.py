@@ -10,6 +10,7 @@ from mgpu_cli.devices import devices
 from mgpu_cli.doctor.command import doctor
 from mgpu_cli.drain import drain, undrain
 from mgpu_cli.evict import evict, resume
+from mgpu_cli.explain import explain
 from mgpu_cli.health import health
 from mgpu_cli.install import install
 from mgpu_cli.policy import policy
@@ -65,6 +66,7 @@ for command in (
     health,
     devices,
     describe,
+    explain,
     set_container,
     evict,
     resume,

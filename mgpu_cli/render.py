@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from mgpu_cli import table
+from oci_specs.features import FEATURES, HOW
 from oci_specs.refusal import printable
 
 # Objects of the control protocol's list reply: oci_specs/schemas/control.schema.json names their members.
@@ -192,6 +193,17 @@ def _without(cards: list[dict[str, Any]]) -> Iterator[Row]:
             yield f"Card {card['index']}:", _WITHOUT.get(what, f"without {what}")
 
 
+def _grant(found: Container) -> Iterator[Row]:
+    """What it gets beside computing, and how it would get more; mgpu explain has the rest."""
+    if not found["cards"] or "whole" not in found:
+        return
+    if found["whole"]:
+        yield "GPUs:", f"whole, to it alone: {', '.join(each.name for each in FEATURES if each.whole)}"
+        return
+    more = ", ".join(each.name for each in FEATURES if each.whole and not each.share)
+    yield "GPUs:", f"shared: {', '.join(each.name for each in FEATURES if each.share)}; for {more} {HOW}"
+
+
 def _scheduling(sched: dict[str, Any] | None, cards: list[dict[str, Any]]) -> Iterator[Row]:
     yield "Activity:", activity(sched)
     if sched is not None:
@@ -224,6 +236,7 @@ def container(found: Container) -> None:
         ("Class:", found["class"]),
         ("Policy:", found["policy"] or "-"),
         *(("Claim:", "/".join(each.split("/")[:2])) for each in found.get("claims", ())),
+        *_grant(found),
         *_scheduling(found["sched"], found["cards"]),
         ("Pid:", found["pid"] if found["pid"] is not None else "-"),
         ("Created:", f"{found['created']} ({age(found['created'])} ago)"),

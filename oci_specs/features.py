@@ -1,0 +1,95 @@
+"""What programs want of a GPU beside computing, and which containers get it.
+
+A test compares each with rm/interface.def, by what NVIDIA's driver is asked for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+HOW = "ask for whole GPUs: MGPU_GPUS=1, with no amount of memory or compute"
+
+
+@dataclass(frozen=True)
+class Feature:
+    """share, whole: whether a container that shares its GPUs gets it, and one that holds them alone.
+
+    asks: NVIDIA's names of the class, control or command that it cannot do without.
+    """
+
+    name: str
+    what: str
+    asks: tuple[str, ...]
+    share: bool
+    whole: bool
+    why: str
+
+    def told(self, *, alone: bool) -> str:
+        """Whether such a container gets it, in a line."""
+        if self.whole if alone else self.share:
+            return f"yes: {self.why}" if self.share else "yes"
+        return f"no: {self.why}" + (f"; {HOW}" if self.whole else "")
+
+
+FEATURES = (
+    Feature(
+        "tracing",
+        "torch.profiler, CUPTI's activity, Nsight Systems",
+        ("GF100_PROFILER",),
+        True,
+        True,
+        "the driver asks for NVreg_RestrictProfilingToAdminUsers=0",
+    ),
+    Feature(
+        "counters",
+        "CUPTI's metrics, Nsight Compute",
+        ("MAXWELL_PROFILER_DEVICE", "NVB0CC_CTRL_CMD_EXEC_REG_OPS"),
+        False,
+        True,
+        "they show the whole GPU",
+    ),
+    Feature(
+        "hmm",
+        "memory of malloc() on the GPU",
+        ("UVM_POPULATE_PAGEABLE",),
+        False,
+        True,
+        "faults would bring in more than is charged",
+    ),
+    Feature(
+        "peers",
+        "NVLink, NVLS, copies from GPU to GPU",
+        ("NV50_P2P", "UVM_ENABLE_PEER_ACCESS"),
+        False,
+        False,
+        "GPUs are no peers of each other: NCCL goes through the host",
+    ),
+    Feature(
+        "gpudirect",
+        "GPUDirect RDMA and Storage, GDRCopy, dma-buf",
+        ("NV50_THIRD_PARTY_P2P", "NV_ESC_EXPORT_TO_DMABUF_FD"),
+        False,
+        False,
+        "they make descriptors that outlive every account",
+    ),
+    Feature(
+        "video",
+        "NVDEC, NVENC, NVJPG, OFA",
+        ("NVC4B0_VIDEO_DECODER",),
+        False,
+        False,
+        "the work of video engines is not suspended",
+    ),
+    Feature(
+        "graphics", "Vulkan, OpenGL, EGL, OptiX", ("AMPERE_A",), False, False, "mgpu serves compute alone"
+    ),
+    Feature(
+        "debugger",
+        "cuda-gdb",
+        ("NV83DE_CTRL_CMD_DEBUG_READ_MEMORY",),
+        False,
+        False,
+        "a debugger resumes what is suspended",
+    ),
+    Feature("mps", "MPS", ("MPS_COMPUTE",), False, False, "its programs cannot be told apart"),
+)
