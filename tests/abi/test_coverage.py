@@ -53,12 +53,12 @@ def test_coverage_shows_the_outcome_of_a_call(kind: str, symbol: str, outcome: s
     assert set(calls()[kind, symbol].outcomes.values()) - {coverage.ABSENT} == {outcome}
 
 
-def test_a_refusal_without_a_reason_is_seen() -> None:
+def test_refusal_without_a_reason_is_seen() -> None:
     table = [row for row in coverage.reasons() if row[1] != "NV50_P2P"]
     assert coverage.amiss(list(calls().values()), table) == ["class NV50_P2P: refused without a reason"]
 
 
-def test_a_reason_for_nothing_is_seen() -> None:
+def test_reason_for_nothing_is_seen() -> None:
     table = [*coverage.reasons(), ("class", "NV01_ROOT", "nobody needs it")]
     said = coverage.amiss(list(calls().values()), table)
     assert said == ["class NV01_ROOT: a reason, and nothing like it is refused"]

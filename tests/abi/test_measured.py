@@ -112,7 +112,7 @@ def test_facts_are_as_others_measured_them(record_property: Callable[[str, objec
     assert total > LEAST
 
 
-def test_the_table_is_as_others_measured_it(record_property: Callable[[str, object], None]) -> None:
+def test_table_is_as_others_measured_it(record_property: Callable[[str, object], None]) -> None:
     tags = {tag for source in SOURCES for tag in source["tags"].split()} - set(known().releases)
     served = [tag for tag in tags if interface.read().serves(tag)]
     record_property("facts", f"{len(served)} served tags of which no tree is at hand")
@@ -121,7 +121,7 @@ def test_the_table_is_as_others_measured_it(record_property: Callable[[str, obje
 
 
 @pytest.mark.parametrize("params", ["NV_CHANNEL_ALLOC_PARAMS", "NVOS46_PARAMETERS", "UVM_FREE_PARAMS"])
-def test_a_size_off_by_eight_is_seen(params: str) -> None:
+def test_size_off_by_eight_is_seen(params: str) -> None:
     rows = copy.deepcopy(ROWS)
     for row in rows:
         if row["params"] == params and row["field"] == WHOLE:

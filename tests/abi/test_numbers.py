@@ -195,7 +195,7 @@ def test_every_exception_is_needed() -> None:
         pytest.param("a.py", "assert answer.status == 0x56\n", "NV_ERR_NOT_SUPPORTED", id="python compared"),
     ],
 )
-def test_a_restated_number_is_seen(name: str, text: str, expected: str) -> None:
+def test_restated_number_is_seen(name: str, text: str, expected: str) -> None:
     assert [symbol for _, _, symbol in found(name, text)] == [expected]
 
 

@@ -76,7 +76,7 @@ def test_every_escape_and_command_of_nvidia_uvm_has_a_disposition() -> None:
 
 
 @pytest.mark.parametrize("symbol", ["NV_ESC_RM_ALLOC_CONTEXT_DMA2", "UVM_DISCARD", "UVM_RESERVE_VA"])
-def test_a_row_that_is_missing_is_seen(tmp_path: Path, symbol: str) -> None:
+def test_row_that_is_missing_is_seen(tmp_path: Path, symbol: str) -> None:
     mutated = tmp_path / "interface.def"
     lines = SOURCE.read_text().splitlines(keepends=True)
     mutated.write_text("".join(line for line in lines if f"({symbol}," not in line))
@@ -94,7 +94,7 @@ def test_every_struct_of_ours_says_what_it_is() -> None:
     assert len(layouts.structs()) > 40, "the headers' structs are not understood"
 
 
-def test_a_struct_that_says_nothing_is_seen(tmp_path: Path) -> None:
+def test_struct_that_says_nothing_is_seen(tmp_path: Path) -> None:
     (tmp_path / "new.h").write_text("struct rm_new {\n    uint32_t a, pad;\n};\n")
     assert layouts.unmapped([*HEADERS, tmp_path / "new.h"]) == ["struct rm_new"]
 
@@ -133,7 +133,7 @@ def test_every_driver_says_where_decoded_fields_are() -> None:
         pytest.param("NV_ERR_NOT_SUPPORTED", "NV_ERR_UNSUPPORTED", "no header has the symbol", id="symbol"),
     ],
 )
-def test_a_mistake_in_a_row_is_seen(tmp_path: Path, before: str, after: str, expected: str) -> None:
+def test_mistake_in_a_row_is_seen(tmp_path: Path, before: str, after: str, expected: str) -> None:
     text = SOURCE.read_text()
     assert before in text
     mutated = tmp_path / "interface.def"
@@ -142,7 +142,7 @@ def test_a_mistake_in_a_row_is_seen(tmp_path: Path, before: str, after: str, exp
     assert any(expected in line for line in new), new
 
 
-def test_a_field_of_which_a_branch_says_nothing_is_seen() -> None:
+def test_field_of_which_a_branch_says_nothing_is_seen() -> None:
     """610 has no headers: where an event's fields are there, gVisor alone says."""
     without = store.load()
     for key in [key for key in without.keys("field") if key[0] == "NV0005_ALLOC_PARAMETERS"]:
@@ -184,7 +184,7 @@ def test_a_field_of_which_a_branch_says_nothing_is_seen() -> None:
         ),
     ],
 )
-def test_a_mistake_in_a_header_is_seen(
+def test_mistake_in_a_header_is_seen(
     tmp_path: Path, header: str, before: str, after: str, expected: str
 ) -> None:
     for path in HEADERS:

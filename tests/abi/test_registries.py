@@ -98,7 +98,7 @@ def between() -> Release:
     return release
 
 
-def test_a_release_that_fits_its_neighbours_has_no_differences() -> None:
+def test_release_that_fits_its_neighbours_has_no_differences() -> None:
     verdict = neighbours.judge(known(), between())
     assert (verdict.before, verdict.after) == ("560.28.03", "560.31.02")
     assert verdict.differs == []
@@ -117,7 +117,7 @@ def test_a_release_that_fits_its_neighbours_has_no_differences() -> None:
         pytest.param("uvm", ("UVM_NEW",), ("0x63", "-", "-"), id="a command that nobody else has"),
     ],
 )
-def test_a_release_that_differs_is_told(
+def test_release_that_differs_is_told(
     kind: str, key: tuple[str, ...], value: tuple[str, ...] | None
 ) -> None:
     release = between()

@@ -75,7 +75,7 @@ def paths(folder: Path, *cards: CardInfo) -> list[str]:
     return [entry["path"] for entry in made["devices"]]
 
 
-def test_an_instance_brings_its_gpu_and_its_two_capabilities(tmp_path: Path) -> None:
+def test_instance_brings_its_gpu_and_its_two_capabilities(tmp_path: Path) -> None:
     write(tmp_path, device("MIG-a", 0, 12, 13), device("MIG-b", 0, 21, 22), device("MIG-c", 1, 147, 148))
     assert paths(tmp_path, CARDS[0]) == [
         "/dev/nvidiactl",
@@ -113,7 +113,7 @@ def test_nor_by_another_name_nor_for_a_card_as_a_whole(tmp_path: Path) -> None:
     assert paths(tmp_path, CARDS[3]) == ["/dev/nvidiactl", "/dev/nvidia2"]
 
 
-def test_an_instance_that_the_driver_does_not_have_is_refused(tmp_path: Path) -> None:
+def test_instance_that_the_driver_does_not_have_is_refused(tmp_path: Path) -> None:
     write(tmp_path, device("MIG-a", 0, 12, 13))
     (tmp_path / "mig-minors").unlink()
     with pytest.raises(Refusal, match="no capability gpu0/gi1/access") as refusal:

@@ -63,7 +63,7 @@ def test_containers_and_tasks(fake: FakeContainerd, address: Path) -> None:
     assert ask(address, lambda containerd: containerd.tasks("k8s.io")) == [Task("c1", 7, "running", 0)]
 
 
-def test_a_status_of_a_newer_containerd(fake: FakeContainerd, address: Path) -> None:
+def test_status_of_a_newer_containerd(fake: FakeContainerd, address: Path) -> None:
     fake.add("default", "c1", status=99)
     assert ask(address, lambda containerd: containerd.task("default", "c1")) == Task("c1", 7, "unknown", 0)
 
@@ -91,7 +91,7 @@ def test_events(fake: FakeContainerd, address: Path) -> None:
     assert 'topic=="/tasks/paused"' in fake.filters
 
 
-def test_an_event_that_cannot_be_read(fake: FakeContainerd, address: Path) -> None:
+def test_event_that_cannot_be_read(fake: FakeContainerd, address: Path) -> None:
     fake.raw("paused", b"\xff\xff\xff")
 
     async def heard(containerd: Containerd) -> None:

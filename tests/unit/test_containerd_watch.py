@@ -108,7 +108,7 @@ def test_containers_that_matter_and_no_others(address: Path) -> None:
         assert watching.until(event="resumed")["container"] == "c2"
 
 
-def test_a_state_that_was_missed_is_looked_at_after_connecting(address: Path) -> None:
+def test_state_that_was_missed_is_looked_at_after_connecting(address: Path) -> None:
     with serving(address) as fake, watcher(address) as watching:
         fake.add("default", "c1", status=process_pb2.PAUSED)
         watching.tell(watch="c1")
@@ -145,7 +145,7 @@ def test_silent_containerd_does_not_block_another(tmp_path: Path) -> None:
         assert "in time" in watching.until(address=str(silent))["state"]
 
 
-def test_a_flood_of_events_is_passed_on_slowly(address: Path) -> None:
+def test_flood_of_events_is_passed_on_slowly(address: Path) -> None:
     with serving(address) as fake, watcher(address) as watching:
         fake.add("default", "c1")
         watching.tell(watch="c1")
@@ -175,7 +175,7 @@ def test_containerd_api_is_not_loaded_by_mgpud() -> None:
     assert done.stdout.split() == ["False", "False"]
 
 
-def test_a_look_up_is_a_handful_of_calls(address: Path) -> None:
+def test_look_up_is_a_handful_of_calls(address: Path) -> None:
     """One look-up of a container is a handful of calls, whatever else there is."""
     with serving(address, FakeContainerd()) as fake, watcher(address) as watching:
         for number in range(200):

@@ -76,7 +76,7 @@ def test_unmeasured_context_is_charged_a_default(graphics: int, capfd: pytest.Ca
     assert "event=context-not-measured card=0" in capfd.readouterr().err
 
 
-def test_an_instance_is_not_measured(capfd: pytest.CaptureFixture[str]) -> None:
+def test_instance_is_not_measured(capfd: pytest.CaptureFixture[str]) -> None:
     driver = Driver()
     assert of(driver, card(0, (1, 0))) == ([(128, 2)], {})
     assert driver.asked == []

@@ -81,7 +81,7 @@ def test_whatever_is_watched_is_notified_by_the_broad_list() -> None:
     assert [cube for cube in WATCHED if not covered(cube, broad.NOTIFIED)] == []
 
 
-def test_the_lists_stay_small() -> None:
+def test_lists_stay_small() -> None:
     """Every cube is a comparison on the path of every ioctl of the container, and time of its start."""
     assert len(complement.COMPLEMENT) <= 174
     assert len(broad.LEFT_ALONE + broad.NOTIFIED) <= 24
@@ -91,7 +91,7 @@ def test_what_is_notified_is_not_refused_too() -> None:
     assert not [(a, b) for a in notified.NOTIFY_CUBES for b in notified.REFUSED_CUBES if overlap(a, b)]
 
 
-def test_the_lists_are_what_the_rows_say() -> None:
+def test_lists_are_what_the_rows_say() -> None:
     for path, text in filter_lists.files(INTERFACE).items():
         assert path.read_text(encoding="utf-8") == text, f"{path.name}: run python -m tools.filter_lists"
 

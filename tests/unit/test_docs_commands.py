@@ -74,7 +74,7 @@ def test_readme_names_every_key() -> None:
     assert keys <= named, f"not in the README's table: {sorted(keys - named)}"
 
 
-def test_the_readme_has_commands_to_check() -> None:
+def test_readme_has_commands_to_check() -> None:
     assert commands(README, "make") >= {"make demo", "make test", "make build image"}
     assert "mgpu up --sim v100-16:2" in commands(README, "mgpu")
 

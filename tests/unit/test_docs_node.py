@@ -38,7 +38,7 @@ def test_exactly_the_keys_and_their_defaults_in_order() -> None:
     assert said == list(defaults.items())
 
 
-def test_the_values_are_those_that_the_schema_allows() -> None:
+def test_values_are_those_that_the_schema_allows() -> None:
     for row in rows():
         schema = schemas.load("node_config")["properties"][row.key]
         if "$ref" in schema:
@@ -49,13 +49,13 @@ def test_the_values_are_those_that_the_schema_allows() -> None:
             assert row.values.startswith(f"{schema['minimum']} to {schema['maximum']} "), row.key
 
 
-def test_the_strategies_are_all_told() -> None:
+def test_strategies_are_all_told() -> None:
     table = PAGE.partition("| placement |")[2]
     told = re.findall(r"^\| `([a-z]+)` \|", table, re.MULTILINE)
     assert told == schemas.load("node_config")["properties"]["placement"]["enum"]
 
 
-def test_the_example_is_a_config_that_says_something() -> None:
+def test_example_is_a_config_that_says_something() -> None:
     blocks = re.findall(r"(?:^    .+\n)+", PAGE, re.MULTILINE)
     assert len(blocks) == 1
     assert node_config.from_table(tomllib.loads(textwrap.dedent(blocks[0]))) != NodeConfig()

@@ -142,7 +142,7 @@ def test_failing_engine_changes_no_file(machine: Path, verb: str) -> None:
 
 
 @needs_root
-def test_the_runtime_below_stays_as_it_was_chosen(machine: Path) -> None:
+def test_runtime_below_stays_as_it_was_chosen(machine: Path) -> None:
     path = config(machine)
     for choice in (["--runtime", "true"], []):
         assert run(machine, "install", "docker", "--config", path, *choice).exit_code == 0
@@ -214,7 +214,7 @@ def test_drain_waits_for_the_last_one(machine: Path, monkeypatch: pytest.MonkeyP
 
 
 @needs_root
-def test_a_holder_without_mgpud_may_hold_containers(machine: Path) -> None:
+def test_holder_without_mgpud_may_hold_containers(machine: Path) -> None:
     path = config(machine)
     run(machine, "install", "docker", "--config", path)
     (machine / "run").mkdir()
@@ -228,7 +228,7 @@ def test_a_holder_without_mgpud_may_hold_containers(machine: Path) -> None:
 
 
 @needs_root
-def test_the_shared_file_stays_while_another_engine_needs_it(
+def test_shared_file_stays_while_another_engine_needs_it(
     machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runtime_conf, "_is_pointed_at_us", lambda engine, own: engine.name == "podman")
@@ -239,9 +239,7 @@ def test_the_shared_file_stays_while_another_engine_needs_it(
     assert (machine / "etc" / "mgpu" / "runtime.conf").exists()
 
 
-def test_the_restart_of_an_engine_by_its_pid_is_a_hangup(
-    machine: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_restart_of_an_engine_by_its_pid_is_a_hangup(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from install import docker
     from install import restart as module
     from install.engine import Intent

@@ -64,7 +64,7 @@ def test_uninstall_restores_every_byte(text: str) -> None:
         ("version = 4\n", V3),
     ],
 )
-def test_the_plugin_has_the_name_of_the_files_version(tmp_path: Path, text: str, cri: str) -> None:
+def test_plugin_has_the_name_of_the_files_version(tmp_path: Path, text: str, cri: str) -> None:
     after, _ = installed(tmp_path, text)
     assert handler(after, cri)["runtime_type"] == "io.containerd.mgpu.v2"
     assert (tmp_path / "bin" / "containerd-shim-mgpu-v2").readlink() == Path(PARTS.shim)
@@ -111,7 +111,7 @@ def test_systemd_cgroups_choose_the_binary_route_with_a_reason(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("text", [SYSTEMD, SYSTEMD.replace("SystemdCgroup = true", "")])
-def test_a_pod_keeps_what_its_handler_said_of_it(tmp_path: Path, text: str) -> None:
+def test_pod_keeps_what_its_handler_said_of_it(tmp_path: Path, text: str) -> None:
     """The keys of containerd 2.2's Runtime (internal/cri/config) that are not about the runtime itself."""
     said = {
         "base_runtime_spec": "/etc/containerd/base.json",
@@ -131,14 +131,14 @@ def test_a_pod_keeps_what_its_handler_said_of_it(tmp_path: Path, text: str) -> N
     assert {key: table.get(key) for key in said} == said
 
 
-def test_the_default_handler_is_named_where_none_was(tmp_path: Path) -> None:
+def test_default_handler_is_named_where_none_was(tmp_path: Path) -> None:
     after, _ = installed(tmp_path, "version = 2\n")
     handlers = tomllib.loads(after)["plugins"][V2]["containerd"]["runtimes"]
     assert handlers["runc"] == {"runtime_type": "io.containerd.runc.v2"}
     assert "runtimes.runc]" not in installed(tmp_path, SYSTEMD)[0].removeprefix(SYSTEMD)
 
 
-def test_the_default_runtimes_options_count(tmp_path: Path) -> None:
+def test_default_runtimes_options_count(tmp_path: Path) -> None:
     text = SYSTEMD.replace("runtimes.runc", "runtimes.mine")
     assert handler(installed(tmp_path, text)[0])["runtime_type"] == "io.containerd.mgpu.v2"
     (tmp_path / "config.toml.mgpu-backup").unlink()
@@ -156,7 +156,7 @@ def test_shim_route_is_refused_with_systemd_cgroups(tmp_path: Path) -> None:
     assert tree(tmp_path) == {"config.toml": SYSTEMD.encode()}
 
 
-def test_the_binary_may_be_asked_for(tmp_path: Path) -> None:
+def test_binary_may_be_asked_for(tmp_path: Path) -> None:
     table = handler(installed(tmp_path, "version = 2\n", route="runc")[0])
     assert table["options"] == {"BinaryName": PARTS.runtime}
 
@@ -197,13 +197,13 @@ def test_version_1_is_refused_where_containerd_reads_no_handler_of_it(
     assert tree(tmp_path) == {"config.toml": b"oom_score = 0\n"}
 
 
-def test_a_file_of_an_older_version_counts_in_a_newer_configuration(tmp_path: Path) -> None:
+def test_file_of_an_older_version_counts_in_a_newer_configuration(tmp_path: Path) -> None:
     (tmp_path / "other.toml").write_text(SYSTEMD)
     after, _ = installed(tmp_path, 'version = 3\nimports = ["other.toml"]\n')
     assert handler(after, V3)["options"]["SystemdCgroup"] is True
 
 
-def test_a_block_that_no_longer_decides_moves(tmp_path: Path) -> None:
+def test_block_that_no_longer_decides_moves(tmp_path: Path) -> None:
     main = 'version = 2\nimports = ["conf.d/*.toml"]\n'
     installed(tmp_path, main)
     (tmp_path / "conf.d").mkdir()
@@ -246,7 +246,7 @@ def test_annotations_of_the_default_handler_are_passed_on(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("version", "name"), [(2, "cri"), (3, V2)])
-def test_a_disabled_plugin_is_said(tmp_path: Path, version: int, name: str) -> None:
+def test_disabled_plugin_is_said(tmp_path: Path, version: int, name: str) -> None:
     _, plan = installed(tmp_path, f'version = {version}\ndisabled_plugins = ["{name}"]\n')
     assert any(f"disables the plugin {name}" in note for note in plan.notes)
 

@@ -78,11 +78,11 @@ def test_uninstall_restores_every_byte(text: str) -> None:
         ),
     ],
 )
-def test_the_layout_is_kept(before: str, after: str) -> None:
+def test_layout_is_kept(before: str, after: str) -> None:
     assert add(before) == after
 
 
-def test_a_file_that_was_not_there_goes_again(tmp_path: Path) -> None:
+def test_file_that_was_not_there_goes_again(tmp_path: Path) -> None:
     intended = intent(tmp_path, tmp_path / "docker" / "daemon.json")
     install(docker.ENGINE, intended)
     assert json.loads((tmp_path / "docker" / "daemon.json").read_text()) == {"runtimes": {"mgpu": ENTRY}}
@@ -102,7 +102,7 @@ def test_install_with_another_prefix_replaces_the_path(tmp_path: Path) -> None:
     assert tree(tmp_path) == {"daemon.json": b'{"debug": true, "runtimes": {}}'}
 
 
-def test_an_entry_by_hand_comes_back(tmp_path: Path) -> None:
+def test_entry_by_hand_comes_back(tmp_path: Path) -> None:
     path = tmp_path / "daemon.json"
     text = '{"debug": true, "runtimes": {"mgpu": {"path": "/tmp/mgpu/bin/mgpu-runtime"}}}'
     path.write_text(text)
@@ -113,7 +113,7 @@ def test_an_entry_by_hand_comes_back(tmp_path: Path) -> None:
     assert tree(tmp_path) == {"daemon.json": text.encode()}
 
 
-def test_a_change_by_hand_survives_and_is_said(tmp_path: Path) -> None:
+def test_change_by_hand_survives_and_is_said(tmp_path: Path) -> None:
     path = tmp_path / "daemon.json"
     path.write_text('{\n  "debug": true\n}\n')
     intended = intent(tmp_path, path)

@@ -165,7 +165,7 @@ def test_runtimes_that_were_named_before_stay_named(tmp_path: Path) -> None:
 
 
 @ENGINES
-def test_the_file_goes_again(tmp_path: Path, engine: Engine) -> None:
+def test_file_goes_again(tmp_path: Path, engine: Engine) -> None:
     intended = intent(tmp_path, tmp_path / "conf.d" / "99-mgpu.conf")
     install(engine, intended)
     assert install(engine, intended).changes == ()
@@ -195,7 +195,7 @@ def test_no_copy_lies_among_what_crio_reads(tmp_path: Path) -> None:
     assert tree(tmp_path) == {"crio.conf.d/10-own.conf": b"[crio.image]\npause_image = 'p'"}
 
 
-def test_a_table_of_runtimes_takes_no_second_one(tmp_path: Path) -> None:
+def test_table_of_runtimes_takes_no_second_one(tmp_path: Path) -> None:
     path = tmp_path / "containers.conf"
     path.write_text('[engine.runtimes]\nkata = ["/usr/bin/kata"]\n')
     with pytest.raises(Refusal, match="nothing was changed"):

@@ -72,7 +72,7 @@ def test_install_refuses_paths_that_are_no_plain_file(tmp_path: Path, kind: str)
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="chattr is root's")
 @pytest.mark.parametrize("what", ["file", "folder"])
-def test_an_immutable_place_is_one_line_and_no_change(tmp_path: Path, config: Path, what: str) -> None:
+def test_immutable_place_is_one_line_and_no_change(tmp_path: Path, config: Path, what: str) -> None:
     place = config if what == "file" else tmp_path
     if subprocess.run(["chattr", "+i", place], capture_output=True, check=False).returncode != 0:
         pytest.skip("this file system has no immutable files")
@@ -102,7 +102,7 @@ def test_failed_plan_is_undone(tmp_path: Path, config: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def test_the_backup_is_for_the_same_eyes(tmp_path: Path, config: Path) -> None:
+def test_backup_is_for_the_same_eyes(tmp_path: Path, config: Path) -> None:
     config.chmod(0o600)
     install(docker.ENGINE, intent(tmp_path, config))
     assert stat.S_IMODE((tmp_path / "daemon.json.mgpu-backup").stat().st_mode) == 0o600
@@ -123,7 +123,7 @@ def test_foreign_shim_is_left(tmp_path: Path) -> None:
     assert tree(tmp_path) == {"bin/containerd-shim-mgpu-v2": b"theirs"}
 
 
-def test_a_unit_changed_by_hand_is_kept_on_uninstall_and_not_overwritten(
+def test_unit_changed_by_hand_is_kept_on_uninstall_and_not_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(systemd, "PRESETS", tmp_path / "presets")
@@ -142,7 +142,7 @@ def test_a_unit_changed_by_hand_is_kept_on_uninstall_and_not_overwritten(
 
 
 @pytest.mark.parametrize(("prefix", "told"), [("/opt/mgpu", False), ("/root/mgpu", True), ("/tmp/x", True)])
-def test_a_prefix_that_the_units_do_not_see_is_told(
+def test_prefix_that_the_units_do_not_see_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefix: str, told: bool
 ) -> None:
     monkeypatch.setattr(systemd, "PRESETS", tmp_path / "presets")
@@ -167,7 +167,7 @@ def test_uninstall_removes_links_of_enabled_units(tmp_path: Path, monkeypatch: p
     }
 
 
-def test_a_fresh_file_has_the_mode_it_should_whatever_the_umask(tmp_path: Path) -> None:
+def test_fresh_file_has_the_mode_it_should_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
         install(docker.ENGINE, intent(tmp_path, tmp_path / "d" / "daemon.json"))

@@ -108,7 +108,7 @@ def test_refused_in_one_line_with_nothing_changed(etc: Path, name: str, text: st
     assert tree(etc) == before
 
 
-def test_a_hook_that_was_changed_by_hand_is_kept_beside(etc: Path) -> None:
+def test_hook_that_was_changed_by_hand_is_kept_beside(etc: Path) -> None:
     install(podman.ENGINE, by_hook(etc))
     edited = podman.HOOK.read_text().replace('"always": true', '"hasBindMounts": true')
     podman.HOOK.write_text(edited)
@@ -118,7 +118,7 @@ def test_a_hook_that_was_changed_by_hand_is_kept_beside(etc: Path) -> None:
     assert tree(etc) == {"mgpu/hooks.d/zz-mgpu.json.mgpu-backup": edited.encode()}
 
 
-def test_a_hook_of_another_installation_is_replaced(etc: Path) -> None:
+def test_hook_of_another_installation_is_replaced(etc: Path) -> None:
     install(podman.ENGINE, by_hook(etc), replace(PARTS, runtime="/opt/older/mgpu-runtime"))
     install(podman.ENGINE, by_hook(etc))
     assert json.loads(podman.HOOK.read_text())["hook"]["path"] == PARTS.runtime

@@ -60,13 +60,13 @@ def test_removal_keeps_text_below_the_block() -> None:
     assert remove(add("a = 1\n") + "[later]\n") == "a = 1\n[later]\n"
 
 
-def test_a_newer_block_replaces_an_older_one() -> None:
+def test_newer_block_replaces_an_older_one() -> None:
     older = toml_text.with_table("a = 1\n", PATH, KEYS, {"runtime_type": "old"}, "mgpu uninstall x").text
     assert older is not None
     assert add(older) == add("a = 1\n")
 
 
-def test_a_change_inside_the_block_is_said() -> None:
+def test_change_inside_the_block_is_said() -> None:
     touched = add("a = 1\n").replace('runtime_type = "t"', 'runtime_type = "u"')
     edited = toml_text.without(touched, PATH)
     assert isinstance(edited, Edited)

@@ -44,7 +44,7 @@ def test_systemd_finds_no_fault(units: Path, name: str) -> None:
     assert (done.returncode, faults) == (0, []), done.stderr
 
 
-def test_a_fault_would_be_found(units: Path) -> None:
+def test_fault_would_be_found(units: Path) -> None:
     unit = units / "mgpud.service"
     unit.write_text(unit.read_text().replace("Type=notify", "Type=exce\nNonsense=yes"))
     done = analyze("verify", "--man=no", unit)
@@ -68,7 +68,7 @@ def test_rendered_units_have_no_placeholders() -> None:
         assert "@" not in systemd.rendered(name, PARTS).replace("@system-service", "").replace("@debug", "")
 
 
-def test_the_preset_names_the_units() -> None:
+def test_preset_names_the_units() -> None:
     preset = systemd.rendered(systemd.PRESET, PARTS)
     assert preset.split() == [word for unit in systemd.UNITS for word in ("enable", unit)]
 

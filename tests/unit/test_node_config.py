@@ -57,7 +57,7 @@ def test_every_key(tmp_path: Path) -> None:
     )
 
 
-def test_the_schema_has_the_same_keys_and_defaults() -> None:
+def test_schema_has_the_same_keys_and_defaults() -> None:
     properties = schemas.load("node_config")["properties"]
     defaults = asdict(NodeConfig())
     for name in ("cdi_dirs", "containerd"):
@@ -107,7 +107,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("text", "fault"), BAD, ids=[text[:30] for text, _ in BAD])
-def test_a_bad_file_is_refused_in_this_line(tmp_path: Path, text: str, fault: str) -> None:
+def test_bad_file_is_refused_in_this_line(tmp_path: Path, text: str, fault: str) -> None:
     path = written(tmp_path, text)
     with pytest.raises(Refusal) as caught:
         node_config.load(path)

@@ -33,7 +33,7 @@ TWICE, CASE, NUL = "names a member twice", "only some runtimes take for its like
         ('{"process":{"args":[["a\\u0000"]]}}', NUL),
     ],
 )
-def test_a_spec_that_some_runtime_reads_otherwise_is_refused(text: str, why: str) -> None:
+def test_spec_that_some_runtime_reads_otherwise_is_refused(text: str, why: str) -> None:
     with pytest.raises(Refusal, match=why):
         one_reading.loads(text)
 

@@ -16,7 +16,7 @@ def installed(prefix: Path, name: str) -> str:
     return str(path)
 
 
-def test_the_interpreter_s_prefix_comes_before_the_environment_s(
+def test_interpreter_s_prefix_comes_before_the_environment_s(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own, other = tmp_path / "own", tmp_path / "other"

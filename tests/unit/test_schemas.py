@@ -269,7 +269,7 @@ def test_bad_message_is_refused_in_one_line(name: str, obj: object, fault: str) 
 
 
 @pytest.mark.parametrize("obj", [obj for name, obj, *_ in (*GOOD, *BAD) if name == "control"])
-def test_a_request_is_judged_as_by_the_root(obj: object) -> None:
+def test_request_is_judged_as_by_the_root(obj: object) -> None:
     registry = Registry().with_resources(
         (f"{each}.schema.json", Resource.from_contents(schemas.load(each))) for each in schemas.NAMES
     )

@@ -226,7 +226,7 @@ def test_rules_of_other_calls_are_not_read(other: Profile) -> None:
     assert other in rewritten(profile("ERRNO", rule("ALLOW"), other))["syscalls"]
 
 
-def test_a_rule_for_our_calls_and_others_is_split_by_name() -> None:
+def test_rule_for_our_calls_and_others_is_split_by_name() -> None:
     of = profile("ERRNO", rule("ALLOW", condition("NE", TIOCSTI), names=("clone", "ioctl", "personality")))
     result = rewritten(of)["syscalls"]
     assert rule("ALLOW", condition("NE", TIOCSTI), names=("clone", "personality")) in result
@@ -246,7 +246,7 @@ def test_logged_call_that_is_notified_leaves_nothing_for_a_second_rewrite() -> N
     assert rewritten(once, "other") == {**once, "listenerMetadata": "other"}
 
 
-def test_an_empty_section_is_unconfined() -> None:
+def test_empty_section_is_unconfined() -> None:
     assert rewritten({}) == rewritten(None)
 
 
@@ -394,7 +394,7 @@ def test_tsync_goes_and_other_flags_stay() -> None:
 
 
 @pytest.mark.parametrize("name", ORDINARY)
-def test_the_estimate_is_not_too_low(name: str) -> None:
+def test_estimate_is_not_too_low(name: str) -> None:
     result = rewritten(ORDINARY[name])
     assert len(Filter(result).program) <= estimate(result)
 
@@ -408,7 +408,7 @@ def test_upper_bits_of_the_command_hide_nothing() -> None:
         assert after.decide(X86_64, 16, (3, (TCGETS | high) & ALL, 0, 0, 0, 0)) & ACTION_MASK in PERMISSIVE
 
 
-def test_an_annotation_that_replaces_the_filter_is_refused() -> None:
+def test_annotation_that_replaces_the_filter_is_refused() -> None:
     check_annotations({"run.oci.keep_original_groups": "1"})
     with pytest.raises(Refusal, match=r"run\.oci\.seccomp_bpf_data") as caught:
         check_annotations({"run.oci.seccomp_bpf_data": "AAAA"})

@@ -148,7 +148,7 @@ def test_libudev_reads_the_simulators_messages(tmp_path: Path) -> None:
     assert "bind /devices/pci0000:00/0000:00:0a.0 pci" in heard
 
 
-def test_a_burst_is_one_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_burst_is_one_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
     monkeypatch.setattr(uevents, "_opened", lambda: ours)
     monkeypatch.setattr(uevents, "is_trusted", lambda *_: True)

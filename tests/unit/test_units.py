@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from oci_specs import units
 
 
-def test_the_v100_of_the_ack_example() -> None:
+def test_v100_of_the_ack_example() -> None:
     assert units.gib_units(16160) == 15
     assert units.gib_units_to_mib(4, 16160) == 4309
     assert units.gib_units_to_mib(1, 16160) == 1077
     assert units.gib_units_to_mib(15, 16160) == 16160
 
 
-def test_a_card_below_one_gib_has_no_unit() -> None:
+def test_card_below_one_gib_has_no_unit() -> None:
     assert units.gib_units(1023) == 0
     with pytest.raises(ValueError, match="1023 MiB"):
         units.gib_units_to_mib(1, 1023)

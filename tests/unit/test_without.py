@@ -44,7 +44,7 @@ def test_describe_names_features_the_driver_lacks() -> None:
     assert {row for row, _ in render._without(cards)} == {"Card 1:"}
 
 
-def test_a_row_for_each_kind_of_card_says_how_its_work_is_seen() -> None:
+def test_row_for_each_kind_of_card_says_how_its_work_is_seen() -> None:
     fake = FakeEngine()
     engine = cast(Engine, fake)
     [row] = sight.table(engine, CARDS)
@@ -76,6 +76,6 @@ def test_a_row_for_each_kind_of_card_says_how_its_work_is_seen() -> None:
         (Chip(b"", b"", 1), ("unknown", "GP_PUT and GP_GET", "none")),
     ],
 )
-def test_a_chip_s_row_names_its_source(chip: Chip, said: tuple[str, str, str]) -> None:
+def test_chip_s_row_names_its_source(chip: Chip, said: tuple[str, str, str]) -> None:
     row = sight._sight(chip, {Without.ENGINE_STATUS} if not chip.name else ())
     assert (row["chip"], row["work"].partition(",")[0], row["source"]) == said
