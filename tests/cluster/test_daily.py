@@ -24,7 +24,7 @@ from tests.cluster.scheduler_support import inventory
 from tests.support.places import REPOSITORY
 
 FOLDER = REPOSITORY / "cluster" / "manifests" / "daily"
-PAGE = (REPOSITORY / "docs" / "cluster.md").read_text()
+PAGE = (REPOSITORY / "docs" / "workloads.md").read_text()
 NAMES = sorted(path.name for path in FOLDER.iterdir())
 CARD_MIB = 16_160
 MEMORY = "mgpu.dev/memory-mib"
