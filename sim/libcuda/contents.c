@@ -14,7 +14,7 @@ static size_t whole_pages(size_t bytes)
 /* MAP_FAILED when the driver lends none: a card without contents. */
 static void *map_object(const struct rmc *rm, const struct range *range, void *address, int protection)
 {
-    struct rmc_mapping mapping = {.bytes = whole_pages(range->bytes)};
+    struct rmc_mapping mapping = {.bytes = whole_pages(range->bytes), .host = !range_is_on_card(range)};
     int flags = MAP_SHARED | MAP_NORESERVE | (address ? MAP_FIXED : 0);
     void *at;
 

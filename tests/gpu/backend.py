@@ -259,7 +259,7 @@ class Simulated:
         other = {rm.REGISTER_FD: 0, rm.MAP: 0x30}.get(number)
         theirs = struct.unpack_from("<i", outer, other)[0] if other is not None else -1
         error, got = self._forward(
-            file, _tgid(tid), call, self._file(-1, tid, theirs, 0) if theirs >= 0 else 0
+            file, _tgid(tid), call, self._file(listener, tid, theirs, note) if theirs >= 0 else 0
         )
         if params:
             os.pwrite(memory, params, pointer)

@@ -265,7 +265,8 @@ static int map_for_us(struct rm_map_memory *m)
             theirs.client = client[k].client;
             theirs.device = client[k].device;
             theirs.memory = duplicate[i].source;
-            forward(client[k].file, RM_CMD(NV_ESC_RM_MAP_MEMORY, sizeof(theirs)), &theirs, NULL, 0, 0, &got);
+            forward(client[k].file, RM_CMD(NV_ESC_RM_MAP_MEMORY, sizeof(theirs)), &theirs, NULL, 0,
+                    id_of(m->fd), &got);
             m->status = theirs.status;
         }
     if (got >= 0) {

@@ -144,11 +144,19 @@ class Connection:
         return parts
 
     def map(
-        self, file: int, root: int, device: int, memory: int, *, offset: int = 0, length: int = 4096
+        self,
+        file: int,
+        root: int,
+        device: int,
+        memory: int,
+        through: int,
+        *,
+        offset: int = 0,
+        length: int = 4096,
     ) -> tuple[int, int | None, int]:
-        """(RM status, descriptor to map, offset to map it at)."""
+        """(RM status, descriptor to map, offset to map it at). through: the file that is to be mapped."""
         outer = MAP_STRUCT.pack(root, device, memory, 0, offset, length, 0xDEAD, 0xDEAD, 0, -1, 0)
-        head = REQUEST.pack(IOCTL, 0, 0, rm_cmd(MAP_MEMORY, len(outer)), file, 0, 1, len(outer), 0, 0)
+        head = REQUEST.pack(IOCTL, 0, 0, rm_cmd(MAP_MEMORY, len(outer)), file, through, 1, len(outer), 0, 0)
         (outer, _), fd, _, _ = self._ask(head + outer)
         fields = MAP_STRUCT.unpack(outer)
         return fields[7], fd, fields[6]
@@ -238,7 +246,8 @@ class Client:
     """A control file with a root client, and a device and subdevice on one card."""
 
     def __init__(self, connection: Connection, card: int = 0, *, tgid: int = 1) -> None:
-        self.connection, self.tgid = connection, tgid
+        self.connection, self.card, self.tgid = connection, card, tgid
+        self.hosts: set[int] = set()
         self.file = connection.open(CTL, tgid=tgid)
         self.root = self.made(0, ROOT_CLIENT)
         self.device = self.made(self.root, DEVICE, device_params(card))
@@ -252,6 +261,8 @@ class Client:
         status, handle, _ = self.connection.alloc(
             self.file.id, self.root, parent, handle, class_id, params, self.tgid
         )
+        if class_id == SYSTEM_MEMORY:
+            self.hosts.add(handle)
         return status, handle
 
     def made(self, parent: int, class_id: int, params: bytes = b"") -> int:
@@ -266,11 +277,22 @@ class Client:
         return self.alloc(self.device, SYSTEM_MEMORY, host_params(size))
 
     def map(
-        self, memory: int, *, device: int | None = None, offset: int = 0, length: int = 4096
+        self,
+        memory: int,
+        *,
+        device: int | None = None,
+        offset: int = 0,
+        length: int = 4096,
+        through: int = 0,
     ) -> tuple[int, int | None, int]:
-        """(RM status, descriptor to map, offset to map it at)."""
+        """(RM status, descriptor to map, offset to map it at). through: a file; by default one that fits."""
         above = self.device if device is None else device
-        return self.connection.map(self.file.id, self.root, above, memory, offset=offset, length=length)
+        if not through:
+            kind = (CTL, 0) if memory in self.hosts else (CARD, self.card)
+            through = self.connection.open(*kind).id
+        return self.connection.map(
+            self.file.id, self.root, above, memory, through, offset=offset, length=length
+        )
 
     def group(self, engine: int = 1) -> int:
         return self.made(self.device, CHANNEL_GROUP, group_params(engine))

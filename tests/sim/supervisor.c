@@ -268,6 +268,8 @@ static int forward(int listener, const struct seccomp_notif *notif, uint64_t fil
         return -EFAULT;
     if (!is_uvm(request.cmd) && RM_NR(request.cmd) == NV_ESC_REGISTER_FD)
         request.aux_file = file_of(listener, notif, tgid, ((struct rm_register_fd *)request.payload)->ctl_fd);
+    if (!is_uvm(request.cmd) && RM_NR(request.cmd) == NV_ESC_RM_MAP_MEMORY)
+        request.aux_file = file_of(listener, notif, tgid, ((struct rm_map_memory *)request.payload)->fd);
     mapping = ask_card(&request, &reply);
     if (mapping >= 0) {
         error = place_mapping(listener, notif, (const struct rm_map_memory *)reply.payload, mapping);

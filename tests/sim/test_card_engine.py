@@ -398,7 +398,7 @@ def test_a_release_on_one_card_is_seen_on_another(connection: Any, card: CardPro
     client = Client(connection, 0)
     other = client.made(client.root, 0x80, (1).to_bytes(4, "little").ljust(56, b"\0"))
     first = Channel(Group(client))
-    device, client.device = client.device, other
+    device, client.device, client.card = client.device, other, 1
     client.subdevice = client.made(other, NV20_SUBDEVICE_0, bytes(4))
     bell = doorbell(client)
     second = Channel(Group(client), bell=bell)

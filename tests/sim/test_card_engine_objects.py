@@ -32,10 +32,12 @@ from tests.sim.card_channel import (
     release,
 )
 from tests.sim.card_protocol import (
+    CARD,
     CHANNEL_GROUP,
     CHANNEL_SCHEDULE,
     CHANNEL_VOLTA,
     COPY_ENGINE,
+    CTL,
     DISABLE_CHANNELS,
     GET_TIMESLICE,
     GRAPHICS_ENGINE,
@@ -55,6 +57,7 @@ from tests.sim.card_protocol import (
     UNMAP_MEMORY,
     UNMAP_STRUCT,
     USERMODE,
+    UVM,
     Client,
     Connection,
     channel_params,
@@ -72,6 +75,8 @@ from tests.support.waiting import until
 pytestmark = pytest.mark.sim
 NewClient = Callable[..., Client]
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+FILES = {"control": (CTL, 0), "card": (CARD, 0), "another card": (CARD, 1), "nvidia-uvm": (UVM, 0)}
+NO_FILE = (1 << 64) - 1
 F_GET_SEALS, SEALS = 1034, 0x1 | 0x2 | 0x4
 
 
@@ -120,6 +125,7 @@ def test_system_memory_is_whole_pages_and_no_video_memory(
     assert status == OK
     assert struct.unpack_from("<Q", params, 0x40)[0] == taken
     assert card.account().cards[0].used_bytes == used
+    client.hosts.add(handle)
     fd = mapped(client, handle)
     assert os.fstat(fd).st_size == taken
     assert os.pread(fd, 4096, taken - 4096) == bytes(4096)
@@ -190,8 +196,23 @@ def test_refused_mappings(new_client: NewClient) -> None:
     assert client.map(handle, device=0x4711)[0] == NOT_FOUND
     assert client.map(0x4711)[0] == NOT_FOUND
     assert client.map(client.group())[0] == NOT_SUPPORTED
-    foreign = client.connection.map(other.file.id, client.root, client.device, handle)
+    control = client.connection.open(CTL).id
+    foreign = client.connection.map(other.file.id, client.root, client.device, handle, control)
     assert foreign[:2] == (INVALID_CLIENT, None)
+
+
+def test_mapping_wants_the_file_of_its_memory(client: Client) -> None:
+    """Host memory a control file, what a card has one of that card."""
+    _, host = client.system_memory(4096)
+    _, video = client.memory(4096)
+    usermode = client.made(client.subdevice, USERMODE[0])
+    files = {name: client.connection.open(*node) for name, node in FILES.items()}
+    taken = {
+        memory: [name for name, file in files.items() if client.map(memory, through=file.id)[0] == OK]
+        for memory in (host, video, usermode)
+    }
+    assert taken == {host: ["control"], video: ["card"], usermode: ["card"]}
+    assert client.map(video, through=NO_FILE)[0] == INVALID_ARGUMENT
 
 
 def test_unmapping_changes_nothing(client: Client) -> None:
