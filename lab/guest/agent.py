@@ -4,7 +4,8 @@
     {"attach": N}  ->  {"guest_s": [...]}   N cards are attached, and kept from then on; how long each took
     {"end": true}                                    ->  the guest is switched off
 
-Each test has a process of its own: what it opened goes with it, and one that hangs is killed.
+The last node is attached first, so that RM's numbers are not the nodes'. Each test has a process of its own:
+what it opened goes with it, and one that hangs is killed.
 """
 
 from __future__ import annotations
@@ -66,14 +67,14 @@ def _status(child: int, limit_s: float) -> int | None:
     return None
 
 
-def _attached(number: int) -> float:
+def _attached(number: int, minor: int) -> float:
     """How long that took. Its files stay open until the guest ends, as a persistence daemon and a first
     program keep theirs: RM and nvidia-uvm let go of a card with its last file.
     """
     from lab.tests.nv import Client, Uvm
 
     began = time.monotonic()
-    client, uvm = Client(card=number), Uvm()
+    client, uvm = Client(card=number, minor=minor), Uvm()
     assert uvm.register_gpu(client.uuid(), client) == 0
     return time.monotonic() - began
 
@@ -95,7 +96,8 @@ def main(port: str) -> None:
                     os.sync()
                     ctypes.CDLL(None).reboot(POWER_OFF)
                 elif "attach" in wanted:
-                    say({"guest_s": [_attached(card) for card in range(wanted["attach"])]})
+                    minors = reversed(range(wanted["attach"]))
+                    say({"guest_s": [_attached(*each) for each in enumerate(minors)]})
                 else:
                     say({"run": wanted["run"], "failed": failure(wanted["run"], wanted["limit_s"])})
 

@@ -30,7 +30,9 @@ def numbered(count: int) -> None:
     assert [minor for *_, minor in found] == list(range(count)), found
     ids = client.gpu_ids()
     assert sorted(ids) == list(range(count)), ids
-    assert [gpu_id for *_, gpu_id, _ in found] == [ids[number] for number in range(count)], (found, ids)
+    # The agent has attached the last node first.
+    attached = [gpu_id for *_, gpu_id, _ in reversed(found)]
+    assert attached == [ids[number] for number in range(count)], (found, ids)
 
 
 def each_by_itself(count: int) -> None:

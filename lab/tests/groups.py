@@ -23,6 +23,7 @@ from lab.tests.nv import (
     SUBDEVICE,
     VIRTUAL,
     Client,
+    Uvm,
     in_child,
     memory,
     space,
@@ -33,6 +34,7 @@ from tests.support.rm_numbers import (
     FERMI_CONTEXT_SHARE_A,
     NV_ERR_INSUFFICIENT_PERMISSIONS,
     NV_ERR_INVALID_ARGUMENT,
+    NV_ERR_INVALID_DEVICE,
     NV_ERR_INVALID_STATE,
     NVA06C_CTRL_CMD_GPFIFO_SCHEDULE,
     UVM_REGISTER_CHANNEL,
@@ -90,7 +92,7 @@ class Working:
         return self.client.control(self.group, NVA06C_CTRL_CMD_GPFIFO_SCHEDULE, params)[0]
 
 
-@decides("calls without CAP_SYS_ADMIN make ordinary channels and work", whatever=CHANNEL_MADE)
+@decides("calls without CAP_SYS_ADMIN make ordinary channels", whatever=CHANNEL_MADE)
 def channels_without_privileges() -> None:
     def as_a_user() -> int:
         os.setuid(1000)
@@ -112,8 +114,8 @@ def unregistered_channel_is_not_scheduled() -> None:
 
 @decides(
     "REGISTER_CHANNEL on behalf needs the group shared, and is made then",
-    "UNREGISTER_CHANNEL on a duplicate, by another process, after the channel's FREE: OK "
-    "or INVALID_CHANNEL, and nothing runs worse",
+    "UNREGISTER_CHANNEL on a duplicate, by another process, after the channel's FREE: OK or INVALID_CHANNEL",
+    "MAP_EXTERNAL_ALLOCATION and REGISTER_CHANNEL look nothing up by the descriptor of the control file",
     whatever=CHANNEL_MADE,
 )
 def unregistered_after_free() -> None:
@@ -124,6 +126,19 @@ def unregistered_after_free() -> None:
     assert work.client.free(work.channel) == 0
     assert work.client.free(work.group) == 0
     assert in_child(work.unregister) == 0
+
+
+@decides(
+    "UVM takes no channel on a file that has not its address space, and an address space on one file",
+    whatever=CHANNEL_MADE,
+)
+def channel_needs_its_address_space() -> None:
+    work = Working()
+    other = Uvm()
+    assert other.hold_memory() == 0
+    assert other.register_gpu(work.on.uuid, work.client) == 0
+    assert work.register(other.fd) == NV_ERR_INVALID_DEVICE
+    other.close()
 
 
 @decides(
@@ -206,8 +221,8 @@ def pages_are_written_back() -> None:
 
 
 @decides(
-    "runlist bases: lists of 62, 63, 64 or 84 engines by version, 496 to 1008 bytes, the "
-    "size tried out; one engine a call"
+    "a driver takes the question of runlist bases in one size of those of 535 to 570 (496 to 1008 bytes), "
+    "which can be tried out"
 )
 def size_of_the_runlist_question() -> None:
     client = Client()

@@ -44,7 +44,7 @@ class Managed(Registered):
 
 
 @decides(
-    "pages that faults brought in give way to allocations",
+    "managed pages that UVM_MIGRATE brought to the card give way to allocations",
     "GET_PID_INFO counts managed memory on the card for no process",
     whatever=REGISTERED,
     limit_s=180,
@@ -55,6 +55,7 @@ def managed_pages_give_way() -> None:
     before = client.free_bytes()
     assert one.to_the_card() == 0
     there = before - client.free_bytes()
+    assert there >= MANAGED, "they are on the card"
     assert client.pid_info(os.getpid()) == (0, 0, 0)
     taken = 0
     while client.alloc(DEVICE, rm.MEMORY, memory(PIECE))[0] == 0:

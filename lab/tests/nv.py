@@ -98,11 +98,13 @@ def space(
 
 
 class Client:
-    """A root client with a device and a subdevice of a card. ctl: its control file; -1: one of its own."""
+    """A root client with a device and a subdevice of a card. card: RM's number of it; minor: its node's.
+    ctl: its control file; -1: one of its own.
+    """
 
-    def __init__(self, attach: bool = True, card: int = 0, ctl: int = -1) -> None:
+    def __init__(self, attach: bool = True, card: int = 0, ctl: int = -1, minor: int = 0) -> None:
         self.number = card
-        self.card = rm.node(f"nvidia{card}") if attach else -1
+        self.card = rm.node(f"nvidia{minor}") if attach else -1
         self.ctl = rm.node("nvidiactl") if ctl < 0 else ctl
         self.next = FIRST
         root = rm.alloc(0, 0, 0, rm.ROOT)
