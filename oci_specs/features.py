@@ -8,11 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 HOW = "ask for whole GPUs: MGPU_GPUS=1, with no amount of memory or compute"
+NOT_ADMINISTRATORS_ALONE = "the driver asks for NVreg_RestrictProfilingToAdminUsers=0"
 
 
 @dataclass(frozen=True)
 class Feature:
-    """share, whole: whether a container that shares its GPUs gets it, and one that holds them alone.
+    """share, whole: whether a container that shares its GPUs gets it, and one that holds them alone. why: why
+    not. takes: what it takes beside that.
 
     asks: NVIDIA's names of the class, control or command that it cannot do without.
     """
@@ -22,12 +24,13 @@ class Feature:
     asks: tuple[str, ...]
     share: bool
     whole: bool
-    why: str
+    why: str = ""
+    takes: str = ""
 
     def told(self, *, alone: bool) -> str:
         """Whether such a container gets it, in a line."""
         if self.whole if alone else self.share:
-            return f"yes: {self.why}" if self.share else "yes"
+            return f"yes: {self.takes}" if self.takes else "yes"
         return f"no: {self.why}" + (f"; {HOW}" if self.whole else "")
 
 
@@ -38,7 +41,7 @@ FEATURES = (
         ("GF100_PROFILER",),
         True,
         True,
-        "the driver asks for NVreg_RestrictProfilingToAdminUsers=0",
+        takes=NOT_ADMINISTRATORS_ALONE,
     ),
     Feature(
         "counters",
@@ -47,6 +50,7 @@ FEATURES = (
         False,
         True,
         "they show the whole GPU",
+        NOT_ADMINISTRATORS_ALONE,
     ),
     Feature(
         "hmm",

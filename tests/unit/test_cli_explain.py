@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from mgpu_cli import render
 from mgpu_cli.main import main
-from oci_specs.features import FEATURES, HOW, Feature
+from oci_specs.features import FEATURES, HOW, NOT_ADMINISTRATORS_ALONE, Feature
 from tools.abi import coverage, interface, store
 
 
@@ -37,7 +37,7 @@ def test_all_are_listed_and_one_is_explained() -> None:
     assert told("counters").splitlines() == [
         "counters: CUPTI's metrics, Nsight Compute",
         f"a share: no: they show the whole GPU; {HOW}",
-        "whole GPUs: yes",
+        f"whole GPUs: yes: {NOT_ADMINISTRATORS_ALONE}",
     ]
     assert [each["name"] for each in json.loads(told("peers", "-o", "json"))] == ["peers"]
 
