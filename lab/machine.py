@@ -100,11 +100,12 @@ class Machine:
 
     def _alive(self) -> None:
         ended = [card.returncode for card in self.cards if card.poll() is not None]
-        if ended:
-            raise self.failure(f"the card's process ended with {ended[0]}")
-        if DYING.search(self._console.read_bytes()):
+        # A card's process ends with 0 because its guest has ended.
+        if not any(ended) and DYING.search(self._console.read_bytes()):
             time.sleep(POLL_S)
             raise self.failure("the guest's kernel died")
+        if ended:
+            raise self.failure(f"the card's process ended with {max(ended, key=abs)}")
         if self.qemu.poll() is not None:
             raise self.failure(f"the guest ended with {self.qemu.returncode}")
 

@@ -13,7 +13,8 @@ import pytest
 from lab.error import LabError
 from lab.machine import Machine, Programs, started
 
-CARD = "import socket, sys, time; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); time.sleep(60)"
+# It ends once somebody has connected.
+CARD = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); s.accept()"
 # It is told as QEMU is: -serial file:CONSOLE -chardev socket,...,path=PORT,...
 GUEST = """
 import re, socket, sys, time
@@ -82,6 +83,12 @@ def test_broken_guests_are_one_line_with_the_console(tmp_path: Path, guest: str,
 def test_oopses_are_shown_from_their_first_line(tmp_path: Path) -> None:
     said, _ = ask(tmp_path, "console.write('[1.0] BUG: kernel NULL pointer\\n[1.1] RIP: x\\n')")
     assert said.endswith("[1.0] BUG: kernel NULL pointer | [1.1] RIP: x")
+
+
+def test_kernel_that_died_is_named_where_its_card_has_ended_with_it(tmp_path: Path) -> None:
+    end_the_card = f"socket.socket(socket.AF_UNIX).connect({str(tmp_path / 'card')!r}); time.sleep(0.5)"
+    said, _ = ask(tmp_path, f"console.write('[1.0] Kernel panic\\n'); {end_the_card}")
+    assert said.startswith("the guest's kernel died"), said
 
 
 def test_cards_that_die_are_one_line(tmp_path: Path) -> None:
