@@ -72,6 +72,7 @@ uint32_t on_card_unscheduled,
 uint32_t on_card_exports ON_CARD_KEPT; /* how often the driver was asked for one */
 uint32_t on_card_shares;               /* bits by enum rm_share_type: all that the driver has been told */
 
+/* The engine interrupts its listeners' threads when it ends. */
 static int ask(size_t payload, int *got)
 {
     char control[CMSG_SPACE(sizeof(int))];
@@ -80,8 +81,9 @@ static int ask(size_t payload, int *got)
         .msg_iov = &in, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
     const struct cmsghdr *h;
 
-    if (send(line, &request, offsetof(struct sim_request, payload) + payload, MSG_NOSIGNAL) < 0 ||
-        recvmsg(line, &msg, MSG_CMSG_CLOEXEC) < 0)
+    if (TEMP_FAILURE_RETRY(
+            send(line, &request, offsetof(struct sim_request, payload) + payload, MSG_NOSIGNAL)) < 0 ||
+        TEMP_FAILURE_RETRY(recvmsg(line, &msg, MSG_CMSG_CLOEXEC)) < 0)
         abort();
     *got = -1;
     if ((h = CMSG_FIRSTHDR(&msg)) && h->cmsg_type == SCM_RIGHTS)
