@@ -13,7 +13,7 @@ from lab.guest import boxes, served
 from lab.guest.inside import PROCESSES
 from lab.tests.nv import MIB, Client
 from tests.gpu.hostile import ATTEMPTS
-from tests.gpu.product import Container
+from tests.gpu.product import Container, Product
 from tests.gpu.product_stages import held
 from tests.gpu.results import Results
 from tests.support.rm_numbers import NV_ERR_NO_MEMORY
@@ -22,6 +22,7 @@ from tests.support.rm_numbers import NV_ERR_NO_MEMORY
 TINYGRAD_SINCE = 550
 # An emulated processor, and mgpud starts in the first of them.
 PATIENCE_S, LIMIT_S = 60, 400
+STILL_S = 3.0
 
 
 def until(true: Callable[[], bool], what: str) -> None:
@@ -31,10 +32,21 @@ def until(true: Callable[[], bool], what: str) -> None:
         time.sleep(0.2)
 
 
+def settled(product: Product, outside: Client) -> int:
+    """What is free once the containers of tests before have gone: RM frees their memory some time after."""
+    until(lambda: product.ask("list")["containers"] == [], "containers of tests before go on")
+    free, since = outside.free_bytes(), time.monotonic()
+    while time.monotonic() - since < STILL_S:
+        time.sleep(0.2)
+        if (now := outside.free_bytes()) != free:
+            free, since = now, time.monotonic()
+    return free
+
+
 @decides(long=True, sample=True, limit_s=LIMIT_S)
 def memory_ends_at_the_cap() -> None:
     product, outside = boxes.product(), Client()
-    before = outside.free_bytes()
+    before = settled(product, outside)
     with product.container(boxes.inside("fill", "64"), memory_mib=512) as box:
         said = boxes.told(box)
         assert said == {"held_mib": 512, "status": NV_ERR_NO_MEMORY, "size_mib": 512, "free_mib": 512}, said
@@ -42,13 +54,13 @@ def memory_ends_at_the_cap() -> None:
         assert before - outside.free_bytes() == 512 * MIB, "RM's own account is the ledger's"
         counted = [sum(outside.pid_info(pid)) for pid in (*boxes.pids(box), *boxes.mgpuds())]
         assert sum(counted) == 512 * MIB, counted
-    until(lambda: outside.free_bytes() == before, "what it had is not free again")
+    until(lambda: outside.free_bytes() >= before, "what it had is not free again")
 
 
 @decides(long=True, limit_s=LIMIT_S)
 def two_containers_have_a_cap_each() -> None:
     product, outside = boxes.product(), Client()
-    before = outside.free_bytes()
+    before = settled(product, outside)
     with (
         product.container(boxes.inside("fill", "64"), memory_mib=512) as small,
         product.container(boxes.inside("fill", "64"), memory_mib=768) as large,
@@ -63,7 +75,7 @@ def two_containers_have_a_cap_each() -> None:
 @decides(long=True, limit_s=LIMIT_S)
 def processes_of_a_container_share_its_cap() -> None:
     product, outside = boxes.product(), Client()
-    before = outside.free_bytes()
+    before = settled(product, outside)
     with product.container(boxes.inside("several", "32"), memory_mib=512) as box:
         lines = [boxes.told(box) for _ in range(PROCESSES)]
         [last] = [line for line in lines if "held_mib" in line]
@@ -99,12 +111,12 @@ def kill_mgpud(box: Container) -> None:
 def killed_mgpud_is_followed() -> None:
     """Its containers go on: nothing is charged twice, and nothing forgotten."""
     product, outside = boxes.product(), Client()
-    before = outside.free_bytes()
+    before = settled(product, outside)
     with product.container(boxes.inside("beat", "64"), memory_mib=256) as box:
         for _ in range(2):
             kill_mgpud(box)
             assert 64 * MIB <= boxes.used_bytes(box) <= 65 * MIB
-    until(lambda: outside.free_bytes() == before, "what it had is not free again")
+    until(lambda: outside.free_bytes() >= before, "what it had is not free again")
     with product.container(boxes.inside("fill", "64"), memory_mib=512) as box:
         assert boxes.told(box)["held_mib"] == 512
 
@@ -125,12 +137,12 @@ def run_by_hand() -> None:
 @decides(long=True, sample=True, limit_s=LIMIT_S, since=TINYGRAD_SINCE)
 def tinygrad_ends_at_the_cap() -> None:
     product, outside = boxes.product(), Client()
-    before = outside.free_bytes()
+    before = settled(product, outside)
     with product.container(boxes.tinygrad("fill"), memory_mib=1024) as box:
         said = boxes.told(box)
     assert (said["arch"], said["same"], said["after"]) == ("sm_86", True, True), said
     assert 512 <= said["held_mib"] < 1024, said
-    until(lambda: outside.free_bytes() == before, "what it had is not free again")
+    until(lambda: outside.free_bytes() >= before, "what it had is not free again")
 
 
 @decides(long=True, limit_s=LIMIT_S, since=TINYGRAD_SINCE)
@@ -149,13 +161,17 @@ def offline_waits_for_online() -> None:
 
 def attempted(*names: str) -> None:
     product, outside = boxes.product(), Client()
-    before = outside.free_bytes()
+    before = settled(product, outside)
     chosen = [one for one in ATTEMPTS if one.argv[0] in names]
     assert {one.argv[0] for one in chosen} == set(names)
     results = Results(product.folder)
     wrong = {one.name: said for one in chosen if (said := held(product, one, results))}
     assert not wrong, wrong
-    until(lambda: outside.free_bytes() == before, "RM has memory of ended containers")
+    end = time.monotonic() + PATIENCE_S
+    # Less than before: RM frees pages of its own, too.
+    while (taken := before - outside.free_bytes()) > 0 and time.monotonic() < end:
+        time.sleep(0.2)
+    assert taken <= 0, f"RM has {taken} bytes of ended containers"
 
 
 @decides(long=True, limit_s=LIMIT_S)
