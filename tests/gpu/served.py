@@ -14,14 +14,14 @@ Served = Mapping[str, frozenset[int]]
 
 
 def from_rows() -> dict[str, list[int]]:
-    """By kind, in whatever version. What of the escapes is refused the filter says itself."""
+    """To a share, by kind, in whatever version. What of the escapes is refused the filter says itself."""
     from tests.support import rm_interface
 
     rows = rm_interface.read()
+    kinds = {"class": rows.classes, "control": rows.controls, "uvm": rows.uvm}
     return {
-        "class": sorted({one.number for one in rows.classes if one.disposition != "REFUSED"}),
-        "control": sorted({one.number for one in rows.controls if one.disposition != "REFUSED"}),
-        "uvm": sorted({one.number for one in rows.uvm if one.disposition != "REFUSED"}),
+        kind: sorted({one.number for one in of if one.disposition != "REFUSED" and not one.whole})
+        for kind, of in kinds.items()
     }
 
 
