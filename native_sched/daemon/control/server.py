@@ -10,8 +10,8 @@ import os
 import socket
 import stat
 import struct
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing, suppress
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
+from contextlib import asynccontextmanager, closing, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,8 +119,6 @@ class Server:
         self._accepting: asyncio.Task[tuple[socket.socket, Any]] | None = None
         self._taken_away = False
         self._listens = False
-        # A step of one creation at a time, with a turn of the loop before each: hooks of those that were
-        # admitted, and people, do not wait for all the others.
         self._creating = asyncio.Lock()
 
     def listen(self) -> None:
@@ -205,16 +203,22 @@ class Server:
             connection.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, REPLY_MAX_BYTES)
             peer = _peer(connection)
             while data := await loop.sock_recv(connection, MESSAGE_MAX_BYTES + 1):
-                if any(verb in data[:_VERB_WITHIN] for verb in _SLOW):
-                    async with self._creating:
-                        await asyncio.sleep(0)
-                        answer = self.answer(data, peer)
-                else:
+                slow = any(verb in data[:_VERB_WITHIN] for verb in _SLOW)
+                async with self._turn() if slow else nullcontext():
                     answer = self.answer(data, peer)
                 if isinstance(answer, dict):
                     await loop.sock_sendall(connection, json.dumps(answer).encode())
                 else:
                     await self._converse(connection, answer)
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """A step of one creation at a time, with a turn of the loop before each: hooks of those that were
+        admitted, and people, do not wait for all the others.
+        """
+        async with self._creating:
+            await asyncio.sleep(0)
+            yield
 
     async def _converse(self, connection: socket.socket, dialogue: Dialogue) -> None:
         """To its end, or until the peer hangs up."""
@@ -228,8 +232,7 @@ class Server:
                     data = await loop.sock_recv(connection, MESSAGE_MAX_BYTES + 1)
                     if not data:
                         return
-                    async with self._creating:
-                        await asyncio.sleep(0)
+                    async with self._turn():
                         packets = dialogue.send(data)
             except StopIteration as end:
                 packets = end.value
