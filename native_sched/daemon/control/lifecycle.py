@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from native_sched.daemon.engine import Unsuspendable
-from native_sched.daemon.grants import memory_kind
+from native_sched.daemon.grants import new_tenant
 from native_sched.daemon.grants.grants import Grant, Node
 from native_sched.daemon.grants.served import Served
 from native_sched.daemon.grants.store import not_recorded
@@ -97,12 +97,7 @@ class Lifecycle:
             raise not_recorded(grant.name, self._served.store.folder, error) from error
         self._served.store.save(grant)
         try:
-            self._served.engine.add_tenant(grant.tenant)
-            for card in grant.cards:
-                self._served.engine.grant(grant.tenant, card.index, card.memory_mib << 20)
-            if grant.alone:
-                self._served.engine.whole(grant.tenant)
-            memory_kind.tell(self._served.engine, self._served.config, grant)
+            new_tenant.add(self._served.engine, self._served.config, grant)
         except OSError as error:
             self._finish(grant)
             raise Refusal(

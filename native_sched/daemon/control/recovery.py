@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from native_sched.daemon.engine import Engine
-from native_sched.daemon.grants import memory_kind
+from native_sched.daemon.grants import new_tenant
 from native_sched.daemon.grants.grants import Grant, Grants
 from native_sched.daemon.grants.pause import pauser
 from native_sched.daemon.grants.scheduling import Scheduling
@@ -161,12 +161,7 @@ def _is_frozen(pid: int) -> bool | None:
 
 def _tell(engine: Engine, config: NodeConfig, grant: Grant) -> bool:
     """All that the engine was told of the container, in order, and whether its journal was there."""
-    known = engine.add_tenant(grant.tenant)
-    for card in grant.cards:
-        engine.grant(grant.tenant, card.index, card.memory_mib << 20)
-    if grant.alone:
-        engine.whole(grant.tenant)
-    memory_kind.tell(engine, config, grant)
+    known = new_tenant.add(engine, config, grant)
     for node in grant.own_nodes:
         engine.add_node(grant.tenant, *node)
     if grant.pid is not None:
