@@ -29,9 +29,14 @@ static void add_one(atomic_uint_least64_t *count)
     atomic_fetch_add_explicit(count, 1, memory_order_relaxed);
 }
 
-void stats_refused(struct tenant_stats *s, uint32_t rm_status, bool whole)
+void stats_refused(struct tenant_stats *s, uint32_t rm_status)
 {
-    add_one(&s->refused[whole ? MGPU_REFUSED_SHARE : kind_of(rm_status)]);
+    add_one(&s->refused[kind_of(rm_status)]);
+}
+
+void stats_refused_to_share(struct tenant_stats *s)
+{
+    add_one(&s->refused[MGPU_REFUSED_SHARE]);
 }
 
 void stats_failed(struct tenant_stats *s, int error)

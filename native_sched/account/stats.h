@@ -4,7 +4,6 @@
 #define MGPU_BOUNDARY_STATS_H
 #include "native_sched/core/engine_types.h"
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdint.h>
 
 /* Of one tenant, whose listeners' threads all write here: only where they refuse. By enum mgpu_refused. */
@@ -26,8 +25,10 @@ static inline void stats_step(struct listener_stats *s)
     atomic_store_explicit(&s->steps, steps + 1, memory_order_relaxed);
 }
 
-/* mgpu refused with this RM status. Not for a status that the driver gave. whole: only whole cards get it. */
-void stats_refused(struct tenant_stats *s, uint32_t rm_status, bool whole);
+/* mgpu refused with this RM status. Not for a status that the driver gave. */
+void stats_refused(struct tenant_stats *s, uint32_t rm_status);
+/* mgpu refused what only whole cards get. */
+void stats_refused_to_share(struct tenant_stats *s);
 /* The call fails with this errno; counted where that is a no of mgpu's. */
 void stats_failed(struct tenant_stats *s, int error);
 

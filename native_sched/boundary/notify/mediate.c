@@ -118,7 +118,11 @@ struct answer mediate(struct call *c)
     if (a.kind == ANSWER && status_at != RM_NO_STATUS)
         memcpy(c->outer + status_at, &a.rm_status, sizeof(a.rm_status));
     /* A refusal of our own; errnos are counted where they are answered. */
-    if (a.kind == ANSWER && a.rm_status != NV_OK && !c->asked && !c->passed)
-        stats_refused(&c->tenant->stats, a.rm_status, needs_whole_cards(c));
+    if (a.kind != ANSWER || a.rm_status == NV_OK || c->asked || c->passed)
+        return a;
+    if (needs_whole_cards(c))
+        stats_refused_to_share(&c->tenant->stats);
+    else
+        stats_refused(&c->tenant->stats, a.rm_status);
     return a;
 }

@@ -253,7 +253,7 @@ bool object_roll_back(struct call *c, uint32_t client, uint32_t parent, uint32_t
  * charge. */
 static bool take_back(struct call *c, const struct creation *a, const struct place *p)
 {
-    stats_refused(&c->tenant->stats, NV_ERR_NO_MEMORY, false); /* the driver had said yes */
+    stats_refused(&c->tenant->stats, NV_ERR_NO_MEMORY); /* the driver had said yes */
     return object_roll_back_on(c, p->file, a->root, is_client(a) ? 0 : a->parent, a->handle);
 }
 

@@ -105,7 +105,7 @@ struct answer mediate_dup(struct call *c)
     }
     if (e < 0) {
         object_roll_back(c, d->client, d->parent, d->handle);
-        stats_refused(&t->stats, NV_ERR_NO_MEMORY, false);
+        stats_refused(&t->stats, NV_ERR_NO_MEMORY);
         return answered(NV_ERR_NO_MEMORY);
     }
     return answered(NV_OK);

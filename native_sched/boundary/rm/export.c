@@ -243,7 +243,7 @@ static int export_one(struct call *c, const struct wanted *w, uint32_t i, const 
         WITH_TENANT(t);
         if ((status = note(c, w, i, file, &gone))) {
             if (c->asked)
-                stats_refused(&t->stats, status, false);
+                stats_refused(&t->stats, status);
             return rm_refusal(status);
         }
     }

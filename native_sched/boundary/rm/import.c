@@ -124,7 +124,7 @@ static int import_one(struct call *c, struct wanted *w, uint32_t i, const struct
         return 0;
     }
     object_roll_back(c, ctl->client, w->parent, w->object[i]);
-    stats_refused(&t->stats, NV_ERR_NO_MEMORY, false);
+    stats_refused(&t->stats, NV_ERR_NO_MEMORY);
     return rm_refusal(NV_ERR_NO_MEMORY);
 }
 
