@@ -173,12 +173,16 @@ def _mount_of(place: Place, path: PurePath) -> tuple[str, str] | None:
     return best
 
 
+def capabilities(status: str) -> int | None:
+    """The effective ones as a bit set, by the text of /proc/PID/status; None without it."""
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    return int(found[1], 16) if found else None
+
+
 def _capable(place: Place) -> Fault | None:
-    found = re.search(
-        r"^CapEff:\s*([0-9a-f]+)$", place.text(f"/proc/{place.told('pid')}/status"), re.MULTILINE
-    )
+    found = capabilities(place.text(f"/proc/{place.told('pid')}/status"))
     for bit, (name, why) in CAPABILITIES.items():
-        if found and not int(found[1], 16) >> bit & 1:
+        if found is not None and not found >> bit & 1:
             unit = f"add {name} to CapabilityBoundingSet in its unit, or to the container it runs in"
             return f"mgpud runs without {name}: {why}", unit
     return None

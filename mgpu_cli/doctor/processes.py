@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from mgpu_cli.doctor.host import Host
+from runtime_hook import needs
 
 # linux/capability.h
 CAP_SYS_NICE = 23
@@ -13,8 +14,7 @@ UNLIMITED = 2**64 - 1
 
 def capabilities(host: Host, pid: int) -> int | None:
     """Its effective capabilities as a bit set; None when it is gone."""
-    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", host.text(f"/proc/{pid}/status") or "", re.MULTILINE)
-    return int(found[1], 16) if found else None
+    return needs.capabilities(host.text(f"/proc/{pid}/status") or "")
 
 
 def limit(host: Host, pid: int, name: str) -> int | None:
