@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import host
-from tests.support.commands import TIMEOUT_S, Done, attempt, run
+from tests.support.commands import TIMEOUT_S, CommandFailedError, Done, attempt, run
 from tests.support.places import IMAGE_ROOTFS
+
+FREEZES, FREEZE_S = 4, 0.5
 
 
 @dataclass(frozen=True)
@@ -45,9 +48,17 @@ class Bundle:
         argv = self.argv(runtime, "run", "--bundle", self.path, *args, self.container)
         return attempt(*argv, timeout_s=timeout_s)
 
-    def call(self, runtime: str | Path, verb: str, *args: str | Path) -> str:
-        """Another verb on the container; CommandFailedError when it fails."""
-        return run(*self.argv(runtime, verb, *args))
+    def call(self, runtime: str | Path, verb: str, *args: str | Path, freezes: int = FREEZES) -> str:
+        """Another verb on the container; CommandFailedError when it fails. runc gives up on a freezer whose
+        tasks get no processor within its thousand looks: it is asked again, `freezes` times.
+        """
+        try:
+            return run(*self.argv(runtime, verb, *args))
+        except CommandFailedError as failed:
+            if not freezes or "unable to freeze" not in str(failed):
+                raise
+        time.sleep(FREEZE_S)
+        return self.call(runtime, verb, *args, freezes=freezes - 1)
 
 
 @contextmanager

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.arbiter import Arbiter, Json
 from tests.support.bundle import Bundle, bundle
-from tests.support.commands import CommandFailedError
 from tests.support.programs import Programs, inside
 from tests.support.started import Foreground, foreground
 from tests.support.waiting import until
@@ -22,7 +20,6 @@ ONLINE = {"mgpu.dev/memory-mib": str(CARD_MIB)}
 # A context takes some 200 MiB: what online fills leaves no room for an offline one.
 OFFLINE = {"mgpu.dev/memory-mib": "640", "mgpu.dev/qos": "offline", "mgpu.dev/memory-reclaimable": "true"}
 LENT_MIB = 64
-FREEZES = 4
 FILL_MIB = CARD_MIB - 240
 KEEPER = (inside("keeper"), str(LENT_MIB))
 
@@ -54,14 +51,6 @@ class Running:
         until(lambda: self.reclaim == state, f"{self.bundle.container} is {state}")
 
     def call(self, verb: str, *args: str | Path) -> str:
-        """runc gives up on a freezer whose tasks get no processor within its thousand looks: once more."""
-        for _ in range(FREEZES):
-            try:
-                return self.bundle.call(self.mgpu.runtime, verb, self.bundle.container, *args)
-            except CommandFailedError as failed:
-                if "unable to freeze" not in str(failed):
-                    raise
-            time.sleep(0.5)
         return self.bundle.call(self.mgpu.runtime, verb, self.bundle.container, *args)
 
 
