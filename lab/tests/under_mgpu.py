@@ -33,7 +33,9 @@ def until(true: Callable[[], bool], what: str) -> None:
 
 
 def settled(product: Product, outside: Client) -> int:
-    """What is free once the containers of tests before have gone: RM frees their memory some time after."""
+    """What is free once the containers of tests before have gone: RM frees their memory some time after.
+    Later more may be, since RM frees pages of its own, too.
+    """
     until(lambda: product.ask("list")["containers"] == [], "containers of tests before go on")
     free, since = outside.free_bytes(), time.monotonic()
     while time.monotonic() - since < STILL_S:
@@ -167,11 +169,7 @@ def attempted(*names: str) -> None:
     results = Results(product.folder)
     wrong = {one.name: said for one in chosen if (said := held(product, one, results))}
     assert not wrong, wrong
-    end = time.monotonic() + PATIENCE_S
-    # Less than before: RM frees pages of its own, too.
-    while (taken := before - outside.free_bytes()) > 0 and time.monotonic() < end:
-        time.sleep(0.2)
-    assert taken <= 0, f"RM has {taken} bytes of ended containers"
+    until(lambda: outside.free_bytes() >= before, "RM has memory of ended containers")
 
 
 @decides(long=True, limit_s=LIMIT_S)
