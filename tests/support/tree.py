@@ -5,6 +5,7 @@ ignore.
 from __future__ import annotations
 
 import functools
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -64,6 +65,14 @@ def _is_text(content: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return b"\0" not in content
+
+
+def copy_to(folder: Path) -> None:
+    """A copy of every file below the folder, in its place."""
+    for path in everything():
+        target = folder / relative(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, target)
 
 
 def relative(path: Path) -> str:

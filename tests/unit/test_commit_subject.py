@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.commands import attempt
 from tests.support.places import REPOSITORY
 
 
 def judged(tmp_path: Path, message: str) -> tuple[int, str]:
     path = tmp_path / "COMMIT_EDITMSG"
     path.write_text(message)
-    done = subprocess.run(
-        [sys.executable, "-m", "tools.subject", path],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout
+    done = attempt(sys.executable, "-m", "tools.subject", path, cwd=REPOSITORY)
+    return done.status, done.out
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import yaml
 
 from tests.support.console import Step, matches, steps
 from tests.support.places import REPOSITORY
-from tests.support.tree import PYTHON, SHELL, TEXT, C, everything, files_of, relative
+from tests.support.tree import PYTHON, SHELL, TEXT, C, copy_to, everything, files_of, relative
 from tools import release
 
 PAGES = [REPOSITORY / "CONTRIBUTING.md", REPOSITORY / "docs" / "releasing.md"]
@@ -33,10 +33,7 @@ pytestmark = pytest.mark.timeout(300)
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The repository as it is here, as a clone of its own: commands write into it."""
     base = tmp_path_factory.mktemp("clone")
-    for path in everything():
-        target = base / relative(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(path, target)
+    copy_to(base)
     (base / "build").mkdir()
     (base / "build" / "venv").symlink_to(REPOSITORY / "build" / "venv")
     for command in (["init", "-q"], ["add", "--all"]):

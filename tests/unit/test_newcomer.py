@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.support.commands import Done, attempt, run
 from tests.support.places import REPOSITORY
-from tests.support.tree import everything, relative
+from tests.support.tree import copy_to
 from tests.unit.newcomer import CHANGES, Change, Place
 
-pytestmark = pytest.mark.timeout(600)
+LIMIT_S = 600.0
+pytestmark = pytest.mark.timeout(LIMIT_S)
 
 PAGE = (REPOSITORY / "CONTRIBUTING.md").read_text()
 _FILE = re.compile(r"`([\w./-]+\.(?:build|c|h|py|def|tsv|json|md|yaml))`")
@@ -29,41 +31,26 @@ _FILE = re.compile(r"`([\w./-]+\.(?:build|c|h|py|def|tsv|json|md|yaml))`")
 def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A copy of the sources, which commands run in by this Python."""
     base = tmp_path_factory.mktemp("newcomer")
-    for path in everything():
-        target = base / relative(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(path, target)
-    subprocess.run(["git", "init", "-q"], cwd=base, check=True)
+    copy_to(base)
+    run("git", "init", "-q", cwd=base)
     yield base
     shutil.rmtree(base)
-
-
-def check(tree: Path, change: Change) -> tuple[int, str]:
-    """The exit status and output of the tests that judge the change."""
-    options = ["-q", "-p", "no:cacheprovider", "-p", "no:rerunfailures", "--noconftest"]
-    # Without conftest.py, whose fixtures of containers take half of the time.
-    done = subprocess.run(
-        [sys.executable, "-B", "-m", "pytest", *options, *change.checks],
-        cwd=tree,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout + done.stderr
 
 
 def files(tree: Path) -> list[Path]:
     return [path for path in tree.rglob("*") if path.is_file() and ".git" not in path.parts]
 
 
-def make(tree: Path, change: Change, without: Place | None) -> Callable[[], None]:
-    """Makes the change, and says how it is undone."""
+@contextmanager
+def made(tree: Path, change: Change, without: Place | None = None) -> Iterator[None]:
+    """The change is made in the copy, but for one of its places."""
     before = {path: path.read_bytes() for path in files(tree)}
     for place in change.places:
         if place is not without:
             place.apply(tree)
-
-    def undo() -> None:
+    try:
+        yield
+    finally:
         for path in files(tree):
             if path not in before:
                 path.unlink()
@@ -71,7 +58,13 @@ def make(tree: Path, change: Change, without: Place | None) -> Callable[[], None
             if path.read_bytes() != data:
                 path.write_bytes(data)
 
-    return undo
+
+def check(tree: Path, change: Change) -> Done:
+    """The tests that judge the change."""
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:rerunfailures", "--noconftest"]
+    # Without conftest.py, whose fixtures of containers take half of the time.
+    argv = [sys.executable, "-B", "-m", "pytest", *options, *change.checks]
+    return attempt(*argv, cwd=tree, timeout_s=LIMIT_S)
 
 
 FORGOTTEN = [
@@ -84,23 +77,17 @@ FORGOTTEN = [
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_change_as_the_page_says_is_whole(scratch: Path, change: Change) -> None:
-    undo = make(scratch, change, None)
-    try:
-        status, printed = check(scratch, change)
-    finally:
-        undo()
-    assert status == 0, printed
+    with made(scratch, change):
+        done = check(scratch, change)
+    assert done.status == 0, done
 
 
 @pytest.mark.parametrize(("change", "place"), FORGOTTEN)
 def test_forgotten_place_is_named(scratch: Path, change: Change, place: Place) -> None:
-    undo = make(scratch, change, place)
-    try:
-        status, printed = check(scratch, change)
-    finally:
-        undo()
-    assert status == 1, printed
-    assert re.search(place.named, printed), printed
+    with made(scratch, change, place):
+        done = check(scratch, change)
+    assert done.status == 1, done
+    assert re.search(place.named, done.out + done.err), done
 
 
 def steps(change: Change) -> str:

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.commands import run
 from tests.support.places import REPOSITORY
 from tools import site
 
 
 def test_site_is_built_of_every_page(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tools.site", tmp_path],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    run(sys.executable, "-m", "tools.site", tmp_path, cwd=REPOSITORY)
     made = {path.relative_to(tmp_path / "html").as_posix() for path in (tmp_path / "html").rglob("*.html")}
     for page in site.pages():
         name = page.relative_to(REPOSITORY).as_posix()
