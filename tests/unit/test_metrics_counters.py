@@ -100,10 +100,14 @@ def test_failed_preemptions_are_not_timed(counters: ctypes.CDLL) -> None:
 )
 def test_reasons_by_rm_status(counters: ctypes.CDLL, status: int, reason: Refused) -> None:
     counts = (c_uint64 * len(Refused))()
-    counters.stats_refused(counts, c_uint32(status), c_bool(False))
+    counters.stats_refused(counts, c_uint32(status))
     assert list(counts) == [int(each == reason) for each in Refused]
-    counters.stats_refused(counts, c_uint32(status), c_bool(True))
-    assert list(counts) == [int(each in (reason, Refused.SHARE)) for each in Refused]
+
+
+def test_a_refusal_to_shares_has_a_reason_of_its_own(counters: ctypes.CDLL) -> None:
+    counts = (c_uint64 * len(Refused))()
+    counters.stats_refused_to_share(counts)
+    assert list(counts) == [int(each == Refused.SHARE) for each in Refused]
 
 
 def test_reasons_by_errno(counters: ctypes.CDLL) -> None:
