@@ -104,7 +104,7 @@ def test_reasons_by_rm_status(counters: ctypes.CDLL, status: int, reason: Refuse
     assert list(counts) == [int(each == reason) for each in Refused]
 
 
-def test_a_refusal_to_shares_has_a_reason_of_its_own(counters: ctypes.CDLL) -> None:
+def test_refusals_to_shares_have_a_reason_of_their_own(counters: ctypes.CDLL) -> None:
     counts = (c_uint64 * len(Refused))()
     counters.stats_refused_to_share(counts)
     assert list(counts) == [int(each == Refused.SHARE) for each in Refused]
