@@ -157,3 +157,8 @@ struct sim_card *card_by_gpu_id(struct rm *rm, uint32_t gpu_id)
             return &rm->cards[i];
     return NULL;
 }
+
+bool cards_are_peers(const struct sim_card *a, const struct sim_card *b)
+{
+    return a != b && a->profile->chip == b->profile->chip;
+}

@@ -148,6 +148,8 @@ int cards_start(struct rm *rm);
 const struct sim_card *cards_plug(struct rm *rm, const char *key);
 struct sim_card *card_by_minor(struct rm *rm, uint32_t minor);
 struct sim_card *card_by_gpu_id(struct rm *rm, uint32_t gpu_id);
+/* Whether they reach each other's memory over the bus: two of a kind do. */
+bool cards_are_peers(const struct sim_card *a, const struct sim_card *b);
 
 /* uevent.c, lock not held: tells the node's programs, as udev would, of a card or of the driver. */
 void uevent_of_card(const struct sim_card *card, const char *action);

@@ -113,6 +113,13 @@ static void leave_space(struct rm *rm, struct uvm *uvm, struct sim_card *card)
     of->space = NULL;
 }
 
+static void part(struct rm *rm, struct uvm *uvm, const struct sim_card *one, const struct sim_card *other)
+{
+    uvm->card[one->index].peers &= ~(1u << other->index);
+    uvm->card[other->index].peers &= ~(1u << one->index);
+    uvm_ranges_part(rm, uvm, one, other);
+}
+
 static uint32_t unregister_gpu(struct rm_call *call, struct uvm *uvm)
 {
     struct sim_card *card;
@@ -120,6 +127,9 @@ static uint32_t unregister_gpu(struct rm_call *call, struct uvm *uvm)
 
     if (!of)
         return NV_ERR_INVALID_DEVICE;
+    for (uint32_t i = 0; i < RM_MAX_CARDS; i++)
+        if (of->peers & 1u << i)
+            part(call->rm, uvm, card, &call->rm->cards[i]);
     leave_space(call->rm, uvm, card);
     object_free(call->rm, of->device);
     *of = (struct uvm_card){.registered = false};
@@ -255,15 +265,44 @@ static uint32_t pageable_on_gpu(struct rm_call *call, struct uvm *uvm)
     return NV_OK;
 }
 
-static uint32_t no_peers(struct rm_call *call, struct uvm *uvm)
+/* Two that are registered, and whether they are peers. */
+static bool pair_of(struct rm_call *call, struct uvm *uvm, struct sim_card **a, struct sim_card **b,
+                    bool *peers)
 {
-    const uint8_t *a = call->outer, *b = a + UVM_UUID_BYTES;
-    struct sim_card *card;
+    const uint8_t *uuid = call->outer;
 
-    if (!memcmp(a, b, UVM_UUID_BYTES) || !uvm_card_of(call->rm, uvm, a, &card) ||
-        !uvm_card_of(call->rm, uvm, b, &card))
+    if (!uvm_card_of(call->rm, uvm, uuid, a) || !uvm_card_of(call->rm, uvm, uuid + UVM_UUID_BYTES, b) ||
+        *a == *b)
+        return false;
+    *peers = uvm->card[(*a)->index].peers & 1u << (*b)->index;
+    return true;
+}
+
+static uint32_t enable_peers(struct rm_call *call, struct uvm *uvm)
+{
+    struct sim_card *a, *b;
+    bool peers;
+
+    if (!pair_of(call, uvm, &a, &b, &peers))
         return NV_ERR_INVALID_DEVICE;
-    return NV_ERR_NOT_SUPPORTED;
+    if (!cards_are_peers(a, b))
+        return NV_ERR_NOT_SUPPORTED;
+    if (peers)
+        return NV_ERR_INVALID_DEVICE;
+    uvm->card[a->index].peers |= 1u << b->index;
+    uvm->card[b->index].peers |= 1u << a->index;
+    return NV_OK;
+}
+
+static uint32_t disable_peers(struct rm_call *call, struct uvm *uvm)
+{
+    struct sim_card *a, *b;
+    bool peers;
+
+    if (!pair_of(call, uvm, &a, &b, &peers) || !peers)
+        return NV_ERR_INVALID_DEVICE;
+    part(call->rm, uvm, a, b);
+    return NV_OK;
 }
 
 /* Nothing moves, and what a card does to the host's memory is atomic. */
@@ -320,8 +359,8 @@ static const struct {
     {UVM_DISABLE_SYSTEM_WIDE_ATOMICS, true, nothing_to_do},
     {UVM_PAGEABLE_MEM_ACCESS, false, pageable},
     {UVM_PAGEABLE_MEM_ACCESS_ON_GPU, false, pageable_on_gpu},
-    {UVM_ENABLE_PEER_ACCESS, false, no_peers},
-    {UVM_DISABLE_PEER_ACCESS, false, no_peers},
+    {UVM_ENABLE_PEER_ACCESS, false, enable_peers},
+    {UVM_DISABLE_PEER_ACCESS, false, disable_peers},
 };
 
 int uvm_command(struct rm_call *call)

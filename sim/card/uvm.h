@@ -16,6 +16,7 @@ struct uvm_card {
     bool registered;
     struct rm_object *device; /* of our client */
     struct space *space;      /* NULL: none is registered */
+    uint32_t peers;           /* cards whose memory it reaches: bits by index */
 };
 
 /* A channel's group is retained. */
@@ -61,6 +62,9 @@ bool uvm_has_range(struct uvm *uvm, uint64_t address);
 void uvm_ranges_end(struct rm *rm, struct uvm *uvm);
 /* The address space is no longer registered: what was mapped there ends. */
 void uvm_ranges_leave(struct rm *rm, struct uvm *uvm, const struct sim_card *card);
+/* They are no peers from now on: the memory of one is nowhere mapped on the other. */
+void uvm_ranges_part(struct rm *rm, struct uvm *uvm, const struct sim_card *one,
+                     const struct sim_card *other);
 
 /* uvm_policies.c: the same. Of a range; of a range and a processor; of a group and a range. */
 uint32_t uvm_range_policy(struct rm_call *call, struct uvm *uvm);

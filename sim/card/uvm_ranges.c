@@ -7,7 +7,8 @@ enum { PAGE_MASK = 4095, LAST_MAPPING_TYPE = 3 /* UvmGpuMappingTypeReadOnly */ }
 struct mapping {
     struct mapping *next;
     uint64_t base, end;
-    struct rm_object *memory; /* our own name for it; its card says in which space */
+    const struct sim_card *card; /* in whose space */
+    struct rm_object *memory;    /* our own name for it, below the card that it lies on */
 };
 
 struct uvm_range_of {
@@ -33,7 +34,7 @@ bool uvm_has_range(struct uvm *uvm, uint64_t address)
 static void unmap(struct rm *rm, struct uvm *uvm, struct mapping **at)
 {
     struct mapping *mapping = *at;
-    struct space *space = uvm->card[mapping->memory->card->index].space;
+    struct space *space = uvm->card[mapping->card->index].space;
 
     *at = mapping->next;
     if (space)
@@ -123,7 +124,7 @@ static void unmap_between(struct rm *rm, struct uvm *uvm, struct uvm_range_of *r
                           const struct sim_card *card, uint64_t base, uint64_t end)
 {
     for (struct mapping **at = &range->mappings; *at;)
-        if ((*at)->memory->card == card && (*at)->base >= base && (*at)->end <= end)
+        if ((*at)->card == card && (*at)->base >= base && (*at)->end <= end)
             unmap(rm, uvm, at);
         else
             at = &(*at)->next;
@@ -134,21 +135,25 @@ static uint32_t map_on(struct rm_call *call, struct uvm *uvm, const uint8_t *gpu
 {
     const struct uvm_map_external_begin *begin = call->outer;
     struct sim_card *card;
-    const struct uvm_card *of = uvm_card_of(call->rm, uvm, gpu, &card);
+    const struct uvm_card *of = uvm_card_of(call->rm, uvm, gpu, &card), *lies = of;
     uint64_t base = begin->range.base, length = begin->range.length;
     struct mapping *mapping;
 
     if (!of || !of->space)
         return NV_ERR_INVALID_DEVICE;
-    if (memory->class_id == NV01_MEMORY_LOCAL_USER && memory->card != card)
-        return NV_ERR_INVALID_DEVICE;
+    if (memory->class_id == NV01_MEMORY_LOCAL_USER && memory->card != card) {
+        if (!(of->peers & 1u << memory->card->index))
+            return NV_ERR_INVALID_DEVICE;
+        lies = &uvm->card[memory->card->index];
+    }
     unmap_between(call->rm, uvm, range, card, base, base + length);
     mapping = calloc(1, sizeof *mapping);
     if (!mapping)
         return NV_ERR_NO_MEMORY;
+    mapping->card = card;
     mapping->base = base;
     mapping->end = base + length;
-    mapping->memory = object_alias(call->rm, of->device, object_new_handle(call->rm, uvm->client), memory);
+    mapping->memory = object_alias(call->rm, lies->device, object_new_handle(call->rm, uvm->client), memory);
     if (!mapping->memory || !(pages_unreached(memory) ||
                               space_map(of->space, base, length, memory->memory, begin->offset, mapping))) {
         if (mapping->memory)
@@ -216,6 +221,22 @@ void uvm_ranges_leave(struct rm *rm, struct uvm *uvm, const struct sim_card *car
 {
     for (struct uvm_range_of *range = uvm->ranges; range; range = range->next)
         unmap_between(rm, uvm, range, card, range->base, range->end);
+}
+
+static bool is_of(const struct mapping *mapping, const struct sim_card *on, const struct sim_card *lies)
+{
+    return mapping->card == on && mapping->memory->class_id == NV01_MEMORY_LOCAL_USER &&
+           mapping->memory->card == lies;
+}
+
+void uvm_ranges_part(struct rm *rm, struct uvm *uvm, const struct sim_card *one, const struct sim_card *other)
+{
+    for (struct uvm_range_of *range = uvm->ranges; range; range = range->next)
+        for (struct mapping **at = &range->mappings; *at;)
+            if (is_of(*at, one, other) || is_of(*at, other, one))
+                unmap(rm, uvm, at);
+            else
+                at = &(*at)->next;
 }
 
 void uvm_ranges_end(struct rm *rm, struct uvm *uvm)

@@ -29,6 +29,8 @@ from tests.support.rm_numbers import (
     KEPLER_CHANNEL_GROUP_A,
     NV2080_CTRL_CMD_GPU_GET_GID_INFO,
     UVM_CREATE_EXTERNAL_RANGE,
+    UVM_DISABLE_PEER_ACCESS,
+    UVM_ENABLE_PEER_ACCESS,
     UVM_FREE,
     UVM_INITIALIZE,
     UVM_MAP_EXTERNAL_ALLOCATION,
@@ -37,6 +39,7 @@ from tests.support.rm_numbers import (
     UVM_REGISTER_GPU_VASPACE,
     UVM_UNMAP_EXTERNAL,
     UVM_UNREGISTER_CHANNEL,
+    UVM_UNREGISTER_GPU,
 )
 
 MIB = 1 << 20
@@ -68,6 +71,15 @@ class Uvm:
 
     def register_gpu(self, uuid: bytes) -> int:
         return self.call(UVM_REGISTER_GPU, uuid.ljust(40, b"\0"), 36)
+
+    def unregister_gpu(self, uuid: bytes) -> int:
+        return self.call(UVM_UNREGISTER_GPU, uuid + struct.pack("<I", 0xDEAD), 16)
+
+    def enable_peers(self, one: bytes, other: bytes) -> int:
+        return self.call(UVM_ENABLE_PEER_ACCESS, one + other + struct.pack("<I", 0xDEAD), 32)
+
+    def disable_peers(self, one: bytes, other: bytes) -> int:
+        return self.call(UVM_DISABLE_PEER_ACCESS, one + other + struct.pack("<I", 0xDEAD), 32)
 
     def register_space(self, uuid: bytes, space: int) -> int:
         params = uuid + struct.pack("<iIII", -1, self.client.root, space, 0xDEAD)
@@ -108,12 +120,15 @@ def uuid_of(client: Client) -> bytes:
 
 
 class Space:
-    """An address space that is registered, with memory at addresses of it."""
+    """An address space that is registered, with memory at addresses of it.
 
-    def __init__(self, client: Client) -> None:
+    uvm: the file on which it is, beside another card's.
+    """
+
+    def __init__(self, client: Client, uvm: Uvm | None = None) -> None:
         self.client, self.uuid = client, uuid_of(client)
         self.handle = client.made(client.device, VASPACE, bytes(48))
-        self.uvm = Uvm(client)
+        self.uvm = uvm or Uvm(client)
         assert self.uvm.initialize() == OK
         assert self.uvm.register_gpu(self.uuid) == OK
         assert self.uvm.register_space(self.uuid, self.handle) == OK
