@@ -248,7 +248,7 @@ class Product:
                 "pid": process.pid,
                 "bundle": "/",
             }
-            time.sleep(0.2)  # its nodes are made before it reads
+            _until_it_reads(process.pid)
             self.ask("bind", nonce=grant["nonce"], state=state)
             told.write_text(
                 json.dumps(
@@ -338,6 +338,15 @@ def environment(driver: str) -> dict[str, str]:
     if driver == "sim":
         kept["LD_LIBRARY_PATH"] = str(Path(paths.lib("sim/libcuda.so.1")).parent)
     return kept
+
+
+def _until_it_reads(pid: int) -> None:
+    """Its nodes are made before the shell that reads is there."""
+    end = time.monotonic() + START_S
+    while not Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sh\0-c\0read"):
+        if time.monotonic() > end:
+            raise TimeoutError(f"process {pid} has no device nodes after {START_S:.0f} s")
+        time.sleep(0.01)
 
 
 def _with_nodes(driver: str, argv: list[str]) -> list[str]:
