@@ -167,6 +167,12 @@ FORMS = {
         units.VCUDA_BLOCK_MIB, f"a whole number of {units.VCUDA_BLOCK_MIB} MiB blocks, 1 or more"
     ),
     "blocks": _memory(units.BLOCK_MIB, f"a whole number of {units.BLOCK_MIB} MiB blocks, 1 or more"),
+    "memory-percent": _numbers(
+        Numbers(1, 100),
+        "a whole percentage of each card's memory, 1 to 100",
+        lambda value: Memory(percent=value),
+        100,
+    ),
     "spare-mib": _numbers(
         Numbers(0, units.BLOCK_MIB - 1),
         f"a whole number of MiB, less than a block of {units.BLOCK_MIB}",

@@ -254,6 +254,8 @@ def _check_core(core: _Stated, count: int) -> None:
 
 def _check_memory(memory: _Stated, count: int) -> None:
     value = cast(Memory, memory.value)
+    if value.percent is not None:
+        return
     total = value.units if value.mib is None else value.mib
     assert total is not None
     # Blocks and GB count in MiB here: 3 GB over two cards are 1536 MiB each. A GiB unit is indivisible, as in

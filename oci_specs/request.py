@@ -10,14 +10,17 @@ Qos = Literal["online", "offline"]
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """Memory over all cards of the container: either mib (exact) or units (GiB units of a card)."""
+    """Memory over all cards of the container: mib (exact) or units (GiB units of a card); or percent, of each
+    card.
+    """
 
     mib: int | None = None
     units: int | None = None
+    percent: int | None = None
 
     def __post_init__(self) -> None:
-        if (self.mib is None) == (self.units is None):
-            raise ValueError("memory is either in MiB or in units")
+        if [self.mib, self.units, self.percent].count(None) != 2:
+            raise ValueError("memory is either in MiB, in units or in percent")
 
 
 @dataclass(frozen=True, kw_only=True)

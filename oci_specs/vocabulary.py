@@ -64,6 +64,9 @@ PLACEMENT = "mgpu.dev/placement"
 BLOCKS = "mgpu.dev/memory-64mib"
 SPARE = "mgpu.dev/memory-spare-mib"
 MEMORY_RECLAIMABLE = "mgpu.dev/memory-reclaimable"
+MEMORY_MIB = "mgpu.dev/memory-mib"
+# Of the memory of each of the container's cards.
+MEMORY_PERCENT = "mgpu.dev/memory-percent"
 # An amount of memory that gives way: offline by definition.
 RECLAIMABLE_MEMORY = "mgpu.dev/reclaimable-memory-mib"
 QOS = "mgpu.dev/qos"
@@ -103,7 +106,8 @@ KEYS = (
     Key(MEMORY, "tke.cloud.tencent.com/qgpu-memory", ANNOTATION, "gib"),
     Key(MEMORY, "tencent.com/vcuda-memory", ANNOTATION, "vcuda-blocks"),
     Key(MEMORY, "aliyun.com/gpu-mem", ANNOTATION, "aliyun-units"),
-    Key(MEMORY, "mgpu.dev/memory-mib", ANNOTATION, "mib"),
+    Key(MEMORY, MEMORY_MIB, ANNOTATION, "mib"),
+    Key(MEMORY, MEMORY_PERCENT, ANNOTATION, "memory-percent"),
     Key(MEMORY, RECLAIMABLE_MEMORY, ANNOTATION, "mib", OFFLINE),
     Key(MEMORY, BLOCKS, ANNOTATION, "blocks"),
     Key(LESS, SPARE, ANNOTATION, "spare-mib"),

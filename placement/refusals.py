@@ -116,11 +116,12 @@ def _why_card_size(request: Request, count: int, lacking: Sequence[Verdict], rul
 
 def _why_least_memory(request: Request, count: int, lacking: Sequence[Verdict], rules: Rules) -> _Reason:
     most = max(lacking, key=lambda one: one.share.memory_mib)
+    percent = request.memory.percent if request.memory is not None else None
     return (
         "memory-too-small",
-        f"{most.share.core_percent} percent of a card",
+        f"{percent or most.share.core_percent} percent of a card",
         f"that share of its memory is {most.share.memory_mib} MiB and the least is {room.least_mib(count)} MiB",
-        "ask for more core, or for memory beside it",
+        "ask for more of it" if percent else "ask for more core, or for memory beside it",
     )
 
 

@@ -70,6 +70,8 @@ def asked_mib(request: Request, card: CardState, count: int) -> int:
         return card.memory_mib * percent // 100
     if request.memory.mib is not None:
         return request.memory.mib // count
+    if request.memory.percent is not None:
+        return card.memory_mib * request.memory.percent // 100
     assert request.memory.units is not None
     per_card = request.memory.units // count
     if units.gib_units(card.memory_mib) == 0:

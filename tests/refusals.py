@@ -54,6 +54,7 @@ _KEYS = {
     "vcuda_memory": "tencent.com/vcuda-memory",
     "gpu_mem": "aliyun.com/gpu-mem",
     "memory": "mgpu.dev/memory-mib",
+    "percent": "mgpu.dev/memory-percent",
     "blocks": "mgpu.dev/memory-64mib",
     "spare": "mgpu.dev/memory-spare-mib",
     "vke_core": "vke.volcengine.com/mgpu-core",
@@ -72,6 +73,7 @@ _KEYS = {
 _MIB = "allowed: a whole number of MiB, 256 or more"
 _GB = "allowed: a whole number of GB (1024 MiB), 1 or more"
 _BLOCKS = "allowed: a whole number of 256 MiB blocks, 1 or more"
+_PERCENT = "allowed: a whole percentage of each card's memory, 1 to 100"
 _UNITS = "allowed: a whole number of GiB units, 1 or more"
 _MGPU_CORE = "allowed: 1 to 100, or a multiple of 100"
 _QGPU_CORE = "allowed: 5 to 100 in steps of 5, or a multiple of 100"
@@ -96,8 +98,8 @@ _EVENLY = "allowed: a total of which each card gets an equal whole part"
 _EACH_1024 = "allowed: 1024 MiB a card or more where a container has several"
 _OWN = (
     "allowed: mgpu.dev/core, mgpu.dev/gpus, mgpu.dev/memory-64mib, mgpu.dev/memory-mib, "
-    "mgpu.dev/memory-reclaimable, mgpu.dev/memory-spare-mib, mgpu.dev/placement, mgpu.dev/policy, "
-    "mgpu.dev/qos, mgpu.dev/reclaimable-memory-mib"
+    "mgpu.dev/memory-percent, mgpu.dev/memory-reclaimable, mgpu.dev/memory-spare-mib, mgpu.dev/placement, "
+    "mgpu.dev/policy, mgpu.dev/qos, mgpu.dev/reclaimable-memory-mib"
 )
 _OWN_ENV = "allowed: MGPU_CORE, MGPU_GPUS, MGPU_MEMORY_MIB, MGPU_MEMORY_RECLAIMABLE, MGPU_POLICY, MGPU_QOS"
 _POSITION = (
@@ -125,6 +127,7 @@ REFUSALS = [
         blocks="4",
         spare="1",
     ),
+    _annotated("memory-percent-zero", f'mgpu.dev/memory-percent is "0"; {_PERCENT}', percent="0"),
     _annotated("gpu-mem-zero", f'aliyun.com/gpu-mem is "0"; {_UNITS}', gpu_mem="0"),
     _annotated("gpu-mem-negative", f'aliyun.com/gpu-mem is "-8"; {_UNITS}', gpu_mem="-8"),
     _annotated("memory-empty", f'mgpu.dev/memory-mib is ""; {_MIB}', memory=""),
@@ -436,6 +439,12 @@ NODE_REFUSALS = [
         "2 cards asked, and NVIDIA_VISIBLE_DEVICES leaves 1 of 2; ask for at most 1, or name others",
         NVIDIA_VISIBLE_DEVICES="1",
         MGPU_GPUS="2",
+    ),
+    _annotated(
+        "node-percent-small",
+        "1 percent of a card asked, but that share of its memory is 161 MiB and the least is 256 MiB; "
+        "ask for more of it",
+        percent="1",
     ),
     _env(
         "node-core-alone-small",

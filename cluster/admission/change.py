@@ -6,10 +6,10 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cluster.admission import asked, names, shapes
+from cluster.admission import asked, hami, names, shapes
 from cluster.admission.names import Settings
 from cluster.admission.shapes import POD, Shape, annotations_of, labels_of
-from oci_specs.vocabulary import BLOCKS, MEMORY_RECLAIMABLE, OFFLINE, QOS, SPARE
+from oci_specs.vocabulary import BLOCKS, MEMORY_RECLAIMABLE, OFFLINE, ONLINE, QOS, SPARE
 
 Patch = list[dict[str, Any]]
 
@@ -61,10 +61,14 @@ def _pod(after: dict[str, Any], settings: Settings) -> None:
         if name in said and name not in annotations_of(after):
             _annotations(after)[name] = said[name]
     spec = after.setdefault("spec", {})
-    if "runtimeClassName" not in spec:
+    theirs = settings.hami and hami.asks(after)
+    if "runtimeClassName" not in spec or (theirs and spec["runtimeClassName"] == hami.RUNTIME_CLASS):
         spec["runtimeClassName"] = names.RUNTIME_CLASS
-    if spec.get("schedulerName", names.DEFAULT_SCHEDULER) in ("", names.DEFAULT_SCHEDULER):
+    nobody = ("", names.DEFAULT_SCHEDULER, *([hami.SCHEDULER] if theirs else []))
+    if spec.get("schedulerName", names.DEFAULT_SCHEDULER) in nobody:
         spec["schedulerName"] = settings.scheduler
+    if theirs:
+        _say_hamis(after)
     named = asked.targets(settings, after)
     for container in shapes.containers_of(after):
         missing = asked.lacking(settings, after, container) if container.get("name") in named else {}
@@ -80,6 +84,18 @@ def _pod(after: dict[str, Any], settings: Settings) -> None:
         said.setdefault(MEMORY_RECLAIMABLE, "true")
         if said.keys().isdisjoint(names.CLASSES):
             said[QOS] = OFFLINE
+
+
+def _say_hamis(after: dict[str, Any]) -> None:
+    """What HAMi's limits come to, under our names."""
+    for container in shapes.every_container_of(after):
+        found = hami.limits(container)
+        if found:
+            limits = container["resources"]["limits"]
+            limits.update({name: amount for name, amount in found.items() if name not in limits})
+    said = hami.priorities(after)
+    if len(said) == 1 and annotations_of(after).keys().isdisjoint(names.CLASSES):
+        _annotations(after)[QOS] = hami.CLASSES.get(said.pop(), ONLINE)
 
 
 def _annotations(pod: dict[str, Any]) -> dict[str, str]:

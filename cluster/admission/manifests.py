@@ -47,7 +47,7 @@ def text(settings: Settings) -> str:
 
 @click.command()
 @click.option("--scheduler", default=SCHEDULER, show_default=True, help="Who places pods by card.")
-@click.option("--hami", is_flag=True, help="HAMi's resources nvidia.com/gpumem, gpucores are ours.")
+@click.option("--hami", is_flag=True, help="HAMi's resources, nvidia.com/gpu and others, are ours.")
 @click.option("--aliyun-mib", is_flag=True, help="aliyun.com/gpu-mem is in MiB on all nodes.")
 @click.option("--output", type=click.Path(path_type=Path), default=PATH, help="The file to write.")
 def main(scheduler: str, hami: bool, aliyun_mib: bool, output: Path) -> None:

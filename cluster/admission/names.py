@@ -36,6 +36,7 @@ ANNOTATIONS = tuple(key.name for key in KEYS)
 ASKING = tuple(key.name for key in KEYS if key.meaning in (MEMORY, CORE, CARDS))
 
 GPUS = "mgpu.dev/gpus"
+CORE_OF_OURS = "mgpu.dev/core"
 # One number for each container in order, which no container can find its own of: only equal ones mean
 # something.
 LIST = "vke.volcengine.com/container-multiple-gpu"
@@ -57,11 +58,14 @@ VARIABLES = tuple(key.name for key in vocabulary.KEYS if key.source == vocabular
 CLAIM_VARIABLES = vocabulary.CLAIM_ENV_PREFIX
 
 MIB, GIB_UNITS, PERCENT, PERCENT_OF_MEMORY, RECLAIMABLE_MIB = range(5)
+# HAMi's resources; what they come to is said under our names too (hami.py).
+HAMI = tuple(each.name for each in RESOURCES if each.opt_in)
 _MEASURES = {
     "mib": (MIB, 1),
     "gib": (MIB, units.MIB_PER_GIB),
     "vcuda-blocks": (MIB, units.VCUDA_BLOCK_MIB),
     "aliyun-units": (GIB_UNITS, 1),
+    "memory-percent": (PERCENT_OF_MEMORY, 1),
 }
 
 
@@ -71,14 +75,6 @@ class Unit(NamedTuple):
     meaning: str
     measure: int
     number: int
-
-
-# HAMi's resources say what an annotation would: there is no annotation of theirs.
-HAMI = {
-    "nvidia.com/gpumem": Unit(MEMORY, MIB, 1),
-    "nvidia.com/gpumem-percentage": Unit(MEMORY, PERCENT_OF_MEMORY, 1),
-    "nvidia.com/gpucores": Unit(CORE, PERCENT, 1),
-}
 
 
 @dataclass(frozen=True)
@@ -103,7 +99,7 @@ class Settings:
     @property
     def mib_resources(self) -> tuple[str, ...]:
         """Resources that kubelet hands out as blocks."""
-        mib = {each.name for each in RESOURCES if each.by == "status"} | (
+        mib = {each.name for each in RESOURCES if each.by == "status" and not each.opt_in} | (
             {GIB_KEY} if self.aliyun_mib else set()
         )
         return tuple(name for name in self.resources if name in mib)
@@ -114,7 +110,7 @@ class Settings:
         own = {key.name: Unit(key.meaning, *_MEASURES.get(key.form, (PERCENT, 1))) for key in AMOUNTS}
         # As much memory that gives way is not the same.
         own[RECLAIMABLE_MEMORY] = Unit(MEMORY, RECLAIMABLE_MIB, 1)
-        return {**own, **(HAMI if self.hami else {})}
+        return own
 
     def of_meaning(self, meaning: str) -> tuple[str, ...]:
         """The resources that say it."""

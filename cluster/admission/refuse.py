@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any
 
-from cluster.admission import asked, names, shapes
+from cluster.admission import asked, hami, names, shapes
 from cluster.admission.names import Settings
 from cluster.admission.shapes import POD, Shape, annotations_of, every_container_of, labels_of, limits_of
 from cluster.api import quantity
@@ -37,6 +37,8 @@ def _refusals(
     every = every_container_of(pod)
     changed = every if every != every_container_of(old_pod) else []
     yield from _unknown([*places, (labels_of(pod), labels_of(old_pod))], changed)
+    if settings.hami:
+        yield from hami.refusals(pod, changed)
     for container in changed:
         yield from _limits(settings, container)
         yield from _blocks(settings, container)
@@ -45,6 +47,7 @@ def _refusals(
         yield from _variables(container)
     if _is_fresh(pod, old_pod) and asked.asks(settings, pod):
         yield from _values(pod)
+        yield from hami.bad_wishes(pod)
         yield from _places(pod)
         yield from _labels(pod)
         yield from _unlimited(settings, shape, pod, is_new=not old)

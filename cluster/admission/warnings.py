@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cluster.admission import asked, names, shapes
+from cluster.admission import asked, hami, names, shapes
 from cluster.admission.names import Settings
 from oci_specs.refusal import quoted
 
@@ -16,6 +16,10 @@ def warnings(settings: Settings, pod: Mapping[str, Any]) -> list[str]:
     """
     if names.MIRROR_POD in shapes.annotations_of(pod) or not asked.asks(settings, pod):
         return []
+    return [*hami.warnings(pod), *_elsewhere(settings, pod)]
+
+
+def _elsewhere(settings: Settings, pod: Mapping[str, Any]) -> list[str]:
     spec = shapes.members(pod, "spec")
     return [
         f"mgpu: {member} is {quoted(value)}, {consequence}"

@@ -43,11 +43,11 @@ def _configuration(kind: str, path: str, settings: Settings) -> Object:
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": f"{kind}WebhookConfiguration",
         "metadata": _metadata(CONFIGURATION, None),
-        "webhooks": [_webhook(kind, path, shape) for shape in SHAPES],
+        "webhooks": [_webhook(kind, path, shape, settings) for shape in SHAPES],
     }
 
 
-def _webhook(kind: str, path: str, shape: Shape) -> Object:
+def _webhook(kind: str, path: str, shape: Shape, settings: Settings) -> Object:
     rules = _rules(shape)
     if kind == "Mutating" and shape is POD:
         # What is added to a pod later is judged and not changed.
@@ -60,7 +60,7 @@ def _webhook(kind: str, path: str, shape: Shape) -> Object:
         "matchPolicy": "Equivalent",
         "timeoutSeconds": PATIENCE_S,
         "namespaceSelector": _namespaces(),
-        "matchConditions": [{"name": "ours", "expression": _concerns(shape)}],
+        "matchConditions": [{"name": "ours", "expression": _concerns(shape, settings)}],
         "rules": rules,
         "clientConfig": {"service": {"name": NAME, "namespace": NAMESPACE, "path": path, "port": 443}},
         **({"reinvocationPolicy": "IfNeeded"} if kind == "Mutating" else {}),
@@ -88,16 +88,17 @@ def _namespaces() -> Object:
     }
 
 
-def _concerns(shape: Shape) -> str:
+def _concerns(shape: Shape, settings: Settings) -> str:
     """In CEL: whether the manifest has a name of ours. Other pods start while the server is away."""
+
+    families = names.FAMILIES + (names.HAMI if settings.hami else ())
 
     def begins(name: str, families: tuple[str, ...]) -> str:
         # JSON's escapes are CEL's.
         return " || ".join(f"{name}.startsWith({json.dumps(family)})" for family in families)
 
     def named(of: str) -> str:
-        # HAMi's too: whether they are ours is the server's option.
-        return f"{of}.exists(k, {begins('k', names.FAMILIES + tuple(names.HAMI))})"
+        return f"{of}.exists(k, {begins('k', families)})"
 
     def member(of: str, *path: str) -> str:
         return f"{of}.?{'.?'.join(path)}.orValue({{}})"

@@ -128,11 +128,12 @@ class Endpoint:
 
     async def _allocate(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         """Kubelet's count, for mgpud to read beside the container: no more is known of the pod here."""
-        inventory, key = self._node.inventory, self.resource.annotation
-        if inventory is None or key is None:
+        key = self.resource.annotation
+        if self._node.inventory is None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "mgpu: mgpud has not answered yet; try again")
         reply = messages.AllocateResponse()
         for one in request.container_requests:
-            number = len(set(one.devices_ids))
-            reply.container_responses.add().annotations[key] = self.resource.value(number, inventory)
+            response = reply.container_responses.add()
+            if key is not None:
+                response.annotations[key] = str(len(set(one.devices_ids)))
         return reply

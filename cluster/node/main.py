@@ -37,7 +37,7 @@ class Claims(NamedTuple):
 @click.option("--dra", is_flag=True, help="Offer the GPUs by claims (DRA) instead of resources.")
 @click.option("--cdi", type=click.Path(path_type=Path), default=Path("/var/run/cdi"), help="For claims.")
 @click.option("--withdraw", is_flag=True, help="Take all of it away from the API server, and end.")
-@click.option("--hami", is_flag=True, help="Offer HAMi's resources nvidia.com/gpumem, gpucores too.")
+@click.option("--hami", is_flag=True, help="Offer HAMi's resources, nvidia.com/gpu and others, too.")
 @click.option("--healthz", "address", default=None, metavar="HOST:PORT", help="Where a probe may ask.")
 @click.option(
     "--metrics", "scraped", default=None, metavar="HOST:PORT", help="Where Prometheus may ask for metrics."

@@ -13,11 +13,10 @@ from typing import Literal
 
 from cluster.resources.inventory import Card, Inventory
 from oci_specs import units
-from oci_specs.vocabulary import BLOCKS, RECLAIMABLE_MEMORY, SPARE
+from oci_specs.vocabulary import BLOCKS, MEMORY_MIB, MEMORY_PERCENT, RECLAIMABLE_MEMORY, SPARE
 
 By = Literal["kubelet", "status"]
 Amount = Callable[[Inventory], int]
-Value = Callable[[int, Inventory], str]
 
 CORE_PER_CARD = 100
 # More than a node has pods (kubelet's default is 110): so many containers may have memory that is no whole
@@ -31,15 +30,14 @@ class Resource:
     """by: who counts it on the node, kubelet by a device plugin's ids or the node's status alone.
 
     amount: how much there is on the healthy cards. annotation: the key of the container annotation by which
-    mgpud hears what kubelet gave, value: its text for a number of units; None for by "status". opt_in:
-    offered only where the operator says so.
+    mgpud hears what kubelet gave; None for by "status". opt_in: HAMi's, offered only where the operator says
+    so; admission says the same by our names, so that nobody else reads them.
     """
 
     name: str
     by: By
     amount: Amount
     annotation: str | None = None
-    value: Value = lambda number, _: str(number)
     opt_in: bool = False
 
 
@@ -68,17 +66,16 @@ def _spare(node: Inventory) -> int:
     return min(_places(node), ODD_CONTAINERS_MAX) * (units.BLOCK_MIB - 1)
 
 
-def _percent_of_memory(number: int, node: Inventory) -> str:
-    """HAMi's percentage in MiB of the smallest card, so that it fits whichever the container gets."""
-    return str(min((card.memory_mib for card in node.healthy), default=0) * number // 100)
-
-
-def _status(name: str, amount: Amount, *, opt_in: bool = False) -> Resource:
-    return Resource(name=name, by="status", amount=amount, opt_in=opt_in)
+def _status(name: str, amount: Amount) -> Resource:
+    return Resource(name=name, by="status", amount=amount)
 
 
 def _kubelet(name: str, amount: Amount) -> Resource:
     return Resource(name=name, by="kubelet", amount=amount, annotation=name)
+
+
+def _hami(name: str, amount: Amount, by: By = "kubelet") -> Resource:
+    return Resource(name=name, by=by, amount=amount, opt_in=True)
 
 
 _CORE = _sum(lambda _: CORE_PER_CARD)
@@ -95,24 +92,18 @@ RESOURCES = (
     _kubelet(GIB_KEY, _sum(lambda card: units.gib_units(card.memory_mib))),
     _kubelet("tencent.com/vcuda-memory", _sum(lambda card: card.memory_mib // units.VCUDA_BLOCK_MIB)),
     _kubelet("tencent.com/vcuda-core", _CORE),
-    _status("mgpu.dev/memory-mib", _sum(_mib)),
+    _status(MEMORY_MIB, _sum(_mib)),
+    _kubelet(MEMORY_PERCENT, _CORE),
     # It moves with use: 0 where nothing is lent.
     _status(RECLAIMABLE_MEMORY, _sum(lambda card: card.reclaimable_mib)),
     _kubelet("mgpu.dev/core", _CORE),
     # A number of cards: each card has a place for every container that may share it.
     _kubelet("mgpu.dev/gpus", _places),
-    _status("nvidia.com/gpumem", _sum(_mib), opt_in=True),
-    Resource(
-        name="nvidia.com/gpumem-percentage",
-        by="kubelet",
-        amount=_CORE,
-        annotation="mgpu.dev/memory-mib",
-        value=_percent_of_memory,
-        opt_in=True,
-    ),
-    Resource(
-        name="nvidia.com/gpucores", by="kubelet", amount=_CORE, annotation="mgpu.dev/core", opt_in=True
-    ),
+    _hami("nvidia.com/gpu", _places),
+    _hami("nvidia.com/gpumem", _sum(_mib), "status"),
+    _hami("nvidia.com/gpumem-percentage", _CORE),
+    _hami("nvidia.com/gpucores", _CORE),
+    _hami("nvidia.com/priority", _places),
 )
 
 

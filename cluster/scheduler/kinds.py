@@ -120,7 +120,9 @@ def _gpus(request: Request, mean_card_mib: float) -> float:
     if request.whole_cards:
         return float(count)
     parts = [(request.core_percent or 0) / 100]
-    if request.memory is not None:
+    if request.memory is not None and request.memory.percent is not None:
+        parts.append(request.memory.percent * count / 100)
+    elif request.memory is not None:
         mib = request.memory.mib or (request.memory.units or 0) * MIB_PER_GIB
         parts.append(mib / mean_card_mib)
     return min(float(count), max(parts))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from cluster.resources.wanted import ANY, Wanted
 from oci_specs.request import Identity, Request
 
 # A container's cards by its name, each card by its UUID: what the annotation mgpu.dev/placement says.
@@ -26,7 +27,7 @@ class Pod:
 
     cpu_milli, memory_mib: requests of the whole pod, in thousandths of a CPU and MiB of the node's memory.
     models: names of the card models that its selectors and affinity leave, None where they leave all.
-    created_s: seconds of the clock that reservations are told of.
+    created_s: seconds of the clock that reservations are told of. wanted: which cards its annotations leave.
     """
 
     uid: str
@@ -38,6 +39,7 @@ class Pod:
     models: frozenset[str] | None = None
     priority: int = 0
     created_s: float = 0.0
+    wanted: Wanted = ANY
 
     @cached_property
     def requests(self) -> tuple[Request, ...]:

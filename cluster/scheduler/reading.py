@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from cluster.api import quantity
+from cluster.resources import wanted
 from cluster.resources.inventory import Inventory
 from cluster.resources.table import RESOURCES
 from cluster.scheduler import selectors
@@ -17,7 +18,8 @@ from oci_specs import forms, parse, vocabulary
 from oci_specs.refusal import Refusal
 from oci_specs.request import Request
 
-_VOCABULARY = frozenset(key.name for key in vocabulary.KEYS)
+# Those that requests are read from: what HAMi's names come to stands beside them under ours.
+_OURS = tuple(each.name for each in RESOURCES if not each.opt_in)
 _ENDED = ("Succeeded", "Failed")
 # What kubelet calls a pod that it does not take in: no plugin has devices for it, or there is no room.
 _NO_DEVICES = "UnexpectedAdmissionError"
@@ -27,12 +29,11 @@ _NO_ROOM = "OutOf"
 @dataclass(frozen=True, kw_only=True)
 class Units:
     """The nodes' rules that decide about a request, one set for the cluster: the extender reads a pod
-    before it has a node. percent_of: the node whose cards HAMi's percentages are of.
+    before it has a node.
     """
 
     aliyun_unit: str = "gib"
     visible_devices_all: str = "ignore"
-    percent_of: Inventory | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +83,7 @@ def read_pod(value: Mapping[str, Any], units: Units) -> Known:
         containers=tuple(containers),
         priority=_whole(spec.get("priority")),
         created_s=_seconds(meta.get("creationTimestamp")),
+        wanted=wanted.read(annotations),
     )
     return Known(
         pod=pod,
@@ -159,24 +161,17 @@ def _containers(
 
 def _is_limited(container: Mapping[str, Any]) -> bool:
     limits = members(members(container, "resources"), "limits")
-    return any(quantity.whole(limits[each.name]) for each in RESOURCES if each.name in limits)
+    return any(quantity.whole(limits[name]) for name in _OURS if name in limits)
 
 
 def _request(container: Mapping[str, Any], annotations: Mapping[str, str], units: Units) -> Request | None:
     limits = members(members(container, "resources"), "limits")
     said = vocabulary.admission_annotations(annotations)
     said.pop(vocabulary.PLACEMENT, None)
-    for each in RESOURCES:
-        number = quantity.whole(limits[each.name]) if each.name in limits else None
-        if not number:
-            continue
-        if each.by == "status":
-            # HAMi's MiB have no key of their own here.
-            said[each.name if each.name in _VOCABULARY else "mgpu.dev/memory-mib"] = str(number)
-        elif each.annotation == each.name:
-            said[each.name] = str(number)
-        elif units.percent_of is not None and each.annotation is not None:
-            said[each.annotation] = each.value(number, units.percent_of)
+    for name in _OURS:
+        number = quantity.whole(limits[name]) if name in limits else None
+        if number:
+            said[name] = str(number)
     env = {
         str(each.get("name")): each["value"]
         for each in items(container, "env")
@@ -221,11 +216,9 @@ def _seconds(value: object) -> float:
 
 
 def units_of(inventories: Iterable[Inventory]) -> Units:
-    """Of a cluster with these nodes. A percentage is of its largest cards, so that no card gets more than it
-    has.
-    """
+    """Of a cluster with these nodes: those of the node with the largest cards."""
     known = [each for each in inventories if each.healthy]
     if not known:
         return Units()
     largest = max(known, key=lambda each: min(card.memory_mib for card in each.healthy))
-    return Units(aliyun_unit=largest.rules.aliyun_unit, percent_of=largest)
+    return Units(aliyun_unit=largest.rules.aliyun_unit)

@@ -26,6 +26,7 @@ import numpy as np
 
 from cluster.resources.inventory import ANNOTATION as _ANNOTATION
 from cluster.resources.inventory import Inventory
+from cluster.resources.wanted import ANY, Wanted
 from cluster.scheduler import packing, preemption, ways
 from cluster.scheduler.books import Books, Node, with_tenant
 from cluster.scheduler.choice import assign
@@ -38,7 +39,7 @@ from cluster.scheduler.ways import Ways
 from oci_specs.refusal import Refusal
 from oci_specs.request import Request
 from placement.cards import CardState
-from placement.rules import Rules
+from placement.rules import Rules, Strategy
 
 Scoring = Literal["fgd", "binpack", "spread"]
 
@@ -56,6 +57,9 @@ _STATES_LEAST, _STATES_PER_USED = 10_000, 8
 Barred = Callable[[Pod, str], bool]
 # States of a node's cards before a pod and with it, those that change.
 Change = tuple[tuple[int, ...], tuple[int, ...]]
+# Pods that fare alike on cards in the same states.
+_Alike = tuple[tuple[Request, ...], Wanted]
+_NOBODY: _Alike = ((), ANY)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +87,7 @@ class Scheduler:
         self._mix = Mix()
         self._fragmentation = Fragmentation(self._table, self._mix)
         # Of the pod that was asked about last, by the states of a row's cards.
-        self._changes: tuple[tuple[Request, ...], dict[bytes, Change | None]] = ((), {})
+        self._changes: tuple[_Alike, dict[bytes, Change | None]] = (_NOBODY, {})
 
     def put_node(self, name: str, inventory: Inventory, cpu_milli: int, memory_mib: int) -> None:
         """cpu_milli, memory_mib: what the node has for pods (allocatable)."""
@@ -112,7 +116,7 @@ class Scheduler:
         if len(cards) > self._states_most:
             self._table = Table()
             self._fragmentation = Fragmentation(self._table, self._mix)
-            self._changes = ((), {})
+            self._changes = (_NOBODY, {})
             nodes = self.books.nodes.values()
         for node in nodes:
             self._table.put(node)
@@ -175,7 +179,7 @@ class Scheduler:
         cards = self.open_to(pod, node.cards, node)
         demand = self._simple(pod)
         row = self._table.row_of[name]
-        if self._scoring == "fgd" and demand is not None and len(cards) == len(node.cards):
+        if self._packs_by_loss(pod) and demand is not None and len(cards) == len(node.cards):
             found = self._simple_ways(pod.requests[0], demand, np.array([row], dtype=np.intp))
             if len(found.rows):
                 costs = self._fragmentation.losses(found, pod.cpu_milli)
@@ -183,21 +187,25 @@ class Scheduler:
                 container = pod.containers[0]
                 narrowed = replace(container.request, placed=self._uuids(node, wanted))
                 return dict(assign([replace(container, request=narrowed)], cards, node.rules))
-        return dict(assign(pod.containers, cards, self._rules(node)))
+        return dict(assign(pod.containers, cards, self._rules(pod, node)))
 
     def reason(self, pod: Pod, name: str) -> str:
         """Why the node has no room for the pod, in one line that names cards."""
         node = self.books.nodes.get(name)
         if node is None or not node.is_known:
             return f"it has no {_ANNOTATION}"
+        wanted = pod.wanted.of(node.cards)
+        if not wanted:
+            return f"the pod's annotations leave none of its {len(node.cards)} GPUs"
         cards = self.open_to(pod, node.cards, node)
         try:
             assign(pod.containers, cards, node.rules)
         except Refusal as refusal:
-            kept = len(node.cards) - len(cards)
-            return (
-                f"{refusal.message} ({kept} reserved for pods that wait longer)" if kept else refusal.message
+            left_out = (
+                (len(node.cards) - len(wanted), "left out by the pod's annotations"),
+                (len(wanted) - len(cards), "reserved for pods that wait longer"),
             )
+            return refusal.message + "".join(f" ({number} {why})" for number, why in left_out if number)
         return _SHORT
 
     def preempt(self, pod: Pod, offered: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
@@ -218,7 +226,8 @@ class Scheduler:
         return found
 
     def open_to(self, pod: Pod, cards: Sequence[CardState], node: Node) -> Sequence[CardState]:
-        """The node's cards that are not reserved for others."""
+        """The node's cards that the pod's annotations leave and that are not reserved for others."""
+        cards = pod.wanted.of(cards)
         if node.name not in self.reserved.values():
             return cards
         return [card for card in cards if card.uuid not in self.reserved or not self.barred(pod, card.uuid)]
@@ -229,9 +238,14 @@ class Scheduler:
         order = np.argsort(packing.costs(self._table, rows, "spread"), kind="stable")[:most]
         return [self._table.names[row] for row in rows[order].tolist()]
 
-    def _rules(self, node: Node) -> Rules:
+    def _packs_by_loss(self, pod: Pod) -> bool:
+        """Whether the loss says which cards of a node a pod gets."""
+        return self._scoring == "fgd" and pod.wanted.cards is None
+
+    def _rules(self, pod: Pod, node: Node) -> Rules:
         """In a node where FGD has no say of its own, cards are packed, which is what it would do."""
-        return replace(node.rules, placement="spread" if self._scoring == "spread" else "binpack")
+        packed: Strategy = "spread" if self._scoring == "spread" else "binpack"
+        return replace(node.rules, placement=pod.wanted.cards or packed)
 
     def _simple(self, pod: Pod) -> Demand | None:
         """Whether arrays can answer: one container, which names no cards."""
@@ -250,7 +264,14 @@ class Scheduler:
             alone |= ~table.plain[: len(table)]
         kept = table.rows(set(self.reserved.values()))
         alone[kept] = True
+        if pod.wanted.chooses:
+            alone[[row for row in rows.tolist() if not self._is_whole(pod, row)]] = True
         return rows[alone[rows]]
+
+    def _is_whole(self, pod: Pod, row: int) -> bool:
+        """Whether the pod's annotations leave every card of the row."""
+        cards = self.books.nodes[self._table.names[row]].cards
+        return len(pod.wanted.of(cards)) == len(cards)
 
     def _fitting(self, pod: Pod, rows: Rows) -> Rows:
         for request in set(pod.requests):
@@ -269,10 +290,11 @@ class Scheduler:
         """
         table = self._table
         node = self.books.nodes[table.names[row]]
-        if self._changes[0] != pod.requests:
-            self._changes = (pod.requests, {})
+        if self._changes[0] != (pod.requests, pod.wanted):
+            self._changes = ((pod.requests, pod.wanted), {})
         alike = (
             table.plain[row]
+            and self._is_whole(pod, row)
             and node.name not in self.reserved.values()
             and not any(map(_names_cards, pod.requests))
         )
@@ -286,7 +308,7 @@ class Scheduler:
 
     def _changed_by(self, pod: Pod, node: Node) -> Change | None:
         try:
-            placed = assign(pod.containers, self.open_to(pod, node.cards, node), self._rules(node))
+            placed = assign(pod.containers, self.open_to(pod, node.cards, node), self._rules(pod, node))
         except Refusal:
             return None
         then = {card.uuid: card for card in node.cards}
@@ -307,8 +329,9 @@ class Scheduler:
 
     def _costs(self, pod: Pod, rows: Rows) -> Floats:
         """The pod's cost on each of these rows, which have room: less is better."""
-        if self._scoring != "fgd":
-            return packing.costs(self._table, rows, self._scoring)
+        scoring = pod.wanted.nodes or self._scoring
+        if scoring != "fgd":
+            return packing.costs(self._table, rows, scoring)
         if not pod.containers:
             return self._fragmentation.losses(ways.without_cards(rows), pod.cpu_milli)
         demand = self._simple(pod)

@@ -14,6 +14,7 @@ from cluster.api.follow import Change, Changed, Deleted, Listed
 from cluster.process.conditions import Conditions
 from cluster.resources import inventory
 from cluster.resources.inventory import ANNOTATION, Inventory
+from cluster.resources.wanted import Wanted
 from cluster.scheduler import reading, selectors
 from cluster.scheduler.members import members, texts
 from cluster.scheduler.pods import Placed, Pod
@@ -235,14 +236,14 @@ class State:
         spec = members(value, "spec")
         if before is not None:
             models = before.pod.models
-        elif found.pod.containers and selectors.is_selective(spec):
-            models = self._models(spec)
+        elif found.pod.containers and (selectors.is_selective(spec) or found.pod.wanted.chooses_models):
+            models = self._models(spec, found.pod.wanted)
         else:
             return found
         return found if models is None else replace(found, pod=replace(found.pod, models=models))
 
-    def _models(self, spec: Mapping[str, Any]) -> frozenset[str] | None:
-        """Names of the models on the nodes that the pod's selectors leave; None where these are all there
+    def _models(self, spec: Mapping[str, Any], wanted: Wanted) -> frozenset[str] | None:
+        """Names of the models that the pod's selectors and annotations leave; None where these are all there
         are.
         """
         every, left = set(), set()
@@ -251,7 +252,7 @@ class State:
                 models = {card.model for card in node.inventory.healthy}
                 every |= models
                 if selectors.selects(spec, node.labels):
-                    left |= models
+                    left |= set(filter(wanted.takes_model, models))
         return None if left == every else frozenset(left)
 
 

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
 from hypothesis import strategies as st
 
+from cluster.process.conditions import Conditions
 from cluster.resources.inventory import Card, Inventory, Lending, Rules
 from cluster.scheduler.pods import Container, Pod
+from cluster.scheduler.reservations import Reservations
+from cluster.scheduler.scheduler import Scheduler
+from cluster.scheduler.starts import Starts
+from cluster.scheduler.state import State
 from oci_specs.request import Memory, Qos, Request
 
 A100_MIB = 81_920
+
+
+def state() -> State:
+    scheduler = Scheduler("fgd")
+    reservations = Reservations(scheduler, reserve_after_s=60, reserve_for_s=600)
+    return State(scheduler, reservations, Starts(time.monotonic), Conditions(print))
 
 
 def inventory(

@@ -104,7 +104,9 @@ def test_scheduler_is_asked_about_every_resource_that_a_node_offers() -> None:
     [config] = [each for each in documents(FOLDER / "scheduler.yaml") if each["kind"] == "ConfigMap"]
     scheduler = yaml.safe_load(config["data"]["scheduler.yaml"])
     [extender] = scheduler["extenders"]
-    assert [each["name"] for each in extender["managedResources"]] == [each.name for each in RESOURCES]
+    assert [each["name"] for each in extender["managedResources"]] == [
+        each.name for each in RESOURCES if not each.opt_in
+    ]
     assert extender["nodeCacheCapable"]
     assert extender["bindVerb"] == "bind"
     assert [each["schedulerName"] for each in scheduler["profiles"]] == [SCHEDULER]

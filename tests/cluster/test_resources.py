@@ -38,12 +38,15 @@ def test_amounts_of_two_v100s_are_those_that_the_vendors_plugins_report() -> Non
         "tencent.com/vcuda-memory": 126,
         "tencent.com/vcuda-core": 200,
         "mgpu.dev/memory-mib": 32320,
+        "mgpu.dev/memory-percent": 200,
         "mgpu.dev/reclaimable-memory-mib": 0,
         "mgpu.dev/core": 200,
         "mgpu.dev/gpus": 32,
+        "nvidia.com/gpu": 32,
         "nvidia.com/gpumem": 32320,
         "nvidia.com/gpumem-percentage": 200,
         "nvidia.com/gpucores": 200,
+        "nvidia.com/priority": 32,
     }
 
 
@@ -88,7 +91,7 @@ def test_aliyun_memory_in_mib_is_counted_as_all_mib_are() -> None:
 
 def test_every_annotation_is_a_key_that_mgpud_reads() -> None:
     keys = {key.name for key in vocabulary.KEYS if key.source == vocabulary.ANNOTATION}
-    for each in table.offered(V100S, opt_in=True):
+    for each in table.offered(V100S):
         assert (each.annotation in keys) == (each.by == "kubelet")
 
 
@@ -100,11 +103,6 @@ def test_every_amount_is_a_resource() -> None:
         if key.source == vocabulary.ANNOTATION and key.meaning in (vocabulary.MEMORY, vocabulary.CORE)
     }
     assert amounts - {each.name for each in table.RESOURCES} == set(), "cluster/resources/table.py"
-
-
-def test_percentage_of_memory_is_that_of_the_smallest_card() -> None:
-    [percentage] = [each for each in table.RESOURCES if each.name == "nvidia.com/gpumem-percentage"]
-    assert percentage.value(25, node(16160, 81920)) == "4040"
 
 
 @given(st.integers(256, 2_000_000))

@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from cluster.api.follow import Deleted, Listed
-from cluster.process.conditions import Conditions
-from cluster.resources.inventory import Inventory
+from cluster.resources.inventory import ANNOTATION, Inventory
 from cluster.scheduler import reading
 from cluster.scheduler.reading import Units
-from cluster.scheduler.reservations import Reservations
-from cluster.scheduler.scheduler import Scheduler
-from cluster.scheduler.starts import Starts
 from cluster.scheduler.state import State
 from oci_specs.request import Memory, Request
+from tests.cluster import inventories
 from tests.cluster.extender_support import node, pod
-
-
-def state() -> State:
-    scheduler = Scheduler("fgd")
-    reservations = Reservations(scheduler, reserve_after_s=60, reserve_for_s=600)
-    return State(scheduler, reservations, Starts(time.monotonic), Conditions(print))
+from tests.cluster.scheduler_support import state
 
 
 def asked(known: State) -> Request:
     value: dict[str, Any] = pod("half")
-    value["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/gpumem-percentage": "50"}
+    value["spec"]["containers"][0]["resources"]["limits"] = {"aliyun.com/gpu-mem": "8000"}
     return known.asked(value).pod.containers[0].request
 
 
@@ -52,8 +43,9 @@ def test_units_of_a_cluster_are_found_once_for_a_whole_list(monkeypatch: pytest.
 def test_units_follow_when_a_node_leaves() -> None:
     known = state()
     large = node("large", 40_960)
+    large["metadata"]["annotations"] = {ANNOTATION: inventories.node(40_960, aliyun_unit="mib").to_json()}
     known.change_nodes(Listed([large, node("small", 16_000)]))
     before = asked(known)
     known.change_nodes(Deleted(large))
     after = asked(known)
-    assert (before.memory, after.memory) == (Memory(mib=20_480), Memory(mib=8_000))
+    assert (before.memory, after.memory) == (Memory(mib=8_000), Memory(units=8_000))

@@ -86,6 +86,7 @@ MEANINGS = [
     ),
     ({"aliyun.com/gpu-mem": "8"}, "memory", Memory(units=8)),
     ({"mgpu.dev/memory-mib": "1000"}, "memory", Memory(mib=1000)),
+    ({"mgpu.dev/memory-percent": "30", "mgpu.dev/gpus": "2"}, "memory", Memory(percent=30)),
     ({f"{VKE}/mgpu-memory": "4096", f"{TKE}/qgpu-memory": "4"}, "memory", Memory(mib=4096)),
     ({f"{VKE}/mgpu-core": "30"}, "core_percent", 30),
     ({f"{VKE}/reclaimed-mgpu-core": "100"}, "core_percent", 100),
