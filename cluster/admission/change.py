@@ -19,13 +19,20 @@ def patch(shape: Shape, manifest: Mapping[str, Any], old: Mapping[str, Any], set
 
     old: what was there before, {} for a new object.
     """
+    return list(_between("", manifest, changed(shape, manifest, old, settings)))
+
+
+def changed(
+    shape: Shape, manifest: Mapping[str, Any], old: Mapping[str, Any], settings: Settings
+) -> dict[str, Any]:
+    """The manifest as it should be."""
     after = copy.deepcopy(dict(manifest))
     if shape is not POD:
         if not is_owned(manifest):
             _workload(shape, after, old, settings)
     elif not old and names.MIRROR_POD not in annotations_of(manifest):
         _pod(after, settings)
-    return list(_between("", manifest, after))
+    return after
 
 
 def is_owned(manifest: Mapping[str, Any]) -> bool:

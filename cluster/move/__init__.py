@@ -1,0 +1,1 @@
+"""Nodes from HAMi to mgpu, one by one, and back."""
