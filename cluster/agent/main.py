@@ -63,8 +63,10 @@ def main() -> None:
 @click.option(
     "--node-config",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="What the node's node.toml has to be; the node's own stays where there is no such file.",
+    help="What the node's node.toml has to be, unless NODE.toml is beside it; the node's own stays where there "
+    "is no such file.",
 )
+@click.option("--node-name", envvar="NODE_NAME", default="", help="As the API server has it.")
 def install(
     host: Path,
     keep: bool,
@@ -72,13 +74,14 @@ def install(
     restart_engine: bool,
     upgrade: bool,
     node_config: Path | None,
+    node_name: str,
 ) -> None:
     """Copy mgpu from this image to /opt/mgpu of the node and point its engines at it."""
     changed = place.install(PLACE, host, keep=keep)
     click.echo(f"{PLACE} of the node {'is new' if changed else 'stays as it is'}")
     state = host / _STATE.relative_to("/")
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if node_config is not None and place.configure(node_config, state / "node.toml"):
+    if node_config is not None and place.configure(node_config, state / "node.toml", node_name):
         click.echo(f"{_STATE}/node.toml of the node is new")
         changed = True
     if engines:

@@ -48,12 +48,13 @@ def install(source: Path, host: Path, *, keep: bool = False) -> bool:
         ) from error
 
 
-def configure(wanted: Path, there: Path) -> bool:
-    """Make `there` what `wanted` is, in one step; whether it was anything else. Nothing where there is no
-    `wanted`. Refusal when the node takes no files.
+def configure(wanted: Path, there: Path, node: str) -> bool:
+    """Make `there` what `wanted` is, or NODE.toml beside it, in one step; whether it was anything else. Nothing
+    where neither is there. Refusal when the node takes no files.
     """
+    own = wanted.with_name(f"{node}.toml")
     try:
-        text = wanted.read_bytes()
+        text = (own if node and own.exists() else wanted).read_bytes()
     except FileNotFoundError:
         return False
     try:

@@ -39,7 +39,7 @@ _NODE_CONFIG = Edit(
     "        app.kubernetes.io/component: node\n    spec:\n",
     """\
         app.kubernetes.io/component: node
-      {{- with include "mgpu.nodeConfig" . }}
+      {{- with include "mgpu.nodeConfigs" . }}
       annotations:
         mgpu.dev/node-config: {{ . | sha256sum }}
       {{- end }}

@@ -17,6 +17,7 @@ import yaml
 
 from cluster.admission import manifests
 from cluster.admission.names import DEFAULT_SCHEDULER, SCHEDULER, Settings
+from cluster.agent import place
 from cluster.chart import edits, switches, write
 from tests.cluster import discovery, helm
 from tests.cluster.helm import HelmRefused, Object
@@ -262,6 +263,42 @@ def test_nodes_get_their_settings_by_a_pod_that_is_new_for_them(values: Object, 
     assert node["metadata"].pop("annotations").keys() == {"mgpu.dev/node-config"}
     assert node == plain_node
     assert made["DaemonSet", "mgpu-agent"] == before["DaemonSet", "mgpu-agent"]
+
+
+def test_node_has_settings_of_its_own_in_place_of_those_of_all() -> None:
+    own = {"n1": "hold_ms = 0\n", "n2.rack-3": "max_containers_per_card = 8"}
+    made, before = chart({"nodeConfig": "hold_ms = 50", "nodeConfigs": own, "aliyunMib": True}), installed()
+    data = made["ConfigMap", "mgpu-node-config"]["data"]
+    assert {name: tomllib.loads(text) for name, text in data.items()} == {
+        "node.toml": {"aliyun_unit": "mib", "hold_ms": 50},
+        "n1.toml": {"aliyun_unit": "mib", "hold_ms": 0},
+        "n2.rack-3.toml": {"aliyun_unit": "mib", "max_containers_per_card": 8},
+    }
+    marks = [
+        chart({"nodeConfigs": text})["DaemonSet", "mgpu-node"]["spec"]["template"]["metadata"]["annotations"]
+        for text in (own, {"n1": "hold_ms = 1"})
+    ]
+    assert marks[0] != marks[1], "pods that are new for it"
+    assert made["DaemonSet", "mgpu-agent"] == before["DaemonSet", "mgpu-agent"]
+
+
+@pytest.mark.parametrize(("node", "hold_ms"), [("n1", 0), ("n2", 50), ("", 50)])
+def test_agent_takes_the_settings_of_its_node(tmp_path: Path, node: str, hold_ms: int) -> None:
+    (tmp_path / "node.toml").write_text("hold_ms = 50")
+    (tmp_path / "n1.toml").write_text("hold_ms = 0")
+    there = tmp_path / "run" / "node.toml"
+    there.parent.mkdir()
+    assert place.configure(tmp_path / "node.toml", there, node)
+    assert tomllib.loads(there.read_text()) == {"hold_ms": hold_ms}
+    assert not place.configure(tmp_path / "node.toml", there, node), "it is that already"
+
+
+def test_pods_that_bring_settings_know_their_node() -> None:
+    for name in ("agent.yaml", "node.yaml"):
+        for each in yaml.safe_load_all((PLAIN / name).read_text()):
+            if each["kind"] == "DaemonSet":
+                [install] = each["spec"]["template"]["spec"]["initContainers"]
+                assert [variable["name"] for variable in install["env"]] == ["NODE_NAME"]
 
 
 def test_a_prometheus_in_the_cluster_finds_nodes_scheduler_alerts_and_dashboard() -> None:

@@ -24,7 +24,11 @@
 {{- end }}
 {{- end -}}
 
-{{- define "mgpu.nodeConfig" -}}
-{{- if .Values.aliyunMib }}aliyun_unit = "mib"
-{{ end }}{{ .Values.nodeConfig }}
+{{/* node.toml of all nodes and NODE.toml of those that have their own, as a ConfigMap's data. */}}
+{{- define "mgpu.nodeConfigs" -}}
+{{- $unit := ternary "aliyun_unit = \"mib\"\n" "" .Values.aliyunMib -}}
+{{- $all := dict -}}
+{{- with printf "%s%s" $unit .Values.nodeConfig }}{{ $_ := set $all "node.toml" . }}{{ end -}}
+{{- range $node, $text := .Values.nodeConfigs }}{{ $_ := set $all (printf "%s.toml" $node) (printf "%s%s" $unit $text) }}{{ end -}}
+{{- with $all }}{{ toYaml . }}{{ end -}}
 {{- end -}}
