@@ -49,8 +49,8 @@ def install(source: Path, host: Path, *, keep: bool = False) -> bool:
 
 
 def configure(wanted: Path, there: Path, node: str) -> bool:
-    """Make `there` what `wanted` is, or NODE.toml beside it, in one step; whether it was anything else. Nothing
-    where neither is there. Refusal when the node takes no files.
+    """Make `there` what `wanted` is, or NODE.toml beside it, in one step; whether it was anything else.
+    Nothing where neither is there. Refusal when the node takes no files.
     """
     own = wanted.with_name(f"{node}.toml")
     try:

@@ -47,8 +47,9 @@ Scoring = Literal["fgd", "binpack", "spread"]
 SCORE_MAX = 10
 # Of the nodes that refuse a pod so many say why in full, the others in short: words cost time, and people are
 # shown a line or two of them.
-_REASONED = 32
+_REASONED = 3
 _SHORT = "no GPU of it has room"
+_UNKNOWN = f"it has no {_ANNOTATION}"
 # States of cards that are remembered, at 1 KiB each: so many, and as many times those that are in use. Where
 # memory is lent nearly every card is in a state of its own, and to learn them anew takes seconds.
 _STATES_LEAST, _STATES_PER_USED = 10_000, 8
@@ -131,10 +132,10 @@ class Scheduler:
         table_names = self._table.names
         fits = {table_names[row] for row in fitting.tolist()}
         left = [name for name in names if name not in fits]
-        refused = dict.fromkeys(left, _SHORT)
+        refused = {name: _SHORT if name in self._table.row_of else _UNKNOWN for name in left}
         if not fits:
-            for name in left[:_REASONED]:
-                refused[name] = self.reason(pod, name)
+            for name in self.emptiest(left, _REASONED):
+                refused[name] = f"node {name}: {self.reason(pod, name)}"
         return Filtered(fits=[name for name in names if name in fits], refused=refused, rows=fitting)
 
     def score(self, pod: Pod, names: Sequence[str]) -> list[tuple[str, int]]:
@@ -193,7 +194,7 @@ class Scheduler:
         """Why the node has no room for the pod, in one line that names cards."""
         node = self.books.nodes.get(name)
         if node is None or not node.is_known:
-            return f"it has no {_ANNOTATION}"
+            return _UNKNOWN
         wanted = pod.wanted.of(node.cards)
         if not wanted:
             return f"the pod's annotations leave none of its {len(node.cards)} GPUs"

@@ -103,7 +103,7 @@ def test_a_service_is_rolled_on_a_full_gpu_once_the_old_pod_has_ended() -> None:
     assert run(there, read("service.yaml", "old")) == ""
     # What a surge would make is the pod that waits for ever.
     assert run(there, read("service.yaml", "new")).startswith(
-        "12000 MiB asked, but the most that is free is"
+        "node n1: 12000 MiB asked, but the most that is free is"
     )
     there.remove_pod("old")
     assert run(there, read("service.yaml", "new")) == ""

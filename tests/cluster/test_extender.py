@@ -117,8 +117,29 @@ def test_refusal_names_cards_in_one_line(server: ApiServer, tmp_path: Path) -> N
             found = await asked.filter(server.put(PODS, pod("three", 8000)), "a")
             assert found["NodeNames"] == []
             assert found["FailedAndUnresolvableNodes"] == {
-                "a": "mgpu: 8000 MiB asked, but the most that is free is 6384 MiB, on card 0"
+                "a": "mgpu: node a: 8000 MiB asked, but the most that is free is 6384 MiB, on card 0"
             }
+
+    asyncio.run(main())
+
+
+def test_emptiest_nodes_say_why_by_name_and_the_others_in_short(server: ApiServer, tmp_path: Path) -> None:
+    """Reasons are written into the pod's condition: with many nodes they have to stay a few lines."""
+
+    async def main() -> None:
+        for number in range(40):
+            server.put(NODES, node(f"n{number:02}", 4096 + 256 * number))
+        server.put(NODES, {"metadata": {"name": "cpu"}, "status": {"allocatable": {"cpu": "8"}}})
+        async with extender(server, tmp_path) as asked:
+            found = await asked.filter(
+                server.put(PODS, pod("large", 80_000)), *(f"n{i:02}" for i in range(40)), "cpu"
+            )
+            reasons = Counter(found["FailedAndUnresolvableNodes"].values())
+            named = [reason for reason in reasons if "node n" in reason]
+            assert len(named) == 3
+            assert reasons["mgpu: no GPU of it has room"] == 37
+            assert reasons["mgpu: it has no mgpu.dev/inventory"] == 1
+            assert sum(map(len, reasons)) < 400
 
     asyncio.run(main())
 

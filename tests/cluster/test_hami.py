@@ -126,7 +126,7 @@ def test_annotations_leave_nodes(annotations: dict[str, str], left: set[str]) ->
     found = there.filter(read({"annotations": annotations}), ["v", "a"])
     assert set(found.fits) == left
     if not left:
-        assert found.refused["v"] == "the pod's annotations leave none of its 4 GPUs"
+        assert found.refused["v"] == "node v: the pod's annotations leave none of its 4 GPUs"
 
 
 def placed(there: Scheduler, row: dict[str, Any], node: str, uid: str = "p") -> tuple[str, ...]:

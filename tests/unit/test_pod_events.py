@@ -150,13 +150,22 @@ def test_second_container_of_a_pod_is_told_of_its_own_share(
 ) -> None:
     """An annotation of the pod reaches its init containers, sidecars and debug containers too."""
     asking = {**POD, "mgpu.dev/memory-mib": "2048"}
-    for container, name in (("c1", "main"), ("c2", "debugger-x"), ("c3", "main")):
+    # Its owner wrote a limit for each container of a pod that was placed.
+    cards = json.dumps({"main": [CARDS[0].uuid], "side": [CARDS[0].uuid]})
+    placed = {**asking, "io.kubernetes.cri.sandbox-name": "placed", "mgpu.dev/placement": cards}
+    for container, name, said in (
+        ("c1", "main", asking),
+        ("c2", "debugger-x", asking),
+        ("c3", "main", asking),
+        ("c4", "main", placed),
+        ("c5", "side", placed),
+    ):
         world.ask(
             "admit",
             container_id=container,
             bundle="/b",
             rootfs="/r",
-            annotations={**asking, "io.kubernetes.cri.container-name": name},
+            annotations={**said, "io.kubernetes.cri.container-name": name},
             env={},
             reach=[],
             seccomp_listener=None,

@@ -20,6 +20,7 @@ from native_sched.daemon.grants.served import Served
 from native_sched.daemon.log import LOG
 from native_sched.daemon.node import process_id
 from native_sched.daemon.reclaim.reclaim import Reclaimer
+from oci_specs import vocabulary
 from oci_specs.claim import Claim
 from oci_specs.refusal import Refusal, quoted
 
@@ -93,12 +94,14 @@ class Arbiter:
             self._refuse_beside_lost()
             grant.asked_crc32 = asked
             self._lifecycle.begin(grant, runtime_pid, self._served.config.lease_seconds)
-            self._tell_beside(grant)
+            self._tell_beside(grant, is_placed=vocabulary.PLACEMENT in message["annotations"])
         document = grant_document(grant, listener_path=self._node.listener_path, socket=self._node.socket)
         return {"action": "grant", "grant": document}
 
-    def _tell_beside(self, grant: Grant) -> None:
-        """An annotation of the pod reaches each of its containers, wanted or not: init, sidecar, debug."""
+    def _tell_beside(self, grant: Grant, *, is_placed: bool) -> None:
+        """An annotation of the pod reaches each of its containers, wanted or not: init, sidecar, debug. In a
+        pod that was placed it reaches those that have limits alone.
+        """
         who = grant.identity
         others = sorted(
             other.identity.container
@@ -107,7 +110,7 @@ class Arbiter:
             and (other.identity.namespace, other.identity.pod) == (who.namespace, who.pod)
             and other.identity.container != who.container
         )
-        if who.pod and others and grant.cards:
+        if who.pod and others and grant.cards and not is_placed:
             LOG.info(
                 "share-beside",
                 container=grant.container_id,
