@@ -62,11 +62,11 @@ FEATURES = (
     ),
     Feature(
         "peers",
-        "NVLink, NVLS, copies from GPU to GPU",
-        ("NV50_P2P", "UVM_ENABLE_PEER_ACCESS"),
+        "NVLink, NVLS, CUDA's copies from GPU to GPU",
+        ("NV50_P2P",),
         False,
         False,
-        "GPUs are no peers of each other: NCCL goes through the host",
+        "CUDA is told of no peers: NCCL goes through the host",
     ),
     Feature(
         "gpudirect",

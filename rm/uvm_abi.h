@@ -41,6 +41,10 @@ struct uvm_register_channel {
     struct uvm_range range;
     uint32_t status, pad2;
 };
+struct uvm_peers {
+    uint8_t gpu[16], other[16];
+    uint32_t status;
+};
 struct uvm_map_external_begin {
     struct uvm_range range;
     uint64_t offset;

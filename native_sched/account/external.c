@@ -163,6 +163,11 @@ static uint64_t tables_bytes(const struct external_map *m)
     return page_tables_bytes(m->base, m->end, m->page_shift);
 }
 
+static struct ledger *tables_ledger(const struct external *x, const struct external_map *m)
+{
+    return &x->ledger[external_mapper(m)];
+}
+
 enum { BUCKET_BYTES = EXTERNAL_BUCKETS * sizeof(uint32_t) };
 
 static void release(struct external *x)
@@ -195,7 +200,7 @@ static void take_over(struct external *x, struct objects *o)
     for (uint32_t i = 1; i <= x->slab.high; i++) {
         const struct external_map *m = &x->map[i];
 
-        if (m->check && m->card >= MAX_CARDS)
+        if (m->check && (m->card >= MAX_CARDS || m->mapper > MAX_CARDS))
             slab_put(&x->slab, i);
         if (!m->check)
             continue;
@@ -268,7 +273,7 @@ void external_recover(struct tenant *t)
 
         if (!m->check)
             continue;
-        x->ledger[m->card].used_bytes += tables_bytes(m);
+        tables_ledger(x, m)->used_bytes += tables_bytes(m);
         m->hold_bytes = m->bytes;
     }
     for (uint32_t i = objects_next(o, 0, 0); i; i = objects_next(o, 0, i))
@@ -312,7 +317,7 @@ static int64_t add(struct external *x, const struct external_map *what)
     if ((slot = slab_take(&x->slab)) < 0)
         return -ENOSPC;
     if (x->charges)
-        x->ledger[what->card].used_bytes += tables_bytes(what);
+        tables_ledger(x, what)->used_bytes += tables_bytes(what);
     x->map[slot] = *what;
     x->map[slot].check = 0;
     link_in(x, (uint32_t)slot);
@@ -328,9 +333,9 @@ int64_t external_add(struct external *x, const struct external_map *what, bool *
     if (!x)
         return -ENOSPC;
     bytes = *known ? 0 : tables_bytes(what);
-    if (ledger_reserve(&x->ledger[what->card], bytes) < 0)
+    if (ledger_reserve(tables_ledger(x, what), bytes) < 0)
         return -ENOMEM;
-    ledger_commit(&x->ledger[what->card], bytes, 0);
+    ledger_commit(tables_ledger(x, what), bytes, 0);
     return add(x, what);
 }
 
@@ -346,7 +351,7 @@ void external_drop(struct external *x, uint32_t slot)
         ledger_release(&x->ledger[m->card], m->hold_bytes);
     }
     if (x->charges)
-        ledger_release(&x->ledger[m->card], tables_bytes(m));
+        ledger_release(tables_ledger(x, m), tables_bytes(m));
     order_out(x, slot);
     if (m->memory_prev)
         x->map[m->memory_prev].memory_next = m->memory_next;
@@ -373,7 +378,7 @@ bool external_holds(struct external *x, const struct rm_object *obj)
 static void cut(struct external *x, uint32_t slot, uint64_t base, uint64_t end)
 {
     const struct external_map whole = x->map[slot];
-    const struct ledger *l = &x->ledger[whole.card];
+    const struct ledger *l = tables_ledger(x, &whole);
     struct external_map low = whole, high = whole;
     int64_t low_slot = 0, high_slot = 0;
 

@@ -6,8 +6,8 @@
  * A mapping is that of one range on one GPU. One ends when the driver has said so to the arbiter (uvm.c),
  * when the driver has put another one in its place (map_external.c), or with its file.
  *
- * Each takes page tables of the card besides, also one of the host's memory (page_tables.h), which are
- * charged with it.
+ * Each takes page tables besides, also one of the host's memory (page_tables.h), which are charged with it:
+ * on the card that maps, where the memory can be a peer's.
  *
  * Whether a charge is held follows from the records: no object stands for the memory. So the records
  * are all that the journal has. Fixed capacity, no allocation after external_open(). The owner serialises; x
@@ -27,7 +27,8 @@ struct external_map {
     uint64_t memory, bytes;
     struct process_id owner; /* of the client whose object was named */
     uint8_t gpu[UVM_GPU_BYTES];
-    uint32_t page_shift, pad; /* of the pages that it is mapped by */
+    uint32_t page_shift; /* of the pages that it is mapped by */
+    uint32_t mapper;     /* the card that maps it, plus 1; 0: `card` */
 
     /* What follows from the above. */
     uint64_t hold_bytes; /* charged for the memory, whose objects have ended: by one of its mappings */
@@ -45,6 +46,12 @@ struct external {
     bool charges; /* page tables: not before external_recover(), where there are records to recover */
     struct ledger *ledger; /* the tenant's */
 };
+
+/* The card that maps it, and has its tables. */
+static inline uint32_t external_mapper(const struct external_map *m)
+{
+    return m->mapper ? m->mapper - 1 : m->card;
+}
 
 /* In the journal's folder, or in memory that ends with us (-1). */
 int external_open(struct tenant *t, int folder);

@@ -21,6 +21,7 @@ struct card {
     /* What the driver itself takes for one channel group, a measured constant: of the graphics engine, of a
      * copy engine. */
     uint64_t context_bytes, copy_context_bytes;
+    uint8_t uuid[16]; /* zeros: nvidia-uvm does not name it so */
 };
 
 enum node_kind { NODE_CTL, NODE_CARD, NODE_UVM };

@@ -13,6 +13,7 @@ struct mgpu_card {
     uint64_t memory_bytes;
     /* Taken for a channel group: of the graphics engine, of a copy engine. */
     uint64_t context_bytes, copy_context_bytes;
+    uint8_t uuid[16]; /* by which nvidia-uvm names it; zeros: by none, as an instance */
 };
 /* One card's memory over all tenants (core/card_memory.h). */
 struct mgpu_card_memory {

@@ -9,7 +9,7 @@ import errno
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_int32, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_int32, c_uint8, c_uint32, c_uint64, c_void_p
 from enum import IntEnum
 
 from native_sched.daemon.engine_card import Chip, Without
@@ -18,7 +18,7 @@ from native_sched.daemon.engine_refused import Refused
 from oci_specs.refusal import Refusal, printable
 from oci_specs.vocabulary import POLICIES
 
-ABI = 13
+ABI = 14
 MAX_CARDS = 32
 MAX_PROCESSES = 1024
 
@@ -37,7 +37,8 @@ NO_INSTANCE = 0xFFFFFFFF
 class Card(Structure):
     """struct mgpu_card; sizes in bytes. gpu_instance, compute_instance: NO_INSTANCE for a card as a whole.
 
-    released: not asked before it is added again.
+    uuid: zeros of an instance, which nvidia-uvm names otherwise. released: not asked before it is added
+    again.
     """
 
     _fields_ = [
@@ -52,6 +53,7 @@ class Card(Structure):
         ("memory_bytes", c_uint64),
         ("context_bytes", c_uint64),
         ("copy_context_bytes", c_uint64),
+        ("uuid", c_uint8 * 16),
     ]
 
 

@@ -161,6 +161,7 @@ static void describe(struct card *at, const struct mgpu_card *card, uint32_t ins
     at->device_instance = instance;
     at->context_bytes = card->context_bytes;
     at->copy_context_bytes = card->copy_context_bytes;
+    memcpy(at->uuid, card->uuid, sizeof(at->uuid));
 }
 
 static void look_at(struct mgpu_engine *e, const struct card *card)

@@ -5,7 +5,7 @@
 #define MGPU_ENGINE_H
 #include "native_sched/core/engine_types.h"
 
-enum { MGPU_ENGINE_ABI = 13 };
+enum { MGPU_ENGINE_ABI = 14 };
 
 struct mgpu_engine;
 

@@ -79,6 +79,17 @@ def test_a_gibibyte_arrives_as_it_was_sent(private_host: None) -> None:
     assert seen["copies"]["same"]
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_one_card_copies_to_the_other(private_host: None, version: str) -> None:
+    """It asks for peers itself, and does not start without."""
+    with arbiter.running("a10:2", sim_options=[f"driver-version={version}"]) as mgpu:
+        with foreign_bundle(SCRIPT, "peers", memory_mib=CAP_MIB, env={"MGPU_GPUS": "2"}) as made:
+            done = made.run(mgpu.runtime)
+        assert done.status == 0, done
+        assert json.loads(done.out.splitlines()[-1])["peers"] == {"same": True, "arch": ["sm_86", "sm_86"]}
+        until(lambda: left(mgpu) == ([0, 0], [0, 0]), "nothing is left of it")
+
+
 def test_tinygrad_notices_missing_bytes(private_host: None) -> None:
     """The seeded mistake: a card whose memory holds nothing, which has no rings either."""
     with arbiter.running("a10", sim_options=["data=off"]) as mgpu:

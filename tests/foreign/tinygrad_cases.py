@@ -86,6 +86,22 @@ def signals(device: Any) -> dict[str, Any]:
     }
 
 
+def peers(device: Any) -> dict[str, Any]:
+    """What the host puts onto the first card goes to the second by the first one's copy engine, and back."""
+    other, size = Device["NV:1"], 4 * BLOCK
+    options = BufferSpec(nolru=True)
+    here, there = device.allocator.alloc(size, options), other.allocator.alloc(size, options)
+    content = bytearray(os.urandom(MIB) * (size // MIB))
+    content[:8] = content[-8:] = b"the ends"
+    device.allocator._copyin(here, memoryview(content))
+    device.synchronize()
+    other.allocator._transfer(there, here, size, src_dev=device, dest_dev=other)
+    other.synchronize()
+    back = bytearray(size)
+    other.allocator._copyout(memoryview(back), there)
+    return {"same": back == content, "arch": [device.arch, other.arch]}
+
+
 def work(device: Any) -> Iterator[dict[str, Any]]:
     """Copies for as long as it is told to."""
     for seed, line in enumerate(sys.stdin):

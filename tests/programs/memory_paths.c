@@ -296,8 +296,7 @@ static int refused(int fd, uint32_t cmd, void *outer)
 static void others(const struct side *s)
 {
     static const uint32_t exports[] = {0x3d02, 0x3d04, 0xfd0101, 0xe00101};
-    static const uint32_t uvm[] = {UVM_POPULATE_PAGEABLE, UVM_MAP_EXTERNAL_SPARSE, UVM_ALLOC_DEVICE_P2P,
-                                   UVM_ENABLE_PEER_ACCESS};
+    static const uint32_t uvm[] = {UVM_POPULATE_PAGEABLE, UVM_MAP_EXTERNAL_SPARSE, UVM_ALLOC_DEVICE_P2P};
     uint8_t bytes[4096] = {0};
     int fd = open("/dev/nvidia-uvm", O_RDWR);
 

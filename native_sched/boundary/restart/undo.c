@@ -67,14 +67,15 @@ static void register_again(const struct mediator *m, const struct open_file *fil
 }
 
 /* Mappings end once: a second time there are none, which is no error of the caller's. One is made anew: twice
- * is the same. So is an address space registered, which may find that it has been, and a channel, which is
- * unregistered first. */
+ * is the same. So is an address space registered, and so are peers made, which may find that they have been,
+ * and a channel, which is unregistered first. */
 static void again(const struct mediator *m, struct tenant *t, const struct open_file *file,
                   struct inflight *k)
 {
     if (k->was.client == UVM_MAP_EXTERNAL_ALLOCATION || k->was.client == UVM_REGISTER_GPU_VASPACE ||
-        k->was.client == UVM_REGISTER_CHANNEL) {
-        shared_take_back(m, file, k->was.parent, k->was.handle);
+        k->was.client == UVM_REGISTER_CHANNEL || k->was.client == UVM_ENABLE_PEER_ACCESS) {
+        if (k->was.handle)
+            shared_take_back(m, file, k->was.parent, k->was.handle);
         k->begun = k->begun ? k->begun : k->req.id;
         inflight_enter(k, INFLIGHT_READ);
         return;

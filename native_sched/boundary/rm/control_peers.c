@@ -1,9 +1,9 @@
-/* Cards of a container do not reach each other's memory: no object of a tenant's makes them peers (class
- * NV50_P2P), and none lies in memory of several cards or of an NVLink fabric. Every answer to a program that
- * asks first says so, in the words of a driver whose cards have no such ways: then libcuda, NCCL and
- * libraries above them go through the host by themselves, and need no settings. A yes here and a no later
- * ends them (google/gvisor#9827, #9372). Answered without the driver, which knows of cards that the tenant
- * does not have. */
+/* CUDA's programs do not reach one card's memory from another: no object of a tenant's makes them peers
+ * (class NV50_P2P; nvidia-uvm's peers are uvm/peers.c), and none lies in memory of several cards or of an
+ * NVLink fabric. Every answer to a program that asks first says so, in the words of a driver whose cards have
+ * no such ways: then libcuda, NCCL and libraries above them go through the host by themselves, and need no
+ * settings. A yes here and a no later ends them (google/gvisor#9827, #9372). Answered without the driver,
+ * which knows of cards that the tenant does not have. */
 #include "control.h"
 #include "view.h"
 #include <errno.h>

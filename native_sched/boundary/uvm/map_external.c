@@ -103,14 +103,26 @@ static void forget(struct tenant *t, const struct noted *noted)
             external_drop(t->external, noted->slot[i]);
 }
 
-/* On all the GPUs, or on none. */
-static uint32_t note(struct tenant *t, const struct asked *a, struct external_map *map, struct noted *noted)
+/* Where a GPU of that name has its tables. One that is unknown by it is the memory's own, or the driver
+ * refuses it. */
+static uint32_t mapper(const struct call *c, const uint8_t *gpu, uint32_t card)
 {
+    const struct card *named = uvm_granted_card(c, gpu);
+
+    return named ? named->index : card;
+}
+
+/* On all the GPUs, or on none. */
+static uint32_t note(const struct call *c, const struct asked *a, struct external_map *map,
+                     struct noted *noted)
+{
+    struct tenant *t = c->tenant;
     int64_t slot;
 
     assert_held(&t->lock);
     for (noted->n = 0; noted->n < a->end->gpus; noted->n++) {
         memcpy(map->gpu, a->gpu[noted->n].gpu, sizeof(map->gpu));
+        map->mapper = mapper(c, map->gpu, map->card) + 1;
         if ((slot = external_add(t->external, map, &noted->fresh[noted->n])) < 0) {
             forget(t, noted);
             return NV_ERR_NO_MEMORY;
@@ -155,8 +167,9 @@ static int account_add(struct call *c, const struct asked *a, struct open_file *
     if (!files_open(c->m->files, &c->file))
         return -EBADF;
     if (!(status = find(c, a, client_file, &map))) {
-        parked_note_lent(c, &c->tenant->ledger[map.card], page_tables_most(a->begin->range.length));
-        status = note(c->tenant, a, &map, noted);
+        parked_note_lent(c, &c->tenant->ledger[mapper(c, a->gpu[0].gpu, map.card)],
+                         page_tables_most(a->begin->range.length));
+        status = note(c, a, &map, noted);
     }
     return status ? rm_refusal(status) : 0;
 }
@@ -198,7 +211,7 @@ static struct answer account_and_make(struct call *c, const struct asked *a)
     made = make(c, a, &client_file);
     {
         WITH_TENANT(t);
-        card = t->external->map[noted.slot[0]].card;
+        card = external_mapper(&t->external->map[noted.slot[0]]);
         if (made.kind == ANSWER && made.rm_status == NV_OK)
             replace(t, c, a, &noted);
         else

@@ -1,5 +1,6 @@
 """The cards of this node: from NVML on real ones, from the card process on simulated ones."""
 
+import ctypes
 import os
 import re
 from collections import Counter
@@ -8,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from native_sched.daemon.engine import NO_INSTANCE, Card, Engine
 from native_sched.daemon.log import LOG
@@ -109,8 +111,14 @@ def add_to(engine: Engine, card: CardInfo, *, released: bool = False) -> None:
             memory_bytes=card.memory_mib << 20,
             context_bytes=card.context_bytes,
             copy_context_bytes=card.copy_context_bytes,
+            uuid=(ctypes.c_uint8 * 16)(*_uuid_bytes(card)),
         )
     )
+
+
+def _uuid_bytes(card: CardInfo) -> bytes:
+    """As nvidia-uvm names it. An instance has none: UVM knows it by a name of its own."""
+    return bytes(16) if card.instance else UUID(card.uuid.removeprefix("GPU-")).bytes
 
 
 def simulated(directory: str) -> Found:
