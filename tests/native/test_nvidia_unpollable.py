@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import os
@@ -16,7 +17,8 @@ from tests.native.nvidia_parts import UVM, Driver, Process, driver, library, pro
 from tests.support.waiting import until
 
 LOOKS, ENDED = 10, 2  # NVIDIA_LOOSE_LOOKS, NVIDIA_ENDED_LOOKS
-MOST = 128  # NVIDIA_TENANT_LOOSE_MAX
+# NVIDIA_TENANT_UNPOLLABLE_MAX, _SURE, NVIDIA_UNPOLLABLE_TENANTS, _MAX
+MOST, SURE, TENANTS, ALL = 128, 16, 128, 4096
 BY_NAME, BY_DESCRIPTOR = 0, 1
 
 
@@ -275,6 +277,22 @@ def test_unlocated_files_count_against_their_tenant(nvidia: Driver) -> None:
         fd = a.tell("open", nvidia.nodes[UVM])
         assert nvidia.identify(a, fd) == -errno.EMFILE
         assert nvidia.identify(a, fd, tenant=1) > 0
+
+
+@pytest.mark.parametrize("greedy", [1, 16, 64, TENANTS])
+def test_greedy_tenants_leave_others_their_first_files(greedy: int) -> None:
+    may_have_another = library().nvidia_may_have_another
+    may_have_another.restype = ctypes.c_bool
+    has = [0] * TENANTS
+    for number in range(greedy):
+        while may_have_another(has[number], sum(has)):
+            has[number] += 1
+    assert max(has) <= MOST
+    for number in range(greedy, TENANTS):
+        for _ in range(SURE):
+            assert may_have_another(has[number], sum(has))
+            has[number] += 1
+    assert sum(has) <= ALL
 
 
 @pytest.mark.parametrize(

@@ -165,21 +165,12 @@ static int64_t add(struct nvidia_files *f, const struct open_file *node, int fd,
     return e;
 }
 
-static bool may_have_another(struct nvidia_files *f, const struct tenant *t)
-{
-    uint32_t mine = unpollable_count(f, t);
-
-    if (f->unpollables == NVIDIA_UNPOLLABLE_MAX || mine == NVIDIA_TENANT_UNPOLLABLE_MAX)
-        return false;
-    return mine < NVIDIA_TENANT_UNPOLLABLE_SURE || f->unpollables < NVIDIA_UNPOLLABLE_COMMON;
-}
-
 static int64_t add_unpollable(struct nvidia_files *f, const struct open_file *node, int fd)
 {
     int64_t slot;
     int held_fd;
 
-    if (!may_have_another(f, node->tenant))
+    if (!nvidia_may_have_another(unpollable_count(f, node->tenant), f->unpollables))
         return -EMFILE;
     if ((held_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0)) < 0)
         return -errno;

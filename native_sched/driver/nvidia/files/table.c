@@ -45,3 +45,10 @@ void nvidia_files_retire(struct nvidia_files *f, uint32_t slot)
         f->closed_head = slot;
     f->closed_tail = slot;
 }
+
+bool nvidia_may_have_another(uint32_t mine, uint32_t all)
+{
+    if (all == NVIDIA_UNPOLLABLE_MAX || mine == NVIDIA_TENANT_UNPOLLABLE_MAX)
+        return false;
+    return mine < NVIDIA_TENANT_UNPOLLABLE_SURE || all < NVIDIA_UNPOLLABLE_COMMON;
+}

@@ -66,6 +66,8 @@ struct nvidia_files {
 void nvidia_file_note_place(struct nvidia_file *file, struct fd_place at);
 /* False when every process it was seen in has exited; a reused pid passes for the old process. */
 bool nvidia_file_has_process(const struct nvidia_file *file);
+/* An unpollable file, of a tenant that has `mine` of all. */
+bool nvidia_may_have_another(uint32_t mine, uint32_t all);
 /* The file is closed. Its caller takes it out of `order` or `unpollable`. */
 void nvidia_files_retire(struct nvidia_files *f, uint32_t slot);
 #endif
