@@ -67,3 +67,9 @@ def test_cards_of_two_containers_are_no_peers(two: Arbiter, built: Programs) -> 
         assert [step(running) for running in (one, other)] == [refused, refused]
         assert [step(running) for running in (one, other)] == ["again 0"] * 2
     until(lambda: two.used_bytes() == [0, 0], "nothing is left of them")
+
+
+def test_whole_cards_are_peers_too(two: Arbiter, built: Programs) -> None:
+    with peers(two, built, MGPU_GPUS="2") as running:
+        assert step(running) == "enabled 0 mapped 0"
+    until(lambda: two.used_bytes() == [0, 0], "nothing is left of it")
