@@ -238,8 +238,8 @@ VOCABULARY = Change(
             "`vocabulary.py`",
             edit(
                 "oci_specs/vocabulary.py",
-                '    Key(MEMORY, "mgpu.dev/memory-mib", ANNOTATION, "mib"),\n',
-                '    Key(MEMORY, "mgpu.dev/memory-mib", ANNOTATION, "mib"),\n'
+                '    Key(MEMORY, MEMORY_MIB, ANNOTATION, "mib"),\n',
+                '    Key(MEMORY, MEMORY_MIB, ANNOTATION, "mib"),\n'
                 f'    Key(MEMORY, "{KEY}", ANNOTATION, "mib"),\n',
             ),
             KEY,
@@ -277,8 +277,8 @@ VOCABULARY = Change(
             "`table.py`",
             edit(
                 "cluster/resources/table.py",
-                '    _status("mgpu.dev/memory-mib", _sum(_mib)),\n',
-                f'    _status("mgpu.dev/memory-mib", _sum(_mib)),\n    _status("{KEY}", _sum(_mib)),\n',
+                '    _status(MEMORY_MIB, _sum(_mib)),\n',
+                f'    _status(MEMORY_MIB, _sum(_mib)),\n    _status("{KEY}", _sum(_mib)),\n',
             ),
             f"every_amount_is_a_resource(.|\n)*{KEY}",
         ),
