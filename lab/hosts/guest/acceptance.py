@@ -57,7 +57,10 @@ def comes_back() -> None:
     """By itself, with the container that Docker starts again; nothing else is held."""
     until(serves, "mgpud serves")
     docker, ctr = ByDocker(), ByContainerd()
-    until(lambda: docker.said().count(FIRST) > 1, "Docker starts its container again")
+    try:
+        until(lambda: docker.said().count(FIRST) > 1, "Docker starts its container again")
+    except TimeoutError as late:
+        raise AssertionError(f"{late}: {docker.state()}, and it said {docker.said()[-3:]}") from None
     served(docker)
     held = run("mgpu", "ps")
     assert held.count("bound") == 1, held

@@ -80,6 +80,9 @@ class ByDocker(Way):
     def remove(self) -> None:
         run("docker", "rm", "--force", self.name)
 
+    def state(self) -> str:
+        return run("docker", "inspect", "--format", "{{.State.Status}} {{.State.Error}}", self.name).strip()
+
     def pid(self) -> int:
         return int(run("docker", "inspect", "--format", "{{.State.Pid}}", self.name))
 
