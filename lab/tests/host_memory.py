@@ -17,6 +17,8 @@ def nodes_are_the_threads() -> None:
 @decides(long=True, limit_s=400)
 def nodes_are_the_askers_under_mgpu() -> None:
     with boxes.product().container(boxes.inside("nodes", "0"), memory_mib=512) as box:
-        found: nodes.Taken = boxes.told(box)
-    print(f"MiB of each node: {found}")
+        found: nodes.Taken = {}
+        for said in (boxes.told(box) for _ in nodes.WAYS):
+            found[said["way"]] = nodes.placed(boxes.process(said["pid"]), said["address"])
+    print(f"pages of each node: {found}")
     assert not nodes.wrong(found), found

@@ -225,6 +225,25 @@ class Client:
             os.close(self.card)
 
 
+def map_status(client: Client, handle: int, fd: int, size: int = 4096) -> int:
+    """RM's status of MAP_MEMORY on that file."""
+    outer = struct.pack("<IIIIQQQIIiI", client.root, DEVICE, handle, 0, 0, size, 0, 0, 0, fd, 0)
+    return client.make(rm.Call(rm.MAP, bytearray(outer), bytearray(), -1))
+
+
+def mapped(
+    client: Client, handle: int, fd: int, size: int = 4096, prot: int = mmap.PROT_READ | mmap.PROT_WRITE
+) -> tuple[mmap.mmap, int]:
+    """By MAP_MEMORY on that file, which is closed once it is mapped."""
+    status = map_status(client, handle, fd, size)
+    try:
+        if status:
+            raise rm.RmError("MAP_MEMORY", status)
+        return mmap.mmap(fd, size, mmap.MAP_SHARED, prot), status
+    finally:
+        os.close(fd)
+
+
 class Uvm:
     """A file of nvidia-uvm."""
 

@@ -14,7 +14,7 @@ import threading
 from pathlib import Path
 
 from lab.claims import decides
-from lab.tests.nv import DEVICE, MIB, SUBDEVICE, Client, in_child
+from lab.tests.nv import DEVICE, MIB, SUBDEVICE, Client, in_child, map_status, mapped
 from tests.gpu import rm
 from tests.gpu.backend import Nvidia
 from tests.gpu.own_client import OwnClient
@@ -167,25 +167,6 @@ def mapping_stays() -> None:
     assert again[0:4] == b"abcd"
     client.close()
     assert view[0:4] == b"abcd", "the mapping holds its file, and the file what it maps"
-
-
-def map_status(client: Client, handle: int, fd: int, size: int = 4096) -> int:
-    """RM's status of MAP_MEMORY on that file."""
-    outer = struct.pack("<IIIIQQQIIiI", client.root, DEVICE, handle, 0, 0, size, 0, 0, 0, fd, 0)
-    return client.make(rm.Call(rm.MAP, bytearray(outer), bytearray(), -1))
-
-
-def mapped(
-    client: Client, handle: int, fd: int, size: int = 4096, prot: int = mmap.PROT_READ | mmap.PROT_WRITE
-) -> tuple[mmap.mmap, int]:
-    """By MAP_MEMORY on that file, which is closed once it is mapped."""
-    status = map_status(client, handle, fd, size)
-    try:
-        if status:
-            raise rm.RmError("MAP_MEMORY", status)
-        return mmap.mmap(fd, size, mmap.MAP_SHARED, prot), status
-    finally:
-        os.close(fd)
 
 
 def of_card(client: Client) -> int:
