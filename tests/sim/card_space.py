@@ -186,8 +186,11 @@ class HardwareChannel:
         data = b"".join(methods)
         self.bytes[self.free_at : self.free_at + len(data)] = data
         entry = (self.base + self.free_at) | len(data) // 4 << 42
-        struct.pack_into("<Q", self.bytes, 8 * (self.put % RING_ENTRIES), entry)
         self.free_at += len(data)
+        self.enter(entry, ring=ring)
+
+    def enter(self, entry: int, *, ring: bool = True) -> None:
+        struct.pack_into("<Q", self.bytes, 8 * (self.put % RING_ENTRIES), entry)
         self.put += 1
         struct.pack_into("<I", self.bytes, USERD_AT + GP_PUT, self.put % RING_ENTRIES)
         if ring:

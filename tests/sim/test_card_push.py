@@ -103,6 +103,18 @@ def test_work_waits_for_the_doorbell(space: Space, channel: HardwareChannel) -> 
     assert channel.get == 3
 
 
+def test_entry_says_where_words_of_the_next_ones_lie(space: Space, channel: HardwareChannel) -> None:
+    """Hopper's SET_PB_SEGMENT_EXTENDED_BASE: 17 bits above an entry's 40."""
+    high = 5 << 40
+    _, data = space.put(DATA)
+    _, words = space.put(high)
+    methods = semaphore(DATA, 7, RELEASE)
+    words[64 : 64 + len(methods)] = methods
+    channel.enter(4 << 32 | high >> 40 << 8)
+    channel.enter(64 | len(methods) // 4 << 42)
+    wait(data, 0, 7)
+
+
 def test_counters_are_places_in_the_ring(space: Space, channel: HardwareChannel) -> None:
     _, data = space.put(DATA)
     for number in range(1, 3 * RING_ENTRIES):
@@ -320,6 +332,19 @@ def test_remapped_copies(card: CardProcess, space: Space, channel: HardwareChann
     assert errors(card, channel) == 0
 
 
+def test_scrubbed_memory_is_zeros(card: CardProcess, space: Space, channel: HardwareChannel) -> None:
+    _, target = space.put(OTHER)
+    target[:0x3000] = b"\xee" * 0x3000
+    channel.submit(
+        method(COPY, 0, COPY_CLASS),
+        copied(OTHER + 0x1000, 0, 0x1000, 1 << 23),
+        semaphore(OTHER + 0x8000, 1, RELEASE),
+    )
+    wait(target, 0x8000, 1)
+    assert target[:0x3000] == b"\xee" * 0x1000 + bytes(0x1000) + b"\xee" * 0x1000
+    assert errors(card, channel) == 0
+
+
 def test_blocks(card: CardProcess, space: Space, channel: HardwareChannel) -> None:
     """A picture of 100 by 40 bytes goes to a place in blocks of two GOBs and two layers, and back."""
     _, source = space.put(DATA)
@@ -370,6 +395,7 @@ def test_blocks(card: CardProcess, space: Space, channel: HardwareChannel) -> No
         method(COPY, 0, COPY_CLASS) + method(COPY, 0x300, NON_PIPELINED),
         method(COPY, 0, COPY_CLASS) + copied(DATA, DATA + 4096, 64, 1 << 12),
         method(COPY, 0, COPY_CLASS) + copied(DATA, DATA + 4096, 64, 1 << 19),
+        method(COPY, 0, COPY_CLASS) + copied(DATA, DATA + 4096, 24, 1 << 23),
         method(COPY, 0, COPY_CLASS) + remap(1, (4,)) + copied(OTHER, 0, 64, 1 << 10),
         method(COMPUTE, 0, COMPUTE_CLASS) + method(COMPUTE, 0x180, 4, 1) + method(COMPUTE, 0x1B0, 0),
         method(COMPUTE, 0, COMPUTE_CLASS) + method(COMPUTE, 0x1B4, 0),

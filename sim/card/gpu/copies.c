@@ -43,10 +43,11 @@ enum {
     IN_PHYSICAL = 1 << 12,
     OUT_PHYSICAL = 1 << 13,
     REDUCTION = 1 << 19,
+    SCRUB = 1 << 23,        /* from Hopper on: zeros, whatever is there */
     WIDE_PAYLOAD = 1 << 27, /* from Hopper on */
 };
 enum { GOB_WIDE = 0, GOB_HEIGHT_8 = 1, BLOCK_LOG2_MAX = 5 };
-enum { CONST_A = 4, NO_WRITE = 6 };
+enum { CONST_A = 4, NO_WRITE = 6, SCRUBBED_BYTES = 16 };
 enum { PHYS_MODE_HOST = 3 }; /* coherent or not; 0: the card's own */
 /* What is moved while the card's lock is held. */
 enum { PIECE_BYTES = 4 << 20, PIECE_RUNS = 1 << 13, REMAP_BYTES = 4096 };
@@ -103,6 +104,12 @@ static bool begin(struct push *push, uint32_t how)
     };
     if (how & REMAP)
         c->remap = remap_of(push);
+    if (how & SCRUB) {
+        if (c->line_length % SCRUBBED_BYTES)
+            return false;
+        c->line_length /= SCRUBBED_BYTES;
+        c->remap = (struct remap){.select = 0x1111 * CONST_A, .bytes = 4, .in = 1, .out = 4};
+    }
     if (!c->line_length)
         c->lines = 0;
     if (!surface_of(&c->from, push, how & IN_PITCH, OFFSET_IN, PITCH_IN, SET_SRC_BLOCK_SIZE, SRC_ORIGIN_X) ||
@@ -112,7 +119,7 @@ static bool begin(struct push *push, uint32_t how)
         c->from.target = push->copy[SET_SRC_PHYS_MODE / 4] & PHYS_MODE_HOST ? SPACE_HOST : SPACE_VIDEO;
     if (how & OUT_PHYSICAL)
         c->to.target = push->copy[SET_DST_PHYS_MODE / 4] & PHYS_MODE_HOST ? SPACE_HOST : SPACE_VIDEO;
-    return !(how & REMAP && (c->from.blocks || c->to.blocks));
+    return !(c->remap.bytes && (c->from.blocks || c->to.blocks));
 }
 
 static void launch(struct gpu_channel *channel, uint32_t how)

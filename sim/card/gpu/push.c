@@ -2,6 +2,8 @@
 #include <stdlib.h>
 
 enum { WORDS_PER_STEP = 256, HOST_METHODS = 0x100 };
+/* clc86f.h: SET_PB_SEGMENT_EXTENDED_BASE. */
+enum { OPCODE_MASK = 0xff, SET_BASE = 4, BASE_MASK = 0x1ffff, BASE_SHIFT = 40 };
 /* Where the hardware has a channel's engines unless SET_OBJECT says otherwise: copies "recommended by HW" in
  * uvm_maxwell_ce.c of nvidia-uvm; programs without libcuda rely on both. */
 enum { COMPUTE_SUBCHANNEL = 1, COPY_SUBCHANNEL = 4, ANY_COMPUTE = 0xc0, ANY_COPY = 0xb5 };
@@ -62,9 +64,11 @@ bool push_entry(const struct gpu_channel *channel, uint32_t number, struct ring_
 
     if (there) {
         word = __atomic_load_n((const uint64_t *)(const void *)view_at(&view), __ATOMIC_ACQUIRE);
-        /* Without words it is a control entry. */
-        entry->at = word & 0xfffffffffcu;
+        /* Without words it is a control entry, as one that says where the words of the following ones are. */
+        entry->at = (word & 0xfffffffffcu) | channel->push->base;
         entry->count = word >> 42 & 0x1fffff;
+        if (!entry->count && (word >> 32 & OPCODE_MASK) == SET_BASE)
+            channel->push->base = (word >> 8 & BASE_MASK) << BASE_SHIFT;
     }
     view_put(&view);
     return there;

@@ -58,6 +58,7 @@ struct push {
         uint32_t left, method, subchannel;
         bool once, stays; /* it goes on after the first one; it does not go on */
     } header;
+    uint64_t base;                /* of the ring's entries, above their own 40 bits */
     uint32_t object[SUBCHANNELS]; /* classes; 0: none */
     uint32_t host[64];
     uint32_t copy[METHODS / 4], compute[METHODS / 4];
