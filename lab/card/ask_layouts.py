@@ -53,7 +53,7 @@ HEADERS = """
 WHERE_THERE = (
     "gpu/gsp/gsp_init_args.h ctrl/ctrl2080.h ctrl/ctrl90f1.h ctrl/ctrl0080.h alloc/alloc_channel.h nvos.h "
     "kernel/gpu/fifo/kernel_fifo.h kernel/gpu/gpu_engine_type.h kernel/gpu/intr/engine_idx.h "
-    "kernel/gpu/eng_desc.h class/cl9067.h kernel/gpu/intr/intr.h"
+    "kernel/gpu/eng_desc.h class/cl9067.h kernel/gpu/intr/intr.h gpu/fsp/kern_fsp.h gsp/gspifpub.h"
 )
 
 

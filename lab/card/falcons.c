@@ -98,6 +98,15 @@ static void gsp_started(struct card *card, struct falcon *falcon)
     falcon->reg[MAILBOX0 / 4] = 0;
 }
 
+void falcon_boot_gsp(struct card *card, uint64_t arguments)
+{
+    struct falcon *gsp = &card->falcon[FALCON_GSP];
+
+    gsp->riscv_runs = true;
+    gsp_boot(card->gsp, arguments);
+    gsp->reg[MAILBOX0 / 4] = gsp->reg[MAILBOX1 / 4] = 0;
+}
+
 /* Booter: it checks nothing here, and starts the GSP, or ends it. */
 static void sec2_started(struct card *card, struct falcon *falcon)
 {
@@ -118,9 +127,7 @@ static void sec2_started(struct card *card, struct falcon *falcon)
         card->reg[WPR2_LO / 4] = (mib - RESERVED_MIB) << 12;
         card->reg[WPR2_HI / 4] = (mib - 1) << 12;
     }
-    gsp->riscv_runs = true;
-    gsp_boot(card->gsp, pair(gsp, MAILBOX0, MAILBOX1));
-    gsp->reg[MAILBOX0 / 4] = gsp->reg[MAILBOX1 / 4] = 0;
+    falcon_boot_gsp(card, pair(gsp, MAILBOX0, MAILBOX1));
 }
 
 /* Data that is written word by word; the address moves on. */

@@ -6,6 +6,7 @@
  *   windows.c     BAR1, BAR3 and PRAMIN: memory behind addresses
  *   interrupts.c  the tree of vectors, MSI
  *   falcons.c     microcontrollers that run nothing
+ *   fsp.c         what boots Hopper's GSP in their place
  *   vbios.c       a VBIOS of our own
  *   state/        what all of these share; what differs between chips
  *   gsp/          the GSP's side of the message queues
@@ -42,6 +43,13 @@ void falcons_start(struct card *card);
 struct falcon *falcon_of(struct card *card, uint32_t offset);
 uint32_t falcon_read(const struct card *card, const struct falcon *falcon, uint32_t offset);
 void falcon_write(struct card *card, struct falcon *falcon, uint32_t offset, uint32_t value);
+
+/* The GSP runs from now on; its arguments are in the guest's memory. */
+void falcon_boot_gsp(struct card *card, uint64_t arguments);
+
+/* fsp.c. False: it is none of its registers that do something. */
+bool fsp_read(struct card *card, uint32_t at, uint32_t *value);
+bool fsp_write(struct card *card, uint32_t at, uint32_t value);
 
 /* vbios.c */
 enum { VBIOS_COMMAND_AT = 0x100, VBIOS_MAPPER_AT = 0x40, VBIOS_INIT_COMMAND = 0x2c };

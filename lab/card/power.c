@@ -24,43 +24,46 @@ void card_power_cycle(struct card *card)
     physical_clear(card->physical);
 }
 
+/* Where in the registers an access to BAR1 ends: Hopper's driver has doorbells mapped there. */
+static bool is_register(const struct card *card, uint32_t region, uint64_t offset, uint64_t *at)
+{
+    enum { VIRTUAL = 0xb80000, VIRTUAL_BYTES = 0x40000 };
+    uint64_t message;
+
+    if (region != bar_region(card->chip, BAR_MEMORY) || !tables_message(card->bar1, offset, &message) ||
+        message >= VIRTUAL_BYTES)
+        return false;
+    *at = VIRTUAL + message;
+    return true;
+}
+
 /* One bus access at a time; what it says is little-endian, as we are. */
 static void read_region(void *of, uint32_t region, uint64_t offset, void *to, uint32_t bytes)
 {
     struct card *card = of;
 
-    switch (region) {
-    case 0:
+    if (region == bar_region(card->chip, BAR_REGISTERS) || is_register(card, region, offset, &offset))
         registers_read(card, offset, to, bytes);
-        break;
-    case 1:
+    else if (region == bar_region(card->chip, BAR_MEMORY))
         window_read(card->bar1, offset, to, bytes);
-        break;
-    case 3:
+    else if (region == bar_region(card->chip, BAR_OF_RM))
         window_read(card->bar2, offset, to, bytes);
-        break;
-    default:
+    else
         memcpy(to, &card->config[offset], bytes);
-    }
 }
 
 static void write_region(void *of, uint32_t region, uint64_t offset, const void *from, uint32_t bytes)
 {
     struct card *card = of;
 
-    switch (region) {
-    case 0:
+    if (region == bar_region(card->chip, BAR_REGISTERS) || is_register(card, region, offset, &offset))
         registers_write(card, offset, from, bytes);
-        break;
-    case 1:
+    else if (region == bar_region(card->chip, BAR_MEMORY))
         window_write(card->bar1, offset, from, bytes);
-        break;
-    case 3:
+    else if (region == bar_region(card->chip, BAR_OF_RM))
         window_write(card->bar2, offset, from, bytes);
-        break;
-    default:
+    else
         config_write(card, offset, from, bytes);
-    }
 }
 
 static bool map_guest(void *of, uint64_t address, uint64_t bytes, int fd, uint64_t offset)
@@ -107,6 +110,7 @@ static int engines_start(struct card *card)
 
 int card_start(struct card *card)
 {
+    static const uint64_t bar_bytes[] = {BAR0_BYTES, BAR1_BYTES, BAR3_BYTES};
     static const struct device_calls calls = {read_region, write_region, map_guest, unmap_guest, reset};
     void *registers = mmap(NULL, BAR0_BYTES, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -124,10 +128,11 @@ int card_start(struct card *card)
     card->device = (struct device){
         .calls = &calls,
         .card = card,
-        .region_bytes =
-            {[0] = BAR0_BYTES, [1] = BAR1_BYTES, [3] = BAR3_BYTES, [DEVICE_CONFIG] = CONFIG_BYTES},
+        .region_bytes = {[DEVICE_CONFIG] = CONFIG_BYTES},
         .irqs = {[0] = 1, [DEVICE_MSI] = 1, [4] = 1},
     };
+    for (uint32_t bar = 0; bar < BAR_KINDS; bar++)
+        card->device.region_bytes[bar_region(card->chip, bar)] = bar_bytes[bar];
     device_start(&card->device);
     config_start(card);
     vbios_make(card->rom, card->chip->device, card->chip->falcons_by_dma);

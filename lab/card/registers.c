@@ -12,6 +12,9 @@ enum {
     PTIMER_TIME_0 = 0x9400,
     PTIMER_TIME_1 = 0x9410,
     PTIMER_ALARM_MASK = 0x9430,
+    FSP_BOOT_COMPLETE = 0x200bc,
+    SECURE_TIME_0 = 0x118f54,
+    SECURE_TIME_1 = 0x118f58,
     CONFIG_MIRROR = 0x88000,
     QUEUE_HEAD = 0x110c00,
     SECURE_SCRATCH_15 = 0x1180fc, /* AD10x: what cleared the memory says here that it is done */
@@ -35,7 +38,7 @@ enum {
     DOORBELL = 0xbb0090,
     OLD_DOORBELL = 0x90,
 };
-enum { QUEUE_HEADS = 8, TRIGGER = 1u << 31, GFW_BOOT_DONE = 0xff, ACCESS_COUNTER_ENTRIES = 0x2000 };
+enum { QUEUE_HEADS = 8, TRIGGER = 1u << 31, BOOT_DONE = 0xff, ACCESS_COUNTER_ENTRIES = 0x2000 };
 
 #define SCRUBBER_DONE (3u << 29)
 enum { MAGNITUDE_SHIFT = 4, MAGNITUDE_MAX = 63 };
@@ -60,7 +63,8 @@ void registers_start(struct card *card)
         {FUSE_DEBUG_DISABLED, 1},
         {FUSE_DEBUG_DISABLED_OLD, 1},
         {PTIMER_ALARM_MASK, UINT32_MAX},
-        {GFW_BOOT, GFW_BOOT_DONE},
+        {GFW_BOOT, BOOT_DONE},
+        {FSP_BOOT_COMPLETE, BOOT_DONE},
         {SECURE_SCRATCH_15, SCRUBBER_DONE},
         {GFW_BOOT_PLM, 0xff},
         {ACCESS_COUNTERS, ACCESS_COUNTER_ENTRIES},
@@ -91,7 +95,6 @@ static bool is_queue_head(uint32_t at)
 static uint32_t read_one(struct card *card, uint32_t at)
 {
     const struct falcon *falcon = is_queue_head(at) ? NULL : falcon_of(card, at);
-    uint64_t now_ns;
     uint32_t value;
 
     if (falcon)
@@ -102,13 +105,17 @@ static uint32_t read_one(struct card *card, uint32_t at)
         memcpy(&value, &card->config[at - CONFIG_MIRROR], sizeof value);
         return value;
     }
+    if (card->chip->fsp && fsp_read(card, at, &value))
+        return value;
     switch (at) {
     case PTIMER_TIME_0:
     case VIRTUAL_TIME_0:
+    case SECURE_TIME_0:
+        return (uint32_t)monotonic_ns() & ~31u;
     case PTIMER_TIME_1:
     case VIRTUAL_TIME_1:
-        now_ns = monotonic_ns() & ~UINT64_C(31);
-        return at == PTIMER_TIME_0 || at == VIRTUAL_TIME_0 ? (uint32_t)now_ns : (uint32_t)(now_ns >> 32);
+    case SECURE_TIME_1:
+        return (uint32_t)(monotonic_ns() >> 32);
     default:
         return card->reg[at / 4];
     }
@@ -127,6 +134,8 @@ static void write_one(struct card *card, uint32_t at, uint32_t value)
         return;
     }
     if (at >= VIRTUAL && at < VIRTUAL_END && interrupts_write(card, at - VIRTUAL, value))
+        return;
+    if (card->chip->fsp && fsp_write(card, at, value))
         return;
     switch (at) {
     case DOORBELL:

@@ -1,7 +1,8 @@
 #include "parts.h"
 #include <string.h>
 
-enum { PRAMIN = 0x700000, WINDOW = 0x1700, WINDOW_MASK = 0xffffff, WINDOW_SHIFT = 16 };
+enum { PRAMIN = 0x700000, WINDOW = 0x1700, WINDOW_OF_HOPPER = 0x10fd40 };
+enum { WINDOW_MASK = 0xffffff, WINDOW_SHIFT = 16 };
 
 void window_read(struct space *space, uint64_t address, uint8_t *to, uint32_t bytes)
 {
@@ -32,7 +33,8 @@ void window_write(struct space *space, uint64_t address, const uint8_t *from, ui
 
 static struct where pramin_at(const struct card *card, uint64_t offset)
 {
-    uint64_t base = (uint64_t)(card->reg[WINDOW / 4] & WINDOW_MASK) << WINDOW_SHIFT;
+    uint32_t window = card->chip->fsp ? WINDOW_OF_HOPPER : WINDOW;
+    uint64_t base = (uint64_t)(card->reg[window / 4] & WINDOW_MASK) << WINDOW_SHIFT;
 
     return (struct where){VIDEO, base + offset - PRAMIN};
 }

@@ -18,6 +18,7 @@ PAGES = 1 + 2 * QUEUE_BYTES // PAGE
 COMMAND_AT, STATUS_AT = PAGE, PAGE + QUEUE_BYTES
 GSP, SEC2, RING = 0x110000, 0x840000, 0x110C00
 STARTCPU = 2
+EMEM, FSP_QUEUE, FSP_ANSWERS, COT = 0x8F2AC0, 0x8F2C00, 0x8F2C80, 0x14
 
 
 def folded(data: bytes) -> int:
@@ -70,6 +71,27 @@ class Driver:
         self.client.set(SEC2 + 0x40, 0x2000)
         self.client.set(SEC2 + 0x44, 0)
         self.client.set(SEC2 + 0x100, STARTCPU)
+        return self.receive()
+
+    def command_fsp(self, kind: int, payload: bytes) -> tuple[int, ...]:
+        """A packet through FSP's EMEM, and its answer: six words."""
+        packet = struct.pack("<II", 0xC0000000, kind << 24 | 0x10DE7E) + payload
+        self.client.set(EMEM, 1 << 24)
+        for (word,) in struct.iter_unpack("<I", packet):
+            self.client.set(EMEM + 4, word)
+        assert self.client.register(EMEM) & 0xFFFF == len(packet)
+        self.client.set(FSP_QUEUE + 4, len(packet) - 4)
+        self.client.set(FSP_QUEUE, 0)
+        assert self.client.register(FSP_QUEUE) == self.client.register(FSP_QUEUE + 4)
+        head, tail = self.client.register(FSP_ANSWERS), self.client.register(FSP_ANSWERS + 4)
+        self.client.set(EMEM, 1 << 25)
+        return tuple(self.client.register(EMEM + 4) for _ in range(head, tail + 4, 4))
+
+    def boot_by_fsp(self) -> Message:
+        """GSP-FMC's arguments name the GSP's; the command names GSP-FMC's."""
+        self.guest.put(ARGUMENTS + 0x800 + 48, struct.pack("<Q", ARGUMENTS))
+        cot = struct.pack("<HH", 1, 860).ljust(852, b"\0") + struct.pack("<Q", ARGUMENTS + 0x800)
+        assert self.command_fsp(COT, cot)[3:] == (COT, 0)
         return self.receive()
 
     def _message(self, function: int, body: bytes, length: int) -> None:

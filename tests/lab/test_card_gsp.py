@@ -150,6 +150,21 @@ def test_a_request_that_lies_of_its_length_is_no_harm(card: Card) -> None:
     assert driver.control(CLIENT, DEVICE, BAR_INFO, bytes(200))[0] == 0
 
 
+def test_fsp_starts_the_gsp_and_knows_no_other_command(tmp_path: Path) -> None:
+    with running(tmp_path, 1024, "--chip", "gh100") as card:
+        driver = Driver(card.client)
+        assert card.client.register(0x200BC) == 0xFF
+        assert driver.command_fsp(0x17, bytes(8)) == (0xC0000000, 0x1510DE7E, 0, 0x17, 0xA0)
+        assert card.client.register(0x111388) == 0
+        assert driver.boot_by_fsp().function == INIT_DONE
+        assert card.client.register(0x111388) & 0x80
+        driver.call(UNLOADING, bytes(8))
+        assert card.client.register(0x110040) & 0x80000000
+        assert Driver(card.client).boot_by_fsp().function == INIT_DONE
+        assert card.client.register(0x110040) == 0
+        assert [line["answer"] for line in card.reported].count("fsp:COT") == 2
+
+
 @pytest.mark.parametrize("chip", ["ga102", "tu104"])
 def test_fwsec_sets_aside_the_region_that_it_is_asked_for(tmp_path: Path, chip: str) -> None:
     """GA102's falcon is told by its DMA registers where its data lies, Turing's by its loader."""

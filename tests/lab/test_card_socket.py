@@ -6,6 +6,7 @@ import os
 import random
 import struct
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ from tests.lab.vfio_user import (
     WRITE,
     WRITE_MULTI,
     Card,
+    Guest,
     running,
 )
 
@@ -182,6 +184,30 @@ def _map_bar1(card: Card, address: int, entry: int) -> None:
     small = base + 0x3000
     card.client.video(base + 0x2000 + 16 * index + 8, struct.pack("<Q", _directory_entry(small)))
     card.client.video(small + 8 * (address >> 12 & 0x1FF), struct.pack("<Q", entry))
+
+
+def test_bar_1_of_hopper_leads_to_doorbells_and_not_to_memory(tmp_path: Path) -> None:
+    """A page of the kind for messages names registers of the virtual function, which begin at 0xB80000."""
+    with running(tmp_path, 1024, "--chip", "gh100") as card:
+        client, guest = card.client, Guest(card.client, 0x30000, 0x1000)
+        window, bar1, base = 0x10FD40, 2, 16 << 20
+        tables = [(1024 - 64) << 20, *(base + 0x1000 * level for level in range(5))]
+
+        def put(at: int, entry: int) -> None:
+            client.set(window, at >> 16)
+            client.write(BAR0, 0x700000 + at % 0x10000, struct.pack("<Q", entry))
+
+        for at, below in pairwise(tables):
+            put(at + (8 if below == tables[-1] else 0), below | 1 << 1)
+        put(tables[-1], 0x30000 | 0xF << 8 | 2 << 1 | 1)
+        client.set(0xBB0400, 0x1234)
+        assert client.read(bar1, 0x400) == struct.pack("<I", 0x1234)
+        client.write(bar1, 0x404, b"bell")
+        assert client.read(BAR0, 0xBB0404) == b"bell"
+        put(tables[-1], 0x30000 | 2 << 1 | 1)
+        client.write(bar1, 0x404, b"page")
+        assert guest.get(0x30404, 4) == b"page"
+        assert client.read(BAR0, 0xBB0404) == b"bell"
 
 
 def _directory_entry(address: int) -> int:

@@ -2,7 +2,7 @@
 
 /* Of the published dev_mmu.h of Pascal (NV_MMU_VER2_*) and Hopper (NV_MMU_VER3_*). */
 enum { APERTURE_SHIFT = 1, APERTURE_MASK = 3, PDE_INVALID = 0, PDE_VIDEO = 1, PTE_VIDEO = 0, PTE_PEER = 1 };
-enum { IS_LEAF = 1, LEVELS_MAX = 4 };
+enum { IS_LEAF = 1, LEVELS_MAX = 4, KIND_MESSAGE = 0xf };
 enum { SHIFT_512M = 29, SHIFT_2M = 21, SHIFT_64K = 16, SHIFT_4K = 12 };
 
 /* The levels that are directories of single entries, from the root on. */
@@ -73,6 +73,7 @@ static bool page(enum mmu_format format, uint64_t entry, uint64_t address, uint3
     found->to.address &= ~((UINT64_C(1) << shift) - 1);
     found->to.address |= inside;
     found->bytes = (UINT64_C(1) << shift) - inside;
+    found->message = format == MMU_FORMAT_3 && bits(entry, 11, 8) == KIND_MESSAGE;
     return true;
 }
 

@@ -20,6 +20,7 @@ enum mmu_format { MMU_FORMAT_2 = 2, MMU_FORMAT_3 = 3 };
 struct translation {
     struct where to;
     uint64_t bytes; /* as far as the page goes on */
+    bool message;   /* no memory: an address among the registers of the virtual function */
 };
 
 /* False: nothing is mapped there. */

@@ -47,15 +47,31 @@ void space_put(struct space *space)
         free(space);
 }
 
-bool space_view(struct space *space, uint64_t address, uint64_t most, struct view *view)
+static bool walk(struct space *space, uint64_t address, struct translation *found)
 {
     uint64_t word = space->directory;
     const struct where directory = {word & IN_HOST ? HOST : VIDEO, word & ~(uint64_t)FLAGS};
+
+    return word & IS_SET &&
+           mmu_walk(physical_word, space->physical, space->format, directory, address, found);
+}
+
+bool tables_message(struct space *space, uint64_t address, uint64_t *at)
+{
+    struct translation found;
+
+    if (!walk(space, address, &found) || !found.message)
+        return false;
+    *at = found.to.address;
+    return true;
+}
+
+bool space_view(struct space *space, uint64_t address, uint64_t most, struct view *view)
+{
     struct translation found;
 
     *view = (struct view){.memory = NULL};
-    return word & IS_SET &&
-           mmu_walk(physical_word, space->physical, space->format, directory, address, &found) &&
+    return walk(space, address, &found) && !found.message &&
            physical_view(space->physical, found.to, found.bytes < most ? found.bytes : most, view);
 }
 

@@ -9,4 +9,6 @@ struct space *tables_create(struct physical *physical, enum mmu_format format);
 /* From the next address on that is looked up. */
 void tables_set(struct space *space, struct where directory);
 void tables_unset(struct space *space);
+/* Whether it is an address of registers, and of which. */
+bool tables_message(struct space *space, uint64_t address, uint64_t *at);
 #endif

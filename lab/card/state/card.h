@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 enum { MIB = 1 << 20, BAR0_BYTES = 16 * MIB, BAR1_BYTES = 256 * MIB, BAR3_BYTES = 32 * MIB };
-enum { CONFIG_BYTES = 4096, ROM_BYTES = 0x3000, DMEM_BYTES = 0x10000 };
+enum { CONFIG_BYTES = 4096, ROM_BYTES = 0x3000, DMEM_BYTES = 0x10000, EMEM_WORDS = 256 };
 enum { FALCON_GSP, FALCON_SEC2, FALCONS };
 enum { INTERRUPT_LEAVES = 16 };
 /* What the GSP keeps at the end of the card's memory, and where in it the directories of BAR1 and BAR2 are.
@@ -43,10 +43,11 @@ struct card {
     struct interrupts interrupts;
     struct gsp *gsp;
     uint8_t config[CONFIG_BYTES], rom[ROM_BYTES];
-    uint32_t *reg; /* all of BAR0, as it was written */
-    FILE *log;     /* NULL: none */
-    bool traced;   /* with every register */
-    int report;    /* -1: none */
+    uint32_t emem[EMEM_WORDS]; /* the driver's channel to FSP */
+    uint32_t *reg;             /* all of BAR0, as it was written */
+    FILE *log;                 /* NULL: none */
+    bool traced;               /* with every register */
+    int report;                /* -1: none */
     uint64_t reported;
 };
 

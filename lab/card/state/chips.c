@@ -45,7 +45,27 @@ static const struct chip chips[] = {
      .l2_mib = 4,
      .bus_bits = 256,
      .ltcs = 32},
+    {.key = "gh100",
+     .name = "NVIDIA H100 80GB HBM3",
+     .boot_0 = 0x180000a1,
+     .boot_42 = 0x180a1000,
+     .device = 0x2330,
+     .subsystem = 0x16c1,
+     .falcons_by_dma = true,
+     .fsp = true,
+     .format = MMU_FORMAT_3,
+     .sm_version = 0x900,
+     .gpcs = 8,
+     .tpcs_per_gpc = 9,
+     .l2_mib = 50,
+     .bus_bits = 5120,
+     .ltcs = 80},
 };
+
+uint32_t bar_region(const struct chip *chip, enum bar bar)
+{
+    return bar * 2 - (bar && !chip->fsp);
+}
 
 const struct chip *chip_known(uint32_t i)
 {

@@ -11,9 +11,16 @@ struct chip {
     uint16_t device, subsystem;
     bool falcons_by_dma; /* their code comes by DMA and is verified by the falcon; else it is written word by
                             word */
+    /* From Hopper on: FSP boots the GSP, registers have a BAR of 64 bits, capabilities lie elsewhere. */
+    bool fsp;
     enum mmu_format format;
     uint32_t sm_version, gpcs, tpcs_per_gpc, l2_mib, bus_bits, ltcs;
 };
+
+/* Registers, memory, what RM maps for itself. */
+enum bar { BAR_REGISTERS, BAR_MEMORY, BAR_OF_RM, BAR_KINDS };
+/* Which of PCI's numbers it has. One of 64 bits takes two. */
+uint32_t bar_region(const struct chip *chip, enum bar bar);
 
 const struct chip *chip_by_key(const char *key);
 /* The i-th, or NULL. */
