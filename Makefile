@@ -109,7 +109,7 @@ help:
 	@echo 'make node-image the images that a cluster runs: $(BUILD)/node-image/mgpu.tar'
 	@echo 'make gpu-kit what tests/gpu/bringup.sh needs on a bare machine with a card, in build/gpu-kit'
 	@echo 'make lab     NVIDIA'"'"'s own kernel driver in a guest, on an emulated card, three minutes: LAB=files; SHELL=1 for a prompt'
-	@echo 'make lab-all every test of it on every pair of driver and kernel: an hour and more'
+	@echo 'make lab-all every test of it on every pair of driver and kernel, and on a GH100: an hour and more'
 	@echo 'make hosts   a container, and kills, on each kernel of Debian; HOSTS="6.1 --package", HOSTS="--cuts 12": docs/hosts.md'
 	@echo 'make format  rewrite the sources as the linters want them'
 	@echo 'make protos  generate the bindings of containerd'"'"'s API anew'

@@ -10,18 +10,21 @@ from pathlib import Path
 import click
 
 from lab import collection, pairs, runner, shell, verdicts
+from lab.claims import Claim
 from lab.error import LabError
 from lab.guests import Wish
 from lab.places import BUILD
 from lab.play import compare
 
 CARD = BUILD / "meson/lab/card/mgpu-labcard"
+# The first pair is tried on these, too: another firmware starts the GSP, and page tables have one level more.
+OTHER_CHIPS = ("gh100",)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("tests", nargs=-1, metavar="[TEST]...")
 @click.option("--pair", default=pairs.PAIRS[0].name, help="DRIVER-KERNEL, as lab/pairs.py has them.")
-@click.option("--every-pair", is_flag=True, help="All tests on each of them, one after the other.")
+@click.option("--every-pair", is_flag=True, help="All tests on each of them, then on other chips.")
 @click.option("--short", is_flag=True, help="Without the tests that start mgpud.")
 @click.option("--all", "every", is_flag=True, help="The long ones too, which are left out unless named.")
 @click.option("--shell", "interactive", is_flag=True, help="A prompt in the guest in place of tests.")
@@ -50,7 +53,10 @@ def main(
     """Run lab/tests in a guest with NVIDIA's driver. TEST: a file of lab/tests, or FILE.FUNCTION."""
     try:
         chosen = pairs.PAIRS if every_pair else (pairs.named(pair),)
-        wishes = [Wish(one, card.absolute(), chip, cards, memory_mib, engine=engine) for one in chosen]
+        machines = [(one, chip) for one in chosen]
+        if every_pair:
+            machines += [(pairs.PAIRS[0], other) for other in OTHER_CHIPS]
+        wishes = [Wish(one, card.absolute(), of, cards, memory_mib, engine=engine) for one, of in machines]
         if interactive:
             sys.exit(shell.prompt(wishes[0]))
         which = collection.every if tests or every or every_pair else collection.usual
@@ -63,8 +69,8 @@ def main(
 def _tests(wishes: list[Wish], named: list[collection.Named]) -> int:
     found: dict[str, list[verdicts.Verdict]] = {}
     for wish in wishes:
-        judged = found.setdefault(wish.pair.name, [])
-        of_pair = [test for test in named if wish.pair.driver.branch >= test.claim.since]
+        judged = found.setdefault(f"{wish.pair.name}, {wish.chip}", [])
+        of_pair = [test for test in named if _is_for(test.claim, wish)]
         for cards in sorted({max(test.claim.cards, wish.cards) for test in of_pair}):
             some = [test for test in of_pair if max(test.claim.cards, wish.cards) == cards]
             print(f"lab: {wish.pair.name}, {cards} x {wish.chip}", flush=True)
@@ -72,6 +78,10 @@ def _tests(wishes: list[Wish], named: list[collection.Named]) -> int:
             judged += runner.run(asked, some, lambda line: print(line, flush=True))
     print("\n".join([*verdicts.apart(found), verdicts.last_line(found.values(), compare.still_open())]))
     return 1 if any(verdict.state == verdicts.FAILED for some in found.values() for verdict in some) else 0
+
+
+def _is_for(claim: Claim, wish: Wish) -> bool:
+    return wish.pair.driver.branch >= claim.since and wish.chip not in claim.not_on
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ class Claim:
     whatever: made-up answers to which the test's own calls lead, each with the reason why no other answer
     would change what it asserts. limit_s: the guest's time, after which the test has failed. long: `make
     lab` leaves it out, but for a sample of those. cards: how many it takes; more than one are a guest of
-    their own. since: the oldest branch of the driver that it is for.
+    their own. since: the oldest branch of the driver that it is for; not_on: chips that it is not for.
     """
 
     rows: tuple[str, ...]
@@ -35,6 +35,7 @@ class Claim:
     cards: int = 1
     sample: bool = False
     since: int = 0
+    not_on: tuple[str, ...] = ()
 
 
 def decides(
@@ -46,8 +47,10 @@ def decides(
     cards: int = 1,
     sample: bool = False,
     since: int = 0,
+    not_on: tuple[str, ...] = (),
 ) -> Callable[[Test], Test]:
-    claim = Claim(rows, rests_on, tuple((whatever or {}).items()), limit_s, long, cards, sample, since)
+    reasons = tuple((whatever or {}).items())
+    claim = Claim(rows, rests_on, reasons, limit_s, long, cards, sample, since, not_on)
 
     def named(test: Test) -> Test:
         test.claim = claim  # type: ignore[attr-defined]

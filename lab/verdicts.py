@@ -68,7 +68,7 @@ def decided(verdicts: Iterable[Verdict]) -> set[str]:
 
 
 def apart(found: Mapping[str, Sequence[Verdict]]) -> list[str]:
-    """A line for each row that one pair decides and another does not."""
+    """A line for each row that one pair and chip decides and another does not."""
     everywhere = set[str]().union(*map(decided, found.values()))
     return [
         f"lab: {pair} does not decide: {row}"
@@ -78,9 +78,9 @@ def apart(found: Mapping[str, Sequence[Verdict]]) -> list[str]:
 
 
 def last_line(found: Collection[Sequence[Verdict]], differences: int) -> str:
-    """The rows that every pair decides."""
+    """The rows that every pair and chip decides."""
     rows = set.intersection(*map(decided, found))
-    on = f" on each of {len(found)} pairs" if len(found) > 1 else ""
+    on = f" on each of {len(found)} pairs and chips" if len(found) > 1 else ""
     return f"lab: {len(rows)} rows decided{on}, {differences} differences open"
 
 

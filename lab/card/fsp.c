@@ -3,7 +3,6 @@
  * published dev_fsp_pri.h of GH100). It verifies nothing here, and starts the GSP as GSP-FMC would have done.
  */
 #include "parts.h"
-#include "gsp/gsp.h"
 #include <string.h>
 
 enum { EMEM_CONTROL = 0x8f2ac0, EMEM_DATA = 0x8f2ac4, EMEM_OFFSET = 0xfffc };

@@ -64,4 +64,7 @@ def test_rows_that_one_pair_does_not_decide_are_said_and_not_counted() -> None:
         "new": [judged("files.a", PLAIN, "AssertionError", [], [])],
     }
     assert apart(pairs) == ["lab: new does not decide: a row"]
-    assert last_line(pairs.values(), 2) == "lab: 0 rows decided on each of 2 pairs, 2 differences open"
+    assert (
+        last_line(pairs.values(), 2)
+        == "lab: 0 rows decided on each of 2 pairs and chips, 2 differences open"
+    )
