@@ -4,7 +4,7 @@ placements.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import get_args
 
@@ -219,7 +219,3 @@ def _without(card: CardState, uid: str) -> CardState:
 
 def pod_of(tenant: Tenant) -> str:
     return tenant.container_id.partition("/")[0]
-
-
-def uuids_of(cards: Sequence[CardState]) -> frozenset[str]:
-    return frozenset(card.uuid for card in cards)

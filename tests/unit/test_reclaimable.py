@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from native_sched.daemon.control import report
 from native_sched.daemon.engine import Engine, Usage
-from native_sched.daemon.grants import memory_kind, memory_refusal
+from native_sched.daemon.grants import memory_kind, refusals
 from native_sched.daemon.grants import record as grant_record
 from native_sched.daemon.grants.closed import Closed
 from native_sched.daemon.grants.grants import Reclaim, ReclaimState
@@ -162,18 +162,18 @@ def test_without_overcommit_the_memory_is_the_containers_own() -> None:
 def test_an_older_driver_and_mig_are_refused_in_a_line() -> None:
     share = CardShare(index=0, minor=0, uuid="GPU-0", name="A100", memory_mib=512, core_percent=None)
     with pytest.raises(Refusal) as caught:
-        memory_refusal.refuse_unevictable("550.163.01", [share], CARDS)
+        refusals.refuse_unevictable("550.163.01", [share], CARDS)
     assert caught.value.line() == (
         "mgpu: mgpu.dev/memory-reclaimable asked, but driver 550.163.01 does not move processes off a GPU; "
         "install driver 570 or newer, or do without"
     )
     with pytest.raises(Refusal) as caught:
-        memory_refusal.refuse_unevictable("570.1", [share], [replace(CARDS[0], instance=(1, 0))])
+        refusals.refuse_unevictable("570.1", [share], [replace(CARDS[0], instance=(1, 0))])
     assert caught.value.line() == (
         "mgpu: mgpu.dev/memory-reclaimable asked, but card 0 is a MIG instance, which no process is moved off; "
         "name a GPU without MIG, or do without"
     )
-    memory_refusal.refuse_unevictable("570.1", [share], CARDS)
+    refusals.refuse_unevictable("570.1", [share], CARDS)
 
 
 def test_a_reclaimable_container_does_not_become_online_and_is_written_down() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from native_sched.daemon.engine import Engine, Process, Usage, Why
 from native_sched.daemon.grants.closed import Closed
 from native_sched.daemon.grants.grants import Grant
-from native_sched.daemon.grants.memory_refusal import can_evict
+from native_sched.daemon.grants.refusals import can_evict
 from native_sched.daemon.grants.served import Served
 from native_sched.daemon.node import sight, without
 from oci_specs import build

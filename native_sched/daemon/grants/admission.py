@@ -5,10 +5,11 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from native_sched.daemon.engine import NodeKind
-from native_sched.daemon.grants import claimed, memory_refusal, saved
+from native_sched.daemon.grants import claimed, saved
 from native_sched.daemon.grants.claims import Claims
 from native_sched.daemon.grants.closed import Closed
 from native_sched.daemon.grants.grants import Grant, Reclaim
+from native_sched.daemon.grants.refusals import LEAST_DRIVER_FOR_OTHERS, older, refuse_unevictable
 from native_sched.daemon.grants.served import Served
 from native_sched.daemon.node import device_nodes
 from oci_specs import identity, parse, vocabulary
@@ -86,7 +87,7 @@ class Admission:
             self._refuse_drained(request)
             placed = place(request, states, self._served.config)
             if reclaimable:
-                memory_refusal.refuse_unevictable(self._driver_version, placed.cards, self._served.cards)
+                refuse_unevictable(self._driver_version, placed.cards, self._served.cards)
         else:
             return Grant(**base, qos="online", policy=None, cards=(), edits={})
         edits = self._edits_for(placed.cards)
@@ -145,7 +146,7 @@ class Admission:
             for card in states
             if card.name in models and card.index not in granted
         ]
-        if not others or memory_refusal.older(self._driver_version, memory_refusal.LEAST_DRIVER_FOR_OTHERS):
+        if not others or older(self._driver_version, LEAST_DRIVER_FOR_OTHERS):
             return edits
         try:
             theirs = self._edits_for(others).get("devices", [])

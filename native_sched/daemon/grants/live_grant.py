@@ -7,10 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from native_sched.daemon.grants import live_grant_refusal as refusals
-from native_sched.daemon.grants import memory_kind, memory_refusal, naming
+from native_sched.daemon.grants import memory_kind, naming
 from native_sched.daemon.grants.grants import Grant, ReclaimState
+from native_sched.daemon.grants.refusals import refuse
 from native_sched.daemon.grants.served import Served
+from oci_specs.refusal import Refusal
 from oci_specs.request import Qos
 from oci_specs.vocabulary import DEFAULT_POLICY
 from placement import room
@@ -45,15 +46,15 @@ def plan(
     cards, rounded up.
     """
     if grant.state == "draining":
-        raise refusals.draining(grant)
+        raise refuse("draining", grant)
     if not grant.cards:
-        raise refusals.no_card(grant)
+        raise refuse("no-card", grant)
     if grant.reclaimable and intent.qos == "online":
-        raise memory_refusal.class_of_reclaimable(grant)
+        raise refuse("class-of-reclaimable", grant)
     if intent.memory_mib is not None and grant.reclaim.state != ReclaimState.RUNNING:
-        raise memory_refusal.not_running(grant)
+        raise refuse("not-running", grant, state=grant.reclaim.state)
     if grant.whole_cards and (intent.core_percent is not None or intent.memory_mib is not None):
-        raise refusals.whole_cards(grant)
+        raise refuse("whole-cards", grant)
     cards = grant.cards
     if intent.memory_mib is not None:
         each = _each("memory-mib", intent.memory_mib, len(cards))
@@ -63,7 +64,8 @@ def plan(
     if intent.core_percent is not None:
         each = _each("core", intent.core_percent, len(cards))
         if each > 100:
-            raise refusals.core_over_a_card(intent.core_percent, len(cards))
+            counted = "1 card" if len(cards) == 1 else f"{len(cards)} cards"
+            raise refuse("core-over-cards", total=intent.core_percent, cards=counted, most=100 * len(cards))
         cards = tuple(replace(card, core_percent=each) for card in cards)
     qos = intent.qos or grant.qos
     if qos != grant.qos or intent.core_percent is not None:
@@ -72,20 +74,38 @@ def plan(
     return Change(qos, cards)
 
 
-def _each(name: str, total: int, count: int) -> int:
+def _each(key: str, total: int, count: int) -> int:
     if total % count:
-        raise refusals.not_even(name, total, count)
+        raise refuse("not-even", key=key, total=total, count=count)
     return total // count
 
 
 def _check_memory(grant: Grant, card: CardShare, asked_mib: int, others: CardState, held_mib: int) -> None:
-    least = room.least_mib(len(grant.cards))
+    count = len(grant.cards)
+    least = room.least_mib(count)
     if asked_mib < least:
-        raise refusals.memory_below_least(asked_mib, least, len(grant.cards))
+        raise refuse("memory-below-least", asked=asked_mib, least=least, total=least * count)
     if asked_mib < held_mib:
-        raise refusals.memory_held(grant, card, asked_mib, held_mib)
-    if asked_mib > others.free_for(grant.qos, reclaimable=grant.reclaimable):
-        raise refusals.memory_full(grant, asked_mib, others)
+        raise _memory_held(grant, card, asked_mib, held_mib)
+    free = others.free_for(grant.qos, reclaimable=grant.reclaimable)
+    if asked_mib > free:
+        raise refuse(
+            "memory-full",
+            asked=asked_mib,
+            size=others.memory_mib,
+            card=others.index,
+            granted=others.memory_mib - free,
+            free=free,
+            each=_a_card(grant),
+        )
+
+
+def _memory_held(grant: Grant, card: CardShare, asked_mib: int, held_mib: int) -> Refusal:
+    return refuse("memory-held", grant, asked=asked_mib, held=held_mib, card=card.index, each=_a_card(grant))
+
+
+def _a_card(grant: Grant) -> str:
+    return " a card" if len(grant.cards) > 1 else ""
 
 
 def _check_core(grant: Grant, card: CardShare, qos: Qos, others: CardState) -> None:
@@ -93,7 +113,15 @@ def _check_core(grant: Grant, card: CardShare, qos: Qos, others: CardState) -> N
     free = room.free_core(others, qos, policy)
     least = room.least_part_percent(policy)
     if (least if card.core_percent is None else card.core_percent) > free:
-        raise refusals.core_full(grant, card, qos, free)
+        core = card.core_percent
+        raise refuse(
+            "core-full",
+            asked=f"a part of what {qos} containers leave" if core is None else f"core {core}",
+            qos=qos,
+            free=free,
+            card=card.index,
+            hint=f"ask for at most core {free}{_a_card(grant)}, " if free else "",
+        )
 
 
 class LiveGrant:
@@ -125,7 +153,7 @@ class LiveGrant:
         except OSError as error:
             self._undo(grant, before)
             record.abandon()
-            raise refusals.not_taken(grant, error) from error
+            raise refuse("change-not-taken", grant, error=error.strerror) from error
         except BaseException:
             self._undo(grant, before)
             record.abandon()
@@ -140,7 +168,7 @@ class LiveGrant:
             self._served.engine.grant(grant.tenant, card.index, card.memory_mib * _MIB)
             held_mib = self._held_mib(grant, card.index)
             if held_mib > card.memory_mib:
-                raise refusals.memory_held(grant, card, card.memory_mib, held_mib)
+                raise _memory_held(grant, card, card.memory_mib, held_mib)
 
     def _undo(self, grant: Grant, before: Change) -> None:
         was = grant.qos

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from native_sched.daemon.grants.grants import Reclaim, ReclaimState
-from native_sched.daemon.grants.memory_refusal import LEAST_DRIVER, LEAST_DRIVER_FOR_OTHERS, can_evict, older
+from native_sched.daemon.grants.refusals import LEAST_DRIVER, LEAST_DRIVER_FOR_OTHERS, can_evict, older
 from native_sched.daemon.node.inventory import CardInfo
 from oci_specs.refusal import Refusal, printable
 from placement.cards import CardShare, CardState

@@ -62,8 +62,6 @@ def _allowed(schema: Mapping[str, Any]) -> str:
         return str(schema["description"])
     if schema["type"] == "integer":
         return f"a whole number from {schema['minimum']} to {schema['maximum']}"
-    if schema["type"] == "string":
-        return str(schema["description"])
     return f"a list of {schema['items']['description']}"
 
 

@@ -11,10 +11,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from native_sched.daemon.grants import live_grant_refusal
-from native_sched.daemon.grants import memory_refusal as refusals
 from native_sched.daemon.grants.grants import Asked, Grant, Reclaim
 from native_sched.daemon.grants.grants import ReclaimState as State
+from native_sched.daemon.grants.refusals import refuse, refuse_unevictable
 from native_sched.daemon.grants.served import Served
 from native_sched.daemon.log import LOG
 from native_sched.daemon.node import process_id
@@ -105,17 +104,17 @@ class Reclaimer:
     def ask_evict(self, grant: Grant, driver_version: str = "") -> None:
         """Refusal where it cannot be."""
         if not grant.cards:
-            raise live_grant_refusal.no_card(grant)
-        refusals.refuse_unevictable(
+            raise refuse("no-card", grant)
+        refuse_unevictable(
             driver_version,
             grant.cards,
             self._served.cards,
             f"container {quoted(grant.name)} is to be evicted",
         )
         if grant.state != "bound":
-            raise refusals.not_bound(grant)
+            raise refuse("not-bound", grant, state=grant.state)
         if grant.reclaim.state == State.RESTORING:
-            raise refusals.not_running(grant)
+            raise refuse("not-running", grant, state=grant.reclaim.state)
         grant.not_moved = ""
         grant.asked = Asked("evict")
         self.wake()
@@ -134,18 +133,17 @@ class Reclaimer:
         if grant.reclaim.state == State.RESTORING and set(names) <= {card.uuid for card in grant.cards}:
             return
         if grant.reclaim.state != State.EVICTED:
-            raise refusals.not_evicted(grant)
+            raise refuse("not-evicted", grant, state=grant.reclaim.state)
         before, by_hand = grant.cards, grant.reclaim.by_hand
         there = before
         if names:
             there = relocate.plan(self._served, grant, names, driver_version=driver_version, closed=closed)
         cards = self._cards()
         for index, size in relocate.sizes_on(grant, there).items() if grant.reclaimable else ():
-            left = min(cards[index].left_bytes, cards[index].free_bytes)
-            if left < size or cards[index].demanded_bytes:
-                raise refusals.no_room_to_resume(
-                    grant, index, size, 0 if cards[index].demanded_bytes else left
-                )
+            demanded = cards[index].demanded_bytes
+            left = 0 if demanded else min(cards[index].left_bytes, cards[index].free_bytes)
+            if left < size or demanded:
+                raise refuse("no-room-to-resume", grant, needs=-(-size >> 20), card=index, left=left >> 20)
         # A mgpud that ends now leaves the next one to restore it.
         relocate.apply(self._served, grant, there)
         grant.not_moved = ""

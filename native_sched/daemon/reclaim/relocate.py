@@ -12,11 +12,10 @@ from contextlib import suppress
 from dataclasses import replace
 
 from native_sched.daemon.engine import NodeKind
-from native_sched.daemon.grants import memory_refusal
 from native_sched.daemon.grants.grants import Grant, Reclaim
+from native_sched.daemon.grants.refusals import LEAST_DRIVER_FOR_OTHERS, older, refuse
 from native_sched.daemon.grants.served import Served
 from native_sched.daemon.log import LOG
-from native_sched.daemon.reclaim import relocate_refusal as refusals
 from oci_specs.request import Memory, Request
 from placement.cards import CardShare
 from placement.place import card_named, place
@@ -31,24 +30,24 @@ def plan(
     others = served.card_states([other for other in served.grants if other is not grant])
     chosen = {card.index: card for card in (card_named(name, others) for name in names)}
     if len(chosen) != len(grant.cards):
-        raise refusals.another_count(grant, len(chosen))
+        raise refuse("another-count", grant, named=len(chosen), count=len(grant.cards))
     kept = [card for card in grant.cards if card.index in chosen]
     new = [card for index, card in chosen.items() if not grant.has_card(index)]
     if not new:
         return grant.cards
-    if memory_refusal.older(driver_version, memory_refusal.LEAST_DRIVER_FOR_OTHERS):
-        raise refusals.old_driver(driver_version, memory_refusal.LEAST_DRIVER_FOR_OTHERS)
+    if older(driver_version, LEAST_DRIVER_FOR_OTHERS):
+        raise refuse("driver-restores-in-place", driver=driver_version, least=LEAST_DRIVER_FOR_OTHERS)
     instances = {card.index for card in served.cards if card.instance is not None}
     left = next(card for card in grant.cards if card.index not in chosen)
     for card in new:
         if card.index in closed:
-            raise refusals.closed_card(card)
+            raise refuse("card-closed", card=card.index, uuid=card.uuid)
         if card.index in instances:
-            raise refusals.instance(card)
+            raise refuse("resume-on-instance", card=card.index, uuid=card.uuid)
         if card.name != left.name:
-            raise refusals.another_model(card, left)
+            raise refuse("another-model", card=card.index, model=card.name, left=left.name)
         if not any(node.kind == NodeKind.CARD and node.minor == card.minor for node in grant.nodes):
-            raise refusals.no_node(grant, card)
+            raise refuse("no-node", grant, card=card.index)
     core = left.core_percent
     placed = place(
         Request(
@@ -112,9 +111,8 @@ def apply(served: Served, grant: Grant, cards: tuple[CardShare, ...]) -> None:
                 _move(served, grant, new, old)
             _give_nodes(served, grant)
             served.scheduling.apply()
-        raise (
-            refusals.holds(grant) if error.errno == errno.EBUSY else refusals.not_taken(grant, error)
-        ) from error
+        row = "holds-card" if error.errno == errno.EBUSY else "cards-not-taken"
+        raise refuse(row, grant, error=error.strerror) from error
     if pairs:
         was, now = (" ".join(card.uuid for card in each) for each in (before[0], cards))
         LOG.info("other-gpus", container=grant.container_id, was=was, gpus=now)
