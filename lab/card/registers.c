@@ -7,7 +7,6 @@
 
 enum {
     PMC_BOOT_0 = 0x0,
-    PMC_BOOT_1 = 0x4,
     PMC_BOOT_42 = 0xa00,
     PTIMER_TIME_0 = 0x9400,
     PTIMER_TIME_1 = 0x9410,

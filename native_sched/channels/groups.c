@@ -1,7 +1,6 @@
 #include "groups.h"
 #include "base/reserve.h"
 #include "rm/rm_abi.h"
-#include "group_control.h"
 #include "groups_private.h"
 #include <errno.h>
 #include <sys/eventfd.h>
@@ -60,15 +59,6 @@ void groups_destroy(struct groups *g)
             end_group(g, &g->group[i]);
     munmap(g->group, sizeof(struct tables));
     pthread_mutex_destroy(&g->lock);
-}
-
-struct group *group_find(struct groups *g, uint32_t client, uint32_t handle)
-{
-    assert_held(&g->lock);
-    for (uint32_t i = 0; i < g->groups; i++)
-        if (g->group[i].live && g->group[i].name.client == client && g->group[i].name.handle == handle)
-            return &g->group[i];
-    return NULL;
 }
 
 /* There is room for as many as there are groups. */
@@ -132,20 +122,6 @@ static int begin_group(struct groups *g, const struct group *group)
     return timeslices_apply(g);
 }
 
-/* Where RM refuses the id, no engine is ever seen to execute the group: its work counts as another's. */
-static int find_tsg_id(struct groups *g, struct group *group)
-{
-    int e = group_tsg_id(g->ops, g->driver, &group->name, &group->tsg_id);
-
-    if (e < 0)
-        group->tsg_id = NO_TSG;
-    if (rm_refused(e)) {
-        refusals_note(g->refusals, group->card, MGPU_WITHOUT_GROUP_IDS, e);
-        e = 0;
-    }
-    return e;
-}
-
 int groups_add(struct groups *g, const struct rm_target *name, uint32_t card, uint32_t engine_type,
                uint32_t subdevice)
 {
@@ -161,7 +137,7 @@ int groups_add(struct groups *g, const struct rm_target *name, uint32_t card, ui
     int e;
     WITH_GROUPS(g);
 
-    if ((e = find_tsg_id(g, &fresh)) < 0)
+    if ((e = group_find_tsg_id(g, &fresh)) < 0)
         return e;
     if (!ids_left(&g->ids->groups[card], own_ids(g, card).groups) ||
         !(group = place_group(g, &fresh, subdevice)))
@@ -212,42 +188,6 @@ void groups_channel_ends(struct groups *g, uint32_t client, uint32_t handle)
 
     if ((group = group_find(g, client, handle)))
         group->making = false;
-}
-
-/* A channel whose USERD cannot be read counts as busy for as long as it exists. */
-static void map_userd(struct groups *g, struct channel *c)
-{
-    struct rm_target name = g->group[c->group].name;
-    int e;
-
-    name.handle = c->handle;
-    name.userd = c->place;
-    if ((e = g->ops->userd_map(g->driver, &name, &c->userd)) < 0) {
-        refusals_note(g->refusals, c->card, MGPU_WITHOUT_USERD, e);
-        return;
-    }
-    c->blind = false;
-    /* What was submitted before is new to the next poll. A ring begins with its first entry. */
-    c->seen_put = c->userd.has_get ? userd_word(&c->userd, RM_USERD_GP_GET) : 0;
-}
-
-bool groups_ask_recovered(struct groups *g)
-{
-    assert_held(&g->lock);
-    for (struct group *group = g->group; g->recovered && group < g->group + g->groups; group++)
-        if (group->live && group->recovered) {
-            group->recovered = false;
-            find_tsg_id(g, group);
-            return true;
-        }
-    for (struct channel *c = g->channel; g->recovered && c < g->channel + g->channels; c++)
-        if (c->live && c->recovered) {
-            c->recovered = false;
-            map_userd(g, c);
-            return true;
-        }
-    g->recovered = false;
-    return false;
 }
 
 /* NULL and the error: there are as many as there may be, or no such group. */
@@ -305,7 +245,7 @@ int groups_add_channel(struct groups *g, const struct rm_target *name, uint32_t 
         return -ENOSPC;
     }
     if (c->blind)
-        map_userd(g, c);
+        channel_map_userd(g, c);
     eventfd_write(g->kick, 1);
     return 0;
 }

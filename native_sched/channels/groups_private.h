@@ -14,9 +14,6 @@ static inline uint32_t userd_word(const struct userd *u, uint32_t offset)
     return *(const volatile uint32_t *)(const volatile void *)(u->at + offset);
 }
 
-/* NULL: there is none. */
-struct group *group_find(struct groups *g, uint32_t client, uint32_t handle);
-
 /* Stopped by its tenant; group_apply() brings the driver to it. */
 static inline void channel_stop(struct groups *g, struct channel *c, bool stop)
 {
@@ -33,7 +30,12 @@ void suspend_ask(struct groups *g, const struct group *group);
 /* By how many calls what the tenant has on the card is suspended. */
 uint32_t suspend_calls(const struct groups *g, uint32_t card);
 
-/* groups.c: asks the driver one question about what the previous mgpud had; false: there is none left. */
+/* group_asks.c: which group a name is of, and what the driver is asked of groups and their channels. */
+/* NULL: there is none. */
+struct group *group_find(struct groups *g, uint32_t client, uint32_t handle);
+int group_find_tsg_id(struct groups *g, struct group *group);
+void channel_map_userd(struct groups *g, struct channel *c);
+/* Asks one question about what the previous mgpud had; false: there is none left. */
 bool groups_ask_recovered(struct groups *g);
 
 /* timeslice.c: gives each group the timeslice that it should have by now. */

@@ -69,16 +69,3 @@ int mgpu_engine_stats(struct mgpu_engine *e, struct mgpu_stats *out)
     }
     return 0;
 }
-
-int mgpu_tenant_refused(struct mgpu_engine *e, uint64_t id, uint64_t *out)
-{
-    WITH_ENGINE(e);
-    const struct tenant *t = tenant_by_id(e, id);
-
-    if (!t)
-        return -ENOENT;
-    for (int i = 0; i < MGPU_REFUSED_KINDS; i++)
-        out[i] = 0;
-    add(out, t->stats.refused, MGPU_REFUSED_KINDS);
-    return 0;
-}

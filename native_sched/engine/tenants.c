@@ -411,3 +411,15 @@ int mgpu_listener_add(struct mgpu_engine *e, uint64_t id, int fd, uint64_t holde
     reaper_wake(e);
     return inflight;
 }
+
+int mgpu_tenant_refused(struct mgpu_engine *e, uint64_t id, uint64_t *out)
+{
+    WITH_ENGINE(e);
+    const struct tenant *t = tenant_by_id(e, id);
+
+    if (!t)
+        return -ENOENT;
+    for (int i = 0; i < MGPU_REFUSED_KINDS; i++)
+        out[i] = atomic_load_explicit(&t->stats.refused[i], memory_order_relaxed);
+    return 0;
+}

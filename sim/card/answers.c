@@ -9,18 +9,6 @@
 enum { LIST_COUNT_BYTES = 4 };
 enum { BAR0_MIB = 16, BAR1_MIB = 256, BUS_TYPE_PCIE = 3 };
 
-void *request_list(const struct rm_request *request, uint32_t element_bytes, uint32_t i, uint32_t *count)
-{
-    uint8_t *params = request->params;
-    uint64_t pointer;
-
-    memcpy(count, params, sizeof *count);
-    memcpy(&pointer, params + RM_LISTS_POINTERS_AT + i * sizeof pointer, sizeof pointer);
-    if (!pointer)
-        return NULL;
-    return params + rm_list_at(request->params_bytes, *count * element_bytes, i);
-}
-
 /* Accepted; what it sets or tells is nothing to a simulated card. */
 static uint32_t nothing(const struct rm_request *request)
 {

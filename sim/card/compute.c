@@ -10,17 +10,6 @@ enum {
     COPY_ENGINES = 20, /* RM's names of them, COPY0 to COPY19 */
 };
 
-bool class_is_channel(uint32_t class_id)
-{
-    return rm_kind_of(class_id) == RM_KIND_CHANNEL;
-}
-
-bool class_is_usermode(uint32_t class_id)
-{
-    return class_id == VOLTA_USERMODE_A || class_id == TURING_USERMODE_A || class_id == AMPERE_USERMODE_A ||
-           class_id == HOPPER_USERMODE_A || class_id == BLACKWELL_USERMODE_A;
-}
-
 uint32_t system_memory_alloc(struct rm_call *call, struct rm_object *object)
 {
     struct rm_memory *params = call->params;

@@ -1,5 +1,7 @@
 /* How large the parameters of a control are, by the driver's version. */
+#include "../../rm/lists.h"
 #include "rm.h"
+#include <string.h>
 
 enum { SIZE_GONE = ~0u };
 
@@ -32,4 +34,16 @@ bool control_size_fits(const struct rm *rm, uint32_t cmd, uint32_t params_bytes)
     uint32_t bytes = bytes_of(rm, cmd);
 
     return bytes == (uint32_t)SIZE_GONE || bytes == params_bytes;
+}
+
+void *request_list(const struct rm_request *request, uint32_t element_bytes, uint32_t i, uint32_t *count)
+{
+    uint8_t *params = request->params;
+    uint64_t pointer;
+
+    memcpy(count, params, sizeof *count);
+    memcpy(&pointer, params + RM_LISTS_POINTERS_AT + i * sizeof pointer, sizeof pointer);
+    if (!pointer)
+        return NULL;
+    return params + rm_list_at(request->params_bytes, *count * element_bytes, i);
 }

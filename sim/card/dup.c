@@ -1,23 +1,6 @@
 #include "rm.h"
 #include <string.h>
 
-bool class_has_names(uint32_t class_id)
-{
-    return class_id == NV01_MEMORY_LOCAL_USER || class_id == NV01_MEMORY_SYSTEM ||
-           class_id == NV01_MEMORY_SYSTEM_OS_DESCRIPTOR;
-}
-
-bool class_has_space(uint32_t class_id)
-{
-    return class_id == FERMI_VASPACE_A || class_id == NV01_MEMORY_VIRTUAL || class_id == NV50_MEMORY_VIRTUAL;
-}
-
-/* Of which the driver has no second names. */
-bool class_is_unique(uint32_t class_id)
-{
-    return class_id == NV01_ROOT_CLIENT || class_id == NV01_DEVICE_0 || class_id == NV20_SUBDEVICE_0;
-}
-
 struct rm_object *object_alias(struct rm *rm, struct rm_object *parent, uint32_t handle,
                                struct rm_object *source)
 {

@@ -13,25 +13,6 @@
 
 enum { HANGUP_BATCH = 64, PIPE_BYTES = 4096, STACK_BYTES = 64 << 10 };
 
-static struct sim_file **bucket(struct rm *rm, uint64_t id)
-{
-    return &rm->files[id % RM_FILE_BUCKETS];
-}
-
-struct sim_file *file_find(struct rm *rm, uint64_t id)
-{
-    struct sim_file *file = *bucket(rm, id);
-
-    while (file && file->id != id)
-        file = file->hash_next;
-    return file;
-}
-
-const struct sim_file *file_of_clients(struct rm *rm, const struct sim_file *file)
-{
-    return file->registered_with ? file_find(rm, file->registered_with) : file;
-}
-
 bool file_is_held(struct rm *rm, uint64_t id)
 {
     const struct sim_file *file = file_find(rm, id);
@@ -44,15 +25,11 @@ bool file_is_held(struct rm *rm, uint64_t id)
 
 static void file_free(struct rm *rm, struct sim_file *file)
 {
-    struct sim_file **at = bucket(rm, file->id);
-
     uvm_end(rm, file);
     objects_free_file(rm, file);
     os_events_end(rm, file->id, 0);
     exports_free(file);
-    while (*at != file)
-        at = &(*at)->hash_next;
-    *at = file->hash_next;
+    file_forget(rm, file);
     if (file->end >= 0)
         close(file->end);
     free(file);
@@ -162,8 +139,7 @@ int file_open(struct rm *rm, const struct sim_request *request, struct sim_file 
     file->card = request->node == SIM_NODE_CARD ? &rm->cards[request->minor] : NULL;
     file->tgid = request->tgid;
     file->end = -1;
-    file->hash_next = *bucket(rm, file->id);
-    *bucket(rm, file->id) = file;
+    file_add(rm, file);
     *fd = file->node == SIM_NODE_UVM ? memory_make(rm, file) : pipe_make(rm, file);
     if (*fd >= 0) {
         *out = file;

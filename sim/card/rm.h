@@ -161,17 +161,22 @@ void reload_keep(char **argv);
 int reload_prepare(struct rm *rm, const char *cards);
 void reload_now(void);
 
-/* files.c */
+/* file_table.c */
+void file_add(struct rm *rm, struct sim_file *file);
+void file_forget(struct rm *rm, const struct sim_file *file);
 struct sim_file *file_find(struct rm *rm, uint64_t id);
 /* The file on which the clients are that are called on by this one: the control file that a card's is
  * registered with. */
 const struct sim_file *file_of_clients(struct rm *rm, const struct sim_file *file);
+/* files.c */
 bool file_is_held(struct rm *rm, uint64_t id); /* it is there, and some process has it open */
 int file_open(struct rm *rm, const struct sim_request *request, struct sim_file **file, int *fd);
 /* Runs for ever, lock not held: frees what belongs to files whose last reader is gone. */
 void files_watch(struct rm *rm);
 
-/* serve.c, lock not held. */
+/* subscribers.c, lock not held. */
+/* Events only, until the peer is gone. */
+void subscribers_stream(int connection);
 void subscribers_tell(const struct sim_event *event);
 
 /* objects.c */
@@ -198,12 +203,16 @@ int share_object(struct rm_call *call);
 /* Whether the client may have another name for it. */
 bool may_dup(const struct rm_object *source, const struct rm_client *to);
 void leave_aliases(struct rm_object *object);
-bool class_has_names(uint32_t class_id);
-bool class_has_space(uint32_t class_id);
-bool class_is_unique(uint32_t class_id);
 /* Another name of the source's memory; NULL: the host has no room. */
 struct rm_object *object_alias(struct rm *rm, struct rm_object *parent, uint32_t handle,
                                struct rm_object *source);
+
+/* kinds.c */
+bool class_is_channel(uint32_t class_id);
+bool class_is_usermode(uint32_t class_id);
+bool class_has_names(uint32_t class_id);
+bool class_has_space(uint32_t class_id);
+bool class_is_unique(uint32_t class_id);
 
 /* classes.c: an enum rm_status. *handle 0 = choose one. */
 uint32_t class_alloc(struct rm_call *call, uint32_t root, uint32_t parent, uint32_t *handle,
@@ -229,8 +238,6 @@ void vaspace_free(struct rm_object *object);
 void channel_group_free(struct rm_object *object);
 void channel_free(struct rm_object *object);
 void usermode_free(struct rm_object *object);
-bool class_is_channel(uint32_t class_id);
-bool class_is_usermode(uint32_t class_id);
 
 /* mapping.c: the escapes MAP_MEMORY and UNMAP_MEMORY; what SIM_USERD answers, an fd or negative errno. */
 int map_memory(struct rm_call *call);
@@ -285,15 +292,14 @@ uint32_t answer_control(const struct rm_request *request, uint32_t cmd);
 /* control_sizes.c: whether this driver's version has the control; any size fits one that it does not have. */
 bool control_is_known(const struct rm *rm, uint32_t cmd);
 bool control_size_fits(const struct rm *rm, uint32_t cmd, uint32_t params_bytes);
+/* The i-th list that the parameters point to, of as many elements as they say; NULL: they point to none. */
+void *request_list(const struct rm_request *request, uint32_t element_bytes, uint32_t i, uint32_t *count);
 uint32_t set_notification(const struct rm_request *request);
 uint32_t gr_sm_version(const struct card_profile *profile);
 uint32_t gr_info(const struct rm_request *request);
 uint32_t gr_gpc_mask(const struct rm_request *request);
 uint32_t gr_tpc_mask(const struct rm_request *request);
 uint32_t gr_sm_order(const struct rm_request *request);
-/* The i-th list that the parameters point to, of as many elements as they say; NULL: they point to none. */
-void *request_list(const struct rm_request *request, uint32_t element_bytes, uint32_t i, uint32_t *count);
-
 uint32_t of_channel(const struct rm_request *request);
 uint32_t work_token(const struct rm_request *request);
 uint32_t channel_numbers(const struct rm_request *request);

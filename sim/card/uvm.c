@@ -3,48 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint8_t hex_digit(char c)
-{
-    return (uint8_t)(c <= '9' ? c - '0' : c - 'a' + 10);
-}
-
-static bool is_named(const struct sim_card *card, const uint8_t uuid[UVM_UUID_BYTES])
-{
-    const char *text = card->uuid + strlen("GPU-");
-
-    for (uint32_t i = 0; i < UVM_UUID_BYTES; i++, text += 2) {
-        text += *text == '-';
-        if (uuid[i] != (uint8_t)(hex_digit(text[0]) << 4 | hex_digit(text[1])))
-            return false;
-    }
-    return true;
-}
-
-static struct sim_card *card_named(struct rm *rm, const uint8_t uuid[UVM_UUID_BYTES])
-{
-    for (uint32_t i = 0; i < rm->card_count; i++)
-        if (is_named(&rm->cards[i], uuid))
-            return &rm->cards[i];
-    return NULL;
-}
-
-struct uvm_card *uvm_card_of(struct rm *rm, struct uvm *uvm, const uint8_t uuid[UVM_UUID_BYTES],
-                             struct sim_card **card)
-{
-    *card = card_named(rm, uuid);
-    return *card && uvm->card[(*card)->index].registered ? &uvm->card[(*card)->index] : NULL;
-}
-
-bool uvm_may_have(const struct rm_call *call, const struct uvm *uvm, const struct rm_object *object)
-{
-    bool may;
-
-    uvm->client->tgid = call->tgid;
-    may = may_dup(object, uvm->client);
-    uvm->client->tgid = 0;
-    return may;
-}
-
 static uint32_t initialize(struct rm_call *call, struct uvm *uvm)
 {
     const struct uvm_initialize *params = call->outer;
@@ -67,7 +25,7 @@ static uint32_t register_gpu(struct rm_call *call, struct uvm *uvm)
 {
     enum { NUMA_NODE_AT = 20 };
     const int32_t no_node = -1;
-    struct sim_card *card = card_named(call->rm, call->outer);
+    struct sim_card *card = uvm_card_named(call->rm, call->outer);
     struct uvm_card *of;
 
     if (!card)
@@ -257,7 +215,7 @@ static uint32_t pageable_on_gpu(struct rm_call *call, struct uvm *uvm)
     struct {
         uint8_t gpu[UVM_UUID_BYTES], access;
     } *of = (void *)call->outer;
-    struct sim_card *card = card_named(call->rm, of->gpu);
+    struct sim_card *card = uvm_card_named(call->rm, of->gpu);
 
     if (!card || !uvm->card[card->index].registered)
         return NV_ERR_INVALID_DEVICE;

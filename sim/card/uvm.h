@@ -42,12 +42,6 @@ int uvm_command(struct rm_call *call);
 /* Its file is gone, its client not yet. */
 void uvm_end(struct rm *rm, struct sim_file *file);
 
-/* The card that is registered on the file; NULL: none of that name. */
-struct uvm_card *uvm_card_of(struct rm *rm, struct uvm *uvm, const uint8_t uuid[UVM_UUID_BYTES],
-                             struct sim_card **card);
-/* May the file have another name for it, in the name of who calls? */
-bool uvm_may_have(const struct rm_call *call, const struct uvm *uvm, const struct rm_object *object);
-
 /* uvm_ranges.c: the commands, an enum rm_status each. */
 uint32_t uvm_create_range(struct rm_call *call, struct uvm *uvm);
 /* The same, and for whose use: of as many cards as are said, of the one that is named. */
@@ -57,6 +51,7 @@ uint32_t uvm_free_range(struct rm_call *call, struct uvm *uvm);
 uint32_t uvm_validate_range(struct rm_call *call, struct uvm *uvm);
 uint32_t uvm_map_external(struct rm_call *call, struct uvm *uvm);
 uint32_t uvm_unmap_external(struct rm_call *call, struct uvm *uvm);
+uint32_t uvm_range_policy(struct rm_call *call, struct uvm *uvm);
 /* Whether one that is not managed has the address. */
 bool uvm_has_range(struct uvm *uvm, uint64_t address);
 void uvm_ranges_end(struct rm *rm, struct uvm *uvm);
@@ -65,9 +60,14 @@ void uvm_ranges_leave(struct rm *rm, struct uvm *uvm, const struct sim_card *car
 /* They are no peers from now on: the memory of one is nowhere mapped on the other. */
 void uvm_ranges_part(struct rm *rm, struct uvm *uvm, const struct sim_card *one,
                      const struct sim_card *other);
+struct sim_card *uvm_card_named(struct rm *rm, const uint8_t uuid[UVM_UUID_BYTES]);
+/* The card that is registered on the file; NULL: none of that name. */
+struct uvm_card *uvm_card_of(struct rm *rm, struct uvm *uvm, const uint8_t uuid[UVM_UUID_BYTES],
+                             struct sim_card **card);
+/* May the file have another name for it, in the name of who calls? */
+bool uvm_may_have(const struct rm_call *call, const struct uvm *uvm, const struct rm_object *object);
 
-/* uvm_policies.c: the same. Of a range; of a range and a processor; of a group and a range. */
-uint32_t uvm_range_policy(struct rm_call *call, struct uvm *uvm);
+/* uvm_policies.c: the same. Of a range and a processor; of a group and a range. */
 uint32_t uvm_processor_policy(struct rm_call *call, struct uvm *uvm);
 uint32_t uvm_create_group(struct rm_call *call, struct uvm *uvm);
 uint32_t uvm_destroy_group(struct rm_call *call, struct uvm *uvm);

@@ -13,13 +13,6 @@ static bool is_host(const uint8_t uuid[UVM_UUID_BYTES])
     return !memcmp(uuid, uvm_host(), UVM_UUID_BYTES);
 }
 
-uint32_t uvm_range_policy(struct rm_call *call, struct uvm *uvm)
-{
-    const struct uvm_range *range = call->outer;
-
-    return managed_covers(&uvm->managed, range->base, range->length) ? NV_OK : NV_ERR_INVALID_ADDRESS;
-}
-
 /* Groups of ranges move together, or not at all: nothing moves, and only their numbers are there. */
 uint32_t uvm_create_group(struct rm_call *call, struct uvm *uvm)
 {

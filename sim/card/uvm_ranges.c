@@ -17,6 +17,55 @@ struct uvm_range_of {
     struct mapping *mappings;
 };
 
+static uint8_t hex_digit(char c)
+{
+    return (uint8_t)(c <= '9' ? c - '0' : c - 'a' + 10);
+}
+
+static bool is_named(const struct sim_card *card, const uint8_t uuid[UVM_UUID_BYTES])
+{
+    const char *text = card->uuid + strlen("GPU-");
+
+    for (uint32_t i = 0; i < UVM_UUID_BYTES; i++, text += 2) {
+        text += *text == '-';
+        if (uuid[i] != (uint8_t)(hex_digit(text[0]) << 4 | hex_digit(text[1])))
+            return false;
+    }
+    return true;
+}
+
+struct sim_card *uvm_card_named(struct rm *rm, const uint8_t uuid[UVM_UUID_BYTES])
+{
+    for (uint32_t i = 0; i < rm->card_count; i++)
+        if (is_named(&rm->cards[i], uuid))
+            return &rm->cards[i];
+    return NULL;
+}
+
+struct uvm_card *uvm_card_of(struct rm *rm, struct uvm *uvm, const uint8_t uuid[UVM_UUID_BYTES],
+                             struct sim_card **card)
+{
+    *card = uvm_card_named(rm, uuid);
+    return *card && uvm->card[(*card)->index].registered ? &uvm->card[(*card)->index] : NULL;
+}
+
+bool uvm_may_have(const struct rm_call *call, const struct uvm *uvm, const struct rm_object *object)
+{
+    bool may;
+
+    uvm->client->tgid = call->tgid;
+    may = may_dup(object, uvm->client);
+    uvm->client->tgid = 0;
+    return may;
+}
+
+uint32_t uvm_range_policy(struct rm_call *call, struct uvm *uvm)
+{
+    const struct uvm_range *range = call->outer;
+
+    return managed_covers(&uvm->managed, range->base, range->length) ? NV_OK : NV_ERR_INVALID_ADDRESS;
+}
+
 static struct uvm_range_of **range_at(struct uvm *uvm, uint64_t base, uint64_t end)
 {
     struct uvm_range_of **at = &uvm->ranges;

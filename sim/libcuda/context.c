@@ -5,78 +5,6 @@
 
 enum { FLAGS_MASK = 0xff };
 
-static struct CUctx_st *contexts;
-static unsigned long long last_id;
-
-bool context_live(CUcontext context)
-{
-    for (const struct CUctx_st *live = contexts; live; live = live->next)
-        if (live == context)
-            return true;
-    return false;
-}
-
-static void context_free(struct CUctx_st *context)
-{
-    engines_free(context->engines);
-    free(context);
-}
-
-CUcontext context_on(const struct rmc_card *card)
-{
-    CUcontext live = contexts;
-
-    while (live && live->device->card != card)
-        live = live->next;
-    return live;
-}
-
-bool contexts_drained(void)
-{
-    for (const struct CUctx_st *live = contexts; live; live = live->next)
-        if (!engines_drained(live->engines))
-            return false;
-    return true;
-}
-
-void contexts_leave(void)
-{
-    for (const struct CUctx_st *live = contexts; live; live = live->next)
-        engines_leave(live->engines);
-}
-
-CUresult contexts_return(void)
-{
-    uint32_t status = NV_OK;
-
-    for (const struct CUctx_st *live = contexts; live && !status; live = live->next)
-        status = engines_return(live->engines);
-    return from_rm(status);
-}
-
-/* The parent's RM client went with the session; only our own notes are left to drop. */
-void contexts_forget(void)
-{
-    while (contexts) {
-        struct CUctx_st *context = contexts;
-
-        contexts = context->next;
-        context_free(context);
-    }
-}
-
-CUcontext context_hold(CUcontext context)
-{
-    __atomic_fetch_add(&context->refs, 1, __ATOMIC_RELAXED);
-    return context;
-}
-
-void context_release(CUcontext context)
-{
-    if (!__atomic_sub_fetch(&context->refs, 1, __ATOMIC_ACQ_REL))
-        context_free(context);
-}
-
 CUresult context_make(struct rmc *rm, struct device *device, unsigned int flags, CUcontext *out)
 {
     struct CUctx_st *context = calloc(1, sizeof *context);
@@ -84,7 +12,7 @@ CUresult context_make(struct rmc *rm, struct device *device, unsigned int flags,
 
     if (!context)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *context = (struct CUctx_st){.device = device, .flags = flags, .refs = 1, .id = ++last_id};
+    *context = (struct CUctx_st){.device = device, .flags = flags, .refs = 1};
     limits_default(context);
     context->engines = engines_make(rm, device->card, &error);
     if (error) {
@@ -97,23 +25,18 @@ CUresult context_make(struct rmc *rm, struct device *device, unsigned int flags,
         context_release(context);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    context->next = contexts;
-    contexts = context;
+    contexts_add(context);
     *out = context;
     return CUDA_SUCCESS;
 }
 
 void context_end(struct rmc *rm, CUcontext context)
 {
-    struct CUctx_st **at = &contexts;
-
     uvm_leave(rm, context);
     engines_end(context->engines);
     moves_end_context(context);
     ranges_end_context(rm, context);
-    while (*at != context)
-        at = &(*at)->next;
-    *at = context->next;
+    contexts_remove(context);
     objects_end_context(context);
     context_release(context);
 }

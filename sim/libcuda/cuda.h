@@ -80,6 +80,9 @@ uint32_t visible_cards(const struct rmc *rm, uint32_t order[RM_MAX_CARDS]);
 /* context.c, lock held. */
 CUresult context_make(struct rmc *rm, struct device *device, unsigned int flags, CUcontext *context);
 void context_end(struct rmc *rm, CUcontext context);
+/* contexts.c: those that are live. */
+void contexts_add(CUcontext context);
+void contexts_remove(CUcontext context);
 bool context_live(CUcontext context);
 /* For a checkpoint: engines_drained(), engines_leave() and engines_return() of all. */
 bool contexts_drained(void);

@@ -56,14 +56,15 @@ void engines_free(struct engines *engines);
 struct channel *engines_channel(struct engines *engines, enum sim_engine_index engine, unsigned int lane,
                                 CUresult *error);
 unsigned int engines_lane(struct engines *engines);
-struct channel *engines_channel_at(struct engines *engines, uint32_t index); /* NULL: not made yet */
-CUresult engines_error(const struct engines *engines);
-void engines_ring(const struct engines *engines);
-/* A mapped object of class 0x3e. RM status. */
-uint32_t engines_memory(const struct engines *engines, uint64_t bytes, uint32_t *handle, uint8_t **map);
-/* The same, in the place of a mapping of that size, of which `kept` bytes at `from` stay as they are. */
-uint32_t engines_memory_at(const struct engines *engines, uint64_t bytes, uint64_t from, uint64_t kept,
-                           uint32_t *handle, uint8_t *map);
+/* NULL: not made yet. */
+static inline struct channel *engines_channel_at(struct engines *engines, uint32_t index)
+{
+    return __atomic_load_n(&engines->channels[index], __ATOMIC_ACQUIRE);
+}
+static inline CUresult engines_error(const struct engines *engines)
+{
+    return __atomic_load_n(&engines->error, __ATOMIC_ACQUIRE);
+}
 /* For a checkpoint, once all work is done. The session that the objects were of has ended: what reaches the
  * driver goes, and mappings stay, with what threads may look at. */
 void engines_leave(struct engines *engines);
@@ -96,7 +97,16 @@ bool mark_acquire(struct engines *engines, mark_t mark, struct sim_command *comm
 bool mark_reached(struct engines *engines, mark_t mark);
 CUresult mark_wait(struct engines *engines, mark_t mark);
 
+/* mapped.c */
+/* A mapped object of class 0x3e. RM status. */
+uint32_t engines_memory(const struct engines *engines, uint64_t bytes, uint32_t *handle, uint8_t **map);
+/* The same, in the place of a mapping of that size, of which `kept` bytes at `from` stay as they are. */
+uint32_t engines_memory_at(const struct engines *engines, uint64_t bytes, uint64_t from, uint64_t kept,
+                           uint32_t *handle, uint8_t *map);
+
 /* wait.c */
+/* The card looks at its rings, and at the semaphores that channels wait for. */
+void engines_ring(const struct engines *engines);
 bool semaphore_reached(const struct sim_semaphore *semaphore, uint32_t value);
 /* In the place of a release that the card will not do. */
 void semaphore_set(struct sim_semaphore *semaphore, uint32_t value);

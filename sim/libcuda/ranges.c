@@ -22,11 +22,6 @@ bool address_is_ours(CUdeviceptr address)
     return address >= SPAN_FIRST && address < RESERVED_END;
 }
 
-bool range_is_on_card(const struct range *range)
-{
-    return range->kind != RANGE_HOST && range->kind != RANGE_REGISTERED;
-}
-
 /* Index of the first range that ends behind the address. */
 static size_t position(CUdeviceptr address)
 {

@@ -53,7 +53,10 @@ struct range *range_at(CUdeviceptr address);
 struct range *range_in_use(CUdeviceptr address);
 /* The index-th by address; NULL: there is none. */
 struct range *range_number(size_t index);
-bool range_is_on_card(const struct range *range);
+static inline bool range_is_on_card(const struct range *range)
+{
+    return range->kind != RANGE_HOST && range->kind != RANGE_REGISTERED;
+}
 /* Bytes from its base on that lie one behind the other: cuMemMap() may put several objects so. */
 uint64_t ranges_run(const struct range *range);
 /* Its bytes go from our sight too. Nothing that is to move may be waiting for them: see moves_finish(). */
@@ -91,7 +94,6 @@ CUresult memory_make(const struct rmc *rm, struct range *range);
 
 /* pool.c, any time: what streams have freed meanwhile goes back. */
 void pools_settle(void);
-CUresult pool_free(CUdeviceptr pointer, CUstream stream);
 void pools_forget(void);
 
 /* physical.c, lock held: memory without an address of its own. */

@@ -1,7 +1,7 @@
 /* What the graphics engine says of itself. */
 #include "table.h"
 
-enum { CONTEXT_BUFFER_BYTES = 0x20000, CONTEXT_BUFFER_ALIGN = 0x1000, TPCS_MAX = 12 };
+enum { CONTEXT_BUFFER_BYTES = 0x20000, CONTEXT_BUFFER_ALIGN = 0x1000 };
 
 /* By NV0080_CTRL_GR_INFO_INDEX_*. */
 uint32_t answer_gr_info(struct asked *asked)

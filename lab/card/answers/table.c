@@ -96,23 +96,3 @@ const struct answer *answer_of_rpc(const struct layout *layout, uint32_t functio
             return &rpcs[i].answer;
     return &unknown;
 }
-
-void answer_put(struct asked *asked, uint64_t at, uint64_t value, uint32_t bytes)
-{
-    if (at <= asked->bytes && asked->bytes - at >= bytes)
-        memcpy(asked->params + at, &value, bytes);
-}
-
-uint32_t answer_word(const struct asked *asked, uint32_t at)
-{
-    uint32_t value = 0;
-
-    if (at <= asked->bytes && asked->bytes - at >= sizeof value)
-        memcpy(&value, asked->params + at, sizeof value);
-    return value;
-}
-
-void answer_zero(struct asked *asked)
-{
-    memset(asked->params, 0, asked->bytes);
-}

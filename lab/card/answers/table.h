@@ -3,6 +3,7 @@
 #ifndef MGPU_LAB_ANSWERS_H
 #define MGPU_LAB_ANSWERS_H
 #include "../state/card.h"
+#include <string.h>
 
 struct asked {
     struct card *card;
@@ -29,9 +30,25 @@ extern const struct answer answer_scheduled;
 const struct answer *answer_of_rpc(const struct layout *layout, uint32_t function);
 
 /* What lies outside the parameters is not written. */
-void answer_put(struct asked *asked, uint64_t at, uint64_t value, uint32_t bytes);
-uint32_t answer_word(const struct asked *asked, uint32_t at);
-void answer_zero(struct asked *asked);
+static inline void answer_put(struct asked *asked, uint64_t at, uint64_t value, uint32_t bytes)
+{
+    if (at <= asked->bytes && asked->bytes - at >= bytes)
+        memcpy(asked->params + at, &value, bytes);
+}
+
+static inline uint32_t answer_word(const struct asked *asked, uint32_t at)
+{
+    uint32_t value = 0;
+
+    if (at <= asked->bytes && asked->bytes - at >= sizeof value)
+        memcpy(&value, asked->params + at, sizeof value);
+    return value;
+}
+
+static inline void answer_zero(struct asked *asked)
+{
+    memset(asked->params, 0, asked->bytes);
+}
 
 /* engines.c */
 uint32_t answer_devices(struct asked *asked);

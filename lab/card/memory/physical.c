@@ -124,7 +124,7 @@ bool physical_read(struct physical *physical, struct where at, void *to, size_t 
 
     while (bytes && physical_view(physical, at, bytes, &view)) {
         memcpy(to, view_at(&view), view.bytes);
-        view_put(&view);
+        sysmem_put(view.memory);
         to = (uint8_t *)to + view.bytes;
         at.address += view.bytes;
         bytes -= view.bytes;
@@ -138,7 +138,7 @@ bool physical_write(struct physical *physical, struct where at, const void *from
 
     while (bytes && physical_view(physical, at, bytes, &view)) {
         memcpy(view_at(&view), from, view.bytes);
-        view_put(&view);
+        sysmem_put(view.memory);
         from = (const uint8_t *)from + view.bytes;
         at.address += view.bytes;
         bytes -= view.bytes;

@@ -18,21 +18,6 @@
 #include <errno.h>
 #include <sys/stat.h>
 
-/* A control that every root client answers on its own file alone, and that reveals nothing. */
-bool nvidia_answers(const struct driver *d, int fd, uint32_t client)
-{
-    struct rm_gpu_ids ids = {0};
-    struct rm_control ctl = {
-        .client = client,
-        .object = client,
-        .cmd = NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS,
-        .params = (uint64_t)(uintptr_t)&ids,
-        .params_size = sizeof(ids),
-    };
-
-    return d->host->ioctl(fd, RM_CMD(NV_ESC_RM_CONTROL, sizeof(ctl)), &ctl) == 0 && ctl.status == NV_OK;
-}
-
 /* Whether something was exported through the file. Each driver takes its own size of the parameters alone,
  * and older ones are smaller. */
 static bool exports(const struct driver *d, int fd)
@@ -60,7 +45,8 @@ static bool is_file(const struct driver *d, const struct open_file *file, uint32
 
     return nvidia_stat(fd, "", &st) == 0 && d->host->classify(&st, d->uvm_major, &node) == 0 &&
            node.kind == file->kind && (node.kind != NODE_CARD || node.minor == file->minor) &&
-           (client ? nvidia_answers(d, fd, client) : file->kind != NODE_CTL || !holds || exports(d, fd)) &&
+           (client ? nvidia_client_answers(&d->client, fd, client)
+                   : file->kind != NODE_CTL || !holds || exports(d, fd)) &&
            (file->kind != NODE_UVM || !holds || nvidia_uvm_is_initialized(d->host, fd));
 }
 

@@ -90,6 +90,21 @@ int nvidia_client_exists(const struct nvidia_client *c, uint32_t client)
            dup.status != NV_ERR_OBJECT_NOT_FOUND;
 }
 
+/* A control that every root client answers on its own file alone, and that reveals nothing. */
+bool nvidia_client_answers(const struct nvidia_client *c, int fd, uint32_t client)
+{
+    struct rm_gpu_ids ids = {0};
+    struct rm_control ctl = {
+        .client = client,
+        .object = client,
+        .cmd = NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS,
+        .params = (uintptr_t)&ids,
+        .params_size = sizeof(ids),
+    };
+
+    return rm(c, fd, NV_ESC_RM_CONTROL, &ctl, sizeof(ctl), &ctl.status) == 0;
+}
+
 int nvidia_client_node(const struct nvidia_client *c, const struct own_card *card)
 {
     struct rm_register_fd reg = {.ctl_fd = c->ctl};

@@ -49,6 +49,8 @@ int nvidia_client_free(const struct nvidia_client *c, uint32_t parent, uint32_t 
 int nvidia_client_dup(const struct nvidia_client *c, struct rm_dup *dup);
 /* Whether a root client of that handle exists, of any process and file: 0 or 1, or a negative errno. */
 int nvidia_client_exists(const struct nvidia_client *c, uint32_t client);
+/* Whether that client, of whomever, was made on the file behind our descriptor. */
+bool nvidia_client_answers(const struct nvidia_client *c, int fd, uint32_t client);
 uint32_t nvidia_client_handle(struct nvidia_client *c);
 /* A new open file of a card's node or, with NULL, of the control node. */
 int nvidia_client_node(const struct nvidia_client *c, const struct own_card *card);

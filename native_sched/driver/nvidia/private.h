@@ -39,8 +39,6 @@ int nvidia_identify_fetched(struct driver *d, struct tenant *t, int ours, struct
 int64_t nvidia_managed(struct driver *d, int map, pid_t tid, uint64_t from, uint64_t to);
 int nvidia_initialized(struct driver *d, const struct open_file *file, uint64_t flags);
 int nvidia_adopt(struct driver *d, const struct open_file *file, uint32_t client, bool holds);
-/* The client was made on the file behind our descriptor. */
-bool nvidia_answers(const struct driver *d, int fd, uint32_t client);
 int nvidia_execute(struct driver *d, struct driver_call *call);
 bool nvidia_must_continue(const struct driver_call *call);
 int64_t nvidia_next_closed(struct driver *d);

@@ -67,7 +67,7 @@ void nvidia_unlocated_found(struct driver *d, const struct tenant *t, int ours, 
         nvidia_files_know(&d->files, ours))
         return;
     for (uint32_t n = 0; (client = nth(&d->files, t, n, &slot)); n++)
-        if (nvidia_answers(d, ours, client)) {
+        if (nvidia_client_answers(&d->client, ours, client)) {
             locate(&d->files, slot, ours, at);
             return;
         }

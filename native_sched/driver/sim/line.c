@@ -1,5 +1,7 @@
 #define _GNU_SOURCE
 #include "line.h"
+#include "rm/lists.h"
+#include "rm/rm_abi.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -112,4 +114,65 @@ int sim_ask(const struct driver *d, struct line *l, size_t payload, int *got)
     close(l->fd);
     l->fd = -1;
     return -EIO;
+}
+
+int sim_open_control(struct driver *d, uint64_t *file)
+{
+    struct line *l = sim_line();
+    int e, fd = -1;
+
+    if (!l)
+        return -ENOMEM;
+    sim_begin(l, SIM_OPEN);
+    l->request.node = SIM_NODE_CTL;
+    l->request.tgid = getpid();
+    if ((e = sim_ask(d, l, 0, &fd)) < 0 || fd < 0)
+        return e < 0 ? e : -EIO;
+    *file = l->reply.file;
+    return fd;
+}
+
+/* Handing a mapping out is the only call whose answer carries a file. */
+static bool hands_out(uint32_t cmd)
+{
+    return RM_NR(cmd) == NV_ESC_RM_MAP_MEMORY;
+}
+
+/* The lists that the parameters point to lie behind them, and go with them: the card follows no pointer. */
+static size_t params_of(const struct driver_call *call)
+{
+    const struct rm_control *ctl = (const void *)call->outer;
+
+    if (RM_NR(call->cmd) != NV_ESC_RM_CONTROL || !call->params)
+        return call->params_bytes;
+    return rm_bytes_with_lists(ctl->cmd, call->params, call->params_bytes);
+}
+
+int sim_execute(struct driver *d, struct driver_call *call)
+{
+    struct line *l = sim_line();
+    size_t outer = call->outer_bytes, params = params_of(call);
+    int e;
+
+    call->reply_fd = -1;
+    if (!l)
+        return -ENOMEM;
+    sim_begin(l, SIM_IOCTL);
+    l->request.cmd = call->cmd;
+    l->request.file = call->file->id;
+    l->request.aux_file = call->aux_file ? call->aux_file->id : 0;
+    l->request.tgid = call->tgid;
+    l->request.outer_bytes = call->outer_bytes;
+    l->request.params_bytes = (uint32_t)params;
+    memcpy(l->request.payload, call->outer, outer);
+    if (params)
+        memcpy(l->request.payload + outer, call->params, params);
+    if ((e = sim_ask(d, l, outer + params, hands_out(call->cmd) ? &call->reply_fd : NULL)) < 0)
+        return e;
+    if (l->reply.outer_bytes != outer || l->reply.params_bytes > params)
+        return -EIO;
+    memcpy(call->outer, l->reply.payload, outer);
+    if (params)
+        memcpy(call->params, l->reply.payload + outer, l->reply.params_bytes);
+    return 0;
 }

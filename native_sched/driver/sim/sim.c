@@ -7,7 +7,6 @@
 #include "base/scoped.h"
 #include "native_sched/process/caller.h"
 #include "rm/rm_abi.h"
-#include "rm/lists.h"
 #include "native_sched/driver/managed_map.h"
 #include "line.h"
 #include <errno.h>
@@ -200,67 +199,6 @@ static int sim_identify(struct driver *d, struct caller *c, struct tenant *t, in
 static bool sim_any_closing(struct driver *d, const struct open_file *file, uint32_t files)
 {
     return ask_of_files(d, SIM_ENDED, file, files) == -EBADF;
-}
-
-int sim_open_control(struct driver *d, uint64_t *file)
-{
-    struct line *l = sim_line();
-    int e, fd = -1;
-
-    if (!l)
-        return -ENOMEM;
-    sim_begin(l, SIM_OPEN);
-    l->request.node = SIM_NODE_CTL;
-    l->request.tgid = getpid();
-    if ((e = sim_ask(d, l, 0, &fd)) < 0 || fd < 0)
-        return e < 0 ? e : -EIO;
-    *file = l->reply.file;
-    return fd;
-}
-
-/* Handing a mapping out is the only call whose answer carries a file. */
-static bool hands_out(uint32_t cmd)
-{
-    return RM_NR(cmd) == NV_ESC_RM_MAP_MEMORY;
-}
-
-/* The lists that the parameters point to lie behind them, and go with them: the card follows no pointer. */
-static size_t params_of(const struct driver_call *call)
-{
-    const struct rm_control *ctl = (const void *)call->outer;
-
-    if (RM_NR(call->cmd) != NV_ESC_RM_CONTROL || !call->params)
-        return call->params_bytes;
-    return rm_bytes_with_lists(ctl->cmd, call->params, call->params_bytes);
-}
-
-int sim_execute(struct driver *d, struct driver_call *call)
-{
-    struct line *l = sim_line();
-    size_t outer = call->outer_bytes, params = params_of(call);
-    int e;
-
-    call->reply_fd = -1;
-    if (!l)
-        return -ENOMEM;
-    sim_begin(l, SIM_IOCTL);
-    l->request.cmd = call->cmd;
-    l->request.file = call->file->id;
-    l->request.aux_file = call->aux_file ? call->aux_file->id : 0;
-    l->request.tgid = call->tgid;
-    l->request.outer_bytes = call->outer_bytes;
-    l->request.params_bytes = (uint32_t)params;
-    memcpy(l->request.payload, call->outer, outer);
-    if (params)
-        memcpy(l->request.payload + outer, call->params, params);
-    if ((e = sim_ask(d, l, outer + params, hands_out(call->cmd) ? &call->reply_fd : NULL)) < 0)
-        return e;
-    if (l->reply.outer_bytes != outer || l->reply.params_bytes > params)
-        return -EIO;
-    memcpy(call->outer, l->reply.payload, outer);
-    if (params)
-        memcpy(call->params, l->reply.payload + outer, l->reply.params_bytes);
-    return 0;
 }
 
 /* A client belongs to its caller: the driver records the process that made it. So do pages of its own, and

@@ -3,20 +3,6 @@
 
 static const char *const kinds[] = {"run", "switch", "enable", "disable"};
 
-void group_record(const struct gpu_group *group, enum timeline_kind kind, uint64_t start_ns, uint64_t end_ns)
-{
-    const struct timeline_entry entry = {
-        .kind = (uint8_t)kind,
-        .engine = (uint8_t)group->totals.engine,
-        .tsg = (uint16_t)group->totals.tsg,
-        .tgid = group->totals.owner.tgid,
-        .start_ns = start_ns,
-        .end_ns = end_ns,
-    };
-
-    timeline_add(&group->gpu->timeline, &entry);
-}
-
 struct excerpt {
     uint64_t now_ns, first, count, next;
     struct timeline_entry entries[TIMELINE_ANSWER_ENTRIES];

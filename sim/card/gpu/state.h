@@ -8,8 +8,9 @@
  *   fetch.c    ring entries and commands, read from memory that is not trusted
  *   push.h     rings as NVIDIA's hardware takes them
  *   polled.c   doorbells that are pages
+ *   others.c   all cards of the process
  *   utilization.c what it did in the last ten seconds, as its driver tells
- *   timeline.c, excerpt.c, account.c what tests are told */
+ *   timeline.c, record.c, excerpt.c, account.c what tests are told */
 #ifndef MGPU_SIM_GPU_STATE_H
 #define MGPU_SIM_GPU_STATE_H
 #include "../../../rm/rm_abi.h"
@@ -145,7 +146,9 @@ struct gpu {
     struct gpu *next; /* of all cards of the process */
 };
 
-/* thread.c. A RELEASE on one card may be waited for on another. Another card's lock is not to be had under
+/* others.c */
+void gpu_add(struct gpu *gpu);
+/* A RELEASE on one card may be waited for on another. Another card's lock is not to be had under
  * this one's: its thread is woken to look. */
 void gpu_kick_others(const struct gpu *gpu);
 
@@ -155,8 +158,10 @@ bool group_open(const struct gpu_group *group);
 void group_opens(struct gpu_group *group, bool was_open);
 void group_closes(struct gpu_group *group, bool was_open, uint64_t off_ns);
 
-/* excerpt.c: an entry of the timeline about that group. */
+/* record.c: an entry of the timeline about that group. */
 void group_record(const struct gpu_group *group, enum timeline_kind kind, uint64_t start_ns, uint64_t end_ns);
+/* For the control that reads utilisation: its running group executed meanwhile. */
+void utilization_ran(struct gpu_engine *engine, uint64_t from_ns, uint64_t to_ns);
 
 /* account.c */
 extern const char *const gpu_engine_names[SIM_ENGINES];
@@ -197,9 +202,6 @@ bool engine_loads(const struct gpu_group *group);
 /* status.c */
 int status_start(struct gpu *gpu);
 void status_show(struct gpu *gpu);
-
-/* utilization.c: its running group executed meanwhile. */
-void utilization_ran(struct gpu_engine *engine, uint64_t from_ns, uint64_t to_ns);
 
 /* runqueue.c */
 void runqueue_push(struct gpu_group *group);

@@ -24,9 +24,6 @@ enum {
     SLIP_BATCHES = 8, /* after so many, catching up must be at twice the speed of time, or it is given up */
 };
 
-/* All cards: they are added, one thread at a time, and none is removed. */
-static _Atomic(struct gpu *) newest;
-
 void gpu_lock(struct gpu *gpu)
 {
     pthread_mutex_lock(&gpu->lock);
@@ -225,16 +222,6 @@ int gpu_start(struct gpu *gpu)
 
     if (error)
         return error;
-    gpu->next = newest;
-    newest = gpu;
+    gpu_add(gpu);
     return 0;
-}
-
-void gpu_kick_others(const struct gpu *gpu)
-{
-    static const uint64_t one = 1;
-
-    for (const struct gpu *other = newest; other; other = other->next)
-        if (other != gpu && other->blocked_count)
-            (void)!write(other->kick_fd, &one, sizeof one);
 }

@@ -3,23 +3,6 @@
 #include "state.h"
 #include <time.h>
 
-void utilization_ran(struct gpu_engine *engine, uint64_t from_ns, uint64_t to_ns)
-{
-    if (to_ns - from_ns > GPU_UTILIZATION_SLOT_NS * GPU_UTILIZATION_SLOTS)
-        from_ns = to_ns - GPU_UTILIZATION_SLOT_NS * GPU_UTILIZATION_SLOTS;
-    while (from_ns < to_ns) {
-        uint64_t number = from_ns / GPU_UTILIZATION_SLOT_NS, end_ns = (number + 1) * GPU_UTILIZATION_SLOT_NS;
-        struct gpu_slot *slot = &engine->slots[number % GPU_UTILIZATION_RING];
-
-        if (slot->number != number)
-            *slot = (struct gpu_slot){.number = number};
-        end_ns = end_ns < to_ns ? end_ns : to_ns;
-        slot->run_ns += end_ns - from_ns;
-        slot->tgid = engine->running->totals.owner.tgid;
-        from_ns = end_ns;
-    }
-}
-
 static struct gpu_use use_of(const struct gpu_engine *engine, uint64_t number)
 {
     const struct gpu_slot *slot = &engine->slots[number % GPU_UTILIZATION_RING];
