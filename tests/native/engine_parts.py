@@ -44,24 +44,27 @@ def folder() -> Path:
     return folder
 
 
-def _compile(sources: list[Path]) -> list[Path]:
+def _compile(sources: list[Path], flags: Sequence[str]) -> list[Path]:
     """Each once in a run."""
     objects = [
-        folder() / f"{'-'.join(path.relative_to(REPOSITORY).with_suffix('').parts)}.o" for path in sources
+        folder() / f"{'-'.join([*path.relative_to(REPOSITORY).with_suffix('').parts, *flags])}.o"
+        for path in sources
     ]
     missing = [pair for pair in zip(sources, objects, strict=True) if not pair[1].exists()]
-    commands = [["gcc", *_flags(), "-c", "-o", made, source] for source, made in missing]
+    commands = [["gcc", *_flags(), *flags, "-c", "-o", made, source] for source, made in missing]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for done in pool.map(lambda command: subprocess.run(command, check=False), commands):
             done.check_returncode()
     return objects
 
 
-def library(name: str, *beside: Path, without: str = "", wrapped: Sequence[str] = ()) -> str:
+def library(
+    name: str, *beside: Path, without: str = "", wrapped: Sequence[str] = (), flags: Sequence[str] = ()
+) -> str:
     """The whole engine, all of whose functions are there to be called. without: a source, by its name.
-    wrapped: functions that one beside stands before."""
+    wrapped: functions that one beside stands before. flags: more of the compiler's."""
     engine = [path for path in listed(NATIVE, "engine_sources") if path.name != without]
     out = folder() / name
-    flags = [*_flags(), "-shared", *(f"-Wl,--wrap={function}" for function in wrapped)]
-    subprocess.run(["gcc", *flags, "-o", out, *_compile([*engine, *beside])], check=True)
+    linked = [*_flags(), "-shared", *(f"-Wl,--wrap={function}" for function in wrapped)]
+    subprocess.run(["gcc", *linked, "-o", out, *_compile([*engine, *beside], flags)], check=True)
     return str(out)
