@@ -277,7 +277,7 @@ VOCABULARY = Change(
             "`table.py`",
             edit(
                 "cluster/resources/table.py",
-                '    _status(MEMORY_MIB, _sum(_mib)),\n',
+                "    _status(MEMORY_MIB, _sum(_mib)),\n",
                 f'    _status(MEMORY_MIB, _sum(_mib)),\n    _status("{KEY}", _sum(_mib)),\n',
             ),
             f"every_amount_is_a_resource(.|\n)*{KEY}",
