@@ -2,6 +2,10 @@
 #include "rm/rm_abi.h"
 #include <errno.h>
 
+const uint64_t mgpu_parked_bounds_ns[MGPU_LATENCY_BUCKETS - 1] = {
+    5000000, 20000000, 100000000, 250000000, 500000000, 1000000000, 2500000000, 5000000000, 15000000000,
+};
+
 static enum mgpu_refused kind_of(uint32_t rm_status)
 {
     switch (rm_status) {
@@ -50,6 +54,16 @@ void stats_failed(struct tenant_stats *s, int error)
 void stats_audit_mismatch(struct tenant_stats *s, uint32_t card)
 {
     add_one(&s->audit_mismatches[card]);
+}
+
+void stats_parked(struct tenant_stats *s, uint64_t ns)
+{
+    int i = 0;
+
+    while (i < MGPU_LATENCY_BUCKETS - 1 && ns > mgpu_parked_bounds_ns[i])
+        i++;
+    add_one(&s->parked[i]);
+    atomic_fetch_add_explicit(&s->parked_ns, ns, memory_order_relaxed);
 }
 
 uint64_t stats_calls(const struct listener_stats *s)

@@ -10,6 +10,8 @@
 struct tenant_stats {
     atomic_uint_least64_t refused[MGPU_REFUSED_KINDS];
     atomic_uint_least64_t audit_mismatches[MGPU_CARDS_MAX];
+    /* Calls that were parked and are answered, by how long: within mgpu_parked_bounds_ns[]. */
+    atomic_uint_least64_t parked[MGPU_LATENCY_BUCKETS], parked_ns;
 };
 
 /* Of one listener's thread, which alone writes `steps`: a plain increment, without a locked instruction. */
@@ -34,6 +36,9 @@ void stats_failed(struct tenant_stats *s, int error);
 
 /* The driver counts more to the tenant on that card than the ledger. */
 void stats_audit_mismatch(struct tenant_stats *s, uint32_t card);
+
+/* A call is answered that was parked for so long. */
+void stats_parked(struct tenant_stats *s, uint64_t ns);
 
 uint64_t stats_calls(const struct listener_stats *s);
 

@@ -37,6 +37,7 @@ struct mgpu_tenant_state {
     uint32_t refused; /* RM's status, where MGPU_SUSPEND_REFUSED */
     /* Not 0: it holds so much more than it was charged for, and is no longer served. */
     uint64_t unaccounted_bytes;
+    uint64_t parked, parked_ns; /* calls that waited for memory, and how long all of them did */
 };
 
 enum mgpu_unsuspendable {
@@ -123,9 +124,10 @@ enum mgpu_refused {
     MGPU_REFUSED_KINDS,
 };
 
-/* Of the histogram of preemptions; the last bucket has no upper bound. */
+/* Of the histograms of preemptions and of parked calls; the last bucket has no upper bound. */
 enum { MGPU_LATENCY_BUCKETS = 10 };
 MGPU_API extern const uint64_t mgpu_latency_bounds_ns[MGPU_LATENCY_BUCKETS - 1];
+MGPU_API extern const uint64_t mgpu_parked_bounds_ns[MGPU_LATENCY_BUCKETS - 1];
 
 /* Since the engine's start, of tenants that are gone too. */
 struct mgpu_stats {
@@ -137,6 +139,7 @@ struct mgpu_stats {
     uint64_t refused[MGPU_REFUSED_KINDS];
     /* By card: the driver counted more to a tenant than the ledger. */
     uint64_t audit_mismatches[MGPU_CARDS_MAX];
+    uint64_t parked[MGPU_LATENCY_BUCKETS], parked_ns; /* calls of online tenants; how long they waited */
 };
 struct mgpu_pulse {
     uint64_t turns;      /* of the scheduler's thread, up to now */

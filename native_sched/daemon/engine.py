@@ -87,6 +87,8 @@ class TenantState(Structure):
         ("unsuspendable", c_uint32),
         ("refused", c_uint32),
         ("unaccounted_bytes", c_uint64),
+        ("parked", c_uint64),
+        ("parked_ns", c_uint64),
     ]
 
 
@@ -176,9 +178,8 @@ class SchedEvent(Structure):
 
 MAX_EVENTS = 8192
 ALL_CARDS = 0xFFFFFFFF  # SchedEvent.card
-
-
 LATENCY_BUCKETS = 10
+_Bounds = c_uint64 * (LATENCY_BUCKETS - 1)
 
 
 class Stats(Structure):
@@ -195,6 +196,8 @@ class Stats(Structure):
         ("listeners", c_uint64),
         ("refused", c_uint64 * len(Refused)),
         ("audit_mismatches", c_uint64 * MAX_CARDS),
+        ("parked", c_uint64 * LATENCY_BUCKETS),
+        ("parked_ns", c_uint64),
     ]
 
 
@@ -423,8 +426,11 @@ class Engine:
     @property
     def latency_bounds_ns(self) -> tuple[int, ...]:
         """Upper bounds of the buckets of Stats.preemption but the last, which has none."""
-        bounds = c_uint64 * (LATENCY_BUCKETS - 1)
-        return tuple(bounds.in_dll(self._lib, "mgpu_latency_bounds_ns"))
+        return tuple(_Bounds.in_dll(self._lib, "mgpu_latency_bounds_ns"))
+
+    @property  # of Stats.parked
+    def parked_bounds_ns(self) -> tuple[int, ...]:
+        return tuple(_Bounds.in_dll(self._lib, "mgpu_parked_bounds_ns"))
 
     def stats(self) -> Stats:
         out = Stats()

@@ -46,9 +46,8 @@ struct mgpu_engine {
         bool over;
         uint64_t looks;
     } strangers; /* guarded by `lock` */
-    struct {
-        uint64_t calls, refused[MGPU_REFUSED_KINDS], audit_mismatches[MAX_CARDS];
-    } ended;                                /* of listeners and tenants that are gone; guarded by `lock` */
+    /* Of listeners and tenants that are gone; guarded by `lock`. */
+    struct mgpu_stats ended;
     atomic_uint_least64_t serving_since_ns; /* of the call that has been served for longest; 0: none */
 };
 

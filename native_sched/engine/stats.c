@@ -10,11 +10,18 @@ static void add(uint64_t *to, const atomic_uint_least64_t *counts, int n)
         to[i] += atomic_load_explicit(&counts[i], memory_order_relaxed);
 }
 
+static void add_tenant(struct mgpu_stats *to, const struct tenant_stats *s)
+{
+    add(to->refused, s->refused, MGPU_REFUSED_KINDS);
+    add(to->audit_mismatches, s->audit_mismatches, MAX_CARDS);
+    add(to->parked, s->parked, MGPU_LATENCY_BUCKETS);
+    add(&to->parked_ns, &s->parked_ns, 1);
+}
+
 void stats_keep_tenant(struct mgpu_engine *e, const struct tenant *t)
 {
     assert_held(&e->lock);
-    add(e->ended.refused, t->stats.refused, MGPU_REFUSED_KINDS);
-    add(e->ended.audit_mismatches, t->stats.audit_mismatches, MAX_CARDS);
+    add_tenant(&e->ended, &t->stats);
 }
 
 void stats_keep_listener(struct mgpu_engine *e, const struct listener *l)
@@ -51,18 +58,11 @@ int mgpu_engine_stats(struct mgpu_engine *e, struct mgpu_stats *out)
 {
     WITH_ENGINE(e);
 
-    *out = (struct mgpu_stats){.calls = e->ended.calls};
+    *out = e->ended;
     loop_stats_read(&e->loop.stats, out);
-    for (int i = 0; i < MGPU_REFUSED_KINDS; i++)
-        out->refused[i] = e->ended.refused[i];
-    for (int i = 0; i < MAX_CARDS; i++)
-        out->audit_mismatches[i] = e->ended.audit_mismatches[i];
-    for (uint32_t i = 0; i < MAX_TENANTS; i++) {
-        if (!e->tenant[i].id)
-            continue;
-        add(out->refused, e->tenant[i].stats.refused, MGPU_REFUSED_KINDS);
-        add(out->audit_mismatches, e->tenant[i].stats.audit_mismatches, MAX_CARDS);
-    }
+    for (uint32_t i = 0; i < MAX_TENANTS; i++)
+        if (e->tenant[i].id)
+            add_tenant(out, &e->tenant[i].stats);
     for (const struct listener *l = e->listeners; l; l = l->next) {
         out->calls += stats_calls(&l->stats);
         out->listeners++;

@@ -304,7 +304,10 @@ int mgpu_tenant_state(struct mgpu_engine *e, uint64_t id, struct mgpu_tenant_sta
         .unsuspendable = loop_unsuspendable(&e->loop, id),
         .refused = groups_suspend_status(t->groups),
         .unaccounted_bytes = atomic_load(&t->unaccounted_bytes),
+        .parked_ns = atomic_load(&t->stats.parked_ns),
     };
+    for (int i = 0; i < MGPU_LATENCY_BUCKETS; i++)
+        out->parked += atomic_load(&t->stats.parked[i]);
     return 0;
 }
 

@@ -12,10 +12,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from runtime_hook import needs
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
 from tests.support.lending import CARD_MIB, ONLINE, Running, holder, keeper, started
 from tests.support.programs import Programs
+from tests.support.scrape import scrape
 from tests.support.waiting import until
 
 WAIT_S = 15
@@ -60,6 +62,13 @@ def test_a_waiting_call_is_answered_when_there_is_room(
         until_it_waits(mgpu)
         end(lent)
         assert online.program.line() == "held 0"
+        # The next mgpud serves metrics last.
+        until(lambda: needs.listens(mgpu.root / "metrics.sock"), "metrics are served")
+        assert scrape(mgpu.root).one("mgpu_parked_seconds_count") >= 1
+        waited = online.row["parked"]
+        assert waited["calls"] >= 1
+        assert scrape(mgpu.root).one("mgpu_parked_seconds_sum") == pytest.approx(waited["ns"] / 1e9)
+        assert "for memory that gives way" in mgpu.mgpu("describe", online.bundle.container)
 
 
 def test_a_waiting_call_gets_the_drivers_answer_in_the_end(

@@ -24,6 +24,7 @@ from native_sched.daemon.metrics.account import Account
 from native_sched.daemon.metrics.refused import Refusals
 from native_sched.daemon.metrics.service import Observed
 from native_sched.daemon.node.inventory import CardInfo
+from native_sched.daemon.reclaim.counts import Counts
 from oci_specs.request import Identity
 from placement.cards import CardShare
 
@@ -41,6 +42,7 @@ class CountingEngine:
         self.driver_alive = True
         self.realtime = True
         self.latency_bounds_ns = BOUNDS_NS
+        self.parked_bounds_ns = tuple(1000 * bound for bound in BOUNDS_NS)
         self.counts = Stats()
         self.beats = 0
         self.turns_alone = True
@@ -95,6 +97,7 @@ class Node:
         self.ticks = 0
         self.watchdog = Watchdog(engine, self.loop, self._tick, self.log)
         self.refusals = Refusals(self.log)
+        self.moved = Counts()
         self.render = metrics.renderer(
             Observed(
                 engine=engine,
@@ -106,6 +109,7 @@ class Node:
                 refusals=self.refusals,
                 driver="sim",
                 driver_version="545.1",
+                moved=self.moved,
                 log=self.log,
             )
         )

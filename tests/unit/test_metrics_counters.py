@@ -10,7 +10,7 @@ from ctypes import Structure, byref, c_bool, c_int, c_uint32, c_uint64
 
 import pytest
 
-from native_sched.daemon.engine import LATENCY_BUCKETS, Stats, Why
+from native_sched.daemon.engine import LATENCY_BUCKETS, MAX_CARDS, Stats, Why
 from native_sched.daemon.engine_refused import Refused
 from tests.support.places import REPOSITORY
 from tests.unit.metrics_support import BOUNDS_NS
@@ -28,6 +28,17 @@ class LoopStats(Structure):
         ("preemption", c_uint64 * LATENCY_BUCKETS),
         ("preemption_sum_ns", c_uint64),
         ("decided_ns", c_uint64),
+    ]
+
+
+class TenantStats(Structure):
+    """struct tenant_stats."""
+
+    _fields_ = [
+        ("refused", c_uint64 * len(Refused)),
+        ("audit_mismatches", c_uint64 * MAX_CARDS),
+        ("parked", c_uint64 * LATENCY_BUCKETS),
+        ("parked_ns", c_uint64),
     ]
 
 
@@ -71,6 +82,16 @@ def test_a_bound_is_inside_its_bucket_and_what_is_beyond_all_is_in_the_last(coun
     # Each bucket but the first and the last has the bound before it plus 1 ns, and its own.
     assert list(read.preemption) == [1, *[2] * 8, 1]
     assert read.preemption_sum_ns == sum(took)
+
+
+def test_time_of_a_parked_call_is_in_its_bucket(counters: ctypes.CDLL) -> None:
+    bounds = tuple((c_uint64 * (LATENCY_BUCKETS - 1)).in_dll(counters, "mgpu_parked_bounds_ns"))
+    assert sorted(bounds) == list(bounds)
+    stats = TenantStats()
+    for took in (0, bounds[0], bounds[0] + 1, bounds[-1] + 1):
+        counters.stats_parked(byref(stats), c_uint64(took))
+    assert list(stats.parked) == [2, 1, *[0] * 7, 1]
+    assert stats.parked_ns == 2 * bounds[0] + bounds[-1] + 2
 
 
 def test_failed_preemptions_are_not_timed(counters: ctypes.CDLL) -> None:

@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from native_sched.daemon.control.server import Peer
-from native_sched.daemon.engine import SchedState
+from native_sched.daemon.engine import SchedState, Usage
 from native_sched.daemon.engine_refused import Refused
+from native_sched.daemon.grants.grants import Reclaim, ReclaimState
 from native_sched.daemon.metrics.refused import CODES, OTHER
 from oci_specs.refusal import Refusal
 from oci_specs.request import Identity
@@ -72,6 +73,9 @@ def test_counters_start_at_zero_with_the_first_scrape(world: Node) -> None:
         ("mgpu_card_containers", 4),
         ("mgpu_card_memory_used_bytes", 2),
         ("mgpu_preemption_latency_seconds_bucket", 10),
+        ("mgpu_parked_seconds_bucket", 10),
+        ("mgpu_memory_move_seconds_bucket", 22),
+        ("mgpu_memory_away_seconds_bucket", 11),
     ):
         assert list(world.samples(name).values()) == [0] * count, name
     world.add("c1", 0)
@@ -187,6 +191,44 @@ def test_the_histogram_is_cumulative(world: Node) -> None:
     }
     assert world.one("mgpu_preemption_latency_seconds_sum") == 1
     assert world.one("mgpu_preemption_latency_seconds_count") == 8
+
+
+def test_waits_and_moves_are_histograms(world: Node) -> None:
+    world.engine.counts.parked[3], world.engine.counts.parked_ns = 2, 3 * S
+    for seconds in (0.05, 0.06, 100):
+        world.moved.restoring.note(seconds)
+    world.moved.away.note(64)
+    assert world.one("mgpu_parked_seconds_bucket", le="0.2") == 0
+    assert world.one("mgpu_parked_seconds_bucket", le="0.3") == 2
+    assert world.one("mgpu_parked_seconds_sum") == 3
+    restored = {"what": "restored"}
+    for bound, count in (("0.05", 1), ("0.1", 2), ("60", 2), ("+Inf", 3)):
+        assert world.one("mgpu_memory_move_seconds_bucket", le=bound, **restored) == count
+    assert world.one("mgpu_memory_move_seconds_sum", **restored) == pytest.approx(100.11)
+    assert world.one("mgpu_memory_moves_total", **restored) == 3
+    assert world.one("mgpu_memory_away_seconds_bucket", le="60") == 0
+    assert world.one("mgpu_memory_away_seconds_bucket", le="120") == 1
+
+
+def test_memory_that_moves_during_a_scrape_counts_once(world: Node) -> None:
+    gives, takes = world.add("c1", 0), world.add("c2", 0)
+    gives.reclaim = Reclaim(state=ReclaimState.EVICTING, bytes={0: 12000 * MIB})
+    world.engine.used_bytes[gives.tenant, 0] = 12000 * MIB
+    before = world.engine.usage
+
+    def moves(tenant: int, card: int) -> Usage:
+        found = before(tenant, card)
+        if tenant == gives.tenant:
+            world.engine.used_bytes |= {(gives.tenant, 0): 4000 * MIB, (takes.tenant, 0): 12000 * MIB}
+        return found
+
+    world.engine.usage = moves  # type: ignore[method-assign]
+    found = world.families()
+    used = {dict(one.labels)["card"]: one.value for one in found["mgpu_card_memory_used_bytes"].samples}
+    assert used["0"] == 16000 * MIB
+    held = [one.value for one in found["mgpu_container_memory_used_bytes"].samples]
+    assert sum(held) == used["0"]
+    assert [one.value for one in found["mgpu_container_memory_evicted_bytes"].samples] == [8000 * MIB, 0]
 
 
 def test_a_container_created_anew_under_its_name_is_one_series(world: Node) -> None:

@@ -37,6 +37,17 @@ def test_a_helper_that_dies_once_is_tried_again_at_once(node: Node) -> None:
     assert one.not_moved == ""
 
 
+def test_moves_and_the_time_away_are_noted(node: Node) -> None:
+    one, counts = node.container(), node.reclaimer.counts
+    node.engine.demands = {0}
+    node.runs(lambda: one.reclaim.state == "evicted" and not node.reclaimer._moves)
+    assert (sum(counts.evicting.counts), sum(counts.away.counts)) == (1, 0)
+    node.engine.demands.clear()
+    node.runs(lambda: one.reclaim.state == "running" and not node.reclaimer._moves)
+    assert (sum(counts.restoring.counts), sum(counts.away.counts)) == (1, 1)
+    assert counts.away.sum_s > counts.restoring.sum_s > 0
+
+
 def test_a_helper_that_dies_twice_leaves_the_container_alone(node: Node) -> None:
     one = node.container()
     node.driver.dies, node.engine.demands = 2, {0}

@@ -133,6 +133,12 @@ void parked_drop(struct parking *p, struct parked_call *entry, const struct call
     demand(p, entry, c, NULL, 0);
 }
 
+void parked_answer(struct parking *p, struct parked_call *entry, const struct call *c)
+{
+    stats_parked(&c->tenant->stats, monotonic_ns() - entry->since_ns);
+    parked_drop(p, entry, c);
+}
+
 void parked_end(struct parking *p, const struct call *c)
 {
     for (int i = 0; i < PARKED_MAX; i++)

@@ -50,6 +50,8 @@ void parked_keep(struct parking *p, struct parked_call *entry, const struct secc
                  const struct call *c);
 /* The notification, to be served. */
 void parked_take(const struct parked_call *entry, struct seccomp_notif *req);
+/* It is answered, by whatever: how long it waited is counted. */
+void parked_answer(struct parking *p, struct parked_call *entry, const struct call *c);
 void parked_drop(struct parking *p, struct parked_call *entry, const struct call *c);
 /* Nothing is lacking for them any longer. They stay where the next mgpud finds them. */
 void parked_end(struct parking *p, const struct call *c);

@@ -199,7 +199,7 @@ static bool answer(struct server *s)
         return false;
     }
     if (s->entry && s->entry->req.id)
-        parked_drop(&s->parking, s->entry, &s->call);
+        parked_answer(&s->parking, s->entry, &s->call);
     if (s->answer.kind == FAIL)
         stats_failed(&s->call.tenant->stats, s->answer.error);
     send_answer(s);

@@ -154,6 +154,12 @@ class Grant:
         minors = {card.minor for card in self.cards}
         return [node for node in self.nodes if node.kind != NodeKind.CARD or node.minor in minors]
 
+    def evicted_bytes(self, card: int, used_bytes: int) -> int:
+        """Of its memory of a card on which it holds so much, what is in host memory: in the middle of a move
+        that is the rest.
+        """
+        return max(0, self.reclaim.bytes.get(card, 0) - used_bytes)
+
     def has_card(self, index: int) -> bool:
         return any(card.index == index for card in self.cards)
 

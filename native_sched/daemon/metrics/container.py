@@ -19,6 +19,7 @@ REASONS = tuple(reason.name.lower() for reason in Refused)
 # Kubernetes' own limit of a name; other engines know none.
 _LABEL_MAX_CHARS = 253
 _PREFIX = "mgpu_container_"
+_READINGS = 4
 
 
 class Family:
@@ -73,10 +74,26 @@ def shown(grants: Iterable[Grant]) -> list[Grant]:
     return list(by_id.values())
 
 
-def usage(engine: Engine, grant: Grant, card: int) -> Usage:
-    """What the container holds of the card; nothing once the engine has forgotten it."""
+Held = dict[tuple[int, int], Usage]
+
+
+def held(engine: Engine, grants: Iterable[Grant]) -> Held:
+    """What each container holds of each of its cards, by tenant and card, at one moment: twice the same, or
+    what goes from one to another in between counts for both.
+    """
+    wanted = [(grant.tenant, card.index) for grant in grants for card in grant.cards]
+    found: Held = {}
+    for _ in range(_READINGS):
+        before, found = found, {each: _usage(engine, *each) for each in wanted}
+        if all(each in before and before[each].used_bytes == found[each].used_bytes for each in wanted):
+            break
+    return found
+
+
+def _usage(engine: Engine, tenant: int, card: int) -> Usage:
+    """Nothing once the engine has forgotten it."""
     with suppress(OSError):
-        return engine.usage(grant.tenant, card)
+        return engine.usage(tenant, card)
     return Usage()
 
 
@@ -86,7 +103,7 @@ def _refused(engine: Engine, grant: Grant) -> Sequence[int]:
     return (0,) * len(Refused)
 
 
-def containers(of: Observed, openmetrics: bool) -> str:
+def containers(of: Observed, found: Held, openmetrics: bool) -> str:
     """The series of each container that holds a grant; they end with it."""
     used = Family("memory_used_bytes", "gauge", "Memory that it holds on the card.")
     limit = Family("memory_limit_bytes", "gauge", "Its memory cap on the card.")
@@ -109,10 +126,10 @@ def containers(of: Observed, openmetrics: bool) -> str:
         for reason, count in zip(reasons, _refused(of.engine, grant), strict=True):
             refused.add(f"{labels},{reason}", count)
         for card in grant.cards:
-            held = usage(of.engine, grant, card.index)
+            has = found[grant.tenant, card.index]
             place = f"{labels},{label('card', str(card.index))},{label('uuid', card.uuid)}"
-            used.add(place, held.used_bytes)
-            limit.add(place, held.cap_bytes)
-            evicted.add(place, grant.reclaim.bytes.get(card.index, 0))
+            used.add(place, has.used_bytes)
+            limit.add(place, has.cap_bytes)
+            evicted.add(place, grant.evicted_bytes(card.index, has.used_bytes))
     families = (used, limit, evicted, run, share, suspended, preemptions, refused, lost)
     return "".join(family.text(openmetrics) for family in families)

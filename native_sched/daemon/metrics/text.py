@@ -6,6 +6,7 @@ Imports prometheus_client, so only what serves metrics imports this, once everyt
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily as Counter
@@ -17,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from native_sched.daemon.grants.grants import Grant
 from native_sched.daemon.metrics.account import NS_PER_S
-from native_sched.daemon.metrics.container import REASONS, containers, usage
+from native_sched.daemon.metrics.container import REASONS, Held, containers, held
 from native_sched.daemon.metrics.service import Observed
 from native_sched.daemon.node.inventory import CardInfo
 from oci_specs.build import version
@@ -31,6 +32,12 @@ CARD_LABELS = ("card", "uuid")
 
 def _card(card: CardInfo) -> list[str]:
     return [str(card.index), card.uuid]
+
+
+def _buckets(bounds_s: Iterable[float], counts: Iterable[int]) -> list[tuple[str, float]]:
+    """As Prometheus has them: each with those below it."""
+    bounds = [*(f"{bound:g}" for bound in bounds_s), "+Inf"]
+    return list(zip(bounds, accumulate(counts), strict=True))
 
 
 class ObservedCollector(Collector):
@@ -92,10 +99,20 @@ class NodeCollector(ObservedCollector):
             "Times that a container's memory left its cards or came back.",
             labels=["what"],
         )
+        took = Histogram("mgpu_memory_move_seconds", "How long those that succeeded took.", labels=["what"])
+        for what, of in (("evicted", moved.evicting), ("restored", moved.restoring)):
+            took.add_metric([what], buckets=_buckets(of.bounds_s, of.counts), sum_value=of.sum_s)
+        yield took
+        yield Histogram(
+            "mgpu_memory_away_seconds",
+            "From the end of a container's eviction until its memory was back.",
+            buckets=_buckets(moved.away.bounds_s, moved.away.counts),
+            sum_value=moved.away.sum_s,
+        )
         sizes = Counter("mgpu_memory_moved_bytes", "Memory that did.", labels=["what"])
         for what, count in (
-            ("evicted", moved.evictions),
-            ("restored", moved.restorations),
+            ("evicted", sum(moved.evicting.counts)),
+            ("restored", sum(moved.restoring.counts)),
             ("failed", moved.failures),
         ):
             times.add_metric([what], count)
@@ -147,20 +164,24 @@ class NodeCollector(ObservedCollector):
         ):
             yield Counter(name, text, count)
         yield Gauge("mgpu_listeners", "Seccomp listeners that are served.", stats.listeners)
-        yield self._latency(list(stats.preemption), stats.preemption_sum_ns)
-
-    def _latency(self, counts: list[int], sum_ns: int) -> Metric:
-        bounds = [*(f"{ns / NS_PER_S:g}" for ns in self._of.engine.latency_bounds_ns), "+Inf"]
-        below, buckets = 0, []
-        for bound, count in zip(bounds, counts, strict=True):
-            below += count
-            buckets.append((bound, below))
-        return Histogram(
-            "mgpu_preemption_latency_seconds",
-            "From the decision to suspend a container for another's work to its being off the card.",
-            buckets=buckets,
-            sum_value=sum_ns / NS_PER_S,
-        )
+        for name, text, bounds_ns, counts, sum_ns in (
+            (
+                "mgpu_preemption_latency_seconds",
+                "From the decision to suspend a container for another's work to its being off the card.",
+                self._of.engine.latency_bounds_ns,
+                stats.preemption,
+                stats.preemption_sum_ns,
+            ),
+            (
+                "mgpu_parked_seconds",
+                "How long calls of online containers waited for memory that gives way.",
+                self._of.engine.parked_bounds_ns,
+                stats.parked,
+                stats.parked_ns,
+            ),
+        ):
+            buckets = _buckets([ns / NS_PER_S for ns in bounds_ns], counts)
+            yield Histogram(name, text, buckets=buckets, sum_value=sum_ns / NS_PER_S)
 
     def _refused(self) -> Iterator[Metric]:
         calls = Counter(
@@ -178,7 +199,9 @@ class NodeCollector(ObservedCollector):
 
 
 class CardCollector(ObservedCollector):
-    """Each card, whatever is on it."""
+    """Each card, whatever is on it. held: what containers hold of it, at one moment."""
+
+    held: Held
 
     def collect(self) -> Iterator[Metric]:
         of = self._of
@@ -215,11 +238,12 @@ class CardCollector(ObservedCollector):
             mismatches.add_metric(labels, found[card.index])
             info.add_metric([*labels, card.name, owned.policy if owned else ""], 1)
             memory.add_metric(labels, card.memory_mib * _MIB)
-            used.add_metric(labels, sum(usage(of.engine, grant, card.index).used_bytes for grant, _ in own))
+            holds = [(grant, int(self.held[grant.tenant, card.index].used_bytes)) for grant, _ in own]
+            used.add_metric(labels, sum(size for _, size in holds))
             for family, gives_way in ((granted, False), (reclaimable, True)):
                 caps = [share.memory_mib for grant, share in own if grant.reclaimable == gives_way]
                 family.add_metric(labels, sum(caps) * _MIB)
-            evicted.add_metric(labels, sum(grant.reclaim.bytes.get(card.index, 0) for grant, _ in own))
+            evicted.add_metric(labels, sum(grant.evicted_bytes(card.index, size) for grant, size in holds))
         yield from (info, memory, used, granted, reclaimable, evicted, lost, drained, mismatches)
         yield from self._by_class(grants)
 
@@ -242,23 +266,20 @@ class CardCollector(ObservedCollector):
         yield from (containers, busy, run)
 
 
-def _registry(observed: Observed) -> CollectorRegistry:
-    """What is of the node and its cards, and mgpud's own CPU time, memory and descriptors."""
-    made = CollectorRegistry(auto_describe=False)
-    ProcessCollector(registry=made)
-    made.register(NodeCollector(observed))
-    made.register(CardCollector(observed))
-    return made
-
-
 def renderer(observed: Observed) -> Callable[[bool], tuple[bytes, str]]:
-    """A function from whether OpenMetrics is asked for to the text of all metrics and its content type."""
-    registry = _registry(observed)
+    """A function from whether OpenMetrics is asked for to the text of all metrics and its content type: what
+    is of the node and its cards, mgpud's own CPU time, memory and descriptors, and containers.
+    """
+    registry, cards = CollectorRegistry(auto_describe=False), CardCollector(observed)
+    ProcessCollector(registry=registry)
+    registry.register(NodeCollector(observed))
+    registry.register(cards)
 
     def render(openmetrics: bool) -> tuple[bytes, str]:
+        cards.held = held(observed.engine, observed.grants)
         encode, kind = choose_encoder("application/openmetrics-text; version=1.0.0" if openmetrics else "")
         end = b"# EOF\n" if openmetrics else b""
         head = encode(registry).removesuffix(end)
-        return head + containers(observed, openmetrics).encode() + end, kind
+        return head + containers(observed, cards.held, openmetrics).encode() + end, kind
 
     return render

@@ -343,10 +343,10 @@ class Reclaimer:
         why = await self._move(grant, mover, evict)
         if grant.reclaim.state == State.EVICTED:
             size = sum(before.bytes.values())
-            self.counts.evictions += 1
+            self._evicted_ns = time.monotonic_ns()
+            self.counts.evicting.note((self._evicted_ns - begun_ns) / _NS_PER_S)
             self.counts.evicted_bytes += size
             LOG.info("evicted", container=grant.container_id, mib=size >> 20, ms=_ms_since(begun_ns))
-            self._evicted_ns = time.monotonic_ns()
             if asked is None:
                 self._restorations.evicted(before, self._evicted_ns)
             grant.not_moved = ""
@@ -361,11 +361,14 @@ class Reclaimer:
             await asyncio.sleep(_TRIED_S)
 
     async def _restore(self, grant: Grant, asked: Asked | None, mover: Mover) -> None:
-        size = sum(grant.reclaim.bytes.values())
+        size, away_ns = sum(grant.reclaim.bytes.values()), grant.reclaim.since_ns
         begun_ns = time.monotonic_ns()
         why = await self._move(grant, mover, partial(mover.restore, grant))
         if grant.reclaim.state == State.RUNNING:
-            self.counts.restorations += 1
+            back_ns = time.monotonic_ns()
+            self.counts.restoring.note((back_ns - begun_ns) / _NS_PER_S)
+            if away_ns:
+                self.counts.away.note((back_ns - away_ns) / _NS_PER_S)
             self.counts.restored_bytes += size
             LOG.info("restored", container=grant.container_id, mib=size >> 20, ms=_ms_since(begun_ns))
             grant.not_moved = ""
