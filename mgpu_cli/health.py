@@ -162,7 +162,9 @@ def health(state: StateDir, output: str) -> None:
     place = Place(
         state=state.path,
         health=found.message if isinstance(found, Refusal) else found,
-        cdi_folders=needs.cdi_folders(state.path, _node_config(state)),
+        cdi_folders=needs.cdi_folders(
+            state.path, _node_config(state), "" if isinstance(found, Refusal) else found
+        ),
     )
     judged = checks(
         found,
@@ -198,7 +200,7 @@ def _node_config(state: StateDir) -> str:
 
 def _ask(state: StateDir) -> tuple[dict[str, Any] | Refusal, dict[str, Any] | None]:
     try:
-        return client.ask(state.control, "health"), client.ask(state.control, "list")
+        return client.ask(state.control, "health"), client.listing(state.control)
     except Refusal as refusal:
         return refusal, None
 

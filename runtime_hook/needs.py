@@ -12,6 +12,7 @@ import socket
 import stat
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, Literal, NamedTuple
@@ -87,13 +88,13 @@ class Place:
         return None if isinstance(self.health, str) else self.health.get(name)
 
 
-def cdi_folders(state: Path, node_config: str) -> list[str]:
-    """Where mgpud looks: in its own, then where node.toml, whose text is given, says."""
+def cdi_folders(state: Path, node_config: str, health: Mapping[str, Any] | str = "") -> list[str]:
+    """Where mgpud looks: in its own, then where it says, or else node.toml, whose text is given, does."""
     named: object = list(cdi.DIRECTORIES)
-    try:
+    with suppress(tomllib.TOMLDecodeError):  # mgpud says so when it starts
         named = tomllib.loads(node_config).get("cdi_dirs", named)
-    except tomllib.TOMLDecodeError:
-        pass  # mgpud says so when it starts
+    if not isinstance(health, str):
+        named = health.get("cdi_dirs", named)
     folders = [each for each in named if isinstance(each, str)] if isinstance(named, list) else []
     return [os.fspath(state / "cdi"), *folders]
 
@@ -222,8 +223,9 @@ def _specs(place: Place) -> Fault | None:
 def _seen(folders: Sequence[str]) -> Iterator[tuple[str, int, int]]:
     for folder in folders:
         for path in sorted(Path(folder).glob("*")):
-            found = path.stat()
-            yield str(path), found.st_mtime_ns, found.st_size
+            # Also of a link to nothing: where it has a spec's name, Registry says so.
+            found = path.stat() if path.exists() else None
+            yield str(path), found.st_mtime_ns if found else 0, found.st_size if found else 0
 
 
 @functools.lru_cache(maxsize=1)

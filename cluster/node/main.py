@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import click
 
 from cluster.api.errors import ApiProblem
-from cluster.node import events, healthz, metrics, published
+from cluster.node import events, metrics, one_answer, published
 from cluster.node.mgpud import Mgpud
 from cluster.node.node import Node
 from cluster.node.registration import Registration
@@ -110,7 +110,7 @@ async def serve(
         if claims is None:
             parts.append(Registration(node).run())
         if address:
-            parts.append(healthz.run(address, node.conditions))
+            parts.append(one_answer.health(address, node.conditions))
         if served is not None:
             parts.append(served)
         farewell = None

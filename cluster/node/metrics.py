@@ -7,7 +7,7 @@ import ssl
 import time
 from pathlib import Path
 
-from cluster.node.healthz import Answer, serve
+from cluster.node.one_answer import Answer, serve
 
 # Every pod of the cluster may ask, so frequent scrapes must not cost mgpud more.
 _AGE_S = 1.0

@@ -213,6 +213,30 @@ def test_health_names_what_a_start_misses() -> None:
     assert judged(gone, holder) == {"holder": ("failed", "no mgpu-holder answers; restart it")}
 
 
+def test_dangling_link_among_cdi_specs_stops_starts_by_its_name_alone(tmp_path: Path) -> None:
+    def missing(health: dict[str, Any]) -> dict[str, str]:
+        folders = needs.cdi_folders(tmp_path, "cdi_dirs = []", health)
+        place = needs.Place(state=tmp_path, health=health, cdi_folders=folders)
+        return {each.name: each.what for each in needs.missing(place) if each.name == "cdi"}
+
+    (tmp_path / "cdi").mkdir()
+    spec = {
+        "cdiVersion": "0.5.0",
+        "kind": "sim.mgpu.dev/gpu",
+        "devices": [{"name": "0", "containerEdits": {}}],
+    }
+    (tmp_path / "cdi" / "sim.json").write_text(json.dumps(spec))
+    (tmp_path / "cdi" / "old.yaml.bak").symlink_to("nothing")
+    assert missing(HEALTH) == {}
+    (tmp_path / "cdi" / "old.yaml").symlink_to("nothing")
+    assert "old.yaml: cannot be read: No such file or directory" in missing(HEALTH)["cdi"]
+    # mgpud's word on its folders is above that of a node.toml, which may not be the one that it reads.
+    (tmp_path / "cdi" / "old.yaml").unlink()
+    (tmp_path / "cdi" / "sim.json").rename(tmp_path / "sim.json")
+    assert missing(HEALTH)
+    assert missing({**HEALTH, "cdi_dirs": [str(tmp_path)]}) == {}
+
+
 @pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_SEQPACKET])
 def test_listening_is_what_the_kernel_says(tmp_path: Path, kind: int) -> None:
     path = tmp_path / "a b.sock"

@@ -56,6 +56,14 @@ def _comes_back(grant: Grant) -> str | None:
     return f"in {left_s:.0f} s, if there is room for it until then"
 
 
+def _parked(engine: Engine, grant: Grant) -> dict[str, int]:
+    """Its calls that have waited for memory of others, since this mgpud began."""
+    with suppress(OSError):
+        state = engine.state(grant.tenant)
+        return {"calls": state.parked, "ns": state.parked_ns}
+    return {"calls": 0, "ns": 0}
+
+
 def _sched(engine: Engine, grant: Grant, quota_percent: int | None) -> dict[str, Any] | None:
     """What the scheduler does with the container; None where there is nothing of it to schedule."""
     if quota_percent is None:
@@ -89,7 +97,7 @@ def container(served: Served, grant: Grant, lost: Collection[int]) -> dict[str, 
                 "memory_mib": card.memory_mib,
                 "used_bytes": usage.used_bytes,
                 "peak_bytes": usage.peak_bytes,
-                "evicted_bytes": grant.reclaim.bytes.get(card.index, 0),
+                "evicted_bytes": grant.evicted_bytes(card.index, usage.used_bytes),
                 "evicted_from": evicted_from,
                 "core_percent": card.core_percent,
                 "lost": card.index in lost,
@@ -112,12 +120,13 @@ def container(served: Served, grant: Grant, lost: Collection[int]) -> dict[str, 
         "reclaimable": grant.reclaimable,
         "reclaim": {
             "state": grant.reclaim.state,
-            "evicted_bytes": sum(grant.reclaim.bytes.values()),
+            "evicted_bytes": sum(card["evicted_bytes"] for card in cards),
             "by_hand": grant.reclaim.by_hand,
             "not_moved": grant.not_moved or None,
             "comes_back": _comes_back(grant),
             "asked": grant.asked and grant.asked.what,
         },
+        "parked": _parked(engine, grant),
         "lost_listener": grant.lost_listener,
         "containerd": None if grant.containerd is None else asdict(grant.containerd),
         "unaccounted_bytes": grant.unaccounted_bytes,
@@ -193,6 +202,7 @@ def health(served: Served, driver: str, driver_version: str) -> dict[str, Any]:
         "containers": len(served.grants),
         "listeners": listeners,
         "sched_fifo": engine.realtime,
+        "cdi_dirs": list(served.config.cdi_dirs),
         "without": without.lines(engine, served.cards),
         "chips": sight.table(engine, served.cards),
     }

@@ -1,4 +1,6 @@
-"""A liveness probe's answer: that the event loop turns, and what is wrong at the moment."""
+"""A port of HTTP with one answer, whatever is asked. A liveness probe's is that the event loop turns, and
+what is wrong at the moment.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +21,15 @@ class Answer:
     status: str = "200 OK"
 
 
-async def run(address: str, conditions: Conditions) -> None:
+async def health(address: str, conditions: Conditions) -> None:
     """For ever: serves HTTP at HOST:PORT. Whatever is asked, the answer is 200: what is away comes back by
     itself, and a restart of this process mends none of it. OSError when the address is taken.
     """
 
-    async def health() -> Answer:
+    async def probe() -> Answer:
         return Answer(body="".join(f"{line}\n" for line in conditions.lines() or ["ok"]).encode())
 
-    await serve(address, health)
+    await serve(address, probe)
 
 
 async def serve(
