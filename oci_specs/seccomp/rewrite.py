@@ -68,9 +68,11 @@ def _entries(profile: dict[str, Any]) -> list[Entry]:
 def _check_listener(
     profile: dict[str, Any], entries: list[Entry], default: Action, listener_path: str
 ) -> None:
-    """Nothing but an earlier rewrite may have asked for a listener: a process has one at most."""
+    """Nothing but an earlier rewrite may have asked for a listener: a process has one at most. A path without
+    a rule that notifies asks for none.
+    """
     path = profile.get("listenerPath")
-    if path and path != listener_path:
+    if path and path != listener_path and any(entry.get("action") == NOTIFY for entry in entries):
         raise refuse("has a listenerPath of its own, and a container can have one listener only")
     if default[0] == "NOTIFY":
         raise refuse("notifies by default, which runtimes do not take")

@@ -139,7 +139,9 @@ def test_invalid_spec_is_refused(node: Node) -> None:
 
 def test_grant_is_released_when_the_spec_cannot_be_rewritten(node: Node) -> None:
     text = json.loads(spec(ASKING))
-    text["linux"]["seccomp"] = {"defaultAction": "SCMP_ACT_ALLOW", "listenerPath": "/another/listener"}
+    notifies = {"names": ["mount"], "action": "SCMP_ACT_NOTIFY"}
+    own = {"defaultAction": "SCMP_ACT_ALLOW", "listenerPath": "/another/listener", "syscalls": [notifies]}
+    text["linux"]["seccomp"] = own
     with answering(node) as mgpud:
         done = hook(node, json.dumps(text).encode())
     assert (done.returncode, done.stdout) == (1, b"")

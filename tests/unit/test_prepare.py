@@ -379,7 +379,9 @@ def test_refusals_are_worded_as_by_the_create_path(world: World) -> None:
 
 
 def test_grant_is_released_when_the_spec_cannot_be_rewritten(world: World) -> None:
-    foreign = {"seccomp": {"defaultAction": "SCMP_ACT_ALLOW", "listenerPath": "/another/listener"}}
+    notifies = {"names": ["mount"], "action": "SCMP_ACT_NOTIFY"}
+    own = {"defaultAction": "SCMP_ACT_ALLOW", "listenerPath": "/another/listener", "syscalls": [notifies]}
+    foreign = {"seccomp": own}
     [reply] = talk(world, as_text(annotations=ASKING, linux={**load("runc-1.1-spec")["linux"], **foreign}))
     assert reply["error"]["code"] == "seccomp-profile"
     assert list(world.grants) == []

@@ -274,9 +274,14 @@ def test_random_profile_keeps_its_verdicts(of: Profile, tree: bool, data: st.Dat
         check(before, after, call)
 
 
+def test_listener_that_no_rule_asks_for_is_none() -> None:
+    of = engine_default()
+    assert rewritten({**of, "listenerPath": "/run/other.sock"}, "m") == rewritten(of, "m")
+
+
 REFUSED: dict[str, tuple[Profile, str]] = {
     "foreign listener": (
-        {**engine_default(), "listenerPath": "/run/other.sock"},
+        {**profile("ERRNO", rule("NOTIFY", names=("mount",))), "listenerPath": "/run/other.sock"},
         "listenerPath of its own",
     ),
     "notify without listener": (
