@@ -290,7 +290,7 @@ $(releases)/%.made: tools/debian_root.py tests/engines.txt | $(stamps)/test-syst
 	@$(bin)/python -m tools.debian_root $* $(releases)/$* $$(cat tests/engines.txt)
 	@touch $@
 
-$(image): tests/image/build.sh tools/pack_image.py tests/image/requirements.txt | $(stamps)/demo-system $(stamps)/build-tools
+$(image): tests/image/build.sh tests/image/nvidia_smi.py tools/pack_image.py tests/image/requirements.txt | $(stamps)/demo-system $(stamps)/build-tools
 	@echo 'image: $@ (about a minute)'
 	@tests/image/build.sh $(abspath $(bin)/python) $(@D)
 	@touch $@

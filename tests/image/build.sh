@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes the image of the tests and the demo: Debian with Python, the libraries that compiled packages need, and
-# three NVML clients from PyPI, as a folder (OUT/rootfs) and as an archive that `ctr images import` and
+# three NVML clients from PyPI and one of ours, as a folder (OUT/rootfs) and as an archive that `ctr images import` and
 # `docker load` both take (OUT/mgpu-test.tar).
 # Usage: tests/image/build.sh PYTHON OUT
 # PYTHON: any interpreter with pip: the packages are pure Python, and psutil's library serves every version.
@@ -40,6 +40,8 @@ for client in gpustat nvitop; do
     printf '#!/bin/sh\nexec python3 -m %s "$@"\n' "$client" >"$work/rootfs/usr/local/bin/$client"
     chmod 755 "$work/rootfs/usr/local/bin/$client"
 done
+# Where the CDI spec of a real driver mounts NVIDIA's.
+install -m 755 "$here/nvidia_smi.py" "$work/rootfs/usr/bin/nvidia-smi"
 # Copied into every engine's storage, so what no test runs goes: Perl came with the packages' scripts.
 (
     cd "$work/rootfs"
