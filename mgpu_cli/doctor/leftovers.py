@@ -134,7 +134,7 @@ def cgroups(host: Host) -> Iterator[Finding]:
         yield note(
             "leftover-cgroups",
             f"cgroups without a process: {_some(names)}",
-            "left by containers of mgpu run that were killed",
+            "named as those of mgpu run: left by its containers that were killed, or by another program",
             shlex.join(["rmdir", *folders]),
         )
 

@@ -54,13 +54,18 @@ def registered(host: Host) -> Iterator[Finding]:
     program = host.which("podman")
     if program is None:
         return
+    silent = ""
     try:
-        info = json.loads(host.run([program, "info", "--format", "json"]))
-        version, chosen = info["version"]["Version"], info["host"]["ociRuntime"]
         named, folders = _engine(host)
     except NoAnswerError as error:
         yield warn("podman-silent", f"podman: {error}", "", "podman info")
         return
+    try:
+        info = json.loads(host.run([program, "info", "--format", "json"]))
+        version, chosen = f"podman {info['version']['Version']}", info["host"]["ociRuntime"]
+    except NoAnswerError as error:
+        # On a busy node it takes longer; what its configuration says holds all the same.
+        version, chosen, silent = "podman", {}, str(error)
     except (ValueError, KeyError, TypeError):
         yield warn("podman-odd", "podman says nothing of its runtime", "", "podman info")
         return
@@ -72,7 +77,7 @@ def registered(host: Host) -> Iterator[Finding]:
     }
     for name, path in ours.items():
         if host.is_program(path):
-            yield ok("podman-runtime", f"podman {version} has mgpu as --runtime {name}")
+            yield ok("podman-runtime", f"{version} has mgpu as --runtime {name}")
         else:
             yield fail(
                 "podman-runtime-path",
@@ -84,12 +89,14 @@ def registered(host: Host) -> Iterator[Finding]:
     yield from _hooks(host, hooks, version)
     if hooks:
         return
-    if not ours and is_ours(chosen.get("path")):
-        yield ok("podman-runtime", f"podman {version} uses mgpu by default")
+    if silent and not ours:
+        yield warn("podman-silent", f"podman: {silent}", "", "podman info")
+    elif not ours and is_ours(chosen.get("path")):
+        yield ok("podman-runtime", f"{version} uses mgpu by default")
     elif not ours:
         yield warn(
             "podman-runtime",
-            f"podman {version} knows no runtime of mgpu's",
+            f"{version} knows no runtime of mgpu's",
             "its containers need --runtime with the whole path to have a share of a GPU",
             "mgpu install podman",
         )
@@ -98,7 +105,7 @@ def registered(host: Host) -> Iterator[Finding]:
 def _hooks(host: Host, hooks: dict[str, str], version: str) -> Iterator[Finding]:
     for file, program in hooks.items():
         if host.is_program(program):
-            yield ok("podman-hook", f"podman {version} has every container looked at by the hook {file}")
+            yield ok("podman-hook", f"{version} has every container looked at by the hook {file}")
         else:
             yield fail(
                 "podman-hook-path",

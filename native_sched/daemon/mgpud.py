@@ -133,7 +133,7 @@ def begin(stack: ExitStack, arguments: argparse.Namespace, called: Called | None
     stack.enter_context(mgpud_lock.held(os.path.join(root, "mgpud.lock"), fence=link.fence))
     stages.end("alone")
     # From here on no other process writes the state that the previous mgpud has left.
-    node = NodeState(state)
+    node = NodeState(state, first=False)
     node.note(generation=node.now.generation + 1)
     override = arguments.rm_table or config.driver_table or None
     if override:

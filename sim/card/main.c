@@ -125,8 +125,7 @@ static int parse_options(int argc, char **argv, struct options *options)
                     return -EINVAL;
                 break;
             }
-            fputs(usage, stderr);
-            return -EINVAL;
+            return -EINVAL; /* getopt_long() has said which one */
         }
     }
     if (!options->dir || !options->cards || optind < argc) {

@@ -412,6 +412,7 @@ def test_podman(node: Node) -> None:
     assert node.faults(podman.GROUP) == {"podman-runtime-path": FAIL}
     node.with_podman(runtimes="mgpu = [")
     assert node.faults(podman.GROUP) == {"podman-silent": WARN}
+    node.with_podman(runtimes=f'mgpu = ["{RUNTIME}"]')
     node.printed["/usr/bin/podman info --format json"] = "[]"
     assert node.faults(podman.GROUP) == {"podman-odd": WARN}
 

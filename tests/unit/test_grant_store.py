@@ -228,11 +228,16 @@ def test_node_state_is_written_and_read_back(tmp_path: Path) -> None:
     assert again.contexts == {"GPU-1": [1 << 26, 0]}
 
 
-def test_a_nodes_state_that_is_lost_gives_no_number_twice(tmp_path: Path) -> None:
+def test_lost_state_of_a_node_gives_no_number_twice(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "node-state.json"
     NodeState(str(path)).save(last_tenant=123456)
     path.write_text("{")
     assert NodeState(str(path)).now.last_tenant > 123456
+    assert capfd.readouterr().err.count("event=node-state-unreadable") == 1
+    assert NodeState(str(path), first=False).now.last_tenant > 123456
+    assert capfd.readouterr().err == ""
 
 
 @given(data=st.binary(max_size=200))

@@ -100,7 +100,7 @@ BAD = [
         'hold_ms = 1\n\npolicy "fs"',
         "line 3 is not TOML: expected '=' after a key in a key/value pair; correct that line",
     ),
-    ("hold_ms = 1\nhold_ms = 2\n", "line 2 is not TOML: cannot overwrite a value; correct that line"),
+    ("hold_ms = 1\nhold_ms = 2\n", 'line 2 sets "hold_ms" once more; leave one of the two'),
     ("cdi_dirs = [\n'/a',\n\n\n", "line 2 is not TOML: invalid value; correct that line"),
     (f"hold_ms = {'9' * 5000}", "a number in it is too long; write a shorter one"),
 ]

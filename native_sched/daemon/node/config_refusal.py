@@ -32,8 +32,11 @@ def not_toml(data: bytes, error: ValueError) -> Refusal:
     if found is None:
         return Refusal(_CODE, f"it is not TOML: {error}", "correct it")
     # What is missing at the end of the document is missing after its last line that says something.
-    number = found["line"] or data.rstrip().count(b"\n") + 1
+    number = int(found["line"] or data.rstrip().count(b"\n") + 1)
     what = found["what"]
+    if what == "Cannot overwrite a value":
+        key = data.decode().split("\n")[number - 1].partition("=")[0].strip()
+        return Refusal(_CODE, f"line {number} sets {quoted(key)} once more", "leave one of the two")
     return Refusal(_CODE, f"line {number} is not TOML: {what[:1].lower()}{what[1:]}", hint)
 
 

@@ -56,9 +56,11 @@ def _from_json(body: Any) -> State:
 class NodeState:
     """The document, and what it says by now."""
 
-    def __init__(self, path: str, log: Log = LOG) -> None:
+    def __init__(self, path: str, log: Log = LOG, *, first: bool = True) -> None:
+        """first: it was not read before, so that a fault of it is new."""
         self._path = path
         self._log = log
+        self._first = first
         self.now = self._load()
 
     def _load(self) -> State:
@@ -68,9 +70,9 @@ class NodeState:
         except FileNotFoundError:
             return State()
         except (OSError, Unreadable) as error:
-            self._log.error(
-                "node-state-unreadable", why=error, what="policies that the operator set are lost"
-            )
+            if self._first:
+                what = "policies that the operator set are lost"
+                self._log.error("node-state-unreadable", why=error, what=what)
             # No mgpud gave a number that high: there are not that many seconds to give them in.
             return State(last_tenant=int(time.time()))
 
