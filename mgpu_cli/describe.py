@@ -29,10 +29,15 @@ def find(containers: list[Container], wanted: str) -> Container:
     )
 
 
+def is_named(container: Container, wanted: str) -> bool:
+    """By its id, a name of it, or the start of its id."""
+    return container["container_id"].startswith(wanted) or printable(wanted) in _names(container)
+
+
 def _names(container: Container) -> set[str]:
     """Its possible names: NAMESPACE/POD/CONTAINER whole or from its end on, or the pod alone."""
     namespace, pod, own = (container[key] for key in ("namespace", "pod", "container"))
-    forms = ((pod, own), (own,), (namespace, pod), (pod,))
+    forms = ((namespace, pod, own), (pod, own), (own,), (namespace, pod), (pod,))
     names = {printable("/".join(form)) for form in forms if all(form)}
     return (names | {render.name(container)}) - {""}
 
@@ -45,9 +50,9 @@ def describe(container: str, state: StateDir, output: str) -> None:
     """Show one container that holds a GPU.
 
     CONTAINER is what mgpu ps prints: NAMESPACE/POD/CONTAINER, POD/CONTAINER, the container's or the pod's
-    name, or the id or the start of it. Docker and ctr tell mgpu no name: there it is the id.
+    name, its name in Docker or podman, or the id or the start of it. ctr has no names: there it is the id.
     """
-    found = find(client.ask(state.control, "list")["containers"], container)
+    found = find(client.listing(state.control)["containers"], container)
     if output == "json":
         render.as_json(found)
     else:

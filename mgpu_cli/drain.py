@@ -137,7 +137,7 @@ def _holders(state: StateDir, cards: Sequence[int] = ()) -> list[dict[str, Any]]
     None without a mgpud; unknown if its holder runs.
     """
     try:
-        found: list[dict[str, Any]] = client.ask(state.control, "list")["containers"]
+        found: list[dict[str, Any]] = client.listing(state.control)["containers"]
     except Refusal as refusal:
         if refusal.code != "mgpud-not-running":
             raise

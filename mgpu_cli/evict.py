@@ -45,7 +45,7 @@ def resume(container: str, gpus: str | None, state: StateDir, output: str) -> No
 
 def _move(state: StateDir, verb: str, container: str, until: str, output: str, **more: Any) -> None:
     """Refusal when it is not done; it is as before then."""
-    found = client.ask(state.control, verb, container=container, **more)["container"]
+    found = client.ask_about(state.control, verb, container, **more)["container"]
     while (reclaim := found["reclaim"])["state"] != until:
         if why := reclaim["not_moved"]:
             raise Refusal(
@@ -69,7 +69,7 @@ def _move(state: StateDir, verb: str, container: str, until: str, output: str, *
 
 
 def _listed(state: StateDir, grant: str) -> Container:
-    for each in client.ask(state.control, "list")["containers"]:
+    for each in client.listing(state.control)["containers"]:
         if each["id"] == grant:
             row: Container = each
             return row

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -36,3 +38,26 @@ output = click.option(
     show_default=True,
     help="json is the control protocol's own objects.",
 )
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+class _InstantType(click.ParamType[datetime]):
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        if ago := re.fullmatch(r"(\d+)([smhd])", value):
+            return datetime.now(UTC) - timedelta(seconds=int(ago[1]) * _UNITS[ago[2]])
+        try:
+            return datetime.fromisoformat(value).astimezone()
+        except ValueError:
+            self.fail(f"{value!r} is neither as 10m, 2h or 1d nor as 2026-01-02T03:04:05Z", param, ctx)
+
+
+since = click.option(
+    "--since", type=_InstantType(), metavar="TIME", help="Only what came then or later: 10m ago, or a time."
+)
+
+follow = click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until ^C.")

@@ -23,6 +23,7 @@ MIB = 1 << 20
 NS_PER_S = 1_000_000_000
 # The names, which have any length, come last: with short ones a row fits 80 columns.
 CONTAINERS = ("CONTAINER", "CARD", "USED/CAP MiB", "CORE%", "CLASS", "POLICY", "STATE", "AGE", "NAME")
+WIDE = ("GRANT", "PID", "CLAIM", "UUID")
 CARDS = ("CARD", "NAME", "MEMORY MiB", "GRANTED", "USED", "CONTAINERS", "POLICY", "STATE", "UUID")
 CONTAINERS_CARDS = ("CARD", "CAP MiB", "USED", "PEAK", "CORE%", "UUID")
 PROCESSES = ("PID", "CARD", "USED MiB")
@@ -48,15 +49,17 @@ def age(created: str, now: datetime | None = None) -> str:
 
 
 def name(container: Container) -> str:
-    """namespace/pod/container as far as the engine said, on one line; else the name that containerd has for
-    it.
+    """namespace/pod/container as far as the engine said, on one line; else the name that containerd, Docker
+    or podman has for it.
 
     Empty when there is none but the id.
     """
     parts = [container[key] for key in ("namespace", "pod", "container")]
     known = [part for part in parts if part and part != container["container_id"]]
-    if not known and container["containerd"] and container["containerd"]["name"]:
-        known = [container["containerd"]["name"]]
+    if not known and (containerd := container.get("containerd")) and containerd["name"]:
+        known = [containerd["name"]]
+    if not known and container.get("name"):
+        known = [container["name"]]
     return printable("/".join(known))
 
 
@@ -100,20 +103,30 @@ def _reclaim(container: Container) -> Iterator[Row]:
         yield "Not moved:", reclaim["not_moved"]
 
 
+def _parked(parked: dict[str, int] | None) -> Iterator[Row]:
+    if parked and (calls := parked["calls"]):
+        waited_s = parked["ns"] / NS_PER_S
+        yield "Waited:", f"{waited_s:.3f} s in {calls} calls, for memory that gives way"
+
+
 def lost(container: str) -> str:
     """What is to be done about a container whose grant mgpud cannot read."""
     return f"{container}: its grant cannot be read; end it, nothing new is admitted before"
 
 
-def containers(found: list[Container], unreadable: list[str] | None = None) -> None:
+def containers(found: list[Container], unreadable: list[str] | None = None, *, wide: bool = False) -> None:
     """unreadable: containers that have a grant which says nothing."""
     for container in unreadable or []:
         click.echo(f"mgpu: {lost(container)}", err=True)
-    if not found and not unreadable:
-        click.echo("No container holds a GPU.")
-        return
-    if found:
-        _show(CONTAINERS, *(line for row in found for line in _container_lines(row)))
+    if found or not unreadable:
+        click.echo(containers_text(found, wide=wide), nl=False)
+
+
+def containers_text(found: list[Container], *, wide: bool = False) -> str:
+    if not found:
+        return "No container holds a GPU.\n"
+    heading = (*CONTAINERS, *WIDE) if wide else CONTAINERS
+    return table.text([heading, *(line for row in found for line in _container_lines(row, wide))])
 
 
 def cards(found: list[Card]) -> None:
@@ -233,6 +246,7 @@ def container(found: Container) -> None:
         *_containerd(found["containerd"]),
         *_caught(found),
         *_reclaim(found),
+        *_parked(found.get("parked")),
         ("Class:", found["class"]),
         ("Policy:", found["policy"] or "-"),
         *(("Claim:", "/".join(each.split("/")[:2])) for each in found.get("claims", ())),
@@ -263,18 +277,21 @@ def container(found: Container) -> None:
     _show(PROCESSES, *((row["pid"], row["card"], mib(row["used_bytes"])) for row in found["processes"]))
 
 
-def _container_lines(row: Container) -> Iterator[Row]:
+def _container_lines(row: Container, wide: bool) -> Iterator[Row]:
     """One line for each of its cards; what is said of the container as a whole stands on the first.
 
     An advisory container has a line also when it was given no card: it is there to be seen.
     """
-    before: Row = (row["container_id"][:SHORT_ID_CHARS],)
+    before: Row = (row["container_id"][: None if wide else SHORT_ID_CHARS],)
     after: Row = (row["class"], row["policy"] or "-", state(row), age(row["created"]), name(row) or "-")
+    if wide:
+        claims = ",".join("/".join(each.split("/")[:2]) for each in row.get("claims", ()))
+        after += (row["id"], row["pid"] or "-", claims or "-")
     if not row["cards"]:
-        yield (*before, "-", "-", "-", *after)
+        yield (*before, "-", "-", "-", *after, *(["-"] if wide else []))
     for card in row["cards"]:
         used = f"{mib(card['used_bytes'])}/{card['memory_mib']}"
-        yield (*before, card["index"], used, _core(card), *after)
+        yield (*before, card["index"], used, _core(card), *after, *([card["uuid"]] if wide else []))
         before, after = ("",) * len(before), ("",) * len(after)
 
 

@@ -44,9 +44,15 @@ def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     short_help="Run a command in a container, without an engine.",
 )
 @options.root
-@click.option("--memory-mib", type=int, help="Memory in MiB, the total over the container's cards.")
-@click.option("--gpus", help="How many cards, or their UUIDs.")
-@click.option("--core", type=int, help="Compute in percent of one card, the total over the cards.")
+@click.option(
+    "--memory-mib",
+    type=int,
+    help="Memory in MiB, the total over the container's cards: mgpu.dev/memory-mib.",
+)
+@click.option("--gpus", help="How many cards, or their UUIDs: mgpu.dev/gpus.")
+@click.option(
+    "--core", type=int, help="Compute in percent of one card, the total over the cards: mgpu.dev/core."
+)
 @click.option(
     "--policy",
     type=policies.CHOICE,

@@ -37,15 +37,15 @@ def set_container(
 ) -> None:
     """Change what a running container was granted: all that is asked, or nothing.
 
-    CONTAINER is its id, the first four characters of it or more, its grant's id (g-3), its pod's name, or
-    NAMESPACE/POD/CONTAINER.
+    CONTAINER is its id, the first four characters of it or more, its grant's id (g-3), its name in Docker or
+    podman, its pod's name, or NAMESPACE/POD/CONTAINER.
     What runs in it sees the new memory at once; it is never given less than it holds.
     """
     wish = {"core_percent": core_percent, "class": qos, "memory_mib": memory_mib}
     asked = {name: value for name, value in wish.items() if value is not None}
     if not asked:
         raise click.UsageError("give --core, --class or --memory")
-    changed = client.ask(state.control, "set", container=container, **asked)["container"]
+    changed = client.ask_about(state.control, "set", container, **asked)["container"]
     if output == "json":
         render.as_json(changed)
     else:

@@ -17,7 +17,7 @@ from mgpu_cli.frame import Frame
 from mgpu_cli.state import StateDir
 from oci_specs.vocabulary import HEEDS_QUOTAS
 
-COLUMNS = ("CONTAINER", "CLASS", "QUOTA%", "SHARE%", "STATE", "PREEMPTED", "USED/CAP MiB", "NAME")
+COLUMNS = ("CONTAINER", "CLASS", "QUOTA%", "CHARGED%", "STATE", "PREEMPTED", "USED/CAP MiB", "NAME")
 _DIM, _BOLD, _HEADING = "dim", "bold", "reverse"
 
 
@@ -37,8 +37,8 @@ _DIM, _BOLD, _HEADING = "dim", "bold", "reverse"
 def top(state: StateDir, interval_s: float, once: bool, output: str) -> None:
     """Show each card's containers with their share of it over the last interval, until ^C.
 
-    SHARE% is the time of the card that a container was charged for: it had work and was let run. With -o json
-    a frame is one line.
+    CHARGED% is the time of the card that a container was charged for: it had work and was let run. With
+    -o json a frame is one line.
     """
     frames = _frames(state, interval_s)
     try:
@@ -61,10 +61,10 @@ def top(state: StateDir, interval_s: float, once: bool, output: str) -> None:
 
 
 def _frames(state: StateDir, interval_s: float) -> Iterator[Frame]:
-    before = client.ask(state.control, "list")
+    before = client.listing(state.control)
     while True:
         time.sleep(interval_s)
-        after = client.ask(state.control, "list")
+        after = client.listing(state.control)
         yield frame.between(before, after)
         before = after
 

@@ -23,6 +23,7 @@ class PodEvent:
     number: int
     time: str
     kind: str
+    container_id: str
     pod: str
     namespace: str
     container: str
@@ -48,7 +49,8 @@ class Mgpud:
         """The events from number `since` on that mgpud still knows, and the number to go on with."""
         reply = await self._ask("watch", since=since)
         try:
-            return int(reply["next"]), [PodEvent(**each) for each in reply["events"]]
+            of_pods = (each for each in reply["events"] if each["pod"] and each["namespace"])
+            return int(reply["next"]), [PodEvent(**each) for each in of_pods]
         except (KeyError, TypeError, ValueError) as error:
             raise control.bad_reply("events that cannot be read", str(self._socket)) from error
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import functools
 import http.client
-import json
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -15,18 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mgpu_cli import unix_http
 from mgpu_cli.doctor import rm_table, syscalls
 from mgpu_cli.doctor.containerd_facts import Facts
 from mgpu_cli.doctor.containerd_facts import ask as ask_containerd
 from mgpu_cli.doctor.rm_table import Row
 from mgpu_cli.state import StateDir
+from mgpu_cli.unix_http import TIMEOUT_S
 from oci_specs.refusal import Refusal
 from runtime_hook import control, needs
 from runtime_hook.holder import HolderStatus
 from runtime_hook.needs import Place
-
-# Nothing that is asked may take longer: the whole is to be ready in two seconds.
-TIMEOUT_S = 1.2
 
 
 class NoAnswerError(Exception):
@@ -54,25 +51,9 @@ def _run(argv: Sequence[str]) -> str:
     return done.stdout
 
 
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=TIMEOUT_S)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(TIMEOUT_S)
-        self.sock.connect(self._path)
-
-
 def _get(path: str, url: str) -> Any:
-    connection = _UnixConnection(path)
     try:
-        connection.request("GET", url)
-        reply = connection.getresponse()
-        if reply.status != http.client.OK:
-            raise NoAnswerError(f"{path} answers {reply.status} {reply.reason}")
-        return json.loads(reply.read())
+        return unix_http.get(path, url)
     except TimeoutError:
         raise NoAnswerError(f"{path} does not answer within {TIMEOUT_S} s") from None
     # RemoteDisconnected is of both kinds.
@@ -80,8 +61,6 @@ def _get(path: str, url: str) -> Any:
         raise NoAnswerError(f"{path} does not speak HTTP and JSON: {error}") from error
     except OSError as error:
         raise NoAnswerError(f"{path}: {error.strerror or error}") from error
-    finally:
-        connection.close()
 
 
 def _ask(path: str, verb: str) -> dict[str, Any]:
@@ -163,7 +142,9 @@ class Host:
     def place(self) -> Place:
         """The node for the table of what a container's start needs."""
         folders = needs.cdi_folders(
-            self.state.path, self.text(self.node_config or self.state.path / "node.toml") or ""
+            self.state.path,
+            self.text(self.node_config or self.state.path / "node.toml") or "",
+            "" if self.node_config else self.health,
         )
         return Place(
             state=self.state.path,

@@ -39,7 +39,7 @@ class Collector:
         self.who = gone | dict(self._present())
 
     def _present(self) -> Iterator[tuple[str, Who]]:
-        containers = client.ask(self._control, "list")["containers"]
+        containers = client.listing(self._control)["containers"]
         labels = [render.name(row) or row["container_id"][: render.SHORT_ID_CHARS] for row in containers]
         for row, label in zip(containers, labels, strict=True):
             sched = row["sched"]

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from native_sched.daemon.control.arbiter import Arbiter, Node
+from native_sched.daemon.control.container_events import ContainerEvents
 from native_sched.daemon.control.health import Watchdog, with_threads
 from native_sched.daemon.control.heartbeat import Heartbeat, end_with, with_holder
 from native_sched.daemon.control.lifecycle import Lifecycle
-from native_sched.daemon.control.pod_events import PodEvents
 from native_sched.daemon.control.prepare import Prepare
 from native_sched.daemon.control.server import Peer, Server
 from native_sched.daemon.control.starts import Starts
@@ -142,9 +142,9 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
     starts = Starts(place)
     for verb in ("health", "inventory"):
         verbs[verb] = starts.told_by(verbs[verb])
-    pod_events = PodEvents(time.time_ns() // 1000, grants)
-    LOG.heard = pod_events.note
-    verbs["watch"] = lambda message, _peer: pod_events.since(message["since"])
+    container_events = ContainerEvents(time.time_ns() // 1000, grants)
+    LOG.heard = container_events.note
+    verbs["watch"] = lambda message, _peer: container_events.since(message["since"])
 
     def validate(message: dict[str, Any]) -> None:
         schemas.validate("control", message)

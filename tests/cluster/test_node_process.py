@@ -81,17 +81,19 @@ def test_refused_pod_reads_why_in_its_events(world: World) -> None:
         "io.kubernetes.cri.container-name": "main",
         "mgpu.dev/memory-64mib": "1000",
     }
-    with pytest.raises(Refusal) as refused:
-        world.mgpu.ask(
-            "admit",
-            container_id="c",
-            bundle="/b",
-            rootfs="/r",
-            annotations=annotations,
-            env={},
-            reach=[],
-            seccomp_listener=None,
-        )
+    of_no_pod = {"mgpu.dev/memory-64mib": "1000"}
+    for each in (of_no_pod, annotations):
+        with pytest.raises(Refusal) as refused:
+            world.mgpu.ask(
+                "admit",
+                container_id="c",
+                bundle="/b",
+                rootfs="/r",
+                annotations=each,
+                env={},
+                reach=[],
+                seccomp_listener=None,
+            )
     events = "/apis/events.k8s.io/v1/namespaces/shop/events"
     until(lambda: bool(world.api.all(events)), "the event is posted", timeout_s=20)
     [event] = [each for each in world.api.all(events) if each["regarding"]["name"] == "web-0"]
@@ -100,6 +102,7 @@ def test_refused_pod_reads_why_in_its_events(world: World) -> None:
     assert event["regarding"]["uid"] == pod["metadata"]["uid"]
     assert event["note"] == f"main: {refused.value.message}; {refused.value.hint}"
     assert (event["type"], event["reason"]) == ("Warning", "GPURefused")
+    assert not any("/namespaces//" in path for _, path in world.api.requests)
 
 
 def test_label_of_an_earlier_time_is_taken_away_where_mgpud_does_not_serve(tmp_path: Path) -> None:

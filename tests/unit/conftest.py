@@ -6,9 +6,17 @@ from collections.abc import Iterator
 
 import pytest
 
+from mgpu_cli import names
 from native_sched.daemon.node.config import NodeConfig
 from tests.create_path import Mgpud, remove_programs
 from tests.unit.arbiter_support import World
+
+
+@pytest.fixture(autouse=True)
+def no_engines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine's Docker and podman are not asked for names."""
+    for engine in ("_docker", "_podman"):
+        monkeypatch.setattr(names, engine, dict)
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from mgpu_cli import client
+from mgpu_cli.main import main
 from oci_specs.refusal import Refusal
 from tests.unit.cli_support import fake_mgpud
 
@@ -22,6 +24,29 @@ def test_refusal_keeps_mgpuds_wording(tmp_path: Path) -> None:
         with pytest.raises(Refusal) as refused:
             client.ask(tmp_path / "s", "list")
     assert (refused.value.code, refused.value.line()) == ("c-d", "mgpu: m; h")
+
+
+@pytest.mark.parametrize(
+    ("args", "line"),
+    [
+        (["--colour"], "mgpu: no such option '--colour'; see mgpu --help"),
+        (
+            ["ps", "-o", "yaml"],
+            "mgpu: invalid value for '-o' / '--output': 'yaml' is not one of 'table', 'wide'",
+        ),
+        (["describe"], "mgpu: missing argument 'CONTAINER'; see mgpu describe --help"),
+        (
+            ["up", "--sim", "v100-16:1", "--node-config", "/nowhere"],
+            "mgpu: invalid value for '--node-config': ",
+        ),
+        (["pss"], "mgpu: no such command 'pss'"),
+    ],
+)
+def test_wrong_usage_is_said_in_one_line(args: list[str], line: str) -> None:
+    done = CliRunner().invoke(main, args, prog_name="mgpu")
+    assert done.exit_code == 2
+    assert done.stderr.startswith(line)
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("name", ["none", "dead", "x" * 120])

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import pty
+import signal
 import struct
 import subprocess
 import sys
@@ -60,6 +61,28 @@ def test_ps_says_advisory_and_where_a_container_comes_from(mgpud: FakeMgpud) -> 
     assert mgpu("ps").output.splitlines()[1].endswith("  prod/web-0/app")
     show(mgpud, [container(advisory=True, cards=[])])
     assert "bound, advisory" in mgpu("ps").output, "one without a card is there to be seen too"
+
+
+def test_ps_wide_has_whole_ids_and_uuids(mgpud: FakeMgpud) -> None:
+    show(mgpud, [container(claims=["team-a/half/7d3a/gpu"]), container(cards=[])])
+    heading, first, second, bare = (line.split() for line in mgpu("ps", "-o", "wide").output.splitlines())
+    assert heading[-4:] == ["GRANT", "PID", "CLAIM", "UUID"]
+    assert first[0] == "0123456789abcdef"
+    assert first[-4:] == ["g1", "4242", "team-a/half", CARD_UUIDS[0]]
+    assert second[-1] == CARD_UUIDS[1]
+    assert bare[-4:] == ["g1", "4242", "-", "-"]
+
+
+def test_ps_watch_shows_them_again(mgpud: FakeMgpud, tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", "from mgpu_cli.main import main; main()", "ps", "--watch"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        for _ in range(2):
+            assert watching.stdout.readline().startswith("CONTAINER")
+            assert watching.stdout.readline().startswith("0123456789ab")
+            watching.stdout.readline()
+        watching.send_signal(signal.SIGINT)
+    assert watching.returncode == 0
 
 
 def test_an_ordinary_row_fits_80_columns_and_has_no_blanks_at_its_end(mgpud: FakeMgpud) -> None:
@@ -152,6 +175,14 @@ def test_describe_shows_caps_peaks_and_processes(mgpud: FakeMgpud) -> None:
     assert ["Container:", "0123456789abcdef"] in shown
     assert ["0", "4309", "512", "600", "-", CARD_UUIDS[0]] in shown
     assert ["4243", "0", "512"] in shown
+
+
+def test_describe_says_how_long_calls_waited(mgpud: FakeMgpud) -> None:
+    show(mgpud, [container(parked={"calls": 3, "ns": 1_500_000_000})])
+    shown = [" ".join(row) for row in rows(mgpu("describe", "0123").output)]
+    assert "Waited: 1.500 s in 3 calls, for memory that gives way" in shown
+    show(mgpud, [container(parked={"calls": 0, "ns": 0})])
+    assert "Waited:" not in mgpu("describe", "0123").output
 
 
 def test_describe_shows_the_claims_that_a_container_has(mgpud: FakeMgpud) -> None:

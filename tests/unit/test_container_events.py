@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from native_sched.daemon.control.pod_events import KEPT, PodEvents
+from native_sched.daemon.control.container_events import KEPT, ContainerEvents
 from native_sched.daemon.control.server import Peer
 from native_sched.daemon.log import Log
 from native_sched.daemon.metrics.refused import Refusals
@@ -31,14 +31,14 @@ def log() -> Iterator[Log]:
         yield Log(null.fileno())
 
 
-def told(events: PodEvents, since: int = 0) -> list[tuple[str, str, str, str]]:
+def told(events: ContainerEvents, since: int = 0) -> list[tuple[str, str, str, str]]:
     reply = events.since(since)
     schemas.validate("control#watch-reply", {"version": 1, "ok": True, **reply})
     return [(each["kind"], each["namespace"], each["pod"], each["text"]) for each in reply["events"]]
 
 
-def listening(world: World, log: Log, first: int = 1) -> PodEvents:
-    events = PodEvents(first, world.grants)
+def listening(world: World, log: Log, first: int = 1) -> ContainerEvents:
+    events = ContainerEvents(first, world.grants)
     log.heard = events.note
     return events
 
@@ -49,7 +49,7 @@ def in_pod(world: World, **env: str) -> str:
     return grant.container_id
 
 
-def test_refusal_in_a_pod_is_its_owners_to_hear(world: World, log: Log) -> None:
+def test_refusal_is_its_owners_to_hear(world: World, log: Log) -> None:
     events = listening(world, log)
 
     def admit(_message: Mapping[str, Any], _peer: Peer) -> dict[str, Any]:
@@ -58,7 +58,9 @@ def test_refusal_in_a_pod_is_its_owners_to_hear(world: World, log: Log) -> None:
     for of_pod in (POD, {}):
         with pytest.raises(Refusal):
             Refusals(log).counted(admit)({"container_id": "c", "annotations": of_pod}, Peer(1, 0))
-    assert told(events) == [("GPURefused", "shop", "web-0", "no GPU has 4096 MiB left; ask for less")]
+    text = "no GPU has 4096 MiB left; ask for less"
+    assert told(events) == [("GPURefused", "shop", "web-0", text), ("GPURefused", "", "", text)]
+    assert [each["container"] for each in events.since(0)["events"]] == ["main", "c"]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,7 @@ def test_ended_container_is_told_of(
     events = listening(world, log)
     log.error(event, container=in_pod(world), **fields)
     log.error(event, container="of no pod", **fields)
-    assert [each[:3] for each in told(events)] == [(kind, "shop", "web-0")]
+    assert [each[:3] for each in told(events)] == [(kind, "shop", "web-0"), (kind, "", "")]
 
 
 def test_lost_card_is_told_to_the_pods_that_are_on_it(world: World, log: Log) -> None:

@@ -1,4 +1,4 @@
-"""What the owner of a pod is told of its containers, kept for peers that ask with `watch`.
+"""What owners and operators are told of containers, kept for peers that ask with `watch`.
 
 It is taken from the log, after the log's own limits, so that neither can be flooded by a tenant.
 """
@@ -20,12 +20,15 @@ Fields = Mapping[str, object]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PodEvent:
-    """time: RFC 3339, in UTC. kind: a word for programs, as in `kubectl get events`."""
+class ContainerEvent:
+    """time: RFC 3339, in UTC. kind: a word for programs, as in `kubectl get events`. pod, namespace: empty
+    where there is none, and container is the id then.
+    """
 
     number: int
     time: str
     kind: str
+    container_id: str
     pod: str
     namespace: str
     container: str
@@ -46,13 +49,19 @@ _KINDS: dict[str, tuple[str, Callable[[Fields], str]]] = {
     ),
     "card-lost": (
         "GPULost",
-        lambda of: f"GPU {of['card']} has fallen off the bus; delete the pod so that it is placed elsewhere",
+        lambda of: (
+            f"GPU {of['card']} has fallen off the bus; end it, or delete its pod, so that it is placed elsewhere"
+        ),
     ),
     "lost-listener": (
         "GPUServiceLost",
         lambda of: (
             "its GPU calls are answered no more, since holder and mgpud ended at once; "
-            + ("it was ended, so that it starts anew" if of.get("what") == "ended" else "delete the pod")
+            + (
+                "it was ended, so that it starts anew"
+                if of.get("what") == "ended"
+                else "end it, or delete its pod"
+            )
         ),
     ),
     "evicted": (
@@ -86,7 +95,7 @@ _KINDS: dict[str, tuple[str, Callable[[Fields], str]]] = {
 }
 
 
-class PodEvents:
+class ContainerEvents:
     """The last of them. note() is what the log calls."""
 
     def __init__(self, first: int, grants: Iterable[Grant]) -> None:
@@ -95,37 +104,44 @@ class PodEvents:
         """
         self._next = first
         self._grants = grants
-        self._kept: deque[PodEvent] = deque(maxlen=KEPT)
+        self._kept: deque[ContainerEvent] = deque(maxlen=KEPT)
 
     def note(self, event: str, fields: Fields) -> None:
-        """An event of the log; those that are no pod's are passed over."""
+        """An event of the log; those that are no container's are passed over."""
         if event not in _KINDS:
             return
         kind, text = _KINDS[event]
-        for who in self._whose(fields):
-            if who.pod and who.namespace:
-                at = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-                self._kept.append(
-                    PodEvent(
-                        number=self._next,
-                        time=at,
-                        kind=kind,
-                        pod=who.pod,
-                        namespace=who.namespace,
-                        container=who.container,
-                        text=text(fields),
-                    )
+        for container_id, who in self._whose(fields).items():
+            at = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+            self._kept.append(
+                ContainerEvent(
+                    number=self._next,
+                    time=at,
+                    kind=kind,
+                    container_id=container_id,
+                    pod=who.pod or "",
+                    namespace=who.namespace or "",
+                    container=who.container,
+                    text=text(fields),
                 )
-                self._next += 1
+            )
+            self._next += 1
 
-    def _whose(self, fields: Fields) -> list[Identity]:
-        if "pod" in fields:
-            pod, namespace, name = (str(fields.get(each) or "") for each in ("pod", "namespace", "name"))
-            return [Identity(pod=pod, namespace=namespace, container=name)]
+    def _whose(self, fields: Fields) -> dict[str, Identity]:
+        """By the container's id."""
         if "container" in fields:
-            return [each.identity for each in self._grants if each.container_id == fields["container"]]
+            known = {each.container_id: each.identity for each in self._grants}
+            container_id = str(fields["container"])
+            pod, namespace = (str(fields.get(each) or "") for each in ("pod", "namespace"))
+            name = str(fields.get("name") or container_id)
+            given = Identity(pod=pod, namespace=namespace, container=name)
+            return {container_id: given if pod else known.get(container_id, given)}
         card = fields.get("card")
-        return [each.identity for each in self._grants if isinstance(card, int) and each.has_card(card)]
+        return {
+            each.container_id: each.identity
+            for each in self._grants
+            if isinstance(card, int) and each.has_card(card)
+        }
 
     def since(self, number: int) -> dict[str, Any]:
         """The reply to `watch`: those from `number` on, oldest first, and the number to go on with.

@@ -1,0 +1,105 @@
+"""`mgpu logs`: what mgpud logged."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mgpu_cli import describe, names, options
+from mgpu_cli.state import StateDir
+from oci_specs.refusal import Refusal, printable
+
+FOLLOW_S = 0.2
+_FIELD = re.compile(r"""(\w+)=("(?:[^"\\]|\\.)*"|\S*)""")
+
+
+@click.command(short_help="Show what mgpud logged.")
+@click.argument("container", required=False)
+@options.root
+@options.since
+@options.follow
+@options.output
+def logs(container: str | None, state: StateDir, since: datetime | None, follow: bool, output: str) -> None:
+    """Show mgpud's log, or what it says of CONTAINER, which is as for mgpu describe.
+
+    It is ROOT/log/mgpud.log of mgpu up, and else what systemd's journal has of the unit mgpud. With -o json
+    each line is an object of its fields.
+    """
+    wanted = None if container is None else names.whose(container)
+    with suppress(KeyboardInterrupt):
+        for line in _lines(state, follow):
+            found = fields(line)
+            if not (wanted is None and since is None) and not _is_wanted(found, wanted, since):
+                continue
+            if output != "json":
+                click.echo(printable(line))
+            elif found:
+                click.echo(json.dumps(found))
+
+
+def fields(line: str) -> dict[str, Any]:
+    """Of a line of mgpud's, in either of its forms; empty for any other."""
+    try:
+        if line.startswith("{"):
+            found = json.loads(line)
+        else:
+            pairs = dict(_FIELD.findall(line))
+            found = {name: json.loads(of) if of.startswith('"') else of for name, of in pairs.items()}
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) and {"time", "event"} <= found.keys() else {}
+
+
+def _is_wanted(found: dict[str, Any], container: str | None, since: datetime | None) -> bool:
+    if not found or (since is not None and datetime.fromisoformat(found["time"]) < since):
+        return False
+    who = {"container_id": str(found.get("container", "")), "container": found.get("name")}
+    who |= {key: found.get(key) for key in ("pod", "namespace")}
+    return container is None or describe.is_named(who, container)
+
+
+def _lines(state: StateDir, follow: bool) -> Iterator[str]:
+    path = state.log / "mgpud.log"
+    return _of_file(path, follow) if path.exists() else _of_journal(path, follow)
+
+
+def _of_file(path: Path, follow: bool) -> Iterator[str]:
+    with path.open(errors="replace") as file:
+        part = ""
+        while True:
+            part += file.readline()
+            if part.endswith("\n"):
+                yield part.rstrip("\n")
+                part = ""
+            elif not follow:
+                return
+            else:
+                time.sleep(FOLLOW_S)
+
+
+def _of_journal(path: Path, follow: bool) -> Iterator[str]:
+    journalctl = shutil.which("journalctl")
+    if journalctl is None:
+        raise Refusal(
+            "no-log",
+            f"there is no {path}, and no journalctl",
+            "say where mgpu up runs with --root or MGPU_ROOT; in a cluster, kubectl logs has it",
+        )
+    argv = [journalctl, "--unit=mgpud", "--output=cat", "--no-pager", "--quiet"]
+    more = ["--follow", "--lines=all"] if follow else []
+    with subprocess.Popen([*argv, *more], stdout=subprocess.PIPE, text=True, errors="replace") as journal:
+        assert journal.stdout is not None
+        try:
+            yield from (line.rstrip("\n") for line in journal.stdout)
+        finally:
+            journal.terminate()

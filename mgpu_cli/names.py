@@ -1,0 +1,59 @@
+"""The names that Docker and podman have for containers, which they tell neither runtimes nor mgpud."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from mgpu_cli.unix_http import TIMEOUT_S, get
+
+DOCKER = "/run/docker.sock"
+PODMAN_STATE = Path("/run/libpod")
+# By id: an engine is asked again only where there is a container that it was not asked about.
+_known: dict[str, str] = {}
+
+
+def give(containers: list[dict[str, Any]]) -> None:
+    """To each container without one, as its member `name`. An engine that does not answer gives none."""
+    unnamed = [each for each in containers if not each["pod"]]
+    for engine in (_docker, _podman):
+        if any(each["container_id"] not in _known for each in unnamed):
+            _known.update(engine())
+    for each in unnamed:
+        if name := _known.setdefault(each["container_id"], ""):
+            each["name"] = name
+
+
+def whose(name: str) -> str:
+    """The id of the container that an engine calls so; else what was given."""
+    for engine in (_docker, _podman):
+        for container_id, known in engine().items():
+            if known == name:
+                return container_id
+    return name
+
+
+def _docker() -> dict[str, str]:
+    """Those that have ended are there too: what happened to them is asked for by name."""
+    path = os.environ.get("DOCKER_HOST", "").removeprefix("unix://") or DOCKER
+    try:
+        return {each["Id"]: each["Names"][0].lstrip("/") for each in get(path, "/containers/json?all=1")}
+    except (OSError, http.client.HTTPException, ValueError, TypeError, LookupError):
+        return {}
+
+
+def _podman() -> dict[str, str]:
+    """Asked where it has containers: that takes a tenth of a second."""
+    program = shutil.which("podman")
+    if program is None or not PODMAN_STATE.is_dir():
+        return {}
+    argv = [program, "ps", "--all", "--no-trunc", "--format", "{{.ID}} {{.Names}}"]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    return dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)

@@ -1,0 +1,35 @@
+"""A question by HTTP on a Unix socket."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from typing import Any
+
+# Nothing that is asked for people may take longer.
+TIMEOUT_S = 1.2
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=TIMEOUT_S)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(TIMEOUT_S)
+        self.sock.connect(self._path)
+
+
+def get(path: str, url: str) -> Any:
+    """The answer's JSON. OSError, HTTPException or ValueError where there is none."""
+    connection = _UnixConnection(path)
+    try:
+        connection.request("GET", url)
+        reply = connection.getresponse()
+        if reply.status != http.client.OK:
+            raise http.client.HTTPException(f"it answers {reply.status} {reply.reason}")
+        return json.loads(reply.read())
+    finally:
+        connection.close()
