@@ -79,8 +79,9 @@ static uint32_t p2p_matrix(const struct rm_request *request)
     return ((const struct rm_p2p_matrix *)request->params)->a ? NV_OK : NV_ERR_INVALID_ARGUMENT;
 }
 
-static uint32_t one(const struct rm_request *request)
+uint32_t subdevices(const struct rm_request *request)
 {
+    request->object->card->asked = true;
     *(uint32_t *)request->params = 1;
     return NV_OK;
 }
@@ -393,7 +394,7 @@ static const struct answered {
     {NV0000_CTRL_CMD_SYNC_GPU_BOOST_GROUP_INFO, zeros},
     {NV0000_CTRL_CMD_CLIENT_GET_ADDR_SPACE_TYPE, address_space},
     {NV0080_CTRL_CMD_GPU_GET_CLASSLIST, class_list},
-    {NV0080_CTRL_CMD_GPU_GET_NUM_SUBDEVICES, one},
+    {NV0080_CTRL_CMD_GPU_GET_NUM_SUBDEVICES, subdevices},
     {NV0080_CTRL_CMD_GPU_GET_VIRTUALIZATION_MODE, zeros},
     {NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2, class_list_v2},
     {NV0080_CTRL_CMD_GPU_QUERY_SW_STATE_PERSISTENCE, zeros},

@@ -136,6 +136,8 @@ static const struct class_rule {
     {BLACKWELL_USERMODE_A, NV20_SUBDEVICE_0, ANY, usermode_alloc, usermode_free},
     /* There, and that is all: a start of libcuda makes them. */
     {NV2081_BINAPI, NV20_SUBDEVICE_0, ANY, NULL, NULL},
+    {NV20_SUBDEVICE_DIAG, NV20_SUBDEVICE_0, ANY, NULL, NULL},
+    {GF100_SUBDEVICE_MASTER, NV20_SUBDEVICE_0, ANY, NULL, NULL},
     {NV_CONFIDENTIAL_COMPUTE, NV01_ROOT_CLIENT, ANY, NULL, NULL},
     {FERMI_CONTEXT_SHARE_A, KEPLER_CHANNEL_GROUP_A, ANY, context_share_alloc, vaspace_free},
     {GT200_DEBUGGER, NV01_DEVICE_0, READ, debugger, NULL},

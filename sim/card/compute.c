@@ -94,7 +94,7 @@ uint32_t channel_group_alloc(struct rm_call *call, struct rm_object *object)
 
 void channel_group_free(struct rm_object *object)
 {
-    if (object->group)
+    if (object->group && !object->alias_next) /* the last of its names */
         gpu_group_free(object->group);
 }
 

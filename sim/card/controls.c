@@ -289,9 +289,19 @@ static const struct control_rule {
     {NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, ANY_CHANNEL, tsg_schedule},
     {NVA06C_CTRL_CMD_SET_TIMESLICE, KEPLER_CHANNEL_GROUP_A, tsg_set_timeslice},
     {NVA06C_CTRL_CMD_GET_TIMESLICE, KEPLER_CHANNEL_GROUP_A, tsg_get_timeslice},
+    {NVA06C_CTRL_CMD_SET_INTERLEAVE_LEVEL, KEPLER_CHANNEL_GROUP_A, tsg_set_interleave},
     {NVA06C_CTRL_CMD_PREEMPT, KEPLER_CHANNEL_GROUP_A, tsg_preempt},
     {NVA06C_CTRL_CMD_GET_INFO, KEPLER_CHANNEL_GROUP_A, tsg_info},
 };
+
+/* RM keeps an answer of a card and gives it to anybody who names a device or subdevice of that card
+ * (rmapi_cache.c). */
+static bool is_kept(const struct rm_call *call, uint32_t cmd, const struct rm_object *of)
+{
+    return cmd == NV0080_CTRL_CMD_GPU_GET_NUM_SUBDEVICES && of && of->card && of->card->asked &&
+           (of->class_id == NV01_DEVICE_0 || of->class_id == NV20_SUBDEVICE_0) &&
+           control_size_fits(call->rm, cmd, call->params_bytes);
+}
 
 uint32_t control(struct rm_call *call, const struct rm_control *ctl)
 {
@@ -301,11 +311,13 @@ uint32_t control(struct rm_call *call, const struct rm_control *ctl)
     request.aux_file = call->aux_file;
     if (!(ctl->cmd & RM_CONTROL_NUMBER_MASK))
         return NV_OK; /* "nothing", of any class, before anything is looked at */
+    request.object = object_find(call->rm, ctl->client, ctl->object);
+    if (is_kept(call, ctl->cmd, request.object))
+        return subdevices(&request);
     if (!client_find(call->rm, ctl->client, call->file))
         return NV_ERR_INVALID_CLIENT;
     if (!control_size_fits(call->rm, ctl->cmd, call->params_bytes))
         return NV_ERR_INVALID_ARGUMENT; /* before the object is looked for */
-    request.object = object_find(call->rm, ctl->client, ctl->object);
     if (!request.object)
         return NV_ERR_OBJECT_NOT_FOUND;
     request.card = request.object->card;

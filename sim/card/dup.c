@@ -13,6 +13,11 @@ struct rm_object *object_alias(struct rm *rm, struct rm_object *parent, uint32_t
         object->memory = sysmem_take(source->memory);
     if (class_has_space(source->class_id))
         object->space = space_take(source->space);
+    if (source->class_id == KEPLER_CHANNEL_GROUP_A) {
+        object->group = source->group;
+        object->uvms = source->uvms;
+        object->bound = source->bound;
+    }
     object->alias_prev = source;
     object->alias_next = source->alias_next ? source->alias_next : source;
     object->alias_next->alias_prev = object;
@@ -55,8 +60,7 @@ static uint32_t dup_to(struct rm_call *call, struct rm_dup *dup)
         return NV_ERR_GPU_IS_LOST;
     if (class_is_unique(source->class_id))
         return NV_ERR_INVALID_ARGUMENT;
-    if (!class_has_names(source->class_id) && !class_has_space(source->class_id) &&
-        !class_is_usermode(source->class_id))
+    if (!class_is_shared(source->class_id) && !class_is_usermode(source->class_id))
         return NV_ERR_NOT_SUPPORTED;
     if (parent->class_id != (class_is_usermode(source->class_id) ? NV20_SUBDEVICE_0 : NV01_DEVICE_0) ||
         (source->class_id == NV01_MEMORY_LOCAL_USER && parent->card != source->card))

@@ -163,9 +163,9 @@ static int control_object(struct rm_call *call)
     return 0;
 }
 
-/* Nodes as nvidia_ioctl() in nv.c and RmIoctl() in escape.c have them. bytes 0: any multiple of `step`.
- * `card`: the call goes to the card and takes its time. SHARE does not: it holds RM's own lock and its
- * client's, and no GPU's (serverShareResourceAccess() in rs_server.c). */
+/* Nodes as nvidia_ioctl() in nv.c and RmIoctl() in escape.c have them. bytes 0: any multiple of `step`; step
+ * 0, too: as many as the version has. `card`: the call goes to the card and takes its time. SHARE does not:
+ * it holds RM's own lock and its client's, and no GPU's (serverShareResourceAccess() in rs_server.c). */
 static const struct escape_rule {
     uint32_t nr, nodes, bytes, step;
     bool card;
@@ -180,23 +180,28 @@ static const struct escape_rule {
     {NV_ESC_RM_MAP_MEMORY, NODE_CTL, sizeof(struct rm_map_memory), 0, false, map_memory},
     {NV_ESC_RM_UNMAP_MEMORY, NODE_CTL, sizeof(struct rm_unmap_memory), 0, false, unmap_memory},
     {NV_ESC_RM_ALLOC_MEMORY, NODE_CARD, sizeof(struct rm_alloc_memory), 0, true, pages_alloc},
-    {NV_ESC_RM_MAP_MEMORY_DMA, NODE_CTL, 0, 8, true, map_dma},
-    {NV_ESC_RM_UNMAP_MEMORY_DMA, NODE_CTL, 0, 8, true, unmap_dma},
+    {NV_ESC_RM_MAP_MEMORY_DMA, NODE_CTL, 0, 0, true, map_dma},
+    {NV_ESC_RM_UNMAP_MEMORY_DMA, NODE_CTL, 0, 0, true, unmap_dma},
     {NV_ESC_RM_GET_EVENT_DATA, NODE_ANY, 16, 0, false, event_data},
     {NV_ESC_RM_UPDATE_DEVICE_MAPPING_INFO, NODE_CTL, 40, 0, false, mapping_info},
-    {NV_ESC_CARD_INFO, NODE_CTL, 0, sizeof(struct rm_card_info), false, card_info},
+    {NV_ESC_CARD_INFO, NODE_CTL, 0, 1, false, card_info},
     {NV_ESC_REGISTER_FD, NODE_ANY, sizeof(struct rm_register_fd), 0, false, register_fd},
     {NV_ESC_ALLOC_OS_EVENT, NODE_ANY, sizeof(struct rm_os_event), 0, false, os_event_alloc},
     {NV_ESC_FREE_OS_EVENT, NODE_ANY, sizeof(struct rm_os_event), 0, false, os_event_free},
     {NV_ESC_CHECK_VERSION_STR, NODE_CTL, sizeof(struct rm_check_version), 0, false, check_version},
     {NV_ESC_ATTACH_GPUS_TO_FD, NODE_CTL, 0, sizeof(uint32_t), false, attach_gpus},
     {NV_ESC_SYS_PARAMS, NODE_CTL, sizeof(struct rm_sys_params), 0, false, sys_params},
-    {NV_ESC_WAIT_OPEN_COMPLETE, NODE_ANY, 8, 0, false, wait_open},
+    {NV_ESC_WAIT_OPEN_COMPLETE, NODE_ANY, 0, 8, false, wait_open},
 };
 
-static bool size_fits(const struct escape_rule *rule, uint32_t bytes)
+static bool size_fits(const struct escape_rule *rule, const struct rm_call *call)
 {
-    return rule->bytes ? bytes == rule->bytes : bytes && bytes % rule->step == 0;
+    uint32_t bytes = call->outer_bytes;
+
+    if (rule->bytes)
+        return bytes == rule->bytes;
+    return rule->step ? bytes && bytes % rule->step == 0
+                      : rm_command_row(&call->rm->table, call->cmd) != NULL;
 }
 
 /* The same calls of a run every time: Knuth's generator, of which the high bits are the random ones. */
@@ -223,7 +228,7 @@ int escape(struct rm_call *call)
     if (RM_SIZE(call->cmd) != call->outer_bytes)
         return -EINVAL;
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
-        if (rules[i].nr != RM_NR(call->cmd) || !size_fits(&rules[i], call->outer_bytes))
+        if (rules[i].nr != RM_NR(call->cmd) || !size_fits(&rules[i], call))
             continue;
         if (!(rules[i].nodes & 1u << call->file->node))
             return -EINVAL;

@@ -76,7 +76,7 @@ static uint32_t export_to(const struct rm_request *request, struct exports *e, u
         return NV_ERR_OBJECT_NOT_FOUND;
     if (class_is_unique(source->class_id))
         return NV_ERR_INVALID_ARGUMENT;
-    if (!class_has_names(source->class_id))
+    if (!class_is_shared(source->class_id))
         return NV_ERR_NOT_SUPPORTED;
     if (!e->device || source->card != e->device->card)
         return NV_ERR_INVALID_PARAMETER;
@@ -200,12 +200,19 @@ uint32_t import_objects(const struct rm_request *request)
     return status;
 }
 
+/* One that several places were said for, up to 580.65. */
+static bool has_places(const struct rm *rm, const struct exports *e)
+{
+    return e->places > 1 && (rm->major < 580 || (rm->major == 580 && rm->minor <= 65));
+}
+
 uint32_t import_object(const struct rm_request *request)
 {
     struct rm_import_object *p = request->params;
     const struct sim_file *file = named_file(request);
 
-    if (!file || p->type != RM_EXPORT_TYPE_RM || !file->exports || !file->exports->at[0])
+    if (!file || p->type != RM_EXPORT_TYPE_RM || !file->exports || !file->exports->at[0] ||
+        has_places(request->rm, file->exports))
         return NV_ERR_INVALID_PARAMETER;
     return import_from(request, file->exports->at[0], p->parent, &p->object);
 }

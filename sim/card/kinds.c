@@ -27,3 +27,8 @@ bool class_is_usermode(uint32_t class_id)
     return class_id == VOLTA_USERMODE_A || class_id == TURING_USERMODE_A || class_id == AMPERE_USERMODE_A ||
            class_id == HOPPER_USERMODE_A || class_id == BLACKWELL_USERMODE_A;
 }
+
+bool class_is_shared(uint32_t class_id)
+{
+    return class_has_names(class_id) || class_has_space(class_id) || class_id == KEPLER_CHANNEL_GROUP_A;
+}

@@ -4,21 +4,25 @@
 
 enum { PAGE_MASK = 4095, DOORBELLS_BYTES = 64 << 10, ACCESS_MASK = 3, NO_ACCESS = 3 };
 
-/* Host memory is mapped by a control file, and what a card has by a file of that card
- * (nv_add_mapping_context_to_file() in nv.c). */
-static bool file_fits(const struct rm_call *call, const struct rm_object *object)
+/* The process that made a client maps what the client has: host memory by a control file, and what a card has
+ * by a file of that card (rm_create_mmap_context() in osapi.c, nv_add_mapping_context_to_file() in nv.c).
+ * mgpud maps for its tenants, and names no process. */
+static uint32_t file_status(const struct rm_call *call, const struct rm_object *object)
 {
     const struct sim_file *file = file_find(call->rm, call->aux_file);
+    bool host = object->class_id == NV01_MEMORY_SYSTEM ||
+                object->class_id == NV01_MEMORY_SYSTEM_OS_DESCRIPTOR;
 
-    if (!file)
-        return false;
-    if (object->class_id == NV01_MEMORY_SYSTEM || object->class_id == NV01_MEMORY_SYSTEM_OS_DESCRIPTOR)
-        return file->node == SIM_NODE_CTL;
-    return file->node == SIM_NODE_CARD && file->card == object->card;
+    if (call->tgid && object->client->tgid != call->tgid)
+        return NV_ERR_INVALID_CLIENT;
+    if (!file || file->node != (host ? SIM_NODE_CTL : SIM_NODE_CARD))
+        return NV_ERR_INVALID_ARGUMENT;
+    return host || file->card == object->card ? NV_OK : NV_ERR_INVALID_ARGUMENT;
 }
 
 static uint32_t map_bytes(struct rm_call *call, struct rm_map_memory *map, const struct rm_object *object)
 {
+    uint32_t status = file_status(call, object);
     uint64_t bytes;
 
     if (!object->memory)
@@ -30,8 +34,8 @@ static uint32_t map_bytes(struct rm_call *call, struct rm_map_memory *map, const
         return NV_ERR_INVALID_LIMIT;
     if (map->offset & PAGE_MASK)
         return NV_ERR_INVALID_ARGUMENT;
-    if (!file_fits(call, object))
-        return NV_ERR_INVALID_ARGUMENT;
+    if (status)
+        return status;
     if (!sysmem_reach(object->memory))
         return NV_ERR_NO_MEMORY;
     call->reply_fd = memfd_reopen(object->memory->fd, O_RDWR);
@@ -41,10 +45,12 @@ static uint32_t map_bytes(struct rm_call *call, struct rm_map_memory *map, const
 
 static uint32_t map_doorbell(struct rm_call *call, struct rm_map_memory *map, const struct rm_object *object)
 {
+    uint32_t status = file_status(call, object);
+
     if (!map->length || map->length > DOORBELLS_BYTES)
         return NV_ERR_INVALID_LIMIT;
-    if (!file_fits(call, object))
-        return NV_ERR_INVALID_ARGUMENT;
+    if (status)
+        return status;
     /* A program that stores to it asks for the whole region, and one that writes to a file for one page. */
     call->reply_fd = map->length > PAGE_MASK + 1 ? gpu_doorbell_page(object->doorbell)
                                                  : gpu_doorbell_fd(object->doorbell);

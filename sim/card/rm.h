@@ -41,7 +41,8 @@ struct sim_card {
     char uuid[48], pci[24];
     struct heap heap;
     struct gpu *gpu;
-    bool lost; /* fallen off the bus: it executes nothing, and its objects can only be freed */
+    bool asked; /* how many subdevices it has: the answer is kept */
+    bool lost;  /* fallen off the bus: it executes nothing, and its objects can only be freed */
 };
 
 struct rm_object {
@@ -213,6 +214,8 @@ bool class_is_usermode(uint32_t class_id);
 bool class_has_names(uint32_t class_id);
 bool class_has_space(uint32_t class_id);
 bool class_is_unique(uint32_t class_id);
+/* May have a second name, and be exported. */
+bool class_is_shared(uint32_t class_id);
 
 /* classes.c: an enum rm_status. *handle 0 = choose one. */
 uint32_t class_alloc(struct rm_call *call, uint32_t root, uint32_t parent, uint32_t *handle,
@@ -288,6 +291,7 @@ struct rm_request { /* a control being executed: params are as large as the driv
 
 /* answers.c, answers_gr.c, events.c: the same. */
 uint32_t answer_control(const struct rm_request *request, uint32_t cmd);
+uint32_t subdevices(const struct rm_request *request);
 
 /* control_sizes.c: whether this driver's version has the control; any size fits one that it does not have. */
 bool control_is_known(const struct rm *rm, uint32_t cmd);
@@ -307,6 +311,7 @@ uint32_t class_engine(const struct rm_request *request);
 uint32_t tsg_schedule(const struct rm_request *request);
 uint32_t tsg_set_timeslice(const struct rm_request *request);
 uint32_t tsg_get_timeslice(const struct rm_request *request);
+uint32_t tsg_set_interleave(const struct rm_request *request);
 uint32_t tsg_preempt(const struct rm_request *request);
 uint32_t tsg_info(const struct rm_request *request);
 uint32_t disable_channels(const struct rm_request *request);

@@ -57,6 +57,14 @@ uint32_t tsg_get_timeslice(const struct rm_request *request)
     return NV_OK;
 }
 
+/* Of low, medium and high; here each group has its timeslice and no more. */
+uint32_t tsg_set_interleave(const struct rm_request *request)
+{
+    enum { HIGH = 2 };
+
+    return *(const uint32_t *)request->params > HIGH ? NV_ERR_INVALID_ARGUMENT : NV_OK;
+}
+
 uint32_t tsg_preempt(const struct rm_request *request)
 {
     static const uint32_t max_timeout_us = 1000000;

@@ -94,7 +94,6 @@ static uint32_t unregister_gpu(struct rm_call *call, struct uvm *uvm)
     return NV_OK;
 }
 
-/* On one file at a time. */
 static bool is_registered(const struct rm *rm, const struct space *space)
 {
     for (uint32_t i = 0; i < RM_FILE_BUCKETS; i++)
@@ -112,7 +111,7 @@ static uint32_t register_space(struct rm_call *call, struct uvm *uvm)
     struct uvm_card *of = uvm_card_of(call->rm, uvm, params->gpu, &card);
     const struct rm_object *vaspace = object_find(call->rm, params->client, params->vaspace);
 
-    if (!of || of->space)
+    if (!of)
         return NV_ERR_INVALID_DEVICE;
     if (!client_handle_taken(call->rm, params->client))
         return NV_ERR_INVALID_CLIENT;
@@ -122,8 +121,8 @@ static uint32_t register_space(struct rm_call *call, struct uvm *uvm)
         return NV_ERR_INVALID_OBJECT;
     if (!uvm_may_have(call, uvm, vaspace))
         return NV_ERR_INSUFFICIENT_PERMISSIONS;
-    if (is_registered(call->rm, vaspace->space))
-        return NV_ERR_NOT_SUPPORTED;
+    if (of->space || is_registered(call->rm, vaspace->space)) /* one of each at a time */
+        return NV_ERR_INVALID_DEVICE;
     if (!space_manage(vaspace->space, &uvm->managed))
         return NV_ERR_NO_MEMORY;
     of->space = space_take(vaspace->space);

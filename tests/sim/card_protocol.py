@@ -153,10 +153,13 @@ class Connection:
         *,
         offset: int = 0,
         length: int = 4096,
+        tgid: int = 1,
     ) -> tuple[int, int | None, int]:
         """(RM status, descriptor to map, offset to map it at). through: the file that is to be mapped."""
         outer = MAP_STRUCT.pack(root, device, memory, 0, offset, length, 0xDEAD, 0xDEAD, 0, -1, 0)
-        head = REQUEST.pack(IOCTL, 0, 0, rm_cmd(MAP_MEMORY, len(outer)), file, through, 1, len(outer), 0, 0)
+        head = REQUEST.pack(
+            IOCTL, 0, 0, rm_cmd(MAP_MEMORY, len(outer)), file, through, tgid, len(outer), 0, 0
+        )
         (outer, _), fd, _, _ = self._ask(head + outer)
         fields = MAP_STRUCT.unpack(outer)
         return fields[7], fd, fields[6]
@@ -291,7 +294,7 @@ class Client:
             kind = (CTL, 0) if memory in self.hosts else (CARD, self.card)
             through = self.connection.open(*kind).id
         return self.connection.map(
-            self.file.id, self.root, above, memory, through, offset=offset, length=length
+            self.file.id, self.root, above, memory, through, offset=offset, length=length, tgid=self.tgid
         )
 
     def group(self, engine: int = 1) -> int:

@@ -13,7 +13,6 @@ from tests.sim.card_protocol import (
     GRAPHICS_ENGINE,
     INVALID_DEVICE,
     INVALID_HANDLE,
-    NOT_SUPPORTED,
     OK,
     TSG_SCHEDULE,
     VASPACE,
@@ -92,7 +91,7 @@ def test_an_address_space_is_on_one_file(client: Client, new_client: NewClient) 
     assert one.register_space(uuid, client.device) == NV_ERR_INVALID_OBJECT
     assert one.register_space(uuid, space) == OK
     assert one.register_space(uuid, space) == INVALID_DEVICE
-    assert other.register_space(uuid, space) == NOT_SUPPORTED
+    assert other.register_space(uuid, space) == INVALID_DEVICE
     one.close()
     until(lambda: other.register_space(uuid, space) == OK, "the first file has let go of it")
     stranger = Uvm(new_client(A10, tgid=2))

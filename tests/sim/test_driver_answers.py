@@ -14,7 +14,7 @@ from sim.cards import running
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DRIVER = compare.ANSWERS.stem
-OPEN = 24  # it only falls
+OPEN = 3  # it only falls
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_fewer_differences_are_open_and_never_more() -> None:
     rows = compare.known()
     assert sum(row.owner == "open" for row in rows) <= OPEN
     assert {row.owner for row in rows} <= set(compare.OWNERS)
-    assert all(row.reason != "-" for row in rows if row.owner == "cannot")
+    assert all(row.reason != "-" for row in rows if row.owner != "gsp")
 
 
 def test_the_page_is_written_from_the_tables() -> None:
