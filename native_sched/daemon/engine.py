@@ -423,9 +423,8 @@ class Engine:
         """
         return _checked(self._lib.mgpu_recovered(self._handle))
 
-    @property
+    @property  # upper bounds of the buckets of Stats.preemption but the last, which has none
     def latency_bounds_ns(self) -> tuple[int, ...]:
-        """Upper bounds of the buckets of Stats.preemption but the last, which has none."""
         return tuple(_Bounds.in_dll(self._lib, "mgpu_latency_bounds_ns"))
 
     @property  # of Stats.parked
