@@ -11,6 +11,7 @@ mount -t tmpfs shm /dev/shm
 mount -t mqueue mqueue /dev/mqueue
 mount -t cgroup2 cgroup /sys/fs/cgroup
 mount -t securityfs security /sys/kernel/security
+mount -t bpf bpf /sys/fs/bpf
 ln -sf /proc/self/fd /dev/fd
 ln -sf fd/0 /dev/stdin
 ip link set lo up

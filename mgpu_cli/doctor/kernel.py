@@ -14,6 +14,8 @@ from mgpu_cli.doctor.host import Host
 LEAST = (5, 6)
 # SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP
 SYNCHRONOUS = (6, 6)
+# Where native_sched/driver/nvidia/guard pins its program.
+RECEIVE = "/sys/fs/bpf/mgpu/receive"
 NEEDED = {
     "seccomp-notify": "CONFIG_SECCOMP_FILTER: every NVIDIA call of a container is answered through it",
     "pidfd_getfd": "a container's calls are made on its own open files, which are fetched by it",
@@ -97,11 +99,24 @@ def ptrace(host: Host) -> Iterator[Finding]:
             "where one refuses it to mgpud, GPU calls fail with EPERM",
             "bpftool prog list | grep -w lsm",
         )
-        yield note(
+        yield from received(host)
+    else:
+        yield ok(
             "kernel-file-receive",
-            "BPF programs could refuse a container's open files to other processes here (file_receive)",
-            "mgpu loads none: it finds a process that has such a file, and ends the container",
-            "SECURITY.md says within how many seconds, and docs/decisions.md why",
+            "containers' open files are not kept from other processes (bpf is not in the kernel's lsm=)",
+            "mgpud finds a process without a grant that has one, and ends the container",
+        )
+
+
+def received(host: Host) -> Iterator[Finding]:
+    if host.path(RECEIVE).exists():
+        yield ok("kernel-file-receive", "a process without a grant cannot receive a container's open files")
+    elif host.driver == "nvidia" and isinstance(host.health, dict):
+        yield warn(
+            "kernel-file-receive",
+            "a process without a grant can receive a container's open files, which this kernel could prevent",
+            f"mgpud has pinned no program at {RECEIVE}",
+            "mgpu health",
         )
 
 

@@ -72,6 +72,7 @@ struct tenant {
     uint32_t last_handle; /* of those that we choose */
     /* Of its processes; 0: not known, or ours. The look that last saw a stranger. By the engine's lock. */
     ino_t pid_space;
+    bool ended; /* its container: what is in that namespace from now on is another's */
     uint64_t suspected_at;
     struct tenant_stats stats;
     /* Guarded by the file table's lock; closing: taken out of it, and still charged. */

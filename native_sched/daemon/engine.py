@@ -18,7 +18,7 @@ from native_sched.daemon.engine_refused import Refused
 from oci_specs.refusal import Refusal, printable
 from oci_specs.vocabulary import POLICIES
 
-ABI = 14
+ABI = 15
 MAX_CARDS = 32
 MAX_PROCESSES = 1024
 
@@ -247,6 +247,7 @@ _SIGNATURES: dict[str, tuple[list[object], object]] = {
     "mgpu_sched_realtime": ([c_void_p], c_int),
     "mgpu_listener_add": ([c_void_p, c_uint64, c_int, c_uint64], c_int),
     "mgpu_recovered": ([c_void_p], c_int),
+    "mgpu_engine_guarded": ([c_void_p], c_int),
     "mgpu_engine_stats": ([c_void_p, POINTER(Stats)], c_int),
     "mgpu_engine_pulse": ([c_void_p, POINTER(Pulse)], c_int),
     "mgpu_tenant_refused": ([c_void_p, c_uint64, POINTER(c_uint64)], c_int),
@@ -325,10 +326,7 @@ class Engine:
         _checked(self._lib.mgpu_tenant_memory(self._handle, tenant, kind))
 
     def reclaim(self, tenant: int, *, closed: bool, room_bytes: Mapping[int, int] | None = None) -> None:
-        """Whether a reclaimable tenant gets memory, and what is reserved for it on which card.
-
-        OSError(ENOSPC) when that is not there.
-        """
+        """Whether it gets memory, and what is reserved for it by card; OSError(ENOSPC) without room."""
         room = (c_uint64 * MAX_CARDS)()
         for card, size in (room_bytes or {}).items():
             room[card] = size
@@ -412,16 +410,17 @@ class Engine:
     def add_listener(self, tenant: int, fd: int, holder_id: int) -> bool:
         """Whether an in-flight call of the previous mgpud was answered first.
 
-        holder_id: what the listener is called in the journal. The engine owns fd from here on, also when this
-        raises.
+        holder_id: its name in the journal. The engine owns fd from here on, also when this raises.
         """
         return bool(_checked(self._lib.mgpu_listener_add(self._handle, tenant, fd, holder_id)))
 
     def recovered(self) -> int:
-        """Every grant and every listener of the previous mgpud was taken over: what the journal has of others
-        is forgotten. Returns of how many tenants and listeners.
-        """
+        """All grants and listeners were taken over: the journal forgets others, and how many is returned."""
         return _checked(self._lib.mgpu_recovered(self._handle))
+
+    @property
+    def guarded(self) -> bool:
+        return bool(_checked(self._lib.mgpu_engine_guarded(self._handle)))
 
     @property  # upper bounds of the buckets of Stats.preemption but the last, which has none
     def latency_bounds_ns(self) -> tuple[int, ...]:

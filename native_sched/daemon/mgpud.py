@@ -119,6 +119,15 @@ def _set_up(engine: Engine, cards: Sequence[CardInfo], alone: Collection[str], c
     )
 
 
+def _tell_guard(engine: Engine) -> None:
+    """Where the kernel has no such thing, `mgpu doctor` says so."""
+    try:
+        if engine.guarded:
+            LOG.info("files-guarded", received="where a grant is")
+    except OSError as error:
+        LOG.error("files-unguarded", why=error.strerror, risk="a process without a grant can receive files")
+
+
 def begin(stack: ExitStack, arguments: argparse.Namespace, called: Called | None) -> Mgpud:
     """Serves what the previous mgpud served, once that has exited. called: None without a standby."""
     stages = recovery.Stages(called)
@@ -167,6 +176,7 @@ def begin(stack: ExitStack, arguments: argparse.Namespace, called: Called | None
     recovered = recovery.take_over(
         engine, grants, scheduling, listeners, found, lambda each: link.read_all(each.take), stages, config
     )
+    _tell_guard(engine)
     if config_crc32 != node.now.config_crc32:
         node.note(config_crc32=config_crc32)
     return Mgpud(

@@ -153,6 +153,11 @@ struct driver_ops {
     /* Whether the process's descriptor `fd`, of its folder of descriptors, is of a file in the table. */
     bool (*known_file)(struct driver *d, pid_t pid, int dir, const char *fd, struct open_file *out);
 
+    /* Of each tenant the pid namespace whose processes may receive the driver's open files from others (0: it
+     * has none). No other process may, but those of the initial one, also while no mgpud runs. 1: so it is;
+     * 0: the kernel cannot keep them from it. NULL: nothing does. */
+    int (*guard)(struct driver *d, const uint32_t *space, uint32_t tenants);
+
     /* Blocks until a file of the driver is closed: its id, or a negative errno. */
     int64_t (*next_closed)(struct driver *d);
     /* Whether one of these files is closed, or closed by its processes, and next_closed() has yet to report

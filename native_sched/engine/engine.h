@@ -5,7 +5,7 @@
 #define MGPU_ENGINE_H
 #include "native_sched/core/engine_types.h"
 
-enum { MGPU_ENGINE_ABI = 14 };
+enum { MGPU_ENGINE_ABI = 15 };
 
 struct mgpu_engine;
 
@@ -51,6 +51,9 @@ MGPU_API int mgpu_tenant_add(struct mgpu_engine *e, uint64_t id);
 /* All tenants and listeners that go on have been added: orphans in the journal are dropped. Returns how many.
  */
 MGPU_API int mgpu_recovered(struct mgpu_engine *e);
+/* After mgpu_recovered(). 1: processes without a grant can receive no file of the driver's; 0: the kernel or
+ * the driver table has no way to keep them from it; below: why that failed. */
+MGPU_API int mgpu_engine_guarded(const struct mgpu_engine *e);
 /* -EEXIST: it was granted another MIG instance of the same card. -EBUSY: another tenant holds the card alone.
  */
 MGPU_API int mgpu_tenant_grant(struct mgpu_engine *e, uint64_t id, uint32_t card, uint64_t cap_bytes);

@@ -45,7 +45,9 @@ struct mgpu_engine {
         pthread_cond_t end;
         bool over;
         uint64_t looks;
-    } strangers; /* guarded by `lock` */
+    } strangers;    /* guarded by `lock` */
+    bool all_there; /* every tenant of the previous mgpud has been added; guarded by `lock` */
+    int guarded;    /* as driver_ops.guard() said first */
     /* Of listeners and tenants that are gone; guarded by `lock`. */
     struct mgpu_stats ended;
     atomic_uint_least64_t serving_since_ns; /* of the call that has been served for longest; 0: none */

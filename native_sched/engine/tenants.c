@@ -110,6 +110,21 @@ int mgpu_tenant_add(struct mgpu_engine *e, uint64_t id)
     return error;
 }
 
+/* Tells the driver table who may receive its files, once all are known. */
+static int guard(struct mgpu_engine *e)
+{
+    const struct mediator *m = &e->mediator;
+    uint32_t space[MAX_TENANTS], n = 0;
+
+    assert_held(&e->lock);
+    if (!e->all_there || !m->ops->guard)
+        return 0;
+    for (const struct tenant *t = e->tenant; t < e->tenant + MAX_TENANTS; t++)
+        if (t->id)
+            space[n++] = t->ended ? 0 : (uint32_t)t->pid_space;
+    return m->ops->guard(m->driver, space, n);
+}
+
 static bool known(void *engine, uint64_t tenant)
 {
     return slot_of(engine, tenant);
@@ -119,6 +134,8 @@ int mgpu_recovered(struct mgpu_engine *e)
 {
     WITH_ENGINE(e);
 
+    e->all_there = true;
+    e->guarded = guard(e);
     if (e->journal < 0)
         return 0;
     return (int)(orphans_forget(&e->left, e->journal, known, e) + files_forget_orphans(&e->files));
@@ -268,11 +285,13 @@ int mgpu_tenant_space(struct mgpu_engine *e, uint64_t id, uint64_t pid_space)
 {
     WITH_ENGINE(e);
     struct tenant *t = tenant_by_id(e, id);
+    int error;
 
     if (!t)
         return -ENOENT;
     t->pid_space = pid_space;
-    return 0;
+    error = guard(e);
+    return e->guarded > 0 && error < 0 ? error : 0;
 }
 
 int mgpu_tenant_usage(struct mgpu_engine *e, uint64_t id, uint32_t card, struct mgpu_usage *out)
@@ -334,6 +353,8 @@ int mgpu_tenant_remove(struct mgpu_engine *e, uint64_t id)
 
     if (!t)
         return -ENOENT;
+    t->ended = true;
+    (void)guard(e); /* what cannot be taken out now goes with the next one */
     {
         WITH_TENANT(t); /* the thread that counted down to 0 has dropped the tenant by then */
         if (t->listeners)
@@ -354,7 +375,13 @@ int mgpu_tenant_remove(struct mgpu_engine *e, uint64_t id)
     if (t->lost)
         tenant_forget(id, e->journal);
     tenant_destroy(t);
+    (void)guard(e);
     return 0;
+}
+
+int mgpu_engine_guarded(const struct mgpu_engine *e)
+{
+    return e->guarded;
 }
 
 /* The page that the previous mgpud wrote for this listener, or a new one. */

@@ -119,6 +119,11 @@ def old_runc(version: str) -> Change:
     return prints("/usr/bin/runc --version", f"runc version {version}")
 
 
+def unguarded(node: Node) -> None:
+    write("/sys/kernel/security/lsm", "lockdown,yama,bpf\n")(node)
+    health(driver="nvidia")(node)
+
+
 FAULTS: list[tuple[Group, Change, dict[str, Level]]] = [
     (kernel.GROUP, write("/proc/sys/kernel/osrelease", "6.1.0-18-amd64\n"), {"kernel-sync-wake-up": NOTE}),
     (kernel.GROUP, write("/proc/sys/kernel/osrelease", "5.4.0\n"), {"kernel-version": FAIL}),
@@ -134,11 +139,7 @@ FAULTS: list[tuple[Group, Change, dict[str, Level]]] = [
     ),
     (kernel.GROUP, write("/proc/sys/kernel/yama/ptrace_scope", "3"), {"kernel-ptrace-scope": FAIL}),
     (kernel.GROUP, write("/sys/fs/selinux/enforce", "1"), {"kernel-selinux": NOTE}),
-    (
-        kernel.GROUP,
-        write("/sys/kernel/security/lsm", "lockdown,yama,bpf\n"),
-        {"kernel-bpf-lsm": NOTE, "kernel-file-receive": NOTE},
-    ),
+    (kernel.GROUP, unguarded, {"kernel-bpf-lsm": NOTE, "kernel-file-receive": WARN}),
     (runtimes.GROUP, old_runc("1.0.3"), {"runtime-runc": FAIL}),
     (runtimes.GROUP, old_runc("of today"), {"runtime-runc": NOTE}),
     (runtimes.GROUP, prints("/usr/bin/runc --version", NoAnswerError("no")), {"runtime-runc": WARN}),

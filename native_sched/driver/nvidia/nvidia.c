@@ -185,6 +185,7 @@ void nvidia_close(struct driver *d)
     pthread_mutex_unlock(&d->watch_lock);
     for (uint32_t i = 0; i < MAX_CARDS; i++)
         registers_close(&d->registers[i]);
+    guard_close(&d->guard, d->host);
     nvidia_client_close(&d->client);
     nvidia_files_destroy(&d->files);
     nvidia_last_close_end(&d->closes);
@@ -317,6 +318,11 @@ static int nvidia_pids(struct driver *d, uint32_t minor, struct rm_pids *out)
                 : -ENXIO;
 }
 
+static int nvidia_guard(struct driver *d, const uint32_t *space, uint32_t tenants)
+{
+    return guard_keep(&d->guard, d->host, space, tenants);
+}
+
 const struct driver_ops driver_nvidia = {
     .name = "nvidia",
     .open = nvidia_open,
@@ -341,6 +347,7 @@ const struct driver_ops driver_nvidia = {
     .next_closed = nvidia_next_closed,
     .any_closing = nvidia_any_closing,
     .tenant_exited = nvidia_tenant_exited,
+    .guard = nvidia_guard,
     .stop_watch = nvidia_stop_watch,
     .userd_map = nvidia_userd_map,
     .userd_unmap = nvidia_userd_unmap,

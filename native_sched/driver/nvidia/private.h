@@ -4,6 +4,7 @@
 #include "native_sched/driver/driver.h"
 #include "client.h"
 #include "native_sched/driver/nvidia/files/files.h"
+#include "native_sched/driver/nvidia/guard/guard.h"
 #include "native_sched/driver/nvidia/host/host.h"
 #include "instance.h"
 #include "native_sched/driver/nvidia/files/last_close.h"
@@ -20,6 +21,7 @@ struct driver {
     struct registers registers[MAX_CARDS];
     struct nvidia_instance instance[MAX_CARDS]; /* where it is one of MIG */
     uint32_t uvm_major;
+    struct guard guard;
     /* The watch: one thread at a time in next_closed(). */
     int wake; /* eventfd: a file is unlocated, or the driver is closed */
     atomic_bool stopping, unlocated;

@@ -54,6 +54,9 @@ const struct nvidia_host nvidia_host = {
     .majors_path = "/proc/devices",
     .minors_path = "/proc/driver/nvidia-caps/mig-minors",
     .uvm_references_path = "/sys/module/nvidia_uvm/refcnt",
+    .lsm_path = "/sys/kernel/security/lsm",
+    .btf_path = "/sys/kernel/btf/vmlinux",
+    .bpf_dir = "/sys/fs/bpf",
     .classify = nvidia_classify,
     .ioctl = call_driver,
 };

@@ -16,6 +16,9 @@ struct nvidia_host {
     const char *majors_path;         /* /proc/devices */
     const char *minors_path;         /* /proc/driver/nvidia-caps/mig-minors */
     const char *uvm_references_path; /* /sys/module/nvidia_uvm/refcnt */
+    const char *lsm_path;            /* /sys/kernel/security/lsm */
+    const char *btf_path;            /* /sys/kernel/btf/vmlinux */
+    const char *bpf_dir;             /* /sys/fs/bpf; NULL: no program is attached */
     /* Which node a file of this kind and number was opened by. -ENOTTY: none of NVIDIA's; -EPERM: one of
      * NVIDIA's that no tenant gets. */
     int (*classify)(const struct stat *st, uint32_t uvm_major, struct nvidia_node *out);
