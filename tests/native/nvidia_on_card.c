@@ -213,14 +213,14 @@ static bool registered(uint64_t id)
     return was;
 }
 
-static int forward(uint64_t id, uint32_t cmd, void *outer, void *params, uint32_t params_bytes, uint64_t aux,
-                   int *got)
+static int forward_of(int32_t tgid, uint64_t id, uint32_t cmd, void *outer, void *params,
+                      uint32_t params_bytes, uint64_t aux, int *got)
 {
     uint32_t bytes = RM_SIZE(cmd);
     int e;
 
     request = (struct sim_request){
-        .op = SIM_IOCTL, .cmd = cmd, .file = id, .aux_file = aux, .tgid = getpid(), .outer_bytes = bytes};
+        .op = SIM_IOCTL, .cmd = cmd, .file = id, .aux_file = aux, .tgid = tgid, .outer_bytes = bytes};
     request.params_bytes = params_bytes;
     memcpy(request.payload, outer, bytes);
     if (params_bytes)
@@ -231,6 +231,12 @@ static int forward(uint64_t id, uint32_t cmd, void *outer, void *params, uint32_
     if (params_bytes)
         memcpy(params, reply.payload + bytes, reply.params_bytes);
     return 0;
+}
+
+static int forward(uint64_t id, uint32_t cmd, void *outer, void *params, uint32_t params_bytes, uint64_t aux,
+                   int *got)
+{
+    return forward_of(getpid(), id, cmd, outer, params, params_bytes, aux, got);
 }
 
 static void note_device(uint64_t id, const struct rm_alloc_short *a, uint32_t status)
@@ -267,8 +273,9 @@ static int map_for_us(struct rm_map_memory *m)
             theirs.client = client[k].client;
             theirs.device = client[k].device;
             theirs.memory = duplicate[i].source;
-            forward(client[k].file, RM_CMD(NV_ESC_RM_MAP_MEMORY, sizeof(theirs)), &theirs, NULL, 0,
-                    id_of(m->fd), &got);
+            /* The arbiter maps by a client of its own, which is played by the tenant's. */
+            forward_of(0, client[k].file, RM_CMD(NV_ESC_RM_MAP_MEMORY, sizeof(theirs)), &theirs, NULL, 0,
+                       id_of(m->fd), &got);
             m->status = theirs.status;
         }
     if (got >= 0) {
