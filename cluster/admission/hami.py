@@ -103,7 +103,16 @@ def refusals(pod: Mapping[str, Any], changed: Iterable[Mapping[str, Any]]) -> It
 def bad_wishes(pod: Mapping[str, Any]) -> Iterator[Refusal]:
     """Annotations that choose GPUs, with a value that says nothing here."""
     said = annotations_of(pod)
+    long = wanted.too_long(said)
+    for name in long:
+        yield Refusal(
+            "bad-value",
+            f"{name} has more than {wanted.WORDS_MAX} words or {wanted.CHARS_MAX} characters",
+            "name fewer",
+        )
     for name, allowed in _ALLOWED.items():
+        if name in long:
+            continue
         for word in wanted.words(said.get(name, "")):
             if word not in allowed:
                 yield _bad_value(name, said[name], f"{', '.join(allowed[:-1])} or {allowed[-1]}")

@@ -15,6 +15,7 @@ USE_UUIDS = "nvidia.com/use-gpuuuid"
 NO_UUIDS = "nvidia.com/nouse-gpuuuid"
 NODES = "hami.io/node-scheduler-policy"
 CARDS = "hami.io/gpu-scheduler-policy"
+NAMES = (USE_MODELS, NO_MODELS, USE_UUIDS, NO_UUIDS, NODES, CARDS)
 # Of CARDS: cards without another container.
 IDLE = "mutex"
 
@@ -62,14 +63,16 @@ class Wanted:
 
 
 ANY = Wanted()
+# What a pod's user writes is read for each card of each node, so a longer list leaves no card.
+WORDS_MAX, CHARS_MAX = 64, 4096
+_NONE = Wanted(uuids=("",))
 
 
 def read(annotations: Mapping[str, str]) -> Wanted:
     """An empty value says nothing."""
-    models, no_models, uuids, no_uuids, nodes, cards = (
-        words(annotations.get(name, ""))
-        for name in (USE_MODELS, NO_MODELS, USE_UUIDS, NO_UUIDS, NODES, CARDS)
-    )
+    if too_long(annotations):
+        return _NONE
+    models, no_models, uuids, no_uuids, nodes, cards = (words(annotations.get(name, "")) for name in NAMES)
     if not (models or no_models or uuids or no_uuids or nodes or cards):
         return ANY
     return Wanted(
@@ -83,11 +86,17 @@ def read(annotations: Mapping[str, str]) -> Wanted:
     )
 
 
+def too_long(annotations: Mapping[str, str]) -> list[str]:
+    """The names of those that say more than is read."""
+    said = {name: annotations.get(name, "") for name in NAMES}
+    return [name for name, text in said.items() if len(text) > CHARS_MAX or text.count(",") >= WORDS_MAX]
+
+
 def words(text: str) -> tuple[str, ...]:
     return tuple(each.strip() for each in text.split(",") if each.strip())
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)
 def _names(parts: tuple[str, ...], model: str) -> bool:
     # HAMi's names of models begin with the vendor's.
     name = f"NVIDIA-{model}".upper()

@@ -119,6 +119,7 @@ def test_names_of_hami_are_left_alone_where_they_are_not_ours() -> None:
         ({"nvidia.com/use-gpuuuid": "GPU-v-3,GPU-elsewhere"}, {"v"}),
         ({"nvidia.com/nouse-gpuuuid": "GPU-a-0,GPU-a-1"}, {"v"}),
         ({"nvidia.com/use-gputype": "H100"}, set()),
+        ({"nvidia.com/nouse-gputype": ",".join(["H100"] * 64)}, {"v", "a"}),
     ],
 )
 def test_annotations_leave_nodes(annotations: dict[str, str], left: set[str]) -> None:
@@ -134,6 +135,13 @@ def placed(there: Scheduler, row: dict[str, Any], node: str, uid: str = "p") -> 
     found = there.choose(pod, node)
     there.put_pod(pod, node, found)
     return found["main"]
+
+
+@pytest.mark.parametrize("text", [",".join(["H100"] * 65), "GPU" * 2000])
+def test_list_that_is_too_long_leaves_no_card(text: str) -> None:
+    """Where admission has not seen the pod."""
+    there = cluster(v=v100s("v")).books.nodes["v"]
+    assert wanted.read({"nvidia.com/nouse-gputype": text}).of(there.cards) == []
 
 
 def test_cards_of_one_node_are_chosen_by_uuid() -> None:
@@ -213,6 +221,10 @@ def test_kinds_that_name_models_are_learned_as_such() -> None:
         (
             {"annotations": {"hami.io/node-scheduler-policy": "packed"}},
             'hami.io/node-scheduler-policy is "packed"; allowed: binpack or spread',
+        ),
+        (
+            {"annotations": {"nvidia.com/use-gpuuuid": "," * 64}},
+            "nvidia.com/use-gpuuuid has more than 64 words or 4096 characters; name fewer",
         ),
         ({"annotations": {"nvidia.com/vgpu-mode": "hami-core,mig"}}, ""),
         ({"annotations": {"nvidia.com/vgpu-mode": "mps"}}, ""),
