@@ -32,10 +32,10 @@ def events(
     mgpud remembers the last 256 events of its containers, also of those that have ended. CONTAINER is as for
     mgpu describe. With -o json an event is one line.
     """
-    wanted = None if container is None else names.whose(container)
+    wanted = names.both(container)
     with suppress(KeyboardInterrupt):
         for event in _read(state, follow):
-            if wanted is not None and not describe.is_named(event, wanted):
+            if wanted and not any(describe.is_named(event, each) for each in wanted):
                 continue
             if since is not None and datetime.fromisoformat(event["time"]) < since:
                 continue

@@ -35,11 +35,11 @@ def logs(container: str | None, state: StateDir, since: datetime | None, follow:
     It is ROOT/log/mgpud.log of mgpu up, and else what systemd's journal has of the unit mgpud. With -o json
     each line is an object of its fields.
     """
-    wanted = None if container is None else names.whose(container)
+    wanted = names.both(container)
     with suppress(KeyboardInterrupt):
         for line in _lines(state, follow):
             found = fields(line)
-            if not (wanted is None and since is None) and not _is_wanted(found, wanted, since):
+            if not (not wanted and since is None) and not _is_wanted(found, wanted, since):
                 continue
             if output != "json":
                 click.echo(printable(line))
@@ -60,12 +60,12 @@ def fields(line: str) -> dict[str, Any]:
     return found if isinstance(found, dict) and {"time", "event"} <= found.keys() else {}
 
 
-def _is_wanted(found: dict[str, Any], container: str | None, since: datetime | None) -> bool:
+def _is_wanted(found: dict[str, Any], wanted: set[str], since: datetime | None) -> bool:
     if not found or (since is not None and datetime.fromisoformat(found["time"]) < since):
         return False
     who = {"container_id": str(found.get("container", "")), "container": found.get("name")}
     who |= {key: found.get(key) for key in ("pod", "namespace")}
-    return container is None or describe.is_named(who, container)
+    return not wanted or any(describe.is_named(who, each) for each in wanted)
 
 
 def _lines(state: StateDir, follow: bool) -> Iterator[str]:

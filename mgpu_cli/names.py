@@ -37,6 +37,13 @@ def whose(name: str) -> str:
     return name
 
 
+def both(name: str | None) -> set[str]:
+    """What was given, and the id of the container that an engine calls so: one may bear the name of another's
+    pod. Empty where nothing was given.
+    """
+    return set() if name is None else {name, whose(name)}
+
+
 def _docker() -> dict[str, str]:
     """Those that have ended are there too: what happened to them is asked for by name."""
     path = os.environ.get("DOCKER_HOST", "").removeprefix("unix://") or DOCKER

@@ -73,6 +73,14 @@ def test_events_of_one_container(mgpud: FakeMgpud, wanted: str) -> None:
     assert json.loads(mgpu("events", wanted, "-o", "json").output)["number"] == 2
 
 
+def test_container_that_bears_the_name_of_a_pod_hides_nothing_of_it(
+    mgpud: FakeMgpud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(names, "_docker", lambda: {ID: "web-0"})
+    told(mgpud, event(1), event(2, OTHER, pod="web-0"))
+    assert len(mgpu("events", "web-0", "-o", "json").output.splitlines()) == 2
+
+
 @pytest.mark.parametrize("since", ["10m", (NOW - timedelta(minutes=10)).isoformat()])
 def test_events_since_a_time(mgpud: FakeMgpud, since: str) -> None:
     told(mgpud, event(1, minutes_ago=20), event(2, minutes_ago=5))
