@@ -109,14 +109,24 @@ def ptrace(host: Host) -> Iterator[Finding]:
 
 
 def received(host: Host) -> Iterator[Finding]:
-    if host.path(RECEIVE).exists():
+    try:
+        is_pinned = host.path(RECEIVE).exists()
+    except PermissionError:
+        yield note(
+            "kernel-file-receive",
+            "only root sees whether containers' open files are kept from other processes",
+            "the kernel's file system of BPF programs is closed to others",
+            "run mgpu doctor as root",
+        )
+        return
+    if is_pinned:
         yield ok("kernel-file-receive", "a process without a grant cannot receive a container's open files")
     elif host.driver == "nvidia" and isinstance(host.health, dict):
         yield warn(
             "kernel-file-receive",
             "a process without a grant can receive a container's open files, which this kernel could prevent",
             f"mgpud has pinned no program at {RECEIVE}",
-            "mgpu health",
+            "mgpu logs",
         )
 
 

@@ -14,6 +14,8 @@ from mgpu_cli import render
 from mgpu_cli.doctor.finding import Finding, Group, fail, note, ok, warn
 from mgpu_cli.doctor.host import Host, NoAnswerError
 
+# Where native_sched/driver/nvidia/guard pins its program.
+GUARD = "/sys/fs/bpf/mgpu"
 # What `mgpu run` names a container's cgroup (mgpu_cli/bundle.py).
 OUR_CGROUP = "mgpu-*"
 CGROUPS = "/sys/fs/cgroup"
@@ -115,6 +117,20 @@ def listeners(host: Host) -> Iterator[Finding]:
         )
 
 
+def guard(host: Host) -> Iterator[Finding]:
+    try:
+        is_pinned = host.path(GUARD).exists()
+    except PermissionError:
+        return
+    if is_pinned and "mgpud" not in _running(host):
+        yield warn(
+            "leftover-guard",
+            "mgpud does not run, and its program still keeps NVIDIA's open files from processes without a grant",
+            "containers of other runtimes cannot pass such files on; an mgpud that starts takes it over",
+            shlex.join(["rm", "-r", GUARD]),
+        )
+
+
 def _hierarchies(host: Host) -> list[Path]:
     top = host.path(CGROUPS)
     if (top / "cgroup.controllers").exists():
@@ -169,4 +185,4 @@ def mounts(host: Host) -> Iterator[Finding]:
         )
 
 
-GROUP = Group("leftovers", (sockets, grants, listeners, cgroups, mounts))
+GROUP = Group("leftovers", (sockets, grants, listeners, guard, cgroups, mounts))

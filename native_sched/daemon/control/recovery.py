@@ -164,6 +164,7 @@ def _tell(engine: Engine, config: NodeConfig, grant: Grant) -> bool:
     known = new_tenant.add(engine, config, grant)
     for node in grant.own_nodes:
         engine.add_node(grant.tenant, *node)
-    if grant.pid is not None:
+    # A number may be another process's by now, which is in no namespace of the container's.
+    if grant.pid is not None and process_id.lives(grant.pid, grant.pid_start):
         engine.pid_space(grant.tenant, process_id.space(grant.pid))
     return known

@@ -68,17 +68,19 @@ static int open_map(const struct nvidia_host *host)
     return e < 0 ? e : fd;
 }
 
-static void add_majors(const struct nvidia_host *host, struct keys *k)
+static int add_majors(const struct nvidia_host *host, struct keys *k)
 {
     FILE *f = fopen(host->majors_path, "re");
     char line[128], name[96];
     uint32_t major;
 
-    while (f && k->n < MAJORS_MAX && fgets(line, sizeof(line), f) && strncmp(line, "Block", 5) != 0)
+    if (!f)
+        return -errno;
+    while (k->n < MAJORS_MAX && fgets(line, sizeof(line), f) && strncmp(line, "Block", 5) != 0)
         if (sscanf(line, "%u %95s", &major, name) == 2 && !strncmp(name, "nvidia", 6))
             k->key[k->n++] = major;
-    if (f)
-        fclose(f);
+    fclose(f);
+    return 0;
 }
 
 static bool is_in(const struct keys *k, uint32_t key)
@@ -111,9 +113,10 @@ static int fill(int map, const struct nvidia_host *host, const uint32_t *space, 
 {
     struct keys k = {.n = 0};
     uint32_t value = 1;
-    int e = 0;
+    int e = add_majors(host, &k);
 
-    add_majors(host, &k);
+    if (e < 0)
+        return e;
     for (uint32_t i = 0; i < tenants; i++)
         if (space[i] && k.n < KEYS_MAX)
             k.key[k.n++] = space[i];
@@ -204,9 +207,31 @@ static bool kernel_has_it(const struct nvidia_host *host)
     return has && stat("/proc/self/ns/pid", &st) == 0 && st.st_ino == initial_space;
 }
 
-static int begin(struct guard *g, const struct nvidia_host *host, const uint32_t *space, uint32_t tenants)
+/* Whoever else may write there could take the program off. */
+static int make_folder(const struct nvidia_host *host)
 {
     char path[PATH_BYTES];
+    struct stat st;
+
+    snprintf(path, sizeof(path), "%s/mgpu", host->bpf_dir);
+    if ((mkdir(path, 0700) < 0 && errno != EEXIST) || lstat(path, &st) < 0)
+        return -errno;
+    return S_ISDIR(st.st_mode) && st.st_uid == 0 && !(st.st_mode & (S_IWGRP | S_IWOTH)) ? 0 : -EPERM;
+}
+
+static void let_go(const struct nvidia_host *host)
+{
+    char path[PATH_BYTES];
+
+    unpin(host, "receive-next");
+    unpin(host, "receive");
+    unpin(host, "spaces");
+    snprintf(path, sizeof(path), "%s/mgpu", host->bpf_dir);
+    (void)rmdir(path); /* others may have put something there */
+}
+
+static int begin(struct guard *g, const struct nvidia_host *host, const uint32_t *space, uint32_t tenants)
+{
     struct guard_places at;
     int hook, e;
 
@@ -214,9 +239,8 @@ static int begin(struct guard *g, const struct nvidia_host *host, const uint32_t
         return 0;
     if ((hook = read_places(host, &at)) < 0)
         return hook;
-    snprintf(path, sizeof(path), "%s/mgpu", host->bpf_dir);
-    if (mkdir(path, 0700) < 0 && errno != EEXIST)
-        return -errno;
+    if ((e = make_folder(host)) < 0)
+        return e;
     if ((g->map = open_map(host)) < 0)
         return g->map;
     if ((e = fill(g->map, host, space, tenants)) == 0) {
@@ -238,21 +262,18 @@ int guard_keep(struct guard *g, const struct nvidia_host *host, const uint32_t *
         g->state = begin(g, host, space, tenants);
     else if (g->state > 0)
         e = fill(g->map, host, space, tenants);
+    /* What a previous mgpud has left would refuse by what it knew. */
+    if (!g->begun && g->state < 0)
+        let_go(host);
     g->begun = true;
     return e < 0 ? e : g->state;
 }
 
 void guard_close(struct guard *g, const struct nvidia_host *host)
 {
-    char path[PATH_BYTES];
-
     if (g->state <= 0)
         return;
     close(g->map);
-    if (g->kept)
-        return;
-    unpin(host, "receive");
-    unpin(host, "spaces");
-    snprintf(path, sizeof(path), "%s/mgpu", host->bpf_dir);
-    (void)rmdir(path); /* others may have put something there */
+    if (!g->kept)
+        let_go(host);
 }
