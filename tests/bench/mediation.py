@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -111,14 +112,14 @@ def _storm(mgpu: Arbiter, built: Programs) -> Iterator[Row]:
             bundle(inside("alloc_storm"), str(THREADS), env=ENV, mounts=[built.oci_mount])
         )
 
-        def storm(*words: object) -> None:
-            started = stack.enter_context(foreground(made.argv(mgpu.runtime, *words)))
+        def storm(verb: str, *words: str | Path) -> None:
+            started = stack.enter_context(foreground(made.argv(mgpu.runtime, verb, *words)))
             assert started.line() == "storming"
 
         storm("run", "--bundle", made.path, made.container)
         threads = median(quiet() for _ in range(RUNS))
         for _ in range(EXECS):
-            storm("exec", made.container, inside("alloc_storm"), EXEC_THREADS)
+            storm("exec", made.container, inside("alloc_storm"), str(EXEC_THREADS))
         listeners = median(quiet() for _ in range(RUNS))
         made.call(mgpu.runtime, "kill", made.container, "KILL")
     for who, beside in ((f"{THREADS} threads", threads), (f"{EXECS + 1} listeners", listeners)):
