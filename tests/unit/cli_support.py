@@ -11,6 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from click.testing import CliRunner, Result
+
+from mgpu_cli.main import main
+
 MIB = 1 << 20
 CARD_UUIDS = ("GPU-00000000-0000-4000-8000-000000000000", "GPU-00000000-0000-4000-8000-000000000001")
 
@@ -78,6 +82,11 @@ def list_reply(
     containers: list[dict[str, Any]], cards: list[dict[str, Any]], now_ns: int = 10**12
 ) -> dict[str, Any]:
     return {"version": 1, "ok": True, "now_ns": now_ns, "containers": containers, "cards": cards}
+
+
+def mgpu(*args: str) -> Result:
+    """The command, in this process."""
+    return CliRunner().invoke(main, args)
 
 
 class FakeMgpud:

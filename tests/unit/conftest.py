@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from mgpu_cli import names
 from native_sched.daemon.node.config import NodeConfig
 from tests.create_path import Mgpud, remove_programs
 from tests.unit.arbiter_support import World
+from tests.unit.cli_support import FakeMgpud, fake_mgpud
 
 
 @pytest.fixture(autouse=True)
@@ -17,6 +19,14 @@ def no_engines(monkeypatch: pytest.MonkeyPatch) -> None:
     """This machine's Docker and podman are not asked for names."""
     for engine in ("_docker", "_podman"):
         monkeypatch.setattr(names, engine, dict)
+
+
+@pytest.fixture
+def mgpud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMgpud]:
+    """What the commands ask, in a state directory of the test's own."""
+    monkeypatch.setenv("MGPU_ROOT", str(tmp_path))
+    with fake_mgpud(tmp_path / "mgpud.sock") as fake:
+        yield fake
 
 
 @pytest.fixture(scope="module")

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from mgpu_cli import drain as drain_command
-from mgpu_cli.main import main
-from tests.unit.cli_support import CARD_UUIDS, FakeMgpud, card, container, fake_mgpud, list_reply
+from tests.unit.cli_support import CARD_UUIDS, FakeMgpud, card, container, list_reply, mgpu
 
 OK = {"version": 1, "ok": True}
 HELD = container()
@@ -21,20 +17,14 @@ BACK = {"drained": False, "released": False, "lost": False, "containers": 0}
 
 
 @pytest.fixture
-def mgpud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMgpud]:
+def mgpud(mgpud: FakeMgpud, monkeypatch: pytest.MonkeyPatch) -> FakeMgpud:
     monkeypatch.setattr(drain_command, "POLL_S", 0.001)
-    monkeypatch.setenv("MGPU_ROOT", str(tmp_path))
-    with fake_mgpud(tmp_path / "mgpud.sock") as fake:
-        fake.reply(OK)
-        yield fake
+    mgpud.reply(OK)
+    return mgpud
 
 
 def listed(held: list[dict[str, Any]], **changed: Any) -> dict[str, Any]:
     return list_reply(held, [card(**changed), card(index=1, uuid="GPU-other", containers=1)])
-
-
-def mgpu(*words: str) -> Result:
-    return CliRunner().invoke(main, words)
 
 
 def told(mgpud: FakeMgpud) -> list[tuple[list[int], bool]]:

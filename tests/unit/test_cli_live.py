@@ -10,33 +10,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from mgpu_cli import frame, policies, render, top
-from mgpu_cli.main import main
 from oci_specs import schemas, vocabulary
-from tests.unit.cli_support import FakeMgpud, card, container, fake_mgpud, list_reply, sched
+from tests.unit.cli_support import FakeMgpud, card, container, list_reply, mgpu, sched
 
 OK = {"version": 1, "ok": True}
 NO = {**OK, "ok": False, "error": {"code": "c", "message": "m", "hint": "h"}}
 S = 10**9
-
-
-@pytest.fixture
-def mgpud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMgpud]:
-    monkeypatch.setenv("MGPU_ROOT", str(tmp_path))
-    with fake_mgpud(tmp_path / "mgpud.sock") as fake:
-        yield fake
-
-
-def mgpu(*args: str) -> Result:
-    return CliRunner().invoke(main, args)
 
 
 def rows(output: str) -> list[list[str]]:

@@ -9,36 +9,28 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from mgpu_cli import describe, render
 from mgpu_cli.main import main
 from oci_specs import schemas
 from oci_specs.refusal import Refusal
-from tests.unit.cli_support import CARD_UUIDS, FakeMgpud, card, container, fake_mgpud, list_reply
+from tests.unit.cli_support import CARD_UUIDS, FakeMgpud, card, container, list_reply, mgpu
 
 
 @pytest.fixture
-def mgpud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMgpud]:
-    monkeypatch.setenv("MGPU_ROOT", str(tmp_path))
-    with fake_mgpud(tmp_path / "mgpud.sock") as fake:
-        show(fake, [container()])
-        yield fake
+def mgpud(mgpud: FakeMgpud) -> FakeMgpud:
+    show(mgpud, [container()])
+    return mgpud
 
 
 def show(fake: FakeMgpud, containers: list[dict[str, Any]]) -> None:
     fake.reply(schemas.validate("control#list-reply", list_reply(containers, [card()])))
-
-
-def mgpu(*args: str) -> Result:
-    return CliRunner().invoke(main, args)
 
 
 def rows(output: str) -> list[list[str]]:

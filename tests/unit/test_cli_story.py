@@ -15,27 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from mgpu_cli import logs, names
-from mgpu_cli.main import main
 from native_sched.daemon.log import Log
 from oci_specs import schemas
-from tests.unit.cli_support import FakeMgpud, card, container, fake_mgpud, list_reply
+from tests.unit.cli_support import FakeMgpud, card, container, list_reply, mgpu
 
 OK = {"version": 1, "ok": True}
 ID, OTHER = "0123456789abcdef", "fedcba9876543210"
-
-
-@pytest.fixture
-def mgpud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMgpud]:
-    monkeypatch.setenv("MGPU_ROOT", str(tmp_path))
-    with fake_mgpud(tmp_path / "mgpud.sock") as fake:
-        yield fake
-
-
-def mgpu(*args: str) -> Result:
-    return CliRunner().invoke(main, args)
 
 
 def at(minutes_ago: int) -> str:

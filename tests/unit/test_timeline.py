@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from mgpu_cli.main import main
 from mgpu_cli.timeline import account, collect, picture, rows, spans, trace
 from mgpu_cli.timeline.account import Event, Who
 from mgpu_cli.timeline.rows import Lane, Row, Timeline
 from mgpu_cli.timeline.spans import Span
 from oci_specs import schemas
-from tests.unit.cli_support import FakeMgpud, container, fake_mgpud, list_reply, sched
+from tests.unit.cli_support import FakeMgpud, container, list_reply, mgpu, sched
 
 MS = 1_000_000
 WEB, TRAIN, SCRAPE = (
@@ -269,18 +266,16 @@ def test_picture_draws_no_rows_and_odd_names() -> None:
 
 
 @pytest.fixture
-def mgpud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMgpud]:
-    monkeypatch.setenv("MGPU_ROOT", str(tmp_path))
-    with fake_mgpud(tmp_path / "mgpud.sock") as fake:
-        one, two = (
-            container(id="g-1", pod="web", cards=[]),
-            container(id="g-2", pod="train", **{"class": "offline"}),
-        )
-        for each in (one, two):
-            each["cards"] = container()["cards"][:1]
-        fake.reply_to("list", list_reply([one, two], []))
-        fake.reply_to("timeline", page(PREEMPTION), page([]))
-        yield fake
+def mgpud(mgpud: FakeMgpud) -> FakeMgpud:
+    one, two = (
+        container(id="g-1", pod="web", cards=[]),
+        container(id="g-2", pod="train", **{"class": "offline"}),
+    )
+    for each in (one, two):
+        each["cards"] = container()["cards"][:1]
+    mgpud.reply_to("list", list_reply([one, two], []))
+    mgpud.reply_to("timeline", page(PREEMPTION), page([]))
+    return mgpud
 
 
 def page(events: list[Event], now_ms: int = 200, lost: int = 0) -> dict[str, Any]:
@@ -293,10 +288,6 @@ def page(events: list[Event], now_ms: int = 200, lost: int = 0) -> dict[str, Any
         "events": [list(each) for each in events],
     }
     return dict(schemas.validate("control#timeline-reply", reply))
-
-
-def mgpu(*args: str) -> Result:
-    return CliRunner().invoke(main, args)
 
 
 def test_timeline_prints_sums_and_writes_both_files(mgpud: FakeMgpud, tmp_path: Path) -> None:
