@@ -32,7 +32,7 @@ def events(
     mgpud remembers the last 256 events of its containers, also of those that have ended. CONTAINER is as for
     mgpu describe. With -o json an event is one line.
     """
-    wanted = names.both(container)
+    wanted = names.aliases(container)
     with suppress(KeyboardInterrupt):
         for event in _read(state, follow):
             if wanted and not any(describe.is_named(event, each) for each in wanted):

@@ -35,11 +35,11 @@ def logs(container: str | None, state: StateDir, since: datetime | None, follow:
     It is ROOT/log/mgpud.log of mgpu up, and else what systemd's journal has of the unit mgpud. With -o json
     each line is an object of its fields.
     """
-    wanted = names.both(container)
+    wanted = names.aliases(container)
     with suppress(KeyboardInterrupt):
         for line in _lines(state, follow):
             found = fields(line)
-            if not (not wanted and since is None) and not _is_wanted(found, wanted, since):
+            if (wanted or since) and not _is_wanted(found, wanted, since):
                 continue
             if output != "json":
                 click.echo(printable(line))

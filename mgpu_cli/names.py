@@ -37,7 +37,7 @@ def whose(name: str) -> str:
     return name
 
 
-def both(name: str | None) -> set[str]:
+def aliases(name: str | None) -> set[str]:
     """What was given, and the id of the container that an engine calls so: one may bear the name of another's
     pod. Empty where nothing was given.
     """

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
 
 import click
 
@@ -13,6 +14,8 @@ from cluster.move import plan as plans
 from cluster.move import steps
 from cluster.move.steps import Step
 from oci_specs.refusal import Refusal
+
+T = TypeVar("T")
 
 _node = click.argument("node")
 _force = click.option("--force", is_flag=True, help="Evict pods that no controller makes anew, too.")
@@ -41,11 +44,7 @@ def plan(chosen: tuple[str | None, tuple[str, str]]) -> None:
         async with Client(kubeconfig) as api:
             return await plans.lines(api, label)
 
-    try:
-        found = asyncio.run(work())
-    except ApiProblem as problem:
-        raise click.ClickException(str(problem)) from problem
-    for line in found:
+    for line in _done(work()):
         click.echo(line)
 
 
@@ -76,13 +75,18 @@ def _run(kubeconfig: str | None, node: str, doing: Sequence[Step], wait_s: float
         async with Client(kubeconfig) as api:
             await steps.run(api, node, doing, click.echo, wait_s)
 
+    _done(work())
+    click.echo(f"node {node} is moved")
+
+
+def _done(work: Coroutine[Any, Any, T]) -> T:
+    """Its result; what the API server or a step refuses ends the command in one line."""
     try:
-        asyncio.run(work())
+        return asyncio.run(work)
     except ApiProblem as problem:
         raise click.ClickException(str(problem)) from problem
     except Refusal as refusal:
         raise click.ClickException(f"{refusal.message}; {refusal.hint}") from refusal
-    click.echo(f"node {node} is moved")
 
 
 if __name__ == "__main__":

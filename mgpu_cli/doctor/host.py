@@ -99,6 +99,13 @@ class Host:
         except OSError:
             return None
 
+    def is_there(self, name: str | os.PathLike[str]) -> bool | None:
+        """None where only root may look."""
+        try:
+            return self.path(name).exists()
+        except PermissionError:
+            return None
+
     def number(self, name: str) -> int | None:
         """The whole number that a file of /proc/sys says."""
         text = (self.text(name) or "").strip()

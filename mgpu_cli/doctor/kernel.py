@@ -14,8 +14,9 @@ from mgpu_cli.doctor.host import Host
 LEAST = (5, 6)
 # SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP
 SYNCHRONOUS = (6, 6)
-# Where native_sched/driver/nvidia/guard pins its program.
-RECEIVE = "/sys/fs/bpf/mgpu/receive"
+# Where native_sched/driver/nvidia/guard pins its program and its map.
+GUARD = "/sys/fs/bpf/mgpu"
+RECEIVE = f"{GUARD}/receive"
 NEEDED = {
     "seccomp-notify": "CONFIG_SECCOMP_FILTER: every NVIDIA call of a container is answered through it",
     "pidfd_getfd": "a container's calls are made on its own open files, which are fetched by it",
@@ -109,17 +110,15 @@ def ptrace(host: Host) -> Iterator[Finding]:
 
 
 def received(host: Host) -> Iterator[Finding]:
-    try:
-        is_pinned = host.path(RECEIVE).exists()
-    except PermissionError:
+    is_pinned = host.is_there(RECEIVE)
+    if is_pinned is None:
         yield note(
             "kernel-file-receive",
             "only root sees whether containers' open files are kept from other processes",
             "the kernel's file system of BPF programs is closed to others",
             "run mgpu doctor as root",
         )
-        return
-    if is_pinned:
+    elif is_pinned:
         yield ok("kernel-file-receive", "a process without a grant cannot receive a container's open files")
     elif host.driver == "nvidia" and isinstance(host.health, dict):
         yield warn(

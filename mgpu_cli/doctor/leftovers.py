@@ -13,9 +13,8 @@ from typing import Any
 from mgpu_cli import render
 from mgpu_cli.doctor.finding import Finding, Group, fail, note, ok, warn
 from mgpu_cli.doctor.host import Host, NoAnswerError
+from mgpu_cli.doctor.kernel import GUARD
 
-# Where native_sched/driver/nvidia/guard pins its program.
-GUARD = "/sys/fs/bpf/mgpu"
 # What `mgpu run` names a container's cgroup (mgpu_cli/bundle.py).
 OUR_CGROUP = "mgpu-*"
 CGROUPS = "/sys/fs/cgroup"
@@ -118,11 +117,7 @@ def listeners(host: Host) -> Iterator[Finding]:
 
 
 def guard(host: Host) -> Iterator[Finding]:
-    try:
-        is_pinned = host.path(GUARD).exists()
-    except PermissionError:
-        return
-    if is_pinned and "mgpud" not in _running(host):
+    if host.is_there(GUARD) and "mgpud" not in _running(host):
         yield warn(
             "leftover-guard",
             "mgpud does not run, and its program still keeps NVIDIA's open files from processes without a grant",

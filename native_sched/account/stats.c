@@ -58,11 +58,7 @@ void stats_audit_mismatch(struct tenant_stats *s, uint32_t card)
 
 void stats_parked(struct tenant_stats *s, uint64_t ns)
 {
-    int i = 0;
-
-    while (i < MGPU_LATENCY_BUCKETS - 1 && ns > mgpu_parked_bounds_ns[i])
-        i++;
-    add_one(&s->parked[i]);
+    add_one(&s->parked[mgpu_latency_bucket(mgpu_parked_bounds_ns, ns)]);
     atomic_fetch_add_explicit(&s->parked_ns, ns, memory_order_relaxed);
 }
 

@@ -129,6 +129,16 @@ enum { MGPU_LATENCY_BUCKETS = 10 };
 MGPU_API extern const uint64_t mgpu_latency_bounds_ns[MGPU_LATENCY_BUCKETS - 1];
 MGPU_API extern const uint64_t mgpu_parked_bounds_ns[MGPU_LATENCY_BUCKETS - 1];
 
+/* Which bucket of these bounds; what is beyond all is in the last one. */
+static inline int mgpu_latency_bucket(const uint64_t *bounds_ns, uint64_t ns)
+{
+    int i = 0;
+
+    while (i < MGPU_LATENCY_BUCKETS - 1 && ns > bounds_ns[i])
+        i++;
+    return i;
+}
+
 /* Since the engine's start, of tenants that are gone too. */
 struct mgpu_stats {
     uint64_t turns, polls; /* of the scheduler's thread; of GPUs for work */

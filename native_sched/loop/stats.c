@@ -7,11 +7,8 @@ const uint64_t mgpu_latency_bounds_ns[MGPU_LATENCY_BUCKETS - 1] = {
 static void note_latency(struct loop_stats *s, uint64_t ns)
 {
     uint64_t sum = atomic_load_explicit(&s->preemption_sum_ns, memory_order_relaxed);
-    int i = 0;
 
-    while (i < MGPU_LATENCY_BUCKETS - 1 && ns > mgpu_latency_bounds_ns[i])
-        i++;
-    loop_stats_count(&s->preemption[i]);
+    loop_stats_count(&s->preemption[mgpu_latency_bucket(mgpu_latency_bounds_ns, ns)]);
     atomic_store_explicit(&s->preemption_sum_ns, sum + ns, memory_order_relaxed);
 }
 

@@ -47,4 +47,4 @@ def test_program_without_mgpud_is_left_over(node: Node) -> None:
     assert node.faults(leftovers.GROUP) == {}
     node.path("/proc/100/cmdline").unlink()
     assert node.faults(leftovers.GROUP) == {"leftover-guard": Level.WARN}
-    assert node.only(leftovers.GROUP).line == f"rm -r {leftovers.GUARD}"
+    assert node.only(leftovers.GROUP).line == f"rm -r {kernel.GUARD}"

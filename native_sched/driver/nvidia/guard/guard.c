@@ -91,8 +91,8 @@ static bool is_in(const struct keys *k, uint32_t key)
     return false;
 }
 
-/* Takes out what is in the map alone. */
-static void thin(int map, const struct keys *k)
+/* Takes what is in the map alone out of it. */
+static void delete_others(int map, const struct keys *k)
 {
     uint32_t at = 0, following = 0;
     union bpf_attr attr = {.map_fd = (uint32_t)map, .next_key = address(&following)};
@@ -120,7 +120,7 @@ static int fill(int map, const struct nvidia_host *host, const uint32_t *space, 
     for (uint32_t i = 0; i < tenants; i++)
         if (space[i] && k.n < KEYS_MAX)
             k.key[k.n++] = space[i];
-    thin(map, &k);
+    delete_others(map, &k);
     for (uint32_t i = 0; i < k.n && e == 0; i++) {
         union bpf_attr attr = {.map_fd = (uint32_t)map, .key = address(&k.key[i]), .value = address(&value)};
 
@@ -255,15 +255,11 @@ static int begin(struct guard *g, const struct nvidia_host *host, const uint32_t
 
 int guard_keep(struct guard *g, const struct nvidia_host *host, const uint32_t *space, uint32_t tenants)
 {
-    int e = 0;
+    int e = g->begun && g->state > 0 ? fill(g->map, host, space, tenants) : 0;
 
     g->kept = tenants;
-    if (!g->begun)
-        g->state = begin(g, host, space, tenants);
-    else if (g->state > 0)
-        e = fill(g->map, host, space, tenants);
     /* What a previous mgpud has left would refuse by what it knew. */
-    if (!g->begun && g->state < 0)
+    if (!g->begun && (g->state = begin(g, host, space, tenants)) < 0)
         let_go(host);
     g->begun = true;
     return e < 0 ? e : g->state;
