@@ -16,6 +16,9 @@ def ask(socket: Path, verb: str, **members: Any) -> dict[str, Any]:
     try:
         return control.call(os.fspath(socket), verb, **members)
     except Refusal as refusal:
+        if refusal.code == "rootless":
+            message = f"this user may not open {socket}, which mgpu's commands ask"
+            raise Refusal("not-root", message, "run the command as root, as with sudo") from refusal
         if refusal.code != "mgpud-not-running":
             raise
         hint = "start it with mgpu up, or say where it runs with --root or MGPU_ROOT"

@@ -12,16 +12,34 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import NamedTuple
 
 import click
 
 from mgpu_cli import bundle, guard, options, policies, scratch
 from mgpu_cli.kernel import die_with_parent
 from mgpu_cli.state import StateDir
+from oci_specs import parse
 from oci_specs.refusal import Refusal, quoted
 
 # What `docker run` ends with when it has made no container.
 NO_CONTAINER = 125
+
+
+_OPTIONS = {
+    "mgpu.dev/memory-mib": "--memory-mib",
+    "mgpu.dev/gpus": "--gpus",
+    "mgpu.dev/core": "--core",
+    "mgpu.dev/policy": "--policy",
+    "mgpu.dev/qos": "--class",
+}
+
+
+class _Node(NamedTuple):
+    """What no option's meaning depends on."""
+
+    aliyun_unit: str = "gib"
+    visible_devices_all: str = "ignore"
 
 
 class _NoContainer(Refusal):
@@ -90,14 +108,10 @@ def run(
     filter. The exit status is the command's; 125 if there was no container, as with Docker. ^C goes to
     COMMAND; without a terminal for it, a second ^C kills it.
     """
-    requested = {
-        "mgpu.dev/memory-mib": memory_mib,
-        "mgpu.dev/gpus": gpus,
-        "mgpu.dev/core": core,
-        "mgpu.dev/policy": policy,
-        "mgpu.dev/qos": qos,
-    }
-    annotations |= {key: str(value) for key, value in requested.items() if value is not None}
+    values = (memory_mib, gpus, core, policy, qos)
+    requested = {key: str(value) for key, value in zip(_OPTIONS, values, strict=True) if value is not None}
+    _check(requested)
+    annotations |= requested
     runtime = state.runtime
     if not runtime.exists():
         raise _NoContainer(
@@ -123,6 +137,17 @@ def run(
         (directory / "config.json").write_text(json.dumps(spec))
         status = _run(runtime, runtime_root, directory, container_id)
     sys.exit(status)
+
+
+def _check(requested: dict[str, str]) -> None:
+    """Refusal of what the node would refuse as well, by the options that were written."""
+    try:
+        parse.request(requested, {}, _Node())
+    except Refusal as refusal:
+        message = refusal.message
+        for key, option in _OPTIONS.items():
+            message = message.replace(key, option)
+        raise _NoContainer(refusal.code, message, refusal.hint) from refusal
 
 
 def _run(runtime: Path, runtime_root: Path, directory: Path, container_id: str) -> int:

@@ -19,7 +19,8 @@ def report(refusal: Refusal, log: str) -> None:
     if log:
         record = {
             "level": "error",
-            "msg": line,
+            # podman puts the runtime's name before what its log says: "mgpu: mgpu: " would come of it.
+            "msg": line.removeprefix("mgpu: ") if log.endswith("/oci-log") else line,
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
         _append(log, quick_json.dumps(record) + "\n")

@@ -10,6 +10,9 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#define PREFIX     "mgpu: "
+#define PODMAN_LOG "/oci-log"
+
 /* The longest line is all of message and hint, each byte of it a control character. */
 enum { LINE_BYTES = 4 * sizeof(struct error) + 16, LOG_BYTES = 2 * LINE_BYTES + 80 };
 
@@ -41,7 +44,7 @@ static size_t append_printable(char *line, size_t bytes, const char *text)
 
 static size_t compose(char *line, const struct error *why)
 {
-    size_t bytes = append_printable(line, 0, "mgpu: ");
+    size_t bytes = append_printable(line, 0, PREFIX);
 
     bytes = append_printable(line, bytes, why->message);
     bytes = append_printable(line, bytes, "; ");
@@ -57,6 +60,14 @@ static bool is_stderr(int fd)
            log.st_ino == standard.st_ino;
 }
 
+/* podman puts the runtime's name before what its log says: "mgpu: mgpu: " would come of it. */
+static const char *for_engine(const char *path, const char *line)
+{
+    const char *name = strrchr(path, '/');
+
+    return name && strcmp(name, PODMAN_LOG) == 0 ? line + strlen(PREFIX) : line;
+}
+
 static void append_to_log(const char *path, const char *line)
 {
     scoped_fd int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644);
@@ -68,7 +79,7 @@ static void append_to_log(const char *path, const char *line)
     if (fd < 0 || is_stderr(fd))
         return;
     bytes += (size_t)sprintf(record, "{\"level\":\"error\",\"msg\":\"");
-    for (; *line; line++) {
+    for (line = for_engine(path, line); *line; line++) {
         if (*line == '"' || *line == '\\')
             record[bytes++] = '\\';
         record[bytes++] = *line;

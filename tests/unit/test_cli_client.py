@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,6 +49,18 @@ def test_wrong_usage_is_said_in_one_line(args: list[str], line: str) -> None:
     done = CliRunner().invoke(main, args, prog_name="mgpu")
     assert done.exit_code == 2
     assert done.stderr.startswith(line)
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_user_without_rights_reads_what_to_do(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    program = "import os, sys; os.setuid(65534); from mgpu_cli.main import main; main(sys.argv[1:])"
+    argv = [sys.executable, "-c", f"from mgpu_cli import ps; {program}", "ps", "--root", str(tmp_path)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (1, "")
+    said = f"mgpu: this user may not open {tmp_path}/mgpud.sock, which mgpu's commands ask; run the command as root"
+    assert done.stderr.startswith(said)
     assert done.stderr.count("\n") == 1
 
 

@@ -141,6 +141,24 @@ def test_a_name_in_use_is_refused_and_that_container_left_alone(root: Path) -> N
     assert not (root / "seen" / "argv").exists()
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--memory-mib 100", '--memory-mib is "100"; allowed: '),
+        ("--memory-mib 4097 --gpus 2", '--memory-mib "4097" does not divide evenly over 2 '),
+        ("--core 101", '--core "101" is more than one '),
+        ("--gpus none", '--gpus is "none"; allowed: '),
+    ],
+)
+def test_refusal_names_the_option_that_was_written(root: Path, options: str, said: str) -> None:
+    runtime(root)
+    result = mgpu_run(root, *options.split())
+    assert result.returncode == 125
+    assert result.stderr.startswith(f"mgpu: {said}")
+    assert result.stderr.count("\n") == 1
+    assert not (root / "seen" / "argv").exists()
+
+
 def test_run_without_mgpu_up_fails_with_one_line(root: Path) -> None:
     result = mgpu_run(root)
     assert (result.returncode, result.stdout) == (125, "")

@@ -254,6 +254,14 @@ def test_log_that_is_stderr_or_cannot_be_written(node: Node, log: str) -> None:
     one_line(done.stderr)
 
 
+def test_podman_puts_the_runtimes_name_before_it(node: Node) -> None:
+    node.conf.unlink()
+    log = node.root / "oci-log"
+    argv = [str(node.script), "--log", str(log), "state", "c1"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    assert f"mgpu: {json.loads(log.read_text())['msg']}\n" == done.stderr
+
+
 def test_log_is_appended_to_and_valid_json(node: Node) -> None:
     node.log.write_text(json.dumps({"level": "error", "msg": "before"}) + "\n")
     node.conf.write_text('run"ti\\me\x01 = ""')
