@@ -21,10 +21,12 @@ _NAMESPACE = (
     "io.kubernetes.cri-o.Namespace",
 )
 _CONTAINER = ("io.kubernetes.cri.container-name", "io.kubernetes.container.name")
+# CRI-O's only word for a container that no kubelet made: {"name": …}.
+_CRIO_METADATA = "io.kubernetes.cri-o.Metadata"
 _POD_UID = ("io.kubernetes.cri.sandbox-uid", "io.kubernetes.pod.uid")
 _SANDBOX = ("io.kubernetes.cri.container-type", "io.kubernetes.cri-o.ContainerType")
 
-ANNOTATIONS = frozenset(_POD + _NAMESPACE + _POD_UID + _CONTAINER + _SANDBOX)
+ANNOTATIONS = frozenset((*_POD, *_NAMESPACE, *_POD_UID, *_CONTAINER, *_SANDBOX, _CRIO_METADATA))
 
 
 def is_sandbox(annotations: Mapping[str, str]) -> bool:
@@ -44,7 +46,7 @@ def identify(annotations: Mapping[str, str], container_id: str) -> Identity:
     return Identity(
         pod=_first(_POD, annotations),
         namespace=_first(_NAMESPACE, annotations),
-        container=_first(_CONTAINER, annotations) or container_id,
+        container=_first(_CONTAINER, annotations) or _crio_name(annotations) or container_id,
     )
 
 
@@ -68,3 +70,13 @@ def is_pod(annotations: Mapping[str, str], *, namespace: str, name: str, uid: st
 
 def _first(names: tuple[str, ...], annotations: Mapping[str, str]) -> str | None:
     return next((annotations[name] for name in names if annotations.get(name)), None)
+
+
+def _crio_name(annotations: Mapping[str, str]) -> str | None:
+    import json
+
+    try:
+        name = json.loads(annotations[_CRIO_METADATA])["name"]
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return None
+    return name if isinstance(name, str) else None

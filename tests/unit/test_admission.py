@@ -18,6 +18,7 @@ from mgpu_cli import render
 from native_sched.daemon.engine import Unsuspendable
 from native_sched.daemon.grants.admission import grant_document
 from native_sched.daemon.links.holder import Listener
+from native_sched.daemon.log import LOG
 from native_sched.daemon.node import device_nodes
 from native_sched.daemon.node.config import NodeConfig
 from oci_specs import schemas
@@ -212,7 +213,11 @@ def test_a_runtime_that_is_already_gone(world: World) -> None:
 
 
 @pytest.mark.parametrize("spoil", ["nonce", "container", "draining"])
-def test_listener_without_grant_is_closed_and_dropped(world: World, spoil: str) -> None:
+def test_listener_without_grant_is_closed_and_dropped(
+    world: World, spoil: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    monkeypatch.setattr(LOG, "heard", lambda event, fields: events.append(event))
     grant = world.granted("c1")
     if spoil == "draining":
         world.engine.busy.add(grant.tenant)
@@ -231,6 +236,7 @@ def test_listener_without_grant_is_closed_and_dropped(world: World, spoil: str) 
     assert world.link.dropped == [5]
     with pytest.raises(OSError):
         os.fstat(fd)
+    assert events == ["ended-meanwhile" if spoil == "draining" else "listener-without-grant"]
 
 
 def test_a_listener_is_served_as_its_tenant(world: World) -> None:

@@ -314,6 +314,18 @@ IDENTITIES = [
         {"io.kubernetes.cri-o.KubeName": "web-0", "io.kubernetes.cri-o.Namespace": "shop"},
         Identity(pod="web-0", namespace="shop", container="abc123"),
     ),
+    # No kubelet made it.
+    (
+        {
+            "io.kubernetes.cri-o.KubeName": "web-0",
+            "io.kubernetes.cri-o.Metadata": '{"name":"app","attempt":1}',
+        },
+        Identity(pod="web-0", container="app"),
+    ),
+    *[
+        ({"io.kubernetes.cri-o.Metadata": text}, Identity(container="abc123"))
+        for text in ("{}", "[]", '{"name":1}', '{"name":""}', "{", "[" * 100_000)
+    ],
     ({}, Identity(pod=None, namespace=None, container="abc123")),
 ]
 
