@@ -32,6 +32,19 @@ NULL_DEVICE = (1, 3)
 ORIGINAL_SHA256 = "dev.mgpu.original-sha256"
 # Of the rewritten text itself, with zeros in its own place.
 WRITTEN_SHA256 = "dev.mgpu.written-sha256"
+# Of the members below as they were written.
+OWN_SHA256 = "dev.mgpu.own-sha256"
+# What apply() writes, but for annotations.
+OWN_MEMBERS = (
+    ("hooks",),
+    ("mounts",),
+    ("process", "env"),
+    ("linux", "devices"),
+    ("linux", "maskedPaths"),
+    ("linux", "readonlyPaths"),
+    ("linux", "resources", "devices"),
+    ("linux", "seccomp"),
+)
 # Over the two waits, for the state and for mgpud, of 10 s each that mgpu-hook has itself.
 HOOK_TIMEOUT_SECONDS = 30
 

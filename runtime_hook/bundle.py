@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from oci_specs.edits import ORIGINAL_SHA256, WRITTEN_SHA256
+from oci_specs.edits import ORIGINAL_SHA256, OWN_MEMBERS, OWN_SHA256, WRITTEN_SHA256
 from oci_specs.members import member_object
 from oci_specs.refusal import Refusal
 from runtime_hook import one_reading, quick_json
@@ -24,7 +24,7 @@ class Spec:
     """The spec in file `path`: original is what the engine wrote, content the same parsed.
 
     A file that mgpu already rewrote, as when an engine creates twice from one bundle, stands for the original
-    that was kept beside it.
+    that was kept beside it, with what was edited since of the parts that are not mgpu's.
     """
 
     __slots__ = ("_kept", "_path", "content", "original", "rewritten")
@@ -51,33 +51,42 @@ class Spec:
                 f"{self._path} was rewritten by mgpu and its original is not in {self._kept}",
                 "create the container from a fresh bundle",
             )
-        if not is_as_written(text, self.content):
+        original = parse(self._kept, self.original)
+        if is_as_written(text, self.content):
+            self.content = original
+            return
+        if self.content["annotations"].get(OWN_SHA256) != _own_digest(self.content):
             raise Refusal(
                 "bundle-changed",
-                f"{self._path} was edited after mgpu had rewritten it",
+                f"{self._path} was edited after mgpu had rewritten it, in what mgpu wrote",
                 f"edit {self._kept} instead and put it in its place, or use a fresh bundle",
             )
-        self.content = parse(self._kept, self.original)
+        self.content = _without_ours(self.content, original)
+        self.original = quick_json.dumps(self.content).encode("ascii")
+        self._put(self.original)
+        self.rewritten = False
 
     def replace(self, content: Mapping[str, Any]) -> None:
         """Puts content in the spec's place; on a failure the file is as it was."""
-        text = written(content)
+        self._put(written(content), keep=None if self.rewritten else self.original)
+        self.rewritten = True
+
+    def _put(self, text: bytes, keep: bytes | None = None) -> None:
         new = self._kept + ".new"
         try:
-            if not self.rewritten:
-                _write(self._kept, self.original, like=self._path)
+            if keep is not None:
+                _write(self._kept, keep, like=self._path)
             _write(new, text, like=self._path)
             os.rename(new, self._path)
         except OSError as error:
             _remove(new)
-            if not self.rewritten:
+            if keep is not None:
                 _remove(self._kept)
             raise Refusal(
                 "bundle-not-written",
                 f"the spec {self._path} cannot be rewritten: {error.strerror}",
                 "make room for it, or make the bundle writable",
             ) from error
-        self.rewritten = True
 
     def restore(self) -> None:
         """Puts the original back in the spec's place, if the file is not that already."""
@@ -97,7 +106,7 @@ def written(content: Mapping[str, Any]) -> bytes:
     ASCII, so that bytes which are no UTF-8 and came in as lone surrogates can be written: Go reads them as
     U+FFFD either way.
     """
-    annotations = {**content["annotations"], WRITTEN_SHA256: ZEROS}
+    annotations = {**content["annotations"], OWN_SHA256: _own_digest(content), WRITTEN_SHA256: ZEROS}
     text = quick_json.dumps({**content, "annotations": annotations}).encode("ascii")
     return text.replace(_member(ZEROS), _member(digest(text)))
 
@@ -106,6 +115,29 @@ def is_as_written(text: bytes, content: Mapping[str, Any]) -> bool:
     """Whether text, which content was parsed from, is what written() made."""
     sha256 = content["annotations"].get(WRITTEN_SHA256)
     return isinstance(sha256, str) and digest(text.replace(_member(sha256), _member(ZEROS))) == sha256
+
+
+def _own_digest(content: Mapping[str, Any]) -> str:
+    return digest(quick_json.dumps([_at(content, path) for path in OWN_MEMBERS]).encode("ascii"))
+
+
+def _at(content: object, path: tuple[str, ...]) -> Any:
+    for name in path:
+        content = content.get(name) if isinstance(content, dict) else None
+    return content
+
+
+def _without_ours(edited: dict[str, Any], original: Mapping[str, Any]) -> dict[str, Any]:
+    """edited, which is changed, with the original's parts in place of ours."""
+    for *folders, name in OWN_MEMBERS:
+        holder = _at(edited, tuple(folders))
+        if isinstance(holder, dict):
+            holder.pop(name, None)
+            if (part := _at(original, (*folders, name))) is not None:
+                holder[name] = part
+    for name in (ORIGINAL_SHA256, OWN_SHA256, WRITTEN_SHA256):
+        edited["annotations"].pop(name, None)
+    return edited
 
 
 def _member(sha256: str) -> bytes:

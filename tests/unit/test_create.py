@@ -21,7 +21,6 @@ from tests.unit.spec_support import load
 
 ASKING = {"aliyun.com/gpu-mem": "8", "unrelated": "x", "io.kubernetes.pod.name": "p"}
 
-
 pytestmark = pytest.mark.usefixtures("create_path_programs", "way")
 
 
@@ -176,7 +175,7 @@ def test_a_grant_rewrites_the_spec(node: Node) -> None:
     assert (node.root / "bundle/.mgpu-config.json").read_bytes() == original
     assert (node.root / "bundle/config.json").stat().st_mode & 0o777 == 0o640
     new = json.loads(spec_bytes(node))
-    assert new["annotations"].pop("dev.mgpu.written-sha256")
+    assert all(new["annotations"].pop(f"dev.mgpu.{name}-sha256") for name in ("own", "written"))
     assert new["annotations"] == {**ASKING, "dev.mgpu.original-sha256": hashlib.sha256(original).hexdigest()}
     assert [device["path"] for device in new["linux"]["devices"]][-1] == "/dev/nvidia1"
     assert new["linux"]["seccomp"]["listenerMetadata"] == NONCE
@@ -225,20 +224,23 @@ def test_a_second_create_that_passes_runs_the_original(node: Node) -> None:
     assert files(node) == ["config.json"]
 
 
-def test_a_spec_edited_after_a_first_create_is_refused(node: Node) -> None:
+def test_spec_edited_after_a_first_create(node: Node) -> None:
     write_spec(node, annotations=ASKING)
     config = node.root / "bundle/config.json"
     with granting(node):
         create(node)
+        config.write_text(config.read_text().replace('"args":["true"]', '"args":["another"]'))
+        assert create(node).returncode == 0
         edited = json.loads(config.read_bytes())
-        edited["process"]["args"] = ["another", "program"]
+        edited["process"]["env"] = edited["process"]["args"]
         config.write_text(json.dumps(edited, separators=(",", ":")))
         line = failed(node, create(node))
     assert line == (
-        f"mgpu: {config} was edited after mgpu had rewritten it; "
+        f"mgpu: {config} was edited after mgpu had rewritten it, in what mgpu wrote; "
         f"edit {node.root}/bundle/.mgpu-config.json instead and put it in its place, or use a fresh bundle"
     )
     assert json.loads(config.read_bytes()) == edited
+    assert edited["process"]["args"] == ["another"]
 
 
 @pytest.mark.parametrize("damage", ["changed", "missing"])
