@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, nullcontext
+from dataclasses import replace
 
 from cluster.api.client import Api, Object
 from cluster.api.errors import ApiProblem
@@ -90,9 +91,13 @@ class Binder:
                     pod.namespace, pod.name, f"its binding to {before.node} is under way", "try again later"
                 )
             # The same once more: whichever of the two calls the API server takes, the cards are these.
-            assumed = Assumed(node=node, placed=before.placed)
+            assumed = replace(before, doubtful_until_s=None)
         else:
-            assumed = Assumed(node=node, placed=self._state.scheduler.choose(pod, node))
+            place = self._state.gangs.of(pod.uid)
+            if place is not None and known.group is not None:
+                assumed = Assumed(node=node, placed=place.placed, gang=known.group.said)
+            else:
+                assumed = Assumed(node=node, placed=self._state.scheduler.choose(pod, node))
         self._state.assume(pod, assumed)
         return assumed
 

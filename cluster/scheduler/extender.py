@@ -19,11 +19,13 @@ from cluster.scheduler.reading import Known
 from cluster.scheduler.scheduler import Filtered
 from cluster.scheduler.starts import refused_there
 from cluster.scheduler.state import State
+from cluster.scheduler.together import Together
 from oci_specs.refusal import Refusal
 
 Answer = dict[str, Any]
 # Pods of which it is remembered which nodes they were offered.
 _OFFERED_MAX = 4096
+_ELSEWHERE = "its gang has a place elsewhere"
 
 
 class Extender:
@@ -32,6 +34,7 @@ class Extender:
     def __init__(
         self,
         state: State,
+        together: Together,
         binder: Binder,
         evictions: Evictions,
         lease: Lease,
@@ -39,6 +42,7 @@ class Extender:
         clock: Callable[[], float],
     ) -> None:
         self._state = state
+        self._together = together
         self._binder = binder
         self._evictions = evictions
         self._lease = lease
@@ -69,8 +73,16 @@ class Extender:
                 [name for name in names if name == assumed.node],
                 {name: elsewhere for name in names if name != assumed.node},
             )
+        is_gang = await self._together.is_gang(known)
         barred = [name for name in names if known.pod.containers and self._state.starts.bars(name)]
-        found = self._state.scheduler.filter(known.pod, [name for name in names if name not in barred])
+        open_names = [name for name in names if name not in barred]
+        if is_gang:
+            node, why = await self._together.place(known, open_names)
+            if not node:
+                self._counters.refused.inc()
+            others = [name for name in names if name != node]
+            return _filtered([node] if node else [], dict.fromkeys(others, f"mgpu: {why or _ELSEWHERE}"))
+        found = self._state.scheduler.filter(known.pod, open_names)
         if found.fits:
             return _filtered(
                 self._narrowed(known, found),
@@ -100,8 +112,11 @@ class Extender:
         await self._hold()
         offered = members(args, "NodeNameToMetaVictims")
         uids = {name: [str(pod.get("UID")) for pod in items(offered[name], "Pods")] for name in offered}
-        pod = self._state.asked(_pod(args)).pod
-        found = self._state.scheduler.preempt(pod, uids)
+        known = self._state.asked(_pod(args))
+        pod = known.pod
+        # Whoever ends for one pod of a gang may end for nothing.
+        is_gang = await self._together.is_gang(known)
+        found = {} if is_gang else self._state.scheduler.preempt(pod, uids)
         if any(found.values()):
             self._evictions.left(pod.uid)
         return {
@@ -121,6 +136,12 @@ class Extender:
         namespace, name, uid, node = (
             str(args.get(member, "")) for member in ("PodNamespace", "PodName", "PodUID", "Node")
         )
+        known = self._state.find(uid)
+        if known is not None and await self._together.is_gang(known):
+            await self._together.come(known, node)
+            # The lease has to cover what begins now, and the wait may have been long.
+            await self._hold()
+            await self._together.come(known, node)
         await self._binder.bind(namespace, name, uid, node)
         self._offered.pop(uid, None)
         return {"Error": ""}

@@ -37,7 +37,7 @@ class Kinds:
         places = {kind: number for number, kind in enumerate(kinds)}
         self.request = np.array([request for request, _ in kinds], dtype=np.intp)
         self.cpu: Floats = np.array([max(1, cpu) for _, cpu in kinds], dtype=np.float32)
-        gpus = np.array([_gpus(request, mean_card_mib) for request in self.requests])
+        gpus = np.array([gpus_of(request, mean_card_mib) for request in self.requests])
         self.gpus = gpus[self.request]
         self.item_kind = np.array(
             [places[numbers[kind.request], kind.cpu_milli] for kind, _ in found], dtype=np.intp
@@ -114,7 +114,7 @@ class Kinds:
         return found
 
 
-def _gpus(request: Request, mean_card_mib: float) -> float:
+def gpus_of(request: Request, mean_card_mib: float) -> float:
     """Cards that the request comes to, on cards of the mean size."""
     count = request.count or 1
     if request.whole_cards:

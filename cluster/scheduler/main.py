@@ -6,7 +6,7 @@ import asyncio
 import socket
 import time
 import uuid
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import get_args
@@ -24,18 +24,20 @@ from cluster.scheduler.binding import Binder
 from cluster.scheduler.counters import Counters
 from cluster.scheduler.evictions import Evictions
 from cluster.scheduler.extender import Extender
+from cluster.scheduler.gangs import DOMAINS, TOGETHER_S, Gangs
 from cluster.scheduler.lease import Lease
 from cluster.scheduler.reservations import Reservations
 from cluster.scheduler.scheduler import Scheduler, Scoring
 from cluster.scheduler.server import add_health, protocol
 from cluster.scheduler.starts import ANSWER_S, Starts
 from cluster.scheduler.state import State
+from cluster.scheduler.together import Together
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """listen, healthz: HOST:PORT; health is served at both. namespace: where the lease is. answer_s: how long
-    kubelet has to answer for a pod before the next one is sent to the node.
+    kubelet has to answer for a pod before the next one is sent to the node. gang_domains, gang_s: gangs.py.
     """
 
     listen: str
@@ -45,6 +47,8 @@ class Options:
     reserve_after_s: float
     reserve_for_s: float
     answer_s: float = ANSWER_S
+    gang_domains: Sequence[str] = DOMAINS
+    gang_s: float = TOGETHER_S
 
 
 @click.command()
@@ -55,6 +59,8 @@ class Options:
 @click.option("--score", type=click.Choice(get_args(Scoring)), default="fgd", show_default=True)
 @click.option("--reserve-after-seconds", type=click.FloatRange(min=0), default=60.0, show_default=True)
 @click.option("--reserve-for-seconds", type=click.FloatRange(min=1), default=600.0, show_default=True)
+@click.option("--gang-domain", multiple=True, default=DOMAINS, metavar="LABEL", help="Nearest first.")
+@click.option("--gang-seconds", type=click.FloatRange(min=1, max=15), default=TOGETHER_S, show_default=True)
 def main(
     listen: str,
     healthz: str | None,
@@ -63,6 +69,8 @@ def main(
     score: Scoring,
     reserve_after_seconds: float,
     reserve_for_seconds: float,
+    gang_domain: tuple[str, ...],
+    gang_seconds: float,
 ) -> None:
     """Places pods on GPUs, by card: an extender of kube-scheduler."""
     options = Options(
@@ -72,6 +80,8 @@ def main(
         score=score,
         reserve_after_s=reserve_after_seconds,
         reserve_for_s=reserve_for_seconds,
+        gang_domains=gang_domain,
+        gang_s=gang_seconds,
     )
     try:
         asyncio.run(_main(kubeconfig, options))
@@ -94,7 +104,9 @@ async def serve(api: Api, options: Options, started: Callable[[int], None] = lam
     reservations = Reservations(
         scheduler, reserve_after_s=options.reserve_after_s, reserve_for_s=options.reserve_for_s
     )
-    state = State(scheduler, reservations, Starts(clock, options.answer_s), conditions)
+    gangs = Gangs(scheduler, domains=options.gang_domains, together_s=options.gang_s)
+    state = State(scheduler, reservations, gangs, Starts(clock, options.answer_s), conditions)
+    together = Together(state, api, clock)
     counters = Counters()
 
     async def list_anew() -> None:
@@ -105,6 +117,7 @@ async def serve(api: Api, options: Options, started: Callable[[int], None] = lam
     lease = Lease(api, options.namespace, holder, clock, list_anew)
     extender = Extender(
         state,
+        together,
         Binder(state, api, conditions, clock, counters.written.observe),
         Evictions(state, api, conditions, clock, counters.evictions.inc, holder),
         lease,

@@ -33,6 +33,10 @@ def free_gpus(table: Table) -> Doubles:
     return found
 
 
+def largest_card_mib(table: Table) -> int:
+    return max(1, int(table.cards.features[:, _MEMORY].max()))
+
+
 def _of_most(values: Doubles | Floats) -> Doubles | Floats:
     most = values.max(initial=0)
     return values / most if most > 0 else values

@@ -12,6 +12,7 @@ from cluster.resources import wanted
 from cluster.resources.inventory import Inventory
 from cluster.resources.table import RESOURCES
 from cluster.scheduler import selectors
+from cluster.scheduler.groups import Group, group_of
 from cluster.scheduler.members import items, members, texts
 from cluster.scheduler.pods import Container, Placed, Pod
 from oci_specs import forms, parse, vocabulary
@@ -39,7 +40,7 @@ class Units:
 @dataclass(frozen=True, kw_only=True)
 class Known:
     """A pod as the API server has it. node: "" while it has none. placed: None where its annotation is
-    missing or malformed.
+    missing or malformed. group: the gang that it is of; is_gated: it has scheduling gates.
 
     lenders: init containers, each with the container whose cards it uses before that one starts. preempts:
     whether it may have others evicted. is_taken: kubelet has taken it in. is_refused: kubelet had no devices
@@ -61,6 +62,8 @@ class Known:
     prefers: bool = False
     refusal: Refusal | None = None
     version: str = ""
+    group: Group | None = None
+    is_gated: bool = False
 
 
 def read_pod(value: Mapping[str, Any], units: Units) -> Known:
@@ -99,6 +102,8 @@ def read_pod(value: Mapping[str, Any], units: Units) -> Known:
         prefers=selectors.prefers(spec),
         refusal=refusal,
         version=str(meta.get("resourceVersion") or ""),
+        group=group_of(meta, spec),
+        is_gated=bool(spec.get("schedulingGates")),
     )
 
 

@@ -31,6 +31,7 @@ from cluster.scheduler import packing, preemption, ways
 from cluster.scheduler.books import Books, Node, with_tenant
 from cluster.scheduler.choice import assign
 from cluster.scheduler.fragmentation import Fragmentation
+from cluster.scheduler.kinds import gpus_of
 from cluster.scheduler.mix import Mix
 from cluster.scheduler.pods import Placed, Pod
 from cluster.scheduler.states import Demand
@@ -238,6 +239,16 @@ class Scheduler:
         rows = self._table.rows(names)
         order = np.argsort(packing.costs(self._table, rows, "spread"), kind="stable")[:most]
         return [self._table.names[row] for row in rows[order].tolist()]
+
+    def free_gpus(self) -> dict[str, float]:
+        """Of each node; a GPU is as free as the scarcer of its memory and its core."""
+        free = packing.free_gpus(self._table).tolist()
+        return {name: free[row] for name, row in self._table.row_of.items()}
+
+    def gpus(self, pod: Pod) -> float:
+        """That the pod comes to on the largest cards there are."""
+        largest_mib = packing.largest_card_mib(self._table)
+        return sum(gpus_of(request, largest_mib) for request in pod.requests)
 
     def _packs_by_loss(self, pod: Pod) -> bool:
         """Whether the loss says which cards of a node a pod gets."""

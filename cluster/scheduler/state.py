@@ -5,7 +5,7 @@ Nothing is kept beside it: a new extender lists nodes and pods and knows as much
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +16,7 @@ from cluster.resources import inventory
 from cluster.resources.inventory import ANNOTATION, Inventory
 from cluster.resources.wanted import Wanted
 from cluster.scheduler import reading, selectors
+from cluster.scheduler.gangs import Gangs, Place
 from cluster.scheduler.members import members, texts
 from cluster.scheduler.pods import Placed, Pod
 from cluster.scheduler.reading import Known, Units
@@ -31,13 +32,15 @@ _ASKED_MAX = 4096
 @dataclass(frozen=True, kw_only=True)
 class Assumed:
     """A binding that no watch has shown yet. is_made: the API server has it. doubtful_until_s: None while the
-    call runs; then it is not known whether the API server has it, until this time of a steady clock.
+    call runs; then it is not known whether the API server has it, until this time of a steady clock. gang: ""
+    for a pod of its own.
     """
 
     node: str
     placed: Placed
     is_made: bool = False
     doubtful_until_s: float | None = None
+    gang: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,14 +55,22 @@ class State:
     """known: every pod that has not ended, by UID. assumed: bindings under way, by the pod's UID."""
 
     def __init__(
-        self, scheduler: Scheduler, reservations: Reservations, starts: Starts, conditions: Conditions
+        self,
+        scheduler: Scheduler,
+        reservations: Reservations,
+        gangs: Gangs,
+        starts: Starts,
+        conditions: Conditions,
     ) -> None:
         self.scheduler = scheduler
+        self.gangs = gangs
         self.starts = starts
         self.reservations = reservations
         self.known: dict[str, Known] = {}
         self.assumed: dict[str, Assumed] = {}
         self._conditions = conditions
+        # UIDs of known pods by the gang that they are of.
+        self._groups: defaultdict[str, set[str]] = defaultdict(set)
         self._nodes: dict[str, _Node] = {}
         self._asked: OrderedDict[str, Known] = OrderedDict()
         self._listed: set[str] = set()
@@ -110,11 +121,23 @@ class State:
                 self._asked.popitem(last=False)
         return found
 
+    def gang(self, known: Known) -> list[Known]:
+        """The pods of its gang, itself among them, that run or may be placed."""
+        assert known.group is not None
+        found = [self.known[uid] for uid in sorted(self._groups.get(known.group.said, ()))]
+        if known.pod.uid not in self.known:
+            found.append(known)
+        return [each for each in found if not (each.terminating or each.is_gated or each.refusal)]
+
+    def labels(self) -> dict[str, Mapping[str, str]]:
+        return {name: node.labels for name, node in self._nodes.items()}
+
     def find(self, uid: str) -> Known | None:
         return self.known.get(uid) or self._asked.get(uid)
 
     def assume(self, pod: Pod, assumed: Assumed) -> None:
         """The pod has these cards from now on."""
+        self.gangs.take(pod.uid)
         self.assumed[pod.uid] = assumed
         self.scheduler.put_pod(pod, assumed.node, assumed.placed)
 
@@ -128,22 +151,33 @@ class State:
 
     def withdraw(self, uid: str) -> None:
         """The binding has certainly not been made."""
-        if self.assumed.pop(uid, None) is not None:
-            self.starts.answered(uid)
+        assumed = self.assumed.pop(uid, None)
+        if assumed is None:
+            return
+        self.starts.answered(uid)
+        if assumed.gang:
+            self.gangs.put_back(assumed.gang, uid, Place(node=assumed.node, placed=assumed.placed))
+        else:
             self.scheduler.remove_pod(uid)
 
     def pass_time(self, now_s: float) -> None:
         """Ends what has lasted long enough."""
         self.reservations.tick(now_s)
+        self.gangs.tick(now_s)
         for uid, each in list(self.assumed.items()):
             if each.doubtful_until_s is not None and each.doubtful_until_s <= now_s:
                 self.withdraw(uid)
 
     def forget(self, uid: str) -> None:
         """The pod has ended, or is gone: its cards are free."""
-        self.known.pop(uid, None)
+        known = self.known.pop(uid, None)
+        if known is not None and known.group is not None:
+            self._groups[known.group.said].discard(uid)
+            if not self._groups[known.group.said]:
+                del self._groups[known.group.said]
         self._asked.pop(uid, None)
         self.assumed.pop(uid, None)
+        self.gangs.gone(uid)
         self.starts.answered(uid)
         self.reservations.forget(uid)
         self.scheduler.remove_pod(uid)
@@ -210,7 +244,10 @@ class State:
             self.scheduler.arrived(found.pod)
         self.known[uid] = found
         self._asked.pop(uid, None)
+        if found.group is not None:
+            self._groups[found.group.said].add(uid)
         if found.node:
+            self.gangs.take(uid)
             assumed = self.assumed.pop(uid, None)
             self.reservations.forget(uid)
             placed: Placed | None = found.placed

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from cluster.process.conditions import Conditions
 from cluster.resources.inventory import Card, Inventory, Lending, Rules
+from cluster.scheduler.gangs import Gangs
 from cluster.scheduler.pods import Container, Pod
 from cluster.scheduler.reservations import Reservations
 from cluster.scheduler.scheduler import Scheduler
@@ -22,7 +23,7 @@ A100_MIB = 81_920
 def state() -> State:
     scheduler = Scheduler("fgd")
     reservations = Reservations(scheduler, reserve_after_s=60, reserve_for_s=600)
-    return State(scheduler, reservations, Starts(time.monotonic), Conditions(print))
+    return State(scheduler, reservations, Gangs(scheduler), Starts(time.monotonic), Conditions(print))
 
 
 def inventory(

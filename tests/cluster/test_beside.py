@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from cluster.resources.table import RESOURCES
+from cluster.scheduler.groups import group_of
 from oci_specs import vocabulary
 from tests.support.places import REPOSITORY
 
@@ -25,7 +26,7 @@ def test_page_names_every_example() -> None:
     assert all(f"(../cluster/manifests/beside/{path.name})" in PAGE for path in FOLDER.iterdir())
 
 
-@pytest.mark.parametrize("name", ["quota.yaml", "limit-range.yaml", "kueue.yaml"])
+@pytest.mark.parametrize("name", ["quota.yaml", "limit-range.yaml", "kueue.yaml", "gang.yaml"])
 def test_valid_by_the_published_schema(name: str) -> None:
     """Kueue's own kinds have none that a registry brings."""
     found = [each for each in documents(name) if "kueue" not in each["apiVersion"]]
@@ -60,3 +61,11 @@ def test_queue_covers_all_that_its_job_asks_for() -> None:
     [container] = job["spec"]["template"]["spec"]["containers"]
     asked = container["resources"]["requests"].keys() | container["resources"]["limits"].keys()
     assert asked == set(group["coveredResources"])
+
+
+def test_ranks_of_the_job_are_a_gang_of_its_size() -> None:
+    [job] = documents("gang.yaml")
+    template = job["spec"]["template"]
+    group = group_of({"namespace": "default", **template["metadata"]}, template["spec"])
+    assert group is not None
+    assert group.size == job["spec"]["parallelism"] == job["spec"]["completions"]
