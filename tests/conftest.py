@@ -36,7 +36,6 @@ if os.environ.get("CI"):
 pytest_plugins = ["tests.support.left_open"]
 
 TESTS = Path(__file__).parent
-UNSTEADY_LINES = 40
 MARKED_FOLDERS = frozenset(
     {
         "abi",
@@ -53,9 +52,6 @@ MARKED_FOLDERS = frozenset(
         "unit",
     }
 )
-# Programs on the wall clock of a machine that may be busy elsewhere: what fails is run once more, and told.
-# Not where one failure in a thousand runs is what is looked for.
-NEVER_AGAIN = frozenset({"chaos", "hostile"})
 # What brings one with it.
 DAEMONS = frozenset({"ctd", "docker_daemon", "docker", "pod", "kubelet", "on_crio"})
 FAILED = pytest.StashKey[bool]()
@@ -87,16 +83,13 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    again = config.pluginmanager.has_plugin("rerunfailures")
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         folder = item.path.relative_to(TESTS).parts[0]
         if folder in MARKED_FOLDERS:
             item.add_marker(folder)
         if DAEMONS & set(getattr(item, "fixturenames", ())):
             item.add_marker("daemon")
-        if again and folder not in NEVER_AGAIN and item.get_closest_marker("soak") is None:
-            item.add_marker(pytest.mark.flaky(reruns=1))
     # What is quick and most often wrong first; within a folder the order stays.
     slow = ("containers", "foreign", "fuzz", "hostile", "chaos")
     items.sort(key=lambda item: item.path.relative_to(TESTS).parts[0] in slow)
@@ -108,7 +101,7 @@ def pytest_runtest_setup() -> None:
 
 @contextmanager
 def cleared_after_failures(engine: Clearable) -> Iterator[None]:
-    """What a test leaves there when it fails is no fault of the next one, nor of its own second run."""
+    """What a test leaves there when it fails is no fault of the next one."""
     LASTING.append(engine)
     try:
         yield
@@ -138,11 +131,6 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    _tell_minutes(terminalreporter)
-    _tell_unsteady(terminalreporter)
-
-
-def _tell_minutes(terminalreporter: Any) -> None:
     """Fuzzers and other tests that wait for what runs beside them count with what they waited."""
     reports = [one for of_kind in terminalreporter.stats.values() for one in of_kind]
     lines = minutes.by_suite(one for one in reports if isinstance(one, pytest.TestReport))
@@ -150,21 +138,6 @@ def _tell_minutes(terminalreporter: Any) -> None:
     if len(lines) > 2:
         terminalreporter.section("minutes by suite", sep="=")
         terminalreporter.write_line("\n".join(lines))
-
-
-def _tell_unsteady(terminalreporter: Any) -> None:
-    """A test that passed only when it was run a second time is no failure, and is to be seen and mended."""
-    passed = {report.nodeid for report in terminalreporter.stats.get("passed", [])}
-    unsteady = [report for report in terminalreporter.stats.get("rerun", []) if report.nodeid in passed]
-    if not unsteady:
-        return
-    terminalreporter.section("unsteady: failed, and passed when it was run a second time", sep="=")
-    for report in unsteady:
-        terminalreporter.section(report.nodeid, sep="_")
-        terminalreporter.write_line("\n".join(report.longreprtext.splitlines()[-UNSTEADY_LINES:]))
-    terminalreporter.section(f"{len(unsteady)} unsteady, to be mended", sep="=")
-    for report in unsteady:
-        terminalreporter.write_line(f"UNSTEADY {report.nodeid}")
 
 
 @pytest.fixture(scope="session")

@@ -65,8 +65,7 @@ def _run(name: str, tests: list[str], scratch: Path) -> int:
     if all(test.startswith(LAB) for test in tests):
         return _judged_in_a_guest(tests)
     _bind(MESON / ENGINE, INSTALLED)
-    pytest = [sys.executable, "-m", "pytest", "-q", "-x", "--timeout=280"]
-    pytest += ["-p", "no:rerunfailures", "-p", "no:cacheprovider"]
+    pytest = [sys.executable, "-m", "pytest", "-q", "-x", "--timeout=280", "-p", "no:cacheprovider"]
     return subprocess.run([*pytest, *tests], cwd=REPOSITORY, check=False).returncode
 
 

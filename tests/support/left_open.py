@@ -33,8 +33,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     reporter: Any = session.config.pluginmanager.get_plugin("terminalreporter")
     left = by_kind() - session.config.stash[AT_START]
-    # A test that failed, if only the first time, had no turn to close its files.
-    if left.total() > MORE_MAX and not reporter.stats.keys() & {"failed", "error", "rerun"}:
+    # A test that failed had no turn to close its files.
+    if left.total() > MORE_MAX and not reporter.stats.keys() & {"failed", "error"}:
         session.config.stash[LEFT] = left
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

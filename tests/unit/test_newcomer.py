@@ -61,7 +61,7 @@ def made(tree: Path, change: Change, without: Place | None = None) -> Iterator[N
 
 def check(tree: Path, change: Change) -> Done:
     """The tests that judge the change."""
-    options = ["-q", "-p", "no:cacheprovider", "-p", "no:rerunfailures", "--noconftest"]
+    options = ["-q", "-p", "no:cacheprovider", "--noconftest"]
     # Without conftest.py, whose fixtures of containers take half of the time.
     argv = [sys.executable, "-B", "-m", "pytest", *options, *change.checks]
     return attempt(*argv, cwd=tree, timeout_s=LIMIT_S)
