@@ -8,13 +8,15 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from cluster.resources.table import RESOURCES
+from cluster.node.published import SERVING
+from cluster.resources.table import RESOURCES, offered
 from cluster.scheduler.groups import group_of
 from oci_specs import vocabulary
+from tests.cluster.inventories import node
 from tests.support.places import REPOSITORY
 
 FOLDER = REPOSITORY / "cluster" / "manifests" / "beside"
-PAGE = (REPOSITORY / "docs" / "cluster.md").read_text()
+PAGES = "".join((REPOSITORY / "docs" / name).read_text() for name in ("cluster.md", "workloads.md"))
 OFFERED = {each.name for each in RESOURCES}
 
 
@@ -23,10 +25,10 @@ def documents(name: str) -> list[dict[str, Any]]:
 
 
 def test_page_names_every_example() -> None:
-    assert all(f"(../cluster/manifests/beside/{path.name})" in PAGE for path in FOLDER.iterdir())
+    assert all(f"(../cluster/manifests/beside/{path.name})" in PAGES for path in FOLDER.iterdir())
 
 
-@pytest.mark.parametrize("name", ["quota.yaml", "limit-range.yaml", "kueue.yaml", "gang.yaml"])
+@pytest.mark.parametrize("name", ["quota.yaml", "limit-range.yaml", "kueue.yaml", "gang.yaml", "teams.yaml"])
 def test_valid_by_the_published_schema(name: str) -> None:
     """Kueue's own kinds have none that a registry brings."""
     found = [each for each in documents(name) if "kueue" not in each["apiVersion"]]
@@ -69,3 +71,28 @@ def test_ranks_of_the_job_are_a_gang_of_its_size() -> None:
     group = group_of({"namespace": "default", **template["metadata"]}, template["spec"])
     assert group is not None
     assert group.size == job["spec"]["parallelism"] == job["spec"]["completions"]
+
+
+def test_quotas_of_teams_leave_no_name_without_a_bound() -> None:
+    """Memory in MiB is counted in blocks, and what is spare only takes away."""
+    counted = {each.name for each in RESOURCES if each.by == "kubelet" and not each.opt_in}
+    quotas = [each["spec"]["hard"] for each in documents("teams.yaml") if each["kind"] == "ResourceQuota"]
+    assert len(quotas) == 2
+    for hard in quotas:
+        names = {name.removeprefix("requests.") for name in hard}
+        assert names == counted - {vocabulary.SPARE}
+        assert 0 < sum(amount != "0" for amount in hard.values()) < len(hard)
+
+
+def test_overlay_of_an_autoscaler_is_what_such_a_node_offers() -> None:
+    pool, overlay = documents("autoscaler.yaml")
+    there = node(*[15360] * 4)
+    amounts = {each.name: str(each.amount(there)) for each in offered(there)}
+    # What is lent moves with use, and is nothing on a node that has just come.
+    assert overlay["spec"]["capacity"] == {name: amount for name, amount in amounts.items() if amount != "0"}
+    assert overlay["spec"]["requirements"] == pool["spec"]["template"]["spec"]["requirements"]
+    labels = pool["spec"]["template"]["metadata"]["labels"]
+    [runtime] = yaml.safe_load_all((FOLDER.parent / "runtimeclass.yaml").read_text())
+    assert runtime["scheduling"]["nodeSelector"] == {SERVING: labels[SERVING]}
+    agent = yaml.safe_load((FOLDER.parent / "agent.yaml").read_text())
+    assert agent["spec"]["template"]["spec"]["nodeSelector"].items() <= labels.items()
