@@ -78,6 +78,8 @@ class Extender:
         open_names = [name for name in names if name not in barred]
         if is_gang:
             node, why = await self._together.place(known, open_names)
+            if not node and barred:
+                raise Refusal("not-now", refused_there(barred[0]), "the scheduler tries again")
             if not node:
                 self._counters.refused.inc()
             others = [name for name in names if name != node]

@@ -29,6 +29,8 @@ DOMAINS = ("nvidia.com/gpu.clique", "topology.kubernetes.io/rack")
 TOGETHER_S = 10.0
 # For a binding that failed once all had come.
 _AGAIN_S = 60.0
+# What has been found not to fit is not tried again so soon, unless there is more room: each of its pods asks.
+_UNCHANGED_S = 10.0
 # Domains of one label that are tried, the fullest that have as many GPUs free first.
 _DOMAINS_MAX = 16
 
@@ -69,6 +71,8 @@ class Gangs:
         self._gang_of: dict[str, str] = {}
         # Why nothing is kept any more, and until when nothing is kept again: others have their turn.
         self._given_back: dict[str, tuple[str, float]] = {}
+        # What did not fit, as of which room, why, and until when that is taken for granted.
+        self._refused: dict[str, tuple[int, int, str, float]] = {}
 
     def of(self, uid: str) -> Place | None:
         gang = self._gang_of.get(uid)
@@ -90,6 +94,10 @@ class Gangs:
             return self._given_back[gang][0]
         if gang in self._held:
             return f"{gang}: others of it have a place and come first"
+        asked = _asked(members, needed)
+        before, freed, why, until_s = self._refused.get(gang, (0, 0, "", 0.0))
+        if (before, freed) == (asked, self._scheduler.freed) and now_s < until_s:
+            return why
         members = sorted(members, key=lambda each: (-self._scheduler.gpus(each.pod), each.pod.uid))
         most = 0
         for nodes in (*self._nearest(members, needed, labels), None):
@@ -100,7 +108,9 @@ class Gangs:
                 self._gang_of |= dict.fromkeys(places, gang)
                 self._given_back.pop(gang, None)
                 return ""
-        return f"{gang}: only {most} of {needed} pods have room at once, so none is placed"
+        why = f"{gang}: only {most} of {needed} pods have room at once, so none is placed"
+        self._refused[gang] = asked, self._scheduler.freed, why, now_s + _UNCHANGED_S
+        return why
 
     def came(self, uid: str) -> None:
         gang = self._gang_of.get(uid)
@@ -155,6 +165,7 @@ class Gangs:
                 "so all that was kept for it is given back"
             )
             self.give_back(gang, why, rest_s=0 if held.whole else self._together_s)
+        self._refused = {gang: each for gang, each in self._refused.items() if each[3] > now_s}
         # What is said to pods that wait for the stock scheduler to try again, which it does within seconds.
         self._given_back = {
             gang: each for gang, each in self._given_back.items() if each[1] + _AGAIN_S > now_s
@@ -171,7 +182,7 @@ class Gangs:
                 break
         if len(places) < needed:
             for uid in places:
-                self._scheduler.remove_pod(uid)
+                self._scheduler.take_back(uid)
         return places
 
     def _one(self, member: Member, nodes: set[str] | None) -> Place | None:
@@ -211,3 +222,10 @@ class Gangs:
             large = sorted((value for value in sums if sums[value] >= asked), key=lambda value: sums[value])
             found += [nodes[value] for value in large[:_DOMAINS_MAX]]
         return found
+
+
+def _asked(members: Sequence[Member], needed: int) -> int:
+    """Equal for equal ones. Most members have one list of nodes in common, which may be long."""
+    lists = {id(each.names): each.names for each in members}
+    hashes = {key: hash(tuple(names)) for key, names in lists.items()}
+    return hash((needed, *((each.pod.uid, hashes[id(each.names)]) for each in members)))

@@ -83,6 +83,8 @@ class Scheduler:
         # UUIDs of cards that are set aside, with their nodes, and for whom they are not.
         self.reserved: dict[str, str] = {}
         self.barred: Barred = _none_is_barred
+        # How often there has been more room than before, or other nodes.
+        self.freed = 0
         self._scoring = scoring
         self._table = Table()
         self._states_most = _STATES_LEAST
@@ -93,6 +95,7 @@ class Scheduler:
 
     def put_node(self, name: str, inventory: Inventory, cpu_milli: int, memory_mib: int) -> None:
         """cpu_milli, memory_mib: what the node has for pods (allocatable)."""
+        self.freed += 1
         self._changed([self.books.put_node(name, inventory, cpu_milli, memory_mib)])
 
     def remove_node(self, name: str) -> None:
@@ -109,6 +112,11 @@ class Scheduler:
         self._changed(self.books.put_pod(pod, node, placed))
 
     def remove_pod(self, uid: str) -> None:
+        self.freed += 1
+        self.take_back(uid)
+
+    def take_back(self, uid: str) -> None:
+        """The pod was put for a try alone: there is as much room as before it."""
         self._changed(self.books.remove_pod(uid))
 
     def _changed(self, nodes: Iterable[Node]) -> None:

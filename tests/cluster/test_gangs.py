@@ -152,6 +152,31 @@ def test_pods_that_may_be_on_other_nodes_than_the_rest_are_placed_there() -> Non
     assert [each.node for each in found if each is not None] == ["n4", "n1"]
 
 
+def test_what_does_not_fit_is_not_tried_for_each_of_its_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All pods of a gang that waits ask, and each try looks at all nodes for all of them."""
+    scheduler = cluster(["n0"])
+    scheduler.put_pod(pod("there", WHOLE), "n0", {"c0": ("GPU-n0-0",)})
+    gangs, tries, best = Gangs(scheduler), [0], scheduler.best
+
+    def counted(*args: Any) -> str | None:
+        tries[0] += 1
+        return best(*args)
+
+    monkeypatch.setattr(scheduler, "best", counted)
+    four = members(*ranks("a", 4), names=["n0"])
+    other = members(*ranks("b", 4), names=["n0"])
+    for gang, ranks_of_it in (("a", four), ("b", other)) * 3:
+        said = {gangs.place(gang, ranks_of_it, 4, {}, now_s) for now_s in range(9)}
+        assert len(said) == 1
+    assert tries == [8]
+    # A reservation of another's may have ended: nothing tells of that.
+    gangs.place("a", four, 4, {}, 10)
+    assert tries == [12]
+    gangs.place("a", four, 4, {}, 11)
+    scheduler.remove_pod("there")
+    assert gangs.place("a", four, 4, {}, 12) == ""
+
+
 def one_by_one(sizes: dict[str, int]) -> set[str]:
     """Pods of gangs as a scheduler places them that knows no gang, in turns; the gangs that are whole."""
     scheduler = cluster()
