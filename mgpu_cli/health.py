@@ -158,23 +158,8 @@ def health(state: StateDir, output: str) -> None:
     The exit status is 0 when all is well, 1 when something wants looking at, 2 when containers are not
     served.
     """
-    found, listing = _ask(state)
-    place = Place(
-        state=state.path,
-        health=found.message if isinstance(found, Refusal) else found,
-        cdi_folders=needs.cdi_folders(
-            state.path, _node_config(state), "" if isinstance(found, Refusal) else found
-        ),
-    )
-    judged = checks(
-        found,
-        listing,
-        missing=needs.missing(place),
-        metrics=needs.listens(state.metrics),
-        now=datetime.now(UTC),
-    )
+    judged, answered, listing = judge(state)
     status = max(STATUS[check.state] for check in judged)
-    answered = None if isinstance(found, Refusal) else found
     if output == "json":
         members = ("version", "ok")
         mgpud = answered and {name: answered[name] for name in answered if name not in members}
@@ -189,6 +174,25 @@ def health(state: StateDir, output: str) -> None:
         else:
             click.echo(text.plain)
     sys.exit(status)
+
+
+def judge(state: StateDir) -> tuple[list[Check], dict[str, Any] | None, dict[str, Any] | None]:
+    """The checks, and what mgpud says of itself and lists: None where it does not answer."""
+    found, listing = _ask(state)
+    answered = None if isinstance(found, Refusal) else found
+    place = Place(
+        state=state.path,
+        health=found.message if isinstance(found, Refusal) else found,
+        cdi_folders=needs.cdi_folders(state.path, _node_config(state), answered or ""),
+    )
+    judged = checks(
+        found,
+        listing,
+        missing=needs.missing(place),
+        metrics=needs.listens(state.metrics),
+        now=datetime.now(UTC),
+    )
+    return judged, answered, listing
 
 
 def _node_config(state: StateDir) -> str:

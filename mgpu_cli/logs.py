@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -20,6 +21,7 @@ from mgpu_cli.state import StateDir
 from oci_specs.refusal import Refusal, printable
 
 FOLLOW_S = 0.2
+_LAST_BYTES = 1 << 18
 _FIELD = re.compile(r"""(\w+)=("(?:[^"\\]|\\.)*"|\S*)""")
 
 
@@ -39,7 +41,7 @@ def logs(container: str | None, state: StateDir, since: datetime | None, follow:
     with suppress(KeyboardInterrupt):
         for line in _lines(state, follow):
             found = fields(line)
-            if (wanted or since) and not _is_wanted(found, wanted, since):
+            if (wanted or since) and not is_wanted(found, wanted, since):
                 continue
             if output != "json":
                 click.echo(printable(line))
@@ -60,7 +62,7 @@ def fields(line: str) -> dict[str, Any]:
     return found if isinstance(found, dict) and {"time", "event"} <= found.keys() else {}
 
 
-def _is_wanted(found: dict[str, Any], wanted: set[str], since: datetime | None) -> bool:
+def is_wanted(found: dict[str, Any], wanted: set[str], since: datetime | None) -> bool:
     if not found or (since is not None and datetime.fromisoformat(found["time"]) < since):
         return False
     who = {"container_id": str(found.get("container", "")), "container": found.get("name")}
@@ -70,7 +72,21 @@ def _is_wanted(found: dict[str, Any], wanted: set[str], since: datetime | None) 
 
 def _lines(state: StateDir, follow: bool) -> Iterator[str]:
     path = state.log / "mgpud.log"
-    return _of_file(path, follow) if path.exists() else _of_journal(path, follow)
+    if path.exists():
+        return _of_file(path, follow)
+    return _of_journal(path, *(["--follow", "--lines=all"] if follow else []))
+
+
+def last(state: StateDir, count: int) -> list[str]:
+    """At most so many lines from the end, and of a file no more than its last quarter of a MiB."""
+    path = state.log / "mgpud.log"
+    if not path.exists():
+        return list(_of_journal(path, f"--lines={count}"))
+    with path.open("rb") as file:
+        start = file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_BYTES))
+        lines = file.read(_LAST_BYTES).decode(errors="replace").splitlines()
+    # The first one may have been cut.
+    return lines[1 if start else 0 :][-count:]
 
 
 def _of_file(path: Path, follow: bool) -> Iterator[str]:
@@ -87,7 +103,7 @@ def _of_file(path: Path, follow: bool) -> Iterator[str]:
                 time.sleep(FOLLOW_S)
 
 
-def _of_journal(path: Path, follow: bool) -> Iterator[str]:
+def _of_journal(path: Path, *more: str) -> Iterator[str]:
     journalctl = shutil.which("journalctl")
     if journalctl is None:
         raise Refusal(
@@ -96,7 +112,6 @@ def _of_journal(path: Path, follow: bool) -> Iterator[str]:
             "say where mgpu up runs with --root or MGPU_ROOT; in a cluster, kubectl logs has it",
         )
     argv = [journalctl, "--unit=mgpud", "--output=cat", "--no-pager", "--quiet"]
-    more = ["--follow", "--lines=all"] if follow else []
     with subprocess.Popen([*argv, *more], stdout=subprocess.PIPE, text=True, errors="replace") as journal:
         assert journal.stdout is not None
         try:

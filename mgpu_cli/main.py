@@ -28,6 +28,7 @@ from mgpu_cli.uninstall import uninstall
 from mgpu_cli.up import up
 from mgpu_cli.upgrade import upgrade
 from mgpu_cli.version import version
+from mgpu_cli.web.command import web
 from oci_specs import build
 from oci_specs.refusal import Refusal
 
@@ -93,6 +94,7 @@ for command in (
     ps,
     top,
     timeline,
+    web,
     events,
     logs,
     health,

@@ -15,11 +15,15 @@ DOCKER = "/run/docker.sock"
 PODMAN_STATE = Path("/run/libpod")
 # By id: an engine is asked again only where there is a container that it was not asked about.
 _known: dict[str, str] = {}
+# What runs for months meets more containers than there ever are at a time.
+_KNOWN_MAX = 4096
 
 
 def give(containers: list[dict[str, Any]]) -> None:
     """To each container without one, as its member `name`. An engine that does not answer gives none."""
     unnamed = [each for each in containers if not each["pod"]]
+    if len(_known) > _KNOWN_MAX:
+        _known.clear()
     for engine in (_docker, _podman):
         if any(each["container_id"] not in _known for each in unnamed):
             _known.update(engine())

@@ -11,7 +11,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-INSTALLED_SUFFIXES = frozenset({".py", ".json", ".typed", ".preset", ".service", ".yaml"})
+# The last four are the page of `mgpu web`.
+INSTALLED_SUFFIXES = frozenset(
+    {".py", ".json", ".typed", ".preset", ".service", ".yaml", ".html", ".css", ".js", ".svg"}
+)
 
 
 def sources(package: str, base: Path) -> Iterator[str]:

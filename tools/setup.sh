@@ -12,7 +12,7 @@ build='gcc:gcc /usr/include/stdio.h:libc6-dev python3:python3 /usr/lib/python3.1
 demo="$build runc:runc containerd:containerd ctr:containerd mmdebstrap:mmdebstrap mount:mount unshare:util-linux"
 test="$demo git:git crun:crun dockerd:docker.io docker:docker.io podman:podman \
 /usr/lib/x86_64-linux-gnu/libseccomp.so.2:libseccomp2 busybox:busybox-static clang-format:clang-format \
-shellcheck:shellcheck strace:strace zsh:zsh fish:fish groff:groff-base promtool:prometheus systemd-analyze:systemd mke2fs:e2fsprogs clang:clang \
+shellcheck:shellcheck strace:strace zsh:zsh fish:fish groff:groff-base promtool:prometheus systemd-analyze:systemd mke2fs:e2fsprogs clang:clang chromium:chromium \
 /usr/lib/llvm-14/lib/clang/14.0.6/lib/linux/libclang_rt.fuzzer-x86_64.a:libclang-rt-14-dev"
 
 case $goal in

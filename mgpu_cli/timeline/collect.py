@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mgpu_cli import client, render
+from mgpu_cli.render import Container
 from mgpu_cli.timeline.account import Event, Who
 
 # At most so many come in one reply: fewer mean that there are no more.
@@ -33,25 +34,29 @@ class Collector:
             if len(reply["events"]) < PAGE_EVENTS:
                 return
 
-    def meet(self) -> None:
-        """Learns which containers there are by now. Ended ones are remembered, as without work."""
-        gone = {grant: replace(known, busy=False, enabled=True) for grant, known in self.who.items()}
-        self.who = gone | dict(self._present())
+    def meet(self, listed: list[Container] | None = None) -> None:
+        """Learns which containers there are by now. Ended ones are remembered, as without work.
 
-    def _present(self) -> Iterator[tuple[str, Who]]:
-        containers = client.listing(self._control)["containers"]
-        labels = [render.name(row) or row["container_id"][: render.SHORT_ID_CHARS] for row in containers]
-        for row, label in zip(containers, labels, strict=True):
-            sched = row["sched"]
-            if sched is not None:
-                yield (
-                    row["id"],
-                    Who(
-                        label=label if labels.count(label) == 1 else f"{label} {row['id']}",
-                        qos=row["class"],
-                        cards=tuple(card["index"] for card in row["cards"]),
-                        busy=sched["busy"],
-                        enabled=sched["enabled"],
-                        why=sched["why"],
-                    ),
-                )
+        listed: they, where they were asked for already.
+        """
+        containers = client.listing(self._control)["containers"] if listed is None else listed
+        gone = {grant: replace(known, busy=False, enabled=True) for grant, known in self.who.items()}
+        self.who = gone | dict(_present(containers))
+
+
+def _present(containers: list[Container]) -> Iterator[tuple[str, Who]]:
+    labels = [render.name(row) or row["container_id"][: render.SHORT_ID_CHARS] for row in containers]
+    for row, label in zip(containers, labels, strict=True):
+        sched = row["sched"]
+        if sched is not None:
+            yield (
+                row["id"],
+                Who(
+                    label=label if labels.count(label) == 1 else f"{label} {row['id']}",
+                    qos=row["class"],
+                    cards=tuple(card["index"] for card in row["cards"]),
+                    busy=sched["busy"],
+                    enabled=sched["enabled"],
+                    why=sched["why"],
+                ),
+            )

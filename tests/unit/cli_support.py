@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,49 @@ from mgpu_cli.main import main
 
 MIB = 1 << 20
 CARD_UUIDS = ("GPU-00000000-0000-4000-8000-000000000000", "GPU-00000000-0000-4000-8000-000000000001")
+
+
+ID = "0123456789abcdef"
+HEALTH = {
+    "driver": "sim",
+    "driver_version": "545.1",
+    "driver_alive": True,
+    "pid": 4242,
+    "build": "0.1.0 (1a2b3c4d5e6f)",
+    "prefix": "/opt/mgpu",
+    "uptime_seconds": 3723.5,
+    "max_rss_kib": 45 << 10,
+    "cards": 2,
+    "containers": 1,
+    "listeners": 3,
+    "sched_fifo": True,
+    "without": [],
+    "hold_ms": 100,
+    "quiet_ms": 5,
+    "poll_fast_us": 300,
+    "scheduler_turns": 17,
+    "scheduler_stuck_seconds": 0.0,
+    "mediator_stuck_seconds": 0.0,
+    "log_left_out": 0,
+    "errors": [],
+}
+
+
+def at(minutes_ago: int) -> str:
+    return (datetime.now(UTC) - timedelta(minutes=minutes_ago)).isoformat()
+
+
+def event(number: int, container_id: str = ID, *, pod: str = "", minutes_ago: int = 0) -> dict[str, Any]:
+    return {
+        "number": number,
+        "time": at(minutes_ago),
+        "kind": "GPUMemoryEvicted",
+        "container_id": container_id,
+        "pod": pod,
+        "namespace": "shop" if pod else "",
+        "container": "main" if pod else container_id,
+        "text": "64 MiB of GPU memory were moved",
+    }
 
 
 def container(**changed: Any) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,27 +18,10 @@ import pytest
 from mgpu_cli import logs, names
 from native_sched.daemon.log import Log
 from oci_specs import schemas
-from tests.unit.cli_support import FakeMgpud, card, container, list_reply, mgpu
+from tests.unit.cli_support import ID, FakeMgpud, at, card, container, event, list_reply, mgpu
 
 OK = {"version": 1, "ok": True}
-ID, OTHER = "0123456789abcdef", "fedcba9876543210"
-
-
-def at(minutes_ago: int) -> str:
-    return (datetime.now(UTC) - timedelta(minutes=minutes_ago)).isoformat()
-
-
-def event(number: int, container_id: str = ID, *, pod: str = "", minutes_ago: int = 0) -> dict[str, Any]:
-    return {
-        "number": number,
-        "time": at(minutes_ago),
-        "kind": "GPUMemoryEvicted",
-        "container_id": container_id,
-        "pod": pod,
-        "namespace": "shop" if pod else "",
-        "container": "main" if pod else container_id,
-        "text": "64 MiB of GPU memory were moved",
-    }
+OTHER = "fedcba9876543210"
 
 
 def told(fake: FakeMgpud, *events: dict[str, Any]) -> None:

@@ -25,33 +25,10 @@ from oci_specs import schemas
 from oci_specs.refusal import Refusal
 from runtime_hook import needs
 from runtime_hook.needs import Missing
-from tests.unit.cli_support import FakeMgpud, card, container, fake_mgpud, list_reply
+from tests.unit.cli_support import HEALTH, FakeMgpud, card, container, fake_mgpud, list_reply
 from tests.unit.metrics_support import node
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-HEALTH = {
-    "driver": "sim",
-    "driver_version": "545.1",
-    "driver_alive": True,
-    "pid": 4242,
-    "build": "0.1.0 (1a2b3c4d5e6f)",
-    "prefix": "/opt/mgpu",
-    "uptime_seconds": 3723.5,
-    "max_rss_kib": 45 << 10,
-    "cards": 2,
-    "containers": 1,
-    "listeners": 3,
-    "sched_fifo": True,
-    "without": [],
-    "hold_ms": 100,
-    "quiet_ms": 5,
-    "poll_fast_us": 300,
-    "scheduler_turns": 17,
-    "scheduler_stuck_seconds": 0.0,
-    "mediator_stuck_seconds": 0.0,
-    "log_left_out": 0,
-    "errors": [],
-}
 REPLY = {"version": 1, "ok": True, **HEALTH}
 LISTING = list_reply([container()], [card()])
 

@@ -1,0 +1,1 @@
+"""`mgpu web`: a page that shows the node, and what serves it."""
