@@ -30,8 +30,8 @@ HOME = Path("/run/mgpu-demo")
 PICTURES = Path(__file__).parents[1] / "build" / "demo"
 IMAGE_TAR = Path(__file__).parents[1] / "build" / "image" / "mgpu-test.tar"
 SUMMARY = """\
-Two containers share two simulated V100 cards, each within a hard memory cap. Then an online service and an offline
-trainer share one card's time. What the user, the container and the operator see is shown and checked."""
+Two containers share two simulated V100 GPUs, each within a hard memory cap. Then an online service and an offline
+trainer share one GPU's time. What the user, the container and the operator see is shown and checked."""
 
 
 def main() -> int:

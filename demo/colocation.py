@@ -34,7 +34,7 @@ class Request:
 
 
 def tell(report: Report, containerd: Containerd, arbiter: Arbiter, pictures: Path) -> None:
-    report.heading("An online service beside an offline trainer, on one card")
+    report.heading("An online service beside an offline trainer, on one GPU")
     report.say(
         f"The service asks for {KERNELS} kernels of {KERNEL_US / 1000:g} ms every {PERIOD_MS} ms; the trainer keeps\n"
         f"kernels of 2 ms queued all the time. Offline work stays off for {HOLD_MS} ms after online's has ended."
@@ -87,7 +87,7 @@ def tell(report: Report, containerd: Containerd, arbiter: Arbiter, pictures: Pat
         f"{alone['latency_us']['p99'] / 1000:.2f} ms: {slower:.3f} times."
     )
     report.say(f"The trainer did {worked['kernels']} kernels meanwhile, each of them once and whole.")
-    report.check("the picture of who had the card when is written", True, picture.stat().st_size > 0)
+    report.check("the picture of who had the GPU when is written", True, picture.stat().st_size > 0)
     shutil.rmtree(shared)
 
 
@@ -130,17 +130,17 @@ def _judge(
     window = requests[1].submit_ns, requests[-1].submit_ns
     open_ns = window[1] - window[0] - closed_ns
     harvest = _overlap(theirs, *window) / open_ns * 100
-    report.say("By the card's own account:")
+    report.say("By the GPU's own account:")
     report.table(
         ("", "p50", "p99", "of"),
         [
-            ("submit → the trainer is off the card, us", *_quantiles(suspend_us)),
+            ("submit → the trainer is off the GPU, us", *_quantiles(suspend_us)),
             ("submit → the service's first kernel, us", *_quantiles(start_us)),
             ("the service's last kernel ended → the trainer runs again, ms", *_quantiles(release_ms)),
         ],
     )
     report.say(f"Of the time that the service and the hold left, the trainer had {harvest:.1f} %.")
-    report.check("the trainer's time on the card from there until release", "0 ns", f"{stolen_ns} ns")
+    report.check("the trainer's time on the GPU from there until release", "0 ns", f"{stolen_ns} ns")
     report.check("release waits for the hold", True, min(release_ms) >= HOLD_MS)
     report.check("and comes soon after it", True, min(release_ms) < HOLD_MS + LATE_MS)
 

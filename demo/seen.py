@@ -34,7 +34,7 @@ def granted(report: Report, arbiter: Arbiter, container: Container, promise: Pro
     inside = json.loads(container.execute("gpustat", "--json"))["gpus"]
     grants = [found for found in arbiter.objects("ps") if found["container_id"] == container.name]
     outside = grants[0]["cards"] if grants else []
-    report.say(f"{container.name}, card by card, in MiB; used/total in gpustat, used/cap in mgpu ps:")
+    report.say(f"{container.name}, GPU by GPU, in MiB; used/total in gpustat, used/cap in mgpu ps:")
     report.table(
         ("card", "gpustat", "cuMemGetInfo", "allocated", "one byte more", "mgpu ps"),
         [_row(*views) for views in zip(inside, reported, outside, strict=False)],
@@ -43,14 +43,14 @@ def granted(report: Report, arbiter: Arbiter, container: Container, promise: Pro
         "What is used beyond what was allocated is the CUDA context's own, which counts against the cap."
     )
     mib, size_bytes = f"{promise.memory_mib} MiB", f"{promise.memory_mib * MIB} bytes"
-    report.check("cards that gpustat sees", promise.cards, len(inside))
-    report.check("cards that CUDA sees", promise.cards, len(reported))
-    report.check("memory of a card in gpustat", mib, _each(inside, "memory.total", "MiB"))
-    report.check("memory of a card in cuMemGetInfo", size_bytes, _each(reported, "total_bytes", "bytes"))
+    report.check("GPUs that gpustat sees", promise.cards, len(inside))
+    report.check("GPUs that CUDA sees", promise.cards, len(reported))
+    report.check("memory of a GPU in gpustat", mib, _each(inside, "memory.total", "MiB"))
+    report.check("memory of a GPU in cuMemGetInfo", size_bytes, _each(reported, "total_bytes", "bytes"))
     report.check(
-        "memory of a card in cuDeviceTotalMem", size_bytes, _each(reported, "device_total_bytes", "bytes")
+        "memory of a GPU in cuDeviceTotalMem", size_bytes, _each(reported, "device_total_bytes", "bytes")
     )
-    report.check("cap of a card in mgpu ps", mib, _each(outside, "memory_mib", "MiB"))
+    report.check("cap of a GPU in mgpu ps", mib, _each(outside, "memory_mib", "MiB"))
     report.check(
         "CUDA's answer to one byte over the cap",
         f"error {CUDA_ERROR_OUT_OF_MEMORY} (out of memory)",
@@ -59,7 +59,7 @@ def granted(report: Report, arbiter: Arbiter, container: Container, promise: Pro
     all_held = all(card["held_bytes"] == card["free_bytes"] for card in reported)
     report.check("all that was free could be allocated", True, all_held and bool(reported))
     within = all(card["used_bytes"] <= card["memory_mib"] * MIB for card in outside)
-    report.check("no card holds more than its cap", True, within and bool(outside))
+    report.check("no GPU holds more than its cap", True, within and bool(outside))
 
 
 def lives_on(report: Report, container: Container) -> None:
@@ -80,8 +80,8 @@ def nothing_left(report: Report, arbiter: Arbiter) -> None:
     report.command("mgpu ps", arbiter.mgpu("ps"))
     cards = arbiter.objects("devices")
     report.check("containers that hold a GPU", 0, len(arbiter.objects("ps")))
-    report.check("granted of each card", "0 MiB", _each(cards, "granted_mib", "MiB"))
-    report.check("used of each card", "0 bytes", _each(cards, "used_bytes", "bytes"))
+    report.check("granted of each GPU", "0 MiB", _each(cards, "granted_mib", "MiB"))
+    report.check("used of each GPU", "0 bytes", _each(cards, "used_bytes", "bytes"))
 
 
 def _row(gpustat: Mapping[str, Any], cuda: Mapping[str, Any], grant: Mapping[str, Any]) -> list[str]:

@@ -20,8 +20,8 @@ INDIVISIBLE = ("--annotation", "aliyun.com/gpu-mem=9", "--annotation", "aliyun.c
 
 
 def tell(report: Report, containerd: Containerd, arbiter: Arbiter) -> None:
-    report.heading("aliyun.com/gpu-mem: 8 and gpu-count: 2, with 15 units of 1077 MiB a card")
-    report.say("8 units over 2 cards are 4 a card: 4309 MiB. The container takes it all.")
+    report.heading("aliyun.com/gpu-mem: 8 and gpu-count: 2, with 15 units of 1077 MiB a GPU")
+    report.say("8 units over 2 GPUs are 4 a GPU: 4309 MiB. The container takes it all.")
     report.command(_shown(ACK))
     pod = containerd.run("ack", ACK, arbiter.runtime)
     seen.granted(report, arbiter, pod, ACK_PROMISE)
@@ -31,7 +31,7 @@ def tell(report: Report, containerd: Containerd, arbiter: Arbiter) -> None:
     docker = containerd.run("env", BY_ENVIRONMENT, arbiter.runtime)
     seen.granted(report, arbiter, docker, BY_ENVIRONMENT_PROMISE)
 
-    report.heading("A request that cannot be met: 9 units over 2 cards")
+    report.heading("A request that cannot be met: 9 units over 2 GPUs")
     _refused(report, containerd, arbiter)
 
     report.heading("Both go on after their out-of-memory, and end")

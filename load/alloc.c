@@ -50,5 +50,5 @@ const struct mode alloc_mode = {
         "Allocates N MiB of device memory. Refused, it says what the driver said, and ends with status 2.\n"
         "\n"
         "  --hold-ms M   keep it so long, or until SIGTERM (0)\n"
-        "  --device D    the card's number (0)       -o json   a JSON object, not lines\n",
+        "  --device D    the GPU's number (0)        -o json   a JSON object, not lines\n",
 };

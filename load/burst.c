@@ -229,8 +229,8 @@ const struct mode burst_mode = {
         "P = 0: one request after the other, without pause.\n"
         "\n"
         "  --requests N    end after so many           --seconds S    end after so long; neither: at SIGTERM\n"
-        "  --device D      the card's number (0)       -o json        a JSON object, not lines\n"
-        "  --save FILE     keep the latencies of this run, alone on the card\n"
+        "  --device D      the GPU's number (0)        -o json        a JSON object, not lines\n"
+        "  --save FILE     keep the latencies of this run, alone on the GPU\n"
         "  --against FILE  compare with a run that was kept: slowdown\n"
         "  --stamps FILE   a line per request: submitted, first kernel started (0: unknown) and done, in ns\n",
 };

@@ -211,9 +211,9 @@ const struct mode saturate_mode = {
         "of the time they ran.\n"
         "\n"
         "  --queue Q     so many queued at any time (4)   --streams S   in turns over so many streams (1)\n"
-        "  --seconds S   end after so long                --kernels N   end after so many on each card;\n"
+        "  --seconds S   end after so long                --kernels N   end after so many on each GPU;\n"
         "                                                               neither: at SIGTERM\n"
-        "  --device D    the card's number (0), or several: 0,1\n"
-        "  --linked      several cards do each step together: the others when the first has done it\n"
+        "  --device D    the GPU's number (0), or several: 0,1\n"
+        "  --linked      several GPUs do each step together: the others when the first has done it\n"
         "  -o json       a JSON object, not lines\n",
 };

@@ -12,7 +12,7 @@ from mgpu_cli.state import StateDir
 @options.root
 @options.output
 def devices(state: StateDir, output: str) -> None:
-    """List cards with their memory, granted and used, in MiB."""
+    """List GPUs with their memory, granted and used, in MiB."""
     cards = client.ask(state.control, "list")["cards"]
     if output == "json":
         render.as_json(cards)

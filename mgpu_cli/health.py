@@ -29,7 +29,7 @@ _STUCK_S = 10.0
 _FULL, _FILLING = 0.9, 0.75
 _NEWS = timedelta(minutes=10)
 _SHOWN_ERRORS = 5
-_CARDS = ("CARD", "NAME", "CONTAINERS", "USED/GRANTED/TOTAL MiB", "POLICY")
+_CARDS = ("GPU", "NAME", "CONTAINERS", "USED/GRANTED/TOTAL MiB", "POLICY")
 
 
 class Check(NamedTuple):
@@ -98,7 +98,7 @@ def _threads(found: dict[str, Any]) -> Iterator[Check]:
 
 
 def _tenants(found: dict[str, Any], listing: dict[str, Any] | None) -> Iterator[Check]:
-    yield Check("ok" if found["cards"] else "attention", "cards", str(found["cards"]))
+    yield Check("ok" if found["cards"] else "attention", "GPUs", str(found["cards"]))
     text = str(found["containers"])
     rows = listing["containers"] if listing else []
     for word in ("advisory", "draining"):

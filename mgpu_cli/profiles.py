@@ -34,7 +34,7 @@ def checked(values: Iterable[str]) -> str:
     if sum(counts) > MAX_CARDS:
         shown = quoted(",".join(entries))
         raise Refusal(
-            "bad-sim", f"--sim {shown}: {sum(counts)} cards", f"there can be {MAX_CARDS} cards in all"
+            "bad-sim", f"--sim {shown}: {sum(counts)} GPUs", f"there can be {MAX_CARDS} GPUs in all"
         )
     return ",".join(entries)
 

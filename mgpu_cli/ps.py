@@ -27,7 +27,7 @@ WATCH_S = 1.0
     help="wide has whole ids, pids and UUIDs too; json is the control protocol's own objects.",
 )
 def ps(state: StateDir, watch: bool, output: str) -> None:
-    """List containers with their cards, caps and use."""
+    """List containers with their GPUs, caps and use."""
     if not watch:
         _show(state, output)
         return

@@ -22,12 +22,12 @@ SHORT_ID_CHARS = 12
 MIB = 1 << 20
 NS_PER_S = 1_000_000_000
 # The names, which have any length, come last: with short ones a row fits 80 columns.
-CONTAINERS = ("CONTAINER", "CARD", "USED/CAP MiB", "CORE%", "CLASS", "POLICY", "STATE", "AGE", "NAME")
+CONTAINERS = ("CONTAINER", "GPU", "USED/CAP MiB", "CORE%", "CLASS", "POLICY", "STATE", "AGE", "NAME")
 WIDE = ("GRANT", "PID", "CLAIM", "UUID")
-CARDS = ("CARD", "NAME", "MEMORY MiB", "GRANTED", "USED", "CONTAINERS", "POLICY", "STATE", "UUID")
-CONTAINERS_CARDS = ("CARD", "CAP MiB", "USED", "PEAK", "CORE%", "UUID")
-PROCESSES = ("PID", "CARD", "USED MiB")
-POLICIES = ("CARD", "POLICY", "SET BY", "CONTAINERS")
+CARDS = ("GPU", "NAME", "MEMORY MiB", "GRANTED", "USED", "CONTAINERS", "POLICY", "STATE", "UUID")
+CONTAINERS_CARDS = ("GPU", "CAP MiB", "USED", "PEAK", "CORE%", "UUID")
+PROCESSES = ("PID", "GPU", "USED MiB")
+POLICIES = ("GPU", "POLICY", "SET BY", "CONTAINERS")
 
 
 def as_json(value: object) -> None:
@@ -71,7 +71,7 @@ def state(container: Container) -> str:
         marks.append("lost-listener")
     if (reclaim := container.get("reclaim")) and reclaim["state"] != "running":
         marks.append(reclaim["state"])
-    marks += [f"card {card['index']} lost" for card in container["cards"] if card.get("lost")]
+    marks += [f"GPU {card['index']} lost" for card in container["cards"] if card.get("lost")]
     return ", ".join([container["state"], *marks])
 
 
@@ -131,7 +131,7 @@ def containers_text(found: list[Container], *, wide: bool = False) -> str:
 
 def cards(found: list[Card]) -> None:
     if not found:
-        click.echo("This node has no cards.")
+        click.echo("This node has no GPUs.")
         return
     _show(
         CARDS,
@@ -163,7 +163,7 @@ def card_state(card: Card) -> str:
 def policies(found: list[Card]) -> None:
     """The cards of a policy reply, each with who set its policy."""
     if not found:
-        click.echo("This node has no cards.")
+        click.echo("This node has no GPUs.")
         return
     _show(
         POLICIES,
@@ -203,7 +203,7 @@ _WITHOUT = {
 def _without(cards: list[dict[str, Any]]) -> Iterator[Row]:
     for card in cards:
         for what in card.get("without", ()):
-            yield f"Card {card['index']}:", _WITHOUT.get(what, f"without {what}")
+            yield f"GPU {card['index']}:", _WITHOUT.get(what, f"without {what}")
 
 
 def _grant(found: Container) -> Iterator[Row]:
@@ -221,7 +221,7 @@ def _scheduling(sched: dict[str, Any] | None, cards: list[dict[str, Any]]) -> It
     yield "Activity:", activity(sched)
     if sched is not None:
         yield from _without(cards)
-        yield "Share:", f"{sched['quota_percent']} percent of each card"
+        yield "Share:", f"{sched['quota_percent']} percent of each GPU"
         yield "Ran:", f"{sched['run_ns'] / NS_PER_S:.3f} s"
         suspended_s = sched["suspended_ns"] / NS_PER_S
         yield "Suspended:", f"{suspended_s:.3f} s, preempted {_times(sched['preemptions'])}"
@@ -272,7 +272,7 @@ def container(found: Container) -> None:
     )
     click.echo()
     if not found["processes"]:
-        click.echo("No process in it uses a card.")
+        click.echo("No process in it uses a GPU.")
         return
     _show(PROCESSES, *((row["pid"], row["card"], mib(row["used_bytes"])) for row in found["processes"]))
 

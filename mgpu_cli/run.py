@@ -65,11 +65,11 @@ def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 @click.option(
     "--memory-mib",
     type=int,
-    help="Memory in MiB, the total over the container's cards: mgpu.dev/memory-mib.",
+    help="Memory in MiB, the total over the container's GPUs: mgpu.dev/memory-mib.",
 )
-@click.option("--gpus", help="How many cards, or their UUIDs: mgpu.dev/gpus.")
+@click.option("--gpus", help="How many GPUs, or their UUIDs: mgpu.dev/gpus.")
 @click.option(
-    "--core", type=int, help="Compute in percent of one card, the total over the cards: mgpu.dev/core."
+    "--core", type=int, help="Compute in percent of one GPU, the total over the GPUs: mgpu.dev/core."
 )
 @click.option(
     "--policy",

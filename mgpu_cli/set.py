@@ -16,7 +16,7 @@ from mgpu_cli.state import StateDir
     "core_percent",
     type=click.IntRange(min=1),
     metavar="PERCENT",
-    help="Compute, the total over its cards.",
+    help="Compute, the total over its GPUs.",
 )
 @click.option("--class", "qos", type=click.Choice(["online", "offline"]), help="Scheduling class.")
 @click.option(
@@ -24,7 +24,7 @@ from mgpu_cli.state import StateDir
     "memory_mib",
     type=click.IntRange(min=1),
     metavar="MIB",
-    help="Memory, the total over its cards.",
+    help="Memory, the total over its GPUs.",
 )
 @options.output
 def set_container(

@@ -21,7 +21,7 @@ COLUMNS = ("CONTAINER", "CLASS", "QUOTA%", "CHARGED%", "STATE", "PREEMPTED", "US
 _DIM, _BOLD, _HEADING = "dim", "bold", "reverse"
 
 
-@click.command(short_help="Watch who uses the cards.")
+@click.command(short_help="Watch who uses the GPUs.")
 @options.root
 @click.option(
     "--interval",
@@ -35,9 +35,9 @@ _DIM, _BOLD, _HEADING = "dim", "bold", "reverse"
 @click.option("--once", is_flag=True, help="Print one frame and end.")
 @options.output
 def top(state: StateDir, interval_s: float, once: bool, output: str) -> None:
-    """Show each card's containers with their share of it over the last interval, until ^C.
+    """Show each GPU's containers with their share of it over the last interval, until ^C.
 
-    CHARGED% is the time of the card that a container was charged for: it had work and was let run. With
+    CHARGED% is the time of the GPU that a container was charged for: it had work and was let run. With
     -o json a frame is one line.
     """
     frames = _frames(state, interval_s)
@@ -77,7 +77,7 @@ def text(found: Frame) -> Text:
     printed = iter(table.text([COLUMNS, *rows]).splitlines())
     columns = next(printed)
     if not found["cards"]:
-        lines.append("This node has no cards.\n")
+        lines.append("This node has no GPUs.\n")
     for card in found["cards"]:
         lines.append(_heading(card) + "\n", _HEADING)
         if card["containers"]:
@@ -93,7 +93,7 @@ def _heading(card: dict[str, Any]) -> str:
     memory = f"{render.mib(card['used_bytes'])}/{card['memory_mib']} MiB"
     if card.get("reclaimable_mib") or card.get("evicted_bytes"):
         memory += f"  {card['reclaimable_mib']} reclaimable, {render.mib(card['evicted_bytes'])} evicted"
-    return f"card {card['index']}  {card['name']}  {card['policy'] or 'free'}  {online}  {memory}"
+    return f"GPU {card['index']}  {card['name']}  {card['policy'] or 'free'}  {online}  {memory}"
 
 
 def _cells(row: dict[str, Any]) -> tuple[object, ...]:

@@ -29,14 +29,14 @@ STORED_MAX = 2 * 1024 + 1
     multiple=True,
     required=True,
     metavar="PROFILE[:COUNT]",
-    help=f"Simulated cards, such as v100-16:2; may be given several times. Profiles: {profiles.LISTED}.",
+    help=f"Simulated GPUs, such as v100-16:2; may be given several times. Profiles: {profiles.LISTED}.",
 )
 @click.option(
     "--sim-option",
     "sim_options",
     multiple=True,
     metavar="NAME=VALUE",
-    help="An option of the simulated card's, such as driver-version=550.163; may be given several times.",
+    help="An option of the simulated GPU's, such as driver-version=550.163; may be given several times.",
 )
 @options.root
 @click.option(
@@ -61,7 +61,7 @@ def up(
     runtime: str,
     ready_fd: int | None,
 ) -> None:
-    """Run simulated cards and the arbiter in the foreground, until ^C."""
+    """Run simulated GPUs and the arbiter in the foreground, until ^C."""
     if os.geteuid() != 0:
         raise Refusal(
             "not-root", "mgpu up makes containers' devices and seccomp listeners", "run it as root"
@@ -140,7 +140,7 @@ def _mgpud() -> str:
 def _announce(state: StateDir) -> None:
     found = client.ask(state.control, "list")["cards"]
     for card in found:
-        click.echo(f"card {card['index']}: {card['name']}, {card['memory_mib']} MiB, {card['uuid']}")
+        click.echo(f"GPU {card['index']}: {card['name']}, {card['memory_mib']} MiB, {card['uuid']}")
     click.echo(f"\nServing under {state.path}. To use it:")
     for engine, lines in engines.snippets(state):
         click.echo(f"\n{engine}")

@@ -97,7 +97,7 @@ def _bound(device: Mapping[str, Any]) -> dict[str, Any]:
     if "hostPath" not in device and (device["major"], device["minor"]) == NULL_DEVICE:
         raise Refusal(
             "user-namespace",
-            f"the simulated card has no node {device['path']} for a container in a user namespace",
+            f"the simulated GPU has no node {device['path']} for a container in a user namespace",
             "have mgpu up keep its state on a file system that is not mounted nodev, with --root",
         )
     source = device.get("hostPath", device["path"])

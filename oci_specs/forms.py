@@ -142,7 +142,7 @@ def visible_devices(text: str) -> tuple[str, ...] | None:
     return tuple(names)
 
 
-VISIBLE_DEVICES_ALLOWED = "all, none, void, card indices, GPU-… or MIG-… UUIDs, separated by commas"
+VISIBLE_DEVICES_ALLOWED = "all, none, void, GPU indices, GPU-… or MIG-… UUIDs, separated by commas"
 
 _MGPU_POLICIES = {name: name for name in sorted(vocabulary.POLICIES)}
 _NUMBERED_POLICIES = {str(number): name for number, name in enumerate(vocabulary.POLICIES)}
@@ -169,7 +169,7 @@ FORMS = {
     "blocks": _memory(units.BLOCK_MIB, f"a whole number of {units.BLOCK_MIB} MiB blocks, 1 or more"),
     "memory-percent": _numbers(
         Numbers(1, 100),
-        "a whole percentage of each card's memory, 1 to 100",
+        "a whole percentage of each GPU's memory, 1 to 100",
         lambda value: Memory(percent=value),
         100,
     ),
@@ -188,7 +188,7 @@ FORMS = {
     "mgpu-core": _core(Numbers(1, 100, hundreds=True), "1 to 100, or a multiple of 100"),
     "qgpu-core": _core(Numbers(5, 100, 5, hundreds=True), "5 to 100 in steps of 5, or a multiple of 100"),
     "vcuda-core": _core(Numbers(1, 99, hundreds=True), "1 to 99, or a multiple of 100"),
-    "core": _core(Numbers(1), "a whole percentage, 1 or more and at most 100 a card"),
+    "core": _core(Numbers(1), "a whole percentage, 1 or more and at most 100 a GPU"),
     "count-list": Form(_count_list, "one whole number for each container of the pod, such as 2,1,0"),
     "count": _numbers(COUNT, "a whole number, 1 or more", Cards),
     "count-or-uuids": Form(
@@ -196,6 +196,6 @@ FORMS = {
         "a whole number, 1 or more, or different GPU-… or MIG-… UUIDs separated by commas",
     ),
     "placement": Form(
-        _placement, 'JSON of each container\'s cards, such as {"main": ["GPU-…"]}, as a scheduler writes it'
+        _placement, 'JSON of each container\'s GPUs, such as {"main": ["GPU-…"]}, as a scheduler writes it'
     ),
 }

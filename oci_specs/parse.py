@@ -232,8 +232,8 @@ def _count(
         if percent > 100 and percent % 100:
             raise Refusal(
                 "core-too-large",
-                f"{core} is more than one card",
-                "allowed: 1 to 100, a multiple of 100, or a number of cards beside it",
+                f"{core} is more than one GPU",
+                "allowed: 1 to 100, a multiple of 100, or a number of GPUs beside it",
             )
         return max(1, percent // 100)
     if memory is not None:
@@ -247,8 +247,8 @@ def _check_core(core: _Stated, count: int) -> None:
     if percent > 100 * count:
         raise Refusal(
             "core-too-large",
-            f"{core} is {percent // count} percent a card over {_cards(count)}",
-            "allowed: 100 a card or less",
+            f"{core} is {percent // count} percent a GPU over {_cards(count)}",
+            "allowed: 100 a GPU or less",
         )
 
 
@@ -264,8 +264,8 @@ def _check_memory(memory: _Stated, count: int) -> None:
     if value.mib is not None and count > 1 and value.mib // count < MIN_MIB_PER_CARD_OF_SEVERAL:
         raise Refusal(
             "memory-too-small",
-            f"{memory} is {value.mib // count} MiB a card over {_cards(count)}",
-            f"allowed: {MIN_MIB_PER_CARD_OF_SEVERAL} MiB a card or more where a container has several",
+            f"{memory} is {value.mib // count} MiB a GPU over {_cards(count)}",
+            f"allowed: {MIN_MIB_PER_CARD_OF_SEVERAL} MiB a GPU or more where a container has several",
         )
 
 
@@ -297,12 +297,12 @@ def _check_divides(stated: _Stated, total: int, count: int) -> None:
         raise Refusal(
             "indivisible",
             f"{stated} does not divide evenly over {_cards(count)}",
-            "allowed: a total of which each card gets an equal whole part",
+            "allowed: a total of which each GPU gets an equal whole part",
         )
 
 
 def _cards(count: int) -> str:
-    return f"{count} card{'s' if count > 1 else ''}"
+    return f"{count} GPU{'s' if count > 1 else ''}"
 
 
 def _qos(explicit: _Stated | None, *amounts: _Stated | None) -> Qos:

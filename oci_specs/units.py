@@ -45,5 +45,5 @@ def gib_units_to_mib(units: int, card_mib: int) -> int:
     """
     count = gib_units(card_mib)
     if count == 0:
-        raise ValueError(f"a card of {card_mib} MiB has no GiB unit")
+        raise ValueError(f"a GPU of {card_mib} MiB has no GiB unit")
     return units * card_mib // count

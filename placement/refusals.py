@@ -20,19 +20,19 @@ _UUIDS = "the UUIDs"
 def unknown_card(name: str, cards: Sequence[CardState]) -> Refusal:
     there = ", ".join(f"{card.index} ({card.uuid})" for card in cards[:_LISTED_CARDS]) or "none"
     more = f" and {len(cards) - _LISTED_CARDS} more" if len(cards) > _LISTED_CARDS else ""
-    return Refusal("unknown-card", f"this node has no card {quoted(name)}", f"its cards are: {there}{more}")
+    return Refusal("unknown-card", f"this node has no GPU {quoted(name)}", f"its GPUs are: {there}{more}")
 
 
 def ambiguous(name: str, found: Sequence[CardState]) -> Refusal:
     return Refusal(
         "ambiguous-card",
-        f"{quoted(name)} is the beginning of {len(found)} cards' UUIDs",
+        f"{quoted(name)} is the beginning of {len(found)} GPUs' UUIDs",
         f"write more of the UUID: {' or '.join(card.uuid for card in found[:_LISTED_CARDS])}",
     )
 
 
 def too_few(request: Request, count: int, candidates: int, there: int) -> Refusal:
-    asked = f"{_counted(count, 'card')} asked" if count else "cards asked"
+    asked = f"{_counted(count, 'GPU')} asked" if count else "GPUs asked"
     if there == 0:
         return Refusal("no-cards", f"{asked}, and this node has none", "run it on a node with GPUs")
     if candidates < there:
@@ -64,18 +64,18 @@ def placed_elsewhere(request: Request, refusal: Refusal) -> Refusal:
 def same_gpu(count: int, gpus: int) -> Refusal:
     return Refusal(
         "same-gpu",
-        f"{_counted(count, 'card')} asked, and those that fit are MIG instances of {_counted(gpus, 'GPU')}: "
+        f"{_counted(count, 'GPU')} asked, and those that fit are MIG instances of {_counted(gpus, 'GPU')}: "
         "a container gets at most one of each",
         f"ask for at most {gpus}, or for instances of other GPUs",
     )
 
 
 def policies_differ(count: int, fitting: Sequence[Verdict]) -> Refusal:
-    owners = ", ".join(f"card {one.card.index} runs {_policy(one)}" for one in fitting[:_LISTED_CARDS])
+    owners = ", ".join(f"GPU {one.card.index} runs {_policy(one)}" for one in fitting[:_LISTED_CARDS])
     return Refusal(
         "policy-conflict",
-        f"{_counted(count, 'card')} asked, which must run one policy, but {owners}",
-        f"ask for fewer cards, or {_until_free(fitting, 'wait until one of these containers ends')}",
+        f"{_counted(count, 'GPU')} asked, which must run one policy, but {owners}",
+        f"ask for fewer GPUs, or {_until_free(fitting, 'wait until one of these containers ends')}",
     )
 
 
@@ -86,9 +86,9 @@ def no_room(request: Request, count: int, verdicts: Sequence[Verdict], rules: Ru
     fit = sum(verdict.lack is None for verdict in verdicts)
     code, asked, why, hint = _REASONS[nearest](request, count, lacking, rules)
     if count > 1:
-        asked = f"{asked} on each of {count} cards"
+        asked = f"{asked} on each of {count} GPUs"
     there = (
-        f"{fit} of {len(verdicts)} cards {'has' if fit == 1 else 'have'} room, and elsewhere " if fit else ""
+        f"{fit} of {len(verdicts)} GPUs {'has' if fit == 1 else 'have'} room, and elsewhere " if fit else ""
     )
     return Refusal(code, f"{asked} asked, but {there}{why}", hint)
 
@@ -97,7 +97,7 @@ _Reason = tuple[str, str, str, str]
 
 
 def _why_policy(request: Request, count: int, lacking: Sequence[Verdict], rules: Rules) -> _Reason:
-    runs = ", ".join(f"card {one.card.index} runs {_policy(one)}" for one in lacking[:_LISTED_CARDS])
+    runs = ", ".join(f"GPU {one.card.index} runs {_policy(one)}" for one in lacking[:_LISTED_CARDS])
     policies = " or ".join(sorted({one.policy for one in lacking}))
     until = _until_free(lacking, "wait until that container ends")
     hint = f"ask for {policies}, leave the policy out, or {until}"
@@ -109,8 +109,8 @@ def _why_card_size(request: Request, count: int, lacking: Sequence[Verdict], rul
     return (
         "card-too-small",
         f"{largest.share.memory_mib} MiB",
-        f"the largest card has {largest.card.memory_mib} MiB",
-        "ask for less, or for more cards",
+        f"the largest GPU has {largest.card.memory_mib} MiB",
+        "ask for less, or for more GPUs",
     )
 
 
@@ -119,7 +119,7 @@ def _why_least_memory(request: Request, count: int, lacking: Sequence[Verdict], 
     percent = request.memory.percent if request.memory is not None else None
     return (
         "memory-too-small",
-        f"{percent or most.share.core_percent} percent of a card",
+        f"{percent or most.share.core_percent} percent of a GPU",
         f"that share of its memory is {most.share.memory_mib} MiB and the least is {room.least_mib(count)} MiB",
         "ask for more of it" if percent else "ask for more core, or for memory beside it",
     )
@@ -137,9 +137,9 @@ def _why_containers(request: Request, count: int, lacking: Sequence[Verdict], ru
 def _why_occupied(request: Request, count: int, lacking: Sequence[Verdict], rules: Rules) -> _Reason:
     return (
         "card-occupied",
-        "a whole card",
+        "a whole GPU",
         f"{_each(lacking)} other containers",
-        "ask for memory or core to share a card, or wait until they end",
+        "ask for memory or core to share a GPU, or wait until they end",
     )
 
 
@@ -149,8 +149,8 @@ def _why_memory(request: Request, count: int, lacking: Sequence[Verdict], rules:
     return (
         "memory-full",
         f"{most.share.memory_mib} MiB",
-        f"the most that is free is {free} MiB, on card {most.card.index}",
-        f"ask for at most {free} MiB a card, or wait until a container ends"
+        f"the most that is free is {free} MiB, on GPU {most.card.index}",
+        f"ask for at most {free} MiB a GPU, or wait until a container ends"
         if free >= room.least_mib(count)
         else "wait until a container ends",
     )
@@ -165,10 +165,10 @@ def _why_core(request: Request, count: int, lacking: Sequence[Verdict], rules: R
     return (
         "core-full",
         f"a part of what {request.qos} containers leave" if core is None else f"core {core}",
-        f"the most that they leave is {free(most)} percent, on card {most.card.index}"
+        f"the most that they leave is {free(most)} percent, on GPU {most.card.index}"
         if core is None
-        else f"the most that {request.qos} containers leave is {free(most)} percent, on card {most.card.index}",
-        f"ask for at most core {free(most)} a card, or wait until a container ends"
+        else f"the most that {request.qos} containers leave is {free(most)} percent, on GPU {most.card.index}",
+        f"ask for at most core {free(most)} a GPU, or wait until a container ends"
         if free(most)
         else "wait until a container ends",
     )
@@ -200,8 +200,8 @@ def _until_free(verdicts: Sequence[Verdict], ends: str) -> str:
 
 def _each(lacking: Sequence[Verdict]) -> str:
     if len(lacking) == 1:
-        return f"card {lacking[0].card.index} has"
-    return f"each of {len(lacking)} cards has"
+        return f"GPU {lacking[0].card.index} has"
+    return f"each of {len(lacking)} GPUs has"
 
 
 def _counted(count: int, thing: str) -> str:

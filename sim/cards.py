@@ -157,7 +157,7 @@ def ask(admin_socket: str | Path, question: str) -> Any:
     except (OSError, ValueError) as error:
         raise Refusal(
             "no-simulated-card",
-            f"no simulated card answers on {admin_socket} ({error})",
+            f"no simulated GPU answers on {admin_socket} ({error})",
             "start one with mgpu up --sim v100-16:2",
         ) from error
 
@@ -272,7 +272,7 @@ def _wait_ready(process: subprocess.Popen[bytes]) -> None:
     raise Refusal(
         "simulated-card-failed",
         f"mgpu-simcard did not start: {printed or f'exit status {process.returncode}'}",
-        "name profiles it knows, and a directory that no other card serves",
+        "name profiles it knows, and a directory that no other GPU serves",
     )
 
 

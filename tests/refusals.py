@@ -73,12 +73,12 @@ _KEYS = {
 _MIB = "allowed: a whole number of MiB, 256 or more"
 _GB = "allowed: a whole number of GB (1024 MiB), 1 or more"
 _BLOCKS = "allowed: a whole number of 256 MiB blocks, 1 or more"
-_PERCENT = "allowed: a whole percentage of each card's memory, 1 to 100"
+_PERCENT = "allowed: a whole percentage of each GPU's memory, 1 to 100"
 _UNITS = "allowed: a whole number of GiB units, 1 or more"
 _MGPU_CORE = "allowed: 1 to 100, or a multiple of 100"
 _QGPU_CORE = "allowed: 5 to 100 in steps of 5, or a multiple of 100"
 _VCUDA_CORE = "allowed: 1 to 99, or a multiple of 100"
-_CORE = "allowed: a whole percentage, 1 or more and at most 100 a card"
+_CORE = "allowed: a whole percentage, 1 or more and at most 100 a GPU"
 _KATALYST = "allowed: shared_cores, dedicated_cores or reclaimed_cores"
 _CLASS = "allowed: online or offline"
 _POLICIES = ", ".join(sorted(vocabulary.POLICIES))
@@ -89,13 +89,11 @@ _POLICY = f"allowed: {_POLICIES}, best-effort, be, fs, burst-share, bs, {_NUMBER
 _COUNT = "allowed: a whole number, 1 or more"
 _GPUS = f"{_COUNT}, or different GPU-… or MIG-… UUIDs separated by commas"
 _LIST = "allowed: one whole number for each container of the pod, such as 2,1,0"
-_VISIBLE = "allowed: all, none, void, card indices, GPU-… or MIG-… UUIDs, separated by commas"
-_PLACEMENT = (
-    'allowed: JSON of each container\'s cards, such as {"main": ["GPU-…"]}, as a scheduler writes it'
-)
+_VISIBLE = "allowed: all, none, void, GPU indices, GPU-… or MIG-… UUIDs, separated by commas"
+_PLACEMENT = 'allowed: JSON of each container\'s GPUs, such as {"main": ["GPU-…"]}, as a scheduler writes it'
 _SAME = "keep one of them, or let both say the same"
-_EVENLY = "allowed: a total of which each card gets an equal whole part"
-_EACH_1024 = "allowed: 1024 MiB a card or more where a container has several"
+_EVENLY = "allowed: a total of which each GPU gets an equal whole part"
+_EACH_1024 = "allowed: 1024 MiB a GPU or more where a container has several"
 _OWN = (
     "allowed: mgpu.dev/core, mgpu.dev/gpus, mgpu.dev/memory-64mib, mgpu.dev/memory-mib, "
     "mgpu.dev/memory-percent, mgpu.dev/memory-reclaimable, mgpu.dev/memory-spare-mib, mgpu.dev/placement, "
@@ -353,102 +351,102 @@ REFUSALS = [
     # Totals over the cards.
     _annotated(
         "units-indivisible",
-        f'aliyun.com/gpu-mem "7" does not divide evenly over 2 cards; {_EVENLY}',
+        f'aliyun.com/gpu-mem "7" does not divide evenly over 2 GPUs; {_EVENLY}',
         gpu_mem="7",
         gpu_count="2",
     ),
     _annotated(
         "memory-indivisible",
-        f'vke.volcengine.com/mgpu-memory "4097" does not divide evenly over 2 cards; {_EVENLY}',
+        f'vke.volcengine.com/mgpu-memory "4097" does not divide evenly over 2 GPUs; {_EVENLY}',
         vke_memory="4097",
         multiple="2",
     ),
     _env(
         "env-memory-indivisible",
-        f'MGPU_MEMORY_MIB "8000" does not divide evenly over 3 cards; {_EVENLY}',
+        f'MGPU_MEMORY_MIB "8000" does not divide evenly over 3 GPUs; {_EVENLY}',
         MGPU_MEMORY_MIB="8000",
         MGPU_GPUS="3",
     ),
     _annotated(
         "core-indivisible",
-        f'mgpu.dev/core "101" does not divide evenly over 2 cards; {_EVENLY}',
+        f'mgpu.dev/core "101" does not divide evenly over 2 GPUs; {_EVENLY}',
         core="101",
         gpus="2",
     ),
     _env(
         "env-memory-small-each",
-        f'MGPU_MEMORY_MIB "2046" is 1023 MiB a card over 2 cards; {_EACH_1024}',
+        f'MGPU_MEMORY_MIB "2046" is 1023 MiB a GPU over 2 GPUs; {_EACH_1024}',
         MGPU_MEMORY_MIB="2046",
         MGPU_GPUS="2",
     ),
     _annotated(
         "core-large-each",
-        'vke.volcengine.com/mgpu-core "300" is 150 percent a card over 2 cards; allowed: 100 a card or less',
+        'vke.volcengine.com/mgpu-core "300" is 150 percent a GPU over 2 GPUs; allowed: 100 a GPU or less',
         vke_core="300",
         gpus="2",
     ),
     _env(
         "env-core-large-each",
-        'MGPU_CORE "202" is 101 percent a card over 2 cards; allowed: 100 a card or less',
+        'MGPU_CORE "202" is 101 percent a GPU over 2 GPUs; allowed: 100 a GPU or less',
         MGPU_CORE="202",
         MGPU_GPUS="2",
     ),
     _env(
         "env-core-large",
-        'MGPU_CORE "150" is more than one card; '
-        "allowed: 1 to 100, a multiple of 100, or a number of cards beside it",
+        'MGPU_CORE "150" is more than one GPU; '
+        "allowed: 1 to 100, a multiple of 100, or a number of GPUs beside it",
         MGPU_CORE="150",
     ),
     _both(
         "memory-annotation-count-env",
         {"vke_memory": "4097"},
         {"MGPU_GPUS": "2"},
-        f'vke.volcengine.com/mgpu-memory "4097" does not divide evenly over 2 cards; {_EVENLY}',
+        f'vke.volcengine.com/mgpu-memory "4097" does not divide evenly over 2 GPUs; {_EVENLY}',
     ),
 ]
 
 NODE_REFUSALS = [
     _annotated(
         "node-card-too-small",
-        "20000 MiB asked, but the largest card has 16160 MiB; ask for less, or for more cards",
+        "20000 MiB asked, but the largest GPU has 16160 MiB; ask for less, or for more GPUs",
         vke_memory="20000",
     ),
     _annotated(
         "node-units-too-many",
-        "17237 MiB asked, but the largest card has 16160 MiB; ask for less, or for more cards",
+        "17237 MiB asked, but the largest GPU has 16160 MiB; ask for less, or for more GPUs",
         gpu_mem="16",
     ),
     _env(
         "node-env-card-too-small",
-        "16161 MiB asked, but the largest card has 16160 MiB; ask for less, or for more cards",
+        "16161 MiB asked, but the largest GPU has 16160 MiB; ask for less, or for more GPUs",
         MGPU_MEMORY_MIB="16161",
     ),
     _env(
         "node-cards-too-small",
-        "20000 MiB on each of 2 cards asked, but the largest card has 16160 MiB; "
-        "ask for less, or for more cards",
+        "20000 MiB on each of 2 GPUs asked, but the largest GPU has 16160 MiB; "
+        "ask for less, or for more GPUs",
         MGPU_MEMORY_MIB="40000",
         MGPU_GPUS="2",
     ),
-    _env("node-too-few", "3 cards asked, and this node has 2; ask for at most 2", MGPU_GPUS="3"),
+    _env("node-too-few", "3 GPUs asked, and this node has 2; ask for at most 2", MGPU_GPUS="3"),
     _annotated(
-        "node-core-too-few", "3 cards asked, and this node has 2; ask for at most 2", vcuda_core="300"
+        "node-core-too-few", "3 GPUs asked, and this node has 2; ask for at most 2", vcuda_core="300"
     ),
     _env(
         "node-visible-too-few",
-        "2 cards asked, and NVIDIA_VISIBLE_DEVICES leaves 1 of 2; ask for at most 1, or name others",
+        "2 GPUs asked, and NVIDIA_VISIBLE_DEVICES leaves 1 of 2; ask for at most 1, or name others",
         NVIDIA_VISIBLE_DEVICES="1",
         MGPU_GPUS="2",
     ),
     _annotated(
         "node-percent-small",
-        "1 percent of a card asked, but that share of its memory is 161 MiB and the least is 256 MiB; "
+        "1 percent of a GPU asked, but that share of its memory is 161 MiB and the least is 256 MiB; "
         "ask for more of it",
         percent="1",
     ),
     _env(
         "node-core-alone-small",
-        "1 percent of a card asked, but that share of its memory is 161 MiB and the least is 256 MiB; "
+        "1 percent of a GPU asked, but that share of its memory is 161 MiB and the least is 256 MiB; "
         "ask for more core, or for memory beside it",
         MGPU_CORE="1",
     ),

@@ -17,7 +17,7 @@ from cluster.process.until_stopped import until_stopped
 
 
 @click.command()
-@click.option("--scheduler", default=SCHEDULER, show_default=True, help="Who places pods by card.")
+@click.option("--scheduler", default=SCHEDULER, show_default=True, help="Who places pods by GPU.")
 @click.option("--hami", is_flag=True, help="HAMi's resources, nvidia.com/gpu and others, are ours.")
 @click.option("--aliyun-mib", is_flag=True, help="aliyun.com/gpu-mem is in MiB on all nodes.")
 @click.option("--host", default="", help="The address to listen on; all of them unless given.")

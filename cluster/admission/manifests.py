@@ -46,7 +46,7 @@ def text(settings: Settings) -> str:
 
 
 @click.command()
-@click.option("--scheduler", default=SCHEDULER, show_default=True, help="Who places pods by card.")
+@click.option("--scheduler", default=SCHEDULER, show_default=True, help="Who places pods by GPU.")
 @click.option("--hami", is_flag=True, help="HAMi's resources, nvidia.com/gpu and others, are ours.")
 @click.option("--aliyun-mib", is_flag=True, help="aliyun.com/gpu-mem is in MiB on all nodes.")
 @click.option("--output", type=click.Path(path_type=Path), default=PATH, help="The file to write.")

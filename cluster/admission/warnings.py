@@ -32,7 +32,7 @@ def _elsewhere(settings: Settings, pod: Mapping[str, Any]) -> list[str]:
             (
                 "schedulerName",
                 settings.scheduler,
-                "so that no card is chosen before the pod starts, and what fits none fails there",
+                "so that no GPU is chosen before the pod starts, and what fits none fails there",
             ),
         )
         if (value := spec.get(member, "")) != right

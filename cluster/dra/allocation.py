@@ -97,19 +97,19 @@ def _card(claim: str, result: Json, node: str, cards: Mapping[str, Card]) -> Car
     if result.get("adminAccess"):
         raise _refused(
             claim,
-            "administrative access is not offered: what a container sees of a card is its own share",
-            "read a card's use from mgpud's metrics",
+            "administrative access is not offered: what a container sees of a GPU is its own share",
+            "read a GPU's use from mgpud's metrics",
         )
     card = cards.get(result["device"])
     if result["pool"] != node or card is None:
         raise _refused(
             claim,
-            f"device {result['pool']}/{result['device']} is no card of this node",
+            f"device {result['pool']}/{result['device']} is no GPU of this node",
             "delete the pod, so that the claim is allocated anew",
         )
     if not card.healthy:
         raise _refused(
-            claim, f"card {card.uuid} is lost", "delete the pod, so that the claim is allocated anew"
+            claim, f"GPU {card.uuid} is lost", "delete the pod, so that the claim is allocated anew"
         )
     return card
 

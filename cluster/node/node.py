@@ -110,7 +110,7 @@ class Node:
         for card in inventory.cards:
             if not card.healthy:
                 self.conditions.set(
-                    f"card {card.uuid}", f"GPU {card.index} ({card.uuid}) is lost: its share is not offered"
+                    f"GPU {card.uuid}", f"GPU {card.index} ({card.uuid}) is lost: its share is not offered"
                 )
             else:
-                self.conditions.clear(f"card {card.uuid}", f"GPU {card.index} ({card.uuid}) is back")
+                self.conditions.clear(f"GPU {card.uuid}", f"GPU {card.index} ({card.uuid}) is back")

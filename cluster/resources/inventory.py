@@ -130,16 +130,16 @@ def from_members(document: Mapping[str, Any]) -> Inventory:
     """
     rows = document.get("cards")
     if not isinstance(rows, list) or len(rows) > CARDS_MAX:
-        raise _malformed("it has no list of cards")
+        raise _malformed("it has no list of GPUs")
     cards = sorted((_read(Card, row) for row in rows), key=lambda card: card.index)
     if len({card.index for card in cards}) < len(cards) or len({card.uuid for card in cards}) < len(cards):
-        raise _malformed("two of its cards have one index or one UUID")
+        raise _malformed("two of its GPUs have one index or one UUID")
     if any(card.memory_mib < 1 for card in cards):
-        raise _malformed("a card of it has no memory")
+        raise _malformed("a GPU of it has no memory")
     for card in cards:
         lending = card.lending
         if lending and min(lending.online_mib, lending.kept_mib, lending.lent_mib) < 0:
-            raise _malformed("a card of it lends less than nothing")
+            raise _malformed("a GPU of it lends less than nothing")
     rules = _read(Rules, document.get("rules"))
     if rules.max_containers_per_card < 1:
         raise _malformed("its rules allow no container")
@@ -185,7 +185,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 def _read(kind: type[_Read], row: object) -> _Read:
     if not isinstance(row, dict):
-        raise _malformed(f"a part of it is no {kind.__name__.lower()}")
+        raise _malformed(f"a part of it is no {_word(kind)}")
     known = {each.name: _TYPES[str(each.type)] for each in fields(kind)}
     for name, types in known.items():
         if name in row and type(row[name]) not in types:
@@ -196,7 +196,11 @@ def _read(kind: type[_Read], row: object) -> _Read:
     try:
         return kind(**members)
     except TypeError as error:
-        raise _malformed(f"a {kind.__name__.lower()} of it is not whole") from error
+        raise _malformed(f"a {_word(kind)} of it is not whole") from error
+
+
+def _word(kind: type) -> str:
+    return "GPU" if kind is Card else kind.__name__.lower()
 
 
 def _malformed(what: str) -> Refusal:

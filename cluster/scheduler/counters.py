@@ -27,7 +27,7 @@ class Counters:
             registry=self._registry,
         )
         self.refused = Counter(
-            "mgpu_scheduler_refused", "Times that a pod fitted on no card", registry=self._registry
+            "mgpu_scheduler_refused", "Times that a pod fitted on no GPU", registry=self._registry
         )
         self.bindings = Counter(
             "mgpu_scheduler_bindings",
@@ -41,7 +41,7 @@ class Counters:
             registry=self._registry,
         )
         self.reservations = Gauge(
-            "mgpu_scheduler_reservations", "Pods for which cards are set aside", registry=self._registry
+            "mgpu_scheduler_reservations", "Pods for which GPUs are set aside", registry=self._registry
         )
         self.ready = Gauge(
             "mgpu_scheduler_ready", "Whether nodes and pods have been listed", registry=self._registry

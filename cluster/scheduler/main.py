@@ -72,7 +72,7 @@ def main(
     gang_domain: tuple[str, ...],
     gang_seconds: float,
 ) -> None:
-    """Places pods on GPUs, by card: an extender of kube-scheduler."""
+    """Places pods on single GPUs: an extender of kube-scheduler."""
     options = Options(
         listen=listen,
         healthz=healthz,

@@ -80,7 +80,7 @@ class States:
 
     def example(self, number: int) -> Example:
         found = self._examples[number]
-        assert found is not None, "no card has no state"
+        assert found is not None, "no GPU has no state"
         return found
 
     def demand(self, request: Request) -> Demand:

@@ -22,7 +22,7 @@ def answers(host: Host) -> Iterator[Finding]:
         return  # said of the start
     yield ok(
         "mgpud-answers",
-        f"mgpud answers, pid {health['pid']}, {health['containers']} containers on {health['cards']} cards",
+        f"mgpud answers, pid {health['pid']}, {health['containers']} containers on {health['cards']} GPUs",
     )
     yield ok(
         "mgpud-probes",
@@ -39,7 +39,7 @@ def answers(host: Host) -> Iterator[Finding]:
     for row in health.get("chips", ()):
         yield ok(
             "mgpud-chip",
-            f"chip {row['chip']} (card {', '.join(map(str, row['cards']))}): work seen by {row['work']}; idle seen by "
+            f"chip {row['chip']} (GPU {', '.join(map(str, row['cards']))}): work seen by {row['work']}; idle seen by "
             f"{row['idle']}; suspended by {row['suspended']}; source: {row['source']}",
         )
     for line in health.get("without", ()):
@@ -49,7 +49,7 @@ def answers(host: Host) -> Iterator[Finding]:
             "mgpud-without",
             what,
             so,
-            "see that root may map the card's registers and open /dev/nvidia-caps/*, and restart mgpud; of an unknown "
+            "see that root may map the GPU's registers and open /dev/nvidia-caps/*, and restart mgpud; of an unknown "
             "chip docs/coverage.md has no row"
             if status
             else "see driver-without in mgpud's log for what the driver said, and docs/nvidia-driver.md",
@@ -68,7 +68,7 @@ def realtime(host: Host) -> Iterator[Finding]:
     yield warn(
         "mgpud-fifo",
         f"its scheduler does not run under SCHED_FIFO: {why}",
-        "on a busy node online work waits longer for its card",
+        "on a busy node online work waits longer for its GPU",
         line,
     )
 

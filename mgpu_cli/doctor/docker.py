@@ -56,7 +56,7 @@ def registered(host: Host) -> Iterator[Finding]:
         yield note(
             "docker-default",
             "docker's default runtime is nvidia",
-            "containers that name no runtime get whole cards past mgpu",
+            "containers that name no runtime get whole GPUs past mgpu",
             'take "default-runtime" out of /etc/docker/daemon.json',
         )
 

@@ -18,13 +18,13 @@ def loaded(host: Host) -> Iterator[Finding]:
         version = host.health["driver_version"]
         yield ok(
             "driver-simulated",
-            f"the {host.health['cards']} cards are simulated, driver {version}, the table of {host.health['rm_table']}",
+            f"the {host.health['cards']} GPUs are simulated, driver {version}, the table of {host.health['rm_table']}",
         )
     elif text is None:
         yield note(
             "driver-none",
             "no NVIDIA driver is loaded",
-            "simulated cards need none",
+            "simulated GPUs need none",
             "mgpu up --sim v100-16:2",
         )
     if text is None:
@@ -36,7 +36,7 @@ def loaded(host: Host) -> Iterator[Finding]:
     yield note(
         "driver-nvidia",
         f"the NVIDIA driver {found[1]} is loaded",
-        "mgpu has not been brought up on a card yet: docs/nvidia-driver.md says what is to be seen there",
+        "mgpu has not been brought up on a GPU yet: docs/nvidia-driver.md says what is to be seen there",
     )
     yield from _table(host, found[1])
     for node in NODES:

@@ -226,4 +226,4 @@ def _marks(tenant: _Tenant, who: Who) -> Iterable[Mark]:
 
 
 def _lane(card: int, who: Who) -> Lane:
-    return Lane(f"card {card}", who.label, who.qos)
+    return Lane(f"GPU {card}", who.label, who.qos)

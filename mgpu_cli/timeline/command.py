@@ -19,13 +19,13 @@ from mgpu_cli.timeline.collect import Collector
 from mgpu_cli.timeline.rows import Lane, Mark, Row, Timeline
 from oci_specs.refusal import Refusal, quoted
 
-COLUMNS = ("CARD", "CONTAINER", "CLASS", "RAN ms", "SUSPENDED ms", "HELD ms", "DRAINED ms")
+COLUMNS = ("GPU", "CONTAINER", "CLASS", "RAN ms", "SUSPENDED ms", "HELD ms", "DRAINED ms")
 _LAST_S = 10.0
 _READ_EVERY_S = 0.2
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command(short_help="Show, draw or record who had the cards when.")
+@click.command(short_help="Show, draw or record who had the GPUs when.")
 @options.root
 @click.option(
     "--seconds",
@@ -61,7 +61,7 @@ def timeline(
     trace_file: Path | None,
     output: str,
 ) -> None:
-    """Show which container had work, which one had the card, and which was suspended or held back meanwhile.
+    """Show which container had work, which one had the GPU, and which was suspended or held back meanwhile.
 
     Prints each container's sums; --png and --trace show every turn. It is what the scheduler saw and did:
     work is seen a little after it came.
@@ -154,7 +154,7 @@ def _draw(found: Timeline, path: Path) -> None:
     from mgpu_cli.timeline import picture
 
     seconds = (found.end_ns - found.start_ns) / render.NS_PER_S
-    title = f"Who had the cards: {seconds:g} s until {datetime.now().astimezone():%Y-%m-%d %H:%M:%S %Z}"
+    title = f"Who had the GPUs: {seconds:g} s until {datetime.now().astimezone():%Y-%m-%d %H:%M:%S %Z}"
     try:
         picture.draw(found, title).save(path, "PNG")
     except OSError as error:
@@ -175,9 +175,9 @@ def _sums(found: Timeline) -> str:
         for row in found.rows:
             if row.lane == lane:
                 ns[row.kind] += row.end_ns - row.start_ns
-        card = lane.panel.removeprefix("card ")
+        card = lane.panel.removeprefix("GPU ")
         rows.append((card, lane.label, lane.qos, *(f"{each / 1e6:.1f}" for each in ns.values())))
-    return table.text(rows) if len(rows) > 1 else "No container has had a card.\n"
+    return table.text(rows) if len(rows) > 1 else "No container has had a GPU.\n"
 
 
 def _as_json(found: Timeline) -> dict[str, object]:

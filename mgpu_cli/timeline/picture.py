@@ -200,7 +200,7 @@ def _legend(pen: ImageDraw.ImageDraw, timeline: Timeline, y: int) -> None:
     kinds = {row.kind for row in timeline.rows}
     for qos in classes:
         x = _entry(
-            pen, x, y, _RUN[qos], f"{qos}: has work and the card" if qos != "unknown" else "has the card"
+            pen, x, y, _RUN[qos], f"{qos}: has work and the GPU" if qos != "unknown" else "has the GPU"
         )
     for qos in classes:
         if any(row.kind == "suspended" and row.lane.qos == qos for row in timeline.rows):

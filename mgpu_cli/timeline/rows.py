@@ -12,7 +12,7 @@ MarkKind = Literal["work", "suspend", "suspended", "resume", "running"]
 
 
 class Lane(NamedTuple):
-    """One container on one card. panel: the card, or an account of it, such as "card 0"."""
+    """One container on one card. panel: the card, or an account of it, such as "GPU 0"."""
 
     panel: str
     label: str

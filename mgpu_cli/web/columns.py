@@ -22,7 +22,7 @@ def columns(found: Timeline) -> list[dict[str, Any]]:
             own[column] += max(0.0, min(end, column + 1) - max(start, column))
     return [
         {
-            "card": int(lane.panel.removeprefix("card ")),
+            "card": int(lane.panel.removeprefix("GPU ")),
             "label": lane.label,
             "class": lane.qos,
             "kinds": {

@@ -477,7 +477,7 @@ def open_engine(
         raise Refusal(
             "no-driver-table",
             f"this mgpud has no table for the driver {driver}",
-            "try simulated cards: mgpu up --sim v100-16:2",
+            "try simulated GPUs: mgpu up --sim v100-16:2",
         )
     if result == -errno.EPROTO:
         raise Refusal(

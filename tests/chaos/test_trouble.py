@@ -166,8 +166,8 @@ def test_lost_card_leaves_other_cards_steady(built: Programs) -> None:
         starts(field)
         with bundle("true", env={"MGPU_MEMORY_MIB": "256", "NVIDIA_VISIBLE_DEVICES": "1"}) as made:
             status, said = create(field, made)
-            assert status != 0, "a container was put on a lost card"
-            assert 'has no card "1"' in said, said
+            assert status != 0, "a container was put on a lost GPU"
+            assert 'has no GPU "1"' in said, said
         field.judge()
 
 

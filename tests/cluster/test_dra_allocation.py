@@ -104,9 +104,9 @@ def test_consumers_that_are_no_pods_are_none_to_mgpud() -> None:
     ("results", "config", "why"),
     [
         ([], [], "nothing of mgpu.dev is allocated"),
-        ([{"device": "gpu-7"}], [], "device n1/gpu-7 is no card of this node"),
-        ([{"device": "gpu-0", "pool": "n2"}], [], "device n2/gpu-0 is no card of this node"),
-        ([{"device": "gpu-2"}], [], "card GPU-2 is lost"),
+        ([{"device": "gpu-7"}], [], "device n1/gpu-7 is no GPU of this node"),
+        ([{"device": "gpu-0", "pool": "n2"}], [], "device n2/gpu-0 is no GPU of this node"),
+        ([{"device": "gpu-2"}], [], "GPU GPU-2 is lost"),
         ([{"device": "gpu-0", "adminAccess": True}], [], "administrative access is not offered"),
         ([consumed("gpu-0", "512Mi", "0", "3")], [], "512 MiB and core 0 are too little for 3 containers"),
         ([consumed("gpu-0", "4Gi", "1", "2")], [], "too little for 2 containers"),

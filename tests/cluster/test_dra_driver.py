@@ -195,7 +195,7 @@ def test_kubelet_is_told_who_the_driver_is(world: World) -> None:
 
 
 def test_cards_are_devices_and_not_resources_too(world: World) -> None:
-    until(lambda: len(world.devices()) == 2, "both cards are published")
+    until(lambda: len(world.devices()) == 2, "both GPUs are published")
     [one] = world.slices()
     kubernetes_validate.validate(
         {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", **one}, "1.36", strict=True
@@ -219,7 +219,7 @@ def test_slices_are_put_right_and_others_are_left_alone(world: World) -> None:
     elsewhere = {"spec": {"driver": "mgpu.dev", "nodeName": "n2", "pool": {"name": "n2", "generation": "x"}}}
     for name, each in (("theirs", theirs), ("elsewhere", elsewhere)):
         world.api.put(SLICES, {"metadata": {"name": name}, **each})
-    until(lambda: len(world.devices()) == 2, "both cards are published")
+    until(lambda: len(world.devices()) == 2, "both GPUs are published")
     [one] = world.slices()
     spoilt = json.loads(json.dumps(one))
     spoilt["spec"]["devices"].pop()
@@ -237,7 +237,7 @@ def test_slices_are_put_right_and_others_are_left_alone(world: World) -> None:
 
 
 def test_slices_are_published_once(world: World) -> None:
-    until(lambda: len(world.devices()) == 2, "both cards are published")
+    until(lambda: len(world.devices()) == 2, "both GPUs are published")
     before = sum(method == "PATCH" and "resourceslices" in path for method, path in world.api.requests)
     world.api.hang_up()
     until(lambda: world.api.requests[-1][0] == "GET", "it lists anew")
@@ -249,7 +249,7 @@ def test_slices_are_published_once(world: World) -> None:
 def test_without_consumable_capacity_whole_cards_are_offered(mgpu: Arbiter, tmp_path: Path) -> None:
     with running(mgpu, tmp_path, features=set()) as world:
         until(lambda: "claims get whole GPUs" in world.lines(), "it is said")
-        until(lambda: len(world.devices()) == 2, "both cards are published")
+        until(lambda: len(world.devices()) == 2, "both GPUs are published")
         assert all("allowMultipleAllocations" not in each for each in world.devices())
         claim = allocated("whole", [{"device": world.names[1]}], pods=PODS)
         variables = env(world, prepared(world, claim))
@@ -260,7 +260,7 @@ def test_without_consumable_capacity_whole_cards_are_offered(mgpu: Arbiter, tmp_
 @pytest.mark.parametrize("features", [ALL, set()], ids=["taints", "no taints"])
 def test_lost_card_is_told(tmp_path: Path, private_host: None, features: set[str]) -> None:
     with arbiter.running("v100-16:2") as own, running(own, tmp_path, features=features) as world:
-        until(lambda: len(world.devices()) == 2, "both cards are published")
+        until(lambda: len(world.devices()) == 2, "both GPUs are published")
         cards.ask(own.root / "sim" / "admin.sock", "lose 1")
 
         def told() -> bool:
@@ -269,10 +269,10 @@ def test_lost_card_is_told(tmp_path: Path, private_host: None, features: set[str
                 return list(by_name) == world.names[:1]
             return [each["key"] for each in by_name[world.names[1]].get("taints", [])] == ["mgpu.dev/lost"]
 
-        until(told, "the lost card is tainted, or gone")
+        until(told, "the lost GPU is tainted, or gone")
         assert world.kubelet.health() == {world.names[0]: 1, world.names[1]: 2}
         claim = put(world.api, allocated("late", [{"device": world.names[1]}], pods=PODS))
-        assert f"card {world.uuids[1]} is lost" in refusal(world, claim)
+        assert f"GPU {world.uuids[1]} is lost" in refusal(world, claim)
 
 
 def test_two_namespaces_share_a_card_by_claims(world: World) -> None:
@@ -431,7 +431,7 @@ def test_one_claim_that_is_refused_leaves_the_others(world: World) -> None:
     answers = world.kubelet.prepare(good, bad, absent, strange)
     assert len(answers) == 4
     assert not answers["uid-of-good"].error
-    assert "is no card of this node" in answers["uid-of-bad"].error
+    assert "is no GPU of this node" in answers["uid-of-bad"].error
     assert "it is deleted" in answers["uid-of-absent"].error
     assert "cannot be read (AttributeError" in answers["uid-of-strange"].error
     assert world.claims() == ["good"]
@@ -457,7 +457,7 @@ def test_sockets_that_somebody_removes_are_made_anew(world: World) -> None:
 
 def test_slices_stay_for_the_next_start(mgpu: Arbiter, tmp_path: Path) -> None:
     with running(mgpu, tmp_path) as world:
-        until(lambda: len(world.devices()) == 2, "both cards are published")
+        until(lambda: len(world.devices()) == 2, "both GPUs are published")
         world.stop()
         assert len(world.devices()) == 2
         world.start()

@@ -117,7 +117,7 @@ def test_refusal_names_cards_in_one_line(server: ApiServer, tmp_path: Path) -> N
             found = await asked.filter(server.put(PODS, pod("three", 8000)), "a")
             assert found["NodeNames"] == []
             assert found["FailedAndUnresolvableNodes"] == {
-                "a": "mgpu: node a: 8000 MiB asked, but the most that is free is 6384 MiB, on card 0"
+                "a": "mgpu: node a: 8000 MiB asked, but the most that is free is 6384 MiB, on GPU 0"
             }
 
     asyncio.run(main())

@@ -152,7 +152,7 @@ def test_cards_of_one_node_are_chosen_by_uuid() -> None:
     assert placed(there, rest, "v", "q")[0] in ("GPU-v-1", "GPU-v-3")
     large = {**only, "limits": {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 14000}}
     [why] = there.filter(read(large, "r"), ["v"]).refused.values()
-    assert why.endswith("on card 2 (3 left out by the pod's annotations)")
+    assert why.endswith("on GPU 2 (3 left out by the pod's annotations)")
 
 
 def test_policies_of_a_pod_say_which_node_and_which_card() -> None:

@@ -123,7 +123,7 @@ def test_owner_of_a_pod_that_came_too_late_hears_what_to_do(world: World, built:
     assert event["regarding"]["name"] == "batch-0"
     assert re.fullmatch(
         rf"main: mgpu.dev/placement names {uuid}, and there 8192 MiB asked, but the most that is free is "
-        r"\d+ MiB, on card 0; delete the pod, so that it is placed anew",
+        r"\d+ MiB, on GPU 0; delete the pod, so that it is placed anew",
         event["note"],
     )
     assert refused.value.line() == event["note"].replace("main:", "mgpu:", 1)

@@ -49,7 +49,7 @@ def is_published(world: World) -> bool:
 
 
 def test_kubelet_and_api_server_hear_of_the_same_cards(world: World) -> None:
-    until(world.offered, "kubelet has the share of both cards")
+    until(world.offered, "kubelet has the share of both GPUs")
     until(
         lambda: "vke.volcengine.com/mgpu-memory" in world.node()["status"]["capacity"], "capacity is there"
     )
@@ -115,7 +115,7 @@ def test_label_of_an_earlier_time_is_taken_away_where_mgpud_does_not_serve(tmp_p
 
 
 def test_nothing_is_placed_beside_nvidias_own_plugin(world: World) -> None:
-    until(world.offered, "kubelet has the share of both cards")
+    until(world.offered, "kubelet has the share of both GPUs")
     path = world.kubelet.fake.folder / "nvidia-gpu.sock"
     with socket.socket(socket.AF_UNIX) as nvidia:
         nvidia.bind(os.fspath(path))
@@ -129,7 +129,7 @@ def test_nothing_is_placed_beside_nvidias_own_plugin(world: World) -> None:
 
 
 def test_nothing_is_placed_where_nothing_starts(world: World) -> None:
-    until(world.offered, "kubelet has the share of both cards")
+    until(world.offered, "kubelet has the share of both GPUs")
     odd = world.mgpu.root / "cdi" / "odd.json"
     odd.write_text("{")
     try:
@@ -185,7 +185,7 @@ def test_node_waits_for_an_engine_that_knows_the_runtime(mgpu: Arbiter, tmp_path
 
 def test_node_takes_no_new_pods_before_its_plugin_goes(world: World) -> None:
     """kubelet refuses for good what it is sent without a plugin."""
-    until(world.offered, "kubelet has the share of both cards")
+    until(world.offered, "kubelet has the share of both GPUs")
     until(lambda: SERVING in (world.node()["metadata"].get("labels") or {}), "it serves")
     world.process.send_signal(signal.SIGTERM)
     until(lambda: SERVING not in world.node()["metadata"]["labels"], "nothing new is sent here")
@@ -251,7 +251,7 @@ def test_bad_options_are_refused_in_one_line(options: list[str], says: str) -> N
 def test_api_server_that_is_away_stops_nothing(mgpu: Arbiter, tmp_path: Path) -> None:
     with running(mgpu, tmp_path) as world:
         world.api.troubles.append(Trouble(lambda _method, _path: True, status=503))
-        until(world.offered, "kubelet has the share of both cards")
+        until(world.offered, "kubelet has the share of both GPUs")
         until(lambda: any("n1 is not written" in line for line in world.lines()), "it is said")
         world.api.troubles.clear()
         until(lambda: is_published(world), "the inventory is written")
@@ -259,7 +259,7 @@ def test_api_server_that_is_away_stops_nothing(mgpu: Arbiter, tmp_path: Path) ->
 
 
 def test_mgpud_that_is_killed_changes_nothing(world: World) -> None:
-    until(world.offered, "kubelet has the share of both cards")
+    until(world.offered, "kubelet has the share of both GPUs")
     before = world.mgpu.pid_of("mgpud")
     os.kill(before, signal.SIGKILL)
     until(lambda: world.mgpu.pids_of("mgpud") not in ([], [before]), "the next one is there")
@@ -282,7 +282,7 @@ def test_memory_is_bounded(world: World) -> None:
 def test_card_that_falls_off_the_bus_takes_its_share_along(mgpu: Arbiter, tmp_path: Path) -> None:
     """Last, since it stays so."""
     with running(mgpu, tmp_path) as world:
-        until(world.offered, "kubelet has the share of both cards")
+        until(world.offered, "kubelet has the share of both GPUs")
         uuid = mgpu.listing()["cards"][1]["uuid"]
         cards.ask(mgpu.root / "sim" / "admin.sock", "lose 1")
         until(lambda: world.kubelet.fake.allocatable(CORE) == 100, "its share is gone")

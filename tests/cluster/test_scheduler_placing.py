@@ -137,9 +137,9 @@ def test_memory_that_gives_way_is_where_online_uses_least_and_leaves_online_its_
     more = pod("more", request(memory=12_000, qos="offline", reclaimable=True))
     scheduler.put_pod(wanted, "n1", scheduler.choose(wanted, "n1"))
     assert scheduler.reason(more, "n1") == (
-        f"12000 MiB asked, but the most that is free is {A100_MIB - 70_000} MiB, on card 0"
+        f"12000 MiB asked, but the most that is free is {A100_MIB - 70_000} MiB, on GPU 0"
     )
-    assert scheduler.reason(more, "n2") == "12000 MiB asked, but the most that is free is 0 MiB, on card 0"
+    assert scheduler.reason(more, "n2") == "12000 MiB asked, but the most that is free is 0 MiB, on GPU 0"
     scheduler.remove_pod("on-n1")
     assert scheduler.filter(pod("on", request(memory=A100_MIB)), ["n1"]).fits == ["n1"]
 

@@ -136,6 +136,6 @@ def test_preemption_ends_whom_the_stock_scheduler_ends_anyway(scheduler: Schedul
 def test_a_pod_without_room_has_a_reason_that_names_cards(scheduler: Scheduler) -> None:
     found = scheduler.filter(BIG, NAMES)
     assert found.fits == []
-    assert found.refused["n0"] == "node n0: a whole card asked, but each of 2 cards has other containers"
-    with pytest.raises(Refusal, match="a whole card asked"):
+    assert found.refused["n0"] == "node n0: a whole GPU asked, but each of 2 GPUs has other containers"
+    with pytest.raises(Refusal, match="a whole GPU asked"):
         scheduler.choose(BIG, "n0")

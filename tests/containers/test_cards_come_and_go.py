@@ -50,7 +50,7 @@ def test_added_card_is_used_without_a_restart(mgpu: Arbiter) -> None:
     served_by = mgpu.pid_of("mgpud")
     until(lambda: "event=uevent action=listening" in log_of(mgpu), "it listens")
     card_process(mgpu, "add a10")
-    until(lambda: inventory(mgpu) == [(V100, True), (V100, True), (A10, True)], "mgpud has the card")
+    until(lambda: inventory(mgpu) == [(V100, True), (V100, True), (A10, True)], "mgpud has the GPU")
     assert A10 in mgpu.mgpu("devices")
     assert 'mgpu_card_info{card="2"' in scrape.text_at(mgpu.root / "metrics.sock")
     assert A10 in seen_in_container(mgpu, "2")
@@ -62,13 +62,13 @@ def test_driver_loaded_anew_is_followed(mgpu: Arbiter) -> None:
     """Cards that were lost are back, those that are there no more are gone, and containers start."""
     card_process(mgpu, "lose 0")
     until(lambda: inventory(mgpu) == [(V100, False), (V100, True)], "mgpud sees the loss")
-    assert 'has no card "0"' in seen_in_container(mgpu, "0")
+    assert 'has no GPU "0"' in seen_in_container(mgpu, "0")
     with bundle("sleep", "999", env={"MGPU_MEMORY_MIB": "256"}) as running:
         started = running.argv(mgpu.runtime, "run", "--detach", "--bundle", running.path, running.container)
         # Its children keep its output open.
         subprocess.run(started, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, check=True, timeout=60)
         card_process(mgpu, "reload v100-16,a10")
-        until(lambda: inventory(mgpu) == [(V100, True), (A10, True)], "mgpud serves the driver's cards")
+        until(lambda: inventory(mgpu) == [(V100, True), (A10, True)], "mgpud serves the driver's GPUs")
         # The second card's number is that of the container's card as long as that runs.
         [(number, uuid)] = [
             (card["index"], card["uuid"]) for card in mgpu.ask("inventory")["cards"] if card["model"] == A10

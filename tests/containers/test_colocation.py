@@ -213,7 +213,7 @@ def test_a_container_on_two_cards_pauses_as_one(held: Arbiter) -> None:
             after = [*(time_of(held, pid, index) for index in (0, 1)), time_of(held, other, card)]
             return before[:2] == after[:2] and before[2] < after[2]
 
-        until(pauses_as_one, "it stands still on both cards")
+        until(pauses_as_one, "it stands still on both GPUs")
         online.stop()
         assert gang.stop()["devices"][1]["kernels"] > 0
 

@@ -354,10 +354,10 @@ def test_ctr_s_user_sees_that_mgpud_is_down(ctr: Callable[..., Done], node: Node
 
 
 def test_ctr_s_user_sees_a_refusal_word_for_word(ctr: Callable[..., Done], node: Node) -> None:
-    no = refused('MGPU_GPUS is "7 \\ é", allowed are 1 to 2', "ask for fewer cards")
+    no = refused('MGPU_GPUS is "7 \\ é", allowed are 1 to 2', "ask for fewer GPUs")
     with Mgpud(node.socket, answering(node, admit=no)):
         done = ctr("--env", "MGPU_GPUS=7")
-    line = 'mgpu: MGPU_GPUS is "7 \\ é", allowed are 1 to 2; ask for fewer cards'
+    line = 'mgpu: MGPU_GPUS is "7 \\ é", allowed are 1 to 2; ask for fewer GPUs'
     # containerd 1.x adds the code of its own error.
     said = done.err.removesuffix("\n").removesuffix(": unknown")
     assert said == f"ctr: failed to create shim task: OCI runtime create failed: {line}"
@@ -373,8 +373,8 @@ def test_ctr_s_user_sees_a_missing_config(ctr: Callable[..., Done], node: Node) 
 
 
 def test_ctr_privileged_is_told_to_mgpud(ctr: Callable[..., Done], node: Node) -> None:
-    no = refused("the container reaches a card without a grant", "drop --privileged")
+    no = refused("the container reaches a GPU without a grant", "drop --privileged")
     with Mgpud(node.socket, answering(node, admit=no)) as mgpud:
         done = ctr("--privileged")
     assert {"how": "cgroup", "detail": "device rule a *:* rwm"} in mgpud.requests[0]["reach"]
-    assert "mgpu: the container reaches a card without a grant; drop --privileged" in done.err
+    assert "mgpu: the container reaches a GPU without a grant; drop --privileged" in done.err

@@ -74,7 +74,7 @@ def test_memory_grows_and_shrinks_under_a_running_container(
     assert more(docker, container, 1) == "held 2"
     refused = mgpu.try_mgpu("set", container[:12], "--memory", "499", "--class", "offline")
     assert refused.err == (
-        f"mgpu: 499 MiB asked, but container {container} holds 500 MiB on card 0; "
+        f"mgpu: 499 MiB asked, but container {container} holds 500 MiB on GPU 0; "
         "give it 500 MiB or more, or have it free memory first\n"
     )
     [row] = mgpu.containers()
@@ -117,10 +117,10 @@ def test_a_policy_changes_under_running_containers() -> None:
             ("guaranteed-burst-share", (50, 50)),
             ("fixed-share", (20, 20)),
         ):
-            refused = mgpu.try_mgpu("policy", "--card", "0", policy)
+            refused = mgpu.try_mgpu("policy", "--gpu", "0", policy)
             assert refused.err == (
-                f"mgpu: container {both.name} runs on cards 0 and 1 as one, under one policy; "
-                "set all of them: --card 0 --card 1\n"
+                f"mgpu: container {both.name} runs on GPUs 0 and 1 as one, under one policy; "
+                "set all of them: --gpu 0 --gpu 1\n"
             )
             mgpu.mgpu("policy", policy)
             shares_become(mgpu, pids, near(wanted, NOISE))
@@ -180,8 +180,8 @@ def test_operator_sets_the_policy_of_a_free_card(docker: Dockerd, mgpu: Arbiter,
         *["--env", "MGPU_POLICY=fs", IMAGE_NAME, "true"],
     )
     assert (
-        "mgpu: policy fixed-share asked, but card 0 runs native-burst-share, set by the operator, "
-        "card 1 runs native-burst-share, set by the operator; "
+        "mgpu: policy fixed-share asked, but GPU 0 runs native-burst-share, set by the operator, "
+        "GPU 1 runs native-burst-share, set by the operator; "
         "ask for native-burst-share, leave the policy out, or have the operator set another with mgpu policy"
     ) in refused.err
 
@@ -195,6 +195,6 @@ def test_refusal_names_the_container_that_set_the_policy(
         *["--env", "MGPU_POLICY=be", "--env", "NVIDIA_VISIBLE_DEVICES=0", IMAGE_NAME, "true"],
     )
     assert (
-        f'card 0 runs fixed-share, set by "{first}"; ask for fixed-share, leave the policy out, '
+        f'GPU 0 runs fixed-share, set by "{first}"; ask for fixed-share, leave the policy out, '
         in refused.err
     )

@@ -109,7 +109,7 @@ def agent(node: Node) -> Iterator[subprocess.Popen[bytes]]:
     sim = node.start(
         AGENT, "run", "--", f"{PLACE}/libexec/mgpu/mgpu-simcard", "--dir", f"{STATE}/sim", "--cards", "t4:1"
     )  # fmt: skip
-    until(lambda: (sockets / "admin.sock").exists(), "the simulated cards are there")
+    until(lambda: (sockets / "admin.sock").exists(), "the simulated GPUs are there")
     holder = node.start(*_manifest_command())
     try:
         until(lambda: holder.poll() is not None or node.mgpud_pid() != 0, "mgpud serves")

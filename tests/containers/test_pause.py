@@ -62,7 +62,7 @@ def seen_paused(mgpu: Arbiter, container: str) -> None:
 
 def seen_running(mgpu: Arbiter, container: str, pid: int) -> None:
     until(lambda: not row_of(mgpu, container)["paused"], f"{container} goes on", timeout_s=SEEN_S)
-    until(lambda: not stands_still(mgpu, pid, 0.05), f"{container} runs on the card")
+    until(lambda: not stands_still(mgpu, pid, 0.05), f"{container} runs on the GPU")
 
 
 @contextmanager
@@ -120,7 +120,7 @@ def goes_through(
 ) -> None:
     until(lambda: bool(row_of(mgpu, container)["pid"]), "it is bound")
     pid = row_of(mgpu, container)["pid"]
-    until(lambda: time_of(mgpu, pid) > 0, "it runs on the card")
+    until(lambda: time_of(mgpu, pid) > 0, "it runs on the GPU")
     pause()
     seen_paused(mgpu, container)
     assert stands_still(mgpu, pid)
@@ -226,7 +226,7 @@ def test_containerd_pause_and_resume_are_followed(ctd: Containerd) -> None:
             # Nobody waits for containerd: what mgpud is asked it answers, and what runs goes on.
             pid = row_of(up, container)["pid"]
             prompt(lambda: took_s(lambda: row_of(up, container)), "an answer while containerd is silent")
-            until(lambda: not stands_still(up, pid, 0.1), "it runs on the card")
+            until(lambda: not stands_still(up, pid, 0.1), "it runs on the GPU")
             assert len(up.mgpu("describe", container)) > 0
         # It may have been taken for dead meanwhile; what happens before it is found again is not reported.
         ctd.ctr("task", "pause", container)

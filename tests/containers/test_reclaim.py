@@ -110,7 +110,7 @@ def test_by_hand_it_is_evicted_and_stays_so_until_it_is_resumed(mgpu: Arbiter, b
             turn(online)
             refused = mgpu.try_mgpu("resume", offline.bundle.container)
             assert refused.status == 1
-            assert "MiB on card 0, where" in refused.err
+            assert "MiB on GPU 0, where" in refused.err
             assert refused.err.count("\n") == 1
         until(lambda: len(mgpu.containers()) == 1, "online is gone")
         assert "bound" in mgpu.mgpu("resume", offline.bundle.container)

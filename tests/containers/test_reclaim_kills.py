@@ -84,7 +84,7 @@ def judge(mgpu: Arbiter) -> None:
         assert all(card.used_bytes <= CARD_MIB << 20 for card in cards)
         return mgpu.used_bytes() == [card.used_bytes for card in cards]
 
-    until(agree, "ledger and card agree")
+    until(agree, "ledger and GPU agree")
 
 
 @dataclass(frozen=True)

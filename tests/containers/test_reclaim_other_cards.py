@@ -112,10 +112,10 @@ def test_bad_gpus_are_refused_in_a_line_and_nothing_moves(mgpu: Arbiter, built: 
         mgpu.mgpu("evict", offline.bundle.container)
         row = offline.row
         for gpus, said in (
-            (("GPU-none",), 'this node has no card "GPU-none"'),
-            ((first, second), "2 cards named, and container"),
-            ((second, second, first), "2 cards named, and container"),
-            ((a10,), "card 3 is a NVIDIA A10, and what was on a Tesla V100-SXM2-16GB"),
+            (("GPU-none",), 'this node has no GPU "GPU-none"'),
+            ((first, second), "2 GPUs named, and container"),
+            ((second, second, first), "2 GPUs named, and container"),
+            ((a10,), "GPU 3 is a NVIDIA A10, and what was on a Tesla V100-SXM2-16GB"),
         ):
             done = resume(offline, *gpus)
             assert (done.status, done.err.count("\n")) == (1, 1), done
@@ -136,7 +136,7 @@ def test_bad_gpus_are_refused_in_a_line_and_nothing_moves(mgpu: Arbiter, built: 
         with foreground(monitor) as looks:
             assert looks.line() == "up"
             done = resume(offline, second)
-            assert "has a process that was not evicted and has its card open" in done.err, done
+            assert "has a process that was not evicted and has its GPU open" in done.err, done
             assert offline.row == row
             looks.tell()
             looks.process.wait()

@@ -87,7 +87,7 @@ def test_online_and_offline_deployments_share_the_cards(
             found = given(node, pod)
             assert (found["class"], found["policy"]) == ("online", "guaranteed-burst-share")
         online = by_card(node, high)
-        assert sorted(online) == [0, 1], "online is spread over the cards"
+        assert sorted(online) == [0, 1], "online is spread over the GPUs"
         until(lambda: all(row(node, pod.container) is None for pod in high), "online has ended")
         until(
             lambda: [kubelet.exit_code(pod.container) for pod in high] == [0, 0],

@@ -58,7 +58,7 @@ def test_without_room_it_is_evicted_until_there_is_some(
         assert f"{-(-held >> 20)} evicted" in other.mgpu("top", "--once")
         assert scrape(other.root).of("memory_evicted_bytes", name) == held
         refused = other.try_mgpu("resume", name)
-        assert "MiB on card 0, where" in refused.err, str(refused)
+        assert "MiB on GPU 0, where" in refused.err, str(refused)
         if where:
             there = other.listing()["cards"][1]["uuid"]
             assert "bound" in other.mgpu("resume", name, where, there)

@@ -74,6 +74,6 @@ def test_memory_without_a_process_is_not_evicted(mgpu: Arbiter, built: Programs)
         )
         refused = mgpu.try_mgpu("evict", offline.bundle.container)
         assert refused.status == 1
-        assert f"{LEFT_MIB} MiB stayed on its cards" in refused.err
+        assert f"{LEFT_MIB} MiB stayed on its GPUs" in refused.err
         assert offline.reclaim == "running"
         assert rounds(offline) > 0

@@ -57,7 +57,7 @@ class Tenant:
             lambda: any(one["container_id"] == self.name and one["pid"] for one in self.mgpu.containers()),
             f"{self.name} has a process",
         )
-        until(lambda: bool(self.spans("run")), f"{self.name} runs on card {self.card}")
+        until(lambda: bool(self.spans("run")), f"{self.name} runs on GPU {self.card}")
 
     def spans(self, kind: str) -> list[Span]:
         pid = self.row["pid"]
@@ -146,7 +146,7 @@ def test_a_suspend_of_many_calls_lets_another_cards_pass(private_host: None, bui
 
         until(
             lambda: len(met()) >= ROUNDS,
-            "both cards' online work comes at once, again and again",
+            "both GPUs' online work comes at once, again and again",
             timeout_s=MEET_S,
         )
         assert all(len(before) <= 1 for before in met()), "more than one call came first"

@@ -50,7 +50,7 @@ def test_a_share_and_a_whole_card(two: Arbiter, built: Programs) -> None:
         assert share.line() == f"trace 0 {REFUSED} cards 1"
         assert whole.line() == f"trace 0 {SERVED} cards 1"
         # It stays whole while it runs.
-        with pytest.raises(Refusal, match="was given whole cards, which nobody else may use"):
+        with pytest.raises(Refusal, match="was given whole GPUs, which nobody else may use"):
             two.ask("set", container=container, memory_mib=512)
 
 

@@ -73,7 +73,7 @@ def test_file_system_without_devices_keeps_no_nodes(tmp_path: Path, monkeypatch:
 
 
 def test_cdi_spec_is_refused_without_a_card(tmp_path: Path) -> None:
-    with pytest.raises(Refusal, match="no simulated card answers"):
+    with pytest.raises(Refusal, match="no simulated GPU answers"):
         cdi.write(tmp_path, tmp_path / "admin.sock")
     assert list(tmp_path.iterdir()) == []
 

@@ -40,7 +40,7 @@ def pid_of(mgpu: Arbiter, container: str) -> int:
 def working(mgpu: Arbiter, container: str, card: int = 0) -> int:
     """Waits until the card has run some of the container's first process; its pid."""
     pid = pid_of(mgpu, container)
-    until(lambda: time_of(mgpu, pid, card) > 0, f"{container} runs on card {card}")
+    until(lambda: time_of(mgpu, pid, card) > 0, f"{container} runs on GPU {card}")
     return pid
 
 
@@ -108,5 +108,5 @@ def came_back(since: Mark, *, online: int, offline: Collection[int]) -> list[Spa
         end = max(span.end_ns for span in runs(found, online))
         return any(span.start_ns >= end for pid in offline for span in runs(found, pid))
 
-    until(back, "offline is back on the card")
+    until(back, "offline is back on the GPU")
     return since.spans()

@@ -139,7 +139,7 @@ class FakeEngine:
             raise OSError(errno.EINVAL, "Invalid argument")
         assert tenant in self.tenants
         assert 1 <= quota_percent <= 100
-        assert all(card in self.policies for card in self.tenants[tenant]), "a card without a policy"
+        assert all(card in self.policies for card in self.tenants[tenant]), "a GPU without a policy"
         for card in self.tenants[tenant]:
             others = [
                 percent
@@ -148,7 +148,7 @@ class FakeEngine:
             ]
             # The scheduler answers -EDQUOT, which admission and live changes have to rule out, also on the
             # way.
-            assert sum(others) + quota_percent <= 100, "the class comes to more than a card"
+            assert sum(others) + quota_percent <= 100, "the class comes to more than a GPU"
         self.scheduled[tenant] = (tenant_class, quota_percent)
 
     def memory(self, tenant: int, kind: int) -> None:

@@ -300,7 +300,7 @@ def test_a_container_on_a_drained_card_is_refused_with_what_to_do(driver: Driver
 
     driver.watch.drain([0], drained=True)
     assert admitted() == [1]
-    with pytest.raises(Refusal, match=r"card 0 \(GPU-0\) is drained"):
+    with pytest.raises(Refusal, match=r"GPU 0 \(GPU-0\) is drained"):
         admitted(NVIDIA_VISIBLE_DEVICES="0")
     driver.watch.drain([1], drained=True)
     with pytest.raises(Refusal, match="is drained"):

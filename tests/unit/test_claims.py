@@ -104,7 +104,7 @@ def test_claim_without_amounts_is_a_card_for_itself(world: World) -> None:
     grant = admit(world, one)
     assert given(grant) == [(0, CARDS[0].memory_mib, 100)]
     assert grant.whole_cards
-    with pytest.raises(Refusal, match="2 cards asked, but"):
+    with pytest.raises(Refusal, match="2 GPUs asked, but"):
         world.granted("other", MGPU_GPUS="2", MGPU_MEMORY_MIB="2048")
 
 

@@ -62,7 +62,7 @@ def test_policy_shows_its_origin(mgpud: FakeMgpud) -> None:
     ]
     assert json.loads(mgpu("policy", "-o", "json").output) == reply["cards"]
     mgpud.reply({**OK, "cards": []})
-    assert mgpu("policy").output == "This node has no cards.\n"
+    assert mgpu("policy").output == "This node has no GPUs.\n"
     assert mgpud.asked[0] == {"version": 1, "verb": "policy"}
 
 
@@ -132,13 +132,13 @@ def test_top_once_shows_each_cards_containers(mgpud: FakeMgpud) -> None:
     result = mgpu("top", "--once", "--interval", "0.05")
     assert result.exit_code == 0
     first, columns, row, heading, _, other = rows(result.output)
-    assert " ".join(first) == "card 0 Tesla V100-SXM2-16GB fixed-share online busy 512/16160 MiB"
+    assert " ".join(first) == "GPU 0 Tesla V100-SXM2-16GB fixed-share online busy 512/16160 MiB"
     assert columns == rows(" ".join(top.COLUMNS))[0]
     assert row == ["0123456789ab", "online", "100", "75.0", "running", "0", "512/4309", "web-0"]
-    assert " ".join(heading) == "card 1 Tesla V100-SXM2-16GB free online busy 0/16160 MiB"
+    assert " ".join(heading) == "GPU 1 Tesla V100-SXM2-16GB free online busy 0/16160 MiB"
     assert other[-2:] == ["0/4309", "web-0"]
     mgpud.reply_to("list", list_reply([], [], S))
-    assert mgpu("top", "--once", "--interval", "0.05").output == "This node has no cards.\n"
+    assert mgpu("top", "--once", "--interval", "0.05").output == "This node has no GPUs.\n"
 
 
 def test_top_json_is_a_frame_a_line(mgpud: FakeMgpud) -> None:
@@ -160,7 +160,7 @@ def test_top_ends_cleanly_on_interrupt(mgpud: FakeMgpud, monkeypatch: pytest.Mon
     monkeypatch.setattr(time, "sleep", sleep)
     result = mgpu("top", "--interval", "0.5")
     assert (result.exit_code, slept) == (0, [0.5] * 3)
-    assert result.output.count("card 0") == 2
+    assert result.output.count("GPU 0") == 2
 
 
 def test_top_on_a_terminal_redraws_and_leaves_it_as_it_was(mgpud: FakeMgpud) -> None:
@@ -172,7 +172,7 @@ def test_top_on_a_terminal_redraws_and_leaves_it_as_it_was(mgpud: FakeMgpud) -> 
         argv, stdin=its, stdout=its, stderr=its, env={**os.environ, "TERM": "xterm"}
     ) as top_:
         os.close(its)
-        while b"card 0" not in shown:
+        while b"GPU 0" not in shown:
             shown += os.read(ours, 65536)
         top_.send_signal(signal.SIGINT)
         # EIO is how a terminal's end looks on this side.
@@ -212,7 +212,7 @@ def test_describe_says_what_the_scheduler_did(mgpud: FakeMgpud) -> None:
     mgpud.reply(list_reply([container(sched=state)], []))
     shown = rows(mgpu("describe", "0123").output)
     assert ["Activity:", "running"] in shown
-    assert ["Share:", "30", "percent", "of", "each", "card"] in shown
+    assert ["Share:", "30", "percent", "of", "each", "GPU"] in shown
     assert ["Ran:", "1.500", "s"] in shown
     assert ["Suspended:", "0.250", "s,", "preempted", "once"] in shown
     mgpud.reply(list_reply([container(sched=None, cards=[])], []))

@@ -41,7 +41,7 @@ def test_ps_shows_each_card_of_a_container_on_its_own_line(mgpud: FakeMgpud) -> 
     result = mgpu("ps")
     assert result.exit_code == 0
     heading, first, second = rows(result.output)
-    assert heading == rows("CONTAINER CARD USED/CAP MiB CORE% CLASS POLICY STATE AGE NAME")[0]
+    assert heading == rows("CONTAINER GPU USED/CAP MiB CORE% CLASS POLICY STATE AGE NAME")[0]
     assert first[:-2] == ["0123456789ab", "0", "512/4309", "-", "online", "fixed-share", "bound"]
     assert first[-1] == "-"
     assert second == ["1", "0/4309", "-"]
@@ -52,7 +52,7 @@ def test_ps_says_advisory_and_where_a_container_comes_from(mgpud: FakeMgpud) -> 
     assert "bound, advisory" in mgpu("ps").output
     assert mgpu("ps").output.splitlines()[1].endswith("  prod/web-0/app")
     show(mgpud, [container(advisory=True, cards=[])])
-    assert "bound, advisory" in mgpu("ps").output, "one without a card is there to be seen too"
+    assert "bound, advisory" in mgpu("ps").output, "one without a GPU is there to be seen too"
 
 
 def test_ps_wide_has_whole_ids_and_uuids(mgpud: FakeMgpud) -> None:
@@ -133,10 +133,10 @@ def test_a_container_whose_grant_cannot_be_read_is_shown(mgpud: FakeMgpud) -> No
 def test_empty_states_say_so(mgpud: FakeMgpud) -> None:
     mgpud.reply(list_reply([], []))
     assert mgpu("ps").output == "No container holds a GPU.\n"
-    assert mgpu("devices").output == "This node has no cards.\n"
+    assert mgpu("devices").output == "This node has no GPUs.\n"
     assert json.loads(mgpu("ps", "-o", "json").output) == []
     show(mgpud, [container(processes=[])])
-    assert "No process in it uses a card." in mgpu("describe", "0123").output
+    assert "No process in it uses a GPU." in mgpu("describe", "0123").output
 
 
 def test_json_is_the_protocols_own_objects(mgpud: FakeMgpud) -> None:

@@ -38,7 +38,7 @@ def test_profiles_are_handed_on(values: list[str], checked: str) -> None:
         ("a10:0", '--sim "a10:0": no such count; '),
         ("a10:-1", '--sim "a10:-1": no such count; '),
         ("a10:2:2", '--sim "a10:2:2": no such count; '),
-        ("a10:33", '--sim "a10:33": 33 cards; there can be 32 cards in all'),
+        ("a10:33", '--sim "a10:33": 33 GPUs; there can be 32 GPUs in all'),
     ],
 )
 def test_invalid_profile_is_refused(value: str, words: str) -> None:

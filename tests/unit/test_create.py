@@ -186,9 +186,9 @@ def test_reach_and_foreign_listener_are_told(node: Node) -> None:
     spec["linux"]["seccomp"] = {"defaultAction": "SCMP_ACT_ALLOW", "listenerPath": "/foreign.sock"}
     spec["root"] = {"path": "../bundle/rootfs"}
     (node.root / "bundle/config.json").write_text(json.dumps(spec))
-    with Mgpud(node.socket, lambda _: refused("the container reaches a card", "drop --privileged")) as mgpud:
+    with Mgpud(node.socket, lambda _: refused("the container reaches a GPU", "drop --privileged")) as mgpud:
         line = failed(node, create(node))
-    assert line == "mgpu: the container reaches a card; drop --privileged"
+    assert line == "mgpu: the container reaches a GPU; drop --privileged"
     assert mgpud.requests[0]["reach"] == [{"how": "cgroup", "detail": "device rule a *:* rwm"}]
     assert mgpud.requests[0]["seccomp_listener"] == "/foreign.sock"
     assert mgpud.requests[0]["rootfs"] == str(node.root / "bundle/rootfs")

@@ -105,10 +105,10 @@ def test_an_end_before_the_end_is_no_broken_promise(capsys: pytest.CaptureFixtur
 
 def test_a_broken_promise_says_what_was_promised_and_seen(capsys: pytest.CaptureFixture[str]) -> None:
     report = Report()
-    report.check("cards", 2, 1)
+    report.check("GPUs", 2, 1)
     report.check("the container was not started", True, False)
     assert report.conclude(1) == 1
     assert capsys.readouterr().out.splitlines()[:2] == [
-        "  FAIL cards: promised 2, seen 1",
+        "  FAIL GPUs: promised 2, seen 1",
         "  FAIL the container was not started",
     ]

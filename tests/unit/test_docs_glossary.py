@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
 from tests.support.places import REPOSITORY
+from tests.support.tree import PYTHON, files_of, relative
 
+PRODUCT = (
+    "cluster",
+    "demo",
+    "install",
+    "mgpu_cli",
+    "native_sched",
+    "oci_specs",
+    "placement",
+    "runtime_hook",
+    "sim",
+)
 PAGE = (REPOSITORY / "docs" / "glossary.md").read_text()
 TERMS, _, REST = PAGE.partition("\n## Identifiers\n")
+# Not in an identifier, an option, a placeholder or a path.
+CARD = re.compile(r"(?<![-\w{/.])[Cc]ards?\b(?![-\w}\]/=]|\.\w)")
 IDENTIFIERS = REST.partition("\n## ")[0]
 
 
@@ -42,3 +59,29 @@ def test_identifiers_become_one_name_that_stays() -> None:
     now = [pair[0] for pair in pairs]
     assert sorted(now) == sorted(set(now))
     assert {pair[1] for pair in pairs} & set(now) == set()
+
+
+def prose(path: Path) -> Iterator[str]:
+    """What a program of the product may say to people: strings of several words, and headings."""
+    tree = ast.parse(path.read_text())
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and id(node) not in docstrings:
+            text = str(node.value)
+            if " " in text or text.isupper():
+                yield text
+
+
+def test_people_read_gpu_where_identifiers_have_card() -> None:
+    files = [path for path in files_of(PYTHON) if relative(path).split("/")[0] in PRODUCT]
+    read = [
+        (relative(path), text) for path in files if "generated" not in path.parts for text in prose(path)
+    ]
+    read += [(relative(path), path.read_text()) for path in (REPOSITORY / "mgpu_cli" / "man").glob("*.1")]
+    assert len(read) > 2000
+    assert [one for one in read if CARD.search(one[1]) or "CARD" in one[1].split()] == []

@@ -173,7 +173,7 @@ FAULTS: list[tuple[Group, Change, dict[str, Level]]] = [
     (arbiter.GROUP, health(sched_fifo=False), {"mgpud-fifo": WARN}),
     (
         arbiter.GROUP,
-        health(without=["engine-status not on card 1: online is seen idle by fetch only"]),
+        health(without=["engine-status not on GPU 1: online is seen idle by fetch only"]),
         {"mgpud-without": WARN},
     ),
     (permissions.GROUP, lambda node: setattr(node, "uid", 1000), {"permissions-root": WARN}),

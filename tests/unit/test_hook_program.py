@@ -38,11 +38,11 @@ def test_sends_the_state_as_it_came(tmp_path: Path, verb: str) -> None:
 
 
 def test_refusal_is_shown_word_for_word(tmp_path: Path) -> None:
-    message, hint = 'the card "é😀\\n" is\nfull', "use\tanother"
+    message, hint = 'the GPU "é😀\\n" is\nfull', "use\tanother"
     with Mgpud(tmp_path / "s", lambda _: refused(message, hint)):
         done = hook("bind", tmp_path / "s")
     assert done.returncode == 1
-    assert one_line(done.stderr) == r'mgpu: the card "é😀\n" is\x0afull; use\x09another'
+    assert one_line(done.stderr) == r'mgpu: the GPU "é😀\n" is\x0afull; use\x09another'
 
 
 def test_refused_release_does_not_fail_a_delete(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_quota_reduces_containers_without_quota(world: World) -> None:
 def test_whole_cards_may_change_class_only(world: World) -> None:
     grant = world.granted("whole", MGPU_GPUS="1")
     said = (
-        "mgpu: container whole was given whole cards, which nobody else may use; "
+        "mgpu: container whole was given whole GPUs, which nobody else may use; "
         "change its class only, or create it anew with memory or core"
     )
     assert line(world, "whole", core_percent=50) == said
@@ -87,7 +87,7 @@ def test_memory_below_what_is_held(world: World, intent: dict[str, int]) -> None
     grant = world.granted("job", MGPU_MEMORY_MIB="1024")
     world.engine.held_bytes[grant.tenant, 0] = 512 * MIB + 1
     assert line(world, "job", **intent) == (
-        "mgpu: 512 MiB asked, but container job holds 513 MiB on card 0; "
+        "mgpu: 512 MiB asked, but container job holds 513 MiB on GPU 0; "
         "give it 513 MiB or more, or have it free memory first"
     )
     world.ask("set", container="job", memory_mib=513)
@@ -102,7 +102,7 @@ def test_memory_that_is_taken_while_the_cap_shrinks(world: World) -> None:
             world.engine.held_bytes[tenant, 1] = 1900 * MIB
 
     world.engine.after_grant = meanwhile
-    with pytest.raises(Refusal, match="holds 1900 MiB on card 1; give it 1900 MiB a card or more"):
+    with pytest.raises(Refusal, match="holds 1900 MiB on GPU 1; give it 1900 MiB a GPU or more"):
         world.ask("set", container="job", memory_mib=2048, **{"class": "offline"})
     assert world.engine.tenants[grant.tenant] == {0: 2048 * MIB, 1: 2048 * MIB}
     assert world.engine.scheduled[grant.tenant][0] == TenantClass.ONLINE
@@ -123,32 +123,32 @@ def test_change_refused_by_the_engine_library_changes_nothing(world: World) -> N
     [
         (
             {"memory_mib": 4097},
-            "memory-mib 4097 does not divide evenly over 2 cards; "
-            "allowed: a total of which each card gets an equal whole part",
+            "memory-mib 4097 does not divide evenly over 2 GPUs; "
+            "allowed: a total of which each GPU gets an equal whole part",
         ),
         (
             {"core_percent": 41},
-            "core 41 does not divide evenly over 2 cards; "
-            "allowed: a total of which each card gets an equal whole part",
+            "core 41 does not divide evenly over 2 GPUs; "
+            "allowed: a total of which each GPU gets an equal whole part",
         ),
-        ({"core_percent": 202}, "core 202 is more than 2 cards; allowed: 200 at most"),
+        ({"core_percent": 202}, "core 202 is more than 2 GPUs; allowed: 200 at most"),
         (
             {"memory_mib": 2046},
-            "1023 MiB a card asked, and the least is 1024 MiB; allowed: 2048 MiB or more in total",
+            "1023 MiB a GPU asked, and the least is 1024 MiB; allowed: 2048 MiB or more in total",
         ),
         (
             {"memory_mib": 32000},
-            "16000 MiB asked, but of the 16160 MiB of card 0 other containers were granted 2048 MiB; "
-            "ask for at most 14112 MiB a card, or wait until a container ends",
+            "16000 MiB asked, but of the 16160 MiB of GPU 0 other containers were granted 2048 MiB; "
+            "ask for at most 14112 MiB a GPU, or wait until a container ends",
         ),
         (
             {"core_percent": 160},
-            "core 80 asked, but other online containers leave 50 percent of card 0; "
-            "ask for at most core 50 a card, give another one less, or wait until one ends",
+            "core 80 asked, but other online containers leave 50 percent of GPU 0; "
+            "ask for at most core 50 a GPU, give another one less, or wait until one ends",
         ),
         (
             {"memory_mib": 4096, "class": "offline"},
-            "a part of what offline containers leave asked, but other offline containers leave 0 percent of card 0; "
+            "a part of what offline containers leave asked, but other offline containers leave 0 percent of GPU 0; "
             "give another one less, or wait until one ends",
         ),
     ],
@@ -162,7 +162,7 @@ def test_change_that_does_not_fit_is_refused(world: World, intent: dict[str, Any
 
 def test_refusal_for_a_single_card_names_no_others(world: World) -> None:
     world.granted("job", MGPU_MEMORY_MIB="1024")
-    assert line(world, "job", core_percent=101) == "mgpu: core 101 is more than 1 card; allowed: 100 at most"
+    assert line(world, "job", core_percent=101) == "mgpu: core 101 is more than 1 GPU; allowed: 100 at most"
     assert "allowed: 256 MiB or more in total" in line(world, "job", memory_mib=255)
 
 
@@ -176,7 +176,7 @@ def test_ended_or_cardless_container_cannot_be_changed(world: World) -> None:
     )
     privileged = World(NodeConfig(allow_privileged=True))
     privileged.admit("seen", reach=[{"how": "cgroup", "detail": "device rule a *:* rwm"}])
-    assert "container seen was given no card" in line(privileged, "seen", core_percent=10)
+    assert "container seen was given no GPU" in line(privileged, "seen", core_percent=10)
     with_card = privileged.granted("both", MGPU_MEMORY_MIB="512")
     with_card.advisory = True
     privileged.ask("set", container="both", memory_mib=1024)

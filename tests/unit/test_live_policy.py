@@ -47,7 +47,7 @@ def test_free_card_keeps_the_operators_policy(world: World) -> None:
     with pytest.raises(Refusal) as refused:
         world.granted("b", **ON_0, MGPU_POLICY="fs")
     assert refused.value.line() == (
-        "mgpu: policy fixed-share asked, but card 0 runs native-burst-share, set by the operator; "
+        "mgpu: policy fixed-share asked, but GPU 0 runs native-burst-share, set by the operator; "
         "ask for native-burst-share, leave the policy out, or have the operator set another with mgpu policy"
     )
 
@@ -57,7 +57,7 @@ def test_a_conflict_names_the_container_that_set_the_policy(world: World) -> Non
     with pytest.raises(Refusal) as refused:
         world.granted("second", **ON_0, MGPU_POLICY="fs")
     assert refused.value.line() == (
-        'mgpu: policy fixed-share asked, but card 0 runs native-burst-share, set by "first"; '
+        'mgpu: policy fixed-share asked, but GPU 0 runs native-burst-share, set by "first"; '
         "ask for native-burst-share, leave the policy out, or wait until that container ends"
     )
 
@@ -65,8 +65,8 @@ def test_a_conflict_names_the_container_that_set_the_policy(world: World) -> Non
 def test_cards_that_one_container_runs_on_are_set_together(world: World) -> None:
     world.granted("pair", MGPU_MEMORY_MIB="4096", MGPU_GPUS="2")
     assert line(world, cards=[1], policy="native-burst-share") == (
-        "mgpu: container pair runs on cards 0 and 1 as one, under one policy; "
-        "set all of them: --card 0 --card 1"
+        "mgpu: container pair runs on GPUs 0 and 1 as one, under one policy; "
+        "set all of them: --gpu 0 --gpu 1"
     )
     world.ask("policy", cards=[1, 0, 1], policy="native-burst-share")
     assert {row[0] for row in owners(world)} == {"native-burst-share"}
@@ -77,7 +77,7 @@ def test_under_fixed_share_everyone_is_left_something(world: World) -> None:
     world.granted("all", **ON_0, MGPU_CORE="100")
     world.granted("rest", **ON_0)
     assert line(world, cards=[0], policy="fixed-share") == (
-        "mgpu: under fixed-share online container rest would get less than 1 percent of card 0, "
+        "mgpu: under fixed-share online container rest would get less than 1 percent of GPU 0, "
         "of which quotas leave 0 percent; "
         "lower another's with mgpu set --core, or give this one a quota first"
     )
@@ -93,7 +93,7 @@ def test_cards_whose_policy_the_scheduler_does_not_take_are_as_before(world: Wor
     world.granted("pair", MGPU_MEMORY_MIB="4096", MGPU_GPUS="2")
     world.engine.refuses.add("policy 1")
     assert line(world, policy="native-burst-share") == (
-        "mgpu: the scheduler does not take native-burst-share for these cards now (Device or resource busy); "
+        "mgpu: the scheduler does not take native-burst-share for these GPUs now (Device or resource busy); "
         "wait until their containers end; everything is as before"
     )
     assert {grant.policy for grant in world.grants} == {"fixed-share"}
@@ -102,9 +102,9 @@ def test_cards_whose_policy_the_scheduler_does_not_take_are_as_before(world: Wor
 
 def test_a_card_that_is_not_there(world: World) -> None:
     assert line(world, cards=[0, 7], policy="fixed-share") == (
-        "mgpu: this node has no card 7; its cards are: 0, 1"
+        "mgpu: this node has no GPU 7; its GPUs are: 0, 1"
     )
-    assert line(world, cards=[7]) == "mgpu: this node has no card 7; its cards are: 0, 1"
+    assert line(world, cards=[7]) == "mgpu: this node has no GPU 7; its GPUs are: 0, 1"
     assert [row["index"] for row in world.ask("policy", cards=[1])["cards"]] == [1]
 
 

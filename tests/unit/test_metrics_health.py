@@ -161,7 +161,7 @@ def test_healthy_node_has_no_findings() -> None:
         ({"scheduler_stuck_seconds": 4.0}, "scheduler", "ok", "SCHED_FIFO"),
         ({"mediator_stuck_seconds": 12.0}, "mediator", "failed", "at one call for 12 s"),
         ({"sched_fifo": False}, "scheduler", "attention", "not under SCHED_FIFO"),
-        ({"cards": 0}, "cards", "attention", "0"),
+        ({"cards": 0}, "GPUs", "attention", "0"),
     ],
 )
 def test_health_names_each_fault(changed: dict[str, Any], name: str, state: str, says: str) -> None:

@@ -42,7 +42,7 @@ def test_whole_cards_of_core_clamp_the_memory_beside_them() -> None:
 
 
 def test_less_than_whole_cards_does_not_clamp() -> None:
-    assert "16384 MiB asked, but the largest card has 16160 MiB" in line(request(16384, 50), card(0))
+    assert "16384 MiB asked, but the largest GPU has 16160 MiB" in line(request(16384, 50), card(0))
 
 
 def test_core_alone_is_the_same_share_of_memory() -> None:
@@ -57,12 +57,12 @@ def test_whole_card_request_needs_free_cards() -> None:
     assert placement.cards[0].core_percent == 100
     assert indices(place(request(count=None), (card(0), card(1)), CONFIG)) == [0, 1]
     assert line(request(), card(0, tenant(memory_mib=256))) == (
-        "mgpu: a whole card asked, but card 0 has other containers; "
-        "ask for memory or core to share a card, or wait until they end"
+        "mgpu: a whole GPU asked, but GPU 0 has other containers; "
+        "ask for memory or core to share a GPU, or wait until they end"
     )
     assert line(request(count=None), card(0, tenant()), card(1)) == (
-        "mgpu: a whole card on each of 2 cards asked, but 1 of 2 cards has room, and elsewhere card 0 has other "
-        "containers; ask for memory or core to share a card, or wait until they end"
+        "mgpu: a whole GPU on each of 2 GPUs asked, but 1 of 2 GPUs has room, and elsewhere GPU 0 has other "
+        "containers; ask for memory or core to share a GPU, or wait until they end"
     )
 
 
@@ -73,21 +73,21 @@ def test_the_last_mib_of_a_card() -> None:
     cards = (card(0, tenant(memory_mib=12000)), card(1, tenant(memory_mib=13000)))
     assert indices(place(request(4160), cards, CONFIG)) == [0]
     assert line(request(4161), *cards) == (
-        "mgpu: 4161 MiB asked, but the most that is free is 4160 MiB, on card 0; "
-        "ask for at most 4160 MiB a card, or wait until a container ends"
+        "mgpu: 4161 MiB asked, but the most that is free is 4160 MiB, on GPU 0; "
+        "ask for at most 4160 MiB a GPU, or wait until a container ends"
     )
 
 
 def test_refusal_advises_no_less_than_the_least() -> None:
     assert line(request(4096), card(0, tenant(memory_mib=16000))) == (
-        "mgpu: 4096 MiB asked, but the most that is free is 160 MiB, on card 0; wait until a container ends"
+        "mgpu: 4096 MiB asked, but the most that is free is 160 MiB, on GPU 0; wait until a container ends"
     )
 
 
 def test_refusal_says_that_1_of_2_cards_has_room() -> None:
     assert line(request(8192, count=2), card(0), card(1, tenant(memory_mib=14000))) == (
-        "mgpu: 4096 MiB on each of 2 cards asked, but 1 of 2 cards has room, and elsewhere the most that is free is "
-        "2160 MiB, on card 1; ask for at most 2160 MiB a card, or wait until a container ends"
+        "mgpu: 4096 MiB on each of 2 GPUs asked, but 1 of 2 GPUs has room, and elsewhere the most that is free is "
+        "2160 MiB, on GPU 1; ask for at most 2160 MiB a GPU, or wait until a container ends"
     )
 
 
@@ -95,11 +95,11 @@ def test_core_is_counted_for_each_class() -> None:
     full = card(0, tenant(core=70, memory_mib=1024), tenant("offline", core=100, memory_mib=1024))
     assert indices(place(request(1024, 30), (full,), CONFIG)) == [0]
     assert line(request(1024, 31), full) == (
-        "mgpu: core 31 asked, but the most that online containers leave is 30 percent, on card 0; "
-        "ask for at most core 30 a card, or wait until a container ends"
+        "mgpu: core 31 asked, but the most that online containers leave is 30 percent, on GPU 0; "
+        "ask for at most core 30 a GPU, or wait until a container ends"
     )
     assert line(request(1024, 1, qos="offline"), full) == (
-        "mgpu: core 1 asked, but the most that offline containers leave is 0 percent, on card 0; "
+        "mgpu: core 1 asked, but the most that offline containers leave is 0 percent, on GPU 0; "
         "wait until a container ends"
     )
 
@@ -107,7 +107,7 @@ def test_core_is_counted_for_each_class() -> None:
 def test_memory_alone_under_fixed_share_needs_one_percent_of_its_class() -> None:
     full = card(0, tenant(core=100, memory_mib=1024), policy=FIXED_SHARE, owner="other")
     assert line(request(1024), full) == (
-        "mgpu: a part of what online containers leave asked, but the most that they leave is 0 percent, on card 0; "
+        "mgpu: a part of what online containers leave asked, but the most that they leave is 0 percent, on GPU 0; "
         "wait until a container ends"
     )
     assert indices(place(request(1024, qos="offline"), (full,), CONFIG)) == [0]
@@ -135,11 +135,11 @@ def test_fixed_share_quota_leaves_room_for_containers_without_quota() -> None:
 def test_sixteen_containers_a_card() -> None:
     full = card(0, *(tenant(memory_mib=256) for _ in range(16)))
     assert line(request(256), full) == (
-        "mgpu: a place asked, but card 0 has 16 containers, which is the most; wait until a container ends"
+        "mgpu: a place asked, but GPU 0 has 16 containers, which is the most; wait until a container ends"
     )
     assert indices(place(request(256), (replace(full, tenants=full.tenants[1:]),), CONFIG)) == [0]
     few = NodeConfig(max_containers_per_card=1)
-    assert "each of 2 cards has 1 container, which" in line(
+    assert "each of 2 GPUs has 1 container, which" in line(
         request(256), card(0, tenant()), card(1, tenant()), config=few
     )
 

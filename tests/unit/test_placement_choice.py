@@ -27,7 +27,7 @@ def test_policy_conflict_names_the_tenant_that_set_it() -> None:
     busy = card(0, tenant(), policy=FIXED_SHARE, owner="web-1")
     asked = request(1024, policy="guaranteed-burst-share")
     assert line(asked, busy) == (
-        'mgpu: policy guaranteed-burst-share asked, but card 0 runs fixed-share, set by "web-1"; '
+        'mgpu: policy guaranteed-burst-share asked, but GPU 0 runs fixed-share, set by "web-1"; '
         "ask for fixed-share, leave the policy out, or wait until that container ends"
     )
     assert indices(place(asked, (busy, card(1)), CONFIG)) == [1]
@@ -42,9 +42,9 @@ def test_several_cards_run_one_policy() -> None:
     placement = place(request(2048, count=2), cards, CONFIG)
     assert (indices(placement), placement.policy) == ([1, 2], "native-burst-share")
     assert line(request(2048, count=2), *cards[:2]) == (
-        'mgpu: 2 cards asked, which must run one policy, but card 0 runs fixed-share, set by "a", '
-        'card 1 runs native-burst-share, set by "b"; '
-        "ask for fewer cards, or wait until one of these containers ends"
+        'mgpu: 2 GPUs asked, which must run one policy, but GPU 0 runs fixed-share, set by "a", '
+        'GPU 1 runs native-burst-share, set by "b"; '
+        "ask for fewer GPUs, or wait until one of these containers ends"
     )
 
 
@@ -111,34 +111,34 @@ def test_placement_chooses_among_the_candidates() -> None:
 NAMING_FAULTS = [
     (
         request(1024, candidates=("7",)),
-        'mgpu: this node has no card "7"; its cards are: 0 (GPU-00000000-aaaa), 1 (GPU-00000001-aaaa)',
+        'mgpu: this node has no GPU "7"; its GPUs are: 0 (GPU-00000000-aaaa), 1 (GPU-00000001-aaaa)',
     ),
     (
         request(1024, uuids=("MIG-1",)),
-        'mgpu: this node has no card "MIG-1"; its cards are: 0 (GPU-00000000-aaaa), 1 (GPU-00000001-aaaa)',
+        'mgpu: this node has no GPU "MIG-1"; its GPUs are: 0 (GPU-00000000-aaaa), 1 (GPU-00000001-aaaa)',
     ),
     (
         request(1024, candidates=("0:1",)),
-        'mgpu: this node has no card "0:1"; its cards are: 0 (GPU-00000000-aaaa), 1 (GPU-00000001-aaaa)',
+        'mgpu: this node has no GPU "0:1"; its GPUs are: 0 (GPU-00000000-aaaa), 1 (GPU-00000001-aaaa)',
     ),
     (
         request(1024, uuids=("GPU-0",)),
-        'mgpu: "GPU-0" is the beginning of 2 cards\' UUIDs; '
+        'mgpu: "GPU-0" is the beginning of 2 GPUs\' UUIDs; '
         "write more of the UUID: GPU-00000000-aaaa or GPU-00000001-aaaa",
     ),
     (
         request(1024, uuids=("GPU-00000000",), candidates=("1",)),
-        "mgpu: 1 card asked, and NVIDIA_VISIBLE_DEVICES leaves 0 of 2; name others",
+        "mgpu: 1 GPU asked, and NVIDIA_VISIBLE_DEVICES leaves 0 of 2; name others",
     ),
     (
         request(2048, count=2, candidates=("1",)),
-        "mgpu: 2 cards asked, and NVIDIA_VISIBLE_DEVICES leaves 1 of 2; ask for at most 1, or name others",
+        "mgpu: 2 GPUs asked, and NVIDIA_VISIBLE_DEVICES leaves 1 of 2; ask for at most 1, or name others",
     ),
     (
         request(2048, count=2, uuids=("GPU-00000001", "GPU-00000001-aaaa")),
-        "mgpu: 2 cards asked, and the UUIDs leave 1 of 2; ask for at most 1, or name others",
+        "mgpu: 2 GPUs asked, and the UUIDs leave 1 of 2; ask for at most 1, or name others",
     ),
-    (request(3072, count=3), "mgpu: 3 cards asked, and this node has 2; ask for at most 2"),
+    (request(3072, count=3), "mgpu: 3 GPUs asked, and this node has 2; ask for at most 2"),
 ]
 
 
@@ -148,9 +148,9 @@ def test_names_and_numbers_that_do_not_fit_the_node(asked: Request, expected: st
 
 
 def test_placement_refuses_on_a_node_without_cards() -> None:
-    assert line(request(1024)) == "mgpu: 1 card asked, and this node has none; run it on a node with GPUs"
+    assert line(request(1024)) == "mgpu: 1 GPU asked, and this node has none; run it on a node with GPUs"
     assert (
-        line(request(count=None)) == "mgpu: cards asked, and this node has none; run it on a node with GPUs"
+        line(request(count=None)) == "mgpu: GPUs asked, and this node has none; run it on a node with GPUs"
     )
 
 
@@ -162,11 +162,11 @@ def test_a_container_gets_one_mig_instance_of_a_gpu() -> None:
     assert indices(place(request(2048, count=2), instances, CONFIG)) == [0, 2]
     assert indices(place(request(2048, count=2, uuids=("MIG-1", "MIG-2")), instances, CONFIG)) == [1, 2]
     assert line(request(4096, count=3), *instances) == (
-        "mgpu: 3 cards asked, and those that fit are MIG instances of 2 GPUs: a container gets at most one of each; "
+        "mgpu: 3 GPUs asked, and those that fit are MIG instances of 2 GPUs: a container gets at most one of each; "
         "ask for at most 2, or for instances of other GPUs"
     )
     assert line(request(2048, count=2, uuids=("MIG-0", "MIG-1")), *instances).startswith(
-        "mgpu: 2 cards asked, and those that fit are MIG instances of 1 GPU: "
+        "mgpu: 2 GPUs asked, and those that fit are MIG instances of 1 GPU: "
     )
 
 
@@ -185,18 +185,18 @@ def test_placement_that_fails_says_where_and_to_place_anew() -> None:
     full = replace(request(1024), placed=(cards[0].uuid,))
     assert line(full, *cards) == (
         "mgpu: mgpu.dev/placement names GPU-00000000-aaaa, and there 1024 MiB asked, but the most that is free "
-        f"is 160 MiB, on card 0; {wait}"
+        f"is 160 MiB, on GPU 0; {wait}"
     )
     unknown = replace(request(1024), placed=("GPU-9",))
     assert line(unknown, *cards) == (
-        'mgpu: mgpu.dev/placement names GPU-9, and there this node has no card "GPU-9"; ' + wait
+        'mgpu: mgpu.dev/placement names GPU-9, and there this node has no GPU "GPU-9"; ' + wait
     )
     few = replace(request(2048, count=2), placed=(cards[1].uuid,))
     assert line(few, *cards) == (
-        "mgpu: mgpu.dev/placement names GPU-00000001-aaaa, and there 2 cards asked, and mgpu.dev/placement leaves "
+        "mgpu: mgpu.dev/placement names GPU-00000001-aaaa, and there 2 GPUs asked, and mgpu.dev/placement leaves "
         f"1 of 2; {wait}"
     )
     other = replace(request(2048, count=1, uuids=(cards[1].uuid,)), placed=(cards[0].uuid,))
     assert line(other, *cards).startswith(
-        "mgpu: mgpu.dev/placement names GPU-00000000-aaaa, and there 1 card asked"
+        "mgpu: mgpu.dev/placement names GPU-00000000-aaaa, and there 1 GPU asked"
     )

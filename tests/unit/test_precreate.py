@@ -93,7 +93,7 @@ def test_grant_rewrites_the_hooks_spec(node: Node) -> None:
 def test_a_refusal_is_seen_where_podman_prints(node: Node, tmp_path: Path) -> None:
     said = tmp_path / "stderr"
     starter = "import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:], stderr=subprocess.DEVNULL).returncode)"
-    with Mgpud(node.socket, lambda _: refused("no card has room", "wait")), said.open("wb") as stderr:
+    with Mgpud(node.socket, lambda _: refused("no GPU has room", "wait")), said.open("wb") as stderr:
         done = subprocess.run(
             [sys.executable, "-c", starter, node.script, "precreate"],
             input=spec(ASKING),
@@ -103,7 +103,7 @@ def test_a_refusal_is_seen_where_podman_prints(node: Node, tmp_path: Path) -> No
             check=False,
         )
     assert (done.returncode, done.stdout) == (1, b"")
-    assert one_line(said.read_text()) == "mgpu: no card has room; wait"
+    assert one_line(said.read_text()) == "mgpu: no GPU has room; wait"
 
 
 LOGGED = """
@@ -120,7 +120,7 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log:
 def test_a_refusal_is_in_the_systems_log(node: Node) -> None:
     """In a /dev of the test's own."""
     own = "mount -t tmpfs none /dev && mknod -m 666 /dev/null c 1 3 && exec "
-    with Mgpud(node.socket, lambda _: refused("no card has room", "wait")):
+    with Mgpud(node.socket, lambda _: refused("no GPU has room", "wait")):
         done = subprocess.run(
             ["unshare", "--mount", "sh", "-c", own + '"$@"', "sh"]
             + [sys.executable, "-c", LOGGED, str(node.script), "precreate"],
@@ -129,7 +129,7 @@ def test_a_refusal_is_in_the_systems_log(node: Node) -> None:
             timeout=60,
             check=True,
         )
-    assert done.stdout.decode().strip().endswith(" mgpu: no card has room; wait")
+    assert done.stdout.decode().strip().endswith(" mgpu: no GPU has room; wait")
 
 
 def test_invalid_spec_is_refused(node: Node) -> None:

@@ -129,7 +129,7 @@ def test_new_spec_keeps_mode_and_original(node: Node) -> None:
 
 def test_a_refusal_is_said_whole(node: Node) -> None:
     write_spec(node, spec())
-    message = 'no card has "room" ' + "ü" * 500
+    message = 'no GPU has "room" ' + "ü" * 500
     error = {"code": "card-full", "message": message, "hint": "wait"}
     with Saying(node, ok(action="refuse", error=error)):
         done = create(node)

@@ -92,7 +92,7 @@ def test_a_card_that_is_one_containers_alone_is_not_lent() -> None:
 def test_no_card_is_promised_that_there_is_not() -> None:
     asked = replace(request(V100_MIB + 1, qos="offline"), reclaimable=True)
     assert line(asked, card(0)) == (
-        "mgpu: 16161 MiB asked, but the largest card has 16160 MiB; ask for less, or for more cards"
+        "mgpu: 16161 MiB asked, but the largest GPU has 16160 MiB; ask for less, or for more GPUs"
     )
 
 
@@ -170,7 +170,7 @@ def test_an_older_driver_and_mig_are_refused_in_a_line() -> None:
     with pytest.raises(Refusal) as caught:
         refusals.refuse_unevictable("570.1", [share], [replace(CARDS[0], instance=(1, 0))])
     assert caught.value.line() == (
-        "mgpu: mgpu.dev/memory-reclaimable asked, but card 0 is a MIG instance, which no process is moved off; "
+        "mgpu: mgpu.dev/memory-reclaimable asked, but GPU 0 is a MIG instance, which no process is moved off; "
         "name a GPU without MIG, or do without"
     )
     refusals.refuse_unevictable("570.1", [share], CARDS)

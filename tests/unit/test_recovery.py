@@ -266,7 +266,7 @@ def test_unrecovered_container_leaves_others_served(node: Node, process: subproc
     done = node.next(refuses="tenant")
     assert (done.failed, done.listeners) == (1, 0)
     assert node.world.link.dropped == [1]
-    assert only(node).state == "bound", "what it has of the card stays reserved while it lives"
+    assert only(node).state == "bound", "what it has of the GPU stays reserved while it lives"
 
 
 def test_beside_a_container_whose_grant_is_lost_nothing_is_admitted(

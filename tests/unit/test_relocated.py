@@ -72,7 +72,7 @@ class Driver:
     async def restore(self, pid: int, _patience: Patience, pairs: Iterable[tuple[str, str]] = ()) -> None:
         there = self.at[pid]
         for old, new in pairs:
-            assert old == there, "a pair names the card where the process was"
+            assert old == there, "a pair names the GPU where the process was"
             there = new
         assert there == self.granted, "it is restored onto what its container is granted"
         self.step(pid, "checkpointed", "locked", there)
@@ -216,7 +216,7 @@ def test_what_is_not_a_card_like_its_own_is_refused() -> None:
     with pytest.raises(Refusal, match="is a Tesla T4, and what was on"):
         planned(world, grant, there)
     world.served.cards[1] = CARDS[1]
-    with pytest.raises(Refusal, match="without a device node of card 1"):
+    with pytest.raises(Refusal, match="without a device node of GPU 1"):
         planned(world, replace(grant, nodes=grant.nodes[:1]), there)
     assert planned(world, grant, UUIDS[0]) == grant.cards
     world.granted("full", MGPU_MEMORY_MIB="16160", MGPU_GPUS=there, MGPU_QOS="offline")

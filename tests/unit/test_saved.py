@@ -98,9 +98,9 @@ def test_several_gpus_are_told_apart_by_their_nodes(world: World) -> None:
 @pytest.mark.parametrize(
     ("had", "said"),
     [
-        ([gpu(7)], "checkpointed with /dev/nvidia7, a card that this node has not"),
-        ([gpu(), gpu(1)], "checkpointed with 2 cards, and its spec asks for 1"),
-        ([gpu(name="NVIDIA A10")], "checkpointed on a NVIDIA A10, and card 0 is a Tesla V100-SXM2-16GB"),
+        ([gpu(7)], "checkpointed with /dev/nvidia7, a GPU that this node has not"),
+        ([gpu(), gpu(1)], "checkpointed with 2 GPUs, and its spec asks for 1"),
+        ([gpu(name="NVIDIA A10")], "checkpointed on a NVIDIA A10, and GPU 0 is a Tesla V100-SXM2-16GB"),
         ([gpu(mib=1025)], "had 1025 MiB of GPU memory, and its cap is 1024 MiB now"),
     ],
 )

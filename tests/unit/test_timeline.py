@@ -55,7 +55,7 @@ def read(
     return account.read(events, who, begin_ns=begin_ms * MS, start_ns=start_ms * MS, end_ns=end_ms * MS)
 
 
-def told(timeline: Timeline, label: str, panel: str = "card 0") -> list[tuple[str, float, float, str]]:
+def told(timeline: Timeline, label: str, panel: str = "GPU 0") -> list[tuple[str, float, float, str]]:
     """What became of one lane, in ms."""
     return [
         (row.kind, row.start_ns / MS, row.end_ns / MS, row.why)
@@ -124,7 +124,7 @@ def test_a_container_with_two_cards_stands_back_on_both() -> None:
         ("suspended", 6, 20, "preempted"),
         ("hold", 20, 30, "hold"),
     ]
-    assert told(read(events, who), "gang", "card 1") == []
+    assert told(read(events, who), "gang", "GPU 1") == []
 
 
 def test_turns_are_suspended_and_not_held() -> None:
@@ -176,9 +176,9 @@ def test_ended_container_is_shown_to_its_end() -> None:
 
 
 def test_cards_are_in_the_order_of_their_numbers() -> None:
-    lanes = [Lane(f"card {number}", "x", "online") for number in (10, 2, 0)]
+    lanes = [Lane(f"GPU {number}", "x", "online") for number in (10, 2, 0)]
     shown = rows.timeline([Row(lane, 0, 1, "run") for lane in lanes]).lanes
-    assert [lane.panel for lane in shown] == ["card 0", "card 2", "card 10"]
+    assert [lane.panel for lane in shown] == ["GPU 0", "GPU 2", "GPU 10"]
 
 
 span_lists = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=12)
@@ -209,7 +209,7 @@ def test_the_trace_is_what_perfetto_reads() -> None:
     events = document["traceEvents"]
     processes = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
     threads = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
-    assert list(processes.values()) == ["card 0"]
+    assert list(processes.values()) == ["GPU 0"]
     assert list(threads.values()) == ["web (online)", "scrape (offline)", "train (offline)"]
     assert 0 not in processes
     complete = [e for e in events if e["ph"] == "X"]
@@ -244,7 +244,7 @@ def test_the_picture_shows_each_kind_in_its_colour() -> None:
 
 
 def test_rows_shorter_than_a_pixel_are_mixed() -> None:
-    lane = Lane("card 0", "x", "online")
+    lane = Lane("GPU 0", "x", "online")
     strobe = [Row(lane, at * 1000, at * 1000 + 500, "run") for at in range(10_000)]
     shown = colours(picture.draw(rows.timeline(strobe)))
     half = tuple((a + b) // 2 for a, b in zip(picture._RUN["online"], picture._LANE_PAPER, strict=True))
@@ -254,14 +254,14 @@ def test_rows_shorter_than_a_pixel_are_mixed() -> None:
 
 def test_picture_draws_rows_of_any_source() -> None:
     """Rows of any source: the simulated card's own account, say."""
-    one = Row(Lane("card 0", "web", "online"), 0, 5 * MS, "run")
-    other = Row(Lane("card 0, by its own account", "web", "online"), MS, 5 * MS, "run")
+    one = Row(Lane("GPU 0", "web", "online"), 0, 5 * MS, "run")
+    other = Row(Lane("GPU 0, by its own account", "web", "online"), MS, 5 * MS, "run")
     assert picture.draw(rows.timeline([other, one])).height > picture.draw(rows.timeline([one])).height
 
 
 def test_picture_draws_no_rows_and_odd_names() -> None:
     assert picture.draw(rows.timeline([])).width == picture.WIDTH
-    odd = Lane("card 0", "\x1b[2J" + "x" * 300 + "漢", "unknown")
+    odd = Lane("GPU 0", "\x1b[2J" + "x" * 300 + "漢", "unknown")
     picture.draw(rows.timeline([Row(odd, 5, 5 + MS, "suspended"), Row(odd, 0, 1, "run")]))
 
 
@@ -307,7 +307,7 @@ def test_timeline_prints_sums_and_writes_both_files(mgpud: FakeMgpud, tmp_path: 
 def test_timeline_json_has_the_rows(mgpud: FakeMgpud) -> None:
     found = json.loads(mgpu("timeline", "-o", "json", "--last", "0.19").output)
     assert found["rows"][0] == {
-        "panel": "card 0",
+        "panel": "GPU 0",
         "label": "train",
         "qos": "offline",
         "start_ns": 10 * MS,
@@ -381,7 +381,7 @@ def test_unwritable_file_is_refused_in_one_line(mgpud: FakeMgpud, tmp_path: Path
 def test_timeline_without_events_is_one_line(mgpud: FakeMgpud) -> None:
     mgpud.reply_to("timeline", page([]))
     mgpud.reply_to("list", list_reply([container(sched=None)], []))
-    assert mgpu("timeline").output == "No container has had a card.\n"
+    assert mgpu("timeline").output == "No container has had a GPU.\n"
     mgpud.reply_to("list", list_reply([container(sched=sched(busy=True))], []))
     assert [line.split()[3] for line in mgpu("timeline", "--last", "2").output.splitlines()[1:]] == [
         "2000.0"

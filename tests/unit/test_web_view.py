@@ -179,7 +179,7 @@ def test_events_that_are_kept_are_bounded(looking: Looking, monkeypatch: pytest.
 
 
 def test_columns_are_as_many_whatever_happened() -> None:
-    lane = Lane("card 3", "x", "offline")
+    lane = Lane("GPU 3", "x", "offline")
     turns = [Row(lane, i * 10, i * 10 + 5, "run") for i in range(100_000)]
     found = columns(Timeline(0, 1_000_000, [lane], turns, []))
     assert found == [

@@ -30,8 +30,8 @@ def test_missing_feature_is_logged_once_per_card_with_the_status(capfd: pytest.C
     told.look()
     assert 'what=engine-status why="No data available"' in capfd.readouterr().err
     assert [line.partition(":")[0] for line in without.lines(engine, CARDS)] == [
-        "disable-channels not on card 1",
-        "engine-status not on card 0",
+        "disable-channels not on GPU 1",
+        "engine-status not on GPU 0",
     ]
     assert without.of(engine, 0) == ["engine-status"]
 
@@ -41,7 +41,7 @@ def test_describe_names_features_the_driver_lacks() -> None:
     said = [str(text) for _, text in render._without(cards)]
     assert "idle by fetch only" in said
     assert not any(text.startswith("without ") for text in said), "each has words of its own"
-    assert {row for row, _ in render._without(cards)} == {"Card 1:"}
+    assert {row for row, _ in render._without(cards)} == {"GPU 1:"}
 
 
 def test_row_for_each_kind_of_card_says_how_its_work_is_seen() -> None:

@@ -134,7 +134,7 @@ class Arbiter:
         for container_id in self._lifecycle.lost.values():
             raise Refusal(
                 "grant-lost",
-                f"what container {container_id} holds of the cards is not known: its grant cannot be read any more",
+                f"what container {container_id} holds of the GPUs is not known: its grant cannot be read any more",
                 "end that container, then create this one anew",
             )
 
@@ -224,15 +224,15 @@ class Arbiter:
             if card not in there:
                 raise Refusal(
                     "unknown-card",
-                    f"this node has no card {card}",
-                    f"its cards are: {', '.join(map(str, there)) or 'none'}",
+                    f"this node has no GPU {card}",
+                    f"its GPUs are: {', '.join(map(str, there)) or 'none'}",
                 )
         try:
             self._node.drain(message["cards"], drained=message["drained"])
         except OSError as error:
             raise Refusal(
                 "not-recorded",
-                f"mgpud cannot write down which cards are drained ({error.strerror})",
+                f"mgpud cannot write down which GPUs are drained ({error.strerror})",
                 "make room in its folder, or mount it writable, then try again",
             ) from error
         return {}

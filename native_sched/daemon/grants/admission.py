@@ -165,7 +165,7 @@ class Admission:
             if card.index in self._closed.drained:
                 raise Refusal(
                     "card-drained",
-                    f"card {card.index} ({card.uuid}) is drained, so that it takes no new container",
+                    f"GPU {card.index} ({card.uuid}) is drained, so that it takes no new container",
                     f"mgpu undrain {card.index} takes it back in",
                 )
 
@@ -191,7 +191,7 @@ class Admission:
             raise Refusal(
                 "reach-without-grant",
                 f"the container can reach NVIDIA devices without a grant ({details})",
-                "ask for a card with mgpu.dev/memory-mib, or set allow_privileged = true in node.toml",
+                "ask for a GPU with mgpu.dev/memory-mib, or set allow_privileged = true in node.toml",
             )
         raise Refusal(
             "reach-beside-grant",

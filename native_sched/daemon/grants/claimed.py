@@ -67,10 +67,10 @@ def place(named: Sequence[Named], cards: Sequence[CardState], rules: Rules) -> t
         shares += placed.cards
         policies[placed.policy] = placed.cards[0]
     if len(policies) > 1:
-        runs = ", ".join(f"card {share.index} runs {name}" for name, share in policies.items())
+        runs = ", ".join(f"GPU {share.index} runs {name}" for name, share in policies.items())
         raise Refusal(
             "policy-conflict",
-            f"{len(shares)} cards claimed, which must run one policy, but {runs}",
+            f"{len(shares)} GPUs claimed, which must run one policy, but {runs}",
             "name the policy in the claim's parameters, or set it with mgpu policy",
         )
     gpus = len({share.minor for share in shares})

@@ -26,7 +26,7 @@ def _name(registry: Registry, kind: str, card: CardShare) -> str:
         return names[0]
     raise Refusal(
         "no-cdi-device",
-        f"no CDI spec names card {card.index} ({card.uuid}) as {kind}",
+        f"no CDI spec names GPU {card.index} ({card.uuid}) as {kind}",
         "write one with nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
     )
 

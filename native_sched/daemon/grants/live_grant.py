@@ -64,7 +64,7 @@ def plan(
     if intent.core_percent is not None:
         each = _each("core", intent.core_percent, len(cards))
         if each > 100:
-            counted = "1 card" if len(cards) == 1 else f"{len(cards)} cards"
+            counted = "1 GPU" if len(cards) == 1 else f"{len(cards)} GPUs"
             raise refuse("core-over-cards", total=intent.core_percent, cards=counted, most=100 * len(cards))
         cards = tuple(replace(card, core_percent=each) for card in cards)
     qos = intent.qos or grant.qos
@@ -105,7 +105,7 @@ def _memory_held(grant: Grant, card: CardShare, asked_mib: int, held_mib: int) -
 
 
 def _a_card(grant: Grant) -> str:
-    return " a card" if len(grant.cards) > 1 else ""
+    return " a GPU" if len(grant.cards) > 1 else ""
 
 
 def _check_core(grant: Grant, card: CardShare, qos: Qos, others: CardState) -> None:

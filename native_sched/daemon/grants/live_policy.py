@@ -33,7 +33,7 @@ class LivePolicy:
         for card in chosen:
             if card not in states:
                 there = ", ".join(map(str, states)) or "none"
-                raise Refusal("unknown-card", f"this node has no card {card}", f"its cards are: {there}")
+                raise Refusal("unknown-card", f"this node has no GPU {card}", f"its GPUs are: {there}")
         policy = message.get("policy")
         if policy is not None:
             self._check(policy, [states[card] for card in chosen])
@@ -67,7 +67,7 @@ class LivePolicy:
                 self._tell(cards)
             raise Refusal(
                 "not-taken",
-                f"the scheduler does not take {policy} for these cards now ({error.strerror})",
+                f"the scheduler does not take {policy} for these GPUs now ({error.strerror})",
                 "wait until their containers end; everything is as before",
             ) from error
         for grant in changed:
@@ -102,17 +102,17 @@ class LivePolicy:
 def _not_recorded(error: OSError) -> Refusal:
     return Refusal(
         "not-recorded",
-        f"mgpud cannot write down the policies of cards ({error.strerror})",
+        f"mgpud cannot write down the policies of GPUs ({error.strerror})",
         "make room in its folder, or mount it writable, then try again",
     )
 
 
 def _split(grant: Grant, together: set[int]) -> Refusal:
-    options = " ".join(f"--card {card}" for card in sorted(together))
+    options = " ".join(f"--gpu {card}" for card in sorted(together))
     own = " and ".join(str(card.index) for card in grant.cards)
     return Refusal(
         "cards-coupled",
-        f"container {grant.name} runs on cards {own} as one, under one policy",
+        f"container {grant.name} runs on GPUs {own} as one, under one policy",
         f"set all of them: {options}",
     )
 
@@ -127,6 +127,6 @@ def _check_parts(policy: str, card: CardState, names: Mapping[str, str]) -> None
             raise Refusal(
                 "core-full",
                 f"under {policy} {qos} container {names[without[-1].container_id]} would get less than "
-                f"{LEAST_PART_PERCENT} percent of card {card.index}, of which quotas leave {left} percent",
+                f"{LEAST_PART_PERCENT} percent of GPU {card.index}, of which quotas leave {left} percent",
                 "lower another's with mgpu set --core, or give this one a quota first",
             )

@@ -24,38 +24,38 @@ ROWS = {
     ),
     "no-card": (
         "no-card",
-        "container {name} was given no card",
+        "container {name} was given no GPU",
         "create it anew with what it needs, such as mgpu.dev/memory-mib",
     ),
     "whole-cards": (
         "whole-cards",
-        "container {name} was given whole cards, which nobody else may use",
+        "container {name} was given whole GPUs, which nobody else may use",
         "change its class only, or create it anew with memory or core",
     ),
     "not-even": (
         "not-even",
-        "{key} {total} does not divide evenly over {count} cards",
-        "allowed: a total of which each card gets an equal whole part",
+        "{key} {total} does not divide evenly over {count} GPUs",
+        "allowed: a total of which each GPU gets an equal whole part",
     ),
     "core-over-cards": ("core-too-large", "core {total} is more than {cards}", "allowed: {most} at most"),
     "memory-below-least": (
         "memory-too-small",
-        "{asked} MiB a card asked, and the least is {least} MiB",
+        "{asked} MiB a GPU asked, and the least is {least} MiB",
         "allowed: {total} MiB or more in total",
     ),
     "memory-held": (
         "memory-held",
-        "{asked} MiB asked, but container {name} holds {held} MiB on card {card}",
+        "{asked} MiB asked, but container {name} holds {held} MiB on GPU {card}",
         "give it {held} MiB{each} or more, or have it free memory first",
     ),
     "memory-full": (
         "memory-full",
-        "{asked} MiB asked, but of the {size} MiB of card {card} other containers were granted {granted} MiB",
+        "{asked} MiB asked, but of the {size} MiB of GPU {card} other containers were granted {granted} MiB",
         "ask for at most {free} MiB{each}, or wait until a container ends",
     ),
     "core-full": (
         "core-full",
-        "{asked} asked, but other {qos} containers leave {free} percent of card {card}",
+        "{asked} asked, but other {qos} containers leave {free} percent of GPU {card}",
         "{hint}give another one less, or wait until one ends",
     ),
     "change-not-taken": (
@@ -70,7 +70,7 @@ ROWS = {
     ),
     "evict-instance": (
         "cannot-evict",
-        "{asked}, but card {card} is a MIG instance, which no process is moved off",
+        "{asked}, but GPU {card} is a MIG instance, which no process is moved off",
         "name a GPU without MIG, or do without",
     ),
     "class-of-reclaimable": (
@@ -91,12 +91,12 @@ ROWS = {
     ),
     "no-room-to-resume": (
         "memory-full",
-        "container {quoted} needs {needs} MiB on card {card}, where {left} MiB are free",
+        "container {quoted} needs {needs} MiB on GPU {card}, where {left} MiB are free",
         "wait until online containers there need less, or end one",
     ),
     "another-count": (
         "another-count",
-        "{named} cards named, and container {quoted} has {count}",
+        "{named} GPUs named, and container {quoted} has {count}",
         "name {count}, each once, or leave --gpus out",
     ),
     "driver-restores-in-place": (
@@ -106,32 +106,32 @@ ROWS = {
     ),
     "card-closed": (
         "card-closed",
-        "card {card} ({uuid}) has fallen off the bus, or is drained",
+        "GPU {card} ({uuid}) has fallen off the bus, or is drained",
         "name another one",
     ),
     "resume-on-instance": (
         "cannot-relocate",
-        "card {card} ({uuid}) is a MIG instance, onto which no process is restored",
+        "GPU {card} ({uuid}) is a MIG instance, onto which no process is restored",
         "name a GPU without MIG",
     ),
     "another-model": (
         "another-model",
-        "card {card} is a {model}, and what was on a {left} is restored onto such a one only",
+        "GPU {card} is a {model}, and what was on a {left} is restored onto such a one only",
         "name another one: see mgpu devices",
     ),
     "no-node": (
         "no-node",
-        "container {quoted} was created without a device node of card {card}",
-        "resume it onto its own cards, or create it anew",
+        "container {quoted} was created without a device node of GPU {card}",
+        "resume it onto its own GPUs, or create it anew",
     ),
     "holds-card": (
         "still-on-a-card",
-        "container {quoted} has a process that was not evicted and has its card open",
+        "container {quoted} has a process that was not evicted and has its GPU open",
         "end that one, such as a monitor with NVML, and try again, or leave --gpus out",
     ),
     "cards-not-taken": (
         "not-taken",
-        "the other cards do not take container {quoted} now ({error})",
+        "the other GPUs do not take container {quoted} now ({error})",
         "try again in a second; everything is as before",
     ),
 }

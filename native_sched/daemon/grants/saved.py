@@ -23,7 +23,7 @@ def cards_for(saved: Iterable[Gpu], cards: Iterable[CardState]) -> list[CardStat
     for minor in sorted(minors - {card.minor for card in found}):
         raise Refusal(
             "no-node",
-            f"the container was checkpointed with /dev/nvidia{minor}, a card that this node has not",
+            f"the container was checkpointed with /dev/nvidia{minor}, a GPU that this node has not",
             "restore it on a node that has one, of the same model",
         )
     return found
@@ -36,7 +36,7 @@ def reclaim(
     if len(saved) != len(placed):
         raise Refusal(
             "another-count",
-            f"the container was checkpointed with {len(saved)} cards, and its spec asks for {len(placed)}",
+            f"the container was checkpointed with {len(saved)} GPUs, and its spec asks for {len(placed)}",
             "restore it with the spec that it had",
         )
     had = {gpu["minor"]: gpu for gpu in saved}
@@ -47,7 +47,7 @@ def reclaim(
         if any(gpu["bytes"] for gpu in saved):
             raise Refusal(
                 "cannot-restore",
-                f"driver {printable(driver_version)} does not move processes onto the cards here",
+                f"driver {printable(driver_version)} does not move processes onto the GPUs here",
                 f"restore it on a node with driver {LEAST_DRIVER} or newer, on GPUs without MIG",
             )
         return Reclaim()
@@ -63,7 +63,7 @@ def _check(gpu: Gpu, card: CardShare, driver_version: str) -> None:
     if gpu["name"] != card.name:
         raise Refusal(
             "another-model",
-            f"the container was checkpointed on a {printable(gpu['name'])}, and card {card.index} is a {card.name}",
+            f"the container was checkpointed on a {printable(gpu['name'])}, and GPU {card.index} is a {card.name}",
             "restore it on a node with the same model",
         )
     if gpu["bytes"] > card.memory_mib << 20:

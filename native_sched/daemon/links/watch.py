@@ -59,7 +59,7 @@ class WatchLink:
             try:
                 await self._served()
             except (OSError, ValueError) as error:
-                LOG.warning("not-watched", why=error, what="containerd, and messages about cards")
+                LOG.warning("not-watched", why=error, what="containerd, and messages about GPUs")
             if loop.time() - began > LAST_PAUSE_S:
                 pause_s = FIRST_PAUSE_S
             await asyncio.sleep(pause_s)

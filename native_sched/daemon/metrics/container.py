@@ -105,10 +105,10 @@ def _refused(engine: Engine, grant: Grant) -> Sequence[int]:
 
 def containers(of: Observed, found: Held, openmetrics: bool) -> str:
     """The series of each container that holds a grant; they end with it."""
-    used = Family("memory_used_bytes", "gauge", "Memory that it holds on the card.")
-    limit = Family("memory_limit_bytes", "gauge", "Its memory cap on the card.")
-    evicted = Family("memory_evicted_bytes", "gauge", "Memory of the card that is kept in host memory.")
-    run = Family("run_seconds", "counter", "Time of its cards that it was charged for.")
+    used = Family("memory_used_bytes", "gauge", "Memory that it holds on the GPU.")
+    limit = Family("memory_limit_bytes", "gauge", "Its memory cap on the GPU.")
+    evicted = Family("memory_evicted_bytes", "gauge", "Memory of the GPU that is kept in host memory.")
+    run = Family("run_seconds", "counter", "Time of its GPUs that it was charged for.")
     share = Family("share_ratio", "gauge", "Part of the last ten seconds that it was charged for.")
     suspended = Family("suspended_seconds", "counter", "Time that it was suspended.")
     preemptions = Family("preemptions", "counter", "Times that it was suspended for another's work.")

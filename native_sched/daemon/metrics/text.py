@@ -96,7 +96,7 @@ class NodeCollector(ObservedCollector):
         moved = self._of.moved
         times = Counter(
             "mgpu_memory_moves",
-            "Times that a container's memory left its cards or came back.",
+            "Times that a container's memory left its GPUs or came back.",
             labels=["what"],
         )
         took = Histogram("mgpu_memory_move_seconds", "How long those that succeeded took.", labels=["what"])
@@ -167,7 +167,7 @@ class NodeCollector(ObservedCollector):
         for name, text, bounds_ns, counts, sum_ns in (
             (
                 "mgpu_preemption_latency_seconds",
-                "From the decision to suspend a container for another's work to its being off the card.",
+                "From the decision to suspend a container for another's work to its being off the GPU.",
                 self._of.engine.latency_bounds_ns,
                 stats.preemption,
                 stats.preemption_sum_ns,
@@ -208,21 +208,21 @@ class CardCollector(ObservedCollector):
         grants = list(of.grants)
         info = Gauge(
             "mgpu_card_info",
-            "Always 1; the card's model and policy.",
+            "Always 1; the GPU's model and policy.",
             labels=[*CARD_LABELS, "model", "policy"],
         )
         memory, used, granted, reclaimable, evicted = (
             Gauge(f"mgpu_card_memory_{what}bytes", text, labels=CARD_LABELS)
             for what, text in (
-                ("", "Memory of the card."),
+                ("", "Memory of the GPU."),
                 ("used_", "Memory that containers hold."),
                 ("granted_", "Memory that containers were granted for their own."),
                 ("reclaimable_", "Memory that containers were granted besides, which gives way to online."),
                 ("evicted_", "Memory of containers that is kept in host memory."),
             )
         )
-        lost = Gauge("mgpu_card_lost", "Whether the card has fallen off the bus.", labels=CARD_LABELS)
-        drained = Gauge("mgpu_card_drained", "Whether the operator drains the card.", labels=CARD_LABELS)
+        lost = Gauge("mgpu_card_lost", "Whether the GPU has fallen off the bus.", labels=CARD_LABELS)
+        drained = Gauge("mgpu_card_drained", "Whether the operator drains the GPU.", labels=CARD_LABELS)
         mismatches = Counter(
             "mgpu_audit_mismatches",
             "Audits that found the driver to count more memory to a container than the ledger.",
@@ -249,11 +249,11 @@ class CardCollector(ObservedCollector):
 
     def _by_class(self, grants: list[Grant]) -> Iterator[Metric]:
         labels = [*CARD_LABELS, "class"]
-        containers = Gauge("mgpu_card_containers", "Containers on the card.", labels=labels)
+        containers = Gauge("mgpu_card_containers", "Containers on the GPU.", labels=labels)
         busy = Gauge(
-            "mgpu_card_busy", "Whether a container of the class has work on its cards.", labels=labels
+            "mgpu_card_busy", "Whether a container of the class has work on its GPUs.", labels=labels
         )
-        run = Counter("mgpu_card_run_seconds", "Time of the card charged to containers.", labels=labels)
+        run = Counter("mgpu_card_run_seconds", "Time of the GPU charged to containers.", labels=labels)
         account = self._of.account
         looked = [(grant, account.look(grant)) for grant in grants]
         for card in self._of.cards:

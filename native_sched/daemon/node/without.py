@@ -15,13 +15,13 @@ from native_sched.daemon.node.inventory import CardInfo
 # What becomes of it, for operators.
 INSTEAD = {
     Without.DISABLE_CHANNELS: "each group is taken off its runlist by a call of its own, 16 of a container at most on "
-    "a card; no document says that its work has stopped when that returns",
+    "a GPU; no document says that its work has stopped when that returns",
     Without.TIMESLICES: "suspension alone keeps offline from online's work",
     Without.GROUP_IDS: "what such a group executes counts as another's",
     Without.USERD: "a container with such a channel counts as having work for as long as it is there",
-    Without.ENGINE_STATUS: "online is seen idle by RM's samples of the card's use, a quarter of a second later; "
-    "offline is never seen idle; a chip without a row of facts is such a card",
-    Without.UTILIZATION: "online is seen idle by fetch only, so a long kernel may share the card with offline",
+    Without.ENGINE_STATUS: "online is seen idle by RM's samples of the GPU's use, a quarter of a second later; "
+    "offline is never seen idle; a chip without a row of facts is such a GPU",
+    Without.UTILIZATION: "online is seen idle by fetch only, so a long kernel may share the GPU with offline",
 }
 
 
@@ -65,6 +65,6 @@ def lines(engine: Engine, cards: Sequence[CardInfo]) -> list[str]:
         for what in engine.without(card.index):
             found.setdefault(what, []).append(card.index)
     return [
-        f"{name(what)} not on card {', '.join(map(str, where))}: {INSTEAD[what]}"
+        f"{name(what)} not on GPU {', '.join(map(str, where))}: {INSTEAD[what]}"
         for what, where in sorted(found.items())
     ]

@@ -116,7 +116,7 @@ class Mover:
         try:
             self._engine.reclaim(grant.tenant, closed=True, room_bytes=grant.reclaim.bytes)
         except OSError as error:
-            raise NotMoved(f"its memory is not free on its cards ({error.strerror})") from error
+            raise NotMoved(f"its memory is not free on its GPUs ({error.strerror})") from error
         try:
             self._enter(grant, State.RESTORING)
             await self._restore_all(grant)
@@ -203,7 +203,7 @@ class Mover:
         size, patience_ns = sum(grant.reclaim.bytes.values()), time.monotonic_ns() + _ENDS_WITHIN_NS
         while (left := sum(self.held_bytes(grant).values())) > size // _LEFT_PART:
             if time.monotonic_ns() > patience_ns:
-                raise NotMoved(f"{left >> 20} MiB stayed on its cards: no CUDA of its processes has them")
+                raise NotMoved(f"{left >> 20} MiB stayed on its GPUs: no CUDA of its processes has them")
             await asyncio.sleep(_LOOK_S)
 
     def _enter(self, grant: Grant, state: State, **changed: Any) -> None:
