@@ -85,13 +85,17 @@ class Gangs:
         needed: int,
         labels: Mapping[str, Mapping[str, str]],
         now_s: float,
+        *,
+        begun: bool = False,
     ) -> str:
-        """members: those that have no node yet, of which so many are needed. labels: of the nodes. The line
-        says why none has a place.
+        """members: those that have no node yet, of which so many are needed. labels: of the nodes. begun:
+        others of it have one, so that these need not come together. The line says why none has a place.
         """
         self.tick(now_s)
         if gang in self._given_back and self._given_back[gang][1] > now_s:
             return self._given_back[gang][0]
+        if not members:
+            return f"{gang}: no pod of it waits"
         if gang in self._held:
             return f"{gang}: others of it have a place and come first"
         asked = _asked(members, needed)
@@ -104,7 +108,8 @@ class Gangs:
             places = self._try(members, needed, nodes)
             most = max(most, len(places))
             if len(places) >= needed:
-                self._held[gang] = _Held(until_s=now_s + self._together_s, places=places)
+                until_s = now_s + (_AGAIN_S if begun else self._together_s)
+                self._held[gang] = _Held(until_s=until_s, places=places, whole=begun)
                 self._gang_of |= dict.fromkeys(places, gang)
                 self._given_back.pop(gang, None)
                 return ""

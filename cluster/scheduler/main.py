@@ -112,6 +112,7 @@ async def serve(api: Api, options: Options, started: Callable[[int], None] = lam
     async def list_anew() -> None:
         pods, _ = await api.list(POD)
         state.change_pods(Listed(pods), clock())
+        await together.resume()
 
     holder = f"{socket.gethostname()}_{uuid.uuid4()}"
     lease = Lease(api, options.namespace, holder, clock, list_anew)

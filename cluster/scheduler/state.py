@@ -129,6 +129,10 @@ class State:
             found.append(known)
         return [each for each in found if not (each.terminating or each.is_gated or each.refusal)]
 
+    def of_gangs(self) -> list[Known]:
+        """One pod of each."""
+        return [self.known[min(uids)] for uids in self._groups.values()]
+
     def labels(self) -> dict[str, Mapping[str, str]]:
         return {name: node.labels for name, node in self._nodes.items()}
 

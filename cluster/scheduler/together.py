@@ -55,7 +55,7 @@ class Together:
         """The pod's node, or why there is none. Refusal where its gang is not all there."""
         assert known.group is not None
         size, gangs, uid = await self._size(known.group), self._state.gangs, known.pod.uid
-        gang = known.group.said
+        gang = _gang(known)
         place = gangs.of(uid)
         if place is not None and place.node in names:
             return place.node, ""
@@ -65,10 +65,7 @@ class Together:
             gangs.give_back(
                 gang, f"{gang}: placed anew, since node {place.node} is closed to one of its pods"
             )
-        there = self._state.gang(known)
-        waiting = [each for each in there if not each.node and each.pod.containers]
-        waiting = [each for each in waiting if each.pod.uid not in self._state.assumed]
-        begun = any(each.pod.containers for each in there if each not in waiting)
+        there, waiting, begun = self._parts(known)
         # A pod that takes the place of one that has ended does not wait for those that are done.
         if len(there) < size and not begun:
             raise Refusal("not-now", f"{gang} has {len(there)} of the {size} pods that it takes", _AGAIN)
@@ -80,11 +77,39 @@ class Together:
             for each in waiting
         ]
         needed = min(len(waiting), max(1, size - (len(there) - len(waiting))))
-        why = gangs.place(gang, members, needed, self._state.labels(), self._clock())
+        why = gangs.place(gang, members, needed, self._state.labels(), self._clock(), begun=begun)
         place = gangs.of(uid)
         if place is None:
             return "", why or f"{gang}: the others have a place, and there is no more room"
         return place.node, ""
+
+    async def resume(self) -> None:
+        """After another extender has placed pods: what it began comes before what is asked for next."""
+        for known in self._state.of_gangs():
+            _, waiting, begun = self._parts(known)
+            if not (begun and waiting):
+                continue
+            try:
+                if not await self.is_gang(waiting[0]):
+                    continue
+            except (ApiProblem, Refusal):
+                continue
+            # Meanwhile the watch may have brought more.
+            _, waiting, begun = self._parts(known)
+            labels = self._state.labels()
+            # Which of them each may be on is heard when it is asked about.
+            members = [Member(pod=each.pod, names=list(labels)) for each in waiting]
+            gangs, gang = self._state.gangs, _gang(known)
+            if begun:
+                gangs.place(gang, members, len(members), labels, self._clock(), begun=True)
+
+    def _parts(self, known: Known) -> tuple[list[Known], list[Known], bool]:
+        """The pods of its gang, those that wait for GPUs, and whether others have theirs."""
+        there = self._state.gang(known)
+        placed = {each.pod.uid for each in there if each.node or each.pod.uid in self._state.assumed}
+        asking = [each for each in there if each.pod.containers]
+        waiting = [each for each in asking if each.pod.uid not in placed]
+        return there, waiting, len(waiting) < len(asking)
 
     async def come(self, known: Known, node: str) -> None:
         """Until all of its gang have come. Refusal where they did not, or where it has no place there."""
@@ -100,6 +125,11 @@ class Together:
             self._state.pass_time(self._clock())
         raise Refusal(
             "not-bound",
-            f"pod {known.pod.namespace}/{known.pod.name} is not bound: {gangs.why(known.group.said)}",
+            f"pod {known.pod.namespace}/{known.pod.name} is not bound: {gangs.why(_gang(known))}",
             _AGAIN,
         )
+
+
+def _gang(known: Known) -> str:
+    assert known.group is not None
+    return known.group.said

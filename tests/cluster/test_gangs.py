@@ -82,6 +82,9 @@ def test_gang_whose_pod_is_gone_holds_nothing() -> None:
     gangs.place("a", members(*ranks("a", 3)), 3, {}, 0)
     gangs.gone("a-1")
     assert free(scheduler) == CARDS
+    # All of those that are left may have been bound meanwhile.
+    assert gangs.place("a", [], 0, {}, 0) != ""
+    assert gangs.place("a", members(*ranks("a", 3)), 3, {}, 0) == ""
 
 
 def test_cards_of_a_binding_that_failed_are_kept_for_its_pod() -> None:

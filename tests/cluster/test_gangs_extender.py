@@ -137,6 +137,9 @@ def test_extender_that_starts_anew_places_the_rest_of_a_gang(server: ApiServer, 
             server.troubles.clear()
             assert await cycle(asked, ranks[1], "a") == ""
         async with extender(server, tmp_path) as asked:
+            other = server.get(f"{PODS}/other")
+            assert other is not None
+            assert await cycle(asked, other, "a") != ""
             assert await cycle(asked, ranks[2], "a") == ""
             assert len({placement(server, f"r{number}")["main"][0] for number in range(3)}) == 3
 
