@@ -210,8 +210,12 @@ def _grant(found: Container) -> Iterator[Row]:
     """What it gets beside computing, and how it would get more; mgpu explain has the rest."""
     if not found["cards"] or "whole" not in found:
         return
+    has = found.get("capabilities", [])
+    if has:
+        yield "Driver:", ", ".join(has)
     if found["whole"]:
-        yield "GPUs:", f"whole, to it alone: {', '.join(each.name for each in FEATURES if each.whole)}"
+        served = [each.name for each in FEATURES if each.whole and each.capability in ("", *has)]
+        yield "GPUs:", f"whole, to it alone: {', '.join(served)}"
         return
     more = ", ".join(each.name for each in FEATURES if each.whole and not each.share)
     yield "GPUs:", f"shared: {', '.join(each.name for each in FEATURES if each.share)}; for {more} {HOW}"

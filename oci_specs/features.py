@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from oci_specs.driver_capabilities import VARIABLE, VIDEO
+
 HOW = "ask for whole GPUs: MGPU_GPUS=1, with no amount of memory or compute"
 NOT_ADMINISTRATORS_ALONE = "the driver asks for NVreg_RestrictProfilingToAdminUsers=0"
 
@@ -15,6 +17,8 @@ NOT_ADMINISTRATORS_ALONE = "the driver asks for NVreg_RestrictProfilingToAdminUs
 class Feature:
     """share, whole: whether a container that shares its GPUs gets it, and one that holds them alone. why: why
     not. takes: what it takes beside that.
+
+    capability: the one of NVIDIA_DRIVER_CAPABILITIES that it wants.
 
     asks: NVIDIA's names of the class, control or command that it cannot do without.
     """
@@ -26,6 +30,7 @@ class Feature:
     whole: bool
     why: str = ""
     takes: str = ""
+    capability: str = ""
 
     def told(self, *, alone: bool) -> str:
         """Whether such a container gets it, in a line."""
@@ -79,10 +84,12 @@ FEATURES = (
     Feature(
         "video",
         "NVDEC, NVENC, NVJPG, OFA",
-        ("NVC4B0_VIDEO_DECODER",),
+        ("NVC4B0_VIDEO_DECODER", "NVC4B7_VIDEO_ENCODER", "NVC4D1_VIDEO_NVJPG", "NVC6FA_VIDEO_OFA"),
         False,
-        False,
-        "the work of video engines is not suspended",
+        True,
+        "the work of video engines is not seen on each GPU",
+        f"{VARIABLE} has video or all",
+        VIDEO,
     ),
     Feature(
         "graphics", "Vulkan, OpenGL, EGL, OptiX", ("AMPERE_A",), False, False, "mgpu serves compute alone"

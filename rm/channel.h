@@ -13,6 +13,16 @@ enum {
     RM_CHANNEL_MAX = sizeof(struct rm_channel) + RM_CHANNEL_FURTHER,
 };
 
+/* Decoders, encoders, JPEG and optical flow. */
+static inline bool rm_is_video_engine(uint32_t engine)
+{
+    enum { DECODERS = 8, ENCODERS = 3, JPEGS = 8 };
+
+    return engine - RM_ENGINE_NVDEC0 < DECODERS || engine - RM_ENGINE_NVENC0 < ENCODERS ||
+           engine - RM_ENGINE_NVJPG0 < JPEGS || engine == RM_ENGINE_OFA0 || engine == RM_ENGINE_OFA1 ||
+           engine == RM_ENGINE_NVENC3;
+}
+
 /* A group's parameters, as the newest driver takes them: from 615.71 on two words follow, which RM clears
  * (kchangrpapiConstruct(), kernel_channel_group_api.c). */
 union rm_channel_group_params {

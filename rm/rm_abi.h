@@ -204,6 +204,8 @@ enum rm_engine { /* NV2080_ENGINE_TYPE */
                  RM_ENGINE_COPY0 = 0x9, /* and up: copy engines, but for some of video and the like */
                  RM_ENGINE_COPY10 = 0x34,
 };
+enum { RM_ENGINE_NVDEC0 = 0x13, RM_ENGINE_NVENC0 = 0x1b, RM_ENGINE_NVENC3 = 0x3f };
+enum { RM_ENGINE_NVJPG0 = 0x2b, RM_ENGINE_OFA0 = 0x33, RM_ENGINE_OFA1 = 0x3e };
 struct rm_channel { /* channel classes; 360 before 570.86 */
     uint32_t error_object, pad0;
     uint64_t gpfifo_offset;

@@ -98,8 +98,8 @@ enum rm_escape_layout {
 enum rm_row_of { RM_ESCAPE, RM_UVM, RM_CLASS, RM_CONTROL };
 
 /* since, until: the drivers that have it, before `until` where that is not 0. status: what a refused class or
- * control is answered with. whole: it is, unless the container holds its cards alone. lists: how many a
- * control's parameters point to. *_at: 0: none. */
+ * control is answered with. whole, video: it is, unless the container holds its cards alone, has that driver
+ * capability. lists: how many a control's parameters point to. *_at: 0: none. */
 struct rm_row {
     enum rm_row_of of;
     uint32_t number, bytes, since, until;
@@ -109,7 +109,7 @@ struct rm_row {
     uint32_t status_at, status_from_end;
     uint32_t params_at, params_size_at, pointer_at, class_at, control_at;
     uint32_t lists, element_bytes;
-    bool changes, executed, continued, names_file, sizeless, in_place, unlisted, whole;
+    bool changes, executed, continued, names_file, sizeless, in_place, unlisted, whole, video;
 };
 
 /* In the order of interface.def, commands first: handlers are a column of theirs. */
@@ -167,6 +167,7 @@ static inline enum rm_kind rm_kind_of(uint32_t class_id)
 #define CONTINUED .continued = true
 #define UNLISTED  .unlisted = true
 #define WHOLE(_)  .whole = true
+#define VIDEO(_)  .video = true
 #define CLASS(name, number, bytes, ...) \
     case number:                        \
         return (struct rm_row){.kind = RM_KIND_##__VA_ARGS__}.kind;

@@ -88,7 +88,7 @@ class GroupTime:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineTime:
-    """One engine's time, "graphics" or "copy", and the groups that are on it."""
+    """One engine's time, "graphics", "copy" or "video", and the groups that are on it."""
 
     engine: str
     busy_ns: int

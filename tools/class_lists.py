@@ -31,16 +31,21 @@ NOT_VOLTA = re.compile(r"TURING_|NVC|NVENC|NVFBC|NV04_DISPLAY|GF100_HDACODEC")
 HEAD = """/* What RM lists as the classes of a chip (GPU_GET_CLASSLIST). Written by tools/class_lists.py from the
  * tables of NVIDIA's open-gpu-kernel-modules, which are in the order of the names; GV100, which those do not
  * know, from nouveau and NVIDIA's open-gpu-doc.
- * CHIP(name, the version from which on the driver knows it), LISTED(class, number, from which version on,
- * until before which, chips); 0, 0: always. */
+ * CHIP(name, the version from which on the driver knows it), VIDEO(chip, its decoders, encoders, JPEG
+ * decoders and optical flow engines), LISTED(class, number, from which version on, until before which,
+ * chips); 0, 0: always. */
 #ifndef CHIP
 #define CHIP(name, major, minor)
+#endif
+#ifndef VIDEO
+#define VIDEO(chip, nvdec, nvenc, nvjpg, ofa)
 #endif
 #ifndef LISTED
 #define LISTED(name, number, since_major, since_minor, until_major, until_minor, chips)
 #endif
 """
 ENDS_WITH = """#undef CHIP
+#undef VIDEO
 #undef LISTED
 """
 
@@ -78,6 +83,22 @@ def lists(text: str) -> dict[str, list[str]]:
     return found
 
 
+def video(text: str) -> list[str]:
+    """A row for each chip that has video: how many decoders, encoders, JPEG decoders and optical flow
+    engines.
+    """
+    found = []
+    for chip, body in re.findall(
+        r"CLASSDESCRIPTOR hal(\w+?)ClassDescriptorList\[\] = \{(.*?)\};", text, re.S
+    ):
+        engines = [
+            re.findall(rf"_VIDEO_\w+, ENG_{kind}", body) for kind in ("NVDEC", "NVENC", "NVJPE?G", "OFA")
+        ]
+        if chip in CHIPS and any(engines):
+            found.append(f"VIDEO({chip}, {', '.join(str(len(each)) for each in engines)})")
+    return sorted(found)
+
+
 def numbers(clone: Path, tag: str) -> dict[str, int]:
     text = shown(clone, tag, NUMBERS)
     return {
@@ -98,7 +119,9 @@ def written(clone: Path) -> str:
     open_since: dict[tuple[str, str], Version] = {}
     rows: dict[tuple[str, Version, Version], set[str]] = {}
     number = dict(VOLTA_CLASSES)
+    last = ""
     for version, tag in tags(clone):
+        last = tag
         number.update(numbers(clone, tag))
         now = with_volta(lists(shown(clone, tag, LIST)))
         for chip in (chip for chip in (VOLTA, *CHIPS) if chip in now):
@@ -114,6 +137,7 @@ def written(clone: Path) -> str:
     lines = [
         HEAD.rstrip(),
         *(f"CHIP({chip}, {major}, {minor})" for chip, (major, minor) in sorted(first.items())),
+        *video(shown(clone, last, LIST)),
     ]
     for (name, since, until), chips in sorted(rows.items()):
         versions = ", ".join(map(str, (*since, *until)))

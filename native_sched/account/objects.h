@@ -24,8 +24,12 @@ struct rm_object {
     uint64_t memory_bytes; /* the charge, on `card`, for the memory it stands for */
     uint64_t file;         /* root clients: the open file they live and die with */
     union {
-        struct process_id owner;       /* root clients: the process that made them */
-        uint32_t engine_type;          /* channel groups: as their maker said */
+        struct process_id owner;  /* root clients: the process that made them */
+        struct {                  /* channel groups */
+            uint32_t engine_type; /* as their maker said */
+            uint32_t wraps;       /* 1: made for one channel that a device was named for */
+        };
+        uint32_t virtual_memory;       /* a mapping of map_dma.c's: in which, a handle */
         uint32_t places;               /* files that memory is exported through: how much they take */
         uint32_t channel_client;       /* retained.h: of the channel that is registered */
         struct {                       /* memory */
@@ -38,11 +42,14 @@ struct rm_object {
         } userd;
     };
     /* What changes while the object lives: each a word. */
-    uint64_t memory;       /* its number, once it has a second name, a mapping or a registration; 0: none */
-    uint64_t timeslice_us; /* channel groups: what the tenant set; 0: nothing */
-    uint32_t wanted;       /* channel groups: 1: by its tenant */
-    uint32_t stopped;      /* channels: 1: by its tenant */
-    uint32_t shared;       /* shared.h: with whom, as its tenant said; 0: it has said nothing */
+    uint64_t memory; /* its number, once it has a second name, a mapping or a registration; 0: none */
+    union {
+        uint64_t timeslice_us; /* channel groups: what the tenant set; 0: nothing */
+        uint64_t base;         /* a mapping of map_dma.c's: where it is */
+    };
+    uint32_t wanted;  /* channel groups: 1: by its tenant */
+    uint32_t stopped; /* channels: 1: by its tenant */
+    uint32_t shared;  /* shared.h: with whom, as its tenant said; 0: it has said nothing */
 
     /* What follows from the above. */
     uint32_t first_child, next_sibling, prev_sibling; /* slots, 0 = none */

@@ -65,6 +65,7 @@ struct tenant {
     pthread_mutex_t lock; /* guards everything below */
     bool granted[MAX_CARDS];
     atomic_bool whole; /* it holds these cards alone; read without the lock */
+    atomic_bool video; /* and has that driver capability; likewise */
     struct ledger ledger[MAX_CARDS];
     struct objects objects;
     struct tenant_node node[TENANT_MAX_NODES];

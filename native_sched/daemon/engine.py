@@ -220,7 +220,7 @@ _SIGNATURES: dict[str, tuple[list[object], object]] = {
     "mgpu_engine_driver_alive": ([c_void_p], c_int),
     "mgpu_tenant_add": ([c_void_p, c_uint64], c_int),
     "mgpu_tenant_grant": ([c_void_p, c_uint64, c_uint32, c_uint64], c_int),
-    "mgpu_tenant_whole": ([c_void_p, c_uint64], c_int),
+    "mgpu_tenant_whole": ([c_void_p, c_uint64, c_uint32], c_int),
     "mgpu_tenant_move": ([c_void_p, c_uint64, c_uint32, c_uint32], c_int),
     "mgpu_tenant_add_node": ([c_void_p, c_uint64, c_uint64, c_uint64, c_uint32, c_uint32], c_int),
     "mgpu_tenant_space": ([c_void_p, c_uint64, c_uint64], c_int),
@@ -303,9 +303,9 @@ class Engine:
     def grant(self, tenant: int, card: int, cap_bytes: int) -> None:
         _checked(self._lib.mgpu_tenant_grant(self._handle, tenant, card, cap_bytes))
 
-    def whole(self, tenant: int) -> None:
-        """It holds its cards alone; OSError(EBUSY) where it does not."""
-        _checked(self._lib.mgpu_tenant_whole(self._handle, tenant))
+    def whole(self, tenant: int, *, video: bool = False) -> None:
+        """It holds its cards alone; OSError(EBUSY) where it does not. video: that driver capability."""
+        _checked(self._lib.mgpu_tenant_whole(self._handle, tenant, video))
 
     def move(self, tenant: int, old: int, new: int) -> None:
         """OSError(EBUSY) while it has something on the old card; EAGAIN while a call of it is under way."""

@@ -183,7 +183,7 @@ int mgpu_tenant_grant(struct mgpu_engine *e, uint64_t id, uint32_t card, uint64_
     return 0;
 }
 
-int mgpu_tenant_whole(struct mgpu_engine *e, uint64_t id)
+int mgpu_tenant_whole(struct mgpu_engine *e, uint64_t id, uint32_t video)
 {
     WITH_ENGINE(e);
     struct tenant *t = tenant_by_id(e, id);
@@ -204,6 +204,7 @@ int mgpu_tenant_whole(struct mgpu_engine *e, uint64_t id)
         cards++;
     }
     t->whole = cards != 0;
+    t->video = cards && video;
     return cards ? 0 : -EINVAL;
 }
 

@@ -1,4 +1,5 @@
 #include "chip.h"
+#include "../../rm/channel.h"
 #include <stddef.h>
 
 #define ON(chip) (1u << CHIP_##chip)
@@ -52,4 +53,28 @@ bool chip_lists(enum chip chip, uint32_t major, uint32_t minor, uint32_t class_i
         if (found == class_id)
             return true;
     return false;
+}
+
+/* RM numbers the engines of a kind one after the other, but for those that came last. */
+bool chip_has_video(enum chip chip, uint32_t engine_type)
+{
+    static const struct {
+        uint32_t nvdec, nvenc, nvjpg, ofa;
+    } engines[CHIPS] = {
+#define VIDEO(name, nvdec, nvenc, nvjpg, ofa) [CHIP_##name] = {nvdec, nvenc, nvjpg, ofa},
+#include "facts/class_lists.def"
+    };
+    enum { FOURTH = 4, SECOND = 2 };
+
+    switch (engine_type) {
+    case RM_ENGINE_NVENC3:
+        return engines[chip].nvenc >= FOURTH;
+    case RM_ENGINE_OFA1:
+        return engines[chip].ofa >= SECOND;
+    default:
+        return engine_type - RM_ENGINE_NVDEC0 < engines[chip].nvdec ||
+               (rm_is_video_engine(engine_type) && engine_type - RM_ENGINE_NVENC0 < engines[chip].nvenc) ||
+               engine_type - RM_ENGINE_NVJPG0 < engines[chip].nvjpg ||
+               (engine_type == RM_ENGINE_OFA0 && engines[chip].ofa);
+    }
 }

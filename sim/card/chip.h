@@ -15,5 +15,7 @@ bool chip_is_known(enum chip chip, uint32_t major, uint32_t minor, uint32_t *fir
                    uint32_t *first_minor);
 /* The i-th class of its list; 0: it has no others. */
 uint32_t chip_class(enum chip chip, uint32_t major, uint32_t minor, uint32_t i);
+/* Whether the chip has that engine of video, by RM's number. */
+bool chip_has_video(enum chip chip, uint32_t engine_type);
 bool chip_lists(enum chip chip, uint32_t major, uint32_t minor, uint32_t class_id);
 #endif

@@ -1,3 +1,4 @@
+#include "../../rm/channel.h"
 #include "rm.h"
 #include <string.h>
 
@@ -99,6 +100,58 @@ static uint32_t engine_object(struct rm_call *call, struct rm_object *object)
     return listed ? NV_OK : NV_ERR_INVALID_CLASS;
 }
 
+static bool is_memory(const struct rm_call *call, const struct rm_object *of, uint32_t handle)
+{
+    const struct rm_object *found = object_find(call->rm, of->client->root.handle, handle);
+
+    return found && class_has_names(found->class_id);
+}
+
+/* NV_CONTEXT_DMA_ALLOCATION_PARAMS: of the client's own memory. */
+static uint32_t context_dma(struct rm_call *call, struct rm_object *object)
+{
+    enum { MEMORY = 2 };
+
+    return is_memory(call, object, ((const uint32_t *)call->params)[MEMORY]) ? NV_OK
+                                                                             : NV_ERR_OBJECT_NOT_FOUND;
+}
+
+/* NVA0BC_ALLOC_PARAMETERS: of the first version statistics are put into memory. */
+static uint32_t video_session(struct rm_call *call, struct rm_object *object)
+{
+    enum { SAYS_VERSION = 3, MEMORY = 4 };
+    const uint32_t *params = call->params;
+
+    return params[SAYS_VERSION] != 1 || is_memory(call, object, params[MEMORY]) ? NV_OK
+                                                                                : NV_ERR_OBJECT_NOT_FOUND;
+}
+
+/* The last byte of the classes of a kind of video engine; 0: it is none. */
+static uint32_t video_of(uint32_t engine_type)
+{
+    enum { NVDEC = 0xb0, NVENC = 0xb7, NVJPG = 0xd1, OFA = 0xfa };
+
+    if (!rm_is_video_engine(engine_type))
+        return 0;
+    if (engine_type == RM_ENGINE_OFA0 || engine_type == RM_ENGINE_OFA1)
+        return OFA;
+    if (engine_type >= RM_ENGINE_NVJPG0 && engine_type < RM_ENGINE_OFA0)
+        return NVJPG;
+    return engine_type < RM_ENGINE_NVENC0 ? NVDEC : NVENC;
+}
+
+/* On a channel of such an engine. Parameters begin with their size (NV_BSP_ALLOCATION_PARAMETERS). */
+static uint32_t video_object(struct rm_call *call, struct rm_object *object)
+{
+    uint32_t status = engine_object(call, object);
+
+    if (status)
+        return status;
+    if (call->params_bytes && *(const uint32_t *)call->params != call->params_bytes)
+        return NV_ERR_INVALID_ARGUMENT;
+    return video_of(object->parent->engine_type) == (object->class_id & 0xff) ? NV_OK : NV_ERR_INVALID_CLASS;
+}
+
 enum { BY_ALLOC_MEMORY = 0 };                  /* below nothing: pages.c makes it */
 enum { ANY_CHANNEL = VOLTA_CHANNEL_GPFIFO_A }; /* stands for the channels of every architecture */
 enum { ANY_OF_CARD = NV20_SUBDEVICE_0 - 1 };   /* a device or a subdevice */
@@ -147,6 +200,8 @@ static const struct class_rule {
     {NV01_EVENT_OS_EVENT, ANY_PARENT, EXACT, event_alloc, NULL},
     {NV01_MEMORY_VIRTUAL, NV01_DEVICE_0, EXACT, virtual_memory_alloc, vaspace_free},
     {NV50_MEMORY_VIRTUAL, NV01_DEVICE_0, ANY, virtual_memory_alloc, vaspace_free},
+    {NV01_CONTEXT_DMA, ANY_PARENT, EXACT, context_dma, NULL},
+    {NVENC_SW_SESSION, NV20_SUBDEVICE_0, EXACT, video_session, NULL},
     {VOLTA_COMPUTE_A, ANY_CHANNEL, ANY, engine_object, NULL},
     {VOLTA_DMA_COPY_A, ANY_CHANNEL, ANY, engine_object, NULL},
     {TURING_COMPUTE_A, ANY_CHANNEL, ANY, engine_object, NULL},
@@ -164,12 +219,22 @@ static const struct class_rule {
     {BLACKWELL_DMA_COPY_B, ANY_CHANNEL, ANY, engine_object, NULL},
 };
 
+/* As their names say in interface.def. */
+static bool is_video(uint32_t class_id)
+{
+    const struct rm_row *row = rm_class_row(NULL, class_id);
+
+    return row && row->video && class_id >> 8 >= 0xb8;
+}
+
 static const struct class_rule *rule_of(uint32_t class_id)
 {
+    static const struct class_rule video = {0, ANY_CHANNEL, OPTIONAL, video_object, NULL};
+
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
         if (rules[i].class_id == class_id)
             return &rules[i];
-    return NULL;
+    return is_video(class_id) ? &video : NULL;
 }
 
 static bool below(const struct class_rule *rule, const struct rm_object *above)

@@ -7,7 +7,7 @@ enum {
     /* What a client can make of these without paying for it in video memory. */
     MAX_CLIENT_DOORBELLS = 32,
     MAX_CLIENT_CHANNELS = 1024,
-    COPY_ENGINES = 20, /* RM's names of them, COPY0 to COPY19 */
+    COPY_TYPES = 10, /* RM's numbers from COPY0 on; video's follow */
 };
 
 uint32_t system_memory_alloc(struct rm_call *call, struct rm_object *object)
@@ -66,7 +66,8 @@ uint32_t channel_group_alloc(struct rm_call *call, struct rm_object *object)
 {
     const struct rm_channel_group *params = call->params;
     const struct card_profile *profile = object->card->profile;
-    bool copy = params->engine_type - RM_ENGINE_COPY0 < COPY_ENGINES;
+    bool video = chip_has_video(profile->chip, params->engine_type);
+    bool copy = params->engine_type - RM_ENGINE_COPY0 < COPY_TYPES;
     const struct rm_object *vaspace = object_find(call->rm, object->client->root.handle, params->vaspace);
     struct gpu_owner owner = {
         .file = object->client->file->id,
@@ -75,20 +76,22 @@ uint32_t channel_group_alloc(struct rm_call *call, struct rm_object *object)
         .tgid = object->client->tgid,
     };
 
-    if (!copy && params->engine_type != RM_ENGINE_GRAPHICS)
+    if (!copy && !video && params->engine_type != RM_ENGINE_GRAPHICS)
         return NV_ERR_INVALID_ARGUMENT;
     if (params->vaspace && !vaspace)
         return NV_ERR_OBJECT_NOT_FOUND;
     if (vaspace && vaspace->class_id != FERMI_VASPACE_A)
         return NV_ERR_INVALID_OBJECT_HANDLE;
-    if (!object_take(object, (uint64_t)(copy ? profile->copy_context_mib : profile->context_mib) << 20))
+    if (!object_take(object, (uint64_t)(copy || video ? profile->copy_context_mib : profile->context_mib)
+                                 << 20))
         return NV_ERR_NO_MEMORY;
     object->group = gpu_group_create(object->card->gpu, params->engine_type, &owner);
     if (!object->group)
         return NV_ERR_NO_MEMORY;
     object->uvms = is_uvms(call->rm, object, params->vaspace);
-    object->bound = copy;
-    call->own_us = copy ? 0 : call->rm->context_us;
+    object->bound = copy || video;
+    object->engine_type = params->engine_type;
+    call->own_us = object->bound ? 0 : call->rm->context_us;
     return NV_OK;
 }
 
@@ -199,6 +202,7 @@ uint32_t channel_alloc(struct rm_call *call, struct rm_object *object)
     named = params->context_share ? params->context_share : params->vaspace;
     object->uvms = named ? is_uvms(call->rm, object, named) : object->parent->uvms;
     object->bound = object->parent->bound;
+    object->engine_type = object->parent->engine_type;
     if (!call->params_bytes || !params->userd_memory[0])
         return NV_OK; /* executes nothing */
     layout = (struct gpu_channel_layout){

@@ -241,7 +241,7 @@ static struct rm_perfmon_use told(const struct gpu_use *use)
 static uint32_t utilization(const struct rm_request *request)
 {
     struct rm_perfmon_layout layout = rm_perfmon_layout(&request->rm->table);
-    struct gpu_use use[GPU_UTILIZATION_SLOTS][SIM_ENGINES];
+    struct gpu_use use[GPU_UTILIZATION_SLOTS][GPU_ENGINES];
     struct rm_perfmon_head *head = request->params;
     uint8_t *at = (uint8_t *)request->params + sizeof *head;
     uint64_t end_ns;

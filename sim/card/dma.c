@@ -163,13 +163,16 @@ static uint32_t map(struct rm_call *call, const struct rm_map_dma *asked, uint64
 
 static uint32_t unmap(struct rm_call *call, const struct rm_unmap_dma *asked)
 {
-    struct rm_object *virtual_memory, *memory;
-    uint32_t status = find(call, call->outer, &virtual_memory, &memory);
+    const struct rm_object *virtual_memory = object_find(call->rm, asked->client, asked->virtual_memory);
+    const struct rm_object *memory = object_find(call->rm, asked->client, asked->memory);
+    uint32_t status = client_status(call->rm, asked->client, call->file);
 
     if (status)
         return status;
+    if (!virtual_memory || !object_find(call->rm, asked->client, asked->device) || (asked->memory && !memory))
+        return NV_ERR_OBJECT_NOT_FOUND;
     for (struct dma_mapping **at = &call->rm->dma_mappings; *at; at = &(*at)->next)
-        if ((*at)->memory == memory && (*at)->virtual_memory == virtual_memory &&
+        if ((!memory || (*at)->memory == memory) && (*at)->virtual_memory == virtual_memory &&
             (*at)->base == asked->base) {
             end(at);
             return NV_OK;

@@ -62,8 +62,10 @@ static uint32_t make(struct rm_call *call, struct rm_alloc_memory *asked)
     parent = object_find(call->rm, asked->root, asked->parent);
     if (!parent || parent->class_id != NV01_DEVICE_0)
         return NV_ERR_INVALID_OBJECT_PARENT;
-    if (asked->class_id != NV01_MEMORY_SYSTEM_OS_DESCRIPTOR)
+    if (asked->class_id != NV01_MEMORY_SYSTEM_OS_DESCRIPTOR && asked->class_id != NV01_MEMORY_SYSTEM)
         return NV_ERR_INVALID_CLASS;
+    if (asked->class_id == NV01_MEMORY_SYSTEM)
+        bytes = (bytes + PAGE_MASK) & ~(uint64_t)PAGE_MASK;
     if (!bytes || (bytes | asked->memory) & PAGE_MASK)
         return NV_ERR_INVALID_ARGUMENT;
     if (asked->handle && object_find(call->rm, asked->root, asked->handle))
@@ -73,7 +75,11 @@ static uint32_t make(struct rm_call *call, struct rm_alloc_memory *asked)
     object = object_create(call->rm, parent, asked->handle, asked->class_id);
     if (!object)
         return NV_ERR_NO_MEMORY;
-    object->memory = reach(call->tgid, asked->memory, bytes, &mapped);
+    if (asked->class_id == NV01_MEMORY_SYSTEM) {
+        object->memory = sysmem_create(&client->sysmem, asked->root, asked->handle, bytes);
+        mapped = object->memory;
+    } else
+        object->memory = reach(call->tgid, asked->memory, bytes, &mapped);
     if (mapped)
         return NV_OK;
     object_free(call->rm, object);

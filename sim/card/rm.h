@@ -56,10 +56,11 @@ struct rm_object {
     struct rm_object *alias_next, *alias_prev; /* other names of the same memory, in a ring; NULL: none */
     /* Processes and clients (0: none) that may alias it and what is below it: bits by enum rm_share_type. */
     uint32_t shared, shared_with[RM_SHARES];
-    bool share_said; /* or it is as the object above has it */
-    bool uvms;       /* a channel, or group, in an address space of nvidia-uvm's */
-    bool bound;      /* it is registered there, or need not be: it only copies */
-    union {          /* by class; NULL: an object without */
+    bool share_said;      /* or it is as the object above has it */
+    bool uvms;            /* a channel, or group, in an address space of nvidia-uvm's */
+    bool bound;           /* it is registered there, or need not be: it only copies */
+    uint32_t engine_type; /* groups and channels */
+    union {               /* by class; NULL: an object without */
         struct sysmem *memory;
         struct gpu_group *group;
         struct gpu_channel *channel;

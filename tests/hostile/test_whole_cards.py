@@ -19,11 +19,14 @@ from tests.support.programs import Programs, inside
 from tests.support.rm_numbers import (
     NV_ERR_INVALID_CLASS,
     NV_ERR_INVALID_CLIENT,
+    NV_ERR_INVALID_OBJECT_PARENT,
     NV_ERR_NOT_SUPPORTED,
 )
 from tests.support.started import Foreground, foreground
+from tests.support.waiting import until
 
 REFUSED = f"profiler {NV_ERR_INVALID_CLASS:#x} counters {NV_ERR_NOT_SUPPORTED:#x} foreign {NV_ERR_INVALID_CLASS:#x}"
+NO_VIDEO = f"channel {NV_ERR_INVALID_OBJECT_PARENT:#x} decoder {NV_ERR_INVALID_CLASS:#x}"
 SERVED = f"profiler 0 counters 0 foreign {NV_ERR_INVALID_CLIENT:#x}"
 
 
@@ -34,9 +37,11 @@ def two(private_host: None) -> Iterator[Arbiter]:
 
 
 @contextmanager
-def tries(mgpu: Arbiter, built: Programs, **env: str) -> Iterator[tuple[Foreground, str]]:
+def tries(
+    mgpu: Arbiter, built: Programs, program: str = "profiler", **env: str
+) -> Iterator[tuple[Foreground, str]]:
     with (
-        bundle(inside("profiler"), env=env, mounts=[built.oci_mount]) as made,
+        bundle(inside(program), env=env, mounts=[built.oci_mount]) as made,
         foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as running,
     ):
         yield running, made.container
@@ -71,3 +76,46 @@ def test_it_stays_whole_under_the_next_mgpud(private_host: None, built: Programs
             assert whole.line() == "counters 0"
         with tries(mgpu, built, MGPU_MEMORY_MIB="512") as (share, _):
             assert "512 MiB asked, but the most that is free is 0 MiB" in share.line()
+
+
+def on_video(mgpu: Arbiter) -> tuple[int, int]:
+    """How many groups are on the first card's video engine, and its busy time in ns."""
+    [video] = [engine for engine in mgpu.account().cards[0].engines if engine.engine == "video"]
+    return len(video.groups), video.busy_ns
+
+
+def test_decoder_with_a_whole_card(private_host: None, built: Programs) -> None:
+    """It runs, nothing of it is left when it is killed, and without the driver capability there is none."""
+    with arbiter.running("h200:1") as mgpu:
+        with tries(mgpu, built, "video", MGPU_GPUS="1", NVIDIA_DRIVER_CAPABILITIES="all") as (decodes, _):
+            assert decodes.line() == "channel 0 decoder 0"
+            decodes.tell()
+            assert decodes.line() == "done"
+            groups, busy_ns = on_video(mgpu)
+            assert (groups, busy_ns >= 800_000_000) == (1, True)
+            assert mgpu.used_bytes() == [card.used_bytes for card in mgpu.account().cards] != [0]
+            os.kill(mgpu.pid_of("mgpud"), signal.SIGKILL)
+            decodes.tell()
+            assert decodes.line() == "done"
+        until(lambda: on_video(mgpu)[0] == 0, "its channel is gone")
+        until(lambda: mgpu.used_bytes() == [0], "so is its charge")
+        with tries(mgpu, built, "video", MGPU_GPUS="1") as (computes, _):
+            assert computes.line() == NO_VIDEO
+            [row] = mgpu.containers()
+            assert row["capabilities"] == ["compute", "utility"]
+        with tries(
+            mgpu, built, "video", MGPU_MEMORY_MIB="512", NVIDIA_DRIVER_CAPABILITIES="video,compute"
+        ) as (share, _):
+            assert share.line().endswith(f"decoder {NV_ERR_INVALID_CLASS:#x}")
+
+
+def test_node_that_gives_no_video(private_host: None, built: Programs) -> None:
+    config = 'supported_driver_capabilities = ["compute", "utility"]\n'
+    with arbiter.running("h200:1", node_config=config) as mgpu:
+        with tries(mgpu, built, "video", MGPU_GPUS="1", NVIDIA_DRIVER_CAPABILITIES="video") as (none, _):
+            assert none.line().endswith(
+                "NVIDIA_DRIVER_CAPABILITIES asks for video, which this node gives to no container; "
+                "leave it out, or add it to supported_driver_capabilities in node.toml"
+            )
+        with tries(mgpu, built, "video", MGPU_GPUS="1", NVIDIA_DRIVER_CAPABILITIES="all") as (some, _):
+            assert some.line() == NO_VIDEO

@@ -288,11 +288,11 @@ def test_answer_of_a_mapping_is_kept_for_a_call_sent_again(here: World) -> None:
     assert here.used_mib(tenant) == once, "not carried out a second time"
 
 
-def test_partial_unmapping_is_refused(here: World) -> None:
+def test_partial_unmapping_is_refused_to_a_share(here: World) -> None:
     tenant, client = ready(here)
     outer = struct.pack("<4I", client, 0xD0, 0x100, 0x101).ljust(48, b"\0")
-    before = here.engine.refused(tenant.id)[Refused.UNSUPPORTED]
+    before = here.engine.refused(tenant.id)[Refused.PERMISSION]
     # What the caller has done with the answer says nothing here: a pipe, which its file is, has no such calls
     # either.
     tenant.ioctl(tenant.ctl, UNMAP_MEMORY_DMA, outer)
-    assert here.engine.refused(tenant.id)[Refused.UNSUPPORTED] == before + 1
+    assert here.engine.refused(tenant.id)[Refused.PERMISSION] == before + 1

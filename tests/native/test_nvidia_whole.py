@@ -43,7 +43,7 @@ DISABLE_HMM, MULTI_PROCESS = 1, 2
 WHOLE = [
     item
     for item in (*INTERFACE.classes, *INTERFACE.controls)
-    if item.whole and INTERFACE.lives_at(item.name, BRANCH)
+    if item.whole and not item.video and INTERFACE.lives_at(item.name, BRANCH)
 ]
 
 

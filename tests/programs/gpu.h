@@ -64,14 +64,14 @@ static inline void gpu_open(struct gpu *g)
     g->doorbell = map_object(g, DOORBELL, 4096, false);
 }
 
-/* RM's status: a group for that engine with a channel that has no work yet, of the newest class that the chip
- * has. */
-static inline int64_t work_make_on(const struct gpu *g, struct work *w, uint32_t group, uint32_t engine)
+/* RM's status: below a group, or the device, a channel that has no work yet, of the newest class that the
+ * chip has. Its memory's handle is the group's + 1, and its own + 2. */
+static inline int64_t work_make_below(const struct gpu *g, struct work *w, uint32_t group, uint32_t engine,
+                                      uint32_t parent)
 {
     static const uint32_t classes[] = {BLACKWELL_CHANNEL_GPFIFO_B, BLACKWELL_CHANNEL_GPFIFO_A,
                                        HOPPER_CHANNEL_GPFIFO_A,    AMPERE_CHANNEL_GPFIFO_A,
                                        TURING_CHANNEL_GPFIFO_A,    VOLTA_CHANNEL_GPFIFO_A};
-    struct rm_channel_group tsg = {.engine_type = engine};
     struct rm_memory memory = {.owner = OWNER, .size = MEMORY_BYTES, .attr = IN_HOST};
     struct rm_channel channel = {
         .gpfifo_offset = RING_AT,
@@ -83,24 +83,33 @@ static inline int64_t work_make_on(const struct gpu *g, struct work *w, uint32_t
     int64_t status;
 
     *w = (struct work){.group = group, .fd = -1};
-    status = rm_alloc(g->ctl, g->client, DEVICE, group, KEPLER_CHANNEL_GROUP_A, &tsg, sizeof(tsg));
-    if (status)
-        return status;
     status = rm_alloc(g->ctl, g->client, DEVICE, group + 1, NV01_MEMORY_SYSTEM, &memory, sizeof(memory));
     if (status)
         return status;
     for (size_t i = 0; i < sizeof(classes) / sizeof(*classes); i++) {
-        status = rm_alloc(g->ctl, g->client, group, group + 2, classes[i], &channel, sizeof(channel));
+        status = rm_alloc(g->ctl, g->client, parent, group + 2, classes[i], &channel, sizeof(channel));
         if (status != NV_ERR_INVALID_CLASS)
             break;
     }
     if (status)
         return status;
-    rm_control(g->ctl, g->client, group, NVA06C_CTRL_CMD_GPFIFO_SCHEDULE, &enable, sizeof(enable));
+    if (parent == group)
+        rm_control(g->ctl, g->client, group, NVA06C_CTRL_CMD_GPFIFO_SCHEDULE, &enable, sizeof(enable));
+    else
+        rm_control(g->ctl, g->client, group + 2, NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, &enable, sizeof(enable));
     w->fd = map_object(g, group + 1, MEMORY_BYTES, true);
     w->at = mmap(NULL, MEMORY_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, w->fd, 0);
     must(w->at != MAP_FAILED, "mmap");
     return NV_OK;
+}
+
+/* The same with a group for that engine. */
+static inline int64_t work_make_on(const struct gpu *g, struct work *w, uint32_t group, uint32_t engine)
+{
+    struct rm_channel_group tsg = {.engine_type = engine};
+    int64_t status = rm_alloc(g->ctl, g->client, DEVICE, group, KEPLER_CHANNEL_GROUP_A, &tsg, sizeof(tsg));
+
+    return status ? status : work_make_below(g, w, group, engine, group);
 }
 
 static inline int64_t work_make(const struct gpu *g, struct work *w, uint32_t group)

@@ -3,7 +3,7 @@
 From UniStuttgart-IKR/Leandro, matrix/catalog-610.57.04.md (commit 047aea1): the calls of RM and nvidia-uvm
 that CUDA, OpenCL and NVML made on an RTX 2070. From nestrilabs/virtio-nvgpu, gen/rmallow/observed.txt
 (commit 0869ef90, Apache-2.0): those that 106 runs of CUDA, Vulkan, browsers and others made on an RTX 5090,
-from 595.99 on.
+from 595.99 on. And of libnvcuvid on an H200, on 580.159.04: a program that decodes H.264 and JPEG.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tests.support.tsv import read
 
 HERE = Path(__file__).parent
 OBSERVED = HERE / "observed-610.tsv"
+DECODE = HERE / "observed-h200-decode.tsv"
 RTX_5090 = HERE / "observed-rtx-5090.tsv"
 VERSION = (610, 57)
 NO_REASON = "-"
@@ -25,8 +26,8 @@ MEMORY_OF_THE_CALLERS = 0x71
 Fields = dict[str, str]
 
 
-def served(version: tuple[int, int] = VERSION) -> dict[str, set[int]]:
-    """Numbers by kind, of whatever is not refused to a share."""
+def served(version: tuple[int, int] = VERSION, *, whole: bool = False) -> dict[str, set[int]]:
+    """Numbers by kind, of whatever is not refused to a share. whole: to whole cards, with video."""
     interface = rm_interface.read()
     alive = [
         item
@@ -37,7 +38,9 @@ def served(version: tuple[int, int] = VERSION) -> dict[str, set[int]]:
             interface.uvm,
         )
         for item in items
-        if interface.lives_at(item.name, version) and item.disposition != "REFUSED" and not item.whole
+        if interface.lives_at(item.name, version)
+        and item.disposition != "REFUSED"
+        and (whole or not item.whole)
     ]
     of = {
         kind: {item.number for item in alive if item in items}
@@ -52,8 +55,8 @@ def served(version: tuple[int, int] = VERSION) -> dict[str, set[int]]:
     return of
 
 
-def amiss(rows: list[Fields], version: tuple[int, int] = VERSION) -> list[str]:
-    of = served(version)
+def amiss(rows: list[Fields], version: tuple[int, int] = VERSION, *, whole: bool = False) -> list[str]:
+    of = served(version, whole=whole)
     found = []
     for row in rows:
         number, reason = int(row["number"], 16), row["reason"]
@@ -79,6 +82,14 @@ def test_each_call_is_served_or_refused_with_a_reason(path: Path, version: tuple
     print(f"{len(rows)} calls, {len(refused)} refused:")
     for row in refused:
         print(f"{row['kind']} {row['number']} {row['symbol']}: {row['reason']}")
+
+
+def test_what_a_decoder_calls_is_served_with_whole_cards() -> None:
+    rows = read(DECODE)
+    assert len(rows) > 100
+    assert amiss(rows, (580, 159), whole=True) == []
+    shared = amiss(rows, (580, 159))
+    assert any("NVB8B0_VIDEO_DECODER: refused without a reason" in line for line in shared)
 
 
 def test_calls_that_cuda_needs_are_served() -> None:

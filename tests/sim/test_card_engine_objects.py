@@ -242,8 +242,8 @@ def test_groups_by_engine(card: CardProcess, client: Client) -> None:
     for engine in (0, 2, COPY_ENGINE - 1):
         assert client.alloc(client.device, CHANNEL_GROUP, group_params(engine))[0] == INVALID_ARGUMENT
     names = [engine["engine"] for engine in card_totals(card)["engines"]]
-    assert names == ["graphics", "copy"]
-    assert [len(engine["groups"]) for engine in card_totals(card)["engines"]] == [1, 2]
+    assert names == ["graphics", "copy", "video"]
+    assert [len(engine["groups"]) for engine in card_totals(card)["engines"]] == [1, 2, 0]
 
 
 def test_group_ids_are_unique_and_run_out(new_client: NewClient) -> None:

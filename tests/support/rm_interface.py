@@ -21,9 +21,9 @@ _ROW = re.compile(r"^(BRANCH|KEY|BYTES|ESCAPE|UVM|CLASS|CONTROL)\((.*)\)$", re.M
 _LIFE = re.compile(r", (SINCE|UNTIL)\((\d+), (\d+)\)")
 _FLAG = re.compile(
     r", (?:CHANGES|EXECUTED|CONTINUED|NAMES_FILE|SIZELESS|IN_PLACE|UNLISTED"
-    r"|WHOLE\(\w+\)|(?:(?:PARAMS|POINTER|CLASS|CONTROL)_AT|STATUS_FROM_END)\([^)]*\))(?=,|$)"
+    r"|(?:WHOLE|VIDEO)\(\w+\)|(?:(?:PARAMS|POINTER|CLASS|CONTROL)_AT|STATUS_FROM_END)\([^)]*\))(?=,|$)"
 )
-_STATUS = re.compile(r"\b(?:REFUSED|WHOLE)\((\w+)\)")
+_STATUS = re.compile(r"\b(?:REFUSED|WHOLE|VIDEO)\((\w+)\)")
 _LISTS = re.compile(r", LISTS\((\d+), (\d+)\)")
 # Of a disposition: the handler and what it looks at, or the status.
 _OF_DISPOSITION = re.compile(r"(?<=MEDIATED|ANSWERED)\((?:[^()]|\([^()]*\))*\)|(?<=REFUSED)\(\w+\)")
@@ -48,7 +48,8 @@ class Item:
     array: of each of any number of elements. disposition: of all but classes. callers: of a control whose
     parameters are as large as the caller says. lists: how many they point to, and an element's size.
     status: NVIDIA's name of what a refused one is answered with. kind: of a class. sizeless: of an escape,
-    which is refused without a size. whole: for whole cards alone; others get the status.
+    which is refused without a size. whole: for whole cards alone; others get the status. video: and with that
+    driver capability alone.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Item:
     kind: str = ""
     sizeless: bool = False
     whole: bool = False
+    video: bool = False
 
     @property
     def symbol(self) -> str:
@@ -118,7 +120,7 @@ def _disposed(kind: str, words: list[str]) -> None:
         raise RowError(f"rm/interface.def: {words[0]} has no disposition: {', '.join(DISPOSITIONS)}")
 
 
-def _escape(words: list[str], sizeless: bool) -> Item:
+def _escape(words: list[str], *, sizeless: bool, whole: bool) -> Item:
     name, number, size, at, disposition = words
     array = _ARRAY.fullmatch(size)
     return Item(
@@ -129,6 +131,7 @@ def _escape(words: list[str], sizeless: bool) -> Item:
         disposition,
         array is not None,
         sizeless=sizeless,
+        whole=whole,
     )
 
 
@@ -139,6 +142,7 @@ def read(path: Path = SOURCE) -> Interface:
     status: dict[str, str] = {}
     sizeless: set[str] = set()
     whole: set[str] = set()
+    video: set[str] = set()
     for kind, inner in _ROW.findall(path.read_text()):
         words = [
             word.strip()
@@ -154,8 +158,10 @@ def read(path: Path = SOURCE) -> Interface:
             lists[words[0]] = (int(of[1]), int(of[2]))
         if ", SIZELESS" in inner:
             sizeless.add(words[0])
-        if ", WHOLE(" in inner:
+        if ", WHOLE(" in inner or ", VIDEO(" in inner:
             whole.add(words[0])
+        if ", VIDEO(" in inner:
+            video.add(words[0])
         life = {which: (int(major), int(minor)) for which, major, minor in _LIFE.findall(inner)}
         if life:
             lives[words[0]] = (life.get("SINCE"), life.get("UNTIL"))
@@ -165,7 +171,10 @@ def read(path: Path = SOURCE) -> Interface:
     return Interface(
         branches=tuple((int(major), int(minor)) for major, minor in rows["BRANCH"]),
         sizes=sizes,
-        escapes=tuple(_escape(words, words[0] in sizeless) for words in rows["ESCAPE"]),
+        escapes=tuple(
+            _escape(words, sizeless=words[0] in sizeless, whole=words[0] in whole)
+            for words in rows["ESCAPE"]
+        ),
         uvm=tuple(
             Item(name, int(number, 0), _size(size) or None, disposition=disposition, whole=name in whole)
             for name, number, size, disposition in rows["UVM"]
@@ -179,6 +188,7 @@ def read(path: Path = SOURCE) -> Interface:
                 status=status.get(name, ""),
                 kind=kind,
                 whole=name in whole,
+                video=name in video,
             )
             for name, number, size, kind in rows["CLASS"]
         ),
@@ -192,6 +202,7 @@ def read(path: Path = SOURCE) -> Interface:
                 lists=lists.get(name),
                 status=status.get(name, ""),
                 whole=name in whole,
+                video=name in video,
             )
             for name, number, size, disposition in rows["CONTROL"]
         ),
@@ -231,6 +242,8 @@ def _title(title: str, *cells: str) -> str:
 
 
 def _for(item: Item) -> str:
+    if item.video:
+        return "whole cards, video"
     return "whole cards" if item.whole else ""
 
 

@@ -53,6 +53,7 @@ class FakeEngine:
     """What the engine would be told. busy: tenants that still hold something."""
 
     def __init__(self) -> None:
+        self.video: set[int] = set()
         self.unaccounted: dict[int, int] = {}
         self.unsuspendable: dict[int, tuple[Unsuspendable, int]] = {}
         self.tenants: dict[int, dict[int, int]] = {}
@@ -101,8 +102,9 @@ class FakeEngine:
         self.tenants[tenant][card] = cap_bytes
         self.after_grant(tenant, card)
 
-    def whole(self, tenant: int) -> None:
+    def whole(self, tenant: int, *, video: bool = False) -> None:
         self.alone.add(tenant)
+        self.video |= {tenant} if video else set()
 
     def move(self, tenant: int, old: int, new: int) -> None:
         if "move" in self.refuses:

@@ -290,7 +290,7 @@ def test_a_drain_is_written_down_for_the_next_mgpud_or_not_made(driver: Driver) 
 def test_a_container_on_a_drained_card_is_refused_with_what_to_do(driver: Driver) -> None:
     world = driver.world
     claims = Claims(str(world.folder / "claims"), world.grants)
-    admission = Admission(world.served, lambda _cards: {}, claims, driver.watch.closed)
+    admission = Admission(world.served, lambda _cards: {"mounts": []}, claims, driver.watch.closed)
     asks = {"container_id": "c9", "rootfs": "/r", "annotations": {}, "reach": []}
 
     def admitted(**env: str) -> list[int]:

@@ -55,8 +55,12 @@ def test_describe_says_what_a_container_lacks_and_what_it_takes() -> None:
     assert list(render._grant({"whole": True, "cards": card})) == [
         ("GPUs:", "whole, to it alone: tracing, counters, hmm")
     ]
+    assert list(render._grant({"whole": True, "cards": card, "capabilities": ["utility", "video"]})) == [
+        ("Driver:", "utility, video"),
+        ("GPUs:", "whole, to it alone: tracing, counters, hmm, video"),
+    ]
     assert list(render._grant({"whole": False, "cards": card})) == [
-        ("GPUs:", f"shared: tracing; for counters, hmm {HOW}")
+        ("GPUs:", f"shared: tracing; for counters, hmm, video {HOW}")
     ]
     assert list(render._grant({"whole": False, "cards": []})) == []
     assert list(render._grant({"cards": card})) == [], "an older mgpud does not say"

@@ -33,7 +33,7 @@ def rows() -> list[Row]:
 def test_exactly_the_keys_and_their_defaults_in_order() -> None:
     said = [(row.key, tomllib.loads(f"default = {row.default}")["default"]) for row in rows()]
     defaults = asdict(NodeConfig())
-    for name in ("cdi_dirs", "containerd"):
+    for name in ("supported_driver_capabilities", "cdi_dirs", "containerd"):
         defaults[name] = list(defaults[name])
     assert said == list(defaults.items())
 

@@ -79,7 +79,14 @@ def test_whole_cards_may_change_class_only(world: World) -> None:
     world.ask("set", container="whole", **{"class": "offline"})
     assert world.engine.scheduled[grant.tenant] == (TenantClass.OFFLINE, 100)
     world.granted("job", MGPU_MEMORY_MIB="1024")
-    assert world.engine.alone == {grant.tenant}
+    assert (world.engine.alone, world.engine.video) == ({grant.tenant}, set())
+
+
+def test_whole_cards_have_video_if_their_driver_capabilities_do(world: World) -> None:
+    grant = world.granted("whole", MGPU_GPUS="1", NVIDIA_DRIVER_CAPABILITIES="video,utility")
+    assert grant.capabilities == ("utility", "video")
+    world.granted("share", MGPU_MEMORY_MIB="1024", NVIDIA_DRIVER_CAPABILITIES="all")
+    assert world.engine.video == {grant.tenant}
 
 
 @pytest.mark.parametrize("intent", [{"memory_mib": 512, "core_percent": 40}, {"memory_mib": 512}])

@@ -60,7 +60,7 @@ def test_every_key(tmp_path: Path) -> None:
 def test_schema_has_the_same_keys_and_defaults() -> None:
     properties = schemas.load("node_config")["properties"]
     defaults = asdict(NodeConfig())
-    for name in ("cdi_dirs", "containerd"):
+    for name in ("supported_driver_capabilities", "cdi_dirs", "containerd"):
         defaults[name] = list(defaults[name])
     assert {name: schema["default"] for name, schema in properties.items()} == defaults
 

@@ -40,7 +40,7 @@ def world() -> Iterator[World]:
 
 def admitted(world: World, had: list[Gpu], driver: str = "580.95.05", **env: str) -> Grant:
     claims = Claims(str(world.folder / "claims"), world.grants)
-    admission = Admission(world.served, lambda _: {"devices": []}, claims, Closed(), driver)
+    admission = Admission(world.served, lambda _: {"devices": [], "mounts": []}, claims, Closed(), driver)
     message = {
         "container_id": "c1",
         "rootfs": "/r",

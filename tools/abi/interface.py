@@ -131,7 +131,7 @@ def _row(macro: str, said: list[str]) -> Row:
         _places(said),
         _point("SINCE", said),
         _point("UNTIL", said),
-        any(argument.startswith("WHOLE(") for argument in said),
+        any(argument.startswith(("WHOLE(", "VIDEO(")) for argument in said),
     )
 
 

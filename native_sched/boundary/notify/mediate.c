@@ -84,11 +84,13 @@ static bool is_for_file(const struct call *c)
     return c->file.kind == NODE_UVM && c->m->ops->must_continue;
 }
 
-/* Its row is for those who hold their cards alone, as this tenant does not. */
-static bool needs_whole_cards(const struct call *c)
+/* Its row is for those who hold their cards alone, or have video, as this tenant does not. */
+static bool needs_more(const struct call *c)
 {
-    return (c->row->whole || (c->params_row && c->params_row->whole)) &&
-           !atomic_load_explicit(&c->tenant->whole, memory_order_relaxed);
+    const struct rm_row *of = c->params_row ? c->params_row : c->row;
+
+    return ((c->row->whole || of->whole) && !atomic_load_explicit(&c->tenant->whole, memory_order_relaxed)) ||
+           (of->video && !atomic_load_explicit(&c->tenant->video, memory_order_relaxed));
 }
 
 static struct answer decide(struct call *c)
@@ -102,7 +104,7 @@ static struct answer decide(struct call *c)
         return failed(-ENOTTY);
     if (!serve)
         return failed(c->row->disposition == RM_REFUSED ? -EPERM : -ENOTTY);
-    if (needs_whole_cards(c))
+    if (needs_more(c))
         return c->row->whole ? failed(-EPERM) : answered(c->params_row->status);
     a = serve(c);
     return a.kind == CONTINUE && c->row->of == RM_UVM && c->m->ops->as_caller ? continued_as_caller(c) : a;
@@ -120,7 +122,7 @@ struct answer mediate(struct call *c)
     /* A refusal of our own; errnos are counted where they are answered. */
     if (a.kind != ANSWER || a.rm_status == NV_OK || c->asked || c->passed)
         return a;
-    if (needs_whole_cards(c))
+    if (needs_more(c))
         stats_refused_to_share(&c->tenant->stats);
     else
         stats_refused(&c->tenant->stats, a.rm_status);

@@ -5,6 +5,7 @@
 
 struct creation {
     uint32_t root, parent, handle, class_id;
+    bool wraps; /* a channel group that its one channel brings with it */
 };
 
 /* A name that is free, where the caller gives none: what is asked of the driver under a name that we know can

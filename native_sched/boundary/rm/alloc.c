@@ -2,6 +2,7 @@
  * calls of this kind are carried out one after the other, so that no listener's call comes between what
  * another's asked for and what was accounted for. */
 #include "create.h"
+#include "rm/channel.h"
 #include "handlers.h"
 #include "native_sched/boundary/call/inflight.h"
 #include "native_sched/boundary/continued/continued.h"
@@ -69,6 +70,52 @@ static bool ask_without_tables(struct call *c, uint32_t class_id)
     return true;
 }
 
+static bool is_device(struct call *c, uint32_t client, uint32_t handle)
+{
+    WITH_TENANT(c->tenant);
+    uint32_t slot = call_find(c, client, handle);
+
+    return slot && rm_kind_of(c->tenant->objects.slot[slot].class_id) == RM_KIND_DEVICE;
+}
+
+/* For a channel below a device RM makes a group that no call can name, of the channel's engine and address
+ * space (kchannelConstruct_IMPL() in kernel_channel.c). It is made here, as RM would, so that there is none
+ * that the scheduler does not have. libnvcuvid and libnvidia-encode have such channels. */
+static struct answer make_with_group(struct call *c, struct creation *a)
+{
+    struct creation group = {
+        .root = a->root, .parent = a->parent, .class_id = KEPLER_CHANNEL_GROUP_A, .wraps = true};
+    const struct rm_row *row = c->params_row;
+    uint8_t params[RM_CHANNEL_MAX];
+    uint32_t bytes = c->params_bytes;
+    struct rm_channel channel;
+    struct answer made;
+
+    rm_channel_read(&c->m->rm, c->params, &channel);
+    memcpy(params, c->params, bytes);
+    c->params_row = rm_class_row(&c->m->rm, group.class_id);
+    c->params_bytes = rm_bytes(&c->m->rm, c->params_row->bytes);
+    memset(c->params, 0, c->params_bytes);
+    *(struct rm_channel_group *)(void *)c->params = (struct rm_channel_group){
+        .vaspace = channel.vaspace, .engine_type = channel.engine_type};
+    made = object_create(c, &c->file, &group);
+    c->params_row = row;
+    c->params_bytes = bytes;
+    memcpy(c->params, params, bytes);
+    if (made.kind != ANSWER || made.rm_status != NV_OK)
+        return made;
+    a->parent = group.handle;
+    ((struct rm_channel *)(void *)c->params)->vaspace = 0; /* in a group it has the group's */
+    made = object_create(c, &c->file, a);
+    ((struct rm_channel *)(void *)c->params)->vaspace = channel.vaspace;
+    if (made.kind != ANSWER || made.rm_status != NV_OK) {
+        c->params_bytes = 0; /* FREE takes none */
+        object_free(c, a->root, group.handle);
+        c->params_bytes = bytes;
+    }
+    return made;
+}
+
 static struct answer make(struct call *c, struct creation *a)
 {
     enum rm_kind kind = c->params_row->kind;
@@ -87,7 +134,10 @@ static struct answer make(struct call *c, struct creation *a)
     if (callers)
         return instance ? mig_subscribe(c, a) : continued_make(c, a);
     lazily = ask_without_tables(c, a->class_id);
-    made = object_create(c, &file, a);
+    if (kind == RM_KIND_CHANNEL && c->params_bytes && c->tenant->video && is_device(c, a->root, a->parent))
+        made = make_with_group(c, a);
+    else
+        made = object_create(c, &file, a);
     if (lazily)
         ((struct rm_memory *)(void *)c->params)->flags &= ~(uint32_t)RM_MEMORY_FLAG_LAZY;
     c->params_out = made.kind == ANSWER && made.rm_status == NV_OK && c->params_bytes != 0;
@@ -98,7 +148,7 @@ static struct answer make(struct call *c, struct creation *a)
 struct answer mediate_alloc(struct call *c)
 {
     struct rm_alloc_short *o = (void *)c->outer;
-    struct creation a = {o->root, o->parent, o->handle, o->class_id};
+    struct creation a = {.root = o->root, .parent = o->parent, .handle = o->handle, .class_id = o->class_id};
     int e = fetch_params(c, o->params);
     struct answer made = e < 0 ? answer_of(e) : make(c, &a);
 
@@ -111,7 +161,7 @@ struct answer mediate_alloc(struct call *c)
 struct answer mediate_alloc_object(struct call *c)
 {
     const struct rm_alloc_object *o = (const void *)c->outer;
-    struct creation a = {o->root, o->parent, o->handle, o->class_id};
+    struct creation a = {.root = o->root, .parent = o->parent, .handle = o->handle, .class_id = o->class_id};
 
     if (rm_row_params(&c->m->rm, c->params_row) != 0 || rm_kind_of(a.class_id) == RM_KIND_ROOT)
         return answered(NV_ERR_INVALID_CLASS);

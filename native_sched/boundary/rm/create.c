@@ -148,6 +148,7 @@ static void note_kind(const struct call *c, const struct creation *a, struct rm_
         obj->length = ((const struct rm_memory *)(const void *)c->params)->size;
     } else if (rm_kind_of(a->class_id) == RM_KIND_GROUP) {
         obj->engine_type = ((const struct rm_channel_group *)(const void *)c->params)->engine_type;
+        obj->wraps = a->wraps;
     } else if (rm_kind_of(a->class_id) == RM_KIND_CHANNEL) {
         rm_channel_read(&c->m->rm, c->params, &channel);
         obj->userd.memory = channel.userd_memory[0];
@@ -369,10 +370,23 @@ static bool may_end_subscription(const struct call *c, uint32_t slot)
     }
 }
 
+/* What ends with it: a channel brings its group with it if it was made below a device (alloc.c). */
+static uint32_t find_to_free(const struct call *c, uint32_t root, uint32_t *handle)
+{
+    const struct rm_object *o = c->tenant->objects.slot;
+    uint32_t slot = call_find(c, root, *handle);
+
+    if (slot && rm_kind_of(o[slot].class_id) == RM_KIND_CHANNEL && o[o[slot].parent].wraps) {
+        slot = o[slot].parent;
+        *handle = o[slot].handle;
+    }
+    return slot;
+}
+
 struct answer object_free(struct call *c, uint32_t root, uint32_t handle)
 {
-    struct rm_free f = {.root = root, .handle = handle};
     struct tenant *t = c->tenant;
+    struct rm_free f;
     uint32_t slot;
     int e;
 
@@ -380,8 +394,9 @@ struct answer object_free(struct call *c, uint32_t root, uint32_t handle)
         WITH_TENANT(t);
         if (!call_find(c, root, root))
             return answered(NV_ERR_INVALID_CLIENT);
-        slot = call_find(c, root, handle);
+        slot = find_to_free(c, root, &handle);
     }
+    f = (struct rm_free){.root = root, .handle = handle};
     if (groups_need(t->groups, root, handle))
         return answered(NV_ERR_STATE_IN_USE);
     c->unshared = may_end_subscription(c, slot);

@@ -17,6 +17,7 @@ struct answer mediate_attach_gpus(struct call *c);
 struct answer mediate_map(struct call *c);
 struct answer mediate_unmap(struct call *c);
 struct answer mediate_map_dma(struct call *c);
+struct answer mediate_unmap_dma(struct call *c);
 struct answer mediate_os_event(struct call *c);
 
 /* Undoes what the previous mgpud may have told the driver of an event's file, or was about to take back. */

@@ -156,17 +156,27 @@ static struct answer pin_pages(struct call *c)
     return c->m->ops->as_caller ? continued_as_caller(c) : continued();
 }
 
-/* Host memory that RM would map into its caller is left to ALLOC and MAP_MEMORY. */
+/* Host memory that RM would map into its caller: libnvcuvid and libnvidia-encode have such, which the caller
+ * makes itself. To others it is left to ALLOC and MAP_MEMORY. */
+static bool is_for_caller(struct call *c, const struct rm_alloc_memory *o)
+{
+    bool mapped = rm_kind_of(o->class_id) == RM_KIND_HOST_MEMORY &&
+                  !((uint32_t)o->flags >> RM_ALLOC_MEMORY_MAPPING_SHIFT);
+
+    return (o->class_id == NV01_MEMORY_SYSTEM_OS_DESCRIPTOR || (mapped && c->tenant->video)) &&
+           call_is_callers(c);
+}
+
 struct answer mediate_alloc_memory(struct call *c)
 {
     struct rm_alloc_memory *o = (void *)c->outer;
-    struct creation a = {o->root, o->parent, o->handle, o->class_id};
+    struct creation a = {.root = o->root, .parent = o->parent, .handle = o->handle, .class_id = o->class_id};
     bool host = rm_kind_of(o->class_id) == RM_KIND_HOST_MEMORY;
     struct open_file control;
     struct rm_memory *mem;
     struct answer made;
 
-    if (o->class_id == NV01_MEMORY_SYSTEM_OS_DESCRIPTOR && call_is_callers(c))
+    if (is_for_caller(c, o))
         return pin_pages(c);
     if (rm_kind_of(o->class_id) != RM_KIND_VIDEO_MEMORY &&
         !(host && (uint32_t)o->flags >> RM_ALLOC_MEMORY_MAPPING_SHIFT))

@@ -6,8 +6,8 @@
  * for memory of a card's, and 8 GiB at the most.
  *
  * So a mapping is an object of the account, below the memory. It is charged what tables of the smallest pages
- * take, as if no other mapping had entries in them. UNMAP_MEMORY_DMA is refused: a part of a mapping can be
- * unmapped, which leaves tables of it. */
+ * take, as if no other mapping had entries in them. UNMAP_MEMORY_DMA is for whole cards: a part of a mapping
+ * can be unmapped, which leaves tables of it. */
 #include "create.h"
 #include "handlers.h"
 #include "native_sched/boundary/call/inflight.h"
@@ -55,6 +55,7 @@ static uint32_t reserve(struct call *c, const struct rm_map_dma *a, uint64_t byt
     }
     *slot = (uint32_t)made;
     o->slot[made].card = o->slot[virtual_memory].card;
+    o->slot[made].virtual_memory = a->virtual_memory;
     ledger_commit(&t->ledger[o->slot[made].card], bytes, bytes);
     o->slot[made].bytes = o->slot[made].memory_bytes = bytes;
     objects_commit(o, *slot);
@@ -93,8 +94,59 @@ struct answer mediate_map_dma(struct call *c)
     if (e < 0 || status) {
         WITH_TENANT(c->tenant);
         object_drop(c->tenant, slot);
+    } else {
+        WITH_TENANT(c->tenant);
+        memcpy(&c->tenant->objects.slot[slot].base, end - sizeof(uint64_t), sizeof(uint64_t));
     }
     if (e == 0 && status == NV_ERR_NO_MEMORY)
         return parked_or(c, card, bytes, status);
+    return driver_answer(e, status);
+}
+
+/* The mapping there; 0: there is none. The call names a memory or, as libnvcuvid's, none. */
+static uint32_t find_mapping(const struct objects *o, const struct rm_unmap_dma *a)
+{
+    uint32_t i = 0;
+
+    while ((i = objects_next(o, 0, i)))
+        if (o->slot[i].class_id == OBJECT_DMA_MAPPING && o->slot[i].client == a->client &&
+            o->slot[i].virtual_memory == a->virtual_memory && o->slot[i].base == a->base)
+            break;
+    return i;
+}
+
+static bool is_own(struct call *c, const struct rm_unmap_dma *a)
+{
+    WITH_TENANT(c->tenant);
+
+    return call_find(c, a->client, a->virtual_memory) && call_find(c, a->client, a->device) &&
+           (!a->memory || call_find(c, a->client, a->memory));
+}
+
+/* Of a part its mapping stays charged, until its memory is freed. */
+struct answer mediate_unmap_dma(struct call *c)
+{
+    const struct rm_unmap_dma *a = (const void *)c->outer;
+    uint8_t *end = c->outer + c->outer_bytes - sizeof(struct rm_unmap_dma_end); /* begins with the status */
+    uint32_t status = NV_ERR_INVALID_OBJECT_HANDLE, mapping;
+    uint64_t part = 0; /* bytes of it; 0: all, as of drivers that know no parts */
+    int e;
+    WITH_CALLS_OF(c->tenant);
+
+    if (!is_own(c, a)) {
+        memcpy(end, &status, sizeof(status));
+        return answered(status);
+    }
+    e = call_driver(c);
+    memcpy(&status, end, sizeof(status));
+    memcpy(&part, a + 1, (size_t)(end - (const uint8_t *)(a + 1)));
+    if (e == 0 && status == NV_OK) {
+        struct objects *o = &c->tenant->objects;
+        WITH_TENANT(c->tenant);
+
+        mapping = find_mapping(o, a);
+        if (mapping && (!part || page_tables_most(part) == o->slot[mapping].bytes))
+            object_drop(c->tenant, mapping);
+    }
     return driver_answer(e, status);
 }

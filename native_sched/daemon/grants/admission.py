@@ -5,14 +5,14 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from native_sched.daemon.engine import NodeKind
-from native_sched.daemon.grants import claimed, saved
+from native_sched.daemon.grants import claimed, driver_files, saved
 from native_sched.daemon.grants.claims import Claims
 from native_sched.daemon.grants.closed import Closed
 from native_sched.daemon.grants.grants import Grant, Reclaim
 from native_sched.daemon.grants.refusals import LEAST_DRIVER_FOR_OTHERS, older, refuse_unevictable
 from native_sched.daemon.grants.served import Served
 from native_sched.daemon.node import device_nodes
-from oci_specs import identity, parse, vocabulary
+from oci_specs import driver_capabilities, identity, parse, vocabulary
 from oci_specs.refusal import Refusal
 from oci_specs.request import Request
 from placement.cards import CardShare, CardState
@@ -90,7 +90,10 @@ class Admission:
                 refuse_unevictable(self._driver_version, placed.cards, self._served.cards)
         else:
             return Grant(**base, qos="online", policy=None, cards=(), edits={})
-        edits = self._edits_for(placed.cards)
+        capabilities = driver_capabilities.granted(
+            message["env"], self._served.config.supported_driver_capabilities
+        )
+        edits = driver_files.keep_asked(self._edits_for(placed.cards), capabilities)
         return Grant(
             **base,
             qos=qos,
@@ -103,6 +106,7 @@ class Admission:
             if had is None
             else saved.reclaim(had, placed.cards, self._driver_version, self._served.cards),
             claims=tuple(one.key for one in named),
+            capabilities=capabilities,
             chosen=request is not None and not named and not request.placed,
         )
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from native_sched.daemon.node import capabilities
+from oci_specs import driver_capabilities
 from oci_specs.reach import CDI_HOOKS, normal_path
 
 _CONTROL = ("/dev/nvidiactl", "/dev/nvidia-uvm")
@@ -45,6 +46,14 @@ def keep_own(edits: Mapping[str, Any], own: Collection[str]) -> tuple[dict[str, 
         if kept:
             hooks[stage] = kept
     return {**edits, "devices": devices, "mounts": mounts, "hooks": hooks}, sorted(set(left_out))
+
+
+def keep_asked(edits: Mapping[str, Any], capabilities: Collection[str]) -> dict[str, Any]:
+    """The edits without the driver's files that are for other driver capabilities."""
+    mounts = [
+        mount for mount in edits["mounts"] if driver_capabilities.brings(mount["destination"], capabilities)
+    ]
+    return {**edits, "mounts": mounts}
 
 
 def _below(path: str, folders: Iterable[str]) -> bool:

@@ -7,6 +7,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from oci_specs.driver_capabilities import KNOWN
 from oci_specs.refusal import Refusal
 from placement.rules import Rules
 
@@ -28,6 +29,8 @@ class NodeConfig(Rules):
     # What NVIDIA_VISIBLE_DEVICES=all alone asks for. CUDA base images set it, so on most nodes it asks for
     # nothing.
     visible_devices_all: Literal["ignore", "whole-cards"] = "ignore"
+    # Which driver capabilities containers may have by NVIDIA_DRIVER_CAPABILITIES, whose "all" is these.
+    supported_driver_capabilities: tuple[str, ...] = KNOWN
     # Seconds that an admitted container keeps its reservation before it is bound: longer than any engine
     # takes from create to its hooks.
     lease_seconds: int = 60
@@ -96,7 +99,7 @@ def from_table(table: dict[str, Any]) -> NodeConfig:
 def _config(table: dict[str, Any]) -> NodeConfig:
     """The config that a table gives which is known to be good."""
     fields = dict(table)
-    for name in ("cdi_dirs", "containerd"):
+    for name in ("supported_driver_capabilities", "cdi_dirs", "containerd"):
         if name in fields:
             fields[name] = tuple(fields[name])
     return NodeConfig(**fields)

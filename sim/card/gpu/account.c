@@ -1,12 +1,12 @@
 #include "state.h"
 #include <stdlib.h>
 
-const char *const gpu_engine_names[SIM_ENGINES] = {"graphics", "copy"};
+const char *const gpu_engine_names[GPU_ENGINES] = {"graphics", "copy", "video"};
 
 /* Copied under the lock, printed without it. */
 struct snapshot {
     uint64_t now_ns, slipped_ns;
-    uint64_t run_ns[SIM_ENGINES], switch_ns[SIM_ENGINES];
+    uint64_t run_ns[GPU_ENGINES], switch_ns[GPU_ENGINES];
     uint32_t ended_count, group_count;
     struct gpu_totals ended[ENDED_GROUPS], groups[GPU_MAX_GROUPS];
 };
@@ -26,7 +26,7 @@ static void take_snapshot(struct gpu *gpu, struct snapshot *snapshot)
     gpu_lock(gpu);
     snapshot->now_ns = gpu_catch_up(gpu);
     snapshot->slipped_ns = gpu->slipped_ns;
-    for (int i = 0; i < SIM_ENGINES; i++) {
+    for (int i = 0; i < GPU_ENGINES; i++) {
         engine_progress(&gpu->engines[i]);
         snapshot->run_ns[i] = gpu->engines[i].run_ns;
         snapshot->switch_ns[i] = gpu->engines[i].switch_ns;
@@ -86,7 +86,7 @@ void gpu_print_account(struct gpu *gpu, FILE *out)
     take_snapshot(gpu, snapshot);
     fprintf(out, "\"now_ns\":%llu,\"slipped_ns\":%llu,\"engines\":[", (unsigned long long)snapshot->now_ns,
             (unsigned long long)snapshot->slipped_ns);
-    for (uint32_t i = 0; i < SIM_ENGINES; i++) {
+    for (uint32_t i = 0; i < GPU_ENGINES; i++) {
         fputs(i ? "," : "", out);
         print_engine(snapshot, i, out);
     }

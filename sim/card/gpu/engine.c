@@ -271,7 +271,7 @@ static struct gpu_engine *first_engine(struct gpu *gpu, uint64_t *at_ns)
     struct gpu_engine *first = NULL;
 
     *at_ns = NEVER_NS;
-    for (int i = 0; i < SIM_ENGINES; i++) {
+    for (int i = 0; i < GPU_ENGINES; i++) {
         uint64_t engine_ns = event_ns(&gpu->engines[i]);
 
         if (engine_ns < *at_ns) {
@@ -286,7 +286,7 @@ uint64_t gpu_next_event_ns(const struct gpu *gpu)
 {
     uint64_t next_ns = NEVER_NS;
 
-    for (int i = 0; i < SIM_ENGINES; i++) {
+    for (int i = 0; i < GPU_ENGINES; i++) {
         uint64_t engine_ns = event_ns(&gpu->engines[i]);
 
         next_ns = engine_ns < next_ns ? engine_ns : next_ns;
@@ -303,7 +303,7 @@ bool gpu_advance(struct gpu *gpu, uint64_t now_ns)
         if (at_ns > now_ns) {
             if (now_ns > gpu->at_ns)
                 gpu->at_ns = now_ns;
-            for (int i = 0; i < SIM_ENGINES; i++)
+            for (int i = 0; i < GPU_ENGINES; i++)
                 if (gpu->engines[i].state == ENGINE_IDLE)
                     gpu->engines[i].at_ns = gpu->at_ns;
             return true;

@@ -14,7 +14,7 @@ static void take_excerpt(struct gpu *gpu, uint64_t since, struct excerpt *excerp
 
     gpu_lock(gpu);
     excerpt->now_ns = gpu_catch_up(gpu);
-    for (int i = 0; i < SIM_ENGINES; i++)
+    for (int i = 0; i < GPU_ENGINES; i++)
         engine_cut_run(&gpu->engines[i]);
     excerpt->next = timeline->next;
     excerpt->first = since < timeline->next ? since : timeline->next;

@@ -12,6 +12,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
+/* Behind those that programs of mgpu's name: one for all that video is. */
+enum { GPU_ENGINE_VIDEO = SIM_ENGINES, GPU_ENGINES };
+
 struct gpu;
 struct gpu_group;
 struct gpu_channel;
@@ -103,7 +106,7 @@ struct gpu_use {
     uint32_t hundredths; /* of a percent, switches excluded */
     int32_t tgid;        /* 0: no process's */
 };
-uint64_t gpu_utilization(struct gpu *gpu, struct gpu_use use[GPU_UTILIZATION_SLOTS][SIM_ENGINES]);
+uint64_t gpu_utilization(struct gpu *gpu, struct gpu_use use[GPU_UTILIZATION_SLOTS][GPU_ENGINES]);
 
 /* account.c: "engines":[…],"ended":[…] of one moment. */
 void gpu_print_account(struct gpu *gpu, FILE *out);

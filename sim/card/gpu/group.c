@@ -1,3 +1,4 @@
+#include "../../../rm/channel.h"
 #include "state.h"
 #include <stdlib.h>
 
@@ -18,7 +19,9 @@ static uint32_t take_tsg(struct gpu *gpu)
 
 struct gpu_group *gpu_group_create(struct gpu *gpu, uint32_t engine_type, const struct gpu_owner *owner)
 {
-    enum sim_engine_index engine = engine_type >= RM_ENGINE_COPY0 ? SIM_ENGINE_COPY : SIM_ENGINE_GRAPHICS;
+    uint32_t engine = rm_is_video_engine(engine_type)  ? (uint32_t)GPU_ENGINE_VIDEO
+                      : engine_type >= RM_ENGINE_COPY0 ? (uint32_t)SIM_ENGINE_COPY
+                                                       : (uint32_t)SIM_ENGINE_GRAPHICS;
     struct gpu_group *group = calloc(1, sizeof *group);
 
     if (!group)

@@ -1,11 +1,13 @@
 #include "registers.h"
-#include "../../../rm/rm_abi.h"
+#include "../../../rm/channel.h"
 #include "../../abi/channel_abi.h"
 
 enum { COPIES_BELOW_10 = 10 };
 
 static uint32_t number_of(uint32_t engine_type)
 {
+    if (rm_is_video_engine(engine_type))
+        return REGISTERS_VIDEO;
     if (engine_type >= RM_ENGINE_COPY10)
         return engine_type - RM_ENGINE_COPY10 + COPIES_BELOW_10 + 1;
     return engine_type >= RM_ENGINE_COPY0 ? engine_type - RM_ENGINE_COPY0 + 1 : 0;
@@ -29,6 +31,8 @@ uint32_t registers_status(const struct registers *r, uint32_t engine_type)
 {
     uint32_t number = number_of(engine_type), runlist = registers_runlist(r, number);
 
+    if (r->whole_card && number == REGISTERS_VIDEO)
+        number = r->words - 1;
     if (r->whole_card)
         return number < r->words ? r->status + number * r->stride : 0;
     if (runlist >= SIM_RUNLISTS_MAX)

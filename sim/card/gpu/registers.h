@@ -7,6 +7,8 @@
 
 /* Of runlists, at the multiples of 1 KiB that their bases are. */
 enum { RUNLISTS_AT = 0x80000, RUNLIST_BYTES = 0x400 };
+/* The number of all that video is: behind 20 copy engines. Its runlist is told to nobody yet. */
+enum { REGISTERS_VIDEO = 21 };
 
 struct registers {
     bool whole_card; /* one list of engines, before Ampere; else each runlist has its own */

@@ -125,7 +125,7 @@ struct gpu_engine {
 struct gpu {
     /* Inherits priority and is handed over in order: the thread cannot starve callers. */
     pthread_mutex_t lock;
-    struct gpu_engine engines[SIM_ENGINES];
+    struct gpu_engine engines[GPU_ENGINES];
     uint64_t at_ns; /* every event before is done */
     uint64_t half_switch_ns, copy_bytes_per_ms, launch_ns;
     struct gpu_doorbell *polled; /* that are pages */
@@ -164,7 +164,7 @@ void group_record(const struct gpu_group *group, enum timeline_kind kind, uint64
 void utilization_ran(struct gpu_engine *engine, uint64_t from_ns, uint64_t to_ns);
 
 /* account.c */
-extern const char *const gpu_engine_names[SIM_ENGINES];
+extern const char *const gpu_engine_names[GPU_ENGINES];
 
 /* thread.c */
 void gpu_each_channel_of(struct gpu *gpu, uint32_t client, void (*act)(struct gpu_channel *channel));

@@ -56,7 +56,7 @@ static void show(struct gpu *gpu, struct gpu_engine *engine)
 
 void status_show(struct gpu *gpu)
 {
-    for (int i = 0; i < SIM_ENGINES; i++)
+    for (int i = 0; i < GPU_ENGINES; i++)
         show(gpu, &gpu->engines[i]);
 }
 

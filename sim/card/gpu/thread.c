@@ -33,7 +33,7 @@ static void slip(struct gpu *gpu, uint64_t now_ns)
 {
     uint64_t behind_ns = now_ns - gpu->at_ns;
 
-    for (int i = 0; i < SIM_ENGINES; i++)
+    for (int i = 0; i < GPU_ENGINES; i++)
         engine_slip(&gpu->engines[i], behind_ns);
     gpu->slipped_ns += behind_ns;
     gpu->at_ns = now_ns;
@@ -175,7 +175,7 @@ int gpu_create(struct gpu **out, const struct gpu_costs *costs)
     gpu->copy_bytes_per_ms = (uint64_t)costs->copy_mib_per_ms << 20;
     gpu->armed_ns = NEVER_NS;
     gpu->at_ns = monotonic_ns();
-    for (uint32_t i = 0; i < SIM_ENGINES; i++) {
+    for (uint32_t i = 0; i < GPU_ENGINES; i++) {
         gpu->engines[i].gpu = gpu;
         gpu->engines[i].index = i;
         gpu->engines[i].at_ns = gpu->at_ns;

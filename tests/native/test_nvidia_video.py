@@ -1,0 +1,323 @@
+"""Video for containers with whole cards: what gVisor's nvproxy lists for it, channels below a device,
+unmapping, and that nothing of it is a container's without the driver capability.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from native_sched.daemon.engine_refused import Refused
+from sim import cards
+from tests.native.nvidia_mediated import VERSION, Answer, Tenant, World, world
+from tests.native.rm_params import (
+    ADDRESS_SPACE,
+    HOPPER,
+    MEMORY,
+    MEMORY_SYSTEM,
+    MIB,
+    SPACE_MIB,
+    channel,
+    host_memory,
+    memory,
+)
+from tests.support import rm_interface, rm_numbers
+from tests.support.rm_interface import Item
+from tests.support.rm_numbers import (
+    NV01_CONTEXT_DMA,
+    NV50_MEMORY_VIRTUAL,
+    NV_ERR_INVALID_CLASS,
+    NV_ERR_INVALID_OBJECT_HANDLE,
+    NV_ERR_INVALID_OBJECT_PARENT,
+    NV_ERR_NOT_SUPPORTED,
+    NV_ERR_OBJECT_NOT_FOUND,
+    NV_ESC_RM_ALLOC_MEMORY,
+    NV_ESC_RM_MAP_MEMORY_DMA,
+    NV_ESC_RM_UNMAP_MEMORY_DMA,
+    NVA06F_CTRL_CMD_BIND,
+    NVA06F_CTRL_CMD_GPFIFO_SCHEDULE,
+    NVB8B0_VIDEO_DECODER,
+    NVB8D1_VIDEO_NVJPG,
+    NVENC_SW_SESSION,
+)
+from tests.support.tsv import read
+
+pytestmark = pytest.mark.native
+NVPROXY = rm_interface.SOURCE.parent / "facts" / "nvproxy.tsv"
+INTERFACE = rm_interface.read()
+VERSIONS = ["535.261.03", "550.163.01", "570.211.01", "580.95.05", "610.43.03"]
+STATUS_AT, MADE_STATUS_AT, MADE_AT = 0x1C, 0x28, 8
+DEVICE, SUBDEVICE, SPACE, BARE = 0xD0, 0xD1, 0x50, 0x60
+DECODER, JPEG = 0x13, 0x2B
+ENGINE_AT, VASPACE_AT = 0x80, 0x1C
+GIB, OFFSET_FIXED = 1 << 30, 1 << 15
+NO_CHANNEL_OF_IT = rm_numbers.BLACKWELL_CHANNEL_GPFIFO_B
+KINDS = {"class": INTERFACE.classes, "control": INTERFACE.controls}
+# Of these no header says how large their parameters are.
+NO_SIZES = {0xD2B0, 0xD2D1, 0xD2FA}
+
+
+def branch(version: str) -> tuple[int, int]:
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
+
+
+def listed(kind: str, version: str) -> set[int]:
+    """What nvproxy lets containers with video call on that driver, and without it not."""
+    at = tuple(map(int, version.split(".")))
+    return {
+        int(row["number"], 16)
+        for row in read(NVPROXY)
+        if row["kind"] == kind
+        and "video" in row["capabilities"].split(",")
+        and "compute" not in row["capabilities"].split(",")
+        and tuple(map(int, row["since"].split("."))) <= at
+    }
+
+
+def served_to_all(kind: str, version: str) -> set[int]:
+    return {
+        item.number
+        for item in KINDS[kind]
+        if not item.whole
+        and item.disposition != "REFUSED"
+        and INTERFACE.lives_at(item.name, branch(version))
+    }
+
+
+def rows(version: str) -> list[Item]:
+    return [
+        item
+        for item in (*INTERFACE.classes, *INTERFACE.controls)
+        if item.video and INTERFACE.lives_at(item.name, branch(version))
+    ]
+
+
+def whole(here: World, tenant: Tenant, *, video: bool = True) -> Tenant:
+    here.engine.whole(tenant.id, video=video)
+    return tenant
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[World]:
+    with world(tmp_path) as made:
+        yield made
+
+
+def bare(engine: int = DECODER, *, userd: int = 0, vaspace: int = 0, version: str = VERSION) -> bytes:
+    """Parameters of a channel below a device."""
+    params = bytearray(channel(userd).ljust(376, b"\0"))
+    struct.pack_into("I", params, VASPACE_AT, vaspace)
+    struct.pack_into("I", params, ENGINE_AT + 8 * (branch(version) >= (610, 43)), engine)
+    return bytes(params)
+
+
+def makes(tenant: Tenant, client: int, parent: int, handle: int, class_id: int, params: bytes = b"") -> int:
+    return tenant.alloc(client, parent, handle, class_id, params).u32(MADE_STATUS_AT)
+
+
+def ready(here: World, tenant: Tenant, version: str = VERSION) -> int:
+    """A client with a channel of a decoder, as far as it gets one."""
+    client = tenant.client()
+    makes(tenant, client, DEVICE, BARE, HOPPER, bare(version=version))
+    return client
+
+
+def tried(tenant: Tenant, client: int, item: Item, version: str) -> int:
+    """RM's status for a call by that row: most classes are of another card or engine."""
+    if item in INTERFACE.classes:
+        size = INTERFACE.size_at(item.size, branch(version)) or 0
+        parent = {NV01_CONTEXT_DMA: DEVICE, NVENC_SW_SESSION: SUBDEVICE}.get(item.number, BARE)
+        return makes(
+            tenant,
+            client,
+            parent,
+            item.number | 1 << 16,
+            item.number,
+            size.to_bytes(4, "little").ljust(size, b"\0")[:size],
+        )
+    of = {0x80: DEVICE, 0x2080: SUBDEVICE}.get(item.number >> 16, BARE)
+    return tenant.control(client, of, item.number, bytes(1024)).u32(STATUS_AT)
+
+
+def card_groups(here: World) -> dict[str, int]:
+    """How many groups the card has, by engine."""
+    engines = cards.account(here.card.admin_socket).cards[0].engines
+    return {engine.engine: len(engine.groups) for engine in engines}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_nvproxy_has_for_video_reaches_the_driver_with_whole_cards(
+    tmp_path: Path, version: str
+) -> None:
+    """And not without the capability, nor from a share: those get what the row says."""
+    items = rows(version)
+    numbers = {kind: {item.number for item in items if item in of} for kind, of in KINDS.items()}
+    for kind in KINDS:
+        assert listed(kind, version) - numbers[kind] <= served_to_all(kind, version) | NO_SIZES
+    with world(tmp_path, version=version) as here:
+        share = here.tenant()
+        client, before = ready(here, share, version), here.engine.refused(share.id)[Refused.SHARE]
+        said = {item.name: tried(share, client, item, version) for item in items}
+        assert said == {item.name: rm_numbers.by_symbol()[item.status] for item in items}
+        assert here.engine.refused(share.id)[Refused.SHARE] == before + len(items)
+    (tmp_path / "whole").mkdir()
+    with world(tmp_path / "whole", version=version) as here:
+        tenant = whole(here, here.tenant(), video=False)
+        client = ready(here, tenant, version)
+        said = {item.name: tried(tenant, client, item, version) for item in items}
+        assert said == {item.name: rm_numbers.by_symbol()[item.status] for item in items}
+        whole(here, tenant)
+        before = here.engine.refused(tenant.id)[Refused.SHARE]
+        assert makes(tenant, client, DEVICE, BARE, HOPPER, bare(version=version)) == 0
+        said = {item.name: tried(tenant, client, item, version) for item in items}
+        assert here.engine.refused(tenant.id)[Refused.SHARE] == before
+        assert said["NVB8B0_VIDEO_DECODER"] == 0
+        assert len(items) > 25
+
+
+def test_channel_below_a_device_has_a_group_that_ends_with_it(here: World) -> None:
+    tenant = whole(here, here.tenant())
+    client = tenant.client()
+    assert makes(tenant, client, DEVICE, SPACE, ADDRESS_SPACE, bytes(56)) == 0
+    made = tenant.alloc(client, DEVICE, BARE, HOPPER, bare(vaspace=SPACE))
+    assert (made.u32(MADE_STATUS_AT), made.u32(MADE_AT)) == (0, BARE)
+    assert struct.unpack_from("I", made.params, VASPACE_AT) == (SPACE,)
+    assert card_groups(here)["video"] == 1
+    used = here.used_mib(tenant)
+    assert used > SPACE_MIB
+    assert makes(tenant, client, DEVICE, 0x70, MEMORY_SYSTEM, host_memory(MIB)) == 0
+    assert tenant.free(client, BARE).u32(0xC) == 0
+    assert makes(tenant, client, DEVICE, BARE, HOPPER, bare(userd=0x70)) == 0
+    assert tenant.control(client, BARE, NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, b"\1\0\0").u32(STATUS_AT) == 0
+    [video] = [
+        group
+        for engine in cards.account(here.card.admin_socket).cards[0].engines
+        for group in engine.groups
+        if engine.engine == "video"
+    ]
+    assert (video.enabled, video.open) == (True, True)
+    assert makes(tenant, client, BARE, 0x61, NVB8B0_VIDEO_DECODER, struct.pack("III", 12, 0, 0)) == 0
+    assert makes(tenant, client, BARE, 0x62, NVB8D1_VIDEO_NVJPG) == NV_ERR_INVALID_CLASS, "of another engine"
+    assert tenant.control(client, BARE, NVA06F_CTRL_CMD_BIND, struct.pack("I", DECODER)).u32(STATUS_AT) == 0
+    assert tenant.free(client, BARE).u32(0xC) == 0
+    assert card_groups(here)["video"] == 0
+    assert here.used_mib(tenant) == SPACE_MIB
+    assert makes(tenant, client, DEVICE, BARE, HOPPER, bare(JPEG)) == 0
+    assert here.engine.state(tenant.id).unaccounted_bytes == 0
+
+
+@pytest.mark.parametrize("engine", [0x1B, 0x3F, 0x7F])
+def test_refused_channel_leaves_no_group(here: World, engine: int) -> None:
+    """This chip has no encoder, and nothing has engine 0x7f."""
+    tenant = whole(here, here.tenant())
+    client = tenant.client()
+    before = here.used_mib(tenant)
+    assert makes(tenant, client, DEVICE, BARE, HOPPER, bare(engine)) != 0
+    assert makes(tenant, client, DEVICE, BARE, NO_CHANNEL_OF_IT, bare()) != 0
+    assert (here.used_mib(tenant), card_groups(here)["video"]) == (before, 0)
+    assert makes(tenant, client, DEVICE, BARE, HOPPER, bare()) == 0
+
+
+def test_without_video_there_is_no_channel_below_a_device(here: World) -> None:
+    tenant = whole(here, here.tenant(), video=False)
+    client = tenant.client()
+    assert makes(tenant, client, DEVICE, BARE, HOPPER, bare(1)) == NV_ERR_INVALID_OBJECT_PARENT
+
+
+def test_group_ends_with_its_channel_under_the_next_mgpud(here: World) -> None:
+    tenant = whole(here, here.tenant())
+    client = ready(here, tenant)
+    used = here.used_mib(tenant)
+    here.restart()
+    whole(here, tenant)
+    assert here.used_mib(tenant) == used
+    assert tenant.control(client, BARE, NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, b"\1\0\0").u32(STATUS_AT) == 0
+    assert tenant.free(client, BARE).u32(0xC) == 0
+    assert (here.used_mib(tenant), card_groups(here)["video"]) == (0, 0)
+
+
+def test_handles_of_another_container_are_nobody_elses(here: World) -> None:
+    """In the parameters of video classes, and by unmapping. The other one has no card: this one holds it."""
+    tenant = whole(here, here.tenant())
+    client = ready(here, tenant)
+    assert makes(tenant, client, DEVICE, 0x70, MEMORY_SYSTEM, host_memory(MIB)) == 0
+    own = struct.pack("IIIIQQ", SUBDEVICE, 0, 0x70, 0, 0, 4095)
+    assert makes(tenant, client, DEVICE, 0x71, NV01_CONTEXT_DMA, own) == 0
+    foreign = struct.pack("IIIIQQ", SUBDEVICE, 0, 0x7777, 0, 0, 4095)
+    assert makes(tenant, client, DEVICE, 0x72, NV01_CONTEXT_DMA, foreign) == NV_ERR_OBJECT_NOT_FOUND
+    session = struct.pack("IIIII", 0, 1920, 1080, 1, 0x7777)
+    assert makes(tenant, client, SUBDEVICE, 0x73, NVENC_SW_SESSION, session) == NV_ERR_OBJECT_NOT_FOUND
+    assert unmapped(tenant, client, 0x7777, 4 * GIB) == NV_ERR_INVALID_OBJECT_HANDLE
+    assert unmapped(tenant, client + 1, 0x70, 4 * GIB) == NV_ERR_INVALID_OBJECT_HANDLE
+    # What it has made ends with its client.
+    assert tenant.free(client, client).u32(0xC) == 0
+    assert (here.used_mib(tenant), card_groups(here)["video"]) == (0, 0)
+
+
+def mapped(tenant: Tenant, client: int) -> int:
+    outer = struct.pack(
+        "<4I2Q4IQII", client, DEVICE, 0x80, 0x81, 0, 2 * MIB, OFFSET_FIXED, 0, 0, 0, 4 * GIB, 0, 0
+    )
+    return tenant.ioctl(tenant.ctl, NV_ESC_RM_MAP_MEMORY_DMA, outer).u32(0x38)
+
+
+def unmapped(tenant: Tenant, client: int, memory_handle: int, at: int, part: int = 0) -> int:
+    outer = struct.pack("<6I2QII", client, DEVICE, 0x80, memory_handle, 0, 0, at, part, 0, 0)
+    return tenant.ioctl(tenant.ctl, NV_ESC_RM_UNMAP_MEMORY_DMA, outer).u32(0x28)
+
+
+def into_caller(tenant: Tenant, client: int, handle: int) -> Answer:
+    """Host memory as libnvcuvid has it, which RM maps into its caller."""
+    outer = struct.pack(
+        "<6IQQIIiI", client, DEVICE, handle, MEMORY_SYSTEM, 0x5010, 0, 0, 2 * MIB - 1, 0, 0, tenant.ctl, 0
+    )
+    return tenant.ioctl(tenant.card, NV_ESC_RM_ALLOC_MEMORY, outer)
+
+
+def with_addresses(tenant: Tenant) -> int:
+    client = tenant.client()
+    virtual = bytearray(memory(GIB))
+    struct.pack_into("I", virtual, 8, 1 << 19)
+    assert makes(tenant, client, DEVICE, 0x80, NV50_MEMORY_VIRTUAL, bytes(virtual)) == 0
+    return client
+
+
+def test_host_memory_that_rm_maps_into_its_caller(here: World) -> None:
+    """It is the caller's to make, and is known from its mapping on, which names no memory when it ends."""
+    tenant = whole(here, here.tenant())
+    client = with_addresses(tenant)
+    made = into_caller(tenant, client, 0x81)
+    assert (made.through, made.u32(0x28)) == (True, 0)
+    before = here.used_mib(tenant)
+    assert mapped(tenant, client) == 0
+    assert here.used_mib(tenant) > before
+    assert unmapped(tenant, client, 0, 4 * GIB) == 0
+    assert here.used_mib(tenant) == before
+    assert tenant.free(client, 0x81).u32(0xC) == 0
+    assert here.engine.state(tenant.id).unaccounted_bytes == 0
+
+
+def test_without_video_no_host_memory_is_mapped_into_its_caller(here: World) -> None:
+    tenant = whole(here, here.tenant(), video=False)
+    made = into_caller(tenant, with_addresses(tenant), 0x81)
+    assert (made.through, made.u32(0x28)) == (False, NV_ERR_NOT_SUPPORTED)
+
+
+def test_unmapping_gives_back_what_its_tables_take(here: World) -> None:
+    tenant = whole(here, here.tenant())
+    client = with_addresses(tenant)
+    assert makes(tenant, client, DEVICE, 0x81, MEMORY, memory(2 * MIB)) == 0
+    before = here.used_mib(tenant)
+    for part in (0, 2 * MIB):
+        assert mapped(tenant, client) == 0
+        assert here.used_mib(tenant) > before
+        assert unmapped(tenant, client, 0x81, 4 * GIB, part) == 0
+        assert here.used_mib(tenant) == before
+    assert mapped(tenant, client) == 0
+    once = here.used_mib(tenant)
+    assert unmapped(tenant, client, 0x81, 2 * GIB) != 0, "nothing is there"
+    assert here.used_mib(tenant) == once
