@@ -45,7 +45,7 @@ def _names(container: Container) -> set[str]:
 @click.command(short_help="Show one container.")
 @click.argument("container")
 @options.root
-@options.output
+@options.output_container
 def describe(container: str, state: StateDir, output: str) -> None:
     """Show one container that holds a GPU.
 

@@ -10,7 +10,7 @@ from mgpu_cli.state import StateDir
 
 @click.command()
 @options.root
-@options.output
+@options.output_card
 def devices(state: StateDir, output: str) -> None:
     """List GPUs with their memory, granted and used, in MiB."""
     cards = client.ask(state.control, "list")["cards"]

@@ -23,7 +23,7 @@ FOLLOW_S = 0.5
 @options.root
 @options.since
 @options.follow
-@options.output
+@options.output_event
 def events(
     container: str | None, state: StateDir, since: datetime | None, follow: bool, output: str
 ) -> None:

@@ -18,7 +18,7 @@ Container = dict[str, Any]
 @click.command(short_help="Move a container's GPU memory to host memory.")
 @click.argument("container")
 @options.root
-@options.output
+@options.output_container
 def evict(container: str, state: StateDir, output: str) -> None:
     """Move what a container holds of the GPUs to host memory, where it stays until mgpu resume.
 
@@ -33,7 +33,7 @@ def evict(container: str, state: StateDir, output: str) -> None:
 @click.argument("container")
 @click.option("--gpus", metavar="UUID[,UUID]", help="Move it to these GPUs of the same model instead.")
 @options.root
-@options.output
+@options.output_container
 def resume(container: str, gpus: str | None, state: StateDir, output: str) -> None:
     """Move an evicted container back to its GPUs, if there is room for all of it.
 

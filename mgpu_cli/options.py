@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from mgpu_cli.state import DEFAULT_ROOT, StateDir
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class _StateDirType(click.ParamType[StateDir]):
@@ -30,13 +33,28 @@ root = click.option(
     help="Directory that holds mgpu's sockets and state.",
 )
 
-output = click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="json is the control protocol's own objects.",
+
+def json_as(schema: str) -> str:
+    """schema: a file's name without its ending, and where in it."""
+    name, _, part = schema.partition("#")
+    return f"json: {part and f'{part} of '}oci_specs/schemas/{name}.schema.json."
+
+
+def _output(of_json: str) -> Callable[[_Command], _Command]:
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(["table", "json"]),
+        default="table",
+        show_default=True,
+        help=of_json,
+    )
+
+
+output = _output("json is for programs.")
+output_card, output_container, output_event, output_policy = (
+    _output(json_as(schema))
+    for schema in ("card", "container", "control#watch-reply", "control#policy-reply")
 )
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}

@@ -22,7 +22,7 @@ from mgpu_cli.state import StateDir
     metavar="N",
     help="This GPU; may be given several times.  [default: all]",
 )
-@options.output
+@options.output_policy
 def policy(policy: str | None, state: StateDir, cards: tuple[int, ...], output: str) -> None:
     """Show which compute policy each GPU runs and whose word that is; with POLICY, set it.
 

@@ -24,7 +24,7 @@ WATCH_S = 1.0
     type=click.Choice(["table", "wide", "json"]),
     default="table",
     show_default=True,
-    help="wide has whole ids, pids and UUIDs too; json is the control protocol's own objects.",
+    help=f"wide has whole ids, pids and UUIDs too; {options.json_as('container')}",
 )
 def ps(state: StateDir, watch: bool, output: str) -> None:
     """List containers with their GPUs, caps and use."""

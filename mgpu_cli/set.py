@@ -26,7 +26,7 @@ from mgpu_cli.state import StateDir
     metavar="MIB",
     help="Memory, the total over its GPUs.",
 )
-@options.output
+@options.output_container
 def set_container(
     container: str,
     state: StateDir,

@@ -258,7 +258,7 @@ def test_health_tells_of_a_scheduler_that_hangs_in_the_driver_and_of_its_return(
             "scheduler": "ok" if document["mgpud"]["sched_fifo"] else "attention",
             "mediator": "ok",
             "metrics": "ok",
-            "cards": "ok",
+            "GPUs": "ok",
             "containers": "ok",
             "tables": "ok",
             "errors": "ok",

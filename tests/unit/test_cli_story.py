@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -190,3 +191,23 @@ def test_podman_is_asked_where_it_has_containers(tmp_path: Path, monkeypatch: py
     assert ENGINES[1]() == {OTHER: "their-job"}
     monkeypatch.setattr(names, "PODMAN_STATE", tmp_path / "none")
     assert ENGINES[1]() == {}
+
+
+@pytest.mark.parametrize(
+    "command", ["ps", "describe 0123", "devices", "policy", "events", "set 0123 --core 1"]
+)
+def test_json_is_as_the_schema_that_help_names(mgpud: FakeMgpud, command: str) -> None:
+    told(mgpud, event(1))
+    mgpud.reply_to("list", list_reply([container()], [card()]))
+    mgpud.reply_to("set", {**OK, "container": container()})
+    row = {"index": 0, "policy": "fixed-share", "owner": "node", "tenants": []}
+    mgpud.reply_to("policy", {**OK, "cards": [row]})
+    described = " ".join(mgpu(command.split()[0], "--help").output.split())
+    [(part, name)] = re.findall(r"json: (?:(\S+) of )?oci_specs/schemas/(\w+)\.schema\.json", described)
+    found = json.loads(mgpu(*command.split(), "-o", "json").output)
+    if part:
+        found = {**OK, "cards": found} if part == "policy-reply" else {**OK, "next": 2, "events": [found]}
+        schemas.validate(f"{name}#{part}", found)
+    else:
+        for each in found if isinstance(found, list) else [found]:
+            schemas.validate(name, each)
