@@ -166,7 +166,7 @@ async function ask() {
 
 document.addEventListener("click", ({ target }) => {
   const opened = target.closest("[data-container]"), chosen = target.closest("[data-kind]");
-  if (opened) story.open(opened.dataset.container, last, get);
+  if (opened) story.open(opened, last, get);
   if (!chosen) return;
   kind = chosen.dataset.kind;
   for (const each of chosen.parentNode.children) each.setAttribute("aria-pressed", String(each === chosen));

@@ -2,10 +2,11 @@
 import { at, bytes, eventLine, fill, make, mib, say } from "./draw.js";
 
 const NS_PER_S = 1e9;
-let chosen = null, asked = 0, label = "";
+let chosen = null, asked = 0, label = "", list = null;
 
-export function open(container, found, get) {
-  chosen = container;
+export function open(opener, found, get) {
+  chosen = opener.dataset.container;
+  list = opener.closest("#gpus, #events") || list;
   label = [...found.containers, ...found.events].find((each) => each.container_id === chosen)?.label || chosen;
   at("story-log").replaceChildren();
   draw(found);
@@ -62,4 +63,9 @@ function facts(one) {
   };
 }
 
-at("story").addEventListener("close", () => { chosen = null; asked++; });
+at("story").addEventListener("close", () => {
+  // What it was opened by may have been drawn anew meanwhile.
+  list?.querySelector(`[data-container="${CSS.escape(chosen)}"]`)?.focus();
+  chosen = null;
+  asked++;
+});
