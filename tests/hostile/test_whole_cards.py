@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -107,6 +108,30 @@ def test_decoder_with_a_whole_card(private_host: None, built: Programs) -> None:
             mgpu, built, "video", MGPU_MEMORY_MIB="512", NVIDIA_DRIVER_CAPABILITIES="video,compute"
         ) as (share, _):
             assert share.line().endswith(f"decoder {NV_ERR_INVALID_CLASS:#x}")
+
+
+def test_decoder_that_is_paused_makes_no_ns_and_goes_on_whole(private_host: None, built: Programs) -> None:
+    env = {"MGPU_GPUS": "1", "MGPU_QOS": "offline", "NVIDIA_DRIVER_CAPABILITIES": "video"}
+    with (
+        arbiter.running("h200:1") as mgpu,
+        bundle(inside("video"), "2", "2000", env=env, mounts=[built.oci_mount]) as made,
+        foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as decodes,
+    ):
+        assert decodes.line() == "channel 0 decoder 0"
+        decodes.tell()
+        until(lambda: on_video(mgpu)[1] > 0, "it decodes")
+        made.call(mgpu.runtime, "pause", made.container)
+        until(lambda: not mgpu.containers()[0]["sched"]["enabled"], "it is suspended", timeout_s=60.0)
+        before = on_video(mgpu)
+        time.sleep(0.3)
+        assert on_video(mgpu) == before
+        [group] = mgpu.account().cards[0].engines[-1].groups
+        assert (group.engine, group.pending, group.open) == ("video", True, False)
+        made.call(mgpu.runtime, "resume", made.container)
+        assert decodes.line() == "done"
+        until(lambda: mgpu.account().cards[0].engines[-1].groups[0].kernels == 2, "both are done")
+        [group] = mgpu.account().cards[0].engines[-1].groups
+        assert (group.kernel_ns, group.run_ns, group.errors) == (4_000_000_000, 4_000_000_000, 0)
 
 
 def test_node_that_gives_no_video(private_host: None, built: Programs) -> None:

@@ -1,18 +1,21 @@
-/* A decoder without any library: a channel below a device, as libnvcuvid makes one, which is kept busy for a
- * second for each line of input. Prints RM's answers: "channel C decoder D"; after each second "done". */
+/* A decoder without any library: a channel below a device, as libnvcuvid makes one, which executes so many
+ * pieces of work for each line of input. Usage: video [PIECES PIECE_MS]. Prints RM's answers: "channel C
+ * decoder D"; after each line's work "done". */
 #include "../gpu.h"
 
-enum { FIRST = 0x100, DECODER = 0x110, PIECES = 20, PIECE_NS = 50000000, WAIT_US = 1000 };
+enum { FIRST = 0x100, DECODER = 0x110, WAIT_US = 1000, MS = 1000000 };
 
-static void run(const struct gpu *g, struct work *w)
+static void run(const struct gpu *g, struct work *w, uint64_t ns)
 {
-    submit(g, w, PIECE_NS);
+    submit(g, w, ns);
     while (*userd(w, RM_USERD_GP_GET) != w->put)
         usleep(WAIT_US);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    uint32_t pieces = argc > 2 ? (uint32_t)atoi(argv[1]) : 20;
+    uint64_t piece_ns = (argc > 2 ? strtoull(argv[2], NULL, 10) : 50) * MS;
     static const uint32_t classes[] = {NVC4B0_VIDEO_DECODER, NVC7B0_VIDEO_DECODER, NVB8B0_VIDEO_DECODER};
     int64_t made, decoder = NV_ERR_INVALID_CLASS;
     struct work w;
@@ -24,8 +27,8 @@ int main(void)
         decoder = rm_alloc(g.ctl, g.client, FIRST + 2, DECODER, classes[i], NULL, 0);
     say("channel %#llx decoder %#llx", (unsigned long long)made, (unsigned long long)decoder);
     while (!made && told()) {
-        for (uint32_t i = 0; i < PIECES; i++)
-            run(&g, &w);
+        for (uint32_t i = 0; i < pieces; i++)
+            run(&g, &w, piece_ns);
         say("done");
     }
     hold();
