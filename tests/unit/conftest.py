@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,14 @@ def no_engines(monkeypatch: pytest.MonkeyPatch) -> None:
     """This machine's Docker and podman are not asked for names."""
     for engine in ("_docker", "_podman"):
         monkeypatch.setattr(names, engine, dict)
+
+
+@pytest.fixture
+def plain_prefix(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The installation has a path that install takes, wherever this clone lies."""
+    prefix = tmp_path_factory.mktemp("prefix") / "mgpu"
+    prefix.symlink_to(sys.prefix)
+    monkeypatch.setattr(sys, "prefix", str(prefix))
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may change 
 
 
 @pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def machine(tmp_path: Path, plain_prefix: None, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder in whose etc mgpu's own configuration lies, and no engine is installed."""
     monkeypatch.setattr(runtime_conf, "RUNTIME_CONF", tmp_path / "etc" / "mgpu" / "runtime.conf")
     monkeypatch.setattr(runtime_conf, "ENGINES", {})

@@ -21,7 +21,7 @@ USUAL = ["/usr/share/containers/oci/hooks.d"]
 
 
 @pytest.fixture
-def etc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def etc(tmp_path: Path, plain_prefix: None, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An /etc for podman and for mgpu."""
     monkeypatch.setattr(podman, "HOOK", tmp_path / "mgpu" / "hooks.d" / "zz-mgpu.json")
     monkeypatch.setattr(podman, "PACKAGED", tmp_path / "usr" / "containers.conf")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import socket
 import sys
 from collections.abc import Iterator
@@ -116,7 +117,7 @@ def test_simulated_card_is_heard_of(tmp_path: Path) -> None:
 # libudev listens only where a udev runs, which it tells by this file.
 HEARS = f"""
 mount -t tmpfs none /run && mkdir /run/udev && touch /run/udev/control || exit 1
-exec {sys.executable} - "$1" <<'END'
+exec {shlex.quote(sys.executable)} - "$1" <<'END'
 import ctypes, select, sys
 from pathlib import Path
 from sim import cards
