@@ -199,7 +199,7 @@ def test_calls_on_a_file_that_ended_or_hides(tenant: Tenant) -> None:
         (CTL, ALLOC, alloc64(0x79), False),
         (CTL, ALLOC, alloc64(0x71), True),
         (CTL, ALLOC, alloc64(NV50_P2P), True),
-        (CTL, ALLOC, alloc64(RM_USER_SHARED_DATA), True),
+        (CTL, ALLOC, alloc64(RM_USER_SHARED_DATA), False),
         (CTL, ALLOC, alloc64(AMPERE_SMC_PARTITION_REF), True),
         (CTL, ALLOC, alloc64(AMPERE_SMC_EXEC_PARTITION_REF), True),
         (CTL, ALLOC, alloc64(0x40), False),

@@ -379,12 +379,16 @@ def test_controls_that_are_not_known_stay_refused(here: World) -> None:
 
 
 def test_the_drivers_own_account_of_the_card_is_not_for_tenants(here: World) -> None:
-    """RM_USER_SHARED_DATA, and the control that has it written: programs go on without, as in a vGPU's
-    guest."""
+    """RM_USER_SHARED_DATA is a page of the host's own, below the device; the control that has it written is
+    refused."""
     tenant = here.tenant()
     client = tenant.client()
+    wrong = tenant.alloc(client, 0xD0, 0x300, 0xDE, bytes(8))
+    assert (wrong.result, wrong.u32(STATUS)) == (0, INVALID_PARENT)
     answer = tenant.alloc(client, 0xD1, 0x300, 0xDE, bytes(8))
-    assert (answer.result, answer.u32(STATUS), answer.through) == (0, NOT_SUPPORTED, False)
+    assert (answer.result, answer.u32(STATUS), answer.through) == (0, 0, False)
+    assert (answer.u32(8), answer.u32(12)) == (0x300, 0xDE)
+    assert answer.params == bytes(8)
     polled = tenant.control(client, 0x300, nv.NV00DE_CTRL_CMD_REQUEST_DATA_POLL, bytes(8))
     assert (polled.result, polled.u32(0x1C)) == (0, NOT_SUPPORTED)
 

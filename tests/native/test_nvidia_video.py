@@ -172,7 +172,6 @@ def test_what_nvproxy_has_for_video_reaches_the_driver_with_whole_cards(
         assert said == {item.name: rm_numbers.by_symbol()[item.status] for item in items}
         whole(here, tenant)
         before = here.engine.refused(tenant.id)[Refused.SHARE]
-        assert makes(tenant, client, DEVICE, BARE, HOPPER, bare(version=version)) == 0
         said = {item.name: tried(tenant, client, item, version) for item in items}
         assert here.engine.refused(tenant.id)[Refused.SHARE] == before
         assert said["NVB8B0_VIDEO_DECODER"] == 0
@@ -222,10 +221,13 @@ def test_refused_channel_leaves_no_group(here: World, engine: int) -> None:
     assert makes(tenant, client, DEVICE, BARE, HOPPER, bare()) == 0
 
 
-def test_without_video_there_is_no_channel_below_a_device(here: World) -> None:
-    tenant = whole(here, here.tenant(), video=False)
+def test_share_has_channels_below_a_device(here: World) -> None:
+    """libcuda makes one where it moves a process to the host."""
+    tenant = here.tenant()
     client = tenant.client()
-    assert makes(tenant, client, DEVICE, BARE, HOPPER, bare(1)) == NV_ERR_INVALID_OBJECT_PARENT
+    assert makes(tenant, client, DEVICE, BARE, HOPPER, bare(1)) == 0
+    assert tenant.control(client, BARE, NVA06F_CTRL_CMD_GPFIFO_SCHEDULE, b"\1\0\0").u32(STATUS_AT) == 0
+    assert tenant.free(client, BARE).u32(0xC) == 0
 
 
 def test_group_ends_with_its_channel_under_the_next_mgpud(here: World) -> None:

@@ -93,13 +93,13 @@ def test_what_a_decoder_calls_is_served_with_whole_cards() -> None:
 
 
 def test_calls_that_cuda_needs_are_served() -> None:
-    """Of those that only computing programs ask, all but these; they run on drivers that refuse these too."""
+    """An H200's libcuda does not start without the one, and cuBLAS not without the others."""
     refused = {
         (row["kind"], row["number"])
         for row in read(OBSERVED)
         if row["reason"] != NO_REASON and {"cuda", "opencl"} & set(row["by"].split(","))
     }
-    assert refused == {("class", "0xde"), ("control", "0x2080a026"), ("control", "0x2080a084")}
+    assert not refused
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@
 #include <errno.h>
 #include <string.h>
 
+enum { BLANK_PAGE_BYTES = 4096 };
+
 /* Fetches the parameters of a class, as many as the driver takes: it sizes them by class, whatever size the
  * caller names (serverAllocApiCopyIn()). 0, a negative errno or rm_refusal(). */
 static int fetch_params(struct call *c, uint64_t at)
@@ -70,6 +72,42 @@ static bool ask_without_tables(struct call *c, uint32_t class_id)
     return true;
 }
 
+/* The handle of the device above the caller's subdevice; 0: it is none. */
+static uint32_t device_above(const struct call *c, const struct creation *a)
+{
+    const struct objects *o = &c->tenant->objects;
+    WITH_TENANT(c->tenant);
+    uint32_t slot = call_find(c, a->root, a->parent);
+
+    return slot && rm_kind_of(o->slot[slot].class_id) == RM_KIND_SUBDEVICE
+               ? o->slot[o->slot[slot].parent].handle
+               : 0;
+}
+
+/* In place of everybody's use of the card: a page of the host's, of zeros, in which no data has a time and so
+ * none is valid (RUSD_TIMESTAMP_INVALID, cl00de.h). RM has such memory below the device alone. */
+static struct answer make_blank_page(struct call *c, const struct creation *asked, uint32_t *handle)
+{
+    struct creation page = {.root = asked->root,
+                            .parent = device_above(c, asked),
+                            .handle = asked->handle,
+                            .class_id = NV01_MEMORY_SYSTEM};
+    struct rm_memory *mem = (void *)c->params;
+    struct answer made;
+
+    if (!page.parent)
+        return answered(NV_ERR_INVALID_OBJECT_PARENT);
+    *mem = (struct rm_memory){
+        .owner = asked->root,
+        .attr = RM_MEMORY_LOCATION_HOST << RM_MEMORY_ATTR_LOCATION_SHIFT | RM_MEMORY_ATTR_CACHED,
+        .size = BLANK_PAGE_BYTES,
+    };
+    c->params_bytes = rm_bytes(&c->m->rm, RM_BYTES_NV_MEMORY_ALLOCATION_PARAMS);
+    made = object_create(c, &c->file, &page);
+    *handle = page.handle;
+    return made;
+}
+
 static bool is_device(struct call *c, uint32_t client, uint32_t handle)
 {
     WITH_TENANT(c->tenant);
@@ -80,7 +118,8 @@ static bool is_device(struct call *c, uint32_t client, uint32_t handle)
 
 /* For a channel below a device RM makes a group that no call can name, of the channel's engine and address
  * space (kchannelConstruct_IMPL() in kernel_channel.c). It is made here, as RM would, so that there is none
- * that the scheduler does not have. libnvcuvid and libnvidia-encode have such channels. */
+ * that the scheduler does not have. libnvcuvid, libnvidia-encode and libcuda, where it moves a
+ * process to the host, have such channels. */
 static struct answer make_with_group(struct call *c, struct creation *a)
 {
     struct creation group = {
@@ -131,10 +170,12 @@ static struct answer make(struct call *c, struct creation *a)
     if (kind == RM_KIND_EVENT && !call_control_file(c, &file))
         return answered(NV_ERR_INVALID_CLIENT);
     WITH_CALLS_OF(c->tenant);
+    if (kind == RM_KIND_SHARED_DATA)
+        return make_blank_page(c, a, &a->handle);
     if (callers)
         return instance ? mig_subscribe(c, a) : continued_make(c, a);
     lazily = ask_without_tables(c, a->class_id);
-    if (kind == RM_KIND_CHANNEL && c->params_bytes && c->tenant->video && is_device(c, a->root, a->parent))
+    if (kind == RM_KIND_CHANNEL && c->params_bytes && is_device(c, a->root, a->parent))
         made = make_with_group(c, a);
     else
         made = object_create(c, &file, a);
