@@ -49,6 +49,24 @@ unsigned int groups_poll(struct groups *g, uint32_t card, const struct engine_st
     return seen;
 }
 
+uint32_t groups_differences(struct groups *g, uint32_t card, const struct engine_status *engine)
+{
+    uint32_t found = 0, above;
+
+    /* The driver itself works on the others. */
+    if (!(engine->engines & engine_bit(RM_ENGINE_GRAPHICS)))
+        return 0;
+    if (pthread_mutex_trylock(&g->lock))
+        return UINT32_MAX;
+    for (const struct group *group = g->group; group < g->group + g->groups; group++) {
+        above = engine->tsg_id - group->tsg_id;
+        if (group->live && group->card == card && may_be_on(group, engine) && above < 32)
+            found |= 1u << above;
+    }
+    pthread_mutex_unlock(&g->lock);
+    return found;
+}
+
 bool groups_any_channel(struct groups *g, uint32_t card)
 {
     return __atomic_load_n(&g->live_channels[card], __ATOMIC_RELAXED);

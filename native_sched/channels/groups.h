@@ -72,4 +72,7 @@ enum activity {
 /* A set of enum activity for the tenant's channels on one card. */
 unsigned int groups_poll(struct groups *g, uint32_t card, const struct engine_status *engine, int engines);
 bool groups_any_channel(struct groups *g, uint32_t card);
+/* By how much what the graphics engine executes may be numbered above a group of the tenant's, a bit each up
+ * to 31; while they are being changed, all. Of other engines none. */
+uint32_t groups_differences(struct groups *g, uint32_t card, const struct engine_status *engine);
 #endif

@@ -1,6 +1,7 @@
 #include "base/mutex.h"
 #include "poll.h"
 #include "entities.h"
+#include "numbers.h"
 #include "proof.h"
 #include <errno.h>
 
@@ -176,6 +177,9 @@ static void poll_card(struct loop *l, uint32_t index, uint64_t now)
     unsigned int seen = 0;
 
     assert_held(&l->lock);
+    if (!(l->proven_cards & 1u << index))
+        numbers_learn(l, index, engine, engines);
+    numbers_translate(l, index, engine, engines);
     loop_stats_count(&l->stats.polls);
     if (l->card[index].unwatched)
         sched_watched(&l->core, now, index, true);
@@ -290,6 +294,7 @@ void loop_release_card(struct loop *l, uint32_t card, bool released)
     l->lost_cards &= ~(1u << card);
     l->unsampled_cards &= ~(1u << card);
     l->card[card].unproven = 0;
+    l->card[card].numbers = (struct numbers){.own = 0};
     l->blind_cards |= 1u << card;
     proof_end(l, card);
     for (uint32_t i = 0; released && i < l->card[card].tenants; i++) {

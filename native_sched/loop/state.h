@@ -44,6 +44,11 @@ struct proof {
     bool idle;
 };
 
+/* Groups that the card's firmware has before those that RM tells; how many all polls allow, a bit each. */
+struct numbers {
+    uint32_t own, possible, agreeing;
+};
+
 struct loop_card {
     uint64_t next_poll_ns;
     uint16_t tenant[LOOP_CARD_TENANTS]; /* indices into entity */
@@ -51,7 +56,8 @@ struct loop_card {
     bool unwatched; /* as the core has it */
     struct proof proof;
     uint64_t unread_ns; /* since when its status is none; 0: it is one */
-    uint32_t unproven;  /* polls that saw work by words alone, before its status has shown any */
+    struct numbers numbers;
+    uint32_t unproven; /* polls that saw work by words alone, before its status has shown any */
 };
 
 struct loop {

@@ -310,15 +310,22 @@ def visibility(backend: Backend, results: Results, out: Result) -> None:
         engine_status = own.graphics_status(out.figures)
         out.figures["idle"] = _sampled(engine_status, set(), results)
         with working(backend, *SATURATE) as (_, target):
-            ids = set()
-            for group in target.groups if target else []:
-                status, params, _ = (
-                    target.control(group.handle, rm.GROUP_INFO, bytes(4)) if target else (1, bytes(4), 0)
-                )
-                if status == 0:
-                    ids.add(struct.unpack("<I", params)[0])
-            out.figures["saturated"] = _sampled(engine_status, ids, results)
-    out.verdict = "names the group" if out.figures["saturated"]["named"] else "does not name it"
+            numbers = _numbers(target) if target else {}
+            out.figures["numbers"] = {hex(engine): number for engine, number in numbers.items()}
+            out.figures["saturated"] = _sampled(engine_status, {numbers.get(rm.GRAPHICS, -1)}, results)
+    above = out.figures["saturated"]["above"]
+    # Firmware may have groups of its own before it, always the same number of them.
+    out.verdict = "names the group" if len(above) == 1 and above[0] >= 0 else "does not name it"
+
+
+def _numbers(target: Target) -> dict[int, int]:
+    """RM's number of each group, by the engine that it was made for."""
+    found = {}
+    for group in target.groups:
+        status, params, _ = target.control(group.handle, rm.GROUP_INFO, bytes(4))
+        if status == 0:
+            (found[group.engine],) = struct.unpack("<I", params)
+    return found
 
 
 def _sampled(word: Callable[[], int], ids: set[int], results: Results) -> dict[str, Any]:
@@ -329,7 +336,7 @@ def _sampled(word: Callable[[], int], ids: set[int], results: Results) -> dict[s
     results.log(f"engine status: {sorted({hex(one) for one in seen})[:40]}, the program's groups: {ids}")
     return {
         "busy_share": sum(one >> 31 for one in seen) / len(seen),
-        "named": bool(ids & {one & 0xFFF for one in seen}),
+        "above": sorted({(one & 0xFFF) - number for one in seen for number in ids}),
     }
 
 

@@ -8,6 +8,9 @@
 enum { CONTEXT_VALID = 1, CONTEXT_SHIFT = 13, NEXT_SHIFT = 16 };
 /* On a card with one list of engines a status says that its numbers are those of groups, not of channels. */
 enum { IS_GROUP = 1 << 12, NEXT_IS_GROUP = 1 << 28 };
+/* As many as an H200's firmware had of its own when its groups were numbered (580.159.04); RM does not tell
+ * them. */
+enum { FIRMWARE_GROUPS = 1 };
 #define BUSY (1u << 31)
 
 int status_start(struct gpu *gpu)
@@ -34,7 +37,8 @@ static void put(struct gpu *gpu, uint32_t at, uint32_t word)
 static uint32_t word_of(const struct gpu_engine *engine, const struct gpu_group *group)
 {
     const struct registers *r = engine->gpu->registers;
-    uint32_t tsg = group->totals.tsg, busy = engine->state == ENGINE_IDLE ? 0 : BUSY;
+    uint32_t tsg = group->totals.tsg + (r->whole_card ? 0 : FIRMWARE_GROUPS),
+             busy = engine->state == ENGINE_IDLE ? 0 : BUSY;
 
     if (engine->state == ENGINE_LOADING)
         return tsg << NEXT_SHIFT | (r->whole_card ? NEXT_IS_GROUP : 0) | r->loads << CONTEXT_SHIFT | busy;

@@ -1,0 +1,13 @@
+/* By which numbers a card's engines name channel groups. RM tells a group's number (GET_INFO), and firmware
+ * that numbers them itself has its own: one more on an H200 with 580.159.04, where it keeps a group that RM
+ * on the host does not have. */
+#ifndef MGPU_NUMBERS_H
+#define MGPU_NUMBERS_H
+#include "state.h"
+
+/* Takes the card's difference off what its engines name. */
+void numbers_translate(const struct loop *l, uint32_t card, struct engine_status *engine, int engines);
+/* Of a card on which no status has named a tenant's group yet: learns the difference from what its graphics
+ * engine executes while tenants run. engine: as the card has it. */
+void numbers_learn(struct loop *l, uint32_t card, const struct engine_status *engine, int engines);
+#endif
