@@ -30,6 +30,7 @@ struct group {
     bool live;
     bool wanted;                      /* by its tenant */
     enum driven runlist;              /* by GPFIFO_SCHEDULE */
+    bool ran;                         /* it was put on it at some time */
     bool making;                      /* a channel is being made in it, whose handle is not known yet */
     uint32_t channels[DRIVEN_STATES]; /* its channels, by their state */
     uint32_t failed;                  /* in that pass */

@@ -1,11 +1,11 @@
 /* How groups are suspended and resumed in the driver.
  *
- * A group is off when all of its channels are disabled, or when it is not on its runlist. Disabling is the
- * first choice: RM promises that none of the channels is running when the call returns, and one call does it
- * for all groups of a client. Taking a group off its runlist promises less, and RM refuses it for a whole
- * group while one of its channels for graphics or compute is not registered with nvidia-uvm
- * (kchannelIsSchedulable_IMPL() in kernel_channel.c). But a channel that is being made has no name yet, so
- * its group is taken off its runlist. A resume undoes either. */
+ * A group is off when all of its channels are disabled: RM promises that none of them is running when the
+ * call returns, and one call does it for all groups of a client. Taking a group off its runlist stops nothing
+ * that runs (seen on an H200), and RM refuses it for a whole group while one of its channels for graphics or
+ * compute is not registered with nvidia-uvm (kchannelIsSchedulable_IMPL() in kernel_channel.c). It is for
+ * what has no name yet, a channel that is being made, beside the others, and for a driver that disables no
+ * channels. A resume undoes either. */
 #include "channel_control.h"
 #include "group_control.h"
 #include "groups.h"
@@ -62,6 +62,12 @@ static bool wants(const struct group *group)
     return group->wanted && !(group->stopped && group->stopped == channels);
 }
 
+/* Taken off its runlist it may run on. */
+static bool has_run(const struct group *group)
+{
+    return group->ran || group->runlist != DRIVEN_OFF;
+}
+
 /* The next call on the way to what tenant and scheduler want of the group. */
 static enum need need_of(const struct groups *g, const struct group *group)
 {
@@ -75,11 +81,11 @@ static enum need need_of(const struct groups *g, const struct group *group)
             return NEED_ENABLE;
         return group->runlist == DRIVEN_ON ? NEED_NOTHING : NEED_SCHEDULE;
     }
+    if (bulk && has_run(group) && (group->stopped || !may_run(g)) && channels_but(group, DRIVEN_OFF))
+        return NEED_DISABLE;
     if (group->runlist == DRIVEN_OFF)
         return NEED_NOTHING;
-    if (may_run(g) || group->making || g->unconfirmed || !bulk)
-        return NEED_UNSCHEDULE;
-    return channels_but(group, DRIVEN_OFF) ? NEED_DISABLE : NEED_NOTHING;
+    return may_run(g) || group->making || g->unconfirmed || !bulk ? NEED_UNSCHEDULE : NEED_NOTHING;
 }
 
 /* On a lost card nothing runs, so nothing is left to suspend. */
@@ -94,6 +100,7 @@ static int schedule(struct groups *g, struct group *group, bool enable)
 
     if (e < 0 && !is_gone(e, enable))
         return e;
+    group->ran = group->ran || enable;
     group->runlist = enable ? DRIVEN_ON : DRIVEN_OFF; /* a group that is gone will be forgotten */
     return 0;
 }

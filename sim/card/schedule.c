@@ -34,8 +34,9 @@ uint32_t tsg_schedule(const struct rm_request *request)
         return NV_ERR_INVALID_STATE;
     if (params->enable)
         gpu_group_enable(group);
-    else
+    else if (!request->rm->disables_channels)
         wait_off(request->card, gpu_group_disable(group));
+    /* Else its work runs on, as on an H200 with 580.159.04. */
     return NV_OK;
 }
 

@@ -479,12 +479,18 @@ class World:
 
 @contextmanager
 def world(
-    folder: Path, instances: Sequence[tuple[int, int]] = (), *, seen: bool = False, version: str = VERSION
+    folder: Path,
+    instances: Sequence[tuple[int, int]] = (),
+    *,
+    seen: bool = False,
+    version: str = VERSION,
+    disables: bool = True,
 ) -> Iterator[World]:
     """instances: of MIG, (GPU instance, compute instance), each a card of its own; none: a card as a whole.
 
-    seen: the arbiter has the capabilities of instances, and reads what their engines execute.
+    seen: the arbiter has the capabilities of instances, and reads what their engines execute. disables: the
+    driver has DISABLE_CHANNELS; only one that has not stops what is taken off its runlist.
     """
-    options = ["--driver-version", version]
+    options = ["--driver-version", version, "--disable-channels", str(int(disables))]
     with running(folder, "h200", rm_call_us=0, options=options) as card, ExitStack() as stack:
         yield World(folder, card, stack, instances, seen, version)

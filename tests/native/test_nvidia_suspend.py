@@ -42,6 +42,12 @@ def here(tmp_path: Path) -> Iterator[World]:
         yield made
 
 
+@pytest.fixture
+def by_runlist(tmp_path: Path) -> Iterator[World]:
+    with world(tmp_path, disables=False) as made:
+        yield made
+
+
 def make(tenant: Tenant, client: int, parent: int, handle: int, class_id: int, params: bytes) -> int:
     answer = tenant.alloc(client, parent, handle, class_id, params)
     assert answer.result == 0
@@ -89,8 +95,8 @@ def test_a_suspended_tenant_is_the_next_engines_too(here: World) -> None:
     assert here.suspended_by()[0] == 0
 
 
-def test_groups_are_descheduled_where_channels_cannot_be_disabled(here: World) -> None:
-    here.refuses(control=DISABLE)
+def test_groups_are_descheduled_where_channels_cannot_be_disabled(by_runlist: World) -> None:
+    here = by_runlist
     tenant = here.tenant(cap_mib=100 << 10)
     client = tenant.client()
     working_group(tenant, client)
@@ -104,11 +110,12 @@ def test_groups_are_descheduled_where_channels_cannot_be_disabled(here: World) -
     assert make(tenant, client, 0xD0, 0xA0F, GROUP, group()) == NO_MEMORY
 
 
-def test_unsupported_disable_channels_is_not_repeated(here: World) -> None:
+def test_unsupported_disable_channels_is_not_repeated(by_runlist: World) -> None:
     """As after a restart: the groups were there before they could be asked about."""
+    here = by_runlist
     tenant = here.tenant()
     working_group(tenant, tenant.client())
-    here.restart(lambda: here.refuses(control=DISABLE))
+    here.restart()
     here.engine.pause(tenant.id, True)
     until(lambda: here.groups() == {GROUP_HANDLE: False}, "it is suspended")
     assert here.suspended_by() == (1, 0)
@@ -149,9 +156,9 @@ def test_unsuspendable_tenant_is_reported_in_time(here: World) -> None:
     assert here.engine.state(online.id).unsuspendable == Unsuspendable.SUSPENDABLE
 
 
-def test_brief_suspend_failure_is_tolerated(here: World) -> None:
+def test_brief_suspend_failure_is_tolerated(by_runlist: World) -> None:
     """As between UNREGISTER_CHANNEL and FREE."""
-    here.refuses(control=DISABLE)
+    here = by_runlist
     here.patience(10_000_000_000)
     offline, _online = unregistered(here)
     here.engine.pause(offline.id, True)

@@ -106,6 +106,9 @@ static uint32_t reserve(struct call *c, struct creation *a, struct place *p)
     if ((status = choose_handle(t, a->root, &a->handle)))
         return status;
     p->card = t->objects.slot[p->parent].card;
+    /* Without one nothing stops its groups (channels/suspend.c). Every library makes it first. */
+    if (rm_kind_of(a->class_id) == RM_KIND_GROUP && !subdevice_below(&t->objects, p->parent))
+        return NV_ERR_INVALID_OBJECT_PARENT;
     if (rm_kind_of(a->class_id) == RM_KIND_DEVICE) {
         k = granted_instance(c, ((const struct rm_device *)(const void *)c->params)->id);
         if (!k)

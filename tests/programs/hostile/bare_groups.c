@@ -1,4 +1,4 @@
-/* Channel groups of a client that has no subdevice, by which they could be suspended together, and the
+/* Channel groups of a client that has no subdevice, by which they would be suspended, and the
  * attempt to take away the subdevice of another one. Prints "made N status S free F", and stands still. */
 #include "../gpu.h"
 
