@@ -77,10 +77,12 @@ int on_card_died_mapping(const char *journal, uint64_t listener, uint64_t file_i
     return e;
 }
 
-/* How long it is from one look through all processes to the next, the first of which is due. */
+/* How long it is from one look through all processes to the next, the first of which is due, whoever waits.
+ */
 void on_card_looks(struct mgpu_engine *e, uint64_t gap_ns)
 {
     e->mediator.driver->scan_gap_ns = gap_ns;
+    e->mediator.driver->scans_sooner = false;
     e->mediator.driver->scanned_at_ns = 0;
 }
 

@@ -52,6 +52,7 @@ FB_GET_INFO_V2, FB_INFO_BYTES, HEAP_FREE = (
 IOCTL = "16 "  # of x86-64, as /proc/PID/syscall begins
 # How long a call waits for what does not end.
 WAIT_S = 1.0
+ROUNDED_S = 0.01  # the wait is counted in ms
 LONG_S = 60.0
 
 
@@ -183,11 +184,11 @@ def test_close_wait_for_a_lost_file_happens_once(here: World) -> None:
     waits(here, WAIT_S)
     watched(here, second)
     first.kill()
-    assert took_s(second, client) >= WAIT_S
+    assert took_s(second, client) >= WAIT_S - ROUNDED_S
     assert min(took_s(second, client) for _ in range(5)) < WAIT_S
     # Until another has ended.
     watched(here, second)
-    assert took_s(second, client) >= WAIT_S
+    assert took_s(second, client) >= WAIT_S - ROUNDED_S
 
 
 def test_close_wait_ignores_later_closes(here: World) -> None:

@@ -119,6 +119,15 @@ static bool asks_what_is_free(const struct call *c)
     return false;
 }
 
+/* Nothing of it can become free otherwise. libcuda closes a file just before it asks for the first time. */
+static bool has_any(struct call *c, uint32_t card)
+{
+    WITH_TENANT(c->tenant);
+
+    return card != OBJECT_NO_CARD &&
+           (c->tenant->ledger[card].used_bytes || c->tenant->ledger[card].reserved_bytes);
+}
+
 int view_fb_info(struct call *c, uint32_t *status)
 {
     const struct rm_control *ctl = (const void *)c->outer;
@@ -131,7 +140,7 @@ int view_fb_info(struct call *c, uint32_t *status)
         *status = NV_ERR_INVALID_ARGUMENT;
         return 0;
     }
-    e = asks_what_is_free(c) ? close_wait_all(c) : 0;
+    e = asks_what_is_free(c) && has_any(c, card) ? close_wait_all(c) : 0;
     if (e == 0)
         e = call_driver(c);
     if (e < 0 || *status)

@@ -138,6 +138,7 @@ int nvidia_open_with(const struct nvidia_host *host, struct files *files, struct
         return -ENOMEM;
     d->host = host;
     d->scan_gap_ns = scan_gap_ns;
+    d->scans_sooner = true;
     d->uvm_major = nvidia_major_of(host->majors_path, "nvidia-uvm");
     pthread_mutex_init(&d->watch_lock, NULL);
     pthread_cond_init(&d->watch_left, NULL);

@@ -12,14 +12,26 @@
 #include <poll.h>
 #include <unistd.h>
 
-enum { SWEEP_MS = 100, NS_PER_MS = 1000 * 1000 };
+enum { SWEEP_MS = 100, AWAITED_SWEEP_MS = 10, NS_PER_MS = 1000 * 1000 };
+/* While a call waits, files are looked for sooner, at no more than this part of a processor: a tenant can
+ * have one wait whenever it likes. */
+enum { AWAITED_PART = 20 };
 /* The weak reference ends when the last close begins, the memory when it is over. E5 measures how long that
  * takes. */
 static const uint64_t grace_ns = 200ull * NS_PER_MS;
 
+static bool awaited(struct driver *d)
+{
+    return monotonic_ns() - atomic_load(&d->awaited_at_ns) < SWEEP_MS * NS_PER_MS;
+}
+
 static bool scan_is_due(struct driver *d)
 {
-    return !d->scanned_at_ns || monotonic_ns() - d->scanned_at_ns >= d->scan_gap_ns;
+    uint64_t gap = d->scan_gap_ns, sooner = d->scan_took_ns * AWAITED_PART;
+
+    if (d->scans_sooner && sooner < gap && awaited(d))
+        gap = sooner;
+    return !d->scanned_at_ns || monotonic_ns() - d->scanned_at_ns >= gap;
 }
 
 /* While a thread has a copy of our descriptors, no close of ours is the last. */
@@ -38,12 +50,15 @@ static void release_unpollable(struct driver *d)
 void nvidia_locate(struct driver *d, bool unlocated)
 {
     bool unpollable = unpollable_mark(&d->files);
+    uint64_t began;
 
     if ((!unlocated && !unpollable) || !scan_is_due(d))
         return;
     atomic_store(&d->unlocated, false);
+    began = monotonic_ns();
     nvidia_scan(d);
     d->scanned_at_ns = monotonic_ns();
+    d->scan_took_ns = d->scanned_at_ns - began;
     unpollable_scanned(&d->files);
     release_unpollable(d);
 }
@@ -79,7 +94,8 @@ int64_t nvidia_next_closed(struct driver *d)
     while (!atomic_load(&d->stopping)) {
         if ((id = nvidia_files_take_closed(&d->files, monotonic_ns() - grace_ns)))
             return (int64_t)id;
-        if (poll(&wake, 1, SWEEP_MS) > 0 && read(d->wake, &count, sizeof(count)) < 0 && errno != EAGAIN)
+        if (poll(&wake, 1, awaited(d) ? AWAITED_SWEEP_MS : SWEEP_MS) > 0 &&
+            read(d->wake, &count, sizeof(count)) < 0 && errno != EAGAIN)
             break;
         unpollable_retire_unlocated(&d->files, d->host);
         nvidia_unlocated_poll(d);
