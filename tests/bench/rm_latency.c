@@ -153,6 +153,9 @@ int main(int argc, char **argv)
     ctl = open("/dev/nvidiactl", O_RDWR | O_CLOEXEC);
     if (ctl < 0)
         fail("/dev/nvidiactl", 0);
+    /* RM gives a device only to a process that has the card open (nv_is_gpu_accessible()). */
+    if (open("/dev/nvidia0", O_RDWR | O_CLOEXEC) < 0)
+        fail("/dev/nvidia0", 0);
     if (ioctl(ctl, RM_CMD(NV_ESC_CARD_INFO, sizeof(cards)), cards))
         fail("CARD_INFO", 0);
     if ((status = alloc(0, 0, NV01_ROOT_CLIENT, NULL, 0)))

@@ -20,7 +20,7 @@ from tests.gpu.product import Product, environment
 from tests.gpu.results import Result, Results
 from tests.gpu.supervise import Supervised
 
-START_S = 20.0
+START_S, SETTLED_S = 20.0, 1.0
 STEPS = ("lock {} 5000", "checkpoint {}", "restore {}", "unlock {}")
 STATES = ["locked", "checkpointed", "locked", "running"]
 Answer = dict[str, str]
@@ -95,7 +95,7 @@ def natively(backend: Backend, results: Results, out: Result) -> None:
             return {"calls": calls, "used_mib": used_mib(backend)}
 
         until(lambda: sum(made.bytes for made in program.by_class(rm.MEMORY)) >= kept_mib << 20)
-        time.sleep(1)
+        time.sleep(SETTLED_S)
         out.figures["start"] = look()
         states = move(ask, program.process.pid, out, look)
         said = first.said(program.output(START_S))
@@ -117,8 +117,9 @@ def inside(product: Product, results: Results, out: Result) -> None:
         helper(product.driver, environment(product.driver)) as ask,
     ):
         until(lambda: ledger_mib() >= kept_mib)
-        (row,) = product.containers()
-        states = move(ask, int(row["pid"]), out, ledger_mib)
+        time.sleep(SETTLED_S)  # its memory is filled, and it waits to be moved
+        [pid] = [int(row["pid"]) for row in product.containers() if row["container_id"] == box.name]
+        states = move(ask, pid, out, ledger_mib)
         found = first.does_on(box.end(), does, out, results)
     same = [step.get("same") for step in found if step["step"] == "same"]
     left = out.figures.get("checkpoint", {}).get("then")

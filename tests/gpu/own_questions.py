@@ -7,6 +7,7 @@ import os
 import re
 import struct
 from collections.abc import Mapping
+from pathlib import Path
 
 from native_sched.daemon.node import capabilities
 from tests.gpu import rm
@@ -104,7 +105,7 @@ def by_context_dma(backend: Backend, results: Results, out: Result) -> None:
 
 def mig(backend: Backend, results: Results, out: Result) -> None:
     """Subscribing to the first instance, and what a control of the right size says of it, and one of none."""
-    minors = capabilities.minors() if backend.name == "nvidia" else {}
+    minors = with_nodes(capabilities.minors()) if backend.name == "nvidia" else {}
     with OwnClient(backend) as own:
         out.figures |= subscribe(own, minors)
     right = out.figures["right_size"]
@@ -113,6 +114,13 @@ def mig(backend: Backend, results: Results, out: Result) -> None:
         if right["subscription"] == "0x0" != right["nothing"]
         else "does not tell a subscription"
     )
+
+
+def with_nodes(minors: Mapping[str, int]) -> dict[str, int]:
+    """The driver lists what could be; a node is there for what is."""
+    return {
+        name: minor for name, minor in minors.items() if Path(f"/dev/nvidia-caps/nvidia-cap{minor}").exists()
+    }
 
 
 def subscribe(own: OwnClient, minors: Mapping[str, int]) -> dict[str, dict[str, str]]:

@@ -23,6 +23,7 @@ PERIOD_MS, KERNEL_US = 50, 1000
 KILLED = 137
 # What the driver itself takes for a client or two, which no cap is for.
 UNCAPPED_MIB = 64
+STEP_BYTES = 16 << 20
 
 SHOW = """
 import json, pynvml
@@ -146,9 +147,9 @@ def in_turn(product: Product, results: Results, out: Result) -> None:
         ran = box.end(40)
     had = [int(word) for word in ran.out.split() if word.isdigit()]
     out.figures = {"had_mib": [size >> 20 for size in had], "seconds": round(time.monotonic() - began, 2)}
-    out.verdict = (
-        "each has all" if len(had) == 3 and len(set(had)) == 1 else f"not as expected: {ran.out[-300:]}"
-    )
+    # in_turn.c goes down in steps where the driver wants some of it for itself.
+    same = len(had) == 3 and max(had) - min(had) <= STEP_BYTES
+    out.verdict = "each has all" if same else f"not as expected: {ran.out[-300:]}"
 
 
 def torch(product: Product, results: Results, out: Result) -> None:

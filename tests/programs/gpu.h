@@ -21,6 +21,12 @@ struct work {
     uint32_t put;
 };
 
+/* RM's words for a class that the chip has not: the second is a channel's (seen on an H200). */
+static inline bool chip_has_not(int64_t status)
+{
+    return status == NV_ERR_INVALID_CLASS || status == NV_ERR_NOT_SUPPORTED;
+}
+
 static inline int register_card(const struct gpu *g)
 {
     struct rm_register_fd reg = {.ctl_fd = g->ctl};
@@ -58,7 +64,7 @@ static inline void gpu_open(struct gpu *g)
     g->card = register_card(g);
     must(!rm_alloc(g->ctl, g->client, DEVICE, SUBDEVICE, NV20_SUBDEVICE_0, &subdevice, sizeof(subdevice)),
          "subdevice");
-    for (size_t i = 0; status == NV_ERR_INVALID_CLASS && i < sizeof(doorbells) / sizeof(*doorbells); i++)
+    for (size_t i = 0; chip_has_not(status) && i < sizeof(doorbells) / sizeof(*doorbells); i++)
         status = rm_alloc(g->ctl, g->client, SUBDEVICE, DOORBELL, doorbells[i], NULL, 0);
     must(!status, "doorbell");
     g->doorbell = map_object(g, DOORBELL, 4096, false);
@@ -88,7 +94,7 @@ static inline int64_t work_make_below(const struct gpu *g, struct work *w, uint3
         return status;
     for (size_t i = 0; i < sizeof(classes) / sizeof(*classes); i++) {
         status = rm_alloc(g->ctl, g->client, parent, group + 2, classes[i], &channel, sizeof(channel));
-        if (status != NV_ERR_INVALID_CLASS)
+        if (!chip_has_not(status))
             break;
     }
     if (status)
