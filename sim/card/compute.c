@@ -89,6 +89,7 @@ uint32_t channel_group_alloc(struct rm_call *call, struct rm_object *object)
     if (!object->group)
         return NV_ERR_NO_MEMORY;
     object->uvms = is_uvms(call->rm, object, params->vaspace);
+    object->space = vaspace ? space_take(vaspace->space) : NULL;
     object->bound = copy || video;
     object->engine_type = params->engine_type;
     call->own_us = object->bound ? 0 : call->rm->context_us;
@@ -99,6 +100,7 @@ void channel_group_free(struct rm_object *object)
 {
     if (object->group && !object->alias_next) /* the last of its names */
         gpu_group_free(object->group);
+    space_put(object->space);
 }
 
 /* Of an address space of GA102's. */
@@ -190,7 +192,7 @@ uint32_t channel_alloc(struct rm_call *call, struct rm_object *object)
     struct rm_client *client = object->client;
     struct gpu_channel_layout layout;
     const struct rm_object *userd;
-    struct space *space = NULL;
+    struct space *space = object->parent->space; /* of a channel that names none */
     uint32_t named;
 
     if (!chip_lists(object->card->profile->chip, call->rm->major, call->rm->minor, object->class_id))

@@ -11,7 +11,7 @@ struct rm_object *object_alias(struct rm *rm, struct rm_object *parent, uint32_t
     object->memory_bytes = source->memory_bytes;
     if (class_has_names(source->class_id) && source->memory)
         object->memory = sysmem_take(source->memory);
-    if (class_has_space(source->class_id))
+    if (source->space)
         object->space = space_take(source->space);
     if (source->class_id == KEPLER_CHANNEL_GROUP_A) {
         object->group = source->group;

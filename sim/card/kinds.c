@@ -6,7 +6,7 @@ bool class_has_names(uint32_t class_id)
            class_id == NV01_MEMORY_SYSTEM_OS_DESCRIPTOR;
 }
 
-bool class_has_space(uint32_t class_id)
+static bool class_has_space(uint32_t class_id)
 {
     return class_id == FERMI_VASPACE_A || class_id == NV01_MEMORY_VIRTUAL || class_id == NV50_MEMORY_VIRTUAL;
 }

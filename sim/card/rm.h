@@ -60,12 +60,12 @@ struct rm_object {
     bool uvms;            /* a channel, or group, in an address space of nvidia-uvm's */
     bool bound;           /* it is registered there, or need not be: it only copies */
     uint32_t engine_type; /* groups and channels */
+    struct space *space;  /* its own, or the one that a group's channels run in; NULL: none */
     union {               /* by class; NULL: an object without */
         struct sysmem *memory;
         struct gpu_group *group;
         struct gpu_channel *channel;
         struct gpu_doorbell *doorbell;
-        struct space *space;
         uint32_t instance; /* of a subdevice */
     };
 };
@@ -213,7 +213,6 @@ struct rm_object *object_alias(struct rm *rm, struct rm_object *parent, uint32_t
 bool class_is_channel(uint32_t class_id);
 bool class_is_usermode(uint32_t class_id);
 bool class_has_names(uint32_t class_id);
-bool class_has_space(uint32_t class_id);
 bool class_is_unique(uint32_t class_id);
 /* May have a second name, and be exported. */
 bool class_is_shared(uint32_t class_id);
