@@ -1,6 +1,7 @@
 /* Makes the calls of a recorded program again: replay SCRIPT [answers|STARTS INIT UNTIL
  * [supervised|copying]]. A line of the script is a call (tests/recordings/script.py writes them): its row,
- * then "open PATH ROW_TO_CLOSE" or "ioctl ROW_OF_FILE CMD BYTES WORDS PARAMS_BYTES WORDS STATUS_AT NOTIFIED".
+ * then "open PATH ROW_TO_CLOSE", "close ROW_OF_FILE", "mmap ROW_OF_FILE ADDRESS BYTES" or
+ * "ioctl ROW_OF_FILE CMD BYTES WORDS PARAMS_BYTES WORDS STATUS_AT NOTIFIED".
  * A word is OFFSET:VALUE, in hex; "*8" behind a value: 64 bits. Values that differ in every run: CN the N-th
  * client, FN the descriptor of the file that row N opened, P the parameters, M memory of the program's own,
  * LN where the object N was mapped, Z a list of zeros. Prints "ROW RESULT ERRNO STATUS MMAP" of each call,
@@ -15,6 +16,7 @@
 #include "../../rm/rm_abi.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <linux/filter.h>
 #include <linux/kcmp.h>
 #include <linux/seccomp.h>
@@ -38,7 +40,7 @@
 #endif
 enum {
     ROWS = 1024,
-    WORDS = 24,
+    WORDS = 64,
     HANDLES = 1024,
     CLIENTS = 8,
     BUFFER = 16384,
@@ -60,7 +62,9 @@ struct call {
     uint32_t row, cmd, bytes, params_bytes, status_at, words, params_words;
     int file, closes; /* rows; -1: none */
     bool notified;
-    char path[32]; /* "": an ioctl */
+    char path[32]; /* "": another call */
+    bool only_closes;
+    uint64_t map_at, map_bytes; /* 0: no mmap() */
     struct word word[WORDS], param[WORDS];
 };
 
@@ -116,6 +120,10 @@ static void parse(const char *path)
         if (sscanf(line, "%u open %31s %d", &c->row, c->path, &c->closes) == 3)
             continue;
         c->path[0] = 0;
+        c->only_closes = sscanf(line, "%u close %d", &c->row, &c->file) == 2;
+        if (c->only_closes || sscanf(line, "%u mmap %d %" SCNx64 " %" SCNx64, &c->row, &c->file, &c->map_at,
+                                     &c->map_bytes) == 4)
+            continue;
         if (sscanf(line, "%u ioctl %d %x %u %4095s %u %4095s %x %d", &c->row, &c->file, &c->cmd, &c->bytes,
                    words, &c->params_bytes, params, &c->status_at, &notified) != 9 ||
             c->bytes > BUFFER || c->params_bytes > BUFFER)
@@ -215,6 +223,15 @@ static void print_answer(const uint8_t *answer, uint32_t bytes)
         printf("%02x", answer[i]);
 }
 
+/* At the address that the recorded program had. */
+static int map_there(const struct call *c)
+{
+    void *at = mmap((void *)(uintptr_t)c->map_at, c->map_bytes, PROT_READ | PROT_WRITE,
+                    MAP_SHARED | MAP_FIXED_NOREPLACE, fd_of[c->file], (off_t)c->map_at);
+
+    return at == MAP_FAILED ? -1 : 0;
+}
+
 enum tell { TELL_NOTHING, TELL_RESULTS, TELL_ANSWERS };
 
 static void make(const struct call *c, enum tell tell)
@@ -231,6 +248,13 @@ static void make(const struct call *c, enum tell tell)
         if (tell)
             printf("%u %d %d 0 0%s\n", c->row, result < 0 ? -1 : 0, result < 0 ? errno : 0,
                    tell == TELL_ANSWERS ? " -" : "");
+        return;
+    }
+    if (c->only_closes || c->map_bytes) {
+        errno = 0;
+        result = c->only_closes ? close(fd_of[c->file]) : map_there(c);
+        if (tell)
+            printf("%u %d %d 0 0%s\n", c->row, result, result ? errno : 0, tell == TELL_ANSWERS ? " -" : "");
         return;
     }
     fill(params, c->params_bytes, c->param, c->params_words, NULL);

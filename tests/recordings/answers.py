@@ -15,11 +15,11 @@ WHOLE = "*"
 Differing = dict[str, dict[str, str]]
 
 
-def other_answers(path: Path = HERE / "answers.tsv") -> Differing:
+def other_answers(version: str, path: Path = HERE / "answers.tsv") -> Differing:
     """By call and offset, or WHOLE: why a word is another one than it was on the recorded machine."""
     found: Differing = {}
     for row in read(path):
-        for at in row["at"].split():
+        for at in row["at"].split() if row["recording"] == version else ():
             found.setdefault(row["call"], {})[at] = row["reason"]
     return found
 
@@ -66,7 +66,7 @@ def _words(row: Row, answer: bytes, card: Card) -> Iterator[tuple[int, int, int]
 
 
 def _known(words: Words, card: Card) -> Iterator[tuple[int, int | None]]:
-    """None: a number of the run's own, a client or an address."""
+    """None: a number of the run's own, a client, a file or an address."""
     for at, value in words:
         if value.startswith("u"):
             yield from ((at + i, struct.unpack_from("<I", card.uuid, i)[0]) for i in range(0, 16, 4))
@@ -74,7 +74,7 @@ def _known(words: Words, card: Card) -> Iterator[tuple[int, int | None]]:
             yield at, card.gpu_id
         elif value.startswith("h"):
             yield at, FIRST_HANDLE + int(value[1:])
-        elif value.startswith("c"):
+        elif value[0] in "cf":
             yield at, None
         elif value == "Z":
             yield from ((at, None), (at + 4, None))

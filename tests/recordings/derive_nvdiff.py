@@ -169,40 +169,51 @@ class Opened:
 class WithParams(Derived):
     """Two columns more: the parameters, and what the driver made of them, or of a struct that has none."""
 
+    asked_bytes = KEPT_BYTES
+    gpu_id = GPU_ID
+    own_addresses: tuple[tuple[int, int], ...] = OWN_ADDRESSES
+    answers_of_classes = False
+
     def asked(self, row: Row) -> list[str]:
         fields = super().asked(row)
-        control = int(row["control"], 16) if row["symbol"] == RM_CONTROL else 0
-        before, after = (bytes.fromhex(text)[:KEPT_BYTES] for text in row["params"])
-        params = self.named(control, before)
+        number = int(row.get("class" if row["symbol"] == RM_ALLOC else "control", "0"), 16)
+        before, after = (bytes.fromhex(text) for text in row["params"])
+        params = self.named(number, before[: self.asked_bytes])
         if not row["params_size"]:
-            before, after = (bytes.fromhex(row[when])[:KEPT_BYTES] for when in ("before", "after"))
-        answer = "=" if before == after else self.named(control, after)
-        if row["symbol"] in (RM_ALLOC, *LINEAR_AT, "NV_ESC_RM_MAP_MEMORY"):
+            before, after = (bytes.fromhex(row[when]) for when in ("before", "after"))
+        before, after = before[:KEPT_BYTES], after[:KEPT_BYTES]
+        answer = "=" if before == after else self.named(number, after)
+        of_a_class = row["symbol"] == RM_ALLOC and not (self.answers_of_classes and row["params_size"])
+        if of_a_class or row["symbol"] in (*LINEAR_AT, "NV_ESC_RM_MAP_MEMORY"):
             answer = "="  # what differs is the status, or has a relation already
         return [*fields, params, answer]
 
-    def named(self, control: int, data: bytes) -> str:
+    def named(self, number: int, data: bytes) -> str:
         data = data.ljust(-(-len(data) // 4) * 4, b"\0")
         found: list[str] = []
         at = 0
         while at < len(data):
             word = word_at(data, at)
             double = double_at(data, at) if at % 8 == 0 and at + 8 <= len(data) else 0
-            said, bytes_ = f"{word:#x}" if word else "", 4
-            if any(first <= double < last for first, last in OWN_ADDRESSES):
+            said, bytes_ = self.at(number, at, word), 4
+            if any(first <= double < last for first, last in self.own_addresses):
                 said, bytes_ = "Z", 8
             elif data[at : at + 16] in self.uuids and at + 16 <= len(data):
                 said, bytes_ = self.uuids[data[at : at + 16]], 16
-            elif at in GPU_ID_AT.get(control, ()) and word == GPU_ID:
-                said = "g0"
-            elif word in self.clients:
-                said = self.clients[word]
-            elif FIRST_HANDLE < word <= LAST_HANDLE:
-                said = f"h{word - FIRST_HANDLE}"
             if said:
                 found.append(f"{at:x}:{said}")
             at += bytes_
         return " ".join(found) or "-"
+
+    def at(self, number: int, at: int, word: int) -> str:
+        """Of the parameters of a class or control."""
+        if at in GPU_ID_AT.get(number, ()) and word == self.gpu_id:
+            return "g0"
+        if word in self.clients:
+            return self.clients[word]
+        if FIRST_HANDLE < word <= LAST_HANDLE:
+            return f"h{word - FIRST_HANDLE}"
+        return f"{word:#x}" if word else ""
 
 
 def main(recording: Path, facts: Path) -> None:

@@ -18,8 +18,11 @@ VERSION = "555.42.02"
 RECORDING = HERE / f"libcuda-{VERSION}.tsv"
 WITH_PARAMS_VERSION = "580.159.04"
 WITH_PARAMS = HERE / f"libcuda-{WITH_PARAMS_VERSION}.tsv"
+H200_VERSION = f"{WITH_PARAMS_VERSION}-h200"
+H200 = HERE / f"libcuda-{H200_VERSION}.tsv"
 FIRST_HANDLE = 0x5C000000
 NO_STATUS = "ffff"
+CONTROL, ALLOC = "NV_ESC_RM_CONTROL ", "NV_ESC_RM_ALLOC "
 GRAPHICS, COPY0 = 0x1, NV2080_ENGINE_TYPE_COPY0
 # RM classes of all architectures end alike.
 CHANNEL, COMPUTE, COPY = "6f", "c0", "b5"
@@ -80,30 +83,39 @@ class Card:
 
 
 def recorded(path: Path) -> list[Row]:
-    return [_row(fields) for fields in read(path)]
+    rows = read(path)
+    # Of the others those of RM_ALLOC were not recorded.
+    with_params = [
+        call
+        for call in (CONTROL, ALLOC)
+        if any(row.get("params", "-") != "-" and row["call"].startswith(call) for row in rows)
+    ]
+    return [_row(fields, tuple(with_params)) for fields in rows]
 
 
-def _row(fields: dict[str, str]) -> Row:
+def _row(fields: dict[str, str], with_params: tuple[str, ...]) -> Row:
     words, expected = fields["words"], fields["expected"]
     opens = fields["request"] == "open"
-    sizes = [int(word) for word in fields["bytes"].split()] if not opens else []
+    asks = fields["request"].startswith("0x")
+    sizes = (
+        [int(word, 0) for word in fields["bytes"].split()] if not opens and fields["bytes"] != "-" else []
+    )
     status = expected.partition("=") if "=" in expected and not opens else None
-    # Those of RM_ALLOC are in no recording.
-    known = "params" in fields and fields["call"].startswith("NV_ESC_RM_CONTROL") and len(sizes) > 1
+    known = fields["call"].startswith(with_params) and len(sizes) > 1
     params = _words(fields["params"]) if known else None
     return Row(
         row=int(fields["row"]),
         request=fields["request"],
         file=None if opens else int(fields["file"][1:]),
         call=fields["call"],
-        words=_words(words),
+        words=_words(words) if asks else ((0, words),),
         bytes=sizes[0] if sizes else 0,
         params_bytes=sizes[1] if len(sizes) > 1 else 0,
         status=(int(status[0], 16), int(status[2], 16)) if status else None,
         errno=int(expected.partition("=")[2]) if opens and expected != "-" else 0,
         closes=int(words.removeprefix("closes=f")) if words.startswith("closes=") else None,
         params=params,
-        answer=params if fields.get("answer", "=") == "=" or opens else _words(fields["answer"]),
+        answer=params if fields.get("answer", "=") == "=" or not asks else _words(fields["answer"]),
     )
 
 
@@ -163,6 +175,10 @@ class Composer:
             if row.opens:
                 closes = -1 if row.closes is None else row.closes
                 yield f"{row.row} open /dev/{row.call} {closes}"
+                continue
+            if row.request in ("close", "mmap"):
+                where = f" {int(row.word(0), 16):x} {row.bytes:x}" if row.request == "mmap" else ""
+                yield f"{row.row} {row.request} {row.file}{where}"
                 continue
             unknown = self.fills.get(row.call, ()) if row.params is None else ()
             fills = [(int(f["at"], 16), self.value(f, i), int(f["bytes"])) for f in unknown]

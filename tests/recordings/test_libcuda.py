@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -14,6 +15,8 @@ from sim import cards
 from tests.recordings.answers import answered, compared, other_answers
 from tests.recordings.script import (
     CONTEXT_ENDS,
+    H200,
+    H200_VERSION,
     INIT_ENDS,
     RECORDING,
     VERSION,
@@ -33,8 +36,7 @@ from tests.support.bundle import bundle
 from tests.support.programs import Programs, inside
 
 DRIVER = f"driver-version={VERSION}"
-# The nearest to the GA106 that was recorded.
-AMPERE = ("a10", f"driver-version={WITH_PARAMS_VERSION}", "rm-call-us=0")
+OPTIONS = (f"driver-version={WITH_PARAMS_VERSION}", "rm-call-us=0")
 ENV = {"MGPU_MEMORY_MIB": "6144"}
 PARAMS_SIZE_AT = 0x18  # of NVOS54
 Change = Callable[[list[Row]], list[Row]]
@@ -103,23 +105,32 @@ def test_recorded_success_succeeds_mediated(private_host: None, built: Programs,
         print(f"{key}: {result}: {reason}")
 
 
-def test_recorded_answers_are_those_of_mediated_calls(private_host: None, built: Programs) -> None:
-    rows = recorded(WITH_PARAMS)
-    profile, *options = AMPERE
-    with arbiter.running(profile, sim_options=tuple(options)) as mgpu:
+@pytest.mark.parametrize(
+    ("version", "path", "profile"),
+    [
+        # The nearest to the GA106 that was recorded.
+        pytest.param(WITH_PARAMS_VERSION, WITH_PARAMS, "a10", id="ga106"),
+        pytest.param(H200_VERSION, H200, "h200", id="h200"),
+    ],
+)
+def test_recorded_answers_are_those_of_mediated_calls(
+    private_host: None, built: Programs, version: str, path: Path, profile: str
+) -> None:
+    rows, reasons = recorded(path), other_answers(version)
+    with arbiter.running(profile, sim_options=OPTIONS) as mgpu:
         out, composer = played(mgpu, built, rows, "answers")
         found = came_to(out)
-        amiss = wrong(found, rows, WITH_PARAMS_VERSION)
+        amiss = wrong(found, rows, version)
         assert not amiss, "\n".join(amiss)
         alike = [row for row in rows if found[row.row] == expected(row, {})]
-        others, same = compared(alike, answered(out), composer.cards[0], other_answers())
+        others, same = compared(alike, answered(out), composer.cards[0], reasons)
         assert not others, "\n".join(others)
         until_empty(mgpu)
     print(
         f"{len(rows)} calls, {composer.filled} fields filled in that were not recorded, {same} words equal"
     )
-    for call, reasons in other_answers().items():
-        print(f"{call}: {'; '.join(dict.fromkeys(reasons.values()))}")
+    for call, of in reasons.items():
+        print(f"{call}: {'; '.join(dict.fromkeys(of.values()))}")
 
 
 @pytest.mark.parametrize(
