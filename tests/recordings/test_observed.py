@@ -4,6 +4,7 @@ From UniStuttgart-IKR/Leandro, matrix/catalog-610.57.04.md (commit 047aea1): the
 that CUDA, OpenCL and NVML made on an RTX 2070. From nestrilabs/virtio-nvgpu, gen/rmallow/observed.txt
 (commit 0869ef90, Apache-2.0): those that 106 runs of CUDA, Vulkan, browsers and others made on an RTX 5090,
 from 595.99 on. And of libnvcuvid on an H200, on 580.159.04: a program that decodes H.264 and JPEG.
+From our own recorder: those of 18 kinds of programs on an H200, with 580.159.04.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ HERE = Path(__file__).parent
 OBSERVED = HERE / "observed-610.tsv"
 DECODE = HERE / "observed-h200-decode.tsv"
 RTX_5090 = HERE / "observed-rtx-5090.tsv"
+H200 = HERE / "observed-580-h200.tsv"
 VERSION = (610, 57)
 NO_REASON = "-"
 # Made by ALLOC_MEMORY alone, which is served.
@@ -72,7 +74,13 @@ def amiss(rows: list[Fields], version: tuple[int, int] = VERSION, *, whole: bool
 
 @pytest.mark.parametrize(
     ("path", "version"),
-    [(OBSERVED, VERSION), (RTX_5090, (595, 99)), (RTX_5090, (610, 57)), (RTX_5090, (615, 71))],
+    [
+        (OBSERVED, VERSION),
+        (H200, (580, 159)),
+        (RTX_5090, (595, 99)),
+        (RTX_5090, (610, 57)),
+        (RTX_5090, (615, 71)),
+    ],
 )
 def test_each_call_is_served_or_refused_with_a_reason(path: Path, version: tuple[int, int]) -> None:
     rows = read(path)
@@ -92,14 +100,36 @@ def test_what_a_decoder_calls_is_served_with_whole_cards() -> None:
     assert any("NVB8B0_VIDEO_DECODER: refused without a reason" in line for line in shared)
 
 
-def test_calls_that_cuda_needs_are_served() -> None:
-    """An H200's libcuda does not start without the one, and cuBLAS not without the others."""
-    refused = {
+@pytest.mark.parametrize(
+    ("path", "programs", "refused"),
+    [
+        (OBSERVED, {"cuda", "opencl"}, set()),
+        (
+            H200,
+            {"cuda", "torch", "torch.profiler", "nccl", "triton", "jax"},
+            {
+                ("class", "0x503c"),
+                ("class", "0xc639"),
+                ("class", "0xc640"),
+                ("control", "0xde0001"),
+                ("control", "0x20809038"),
+                ("control", "0x503c0102"),
+                ("control", "0x503c0104"),
+                ("control", "0x503c0105"),
+            },
+        ),
+    ],
+)
+def test_calls_that_cuda_needs_are_served(
+    path: Path, programs: set[str], refused: set[tuple[str, str]]
+) -> None:
+    """Of those that computing programs ask, all but these, without which they run."""
+    found = {
         (row["kind"], row["number"])
-        for row in read(OBSERVED)
-        if row["reason"] != NO_REASON and {"cuda", "opencl"} & set(row["by"].split(","))
+        for row in read(path)
+        if row["reason"] != NO_REASON and programs & set(row["by"].split(","))
     }
-    assert not refused
+    assert found == refused
 
 
 @pytest.mark.parametrize(
