@@ -48,13 +48,17 @@ def supervisor(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module", params=["installed", "sanitized"])
 def card(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CardProcess]:
-    """Two V100-16 and an A10, whose calls take no time; at the end they hold nothing and have not crashed."""
+    """Two V100-16 and an A10, whose calls take no time; at the end they hold nothing and have not crashed.
+
+    A module's CARD_OPTIONS are theirs.
+    """
     if request.param == "sanitized":
         program = request.getfixturevalue("sanitized_simcard")
     else:
         program = paths.libexec("mgpu-simcard")
     directory = tmp_path_factory.mktemp("card")
-    with running(directory, "v100-16:2,a10", rm_call_us=0, program=program) as process:
+    options = getattr(request.module, "CARD_OPTIONS", ())
+    with running(directory, "v100-16:2,a10", rm_call_us=0, program=program, options=options) as process:
         yield process
     assert process.process.returncode == 0
 

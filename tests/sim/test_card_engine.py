@@ -33,6 +33,8 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.sim
 NewClient = Callable[..., Client]
+# A driver without DISABLE_CHANNELS stops a group that is not to be scheduled.
+CARD_OPTIONS = ("--disable-channels", "0")
 HALF_SWITCH_NS = 50 * US
 SLICE_NS = 2048 * US
 V100_COPY_BYTES_PER_MS = 12 << 20
