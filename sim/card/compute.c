@@ -192,7 +192,7 @@ uint32_t channel_alloc(struct rm_call *call, struct rm_object *object)
     struct rm_client *client = object->client;
     struct gpu_channel_layout layout;
     const struct rm_object *userd;
-    struct space *space = object->parent->space; /* of a channel that names none */
+    struct space *space = NULL;
     uint32_t named;
 
     if (!chip_lists(object->card->profile->chip, call->rm->major, call->rm->minor, object->class_id))
@@ -219,8 +219,12 @@ uint32_t channel_alloc(struct rm_call *call, struct rm_object *object)
             return NV_ERR_INVALID_OBJECT_HANDLE;
     }
     userd = object_find(call->rm, client->root.handle, params->userd_memory[0]);
-    if (!userd || !class_has_names(userd->class_id) || !userd->memory || !sysmem_reach(userd->memory) ||
-        !gpu_layout_fits(&layout, userd->memory->bytes, space))
+    if (!userd || !class_has_names(userd->class_id) || !userd->memory || !sysmem_reach(userd->memory))
+        return NV_ERR_INVALID_ARGUMENT;
+    /* The simulated libcuda has its rings beside USERD, in no space; a ring elsewhere lies in its group's. */
+    if (!named && !gpu_layout_fits(&layout, userd->memory->bytes, NULL))
+        space = object->parent->space;
+    if (!gpu_layout_fits(&layout, userd->memory->bytes, space))
         return NV_ERR_INVALID_ARGUMENT;
     if (gpu_runlist_is_full(object->parent->group))
         return NV_ERR_NO_FREE_FIFOS;
