@@ -60,7 +60,8 @@ uint32_t groups_differences(struct groups *g, uint32_t card, const struct engine
         return UINT32_MAX;
     for (const struct group *group = g->group; group < g->group + g->groups; group++) {
         above = engine->tsg_id - group->tsg_id;
-        if (group->live && group->card == card && may_be_on(group, engine) && above < 32)
+        if (group->live && group->card == card && group->tsg_id != NO_TSG && may_be_on(group, engine) &&
+            above < 32)
             found |= 1u << above;
     }
     pthread_mutex_unlock(&g->lock);

@@ -1,20 +1,25 @@
 #include "numbers.h"
 #include "base/mutex.h"
 
-/* So many polls that found it busy have to agree. */
-enum { AGREEING_POLLS = 20 };
+/* As many as were seen; more of them would let a tenant's neighbouring groups stand for each other. */
+enum { OWN_MOST = 1, AGREEING_POLLS = 20 };
+enum { POSSIBLE = (1u << (OWN_MOST + 1)) - 1 };
+/* No group has that number. */
+#define ANOTHER_S UINT32_MAX
 
 void numbers_translate(const struct loop *l, uint32_t card, struct engine_status *engine, int engines)
 {
-    uint32_t own = l->card[card].numbers.own;
+    const struct numbers *n = &l->card[card].numbers;
 
     assert_held(&l->lock);
     for (int i = 0; i < engines; i++)
-        if (engine[i].tsg_id != UINT32_MAX && engine[i].tsg_id >= own)
-            engine[i].tsg_id -= own;
+        engine[i].tsg_id = !n->learned || engine[i].tsg_id == ANOTHER_S || engine[i].tsg_id < n->own
+                               ? ANOTHER_S
+                               : engine[i].tsg_id - n->own;
 }
 
-/* What is suspended executes nothing. */
+/* Which differences explain what the engine executes, a bit each. What is suspended executes nothing, but for
+ * the time that the suspend takes: 0 then. */
 static uint32_t differences(struct loop *l, uint32_t card, const struct engine_status *engine)
 {
     uint32_t found = 0;
@@ -22,28 +27,29 @@ static uint32_t differences(struct loop *l, uint32_t card, const struct engine_s
     for (uint32_t i = 0; i < l->card[card].tenants; i++) {
         const struct loop_entity *entity = &l->entity[l->card[card].tenant[i]];
 
+        if (entity->order != LOOP_NOTHING)
+            return 0;
         if (entity->running)
             found |= groups_differences(entity->groups, card, engine);
     }
-    return found;
+    return found & POSSIBLE;
 }
 
-/* One that all polls allow. Where none is left, a group was freed or made between two of them. */
-static void note(struct numbers *n, uint32_t found)
+static void note(struct numbers *n, uint32_t own)
 {
-    if (!(n->possible & found))
-        *n = (struct numbers){.own = n->own, .possible = UINT32_MAX};
-    n->possible &= found;
-    if (++n->agreeing >= AGREEING_POLLS && __builtin_popcount(n->possible) == 1)
-        n->own = (uint32_t)__builtin_ctz(n->possible);
+    if (own != n->own)
+        n->agreeing = 0;
+    n->own = own;
+    n->learned = ++n->agreeing >= AGREEING_POLLS;
 }
 
 void numbers_learn(struct loop *l, uint32_t card, const struct engine_status *engine, int engines)
 {
-    uint32_t found;
-
     assert_held(&l->lock);
-    for (int i = 0; i < engines; i++)
-        if (engine[i].busy && (found = differences(l, card, &engine[i])))
-            note(&l->card[card].numbers, found);
+    for (int i = 0; i < engines && !l->card[card].numbers.learned; i++) {
+        uint32_t found = engine[i].busy ? differences(l, card, &engine[i]) : 0;
+
+        if (__builtin_popcount(found) == 1)
+            note(&l->card[card].numbers, (uint32_t)__builtin_ctz(found));
+    }
 }

@@ -5,9 +5,9 @@
 #define MGPU_NUMBERS_H
 #include "state.h"
 
-/* Takes the card's difference off what its engines name. */
+/* Takes the card's difference off what its engines name; until it is learned they name nobody's. */
 void numbers_translate(const struct loop *l, uint32_t card, struct engine_status *engine, int engines);
-/* Of a card on which no status has named a tenant's group yet: learns the difference from what its graphics
- * engine executes while tenants run. engine: as the card has it. */
+/* Learns the difference from what the card's graphics engine executes, where one alone explains it by a group
+ * of a tenant that runs. engine: as the card has it. */
 void numbers_learn(struct loop *l, uint32_t card, const struct engine_status *engine, int engines);
 #endif

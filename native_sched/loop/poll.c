@@ -177,8 +177,7 @@ static void poll_card(struct loop *l, uint32_t index, uint64_t now)
     unsigned int seen = 0;
 
     assert_held(&l->lock);
-    if (!(l->proven_cards & 1u << index))
-        numbers_learn(l, index, engine, engines);
+    numbers_learn(l, index, engine, engines);
     numbers_translate(l, index, engine, engines);
     loop_stats_count(&l->stats.polls);
     if (l->card[index].unwatched)

@@ -44,9 +44,10 @@ struct proof {
     bool idle;
 };
 
-/* Groups that the card's firmware has before those that RM tells; how many all polls allow, a bit each. */
+/* Groups that the card's firmware has before those that RM tells, and how many polls in a row say so. */
 struct numbers {
-    uint32_t own, possible, agreeing;
+    uint32_t own, agreeing;
+    bool learned;
 };
 
 struct loop_card {
