@@ -158,6 +158,7 @@ int groups_recover(struct groups *g, const struct rm_target *name, const struct 
         .wanted = obj->wanted,
         .timeslice_us = obj->timeslice_us,
         .tsg_id = NO_TSG,
+        .ran = true,
         .recovered = true,
         .live = true,
     };
@@ -247,7 +248,7 @@ int groups_add_channel(struct groups *g, const struct rm_target *name, uint32_t 
     if (c->blind)
         channel_map_userd(g, c);
     eventfd_write(g->kick, 1);
-    return 0;
+    return group_apply(g, &g->group[c->group]); /* it may have been suspended while the channel was made */
 }
 
 int groups_recover_channel(struct groups *g, const struct rm_target *name, const struct rm_object *obj,

@@ -98,9 +98,9 @@ static int schedule(struct groups *g, struct group *group, bool enable)
 {
     int e = group_schedule(g->ops, g->driver, &group->name, enable);
 
+    group->ran = group->ran || enable; /* RM may have done what it reports as failed */
     if (e < 0 && !is_gone(e, enable))
         return e;
-    group->ran = group->ran || enable;
     group->runlist = enable ? DRIVEN_ON : DRIVEN_OFF; /* a group that is gone will be forgotten */
     return 0;
 }
@@ -158,13 +158,20 @@ static int disable(struct groups *g, const struct group *group, enum need need)
     return is_gone(e, need == NEED_ENABLE) ? 0 : e;
 }
 
+/* Of a client without a subdevice, made before there were none: nothing stops what it has begun. */
+static bool is_beyond_reach(const struct groups *g, const struct group *group, enum need need)
+{
+    return need == NEED_UNSCHEDULE && !may_run(g) && has_run(group) && !g->bulk[group->bulk].subdevice &&
+           !refusals_any(g->refusals, group->card, MGPU_WITHOUT_DISABLE_CHANNELS);
+}
+
 static int act(struct groups *g, struct group *group, enum need need)
 {
     int e;
 
     if (need == NEED_ENABLE || need == NEED_DISABLE)
         e = disable(g, group, need);
-    else if ((e = schedule(g, group, need == NEED_SCHEDULE)) < 0)
+    else if ((e = is_beyond_reach(g, group, need) ? -EPERM : schedule(g, group, need == NEED_SCHEDULE)) < 0)
         group->failed = g->pass;
     if (e < 0 && (need == NEED_DISABLE || need == NEED_UNSCHEDULE))
         g->suspend_status = rm_refused(e);

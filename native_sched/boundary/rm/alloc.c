@@ -204,7 +204,8 @@ struct answer mediate_alloc_object(struct call *c)
     const struct rm_alloc_object *o = (const void *)c->outer;
     struct creation a = {.root = o->root, .parent = o->parent, .handle = o->handle, .class_id = o->class_id};
 
-    if (rm_row_params(&c->m->rm, c->params_row) != 0 || rm_kind_of(a.class_id) == RM_KIND_ROOT)
+    if (rm_row_params(&c->m->rm, c->params_row) != 0 || c->params_row->kind == RM_KIND_SHARED_DATA ||
+        rm_kind_of(a.class_id) == RM_KIND_ROOT)
         return answered(NV_ERR_INVALID_CLASS);
     WITH_CALLS_OF(c->tenant);
     return object_create(c, &c->file, &a);
