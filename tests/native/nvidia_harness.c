@@ -244,7 +244,7 @@ int64_t harness_let_go(struct harness *h)
 
     unpollable_mark(f);
     nvidia_scan(h->driver);
-    unpollable_scanned(f);
+    unpollable_scanned(f, true);
     if ((id = unpollable_next_due(f)))
         close(unpollable_take(f, id));
     return (int64_t)id;

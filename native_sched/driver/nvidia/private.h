@@ -25,10 +25,10 @@ struct driver {
     /* The watch: one thread at a time in next_closed(). */
     int wake; /* eventfd: a file is unlocated, or the driver is closed */
     atomic_bool stopping, unlocated;
-    uint64_t scanned_at_ns, scan_gap_ns, scan_took_ns;
-    bool scans_sooner;              /* while a call waits */
-    _Atomic uint64_t awaited_at_ns; /* when a call last waited for a file to be closed */
-    uint32_t unlocated_next;        /* the unlocated control file that is asked about next */
+    uint64_t scanned_at_ns, scan_gap_ns; /* of the last scan that came by itself */
+    bool scans_sooner;                   /* while a call waits */
+    _Atomic uint64_t awaited_at_ns;      /* when a call last waited for a file to be closed */
+    uint32_t unlocated_next;             /* the unlocated control file that is asked about next */
     struct nvidia_last_close closes;
     pthread_mutex_t watch_lock;
     pthread_cond_t watch_left;

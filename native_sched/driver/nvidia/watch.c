@@ -25,13 +25,24 @@ static bool awaited(struct driver *d)
     return monotonic_ns() - atomic_load(&d->awaited_at_ns) < SWEEP_MS * NS_PER_MS;
 }
 
-static bool scan_is_due(struct driver *d)
+static bool is_sooner(struct driver *d)
 {
-    uint64_t gap = d->scan_gap_ns, sooner = d->scan_took_ns * AWAITED_PART;
+    return d->scans_sooner && awaited(d);
+}
 
-    if (d->scans_sooner && sooner < gap && awaited(d))
-        gap = sooner;
-    return !d->scanned_at_ns || monotonic_ns() - d->scanned_at_ns >= gap;
+/* How long to rest after a round that took so long. */
+static int pause_ms(struct driver *d, uint64_t round_ns)
+{
+    uint64_t pause = round_ns * AWAITED_PART / NS_PER_MS;
+
+    if (!awaited(d) || pause > SWEEP_MS)
+        return SWEEP_MS;
+    return pause < AWAITED_SWEEP_MS ? AWAITED_SWEEP_MS : (int)pause;
+}
+
+static bool usual_gap_is_over(const struct driver *d, uint64_t now)
+{
+    return !d->scanned_at_ns || now - d->scanned_at_ns >= d->scan_gap_ns;
 }
 
 /* While a thread has a copy of our descriptors, no close of ours is the last. */
@@ -49,17 +60,15 @@ static void release_unpollable(struct driver *d)
 
 void nvidia_locate(struct driver *d, bool unlocated)
 {
-    bool unpollable = unpollable_mark(&d->files);
-    uint64_t began;
+    bool unpollable = unpollable_mark(&d->files), usual = usual_gap_is_over(d, monotonic_ns());
 
-    if ((!unlocated && !unpollable) || !scan_is_due(d))
+    if ((!unlocated && !unpollable) || (!usual && !is_sooner(d)))
         return;
     atomic_store(&d->unlocated, false);
-    began = monotonic_ns();
     nvidia_scan(d);
-    d->scanned_at_ns = monotonic_ns();
-    d->scan_took_ns = d->scanned_at_ns - began;
-    unpollable_scanned(&d->files);
+    if (usual)
+        d->scanned_at_ns = monotonic_ns();
+    unpollable_scanned(&d->files, usual);
     release_unpollable(d);
 }
 
@@ -86,7 +95,7 @@ static int64_t watch_ends(struct driver *d)
 int64_t nvidia_next_closed(struct driver *d)
 {
     struct pollfd wake = {.fd = d->wake, .events = POLLIN};
-    uint64_t id, count;
+    uint64_t id, count, began, round_ns = 0;
     bool unlocated;
 
     if (!watch_begins(d))
@@ -94,13 +103,15 @@ int64_t nvidia_next_closed(struct driver *d)
     while (!atomic_load(&d->stopping)) {
         if ((id = nvidia_files_take_closed(&d->files, monotonic_ns() - grace_ns)))
             return (int64_t)id;
-        if (poll(&wake, 1, awaited(d) ? AWAITED_SWEEP_MS : SWEEP_MS) > 0 &&
-            read(d->wake, &count, sizeof(count)) < 0 && errno != EAGAIN)
+        if (poll(&wake, 1, pause_ms(d, round_ns)) > 0 && read(d->wake, &count, sizeof(count)) < 0 &&
+            errno != EAGAIN)
             break;
+        began = monotonic_ns();
         unpollable_retire_unlocated(&d->files, d->host);
         nvidia_unlocated_poll(d);
         unlocated = nvidia_files_sweep(&d->files);
         nvidia_locate(d, unlocated || atomic_load(&d->unlocated));
+        round_ns = monotonic_ns() - began;
     }
     return watch_ends(d);
 }

@@ -88,7 +88,7 @@ static void defer_older(struct nvidia_files *f, const struct nvidia_file *than)
     }
 }
 
-void unpollable_scanned(struct nvidia_files *f)
+void unpollable_scanned(struct nvidia_files *f, bool usual)
 {
     WITH_TABLE(f);
 
@@ -100,7 +100,7 @@ void unpollable_scanned(struct nvidia_files *f)
         bool missed = file->unlocated;
 
         file->unlocated = file->held_fd >= 0 && !unpollable_place(file);
-        if (missed && file->unlocated && !file->missed_scans++)
+        if (missed && file->unlocated && (usual || file->exited) && !file->missed_scans++)
             note_place(f, file, NULL);
         file->due = file->unlocated &&
                     file->missed_scans >= (file->exited ? NVIDIA_EXITED_SCANS : NVIDIA_MISSED_SCANS);

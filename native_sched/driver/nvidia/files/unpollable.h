@@ -16,8 +16,9 @@ const struct fd_place *unpollable_place(const struct nvidia_file *file);
 
 /* Marks those that none of their places has; true: there are some. */
 bool unpollable_mark(struct nvidia_files *f);
-/* A scan of all processes is over. */
-void unpollable_scanned(struct nvidia_files *f);
+/* A scan of all processes is over. usual: it came by itself; one that a call waits for counts for files whose
+ * processes have exited alone. */
+void unpollable_scanned(struct nvidia_files *f, bool usual);
 /* After a scan: one that enough scans have missed; 0: there is none. */
 uint64_t unpollable_next_due(struct nvidia_files *f);
 /* Our descriptor of it, for the caller to close; -1: it was seen again, and stays. */
