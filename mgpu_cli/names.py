@@ -15,7 +15,7 @@ DOCKER = "/run/docker.sock"
 PODMAN_STATE = Path("/run/libpod")
 # By id: an engine is asked again only where there is a container that it was not asked about.
 _known: dict[str, str] = {}
-# What runs for months meets more containers than there ever are at a time.
+# A command that runs for months meets more containers than there ever are at a time.
 _KNOWN_MAX = 4096
 
 

@@ -10,7 +10,7 @@ VARIABLE = "NVIDIA_DRIVER_CAPABILITIES"
 COMPUTE, UTILITY, VIDEO, GRAPHICS = "compute", "utility", "video", "graphics"
 KNOWN = ("compat32", COMPUTE, "display", GRAPHICS, "ngx", UTILITY, VIDEO)
 ALL = "all"
-# Of a container that does not say it, as of NVIDIA's runtime.
+# A container that does not say it has these, as NVIDIA's runtime has it.
 DEFAULT = (COMPUTE, UTILITY)
 
 # Files of the driver's that are for some capabilities alone, by their names up to ".so". Others come always.

@@ -116,7 +116,7 @@ class Extender:
         uids = {name: [str(pod.get("UID")) for pod in items(offered[name], "Pods")] for name in offered}
         known = self._state.asked(_pod(args))
         pod = known.pod
-        # Whoever ends for one pod of a gang may end for nothing.
+        # A pod that ends for one pod of a gang may end for nothing.
         is_gang = await self._together.is_gang(known)
         found = {} if is_gang else self._state.scheduler.preempt(pod, uids)
         if any(found.values()):

@@ -24,10 +24,10 @@ from oci_specs.refusal import Refusal
 
 # The nearest nodes first: one NVLink domain, as NVIDIA's feature discovery labels it, then one rack.
 DOMAINS = ("nvidia.com/gpu.clique", "topology.kubernetes.io/rack")
-# As long as the stock scheduler takes to send them all once they are there. With a binding after it, less
-# than that scheduler waits for an extender.
+# The stock scheduler sends them all within this time once they are there. With a binding after it, it is
+# less than that scheduler waits for an extender.
 TOGETHER_S = 10.0
-# For a binding that failed once all had come.
+# Places are kept for so long where a binding failed once all had come.
 _AGAIN_S = 60.0
 # What has been found not to fit is not tried again so soon, unless there is more room: each of its pods asks.
 _UNCHANGED_S = 10.0
@@ -69,7 +69,7 @@ class Gangs:
         self._now_s = 0.0
         self._held: dict[str, _Held] = {}
         self._gang_of: dict[str, str] = {}
-        # Why nothing is kept any more, and until when nothing is kept again: others have their turn.
+        # Why it was given back, and until when nothing is kept again: others have their turn.
         self._given_back: dict[str, tuple[str, float]] = {}
         # What did not fit, as of which room, why, and until when that is taken for granted.
         self._refused: dict[str, tuple[int, int, str, float]] = {}

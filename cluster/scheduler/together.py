@@ -97,7 +97,7 @@ class Together:
             # Meanwhile the watch may have brought more.
             _, waiting, begun = self._parts(known)
             labels = self._state.labels()
-            # Which of them each may be on is heard when it is asked about.
+            # The stock scheduler says which of them each may be on when it asks about that pod.
             members = [Member(pod=each.pod, names=list(labels)) for each in waiting]
             gangs, gang = self._state.gangs, _gang(known)
             if begun:

@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from oci_specs.refusal import Refusal
 
-# Nothing in them is of this node: who has no token may read them.
+# Nothing in them is of this node, so readers without a token may have them.
 _PAGE = {
     "/": ("page.html", "text/html"),
     "/page.css": ("page.css", "text/css"),

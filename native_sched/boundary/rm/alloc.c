@@ -84,8 +84,8 @@ static uint32_t device_above(const struct call *c, const struct creation *a)
                : 0;
 }
 
-/* In place of everybody's use of the card: a page of the host's, of zeros, in which no data has a time and so
- * none is valid (RUSD_TIMESTAMP_INVALID, cl00de.h). RM has such memory below the device alone. */
+/* Makes a page of the host's, of zeros, in place of one that shows all users of the card: no data in it has a
+ * time, so none is valid (RUSD_TIMESTAMP_INVALID, cl00de.h). RM has such memory below the device alone. */
 static struct answer make_blank_page(struct call *c, const struct creation *asked, uint32_t *handle)
 {
     struct creation page = {.root = asked->root,

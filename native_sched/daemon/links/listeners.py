@@ -47,7 +47,7 @@ class Listeners:
             if self.recovering and arrived.metadata in self.unreadable:
                 self.lost.append(Lost(arrived.metadata, arrived.container_id, arrived.pid))
             if grant is not None and grant.container_id == arrived.container_id:
-                # Such as that of an exec into a container at its end.
+                # It may be that of an exec into a container at its end.
                 LOG.info("ended-meanwhile", container=grant.container_id, grant=grant.id)
             else:
                 LOG.warning("listener-without-grant", container=arrived.container_id, status=arrived.status)
