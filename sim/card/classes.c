@@ -110,10 +110,11 @@ static bool is_memory(const struct rm_call *call, const struct rm_object *of, ui
 /* NV_CONTEXT_DMA_ALLOCATION_PARAMS: of the client's own memory. */
 static uint32_t context_dma(struct rm_call *call, struct rm_object *object)
 {
-    enum { MEMORY = 2 };
+    const struct {
+        uint32_t subdevice, flags, memory;
+    } *params = call->params;
 
-    return is_memory(call, object, ((const uint32_t *)call->params)[MEMORY]) ? NV_OK
-                                                                             : NV_ERR_OBJECT_NOT_FOUND;
+    return is_memory(call, object, params->memory) ? NV_OK : NV_ERR_OBJECT_NOT_FOUND;
 }
 
 /* NVA0BC_ALLOC_PARAMETERS: of the first version statistics are put into memory. */

@@ -28,6 +28,8 @@ from tests.support import rm_interface, rm_numbers
 from tests.support.rm_interface import Item
 from tests.support.rm_numbers import (
     NV01_CONTEXT_DMA,
+    NV01_DEVICE_0,
+    NV20_SUBDEVICE_0,
     NV50_MEMORY_VIRTUAL,
     NV_ERR_INVALID_CLASS,
     NV_ERR_INVALID_OBJECT_HANDLE,
@@ -138,7 +140,7 @@ def tried(tenant: Tenant, client: int, item: Item, version: str) -> int:
             item.number,
             size.to_bytes(4, "little").ljust(size, b"\0")[:size],
         )
-    of = {0x80: DEVICE, 0x2080: SUBDEVICE}.get(item.number >> 16, BARE)
+    of = {NV01_DEVICE_0: DEVICE, NV20_SUBDEVICE_0: SUBDEVICE}.get(item.number >> 16, BARE)
     return tenant.control(client, of, item.number, bytes(1024)).u32(STATUS_AT)
 
 
