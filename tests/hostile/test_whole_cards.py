@@ -20,14 +20,13 @@ from tests.support.programs import Programs, inside
 from tests.support.rm_numbers import (
     NV_ERR_INVALID_CLASS,
     NV_ERR_INVALID_CLIENT,
-    NV_ERR_INVALID_OBJECT_PARENT,
     NV_ERR_NOT_SUPPORTED,
 )
 from tests.support.started import Foreground, foreground
 from tests.support.waiting import until
 
 REFUSED = f"profiler {NV_ERR_INVALID_CLASS:#x} counters {NV_ERR_NOT_SUPPORTED:#x} foreign {NV_ERR_INVALID_CLASS:#x}"
-NO_VIDEO = f"channel {NV_ERR_INVALID_OBJECT_PARENT:#x} decoder {NV_ERR_INVALID_CLASS:#x}"
+NO_VIDEO = f"channel 0 decoder {NV_ERR_INVALID_CLASS:#x}"
 SERVED = f"profiler 0 counters 0 foreign {NV_ERR_INVALID_CLIENT:#x}"
 
 

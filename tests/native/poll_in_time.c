@@ -52,7 +52,9 @@ static int engine_status(struct driver *d, const struct card *of, struct engine_
     (void)d;
     if (card[of->index].registers.engines)
         return registers_read(&card[of->index].registers, out);
-    *out = (struct engine_status){.busy = card[of->index].tsg, .tsg_id = card[of->index].tsg};
+    *out = (struct engine_status){.busy = card[of->index].tsg,
+                                  .tsg_id = card[of->index].tsg,
+                                  .engines = engine_bit(RM_ENGINE_GRAPHICS)};
     return card[of->index].engines;
 }
 
@@ -63,6 +65,12 @@ static int samples(struct driver *d, const struct card *of, const struct rm_tabl
     *out = card[of->index].samples;
     card[of->index].readings++;
     return card[of->index].error;
+}
+
+/* Whether it is known that its engines name groups by RM's own numbers. */
+void poll_numbered(uint32_t index, int known)
+{
+    l.card[index].numbers = (struct numbers){.learned = known};
 }
 
 void poll_begin(uint64_t quiet_ns, uint64_t hold_ns)
@@ -80,8 +88,10 @@ void poll_begin(uint64_t quiet_ns, uint64_t hold_ns)
     refusals = (struct refusals){.events = -1};
     l.refusals = &refusals;
     m = (struct mediator){.ops = &ops, .cards = MAX_CARDS};
-    for (uint32_t i = 0; i < MAX_CARDS; i++)
+    for (uint32_t i = 0; i < MAX_CARDS; i++) {
         m.card[i].index = i;
+        poll_numbered(i, 1);
+    }
     l.m = &m;
     pthread_mutex_init(&l.active, NULL);
     pthread_mutex_init(&l.lock, NULL);
@@ -175,6 +185,7 @@ uint32_t poll_readings(uint32_t index)
 void poll_release(uint32_t index, int released)
 {
     loop_release_card(&l, index, released);
+    poll_numbered(index, 1);
 }
 
 uint64_t poll_count(void)

@@ -34,6 +34,10 @@ class Polls:
     def has(self, id: int, put: int, get: int, card: int = BLIND) -> None:
         self.lib.poll_userd(id, card, put, get)
 
+    def unnumbered(self, card: int = BLIND) -> None:
+        """By which numbers its engines name groups is to be learned."""
+        self.lib.poll_numbered(card, 0)
+
     def by_put(self, id: int) -> None:
         self.lib.poll_by_put(id)
 

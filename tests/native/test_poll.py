@@ -331,3 +331,26 @@ def test_work_that_waits_behind_another_s_is_no_claim(here: Polls) -> None:
     here.engine(BLIND, 1, OFF)
     here.to(here.now + 3 * CLAIM)
     assert here.busy(ON)
+
+
+def test_difference_between_names_and_numbers_is_learned(here: Polls) -> None:
+    """As where firmware has a group of its own, before those that RM tells."""
+    here.unnumbered()
+    here.engine(BLIND, 1, ON + 1)
+    for _ in range(3):
+        here.has(ON, 1, 1)
+        here.at(here.now + POLL)
+    here.engine(BLIND, 1, 0)
+    here.to(here.now + (IDLE_POLLS + 2) * POLL)
+    assert not here.busy(ON), "what its engine names tells when it is idle"
+
+
+def test_name_that_two_numbers_explain_teaches_nothing(here: Polls) -> None:
+    """A tenant with a neighbouring group: it executes the one, and the other has the number that is named."""
+    here.tenant(ON + 1, BLIND, online=True)
+    here.unnumbered()
+    here.engine(BLIND, 1, ON + 1)
+    here.to(here.now + 50 * POLL)
+    here.engine(BLIND, 1, 0)
+    here.to(here.now + (IDLE_POLLS + 2) * POLL)
+    assert here.busy(ON), "the card is blind"

@@ -52,18 +52,24 @@ static inline int map_object(const struct gpu *g, uint32_t object, uint64_t byte
     return m.fd;
 }
 
+static inline void make_subdevice(const struct gpu *g)
+{
+    struct rm_subdevice subdevice = {.id = 0};
+
+    must(!rm_alloc(g->ctl, g->client, DEVICE, SUBDEVICE, NV20_SUBDEVICE_0, &subdevice, sizeof(subdevice)),
+         "subdevice");
+}
+
 static inline void gpu_open(struct gpu *g)
 {
     static const uint32_t doorbells[] = {VOLTA_USERMODE_A, TURING_USERMODE_A, AMPERE_USERMODE_A,
                                          HOPPER_USERMODE_A, BLACKWELL_USERMODE_A};
-    struct rm_subdevice subdevice = {.id = 0};
     int64_t status = NV_ERR_INVALID_CLASS;
 
     *g = (struct gpu){.client = 0};
     g->ctl = open_client(&g->client);
     g->card = register_card(g);
-    must(!rm_alloc(g->ctl, g->client, DEVICE, SUBDEVICE, NV20_SUBDEVICE_0, &subdevice, sizeof(subdevice)),
-         "subdevice");
+    make_subdevice(g);
     for (size_t i = 0; chip_has_not(status) && i < sizeof(doorbells) / sizeof(*doorbells); i++)
         status = rm_alloc(g->ctl, g->client, SUBDEVICE, DOORBELL, doorbells[i], NULL, 0);
     must(!status, "doorbell");

@@ -12,6 +12,7 @@ static void own(void)
 
     g.ctl = open_client(&g.client);
     g.card = register_card(&g);
+    make_subdevice(&g);
     must(rm_memory(g.ctl, CLIENT, FIRST_MEMORY, 16 * MIB) == NV_OK, "memory");
     must(work_make(&g, &w, GROUP) == NV_OK, "group");
     say("made");
