@@ -63,6 +63,8 @@ struct engine_status {
     bool busy;        /* it executes, or is being switched */
 };
 enum { ENGINES_MAX = 32 };
+/* No group has that number. */
+#define ANOTHER_S UINT32_MAX
 
 /* What RM has sampled of a card's engines, by its own clock: the newest sample, and the one before. */
 struct card_samples {

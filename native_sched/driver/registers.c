@@ -7,8 +7,6 @@ enum { GROUP_MASK = 0xfff, IS_GROUP = 1 << 12, CONTEXT_SHIFT = 13, CONTEXT_MASK 
 /* Context status: none, one that is there; from 5 on one that is saved, loaded, or both. */
 enum { CONTEXT_NONE = 0, CONTEXT_VALID = 1, CONTEXT_MOVES = 5, CONTEXT_SWITCHES = 7 };
 #define STATUS_BUSY 0x80000000u
-/* No group has that number. */
-#define ANOTHER_S UINT32_MAX
 
 bool registers_decode(const struct chip *chip, uint32_t word, struct engine_status *out)
 {

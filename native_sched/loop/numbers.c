@@ -4,8 +4,6 @@
 /* As many as were seen; more of them would let a tenant's neighbouring groups stand for each other. */
 enum { OWN_MOST = 1, AGREEING_POLLS = 3 };
 enum { POSSIBLE = (1u << (OWN_MOST + 1)) - 1 };
-/* No group has that number. */
-#define ANOTHER_S UINT32_MAX
 
 void numbers_translate(const struct loop *l, uint32_t card, struct engine_status *engine, int engines)
 {
