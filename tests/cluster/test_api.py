@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,9 @@ from cluster.api.client import Client
 from cluster.api.errors import ApiProblem
 from cluster.api.follow import Change, Changed, Deleted, Listed, follow
 from cluster.api.kinds import BINDING, NODE, POD
-from tests.cluster import api_server
 from tests.cluster.api_server import ApiServer, Trouble
 
 PODS = "/api/v1/namespaces/default/pods"
-
-
-@pytest.fixture
-def server() -> Iterator[ApiServer]:
-    with api_server.running() as running:
-        yield running
 
 
 def pod(name: str, **spec: Any) -> dict[str, Any]:

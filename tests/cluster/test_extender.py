@@ -9,12 +9,8 @@ import asyncio
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from tests.cluster import api_server
 from tests.cluster.api_server import ApiServer
 from tests.cluster.extender_support import (
     CORE,
@@ -28,12 +24,6 @@ from tests.cluster.extender_support import (
     pod,
     until,
 )
-
-
-@pytest.fixture
-def server() -> Iterator[ApiServer]:
-    with api_server.running() as running:
-        yield running
 
 
 def test_filter_answers_extender_filter_result(server: ApiServer, tmp_path: Path) -> None:

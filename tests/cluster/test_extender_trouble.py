@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cluster.resources.inventory import ANNOTATION
 from cluster.scheduler import binding, evictions, lease
-from tests.cluster import api_server
 from tests.cluster.api_server import ApiServer, Trouble
 from tests.cluster.extender_support import (
     NODES,
@@ -27,12 +25,6 @@ from tests.cluster.extender_support import (
 )
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/mgpu-system/leases"
-
-
-@pytest.fixture
-def server() -> Iterator[ApiServer]:
-    with api_server.running() as running:
-        yield running
 
 
 def is_binding(method: str, path: str) -> bool:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.cluster import api_server
 from tests.cluster.api_server import ApiServer, Trouble
 from tests.cluster.extender_support import (
     NODES,
@@ -29,12 +25,6 @@ GROUPS = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups"
 WHOLE = 16384
 NAME = "pod-group.scheduling.sigs.k8s.io/name"
 LEAST = "pod-group.scheduling.sigs.k8s.io/min-available"
-
-
-@pytest.fixture
-def server() -> Iterator[ApiServer]:
-    with api_server.running() as running:
-        yield running
 
 
 def rank(server: ApiServer, name: str, gang: str = "train", size: int = 3, **spec: Any) -> Object:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from cluster.scheduler import binding, starts
-from tests.cluster import api_server
 from tests.cluster.api_server import ApiServer, Trouble
 from tests.cluster.extender_support import NODES, PODS, Extender, Object, extender, node, node_of, pod, until
 
@@ -23,12 +22,6 @@ REFUSED: Object = {
 }
 # Of a node that is full by kubelet's own count.
 NO_ROOM: Object = {"phase": "Failed", "reason": "OutOfmgpu.dev/memory-64mib"}
-
-
-@pytest.fixture
-def server() -> Iterator[ApiServer]:
-    with api_server.running() as running:
-        yield running
 
 
 @asynccontextmanager
