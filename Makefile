@@ -49,7 +49,7 @@ engines := $(if $(ENGINES),$(bin)/python -m tests.support.release $(if $(UNIFIED
 engines_made := $(if $(ENGINES),$(releases)/$(ENGINES).made)
 pip := $(bin)/python -m pip -qq --disable-pip-version-check --no-input
 packages := oci_specs placement runtime_hook native_sched sim containerd_api install mgpu_cli cluster
-code := $(packages) base rm shim load lab/card
+code := $(packages) base shim load lab/card
 sources := meson.build pyproject.toml tools/python_sources.py \
 	$(shell find $(code) -type d -name __pycache__ -prune -o -type f -print)
 # Packages are added, renamed and removed too, and only the folders' times show that.

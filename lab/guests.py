@@ -18,7 +18,7 @@ from lab.places import LAB, REPOSITORY
 BUSYBOX = Path("/usr/bin/busybox")
 NEEDED_BY_ROOT = ("virtio_pci", "virtio_blk", "ext4", "crc32c_generic", "crc32c_intel")
 # What a test may import of the repository, beside mgpu as it is installed in the guest.
-SOURCES = ("lab", "tests", "tools", "rm", "sim")
+SOURCES = ("lab", "tests", "tools", "native_sched/nvidia/rm", "sim")
 KINDS = frozenset({".py", ".sh", ".tsv", ".def", ".h", ".c", ".txt", ".json"})
 # From a start to the agent's first word, on a host that does much else.
 BOOT_S = 400

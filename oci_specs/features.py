@@ -1,6 +1,6 @@
 """What programs want of a GPU beside computing, and which containers get it.
 
-A test compares each with rm/interface.def, by what NVIDIA's driver is asked for it.
+A test compares each with native_sched/nvidia/rm/interface.def, by what NVIDIA's driver is asked for it.
 """
 
 from __future__ import annotations

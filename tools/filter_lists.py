@@ -3,7 +3,7 @@ complement.py.
 
     python -m tools.filter_lists
 
-From the rows of rm/interface.def. Run it when a row's number, size or disposition has changed.
+From the rows of interface.def. Run it when a row's number, size or disposition has changed.
 """
 
 from __future__ import annotations

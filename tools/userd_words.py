@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-TARGET = Path("rm/facts/userd.tsv")
+TARGET = Path("native_sched/nvidia/rm/facts/userd.tsv")
 HEADERS = "src/common/sdk/nvidia/inc/class/"
 CLASSES = ("c36f", "c46f", "c56f", "c86f", "c96f", "ca6f")
 FIRST = (535, 86)

@@ -107,7 +107,7 @@ def uninstall(host: Path, restart_engine: bool) -> None:
     _until_ended(state)
     _on_host(host, "uninstall", "all", *(["--restart"] if restart_engine else []))
     place.remove(host)
-    # The second is there where mgpud was killed at last: see native_sched/driver/nvidia/guard.
+    # The second is there where mgpud was killed at last: see native_sched/nvidia/driver/nvidia/guard.
     for folder in (state, host / "sys/fs/bpf/mgpu"):
         shutil.rmtree(folder, ignore_errors=True)
     click.echo(f"{PLACE} of the node is gone")

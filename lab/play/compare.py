@@ -18,7 +18,7 @@ from lab.play.script import QUIET
 HERE = Path(__file__).parent
 ANSWERS = HERE / "answers" / "550.163.01.tsv"
 DIFFERENCES = HERE / "differences.tsv"
-STATUSES = HERE.parents[1] / "rm/facts/status.tsv"
+STATUSES = HERE.parents[1] / "native_sched/nvidia/rm/facts/status.tsv"
 PAGE = HERE.parents[1] / "docs/driver-differences.md"
 HEAD = HERE / "page-head.md"
 

@@ -14,7 +14,7 @@ from mgpu_cli.doctor.host import Host
 LEAST = (5, 6)
 # SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP
 SYNCHRONOUS = (6, 6)
-# Where native_sched/driver/nvidia/guard pins its program and its map.
+# Where native_sched/nvidia/driver/nvidia/guard pins its program and its map.
 GUARD = "/sys/fs/bpf/mgpu"
 RECEIVE = f"{GUARD}/receive"
 NEEDED = {

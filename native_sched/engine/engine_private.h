@@ -1,7 +1,7 @@
 /* Shared by the sources of the engine library. */
 #ifndef MGPU_ENGINE_PRIVATE_H
 #define MGPU_ENGINE_PRIVATE_H
-#include "native_sched/boundary/restart/recover.h"
+#include "native_sched/nvidia/boundary/restart/recover.h"
 #include "native_sched/loop/loop.h"
 #include <unistd.h>
 

@@ -6,7 +6,7 @@
  * are reaped in the order in which they were closed. */
 #define _GNU_SOURCE
 #include "base/clock.h"
-#include "native_sched/boundary/rm/handlers.h"
+#include "native_sched/nvidia/boundary/rm/handlers.h"
 #include "engine_private.h"
 #include <errno.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  * files. How much a tenant maps decides how long its poll takes, so the poller is a thread of its own that
  * holds none of the engine's locks meanwhile. */
 #define _GNU_SOURCE
-#include "native_sched/boundary/continued/continued.h"
-#include "native_sched/boundary/managed/managed.h"
+#include "native_sched/nvidia/boundary/continued/continued.h"
+#include "native_sched/nvidia/boundary/managed/managed.h"
 #include "engine_private.h"
 #include <sys/eventfd.h>
 

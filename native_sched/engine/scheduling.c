@@ -2,7 +2,7 @@
 #define _GNU_SOURCE
 #include "engine.h"
 #include "engine_private.h"
-#include "native_sched/driver/chips.h"
+#include "native_sched/nvidia/driver/chips.h"
 #include "native_sched/loop/entities.h"
 #include <errno.h>
 #include <stdio.h>

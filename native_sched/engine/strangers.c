@@ -14,7 +14,7 @@
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "base/scoped.h"
-#include "native_sched/boundary/continued/continued.h"
+#include "native_sched/nvidia/boundary/continued/continued.h"
 #include "engine_private.h"
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,10 +1,10 @@
 /* The functions of engine.h that concern tenants and their listeners. */
 #define _GNU_SOURCE
 #include "engine.h"
-#include "native_sched/boundary/call/page.h"
-#include "native_sched/account/external.h"
-#include "native_sched/boundary/managed/managed.h"
-#include "native_sched/boundary/rm/usage.h"
+#include "native_sched/nvidia/boundary/call/page.h"
+#include "native_sched/nvidia/account/external.h"
+#include "native_sched/nvidia/boundary/managed/managed.h"
+#include "native_sched/nvidia/boundary/rm/usage.h"
 #include "engine_private.h"
 #include "native_sched/loop/entities.h"
 #include <errno.h>

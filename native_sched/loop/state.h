@@ -1,8 +1,8 @@
 /* The state of the scheduler's thread, and how other threads wake it. */
 #ifndef MGPU_LOOP_STATE_H
 #define MGPU_LOOP_STATE_H
-#include "native_sched/boundary/call/call.h"
-#include "native_sched/channels/groups.h"
+#include "native_sched/nvidia/boundary/call/call.h"
+#include "native_sched/nvidia/channels/groups.h"
 #include "native_sched/core/sched.h"
 #include "native_sched/core/utilization.h"
 #include "events.h"

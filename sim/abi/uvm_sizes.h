@@ -1,10 +1,10 @@
 /* How large the parameters of nvidia-uvm's commands are that the simulated card serves, and where their
  * status lies, from uvm_ioctl.h of NVIDIA's open-gpu-kernel-modules. Those that depend on the driver's
- * version are in rm/interface.def. */
+ * version are in interface.def. */
 #ifndef MGPU_SIM_UVM_SIZES_H
 #define MGPU_SIM_UVM_SIZES_H
-#include "../../rm/uvm_abi.h"
-#include "../../rm/table.h"
+#include "../../native_sched/nvidia/rm/uvm_abi.h"
+#include "../../native_sched/nvidia/rm/table.h"
 
 enum { UVM_UUID_BYTES = 16 };
 struct uvm_size {

@@ -1,5 +1,5 @@
 /* Controls that ask what the card and the driver are, and such as are accepted without consequence here. */
-#include "../../rm/lists.h"
+#include "../../native_sched/nvidia/rm/lists.h"
 #include "../abi/info_abi.h"
 #include "../../base/clock.h"
 #include "rm.h"

@@ -1,5 +1,5 @@
 #include "chip.h"
-#include "../../rm/channel.h"
+#include "../../native_sched/nvidia/rm/channel.h"
 #include <stddef.h>
 
 #define ON(chip) (1u << CHIP_##chip)

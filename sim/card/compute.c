@@ -1,4 +1,4 @@
-#include "../../rm/channel.h"
+#include "../../native_sched/nvidia/rm/channel.h"
 #include "registers.h"
 #include "rm.h"
 

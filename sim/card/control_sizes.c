@@ -1,5 +1,5 @@
 /* How large the parameters of a control are, by the driver's version. */
-#include "../../rm/lists.h"
+#include "../../native_sched/nvidia/rm/lists.h"
 #include "rm.h"
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "../../rm/perfmon.h"
+#include "../../native_sched/nvidia/rm/perfmon.h"
 #include "../../base/clock.h"
 #include "rm.h"
 #include <string.h>

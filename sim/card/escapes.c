@@ -1,4 +1,4 @@
-#include "../../rm/lists.h"
+#include "../../native_sched/nvidia/rm/lists.h"
 #include "../../base/clock.h"
 #include "uvm.h"
 #include "wait.h"

@@ -1,7 +1,7 @@
 /* Objects that are exported through a control file: another name of their memory, in a client that has no
  * process and that no call can be made on. It ends with the file, as what is exported does in the driver
  * (osapi.c, rm_cleanup_file_private()). */
-#include "../../rm/export_abi.h"
+#include "../../native_sched/nvidia/rm/export_abi.h"
 #include "rm.h"
 #include <stdlib.h>
 #include <string.h>

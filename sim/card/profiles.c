@@ -1,5 +1,5 @@
 #include "profiles.h"
-#include "../../rm/rm_abi.h"
+#include "../../native_sched/nvidia/rm/rm_abi.h"
 #include <string.h>
 
 const struct card_profile card_profiles[] = {

@@ -1,5 +1,5 @@
 #include "registers.h"
-#include "../../rm/rm_abi.h"
+#include "../../native_sched/nvidia/rm/rm_abi.h"
 
 static const struct registers registers[CHIPS] = {
 #define REGISTERS(chip, whole_card, status, stride, words, loads, saves, has_get) \

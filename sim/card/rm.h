@@ -21,8 +21,8 @@
  * A card's engines have a lock of their own (gpu/gpu.h), taken under this one. */
 #ifndef MGPU_SIM_RM_H
 #define MGPU_SIM_RM_H
-#include "../../rm/rm_abi.h"
-#include "../../rm/table.h"
+#include "../../native_sched/nvidia/rm/rm_abi.h"
+#include "../../native_sched/nvidia/rm/table.h"
 #include "gpu/gpu.h"
 #include "heap.h"
 #include "profiles.h"

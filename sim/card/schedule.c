@@ -1,4 +1,4 @@
-#include "../../rm/lists.h"
+#include "../../native_sched/nvidia/rm/lists.h"
 #include "rm.h"
 #include "wait.h"
 

@@ -1,6 +1,6 @@
 /* What the card did, and for whom, from the driver's ring of samples. A sample period of NVML's is the newest
  * one. */
-#include "../../rm/perfmon.h"
+#include "../../native_sched/nvidia/rm/perfmon.h"
 #include "nvml.h"
 
 enum { HUNDREDTHS = 100, NS_PER_US = 1000 };

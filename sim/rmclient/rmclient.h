@@ -5,8 +5,8 @@
  * closes it with rmc_lock() held; the calls themselves need no lock. */
 #ifndef MGPU_SIM_RMCLIENT_H
 #define MGPU_SIM_RMCLIENT_H
-#include "../../rm/rm_abi.h"
-#include "../../rm/table.h"
+#include "../../native_sched/nvidia/rm/rm_abi.h"
+#include "../../native_sched/nvidia/rm/table.h"
 #include "../card/profiles.h"
 #include <stdbool.h>
 #include <sys/types.h>

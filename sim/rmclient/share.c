@@ -1,4 +1,4 @@
-#include "../../rm/export_abi.h"
+#include "../../native_sched/nvidia/rm/export_abi.h"
 #include "rmclient.h"
 #include <fcntl.h>
 #include <string.h>

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tools.abi.tables import REPOSITORY
 
-TABLE = REPOSITORY / "rm" / "table.c"
+TABLE = REPOSITORY / "native_sched/nvidia/rm" / "table.c"
 FLAGS = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", f"-I{REPOSITORY}"]
 
 

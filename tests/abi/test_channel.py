@@ -18,7 +18,7 @@ FIELDS = {
     "engine_type": "engineType",
 }
 PROBE = """
-#include "rm/channel.h"
+#include "native_sched/nvidia/rm/channel.h"
 int read_params(const char *version, const void *params, struct rm_channel *out)
 {
     struct rm_table t;

@@ -8,7 +8,7 @@ from tests.support import chips
 from tests.support.places import REPOSITORY
 from tests.support.rm_numbers import by_symbol
 
-DRIVER = REPOSITORY / "native_sched" / "driver"
+DRIVER = REPOSITORY / "native_sched/nvidia/driver"
 
 
 def test_status_words_are_where_each_chip_has_them() -> None:

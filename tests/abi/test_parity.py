@@ -89,7 +89,7 @@ def test_decoded_structs_and_constants_are_the_headers() -> None:
 
 
 def test_every_struct_of_ours_says_what_it_is() -> None:
-    """What is new goes into rm/facts/decoded.tsv, as docs/driver-branches.md says."""
+    """What is new goes into native_sched/nvidia/rm/facts/decoded.tsv, as docs/driver-branches.md says."""
     assert layouts.unmapped() == []
     assert len(layouts.structs()) > 40, "the headers' structs are not understood"
 
@@ -198,7 +198,7 @@ def test_mistake_in_a_header_is_seen(
         copy.write_text(
             "".join(line for line in text.splitlines(True) if "_Static_assert(" not in line[:16])
         )
-    for name in ("rm/interface.def", "rm/table.h"):
+    for name in ("native_sched/nvidia/rm/interface.def", "native_sched/nvidia/rm/table.h"):
         (tmp_path / name).write_text((TOP / name).read_text())
     mutated = [tmp_path / path.relative_to(TOP) for path in HEADERS]
     text = mutated[0].read_text()

@@ -2,7 +2,7 @@
  * itself. Any failure of the line ends the program with status 1. */
 #ifndef CARD_LINE_H
 #define CARD_LINE_H
-#include "../../rm/rm_abi.h"
+#include "../../native_sched/nvidia/rm/rm_abi.h"
 #include "../../sim/abi/protocol.h"
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * ARCHITECTURE IMPLEMENTATION CHANNELS ROUNDS. Prints both in ns, a line for each of some rounds of so many
  * polls. */
 #define _GNU_SOURCE
-#include "../../native_sched/driver/chips.h"
+#include "../../native_sched/nvidia/driver/chips.h"
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

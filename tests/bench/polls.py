@@ -15,7 +15,7 @@ from statistics import median
 from tests.bench.rows import Row
 from tests.support import chips
 from tests.support.places import REPOSITORY
-from tests.support.sources import listed
+from tests.support.sources import engine_sources
 
 # What libcuda 555 makes for a context (tests/recordings).
 CHANNELS, ROUNDS, TARGET = 20, 20000, 1.2
@@ -31,9 +31,7 @@ CHIPS = {
 
 def _program(folder: Path) -> Path:
     out = folder / "poll_words"
-    engine = [
-        path for path in listed(REPOSITORY / "native_sched", "engine_sources") if path.name != "state.c"
-    ]
+    engine = [path for path in engine_sources() if path.name != "state.c"]
     sources = [Path(__file__).with_name("poll_words.c"), REPOSITORY / "tests/native/poll_in_time.c", *engine]
     flags = ["-std=gnu11", "-O2", "-pthread", f"-I{REPOSITORY}"]
     subprocess.run(["gcc", *flags, "-o", out, *sources], check=True)

@@ -7,7 +7,7 @@
  *   refused     an allocation over the cap
  *   view        FB_GET_INFO_V2: the same with one round trip to the card's process in it
  *   alloc_free  an allocation of 64 KiB and its free: two mediated calls with the card in each */
-#include "../../rm/rm_abi.h"
+#include "../../native_sched/nvidia/rm/rm_abi.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/btrfs.h>

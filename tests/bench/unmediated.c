@@ -5,8 +5,8 @@
  * {"calls": N} on stderr. MGPU_DRIVER_VERSION is what the card plays, where that is not the newest: libraries
  * do not say how large the parameters of an allocation are, and RM knows by its version. */
 #define _GNU_SOURCE
-#include "../../rm/lists.h"
-#include "../../rm/table.c"
+#include "../../native_sched/nvidia/rm/lists.h"
+#include "../../native_sched/nvidia/rm/table.c"
 #include "../../sim/abi/uvm_sizes.h"
 #include "card_line.h"
 #include <dlfcn.h>

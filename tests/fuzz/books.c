@@ -1,5 +1,5 @@
 /* What must hold between two calls, whatever they were. */
-#include "../../native_sched/account/exported.h"
+#include "../../native_sched/nvidia/account/exported.h"
 #include "world.h"
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Calls as programs make them, and as none does: mostly of names that mean something here, so that they
  * meet. */
-#include "../../rm/export_abi.h"
+#include "../../native_sched/nvidia/rm/export_abi.h"
 #include "world.h"
 
 enum { PARAMS_AT = 0x20000, KIB = 1024 };

@@ -1,5 +1,5 @@
 /* The driver's part in memory with several names: duplicates, and what open files keep. */
-#include "../../rm/export_abi.h"
+#include "../../native_sched/nvidia/rm/export_abi.h"
 #include "world.h"
 
 static struct export_file *set_up(uint64_t file)

@@ -2,8 +2,8 @@
  * resource manager that keeps a tree of its own, the judge of the account. */
 #ifndef FUZZ_WORLD_H
 #define FUZZ_WORLD_H
-#include "../../native_sched/boundary/notify/mediate.h"
-#include "../../native_sched/channels/groups.h"
+#include "../../native_sched/nvidia/boundary/notify/mediate.h"
+#include "../../native_sched/nvidia/channels/groups.h"
 #include "choices.h"
 
 enum { TENANTS = 2, CARDS = 2, TENANT_FILES = 3, NODES = 128 };

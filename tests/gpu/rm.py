@@ -1,7 +1,7 @@
 """The part of the RM boundary that the experiments speak, with the layout of the newest known driver, and the
 calls.
 
-Source: rm/rm_abi.h and rm/interface.def, restated for ctypes-free packing.
+Source: rm_abi.h and interface.def of native_sched/nvidia/rm, restated for ctypes-free packing.
 """
 
 from __future__ import annotations

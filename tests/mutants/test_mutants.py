@@ -13,8 +13,7 @@ from tests.mutants.world import seen
 from tests.support.places import REPOSITORY
 
 LEAST, LEAST_FOREIGN, IN_A_RUN = 20, 16, 5
-ROOMS = ("native_sched/boundary/", "native_sched/account/", "native_sched/channels/", "native_sched/driver/")
-
+ROOMS = [f"native_sched/nvidia/{room}/" for room in ("boundary", "account", "channels", "driver")]
 
 QUICK = [mutant for mutant in mutants() if not mutant.in_a_guest]
 

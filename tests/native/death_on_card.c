@@ -1,6 +1,6 @@
 #define _GNU_SOURCE
 #include "death_on_card.h"
-#include "../../rm/rm_abi.h"
+#include "../../native_sched/nvidia/rm/rm_abi.h"
 #include <stdlib.h>
 #include <sys/types.h>
 #include <unistd.h>

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.support.sources import listed
+from tests.support.sources import engine_sources
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NATIVE = REPOSITORY / "native_sched"
@@ -63,7 +63,7 @@ def library(
 ) -> str:
     """The whole engine, all of whose functions are there to be called. without: a source, by its name.
     wrapped: functions that one beside stands before. flags: more of the compiler's."""
-    engine = [path for path in listed(NATIVE, "engine_sources") if path.name != without]
+    engine = [path for path in engine_sources() if path.name != without]
     out = folder() / name
     linked = [*_flags(), "-shared", *(f"-Wl,--wrap={function}" for function in wrapped)]
     subprocess.run(["gcc", *linked, "-o", out, *_compile([*engine, *beside], flags)], check=True)

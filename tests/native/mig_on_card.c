@@ -1,6 +1,6 @@
 #define _GNU_SOURCE
 #include "mig_on_card.h"
-#include "../../rm/arbiter_abi.h"
+#include "../../native_sched/nvidia/rm/arbiter_abi.h"
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

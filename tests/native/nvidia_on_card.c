@@ -5,8 +5,8 @@
  * USERD cannot be duplicated on the simulated card, which maps it for its maker alone; that is done here in
  * its maker's name. Everything else is the card's. */
 #define _GNU_SOURCE
-#include "../../native_sched/driver/nvidia/private.h"
-#include "../../rm/rm_abi.h"
+#include "../../native_sched/nvidia/driver/nvidia/private.h"
+#include "../../native_sched/nvidia/rm/rm_abi.h"
 #include "../../sim/abi/protocol.h"
 #include "death_on_card.h"
 #include "mig_on_card.h"

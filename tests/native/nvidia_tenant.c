@@ -22,7 +22,7 @@
  * An answer is "RESULT OUTER PARAMS": 0 or a negative errno, what memory holds then; or "RESULT OUTER PARAMS
  * through". */
 #define _GNU_SOURCE
-#include "../../rm/rm_abi.h"
+#include "../../native_sched/nvidia/rm/rm_abi.h"
 #include "../../sim/abi/protocol.h"
 #include "../programs/pass_fd.h"
 #include "tenant_maps.h"

@@ -1,4 +1,4 @@
-"""What rm/interface.def refuses is refused by the mediator too.
+"""What interface.def refuses is refused by the mediator too.
 
 Commands of nvidia-uvm are notified, and so are escapes by the filter of the kit for cards.
 """

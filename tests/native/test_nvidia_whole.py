@@ -1,4 +1,4 @@
-"""What rm/interface.def has for whole cards: a container that holds its cards alone gets it, no other
+"""What interface.def has for whole cards: a container that holds its cards alone gets it, no other
 does, and none reaches another's by it.
 """
 

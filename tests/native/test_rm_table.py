@@ -20,12 +20,12 @@ from tests.support.rm_interface import Item
 from tools.abi import store
 
 INTERFACE = rm_interface.read()
-TABLE = REPOSITORY / "rm" / "table.c"
+TABLE = REPOSITORY / "native_sched/nvidia/rm" / "table.c"
 PROBE = """
-#include "rm/rm_abi.h"
-#include "rm/channel.h"
-#include "rm/perfmon.h"
-#include "rm/table.h"
+#include "native_sched/nvidia/rm/rm_abi.h"
+#include "native_sched/nvidia/rm/channel.h"
+#include "native_sched/nvidia/rm/perfmon.h"
+#include "native_sched/nvidia/rm/table.h"
 int pick(const char *version, struct rm_table *out) { return rm_table_pick(version, out); }
 int class_params(const struct rm_table *t, uint32_t id) { return rm_class_params(t, id); }
 int control_params(const struct rm_table *t, uint32_t cmd) { return rm_control_params(t, cmd); }
@@ -258,12 +258,12 @@ def test_row_that_decides_nothing_ends_the_build_in_one_line(
     text, changed = re.subn(row, without, rm_interface.SOURCE.read_text())
     assert changed == 1
     (tmp_path / "interface.def").write_text(text)
-    (tmp_path / "table.h").write_text((REPOSITORY / "rm/table.h").read_text())
+    (tmp_path / "table.h").write_text((REPOSITORY / "native_sched/nvidia/rm/table.h").read_text())
     (tmp_path / "one.c").write_text('#include "table.h"\n')
     done = subprocess.run(
         ["cc", "-c", "-o", "/dev/null", tmp_path / "one.c"], capture_output=True, text=True
     )
-    line = f"rm/interface.def: {symbol} has no {what}"
+    line = f"interface.def: {symbol} has no {what}"
     assert [said for said in done.stderr.splitlines() if "error:" in said and line in said]
     assert done.stderr.count("error:") == 1, done.stderr
     with pytest.raises(rm_interface.RowError, match=f"{symbol} has no {what.partition(':')[0]}"):

@@ -1,4 +1,4 @@
-"""How often a call is searched for in the tables of rm/interface.def: a number that only falls."""
+"""How often a call is searched for in the tables of interface.def: a number that only falls."""
 
 from __future__ import annotations
 

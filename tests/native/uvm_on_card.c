@@ -6,8 +6,8 @@
 #include "uvm_on_card.h"
 #include "death_on_card.h"
 
-#include "../../native_sched/boundary/call/page.h"
-#include "../../rm/rm_abi.h"
+#include "../../native_sched/nvidia/boundary/call/page.h"
+#include "../../native_sched/nvidia/rm/rm_abi.h"
 #include "../../native_sched/engine/engine_private.h"
 #include <dirent.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* Which functions are entered on two ways, by gcc's -finstrument-functions: a call, from the listener's first
  * look at it on, and a turn of the scheduler's in which a channel group's driver was asked for something. */
-#include "../../native_sched/boundary/call/parked.h"
-#include "../../native_sched/driver/rm_control.h"
+#include "../../native_sched/nvidia/boundary/call/parked.h"
+#include "../../native_sched/nvidia/driver/rm_control.h"
 #include "../../native_sched/loop/poll.h"
 
 #define QUIET __attribute__((no_instrument_function))

@@ -1,6 +1,6 @@
 /* Opens files of the driver until it may not. Usage: many_files N. Prints "opened K errno E" and sleeps. */
 #define _GNU_SOURCE
-#include "../../rm/rm_abi.h"
+#include "../../native_sched/nvidia/rm/rm_abi.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

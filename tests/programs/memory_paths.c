@@ -4,7 +4,7 @@
  * line of input frees the duplicate: "freed" steal  tries to get another container's object: prints the
  * status */
 #define _GNU_SOURCE
-#include "../../rm/export_abi.h"
+#include "../../native_sched/nvidia/rm/export_abi.h"
 #include "rm.h"
 #include <sys/wait.h>
 

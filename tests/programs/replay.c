@@ -13,7 +13,7 @@
  * that makes the system calls besides that a mediator cannot do without. */
 #define _FILE_OFFSET_BITS 64
 #define _GNU_SOURCE
-#include "../../rm/rm_abi.h"
+#include "../../native_sched/nvidia/rm/rm_abi.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

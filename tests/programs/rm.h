@@ -2,7 +2,7 @@
  * status, or a negative errno where ioctl() itself failed. */
 #ifndef PROGRAMS_RM_H
 #define PROGRAMS_RM_H
-#include "../../rm/rm_abi.h"
+#include "../../native_sched/nvidia/rm/rm_abi.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>

@@ -7,7 +7,7 @@
  * is written there (struct ring). On its input a line "stop" has all processes stand still, with what they
  * have: "still MIB"; "go" has them go on; at the end of it they end. A process that was answered wrongly says
  * "wrong ..." and ends. */
-#include "../../rm/export_abi.h"
+#include "../../native_sched/nvidia/rm/export_abi.h"
 #include "rm.h"
 #include <poll.h>
 #include <signal.h>

@@ -18,7 +18,7 @@ from tests.sim.card_space import Space
 from tests.support.waiting import until
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-TABLE = REPOSITORY / "rm/table.c"
+TABLE = REPOSITORY / "native_sched/nvidia/rm/table.c"
 C_FLAGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-pthread")
 
 # The card of `card` that has NVIDIA's rings and nvidia-uvm in tests.

@@ -5,7 +5,7 @@
  *   supervisor CARD_SOCKET CARDS COMMAND...
  *
  * The command gets a mount namespace of its own with NVIDIA's names under /dev, all of them null devices. */
-#include "../../rm/rm_abi.h"
+#include "../../native_sched/nvidia/rm/rm_abi.h"
 #include "../../sim/abi/protocol.h"
 #include "../../sim/abi/uvm_sizes.h"
 #include "../../sim/card/profiles.h"

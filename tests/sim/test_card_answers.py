@@ -53,7 +53,7 @@ from tests.support.rm_numbers import (
 from tests.support.tsv import read
 
 FACTS = REPOSITORY / "sim" / "card" / "facts"
-RM_FACTS = REPOSITORY / "rm" / "facts"
+RM_FACTS = REPOSITORY / "native_sched/nvidia/rm" / "facts"
 NEWEST_COMPLETE = (595, 45)
 SIZE = re.compile(r"^SIZE\((\w+), (\d+), (\d+), (\w+)\)$", re.M)
 LISTED = re.compile(r"^LISTED\((\w+), (0x\w+), (\d+), (\d+), (\d+), (\d+), (.*)\)$", re.M)

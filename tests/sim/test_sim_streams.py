@@ -137,7 +137,7 @@ def storm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         *sorted((repository / "sim/libcuda").glob("*.c")),
         *sorted((repository / "sim/rmclient").glob("*.c")),
         repository / "sim/card/profiles.c",
-        repository / "rm/table.c",
+        repository / "native_sched/nvidia/rm/table.c",
     ]
     flags = ["-std=gnu11", "-D_GNU_SOURCE", "-pthread", "-g", "-O1", "-fno-sanitize-recover=all"]
     subprocess.run(["cc", *flags, f"-fsanitize={request.param}", *sources, "-o", program], check=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tests.support.places import REPOSITORY
 
-FACTS = REPOSITORY / "rm" / "facts"
+FACTS = REPOSITORY / "native_sched/nvidia/rm" / "facts"
 # Simulated cards, one of each kind that the bench has rows for.
 KINDS = {
     "v100-16": "V100",

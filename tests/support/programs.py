@@ -92,7 +92,12 @@ def inside(name: str) -> str:
 def _digest() -> str:
     """Of all that the programs are made from."""
     found = hashlib.sha256()
-    folders = (SOURCES, REPOSITORY / "tests" / "bench", REPOSITORY / "rm", REPOSITORY / "sim")
+    folders = (
+        SOURCES,
+        REPOSITORY / "tests" / "bench",
+        REPOSITORY / "native_sched/nvidia/rm",
+        REPOSITORY / "sim",
+    )
     for path in sorted(path for folder in folders for path in folder.rglob("*.[ch]")):
         found.update(os.fsencode(path) + b"\0" + path.read_bytes())
     return found.hexdigest()[:16]

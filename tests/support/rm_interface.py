@@ -1,4 +1,4 @@
-"""rm/interface.def as Python sees it, and as docs/rm-interface.md shows it.
+"""interface.def as Python sees it, and as docs/rm-interface.md shows it.
 
 `python -m tests.support.rm_interface` writes that page.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.support.places import REPOSITORY
 
-SOURCE = REPOSITORY / "rm" / "interface.def"
+SOURCE = REPOSITORY / "native_sched/nvidia/rm" / "interface.def"
 PAGE = REPOSITORY / "docs" / "rm-interface.md"
 VARIES = "RM_BYTES_"
 REFUSED = "REFUSED"
@@ -114,10 +114,10 @@ def _size(text: str) -> int | str | None:
 
 def _disposed(kind: str, words: list[str]) -> None:
     if kind == "CLASS" and len(words) < 4:
-        raise RowError(f"rm/interface.def: {words[0]} has no kind: OTHER, if nothing")
+        raise RowError(f"interface.def: {words[0]} has no kind: OTHER, if nothing")
     count = _BEFORE_DISPOSITION.get(kind)
     if count is not None and (len(words) <= count or words[count] not in DISPOSITIONS):
-        raise RowError(f"rm/interface.def: {words[0]} has no disposition: {', '.join(DISPOSITIONS)}")
+        raise RowError(f"interface.def: {words[0]} has no disposition: {', '.join(DISPOSITIONS)}")
 
 
 def _escape(words: list[str], *, sizeless: bool, whole: bool) -> Item:
@@ -277,7 +277,7 @@ def page(interface: Interface) -> str:
     return "".join(
         [
             "# The RM interface\n\n"
-            "What mgpu knows of the ioctls of NVIDIA's driver. Made from `rm/interface.def` by\n"
+            "What mgpu knows of the ioctls of NVIDIA's driver. Made from `native_sched/nvidia/rm/interface.def` by\n"
             "`tests/support/rm_interface.py`; a test compares them. Sizes are bytes, from the version named on; a row\n"
             "that names drivers stands for those alone, and is refused on others.\n\n"
             "Known branches, each from this version on: "

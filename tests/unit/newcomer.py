@@ -102,7 +102,11 @@ BRANCH = Change(
         Place("tools.abi add TREE", new_driver, r"620"),
         Place(
             "`interface.def`",
-            edit("rm/interface.def", "BRANCH(615, 71)\n", "BRANCH(615, 71)\nBRANCH(620, 10)\n"),
+            edit(
+                "native_sched/nvidia/rm/interface.def",
+                "BRANCH(615, 71)\n",
+                "BRANCH(615, 71)\nBRANCH(620, 10)\n",
+            ),
             "620",
         ),
         Place("README", edit("README.md", "535.86 to 615", "535.86 to 620"), "README"),
@@ -117,7 +121,7 @@ CONTROL = Change(
         Place(
             "`interface.def`",
             edit(
-                "rm/interface.def",
+                "native_sched/nvidia/rm/interface.def",
                 "CONTROL(NVA06C_CTRL_CMD_GET_INFO, 0xa06c0106, 4, PASSED)\n",
                 "CONTROL(NVA06C_CTRL_CMD_GET_INFO, 0xa06c0106, 4, PASSED)\n"
                 "CONTROL(NV2080_CTRL_CMD_BIOS_GET_POST_TIME, 0x20800809, 8, PASSED, UNTIL(610, 43))\n",
@@ -141,7 +145,7 @@ ESCAPE = Change(
         Place(
             "`interface.def`",
             edit(
-                "rm/interface.def",
+                "native_sched/nvidia/rm/interface.def",
                 "ESCAPE(NV_ESC_RM_BIND_CONTEXT_DMA, 0x59, 16, RM_NO_STATUS, REFUSED)",
                 "ESCAPE(NV_ESC_RM_BIND_CONTEXT_DMA, 0x59, 16, 0xc, MEDIATED(mediate_bind), EXECUTED, UNTIL(615, 71))",
             ),
@@ -150,7 +154,7 @@ ESCAPE = Change(
         Place(
             "`rm_abi.h`",
             edit(
-                "rm/rm_abi.h",
+                "native_sched/nvidia/rm/rm_abi.h",
                 "enum { RM_CONTROL_NUMBER_MASK",
                 "struct rm_bind { /* NVOS49, 16 */\n    uint32_t client, channel, context_dma, status;\n};\n"
                 "enum { RM_CONTROL_NUMBER_MASK",
@@ -160,7 +164,7 @@ ESCAPE = Change(
         Place(
             "`decoded.tsv`",
             append(
-                "rm/facts/decoded.tsv",
+                "native_sched/nvidia/rm/facts/decoded.tsv",
                 "".join(
                     f"rm_bind\t{ours}\tNVOS49_PARAMETERS\t{theirs}\t{how}\n"
                     for ours, theirs, how in (
@@ -177,7 +181,7 @@ ESCAPE = Change(
         Place(
             "`field.tsv`",
             append(
-                "rm/facts/field.tsv",
+                "native_sched/nvidia/rm/facts/field.tsv",
                 "".join(
                     f"NVOS49_PARAMETERS\t{name}\t{at}\t{size}\t535.86.05\t-\n"
                     for name, at, size in (
@@ -194,7 +198,7 @@ ESCAPE = Change(
         Place(
             "`handlers.h`",
             edit(
-                "native_sched/boundary/rm/handlers.h",
+                "native_sched/nvidia/boundary/rm/handlers.h",
                 "struct answer mediate_share(struct call *c);\n",
                 "struct answer mediate_share(struct call *c);\nstruct answer mediate_bind(struct call *c);\n",
             ),
@@ -203,7 +207,7 @@ ESCAPE = Change(
         Place(
             "handler",
             append(
-                "native_sched/boundary/rm/dup.c",
+                "native_sched/nvidia/boundary/rm/dup.c",
                 "\nstruct answer mediate_bind(struct call *c)\n{\n    return answer_status(c, 1);\n}\n",
             ),
             r"mediate_bind.*no handler",

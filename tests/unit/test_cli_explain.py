@@ -1,4 +1,4 @@
-"""What shares and whole GPUs may do is what the rows of rm/interface.def say."""
+"""What shares and whole GPUs may do is what the rows of native_sched/nvidia/rm/interface.def say."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typing import Any
 from native_sched.daemon import engine, engine_card, engine_memory, engine_refused
 from tests.support.places import REPOSITORY
 
-HEADERS = ("native_sched/account/tenant.h", "native_sched/engine/engine.h")
+HEADERS = ("native_sched/nvidia/account/tenant.h", "native_sched/engine/engine.h")
 TYPES = REPOSITORY / "native_sched" / "core" / "engine_types.h"
 NUMBERS = {
     "MGPU_ENGINE_ABI": engine.ABI,

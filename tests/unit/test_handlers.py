@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.places import REPOSITORY
 
-ROWS = (REPOSITORY / "rm" / "interface.def").read_text()
-BOUNDARY = REPOSITORY / "native_sched" / "boundary"
+ROWS = (REPOSITORY / "native_sched/nvidia/rm" / "interface.def").read_text()
+BOUNDARY = REPOSITORY / "native_sched/nvidia/boundary"
 HANDLERS = sorted(
     set(re.findall(r"^(?:ESCAPE|UVM|CONTROL)\(.*(?:MEDIATED|ANSWERED)\((\w+)", ROWS, re.MULTILINE))
 )
@@ -30,7 +30,7 @@ def test_rows_are_read() -> None:
 def test_handler_of_a_row_is_defined_and_declared(name: str) -> None:
     definition = re.compile(rf"^\w[\w *]*\b{name}\([^;{{]*\)\n\{{", re.MULTILINE)
     found = [match[0] for path in BOUNDARY.rglob("*.c") if (match := definition.search(path.read_text()))]
-    assert found, f"{name}: no handler below native_sched/boundary"
+    assert found, f"{name}: no handler below native_sched/nvidia/boundary"
     if found[0].startswith("static "):
         return
     declared = [path for path in BOUNDARY.rglob("*.h") if f" {name}(" in path.read_text()]

@@ -51,7 +51,7 @@ class ListenerStats(Structure):
 @pytest.fixture(scope="module")
 def counters(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     library = tmp_path_factory.mktemp("counters") / "libcounters.so"
-    sources = [NATIVE / "account" / "stats.c", NATIVE / "loop" / "stats.c"]
+    sources = [NATIVE / "nvidia/account" / "stats.c", NATIVE / "loop" / "stats.c"]
     subprocess.run(["gcc", *FLAGS, "-o", library, *sources], check=True)
     loaded = ctypes.CDLL(str(library))
     loaded.stats_serving_since_ns.restype = c_uint64

@@ -129,8 +129,9 @@ def page(interface: Interface, store: Store) -> str:
 
 def _chips(folder: Path = FACTS) -> Iterator[str]:
     """Those of which the same is known, and from the same source, in a row."""
-    yield "\n## Chips\n\nHow the scheduler sees work on each chip, from `rm/facts/chips.tsv` and `userd.tsv`, and what "
-    yield "suspends it. A chip that is not here is blind: [scheduler.md](scheduler.md#the-loop).\n\n"
+    yield "\n## Chips\n\nHow the scheduler sees work on each chip, from `chips.tsv` and `userd.tsv` of "
+    yield "`native_sched/nvidia/rm/facts`, and what suspends it. A chip that is not here is blind: "
+    yield "[scheduler.md](scheduler.md#the-loop).\n\n"
     yield "| chips | work seen by | idle seen by | suspended by | source |\n|---|---|---|---|---|\n"
     found: dict[tuple[str, str], list[str]] = {}
     for name, _, _, of, status, stride, words, _, has_get, source in rows(folder / "chips.tsv"):

@@ -1,4 +1,4 @@
-"""rm/interface.def: its rows as text says them, for comparing with facts."""
+"""interface.def: its rows as text says them, for comparing with facts."""
 
 from __future__ import annotations
 
@@ -11,17 +11,9 @@ from tools.abi.problem import Problem
 from tools.abi.release import order
 from tools.abi.tables import REPOSITORY
 
-SOURCE = REPOSITORY / "rm" / "interface.def"
-HEADERS = tuple(
-    REPOSITORY / name
-    for name in (
-        "rm/rm_abi.h",
-        "rm/export_abi.h",
-        "rm/uvm_abi.h",
-        "rm/arbiter_abi.h",
-        "rm/perfmon.h",
-    )
-)
+RM = REPOSITORY / "native_sched/nvidia/rm"
+SOURCE = RM / "interface.def"
+HEADERS = tuple(RM / f"{name}.h" for name in ("rm_abi", "export_abi", "uvm_abi", "arbiter_abi", "perfmon"))
 # Macro: the kind of fact that its rows are about.
 KINDS = {
     "STATUS": "status",
@@ -118,9 +110,9 @@ def _row(macro: str, said: list[str]) -> Row:
     words = (argument.partition("(")[0] for argument in plain[2:])
     disposition = next((word for word in words if word in DISPOSITIONS), None)
     if macro in DISPOSED and disposition is None:
-        raise Problem(f"rm/interface.def: {plain[0]} has no disposition: {CHOICE}")
+        raise Problem(f"interface.def: {plain[0]} has no disposition: {CHOICE}")
     if macro == "CLASS" and len(plain) < 4:
-        raise Problem(f"rm/interface.def: {plain[0]} has no kind: OTHER, if nothing")
+        raise Problem(f"interface.def: {plain[0]} has no kind: OTHER, if nothing")
     return Row(
         macro,
         plain[0],
@@ -149,5 +141,5 @@ def read(path: Path = SOURCE) -> Interface:
             else:
                 found.append(_row(macro, said))
         except (IndexError, ValueError):
-            raise Problem(f"rm/interface.def: {macro}({inner}) is no such row") from None
+            raise Problem(f"interface.def: {macro}({inner}) is no such row") from None
     return Interface(branches, sizes, tuple(found))

@@ -1,4 +1,4 @@
-"""Where rm/interface.def disagrees with the facts of a version that mgpu serves."""
+"""Where native_sched/nvidia/rm/interface.def disagrees with the facts of a version that mgpu serves."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-FACTS = REPOSITORY / "rm" / "facts"
+FACTS = REPOSITORY / "native_sched/nvidia/rm" / "facts"
 # Where an answer's status lies, by the names that outer structs have for it.
 STATUSES = ("status", "params.status", "Status", "rmStatus")
 

@@ -1,5 +1,5 @@
 #include "table.h"
-#include "../../../rm/rm_abi.h"
+#include "../../../native_sched/nvidia/rm/rm_abi.h"
 #include "../facts/control_names.h"
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "../../../rm/rm_abi.h"
+#include "../../../native_sched/nvidia/rm/rm_abi.h"
 #include "engines.h"
 #include <string.h>
 

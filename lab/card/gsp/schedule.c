@@ -1,7 +1,7 @@
 /* What NVIDIA's comments promise of the controls that schedule (ctrla06c.h, ctrla06f.h, ctrl2080fifo.h), done
  * by the engines. No firmware was asked: it is all made up. */
 #include "../../../base/clock.h"
-#include "../../../rm/rm_abi.h"
+#include "../../../native_sched/nvidia/rm/rm_abi.h"
 #include "engines.h"
 #include <string.h>
 #include <time.h>

@@ -12,7 +12,7 @@ from native_sched.daemon.control.server import Peer, Reply, Verb
 from native_sched.daemon.grants.served import Served
 from native_sched.daemon.links.share import STARTS_MAX
 
-# FILES_MAX of native_sched/account/files.h.
+# FILES_MAX of native_sched/nvidia/account/files.h.
 FILES_MAX = 262144
 
 

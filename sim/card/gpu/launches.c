@@ -3,7 +3,7 @@
  * says which version it is, and each class takes two or three: those of clc3c0qmd.h (2), clc6c0qmd.h (3),
  * clcbc0qmd.h (4) and clcdc0qmd.h (5). Of any other version, and where it asks for what is not played here
  * (reductions, a second dependent, queues), the channel stops. */
-#include "../../../rm/table.h"
+#include "../../../native_sched/nvidia/rm/table.h"
 #include "push.h"
 #include <string.h>
 

@@ -1,5 +1,5 @@
 #include "registers.h"
-#include "../../../rm/channel.h"
+#include "../../../native_sched/nvidia/rm/channel.h"
 #include "../../abi/channel_abi.h"
 
 enum { COPIES_BELOW_10 = 10 };

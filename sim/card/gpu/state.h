@@ -13,7 +13,7 @@
  *   timeline.c, record.c, excerpt.c, account.c what tests are told */
 #ifndef MGPU_SIM_GPU_STATE_H
 #define MGPU_SIM_GPU_STATE_H
-#include "../../../rm/rm_abi.h"
+#include "../../../native_sched/nvidia/rm/rm_abi.h"
 #include "gpu.h"
 #include "registers.h"
 #include "timeline.h"

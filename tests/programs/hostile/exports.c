@@ -7,7 +7,7 @@
  * drops the message freed          exports what was freed, and what is no memory; prints RM's answers imports
  * imports 1 MiB as often as it may; prints how often, and RM's last answer flip           exports and imports
  * while a thread changes what they name; prints "done N" */
-#include "../../../rm/export_abi.h"
+#include "../../../native_sched/nvidia/rm/export_abi.h"
 #include "../pass_fd.h"
 #include "../gpu.h"
 #include <pthread.h>

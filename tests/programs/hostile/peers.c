@@ -3,7 +3,7 @@
  * step. Prints RM's answers: "enabled E mapped M"; once the memory's name is freed, to as much again on that
  * card: "again A"; once its range is freed: "after A". */
 #include "../rm.h"
-#include "../../../rm/uvm_abi.h"
+#include "../../../native_sched/nvidia/rm/uvm_abi.h"
 
 enum { CARDS = 2, VASPACE = 0x300, THERE = 0x400, AGAIN, MAPPED_BYTES = 600 * MIB };
 enum { MAP_BYTES = 9264, VASPACE_BYTES = 56 };

@@ -2,8 +2,8 @@
  * sizes that are not the ring's; by objects that have none; while another thread changes what was said.
  * Prints "done A of B, C beside" and stands still: A of B calls came to what they must, C bytes were written
  * beside the parameters or not at all. */
-#include "../../../rm/perfmon.h"
-#include "../../../rm/table.c"
+#include "../../../native_sched/nvidia/rm/perfmon.h"
+#include "../../../native_sched/nvidia/rm/table.c"
 #include "../rm.h"
 #include <pthread.h>
 #include <sys/mman.h>

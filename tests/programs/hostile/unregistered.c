@@ -3,7 +3,7 @@
  * long kernel into it. add  makes a second channel at the first line of its input, and never registers it end
  * as a program that ends: unregisters its channel at the first line, frees it at the second Prints "ready",
  * and what it came to after each line; stands still at the end. */
-#include "../../../rm/uvm_abi.h"
+#include "../../../native_sched/nvidia/rm/uvm_abi.h"
 #include "../gpu.h"
 
 enum { GROUP = 0x900, SPACE = 0xf00, CHANNEL = 0xf10, BINARY = 2 };

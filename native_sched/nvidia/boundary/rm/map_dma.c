@@ -1,0 +1,152 @@
+/* MAP_MEMORY_DMA: memory put into an address space of the device's by way of a virtual memory object, without
+ * nvidia-uvm. RM makes page tables for it, of the card's memory and in no account, for the length that the
+ * caller names and before it looks at the mapping; that ends, with its tables, when the memory or the virtual
+ * memory is freed (RsInterMapping of NVIDIA's open-gpu-kernel-modules; virtmemMapTo_IMPL() in virtual_mem.c).
+ * What was reserved for a call that fails stays in a pool, once: so a call maps at most what is charged
+ * for memory of a card's, and 8 GiB at the most.
+ *
+ * So a mapping is an object of the account, below the memory. It is charged what tables of the smallest pages
+ * take, as if no other mapping had entries in them. UNMAP_MEMORY_DMA is for whole cards: a part of a mapping
+ * can be unmapped, which leaves tables of it. */
+#include "create.h"
+#include "handlers.h"
+#include "native_sched/nvidia/boundary/call/inflight.h"
+#include "native_sched/nvidia/boundary/call/close_wait.h"
+#include "native_sched/nvidia/boundary/call/parked.h"
+#include "native_sched/nvidia/account/page_tables.h"
+#include "native_sched/nvidia/boundary/objects/pages.h"
+#include <errno.h>
+#include <string.h>
+
+static bool too_long(const struct rm_object *memory, uint64_t length)
+{
+    static const uint64_t most = 8ull << 30;
+
+    return length > most || (memory->memory_bytes && length > memory->memory_bytes);
+}
+
+/* A slot for the mapping, which hangs from what it ends with; its charge is set aside. NV_OK or another RM
+ * status. */
+static uint32_t reserve(struct call *c, const struct rm_map_dma *a, uint64_t bytes, uint32_t *slot)
+{
+    struct tenant *t = c->tenant;
+    struct objects *o = &t->objects;
+    uint32_t virtual_memory, memory, handle = 0;
+    int64_t made;
+    WITH_TENANT(t);
+
+    virtual_memory = call_find(c, a->client, a->virtual_memory);
+    memory = call_find(c, a->client, a->memory);
+    if (!virtual_memory || !memory || !call_find(c, a->client, a->device))
+        return NV_ERR_INVALID_OBJECT_HANDLE;
+    if (rm_kind_of(o->slot[virtual_memory].class_id) != RM_KIND_VIRTUAL_MEMORY ||
+        !may_be_mapped(o->slot[memory].class_id))
+        return NV_ERR_INVALID_OBJECT_HANDLE;
+    if (too_long(&o->slot[memory], a->length))
+        return NV_ERR_INVALID_ARGUMENT;
+    parked_note_lent(c, &t->ledger[o->slot[virtual_memory].card], bytes);
+    if (ledger_reserve(&t->ledger[o->slot[virtual_memory].card], bytes) < 0)
+        return NV_ERR_NO_MEMORY;
+    choose_handle(t, a->client, &handle);
+    made = objects_add(o, memory, a->client, handle, OBJECT_DMA_MAPPING);
+    if (made < 0) {
+        ledger_commit(&t->ledger[o->slot[virtual_memory].card], bytes, 0);
+        return NV_ERR_NO_MEMORY;
+    }
+    *slot = (uint32_t)made;
+    o->slot[made].card = o->slot[virtual_memory].card;
+    o->slot[made].virtual_memory = a->virtual_memory;
+    ledger_commit(&t->ledger[o->slot[made].card], bytes, bytes);
+    o->slot[made].bytes = o->slot[made].memory_bytes = bytes;
+    objects_commit(o, *slot);
+    return NV_OK;
+}
+
+/* A mgpud that ends in here leaves the charge of what may not be mapped, which ends with the memory. */
+struct answer mediate_map_dma(struct call *c)
+{
+    const struct rm_map_dma *a = (const void *)c->outer;
+    uint64_t bytes = page_tables_most(a->length);
+    uint8_t *end = c->outer + c->outer_bytes - sizeof(struct rm_unmap_dma_end); /* begins with the status */
+    uint32_t status, slot, card;
+    int e = 1;
+    WITH_CALLS_OF(c->tenant);
+
+    if ((e = pages_adopt(c, &c->file, a->client, a->memory)) < 0) {
+        status = rm_refused(e);
+        if (status)
+            memcpy(end, &status, sizeof(status));
+        return answer_of(e);
+    }
+    e = 1;
+    do
+        status = reserve(c, a, bytes, &slot);
+    while (status == NV_ERR_NO_MEMORY && (e = close_wait(c)) > 0);
+    if (e < 0)
+        return failed(e);
+    if (status) {
+        memcpy(end, &status, sizeof(status));
+        return answered(status);
+    }
+    card = c->tenant->objects.slot[slot].card;
+    e = call_driver(c);
+    memcpy(&status, end, sizeof(status));
+    if (e < 0 || status) {
+        WITH_TENANT(c->tenant);
+        object_drop(c->tenant, slot);
+    } else {
+        WITH_TENANT(c->tenant);
+        memcpy(&c->tenant->objects.slot[slot].base, end - sizeof(uint64_t), sizeof(uint64_t));
+    }
+    if (e == 0 && status == NV_ERR_NO_MEMORY)
+        return parked_or(c, card, bytes, status);
+    return driver_answer(e, status);
+}
+
+/* The mapping there; 0: there is none. The call names a memory or, as libnvcuvid's, none. */
+static uint32_t find_mapping(const struct objects *o, const struct rm_unmap_dma *a)
+{
+    uint32_t i = 0;
+
+    while ((i = objects_next(o, 0, i)))
+        if (o->slot[i].class_id == OBJECT_DMA_MAPPING && o->slot[i].client == a->client &&
+            o->slot[i].virtual_memory == a->virtual_memory && o->slot[i].base == a->base)
+            break;
+    return i;
+}
+
+static bool is_own(struct call *c, const struct rm_unmap_dma *a)
+{
+    WITH_TENANT(c->tenant);
+
+    return call_find(c, a->client, a->virtual_memory) && call_find(c, a->client, a->device) &&
+           (!a->memory || call_find(c, a->client, a->memory));
+}
+
+/* Of a part its mapping stays charged, until its memory is freed. */
+struct answer mediate_unmap_dma(struct call *c)
+{
+    const struct rm_unmap_dma *a = (const void *)c->outer;
+    uint8_t *end = c->outer + c->outer_bytes - sizeof(struct rm_unmap_dma_end); /* begins with the status */
+    uint32_t status = NV_ERR_INVALID_OBJECT_HANDLE, mapping;
+    uint64_t part = 0; /* bytes of it; 0: all, as of drivers that know no parts */
+    int e;
+    WITH_CALLS_OF(c->tenant);
+
+    if (!is_own(c, a)) {
+        memcpy(end, &status, sizeof(status));
+        return answered(status);
+    }
+    e = call_driver(c);
+    memcpy(&status, end, sizeof(status));
+    memcpy(&part, a + 1, (size_t)(end - (const uint8_t *)(a + 1)));
+    if (e == 0 && status == NV_OK) {
+        struct objects *o = &c->tenant->objects;
+        WITH_TENANT(c->tenant);
+
+        mapping = find_mapping(o, a);
+        if (mapping && (!part || page_tables_most(part) == o->slot[mapping].bytes))
+            object_drop(c->tenant, mapping);
+    }
+    return driver_answer(e, status);
+}
