@@ -5,7 +5,7 @@
 #include "private.h"
 #include <unistd.h>
 
-enum { COMPARED_AT_ONCE = 8, AWAITED_NS = 100 * 1000 * 1000 };
+enum { COMPARED_AT_ONCE = 8 };
 
 /* A free slot, or another file's: the watch has reported this one just now. */
 static bool is_closing(const struct nvidia_file *at, const struct open_file *file)
@@ -31,7 +31,7 @@ static void await(struct driver *d)
 {
     uint64_t one = 1, now = monotonic_ns();
 
-    if (now - atomic_exchange(&d->awaited_at_ns, now) > AWAITED_NS)
+    if (now - atomic_exchange(&d->awaited_at_ns, now) > AWAITED_MS * NS_PER_MS)
         (void)!write(d->wake, &one, sizeof(one)); /* it looks every now and then in any case */
 }
 

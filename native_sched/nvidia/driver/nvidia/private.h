@@ -11,6 +11,9 @@
 #include "native_sched/nvidia/driver/registers.h"
 #include <stdatomic.h>
 
+/* For so long after a call waited for a file to be closed, closed files are looked for sooner. */
+enum { AWAITED_MS = 100, NS_PER_MS = 1000 * 1000 };
+
 struct driver {
     const struct nvidia_host *host;
     struct nvidia_files files;

@@ -12,7 +12,7 @@
 #include <poll.h>
 #include <unistd.h>
 
-enum { SWEEP_MS = 100, AWAITED_SWEEP_MS = 10, NS_PER_MS = 1000 * 1000 };
+enum { SWEEP_MS = 100, AWAITED_SWEEP_MS = 10 };
 /* While a call waits, files are looked for sooner, at no more than this part of a processor: a tenant can
  * have one wait whenever it likes. */
 enum { AWAITED_PART = 20 };
@@ -22,7 +22,7 @@ static const uint64_t grace_ns = 200ull * NS_PER_MS;
 
 static bool awaited(struct driver *d)
 {
-    return monotonic_ns() - atomic_load(&d->awaited_at_ns) < SWEEP_MS * NS_PER_MS;
+    return monotonic_ns() - atomic_load(&d->awaited_at_ns) < AWAITED_MS * NS_PER_MS;
 }
 
 static bool is_sooner(struct driver *d)
