@@ -56,6 +56,8 @@ SOURCES = (
     REPOSITORY / "tests" / "bench" / "rm_latency.c",
     REPOSITORY / "tests" / "gpu" / "launch.c",
 )
+FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-s")
+RECORDER = REPOSITORY / "tests" / "gpu" / "record.c"
 
 
 def python(kit: Path) -> None:
@@ -95,16 +97,23 @@ def build(kit: Path) -> None:
 
 
 def programs(kit: Path) -> None:
-    flags = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-s"]
     (kit / "programs").mkdir()
+    recorder(kit / "programs" / "record.so")
     for source in SOURCES:
         static = ["-static", "-no-pie"] if source.stem in STATIC else []
-        portable.run("gcc", *flags, *static, "-o", kit / "programs" / source.stem, source, "-lpthread")
+        portable.run("gcc", *FLAGS, *static, "-o", kit / "programs" / source.stem, source, "-lpthread")
+
+
+def recorder(library: Path) -> None:
+    """What programs of the machine's are started with, to write down what they ask of its driver."""
+    portable.run("gcc", *FLAGS, "-shared", "-fPIC", "-o", library, RECORDER, "-lpthread")
 
 
 def bind(kit: Path) -> None:
-    sim = kit / "lib" / "mgpu" / "sim"
-    portable.bind(kit, PLACE, own=PREFIX, foreign=lambda path: path.is_relative_to(sim))
+    of_others = (kit / "lib" / "mgpu" / "sim", kit / "programs" / "record.so")
+    portable.bind(
+        kit, PLACE, own=PREFIX, foreign=lambda path: any(path.is_relative_to(one) for one in of_others)
+    )
 
 
 def make(kit: Path) -> int:
