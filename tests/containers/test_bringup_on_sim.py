@@ -57,6 +57,7 @@ DECIDED = {
     "F1 nvidia-smi": f"{NOWHERE}nvidia-smi is the driver's own",
     "P0 start": SERVES,
     "P3 torch": f"{NOWHERE}no Python here has torch, or it would have no card to compute on",
+    "P21 programs": f"{NOWHERE}they compute, and a simulated card does not",
     "P14 NCCL in one container": f"{NOWHERE}NCCL computes, and a simulated card does not",
     "P14 NCCL in two containers": f"{NOWHERE}NCCL computes, and a simulated card does not",
     "E13 groups of a context": "1 groups and 1 channels",

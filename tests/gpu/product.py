@@ -186,17 +186,21 @@ class Product:
         argv: Sequence[str],
         *,
         qos: str = "online",
-        memory_mib: int = 4309,
+        memory_mib: int | None = 4309,
         cards: str = "0",
         host_network: bool = False,
     ) -> Iterator[Container]:
-        """A running container with so much memory of these cards in all; killed at the end, if it has not
-        ended.
+        """A running container with so much memory of these cards in all, or with whole cards and their video
+        engines (None); killed at the end, if it has not ended.
         """
         with ExitStack() as stack:
             name = f"gpu-{secrets.token_hex(4)}"
             env = {
-                "MGPU_MEMORY_MIB": str(memory_mib),
+                **(
+                    {"NVIDIA_DRIVER_CAPABILITIES": "all"}
+                    if memory_mib is None
+                    else {"MGPU_MEMORY_MIB": str(memory_mib)}
+                ),
                 "MGPU_QOS": qos,
                 "MGPU_GPUS": str(1 + cards.count(",")),
                 "NVIDIA_VISIBLE_DEVICES": cards,

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from tests.gpu import (
     channel_groups,
     checkpoints,
+    container_programs,
     experiments,
     first,
     forced_refusals,
@@ -139,6 +140,8 @@ PRODUCT = (
     on(Where.MGPU, "P7 hostile", "whether attempts are refused or accounted", "all held", 90, product_stages.attempts),
     on(Where.MGPU, "P19 recording", "whether a recorded start of libcuda comes to the same inside and natively",
        "the same inside and natively", 60, recording.played),
+    on(Where.MGPU, "P21 programs", "whether programs that use a card as frameworks do are right in containers",
+       "all right", 120, container_programs.programs),
     on(Where.BLIND, "P16 colocation without status", "the same as P4 where engine status cannot be read",
        "offline gives way and comes back", 60, product_stages.colocation),
 )  # fmt: skip

@@ -20,6 +20,7 @@ import pytest
 from native_sched.daemon.node.inventory import CardInfo
 from tests.gpu import (
     cdi,
+    container_programs,
     first,
     forced_refusals,
     lock_holders,
@@ -139,6 +140,26 @@ def test_torch_stage_reads_the_programs_report(
     box = Product(says)
     assert verdict(product_stages.torch, box, results).verdict == wanted
     assert box.asked[0]["argv"][0] == "/a/python/with/torch"
+
+
+# Programs of frameworks.
+
+
+def test_programs_are_judged_by_their_reports(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = {one.stem for one in container_programs.FOLDER.glob("*.py")}
+    assert kept == {"report", *container_programs.NEEDS}
+    monkeypatch.setattr(container_programs, "python_with", lambda module: "/python" * (module != "jax"))
+    right, no_decoder = '{"ok": true}', '{"ok": false, "error": "dlopen libnvcuvid.so.1: cannot open"}'
+    box = Product(*[right] * 6, no_decoder)
+    out = verdict(container_programs.programs, box, results)
+    assert out.verdict == "all right"
+    assert [name for name, found in out.figures.items() if isinstance(found, str)] == ["jax_work", "decode"]
+    # Video engines are a whole card's.
+    assert [one["memory_mib"] for one in box.asked] == [*[container_programs.CAP_MIB] * 6, None]
+    out = verdict(container_programs.programs, Product("Aborted", '{"ok": false}', *[right] * 5), results)
+    assert out.verdict == "to be looked at: torch_work, torch_profile"
+    out = verdict(container_programs.programs, Product(*[right] * 7, status=134), results)
+    assert out.figures["torch_work"] == {"ok": False, "status": 134, "said": right}
 
 
 # Two cards.
