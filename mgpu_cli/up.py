@@ -66,7 +66,7 @@ def up(
         raise Refusal(
             "not-root", "mgpu up makes containers' devices and seccomp listeners", "run it as root"
         )
-    sim_cards = profiles.checked(cards)
+    sim_cards, simcard = profiles.checked(cards), paths.simcard()
     if ready_fd is not None:
         _check_writable(ready_fd)
     state.create()
@@ -74,15 +74,19 @@ def up(
         state.remove_sockets()
         runtime_files.write(state, runtime)
         try:
-            _serve(state, sim_cards, sim_options, node_config, ready_fd)
+            _serve(state, [simcard, "--cards", sim_cards], sim_options, node_config, ready_fd)
         finally:
             state.remove_sockets()
 
 
 def _serve(
-    state: StateDir, cards: str, sim_options: tuple[str, ...], node_config: Path | None, ready_fd: int | None
+    state: StateDir,
+    simcard: list[str],
+    sim_options: tuple[str, ...],
+    node_config: Path | None,
+    ready_fd: int | None,
 ) -> None:
-    simcard, holder = paths.libexec("mgpu-simcard"), paths.libexec("mgpu-holder")
+    holder = paths.libexec("mgpu-holder")
     sockets = ["--seccomp-socket", str(state.seccomp), "--mgpud-socket", str(state.holder)]
     configured = ["--node-config", str(node_config.resolve())] if node_config else []
     try:
@@ -92,14 +96,7 @@ def _serve(
         ):
             programs.start(
                 "mgpu-simcard",
-                [
-                    simcard,
-                    "--dir",
-                    str(state.sim),
-                    "--cards",
-                    cards,
-                    *(f"--{option}" for option in sim_options),
-                ],
+                [*simcard, "--dir", str(state.sim), *(f"--{option}" for option in sim_options)],
             )
             mgpud = [_mgpud(), "--root", str(state.path), "--driver", "sim", *configured]
             # It outlives a holder that dies, but not its supervisor.

@@ -18,6 +18,18 @@ def lib(name: str) -> str:
     return _find(os.path.join("lib", "mgpu", name))
 
 
+def simcard() -> str:
+    """Path of the simulated GPUs' program; Refusal where that product is not installed."""
+    try:
+        return libexec("mgpu-simcard")
+    except Refusal as refusal:
+        raise Refusal(
+            "no-simulator",
+            "simulated GPUs are not installed here",
+            "install the package mgpu-sim, of this version of mgpu",
+        ) from refusal
+
+
 def _find(relative: str) -> str:
     # sys.prefix first: a venv's interpreter has it right even under -I, where the environment is not read.
     prefixes = [sys.prefix]

@@ -248,7 +248,7 @@ def running(
     """
     import subprocess
 
-    command = [program or paths.libexec("mgpu-simcard"), "--dir", os.fspath(directory), "--cards", profiles]
+    command = [program or paths.simcard(), "--dir", os.fspath(directory), "--cards", profiles]
     if rm_call_us is not None:
         command += ["--rm-call-us", str(rm_call_us)]
     command += options

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cluster.api.client import Api
-from cluster.kubelet import others
 from cluster.node.lent import Lent
 from cluster.node.mgpud import Mgpud
 from cluster.process.conditions import Conditions, to_stderr
 from cluster.resources.inventory import Inventory
 from oci_specs.refusal import Refusal
+from placement import others
 
 LOOK_S = 1.0
 # mgpud is back within a second from whatever ends it; what takes longer keeps new pods away.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cluster.kubelet.others import nvidia_plugins
 from mgpu_cli.doctor.finding import Finding, Group, fail
 from mgpu_cli.doctor.host import Host
+from placement.others import nvidia_plugins
 
 ROOT = "/var/lib/kubelet"
 

@@ -41,7 +41,6 @@ from native_sched.daemon.reclaim.checkpoint import libcuda
 from native_sched.daemon.reclaim.reclaim import Reclaimer
 from oci_specs import schemas
 from runtime_hook.needs import CDI_KINDS, Place
-from sim import cdi
 
 # How long connections that waited for the control socket may take to be answered.
 BOOST_S = 1.0
@@ -57,6 +56,8 @@ def run(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
 def _describe_simulated(mgpud: Mgpud) -> None:
     """Real cards have the CDI specs that NVIDIA's tools write."""
     if mgpud.driver == "sim":
+        from sim import cdi
+
         folder = Path(mgpud.path("cdi"))
         try:
             folder.mkdir(exist_ok=True)

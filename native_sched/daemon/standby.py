@@ -59,6 +59,9 @@ def _load() -> None:
     """All that it runs: of what is installed meanwhile it is to be no mixture."""
     for name in _LOADED:
         importlib.import_module(name)
+    # A product of its own, which a node with real GPUs lacks.
+    with suppress(ModuleNotFoundError):
+        importlib.import_module("sim.cdi")
     schemas.validator_class()
     ctypes.CDLL(paths.lib("libmgpu_engine.so"))
     # None of it is garbage, nor to be looked through for some while containers wait.

@@ -36,7 +36,7 @@ LAYERS: dict[str, tuple[set[str], set[str]]] = {
     "containerd_api": (set(), {"google", "grpc", "pyroute2"}),
     "install": ({"oci_specs"}, set()),
     "mgpu_cli": (
-        {"cluster", "containerd_api", "install", "oci_specs", "runtime_hook", "sim"},
+        {"containerd_api", "install", "oci_specs", "placement", "runtime_hook"},
         {"PIL", "click", "rich"},
     ),
     "cluster": (

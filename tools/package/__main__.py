@@ -1,7 +1,7 @@
 """Makes what is released: `python -m tools.package FOLDER [RELEASE...]`, every Debian release unless named.
 
-Beside the Debian packages a folder in an archive for other systems, which needs this machine's version of
-Python.
+A Debian package for each product (products.py), and a folder in an archive for other systems, which needs
+this machine's version of Python.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         with tempfile.TemporaryDirectory() as made:
             for suite in suites or deb.RELEASES:
-                print(deb.make(suite, tree.below(Path(made), deb.RELEASES[suite][1]), target))
+                print(*deb.make(suite, Path(made), target).values(), sep="\n")
             if not suites:
                 print(archive(tree.below(Path(made), PYTHON), target))
     except portable.PortableError as error:

@@ -1,4 +1,4 @@
-"""A package for a Debian release: `apt install ./mgpu_VERSION_amd64.deb` sets up a node."""
+"""Packages for a Debian release: `apt install ./mgpu_VERSION_amd64.deb` sets up a node."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import gzip
 import shutil
 import sys
 import tempfile
+import textwrap
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tools import release
+from tools.package import products, tree
+from tools.package.products import CLUSTER, NODE, Product
 from tools.portable import tree as portable
 
 PLACE = Path("opt/mgpu")
@@ -16,22 +20,27 @@ PLACE = Path("opt/mgpu")
 RELEASES = {"bookworm": ("deb12", "3.11"), "trixie": ("deb13", "3.13"), "sid": ("debsid", "3.14")}
 _HERE = Path(__file__).parent / "debian"
 _CONTROL = """\
-Package: mgpu
+Package: {name}
 Version: {version}
 Architecture: amd64
 Maintainer: mgpu <root@localhost>
 Section: admin
 Priority: optional
 Installed-Size: {kib}
+{relations}
+Homepage: https://mgpu.dev
+Description: {summary}
+{text}
+"""
+_OF_NODE = """\
 Depends: python{python}, libc6 (>= 2.36), init-system-helpers, procps
 Recommends: runc | crun
-Suggests: containerd | docker.io | podman
-Homepage: https://mgpu.dev
-Description: shares NVIDIA GPUs between containers
- Hard memory caps, shares of time and preemption with the stock driver, and
- nothing injected into the container. Installing it points the engines of this
- node at mgpu and starts its services; removing it undoes that.
-"""
+Suggests: containerd | docker.io | podman, mgpu-sim"""
+# One package had all files before.
+_BESIDE_NODE = """\
+Depends: mgpu (= {version})
+Breaks: mgpu (<< {version})
+Replaces: mgpu (<< {version})"""
 _COPYRIGHT = """\
 Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Upstream-Name: mgpu
@@ -45,6 +54,7 @@ Files: opt/mgpu/lib/python*/site-packages/*
 Copyright: see the *.dist-info folders there
 License: see the *.dist-info folders there
 """
+_SCRIPTS = ("postinst", "prerm", "postrm")
 _COMPLETIONS = {
     "bash": "usr/share/bash-completion/completions/mgpu",
     "zsh": "usr/share/zsh/vendor-completions/_mgpu",
@@ -56,52 +66,100 @@ def version(suite: str) -> str:
     return f"{release.version()}+{RELEASES[suite][0]}"
 
 
-def make(suite: str, tree: Path, folder: Path) -> Path:
-    """The package of that Debian release, written to `folder`. PortableError in one line.
+def make(
+    suite: str, trees: Path, folder: Path, wanted: Sequence[Product] = products.ALL
+) -> dict[Product, Path]:
+    """The packages of that Debian release, written to `folder`. PortableError in one line.
 
-    tree: mgpu for that release's Python (tree.py).
+    trees: where mgpu is, or is made, for that release's Python (tree.py).
     """
+    python = RELEASES[suite][1]
+    made = {}
+    for product in wanted:
+        if product == CLUSTER:
+            # All of it, with what came from PyPI.
+            held = tree.of_cluster(trees, python)
+            files = list(products.files(held))
+        else:
+            held = tree.below(trees, python)
+            files = [file for file in products.files(held) if products.of(file) == product]
+        made[product] = _make(product, suite, held, files, folder)
+    return made
+
+
+def path(product: Product, suite: str, folder: Path) -> Path:
+    return folder / f"{product.name}_{version(suite)}_amd64.deb"
+
+
+def _make(product: Product, suite: str, held: Path, files: Iterable[Path], folder: Path) -> Path:
     with tempfile.TemporaryDirectory(dir=folder) as made:
         root = Path(made)
-        shutil.copytree(tree, root / PLACE, symlinks=True)
-        _beside(root)
-        _control(root, suite)
+        for file in files:
+            target = root / PLACE / file
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(held / file, target, follow_symlinks=False)
+        if product == NODE:
+            _beside_node(root)
+        elif product == CLUSTER:
+            _beside_cluster(root)
+        _write(root / "usr/share/doc" / product.name / "copyright", _COPYRIGHT.encode())
+        _control(root, suite, product)
         root.chmod(0o755)
-        out = folder / f"mgpu_{version(suite)}_amd64.deb"
+        out = path(product, suite, folder)
         portable.run("dpkg-deb", "--root-owner-group", "-Zxz", "-z1", "--build", root, out)
     return out
 
 
-def _beside(root: Path) -> None:
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
+def _link(root: Path, name: str) -> None:
+    command = root / "usr/bin" / name
+    command.parent.mkdir(parents=True, exist_ok=True)
+    command.symlink_to(f"/{PLACE}/bin/{name}")
+
+
+def _beside_node(root: Path) -> None:
     """Files that a system looks for in places of its own."""
-
-    def write(path: str, data: bytes) -> None:
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_bytes(data)
-
-    command = root / "usr/bin/mgpu"
-    command.parent.mkdir(parents=True)
-    command.symlink_to(f"/{PLACE}/bin/mgpu")
+    _link(root, "mgpu")
     for shell, path in _COMPLETIONS.items():
-        write(path, portable.run(Path(sys.prefix, "bin", "mgpu"), "completion", shell).encode())
+        _write(root / path, portable.run(Path(sys.prefix, "bin", "mgpu"), "completion", shell).encode())
     # Debian's tools want the same file from the same source.
     manual = (root / PLACE / "share/man/man1/mgpu.1").read_bytes()
-    write("usr/share/man/man1/mgpu.1.gz", gzip.compress(manual, mtime=0))
-    write("usr/share/doc/mgpu/copyright", _COPYRIGHT.encode())
+    _write(root / "usr/share/man/man1/mgpu.1.gz", gzip.compress(manual, mtime=0))
     news = (release.REPOSITORY / "NEWS.md").read_bytes()
-    write("usr/share/doc/mgpu/NEWS.md.gz", gzip.compress(news, mtime=0))
+    _write(root / "usr/share/doc/mgpu/NEWS.md.gz", gzip.compress(news, mtime=0))
     for name in ("node.toml", "mgpud.env"):
-        write(f"etc/mgpu/{name}", (_HERE / name).read_bytes())
+        _write(root / "etc/mgpu" / name, (_HERE / name).read_bytes())
 
 
-def _control(root: Path, suite: str) -> None:
+def _beside_cluster(root: Path) -> None:
+    for program in sorted((root / PLACE / "bin").iterdir()):
+        _link(root, program.name)
+    portable.copy(release.REPOSITORY / "cluster/kubectl-mgpu", root / "usr/bin/kubectl-mgpu")
+
+
+def _control(root: Path, suite: str, product: Product) -> None:
     folder = root / "DEBIAN"
     folder.mkdir()
-    for name in ("postinst", "prerm", "postrm"):
-        shutil.copy(_HERE / name, folder)
-        (folder / name).chmod(0o755)
-    (folder / "conffiles").write_text("/etc/mgpu/node.toml\n/etc/mgpu/mgpud.env\n")
-    kib = portable.size_bytes(root) >> 10
+    scripts, relations = _HERE, _OF_NODE
+    if product == NODE:
+        (folder / "conffiles").write_text("/etc/mgpu/node.toml\n/etc/mgpu/mgpud.env\n")
+    else:
+        scripts, relations = _HERE / "beside", _BESIDE_NODE
+    for script in scripts.iterdir():
+        if script.name in _SCRIPTS:
+            shutil.copy(script, folder)
+            (folder / script.name).chmod(0o755)
     (folder / "control").write_text(
-        _CONTROL.format(version=version(suite), kib=kib, python=RELEASES[suite][1])
+        _CONTROL.format(
+            name=product.name,
+            version=version(suite),
+            kib=portable.size_bytes(root) >> 10,
+            relations=relations.format(version=version(suite), python=RELEASES[suite][1]),
+            summary=product.summary,
+            text=textwrap.indent(product.text, " "),
+        )
     )

@@ -41,7 +41,7 @@ def serves() -> bool:
 
 def package() -> None:
     """As an administrator does it, offline."""
-    run("apt-get", "install", "--quiet", "--yes", "/project/mgpu.deb")
+    run("apt-get", "install", "--quiet", "--yes", "/project/mgpu.deb", "/project/mgpu-sim.deb")
     Path("/etc/systemd/system/mgpu-simcard.service").write_text(SIMCARD)
     SETTINGS.write_text(SETTINGS.read_text().replace("--driver nvidia", "--driver sim"))
     run("systemctl", "daemon-reload")

@@ -13,8 +13,8 @@ from uuid import UUID
 
 from native_sched.daemon.engine import NO_INSTANCE, Card, Engine
 from native_sched.daemon.log import LOG
+from oci_specs import paths
 from oci_specs.refusal import Refusal
-from sim import cards
 
 # One folder for each GPU that NVIDIA's driver is bound to, by its place on the bus.
 GPUS_DIR = "/proc/driver/nvidia/gpus"
@@ -122,7 +122,10 @@ def _uuid_bytes(card: CardInfo) -> bytes:
 
 
 def simulated(directory: str) -> Found:
-    """The cards of the card process with sockets in `directory`; Refusal when none answers."""
+    """The cards of the card process with sockets in `directory`; Refusal when none answers, or none can."""
+    paths.simcard()
+    from sim import cards
+
     admin = os.path.join(directory, "admin.sock")
     listed = cards.cards(admin)
     found = [
