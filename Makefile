@@ -69,7 +69,19 @@ apart := $(addprefix tests/,chaos containers fuzz hostile)
 # Those that start a guest with NVIDIA's driver.
 guests := tests/lab/test_guest.py
 # The longest first.
-runs := test-containers test-others $(if $(SANITIZE)$(ENGINES),,test-lab test-sanitized test-trixie)
+runs := run-containers run-others $(if $(SANITIZE)$(ENGINES),,run-lab run-sanitized run-trixie)
+# What a product's engineer runs, or a job of a public CI: together all suites.
+parts := unit native containers hostile cluster sim lab
+part_unit := $(addprefix tests/,abi mutants recordings unit)
+part_native := tests/native
+part_containers := tests/containers tests/foreign
+part_hostile := $(addprefix tests/,chaos fuzz hostile)
+part_cluster := tests/cluster
+part_sim := tests/sim
+part_lab := tests/lab
+# Once more, on another build or beside other engines.
+again := test-sanitized test-trixie
+on_sanitized_build = $(MAKE) --no-print-directory test SANITIZE=address,undefined PYTEST='-q $(hardest) -m "not (daemon or bench or gpu or soak)"'
 # Of tests/unit: what looks at every source, and takes as long as all others.
 not_unit := $(addprefix tests/unit/test_,linters.py count.py newcomer.py docs_contributing.py site.py)
 ready = $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image) $(foreign)
@@ -80,7 +92,7 @@ pytest = FUZZ_SECONDS=$(FUZZ_SECONDS) $(engines) $(sanitized) $(bin)/python -m p
 export PATH := $(abspath $(bin)):$(PATH)
 export PIP_ROOT_USER_ACTION := ignore
 .DELETE_ON_ERROR:
-.PHONY: help demo test $(runs) engines-newest engines-experimental engines-unified soak kubernetes chaos fuzz mutants lint dev unit docs count bench build image package package-test node-image gpu-kit lab lab-all hosts format protos clean
+.PHONY: help demo test $(runs) $(parts:%=test-%) $(again) engines-newest engines-experimental engines-unified soak kubernetes chaos fuzz mutants lint dev unit docs count bench build image package package-test node-image gpu-kit lab lab-all hosts format protos clean
 .DEFAULT_GOAL := help
 # What these have made by another make is made one after the other.
 ifeq ($(filter $(runs),$(MAKECMDGOALS)),)
@@ -89,7 +101,9 @@ endif
 
 help:
 	@echo 'make demo    set up, then show two simulated GPUs shared by containers of a private containerd'
-	@echo 'make test    set up, then run every test that needs no GPU'
+	@echo 'make test    set up, then run every test that needs no GPU: 24 minutes on two processors'
+	@echo 'make test-PART one part of it, and its minutes on two processors beside the others: unit 6, native 5,'
+	@echo '             containers 17, hostile 7, cluster 8, sim 2, lab 5; once more: sanitized 6, trixie 2'
 	@echo 'make engines-newest  what is promised of every engine, with those of Debian unstable and experimental'
 	@echo 'make soak    set up, then start and end containers by the hundred while engines restart and mgpud is killed'
 	@echo 'make kubernetes  what a cluster does with mgpu in it: KUBECONFIG, and MGPU_NODE="ssh NODE"'
@@ -131,24 +145,32 @@ test: $(ready) $(engines_made)
 	@$(pytest) $(PYTEST)
 endif
 
-test-containers:
+run-containers:
 	@$(pytest) $(apart)
 
-test-others:
+run-others:
 	@$(pytest) $(addprefix --ignore=,$(apart) $(guests)) $(printed_whole)
 
-test-lab:
+run-lab:
 	@echo "NVIDIA's own driver in a guest: what it decides, and guests that break"
 	@$(pytest) -s $(guests) $(printed_whole)
 
-test-sanitized:
+run-sanitized:
 	@echo 'once more, what runs the C parts hardest, with AddressSanitizer and UndefinedBehaviorSanitizer'
-	@$(MAKE) --no-print-directory test SANITIZE=address,undefined PYTEST='-q $(hardest) -m "not (daemon or bench or gpu or soak)"' $(printed_whole)
+	@$(on_sanitized_build) $(printed_whole)
 
 # Nothing is made anew beside runs that use it: the first run's __pycache__ makes the sources' folders newer.
-test-trixie:
+run-trixie:
 	@echo 'once more, what is promised of every engine, with those of Debian 13'
 	@$(MAKE) --no-print-directory ready= engines-trixie $(printed_whole)
+
+$(parts:%=test-%): test-%: $(ready) $(engines_made)
+	@$(pytest) $(part_$*) $(PYTEST)
+
+test-sanitized: $(ready)
+	@$(on_sanitized_build)
+
+test-trixie: engines-trixie
 
 engines-newest:
 	@rm -f $(releases)/sid.made $(releases)/experimental.made

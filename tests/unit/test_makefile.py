@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
+import functools
+import re
 import subprocess
 
 import pytest
@@ -10,28 +11,47 @@ import yaml
 
 from tests.support.places import REPOSITORY
 
-
-@pytest.mark.parametrize("variable", ["hardest", "promised", "apart", "guests", "not_unit"])
-def test_tests_that_are_named_are_there(variable: str) -> None:
-    database = subprocess.run(
-        ["make", "--print-data-base", "--dry-run", "help"],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    [value] = [line for line in database.splitlines() if line.startswith(f"{variable} := ")]
-    names = value.removeprefix(f"{variable} := ").split()
-    assert names
-    assert [name for name in names if not (REPOSITORY / name).exists()] == []
+SUITES = {f"tests/{path.parts[-2]}" for path in (REPOSITORY / "tests").glob("*/test_*.py")}
 
 
-def test_the_example_of_a_public_ci_runs_every_suite() -> None:
-    text = (REPOSITORY / ".github" / "workflows" / "ci.yaml").read_text()
-    parts = yaml.safe_load(text)["jobs"]["tests"]["strategy"]["matrix"]["include"]
-    words = [word for part in parts for word in shlex.split(part["run"])]
-    named = {word.removeprefix("PYTEST=") for group in words for word in group.split()}
-    suites = {f"tests/{path.parent.name}" for path in (REPOSITORY / "tests").glob("*/test_*.py")}
+@functools.cache
+def database() -> str:
+    command = ["make", "--print-data-base", "--dry-run", "help"]
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+
+
+def variable(name: str) -> list[str]:
+    [value] = [line for line in database().splitlines() if line.startswith(f"{name} := ")]
+    return value.removeprefix(f"{name} := ").split()
+
+
+@pytest.mark.parametrize("name", ["hardest", "promised", "apart", "guests", "not_unit"])
+def test_tests_that_are_named_are_there(name: str) -> None:
+    assert variable(name)
+    assert [each for each in variable(name) if not (REPOSITORY / each).exists()] == []
+
+
+def test_parts_are_all_suites_once() -> None:
+    named = [suite for part in variable("parts") for suite in variable(f"part_{part}")]
+    assert len(named) == len(set(named))
     # These need a GPU or a cluster of their own.
-    assert suites - named <= {"tests/gpu", "tests/kubernetes"}
-    assert {name for name in named if name.startswith("tests/")} <= suites | {"tests/mutants", "tests/lab"}
+    assert SUITES - set(named) == {"tests/gpu", "tests/kubernetes"}
+    assert set(named) - SUITES <= {"tests/lab"}
+
+
+def test_example_of_a_public_ci_has_every_part_with_its_minutes() -> None:
+    text = (REPOSITORY / ".github" / "workflows" / "ci.yaml").read_text()
+    jobs = yaml.safe_load(text)["jobs"]["tests"]["strategy"]["matrix"]["include"]
+    minutes = {job["part"].removeprefix("test-"): job["minutes"] for job in jobs}
+    assert set(minutes) == {
+        "lint",
+        *variable("parts"),
+        *(name.removeprefix("test-") for name in variable("again")),
+    }
+    said = subprocess.run(
+        ["make", "help"], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    ).stdout
+    told = said.partition("make test-PART")[2].partition("\nmake ")[0]
+    assert dict(re.findall(r"(\w+) (\d+)", told)) == {
+        name: str(number) for name, number in minutes.items() if name != "lint"
+    }
