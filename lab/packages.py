@@ -34,6 +34,8 @@ GUEST = (
     "docker.io",
 )
 QEMU_SUITE = "trixie-backports"
+# An archive keeps no version for ever.
+CHOOSE = "choose another version in lab/pairs.py (QEMU's suite: lab/packages.py)"
 
 
 def guest_packages(kernel: Kernel) -> tuple[str, ...]:
@@ -79,7 +81,7 @@ def _make(folder: Path, what: str, suite: str, packages: tuple[str, ...], varian
     try:
         make(suite, folder, packages, variant=variant)
     except DebianRootError as error:
-        raise LabError(f"{what}: {_last_line(str(error))}; versions are chosen in lab/pairs.py") from error
+        raise LabError(f"{what}: {_reason(str(error))}; {CHOOSE}") from error
 
 
 def _fetched(driver: Driver, folder: Path) -> Path:
@@ -91,9 +93,7 @@ def _fetched(driver: Driver, folder: Path) -> Path:
         raise LabError(str(error)) from error
     done = archive.run("apt-get", "--quiet", "download", name, cwd=folder)
     if done.returncode != 0:
-        raise LabError(
-            f"{mirror} has no {name} in {driver.suite}: {_last_line(done.stderr)}; see lab/pairs.py"
-        )
+        raise LabError(f"{mirror} has no {name} in {driver.suite}: {_reason(done.stderr)}; {CHOOSE}")
     [package] = folder.glob("*.deb")
     return package
 
@@ -103,8 +103,7 @@ def _unpack(package: Path, folder: Path) -> None:
     package.unlink()
 
 
-def _last_line(said: str) -> str:
-    lines = (
-        [line for line in said.splitlines() if line.startswith("E: ")] or said.splitlines() or ["no word"]
-    )
-    return lines[-1]
+def _reason(said: str) -> str:
+    """Of apt's errors the first: what mmdebstrap says after it is that apt has failed."""
+    lines = said.splitlines()
+    return next((line for line in lines if line.startswith("E: ")), lines[-1] if lines else "no word")

@@ -34,7 +34,8 @@ def make(release: str, folder: Path, packages: Sequence[str], *, variant: str = 
         if old.exists():
             shutil.rmtree(old)
     new.parent.mkdir(parents=True, exist_ok=True)
-    words = ["mmdebstrap", "--quiet", f"--variant={variant}", f"--include={','.join(packages)}"]
+    # Without --quiet, which leaves out what apt says of a package that it has not.
+    words = ["mmdebstrap", f"--variant={variant}", f"--include={','.join(packages)}"]
     # A mirror may be weeks old; its signatures are checked all the same.
     options = ['--aptopt=Apt::Install-Recommends "false"', '--aptopt=Acquire::Check-Valid-Until "false"']
     done = subprocess.run(

@@ -73,5 +73,5 @@ def _fetched(kernel: Kernel, folder: Path) -> list[Path]:
     done = archive.run("apt-get", "--quiet", "download", *kernel.packages, cwd=folder)
     if done.returncode != 0:
         names = " ".join(kernel.packages)
-        raise LabError(f"{mirror} has no {names} in {kernel.suite}: a later release is named in {__file__}")
+        raise LabError(f"{mirror} has no {names} in {kernel.suite}; choose another in lab/hosts/kernels.py")
     return sorted(folder.glob("*.deb"))
