@@ -25,6 +25,7 @@ class Claim:
     would change what it asserts. limit_s: the guest's time, after which the test has failed. long: `make
     lab` leaves it out, but for a sample of those. cards: how many it takes; more than one are a guest of
     their own. since: the oldest branch of the driver that it is for; not_on: chips that it is not for.
+    alone: nobody else has a card open, so it comes after all others.
     """
 
     rows: tuple[str, ...]
@@ -36,6 +37,7 @@ class Claim:
     sample: bool = False
     since: int = 0
     not_on: tuple[str, ...] = ()
+    alone: bool = False
 
 
 def decides(
@@ -48,9 +50,10 @@ def decides(
     sample: bool = False,
     since: int = 0,
     not_on: tuple[str, ...] = (),
+    alone: bool = False,
 ) -> Callable[[Test], Test]:
     reasons = tuple((whatever or {}).items())
-    claim = Claim(rows, rests_on, reasons, limit_s, long, cards, sample, since, not_on)
+    claim = Claim(rows, rests_on, reasons, limit_s, long, cards, sample, since, not_on, alone)
 
     def named(test: Test) -> Test:
         test.claim = claim  # type: ignore[attr-defined]

@@ -57,7 +57,7 @@ def tests(wanted: Sequence[str], which: Callable[[Claim], bool]) -> list[Named]:
             if claim is not None and value.__module__ == place and which(claim):
                 found.append(Named(f"{place}:{function}", claim))
     chosen = [test for test in found if not wanted or any(_named(test, word) for word in wanted)]
-    chosen.sort(key=lambda test: test.claim.long)
+    chosen.sort(key=lambda test: (test.claim.long, test.claim.alone))
     if not chosen:
         raise LabError(f"no test of lab/tests is called {' or '.join(wanted)}")
     _known_rows(chosen)

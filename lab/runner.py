@@ -46,6 +46,8 @@ def run(wish: Wish, tests: Sequence[Named], say: Callable[[str], None]) -> list[
 def _verdict(guest: Running, test: Named) -> Verdict:
     marks = [report.stat().st_size for report in guest.reports]
     limit_s = test.claim.limit_s
+    if test.claim.alone:
+        guest.machine.ask({"attach": 0}, ATTACH_S)
     done = guest.machine.ask({"run": test.place, "limit_s": limit_s}, limit_s * PATIENCE)
     held = [report.read_bytes() for report in guest.reports]
     before = [answer for mark, text in zip(marks, held, strict=True) for answer in _answers(text[:mark])]

@@ -1,7 +1,8 @@
 """In the guest: runs the tests that the laboratory names, one line of JSON each way.
 
     {"run": "lab.tests.files:polls", "limit_s": 60}  ->  {"run": ..., "failed": null}
-    {"attach": N}  ->  {"guest_s": [...]}   N cards are attached, and kept from then on; how long each took
+    {"attach": N}  ->  {"guest_s": [...]}   N cards are attached and kept, in place of those before; how long
+                                            each took
     {"end": true}                                    ->  the guest is switched off
 
 The last node is attached first, so that RM's numbers are not the nodes'. Each test has a process of its own:
@@ -18,6 +19,7 @@ import signal
 import sys
 import time
 import traceback
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -67,16 +69,22 @@ def _status(child: int, limit_s: float) -> int | None:
     return None
 
 
-def _attached(number: int, minor: int) -> float:
-    """How long that took. Its files stay open until the guest ends, as a persistence daemon and a first
-    program keep theirs: RM and nvidia-uvm let go of a card with its last file.
+def _attached(count: int, kept: ExitStack) -> list[float]:
+    """How long each took. Its files stay open as a persistence daemon and a first program keep theirs: RM and
+    nvidia-uvm let go of a card with its last file.
     """
     from lab.tests.nv import Client, Uvm
 
-    began = time.monotonic()
-    client, uvm = Client(card=number, minor=minor), Uvm()
-    assert uvm.register_gpu(client.uuid(), client) == 0
-    return time.monotonic() - began
+    kept.close()
+    took = []
+    for number, minor in enumerate(reversed(range(count))):
+        began = time.monotonic()
+        client, uvm = Client(card=number, minor=minor), Uvm()
+        assert uvm.register_gpu(client.uuid(), client) == 0
+        kept.callback(client.close)
+        kept.callback(uvm.close)
+        took.append(time.monotonic() - began)
+    return took
 
 
 def main(port: str) -> None:
@@ -86,7 +94,7 @@ def main(port: str) -> None:
             answers.write(json.dumps(message).encode() + b"\n")
 
         say({"ready": True, "uptime_s": float(Path("/proc/uptime").read_text().split()[0])})
-        waiting = b""
+        waiting, kept = b"", ExitStack()
         while True:
             waiting += asked.read(4096)
             *lines, waiting = waiting.split(b"\n")
@@ -96,8 +104,7 @@ def main(port: str) -> None:
                     os.sync()
                     ctypes.CDLL(None).reboot(POWER_OFF)
                 elif "attach" in wanted:
-                    minors = reversed(range(wanted["attach"]))
-                    say({"guest_s": [_attached(*each) for each in enumerate(minors)]})
+                    say({"guest_s": _attached(wanted["attach"], kept)})
                 else:
                     say({"run": wanted["run"], "failed": failure(wanted["run"], wanted["limit_s"])})
 
