@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.places import REPOSITORY
 from tools.abi import interface, layouts, parity, store, tables
 from tools.abi.interface import HEADERS, SOURCE
 from tools.abi.store import Store
-
-TOP = SOURCE.parents[1]
 
 
 @functools.cache
@@ -45,7 +44,7 @@ def test_newest_known_driver_is_served() -> None:
 
 def test_readme_names_the_oldest_and_the_newest_branch() -> None:
     branches = interface.read().branches
-    said = re.search(r"Branches (\d+)\S* to (\d+)", (TOP / "README.md").read_text())
+    said = re.search(r"Branches (\d+)\S* to (\d+)", (REPOSITORY / "README.md").read_text())
     assert said is not None
     assert (int(said[1]), int(said[2])) == (min(branches), max(branches)), "README.md"
 
@@ -188,7 +187,7 @@ def test_mistake_in_a_header_is_seen(
     tmp_path: Path, header: str, before: str, after: str, expected: str
 ) -> None:
     for path in HEADERS:
-        copy = tmp_path / path.relative_to(TOP)
+        copy = tmp_path / path.relative_to(REPOSITORY)
         copy.parent.mkdir(parents=True, exist_ok=True)
         text = path.read_text()
         if path.name == header:
@@ -199,8 +198,8 @@ def test_mistake_in_a_header_is_seen(
             "".join(line for line in text.splitlines(True) if "_Static_assert(" not in line[:16])
         )
     for name in ("native_sched/nvidia/rm/interface.def", "native_sched/nvidia/rm/table.h"):
-        (tmp_path / name).write_text((TOP / name).read_text())
-    mutated = [tmp_path / path.relative_to(TOP) for path in HEADERS]
+        (tmp_path / name).write_text((REPOSITORY / name).read_text())
+    mutated = [tmp_path / path.relative_to(REPOSITORY) for path in HEADERS]
     text = mutated[0].read_text()
     mutated[0].write_text(text[: text.index("#define RM_AT(")] + "#endif\n")
     new = layouts_said(*mutated) - layouts_said()

@@ -9,6 +9,7 @@
  * and controls with a status; commands of nvidia-uvm with one at that offset; large mappings of it with an
  * errno. */
 #define _GNU_SOURCE
+#include "../../native_sched/nvidia/rm/rm_abi.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -28,8 +29,7 @@
 enum { OUTER_BYTES = 8192, PARAMS_BYTES = 65536, POINTED_BYTES = 256, POINTERS = 12 };
 enum { POINTERS_WITHIN = 2048, UNKNOWN_SIZE = 1024, PAGE = 4096, NAME_BYTES = 300 };
 /* Nothing in the structs of nvidia-uvm says how large they are; these two are larger than others. */
-enum { UVM_REGISTER_CHANNEL = 27, UVM_MAP_EXTERNAL_ALLOCATION = 33, UVM_BYTES = 2048 };
-enum { RM_CONTROL = 0x2a, RM_ALLOC = 0x2b, ALLOC_WITH_RIGHTS = 48 };
+enum { UVM_BYTES = 2048, ALLOC_WITH_RIGHTS = 48 };
 enum { LARGE_MAPPING = 8 << 20 };
 
 static const char dev[] = "/dev/", nodes[] = "/dev/nvidia";
@@ -110,11 +110,12 @@ static void shoot_params(struct shot *shot, unsigned long command, const struct 
     uint64_t params;
     size_t bytes;
 
-    if ((_IOC_NR(command) != RM_CONTROL && _IOC_NR(command) != RM_ALLOC) || shot->outer_bytes < 32)
+    if ((_IOC_NR(command) != NV_ESC_RM_CONTROL && _IOC_NR(command) != NV_ESC_RM_ALLOC) ||
+        shot->outer_bytes < 32)
         return;
     params = double_word(shot->outer + 0x10);
-    bytes = word(shot->outer + (_IOC_NR(command) == RM_ALLOC && with_rights ? 0x20 : 0x18));
-    if (_IOC_NR(command) == RM_ALLOC && !bytes)
+    bytes = word(shot->outer + (_IOC_NR(command) == NV_ESC_RM_ALLOC && with_rights ? 0x20 : 0x18));
+    if (_IOC_NR(command) == NV_ESC_RM_ALLOC && !bytes)
         bytes = UNKNOWN_SIZE;
     if (earlier && earlier->params_bytes)
         bytes = earlier->params_bytes;
@@ -279,7 +280,7 @@ static const char *next(const char *entry)
 /* True: the call has the status that REFUSE gives it. */
 static bool refused(unsigned long command, uint64_t argument)
 {
-    bool is_alloc = _IOC_NR(command) == RM_ALLOC, is_control = _IOC_NR(command) == RM_CONTROL;
+    bool is_alloc = _IOC_NR(command) == NV_ESC_RM_ALLOC, is_control = _IOC_NR(command) == NV_ESC_RM_CONTROL;
 
     for (const char *entry = getenv("REFUSE"); entry; entry = next(entry)) {
         unsigned of, at, status;

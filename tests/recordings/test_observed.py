@@ -3,7 +3,7 @@
 From UniStuttgart-IKR/Leandro, matrix/catalog-610.57.04.md (commit 047aea1): the calls of RM and nvidia-uvm
 that CUDA, OpenCL and NVML made on an RTX 2070. From nestrilabs/virtio-nvgpu, gen/rmallow/observed.txt
 (commit 0869ef90, Apache-2.0): those that 106 runs of CUDA, Vulkan, browsers and others made on an RTX 5090,
-from 595.99 on. And of libnvcuvid on an H200, on 580.159.04: a program that decodes H.264 and JPEG.
+from 595.99 on.
 From our own recorder: those of 18 kinds of programs on an H200, with 580.159.04.
 """
 
@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import rm_interface
+from tests.support.rm_numbers import NVB8B0_VIDEO_DECODER
 from tests.support.tsv import read
 
 HERE = Path(__file__).parent
@@ -98,7 +99,7 @@ def test_what_a_decoder_calls_is_served_with_whole_cards() -> None:
     whole, shared = served((580, 159), whole=True), served((580, 159))
     refused = {row["number"] for row in rows if int(row["number"], 16) not in whole[row["kind"]]}
     assert refused == {"0x503c", "0x503c0102", "0x503c0104", "0x503c0105", "0x20809038"}
-    assert 0xB8B0 in whole["class"] - shared["class"]
+    assert NVB8B0_VIDEO_DECODER in whole["class"] - shared["class"]
 
 
 @pytest.mark.parametrize(
