@@ -124,6 +124,13 @@ int poll_tenant(uint32_t id, int online, uint32_t cards)
     return e;
 }
 
+void poll_group(uint32_t id, uint32_t index, uint32_t tsg)
+{
+    struct groups *g = &tenant[id].groups;
+
+    g->group[g->groups++] = (struct group){.card = index, .tsg_id = tsg, .live = true};
+}
+
 /* Its channels do not say what is fetched. */
 void poll_by_put(uint32_t id)
 {

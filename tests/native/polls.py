@@ -16,7 +16,8 @@ S = 1000 * MS
 POLL, QUIET, HOLD = 500 * US, 5 * MS, 100 * MS
 # Polls in a row that see no work.
 IDLE_POLLS = 3
-ON, OFF, OFF_TOO, GANG = 1, 2, 3, 4
+# With a number between each two, which none of their groups has.
+ON, OFF, OFF_TOO, GANG = 1, 3, 5, 7
 BLIND, SEEN = 0, 1
 SAMPLE = 139 * MS
 # Of a channel that does not say what is fetched.
@@ -37,6 +38,10 @@ class Polls:
     def unnumbered(self, card: int = BLIND) -> None:
         """By which numbers its engines name groups is to be learned."""
         self.lib.poll_numbered(card, 0)
+
+    def group(self, id: int, number: int, card: int = BLIND) -> None:
+        """One more of the tenant's, without channels."""
+        self.lib.poll_group(id, card, number)
 
     def by_put(self, id: int) -> None:
         self.lib.poll_by_put(id)

@@ -346,11 +346,13 @@ def test_difference_between_names_and_numbers_is_learned(here: Polls) -> None:
 
 
 def test_name_that_two_numbers_explain_teaches_nothing(here: Polls) -> None:
-    """A tenant with a neighbouring group: it executes the one, and the other has the number that is named."""
-    here.tenant(ON + 1, BLIND, online=True)
+    """A tenant with neighbouring groups: it executes the one, and the other has the number that is named."""
+    here.group(ON, ON + 1)
     here.unnumbered()
     here.engine(BLIND, 1, ON + 1)
-    here.to(here.now + 50 * POLL)
+    for _ in range(50):
+        here.has(ON, 1, 1)
+        here.at(here.now + POLL)
     here.engine(BLIND, 1, 0)
     here.to(here.now + (IDLE_POLLS + 2) * POLL)
     assert here.busy(ON), "the card is blind"
