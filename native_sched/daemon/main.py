@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             begun = mgpud.begin(stack, arguments, called)
             from native_sched.daemon import serving
 
-            return serving.run(stack, begun, nice)
+            serving.run(begun, nice)
     except Refusal as refusal:
         print(refusal.line(), file=sys.stderr)
     except OSError as error:

@@ -7,10 +7,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import time
+import traceback
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from native_sched.daemon.control.arbiter import Arbiter, Node
 from native_sched.daemon.control.container_events import ContainerEvents
@@ -37,9 +39,9 @@ from native_sched.daemon.metrics.service import Observed
 from native_sched.daemon.mgpud import Mgpud
 from native_sched.daemon.node import boost
 from native_sched.daemon.node.without import Told
-from native_sched.daemon.reclaim.checkpoint import libcuda
 from native_sched.daemon.reclaim.reclaim import Reclaimer
 from oci_specs import schemas
+from oci_specs.refusal import Refusal
 from runtime_hook.needs import CDI_KINDS, Place
 
 # How long connections that waited for the control socket may take to be answered.
@@ -48,9 +50,29 @@ BOOST_S = 1.0
 EVENT_LEAST_S = 0.01
 
 
-def run(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
-    """Serves until SIGTERM or failure; returns the exit status. nice: what boost.begin() returned."""
-    return asyncio.run(_serve(stack, mgpud, nice))
+def run(mgpud: Mgpud, nice: int) -> NoReturn:
+    """Serves until SIGTERM or failure, and ends the process. nice: what boost.begin() returned.
+
+    Its engine is not closed: that would answer calls by an error. After a kill the next mgpud takes them up.
+    """
+    asyncio.run(_whole(mgpud, nice))
+    raise AssertionError("the process has ended")
+
+
+async def _whole(mgpud: Mgpud, nice: int) -> NoReturn:
+    status = 1
+    try:
+        with ExitStack() as stack:
+            status = await _serve(stack, mgpud, nice)
+    except Refusal as refusal:
+        print(refusal.line(), file=sys.stderr)
+    except OSError as error:
+        print(f"mgpud: {error.filename or mgpud.root}: {error.strerror or error}", file=sys.stderr)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        # Also where the log is on a full disk, and without waiting for anything.
+        os._exit(status)
 
 
 def _describe_simulated(mgpud: Mgpud) -> None:
@@ -62,9 +84,11 @@ def _describe_simulated(mgpud: Mgpud) -> None:
         try:
             folder.mkdir(exist_ok=True)
             cdi.write(folder, Path(mgpud.path("sim", "admin.sock")))
-        except OSError as error:
+        except (OSError, Refusal) as error:
             # Containers that run are served all the same.
-            LOG.warning("cdi-not-written", why=error.strerror)
+            LOG.warning(
+                "cdi-not-written", why=error.message if isinstance(error, Refusal) else error.strerror
+            )
 
 
 async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
@@ -89,7 +113,7 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
     from_holder = loop.create_task(link.serve(mgpud.listeners.take))
     told = Told(engine, cards)
 
-    reclaimer = Reclaimer(served, libcuda(mgpud.driver), mgpud.path("checkpoint.lock"), lifecycle.kill)
+    reclaimer = Reclaimer(served, mgpud.driver, mgpud.path("checkpoint.lock"), lifecycle.kill)
     stack.callback(reclaimer.close)
 
     def event() -> None:
@@ -172,7 +196,8 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
     for task in (serving, *besides):
         task.add_done_callback(lambda _task: stop(1))
     loop.call_later(BOOST_S, boost.end, nice)
-    print("ready", flush=True)
+    with suppress(OSError):  # a full disk
+        print("ready", flush=True)
     LOG.info(
         "serving",
         driver=mgpud.driver,

@@ -7,14 +7,17 @@ import signal
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
+from oci_specs import paths
 from sim import cards
 from tests.chaos import field as fields
-from tests.chaos.field import NS_PER_MS, Field, field_of, percentile
+from tests.chaos.faults import removed
+from tests.chaos.field import NS_PER_MS, Field, end, field_of, percentile
 from tests.chaos.passers_by import PassersBy
-from tests.support import arbiter
+from tests.support import arbiter, host
 from tests.support.brief import nursery
 from tests.support.load import load, working
 from tests.support.programs import Programs
@@ -71,6 +74,21 @@ def test_kills_of_mgpud_leave_containers_steady(built: Programs, size: Size) -> 
         assert passers_by.count > size.kills // 10
         if size.soak:
             assert percentile(sorted(field.recoveries_ms), 99) <= RECOVERY_P99_MS
+
+
+def test_mgpud_that_is_told_to_end_leaves_calls_to_the_next(built: Programs) -> None:
+    """As `systemctl restart mgpud` does, also where a library of the driver is not there for the next one."""
+    chosen = fields.seed()
+    with host.own(Path(paths.lib("sim"))), field_of(built, 4, chosen) as field:
+        for number in range(12):
+            field.mark()
+            if number < 8:
+                field.wait_for_answer(end(field.mgpu.pid_of("mgpud"), signal.SIGTERM))
+            else:
+                with removed(Path(paths.lib("sim/libcuda.so.1"))):
+                    field.wait_for_answer(field.kill_mgpud())
+            field.well()
+        field.judge()
 
 
 def offline_beside_online(field: Field, online: int, offline: int, since: int) -> list[tuple[int, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from sim import cards
 from tests.chaos import field as fields
+from tests.chaos.faults import fill, read_only
 from tests.chaos.field import Field, end, field_of
 from tests.support import host, scrape
 from tests.support.bundle import Bundle, bundle
@@ -39,25 +41,6 @@ def small_run() -> Iterator[Path]:
             yield folder / "r"
         finally:
             run("umount", "-l", folder)
-
-
-def fill(root: Path) -> Path:
-    ballast = root / "ballast"
-    with ballast.open("wb", buffering=0) as file:
-        while os.statvfs(root).f_bavail:
-            file.write(bytes(4096))
-    return ballast
-
-
-@contextmanager
-def read_only(root: Path) -> Iterator[None]:
-    """For programs that open a file by its name from now on; open files are not closed by it."""
-    run("mount", "--bind", root, root)
-    run("mount", "-o", "remount,bind,ro", root)
-    try:
-        yield
-    finally:
-        run("umount", "-l", root)
 
 
 def create(field: Field, made: Bundle) -> tuple[int, str]:
@@ -91,6 +74,10 @@ def test_a_full_and_a_read_only_run(built: Programs) -> None:
     chosen = fields.seed()
     with small_run() as root, field_of(built, 3, chosen, root=root) as field:
         name = field.tenants[0].name
+        # Not even the rest of a page for a line of the log.
+        log = root / "log" / "mgpud.log"
+        with log.open("ab") as file:
+            file.write(b"\n" * (-log.stat().st_size % mmap.PAGESIZE))
         ballast = fill(root)
         refused_in_one_line(field, "No space left on device")
         before = field.mgpu.containers()[0]["cards"][0]["memory_mib"]

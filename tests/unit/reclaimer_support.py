@@ -119,7 +119,7 @@ class Node:
         for part in (self.world.served, self.world.scheduling, self.world.life):
             object.__setattr__(part, "engine" if part is self.world.served else "_engine", self.engine)
         self.reclaimer = Reclaimer(
-            self.world.served, "libcuda.so.1", str(self.world.folder / "lock"), self.killed.append
+            self.world.served, "nvidia", str(self.world.folder / "lock"), self.killed.append
         )
 
     def container(self, card: int = 0, state: str = "running", by_hand: bool = False) -> Grant:

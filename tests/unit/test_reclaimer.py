@@ -5,6 +5,7 @@ mgpu-checkpoint: no container holds up another, and each request has an end.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -259,13 +260,31 @@ def test_a_silent_helper_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     async def run() -> None:
         alone = Alone(str(tmp_path / "lock"))
-        silent = Checkpoint("libcuda.so.1", alone)
+        silent = Checkpoint("nvidia", alone)
         await silent.start()
         process = silent._process
         assert process is not None
         with pytest.raises(Gone):
             await silent.restore(1, Patience(0.1))
         assert process.returncode is not None
+        alone.close()
+
+    asyncio.run(run())
+
+
+def test_helper_that_is_not_installed_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """mgpud serves without it."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.delenv("MGPU_PREFIX", raising=False)
+
+    async def run() -> None:
+        alone = Alone(str(tmp_path / "lock"))
+        for driver in ("sim", "nvidia"):
+            missing = Checkpoint(driver, alone)
+            with pytest.raises(FileNotFoundError):
+                await missing.start()
+            with pytest.raises(Gone):
+                await missing.restore(1, Patience(10))
         alone.close()
 
     asyncio.run(run())

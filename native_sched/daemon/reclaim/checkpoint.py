@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from oci_specs import file_lock, paths
+from oci_specs.refusal import Refusal
 
 STARTED_S = 10.0
 _LOOK_S = 0.02
@@ -19,9 +20,13 @@ _COUNT_S = 0.25
 _Answer = TypeVar("_Answer")
 
 
-def libcuda(driver: str) -> str:
-    """The library that moves processes of that driver."""
-    return paths.lib(os.path.join("sim", "libcuda.so.1")) if driver == "sim" else "libcuda.so.1"
+def _command(driver: str) -> list[str]:
+    """With the library that moves processes of that driver; OSError where either is not there."""
+    try:
+        libcuda = paths.lib(os.path.join("sim", "libcuda.so.1")) if driver == "sim" else "libcuda.so.1"
+        return [paths.libexec("mgpu-checkpoint"), "--libcuda", libcuda]
+    except Refusal as refusal:
+        raise FileNotFoundError(refusal.message) from refusal
 
 
 class Failed(Exception):
@@ -86,8 +91,8 @@ class Alone:
 class Checkpoint:
     """One such process, started with the first question and again after it has ended."""
 
-    def __init__(self, libcuda: str, alone: Alone) -> None:
-        self._libcuda = libcuda
+    def __init__(self, driver: str, alone: Alone) -> None:
+        self._driver = driver
         self._alone = alone
         self._process: Process | None = None
         self._lock = asyncio.Lock()
@@ -119,11 +124,8 @@ class Checkpoint:
 
     async def _started(self) -> Process:
         if self._process is None or self._process.returncode is not None:
-            program = paths.libexec("mgpu-checkpoint")
             self._process = await asyncio.create_subprocess_exec(
-                program,
-                "--libcuda",
-                self._libcuda,
+                *_command(self._driver),
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=DEVNULL,

@@ -39,12 +39,12 @@ _Work = Coroutine[Any, Any, None]
 
 
 class Reclaimer:
-    """kill: ends a container. libcuda: the library that mgpu-checkpoint loads. lock: a file for Alone."""
+    """kill: ends a container. lock: a file for Alone."""
 
-    def __init__(self, served: Served, libcuda: str, lock: str, kill: Callable[[Grant], None]) -> None:
+    def __init__(self, served: Served, driver: str, lock: str, kill: Callable[[Grant], None]) -> None:
         self._served = served
         self._kill = kill
-        self._libcuda = libcuda
+        self._driver = driver
         self._alone = Alone(lock)
         self._ready = self._checkpoint()
         self._restorations = Restorations(served.config.restore_hold_ms * _NS_PER_MS)
@@ -64,7 +64,7 @@ class Reclaimer:
         self._alone.close()
 
     def _checkpoint(self) -> Checkpoint:
-        return Checkpoint(self._libcuda, self._alone)
+        return Checkpoint(self._driver, self._alone)
 
     async def run(self) -> None:
         """For ever."""
