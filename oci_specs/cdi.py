@@ -85,6 +85,16 @@ class Registry:
         """The devices of a kind such as "nvidia.com/gpu", sorted."""
         return sorted(name for device_kind, name in self._devices if device_kind == kind)
 
+    def sources(self, kind: str) -> list[str]:
+        """The host's files that containers with devices of a kind get mounted, sorted."""
+        found = set()
+        for device_kind, name in self._devices:
+            if device_kind == kind:
+                file = self._find(kind, name)
+                for edits in (file.edits, file.devices[name]):
+                    found |= {member_string(mount, "hostPath") for mount in member_objects(edits, "mounts")}
+        return sorted(found)
+
     def names_with_node(self, kind: str, path: str) -> list[str]:
         """Names of the devices whose only node under a path like /dev/nvidia0, numbered, is `path`; sorted.
 

@@ -137,6 +137,8 @@ def _room(place: Place) -> Fault | None:
     found = os.statvfs(place.path(place.state)) if place.path(place.state).is_dir() else None
     if found is None:
         return f"{place.state} is not there", "start mgpu again, which makes it"
+    if found.f_flag & os.ST_RDONLY:
+        return f"{place.state} is mounted read-only", "mount it writable"
     full = f"remove what fills the file system of {place.state}, or have it made larger"
     if found.f_bavail * found.f_frsize < ROOM_BYTES:
         return f"{place.state} has {found.f_bavail * found.f_frsize >> 10} KiB left", full
@@ -199,7 +201,12 @@ def _runtime(place: Place) -> Fault | None:
             where = f"names {named[1]}, which is not there" if named else f"names no {key}"
             return f"{conf} {where}", again
     runtime = place.state / "bin" / "mgpu-runtime"
-    return None if os.access(place.path(runtime), os.X_OK) else (f"{runtime} is not there", again)
+    if not os.access(place.path(runtime), os.X_OK):
+        return f"{runtime} is not there", again
+    runs = re.match(r"#! *(\S+)", place.text(runtime))
+    if runs and not place.path(runs[1]).exists():
+        return f"{runtime} is run by {runs[1]}, which is not there", "install mgpu again"
+    return None
 
 
 def _driver(place: Place) -> Fault | None:
@@ -211,12 +218,17 @@ def _driver(place: Place) -> Fault | None:
 def _specs(place: Place) -> Fault | None:
     kind = CDI_KINDS.get(place.told("driver"))
     folders = tuple(os.fspath(place.path(each)) for each in place.cdi_folders)
-    names = _kinds(folders, tuple(_seen(folders)))
+    found = _kinds(folders, tuple(_seen(folders)))
     real = kind == CDI_KINDS["nvidia"]
-    if isinstance(names, str):
-        return names, GENERATE if real else "repair or remove that file"
-    if kind and kind not in names:
+    if isinstance(found, str):
+        return found, GENERATE if real else "repair or remove that file"
+    if kind and kind not in found:
         return f"no CDI spec defines {kind}", GENERATE if real else "start mgpu again, which writes it"
+    for path in found.get(kind, ()):
+        if not place.path(path).exists():
+            # As where a newer driver was installed.
+            again = GENERATE if real else "install mgpu again"
+            return f"the CDI spec of {kind} names {path}, which is not there", again
     return None
 
 
@@ -229,13 +241,20 @@ def _seen(folders: Sequence[str]) -> Iterator[tuple[str, int, int]]:
 
 
 @functools.lru_cache(maxsize=1)
-def _kinds(folders: tuple[str, ...], _seen: tuple[tuple[str, int, int], ...]) -> set[str] | str:
-    """The kinds that have a device, or why the specs cannot be read. They are read when one has changed."""
+def _kinds(
+    folders: tuple[str, ...], _seen: tuple[tuple[str, int, int], ...]
+) -> dict[str | None, list[str]] | str:
+    """The kinds that have a device, with the files that it needs, or why the specs cannot be read. They are
+    read when one has changed.
+    """
     try:
         registry = cdi.Registry.load(folders)
     except Refusal as refusal:
         return refusal.message
-    return {kind for kind in CDI_KINDS.values() if registry.names(kind)}
+    try:
+        return {kind: registry.sources(kind) for kind in CDI_KINDS.values() if registry.names(kind)}
+    except Refusal as refusal:
+        return refusal.message
 
 
 def _places(place: Place) -> Fault | None:

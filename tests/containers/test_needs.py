@@ -15,8 +15,10 @@ import pytest
 
 from mgpu_cli import health
 from mgpu_cli.doctor import start
+from oci_specs import paths
 from oci_specs.refusal import Refusal
 from runtime_hook import needs
+from tests.chaos.faults import read_only
 from tests.support import arbiter, host
 from tests.support.arbiter import Arbiter
 from tests.support.commands import run
@@ -147,6 +149,22 @@ def test_a_node_says_what_its_containers_miss(mgpu: Arbiter, name: str) -> None:
         assert told(name) == 0
     until(lambda: not missing("inventory"), "it is mended")
     assert told(name) == 1
+
+
+def test_read_only_folder_has_no_room(mgpu: Arbiter) -> None:
+    with read_only(mgpu.root):
+        found = mgpu.try_mgpu("health")
+        assert found.status == 2, found
+        assert f"{mgpu.root} is mounted read-only; mount it writable" in found.out
+
+
+def test_spec_whose_files_are_gone_starts_nothing(mgpu: Arbiter) -> None:
+    """As after another driver was installed."""
+    library = Path(paths.lib("sim/libnvidia-ml.so.1"))
+    with host.own(library.parent), moved(library):
+        found = mgpu.try_mgpu("health")
+    assert found.status == 2, found
+    assert f"names {library}, which is not there; install mgpu again" in found.out
 
 
 @pytest.mark.parametrize("name", SEEN)
