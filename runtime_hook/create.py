@@ -119,7 +119,7 @@ def _ask(launch: Launch, create: Create, spec: Spec, intent: Intent, host: Host)
 
 
 def _rewrite(launch: Launch, create: Create, spec: Spec, grant: Mapping[str, Any], host: Host) -> int:
-    from runtime_hook import handing_on
+    from runtime_hook import handing_on, targets
 
     new = rewritten(
         spec.content,
@@ -130,6 +130,7 @@ def _rewrite(launch: Launch, create: Create, spec: Spec, grant: Mapping[str, Any
         socket=launch.socket,
         host=host,
     )
+    targets.check(new, grant["edits"]["mounts"] if grant["cards"] else [], create.bundle)
     if create.restores:
         return _restore(launch, create, spec, grant, new)
     if handing_on.may_fail(new):

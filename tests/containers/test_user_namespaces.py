@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from oci_specs import paths
+from sim.cdi import LIBRARIES, LINKS
 from tests.support import arbiter, containerd, cri, dockerd, host, podman
 from tests.support.arbiter import Arbiter, until_empty
 from tests.support.bundle import Bundle, bundle
@@ -75,6 +76,26 @@ def test_bundle_with_mappings_has_its_share(up: Arbiter) -> None:
     assert "/   512 MB" in done.out
     # Its own card's, the control file and nvidia-uvm.
     assert done.out.count("/dev/nvidia") == 3
+    until_empty(up)
+
+
+def test_root_that_it_cannot_write_to_is_refused_before_the_runtime(up: Arbiter) -> None:
+    """Where the driver's libraries are mounted: the runtime would say that it may not make a file there."""
+    folder = "usr/lib/x86_64-linux-gnu"
+    with mapped_bundle("gpustat", "--no-header") as made:
+        root = Path(made.config["root"]["path"])
+        for library in (*LIBRARIES, *LINKS):
+            (root / folder / library).unlink(missing_ok=True)
+        run("chown", "0:0", root / folder)
+        done = made.run(up.runtime)
+        assert done.status != 0
+        assert [line for line in done.err.splitlines() if line.startswith("mgpu: ")], done.err
+        assert f"the container's root user, {FIRST} on the host, may not make it there" in done.err
+        until_empty(up)
+        for library in (*LIBRARIES, *LINKS):
+            (root / folder / library).touch()
+        done = made.run(up.runtime)
+        assert "/   512 MB" in done.out, str(done)
     until_empty(up)
 
 

@@ -17,6 +17,7 @@ from native_sched.daemon.control.server import MESSAGE_MAX_BYTES, VERSION, Dialo
 from native_sched.daemon.log import LOG
 from oci_specs.edits import ORIGINAL_SHA256
 from oci_specs.members import member_object
+from oci_specs.reach import has_user_namespace
 from oci_specs.refusal import Refusal
 from runtime_hook import handing_on, precreate, quick_json
 from runtime_hook.arguments import Create
@@ -102,7 +103,7 @@ class Prepare:
             # podman writes the text anew, and its own digest would not hold.
             changed = written(new) if made.container_id else quick_json.dumps(new).encode("ascii")
             # podman's hook cannot know the runtime; the launcher asks its own.
-            unsure = bool(made.container_id) and handing_on.may_fail(new)
+            unsure = bool(made.container_id) and (handing_on.may_fail(new) or _is_mapped(new))
             if unsure or host.missing or len(changed) > TEXT_MAX_BYTES:
                 raise NotHereError
         except BaseException:
@@ -121,6 +122,11 @@ class Prepare:
             return None
         grant: Mapping[str, Any] = reply["grant"]
         return grant
+
+
+def _is_mapped(spec: Mapping[str, Any]) -> bool:
+    """The launcher's own Python looks into its root, which is not for mgpud to wait for."""
+    return has_user_namespace(member_object(spec, "linux"))
 
 
 def _read(message: Mapping[str, Any], text: bytes) -> Generator[list[bytes], bytes, Container]:
