@@ -21,9 +21,12 @@ CONTAINERS = 3
 def test_containers_survive_upgrades_and_kills(private_host: None, built: Programs) -> None:
     with arbiter.running("v100-16:1") as up, ExitStack() as stack:
         containers = [stack.enter_context(steady(up, built)) for _ in range(CONTAINERS)]
+        first = up.pid_of("holder")
         for happens in (upgraded, holder_killed, mgpud_killed, holder_killed, upgraded):
             happens(up)
             assert all(one.goes_on() < LONGEST_S for one in containers), happens
+            if up.pid_of("holder") == first:
+                assert "level=error" not in (up.root / "log" / "mgpud.log").read_text(), "it was planned"
         # An exec brings another listener of the same container.
         made = containers[0].made
         assert "512 MB" in made.call(up.runtime, "exec", made.container, "gpustat", "--no-header")

@@ -215,7 +215,6 @@ class HolderLink:
             finally:
                 loop.remove_reader(fd)
             self._disconnect()
-            LOG.error("holder-gone", why="containers are served on; new ones are refused until it is back")
             try:
                 await self._find_holder()
             except Refusal as refusal:
@@ -280,12 +279,19 @@ class HolderLink:
             )
 
     async def _find_holder(self) -> None:
+        """Where another mgpud takes over, this one loses its connection, then its life: no error."""
         import asyncio
 
+        said = False
         while not self.connected:
             await asyncio.sleep(COME_BACK_S)
             with suppress(OSError):
                 await self._come_back()
+            if not self.connected and not said:
+                said = True
+                LOG.error(
+                    "holder-gone", why="containers are served on; new ones are refused until it is back"
+                )
 
     async def _come_back(self) -> None:
         import asyncio
