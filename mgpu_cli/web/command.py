@@ -8,11 +8,13 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 
 from mgpu_cli import options
 from mgpu_cli.state import StateDir
+from mgpu_cli.web.cluster import ClusterView, Node
 from mgpu_cli.web.server import WebServer
 from mgpu_cli.web.view import View
 from oci_specs.refusal import Refusal, quoted
@@ -36,6 +38,18 @@ class _Address(click.ParamType[Any]):
             self.fail(f"{value!r} is neither ADDRESS:PORT nor unix:PATH", param, ctx)
 
 
+class _Node(click.ParamType[Any]):
+    name = "node"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        name, _, url = value.partition("=")
+        if name and urlsplit(url).scheme in ("http", "https", "unix"):
+            return Node(name, url)
+        self.fail(f"{value!r} is not NAME=URL, with http://, https:// or unix:PATH", param, ctx)
+
+
 @click.command(short_help="Show the node in a browser.")
 @options.root
 @click.option(
@@ -52,8 +66,20 @@ class _Address(click.ParamType[Any]):
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help=f"A file with the word that readers have to bring, of {TOKEN_LEAST_CHARS} characters or more.",
 )
-def web(state: StateDir, address: tuple[str, int] | Path, token_file: Path | None) -> None:
+@click.option(
+    "--node",
+    "nodes",
+    type=_Node(),
+    multiple=True,
+    metavar="NAME=URL",
+    help="Show these nodes instead, by their metrics: http://, https:// or unix:PATH.",
+)
+def web(
+    state: StateDir, address: tuple[str, int] | Path, token_file: Path | None, nodes: tuple[Node, ...]
+) -> None:
     """Serve a page with the GPUs, who has and had them, memory, refusals and events, until ^C.
+
+    With --node it shows the GPUs of those nodes, who has them, and what was refused and evicted there.
 
     The page changes nothing. On loopback without a token every user of the node can read it, and names of
     pods are in it. It is plain HTTP: beyond loopback put it behind a proxy with TLS.
@@ -67,9 +93,10 @@ def web(state: StateDir, address: tuple[str, int] | Path, token_file: Path | Non
         )
     if isinstance(address, Path) and address.is_socket() and not needs.listens(address):
         address.unlink()
-    view = View(state)
+    view: View | ClusterView = ClusterView(nodes) if nodes else View(state)
+    page = "cluster.html" if nodes else "page.html"
     try:
-        server = WebServer(address, view.now, view.log, token)
+        server = WebServer(address, view.now, view.log, token, page)
     except (OSError, OverflowError) as error:
         raise Refusal("cannot-listen", f"cannot listen there: {error}", "choose another --listen") from error
     signal.signal(signal.SIGTERM, signal.default_int_handler)

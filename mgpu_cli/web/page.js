@@ -1,4 +1,5 @@
 // Asks once a second, and draws what there is.
+import { every, get } from "./asking.js";
 import { at, bytes, chart, eventLine, fill, make, mib, opener, say } from "./draw.js";
 import * as story from "./story.js";
 
@@ -138,32 +139,6 @@ function draw(found) {
   story.draw(found);
 }
 
-// In the address it is after the #, which no server is told; it stays in this tab.
-function takeToken() {
-  const given = new URLSearchParams(location.hash.slice(1)).get("token");
-  if (!given) return;
-  sessionStorage.setItem("token", given);
-  history.replaceState(null, "", location.pathname);
-}
-
-export async function get(path) {
-  const token = sessionStorage.getItem("token");
-  const reply = await fetch(path, token ? { headers: { Authorization: `Bearer ${token}` } } : {});
-  if (reply.status === 401 && !at("ask").open) at("ask").showModal();
-  if (!reply.ok) throw new Error((await reply.text()).trim());
-  return reply.json();
-}
-
-async function ask() {
-  try {
-    if (!document.hidden) draw(await get("now"));
-  } catch (error) {
-    at("away").hidden = at("ask").open;
-    say(at("away"), `mgpu web does not answer: ${error.message}`);
-  }
-  setTimeout(ask, 1000);
-}
-
 document.addEventListener("click", ({ target }) => {
   const opened = target.closest("[data-container]"), chosen = target.closest("[data-kind]");
   if (opened) story.open(opened, last, get);
@@ -172,7 +147,4 @@ document.addEventListener("click", ({ target }) => {
   for (const each of chosen.parentNode.children) each.setAttribute("aria-pressed", String(each === chosen));
   if (last) events();
 });
-at("ask").addEventListener("close", () => sessionStorage.setItem("token", at("token").value));
-takeToken();
-addEventListener("hashchange", takeToken);
-ask();
+every(1000, draw);

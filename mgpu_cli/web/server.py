@@ -22,12 +22,13 @@ from urllib.parse import parse_qs, urlsplit
 from oci_specs.refusal import Refusal
 
 # Nothing in them is of this node, so readers without a token may have them.
-_PAGE = {
-    "/": ("page.html", "text/html"),
+_PAGES = {
     "/page.css": ("page.css", "text/css"),
     "/page.js": ("page.js", "text/javascript"),
+    "/asking.js": ("asking.js", "text/javascript"),
     "/draw.js": ("draw.js", "text/javascript"),
     "/story.js": ("story.js", "text/javascript"),
+    "/cluster.js": ("cluster.js", "text/javascript"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
 _HEADERS = {
@@ -44,7 +45,10 @@ _TIMEOUT_S = 10.0
 
 
 class WebServer(socketserver.ThreadingTCPServer):
-    """now, log: what /now and /log?container=ID answer. token: what a reader has to bring; empty: nothing."""
+    """now, log: what /now and /log?container=ID answer. token: what a reader has to bring; empty: nothing.
+
+    page: which of the two pages is at /.
+    """
 
     allow_reuse_address = True
     daemon_threads = True
@@ -57,8 +61,10 @@ class WebServer(socketserver.ThreadingTCPServer):
         now: Callable[[], bytes],
         log: Callable[[str], bytes],
         token: str,
+        page: str = "page.html",
     ) -> None:
         self.now, self.log, self.token = now, log, token.encode()
+        self.pages = {**_PAGES, "/": (page, "text/html")}
         self._open: deque[Any] = deque()
         self._lock = threading.Lock()
         if isinstance(address, Path):
@@ -102,7 +108,7 @@ class _Session(BaseHTTPRequestHandler):
         except ValueError:
             self.send_error(HTTPStatus.BAD_REQUEST)
             return
-        page = _PAGE.get(asked.path)
+        page = self.server.pages.get(asked.path)
         if not self.server.token and not is_loopback(self.headers.get("Host", "")):
             self._answer(HTTPStatus.FORBIDDEN, b"ask for localhost\n")
         elif page:

@@ -170,6 +170,29 @@ def test_buttons_of_a_telephone_are_as_large_as_a_finger_needs(browser: Chromium
     assert browser.ask(f"{small} each.getBoundingClientRect().height < 24).length") == 0
 
 
+def test_nodes_are_shown_by_their_metrics(node: Arbiter) -> None:
+    with web.serving(node, *web.nodes(node)) as url, chromium() as browser:
+        browser.look(1280, 1000)
+        web.opened(browser, url)
+        rows = texts(browser, "tbody tr")
+        assert len(rows) == len(node.listing()["containers"])
+        for name in ("prod/search/main", "batch/train/main"):
+            assert any(name in row for row in rows), name
+        [tuned] = [row for row in rows if "batch/tune/main" in row]
+        assert "evicted 1.7 GiB" in tuned
+        first, second = texts(browser, ".node")
+        assert "refused card-too-small 1" in first
+        assert "moved evicted" in first
+        assert "away" in second
+        assert "Connection refused" in second
+        assert texts(browser, "#state") == ["look at 1 of 2 nodes"]
+        for scheme in ("light", "dark"):
+            browser.look(390, 800, scheme, telephone=True)
+            assert browser.ask("document.documentElement.scrollWidth") <= 390
+            assert browser.ask(CONTRASTS) == []
+        assert browser.said == []
+
+
 def test_reader_brings_the_token(node: Arbiter, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}\n")

@@ -27,6 +27,7 @@ from tests.support.processes import daemon
 from tests.support.waiting import until
 
 PICTURE = REPOSITORY / "docs" / "pictures" / "web.png"
+NODES_PICTURE = PICTURE.with_name("web-nodes.png")
 COLOURS = 256
 SIZE = (1280, 1400)
 # Requests of 1.2 s.
@@ -93,6 +94,12 @@ def busy(refused: str = GREEDY) -> Iterator[Arbiter]:
         yield mgpu
 
 
+def nodes(mgpu: Arbiter) -> tuple[str, ...]:
+    """Options that show it as one of two, of which the other one is away."""
+    away = "rack1-b=http://127.0.0.1:1/metrics"
+    return "--listen", "127.0.0.1:0", "--node", f"rack1-a=unix:{mgpu.root}/metrics.sock", "--node", away
+
+
 def kept(picture: bytes) -> Image.Image:
     return Image.open(io.BytesIO(picture)).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
 
@@ -105,6 +112,12 @@ def opened(browser: Chromium, url: str) -> None:
 def main() -> None:
     host.become_private()
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    with busy("batch/greedy") as mgpu, serving(mgpu, *nodes(mgpu)) as url, chromium() as browser:
+        browser.look(1280, 760)
+        opened(browser, url)
+        kept(browser.picture()).save(NODES_PICTURE, optimize=True)
+        if sys.argv[1:] == ["nodes"]:
+            return
     with busy("batch/greedy") as mgpu, serving(mgpu) as url, chromium() as browser:
         browser.look(*SIZE)
         opened(browser, url)

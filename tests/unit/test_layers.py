@@ -37,7 +37,7 @@ LAYERS: dict[str, tuple[set[str], set[str]]] = {
     "install": ({"oci_specs"}, set()),
     "mgpu_cli": (
         {"containerd_api", "install", "oci_specs", "placement", "runtime_hook"},
-        {"PIL", "click", "rich"},
+        {"PIL", "click", "prometheus_client", "rich"},
     ),
     "cluster": (
         {"oci_specs", "placement", "runtime_hook"},

@@ -66,6 +66,20 @@ def raw(made: WebServer, text: bytes) -> bytes:
         return link.makefile("rb").read()
 
 
+def test_page_of_nodes_is_under_the_same_rules() -> None:
+    with WebServer(HOME, lambda: b"[1]", log_of, TOKEN, "cluster.html") as made:
+        thread = threading.Thread(target=made.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            assert b"cluster.js" in ask(made, "/")[2]
+            assert b'"./asking.js"' in ask(made, "/cluster.js")[2]
+            assert ask(made, "/now")[0] == 401
+            assert ask(made, "/now", Authorization=f"Bearer {TOKEN}")[2] == b"[1]"
+        finally:
+            made.shutdown()
+            thread.join()
+
+
 def test_page_and_what_it_asks_for_are_served() -> None:
     with served() as made:
         status, headers, page = ask(made, "/")
