@@ -18,7 +18,7 @@ class Feature:
     """share, whole: whether a container that shares its GPUs gets it, and one that holds them alone. why: why
     not. takes: what it takes beside that.
 
-    capability: the one of NVIDIA_DRIVER_CAPABILITIES that it wants.
+    capability: the one of NVIDIA_DRIVER_CAPABILITIES that it wants. gpus: how many GPUs it takes.
 
     asks: NVIDIA's names of the class, control or command that it cannot do without.
     """
@@ -31,6 +31,7 @@ class Feature:
     why: str = ""
     takes: str = ""
     capability: str = ""
+    gpus: int = 1
 
     def told(self, *, alone: bool) -> str:
         """Whether such a container gets it, in a line."""
@@ -67,11 +68,20 @@ FEATURES = (
     ),
     Feature(
         "peers",
-        "NVLink, NVLS, CUDA's copies from GPU to GPU",
+        "NVLink, CUDA's copies from GPU to GPU, NCCL peer to peer",
         ("NV50_P2P",),
+        True,
+        True,
+        takes="the container has two GPUs or more that are no MIG instances, and a driver before 610",
+        gpus=2,
+    ),
+    Feature(
+        "multicast",
+        "NVLS, fabric handles",
+        ("NV_MEMORY_MULTICAST_FABRIC", "NV_MEMORY_FABRIC"),
         False,
         False,
-        "CUDA is told of no peers: NCCL goes through the host",
+        "memory of a fabric has names beyond the container: NCCL does without NVLS",
     ),
     Feature(
         "gpudirect",

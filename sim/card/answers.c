@@ -68,17 +68,6 @@ static uint32_t invalid(const struct rm_request *request)
     return NV_ERR_INVALID_ARGUMENT;
 }
 
-/* Among as many cards as it counts: none reaches another. */
-static uint32_t p2p_caps(const struct rm_request *request)
-{
-    return ((const struct rm_p2p_caps *)request->params)->count ? NV_OK : NV_ERR_INVALID_ARGUMENT;
-}
-
-static uint32_t p2p_matrix(const struct rm_request *request)
-{
-    return ((const struct rm_p2p_matrix *)request->params)->a ? NV_OK : NV_ERR_INVALID_ARGUMENT;
-}
-
 uint32_t subdevices(const struct rm_request *request)
 {
     request->object->card->asked = true;
@@ -373,7 +362,7 @@ static const struct answered {
 } answers[] = {
     {NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION, build_version},
     {NV0000_CTRL_CMD_SYSTEM_GET_CPU_INFO, zeros},
-    {NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS, p2p_caps},
+    {NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS, invalid},
     {NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_V2, p2p_caps},
     {NV0000_CTRL_CMD_SYSTEM_GET_FABRIC_STATUS, zeros},
     {NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_MATRIX, p2p_matrix},
@@ -424,7 +413,7 @@ static const struct answered {
     {NV2080_CTRL_CMD_BIOS_GET_INFO, nothing},
     {NV2080_CTRL_CMD_BUS_GET_INFO, invalid},
     {NV2080_CTRL_CMD_RC_GET_WATCHDOG_INFO, zeros},
-    {NV2080_CTRL_CMD_NVLINK_GET_NVLINK_CAPS, zeros},
+    {NV2080_CTRL_CMD_NVLINK_GET_NVLINK_CAPS, link_caps},
     {NV2080_CTRL_CMD_FLCN_GET_CTX_BUFFER_SIZE, of_channel},
     {NV0041_CTRL_CMD_GET_SURFACE_INFO, nothing},
     {NV2080_CTRL_CMD_GR_GET_INFO, gr_info},
@@ -443,7 +432,7 @@ static const struct answered {
     {NV2080_CTRL_CMD_RC_RELEASE_WATCHDOG_REQUESTS, nothing},
     {NV2080_CTRL_CMD_RC_SOFT_DISABLE_WATCHDOG, nothing},
     {NV2080_CTRL_CMD_CE_GET_ALL_CAPS, copy_engines},
-    {NV2080_CTRL_CMD_NVLINK_GET_NVLINK_STATUS, zeros},
+    {NV2080_CTRL_CMD_NVLINK_GET_NVLINK_STATUS, link_status},
     {NV2080_CTRL_CMD_GSP_GET_FEATURES, zeros},
     {NV2080_CTRL_CMD_GRMGR_GET_GR_FS_INFO, nothing},
     {NV2080_CTRL_CMD_0X20808159, nothing},

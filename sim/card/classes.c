@@ -1,4 +1,5 @@
 #include "../../native_sched/nvidia/rm/channel.h"
+#include "../../native_sched/nvidia/rm/peers_abi.h"
 #include "rm.h"
 #include <string.h>
 
@@ -153,6 +154,48 @@ static uint32_t video_object(struct rm_call *call, struct rm_object *object)
     return video_of(object->parent->engine_type) == (object->class_id & 0xff) ? NV_OK : NV_ERR_INVALID_CLASS;
 }
 
+/* As p2papiConstruct_IMPL() in NVIDIA's p2p_api.c. */
+static bool is_one_bit(uint32_t mask)
+{
+    return !(mask & (mask - 1));
+}
+
+static const struct rm_object *subdevice_of(struct rm_call *call, const struct rm_object *object,
+                                            uint32_t handle)
+{
+    const struct rm_object *found = object_find(call->rm, object->client->root.handle, handle);
+
+    return found && found->class_id == NV20_SUBDEVICE_0 ? found : NULL;
+}
+
+static uint32_t peers(struct rm_call *call, struct rm_object *object)
+{
+    const struct rm_p2p *params = call->params;
+    const struct rm_object *one = subdevice_of(call, object, params->subdevice);
+    const struct rm_object *other = subdevice_of(call, object, params->peer);
+
+    if (!one || !other || !is_one_bit(params->peer_ids) || !is_one_bit(params->peers_ids) ||
+        !is_one_bit(params->egm_ids) || !is_one_bit(params->peers_egm_ids))
+        return NV_ERR_INVALID_ARGUMENT;
+    if (one == other && (params->peer_ids != params->peers_ids || params->egm_ids != params->peers_egm_ids))
+        return NV_ERR_INVALID_ARGUMENT;
+    if (!cards_are_peers(one->card, other->card))
+        return NV_ERR_NOT_SUPPORTED;
+    object->peers[0] = params->subdevice;
+    object->peers[1] = params->peer;
+    return NV_OK;
+}
+
+static void forget_peers(struct rm *rm, const struct rm_object *subdevice)
+{
+    for (struct rm_object *object = subdevice->client->root.child, *next; object; object = next) {
+        next = object->next;
+        if (object->class_id == NV50_P2P &&
+            (object->peers[0] == subdevice->handle || object->peers[1] == subdevice->handle))
+            object_free(rm, object);
+    }
+}
+
 enum { BY_ALLOC_MEMORY = 0 };                  /* below nothing: pages.c makes it */
 enum { ANY_CHANNEL = VOLTA_CHANNEL_GPFIFO_A }; /* stands for the channels of every architecture */
 enum { ANY_OF_CARD = NV20_SUBDEVICE_0 - 1 };   /* a device or a subdevice */
@@ -202,6 +245,7 @@ static const struct class_rule {
     {NV01_MEMORY_VIRTUAL, NV01_DEVICE_0, EXACT, virtual_memory_alloc, vaspace_free},
     {NV50_MEMORY_VIRTUAL, NV01_DEVICE_0, ANY, virtual_memory_alloc, vaspace_free},
     {NV01_CONTEXT_DMA, ANY_PARENT, EXACT, context_dma, NULL},
+    {NV50_P2P, NV01_ROOT_CLIENT, EXACT, peers, NULL},
     {NVENC_SW_SESSION, NV20_SUBDEVICE_0, EXACT, video_session, NULL},
     {VOLTA_COMPUTE_A, ANY_CHANNEL, ANY, engine_object, NULL},
     {VOLTA_DMA_COPY_A, ANY_CHANNEL, ANY, engine_object, NULL},
@@ -255,7 +299,8 @@ void class_release(struct rm *rm, struct rm_object *object)
     const struct class_rule *rule = rule_of(object->class_id);
 
     dma_forget(rm, object);
-
+    if (object->class_id == NV20_SUBDEVICE_0)
+        forget_peers(rm, object);
     if (rule && rule->release)
         rule->release(object);
 }

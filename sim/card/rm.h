@@ -10,6 +10,7 @@
  *   dup.c     memory that has several names
  *   exports.c memory that is exported through open files
  *   pages.c   memory of a process's own pages, memory/process_map.h what is mapped by one
+ *   peers.c   what cards are to each other
  *   dma.c     what is mapped without nvidia-uvm, uvm.h nvidia-uvm, memory/managed.h managed memory
  *   answers.c the controls that only ask, answers_gr.c those of the graphics engine, control_sizes.c how
  *             large they are
@@ -67,6 +68,7 @@ struct rm_object {
         struct gpu_channel *channel;
         struct gpu_doorbell *doorbell;
         uint32_t instance; /* of a subdevice */
+        uint32_t peers[2]; /* of two cards made peers: the subdevices that it was made with */
     };
 };
 
@@ -315,6 +317,12 @@ uint32_t tsg_set_interleave(const struct rm_request *request);
 uint32_t tsg_preempt(const struct rm_request *request);
 uint32_t tsg_info(const struct rm_request *request);
 uint32_t disable_channels(const struct rm_request *request);
+
+/* peers.c: the same. */
+uint32_t p2p_caps(const struct rm_request *request);
+uint32_t p2p_matrix(const struct rm_request *request);
+uint32_t link_caps(const struct rm_request *request);
+uint32_t link_status(const struct rm_request *request);
 
 /* dup.c, exports.c: the same. */
 uint32_t inherited_share(const struct rm_request *request);

@@ -13,12 +13,14 @@ from typing import Any
 
 import pytest
 
-from sim.cards import Span
+from sim.cards import Span, timeline
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
-from tests.support.colocation import came_back, mark, pid_of, preempted
+from tests.support.bundle import bundle
+from tests.support.colocation import came_back, mark, pid_of, preempted, row
 from tests.support.foreign import foreign_bundle, run_foreign
-from tests.support.load import load
+from tests.support.load import INSIDE as LOAD
+from tests.support.load import load, mounts
 from tests.support.load import working as load_working
 from tests.support.started import Foreground, foreground
 from tests.support.waiting import until
@@ -169,3 +171,63 @@ def test_tinygrad_does_not_notice_suspension(private_host: None) -> None:
         longest_ns, _ = preempted(found, online=online, offline=[pid], hold_ms=HOLD_MS)
         assert off(found, pid) >= 1
         assert longest_ns < NOISE_MS * 1_000_000
+
+
+@contextmanager
+def online_on(mgpu: Arbiter, card: int) -> Iterator[Foreground]:
+    env = {"MGPU_MEMORY_MIB": "1024", "MGPU_QOS": "online", "NVIDIA_VISIBLE_DEVICES": str(card)}
+    with (
+        bundle(LOAD, *BURST, "-o", "json", env=env, mounts=mounts()) as made,
+        foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as running,
+    ):
+        yield running
+
+
+def events(mgpu: Arbiter) -> Iterator[Any]:
+    """What the scheduler did: as many come at a time as a packet holds."""
+    reply = mgpu.ask("timeline", since=0)
+    while reply["events"]:
+        yield from reply["events"]
+        reply = mgpu.ask("timeline", since=reply["next"])
+
+
+def times_off(mgpu: Arbiter, grant: str) -> list[tuple[int, int]]:
+    """From each suspension that is done until the container is told to run again, in ns."""
+    found, since = [], None
+    for at, _, whose, kind, *_ in events(mgpu):
+        if whose == grant and kind == "suspended":
+            since = at
+        elif whose == grant and kind == "resume" and since is not None:
+            found.append((since, at))
+            since = None
+    return found
+
+
+@pytest.mark.parametrize("card", [0, 1])
+def test_cards_that_copy_to_each_other_are_suspended_together(private_host: None, card: int) -> None:
+    """Online wants one of them: no engine of either does anything meanwhile, and all bytes are right."""
+    with arbiter.running("a10:2", node_config=f"hold_ms = {HOLD_MS}\n") as mgpu:
+        admin = mgpu.root / "sim" / "admin.sock"
+
+        def spans(card: int) -> list[Span]:
+            seen = timeline(admin, card, since[card])
+            assert not seen.lost
+            return [span for span in seen.spans if (span.tgid, span.kind) == (pid, "run")]
+
+        with case(mgpu, "crossing", MGPU_QOS="offline", MGPU_GPUS="2") as (running, name):
+            assert said(running)["arch"] == "sm_86"
+            pid, since = pid_of(mgpu, name), [timeline(admin, card).next for card in (0, 1)]
+            grant = (row(mgpu, name) or {})["id"]
+            running.tell()
+            until(lambda: all(spans(card) for card in (0, 1)), "both cards copy")
+            with online_on(mgpu, card) as online:
+                assert said(online)["requests"]
+            until(lambda: bool(times_off(mgpu, grant)), "it is told to run again")
+            back = times_off(mgpu, grant)[-1][1]
+            until(lambda: all(spans(card)[-1].start_ns > back for card in (0, 1)), "both cards copy again")
+            running.tell()
+            assert said(running) == {"same": True}
+            assert running.end() == 0
+        off = times_off(mgpu, grant)
+        ran = [span for card in (0, 1) for span in spans(card)]
+        assert [span for span in ran if any(a < span.end_ns and span.start_ns < b for a, b in off)] == []

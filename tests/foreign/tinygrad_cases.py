@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import sys
 import time
 from collections.abc import Iterator
@@ -109,11 +110,32 @@ def work(device: Any) -> Iterator[dict[str, Any]]:
         yield {"same": all(there_and_back(device, 8 * MIB, seed * 1000 + i) for i in range(rounds))}
 
 
+def crossing(device: Any) -> Iterator[dict[str, Any]]:
+    """To the second card by the first one's copies and back by the second's, from a line until the next."""
+    other, size = Device["NV:1"], 16 * MIB
+    options = BufferSpec(nolru=True)
+    here, there = device.allocator.alloc(size, options), other.allocator.alloc(size, options)
+    content = bytearray(os.urandom(MIB) * (size // MIB))
+    device.allocator._copyin(here, memoryview(content))
+    device.synchronize()
+    sys.stdin.readline()
+    told = select.poll()
+    told.register(sys.stdin, select.POLLIN)
+    while not told.poll(0):
+        other.allocator._transfer(there, here, size, src_dev=device, dest_dev=other)
+        other.synchronize()
+        device.allocator._transfer(here, there, size, src_dev=other, dest_dev=device)
+        device.synchronize()
+    back = bytearray(size)
+    device.allocator._copyout(memoryview(back), here)
+    yield {"same": back == content}
+
+
 def main() -> None:
     what = sys.argv[1]
     device = Device["NV"]
-    if what in ("fill", "work"):
-        if what == "work":
+    if what in ("fill", "work", "crossing"):
+        if what != "fill":
             print(json.dumps(opened(device)), flush=True)
         for said in globals()[what](device):
             print(json.dumps(said), flush=True)

@@ -1,4 +1,5 @@
 #include "world.h"
+#include "../../native_sched/nvidia/rm/peers_abi.h"
 #include <errno.h>
 
 enum { GRANULE = 65536, HEAP_BYTES = 1 << 30, OWN_BYTES = 3 << 20, FRESH_HANDLE = 0x50000000 };
@@ -45,6 +46,14 @@ static uint64_t own_bytes(uint32_t class_id, const void *params)
     return class_id == FERMI_VASPACE_A || class_id == KEPLER_CHANNEL_GROUP_A ? OWN_BYTES : 0;
 }
 
+static bool has_peers(const struct node *n)
+{
+    int one = model_find(n->client, n->peers[0]), other = model_find(n->client, n->peers[1]);
+
+    return one >= 0 && other >= 0 && world.node[one].class_id == NV20_SUBDEVICE_0 &&
+           world.node[other].class_id == NV20_SUBDEVICE_0;
+}
+
 /* As the class's constructor: what it needs and what it gives back in the parameters. */
 static uint32_t construct(struct node *n, struct driver_call *call)
 {
@@ -79,6 +88,14 @@ static uint32_t construct(struct node *n, struct driver_call *call)
     }
     if (n->card != OBJECT_NO_CARD)
         n->bytes += own_bytes(n->class_id, call->params);
+    if (n->class_id == NV50_P2P) {
+        const struct rm_p2p *peers = (const void *)call->params;
+
+        n->peers[0] = peers->subdevice;
+        n->peers[1] = peers->peer;
+        if (call->params_bytes < sizeof(*peers) || !has_peers(n))
+            return NV_ERR_INVALID_ARGUMENT;
+    }
     n->is_channel = is_channel(n->class_id);
     n->has_userd = n->is_channel && call->params_bytes >= 360 && channel->userd_memory[0];
     return NV_OK;
@@ -87,7 +104,7 @@ static uint32_t construct(struct node *n, struct driver_call *call)
 /* The parent a class hangs from; 0: any. */
 static uint32_t parent_class(uint32_t class_id)
 {
-    if (class_id == NV01_DEVICE_0)
+    if (class_id == NV01_DEVICE_0 || class_id == NV50_P2P)
         return NV01_ROOT_CLIENT;
     if (is_channel(class_id))
         return KEPLER_CHANNEL_GROUP_A;
@@ -152,6 +169,9 @@ static uint32_t free_object(const struct driver_call *call, const struct rm_free
     if ((i = model_find(f->root, f->handle)) < 0)
         return NV_ERR_OBJECT_NOT_FOUND;
     free_below(i);
+    for (i = 0; i < NODES; i++)
+        if (world.node[i].live && world.node[i].class_id == NV50_P2P && !has_peers(&world.node[i]))
+            world.node[i].live = false;
     return NV_OK;
 }
 

@@ -17,6 +17,7 @@ struct node { /* an object in the driver */
     int parent;             /* -1: a root client */
     uint64_t bytes, memory; /* memory: its number, the same for all its names; 0: it is none */
     uint32_t shared_with;   /* a client; 0: none */
+    uint32_t peers[2];      /* of NV50_P2P: its subdevices */
     bool is_channel, has_userd;
     bool scheduled; /* a group is on its runlist */
     bool disabled;  /* a channel is */

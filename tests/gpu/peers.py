@@ -1,4 +1,4 @@
-"""Two cards: what programs are told of each reaching the other, and whether NCCL finds its way without."""
+"""Two cards: what programs are told of each reaching the other, and whether NCCL finds its way."""
 
 from __future__ import annotations
 
@@ -57,9 +57,7 @@ def summed(texts: list[str]) -> bool:
 
 
 def two_cards(product: Product, results: Results, out: Result) -> None:
-    """Contexts on both, and what the driver API says of peers: no, and the same when it is asked for all the
-    same.
-    """
+    """Contexts on both, and what the driver API says of peers, and makes of it."""
     if product.card_count() < 2:
         raise CannotSayError("there is one card")
     words = ("init", "context", "context=0:1", "peer", "info", "destroy", "destroy")
@@ -67,10 +65,8 @@ def two_cards(product: Product, results: Results, out: Result) -> None:
         found = does_on(box.end(), words, out, results)
     if found:
         peer = found[3]
-        none = peer["may"] == 0 and peer["enabled"] != 0
-        out.verdict = (
-            "no peers, consistently" if none else f"peers: may {peer['may']}, enabled {peer['enabled']}"
-        )
+        consistent = (peer["may"] == 1) == (peer["enabled"] == 0)
+        out.verdict = "consistent" if consistent else f"peers: may {peer['may']}, enabled {peer['enabled']}"
 
 
 def one_container(product: Product, results: Results, out: Result) -> None:
@@ -121,7 +117,7 @@ def _is_class_of(refused: Container[int], kind: str, number: int) -> bool:
 
 def natively(backend: Backend, results: Results, out: Result) -> None:
     """The same without mgpu: which of the peers' classes NCCL uses when it may, and how it ends when they are
-    advertised and then refused. What the first needs is what mgpu would have to serve, were NV50_P2P allowed.
+    advertised and then refused. What the first needs is what mgpu has to serve.
     """
     python = needed(backend.name, backend.cards())
     for name, refused in (("allowed", {}), ("refused", PEER_CLASSES)):

@@ -1,5 +1,6 @@
 """Two cards of one container are peers, those of two containers are not; what is mapped so is charged on the
-card that it lies on, and its tables on the card that maps it.
+card that it lies on, and its tables on the card that maps it. What RM says of them and makes of them, a
+container has among its own cards.
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ from tests.support import arbiter
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import bundle
 from tests.support.programs import Programs, inside
-from tests.support.rm_numbers import NV_ERR_INVALID_DEVICE, NV_ERR_NO_MEMORY
+from tests.support.rm_numbers import (
+    NV_ERR_INVALID_ARGUMENT,
+    NV_ERR_INVALID_CLASS,
+    NV_ERR_INVALID_DEVICE,
+    NV_ERR_INVALID_OBJECT_PARENT,
+    NV_ERR_NO_MEMORY,
+)
 from tests.support.started import Foreground, foreground
 from tests.support.waiting import until
 
@@ -24,6 +31,13 @@ MAPPED = 600 * MIB
 @pytest.fixture(scope="module")
 def two(private_host: None) -> Iterator[Arbiter]:
     with arbiter.running("a10:2", sim_options=["driver-version=580.142"]) as mgpu:
+        yield mgpu
+
+
+@pytest.fixture(scope="module")
+def three(private_host: None) -> Iterator[Arbiter]:
+    """Each is linked with each other."""
+    with arbiter.running("h100:3", sim_options=["driver-version=580.142"]) as mgpu:
         yield mgpu
 
 
@@ -73,3 +87,53 @@ def test_whole_cards_are_peers_too(two: Arbiter, built: Programs) -> None:
     with peers(two, built, MGPU_GPUS="2") as running:
         assert step(running) == "enabled 0 mapped 0"
     until(lambda: two.used_bytes() == [0, 0], "nothing is left of it")
+
+
+# ctrl0000system.h: writes, reads, over NVLink and atomic there; over the bus by mailboxes.
+OVER_LINKS, OVER_BUS = 0x1B, 0x47
+
+
+@contextmanager
+def pairs(mgpu: Arbiter, built: Programs, **env: str) -> Iterator[Foreground]:
+    with (
+        bundle(inside("pairs"), env=env, mounts=[built.oci_mount]) as made,
+        foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as running,
+    ):
+        assert running.line() == "ready"
+        yield running
+
+
+def objects_of_two(running: Foreground) -> None:
+    assert step(running) == "made 0 numbered 0 unlike 0"
+    strange = [NV_ERR_INVALID_ARGUMENT] * 3 + [NV_ERR_INVALID_OBJECT_PARENT]
+    assert step(running) == "strange " + " ".join(f"{status:#x}" for status in strange)
+    assert step(running) == "again 0 0"
+
+
+@pytest.mark.parametrize("env", [{"MGPU_MEMORY_MIB": "2048"}, {}], ids=["shares", "whole"])
+def test_two_cards_of_three_are_told_of_each_other_alone(
+    three: Arbiter, built: Programs, env: dict[str, str]
+) -> None:
+    with pairs(three, built, MGPU_GPUS="2", **env) as running:
+        assert step(running) == f"reach {OVER_LINKS:#x} 0, others 0, links 1 hidden 1 listed 1"
+        before = three.used_bytes()
+        objects_of_two(running)
+        assert three.used_bytes() == before
+        # Without nvidia-uvm: as with it, charged where it lies, and its tables on the card that maps it.
+        assert step(running) == "mapped 0"
+        [tables, mapped] = sorted(now - was for now, was in zip(three.used_bytes(), before, strict=True))[1:]
+        assert 0 < tables < MIB
+        assert mapped == 64 * MIB
+    until(lambda: three.used_bytes() == [0, 0, 0], "nothing is left of it")
+
+
+def test_one_card_has_no_peers_and_no_links(three: Arbiter, built: Programs) -> None:
+    with pairs(three, built, MGPU_GPUS="1") as running:
+        assert step(running) == "reach 0 0, others 0, links 0 hidden 0 listed 0"
+        assert step(running) == f"made {NV_ERR_INVALID_CLASS:#x} numbered {NV_ERR_INVALID_CLASS:#x} unlike 0"
+
+
+def test_cards_without_links_are_peers_over_the_bus(two: Arbiter, built: Programs) -> None:
+    with pairs(two, built, MGPU_GPUS="2", MGPU_MEMORY_MIB="2048") as running:
+        assert step(running) == f"reach {OVER_BUS:#x} 0, others 0, links 0 hidden 0 listed 1"
+        objects_of_two(running)

@@ -1,4 +1,6 @@
-"""Cards are no peers of each other, and whatever a program asks before it tries says so."""
+"""A container of one card has no peers, and whatever a program asks before it tries says so. Several cards'
+are in tests/hostile/test_peers.py.
+"""
 
 from __future__ import annotations
 

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import copy
 import os
+import struct
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from sim.cards import CardProcess, running
+from sim.cards import Card, CardProcess, cards, running
 from tests.sim.card_protocol import (
     DEVICE,
     INVALID_DEVICE,
@@ -22,6 +23,11 @@ from tests.sim.card_protocol import (
     device_params,
 )
 from tests.sim.card_space import COPY, COPY_CLASS, MIB, HardwareChannel, Space, Uvm, method, uuid_of, wait
+from tests.support.rm_numbers import (
+    NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_V2,
+    NV50_P2P,
+    NV_ERR_INVALID_ARGUMENT,
+)
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.sim
@@ -66,6 +72,9 @@ class Pair:
     def map(self) -> int:
         """The other card's memory, on the first."""
         return self.uvm.map(self.one.uuid, THERE, MIB, self.theirs)
+
+    def listed(self) -> list[Card]:
+        return cards(self._card.admin_socket)
 
     def used(self) -> list[int]:
         return [one.used_bytes for one in self._card.account().cards[:2]]
@@ -115,6 +124,43 @@ def test_copy_engine_reads_and_writes_the_peer(pair: Pair) -> None:
     pair.there[:] = content[::-1]
     copy_to(pair, channel, HERE, THERE, DONE + MIB)
     assert pair.here[:] == content[::-1]
+
+
+# ctrl0000system.h: reads and writes by mailboxes, over the bus.
+OVER_BUS = 0x47
+
+
+def peer_params(one: int, other: int, *ids: int) -> bytes:
+    return struct.pack("<4I", one, other, *(ids or (0, 0))).ljust(72, b"\0")
+
+
+def test_rm_says_which_cards_are_peers(pair: Pair) -> None:
+    ids = [card.gpu_id for card in pair.listed()]
+    for named, expected in ((ids[:2], OVER_BUS), (ids[1:], 0), (ids[:1] * 2, 0), (ids[:1], 0), (ids, 0)):
+        params = struct.pack(f"<{len(named)}I", *named).ljust(128, b"\0") + struct.pack("<I", len(named))
+        status, answer = pair.client.control(
+            NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_V2, params.ljust(8348, b"\0"), pair.client.root
+        )
+        assert (status, struct.unpack_from("<I", answer, 0x84)[0]) == (OK, expected)
+
+
+@pytest.mark.parametrize("ends", [0, 1])
+def test_peers_of_rm_end_with_either_subdevice(pair: Pair, ends: int) -> None:
+    subdevices = pair.client.subdevice, pair.other.client.subdevice
+    third = on_card(pair.client, OTHER_KIND).subdevice
+    for params, expected in (
+        (peer_params(*subdevices), OK),
+        (peer_params(*subdevices, 3, 0), NV_ERR_INVALID_ARGUMENT),
+        (peer_params(subdevices[0], pair.client.device), NV_ERR_INVALID_ARGUMENT),
+        (peer_params(subdevices[0], third), NOT_SUPPORTED),
+    ):
+        assert pair.client.alloc(pair.client.root, NV50_P2P, params)[0] == expected
+    made = pair.client.made(pair.client.root, NV50_P2P, peer_params(*subdevices))
+    assert pair.client.free(subdevices[ends]) == OK
+    # Its name is free again, and no other object has it.
+    left = subdevices[1 - ends]
+    again = peer_params(left, left)
+    assert pair.client.alloc(pair.client.root, NV50_P2P, again, made)[0] == NOT_SUPPORTED
 
 
 def closed(pair: Pair) -> int:

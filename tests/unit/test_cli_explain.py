@@ -62,5 +62,8 @@ def test_describe_says_what_a_container_lacks_and_what_it_takes() -> None:
     assert list(render._grant({"whole": False, "cards": card})) == [
         ("GPUs:", f"shared: tracing; for counters, hmm, video {HOW}")
     ]
+    assert list(render._grant({"whole": True, "cards": [*card, {"index": 1}]})) == [
+        ("GPUs:", "whole, to it alone: tracing, counters, hmm, peers")
+    ]
     assert list(render._grant({"whole": False, "cards": []})) == []
     assert list(render._grant({"cards": card})) == [], "an older mgpud does not say"

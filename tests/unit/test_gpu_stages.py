@@ -165,10 +165,10 @@ def test_programs_are_judged_by_their_reports(results: Results, monkeypatch: pyt
 # Two cards.
 
 
-def test_refused_peer_is_reported_as_no_peer(results: Results) -> None:
+def test_promised_peer_that_is_refused_is_reported(results: Results) -> None:
     words = [(word, 0) for word in ("init", "context", "context=0:1", "peer", "info", "destroy", "destroy")]
     box = Product(said(*words, may=0, enabled=217))
-    assert verdict(peers.two_cards, box, results).verdict == "no peers, consistently"
+    assert verdict(peers.two_cards, box, results).verdict == "consistent"
     assert box.asked[0]["cards"] == "0,1"
     assert verdict(peers.two_cards, Product(said(*words, may=1, enabled=304)), results).verdict == (
         "peers: may 1, enabled 304"

@@ -13,7 +13,9 @@ from tools.abi.tables import REPOSITORY
 
 RM = REPOSITORY / "native_sched/nvidia/rm"
 SOURCE = RM / "interface.def"
-HEADERS = tuple(RM / f"{name}.h" for name in ("rm_abi", "export_abi", "uvm_abi", "arbiter_abi", "perfmon"))
+HEADERS = tuple(
+    RM / f"{name}.h" for name in ("rm_abi", "export_abi", "peers_abi", "uvm_abi", "arbiter_abi", "perfmon")
+)
 # Macro: the kind of fact that its rows are about.
 KINDS = {
     "STATUS": "status",

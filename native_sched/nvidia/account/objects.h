@@ -30,6 +30,7 @@ struct rm_object {
             uint32_t wraps;       /* 1: made for one channel that a device was named for */
         };
         uint32_t virtual_memory;       /* a mapping of map_dma.c's: in which, a handle */
+        uint32_t peer;                 /* peers: a subdevice, the other one being its parent here */
         uint32_t places;               /* files that memory is exported through: how much they take */
         uint32_t channel_client;       /* retained.h: of the channel that is registered */
         struct {                       /* memory */

@@ -308,16 +308,6 @@ enum { RM_NO_INSTANCE = 0xffffffff, RM_MAX_GPU_INSTANCES = 9 };
 struct rm_gpu_instances { /* 0x2080018b, 40 */
     uint32_t id[RM_MAX_GPU_INSTANCES], count;
 };
-/* how 0x12b and 0x127 begin; then peers' numbers of each other, there or where pointers say */
-struct rm_p2p_caps {
-    uint32_t gpu_id[RM_MAX_CARDS], count, caps, read_engines, write_engines;
-    uint8_t status[9];
-};
-enum { RM_P2P_NOT_SUPPORTED = 5, RM_P2P_NO_PEER = 0xff, RM_P2P_LISTS_AT = 0x9c, RM_P2P_POINTERS_AT = 0xa0 };
-enum { RM_P2P_GROUP = 8 };
-struct rm_p2p_matrix { /* how 0x13a begins; then what each of the one reaches of the other */
-    uint32_t a, b, gpu_id_a[RM_P2P_GROUP], gpu_id_b[RM_P2P_GROUP];
-};
 enum { RM_FABRIC_SKIP = 1 }; /* 0x136: there is none */
 struct rm_classes {          /* 0x800292 */
     uint32_t count, list[];
@@ -467,10 +457,6 @@ RM_SZ(rm_event, 24);
 RM_SZ(rm_os_event, 16);
 RM_SZ(rm_debugger, 12);
 RM_SZ(rm_profiler, 8);
-RM_AT(rm_p2p_caps, count, 0x80);
-RM_AT(rm_p2p_caps, status, 0x90);
-RM_AT(rm_p2p_matrix, gpu_id_b, 0x28);
-RM_SZ(rm_p2p_matrix, 0x48);
 RM_SZ(rm_class_list, 16);
 RM_SZ(rm_device_ids, 4);
 RM_AT(rm_id_info, sli_status, 0x18);

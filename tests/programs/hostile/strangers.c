@@ -3,6 +3,7 @@
  * of cards; and a channel of its own to be reset. Prints how many of these calls were answered with success.
  */
 #include "../gpu.h"
+#include "../../../native_sched/nvidia/rm/peers_abi.h"
 
 enum { FIRST_CLIENT = 0xc1d00000, CLIENTS = 1024, BUSES = 256, SLOTS = 64, GROUP = 0x100 };
 

@@ -14,10 +14,28 @@ static void end_charge(void *context, const struct rm_object *obj)
         groups_forget(t->groups, obj->client, obj->handle);
 }
 
+/* RM ends peers with either of their subdevices (refAddDependant() in p2papiConstruct_IMPL()). */
+static void drop_peers(struct objects *o, uint32_t root)
+{
+    uint32_t i = root, next;
+
+    for (i = objects_next(o, root, i); i; i = next) {
+        next = objects_next(o, root, i);
+        if (rm_kind_of(o->slot[i].class_id) == RM_KIND_P2P &&
+            !objects_find(o, o->slot[i].client, o->slot[i].peer))
+            objects_drop(o, i, NULL, NULL);
+    }
+}
+
 void object_drop(struct tenant *t, uint32_t slot)
 {
+    enum rm_kind kind = rm_kind_of(t->objects.slot[slot].class_id);
+    uint32_t root = objects_root(&t->objects, slot);
+
     assert_held(&t->lock);
     objects_drop(&t->objects, slot, end_charge, t);
+    if (kind == RM_KIND_DEVICE || kind == RM_KIND_SUBDEVICE)
+        drop_peers(&t->objects, root);
 }
 
 void objects_drop_of_file(struct tenant *t, uint64_t file)

@@ -2,7 +2,9 @@
  * calls of this kind are carried out one after the other, so that no listener's call comes between what
  * another's asked for and what was accounted for. */
 #include "create.h"
+#include "control.h"
 #include "native_sched/nvidia/rm/channel.h"
+#include "native_sched/nvidia/rm/peers_abi.h"
 #include "handlers.h"
 #include "native_sched/nvidia/boundary/call/inflight.h"
 #include "native_sched/nvidia/boundary/continued/continued.h"
@@ -116,6 +118,16 @@ static bool is_device(struct call *c, uint32_t client, uint32_t handle)
     return slot && rm_kind_of(c->tenant->objects.slot[slot].class_id) == RM_KIND_DEVICE;
 }
 
+static bool subdevice_of_grant(struct call *c, uint32_t client, uint32_t handle)
+{
+    const struct objects *o = &c->tenant->objects;
+    WITH_TENANT(c->tenant);
+    uint32_t slot = call_find(c, client, handle);
+
+    return slot && rm_kind_of(o->slot[slot].class_id) == RM_KIND_SUBDEVICE &&
+           c->tenant->granted[o->slot[slot].card];
+}
+
 /* For a channel below a device RM makes a group that no call can name, of the channel's engine and address
  * space (kchannelConstruct_IMPL() in kernel_channel.c). It is made here, as RM would, so that there is none
  * that the scheduler does not have. libnvcuvid, libnvidia-encode and libcuda, where it moves a
@@ -155,6 +167,21 @@ static struct answer make_with_group(struct call *c, struct creation *a)
     return made;
 }
 
+/* Numbers of peers and mailboxes are the cards', which others work with too: RM takes the caller's unseen
+ * (kbusCreateP2PMappingForNvlink_GP100()), and chooses them itself where there are none. */
+static uint32_t judge_peers(struct call *c, const struct creation *a)
+{
+    struct rm_p2p *p = (void *)c->params;
+
+    if (!peers_are_served(c))
+        return NV_ERR_INVALID_CLASS;
+    if (!subdevice_of_grant(c, a->root, p->subdevice) || !subdevice_of_grant(c, a->root, p->peer))
+        return NV_ERR_INVALID_ARGUMENT; /* as RM of a handle that is no subdevice */
+    p->peer_ids = p->peers_ids = p->mailbox_bytes = p->egm_ids = p->peers_egm_ids = 0;
+    p->mailbox = 0;
+    return NV_OK;
+}
+
 static struct answer make(struct call *c, struct creation *a)
 {
     enum rm_kind kind = c->params_row->kind;
@@ -163,8 +190,12 @@ static struct answer make(struct call *c, struct creation *a)
     struct open_file file = c->file;
     struct answer made;
 
+    uint32_t status = NV_OK;
+
     if (names_foreign_client(c, a->class_id))
         return answered(NV_ERR_INVALID_CLIENT);
+    if (kind == RM_KIND_P2P && (status = judge_peers(c, a)))
+        return answered(status);
     /* Programs have a card's file for each event, and make the event there: of all classes RM takes these two
      * there alone. */
     if (kind == RM_KIND_EVENT && !call_control_file(c, &file))

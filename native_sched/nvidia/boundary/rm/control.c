@@ -4,6 +4,7 @@
 #include "native_sched/nvidia/boundary/call/inflight.h"
 #include "native_sched/nvidia/channels/groups.h"
 #include "native_sched/nvidia/rm/export_abi.h"
+#include "native_sched/nvidia/rm/peers_abi.h"
 #include "view.h"
 #include <errno.h>
 #include <stddef.h>

@@ -3,6 +3,7 @@
 #include "native_sched/nvidia/boundary/call/close_wait.h"
 #include "native_sched/nvidia/channels/groups.h"
 #include "native_sched/nvidia/rm/channel.h"
+#include "native_sched/nvidia/rm/peers_abi.h"
 #include "native_sched/nvidia/boundary/call/inflight.h"
 #include "native_sched/nvidia/boundary/call/parked.h"
 #include "control.h"
@@ -115,6 +116,10 @@ static uint32_t reserve(struct call *c, struct creation *a, struct place *p)
             return NV_ERR_INVALID_DEVICE;
         p->card = k->index;
     }
+    /* RM has them below the client, and ends them with a subdevice. No memory of a card is taken for them. */
+    if (rm_kind_of(a->class_id) == RM_KIND_P2P)
+        p->parent = call_find_on(c, p->file, a->root,
+                                 ((const struct rm_p2p *)(const void *)c->params)->subdevice);
     if (p->card == OBJECT_NO_CARD)
         return NV_OK;
     p->reserved = cost_of(c, a, p->card);
@@ -156,6 +161,8 @@ static void note_kind(const struct call *c, const struct creation *a, struct rm_
         rm_channel_read(&c->m->rm, c->params, &channel);
         obj->userd.memory = channel.userd_memory[0];
         obj->userd.offset = channel.userd_offset[0];
+    } else if (rm_kind_of(a->class_id) == RM_KIND_P2P) {
+        obj->peer = ((const struct rm_p2p *)(const void *)c->params)->peer;
     }
 }
 
