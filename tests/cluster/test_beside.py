@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import copy
+from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
 import pytest
 import yaml
 
+from cluster.admission import change, refuse
+from cluster.admission.names import Settings
+from cluster.admission.shapes import POD
 from cluster.node.published import SERVING
 from cluster.resources.table import RESOURCES, offered
 from cluster.scheduler.groups import group_of
 from oci_specs import vocabulary
+from tests.cluster import extender_support
+from tests.cluster.admission import patched
+from tests.cluster.api_server import ApiServer
+from tests.cluster.extender_support import NODES, PODS, extender, until
 from tests.cluster.inventories import node
 from tests.support.places import REPOSITORY
 
@@ -28,7 +38,9 @@ def test_page_names_every_example() -> None:
     assert all(f"(../cluster/manifests/beside/{path.name})" in PAGES for path in FOLDER.iterdir())
 
 
-@pytest.mark.parametrize("name", ["quota.yaml", "limit-range.yaml", "kueue.yaml", "gang.yaml", "teams.yaml"])
+@pytest.mark.parametrize(
+    "name", ["quota.yaml", "limit-range.yaml", "kueue.yaml", "gang.yaml", "teams.yaml", "spare-node.yaml"]
+)
 def test_valid_by_the_published_schema(name: str) -> None:
     """Kueue's own kinds have none that a registry brings."""
     found = [each for each in documents(name) if "kueue" not in each["apiVersion"]]
@@ -96,3 +108,70 @@ def test_overlay_of_an_autoscaler_is_what_such_a_node_offers() -> None:
     assert runtime["scheduling"]["nodeSelector"] == {SERVING: labels[SERVING]}
     agent = yaml.safe_load((FOLDER.parent / "agent.yaml").read_text())
     assert agent["spec"]["template"]["spec"]["nodeSelector"].items() <= labels.items()
+
+
+def spare_pod() -> dict[str, Any]:
+    """What the Deployment makes, as admission leaves it, with its class's priority."""
+    priority, deployment = documents("spare-node.yaml")
+    template = copy.deepcopy(deployment["spec"]["template"])
+    template["metadata"] |= {"name": "spare", "namespace": "default"}
+    asked = {"apiVersion": "v1", "kind": "Pod", **template}
+    settings = Settings()
+    made: dict[str, Any] = patched(asked, change.patch(POD, asked, {}, settings))
+    assert refuse.refusal(POD, made, {}, settings) is None
+    assert made["spec"]["priorityClassName"] == priority["metadata"]["name"]
+    # Below -10 cluster-autoscaler takes a pod for one that may wait for ever.
+    assert -10 <= priority["value"] < 0
+    made["metadata"]["uid"] = "spare"
+    made["spec"]["priority"] = priority["value"]
+    made["status"] = {"phase": "Pending"}
+    return made
+
+
+def limits(pod: dict[str, Any]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for container in pod["spec"]["containers"]:
+        for name, amount in container["resources"]["limits"].items():
+            found[name] = found.get(name, 0) + int(amount)
+    return found
+
+
+def test_sum_of_a_spare_node_is_that_of_a_node_where_nothing_runs() -> None:
+    """What autoscalers compare: they know sums alone."""
+    amounts = {each.name: each.amount(node(*[15360] * 4)) for each in offered(node(*[15360] * 4))}
+    spare = limits(spare_pod())
+    assert all(amount <= amounts[name] for name, amount in spare.items())
+    # Whatever another pod has is lacking.
+    assert spare[vocabulary.MEMORY_MIB] == amounts[vocabulary.MEMORY_MIB]
+
+
+def test_pod_that_fits_a_sum_and_no_gpu_takes_the_spare_node(server: ApiServer, tmp_path: Path) -> None:
+    async def main() -> None:
+        for name in ("used", "spare"):
+            server.put(NODES, extender_support.node(name, *[15360] * 4, model="T4"))
+        async with extender(server, tmp_path) as asked:
+            for number in range(4):
+                small = server.put(PODS, extender_support.pod(f"p{number}", 10_000))
+                assert await asked.schedule(small, "used") == "used"
+            spare = server.put(PODS, spare_pod())
+            assert await asked.schedule(spare, "spare") == "spare"
+            new = server.put(PODS, extender_support.pod("new", 6000))
+            # As kube-scheduler asks: of nodes whose sum suffices, then of those where a pod would end.
+            found = await asked.filter(new, "used")
+            assert (found["Error"], found["NodeNames"]) == ("", [])
+            assert found["FailedAndUnresolvableNodes"].keys() == {"used"}
+            offers = {"spare": {"Pods": [{"UID": "spare"}]}}
+            ended = await asked.call("preempt", {"Pod": new, "NodeNameToMetaVictims": offers})
+            assert ended["NodeNameToMetaVictims"]["spare"]["Pods"] == [{"UID": "spare"}]
+            server.remove(f"{PODS}/spare")
+            await until(lambda: asked.filter(new, "used", "spare"), lambda answer: answer["NodeNames"])
+            assert await asked.schedule(new, "used", "spare") == "spare"
+            # The next one waits, and a node that has just come takes it.
+            again = server.put(PODS, spare_pod() | {"metadata": spare["metadata"] | {"uid": "again"}})
+            assert (await asked.filter(again, "used", "spare"))["NodeNames"] == []
+            server.put(NODES, extender_support.node("grown", *[15360] * 4, model="T4"))
+            await until(
+                lambda: asked.filter(again, "used", "spare", "grown"), lambda answer: answer["NodeNames"]
+            )
+
+    asyncio.run(main())
