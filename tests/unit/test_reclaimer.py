@@ -49,13 +49,16 @@ def test_moves_and_the_time_away_are_noted(node: Node) -> None:
     assert counts.away.sum_s > counts.restoring.sum_s > 0
 
 
-def test_a_helper_that_dies_twice_leaves_the_container_alone(node: Node) -> None:
+def test_a_helper_that_dies_twice_leaves_the_container_alone_for_a_moment(node: Node) -> None:
+    """An online call may wait for it."""
     one = node.container()
     node.driver.dies, node.engine.demands = 2, {0}
     node.runs(lambda: bool(one.not_moved) and one.tenant not in node.reclaimer._moves)
     node.runs(lambda: True)
     assert [verb for verb, _ in node.driver.steps] == ["lock", "lock"]
     assert one.reclaim.state == "running"
+    node.runs(lambda: one.reclaim.state == "evicted")
+    assert [verb for verb, _ in node.driver.steps[2:]] == ["lock", "checkpoint"]
 
 
 def test_online_does_not_wait_for_a_restoration_whose_helpers_died(node: Node) -> None:

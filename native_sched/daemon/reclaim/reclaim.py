@@ -25,8 +25,8 @@ from native_sched.daemon.reclaim.move import Lost, Mover, NotMoved, is_alive
 from oci_specs.refusal import Refusal, quoted
 
 _NS_PER_MS, _NS_PER_S = 1_000_000, 1_000_000_000
-# A container that could not be moved is left alone for so long.
-_RETRY_S = 10
+# A container that could not be moved is left alone for so long, or for a moment where mgpu-checkpoint ended.
+_RETRY_S, _GONE_RETRY_S = 10, 0.5
 # Or for a quarter of a second, if an online call waits for it.
 _SOON_NS = _RETRY_S * _NS_PER_S - 250 * _NS_PER_MS
 # Room comes about without an event, as when an online container ends.
@@ -351,7 +351,7 @@ class Reclaimer:
                 self._restorations.evicted(before, self._evicted_ns)
             grant.not_moved = ""
         else:
-            self._left(grant, why)
+            self._left(grant, why, _GONE_RETRY_S if mover.gone else _RETRY_S)
             if asked is None and config.unevictable == "end" and self._holds(grant):
                 LOG.error("killed-unevictable", container=grant.container_id, why=why)
                 self._kill(grant)
@@ -374,7 +374,7 @@ class Reclaimer:
             grant.not_moved = ""
         else:
             self._as_before(grant, asked)
-            self._left(grant, why)
+            self._left(grant, why, _GONE_RETRY_S if mover.gone else _RETRY_S)
         if grant.asked is asked:
             grant.asked = None
 
@@ -386,14 +386,16 @@ class Reclaimer:
                 await move()
                 return ""
             except Gone as error:
-                why = str(error)
+                why, mover.gone = str(error), True
                 await self._recover(grant, mover)
             except Lost as error:
                 self._lose(grant, error)
                 return str(error)
             except NotMoved as error:
+                mover.gone = False
                 return str(error)
             except OSError as error:
+                mover.gone = False
                 return error.strerror or str(error)
             if grant.reclaim.state != before:
                 break
@@ -428,11 +430,11 @@ class Reclaimer:
             mib = sum(grant.reclaim.bytes.values()) >> 20
             LOG.info("came-evicted", container=grant.container_id, mib=mib)
 
-    def _left(self, grant: Grant, why: str) -> None:
+    def _left(self, grant: Grant, why: str, seconds: float = _RETRY_S) -> None:
         """It stays where it is for a while; said once for each reason."""
         if not self._is_there(grant):
             return
-        self._rest(grant)
+        self._rest(grant, seconds)
         if grant.not_moved != why:
             LOG.warning(
                 "not-evicted" if grant.reclaim.state in (State.RUNNING, State.EVICTING) else "not-restored",
@@ -441,9 +443,9 @@ class Reclaimer:
             )
         grant.not_moved = why
 
-    def _rest(self, grant: Grant) -> None:
+    def _rest(self, grant: Grant, seconds: float = _RETRY_S) -> None:
         self.counts.failures += 1
-        self._retry_ns[grant.tenant] = time.monotonic_ns() + _RETRY_S * _NS_PER_S
+        self._retry_ns[grant.tenant] = time.monotonic_ns() + int(seconds * _NS_PER_S)
         grant.back_ns, grant.waits = self._retry_ns[grant.tenant], ""
 
     def _lose(self, grant: Grant, error: Lost) -> None:
