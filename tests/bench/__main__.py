@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
@@ -68,24 +70,27 @@ NAMES = [*BESIDE_AN_ARBITER, *WITH_PROGRAMS, *ALONE]
 )
 @click.option("--only", type=click.Choice(NAMES), multiple=True, default=NAMES, help="May be repeated.")
 def main(output: Path, only: tuple[str, ...]) -> None:
-    """Measure, print a table and write OUTPUT as JSON."""
+    """Measure, print each figure as it comes and all in a table, and write OUTPUT as JSON.
+
+    What was not chosen, or fails, keeps there what it had.
+    """
     if os.geteuid() != 0:
         sys.exit("make bench starts containers: run it as root")
     host.become_private()
     click.echo(f"{platform.platform()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.2f}")
-    found: list[rows.Row] = []
     with programs.built() as built:
-        if chosen := [BESIDE_AN_ARBITER[name] for name in only if name in BESIDE_AN_ARBITER]:
+        failed = []
+        if chosen := [name for name in only if name in BESIDE_AN_ARBITER]:
             with arbiter.running() as mgpu:
-                found += [row for measure in chosen for row in measure(mgpu, built)]
-        for name in only:
-            if name in WITH_PROGRAMS:
-                found += WITH_PROGRAMS[name](built)
-    for name in only:
-        if name in ALONE:
-            found += ALONE[name]()
-    rows.show(found)
-    rows.write(found, output)
+                beside = ((name, partial(BESIDE_AN_ARBITER[name], mgpu, built)) for name in chosen)
+                failed += rows.collect(beside, output)
+        others = ((name, partial(WITH_PROGRAMS[name], built)) for name in only if name in WITH_PROGRAMS)
+        failed += rows.collect(others, output)
+    failed += rows.collect(((name, ALONE[name]) for name in only if name in ALONE), output)
+    found = rows.kept(output)
+    rows.show(row for name in only for row in found.get(name, ()))
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}; once more: make bench ONLY={shlex.quote(' '.join(failed))}")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -46,9 +47,34 @@ def compared(
     yield Row(name="the same, over the unmediated", value=median(ratios), unit="x", target=target)
 
 
-def write(rows: Iterable[Row], path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+def kept(path: Path) -> dict[str, list[Row]]:
+    """What an earlier run has written, by part; nothing where there is none, or one of another form."""
+    try:
+        return {name: [Row(**row) for row in rows] for name, rows in json.loads(path.read_text()).items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def collect(parts: Iterable[tuple[str, Callable[[], Iterable[Row]]]], path: Path) -> list[str]:
+    """Measures each part, prints each row as it comes, and writes what there is after each part, beside what
+    an earlier run had of others. Returns the parts that failed: these keep what they had.
+    """
+    failed = []
+    for name, measure in parts:
+        print(f"{name}:", flush=True)
+        try:
+            found = []
+            for row in measure():
+                found.append(row)
+                print(f"  {row.name}: {row.value:.2f} {row.unit}", flush=True)
+        except Exception:
+            traceback.print_exc()
+            failed.append(name)
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        all_ = {part: [asdict(row) for row in rows] for part, rows in {**kept(path), name: found}.items()}
+        path.write_text(json.dumps(all_, indent=1) + "\n")
+    return failed
 
 
 def show(rows: Iterable[Row]) -> None:
