@@ -12,6 +12,8 @@ from mgpu_cli.state import StateDir
 from oci_specs.refusal import Refusal, quoted
 
 POLL_S = 0.05
+# How often it is said how far a move is.
+SAID_S = 1.0
 Container = dict[str, Any]
 
 
@@ -46,6 +48,7 @@ def resume(container: str, gpus: str | None, state: StateDir, output: str) -> No
 def _move(state: StateDir, verb: str, container: str, until: str, output: str, **more: Any) -> None:
     """Refusal when it is not done; it is as before then."""
     found = client.ask_about(state.control, verb, container, **more)["container"]
+    told, told_s = "", time.monotonic()
     while (reclaim := found["reclaim"])["state"] != until:
         if why := reclaim["not_moved"]:
             raise Refusal(
@@ -60,12 +63,21 @@ def _move(state: StateDir, verb: str, container: str, until: str, output: str, *
                 f"request to {verb} it: it has begun anew since, or another request came after it",
                 "see mgpu ps, then try again",
             )
+        if time.monotonic() - told_s >= SAID_S and (far := _far(found)) != told:
+            told, told_s = far, time.monotonic()
+            click.echo(far, err=True)
         time.sleep(POLL_S)
         found = _listed(state, found["id"])
     if output == "json":
         render.as_json(found)
     else:
         render.containers([found])
+
+
+def _far(found: Container) -> str:
+    evicted = sum(card["evicted_bytes"] for card in found["cards"])
+    held = evicted + sum(card["used_bytes"] for card in found["cards"])
+    return f"{found['reclaim']['state']}: {render.mib(evicted)} of {render.mib(held)} MiB in host memory"
 
 
 def _listed(state: StateDir, grant: str) -> Container:

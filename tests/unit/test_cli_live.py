@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from mgpu_cli import frame, policies, render, top
+from mgpu_cli import evict, frame, policies, render, top
 from oci_specs import schemas, vocabulary
 from tests.unit.cli_support import FakeMgpud, card, container, list_reply, mgpu, sched
 
@@ -230,6 +230,27 @@ def test_describe_says_when_an_evicted_container_comes_back(mgpud: FakeMgpud) ->
     }
     mgpud.reply(list_reply([container(reclaimable=True, reclaim={**reclaim, "comes_back": why})], []))
     assert re.search(rf"^Comes back: +{re.escape(why)}$", mgpu("describe", "0123").output, re.MULTILINE)
+
+
+def test_evict_says_how_far_it_is(mgpud: FakeMgpud, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evict, "SAID_S", 0.0)
+    steps = []
+    for state, away in (("running", 0), ("evicting", 0), ("evicting", 0), ("evicting", 30), ("evicted", 80)):
+        reclaim = {"state": state, "evicted_bytes": 0, "by_hand": True, "not_moved": None, "asked": "evict"}
+        made = container(reclaim=reclaim)
+        for each in made["cards"]:
+            each |= {"evicted_bytes": 0, "used_bytes": 0}
+        made["cards"][0] |= {"evicted_bytes": away << 20, "used_bytes": (80 - away) << 20}
+        steps.append(made)
+    mgpud.reply_to("evict", {**OK, "container": steps[0]})
+    mgpud.reply_to("list", *(list_reply([step], []) for step in steps[1:]))
+    result = mgpu("evict", "web-0")
+    assert result.exit_code == 0
+    assert result.stderr.splitlines() == [
+        "running: 0 of 80 MiB in host memory",
+        "evicting: 0 of 80 MiB in host memory",
+        "evicting: 30 of 80 MiB in host memory",
+    ]
 
 
 def test_evict_ends_when_mgpud_has_forgotten_what_it_was_asked(mgpud: FakeMgpud) -> None:
