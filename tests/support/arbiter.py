@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,6 +130,7 @@ def running(
     root: Path | None = None,
     sim_options: Sequence[str] = (),
     stored: bool = True,
+    env: Mapping[str, str] | None = None,
 ) -> Iterator[Arbiter]:
     """mgpu up with simulated cards. runtime: the one below mgpu's; node_config: text of a node.toml.
 
@@ -149,7 +150,7 @@ def running(
             LOGS.add(path)
         try:
             # The last thing it does before it is up is to say how it is looked at.
-            with daemon(argv, log=log, ready=lambda: "To stop" in log.read_text()) as process:
+            with daemon(argv, log=log, ready=lambda: "To stop" in log.read_text(), env=env) as process:
                 if not stored:
                     (root / "notify.sock").unlink()
                 yield Arbiter(root, process.pid)

@@ -54,6 +54,8 @@ STATIC_SOURCES = {
 }
 # Preloaded, it makes a program's calls of the driver the simulated card's own.
 UNMEDIATED = "unmediated.so"
+# Preloaded, it moves a program's wall clock.
+MOVED_CLOCK = "moved_clock.so"
 # One for each attempt to get past the boundary: they need nothing but a kernel.
 HOSTILE = {path.stem: path for path in sorted((SOURCES / "hostile").glob("*.c"))}
 INSIDE = "/programs"
@@ -108,8 +110,11 @@ def _compile(folder: Path) -> None:
     commands = [
         ["gcc", *flags, "-o", folder / name, SOURCES / f"{name}.c", "-lpthread", "-ldl"] for name in NAMES
     ]
-    source = REPOSITORY / "tests" / "bench" / "unmediated.c"
-    commands.append(["gcc", *flags, "-shared", "-fPIC", "-o", folder / UNMEDIATED, source, "-ldl"])
+    preloaded = {UNMEDIATED: REPOSITORY / "tests" / "bench", MOVED_CLOCK: SOURCES}
+    commands += [
+        ["gcc", *flags, "-shared", "-fPIC", "-o", folder / name, (of / name).with_suffix(".c"), "-ldl"]
+        for name, of in preloaded.items()
+    ]
     commands += [
         ["gcc", *flags, "-static", "-no-pie", "-o", folder / name, source, "-lpthread"]
         for name, source in {**STATIC_SOURCES, **HOSTILE}.items()
