@@ -49,7 +49,7 @@ def test_moves_and_the_time_away_are_noted(node: Node) -> None:
     assert counts.away.sum_s > counts.restoring.sum_s > 0
 
 
-def test_a_helper_that_dies_twice_leaves_the_container_alone_for_a_moment(node: Node) -> None:
+def test_helper_that_dies_twice_leaves_the_container_alone_for_a_moment(node: Node) -> None:
     """An online call may wait for it."""
     one = node.container()
     node.driver.dies, node.engine.demands = 2, {0}
