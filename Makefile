@@ -57,12 +57,17 @@ folders := $(shell find $(code) -type d -name __pycache__ -prune -o -type d -pri
 
 # What is compiled into the sanitized build and is worked hard there: what the tests compile for themselves has its
 # sanitizers in every run, and an engine's daemon in between adds nothing but its own time.
-hardest := $(addprefix tests/native/test_,holder.py nvidia_calls.py nvidia_files.py nvidia_unpollable.py) tests/hostile \
-	$(addprefix tests/containers/test_,memory_cap.py release.py no_way_past.py bad_input.py)
+hardest := tests/native/holder/test_holder.py \
+	$(addprefix tests/native/driver/test_,nvidia_calls.py nvidia_files.py nvidia_unpollable.py) tests/hostile \
+	$(addprefix tests/containers/memory/test_,memory_cap.py release.py) \
+	tests/containers/boundary/test_no_way_past.py \
+	tests/containers/engines/test_bad_input.py
 
 # Suites that run once more on the engines of another release.
-promised := $(addprefix tests/containers/test_,acceptance.py plain_engines.py install.py lifecycle.py lifecycle_shim.py \
-	refusal_lines.py no_way_past.py shim.py user_namespaces.py)
+promised := $(addprefix tests/containers/engines/test_,acceptance.py plain_engines.py lifecycle.py lifecycle_shim.py \
+	refusal_lines.py shim.py user_namespaces.py) \
+	tests/containers/node/test_install.py \
+	tests/containers/boundary/test_no_way_past.py
 
 # The suites of one of the runs that `make test` does at a time; another one has all others.
 apart := $(addprefix tests/,chaos containers fuzz hostile)
@@ -83,7 +88,7 @@ part_lab := tests/lab
 again := test-sanitized test-trixie
 on_sanitized_build = $(MAKE) --no-print-directory test SANITIZE=address,undefined PYTEST='-q $(hardest) -m "not (daemon or bench or gpu or soak)"'
 # Of tests/unit: what looks at every source, and takes as long as all others.
-not_unit := $(addprefix tests/unit/test_,linters.py count.py newcomer.py docs_contributing.py site.py)
+not_unit := $(addprefix tests/unit/repository/test_,linters.py count.py newcomer.py docs_contributing.py site.py)
 ready = $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image) $(foreign)
 printed_whole = >build/$@.log 2>&1; status=$$?; cat build/$@.log; exit $$status
 pytest = FUZZ_SECONDS=$(FUZZ_SECONDS) $(engines) $(sanitized) $(bin)/python -m pytest -m 'not bench and not gpu and not soak and not kubernetes and not package'
@@ -202,7 +207,7 @@ mutants: $(ready)
 	@$(bin)/python -m tests.mutants $(MUTANTS)
 
 lint: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed
-	@$(bin)/python -m pytest tests/unit/test_linters.py $(PYTEST)
+	@$(bin)/python -m pytest tests/unit/repository/test_linters.py $(PYTEST)
 
 dev: $(stamps)/build-system $(stamps)/test-tools $(stamps)/installed
 	@! command -v pre-commit >/dev/null || pre-commit install $(addprefix --hook-type ,pre-commit commit-msg pre-push)
@@ -228,7 +233,7 @@ package: $(stamps)/build-system $(stamps)/installed
 	@$(bin)/python -m tools.package $(BUILD)/packages
 
 package-test: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed
-	@$(bin)/python -m pytest tests/containers/test_package.py $(PYTEST)
+	@$(bin)/python -m pytest tests/containers/node/test_package.py $(PYTEST)
 
 node-image: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed
 	@$(bin)/python -m tools.node_image $(BUILD)/node-image/mgpu.tar

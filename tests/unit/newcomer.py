@@ -77,7 +77,7 @@ ROWS = (
     "tests/abi/test_parity.py::test_rows_are_the_headers",
     "tests/abi/test_coverage.py::test_page_is_what_rows_and_facts_say",
     "tests/abi/test_coverage.py::test_every_refusal_has_a_reason_and_no_reason_is_left_over",
-    "tests/native/test_rm_table.py::test_the_page_is_what_the_file_says",
+    "tests/native/boundary/rm/test_rm_table.py::test_the_page_is_what_the_file_says",
 )
 
 
@@ -139,7 +139,7 @@ ESCAPE = Change(
         "tests/abi/test_parity.py::test_decoded_structs_and_constants_are_the_headers",
         "tests/abi/test_parity.py::test_every_struct_of_ours_says_what_it_is",
         "tests/abi/test_parity.py::test_every_driver_says_where_decoded_fields_are",
-        "tests/unit/test_handlers.py",
+        "tests/unit/runtime_hook/test_handlers.py",
     ),
     (
         Place(
@@ -225,17 +225,17 @@ KEY = "example.com/gpu-mib"
 VOCABULARY = Change(
     "A vocabulary",
     (
-        "tests/unit/test_vocabulary.py::test_every_key_is_in_the_meanings",
-        "tests/unit/test_docs_commands.py::test_readme_names_every_key",
-        "tests/unit/test_parse_refusals.py::test_every_amount_is_refused_in_a_line",
-        "tests/cluster/test_manifests.py::test_every_vocabulary_has_an_example",
-        "tests/cluster/test_manifests.py::test_scheduler_is_asked_about_every_resource_that_a_node_offers",
-        "tests/cluster/test_resources.py::test_every_annotation_is_a_key_that_mgpud_reads",
-        "tests/cluster/test_resources.py::test_every_amount_is_a_resource",
-        "tests/cluster/test_admission_manifests.py::test_committed_file_is_what_the_code_writes",
-        "tests/cluster/test_admission_manifests.py::test_every_key_of_a_vendor_that_asks_is_of_a_family",
-        "tests/cluster/test_admission_docs.py::test_names_are_on_the_page",
-        "tests/cluster/test_chart.py::test_committed_templates_are_what_the_code_writes",
+        "tests/unit/oci_specs/test_vocabulary.py::test_every_key_is_in_the_meanings",
+        "tests/unit/repository/test_docs_commands.py::test_readme_names_every_key",
+        "tests/unit/oci_specs/test_parse_refusals.py::test_every_amount_is_refused_in_a_line",
+        "tests/cluster/manifests/test_manifests.py::test_every_vocabulary_has_an_example",
+        "tests/cluster/manifests/test_manifests.py::test_scheduler_is_asked_about_every_resource_that_a_node_offers",
+        "tests/cluster/node/test_resources.py::test_every_annotation_is_a_key_that_mgpud_reads",
+        "tests/cluster/node/test_resources.py::test_every_amount_is_a_resource",
+        "tests/cluster/admission/test_admission_manifests.py::test_committed_file_is_what_the_code_writes",
+        "tests/cluster/admission/test_admission_manifests.py::test_every_key_of_a_vendor_that_asks_is_of_a_family",
+        "tests/cluster/admission/test_admission_docs.py::test_names_are_on_the_page",
+        "tests/cluster/manifests/test_chart.py::test_committed_templates_are_what_the_code_writes",
     ),
     (
         Place(
@@ -251,7 +251,7 @@ VOCABULARY = Change(
         Place(
             "`test_vocabulary.py`",
             edit(
-                "tests/unit/test_vocabulary.py",
+                "tests/unit/oci_specs/test_vocabulary.py",
                 '    ({"mgpu.dev/memory-mib": "1000"}, "memory", Memory(mib=1000)),\n',
                 '    ({"mgpu.dev/memory-mib": "1000"}, "memory", Memory(mib=1000)),\n'
                 f'    ({{"{KEY}": "1000"}}, "memory", Memory(mib=1000)),\n',
@@ -328,7 +328,10 @@ VOCABULARY = Change(
 
 POLICY = Change(
     "A policy",
-    ("tests/unit/test_policies.py", "tests/unit/test_man.py::test_page_is_what_the_commands_say"),
+    (
+        "tests/unit/oci_specs/test_policies.py",
+        "tests/unit/mgpu_cli/test_man.py::test_page_is_what_the_commands_say",
+    ),
     (
         Place(
             "`policy_fixed.c`",
@@ -380,7 +383,7 @@ POLICY = Change(
         Place("README", append("README.md", "`equal-share`\n"), r"equal-share.*README\.md"),
         Place(
             "`test_sched_policies.py`",
-            append("tests/native/test_sched_policies.py", "# EQUAL\n"),
+            append("tests/native/core/test_sched_policies.py", "# EQUAL\n"),
             r"EQUAL.*test_sched_policies\.py",
         ),
         Place("manual page", run("tools.man"), r"test_page_is_what_the_commands_say"),

@@ -91,10 +91,10 @@ def test_every_policy_is_explained(page: str) -> None:
 
 
 def test_every_policys_promise_is_tested() -> None:
-    tests = (CORE.parents[1] / "tests" / "native" / "test_sched_policies.py").read_text()
+    tests = (CORE.parents[1] / "tests" / "native" / "core" / "test_sched_policies.py").read_text()
     for number, _, _ in ROW.findall((CORE / "policies.def").read_text()):
         name = number.removeprefix("SCHED_")
-        assert name in tests, f"{name} is not in tests/native/test_sched_policies.py"
+        assert name in tests, f"{name} is not in tests/native/core/test_sched_policies.py"
 
 
 def test_qgpu_names_stand_for_policies() -> None:

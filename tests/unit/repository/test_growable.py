@@ -50,7 +50,7 @@ def test_whatever_grows_has_a_row_that_names_its_bound() -> None:
     for path in sources():
         found += grows(path, path.read_text())
     listed = {(row["path"], row["name"]): int(row["times"]) for row in read(LIST)}
-    assert found == listed, "say in tests/unit/growable.tsv what bounds it, or bound it"
+    assert found == listed, "say in tests/unit/repository/growable.tsv what bounds it, or bound it"
     assert len(listed) > 60
 
 

@@ -11,7 +11,8 @@ import yaml
 
 from tests.support.places import REPOSITORY
 
-SUITES = {f"tests/{path.parts[-2]}" for path in (REPOSITORY / "tests").glob("*/test_*.py")}
+TESTS = REPOSITORY / "tests"
+SUITES = {f"tests/{path.relative_to(TESTS).parts[0]}" for path in TESTS.rglob("test_*.py")}
 
 
 @functools.cache

@@ -9,8 +9,8 @@ import pytest
 from cluster.admission import change, names, refuse
 from cluster.admission.names import Settings
 from cluster.admission.shapes import Shape, shape_of
-from tests.cluster import admission
-from tests.cluster.admission import Case, patched
+from tests.cluster import admission_support as admission
+from tests.cluster.admission_support import Case, patched
 from tests.support.places import REPOSITORY
 
 PAGE = (REPOSITORY / "docs" / "cluster.md").read_text()

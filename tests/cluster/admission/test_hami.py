@@ -20,7 +20,7 @@ from cluster.scheduler.pods import Pod
 from cluster.scheduler.reading import Units
 from cluster.scheduler.scheduler import Scheduler
 from oci_specs.request import Qos
-from tests.cluster.admission import manifest, patched
+from tests.cluster.admission_support import manifest, patched
 from tests.cluster.extender_support import node
 from tests.cluster.scheduler_support import inventory, state
 from tests.support.places import REPOSITORY

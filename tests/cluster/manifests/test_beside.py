@@ -19,7 +19,7 @@ from cluster.resources.table import RESOURCES, offered
 from cluster.scheduler.groups import group_of
 from oci_specs import vocabulary
 from tests.cluster import extender_support
-from tests.cluster.admission import patched
+from tests.cluster.admission_support import patched
 from tests.cluster.api_server import ApiServer
 from tests.cluster.extender_support import NODES, PODS, extender, until
 from tests.cluster.inventories import node

@@ -13,7 +13,8 @@ import pytest
 
 from cluster.admission import webhooks
 from cluster.admission.server import REVIEW_MAX_BYTES
-from tests.cluster import admission, api_server, webhook
+from tests.cluster import admission_support as admission
+from tests.cluster import api_server, webhook
 from tests.cluster.api_server import ApiServer, Trouble
 from tests.cluster.webhook import Webhook
 from tests.support.waiting import until

@@ -345,7 +345,7 @@ def test_sandboxes() -> None:
 
 
 def test_the_create_path_imports_nothing_heavy() -> None:
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     code = (
         f"import sys; before = set(sys.modules); sys.path.insert(0, {str(root)!r}); "
         "from oci_specs import identity, vocabulary; from oci_specs.refusal import Refusal; "

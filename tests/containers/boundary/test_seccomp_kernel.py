@@ -33,7 +33,7 @@ from tests.support.watched import RM_PAIRS, UVM_COMMANDS
 
 pytestmark = pytest.mark.containers
 
-SOURCE = Path(__file__).resolve().parents[1] / "programs" / "ioctl_probe.c"
+SOURCE = Path(__file__).resolve().parents[2] / "programs" / "ioctl_probe.c"
 NONCE = "0123456789abcdef0123456789abcdef"
 # No ioctl of /dev/null gives this one.
 ANSWER = errno.EXDEV

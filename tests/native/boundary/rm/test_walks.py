@@ -1,5 +1,5 @@
 """The ways of docs/architecture.md, walked: through how many files each leads, and how often the file that is
-entered most. `python -m pytest tests/native/test_walks.py -s` prints them."""
+entered most. `python -m pytest tests/native/boundary/rm/test_walks.py -s` prints them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ import pytest
 from cluster.admission import review
 from cluster.admission.names import Settings
 from native_sched.daemon.node.config import NodeConfig
-from tests.cluster import admission, api_server
+from tests.cluster import admission_support as admission
+from tests.cluster import api_server
 from tests.cluster.extender_support import NODES, PODS, extender, node, pod
 from tests.native import engine_parts, nvidia_mediated
 from tests.native.nvidia_mediated import World, world

@@ -18,7 +18,7 @@ from tests.create_path import grant
 from tests.unit.spec_support import LISTENER, SOCKET, FakeHost, apply, load
 
 KIND = "nvidia.com/gpu"
-SPECS = Path(__file__).parent / "cdi"
+SPECS = Path(__file__).parents[2] / "cdi"
 FIRST = "GPU-0f7a32d2-6b1c-4c4e-9a40-6a7f5a3c9b11"
 INSTANCE = "MIG-6f0b9c51-7e9a-5c1b-8b1d-2e5f0c7d9a33"
 CONTROL = {"/dev/nvidiactl", "/dev/nvidia-uvm"}

@@ -455,7 +455,7 @@ def test_help_further_on_goes_to_the_runtime(node: Node) -> None:
 def test_modules_loaded_for_a_container_without_gpu(node: Node) -> None:
     """The import budget: what costs time is loaded under a grant only, and much of the library never."""
     code = "import sys; sys.path.append(sys.argv[1]); import runtime_hook.create; print(*sys.modules)"
-    command = [sys.executable, "-ISsc", code, str(Path(__file__).parents[2])]
+    command = [sys.executable, "-ISsc", code, str(Path(__file__).parents[3])]
     loaded = set(subprocess.run(command, text=True, capture_output=True, check=True).stdout.split())
     banned = {
         "argparse",

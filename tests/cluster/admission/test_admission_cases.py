@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cluster import admission, evaluator
-from tests.cluster.admission import Case, Object, Outcome
+from tests.cluster import admission_support as admission
+from tests.cluster import evaluator
+from tests.cluster.admission_support import Case, Object, Outcome
 from tests.support.places import REPOSITORY
 from tools.debian_archive import Unavailable
 

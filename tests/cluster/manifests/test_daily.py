@@ -19,7 +19,7 @@ from cluster.scheduler.pods import Pod
 from cluster.scheduler.reading import Units
 from cluster.scheduler.scheduler import Scheduler
 from oci_specs.vocabulary import BLOCKS, SPARE
-from tests.cluster.admission import patched
+from tests.cluster.admission_support import patched
 from tests.cluster.scheduler_support import inventory
 from tests.support.places import REPOSITORY
 

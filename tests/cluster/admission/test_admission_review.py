@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cluster.admission import names, review
 from cluster.admission.names import Settings
 from oci_specs.refusal import Refusal
-from tests.cluster import admission
+from tests.cluster import admission_support as admission
 
 KINDS = ["Pod", "Deployment", "CronJob", "Job"]
 KEYS = [*names.ANNOTATIONS, *names.RESERVED, "mgpu.dev/x", "other.example/x"]
