@@ -9,9 +9,10 @@ ATC '23), which places each pod where the GPUs that a typical pod cannot use gro
   may use. Where n pods of a kind would still fit, of g GPUs and c CPUs each, and p is its share of what
   comes, a placement costs the sum over all kinds of p · (g / c) ** scarcity · Δn / n. So a kind
   with few places left is protected from those that can go elsewhere, and one that makes much of the CPU
-  from those that make little of it. The scarcity goes from 1, where as much of the CPU is left as of the
-  GPUs, up by 1 for each time that CPU will be out twice as soon, to 6. The paper weighs each kind by
-  p · g alone. (tests/bench/grid.py measures what other constants would do.)
+  from those that make little of it. The scarcity is 1 where as much of the CPU is left as of the GPUs, 1
+  more for each time that CPU will be out twice as soon, up to 6, and 1 less for each time that GPUs will
+  be, down to 0. The paper weighs each kind by p · g alone. (tests/bench/grid.py measures what other
+  constants would do.)
 - The mix of pods is learned (mix.py), not told, and pods that may use one model alone are supposed to come
   even where none did so far.
 """
@@ -152,7 +153,7 @@ class Fragmentation:
         asked_cpu = float(kinds.share @ kinds.cpu[kinds.item_kind]) + self._mix.other_cpu_milli
         asked_gpus = float(kinds.share @ kinds.gpus[kinds.item_kind])
         sooner = max(asked_cpu * free_gpus, _TINY) / max(asked_gpus * free_cpu, _TINY)
-        return min(_SCARCITY_MAX, 1 + max(0.0, math.log2(sooner)))
+        return min(_SCARCITY_MAX, max(0.0, 1 + math.log2(sooner)))
 
 
 def _worth(left: Doubles, value: Doubles) -> Doubles:

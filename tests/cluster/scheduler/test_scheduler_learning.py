@@ -123,6 +123,22 @@ def test_cpu_is_kept_for_the_few_that_make_most_gpus_of_it_where_it_is_out_three
     assert learned.best(pod("other", cpu_milli=4_000), ["frugal", "rich"]) == "rich"
 
 
+def test_a_whole_gpu_is_kept_for_pods_that_take_much_of_a_cpu_that_will_be_left_over() -> None:
+    learned = Scheduler("fgd")
+    # Nine CPUs for two halves, fifteen for a whole GPU; and a thousand where no GPU is left.
+    for name, gpus, cpu_milli in (("halves", 2, 9_000), ("whole", 1, 15_000), ("full", 1, 1_000_000)):
+        learned.put_node(name, inventory(name, gpus), cpu_milli, 1 << 20)
+    for number in range(2):
+        taken = pod(f"half{number}", request(core=50))
+        learned.put_pod(taken, "halves", {"c0": (f"GPU-halves-{number}",)})
+    learned.put_pod(pod("all", request()), "full", {"c0": ("GPU-full-0",)})
+    for number in range(60):
+        learned.arrived(pod(f"lean{number}", request(core=50), cpu_milli=1_000))
+    for number in range(40):
+        learned.arrived(pod(f"fat{number}", request(), cpu_milli=8_000))
+    assert learned.best(pod("other", cpu_milli=8_000), ["halves", "whole"]) == "halves"
+
+
 def test_a_card_in_use_is_filled_before_another_is_begun() -> None:
     learned = Scheduler()
     for name in ("n0", "n1"):
