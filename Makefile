@@ -89,6 +89,8 @@ again := test-sanitized test-trixie
 on_sanitized_build = $(MAKE) --no-print-directory test SANITIZE=address,undefined PYTEST='-q $(hardest) -m "not (daemon or bench or gpu or soak)"'
 # Of tests/unit: what looks at every source, and takes as long as all others.
 not_unit := $(addprefix tests/unit/repository/test_,linters.py count.py newcomer.py docs_contributing.py site.py)
+# Of these, what is timed, which tracing slows.
+timed := tests/unit/daemon/metrics/test_metrics_text.py::test_128_containers_in_20_ms
 ready = $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed $(image) $(foreign)
 printed_whole = >build/$@.log 2>&1; status=$$?; cat build/$@.log; exit $$status
 pytest = FUZZ_SECONDS=$(FUZZ_SECONDS) $(engines) $(sanitized) $(bin)/python -m pytest -m 'not bench and not gpu and not soak and not kubernetes and not package'
@@ -97,7 +99,7 @@ pytest = FUZZ_SECONDS=$(FUZZ_SECONDS) $(engines) $(sanitized) $(bin)/python -m p
 export PATH := $(abspath $(bin)):$(PATH)
 export PIP_ROOT_USER_ACTION := ignore
 .DELETE_ON_ERROR:
-.PHONY: help demo test $(runs) $(parts:%=test-%) $(again) engines-newest engines-experimental engines-unified soak kubernetes chaos fuzz mutants lint dev unit docs count bench build image package package-test node-image gpu-kit lab lab-all hosts format protos clean
+.PHONY: help demo test $(runs) $(parts:%=test-%) $(again) engines-newest engines-experimental engines-unified soak kubernetes chaos fuzz mutants lint dev unit coverage docs count bench build image package package-test node-image gpu-kit lab lab-all hosts format protos clean
 .DEFAULT_GOAL := help
 # What these have made by another make is made one after the other.
 ifeq ($(filter $(runs),$(MAKECMDGOALS)),)
@@ -117,6 +119,7 @@ help:
 	@echo 'make mutants builds known mistakes in the mediator, one at a time, and says which test sees each'
 	@echo 'make dev     set up, build, and install the hooks of git if pre-commit is there'
 	@echo 'make unit    the unit tests alone, without containers'
+	@echo 'make coverage what the unit and the native tests reach, by room, and what is below its floor'
 	@echo 'make lint    the linters alone'
 	@echo 'make docs    the pages as a site, in $(BUILD)/site/html; a link that leads nowhere is an error'
 	@echo 'make count   how large and how entangled the sources are; COMMIT=... says it of another commit'
@@ -215,6 +218,10 @@ dev: $(stamps)/build-system $(stamps)/test-tools $(stamps)/installed
 
 unit: $(stamps)/test-tools $(stamps)/installed
 	@$(bin)/python -m pytest tests/unit $(addprefix --ignore=,$(not_unit)) $(PYTEST)
+
+coverage: $(stamps)/test-system $(stamps)/test-tools $(stamps)/installed
+	@MGPU_COVERED=1 $(pytest) -p tests.support.covered tests/unit tests/native $(addprefix --ignore=,$(not_unit)) \
+		--deselect $(timed) $(PYTEST)
 
 docs: $(stamps)/test-tools
 	@$(bin)/python -m tools.site $(BUILD)/site

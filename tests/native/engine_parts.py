@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tests.support import covered
 from tests.support.sources import engine_sources
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -34,7 +35,7 @@ FLAGS = (
 def _flags() -> list[str]:
     """With sanitizers where this Python runs with them."""
     preloaded = "libasan" in os.environ.get("LD_PRELOAD", "")
-    return [*FLAGS, *(["-fsanitize=address,undefined"] if preloaded else [])]
+    return [*FLAGS, *covered.FLAGS, *(["-fsanitize=address,undefined"] if preloaded else [])]
 
 
 @functools.cache
@@ -67,4 +68,5 @@ def library(
     out = folder() / name
     linked = [*_flags(), "-shared", *(f"-Wl,--wrap={function}" for function in wrapped)]
     subprocess.run(["gcc", *linked, "-o", out, *_compile([*engine, *beside], flags)], check=True)
+    covered.LIBRARIES.add(out)
     return str(out)

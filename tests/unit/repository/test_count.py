@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.support import covered
 from tests.support.places import REPOSITORY
+from tools.count import floors
 from tools.count.__main__ import of_work_tree
 from tools.count.ceilings import TABLE, ceilings, over, raised
 from tools.count.circles import circles, includes
@@ -216,19 +219,37 @@ def test_no_figure_here_is_above_its_ceiling() -> None:
     assert not over(found.numbers(), ceilings()), "see tools/count/ceilings.py"
 
 
+def history(table: Path) -> str:
+    """Of its patches. A source archive has none."""
+    log = ["git", "-c", f"safe.directory={REPOSITORY}", "log", "--format=", "-p", "-U0", "--", str(table)]
+    if not (REPOSITORY / ".git").exists():
+        return ""
+    return subprocess.run(log, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+
+
 def test_ceilings_have_only_fallen() -> None:
-    """A source archive has no history."""
-    if (REPOSITORY / ".git").exists():
-        log = [
-            "git",
-            "-c",
-            f"safe.directory={REPOSITORY}",
-            "log",
-            "--format=",
-            "-p",
-            "-U0",
-            "--",
-            str(TABLE),
-        ]
-        history = subprocess.run(log, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
-        assert not raised(history)
+    assert not raised(history(TABLE))
+
+
+def test_lowered_floors_are_found() -> None:
+    assert floors.lowered(PATCHES) == ["circles: 2 to 3"]
+
+
+def test_floors_have_only_risen() -> None:
+    assert not floors.lowered(history(floors.TABLE))
+
+
+def test_rooms_below_their_floors_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(floors, "floors", lambda: {"a": 90, "b": 90, "gone": 1})
+    assert floors.below({"a": 90, "b": 89, "new": 50}) == [
+        "b: 89, at least 90",
+        "gone: not there, at least 1",
+        "new: 50, at least unknown",
+    ]
+
+
+def test_statements_that_are_counted_are_those_of_functions() -> None:
+    tree = ast.parse('''import os\ndef one():\n    """Text."""\n    two = (\n        1)\n    return two\n''')
+    assert set(covered.statements(tree)) == {4, 6}
+    there = {("a/b/c/d/x.py", 1), ("a/b/c/y.py", 1), ("a/b/c/y.py", 2), ("a/z.c", 1)}
+    assert covered.shares(there, {("a/b/c/y.py", 2), ("q.c", 1)}) == {"a, C": 0, "a/b/c, Python": 33}
