@@ -123,7 +123,7 @@ def test_cpu_is_kept_for_the_few_that_make_most_gpus_of_it_where_it_is_out_three
     assert learned.best(pod("other", cpu_milli=4_000), ["frugal", "rich"]) == "rich"
 
 
-def test_a_whole_gpu_is_kept_for_pods_that_take_much_of_a_cpu_that_will_be_left_over() -> None:
+def test_whole_gpu_is_kept_for_pods_that_take_much_of_a_cpu_that_will_be_left_over() -> None:
     learned = Scheduler("fgd")
     # Nine CPUs for two halves, fifteen for a whole GPU; and a thousand where no GPU is left.
     for name, gpus, cpu_milli in (("halves", 2, 9_000), ("whole", 1, 15_000), ("full", 1, 1_000_000)):
