@@ -69,7 +69,7 @@ def starts(field: Field) -> None:
         assert status == 0, said
 
 
-def test_a_full_and_a_read_only_run(built: Programs) -> None:
+def test_full_and_a_read_only_run(built: Programs) -> None:
     """Nothing new is admitted, nothing is changed, and those that run go on, also under the next mgpud."""
     chosen = fields.seed()
     with small_run() as root, field_of(built, 3, chosen, root=root) as field:

@@ -52,7 +52,7 @@ def move_away(checkpoint: Checkpoint, pid: int) -> None:
     assert checkpoint(f"checkpoint {pid}") == "checkpointed"
 
 
-def test_a_container_goes_on_under_another_mgpud_with_another_gpu(
+def test_container_goes_on_under_another_mgpud_with_another_gpu(
     two: tuple[Arbiter, Arbiter], tmp_path: Path
 ) -> None:
     one, other = two
@@ -86,7 +86,7 @@ def test_memory_moved_off_behind_mgpus_back_comes_back_whichever_mgpud_finds_it(
     arbiter.until_empty(other)
 
 
-def test_a_container_that_is_on_its_card_cannot_be_saved_and_goes_on(
+def test_container_that_is_on_its_card_cannot_be_saved_and_goes_on(
     two: tuple[Arbiter, Arbiter], tmp_path: Path
 ) -> None:
     with numba(tmp_path / "images") as carried:
@@ -138,7 +138,7 @@ def other_bytes(image: Path) -> None:
         ("pstree.img", other_bytes, "criu failed"),
     ],
 )
-def test_a_spoilt_checkpoint_is_refused_and_nothing_of_it_is_left(
+def test_spoilt_checkpoint_is_refused_and_nothing_of_it_is_left(
     two: tuple[Arbiter, Arbiter],
     tmp_path: Path,
     image: str,

@@ -91,7 +91,7 @@ def test_reclaimable_memory_is_evicted_for_an_online_one(
     arbiter.until_empty(other)
 
 
-def test_an_older_driver_restores_it_onto_its_own_gpu_only(
+def test_older_driver_restores_it_onto_its_own_gpu_only(
     two: tuple[Arbiter, Arbiter], tmp_path: Path
 ) -> None:
     one, _ = two

@@ -87,7 +87,7 @@ def test_another_mgpud_takes_a_process_back_or_its_end(mgpu: Arbiter, checkpoint
     assert checkpoint(f"state {pid}") == "CUDA_ERROR_INVALID_VALUE"
 
 
-def test_a_program_without_libcuda_is_said(mgpu: Arbiter, checkpoint: Checkpoint) -> None:
+def test_program_without_libcuda_is_said(mgpu: Arbiter, checkpoint: Checkpoint) -> None:
     with container(mgpu, "tinygrad_cases.py", "work") as (tinygrad, pid):
         tinygrad.line()
         assert checkpoint(f"lock {pid} 1000") == "CUDA_ERROR_NOT_INITIALIZED"

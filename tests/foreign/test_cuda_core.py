@@ -87,7 +87,7 @@ def test_host_functions_run_where_their_stream_is(seen: Any) -> None:
     assert seen["host_functions"] == {"pending": "CUDA_ERROR_NOT_READY", "seen": [2], "after": [3]}
 
 
-def test_a_process_checkpoints_itself(seen: Any) -> None:
+def test_process_checkpoints_itself(seen: Any) -> None:
     assert seen["checkpoints"] == {
         "states": ["running", "locked", "checkpointed", "locked", "running"],
         "illegal": "CUDA_ERROR_ILLEGAL_STATE",

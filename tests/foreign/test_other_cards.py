@@ -24,7 +24,7 @@ def mgpu(private_host: None) -> Iterator[Arbiter]:
 
 
 @pytest.mark.parametrize("script", ["evicted_numba.py", "moved_cuda_core.py"])
-def test_a_program_goes_on_with_its_data_on_either_card(mgpu: Arbiter, script: str) -> None:
+def test_program_goes_on_with_its_data_on_either_card(mgpu: Arbiter, script: str) -> None:
     uuids = [card["uuid"] for card in mgpu.listing()["cards"]]
     with foreign_bundle(script, memory_mib=CAP_MIB) as made:
         made.edit(

@@ -65,7 +65,7 @@ def left(mgpu: Arbiter) -> tuple[list[int], list[int]]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("card", CARDS)
-def test_a_card_is_opened_and_does_what_its_rings_say(private_host: None, card: str, version: str) -> None:
+def test_card_is_opened_and_does_what_its_rings_say(private_host: None, card: str, version: str) -> None:
     with arbiter.running(card, sim_options=[f"driver-version={version}"]) as mgpu:
         seen = run_foreign(mgpu, SCRIPT, "opened", "signals", memory_mib=CAP_MIB)
         assert seen["opened"]["arch"] == CARDS[card]
@@ -74,7 +74,7 @@ def test_a_card_is_opened_and_does_what_its_rings_say(private_host: None, card: 
         until(lambda: left(mgpu) == ([0], [0]), "nothing is left of it")
 
 
-def test_a_gibibyte_arrives_as_it_was_sent(private_host: None) -> None:
+def test_gibibyte_arrives_as_it_was_sent(private_host: None) -> None:
     with arbiter.running("a10") as mgpu:
         seen = run_foreign(mgpu, SCRIPT, "copies", memory_mib=CAP_MIB)
     print(f"1 GiB to the card and back in {seen['copies']['seconds']} s")
@@ -115,7 +115,7 @@ def test_tinygrad_notices_a_size_off_by_8(private_host: None, taken_for: str, sa
         assert said in stopped(mgpu)
 
 
-def test_the_first_block_is_refused_that_does_not_fit(private_host: None) -> None:
+def test_first_block_is_refused_that_does_not_fit(private_host: None) -> None:
     """By the card's own account: the cap is what the container can have of it, and no block less."""
     with arbiter.running("a10") as mgpu, case(mgpu, "fill", 4096 + 24) as (running, _):
         seen = said(running)

@@ -30,7 +30,7 @@ def test_filters_and_a_listener_of_the_tenants_own(siege: Siege) -> None:
         assert nested.used_bytes == CAP_MIB * MIB == siege.counts_agree()
 
 
-def test_a_tracer_that_changes_calls_and_stops_them(siege: Siege) -> None:
+def test_tracer_that_changes_calls_and_stops_them(siege: Siege) -> None:
     with siege.attempt("puppet", "1") as puppet:
         stops, changed = puppet.numbers()
         assert stops > 100

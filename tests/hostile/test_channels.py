@@ -46,7 +46,7 @@ def test_scribbling_offline_tenant_is_off_beside_online_work(siege: Siege, how: 
         scribble.never_ran_suspended(at_least_ns=500 * MS)
 
 
-def test_an_offline_tenant_that_seems_busy_for_ever_wastes_its_own_share(siege: Siege) -> None:
+def test_offline_tenant_that_seems_busy_for_ever_wastes_its_own_share(siege: Siege) -> None:
     with (
         siege.attempt("scribble", "busy", qos="offline", cap_mib=4 * CONTEXT_MIB) as scribble,
         load(
@@ -139,7 +139,7 @@ def suspend_ms(attempt: Attempt) -> list[float]:
 
 
 @pytest.mark.parametrize("groups", [1, 64])
-def test_a_suspend_takes_as_long_as_there_are_groups(
+def test_suspend_takes_as_long_as_there_are_groups(
     siege: Siege, groups: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The scheduler's thread is one for all cards: what a tenant can make it wait is bounded by what it may

@@ -28,7 +28,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_attack_of_each_kind_is_ended(private_host: None, built: Programs, kind: str) -> None:
+def test_attack_of_each_kind_is_ended(private_host: None, built: Programs, kind: str) -> None:
     if KINDS[kind].passing == "mortal" and not composed.CAN_STAND_IN:
         pytest.skip("a process of the same number cannot stand in for the killed one with a sanitizer")
     with composed.laid(built) as siege:

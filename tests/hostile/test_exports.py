@@ -57,7 +57,7 @@ def test_exports_are_limited(siege: Siege) -> None:
         assert siege.counts_agree() == 0
 
 
-def test_a_descriptor_that_is_left_in_a_message(siege: Siege) -> None:
+def test_descriptor_that_is_left_in_a_message(siege: Siege) -> None:
     with siege.attempt("exports", "message") as message:
         assert message.line() == "made"
         assert message.used_bytes == 4 * MIB == siege.counts_agree()
@@ -82,7 +82,7 @@ def test_imports_are_limited(siege: Siege) -> None:
         siege.neighbour_is_well()
 
 
-def test_a_thread_that_changes_what_is_named(siege: Siege) -> None:
+def test_thread_that_changes_what_is_named(siege: Siege) -> None:
     with siege.attempt("exports", "flip") as flip:
         [calls] = flip.numbers()
         assert calls >= 500

@@ -35,7 +35,7 @@ def evictions(mgpu: Arbiter) -> float:
     return scrape(mgpu.root).one("mgpu_memory_moves_total", what="evicted")
 
 
-def test_a_refusal_for_other_than_memory_evicts_no_container(mgpu: Arbiter, built: Programs) -> None:
+def test_refusal_for_other_than_memory_evicts_no_container(mgpu: Arbiter, built: Programs) -> None:
     with keeper(mgpu, built), started(mgpu, built, ONLINE, inside("doorbells"), str(ASKED_S)) as online:
         before = evictions(mgpu)
         assert online.program.line() == f"refused {NV_ERR_NO_MEMORY:#x}"
@@ -44,7 +44,7 @@ def test_a_refusal_for_other_than_memory_evicts_no_container(mgpu: Arbiter, buil
         assert evictions(mgpu) == before
 
 
-def test_a_bound_of_mgpus_own_evicts_no_container(mgpu: Arbiter, built: Programs) -> None:
+def test_bound_of_mgpus_own_evicts_no_container(mgpu: Arbiter, built: Programs) -> None:
     with keeper(mgpu, built), started(mgpu, built, ONLINE, inside("many_groups"), "17", "clients") as online:
         before = evictions(mgpu)
         assert online.program.line() == f"made 16 status {NV_ERR_NO_MEMORY:#x}"

@@ -19,7 +19,7 @@ NO_MEMORY = NV_ERR_NO_MEMORY
 EPERM, ENOTTY = 1, 25
 
 
-def test_a_static_program_with_none_of_our_files(siege: Siege) -> None:
+def test_static_program_with_none_of_our_files(siege: Siege) -> None:
     with siege.attempt("greedy") as greedy:
         held, status = greedy.numbers()
         assert (held, status) == (CAP_MIB * MIB, NO_MEMORY)
@@ -42,7 +42,7 @@ def test_escapes_that_allocate_past_the_mediator(siege: Siege) -> None:
 
 
 @pytest.mark.parametrize("what", ["class", "size", "pointer", "control"])
-def test_a_thread_that_changes_the_call_while_it_is_looked_at(siege: Siege, what: str) -> None:
+def test_thread_that_changes_the_call_while_it_is_looked_at(siege: Siege, what: str) -> None:
     with siege.attempt("flip", what, "1", cap_mib=1024) as flip:
         try:
             [calls] = flip.numbers()
@@ -61,7 +61,7 @@ def test_a_thread_that_changes_the_call_while_it_is_looked_at(siege: Siege, what
         siege.neighbour_is_well()
 
 
-def test_a_descriptor_that_becomes_another_file(siege: Siege) -> None:
+def test_descriptor_that_becomes_another_file(siege: Siege) -> None:
     with siege.attempt("dup2_race", "1") as race:
         [wrong] = race.numbers()
         assert wrong == 0
@@ -157,7 +157,7 @@ def test_child_outlives_the_process_that_allocated(siege: Siege) -> None:
         assert siege.counts_agree() == 0
 
 
-def test_a_fork_bomb_of_allocators(siege: Siege) -> None:
+def test_fork_bomb_of_allocators(siege: Siege) -> None:
     with siege.attempt("fork_bomb", "1", pids=128) as bomb:
         until(lambda: bomb.used_bytes == CAP_MIB * MIB, "it has all it may have")
         siege.neighbour_is_well()

@@ -22,7 +22,7 @@ ENV = {"MGPU_MEMORY_MIB": "1024"}
 lasting, mgpu = lasting_mgpu()
 
 
-def test_a_signal_every_200_us(mgpu: Arbiter, built: Programs) -> None:
+def test_signal_every_200_us(mgpu: Arbiter, built: Programs) -> None:
     with bundle(inside("alarm"), "500", env=ENV, mounts=[built.oci_mount]) as made:
         done = made.run(mgpu.runtime)
         assert done.out == "ok 500, often interrupted\n", str(done)
@@ -31,7 +31,7 @@ def test_a_signal_every_200_us(mgpu: Arbiter, built: Programs) -> None:
     assert [card.used_bytes for card in mgpu.account().cards] == [0, 0]
 
 
-def test_a_process_in_thousands_of_groups(mgpu: Arbiter, built: Programs) -> None:
+def test_process_in_thousands_of_groups(mgpu: Arbiter, built: Programs) -> None:
     with bundle(inside("capped"), env=ENV, mounts=[built.oci_mount]) as made:
         made.edit(lambda config: config["process"]["user"].update(additionalGids=list(range(1, 4000))))
         done = made.run(mgpu.runtime)
@@ -46,7 +46,7 @@ def test_caller_that_changes_between_calls_is_served_right(mgpu: Arbiter, built:
         assert done.out == "ok\n", str(done)
 
 
-def test_a_file_that_is_remembered_is_not_kept_open(mgpu: Arbiter, built: Programs) -> None:
+def test_file_that_is_remembered_is_not_kept_open(mgpu: Arbiter, built: Programs) -> None:
     with bundle(inside("changing"), "close", env=ENV, mounts=[built.oci_mount]) as made:
         argv = made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)
         with foreground(argv) as running:
@@ -60,7 +60,7 @@ def test_a_file_that_is_remembered_is_not_kept_open(mgpu: Arbiter, built: Progra
     until(lambda: mgpu.containers() == [], "the grant is back")
 
 
-def test_a_process_under_the_id_of_a_thread_that_has_ended(mgpu: Arbiter, built: Programs) -> None:
+def test_process_under_the_id_of_a_thread_that_has_ended(mgpu: Arbiter, built: Programs) -> None:
     """What was known of the thread is not said of the process. Programs that restore others choose ids like
     this.
     """

@@ -70,7 +70,7 @@ def test_code_that_others_can_write_is_not_run(built: Programs, tmp_path: Path) 
         assert not readable(process.stdout, SETTLED_MS), "its code was changed"
 
 
-def test_a_trap_that_it_sends_itself_is_not_the_end_of_a_call(built: Programs, tmp_path: Path) -> None:
+def test_trap_that_it_sends_itself_is_not_the_end_of_a_call(built: Programs, tmp_path: Path) -> None:
     with stopped(built, "private") as process:
         os.kill(process.pid, signal.SIGTRAP)
         status, said, fds = give_listener(process.pid, tmp_path / "l")

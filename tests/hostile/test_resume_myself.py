@@ -12,7 +12,7 @@ from tests.support.started import foreground
 from tests.support.waiting import until
 
 
-def test_a_suspended_tenant_cannot_resume_itself(private_host: None, built: Programs) -> None:
+def test_suspended_tenant_cannot_resume_itself(private_host: None, built: Programs) -> None:
     env = {"MGPU_MEMORY_MIB": "4096", "MGPU_QOS": "offline"}
     with (
         arbiter.running("v100-16", node_config="hold_ms = 200\n") as mgpu,

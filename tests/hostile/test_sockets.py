@@ -45,7 +45,7 @@ def as_nobody(path: Path, kind: socket.SocketKind) -> int:
 
 
 @pytest.mark.parametrize("name", SOCKETS)
-def test_an_unprivileged_process_gets_no_connection(siege: Siege, name: str) -> None:
+def test_unprivileged_process_gets_no_connection(siege: Siege, name: str) -> None:
     path = siege.mgpu.root / name
     kind = socket.SOCK_STREAM if name == "seccomp.sock" else socket.SOCK_SEQPACKET
     for folder in path.parents:
@@ -103,7 +103,7 @@ def test_listener_with_an_unknown_nonce(siege: Siege) -> None:
         siege.neighbour_is_well()
 
 
-def test_a_second_listener_with_the_nonce_of_another_container(siege: Siege) -> None:
+def test_second_listener_with_the_nonce_of_another_container(siege: Siege) -> None:
     with siege.attempt("greedy") as greedy:
         greedy.line()
         nonce = greedy.made.config["linux"]["seccomp"]["listenerMetadata"]

@@ -106,7 +106,7 @@ def on_card(
 
 
 @pytest.mark.timeout(2 * MEET_S)
-def test_a_suspend_of_many_calls_lets_another_cards_pass(private_host: None, built: Programs) -> None:
+def test_suspend_of_many_calls_lets_another_cards_pass(private_host: None, built: Programs) -> None:
     loads = load.mounts()
     with arbiter.running("h200:2", node_config="hold_ms = 5\n") as mgpu, ExitStack() as stack:
 

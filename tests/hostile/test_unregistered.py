@@ -106,7 +106,7 @@ def test_unregistered_tenant_is_suspended_where_channels_are_disabled(
         assert "killed-" not in one.log
 
 
-def test_a_program_that_ends_is_no_such(private_host: None, built: Programs) -> None:
+def test_program_that_ends_is_no_such(private_host: None, built: Programs) -> None:
     """UNREGISTER_CHANNEL comes before FREE."""
     with offline(built, "end", *BY_RUNLIST) as one:
         assert one.told() == 0

@@ -47,7 +47,7 @@ def tries(
         yield running, made.container
 
 
-def test_a_share_and_a_whole_card(two: Arbiter, built: Programs) -> None:
+def test_share_and_a_whole_card(two: Arbiter, built: Programs) -> None:
     with (
         tries(two, built, MGPU_MEMORY_MIB="512") as (share, _),
         tries(two, built, MGPU_GPUS="1") as (whole, container),
@@ -59,7 +59,7 @@ def test_a_share_and_a_whole_card(two: Arbiter, built: Programs) -> None:
             two.ask("set", container=container, memory_mib=512)
 
 
-def test_a_whole_card_lends_nothing(private_host: None, built: Programs) -> None:
+def test_whole_card_lends_nothing(private_host: None, built: Programs) -> None:
     with (
         arbiter.running("h200:1", node_config="offline_overcommit = true\n") as mgpu,
         tries(mgpu, built, MGPU_GPUS="1", MGPU_QOS="offline", MGPU_MEMORY_RECLAIMABLE="true") as (lent, _),

@@ -83,7 +83,7 @@ def _prepared(cluster: Cluster) -> list[str]:
     return cluster.on_node("find", "/var/run/cdi/", "-name", "mgpu.dev-claim-*.json").split()
 
 
-def test_a_claim_of_a_template_is_a_cap_and_ends_with_its_pod(claims: Cluster) -> None:
+def test_claim_of_a_template_is_a_cap_and_ends_with_its_pod(claims: Cluster) -> None:
     claims.apply(*example(claims, "memory"))
     claims.running("part-of-a-gpu")
     assert claims.totals_mib("part-of-a-gpu") == [4096]
@@ -120,7 +120,7 @@ def _class_of(cluster: Cluster, pod: str) -> str:
     return str(found["class"])
 
 
-def test_a_shared_claim_is_divided_between_its_containers(claims: Cluster) -> None:
+def test_shared_claim_is_divided_between_its_containers(claims: Cluster) -> None:
     claims.apply(*example(claims, "shared"))
     claims.running("server-and-sidecar")
     for container in ("server", "sidecar"):
@@ -128,7 +128,7 @@ def test_a_shared_claim_is_divided_between_its_containers(claims: Cluster) -> No
         assert not claims.allocates("server-and-sidecar", 4097, container)
 
 
-def test_a_claim_has_parts_of_two_gpus(claims: Cluster) -> None:
+def test_claim_has_parts_of_two_gpus(claims: Cluster) -> None:
     claims.apply(*example(claims, "two-gpus"))
     claims.running("two-gpus")
     assert claims.totals_mib("two-gpus") == [2048, 2048]
@@ -136,7 +136,7 @@ def test_a_claim_has_parts_of_two_gpus(claims: Cluster) -> None:
     assert len(set(cards)) == 2
 
 
-def test_a_whole_gpu_is_no_one_elses(claims: Cluster) -> None:
+def test_whole_gpu_is_no_one_elses(claims: Cluster) -> None:
     claims.apply(*example(claims, "whole"))
     claims.running("whole-gpu")
     half = claims.totals_mib("whole-gpu", "server")
@@ -149,7 +149,7 @@ def test_a_whole_gpu_is_no_one_elses(claims: Cluster) -> None:
     assert card not in {each for cards in others for each in cards}
 
 
-def test_a_claim_waits_until_another_is_released(claims: Cluster) -> None:
+def test_claim_waits_until_another_is_released(claims: Cluster) -> None:
     devices = len(_devices(claims))
     fill = [f"fill-{i}" for i in range(devices)]
     claims.apply(*(_part(name, "10Gi") for name in fill), *(_pod(claims, name) for name in fill))
@@ -162,7 +162,7 @@ def test_a_claim_waits_until_another_is_released(claims: Cluster) -> None:
     assert claims.totals_mib("one-more") == [10240]
 
 
-def test_a_forged_name_of_a_claim_gets_nothing(claims: Cluster) -> None:
+def test_forged_name_of_a_claim_gets_nothing(claims: Cluster) -> None:
     claims.apply(_part("mine", "2Gi"), _pod(claims, "mine"))
     claims.running("mine")
     environment = claims.run("exec", "mine", "--", "env").splitlines()
@@ -175,7 +175,7 @@ def test_a_forged_name_of_a_claim_gets_nothing(claims: Cluster) -> None:
     assert not claims.served("forger")
 
 
-def test_a_claim_that_is_deleted_while_prepared_serves_until_its_pod_ends(claims: Cluster) -> None:
+def test_claim_that_is_deleted_while_prepared_serves_until_its_pod_ends(claims: Cluster) -> None:
     claims.apply(_part("user", "2Gi"), _pod(claims, "user"))
     claims.running("user")
     claims.run("delete", "resourceclaim", "user", "--wait=false")

@@ -40,7 +40,7 @@ def _starts(cluster: Cluster, name: str) -> bool:
     return bool(status["phase"] == "Running")
 
 
-def test_a_killed_mgpud_is_followed_by_the_next_and_pods_go_on(before: Cluster) -> None:
+def test_killed_mgpud_is_followed_by_the_next_and_pods_go_on(before: Cluster) -> None:
     pid = before.mgpud_pid()
     before.on_node("kill", "-KILL", str(pid))
     until(lambda: before.mgpud_pid() not in (0, pid), "the next mgpud serves")
@@ -48,7 +48,7 @@ def test_a_killed_mgpud_is_followed_by_the_next_and_pods_go_on(before: Cluster) 
 
 
 @pytest.mark.parametrize("program", ["mgpu-node", "mgpu-scheduler", "kubelet"])
-def test_a_killed_part_is_followed_by_the_next_and_pods_go_on(before: Cluster, program: str) -> None:
+def test_killed_part_is_followed_by_the_next_and_pods_go_on(before: Cluster, program: str) -> None:
     before.kill_on_node(program)
     until(lambda: before.succeeds("exec", "before", "--", "true"), "kubelet serves")
     _all_goes_on(before)
@@ -65,7 +65,7 @@ def test_pods_that_lose_their_listener_are_ended_and_started_anew(before: Cluste
     assert before.totals_mib("before") == [1024]
 
 
-def test_a_new_node_pod_leaves_running_pods_alone(before: Cluster) -> None:
+def test_new_node_pod_leaves_running_pods_alone(before: Cluster) -> None:
     before.run("--namespace=mgpu-system", "delete", "pod", "-l", "app.kubernetes.io/component=node")
     before.run("--namespace=mgpu-system", "rollout", "status", "daemonset/mgpu-node", "--timeout=120s")
     _all_goes_on(before)

@@ -21,7 +21,7 @@ def before(cluster: Cluster) -> Cluster:
     return cluster
 
 
-def test_an_upgrade_leaves_pods_running(before: Cluster) -> None:
+def test_upgrade_leaves_pods_running(before: Cluster) -> None:
     pid = before.mgpud_pid()
     before.on_node("/opt/mgpu/bin/mgpu", "upgrade")
     assert before.mgpud_pid() not in (0, pid)
@@ -31,7 +31,7 @@ def test_an_upgrade_leaves_pods_running(before: Cluster) -> None:
     assert before.restarts("before") == 0
 
 
-def test_a_deleted_agent_waits_for_the_pods_that_it_serves(before: Cluster) -> None:
+def test_deleted_agent_waits_for_the_pods_that_it_serves(before: Cluster) -> None:
     [agent] = before.get("pod", *AGENT)["items"]
     before.run("delete", "pod", *AGENT, "--wait=false")
     until(lambda: "deletionTimestamp" in before.get("pod", *AGENT)["items"][0]["metadata"], "it is to end")
@@ -49,7 +49,7 @@ def _agents(cluster: Cluster, not_uid: str) -> bool:
     return bool(uids) and not_uid not in uids
 
 
-def test_a_drained_node_has_no_container_with_a_gpu(before: Cluster) -> None:
+def test_drained_node_has_no_container_with_a_gpu(before: Cluster) -> None:
     node = before.get("pod", "before")["spec"]["nodeName"]
     try:
         before.run(

@@ -124,14 +124,14 @@ PUBLISHED = (
 )
 
 
-def test_the_process_publishes_what_its_node_has(process: Process) -> None:
+def test_process_publishes_what_its_node_has(process: Process) -> None:
     for change in PUBLISHED:
         assert process.patch(process.node, change) == ""
     assert process.ask("POST", SLICES, a_slice(process.node)) == ""
     assert process.ask("POST", EVENTS, an_event(process.node)) == ""
 
 
-def test_the_process_changes_no_other_node(process: Process) -> None:
+def test_process_changes_no_other_node(process: Process) -> None:
     for change in PUBLISHED:
         assert f"on node {process.node} changes no other node" in process.patch(process.other, change)
     assert "on that node alone" in process.ask("POST", SLICES, a_slice(process.other))
@@ -139,7 +139,7 @@ def test_the_process_changes_no_other_node(process: Process) -> None:
     assert "in its own name alone" in process.ask("POST", EVENTS, an_event(process.other))
 
 
-def test_the_process_changes_mgpus_part_of_its_node_alone(process: Process) -> None:
+def test_process_changes_mgpus_part_of_its_node_alone(process: Process) -> None:
     for change in (noted("labels", "tried", "1"), noted("annotations", "tried", "1")):
         assert "mgpu-node changes the label" in process.patch(process.node, change)
     assert "slices of mgpu.dev on that node alone" in process.ask(
@@ -150,7 +150,7 @@ def test_the_process_changes_mgpus_part_of_its_node_alone(process: Process) -> N
     )
 
 
-def test_a_token_of_no_pod_publishes_nothing(process: Process, anywhere: Cluster) -> None:
+def test_token_of_no_pod_publishes_nothing(process: Process, anywhere: Cluster) -> None:
     unbound = replace(process, token=token(anywhere))
     for change in PUBLISHED:
         assert "is bound to no pod" in unbound.patch(process.node, change)

@@ -21,7 +21,7 @@ def _cards(cluster: Cluster) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_pod_that_fits_the_sum_but_no_gpu_waits_and_names_gpus(cluster: Cluster) -> None:
+def test_pod_that_fits_the_sum_but_no_gpu_waits_and_names_gpus(cluster: Cluster) -> None:
     cards = _cards(cluster)
     assert len(cards) > 1, "a node with several GPUs is needed"
     most = max(card["memory_mib"] for card in cards)
@@ -86,7 +86,7 @@ def test_schedulers_that_take_over_from_one_another_place_nothing_twice(cluster:
     _run_and_fit(cluster, pods)
 
 
-def test_a_placement_that_the_user_wrote_is_refused_in_one_line(cluster: Cluster) -> None:
+def test_placement_that_the_user_wrote_is_refused_in_one_line(cluster: Cluster) -> None:
     with pytest.raises(KubectlError) as refused:
         cluster.apply(
             cluster.pod("forged", limits={MEMORY: "1024"}, annotations={"mgpu.dev/placement": "{}"})
@@ -94,13 +94,13 @@ def test_a_placement_that_the_user_wrote_is_refused_in_one_line(cluster: Cluster
     assert "mgpu.dev/placement" in str(refused.value)
 
 
-def test_a_misspelt_key_is_refused_in_one_line(cluster: Cluster) -> None:
+def test_misspelt_key_is_refused_in_one_line(cluster: Cluster) -> None:
     with pytest.raises(KubectlError) as refused:
         cluster.apply(cluster.pod("typo", annotations={"vke.volcengine.com/mgpu-memroy": "1024"}))
     assert "mgpu-memroy" in str(refused.value)
 
 
-def test_a_pod_of_higher_priority_takes_the_place_of_the_fewest(cluster: Cluster) -> None:
+def test_pod_of_higher_priority_takes_the_place_of_the_fewest(cluster: Cluster) -> None:
     cards = _cards(cluster)
     high = {
         "apiVersion": "scheduling.k8s.io/v1",

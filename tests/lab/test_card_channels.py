@@ -132,11 +132,11 @@ def channel(card: Card) -> Channel:
     return Channel(card)
 
 
-def test_a_new_channel_has_nothing_to_do(channel: Channel) -> None:
+def test_new_channel_has_nothing_to_do(channel: Channel) -> None:
     assert (channel.fetched, channel.guest.word(USERD + PUT)) == (0, 0)
 
 
-def test_a_semaphore_is_released_when_the_group_is_scheduled(channel: Channel) -> None:
+def test_semaphore_is_released_when_the_group_is_scheduled(channel: Channel) -> None:
     channel.submit(semaphore(RELEASE, 7))
     time.sleep(0.05)
     assert (channel.value, channel.fetched) == (0, 0)
@@ -145,7 +145,7 @@ def test_a_semaphore_is_released_when_the_group_is_scheduled(channel: Channel) -
     assert wait(lambda: channel.fetched == 1)
 
 
-def test_the_ring_goes_round(channel: Channel) -> None:
+def test_ring_goes_round(channel: Channel) -> None:
     def released() -> bool:
         return channel.value == i
 
@@ -155,7 +155,7 @@ def test_the_ring_goes_round(channel: Channel) -> None:
         assert wait(released)
 
 
-def test_an_acquire_waits_for_the_host(channel: Channel) -> None:
+def test_acquire_waits_for_the_host(channel: Channel) -> None:
     channel.schedule()
     channel.submit(semaphore(ACQUIRE_GEQ, 5) + semaphore(RELEASE, 9))
     time.sleep(0.05)
@@ -166,7 +166,7 @@ def test_an_acquire_waits_for_the_host(channel: Channel) -> None:
 
 @pytest.mark.parametrize("physical", [False, True])
 @pytest.mark.parametrize(("engine", "named_on"), [(GRAPHICS, 4), (COPY_ENGINE, 4), (COPY_ENGINE, 0)])
-def test_the_copy_engine_copies(card: Card, engine: int, named_on: int, physical: bool) -> None:
+def test_copy_engine_copies(card: Card, engine: int, named_on: int, physical: bool) -> None:
     channel = Channel(card, engine)
     channel.schedule()
     data = bytes(range(256)) * 16
@@ -182,14 +182,14 @@ def test_the_copy_engine_copies(card: Card, engine: int, named_on: int, physical
     assert channel.guest.get(DATA + 0x1000, len(data)) == data
 
 
-def test_the_words_of_before_volta_release_too(channel: Channel) -> None:
+def test_words_of_before_volta_release_too(channel: Channel) -> None:
     channel.schedule()
     address = VA + 4 * 4096
     channel.submit(methods(0, 0x10, address >> 32, address & 0xFFFFFFFF, 11, 2 | 1 << 24))
     assert wait(lambda: channel.value == 11)
 
 
-def test_a_fault_ends_the_channel_alone(channel: Channel) -> None:
+def test_fault_ends_the_channel_alone(channel: Channel) -> None:
     channel.schedule()
     channel.submit(semaphore(RELEASE, 1, VA + (64 << 20)))
     channel.submit(semaphore(RELEASE, 2))
@@ -198,7 +198,7 @@ def test_a_fault_ends_the_channel_alone(channel: Channel) -> None:
     assert channel.card.client.register(0) == 0x172000A1
 
 
-def test_a_channel_that_is_disabled_goes_on_when_it_is_enabled(channel: Channel) -> None:
+def test_channel_that_is_disabled_goes_on_when_it_is_enabled(channel: Channel) -> None:
     channel.schedule()
     params = bytearray(536)
     struct.pack_into("<B3xI", params, 0, 1, 1)
@@ -218,7 +218,7 @@ def test_a_channel_that_is_disabled_goes_on_when_it_is_enabled(channel: Channel)
     )
 
 
-def test_a_timeslice_is_kept_and_one_that_is_too_long_refused(channel: Channel) -> None:
+def test_timeslice_is_kept_and_one_that_is_too_long_refused(channel: Channel) -> None:
     control = channel.driver.control
     assert control(CLIENT, GROUP, SET_TIMESLICE, struct.pack("<Q", 1500))[0] == 0
     assert control(CLIENT, GROUP, GET_TIMESLICE, bytes(8)) == (0, struct.pack("<Q", 1500))

@@ -48,7 +48,7 @@ def test_static_info_says_how_much_memory_there_is(card: Card) -> None:
     assert info[36:52] == bytes([0x11, 0x22, 0x33, 0x44] * 3 + [0x11, 0x22, 0x33, 0])
 
 
-def test_the_uuid_is_told_as_bytes_and_as_text(card: Card) -> None:
+def test_uuid_is_told_as_bytes_and_as_text(card: Card) -> None:
     driver = Driver(card.client)
     driver.boot()
 
@@ -64,7 +64,7 @@ def test_the_uuid_is_told_as_bytes_and_as_text(card: Card) -> None:
     assert bytes.fromhex(text[4:-1].decode().replace("-", "")) == told(2)
 
 
-def test_an_answer_is_as_long_as_the_question_even_in_records(card: Card) -> None:
+def test_answer_is_as_long_as_the_question_even_in_records(card: Card) -> None:
     driver = Driver(card.client)
     driver.boot()
     params = bytes(range(256)) * 700
@@ -72,7 +72,7 @@ def test_an_answer_is_as_long_as_the_question_even_in_records(card: Card) -> Non
     assert (status, answer) == (0, params)
 
 
-def test_the_queues_go_round(card: Card) -> None:
+def test_queues_go_round(card: Card) -> None:
     driver = Driver(card.client)
     driver.boot()
     for i in range(200):
@@ -103,7 +103,7 @@ def test_what_real_hardware_says_is_told_from_what_is_made_up(card: Card) -> Non
     assert [line["at"] for line in card.reported] == list(range(1, len(card.reported) + 1))
 
 
-def test_the_entry_for_bar_2_is_where_the_driver_looks_for_it(card: Card) -> None:
+def test_entry_for_bar_2_is_where_the_driver_looks_for_it(card: Card) -> None:
     driver = Driver(card.client)
     driver.boot()
     tables = 32 << 20
@@ -141,7 +141,7 @@ def test_it_is_suspended_when_the_driver_unloads_and_starts_again(card: Card) ->
     assert driver.boot().function == INIT_DONE
 
 
-def test_a_request_that_lies_of_its_length_is_no_harm(card: Card) -> None:
+def test_request_that_lies_of_its_length_is_no_harm(card: Card) -> None:
     driver = Driver(card.client)
     driver.boot()
     driver.send(CONTROL, struct.pack("<6I", CLIENT, DEVICE, CHIP_INFO, 0, 0xFFFFFFF0, 0))

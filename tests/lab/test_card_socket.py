@@ -70,7 +70,7 @@ def test_several_messages_at_once_are_answered_in_order(card: Card) -> None:
     assert replies[2].body[16:] == b"\x11\x22\x33\x44"
 
 
-def test_a_descriptor_belongs_to_the_message_that_brings_it(card: Card) -> None:
+def test_descriptor_belongs_to_the_message_that_brings_it(card: Card) -> None:
     client, fd = card.client, os.memfd_create("guest")
     os.ftruncate(fd, 4096)
     client.send(client.packed(READ, struct.pack("<QII", 0, BAR0, 4)))
@@ -84,7 +84,7 @@ def test_a_descriptor_belongs_to_the_message_that_brings_it(card: Card) -> None:
     assert client.read(BAR1, 0, 5) == b"\xff" * 5
 
 
-def test_a_message_that_comes_byte_by_byte_is_one(card: Card) -> None:
+def test_message_that_comes_byte_by_byte_is_one(card: Card) -> None:
     for byte in card.client.packed(READ, struct.pack("<QII", 0, BAR0, 4)):
         card.client.send(bytes([byte]))
     assert card.client.receive().body[16:] == struct.pack("<I", 0x172000A1)
@@ -132,7 +132,7 @@ def test_what_is_no_message_of_the_protocol_is_refused_and_changes_nothing(
 
 
 @pytest.mark.parametrize("size", [0, 15, (1 << 20) + 8192, 0xFFFFFFFF])
-def test_a_header_that_is_none_ends_it_with_a_line(card: Card, size: int) -> None:
+def test_header_that_is_none_ends_it_with_a_line(card: Card, size: int) -> None:
     card.client.send(HEADER.pack(1, READ, size, 0, 0))
     with pytest.raises((EOFError, ConnectionError)):
         card.client.receive()
@@ -142,7 +142,7 @@ def test_a_header_that_is_none_ends_it_with_a_line(card: Card, size: int) -> Non
 
 
 @pytest.mark.parametrize("left", [1, 20])
-def test_a_message_that_is_cut_off_ends_it_with_a_line(card: Card, left: int) -> None:
+def test_message_that_is_cut_off_ends_it_with_a_line(card: Card, left: int) -> None:
     card.client.send(card.client.packed(READ, struct.pack("<QII", 0, BAR0, 4))[:-left])
     assert card.ends() == (1, "mgpu-labcard: QEMU's end of the socket: Protocol error\n")
 
@@ -159,7 +159,7 @@ def _rung(eventfd: int) -> bool:
         return False
 
 
-def test_an_interrupt_comes_when_its_leaf_and_the_top_are_enabled(card: Card) -> None:
+def test_interrupt_comes_when_its_leaf_and_the_top_are_enabled(card: Card) -> None:
     client, fd = card.client, os.eventfd(0, os.EFD_NONBLOCK)
     client.call(SET_IRQS, struct.pack("<IIIII", 20, 4 | 32, MSI, 0, 1), [fd])
     client.set(TRIGGER, 37)

@@ -62,7 +62,7 @@ def test_every_test_names_rows_of_the_docs() -> None:
         collection.tests(["nothing"], collection.every)
 
 
-def test_the_usual_list_has_a_sample_of_the_long_ones() -> None:
+def test_usual_list_has_a_sample_of_the_long_ones() -> None:
     short, usual = collection.tests((), collection.short), collection.tests((), collection.usual)
     assert [test.name for test in usual[: len(short)]] == [test.name for test in short]
     assert "under_mgpu.tinygrad_ends_at_the_cap" in {test.name for test in usual[len(short) :]}

@@ -49,7 +49,7 @@ def test_writes_through_the_cache_stay(tmp_path: Path) -> None:
     assert all(each[0].entry.stays for each in kept)
 
 
-def test_an_entry_that_was_cut_off_is_none(tmp_path: Path) -> None:
+def test_entry_that_was_cut_off_is_none(tmp_path: Path) -> None:
     log = _log(tmp_path, (0, 0, _sectors("a")), (1, 0, _sectors("b")))
     log.write_bytes(log.read_bytes()[:-1])
     assert [entry.sector for entry in write_log.entries(log)] == [0]
@@ -88,7 +88,7 @@ def test_files_are_as_before_a_command_or_as_after_it(found: dict[str, bytes], s
     assert cuts.wrong(found, [WITH, WITHOUT]) == said
 
 
-def test_an_engine_that_names_mgpu_needs_all_of_it() -> None:
+def test_engine_that_names_mgpu_needs_all_of_it() -> None:
     engines = {"etc/daemon.json": ("etc/runtime.conf",)}
     assert cuts.dangling(WITH, engines) == []
     assert cuts.dangling(WITHOUT, engines) == []
@@ -104,7 +104,7 @@ def test_kernels_are_named_by_their_first_numbers() -> None:
         kernels.named("6")
 
 
-def test_the_oldest_kernel_is_the_least_that_setup_and_readme_ask_for() -> None:
+def test_oldest_kernel_is_the_least_that_setup_and_readme_ask_for() -> None:
     least = ".".join(kernels.KERNELS[0].release.split(".")[:2])
     assert f"\nleast={least}\n" in (REPOSITORY / "tools/setup.sh").read_text()
     assert f"- Linux {least} or newer" in (REPOSITORY / "README.md").read_text()

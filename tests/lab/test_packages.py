@@ -40,7 +40,7 @@ APT = "E: Version '550.163.01-2' for 'nvidia-open-kernel-dkms' was not found\n"
         ),
     ],
 )
-def test_a_package_that_has_gone_is_one_line_that_says_what_to_do(
+def test_package_that_has_gone_is_one_line_that_says_what_to_do(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     program: str,

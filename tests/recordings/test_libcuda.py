@@ -179,9 +179,7 @@ def larger(row: int, by: int) -> Change:
         pytest.param(larger(50, 8), {50}, id="a size off by 8"),
     ],
 )
-def test_a_seeded_mistake_is_seen(
-    private_host: None, built: Programs, change: Change, seen: set[int]
-) -> None:
+def test_seeded_mistake_is_seen(private_host: None, built: Programs, change: Change, seen: set[int]) -> None:
     rows = change(of_cards(recorded(RECORDING), 1))
     with a_driver(1) as mgpu:
         found, _ = replayed(mgpu, built, rows)

@@ -142,7 +142,7 @@ def test_calls_that_cuda_needs_are_served(
         ({"kind": "escape", "number": "0x54", "reason": NO_REASON}, "refused without a reason"),
     ],
 )
-def test_a_seeded_mistake_is_seen(change: Fields, said: str) -> None:
+def test_seeded_mistake_is_seen(change: Fields, said: str) -> None:
     row = {"kind": "control", "symbol": "-", "by": "cuda"} | change
     (line,) = amiss([row])
     assert said in line

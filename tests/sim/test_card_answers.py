@@ -168,7 +168,7 @@ def test_classes_are_the_chips(tmp_path: Path, profile: str, version: str) -> No
         ("rtx-5090", [12, 8, 2, 48, 0xA04]),
     ],
 )
-def test_the_graphics_engine_is_the_chips(tmp_path: Path, profile: str, known: list[int]) -> None:
+def test_graphics_engine_is_the_chips(tmp_path: Path, profile: str, known: list[int]) -> None:
     asked = (0x14, 0x17, 0x20, 0xD, 0xC)
     entries = b"".join(struct.pack("<II", index, 0xDEAD) for index in asked)
     with a_client(tmp_path, profile) as client:
@@ -203,7 +203,7 @@ def test_copy_engines_are_told_in_the_place_of_the_version(tmp_path: Path) -> No
         assert (status, back) == (OK, bytes(128) + struct.pack("<Q", 0b11111))
 
 
-def test_the_driver_says_its_version(tmp_path: Path) -> None:
+def test_driver_says_its_version(tmp_path: Path) -> None:
     with a_client(tmp_path, "a10", "570.86.15") as client:
         name = "NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION"
         status, params = listed(client, name, 0, b"", b"", b"", handle=client.root)
@@ -227,7 +227,7 @@ def test_controls_of_later_versions_are_unsupported(tmp_path: Path) -> None:
             assert client.control(engine, asked, channel)[0] == status
 
 
-def test_a_driver_before_the_chip_is_refused(tmp_path: Path) -> None:
+def test_driver_before_the_chip_is_refused(tmp_path: Path) -> None:
     argv: list[str | Path] = [paths.libexec("mgpu-simcard"), "--dir", tmp_path]
     argv += ["--cards", "b200", "--driver-version", "550.54.14"]
     ended = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)

@@ -85,7 +85,7 @@ def start(channels: list[Channel]) -> None:
     channels[0].open_gate()
 
 
-def test_a_kernel_takes_its_duration_exactly(card: CardProcess, new_client: NewClient) -> None:
+def test_kernel_takes_its_duration_exactly(card: CardProcess, new_client: NewClient) -> None:
     channel = Channel(Group(new_client()))
     before = channel.submit(release(0), kernel(3 * MS), release(1), kernel(1), kernel(0), release(2))
     end = channel.wait(2)
@@ -110,7 +110,7 @@ def test_entries_known_in_time_run_back_to_back(new_client: NewClient) -> None:
     assert {later - earlier for earlier, later in pairwise(ends)} == {50 * US}
 
 
-def test_an_entry_found_later_starts_when_it_is_found(new_client: NewClient) -> None:
+def test_entry_found_later_starts_when_it_is_found(new_client: NewClient) -> None:
     channel = Channel(Group(new_client()))
     channel.submit(kernel(MS), release(0))
     channel.wait(0)
@@ -184,7 +184,7 @@ def test_unequal_timeslices_share_in_proportion(card: CardProcess, new_client: N
     assert durations[0] % (3 * MS) == 0
 
 
-def test_a_short_timeslice_gives_way_at_once(card: CardProcess, new_client: NewClient) -> None:
+def test_short_timeslice_gives_way_at_once(card: CardProcess, new_client: NewClient) -> None:
     """0 counts as 1 us: a group that runs with it hands the engine over to any that comes."""
 
     def attempt(factor: int) -> bool:
@@ -258,7 +258,7 @@ def test_preempt_reschedules_and_does_not_suspend(card: CardProcess, new_client:
     longer(attempt)
 
 
-def test_a_disabled_group_executes_nothing_and_resumes(card: CardProcess, new_client: NewClient) -> None:
+def test_disabled_group_executes_nothing_and_resumes(card: CardProcess, new_client: NewClient) -> None:
     """A 10 s kernel is off the engine when the call returns, and loses nothing of what it has done."""
     channel = Channel(Group(new_client()))
     since = now(card)
@@ -307,7 +307,7 @@ def test_work_is_done_once_however_often_it_is_disabled(card: CardProcess, new_c
         assert not any(start < on and off < end for off, on in spans), (start, end)
 
 
-def test_an_enabled_group_does_not_wait_for_a_tick(card: CardProcess, new_client: NewClient) -> None:
+def test_enabled_group_does_not_wait_for_a_tick(card: CardProcess, new_client: NewClient) -> None:
     since = now(card)
     channel = Channel(Group(new_client(), enabled=False))
     channel.submit(release(0), kernel(MS))
@@ -348,7 +348,7 @@ def test_get_equals_put_while_a_kernel_runs(card: CardProcess, new_client: NewCl
     assert channel.group.totals(card)["pending"]
 
 
-def test_the_copy_engine_runs_beside_graphics(card: CardProcess, new_client: NewClient) -> None:
+def test_copy_engine_runs_beside_graphics(card: CardProcess, new_client: NewClient) -> None:
     client = new_client()
     compute, mover = Channel(Group(client)), Channel(Group(client, COPY_ENGINE))
     size = 10 * V100_COPY_BYTES_PER_MS + 1
@@ -396,7 +396,7 @@ def test_acquire_is_told_by_a_doorbell_too(new_client: NewClient) -> None:
     channel.wait(4)
 
 
-def test_a_release_on_one_card_is_seen_on_another(connection: Any, card: CardProcess) -> None:
+def test_release_on_one_card_is_seen_on_another(connection: Any, card: CardProcess) -> None:
     client = Client(connection, 0)
     other = client.made(client.root, 0x80, (1).to_bytes(4, "little").ljust(56, b"\0"))
     first = Channel(Group(client))
@@ -413,7 +413,7 @@ def test_a_release_on_one_card_is_seen_on_another(connection: Any, card: CardPro
     client.close()
 
 
-def test_a_blocked_channel_does_not_block_its_group(new_client: NewClient) -> None:
+def test_blocked_channel_does_not_block_its_group(new_client: NewClient) -> None:
     group = Group(new_client())
     stuck = Channel(group)
     free = Channel(group)
@@ -424,7 +424,7 @@ def test_a_blocked_channel_does_not_block_its_group(new_client: NewClient) -> No
     stuck.wait(1)
 
 
-def test_the_timeline_cuts_what_still_runs(card: CardProcess, new_client: NewClient) -> None:
+def test_timeline_cuts_what_still_runs(card: CardProcess, new_client: NewClient) -> None:
     channel = Channel(Group(new_client()))
     channel.submit(release(0), kernel(10 * S))
     start = channel.wait(0)

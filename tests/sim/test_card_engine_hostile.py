@@ -107,7 +107,7 @@ def stays_quick(act: Callable[[], object], quiet_ns: int) -> None:
         COMMAND.pack(3, 0x4711, SEMAPHORES_AT, 1),
     ],
 )
-def test_a_bad_command_stops_its_channel_alone(
+def test_bad_command_stops_its_channel_alone(
     card: CardProcess, new_client: NewClient, command: bytes
 ) -> None:
     group = Group(new_client())
@@ -134,7 +134,7 @@ def test_a_bad_command_stops_its_channel_alone(
         (COMMANDS_AT, 0xFFFFFFFF),
     ],
 )
-def test_a_bad_entry_stops_its_channel(
+def test_bad_entry_stops_its_channel(
     card: CardProcess, new_client: NewClient, at: int, commands: int
 ) -> None:
     client = new_client()
@@ -175,7 +175,7 @@ def test_put_runs_freely_round_the_ring(card: CardProcess, new_client: NewClient
     assert (channel.get, errors(card, channel)) == (50, 0)
 
 
-def test_the_longest_kernel_and_copy_do_not_overflow(card: CardProcess, new_client: NewClient) -> None:
+def test_longest_kernel_and_copy_do_not_overflow(card: CardProcess, new_client: NewClient) -> None:
     client = new_client()
     for command in (kernel((1 << 64) - 1), COMMAND.pack(2, 0, (1 << 64) - 1, 0)):
         channel = Channel(Group(client))
@@ -253,7 +253,7 @@ def flood(client: Client, command: bytes) -> Channel:
 
 
 @pytest.mark.parametrize("command", [kernel(0), release(0), kernel(1)], ids=["kernels", "releases", "1 ns"])
-def test_a_flood_of_empty_commands_does_not_hold_the_card(
+def test_flood_of_empty_commands_does_not_hold_the_card(
     card: CardProcess, new_client: NewClient, command: bytes
 ) -> None:
     client, other = new_client(), new_client()
@@ -279,7 +279,7 @@ def test_a_flood_of_empty_commands_does_not_hold_the_card(
     hostile.group.schedule(enable=False)
 
 
-def test_a_flood_of_doorbells_does_not_hold_the_card(new_client: NewClient) -> None:
+def test_flood_of_doorbells_does_not_hold_the_card(new_client: NewClient) -> None:
     client, other = new_client(), new_client()
     channel, group = Channel(Group(client)), Group(other)
 

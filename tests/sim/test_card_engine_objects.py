@@ -139,7 +139,7 @@ def test_system_memory_refused(client: Client) -> None:
     assert client.alloc(client.device, SYSTEM_MEMORY, host_params(1)[:112])[0] == INVALID_ARGUMENT
 
 
-def test_a_client_cannot_take_the_hosts_memory(new_client: NewClient) -> None:
+def test_client_cannot_take_the_hosts_memory(new_client: NewClient) -> None:
     many, large = new_client(), new_client()
     handles = [many.made(many.device, SYSTEM_MEMORY, host_params(1)) for _ in range(1024)]
     assert many.system_memory(1)[0] == NO_MEMORY
@@ -255,7 +255,7 @@ def test_group_ids_are_unique_and_run_out(new_client: NewClient) -> None:
     assert Group(client, COPY_ENGINE, enabled=False).tsg == groups[7].tsg
 
 
-def test_a_new_group_is_not_scheduled(card: CardProcess, client: Client) -> None:
+def test_new_group_is_not_scheduled(card: CardProcess, client: Client) -> None:
     channel = Channel(Group(client, enabled=False))
     channel.submit(kernel(MS), release(0))
     time.sleep(0.01)
@@ -279,7 +279,7 @@ def test_a_new_group_is_not_scheduled(card: CardProcess, client: Client) -> None
         (0, RING_AT, 1 << 31),
     ],
 )
-def test_a_channel_lies_inside_its_memory(client: Client, userd: int, ring: int, entries: int) -> None:
+def test_channel_lies_inside_its_memory(client: Client, userd: int, ring: int, entries: int) -> None:
     group = Group(client)
     _, memory = client.system_memory(MEMORY_BYTES)
     params = channel_params(memory, userd=userd, ring=ring, entries=entries)
@@ -287,7 +287,7 @@ def test_a_channel_lies_inside_its_memory(client: Client, userd: int, ring: int,
     assert client.free(0x99) == OK
 
 
-def test_a_channels_memory_is_the_clients_own(new_client: NewClient) -> None:
+def test_channels_memory_is_the_clients_own(new_client: NewClient) -> None:
     client, other = new_client(), new_client()
     group = Group(client)
     for handle in (
@@ -323,7 +323,7 @@ def test_every_architectures_doorbell(client: Client, usermode: int) -> None:
     os.close(bell)
 
 
-def test_a_doorbell_outlives_its_object_in_silence(card: CardProcess, client: Client) -> None:
+def test_doorbell_outlives_its_object_in_silence(card: CardProcess, client: Client) -> None:
     """The program keeps the eventfd; the card no longer listens to it."""
     handle = client.made(client.subdevice, USERMODE[0])
     bell = mapped(client, handle, device=client.subdevice)
@@ -485,7 +485,7 @@ def test_costs_are_options(slow_card: CardProcess) -> None:
         client.close()
 
 
-def test_the_cards_rate_of_copies(card: CardProcess, new_client: NewClient) -> None:
+def test_cards_rate_of_copies(card: CardProcess, new_client: NewClient) -> None:
     """PCIe 3 carries half of what PCIe 4 does."""
     durations = []
     for index, channel_class in ((0, VOLTA_CHANNEL_GPFIFO_A), (2, AMPERE_CHANNEL_GPFIFO_A)):

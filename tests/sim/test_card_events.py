@@ -71,7 +71,7 @@ def event(client: Client, file: int, *, source: int = 0, fd: int = FD, class_id:
     return client.connection.alloc(file, client.root, client.subdevice, 0, class_id, params)[0]
 
 
-def test_an_event_is_made_on_a_cards_file_and_on_the_control_file(
+def test_event_is_made_on_a_cards_file_and_on_the_control_file(
     connection: Connection, client: Client, node: File
 ) -> None:
     assert event(client, node.id) == NOT_FOUND
@@ -92,7 +92,7 @@ def test_card_file_refuses_classes_other_than_events(
         connection.alloc(node.id, client.root, client.device, 0, MEMORY, memory_params(1 << 20))
 
 
-def test_a_cards_file_that_is_not_registered_has_no_clients(connection: Connection, client: Client) -> None:
+def test_cards_file_that_is_not_registered_has_no_clients(connection: Connection, client: Client) -> None:
     stray = connection.open(CARD)
     assert os_event(connection, stray.id, client.root) == OK
     assert event(client, stray.id) == INVALID_CLIENT

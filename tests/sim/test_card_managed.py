@@ -144,7 +144,7 @@ def test_mapping_of_another_file_is_no_managed_range(
     uvm.close()
 
 
-def test_a_mapping_keeps_the_file(card: CardProcess, space: Space, client: Client) -> None:
+def test_mapping_keeps_the_file(card: CardProcess, space: Space, client: Client) -> None:
     space.put(OTHER)
     held = card.account().cards[A10].used_bytes
     managed = Managed(space.uvm.file.fd, BASE, SIZE)
@@ -192,7 +192,7 @@ def test_range_commands_answer_by_their_targets(space: Space) -> None:
     managed.unmap()
 
 
-def test_an_asynchronous_migration_says_when_it_is_done(space: Space) -> None:
+def test_asynchronous_migration_says_when_it_is_done(space: Space) -> None:
     uvm = space.uvm
     managed = Managed(uvm.file.fd, BASE, SIZE)
     pool = struct.pack("<QQ", POOL, MIB).ljust(9248, b"\0")

@@ -84,7 +84,7 @@ def test_bounds_of_a_mapping(new_client: NewClient) -> None:
         assert client.map(handle, **how)[0] == NV_ERR_INVALID_LIMIT
 
 
-def test_a_full_card_costs_the_host_nothing(card: CardProcess, new_client: NewClient) -> None:
+def test_full_card_costs_the_host_nothing(card: CardProcess, new_client: NewClient) -> None:
     """What is taken is counted by the card's account; what is written is of the host's."""
     client, before = new_client(), resident_kib(card)
     held = memory(client, 15 * GIB)

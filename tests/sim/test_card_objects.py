@@ -175,7 +175,7 @@ def test_freeing_an_ancestor_frees_all_below(
 
 
 @pytest.mark.parametrize(("flags", "status"), [(0x40, INVALID_ARGUMENT), (0x48, OK)])
-def test_an_address_space_may_fault_where_nvidia_uvm_fills_it(
+def test_address_space_may_fault_where_nvidia_uvm_fills_it(
     new_client: NewClient, flags: int, status: int
 ) -> None:
     """tinygrad has it so."""
@@ -184,7 +184,7 @@ def test_an_address_space_may_fault_where_nvidia_uvm_fills_it(
     assert client.alloc(client.device, VASPACE, params)[0] == status
 
 
-def test_a_client_answers_only_on_its_own_file(
+def test_client_answers_only_on_its_own_file(
     card: CardProcess, connection: Connection, new_client: NewClient
 ) -> None:
     client, other = new_client(), new_client()

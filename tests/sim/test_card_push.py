@@ -124,7 +124,7 @@ def test_counters_are_places_in_the_ring(space: Space, channel: HardwareChannel)
     assert channel.get == (3 * RING_ENTRIES - 1) % RING_ENTRIES
 
 
-def test_a_copy_is_done_when_its_semaphore_says_so(space: Space, channel: HardwareChannel) -> None:
+def test_copy_is_done_when_its_semaphore_says_so(space: Space, channel: HardwareChannel) -> None:
     size = 9 * MIB  # more than one piece
     _, source = space.put(DATA, size)
     _, target = space.put(OTHER, size)
@@ -260,7 +260,7 @@ def test_launches_take_their_time_and_release(
         ),
     ],
 )
-def test_a_descriptor_that_is_not_played_stops_the_channel(
+def test_descriptor_that_is_not_played_stops_the_channel(
     card: CardProcess, space: Space, channel: HardwareChannel, compute: int, qmd: bytes
 ) -> None:
     _, data = space.put(DATA)
@@ -411,7 +411,7 @@ def test_wrong_methods_stop_the_channel(
     until(lambda: errors(card, channel) == 1, "the channel has failed")
 
 
-def test_a_ring_that_is_not_there(card: CardProcess, space: Space, channel: HardwareChannel) -> None:
+def test_ring_that_is_not_there(card: CardProcess, space: Space, channel: HardwareChannel) -> None:
     assert space.uvm.free(RING, MIB) == OK
     channel.submit(semaphore(DATA, 1, RELEASE))
     until(lambda: errors(card, channel) == 1, "the channel has failed")

@@ -87,7 +87,7 @@ def runlist(said: Registers, engine: int) -> tuple[int, set[int]]:
 
 
 @pytest.mark.parametrize("engine", [GRAPHICS_ENGINE, COPY_ENGINE])
-def test_a_status_word_is_where_the_chip_s_header_has_it(card: Card, engine: int) -> None:
+def test_status_word_is_where_the_chip_s_header_has_it(card: Card, engine: int) -> None:
     assert card.words() == {}
     chip, work = card.chip, kernel(10 * S) if engine == GRAPHICS_ENGINE else copy(1 << 40)
     channel = Channel(Group(card.client, engine), channel_class=CLASSES[card.profile][0])
@@ -148,7 +148,7 @@ def test_gp_get_is_written_for_classes_whose_control_struct_has_it(card: Card) -
         assert channel.word(0x88) == (1 if get == 0x88 and card.chip.has_get else 0)
 
 
-def test_the_card_s_table_agrees_with_the_facts() -> None:
+def test_card_s_table_agrees_with_the_facts() -> None:
     """The card's table is its own."""
     text = (REPOSITORY / "sim/card/facts/registers.def").read_text()
     rows = [line[10:-1].split(", ") for line in text.splitlines() if line.startswith("REGISTERS(")]

@@ -51,7 +51,7 @@ BINARY, COMPUTING, SHARED_CONTEXT, DEBUGGER, VIRTUAL = (
 COMPUTE, COPIES = VOLTA_COMPUTE_A, VOLTA_DMA_COPY_A
 
 
-def test_a_device_and_a_context_take_their_time(tmp_path: Path) -> None:
+def test_device_and_a_context_take_their_time(tmp_path: Path) -> None:
     options = ["--init-us", "30000", "--context-us", "50000"]
     with running(tmp_path, "v100-16", rm_call_us=0, options=options) as card:
         with Connection(card.card_socket) as connection:

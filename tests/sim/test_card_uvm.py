@@ -57,7 +57,7 @@ def used(card: CardProcess) -> int:
     return account.used_bytes
 
 
-def test_a_file_is_initialised_first(client: Client) -> None:
+def test_file_is_initialised_first(client: Client) -> None:
     uvm, uuid = Uvm(client), uuid_of(client)
     assert uvm.unmap(uuid, 0, 0) == ILLEGAL
     assert uvm.register_gpu(uuid) == ILLEGAL
@@ -81,7 +81,7 @@ def test_memory_of_the_host_is_not_the_cards(client: Client) -> None:
     uvm.close()
 
 
-def test_an_address_space_is_on_one_file(client: Client, new_client: NewClient) -> None:
+def test_address_space_is_on_one_file(client: Client, new_client: NewClient) -> None:
     one, other, uuid = Uvm(client), Uvm(client), uuid_of(client)
     space = client.made(client.device, VASPACE, bytes(48))
     for uvm in (one, other):
@@ -119,7 +119,7 @@ def test_mapped_memory_stays_until_it_is_unmapped(card: CardProcess, client: Cli
         until(lambda: used(card) == empty, "nothing holds it any more")
 
 
-def test_a_registered_channels_group_stays(card: CardProcess, client: Client, space: Space) -> None:
+def test_registered_channels_group_stays(card: CardProcess, client: Client, space: Space) -> None:
     empty = used(card)
     channel = HardwareChannel(space, BASE)
     context = used(card) - empty - MIB

@@ -114,7 +114,7 @@ def test_entry_count_above_the_parameters_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["600.1", "535.54.03", "x", "", "580" + ".1" * 40])
-def test_an_unknown_version_is_refused_with_the_known_ones(tmp_path: Path, version: str) -> None:
+def test_unknown_version_is_refused_with_the_known_ones(tmp_path: Path, version: str) -> None:
     argv = [
         paths.libexec("mgpu-simcard"),
         "--dir",

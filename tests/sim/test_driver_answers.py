@@ -45,7 +45,7 @@ def test_each_difference_has_an_owner(played: compare.Answers, nvidia: compare.A
     assert compare.differ(played, nvidia) == listed
 
 
-def test_a_seeded_mistake_is_a_difference(played: compare.Answers, nvidia: compare.Answers) -> None:
+def test_seeded_mistake_is_a_difference(played: compare.Answers, nvidia: compare.Answers) -> None:
     key = ("objects.frees and what is not there", "control C C 0x201 128", 1)
     assert set(compare.differ({**played, key: "0x0"}, nvidia)) - set(compare.differ(played, nvidia)) == {key}
 
@@ -57,5 +57,5 @@ def test_fewer_differences_are_open_and_never_more() -> None:
     assert all(row.reason != "-" for row in rows if row.owner != "gsp")
 
 
-def test_the_page_is_written_from_the_tables() -> None:
+def test_page_is_written_from_the_tables() -> None:
     assert compare.PAGE.read_text() == compare.page(), "python -m lab.play.compare"

@@ -104,7 +104,7 @@ def test_burst_without_pause(undisturbed: Load) -> None:
     assert 1000 <= seen["latency_us"]["p50"] < 2500
 
 
-def test_a_late_request_delays_the_next_not_its_time(load: Load) -> None:
+def test_late_request_delays_the_next_not_its_time(load: Load) -> None:
     seen = load("burst", "--period-ms", "5", "--kernels", "1", "--kernel-us", "10000", "--requests", "20")
     # As a part of the request's own latency the delay would be 50 ms by then.
     assert seen["latency_us"]["p50"] < 40_000
@@ -176,7 +176,7 @@ def test_alloc_holds_until_it_is_told(supervised: Supervised) -> None:
         ("saturate", "--kernel-us", "60000000", "--device", "0,1", "--linked"),
     ],
 )
-def test_a_signal_ends_it_with_its_report(
+def test_signal_ends_it_with_its_report(
     supervised: Supervised, simulated: CardProcess, arguments: tuple[str, ...], number: signal.Signals
 ) -> None:
     with subprocess.Popen(

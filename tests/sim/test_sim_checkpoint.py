@@ -92,7 +92,7 @@ def held(card: CardProcess) -> tuple[list[int], list[Any]]:
     return [one.used_bytes for one in card.account().cards], ask(card.admin_socket, "files")
 
 
-def test_a_process_goes_on_with_its_data_after_it_held_nothing(
+def test_process_goes_on_with_its_data_after_it_held_nothing(
     simulated: CardProcess, program: NewProgram, checkpoint: Checkpoint
 ) -> None:
     one = program("everything")
@@ -119,7 +119,7 @@ def test_kernels_are_done_once_and_whole(
     assert (group.kernels, group.kernel_ns, group.pending) == (1, 400_000_000, 0)
 
 
-def test_a_program_that_copies_nothing_is_moved_in_the_time_that_its_bytes_take(
+def test_program_that_copies_nothing_is_moved_in_the_time_that_its_bytes_take(
     simulated: CardProcess, program: NewProgram, checkpoint: Checkpoint
 ) -> None:
     one = program("holder")
@@ -142,7 +142,7 @@ def test_calls_wait_while_a_process_is_locked(program: NewProgram, checkpoint: C
     assert one("look") == before
 
 
-def test_a_lock_that_takes_too_long_leaves_the_process_running(
+def test_lock_that_takes_too_long_leaves_the_process_running(
     program: NewProgram, checkpoint: Checkpoint
 ) -> None:
     one = program("plain")
@@ -152,11 +152,11 @@ def test_a_lock_that_takes_too_long_leaves_the_process_running(
     one("spin")
 
 
-def test_a_process_can_be_asked_as_soon_as_it_has_begun(program: NewProgram) -> None:
+def test_process_can_be_asked_as_soon_as_it_has_begun(program: NewProgram) -> None:
     assert program("begins")("found") == 50
 
 
-def test_a_lock_waits_for_functions_of_the_program(program: NewProgram, checkpoint: Checkpoint) -> None:
+def test_lock_waits_for_functions_of_the_program(program: NewProgram, checkpoint: Checkpoint) -> None:
     one = program("host_function")
     assert checkpoint(f"lock {one.pid} 50") == "CUDA_ERROR_NOT_READY"
     one("proceed")
@@ -190,7 +190,7 @@ def test_steps_are_taken_in_turn(program: NewProgram, checkpoint: Checkpoint) ->
         assert checkpoint(f"{step} {one.pid}" + " 9000" * (step == "lock")) == allowed[state][step]
 
 
-def test_a_process_comes_back_on_another_card_of_the_model(
+def test_process_comes_back_on_another_card_of_the_model(
     simulated: CardProcess, program: NewProgram, checkpoint: Checkpoint
 ) -> None:
     first, second, other = (card.uuid for card in simulated.cards())
@@ -231,7 +231,7 @@ def test_without_room_a_process_stays_checkpointed_with_its_data(
     assert one("look") == before
 
 
-def test_a_process_that_another_card_had_no_room_for_comes_back_to_its_own(
+def test_process_that_another_card_had_no_room_for_comes_back_to_its_own(
     simulated: CardProcess, program: NewProgram, checkpoint: Checkpoint
 ) -> None:
     first, second, other = (card.uuid for card in simulated.cards())
@@ -256,7 +256,7 @@ def test_a_process_that_another_card_had_no_room_for_comes_back_to_its_own(
     assert (held(simulated)[0], one("look")) == (full, before)
 
 
-def test_a_lock_ends_with_its_caller(program: NewProgram, checkpoint: Checkpoint) -> None:
+def test_lock_ends_with_its_caller(program: NewProgram, checkpoint: Checkpoint) -> None:
     one = program("plain")
     one("spin long")
     checkpoint.send(f"lock {one.pid} 60000")
@@ -267,7 +267,7 @@ def test_a_lock_ends_with_its_caller(program: NewProgram, checkpoint: Checkpoint
         one("spin")
 
 
-def test_a_step_ends_with_its_caller_and_is_taken_back(program: NewProgram) -> None:
+def test_step_ends_with_its_caller_and_is_taken_back(program: NewProgram) -> None:
     """All of a card takes more than a second to be copied."""
     one = program("plain")
     before = one("look")
@@ -291,7 +291,7 @@ def test_a_step_ends_with_its_caller_and_is_taken_back(program: NewProgram) -> N
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3])
-def test_the_next_caller_goes_on_from_any_state(program: NewProgram, steps: int) -> None:
+def test_next_caller_goes_on_from_any_state(program: NewProgram, steps: int) -> None:
     one = program("plain")
     before = one("look")
     states = ["locked", "checkpointed", "locked", "running"]
@@ -304,7 +304,7 @@ def test_the_next_caller_goes_on_from_any_state(program: NewProgram, steps: int)
     assert one("look") == before
 
 
-def test_a_process_that_ends_is_gone_with_everything(
+def test_process_that_ends_is_gone_with_everything(
     simulated: CardProcess, program: NewProgram, checkpoint: Checkpoint
 ) -> None:
     one, two = program("plain"), program("plain")
@@ -320,7 +320,7 @@ def test_a_process_that_ends_is_gone_with_everything(
     assert checkpoint(f"state {one.pid}") == "CUDA_ERROR_INVALID_VALUE"
 
 
-def test_a_child_of_a_checkpointed_process_starts_anew(program: NewProgram, checkpoint: Checkpoint) -> None:
+def test_child_of_a_checkpointed_process_starts_anew(program: NewProgram, checkpoint: Checkpoint) -> None:
     one = program("plain")
     before = one("look")
     not_initialized, success = 3, 0
@@ -329,7 +329,7 @@ def test_a_child_of_a_checkpointed_process_starts_anew(program: NewProgram, chec
     assert one("look") == before
 
 
-def test_a_process_without_cuda_is_said(checkpoint: Checkpoint) -> None:
+def test_process_without_cuda_is_said(checkpoint: Checkpoint) -> None:
     assert checkpoint(f"state {os.getpid()}") == "CUDA_ERROR_NOT_INITIALIZED"
     assert checkpoint("lock 4194304 10") == "CUDA_ERROR_INVALID_VALUE"
 
@@ -349,11 +349,11 @@ def test_a_process_without_cuda_is_said(checkpoint: Checkpoint) -> None:
         "x " * 99,
     ],
 )
-def test_a_bad_command_gets_one_answer(checkpoint: Checkpoint, line: str) -> None:
+def test_bad_command_gets_one_answer(checkpoint: Checkpoint, line: str) -> None:
     assert checkpoint(line) == "INVALID_COMMAND"
     assert checkpoint(f"state {os.getpid()}") == "CUDA_ERROR_NOT_INITIALIZED"
 
 
-def test_a_library_without_checkpoints_is_refused_in_one_line() -> None:
+def test_library_without_checkpoints_is_refused_in_one_line() -> None:
     with checkpoint_program("libc.so.6") as refused:
         assert refused.process.wait() == 1

@@ -123,7 +123,7 @@ def test_attributes(case: Case) -> None:
     assert case("attributes") == [True, 1, True, 1024]
 
 
-def test_a_threads_own_default_stream(case: Case) -> None:
+def test_threads_own_default_stream(case: Case) -> None:
     assert case("per_thread") == {"busy": [NOT_READY], "idle": 0, "found": True}
 
 

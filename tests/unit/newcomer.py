@@ -71,13 +71,13 @@ def both(*steps: Callable[[Path], None]) -> Callable[[Path], None]:
 
 
 RM_PAGE = Place(
-    "pages", run("tests.support.rm_interface"), r"test_the_page_is_what_the_file_says|rm-interface\.md"
+    "pages", run("tests.support.rm_interface"), r"test_page_is_what_the_file_says|rm-interface\.md"
 )
 ROWS = (
     "tests/abi/test_parity.py::test_rows_are_the_headers",
     "tests/abi/test_coverage.py::test_page_is_what_rows_and_facts_say",
     "tests/abi/test_coverage.py::test_every_refusal_has_a_reason_and_no_reason_is_left_over",
-    "tests/native/boundary/rm/test_rm_table.py::test_the_page_is_what_the_file_says",
+    "tests/native/boundary/rm/test_rm_table.py::test_page_is_what_the_file_says",
 )
 
 

@@ -55,7 +55,7 @@ def test_webhooks_have_no_side_effects_and_fail_closed() -> None:
         assert selector["values"] == [*EXCLUDED_NAMESPACES]
 
 
-def test_the_servers_image_is_of_this_version() -> None:
+def test_servers_image_is_of_this_version() -> None:
     [deployment] = [each for each in DOCUMENTS if each["kind"] == "Deployment"]
     [container] = deployment["spec"]["template"]["spec"]["containers"]
     assert container["image"] == f"mgpu:{release.version()}"

@@ -80,12 +80,12 @@ def said(form: Callable[[bytes, Settings], review.Object], text: bytes, settings
 
 
 @pytest.mark.parametrize("text", [b"\xff", b"null", b"1", b'"x"', b"{}" * 2])
-def test_a_text_that_is_no_json_object_is_refused(text: bytes) -> None:
+def test_text_that_is_no_json_object_is_refused(text: bytes) -> None:
     with pytest.raises(Refusal):
         review.mutate(text, Settings())
 
 
-def test_a_large_pod_is_answered_with_one_operation_a_limit() -> None:
+def test_large_pod_is_answered_with_one_operation_a_limit() -> None:
     large = admission.large_pod(1 << 20)
     answer = review.mutate(admission.request(large, None), Settings())["response"]
     count = len(large["spec"]["containers"])

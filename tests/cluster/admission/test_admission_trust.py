@@ -79,7 +79,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield World(api, tmp_path)
 
 
-def test_a_servers_certificate_is_renewed_before_it_ends(world: World) -> None:
+def test_servers_certificate_is_renewed_before_it_ends(world: World) -> None:
     world.do(world.round, timedelta(days=59), world.round, timedelta(days=2), world.round)
     assert len(world.used) == 2
     assert len(webhook.bundles(world.api)[0].split(b"BEGIN")) == 2
@@ -119,17 +119,17 @@ def _authority(world: World) -> Pair:
     return Pair(*(base64.b64decode(secret["data"][name]) for name in ("ca.crt", "ca.key")))
 
 
-def test_a_clock_that_is_set_back_gets_certificates_of_its_time(world: World) -> None:
+def test_clock_that_is_set_back_gets_certificates_of_its_time(world: World) -> None:
     world.do(world.round, timedelta(days=-400), world.round)
     assert world.used[-1] != world.used[0]
 
 
-def test_a_clock_that_is_set_far_ahead_does_too(world: World) -> None:
+def test_clock_that_is_set_far_ahead_does_too(world: World) -> None:
     world.do(world.round, timedelta(days=20 * 365), world.round)
     assert world.used[-1] != world.used[0]
 
 
-def test_a_bundle_that_someone_took_out_comes_back(world: World) -> None:
+def test_bundle_that_someone_took_out_comes_back(world: World) -> None:
     async def taken() -> None:
         webhook.configure(world.api)
         assert set(webhook.bundles(world.api)) == {b""}
@@ -137,7 +137,7 @@ def test_a_bundle_that_someone_took_out_comes_back(world: World) -> None:
     world.do(world.round, taken, world.round)
 
 
-def test_a_write_that_meets_anothers_reads_again(world: World) -> None:
+def test_write_that_meets_anothers_reads_again(world: World) -> None:
     world.api.troubles.append(Trouble(lambda method, _: method in ("POST", "PUT"), status=409, times=2))
     world.do(world.round)
     assert world.trust.is_ready

@@ -55,7 +55,7 @@ def test_every_webhook_of_both_configurations_trusts_it(server: Webhook) -> None
     assert len(set(found)) == 1
 
 
-def test_a_stranger_is_not_trusted(server: Webhook, tmp_path: Path) -> None:
+def test_stranger_is_not_trusted(server: Webhook, tmp_path: Path) -> None:
     with api_server.running() as other:
         webhook.configure(other)
         with webhook.running(other, tmp_path):
@@ -103,21 +103,21 @@ def test_replicas_that_start_at_once_agree(tmp_path: Path) -> None:
     ids=range(11),
 )
 @pytest.mark.parametrize("path", ["/mutate", "/validate"])
-def test_a_body_that_is_no_review_is_refused_in_one_line(server: Webhook, path: str, body: bytes) -> None:
+def test_body_that_is_no_review_is_refused_in_one_line(server: Webhook, path: str, body: bytes) -> None:
     status, text = server.call("POST", path, body)
     assert status == 400
     assert text.startswith("mgpu: this admission review cannot be read: ")
     assert text.count("\n") == 1
 
 
-def test_a_review_that_is_too_large_is_refused_in_one_line(server: Webhook) -> None:
+def test_review_that_is_too_large_is_refused_in_one_line(server: Webhook) -> None:
     status, text = server.call("POST", "/validate", b" " * (REVIEW_MAX_BYTES + 1))
     assert status == 413
     assert text.startswith("mgpu: this admission review has more than ")
     assert text.count("\n") == 1
 
 
-def test_a_pod_as_large_as_an_api_server_takes_is_answered(server: Webhook) -> None:
+def test_pod_as_large_as_an_api_server_takes_is_answered(server: Webhook) -> None:
     large = admission.large_pod(3 << 20)
     body = admission.request(large, None)
     assert (3 << 20) < len(body) < REVIEW_MAX_BYTES
@@ -130,7 +130,7 @@ def test_objects_without_pods_are_let_through(server: Webhook) -> None:
     assert answer == {"uid": answer["uid"], "allowed": True}
 
 
-def test_an_api_server_that_is_away_stops_no_answer(server: Webhook) -> None:
+def test_api_server_that_is_away_stops_no_answer(server: Webhook) -> None:
     server.api.troubles.append(Trouble(lambda *_: True, status=500))
     try:
         assert server.review("/mutate", admission.request(ASKING.manifest, None))["allowed"]
@@ -149,7 +149,7 @@ def test_memory_stays_small(server: Webhook) -> None:
     assert int(line.split()[1]) < MEMORY_MAX_KIB
 
 
-def test_a_secret_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+def test_secret_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     with api_server.running() as broken:
         webhook.configure(broken)
         metadata = {"name": webhooks.NAME, "namespace": webhooks.NAMESPACE}

@@ -86,7 +86,7 @@ def test_parameters_of_a_subrequest_are_its_own() -> None:
 
 
 @pytest.mark.parametrize("result", [{"device": "gpu-0"}, consumed("gpu-0", "16160Mi")])
-def test_a_whole_card_may_be_for_several_containers(result: dict[str, Any]) -> None:
+def test_whole_card_may_be_for_several_containers(result: dict[str, Any]) -> None:
     [request] = read(allocated("c", [result], pods=PODS, config=[parameters(containers=2)])).requests
     assert request.containers == 2
     assert request.cards == (ClaimedCard(uuid="GPU-0"),)
@@ -129,7 +129,7 @@ def test_consumers_that_are_no_pods_are_none_to_mgpud() -> None:
         ),
     ],
 )
-def test_an_impossible_allocation_is_refused_in_a_line(
+def test_impossible_allocation_is_refused_in_a_line(
     results: list[dict[str, Any]], config: list[dict[str, Any]], why: str
 ) -> None:
     with pytest.raises(Refusal) as refused:
@@ -183,7 +183,7 @@ def test_claims_of_a_pod_are_those_that_it_names_and_those_made_for_it() -> None
     assert claims_of({}) == set()
 
 
-def test_a_cdi_spec_is_of_a_version_in_which_names_may_begin_with_a_digit(tmp_path: Path) -> None:
+def test_cdi_spec_is_of_a_version_in_which_names_may_begin_with_a_digit(tmp_path: Path) -> None:
     """CDI's SPEC.md: they may from 0.5.0 on, and of a spec of an older version engines take no device."""
     claim = read(
         allocated("c", [consumed("gpu-0", "4Gi")], pods=PODS, uid="8009ca13-ce96-44af-b9ff-ff4289428588")

@@ -321,7 +321,7 @@ def test_answer_names_devices_requests_and_shares(world: World) -> None:
     assert len({cdi for each in devices for cdi in each.cdi_device_ids}) == 2
 
 
-def test_a_kubelet_that_knows_the_older_version_only(world: World) -> None:
+def test_kubelet_that_knows_the_older_version_only(world: World) -> None:
     world.kubelet = DraKubelet(world.folder, knows=["v1beta1.DRAPlugin"])
     world.kubelet.register()
     claim = allocated("old", [consumed(world.names[0], "1Gi")], pods=PODS)

@@ -127,14 +127,14 @@ def test_pods_of_an_example_use_its_claims_under_our_handler(path: Path) -> None
             assert container["resources"]["claims"] == [{"name": used["name"]}]
 
 
-def test_an_example_of_a_part() -> None:
+def test_example_of_a_part() -> None:
     [request] = given(FOLDER / "example-memory.yaml")
     [card] = request.cards
     assert (card.memory_mib, card.core_percent) == (4096, 30)
     assert (request.qos, request.policy, request.containers) == ("online", "guaranteed-burst-share", 1)
 
 
-def test_an_example_of_two_namespaces_fits_one_card() -> None:
+def test_example_of_two_namespaces_fits_one_card() -> None:
     first, second = given(FOLDER / "example-namespaces.yaml")
     assert (first.qos, second.qos) == ("online", "offline")
     assert [card.memory_mib for each in (first, second) for card in each.cards] == [6144, 8192]
@@ -142,19 +142,19 @@ def test_an_example_of_two_namespaces_fits_one_card() -> None:
     assert CARDS[0].memory_mib >= 6144 + 8192
 
 
-def test_an_example_for_two_containers() -> None:
+def test_example_for_two_containers() -> None:
     [request] = given(FOLDER / "example-shared.yaml")
     assert request.containers == 2
     assert [(card.memory_mib, card.core_percent) for card in request.cards] == [(8192, 40)]
 
 
-def test_an_example_of_two_gpus() -> None:
+def test_example_of_two_gpus() -> None:
     [request] = given(FOLDER / "example-two-gpus.yaml")
     assert [(card.uuid, card.memory_mib) for card in request.cards] == [("GPU-0", 2048), ("GPU-1", 2048)]
 
 
 @pytest.mark.parametrize("consumable", [True, False])
-def test_an_example_of_a_whole_gpu_needs_no_consumable_capacity(consumable: bool) -> None:
+def test_example_of_a_whole_gpu_needs_no_consumable_capacity(consumable: bool) -> None:
     [request] = given(FOLDER / "example-whole.yaml", consumable=consumable)
     assert request.containers == 2
     assert [card.memory_mib for card in request.cards] == [None]

@@ -41,7 +41,7 @@ def validated(value: dict[str, Any]) -> None:
     kubernetes_validate.validate(whole, "1.36", strict=True)
 
 
-def test_a_card_has_its_attributes_and_amounts_that_can_be_shared() -> None:
+def test_card_has_its_attributes_and_amounts_that_can_be_shared() -> None:
     [one] = built(card(0, policy="fixed-share"))
     validated(one)
     assert one["spec"]["pool"] == {"name": "n1", "generation": 7, "resourceSliceCount": 1}
@@ -156,7 +156,7 @@ def test_dropped_members_are_seen() -> None:
     assert as_kept(copy.deepcopy(plain), plain) == Kept()
 
 
-def test_the_api_server_s_own_writing_is_the_same() -> None:
+def test_api_server_s_own_writing_is_the_same() -> None:
     there = built(card(0, memory_mib=16384, healthy=False))
     read = json.loads(json.dumps(there).replace('"16384Mi"', '"16Gi"'))
     read[0]["spec"]["devices"][0]["taints"][0]["timeAdded"] = "2026-01-01T00:00:00Z"
@@ -179,7 +179,7 @@ def test_the_api_server_s_own_writing_is_the_same() -> None:
         lambda spec: spec["devices"][0]["capacity"]["memory"].update(value={}),
     ],
 )
-def test_a_changed_slice_is_another(change: Any) -> None:
+def test_changed_slice_is_another(change: Any) -> None:
     there = built(card(0), card(1))
     read = copy.deepcopy(there)
     change(read[0]["spec"])
@@ -216,7 +216,7 @@ def test_quantities(text: object, value: Fraction) -> None:
     "text",
     ["", "Gi", "1 Gi", "1gi", "0x1", "1e", "\N{FULLWIDTH DIGIT ONE}", "1Gi\n", None, 1.5, [], "1e999"],
 )
-def test_a_text_that_is_no_quantity(text: object) -> None:
+def test_text_that_is_no_quantity(text: object) -> None:
     with pytest.raises(ValueError, match="is no quantity"):
         quantity.read(text)
 

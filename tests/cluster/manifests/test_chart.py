@@ -196,7 +196,7 @@ def test_versions_are_this_release() -> None:
     assert (found["version"], found["appVersion"]) == (release.version(), release.version())
 
 
-def test_an_edit_that_finds_nothing_is_an_error() -> None:
+def test_edit_that_finds_nothing_is_an_error() -> None:
     with pytest.raises(edits.Lost, match="replicas"):
         edits.edited(
             "scheduler.yaml", (PLAIN / "scheduler.yaml").read_text().replace("replicas: 2", "replicas: 3")
@@ -214,7 +214,7 @@ def test_every_value_is_declared_and_has_a_default() -> None:
 
 
 @pytest.mark.parametrize("which", CHANGES)
-def test_a_value_changes_what_it_has_to_and_nothing_else(which: str) -> None:
+def test_value_changes_what_it_has_to_and_nothing_else(which: str) -> None:
     values, change = CHANGES[which]
     wanted = installed()
     change(wanted)
@@ -301,7 +301,7 @@ def test_pods_that_bring_settings_know_their_node() -> None:
                 assert [variable["name"] for variable in install["env"]] == ["NODE_NAME"]
 
 
-def test_a_prometheus_in_the_cluster_finds_nodes_scheduler_alerts_and_dashboard() -> None:
+def test_prometheus_in_the_cluster_finds_nodes_scheduler_alerts_and_dashboard() -> None:
     values = {"enabled": True, "tlsSecret": "tls", "podMonitor": True, "rules": True, "configMaps": True}
     made = chart({"metrics": values})
     for name, kind, workload in (

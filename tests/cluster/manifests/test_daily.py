@@ -94,7 +94,7 @@ def test_pods_are_for_mgpus_runtime_and_scheduler_with_blocks_beside_their_memor
         assert (int(limits[BLOCKS]), int(limits.get(SPARE, 0))) == (blocks, spare)
 
 
-def test_a_service_is_rolled_on_a_full_gpu_once_the_old_pod_has_ended() -> None:
+def test_service_is_rolled_on_a_full_gpu_once_the_old_pod_has_ended() -> None:
     assert document("service.yaml")["spec"]["strategy"]["rollingUpdate"] == {
         "maxSurge": 0,
         "maxUnavailable": 1,
@@ -122,7 +122,7 @@ def test_pods_of_a_job_take_turns_on_one_gpu_behind_online_work() -> None:
     assert (waits, len(running)) == (10, 2)
 
 
-def test_a_pod_of_a_stateful_set_comes_back_where_it_was() -> None:
+def test_pod_of_a_stateful_set_comes_back_where_it_was() -> None:
     there = card()
     assert [run(there, read("stateful.yaml", uid)) for uid in ("store-0", "store-1")] == ["", ""]
     there.remove_pod("store-1")

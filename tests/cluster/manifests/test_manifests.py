@@ -35,7 +35,7 @@ def test_valid_by_the_published_schema(path: Path, version: str) -> None:
         kubernetes_validate.validate(document, version, strict=True)
 
 
-def test_an_unknown_member_would_be_found() -> None:
+def test_unknown_member_would_be_found() -> None:
     [document] = documents(EXAMPLES[0])
     document["spec"]["runtimeClass"] = "mgpu"
     with pytest.raises(kubernetes_validate.ValidationError):
@@ -43,7 +43,7 @@ def test_an_unknown_member_would_be_found() -> None:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_an_example_asks_for_a_gpu_by_our_handler(path: Path) -> None:
+def test_example_asks_for_a_gpu_by_our_handler(path: Path) -> None:
     [pod] = documents(path)
     assert pod["spec"]["runtimeClassName"] == HANDLER
     request = parse.request(pod["metadata"]["annotations"], {}, NodeConfig())
@@ -52,14 +52,14 @@ def test_an_example_asks_for_a_gpu_by_our_handler(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [AGENT, NODE], ids=lambda path: path.name)
-def test_the_image_is_of_this_version(path: Path) -> None:
+def test_image_is_of_this_version(path: Path) -> None:
     spec = pod_of(path)
     assert {each["image"] for each in (*spec["initContainers"], *spec["containers"])} == {
         f"mgpu:{release.version()}"
     }
 
 
-def test_the_extenders_image_is_of_this_version() -> None:
+def test_extenders_image_is_of_this_version() -> None:
     [deployment] = [each for each in documents(FOLDER / "scheduler.yaml") if each["kind"] == "Deployment"]
     images = [each["image"] for each in deployment["spec"]["template"]["spec"]["containers"]]
     assert f"mgpu-scheduler:{release.version()}" in images
@@ -73,7 +73,7 @@ def test_every_vocabulary_has_an_example() -> None:
     assert shown == {prefix(key.name) for key in vocabulary.KEYS if key.source == vocabulary.ANNOTATION}
 
 
-def test_the_agent_may_do_what_its_units_may() -> None:
+def test_agent_may_do_what_its_units_may() -> None:
     units = set()
     for name in ("mgpu-holder", "mgpud"):
         unit = (REPOSITORY / "install" / "units" / f"{name}.service").read_text()
@@ -91,7 +91,7 @@ def test_pods_of_the_class_go_only_where_mgpud_serves() -> None:
     assert pod_of(AGENT)["nodeSelector"] == pod_of(NODE)["nodeSelector"] == {"mgpu.dev/node": "true"}
 
 
-def test_an_update_leaves_the_holder_alone() -> None:
+def test_update_leaves_the_holder_alone() -> None:
     [agent] = [each for each in documents(AGENT) if each["kind"] == "DaemonSet"]
     assert agent["spec"]["updateStrategy"] == {"type": "OnDelete"}
     assert (

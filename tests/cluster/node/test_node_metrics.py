@@ -73,7 +73,7 @@ def test_metrics_are_mgpuds_and_asked_for_once_a_second_at_most(tmp_path: Path) 
     asyncio.run(talk())
 
 
-def test_a_scrape_fails_while_mgpud_is_away(tmp_path: Path) -> None:
+def test_scrape_fails_while_mgpud_is_away(tmp_path: Path) -> None:
     async def talk() -> None:
         async with served(tmp_path / "metrics.sock") as port:
             assert (await ask(port))[0] == "HTTP/1.1 503 Service Unavailable"

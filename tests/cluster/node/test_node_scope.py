@@ -94,7 +94,7 @@ def published(node: Object) -> Object:
 
 
 @pytest.mark.parametrize("version", KUBERNETES)
-def test_a_node_process_publishes_and_withdraws_its_own(version: str) -> None:
+def test_node_process_publishes_and_withdraws_its_own(version: str) -> None:
     bare, full = a_node(), published(a_node())
     assert outcome(version, full, bare, subresource="status") == ""
     assert outcome(version, bare, full, subresource="status") == ""
@@ -105,7 +105,7 @@ def test_a_node_process_publishes_and_withdraws_its_own(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", KUBERNETES)
-def test_a_node_process_changes_no_other_node(version: str) -> None:
+def test_node_process_changes_no_other_node(version: str) -> None:
     bare, full = a_node("b"), published(a_node("b"))
     for subresource in ("", "status"):
         assert "changes no other node" in outcome(version, full, bare, subresource=subresource)
@@ -135,7 +135,7 @@ def test_of_its_own_node_it_changes_mgpus_part_alone(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", KUBERNETES)
-def test_a_token_of_no_pod_changes_nothing(version: str) -> None:
+def test_token_of_no_pod_changes_nothing(version: str) -> None:
     assert "bound to no pod" in outcome(
         version, published(a_node()), a_node(), subresource="status", node=None
     )

@@ -179,7 +179,7 @@ CARD = json.loads(V100S.to_json())["cards"][0]
         (changed(chosen={"shop/web-0": {"main": "GPU-0"}}), "what mgpud chose for pods"),
     ],
 )
-def test_a_text_that_is_no_inventory_is_refused_in_one_line(text: str, what: str) -> None:
+def test_text_that_is_no_inventory_is_refused_in_one_line(text: str, what: str) -> None:
     with pytest.raises(Refusal) as refused:
         inventory.read(text)
     assert what in refused.value.message

@@ -234,7 +234,7 @@ def test_health_and_metrics_are_served(server: ApiServer, tmp_path: Path) -> Non
     asyncio.run(main())
 
 
-def test_a_thousand_pods_never_overcommit_a_card(server: ApiServer, tmp_path: Path) -> None:
+def test_thousand_pods_never_overcommit_a_card(server: ApiServer, tmp_path: Path) -> None:
     """By a count of its own, from the placements and the limits as the API server has them."""
 
     async def main() -> None:

@@ -46,7 +46,7 @@ def test_where_cpu_is_out_first_no_plain_policy_allocates_more(
     assert min(grid.gains(found)[0]) >= -0.2
 
 
-def test_the_picture_has_two_bars_a_mix() -> None:
+def test_picture_has_two_bars_a_mix() -> None:
     picture = ElementTree.fromstring(grid.drawn([(1.0, 0.5), (-0.5, 2.0), (7.0, -4.0)]))
     bars = [each for each in picture.iter(f"{SVG}rect") if each.get("fill") in grid.COLOURS]
     assert len(bars) == 6

@@ -159,7 +159,7 @@ def test_every_pod_gets_its_gpu_once_through_all_trouble(server: ApiServer, tmp_
     asyncio.run(main())
 
 
-def test_a_node_that_flaps_comes_back_with_the_pods_that_it_has(server: ApiServer, tmp_path: Path) -> None:
+def test_node_that_flaps_comes_back_with_the_pods_that_it_has(server: ApiServer, tmp_path: Path) -> None:
     async def main() -> None:
         there = node("a", CARD_MIB)
         server.put(NODES, there)

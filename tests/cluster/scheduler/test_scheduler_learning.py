@@ -37,9 +37,7 @@ def filled(card: CardState, asked: Request, rules: Rules) -> int:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(requests(), max_size=5), requests(), st.sampled_from([2, 16]))
-def test_a_card_holds_as_many_as_mgpuds_rules_let_in(
-    there: list[Request], asked: Request, most: int
-) -> None:
+def test_card_holds_as_many_as_mgpuds_rules_let_in(there: list[Request], asked: Request, most: int) -> None:
     rules = Rules(max_containers_per_card=most)
     card = EMPTY
     for number, each in enumerate(there):
@@ -139,7 +137,7 @@ def test_whole_gpu_is_kept_for_pods_that_take_much_of_a_cpu_that_will_be_left_ov
     assert learned.best(pod("other", cpu_milli=8_000), ["halves", "whole"]) == "halves"
 
 
-def test_a_card_in_use_is_filled_before_another_is_begun() -> None:
+def test_card_in_use_is_filled_before_another_is_begun() -> None:
     learned = Scheduler()
     for name in ("n0", "n1"):
         learned.put_node(name, inventory(name, 4), 64_000, 262_144)
@@ -152,7 +150,7 @@ def test_a_card_in_use_is_filled_before_another_is_begun() -> None:
     assert learned.choose(second, "n1") == {"c0": ("GPU-n1-2",)}
 
 
-def test_the_mix_counts_the_frequent_kinds_and_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mix_counts_the_frequent_kinds_and_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mix_module, "_REMEMBERED", 100)
     mix = Mix()
     for number in range(30):
@@ -216,7 +214,7 @@ def test_books_are_the_same_in_whichever_order_they_are_told() -> None:
     assert other.nodes["n0"].cpu_free_milli == 64_000
 
 
-def test_a_row_is_used_again_once_its_node_has_gone() -> None:
+def test_row_is_used_again_once_its_node_has_gone() -> None:
     books, table = Books(), Table()
     for number in range(50):
         table.put(books.put_node(f"n{number}", inventory(f"n{number}", 1), 1000, 1000))

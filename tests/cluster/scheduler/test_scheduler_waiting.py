@@ -29,7 +29,7 @@ NAMES = ["n0", "n1"]
 BIG = pod("big", request(), created_s=10)
 
 
-def test_a_place_is_kept_only_after_the_wait_and_bars_younger_pods_alone(scheduler: Scheduler) -> None:
+def test_place_is_kept_only_after_the_wait_and_bars_younger_pods_alone(scheduler: Scheduler) -> None:
     waiting = Reservations(scheduler, reserve_after_s=AFTER_S, reserve_for_s=FOR_S)
     assert not scheduler.filter(BIG, NAMES).fits
     assert waiting.refused(BIG, NAMES, 100) is None
@@ -53,7 +53,7 @@ def test_a_place_is_kept_only_after_the_wait_and_bars_younger_pods_alone(schedul
         assert scheduler.choose(allowed, kept.node) == {"c0": (uuid,)}
 
 
-def test_the_one_it_is_kept_for_gets_it_and_then_nothing_is_kept(scheduler: Scheduler) -> None:
+def test_one_it_is_kept_for_gets_it_and_then_nothing_is_kept(scheduler: Scheduler) -> None:
     waiting = Reservations(scheduler, reserve_after_s=AFTER_S, reserve_for_s=FOR_S)
     waiting.refused(BIG, NAMES, 0)
     kept = waiting.refused(BIG, NAMES, AFTER_S)
@@ -71,7 +71,7 @@ def test_the_one_it_is_kept_for_gets_it_and_then_nothing_is_kept(scheduler: Sche
     assert scheduler.reserved == {}
 
 
-def test_a_reservation_ends_and_the_wait_begins_anew(scheduler: Scheduler) -> None:
+def test_reservation_ends_and_the_wait_begins_anew(scheduler: Scheduler) -> None:
     waiting = Reservations(scheduler, reserve_after_s=AFTER_S, reserve_for_s=FOR_S)
     waiting.refused(BIG, NAMES, 0)
     assert waiting.refused(BIG, NAMES, AFTER_S) is not None
@@ -83,7 +83,7 @@ def test_a_reservation_ends_and_the_wait_begins_anew(scheduler: Scheduler) -> No
     assert waiting.refused(BIG, NAMES, AFTER_S + FOR_S + 1) is None
 
 
-def test_a_clock_that_is_set_back_reserves_nothing_for_ever(scheduler: Scheduler) -> None:
+def test_clock_that_is_set_back_reserves_nothing_for_ever(scheduler: Scheduler) -> None:
     waiting = Reservations(scheduler, reserve_after_s=AFTER_S, reserve_for_s=FOR_S)
     waiting.refused(BIG, NAMES, 10_000)
     assert waiting.refused(BIG, NAMES, 0) is None
@@ -133,7 +133,7 @@ def test_preemption_ends_whom_the_stock_scheduler_ends_anyway(scheduler: Schedul
     assert scheduler.preempt(urgent, {"n0": ["n0-1", "of-cpu-alone"]}) == {"n0": ["of-cpu-alone", "n0-1"]}
 
 
-def test_a_pod_without_room_has_a_reason_that_names_cards(scheduler: Scheduler) -> None:
+def test_pod_without_room_has_a_reason_that_names_cards(scheduler: Scheduler) -> None:
     found = scheduler.filter(BIG, NAMES)
     assert found.fits == []
     assert found.refused["n0"] == "node n0: a whole GPU asked, but each of 2 GPUs has other containers"

@@ -70,7 +70,7 @@ def phases(server: ApiServer, phase: str) -> int:
 
 
 @pytest.mark.parametrize("answer", [REFUSED, NO_ROOM])
-def test_a_queue_of_forty_loses_one_start(server: ApiServer, tmp_path: Path, answer: Object) -> None:
+def test_queue_of_forty_loses_one_start(server: ApiServer, tmp_path: Path, answer: Object) -> None:
     async def main() -> None:
         server.put(NODES, node("a", 16384))
         async with extender(server, tmp_path, answer_s=3.0) as asked, kubelets(server, lambda node: answer):

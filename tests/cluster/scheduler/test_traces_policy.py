@@ -34,7 +34,7 @@ def test_each_request_is_answered_within_what_the_nodes_have() -> None:
     assert policy.place(asked(7, 1, 10)) == {"node": None, "gpus": []}
 
 
-def test_the_picture_has_the_mean_of_each_policys_runs(tmp_path: Path) -> None:
+def test_picture_has_the_mean_of_each_policys_runs(tmp_path: Path) -> None:
     for name, offsets in (("one", (0, 1)), ("other", (2,))):
         runs = [{"curve": {str(at): min(at, 95) - off for at in range(131)}} for off in offsets]
         (tmp_path / name).write_text(json.dumps(runs))

@@ -160,7 +160,7 @@ def filter_by_annotation(config: Any) -> None:
 
 
 @pytest.mark.parametrize("change", [also_linux, name_with_an_end, filter_by_annotation])
-def test_a_filter_that_runtimes_read_otherwise_is_refused(
+def test_filter_that_runtimes_read_otherwise_is_refused(
     mgpu: Arbiter, change: Callable[[Any], None]
 ) -> None:
     with bundle("true", env=MEMORY) as made:
@@ -170,7 +170,7 @@ def test_a_filter_that_runtimes_read_otherwise_is_refused(
         assert "mgpu: the container's spec has a " in done.err, str(done)
 
 
-def test_a_node_in_the_first_of_two_members_is_found(mgpu: Arbiter) -> None:
+def test_node_in_the_first_of_two_members_is_found(mgpu: Arbiter) -> None:
     """runc and crun make it."""
     with bundle("true") as made:
         rest = made.config
@@ -333,7 +333,7 @@ def test_calling_itself_a_sandbox_does_not_help(mgpu: Arbiter, markers: dict[str
         assert WITHOUT in done.err, str(done)
 
 
-def test_a_sandbox_gets_nothing_of_its_pods_request(mgpu: Arbiter) -> None:
+def test_sandbox_gets_nothing_of_its_pods_request(mgpu: Arbiter) -> None:
     with bundle("echo", "paused", annotations={CRI: "sandbox", "mgpu.dev/memory-mib": "1024"}) as made:
         before = (made.path / "config.json").read_bytes()
         assert made.run(mgpu.runtime).out == "paused\n"
@@ -372,7 +372,7 @@ def test_nothing_is_restored_among_others_processes(mgpu: Arbiter, shared: str) 
         assert "mgpu: a container with a GPU is restored into a pid namespace of its own only" in done.err
 
 
-def test_a_rewritten_spec_is_not_restored(mgpu: Arbiter) -> None:
+def test_rewritten_spec_is_not_restored(mgpu: Arbiter) -> None:
     """podman's restore starts from it, and the original is not there."""
     with bundle("true", env=MEMORY, annotations={"dev.mgpu.original-sha256": "0" * 64}) as made:
         done = attempt(

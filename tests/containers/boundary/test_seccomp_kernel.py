@@ -123,7 +123,7 @@ def make_rewritten(
 
 @pytest.mark.parametrize("runtime", ["runc", "crun"])
 @pytest.mark.parametrize("name", PROFILES)
-def test_the_kernel_decides_as_before(private_host: None, probe: Path, runtime: str, name: str) -> None:
+def test_kernel_decides_as_before(private_host: None, probe: Path, runtime: str, name: str) -> None:
     own = PROFILES[name]
     listed = calls()
     before = make(probe, runtime, own, listed)

@@ -73,7 +73,7 @@ def everything_back(mgpu: Arbiter) -> bool:
     return mgpu.containers() == [] and used == [0] and mgpu.used_bytes() == [0]
 
 
-def test_the_cap_is_seen_and_holds_for_all_processes_together(way: Way) -> None:
+def test_cap_is_seen_and_holds_for_all_processes_together(way: Way) -> None:
     with started(way.route, way.mgpu, {"memory-mib": "1024"}, inside("hold"), "300") as box:
         until(lambda: box.output() == "held 0\n", "its first process holds 300 MiB beside its context")
         found = row(way.mgpu, box.id)

@@ -104,7 +104,7 @@ def test_bundles(mgpu: Arbiter, spoil: Callable[[Bundle], None]) -> None:
         (None, "x.json"),
     ],
 )
-def test_a_cdi_spec_that_cannot_be_read(mgpu: Arbiter, text: str | None, says: str) -> None:
+def test_cdi_spec_that_cannot_be_read(mgpu: Arbiter, text: str | None, says: str) -> None:
     spec = mgpu.root / "cdi" / "x.json"
     if text is None:
         spec.mkdir()
@@ -164,7 +164,7 @@ def test_states_on_the_hooks_stdin(mgpu: Arbiter, verb: str, stdin: bytes) -> No
     assert mgpu.containers() == []
 
 
-def test_a_full_disk_for_the_bundle(mgpu: Arbiter) -> None:
+def test_full_disk_for_the_bundle(mgpu: Arbiter) -> None:
     with bundle("true", env=ENV) as made:
         config = (made.path / "config.json").read_bytes()
         small = made.path / "small"
@@ -180,7 +180,7 @@ def test_a_full_disk_for_the_bundle(mgpu: Arbiter) -> None:
         kernel.unmount(small)
 
 
-def test_a_full_disk_for_the_sockets(private_host: None) -> None:
+def test_full_disk_for_the_sockets(private_host: None) -> None:
     with host.home("full") as folder:
         kernel.mount("tmpfs", folder, "tmpfs", data="size=4k,nr_inodes=5")
         done = attempt(MGPU, "up", "--sim", "v100-16:1", "--root", folder / "r")

@@ -172,7 +172,7 @@ def test_runc_gets_a_spec_without_gpu_unchanged(bundle: Bundle) -> None:
     assert mgpud.requests == []
 
 
-def test_a_granted_container(bundle: Bundle) -> None:
+def test_granted_container(bundle: Bundle) -> None:
     bundle.spec["process"]["env"].append("MGPU_GPUS=1")
     original = bundle.write()
     with Mgpud(bundle.node.socket, answering(bundle.node)) as mgpud, Holder(bundle.node.listener) as holder:
@@ -223,7 +223,7 @@ def test_create_start_delete_through_the_runtime(bundle: Bundle) -> None:
     assert "node nvidia0" in (bundle.node.root / "out").read_text()
 
 
-def test_a_refused_bind_fails_the_create_with_its_line(bundle: Bundle) -> None:
+def test_refused_bind_fails_the_create_with_its_line(bundle: Bundle) -> None:
     bundle.spec["process"]["env"].append("MGPU_GPUS=1")
     bundle.write()
     no = refused("the grant expired", "create the container again")

@@ -127,7 +127,7 @@ def test_every_row_is_broken() -> None:
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_a_node_says_what_its_containers_miss(mgpu: Arbiter, name: str) -> None:
+def test_node_says_what_its_containers_miss(mgpu: Arbiter, name: str) -> None:
     def missing(verb: str) -> set[str]:
         return {row["name"] for row in mgpu.ask(verb)["missing"]}
 
@@ -168,7 +168,7 @@ def test_spec_whose_files_are_gone_starts_nothing(mgpu: Arbiter) -> None:
 
 
 @pytest.mark.parametrize("name", SEEN)
-def test_a_table_says_what_containers_miss(tmp_path: Path, name: str) -> None:
+def test_table_says_what_containers_miss(tmp_path: Path, name: str) -> None:
     node = Node(tmp_path)
     node.with_podman()
     assert needs.missing(node.host().place) == []

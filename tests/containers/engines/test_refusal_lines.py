@@ -58,7 +58,7 @@ def test_docker(docker_daemon: Dockerd, shared: Arbiter, case: RefusalCase) -> N
     assert shared.containers() == []
 
 
-def test_a_policy_that_conflicts_names_who_set_it(ctd: Containerd, shared: Arbiter) -> None:
+def test_policy_that_conflicts_names_who_set_it(ctd: Containerd, shared: Arbiter) -> None:
     env = {"MGPU_MEMORY_MIB": "2048", "MGPU_GPUS": "2"}
     with bundle("sh", "-c", "echo up; exec sleep 60", env=env) as made:
         argv = made.argv(shared.runtime, "run", "--bundle", made.path, made.container)

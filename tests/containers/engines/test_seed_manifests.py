@@ -103,7 +103,7 @@ def test_online_and_offline_deployments_share_the_cards(
     until(lambda: node.containers() == [] and node.used_bytes() == [0, 0], "everything is back")
 
 
-def test_a_job_on_two_cards(kubelet: Kubelet, node: Arbiter) -> None:
+def test_job_on_two_cards(kubelet: Kubelet, node: Arbiter) -> None:
     [spec] = published("ack-multigpu")
     with ExitStack() as stack:
         pod = start(stack, kubelet, spec, cri.BY_SHIM, "sleep", "60")

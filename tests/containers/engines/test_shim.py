@@ -59,7 +59,7 @@ def argv(
     return ctd.argv("run", *NO_LIMITS, "--runtime", RUNTIME, *options, *annotations, image, name, *command)
 
 
-def test_a_granted_container(shimmed: Containerd, mgpu: Arbiter, built: Programs) -> None:
+def test_granted_container(shimmed: Containerd, mgpu: Arbiter, built: Programs) -> None:
     name = new_name()
     with foreground(
         argv(shimmed, name, inside("hold"), "100", options=["--rm", *built.ctr_mount], env=MEMORY)

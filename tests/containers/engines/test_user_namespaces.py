@@ -122,7 +122,7 @@ def test_owner_of_the_hosts_nodes_is_not_in_it(up: Arbiter, owner_is: int) -> No
     until_empty(up)
 
 
-def test_a_spec_without_device_rules_gets_such(up: Arbiter) -> None:
+def test_spec_without_device_rules_gets_such(up: Arbiter) -> None:
     """podman 5 writes none. A node of NVIDIA's that another container made can be in any volume."""
     folder = up.root / "volume"
     folder.mkdir(exist_ok=True)

@@ -114,7 +114,7 @@ def test_cuda_under_other_driver_versions(built: Programs, version: str, table: 
         run_cuda(mgpu, built)
 
 
-def test_a_driver_taken_for_another_is_said_aloud(built: Programs) -> None:
+def test_driver_taken_for_another_is_said_aloud(built: Programs) -> None:
     with arbiter.running(
         sim_options=["driver-version=575.64.05"], node_config='driver_table = "575"\n'
     ) as mgpu:
@@ -127,7 +127,7 @@ def test_a_driver_taken_for_another_is_said_aloud(built: Programs) -> None:
         run_cuda(mgpu, built)
 
 
-def test_an_unknown_driver_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_unknown_driver_is_refused_in_one_line(tmp_path: Path) -> None:
     config = tmp_path / "node.toml"
     config.write_text('driver_table = "600"\n')
     done = attempt(MGPU, "up", "--sim", "a10", "--root", tmp_path / "r", "--node-config", config)
@@ -139,7 +139,7 @@ def test_an_unknown_driver_is_refused_in_one_line(tmp_path: Path) -> None:
     )
 
 
-def test_a_call_that_changes_between_check_and_use(built: Programs) -> None:
+def test_call_that_changes_between_check_and_use(built: Programs) -> None:
     with arbiter.running(sim_options=["reread-us=1000"]) as mgpu:
         with bundle(
             inside("hold"), "64", env={"MGPU_MEMORY_MIB": "512"}, mounts=[built.oci_mount]

@@ -75,7 +75,7 @@ def failing_hook(made: Bundle) -> None:
 
 
 @pytest.mark.parametrize("spoil", [no_such_program, no_such_mount, failing_hook])
-def test_a_start_that_fails_after_admission(below: Arbiter, spoil: object) -> None:
+def test_start_that_fails_after_admission(below: Arbiter, spoil: object) -> None:
     with bundle("true", env=ENV) as made:
         assert callable(spoil)
         spoil(made)
@@ -85,7 +85,7 @@ def test_a_start_that_fails_after_admission(below: Arbiter, spoil: object) -> No
         arbiter.until_empty(below)
 
 
-def test_a_runtime_killed_between_admission_and_bind(mgpu: Arbiter) -> None:
+def test_runtime_killed_between_admission_and_bind(mgpu: Arbiter) -> None:
     """The lease is tied to the process that was admitted: when it dies, nothing waits for the time to run
     out."""
     pid = os.fork()

@@ -66,7 +66,7 @@ def seen_in_container(mgpu: Arbiter, gpu: str) -> str:
         return done.out + done.err
 
 
-def test_a_gpu_is_drained_reset_and_taken_back(mgpu: Arbiter, built: Programs) -> None:
+def test_gpu_is_drained_reset_and_taken_back(mgpu: Arbiter, built: Programs) -> None:
     served_by = mgpu.pid_of("mgpud")
     assert registers_mapped(mgpu) == 2
     said: list[str] = []
@@ -96,7 +96,7 @@ def test_a_gpu_is_drained_reset_and_taken_back(mgpu: Arbiter, built: Programs) -
     until_empty(mgpu)
 
 
-def test_the_next_mgpud_leaves_a_drained_gpu_alone_too(mgpu: Arbiter) -> None:
+def test_next_mgpud_leaves_a_drained_gpu_alone_too(mgpu: Arbiter) -> None:
     mgpu.mgpu("drain", card(mgpu)["uuid"][:12])
     served_by = mgpu.pid_of("mgpud")
     os.kill(served_by, signal.SIGKILL)
@@ -107,7 +107,7 @@ def test_the_next_mgpud_leaves_a_drained_gpu_alone_too(mgpu: Arbiter) -> None:
     assert "[0]" in seen_in_container(mgpu, "0")
 
 
-def test_a_driver_is_loaded_anew_while_all_gpus_are_drained(mgpu: Arbiter, built: Programs) -> None:
+def test_driver_is_loaded_anew_while_all_gpus_are_drained(mgpu: Arbiter, built: Programs) -> None:
     with program(mgpu, built):
         pass
     mgpu.mgpu("drain", "--all")
@@ -122,7 +122,7 @@ def test_a_driver_is_loaded_anew_while_all_gpus_are_drained(mgpu: Arbiter, built
     assert "[0]" in seen_in_container(mgpu, "0")
 
 
-def test_a_lost_gpu_is_let_go_of_and_back_after_its_reset(mgpu: Arbiter, built: Programs) -> None:
+def test_lost_gpu_is_let_go_of_and_back_after_its_reset(mgpu: Arbiter, built: Programs) -> None:
     with program(mgpu, built):
         card_process(mgpu, "lose 0")
         until(lambda: bool(card(mgpu)["released"]), "mgpud lets go of it")
@@ -134,7 +134,7 @@ def test_a_lost_gpu_is_let_go_of_and_back_after_its_reset(mgpu: Arbiter, built: 
     assert "[0]" in seen_in_container(mgpu, "0")
 
 
-def test_a_name_of_no_gpu_is_not_drained(mgpu: Arbiter) -> None:
+def test_name_of_no_gpu_is_not_drained(mgpu: Arbiter) -> None:
     assert 'no GPUs of this node are named "7"' in mgpu.try_mgpu("drain", "7").err
     assert '2 GPUs of this node are named "GPU-"' in mgpu.try_mgpu("drain", "GPU-").err
     assert mgpu.try_mgpu("undrain").status == 2

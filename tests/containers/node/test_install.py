@@ -208,7 +208,7 @@ def test_version_1_is_refused_where_containerd_reads_no_handler_of_it(own_etc: N
     assert f"mgpu: {config} is of version 1" in done.err
 
 
-def test_a_read_only_file_system_is_one_line(own_etc: None) -> None:
+def test_read_only_file_system_is_one_line(own_etc: None) -> None:
     with host.home("ro") as base:
         kernel.mount("tmpfs", base, "tmpfs")
         (base / "daemon.json").write_text("{}")
@@ -223,7 +223,7 @@ def test_a_read_only_file_system_is_one_line(own_etc: None) -> None:
     assert not Path("/etc/mgpu").exists()
 
 
-def test_an_import_in_1_x_takes_all_that_the_main_file_says_of_cri(tmp_path: Path) -> None:
+def test_import_in_1_x_takes_all_that_the_main_file_says_of_cri(tmp_path: Path) -> None:
     """The reason for which version 2 is edited in place, and for which the settings beside it are read as
     this containerd joins them.
     """
@@ -294,7 +294,7 @@ def test_podman_has_its_own_runtimes_and_our_hook(plain_podman: Callable[..., Do
     assert plain_podman("runc", *ASKING, "echo", "plain").out == "plain\n"
 
 
-def test_the_hook_does_not_stand_in_the_way_of_other_users(node: Arbiter) -> None:
+def test_hook_does_not_stand_in_the_way_of_other_users(node: Arbiter) -> None:
     """Their podman reads the same configuration."""
     install("podman", "--hooks")
     try:

@@ -132,7 +132,7 @@ def run_argv(
     )
 
 
-def test_a_container_is_served(
+def test_container_is_served(
     restricted: tuple[StateDir, dict[str, int]], ctd: Containerd, built: Programs
 ) -> None:
     state, _ = restricted
@@ -148,7 +148,7 @@ def test_a_container_is_served(
     assert control.call(str(state.control), "list")["containers"] == []
 
 
-def test_the_holder_is_replaced_and_mgpud_taken_over(
+def test_holder_is_replaced_and_mgpud_taken_over(
     restricted: tuple[StateDir, dict[str, int]], ctd: Containerd, built: Programs
 ) -> None:
     """What they are left with is enough for that, too: a program tried out, a process killed, locks and

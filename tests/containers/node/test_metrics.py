@@ -84,7 +84,7 @@ def refused(mgpu: Arbiter, **env: str) -> str:
     return done.out + done.err
 
 
-def test_a_scrape_says_what_the_cards_own_account_says() -> None:
+def test_scrape_says_what_the_cards_own_account_says() -> None:
     with served() as mgpu:
         empty = scrape(mgpu.root)
         assert promtool.complaints(empty.text) == ""
@@ -205,7 +205,7 @@ def test_refusal_is_counted_and_logged() -> None:
     assert 1 + 10 <= len(lines) <= 31
 
 
-def test_a_tenant_that_would_schedule_itself_is_counted_call_by_call(built: Programs) -> None:
+def test_tenant_that_would_schedule_itself_is_counted_call_by_call(built: Programs) -> None:
     env = {"MGPU_MEMORY_MIB": "4096"}
     with (
         served() as mgpu,
@@ -230,7 +230,7 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def test_the_page_shows_a_healthy_node_as_it_is(mgpu: Arbiter) -> None:
+def test_page_shows_a_healthy_node_as_it_is(mgpu: Arbiter) -> None:
     until(lambda: (mgpu.root / "metrics.sock").exists(), "metrics are served")
     [step] = steps((REPOSITORY / "docs" / "metrics.md").read_text())
     assert step.command == "mgpu health"

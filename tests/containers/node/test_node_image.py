@@ -163,7 +163,7 @@ def test_image_has_what_mgpud_watches_with(node: Node) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_killed_mgpud_is_followed_by_the_next_at_once(node: Node, agent: subprocess.Popen[bytes]) -> None:
+def test_killed_mgpud_is_followed_by_the_next_at_once(node: Node, agent: subprocess.Popen[bytes]) -> None:
     before = node.mgpud_pid()
     os.kill(before, signal.SIGKILL)
     until(
@@ -173,7 +173,7 @@ def test_a_killed_mgpud_is_followed_by_the_next_at_once(node: Node, agent: subpr
     assert agent.poll() is None
 
 
-def test_a_new_version_takes_over_in_the_same_pod(node: Node, agent: subprocess.Popen[bytes]) -> None:
+def test_new_version_takes_over_in_the_same_pod(node: Node, agent: subprocess.Popen[bytes]) -> None:
     before, folder = node.mgpud_pid(), os.readlink(node.root / "opt/mgpu")
     (node.image / "opt/mgpu/lib/another").write_text("a file that the version before had not\n")
     done = node.agent("install", "--upgrade")

@@ -6,7 +6,7 @@ from mgpu_cli import kernel
 from tests.support import host
 
 
-def test_a_folder_mounted_on_itself_goes_with_the_home(private_host: None) -> None:
+def test_folder_mounted_on_itself_goes_with_the_home(private_host: None) -> None:
     """As dockerd and podman leave their data when they are killed."""
     with host.home("own") as home:
         data = home / "data"

@@ -87,7 +87,7 @@ def test_online_is_shown_as_free_what_gives_way_to_it(mgpu: Arbiter, built: Prog
         assert rounds(offline)
 
 
-def test_a_container_that_has_no_gpu_is_not_evicted(mgpu: Arbiter) -> None:
+def test_container_that_has_no_gpu_is_not_evicted(mgpu: Arbiter) -> None:
     with bundle("sleep", "100") as made, running(mgpu, made):
         refused = mgpu.try_mgpu("evict", made.container)
         assert refused.status == 1

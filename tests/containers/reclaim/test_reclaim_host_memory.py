@@ -47,7 +47,7 @@ def charged(made: Running) -> int:
     return int(found[found.index(CHARGED) + 1])
 
 
-def test_the_containers_cgroup_is_charged_for_its_evicted_data(mgpu: Arbiter, built: Programs) -> None:
+def test_containers_cgroup_is_charged_for_its_evicted_data(mgpu: Arbiter, built: Programs) -> None:
     with limited(mgpu, built, 1024) as offline:
         before = charged(offline)
         mgpu.mgpu("evict", offline.bundle.container)

@@ -135,7 +135,7 @@ def test_no_kill_loses_data_or_memory(mgpu: Arbiter, built: Programs, times: int
                 card.outlives(offline)
 
 
-def test_a_request_by_hand_has_an_end_when_mgpud_has(mgpu: Arbiter, built: Programs) -> None:
+def test_request_by_hand_has_an_end_when_mgpud_has(mgpu: Arbiter, built: Programs) -> None:
     with keeper(mgpu, built, "2") as offline:
         name = offline.bundle.container
         for _ in range(KILLS):
@@ -187,7 +187,7 @@ def others(mgpu: Arbiter, made: Running) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("program", ["mgpud", "mgpu-checkpoint"])
-def test_a_kill_on_the_way_to_another_card_leaves_it_where_it_is_said_to_be(
+def test_kill_on_the_way_to_another_card_leaves_it_where_it_is_said_to_be(
     two: Arbiter, built: Programs, program: str
 ) -> None:
     chance = random.Random(SEED)

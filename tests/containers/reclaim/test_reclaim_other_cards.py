@@ -64,7 +64,7 @@ def resume(made: Running, *gpus: str) -> Done:
     return made.mgpu.try_mgpu("resume", made.bundle.container, "--gpus", ",".join(gpus))
 
 
-def test_a_container_goes_on_elsewhere_and_comes_back(mgpu: Arbiter, built: Programs) -> None:
+def test_container_goes_on_elsewhere_and_comes_back(mgpu: Arbiter, built: Programs) -> None:
     first, second, third, _ = uuids(mgpu)
     with keeper(mgpu, built, "2") as offline:
         name, before, full = offline.bundle.container, rounds(offline), mgpu.used_bytes()[0]
@@ -144,7 +144,7 @@ def test_bad_gpus_are_refused_in_a_line_and_nothing_moves(mgpu: Arbiter, built: 
         assert rounds(offline) > before
 
 
-def test_an_older_driver_is_said_and_gives_no_other_nodes(private_host: None, built: Programs) -> None:
+def test_older_driver_is_said_and_gives_no_other_nodes(private_host: None, built: Programs) -> None:
     options = ["driver-version=570.86.15"]
     with arbiter.running("v100-16:2", node_config=LENDS, sim_options=options) as mgpu:
         with keeper(mgpu, built) as offline:
@@ -157,7 +157,7 @@ def test_an_older_driver_is_said_and_gives_no_other_nodes(private_host: None, bu
         arbiter.until_empty(mgpu)
 
 
-def test_a_lost_card_is_refused_and_one_that_is_lost_is_left(private_host: None, built: Programs) -> None:
+def test_lost_card_is_refused_and_one_that_is_lost_is_left(private_host: None, built: Programs) -> None:
     with arbiter.running("v100-16:3", node_config=LENDS) as mgpu:
         _, second, third = uuids(mgpu)
         with keeper(mgpu, built) as offline:

@@ -48,9 +48,7 @@ def until_it_waits(mgpu: Arbiter) -> None:
     until(lambda: mgpu.listing()["cards"][0]["demanded_bytes"] > 0, "a call waits for memory")
 
 
-def test_a_waiting_call_is_answered_when_there_is_room(
-    mgpu: Arbiter, built: Programs, lent: Running
-) -> None:
+def test_waiting_call_is_answered_when_there_is_room(mgpu: Arbiter, built: Programs, lent: Running) -> None:
     with started(mgpu, built, ONLINE, *holder()) as online:
         until_it_waits(mgpu)
         # The stop tears the thread out of the call, and the kernel makes it again afterwards.
@@ -71,7 +69,7 @@ def test_a_waiting_call_is_answered_when_there_is_room(
         assert "for memory that gives way" in mgpu.mgpu("describe", online.bundle.container)
 
 
-def test_a_waiting_call_gets_the_drivers_answer_in_the_end(
+def test_waiting_call_gets_the_drivers_answer_in_the_end(
     mgpu: Arbiter, built: Programs, lent: Running
 ) -> None:
     # Too much beside what is lent, and little enough that a second context is within the cap too.

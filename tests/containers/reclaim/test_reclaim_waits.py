@@ -35,7 +35,7 @@ def on(uuid: str) -> dict[str, str]:
     return {"mgpu.dev/gpus": uuid}
 
 
-def test_a_restoration_waits_and_no_other_container_does(mgpu: Arbiter, built: Programs) -> None:
+def test_restoration_waits_and_no_other_container_does(mgpu: Arbiter, built: Programs) -> None:
     first, second = (card["uuid"] for card in mgpu.listing()["cards"])
     with (
         started(mgpu, built, {**OFFLINE, **on(first)}, *KEEPER) as waits,

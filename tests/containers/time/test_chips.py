@@ -68,7 +68,7 @@ def test_offline_is_off_while_a_kernel_of_online_executes_that_was_fetched(kind:
     assert back - mine.end_ns >= (HOLD_MS - 1) * MS
 
 
-def test_a_long_copy_on_an_engine_that_shares_the_runlist_is_work(kind: Arbiter, built: Programs) -> None:
+def test_long_copy_on_an_engine_that_shares_the_runlist_is_work(kind: Arbiter, built: Programs) -> None:
     with load(kind, *SATURATE, qos="offline") as offline:
         working(offline)
         env = {"MGPU_MEMORY_MIB": "512", "MGPU_QOS": "online"}

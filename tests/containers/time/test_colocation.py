@@ -101,7 +101,7 @@ def test_online_work_takes_the_card_at_once_and_for_itself(held: Arbiter) -> Non
     assert reported["requests"] == BURST_REQUESTS
 
 
-def test_a_hold_of_0_gives_the_card_back_at_once(private_host: None) -> None:
+def test_hold_of_0_gives_the_card_back_at_once(private_host: None) -> None:
     """Between two requests, where the usual hold would outlast the pause."""
     burst = ("burst", "--period-ms", "100", "--kernels", "1", "--kernel-us", "20000", "--requests", "10")
     with arbiter.running("v100-16", node_config="hold_ms = 0\npolicy = 'native-burst-share'\n") as mgpu:
@@ -177,7 +177,7 @@ def test_online_shares_by_policy_and_offline_waits(
 
 
 @pytest.mark.parametrize("held", ["v100-16:2"], indirect=True)
-def test_a_container_on_two_cards_pauses_as_one(held: Arbiter) -> None:
+def test_container_on_two_cards_pauses_as_one(held: Arbiter) -> None:
     with ExitStack() as stack:
         gang = stack.enter_context(
             load(held, *SATURATE, "--device", "0,1", "--linked", "--seconds", "600", qos="offline", gpus=2)
@@ -219,7 +219,7 @@ def test_a_container_on_two_cards_pauses_as_one(held: Arbiter) -> None:
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
-def test_a_suspended_container_ends_within_a_second(held: Arbiter, end: signal.Signals) -> None:
+def test_suspended_container_ends_within_a_second(held: Arbiter, end: signal.Signals) -> None:
     def ends() -> float:
         with load(
             held, "saturate", "--kernel-us", "10000000", "--queue", "2", "--seconds", "60", qos="offline"

@@ -103,7 +103,7 @@ def test_shares_follow_the_quota_and_a_class_changes_sides() -> None:
         until(lambda: time_of(mgpu, pids[0]) > before, "offline runs again")
 
 
-def test_a_policy_changes_under_running_containers() -> None:
+def test_policy_changes_under_running_containers() -> None:
     """One of them on both cards, which follow the operator's word together or not at all."""
     with arbiter.running("v100-16:2", node_config="policy = 'fixed-share'\n") as mgpu, ExitStack() as stack:
         both = stack.enter_context(load(mgpu, *SATURATE, qos="offline", core=40, gpus=2))

@@ -75,7 +75,7 @@ def paused(one: Load) -> Iterator[None]:
         one.made.call(one.mgpu.runtime, "resume", one.name)
 
 
-def test_a_kernel_goes_on_where_it_stopped(up: Arbiter) -> None:
+def test_kernel_goes_on_where_it_stopped(up: Arbiter) -> None:
     with load(up, "saturate", "--kernel-us", "3000000", "--queue", "1", "--kernels", "1") as one:
         working(one)
         pid = one.pid

@@ -152,7 +152,7 @@ def test_card_is_polled_while_a_program_may_ask() -> None:
         assert alone.row()["sched"]["run_ns"] == row["run_ns"]
 
 
-def test_a_card_of_several_on_which_nothing_is_done() -> None:
+def test_card_of_several_on_which_nothing_is_done() -> None:
     with arbiter.running("v100-16:2", node_config="policy = 'native-burst-share'\n") as mgpu:
         with monitor(mgpu, MGPU_GPUS="2", MGPU_MEMORY_MIB=str(2 * MEMORY_MIB)) as one:
             # On the other card it has a channel, which had something to do once.

@@ -21,7 +21,7 @@ def settle(core: ctypes.CDLL, ledger: Ledger, reserved: int, actual: int) -> int
     return int(core.ledger_commit(byref(ledger), c_uint64(reserved), c_uint64(actual)))
 
 
-def test_the_last_byte_fits_and_one_more_does_not(core: ctypes.CDLL) -> None:
+def test_last_byte_fits_and_one_more_does_not(core: ctypes.CDLL) -> None:
     ledger = Ledger(cap=4309 * MIB)
     assert reserve(core, ledger, 4309 * MIB) == 0
     assert reserve(core, ledger, 1) == -errno.ENOMEM
@@ -36,14 +36,14 @@ def test_sizes_that_would_wrap_around_are_refused(core: ctypes.CDLL) -> None:
     assert ledger.reserved == 0
 
 
-def test_a_surplus_over_the_cap_is_not_charged_at_all(core: ctypes.CDLL) -> None:
+def test_surplus_over_the_cap_is_not_charged_at_all(core: ctypes.CDLL) -> None:
     ledger = Ledger(cap=100)
     assert reserve(core, ledger, 60) == 0
     assert settle(core, ledger, 60, 101) == -errno.ENOMEM
     assert (ledger.used, ledger.reserved) == (0, 0)
 
 
-def test_a_lowered_cap_leaves_nothing_free(core: ctypes.CDLL) -> None:
+def test_lowered_cap_leaves_nothing_free(core: ctypes.CDLL) -> None:
     core.ledger_free_bytes.restype = c_uint64
     assert core.ledger_free_bytes(byref(Ledger(cap=10, used=30))) == 0
 

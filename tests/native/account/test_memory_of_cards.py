@@ -125,7 +125,7 @@ def test_room_for_a_restoration_is_no_others(core: ctypes.CDLL) -> None:
     assert tenants.card.restorations == 0
 
 
-def test_a_restoration_may_take_more_than_was_given_back_where_that_is_free(core: ctypes.CDLL) -> None:
+def test_restoration_may_take_more_than_was_given_back_where_that_is_free(core: ctypes.CDLL) -> None:
     tenants = Tenants(core)
     assert tenants.reclaim(2, True, 500) == 0
     assert tenants.take(2, 550) == 0

@@ -50,15 +50,15 @@ def test_pages_are_as_large_as_everything_allows(
         (Mapped(1, TIB - 4 * KIB, 8 * KIB), (2 + 2 + 2 + 1 + 1) * 4096),
     ],
 )
-def test_a_mapping_is_charged_a_table_of_each_level(core: ctypes.CDLL, one: Mapped, found: int) -> None:
+def test_mapping_is_charged_a_table_of_each_level(core: ctypes.CDLL, one: Mapped, found: int) -> None:
     assert charge(core, one) == found == charged_bytes([one])
 
 
-def test_a_large_mapping_is_charged_all_of_its_tables(core: ctypes.CDLL) -> None:
+def test_large_mapping_is_charged_all_of_its_tables(core: ctypes.CDLL) -> None:
     assert charge(core, Mapped(1, 0, TIB)) == (TIB // (2 * MIB) + TIB // (512 * MIB) + 4 + 1 + 1) * 4096
 
 
-def test_the_largest_mapping_there_is_does_not_wrap(core: ctypes.CDLL) -> None:
+def test_largest_mapping_there_is_does_not_wrap(core: ctypes.CDLL) -> None:
     whole = Mapped(1, 0, (1 << 64) - 1)
     assert charge(core, whole) == sum(1 << (64 - shift) for shift in (21, 29, 38, 47, 56)) * 4096
 

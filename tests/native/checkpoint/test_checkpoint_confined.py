@@ -47,10 +47,10 @@ def tries(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkpoint]:
 
 
 @pytest.mark.parametrize("number", TRIES, ids=TRIES.get)
-def test_a_libcuda_taken_over_is_refused(tries: Checkpoint, number: int) -> None:
+def test_libcuda_taken_over_is_refused(tries: Checkpoint, number: int) -> None:
     assert tries(f"state {number}") == "REFUSED"
 
 
 @pytest.mark.parametrize("number", NEEDS, ids=NEEDS.get)
-def test_a_libcuda_that_moves_memory_has_what_that_takes(tries: Checkpoint, number: int) -> None:
+def test_libcuda_that_moves_memory_has_what_that_takes(tries: Checkpoint, number: int) -> None:
     assert tries(f"state {number}") == "running"

@@ -69,7 +69,7 @@ def test_charges_do_not_overlap(hand: ByHand) -> None:
     assert hand.state(1).run_ns == 10 * MS
 
 
-def test_the_work_of_a_gang_ends_with_the_last_of_its_cards(hand: ByHand) -> None:
+def test_work_of_a_gang_ends_with_the_last_of_its_cards(hand: ByHand) -> None:
     hand.add(1, ONLINE, cards=0b11)
     hand.settle()
     begin = hand.now
@@ -81,7 +81,7 @@ def test_the_work_of_a_gang_ends_with_the_last_of_its_cards(hand: ByHand) -> Non
     assert hand.state(1).run_ns == 8 * MS
 
 
-def test_the_work_of_a_gang_begins_with_the_first_of_its_cards(hand: ByHand) -> None:
+def test_work_of_a_gang_begins_with_the_first_of_its_cards(hand: ByHand) -> None:
     hand.add(1, ONLINE, cards=0b11)
     hand.settle()
     begin = hand.now
@@ -115,7 +115,7 @@ def test_unseen_run_before_an_idle_suspend_is_charged(hand: ByHand) -> None:
     assert hand.state(1).run_ns == 2 * MS
 
 
-def test_a_resume_that_was_overtaken_counts_until_the_suspend(hand: ByHand) -> None:
+def test_resume_that_was_overtaken_counts_until_the_suspend(hand: ByHand) -> None:
     hand.add(1, OFFLINE)
     hand.add(2, ONLINE)
     hand.settle()
@@ -132,7 +132,7 @@ def test_a_resume_that_was_overtaken_counts_until_the_suspend(hand: ByHand) -> N
     assert hand.state(1).run_ns == 7 * MS
 
 
-def test_a_resume_that_failed_costs_nothing(hand: ByHand) -> None:
+def test_resume_that_failed_costs_nothing(hand: ByHand) -> None:
     hand.policy(0, FIXED)
     hand.add(1, OFFLINE, quota=20)
     hand.seen(1)

@@ -46,7 +46,7 @@ def test_alone_on_a_card_nothing_is_ever_decided_again(
         assert (hand.decide(), hand.wake_at, hand.watch()) == ([], NEVER, WATCH_NONE)
 
 
-def test_a_binding_quota_is_watched(hand: ByHand) -> None:
+def test_binding_quota_is_watched(hand: ByHand) -> None:
     hand.policy(0, FIXED)
     hand.add(1, ONLINE, quota=99)
     hand.settle()
@@ -134,7 +134,7 @@ def test_removal_in_every_state_frees_the_card(hand: ByHand, class_id: int, stat
     assert (hand.settle(), hand.wake_at) == ([], NEVER)
 
 
-def test_a_new_quota_counts_at_once(hand: ByHand) -> None:
+def test_new_quota_counts_at_once(hand: ByHand) -> None:
     hand.policy(0, FIXED)
     hand.add(1, ONLINE, quota=100)
     hand.seen(1)

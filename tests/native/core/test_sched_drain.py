@@ -34,7 +34,7 @@ def hand(sched: ctypes.CDLL) -> Iterator[ByHand]:
         yield made
 
 
-def test_a_draining_tenant_runs_beside_online_until_its_instant(hand: ByHand) -> None:
+def test_draining_tenant_runs_beside_online_until_its_instant(hand: ByHand) -> None:
     until = hand.now + 1000 * MS
     assert hand.drain(OFF, until) == 0
     assert hand.decide() == [(OFF, True)]
@@ -73,7 +73,7 @@ def test_one_without_work_is_enabled_too_since_it_is_copied(hand: ByHand) -> Non
     assert hand.settle() == [(OFF, False)]
 
 
-def test_a_frozen_one_does_not_run(hand: ByHand) -> None:
+def test_frozen_one_does_not_run(hand: ByHand) -> None:
     hand.pause(OFF)
     hand.drain(OFF, hand.now + 1000 * MS)
     assert hand.settle() == []

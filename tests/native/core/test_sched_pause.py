@@ -139,7 +139,7 @@ def test_paused_offline_gives_its_turn_to_the_next(hand: ByHand) -> None:
     assert (hand.decide(), hand.wake_at) == ([], NEVER)
 
 
-def test_a_pause_overtakes_a_resume_under_way(hand: ByHand) -> None:
+def test_pause_overtakes_a_resume_under_way(hand: ByHand) -> None:
     hand.add(ON, ONLINE)
     assert hand.decide() == [(ON, True)]
     hand.pause(ON)
@@ -149,7 +149,7 @@ def test_a_pause_overtakes_a_resume_under_way(hand: ByHand) -> None:
     assert hand.settle() == []
 
 
-def test_a_suspend_that_fails_is_tried_again_while_paused(hand: ByHand) -> None:
+def test_suspend_that_fails_is_tried_again_while_paused(hand: ByHand) -> None:
     hand.add(OFF, OFFLINE)
     hand.seen(OFF)
     hand.settle()
@@ -208,7 +208,7 @@ def test_paused_entity_saves_no_credit(sched: ctypes.CDLL) -> None:
         assert simulation.shares([1, 2]) == [pytest.approx(50, abs=2)] * 2
 
 
-def test_a_quota_does_not_fill_up_meanwhile(sched: ctypes.CDLL) -> None:
+def test_quota_does_not_fill_up_meanwhile(sched: ctypes.CDLL) -> None:
     with Simulation(sched) as simulation:
         simulation.policy(FIXED)
         simulation.add(1, ONLINE, quota=30)
@@ -221,7 +221,7 @@ def test_a_quota_does_not_fill_up_meanwhile(sched: ctypes.CDLL) -> None:
         assert simulation.shares([1]) == [pytest.approx(30, abs=0.6)]
 
 
-def test_a_burst_that_is_paused_ends_later_by_as_much(sched: ctypes.CDLL) -> None:
+def test_burst_that_is_paused_ends_later_by_as_much(sched: ctypes.CDLL) -> None:
     at_once = {name: Span(0, 0) for name in ("order", "confirm", "detect")}
     with Simulation(sched, config(hold_ns=0), **at_once) as simulation:
         simulation.add(1, OFFLINE, work=40 * MS, pause=ENDLESS // 4)

@@ -197,7 +197,7 @@ def test_saved_time_is_at_most_one_turn(sched: ctypes.CDLL) -> None:
         assert hand.enabled() == {1}
 
 
-def test_the_granularity_protects_a_turn_that_has_just_begun(sched: ctypes.CDLL) -> None:
+def test_granularity_protects_a_turn_that_has_just_begun(sched: ctypes.CDLL) -> None:
     with ByHand(sched, config(wakeup_granularity_ns=4 * MS)) as hand:
         hand.add(1, ONLINE)
         hand.add(2, ONLINE)
@@ -210,7 +210,7 @@ def test_the_granularity_protects_a_turn_that_has_just_begun(sched: ctypes.CDLL)
 
 
 @pytest.mark.parametrize("class_id", [ONLINE, OFFLINE])
-def test_a_turn_ends_early_with_the_work(sched: ctypes.CDLL, class_id: int) -> None:
+def test_turn_ends_early_with_the_work(sched: ctypes.CDLL, class_id: int) -> None:
     with ByHand(sched) as hand:
         hand.add(1, class_id)
         hand.add(2, class_id)

@@ -43,7 +43,7 @@ def colocated(hand: ByHand) -> None:
     assert hand.watch() == WATCH_FAST
 
 
-def test_the_decision_after_online_work_suspends_offline(hand: ByHand) -> None:
+def test_decision_after_online_work_suspends_offline(hand: ByHand) -> None:
     colocated(hand)
     hand.now += 7
     hand.seen(ON)
@@ -94,7 +94,7 @@ def test_offline_returns_at_once_without_a_hold(sched: ctypes.CDLL) -> None:
         assert hand.decide() == [(OFF, True)]
 
 
-def test_the_hold_can_be_changed_while_it_lasts(hand: ByHand) -> None:
+def test_hold_can_be_changed_while_it_lasts(hand: ByHand) -> None:
     colocated(hand)
     hand.seen(ON)
     hand.settle()
@@ -105,7 +105,7 @@ def test_the_hold_can_be_changed_while_it_lasts(hand: ByHand) -> None:
     assert hand.decide() == [(OFF, True)]
 
 
-def test_a_suspend_overtakes_a_resume_under_way(hand: ByHand) -> None:
+def test_suspend_overtakes_a_resume_under_way(hand: ByHand) -> None:
     hand.add(ON, ONLINE)
     hand.add(OFF, OFFLINE)
     hand.settle()
@@ -242,7 +242,7 @@ def test_gang_is_suspended_as_one_and_frees_its_other_card(hand: ByHand) -> None
     assert hand.settle() == []
 
 
-def test_a_longer_list_than_there_is_room_for(hand: ByHand) -> None:
+def test_longer_list_than_there_is_room_for(hand: ByHand) -> None:
     for id in range(1, 10):
         hand.add(id, ONLINE, cards=1 << id)
     told = []

@@ -43,7 +43,7 @@ def test_shares_by_quota(sched: ctypes.CDLL, policy: int, quotas: tuple[int, ...
 
 
 @pytest.mark.parametrize("class_id", [ONLINE, OFFLINE])
-def test_a_policy_changes_under_its_tenants(sched: ctypes.CDLL, class_id: int) -> None:
+def test_policy_changes_under_its_tenants(sched: ctypes.CDLL, class_id: int) -> None:
     with Simulation(sched) as cards:
         cards.policy(NATIVE, (0, 1))
         cards.add(1, class_id, quota=20)

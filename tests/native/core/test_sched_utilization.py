@@ -69,7 +69,7 @@ class Account:
         return [value for _, value in self.samples(idle=idle)]
 
 
-def test_a_part_of_the_cards_time_is_the_same_part_of_each_sample(sched: ctypes.CDLL) -> None:
+def test_part_of_the_cards_time_is_the_same_part_of_each_sample(sched: ctypes.CDLL) -> None:
     account = Account(sched)
     account.goes_by(4 * S, 0.25)
     ends = [end for end, _ in account.samples()]
@@ -90,7 +90,7 @@ def test_utilization_shows_begin_and_end_within_a_second(sched: ctypes.CDLL) -> 
     assert account.values()[-1] == 0
 
 
-def test_the_ring_has_the_last_ten_seconds(sched: ctypes.CDLL) -> None:
+def test_ring_has_the_last_ten_seconds(sched: ctypes.CDLL) -> None:
     account = Account(sched)
     account.goes_by(25 * S, 0.5)
     account.goes_by(5 * S, 0)
@@ -103,7 +103,7 @@ def test_the_ring_has_the_last_ten_seconds(sched: ctypes.CDLL) -> None:
 @pytest.mark.parametrize(
     ("quota", "part", "shown"), [(30, 0.3, WHOLE), (30, 0.15, WHOLE / 2), (50, 0.9, WHOLE)]
 )
-def test_a_tenant_that_is_bound_by_a_quota_sees_how_full_that_is(
+def test_tenant_that_is_bound_by_a_quota_sees_how_full_that_is(
     sched: ctypes.CDLL, quota: int, part: float, shown: float
 ) -> None:
     account = Account(sched, most_percent=quota)
@@ -111,7 +111,7 @@ def test_a_tenant_that_is_bound_by_a_quota_sees_how_full_that_is(
     assert account.values()[-1] == pytest.approx(shown, rel=0.01)
 
 
-def test_a_quota_that_is_used_in_bursts_is_full_all_the_same(sched: ctypes.CDLL) -> None:
+def test_quota_that_is_used_in_bursts_is_full_all_the_same(sched: ctypes.CDLL) -> None:
     """21 ms on and 50 ms off: no time as short as a sample's has just 30 percent."""
     account = Account(sched, most_percent=30)
     while account.now < START + 5 * S:
@@ -169,7 +169,7 @@ def test_entity_without_work_was_idle_while_unpolled(sched: ctypes.CDLL) -> None
     assert fresh.values(idle=True) == [0] * SAMPLES
 
 
-def test_the_first_that_is_known_is_told_before_its_time_is_over(sched: ctypes.CDLL) -> None:
+def test_first_that_is_known_is_told_before_its_time_is_over(sched: ctypes.CDLL) -> None:
     account = Account(sched)
     account.goes_by(20 * MS, 1)
     assert account.samples() == [(account.now, WHOLE)]

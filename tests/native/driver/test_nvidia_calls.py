@@ -145,7 +145,7 @@ def test_pointers_are_ours_for_the_driver_and_theirs_for_the_caller(
     assert params[4:8] == struct.pack("I", 0x600D)
 
 
-def test_a_pointer_without_parameters_is_never_followed(tenant: Tenant) -> None:
+def test_pointer_without_parameters_is_never_followed(tenant: Tenant) -> None:
     assert tenant.execute(ALLOC, alloc64(HOPPER_USERMODE_A, 64))[0] == 0
     assert struct.unpack_from("QQI", tenant.rm.calls[0].outer, 0x10) == (0, 0, 0)
 
@@ -159,7 +159,7 @@ def test_sizes_that_would_reach_beyond_our_copy(tenant: Tenant) -> None:
     assert tenant.rm.calls == []
 
 
-def test_the_driver_s_refusal_leaves_the_arguments_alone(tenant: Tenant) -> None:
+def test_driver_s_refusal_leaves_the_arguments_alone(tenant: Tenant) -> None:
     def answer(_nr: int, arg: int) -> int:
         poke(arg, "I", 0, 0x0BAD)
         return -errno.ENODEV
@@ -169,7 +169,7 @@ def test_the_driver_s_refusal_leaves_the_arguments_alone(tenant: Tenant) -> None
     assert tenant.execute(ALLOC, outer, bytes(128))[:2] == (-errno.ENODEV, outer)
 
 
-def test_a_descriptor_in_the_struct_becomes_the_file_behind_it(tenant: Tenant) -> None:
+def test_descriptor_in_the_struct_becomes_the_file_behind_it(tenant: Tenant) -> None:
     card = tenant.process.tell("open", tenant.nvidia.nodes[CARD])
     other = tenant.nvidia.identify(tenant.process, card)
     outer = struct.pack("i", 4242)

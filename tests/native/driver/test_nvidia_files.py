@@ -59,7 +59,7 @@ def test_each_open_of_one_node_is_another_file(nvidia: Driver) -> None:
         assert nvidia.gone() == set()
 
 
-def test_a_file_passed_to_another_tenant_stays_its_makers(nvidia: Driver) -> None:
+def test_file_passed_to_another_tenant_stays_its_makers(nvidia: Driver) -> None:
     here, there = socket.socketpair()
     with here, there, processes() as start:
         a, b = start(here.fileno()), start(there.fileno())
@@ -77,7 +77,7 @@ def test_identify_refuses_files_of_no_driver(nvidia: Driver, tmp_path: Path) -> 
         assert nvidia.identify(a, 99) == -errno.EBADF
 
 
-def test_a_node_that_was_not_granted(nvidia: Driver, tmp_path: Path) -> None:
+def test_node_that_was_not_granted(nvidia: Driver, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "card7")
     assert nvidia.lib.harness_node(os.fsencode(tmp_path / "card7"), CARD, 7) == 0
     with processes() as start:
@@ -104,7 +104,7 @@ def test_classes_of_nodes(major: int, minor: int, character: int, expected: int)
     assert library().harness_classify(510, 0, 0, 1) == -errno.ENOTTY, "without nvidia-uvm"
 
 
-def test_a_descriptor_used_again_is_another_file(nvidia: Driver) -> None:
+def test_descriptor_used_again_is_another_file(nvidia: Driver) -> None:
     with processes() as start:
         a = start()
         fd = a.tell("open", nvidia.nodes[CTL])
@@ -119,7 +119,7 @@ def test_a_descriptor_used_again_is_another_file(nvidia: Driver) -> None:
 
 
 @pytest.mark.skipif(not os.access(NS_LAST_PID, os.W_OK), reason="cannot choose pids")
-def test_a_pid_used_again_is_another_process(nvidia: Driver) -> None:
+def test_pid_used_again_is_another_process(nvidia: Driver) -> None:
     with processes() as start:
         for _ in range(50):
             a = start()
@@ -140,7 +140,7 @@ def test_a_pid_used_again_is_another_process(nvidia: Driver) -> None:
         assert nvidia.gone() == {before}
 
 
-def test_a_file_under_way_between_processes_lives(nvidia: Driver) -> None:
+def test_file_under_way_between_processes_lives(nvidia: Driver) -> None:
     here, there = socket.socketpair()
     with here, there, processes() as start:
         a, b = start(here.fileno()), start(there.fileno())
@@ -161,7 +161,7 @@ def test_a_file_under_way_between_processes_lives(nvidia: Driver) -> None:
         assert nvidia.fetch(name) == -errno.EBADF
 
 
-def test_a_mapping_alone_keeps_a_file() -> None:
+def test_mapping_alone_keeps_a_file() -> None:
     lib = library()
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as ring:
         ring.setsockopt(263, 5, struct.pack("IIII", 4096, 1, 2048, 2))  # PACKET_RX_RING
@@ -176,7 +176,7 @@ def test_a_mapping_alone_keeps_a_file() -> None:
     os.close(weak.value >> 32)
 
 
-def test_a_child_that_never_called_is_found_when_its_parent_is_gone(nvidia: Driver) -> None:
+def test_child_that_never_called_is_found_when_its_parent_is_gone(nvidia: Driver) -> None:
     with processes() as start:
         a = start()
         fd = a.tell("open", nvidia.nodes[CTL])
@@ -211,7 +211,7 @@ def test_fetching_follows_a_file_to_where_it_was_last_seen(nvidia: Driver) -> No
         assert nvidia.fetch(name) == -errno.EBADF
 
 
-def test_the_watch_tells_each_end_once_and_none_early(nvidia: Driver) -> None:
+def test_watch_tells_each_end_once_and_none_early(nvidia: Driver) -> None:
     told: list[int] = []
 
     def watch() -> None:

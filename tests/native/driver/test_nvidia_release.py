@@ -54,7 +54,7 @@ def test_nothing_of_a_released_card_is_open(bar: Path, tmp_path: Path) -> None:
         assert len(engines(nvidia, 1)) == 1
 
 
-def test_the_last_card_takes_the_driver_with_it_where_no_tenant_asks(bar: Path, tmp_path: Path) -> None:
+def test_last_card_takes_the_driver_with_it_where_no_tenant_asks(bar: Path, tmp_path: Path) -> None:
     with on_two_cards(tmp_path, Rm()) as nvidia:
         for card in range(2):
             nvidia.call("release_card", card, 0)
@@ -75,7 +75,7 @@ def devices(calls: list[Call], nr: int) -> list[int]:
     ]
 
 
-def test_a_card_is_attached_and_read_anew(bar: Path, tmp_path: Path) -> None:
+def test_card_is_attached_and_read_anew(bar: Path, tmp_path: Path) -> None:
     """As after a reset: what the arbiter had of it means nothing any more."""
     rm = Rm()
     with on_two_cards(tmp_path, rm) as nvidia:
@@ -89,7 +89,7 @@ def test_a_card_is_attached_and_read_anew(bar: Path, tmp_path: Path) -> None:
         assert len(set(devices(rm.calls, ALLOC))) == 3
 
 
-def test_a_card_that_cannot_be_attached_is_tried_again(bar: Path, tmp_path: Path) -> None:
+def test_card_that_cannot_be_attached_is_tried_again(bar: Path, tmp_path: Path) -> None:
     with on_two_cards(tmp_path, Rm()) as nvidia:
         nvidia.call("release_card", 0, 0)
         (tmp_path / "dev" / "nvidia0").unlink()
@@ -100,7 +100,7 @@ def test_a_card_that_cannot_be_attached_is_tried_again(bar: Path, tmp_path: Path
         assert len(engines(nvidia)) == 1
 
 
-def test_a_gpu_is_open_while_one_of_its_instances_is_not_released(mig: MigRm, tmp_path: Path) -> None:
+def test_gpu_is_open_while_one_of_its_instances_is_not_released(mig: MigRm, tmp_path: Path) -> None:
     with on_instances(tmp_path, mig) as nvidia:
         for card in (0, 2):
             nvidia.call("release_card", card, 0)
@@ -110,7 +110,7 @@ def test_a_gpu_is_open_while_one_of_its_instances_is_not_released(mig: MigRm, tm
         assert held(tmp_path) == {"nvidiactl"}
 
 
-def test_a_file_of_a_tenant_keeps_nothing_of_ours(bar: Path, tmp_path: Path) -> None:
+def test_file_of_a_tenant_keeps_nothing_of_ours(bar: Path, tmp_path: Path) -> None:
     with on_two_cards(tmp_path, Rm()) as nvidia, processes() as start:
         process = start()
         file = nvidia.identify(process, process.tell("open", nvidia.nodes[CTL]))
@@ -125,7 +125,7 @@ def here(tmp_path: Path) -> Iterator[World]:
         yield made
 
 
-def test_the_scheduler_polls_while_the_card_is_released_and_taken_again(here: World, tmp_path: Path) -> None:
+def test_scheduler_polls_while_the_card_is_released_and_taken_again(here: World, tmp_path: Path) -> None:
     """Its registers are unmapped while its thread is about to read them."""
     here.slow_status()
     offline, online = here.tenant(offline=True), here.tenant()

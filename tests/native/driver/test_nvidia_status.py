@@ -147,7 +147,7 @@ def test_engines_are_found_once_each_and_read(rm: Rm, bar: Path, tmp_path: Path)
 
 @pytest.mark.parametrize("name", ["GV100", "TU104", "GA100", "AD102", "GH100", "GB100", "GB202"])
 @pytest.mark.parametrize("index", [0, 1])
-def test_a_word_is_read_where_the_chip_has_it(
+def test_word_is_read_where_the_chip_has_it(
     rm: Rm, bar: Path, tmp_path: Path, name: str, index: int
 ) -> None:
     """A long copy on an engine that shares graphics' runlist is seen as well."""
@@ -176,7 +176,7 @@ def test_a_word_is_read_where_the_chip_has_it(
     ],
     ids=["locked", "all-ones", "no-status", "outside", "askew", "more-engines-than-words"],
 )
-def test_a_card_of_which_one_engine_cannot_be_seen_is_blind(
+def test_card_of_which_one_engine_cannot_be_seen_is_blind(
     rm: Rm, bar: Path, tmp_path: Path, bases: dict[int, int], words: dict[int, int]
 ) -> None:
     """What executed there would make its tenant look idle."""
@@ -191,7 +191,7 @@ def test_a_card_of_which_one_engine_cannot_be_seen_is_blind(
 @pytest.mark.parametrize(
     "chip", [(0x1C0, 0), (0x180, 1), None], ids=["newer", "a-kind-without-a-row", "unsaid"]
 )
-def test_a_chip_without_a_row_is_blind(
+def test_chip_without_a_row_is_blind(
     rm: Rm, bar: Path, tmp_path: Path, chip: tuple[int, int] | None
 ) -> None:
     rm.cards, rm.chip, rm.bases = 1, chip, {1: 0x1000}
@@ -249,7 +249,7 @@ def test_registers_that_the_kernel_lets_nobody_map_are_mapped_by_rm(
         assert engines(nvidia) == [(7, 1)]
 
 
-def test_a_card_whose_registers_rm_refuses_too_is_blind(rm: Rm, bar: Path, tmp_path: Path) -> None:
+def test_card_whose_registers_rm_refuses_too_is_blind(rm: Rm, bar: Path, tmp_path: Path) -> None:
     def refuse(nr: int, arg: int) -> int:
         if nr == MAP:
             ctypes.c_uint32.from_address(arg + 0x28).value = NV_ERR_PROTECTION_FAULT
@@ -274,7 +274,7 @@ def test_status_needs_registers(rm: Rm, tmp_path: Path) -> None:
         assert engines(nvidia) == []
 
 
-def test_an_instance_has_the_engines_that_are_its_own(mig: MigRm, tmp_path: Path) -> None:
+def test_instance_has_the_engines_that_are_its_own(mig: MigRm, tmp_path: Path) -> None:
     with on_instances(tmp_path, mig) as nvidia:
         assert [engines(nvidia, card) for card in range(3)] == [
             [(1, 1), (2, 1)],
@@ -284,7 +284,7 @@ def test_an_instance_has_the_engines_that_are_its_own(mig: MigRm, tmp_path: Path
         assert [one[2] for one in status(nvidia, 2)] == [1 << GRAPHICS, 1 << COPY0, 1 << COPY1]
 
 
-def test_an_instance_is_not_kept_from_being_deleted(mig: MigRm, tmp_path: Path) -> None:
+def test_instance_is_not_kept_from_being_deleted(mig: MigRm, tmp_path: Path) -> None:
     """RM deletes none that has a subscriber: there is one while it is asked, and none after."""
     with on_instances(tmp_path, mig) as nvidia:
         assert mig.most == 2
@@ -311,7 +311,7 @@ def test_instance_status_needs_its_capability(mig: MigRm, tmp_path: Path, gone: 
         assert mig.subscriptions == 0
 
 
-def test_a_card_with_instances_has_no_engines_as_a_whole(mig: MigRm, tmp_path: Path) -> None:
+def test_card_with_instances_has_no_engines_as_a_whole(mig: MigRm, tmp_path: Path) -> None:
     with driver(tmp_path, mig) as nvidia:
         nvidia.add_card(0)
         assert engines(nvidia) == []

@@ -80,7 +80,7 @@ def test_nine_cuda_processes_of_a_container_are_suspended_by_a_call_each(here: W
     assert (here.engine.stats().suspend_failures, here.engine.stats().resume_failures) == (0, 0)
 
 
-def test_a_suspended_tenant_is_the_next_engines_too(here: World) -> None:
+def test_suspended_tenant_is_the_next_engines_too(here: World) -> None:
     """What an earlier engine has disabled is enabled by the next one, and what it had not is disabled."""
     tenant = here.tenant()
     working_group(tenant, tenant.client())

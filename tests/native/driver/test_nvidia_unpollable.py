@@ -158,7 +158,7 @@ def test_process_scans_are_limited_per_tenant(nvidia: Driver) -> None:
         assert looks(nvidia, 1) == {name}
 
 
-def test_a_sender_that_ends_leaves_what_is_under_way(nvidia: Driver) -> None:
+def test_sender_that_ends_leaves_what_is_under_way(nvidia: Driver) -> None:
     here, there = socket.socketpair()
     with here, there, processes() as start:
         a, b = start(here.fileno()), start(there.fileno())
@@ -214,7 +214,7 @@ def test_child_keeps_inherited_files_open(nvidia: Driver) -> None:
         until(lambda: looks(nvidia, 1) == {name}, "its last holder has ended")
 
 
-def test_the_younger_of_two_goes_first(nvidia: Driver) -> None:
+def test_younger_of_two_goes_first(nvidia: Driver) -> None:
     """It may be one that holds the other."""
     with processes() as start:
         a, b = start(), start()
@@ -306,7 +306,7 @@ def test_greedy_tenants_leave_others_their_first_files(greedy: int) -> None:
         ("/dev/shm/mgpu-test", BY_DESCRIPTOR),
     ],
 )
-def test_the_kernel_says_which_close_is_the_last(nvidia: Driver, tmp_path: Path, path: str, by: int) -> None:
+def test_kernel_says_which_close_is_the_last(nvidia: Driver, tmp_path: Path, path: str, by: int) -> None:
     in_memory = path.startswith("/dev/shm")
     node = tmp_path / (f"{path}-{os.getpid()}" if in_memory else path)
     flags = os.O_RDWR | os.O_CREAT

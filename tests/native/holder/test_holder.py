@@ -38,7 +38,7 @@ def test_listeners_from_before_and_after_mgpud_are_handed_over(holder: Holder) -
     mgpud.close()
 
 
-def test_a_connection_kept_open_does_not_delay_the_listener(holder: Holder) -> None:
+def test_connection_kept_open_does_not_delay_the_listener(holder: Holder) -> None:
     """Foreground runc run keeps it open for the container's life."""
     mgpud = holder.mgpud()
     with holder.runtime() as runtime:
@@ -67,7 +67,7 @@ def test_listener_of_an_exited_runtime_is_kept(holder: Holder) -> None:
     mgpud.close()
 
 
-def test_a_message_in_pieces(holder: Holder) -> None:
+def test_message_in_pieces(holder: Holder) -> None:
     mgpud = holder.mgpud()
     text = message("pieces")
     with holder.runtime() as runtime:
@@ -78,7 +78,7 @@ def test_a_message_in_pieces(holder: Holder) -> None:
     mgpud.close()
 
 
-def test_a_dropped_listener_is_closed_and_not_handed_over_again(holder: Holder) -> None:
+def test_dropped_listener_is_closed_and_not_handed_over_again(holder: Holder) -> None:
     files = holder.open_files()
     mgpud = holder.mgpud()
     with holder.runtime() as runtime:
@@ -128,7 +128,7 @@ def test_surplus_descriptors_are_closed(holder: Holder) -> None:
     mgpud.close()
 
 
-def test_a_runtime_that_says_nothing_does_not_stop_others(holder: Holder) -> None:
+def test_runtime_that_says_nothing_does_not_stop_others(holder: Holder) -> None:
     with holder.runtime(), holder.runtime() as runtime:
         mgpud = holder.mgpud()
         send(runtime, message(), [stand_in()[0]])
@@ -148,7 +148,7 @@ def test_listeners_without_a_container_state_are_given_back(holder: Holder) -> N
     mgpud.close()
 
 
-def test_a_runtime_may_make_its_filter_after_it_has_connected(holder: Holder) -> None:
+def test_runtime_may_make_its_filter_after_it_has_connected(holder: Holder) -> None:
     """As crun does; twenty starts on a busy machine took it more than five seconds."""
     fd, _ = stand_in()
     with holder.runtime() as runtime:
@@ -157,7 +157,7 @@ def test_a_runtime_may_make_its_filter_after_it_has_connected(holder: Holder) ->
         until(lambda: holder.status().listeners == 1, "it is held")
 
 
-def test_a_listener_that_hangs_up_is_not_kept(holder: Holder) -> None:
+def test_listener_that_hangs_up_is_not_kept(holder: Holder) -> None:
     files = holder.open_files()
     read, write = os.pipe()
     with holder.runtime() as runtime:

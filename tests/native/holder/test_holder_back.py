@@ -73,7 +73,7 @@ def killed(holder: Holder) -> None:
     holder.process.wait()
 
 
-def test_the_next_holder_has_all_under_their_ids(tmp_path: Path) -> None:
+def test_next_holder_has_all_under_their_ids(tmp_path: Path) -> None:
     async def story() -> None:
         with holding(tmp_path) as first:
             files = first.arrives("a", "b", "c")
@@ -111,7 +111,7 @@ def test_listeners_from_a_holders_absence_are_handed_on(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_full_table_comes_back(tmp_path: Path) -> None:
+def test_full_table_comes_back(tmp_path: Path) -> None:
     async def story() -> None:
         with holding(tmp_path) as first:
             fd, _ = stand_in()
@@ -129,7 +129,7 @@ def test_a_full_table_comes_back(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_copy_goes_with_its_container(tmp_path: Path) -> None:
+def test_copy_goes_with_its_container(tmp_path: Path) -> None:
     async def story() -> None:
         with holding(tmp_path) as holder:
             read, write = os.pipe()

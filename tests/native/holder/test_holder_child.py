@@ -67,7 +67,7 @@ def test_killed_mgpud_is_restarted_with_every_listener(holder: Holder) -> None:
     until(lambda: containers(holder.folder, last) == {f"c{number}" for number in range(4)}, "it has all")
 
 
-def test_a_mgpud_that_is_stopped_is_replaced(holder: Holder) -> None:
+def test_mgpud_that_is_stopped_is_replaced(holder: Holder) -> None:
     holder.arrives("a")
     first = serving(holder, 1)
     os.kill(first, signal.SIGSTOP)
@@ -76,7 +76,7 @@ def test_a_mgpud_that_is_stopped_is_replaced(holder: Holder) -> None:
     assert f"mgpud {first} has sent nothing for" in holder.log()
 
 
-def test_a_short_stall_is_no_reason_nor_is_one_of_the_holder_itself(holder: Holder) -> None:
+def test_short_stall_is_no_reason_nor_is_one_of_the_holder_itself(holder: Holder) -> None:
     first = serving(holder, 1)
     os.kill(first, signal.SIGSTOP)
     time.sleep(1)
@@ -93,7 +93,7 @@ def test_a_short_stall_is_no_reason_nor_is_one_of_the_holder_itself(holder: Hold
     assert len(served(holder.folder)) == 1
 
 
-def test_a_starved_mgpud_is_not_taken_for_one_that_hangs(tmp_path: Path) -> None:
+def test_starved_mgpud_is_not_taken_for_one_that_hangs(tmp_path: Path) -> None:
     """Both are silent. This one is ready to run, and another process has its only processor."""
     argv = mgpud_argv(tmp_path, "--spin")
     with holding(tmp_path, "--watchdog-ms", str(WATCHDOG_MS), mgpud=argv) as holder:
@@ -115,7 +115,7 @@ def test_a_starved_mgpud_is_not_taken_for_one_that_hangs(tmp_path: Path) -> None
     assert f"mgpud {first} has sent nothing for" in holder.log()
 
 
-def test_a_new_one_takes_over_on_request(holder: Holder) -> None:
+def test_new_one_takes_over_on_request(holder: Holder) -> None:
     holder.arrives("a", "b")
     first = serving(holder, 1)
     holder.process.send_signal(signal.SIGUSR1)
@@ -138,13 +138,13 @@ def test_failed_takeover_leaves_mgpud_serving(tmp_path: Path) -> None:
         until(lambda: containers(tmp_path, first) == {"a"}, "the first serves")
 
 
-def test_the_mgpud_ends_with_the_holder(tmp_path: Path) -> None:
+def test_mgpud_ends_with_the_holder(tmp_path: Path) -> None:
     with holding(tmp_path, mgpud=mgpud_argv(tmp_path, "--beat")) as holder:
         mgpud = serving(holder, 1)
     assert not alive(mgpud)
 
 
-def test_a_mgpud_that_is_deaf_ends_too(tmp_path: Path) -> None:
+def test_mgpud_that_is_deaf_ends_too(tmp_path: Path) -> None:
     script = 'trap "" TERM; exec "$@"'
     with holding(tmp_path, mgpud=["/bin/sh", "-c", script, "sh", *mgpud_argv(tmp_path, "--beat")]) as holder:
         mgpud = serving(holder, 1)
@@ -161,7 +161,7 @@ def holder_with(folder: Path, *mgpud: str) -> subprocess.CompletedProcess[str]:
     ("mgpud", "status"),
     [(("/bin/sh", "-c", "echo no >&2; exit 1"), 1), (("/bin/false",), 1), (("/nowhere/mgpud",), 127)],
 )
-def test_a_first_mgpud_that_refuses_ends_the_holder_with_its_status(
+def test_first_mgpud_that_refuses_ends_the_holder_with_its_status(
     tmp_path: Path, mgpud: tuple[str, ...], status: int
 ) -> None:
     done = holder_with(tmp_path, *mgpud)
@@ -169,7 +169,7 @@ def test_a_first_mgpud_that_refuses_ends_the_holder_with_its_status(
     assert f"ended with status {status}" in done.stderr
 
 
-def test_a_mgpud_that_the_holder_before_had_begun_is_no_reason_to_end(tmp_path: Path) -> None:
+def test_mgpud_that_the_holder_before_had_begun_is_no_reason_to_end(tmp_path: Path) -> None:
     """It connects to the next holder before that one's own, and does not serve yet."""
     late, log = tmp_path / "late", tmp_path / "holder.log"
 
@@ -208,7 +208,7 @@ def test_restarts_are_delayed_after_repeated_deaths(tmp_path: Path) -> None:
     assert all(wait > least - 0.02 for wait, least in zip(waits, (0.05, 0.1, 0.2, 0.4), strict=True)), waits
 
 
-def test_a_mgpud_of_the_holder_before_is_waited_for(tmp_path: Path) -> None:
+def test_mgpud_of_the_holder_before_is_waited_for(tmp_path: Path) -> None:
     argv = mgpud_argv(tmp_path, "--beat")
     with holding(tmp_path, mgpud=argv) as holder:
         first = serving(holder, 1)

@@ -46,7 +46,7 @@ def ended(mgpud: Mgpud) -> str:
     return mgpud.process.communicate(timeout=30)[1]
 
 
-def test_a_second_mgpud_is_refused_in_one_line(holder: Holder) -> None:
+def test_second_mgpud_is_refused_in_one_line(holder: Holder) -> None:
     with holder.mgpud_process() as first:
         first.start()
         with holder.mgpud_process() as second:
@@ -70,7 +70,7 @@ def test_taking_over_ends_the_old_one_first_and_brings_every_listener(holder: Ho
             assert second.said()["container"] == "c"
 
 
-def test_a_mgpud_that_hangs_is_ended_by_the_one_that_takes_over(holder: Holder) -> None:
+def test_mgpud_that_hangs_is_ended_by_the_one_that_takes_over(holder: Holder) -> None:
     holder.arrives("a")
     with holder.mgpud_process() as first:
         ids = first.start()
@@ -170,7 +170,7 @@ def test_takeover_waits_while_mgpud_gives_back(holder: Holder) -> None:
         assert holder.status().listeners == 1
 
 
-def test_a_mgpud_without_a_holder_says_so(tmp_path: Path) -> None:
+def test_mgpud_without_a_holder_says_so(tmp_path: Path) -> None:
     with pytest.raises(Refusal, match=f"mgpu-holder is not running: no answer on {tmp_path}/holder.sock"):
         holder_link.HolderLink(str(tmp_path / "holder.sock"))
 
@@ -182,7 +182,7 @@ def test_other_protocol_is_refused_with_ours(holder: Holder, protocol: int) -> N
         assert HEAD.unpack(mgpud.recv(100)) == (REFUSED, 3, 1)
 
 
-def test_a_newer_mgpud_says_what_to_do(holder: Holder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_newer_mgpud_says_what_to_do(holder: Holder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(holder_link, "PROTOCOL", 2)
     with pytest.raises(Refusal, match="the holder speaks protocol 1, this mgpud 2"):
         holder.mgpud()
@@ -195,7 +195,7 @@ def test_status(holder: Holder) -> None:
         assert holder.status() == Status(0, mgpud.pid, 0, 1, 0, 1, 0)
 
 
-def test_a_full_table_is_handed_over_to_one_that_reads_late(holder: Holder) -> None:
+def test_full_table_is_handed_over_to_one_that_reads_late(holder: Holder) -> None:
     """Neither does the holder wait for it, nor does it leave one out; one more than it holds is refused."""
     fd, _ = stand_in()
     for number in range(MANY + 1):
@@ -219,7 +219,7 @@ def test_a_full_table_is_handed_over_to_one_that_reads_late(holder: Holder) -> N
     mgpud.close()
 
 
-def test_the_lock_is_held_by_one_and_free_with_its_process(tmp_path: Path, holder: Holder) -> None:
+def test_lock_is_held_by_one_and_free_with_its_process(tmp_path: Path, holder: Holder) -> None:
     path = str(tmp_path / "mgpud.lock")
     with holder.mgpud_process() as mgpud:
         mgpud.start()

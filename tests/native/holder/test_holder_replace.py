@@ -99,7 +99,7 @@ def test_replaced_holder_keeps_all_listeners(holder: Holder, installed: Installe
     mgpud.close()
 
 
-def test_a_mgpud_goes_on_and_ids_are_not_used_again(holder: Holder, installed: Installed) -> None:
+def test_mgpud_goes_on_and_ids_are_not_used_again(holder: Holder, installed: Installed) -> None:
     holder.arrives("a")
     with holder.mgpud_process() as mgpud:
         [first] = mgpud.start()
@@ -180,7 +180,7 @@ def test_replacement_loses_no_listener(holder: Holder, installed: Installed) -> 
     mgpud.close()
 
 
-def test_a_hello_that_has_not_been_said_yet_is_waited_for(holder: Holder) -> None:
+def test_hello_that_has_not_been_said_yet_is_waited_for(holder: Holder) -> None:
     with holder.stranger() as first:
         first.send(HEAD.pack(HELLO, 1, 0))
         first.recv(100)
@@ -196,9 +196,7 @@ def test_a_hello_that_has_not_been_said_yet_is_waited_for(holder: Holder) -> Non
     ["exit 1", "exit 2", "kill -SEGV $$", "exec sleep 1000"],
     ids=["another-format", "no-such-option", "it-dies", "it-hangs"],
 )
-def test_a_program_that_cannot_go_on_does_not_begin(
-    holder: Holder, installed: Installed, script: str
-) -> None:
+def test_program_that_cannot_go_on_does_not_begin(holder: Holder, installed: Installed, script: str) -> None:
     holder.arrives("a")
     installed.install_script(script)
     holder.process.send_signal(signal.SIGHUP)

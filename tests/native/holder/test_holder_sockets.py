@@ -48,7 +48,7 @@ def is_refused(holder: Holder) -> bool:
     return refusal.returncode == 1
 
 
-def test_a_second_holder_is_refused_and_takes_nothing(holder: Holder) -> None:
+def test_second_holder_is_refused_and_takes_nothing(holder: Holder) -> None:
     before = [(holder.folder / name).stat().st_ino for name in ("seccomp.sock", "holder.sock")]
     assert is_refused(holder)
     assert [(holder.folder / name).stat().st_ino for name in ("seccomp.sock", "holder.sock")] == before
@@ -61,7 +61,7 @@ def test_one_that_has_replaced_itself_has_the_lock(holder: Holder) -> None:
     assert is_refused(holder)
 
 
-def test_a_killed_holder_leaves_no_lock(tmp_path: Path) -> None:
+def test_killed_holder_leaves_no_lock(tmp_path: Path) -> None:
     with holding(tmp_path) as killed:
         killed.process.kill()
         killed.process.wait()
@@ -71,7 +71,7 @@ def test_a_killed_holder_leaves_no_lock(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["seccomp.sock", "holder.sock"])
 @pytest.mark.parametrize("instead", [False, True], ids=["removed", "another file"])
-def test_a_socket_that_is_taken_away_is_served_anew(holder: Holder, name: str, instead: bool) -> None:
+def test_socket_that_is_taken_away_is_served_anew(holder: Holder, name: str, instead: bool) -> None:
     path = holder.folder / name
     path.unlink()
     if instead:

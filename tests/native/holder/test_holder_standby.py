@@ -102,13 +102,13 @@ def test_both_killed_at_once(holder: Holder) -> None:
         assert serving(holder, number + 1) != next_pid
 
 
-def test_a_mgpud_that_is_stopped_is_followed_by_it(holder: Holder) -> None:
+def test_mgpud_that_is_stopped_is_followed_by_it(holder: Holder) -> None:
     next_pid = standing_by(holder, 1)
     os.kill(serving(holder, 1), signal.SIGSTOP)
     assert serving(holder, 2) == next_pid
 
 
-def test_a_renewed_mgpud_does_not_leave_one_of_the_old_program(holder: Holder) -> None:
+def test_renewed_mgpud_does_not_leave_one_of_the_old_program(holder: Holder) -> None:
     old = standing_by(holder, 1)
     first = serving(holder, 1)
     holder.process.send_signal(signal.SIGUSR1)
@@ -131,7 +131,7 @@ def test_nor_does_a_replaced_holder(holder: Holder) -> None:
     assert serving(holder, 2) == next_pid
 
 
-def test_a_holder_that_stays_has_another_later(holder: Holder, program: Path) -> None:
+def test_holder_that_stays_has_another_later(holder: Holder, program: Path) -> None:
     old = standing_by(holder, 1)
     # What it runs is not changed by that, and what is tried out says that it knows the format.
     program.unlink()

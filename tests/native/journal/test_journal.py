@@ -173,7 +173,7 @@ def test_altered_records_are_dropped_with_all_below(books: Callable[[], Books], 
 
 
 @pytest.mark.parametrize("at", [0, 4, 8, 12, 16, 24])
-def test_a_file_of_another_layout_is_refused(books: Callable[[], Books], tmp_path: Path, at: int) -> None:
+def test_file_of_another_layout_is_refused(books: Callable[[], Books], tmp_path: Path, at: int) -> None:
     books().make(0, 1, 1, 0)
     with (tmp_path / "tenant-1").open("r+b") as file:
         file.seek(at)
@@ -184,14 +184,14 @@ def test_a_file_of_another_layout_is_refused(books: Callable[[], Books], tmp_pat
         books()
 
 
-def test_a_file_that_was_just_being_made_is_made_anew(books: Callable[[], Books], tmp_path: Path) -> None:
+def test_file_that_was_just_being_made_is_made_anew(books: Callable[[], Books], tmp_path: Path) -> None:
     (tmp_path / "tenant-1").write_bytes(bytes(HEAD_BYTES))
     first = books()
     assert not first.store.found
     assert first.make(0, 1, 1, 0) > 0
 
 
-def test_a_file_of_another_boot_is_made_anew(
+def test_file_of_another_boot_is_made_anew(
     core: ctypes.CDLL, books: Callable[[], Books], tmp_path: Path
 ) -> None:
     books().make(0, 1, 1, 0)
@@ -210,7 +210,7 @@ def test_a_file_of_another_boot_is_made_anew(
     assert books().seen() == {(1, 1): (0, 0)}
 
 
-def test_a_full_file_system_refuses_the_next_object(core: ctypes.CDLL, tmp_path: Path) -> None:
+def test_full_file_system_refuses_the_next_object(core: ctypes.CDLL, tmp_path: Path) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", tmp_path], check=True)
     try:
         with folder_fd(tmp_path) as folder:

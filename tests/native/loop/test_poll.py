@@ -44,7 +44,7 @@ def test_online_is_idle_after_the_quiet_time_and_offline_back_after_the_hold_to_
     assert here.enabled(OFF)
 
 
-def test_the_hold_counts_from_the_end_of_the_quiet_time_however_late_the_poll(here: Polls) -> None:
+def test_hold_counts_from_the_end_of_the_quiet_time_however_late_the_poll(here: Polls) -> None:
     since = fetched(here)
     for late in range(1, IDLE_POLLS):
         here.at(since + QUIET + late * 10 * MS)
@@ -53,7 +53,7 @@ def test_the_hold_counts_from_the_end_of_the_quiet_time_however_late_the_poll(he
     assert here.enabled(OFF)
 
 
-def test_a_quiet_time_takes_three_polls(here: Polls) -> None:
+def test_quiet_time_takes_three_polls(here: Polls) -> None:
     since = fetched(here)
     here.at(since + 10 * QUIET)
     assert here.busy(ON)
@@ -89,7 +89,7 @@ def test_burst_within_the_quiet_time_restarts_the_quiet_time(here: Polls, within
     assert not here.busy(ON)
 
 
-def test_a_burst_after_the_quiet_time_suspends_offline_at_the_next_poll(here: Polls) -> None:
+def test_burst_after_the_quiet_time_suspends_offline_at_the_next_poll(here: Polls) -> None:
     since = fetched(here)
     here.to(since + QUIET + HOLD + POLL)
     here.at(since + QUIET + HOLD + POLL)
@@ -177,7 +177,7 @@ def test_engines_that_cannot_be_read_now_tell_nothing(here: Polls) -> None:
     assert not here.busy(ON)
 
 
-def test_a_released_card_is_not_polled_and_nobody_has_work_there(here: Polls) -> None:
+def test_released_card_is_not_polled_and_nobody_has_work_there(here: Polls) -> None:
     """Offline of two cards is off both while online works on one of them, and that one is lost."""
     here.tenant(GANG, BLIND, SEEN)
     here.has(GANG, 9, 3, card=SEEN)
@@ -221,7 +221,7 @@ def test_another_s_work_does_not_prove_them(here: Polls) -> None:
     assert here.busy(ON)
 
 
-def test_a_card_that_was_released_proves_itself_again(here: Polls) -> None:
+def test_card_that_was_released_proves_itself_again(here: Polls) -> None:
     executed(here)
     here.release(BLIND)
     here.release(BLIND, released=False)
@@ -267,7 +267,7 @@ def test_what_is_written_for_gp_get_there_means_nothing(here: Polls) -> None:
     assert not here.busy(ON)
 
 
-def test_the_quiet_time_is_longer_without_a_fetch(here: Polls) -> None:
+def test_quiet_time_is_longer_without_a_fetch(here: Polls) -> None:
     here.by_put(ON)
     here.at(here.now + POLL)
     since = here.now

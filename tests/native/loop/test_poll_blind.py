@@ -32,7 +32,7 @@ def here() -> Polls:
 
 
 @pytest.mark.parametrize("by_put", [False, True])
-def test_a_kernel_of_online_keeps_offline_off_a_blind_card_for_as_long_as_rm_sees_it(
+def test_kernel_of_online_keeps_offline_off_a_blind_card_for_as_long_as_rm_sees_it(
     here: Polls, by_put: bool
 ) -> None:
     if by_put:
@@ -53,7 +53,7 @@ def test_a_kernel_of_online_keeps_offline_off_a_blind_card_for_as_long_as_rm_see
     assert here.enabled(OFF)
 
 
-def test_a_sample_that_may_have_begun_before_online_was_quiet_proves_nothing(here: Polls) -> None:
+def test_sample_that_may_have_begun_before_online_was_quiet_proves_nothing(here: Polls) -> None:
     here.sampled(1)
     since = fetched(here)
     here.to(since + S)
@@ -82,7 +82,7 @@ def test_online_that_works_anew_needs_new_samples(here: Polls) -> None:
     assert not here.busy(ON)
 
 
-def test_the_hold_and_the_samples_pass_together(here: Polls) -> None:
+def test_hold_and_the_samples_pass_together(here: Polls) -> None:
     here.sampled(1)
     since = fetched(here)
     for at in (2, 3):
@@ -93,7 +93,7 @@ def test_the_hold_and_the_samples_pass_together(here: Polls) -> None:
     assert here.now - since < 2 * SAMPLE + 20 * MS
 
 
-def test_an_online_tenant_beside_another_that_works_is_idle_by_the_quiet_time() -> None:
+def test_online_tenant_beside_another_that_works_is_idle_by_the_quiet_time() -> None:
     """Offline is off as long as the other works; and turns of online are not spent on one that is idle."""
     here = polls(quiet=2 * MS)
     here.tenant(OFF_TOO, BLIND, online=True)
@@ -122,7 +122,7 @@ def test_without_samples_the_quiet_time_is_all_there_is(here: Polls, error: int,
     assert not here.without(Without.UTILIZATION, SEEN)
 
 
-def test_a_card_that_is_seen_asks_for_no_samples(here: Polls) -> None:
+def test_card_that_is_seen_asks_for_no_samples(here: Polls) -> None:
     here.sampled(1)
     executed(here)
     before = here.lib.poll_readings(BLIND)
@@ -132,7 +132,7 @@ def test_a_card_that_is_seen_asks_for_no_samples(here: Polls) -> None:
     assert here.lib.poll_readings(BLIND) == before
 
 
-def test_a_status_that_is_none_for_a_second_leaves_the_card_blind(here: Polls) -> None:
+def test_status_that_is_none_for_a_second_leaves_the_card_blind(here: Polls) -> None:
     """It would keep offline off for ever."""
     executed(here)
     here.engine(BLIND, -errno.EIO)

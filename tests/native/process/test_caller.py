@@ -36,14 +36,14 @@ def run(groups: int) -> tuple[str, int, bool, int, float]:
     return found, int(wrote), bool(int(same)), int(levels), float(took_us)
 
 
-def test_an_answer_never_lands_in_a_process_that_took_the_callers_number() -> None:
+def test_answer_never_lands_in_a_process_that_took_the_callers_number() -> None:
     found, wrote, same, levels, _ = run(0)
     assert (found, wrote) == ("untouched", -errno.EFAULT)
     assert same
     assert levels >= 1
 
 
-def test_a_caller_in_many_groups_is_looked_up_as_quickly() -> None:
+def test_caller_in_many_groups_is_looked_up_as_quickly() -> None:
     few = min(run(0)[4] for _ in range(3))
     many = min(run(GROUPS_MAX)[4] for _ in range(3))
     assert many < 10 * few, (few, many)

@@ -74,7 +74,7 @@ def test_nodes_are_the_callers(
     assert choose(f"55ff2ca1a000 {policy}", allowed, own) == expected
 
 
-def test_a_policy_that_cannot_be_read_is_none() -> None:
+def test_policy_that_cannot_be_read_is_none() -> None:
     assert choose("", (0, 1), 1) == (PREFERRED, (1,), 1)
 
 
@@ -159,7 +159,7 @@ DEFAULT = 0
         ("default", "1", 0, 1),
     ],
 )
-def test_a_thread_asks_on_its_askers_node_and_goes_back(
+def test_thread_asks_on_its_askers_node_and_goes_back(
     tmp_path: Path, policy: str, allowed: str, processor: int, node: int
 ) -> None:
     before, during, after = borrowed(
@@ -176,6 +176,6 @@ def test_nothing_is_done_on_a_machine_of_one_node(tmp_path: Path) -> None:
     assert before == during == after
 
 
-def test_a_caller_that_is_gone_leaves_the_thread_where_it_is(tmp_path: Path) -> None:
+def test_caller_that_is_gone_leaves_the_thread_where_it_is(tmp_path: Path) -> None:
     before, during, _ = borrowed(tmp_path, {0: "0", 1: "1"}, policy="default", allowed="", processor=0)
     assert before == during

@@ -42,7 +42,7 @@ def test_drain_waits_for_the_containers_of_that_gpu_and_for_mgpud(mgpud: FakeMgp
     )
 
 
-def test_a_lost_gpu_is_not_drained_while_a_container_has_it(mgpud: FakeMgpud) -> None:
+def test_lost_gpu_is_not_drained_while_a_container_has_it(mgpud: FakeMgpud) -> None:
     lost = {**ON, "lost": True, "released": True}
     mgpud.reply_to("list", *[listed([HELD], **lost)] * 3, listed([], **LET_GO))
     assert mgpu("drain", "0").output.startswith("waiting: 1 container holds GPU 0")
@@ -70,7 +70,7 @@ def test_all_gpus_are_all(mgpud: FakeMgpud) -> None:
 
 
 @pytest.mark.parametrize("words", [("drain", "7"), ("undrain", "GPU-")])
-def test_a_name_of_no_gpu_is_not_asked_for(mgpud: FakeMgpud, words: tuple[str, ...]) -> None:
+def test_name_of_no_gpu_is_not_asked_for(mgpud: FakeMgpud, words: tuple[str, ...]) -> None:
     mgpud.reply_to("list", listed([]))
     assert mgpu(*words).exit_code == 1
     assert told(mgpud) == []

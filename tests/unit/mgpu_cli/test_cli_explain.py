@@ -20,7 +20,7 @@ def told(*words: str) -> str:
 
 
 @pytest.mark.parametrize("feature", FEATURES, ids=lambda each: each.name)
-def test_a_feature_is_served_as_the_rows_are(feature: Feature) -> None:
+def test_feature_is_served_as_the_rows_are(feature: Feature) -> None:
     rows = {row.base: row for row in interface.read().rows}
     asked = [rows.get(symbol) for symbol in feature.asks]
     refused = [row is None or row.is_refused for row in asked]
@@ -42,7 +42,7 @@ def test_all_are_listed_and_one_is_explained() -> None:
     assert [each["name"] for each in json.loads(told("peers", "-o", "json"))] == ["peers"]
 
 
-def test_an_unknown_feature_is_refused_with_those_that_are_known() -> None:
+def test_unknown_feature_is_refused_with_those_that_are_known() -> None:
     done = CliRunner().invoke(main, ["explain", "raytracing"])
     assert done.exit_code != 0
     assert done.output.startswith(

@@ -87,7 +87,7 @@ def test_every_policy_name_means_one_that_the_protocol_has() -> None:
 @pytest.mark.parametrize(
     "command", [("set", "x", "--core", "1"), ("policy", "fs"), ("top", "--once"), ("timeline",)]
 )
-def test_a_refusal_is_one_line_and_status_1(mgpud: FakeMgpud, command: tuple[str, ...]) -> None:
+def test_refusal_is_one_line_and_status_1(mgpud: FakeMgpud, command: tuple[str, ...]) -> None:
     mgpud.reply(NO)
     result = mgpu(*command)
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", "mgpu: m; h\n")
@@ -100,7 +100,7 @@ def busy(grant: str, run_s: float, **changed: Any) -> dict[str, Any]:
     return container(id=grant, container_id=f"{grant}-id", cards=own, sched=state, **changed)
 
 
-def test_a_frame_is_shares_of_the_time_between_two_lists() -> None:
+def test_frame_is_shares_of_the_time_between_two_lists() -> None:
     offline = {"class": "offline", "sched": {"enabled": False, "why": "preempted", "preemptions": 3}}
     before = list_reply([busy("g-1", 1.0), busy("g-2", 2.0), busy("g-3", 7.0)], [card()], 10 * S)
     after = list_reply(
@@ -187,7 +187,7 @@ def test_top_on_a_terminal_redraws_and_leaves_it_as_it_was(mgpud: FakeMgpud) -> 
     assert b"Aborted" not in shown
 
 
-def test_a_quota_that_the_policy_does_not_heed_is_not_shown(mgpud: FakeMgpud) -> None:
+def test_quota_that_the_policy_does_not_heed_is_not_shown(mgpud: FakeMgpud) -> None:
     native = container(policy="native-burst-share", sched=sched(quota_percent=50))
     found = frame.between(list_reply([], [card()], S), list_reply([native], [card()], 2 * S))
     assert top.text(found).plain.splitlines()[2].split()[2:4] == ["-", "-"]

@@ -117,7 +117,7 @@ def test_options_become_annotations_and_the_rootfs_stays_as_it_is(root: Path) ->
 
 @needs_root
 @pytest.mark.parametrize(("end", "status"), [("exit 7", 7), ("kill -9 $$", 137)])
-def test_the_status_is_passed_on_and_nothing_stays(root: Path, end: str, status: int) -> None:
+def test_status_is_passed_on_and_nothing_stays(root: Path, end: str, status: int) -> None:
     runtime(root, end)
     assert mgpu_run(root).returncode == status
     assert list((root / "tmp").iterdir()) == []
@@ -132,7 +132,7 @@ def test_no_container_is_told_apart_from_a_command_that_fails(root: Path) -> Non
     assert mgpu_run(root).returncode == 1
 
 
-def test_a_name_in_use_is_refused_and_that_container_left_alone(root: Path) -> None:
+def test_name_in_use_is_refused_and_that_container_left_alone(root: Path) -> None:
     runtime(root)
     (root / "state" / "runc" / "taken").mkdir(parents=True)
     result = mgpu_run(root, "--name", "taken")
@@ -214,7 +214,7 @@ def test_run_removes_leftovers_of_a_killed_run(root: Path) -> None:
 
 
 @needs_root
-def test_the_second_interrupt_kills(root: Path) -> None:
+def test_second_interrupt_kills(root: Path) -> None:
     runtime(root, "trap '' INT; echo deaf; sleep 60 & wait")
     with started(root) as process:
         assert process.stdout is not None
@@ -260,7 +260,7 @@ def test_runc_takes_the_spec(root: Path) -> None:
 
 @needs_root
 @pytest.mark.skipif(shutil.which("runc") is None, reason="runc is not installed")
-def test_a_container_of_runc_ends_with_a_killed_mgpu_run(root: Path) -> None:
+def test_container_of_runc_ends_with_a_killed_mgpu_run(root: Path) -> None:
     script = root / "state" / "bin" / "mgpu-runtime"
     script.write_text('#!/bin/sh\nexec runc "$@"\n')
     script.chmod(0o700)

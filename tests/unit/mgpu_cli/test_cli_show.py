@@ -77,7 +77,7 @@ def test_ps_watch_shows_them_again(mgpud: FakeMgpud, tmp_path: Path) -> None:
     assert watching.returncode == 0
 
 
-def test_an_ordinary_row_fits_80_columns_and_has_no_blanks_at_its_end(mgpud: FakeMgpud) -> None:
+def test_ordinary_row_fits_80_columns_and_has_no_blanks_at_its_end(mgpud: FakeMgpud) -> None:
     show(mgpud, [container(pod=pod) for pod in (None, "web-0")])
     for command in (("ps",), ("describe", "web-0")):
         lines = mgpu(*command).output.splitlines()
@@ -121,7 +121,7 @@ def test_names_cannot_command_the_terminal_or_the_table(mgpud: FakeMgpud) -> Non
         assert "\x1b" not in output
 
 
-def test_a_container_whose_grant_cannot_be_read_is_shown(mgpud: FakeMgpud) -> None:
+def test_container_whose_grant_cannot_be_read_is_shown(mgpud: FakeMgpud) -> None:
     mgpud.reply({**list_reply([], []), "unreadable": ["run-681d2c3e"]})
     done = mgpu("ps")
     assert done.stdout == ""

@@ -29,7 +29,7 @@ def test_names_that_cannot_work_are_refused_before_anything_is_made(tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_longest_socket_of_the_longest_name_can_be_bound() -> None:
+def test_longest_socket_of_the_longest_name_can_be_bound() -> None:
     room = 107 - len("/sim/admin.sock")
     state = StateDir(Path("/" + "x" * (room - 1)))
     assert max(len(os.fsencode(path)) for path in state.sockets) == 107
@@ -37,13 +37,13 @@ def test_the_longest_socket_of_the_longest_name_can_be_bound() -> None:
         StateDir(Path("/" + "x" * room)).create()
 
 
-def test_a_directory_others_can_write_is_refused(tmp_path: Path) -> None:
+def test_directory_others_can_write_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     with pytest.raises(Refusal, match="can be written by other users"):
         StateDir(tmp_path).create()
 
 
-def test_a_file_in_the_way_is_said(tmp_path: Path) -> None:
+def test_file_in_the_way_is_said(tmp_path: Path) -> None:
     (tmp_path / "f").touch()
     with pytest.raises(Refusal, match="cannot make the state directory"):
         StateDir(tmp_path / "f").create()
@@ -99,7 +99,7 @@ def test_remove_sockets_takes_what_a_killed_supervisor_left(tmp_path: Path) -> N
     assert not any(path.exists() for path in state.sockets)
 
 
-def test_the_first_line_of_the_runtime_fits_what_the_kernel_reads(tmp_path: Path) -> None:
+def test_first_line_of_the_runtime_fits_what_the_kernel_reads(tmp_path: Path) -> None:
     state = StateDir(tmp_path)
     tail = f" --mgpu-config={state.runtime_conf}\n"
     longest = "/" + "l" * (255 - len("#!/") - len(tail))
@@ -112,7 +112,7 @@ def test_the_first_line_of_the_runtime_fits_what_the_kernel_reads(tmp_path: Path
         runtime_files.shebang("/opt/my gpu/mgpu-runtime", state)
 
 
-def test_the_kernel_hands_over_the_config_as_one_argument(tmp_path: Path) -> None:
+def test_kernel_hands_over_the_config_as_one_argument(tmp_path: Path) -> None:
     state = StateDir(tmp_path / "with space")
     state.create()
     launcher = tmp_path / "launcher"

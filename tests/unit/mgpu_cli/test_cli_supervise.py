@@ -37,7 +37,7 @@ def test_programs_stop_in_reverse_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_stops_the_watch_and_handlers_are_put_back(tmp_path: Path, number: signal.Signals) -> None:
+def test_signal_stops_the_watch_and_handlers_are_put_back(tmp_path: Path, number: signal.Signals) -> None:
     before = signal.getsignal(number)
     with Supervisor(tmp_path) as programs:
         programs.start("one", serve("one", tmp_path / "journal"))
@@ -133,7 +133,7 @@ def test_supervisor_ends_when_a_program_is_never_ready(
         programs.start("one", ["sleep", "60"])
 
 
-def test_a_program_deaf_to_sigterm_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_deaf_to_sigterm_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervise, "STOP_TIMEOUT_S", 0.2)
     began = time.monotonic()
     with Supervisor(tmp_path) as programs:

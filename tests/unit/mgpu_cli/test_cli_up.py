@@ -47,7 +47,7 @@ def test_invalid_profile_is_refused(value: str, words: str) -> None:
     assert refused.value.line().startswith(f"mgpu: {words}")
 
 
-def test_the_profiles_are_those_of_the_card() -> None:
+def test_profiles_are_those_of_the_card() -> None:
     program = Path(paths.libexec("mgpu-simcard"))
     if not program.exists():
         pytest.skip(f"there is no {program}; make test builds it")
@@ -74,7 +74,7 @@ def test_bad_options_are_one_line_before_anything_is_made(tmp_path: Path, args: 
 
 
 @needs_root
-def test_a_descriptor_for_reading_is_not_one_to_write_to(tmp_path: Path) -> None:
+def test_descriptor_for_reading_is_not_one_to_write_to(tmp_path: Path) -> None:
     with open(os.devnull, "rb") as reader:
         result = up(tmp_path / "state", "--sim", "a10", "--ready-fd", str(reader.fileno()))
     assert "open for writing" in result.stderr
@@ -82,9 +82,7 @@ def test_a_descriptor_for_reading_is_not_one_to_write_to(tmp_path: Path) -> None
 
 
 @needs_root
-def test_a_refusal_of_a_program_below_is_shown_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refusal_of_a_program_below_is_shown_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "simcard"
     program.write_text("#!/bin/sh\necho noise >&2; echo 'mgpu: no; do that' >&2; exit 1\n")
     program.chmod(0o700)

@@ -150,7 +150,7 @@ def test_upgrade_fails_when_the_holder_is_not_replaced(root: Path, signals: list
     assert signals == [(os.getpid(), signal.SIGHUP)]
 
 
-def test_a_new_mgpud_that_does_not_start(
+def test_new_mgpud_that_does_not_start(
     root: Path, monkeypatch: pytest.MonkeyPatch, signals: list[tuple[int, int]]
 ) -> None:
     answers(monkeypatch, lambda: 7)

@@ -231,7 +231,7 @@ def test_every_failure_says_what_to_type(tmp_path: Path) -> None:
     assert silent == set()
 
 
-def test_a_container_whose_grant_cannot_be_read_is_found(node: Node) -> None:
+def test_container_whose_grant_cannot_be_read_is_found(node: Node) -> None:
     assert node.health is not None
     node.health["lost"] = ["run-681d2c3e"]
     found = node.only(arbiter.GROUP)
@@ -240,7 +240,7 @@ def test_a_container_whose_grant_cannot_be_read_is_found(node: Node) -> None:
 
 
 @pytest.mark.parametrize("changed", ["/etc/containerd/config.toml", "/etc/containerd/conf.d/99-mgpu.toml"])
-def test_a_containerd_that_was_not_restarted_is_found(node: Node, changed: str) -> None:
+def test_containerd_that_was_not_restarted_is_found(node: Node, changed: str) -> None:
     node.with_containerd()
     config = node.path("/etc/containerd/config.toml")
     node.write(changed, config.read_text())

@@ -67,7 +67,7 @@ def test_lines_are_not_broken_and_terminals_not_commanded() -> None:
     assert "unsaid" not in shown
 
 
-def test_a_check_that_fails_is_a_finding_and_hides_no_other(a_host: Host) -> None:
+def test_check_that_fails_is_a_finding_and_hides_no_other(a_host: Host) -> None:
     def broken(_host: Host) -> Iterator[Finding]:
         yield ok("before", "x")
         raise ZeroDivisionError("nought")
@@ -102,7 +102,7 @@ def test_kernel_checks_pass_on_this_machine(name: str) -> None:
     assert syscalls.probe(name) == 0
 
 
-def test_a_program_that_hangs_or_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_that_hangs_or_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Host(state=StateDir(Path("/nowhere")))
     with monkeypatch.context() as impatient:
         impatient.setattr(host, "TIMEOUT_S", 0.2)
@@ -178,6 +178,6 @@ def test_on_this_machine_it_is_quick_and_changes_nothing(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("version", "row"), [("580.95.05", "580.65"), ("550.54.14", "550.54"), ("470.1", ""), ("nonsense", "")]
 )
-def test_the_table_of_a_version(version: str, row: str) -> None:
+def test_table_of_a_version(version: str, row: str) -> None:
     found = rm_table.row(version)
     assert (found.version, found.known.split(", ")[0]) == (row, "535.86")

@@ -40,6 +40,6 @@ def test_is_ours_tells_our_runtime_from_runc() -> None:
     assert not engines.is_ours(None)
 
 
-def test_a_long_list_is_cut() -> None:
+def test_long_list_is_cut() -> None:
     assert engines.shown(["a", "b", "c", "d", engines.OWN_EXAMPLE]) == "a, b, c and 2 more"
     assert engines.shown([engines.OWN_EXAMPLE]) == "mgpu.dev/*"

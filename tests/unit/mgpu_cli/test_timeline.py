@@ -109,7 +109,7 @@ def test_window_cuts_runs_at_its_edges() -> None:
     assert [mark.kind for mark in found.marks] == []
 
 
-def test_a_container_with_two_cards_stands_back_on_both() -> None:
+def test_container_with_two_cards_stands_back_on_both() -> None:
     who = {"g-1": Who("web", "online", (1,)), "g-2": Who("gang", "offline", (0, 1))}
     events = [
         event(1, "g-2", "added"),
@@ -201,7 +201,7 @@ def test_sets_of_time_are_sets(one: list[Span], other: list[Span]) -> None:
         assert sum(end - start for start, end in found) == len(wanted), "nothing is counted twice"
 
 
-def test_the_trace_is_what_perfetto_reads() -> None:
+def test_trace_is_what_perfetto_reads() -> None:
     """https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU: metadata, X and i
     events.
     """
@@ -233,7 +233,7 @@ def colours(image: Image.Image) -> set[Any]:
     return {colour for _, colour in image.getcolors(1 << 24) or []}
 
 
-def test_the_picture_shows_each_kind_in_its_colour() -> None:
+def test_picture_shows_each_kind_in_its_colour() -> None:
     image = picture.draw(read(PREEMPTION, ALL), "a title")
     assert image.width == picture.WIDTH
     shown = colours(image)

@@ -121,7 +121,7 @@ def test_edits_do_not_share_state(tmp_path: Path) -> None:
     assert registry.edits(KIND, ["0"]).to_json() == load(tmp_path).edits(KIND, ["0"]).to_json()
 
 
-def test_a_card_is_found_by_its_node(tmp_path: Path) -> None:
+def test_card_is_found_by_its_node(tmp_path: Path) -> None:
     write(tmp_path, "nvidia.yaml", CTK_YAML)
     write(
         tmp_path,
@@ -144,7 +144,7 @@ def test_all_members_become_oci(tmp_path: Path) -> None:
     assert edits.env == ["A=b=c"]
 
 
-def test_the_later_directory_wins(tmp_path: Path) -> None:
+def test_later_directory_wins(tmp_path: Path) -> None:
     write(tmp_path / "etc", "a.json", spec(env=["FROM=etc"]))
     write(tmp_path / "run", "a.json", spec(env=["FROM=run"]))
     missing = tmp_path / "missing"
@@ -152,7 +152,7 @@ def test_the_later_directory_wins(tmp_path: Path) -> None:
     assert load(tmp_path / "run", tmp_path / "etc").edits(KIND, ["0"]).env == ["FROM=etc"]
 
 
-def test_a_conflict_in_one_directory(tmp_path: Path) -> None:
+def test_conflict_in_one_directory(tmp_path: Path) -> None:
     write(tmp_path, "a.json", spec("0", env=["A=1"]))
     write(tmp_path, "b.json", {**spec("0"), "devices": [{"name": "0"}, {"name": "1"}]})
     registry = load(tmp_path)
@@ -231,9 +231,7 @@ BROKEN: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("name", "content", "reason"), BROKEN)
-def test_a_broken_spec_is_named_with_its_reason(
-    tmp_path: Path, name: str, content: Any, reason: str
-) -> None:
+def test_broken_spec_is_named_with_its_reason(tmp_path: Path, name: str, content: Any, reason: str) -> None:
     path = write(tmp_path, name, content)
     with pytest.raises(Refusal) as refusal:
         load(tmp_path)
@@ -279,7 +277,7 @@ def test_host_nodes_that_do_not_fit(tmp_path: Path, node: dict[str, Any], reason
     assert refusal.value.message == f"CDI spec {tmp_path}/a.json: {reason}"
 
 
-def test_a_fifo_needs_no_numbers(tmp_path: Path) -> None:
+def test_fifo_needs_no_numbers(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     write(tmp_path, "a.json", spec(deviceNodes=[{"path": str(tmp_path / "pipe")}]))
     assert load(tmp_path).edits(KIND, ["0"]).devices == [

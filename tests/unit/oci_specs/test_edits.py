@@ -186,7 +186,7 @@ def test_granted_places_are_taken_over() -> None:
 
 
 @pytest.mark.parametrize("name", ["docker-20.10-privileged", "docker-20.10-device-nvidia98"])
-def test_a_grant_without_cards_adds_filter_and_hooks_only(name: str) -> None:
+def test_grant_without_cards_adds_filter_and_hooks_only(name: str) -> None:
     spec = load(name)
     spec["hooks"]["prestart"].append({"path": "/usr/bin/nvidia-container-runtime-hook"})
     spec["mounts"].append(bind("/dev/nvidia3"))
@@ -260,7 +260,7 @@ def test_unknown_members_are_carried_over(
         ({"linux": {"devices": [{"path": 7}]}}, '"path" is "7", not a string'),
     ],
 )
-def test_a_member_of_another_type_is_the_specs_fault(of: dict[str, Any], says: str) -> None:
+def test_member_of_another_type_is_the_specs_fault(of: dict[str, Any], says: str) -> None:
     with pytest.raises(Refusal) as caught:
         apply(of, grant(SOCKET, LISTENER))
     assert says in caught.value.line()

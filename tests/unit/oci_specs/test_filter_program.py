@@ -37,7 +37,7 @@ def test_filters_of_others_are_seen_to_let_calls_through(profile: Profile | None
 
 
 @pytest.mark.parametrize("datum", [datum for _, datum in (*NOTIFY_CUBES, *REFUSED_CUBES)])
-def test_a_filter_that_lacks_one_kind_of_call_is_seen(datum: int) -> None:
+def test_filter_that_lacks_one_kind_of_call_is_seen(datum: int) -> None:
     # Where calls are logged, each of the exact lists has a rule of its own.
     rewritten = rewrite(profile("LOG"), listener_path="/l", metadata="m")
     kept = [
@@ -50,13 +50,13 @@ def test_a_filter_that_lacks_one_kind_of_call_is_seen(datum: int) -> None:
 
 
 @pytest.mark.parametrize("verdict", [NOTIFY, ERRNO_EPERM])
-def test_a_verdict_that_was_changed_is_seen(verdict: int) -> None:
+def test_verdict_that_was_changed_is_seen(verdict: int) -> None:
     was, now = (struct.pack("<HBBI", RET_K, 0, 0, each) for each in (verdict, ALLOW))
     assert was in (whole := written(None))
     assert lets_through(whole.replace(was, now))
 
 
-def test_a_program_that_is_cut_off_or_none_is_said() -> None:
+def test_program_that_is_cut_off_or_none_is_said() -> None:
     whole = written(engine_default())
     for bad in (whole[:-40], whole[:-3], b"", struct.pack("<HBBI", 0x61, 0, 0, 0)):
         with pytest.raises(ValueError, match=r"cut off|instruction"):

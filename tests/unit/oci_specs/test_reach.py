@@ -300,7 +300,7 @@ def test_host_tells_nodes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source", ["/a\0b", "/\ud800"])
-def test_a_source_that_no_file_can_have_is_refused(source: str) -> None:
+def test_source_that_no_file_can_have_is_refused(source: str) -> None:
     with pytest.raises(Refusal, match="is not a path"):
         reach({"mounts": [{"type": "bind", "source": source}]}, "/bundle", Host())
 

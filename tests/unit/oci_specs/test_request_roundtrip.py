@@ -47,7 +47,7 @@ def test_through_json_and_back(request: Request) -> None:
     assert Request.from_json(json.loads(text)) == request
 
 
-def test_the_schema_has_the_members_of_the_dataclass() -> None:
+def test_schema_has_the_members_of_the_dataclass() -> None:
     schema = schemas.load("request")
     assert list(schema["properties"]) == schema["required"] == list(Request.__dataclass_fields__)
 

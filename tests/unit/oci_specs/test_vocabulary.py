@@ -148,7 +148,7 @@ def test_environment_says_the_same() -> None:
     )
 
 
-def test_the_nearest_source_wins_for_each_meaning() -> None:
+def test_nearest_source_wins_for_each_meaning() -> None:
     env = {"MGPU_QOS": "offline", "MGPU_MEMORY_MIB": "not read", "MGPU_CORE": "50", "MGPU_GPUS": "2"}
     result = request({f"{VKE}/mgpu-memory": "4096", "mgpu.dev/gpus": "1"}, env)
     assert (result.qos, result.memory, result.core_percent, result.count) == (
@@ -214,7 +214,7 @@ def test_uuids_in_an_annotation_set_visible_devices_aside() -> None:
     assert request(env={"MGPU_GPUS": "GPU-a", "NVIDIA_VISIBLE_DEVICES": "0"}).candidates == ("0",)
 
 
-def test_a_schedulers_placement_is_each_containers_own_and_sets_visible_devices_aside() -> None:
+def test_schedulers_placement_is_each_containers_own_and_sets_visible_devices_aside() -> None:
     asking = {
         "mgpu.dev/memory-mib": "4096",
         vocabulary.PLACEMENT: '{"web": ["GPU-a"], "db": ["GPU-b"]}',
@@ -257,7 +257,7 @@ def test_names_gpu(annotations: dict[str, str], env: dict[str, str], named: bool
     assert (asked(annotations, env) is not None) is requested
 
 
-def test_a_misspelt_key_of_ours_is_not_overlooked() -> None:
+def test_misspelt_key_of_ours_is_not_overlooked() -> None:
     assert vocabulary.names_gpu({"mgpu.dev/memory": "4096"}, {})
     assert vocabulary.names_gpu({}, {"MGPU_MEMORY": "4096"})
 
@@ -344,7 +344,7 @@ def test_sandboxes() -> None:
     assert not identity.is_sandbox({})
 
 
-def test_the_create_path_imports_nothing_heavy() -> None:
+def test_create_path_imports_nothing_heavy() -> None:
     root = Path(__file__).resolve().parents[3]
     code = (
         f"import sys; before = set(sys.modules); sys.path.insert(0, {str(root)!r}); "

@@ -69,7 +69,7 @@ def test_whole_card_request_needs_free_cards() -> None:
 # What a card holds.
 
 
-def test_the_last_mib_of_a_card() -> None:
+def test_last_mib_of_a_card() -> None:
     cards = (card(0, tenant(memory_mib=12000)), card(1, tenant(memory_mib=13000)))
     assert indices(place(request(4160), cards, CONFIG)) == [0]
     assert line(request(4161), *cards) == (

@@ -157,7 +157,7 @@ def test_placement_refuses_on_a_node_without_cards() -> None:
 # MIG instances.
 
 
-def test_a_container_gets_one_mig_instance_of_a_gpu() -> None:
+def test_container_gets_one_mig_instance_of_a_gpu() -> None:
     instances = tuple(replace(card(index), minor=index // 2, uuid=f"MIG-{index}") for index in range(4))
     assert indices(place(request(2048, count=2), instances, CONFIG)) == [0, 2]
     assert indices(place(request(2048, count=2, uuids=("MIG-1", "MIG-2")), instances, CONFIG)) == [1, 2]

@@ -92,7 +92,7 @@ def test_each_promise_can_fail(spoil: Callable[[Views], object]) -> None:
 
 
 @pytest.mark.parametrize("spoilt", [0, 1])
-def test_an_end_before_the_end_is_no_broken_promise(capsys: pytest.CaptureFixture[str], spoilt: int) -> None:
+def test_end_before_the_end_is_no_broken_promise(capsys: pytest.CaptureFixture[str], spoilt: int) -> None:
     report = Report()
     report.check("cards", 2, 2 - spoilt)
     report.stopped("interrupted")
@@ -103,7 +103,7 @@ def test_an_end_before_the_end_is_no_broken_promise(capsys: pytest.CaptureFixtur
     assert "held" not in said
 
 
-def test_a_broken_promise_says_what_was_promised_and_seen(capsys: pytest.CaptureFixture[str]) -> None:
+def test_broken_promise_says_what_was_promised_and_seen(capsys: pytest.CaptureFixture[str]) -> None:
     report = Report()
     report.check("GPUs", 2, 1)
     report.check("the container was not started", True, False)

@@ -33,7 +33,7 @@ def rows(heading: str, page: str = PAGE) -> list[list[str]]:
 ASSUMPTIONS = [Row(*cells) for cells in rows("What a card has to decide")]
 
 
-def test_the_tables_are_read() -> None:
+def test_tables_are_read() -> None:
     assert len(ASSUMPTIONS) > 80
     assert len(rows("Attempts that a card decides", RESULTS)) > 10
 
@@ -71,7 +71,7 @@ def test_rows_decided_in_the_laboratory_are_those_that_its_tests_claim() -> None
     assert len(shown) >= 60
 
 
-def test_the_attempts_are_those_of_the_run() -> None:
+def test_attempts_are_those_of_the_run() -> None:
     assert sorted(rows("Attempts that a card decides", RESULTS)) == sorted(
         [one.name, one.decides] for one in hostile.DECIDED_ON_A_CARD
     )

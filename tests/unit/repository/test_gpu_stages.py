@@ -258,7 +258,7 @@ def test_calls_that_come_to_something_else_inside_are_named(
 # Forced refusals.
 
 
-def test_a_refusal_that_stops_a_program_is_named() -> None:
+def test_refusal_that_stops_a_program_is_named() -> None:
     def works(refuses: Any) -> tuple[bool, list[str]]:
         asked = [("class", 0xDE), ("control", 0x20809001), ("control", 0x101)]
         refused = [f"{kind} {number:#x}" for kind, number in asked if refuses(kind, number)]
@@ -364,7 +364,7 @@ def test_sizes_of_a_driver_that_looks_at_them_first(results: Results) -> None:
     assert out.verdict == "a wrong size is told before the object is"
 
 
-def test_the_graphics_runlist_is_found_by_the_size_that_the_driver_takes(tmp_path: Path) -> None:
+def test_graphics_runlist_is_found_by_the_size_that_the_driver_takes(tmp_path: Path) -> None:
     driver = Driver({rm.RUNLIST_BASE: 496})
     with OwnClient(driver) as own:  # type: ignore[arg-type]
         assert own.runlist_bases() == {rm.GRAPHICS: 0x1000}
@@ -395,7 +395,7 @@ def test_registers_that_are_hidden_cannot_be_mapped(tmp_path: Path) -> None:
     assert (tmp_path / "resource0").stat().st_size == 4096
 
 
-def test_an_instance_has_its_gpus_node_and_two_capabilities(tmp_path: Path) -> None:
+def test_instance_has_its_gpus_node_and_two_capabilities(tmp_path: Path) -> None:
     card = CardInfo(index=0, minor=1, uuid="GPU-a", name="it", memory_mib=1, gpu_id=256)
     cards = [card, replace(card, index=1, minor=0, uuid="MIG-b", instance=(3, 0))]
     (tmp_path / "nvidiactl").touch()
@@ -423,7 +423,7 @@ def test_polled_tells_pollable_files(tmp_path: Path) -> None:
     assert not uvm_files.polled(tmp_path / "file")
 
 
-def test_a_file_counts_until_its_last_descriptor_is_closed(tmp_path: Path) -> None:
+def test_file_counts_until_its_last_descriptor_is_closed(tmp_path: Path) -> None:
     """As the module would: the count is what the test writes, twice the number of open files."""
     count = tmp_path / "refcnt"
     count.write_text("4\n")
@@ -471,7 +471,7 @@ def test_unmap_status_tells_an_initialised_file() -> None:
 # A tenth of a processor.
 
 
-def test_the_old_hierarchy_and_the_unified_one_are_limited_each_in_its_way(tmp_path: Path) -> None:
+def test_old_hierarchy_and_the_unified_one_are_limited_each_in_its_way(tmp_path: Path) -> None:
     with pytest.raises(CannotSayError, match="no cgroup"):
         lock_holders._cpu_group(tmp_path)
     unified = tmp_path / "unified"

@@ -62,7 +62,7 @@ def test_bounds_are_constants_of_the_sources() -> None:
         assert row["each"], row
 
 
-def test_a_container_that_nobody_has_listed_is_found() -> None:
+def test_container_that_nobody_has_listed_is_found() -> None:
     made = ARBITER / "daemon" / "made.py"
     text = "class A:\n    def __init__(self):\n        self._seen: dict[str, int] = {}\n"
     assert grows(made, text) == Counter({("native_sched/daemon/made.py", "_seen"): 1})

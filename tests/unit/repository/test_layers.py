@@ -343,7 +343,7 @@ def test_no_circle_of_headers_is_left() -> None:
     assert circles(c_includes()) == []
 
 
-def test_the_rule_is_seen_to_fail() -> None:
+def test_rule_is_seen_to_fail() -> None:
     source = "import os\ndef late():\n    import yaml\nfrom rich import print\n"
     assert list(imports(source)) == [
         Import("os", 1, True),

@@ -13,7 +13,7 @@ class Report:
     duration: float
 
 
-def test_a_test_counts_once_with_its_set_up_and_its_end_in_its_folder() -> None:
+def test_test_counts_once_with_its_set_up_and_its_end_in_its_folder() -> None:
     assert minutes.by_suite(
         [
             Report("tests/unit/specs/test_a.py::test_one[x::y]", 6.0),

@@ -12,7 +12,7 @@ from runtime_hook.bound import is_bound
 
 
 @pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_SEQPACKET])
-def test_a_socket_is_bound_until_its_program_ends_and_hears_of_nothing(
+def test_socket_is_bound_until_its_program_ends_and_hears_of_nothing(
     kind: socket.SocketKind, tmp_path: Path
 ) -> None:
     path = tmp_path / "s"

@@ -106,7 +106,7 @@ def test_bytes_that_are_no_utf8_pass(node: Node) -> None:
     assert spec_bytes(node) == original
 
 
-def test_the_runtime_gets_its_arguments_and_environment(node: Node) -> None:
+def test_runtime_gets_its_arguments_and_environment(node: Node) -> None:
     write_spec(node)
     done = create(node, env={"LISTEN_FDS": "1", "X": "a b"})
     lines = done.stdout.splitlines()
@@ -166,7 +166,7 @@ def test_admission(node: Node) -> None:
     assert mgpud.peer_pids == [int(done.stdout.split()[0])], "the process that asked is not the runtime"
 
 
-def test_a_grant_rewrites_the_spec(node: Node) -> None:
+def test_grant_rewrites_the_spec(node: Node) -> None:
     original = write_spec(node, annotations=ASKING)
     (node.root / "bundle/config.json").chmod(0o640)
     with granting(node, cards=2):
@@ -203,7 +203,7 @@ def test_pass_leaves_the_spec(node: Node) -> None:
     assert files(node) == ["config.json"]
 
 
-def test_a_second_create_starts_from_the_original(node: Node) -> None:
+def test_second_create_starts_from_the_original(node: Node) -> None:
     write_spec(node, annotations=ASKING)
     with granting(node):
         create(node)
@@ -213,7 +213,7 @@ def test_a_second_create_starts_from_the_original(node: Node) -> None:
     assert (node.root / "bundle/.mgpu-config.json").read_bytes() == kept
 
 
-def test_a_second_create_that_passes_runs_the_original(node: Node) -> None:
+def test_second_create_that_passes_runs_the_original(node: Node) -> None:
     original = write_spec(node, annotations=ASKING)
     with granting(node):
         create(node)
@@ -244,7 +244,7 @@ def test_spec_edited_after_a_first_create(node: Node) -> None:
 
 
 @pytest.mark.parametrize("damage", ["changed", "missing"])
-def test_a_rewritten_spec_without_its_original_is_refused(node: Node, damage: str) -> None:
+def test_rewritten_spec_without_its_original_is_refused(node: Node, damage: str) -> None:
     write_spec(node, annotations=ASKING)
     kept = node.root / "bundle/.mgpu-config.json"
     with granting(node) as mgpud:
@@ -261,7 +261,7 @@ def test_a_rewritten_spec_without_its_original_is_refused(node: Node, damage: st
     assert mgpud.verbs() == ["admit"]
 
 
-def test_an_annotation_of_ours_from_a_user_is_refused(node: Node) -> None:
+def test_annotation_of_ours_from_a_user_is_refused(node: Node) -> None:
     original = write_spec(node, annotations={"dev.mgpu.original-sha256": "x"})
     assert "was rewritten by mgpu" in failed(node, create(node))
     assert spec_bytes(node) == original
@@ -339,14 +339,14 @@ def test_bad_specs(node: Node, content: bytes | None, line: str) -> None:
         assert spec_bytes(node) == content
 
 
-def test_a_spec_that_is_a_folder_and_a_bundle_that_is_not_there(node: Node) -> None:
+def test_spec_that_is_a_folder_and_a_bundle_that_is_not_there(node: Node) -> None:
     (node.root / "bundle/config.json").mkdir()
     assert "cannot be read: Is a directory" in failed(node, create(node))
     shutil.rmtree(node.root / "bundle")
     assert "cannot be read: No such file or directory" in failed(node, create(node))
 
 
-def test_a_malformed_spec_found_after_admission_is_released(node: Node) -> None:
+def test_malformed_spec_found_after_admission_is_released(node: Node) -> None:
     original = write_spec(
         node, annotations=ASKING, linux={"resources": {"devices": [{}]}, "seccomp": {"syscalls": 7}}
     )
@@ -378,7 +378,7 @@ def test_full_disk_is_one_line(node: Node, way: str) -> None:
         subprocess.run(["umount", bundle], check=True)
 
 
-def test_a_runtime_that_cannot_be_started(node: Node, way: str) -> None:
+def test_runtime_that_cannot_be_started(node: Node, way: str) -> None:
     (node.root / "runc").write_text("#!/no/such/interpreter\n")
     original = write_spec(node, annotations=ASKING)
     with granting(node) as mgpud:
@@ -388,7 +388,7 @@ def test_a_runtime_that_cannot_be_started(node: Node, way: str) -> None:
     assert files(node) == ["config.json"]
 
 
-def test_a_failed_release_does_not_hide_the_failure(node: Node) -> None:
+def test_failed_release_does_not_hide_the_failure(node: Node) -> None:
     write_spec(node, annotations=ASKING, linux={"resources": {"devices": [{}]}, "seccomp": {"syscalls": 7}})
     given = grant(node.socket, node.listener)
     with Mgpud(
@@ -440,7 +440,7 @@ def test_ways_to_name_the_bundle(node: Node, words: list[str]) -> None:
     )
 
 
-def test_the_bundle_is_the_current_directory(node: Node) -> None:
+def test_bundle_is_the_current_directory(node: Node) -> None:
     write_spec(node, annotations=ASKING)
     with granting(node) as mgpud:
         assert node.run("create", "c1", cwd=node.root / "bundle").returncode == 0

@@ -233,7 +233,7 @@ def test_hook_accepts_any_json_object(tmp_path: Path, state: dict[str, Any], asc
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cut=st.integers(0, len(STATE) - 1), noise=st.binary(max_size=3))
-def test_a_damaged_state_is_refused_or_still_json(tmp_path: Path, cut: int, noise: bytes) -> None:
+def test_damaged_state_is_refused_or_still_json(tmp_path: Path, cut: int, noise: bytes) -> None:
     path = tmp_path / "s"
     path.unlink(missing_ok=True)
     data = STATE.encode()[:cut] + noise

@@ -68,7 +68,7 @@ def test_spec_without_gpu_is_unchanged(node: Node) -> None:
     assert mgpud.requests == []
 
 
-def test_a_pass_goes_through_byte_for_byte(node: Node) -> None:
+def test_pass_goes_through_byte_for_byte(node: Node) -> None:
     text = spec(ASKING)
     with Mgpud(node.socket, lambda _: ok(action="pass")):
         done = hook(node, text)
@@ -90,7 +90,7 @@ def test_grant_rewrites_the_hooks_spec(node: Node) -> None:
     assert set(rewritten["annotations"]) == {*ASKING, ORIGINAL_SHA256}
 
 
-def test_a_refusal_is_seen_where_podman_prints(node: Node, tmp_path: Path) -> None:
+def test_refusal_is_seen_where_podman_prints(node: Node, tmp_path: Path) -> None:
     said = tmp_path / "stderr"
     starter = "import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:], stderr=subprocess.DEVNULL).returncode)"
     with Mgpud(node.socket, lambda _: refused("no GPU has room", "wait")), said.open("wb") as stderr:
@@ -117,7 +117,7 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
-def test_a_refusal_is_in_the_systems_log(node: Node) -> None:
+def test_refusal_is_in_the_systems_log(node: Node) -> None:
     """In a /dev of the test's own."""
     own = "mount -t tmpfs none /dev && mknod -m 666 /dev/null c 1 3 && exec "
     with Mgpud(node.socket, lambda _: refused("no GPU has room", "wait")):
@@ -156,7 +156,7 @@ def test_grant_is_released_when_the_spec_cannot_be_rewritten(node: Node) -> None
         {"mounts": [{"source": "proc"}, {"source": f"/x/overlay-containers/{ID}/userdata/hosts"}]},
     ],
 )
-def test_the_containers_id(told: dict[str, Any]) -> None:
+def test_containers_id(told: dict[str, Any]) -> None:
     assert identify(told) == ID
 
 

@@ -127,7 +127,7 @@ def test_new_spec_keeps_mode_and_original(node: Node) -> None:
     assert sorted(os.listdir(node.root / "bundle")) == [".mgpu-config.json", "config.json"]
 
 
-def test_a_refusal_is_said_whole(node: Node) -> None:
+def test_refusal_is_said_whole(node: Node) -> None:
     write_spec(node, spec())
     message = 'no GPU has "room" ' + "ü" * 500
     error = {"code": "card-full", "message": message, "hint": "wait"}
@@ -138,7 +138,7 @@ def test_a_refusal_is_said_whole(node: Node) -> None:
     assert node.logged() == [f"mgpu: {message}; wait"]
 
 
-def test_a_look_for_real_paths(node: Node) -> None:
+def test_look_for_real_paths(node: Node) -> None:
     write_spec(node, spec())
     link = node.root / "a link"
     link.symlink_to("/dev/null")
@@ -193,7 +193,7 @@ def test_unsure_reply_falls_back_to_python(cautious: Node, reply: bytes | dict[s
 
 
 @pytest.mark.parametrize("said", [[ok(action="write", bytes=8), NEW], [ok(action="write", bytes=9)]])
-def test_a_text_that_is_cut_is_not_taken(cautious: Node, said: list[bytes | dict[str, Any]]) -> None:
+def test_text_that_is_cut_is_not_taken(cautious: Node, said: list[bytes | dict[str, Any]]) -> None:
     write_spec(cautious, spec(annotations=ASKING))
     with SayingTwo(cautious, *said) as mgpud:
         assert create(cautious).returncode == 0
@@ -387,7 +387,7 @@ def test_grant_is_released_when_the_spec_cannot_be_rewritten(world: World) -> No
     assert list(world.grants) == []
 
 
-def test_a_fault_of_ours_is_not_the_containers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_of_ours_is_not_the_containers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def fault(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError
 

@@ -219,7 +219,7 @@ def test_runtime_that_is_mgpu_runtime(node: Node, way: str) -> None:
     assert line.startswith(f"mgpu: the runtime {target} is mgpu-runtime itself; ")
 
 
-def test_a_runc_in_path_that_is_mgpu_runtime_is_passed_over(node: Node) -> None:
+def test_runc_in_path_that_is_mgpu_runtime_is_passed_over(node: Node) -> None:
     """As under the shim, which puts mgpu-runtime first in PATH under the name of runc."""
     shadow, real = node.root / "shadow", node.root / "real"
     shadow.mkdir()

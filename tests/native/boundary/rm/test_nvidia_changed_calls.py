@@ -42,7 +42,7 @@ def here(tmp_path: Path) -> Iterator[World]:
         yield made
 
 
-def test_a_call_flipped_to_memory_costs_the_tenant_every_answer(here: World) -> None:
+def test_call_flipped_to_memory_costs_the_tenant_every_answer(here: World) -> None:
     tenant, other = here.tenant(), here.tenant()
     client, well = tenant.client(), other.client()
     flipped = alloc_struct(client, 0xD0, 0x100, MEMORY, 128)
@@ -62,7 +62,7 @@ def flipped_group(tenant: Tenant, client: int, handle: int) -> bool:
     return answer.through
 
 
-def test_a_call_that_has_made_something_else_ends_its_tenant(here: World) -> None:
+def test_call_that_has_made_something_else_ends_its_tenant(here: World) -> None:
     """The driver counts a group's contexts to no process."""
     tenant = here.tenant(cap_mib=8192)
     client = tenant.client()
@@ -71,7 +71,7 @@ def test_a_call_that_has_made_something_else_ends_its_tenant(here: World) -> Non
     assert here.engine.state(tenant.id).unaccounted_bytes == 1
 
 
-def test_a_call_that_has_made_something_else_ends_a_tenant_that_makes_no_other(here: World) -> None:
+def test_call_that_has_made_something_else_ends_a_tenant_that_makes_no_other(here: World) -> None:
     tenant = here.tenant(cap_mib=8192)
     assert flipped_group(tenant, tenant.client(), 0xBAD)
     until(lambda: here.engine.state(tenant.id).unaccounted_bytes == 1, "it is seen", timeout_s=5)
@@ -89,7 +89,7 @@ def test_closing_the_file_hides_no_call_that_has_made_something_else(here: World
     until(lambda: here.engine.state(tenant.id).unaccounted_bytes == 1, "it is seen", timeout_s=5)
 
 
-def test_a_process_that_ends_when_it_has_made_a_client_ends_alone(here: World) -> None:
+def test_process_that_ends_when_it_has_made_a_client_ends_alone(here: World) -> None:
     tenant = here.tenant()
     client, mate = tenant.client(), here.mate(tenant)
     assert mate.alloc(0, 0, 0, ROOT).through

@@ -142,7 +142,7 @@ def test_exited_process_leaves_its_managed_memory_to_the_next(here: World) -> No
     assert second.map(uvm, 1 << 40, SIZE) == 0
 
 
-def test_a_control_file_that_is_closed(here: World) -> None:
+def test_control_file_that_is_closed(here: World) -> None:
     tenant = here.tenant(cap_mib=CAP_MIB)
     client = tenant.client()
     fd = tenant.open(CTL)

@@ -30,7 +30,7 @@ def test_context_bytes_match_the_cards_count(here: World) -> None:
     assert here.card.account().cards[0].used_bytes == 0
 
 
-def test_a_driver_that_does_not_tell_what_is_free(here: World) -> None:
+def test_driver_that_does_not_tell_what_is_free(here: World) -> None:
     here.refuses(control=FB_INFO)
     with pytest.raises(OSError) as failed:
         here.engine.context_bytes(0, copies=False)
@@ -38,7 +38,7 @@ def test_a_driver_that_does_not_tell_what_is_free(here: World) -> None:
     assert here.card.account().cards[0].used_bytes == 0
 
 
-def test_a_card_that_there_is_not(here: World) -> None:
+def test_card_that_there_is_not(here: World) -> None:
     with pytest.raises(OSError) as failed:
         here.engine.context_bytes(7, copies=False)
     assert failed.value.errno == errno.ENODEV

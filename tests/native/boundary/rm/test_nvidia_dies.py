@@ -239,7 +239,7 @@ def ended(one: Program) -> bool:
 
 @pytest.mark.parametrize("torn", [False, True], ids=["waits", "torn"])
 @pytest.mark.parametrize("name", CALLS)
-def test_a_call_is_made_once_whenever_the_engine_dies(here: World, name: str, torn: bool) -> None:
+def test_call_is_made_once_whenever_the_engine_dies(here: World, name: str, torn: bool) -> None:
     call, before = CALLS[name]
     right, first = undisturbed(here, name)
     programs = [first]
@@ -262,7 +262,7 @@ def test_a_call_is_made_once_whenever_the_engine_dies(here: World, name: str, to
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_call_that_is_given_up_leaves_nothing_behind(here: World, name: str) -> None:
+def test_call_that_is_given_up_leaves_nothing_behind(here: World, name: str) -> None:
     """Its engine died, and a signal has ended it: whether it was made is not known."""
     call, before = CALLS[name]
     programs = []
@@ -285,7 +285,7 @@ def test_a_call_that_is_given_up_leaves_nothing_behind(here: World, name: str) -
 
 
 @pytest.mark.parametrize("name", ["alloc", "export", "import of two by any name", "registered channel"])
-def test_a_call_is_made_once_though_engine_after_engine_dies(here: World, name: str) -> None:
+def test_call_is_made_once_though_engine_after_engine_dies(here: World, name: str) -> None:
     """In its first calls of the driver, with the caller torn out of each wait."""
     call, before = CALLS[name]
     right, first = undisturbed(here, name)

@@ -153,7 +153,7 @@ def test_export_is_charged_once_until_its_last_name_ends(here: World) -> None:
     assert driver_has(here) == 0
 
 
-def test_the_file_alone_keeps_the_charge(here: World) -> None:
+def test_file_alone_keeps_the_charge(here: World) -> None:
     first, client, second, _other = pair(here)
     fd, theirs = give(first, client, second)
     assert free(first, client) == OK
@@ -335,7 +335,7 @@ def test_refused_export_is_not_accounted(here: World) -> None:
     assert import_(second, other, theirs) == OK
 
 
-def test_an_import_that_fails_in_the_middle_ends_nothing_else(here: World) -> None:
+def test_import_that_fails_in_the_middle_ends_nothing_else(here: World) -> None:
     """RM frees what the call names at the places before, at those too where nothing was exported."""
     first, client, second, other = pair(here)
     fd = first.open(CTL)
@@ -350,7 +350,7 @@ def test_an_import_that_fails_in_the_middle_ends_nothing_else(here: World) -> No
     assert import_several(second, other, theirs, [0, OTHER, HANDLE])[0] == OK
 
 
-def test_a_program_may_export_to_the_file_of_its_client(here: World) -> None:
+def test_program_may_export_to_the_file_of_its_client(here: World) -> None:
     first, client, second, other = pair(here)
     assert export(first, client, first.ctl) == OK
     assert free(first, client) == OK
@@ -402,7 +402,7 @@ def test_exports_survive_a_restart(here: World) -> None:
     until(lambda: here.used_mib(first) == 0, "the charge ends with the file")
 
 
-def test_a_file_that_the_next_engine_does_not_find_keeps_its_charge(here: World) -> None:
+def test_file_that_the_next_engine_does_not_find_keeps_its_charge(here: World) -> None:
     first, client, second, other = pair(here)
     fd, theirs = give(first, client, second)
     assert free(first, client) == OK

@@ -140,7 +140,7 @@ def refused(answer: Answer) -> int:
     return answer.u32(STATUS)
 
 
-def test_a_tenant_subscribes_to_its_instance_and_works_there(here: World) -> None:
+def test_tenant_subscribes_to_its_instance_and_works_there(here: World) -> None:
     tenant = here.tenant(cap_mib=1024, card=1)
     client = subscribed(tenant, 5, 1)
     made = tenant.alloc(client, 0xD0, 0x100, MEMORY, memory(48 * MIB))
@@ -202,11 +202,11 @@ def test_sessions_of_operators_are_refused_as_without_their_capability(here: Wor
     assert refused(tenant.alloc(client, client, 0x200, class_id, bytes(8))) == INSUFFICIENT
 
 
-def test_the_arbiter_has_the_session_that_its_audits_need(here: World) -> None:
+def test_arbiter_has_the_session_that_its_audits_need(here: World) -> None:
     assert here.monitors == 1
 
 
-def test_a_handle_that_the_driver_is_to_choose_is_known(here: World) -> None:
+def test_handle_that_the_driver_is_to_choose_is_known(here: World) -> None:
     tenant = here.tenant(card=1)
     client = tenant.client()
     answer = subscribe(tenant, client, 5, 0)
@@ -220,7 +220,7 @@ def test_a_handle_that_the_driver_is_to_choose_is_known(here: World) -> None:
     assert objects == 5, "client, device, subdevice and both subscriptions"
 
 
-def test_a_subscription_that_rm_refuses_ends_its_tenant(here: World) -> None:
+def test_subscription_that_rm_refuses_ends_its_tenant(here: World) -> None:
     """The descriptor is of no capability of that instance. Only its caller knows what the call did."""
     tenant, other = here.tenant(card=1), here.tenant(card=1)
     client, well = tenant.client(), other.client()
@@ -231,7 +231,7 @@ def test_a_subscription_that_rm_refuses_ends_its_tenant(here: World) -> None:
     assert alive(other, well) == 0
 
 
-def test_a_subscription_flipped_to_memory_costs_every_answer(here: World) -> None:
+def test_subscription_flipped_to_memory_costs_every_answer(here: World) -> None:
     tenant, other = here.tenant(card=1), here.tenant(card=1)
     client, well = tenant.client(), other.client()
     flipped = alloc_struct(client, 0xD0, 0x100, MEMORY, 128)
@@ -376,7 +376,7 @@ def busy(here: World, tenant: Tenant) -> bool:
     return bool(here.engine.sched(tenant.id).busy)
 
 
-def test_an_instance_is_seen_idle_by_its_own_engines(seen: World) -> None:
+def test_instance_is_seen_idle_by_its_own_engines(seen: World) -> None:
     offline, online = seen.tenant(offline=True, card=0), seen.tenant(card=0)
     client = subscribed(online, 3, 0)
     view = working(online, client)
@@ -394,7 +394,7 @@ def test_an_instance_is_seen_idle_by_its_own_engines(seen: World) -> None:
     assert [seen.engine.without(card) for card in (0, 1)] == [{}, {}]
 
 
-def test_the_number_of_a_group_is_that_of_its_engine(seen: World) -> None:
+def test_number_of_a_group_is_that_of_its_engine(seen: World) -> None:
     """RM counts the groups of each runlist for itself."""
     tenant, beside = seen.tenant(card=0), seen.tenant(offline=True, card=0)
     client = subscribed(tenant, 3, 0)
@@ -410,7 +410,7 @@ def test_the_number_of_a_group_is_that_of_its_engine(seen: World) -> None:
     until(lambda: busy(seen, tenant), "its own work")
 
 
-def test_an_instance_that_is_not_seen_has_online_idle_by_fetch_alone(here: World) -> None:
+def test_instance_that_is_not_seen_has_online_idle_by_fetch_alone(here: World) -> None:
     offline, online = here.tenant(offline=True, card=0), here.tenant(card=0)
     view = working(online, subscribed(online, 3, 0))
     working(offline, subscribed(offline, 3, 0))
@@ -426,7 +426,7 @@ def subscriptions(here: World) -> int:
     return int(here.lib.on_card_subscriptions())
 
 
-def test_an_instance_has_a_subscriber_while_its_channels_are_seen(seen: World) -> None:
+def test_instance_has_a_subscriber_while_its_channels_are_seen(seen: World) -> None:
     assert subscriptions(seen) == 0
     tenant, beside = seen.tenant(card=1), seen.tenant(card=1)
     working(tenant, subscribed(tenant, 5, 1))

@@ -70,7 +70,7 @@ def test_memory_is_charged_capped_and_released(here: World) -> None:
     assert here.used_mib(tenant) == 0
 
 
-def test_an_end_of_the_process_ends_its_charges(here: World) -> None:
+def test_end_of_the_process_ends_its_charges(here: World) -> None:
     tenant = here.tenant()
     client = tenant.client()
     make(tenant, client, 0xD0, 0x100, MEMORY, memory(48 * MIB))
@@ -181,7 +181,7 @@ def test_tenant_with_an_unlocated_file_is_reported_unsuspendable(here: World) ->
     assert here.engine.state(online.id).unsuspendable == Unsuspendable.SUSPENDABLE
 
 
-def test_a_file_that_is_shown_in_time_is_suspended_through(here: World) -> None:
+def test_file_that_is_shown_in_time_is_suspended_through(here: World) -> None:
     here.patience(1 << 62)
     offline, _online = hidden(here)
     until(lambda: here.engine.stats().suspend_failures > 0, "it could not be suspended at once")
@@ -254,7 +254,7 @@ def test_os_event_of_another_tenant_is_refused(here: World) -> None:
     assert event(other, its, 0x200, client, on=other.card, fd=other.card) == INVALID_CLIENT
 
 
-def test_an_events_file_is_told_once_whichever_engine_did(here: World) -> None:
+def test_events_file_is_told_once_whichever_engine_did(here: World) -> None:
     tenant = here.tenant()
     client = tenant.client()
     node = registered_card(tenant)
@@ -284,7 +284,7 @@ def disable(client: int, *channels: int, on: bool = False) -> bytes:
     return bytes(params)
 
 
-def test_a_tenant_may_disable_its_own_channels_and_no_others(here: World) -> None:
+def test_tenant_may_disable_its_own_channels_and_no_others(here: World) -> None:
     tenant, other = here.tenant(), here.tenant()
     client, its = tenant.client(), other.client()
     working_group(tenant, client)
@@ -336,7 +336,7 @@ def test_disabled_channels_survive_a_restart(here: World) -> None:
     assert here.groups() == {GROUP_HANDLE: True, beside: True}
 
 
-def test_a_suspended_tenant_does_not_enable_itself(here: World) -> None:
+def test_suspended_tenant_does_not_enable_itself(here: World) -> None:
     tenant = here.tenant()
     client = tenant.client()
     working_group(tenant, client)
@@ -378,7 +378,7 @@ def test_controls_that_are_not_known_stay_refused(here: World) -> None:
         assert (answer.result, answer.u32(0x1C)) == (0, NOT_SUPPORTED), hex(command)
 
 
-def test_the_drivers_own_account_of_the_card_is_not_for_tenants(here: World) -> None:
+def test_drivers_own_account_of_the_card_is_not_for_tenants(here: World) -> None:
     """RM_USER_SHARED_DATA is a page of the host's own, below the device; the control that has it written is
     refused."""
     tenant = here.tenant()
@@ -393,7 +393,7 @@ def test_the_drivers_own_account_of_the_card_is_not_for_tenants(here: World) -> 
     assert (polled.result, polled.u32(0x1C)) == (0, NOT_SUPPORTED)
 
 
-def test_an_engine_that_ends_at_once_leaves_no_listener(here: World) -> None:
+def test_engine_that_ends_at_once_leaves_no_listener(here: World) -> None:
     tenant = here.tenant()
     before = len(os.listdir("/proc/self/task"))
     for _ in range(60):

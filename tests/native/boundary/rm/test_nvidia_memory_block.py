@@ -36,7 +36,7 @@ def says(tenant: Tenant, size: int, *, by: int | None = None) -> int:
     return answer.result
 
 
-def test_a_container_tells_the_driver_the_kernels_own_size_alone(here: World) -> None:
+def test_container_tells_the_driver_the_kernels_own_size_alone(here: World) -> None:
     memory_block(here, KERNELS)
     tenant, other = here.tenant(), here.tenant()
     assert [says(tenant, size) for size in (OTHER, 1, 2**64 - 1)] == [-errno.EBUSY] * 3
@@ -44,7 +44,7 @@ def test_a_container_tells_the_driver_the_kernels_own_size_alone(here: World) ->
     assert says(other, OTHER) == -errno.EBUSY
 
 
-def test_a_size_that_the_driver_was_told_outside_is_refused_by_the_driver(here: World) -> None:
+def test_size_that_the_driver_was_told_outside_is_refused_by_the_driver(here: World) -> None:
     tenant = here.tenant()
     memory_block(here, KERNELS)
     assert says(tenant, KERNELS) == 0

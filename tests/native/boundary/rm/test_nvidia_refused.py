@@ -78,7 +78,7 @@ def test_classes_are_answered_with_the_status_of_their_row(here: World) -> None:
     assert len(found) > 9
 
 
-def test_an_escape_that_has_to_have_a_size_is_let_through_without_one_by_nobody(here: World) -> None:
+def test_escape_that_has_to_have_a_size_is_let_through_without_one_by_nobody(here: World) -> None:
     """With a size of 0 NVIDIA's driver reads from a NULL pointer in the kernel, or writes to it."""
     tenant = here.tenant()
     numbers = {item.number for item in INTERFACE.escapes if item.sizeless}

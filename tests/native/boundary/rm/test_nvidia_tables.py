@@ -124,7 +124,7 @@ def ready(here: World, cap_mib: int = 64) -> tuple[Tenant, int]:
     return tenant, client
 
 
-def test_a_tebibyte_of_virtual_memory_takes_no_tables(here: World) -> None:
+def test_tebibyte_of_virtual_memory_takes_no_tables(here: World) -> None:
     """The driver would make them with it, two GiB: it is asked not to, and the caller does not see that."""
     tenant, client = ready(here)
     answer = tenant.alloc(client, 0xD0, 0x100, VIRTUAL, virtual(TIB))
@@ -210,7 +210,7 @@ def test_address_spaces_end_at_the_cap(here: World) -> None:
     assert here.used_mib(tenant) == 0
 
 
-def test_a_group_is_charged_its_channels_instance_blocks_too(here: World) -> None:
+def test_group_is_charged_its_channels_instance_blocks_too(here: World) -> None:
     tenant = here.tenant(cap_mib=2 * CARD_CONTEXT_MIB + 1)
     client = tenant.client()
     assert make(tenant, client, 0x900, GROUP, group()) == OK

@@ -81,7 +81,7 @@ def objects(tenant: Tenant) -> tuple[int, int]:
     return client, made.u32(MADE_STATUS_AT)
 
 
-def test_a_share_gets_the_status_of_the_row_and_it_is_counted(here: World) -> None:
+def test_share_gets_the_status_of_the_row_and_it_is_counted(here: World) -> None:
     tenant = here.tenant()
     client, made = objects(tenant)
     assert made == NV_ERR_INVALID_CLASS
@@ -112,7 +112,7 @@ def test_activity_is_traced_by_anybody_and_counters_are_reserved_by_none_who_sha
 
 
 @pytest.mark.parametrize("named", ["other", "none"])
-def test_a_profiler_of_another_containers_client_is_not_made(here: World, named: str) -> None:
+def test_profiler_of_another_containers_client_is_not_made(here: World, named: str) -> None:
     tenant = here.tenant()
     here.engine.whole(tenant.id)
     client = tenant.client()
@@ -133,7 +133,7 @@ def test_a_profiler_of_another_containers_client_is_not_made(here: World, named:
     assert tenant.alloc(client, SUBDEVICE, PROFILED, MAXWELL_PROFILER_DEVICE, own).u32(MADE_STATUS_AT) == 0
 
 
-def test_a_card_that_is_held_alone_is_given_to_nobody_else(here: World) -> None:
+def test_card_that_is_held_alone_is_given_to_nobody_else(here: World) -> None:
     tenant = here.tenant()
     here.engine.whole(tenant.id)
     here.engine.add_tenant(71)
@@ -143,7 +143,7 @@ def test_a_card_that_is_held_alone_is_given_to_nobody_else(here: World) -> None:
     here.engine.grant(tenant.id, 0, MIB)
 
 
-def test_a_card_with_others_is_held_alone_by_nobody(here: World) -> None:
+def test_card_with_others_is_held_alone_by_nobody(here: World) -> None:
     tenant, beside = here.tenant(), here.tenant()
     for one in (tenant, beside):
         with pytest.raises(OSError, match="busy"):
@@ -182,7 +182,7 @@ def test_whole_cards_keep_no_pages_of_processes_that_ended(here: World) -> None:
     assert here.engine.state(whole.id).unaccounted_bytes > 0
 
 
-def test_a_mig_instance_is_no_whole_card(tmp_path: Path) -> None:
+def test_mig_instance_is_no_whole_card(tmp_path: Path) -> None:
     with world(tmp_path, [(1, 0)]) as here:
         tenant = here.tenant()
         with pytest.raises(OSError, match="Invalid"):

@@ -143,7 +143,7 @@ def controls_at(at: tuple[int, int]) -> dict[int, int]:
     }
 
 
-def test_a_branch_stands_for_its_newest(table: ctypes.CDLL) -> None:
+def test_branch_stands_for_its_newest(table: ctypes.CDLL) -> None:
     whole, newest = picked(table, "580"), picked(table, "580.999")
     assert whole is not None
     assert newest is not None
@@ -157,7 +157,7 @@ def test_unknown_version_has_no_row(table: ctypes.CDLL, version: str) -> None:
     assert picked(table, version) is None
 
 
-def test_the_mediator_decides_on_what_the_exact_lists_have(table: ctypes.CDLL) -> None:
+def test_mediator_decides_on_what_the_exact_lists_have(table: ctypes.CDLL) -> None:
     """All else that the filter notifies goes on."""
     cubes = NOTIFY_CUBES + REFUSED_CUBES
     pairs = (ctypes.c_uint32 * (2 * len(cubes)))(*itertools.chain(*cubes))
@@ -189,7 +189,7 @@ def test_changes_are_in_the_order_of_versions() -> None:
         assert versions[0] == INTERFACE.branches[0], f"{name} has no size in the oldest version"
 
 
-def test_the_page_is_what_the_file_says() -> None:
+def test_page_is_what_the_file_says() -> None:
     assert rm_interface.PAGE.read_text() == rm_interface.page(INTERFACE)
 
 
@@ -219,7 +219,7 @@ def test_channel_parameters_lie_where_the_headers_say(table: ctypes.CDLL, versio
         ("595.45", 6, 128),
     ],
 )
-def test_a_sample_of_utilisation(table: ctypes.CDLL, version: str, engines: int, engine_bytes: int) -> None:
+def test_sample_of_utilisation(table: ctypes.CDLL, version: str, engines: int, engine_bytes: int) -> None:
     """As ctrl2080perf.h has it: a time, then of each engine its use, a scale, a pid, a guest's pid and
     name."""
     found = picked(table, version)

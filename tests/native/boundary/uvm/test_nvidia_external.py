@@ -128,7 +128,7 @@ def test_freed_range_ends_its_mappings(here: World) -> None:
     assert here.used_mib(tenant) == 0
 
 
-def test_a_call_that_the_driver_refuses_ends_nothing(here: World) -> None:
+def test_call_that_the_driver_refuses_ends_nothing(here: World) -> None:
     tenant, _client = held(here)
     assert unmap_range(tenant, gpu=bytes(16)) == INVALID_DEVICE
     assert unmap_range(tenant, size=2 * SIZE) == INVALID_ADDRESS
@@ -171,7 +171,7 @@ def test_new_mapping_replaces_the_previous_at_its_address(here: World) -> None:
     assert here.used_mib(tenant) == 0
 
 
-def test_a_mapping_that_the_driver_refuses_holds_nothing(here: World) -> None:
+def test_mapping_that_the_driver_refuses_holds_nothing(here: World) -> None:
     tenant = here.tenant(cap_mib=64)
     client = tenant.client()
     assert allocate(tenant, client) == OK
@@ -260,7 +260,7 @@ def test_memory_of_another_process_is_not_mapped(here: World) -> None:
     assert here.shared == 0
 
 
-def test_a_handle_that_comes_again_is_other_memory(here: World) -> None:
+def test_handle_that_comes_again_is_other_memory(here: World) -> None:
     tenant, client = held(here)
     assert allocate(tenant, client, HANDLE, 8 * MIB) == OK
     assert here.memory_mib(tenant) == 56
@@ -354,7 +354,7 @@ def test_holds_and_mappings_survive_a_restart(here: World) -> None:
     assert here.memory_mib(tenant) == 4
 
 
-def test_a_full_table_refuses_the_next_mapping(here: World) -> None:
+def test_full_table_refuses_the_next_mapping(here: World) -> None:
     tenant = here.tenant(cap_mib=2048)
     client = tenant.client()
     assert allocate(tenant, client) == OK

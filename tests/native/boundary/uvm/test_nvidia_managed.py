@@ -59,7 +59,7 @@ def settles(tenant: Tenant) -> int:
     return tenant.ioctl(tenant.ctl, FREE, bytes(16)).result
 
 
-def test_a_range_is_charged_and_capped(here: World) -> None:
+def test_range_is_charged_and_capped(here: World) -> None:
     tenant, uvm = started(here)
     assert tenant.map(uvm, AT, 48 * MIB) == 0
     assert here.used_mib(tenant) == 48
@@ -166,7 +166,7 @@ def test_tenant_is_not_removed_while_it_is_reconciled(quiet: World) -> None:
 
 
 @pytest.mark.parametrize("end", ["exec", "kill"])
-def test_the_end_of_a_memory_ends_its_charge(here: World, end: str) -> None:
+def test_end_of_a_memory_ends_its_charge(here: World, end: str) -> None:
     here.managed_looks(0)
     tenant, uvm = started(here)
     assert tenant.map(uvm, AT, 32 * MIB) == 0
@@ -207,7 +207,7 @@ def test_sizes_that_make_no_sense(quiet: World, size: int) -> None:
     assert (result == 0) == (size == 1)
 
 
-def test_an_offset_that_is_not_the_address_is_no_managed_range(quiet: World) -> None:
+def test_offset_that_is_not_the_address_is_no_managed_range(quiet: World) -> None:
     tenant, uvm = started(quiet)
     assert int(tenant.tell("ordinary", uvm, 0, f"{PAGE:x}", f"{2 * MIB:x}")) == 0
     assert settles(tenant) == 0
@@ -215,7 +215,7 @@ def test_an_offset_that_is_not_the_address_is_no_managed_range(quiet: World) -> 
     assert settles(tenant) == 0
 
 
-def test_an_address_that_is_not_the_offset_is_not_charged(quiet: World) -> None:
+def test_address_that_is_not_the_offset_is_not_charged(quiet: World) -> None:
     tenant, uvm = started(quiet)
     assert tenant.map(uvm, AT, 128 * MIB, how="elsewhere") == 0
     assert quiet.used_mib(tenant) == 0
@@ -238,7 +238,7 @@ def test_ordinary_files_are_mapped_as_ever(here: World, tmp_path: Path) -> None:
     assert settles(tenant) == 0
 
 
-def test_a_process_with_the_same_memory_shares_the_charge(quiet: World) -> None:
+def test_process_with_the_same_memory_shares_the_charge(quiet: World) -> None:
     tenant, uvm = started(quiet)
     assert tenant.map(uvm, AT, 16 * MIB) == 0
     assert tenant.map(uvm, AT + (1 << 32), 16 * MIB, how="sibling") == 0
@@ -271,7 +271,7 @@ def test_ordinary_file_mapped_by_an_exited_process(quiet: World, tmp_path: Path)
     assert settles(tenant) == 0
 
 
-def test_a_child_has_memory_of_its_own(quiet: World) -> None:
+def test_child_has_memory_of_its_own(quiet: World) -> None:
     tenant, uvm = started(quiet)
     assert tenant.map(uvm, AT, 48 * MIB, how="forked") == 0
     assert tenant.map(uvm, AT, 17 * MIB) == -errno.ENOMEM
@@ -295,7 +295,7 @@ def test_managed_memory_after_exec_is_charged_anew(quiet: World) -> None:
     assert quiet.used_mib(tenant) == 64
 
 
-def test_a_mapping_that_waits_for_the_file_to_be_initialised_is_found(quiet: World) -> None:
+def test_mapping_that_waits_for_the_file_to_be_initialised_is_found(quiet: World) -> None:
     """It was continued before memory of nvidia-uvm was asked for, and has not been seen to end."""
     tenant = quiet.tenant(cap_mib=1)
     uvm = tenant.open_uvm()

@@ -333,7 +333,7 @@ def client_file(here: World, tenant: Tenant, client: int) -> int:
     return int(find(here.engine._handle, ctypes.c_uint64(tenant.id), ctypes.c_uint32(client)))
 
 
-def test_a_free_that_was_intended_is_made_with_all_that_follows(here: World) -> None:
+def test_free_that_was_intended_is_made_with_all_that_follows(here: World) -> None:
     """As if the engine had ended in the call: what it wrote down before it asked the driver."""
     tenant, client = registered(here)
     file = client_file(here, tenant, client)

@@ -110,7 +110,7 @@ def test_space_is_not_registered_on_another_tenants_file(here: World) -> None:
     assert (answer.result, answer.through) == (-1, False)
 
 
-def test_the_drivers_answer_is_the_callers(here: World) -> None:
+def test_drivers_answer_is_the_callers(here: World) -> None:
     tenant, client = started(here)
     assert registers_space(tenant, client, gpu=NO_GPU) == INVALID_DEVICE
     assert registers_space(tenant, client, fd=tenant.open(UVM)) == ILLEGAL_ACTION
@@ -126,7 +126,7 @@ def test_the_drivers_answer_is_the_callers(here: World) -> None:
     assert here.shared == 0
 
 
-def test_a_call_that_failed_is_made_again(here: World) -> None:
+def test_call_that_failed_is_made_again(here: World) -> None:
     """With what was written into it: it is none that a signal has torn away."""
     tenant, client = started(here)
     fd = tenant.open(UVM)
@@ -136,7 +136,7 @@ def test_a_call_that_failed_is_made_again(here: World) -> None:
     assert tenant.uvm_call(UVM_REGISTER_GPU_VASPACE, failed.outer, fd=fd).u32(SPACE_STATUS) == OK
 
 
-def test_an_address_space_that_cannot_be_shared_is_not_registered(here: World) -> None:
+def test_address_space_that_cannot_be_shared_is_not_registered(here: World) -> None:
     tenant, client = started(here)
     here.refuses(escape=SHARE)
     assert registers_space(tenant, client) == NOT_SUPPORTED

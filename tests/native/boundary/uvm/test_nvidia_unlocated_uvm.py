@@ -81,7 +81,7 @@ def test_file_in_a_message_keeps_its_mappings_charged(here: World) -> None:
     ends_with_its_tenant(here, tenant)
 
 
-def test_a_file_that_is_received_in_time_ends_as_any(here: World) -> None:
+def test_file_that_is_received_in_time_ends_as_any(here: World) -> None:
     tenant, client = held(here)
     here.looks(NEVER_S)
     tenant.tell("send", tenant.uvm)
@@ -95,7 +95,7 @@ def test_a_file_that_is_received_in_time_ends_as_any(here: World) -> None:
     assert here.lost() == (0, 0)
 
 
-def test_a_process_that_ends_gives_all_back_while_its_container_lives(here: World) -> None:
+def test_process_that_ends_gives_all_back_while_its_container_lives(here: World) -> None:
     """Nobody says that the tenant has ended."""
     tenant, _client = held(here)
     for _ in range(3):

@@ -103,7 +103,7 @@ def exec_of(world: World, grant: Any, number: int) -> bool:
     return len(world.engine.listeners) > before
 
 
-def test_an_exec_beyond_its_containers_bound_has_no_listener(
+def test_exec_beyond_its_containers_bound_has_no_listener(
     world: World, capfd: pytest.CaptureFixture[str]
 ) -> None:
     grant = world.granted()

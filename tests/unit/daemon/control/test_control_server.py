@@ -81,7 +81,7 @@ def test_bad_request_gets_one_line(server: Server, data: bytes, says: str) -> No
     assert says in refusal(server, data)
 
 
-def test_a_pid_that_another_process_has_by_then_is_not_believed(
+def test_pid_that_another_process_has_by_then_is_not_believed(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process that connected was in another namespace, and had ended when its message came."""

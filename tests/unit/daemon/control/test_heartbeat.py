@@ -78,7 +78,7 @@ def test_heartbeat_beats_without_calls(beating: Beating) -> None:
     assert beating.beats_in(120) == 120
 
 
-def test_a_watchdog_that_does_not_look_is_no_witness(beating: Beating) -> None:
+def test_watchdog_that_does_not_look_is_no_witness(beating: Beating) -> None:
     beating.beats_in(4)
     assert beating.beats_in(60, looks=False) <= STUCK_S
 

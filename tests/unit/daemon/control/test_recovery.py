@@ -102,7 +102,7 @@ def only(node: Node) -> Grant:
     return grant
 
 
-def test_a_bound_container_goes_on(node: Node, process: subprocess.Popen[bytes]) -> None:
+def test_bound_container_goes_on(node: Node, process: subprocess.Popen[bytes]) -> None:
     before = node.world.granted("a", MGPU_MEMORY_MIB="1024", MGPU_QOS="offline")
     node.world.life.bind(before, process.pid)
     node.listeners = [(7, before)]
@@ -251,7 +251,7 @@ def test_change_that_cannot_be_saved_is_not_made(
     assert len(node.world.grants) == 0, "what ends, ends"
 
 
-def test_an_engine_without_room_leaves_no_record(node: Node) -> None:
+def test_engine_without_room_leaves_no_record(node: Node) -> None:
     node.world.engine.refuses.add("tenant")
     with pytest.raises(Refusal, match="No space left on device") as refused:
         node.world.granted("a")

@@ -168,7 +168,7 @@ def test_violation_kills_the_container_once_with_a_reason(
         ),
     ],
 )
-def test_a_container_that_cannot_be_suspended_is_killed_once(
+def test_container_that_cannot_be_suspended_is_killed_once(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
@@ -193,7 +193,7 @@ def test_a_container_that_cannot_be_suspended_is_killed_once(
     assert render.state(rows["c1"]).endswith(", killed")
 
 
-def test_a_lease_that_runs_out(world: World) -> None:
+def test_lease_that_runs_out(world: World) -> None:
     grant = world.unregistered()
     world.life.begin(grant, os.getpid(), 0)
     assert len(world.grants) == 1
@@ -201,7 +201,7 @@ def test_a_lease_that_runs_out(world: World) -> None:
     assert len(world.grants) == 0
 
 
-def test_a_runtime_that_is_already_gone(world: World) -> None:
+def test_runtime_that_is_already_gone(world: World) -> None:
     pid = os.fork()
     if pid == 0:
         os._exit(0)
@@ -239,7 +239,7 @@ def test_listener_without_grant_is_closed_and_dropped(
     assert events == ["ended-meanwhile" if spoil == "draining" else "listener-without-grant"]
 
 
-def test_a_listener_is_served_as_its_tenant(world: World) -> None:
+def test_listener_is_served_as_its_tenant(world: World) -> None:
     grant = world.granted("c1")
     fd = os.memfd_create("listener")
     world.listeners.take(

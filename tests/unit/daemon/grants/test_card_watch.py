@@ -191,7 +191,7 @@ def test_without_an_answer_all_stays_as_it_was(driver: Driver) -> None:
     assert (driver.events(), driver.watch.closed.lost, driver.renewed) == (["cards-not-seen"], set(), 0)
 
 
-def test_a_message_has_the_driver_asked_at_once(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_has_the_driver_asked_at_once(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(card_watch, "LOOK_S", 3600)
 
     async def hinted() -> None:
@@ -209,7 +209,7 @@ def test_a_message_has_the_driver_asked_at_once(driver: Driver, monkeypatch: pyt
     assert driver.added
 
 
-def test_a_drained_card_is_released_once_it_is_empty_and_then_left_alone(driver: Driver) -> None:
+def test_drained_card_is_released_once_it_is_empty_and_then_left_alone(driver: Driver) -> None:
     grant = driver.world.granted(MGPU_MEMORY_MIB="512", NVIDIA_VISIBLE_DEVICES=CARDS[1].uuid)
     driver.watch.drain([1], drained=True)
     driver.look()
@@ -230,7 +230,7 @@ def test_a_drained_card_is_released_once_it_is_empty_and_then_left_alone(driver:
     assert [card.index for card in driver.added] == [1]
 
 
-def test_a_card_that_is_not_there_after_its_drain_is_lost(driver: Driver) -> None:
+def test_card_that_is_not_there_after_its_drain_is_lost(driver: Driver) -> None:
     driver.watch.drain([1], drained=True)
     driver.look()
     driver.cards = [CARDS[0]]
@@ -274,7 +274,7 @@ def test_instances_of_a_gpu_are_drained_together(driver: Driver) -> None:
     assert driver.watch.closed.drained == set()
 
 
-def test_a_drain_is_written_down_for_the_next_mgpud_or_not_made(driver: Driver) -> None:
+def test_drain_is_written_down_for_the_next_mgpud_or_not_made(driver: Driver) -> None:
     driver.watch.drain([1], drained=True)
     found = NodeState(str(driver.world.folder / "node-state.json")).now.drained
     assert {uuid: inventory.recorded(card) for uuid, card in found.items()} == {CARDS[1].uuid: CARDS[1]}
@@ -287,7 +287,7 @@ def test_a_drain_is_written_down_for_the_next_mgpud_or_not_made(driver: Driver) 
     assert driver.watch.closed.drained == {1}
 
 
-def test_a_container_on_a_drained_card_is_refused_with_what_to_do(driver: Driver) -> None:
+def test_container_on_a_drained_card_is_refused_with_what_to_do(driver: Driver) -> None:
     world = driver.world
     claims = Claims(str(world.folder / "claims"), world.grants)
     admission = Admission(world.served, lambda _cards: {"mounts": []}, claims, driver.watch.closed)
@@ -309,7 +309,7 @@ def test_a_container_on_a_drained_card_is_refused_with_what_to_do(driver: Driver
         admitted(MGPU_GPUS=CARDS[1].uuid)
 
 
-def test_the_watch_ends_although_a_hint_comes_at_that_moment(driver: Driver) -> None:
+def test_watch_ends_although_a_hint_comes_at_that_moment(driver: Driver) -> None:
     async def ends() -> None:
         task = asyncio.create_task(driver.watch.run())
         await asyncio.sleep(0.1)

@@ -172,7 +172,7 @@ def test_variable_that_names_no_prepared_claim_is_refused(world: World, value: s
     assert refused(world, MGPU_CLAIM_X=value).code == "no-claim"
 
 
-def test_a_forged_variable_spoils_a_right_one(world: World) -> None:
+def test_forged_variable_spoils_a_right_one(world: World) -> None:
     one = claim()
     prepare(world, one)
     assert refused(world, one, MGPU_CLAIM_X=f"team-b/more/{UID}/gpu").code == "no-claim"
@@ -204,7 +204,7 @@ def test_more_than_the_card_has_is_refused(world: World) -> None:
     assert refused(world, one).code == "memory-full"
 
 
-def test_a_part_below_the_least_is_refused(world: World) -> None:
+def test_part_below_the_least_is_refused(world: World) -> None:
     one = claim(card(0, 511), containers=2)
     prepare(world, one)
     assert refused(world, one).code == "claim-too-small"
@@ -244,7 +244,7 @@ def test_claim_in_use_is_neither_forgotten_nor_changed(world: World) -> None:
     assert world.ask("claims", unprepare=UID)["claims"] == []
 
 
-def test_a_pod_more_may_use_a_claim_in_use(world: World) -> None:
+def test_pod_more_may_use_a_claim_in_use(world: World) -> None:
     one = claim(containers=2)
     prepare(world, one)
     admit(world, one)
@@ -259,7 +259,7 @@ def test_a_pod_more_may_use_a_claim_in_use(world: World) -> None:
     admit(world, one, container="c2", annotations=theirs)
 
 
-def test_the_next_mgpud_knows_claims_and_who_holds_them(world: World, tmp_path: Path) -> None:
+def test_next_mgpud_knows_claims_and_who_holds_them(world: World, tmp_path: Path) -> None:
     one = claim()
     prepare(world, one)
     grant = admit(world, one)
@@ -279,7 +279,7 @@ def test_grant_of_a_mgpud_before_there_were_claims_is_read(world: World) -> None
     assert record.from_json(document).claims == ()
 
 
-def test_a_document_of_another_boot_is_forgotten(
+def test_document_of_another_boot_is_forgotten(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepare(world, claim())

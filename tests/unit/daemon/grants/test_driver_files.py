@@ -76,7 +76,7 @@ def test_no_node_comes_with_a_grant_but_those_that_are_mediated(
     assert ("/dev/nvidia-caps" in words) == (uuid == INSTANCE)
 
 
-def test_a_spec_of_all_nodes_brings_the_grants_alone(
+def test_spec_of_all_nodes_brings_the_grants_alone(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     given = made(tmp_path, "management.yaml", FIRST)
@@ -100,7 +100,7 @@ def test_links_and_hooks_of_other_files_stay(tmp_path: Path) -> None:
     assert len(given["hooks"]["createContainer"][0]["args"]) == 6
 
 
-def test_a_mount_of_a_node_is_no_file_of_the_driver() -> None:
+def test_mount_of_a_node_is_no_file_of_the_driver() -> None:
     mounts = [
         {"source": source, "destination": destination}
         for source, destination in [
@@ -127,7 +127,7 @@ def proc(folder: Path) -> Path:
     return folder
 
 
-def test_the_drivers_procfs_shows_the_grants_cards_alone(tmp_path: Path) -> None:
+def test_drivers_procfs_shows_the_grants_cards_alone(tmp_path: Path) -> None:
     given = made(proc(tmp_path), "two-gpus.yaml", FIRST)
     assert given["masked_paths"] == [
         "/proc/driver/nvidia/gpus/0000:c1:00.0",
@@ -136,7 +136,7 @@ def test_the_drivers_procfs_shows_the_grants_cards_alone(tmp_path: Path) -> None
     ]
 
 
-def test_the_drivers_procfs_shows_the_grants_instance_alone(tmp_path: Path) -> None:
+def test_drivers_procfs_shows_the_grants_instance_alone(tmp_path: Path) -> None:
     card = CardInfo(index=0, minor=0, uuid=INSTANCE, name="H100", memory_mib=1, gpu_id=0, instance=(1, 0))
     given = made(proc(tmp_path), "mig-with-graphics.yaml", INSTANCE, [card])
     assert given["masked_paths"][-2:] == [
@@ -145,7 +145,7 @@ def test_the_drivers_procfs_shows_the_grants_instance_alone(tmp_path: Path) -> N
     ]
 
 
-def test_a_container_reads_the_drivers_procfs_and_does_not_write_it() -> None:
+def test_container_reads_the_drivers_procfs_and_does_not_write_it() -> None:
     """Its registry takes keys for the whole node from whoever is root."""
     given = grant(SOCKET, LISTENER)
     given["edits"]["masked_paths"] = ["/proc/driver/nvidia/gpus/0000:c1:00.0", "/proc/kcore"]
@@ -187,7 +187,7 @@ def test_drm_nodes_are_closed_in_a_user_namespace_without_rules() -> None:
         assert {"allow": False, "type": "c", "major": DRM_MAJOR, "minor": minor, "access": "rwm"} in rules
 
 
-def test_the_driver_of_a_drm_node_is_known_by_sysfs(tmp_path: Path) -> None:
+def test_driver_of_a_drm_node_is_known_by_sysfs(tmp_path: Path) -> None:
     for name, driver in (("226:1", "nvidia"), ("226:128", "nvidia"), ("226:0", "i915"), ("10:1", "nvidia")):
         (tmp_path / "drivers" / driver).mkdir(parents=True, exist_ok=True)
         (tmp_path / "char" / name / "device").mkdir(parents=True)

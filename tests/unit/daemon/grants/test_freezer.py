@@ -60,7 +60,7 @@ def test_freezer_state_file_is_found(
     assert found == (file and StateFile(str(tmp_path / "cg" / file.path), file.tells))
 
 
-def test_a_process_that_is_gone(tmp_path: Path) -> None:
+def test_process_that_is_gone(tmp_path: Path) -> None:
     assert freezer.state_file(7, proc=str(tmp_path)) is None
 
 
@@ -128,7 +128,7 @@ def test_freezer_watch_polls_running_containers_only(world: World, state: str) -
     assert world.told == []
 
 
-def test_an_engine_is_not_believed_where_the_kernel_speaks(world: World) -> None:
+def test_engine_is_not_believed_where_the_kernel_speaks(world: World) -> None:
     world.watch.hint(world.grant, True)
     assert world.told == []
     world.say("FROZEN")
@@ -136,7 +136,7 @@ def test_an_engine_is_not_believed_where_the_kernel_speaks(world: World) -> None
     assert world.told == [("c1", True)]
 
 
-def test_an_engine_is_believed_where_the_kernel_is_mute(world: World) -> None:
+def test_engine_is_believed_where_the_kernel_is_mute(world: World) -> None:
     world.file.unlink()
     world.watch.look()
     assert world.told == []
@@ -167,7 +167,7 @@ def test_freezer_watch_leaks_no_descriptor(world: World) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_container_of_the_same_name_begins_anew(world: World) -> None:
+def test_container_of_the_same_name_begins_anew(world: World) -> None:
     world.say("FROZEN")
     world.watch.look()
     world.grant.pid = 8

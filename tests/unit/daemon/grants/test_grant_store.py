@@ -79,7 +79,7 @@ def test_saved_grants_are_loaded(store: GrantStore) -> None:
     assert [each.tenant for each in store.load().grants] == [3, 4]
 
 
-def test_a_change_is_there_whole_or_not_at_all(store: GrantStore) -> None:
+def test_change_is_there_whole_or_not_at_all(store: GrantStore) -> None:
     store.save(grant())
     change = store.prepare([grant(qos="online"), grant(2)])
     assert [each.qos for each in store.load().grants] == ["offline"], "not before it is committed"
@@ -133,7 +133,7 @@ def test_document_under_a_foreign_name_is_set_aside(store: GrantStore) -> None:
     assert store.load().grants == []
 
 
-def test_a_folder_or_a_link_in_place_of_a_document(store: GrantStore, tmp_path: Path) -> None:
+def test_folder_or_a_link_in_place_of_a_document(store: GrantStore, tmp_path: Path) -> None:
     document(store, 1).mkdir()
     (tmp_path / "x").write_text("{}")
     document(store, 2).symlink_to(tmp_path / "x")
@@ -169,7 +169,7 @@ def fill(folder: Path) -> None:
             file.write(bytes(4096))
 
 
-def test_a_full_file_system_changes_nothing(small: Path) -> None:
+def test_full_file_system_changes_nothing(small: Path) -> None:
     store, state = GrantStore(str(small / "grants")), NodeState(str(small / "node-state.json"))
     store.save(grant())
     state.save(generation=3)
@@ -192,7 +192,7 @@ def test_a_full_file_system_changes_nothing(small: Path) -> None:
     assert names(store) == []
 
 
-def test_a_read_only_file_system_changes_nothing(small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_read_only_file_system_changes_nothing(small: Path, capfd: pytest.CaptureFixture[str]) -> None:
     store = GrantStore(str(small / "grants"))
     store.save(grant())
     change = store.prepare([grant(qos="online")])
@@ -258,7 +258,7 @@ def test_random_body_is_no_grant(body: Any) -> None:
         grant_record.from_json(body)
 
 
-def test_a_write_that_stops_half_way_leaves_the_old_one(
+def test_write_that_stops_half_way_leaves_the_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "d"

@@ -190,7 +190,7 @@ def test_ended_or_cardless_container_cannot_be_changed(world: World) -> None:
     privileged.close()
 
 
-def test_the_ways_to_name_a_container(world: World) -> None:
+def test_ways_to_name_a_container(world: World) -> None:
     first = world.granted("aaaa-1", MGPU_MEMORY_MIB="512")
     second = world.granted("aaaa-2", MGPU_MEMORY_MIB="512")
     world.granted("aaaa", MGPU_MEMORY_MIB="512")
@@ -233,6 +233,6 @@ def test_pod_name_selects_its_only_container(world: World) -> None:
 @pytest.mark.parametrize(
     "members", [{}, {"class": "both"}, {"core_percent": 0}, {"memory_mib": 0}, {"memory_mib": "1024"}]
 )
-def test_the_schema_wants_something_to_change(world: World, members: dict[str, Any]) -> None:
+def test_schema_wants_something_to_change(world: World, members: dict[str, Any]) -> None:
     world.granted("job")
     assert "control at $" in line(world, "job", **members)

@@ -52,7 +52,7 @@ def test_free_card_keeps_the_operators_policy(world: World) -> None:
     )
 
 
-def test_a_conflict_names_the_container_that_set_the_policy(world: World) -> None:
+def test_conflict_names_the_container_that_set_the_policy(world: World) -> None:
     world.granted("first", **ON_0, MGPU_POLICY="be")
     with pytest.raises(Refusal) as refused:
         world.granted("second", **ON_0, MGPU_POLICY="fs")
@@ -100,7 +100,7 @@ def test_cards_whose_policy_the_scheduler_does_not_take_are_as_before(world: Wor
     assert world.engine.policies == {0: FIXED_SHARE, 1: FIXED_SHARE}
 
 
-def test_a_card_that_is_not_there(world: World) -> None:
+def test_card_that_is_not_there(world: World) -> None:
     assert line(world, cards=[0, 7], policy="fixed-share") == (
         "mgpu: this node has no GPU 7; its GPUs are: 0, 1"
     )

@@ -83,7 +83,7 @@ def test_is_lent_what_online_was_granted_and_does_not_use() -> None:
     assert "the most that is free is 5160 MiB" in line(asked, lending(11000, online(16000)))
 
 
-def test_a_card_that_is_one_containers_alone_is_not_lent() -> None:
+def test_card_that_is_one_containers_alone_is_not_lent() -> None:
     asked = replace(request(6000, qos="offline"), reclaimable=True)
     alone = replace(online(V100_MIB), whole=True)
     assert "the most that is free is 0 MiB" in line(asked, lending(0, alone))
@@ -159,7 +159,7 @@ def test_without_overcommit_the_memory_is_the_containers_own() -> None:
     world.close()
 
 
-def test_an_older_driver_and_mig_are_refused_in_a_line() -> None:
+def test_older_driver_and_mig_are_refused_in_a_line() -> None:
     share = CardShare(index=0, minor=0, uuid="GPU-0", name="A100", memory_mib=512, core_percent=None)
     with pytest.raises(Refusal) as caught:
         refusals.refuse_unevictable("550.163.01", [share], CARDS)
@@ -176,7 +176,7 @@ def test_an_older_driver_and_mig_are_refused_in_a_line() -> None:
     refusals.refuse_unevictable("570.1", [share], CARDS)
 
 
-def test_a_reclaimable_container_does_not_become_online_and_is_written_down() -> None:
+def test_reclaimable_container_does_not_become_online_and_is_written_down() -> None:
     world = World(LENDS)
     grant = world.granted()
     grant.qos, grant.reclaimable = "offline", True
@@ -189,7 +189,7 @@ def test_a_reclaimable_container_does_not_become_online_and_is_written_down() ->
     world.close()
 
 
-def test_a_changed_share_leaves_the_room_of_one_that_is_put_back() -> None:
+def test_changed_share_leaves_the_room_of_one_that_is_put_back() -> None:
     world = World(LENDS)
     grant = world.granted("c", MGPU_MEMORY_MIB="512", MGPU_QOS="offline")
     grant.reclaimable, grant.reclaim = (
@@ -202,7 +202,7 @@ def test_a_changed_share_leaves_the_room_of_one_that_is_put_back() -> None:
     world.close()
 
 
-def test_the_next_mgpud_tells_the_engine_where_a_container_is() -> None:
+def test_next_mgpud_tells_the_engine_where_a_container_is() -> None:
     world = World(NodeConfig())
     engine, grant = world.engine, world.granted()
     memory_kind.tell(cast(Engine, engine), NodeConfig(), grant)

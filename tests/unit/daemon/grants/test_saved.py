@@ -64,7 +64,7 @@ def refusal(world: World, had: list[Gpu], driver: str = "580.95.05") -> str:
     return caught.value.line()
 
 
-def test_a_restored_container_counts_as_evicted_from_its_admission_on(world: World) -> None:
+def test_restored_container_counts_as_evicted_from_its_admission_on(world: World) -> None:
     grant = admitted(world, [gpu(1)])
     assert [card.minor for card in grant.cards] == [1], "its /dev came with it"
     assert grant.reclaim == Reclaim(
@@ -78,7 +78,7 @@ def test_a_restored_container_counts_as_evicted_from_its_admission_on(world: Wor
     assert (card["evicted_bytes"], card["evicted_from"]) == (100 * MIB, "GPU-old-1")
 
 
-def test_the_next_mgpud_knows_it_too(world: World) -> None:
+def test_next_mgpud_knows_it_too(world: World) -> None:
     grant = admitted(world, [gpu()])
     after = World(NodeConfig(), world.folder)
     [found] = after.store.load().grants
@@ -104,24 +104,24 @@ def test_several_gpus_are_told_apart_by_their_nodes(world: World) -> None:
         ([gpu(mib=1025)], "had 1025 MiB of GPU memory, and its cap is 1024 MiB now"),
     ],
 )
-def test_a_container_that_could_not_come_back_is_refused(world: World, had: list[Gpu], said: str) -> None:
+def test_container_that_could_not_come_back_is_refused(world: World, had: list[Gpu], said: str) -> None:
     line = refusal(world, had)
     assert said in line
     assert "\n" not in line
 
 
-def test_a_driver_that_restores_onto_the_same_gpu_only_is_given_no_other(world: World) -> None:
+def test_driver_that_restores_onto_the_same_gpu_only_is_given_no_other(world: World) -> None:
     assert "restores a process onto its own GPUs only" in refusal(world, [gpu()], "570.86.16")
     grant = admitted(world, [gpu(uuid=CARDS[0].uuid)], "570.86.16")
     assert grant.reclaim.state == "evicting"
 
 
-def test_a_driver_that_moves_no_process_takes_one_that_had_nothing(world: World) -> None:
+def test_driver_that_moves_no_process_takes_one_that_had_nothing(world: World) -> None:
     assert "does not move processes onto" in refusal(world, [gpu(uuid=CARDS[0].uuid)], "565.57.01")
     assert admitted(world, [gpu(mib=0)], "565.57.01").reclaim == Reclaim()
 
 
-def test_a_mig_instance_takes_back_no_process() -> None:
+def test_mig_instance_takes_back_no_process() -> None:
     card = CARDS[0]
     instance = type(card)(**{**vars(card), "instance": (1, 0)})
     share = CardShare(index=0, minor=0, uuid=card.uuid, name=NAME, memory_mib=1024, core_percent=None)

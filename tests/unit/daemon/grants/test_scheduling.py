@@ -28,13 +28,13 @@ def test_class_quota_and_policy_of_the_first_container(world: World) -> None:
     assert world.engine.policies == {0: GUARANTEED_BURST_SHARE}
 
 
-def test_a_whole_card_is_a_quota_of_100(world: World) -> None:
+def test_whole_card_is_a_quota_of_100(world: World) -> None:
     world.granted("a", MGPU_GPUS="2")
     assert told(world) == [(ONLINE, 100)]
     assert world.engine.policies == {0: FIXED_SHARE, 1: FIXED_SHARE}
 
 
-def test_a_core_total_is_split_over_the_cards(world: World) -> None:
+def test_core_total_is_split_over_the_cards(world: World) -> None:
     world.granted("a", MGPU_GPUS="2", MGPU_CORE="80", MGPU_MEMORY_MIB="4096")
     assert told(world) == [(ONLINE, 40)]
 
@@ -71,13 +71,13 @@ def test_native_burst_share_heeds_no_quota(world: World) -> None:
     assert told(world) == [(ONLINE, 70), (ONLINE, 30)]
 
 
-def test_a_free_card_takes_the_policy_of_its_next_container(world: World) -> None:
+def test_free_card_takes_the_policy_of_its_next_container(world: World) -> None:
     world.life.release(world.granted("a", MGPU_MEMORY_MIB="1024", MGPU_POLICY="be"))
     world.granted("b", MGPU_MEMORY_MIB="1024")
     assert world.engine.policies == {0: FIXED_SHARE}
 
 
-def test_a_container_without_a_card_is_not_scheduled() -> None:
+def test_container_without_a_card_is_not_scheduled() -> None:
     world = World(NodeConfig(allow_privileged=True))
     grant = world.admit("a", reach=[{"how": "cgroup", "detail": "device rule a *:* rwm"}])
     assert grant is not None

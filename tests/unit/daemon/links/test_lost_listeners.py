@@ -144,7 +144,7 @@ def test_listener_that_could_not_be_served_is_lost(world: World, init: subproces
 
 
 @pytest.mark.parametrize("gets_it_back", [True, False])
-def test_the_next_mgpud_knows(world: World, init: subprocess.Popen[bytes], gets_it_back: bool) -> None:
+def test_next_mgpud_knows(world: World, init: subprocess.Popen[bytes], gets_it_back: bool) -> None:
     before = bound(world, init)
     arrives(world, before)
     start(init)

@@ -75,7 +75,7 @@ def test_pauses_are_handed_on(world: World) -> None:
     assert world.frozen == [("c1", True), ("c1", False)]
 
 
-def test_a_kill_for_memory_is_counted(world: World, capfd: pytest.CaptureFixture[str]) -> None:
+def test_kill_for_memory_is_counted(world: World, capfd: pytest.CaptureFixture[str]) -> None:
     link = world.link()
     link.heard(told(container="c1", event="oom"))
     link.heard(told(container="c1", known=KNOWN))
@@ -88,9 +88,7 @@ def test_a_kill_for_memory_is_counted(world: World, capfd: pytest.CaptureFixture
     assert "event=host-out-of-memory container=c1" in capfd.readouterr().err
 
 
-def test_an_end_is_told_when_the_grant_is_gone_already(
-    world: World, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_end_is_told_when_the_grant_is_gone_already(world: World, capfd: pytest.CaptureFixture[str]) -> None:
     world.grants.remove(of(world))
     world.link().heard(told(container="c1", event="exit", exit_status=137))
     assert "event=ended container=c1 status=137" in capfd.readouterr().err
@@ -150,7 +148,7 @@ def test_watcher_is_told_of_containers_and_runs_without_any(
     assert serve(world.link(script=f"open({str(started)!r}, 'w').close(); " + script), started.exists)
 
 
-def test_a_message_about_a_card_is_handed_on(world: World) -> None:
+def test_message_about_a_card_is_handed_on(world: World) -> None:
     world.link().heard(told(uevent="bind", path="/devices/pci0000:00/0000:00:09.0"))
     assert world.hints == [True]
 
@@ -164,7 +162,7 @@ def test_a_message_about_a_card_is_handed_on(world: World) -> None:
         "import os, signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); os.close(1); os.close(0); signal.pause()",
     ],
 )
-def test_a_watcher_that_fails_is_started_again(
+def test_watcher_that_fails_is_started_again(
     world: World, quick: None, tmp_path: Path, there: Path, script: str
 ) -> None:
     started = tmp_path / "started"
@@ -172,12 +170,12 @@ def test_a_watcher_that_fails_is_started_again(
     assert serve(world.link(there, script=count + script), lambda: len(said(started)) >= 2)
 
 
-def test_a_watcher_that_cannot_be_started(world: World, quick: None, there: Path) -> None:
+def test_watcher_that_cannot_be_started(world: World, quick: None, there: Path) -> None:
     link = WatchLink([str(there)], world.grants, lambda *_: None, lambda: None, lambda _: ["/nowhere"])
     serve(link, seconds=0.3)
 
 
-def test_a_watcher_that_talks_all_the_time_does_not_keep_mgpud_from_its_work(
+def test_watcher_that_talks_all_the_time_does_not_keep_mgpud_from_its_work(
     world: World, quick: None, there: Path
 ) -> None:
     script = (

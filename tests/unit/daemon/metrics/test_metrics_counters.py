@@ -67,13 +67,13 @@ def outcome(
     counters.loop_stats_outcome(byref(stats), c_bool(run), c_uint32(why), c_int(error), at)
 
 
-def test_the_bounds_are_those_that_tests_use(counters: ctypes.CDLL) -> None:
+def test_bounds_are_those_that_tests_use(counters: ctypes.CDLL) -> None:
     bounds = (c_uint64 * (LATENCY_BUCKETS - 1)).in_dll(counters, "mgpu_latency_bounds_ns")
     assert tuple(bounds) == BOUNDS_NS
     assert (BOUNDS_NS[0], BOUNDS_NS[-1]) == (50 * US, 10_000 * US)
 
 
-def test_a_bound_is_inside_its_bucket_and_what_is_beyond_all_is_in_the_last(counters: ctypes.CDLL) -> None:
+def test_bound_is_inside_its_bucket_and_what_is_beyond_all_is_in_the_last(counters: ctypes.CDLL) -> None:
     stats, read = LoopStats(), Stats()
     took = [each for bound in BOUNDS_NS for each in (bound, bound + 1)]
     for each in took:
@@ -154,7 +154,7 @@ def test_time_at_a_call_counts_from_the_first_poll_that_saw_it(counters: ctypes.
     assert counters.stats_calls(byref(stats)) == 2
 
 
-def test_the_reasons_are_named_in_the_page() -> None:
+def test_reasons_are_named_in_the_page() -> None:
     page = (REPOSITORY / "docs" / "metrics.md").read_text().partition("reason of a call's refusal")[2]
     table = page.partition("\n\n")[0]
     assert all(f"`{reason.name.lower()}`" in table for reason in Refused)

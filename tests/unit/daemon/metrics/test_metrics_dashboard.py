@@ -102,7 +102,7 @@ def test_every_label_that_is_asked_for_or_shown_is_one_of_the_metrics(
             assert shown <= set().union(*(exported[name] for name in metrics)), target
 
 
-def test_the_page_has_every_metric_and_no_other(exported: dict[str, set[str]]) -> None:
+def test_page_has_every_metric_and_no_other(exported: dict[str, set[str]]) -> None:
     page = (REPOSITORY / "docs" / "metrics.md").read_text()
     said = set(re.findall(r"^\| `(mgpu_[a-z_]+)` \|", page, re.MULTILINE))
     histogram = {name for name in exported if re.search(r"_(bucket|sum|count)$", name)}

@@ -80,7 +80,7 @@ def test_stuck_event_loop_is_seen_by_the_watchdog_thread() -> None:
         assert world.ticks == 1
 
 
-def test_a_lost_driver_is_told_once() -> None:
+def test_lost_driver_is_told_once() -> None:
     with node() as world:
         world.engine.driver_alive = False
         world.pass_s(10)
@@ -88,7 +88,7 @@ def test_a_lost_driver_is_told_once() -> None:
         assert world.one("mgpu_driver_up") == 0
 
 
-def test_the_watchdogs_own_thread_looks_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watchdogs_own_thread_looks_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("native_sched.daemon.control.health.PERIOD_S", 0.001)
     with node() as world:
         world.watchdog.start()
@@ -129,12 +129,12 @@ def test_systemd_is_notified_while_all_threads_turn(
 
 
 @pytest.mark.parametrize("path", ["", "nonsense", "/nowhere/notify", "@nowhere"])
-def test_a_manager_that_is_not_there_is_no_fault(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_manager_that_is_not_there_is_no_fault(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NOTIFY_SOCKET", path)
     sd_notify.tell(sd_notify.READY)
 
 
-def test_the_verb_tells_what_its_schema_says() -> None:
+def test_verb_tells_what_its_schema_says() -> None:
     with node() as world:
         world.log.error("listener-not-served", container="c", why="Too many open files")
         plain = {name: HEALTH[name] for name in list(HEALTH)[:16]}
@@ -253,7 +253,7 @@ def run(*args: str) -> Result:
     return CliRunner().invoke(main, ["health", *args])
 
 
-def test_the_screen_and_its_status(mgpud: FakeMgpud, tmp_path: Path) -> None:
+def test_screen_and_its_status(mgpud: FakeMgpud, tmp_path: Path) -> None:
     result = run()
     assert result.exit_code == 2, "nobody listens for containers"
     sockets = serve(tmp_path, "seccomp.sock", "metrics.sock")

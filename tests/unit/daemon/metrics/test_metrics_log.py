@@ -105,7 +105,7 @@ def test_line_is_key_value_or_json(written: Written) -> None:
     assert written.log.recent() == [], "what is no warning is not remembered"
 
 
-def test_a_value_is_cut(written: Written) -> None:
+def test_value_is_cut(written: Written) -> None:
     written.log.info("refused", why="x" * 10_000)
     assert parsed(written.lines()[0])["why"] == "x" * VALUE_MAX_CHARS + "..."
 
@@ -149,7 +149,7 @@ def test_log_continues_after_a_full_disk() -> None:
     assert [entry.event for entry in log.recent()] == ["holder-gone"] * 2
 
 
-def test_a_torn_line_does_not_tear_the_next(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torn_line_does_not_tear_the_next(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = os.write
     monkeypatch.setattr(os, "write", lambda fd, data: whole(fd, data[:10]))
     written.log.info("one")
@@ -158,7 +158,7 @@ def test_a_torn_line_does_not_tear_the_next(written: Written, monkeypatch: pytes
     assert parsed(written.lines()[1])["event"] == "two"
 
 
-def test_a_fault_says_where(written: Written) -> None:
+def test_fault_says_where(written: Written) -> None:
     try:
         raise ValueError("a\nb")
     except ValueError as error:

@@ -51,7 +51,7 @@ async def ask(
         writer.close()
 
 
-def test_a_unix_socket_of_roots_and_a_fresh_answer_each_time(tmp_path: Path) -> None:
+def test_unix_socket_of_roots_and_a_fresh_answer_each_time(tmp_path: Path) -> None:
     counting = Counting()
     path = str(tmp_path / "metrics.sock")
     (tmp_path / "metrics.sock").touch()
@@ -118,7 +118,7 @@ def test_random_request_gets_one_of_three_heads(data: bytes) -> None:
     assert len(head) <= 5
 
 
-def test_a_fault_of_ours_is_a_500_and_a_line_in_the_log() -> None:
+def test_fault_of_ours_is_a_500_and_a_line_in_the_log() -> None:
     counting = Counting()
     counting.fails = True
     assert counting.server.answer(GET, 0).startswith(b"HTTP/1.1 500 ")
@@ -155,7 +155,7 @@ def test_abusive_clients_are_disconnected(tmp_path: Path, monkeypatch: pytest.Mo
     assert answers[3].endswith(b"p 1\n")
 
 
-def test_a_port_that_is_taken_is_logged_and_the_socket_served(tmp_path: Path) -> None:
+def test_port_that_is_taken_is_logged_and_the_socket_served(tmp_path: Path) -> None:
     counting = Counting()
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

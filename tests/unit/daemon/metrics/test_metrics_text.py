@@ -97,7 +97,7 @@ def test_openmetrics_is_the_same(world: Node) -> None:
     assert "mgpu_container_memory_limit_bytes{" in text
 
 
-def test_a_container_with_all_its_names_on_each_card(world: Node) -> None:
+def test_container_with_all_its_names_on_each_card(world: Node) -> None:
     grant = world.add("c1", 0, 1)
     world.engine.used_bytes[grant.tenant, 1] = 7 * MIB
     limits = world.samples(CONTAINER + "memory_limit_bytes")
@@ -160,7 +160,7 @@ def test_share_does_not_depend_on_scrapes(world: Node) -> None:
     assert world.one(CONTAINER + "share_ratio") == 1
 
 
-def test_a_new_containers_share_counts_from_its_start(world: Node) -> None:
+def test_new_containers_share_counts_from_its_start(world: Node) -> None:
     world.pass_s(100)
     grant = world.add("c1", 0)
     assert world.one(CONTAINER + "share_ratio") == 0
@@ -169,7 +169,7 @@ def test_a_new_containers_share_counts_from_its_start(world: Node) -> None:
     assert world.one(CONTAINER + "share_ratio") == pytest.approx(0.5)
 
 
-def test_the_histogram_is_cumulative(world: Node) -> None:
+def test_histogram_is_cumulative(world: Node) -> None:
     for bucket, count in ((0, 1), (2, 5), (9, 2)):
         world.engine.counts.preemption[bucket] = count
     world.engine.counts.preemption_sum_ns = S
@@ -231,7 +231,7 @@ def test_memory_that_moves_during_a_scrape_counts_once(world: Node) -> None:
     assert [one.value for one in found["mgpu_container_memory_evicted_bytes"].samples] == [8000 * MIB, 0]
 
 
-def test_a_container_created_anew_under_its_name_is_one_series(world: Node) -> None:
+def test_container_created_anew_under_its_name_is_one_series(world: Node) -> None:
     """Prometheus drops a scrape's second sample of a series, and promtool refuses all of it."""
     for state in ("draining", "draining", "bound"):
         grant = world.add("c1", 0, state=state)
@@ -304,7 +304,7 @@ def codes_in(path: str) -> set[str]:
     return found
 
 
-def test_the_known_codes_are_those_that_admission_uses() -> None:
+def test_known_codes_are_those_that_admission_uses() -> None:
     used = set().union(*map(codes_in, ADMISSION))
     assert len(used) > 20
     assert used <= set(CODES), f"not told from the first scrape on: {sorted(used - set(CODES))}"

@@ -72,7 +72,7 @@ def test_published_annotations_are_the_request(
     )
 
 
-def test_a_container_that_asks_for_nothing_is_told_nothing() -> None:
+def test_container_that_asks_for_nothing_is_told_nothing() -> None:
     workload = yaml.safe_load(Path(MANIFESTS, "ack-multigpu.yaml").read_text())
     workload["spec"]["template"]["spec"]["containers"].append({"name": "side", "image": "x"})
     [pod] = pods(workload)

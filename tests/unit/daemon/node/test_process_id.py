@@ -28,7 +28,7 @@ def child_of(pid: int) -> int:
     return int(children.read_text().split()[0])
 
 
-def test_a_container_and_one_nested_in_it_are_inside_and_others_are_not(private_host: None) -> None:
+def test_container_and_one_nested_in_it_are_inside_and_others_are_not(private_host: None) -> None:
     with (
         unshared("unshare", "--pid", "--fork", "sleep", "60") as init,
         unshared("sleep", "60") as other,

@@ -43,7 +43,7 @@ def unified(tmp_path: Path, cgroup: str = "0::/pods/c\n") -> Host:
 
 
 @pytest.mark.parametrize("where", ["pods", "pods/c"])
-def test_the_tightest_limit_of_any_cgroup_above_holds(tmp_path: Path, where: str) -> None:
+def test_tightest_limit_of_any_cgroup_above_holds(tmp_path: Path, where: str) -> None:
     host = unified(tmp_path)
     for path in ("pods", "pods/c"):
         host.group(path, V2, "max", 10)
@@ -65,11 +65,11 @@ def test_version_1_has_its_own_folder_and_number_for_no_limit(tmp_path: Path) ->
     assert host.room_mib in (700, 701)
 
 
-def test_the_machine_itself_is_a_limit(tmp_path: Path) -> None:
+def test_machine_itself_is_a_limit(tmp_path: Path) -> None:
     assert Host(tmp_path, "0::/\n", available_mib=50).room_mib == 50
 
 
-def test_a_container_above_its_limit_or_gone_has_none(tmp_path: Path) -> None:
+def test_container_above_its_limit_or_gone_has_none(tmp_path: Path) -> None:
     host = unified(tmp_path)
     host.group("pods/c", V2, 100 * MIB, 300)
     assert host.room_mib == 0

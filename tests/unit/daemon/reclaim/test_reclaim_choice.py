@@ -26,7 +26,7 @@ def test_without_a_demand_nothing_is_evicted() -> None:
     assert victim({0: card(free=0)}, [tenant(1, 100)]) is None
 
 
-def test_the_smallest_that_is_enough_is_evicted() -> None:
+def test_smallest_that_is_enough_is_evicted() -> None:
     chosen = victim({0: card(demanded=60, free=10)}, [tenant(1, 100), tenant(2, 50), tenant(3, 49)])
     assert chosen is not None
     assert chosen.tenant == 2
@@ -51,11 +51,11 @@ def test_free_memory_beyond_the_drivers_part_evicts_no_container() -> None:
     assert victim({0: free}, [tenant(1, 50)]) is None
 
 
-def test_a_container_on_another_card_is_left_alone() -> None:
+def test_container_on_another_card_is_left_alone() -> None:
     assert victim({0: card(demanded=10), 1: card()}, [tenant(1, 100, card=1)]) is None
 
 
-def test_the_oldest_is_restored_first_even_if_a_younger_would_fit() -> None:
+def test_oldest_is_restored_first_even_if_a_younger_would_fit() -> None:
     restorations = Restorations(HOLD)
     waiting = [tenant(1, 80, since_ns=1), tenant(2, 10, since_ns=2)]
     assert restorations.next(0, {0: card(free=50)}, waiting) == (None, None)
@@ -78,7 +78,7 @@ def test_nothing_is_restored_while_online_waits() -> None:
     assert restorations.next(S, {0: card(demanded=1, free=1000)}, waiting) == (None, None)
 
 
-def test_an_evicted_one_says_when_it_comes_back_or_what_it_waits_for() -> None:
+def test_evicted_one_says_when_it_comes_back_or_what_it_waits_for() -> None:
     restorations = Restorations(HOLD)
     waiting = [tenant(1, 80 * MIB, since_ns=1), tenant(2, 10 * MIB, since_ns=2)]
     restorations.next(0, {0: card(free=50 * MIB)}, waiting)
@@ -130,7 +130,7 @@ def test_online_that_comes_and_goes_evicts_ever_more_seldom(period_ms: int, busy
         hold = min(2 * hold, HOLD_MOST * HOLD) if gap <= 8 * hold else HOLD
 
 
-def test_a_container_that_ran_for_long_is_restored_as_soon_as_the_first_time() -> None:
+def test_container_that_ran_for_long_is_restored_as_soon_as_the_first_time() -> None:
     restorations = Restorations(HOLD)
     restorations.evicted(tenant(1, 10), S)
     restorations.evicted(tenant(1, 10, since_ns=2 * S), 2 * S + MS)

@@ -215,7 +215,7 @@ def test_one_that_the_driver_does_not_know_is_left_alone() -> None:
     one.world.close()
 
 
-def test_a_container_whose_state_cannot_be_asked_stays_as_it_is_written_down() -> None:
+def test_container_whose_state_cannot_be_asked_stays_as_it_is_written_down() -> None:
     one = Container(Driver(2, {2: "ends after"}))
     with pytest.raises(Gone):
         asyncio.run(one.mover.evict(one.grant, drain_ms=1000, beside_online=True))

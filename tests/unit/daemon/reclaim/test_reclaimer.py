@@ -30,7 +30,7 @@ def ending(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     yield from made(monkeypatch, unevictable="end")
 
 
-def test_a_helper_that_dies_once_is_tried_again_at_once(node: Node) -> None:
+def test_helper_that_dies_once_is_tried_again_at_once(node: Node) -> None:
     one = node.container()
     node.driver.dies, node.engine.demands = 1, {0}
     node.runs(lambda: one.reclaim.state == "evicted")
@@ -85,7 +85,7 @@ def test_what_an_evicted_container_waits_for_is_told(node: Node) -> None:
     assert told(grant) == "None"
 
 
-def test_a_refusal_of_the_driver_is_not_tried_again(node: Node) -> None:
+def test_refusal_of_the_driver_is_not_tried_again(node: Node) -> None:
     one = node.container()
     node.driver.refuses, node.engine.demands = "lock", {0}
     node.runs(lambda: bool(one.not_moved))
@@ -93,7 +93,7 @@ def test_a_refusal_of_the_driver_is_not_tried_again(node: Node) -> None:
     assert node.driver.steps == [("lock", node.pid(one))]
 
 
-def test_a_restoration_that_waits_for_online_holds_up_no_other_card(node: Node) -> None:
+def test_restoration_that_waits_for_online_holds_up_no_other_card(node: Node) -> None:
     waits, other = node.container(0, "evicted"), node.container(1, "evicted")
     runs = node.container(0)
     node.driver.waits = {node.pid(waits)}
@@ -124,7 +124,7 @@ def test_one_whose_memory_is_its_own_returns_beside_a_restoration_that_waits(nod
     )
 
 
-def test_an_online_call_lets_what_it_waits_for_end_beside_online(node: Node) -> None:
+def test_online_call_lets_what_it_waits_for_end_beside_online(node: Node) -> None:
     waits = node.container(0, "evicted")
     node.driver.waits = {node.pid(waits)}
 
@@ -150,7 +150,7 @@ def test_one_that_the_driver_leaves_between_two_places_is_ended(
     node.runs(lambda: node.killed == [between])
 
 
-def test_a_container_that_ends_before_its_eviction_begins_holds_up_no_other(
+def test_container_that_ends_before_its_eviction_begins_holds_up_no_other(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = node.container(), node.container()
@@ -166,7 +166,7 @@ def test_a_container_that_ends_before_its_eviction_begins_holds_up_no_other(
     node.runs(lambda: second.reclaim.state == "evicted")
 
 
-def test_an_ended_container_is_not_written_down_again(node: Node) -> None:
+def test_ended_container_is_not_written_down_again(node: Node) -> None:
     one = node.container()
     node.world.grants.remove(one)
     node.world.store.remove(one)
@@ -174,7 +174,7 @@ def test_an_ended_container_is_not_written_down_again(node: Node) -> None:
     assert node.written(one) is None
 
 
-def test_a_frozen_container_is_said_to_be_and_not_waited_for(node: Node) -> None:
+def test_frozen_container_is_said_to_be_and_not_waited_for(node: Node) -> None:
     runs, evicted = node.container(), node.container(0, "evicted", by_hand=True)
     runs.paused = evicted.paused = True
 
@@ -187,7 +187,7 @@ def test_a_frozen_container_is_said_to_be_and_not_waited_for(node: Node) -> None
     assert (evicted.reclaim.state, evicted.reclaim.by_hand) == ("evicted", True)
 
 
-def test_an_evicted_container_that_is_evicted_by_hand_stays_so_for_the_next_mgpud(node: Node) -> None:
+def test_evicted_container_that_is_evicted_by_hand_stays_so_for_the_next_mgpud(node: Node) -> None:
     one = node.container(0, "evicted")
     node.engine.demands = {0}
     node.runs(lambda: one.asked is None, lambda: node.reclaimer.ask_evict(one))
@@ -196,7 +196,7 @@ def test_an_evicted_container_that_is_evicted_by_hand_stays_so_for_the_next_mgpu
     assert (written.reclaim.state, written.reclaim.by_hand) == ("evicted", True)
 
 
-def test_the_last_word_of_the_operator_counts(node: Node) -> None:
+def test_last_word_of_the_operator_counts(node: Node) -> None:
     one = node.container(0, "evicted", by_hand=True)
 
     def ask() -> None:
@@ -215,7 +215,7 @@ def test_one_whose_evicted_processes_have_ended_gets_memory_again_without_room(n
     assert one.reclaim.bytes == {}
 
 
-def test_a_success_ends_what_was_said_of_a_failure(node: Node) -> None:
+def test_success_ends_what_was_said_of_a_failure(node: Node) -> None:
     one = node.container(0, "evicted")
     one.not_moved = "no room"
     node.runs(lambda: one.reclaim.state == "running" and not one.not_moved)
@@ -255,7 +255,7 @@ def test_time_that_does_not_count_is_not_up() -> None:
     assert counted == [False, False, True]
 
 
-def test_a_silent_helper_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_helper_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "mgpu-checkpoint"
     program.write_text("#!/bin/sh\nexec sleep 600\n")
     program.chmod(0o755)
@@ -293,7 +293,7 @@ def test_helper_that_is_not_installed_is_gone(tmp_path: Path, monkeypatch: pytes
     asyncio.run(run())
 
 
-def test_the_reclaimer_ends_although_something_happens_at_that_moment(node: Node) -> None:
+def test_reclaimer_ends_although_something_happens_at_that_moment(node: Node) -> None:
     node.runs(lambda: True)
     assert node.task is not None
     node.reclaimer.wake()

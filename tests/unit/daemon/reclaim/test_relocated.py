@@ -168,7 +168,7 @@ def _asked(driver: Driver) -> object:
     return Asked()
 
 
-def test_the_account_follows_and_the_record_says_where_it_was() -> None:
+def test_account_follows_and_the_record_says_where_it_was() -> None:
     world = World(NodeConfig(offline_overcommit=True))
     grant = evicted(world)
     relocate.apply(world.served, grant, planned(world, grant, UUIDS[1]))
@@ -186,7 +186,7 @@ def test_the_account_follows_and_the_record_says_where_it_was() -> None:
 
 
 @pytest.mark.parametrize("refuses", ["move", "schedule"])
-def test_a_move_that_the_engine_refuses_leaves_all_as_it_was(refuses: str) -> None:
+def test_move_that_the_engine_refuses_leaves_all_as_it_was(refuses: str) -> None:
     world = World(NodeConfig(offline_overcommit=True))
     grant = evicted(world)
     world.store.save(grant)
