@@ -20,7 +20,7 @@ CRIOS_FOLDER = "/usr/libexec/crio"
 
 def write(state: StateDir, runtime: str) -> None:
     """Write runtime.conf and bin/mgpu-runtime, for the OCI runtime below: "runc", "crun" or a path."""
-    line = shebang(paths.libexec("mgpu-runtime"), state)
+    line = shebang(_interpreter(Path(paths.libexec("mgpu-runtime")), state), state)
     _replace(state.runtime_conf, conf(state, runtime).encode(), 0o600)
     _replace(state.runtime, line, 0o700)
 
@@ -38,14 +38,30 @@ def conf(state: StateDir, runtime: str) -> str:
     return "".join(f'{key} = "{value}"\n' for key, value in values.items())
 
 
+def _interpreter(launcher: Path, state: StateDir) -> str:
+    """The launcher, or a link to it where its own path has a space."""
+    if not _has_space(str(launcher)):
+        return str(launcher)
+    link = state.runtime.with_name("launcher")
+    fresh = link.with_name("launcher.new")
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(launcher)
+    fresh.replace(link)
+    return str(link)
+
+
+def _has_space(path: str) -> bool:
+    return any(c.isspace() for c in path)
+
+
 def shebang(launcher: str, state: StateDir) -> bytes:
     """The script's only line. The kernel splits it at the first space: the launcher's path may have none."""
     line = os.fsencode(f"#!{launcher} --mgpu-config={state.runtime_conf}\n")
-    if any(c.isspace() for c in launcher):
+    if _has_space(launcher):
         raise Refusal(
             "launcher-path",
-            f"mgpu-runtime is installed at {quoted(launcher)}, and a script's interpreter can have no space",
-            "install mgpu below a path without spaces",
+            f"a script's interpreter can have no space, as in {quoted(launcher)}",
+            "choose a state directory without spaces with --root, or install mgpu below such a path",
         )
     if len(line) > SHEBANG_MAX_BYTES:
         raise Refusal(

@@ -124,6 +124,21 @@ def test_kernel_hands_over_the_config_as_one_argument(tmp_path: Path) -> None:
     assert f"--mgpu-config={state.runtime_conf}" in said.stderr + said.stdout
 
 
+def test_launcher_below_a_path_with_a_space_is_started_by_a_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = tmp_path / "my gpu" / "mgpu-runtime"
+    launcher.parent.mkdir()
+    launcher.symlink_to("/usr/bin/printf")
+    monkeypatch.setattr("oci_specs.paths.libexec", lambda _: str(launcher))
+    state = StateDir(tmp_path / "state")
+    state.create()
+    for _ in range(2):
+        runtime_files.write(state, "runc")
+        said = subprocess.run([state.runtime], capture_output=True, text=True, check=False)
+        assert f"--mgpu-config={state.runtime_conf}" in said.stderr + said.stdout
+
+
 def test_runtime_below_is_on_path_or_crios(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state = StateDir(tmp_path)
     beside, crun = tmp_path / "crio", tmp_path / "crio" / "crun"
