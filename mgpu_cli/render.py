@@ -213,13 +213,16 @@ def _grant(found: Container) -> Iterator[Row]:
     has = found.get("capabilities", [])
     if has:
         yield "Driver:", ", ".join(has)
-    known = [each for each in FEATURES if len(found["cards"]) >= each.gpus]
+    may = [
+        each
+        for each in FEATURES
+        if each.whole and each.capability in ("", *has) and len(found["cards"]) >= each.gpus
+    ]
     if found["whole"]:
-        served = [each.name for each in known if each.whole and each.capability in ("", *has)]
-        yield "GPUs:", f"whole, to it alone: {', '.join(served)}"
+        yield "GPUs:", f"whole, to it alone: {', '.join(each.name for each in may)}"
         return
-    more = ", ".join(each.name for each in known if each.whole and not each.share)
-    yield "GPUs:", f"shared: {', '.join(each.name for each in known if each.share)}; for {more} {HOW}"
+    more = ", ".join(each.name for each in may if not each.share)
+    yield "GPUs:", f"shared: {', '.join(each.name for each in may if each.share)}; for {more} {HOW}"
 
 
 def _scheduling(sched: dict[str, Any] | None, cards: list[dict[str, Any]]) -> Iterator[Row]:

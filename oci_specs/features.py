@@ -95,11 +95,10 @@ FEATURES = (
         "video",
         "NVDEC, NVENC, NVJPG, OFA",
         ("NVC4B0_VIDEO_DECODER", "NVC4B7_VIDEO_ENCODER", "NVC4D1_VIDEO_NVJPG", "NVC6FA_VIDEO_OFA"),
-        False,
         True,
-        "the work of video engines is not seen on each GPU",
-        f"{VARIABLE} has video or all",
-        VIDEO,
+        True,
+        takes=f"{VARIABLE} has video or all",
+        capability=VIDEO,
     ),
     Feature(
         "graphics", "Vulkan, OpenGL, EGL, OptiX", ("AMPERE_A",), False, False, "mgpu serves compute alone"

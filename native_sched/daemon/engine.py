@@ -7,7 +7,7 @@ the interpreter's lock. Failures are OSError with the engine's errno.
 import ctypes
 import errno
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_int32, c_uint8, c_uint32, c_uint64, c_void_p
 from enum import IntEnum
@@ -220,7 +220,8 @@ _SIGNATURES: dict[str, tuple[list[object], object]] = {
     "mgpu_engine_driver_alive": ([c_void_p], c_int),
     "mgpu_tenant_add": ([c_void_p, c_uint64], c_int),
     "mgpu_tenant_grant": ([c_void_p, c_uint64, c_uint32, c_uint64], c_int),
-    "mgpu_tenant_whole": ([c_void_p, c_uint64, c_uint32], c_int),
+    "mgpu_tenant_whole": ([c_void_p, c_uint64], c_int),
+    "mgpu_tenant_capabilities": ([c_void_p, c_uint64, c_uint32], c_int),
     "mgpu_tenant_move": ([c_void_p, c_uint64, c_uint32, c_uint32], c_int),
     "mgpu_tenant_add_node": ([c_void_p, c_uint64, c_uint64, c_uint64, c_uint32, c_uint32], c_int),
     "mgpu_tenant_space": ([c_void_p, c_uint64, c_uint64], c_int),
@@ -303,9 +304,12 @@ class Engine:
     def grant(self, tenant: int, card: int, cap_bytes: int) -> None:
         _checked(self._lib.mgpu_tenant_grant(self._handle, tenant, card, cap_bytes))
 
-    def whole(self, tenant: int, *, video: bool = False) -> None:
-        """It holds its cards alone; OSError(EBUSY) where it does not. video: that driver capability."""
-        _checked(self._lib.mgpu_tenant_whole(self._handle, tenant, video))
+    def whole(self, tenant: int) -> None:
+        """It holds its cards alone; OSError(EBUSY) where it does not."""
+        _checked(self._lib.mgpu_tenant_whole(self._handle, tenant))
+
+    def capabilities(self, tenant: int, names: Collection[str]) -> None:
+        _checked(self._lib.mgpu_tenant_capabilities(self._handle, tenant, "video" in names))
 
     def move(self, tenant: int, old: int, new: int) -> None:
         """OSError(EBUSY) while it has something on the old card; EAGAIN while a call of it is under way."""
@@ -371,10 +375,7 @@ class Engine:
         _checked(self._lib.mgpu_tenant_schedule(self._handle, tenant, tenant_class, quota_percent))
 
     def pause(self, tenant: int, paused: bool) -> None:
-        """Suspends the tenant's work because its container is frozen, or ends that.
-
-        OSError(ENOENT) for one that has not been scheduled.
-        """
+        """Suspends its work because its container is frozen, or ends that; OSError(ENOENT): not scheduled."""
         _checked(self._lib.mgpu_tenant_pause(self._handle, tenant, paused))
 
     def sched(self, tenant: int) -> SchedState:

@@ -172,7 +172,7 @@ static void look_at(struct mgpu_engine *e, const struct card *card)
     if (m->ops->add_card)
         m->ops->add_card(m->driver, card);
     /* Asked once, so that mgpu_card_without() never waits for a driver that hangs. */
-    if (!m->ops->engine_status(m->driver, card, engine))
+    if (!m->ops->engine_status(m->driver, card, UINT64_MAX, engine))
         refusals_note(&e->refusals, card->index, MGPU_WITHOUT_ENGINE_STATUS, -ENODATA);
 }
 

@@ -57,10 +57,11 @@ MGPU_API int mgpu_engine_guarded(const struct mgpu_engine *e);
 /* -EEXIST: it was granted another MIG instance of the same card. -EBUSY: another tenant holds the card alone.
  */
 MGPU_API int mgpu_tenant_grant(struct mgpu_engine *e, uint64_t id, uint32_t card, uint64_t cap_bytes);
-/* After its grants: it holds its cards alone, for good, and gets what interface.def
- * has for whole cards, if it has the driver capability what it has for video too. -EBUSY: another tenant is
- * on one of them; -EINVAL: one is a MIG instance, or it has none. */
-MGPU_API int mgpu_tenant_whole(struct mgpu_engine *e, uint64_t id, uint32_t video);
+/* After its grants: it holds its cards alone, for good, and gets what interface.def has for whole cards.
+ * -EBUSY: another tenant is on one of them; -EINVAL: one is a MIG instance, or it has none. */
+MGPU_API int mgpu_tenant_whole(struct mgpu_engine *e, uint64_t id);
+/* It gets what interface.def has for these: a set of enum rm_capability. */
+MGPU_API int mgpu_tenant_capabilities(struct mgpu_engine *e, uint64_t id, uint32_t capabilities);
 /* Its grant of `from` is from now on one of `to`; its nodes of `from` serve no more. -EBUSY: it
  * has something there; -EAGAIN: a call is under way; -EINVAL: it has not that card, or the other already, or
  * it or another tenant holds such a card alone. It is to be given the nodes of `to`, and to be scheduled

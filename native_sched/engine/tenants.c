@@ -183,7 +183,7 @@ int mgpu_tenant_grant(struct mgpu_engine *e, uint64_t id, uint32_t card, uint64_
     return 0;
 }
 
-int mgpu_tenant_whole(struct mgpu_engine *e, uint64_t id, uint32_t video)
+int mgpu_tenant_whole(struct mgpu_engine *e, uint64_t id)
 {
     WITH_ENGINE(e);
     struct tenant *t = tenant_by_id(e, id);
@@ -204,8 +204,18 @@ int mgpu_tenant_whole(struct mgpu_engine *e, uint64_t id, uint32_t video)
         cards++;
     }
     t->whole = cards != 0;
-    t->video = cards && video;
     return cards ? 0 : -EINVAL;
+}
+
+int mgpu_tenant_capabilities(struct mgpu_engine *e, uint64_t id, uint32_t capabilities)
+{
+    WITH_ENGINE(e);
+    struct tenant *t = tenant_by_id(e, id);
+
+    if (!t)
+        return -ENOENT;
+    t->capabilities = capabilities;
+    return 0;
 }
 
 static bool has_objects_on(const struct tenant *t, uint32_t card)

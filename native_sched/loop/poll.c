@@ -149,6 +149,16 @@ static void note_use(struct loop *l, struct loop_entity *entity, uint32_t card, 
                      sched_most_percent(&l->core, entity->id));
 }
 
+/* Reading a word crosses the bus, so those of video engines are read where a tenant works on them. */
+static uint64_t polled_engines(const struct loop *l, uint32_t index)
+{
+    uint64_t engines = 0;
+
+    for (uint32_t i = 0; i < l->card[index].tenants; i++)
+        engines |= groups_engines(l->entity[l->card[index].tenant[i]].groups, index);
+    return engines;
+}
+
 /* A card whose status words have been invalid for LOST_NS is blind until it is added anew. */
 static int read_status(struct loop *l, uint32_t index, struct engine_status *engine, uint64_t now)
 {
@@ -156,7 +166,7 @@ static int read_status(struct loop *l, uint32_t index, struct engine_status *eng
     int engines = 0;
 
     if (card && !(l->lost_cards & 1u << index))
-        engines = l->m->ops->engine_status(l->m->driver, card, engine);
+        engines = l->m->ops->engine_status(l->m->driver, card, polled_engines(l, index), engine);
     if (engines >= 0) {
         l->card[index].unread_ns = 0;
         return engines;

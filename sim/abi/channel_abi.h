@@ -49,7 +49,7 @@ enum sim_engine_index { SIM_ENGINE_GRAPHICS, SIM_ENGINE_COPY, SIM_ENGINES };
 
 /* The card's registers, read-only for programs that map them. What RM says of them: its controls ARCH_INFO
  * and GPU_GET_ENGINE_RUNLIST_PRI_BASE, which has nothing to say before Ampere. */
-enum { SIM_BAR0_BYTES = 1 << 20, SIM_RUNLISTS_MAX = 32 };
+enum { SIM_BAR0_BYTES = 1 << 20, SIM_RUNLISTS_MAX = 64 };
 struct sim_registers {
     uint32_t architecture, implementation, runlists, pad;
     struct {

@@ -467,8 +467,9 @@ uint32_t answer_control(const struct rm_request *request, uint32_t cmd)
 {
     const struct rm_row *row = rm_control_row(&request->rm->table, cmd);
 
-    /* Of whole cards: nothing is counted here, and what is set changes nothing. */
-    if (row && row->whole && is_for(cmd, request->object) && control_is_known(request->rm, cmd))
+    /* Of whole cards and of video: nothing is counted here, and what is set changes nothing. */
+    if (row && (row->whole || row->capabilities) && is_for(cmd, request->object) &&
+        control_is_known(request->rm, cmd))
         return request->params_bytes ? zeros(request) : NV_OK;
     for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++)
         if (answers[i].cmd == cmd && is_for(cmd, request->object))

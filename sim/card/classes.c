@@ -236,6 +236,7 @@ static const struct class_rule {
     {NV20_SUBDEVICE_DIAG, NV20_SUBDEVICE_0, ANY, NULL, NULL},
     {GF100_SUBDEVICE_MASTER, NV20_SUBDEVICE_0, ANY, NULL, NULL},
     {NV_CONFIDENTIAL_COMPUTE, NV01_ROOT_CLIENT, ANY, NULL, NULL},
+    {NV_MEMORY_MAPPER, NV20_SUBDEVICE_0, ANY, NULL, NULL},
     {FERMI_CONTEXT_SHARE_A, KEPLER_CHANNEL_GROUP_A, ANY, context_share_alloc, vaspace_free},
     {GT200_DEBUGGER, NV01_DEVICE_0, READ, debugger, NULL},
     {GF100_PROFILER, ANY_WITH_WORK, ANY, NULL, NULL},
@@ -264,14 +265,6 @@ static const struct class_rule {
     {BLACKWELL_DMA_COPY_B, ANY_CHANNEL, ANY, engine_object, NULL},
 };
 
-/* As their names say in interface.def. */
-static bool is_video(uint32_t class_id)
-{
-    const struct rm_row *row = rm_class_row(NULL, class_id);
-
-    return row && row->video && class_id >> 8 >= 0xb8;
-}
-
 static const struct class_rule *rule_of(uint32_t class_id)
 {
     static const struct class_rule video = {0, ANY_CHANNEL, OPTIONAL, video_object, NULL};
@@ -279,7 +272,7 @@ static const struct class_rule *rule_of(uint32_t class_id)
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
         if (rules[i].class_id == class_id)
             return &rules[i];
-    return is_video(class_id) ? &video : NULL;
+    return rm_kind_of(class_id) == RM_KIND_VIDEO_SESSION ? &video : NULL;
 }
 
 static bool below(const struct class_rule *rule, const struct rm_object *above)

@@ -237,7 +237,8 @@ static struct rm_perfmon_use told(const struct gpu_use *use)
                                    use->hundredths ? (uint32_t)use->tgid : (uint32_t)RM_PERFMON_NO_PID};
 }
 
-/* Kernels are the graphics engine's, and copies what reads and writes memory. */
+/* Kernels are the graphics engine's, copies what reads and writes memory, and all of video is the decoders'.
+ */
 static uint32_t utilization(const struct rm_request *request)
 {
     struct rm_perfmon_layout layout = rm_perfmon_layout(&request->rm->table);
@@ -255,6 +256,8 @@ static uint32_t utilization(const struct rm_request *request)
         const struct rm_perfmon_use known[RM_PERFMON_KNOWN] = {
             [RM_PERFMON_FB] = told(&use[i][SIM_ENGINE_COPY]),
             [RM_PERFMON_GR] = told(&use[i][SIM_ENGINE_GRAPHICS]),
+            [RM_PERFMON_NVENC] = {0, RM_PERFMON_NO_PID},
+            [RM_PERFMON_NVDEC] = told(&use[i][GPU_ENGINE_VIDEO]),
         };
 
         rm_perfmon_write(&layout, at, end_ns - (RM_PERFMON_SAMPLES - 1 - i) * GPU_UTILIZATION_SLOT_NS, known);

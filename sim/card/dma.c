@@ -161,7 +161,8 @@ static uint32_t map(struct rm_call *call, const struct rm_map_dma *asked, uint64
     return NV_OK;
 }
 
-static uint32_t unmap(struct rm_call *call, const struct rm_unmap_dma *asked)
+/* Of a part all is unmapped, since nothing here looks at what is left. */
+static uint32_t unmap(struct rm_call *call, const struct rm_unmap_dma *asked, uint64_t part)
 {
     const struct rm_object *virtual_memory = object_find(call->rm, asked->client, asked->virtual_memory);
     const struct rm_object *memory = object_find(call->rm, asked->client, asked->memory);
@@ -173,7 +174,7 @@ static uint32_t unmap(struct rm_call *call, const struct rm_unmap_dma *asked)
         return NV_ERR_OBJECT_NOT_FOUND;
     for (struct dma_mapping **at = &call->rm->dma_mappings; *at; at = &(*at)->next)
         if ((!memory || (*at)->memory == memory) && (*at)->virtual_memory == virtual_memory &&
-            (*at)->base == asked->base) {
+            (part ? asked->base - (*at)->base < (*at)->length : (*at)->base == asked->base)) {
             end(at);
             return NV_OK;
         }
@@ -197,6 +198,10 @@ int map_dma(struct rm_call *call)
 
 int unmap_dma(struct rm_call *call)
 {
-    say(call, unmap(call, call->outer));
+    const struct rm_unmap_dma *asked = call->outer;
+    uint64_t part = 0; /* 0: all, as of drivers that know no parts */
+
+    memcpy(&part, asked + 1, call->outer_bytes - sizeof *asked - sizeof(struct rm_unmap_dma_end));
+    say(call, unmap(call, asked, part));
     return 0;
 }

@@ -27,6 +27,13 @@ void registers_tell(const struct card_profile *profile, struct sim_registers *ou
         out->runlist[runlist].engines |= type < 64 ? 1ull << type : 0;
         out->runlists = runlist + 1;
     }
+    for (uint32_t type = 0; !r->whole_card && type < 64; type++) {
+        if (!chip_has_video(profile->chip, type))
+            continue;
+        out->runlist[out->runlists].base = RUNLISTS_AT +
+                                           registers_runlist(r, registers_number(type)) * RUNLIST_BYTES;
+        out->runlist[out->runlists++].engines = UINT64_C(1) << type;
+    }
 }
 
 bool registers_show_get(enum chip chip, uint32_t channel_class)

@@ -172,13 +172,13 @@ void on_card_let_go_look(void)
 }
 
 /* As one that is interrupted between two of the registers that it reads. */
-static int slow_status(struct driver *d, const struct card *card, struct engine_status *out)
+static int slow_status(struct driver *d, const struct card *card, uint64_t engines, struct engine_status *out)
 {
     const struct registers seen = d->registers[card->index];
     int n = 0;
 
     for (int i = 0; i < 20 && n >= 0; i++) {
-        n = registers_read(&seen, out);
+        n = registers_read(&seen, engines, out);
         usleep(50);
     }
     return n;

@@ -349,7 +349,7 @@ int64_t harness_userd(struct harness *h, int64_t id, uint32_t card, uint32_t mem
 int harness_engines(struct harness *h, uint32_t card, uint32_t *out)
 {
     struct engine_status engine[ENGINES_MAX];
-    int n = driver_nvidia.engine_status(h->driver, &h->card[card], engine);
+    int n = driver_nvidia.engine_status(h->driver, &h->card[card], UINT64_MAX, engine);
 
     for (int i = 0; i < n; i++) {
         out[3 * i] = engine[i].tsg_id;

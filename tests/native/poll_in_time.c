@@ -47,11 +47,11 @@ void loop_kick(struct loop *loop)
     (void)loop;
 }
 
-static int engine_status(struct driver *d, const struct card *of, struct engine_status *out)
+static int engine_status(struct driver *d, const struct card *of, uint64_t engines, struct engine_status *out)
 {
     (void)d;
     if (card[of->index].registers.engines)
-        return registers_read(&card[of->index].registers, out);
+        return registers_read(&card[of->index].registers, engines, out);
     *out = (struct engine_status){.busy = card[of->index].tsg,
                                   .tsg_id = card[of->index].tsg,
                                   .engines = engine_bit(RM_ENGINE_GRAPHICS)};

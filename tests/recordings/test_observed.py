@@ -42,7 +42,7 @@ def served(version: tuple[int, int] = VERSION, *, whole: bool = False) -> dict[s
         for item in items
         if interface.lives_at(item.name, version)
         and item.disposition != "REFUSED"
-        and (whole or not item.whole)
+        and (whole or not (item.whole or item.video))
     ]
     of = {
         kind: {item.number for item in alive if item in items}

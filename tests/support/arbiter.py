@@ -59,6 +59,11 @@ class Arbiter:
         """The simulated cards' own account, which the ledger has to equal."""
         return cards.account(self.root / "sim" / "admin.sock")
 
+    def on_video(self) -> tuple[int, int]:
+        """How many groups are on the first card's video engine, and its busy time in ns."""
+        [video] = [engine for engine in self.account().cards[0].engines if engine.engine == "video"]
+        return len(video.groups), video.busy_ns
+
     def mgpu(self, *args: str) -> str:
         """Output of one of the operator's commands; CommandFailedError if it fails."""
         return run(MGPU, args[0], "--root", self.root, *args[1:])

@@ -48,8 +48,8 @@ class Item:
     array: of each of any number of elements. disposition: of all but classes. callers: of a control whose
     parameters are as large as the caller says. lists: how many they point to, and an element's size.
     status: NVIDIA's name of what a refused one is answered with. kind: of a class. sizeless: of an escape,
-    which is refused without a size. whole: for whole cards alone; others get the status. video: and with that
-    driver capability alone.
+    which is refused without a size. whole: for whole cards alone; others get the status. video: with that
+    driver capability alone; others get the status.
     """
 
     name: str
@@ -158,7 +158,7 @@ def read(path: Path = SOURCE) -> Interface:
             lists[words[0]] = (int(of[1]), int(of[2]))
         if ", SIZELESS" in inner:
             sizeless.add(words[0])
-        if ", WHOLE(" in inner or ", VIDEO(" in inner:
+        if ", WHOLE(" in inner:
             whole.add(words[0])
         if ", VIDEO(" in inner:
             video.add(words[0])
@@ -243,7 +243,7 @@ def _title(title: str, *cells: str) -> str:
 
 def _for(item: Item) -> str:
     if item.video:
-        return "whole cards, video"
+        return "video"
     return "whole cards" if item.whole else ""
 
 
@@ -289,7 +289,8 @@ def page(interface: Interface) -> str:
             "Of controls, *passed* ones are executed with a copy of their parameters, *answered* ones get what a\n"
             "container is to see, *refused* ones an RM status. The reasons stand beside the rows. Classes and\n"
             "controls that are not here are refused. What is for *whole cards* is refused to containers whose cards\n"
-            "others may be on.\n",
+            "others may be on, and what is for *video* to those without that\n"
+            "[driver capability](node.md#driver-capabilities).\n",
             *_calls(interface, "Escapes", interface.escapes, "outer struct"),
             *_classes(interface),
             *_controls(interface),

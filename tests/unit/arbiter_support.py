@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
@@ -102,9 +102,11 @@ class FakeEngine:
         self.tenants[tenant][card] = cap_bytes
         self.after_grant(tenant, card)
 
-    def whole(self, tenant: int, *, video: bool = False) -> None:
+    def whole(self, tenant: int) -> None:
         self.alone.add(tenant)
-        self.video |= {tenant} if video else set()
+
+    def capabilities(self, tenant: int, names: Collection[str]) -> None:
+        self.video |= {tenant} if "video" in names else set()
 
     def move(self, tenant: int, old: int, new: int) -> None:
         if "move" in self.refuses:

@@ -30,13 +30,14 @@ COMPUTE = "compute"
 
 @dataclass(frozen=True)
 class Call:
-    """A call of nvproxy's. outcomes: by branch."""
+    """A call of nvproxy's. outcomes: by branch. capability: that a container is to have for it."""
 
     kind: str
     symbol: str
     number: int
     capabilities: str
     outcomes: dict[int, str]
+    capability: str = ""
 
     @property
     def is_refused(self) -> bool:
@@ -49,9 +50,9 @@ class Call:
         return found if found != WHOLE else SERVED if grant == "whole" else REFUSED
 
     def to(self, grant: str) -> str:
-        """Whether it is served on every driver that has it."""
+        """Whether it is served on every driver that has it, and by which driver capability."""
         given = {self.by(grant, branch) for branch, found in self.outcomes.items() if found}
-        return "no" if given == {REFUSED} else "in part" if REFUSED in given else "yes"
+        return "no" if given == {REFUSED} else "in part" if REFUSED in given else self.capability or "yes"
 
 
 def outcome(interface: Interface, kind: str, number: int, version: str) -> str:
@@ -73,7 +74,18 @@ def calls(interface: Interface, store: Store, folder: Path = FACTS) -> list[Call
             continue
         number = int(text, 16)
         call = found.setdefault(
-            (kind, symbol, number), Call(kind, symbol, number, capabilities, dict.fromkeys(BRANCHES, ABSENT))
+            (kind, symbol, number),
+            Call(
+                kind,
+                symbol,
+                number,
+                capabilities,
+                dict.fromkeys(BRANCHES, ABSENT),
+                next(
+                    (row.capability for row in interface.rows if (row.kind, row.number) == (kind, number)),
+                    "",
+                ),
+            ),
         )
         for branch, version in versions.items():
             if order(since) <= order(version) and (until == NONE or order(version) < order(until)):

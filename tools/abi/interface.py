@@ -30,6 +30,8 @@ DISPOSITIONS = frozenset({"PASSED", "MEDIATED", "ANSWERED", "REFUSED"})
 CHOICE = "PASSED, MEDIATED, ANSWERED or REFUSED"
 DISPOSED = frozenset({"ESCAPE", "UVM", "CONTROL"})
 CALLERS = "RM_BYTES_CALLERS"
+# Columns of rows for containers with a driver capability.
+CAPABILITIES = {"VIDEO(": "video"}
 # A column of an escape with offsets, and what each is of.
 PLACES = {"PARAMS_AT": ("parameters", "their size"), "POINTER_AT": ("pointer",)}
 
@@ -37,7 +39,7 @@ PLACES = {"PARAMS_AT": ("parameters", "their size"), "POINTER_AT": ("pointer",)}
 @dataclass(frozen=True)
 class Row:
     """size: as the row says it; None where it has none. places: of fields, by what they are. whole: for
-    containers that hold their cards alone.
+    containers that hold their cards alone. capability: for those with that driver capability.
     """
 
     macro: str
@@ -50,6 +52,7 @@ class Row:
     since: tuple[int, int] | None
     until: tuple[int, int] | None
     whole: bool = False
+    capability: str = ""
 
     @property
     def kind(self) -> str:
@@ -125,7 +128,11 @@ def _row(macro: str, said: list[str]) -> Row:
         _places(said),
         _point("SINCE", said),
         _point("UNTIL", said),
-        any(argument.startswith(("WHOLE(", "VIDEO(")) for argument in said),
+        any(argument.startswith("WHOLE(") for argument in said),
+        next(
+            (named for word, named in CAPABILITIES.items() if any(each.startswith(word) for each in said)),
+            "",
+        ),
     )
 
 

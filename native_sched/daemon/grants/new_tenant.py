@@ -6,7 +6,6 @@ from native_sched.daemon.engine import Engine
 from native_sched.daemon.grants import memory_kind
 from native_sched.daemon.grants.grants import Grant
 from native_sched.daemon.node.config import NodeConfig
-from oci_specs import driver_capabilities
 
 
 def add(engine: Engine, config: NodeConfig, grant: Grant) -> bool:
@@ -17,6 +16,7 @@ def add(engine: Engine, config: NodeConfig, grant: Grant) -> bool:
     for card in grant.cards:
         engine.grant(grant.tenant, card.index, card.memory_mib << 20)
     if grant.alone:
-        engine.whole(grant.tenant, video=driver_capabilities.VIDEO in grant.capabilities)
+        engine.whole(grant.tenant)
+    engine.capabilities(grant.tenant, grant.capabilities)
     memory_kind.tell(engine, config, grant)
     return known

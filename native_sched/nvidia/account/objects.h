@@ -29,7 +29,10 @@ struct rm_object {
             uint32_t engine_type; /* as their maker said */
             uint32_t wraps;       /* 1: made for one channel that a device was named for */
         };
-        uint32_t virtual_memory;       /* a mapping of map_dma.c's: in which, a handle */
+        struct {                            /* a mapping of map_dma.c's */
+            uint32_t virtual_memory, empty; /* in which, a handle */
+            uint64_t mapped;                /* bytes */
+        };
         uint32_t peer;                 /* peers: a subdevice, the other one being its parent here */
         uint32_t places;               /* files that memory is exported through: how much they take */
         uint32_t channel_client;       /* retained.h: of the channel that is registered */
@@ -46,7 +49,7 @@ struct rm_object {
     uint64_t memory; /* its number, once it has a second name, a mapping or a registration; 0: none */
     union {
         uint64_t timeslice_us; /* channel groups: what the tenant set; 0: nothing */
-        uint64_t base;         /* a mapping of map_dma.c's: where it is */
+        uint64_t base;         /* a mapping of map_dma.c's: where it is; UINT64_MAX: a part is unmapped */
     };
     uint32_t wanted;  /* channel groups: 1: by its tenant */
     uint32_t stopped; /* channels: 1: by its tenant */

@@ -64,8 +64,8 @@ struct tenant {
     uint64_t close_wait_since_ms;
     pthread_mutex_t lock; /* guards everything below */
     bool granted[MAX_CARDS];
-    atomic_bool whole; /* it holds these cards alone; read without the lock */
-    atomic_bool video; /* and has that driver capability; likewise */
+    atomic_bool whole;        /* it holds these cards alone; read without the lock */
+    atomic_uint capabilities; /* a set of enum rm_capability; likewise */
     struct ledger ledger[MAX_CARDS];
     struct objects objects;
     struct tenant_node node[TENANT_MAX_NODES];

@@ -1,5 +1,5 @@
 /* Where work is seen. USERD is its owner's to write: hints, never facts. */
-#include "native_sched/nvidia/rm/rm_abi.h"
+#include "native_sched/nvidia/rm/channel.h"
 #include "groups.h"
 #include "groups_private.h"
 
@@ -66,6 +66,11 @@ uint32_t groups_differences(struct groups *g, uint32_t card, const struct engine
     }
     pthread_mutex_unlock(&g->lock);
     return found;
+}
+
+uint64_t groups_engines(const struct groups *g, uint32_t card)
+{
+    return ~RM_VIDEO_ENGINES | __atomic_load_n(&g->video[card], __ATOMIC_RELAXED);
 }
 
 bool groups_any_channel(struct groups *g, uint32_t card)

@@ -68,6 +68,7 @@ struct groups {
     struct bulk *bulk;
     uint32_t groups, channels, bulks;  /* slots that were ever used */
     uint32_t live_channels[MAX_CARDS]; /* that may take work */
+    uint64_t video[MAX_CARDS];         /* video engines that a group is on, as in struct engine_status */
     enum favour favour;
     bool running;
     bool recovered;   /* something may be that has not been asked yet */

@@ -1,6 +1,6 @@
 #include "groups.h"
 #include "base/reserve.h"
-#include "native_sched/nvidia/rm/rm_abi.h"
+#include "native_sched/nvidia/rm/channel.h"
 #include "groups_private.h"
 #include <errno.h>
 #include <sys/eventfd.h>
@@ -42,9 +42,20 @@ static void end_channel(struct groups *g, struct channel *c)
     c->live = false;
 }
 
+static void note_video(struct groups *g, uint32_t card)
+{
+    uint64_t engines = 0;
+
+    for (const struct group *at = g->group; at < g->group + g->groups; at++)
+        if (at->live && at->card == card)
+            engines |= engine_bit(at->engine_type) & RM_VIDEO_ENGINES;
+    __atomic_store_n(&g->video[card], engines, __ATOMIC_RELAXED);
+}
+
 static void end_group(struct groups *g, struct group *group)
 {
     group->live = false;
+    note_video(g, group->card);
     g->bulk[group->bulk].groups--;
     atomic_fetch_sub(&g->ids->groups[group->card], 1);
 }
@@ -98,6 +109,7 @@ static struct group *place_group(struct groups *g, const struct group *group, ui
     atomic_fetch_add(&g->ids->groups[group->card], 1);
     if (at == g->group + g->groups)
         g->groups++;
+    note_video(g, group->card);
     return at;
 }
 

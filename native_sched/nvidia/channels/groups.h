@@ -72,6 +72,9 @@ enum activity {
 /* A set of enum activity for the tenant's channels on one card. */
 unsigned int groups_poll(struct groups *g, uint32_t card, const struct engine_status *engine, int engines);
 bool groups_any_channel(struct groups *g, uint32_t card);
+/* The engines whose work may be its own, as in struct engine_status: of video those that its groups are on.
+ */
+uint64_t groups_engines(const struct groups *g, uint32_t card);
 /* By how much what the graphics engine executes may be numbered above a group of the tenant's, a bit each up
  * to 31; while they are being changed, all. Of other engines none. */
 uint32_t groups_differences(struct groups *g, uint32_t card, const struct engine_status *engine);

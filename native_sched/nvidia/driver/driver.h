@@ -62,7 +62,7 @@ struct engine_status {
     uint64_t engines; /* that it may have been made for, a bit each */
     bool busy;        /* it executes, or is being switched */
 };
-enum { ENGINES_MAX = 32 };
+enum { ENGINES_MAX = 64 };
 /* No group has that number. */
 #define ANOTHER_S UINT32_MAX
 
@@ -173,9 +173,10 @@ struct driver_ops {
     /* Polling costs no call to the driver. An error of userd_map() may be RM's status (group_control.h). */
     int (*userd_map)(struct driver *d, const struct rm_target *channel, struct userd *out);
     void (*userd_unmap)(struct userd *userd);
-    /* Fills out for each engine of the card and returns how many; 0: its status cannot be read; a negative
-     * errno: not at present. */
-    int (*engine_status)(struct driver *d, const struct card *card, struct engine_status *out);
+    /* Fills out for the engines of the card that are among these and returns how many; 0: their status cannot
+     * be read; a negative errno: not at present. */
+    int (*engine_status)(struct driver *d, const struct card *card, uint64_t engines,
+                         struct engine_status *out);
     /* -ENODATA: there is none. A call of the driver. NULL: it samples nothing. */
     int (*samples)(struct driver *d, const struct card *card, const struct rm_table *rm,
                    struct card_samples *out);

@@ -90,12 +90,16 @@ void registers_close(struct registers *r)
     *r = (struct registers){.bar = NULL};
 }
 
-int registers_read(const struct registers *r, struct engine_status *out)
+int registers_read(const struct registers *r, uint64_t engines, struct engine_status *out)
 {
+    int n = 0;
+
     for (uint32_t i = 0; i < r->engines; i++) {
-        if (!registers_decode(r->chip, word_at(r, r->at[i]), &out[i]))
+        if (!(r->on[i] & engines))
+            continue;
+        if (!registers_decode(r->chip, word_at(r, r->at[i]), &out[n]))
             return -EIO;
-        out[i].engines = r->on[i];
+        out[n++].engines = r->on[i];
     }
-    return (int)r->engines;
+    return n;
 }

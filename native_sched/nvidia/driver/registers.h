@@ -31,8 +31,9 @@ int registers_open(struct registers *r, const void *bar, size_t bytes, const str
                    const struct runlist *runlist, uint32_t runlists);
 void registers_close(struct registers *r);
 
-/* How many; 0: not available; -EIO: one of the words is no status now, so nothing is known. */
-int registers_read(const struct registers *r, struct engine_status *out);
+/* How many, of those of these engines; 0: not available; -EIO: one of the words is no status now, so nothing
+ * is known. */
+int registers_read(const struct registers *r, uint64_t engines, struct engine_status *out);
 
 /* False: it does not look like a status. */
 bool registers_decode(const struct chip *chip, uint32_t word, struct engine_status *out);

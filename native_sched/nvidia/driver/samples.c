@@ -29,7 +29,7 @@ int samples_newest(const struct samples *s, const struct rm_table *rm, struct ca
             *out = (struct card_samples){
                 .newest_ns = time_ns,
                 .before_ns = out->newest_ns,
-                .used = use[RM_PERFMON_GR].hundredths || use[RM_PERFMON_FB].hundredths,
+                .used = rm_perfmon_used(&layout, at),
             };
         else if (time_ns > out->before_ns && time_ns != out->newest_ns)
             out->before_ns = time_ns;

@@ -13,14 +13,14 @@ enum {
     RM_CHANNEL_MAX = sizeof(struct rm_channel) + RM_CHANNEL_FURTHER,
 };
 
-/* Decoders, encoders, JPEG and optical flow. */
+/* Decoders, encoders, JPEG and optical flow: a bit for each, by its number. */
+#define RM_VIDEO_ENGINES                                                                    \
+    (0xffull << RM_ENGINE_NVDEC0 | 7ull << RM_ENGINE_NVENC0 | 0xffull << RM_ENGINE_NVJPG0 | \
+     1ull << RM_ENGINE_OFA0 | 1ull << RM_ENGINE_OFA1 | 1ull << RM_ENGINE_NVENC3)
+
 static inline bool rm_is_video_engine(uint32_t engine)
 {
-    enum { DECODERS = 8, ENCODERS = 3, JPEGS = 8 };
-
-    return engine - RM_ENGINE_NVDEC0 < DECODERS || engine - RM_ENGINE_NVENC0 < ENCODERS ||
-           engine - RM_ENGINE_NVJPG0 < JPEGS || engine == RM_ENGINE_OFA0 || engine == RM_ENGINE_OFA1 ||
-           engine == RM_ENGINE_NVENC3;
+    return engine < 64 && RM_VIDEO_ENGINES >> engine & 1;
 }
 
 /* A group's parameters, as the newest driver takes them: from 615.71 on two words follow, which RM clears

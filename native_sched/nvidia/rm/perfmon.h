@@ -6,7 +6,13 @@
 #include "rm_abi.h"
 #include "table.h"
 
-enum rm_perfmon_engine_index { RM_PERFMON_FB, RM_PERFMON_GR, RM_PERFMON_KNOWN };
+enum rm_perfmon_engine_index {
+    RM_PERFMON_FB,
+    RM_PERFMON_GR,
+    RM_PERFMON_NVENC,
+    RM_PERFMON_NVDEC,
+    RM_PERFMON_KNOWN
+};
 
 struct rm_perfmon_layout {
     uint32_t sample_bytes, engine_bytes, engines;
@@ -43,6 +49,19 @@ static inline void rm_perfmon_write(const struct rm_perfmon_layout *l, uint8_t *
         }
         memcpy(at + RM_PERFMON_ENGINES_AT + (size_t)i * l->engine_bytes, &engine, sizeof(engine));
     }
+}
+
+/* Whether any engine did something. */
+static inline bool rm_perfmon_used(const struct rm_perfmon_layout *l, const uint8_t *at)
+{
+    struct rm_perfmon_engine engine;
+    uint32_t used = 0;
+
+    for (uint32_t i = 0; i < l->engines; i++) {
+        memcpy(&engine, at + RM_PERFMON_ENGINES_AT + (size_t)i * l->engine_bytes, sizeof(engine));
+        used |= engine.util;
+    }
+    return used;
 }
 
 static inline uint64_t rm_perfmon_read(const struct rm_perfmon_layout *l, const uint8_t *at,

@@ -13,7 +13,7 @@ const struct rm_row rm_rows[] = {
 #define IN_PLACE               .in_place = true
 #define UNLISTED               .unlisted = true
 #define WHOLE(answer)          .whole = true, .status = RM_ANSWER_##answer
-#define VIDEO(answer)          .whole = true, .video = true, .status = RM_ANSWER_##answer
+#define VIDEO(answer)          .capabilities = RM_VIDEO, .status = RM_ANSWER_##answer
 #define PARAMS_AT(at, size_at) .params_at = at, .params_size_at = size_at
 #define POINTER_AT(at)         .pointer_at = at
 #define CLASS_AT(at)           .class_at = at

@@ -41,6 +41,7 @@ enum rm_kind {
     RM_KIND_EVENT,
     RM_KIND_DEBUGGER,
     RM_KIND_PROFILER,
+    RM_KIND_VIDEO_SESSION,
     RM_KIND_SHARED_DATA,
     RM_KIND_P2P,
     RM_KIND_GROUP,
@@ -97,11 +98,14 @@ enum rm_escape_layout {
 #include "interface.def"
 };
 
+/* Driver capabilities of containers' that rows ask for, a bit each. */
+enum rm_capability { RM_VIDEO = 1 };
+
 enum rm_row_of { RM_ESCAPE, RM_UVM, RM_CLASS, RM_CONTROL };
 
 /* since, until: the drivers that have it, before `until` where that is not 0. status: what a refused class or
- * control is answered with. whole, video: it is, unless the container holds its cards alone, has that driver
- * capability. lists: how many a control's parameters point to. *_at: 0: none. */
+ * control is answered with. whole, capabilities: it is, unless the container holds its cards alone, has one
+ * of these. lists: how many a control's parameters point to. *_at: 0: none. */
 struct rm_row {
     enum rm_row_of of;
     uint32_t number, bytes, since, until;
@@ -110,8 +114,8 @@ struct rm_row {
     enum rm_answer status;
     uint32_t status_at, status_from_end;
     uint32_t params_at, params_size_at, pointer_at, class_at, control_at;
-    uint32_t lists, element_bytes;
-    bool changes, executed, continued, names_file, sizeless, in_place, unlisted, whole, video;
+    uint32_t lists, element_bytes, capabilities;
+    bool changes, executed, continued, names_file, sizeless, in_place, unlisted, whole;
 };
 
 /* In the order of interface.def, commands first: handlers are a column of theirs. */
@@ -169,7 +173,7 @@ static inline enum rm_kind rm_kind_of(uint32_t class_id)
 #define CONTINUED .continued = true
 #define UNLISTED  .unlisted = true
 #define WHOLE(_)  .whole = true
-#define VIDEO(_)  .video = true
+#define VIDEO(_)  .capabilities = RM_VIDEO
 #define CLASS(name, number, bytes, ...) \
     case number:                        \
         return (struct rm_row){.kind = RM_KIND_##__VA_ARGS__}.kind;

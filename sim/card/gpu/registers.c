@@ -4,10 +4,11 @@
 
 enum { COPIES_BELOW_10 = 10 };
 
-static uint32_t number_of(uint32_t engine_type)
+uint32_t registers_number(uint32_t engine_type)
 {
     if (rm_is_video_engine(engine_type))
-        return REGISTERS_VIDEO;
+        return REGISTERS_VIDEO +
+               (uint32_t)__builtin_popcountll(RM_VIDEO_ENGINES & ((UINT64_C(1) << engine_type) - 1));
     if (engine_type >= RM_ENGINE_COPY10)
         return engine_type - RM_ENGINE_COPY10 + COPIES_BELOW_10 + 1;
     return engine_type >= RM_ENGINE_COPY0 ? engine_type - RM_ENGINE_COPY0 + 1 : 0;
@@ -29,9 +30,9 @@ uint32_t registers_runlist(const struct registers *r, uint32_t number)
 
 uint32_t registers_status(const struct registers *r, uint32_t engine_type)
 {
-    uint32_t number = number_of(engine_type), runlist = registers_runlist(r, number);
+    uint32_t number = registers_number(engine_type), runlist = registers_runlist(r, number);
 
-    if (r->whole_card && number == REGISTERS_VIDEO)
+    if (r->whole_card && number >= REGISTERS_VIDEO)
         number = r->words - 1;
     if (r->whole_card)
         return number < r->words ? r->status + number * r->stride : 0;

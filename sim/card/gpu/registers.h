@@ -7,7 +7,7 @@
 
 /* Of runlists, at the multiples of 1 KiB that their bases are. */
 enum { RUNLISTS_AT = 0x80000, RUNLIST_BYTES = 0x400 };
-/* The number of all that video is: behind 20 copy engines. Its runlist is told to nobody yet. */
+/* The number of the first video engine: behind 20 copy engines. */
 enum { REGISTERS_VIDEO = 21 };
 
 struct registers {
@@ -17,8 +17,10 @@ struct registers {
     bool has_get;          /* the host writes GP_GET back to USERD */
 };
 
-/* Engines are numbered here from 0, graphics, the copy engines after it. RM's number of one. */
+/* Engines are numbered here from 0, graphics, the copy engines after it, and video. RM's number of one of the
+ * former; here of one of RM's. */
 uint32_t registers_engine_type(uint32_t number);
+uint32_t registers_number(uint32_t engine_type);
 uint32_t registers_runlist(const struct registers *registers, uint32_t number);
 /* Where the status of that engine is, as RM numbers engines; 0: there is no such word. */
 uint32_t registers_status(const struct registers *registers, uint32_t engine_type);

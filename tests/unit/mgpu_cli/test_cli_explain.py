@@ -26,6 +26,7 @@ def test_feature_is_served_as_the_rows_are(feature: Feature) -> None:
     refused = [row is None or row.is_refused for row in asked]
     assert feature.whole == (not any(refused))
     assert feature.share == (not any(refused) and not any(row and row.whole for row in asked))
+    assert {row.capability for row in asked if row} <= {feature.capability}
     assert set(feature.asks) <= rows.keys() | {
         call.symbol for call in coverage.calls(interface.read(), store.load())
     }
@@ -60,7 +61,11 @@ def test_describe_says_what_a_container_lacks_and_what_it_takes() -> None:
         ("GPUs:", "whole, to it alone: tracing, counters, hmm, video"),
     ]
     assert list(render._grant({"whole": False, "cards": card})) == [
-        ("GPUs:", f"shared: tracing; for counters, hmm, video {HOW}")
+        ("GPUs:", f"shared: tracing; for counters, hmm {HOW}")
+    ]
+    assert list(render._grant({"whole": False, "cards": card, "capabilities": ["video"]})) == [
+        ("Driver:", "video"),
+        ("GPUs:", f"shared: tracing, video; for counters, hmm {HOW}"),
     ]
     assert list(render._grant({"whole": True, "cards": [*card, {"index": 1}]})) == [
         ("GPUs:", "whole, to it alone: tracing, counters, hmm, peers")

@@ -84,13 +84,14 @@ static bool is_for_file(const struct call *c)
     return c->file.kind == NODE_UVM && c->m->ops->must_continue;
 }
 
-/* Its row is for those who hold their cards alone, or have video, as this tenant does not. */
+/* Its row is for those who hold their cards alone, or have a driver capability, as this tenant does not. */
 static bool needs_more(const struct call *c)
 {
     const struct rm_row *of = c->params_row ? c->params_row : c->row;
 
     return ((c->row->whole || of->whole) && !atomic_load_explicit(&c->tenant->whole, memory_order_relaxed)) ||
-           (of->video && !atomic_load_explicit(&c->tenant->video, memory_order_relaxed));
+           (of->capabilities &&
+            !(of->capabilities & atomic_load_explicit(&c->tenant->capabilities, memory_order_relaxed)));
 }
 
 static struct answer decide(struct call *c)

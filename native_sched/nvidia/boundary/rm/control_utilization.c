@@ -76,7 +76,8 @@ static void take(const struct tenant *t, uint32_t card, struct samples *out)
 
 static void put(const struct rm_perfmon_layout *l, const struct samples *s, uint32_t i, uint8_t *at)
 {
-    struct rm_perfmon_use use[RM_PERFMON_KNOWN] = {{0, RM_PERFMON_NO_PID}, {0, RM_PERFMON_NO_PID}};
+    struct rm_perfmon_use use[RM_PERFMON_KNOWN] = {
+        {0, RM_PERFMON_NO_PID}, {0, RM_PERFMON_NO_PID}, {0, RM_PERFMON_NO_PID}, {0, RM_PERFMON_NO_PID}};
     const struct utilization_sample *sample = &s->sample[i];
 
     if (i >= s->count) {

@@ -163,7 +163,7 @@ static bool is_for_caller(struct call *c, const struct rm_alloc_memory *o)
     bool mapped = rm_kind_of(o->class_id) == RM_KIND_HOST_MEMORY &&
                   !((uint32_t)o->flags >> RM_ALLOC_MEMORY_MAPPING_SHIFT);
 
-    return (o->class_id == NV01_MEMORY_SYSTEM_OS_DESCRIPTOR || (mapped && c->tenant->video)) &&
+    return (o->class_id == NV01_MEMORY_SYSTEM_OS_DESCRIPTOR || (mapped && c->tenant->capabilities)) &&
            call_is_callers(c);
 }
 

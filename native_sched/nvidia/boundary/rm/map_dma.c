@@ -6,8 +6,8 @@
  * for memory of a card's, and 8 GiB at the most.
  *
  * So a mapping is an object of the account, below the memory. It is charged what tables of the smallest pages
- * take, as if no other mapping had entries in them. UNMAP_MEMORY_DMA is for whole cards: a part of a mapping
- * can be unmapped, which leaves tables of it. */
+ * take, as if no other mapping had entries in them, and keeps that until all of it is unmapped by one call.
+ */
 #include "create.h"
 #include "handlers.h"
 #include "native_sched/nvidia/boundary/call/inflight.h"
@@ -56,6 +56,7 @@ static uint32_t reserve(struct call *c, const struct rm_map_dma *a, uint64_t byt
     *slot = (uint32_t)made;
     o->slot[made].card = o->slot[virtual_memory].card;
     o->slot[made].virtual_memory = a->virtual_memory;
+    o->slot[made].mapped = a->length;
     ledger_commit(&t->ledger[o->slot[made].card], bytes, bytes);
     o->slot[made].bytes = o->slot[made].memory_bytes = bytes;
     objects_commit(o, *slot);
@@ -103,16 +104,33 @@ struct answer mediate_map_dma(struct call *c)
     return driver_answer(e, status);
 }
 
-/* The mapping there; 0: there is none. The call names a memory or, as libnvcuvid's, none. */
-static uint32_t find_mapping(const struct objects *o, const struct rm_unmap_dma *a)
+/* What of the mapping has been unmapped: all, from its beginning, where the call gives no length. RM splits a
+ * mapping of which a part is unmapped (virtmemUnmapFrom_IMPL() in virtual_mem.c), so no later call finds it.
+ */
+static void end_mapping(struct tenant *t, uint32_t slot, uint64_t base, uint64_t part)
 {
-    uint32_t i = 0;
+    struct rm_object *m = &t->objects.slot[slot];
+    uint64_t end = base + (part ? part : m->mapped);
 
-    while ((i = objects_next(o, 0, i)))
+    if (part ? m->base >= end || base >= m->base + m->mapped : m->base != base)
+        return;
+    if (base <= m->base && end >= m->base + m->mapped)
+        object_drop(t, slot);
+    else
+        m->base = UINT64_MAX;
+}
+
+static void end_mappings(struct tenant *t, const struct rm_unmap_dma *a, uint64_t part)
+{
+    const struct objects *o = &t->objects;
+    uint32_t i = objects_next(o, 0, 0), next;
+
+    for (; i; i = next) {
+        next = objects_next(o, 0, i);
         if (o->slot[i].class_id == OBJECT_DMA_MAPPING && o->slot[i].client == a->client &&
-            o->slot[i].virtual_memory == a->virtual_memory && o->slot[i].base == a->base)
-            break;
-    return i;
+            o->slot[i].virtual_memory == a->virtual_memory && o->slot[i].base != UINT64_MAX)
+            end_mapping(t, i, a->base, part);
+    }
 }
 
 static bool is_own(struct call *c, const struct rm_unmap_dma *a)
@@ -128,7 +146,7 @@ struct answer mediate_unmap_dma(struct call *c)
 {
     const struct rm_unmap_dma *a = (const void *)c->outer;
     uint8_t *end = c->outer + c->outer_bytes - sizeof(struct rm_unmap_dma_end); /* begins with the status */
-    uint32_t status = NV_ERR_INVALID_OBJECT_HANDLE, mapping;
+    uint32_t status = NV_ERR_INVALID_OBJECT_HANDLE;
     uint64_t part = 0; /* bytes of it; 0: all, as of drivers that know no parts */
     int e;
     WITH_CALLS_OF(c->tenant);
@@ -141,12 +159,8 @@ struct answer mediate_unmap_dma(struct call *c)
     memcpy(&status, end, sizeof(status));
     memcpy(&part, a + 1, (size_t)(end - (const uint8_t *)(a + 1)));
     if (e == 0 && status == NV_OK) {
-        struct objects *o = &c->tenant->objects;
         WITH_TENANT(c->tenant);
-
-        mapping = find_mapping(o, a);
-        if (mapping && (!part || page_tables_most(part) == o->slot[mapping].bytes))
-            object_drop(c->tenant, mapping);
+        end_mappings(c->tenant, a, part);
     }
     return driver_answer(e, status);
 }

@@ -2,13 +2,14 @@
 #include "client.h"
 #include "base/scoped.h"
 #include "native_sched/nvidia/driver/rm_control.h"
+#include "native_sched/nvidia/rm/channel.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
-enum { FIRST_HANDLE = 0x6d670001, COPY_ENGINES = 20 };
+enum { FIRST_HANDLE = 0x6d670001 };
 
 /* What the driver says where an engine has no runlist: the last few values. */
 #define RUNLIST_ERRORS 0xfffffff0u
@@ -374,10 +375,11 @@ static uint32_t runlist_of(const struct nvidia_client *c, const struct own_card 
     return 0;
 }
 
-/* NV2080_ENGINE_TYPE_COPY(i) (cl2080_notification.h). */
-static uint32_t copy_engine(uint32_t i)
+/* Copy engines are the tenth and those from COPY10 on (NV2080_ENGINE_TYPE_COPY(), cl2080_notification.h). */
+static bool is_polled(uint32_t engine)
 {
-    return i < 10 ? RM_ENGINE_COPY0 + i : RM_ENGINE_COPY10 + i - 10;
+    return engine == RM_ENGINE_GRAPHICS || engine - RM_ENGINE_COPY0 < 10 || engine - RM_ENGINE_COPY10 < 10 ||
+           rm_is_video_engine(engine);
 }
 
 uint32_t nvidia_client_runlists(const struct nvidia_client *c, const struct own_card *card,
@@ -385,9 +387,8 @@ uint32_t nvidia_client_runlists(const struct nvidia_client *c, const struct own_
 {
     uint32_t n = 0, engine, base, at;
 
-    for (uint32_t i = 0; i <= COPY_ENGINES; i++) {
-        engine = i ? copy_engine(i - 1) : RM_ENGINE_GRAPHICS;
-        if (!(base = runlist_of(c, card, engine)))
+    for (engine = RM_ENGINE_GRAPHICS; engine < 64; engine++) {
+        if (!is_polled(engine) || !(base = runlist_of(c, card, engine)))
             continue;
         for (at = 0; at < n && out[at].base != base;)
             at++;

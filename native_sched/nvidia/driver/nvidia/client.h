@@ -63,8 +63,8 @@ int nvidia_client_registers(struct nvidia_client *c, const struct own_card *card
 /* Of the right to MIG instances, by its name in the driver's list. -ENOENT: there is none. */
 int nvidia_client_capability(const struct nvidia_host *host, const char *name);
 
-/* The runlists of graphics and copy engines, in `out`; returns how many. Needs CAP_SYS_ADMIN in the calling
- * thread (the control is privileged). */
+/* The runlists of graphics, copy and video engines, in `out`; returns how many. Needs CAP_SYS_ADMIN in the
+ * calling thread (the control is privileged). */
 uint32_t nvidia_client_runlists(const struct nvidia_client *c, const struct own_card *card,
                                 struct runlist *out, uint32_t max);
 /* NULL: one that nothing is known of, or RM does not say. */

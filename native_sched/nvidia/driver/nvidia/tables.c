@@ -1,6 +1,6 @@
 /* Read in 535.86.05, 550.54.14, 570.86.15, 580.65.06 and 595.45.04 of NVIDIA's open-gpu-kernel-modules. */
 #include "tables.h"
-#include "native_sched/nvidia/rm/rm_abi.h"
+#include "native_sched/nvidia/rm/channel.h"
 
 /* Page tables and instance blocks come from pools that take chunks of this size (poolConfig in pool_alloc.c:
  * page sizes of 4 KiB). */
@@ -12,6 +12,11 @@ enum { CHUNK_BYTES = 64 << 10, PAGE_BYTES = 4 << 10 };
  * (ctxBufPoolGetSizeAndPageSize() in ctx_buf_pool.c). A group has as many at the most
  * (kfifoGetMaxChannelGroupSize() in kernel_fifo_gv100.c). */
 enum { GROUP_CHANNELS = 128, CHANNELS_BYTES = (GROUP_CHANNELS + 1) * CHUNK_BYTES };
+
+/* A video engine is a falcon, whose context is not larger than its memory for instructions and for data
+ * (kflcnAllocContext_IMPL() in kernel_falcon.c): each 4095 blocks of 256 bytes at the most, by the twelve
+ * bits that tell how many (NV_PFALCON_FALCON_HWCFG3 in dev_falcon_v4.h). */
+enum { FALCON_BYTES = 2 << 20 };
 
 /* The formats of Pascal to Blackwell, from the leaves to the root (VER2 and VER3): a table of 4 KiB for 2 MiB
  * in pages of 4 KiB, one of 256 bytes for as much in pages of 64 KiB, and the directories above, each with
@@ -81,7 +86,9 @@ uint64_t nvidia_own_bytes(uint32_t class_id, const void *params)
          * (gvaspaceReserveSplitVaSpace() in gpu_vaspace.c). */
         return CHUNK_BYTES;
     case KEPLER_CHANNEL_GROUP_A:
-        return CHANNELS_BYTES;
+        return CHANNELS_BYTES + (rm_is_video_engine(((const struct rm_channel_group *)params)->engine_type)
+                                     ? FALCON_BYTES
+                                     : 0);
     default:
         return 0;
     }

@@ -32,7 +32,7 @@ bool sim_known_file(struct driver *d, pid_t pid, int dir, const char *fd, struct
 int sim_map_readonly(int fd, void **at, size_t *bytes);
 void sim_add_card(struct driver *d, const struct card *card);
 void sim_release_card(struct driver *d, const struct card *card, bool alone);
-int sim_engine_status(struct driver *d, const struct card *card, struct engine_status *out);
+int sim_engine_status(struct driver *d, const struct card *card, uint64_t engines, struct engine_status *out);
 const struct chip *sim_chip(const struct driver *d, const struct card *card);
 void sim_unmap_all(struct driver *d);
 /* Whether the arbiter's own client may have objects of the card; what it has ends with a release. */

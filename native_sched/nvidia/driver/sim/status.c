@@ -70,9 +70,9 @@ void sim_release_card(struct driver *d, const struct card *card, bool alone)
     sim_release(d, card->minor, true);
 }
 
-int sim_engine_status(struct driver *d, const struct card *card, struct engine_status *out)
+int sim_engine_status(struct driver *d, const struct card *card, uint64_t engines, struct engine_status *out)
 {
-    return card->minor < MAX_CARDS ? registers_read(&d->registers[card->minor], out) : 0;
+    return card->minor < MAX_CARDS ? registers_read(&d->registers[card->minor], engines, out) : 0;
 }
 
 const struct chip *sim_chip(const struct driver *d, const struct card *card)

@@ -35,7 +35,6 @@ from tests.support.rm_numbers import (
     NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS,
     NV_ERR_NO_MEMORY,
     NV_ESC_RM_MAP_MEMORY_DMA,
-    NV_ESC_RM_UNMAP_MEMORY_DMA,
     NVOS32_ALLOC_FLAGS_EXTERNALLY_MANAGED,
     NVOS32_ALLOC_FLAGS_LAZY,
     NVOS32_ALLOC_FLAGS_SPARSE,
@@ -50,7 +49,7 @@ SPACE = 0x800
 ATTACHED = NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS
 MAP_MEMORY_DMA_STATUS = 0x38
 OFFSET_FIXED = 1 << 15
-MAP_MEMORY_DMA, UNMAP_MEMORY_DMA = NV_ESC_RM_MAP_MEMORY_DMA, NV_ESC_RM_UNMAP_MEMORY_DMA
+MAP_MEMORY_DMA = NV_ESC_RM_MAP_MEMORY_DMA
 
 # The directories of the formats, from the root: how many bits of an address index each, and what an entry
 # takes.
@@ -286,13 +285,3 @@ def test_answer_of_a_mapping_is_kept_for_a_call_sent_again(here: World) -> None:
     again = tenant.ioctl(tenant.ctl, MAP_MEMORY_DMA, first.outer)
     assert (again.result, again.outer) == (0, first.outer)
     assert here.used_mib(tenant) == once, "not carried out a second time"
-
-
-def test_partial_unmapping_is_refused_to_a_share(here: World) -> None:
-    tenant, client = ready(here)
-    outer = struct.pack("<4I", client, 0xD0, 0x100, 0x101).ljust(48, b"\0")
-    before = here.engine.refused(tenant.id)[Refused.PERMISSION]
-    # What the caller has done with the answer says nothing here: a pipe, which its file is, has no such calls
-    # either.
-    tenant.ioctl(tenant.ctl, UNMAP_MEMORY_DMA, outer)
-    assert here.engine.refused(tenant.id)[Refused.PERMISSION] == before + 1

@@ -1,5 +1,5 @@
-"""Video for containers with whole cards: what gVisor's nvproxy lists for it, channels below a device,
-unmapping, and that nothing of it is a container's without the driver capability.
+"""Video, with a share and with whole cards: what gVisor's nvproxy lists for it, channels below a device,
+unmapping, sessions, and that nothing of it is a container's without the driver capability.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from tests.support.rm_numbers import (
     NV01_DEVICE_0,
     NV20_SUBDEVICE_0,
     NV50_MEMORY_VIRTUAL,
+    NV_ERR_INSUFFICIENT_RESOURCES,
     NV_ERR_INVALID_CLASS,
     NV_ERR_INVALID_OBJECT_HANDLE,
     NV_ERR_NOT_SUPPORTED,
@@ -54,7 +55,7 @@ STATUS_AT, MADE_STATUS_AT, MADE_AT = 0x1C, 0x28, 8
 DEVICE, SUBDEVICE, SPACE, BARE = 0xD0, 0xD1, 0x50, 0x60
 DECODER, JPEG = 0x13, 0x2B
 ENGINE_AT, VASPACE_AT = 0x80, 0x1C
-GIB, OFFSET_FIXED = 1 << 30, 1 << 15
+GIB, PAGE, OFFSET_FIXED = 1 << 30, 1 << 12, 1 << 15
 NO_CHANNEL_OF_IT = rm_numbers.BLACKWELL_CHANNEL_GPFIFO_B
 KINDS = {"class": INTERFACE.classes, "control": INTERFACE.controls}
 # Of these no header says how large their parameters are.
@@ -83,7 +84,7 @@ def served_to_all(kind: str, version: str) -> set[int]:
     return {
         item.number
         for item in KINDS[kind]
-        if not item.whole
+        if not item.video
         and item.disposition != "REFUSED"
         and INTERFACE.lives_at(item.name, branch(version))
     }
@@ -97,8 +98,13 @@ def rows(version: str) -> list[Item]:
     ]
 
 
-def whole(here: World, tenant: Tenant, *, video: bool = True) -> Tenant:
-    here.engine.whole(tenant.id, video=video)
+def whole(here: World, tenant: Tenant) -> Tenant:
+    here.engine.whole(tenant.id)
+    return with_video(here, tenant)
+
+
+def with_video(here: World, tenant: Tenant) -> Tenant:
+    here.engine.capabilities(tenant.id, ["video"])
     return tenant
 
 
@@ -151,27 +157,19 @@ def card_groups(here: World) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_nvproxy_has_for_video_reaches_the_driver_with_whole_cards(
-    tmp_path: Path, version: str
-) -> None:
-    """And not without the capability, nor from a share: those get what the row says."""
+def test_what_nvproxy_has_for_video_reaches_the_driver(tmp_path: Path, version: str) -> None:
+    """Of a share and of whole cards, and not without the capability: then it is what the row says."""
     items = rows(version)
     numbers = {kind: {item.number for item in items if item in of} for kind, of in KINDS.items()}
     for kind in KINDS:
         assert listed(kind, version) - numbers[kind] <= served_to_all(kind, version) | NO_SIZES
     with world(tmp_path, version=version) as here:
-        share = here.tenant()
-        client, before = ready(here, share, version), here.engine.refused(share.id)[Refused.SHARE]
-        said = {item.name: tried(share, client, item, version) for item in items}
-        assert said == {item.name: rm_numbers.by_symbol()[item.status] for item in items}
-        assert here.engine.refused(share.id)[Refused.SHARE] == before + len(items)
-    (tmp_path / "whole").mkdir()
-    with world(tmp_path / "whole", version=version) as here:
-        tenant = whole(here, here.tenant(), video=False)
-        client = ready(here, tenant, version)
+        tenant = here.tenant()
+        client, before = ready(here, tenant, version), here.engine.refused(tenant.id)[Refused.SHARE]
         said = {item.name: tried(tenant, client, item, version) for item in items}
         assert said == {item.name: rm_numbers.by_symbol()[item.status] for item in items}
-        whole(here, tenant)
+        assert here.engine.refused(tenant.id)[Refused.SHARE] == before + len(items)
+        with_video(here, tenant)
         before = here.engine.refused(tenant.id)[Refused.SHARE]
         said = {item.name: tried(tenant, client, item, version) for item in items}
         assert here.engine.refused(tenant.id)[Refused.SHARE] == before
@@ -180,7 +178,7 @@ def test_what_nvproxy_has_for_video_reaches_the_driver_with_whole_cards(
 
 
 def test_channel_below_a_device_has_a_group_that_ends_with_it(here: World) -> None:
-    tenant = whole(here, here.tenant())
+    tenant = with_video(here, here.tenant())
     client = tenant.client()
     assert makes(tenant, client, DEVICE, SPACE, ADDRESS_SPACE, bytes(56)) == 0
     made = tenant.alloc(client, DEVICE, BARE, HOPPER, bare(vaspace=SPACE))
@@ -305,13 +303,13 @@ def test_host_memory_that_rm_maps_into_its_caller(here: World) -> None:
 
 
 def test_without_video_no_host_memory_is_mapped_into_its_caller(here: World) -> None:
-    tenant = whole(here, here.tenant(), video=False)
+    tenant = here.tenant()
     made = into_caller(tenant, with_addresses(tenant), 0x81)
     assert (made.through, made.u32(0x28)) == (False, NV_ERR_NOT_SUPPORTED)
 
 
 def test_unmapping_gives_back_what_its_tables_take(here: World) -> None:
-    tenant = whole(here, here.tenant())
+    tenant = here.tenant()
     client = with_addresses(tenant)
     assert makes(tenant, client, DEVICE, 0x81, MEMORY, memory(2 * MIB)) == 0
     before = here.used_mib(tenant)
@@ -324,3 +322,37 @@ def test_unmapping_gives_back_what_its_tables_take(here: World) -> None:
     once = here.used_mib(tenant)
     assert unmapped(tenant, client, 0x81, 2 * GIB) != 0, "nothing is there"
     assert here.used_mib(tenant) == once
+
+
+@pytest.mark.parametrize(("at", "part"), [(0, 2 * MIB - PAGE), (0, PAGE), (PAGE, PAGE), (PAGE, 2 * MIB)])
+def test_unmapping_a_part_gives_nothing_back(here: World, at: int, part: int) -> None:
+    """Nor what is mapped and unmapped there later, until the memory is freed: what is left has tables."""
+    tenant = here.tenant()
+    client = with_addresses(tenant)
+    assert makes(tenant, client, DEVICE, 0x81, MEMORY, memory(2 * MIB)) == 0
+    before = here.used_mib(tenant)
+    assert mapped(tenant, client) == 0
+    once = here.used_mib(tenant)
+    assert unmapped(tenant, client, 0x81, 4 * GIB + at, part) == 0
+    assert here.used_mib(tenant) == once
+    if not at:
+        assert mapped(tenant, client) == 0
+        assert here.used_mib(tenant) > once
+        assert unmapped(tenant, client, 0, 4 * GIB) == 0
+        assert here.used_mib(tenant) == once
+    assert tenant.free(client, 0x81).u32(0xC) == 0
+    assert here.used_mib(tenant) == before - 2
+
+
+def test_share_has_so_many_sessions(here: World) -> None:
+    """Of all its clients together; whole cards have no such bound, and what is freed counts no more."""
+    tenant = with_video(here, here.tenant())
+    client = tenant.client()
+    made = [makes(tenant, client, SUBDEVICE, 0x1000 + i, NVENC_SW_SESSION, bytes(20)) for i in range(65)]
+    assert made == [0] * 64 + [NV_ERR_INSUFFICIENT_RESOURCES]
+    other = ready(here, tenant)
+    assert makes(tenant, other, BARE, 0x61, NVB8B0_VIDEO_DECODER) == NV_ERR_INSUFFICIENT_RESOURCES
+    assert tenant.free(client, 0x1000).u32(0xC) == 0
+    assert makes(tenant, other, BARE, 0x61, NVB8B0_VIDEO_DECODER) == 0
+    whole(here, tenant)
+    assert makes(tenant, other, SUBDEVICE, 0x62, NVENC_SW_SESSION, bytes(20)) == 0

@@ -32,7 +32,8 @@ int control_params(const struct rm_table *t, uint32_t cmd) { return rm_control_p
 uint32_t perfmon(const struct rm_table *t, uint8_t *out)
 {
     struct rm_perfmon_layout l = rm_perfmon_layout(t);
-    const struct rm_perfmon_use use[] = {[RM_PERFMON_FB] = {12, 34}, [RM_PERFMON_GR] = {5600, 78}};
+    const struct rm_perfmon_use use[RM_PERFMON_KNOWN] = {[RM_PERFMON_FB] = {12, 34}, [RM_PERFMON_GR] = {5600, 78},
+                                                         [RM_PERFMON_NVENC] = {9, 1}, [RM_PERFMON_NVDEC] = {0, 2}};
     struct rm_perfmon_use read[RM_PERFMON_KNOWN];
 
     rm_perfmon_write(&l, out, 1234567890123, use);
@@ -229,7 +230,8 @@ def test_sample_of_utilisation(table: ctypes.CDLL, version: str, engines: int, e
     nobody = engine.pack(0, 0, 2**32 - 1, 2**32 - 1)
     expected = struct.pack("<Q", 1234567890123)
     expected += engine.pack(12, 0, 34, 2**32 - 1) + engine.pack(5600, 0, 78, 2**32 - 1)
-    expected += nobody * (engines - 2)
+    expected += engine.pack(9, 0, 1, 2**32 - 1) + engine.pack(0, 0, 2, 2**32 - 1)
+    expected += nobody * (engines - 4)
     assert table.perfmon(ctypes.byref(found), out) == len(expected)
     assert bytes(out) == expected + b"\xa5" * (1024 - len(expected))
     at = (int(version[:3]), int(version[4:]))

@@ -82,11 +82,12 @@ def test_whole_cards_may_change_class_only(world: World) -> None:
     assert (world.engine.alone, world.engine.video) == ({grant.tenant}, set())
 
 
-def test_whole_cards_have_video_if_their_driver_capabilities_do(world: World) -> None:
+def test_video_is_for_those_whose_driver_capabilities_have_it(world: World) -> None:
     grant = world.granted("whole", MGPU_GPUS="1", NVIDIA_DRIVER_CAPABILITIES="video,utility")
     assert grant.capabilities == ("utility", "video")
-    world.granted("share", MGPU_MEMORY_MIB="1024", NVIDIA_DRIVER_CAPABILITIES="all")
-    assert world.engine.video == {grant.tenant}
+    world.granted("computes", MGPU_MEMORY_MIB="1024")
+    share = world.granted("share", MGPU_MEMORY_MIB="1024", NVIDIA_DRIVER_CAPABILITIES="all")
+    assert world.engine.video == {grant.tenant, share.tenant}
 
 
 @pytest.mark.parametrize("intent", [{"memory_mib": 512, "core_percent": 40}, {"memory_mib": 512}])

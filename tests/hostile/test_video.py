@@ -1,0 +1,78 @@
+"""Video engines with a share: their work is seen and suspended as any other, and their memory counts."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.support import arbiter
+from tests.support.arbiter import Arbiter
+from tests.support.bundle import bundle
+from tests.support.programs import Programs, inside
+from tests.support.started import Foreground, foreground
+from tests.support.waiting import until
+
+SHARE = {"MGPU_MEMORY_MIB": "1024", "NVIDIA_DRIVER_CAPABILITIES": "video,compute"}
+MS = 1_000_000
+
+
+@contextmanager
+def decodes(mgpu: Arbiter, built: Programs, *args: str, **env: str) -> Iterator[Foreground]:
+    with (
+        bundle(inside("video"), *args, env={**SHARE, **env}, mounts=[built.oci_mount]) as made,
+        foreground(made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)) as running,
+    ):
+        assert running.line() == "channel 0 decoder 0"
+        yield running
+
+
+def groups(mgpu: Arbiter, *, are_open: bool) -> dict[int, int]:
+    """How long those of video engines that may run, or may not, have run in ns, by their numbers."""
+    found = mgpu.account().cards[0].engines[-1].groups
+    return {group.tsg: group.run_ns for group in found if group.open is are_open}
+
+
+@pytest.mark.parametrize(("cards", "kernels"), [("h200:1", "20"), ("t4:1", "0")], ids=["status", "samples"])
+def test_online_decoder_keeps_an_offline_one_off(
+    private_host: None, built: Programs, cards: str, kernels: str
+) -> None:
+    """By what its engine executes: a piece takes ten times as long as online is held after it was submitted.
+    Kernels tell by which numbers the engines name groups; without them RM's samples are all there is.
+    """
+    with (
+        arbiter.running(cards) as mgpu,
+        decodes(mgpu, built, "2", "1000", kernels, MGPU_QOS="offline") as offline,
+        decodes(mgpu, built, "1", "3000", "0") as online,
+    ):
+        offline.tell()
+        until(lambda: mgpu.on_video()[1] > 0, "offline decodes")
+        online.tell()
+        until(lambda: any(ns > 0 for ns in groups(mgpu, are_open=False).values()), "offline is off")
+        before, busy = groups(mgpu, are_open=False), mgpu.on_video()[1]
+        until(lambda: mgpu.on_video()[1] > busy + 500 * MS, "online decodes on")
+        assert groups(mgpu, are_open=False) == before
+        assert online.line() == "done"
+        assert offline.line() == "done"
+        until(lambda: sorted(decoded(mgpu)) == [2000 * MS, 3000 * MS], "both are whole")
+
+
+def decoded(mgpu: Arbiter) -> list[int]:
+    """The work of each group on video engines that was done, in ns."""
+    groups = mgpu.account().cards[0].engines[-1].groups
+    assert not any(group.errors for group in groups)
+    return [group.kernel_ns for group in groups]
+
+
+def test_decoder_that_mgpud_died_under_ends_with_its_charge(private_host: None, built: Programs) -> None:
+    with arbiter.running("h200:1") as mgpu:
+        with decodes(mgpu, built) as running:
+            assert mgpu.used_bytes() == [card.used_bytes for card in mgpu.account().cards] != [0]
+            os.kill(mgpu.pid_of("mgpud"), signal.SIGKILL)
+            running.tell()
+            assert running.line() == "done"
+        until(lambda: mgpu.on_video()[0] == 0, "its channel is gone")
+        until(lambda: mgpu.used_bytes() == [0], "so is its charge")
