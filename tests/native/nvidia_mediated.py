@@ -48,11 +48,15 @@ VERSION = "580.95.05"
 NO_PARAMS = -1
 
 
+def on_card() -> list[Path]:
+    """The sources of the seam's other side."""
+    return sorted(Path(__file__).parent.glob("*_on_card.c"))
+
+
 @functools.cache
 def library() -> str:
     """The engine with the seam's other side."""
-    beside = sorted(Path(__file__).parent.glob("*_on_card.c"))
-    return engine_parts.library("libengine.so", *beside, without="host.c")
+    return engine_parts.library("libengine.so", *on_card(), without="host.c")
 
 
 @functools.cache

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -18,7 +19,7 @@ from native_sched.daemon.grants.grants import Grant, Grants
 from native_sched.daemon.log import LOG
 
 # How soon a new container is asked about.
-LOOK_S = 1.0
+LOOK_S, LOOKS = 1.0, 5
 FIRST_PAUSE_S, LAST_PAUSE_S = 1.0, 60.0
 LINE_MAX_BYTES = 16 << 10
 _EVENTS = {"paused": True, "resumed": False}
@@ -89,9 +90,11 @@ class WatchLink:
             await _stop(process)
 
     async def _tell(self, stdin: asyncio.StreamWriter) -> None:
-        """Which containers matter."""
+        """Which containers matter. One whose grant is gone does for some looks, to hear of its end."""
+        looks: deque[set[str]] = deque(maxlen=LOOKS)
         while True:
-            wanted = {grant.container_id for grant in self._grants if grant.state == "bound"}
+            looks.append({grant.container_id for grant in self._grants if grant.state == "bound"})
+            wanted = set().union(*looks)
             for gone in self._told - wanted:
                 stdin.write(json.dumps({"forget": gone}).encode() + b"\n")
             for new in wanted - self._told:

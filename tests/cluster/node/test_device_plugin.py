@@ -284,7 +284,7 @@ def test_share_of_a_lost_card_goes_and_comes_back(tmp_path: Path) -> None:
             await of.all_offered()
             of.mgpud.lost.add(1)
             await of.all_offered(share=100)
-            assert of.kubelet.allocatable("aliyun.com/gpu-mem") == 15
+            await until(lambda: of.kubelet.allocatable("aliyun.com/gpu-mem") == 15)
             assert [line for line in of.lines if "GPU 1 (GPU-1) is lost" in line]
             of.mgpud.lost.clear()
             await of.all_offered()

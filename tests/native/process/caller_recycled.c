@@ -3,7 +3,7 @@
  * finds where the answer was to go, what reading gave, and how many microseconds the look-up of a caller
  * took. */
 #define _GNU_SOURCE
-#include "../../native_sched/process/caller.h"
+#include "native_sched/process/caller.h"
 #include <errno.h>
 #include <grp.h>
 #include <linux/filter.h>

@@ -81,7 +81,7 @@ def test_policy_that_cannot_be_read_is_none() -> None:
 # set_mempolicy() knows this machine's own nodes, which is node 0 alone on most.
 BORROWED = f"""
 import ctypes, json, os, sys
-from tests.native.test_memory_nodes import Borrowed
+from tests.native.process.test_memory_nodes import Borrowed
 libc, part = ctypes.CDLL(None), ctypes.CDLL(sys.argv[1])
 part.memory_nodes_borrow.restype = Borrowed
 def now():

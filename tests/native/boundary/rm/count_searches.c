@@ -1,6 +1,6 @@
 /* In the place of the look-ups of native_sched/nvidia/rm/table.h and of a call's way (ld's --wrap): how many
  * rows the last call was searched for. The scheduler's thread searches for its own. */
-#include "../../native_sched/nvidia/boundary/call/parked.h"
+#include "native_sched/nvidia/boundary/call/parked.h"
 
 static _Thread_local bool serves;
 static atomic_uint searched;

@@ -21,7 +21,7 @@ ATTACHED = nv.NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS
 @functools.cache
 def counting() -> str:
     """The engine over the card, which counts."""
-    beside = [*sorted(COUNTER.parent.glob("*_on_card.c")), COUNTER]
+    beside = [*nvidia_mediated.on_card(), COUNTER]
     wrapped = [
         *re.findall(r"^COUNTED\(.*?, (rm_\w+),", COUNTER.read_text(), re.MULTILINE),
         "parked_enter",

@@ -36,7 +36,7 @@ WALKER = Path(__file__).with_name("walk.c")
 @functools.cache
 def walking() -> str:
     """The engine over the card, which notes functions."""
-    beside = [*sorted(WALKER.parent.glob("*_on_card.c")), WALKER]
+    beside = [*nvidia_mediated.on_card(), WALKER]
     wrapped = ("parked_enter", "loop_poll", "control_of_client")
     flags = ("-finstrument-functions",)
     return engine_parts.library("libwalking.so", *beside, without="host.c", wrapped=wrapped, flags=flags)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -146,6 +146,30 @@ def test_watcher_is_told_of_containers_and_runs_without_any(
     started.unlink()
     world.grants.remove(of(world))
     assert serve(world.link(script=f"open({str(started)!r}, 'w').close(); " + script), started.exists)
+
+
+def test_container_whose_grant_is_gone_matters_for_some_looks_more(world: World, quick: None) -> None:
+    """containerd may tell of its end only then."""
+    looks = 0
+
+    class Stdin:
+        lines: ClassVar[list[dict[str, str]]] = []
+
+        def write(self, line: bytes) -> None:
+            self.lines.append(json.loads(line))
+
+        async def drain(self) -> None:
+            nonlocal looks
+            looks += 1
+            if looks == 2:
+                world.grants.remove(of(world))
+            assert self.lines == [{"watch": "c1"}] or looks >= 2 + watch_link.LOOKS - 1
+            if len(self.lines) > 1:
+                raise EOFError
+
+    with pytest.raises(EOFError):
+        asyncio.run(world.link()._tell(cast("asyncio.StreamWriter", Stdin())))
+    assert Stdin.lines[1:] == [{"forget": "c1"}]
 
 
 def test_message_about_a_card_is_handed_on(world: World) -> None:
