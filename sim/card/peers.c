@@ -18,7 +18,7 @@ static bool has_links(const struct sim_card *card)
     return chip == CHIP_GV100 || chip == CHIP_GA100 || chip == CHIP_GH100 || chip == CHIP_GB100;
 }
 
-/* Of each with each other; a card that there is not is none's peer. */
+/* Of each with each other; a card that does not exist is nobody's peer. */
 static uint32_t caps_among(struct rm *rm, const uint32_t *gpu_id, uint32_t count, uint32_t *caps)
 {
     const struct sim_card *first = card_by_gpu_id(rm, gpu_id[0]), *card;

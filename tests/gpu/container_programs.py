@@ -30,7 +30,7 @@ NOWHERE = "cannot be said here: "
 
 
 def programs(product: Product, results: Results, out: Result) -> None:
-    """Each with the machine's own Python, and a decoder of video, which whole cards alone have."""
+    """Each with the machine's own Python, and a decoder of video with whole cards."""
     if product.driver == "sim":
         raise CannotSayError("they compute, and a simulated card does not")
     end = time.monotonic() + ALL_S

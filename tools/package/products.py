@@ -35,7 +35,7 @@ NODE = Product(
 SIMULATOR = Product(
     "mgpu-sim",
     "simulated GPUs for mgpu",
-    "A card with its driver as one process, the two libraries by which programs use\n"
+    "A GPU with its driver as one process, the two libraries by which programs use\n"
     "it, and a load for it: mgpu up --sim v100-16:2 needs no GPU.",
     frozenset({"sim"}),
     ("libexec/mgpu/mgpu-simcard", "libexec/mgpu/mgpu-load", "lib/mgpu/sim"),

@@ -90,7 +90,7 @@ class WatchLink:
             await _stop(process)
 
     async def _tell(self, stdin: asyncio.StreamWriter) -> None:
-        """Which containers matter. One whose grant is gone does for some looks, to hear of its end."""
+        """Which containers matter. One whose grant is gone does so for a few polls, to hear of its end."""
         looks: deque[set[str]] = deque(maxlen=LOOKS)
         while True:
             looks.append({grant.container_id for grant in self._grants if grant.state == "bound"})

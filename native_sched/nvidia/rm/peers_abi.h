@@ -11,7 +11,7 @@ struct rm_p2p_caps {
 };
 enum { RM_P2P_NOT_SUPPORTED = 5, RM_P2P_NO_PEER = 0xff, RM_P2P_LISTS_AT = 0x9c, RM_P2P_POINTERS_AT = 0xa0 };
 enum { RM_P2P_GROUP = 8 };
-struct rm_p2p_matrix { /* how 0x13a begins; then what each of the one reaches of the other */
+struct rm_p2p_matrix { /* how 0x13a begins; then what each card of a reaches of each of b */
     uint32_t a, b, gpu_id_a[RM_P2P_GROUP], gpu_id_b[RM_P2P_GROUP];
 };
 /* How parameters of NV50_P2P begin: a subdevice of each card, numbers that the caller asks for (0: the

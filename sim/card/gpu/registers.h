@@ -17,8 +17,8 @@ struct registers {
     bool has_get;          /* the host writes GP_GET back to USERD */
 };
 
-/* Engines are numbered here from 0, graphics, the copy engines after it, and video. RM's number of one of the
- * former; here of one of RM's. */
+/* Engines are numbered here from 0: graphics, then the copy engines, then video. RM's number of an engine by
+ * its number here, and the other way round. */
 uint32_t registers_engine_type(uint32_t number);
 uint32_t registers_number(uint32_t engine_type);
 uint32_t registers_runlist(const struct registers *registers, uint32_t number);

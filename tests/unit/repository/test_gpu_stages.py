@@ -154,7 +154,7 @@ def test_programs_are_judged_by_their_reports(results: Results, monkeypatch: pyt
     out = verdict(container_programs.programs, box, results)
     assert out.verdict == "all right"
     assert [name for name, found in out.figures.items() if isinstance(found, str)] == ["jax_work", "decode"]
-    # Video engines are a whole card's.
+    # The decoder gets whole cards.
     assert [one["memory_mib"] for one in box.asked] == [*[container_programs.CAP_MIB] * 6, None]
     out = verdict(container_programs.programs, Product("Aborted", '{"ok": false}', *[right] * 5), results)
     assert out.verdict == "to be looked at: torch_work, torch_profile"

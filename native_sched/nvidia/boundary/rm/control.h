@@ -27,14 +27,14 @@ int control_inherited_share(struct call *c, uint32_t *status);
 
 /* The tenant's cards can be peers: it has several, and the driver is one whose NV50_P2P is known. */
 bool peers_are_served(const struct call *c);
-/* Among the tenant's cards the driver's answers, else of cards that have no peers. */
+/* The driver's answers among the tenant's cards, else those of cards that have no peers. */
 int control_p2p_caps(struct call *c, uint32_t *status);
 int control_p2p_caps_lists(struct call *c, uint32_t *status);
 int control_p2p_matrix(struct call *c, uint32_t *status);
 int control_fabric_status(struct call *c, uint32_t *status);
-/* Of NVLink without links to cards that the tenant does not have. */
+/* NVLink, without links to cards that the tenant does not have. */
 int control_links(struct call *c, uint32_t *status);
-/* Of the fabric behind it: the answer of a card that has none is zeros. */
+/* The fabric behind it: the answer of a card that has none is zeros. */
 int control_no_fabric(struct call *c, uint32_t *status);
 /* What the driver reports, without what this tenant is refused. */
 int control_classes(struct call *c, uint32_t *status);

@@ -1,11 +1,11 @@
-/* Peers: memory of one card of the container is reached from another. What a program asks before it tries
- * says so of its own cards and of no other: a card that it does not have is none to the driver either. What
- * it tries then are objects of NV50_P2P (alloc.c) and peers of nvidia-uvm (uvm/peers.c), which are served to
+/* Peers: memory of one card of the container is reached from another. A program asks before it tries, and
+ * the answers say so of its own cards alone: for it a card that it does not have does not exist. What it
+ * tries then are objects of NV50_P2P (alloc.c) and peers of nvidia-uvm (uvm/peers.c), which are served to
  * the same containers, since a yes here and a no later ends libcuda and NCCL (google/gvisor#9827, #9372).
  *
  * A container of one card, MIG instances and drivers whose NV50_P2P is not known are answered without the
  * driver, in the words of cards that have no such ways: then libraries go through the host by themselves. So
- * are all of memory of several cards or of an NVLink fabric. */
+ * are all that ask for memory of several cards or of an NVLink fabric. */
 #include "control.h"
 #include "native_sched/nvidia/rm/peers_abi.h"
 #include "view.h"
@@ -59,7 +59,7 @@ int control_p2p_caps(struct call *c, uint32_t *status)
     return 0;
 }
 
-/* The same with lists where the caller says, which the newer control has behind its parameters. */
+/* The same, with the lists where the caller says. The newer control has them behind its parameters. */
 int control_p2p_caps_lists(struct call *c, uint32_t *status)
 {
     enum { LISTS_MAX = 2, LIST_BYTES = RM_MAX_CARDS * RM_MAX_CARDS * sizeof(uint32_t) };
@@ -141,8 +141,8 @@ static uint32_t id_of(const struct rm_link_device *remote)
     return remote->domain << 16 | (uint32_t)(remote->bus & 0xff) << 8 | (remote->device & 0xff);
 }
 
-/* A link to a card that the tenant does not have is one that is connected to nothing. What the links can do
- * has no place for them, and is shorter than one. */
+/* A link to a card that the tenant does not have is one that is connected to nothing. The control
+ * that says what links can do has none, and is shorter than one. */
 static void hide_links(struct call *c)
 {
     uint32_t bytes = rm_bytes(&c->m->rm, RM_BYTES_NV2080_CTRL_NVLINK_LINK_STATUS_INFO);
@@ -174,7 +174,7 @@ int control_links(struct call *c, uint32_t *status)
     return e;
 }
 
-/* Peers alone are told of by who asks. */
+/* Which classes are listed depends on the tenant for peers alone. */
 static bool is_listed(const struct call *c, uint32_t class_id)
 {
     const struct rm_row *row = rm_class_row(NULL, class_id);
