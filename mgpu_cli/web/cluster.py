@@ -56,7 +56,7 @@ class ClusterView:
     def _look(self, node: Node) -> dict[str, Any]:
         try:
             return {"node": node.name, **told(self._ask(node.url))}
-        except (OSError, ValueError, KeyError, http.client.HTTPException) as error:
+        except (OSError, ArithmeticError, ValueError, KeyError, http.client.HTTPException) as error:
             said = getattr(error, "strerror", None) or str(error) or type(error).__name__
             return {"node": node.name, "away": printable(said)}
 

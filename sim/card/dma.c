@@ -12,6 +12,7 @@ struct dma_mapping {
     const struct rm_object *virtual_memory, *memory;
     struct space *space;
     uint64_t base, length;
+    uint32_t device; /* by which it was made, a handle */
 };
 
 static bool is_virtual(uint32_t class_id)
@@ -147,6 +148,7 @@ static uint32_t map(struct rm_call *call, const struct rm_map_dma *asked, uint64
         .next = call->rm->dma_mappings,
         .virtual_memory = virtual_memory,
         .memory = memory,
+        .device = asked->device,
         .space = virtual_memory->space,
         .base = base,
         .length = asked->length,
@@ -174,11 +176,12 @@ static uint32_t unmap(struct rm_call *call, const struct rm_unmap_dma *asked, ui
         return NV_ERR_OBJECT_NOT_FOUND;
     for (struct dma_mapping **at = &call->rm->dma_mappings; *at; at = &(*at)->next)
         if ((!memory || (*at)->memory == memory) && (*at)->virtual_memory == virtual_memory &&
+            (*at)->device == asked->device &&
             (part ? asked->base - (*at)->base < (*at)->length : (*at)->base == asked->base)) {
             end(at);
             return NV_OK;
         }
-    return NV_ERR_OBJECT_NOT_FOUND;
+    return part ? NV_OK : NV_ERR_OBJECT_NOT_FOUND; /* serverInterUnmapInternal() in rs_server.c */
 }
 
 static void say(struct rm_call *call, uint32_t status)

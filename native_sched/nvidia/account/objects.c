@@ -169,13 +169,16 @@ void objects_commit(struct objects *o, uint32_t slot)
 }
 
 /* Pre-order walk of a subtree without recursion: a tenant chooses its depth. */
-uint32_t objects_next(const struct objects *o, uint32_t top, uint32_t i)
+uint32_t objects_after(const struct objects *o, uint32_t top, uint32_t i)
 {
-    if (o->slot[i].first_child)
-        return o->slot[i].first_child;
     while (i != top && !o->slot[i].next_sibling)
         i = o->slot[i].parent;
     return i == top ? 0 : o->slot[i].next_sibling;
+}
+
+uint32_t objects_next(const struct objects *o, uint32_t top, uint32_t i)
+{
+    return o->slot[i].first_child ? o->slot[i].first_child : objects_after(o, top, i);
 }
 
 static void link_alias(struct objects *o, uint32_t slot, uint32_t alias)

@@ -29,9 +29,9 @@ struct rm_object {
             uint32_t engine_type; /* as their maker said */
             uint32_t wraps;       /* 1: made for one channel that a device was named for */
         };
-        struct {                            /* a mapping of map_dma.c's */
-            uint32_t virtual_memory, empty; /* in which, a handle */
-            uint64_t mapped;                /* bytes */
+        struct {                             /* a mapping of map_dma.c's */
+            uint32_t virtual_memory, device; /* in which and by which, handles */
+            uint64_t mapped;                 /* bytes */
         };
         uint32_t peer;                 /* peers: a subdevice, the other one being its parent here */
         uint32_t places;               /* files that memory is exported through: how much they take */
@@ -98,6 +98,8 @@ void objects_commit(struct objects *o, uint32_t slot);
 
 /* The object after i in a walk over the subtree of top; 0 at its end. */
 uint32_t objects_next(const struct objects *o, uint32_t top, uint32_t i);
+/* The same, without what is below i: for a walk that drops i. */
+uint32_t objects_after(const struct objects *o, uint32_t top, uint32_t i);
 
 /* The number of the object's memory, which is never another's. */
 uint64_t objects_memory(struct objects *o, uint32_t slot);

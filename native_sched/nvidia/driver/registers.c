@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "registers.h"
+#include "native_sched/nvidia/rm/channel.h"
 #include <errno.h>
 #include <sys/mman.h>
 
@@ -32,12 +33,19 @@ static uint32_t word_at(const struct registers *r, uint32_t at)
     return *(const volatile uint32_t *)(const volatile void *)(r->bar + at);
 }
 
+/* What cannot be read of these says nothing of the card: they are switched off by themselves. */
+static bool is_of_video(uint64_t engines)
+{
+    return !(engines & ~RM_VIDEO_ENGINES);
+}
+
 static int add_word(struct registers *r, uint64_t at, uint64_t engines)
 {
     struct engine_status unused;
 
     if (at % sizeof(uint32_t) || r->bytes < sizeof(uint32_t) || at > r->bytes - sizeof(uint32_t) ||
-        r->engines == ENGINES_MAX || !registers_decode(r->chip, word_at(r, (uint32_t)at), &unused))
+        r->engines == ENGINES_MAX ||
+        (!is_of_video(engines) && !registers_decode(r->chip, word_at(r, (uint32_t)at), &unused)))
         return -ENODATA;
     r->at[r->engines] = (uint32_t)at;
     r->on[r->engines++] = engines;
@@ -69,7 +77,8 @@ static int add_all(struct registers *r, const struct runlist *runlist, uint32_t 
     if (r->chip->whole_card)
         return add_words(r, 0, r->chip->words, UINT64_MAX);
     for (uint32_t i = 0; e == 0 && i < runlists; i++)
-        e = add_runlist(r, &runlist[i]);
+        if ((e = add_runlist(r, &runlist[i])) < 0 && is_of_video(runlist[i].engines))
+            e = 0;
     return e;
 }
 
@@ -97,9 +106,10 @@ int registers_read(const struct registers *r, uint64_t engines, struct engine_st
     for (uint32_t i = 0; i < r->engines; i++) {
         if (!(r->on[i] & engines))
             continue;
-        if (!registers_decode(r->chip, word_at(r, r->at[i]), &out[n]))
+        if (registers_decode(r->chip, word_at(r, r->at[i]), &out[n]))
+            out[n++].engines = r->on[i];
+        else if (!is_of_video(r->on[i]))
             return -EIO;
-        out[n++].engines = r->on[i];
     }
     return n;
 }

@@ -8,13 +8,14 @@
  *
  *   strange   the same with another client's subdevice, a device, no object, and below a device
  *
- *   again     under the name of before, once the one and the other subdevice was freed and made anew
+ *   again     under the name of before, once the one and the other subdevice was freed and made anew, with
+ *             an event below them
  *
  *   mapped    64 MiB of its second card at an address of its first */
 #include "../rm.h"
 #include "../../../native_sched/nvidia/rm/peers_abi.h"
 
-enum { CARDS = 8, IDS = 0x400, SUBDEVICES = 0x200, PEERS = 0x500, CLASSES = 200 };
+enum { CARDS = 8, IDS = 0x400, SUBDEVICES = 0x200, PEERS = 0x500, BELOW = 0x580, CLASSES = 200 };
 enum { CAPS_BYTES = 8348, MATRIX_BYTES = 1352, LINKS_BYTES = 13344, LINK_BYTES = 208, PEERS_BYTES = 72 };
 
 static struct {
@@ -182,8 +183,14 @@ static int64_t make_peers(uint32_t handle, uint32_t parent, uint32_t one, uint32
 static int64_t again(uint32_t ends)
 {
     uint32_t one = SUBDEVICES + own.number[0], other = SUBDEVICES + own.number[1], instance = 0;
+    struct rm_os_event told = {
+        .client = own.client, .device = DEVICE + own.number[0], .fd = (uint32_t)own.fd};
+    struct rm_event event = {.client = own.client, .source = one, .data = (uint32_t)own.fd};
     unsigned int kept = 0;
 
+    (void)ioctl(own.fd, RM_CMD(NV_ESC_ALLOC_OS_EVENT, sizeof(told)), &told); /* once is enough */
+    must(rm_alloc(own.fd, own.client, PEERS, BELOW, NV01_EVENT_OS_EVENT, &event, sizeof(event)) == NV_OK,
+         "an event below peers");
     must(rm_free(own.fd, own.client, SUBDEVICES + ends) == NV_OK &&
              rm_alloc(own.fd, own.client, DEVICE + ends, SUBDEVICES + ends, NV20_SUBDEVICE_0, &instance,
                       sizeof(instance)) == NV_OK,

@@ -15,15 +15,18 @@ static void end_charge(void *context, const struct rm_object *obj)
 }
 
 /* RM ends peers with either of their subdevices (refAddDependant() in p2papiConstruct_IMPL()). */
-static void drop_peers(struct objects *o, uint32_t root)
+static void drop_peers(struct tenant *t, uint32_t root)
 {
-    uint32_t i = root, next;
+    struct objects *o = &t->objects;
+    uint32_t i = objects_next(o, root, root), next;
 
-    for (i = objects_next(o, root, i); i; i = next) {
-        next = objects_next(o, root, i);
-        if (rm_kind_of(o->slot[i].class_id) == RM_KIND_P2P &&
-            !objects_find(o, o->slot[i].client, o->slot[i].peer))
-            objects_drop(o, i, NULL, NULL);
+    for (; i; i = next) {
+        bool ends = rm_kind_of(o->slot[i].class_id) == RM_KIND_P2P &&
+                    !objects_find(o, o->slot[i].client, o->slot[i].peer);
+
+        next = ends ? objects_after(o, root, i) : objects_next(o, root, i);
+        if (ends)
+            objects_drop(o, i, end_charge, t);
     }
 }
 
@@ -35,7 +38,7 @@ void object_drop(struct tenant *t, uint32_t slot)
     assert_held(&t->lock);
     objects_drop(&t->objects, slot, end_charge, t);
     if (kind == RM_KIND_DEVICE || kind == RM_KIND_SUBDEVICE)
-        drop_peers(&t->objects, root);
+        drop_peers(t, root);
 }
 
 void objects_drop_of_file(struct tenant *t, uint64_t file)

@@ -182,6 +182,17 @@ static uint32_t judge_peers(struct call *c, const struct creation *a)
     return NV_OK;
 }
 
+/* Where an encoder's session names memory for its statistics, RM maps that without a reference, and reads it
+ * once a second, also when it has been freed (nvencsessionConstruct_IMPL()). Nothing else needs it. */
+static void leave_out_statistics(struct call *c)
+{
+    enum { VERSION = 3, MEMORY = 4 }; /* words of NVA0BC_ALLOC_PARAMETERS */
+    uint32_t *word = (uint32_t *)(void *)c->params;
+
+    if (c->params_bytes >= (MEMORY + 1) * sizeof(*word))
+        word[VERSION] = word[MEMORY] = 0;
+}
+
 static struct answer make(struct call *c, struct creation *a)
 {
     enum rm_kind kind = c->params_row->kind;
@@ -196,6 +207,8 @@ static struct answer make(struct call *c, struct creation *a)
         return answered(NV_ERR_INVALID_CLIENT);
     if (kind == RM_KIND_P2P && (status = judge_peers(c, a)))
         return answered(status);
+    if (a->class_id == NVENC_SW_SESSION)
+        leave_out_statistics(c);
     /* Programs have a card's file for each event, and make the event there: of all classes RM takes these two
      * there alone. */
     if (kind == RM_KIND_EVENT && !call_control_file(c, &file))

@@ -135,6 +135,8 @@ static uint32_t reserve(struct call *c, struct creation *a, struct place *p)
     if (rm_kind_of(a->class_id) == RM_KIND_P2P)
         p->parent = call_find_on(c, p->file, a->root,
                                  ((const struct rm_p2p *)(const void *)c->params)->subdevice);
+    if (!p->parent)
+        return NV_ERR_INVALID_ARGUMENT; /* another thread freed the subdevice meanwhile */
     if (p->card == OBJECT_NO_CARD)
         return NV_OK;
     p->reserved = cost_of(c, a, p->card);

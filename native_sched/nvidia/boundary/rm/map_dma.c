@@ -56,6 +56,7 @@ static uint32_t reserve(struct call *c, const struct rm_map_dma *a, uint64_t byt
     *slot = (uint32_t)made;
     o->slot[made].card = o->slot[virtual_memory].card;
     o->slot[made].virtual_memory = a->virtual_memory;
+    o->slot[made].device = a->device;
     o->slot[made].mapped = a->length;
     ledger_commit(&t->ledger[o->slot[made].card], bytes, bytes);
     o->slot[made].bytes = o->slot[made].memory_bytes = bytes;
@@ -120,6 +121,8 @@ static void end_mapping(struct tenant *t, uint32_t slot, uint64_t base, uint64_t
         m->base = UINT64_MAX;
 }
 
+/* RM leaves out what another device or subdevice was named for, and succeeds in unmapping nothing
+ * (serverInterUnmapInternal() in rs_server.c). */
 static void end_mappings(struct tenant *t, const struct rm_unmap_dma *a, uint64_t part)
 {
     const struct objects *o = &t->objects;
@@ -128,7 +131,8 @@ static void end_mappings(struct tenant *t, const struct rm_unmap_dma *a, uint64_
     for (; i; i = next) {
         next = objects_next(o, 0, i);
         if (o->slot[i].class_id == OBJECT_DMA_MAPPING && o->slot[i].client == a->client &&
-            o->slot[i].virtual_memory == a->virtual_memory && o->slot[i].base != UINT64_MAX)
+            o->slot[i].virtual_memory == a->virtual_memory && o->slot[i].device == a->device &&
+            o->slot[i].base != UINT64_MAX)
             end_mapping(t, i, a->base, part);
     }
 }

@@ -250,8 +250,6 @@ def test_handles_of_another_container_are_nobody_elses(here: World) -> None:
     assert makes(tenant, client, DEVICE, 0x71, NV01_CONTEXT_DMA, own) == 0
     foreign = struct.pack("IIIIQQ", SUBDEVICE, 0, 0x7777, 0, 0, 4095)
     assert makes(tenant, client, DEVICE, 0x72, NV01_CONTEXT_DMA, foreign) == NV_ERR_OBJECT_NOT_FOUND
-    session = struct.pack("IIIII", 0, 1920, 1080, 1, 0x7777)
-    assert makes(tenant, client, SUBDEVICE, 0x73, NVENC_SW_SESSION, session) == NV_ERR_OBJECT_NOT_FOUND
     assert unmapped(tenant, client, 0x7777, 4 * GIB) == NV_ERR_INVALID_OBJECT_HANDLE
     assert unmapped(tenant, client + 1, 0x70, 4 * GIB) == NV_ERR_INVALID_OBJECT_HANDLE
     # What it has made ends with its client.
@@ -266,8 +264,10 @@ def mapped(tenant: Tenant, client: int) -> int:
     return tenant.ioctl(tenant.ctl, NV_ESC_RM_MAP_MEMORY_DMA, outer).u32(0x38)
 
 
-def unmapped(tenant: Tenant, client: int, memory_handle: int, at: int, part: int = 0) -> int:
-    outer = struct.pack("<6I2QII", client, DEVICE, 0x80, memory_handle, 0, 0, at, part, 0, 0)
+def unmapped(
+    tenant: Tenant, client: int, memory_handle: int, at: int, part: int = 0, *, by: int = DEVICE
+) -> int:
+    outer = struct.pack("<6I2QII", client, by, 0x80, memory_handle, 0, 0, at, part, 0, 0)
     return tenant.ioctl(tenant.ctl, NV_ESC_RM_UNMAP_MEMORY_DMA, outer).u32(0x28)
 
 
@@ -342,6 +342,29 @@ def test_unmapping_a_part_gives_nothing_back(here: World, at: int, part: int) ->
         assert here.used_mib(tenant) == once
     assert tenant.free(client, 0x81).u32(0xC) == 0
     assert here.used_mib(tenant) == before - 2
+
+
+@pytest.mark.parametrize("part", [0, 1 << 63])
+def test_unmapping_by_another_device_gives_nothing_back(here: World, part: int) -> None:
+    """RM leaves out what another one was named for, and says that a part of nothing is unmapped."""
+    tenant = here.tenant()
+    client = with_addresses(tenant)
+    assert makes(tenant, client, DEVICE, 0x81, MEMORY, memory(2 * MIB)) == 0
+    assert mapped(tenant, client) == 0
+    once = here.used_mib(tenant)
+    base = 0 if part else 4 * GIB
+    assert (unmapped(tenant, client, 0, base, part, by=SUBDEVICE) == 0) == bool(part)
+    assert here.used_mib(tenant) == once
+
+
+def test_encoders_session_names_no_memory_to_the_driver(here: World) -> None:
+    """RM reads it once a second without a reference to it."""
+    tenant = with_video(here, here.tenant())
+    client = tenant.client()
+    assert makes(tenant, client, DEVICE, 0x81, MEMORY, memory(2 * MIB)) == 0
+    made = tenant.alloc(client, SUBDEVICE, 0x82, NVENC_SW_SESSION, struct.pack("<5I", 0, 640, 480, 1, 0x81))
+    assert made.u32(MADE_STATUS_AT) == 0
+    assert made.params == struct.pack("<5I", 0, 640, 480, 0, 0)
 
 
 def test_share_has_so_many_sessions(here: World) -> None:
