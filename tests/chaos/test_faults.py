@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import struct
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ import pytest
 from oci_specs import paths
 from tests.chaos import faults
 from tests.chaos import field as fields
+from tests.chaos.beside import Beside
 from tests.chaos.faults import Node
 from tests.chaos.field import Field, end, field_of, percentile
 from tests.chaos.witness import Witness
@@ -80,38 +80,19 @@ FAULTS: dict[str, tuple[Callable[[Node], AbstractContextManager[None]], bool, in
 BESIDE = "mgpud killed", "helper killed", "standby and mgpud killed", "clock moved"
 
 
-class Online:
-    """A container that takes all of a card, and gives it back, all the time. A context manager."""
+class Online(Beside):
+    """A container that takes all of a card, and gives it back, all the time."""
 
     def __init__(self, made: Running) -> None:
+        super().__init__()
         self._made = made
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._broken: list[BaseException] = []
         self.turns: list[tuple[str, int, float, float]] = []
 
-    def __enter__(self) -> Online:
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        self._end.set()
-        self._thread.join()
-        if kind is None:
-            self.check()
-
-    def check(self) -> None:
-        if self._broken:
-            raise self._broken[0]
-
-    def _run(self) -> None:
-        try:
-            while not self._end.wait(0.3):
-                self._turn()
-            if self.turns and self.turns[-1][:2] == ("took", 0):
-                self._turn()
-        except BaseException as error:
-            self._broken.append(error)
+    def go_on(self) -> None:
+        while not self._end.wait(0.3):
+            self._turn()
+        if self.turns and self.turns[-1][:2] == ("took", 0):
+            self._turn()
 
     def _turn(self) -> None:
         began_s = time.monotonic()

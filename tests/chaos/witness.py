@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
 
 from mgpu_cli import health
 from mgpu_cli.state import StateDir
+from tests.chaos.beside import Beside
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import bundle
 from tests.support.commands import CommandFailedError
@@ -19,42 +19,29 @@ ENV = {"MGPU_MEMORY_MIB": "256", "NVIDIA_VISIBLE_DEVICES": "0"}
 HANGS_S = 60.0
 
 
-class Witness:
-    """Context manager; a health that said ok where nothing started is raised at its end, or by check().
+class Witness(Beside):
+    """A health that said ok where nothing started is raised too.
 
     change: to be called before and after whatever befalls the node, and undone: what lies between is not
     compared.
     """
 
     def __init__(self, mgpu: Arbiter, every_s: float) -> None:
+        super().__init__()
         self._mgpu, self._every_s = mgpu, every_s
         self._state = StateDir(mgpu.root)
         self._changes = 0
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run)
         self._wrong: list[str] = []
-        self._broken: list[BaseException] = []
         self.name = "nothing"
         self.seen: Counter[str] = Counter()
         self.refusals: Counter[str] = Counter()
-
-    def __enter__(self) -> Witness:
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        self._end.set()
-        self._thread.join()
-        if kind is None:
-            self.check()
 
     def change(self, name: str = "nothing") -> None:
         self._changes += 1
         self.name = name
 
     def check(self) -> None:
-        if self._broken:
-            raise self._broken[0]
+        super().check()
         assert not self._wrong, "\n".join(self._wrong)
 
     def red(self) -> list[str]:
@@ -62,14 +49,11 @@ class Witness:
         judged, _, _ = health.judge(self._state)
         return [f"{one.name}: {one.text}" for one in judged if one.state == "failed"]
 
-    def _run(self) -> None:
-        try:
-            while not self._end.is_set():
-                began_s = time.monotonic()
-                self._compare()
-                self._end.wait(self._every_s - (time.monotonic() - began_s))
-        except BaseException as error:
-            self._broken.append(error)
+    def go_on(self) -> None:
+        while not self._end.is_set():
+            began_s = time.monotonic()
+            self._compare()
+            self._end.wait(self._every_s - (time.monotonic() - began_s))
 
     def _compare(self) -> None:
         number, name, before = self._changes, self.name, self.red()
