@@ -68,6 +68,7 @@ def outcome(interface: Interface, kind: str, number: int, version: str) -> str:
 
 def calls(interface: Interface, store: Store, folder: Path = FACTS) -> list[Call]:
     versions = {branch: _version(store, branch) for branch in BRANCHES}
+    needed = {(row.kind, row.number): row.capability for row in reversed(interface.rows)}
     found: dict[tuple[str, str, int], Call] = {}
     for kind, symbol, text, capabilities, since, until in rows(folder / "nvproxy.tsv"):
         if text == NONE:
@@ -81,10 +82,7 @@ def calls(interface: Interface, store: Store, folder: Path = FACTS) -> list[Call
                 number,
                 capabilities,
                 dict.fromkeys(BRANCHES, ABSENT),
-                next(
-                    (row.capability for row in interface.rows if (row.kind, row.number) == (kind, number)),
-                    "",
-                ),
+                needed.get((kind, number), ""),
             ),
         )
         for branch, version in versions.items():

@@ -56,8 +56,6 @@ class Mover:
         self._engine = engine
         self._checkpoint = checkpoint
         self._save = save
-        # Its mgpu-checkpoint ended under the last try.
-        self.gone = False
         # Its submitted work completes now; whether it was let run for that, beside online work.
         self._completes = self._was_let_run = self._drains = False
 

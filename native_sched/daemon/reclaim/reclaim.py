@@ -340,7 +340,7 @@ class Reclaimer:
             beside_online=asked is None,
             by_hand=asked is not None,
         )
-        why = await self._move(grant, mover, evict)
+        why, rest_s = await self._move(grant, mover, evict)
         if grant.reclaim.state == State.EVICTED:
             size = sum(before.bytes.values())
             self._evicted_ns = time.monotonic_ns()
@@ -351,7 +351,7 @@ class Reclaimer:
                 self._restorations.evicted(before, self._evicted_ns)
             grant.not_moved = ""
         else:
-            self._left(grant, why, _GONE_RETRY_S if mover.gone else _RETRY_S)
+            self._left(grant, why, rest_s)
             if asked is None and config.unevictable == "end" and self._holds(grant):
                 LOG.error("killed-unevictable", container=grant.container_id, why=why)
                 self._kill(grant)
@@ -363,7 +363,7 @@ class Reclaimer:
     async def _restore(self, grant: Grant, asked: Asked | None, mover: Mover) -> None:
         size, away_ns = sum(grant.reclaim.bytes.values()), grant.reclaim.since_ns
         begun_ns = time.monotonic_ns()
-        why = await self._move(grant, mover, partial(mover.restore, grant))
+        why, rest_s = await self._move(grant, mover, partial(mover.restore, grant))
         if grant.reclaim.state == State.RUNNING:
             back_ns = time.monotonic_ns()
             self.counts.restoring.note((back_ns - begun_ns) / _NS_PER_S)
@@ -374,32 +374,33 @@ class Reclaimer:
             grant.not_moved = ""
         else:
             self._as_before(grant, asked)
-            self._left(grant, why, _GONE_RETRY_S if mover.gone else _RETRY_S)
+            self._left(grant, why, rest_s)
         if grant.asked is asked:
             grant.asked = None
 
-    async def _move(self, grant: Grant, mover: Mover, move: Callable[[], _Work]) -> str:
-        """Why it is not done, or empty. Once more, if mgpu-checkpoint has ended and all is as before."""
+    async def _move(self, grant: Grant, mover: Mover, move: Callable[[], _Work]) -> tuple[str, float]:
+        """Why it is not done, or empty, and for how many seconds it is left alone then.
+
+        Once more, if mgpu-checkpoint has ended and all is as before.
+        """
         before, why = grant.reclaim.state, ""
         for _ in range(2):
             try:
                 await move()
-                return ""
+                return "", 0
             except Gone as error:
-                why, mover.gone = str(error), True
+                why = str(error)
                 await self._recover(grant, mover)
             except Lost as error:
                 self._lose(grant, error)
-                return str(error)
+                return str(error), _RETRY_S
             except NotMoved as error:
-                mover.gone = False
-                return str(error)
+                return str(error), _RETRY_S
             except OSError as error:
-                mover.gone = False
-                return error.strerror or str(error)
+                return error.strerror or str(error), _RETRY_S
             if grant.reclaim.state != before:
                 break
-        return why
+        return why, _GONE_RETRY_S
 
     def _holds(self, grant: Grant) -> bool:
         with suppress(OSError):  # it has ended meanwhile
