@@ -45,6 +45,13 @@ uint32_t call_find(const struct call *c, uint32_t client, uint32_t handle)
     return call_find_on(c, &c->file, client, handle);
 }
 
+uint32_t call_find_kind(const struct call *c, uint32_t client, uint32_t handle, enum rm_kind kind)
+{
+    uint32_t slot = call_find(c, client, handle);
+
+    return slot && rm_kind_of(c->tenant->objects.slot[slot].class_id) == kind ? slot : 0;
+}
+
 bool call_control_file(const struct call *c, struct open_file *out)
 {
     struct open_file now;

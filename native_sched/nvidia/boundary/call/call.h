@@ -71,6 +71,8 @@ uint32_t call_params_check(const struct call *c);
 
 /* The tenant's object of that name, if its client was made through the very file of this call; 0: none. */
 uint32_t call_find(const struct call *c, uint32_t client, uint32_t handle);
+/* The same; 0 too where it is of another kind. */
+uint32_t call_find_kind(const struct call *c, uint32_t client, uint32_t handle, enum rm_kind kind);
 uint32_t call_find_on(const struct call *c, const struct open_file *file, uint32_t client, uint32_t handle);
 
 /* The file on which the clients of the call's file are: a control file itself, a card's file the one that it

@@ -79,11 +79,9 @@ static uint32_t device_above(const struct call *c, const struct creation *a)
 {
     const struct objects *o = &c->tenant->objects;
     WITH_TENANT(c->tenant);
-    uint32_t slot = call_find(c, a->root, a->parent);
+    uint32_t slot = call_find_kind(c, a->root, a->parent, RM_KIND_SUBDEVICE);
 
-    return slot && rm_kind_of(o->slot[slot].class_id) == RM_KIND_SUBDEVICE
-               ? o->slot[o->slot[slot].parent].handle
-               : 0;
+    return slot ? o->slot[o->slot[slot].parent].handle : 0;
 }
 
 /* Makes a page of the host's, of zeros, in place of one that shows all users of the card: no data in it has a
@@ -113,19 +111,16 @@ static struct answer make_blank_page(struct call *c, const struct creation *aske
 static bool is_device(struct call *c, uint32_t client, uint32_t handle)
 {
     WITH_TENANT(c->tenant);
-    uint32_t slot = call_find(c, client, handle);
 
-    return slot && rm_kind_of(c->tenant->objects.slot[slot].class_id) == RM_KIND_DEVICE;
+    return call_find_kind(c, client, handle, RM_KIND_DEVICE);
 }
 
 static bool subdevice_of_grant(struct call *c, uint32_t client, uint32_t handle)
 {
-    const struct objects *o = &c->tenant->objects;
     WITH_TENANT(c->tenant);
-    uint32_t slot = call_find(c, client, handle);
+    uint32_t slot = call_find_kind(c, client, handle, RM_KIND_SUBDEVICE);
 
-    return slot && rm_kind_of(o->slot[slot].class_id) == RM_KIND_SUBDEVICE &&
-           c->tenant->granted[o->slot[slot].card];
+    return slot && c->tenant->granted[c->tenant->objects.slot[slot].card];
 }
 
 /* For a channel below a device RM makes a group that no call can name, of the channel's engine and address
@@ -199,9 +194,8 @@ static struct answer make(struct call *c, struct creation *a)
     bool instance = kind == RM_KIND_GPU_INSTANCE || kind == RM_KIND_COMPUTE_INSTANCE, lazily;
     bool callers = (kind == RM_KIND_ROOT || instance) && call_is_callers(c);
     struct open_file file = c->file;
-    struct answer made;
-
     uint32_t status = NV_OK;
+    struct answer made;
 
     if (names_foreign_client(c, a->class_id))
         return answered(NV_ERR_INVALID_CLIENT);

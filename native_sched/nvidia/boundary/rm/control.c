@@ -124,10 +124,10 @@ static int disable_channels(struct call *c, uint32_t *status)
     {
         const struct objects *o = &c->tenant->objects;
         WITH_TENANT(c->tenant);
-        uint32_t subdevice = call_find(c, ctl->client, ctl->object), slot;
+        uint32_t subdevice = call_find_kind(c, ctl->client, ctl->object, RM_KIND_SUBDEVICE), slot;
 
         *status = NV_ERR_INVALID_OBJECT_HANDLE;
-        if (!subdevice || rm_kind_of(o->slot[subdevice].class_id) != RM_KIND_SUBDEVICE)
+        if (!subdevice)
             return 0;
         *status = NV_ERR_INVALID_ARGUMENT;
         if (p->count > RM_MAX_DISABLE || p->rewind_gp_put || p->runlist_preempt_event)

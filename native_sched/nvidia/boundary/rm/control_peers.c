@@ -120,11 +120,9 @@ int control_fabric_status(struct call *c, uint32_t *status)
 static bool of_subdevice(struct call *c)
 {
     const struct rm_control *ctl = (const void *)c->outer;
-    const struct objects *o = &c->tenant->objects;
     WITH_TENANT(c->tenant);
-    uint32_t slot = call_find(c, ctl->client, ctl->object);
 
-    return slot && rm_kind_of(o->slot[slot].class_id) == RM_KIND_SUBDEVICE;
+    return call_find_kind(c, ctl->client, ctl->object, RM_KIND_SUBDEVICE);
 }
 
 int control_no_fabric(struct call *c, uint32_t *status)
