@@ -148,6 +148,7 @@ class World:
             runtime=runtime,
             schedule=where is not Where.UNSCHEDULED,
             blind=where is Where.BLIND,
+            lends=where is Where.LENDS,
         )
         self._stack.enter_context(product)
         # contexts: what mgpud has measured; E6 has the same from outside.

@@ -3,9 +3,9 @@ which call.
 
     cuda_steps.py STEP...
 
-Steps: init, count, context, context=FLAGS, context=FLAGS:CARD, info=TIMES, alloc=MIB, managed=MIB, free,
-copy=MIB, keep=MIB, same, moved=SECONDS, event, peer, hold=SECONDS, destroy. One that fails ends it, unless
-its name ends with "?". Any Python runs it, without other modules.
+Steps: init, count, context, context=FLAGS, context=FLAGS:CARD, info=TIMES, alloc=MIB, leave=MIB,
+managed=MIB, free, copy=MIB, keep=MIB, same, moved=SECONDS, event, peer, hold=SECONDS, destroy. One that
+fails ends it, unless its name ends with "?". Any Python runs it, without other modules.
 """
 
 from __future__ import annotations
@@ -59,6 +59,12 @@ class Cuda:
         if not code:
             self.memory.append(pointer)
         return code, {"mib": float(text)}
+
+    def leave(self, text: str) -> Code:
+        """All that is shown as free but so much, in one piece."""
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        code = self.lib.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total))
+        return (code, {}) if code else self.alloc(str((free.value >> 20) - int(text)))
 
     def managed(self, text: str) -> Code:
         """Of which the first byte is written here, so that it is known to be there."""
@@ -133,8 +139,8 @@ class Cuda:
 STEPS: dict[str, Callable[[Cuda, str], Code]] = {
     name: getattr(Cuda, name)
     for name in (
-        "init", "count", "context", "info", "alloc", "managed", "free", "copy", "keep", "same", "moved", "event",
-        "peer", "hold", "destroy",
+        "init", "count", "context", "info", "alloc", "leave", "managed", "free", "copy", "keep", "same", "moved",
+        "event", "peer", "hold", "destroy",
     )
 }  # fmt: skip
 

@@ -92,7 +92,7 @@ def build(kit: Path) -> None:
             portable.copy(source, tests / "support" / name)
     for source in (
         rm_interface.SOURCE,
-        *(rm_numbers.FACTS / f"{kind}.tsv" for kind in (*rm_numbers.NUMBER_AT, "chips", "userd")),
+        *(rm_numbers.FACTS / f"{kind}.tsv" for kind in (*rm_numbers.NUMBER_AT, "chips", "field", "userd")),
     ):
         portable.copy(source, kit / source.relative_to(REPOSITORY))
 

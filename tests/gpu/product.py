@@ -55,8 +55,8 @@ class Run:
 class Product:
     """Holder and mgpud over the driver, or over simulated cards. Use as a context.
 
-    blind: mgpud cannot map the cards' registers, as where the kernel is locked down, and so reads no engine
-    status.
+    lends: offline may hold what online leaves. blind: mgpud cannot map the cards' registers, as where the
+    kernel is locked down, and so reads no engine status.
     """
 
     def __init__(
@@ -67,10 +67,12 @@ class Product:
         runtime: str | None = None,
         schedule: bool = True,
         blind: bool = False,
+        lends: bool = False,
     ) -> None:
         self.driver = driver
         self.schedule = schedule
         self.blind = blind
+        self.lends = lends
         self.runtime = runtime
         self.folder = folder
         self.state = StateDir(folder / "r")
@@ -80,7 +82,7 @@ class Product:
         self.state.create()
         (self.state.path / "node.toml").write_text(
             'containerd = []\ncdi_dirs = []\nhold_ms = 100\npolicy = "native-burst-share"\n'
-            f"schedule = {str(self.schedule).lower()}\n"
+            f"schedule = {str(self.schedule).lower()}\noffline_overcommit = {str(self.lends).lower()}\n"
         )
         if self.runtime:
             runtime_files.write(self.state, self.runtime)
@@ -189,22 +191,26 @@ class Product:
         memory_mib: int | None = 4309,
         cards: str = "0",
         host_network: bool = False,
+        reclaimable: bool = False,
+        capabilities: str = "",
     ) -> Iterator[Container]:
-        """A running container with so much memory of these cards in all, or with whole cards and their video
-        engines (None); killed at the end, if it has not ended.
+        """A running container with so much memory of these cards in all, or with whole cards (None); killed
+        at the end, if it has not ended. reclaimable: its memory gives way. capabilities: the driver's; whole
+        cards have all of them where none is named.
         """
         with ExitStack() as stack:
             name = f"gpu-{secrets.token_hex(4)}"
             env = {
-                **(
-                    {"NVIDIA_DRIVER_CAPABILITIES": "all"}
-                    if memory_mib is None
-                    else {"MGPU_MEMORY_MIB": str(memory_mib)}
-                ),
                 "MGPU_QOS": qos,
                 "MGPU_GPUS": str(1 + cards.count(",")),
                 "NVIDIA_VISIBLE_DEVICES": cards,
             }
+            if memory_mib is not None:
+                env["MGPU_MEMORY_MIB"] = str(memory_mib)
+            if reclaimable:
+                env["MGPU_MEMORY_RECLAIMABLE"] = "true"
+            if capabilities or memory_mib is None:
+                env["NVIDIA_DRIVER_CAPABILITIES"] = capabilities or "all"
             if self.runtime:
                 made = stack.enter_context(_bundle(self.driver, name, argv, env, host_network))
                 command = [

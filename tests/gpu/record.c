@@ -5,6 +5,8 @@
  * and "o" after, where it changed; of RM_ALLOC and RM_CONTROL "p" and "q" are the parameters, of "pn" bytes,
  * and "n" what pointers in these lead to, by the offset "at". All in hex, without the zeros at the end.
  *
+ * With RECORD_AT_ONCE set, a program's file is made when it starts: for one that may make none later on.
+ *
  * REFUSE=c503c:56,t503c0104:56,u17@8:51,mmap:12 answers calls in the driver's place: allocations of a class
  * and controls with a status; commands of nvidia-uvm with one at that offset; large mappings of it with an
  * errno. */
@@ -57,12 +59,6 @@ static void hold(void)
 static void release(void)
 {
     pthread_mutex_unlock(&lock);
-}
-
-/* A child has neither a lock that nobody gives back nor half a line. */
-__attribute__((constructor)) static void fork_between_lines(void)
-{
-    pthread_atfork(hold, release, release);
 }
 
 static uint64_t double_word(const unsigned char *bytes)
@@ -410,6 +406,14 @@ int close(int fd)
     if (of_node)
         note("close", fd, name, 0, 0, 0, result);
     return result;
+}
+
+/* A child has neither a lock that nobody gives back nor half a line. */
+__attribute__((constructor)) static void begin(void)
+{
+    pthread_atfork(hold, release, release);
+    if (getenv("RECORD_AT_ONCE"))
+        record_opened();
 }
 
 /* By their other names. */

@@ -29,7 +29,7 @@ class Results:
     """The results so far, on disk at any time: a run may be cut short."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self.found: list[Result] = []
         folder.mkdir(parents=True, exist_ok=True)
         self._log = open(folder / "log.txt", "a", buffering=1)  # noqa: SIM115 - as long as the run
@@ -40,7 +40,7 @@ class Results:
     def add(self, result: Result) -> None:
         self.found.append(result)
         documents = [vars(one) for one in self.found]
-        (self._folder / "results.json").write_text(json.dumps(documents, indent=1) + "\n")
+        (self.folder / "results.json").write_text(json.dumps(documents, indent=1) + "\n")
         line = f"{result.experiment}: {result.verdict} ({result.seconds:.1f} s)"
         self.log(f"RESULT {line}")
         print(line, flush=True)

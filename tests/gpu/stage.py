@@ -14,6 +14,7 @@ class Where(Enum):
     DRIVER = "the driver, with a supervisor of our own and no mgpud"
     UNSCHEDULED = "mgpu with schedule = false"
     MGPU = "mgpu"
+    LENDS = "mgpu with offline_overcommit = true"
     BLIND = "mgpu, which cannot map the card's registers"
 
 

@@ -15,6 +15,7 @@ from tests.gpu import (
     experiments,
     first,
     forced_refusals,
+    lent_memory,
     lock_holders,
     memory_view,
     own_questions,
@@ -30,7 +31,12 @@ from tests.gpu.stage import Stage, Where
 # What a part may take; what does not fit is skipped, and says so.
 PART_S = 9 * 60 - 30
 # What is said of mgpu where it is started, before the stages that use it.
-STARTS = {Where.UNSCHEDULED: "F0 start", Where.MGPU: "P0 start", Where.BLIND: "P15 start"}
+STARTS = {
+    Where.UNSCHEDULED: "F0 start",
+    Where.MGPU: "P0 start",
+    Where.LENDS: "P22 start",
+    Where.BLIND: "P15 start",
+}
 
 
 def on(where: Where, name: str, answers: str, passes: str, limit_s: int, do: Callable[..., None]) -> Stage:
@@ -142,6 +148,8 @@ PRODUCT = (
        "the same inside and natively", 60, recording.played),
     on(Where.MGPU, "P21 programs", "whether programs that use a card as frameworks do are right in containers",
        "all right", 120, container_programs.programs),
+    on(Where.LENDS, "P22 lent memory", "whether offline memory is moved to the host for online, and comes back",
+       "moved for online, and back the same", 110, lent_memory.lent),
     on(Where.BLIND, "P16 colocation without status", "the same as P4 where engine status cannot be read",
        "offline gives way and comes back", 60, product_stages.colocation),
 )  # fmt: skip

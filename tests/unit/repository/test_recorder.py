@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import struct
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.gpu import kit
+from tests.gpu import calls, kit
 from tests.gpu.backend import simulated_nodes
 from tests.support.commands import run
-from tests.support.rm_numbers import NV_ERR_NOT_SUPPORTED
+from tests.support.rm_numbers import NV01_DEVICE_0, NV_ERR_NOT_SUPPORTED, UVM_CREATE_EXTERNAL_RANGE
 
 ENOTTY, ENODEV = 25, 19
 # RM_CONTROL 0x101 with parameters, a mapping, and the control's status.
@@ -71,6 +72,60 @@ def test_call_is_refused_in_the_drivers_place(recorder: Path, tmp_path: Path) ->
     [asked] = [one for one in lines(tmp_path) if "c" in one]
     assert (asked["r"], asked["e"]) == (0, 0)
     assert bytes.fromhex(asked["o"])[0x1C] == NV_ERR_NOT_SUPPORTED
+
+
+def test_file_is_made_before_its_program_may_make_none(recorder: Path, tmp_path: Path) -> None:
+    env = [f"{name}={value}" for name, value in calls.recording(tmp_path, at_once=True).items()]
+    run("env", *env, f"LD_PRELOAD={recorder}", "/bin/true")
+    [file] = tmp_path.glob("*.jsonl")
+    assert json.loads(file.read_text())["exe"].endswith("true")
+
+
+def test_failed_calls_are_told_by_name(tmp_path: Path) -> None:
+    def asked(command: int, before: bytes, after: bytes, error: int = 0) -> dict[str, Any]:
+        return {
+            "s": 1,
+            "c": hex(command),
+            "r": 0,
+            "e": error,
+            "ns": 5000,
+            "i": before.hex(),
+            "o": after.hex(),
+        }
+
+    def outer(number: int, number_at: int, status: int, status_at: int) -> tuple[bytes, bytes]:
+        before = struct.pack("<I", number).rjust(number_at + 4, b"\0")
+        return before, before.ljust(status_at, b"\0") + struct.pack("<I", status)
+
+    control = outer(0x20801303, 8, NV_ERR_NOT_SUPPORTED, 0x1C)
+    rows = [
+        {"exe": "/bin/true", "ppid": 1},
+        {"s": 0, "open": "/dev/nvidiactl", "fd": 3, "r": "-1", "e": ENODEV},
+        asked(0xC020462A, *control),
+        asked(0xC020462A, control[0], control[0]),
+        asked(0xC030462B, *outer(NV01_DEVICE_0, 12, NV_ERR_NOT_SUPPORTED, 0x28)),
+        asked(UVM_CREATE_EXTERNAL_RANGE, b"", bytes(16) + struct.pack("<I", NV_ERR_NOT_SUPPORTED)),
+        asked(0xC020462A, *control),
+        asked(UVM_CREATE_EXTERNAL_RANGE, b"", b"", ENOTTY),
+    ]
+    file = tmp_path / "1.jsonl"
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    recorded = calls.Recorded(lambda: tmp_path)
+    # A line that is half there is read once it is whole.
+    file.write_text(text[:-9])
+    found = recorded.new()
+    assert calls.failed(found) == [
+        "open /dev/nvidiactl: errno 19",
+        "control 0x20801303 NV2080_CTRL_CMD_FB_GET_INFO_V2: status 0x56 NV_ERR_NOT_SUPPORTED",
+        "class 0x80 NV01_DEVICE_0: status 0x56 NV_ERR_NOT_SUPPORTED",
+        "uvm 73 UVM_CREATE_EXTERNAL_RANGE: status 0x56 NV_ERR_NOT_SUPPORTED",
+    ]
+    file.write_text(text)
+    assert calls.failed(recorded.new()) == ["uvm 73 UVM_CREATE_EXTERNAL_RANGE: errno 25"]
+    assert len(found) == 6
+    assert calls.slowest(found, 1) == [
+        "control 0x20801303 NV2080_CTRL_CMD_FB_GET_INFO_V2: status 0x56 NV_ERR_NOT_SUPPORTED 5 us"
+    ]
 
 
 def test_ordinary_file_is_not_recorded(recorder: Path, tmp_path: Path) -> None:
