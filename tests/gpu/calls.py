@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +40,13 @@ def recording(folder: str | Path, *, at_once: bool = False) -> dict[str, str]:
 
 def preloaded(argv: Sequence[str], folder: str) -> list[str]:
     return ["env", *(f"{name}={value}" for name, value in recording(folder).items()), *argv]
+
+
+def told(argv: Sequence[str]) -> list[str]:
+    """The command, recorded, in a container: its last line says which of its calls failed and took long."""
+    env = " ".join(f"{name}={value}" for name, value in recording("/tmp/calls").items())
+    show = f"PYTHONPATH={os.environ.get('PYTHONPATH', '')} {sys.executable} -P -m tests.gpu.calls /tmp/calls"
+    return ["sh", "-c", f'mkdir /tmp/calls; env {env} "$@"; {show}', "sh", *argv]
 
 
 class Recorded:
@@ -128,3 +137,8 @@ def _uvm_status() -> dict[int, int]:
 
 def _version(text: str) -> tuple[int, ...]:
     return tuple(int(word) for word in text.split("."))
+
+
+if __name__ == "__main__":
+    made = Recorded(lambda: Path(sys.argv[1])).new()
+    print(json.dumps({"calls": len(made), "failed": failed(made), "slowest": slowest(made)}))

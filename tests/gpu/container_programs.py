@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.gpu import calls
 from tests.gpu.backend import PROGRAMS, python_with
 from tests.gpu.product import Product
 from tests.gpu.results import Result, Results
@@ -26,11 +28,14 @@ NEEDS = {
     "triton_work": "triton",
     "jax_work": "jax",
 }
+# Of a share with these capabilities, whose library a machine with a driver may lack.
+VIDEO = ("decode", "encode", "ofa", "nvjpeg.py")
+WITH_VIDEO = "compute,utility,video"
 NOWHERE = "cannot be said here: "
 
 
 def programs(product: Product, results: Results, out: Result) -> None:
-    """Each with the machine's own Python, and a decoder of video with whole cards."""
+    """Each in a share with the machine's own Python, video too, and a decoder with whole cards."""
     if product.driver == "sim":
         raise CannotSayError("they compute, and a simulated card does not")
     end = time.monotonic() + ALL_S
@@ -41,10 +46,12 @@ def programs(product: Product, results: Results, out: Result) -> None:
             out.figures[name] = _ran(product, argv, CAP_MIB, end, results)
         else:
             out.figures[name] = f"{NOWHERE}no Python here has {module}"
-    decoded = _ran(product, [str(PROGRAMS / "decode")], None, end, results)
-    # The only one whose library a machine with a driver may lack.
-    lacks = str(decoded.get("error")).startswith("dlopen")
-    out.figures["decode"] = f"{NOWHERE}{decoded['error']}" if lacks else decoded
+    for name in VIDEO:
+        script = [pythons["ctypes"] or sys.executable, str(FOLDER / name)]
+        argv = script if name.endswith(".py") else [str(PROGRAMS / name)]
+        out.figures[name] = _lacks_nothing(_ran(product, argv, CAP_MIB, end, results, WITH_VIDEO))
+    whole = _ran(product, [str(PROGRAMS / "decode")], None, end, results)
+    out.figures["decode, whole"] = _lacks_nothing(whole)
     wrong = [
         name
         for name, found in out.figures.items()
@@ -53,15 +60,29 @@ def programs(product: Product, results: Results, out: Result) -> None:
     out.verdict = f"to be looked at: {', '.join(wrong)}" if wrong else "all right"
 
 
+def _lacks_nothing(report: dict[str, Any]) -> dict[str, Any] | str:
+    error = str(report.get("error"))
+    return f"{NOWHERE}{error}" if any(word in error for word in ("dlopen", "no libnvjpeg")) else report
+
+
 def _ran(
-    product: Product, argv: Sequence[str], memory_mib: int | None, end: float, results: Results
+    product: Product,
+    argv: Sequence[str],
+    memory_mib: int | None,
+    end: float,
+    results: Results,
+    capabilities: str = "",
 ) -> dict[str, Any]:
     """Its report; without one, or where it did not end well, what it said last."""
     limit_s = max(LEAST_S, min(LIMIT_S, int(end - time.monotonic())))
-    with product.container(["env", f"PROGRAM_LIMIT={limit_s}", *argv], memory_mib=memory_mib) as box:
+    argv = ["env", f"PROGRAM_LIMIT={limit_s}", *argv]
+    with product.container(argv, memory_mib=memory_mib, capabilities=capabilities) as box:
         ran = box.end(limit_s + GRACE_S)
     results.log(f"{argv[-1]} (status {ran.status}) said:\n{ran.out}")
     report = ran.document()
-    if report and (ran.status == 0 or not report.get("ok")):
-        return report
-    return {"ok": False, "status": ran.status, "said": ran.out[-300:]}
+    if not report or (ran.status and report.get("ok")):
+        report = {"ok": False, "status": ran.status, "said": ran.out[-300:]}
+    if not report.get("ok"):
+        with product.container(calls.told(argv), memory_mib=memory_mib, capabilities=capabilities) as box:
+            report["calls"] = box.end(limit_s + GRACE_S).document()
+    return report

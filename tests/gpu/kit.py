@@ -55,7 +55,7 @@ SOURCES = (
     REPOSITORY / "tests" / "programs" / "uvm_keeps.c",
     REPOSITORY / "tests" / "bench" / "rm_latency.c",
     REPOSITORY / "tests" / "gpu" / "launch.c",
-    REPOSITORY / "tests" / "gpu" / "programs" / "decode.c",
+    *sorted((REPOSITORY / "tests" / "gpu" / "programs").glob("*.c")),
 )
 FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-s")
 RECORDER = REPOSITORY / "tests" / "gpu" / "record.c"

@@ -25,6 +25,7 @@ from tests.gpu import (
     recording,
     utilization,
     uvm_files,
+    whole_cards,
 )
 from tests.gpu.stage import Stage, Where
 
@@ -148,6 +149,8 @@ PRODUCT = (
        "the same inside and natively", 60, recording.played),
     on(Where.MGPU, "P21 programs", "whether programs that use a card as frameworks do are right in containers",
        "all right", 120, container_programs.programs),
+    on(Where.MGPU, "P23 whole cards", "whether profiler, debugger, sanitizer and MPS work with whole cards",
+       "all right", 120, whole_cards.tools),
     on(Where.LENDS, "P22 lent memory", "whether offline memory is moved to the host for online, and comes back",
        "moved for online, and back the same", 110, lent_memory.lent),
     on(Where.BLIND, "P16 colocation without status", "the same as P4 where engine status cannot be read",

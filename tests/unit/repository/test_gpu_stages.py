@@ -9,8 +9,6 @@ import os
 import struct
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,6 @@ import pytest
 from native_sched.daemon.node.inventory import CardInfo
 from tests.gpu import (
     cdi,
-    container_programs,
     first,
     forced_refusals,
     lock_holders,
@@ -36,10 +33,10 @@ from tests.gpu import (
     uvm_files,
 )
 from tests.gpu.own_client import OwnClient
-from tests.gpu.product import Run
-from tests.gpu.results import Result, Results
+from tests.gpu.results import Results
 from tests.gpu.stage import CannotSayError
 from tests.gpu.supervise import Census
+from tests.support.container_stages import Product, verdict
 from tests.support.rm_numbers import (
     KEPLER_CHANNEL_GROUP_A,
     MPS_COMPUTE,
@@ -49,46 +46,9 @@ from tests.support.rm_numbers import (
 )
 
 
-class Box:
-    def __init__(self, ran: Run) -> None:
-        self._ran = ran
-
-    def end(self, timeout_s: float = 0) -> Run:
-        return self._ran
-
-
-class Product:
-    """Of NVIDIA's driver and two cards; every container says the next thing."""
-
-    driver = "nvidia"
-
-    def __init__(self, *says: str, status: int = 0, cards: int = 2) -> None:
-        self._says = list(says)
-        self._status = status
-        self._cards = cards
-        self.asked: list[dict[str, Any]] = []
-
-    def card_count(self) -> int:
-        return self._cards
-
-    def first_card(self) -> tuple[bytes, int]:
-        return bytes(16), 0x100
-
-    @contextmanager
-    def container(self, argv: list[str], **how: Any) -> Iterator[Box]:
-        self.asked.append({"argv": argv, **how})
-        yield Box(Run(self._status, self._says.pop(0)))
-
-
 @pytest.fixture
 def results(tmp_path: Path) -> Results:
     return Results(tmp_path / "results")
-
-
-def verdict(stage: Any, subject: Any, results: Results) -> Result:
-    out = Result("it")
-    stage(subject, results, out)
-    return out
 
 
 def said(*steps: tuple[str, Any], **figures: Any) -> str:
@@ -140,26 +100,6 @@ def test_torch_stage_reads_the_programs_report(
     box = Product(says)
     assert verdict(product_stages.torch, box, results).verdict == wanted
     assert box.asked[0]["argv"][0] == "/a/python/with/torch"
-
-
-# Programs of frameworks.
-
-
-def test_programs_are_judged_by_their_reports(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = {one.stem for one in container_programs.FOLDER.glob("*.py")}
-    assert kept == {"report", *container_programs.NEEDS}
-    monkeypatch.setattr(container_programs, "python_with", lambda module: "/python" * (module != "jax"))
-    right, no_decoder = '{"ok": true}', '{"ok": false, "error": "dlopen libnvcuvid.so.1: cannot open"}'
-    box = Product(*[right] * 6, no_decoder)
-    out = verdict(container_programs.programs, box, results)
-    assert out.verdict == "all right"
-    assert [name for name, found in out.figures.items() if isinstance(found, str)] == ["jax_work", "decode"]
-    # The decoder gets whole cards.
-    assert [one["memory_mib"] for one in box.asked] == [*[container_programs.CAP_MIB] * 6, None]
-    out = verdict(container_programs.programs, Product("Aborted", '{"ok": false}', *[right] * 5), results)
-    assert out.verdict == "to be looked at: torch_work, torch_profile"
-    out = verdict(container_programs.programs, Product(*[right] * 7, status=134), results)
-    assert out.figures["torch_work"] == {"ok": False, "status": 134, "said": right}
 
 
 # Two cards.
