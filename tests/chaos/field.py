@@ -233,11 +233,13 @@ class Field:
 
     def served_once(self) -> None:
         """Never more than one mgpud has the lock; the kernel's table of locks says so (/proc/locks)."""
-        inode = os.stat(self.mgpu.root / "mgpud.lock").st_ino
+        of = os.stat(self.mgpu.root / "mgpud.lock")
+        # Another mgpu's lock has a file system of its own, where it may have the same number.
+        lock = f"{os.major(of.st_dev):02x}:{os.minor(of.st_dev):02x}:{of.st_ino}"
         holders = [
             line
             for line in Path("/proc/locks").read_text().splitlines()
-            if "FLOCK" in line and "->" not in line and line.split()[5].rpartition(":")[2] == str(inode)
+            if "FLOCK" in line and "->" not in line and line.split()[5] == lock
         ]
         assert len(holders) <= 1, holders
 
