@@ -183,3 +183,14 @@ def test_stopped_mgpud_and_slow_driver_leave_containers_steady(built: Programs) 
             field.mark()
             field.wait_for_answer(field.kill_mgpud())
         field.judge()
+
+
+def test_call_that_mgpud_was_about_to_let_go_on_holds_up_nobody(built: Programs) -> None:
+    """Killed before it could. By the time the next one serves, a signal has taken the caller out of it."""
+    with field_of(built, 2, fields.seed(), sim_options=("reread-us=30000",)) as field:
+        for _ in range(12):
+            field.mark()
+            field.wait_for_answer(field.kill_mgpud())
+            field.all_answered(time.monotonic_ns())
+            field.well()
+        field.judge()

@@ -47,6 +47,9 @@ struct unconfirmed {
     struct process_id who; /* its caller */
     struct thread_call by;
     uint64_t notification, since_ns;
+    /* No kernel was told to let it go on: what is not there by the next mgpud was never made. False in the
+     * journal of an mgpud that did not note it. */
+    bool unsent;
 };
 
 struct tenant {

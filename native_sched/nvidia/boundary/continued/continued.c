@@ -84,6 +84,7 @@ static uint32_t begin(struct call *c, struct creation *a)
         .by = thread_call_of((pid_t)c->caller->req->pid, c->cmd, c->outer_at),
         .notification = c->caller->req->id,
         .since_ns = monotonic_ns(),
+        .unsent = true,
     };
     __atomic_store_n(&u->file, c->file.id, __ATOMIC_RELEASE);
     return NV_OK;
@@ -141,6 +142,7 @@ struct answer continued_make(struct call *c, struct creation *a)
     if (!c->m->ops->as_caller)
         return continued();
     made = continued_as_caller(c);
+    t->unconfirmed->unsent = false;
     if (made.kind == FAIL || made.rm_status)
         confirm_forget(c->m, t);
     else
@@ -161,6 +163,15 @@ static bool look(struct call *c, bool accepted)
     return accepted && confirm_look(c->m, t) == 0;
 }
 
+void continued_send(struct call *c)
+{
+    struct tenant *t = c->tenant;
+    WITH_CALLS_OF(t);
+
+    if (t->unconfirmed->file && t->unconfirmed->notification == c->caller->req->id)
+        t->unconfirmed->unsent = false;
+}
+
 void continued_sent(struct call *c, bool accepted)
 {
     const struct timespec pause = {.tv_nsec = LOOK_US * 1000};
@@ -177,4 +188,8 @@ void continued_recover(const struct mediator *m, struct tenant *t)
     atomic_store(&t->audit_due, true);
     if (m->ops->pin && files_by_id(m->files, t->unconfirmed->file, &file))
         (void)m->ops->pin(m->driver, &file);
+    /* Its caller may have been interrupted meanwhile: nothing would ever end it, and the tenant's other calls
+     * would wait for it. */
+    if (t->unconfirmed->file && t->unconfirmed->unsent && confirm_look(m, t) != 1)
+        confirm_forget(m, t);
 }

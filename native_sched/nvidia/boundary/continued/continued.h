@@ -17,6 +17,8 @@
 
 /* Continues the call. The object has its name by then, unless it is a client, which is given one here. */
 struct answer continued_make(struct call *c, struct creation *a);
+/* Before its answer is sent, and after which the call may go on. */
+void continued_send(struct call *c);
 /* After it: looks for what the call has made, for a moment. Where it was not accepted the call was not
  * continued after all: its caller had been interrupted. */
 void continued_sent(struct call *c, bool accepted);

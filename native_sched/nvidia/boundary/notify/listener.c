@@ -179,9 +179,12 @@ static void send_answer(struct server *s)
         .error = a->kind == FAIL ? a->error : 0,
         .flags = a->kind == CONTINUE ? SECCOMP_USER_NOTIF_FLAG_CONTINUE : 0,
     };
-    bool accepted = ioctl(s->l->fd, SECCOMP_IOCTL_NOTIF_SEND, &resp) == 0;
+    bool continues = a->kind == CONTINUE && !audit_passed(s->call.tenant), accepted;
 
-    if (a->kind == CONTINUE && !audit_passed(s->call.tenant))
+    if (continues)
+        continued_send(&s->call);
+    accepted = ioctl(s->l->fd, SECCOMP_IOCTL_NOTIF_SEND, &resp) == 0;
+    if (continues)
         continued_sent(&s->call, accepted);
     if (a->kind == ANSWER && (accepted || errno == ENOENT) && call_changes(&s->call))
         replay_keep(&s->page->replay, req, &s->call, s->before, true, accepted);
