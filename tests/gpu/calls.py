@@ -17,6 +17,8 @@ from tests.gpu.backend import PROGRAMS, driver_version
 from tests.support import rm_interface, rm_numbers, tsv
 
 RECORDER = PROGRAMS / "record.so"
+# A container's own.
+INSIDE = "/tmp/calls"
 Json = dict[str, Any]
 
 
@@ -44,9 +46,9 @@ def preloaded(argv: Sequence[str], folder: str) -> list[str]:
 
 def told(argv: Sequence[str]) -> list[str]:
     """The command, recorded, in a container: its last line says which of its calls failed and took long."""
-    env = " ".join(f"{name}={value}" for name, value in recording("/tmp/calls").items())
-    show = f"PYTHONPATH={os.environ.get('PYTHONPATH', '')} {sys.executable} -P -m tests.gpu.calls /tmp/calls"
-    return ["sh", "-c", f'mkdir /tmp/calls; env {env} "$@"; {show}', "sh", *argv]
+    env = " ".join(f"{name}={value}" for name, value in recording(INSIDE).items())
+    show = f"PYTHONPATH={os.environ.get('PYTHONPATH', '')} {sys.executable} -P -m tests.gpu.calls {INSIDE}"
+    return ["sh", "-c", f'mkdir {INSIDE}; env {env} "$@"; {show}', "sh", *argv]
 
 
 class Recorded:

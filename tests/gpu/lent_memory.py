@@ -11,9 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tests.gpu import first
-from tests.gpu.calls import Recorded, failed, preloaded
-from tests.gpu.checkpoints import TMP, until
+from tests.gpu import calls, first
+from tests.gpu.checkpoints import until
 from tests.gpu.product import Container, Product, Run
 from tests.gpu.results import Result, Results
 
@@ -32,6 +31,7 @@ def lent(product: Product, results: Results, out: Result) -> None:
         if out.verdict != PASSES:
             out.notes = _log(product)
             again = Result("recorded")
+            product.until_empty()
             try:
                 _lent(product, results, again, recorded=True)
             except Exception as error:
@@ -44,22 +44,23 @@ def _lent(product: Product, results: Results, out: Result, *, recorded: bool = F
     kept_mib = 4096 if product.driver == "nvidia" else 128
     keeps = ("init", "context", f"keep={kept_mib}", f"moved={MOVED_S}", "same", "copy=16", "destroy")
     takes = ("init", "context", "info", f"leave={kept_mib // 2}", "copy=16", f"hold={HELD_S}", "destroy")
-    argv = preloaded(first.steps(*keeps), TMP) if recorded else first.steps(*keeps)
+    argv = calls.told(first.steps(*keeps)) if recorded else first.steps(*keeps)
     with product.container(
         argv, qos="offline", memory_mib=kept_mib + CONTEXT_MIB, reclaimable=True
     ) as offline:
         began = "".join(offline.line() for _ in keeps[:3])
         if stopped := first.stopped_at(first.said(began), keeps[:3]):
             out.verdict = f"offline stops at {stopped}"
+            out.figures["calls"] = Run(0, began + offline.end().out).document()
             return
         row = _row(product, offline)
-        calls = Recorded(lambda: Path(f"/proc/{row['pid']}/root{TMP}"))
-        calls.new()
+        made = calls.Recorded(lambda: Path(f"/proc/{row['pid']}/root{calls.INSIDE}"))
+        made.new()
         out.figures["offline_mib"] = sum(card["used_bytes"] for card in row["cards"]) >> 20
         moved = _asked_for(product, offline, takes, out, results)
         if recorded:
-            out.figures["failed"] = failed(calls.new())
-            calls.keep(results.folder, "lent")
+            out.figures["failed"] = calls.failed(made.new())
+            made.keep(results.folder, "lent")
         if moved:
             ended = time.monotonic()
             until(lambda: _row(product, offline)["reclaim"].get("state") == "running")

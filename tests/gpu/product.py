@@ -182,6 +182,12 @@ class Product:
         found: list[Json] = self.ask("list")["containers"]
         return found
 
+    def until_empty(self) -> None:
+        """One that has ended has its grant for some moments more."""
+        end = time.monotonic() + END_S
+        while self.containers() and time.monotonic() < end:
+            time.sleep(0.02)
+
     @contextmanager
     def container(
         self,
@@ -198,6 +204,8 @@ class Product:
         at the end, if it has not ended. reclaimable: its memory gives way. capabilities: the driver's; whole
         cards have all of them where none is named.
         """
+        if memory_mib is None:
+            self.until_empty()
         with ExitStack() as stack:
             name = f"gpu-{secrets.token_hex(4)}"
             env = {
