@@ -13,7 +13,12 @@ import pytest
 from tests.gpu import calls, kit
 from tests.gpu.backend import simulated_nodes
 from tests.support.commands import run
-from tests.support.rm_numbers import NV01_DEVICE_0, NV_ERR_NOT_SUPPORTED, UVM_CREATE_EXTERNAL_RANGE
+from tests.support.rm_numbers import (
+    NV01_DEVICE_0,
+    NV2080_CTRL_CMD_FB_GET_INFO_V2,
+    NV_ERR_NOT_SUPPORTED,
+    UVM_CREATE_EXTERNAL_RANGE,
+)
 
 ENOTTY, ENODEV = 25, 19
 # RM_CONTROL 0x101 with parameters, a mapping, and the control's status.
@@ -97,7 +102,7 @@ def test_failed_calls_are_told_by_name(tmp_path: Path) -> None:
         before = struct.pack("<I", number).rjust(number_at + 4, b"\0")
         return before, before.ljust(status_at, b"\0") + struct.pack("<I", status)
 
-    control = outer(0x20801303, 8, NV_ERR_NOT_SUPPORTED, 0x1C)
+    control = outer(NV2080_CTRL_CMD_FB_GET_INFO_V2, 8, NV_ERR_NOT_SUPPORTED, 0x1C)
     rows = [
         {"exe": "/bin/true", "ppid": 1},
         {"s": 0, "open": "/dev/nvidiactl", "fd": 3, "r": "-1", "e": ENODEV},
