@@ -162,11 +162,11 @@ def _moves(product: Product, results: Results, out: Result, calls: Calls | None 
 class Calls:
     """What was asked of the driver in each step, by the program and by what moves it; kept as files."""
 
-    def __init__(self, results: Results, name: str, inside: bool) -> None:
+    def __init__(self, results: Results, folder: Path, name: str, inside: bool) -> None:
         self._to, self._name, self._inside = results.folder, name, inside
-        self._helpers = Path(tempfile.mkdtemp())
+        self._helpers = Path(tempfile.mkdtemp(dir=folder))
         self.helper = recording(self._helpers, at_once=True)
-        self.program = Path(tempfile.mkdtemp())
+        self.program = Path(tempfile.mkdtemp(dir=folder))
         self._of = {"helper": Recorded(lambda: self._helpers), "program": Recorded(lambda: self.program)}
 
     def begin(self, pid: int) -> None:
@@ -192,7 +192,7 @@ def _recorded(product: Product, results: Results) -> dict[str, object]:
         tries["natively"] = partial(_natively_recorded, results)
     for where, does in tries.items():
         out = Result(where)
-        calls = Calls(results, f"checkpoint-{where}", where == "inside")
+        calls = Calls(results, product.folder, f"checkpoint-{where}", where == "inside")
         try:
             does(out, calls)
         except Exception as error:

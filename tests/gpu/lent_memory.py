@@ -51,7 +51,7 @@ def _lent(product: Product, results: Results, out: Result, *, recorded: bool = F
         began = "".join(offline.line() for _ in keeps[:3])
         if stopped := first.stopped_at(first.said(began), keeps[:3]):
             out.verdict = f"offline stops at {stopped}"
-            out.figures["calls"] = Run(0, began + offline.end().out).document()
+            out.figures["calls"] = Run(0, began + offline.rest().out).document()
             return
         row = _row(product, offline)
         made = calls.Recorded(lambda: Path(f"/proc/{row['pid']}/root{calls.INSIDE}"))
@@ -69,7 +69,7 @@ def _lent(product: Product, results: Results, out: Result, *, recorded: bool = F
             # It would wait for more.
             with suppress(ProcessLookupError):
                 os.kill(row["pid"], signal.SIGKILL)
-        ran = offline.end(MOVED_S)
+        ran = offline.rest()
     steps = first.said(began + ran.out)
     out.figures["offline"] = steps
     same = [step.get("same") for step in steps if step["step"] in ("same", "copy=16")]
@@ -88,7 +88,7 @@ def _asked_for(
         until(lambda: _row(product, offline)["reclaim"].get("state") != "evicting")
         out.figures["while_online_has_it"] = _row(product, offline)["reclaim"]
         out.figures["parked"] = _row(product, online).get("parked")
-        ran = online.end()
+        ran = online.rest()
     asked = Result("online")
     found = first.does_on(Run(ran.status, began + ran.out), takes, asked, results)
     out.figures["online"] = asked.figures["steps"]

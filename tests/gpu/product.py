@@ -306,6 +306,11 @@ class Container:
             said, _ = self.process.communicate()
         return Run(self.process.returncode, said)
 
+    def rest(self) -> Run:
+        """What is left of its lines, until it ends by itself: end() misses what line() has read ahead."""
+        said = "".join(iter(self.line, ""))
+        return Run(self.end().status, said)
+
     def stop(self) -> Run:
         """SIGTERM, which a runtime in the foreground passes on."""
         self.process.terminate()

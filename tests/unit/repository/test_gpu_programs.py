@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.gpu import container_programs, whole_cards
+from tests.gpu.product import Container, Run
 from tests.gpu.results import Results
 from tests.support.container_stages import Product, verdict
 
@@ -46,6 +48,14 @@ def test_programs_are_judged_by_their_reports(results: Results, monkeypatch: pyt
     out = verdict(container_programs.programs, Product(*[right, calls] * 11, status=134), results)
     found = out.figures["torch_work"]
     assert (found["ok"], found["status"], found["said"]) == (False, 134, right)
+
+
+def test_lines_that_were_read_ahead_are_not_lost() -> None:
+    command = ["printf", "a\\nb\\nc\\n"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        box = Container("it", process)
+        assert box.line() == "a\n"
+        assert box.rest() == Run(0, "b\nc\n")
 
 
 def test_tools_with_whole_cards_are_judged_by_what_they_say(
