@@ -30,16 +30,30 @@ _FOR: dict[str, tuple[str, ...]] = {
     "libnvidia-encode": (VIDEO,),
     "libnvidia-opticalflow": (VIDEO,),
     "libvdpau_nvidia": (VIDEO,),
-    "libnvidia-eglcore": (GRAPHICS, "display"),
-    "libnvidia-glcore": (GRAPHICS, "display"),
-    "libnvidia-glsi": (GRAPHICS, "display"),
-    "libnvidia-glvkspirv": (GRAPHICS, "display"),
-    "libnvidia-rtcore": (GRAPHICS, "display"),
-    "libnvoptix": (GRAPHICS, "display"),
-    "libEGL_nvidia": (GRAPHICS, "display"),
-    "libGLX_nvidia": (GRAPHICS, "display"),
-    "nvidia_icd.json": (GRAPHICS, "display"),
     "libnvidia-ngx": ("ngx",),
+    **dict.fromkeys(
+        (
+            *("libEGL_nvidia", "libGLESv1_CM_nvidia", "libGLESv2_nvidia", "libGLX_nvidia"),
+            *(
+                "libnvidia-eglcore",
+                "libnvidia-glcore",
+                "libnvidia-glsi",
+                "libnvidia-glvkspirv",
+                "libnvidia-tls",
+            ),
+            *("libnvidia-egl-gbm", "libnvidia-egl-wayland", "libnvidia-egl-xcb", "libnvidia-egl-xlib"),
+            *(
+                "libnvidia-rtcore",
+                "libnvoptix",
+                "nvoptix.bin",
+                "libnvidia-vulkan-producer",
+                "nvidia-drm_gbm",
+            ),
+            *("nvidia_icd.json", "nvidia_layers.json", "10_nvidia.json", "10_nvidia_wayland.json"),
+            *("15_nvidia_gbm.json", "20_nvidia_xcb.json", "20_nvidia_xlib.json"),
+        ),
+        (GRAPHICS, "display"),
+    ),
 }
 
 

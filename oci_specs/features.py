@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from oci_specs.driver_capabilities import VARIABLE, VIDEO
+from oci_specs.driver_capabilities import GRAPHICS, VARIABLE, VIDEO
 
 HOW = "ask for whole GPUs: MGPU_GPUS=1, with no amount of memory or compute"
 NOT_ADMINISTRATORS_ALONE = "the driver asks for NVreg_RestrictProfilingToAdminUsers=0"
@@ -101,7 +101,13 @@ FEATURES = (
         capability=VIDEO,
     ),
     Feature(
-        "graphics", "Vulkan, OpenGL, EGL, OptiX", ("AMPERE_A",), False, False, "mgpu serves compute alone"
+        "graphics",
+        "Vulkan, OpenGL, EGL, OptiX",
+        ("TURING_A", "AMPERE_A", "ADA_A", "HOPPER_A", "BLACKWELL_A", "FERMI_TWOD_A"),
+        True,
+        True,
+        takes=f"{VARIABLE} has graphics or all, and the program needs no screen",
+        capability=GRAPHICS,
     ),
     Feature(
         "debugger",

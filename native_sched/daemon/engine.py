@@ -309,7 +309,8 @@ class Engine:
         _checked(self._lib.mgpu_tenant_whole(self._handle, tenant))
 
     def capabilities(self, tenant: int, names: Collection[str]) -> None:
-        _checked(self._lib.mgpu_tenant_capabilities(self._handle, tenant, "video" in names))
+        found = ("video" in names) | ("graphics" in names) << 1  # enum rm_capability
+        _checked(self._lib.mgpu_tenant_capabilities(self._handle, tenant, found))
 
     def move(self, tenant: int, old: int, new: int) -> None:
         """OSError(EBUSY) while it has something on the old card; EAGAIN while a call of it is under way."""
@@ -453,11 +454,10 @@ class Engine:
 def open_engine(
     library: str, driver: str, directory: str, version: str, journal: str | None = None
 ) -> Iterator[Engine]:
-    """Loads and starts the engine on `driver` ("sim"); `directory` holds the driver's sockets, `journal` what
-    the next engine needs to take over from this one (None: it cannot).
+    """Starts the engine on `driver` ("sim"); `directory` has its sockets, `journal` what the next takes over.
 
-    version: of the running driver, or of the one that it is to be taken for. OSError when the library is
-    missing or the driver does not answer, Refusal for a driver or a version that it does not know.
+    version: of the running driver, or of one that it is like. OSError: no library, or the driver does not
+    answer; Refusal: a driver or a version that it does not know.
     """
     lib = ctypes.CDLL(library)
     for name, (arguments, result) in _SIGNATURES.items():

@@ -20,6 +20,7 @@ NOTIFY_CUBES: tuple[tuple[int, int], ...] = (
     (0x3FFF00FF, 0x00B8004A),
     (0x3FFF00FF, 0x0038004E),
     (0x3FFF00FF, 0x0020004F),
+    (0x3FFF00FF, 0x00380054),
     (0x3FFF00FF, 0x00380057),
     (0x3FFF00FF, 0x00400057),
     (0x3FFF00FF, 0x00280058),
@@ -48,7 +49,7 @@ NOTIFY_CUBES: tuple[tuple[int, int], ...] = (
 REFUSED_CUBES: tuple[tuple[int, int], ...] = (
     (0x3FFF00FF, 0x00200039),
     (0x3FFF00FF, 0x0048004D),
-    (0x3FFF00FD, 0x00380054),
+    (0x3FFF00FF, 0x00380056),
     (0x3FFF00FF, 0x00100059),
     (0x3FFF00FF, 0x001000D3),
     (0x3FFF00FF, 0x0A2800D9),

@@ -409,7 +409,6 @@ static const struct answered {
     {NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION, set_notification},
     {NV2080_CTRL_CMD_TIMER_GET_TIME, card_time},
     {NV2080_CTRL_CMD_TIMER_SET_GR_TICK_FREQ, illegal},
-    {NV2080_CTRL_CMD_FB_GET_INFO, invalid},
     {NV2080_CTRL_CMD_BIOS_GET_INFO, nothing},
     {NV2080_CTRL_CMD_BUS_GET_INFO, invalid},
     {NV2080_CTRL_CMD_RC_GET_WATCHDOG_INFO, zeros},
@@ -467,7 +466,7 @@ uint32_t answer_control(const struct rm_request *request, uint32_t cmd)
 {
     const struct rm_row *row = rm_control_row(&request->rm->table, cmd);
 
-    /* Of whole cards and of video: nothing is counted here, and what is set changes nothing. */
+    /* Of whole cards, video and graphics: nothing is counted here, and what is set changes nothing. */
     if (row && (row->whole || row->capabilities) && is_for(cmd, request->object) &&
         control_is_known(request->rm, cmd))
         return request->params_bytes ? zeros(request) : NV_OK;

@@ -108,6 +108,17 @@ static bool is_memory(const struct rm_call *call, const struct rm_object *of, ui
     return found && class_has_names(found->class_id);
 }
 
+/* NV_SEMAPHORE_SURFACE_ALLOC_PARAMETERS: in memory of the host's alone. */
+static uint32_t semaphores(struct rm_call *call, struct rm_object *object)
+{
+    const uint32_t *memory = call->params;
+    const struct rm_object *found = object_find(call->rm, object->client->root.handle, *memory);
+
+    if (!found)
+        return NV_ERR_OBJECT_NOT_FOUND;
+    return found->class_id == NV01_MEMORY_SYSTEM ? NV_OK : NV_ERR_INVALID_PARAMETER;
+}
+
 /* NV_CONTEXT_DMA_ALLOCATION_PARAMS: of the client's own memory. */
 static uint32_t context_dma(struct rm_call *call, struct rm_object *object)
 {
@@ -237,6 +248,10 @@ static const struct class_rule {
     {GF100_SUBDEVICE_MASTER, NV20_SUBDEVICE_0, ANY, NULL, NULL},
     {NV_CONFIDENTIAL_COMPUTE, NV01_ROOT_CLIENT, ANY, NULL, NULL},
     {NV_MEMORY_MAPPER, NV20_SUBDEVICE_0, ANY, NULL, NULL},
+    {NV_SEMAPHORE_SURFACE, NV20_SUBDEVICE_0, EXACT, semaphores, NULL},
+    {GF100_ZBC_CLEAR, NV20_SUBDEVICE_0, ANY, NULL, NULL},
+    {KEPLER_INLINE_TO_MEMORY_B, ANY_CHANNEL, ANY, engine_object, NULL},
+    {BLACKWELL_INLINE_TO_MEMORY_A, ANY_CHANNEL, ANY, engine_object, NULL},
     {FERMI_CONTEXT_SHARE_A, KEPLER_CHANNEL_GROUP_A, ANY, context_share_alloc, vaspace_free},
     {GT200_DEBUGGER, NV01_DEVICE_0, READ, debugger, NULL},
     {GF100_PROFILER, ANY_WITH_WORK, ANY, NULL, NULL},
@@ -268,10 +283,13 @@ static const struct class_rule {
 static const struct class_rule *rule_of(uint32_t class_id)
 {
     static const struct class_rule video = {0, ANY_CHANNEL, OPTIONAL, video_object, NULL};
+    static const struct class_rule graphics = {0, ANY_CHANNEL, ANY, engine_object, NULL};
 
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
         if (rules[i].class_id == class_id)
             return &rules[i];
+    if (rm_kind_of(class_id) == RM_KIND_GRAPHICS)
+        return &graphics;
     return rm_kind_of(class_id) == RM_KIND_VIDEO_SESSION ? &video : NULL;
 }
 

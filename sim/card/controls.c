@@ -147,6 +147,33 @@ static uint32_t fb_info(const struct rm_request *request)
     return NV_OK;
 }
 
+static uint32_t fb_info_list(const struct rm_request *request)
+{
+    uint32_t count;
+    struct rm_fb_entry *list = request_list(request, sizeof *list, 0, &count);
+
+    if (!list)
+        return NV_ERR_INVALID_ARGUMENT;
+    for (uint32_t i = 0; i < count; i++)
+        if (!fb_value(request->card, list[i].index, &list[i].data))
+            list[i].data = 0;
+    return NV_OK;
+}
+
+/* One, of all the card's memory. */
+static uint32_t fb_regions(const struct rm_request *request)
+{
+    struct {
+        uint32_t count, pad;
+        uint64_t base, limit;
+    } *out = request->params;
+
+    memset(request->params, 0, request->params_bytes);
+    out->count = 1;
+    out->limit = request->card->heap.total_bytes - 1;
+    return NV_OK;
+}
+
 static bool listed(const struct rm_pids *pids, uint32_t pid)
 {
     for (uint32_t i = 0; i < pids->count; i++)
@@ -284,6 +311,8 @@ static const struct control_rule {
     {NV2080_CTRL_CMD_GPU_GET_PIDS, NV20_SUBDEVICE_0, get_pids},
     {NV2080_CTRL_CMD_GPU_GET_PID_INFO, NV20_SUBDEVICE_0, get_pid_info},
     {NV2080_CTRL_CMD_FB_GET_INFO_V2, NV20_SUBDEVICE_0, fb_info},
+    {NV2080_CTRL_CMD_FB_GET_INFO, NV20_SUBDEVICE_0, fb_info_list},
+    {NV2080_CTRL_CMD_FB_GET_FB_REGION_INFO, NV20_SUBDEVICE_0, fb_regions},
     {NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2, NV20_SUBDEVICE_0, utilization},
     {NV2080_CTRL_CMD_MC_GET_ARCH_INFO, NV20_SUBDEVICE_0, arch},
     {NV2080_CTRL_CMD_BUS_GET_PCI_INFO, NV20_SUBDEVICE_0, pci},

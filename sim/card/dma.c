@@ -46,6 +46,7 @@ static uint32_t asked_status(struct rm_call *call)
 /* In the address space that it names, or in the device's own. */
 uint32_t virtual_memory_alloc(struct rm_call *call, struct rm_object *object)
 {
+    enum { IN_NONE = -1 }; /* NV_MEMORY_VIRTUAL_SYSMEM_DYNAMIC_HVASPACE */
     uint32_t vaspace = 0, status = object->class_id == NV50_MEMORY_VIRTUAL ? asked_status(call) : NV_OK;
     const struct rm_object *of = object->parent;
 
@@ -55,6 +56,8 @@ uint32_t virtual_memory_alloc(struct rm_call *call, struct rm_object *object)
         vaspace = ((const struct rm_virtual_memory *)call->params)->vaspace;
     else if (object->class_id == NV50_MEMORY_VIRTUAL)
         vaspace = ((const struct rm_memory *)call->params)->vaspace;
+    if (object->class_id == NV01_MEMORY_VIRTUAL && vaspace == (uint32_t)IN_NONE)
+        return (object->space = space_create()) ? NV_OK : NV_ERR_NO_MEMORY;
     if (vaspace)
         of = object_find(call->rm, object->client->root.handle, vaspace);
     if (!of)

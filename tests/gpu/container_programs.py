@@ -29,13 +29,16 @@ NEEDS = {
     "jax_work": "jax",
 }
 # Of a share with these capabilities, whose library a machine with a driver may lack.
-VIDEO = ("decode", "encode", "ofa", "nvjpeg.py")
-WITH_VIDEO = "compute,utility,video"
+VIDEO, GRAPHICS = "compute,utility,video", "compute,utility,graphics"
+CAPABLE = {
+    **dict.fromkeys(("decode", "encode", "ofa", "nvjpeg.py"), VIDEO),
+    **dict.fromkeys(("egl.py", "vulkan.py"), GRAPHICS),
+}
 NOWHERE = "cannot be said here: "
 
 
 def programs(product: Product, results: Results, out: Result) -> None:
-    """Each in a share with the machine's own Python, video too, and a decoder with whole cards."""
+    """Each in a share with the machine's Python, video and graphics too, and a decoder with whole cards."""
     if product.driver == "sim":
         raise CannotSayError("they compute, and a simulated card does not")
     end = time.monotonic() + ALL_S
@@ -46,10 +49,10 @@ def programs(product: Product, results: Results, out: Result) -> None:
             out.figures[name] = _ran(product, argv, CAP_MIB, end, results)
         else:
             out.figures[name] = f"{NOWHERE}no Python here has {module}"
-    for name in VIDEO:
+    for name, capabilities in CAPABLE.items():
         script = [pythons["ctypes"] or sys.executable, str(FOLDER / name)]
         argv = script if name.endswith(".py") else [str(PROGRAMS / name)]
-        out.figures[name] = _lacks_nothing(_ran(product, argv, CAP_MIB, end, results, WITH_VIDEO))
+        out.figures[name] = _lacks_nothing(_ran(product, argv, CAP_MIB, end, results, capabilities))
     whole = _ran(product, [str(PROGRAMS / "decode")], None, end, results)
     out.figures["decode, whole"] = _lacks_nothing(whole)
     wrong = [
@@ -62,7 +65,11 @@ def programs(product: Product, results: Results, out: Result) -> None:
 
 def _lacks_nothing(report: dict[str, Any]) -> dict[str, Any] | str:
     error = str(report.get("error"))
-    return f"{NOWHERE}{error}" if any(word in error for word in ("dlopen", "no libnvjpeg")) else report
+    return (
+        f"{NOWHERE}{error}"
+        if any(word in error for word in ("dlopen", "no libnvjpeg", "libEGL.so.1: cannot open"))
+        else report
+    )
 
 
 def _ran(

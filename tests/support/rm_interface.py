@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.places import REPOSITORY
+from tools.abi.interface import CAPABILITIES
 
 SOURCE = REPOSITORY / "native_sched/nvidia/rm" / "interface.def"
 PAGE = REPOSITORY / "docs" / "rm-interface.md"
@@ -21,9 +22,9 @@ _ROW = re.compile(r"^(BRANCH|KEY|BYTES|ESCAPE|UVM|CLASS|CONTROL)\((.*)\)$", re.M
 _LIFE = re.compile(r", (SINCE|UNTIL)\((\d+), (\d+)\)")
 _FLAG = re.compile(
     r", (?:CHANGES|EXECUTED|CONTINUED|NAMES_FILE|SIZELESS|IN_PLACE|UNLISTED"
-    r"|(?:WHOLE|VIDEO)\(\w+\)|(?:(?:PARAMS|POINTER|CLASS|CONTROL)_AT|STATUS_FROM_END)\([^)]*\))(?=,|$)"
+    r"|(?:WHOLE|VIDEO|GRAPHICS|MEDIA)\(\w+\)|(?:(?:PARAMS|POINTER|CLASS|CONTROL)_AT|STATUS_FROM_END)\([^)]*\))(?=,|$)"
 )
-_STATUS = re.compile(r"\b(?:REFUSED|WHOLE|VIDEO)\((\w+)\)")
+_STATUS = re.compile(r"\b(?:REFUSED|WHOLE|VIDEO|GRAPHICS|MEDIA)\((\w+)\)")
 _LISTS = re.compile(r", LISTS\((\d+), (\d+)\)")
 # Of a disposition: the handler and what it looks at, or the status.
 _OF_DISPOSITION = re.compile(r"(?<=MEDIATED|ANSWERED)\((?:[^()]|\([^()]*\))*\)|(?<=REFUSED)\(\w+\)")
@@ -48,8 +49,8 @@ class Item:
     array: of each of any number of elements. disposition: of all but classes. callers: of a control whose
     parameters are as large as the caller says. lists: how many they point to, and an element's size.
     status: NVIDIA's name of what a refused one is answered with. kind: of a class. sizeless: of an escape,
-    which is refused without a size. whole: for whole cards alone; others get the status. video: with that
-    driver capability alone; others get the status.
+    which is refused without a size. whole: for whole cards alone; others get the status. capability: for
+    those with that driver capability; others get the status.
     """
 
     name: str
@@ -64,7 +65,7 @@ class Item:
     kind: str = ""
     sizeless: bool = False
     whole: bool = False
-    video: bool = False
+    capability: str = ""
 
     @property
     def symbol(self) -> str:
@@ -142,7 +143,7 @@ def read(path: Path = SOURCE) -> Interface:
     status: dict[str, str] = {}
     sizeless: set[str] = set()
     whole: set[str] = set()
-    video: set[str] = set()
+    capability: dict[str, str] = {}
     for kind, inner in _ROW.findall(path.read_text()):
         words = [
             word.strip()
@@ -160,8 +161,9 @@ def read(path: Path = SOURCE) -> Interface:
             sizeless.add(words[0])
         if ", WHOLE(" in inner:
             whole.add(words[0])
-        if ", VIDEO(" in inner:
-            video.add(words[0])
+        for column, named in CAPABILITIES.items():
+            if f", {column}" in inner:
+                capability[words[0]] = named
         life = {which: (int(major), int(minor)) for which, major, minor in _LIFE.findall(inner)}
         if life:
             lives[words[0]] = (life.get("SINCE"), life.get("UNTIL"))
@@ -188,7 +190,7 @@ def read(path: Path = SOURCE) -> Interface:
                 status=status.get(name, ""),
                 kind=kind,
                 whole=name in whole,
-                video=name in video,
+                capability=capability.get(name, ""),
             )
             for name, number, size, kind in rows["CLASS"]
         ),
@@ -202,7 +204,7 @@ def read(path: Path = SOURCE) -> Interface:
                 lists=lists.get(name),
                 status=status.get(name, ""),
                 whole=name in whole,
-                video=name in video,
+                capability=capability.get(name, ""),
             )
             for name, number, size, disposition in rows["CONTROL"]
         ),
@@ -242,9 +244,7 @@ def _title(title: str, *cells: str) -> str:
 
 
 def _for(item: Item) -> str:
-    if item.video:
-        return "video"
-    return "whole cards" if item.whole else ""
+    return item.capability or ("whole cards" if item.whole else "")
 
 
 def _classes(interface: Interface) -> Iterator[str]:
@@ -289,7 +289,7 @@ def page(interface: Interface) -> str:
             "Of controls, *passed* ones are executed with a copy of their parameters, *answered* ones get what a\n"
             "container is to see, *refused* ones an RM status. The reasons stand beside the rows. Classes and\n"
             "controls that are not here are refused. What is for *whole cards* is refused to containers whose cards\n"
-            "others may be on, and what is for *video* to those without that\n"
+            "others may be on, and what is for *video* or *graphics* to those without that\n"
             "[driver capability](node.md#driver-capabilities).\n",
             *_calls(interface, "Escapes", interface.escapes, "outer struct"),
             *_classes(interface),

@@ -14,7 +14,7 @@ from tools.abi.problem import Problem
 
 _FLAGS = ("-std=gnu11", "-w", "-fmax-errors=0", "-x", "c")
 # An expression that names what is missing may hide another one from the compiler, never more than a few deep.
-_ROUNDS = 8
+_ROUNDS = 12
 _MAIN = """
 #include <stdio.h>
 static const unsigned long long values[][2] = {

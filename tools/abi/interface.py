@@ -31,7 +31,7 @@ CHOICE = "PASSED, MEDIATED, ANSWERED or REFUSED"
 DISPOSED = frozenset({"ESCAPE", "UVM", "CONTROL"})
 CALLERS = "RM_BYTES_CALLERS"
 # Columns of rows for containers with a driver capability.
-CAPABILITIES = {"VIDEO(": "video"}
+CAPABILITIES = {"VIDEO(": "video", "GRAPHICS(": "graphics", "MEDIA(": "video or graphics"}
 # A column of an escape with offsets, and what each is of.
 PLACES = {"PARAMS_AT": ("parameters", "their size"), "POINTER_AT": ("pointer",)}
 

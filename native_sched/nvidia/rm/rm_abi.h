@@ -266,7 +266,7 @@ struct rm_tsg_preempt { /* 0xa06c0105 */
 struct rm_tsg_info { /* 0xa06c0106 */
     uint32_t tsg_id;
 };
-enum { RM_PREEMPTION_SETS_COMPUTE = 1, RM_PREEMPTION_BY_INSTRUCTION = 2 };
+enum { RM_PREEMPTION_SETS_COMPUTE = 1, RM_PREEMPTION_SETS_GRAPHICS = 2, RM_PREEMPTION_BY_INSTRUCTION = 2 };
 /* how 0x20801210 begins; compute: 0 waits for the end of the kernel, 1 of the block */
 struct rm_preemption_mode {
     uint32_t flags, channel, graphics, compute;

@@ -14,6 +14,8 @@ const struct rm_row rm_rows[] = {
 #define UNLISTED               .unlisted = true
 #define WHOLE(answer)          .whole = true, .status = RM_ANSWER_##answer
 #define VIDEO(answer)          .capabilities = RM_VIDEO, .status = RM_ANSWER_##answer
+#define GRAPHICS(answer)       .capabilities = RM_GRAPHICS, .status = RM_ANSWER_##answer
+#define MEDIA(answer)          .capabilities = RM_VIDEO | RM_GRAPHICS, .status = RM_ANSWER_##answer
 #define PARAMS_AT(at, size_at) .params_at = at, .params_size_at = size_at
 #define POINTER_AT(at)         .pointer_at = at
 #define CLASS_AT(at)           .class_at = at

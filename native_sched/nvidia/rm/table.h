@@ -42,6 +42,8 @@ enum rm_kind {
     RM_KIND_DEBUGGER,
     RM_KIND_PROFILER,
     RM_KIND_VIDEO_SESSION,
+    RM_KIND_GRAPHICS,
+    RM_KIND_MAPPER,
     RM_KIND_SHARED_DATA,
     RM_KIND_P2P,
     RM_KIND_GROUP,
@@ -99,7 +101,7 @@ enum rm_escape_layout {
 };
 
 /* Driver capabilities of containers' that rows ask for, a bit each. */
-enum rm_capability { RM_VIDEO = 1 };
+enum rm_capability { RM_VIDEO = 1, RM_GRAPHICS = 2 };
 
 enum rm_row_of { RM_ESCAPE, RM_UVM, RM_CLASS, RM_CONTROL };
 
@@ -168,12 +170,14 @@ bool rm_is_watched(uint32_t cmd);
 static inline enum rm_kind rm_kind_of(uint32_t class_id)
 {
     switch (class_id) {
-#define SINCE     RM_SINCE
-#define UNTIL     RM_UNTIL
-#define CONTINUED .continued = true
-#define UNLISTED  .unlisted = true
-#define WHOLE(_)  .whole = true
-#define VIDEO(_)  .capabilities = RM_VIDEO
+#define SINCE       RM_SINCE
+#define UNTIL       RM_UNTIL
+#define CONTINUED   .continued = true
+#define UNLISTED    .unlisted = true
+#define WHOLE(_)    .whole = true
+#define VIDEO(_)    .capabilities = RM_VIDEO
+#define GRAPHICS(_) .capabilities = RM_GRAPHICS
+#define MEDIA(_)    .capabilities = RM_VIDEO | RM_GRAPHICS
 #define CLASS(name, number, bytes, ...) \
     case number:                        \
         return (struct rm_row){.kind = RM_KIND_##__VA_ARGS__}.kind;

@@ -76,7 +76,7 @@ class Report:
         sys.exit(1 if self.error else 0)
 
 
-def _library(name: str) -> ctypes.CDLL:
+def library(name: str) -> ctypes.CDLL:
     first = ""
     for folder in FOLDERS:
         try:
@@ -90,7 +90,7 @@ class Cuda:
     """libcuda by name; a code other than 0 is raised."""
 
     def __init__(self) -> None:
-        self._lib = _library("libcuda.so.1")
+        self._lib = library("libcuda.so.1")
 
     def code(self, name: str, *arguments: Any) -> int:
         return int(getattr(self._lib, name)(*arguments))

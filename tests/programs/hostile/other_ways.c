@@ -1,8 +1,8 @@
-/* Escapes that the driver has beside those that programs use: ALLOC_CONTEXT_DMA2 (0x54) allocates any class
- * under any object, with 32 bytes of chosen parameters; BIND_CONTEXT_DMA (0x59), I2C_ACCESS (0x39) and
- * ACCESS_REGISTRY (0x4d), which writes the driver's own settings. Each under every type byte and direction,
- * all of which are one call to the driver. Prints "refused N other N first ERRNO", ERRNO being that of the
- * first that was not refused, and stands still. */
+/* Escapes that the driver has beside those that programs use: to the driver ALLOC_CONTEXT_DMA2 (0x54)
+ * allocates any class under any object, with 32 bytes of chosen parameters, here none of these;
+ * BIND_CONTEXT_DMA (0x59), I2C_ACCESS (0x39) and ACCESS_REGISTRY (0x4d), which writes the driver's own
+ * settings. Each under every type byte and direction, all of which are one call to the driver. Prints
+ * "refused N other N first ERRNO", ERRNO being that of the first that was not refused, and stands still. */
 #include "../rm.h"
 #include <sys/syscall.h>
 
@@ -28,7 +28,7 @@ static void attempt(int fd, unsigned long cmd, uint32_t client)
         .limit = MIB,
     }};
 
-    if (syscall(SYS_ioctl, fd, cmd, wanted) && errno == EPERM) {
+    if (syscall(SYS_ioctl, fd, cmd, wanted) ? errno == EPERM : wanted->status != NV_OK) {
         refused++;
         return;
     }

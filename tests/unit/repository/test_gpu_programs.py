@@ -22,30 +22,31 @@ def results(tmp_path: Path) -> Results:
 
 def test_programs_are_judged_by_their_reports(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = {one.stem for one in container_programs.FOLDER.glob("*.py")}
-    assert kept == {"report", "nvjpeg", "mps_client", *container_programs.NEEDS}
+    assert kept == {"report", "nvjpeg", "egl", "vulkan", "mps_client", *container_programs.NEEDS}
     monkeypatch.setattr(container_programs, "python_with", lambda module: "/python" * (module != "jax"))
     right, no_decoder = '{"ok": true}', '{"ok": false, "error": "dlopen libnvcuvid.so.1: cannot open"}'
     calls = '{"calls": 9, "failed": ["open /dev/nvidia0: errno 1"], "slowest": []}'
-    box = Product(*[right] * 10, no_decoder, calls)
+    box = Product(*[right] * 12, no_decoder, calls)
     out = verdict(container_programs.programs, box, results)
     assert out.verdict == "all right"
     assert [name for name, found in out.figures.items() if isinstance(found, str)] == [
         "jax_work",
         "decode, whole",
     ]
-    # Video is in a share that says so, and a decoder has whole cards besides.
-    assert [one["memory_mib"] for one in box.asked[:-1]] == [*[container_programs.CAP_MIB] * 10, None]
+    # Video and graphics are in shares that say so, and a decoder has whole cards besides.
+    assert [one["memory_mib"] for one in box.asked[:-1]] == [*[container_programs.CAP_MIB] * 12, None]
     assert [one["capabilities"] for one in box.asked[:-1]] == [
         *[""] * 6,
-        *[container_programs.WITH_VIDEO] * 4,
+        *[container_programs.VIDEO] * 4,
+        *[container_programs.GRAPHICS] * 2,
         "",
     ]
-    box = Product("Aborted", calls, '{"ok": false}', calls, *[right] * 9)
+    box = Product("Aborted", calls, '{"ok": false}', calls, *[right] * 11)
     out = verdict(container_programs.programs, box, results)
     assert out.verdict == "to be looked at: torch_work, torch_profile"
     # One that fails runs once more, for its calls.
     assert out.figures["torch_profile"] == {"ok": False, "calls": json.loads(calls)}
-    out = verdict(container_programs.programs, Product(*[right, calls] * 11, status=134), results)
+    out = verdict(container_programs.programs, Product(*[right, calls] * 13, status=134), results)
     found = out.figures["torch_work"]
     assert (found["ok"], found["status"], found["said"]) == (False, 134, right)
 

@@ -210,7 +210,7 @@ def test_refusal_that_stops_a_program_is_named() -> None:
         "uvm": frozenset({25}),
     }
     refuses = served.refused_by(served_by_mgpu)
-    assert refuses("escape", rm.command(0x54, 56))
+    assert refuses("escape", rm.command(0x59, 16))
     assert not refuses("escape", rm.command(rm.ALLOC, 48))
     assert not refuses("uvm", 25)
     assert refuses("uvm", 71)

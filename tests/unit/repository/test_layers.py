@@ -153,6 +153,11 @@ C_LAYERS: dict[str, set[str]] = {
         "native_sched/process",
         "native_sched/nvidia/rm",
     },
+    "native_sched/nvidia/boundary/older": {
+        "native_sched/nvidia/boundary/call",
+        "native_sched/nvidia/boundary/continued",
+        "native_sched/nvidia/boundary/rm",
+    },
     "native_sched/nvidia/boundary/uvm": {
         "native_sched/nvidia/account",
         "native_sched/nvidia/boundary/call",
@@ -163,6 +168,7 @@ C_LAYERS: dict[str, set[str]] = {
         "native_sched/nvidia/boundary/call",
         "native_sched/nvidia/boundary/continued",
         "native_sched/nvidia/boundary/managed",
+        "native_sched/nvidia/boundary/older",
         "native_sched/nvidia/boundary/rm",
         "native_sched/nvidia/boundary/uvm",
         "native_sched/process",

@@ -2,6 +2,7 @@
 #include "native_sched/nvidia/boundary/call/inflight.h"
 #include "native_sched/nvidia/boundary/continued/continued.h"
 #include "native_sched/nvidia/boundary/managed/managed.h"
+#include "native_sched/nvidia/boundary/older/older.h"
 #include "native_sched/nvidia/boundary/rm/control.h"
 #include "native_sched/nvidia/boundary/rm/handlers.h"
 #include "native_sched/nvidia/boundary/uvm/uvm.h"
@@ -106,7 +107,7 @@ static struct answer decide(struct call *c)
     if (!serve)
         return failed(c->row->disposition == RM_REFUSED ? -EPERM : -ENOTTY);
     if (needs_more(c))
-        return c->row->whole ? failed(-EPERM) : answered(c->params_row->status);
+        return c->params_row ? answered(c->params_row->status) : failed(-EPERM);
     a = serve(c);
     return a.kind == CONTINUE && c->row->of == RM_UVM && c->m->ops->as_caller ? continued_as_caller(c) : a;
 }

@@ -63,7 +63,7 @@ static bool names_foreign_client(struct call *c, uint32_t class_id)
 /* RM makes the page tables of virtual memory with it, of the card's memory: two GiB for a TiB
  * (virtmemConstruct() in virtual_mem.c). It is asked to make them when something is mapped there (map_dma.c).
  * Memory that has them in any case is charged. True where the caller had not asked for that itself. */
-static bool ask_without_tables(struct call *c, uint32_t class_id)
+bool ask_without_tables(struct call *c, uint32_t class_id)
 {
     enum { NOT_SO = RM_MEMORY_FLAG_LAZY | RM_MEMORY_FLAG_EXTERNALLY_MANAGED | RM_MEMORY_FLAG_SPARSE };
     struct rm_memory *mem = (void *)c->params;
@@ -188,6 +188,17 @@ static void leave_out_statistics(struct call *c)
         word[VERSION] = word[MEMORY] = 0;
 }
 
+/* A mapper has a queue of the kernel's memory, as long as it asks for. NVIDIA's libraries ask for so many. */
+static bool is_too_long(const struct call *c)
+{
+    enum { QUEUE_AT = 4, QUEUE_MAX = 8192 }; /* maxQueueSize of NV_MEMORY_MAPPER_ALLOCATION_PARAMS */
+    uint32_t asked = 0;
+
+    if (c->params_bytes >= QUEUE_AT + sizeof(asked))
+        memcpy(&asked, c->params + QUEUE_AT, sizeof(asked));
+    return asked > QUEUE_MAX;
+}
+
 static struct answer make(struct call *c, struct creation *a)
 {
     enum rm_kind kind = c->params_row->kind;
@@ -201,6 +212,8 @@ static struct answer make(struct call *c, struct creation *a)
         return answered(NV_ERR_INVALID_CLIENT);
     if (kind == RM_KIND_P2P && (status = judge_peers(c, a)))
         return answered(status);
+    if (kind == RM_KIND_MAPPER && is_too_long(c))
+        return answered(NV_ERR_NO_MEMORY);
     if (a->class_id == NVENC_SW_SESSION)
         leave_out_statistics(c);
     /* Programs have a card's file for each event, and make the event there: of all classes RM takes these two

@@ -147,15 +147,39 @@ static int disable_channels(struct call *c, uint32_t *status)
 }
 
 /* Compute work that may not be preempted between instructions would keep online work waiting for the end of a
- * block, or of a kernel. Programs ask for what we give them. */
+ * block, or of a kernel. Programs ask for what we give them. For preemption within a triangle the driver
+ * takes memory by itself, which nothing charges: a share's work of graphics is preempted between draws, as
+ * without this call. */
 static int keep_preemptible(struct call *c, uint32_t *status)
 {
     struct rm_preemption_mode *mode = (void *)c->params;
 
-    (void)status;
+    if (c->params_bytes >= sizeof(*mode) && mode->flags & RM_PREEMPTION_SETS_GRAPHICS && mode->graphics &&
+        !c->tenant->whole) {
+        *status = NV_ERR_NOT_SUPPORTED;
+        return 0;
+    }
     if (c->params_bytes >= sizeof(*mode) && mode->flags & RM_PREEMPTION_SETS_COMPUTE)
         mode->compute = RM_PREEMPTION_BY_INSTRUCTION;
     return call_driver(c);
+}
+
+/* A depth buffer's place for a channel, which the parameters name by a client. */
+static int bind_zcull(struct call *c, uint32_t *status)
+{
+    const struct {
+        uint32_t client, channel;
+    } *asked = (const void *)c->params;
+    uint32_t slot;
+
+    {
+        WITH_TENANT(c->tenant);
+        slot = call_find_kind(c, asked->client, asked->channel, RM_KIND_CHANNEL);
+    }
+    if (slot)
+        return call_driver(c);
+    *status = NV_ERR_INVALID_CLIENT;
+    return 0;
 }
 
 /* In the order of the controls of rm_rows[], which they are a column of. needs: bytes that the handler looks

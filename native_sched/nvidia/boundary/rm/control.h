@@ -42,5 +42,7 @@ int control_class_list(struct call *c, uint32_t *status);
 
 /* Parameters that point to lists: copied, executed with our copies, copied back. */
 int control_lists(struct call *c, uint32_t *status);
+/* The same of the card's memory, as the tenant has it. */
+int control_fb_list(struct call *c, uint32_t *status);
 
 #endif

@@ -2,6 +2,7 @@
  * are put behind the parameters in our copy, so that the driver follows pointers into our memory alone. */
 #include "native_sched/nvidia/rm/lists.h"
 #include "control.h"
+#include "view.h"
 #include <errno.h>
 #include <string.h>
 
@@ -23,7 +24,8 @@ static int copy_lists_back(struct call *c, const uint64_t *theirs, uint32_t list
     return e;
 }
 
-int control_lists(struct call *c, uint32_t *status)
+static int with_lists(struct call *c, uint32_t *status,
+                      void (*view)(struct call *c, void *list, uint32_t count, uint32_t *status))
 {
     const struct rm_row *row = c->params_row;
     uint64_t theirs[RM_LISTS_MAX], ours;
@@ -46,7 +48,19 @@ int control_lists(struct call *c, uint32_t *status)
     e = call_driver(c);
     /* The caller must not see where our memory lies. */
     memcpy(c->params + RM_LISTS_POINTERS_AT, theirs, row->lists * sizeof(*theirs));
+    if (e == 0 && !*status && view && theirs[0])
+        view(c, list_at(c, bytes, 0), count, status);
     if (e < 0 || *status)
         return e;
     return copy_lists_back(c, theirs, row->lists, bytes);
+}
+
+int control_lists(struct call *c, uint32_t *status)
+{
+    return with_lists(c, status, NULL);
+}
+
+int control_fb_list(struct call *c, uint32_t *status)
+{
+    return with_lists(c, status, view_fb_list);
 }

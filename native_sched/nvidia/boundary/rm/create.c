@@ -80,17 +80,19 @@ static uint64_t given(const struct call *c, const struct creation *a, uint64_t r
     return round_up(mem->size, c->m->ops->granule_bytes);
 }
 
-/* A driver, and so its tenants together, have a limited number of a video engine's sessions. */
-static bool has_sessions_enough(const struct tenant *t, uint32_t class_id)
+/* A driver, and so its tenants together, have a limited number of a video engine's sessions, and of the
+ * kernel's memory that mappers' queues are in. */
+static bool has_enough(const struct tenant *t, uint32_t class_id)
 {
-    enum { SESSIONS_MAX = 64 };
-    uint32_t sessions = 0;
+    enum { OBJECTS_MAX = 64 };
+    enum rm_kind kind = rm_kind_of(class_id);
+    uint32_t objects = 0;
 
-    if (t->whole || rm_kind_of(class_id) != RM_KIND_VIDEO_SESSION)
+    if (t->whole || (kind != RM_KIND_VIDEO_SESSION && kind != RM_KIND_MAPPER))
         return false;
     for (uint32_t i = objects_next(&t->objects, 0, 0); i; i = objects_next(&t->objects, 0, i))
-        sessions += rm_kind_of(t->objects.slot[i].class_id) == RM_KIND_VIDEO_SESSION;
-    return sessions >= SESSIONS_MAX;
+        objects += rm_kind_of(t->objects.slot[i].class_id) == kind;
+    return objects >= OBJECTS_MAX;
 }
 
 /* Where an object goes and what it costs. */
@@ -117,7 +119,7 @@ static uint32_t reserve(struct call *c, struct creation *a, struct place *p)
     if (!(p->parent = call_find_on(c, p->file, a->root, a->parent)))
         return call_find_on(c, p->file, a->root, a->root) ? NV_ERR_INVALID_OBJECT_PARENT
                                                           : NV_ERR_INVALID_CLIENT;
-    if (has_sessions_enough(t, a->class_id))
+    if (has_enough(t, a->class_id))
         return NV_ERR_INSUFFICIENT_RESOURCES;
     if ((status = choose_handle(t, a->root, &a->handle)))
         return status;

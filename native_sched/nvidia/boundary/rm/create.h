@@ -9,6 +9,9 @@
  * object's afterwards. */
 struct answer object_create(struct call *c, const struct open_file *file, struct creation *a);
 
+/* Has virtual memory made without its page tables (alloc.c); true where the caller had not asked for that. */
+bool ask_without_tables(struct call *c, uint32_t class_id);
+
 /* Frees it in the driver, then in the account. */
 struct answer object_free(struct call *c, uint32_t root, uint32_t handle);
 

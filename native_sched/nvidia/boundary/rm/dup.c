@@ -11,7 +11,7 @@ bool may_have_name(const struct objects *o, uint32_t source, uint32_t parent)
 {
     /* What is charged to one card is not to be had on another. */
     return o->slot[source].card == o->slot[parent].card ||
-           rm_kind_of(o->slot[source].class_id) != RM_KIND_VIDEO_MEMORY;
+           rm_kind_of(o->slot[source].class_id) == RM_KIND_HOST_MEMORY;
 }
 
 /* Where the new name goes and what it stands for. NV_OK or another RM status. */
@@ -26,7 +26,8 @@ static uint32_t find_both(const struct call *c, const struct rm_dup *d, uint32_t
         return NV_ERR_INVALID_OBJECT_PARENT;
     if (!(*source = objects_find(o, d->source_client, d->source_handle)))
         return NV_ERR_INSUFFICIENT_PERMISSIONS;
-    if (!rm_class_has_names(o->slot[*source].class_id))
+    if (!rm_class_has_names(o->slot[*source].class_id) &&
+        rm_kind_of(o->slot[*source].class_id) != RM_KIND_VASPACE)
         return NV_ERR_NOT_SUPPORTED;
     return may_have_name(o, *source, *parent) ? NV_OK : NV_ERR_INVALID_OBJECT_PARENT;
 }

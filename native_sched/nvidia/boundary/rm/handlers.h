@@ -6,8 +6,6 @@
 /* Handlers of the larger escapes. */
 struct answer mediate_alloc(struct call *c);
 struct answer mediate_alloc_object(struct call *c);
-struct answer mediate_alloc_memory(struct call *c);
-struct answer mediate_heap(struct call *c);
 struct answer mediate_dup(struct call *c);
 struct answer mediate_share(struct call *c);
 struct answer mediate_free(struct call *c);

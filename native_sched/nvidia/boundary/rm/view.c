@@ -128,11 +128,23 @@ static bool has_any(struct call *c, uint32_t card)
            (c->tenant->ledger[card].used_bytes || c->tenant->ledger[card].reserved_bytes);
 }
 
+/* The account of the card that the call asks about; false: none. */
+static bool account_of_call(struct call *c, struct ledger *out)
+{
+    const struct rm_control *ctl = (const void *)c->outer;
+    uint32_t card = card_of_object(c, ctl->client, ctl->object);
+    WITH_TENANT(c->tenant);
+
+    if (card != OBJECT_NO_CARD)
+        *out = c->tenant->ledger[card];
+    return card != OBJECT_NO_CARD;
+}
+
 int view_fb_info(struct call *c, uint32_t *status)
 {
     const struct rm_control *ctl = (const void *)c->outer;
     struct rm_fb_info *info = (void *)c->params;
-    uint32_t card = card_of_object(c, ctl->client, ctl->object), entries;
+    uint32_t entries;
     struct ledger ledger;
     int e;
 
@@ -140,23 +152,69 @@ int view_fb_info(struct call *c, uint32_t *status)
         *status = NV_ERR_INVALID_ARGUMENT;
         return 0;
     }
-    e = asks_what_is_free(c) && has_any(c, card) ? close_wait_all(c) : 0;
+    e = asks_what_is_free(c) && has_any(c, card_of_object(c, ctl->client, ctl->object)) ? close_wait_all(c)
+                                                                                        : 0;
     if (e == 0)
         e = call_driver(c);
     if (e < 0 || *status)
         return e;
-    if (card == OBJECT_NO_CARD) {
+    if (!account_of_call(c, &ledger)) {
         *status = NV_ERR_INVALID_OBJECT_HANDLE;
         c->params_out = false;
         return 0;
     }
-    {
-        WITH_TENANT(c->tenant);
-        ledger = c->tenant->ledger[card];
-    }
     entries = fb_entries(c);
     for (uint32_t i = 0; i < entries; i++)
         info->entry[i].data = capped_kib(info->entry[i].index, info->entry[i].data, &ledger);
+    return 0;
+}
+
+void view_fb_list(struct call *c, void *list, uint32_t count, uint32_t *status)
+{
+    struct rm_fb_entry *entry = list;
+    struct ledger ledger;
+
+    if (!account_of_call(c, &ledger)) {
+        *status = NV_ERR_INVALID_OBJECT_HANDLE;
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        entry[i].data = capped_kib(entry[i].index, entry[i].data, &ledger);
+}
+
+/* The card's memory ends at the cap: regions behind it are left out, and the one that it lies in is cut. How
+ * NV2080_CTRL_CMD_FB_GET_FB_REGION_INFO_PARAMS and its regions begin. */
+int view_fb_regions(struct call *c, uint32_t *status)
+{
+    enum { REGIONS = 16, HEAD = 8 };
+    struct {
+        uint64_t base, limit;
+    } region;
+    uint32_t bytes = (c->params_bytes - HEAD) / REGIONS, count, i = 0;
+    struct ledger ledger;
+    uint64_t left;
+    int e = call_driver(c);
+
+    if (e < 0 || *status)
+        return e;
+    if (!account_of_call(c, &ledger)) {
+        *status = NV_ERR_INVALID_OBJECT_HANDLE;
+        c->params_out = false;
+        return 0;
+    }
+    memcpy(&count, c->params, sizeof(count));
+    count = count < REGIONS ? count : REGIONS;
+    for (left = ledger.cap_bytes; i < count && left; i++) {
+        uint8_t *at = c->params + HEAD + (size_t)i * bytes;
+
+        memcpy(&region, at, sizeof(region));
+        if (region.limit - region.base >= left)
+            region.limit = region.base + left - 1;
+        left -= region.limit - region.base + 1;
+        memcpy(at, &region, sizeof(region));
+    }
+    memset(c->params + HEAD + (size_t)i * bytes, 0, c->params_bytes - HEAD - (size_t)i * bytes);
+    memcpy(c->params, &i, sizeof(i));
     return 0;
 }
 

@@ -7,6 +7,9 @@
 int view_attached_ids(struct call *c, uint32_t *status);
 int view_id_info(struct call *c, uint32_t *status);
 int view_fb_info(struct call *c, uint32_t *status);
+/* The same of a list that the driver has filled. */
+void view_fb_list(struct call *c, void *list, uint32_t count, uint32_t *status);
+int view_fb_regions(struct call *c, uint32_t *status);
 int view_pids(struct call *c, uint32_t *status);
 int view_pid_info(struct call *c, uint32_t *status);
 

@@ -18,6 +18,11 @@ enum { GROUP_CHANNELS = 128, CHANNELS_BYTES = (GROUP_CHANNELS + 1) * CHUNK_BYTES
  * bits that tell how many (NV_PFALCON_FALCON_HWCFG3 in dev_falcon_v4.h). */
 enum { FALCON_BYTES = 2 << 20 };
 
+/* An object of 2D or 3D has the contexts' buffers mapped into its channel's address space, and with them
+ * those that all contexts of the card share (kgrctxMapCtxBuffers() in kernel_graphics_context.c). Their sizes
+ * are the firmware's; an H100's context is 66 MiB. */
+static const uint64_t graphics_mapped_bytes = 512ull << 20;
+
 /* The formats of Pascal to Blackwell, from the leaves to the root (VER2 and VER3): a table of 4 KiB for 2 MiB
  * in pages of 4 KiB, one of 256 bytes for as much in pages of 64 KiB, and the directories above, each with
  * what an entry covers and how large it is. */
@@ -90,6 +95,6 @@ uint64_t nvidia_own_bytes(uint32_t class_id, const void *params)
                                      ? FALCON_BYTES
                                      : 0);
     default:
-        return 0;
+        return rm_kind_of(class_id) == RM_KIND_GRAPHICS ? nvidia_reserved_tables(graphics_mapped_bytes) : 0;
     }
 }

@@ -84,7 +84,7 @@ def served_to_all(kind: str, version: str) -> set[int]:
     return {
         item.number
         for item in KINDS[kind]
-        if not item.video
+        if not item.capability
         and item.disposition != "REFUSED"
         and INTERFACE.lives_at(item.name, branch(version))
     }
@@ -94,7 +94,7 @@ def rows(version: str) -> list[Item]:
     return [
         item
         for item in (*INTERFACE.classes, *INTERFACE.controls)
-        if item.video and INTERFACE.lives_at(item.name, branch(version))
+        if "video" in item.capability and INTERFACE.lives_at(item.name, branch(version))
     ]
 
 

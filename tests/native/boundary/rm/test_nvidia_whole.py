@@ -22,6 +22,7 @@ from tests.support import rm_interface, rm_numbers
 from tests.support.rm_interface import Item
 from tests.support.rm_numbers import (
     GF100_PROFILER,
+    GF100_ZBC_CLEAR,
     MAXWELL_PROFILER,
     MAXWELL_PROFILER_DEVICE,
     NV20_SUBDEVICE_0,
@@ -43,7 +44,7 @@ DISABLE_HMM, MULTI_PROCESS = 1, 2
 WHOLE = [
     item
     for item in (*INTERFACE.classes, *INTERFACE.controls)
-    if item.whole and not item.video and INTERFACE.lives_at(item.name, BRANCH)
+    if item.whole and item.number >> 16 != GF100_ZBC_CLEAR and INTERFACE.lives_at(item.name, BRANCH)
 ]
 
 

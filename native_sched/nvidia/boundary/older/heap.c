@@ -1,9 +1,9 @@
 /* The older ways to allocate memory, VID_HEAP and ALLOC_MEMORY. RM itself turns both into an allocation by
  * class (rmapi_deprecated_vidheapctrl.c, rmapi_deprecated_allocmemory.c); so does the mediator, and there is
  * one way to account. */
-#include "create.h"
-#include "handlers.h"
-#include "host_memory.h"
+#include "older.h"
+#include "native_sched/nvidia/boundary/rm/create.h"
+#include "native_sched/nvidia/boundary/rm/host_memory.h"
 #include "native_sched/nvidia/boundary/call/close_wait.h"
 #include "native_sched/nvidia/boundary/continued/continued.h"
 #include <errno.h>
@@ -98,15 +98,20 @@ static struct answer heap_allocate(struct call *c, struct rm_heap *h)
     struct rm_memory *mem = empty_params(c);
     struct creation a = {.root = h->root, .parent = h->parent};
     struct answer made;
+    bool lazily;
 
-    if (heap_params(h, mem) < 0 || mem->flags & RM_MEMORY_FLAG_VIRTUAL ||
-        location_of(mem->attr) > RM_MEMORY_LOCATION_HOST)
+    if (heap_params(h, mem) < 0 ||
+        (!(mem->flags & RM_MEMORY_FLAG_VIRTUAL) && location_of(mem->attr) > RM_MEMORY_LOCATION_HOST))
         return answered(NV_ERR_NOT_SUPPORTED);
     mem->vaspace = h->vaspace;
     a.handle = mem->flags & RM_HEAP_HANDLE_PROVIDED ? h->any.handle : 0;
-    a.class_id = location_of(mem->attr) == RM_MEMORY_LOCATION_VIDEO ? NV01_MEMORY_LOCAL_USER
-                                                                    : NV01_MEMORY_SYSTEM;
+    a.class_id = mem->flags & RM_MEMORY_FLAG_VIRTUAL                  ? NV50_MEMORY_VIRTUAL
+                 : location_of(mem->attr) == RM_MEMORY_LOCATION_VIDEO ? NV01_MEMORY_LOCAL_USER
+                                                                      : NV01_MEMORY_SYSTEM;
+    lazily = ask_without_tables(c, a.class_id);
     made = object_create(c, &c->file, &a);
+    if (lazily)
+        mem->flags &= ~(uint32_t)RM_MEMORY_FLAG_LAZY;
     if (made.kind != ANSWER || made.rm_status != NV_OK)
         return made;
     heap_answer(h, mem);
@@ -167,6 +172,31 @@ static bool is_for_caller(struct call *c, const struct rm_alloc_memory *o)
            call_is_callers(c);
 }
 
+/* What users other than administrators get by the classes of all video memory and of the card's registers: a
+ * name of nothing, of which the first tells how much memory there is (_rmAllocMemoryLocalUser()). NVIDIA's
+ * libraries of graphics make one of each. */
+static struct answer name_nothing(struct call *c, const struct open_file *control, struct creation *a)
+{
+    enum { NO_ADDRESS_SPACE = -1 }; /* NV_MEMORY_VIRTUAL_SYSMEM_DYNAMIC_HVASPACE */
+    struct rm_alloc_memory *o = (void *)c->outer;
+    struct answer made;
+    uint32_t slot;
+
+    a->class_id = NV01_MEMORY_VIRTUAL;
+    *(struct rm_virtual_memory *)(void *)c->params = (struct rm_virtual_memory){.vaspace = NO_ADDRESS_SPACE};
+    c->params_bytes = sizeof(struct rm_virtual_memory);
+    made = object_create(c, control, a);
+    if (made.kind != ANSWER || made.rm_status != NV_OK)
+        return made;
+    WITH_TENANT(c->tenant);
+    slot = call_find_on(c, control, a->root, a->handle);
+    o->handle = a->handle;
+    o->limit = rm_kind_of(o->class_id) == RM_KIND_VIDEO_MEMORY && slot
+                   ? c->tenant->ledger[c->tenant->objects.slot[slot].card].cap_bytes - 1
+                   : UINT32_MAX;
+    return made;
+}
+
 struct answer mediate_alloc_memory(struct call *c)
 {
     struct rm_alloc_memory *o = (void *)c->outer;
@@ -178,7 +208,7 @@ struct answer mediate_alloc_memory(struct call *c)
 
     if (is_for_caller(c, o))
         return pin_pages(c);
-    if (rm_kind_of(o->class_id) != RM_KIND_VIDEO_MEMORY &&
+    if (rm_kind_of(o->class_id) != RM_KIND_VIDEO_MEMORY && o->class_id != NV01_MEMORY_LOCAL_PRIVILEGED &&
         !(host && (uint32_t)o->flags >> RM_ALLOC_MEMORY_MAPPING_SHIFT))
         return answered(NV_ERR_NOT_SUPPORTED);
     if (o->limit == UINT64_MAX)
@@ -186,10 +216,12 @@ struct answer mediate_alloc_memory(struct call *c)
     WITH_CALLS_OF(c->tenant);
     if (c->file.kind != NODE_CARD || !call_control_file(c, &control))
         return answered(NV_ERR_INVALID_CLIENT);
+    if (!host)
+        return name_nothing(c, &control, &a);
     mem = empty_params(c);
     mem->owner = o->root;
     mem->size = o->limit + 1;
-    mem->attr = (host ? RM_MEMORY_LOCATION_HOST : RM_MEMORY_LOCATION_VIDEO) << RM_MEMORY_ATTR_LOCATION_SHIFT;
+    mem->attr = RM_MEMORY_LOCATION_HOST << RM_MEMORY_ATTR_LOCATION_SHIFT;
     made = object_create(c, &control, &a);
     if (made.kind == ANSWER && made.rm_status == NV_OK) {
         o->handle = a.handle;
