@@ -38,9 +38,17 @@ static struct rm_memory *empty_params(struct call *c)
         (to)->alignment = (from)->alignment;     \
         (to)->offset = (from)->offset;           \
         (to)->limit = (from)->limit;             \
-        (to)->range_lo = (from)->range_lo;       \
-        (to)->range_hi = (from)->range_hi;       \
         (to)->ctag_offset = (from)->ctag_offset; \
+    } while (0)
+
+/* Where it may lie, which counts with a flag alone: NVIDIA's libraries of graphics give all addresses
+ * without. */
+#define COPY_RANGE(to, from)                                \
+    do {                                                    \
+        if ((from)->flags & RM_MEMORY_FLAG_USE_BEGIN_END) { \
+            (to)->range_lo = (from)->range_lo;              \
+            (to)->range_hi = (from)->range_hi;              \
+        }                                                   \
     } while (0)
 
 /* -ENOTSUP: not a function that allocates. */
@@ -49,17 +57,21 @@ static int heap_params(const struct rm_heap *h, struct rm_memory *mem)
     switch (h->function) {
     case RM_HEAP_ALLOC_SIZE:
         COPY_SAME(mem, &h->by_size);
+        COPY_RANGE(mem, &h->by_size);
         mem->width = h->by_size.width;
         mem->height = h->by_size.height;
         return 0;
     case RM_HEAP_ALLOC_PITCH_HEIGHT:
         COPY_SAME(mem, &h->by_pitch);
+        COPY_RANGE(mem, &h->by_pitch);
         mem->width = h->by_pitch.width;
         mem->height = h->by_pitch.height;
         mem->pitch = h->by_pitch.pitch;
         return 0;
     case RM_HEAP_ALLOC_SIZE_RANGE:
         COPY_SAME(mem, &h->by_range);
+        mem->range_lo = h->by_range.range_lo;
+        mem->range_hi = h->by_range.range_hi;
         return 0;
     default:
         return -ENOTSUP;

@@ -245,6 +245,20 @@ def test_virtual_memory_by_the_older_call_is_made_as_by_alloc(here: World) -> No
     assert here.used_mib(tenant) == before
 
 
+def test_range_of_addresses_counts_with_its_flag_alone(here: World) -> None:
+    """NVIDIA's libraries give all addresses without it, which ALLOC refuses."""
+    tenant = drawing(here)
+    client = tenant.client()
+    outer = bytearray(184)
+    struct.pack_into("<4I", outer, 0, client, DEVICE, 2, 0)
+    struct.pack_into("<4I", outer, 0x28, 0x474C0000, 0x80, 0, PROVIDED)
+    struct.pack_into("<Q", outer, 0x58, MIB)
+    struct.pack_into("<2Q", outer, 0x80, 0, 2**64 - 1)
+    answer = tenant.ioctl(tenant.ctl, NV_ESC_RM_VID_HEAP_CONTROL, bytes(outer))
+    assert answer.u32(0x14) == 0
+    assert struct.unpack_from("<2Q", answer.outer, 0x80) == (0, 2**64 - 1)
+
+
 def alloc_memory(tenant: Tenant, client: int, class_id: int) -> tuple[int, int]:
     """The status, and the limit that comes back."""
     outer = struct.pack("<6IQQIIiI", client, DEVICE, 0x81, class_id, 1 << 16, 0, 0, 0xFFFFFFFF, 0, 0, -1, 0)
