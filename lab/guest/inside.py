@@ -1,4 +1,4 @@
-"""What the tests' containers do: `python3 -m lab.guest.inside VERB MIB`, direct calls on NVIDIA's nodes."""
+"""What the tests' containers do by direct calls: `python3 -m lab.guest.inside VERB NUMBER...`"""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 import time
 
 from lab.guest import nodes as guest_nodes
+from lab.guest import pair as guest_pair
 from lab.tests.nv import COMPOSE, DEVICE, HEAP_FREE, HEAP_SIZE, MIB, SHARE_ALL, Client, memory
 from tests.gpu import rm
 
@@ -76,7 +77,13 @@ def nodes(_: int) -> None:
     rest()
 
 
+def pair(*cards: int) -> None:
+    """All cards of the guest: id and UUID of each."""
+    uuids = [number.to_bytes(16) for number in cards[1::2]]
+    tell(**guest_pair.tried(list(zip(cards[::2], uuids, strict=True))))
+    rest()
+
+
 if __name__ == "__main__":
-    {"fill": fill, "beat": beat, "several": several, "names": names, "nodes": nodes}[sys.argv[1]](
-        int(sys.argv[2])
-    )
+    verbs = {"fill": fill, "beat": beat, "several": several, "names": names, "nodes": nodes, "pair": pair}
+    verbs[sys.argv[1]](*map(int, sys.argv[2:]))

@@ -197,14 +197,18 @@ static uint32_t peers(struct rm_call *call, struct rm_object *object)
     return NV_OK;
 }
 
-static void forget_peers(struct rm *rm, const struct rm_object *subdevice)
+#define ENDED (UINT32_MAX - 1) /* the class of an object of which the handle alone is left */
+
+/* They end with either subdevice, and their handle is taken until FREE (serverFreeResourceTree()). */
+static void end_peers(struct rm *rm, const struct rm_object *subdevice)
 {
-    for (struct rm_object *object = subdevice->client->root.child, *next; object; object = next) {
-        next = object->next;
+    for (struct rm_object *object = subdevice->client->root.child; object; object = object->next)
         if (object->class_id == NV50_P2P &&
-            (object->peers[0] == subdevice->handle || object->peers[1] == subdevice->handle))
-            object_free(rm, object);
-    }
+            (object->peers[0] == subdevice->handle || object->peers[1] == subdevice->handle)) {
+            while (object->child)
+                object_free(rm, object->child);
+            object->class_id = ENDED;
+        }
 }
 
 enum { BY_ALLOC_MEMORY = 0 };                  /* below nothing: pages.c makes it */
@@ -311,7 +315,7 @@ void class_release(struct rm *rm, struct rm_object *object)
 
     dma_forget(rm, object);
     if (object->class_id == NV20_SUBDEVICE_0)
-        forget_peers(rm, object);
+        end_peers(rm, object);
     if (rule && rule->release)
         rule->release(object);
 }

@@ -26,6 +26,7 @@ from tests.sim.card_space import COPY, COPY_CLASS, MIB, HardwareChannel, Space, 
 from tests.support.rm_numbers import (
     NV0000_CTRL_CMD_SYSTEM_GET_P2P_CAPS_V2,
     NV50_P2P,
+    NV_ERR_INSERT_DUPLICATE_NAME,
     NV_ERR_INVALID_ARGUMENT,
 )
 from tests.support.waiting import until
@@ -157,9 +158,11 @@ def test_peers_of_rm_end_with_either_subdevice(pair: Pair, ends: int) -> None:
         assert pair.client.alloc(pair.client.root, NV50_P2P, params)[0] == expected
     made = pair.client.made(pair.client.root, NV50_P2P, peer_params(*subdevices))
     assert pair.client.free(subdevices[ends]) == OK
-    # Its name is free again, and no other object has it.
+    # It has ended, and its name is taken until that is freed.
     left = subdevices[1 - ends]
     again = peer_params(left, left)
+    assert pair.client.alloc(pair.client.root, NV50_P2P, again, made)[0] == NV_ERR_INSERT_DUPLICATE_NAME
+    assert pair.client.free(made) == OK
     assert pair.client.alloc(pair.client.root, NV50_P2P, again, made)[0] == NOT_SUPPORTED
 
 

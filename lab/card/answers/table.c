@@ -29,6 +29,8 @@ static const struct answer controls[] = {
     {0x20800a59, answer_gmmu, MADE_UP, "sizes of fault buffers", NULL},
     {NV2080_CTRL_CMD_GPU_GET_GID_INFO, answer_gid, MADE_UP, "a UUID of our own", NULL},
     {0x20800af3, answer_trust, MADE_UP, "BAR1 and PCIe are trusted: no confidential computing", NULL},
+    {0x20800ab8, zeros, MADE_UP, "the bus carries what a peer reads and writes (NV0000_P2P_CAPS_STATUS_OK)",
+     NULL},
     {0x20800aac, answer_bif, MADE_UP, "PCIe of the fourth generation", NULL},
     {0x20800a61, answer_channels, MADE_UP, "2048 for each runlist", NULL},
     {NV2080_CTRL_CMD_BUS_GET_PCI_BAR_INFO, answer_bars, REAL,

@@ -8,8 +8,8 @@
  *
  *   strange   the same with another client's subdevice, a device, no object, and below a device
  *
- *   again     under the name of before, once the one and the other subdevice was freed and made anew, with
- *             an event below them
+ *   again     under the name of before, once that was freed, too, after the one and the other subdevice was
+ *             freed and made anew, with an event below them
  *
  *   mapped    64 MiB of its second card at an address of its first */
 #include "../rm.h"
@@ -195,6 +195,8 @@ static int64_t again(uint32_t ends)
              rm_alloc(own.fd, own.client, DEVICE + ends, SUBDEVICES + ends, NV20_SUBDEVICE_0, &instance,
                       sizeof(instance)) == NV_OK,
          "a subdevice anew");
+    must(make_peers(PEERS, own.client, one, other, 0, &kept) == NV_ERR_INSERT_DUPLICATE_NAME, "a taken name");
+    must(rm_free(own.fd, own.client, PEERS) == NV_OK, "a name of nothing");
     return make_peers(PEERS, own.client, one, other, 0, &kept);
 }
 
