@@ -24,8 +24,12 @@ from lab.error import LabError
 SOCKET_S = 15
 TAIL_LINES = 4
 POLL_S = 0.1
-# A program's own fault is a line too: "general protection fault ip:".
-DYING = re.compile(rb"Oops:|BUG: |Kernel panic|general protection fault[:,]|Call Trace:|divide error:")
+# A program's own fault is a line too: "general protection fault ip:". A trace alone is none of the kernel's:
+# NVIDIA's driver prints one when a card that it waits for is lost.
+DYING = re.compile(
+    rb"Oops:|BUG: |Kernel panic|general protection fault[:,]|divide error:|WARNING: CPU|INFO: task .* blocked"
+    rb"|detected stalls"
+)
 TIED = ("setpriv", "--pdeathsig", "KILL")
 
 

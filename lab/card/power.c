@@ -37,12 +37,22 @@ static bool is_register(const struct card *card, uint32_t region, uint64_t offse
     return true;
 }
 
+/* Nobody answers on its bus from now on, and what ran has ended. */
+static void fall_off(struct card *card)
+{
+    card_log(card, "off the bus");
+    gsp_power_off(card->gsp);
+    card->off_bus = true;
+}
+
 /* One bus access at a time; what it says is little-endian, as we are. */
 static void read_region(void *of, uint32_t region, uint64_t offset, void *to, uint32_t bytes)
 {
     struct card *card = of;
 
-    if (region == bar_region(card->chip, BAR_REGISTERS) || is_register(card, region, offset, &offset))
+    if (card->off_bus)
+        memset(to, 0xff, bytes);
+    else if (region == bar_region(card->chip, BAR_REGISTERS) || is_register(card, region, offset, &offset))
         registers_read(card, offset, to, bytes);
     else if (region == bar_region(card->chip, BAR_MEMORY))
         window_read(card->bar1, offset, to, bytes);
@@ -56,12 +66,16 @@ static void write_region(void *of, uint32_t region, uint64_t offset, const void 
 {
     struct card *card = of;
 
+    if (card->off_bus)
+        return;
     if (region == bar_region(card->chip, BAR_REGISTERS) || is_register(card, region, offset, &offset))
         registers_write(card, offset, from, bytes);
     else if (region == bar_region(card->chip, BAR_MEMORY))
         window_write(card->bar1, offset, from, bytes);
     else if (region == bar_region(card->chip, BAR_OF_RM))
         window_write(card->bar2, offset, from, bytes);
+    else if (offset == CONFIG_FALL_OFF)
+        fall_off(card);
     else
         config_write(card, offset, from, bytes);
 }

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 
 from lab.guest import nodes as guest_nodes
 from lab.guest import pair as guest_pair
@@ -41,6 +42,14 @@ def beat(mib: int) -> None:
         handle = client.memory(MIB)
         assert client.free(handle) == 0
         tell(beat=number, at_s=time.monotonic())
+        time.sleep(0.1)
+
+
+def ask(number: int, minor: int) -> None:
+    """Takes and gives back a MiB of that card ever again, and says what the driver says."""
+    client = Client(card=number, minor=minor)
+    while True:
+        tell(**client.state(), at_s=time.monotonic())
         time.sleep(0.1)
 
 
@@ -85,5 +94,6 @@ def pair(*cards: int) -> None:
 
 
 if __name__ == "__main__":
-    verbs = {"fill": fill, "beat": beat, "several": several, "names": names, "nodes": nodes, "pair": pair}
+    some: tuple[Callable[..., None], ...] = (fill, beat, ask, several, names, nodes, pair)
+    verbs = {verb.__name__: verb for verb in some}
     verbs[sys.argv[1]](*map(int, sys.argv[2:]))

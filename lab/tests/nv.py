@@ -171,18 +171,26 @@ class Client:
         outer = struct.pack("<7I", self.root, parent, self.next, theirs, handle, 0, 0)
         return self.make(rm.Call(rm.DUP, bytearray(outer), bytearray(), -1), 0x18), self.next
 
-    def fb(self, *indices: int) -> list[int]:
-        """FB_GET_INFO_V2, in KiB for sizes."""
+    def _fb(self, *indices: int) -> tuple[int, bytes]:
         params = bytearray(params_bytes("NV2080_CTRL_CMD_FB_GET_INFO_V2"))
         struct.pack_into("<I", params, 0, len(indices))
         for i, index in enumerate(indices):
             struct.pack_into("<I", params, 4 + 8 * i, index)
-        status, answer = self.control(SUBDEVICE, NV2080_CTRL_CMD_FB_GET_INFO_V2, bytes(params))
+        return self.control(SUBDEVICE, NV2080_CTRL_CMD_FB_GET_INFO_V2, bytes(params))
+
+    def fb(self, *indices: int) -> list[int]:
+        """FB_GET_INFO_V2, in KiB for sizes."""
+        status, answer = self._fb(*indices)
         self._must(status, "FB_GET_INFO_V2")
         return [struct.unpack_from("<I", answer, 8 + 8 * i)[0] for i in range(len(indices))]
 
     def free_bytes(self) -> int:
         return self.fb(HEAP_FREE)[0] << 10
+
+    def state(self) -> dict[str, int]:
+        """What memory of the card and a control of it come to."""
+        status, handle = self.alloc(DEVICE, rm.MEMORY, memory(MIB))
+        return {"memory": status or self.free(handle), "control": self._fb(HEAP_FREE)[0]}
 
     def class_like(self, kind: int) -> int:
         """The newest of the card's classes whose number ends so."""

@@ -36,7 +36,7 @@ from tests.lab.vfio_user import (
 )
 
 LEAF, LEAF_ENABLE, TOP_ENABLE, TRIGGER = 0xB81000, 0xB81200, 0xB81608, 0xB81640
-MSI = 1
+MSI, FALL_OFF = 1, 0xF0
 
 
 def test_it_says_what_it_is(card: Card) -> None:
@@ -150,6 +150,16 @@ def test_message_that_is_cut_off_ends_it_with_a_line(card: Card, left: int) -> N
 def test_it_ends_quietly_with_the_guest(card: Card) -> None:
     assert card.client.register(0)
     assert card.ends() == (0, "")
+
+
+def test_card_off_its_bus_reads_as_ones_for_good(card: Card) -> None:
+    client = card.client
+    client.write(CONFIG, FALL_OFF, b"\1")
+    for _ in range(2):
+        for region in (BAR0, BAR1, BAR3, CONFIG):
+            client.write(region, 0x1400 if region == BAR0 else 0, bytes(4))
+            assert client.read(region, 0x1400 if region == BAR0 else 0) == b"\xff" * 4
+        client.call(RESET, b"")
 
 
 def _rung(eventfd: int) -> bool:

@@ -9,6 +9,8 @@
 #include <stdio.h>
 
 enum { MIB = 1 << 20, BAR0_BYTES = 16 * MIB, BAR1_BYTES = 256 * MIB, BAR3_BYTES = 32 * MIB };
+/* Writing to this byte of configuration space, which no capability has, takes it off the bus. */
+enum { CONFIG_FALL_OFF = 0xf0 };
 enum { CONFIG_BYTES = 4096, ROM_BYTES = 0x3000, DMEM_BYTES = 0x10000, EMEM_WORDS = 256 };
 enum { FALCON_GSP, FALCON_SEC2, FALCONS };
 enum { INTERRUPT_LEAVES = 16 };
@@ -45,6 +47,7 @@ struct card {
     uint8_t config[CONFIG_BYTES], rom[ROM_BYTES];
     uint32_t emem[EMEM_WORDS]; /* the driver's channel to FSP */
     uint32_t *reg;             /* all of BAR0, as it was written */
+    bool off_bus;              /* whoever reads it gets ones */
     FILE *log;                 /* NULL: none */
     bool traced;               /* with every register */
     int report;                /* -1: none */
