@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -13,10 +16,11 @@ from lab import collection, pairs, runner, shell, verdicts
 from lab.claims import Claim
 from lab.error import LabError
 from lab.guests import Wish
-from lab.places import BUILD
+from lab.places import BUILD, LAB
 from lab.play import compare
 
 CARD = BUILD / "meson/lab/card/mgpu-labcard"
+RESULTS = LAB / "results"
 # The first pair is tried on these, too: another firmware starts the GSP, and page tables have one level more.
 OTHER_CHIPS = ("gh100",)
 
@@ -60,24 +64,57 @@ def main(
         if interactive:
             sys.exit(shell.prompt(wishes[0]))
         which = collection.every if tests or every or every_pair else collection.usual
-        sys.exit(_tests(wishes, collection.tests(tests, collection.short if short else which)))
+        named = collection.tests(tests, collection.short if short else which)
+        with _record(every_pair) as say:
+            sys.exit(judge(wishes, named, say))
     except LabError as error:
         print(f"lab: {error}", flush=True)
         sys.exit(1)
 
 
-def _tests(wishes: list[Wish], named: list[collection.Named]) -> int:
+@contextmanager
+def _record(kept: bool) -> Iterator[Callable[[str], None]]:
+    """What says a line; of a run on every pair all lines are in a file by its date, too."""
+    if not kept:
+        yield _say
+        return
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    path = RESULTS / f"{time.strftime('%Y-%m-%d-%H%M')}.txt"
+    with path.open("w", buffering=1) as file:
+
+        def say(line: str) -> None:
+            _say(line)
+            file.write(f"{line}\n")
+
+        say(f"lab: {time.strftime('%Y-%m-%d %H:%M')}, at a load of {os.getloadavg()[0]:.1f}")
+        yield say
+    _say(f"lab: all of it is in {path}")
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def judge(wishes: Sequence[Wish], named: Sequence[collection.Named], say: Callable[[str], None]) -> int:
+    """A guest that breaks ends its own tests. The exit status."""
     found: dict[str, list[verdicts.Verdict]] = {}
+    failed = False
     for wish in wishes:
         judged = found.setdefault(f"{wish.pair.name}, {wish.chip}", [])
         of_pair = [test for test in named if _is_for(test.claim, wish)]
         for cards in sorted({max(test.claim.cards, wish.cards) for test in of_pair}):
             some = [test for test in of_pair if max(test.claim.cards, wish.cards) == cards]
-            print(f"lab: {wish.pair.name}, {cards} x {wish.chip}", flush=True)
-            asked = dataclasses.replace(wish, cards=cards)
-            judged += runner.run(asked, some, lambda line: print(line, flush=True))
-    print("\n".join([*verdicts.apart(found), verdicts.last_line(found.values(), compare.still_open())]))
-    return 1 if any(verdict.state == verdicts.FAILED for some in found.values() for verdict in some) else 0
+            say(f"lab: {wish.pair.name}, {cards} x {wish.chip}")
+            try:
+                for verdict in runner.run(dataclasses.replace(wish, cards=cards), some, say):
+                    judged.append(verdict)
+                    failed |= verdict.state == verdicts.FAILED
+            except LabError as error:
+                say(f"lab: {error}")
+                failed = True
+    for line in (*verdicts.apart(found), verdicts.last_line(found.values(), compare.still_open())):
+        say(line)
+    return int(failed)
 
 
 def _is_for(claim: Claim, wish: Wish) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
 from lab.collection import Named
@@ -17,10 +17,9 @@ DOWN_S = 60
 ATTACH_S = 400
 
 
-def run(wish: Wish, tests: Sequence[Named], say: Callable[[str], None]) -> list[Verdict]:
+def run(wish: Wish, tests: Sequence[Named], say: Callable[[str], None]) -> Iterator[Verdict]:
     """Its last line says how long each file of tests took, and what comes before and after them."""
-    verdicts, laps = [], [time.monotonic()]
-    took = []
+    took, laps = [], [time.monotonic()]
 
     def lap(what: str) -> None:
         laps.append(time.monotonic())
@@ -35,12 +34,11 @@ def run(wish: Wish, tests: Sequence[Named], say: Callable[[str], None]) -> list[
             for test in some:
                 verdict = _verdict(guest, test)
                 say(verdict.line())
-                verdicts.append(verdict)
+                yield verdict
             lap(file)
         guest.machine.end(DOWN_S)
     lap("off")
     say(f"lab: {', '.join(took)}; an attach took {max(attached['guest_s']):.2f} s of the guest's time")
-    return verdicts
 
 
 def _verdict(guest: Running, test: Named) -> Verdict:

@@ -1,0 +1,40 @@
+"""A run on several pairs: a guest that breaks ends its own tests alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from lab import pairs, runner
+from lab.__main__ import judge
+from lab.claims import Claim
+from lab.collection import Named
+from lab.error import LabError
+from lab.guests import Wish
+from lab.verdicts import PASSED, Verdict
+
+
+def test_guest_that_breaks_leaves_the_other_pairs_and_what_it_had_decided(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tests = [Named(f"lab.tests.file:{name}", Claim((name,), (), (), 60, False)) for name in ("one", "two")]
+
+    def run(wish: Wish, some: Sequence[Named], say: Callable[[str], None]) -> Iterator[Verdict]:
+        for test in some:
+            if wish.pair == pairs.PAIRS[0] and test is tests[1]:
+                raise LabError("the guest's kernel died")
+            yield Verdict(test.name, PASSED, "", test.claim.rows)
+
+    monkeypatch.setattr(runner, "run", run)
+    said: list[str] = []
+    assert judge([Wish(pair, Path("card")) for pair in pairs.PAIRS[:2]], tests, said.append) == 1
+    first, second = (pair.name for pair in pairs.PAIRS[:2])
+    assert said[:-1] == [
+        f"lab: {first}, 1 x ga102",
+        "lab: the guest's kernel died",
+        f"lab: {second}, 1 x ga102",
+        f"lab: {first}, ga102 does not decide: two",
+    ]
+    assert said[-1].startswith("lab: 1 rows decided on each of 2 pairs and chips")
