@@ -22,6 +22,8 @@ ROOT_MIB = 4096
 SPARE_MIB = 64
 # A guest has disks, a card, and no other hardware.
 DRIVERS = ("block", "char", "gpu/drm", "net", "virtio", "firmware", "pci")
+# What mgpud is started with in a guest.
+MORTAL = REPOSITORY / "lab/guest/mortal.c"
 GUEST_PYTHON = {"bullseye": "3.9", "bookworm": "3.11", "trixie": "3.13", "sid": "3.14"}
 
 
@@ -53,7 +55,7 @@ def project_image(suite: str) -> Path:
         raise LabError("mgpu is not built: make build")
     folder = LAB / "project" / suite
     disk = folder / "project.img"
-    sources = [stamp, BUILD / "image/mgpu-test.tar", BUILD / "foreign/installed"]
+    sources = [stamp, MORTAL, BUILD / "image/mgpu-test.tar", BUILD / "foreign/installed"]
     newest = max(path.stat().st_mtime for path in sources if path.exists())
     if not disk.exists() or disk.stat().st_mtime < newest:
         with made_anew(folder) as new:
@@ -64,6 +66,7 @@ def project_image(suite: str) -> Path:
             except PortableError as error:
                 raise LabError(str(error)) from error
             kit.programs(staged / "mgpu")
+            kit.loadable(MORTAL, staged / "mgpu/programs/mortal.so")
             compiled(staged / "mgpu", GUEST_PYTHON[suite])
             for path, name in (
                 (BUILD / "image/mgpu-test.tar", "mgpu-test.tar"),

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from lab.guest import mortal
 from mgpu_cli import runtime_files
 from mgpu_cli.state import StateDir
 from oci_specs import paths
@@ -21,7 +22,7 @@ from oci_specs.refusal import Refusal
 from runtime_hook import control
 
 NVML = Path("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1")
-LOG = Path("/run/mgpud.log")
+LOG, HOLDER_LOG = Path("/run/mgpud.log"), Path("/run/mgpu-holder.log")
 # An emulated processor does in a second what a real one does in a thirtieth of it.
 WATCHDOG_MS, READY_S, ANSWER_S = 120_000, 120, 60
 NODE = 'containerd = []\ncdi_dirs = []\nhold_ms = 1000\npolicy = "native-burst-share"\n'
@@ -60,10 +61,11 @@ def start() -> None:
     words += ["--watchdog-ms", str(WATCHDOG_MS), "--mgpud-log", LOG, "--mgpud-lock", at.mgpud_lock]
     words += ["--standby", "--", "/project/mgpu/bin/mgpud", "--root", at.path, "--driver", "nvidia"]
     LOG.touch()
-    with open("/run/mgpu-holder.log", "wb") as said:
+    mortal.make()
+    with HOLDER_LOG.open("wb") as said:
         subprocess.Popen(
             [os.fspath(word) for word in words], stdin=subprocess.DEVNULL, stdout=said, stderr=said,
-            start_new_session=True,
+            start_new_session=True, env={**os.environ, "LD_PRELOAD": mortal.LIBRARY},
         )  # fmt: skip
     wait()
 

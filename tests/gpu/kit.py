@@ -107,7 +107,11 @@ def programs(kit: Path) -> None:
 
 def recorder(library: Path) -> None:
     """What programs of the machine's are started with, to write down what they ask of its driver."""
-    portable.run("gcc", *FLAGS, "-shared", "-fPIC", "-o", library, RECORDER, "-lpthread")
+    loadable(RECORDER, library)
+
+
+def loadable(source: Path, library: Path) -> None:
+    portable.run("gcc", *FLAGS, "-shared", "-fPIC", "-o", library, source, "-lpthread")
 
 
 def bind(kit: Path) -> None:

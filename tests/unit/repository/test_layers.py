@@ -222,6 +222,7 @@ C_LAYERS: dict[str, set[str]] = {
     "lab/card/memory": {"sim/card/memory"},
     "lab/card/state": {"base", "lab/card/facts", "lab/card/memory", "lab/card/vfu", "sim/card/gpu"},
     "lab/card/vfu": set(),
+    "lab/guest": set(),
     "sim/abi": {"native_sched/nvidia/rm"},
     "sim/card": {"base", "native_sched/nvidia/rm", "sim/abi", "sim/card/gpu", "sim/card/memory"},
     "sim/card/gpu": {"base", "native_sched/nvidia/rm", "sim/abi", "sim/card/memory"},

@@ -1,0 +1,145 @@
+"""mgpud is killed at each step of a container's life, in a call of the driver; the next one goes on there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+from lab.claims import decides
+from lab.guest import boxes, mortal, served
+from lab.guest.mortal import RM, Point
+from lab.tests.nv import Client
+from lab.tests.under_mgpu import LIMIT_S, TINYGRAD_NOT_ON, TINYGRAD_SINCE, settled, until
+from oci_specs.refusal import Refusal
+from tests.gpu.product import Container, Product
+from tests.support.rm_numbers import (
+    AMPERE_CHANNEL_GPFIFO_A,
+    FERMI_VASPACE_A,
+    KEPLER_CHANNEL_GROUP_A,
+    NV01_DEVICE_0,
+    NV01_MEMORY_LOCAL_USER,
+    NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS,
+    NV_ESC_RM_ALLOC,
+    NV_ESC_RM_CONTROL,
+    NVA06C_CTRL_CMD_GPFIFO_SCHEDULE,
+    UVM_MAP_EXTERNAL_ALLOCATION,
+    UVM_REGISTER_CHANNEL,
+    UVM_REGISTER_GPU_VASPACE,
+)
+
+ALLOC, CONTROL = RM | NV_ESC_RM_ALLOC, RM | NV_ESC_RM_CONTROL
+# In the order in which tinygrad begins.
+BEGIN = (
+    Point("device", ALLOC, NV01_DEVICE_0),
+    Point("address space", ALLOC, FERMI_VASPACE_A),
+    Point("its registration", UVM_REGISTER_GPU_VASPACE),
+    Point("group", ALLOC, KEPLER_CHANNEL_GROUP_A),
+    Point("memory", ALLOC, NV01_MEMORY_LOCAL_USER),
+    Point("mapping", UVM_MAP_EXTERNAL_ALLOCATION),
+    Point("start of the group", CONTROL, NVA06C_CTRL_CMD_GPFIFO_SCHEDULE),
+    Point("channel", ALLOC, AMPERE_CHANNEL_GPFIFO_A),
+    Point("its registration", UVM_REGISTER_CHANNEL),
+)
+# Twice each: the next mgpud begins anew. Either is the same control.
+SUSPENSIONS = [Point("suspension", CONTROL, NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS)] * 2
+RESUMPTIONS = [Point("resumption", CONTROL, NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS)] * 2
+# The next mgpud may have to be loaded first, by an emulated processor.
+STEP_S, LIFE_S = 120.0, 1500
+MEMORY_MIB, STOPPED_S = 512, 2.0
+
+
+def dies_in(points: Sequence[Point], box: Container) -> None:
+    """Until it has died in all of them, which are armed. box: whose calls they are."""
+    reached, since = 0, time.monotonic()
+    while reached < len(points):
+        if box.process.poll() is not None or time.monotonic() - since > STEP_S:
+            raise AssertionError(f"{points[reached].name}: no such call; {box.end(1.0)}; {logs()}")
+        if (now := mortal.passed()) > reached:
+            died = [point.name for point in points[reached:now]]
+            print(f"{', '.join(died)}: after {time.monotonic() - since:.1f} s", flush=True)
+            reached, since = now, time.monotonic()
+        time.sleep(0.1)
+
+
+def logs() -> str:
+    return f"{served.HOLDER_LOG.read_text()[-900:]}; {served.LOG.read_text()[-1500:]}"
+
+
+def goes_on(box: Container) -> None:
+    """What it said before waits in the pipe."""
+    now_s = time.monotonic()
+    while boxes.told(box)["at_s"] < now_s:
+        pass
+
+
+def undisturbed_bytes(product: Product) -> int:
+    with product.container(boxes.tinygrad("copy"), memory_mib=MEMORY_MIB) as box:
+        boxes.told(box)
+        return boxes.used_bytes(box)
+
+
+def is_empty(product: Product) -> bool:
+    with suppress(Refusal):
+        return bool(product.ask("list")["containers"] == [])
+    return False
+
+
+def life(*, after: bool) -> None:
+    product, outside = boxes.product(), Client()
+    wanted = undisturbed_bytes(product)
+    before = settled(product, outside)
+    mortal.arm(BEGIN, after=after)
+    with product.container(boxes.tinygrad("copy"), memory_mib=MEMORY_MIB, qos="offline") as offline:
+        dies_in(BEGIN, offline)
+        goes_on(offline)
+        served.wait()
+        used, taken = boxes.used_bytes(offline), before - outside.free_bytes()
+        print(f"charged {used}, undisturbed {wanted}, taken {taken}", flush=True)
+        assert used == wanted >= taken, (used, wanted, taken)
+        mortal.arm(SUSPENSIONS, after=after)
+        with product.container(boxes.tinygrad("copy"), memory_mib=MEMORY_MIB) as online:
+            dies_in(SUSPENSIONS, offline)
+            for _ in range(2):
+                boxes.told(online)
+            mortal.arm(RESUMPTIONS, after=after)
+        dies_in(RESUMPTIONS, offline)
+        goes_on(offline)
+        served.wait()
+        os.kill(boxes.serving(), signal.SIGKILL)
+    until(lambda: is_empty(product), "its container goes on")
+    assert settled(product, outside) >= before, "something of it is left"
+
+
+@decides(long=True, limit_s=LIFE_S, since=TINYGRAD_SINCE, not_on=TINYGRAD_NOT_ON)
+def before_each_call() -> None:
+    life(after=False)
+
+
+@decides(long=True, limit_s=LIFE_S, since=TINYGRAD_SINCE, not_on=TINYGRAD_NOT_ON)
+def after_each_call() -> None:
+    life(after=True)
+
+
+@decides(long=True, limit_s=LIMIT_S)
+def while_a_container_is_made() -> None:
+    """It runs, or is refused in one line; nothing of it is left, and the next one has its memory."""
+    product, outside = boxes.product(), Client()
+    before = settled(product, outside)
+    for stops in (False, True):
+        serving = boxes.serving()
+        # One that is stopped takes the runtime's connection, and never answers.
+        os.kill(serving, signal.SIGSTOP if stops else signal.SIGKILL)
+        with product.container(boxes.inside("fill", "64"), memory_mib=512) as box:
+            if stops:
+                time.sleep(STOPPED_S)
+                os.kill(serving, signal.SIGKILL)
+            said = box.line()
+            print(f"{'stopped and killed' if stops else 'killed'}: {said.strip()}", flush=True)
+            assert '"held_mib": 512' in said or said.startswith("mgpu"), said
+        until(lambda: is_empty(product), "something of it is left")
+        with product.container(boxes.inside("fill", "64"), memory_mib=512) as box:
+            assert boxes.told(box)["held_mib"] == 512
+    until(lambda: outside.free_bytes() >= before, "what they had is not free again")
