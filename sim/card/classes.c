@@ -81,6 +81,7 @@ static uint32_t memory(struct rm_call *call, struct rm_object *object)
     params->size = (params->size + page - 1) & ~(page - 1);
     if (!object_take(object, params->size))
         return NV_ERR_NO_MEMORY;
+    object->memory_bytes = params->size; /* what a name of it counts, be it a page of 4 KiB */
     if (call->rm->data && !(object->memory = sysmem_sparse(object->bytes)))
         return NV_ERR_NO_MEMORY;
     params->limit = params->size - 1;

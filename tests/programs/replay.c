@@ -39,7 +39,7 @@
 #define SECCOMP_IOCTL_NOTIF_SET_FLAGS SECCOMP_IOW(4, __u64)
 #endif
 enum {
-    ROWS = 1024,
+    ROWS = 2048,
     WORDS = 64,
     HANDLES = 1024,
     CLIENTS = 8,
@@ -156,7 +156,7 @@ static uint64_t resolved(const struct word *w, void *params)
     case 'M':
         return (uintptr_t)own_memory(OWN_MEMORY_BYTES);
     case 'L':
-        return linear[w->value];
+        return linear[w->value % HANDLES];
     case 'Z':
         return (uintptr_t)list;
     default:

@@ -48,7 +48,9 @@ def a_driver(count: int) -> Iterator[Arbiter]:
         yield mgpu
 
 
-def played(mgpu: Arbiter, built: Programs, rows: Sequence[Row], *how: str) -> tuple[str, Composer]:
+def played(
+    mgpu: Arbiter, built: Programs, rows: Sequence[Row], *how: str, env: dict[str, str] | None = None
+) -> tuple[str, Composer]:
     """What the program printed."""
     there = [
         Card(card.gpu_id, bytes.fromhex(card.uuid.removeprefix("GPU-").replace("-", "")))
@@ -59,8 +61,8 @@ def played(mgpu: Arbiter, built: Programs, rows: Sequence[Row], *how: str) -> tu
         (folder / "script").write_text("\n".join(composer.lines()) + "\n")
         mount = {"destination": "/script", "type": "bind", "source": str(folder), "options": ["rbind", "ro"]}
         command = (inside("replay"), "/script/script", *how)
-        env = ENV | {"MGPU_GPUS": str(len(there))}
-        with bundle(*command, env=env, mounts=[built.oci_mount, mount]) as made:
+        said = ENV | {"MGPU_GPUS": str(len(there))} | (env or {})
+        with bundle(*command, env=said, mounts=[built.oci_mount, mount]) as made:
             done = made.run(mgpu.runtime)
     assert done.status == 0, str(done)
     return done.out, composer
