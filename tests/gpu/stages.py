@@ -122,7 +122,7 @@ DRIVER = (
        "all_reduce is right natively", 180, peers.natively),
     on(Where.DRIVER, "E24 checkpoint", "what libcuda asks for when a process is moved to the host and back",
        "moved away and back", 50, checkpoints.natively),
-    on(Where.DRIVER, "E21 context dma", "what ALLOC_CONTEXT_DMA2 allocates, which mgpu refuses", "makes nothing", 20,
+    on(Where.DRIVER, "E21 context dma", "what ALLOC_CONTEXT_DMA2 makes of other classes", "makes nothing", 20,
        own_questions.by_context_dma),
 )  # fmt: skip
 PRODUCT = (

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.recordings.script import H200_VERSION, differences, expected, recorded
-from tests.recordings.test_libcuda import OPTIONS, came_to, played
+from tests.recordings.playing import came_to, played
+from tests.recordings.script import H200_VERSION, WITH_PARAMS_VERSION, differences, expected, recorded
 from tests.support import arbiter
 from tests.support.programs import Programs
 
@@ -45,7 +45,9 @@ DIFFERS = {
 @pytest.mark.parametrize("program", ["egl", "vulkan"])
 def test_recorded_success_succeeds_with_graphics(private_host: None, built: Programs, program: str) -> None:
     rows = recorded(HERE / f"{program}-580.159.04-h200.tsv")
-    with arbiter.running("h200", sim_options=OPTIONS) as mgpu:
+    with arbiter.running(
+        "h200", sim_options=(f"driver-version={WITH_PARAMS_VERSION}", "rm-call-us=0")
+    ) as mgpu:
         out, _ = played(mgpu, built, rows, env=ENV)
     found = came_to(out)
     amiss = [

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from sim import cards
 from tests.recordings.answers import answered, compared, other_answers
+from tests.recordings.playing import came_to, played
 from tests.recordings.script import (
     CONTEXT_ENDS,
     H200,
@@ -30,14 +30,12 @@ from tests.recordings.script import (
     of_cards,
     recorded,
 )
-from tests.support import arbiter, host
+from tests.support import arbiter
 from tests.support.arbiter import Arbiter, until_empty
-from tests.support.bundle import bundle
-from tests.support.programs import Programs, inside
+from tests.support.programs import Programs
 
 DRIVER = f"driver-version={VERSION}"
 OPTIONS = (f"driver-version={WITH_PARAMS_VERSION}", "rm-call-us=0")
-ENV = {"MGPU_MEMORY_MIB": "6144"}
 PARAMS_SIZE_AT = 0x18  # of NVOS54
 Change = Callable[[list[Row]], list[Row]]
 
@@ -48,40 +46,10 @@ def a_driver(count: int) -> Iterator[Arbiter]:
         yield mgpu
 
 
-def played(
-    mgpu: Arbiter, built: Programs, rows: Sequence[Row], *how: str, env: dict[str, str] | None = None
-) -> tuple[str, Composer]:
-    """What the program printed."""
-    there = [
-        Card(card.gpu_id, bytes.fromhex(card.uuid.removeprefix("GPU-").replace("-", "")))
-        for card in cards.cards(mgpu.root / "sim" / "admin.sock")
-    ]
-    composer = Composer(rows, there)
-    with host.home("rec") as folder:
-        (folder / "script").write_text("\n".join(composer.lines()) + "\n")
-        mount = {"destination": "/script", "type": "bind", "source": str(folder), "options": ["rbind", "ro"]}
-        command = (inside("replay"), "/script/script", *how)
-        said = ENV | {"MGPU_GPUS": str(len(there))} | (env or {})
-        with bundle(*command, env=said, mounts=[built.oci_mount, mount]) as made:
-            done = made.run(mgpu.runtime)
-    assert done.status == 0, str(done)
-    return done.out, composer
-
-
 def replayed(mgpu: Arbiter, built: Programs, rows: Sequence[Row]) -> tuple[dict[int, str], Composer]:
     """What the calls of the rows came to, by row."""
     out, composer = played(mgpu, built, rows)
     return came_to(out), composer
-
-
-def came_to(out: str) -> dict[int, str]:
-    found = {}
-    for line in out.splitlines():
-        row, result, error, status, unmapped, *_ = line.split()
-        found[int(row)] = f"status {int(status, 16):#x}" if result == "0" else f"errno {error}"
-        if unmapped != "0":
-            found[int(row)] += f", mmap errno {unmapped}"
-    return found
 
 
 def wrong(found: dict[int, str], rows: Sequence[Row], version: str = VERSION) -> list[str]:
