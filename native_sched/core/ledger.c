@@ -7,14 +7,17 @@ static uint64_t held(const struct ledger *l)
     return l->used_bytes + l->reserved_bytes;
 }
 
-static uint64_t under_cap(const struct ledger *l)
-{
-    return held(l) >= l->cap_bytes ? 0 : l->cap_bytes - held(l);
-}
-
 static uint64_t larger(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
+}
+
+/* While it is moved, the room for that is its cap: the way itself takes some. */
+static uint64_t under_cap(const struct ledger *l)
+{
+    uint64_t cap = l->closed ? larger(l->cap_bytes, l->room_bytes) : l->cap_bytes;
+
+    return held(l) >= cap ? 0 : cap - held(l);
 }
 
 /* Its part of the card. */

@@ -17,8 +17,8 @@ struct ledger {
     struct card_memory *card; /* NULL: its cap alone decides */
     enum memory_kind kind;
     uint64_t demanded_bytes; /* online: asked for by its calls that wait, all together */
-    bool closed;             /* it is being evicted, or is evicted, and gets nothing */
-    uint64_t room_bytes;     /* reserved for its restoration */
+    bool closed;             /* it is being evicted, or is evicted, and gets nothing but its room */
+    uint64_t room_bytes;     /* reserved for its move, its cap meanwhile where that is less; 0: none */
 };
 
 /* Sets bytes aside. -ENOMEM when that would pass the cap, or what the card has for a reclaimable tenant;

@@ -1,6 +1,7 @@
 /* The functions of engine.h that concern tenants and their listeners. */
 #define _GNU_SOURCE
 #include "engine.h"
+#include "native_sched/nvidia/boundary/call/close_wait.h"
 #include "native_sched/nvidia/boundary/call/page.h"
 #include "native_sched/nvidia/account/external.h"
 #include "native_sched/nvidia/boundary/managed/managed.h"
@@ -374,6 +375,7 @@ int mgpu_tenant_remove(struct mgpu_engine *e, uint64_t id)
     if (files_of(&e->files, t)) {
         if (e->mediator.ops->tenant_exited)
             e->mediator.ops->tenant_exited(e->mediator.driver, t);
+        (void)close_awaited(&e->mediator, t);
         return -EBUSY;
     }
     if (managed_poller_at(e, t))

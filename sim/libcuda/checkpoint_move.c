@@ -55,6 +55,30 @@ static void take_times(const struct rmc *rm)
         take_time(&rm->cards[i], bytes[i]);
 }
 
+enum { STAGES = 2, STAGE_BYTES = 2 << 20 };
+
+/* NVIDIA's libcuda makes memory of the card's for the way itself, before it gives any back, and when it makes
+ * the process's anew (E24 of docs/gpu-results.md). 0 in `handle`: none. */
+static CUresult stage(const struct rmc *rm, uint32_t handle[RM_MAX_CARDS][STAGES])
+{
+    struct rm_memory params = {.owner = rm->client, .size = STAGE_BYTES};
+    uint32_t status = 0;
+
+    for (uint32_t i = 0; i < rm->card_count; i++)
+        for (int j = 0; j < STAGES && context_on(&rm->cards[i]) && !status; j++)
+            status = rmc_alloc(rm, rm->cards[i].device, &handle[i][j], NV01_MEMORY_LOCAL_USER, &params,
+                               sizeof params);
+    return status ? from_rm(status) : CUDA_SUCCESS;
+}
+
+static void unstage(const struct rmc *rm, uint32_t handle[RM_MAX_CARDS][STAGES])
+{
+    for (uint32_t i = 0; i < rm->card_count; i++)
+        for (int j = 0; j < STAGES; j++)
+            if (handle[i][j])
+                rmc_free(rm, handle[i][j]);
+}
+
 static CUresult wait_for_copies(void)
 {
     while (!contexts_drained())
@@ -119,16 +143,21 @@ static void leave_driver(void)
 
 CUresult checkpoint_away(void)
 {
+    uint32_t staged[RM_MAX_CARDS][STAGES] = {0};
     const struct rmc *rm = session_rm();
     CUresult result = check();
 
     if (result)
         return result;
-    take_times(rm);
-    result = save(rm);
+    result = stage(rm, staged);
+    if (!result) {
+        take_times(rm);
+        result = save(rm);
+    }
     if (!result)
         result = wait_for_copies();
     if (result) {
+        unstage(rm, staged);
         drop_saved();
         return result;
     }
@@ -176,17 +205,22 @@ static CUresult memory_back(const struct rmc *rm)
 
 CUresult checkpoint_back(const CUcheckpointGpuPair *pairs, unsigned int count)
 {
+    uint32_t staged[RM_MAX_CARDS][STAGES] = {0};
     CUresult result = session_return(pairs, count);
 
     if (result)
         return result;
     result = contexts_return();
+    if (!result)
+        result = stage(session_rm(), staged);
     if (!result) {
         take_times(session_rm());
         result = memory_back(session_rm());
     }
     if (!result)
         result = wait_for_copies();
+    if (!result)
+        unstage(session_rm(), staged);
     if (result) {
         leave_driver();
         session_stay();

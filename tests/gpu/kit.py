@@ -59,6 +59,7 @@ SOURCES = (
 )
 FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-s")
 RECORDER = REPOSITORY / "tests" / "gpu" / "record.c"
+ABI = REPOSITORY / "tools" / "abi"
 
 
 def python(kit: Path) -> None:
@@ -91,6 +92,7 @@ def build(kit: Path) -> None:
         if (source := REPOSITORY / "tests" / "support" / name).exists():
             portable.copy(source, tests / "support" / name)
     for source in (
+        *(ABI / f"{name}.py" for name in ("interface", "problem", "release", "tables")),
         rm_interface.SOURCE,
         *(rm_numbers.FACTS / f"{kind}.tsv" for kind in (*rm_numbers.NUMBER_AT, "chips", "field", "userd")),
     ):

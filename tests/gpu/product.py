@@ -114,7 +114,7 @@ class Product:
                 str(self.state.holder),
             ]
             self._start([paths.libexec("mgpu-holder"), *sockets], "holder")
-            daemon = [sys.executable, "-m", "native_sched.daemon.main", "--root", str(self.state.path)]
+            daemon = [sys.executable, "-P", "-m", "native_sched.daemon.main", "--root", str(self.state.path)]
             daemon += ["--driver", self.driver]
             self._start(without_registers(daemon, REGISTERS) if self.blind else daemon, "mgpud")
         except BaseException:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from native_sched.daemon.engine import Engine, Why
+from native_sched.daemon.grants import memory_kind
 from native_sched.daemon.grants.grants import Grant, Reclaim
 from native_sched.daemon.grants.grants import ReclaimState as State
 from native_sched.daemon.log import LOG
@@ -35,6 +36,8 @@ _LOOK_S = 0.02
 _ENDS_WITHIN_NS = 2 * _NS_PER_S
 # A driver may leave so little of what was moved.
 _LEFT_PART = 16
+# How long a call of online's that is tried may keep what the way takes.
+_WAY_NS = 200 * _NS_PER_MS
 # A thread that answers may be gone before its process is seen to end.
 _SEEN_TO_END_NS = 200 * _NS_PER_MS
 
@@ -114,7 +117,7 @@ class Mover:
             self._enter(grant, State.RUNNING)
             return
         try:
-            self._engine.reclaim(grant.tenant, closed=True, room_bytes=grant.reclaim.bytes)
+            await self._keep_room(grant)
         except OSError as error:
             raise NotMoved(f"its memory is not free on its GPUs ({error.strerror})") from error
         try:
@@ -250,8 +253,15 @@ class Mover:
                 raise NotMoved("its work did not complete in time")
             await self._checkpoint.lock(pid, left_ms)
 
+    async def _keep_room(self, grant: Grant) -> None:
+        until_ns = time.monotonic_ns() + _WAY_NS
+        while not memory_kind.keep_room(self._engine, grant) and time.monotonic_ns() < until_ns:
+            await asyncio.sleep(_LOOK_S)
+
     async def _checkpoint_all(self, grant: Grant) -> None:
         states = await self._states(grant)
+        with suppress(OSError):  # its container is gone meanwhile
+            await self._keep_room(grant)
         for pid in self._living(grant):
             if states.get(pid) == "locked":
                 await self._checkpoint.checkpoint(pid, self._patience(grant))
@@ -276,8 +286,15 @@ class Mover:
         await self._unlock_all(grant)
 
     async def _unlock_all(self, grant: Grant) -> None:
-        """They get memory from before they go on: the first thing that one does may be to ask for some."""
+        """They get memory from before they go on: the first thing that one does may be to ask for some.
+
+        Lost where it kept what it got for the way.
+        """
         with suppress(OSError):  # its container is gone meanwhile
+            held = self.held_bytes(grant)
+            over = sum(max(0, held[card.index] - (card.memory_mib << 20)) for card in grant.cards)
+            if over:
+                raise Lost(f"it has kept {-(-over >> 20)} MiB beyond its cap")
             self._engine.reclaim(grant.tenant, closed=False)
         for pid, state in (await self._states(grant)).items():
             if state == "locked":
@@ -287,7 +304,7 @@ class Mover:
         """All of it on the cards again; what could not be stays evicted as a whole."""
         try:
             if "checkpointed" in (await self._states(grant)).values():
-                self._engine.reclaim(grant.tenant, closed=True, room_bytes=grant.reclaim.bytes)
+                await self._keep_room(grant)
             await self._restore_all(grant)
         except (Failed, OSError) as error:
             LOG.warning("not-put-back", container=grant.container_id, why=error)

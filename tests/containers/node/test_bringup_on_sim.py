@@ -33,9 +33,10 @@ def kit_folder(private_host: None) -> Iterator[Path]:
 
 
 def run(kit_folder: Path, out: Path, *args: str) -> dict[str, str]:
-    """Each experiment's verdict. It is begun where other tests lie, which it is not to take for its own."""
-    (out / "tests").mkdir()
-    (out / "tests" / "__init__.py").write_text("raise ImportError('not of the kit')")
+    """Each experiment's verdict. It is begun where another tree lies, which it is not to take for its own."""
+    for package in ("tests", "native_sched"):
+        (out / package).mkdir()
+        (out / package / "__init__.py").write_text("raise ImportError('not of the kit')")
     environment = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "PYTHONPATH")}
     environment["MGPU_GPU_KIT"] = os.fspath(kit_folder)
     done = subprocess.run(
@@ -58,6 +59,8 @@ DECIDED = {
     "P0 start": SERVES,
     "P3 torch": f"{NOWHERE}no Python here has torch, or it would have no card to compute on",
     "P21 programs": f"{NOWHERE}they compute, and a simulated card does not",
+    "P22 start": SERVES,
+    "P23 whole cards": f"{NOWHERE}they compute, and a simulated card does not",
     "P14 NCCL in one container": f"{NOWHERE}NCCL computes, and a simulated card does not",
     "P14 NCCL in two containers": f"{NOWHERE}NCCL computes, and a simulated card does not",
     "E13 groups of a context": "1 groups and 1 channels",

@@ -10,7 +10,7 @@
 enum { LOOK_MS = 20, FILES_AT_ONCE = 64 };
 
 /* The driver first: what it has reported since is taken out of the table, and counted there. */
-static bool any_ends(const struct mediator *m, const struct tenant *t)
+bool close_awaited(const struct mediator *m, const struct tenant *t)
 {
     struct open_file file[FILES_AT_ONCE];
     uint32_t at = 0, n;
@@ -34,7 +34,7 @@ int close_wait(struct call *c)
     uint64_t now;
 
     assert_held(&c->tenant->calls);
-    if (!any_ends(c->m, t)) {
+    if (!close_awaited(c->m, t)) {
         t->close_wait_since_ms = 0;
         return 0;
     }

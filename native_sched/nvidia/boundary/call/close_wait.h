@@ -16,6 +16,8 @@ int close_wait_all(struct call *c);
 /* identify() of the driver for a descriptor of the caller's. Closing files do not count as too many open
  * ones. */
 int close_wait_identify(struct call *c, int fd, struct open_file *out);
+/* Whether some are being closed. The driver looks for them sooner from now on, for a while. */
+bool close_awaited(const struct mediator *m, const struct tenant *t);
 /* One of them is closed, and its charges have ended. */
 void close_wait_wake(struct tenant *t);
 #endif

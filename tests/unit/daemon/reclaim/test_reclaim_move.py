@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from native_sched.daemon.engine import Engine
+from native_sched.daemon.grants import memory_kind
 from native_sched.daemon.grants.grants import Grant, Reclaim, ReclaimState
 from native_sched.daemon.node import process_id
 from native_sched.daemon.node.config import NodeConfig
@@ -98,6 +99,7 @@ class Container:
         self.grant: Grant = self.world.granted()
         self.drained: list[int] = []
         self.closed = False
+        self.rooms: list[object] = []
         engine = SimpleNamespace(
             usage=lambda tenant, card: SimpleNamespace(used_bytes=driver.held_bytes),
             processes=lambda tenant: [SimpleNamespace(pid=pid) for pid in driver.states],
@@ -111,6 +113,7 @@ class Container:
 
     def _reclaim(self, tenant: int, *, closed: bool, room_bytes: object = None) -> None:
         self.closed = closed
+        self.rooms.append(room_bytes)
 
     def does(self, move: Coroutine[Any, Any, None]) -> BaseException | None:
         """Its state, after what the mgpud, or the next one, does after an end in the middle."""
@@ -194,6 +197,28 @@ def test_without_trouble_each_process_takes_each_step_once() -> None:
     assert one.restores() is None
     assert one.driver.asked[4:] == [("restore", 100), ("restore", 101), ("unlock", 100), ("unlock", 101)]
     assert one.saved == ["evicting", "evicted", "restoring", "running"]
+    one.world.close()
+
+
+def test_room_is_kept_until_all_is_moved() -> None:
+    """CUDA takes and frees memory in turn on its way: online has none of it before the end."""
+    one = Container(Driver(1))
+    size = one.driver.held_bytes
+    assert one.evicts() is None
+    room = [{0: size}, {0: size + memory_kind.WAY_BYTES}]
+    assert one.rooms == [None, *room, None]
+    assert one.restores() is None
+    assert one.rooms[4:] == [*room, None, None]
+    one.world.close()
+
+
+def test_container_that_keeps_what_it_got_for_the_way_is_lost() -> None:
+    one = Container(Driver(1))
+    assert one.evicts() is None
+    cap_bytes = one.grant.cards[0].memory_mib * MIB
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(one.mover, "held_bytes", lambda grant: {0: cap_bytes + 1})
+        assert str(one.restores()) == "it has kept 1 MiB beyond its cap"
     one.world.close()
 
 

@@ -9,6 +9,7 @@ import copy
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -86,6 +87,9 @@ class OneCard:
 
     def reclaim(self, *_args: object, **_members: object) -> None:
         pass
+
+    def usage(self, *_args: object) -> SimpleNamespace:
+        return SimpleNamespace(used_bytes=0)
 
 
 def share(index: int) -> CardShare:
