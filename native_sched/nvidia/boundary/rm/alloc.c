@@ -199,6 +199,20 @@ static bool is_too_long(const struct call *c)
     return asked > QUEUE_MAX;
 }
 
+/* Programs have a card's file for each event, and make the event there; compute-sanitizer has another control
+ * file. Of all classes RM takes these two there alone. False: no file of the client's is known. */
+static bool file_of_event(struct call *c, uint32_t root, struct open_file *out)
+{
+    uint32_t slot;
+
+    if (c->file.kind != NODE_CTL)
+        return call_control_file(c, out);
+    WITH_TENANT(c->tenant);
+    slot = objects_find(&c->tenant->objects, root, root);
+    return slot && files_by_id(c->m->files, c->tenant->objects.slot[slot].file, out) &&
+           out->tenant == c->tenant;
+}
+
 static struct answer make(struct call *c, struct creation *a)
 {
     enum rm_kind kind = c->params_row->kind;
@@ -216,9 +230,7 @@ static struct answer make(struct call *c, struct creation *a)
         return answered(NV_ERR_NO_MEMORY);
     if (a->class_id == NVENC_SW_SESSION)
         leave_out_statistics(c);
-    /* Programs have a card's file for each event, and make the event there: of all classes RM takes these two
-     * there alone. */
-    if (kind == RM_KIND_EVENT && !call_control_file(c, &file))
+    if (kind == RM_KIND_EVENT && !file_of_event(c, a->root, &file))
         return answered(NV_ERR_INVALID_CLIENT);
     WITH_CALLS_OF(c->tenant);
     if (kind == RM_KIND_SHARED_DATA)

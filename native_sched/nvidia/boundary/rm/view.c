@@ -152,6 +152,8 @@ int view_fb_info(struct call *c, uint32_t *status)
         *status = NV_ERR_INVALID_ARGUMENT;
         return 0;
     }
+    if (c->tenant->whole)
+        return call_driver(c); /* what a whole card has is the driver's to say */
     e = asks_what_is_free(c) && has_any(c, card_of_object(c, ctl->client, ctl->object)) ? close_wait_all(c)
                                                                                         : 0;
     if (e == 0)

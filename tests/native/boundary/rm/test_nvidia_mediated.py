@@ -21,6 +21,7 @@ from tests.native.rm_params import (
     CARD_CONTEXT_MIB,
     CONTEXT_MIB,
     CONTROL,
+    CTL,
     EVENT_OS,
     FREE,
     FREE_OS_EVENT,
@@ -230,6 +231,16 @@ def test_events_are_made_on_a_cards_file_as_libcuda_does(here: World) -> None:
     assert [tenant.free(client, handle).u32(0xC) for handle in (0x200, 0x201)] == [0, 0]
     assert os_event(tenant, node, client, FREE_OS_EVENT) == 0
     assert os_event(tenant, node, client, FREE_OS_EVENT) == INVALID_EVENT
+
+
+def test_events_are_made_on_another_control_file_as_compute_sanitizer_does(here: World) -> None:
+    tenant, other = here.tenant(), here.tenant()
+    client = tenant.client()
+    node, control = registered_card(tenant), tenant.open(CTL)
+    assert os_event(tenant, node, client) == 0
+    assert event(tenant, client, 0x200, client, on=control, fd=node) == 0
+    assert tenant.free(client, 0x200).u32(0xC) == 0
+    assert event(other, client, 0x201, client, on=other.open(CTL), fd=node) == INVALID_CLIENT
 
 
 def test_card_file_refuses_classes_other_than_events(here: World) -> None:
