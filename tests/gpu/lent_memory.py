@@ -88,7 +88,9 @@ def _asked_for(
         until(lambda: _row(product, offline)["reclaim"].get("state") != "evicting")
         out.figures["while_online_has_it"] = _row(product, offline)["reclaim"]
         out.figures["parked"] = _row(product, online).get("parked")
+        _note(product, results, f"online said {began}")
         ran = online.rest()
+    _note(product, results, "online has ended")
     asked = Result("online")
     found = first.does_on(Run(ran.status, began + ran.out), takes, asked, results)
     out.figures["online"] = asked.figures["steps"]
@@ -103,6 +105,12 @@ def _asked_for(
     if state != "evicted":
         out.verdict = f"online has its memory, and offline is {state}"
     return bool(state == "evicted")
+
+
+def _note(product: Product, results: Results, what: str) -> None:
+    """At once: a stage that is ended at its limit has no figures."""
+    told = product.ask("list")
+    results.log(f"lent memory: {what}; {told['cards']}; {[row['reclaim'] for row in told['containers']]}")
 
 
 def _row(product: Product, box: Container) -> dict[str, Any]:
