@@ -416,7 +416,7 @@ static const struct answered {
     {NV2080_CTRL_CMD_FLCN_GET_CTX_BUFFER_SIZE, of_channel},
     {NV0041_CTRL_CMD_GET_SURFACE_INFO, nothing},
     {NV2080_CTRL_CMD_GR_GET_INFO, gr_info},
-    {NV2080_CTRL_CMD_GR_SET_CTXSW_PREEMPTION_MODE, nothing},
+    {NV2080_CTRL_CMD_GR_SET_CTXSW_PREEMPTION_MODE, preemption_mode},
     {NV2080_CTRL_CMD_GR_GET_CTX_BUFFER_SIZE, of_channel},
     {NV2080_CTRL_CMD_GR_GET_GLOBAL_SM_ORDER, gr_sm_order},
     {NV2080_CTRL_CMD_GR_GET_CAPS_V2, zeros},

@@ -307,6 +307,7 @@ uint32_t gr_gpc_mask(const struct rm_request *request);
 uint32_t gr_tpc_mask(const struct rm_request *request);
 uint32_t gr_sm_order(const struct rm_request *request);
 uint32_t of_channel(const struct rm_request *request);
+uint32_t preemption_mode(const struct rm_request *request);
 uint32_t work_token(const struct rm_request *request);
 uint32_t channel_numbers(const struct rm_request *request);
 uint32_t class_engine(const struct rm_request *request);

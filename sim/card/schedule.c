@@ -131,6 +131,28 @@ uint32_t disable_channels(const struct rm_request *request)
     return NV_OK;
 }
 
+static bool draws(const struct rm_object *object)
+{
+    bool any = rm_kind_of(object->class_id) == RM_KIND_GRAPHICS;
+
+    for (const struct rm_object *below = object->child; below && !any; below = below->next)
+        any = draws(below);
+    return any;
+}
+
+/* A context that draws is not preempted between instructions (seen on an H200). */
+uint32_t preemption_mode(const struct rm_request *request)
+{
+    const struct rm_preemption_mode *mode = request->params;
+    const struct rm_object *of = object_find(request->rm, request->object->client->root.handle,
+                                             mode->channel);
+
+    return of && mode->flags & RM_PREEMPTION_SETS_COMPUTE && mode->compute == RM_PREEMPTION_BY_INSTRUCTION &&
+                   draws(of)
+               ? NV_ERR_INVALID_REQUEST
+               : NV_OK;
+}
+
 /* Its first word names a channel. */
 uint32_t of_channel(const struct rm_request *request)
 {

@@ -147,20 +147,28 @@ static int disable_channels(struct call *c, uint32_t *status)
 }
 
 /* Compute work that may not be preempted between instructions would keep online work waiting for the end of a
- * block, or of a kernel. Programs ask for what we give them. For preemption within a triangle the driver
+ * block, or of a kernel. Programs ask for what we give them. RM refuses it to contexts that draw, which get
+ * what they ask for: between draws nothing preempts them anyway. For preemption within a triangle the driver
  * takes memory by itself, which nothing charges: a share's work of graphics is preempted between draws, as
  * without this call. */
 static int keep_preemptible(struct call *c, uint32_t *status)
 {
     struct rm_preemption_mode *mode = (void *)c->params;
+    uint32_t asked;
+    int e;
 
     if (c->params_bytes >= sizeof(*mode) && mode->flags & RM_PREEMPTION_SETS_GRAPHICS && mode->graphics &&
         !c->tenant->whole) {
         *status = NV_ERR_NOT_SUPPORTED;
         return 0;
     }
-    if (c->params_bytes >= sizeof(*mode) && mode->flags & RM_PREEMPTION_SETS_COMPUTE)
-        mode->compute = RM_PREEMPTION_BY_INSTRUCTION;
+    if (c->params_bytes < sizeof(*mode) || !(mode->flags & RM_PREEMPTION_SETS_COMPUTE))
+        return call_driver(c);
+    asked = mode->compute;
+    mode->compute = RM_PREEMPTION_BY_INSTRUCTION;
+    if ((e = call_driver(c)) < 0 || *status != NV_ERR_INVALID_REQUEST)
+        return e;
+    mode->compute = asked;
     return call_driver(c);
 }
 

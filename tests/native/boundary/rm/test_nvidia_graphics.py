@@ -330,6 +330,17 @@ def test_share_is_not_preempted_within_a_triangle(here: World, flags: int, graph
     assert tenant.control(client, SUBDEVICE, command, params).u32(STATUS_AT) == 0
 
 
+def test_context_that_draws_is_preempted_as_it_asks(here: World) -> None:
+    """Vulkan asks for preemption between blocks; RM has none between instructions there."""
+    tenant = drawing(here)
+    client = with_channel(tenant)
+    params = struct.pack("<4I", 1, PARENT, 0, 1).ljust(32, b"\0")
+    command = NV2080_CTRL_CMD_GR_SET_CTXSW_PREEMPTION_MODE
+    assert tenant.control(client, SUBDEVICE, command, params).u32(STATUS_AT) == 0
+    assert makes(tenant, client, CHANNEL, 0x92, HOPPER_A, bytes(16)) == 0
+    assert tenant.control(client, SUBDEVICE, command, params).u32(STATUS_AT) == 0
+
+
 def test_share_does_not_fill_the_table_of_colours(here: World) -> None:
     tenant = drawing(here)
     client = tenant.client()
