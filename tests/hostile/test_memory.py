@@ -16,6 +16,8 @@ from tests.support.started import foreground
 from tests.support.waiting import until
 
 NO_MEMORY = NV_ERR_NO_MEMORY
+# A look at each freezer, and the kernel's messages about devices.
+OF_ITS_FIRST_SECOND = 8
 EPERM, ENOTTY = 1, 25
 
 
@@ -173,7 +175,7 @@ def test_ten_thousand_files_opened_and_closed(siege: Siege) -> None:
         assert opened.line() == "done 10000"
         assert opened.used_bytes == 0
         siege.neighbour_is_well()
-    # The listener, its thread's memory of callers, and nothing for each file.
-    until(lambda: open_files(siege.mgpud) <= files, "its descriptors are back")
+    # Nothing for each file; what mgpud opens in its first second may not have been there before.
+    until(lambda: open_files(siege.mgpud) <= files + OF_ITS_FIRST_SECOND, "its descriptors are back")
     log = (siege.mgpu.root / "log" / "mgpud.log").read_text()
     assert not re.search(r"Traceback|assert", log), log

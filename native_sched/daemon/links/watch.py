@@ -21,6 +21,7 @@ from native_sched.daemon.log import LOG
 # How soon a new container is asked about.
 LOOK_S, LOOKS = 1.0, 5
 FIRST_PAUSE_S, LAST_PAUSE_S = 1.0, 60.0
+STOP_S = 5.0
 LINE_MAX_BYTES = 16 << 10
 _EVENTS = {"paused": True, "resumed": False}
 _FACTS = ("address", "namespace", "name", "runtime", "task")
@@ -148,12 +149,16 @@ class WatchLink:
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:
-    """Kills it, since it has no state; asyncio waits for its pipes too, which end once they are read."""
+    """Kills it, since it has no state. asyncio waits for its pipes too, which end once they are read, but for
+    those that a child of it has. The next one does not wait for that.
+    """
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.close()
     with suppress(ProcessLookupError):
         process.kill()
-    while await process.stdout.read(LINE_MAX_BYTES):
-        pass
-    await process.wait()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(STOP_S):
+            while await process.stdout.read(LINE_MAX_BYTES):
+                pass
+            await process.wait()
