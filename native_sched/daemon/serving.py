@@ -175,7 +175,7 @@ async def _serve(stack: ExitStack, mgpud: Mgpud, nice: int) -> int:
         schemas.validate("control", message)
 
     prepare = Prepare(verbs["admit"], verbs["release"], validate, node.socket)
-    server = Server(node.socket, verbs, validate, {"prepare": prepare.converse}, lifecycle.given_back)
+    server = Server(node.socket, verbs, validate, {"prepare": prepare.converse})
     stack.callback(server.close)
     server.listen()
     serving = loop.create_task(server.serve())

@@ -23,8 +23,6 @@ from native_sched.daemon.node import process_id, without
 from oci_specs.refusal import Refusal
 
 _NS_PER_S = 1_000_000_000
-# What a container held is given back by then: the driver takes its time with the files of one that has ended.
-_GIVEN_BACK_NS, _LOOK_S = 2 * _NS_PER_S, 0.01
 
 
 class Watches:
@@ -218,7 +216,6 @@ class Lifecycle:
         """The container ended or never came to be. What it holds in the driver ends with its last process."""
         was = grant.state
         grant.state = "draining"
-        grant.ended_ns = grant.ended_ns or time.monotonic_ns()
         self._end_lease(grant)
         self._watches.forget((grant.nonce, "init"))
         self._watches.forget((grant.nonce, "runtime"))
@@ -242,23 +239,6 @@ class Lifecycle:
         except OSError as error:
             LOG.error("share-not-given-on", container=grant.container_id, why=error.strerror)
         return True
-
-    async def given_back(self) -> None:
-        """Returns once those that have just ended hold nothing any more: whoever starts next finds room.
-
-        One that is kept from its end, by a process outside of it, is waited for once.
-        """
-        ending = [grant for grant in self._served.grants if grant.state == "draining"]
-        while ending := [grant for grant in ending if self._is_ending(grant)]:
-            await asyncio.sleep(_LOOK_S)
-
-    def _is_ending(self, grant: Grant) -> bool:
-        """Still, and not for longer than that takes."""
-        return (
-            self._served.grants.get(grant.nonce) is grant
-            and time.monotonic_ns() - grant.ended_ns < _GIVEN_BACK_NS
-            and not self._finish(grant)
-        )
 
     def kill(self, grant: Grant) -> None:
         """Ends the container. Its grant ends with its last process."""

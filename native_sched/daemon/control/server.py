@@ -10,7 +10,7 @@ import os
 import socket
 import stat
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from contextlib import asynccontextmanager, closing, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -100,14 +100,8 @@ def _place(found: os.stat_result) -> tuple[int, int, int]:
     return found.st_dev, found.st_ino, found.st_mtime_ns
 
 
-async def _at_once() -> None:
-    pass
-
-
 class Server:
-    """Answers requests by a table of verbs. validate(message) raises Refusal for what the schema forbids;
-    before_creation() is waited for before a container is admitted.
-    """
+    """Answers requests by a table of verbs. validate(message) raises Refusal for what the schema forbids."""
 
     def __init__(
         self,
@@ -115,13 +109,11 @@ class Server:
         verbs: Mapping[str, Verb],
         validate: Callable[[dict[str, Any]], None],
         dialogues: Mapping[str, DialogueVerb] | None = None,
-        before_creation: Callable[[], Awaitable[None]] = _at_once,
     ) -> None:
         self._path = path
         self._verbs = verbs
         self._dialogues = dialogues or {}
         self._validate = validate
-        self._before_creation = before_creation
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._at = (0, 0, 0)
         self._accepting: asyncio.Task[tuple[socket.socket, Any]] | None = None
@@ -212,8 +204,6 @@ class Server:
             peer = _peer(connection)
             while data := await loop.sock_recv(connection, MESSAGE_MAX_BYTES + 1):
                 slow = any(verb in data[:_VERB_WITHIN] for verb in _SLOW)
-                if slow:
-                    await self._before_creation()
                 async with self._turn() if slow else nullcontext():
                     answer = self.answer(data, peer)
                 if isinstance(answer, dict):

@@ -79,7 +79,7 @@ class Grant:
     told of it. qos, policy and cards follow the operator's live changes. pid is its init process,
     runtime_pid the runtime that makes it; a start time goes with each (process_id.py). nodes: all that it has
     of the driver's, also of cards that it may be restored onto. lease_end_ns: until when it may be admitted
-    and not bound, and ended_ns: when it was seen to have ended, by CLOCK_MONOTONIC. asked_crc32: of the
+    and not bound, by CLOCK_MONOTONIC. asked_crc32: of the
     message that asked for it. claims: what it was granted by, as oci_specs/claim.py names it. capabilities:
     the driver's, by NVIDIA_DRIVER_CAPABILITIES. chosen: mgpud chose the cards, and neither a scheduler nor a
     claim did.
@@ -106,7 +106,6 @@ class Grant:
     runtime_pid: int = 0
     runtime_start: int = 0
     lease_end_ns: int = 0
-    ended_ns: int = 0
     asked_crc32: str = ""
     claims: tuple[str, ...] = ()
     capabilities: tuple[str, ...] = ()

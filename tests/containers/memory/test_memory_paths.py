@@ -66,14 +66,6 @@ def test_exited_process_leaves_all_memory_to_the_next(slow_to_close: Arbiter, bu
     nothing_left(slow_to_close)
 
 
-def test_whole_card_is_free_once_its_container_has_ended(slow_to_close: Arbiter, built: Programs) -> None:
-    for _ in range(3):
-        with bundle(inside("in_turn"), "1", env={"MGPU_GPUS": "2"}, mounts=[built.oci_mount]) as made:
-            done = made.run(slow_to_close.runtime)
-            assert done.status == 0, str(done)
-    nothing_left(slow_to_close)
-
-
 def test_duplicate_outlives_its_file_within_its_container(mgpu: Arbiter, built: Programs) -> None:
     with bundle(inside("memory_paths"), "hold", env=ENV, mounts=[built.oci_mount]) as made:
         argv = made.argv(mgpu.runtime, "run", "--bundle", made.path, made.container)
