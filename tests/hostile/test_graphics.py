@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.hostile.on_engine import GRAPHICS, done_ns, run_ns
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import bundle
@@ -28,21 +29,8 @@ def draws(mgpu: Arbiter, built: Programs, *args: str, **env: str) -> Iterator[Fo
         yield running
 
 
-def groups(mgpu: Arbiter, *, are_open: bool) -> dict[int, int]:
-    """How long those of the graphics engine that may run, or may not, have run in ns, by their numbers."""
-    found = mgpu.account().cards[0].engines[0].groups
-    return {group.tsg: group.run_ns for group in found if group.open is are_open}
-
-
 def busy(mgpu: Arbiter) -> int:
     return mgpu.account().cards[0].engines[0].busy_ns
-
-
-def drawn(mgpu: Arbiter) -> list[int]:
-    """The work of each group that was done, in ns."""
-    found = mgpu.account().cards[0].engines[0].groups
-    assert not any(group.errors for group in found)
-    return sorted(group.kernel_ns for group in found)
 
 
 def test_online_drawing_keeps_an_offline_one_off(private_host: None, built: Programs) -> None:
@@ -57,13 +45,15 @@ def test_online_drawing_keeps_an_offline_one_off(private_host: None, built: Prog
         offline.tell()
         until(lambda: busy(mgpu) > 0, "offline draws")
         online.tell()
-        until(lambda: any(ns > 0 for ns in groups(mgpu, are_open=False).values()), "offline is off")
-        before, so_far = groups(mgpu, are_open=False), busy(mgpu)
+        until(
+            lambda: any(ns > 0 for ns in run_ns(mgpu, GRAPHICS, are_open=False).values()), "offline is off"
+        )
+        before, so_far = run_ns(mgpu, GRAPHICS, are_open=False), busy(mgpu)
         until(lambda: busy(mgpu) > so_far + 500 * MS, "online draws on")
-        assert groups(mgpu, are_open=False) == before
+        assert run_ns(mgpu, GRAPHICS, are_open=False) == before
         assert online.line() == "done"
         assert offline.line() == "done"
-        until(lambda: drawn(mgpu) == [2000 * MS, 3000 * MS], "both are whole")
+        until(lambda: done_ns(mgpu, GRAPHICS) == [2000 * MS, 3000 * MS], "both are whole")
 
 
 @pytest.mark.parametrize("capabilities", ["compute,utility", "video"])

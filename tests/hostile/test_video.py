@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.hostile.on_engine import VIDEO, done_ns, run_ns
 from tests.support import arbiter
 from tests.support.arbiter import Arbiter
 from tests.support.bundle import bundle
@@ -30,12 +31,6 @@ def decodes(mgpu: Arbiter, built: Programs, *args: str, **env: str) -> Iterator[
         yield running
 
 
-def groups(mgpu: Arbiter, *, are_open: bool) -> dict[int, int]:
-    """How long those of video engines that may run, or may not, have run in ns, by their numbers."""
-    found = mgpu.account().cards[0].engines[-1].groups
-    return {group.tsg: group.run_ns for group in found if group.open is are_open}
-
-
 @pytest.mark.parametrize(("cards", "kernels"), [("h200:1", "20"), ("t4:1", "0")], ids=["status", "samples"])
 def test_online_decoder_keeps_an_offline_one_off(
     private_host: None, built: Programs, cards: str, kernels: str
@@ -51,20 +46,13 @@ def test_online_decoder_keeps_an_offline_one_off(
         offline.tell()
         until(lambda: mgpu.on_video()[1] > 0, "offline decodes")
         online.tell()
-        until(lambda: any(ns > 0 for ns in groups(mgpu, are_open=False).values()), "offline is off")
-        before, busy = groups(mgpu, are_open=False), mgpu.on_video()[1]
+        until(lambda: any(ns > 0 for ns in run_ns(mgpu, VIDEO, are_open=False).values()), "offline is off")
+        before, busy = run_ns(mgpu, VIDEO, are_open=False), mgpu.on_video()[1]
         until(lambda: mgpu.on_video()[1] > busy + 500 * MS, "online decodes on")
-        assert groups(mgpu, are_open=False) == before
+        assert run_ns(mgpu, VIDEO, are_open=False) == before
         assert online.line() == "done"
         assert offline.line() == "done"
-        until(lambda: sorted(decoded(mgpu)) == [2000 * MS, 3000 * MS], "both are whole")
-
-
-def decoded(mgpu: Arbiter) -> list[int]:
-    """The work of each group on video engines that was done, in ns."""
-    groups = mgpu.account().cards[0].engines[-1].groups
-    assert not any(group.errors for group in groups)
-    return [group.kernel_ns for group in groups]
+        until(lambda: done_ns(mgpu, VIDEO) == [2000 * MS, 3000 * MS], "both are whole")
 
 
 def test_decoder_that_mgpud_died_under_ends_with_its_charge(private_host: None, built: Programs) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from native_sched.daemon.engine_refused import Refused
+from tests.native.by_capability import INTERFACE, KINDS, VERSIONS, branch, listed, rows, served_to_all
 from tests.native.nvidia_mediated import Tenant, World, world
 from tests.native.rm_params import (
     ADDRESS_SPACE,
@@ -26,7 +27,7 @@ from tests.native.rm_params import (
     host_memory,
     memory,
 )
-from tests.support import rm_interface, rm_numbers
+from tests.support import rm_numbers
 from tests.support.rm_interface import Item
 from tests.support.rm_numbers import (
     FERMI_TWOD_A,
@@ -57,15 +58,10 @@ from tests.support.rm_numbers import (
     NV_MEMORY_MAPPER,
     NV_SEMAPHORE_SURFACE,
 )
-from tests.support.tsv import read
 
 pytestmark = pytest.mark.native
-NVPROXY = rm_interface.SOURCE.parent / "facts" / "nvproxy.tsv"
-INTERFACE = rm_interface.read()
-VERSIONS = ["535.261.03", "550.163.01", "570.211.01", "580.95.05", "610.43.03"]
 STATUS_AT, MADE_STATUS_AT = 0x1C, 0x28
 DEVICE, SUBDEVICE, PARENT, CHANNEL, SEMAPHORES = 0xD0, 0xD1, 0x50, 0x52, 0x60
-KINDS = {"class": INTERFACE.classes, "control": INTERFACE.controls}
 # Of displays, of accounts of all, and of the firmware: reasons.tsv says why not.
 NOT_SERVED = {
     "NV04_DISPLAY_COMMON",
@@ -82,42 +78,6 @@ NOT_SERVED = {
 # Tables for 512 MiB by the smallest pages.
 TABLES_MIB = 1.125
 VIRTUAL, SPARSE, PROVIDED = 1 << 19, 1 << 26, 1 << 14
-
-
-def branch(version: str) -> tuple[int, int]:
-    major, minor = version.split(".")[:2]
-    return int(major), int(minor)
-
-
-def listed(kind: str, version: str) -> dict[int, str]:
-    """What nvproxy lets containers with graphics call on that driver, and its name."""
-    at = tuple(map(int, version.split(".")))
-    return {
-        int(row["number"], 16): row["symbol"]
-        for row in read(NVPROXY)
-        if row["kind"] == kind
-        and "graphics" in row["capabilities"].split(",")
-        and tuple(map(int, row["since"].split("."))) <= at
-    }
-
-
-def rows(version: str) -> list[Item]:
-    return [
-        item
-        for item in (*INTERFACE.classes, *INTERFACE.controls)
-        if "graphics" in item.capability and INTERFACE.lives_at(item.name, branch(version))
-    ]
-
-
-def served_to_all(kind: str, version: str) -> set[int]:
-    return {
-        item.number
-        for item in KINDS[kind]
-        if not item.capability
-        and not item.whole
-        and item.disposition != "REFUSED"
-        and INTERFACE.lives_at(item.name, branch(version))
-    }
 
 
 @pytest.fixture
@@ -158,10 +118,12 @@ def tried(tenant: Tenant, client: int, item: Item, version: str) -> int:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_nvproxy_has_for_graphics_reaches_the_driver(tmp_path: Path, version: str) -> None:
     """Of a share, and not without the capability: then it is what the row says."""
-    items = rows(version)
+    items = rows("graphics", version)
     for kind, of in KINDS.items():
         served = {item.number for item in items if item in of} | served_to_all(kind, version)
-        assert {name for number, name in listed(kind, version).items() if number not in served} <= NOT_SERVED
+        assert {
+            name for number, name in listed("graphics", kind, version).items() if number not in served
+        } <= NOT_SERVED
     with world(tmp_path, version=version) as here:
         tenant = here.tenant()
         client, before = with_channel(tenant), here.engine.refused(tenant.id)[Refused.SHARE]

@@ -12,6 +12,7 @@ import pytest
 
 from native_sched.daemon.engine_refused import Refused
 from sim import cards
+from tests.native.by_capability import INTERFACE, KINDS, VERSIONS, branch, listed, rows, served_to_all
 from tests.native.nvidia_mediated import VERSION, Answer, Tenant, World, world
 from tests.native.rm_params import (
     ADDRESS_SPACE,
@@ -24,13 +25,14 @@ from tests.native.rm_params import (
     host_memory,
     memory,
 )
-from tests.support import rm_interface, rm_numbers
+from tests.support import rm_numbers
 from tests.support.rm_interface import Item
 from tests.support.rm_numbers import (
     NV01_CONTEXT_DMA,
     NV01_DEVICE_0,
     NV20_SUBDEVICE_0,
     NV50_MEMORY_VIRTUAL,
+    NV2080_CTRL_CMD_GPU_GET_ENCODER_CAPACITY,
     NV_ERR_INSUFFICIENT_RESOURCES,
     NV_ERR_INVALID_CLASS,
     NV_ERR_INVALID_OBJECT_HANDLE,
@@ -45,57 +47,18 @@ from tests.support.rm_numbers import (
     NVB8D1_VIDEO_NVJPG,
     NVENC_SW_SESSION,
 )
-from tests.support.tsv import read
 
 pytestmark = pytest.mark.native
-NVPROXY = rm_interface.SOURCE.parent / "facts" / "nvproxy.tsv"
-INTERFACE = rm_interface.read()
-VERSIONS = ["535.261.03", "550.163.01", "570.211.01", "580.95.05", "610.43.03"]
 STATUS_AT, MADE_STATUS_AT, MADE_AT = 0x1C, 0x28, 8
 DEVICE, SUBDEVICE, SPACE, BARE = 0xD0, 0xD1, 0x50, 0x60
 DECODER, JPEG = 0x13, 0x2B
 ENGINE_AT, VASPACE_AT = 0x80, 0x1C
 GIB, PAGE, OFFSET_FIXED = 1 << 30, 1 << 12, 1 << 15
 NO_CHANNEL_OF_IT = rm_numbers.BLACKWELL_CHANNEL_GPFIFO_B
-KINDS = {"class": INTERFACE.classes, "control": INTERFACE.controls}
 # Of these no header says how large their parameters are.
 NO_SIZES = {0xD2B0, 0xD2D1, 0xD2FA}
-
-
-def branch(version: str) -> tuple[int, int]:
-    major, minor = version.split(".")[:2]
-    return int(major), int(minor)
-
-
-def listed(kind: str, version: str) -> set[int]:
-    """What nvproxy lets containers with video call on that driver, and without it not."""
-    at = tuple(map(int, version.split(".")))
-    return {
-        int(row["number"], 16)
-        for row in read(NVPROXY)
-        if row["kind"] == kind
-        and "video" in row["capabilities"].split(",")
-        and "compute" not in row["capabilities"].split(",")
-        and tuple(map(int, row["since"].split("."))) <= at
-    }
-
-
-def served_to_all(kind: str, version: str) -> set[int]:
-    return {
-        item.number
-        for item in KINDS[kind]
-        if not item.capability
-        and item.disposition != "REFUSED"
-        and INTERFACE.lives_at(item.name, branch(version))
-    }
-
-
-def rows(version: str) -> list[Item]:
-    return [
-        item
-        for item in (*INTERFACE.classes, *INTERFACE.controls)
-        if "video" in item.capability and INTERFACE.lives_at(item.name, branch(version))
-    ]
+# What all containers of a card have left of its encoders.
+OF_WHOLE_CARDS = {NV2080_CTRL_CMD_GPU_GET_ENCODER_CAPACITY}
 
 
 def whole(here: World, tenant: Tenant) -> Tenant:
@@ -159,10 +122,11 @@ def card_groups(here: World) -> dict[str, int]:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_nvproxy_has_for_video_reaches_the_driver(tmp_path: Path, version: str) -> None:
     """Of a share and of whole cards, and not without the capability: then it is what the row says."""
-    items = rows(version)
+    items = rows("video", version)
     numbers = {kind: {item.number for item in items if item in of} for kind, of in KINDS.items()}
     for kind in KINDS:
-        assert listed(kind, version) - numbers[kind] <= served_to_all(kind, version) | NO_SIZES
+        alone = listed("video", kind, version).keys() - listed("compute", kind, version).keys()
+        assert alone - numbers[kind] <= served_to_all(kind, version) | NO_SIZES | OF_WHOLE_CARDS
     with world(tmp_path, version=version) as here:
         tenant = here.tenant()
         client, before = ready(here, tenant, version), here.engine.refused(tenant.id)[Refused.SHARE]
