@@ -57,8 +57,8 @@ static void take_times(const struct rmc *rm)
 
 enum { STAGES = 2, STAGE_BYTES = 2 << 20 };
 
-/* NVIDIA's libcuda makes memory of the card's for the way itself, before it gives any back, and when it makes
- * the process's anew (E24 of docs/gpu-results.md). 0 in `handle`: none. */
+/* NVIDIA's libcuda makes staging buffers in the card's memory before it gives any back, and when it makes the
+ * process's anew (seen on an H200, docs/gpu-results.md). 0 in `handle`: none. */
 static CUresult stage(const struct rmc *rm, uint32_t handle[RM_MAX_CARDS][STAGES])
 {
     struct rm_memory params = {.owner = rm->client, .size = STAGE_BYTES};

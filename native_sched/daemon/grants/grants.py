@@ -79,10 +79,9 @@ class Grant:
     told of it. qos, policy and cards follow the operator's live changes. pid is its init process,
     runtime_pid the runtime that makes it; a start time goes with each (process_id.py). nodes: all that it has
     of the driver's, also of cards that it may be restored onto. lease_end_ns: until when it may be admitted
-    and not bound, by CLOCK_MONOTONIC. asked_crc32: of the
-    message that asked for it. claims: what it was granted by, as oci_specs/claim.py names it. capabilities:
-    the driver's, by NVIDIA_DRIVER_CAPABILITIES. chosen: mgpud chose the cards, and neither a scheduler nor a
-    claim did.
+    and not bound, by CLOCK_MONOTONIC. asked_crc32: of the message that asked for it. claims: what it was
+    granted by, as oci_specs/claim.py names it. capabilities: the driver's, by
+    NVIDIA_DRIVER_CAPABILITIES. chosen: mgpud chose the cards, and neither a scheduler nor a claim did.
     program: what its init process executed when it was bound, which is the runtime.
     """
 

@@ -7,8 +7,8 @@ from native_sched.daemon.engine_memory import MemoryKind
 from native_sched.daemon.grants.grants import Grant, ReclaimState
 from native_sched.daemon.node.config import NodeConfig
 
-# What CUDA makes for a move itself, before it frees anything: a channel and memory for copies.
-WAY_BYTES = 64 << 20
+# At most what CUDA makes for a move, before it frees anything: a channel, and staging buffers for copies.
+STAGING_BYTES = 64 << 20
 
 
 def tell(engine: Engine, config: NodeConfig, grant: Grant) -> None:
@@ -25,14 +25,14 @@ def tell(engine: Engine, config: NodeConfig, grant: Grant) -> None:
 
 
 def keep_room(engine: Engine, grant: Grant) -> bool:
-    """For the memory of a container that moves, on the way off its GPUs too: CUDA needs some before it frees
-    any, and online gets what is freed once all is. Whether there is so much for the way itself. OSError.
+    """Reserve a moving container's memory for it until the move is over: CUDA needs some before it frees
+    any, so online gets none of it in between. Whether there is room for the staging buffers too. OSError.
     """
     size = grant.reclaim.bytes
-    # First: a call of online's that is tried at this moment counts as having what it asks for.
+    # Without them first: while a call of online's is tried, all that it asks for counts as taken.
     engine.reclaim(grant.tenant, closed=True, room_bytes=size)
     try:
-        room = {card: held + WAY_BYTES for card, held in size.items()}
+        room = {card: held + STAGING_BYTES for card, held in size.items()}
         engine.reclaim(grant.tenant, closed=True, room_bytes=room)
     except OSError:
         return False

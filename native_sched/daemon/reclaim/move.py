@@ -36,8 +36,8 @@ _LOOK_S = 0.02
 _ENDS_WITHIN_NS = 2 * _NS_PER_S
 # A driver may leave so little of what was moved.
 _LEFT_PART = 16
-# How long a call of online's that is tried may keep what the way takes.
-_WAY_NS = 200 * _NS_PER_MS
+# How long a call of online's that is tried may take what the staging buffers need.
+_STAGING_NS = 200 * _NS_PER_MS
 # A thread that answers may be gone before its process is seen to end.
 _SEEN_TO_END_NS = 200 * _NS_PER_MS
 
@@ -254,7 +254,7 @@ class Mover:
             await self._checkpoint.lock(pid, left_ms)
 
     async def _keep_room(self, grant: Grant) -> None:
-        until_ns = time.monotonic_ns() + _WAY_NS
+        until_ns = time.monotonic_ns() + _STAGING_NS
         while not memory_kind.keep_room(self._engine, grant) and time.monotonic_ns() < until_ns:
             await asyncio.sleep(_LOOK_S)
 
@@ -288,7 +288,7 @@ class Mover:
     async def _unlock_all(self, grant: Grant) -> None:
         """They get memory from before they go on: the first thing that one does may be to ask for some.
 
-        Lost where it kept what it got for the way.
+        Lost where it kept what it got for the staging buffers.
         """
         with suppress(OSError):  # its container is gone meanwhile
             held = self.held_bytes(grant)

@@ -157,12 +157,13 @@ static int keep_preemptible(struct call *c, uint32_t *status)
     uint32_t asked;
     int e;
 
-    if (c->params_bytes >= sizeof(*mode) && mode->flags & RM_PREEMPTION_SETS_GRAPHICS && mode->graphics &&
-        !c->tenant->whole) {
+    if (c->params_bytes < sizeof(*mode))
+        return call_driver(c);
+    if (mode->flags & RM_PREEMPTION_SETS_GRAPHICS && mode->graphics && !c->tenant->whole) {
         *status = NV_ERR_NOT_SUPPORTED;
         return 0;
     }
-    if (c->params_bytes < sizeof(*mode) || !(mode->flags & RM_PREEMPTION_SETS_COMPUTE))
+    if (!(mode->flags & RM_PREEMPTION_SETS_COMPUTE))
         return call_driver(c);
     asked = mode->compute;
     mode->compute = RM_PREEMPTION_BY_INSTRUCTION;

@@ -140,12 +140,23 @@ static bool account_of_call(struct call *c, struct ledger *out)
     return card != OBJECT_NO_CARD;
 }
 
+void view_fb_list(struct call *c, void *list, uint32_t count, uint32_t *status)
+{
+    struct rm_fb_entry *entry = list;
+    struct ledger ledger;
+
+    if (!account_of_call(c, &ledger)) {
+        *status = NV_ERR_INVALID_OBJECT_HANDLE;
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        entry[i].data = capped_kib(entry[i].index, entry[i].data, &ledger);
+}
+
 int view_fb_info(struct call *c, uint32_t *status)
 {
     const struct rm_control *ctl = (const void *)c->outer;
     struct rm_fb_info *info = (void *)c->params;
-    uint32_t entries;
-    struct ledger ledger;
     int e;
 
     if (info->count > RM_FB_ENTRIES) {
@@ -160,28 +171,9 @@ int view_fb_info(struct call *c, uint32_t *status)
         e = call_driver(c);
     if (e < 0 || *status)
         return e;
-    if (!account_of_call(c, &ledger)) {
-        *status = NV_ERR_INVALID_OBJECT_HANDLE;
-        c->params_out = false;
-        return 0;
-    }
-    entries = fb_entries(c);
-    for (uint32_t i = 0; i < entries; i++)
-        info->entry[i].data = capped_kib(info->entry[i].index, info->entry[i].data, &ledger);
+    view_fb_list(c, info->entry, fb_entries(c), status);
+    c->params_out = c->params_out && !*status;
     return 0;
-}
-
-void view_fb_list(struct call *c, void *list, uint32_t count, uint32_t *status)
-{
-    struct rm_fb_entry *entry = list;
-    struct ledger ledger;
-
-    if (!account_of_call(c, &ledger)) {
-        *status = NV_ERR_INVALID_OBJECT_HANDLE;
-        return;
-    }
-    for (uint32_t i = 0; i < count; i++)
-        entry[i].data = capped_kib(entry[i].index, entry[i].data, &ledger);
 }
 
 /* The card's memory ends at the cap: regions behind it are left out, and the one that it lies in is cut. How

@@ -209,7 +209,7 @@ def test_next_mgpud_tells_the_engine_where_a_container_is() -> None:
     assert engine.memory_told == [], "a node that lends nothing"
     grant.reclaimable, grant.reclaim = True, Reclaim(state=ReclaimState.RESTORING, bytes={0: 5})
     memory_kind.tell(cast(Engine, engine), NodeConfig(), grant)
-    room = [(grant.tenant, True, {0: size}) for size in (5, 5 + memory_kind.WAY_BYTES)]
+    room = [(grant.tenant, True, {0: size}) for size in (5, 5 + memory_kind.STAGING_BYTES)]
     assert engine.memory_told == [(grant.tenant, 3), *room]
     world.close()
 

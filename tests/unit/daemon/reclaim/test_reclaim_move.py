@@ -205,7 +205,7 @@ def test_room_is_kept_until_all_is_moved() -> None:
     one = Container(Driver(1))
     size = one.driver.held_bytes
     assert one.evicts() is None
-    room = [{0: size}, {0: size + memory_kind.WAY_BYTES}]
+    room = [{0: size}, {0: size + memory_kind.STAGING_BYTES}]
     assert one.rooms == [None, *room, None]
     assert one.restores() is None
     assert one.rooms[4:] == [*room, None, None]

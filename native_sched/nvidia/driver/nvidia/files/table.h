@@ -40,7 +40,7 @@ struct nvidia_file {
     uint32_t places;
     uint32_t client;       /* of an unlocated control file: a client that was made through it */
     bool unlocated;        /* none of its places has it */
-    uint64_t closed_at_ns; /* 0: it is open */
+    uint64_t closed_at_ns; /* 0: it is open; 1: its last close has returned */
     uint32_t next;         /* links the free list, the closed files, or `unlocated` */
 };
 
